@@ -1,0 +1,341 @@
+package agui
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+)
+
+func want(t Type, f Field, v []byte, what string) error {
+	return malformed(t, "%s must be %s, not %s", f, what, kindOf(v))
+}
+
+func isAny(Type, Field, []byte) error { return nil }
+
+func isNotNull(t Type, f Field, v []byte) error {
+	if kindOf(v) == kindNull {
+		return want(t, f, v, "anything but null")
+	}
+	return nil
+}
+
+func isString(t Type, f Field, v []byte) error {
+	if kindOf(v) != kindString {
+		return want(t, f, v, "a string")
+	}
+	return nil
+}
+
+func isObject(t Type, f Field, v []byte) error {
+	if kindOf(v) != kindObject {
+		return want(t, f, v, "an object")
+	}
+	return nil
+}
+
+func isBool(t Type, f Field, v []byte) error {
+	if kindOf(v) != kindBool {
+		return want(t, f, v, "true or false")
+	}
+	return nil
+}
+
+// maxSafe is the greatest integer that a JavaScript number holds exactly.
+const maxSafe = 1<<53 - 1
+
+// safeInt reads a number whose value is an integer within ±(2^53-1), in any notation (1e3, 1.0).
+func safeInt(v []byte) (int64, bool) {
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+		return n, n >= -maxSafe && n <= maxSafe
+	}
+	n, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || n != math.Trunc(n) || math.Abs(n) > maxSafe {
+		return 0, false
+	}
+	return int64(n), true
+}
+
+func isTimestamp(t Type, f Field, v []byte) error {
+	if kindOf(v) != kindNumber {
+		return want(t, f, v, "an integer")
+	}
+	if _, ok := safeInt(v); !ok {
+		return malformed(t, "%s must be an integer within 2^53-1, not %.40s", f, v)
+	}
+	return nil
+}
+
+// oneOf accepts the listed strings.
+func oneOf(values ...string) check {
+	return func(t Type, f Field, v []byte) error {
+		if kindOf(v) == kindString {
+			s := unquote(v)
+			for _, ok := range values {
+				if s == ok {
+					return nil
+				}
+			}
+		}
+		return malformed(t, "%s must be one of %s, not %.60s", f, strings.Join(values, ", "), v)
+	}
+}
+
+var (
+	isTextRole      = oneOf("developer", "system", "assistant", "user")
+	isToolRole      = oneOf("tool")
+	isReasoningRole = oneOf("reasoning")
+	isSubtype       = oneOf("tool-call", "message")
+)
+
+// within returns the check's error with the member's own place in front.
+func inner(t Type, where string, err error) error {
+	if err == nil {
+		return nil
+	}
+	detail := err.Error()
+	if m, ok := err.(*MalformedError); ok { //nolint:errorlint // made here, never wrapped
+		detail = m.Detail
+	}
+	return malformed(t, "%s: %s", where, detail)
+}
+
+// objectOf checks the members of an object: each of required must be there and be a string, each
+// of optional may be.
+func stringsOf(t Type, where string, v json.RawMessage, required, optional []string) error {
+	if kindOf(v) != kindObject {
+		return malformed(t, "%s must be an object, not %s", where, kindOf(v))
+	}
+	for _, name := range required {
+		if m := Lookup(v, name); kindOf(m) != kindString {
+			return malformed(t, "%s.%s must be a string, not %s", where, name, kindOf(m))
+		}
+	}
+	for _, name := range optional {
+		if m := Lookup(v, name); m != nil && kindOf(m) != kindString {
+			return malformed(t, "%s.%s must be a string, not %s", where, name, kindOf(m))
+		}
+	}
+	return nil
+}
+
+func isContent(t Type, f Field, v []byte) error {
+	return checkContent(t, f.String(), v)
+}
+
+// checkContent accepts a string or a list of content parts. A part of an unknown type is kept: the
+// client strips it, which is a matter of the reader, not of the store.
+func checkContent(t Type, where string, v json.RawMessage) error {
+	switch kindOf(v) {
+	case kindString:
+		return nil
+	case kindArray:
+		for part := range Elements(v) {
+			if err := checkPart(t, where, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		return malformed(t, "%s must be a string or a list of content parts, not %s", where, kindOf(v))
+	}
+}
+
+func checkPart(t Type, where string, part json.RawMessage) error {
+	if kindOf(part) != kindObject {
+		return malformed(t, "%s: a content part must be an object, not %s", where, kindOf(part))
+	}
+	typ := Lookup(part, "type")
+	if kindOf(typ) != kindString {
+		return nil // no discriminator that is known: stripped by the client, kept here
+	}
+	switch unquote(typ) {
+	case "text":
+		return stringsOf(t, where+" text part", part, []string{"text"}, []string{"id"})
+	case "image", "audio", "video", "document":
+		if err := stringsOf(t, where+" media part", part, nil, []string{"id"}); err != nil {
+			return err
+		}
+		source := Lookup(part, "source")
+		if kindOf(source) != kindObject {
+			return malformed(t, "%s: a media part's source must be an object, not %s", where, kindOf(source))
+		}
+		return checkSource(t, where+" source", source)
+	}
+	return nil
+}
+
+func checkSource(t Type, where string, source json.RawMessage) error {
+	typ := Lookup(source, "type")
+	if kindOf(typ) != kindString {
+		return malformed(t, "%s.type must be data, url or file", where)
+	}
+	switch unquote(typ) {
+	case "data":
+		return stringsOf(t, where, source, []string{"value", "mimeType"}, nil)
+	case "url":
+		return stringsOf(t, where, source, []string{"value"}, []string{"mimeType"})
+	case "file":
+		return stringsOf(t, where, source, []string{"value"}, []string{"provider", "mimeType"})
+	}
+	return nil
+}
+
+// isPatch accepts an RFC 6902 patch. An operation of an unknown name is left to the fold, where it
+// makes the patch fail as a whole.
+func isPatch(t Type, f Field, v []byte) error {
+	if kindOf(v) != kindArray {
+		return want(t, f, v, "a JSON Patch, a list of operations")
+	}
+	for op := range Elements(v) {
+		if kindOf(op) != kindObject {
+			return malformed(t, "%s: an operation must be an object, not %s", f, kindOf(op))
+		}
+		name := Lookup(op, "op")
+		if kindOf(name) != kindString {
+			continue
+		}
+		var members []string
+		needValue := false
+		switch unquote(name) {
+		case "add", "replace", "test":
+			members, needValue = []string{"path"}, true
+		case "remove":
+			members = []string{"path"}
+		case "move", "copy":
+			members = []string{"path", "from"}
+		}
+		for _, m := range members {
+			p := Lookup(op, m)
+			if kindOf(p) != kindString || !isPointer(unquote(p)) {
+				return malformed(t, "%s: %s of %q must be a JSON pointer such as /a/0, not %.60s", f, m, unquote(name), p)
+			}
+		}
+		if needValue && Lookup(op, "value") == nil {
+			return malformed(t, "%s: operation %q needs a value", f, unquote(name))
+		}
+	}
+	return nil
+}
+
+// isPointer follows RFC 6901: ^(/([^/~]|~[01])*)*$.
+func isPointer(s string) bool {
+	if s == "" {
+		return true
+	}
+	if s[0] != '/' {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] == '~' && (i+1 >= len(s) || (s[i+1] != '0' && s[i+1] != '1')) {
+			return false
+		}
+	}
+	return true
+}
+
+func isMessages(t Type, f Field, v []byte) error {
+	if kindOf(v) != kindArray {
+		return want(t, f, v, "a list of messages")
+	}
+	for m := range Elements(v) {
+		if err := checkMessage(t, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isUsage(t Type, f Field, v []byte) error {
+	if kindOf(v) != kindArray {
+		return want(t, f, v, "a list of token usages")
+	}
+	for u := range Elements(v) {
+		if err := stringsOf(t, "usage", u, nil, []string{"provider", "model"}); err != nil {
+			return err
+		}
+		for _, name := range UsageCounts {
+			n := Lookup(u, name)
+			if n == nil {
+				continue
+			}
+			if i, ok := safeInt(n); kindOf(n) != kindNumber || !ok || i < 0 {
+				return malformed(t, "usage.%s must be an integer from 0, not %.40s", name, n)
+			}
+		}
+	}
+	return nil
+}
+
+// UsageCounts are the counts of a TokenUsage.
+var UsageCounts = []string{"inputTokens", "outputTokens", "totalTokens", "reasoningTokens", "cachedInputTokens", "cacheWriteInputTokens"}
+
+func isOutcome(t Type, f Field, v []byte) error {
+	if kindOf(v) != kindObject {
+		return want(t, f, v, "an object")
+	}
+	switch outcomeType(v) {
+	case "success":
+		if ids := Lookup(v, "pendingToolCallIds"); ids != nil {
+			return stringList(t, "outcome.pendingToolCallIds", ids)
+		}
+	case "interrupt":
+		list := Lookup(v, "interrupts")
+		if kindOf(list) != kindArray {
+			return malformed(t, "outcome.interrupts must be a list, not %s", kindOf(list))
+		}
+		n := 0
+		for i := range Elements(list) {
+			n++
+			if err := stringsOf(t, "interrupt", i, []string{"id", "reason"},
+				[]string{"message", "toolCallId", "expiresAt"}); err != nil {
+				return err
+			}
+			for _, name := range []string{"responseSchema", "metadata"} {
+				if m := Lookup(i, name); m != nil && kindOf(m) != kindObject {
+					return malformed(t, "interrupt.%s must be an object, not %s", name, kindOf(m))
+				}
+			}
+		}
+		if n == 0 {
+			return malformed(t, "outcome.interrupts must hold at least one interrupt")
+		}
+	}
+	return nil
+}
+
+func isSubagentOutcome(t Type, f Field, v []byte) error {
+	if kindOf(v) != kindObject {
+		return want(t, f, v, "an object")
+	}
+	if outcomeType(v) == "suspended" {
+		if ids := Lookup(v, "interruptIds"); ids != nil {
+			return stringList(t, "outcome.interruptIds", ids)
+		}
+	}
+	return nil
+}
+
+func outcomeType(v json.RawMessage) string {
+	if typ := Lookup(v, "type"); kindOf(typ) == kindString {
+		return unquote(typ)
+	}
+	return ""
+}
+
+func stringList(t Type, where string, v json.RawMessage) error {
+	if kindOf(v) != kindArray {
+		return malformed(t, "%s must be a list of strings, not %s", where, kindOf(v))
+	}
+	for e := range Elements(v) {
+		if kindOf(e) != kindString {
+			return malformed(t, "%s must hold strings, not %s", where, kindOf(e))
+		}
+	}
+	return nil
+}
+
+func isInput(t Type, f Field, v []byte) error {
+	_, err := decodeInput(v)
+	return inner(t, f.String(), err)
+}

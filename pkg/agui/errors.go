@@ -1,0 +1,56 @@
+package agui
+
+import (
+	"errors"
+	"fmt"
+)
+
+// MalformedError says why data is not what it claims to be. It costs the event, never the stream.
+type MalformedError struct {
+	// Rule is a short fixed name for counting, such as "not-json" or "schema".
+	Rule string
+	// Type is the event type, where it was known.
+	Type Type
+	// Detail says where and what, for a person.
+	Detail string
+}
+
+func (e *MalformedError) Error() string {
+	if e.Type != "" {
+		return string(e.Type) + ": " + e.Detail
+	}
+	return e.Detail
+}
+
+// IsMalformed reports whether err is about the data, so that trying again is of no use.
+func IsMalformed(err error) bool {
+	var m *MalformedError
+	return errors.As(err, &m)
+}
+
+// The rules of MalformedError.
+const (
+	RuleNotJSON   = "not-json"
+	RuleTooDeep   = "too-deep"
+	RuleNotObject = "not-an-object"
+	RuleNoType    = "no-type"
+	RuleSchema    = "schema"
+	// RuleChunk is for chunks that the client cannot place, such as a first one without an id.
+	RuleChunk = "chunk"
+)
+
+var (
+	errNotUTF8   = &MalformedError{Rule: RuleNotJSON, Detail: "not JSON: the text is not UTF-8"}
+	errTruncated = &MalformedError{Rule: RuleNotJSON, Detail: "not JSON: the text ends before the value does"}
+	errTooDeep   = &MalformedError{Rule: RuleTooDeep, Detail: fmt.Sprintf("nested more than %d deep", MaxDepth)}
+	errNotObject = &MalformedError{Rule: RuleNotObject, Detail: "not a JSON object"}
+	errNoType    = &MalformedError{Rule: RuleNoType, Detail: "no type: an event needs a member \"type\" that is a string with a character in it"}
+)
+
+func syntaxAt(i int) error {
+	return &MalformedError{Rule: RuleNotJSON, Detail: fmt.Sprintf("not JSON: unexpected character at byte %d", i+1)}
+}
+
+func malformed(t Type, format string, args ...any) error {
+	return &MalformedError{Rule: RuleSchema, Type: t, Detail: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,284 @@
+package agui
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Type is an event type, such as "TEXT_MESSAGE_START". Unknown types are kept as they are.
+type Type string
+
+// Event is one AG-UI event: its exact bytes and where its members lie in them. Members that the
+// protocol does not describe for the event's type stay in Raw and nowhere else.
+type Event struct {
+	// Type is the event's type after the upgrade table was applied; Raw keeps the older form.
+	Type Type
+	// Raw is the event as it came. It aliases the bytes given to Decode.
+	Raw json.RawMessage
+
+	// ThreadID, RunID and ParentRunID are what RUN_STARTED and RUN_FINISHED name.
+	ThreadID, RunID, ParentRunID string
+	// Timestamp is the agent's, in milliseconds by custom; the protocol names no unit.
+	Timestamp    int64
+	HasTimestamp bool
+
+	undescribed bool                 // a member that no event type has
+	has         uint64               // bit f: member f is there
+	spans       [numFields][2]uint32 // of Raw, or {^0, index} of extras
+	extras      []json.RawMessage    // values that the upgrade table made
+}
+
+const inExtras = ^uint32(0)
+
+// Envelope checks what the door demands of an event: one JSON object in UTF-8, at most MaxDepth
+// deep, with a type. It returns the type as it stands. The error is one for which IsMalformed is true.
+func Envelope(b []byte) (Type, error) {
+	var e Event
+	if err := e.scan(b); err != nil {
+		return "", err
+	}
+	return e.Type, nil
+}
+
+// Decode reads one event. The event aliases b, which must not change while it is in use. An event
+// that the protocol's schema rejects gives an error for which IsMalformed is true; unknown types and
+// members are no error.
+func Decode(b []byte) (*Event, error) {
+	e := new(Event)
+	if err := e.Decode(b); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Decode is the function Decode into an event that is used again.
+func (e *Event) Decode(b []byte) error {
+	*e = Event{extras: e.extras[:0], spans: e.spans}
+	if err := e.scan(b); err != nil {
+		return err
+	}
+	e.upgrade()
+	return e.check()
+}
+
+// scan checks the JSON and notes where the members of the top level lie.
+func (e *Event) scan(b []byte) error {
+	if !utf8.Valid(b) {
+		return errNotUTF8
+	}
+	i := skipSpace(b, 0)
+	if i >= len(b) {
+		return errTruncated
+	}
+	if b[i] != '{' {
+		if err := Check(b); err != nil {
+			return err
+		}
+		return errNotObject
+	}
+	i = skipSpace(b, i+1)
+	for first := true; ; first = false {
+		if i >= len(b) {
+			return errTruncated
+		}
+		if b[i] == '}' && first {
+			i++
+			break
+		}
+		if b[i] != '"' {
+			return syntaxAt(i)
+		}
+		nameEnd, err := skipString(b, i)
+		if err != nil {
+			return err
+		}
+		name := b[i+1 : nameEnd-1]
+		if i, err = skipByte(b, nameEnd, ':'); err != nil {
+			return err
+		}
+		i = skipSpace(b, i)
+		end, err := skipValue(b, i, 1)
+		if err != nil {
+			return err
+		}
+		if f, ok := lookupField(name); ok {
+			e.has |= 1 << f
+			e.spans[f] = [2]uint32{uint32(i), uint32(end)}
+		} else {
+			e.undescribed = true
+		}
+		i = skipSpace(b, end)
+		if i >= len(b) {
+			return errTruncated
+		}
+		if b[i] == '}' {
+			i++
+			break
+		}
+		if b[i] != ',' {
+			return syntaxAt(i)
+		}
+		i = skipSpace(b, i+1)
+	}
+	if i = skipSpace(b, i); i != len(b) {
+		return syntaxAt(i)
+	}
+	e.Raw = b
+	t := e.JSON(FieldType)
+	if kindOf(t) != kindString || len(t) == 2 {
+		return errNoType
+	}
+	e.Type = typeOf(t)
+	return nil
+}
+
+func lookupField(name []byte) (Field, bool) {
+	f, ok := fieldByName[string(name)]
+	if !ok && len(name) > 0 {
+		for _, c := range name {
+			if c == '\\' {
+				f, ok = fieldByName[Text(name).String()]
+				break
+			}
+		}
+	}
+	return f, ok
+}
+
+// typeNames spares the allocation of a type that is known.
+var typeNames = func() map[string]Type {
+	m := make(map[string]Type, len(specs))
+	for t := range specs {
+		m[string(t)] = t
+	}
+	return m
+}()
+
+func typeOf(quoted []byte) Type {
+	if t, ok := typeNames[string(quoted[1:len(quoted)-1])]; ok {
+		return t
+	}
+	return Type(unquote(quoted))
+}
+
+// check holds the members against the schema of the event's type and fills the decoded fields.
+func (e *Event) check() error {
+	for _, s := range specs[e.Type] {
+		if e.has&(1<<s.field) == 0 {
+			if s.required {
+				return malformed(e.Type, "%s is missing", s.field)
+			}
+			continue
+		}
+		if err := s.check(e.Type, s.field, e.JSON(s.field)); err != nil {
+			return err
+		}
+	}
+	if e.Has(FieldTimestamp) {
+		e.Timestamp, e.HasTimestamp = safeInt(e.JSON(FieldTimestamp))
+	}
+	switch e.Type {
+	case RunStarted, RunFinished:
+		e.ThreadID, _ = e.String(FieldThreadID)
+		e.RunID, _ = e.String(FieldRunID)
+		e.ParentRunID, _ = e.String(FieldParentRunID)
+	}
+	return nil
+}
+
+// Has reports whether the member is there.
+func (e *Event) Has(f Field) bool { return e.has&(1<<f) != 0 }
+
+// HasUndescribed reports whether the event has a member that the protocol does not describe for its type.
+func (e *Event) HasUndescribed() bool { return e.undescribed || e.has&^described[e.Type] != 0 }
+
+// described holds the members of each known type as a bit set.
+var described = func() map[Type]uint64 {
+	m := make(map[Type]uint64, len(specs))
+	for t, list := range specs {
+		m[t] = 1 << FieldType
+		for _, s := range list {
+			m[t] |= 1 << s.field
+		}
+	}
+	return m
+}()
+
+// JSON returns the member's value, or nil where it is not there.
+func (e *Event) JSON(f Field) json.RawMessage {
+	if !e.Has(f) {
+		return nil
+	}
+	s := e.spans[f]
+	if s[0] == inExtras {
+		return e.extras[s[1]]
+	}
+	return e.Raw[s[0]:s[1]]
+}
+
+// String returns a member that is a string, decoded, and whether it is there.
+func (e *Event) String(f Field) (string, bool) {
+	v := e.JSON(f)
+	if kindOf(v) != kindString {
+		return "", false
+	}
+	return unquote(v), true
+}
+
+// Text returns a member that is a string, still escaped; nil where it is not there.
+func (e *Event) Text(f Field) Text {
+	v := e.JSON(f)
+	if kindOf(v) != kindString {
+		return nil
+	}
+	return TextOf(v)
+}
+
+// Messages returns the messages of a MESSAGES_SNAPSHOT in order.
+func (e *Event) Messages() []Message {
+	var out []Message
+	for m := range Elements(e.JSON(FieldMessages)) {
+		out = append(out, messageOf(m))
+	}
+	return out
+}
+
+// Input returns RUN_STARTED's input, or nil where it has none.
+func (e *Event) Input() *RunAgentInput {
+	v := e.JSON(FieldInput)
+	if e.Type != RunStarted || v == nil {
+		return nil
+	}
+	in, err := decodeInput(v)
+	if err != nil { // cannot be: check has accepted it
+		return nil
+	}
+	return in
+}
+
+// OutcomeType returns the type of RUN_FINISHED's outcome: "success" where it has none, or one of a
+// type that the protocol does not know.
+func (e *Event) OutcomeType() string {
+	switch t := outcomeType(e.JSON(FieldOutcome)); t {
+	case "interrupt", "cancelled":
+		return t
+	default:
+		return "success"
+	}
+}
+
+func (e *Event) drop(f Field) { e.has &^= 1 << f }
+
+func (e *Event) set(f Field, v json.RawMessage) {
+	e.has |= 1 << f
+	e.spans[f] = [2]uint32{inExtras, uint32(len(e.extras))}
+	e.extras = append(e.extras, v)
+}
+
+func (e *Event) rename(from, to Field) {
+	if e.Has(from) && !e.Has(to) {
+		e.has |= 1 << to
+		e.spans[to] = e.spans[from]
+	}
+	e.drop(from)
+}

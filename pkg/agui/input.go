@@ -1,0 +1,98 @@
+package agui
+
+import "encoding/json"
+
+// RunAgentInput is what an agent is called with.
+type RunAgentInput struct {
+	ThreadID, RunID string
+	// ParentRunID is empty where the input names none.
+	ParentRunID string
+	Messages    []Message
+	// State is nil where the input has none (absent, or null as the client has it).
+	State json.RawMessage
+	// Resume are the answers to the parent run's interrupts.
+	Resume []json.RawMessage
+	// Raw is the input after the upgrade table; it is what was given where nothing was older.
+	Raw json.RawMessage
+}
+
+// DecodeInput reads a RunAgentInput. It accepts the older forms of the upgrade table and inputs
+// without threadId and runId, which then come from the address. What the schema rejects gives an
+// error for which IsMalformed is true. The input aliases b.
+func DecodeInput(b []byte) (*RunAgentInput, error) {
+	if err := Check(b); err != nil {
+		return nil, err
+	}
+	b = trim(b)
+	if kindOf(b) != kindObject {
+		return nil, errNotObject
+	}
+	up, _ := upgradeInput(b)
+	return decodeInput(up)
+}
+
+// decodeInput reads a checked and upgraded input.
+func decodeInput(raw json.RawMessage) (*RunAgentInput, error) {
+	if kindOf(raw) != kindObject {
+		return nil, malformed("", "the input must be an object, not %s", kindOf(raw))
+	}
+	in := &RunAgentInput{Raw: raw}
+	var messages, resume json.RawMessage
+	for name, v := range Members(raw) {
+		switch name {
+		case "threadId", "runId", "parentRunId", "protocolVersion":
+			if kindOf(v) != kindString {
+				return nil, malformed("", "%s must be a string, not %s", name, kindOf(v))
+			}
+			switch name {
+			case "threadId":
+				in.ThreadID = unquote(v)
+			case "runId":
+				in.RunID = unquote(v)
+			case "parentRunId":
+				in.ParentRunID = unquote(v)
+			}
+		case "messages":
+			messages = v
+		case "state":
+			if in.State = v; kindOf(v) == kindNull {
+				in.State = nil
+			}
+		case "resume":
+			resume = v
+		case "tools", "context":
+			if kindOf(v) != kindArray {
+				return nil, malformed("", "%s must be a list, not %s", name, kindOf(v))
+			}
+		}
+	}
+	if kindOf(messages) != kindArray {
+		return nil, malformed("", "messages must be a list, not %s", kindOf(messages))
+	}
+	for m := range Elements(messages) {
+		if err := checkMessage("", m); err != nil {
+			return nil, err
+		}
+		in.Messages = append(in.Messages, messageOf(m))
+	}
+	if resume != nil {
+		if kindOf(resume) != kindArray {
+			return nil, malformed("", "resume must be a list, not %s", kindOf(resume))
+		}
+		for r := range Elements(resume) {
+			if err := stringsOf("", "resume entry", r, []string{"interruptId", "status"}, nil); err != nil {
+				return nil, err
+			}
+			in.Resume = append(in.Resume, r)
+		}
+	}
+	return in, nil
+}
+
+func trim(b []byte) []byte {
+	i, j := skipSpace(b, 0), len(b)
+	for j > i && (b[j-1] == ' ' || b[j-1] == '\t' || b[j-1] == '\n' || b[j-1] == '\r') {
+		j--
+	}
+	return b[i:j]
+}

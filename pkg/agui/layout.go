@@ -1,0 +1,177 @@
+package agui
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+)
+
+// Layout says how a conversation is put together from another one, the base, and messages of its
+// own, as consecutive segments. It lets a run be stored as what it added to its parent's history.
+//
+// An empty layout is the default rule: every own message replaces the first base message of its
+// id in place, or is appended in order. A layout that builds the empty conversation from a base
+// that is not empty has one segment of length 0.
+type Layout []Segment
+
+// Segment is a half-open range of the base list, or of the own list where Own is set.
+type Segment struct {
+	Own  bool `json:"own,omitempty"`
+	From int  `json:"from"`
+	To   int  `json:"to"`
+}
+
+// Apply builds the conversation. The result is a list of its own; base and own are not changed.
+// An error says that the layout does not belong to these lists.
+func (l Layout) Apply(base, own []Message) ([]Message, error) {
+	if len(l) == 0 {
+		return overlay(base, own), nil
+	}
+	n := 0
+	for i, s := range l {
+		list := base
+		if s.Own {
+			list = own
+		}
+		if s.From < 0 || s.To < s.From || s.To > len(list) {
+			return nil, fmt.Errorf("applying layout: segment %d is %d to %d of a list of %d messages", i, s.From, s.To, len(list))
+		}
+		n += s.To - s.From
+	}
+	full := make([]Message, 0, n)
+	for _, s := range l {
+		if s.Own {
+			full = append(full, own[s.From:s.To]...)
+		} else {
+			full = append(full, base[s.From:s.To]...)
+		}
+	}
+	return full, nil
+}
+
+// overlay is the default rule. Of several own messages with the id of one base message the last
+// one stands; several with an id that base does not have are all appended.
+func overlay(base, own []Message) []Message {
+	full := make([]Message, len(base), len(base)+len(own))
+	copy(full, base)
+	if len(own) == 0 {
+		return full
+	}
+	first := make(map[string]int, len(own))
+	for _, m := range own {
+		first[m.ID] = -1
+	}
+	for i, m := range base {
+		if at, ok := first[m.ID]; ok && at < 0 {
+			first[m.ID] = i
+		}
+	}
+	for _, m := range own {
+		if at := first[m.ID]; at >= 0 {
+			full[at] = m
+		} else {
+			full = append(full, m)
+		}
+	}
+	return full
+}
+
+// Diff returns the messages of full that base does not hold with the same content, in the order of
+// full, and the layout that builds full from base and them: nil exactly where the default rule
+// does. Content is equal where Raw is equal byte for byte. The cost is linear in the two lists.
+func Diff(base, full []Message) (own []Message, layout Layout) {
+	same := 0
+	for same < len(base) && same < len(full) && equal(base[same], full[same]) {
+		same++
+	}
+	if same > 0 {
+		layout = layout.add(Segment{To: same})
+	}
+	if same < len(full) {
+		find := indexOf(base)
+		next := same // the base message that would continue the segment
+		for _, m := range full[same:] {
+			at := -1
+			if next < len(base) && equal(base[next], m) {
+				at = next
+			} else {
+				at = find(m)
+			}
+			if at < 0 {
+				layout = layout.add(Segment{Own: true, From: len(own), To: len(own) + 1})
+				own = append(own, m)
+				continue
+			}
+			layout = layout.add(Segment{From: at, To: at + 1})
+			next = at + 1
+		}
+	}
+	if sameList(overlay(base, own), full) {
+		return own, nil
+	}
+	if len(layout) == 0 {
+		layout = Layout{{}}
+	}
+	return own, layout
+}
+
+// add appends a segment, joined to the last one where it continues it.
+func (l Layout) add(s Segment) Layout {
+	if n := len(l); n > 0 && l[n-1].Own == s.Own && l[n-1].To == s.From {
+		l[n-1].To = s.To
+		return l
+	}
+	return append(l, s)
+}
+
+// contentSeed is of this process: the hashes never leave it.
+var contentSeed = maphash.MakeSeed()
+
+// indexOf returns a function that finds the first message of the list with equal content, or -1.
+// Messages are looked up by id alone where ids are unique, so that contents are compared once; a
+// list with repeated ids is looked up by content too, so that many messages of one id stay linear.
+func indexOf(list []Message) func(Message) int {
+	type key struct {
+		id  string
+		sum uint64
+	}
+	at := make(map[key]int, len(list))
+	unique := true
+	for i, m := range list {
+		if _, ok := at[key{id: m.ID}]; ok {
+			unique = false
+			break
+		}
+		at[key{id: m.ID}] = i
+	}
+	keyOf := func(m Message) key { return key{id: m.ID} }
+	if !unique {
+		keyOf = func(m Message) key { return key{m.ID, maphash.Bytes(contentSeed, m.Raw)} }
+		clear(at)
+		for i, m := range list {
+			if _, ok := at[keyOf(m)]; !ok {
+				at[keyOf(m)] = i
+			}
+		}
+	}
+	return func(m Message) int {
+		if i, ok := at[keyOf(m)]; ok && equal(list[i], m) {
+			return i
+		}
+		return -1
+	}
+}
+
+func equal(a, b Message) bool { return a.ID == b.ID && bytes.Equal(a.Raw, b.Raw) }
+
+func sameList(a, b []Message) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !equal(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,113 @@
+package agui
+
+import "encoding/json"
+
+// The roles of messages.
+const (
+	RoleDeveloper = "developer"
+	RoleSystem    = "system"
+	RoleAssistant = "assistant"
+	RoleUser      = "user"
+	RoleTool      = "tool"
+	RoleReasoning = "reasoning"
+	RoleActivity  = "activity"
+)
+
+// Message is one conversation message: its identity and the whole JSON object as it is.
+type Message struct {
+	ID   string
+	Role string
+	// Raw is the message as one JSON object, id and role included.
+	Raw json.RawMessage
+}
+
+// MarshalJSON returns Raw.
+func (m Message) MarshalJSON() ([]byte, error) { return m.Raw, nil }
+
+// UnmarshalJSON reads a message. It keeps a copy of b and demands no more than an id and a role:
+// what a store has written it must be able to read.
+func (m *Message) UnmarshalJSON(b []byte) error {
+	id, role := Lookup(b, "id"), Lookup(b, "role")
+	if kindOf(id) != kindString || kindOf(role) != kindString {
+		return malformed("", "a message needs an id and a role")
+	}
+	*m = Message{ID: unquote(id), Role: unquote(role), Raw: append(json.RawMessage(nil), b...)}
+	return nil
+}
+
+// messageOf reads the identity of a checked message without copying it.
+func messageOf(raw json.RawMessage) Message {
+	m := Message{Raw: raw}
+	for name, v := range Members(raw) {
+		switch {
+		case name == "id" && kindOf(v) == kindString:
+			m.ID = unquote(v)
+		case name == "role" && kindOf(v) == kindString:
+			m.Role = unquote(v)
+		}
+	}
+	return m
+}
+
+// Get returns a member of the message, or nil.
+func (m Message) Get(name string) json.RawMessage { return Lookup(m.Raw, name) }
+
+// checkMessage accepts a message as the schemas of AG-UI 1.0 do. A message of an unknown role needs
+// an id and is kept.
+func checkMessage(t Type, raw json.RawMessage) error {
+	where := "message"
+	if err := stringsOf(t, where, raw, []string{"id", "role"}, []string{"name", "encryptedValue", "subagentRunId"}); err != nil {
+		return err
+	}
+	if m := Lookup(raw, "metadata"); m != nil && kindOf(m) != kindObject {
+		return malformed(t, "message.metadata must be an object, not %s", kindOf(m))
+	}
+	content := Lookup(raw, "content")
+	switch unquote(Lookup(raw, "role")) {
+	case RoleDeveloper, RoleSystem, RoleReasoning:
+		if kindOf(content) != kindString {
+			return malformed(t, "message.content must be a string, not %s", kindOf(content))
+		}
+	case RoleUser:
+		return checkContent(t, "message.content", content)
+	case RoleTool:
+		if err := stringsOf(t, where, raw, []string{"toolCallId"}, []string{"error"}); err != nil {
+			return err
+		}
+		return checkContent(t, "message.content", content)
+	case RoleAssistant:
+		if content != nil && kindOf(content) != kindString {
+			return malformed(t, "message.content must be a string, not %s", kindOf(content))
+		}
+		if calls := Lookup(raw, "toolCalls"); calls != nil {
+			return checkToolCalls(t, calls)
+		}
+	case RoleActivity:
+		if kindOf(content) != kindObject {
+			return malformed(t, "message.content of an activity must be an object, not %s", kindOf(content))
+		}
+		return stringsOf(t, where, raw, []string{"activityType"}, nil)
+	}
+	return nil
+}
+
+func checkToolCalls(t Type, calls json.RawMessage) error {
+	if kindOf(calls) != kindArray {
+		return malformed(t, "message.toolCalls must be a list, not %s", kindOf(calls))
+	}
+	for call := range Elements(calls) {
+		if err := stringsOf(t, "tool call", call, []string{"id", "type"}, []string{"encryptedValue"}); err != nil {
+			return err
+		}
+		if typ := unquote(Lookup(call, "type")); typ != "function" {
+			return malformed(t, "a tool call's type must be function, not %q", typ)
+		}
+		if err := stringsOf(t, "tool call function", Lookup(call, "function"), []string{"name", "arguments"}, nil); err != nil {
+			return err
+		}
+		if m := Lookup(call, "metadata"); m != nil && kindOf(m) != kindObject {
+			return malformed(t, "a tool call's metadata must be an object, not %s", kindOf(m))
+		}
+	}
+	return nil
+}

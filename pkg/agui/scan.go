@@ -1,0 +1,371 @@
+package agui
+
+import (
+	"encoding/json"
+	"iter"
+	"unicode/utf8"
+)
+
+// MaxDepth is how deep JSON may be nested: a value at the top has depth 1.
+const MaxDepth = 512
+
+// The scanner reads JSON (RFC 8259) in place: it checks the grammar and finds where values begin
+// and end, and copies nothing. Values that were scanned once are read again without checks.
+
+// skipSpace returns the index of the first byte at or after i that is not white space.
+func skipSpace(b []byte, i int) int {
+	for i < len(b) {
+		switch b[i] {
+		case ' ', '\t', '\n', '\r':
+			i++
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// skipValue checks the value that begins at b[i] and returns the index after it.
+func skipValue(b []byte, i, depth int) (int, error) {
+	if i >= len(b) {
+		return i, errTruncated
+	}
+	switch c := b[i]; c {
+	case '"':
+		return skipString(b, i)
+	case '{':
+		return skipObject(b, i, depth)
+	case '[':
+		return skipArray(b, i, depth)
+	case 't':
+		return skipWord(b, i, "true")
+	case 'f':
+		return skipWord(b, i, "false")
+	case 'n':
+		return skipWord(b, i, "null")
+	default:
+		if c == '-' || (c >= '0' && c <= '9') {
+			return skipNumber(b, i)
+		}
+		return i, syntaxAt(i)
+	}
+}
+
+func skipObject(b []byte, i, depth int) (int, error) {
+	if depth >= MaxDepth {
+		return i, errTooDeep
+	}
+	i = skipSpace(b, i+1)
+	if i < len(b) && b[i] == '}' {
+		return i + 1, nil
+	}
+	for {
+		var err error
+		if i >= len(b) {
+			return i, errTruncated
+		}
+		if b[i] != '"' {
+			return i, syntaxAt(i)
+		}
+		if i, err = skipString(b, i); err != nil {
+			return i, err
+		}
+		if i, err = skipByte(b, i, ':'); err != nil {
+			return i, err
+		}
+		if i, err = skipValue(b, skipSpace(b, i), depth+1); err != nil {
+			return i, err
+		}
+		i = skipSpace(b, i)
+		if i >= len(b) {
+			return i, errTruncated
+		}
+		switch b[i] {
+		case ',':
+			i = skipSpace(b, i+1)
+		case '}':
+			return i + 1, nil
+		default:
+			return i, syntaxAt(i)
+		}
+	}
+}
+
+func skipArray(b []byte, i, depth int) (int, error) {
+	if depth >= MaxDepth {
+		return i, errTooDeep
+	}
+	i = skipSpace(b, i+1)
+	if i < len(b) && b[i] == ']' {
+		return i + 1, nil
+	}
+	for {
+		var err error
+		if i, err = skipValue(b, i, depth+1); err != nil {
+			return i, err
+		}
+		i = skipSpace(b, i)
+		if i >= len(b) {
+			return i, errTruncated
+		}
+		switch b[i] {
+		case ',':
+			i = skipSpace(b, i+1)
+		case ']':
+			return i + 1, nil
+		default:
+			return i, syntaxAt(i)
+		}
+	}
+}
+
+// plain marks the bytes that a JSON string may hold as they are.
+var plain = func() (t [256]bool) {
+	for c := 0x20; c < 256; c++ {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
+
+// skipString checks the string whose opening quote is b[i].
+func skipString(b []byte, i int) (int, error) {
+	i++
+	for {
+		for i < len(b) && plain[b[i]] {
+			i++
+		}
+		if i >= len(b) {
+			return i, errTruncated
+		}
+		switch b[i] {
+		case '"':
+			return i + 1, nil
+		case '\\':
+			if i+1 >= len(b) {
+				return i, errTruncated
+			}
+			switch b[i+1] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+				i += 2
+			case 'u':
+				if i+6 > len(b) {
+					return i, errTruncated
+				}
+				if _, ok := hex4(b[i+2:]); !ok {
+					return i, syntaxAt(i)
+				}
+				i += 6
+			default:
+				return i, syntaxAt(i)
+			}
+		default: // a control character
+			return i, syntaxAt(i)
+		}
+	}
+}
+
+func skipNumber(b []byte, i int) (int, error) {
+	if b[i] == '-' {
+		i++
+	}
+	switch {
+	case i >= len(b):
+		return i, errTruncated
+	case b[i] == '0':
+		i++
+	case b[i] >= '1' && b[i] <= '9':
+		i = skipDigits(b, i)
+	default:
+		return i, syntaxAt(i)
+	}
+	if i < len(b) && b[i] == '.' {
+		n := skipDigits(b, i+1)
+		if n == i+1 {
+			return n, syntaxAt(n)
+		}
+		i = n
+	}
+	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
+		i++
+		if i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		n := skipDigits(b, i)
+		if n == i {
+			return n, syntaxAt(n)
+		}
+		i = n
+	}
+	return i, nil
+}
+
+func skipDigits(b []byte, i int) int {
+	for i < len(b) && b[i] >= '0' && b[i] <= '9' {
+		i++
+	}
+	return i
+}
+
+func skipWord(b []byte, i int, word string) (int, error) {
+	if len(b)-i < len(word) {
+		return i, errTruncated
+	}
+	if string(b[i:i+len(word)]) != word {
+		return i, syntaxAt(i)
+	}
+	return i + len(word), nil
+}
+
+func skipByte(b []byte, i int, c byte) (int, error) {
+	i = skipSpace(b, i)
+	if i >= len(b) {
+		return i, errTruncated
+	}
+	if b[i] != c {
+		return i, syntaxAt(i)
+	}
+	return i + 1, nil
+}
+
+// Check reports whether b is one JSON text: UTF-8, well formed, at most MaxDepth deep, with
+// nothing but white space round it. The error is one for which IsMalformed is true.
+func Check(b []byte) error {
+	if !utf8.Valid(b) {
+		return errNotUTF8
+	}
+	i, err := skipValue(b, skipSpace(b, 0), 0)
+	if err != nil {
+		return err
+	}
+	if i = skipSpace(b, i); i != len(b) {
+		return syntaxAt(i)
+	}
+	return nil
+}
+
+// Members iterates over the members of a checked JSON object in the order they stand, values
+// without white space round them. It yields nothing for any other value. A name that stands twice
+// is yielded twice; the last one counts.
+func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		i := skipSpace(obj, 0)
+		if i >= len(obj) || obj[i] != '{' {
+			return
+		}
+		i = skipSpace(obj, i+1)
+		for i < len(obj) && obj[i] == '"' {
+			nameEnd, err := skipString(obj, i)
+			if err != nil {
+				return
+			}
+			name := unquote(obj[i:nameEnd])
+			valStart := skipSpace(obj, skipSpace(obj, nameEnd)+1)
+			valEnd, err := skipValue(obj, valStart, 0)
+			if err != nil || !yield(name, obj[valStart:valEnd]) {
+				return
+			}
+			if i = skipSpace(obj, valEnd); i < len(obj) && obj[i] == ',' {
+				i = skipSpace(obj, i+1)
+			}
+		}
+	}
+}
+
+// Elements iterates over the elements of a checked JSON array. It yields nothing for any other value.
+func Elements(arr json.RawMessage) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		i := skipSpace(arr, 0)
+		if i >= len(arr) || arr[i] != '[' {
+			return
+		}
+		i = skipSpace(arr, i+1)
+		for i < len(arr) && arr[i] != ']' {
+			end, err := skipValue(arr, i, 0)
+			if err != nil || !yield(arr[i:end]) {
+				return
+			}
+			if i = skipSpace(arr, end); i < len(arr) && arr[i] == ',' {
+				i = skipSpace(arr, i+1)
+			}
+		}
+	}
+}
+
+// Lookup returns the value of the last member of that name in a checked JSON object, or nil.
+func Lookup(obj json.RawMessage, name string) json.RawMessage {
+	var found json.RawMessage
+	for n, v := range Members(obj) {
+		if n == name {
+			found = v
+		}
+	}
+	return found
+}
+
+// Without returns the object without the members of that name, the rest as it stands. It returns
+// obj itself where there is none.
+func Without(obj json.RawMessage, name string) json.RawMessage {
+	if Lookup(obj, name) == nil {
+		return obj
+	}
+	out := make([]byte, 0, len(obj))
+	out = append(out, '{')
+	for n, v := range Members(obj) {
+		if n == name {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = AppendString(out, n)
+		out = append(out, ':')
+		out = append(out, v...)
+	}
+	return append(out, '}')
+}
+
+// kind is the JSON type of a value, by its first byte.
+type kind byte
+
+const (
+	kindNone kind = iota
+	kindString
+	kindNumber
+	kindBool
+	kindNull
+	kindObject
+	kindArray
+)
+
+func kindOf(v json.RawMessage) kind {
+	if len(v) == 0 {
+		return kindNone
+	}
+	switch v[0] {
+	case '"':
+		return kindString
+	case '{':
+		return kindObject
+	case '[':
+		return kindArray
+	case 't', 'f':
+		return kindBool
+	case 'n':
+		return kindNull
+	default:
+		return kindNumber
+	}
+}
+
+func (k kind) String() string {
+	return [...]string{"nothing", "a string", "a number", "a boolean", "null", "an object", "an array"}[k]
+}
+
+// IsObject, IsString and IsArray say what a checked JSON value is.
+func IsObject(v json.RawMessage) bool { return kindOf(v) == kindObject }
+
+// IsString reports whether v is a JSON string.
+func IsString(v json.RawMessage) bool { return kindOf(v) == kindString }
+
+// IsArray reports whether v is a JSON array.
+func IsArray(v json.RawMessage) bool { return kindOf(v) == kindArray }

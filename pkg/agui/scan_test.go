@@ -1,0 +1,110 @@
+package agui
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestCheck_AcceptsWhatJSONIs(t *testing.T) {
+	for _, in := range []string{
+		`null`, `true`, ` false `, `0`, `-0`, `-0.5e+10`, `1E9`, `""`, `"\ud83d"`, `"é\u00e9\/"`, `[]`, `[1,[2],{}]`,
+		`{"a":{"b":[null]},"a":1}`, "\t{ \"a\" : 1 }\r\n", `12345678901234567890.123456789`,
+	} {
+		if err := Check([]byte(in)); err != nil {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+}
+
+func TestCheck_RefusesTheRest(t *testing.T) {
+	for _, in := range []string{
+		``, ` `, `nul`, `nulL`, `01`, `-`, `1.`, `.5`, `1e`, `+1`, `"`, `"\x"`, `"\u12g4"`, `"\u12`, "\"\n\"", `[`, `[1`, `[1,]`,
+		`[,1]`, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,}`, `{a:1}`, `{"a" 1}`, `1 2`, `{}x`, "\"\xff\"", `NaN`, `'a'`,
+	} {
+		err := Check([]byte(in))
+		if !IsMalformed(err) {
+			t.Errorf("%q: want a malformed error, got %v", in, err)
+		}
+	}
+}
+
+func TestCheck_LimitsDepth(t *testing.T) {
+	deep := strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)
+	if err := Check([]byte(deep)); err != nil {
+		t.Errorf("%d levels: %v", MaxDepth, err)
+	}
+	err := Check([]byte("[" + deep + "]"))
+	var m *MalformedError
+	if !errors.As(err, &m) || m.Rule != RuleTooDeep {
+		t.Errorf("%d levels: want %s, got %v", MaxDepth+1, RuleTooDeep, err)
+	}
+	// An event is an object round its members: the limit counts it.
+	inEvent := `{"type":"CUSTOM","name":"n","value":` + deep[1:len(deep)-1] + `}`
+	if _, err := Envelope([]byte(inEvent)); err != nil {
+		t.Errorf("event of %d levels: %v", MaxDepth, err)
+	}
+	inEvent = `{"type":"CUSTOM","name":"n","value":` + deep + `}`
+	if _, err := Envelope([]byte(inEvent)); !IsMalformed(err) {
+		t.Errorf("event of %d levels: want an error, got %v", MaxDepth+1, err)
+	}
+}
+
+func TestMembers_KeepOrderAndText(t *testing.T) {
+	obj := json.RawMessage(` { "b" : 1.50 , "a" : [ 1 , 2 ] , "b" : "\u00e9" , "\u0063" : null } `)
+	var got []string
+	for name, v := range Members(obj) {
+		got = append(got, name+"="+string(v))
+	}
+	want := `b=1.50|a=[ 1 , 2 ]|b="\u00e9"|c=null`
+	if strings.Join(got, "|") != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+	if v := Lookup(obj, "b"); string(v) != `"\u00e9"` {
+		t.Errorf("of a name that stands twice the last one counts, got %s", v)
+	}
+	if v := Without(obj, "b"); string(v) != `{"a":[ 1 , 2 ],"c":null}` {
+		t.Errorf("without b: %s", v)
+	}
+}
+
+// FuzzCheck holds the scanner against encoding/json. Invariants: both agree on what is JSON (but for
+// UTF-8, which only the scanner demands, and depth), and a checked object's members, put together
+// again, are the same value.
+func FuzzCheck(f *testing.F) {
+	for _, s := range []string{`{"a":[1,2,{"b":"\ud83d\ude00"}]}`, `[1e5,-0.1,true,null,"x"]`, `"\\\""`, `{"a":1,"a":2}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		err := Check(b)
+		if !utf8.Valid(b) {
+			if err == nil {
+				t.Fatal("accepted text that is not UTF-8")
+			}
+			return
+		}
+		var m *MalformedError
+		if errors.As(err, &m) && m.Rule == RuleTooDeep {
+			return
+		}
+		if valid := json.Valid(b); valid != (err == nil) {
+			t.Fatalf("encoding/json says %v, the scanner %v", valid, err)
+		}
+		if err != nil || !IsObject(trim(b)) {
+			return
+		}
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal(b, &want); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]json.RawMessage{}
+		for name, v := range Members(b) {
+			got[strings.ToValidUTF8(name, "\ufffd")] = v
+			if err := Check(v); err != nil {
+				t.Fatalf("member %q: %v", name, err)
+			}
+		}
+	})
+}

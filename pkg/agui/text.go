@@ -1,0 +1,145 @@
+package agui
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Text is the inside of a JSON string, still escaped. Deltas are joined in this form because
+// AG-UI's strings are UTF-16: the halves of a surrogate pair that two deltas carry become one
+// character only where the escapes meet. A Go string would hold U+FFFD twice.
+type Text []byte
+
+// TextOf returns the inside of a checked JSON string.
+func TextOf(v json.RawMessage) Text { return Text(v[1 : len(v)-1]) }
+
+// String decodes the text. A lone surrogate becomes its three-byte form (WTF-8), so that texts that
+// differ stay different.
+func (t Text) String() string { return string(appendDecoded(nil, t)) }
+
+// AppendJSON appends the text as a JSON string in one normal form: only what must be escaped is,
+// surrogate pairs are joined, lone surrogates stay \u escapes. Appending texts piece by piece and
+// in one gives the same bytes.
+func (t Text) AppendJSON(dst []byte) []byte {
+	dst = append(dst, '"')
+	if bytes.IndexByte(t, '\\') < 0 {
+		return append(append(dst, t...), '"')
+	}
+	return append(appendQuoted(dst, appendDecoded(nil, t)), '"')
+}
+
+// AppendString appends s as a JSON string in the same normal form.
+func AppendString(dst []byte, s string) []byte {
+	return append(appendQuoted(append(dst, '"'), s), '"')
+}
+
+// unquote decodes a checked JSON string with its quotes.
+func unquote(v []byte) string {
+	in := v[1 : len(v)-1]
+	if bytes.IndexByte(in, '\\') < 0 {
+		return string(in)
+	}
+	return string(appendDecoded(nil, in))
+}
+
+func appendDecoded(dst, t []byte) []byte {
+	for i := 0; i < len(t); {
+		j := bytes.IndexByte(t[i:], '\\')
+		if j < 0 {
+			return append(dst, t[i:]...)
+		}
+		dst = append(dst, t[i:i+j]...)
+		i += j
+		switch c := t[i+1]; c {
+		case 'u':
+			r, _ := hex4(t[i+2:])
+			i += 6
+			if r >= 0xD800 && r < 0xDC00 && i+6 <= len(t) && t[i] == '\\' && t[i+1] == 'u' {
+				if lo, _ := hex4(t[i+2:]); lo >= 0xDC00 && lo < 0xE000 {
+					r = 0x10000 + (r-0xD800)<<10 + (lo - 0xDC00)
+					i += 6
+				}
+			}
+			dst = appendWTF8(dst, r)
+		default:
+			dst = append(dst, unescape[c])
+			i += 2
+		}
+	}
+	return dst
+}
+
+var unescape = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// appendWTF8 appends r as UTF-8, surrogates in their generalised three-byte form.
+func appendWTF8(dst []byte, r rune) []byte {
+	if r >= 0xD800 && r < 0xE000 {
+		return append(dst, 0xED, byte(0x80|(r>>6)&0x3F), byte(0x80|r&0x3F))
+	}
+	return utf8.AppendRune(dst, r)
+}
+
+const hexDigits = "0123456789abcdef"
+
+func appendQuoted[T string | []byte](dst []byte, s T) []byte {
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(append(dst, s[from:i]...), '\\', c)
+			i++
+			from = i
+		case c < 0x20:
+			dst = append(dst, s[from:i]...)
+			switch c {
+			case '\b':
+				dst = append(dst, '\\', 'b')
+			case '\f':
+				dst = append(dst, '\\', 'f')
+			case '\n':
+				dst = append(dst, '\\', 'n')
+			case '\r':
+				dst = append(dst, '\\', 'r')
+			case '\t':
+				dst = append(dst, '\\', 't')
+			default:
+				dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+			}
+			i++
+			from = i
+		case c == 0xED && i+2 < len(s) && s[i+1] >= 0xA0: // a lone surrogate in WTF-8
+			dst = append(dst, s[from:i]...)
+			r := 0xD000 | rune(s[i+1]&0x3F)<<6 | rune(s[i+2]&0x3F)
+			dst = append(dst, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+			i += 3
+			from = i
+		default:
+			i++
+		}
+	}
+	return append(dst, s[from:]...)
+}
+
+// hex4 reads four hexadecimal digits.
+func hex4(b []byte) (rune, bool) {
+	if len(b) < 4 {
+		return 0, false
+	}
+	var r rune
+	for _, c := range b[:4] {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}

@@ -1,0 +1,132 @@
+package agui
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+)
+
+// Each row of the upgrade table: an older event and what AG-UI 1.0 calls it. Both must decode to
+// the same members, and the older one must keep its bytes.
+func TestUpgrade_EachRow(t *testing.T) {
+	const finished = `{"type":"RUN_FINISHED","threadId":"t","runId":"r"`
+	const input = `{"type":"RUN_STARTED","threadId":"t","runId":"r","input":{"threadId":"t","runId":"r","messages":`
+	for name, row := range map[string]struct{ older, now string }{
+		"rawEvent null":        {`{"type":"TEXT_MESSAGE_END","messageId":"m","rawEvent":null}`, `{"type":"TEXT_MESSAGE_END","messageId":"m"}`},
+		"result null":          {finished + `,"result":null}`, finished + `}`},
+		"outcome null":         {finished + `,"outcome":null}`, finished + `}`},
+		"subagent result null": {`{"type":"SUBAGENT_FINISHED","subagentRunId":"s","result":null}`, `{"type":"SUBAGENT_FINISHED","subagentRunId":"s"}`},
+		"parentMessageId null": {`{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"n","parentMessageId":null}`, `{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"n"}`},
+		"parentMessageId null on a chunk": {`{"type":"TOOL_CALL_CHUNK","toolCallId":"c","toolCallName":"n","parentMessageId":null}`,
+			`{"type":"TOOL_CALL_CHUNK","toolCallId":"c","toolCallName":"n"}`},
+		"patch for delta": {`{"type":"STATE_DELTA","patch":[{"op":"add","path":"/a","value":1}]}`, `{"type":"STATE_DELTA","delta":[{"op":"add","path":"/a","value":1}]}`},
+		"patch as a single operation": {`{"type":"STATE_DELTA","patch":{"op":"add","path":"/a","value":1}}`,
+			`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/a","value":1}]}`},
+		"delta as a single operation": {`{"type":"STATE_DELTA","delta":{"op":"remove","path":"/a"}}`, `{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/a"}]}`},
+		"state for snapshot":          {`{"type":"STATE_SNAPSHOT","state":{"a":1}}`, `{"type":"STATE_SNAPSHOT","snapshot":{"a":1}}`},
+		"outcome as a string": {finished + `,"outcome":"interrupt","interrupt":{"id":"i","reason":"r"}}`,
+			finished + `,"outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"r"}]}}`},
+		"reasoning with role assistant": {`{"type":"REASONING_MESSAGE_START","messageId":"m","role":"assistant"}`,
+			`{"type":"REASONING_MESSAGE_START","messageId":"m","role":"reasoning"}`},
+		"encryptedContent": {`{"type":"REASONING_ENCRYPTED_VALUE","subtype":"message","entityId":"m","encryptedContent":"x"}`,
+			`{"type":"REASONING_ENCRYPTED_VALUE","subtype":"message","entityId":"m","encryptedValue":"x"}`},
+		"binary part with data": {`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"user","content":[{"type":"binary","mimeType":"image/png","data":"AA","filename":"f"}]}]}`,
+			`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"user","content":[{"type":"image","source":{"type":"data","value":"AA","mimeType":"image/png"},"metadata":{"filename":"f"}}]}]}`},
+		"binary part with url": {`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"user","content":[{"type":"binary","mimeType":"text/csv","url":"u"}]}]}`,
+			`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"user","content":[{"type":"document","source":{"type":"url","value":"u","mimeType":"text/csv"}}]}]}`},
+		"media metadata null": {input + `[{"id":"a","role":"user","content":[{"type":"image","source":{"type":"url","value":"u"},"metadata":null}]}]}}`,
+			input + `[{"id":"a","role":"user","content":[{"type":"image","source":{"type":"url","value":"u"}}]}]}}`},
+		"messages as strings": {input + `["hi","there"]}}`,
+			input + `[{"id":"message-1","role":"user","content":"hi"},{"id":"message-2","role":"user","content":"there"}]}}`},
+		"messages without id and role": {input + `[{"content":"hi"}]}}`, input + `[{"id":"message-1","role":"user","content":"hi"}]}}`},
+		"resume as an object": {input + `[],"resume":{"interruptId":"i","status":"resolved"}}}`,
+			input + `[],"resume":[{"interruptId":"i","status":"resolved"}]}}`},
+		"resume payload null": {input + `[],"resume":[{"interruptId":"i","status":"resolved","payload":null}]}}`,
+			input + `[],"resume":[{"interruptId":"i","status":"resolved"}]}}`},
+		"forwardedProps null": {input + `[],"forwardedProps":null}}`, input + `[]}}`},
+		"parameters null": {input + `[],"tools":[{"name":"n","description":"d","parameters":null}]}}`,
+			input + `[],"tools":[{"name":"n","description":"d"}]}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			older, err := Decode([]byte(row.older))
+			if err != nil {
+				t.Fatalf("older form: %v", err)
+			}
+			now, err := Decode([]byte(row.now))
+			if err != nil {
+				t.Fatalf("1.0 form: %v", err)
+			}
+			if string(older.Raw) != row.older {
+				t.Errorf("bytes changed: %s", older.Raw)
+			}
+			for _, s := range specs[now.Type] {
+				if a, b := older.JSON(s.field), now.JSON(s.field); !sameJSON(a, b) {
+					t.Errorf("%s: %s, want %s", s.field, a, b)
+				}
+			}
+		})
+	}
+}
+
+func TestUpgrade_RunStartedWithoutThread(t *testing.T) {
+	ev, err := Decode([]byte(`{"type":"RUN_STARTED","runId":"r"}`))
+	if err != nil || ev.RunID != "r" || ev.ThreadID != "" {
+		t.Errorf("got %+v, %v", ev, err)
+	}
+}
+
+func TestDecodeInput_KeepsWhatIsNotOlder(t *testing.T) {
+	in := `{"threadId":"t","runId":"r","parentRunId":"p","messages":[{"id":"a","role":"user","content":"x","extra":1.0}],"state":{"n":1.50},"tools":[],"forwardedProps":{"x":1}}`
+	got, err := DecodeInput([]byte(" " + in + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got.Raw) != in {
+		t.Errorf("raw changed: %s", got.Raw)
+	}
+	if got.ThreadID != "t" || got.RunID != "r" || got.ParentRunID != "p" || string(got.State) != `{"n":1.50}` {
+		t.Errorf("got %+v", got)
+	}
+	if len(got.Messages) != 1 || got.Messages[0].ID != "a" || string(got.Messages[0].Raw) != `{"id":"a","role":"user","content":"x","extra":1.0}` {
+		t.Errorf("messages %+v", got.Messages)
+	}
+}
+
+func TestDecodeInput_RefusesWhatTheSchemaRejects(t *testing.T) {
+	for _, in := range []string{
+		``, `[]`, `{}`, `{"messages":{}}`, `{"messages":[7]}`, `{"messages":[],"runId":1}`, `{"messages":[],"tools":{}}`,
+		`{"messages":[],"resume":[{"interruptId":"i"}]}`, `{"messages":[{"id":"a","role":"user","content":7}]}`,
+	} {
+		if _, err := DecodeInput([]byte(in)); !IsMalformed(err) {
+			t.Errorf("%s: want a malformed error, got %v", in, err)
+		}
+	}
+}
+
+// FuzzDecodeInput: no panic; what is accepted holds messages that are JSON with an id and a role.
+func FuzzDecodeInput(f *testing.F) {
+	f.Add([]byte(`{"messages":["a",{"content":[{"type":"binary","mimeType":"a/b","url":"u"}]}],"resume":{},"state":null}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		in, err := DecodeInput(b)
+		if err != nil {
+			if !IsMalformed(err) {
+				t.Fatalf("not about the data: %v", err)
+			}
+			return
+		}
+		for _, m := range in.Messages {
+			var read Message
+			if err := read.UnmarshalJSON(m.Raw); err != nil || read.ID != m.ID || read.Role != m.Role {
+				t.Fatalf("%s reads as %+v, %v", m.Raw, read, err)
+			}
+		}
+	})
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}

@@ -1,0 +1,411 @@
+package compact
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// The reducers below do what @ag-ui/client 1.0.0's defaultApplyEvents does, event by event. Where
+// the client warns and goes on, nothing is changed and the rule is counted.
+
+func (r *Run) textStart(id, role, name string, hasName bool, o owner, metadata json.RawMessage) {
+	r.verify.open(kindText, id, o)
+	m := r.conv.find(id)
+	if m == nil {
+		m = newMessage(id, role, member{"id", stringValue(id)}, member{"role", stringValue(role)}, member{"content", &textValue{}})
+		if hasName {
+			m.obj.set("name", stringValue(name))
+		}
+		o.tag(m.obj)
+		r.conv.push(m)
+	} else if m.role == agui.RoleActivity {
+		r.Note("text-on-activity")
+		return
+	}
+	r.mergeMetadata(m, metadata)
+}
+
+func (r *Run) textContent(id string, delta agui.Text, o owner, metadata json.RawMessage) {
+	r.verify.within(kindText, id, o)
+	r.appendTo(id, delta, metadata)
+}
+
+func (r *Run) textEnd(id string, o owner, metadata json.RawMessage) {
+	r.verify.close(kindText, id, o)
+	r.endOf(id, metadata)
+}
+
+func (r *Run) reasoningStart(id string, o owner, metadata json.RawMessage) {
+	r.verify.open(kindReasoning, id, o)
+	m := r.conv.find(id)
+	if m == nil {
+		m = newMessage(id, agui.RoleReasoning, member{"id", stringValue(id)},
+			member{"role", stringValue(agui.RoleReasoning)}, member{"content", &textValue{}})
+		o.tag(m.obj)
+		r.conv.push(m)
+	} else if m.role == agui.RoleActivity {
+		r.Note("text-on-activity")
+		return
+	}
+	r.mergeMetadata(m, metadata)
+}
+
+func (r *Run) reasoningContent(id string, delta agui.Text, o owner, metadata json.RawMessage) {
+	r.verify.within(kindReasoning, id, o)
+	r.appendTo(id, delta, metadata)
+}
+
+func (r *Run) reasoningEnd(id string, o owner, metadata json.RawMessage) {
+	r.verify.close(kindReasoning, id, o)
+	r.endOf(id, metadata)
+}
+
+// appendTo appends a delta to whatever message has the id: an existing one of any role but activity.
+func (r *Run) appendTo(id string, delta agui.Text, metadata json.RawMessage) {
+	m := r.conv.find(id)
+	switch {
+	case m == nil:
+		r.Note("message-unknown")
+	case m.role == agui.RoleActivity:
+		r.Note("text-on-activity")
+	default:
+		m.appendText(delta)
+		r.mergeMetadata(m, metadata)
+	}
+}
+
+func (r *Run) endOf(id string, metadata json.RawMessage) {
+	m := r.conv.find(id)
+	switch {
+	case m == nil:
+		r.Note("message-unknown")
+	case m.role == agui.RoleActivity:
+		r.Note("text-on-activity")
+	default:
+		r.mergeMetadata(m, metadata)
+	}
+}
+
+func (r *Run) mergeMetadata(m *message, metadata json.RawMessage) {
+	if metadata != nil {
+		m.open().mergeMetadata(metadata)
+	}
+}
+
+func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, metadata json.RawMessage) {
+	r.ToolCalls[name]++
+	r.verify.toolStart(call, parent, hasParent, o)
+	if !slices.Contains(r.ToolCallIDs, call) {
+		r.ToolCallIDs = append(r.ToolCallIDs, call)
+	}
+	// A start of a call that is known changes its name and keeps its arguments.
+	if m, c := r.conv.owner(call); c != nil {
+		if c.name() != name {
+			m.open()
+			c.fn.set("name", stringValue(name))
+			r.Note("tool-call-renamed")
+		}
+		if metadata != nil {
+			m.open()
+			c.obj.mergeMetadata(metadata)
+		}
+		return
+	}
+	m := r.toolParent(call, parent, hasParent, o)
+	c := newToolCall(call, name)
+	if metadata != nil {
+		c.obj.mergeMetadata(metadata)
+	}
+	r.conv.addCall(m, c)
+}
+
+// toolParent finds or makes the assistant message that a new call goes to. A parent id that names a
+// message of another role is not used: the new message then has the call's id. An empty parent id
+// counts as none.
+func (r *Run) toolParent(call, parent string, hasParent bool, o owner) *message {
+	id := call
+	if hasParent && parent != "" {
+		m := r.conv.find(parent)
+		if m != nil && m.role == agui.RoleAssistant {
+			return m
+		}
+		if m == nil {
+			id = parent
+		} else {
+			r.Note("tool-parent-not-assistant")
+		}
+	}
+	isNew := r.conv.find(id) == nil
+	m := newMessage(id, agui.RoleAssistant, member{"id", stringValue(id)}, member{"role", stringValue(agui.RoleAssistant)})
+	m.calls = &callList{}
+	m.obj.set("toolCalls", m.calls)
+	if isNew {
+		o.tag(m.obj)
+	}
+	r.conv.push(m)
+	return m
+}
+
+func (r *Run) toolArgs(call string, delta agui.Text, o owner, metadata json.RawMessage) {
+	r.verify.within(kindTool, call, o)
+	m, c := r.conv.owner(call)
+	if c == nil {
+		r.Note("tool-call-unknown")
+		return
+	}
+	m.open()
+	c.args.body = append(c.args.body, delta...)
+	if metadata != nil {
+		c.obj.mergeMetadata(metadata)
+	}
+}
+
+func (r *Run) toolEnd(call string, o owner, metadata json.RawMessage) {
+	r.verify.close(kindTool, call, o)
+	m, c := r.conv.owner(call)
+	if c == nil {
+		r.Note("tool-call-unknown")
+		return
+	}
+	if metadata != nil {
+		m.open()
+		c.obj.mergeMetadata(metadata)
+	}
+}
+
+// toolResult puts the result behind the assistant message that owns the call and behind the tool
+// messages that follow it; at the end where no message owns the call.
+func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
+	call, _ := ev.String(agui.FieldToolCallID)
+	r.verify.toolResult(id, o)
+	r.Answered[call] = true
+	m := newMessage(id, agui.RoleTool, member{"id", stringValue(id)}, member{"toolCallId", stringValue(call)},
+		member{"role", stringValue(agui.RoleTool)}, member{"content", rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))})
+	o.tag(m.obj)
+	if md := ev.JSON(agui.FieldMetadata); md != nil {
+		m.obj.mergeMetadata(md)
+	}
+	at := r.callerIndex(call)
+	if at < 0 {
+		r.conv.push(m)
+		return
+	}
+	at++
+	for at < len(r.conv.list) && r.conv.list[at].role == agui.RoleTool {
+		at++
+	}
+	r.conv.insert(at, m)
+}
+
+// callerIndex returns the place of the first assistant message that holds the call, or -1.
+func (r *Run) callerIndex(call string) int {
+	m, _ := r.conv.owner(call)
+	if m == nil {
+		return -1
+	}
+	if m.role == agui.RoleAssistant {
+		return slices.Index(r.conv.list, m)
+	}
+	return slices.IndexFunc(r.conv.list, func(m *message) bool {
+		if m.role != agui.RoleAssistant || !m.hasCalls() {
+			return false
+		}
+		raw := m.raw
+		m.open()
+		m.raw = raw
+		return m.calls.find(call) != nil
+	})
+}
+
+func (r *Run) encryptedValue(ev *agui.Event, o owner) {
+	subtype, _ := ev.String(agui.FieldSubtype)
+	entity, _ := ev.String(agui.FieldEntityID)
+	v := rawValue(bytes.Clone(ev.JSON(agui.FieldEncryptedValue)))
+	r.verify.encrypted(subtype, entity, o)
+	if subtype == "tool-call" {
+		at := r.callerIndex(entity)
+		if at < 0 {
+			r.Note("encrypted-value-unknown")
+			return
+		}
+		m := r.conv.list[at]
+		m.open()
+		m.calls.find(entity).obj.set("encryptedValue", v)
+		return
+	}
+	m := r.conv.find(entity)
+	if m == nil || m.role == agui.RoleActivity {
+		r.Note("encrypted-value-unknown")
+		return
+	}
+	m.open().set("encryptedValue", v)
+}
+
+// messagesSnapshot merges by id: known messages are replaced in their place, unknown ones appended
+// in snapshot order, others removed but for activity and reasoning messages that the snapshot does
+// not claim to own.
+func (r *Run) messagesSnapshot(ev *agui.Event) {
+	incoming := ev.Messages()
+	byID := make(map[string]*message, len(incoming))
+	fresh := make([]*message, len(incoming))
+	hasActivity, hasReasoning := false, false
+	for i, m := range incoming {
+		m.Raw = bytes.Clone(m.Raw)
+		fresh[i] = fromMessage(m)
+		byID[m.ID] = fresh[i]
+		hasActivity = hasActivity || m.Role == agui.RoleActivity
+		hasReasoning = hasReasoning || m.Role == agui.RoleReasoning
+		r.verify.seed(m, true)
+	}
+	r.verify.plain()
+	owned, all, declared := authority(ev.JSON(agui.FieldMetadata))
+	keep := func(m *message) bool {
+		switch m.role {
+		case agui.RoleActivity:
+			switch {
+			case all:
+				return false
+			case declared:
+				return !slices.Contains(owned, m.activityType())
+			default:
+				return !hasActivity
+			}
+		case agui.RoleReasoning:
+			return !hasReasoning
+		}
+		return false
+	}
+	list := make([]*message, 0, len(fresh)+8)
+	existing := make(map[string]bool, len(fresh))
+	for _, m := range r.conv.list {
+		if named := byID[m.id]; named != nil {
+			m = named
+		} else if !keep(m) {
+			continue
+		}
+		list = append(list, m)
+		existing[m.id] = true
+	}
+	for _, m := range fresh {
+		if !existing[m.id] {
+			list = append(list, m)
+		}
+	}
+	r.conv.reset(list)
+}
+
+// authority reads metadata["@ag-ui/client"].authoritativeActivityTypes: a list owns those activity
+// types, null owns all, absent is the older rule (not declared), anything else owns none.
+func authority(metadata json.RawMessage) (owned []string, all, declared bool) {
+	v := agui.Lookup(metadata, "@ag-ui/client")
+	if v == nil {
+		return nil, false, false
+	}
+	if !agui.IsObject(v) {
+		return nil, false, true
+	}
+	types := agui.Lookup(v, "authoritativeActivityTypes")
+	switch {
+	case types == nil:
+		return nil, false, false
+	case string(types) == "null":
+		return nil, true, true
+	case !agui.IsArray(types):
+		return nil, false, true
+	}
+	for t := range agui.Elements(types) {
+		if !agui.IsString(t) {
+			return nil, false, true
+		}
+		owned = append(owned, stringOf(t))
+	}
+	return owned, false, true
+}
+
+// activitySnapshot makes or replaces an activity message. A message is replaced as a whole value,
+// never changed in place: a snapshot may have left it in the list twice.
+func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
+	replace := string(ev.JSON(agui.FieldReplace)) != "false"
+	r.verify.activity(id, o, replace)
+	metadata := ev.JSON(agui.FieldMetadata)
+	activityType, _ := ev.String(agui.FieldActivityType)
+	content := rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))
+	at := r.conv.index(id)
+	if at >= 0 && r.conv.list[at].role == agui.RoleActivity {
+		m := r.conv.list[at]
+		if replace { // metadata stays, the owner is the snapshot's
+			raw := m.raw
+			obj := m.open().copyOf()
+			m.raw = raw
+			obj.set("activityType", stringValue(activityType))
+			obj.set("content", content)
+			obj.remove("subagentRunId")
+			o.tag(obj)
+			m = &message{id: id, role: agui.RoleActivity, obj: obj}
+			r.conv.replaceAt(at, m)
+		}
+		r.mergeMetadata(m, metadata)
+		return
+	}
+	if at >= 0 && !replace {
+		r.mergeMetadata(r.conv.list[at], nil)
+		return
+	}
+	m := newMessage(id, agui.RoleActivity, member{"id", stringValue(id)}, member{"role", stringValue(agui.RoleActivity)},
+		member{"activityType", stringValue(activityType)}, member{"content", content})
+	o.tag(m.obj)
+	if metadata != nil {
+		m.obj.mergeMetadata(metadata)
+	}
+	if at < 0 {
+		r.conv.push(m)
+	} else {
+		r.conv.replaceAt(at, m)
+	}
+}
+
+// activityDelta patches an activity's content. The metadata is merged even where the patch fails.
+func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
+	r.verify.activityDelta(id, o)
+	at := r.conv.index(id)
+	if at < 0 {
+		r.Note("activity-unknown")
+		return
+	}
+	m := r.conv.list[at]
+	if m.role != agui.RoleActivity {
+		r.Note("activity-delta-on-message")
+		return
+	}
+	r.mergeMetadata(m, ev.JSON(agui.FieldMetadata))
+	raw := m.raw
+	obj := m.open()
+	m.raw = raw
+	doc := json.RawMessage(`{}`)
+	if c, ok := obj.get("content").(rawValue); ok && string(c) != "null" {
+		doc = json.RawMessage(c)
+	}
+	patched, err := applyPatch(doc, ev.JSON(agui.FieldPatch))
+	if err != nil {
+		r.Note("activity-patch-failed")
+		return
+	}
+	activityType, _ := ev.String(agui.FieldActivityType)
+	next := obj.copyOf()
+	next.set("content", rawValue(patched))
+	next.set("activityType", stringValue(activityType))
+	r.conv.replaceAt(at, &message{id: id, role: agui.RoleActivity, obj: next})
+}
+
+// stateDelta applies a patch as a whole or not at all.
+func (r *Run) stateDelta(patch json.RawMessage) {
+	patched, err := applyPatch(r.state, patch)
+	if err != nil {
+		r.Note("state-patch-failed")
+		return
+	}
+	r.state = patched
+}

@@ -1,0 +1,234 @@
+package compact
+
+import (
+	"encoding/json"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// Chunks are the shorthand of AG-UI for start, content and end. They are expanded as
+// @ag-ui/client 1.0.0's transformChunks does: one open stream in each lane, a lane being the
+// subagent that the chunks are attributed to, or the parent agent.
+
+// owner is whom an event is attributed to: a subagent, or the parent agent.
+type owner struct {
+	id  string
+	set bool
+}
+
+// tag writes the owner into a message that is being made.
+func (o owner) tag(obj *object) {
+	if o.set {
+		obj.set("subagentRunId", stringValue(o.id))
+	}
+}
+
+// lane is the stream that one owner is assembling from chunks.
+type lane struct {
+	Owner  string     `json:"owner,omitempty"`
+	Tagged bool       `json:"tagged,omitempty"` // false: the parent agent
+	Kind   entityKind `json:"kind"`
+	ID     string     `json:"id"`
+	// What the opener said: a chunk that repeats it must say the same.
+	Role   string  `json:"role,omitempty"`
+	Name   *string `json:"name,omitempty"` // of a text message, or of a tool call
+	Parent *string `json:"parent,omitempty"`
+}
+
+func (l lane) owner() owner { return owner{l.Owner, l.Tagged} }
+
+func (r *Run) laneAt(o owner) int {
+	for i, l := range r.lanes {
+		if l.owner() == o {
+			return i
+		}
+	}
+	return -1
+}
+
+func (r *Run) closeLane(o owner) {
+	i := r.laneAt(o)
+	if i < 0 {
+		return
+	}
+	l := r.lanes[i]
+	r.lanes = append(r.lanes[:i:i], r.lanes[i+1:]...)
+	switch l.Kind {
+	case kindText:
+		r.textEnd(l.ID, o, nil)
+	case kindTool:
+		r.toolEnd(l.ID, o, nil)
+	default:
+		r.reasoningEnd(l.ID, o, nil)
+	}
+}
+
+// closeLanes closes what an event that is no chunk closes: run-level events every lane, most others
+// their own; RAW, ACTIVITY_*, REASONING_ENCRYPTED_VALUE, SUBAGENT_STARTED and types that the
+// protocol does not know none.
+func (r *Run) closeLanes(t agui.Type, o owner) {
+	if len(r.lanes) == 0 {
+		return
+	}
+	switch t {
+	case agui.RunStarted, agui.RunFinished, agui.RunError, agui.MessagesSnapshot:
+		for len(r.lanes) > 0 {
+			r.closeLane(r.lanes[0].owner())
+		}
+	case agui.Raw, agui.ActivitySnapshot, agui.ActivityDelta, agui.ReasoningEncryptedValue, agui.SubagentStarted:
+	default:
+		if t.Known() {
+			r.closeLane(o)
+		}
+	}
+}
+
+var chunkKinds = map[agui.Type]entityKind{
+	agui.TextMessageChunk: kindText, agui.ToolCallChunk: kindTool, agui.ReasoningMessageChunk: kindReasoning,
+}
+
+func chunkError(t agui.Type, detail string) error {
+	return &agui.MalformedError{Rule: agui.RuleChunk, Type: t, Detail: detail}
+}
+
+// applyChunk expands one chunk. Everything that can be wrong is looked at before anything changes.
+func (r *Run) applyChunk(ev *agui.Event, o owner) error {
+	kind := chunkKinds[ev.Type]
+	idField := agui.FieldMessageID
+	if kind == kindTool {
+		idField = agui.FieldToolCallID
+	}
+	id, hasID := ev.String(idField)
+	in, err := r.resolveLane(ev.Type, kind, id, hasID, o)
+	if err != nil {
+		return err
+	}
+	opened := false
+	at := r.laneAt(in)
+	if at >= 0 && r.lanes[at].Kind == kind && (!hasID || id == r.lanes[at].ID) {
+		if err := r.lanes[at].agrees(ev, kind); err != nil {
+			return err
+		}
+	} else {
+		if !hasID {
+			return chunkError(ev.Type, "the first chunk must have a "+idField.String())
+		}
+		l := lane{Owner: in.id, Tagged: in.set, Kind: kind, ID: id, Name: stringField(ev, agui.FieldName)}
+		switch kind {
+		case kindText:
+			l.Role = agui.RoleAssistant
+			if role, ok := ev.String(agui.FieldRole); ok {
+				l.Role = role
+			}
+		case kindTool:
+			if l.Name = stringField(ev, agui.FieldToolCallName); l.Name == nil {
+				return chunkError(ev.Type, "the first chunk must have a toolCallName")
+			}
+			l.Parent = stringField(ev, agui.FieldParentMessageID)
+		}
+		r.closeLane(in)
+		r.lanes = append(r.lanes, l)
+		at, opened = len(r.lanes)-1, true
+		r.startLane(l, ev.JSON(agui.FieldMetadata))
+	}
+	l := r.lanes[at]
+	// A chunk without delta stands for an empty one where it carries anything else of its own.
+	if ev.Has(agui.FieldDelta) || ev.Has(agui.FieldRawEvent) ||
+		(!opened && (ev.Has(agui.FieldMetadata) || ev.HasUndescribed())) {
+		r.continueLane(l, ev.Text(agui.FieldDelta), ev.JSON(agui.FieldMetadata))
+	}
+	return nil
+}
+
+func (r *Run) startLane(l lane, metadata json.RawMessage) {
+	o := l.owner()
+	switch l.Kind {
+	case kindText:
+		name := ""
+		if l.Name != nil {
+			name = *l.Name
+		}
+		r.textStart(l.ID, l.Role, name, l.Name != nil, o, metadata)
+	case kindTool:
+		parent := ""
+		if l.Parent != nil {
+			parent = *l.Parent
+		}
+		r.toolStart(l.ID, *l.Name, parent, l.Parent != nil, o, metadata)
+	default:
+		r.reasoningStart(l.ID, o, metadata)
+	}
+}
+
+func (r *Run) continueLane(l lane, delta agui.Text, metadata json.RawMessage) {
+	o := l.owner()
+	switch l.Kind {
+	case kindText:
+		r.textContent(l.ID, delta, o, metadata)
+	case kindTool:
+		r.toolArgs(l.ID, delta, o, metadata)
+	default:
+		r.reasoningContent(l.ID, delta, o, metadata)
+	}
+}
+
+// resolveLane decides which lane a chunk belongs to.
+func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o owner) (owner, error) {
+	if hasID {
+		for _, l := range r.lanes {
+			if l.Kind == kind && l.ID == id {
+				if o.set && o != l.owner() {
+					return owner{}, chunkError(t, "the chunk's subagentRunId is not that of the stream it continues")
+				}
+				return l.owner(), nil
+			}
+		}
+		return o, nil
+	}
+	if o.set {
+		return o, nil
+	}
+	if at := r.laneAt(owner{}); at >= 0 && r.lanes[at].Kind == kind {
+		return owner{}, nil
+	}
+	found := -1
+	for i, l := range r.lanes {
+		if l.Kind != kind {
+			continue
+		}
+		if found >= 0 {
+			return owner{}, chunkError(t, "the chunk has neither an id nor a subagentRunId, and more than one stream is open")
+		}
+		found = i
+	}
+	if found >= 0 {
+		return r.lanes[found].owner(), nil
+	}
+	return owner{}, nil
+}
+
+// agrees holds a continuation against its opener: what it repeats must be the same.
+func (l lane) agrees(ev *agui.Event, kind entityKind) error {
+	differs := func(f agui.Field, have *string) bool {
+		v, ok := ev.String(f)
+		return ok && (have == nil || v != *have)
+	}
+	switch kind {
+	case kindText:
+		if differs(agui.FieldRole, &l.Role) || differs(agui.FieldName, l.Name) {
+			return chunkError(ev.Type, "the chunk's role or name is not that of the stream it continues")
+		}
+	case kindTool:
+		if differs(agui.FieldToolCallName, l.Name) || differs(agui.FieldParentMessageID, l.Parent) {
+			return chunkError(ev.Type, "the chunk's toolCallName or parentMessageId is not that of the call it continues")
+		}
+	}
+	return nil
+}
+
+func stringField(ev *agui.Event, f agui.Field) *string {
+	if v, ok := ev.String(f); ok {
+		return &v
+	}
+	return nil
+}

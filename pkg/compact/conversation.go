@@ -1,0 +1,140 @@
+package compact
+
+import (
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// conversation is the list of messages with what finds one in it without a walk.
+type conversation struct {
+	list  []*message
+	first map[string]*message // by id: the first in the list
+	// owners finds the message that holds a tool call, by call id: the first in the list. It is
+	// made when the first tool event asks, since a run without tools needs none.
+	owners map[string]*message
+}
+
+func newConversation(messages []agui.Message) *conversation {
+	c := &conversation{list: make([]*message, 0, len(messages)+8), first: make(map[string]*message, len(messages)+8)}
+	for _, m := range messages {
+		c.push(fromMessage(m))
+	}
+	return c
+}
+
+func (c *conversation) export() []agui.Message {
+	out := make([]agui.Message, len(c.list))
+	for i, m := range c.list {
+		out[i] = m.export()
+	}
+	return out
+}
+
+func (c *conversation) find(id string) *message { return c.first[id] }
+
+func (c *conversation) push(m *message) {
+	c.list = append(c.list, m)
+	if _, ok := c.first[m.id]; !ok {
+		c.first[m.id] = m
+	}
+}
+
+// insert puts m at index i. It is only called with messages that hold no tool calls.
+func (c *conversation) insert(i int, m *message) {
+	c.list = append(c.list, nil)
+	copy(c.list[i+1:], c.list[i:])
+	c.list[i] = m
+	if _, ok := c.first[m.id]; ok {
+		c.reindex()
+		return
+	}
+	c.first[m.id] = m
+}
+
+// index returns the place of the first message of that id, or -1.
+func (c *conversation) index(id string) int {
+	want := c.first[id]
+	if want == nil {
+		return -1
+	}
+	if len(c.first) == len(c.list) { // no id twice: recent messages are asked for most
+		for i := len(c.list) - 1; i >= 0; i-- {
+			if c.list[i] == want {
+				return i
+			}
+		}
+	}
+	return slices.Index(c.list, want)
+}
+
+// replaceAt puts m in the place of the first message of its id.
+func (c *conversation) replaceAt(i int, m *message) {
+	if c.owners != nil && c.list[i].hasCalls() {
+		c.owners = nil
+	}
+	c.list[i] = m
+	c.first[m.id] = m
+}
+
+// reset puts another list in place.
+func (c *conversation) reset(list []*message) {
+	c.list = list
+	c.owners = nil
+	c.reindex()
+}
+
+func (c *conversation) reindex() {
+	clear(c.first)
+	for _, m := range c.list {
+		if _, ok := c.first[m.id]; !ok {
+			c.first[m.id] = m
+		}
+	}
+}
+
+// owner returns the first message that holds a tool call of that id, and the call.
+func (c *conversation) owner(callID string) (*message, *toolCall) {
+	if c.owners == nil {
+		c.owners = make(map[string]*message)
+		for _, m := range c.list {
+			if !m.hasCalls() {
+				continue
+			}
+			calls := m.calls
+			if calls == nil {
+				calls = parseCalls(agui.Lookup(m.raw, "toolCalls"))
+			}
+			for _, call := range calls.list {
+				if _, ok := c.owners[call.id]; !ok {
+					c.owners[call.id] = m
+				}
+			}
+		}
+	}
+	m := c.owners[callID]
+	if m == nil {
+		return nil, nil
+	}
+	if m.obj == nil { // opening writes nothing new: the message reads the same until it is changed
+		raw := m.raw
+		m.open()
+		m.raw = raw
+	}
+	return m, m.calls.find(callID)
+}
+
+// addCall appends a tool call to a message.
+func (c *conversation) addCall(m *message, call *toolCall) {
+	obj := m.open()
+	if m.calls == nil {
+		m.calls = &callList{}
+		obj.set("toolCalls", m.calls)
+	}
+	m.calls.list = append(m.calls.list, call)
+	if c.owners != nil {
+		if _, ok := c.owners[call.id]; !ok {
+			c.owners[call.id] = m
+		}
+	}
+}

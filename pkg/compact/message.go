@@ -1,0 +1,161 @@
+package compact
+
+import (
+	"encoding/json"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// message is one message of the conversation. It stays as it came until something changes it.
+type message struct {
+	id, role string
+	raw      json.RawMessage // what it is as JSON; nil while it must be written anew
+	obj      *object         // nil until it is opened for a change
+	text     *textValue      // the growing content, where the message is open and it is a string
+	calls    *callList       // the tool calls, where the message is open and has any
+}
+
+func newMessage(id, role string, members ...member) *message {
+	m := &message{id: id, role: role, obj: &object{members: members}}
+	m.text, _ = m.obj.get("content").(*textValue)
+	return m
+}
+
+func fromMessage(m agui.Message) *message {
+	return &message{id: m.ID, role: m.Role, raw: m.Raw}
+}
+
+// export returns the message as it stands.
+func (m *message) export() agui.Message {
+	if m.raw == nil {
+		m.raw = m.obj.appendJSON(make([]byte, 0, 128))
+	}
+	return agui.Message{ID: m.id, Role: m.role, Raw: m.raw}
+}
+
+// open makes the message ready for a change and forgets its written form.
+func (m *message) open() *object {
+	if m.obj == nil {
+		m.obj = parse(m.raw)
+		if c, ok := m.obj.get("content").(rawValue); ok && agui.IsString(json.RawMessage(c)) {
+			m.text = &textValue{body: append(agui.Text(nil), agui.TextOf(json.RawMessage(c))...)}
+			m.obj.set("content", m.text)
+		}
+		if c, ok := m.obj.get("toolCalls").(rawValue); ok && agui.IsArray(json.RawMessage(c)) {
+			m.calls = parseCalls(json.RawMessage(c))
+			m.obj.set("toolCalls", m.calls)
+		}
+	}
+	m.raw = nil
+	return m.obj
+}
+
+// appendText appends a delta to the content. Content that is no string (absent, or parts) is
+// replaced, as the client's reducer has it.
+func (m *message) appendText(delta agui.Text) {
+	obj := m.open()
+	if m.text == nil {
+		m.text = &textValue{}
+		obj.set("content", m.text)
+	}
+	m.text.body = append(m.text.body, delta...)
+}
+
+// activityType returns the type of an activity message.
+func (m *message) activityType() string {
+	if m.obj != nil {
+		switch v := m.obj.get("activityType").(type) {
+		case stringValue:
+			return string(v)
+		case rawValue:
+			return stringOf(json.RawMessage(v))
+		}
+		return ""
+	}
+	return stringOf(agui.Lookup(m.raw, "activityType"))
+}
+
+func stringOf(v json.RawMessage) string {
+	if !agui.IsString(v) {
+		return ""
+	}
+	return agui.TextOf(v).String()
+}
+
+// hasCalls reports whether the message carries a list of tool calls.
+func (m *message) hasCalls() bool {
+	if m.obj != nil {
+		return m.calls != nil
+	}
+	return agui.IsArray(agui.Lookup(m.raw, "toolCalls"))
+}
+
+// toolCall is one entry of a message's toolCalls, open for change.
+type toolCall struct {
+	id   string
+	obj  *object
+	fn   *object
+	args *textValue
+}
+
+func newToolCall(id, name string) *toolCall {
+	args := &textValue{}
+	fn := &object{members: []member{{"name", stringValue(name)}, {"arguments", args}}}
+	return &toolCall{id: id, args: args, fn: fn, obj: &object{members: []member{
+		{"id", stringValue(id)}, {"type", stringValue("function")}, {"function", fn},
+	}}}
+}
+
+func (c *toolCall) name() string {
+	switch v := c.fn.get("name").(type) {
+	case stringValue:
+		return string(v)
+	case rawValue:
+		return stringOf(json.RawMessage(v))
+	}
+	return ""
+}
+
+type callList struct{ list []*toolCall }
+
+func (l *callList) appendJSON(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, c := range l.list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = c.obj.appendJSON(dst)
+	}
+	return append(dst, ']')
+}
+
+// find returns the first call of that id.
+func (l *callList) find(id string) *toolCall {
+	for _, c := range l.list {
+		if c.id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+func parseCalls(raw json.RawMessage) *callList {
+	l := &callList{}
+	for e := range agui.Elements(raw) {
+		obj := parse(e)
+		c := &toolCall{obj: obj, fn: &object{}, args: &textValue{}}
+		if id, ok := obj.get("id").(rawValue); ok {
+			c.id = stringOf(json.RawMessage(id))
+		}
+		if fn, ok := obj.get("function").(rawValue); ok {
+			c.fn = parse(json.RawMessage(fn))
+			if a, ok := c.fn.get("arguments").(rawValue); ok && agui.IsString(json.RawMessage(a)) {
+				c.args.body = append(c.args.body, agui.TextOf(json.RawMessage(a))...)
+				c.fn.set("arguments", c.args)
+			}
+			obj.set("function", c.fn)
+		}
+		l.list = append(l.list, c)
+	}
+	return l
+}

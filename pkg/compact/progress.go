@@ -1,0 +1,139 @@
+package compact
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// The values of Summary.Status.
+const (
+	StatusRunning     = "running"
+	StatusFinished    = "finished"
+	StatusError       = "error"
+	StatusInterrupted = "interrupted"
+	StatusCancelled   = "cancelled"
+)
+
+// Summary is what a fold counted and kept.
+type Summary struct {
+	Status     string                      `json:"status"`
+	Events     map[string]int64            `json:"events"`     // folded, by type as it came
+	EventBytes map[string]int64            `json:"eventBytes"` // of them
+	ToolCalls  map[string]int64            `json:"toolCalls"`  // started, by name
+	Usage      map[string]map[string]int64 `json:"usage"`      // model to count name to sum
+	Anomalies  map[string]int64            `json:"anomalies"`  // by rule
+
+	Started  json.RawMessage   `json:"started,omitempty"` // RUN_STARTED without its input
+	Kept     []json.RawMessage `json:"kept,omitempty"`    // STEP_*, SUBAGENT_*, CUSTOM, META and unknown types
+	Terminal json.RawMessage   `json:"terminal,omitempty"`
+
+	Interrupts       []json.RawMessage `json:"interrupts,omitempty"`
+	PendingToolCalls []string          `json:"pendingToolCalls,omitempty"`
+
+	// Timestamps of the agent, 0 where it sends none: of the first and the last event and of the
+	// first delta of text, reasoning or arguments.
+	StartedAt    int64 `json:"startedAt,omitempty"`
+	EndedAt      int64 `json:"endedAt,omitempty"`
+	FirstTokenAt int64 `json:"firstTokenAt,omitempty"`
+}
+
+// Summary returns what the fold has counted so far. Maps and slices are the fold's own: read them
+// before the next Apply and do not change them.
+func (r *Run) Summary() Summary { return r.progress.Summary }
+
+// progress is all of a fold's state beside messages and state; its JSON is the checkpoint.
+type progress struct {
+	Summary
+	RunID       string          `json:"runId,omitempty"`
+	ToolCallIDs []string        `json:"toolCallIds,omitempty"` // started in this run, in order
+	Answered    map[string]bool `json:"answered,omitempty"`
+	Thinking    thinking        `json:"thinking"`
+
+	lanes  []lane
+	verify *verifier
+}
+
+func newProgress() progress {
+	p := progress{
+		Summary: Summary{
+			Status: StatusRunning, Events: map[string]int64{}, EventBytes: map[string]int64{}, ToolCalls: map[string]int64{},
+			Usage: map[string]map[string]int64{}, Anomalies: map[string]int64{},
+		},
+		Answered: map[string]bool{},
+		verify:   &verifier{},
+	}
+	anomalies := p.Anomalies
+	p.verify.note = func(rule string) { anomalies[rule]++ }
+	return p
+}
+
+// progressJSON is the checkpoint on the wire.
+type progressJSON struct {
+	*plainProgress
+	Lanes  []lane    `json:"lanes,omitempty"`
+	Verify *verifier `json:"verify"`
+}
+
+type plainProgress progress
+
+// MarshalJSON implements json.Marshaler.
+func (p *progress) MarshalJSON() ([]byte, error) {
+	return json.Marshal(progressJSON{(*plainProgress)(p), p.lanes, p.verify})
+}
+
+// UnmarshalJSON implements json.Unmarshaler; p comes from newProgress.
+func (p *progress) UnmarshalJSON(b []byte) error {
+	w := progressJSON{plainProgress: (*plainProgress)(p), Verify: p.verify}
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	p.lanes = w.Lanes
+	p.verify = w.Verify
+	anomalies := p.Anomalies
+	p.verify.note = func(rule string) { anomalies[rule]++ }
+	return nil
+}
+
+// count notes an event that was folded.
+func (r *Run) count(ev *agui.Event) {
+	t := string(ev.Type)
+	r.Events[t]++
+	r.EventBytes[t] += int64(len(ev.Raw))
+	if ev.HasTimestamp {
+		if r.StartedAt == 0 {
+			r.StartedAt = ev.Timestamp
+		}
+		r.EndedAt = ev.Timestamp
+	}
+	switch ev.Type {
+	case agui.TextMessageContent, agui.TextMessageChunk, agui.ReasoningMessageContent, agui.ReasoningMessageChunk,
+		agui.ToolCallArgs, agui.ToolCallChunk, agui.ThinkingTextMessageContent:
+		if r.FirstTokenAt == 0 && ev.HasTimestamp && len(ev.Text(agui.FieldDelta)) > 0 {
+			r.FirstTokenAt = ev.Timestamp
+		}
+	case agui.StepStarted, agui.StepFinished, agui.SubagentStarted, agui.SubagentFinished, agui.SubagentError, agui.Custom:
+		r.Kept = append(r.Kept, bytes.Clone(ev.Raw))
+	default:
+		if _, legacy := thinkingAs[ev.Type]; !ev.Type.Known() && !legacy {
+			r.Kept = append(r.Kept, bytes.Clone(ev.Raw))
+		}
+	}
+}
+
+// addUsage sums a TokenUsage under its model.
+func (r *Run) addUsage(usage json.RawMessage) {
+	model := stringOf(agui.Lookup(usage, "model"))
+	sums := r.Usage[model]
+	if sums == nil {
+		sums = map[string]int64{}
+		r.Usage[model] = sums
+	}
+	for _, name := range agui.UsageCounts {
+		if n, err := strconv.ParseFloat(string(agui.Lookup(usage, name)), 64); err == nil {
+			sums[name] += int64(n)
+		}
+	}
+}

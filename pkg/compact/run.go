@@ -1,0 +1,221 @@
+package compact
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// Version is the version of the fold's rules; it stands in every run record.
+const Version = 1
+
+// ErrEnded is returned for an event after the terminal one; it is not folded.
+var ErrEnded = errors.New("folding event: the run has ended")
+
+// Run folds the events of one run. It is not safe for concurrent use.
+type Run struct {
+	conv  *conversation
+	state json.RawMessage
+	progress
+}
+
+// New starts a fold from a history: the messages and the state that the client holds when the run
+// starts. A nil state is {}. What is passed in is not changed, and must not change.
+func New(messages []agui.Message, state json.RawMessage) *Run {
+	if state == nil {
+		state = json.RawMessage(`{}`)
+	}
+	return &Run{conv: newConversation(messages), state: state, progress: newProgress()}
+}
+
+// Resume goes on from a checkpoint: the messages and state as they were when Checkpoint was called,
+// and what it returned.
+func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, error) {
+	r := New(messages, state)
+	if err := json.Unmarshal(checkpoint, &r.progress); err != nil {
+		return nil, fmt.Errorf("resuming a fold: %w", err)
+	}
+	return r, nil
+}
+
+// Checkpoint returns what Resume needs beside Messages and State. It is JSON, the same for the same
+// events however they came.
+func (r *Run) Checkpoint() (json.RawMessage, error) {
+	b, err := json.Marshal(&r.progress)
+	if err != nil {
+		return nil, fmt.Errorf("writing a fold's checkpoint: %w", err)
+	}
+	return b, nil
+}
+
+// Ended reports whether a terminal event was folded; Apply returns ErrEnded from then on.
+func (r *Run) Ended() bool { return r.Terminal != nil }
+
+// Messages returns the conversation as it stands. The slice and what it holds are not changed later.
+func (r *Run) Messages() []agui.Message { return r.conv.export() }
+
+// MessageCount is len(Messages()) without writing them.
+func (r *Run) MessageCount() int { return len(r.conv.list) }
+
+// State returns the state as it stands, as JSON text.
+func (r *Run) State() json.RawMessage { return r.state }
+
+// Note counts an anomaly that was found outside the fold, such as an event that does not decode.
+func (r *Run) Note(rule string) { r.Anomalies[rule]++ }
+
+// Apply folds one event; it keeps nothing that aliases it. An error for which agui.IsMalformed is
+// true costs only that event, as if it had not been sent. What the client's verification would reject
+// is folded as its reducer would, and counted by rule.
+func (r *Run) Apply(ev *agui.Event) error {
+	if r.Ended() {
+		return ErrEnded
+	}
+	sub, hasSub := ev.String(agui.FieldSubagentRunID)
+	o := owner{sub, hasSub}
+	if err := r.dispatch(ev, o); err != nil {
+		return err
+	}
+	r.count(ev)
+	return nil
+}
+
+func (r *Run) dispatch(ev *agui.Event, o owner) error {
+	switch ev.Type {
+	case agui.TextMessageChunk, agui.ToolCallChunk, agui.ReasoningMessageChunk:
+		return r.applyChunk(ev, o) // a chunk's own rules are those of what it stands for
+	}
+	if t, ok := thinkingAs[ev.Type]; ok {
+		r.applyThinking(ev, t)
+		return nil
+	}
+	r.closeLanes(ev.Type, o)
+	id, _ := ev.String(agui.FieldMessageID)
+	switch ev.Type {
+	case agui.TextMessageStart:
+		role, ok := ev.String(agui.FieldRole)
+		if !ok {
+			role = agui.RoleAssistant
+		}
+		name, hasName := ev.String(agui.FieldName)
+		r.textStart(id, role, name, hasName, o, ev.JSON(agui.FieldMetadata))
+	case agui.TextMessageContent:
+		r.textContent(id, ev.Text(agui.FieldDelta), o, ev.JSON(agui.FieldMetadata))
+	case agui.TextMessageEnd:
+		r.textEnd(id, o, ev.JSON(agui.FieldMetadata))
+	case agui.ReasoningMessageStart:
+		r.reasoningStart(id, o, ev.JSON(agui.FieldMetadata))
+	case agui.ReasoningMessageContent:
+		r.reasoningContent(id, ev.Text(agui.FieldDelta), o, ev.JSON(agui.FieldMetadata))
+	case agui.ReasoningMessageEnd:
+		r.reasoningEnd(id, o, ev.JSON(agui.FieldMetadata))
+	case agui.ReasoningStart:
+		r.verify.open(kindSpan, id, o)
+	case agui.ReasoningEnd:
+		r.verify.close(kindSpan, id, o)
+	case agui.ToolCallStart:
+		call, _ := ev.String(agui.FieldToolCallID)
+		name, _ := ev.String(agui.FieldToolCallName)
+		parent, hasParent := ev.String(agui.FieldParentMessageID)
+		r.toolStart(call, name, parent, hasParent, o, ev.JSON(agui.FieldMetadata))
+	case agui.ToolCallArgs:
+		call, _ := ev.String(agui.FieldToolCallID)
+		r.toolArgs(call, ev.Text(agui.FieldDelta), o, ev.JSON(agui.FieldMetadata))
+	case agui.ToolCallEnd:
+		call, _ := ev.String(agui.FieldToolCallID)
+		r.toolEnd(call, o, ev.JSON(agui.FieldMetadata))
+	case agui.ToolCallResult:
+		r.toolResult(ev, id, o)
+	case agui.ReasoningEncryptedValue:
+		r.encryptedValue(ev, o)
+	case agui.StateSnapshot:
+		r.verify.plain()
+		r.state = bytes.Clone(ev.JSON(agui.FieldSnapshot))
+	case agui.StateDelta:
+		r.verify.plain()
+		r.stateDelta(ev.JSON(agui.FieldDelta))
+	case agui.MessagesSnapshot:
+		r.messagesSnapshot(ev)
+	case agui.ActivitySnapshot:
+		r.activitySnapshot(ev, id, o)
+	case agui.ActivityDelta:
+		r.activityDelta(ev, id, o)
+	case agui.RunStarted:
+		r.runStarted(ev)
+	case agui.RunFinished:
+		r.runFinished(ev)
+	case agui.RunError:
+		r.end(ev, StatusError)
+	case agui.StepStarted, agui.StepFinished:
+		name, _ := ev.String(agui.FieldStepName)
+		r.verify.step(name, o, ev.Type == agui.StepStarted)
+	case agui.SubagentStarted:
+		parent, hasParent := ev.String(agui.FieldParentSubagentRunID)
+		r.verify.subagentStarted(o.id, parent, hasParent)
+	case agui.SubagentFinished, agui.SubagentError:
+		r.verify.subagentEnded(o.id)
+	default: // RAW, CUSTOM, META and types of another version: no effect on messages or state
+		r.verify.plain()
+	}
+	return nil
+}
+
+func (r *Run) runStarted(ev *agui.Event) {
+	r.verify.runStarted()
+	r.Started = bytes.Clone(agui.Without(ev.Raw, agui.FieldInput.String()))
+	r.RunID = ev.RunID
+	r.ToolCallIDs, r.Answered = nil, map[string]bool{}
+	in := ev.Input()
+	if in == nil {
+		return
+	}
+	for _, m := range in.Messages {
+		r.verify.seed(m, false)
+		if r.conv.find(m.ID) == nil {
+			m.Raw = bytes.Clone(m.Raw)
+			r.conv.push(fromMessage(m))
+		}
+	}
+}
+
+func (r *Run) runFinished(ev *agui.Event) {
+	r.verify.runFinished()
+	outcome := ev.JSON(agui.FieldOutcome)
+	switch ev.OutcomeType() {
+	case "interrupt":
+		for i := range agui.Elements(agui.Lookup(outcome, "interrupts")) {
+			r.Interrupts = append(r.Interrupts, bytes.Clone(i))
+		}
+		r.end(ev, StatusInterrupted)
+	case "cancelled":
+		r.end(ev, StatusCancelled)
+	default:
+		for id := range agui.Elements(agui.Lookup(outcome, "pendingToolCallIds")) {
+			r.PendingToolCalls = append(r.PendingToolCalls, stringOf(id))
+		}
+		r.end(ev, StatusFinished)
+	}
+}
+
+// end notes the terminal event. Pending tool calls that a successful run does not name, or that a run
+// left behind which ended otherwise, are those it started and did not answer.
+func (r *Run) end(ev *agui.Event, status string) {
+	if ev.Type == agui.RunError {
+		r.verify.runError()
+	}
+	r.Terminal = bytes.Clone(ev.Raw)
+	r.Status = status
+	r.lanes = nil
+	if len(r.PendingToolCalls) == 0 {
+		for _, id := range r.ToolCallIDs {
+			if !r.Answered[id] {
+				r.PendingToolCalls = append(r.PendingToolCalls, id)
+			}
+		}
+	}
+	for u := range agui.Elements(ev.JSON(agui.FieldUsage)) {
+		r.addUsage(u)
+	}
+}

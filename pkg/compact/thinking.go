@@ -1,0 +1,57 @@
+package compact
+
+import (
+	"strconv"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// thinkingAs is the last row of the upgrade table: the THINKING_* events that left the protocol
+// with 1.0, and what they are now. They carry no ids. The official client makes random ones; the
+// fold must give the same result each time, so it counts them within the run.
+var thinkingAs = map[agui.Type]agui.Type{
+	agui.ThinkingStart:              agui.ReasoningStart,
+	agui.ThinkingEnd:                agui.ReasoningEnd,
+	agui.ThinkingTextMessageStart:   agui.ReasoningMessageStart,
+	agui.ThinkingTextMessageContent: agui.ReasoningMessageContent,
+	agui.ThinkingTextMessageEnd:     agui.ReasoningMessageEnd,
+}
+
+// thinking is where the translation stands. It is part of the checkpoint.
+type thinking struct {
+	Made    int    `json:"made,omitempty"` // ids made so far
+	Span    string `json:"span,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// thinkingID returns an id that no message of the conversation has.
+func (r *Run) thinkingID() string {
+	for {
+		r.Thinking.Made++
+		id := "thinking-" + r.RunID + "-" + strconv.Itoa(r.Thinking.Made)
+		if r.conv.find(id) == nil {
+			return id
+		}
+	}
+}
+
+func (r *Run) applyThinking(ev *agui.Event, as agui.Type) {
+	r.closeLanes(as, owner{})
+	metadata := ev.JSON(agui.FieldMetadata)
+	switch as {
+	case agui.ReasoningStart:
+		r.Thinking.Span = r.thinkingID()
+		r.verify.open(kindSpan, r.Thinking.Span, owner{})
+	case agui.ReasoningEnd:
+		r.verify.close(kindSpan, r.Thinking.Span, owner{})
+		r.Thinking.Span = ""
+	case agui.ReasoningMessageStart:
+		r.Thinking.Message = r.thinkingID()
+		r.reasoningStart(r.Thinking.Message, owner{}, metadata)
+	case agui.ReasoningMessageContent:
+		r.reasoningContent(r.Thinking.Message, ev.Text(agui.FieldDelta), owner{}, metadata)
+	case agui.ReasoningMessageEnd:
+		r.reasoningEnd(r.Thinking.Message, owner{}, metadata)
+		r.Thinking.Message = ""
+	}
+}

@@ -1,0 +1,106 @@
+package compact
+
+import (
+	"encoding/json"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// A message that a run builds or changes is held as ordered members, so that unknown members and
+// their order outlive the change, and growing strings cost what is added to them.
+
+// value is a JSON value that can be written.
+type value interface {
+	appendJSON(dst []byte) []byte
+}
+
+// rawValue is a value that never changes.
+type rawValue json.RawMessage
+
+func (v rawValue) appendJSON(dst []byte) []byte { return append(dst, v...) }
+
+// stringValue is a string that never changes.
+type stringValue string
+
+func (v stringValue) appendJSON(dst []byte) []byte { return agui.AppendString(dst, string(v)) }
+
+// textValue is a string that grows by deltas.
+type textValue struct{ body agui.Text }
+
+func (v *textValue) appendJSON(dst []byte) []byte { return v.body.AppendJSON(dst) }
+
+type member struct {
+	name string
+	v    value
+}
+
+// object is a JSON object with its members in order.
+type object struct{ members []member }
+
+func (o *object) appendJSON(dst []byte) []byte {
+	dst = append(dst, '{')
+	for i, m := range o.members {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(agui.AppendString(dst, m.name), ':')
+		dst = m.v.appendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+func (o *object) get(name string) value {
+	for _, m := range o.members {
+		if m.name == name {
+			return m.v
+		}
+	}
+	return nil
+}
+
+// set replaces the member in its place, or appends it.
+func (o *object) set(name string, v value) {
+	for i := range o.members {
+		if o.members[i].name == name {
+			o.members[i].v = v
+			return
+		}
+	}
+	o.members = append(o.members, member{name, v})
+}
+
+func (o *object) remove(name string) {
+	for i := range o.members {
+		if o.members[i].name == name {
+			o.members = append(o.members[:i:i], o.members[i+1:]...)
+			return
+		}
+	}
+}
+
+// copyOf returns an object with the same members; growing values are shared.
+func (o *object) copyOf() *object {
+	return &object{members: append([]member(nil), o.members...)}
+}
+
+// parse reads the members of a checked JSON object; of a name that stands twice the last one counts.
+func parse(raw json.RawMessage) *object {
+	o := &object{}
+	for name, v := range agui.Members(raw) {
+		o.set(name, rawValue(v))
+	}
+	return o
+}
+
+// mergeMetadata folds an event's metadata into an object key by key, the last write winning,
+// values whole (AG-UI 1.0, mergeMetadata).
+func (o *object) mergeMetadata(metadata json.RawMessage) {
+	merged := &object{}
+	if have, ok := o.get("metadata").(rawValue); ok {
+		merged = parse(json.RawMessage(have))
+	}
+	for name, v := range agui.Members(metadata) {
+		merged.set(name, rawValue(v))
+	}
+	o.set("metadata", rawValue(merged.appendJSON(nil)))
+}

@@ -1,0 +1,254 @@
+package compact
+
+import (
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// The client's verification (verifyEvents of @ag-ui/client 1.0.0) stops a run at the first rule
+// that is broken. Skein stores what agents did, so it counts the rule and goes on. The names of the
+// rules are in docs/fold.md and stay stable.
+
+// entityKind is what can be open in a run.
+type entityKind string
+
+const (
+	kindText      entityKind = "text"
+	kindTool      entityKind = "tool"
+	kindReasoning entityKind = "reasoning"
+	kindSpan      entityKind = "reasoning-span"
+)
+
+// verifier holds what is open and who owns it. It is part of the checkpoint.
+type verifier struct {
+	Begun   bool `json:"begun,omitempty"`   // an event was seen
+	Started bool `json:"started,omitempty"` // RUN_STARTED was seen
+
+	Open   map[entityKind][]string      `json:"open,omitempty"`
+	Steps  []ownedName                  `json:"steps,omitempty"`
+	Active []string                     `json:"active,omitempty"` // subagents
+	Closed []string                     `json:"closed,omitempty"`
+	Owners map[string]map[string]string `json:"owners,omitempty"` // by bucket: id to subagent, "" the parent agent
+
+	note func(rule string)
+}
+
+type ownedName struct {
+	Owner  string `json:"owner,omitempty"`
+	Tagged bool   `json:"tagged,omitempty"`
+	Name   string `json:"name"`
+}
+
+// The buckets of Owners: text and tool messages share one, as message ids do.
+const (
+	ownMessage   = "message"
+	ownTool      = "toolCall"
+	ownActivity  = "activity"
+	ownReasoning = "reasoning"
+)
+
+func bucketOf(k entityKind) string {
+	switch k {
+	case kindTool:
+		return ownTool
+	case kindReasoning, kindSpan:
+		return ownReasoning
+	default:
+		return ownMessage
+	}
+}
+
+// plain is every event that has no rule of its own.
+func (v *verifier) plain() {
+	if !v.Begun {
+		v.Begun = true
+		v.note("first-event-not-run-started")
+	}
+}
+
+func (v *verifier) runStarted() {
+	if v.Started {
+		v.note("run-started-twice")
+	}
+	v.Begun, v.Started = true, true
+}
+
+func (v *verifier) runError() { v.Begun = true }
+
+func (v *verifier) runFinished() {
+	v.plain()
+	if len(v.Steps) > 0 {
+		v.note("open-at-end-step")
+	}
+	for _, k := range []entityKind{kindText, kindReasoning, kindSpan, kindTool} {
+		if len(v.Open[k]) > 0 {
+			v.note("open-at-end-" + string(k))
+		}
+	}
+	if len(v.Active) > 0 {
+		v.note("open-at-end-subagent")
+	}
+}
+
+func (v *verifier) own(bucket, id, who string) {
+	if v.Owners == nil {
+		v.Owners = map[string]map[string]string{}
+	}
+	if v.Owners[bucket] == nil {
+		v.Owners[bucket] = map[string]string{}
+	}
+	v.Owners[bucket][id] = who
+}
+
+// agree counts an attribution that is not the opener's. An event without one always agrees.
+func (v *verifier) agree(bucket, id string, o owner) (known bool) {
+	who, known := v.Owners[bucket][id]
+	if known && o.set && who != o.id {
+		v.note("subagent-mismatch")
+	}
+	return known
+}
+
+func (v *verifier) open(k entityKind, id string, o owner) {
+	v.plain()
+	if slices.Contains(v.Open[k], id) {
+		v.note(string(k) + "-start-while-open")
+		return
+	}
+	if v.Open == nil {
+		v.Open = map[entityKind][]string{}
+	}
+	if !v.agree(bucketOf(k), id, o) {
+		v.own(bucketOf(k), id, o.id)
+	}
+	v.Open[k] = append(v.Open[k], id)
+}
+
+func (v *verifier) within(k entityKind, id string, o owner) {
+	v.plain()
+	if !slices.Contains(v.Open[k], id) {
+		v.note(string(k) + "-content-not-open")
+		return
+	}
+	v.agree(bucketOf(k), id, o)
+}
+
+func (v *verifier) close(k entityKind, id string, o owner) {
+	v.plain()
+	at := slices.Index(v.Open[k], id)
+	if at < 0 {
+		v.note(string(k) + "-end-not-open")
+		return
+	}
+	v.agree(bucketOf(k), id, o)
+	if v.Open[k] = slices.Delete(v.Open[k], at, at+1); len(v.Open[k]) == 0 {
+		delete(v.Open, k)
+	}
+}
+
+func (v *verifier) toolStart(call, parent string, hasParent bool, o owner) {
+	if hasParent {
+		if who, known := v.Owners[ownMessage][parent]; known {
+			if o.set && who != o.id {
+				v.note("subagent-mismatch")
+			}
+			if !o.set {
+				o = owner{who, who != ""}
+			}
+		}
+	}
+	v.open(kindTool, call, o)
+}
+
+func (v *verifier) toolResult(id string, o owner) {
+	v.plain()
+	v.own(ownMessage, id, o.id)
+}
+
+func (v *verifier) activity(id string, o owner, replace bool) {
+	v.plain()
+	if _, known := v.Owners[ownActivity][id]; !known || replace {
+		v.own(ownActivity, id, o.id)
+	}
+}
+
+func (v *verifier) activityDelta(id string, o owner) {
+	v.plain()
+	v.agree(ownActivity, id, o)
+}
+
+func (v *verifier) encrypted(subtype, id string, o owner) {
+	v.plain()
+	if subtype == "tool-call" {
+		v.agree(ownTool, id, o)
+	} else if !v.agree(ownMessage, id, o) {
+		v.agree(ownReasoning, id, o)
+	}
+}
+
+func (v *verifier) step(name string, o owner, start bool) {
+	v.plain()
+	at := slices.Index(v.Steps, ownedName{o.id, o.set, name})
+	switch {
+	case start && at >= 0:
+		v.note("step-start-while-open")
+	case start:
+		v.Steps = append(v.Steps, ownedName{o.id, o.set, name})
+	case at >= 0:
+		v.Steps = slices.Delete(v.Steps, at, at+1)
+	default:
+		v.note("step-end-not-open")
+	}
+}
+
+func (v *verifier) subagentStarted(id, parent string, hasParent bool) {
+	v.plain()
+	switch {
+	case slices.Contains(v.Active, id):
+		v.note("subagent-start-while-open")
+		return
+	case slices.Contains(v.Closed, id):
+		v.note("subagent-start-again")
+		return
+	}
+	if hasParent && !slices.Contains(v.Active, parent) && !slices.Contains(v.Closed, parent) {
+		v.note("subagent-parent-unknown")
+	}
+	v.Active = append(v.Active, id)
+}
+
+func (v *verifier) subagentEnded(id string) {
+	v.plain()
+	at := slices.Index(v.Active, id)
+	if at < 0 {
+		v.note("subagent-end-not-open")
+		return
+	}
+	v.Active = slices.Delete(v.Active, at, at+1)
+	v.Closed = append(v.Closed, id)
+}
+
+// seed notes the owners that a list of messages names: those of a snapshot count, those of an
+// input only where nothing was said before.
+func (v *verifier) seed(m agui.Message, authoritative bool) {
+	who := stringOf(m.Get("subagentRunId"))
+	set := func(bucket, id string) {
+		if _, known := v.Owners[bucket][id]; authoritative || !known {
+			v.own(bucket, id, who)
+		}
+	}
+	switch m.Role {
+	case agui.RoleReasoning:
+		set(ownReasoning, m.ID)
+	case agui.RoleActivity:
+		set(ownActivity, m.ID)
+	default:
+		set(ownMessage, m.ID)
+	}
+	for c := range agui.Elements(m.Get("toolCalls")) {
+		if id := stringOf(agui.Lookup(c, "id")); id != "" {
+			set(ownTool, id)
+		}
+	}
+}
