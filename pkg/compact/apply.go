@@ -98,7 +98,8 @@ func (r *Run) mergeMetadata(m *message, metadata json.RawMessage) {
 func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, metadata json.RawMessage) {
 	r.ToolCalls[name]++
 	r.verify.toolStart(call, parent, hasParent, o)
-	if !slices.Contains(r.ToolCallIDs, call) {
+	if !r.called[call] {
+		r.called[call] = true
 		r.ToolCallIDs = append(r.ToolCallIDs, call)
 	}
 	// A start of a call that is known changes its name and keeps its arguments.
@@ -207,15 +208,13 @@ func (r *Run) callerIndex(call string) int {
 		return -1
 	}
 	if m.role == agui.RoleAssistant {
-		return slices.Index(r.conv.list, m)
+		return r.conv.place(m)
 	}
 	return slices.IndexFunc(r.conv.list, func(m *message) bool {
 		if m.role != agui.RoleAssistant || !m.hasCalls() {
 			return false
 		}
-		raw := m.raw
-		m.open()
-		m.raw = raw
+		m.read()
 		return m.calls.find(call) != nil
 	})
 }
@@ -337,9 +336,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	if at >= 0 && r.conv.list[at].role == agui.RoleActivity {
 		m := r.conv.list[at]
 		if replace { // metadata stays, the owner is the snapshot's
-			raw := m.raw
-			obj := m.open().copyOf()
-			m.raw = raw
+			obj := m.read().copyOf()
 			obj.set("activityType", stringValue(activityType))
 			obj.set("content", content)
 			obj.remove("subagentRunId")
@@ -381,31 +378,40 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 		return
 	}
 	r.mergeMetadata(m, ev.JSON(agui.FieldMetadata))
-	raw := m.raw
-	obj := m.open()
-	m.raw = raw
-	doc := json.RawMessage(`{}`)
-	if c, ok := obj.get("content").(rawValue); ok && string(c) != "null" {
-		doc = json.RawMessage(c)
+	obj := m.read()
+	doc, ok := obj.get("content").(*tree)
+	if !ok || doc.isNull() || r.conv.hasDoubles() { // a message that stands in two places keeps its content in the other
+		doc = newTree(contentOf(obj))
 	}
-	patched, err := applyPatch(doc, ev.JSON(agui.FieldPatch))
-	if err != nil {
+	if err := doc.apply(ev.JSON(agui.FieldPatch)); err != nil {
 		r.Note("activity-patch-failed")
 		return
 	}
 	activityType, _ := ev.String(agui.FieldActivityType)
 	next := obj.copyOf()
-	next.set("content", rawValue(patched))
+	next.set("content", doc)
 	next.set("activityType", stringValue(activityType))
 	r.conv.replaceAt(at, &message{id: id, role: agui.RoleActivity, obj: next})
 }
 
+// contentOf returns an activity's content as JSON, {} where it has none.
+func contentOf(obj *object) json.RawMessage {
+	var c json.RawMessage
+	switch v := obj.get("content").(type) {
+	case rawValue:
+		c = json.RawMessage(v)
+	case *tree:
+		c = v.JSON()
+	}
+	if c == nil || string(c) == "null" {
+		return json.RawMessage(`{}`)
+	}
+	return c
+}
+
 // stateDelta applies a patch as a whole or not at all.
 func (r *Run) stateDelta(patch json.RawMessage) {
-	patched, err := applyPatch(r.state, patch)
-	if err != nil {
+	if err := r.state.apply(patch); err != nil {
 		r.Note("state-patch-failed")
-		return
 	}
-	r.state = patched
 }

@@ -10,9 +10,14 @@ import (
 type conversation struct {
 	list  []*message
 	first map[string]*message // by id: the first in the list
-	// owners finds the message that holds a tool call, by call id: the first in the list. It is
-	// made when the first tool event asks, since a run without tools needs none.
-	owners map[string]*message
+	// owners finds a tool call and the message that holds it, by call id: the first in the list.
+	// It is made when the first tool event asks, since a run without tools needs none.
+	owners map[string]owned
+}
+
+type owned struct {
+	m    *message
+	call *toolCall // nil until the message is opened
 }
 
 func newConversation(messages []agui.Message) *conversation {
@@ -34,6 +39,9 @@ func (c *conversation) export() []agui.Message {
 func (c *conversation) find(id string) *message { return c.first[id] }
 
 func (c *conversation) push(m *message) {
+	if m.obj == nil && m.hasCalls() { // it comes with calls of its own
+		c.owners = nil
+	}
 	c.list = append(c.list, m)
 	if _, ok := c.first[m.id]; !ok {
 		c.first[m.id] = m
@@ -54,19 +62,26 @@ func (c *conversation) insert(i int, m *message) {
 
 // index returns the place of the first message of that id, or -1.
 func (c *conversation) index(id string) int {
-	want := c.first[id]
-	if want == nil {
-		return -1
+	if m := c.first[id]; m != nil {
+		return c.place(m)
 	}
-	if len(c.first) == len(c.list) { // no id twice: recent messages are asked for most
+	return -1
+}
+
+// place returns the first place of a message, or -1.
+func (c *conversation) place(m *message) int {
+	if !c.hasDoubles() { // recent messages are asked for most
 		for i := len(c.list) - 1; i >= 0; i-- {
-			if c.list[i] == want {
+			if c.list[i] == m {
 				return i
 			}
 		}
 	}
-	return slices.Index(c.list, want)
+	return slices.Index(c.list, m)
 }
+
+// hasDoubles reports whether an id stands in the list twice.
+func (c *conversation) hasDoubles() bool { return len(c.first) != len(c.list) }
 
 // replaceAt puts m in the place of the first message of its id.
 func (c *conversation) replaceAt(i int, m *message) {
@@ -96,7 +111,7 @@ func (c *conversation) reindex() {
 // owner returns the first message that holds a tool call of that id, and the call.
 func (c *conversation) owner(callID string) (*message, *toolCall) {
 	if c.owners == nil {
-		c.owners = make(map[string]*message)
+		c.owners = make(map[string]owned)
 		for _, m := range c.list {
 			if !m.hasCalls() {
 				continue
@@ -107,21 +122,18 @@ func (c *conversation) owner(callID string) (*message, *toolCall) {
 			}
 			for _, call := range calls.list {
 				if _, ok := c.owners[call.id]; !ok {
-					c.owners[call.id] = m
+					c.owners[call.id] = owned{m: m}
 				}
 			}
 		}
 	}
-	m := c.owners[callID]
-	if m == nil {
-		return nil, nil
+	o := c.owners[callID]
+	if o.m != nil && o.call == nil {
+		o.m.read()
+		o.call = o.m.calls.find(callID)
+		c.owners[callID] = o
 	}
-	if m.obj == nil { // opening writes nothing new: the message reads the same until it is changed
-		raw := m.raw
-		m.open()
-		m.raw = raw
-	}
-	return m, m.calls.find(callID)
+	return o.m, o.call
 }
 
 // addCall appends a tool call to a message.
@@ -134,7 +146,7 @@ func (c *conversation) addCall(m *message, call *toolCall) {
 	m.calls.list = append(m.calls.list, call)
 	if c.owners != nil {
 		if _, ok := c.owners[call.id]; !ok {
-			c.owners[call.id] = m
+			c.owners[call.id] = owned{m, call}
 		}
 	}
 }

@@ -35,18 +35,20 @@ func (m *message) export() agui.Message {
 
 // open makes the message ready for a change and forgets its written form.
 func (m *message) open() *object {
+	obj := m.read()
+	m.raw = nil
+	return obj
+}
+
+// read makes the message's members ready to be looked at.
+func (m *message) read() *object {
 	if m.obj == nil {
 		m.obj = parse(m.raw)
-		if c, ok := m.obj.get("content").(rawValue); ok && agui.IsString(json.RawMessage(c)) {
-			m.text = &textValue{body: append(agui.Text(nil), agui.TextOf(json.RawMessage(c))...)}
-			m.obj.set("content", m.text)
-		}
 		if c, ok := m.obj.get("toolCalls").(rawValue); ok && agui.IsArray(json.RawMessage(c)) {
 			m.calls = parseCalls(json.RawMessage(c))
 			m.obj.set("toolCalls", m.calls)
 		}
 	}
-	m.raw = nil
 	return m.obj
 }
 
@@ -56,6 +58,9 @@ func (m *message) appendText(delta agui.Text) {
 	obj := m.open()
 	if m.text == nil {
 		m.text = &textValue{}
+		if c, ok := obj.get("content").(rawValue); ok && agui.IsString(json.RawMessage(c)) {
+			m.text.body = append(m.text.body, agui.TextOf(json.RawMessage(c))...)
+		}
 		obj.set("content", m.text)
 	}
 	m.text.body = append(m.text.body, delta...)

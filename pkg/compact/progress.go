@@ -47,11 +47,12 @@ func (r *Run) Summary() Summary { return r.progress.Summary }
 // progress is all of a fold's state beside messages and state; its JSON is the checkpoint.
 type progress struct {
 	Summary
-	RunID       string          `json:"runId,omitempty"`
-	ToolCallIDs []string        `json:"toolCallIds,omitempty"` // started in this run, in order
-	Answered    map[string]bool `json:"answered,omitempty"`
-	Thinking    thinking        `json:"thinking"`
+	RunID       string   `json:"runId,omitempty"`
+	ToolCallIDs []string `json:"toolCallIds,omitempty"` // started in this run, in order
+	Answered    set      `json:"answered,omitempty"`
+	Thinking    thinking `json:"thinking"`
 
+	called set // ToolCallIDs as a set
 	lanes  []lane
 	verify *verifier
 }
@@ -62,7 +63,8 @@ func newProgress() progress {
 			Status: StatusRunning, Events: map[string]int64{}, EventBytes: map[string]int64{}, ToolCalls: map[string]int64{},
 			Usage: map[string]map[string]int64{}, Anomalies: map[string]int64{},
 		},
-		Answered: map[string]bool{},
+		Answered: set{},
+		called:   set{},
 		verify:   &verifier{},
 	}
 	anomalies := p.Anomalies
@@ -89,6 +91,9 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 	w := progressJSON{plainProgress: (*plainProgress)(p), Verify: p.verify}
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
+	}
+	for _, id := range p.ToolCallIDs {
+		p.called[id] = true
 	}
 	p.lanes = w.Lanes
 	p.verify = w.Verify

@@ -18,7 +18,7 @@ var ErrEnded = errors.New("folding event: the run has ended")
 // Run folds the events of one run. It is not safe for concurrent use.
 type Run struct {
 	conv  *conversation
-	state json.RawMessage
+	state *tree
 	progress
 }
 
@@ -28,7 +28,7 @@ func New(messages []agui.Message, state json.RawMessage) *Run {
 	if state == nil {
 		state = json.RawMessage(`{}`)
 	}
-	return &Run{conv: newConversation(messages), state: state, progress: newProgress()}
+	return &Run{conv: newConversation(messages), state: newTree(state), progress: newProgress()}
 }
 
 // Resume goes on from a checkpoint: the messages and state as they were when Checkpoint was called,
@@ -61,7 +61,7 @@ func (r *Run) Messages() []agui.Message { return r.conv.export() }
 func (r *Run) MessageCount() int { return len(r.conv.list) }
 
 // State returns the state as it stands, as JSON text.
-func (r *Run) State() json.RawMessage { return r.state }
+func (r *Run) State() json.RawMessage { return r.state.JSON() }
 
 // Note counts an anomaly that was found outside the fold, such as an event that does not decode.
 func (r *Run) Note(rule string) { r.Anomalies[rule]++ }
@@ -132,7 +132,7 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		r.encryptedValue(ev, o)
 	case agui.StateSnapshot:
 		r.verify.plain()
-		r.state = bytes.Clone(ev.JSON(agui.FieldSnapshot))
+		r.state = newTree(bytes.Clone(ev.JSON(agui.FieldSnapshot)))
 	case agui.StateDelta:
 		r.verify.plain()
 		r.stateDelta(ev.JSON(agui.FieldDelta))
@@ -166,7 +166,7 @@ func (r *Run) runStarted(ev *agui.Event) {
 	r.verify.runStarted()
 	r.Started = bytes.Clone(agui.Without(ev.Raw, agui.FieldInput.String()))
 	r.RunID = ev.RunID
-	r.ToolCallIDs, r.Answered = nil, map[string]bool{}
+	r.ToolCallIDs, r.called, r.Answered = nil, set{}, set{}
 	in := ev.Input()
 	if in == nil {
 		return

@@ -1,7 +1,7 @@
 package compact
 
 import (
-	"slices"
+	"strconv"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -25,19 +25,33 @@ type verifier struct {
 	Begun   bool `json:"begun,omitempty"`   // an event was seen
 	Started bool `json:"started,omitempty"` // RUN_STARTED was seen
 
-	Open   map[entityKind][]string      `json:"open,omitempty"`
-	Steps  []ownedName                  `json:"steps,omitempty"`
-	Active []string                     `json:"active,omitempty"` // subagents
-	Closed []string                     `json:"closed,omitempty"`
+	Open   map[entityKind]set           `json:"open,omitempty"`
+	Steps  set                          `json:"steps,omitempty"`  // by stepKey
+	Active set                          `json:"active,omitempty"` // subagents
+	Closed set                          `json:"closed,omitempty"`
 	Owners map[string]map[string]string `json:"owners,omitempty"` // by bucket: id to subagent, "" the parent agent
 
 	note func(rule string)
 }
 
-type ownedName struct {
-	Owner  string `json:"owner,omitempty"`
-	Tagged bool   `json:"tagged,omitempty"`
-	Name   string `json:"name"`
+// set is a set of ids; its JSON is sorted.
+type set map[string]bool
+
+// stepKey names a step within its owner: a step is finished by whoever started it.
+func stepKey(name string, o owner) string {
+	if !o.set {
+		return name
+	}
+	return strconv.Quote(o.id) + name
+}
+
+// with returns the set with one more.
+func (s set) with(id string) set {
+	if s == nil {
+		s = set{}
+	}
+	s[id] = true
+	return s
 }
 
 // The buckets of Owners: text and tool messages share one, as message ids do.
@@ -112,22 +126,25 @@ func (v *verifier) agree(bucket, id string, o owner) (known bool) {
 
 func (v *verifier) open(k entityKind, id string, o owner) {
 	v.plain()
-	if slices.Contains(v.Open[k], id) {
+	if v.Open[k][id] {
 		v.note(string(k) + "-start-while-open")
 		return
 	}
 	if v.Open == nil {
-		v.Open = map[entityKind][]string{}
+		v.Open = map[entityKind]set{}
+	}
+	if v.Open[k] == nil {
+		v.Open[k] = set{}
 	}
 	if !v.agree(bucketOf(k), id, o) {
 		v.own(bucketOf(k), id, o.id)
 	}
-	v.Open[k] = append(v.Open[k], id)
+	v.Open[k][id] = true
 }
 
 func (v *verifier) within(k entityKind, id string, o owner) {
 	v.plain()
-	if !slices.Contains(v.Open[k], id) {
+	if !v.Open[k][id] {
 		v.note(string(k) + "-content-not-open")
 		return
 	}
@@ -136,13 +153,12 @@ func (v *verifier) within(k entityKind, id string, o owner) {
 
 func (v *verifier) close(k entityKind, id string, o owner) {
 	v.plain()
-	at := slices.Index(v.Open[k], id)
-	if at < 0 {
+	if !v.Open[k][id] {
 		v.note(string(k) + "-end-not-open")
 		return
 	}
 	v.agree(bucketOf(k), id, o)
-	if v.Open[k] = slices.Delete(v.Open[k], at, at+1); len(v.Open[k]) == 0 {
+	if delete(v.Open[k], id); len(v.Open[k]) == 0 {
 		delete(v.Open, k)
 	}
 }
@@ -189,14 +205,14 @@ func (v *verifier) encrypted(subtype, id string, o owner) {
 
 func (v *verifier) step(name string, o owner, start bool) {
 	v.plain()
-	at := slices.Index(v.Steps, ownedName{o.id, o.set, name})
+	key := stepKey(name, o)
 	switch {
-	case start && at >= 0:
+	case start && v.Steps[key]:
 		v.note("step-start-while-open")
 	case start:
-		v.Steps = append(v.Steps, ownedName{o.id, o.set, name})
-	case at >= 0:
-		v.Steps = slices.Delete(v.Steps, at, at+1)
+		v.Steps = v.Steps.with(key)
+	case v.Steps[key]:
+		delete(v.Steps, key)
 	default:
 		v.note("step-end-not-open")
 	}
@@ -205,28 +221,27 @@ func (v *verifier) step(name string, o owner, start bool) {
 func (v *verifier) subagentStarted(id, parent string, hasParent bool) {
 	v.plain()
 	switch {
-	case slices.Contains(v.Active, id):
+	case v.Active[id]:
 		v.note("subagent-start-while-open")
 		return
-	case slices.Contains(v.Closed, id):
+	case v.Closed[id]:
 		v.note("subagent-start-again")
 		return
 	}
-	if hasParent && !slices.Contains(v.Active, parent) && !slices.Contains(v.Closed, parent) {
+	if hasParent && !v.Active[parent] && !v.Closed[parent] {
 		v.note("subagent-parent-unknown")
 	}
-	v.Active = append(v.Active, id)
+	v.Active = v.Active.with(id)
 }
 
 func (v *verifier) subagentEnded(id string) {
 	v.plain()
-	at := slices.Index(v.Active, id)
-	if at < 0 {
+	if !v.Active[id] {
 		v.note("subagent-end-not-open")
 		return
 	}
-	v.Active = slices.Delete(v.Active, at, at+1)
-	v.Closed = append(v.Closed, id)
+	delete(v.Active, id)
+	v.Closed = v.Closed.with(id)
 }
 
 // seed notes the owners that a list of messages names: those of a snapshot count, those of an
