@@ -1,0 +1,90 @@
+package lineage
+
+import "fmt"
+
+// Badge marks what is not plain truth about a run, or about the runs that a row of a picture
+// stands for.
+type Badge struct {
+	Name BadgeName `json:"name"`
+	// Run is the id of the run that the badge is about, where it is another one.
+	Run string `json:"runId,omitempty"`
+	// Count is the number of runs in a row of several.
+	Count int `json:"count,omitempty"`
+}
+
+// BadgeName is a kind of badge.
+type BadgeName string
+
+// The badges.
+const (
+	// BadgeOpen: the run has not ended.
+	BadgeOpen BadgeName = "open"
+	// BadgeContent: the parent was inferred from the input's messages.
+	BadgeContent BadgeName = "~content"
+	// BadgeLatest: the parent was guessed, as the run that ended last.
+	BadgeLatest BadgeName = "~latest"
+	// BadgeMissing: the parent is not among these runs.
+	BadgeMissing BadgeName = "parent not here"
+	// BadgeSynthetic: no event of the agent ended the run.
+	BadgeSynthetic BadgeName = "synthetic end"
+	// BadgeTruncated: the record is not whole.
+	BadgeTruncated BadgeName = "truncated"
+	// BadgeRawLost: raw events of the run are gone.
+	BadgeRawLost BadgeName = "raw lost"
+	// BadgeLate: the run that it named as parent came after it.
+	BadgeLate BadgeName = "late parent"
+	// BadgeSpawned: it names a run that is not of this thread.
+	BadgeSpawned BadgeName = "spawned by"
+)
+
+// String returns the badge as text that is safe to print.
+func (b Badge) String() string { return b.text(false) }
+
+func (b Badge) text(ascii bool) string {
+	s := string(b.Name)
+	if b.Run != "" {
+		s += ": " + display(b.Run, ascii)
+	}
+	if b.Count > 1 {
+		s = fmt.Sprintf("%d × %s", b.Count, s)
+		if ascii {
+			s = fmt.Sprintf("%d x %s", b.Count, b.Name)
+		}
+	}
+	return s
+}
+
+// Badges returns the badges of a run.
+func (g *Graph) Badges(id string) []Badge {
+	if i, ok := g.index[id]; ok {
+		return g.badges(i)
+	}
+	return nil
+}
+
+func (g *Graph) badges(i int) []Badge {
+	r := &g.runs[i]
+	var out []Badge
+	add := func(is bool, name BadgeName) {
+		if is {
+			out = append(out, Badge{Name: name})
+		}
+	}
+	add(r.Open(), BadgeOpen)
+	add(r.ParentBy == ParentContent, BadgeContent)
+	add(r.ParentBy == ParentLatest, BadgeLatest)
+	if r.Parent != "" && g.parent[i] < 0 {
+		out = append(out, Badge{Name: BadgeMissing, Run: r.Parent})
+	}
+	if s, ok := g.spawns[i]; ok {
+		name := BadgeSpawned
+		if s.Late {
+			name = BadgeLate
+		}
+		out = append(out, Badge{Name: name, Run: s.By})
+	}
+	add(r.Synthetic, BadgeSynthetic)
+	add(r.Truncated, BadgeTruncated)
+	add(r.RawLost, BadgeRawLost)
+	return out
+}

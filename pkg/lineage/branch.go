@@ -1,0 +1,62 @@
+package lineage
+
+// Branch is a maximal segment of chains: the first child of a tip continues its branch, every
+// further child starts a new one.
+type Branch struct {
+	// ID is the id of the branch's first run.
+	ID string `json:"branchId"`
+	// Parent is the branch that it parts from, Fork the run behind which it does; both are empty
+	// for a tree's first branch.
+	Parent string `json:"parentBranchId,omitempty"`
+	Fork   string `json:"forkRunId,omitempty"`
+	// Runs are its runs from the first to the tip.
+	Runs []string `json:"runs"`
+	Tip  string   `json:"tipRunId"`
+}
+
+// linkBranches finds the child that continues each run's branch: the first that says so. Where a
+// run does not say its branch, the first child does.
+func (g *Graph) linkBranches() {
+	g.next = make([]int, len(g.runs))
+	for i := range g.runs {
+		g.next[i] = -1
+		for _, c := range g.children[i] {
+			if own := g.runs[c].Branch; own == "" || own == g.runs[i].Branch {
+				g.next[i] = c
+				break
+			}
+		}
+	}
+}
+
+// starts reports whether a branch begins with the run.
+func (g *Graph) starts(i int) bool { return g.parent[i] < 0 || g.next[g.parent[i]] != i }
+
+// Branches returns the branches in order of their first run's start.
+func (g *Graph) Branches() []Branch {
+	var out []Branch
+	branchOf := make([]string, len(g.runs))
+	used := make(map[string]bool)
+	for i := range g.runs {
+		if !g.starts(i) {
+			continue
+		}
+		b := Branch{ID: g.runs[i].ID}
+		if rest := g.runs[i].Branch; rest != "" && g.parent[i] < 0 && !g.has(rest) && !used[rest] {
+			b.ID = rest // what is left of a branch whose first run is not here keeps its name
+		}
+		used[b.ID] = true
+		for at := i; at >= 0; at = g.next[at] {
+			branchOf[at] = b.ID
+			b.Runs = append(b.Runs, g.runs[at].ID)
+		}
+		b.Tip = b.Runs[len(b.Runs)-1]
+		out = append(out, b)
+	}
+	for n := range out {
+		if p := g.parent[g.index[out[n].Runs[0]]]; p >= 0 {
+			out[n].Fork, out[n].Parent = g.runs[p].ID, branchOf[p]
+		}
+	}
+	return out
+}

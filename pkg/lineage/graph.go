@@ -1,0 +1,285 @@
+package lineage
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Graph is the forest of a thread's runs. It takes runs as they are, also where they make no
+// sense: a parent that is not there leaves its child a root, a cycle is cut at the run of it that
+// started first. Every walk is a loop, so that chains may be of any length. Runs are told by id; a
+// question about an unknown run has an empty answer. Lists are in order of start unless they say
+// otherwise. A Graph does not change and may be shared.
+type Graph struct {
+	runs     []Run
+	index    map[string]int
+	parent   []int // -1 for a root
+	children [][]int
+	depth    []int
+	// topo holds every run behind its parent.
+	topo []int
+	// next is the child that continues the run's branch, or -1.
+	next   []int
+	spawns map[int]Spawn
+	tip    int
+}
+
+// NewGraph returns the graph of these runs, in any order. Of several with one id the first in
+// order of start counts.
+func NewGraph(runs []Run) *Graph {
+	sorted := slices.Clone(runs)
+	slices.SortStableFunc(sorted, func(a, b Run) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID))
+	})
+	g := &Graph{index: make(map[string]int, len(runs)), runs: make([]Run, 0, len(runs)), tip: -1}
+	for _, r := range sorted {
+		if _, ok := g.index[r.ID]; !ok {
+			g.index[r.ID] = len(g.runs)
+			g.runs = append(g.runs, r)
+		}
+	}
+	g.linkParents()
+	g.children = make([][]int, len(g.runs))
+	for i, p := range g.parent {
+		if p >= 0 {
+			g.children[p] = append(g.children[p], i)
+		}
+	}
+	g.walkDown()
+	g.linkBranches()
+	g.linkSpawns()
+	for i := range g.runs {
+		if len(g.children[i]) == 0 {
+			g.tip = i // the last one in order of start stays
+		}
+	}
+	return g
+}
+
+// linkParents finds parents and cuts cycles.
+func (g *Graph) linkParents() {
+	g.parent = make([]int, len(g.runs))
+	for i, r := range g.runs {
+		g.parent[i] = -1
+		if p, ok := g.index[r.Parent]; ok && r.Parent != "" && p != i {
+			g.parent[i] = p
+		}
+	}
+	walk := make([]int, len(g.runs)) // the walk that came by here, from 1
+	for i := range g.runs {
+		at := i
+		for at >= 0 && walk[at] == 0 {
+			walk[at] = i + 1
+			at = g.parent[at]
+		}
+		if at < 0 || walk[at] != i+1 {
+			continue
+		}
+		first := at // the walk has met itself
+		for j := g.parent[at]; j != at; j = g.parent[j] {
+			first = min(first, j)
+		}
+		g.parent[first] = -1
+	}
+}
+
+func (g *Graph) walkDown() {
+	g.depth = make([]int, len(g.runs))
+	g.topo = make([]int, 0, len(g.runs))
+	for i, p := range g.parent {
+		if p < 0 {
+			g.topo = append(g.topo, i)
+		}
+	}
+	for n := 0; n < len(g.topo); n++ {
+		for _, c := range g.children[g.topo[n]] {
+			g.depth[c] = g.depth[g.topo[n]] + 1
+			g.topo = append(g.topo, c)
+		}
+	}
+}
+
+// Len returns the number of runs.
+func (g *Graph) Len() int { return len(g.runs) }
+
+// Runs returns all runs. The list must not be changed.
+func (g *Graph) Runs() []Run { return g.runs }
+
+// Run returns a run.
+func (g *Graph) Run(id string) (Run, bool) {
+	i, ok := g.index[id]
+	if !ok {
+		return Run{}, false
+	}
+	return g.runs[i], true
+}
+
+func (g *Graph) has(id string) bool {
+	_, ok := g.index[id]
+	return ok
+}
+
+// Parent returns the run's parent in the graph, or "" for a root, also for one whose parent is not
+// here.
+func (g *Graph) Parent(id string) string {
+	if i, ok := g.index[id]; ok && g.parent[i] >= 0 {
+		return g.runs[g.parent[i]].ID
+	}
+	return ""
+}
+
+// Chain returns the run and its ancestors, the root first.
+func (g *Graph) Chain(id string) []string {
+	chain := g.Ancestors(id)
+	slices.Reverse(chain)
+	if _, ok := g.index[id]; ok {
+		chain = append(chain, id)
+	}
+	return chain
+}
+
+// Ancestors returns the run's parent, the parent's parent and so on.
+func (g *Graph) Ancestors(id string) []string {
+	i, ok := g.index[id]
+	if !ok {
+		return nil
+	}
+	out := make([]string, 0, g.depth[i])
+	for i = g.parent[i]; i >= 0; i = g.parent[i] {
+		out = append(out, g.runs[i].ID)
+	}
+	return out
+}
+
+// Descendants returns the run's children, their children and so on.
+func (g *Graph) Descendants(id string) []string {
+	i, ok := g.index[id]
+	if !ok {
+		return nil
+	}
+	found := slices.Clone(g.children[i])
+	for n := 0; n < len(found); n++ {
+		found = append(found, g.children[found[n]]...)
+	}
+	slices.Sort(found)
+	return g.ids(found)
+}
+
+// Children returns the runs whose parent the run is.
+func (g *Graph) Children(id string) []string {
+	if i, ok := g.index[id]; ok {
+		return g.ids(g.children[i])
+	}
+	return nil
+}
+
+// Siblings returns the other children of the run's parent; of a root, the other roots.
+func (g *Graph) Siblings(id string) []string {
+	i, ok := g.index[id]
+	if !ok {
+		return nil
+	}
+	var all []int
+	if p := g.parent[i]; p >= 0 {
+		all = slices.Clone(g.children[p])
+	} else {
+		all = g.roots()
+	}
+	return g.ids(slices.DeleteFunc(all, func(j int) bool { return j == i }))
+}
+
+// Roots returns the runs without a parent in the graph.
+func (g *Graph) Roots() []string { return g.ids(g.roots()) }
+
+func (g *Graph) roots() []int {
+	var out []int
+	for i, p := range g.parent {
+		if p < 0 {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Tips returns the runs without children.
+func (g *Graph) Tips() []string {
+	var out []int
+	for i := range g.runs {
+		if len(g.children[i]) == 0 {
+			out = append(out, i)
+		}
+	}
+	return g.ids(out)
+}
+
+// Tip returns the tip with the latest start, which stands for the thread where no run is named, or
+// "" for a thread without runs.
+func (g *Graph) Tip() string {
+	if g.tip < 0 {
+		return ""
+	}
+	return g.runs[g.tip].ID
+}
+
+// CommonAncestor returns the last run that the chains of both runs hold: one of the two where it
+// is an ancestor of the other or both are the same. It is "" for runs of different trees.
+func (g *Graph) CommonAncestor(a, b string) string {
+	i, ok := g.index[a]
+	j, ok2 := g.index[b]
+	if !ok || !ok2 {
+		return ""
+	}
+	for i != j {
+		if g.depth[i] < g.depth[j] {
+			i, j = j, i
+		}
+		if i = g.parent[i]; i < 0 {
+			return ""
+		}
+	}
+	return g.runs[i].ID
+}
+
+// Basis says what the messages of a history rest on.
+type Basis string
+
+// The bases of a history.
+const (
+	// BasisInput: the run's own input.
+	BasisInput Basis = "input"
+	// BasisParent: the history of a parent that is certain.
+	BasisParent Basis = "parent"
+	// BasisInferred: the history of a parent that was guessed.
+	BasisInferred Basis = "inferred"
+	// BasisNone: nothing, a root without an input.
+	BasisNone Basis = "none"
+)
+
+// Basis returns what the run's history rests on. A parent's guess counts for the children that
+// have no input of their own.
+func (g *Graph) Basis(id string) Basis {
+	i, ok := g.index[id]
+	if !ok {
+		return BasisNone
+	}
+	if g.runs[i].HasInput {
+		return BasisInput
+	}
+	if g.runs[i].Parent == "" {
+		return BasisNone
+	}
+	for ; i >= 0 && !g.runs[i].HasInput; i = g.parent[i] {
+		if g.runs[i].ParentBy.Inferred() {
+			return BasisInferred
+		}
+	}
+	return BasisParent
+}
+
+func (g *Graph) ids(list []int) []string {
+	out := make([]string, len(list))
+	for n, i := range list {
+		out[n] = g.runs[i].ID
+	}
+	return out
+}

@@ -1,0 +1,227 @@
+package lineage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// ErrMissingRun says that a run whose content is needed is not there.
+var ErrMissingRun = errors.New("the run is not there")
+
+// ErrBrokenChain says that runs do not follow on one another by their bases.
+var ErrBrokenChain = errors.New("the runs are no chain")
+
+// History is what the official client holds: messages and state. The slices are shared between
+// histories and must not be changed.
+type History struct {
+	Messages []agui.Message  `json:"messages"`
+	State    json.RawMessage `json:"state"`
+}
+
+// Content is what one run's record says about its history.
+type Content struct {
+	RunID string
+	// Base is the run whose history Messages, Layout and State are told against, or empty.
+	Base     string
+	Messages []agui.Message
+	Layout   agui.Layout
+	// State is nil where it is the base's.
+	State json.RawMessage
+}
+
+// BaseChain returns the runs whose contents make up the history of a run: the run itself last,
+// before it its base, and so on to a run without a base. baseOf returns a run's base, or false for
+// a run that is not there. To stop at a history that is at hand, let baseOf say "" for its run.
+func BaseChain(run string, baseOf func(run string) (base string, ok bool)) ([]string, error) {
+	var chain []string
+	seen := make(map[string]bool)
+	for id := run; ; {
+		if seen[id] {
+			return nil, fmt.Errorf("walking the bases of run %q: %q comes twice: %w", run, id, ErrBrokenChain)
+		}
+		seen[id] = true
+		base, ok := baseOf(id)
+		if !ok {
+			return nil, fmt.Errorf("walking the bases of run %q: run %q: %w", run, id, ErrMissingRun)
+		}
+		chain = append(chain, id)
+		if base == "" {
+			slices.Reverse(chain)
+			return chain, nil
+		}
+		id = base
+	}
+}
+
+// Restore builds the history of the last run of a chain in the order of BaseChain. The cost is
+// linear in the contents, as long as runs add to and replace messages; each run with a layout of
+// its own (one that reorders or removes) costs the length of the conversation more.
+func Restore(chain ...Content) (History, error) {
+	if len(chain) > 0 && chain[0].Base != "" {
+		return History{}, fmt.Errorf("restoring run %q: its base %q is not given: %w", chain[0].RunID, chain[0].Base, ErrBrokenChain)
+	}
+	return RestoreFrom(History{}, chain...)
+}
+
+// RestoreFrom is Restore where the history of the first run's base is at hand.
+func RestoreFrom(base History, chain ...Content) (History, error) {
+	conv := conversation{list: slices.Clip(base.Messages)}
+	state := base.State
+	for i, c := range chain {
+		if i > 0 && c.Base != chain[i-1].RunID {
+			return History{}, fmt.Errorf("restoring run %q: its base is %q, not %q: %w", c.RunID, c.Base, chain[i-1].RunID, ErrBrokenChain)
+		}
+		if err := conv.apply(c.Layout, c.Messages); err != nil {
+			return History{}, fmt.Errorf("restoring run %q: %w", c.RunID, err)
+		}
+		if c.State != nil {
+			state = c.State
+		}
+	}
+	return History{Messages: slices.Clip(conv.list), State: stateOrEmpty(state)}, nil
+}
+
+func stateOrEmpty(state json.RawMessage) json.RawMessage {
+	if state == nil {
+		return json.RawMessage(`{}`)
+	}
+	return state
+}
+
+// conversation applies layouts one after another, as Layout.Apply does, but keeps the positions of
+// ids between them, so that a long chain of short runs is linear.
+type conversation struct {
+	list []agui.Message
+	// first is the position of the first message of an id; nil while it is not known.
+	first map[string]int
+	// owned says that list is ours to change in place.
+	owned bool
+}
+
+func (c *conversation) apply(layout agui.Layout, own []agui.Message) error {
+	if len(layout) > 0 {
+		list, err := layout.Apply(c.list, own)
+		if err != nil {
+			return err
+		}
+		*c = conversation{list: list, owned: true}
+		return nil
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	if c.first == nil {
+		c.first = make(map[string]int, len(c.list)+len(own))
+		c.note(0)
+	}
+	base := len(c.list)
+	for _, m := range own {
+		at, ok := c.first[m.ID]
+		if !ok {
+			c.list = append(c.list, m) // a list that is not owned is clipped: this copies it
+			continue
+		}
+		if !c.owned {
+			c.list, c.owned = slices.Clone(c.list), true
+		}
+		c.list[at] = m
+	}
+	if len(c.list) > base {
+		c.owned = true
+	}
+	c.note(base)
+	return nil
+}
+
+// note enters the messages from a position on. Only now, so that two own messages of one new id
+// are both appended.
+func (c *conversation) note(from int) {
+	for i, m := range c.list[from:] {
+		if _, ok := c.first[m.ID]; !ok {
+			c.first[m.ID] = from + i
+		}
+	}
+}
+
+// StartHistory returns what a run's fold starts from. With an input these are its messages, with
+// the parent's activity messages kept in place, since clients leave those out of inputs; without
+// one, the parent's. The state is the input's, else the parent's, else {}. A run without a parent
+// has the zero History for one.
+//
+// In place means: behind the message that stood before it in the parent's history, or where that
+// is gone behind the nearest earlier one that remains, or else in front.
+func StartHistory(parent History, input *agui.RunAgentInput) History {
+	if input == nil {
+		return History{Messages: slices.Clip(parent.Messages), State: stateOrEmpty(parent.State)}
+	}
+	state := input.State
+	if state == nil {
+		state = stateOrEmpty(parent.State)
+	}
+	return History{Messages: keepActivity(parent.Messages, input.Messages), State: state}
+}
+
+func keepActivity(parent, input []agui.Message) []agui.Message {
+	if !slices.ContainsFunc(parent, isActivity) {
+		return slices.Clip(input)
+	}
+	places := make(map[string][]int, len(input))
+	for i, m := range input {
+		places[m.ID] = append(places[m.ID], i)
+	}
+	kept := make(map[int][]agui.Message) // by the number of input messages before them
+	n, anchor := 0, 0
+	for _, m := range parent {
+		if at := places[m.ID]; len(at) > 0 {
+			anchor = at[0] + 1
+			if len(at) > 1 {
+				places[m.ID] = at[1:]
+			}
+			continue
+		}
+		if isActivity(m) {
+			kept[anchor] = append(kept[anchor], m)
+			n++
+		}
+	}
+	out := append(make([]agui.Message, 0, len(input)+n), kept[0]...)
+	for i, m := range input {
+		out = append(append(out, m), kept[i+1]...)
+	}
+	return out
+}
+
+func isActivity(m agui.Message) bool { return m.Role == agui.RoleActivity }
+
+// InputMessages returns a history's messages as a client sends them: without activity messages.
+func InputMessages(history []agui.Message) []agui.Message {
+	if !slices.ContainsFunc(history, isActivity) {
+		return slices.Clip(history)
+	}
+	out := make([]agui.Message, 0, len(history))
+	for _, m := range history {
+		if !isActivity(m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// NormalizeInput returns what of an input's messages the parent's history does not have, and the
+// layout that gives the input back; FullInput does.
+func NormalizeInput(parent, input []agui.Message) (own []agui.Message, layout agui.Layout) {
+	return agui.Diff(InputMessages(parent), input)
+}
+
+// FullInput gives back the messages that NormalizeInput took apart.
+func FullInput(parent, own []agui.Message, layout agui.Layout) ([]agui.Message, error) {
+	full, err := layout.Apply(InputMessages(parent), own)
+	if err != nil {
+		return nil, fmt.Errorf("restoring an input: %w", err)
+	}
+	return full, nil
+}

@@ -1,0 +1,135 @@
+package lineage
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Mermaid writes the picture as a Mermaid gitGraph. Runs are commits. Names of branches are made of
+// plain characters, since Mermaid takes few others; ids of runs are shown as in text.
+func (p *Picture) Mermaid(w io.Writer) error {
+	var buf bytes.Buffer
+	m := mermaid{w: &buf, p: p, commits: map[string]bool{}, names: map[string]bool{}, branches: map[int]string{}}
+	m.write()
+	return writeOut(w, &buf)
+}
+
+type mermaid struct {
+	w *bytes.Buffer
+	p *Picture
+	// commits and names are taken: Mermaid wants both unique.
+	commits, names map[string]bool
+	// branches are the names of the branches that are being drawn, by lane; current is checked out.
+	branches map[int]string
+	current  string
+}
+
+func (m *mermaid) write() {
+	rows := m.p.Rows
+	if len(rows) == 0 {
+		m.line("gitGraph TB:")
+		return
+	}
+	// A tree's first branch has no commit before it only while nothing is committed. So all of
+	// them are opened before anything else.
+	var roots []string
+	for _, r := range rows {
+		if r.From < 0 {
+			roots = append(roots, m.branchName(r.RunID))
+		}
+	}
+	fmt.Fprintf(m.w, "%%%%{init: {\"gitGraph\": {\"mainBranchName\": %q}}}%%%%\n", roots[0])
+	m.line("gitGraph TB:")
+	for _, name := range roots[1:] {
+		m.line("  branch %q", name)
+		m.current = name
+	}
+	if m.current == "" {
+		m.current = roots[0]
+	}
+	for _, r := range rows {
+		switch {
+		case r.From < 0:
+			m.branches[r.Lane] = roots[0]
+			roots = roots[1:]
+			m.checkout(m.branches[r.Lane])
+		case r.From < r.Lane:
+			m.checkout(m.branches[r.From])
+			m.branches[r.Lane] = m.branchName(r.RunID)
+			m.line("  branch %q", m.branches[r.Lane])
+			m.current = m.branches[r.Lane]
+		default:
+			m.checkout(m.branches[r.Lane])
+		}
+		m.commit(r)
+	}
+}
+
+func (m *mermaid) checkout(name string) {
+	if m.current != name {
+		m.line("  checkout %q", name)
+		m.current = name
+	}
+}
+
+func (m *mermaid) commit(r Row) {
+	var label, kind, tag string
+	var tags []string
+	switch r.Kind {
+	case RowFold:
+		label = fmt.Sprintf("… %s from %s", count(r.Runs, "run"), display(r.RunID, false))
+		kind = " type: REVERSE"
+	case RowBundle:
+		label = fmt.Sprintf("… %s, %s from %s", count(r.Branches, "more branch"), count(r.Runs, "run"), display(r.RunID, false))
+		kind = " type: REVERSE"
+	default:
+		label = display(r.RunID, false)
+		if run, _ := m.p.g.Run(r.RunID); run.Open() {
+			kind = " type: HIGHLIGHT"
+		}
+	}
+	for _, b := range r.Badges {
+		tags = append(tags, b.String())
+	}
+	if r.Tip {
+		tags = append(tags, "tip")
+	}
+	if len(tags) > 0 {
+		tag = fmt.Sprintf(` tag: "%s"`, mermaidText(strings.Join(tags, ", ")))
+	}
+	m.line(`  commit id: "%s"%s%s`, mermaidText(m.unique(m.commits, label)), kind, tag)
+}
+
+// branchName makes a name for the branch that starts with the run: letters, digits and dashes.
+func (m *mermaid) branchName(run string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		default:
+			return '_'
+		}
+	}, display(run, true))
+	return m.unique(m.names, strings.Trim(name, "_"))
+}
+
+// unique returns the name, with a number behind it where it is taken.
+func (m *mermaid) unique(taken map[string]bool, name string) string {
+	try := name
+	for n := 2; taken[try] || try == ""; n++ {
+		try = fmt.Sprintf("%s-%d", name, n)
+	}
+	taken[try] = true
+	return try
+}
+
+// mermaidText escapes what ends a Mermaid string or begins an entity or a comment.
+func mermaidText(s string) string { return mermaidEscape.Replace(s) }
+
+var mermaidEscape = strings.NewReplacer(`"`, "#quot;", `\`, "#92;", "#", "#35;", ";", "#59;", "%", "#37;", "<", "#lt;", ">", "#gt;", "`", "#96;", "{", "#123;", "}", "#125;")
+
+func (m *mermaid) line(format string, args ...any) {
+	fmt.Fprintf(m.w, format+"\n", args...)
+}

@@ -1,0 +1,142 @@
+package lineage
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// Patch returns the JSON Patch (RFC 6902) that turns one JSON value into another, [] where they are
+// the same. Members are compared by name, whatever their order; of a name that stands twice the
+// last one counts; numbers are compared as they are written. Lists are compared by their common
+// front and end and, between those, element by element. The cost is linear in the size of the
+// values times the depth at which they differ.
+func Patch(from, to json.RawMessage) (json.RawMessage, error) {
+	a, err := compacted(from)
+	if err != nil {
+		return nil, fmt.Errorf("comparing JSON: the first value: %w", err)
+	}
+	b, err := compacted(to)
+	if err != nil {
+		return nil, fmt.Errorf("comparing JSON: the second value: %w", err)
+	}
+	var p patch
+	p.diff("", a, b)
+	return append(append([]byte{'['}, p.ops...), ']'), nil
+}
+
+func compacted(v json.RawMessage) (json.RawMessage, error) {
+	if err := agui.Check(v); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// patch collects operations; values in it are compacted JSON.
+type patch struct{ ops []byte }
+
+func (p *patch) add(op, path string, value json.RawMessage) {
+	if len(p.ops) > 0 {
+		p.ops = append(p.ops, ',')
+	}
+	p.ops = append(append(append(p.ops, `{"op":"`...), op...), `","path":`...)
+	p.ops = agui.AppendString(p.ops, path)
+	if value != nil {
+		p.ops = append(append(p.ops, `,"value":`...), value...)
+	}
+	p.ops = append(p.ops, '}')
+}
+
+// diff recurses to the depth that agui.Check lets through.
+func (p *patch) diff(path string, a, b json.RawMessage) {
+	switch {
+	case bytes.Equal(a, b):
+	case agui.IsObject(a) && agui.IsObject(b):
+		p.objects(path, a, b)
+	case agui.IsArray(a) && agui.IsArray(b):
+		p.arrays(path, a, b)
+	case agui.IsString(a) && agui.IsString(b) && agui.TextOf(a).String() == agui.TextOf(b).String():
+	default:
+		p.add("replace", path, b)
+	}
+}
+
+func (p *patch) objects(path string, a, b json.RawMessage) {
+	was, wasNames, ok := membersOf(a)
+	is, isNames, ok2 := membersOf(b)
+	if !ok || !ok2 {
+		p.add("replace", path, b)
+		return
+	}
+	for _, name := range wasNames {
+		if _, ok := is[name]; !ok {
+			p.add("remove", path+"/"+pointerEscape.Replace(name), nil)
+		}
+	}
+	for _, name := range isNames {
+		at := path + "/" + pointerEscape.Replace(name)
+		if old, ok := was[name]; ok {
+			p.diff(at, old, is[name])
+		} else {
+			p.add("add", at, is[name])
+		}
+	}
+}
+
+var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")
+
+// membersOf returns an object's members and their names in order. It is false where a name holds a
+// lone surrogate: no JSON Pointer that others understand reaches it.
+func membersOf(obj json.RawMessage) (map[string]json.RawMessage, []string, bool) {
+	members := make(map[string]json.RawMessage)
+	var names []string
+	for name, v := range agui.Members(obj) {
+		if strings.ToValidUTF8(name, "") != name {
+			return nil, nil, false
+		}
+		if _, ok := members[name]; !ok {
+			names = append(names, name)
+		}
+		members[name] = v
+	}
+	return members, names, true
+}
+
+func (p *patch) arrays(path string, a, b json.RawMessage) {
+	was, is := elementsOf(a), elementsOf(b)
+	front := 0
+	for front < len(was) && front < len(is) && bytes.Equal(was[front], is[front]) {
+		front++
+	}
+	was, is = was[front:], is[front:]
+	for len(was) > 0 && len(is) > 0 && bytes.Equal(was[len(was)-1], is[len(is)-1]) {
+		was, is = was[:len(was)-1], is[:len(is)-1]
+	}
+	at := func(i int) string { return path + "/" + strconv.Itoa(front+i) }
+	both := min(len(was), len(is))
+	for i := range both {
+		p.diff(at(i), was[i], is[i])
+	}
+	for i := len(was) - 1; i >= both; i-- { // from the end, so that the indexes hold
+		p.add("remove", at(i), nil)
+	}
+	for i := both; i < len(is); i++ {
+		p.add("add", at(i), is[i])
+	}
+}
+
+func elementsOf(arr json.RawMessage) []json.RawMessage {
+	var list []json.RawMessage
+	for v := range agui.Elements(arr) {
+		list = append(list, v)
+	}
+	return list
+}

@@ -1,0 +1,307 @@
+package lineage
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/skeinhq/skein/pkg/agui"
+	"pgregory.net/rapid"
+)
+
+func TestPatch(t *testing.T) {
+	tests := map[string]struct{ from, to, want string }{
+		"the same":                       {`{"a":1}`, `{"a":1}`, `[]`},
+		"the same in another order":      {`{"a":1,"b":2}`, ` { "b" : 2, "a":1 } `, `[]`},
+		"the same string, escaped":       {`"\u0041"`, `"A"`, `[]`},
+		"a member is added":              {`{}`, `{"a":null}`, `[{"op":"add","path":"/a","value":null}]`},
+		"a member is removed":            {`{"a":1}`, `{}`, `[{"op":"remove","path":"/a"}]`},
+		"a member is replaced":           {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1,"c":3}}`, `[{"op":"replace","path":"/a/c","value":3}]`},
+		"another type":                   {`{"a":{}}`, `{"a":[]}`, `[{"op":"replace","path":"/a","value":[]}]`},
+		"a number written otherwise":     {`{"a":1}`, `{"a":1.0}`, `[{"op":"replace","path":"/a","value":1.0}]`},
+		"a number beyond doubles":        {`{"a":12345678901234567890}`, `{"a":12345678901234567891}`, `[{"op":"replace","path":"/a","value":12345678901234567891}]`},
+		"names that pointers escape":     {`{"a/b":1,"~":1}`, `{"a/b":2}`, `[{"op":"remove","path":"/~0"},{"op":"replace","path":"/a~1b","value":2}]`},
+		"an empty name":                  {`{"":1}`, `{"":2}`, `[{"op":"replace","path":"/","value":2}]`},
+		"the last of equal names counts": {`{"a":1,"a":2}`, `{"a":2}`, `[]`},
+		"appended to a list":             {`[1]`, `[1,2,3]`, `[{"op":"add","path":"/1","value":2},{"op":"add","path":"/2","value":3}]`},
+		"put in front of a list":         {`[1,2]`, `[0,1,2]`, `[{"op":"add","path":"/0","value":0}]`},
+		"taken out of a list":            {`[0,1,2,3]`, `[0,3]`, `[{"op":"remove","path":"/2"},{"op":"remove","path":"/1"}]`},
+		"inside a list":                  {`[{"a":1},{"a":2},{"a":3}]`, `[{"a":1},{"a":5},{"a":3}]`, `[{"op":"replace","path":"/1/a","value":5}]`},
+		"the root":                       {`{}`, `null`, `[{"op":"replace","path":"","value":null}]`},
+		"a lone surrogate as a name":     {`{"o":{"\ud800":1}}`, `{"o":{"\ud801":1}}`, `[{"op":"replace","path":"/o","value":{"\ud801":1}}]`},
+		"lone surrogates as values":      {`"\ud800"`, `"\ud801"`, `[{"op":"replace","path":"","value":"\ud801"}]`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := Patch(json.RawMessage(tt.from), json.RawMessage(tt.to))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+	for _, bad := range []string{``, `{`, `nul`, `1 2`, "\"\xff\""} {
+		if _, err := Patch(json.RawMessage(`{}`), json.RawMessage(bad)); err == nil {
+			t.Errorf("%q was compared", bad)
+		}
+		if _, err := Patch(json.RawMessage(bad), json.RawMessage(`{}`)); err == nil {
+			t.Errorf("%q was compared", bad)
+		}
+	}
+}
+
+// Law: the patch turns the one value into the other, by the judgement of another implementation,
+// and is empty exactly where they are the same.
+func TestPatch_TurnsOneValueIntoTheOther(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from := jsonValue(t, 4)
+		to := jsonValue(t, 4)
+		if rapid.Bool().Draw(t, "near") {
+			to = mutate(t, from)
+		}
+		checkPatch(t, marshal(t, from), marshal(t, to))
+	})
+}
+
+type fataler interface {
+	Fatalf(format string, args ...any)
+	Helper()
+}
+
+func checkPatch(t fataler, from, to []byte) {
+	t.Helper()
+	p, err := Patch(from, to)
+	if err != nil {
+		t.Fatalf("Patch(%s, %s): %v", from, to, err)
+	}
+	if (string(p) == "[]") != reflect.DeepEqual(decoded(t, from), decoded(t, to)) {
+		t.Fatalf("from %s to %s the patch is %s", from, to, p)
+	}
+	var ops []operation
+	if err := json.Unmarshal(p, &ops); err != nil {
+		t.Fatalf("the patch %s is no list of operations: %v", p, err)
+	}
+	want := decoded(t, to)
+	doc := decoded(t, from)
+	for _, op := range ops {
+		doc = op.apply(t, doc, strings.Split(op.Path, "/")[1:])
+	}
+	if !reflect.DeepEqual(doc, want) {
+		t.Fatalf("from %s to %s the patch %s gives %v", from, to, p, doc)
+	}
+
+	// The library takes no whole document but an object or a list, and knows no member of an
+	// empty name within a path. So both documents stand one level down, and such paths are
+	// left to the plain reading above.
+	for i := range ops {
+		ops[i].Path = "/root" + ops[i].Path
+		if strings.Contains(ops[i].Path+"/", "//") {
+			return
+		}
+	}
+	wrap := func(b []byte) []byte { return []byte(`{"root":` + string(b) + `}`) }
+	library, err := jsonpatch.DecodePatch(marshal(t, ops))
+	if err != nil {
+		t.Fatalf("the patch %s is refused: %v", p, err)
+	}
+	got, err := library.Apply(wrap(from))
+	if err != nil {
+		t.Fatalf("from %s to %s the patch %s fails: %v", from, to, p, err)
+	}
+	if !reflect.DeepEqual(decoded(t, got), decoded(t, wrap(to))) {
+		t.Fatalf("from %s to %s the patch %s gives %s", from, to, p, got)
+	}
+}
+
+// operation is one of RFC 6902, as far as Patch makes them.
+type operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// apply follows the rest of the path into v and returns what v becomes.
+func (op operation) apply(t fataler, v any, path []string) any {
+	t.Helper()
+	if op.Path == "" {
+		return decoded(t, op.Value)
+	}
+	name := strings.ReplaceAll(strings.ReplaceAll(path[0], "~1", "/"), "~0", "~")
+	switch v := v.(type) {
+	case map[string]any:
+		switch old, ok := v[name]; {
+		case ok == (op.Op == "add" && len(path) == 1):
+			t.Fatalf("%s of %q: the member is there: %v", op.Op, op.Path, ok)
+		case len(path) > 1:
+			v[name] = op.apply(t, old, path[1:])
+		case op.Op == "remove":
+			delete(v, name)
+		default:
+			v[name] = decoded(t, op.Value)
+		}
+		return v
+	case []any:
+		i, err := strconv.Atoi(name)
+		if err != nil || i < 0 || i > len(v) || i == len(v) && !(op.Op == "add" && len(path) == 1) {
+			t.Fatalf("%s of %q in a list of %d", op.Op, op.Path, len(v))
+		}
+		switch {
+		case len(path) > 1:
+			v[i] = op.apply(t, v[i], path[1:])
+		case op.Op == "remove":
+			v = slices.Delete(v, i, i+1)
+		case op.Op == "add":
+			v = slices.Insert(v, i, decoded(t, op.Value))
+		default:
+			v[i] = decoded(t, op.Value)
+		}
+		return v
+	default:
+		t.Fatalf("%s of %q leads into %v", op.Op, op.Path, v)
+		return nil
+	}
+}
+
+func decoded(t fataler, b []byte) any {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("decoding %s: %v", b, err)
+	}
+	return v
+}
+
+func marshal(t fataler, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatalf("encoding: %v", err)
+	}
+	return b
+}
+
+func jsonValue(t *rapid.T, depth int) any {
+	kind := rapid.IntRange(0, 9).Draw(t, "kind")
+	if depth == 0 {
+		kind = min(kind, 5)
+	}
+	switch {
+	case kind == 0:
+		return nil
+	case kind == 1:
+		return rapid.Bool().Draw(t, "bool")
+	case kind <= 3:
+		return json.Number(rapid.SampledFrom([]string{"0", "1", "1.0", "-2", "1e3", "12345678901234567890"}).Draw(t, "number"))
+	case kind <= 5:
+		return rapid.SampledFrom([]string{"", "a", "b/c", "~1", "é\u2028", "<&>", "\x00\"\\"}).Draw(t, "string")
+	case kind <= 7:
+		list := make([]any, rapid.IntRange(0, 4).Draw(t, "length"))
+		for i := range list {
+			list[i] = jsonValue(t, depth-1)
+		}
+		return list
+	default:
+		obj := map[string]any{}
+		for range rapid.IntRange(0, 4).Draw(t, "members") {
+			obj[rapid.SampledFrom([]string{"a", "b", "", "a/b", "m~n", "~0", "0", "-", "ключ", "\"q\""}).Draw(t, "name")] = jsonValue(t, depth-1)
+		}
+		return obj
+	}
+}
+
+// mutate changes a value in one place.
+func mutate(t *rapid.T, v any) any {
+	switch v := v.(type) {
+	case []any:
+		out := append([]any{}, v...)
+		i := rapid.IntRange(0, len(out)).Draw(t, "index")
+		switch {
+		case i == len(out) || rapid.Bool().Draw(t, "insert"):
+			return append(append(append([]any{}, out[:i]...), jsonValue(t, 1)), out[i:]...)
+		case rapid.Bool().Draw(t, "delete"):
+			return append(out[:i], out[i+1:]...)
+		default:
+			out[i] = mutate(t, out[i])
+			return out
+		}
+	case map[string]any:
+		out := map[string]any{}
+		for name, m := range v {
+			out[name] = m
+		}
+		name := rapid.SampledFrom([]string{"a", "b", "", "a/b", "m~n"}).Draw(t, "member")
+		if old, ok := out[name]; ok && rapid.Bool().Draw(t, "inside") {
+			out[name] = mutate(t, old)
+		} else if ok {
+			delete(out, name)
+		} else {
+			out[name] = jsonValue(t, 1)
+		}
+		return out
+	default:
+		return jsonValue(t, 2)
+	}
+}
+
+// Invariants: Patch does not panic; what it accepts is JSON; the patch turns one value into the
+// other (names with lone surrogates aside, which the other implementation cannot tell apart).
+func FuzzPatch(f *testing.F) {
+	f.Add([]byte(`{"a":[1,{"b":null}]}`), []byte(`{"a":[{"b":2},1]}`))
+	f.Add([]byte(`[]`), []byte(`"\ud83d\ude00"`))
+	f.Fuzz(func(t *testing.T, from, to []byte) {
+		if _, err := Patch(from, to); err != nil {
+			return
+		}
+		if !json.Valid(from) || !json.Valid(to) {
+			t.Fatalf("%q and %q were compared", from, to)
+		}
+		low := strings.ToLower(string(from) + string(to))
+		if strings.Contains(low, `\ud`) || len(low) > 4096 {
+			return
+		}
+		checkPatch(t, from, to)
+	})
+}
+
+func TestGraph_Diff(t *testing.T) {
+	g := NewGraph([]Run{
+		{ID: "t1", Start: 1}, {ID: "t2", Parent: "t1", Start: 2}, {ID: "t2b", Parent: "t1", Start: 3},
+	})
+	a := History{Messages: msgs("u1 a1 u2 a2"), State: json.RawMessage(`{"n":1,"same":[1]}`)}
+	b := History{Messages: msgs("u1:edited a1 u2b a2b"), State: json.RawMessage(`{"same":[1],"n":2}`)}
+	d, err := g.Diff("t2", "t2b", a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%s %s %s | %s | %s | %d %s>%s | %v | %s", d.From, d.To, d.CommonAncestor, words(d.OnlyFrom), words(d.OnlyTo),
+		len(d.Changed), d.Changed[0].ID, words([]agui.Message{d.Changed[0].To}), d.Reordered, d.State)
+	want := `t2 t2b t1 | u2 a2 | u2b a2b | 1 u1>u1:edited | false | [{"op":"replace","path":"/n","value":2}]`
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if d.Empty() {
+		t.Error("it says that nothing differs")
+	}
+	if d, err = g.Diff("t2", "t2", a, a); err != nil || !d.Empty() {
+		t.Errorf("a run against itself: %+v, %v", d, err)
+	}
+	if d, err = g.Diff("t1", "t2", History{}, History{Messages: msgs("x x")}); err != nil || words(d.OnlyTo) != "x x" || string(marshal(t, d.OnlyFrom)) != "[]" {
+		t.Errorf("from nothing: %+v, %v", d, err)
+	}
+	if d, err = g.Diff("t1", "t2", History{Messages: msgs("a b")}, History{Messages: msgs("b a")}); err != nil || !d.Reordered || d.Empty() {
+		t.Errorf("in another order: %+v, %v", d, err)
+	}
+	if _, err = g.Diff("t1", "t2", History{State: json.RawMessage(`{`)}, b); err == nil {
+		t.Error("a state that is no JSON was compared")
+	}
+}

@@ -1,0 +1,178 @@
+package lineage
+
+import "github.com/skeinhq/skein/pkg/agui"
+
+// The anomalies that placing a run can find.
+const (
+	// AnomalySelfParent: the run names itself as its parent. It counts as naming none.
+	AnomalySelfParent = "self-parent"
+	// AnomalyParentCycle: the run names a parent whose own chain was said to hang from this
+	// run. The given parents form a cycle; the chain does not, since that run came first.
+	AnomalyParentCycle = "parent-cycle"
+)
+
+// Start is a run that is about to begin.
+type Start struct {
+	// RunID is the run's id, unique in its thread; GivenID the id that the agent gave, if another.
+	RunID, GivenID string
+	// ParentRunID is what the run or its input names as parent, or empty.
+	ParentRunID string
+	// Input is nil where none came before the run's first event or with it.
+	Input *agui.RunAgentInput
+	// Offset is the position of the run's first event. What lies at it or behind does not count.
+	Offset int64
+}
+
+// Placement is where a run belongs.
+type Placement struct {
+	// Run is the head of the new run: open, its history not yet told.
+	Run Run
+	// Anomalies are counted by rule in the run's statistics.
+	Anomalies []string
+	// Concurrent says that another run of the thread was open at this position. The placement
+	// may rest on how that run stood then, which its final record does not say: the new run's
+	// record has to be durable no later than the other's.
+	Concurrent bool
+}
+
+// Place decides where a run belongs, from the runs that started before it and as they stood then.
+// It does not add the run.
+//
+// A given parent counts where it names a run that is known at this position; where it does not,
+// the run is a root and keeps the id as SpawnedBy. Where none is given and there is an input, the
+// longest prefix of its messages that is the whole history of a run names the parent, of several
+// such runs the one that started last; no such run, and the new one is a root. Where there is no
+// input either, the run that ended last is the parent.
+func (t *Thread) Place(s Start) Placement {
+	p := Placement{
+		Run: Run{
+			ID: s.RunID, ParentBy: ParentNone, Branch: s.RunID, Root: s.RunID,
+			HasInput: s.Input != nil, Start: s.Offset, End: -1, Status: StatusRunning,
+		},
+		Concurrent: t.concurrent(s.RunID, s.Offset),
+	}
+	if s.GivenID != s.RunID {
+		p.Run.GivenID = s.GivenID
+	}
+	parent := t.parent(s, &p)
+	if parent == nil {
+		p.Run.ParentBy = ParentNone
+		return p
+	}
+	p.Run.Parent, p.Run.Root, p.Run.Depth = parent.ID, parent.Root, parent.Depth+1
+	if first, ok := t.firstChild[parent.ID]; !ok || first >= s.Offset {
+		p.Run.Branch = parent.Branch
+	}
+	if parent.Sealed && parent.End < s.Offset {
+		p.Run.Base = parent.ID
+	}
+	return p
+}
+
+func (t *Thread) parent(s Start, p *Placement) *entry {
+	given := s.ParentRunID
+	if given != "" && (given == s.RunID || given == p.Run.Given()) {
+		p.Anomalies = append(p.Anomalies, AnomalySelfParent)
+		given = ""
+	}
+	switch {
+	case given != "":
+		parent := t.latestBefore(given, s.Offset)
+		if parent == nil || parent.ID == s.RunID {
+			p.Run.SpawnedBy = given
+			return nil
+		}
+		if t.hangsFrom(parent, p.Run.Given(), s.Offset) {
+			p.Anomalies = append(p.Anomalies, AnomalyParentCycle)
+		}
+		p.Run.ParentBy = ParentExplicit
+		return parent
+	case s.Input != nil:
+		p.Run.ParentBy = ParentContent
+		return t.longestPrefix(s)
+	default:
+		p.Run.ParentBy = ParentLatest
+		return t.lastEnded(s.Offset)
+	}
+}
+
+// longestPrefix finds the run whose whole history is the longest prefix of the input's messages.
+func (t *Thread) longestPrefix(s Start) *entry {
+	ids := make([]string, 0, len(s.Input.Messages))
+	for _, m := range s.Input.Messages {
+		if m.Role != agui.RoleActivity {
+			ids = append(ids, m.ID)
+		}
+	}
+	best, length := t.longestLive(ids, s)
+	keys := make([]Key, len(ids)+1) // by length of the prefix; the empty one names nobody
+	var buf []byte
+	for i, id := range ids {
+		keys[i+1], buf = keys[i].next(id, buf)
+	}
+	for n := len(ids); n > 0 && n >= length; n-- {
+		list := startedBefore(t.byKey[keys[n]], s.Offset)
+		for i := len(list) - 1; i >= 0; i-- {
+			e := list[i]
+			if e.ID == s.RunID || e.End >= s.Offset { // how that one stood at the offset is not known
+				continue
+			}
+			if n > length || byStart(e, best) > 0 {
+				return e
+			}
+			return best
+		}
+	}
+	return best
+}
+
+// longestLive is longestPrefix over the live runs.
+func (t *Thread) longestLive(ids []string, s Start) (best *entry, length int) {
+	for _, e := range t.open {
+		if e.messages == nil || e.Start >= s.Offset || e.ID == s.RunID {
+			continue
+		}
+		n := matches(e.messages(), ids)
+		if n > length || n > 0 && n == length && byStart(e, best) > 0 {
+			best, length = e, n
+		}
+	}
+	return best, length
+}
+
+// matches returns the length of a history, activity messages aside, that is a prefix of ids, else 0.
+func matches(history []agui.Message, ids []string) int {
+	n := 0
+	for _, m := range history {
+		if m.Role == agui.RoleActivity {
+			continue
+		}
+		if n == len(ids) || ids[n] != m.ID {
+			return 0
+		}
+		n++
+	}
+	return n
+}
+
+// maxHops bounds the search for a cycle of given parents. Each hop is a tree whose root named a
+// parent that came late; chains of such trees are a sign of broken ids, and short.
+const maxHops = 64
+
+// hangsFrom reports whether the tree of e was said to be spawned by the run of that given id,
+// directly or over other trees.
+func (t *Thread) hangsFrom(e *entry, given string, offset int64) bool {
+	for range maxHops {
+		root := t.runs[e.Root]
+		if root == nil || root.SpawnedBy == "" {
+			return false
+		}
+		if root.SpawnedBy == given {
+			return true
+		}
+		if e = t.latestBefore(root.SpawnedBy, offset); e == nil {
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,290 @@
+package lineage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"pgregory.net/rapid"
+)
+
+// model is a thread told plainly: every run with its whole history, asked by looking at all of them.
+type model struct {
+	runs []*modelRun
+	next int64
+	ids  int
+}
+
+type modelRun struct {
+	Run
+	history []string
+}
+
+func (m *model) find(given string, offset int64) *modelRun {
+	var best *modelRun
+	for _, r := range m.runs {
+		if r.Given() == given && r.Start < offset && (best == nil || r.Start > best.Start) {
+			best = r
+		}
+	}
+	if best == nil {
+		for _, r := range m.runs {
+			if r.ID == given && r.Start < offset {
+				best = r
+			}
+		}
+	}
+	return best
+}
+
+// place is the design's rule, word for word, without a thought for cost.
+func (m *model) place(s Start) (parent *modelRun, by ParentBy, spawnedBy string) {
+	given := s.ParentRunID
+	if given == s.RunID {
+		given = ""
+	}
+	if given != "" {
+		if parent = m.find(given, s.Offset); parent != nil {
+			return parent, ParentExplicit, ""
+		}
+		return nil, ParentNone, given
+	}
+	if s.Input == nil {
+		for _, r := range m.runs {
+			if r.End >= 0 && (parent == nil || r.End > parent.End) {
+				parent = r
+			}
+		}
+		if parent == nil {
+			return nil, ParentNone, ""
+		}
+		return parent, ParentLatest, ""
+	}
+	var in []string
+	for _, msg := range s.Input.Messages {
+		in = append(in, msg.ID)
+	}
+	for n := len(in); n > 0; n-- {
+		for _, r := range m.runs {
+			if slices.Equal(r.history, in[:n]) && (parent == nil || r.Start > parent.Start) {
+				parent = r
+			}
+		}
+		if parent != nil {
+			return parent, ParentContent, ""
+		}
+	}
+	return nil, ParentNone, ""
+}
+
+func (m *model) fresh(kind string) string {
+	m.ids++
+	return fmt.Sprint(kind, m.ids)
+}
+
+// Laws: whatever happens in a thread, Place says what the plain rule says; a thread that is loaded
+// afterwards from heads in any order says of every run that was placed beside no other what it said
+// then.
+func TestThread_EqualsThePlainRule(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &model{}
+		th, err := NewThread()
+		if err != nil {
+			t.Fatal(err)
+		}
+		must := func(err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		pick := func(name string, open bool) *modelRun {
+			var list []*modelRun
+			for _, r := range m.runs {
+				if r.Open() == open {
+					list = append(list, r)
+				}
+			}
+			if len(list) == 0 {
+				return nil
+			}
+			return rapid.SampledFrom(list).Draw(t, name)
+		}
+		type placed struct {
+			start Start
+			got   Placement
+		}
+		var alone []placed
+
+		begin := func(t *rapid.T) {
+			m.next++
+			s := Start{RunID: m.fresh("r"), Offset: m.next}
+			history := []string{}
+			if rapid.IntRange(0, 4).Draw(t, "input") > 0 {
+				if len(m.runs) > 0 && rapid.IntRange(0, 5).Draw(t, "from a run") > 0 {
+					history = slices.Clone(rapid.SampledFrom(m.runs).Draw(t, "of").history)
+				}
+				if rapid.IntRange(0, 3).Draw(t, "cut") == 0 {
+					history = history[:rapid.IntRange(0, len(history)).Draw(t, "at")]
+				}
+				if rapid.IntRange(0, 5).Draw(t, "ask") > 0 {
+					history = append(history, m.fresh("u"))
+				}
+				s.Input = &agui.RunAgentInput{Messages: ids(history)}
+			}
+			if rapid.IntRange(0, 4).Draw(t, "given") == 0 {
+				s.ParentRunID = rapid.SampledFrom([]string{"r1", "r2", "r3", "r9", "elsewhere", s.RunID}).Draw(t, "parent")
+			}
+			if old := m.find("r1", m.next); old != nil && !old.Open() && rapid.IntRange(0, 6).Draw(t, "again") == 0 {
+				s.GivenID = "r1"
+				if s.ParentRunID == "r1" {
+					s.ParentRunID = ""
+				}
+			}
+			got := th.Place(s)
+			parent, by, spawnedBy := m.place(s)
+			want := Run{ID: s.RunID, GivenID: s.GivenID, ParentBy: by, SpawnedBy: spawnedBy, Branch: s.RunID, Root: s.RunID,
+				HasInput: s.Input != nil, Start: s.Offset, End: -1, Status: StatusRunning}
+			if parent != nil {
+				want.Parent, want.Root, want.Depth = parent.ID, parent.Root, parent.Depth+1
+				if !slices.ContainsFunc(m.runs, func(r *modelRun) bool { return r.Parent == parent.ID }) {
+					want.Branch = parent.Branch
+				}
+				if parent.Sealed {
+					want.Base = parent.ID
+				}
+				if s.Input == nil {
+					history = slices.Clone(parent.history)
+				}
+			}
+			if got.Run != want {
+				t.Fatalf("placing %+v\ngot  %+v\nwant %+v", s, got.Run, want)
+			}
+			if open := pick("any open", true) != nil; got.Concurrent != open {
+				t.Fatalf("Concurrent is %v beside open runs: %v", got.Concurrent, open)
+			}
+			if !got.Concurrent {
+				alone = append(alone, placed{s, got})
+			}
+			r := &modelRun{Run: got.Run, history: history}
+			m.runs = append(m.runs, r)
+			must(th.AddLive(r.Run, func() []agui.Message { return ids(r.history) }))
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"begin":         begin,
+			"begin another": begin,
+			"say": func(t *rapid.T) {
+				if r := pick("run", true); r != nil {
+					r.history = append(r.history, m.fresh("a"))
+					must(th.AddLive(r.Run, func() []agui.Message { return ids(r.history) }))
+				}
+			},
+			"leave memory": func(t *rapid.T) {
+				if r := pick("run", true); r != nil {
+					r.HistoryKey = KeyOf(ids(r.history))
+					must(th.Add(r.Run))
+				}
+			},
+			"end": func(t *rapid.T) {
+				r := pick("run", true)
+				if r == nil {
+					return
+				}
+				m.next++
+				r.End, r.Status, r.Sealed = m.next, StatusFinished, true
+				if rapid.IntRange(0, 4).Draw(t, "abandon") == 0 {
+					r.Status, r.Sealed = StatusAbandoned, false
+				}
+				r.HistoryKey = KeyOf(ids(r.history))
+				must(th.Add(r.Run))
+			},
+			"come back": func(t *rapid.T) {
+				if r := pick("run", false); r != nil && !r.Sealed {
+					r.End, r.Status = -1, StatusRunning
+					must(th.AddLive(r.Run, func() []agui.Message { return ids(r.history) }))
+					// What was decided while it counted as ended is not decided again.
+					alone = slices.DeleteFunc(alone, func(p placed) bool { return p.start.Offset > r.Start })
+				}
+			},
+		})
+
+		heads := make([]Run, len(m.runs))
+		for i, r := range m.runs {
+			r.HistoryKey = KeyOf(ids(r.history))
+			heads[i] = r.Run
+		}
+		rand.New(rand.NewPCG(uint64(len(heads)), uint64(m.next))).Shuffle(len(heads), func(i, j int) { heads[i], heads[j] = heads[j], heads[i] })
+		loaded, err := NewThread(heads...)
+		must(err)
+		for _, p := range alone {
+			if again := loaded.Place(p.start); !reflect.DeepEqual(again, p.got) {
+				t.Fatalf("placing %+v again\ngot  %+v\nwant %+v", p.start, again, p.got)
+			}
+		}
+	})
+}
+
+// Law: with parentRunId hidden, the parent found is the hidden one wherever the input determines
+// it, which is wherever no other run has its history; elsewhere the found one has the same history.
+func TestThread_FindsTheHiddenParent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &model{}
+		th, err := NewThread()
+		if err != nil {
+			t.Fatal(err)
+		}
+		trueParent := map[string]string{}
+		for range rapid.IntRange(1, 40).Draw(t, "runs") {
+			m.next += 2
+			var hidden *modelRun
+			var history []string
+			if len(m.runs) > 0 && rapid.IntRange(0, 9).Draw(t, "root") > 0 {
+				hidden = rapid.SampledFrom(m.runs).Draw(t, "parent")
+				history = slices.Clone(hidden.history)
+			}
+			// A regeneration asks nothing new: its input is that of a run beside it.
+			beside := slices.IndexFunc(m.runs, func(r *modelRun) bool { return hidden != nil && trueParent[r.ID] == hidden.ID })
+			if beside >= 0 && rapid.Bool().Draw(t, "regenerate") {
+				history = slices.Clone(m.runs[beside].history[:len(history)+1])
+			} else {
+				history = append(history, m.fresh("u"))
+			}
+			p := th.Place(Start{RunID: m.fresh("r"), Offset: m.next, Input: &agui.RunAgentInput{Messages: ids(history)}})
+			switch {
+			case hidden == nil && p.Run.Parent != "":
+				t.Fatalf("a root hangs from %q", p.Run.Parent)
+			case hidden != nil:
+				same := 0
+				for _, r := range m.runs {
+					if slices.Equal(r.history, hidden.history) {
+						same++
+					}
+				}
+				found := m.find(p.Run.Parent, m.next)
+				if found == nil || p.Run.ParentBy != ParentContent {
+					t.Fatalf("run %q hangs from %q by %q, not from %q", p.Run.ID, p.Run.Parent, p.Run.ParentBy, hidden.ID)
+				}
+				// A run that failed before it said anything has its input as its history, and so
+				// has its repetition more of the input in common with it.
+				failed := slices.Equal(found.history, history)
+				if !failed && !slices.Equal(found.history, hidden.history) || !failed && same == 1 && found != hidden {
+					t.Fatalf("run %q hangs from %q, not from %q", p.Run.ID, found.ID, hidden.ID)
+				}
+			}
+			r := &modelRun{Run: p.Run, history: history}
+			if hidden != nil {
+				trueParent[r.ID] = hidden.ID
+			}
+			for range rapid.SampledFrom([]int{1, 1, 1, 2, 3, 0}).Draw(t, "answers") {
+				r.history = append(r.history, m.fresh("a"))
+			}
+			r.End, r.Sealed, r.HistoryKey = m.next+1, true, KeyOf(ids(r.history))
+			if err := th.Add(r.Run); err != nil {
+				t.Fatal(err)
+			}
+			m.runs = append(m.runs, r)
+		}
+	})
+}

@@ -1,0 +1,359 @@
+package lineage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// conversationThread is a thread of three turns, of which t2 was asked again with other words (t2b):
+//
+//	t1 (10..19) ─ t2 (20..29) ─ t3 (30..39)
+//	            └ t2b (40..49)
+func conversationThread(t *testing.T) *Thread {
+	t.Helper()
+	th, err := NewThread()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []struct {
+		id, parent, branch, history string
+		start                       int64
+		depth                       int
+	}{
+		{"t1", "", "t1", "u1 a1", 10, 0},
+		{"t2", "t1", "t1", "u1 a1 u2 @x a2", 20, 1},
+		{"t3", "t2", "t1", "u1 a1 u2 @x a2 u3 a3", 30, 2},
+		{"t2b", "t1", "t2b", "u1 a1 u2b a2b", 40, 1},
+	} {
+		err := th.Add(Run{ID: r.id, Parent: r.parent, Branch: r.branch, Root: "t1", Depth: r.depth,
+			Start: r.start, End: r.start + 9, Sealed: true, HistoryKey: KeyOf(msgs(r.history))})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return th
+}
+
+func TestThread_Place(t *testing.T) {
+	tests := map[string]struct {
+		start Start
+		more  func(*testing.T, *Thread)
+		want  Placement
+	}{
+		"the next turn continues its branch": {
+			start: Start{Input: inputOf("u1 a1 u2 a2 u3 a3 u4")},
+			want:  Placement{Run: Run{Parent: "t3", ParentBy: ParentContent, Branch: "t1", Root: "t1", Depth: 3, Base: "t3"}},
+		},
+		"an edited message is a branch at the turn before it": {
+			start: Start{Input: inputOf("u1 a1 u2 a2 u3b")},
+			want:  Placement{Run: Run{Parent: "t2", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2"}},
+		},
+		"a regeneration is a branch beside the run that it repeats": {
+			start: Start{Input: inputOf("u1 a1 u2 a2 u3")},
+			want:  Placement{Run: Run{Parent: "t2", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2"}},
+		},
+		"activity messages in the input are passed over": {
+			start: Start{Input: inputOf("u1 @y a1 u2 a2 u3b @z")},
+			want:  Placement{Run: Run{Parent: "t2", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2"}},
+		},
+		"the first message edited is another root": {
+			start: Start{Input: inputOf("u1b")},
+			want:  Placement{Run: Run{ParentBy: ParentNone, Branch: "new", Root: "new"}},
+		},
+		"an input without messages is a root": {
+			start: Start{Input: inputOf("")},
+			want:  Placement{Run: Run{ParentBy: ParentNone, Branch: "new", Root: "new"}},
+		},
+		"a run with an empty history is nobody's parent": {
+			start: Start{Input: inputOf("u9")},
+			more:  sealed(Run{ID: "empty", Start: 50, End: 51}, ""),
+			want:  Placement{Run: Run{ParentBy: ParentNone, Branch: "new", Root: "new"}},
+		},
+		"of equal histories the latest start counts": {
+			start: Start{Input: inputOf("u1 a1 u2 a2 u3")},
+			more:  sealed(Run{ID: "again", Branch: "again", Root: "t1", Depth: 2, Parent: "t1", Start: 50, End: 59}, "u1 a1 u2 a2"),
+			want:  Placement{Run: Run{Parent: "again", ParentBy: ParentContent, Branch: "again", Root: "t1", Depth: 3, Base: "again"}},
+		},
+		"without an input it is the run that ended last": {
+			want: Placement{Run: Run{Parent: "t2b", ParentBy: ParentLatest, Branch: "t2b", Root: "t1", Depth: 2, Base: "t2b"}},
+		},
+		"the run that ended last is not the one that started last": {
+			more: sealed(Run{ID: "long", Branch: "long", Root: "long", Start: 5, End: 55}, "u0"),
+			want: Placement{Run: Run{Parent: "long", ParentBy: ParentLatest, Branch: "long", Root: "long", Depth: 1, Base: "long"}},
+		},
+		"a given parent of the thread is the parent": {
+			start: Start{ParentRunID: "t1", Input: inputOf("u1 a1 u2 a2 u3 a3 u4")},
+			want:  Placement{Run: Run{Parent: "t1", ParentBy: ParentExplicit, Branch: "new", Root: "t1", Depth: 1, Base: "t1"}},
+		},
+		"an unknown parent makes a root and is kept": {
+			start: Start{ParentRunID: "elsewhere", Input: inputOf("u1 a1 u2")},
+			want:  Placement{Run: Run{ParentBy: ParentNone, SpawnedBy: "elsewhere", Branch: "new", Root: "new"}},
+		},
+		"a parent that starts at the same position or later is unknown": {
+			start: Start{ParentRunID: "late"},
+			more:  sealed(Run{ID: "late", Start: 100, End: 120}, "u1"),
+			want:  Placement{Run: Run{ParentBy: ParentNone, SpawnedBy: "late", Branch: "new", Root: "new"}},
+		},
+		"itself as parent counts as none": {
+			start: Start{ParentRunID: "new", Input: inputOf("u1 a1 u2b a2b u3")},
+			want: Placement{Anomalies: []string{AnomalySelfParent},
+				Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "t2b", Root: "t1", Depth: 2, Base: "t2b"}},
+		},
+		"itself by the given id": {
+			start: Start{RunID: "t3~2", GivenID: "t3", ParentRunID: "t3", Input: inputOf("u9")},
+			want:  Placement{Anomalies: []string{AnomalySelfParent}, Run: Run{ParentBy: ParentNone, Branch: "t3~2", Root: "t3~2"}},
+		},
+		"parents that name one another": {
+			start: Start{ParentRunID: "child"},
+			more:  sealed(Run{ID: "child", SpawnedBy: "new", Branch: "child", Root: "child", Start: 50, End: 59}, "u1"),
+			want: Placement{Anomalies: []string{AnomalyParentCycle},
+				Run: Run{Parent: "child", ParentBy: ParentExplicit, Branch: "child", Root: "child", Depth: 1, Base: "child"}},
+		},
+		"an id used again stands for its latest run": {
+			start: Start{ParentRunID: "t2"},
+			more:  sealed(Run{ID: "t2~2", GivenID: "t2", Branch: "t2~2", Root: "t2~2", Start: 50, End: 59}, "u1"),
+			want:  Placement{Run: Run{Parent: "t2~2", ParentBy: ParentExplicit, Branch: "t2~2", Root: "t2~2", Depth: 1, Base: "t2~2"}},
+		},
+		"our own id of such a run is understood": {
+			start: Start{ParentRunID: "t2~2"},
+			more: func(t *testing.T, th *Thread) {
+				sealed(Run{ID: "t2~2", GivenID: "t2", Branch: "t2~2", Root: "t2~2", Start: 50, End: 59}, "u1")(t, th)
+				sealed(Run{ID: "t2~3", GivenID: "t2", Branch: "t2~3", Root: "t2~3", Start: 60, End: 69}, "u1")(t, th)
+			},
+			want: Placement{Run: Run{Parent: "t2~2", ParentBy: ParentExplicit, Branch: "t2~2", Root: "t2~2", Depth: 1, Base: "t2~2"}},
+		},
+		"an open parent counts as it stands and is no base": {
+			start: Start{Input: inputOf("u1 a1 u2b a2b u3 a3-half u4")},
+			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b @y u3 a3-half"),
+			want:  Placement{Concurrent: true, Run: Run{Parent: "open", ParentBy: ParentContent, Branch: "t2b", Root: "t1", Depth: 3}},
+		},
+		"an open run whose history went past the input is not its parent": {
+			start: Start{Input: inputOf("u1 a1 u2b a2b u3")},
+			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
+			want:  Placement{Concurrent: true, Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2b"}},
+		},
+		"an open run that left memory": {
+			start: Start{Input: inputOf("u1 a1 u2b a2b u3 u4")},
+			more:  sealed(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3"),
+			want:  Placement{Concurrent: true, Run: Run{Parent: "open", ParentBy: ParentContent, Branch: "t2b", Root: "t1", Depth: 3}},
+		},
+		"an abandoned parent is no base": {
+			more: func(t *testing.T, th *Thread) {
+				add(t, th, Run{ID: "gone", Branch: "gone", Root: "gone", Start: 50, End: 60, Status: StatusAbandoned, HistoryKey: KeyOf(msgs("u7"))})
+			},
+			want: Placement{Run: Run{Parent: "gone", ParentBy: ParentLatest, Branch: "gone", Root: "gone", Depth: 1}},
+		},
+		"what ended later was open at the position": {
+			start: Start{ParentRunID: "t3", Offset: 35},
+			want:  Placement{Concurrent: true, Run: Run{Parent: "t3", ParentBy: ParentExplicit, Branch: "t1", Root: "t1", Depth: 3}},
+		},
+		"what came later does not count": {
+			start: Start{Offset: 25, Input: inputOf("u1 a1 u2b a2b u3")},
+			want:  Placement{Concurrent: true, Run: Run{Parent: "t1", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 1, Base: "t1"}},
+		},
+		"a child that came later does not take the branch": {
+			start: Start{Offset: 15, ParentRunID: "t1"},
+			want:  Placement{Concurrent: true, Run: Run{Parent: "t1", ParentBy: ParentExplicit, Branch: "t1", Root: "t1", Depth: 1}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			th := conversationThread(t)
+			if tt.more != nil {
+				tt.more(t, th)
+			}
+			if tt.start.RunID == "" {
+				tt.start.RunID = "new"
+			}
+			if tt.start.Offset == 0 {
+				tt.start.Offset = 100
+			}
+			tt.want.Run.ID, tt.want.Run.GivenID = tt.start.RunID, tt.start.GivenID
+			tt.want.Run.Start, tt.want.Run.End, tt.want.Run.Status = tt.start.Offset, -1, StatusRunning
+			tt.want.Run.HasInput = tt.start.Input != nil
+			if got := th.Place(tt.start); !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func add(t *testing.T, th *Thread, r Run) {
+	t.Helper()
+	if err := th.Add(r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sealed(r Run, history string) func(*testing.T, *Thread) {
+	return func(t *testing.T, th *Thread) {
+		t.Helper()
+		r.Sealed, r.HistoryKey = r.End >= 0, KeyOf(msgs(history))
+		add(t, th, r)
+	}
+}
+
+func live(r Run, history string) func(*testing.T, *Thread) {
+	return func(t *testing.T, th *Thread) {
+		t.Helper()
+		if err := th.AddLive(r, func() []agui.Message { return msgs(history) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestThread_FirstRunHasNoParent(t *testing.T) {
+	th, err := NewThread()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Placement{Run: Run{ID: "r", ParentBy: ParentNone, Branch: "r", Root: "r", End: -1, Status: StatusRunning}}
+	if got := th.Place(Start{RunID: "r"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestThread_RefusesToMoveARun(t *testing.T) {
+	th := conversationThread(t)
+	r, _ := th.Run("t2")
+	r.Parent = "t3"
+	if err := th.Add(r); err == nil {
+		t.Error("a run was given another parent")
+	}
+	if err := th.Add(Run{}); err == nil {
+		t.Error("a run without an id was added")
+	}
+	if err := th.AddLive(Run{ID: "x", End: 3}, nil); err == nil {
+		t.Error("a run that has ended was added as live")
+	}
+}
+
+func TestThread_FollowsARunToItsEnd(t *testing.T) {
+	th := conversationThread(t)
+	history := msgs("u1 a1")
+	r := th.Place(Start{RunID: "r", ParentRunID: "t1", Offset: 50}).Run
+	if err := th.AddLive(r, func() []agui.Message { return history }); err != nil {
+		t.Fatal(err)
+	}
+	find := func(words string, offset int64) string {
+		return th.Place(Start{RunID: "new", Input: inputOf(words), Offset: offset}).Run.Parent
+	}
+	history = msgs("u1 a1 u5 a5")
+	if got := find("u1 a1 u5 a5 u6", 51); got != "r" {
+		t.Errorf("while it is live its child hangs from %q", got)
+	}
+	// It leaves memory, is abandoned, comes back with more and is sealed.
+	r.HistoryKey = KeyOf(history)
+	add(t, th, r)
+	if got := find("u1 a1 u5 a5 u6", 52); got != "r" {
+		t.Errorf("out of memory its child hangs from %q", got)
+	}
+	r.End, r.Status = 60, StatusAbandoned
+	add(t, th, r)
+	if got := th.Place(Start{RunID: "new", Offset: 61}).Run; got.Parent != "r" || got.Base != "" {
+		t.Errorf("abandoned, it is the latest: got %+v", got)
+	}
+	r.End, r.Status, r.Sealed, r.HistoryKey = 70, StatusFinished, true, KeyOf(msgs("u1 a1 u5 a5 a6"))
+	add(t, th, r)
+	if got := find("u1 a1 u5 a5 u6", 80); got != "t1" {
+		t.Errorf("its former history still leads to %q", got)
+	}
+	if got := th.Place(Start{RunID: "new", Input: inputOf("u1 a1 u5 a5 a6 u7"), Offset: 80}).Run; got.Parent != "r" || got.Base != "r" {
+		t.Errorf("sealed, its child is %+v", got)
+	}
+	if th.Len() != 5 {
+		t.Errorf("the thread has %d runs, want 5", th.Len())
+	}
+}
+
+func TestKey_NamesHistories(t *testing.T) {
+	a := KeyOf(msgs("u1 @x a1"))
+	if a != KeyOf(msgs("u1:edited a1")) || a != KeyOf(msgs("u1")).Extend(msgs("@y a1")) {
+		t.Error("activity messages or contents change the key")
+	}
+	for _, other := range []string{"", "a1 u1", "u1", "u1a1", "u1 a1 a1"} {
+		if a == KeyOf(msgs(other)) {
+			t.Errorf("%q has the same key", other)
+		}
+	}
+	text, err := a.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Key
+	if err := back.UnmarshalText(text); err != nil || back != a {
+		t.Errorf("text %q gives %v, %v", text, back, err)
+	}
+	if err := back.UnmarshalText(nil); err != nil || !back.IsZero() {
+		t.Errorf("no text gives %v, %v", back, err)
+	}
+	for _, bad := range []string{"zz", "abcd", strings.Repeat("g", 32)} {
+		if err := back.UnmarshalText([]byte(bad)); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
+// benchmarkThread is a thread of n runs in n/10 branches: each branch parts from a random run and
+// is ten turns long.
+func benchmarkThread(tb testing.TB, n int) (*Thread, [][]string) {
+	rnd := rand.New(rand.NewPCG(1, uint64(n)))
+	th, err := NewThread()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var histories [][]string
+	for len(histories) < n {
+		var at []string
+		if len(histories) > 0 {
+			at = histories[rnd.IntN(len(histories))]
+			at = at[:min(len(at), 20)] // so that chains stay of one length
+		}
+		for range 10 {
+			k := len(histories)
+			at = append(slices.Clip(at), fmt.Sprint("u", k), fmt.Sprint("a", k))
+			p := th.Place(Start{RunID: fmt.Sprint("r", k), Input: &agui.RunAgentInput{Messages: ids(at[:len(at)-1])}, Offset: int64(2 * k)})
+			p.Run.End, p.Run.Sealed, p.Run.HistoryKey = int64(2*k+1), true, KeyOf(ids(at))
+			if err := th.Add(p.Run); err != nil {
+				tb.Fatal(err)
+			}
+			histories = append(histories, at)
+		}
+	}
+	return th, histories
+}
+
+func ids(list []string) []agui.Message {
+	out := make([]agui.Message, len(list))
+	for i, id := range list {
+		out[i] = agui.Message{ID: id, Role: agui.RoleUser}
+	}
+	return out
+}
+
+// BenchmarkThread_Place shows that a new run costs the same in a thread of any size.
+func BenchmarkThread_Place(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000, 100_000} {
+		th, histories := benchmarkThread(b, n)
+		input := &agui.RunAgentInput{Messages: append(ids(histories[n/2][:20]), ids([]string{"new"})...)}
+		b.Run(fmt.Sprintf("by content/%d runs", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if p := th.Place(Start{RunID: "new", Input: input, Offset: int64(2 * n)}); p.Run.Parent == "" {
+					b.Fatal("no parent was found")
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("latest/%d runs", n), func(b *testing.B) {
+			for b.Loop() {
+				th.Place(Start{RunID: "new", Offset: int64(2 * n)})
+			}
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package lineage
+
+import "time"
+
+// ParentBy says how a run's parent was found. The values are those of the run record.
+type ParentBy string
+
+// The ways in which a parent is found.
+const (
+	// ParentExplicit: the run or its input named a run of the same thread.
+	ParentExplicit ParentBy = "explicit"
+	// ParentContent: the input's messages continue that run's history.
+	ParentContent ParentBy = "content"
+	// ParentLatest: there was no input; it is the run of the thread that ended last.
+	ParentLatest ParentBy = "latest"
+	// ParentNone: the run is a root.
+	ParentNone ParentBy = "none"
+)
+
+// Inferred reports whether the parent was found by Skein, not named by the agent.
+func (p ParentBy) Inferred() bool { return p == ParentContent || p == ParentLatest }
+
+// Status is where a run stands. The values are those of the run record.
+type Status string
+
+// The statuses of a run.
+const (
+	StatusRunning     Status = "running"
+	StatusFinished    Status = "finished"
+	StatusError       Status = "error"
+	StatusInterrupted Status = "interrupted"
+	StatusCancelled   Status = "cancelled"
+	StatusAbandoned   Status = "abandoned"
+)
+
+// Run is the head of a run: all that lineage needs to know of it.
+type Run struct {
+	// ID is unique in the thread. GivenID is the id as the agent gave it, where it is another
+	// (an id that was used again after its run was sealed).
+	ID      string `json:"runId"`
+	GivenID string `json:"givenRunId,omitempty"`
+
+	// What Place decided; it never changes.
+	Parent    string   `json:"parentRunId,omitempty"`
+	ParentBy  ParentBy `json:"parentBy"`
+	SpawnedBy string   `json:"spawnedBy,omitempty"`
+	Branch    string   `json:"branchId"`
+	Root      string   `json:"rootRunId"`
+	Depth     int      `json:"depth"`
+	Base      string   `json:"base,omitempty"`
+	// HasInput says that the history starts from an input, not from the parent's history.
+	HasInput bool `json:"hasInput,omitempty"`
+
+	// Start is the offset at which the run was placed, End that of the record that ended it
+	// (for an abandoned run the offset at which that was decided); -1 while it is open.
+	Start int64 `json:"startOffset"`
+	End   int64 `json:"endOffset"`
+	// Sealed: a real terminal event ended the run; its history never changes again.
+	Sealed    bool      `json:"sealed"`
+	Status    Status    `json:"status"`
+	StartedAt time.Time `json:"startedAt,omitzero"`
+
+	// MessageCount and HistoryKey are of the history as it stands: at the end where the run
+	// has ended.
+	MessageCount int `json:"messageCount"`
+	HistoryKey   Key `json:"historyKey,omitzero"`
+
+	// What is not plain truth about the run; see Badges.
+	Synthetic bool `json:"synthetic,omitempty"`
+	Truncated bool `json:"truncated,omitempty"`
+	RawLost   bool `json:"rawLost,omitempty"`
+}
+
+// Given returns the id that the agent uses for the run.
+func (r *Run) Given() string {
+	if r.GivenID != "" {
+		return r.GivenID
+	}
+	return r.ID
+}
+
+// Open reports whether nothing has ended the run yet.
+func (r *Run) Open() bool { return r.End < 0 }

@@ -1,0 +1,52 @@
+package lineage
+
+// Spawn is the edge of a run that named a parent which was not a run of its thread at its first
+// event. It is drawn beside the chains and is not part of them.
+type Spawn struct {
+	// Run is the spawned run, By the id that it named.
+	Run string `json:"runId"`
+	By  string `json:"spawnedBy"`
+	// Known is the run of this thread that By turned out to name; empty for one of another
+	// thread, or one that never came. Late says that it came after Run had started.
+	Known string `json:"knownRunId,omitempty"`
+	Late  bool   `json:"late,omitempty"`
+}
+
+// linkSpawns resolves the given ids; several runs may share one, and the first counts.
+func (g *Graph) linkSpawns() {
+	g.spawns = make(map[int]Spawn)
+	var byGiven map[string]int
+	for i, r := range g.runs {
+		if r.SpawnedBy == "" {
+			continue
+		}
+		if byGiven == nil {
+			byGiven = make(map[string]int)
+			for j, o := range g.runs {
+				if _, ok := byGiven[o.Given()]; !ok {
+					byGiven[o.Given()] = j
+				}
+			}
+		}
+		s := Spawn{Run: r.ID, By: r.SpawnedBy}
+		j, ok := byGiven[r.SpawnedBy]
+		if !ok {
+			j, ok = g.index[r.SpawnedBy]
+		}
+		if ok && j != i {
+			s.Known, s.Late = g.runs[j].ID, j > i
+		}
+		g.spawns[i] = s
+	}
+}
+
+// Spawns returns the edges of all runs that have one, in order of their start.
+func (g *Graph) Spawns() []Spawn {
+	var out []Spawn
+	for i := range g.runs {
+		if s, ok := g.spawns[i]; ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,242 @@
+package lineage
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// TextOptions choose how a picture is written as text.
+type TextOptions struct {
+	// Width is the number of columns that no line exceeds; 0 is no limit.
+	Width int
+	// ASCII writes nothing else.
+	ASCII bool
+	// Color writes ANSI escape codes.
+	Color bool
+	// Label gives a run's line something of the caller's, such as the first words of its
+	// question; it may be nil. The text is made safe and cut to fit.
+	Label func(Run) string
+}
+
+// glyphs are the parts of a graph.
+type glyphs struct {
+	run, open, fold, bundle      string
+	pass, blank, fork, last, cut string
+	dot, tip                     string
+}
+
+var (
+	unicodeGlyphs = glyphs{
+		run: "●", open: "○", fold: "┆", bundle: "◆",
+		pass: "│ ", blank: "  ", fork: "├─", last: "└─", cut: "…", dot: " · ", tip: "◄ tip",
+	}
+	asciiGlyphs = glyphs{
+		run: "*", open: "o", fold: ":", bundle: "#",
+		pass: "| ", blank: "  ", fork: "|-", last: "`-", cut: ">", dot: ", ", tip: "<- tip",
+	}
+)
+
+// style is an ANSI style, empty for none.
+type style string
+
+const (
+	bold   style = "1"
+	dim    style = "2"
+	red    style = "31"
+	yellow style = "33"
+)
+
+var laneStyles = []style{"36", "32", "35", "34", "33", "31"}
+
+func laneStyle(lane int) style { return laneStyles[lane%len(laneStyles)] }
+
+// Text writes the picture in the manner of git log --graph: a line a row, and an empty one between
+// trees.
+func (p *Picture) Text(w io.Writer, o TextOptions) error {
+	var buf bytes.Buffer
+	for n, r := range p.Rows {
+		if r.From < 0 && n > 0 {
+			buf.WriteByte('\n') // or the tree would seem to go on from the one above
+		}
+		l := &line{o: o, g: unicodeGlyphs}
+		if o.ASCII {
+			l.g = asciiGlyphs
+		}
+		l.graph(p, r)
+		l.words(p, r)
+		l.write(&buf)
+	}
+	return writeOut(w, &buf)
+}
+
+func writeOut(w io.Writer, buf *bytes.Buffer) error {
+	if _, err := buf.WriteTo(w); err != nil {
+		return fmt.Errorf("writing the picture: %w", err)
+	}
+	return nil
+}
+
+// line is one line of text: spans of one style each.
+type line struct {
+	o     TextOptions
+	g     glyphs
+	spans []span
+}
+
+type span struct {
+	text  string
+	style style
+}
+
+func (l *line) add(text string, s style) { l.spans = append(l.spans, span{text, s}) }
+
+// graph draws the lanes and the row's node.
+func (l *line) graph(p *Picture, r Row) {
+	through := r.Through
+	for n := range r.Lane {
+		passes := len(through) > 0 && through[0] == n
+		if passes {
+			through = through[1:]
+		}
+		switch {
+		case n == r.From && passes:
+			l.add(l.g.fork, laneStyle(n))
+		case n == r.From:
+			l.add(l.g.last, laneStyle(n))
+		case passes:
+			l.add(l.g.pass, laneStyle(n))
+		default:
+			l.add(l.g.blank, "")
+		}
+	}
+	node := l.g.run
+	switch run, _ := p.g.Run(r.RunID); {
+	case r.Kind == RowFold:
+		node = l.g.fold
+	case r.Kind == RowBundle:
+		node = l.g.bundle
+	case run.Open():
+		node = l.g.open
+	}
+	l.add(node, laneStyle(r.Lane))
+	l.add(" ", "")
+}
+
+// words writes what the row says, what matters first: a narrow screen cuts the rest.
+func (l *line) words(p *Picture, r Row) {
+	run, _ := p.g.Run(r.RunID)
+	switch r.Kind {
+	case RowFold:
+		l.add(ellipsis(l.o.ASCII)+" "+count(r.Runs, "run"), dim)
+	case RowBundle:
+		l.add(fmt.Sprintf("%s %s, %s", ellipsis(l.o.ASCII), count(r.Branches, "more branch"), count(r.Runs, "run")), dim)
+	default:
+		l.add(display(run.ID, l.o.ASCII), bold)
+		if run.Status != "" {
+			l.add("  "+safe(string(run.Status), l.o.ASCII), statusStyle(run.Status))
+		}
+	}
+	if len(r.Badges) > 0 {
+		texts := make([]string, len(r.Badges))
+		for i, b := range r.Badges {
+			texts[i] = b.text(l.o.ASCII)
+		}
+		l.add("  ["+strings.Join(texts, ", ")+"]", yellow)
+	}
+	if r.Tip {
+		l.add("  "+l.g.tip, bold)
+	}
+	if r.Kind != RowRun {
+		return
+	}
+	l.add("  "+count(run.MessageCount, "message"), dim)
+	if !run.StartedAt.IsZero() {
+		l.add(l.g.dot+run.StartedAt.UTC().Format(time.RFC3339), dim)
+	}
+	if l.o.Label != nil {
+		if label := safe(l.o.Label(run), l.o.ASCII); label != "" {
+			l.add("  "+label, dim)
+		}
+	}
+}
+
+func statusStyle(s Status) style {
+	switch s {
+	case StatusError, StatusAbandoned:
+		return red
+	case StatusRunning, StatusInterrupted, StatusCancelled:
+		return yellow
+	default:
+		return dim
+	}
+}
+
+// safe makes text of others safe to print on one line.
+func safe(s string, ascii bool) string {
+	var b strings.Builder
+	for _, word := range strings.Fields(s) {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		parts, _ := pieces(word, ascii)
+		for _, p := range parts {
+			if p.text == `\"` || p.text == `\\` {
+				p.text = p.text[1:] // quotes are no danger outside of quotes
+			}
+			b.WriteString(p.text)
+		}
+	}
+	return b.String()
+}
+
+// count writes a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if strings.HasSuffix(noun, "ch") {
+		return fmt.Sprintf("%d %ses", n, noun)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// write writes the line, cut to the width with a mark at its end.
+func (l *line) write(w *bytes.Buffer) {
+	width := 0
+	for _, s := range l.spans {
+		width += textWidth(s.text)
+	}
+	left := width
+	if l.o.Width > 0 && width > l.o.Width {
+		left = l.o.Width - 1 // for the mark
+	}
+	fits := left == width
+	for _, s := range l.spans {
+		text := fit(s.text, left)
+		left -= textWidth(text)
+		if l.o.Color && s.style != "" && text != "" {
+			text = "\x1b[" + string(s.style) + "m" + text + "\x1b[0m"
+		}
+		w.WriteString(text)
+		if left <= 0 || len(text) == 0 && s.text != "" {
+			break
+		}
+	}
+	if !fits {
+		w.WriteString(l.g.cut)
+	}
+	w.WriteByte('\n')
+}
+
+// fit returns the longest front of the text that is no wider than width.
+func fit(s string, width int) string {
+	for i, r := range s {
+		if width -= runeWidth(r); width < 0 {
+			return s[:i]
+		}
+	}
+	return s
+}

@@ -1,0 +1,214 @@
+package lineage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// Thread holds the heads of a thread's runs so that a new run can be placed among them. Placing
+// costs in proportion to the run's input and to the runs that are live at that moment, however
+// many runs the thread has. A Thread is not safe for concurrent use.
+type Thread struct {
+	runs map[string]*entry
+	// byGiven holds the runs of each id that an agent used, by start.
+	byGiven map[string][]*entry
+	// byKey holds the runs of each history that is not empty, by start; live runs are not in it.
+	byKey map[Key][]*entry
+	// ended holds all runs that have ended, by end where !unsorted.
+	ended    []*entry
+	unsorted bool
+	// open holds the runs that have not ended.
+	open map[string]*entry
+	// firstChild is the earliest start of a child by parent: it continues the parent's branch.
+	firstChild map[string]int64
+}
+
+type entry struct {
+	Run
+	// messages gives the history of a live run as it stands.
+	messages func() []agui.Message
+}
+
+// NewThread returns a thread of these runs, in any order.
+func NewThread(runs ...Run) (*Thread, error) {
+	t := &Thread{
+		runs: make(map[string]*entry, len(runs)), byGiven: make(map[string][]*entry, len(runs)),
+		byKey: make(map[Key][]*entry, len(runs)), open: make(map[string]*entry),
+		firstChild: make(map[string]int64, len(runs)),
+	}
+	byStart := slices.Clone(runs)
+	slices.SortFunc(byStart, func(a, b Run) int { return cmp.Compare(a.Start, b.Start) })
+	for _, r := range byStart {
+		if err := t.Add(r); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Add puts a run in, or what has become of it: a run of the same id is replaced. The history is
+// the one that HistoryKey names, so an open run whose events may still come from memory is added
+// by AddLive instead. What was decided when the run was placed must not change.
+func (t *Thread) Add(r Run) error { return t.put(r, nil) }
+
+// AddLive puts an open run in whose history may change. messages is called while another run is
+// placed and must then return the history as it stands. Add replaces it once the run has ended
+// or left memory.
+func (t *Thread) AddLive(r Run, messages func() []agui.Message) error {
+	if !r.Open() {
+		return fmt.Errorf("adding run %q to its thread: it has ended and cannot be live", r.ID)
+	}
+	return t.put(r, messages)
+}
+
+func (t *Thread) put(r Run, messages func() []agui.Message) error {
+	if r.ID == "" {
+		return fmt.Errorf("adding a run to its thread: it has no id")
+	}
+	e := &entry{Run: r, messages: messages}
+	if old, ok := t.runs[r.ID]; ok {
+		if old.Parent != r.Parent || old.Branch != r.Branch || old.Start != r.Start || old.Given() != r.Given() {
+			return fmt.Errorf("adding run %q to its thread: it was placed at offset %d under %q on branch %q, and now at %d under %q on %q",
+				r.ID, old.Start, old.Parent, old.Branch, r.Start, r.Parent, r.Branch)
+		}
+		t.remove(old)
+	}
+	t.runs[r.ID] = e
+	t.byGiven[e.Given()] = insert(t.byGiven[e.Given()], e)
+	if messages == nil && !r.HistoryKey.IsZero() {
+		t.byKey[r.HistoryKey] = insert(t.byKey[r.HistoryKey], e)
+	}
+	if r.Open() {
+		t.open[r.ID] = e
+	} else {
+		if n := len(t.ended); n > 0 && byEnd(t.ended[n-1], e) > 0 {
+			t.unsorted = true
+		}
+		t.ended = append(t.ended, e)
+	}
+	if r.Parent != "" {
+		if first, ok := t.firstChild[r.Parent]; !ok || r.Start < first {
+			t.firstChild[r.Parent] = r.Start
+		}
+	}
+	return nil
+}
+
+// remove takes out all but what does not change.
+func (t *Thread) remove(e *entry) {
+	t.byGiven[e.Given()] = without(t.byGiven[e.Given()], e)
+	if e.messages == nil && !e.HistoryKey.IsZero() {
+		if rest := without(t.byKey[e.HistoryKey], e); len(rest) > 0 {
+			t.byKey[e.HistoryKey] = rest
+		} else {
+			delete(t.byKey, e.HistoryKey)
+		}
+	}
+	delete(t.open, e.ID)
+	if !e.Open() {
+		t.sortEnded()
+		if i, ok := slices.BinarySearchFunc(t.ended, e, byEnd); ok {
+			t.ended = slices.Delete(t.ended, i, i+1)
+		}
+	}
+}
+
+// Len returns the number of runs.
+func (t *Thread) Len() int { return len(t.runs) }
+
+// Run returns a run by its id.
+func (t *Thread) Run(id string) (Run, bool) {
+	e, ok := t.runs[id]
+	if !ok {
+		return Run{}, false
+	}
+	return e.Run, true
+}
+
+// latestBefore returns the run that an id as agents give it stands for at an offset: of several runs
+// the one that started last. Skein's own id of a run, as a checkout gives it, is understood too.
+func (t *Thread) latestBefore(given string, offset int64) *entry {
+	if list := startedBefore(t.byGiven[given], offset); len(list) > 0 {
+		return list[len(list)-1]
+	}
+	if e := t.runs[given]; e != nil && e.Start < offset {
+		return e
+	}
+	return nil
+}
+
+// lastEnded returns the run that ended last before the offset.
+func (t *Thread) lastEnded(offset int64) *entry {
+	if i := t.endedBefore(offset); i > 0 {
+		return t.ended[i-1]
+	}
+	return nil
+}
+
+// endedBefore returns how many runs ended before the offset: the first ones of t.ended.
+func (t *Thread) endedBefore(offset int64) int {
+	t.sortEnded()
+	if n := len(t.ended); n == 0 || t.ended[n-1].End < offset {
+		return n
+	}
+	i, _ := slices.BinarySearchFunc(t.ended, offset, func(e *entry, offset int64) int { return cmp.Compare(e.End, offset) })
+	return i
+}
+
+func (t *Thread) sortEnded() {
+	if t.unsorted {
+		slices.SortFunc(t.ended, byEnd)
+		t.unsorted = false
+	}
+}
+
+// concurrent reports whether a run other than id was open at the offset.
+func (t *Thread) concurrent(id string, offset int64) bool {
+	for _, e := range t.open {
+		if e.Start < offset && e.ID != id {
+			return true
+		}
+	}
+	for i := t.endedBefore(offset); i < len(t.ended); i++ {
+		if e := t.ended[i]; e.Start < offset && e.ID != id {
+			return true
+		}
+	}
+	return false
+}
+
+func byStart(a, b *entry) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID))
+}
+
+func byEnd(a, b *entry) int {
+	return cmp.Or(cmp.Compare(a.End, b.End), byStart(a, b))
+}
+
+// insert puts e in its place by start, which is the end for a run that has just started.
+func insert(list []*entry, e *entry) []*entry {
+	if n := len(list); n == 0 || byStart(list[n-1], e) < 0 {
+		return append(list, e)
+	}
+	i, _ := slices.BinarySearchFunc(list, e, byStart)
+	return slices.Insert(list, i, e)
+}
+
+func without(list []*entry, e *entry) []*entry {
+	if i, ok := slices.BinarySearchFunc(list, e, byStart); ok {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+// startedBefore returns the part of a list by start that started before the offset.
+func startedBefore(list []*entry, offset int64) []*entry {
+	if n := len(list); n == 0 || list[n-1].Start < offset {
+		return list
+	}
+	i, _ := slices.BinarySearchFunc(list, offset, func(e *entry, offset int64) int { return cmp.Compare(e.Start, offset) })
+	return list[:i]
+}
