@@ -18,7 +18,9 @@ type Event struct {
 
 	// ThreadID, RunID and ParentRunID are what RUN_STARTED and RUN_FINISHED name.
 	ThreadID, RunID, ParentRunID string
-	// Timestamp is the agent's, in milliseconds by custom; the protocol names no unit.
+	// Timestamp is the agent's, in milliseconds since 1970. The protocol names no unit: most agents
+	// send milliseconds, llama-index seconds. Values that would lie before March 1973 in
+	// milliseconds are taken for seconds.
 	Timestamp    int64
 	HasTimestamp bool
 
@@ -132,6 +134,9 @@ func (e *Event) scan(b []byte) error {
 	return nil
 }
 
+// secondsBelow is 1e11: in milliseconds a day in March 1973, in seconds the year 5138.
+const secondsBelow = 100_000_000_000
+
 func lookupField(name []byte) (Field, bool) {
 	f, ok := fieldByName[string(name)]
 	if !ok && len(name) > 0 {
@@ -176,6 +181,9 @@ func (e *Event) check() error {
 	}
 	if e.Has(FieldTimestamp) {
 		e.Timestamp, e.HasTimestamp = safeInt(e.JSON(FieldTimestamp))
+		if e.Timestamp > -secondsBelow && e.Timestamp < secondsBelow {
+			e.Timestamp *= 1000
+		}
 	}
 	switch e.Type {
 	case RunStarted, RunFinished:

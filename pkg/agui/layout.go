@@ -91,7 +91,7 @@ func Diff(base, full []Message) (own []Message, layout Layout) {
 		find := indexOf(base)
 		next := same // the base message that would continue the segment
 		for _, m := range full[same:] {
-			at := -1
+			var at int
 			if next < len(base) && equal(base[next], m) {
 				at = next
 			} else {

@@ -1,6 +1,7 @@
 package compact
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -26,6 +27,36 @@ func newConversation(messages []agui.Message) *conversation {
 		c.push(fromMessage(m))
 	}
 	return c
+}
+
+// same returns the places that hold one message, each with the first place of it. A snapshot that
+// names an id which the list held twice leaves one message in both, and what is appended to it shows
+// in both.
+func (c *conversation) same() [][2]int {
+	if !c.hasDoubles() {
+		return nil
+	}
+	var pairs [][2]int
+	at := make(map[*message]int, len(c.list))
+	for i, m := range c.list {
+		if first, ok := at[m]; ok {
+			pairs = append(pairs, [2]int{first, i})
+		} else {
+			at[m] = i
+		}
+	}
+	return pairs
+}
+
+// join puts one message in the places that same has told of.
+func (c *conversation) join(pairs [][2]int) error {
+	for _, p := range pairs {
+		if p[0] < 0 || p[1] < 0 || p[0] >= len(c.list) || p[1] >= len(c.list) {
+			return fmt.Errorf("there are %d messages, none at %d or %d", len(c.list), p[0], p[1])
+		}
+		c.list[p[1]] = c.list[p[0]]
+	}
+	return nil
 }
 
 func (c *conversation) export() []agui.Message {

@@ -38,12 +38,16 @@ func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, e
 	if err := json.Unmarshal(checkpoint, &r.progress); err != nil {
 		return nil, fmt.Errorf("resuming a fold: %w", err)
 	}
+	if err := r.conv.join(r.Same); err != nil {
+		return nil, fmt.Errorf("resuming a fold: %w", err)
+	}
 	return r, nil
 }
 
 // Checkpoint returns what Resume needs beside Messages and State. It is JSON, the same for the same
 // events however they came.
 func (r *Run) Checkpoint() (json.RawMessage, error) {
+	r.Same = r.conv.same()
 	b, err := json.Marshal(&r.progress)
 	if err != nil {
 		return nil, fmt.Errorf("writing a fold's checkpoint: %w", err)

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skeinhq/skein/pkg/agui"
 	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 func TestStartHistory(t *testing.T) {

@@ -11,8 +11,9 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/skeinhq/skein/pkg/agui"
 	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 func TestPatch(t *testing.T) {

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/skeinhq/skein/pkg/agui"
 	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // model is a thread told plainly: every run with its whole history, asked by looking at all of them.
