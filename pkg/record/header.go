@@ -1,0 +1,143 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Version is the version of everything that this package writes. A reader refuses what is newer.
+const Version = 1
+
+// ErrUnknownVersion says that a record was written by a version of Skein that this one does not
+// know. It is never guessed at: the process that meets it is too old.
+var ErrUnknownVersion = errors.New("unknown record version")
+
+// ErrInvalidHeader says that a header has a value that its name does not allow.
+var ErrInvalidHeader = errors.New("invalid header")
+
+// The names of the headers that records carry.
+const (
+	HeaderVersion = "skein-version"
+	HeaderKind    = "skein-kind"
+	HeaderRunID   = "run-id"
+	HeaderSeq     = "seq"
+	HeaderSource  = "source"
+
+	// HeaderReason, HeaderPosition and HeaderDetail are those of dead letters, beside the headers
+	// that the record came with: a rule's name, the Position it was read from, a text for people.
+	HeaderReason   = "skein-reason"
+	HeaderPosition = "skein-position"
+	HeaderDetail   = "skein-detail"
+)
+
+// Kind says what a record's value is.
+type Kind string
+
+// The kinds: event, input and erase on skein.events, run and fence on skein.runs, snapshot and
+// oversize (in the place of a snapshot that is too large) on skein.snapshots.
+const (
+	KindEvent    Kind = "event"
+	KindInput    Kind = "input"
+	KindErase    Kind = "erase"
+	KindRun      Kind = "run"
+	KindFence    Kind = "fence"
+	KindSnapshot Kind = "snapshot"
+	KindOversize Kind = "oversize"
+)
+
+// Header is one header of a Kafka record.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// Headers are what a record says beside its key and value.
+type Headers struct {
+	// Version is the writer's record version; 0 is written as Version.
+	Version int
+	Kind    Kind
+	// RunID is the run that an event or input belongs to, as the producer names it; empty where it
+	// does not say.
+	RunID string
+	// Seq is the producer's number of the event in its run, from 0; -1 is none.
+	Seq int64
+	// Source names the producer; empty where it does not say.
+	Source string
+}
+
+// Encode returns the headers in a fixed order, those without a value left out.
+func (h Headers) Encode() []Header {
+	if h.Version == 0 {
+		h.Version = Version
+	}
+	out := make([]Header, 0, 5)
+	out = append(out, Header{HeaderVersion, strconv.AppendInt(nil, int64(h.Version), 10)})
+	if h.Kind != "" {
+		out = append(out, Header{HeaderKind, []byte(h.Kind)})
+	}
+	if h.RunID != "" {
+		out = append(out, Header{HeaderRunID, []byte(h.RunID)})
+	}
+	if h.Seq >= 0 {
+		out = append(out, Header{HeaderSeq, strconv.AppendInt(nil, h.Seq, 10)})
+	}
+	if h.Source != "" {
+		out = append(out, Header{HeaderSource, []byte(h.Source)})
+	}
+	return out
+}
+
+// ParseHeaders reads the headers of a record. Others than Skein's are passed over; of a repeated
+// one the last counts, as in Kafka's own clients. A record without skein-version and skein-kind is
+// an event of version 1: what an agent writes that knows nothing of Skein.
+//
+// The error is ErrUnknownVersion, for which the process is at fault, or ErrInvalidHeader, for which
+// the record is. What could be read is returned with it.
+func ParseHeaders(hs []Header) (Headers, error) {
+	h := Headers{Version: Version, Kind: KindEvent, Seq: -1}
+	var err error
+	bad := func(name, format string, args ...any) {
+		if err == nil {
+			err = fmt.Errorf("reading header %s: %w: %s", name, ErrInvalidHeader, fmt.Sprintf(format, args...))
+		}
+	}
+	for _, x := range hs {
+		switch x.Key {
+		case HeaderVersion:
+			v, perr := strconv.ParseUint(string(x.Value), 10, 31)
+			switch {
+			case perr != nil || v == 0:
+				bad(x.Key, "%.64q is not a version", x.Value)
+			case v > Version:
+				h.Version = int(v)
+				return h, fmt.Errorf("reading header %s: %w %d, this program knows up to %d", x.Key, ErrUnknownVersion, v, Version)
+			default:
+				h.Version = int(v)
+			}
+		case HeaderKind:
+			switch k := Kind(x.Value); k {
+			case KindEvent, KindInput, KindErase, KindRun, KindFence, KindSnapshot, KindOversize:
+				h.Kind = k
+			default:
+				bad(x.Key, "%.64q is not a kind of record", x.Value)
+			}
+		case HeaderRunID:
+			if verr := ValidateID(string(x.Value)); verr != nil {
+				bad(x.Key, "%v", verr)
+				continue
+			}
+			h.RunID = string(x.Value)
+		case HeaderSeq:
+			v, perr := strconv.ParseUint(string(x.Value), 10, 63)
+			if perr != nil {
+				bad(x.Key, "%.64q is not a number from 0", x.Value)
+				continue
+			}
+			h.Seq = int64(v)
+		case HeaderSource:
+			h.Source = string(x.Value)
+		}
+	}
+	return h, err
+}

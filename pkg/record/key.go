@@ -1,0 +1,163 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// MaxIDBytes is the length limit of tenant, thread and run ids.
+const MaxIDBytes = 512
+
+// ErrInvalidID says that a tenant, thread or run id cannot be used. The text around it says why.
+var ErrInvalidID = errors.New("invalid id")
+
+// ErrInvalidKey says that the key of a record was not written by the rule of this package.
+var ErrInvalidKey = errors.New("invalid key")
+
+// FenceKey is the key of fence records on skein.runs. It has one part where run keys have three,
+// so no run can have it.
+const FenceKey = "fence"
+
+// ValidateID reports whether s can be an id: 1 to 512 bytes of UTF-8 and neither "." nor "..",
+// which HTTP clients and proxies take out of paths. Every other character is allowed, a slash and
+// NUL included.
+func ValidateID(s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%w: it is empty", ErrInvalidID)
+	case len(s) > MaxIDBytes:
+		return fmt.Errorf("%w: it has %d bytes, %d are allowed", ErrInvalidID, len(s), MaxIDBytes)
+	case s == "." || s == "..":
+		return fmt.Errorf("%w: %q cannot stand in a URL path", ErrInvalidID, s)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%w: it is not UTF-8", ErrInvalidID)
+	}
+	return nil
+}
+
+// EscapeKeyPart writes one part of a key: A-Z a-z 0-9 - . _ ~ stay, every other byte becomes %XX
+// in upper case. The same part gives the same bytes in every language, as partitions depend on it.
+func EscapeKeyPart(s string) string {
+	return string(appendKeyPart(make([]byte, 0, len(s)+8), s))
+}
+
+func appendKeyPart(b []byte, s string) []byte {
+	const hex = "0123456789ABCDEF"
+	for i := range len(s) {
+		if c := s[i]; unreserved(c) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return b
+}
+
+// UnescapeKeyPart is the reverse of EscapeKeyPart. It accepts that one form only: a lower-case
+// escape or one that was not needed would give one id two keys, and so two partitions.
+func UnescapeKeyPart(s string) (string, error) {
+	if !strings.Contains(s, "%") {
+		for i := range len(s) {
+			if !unreserved(s[i]) {
+				return "", fmt.Errorf("%w: byte 0x%02x is not escaped", ErrInvalidKey, s[i])
+			}
+		}
+		return s, nil
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c != '%' {
+			if !unreserved(c) {
+				return "", fmt.Errorf("%w: byte 0x%02x is not escaped", ErrInvalidKey, c)
+			}
+			b = append(b, c)
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", fmt.Errorf("%w: an escape is cut off", ErrInvalidKey)
+		}
+		hi, ok1 := upperHex(s[i+1])
+		lo, ok2 := upperHex(s[i+2])
+		if !ok1 || !ok2 {
+			return "", fmt.Errorf("%w: %q is not an escape in upper case", ErrInvalidKey, s[i:i+3])
+		}
+		c = hi<<4 | lo
+		if unreserved(c) {
+			return "", fmt.Errorf("%w: %q needs no escape", ErrInvalidKey, s[i:i+3])
+		}
+		b = append(b, c)
+		i += 2
+	}
+	return string(b), nil
+}
+
+// ThreadKey is the key of a thread's records on skein.events. Its partition is the thread's.
+func ThreadKey(tenant, thread string) (string, error) {
+	return joinKey([]string{"tenant", "thread"}, tenant, thread)
+}
+
+// RunKey is the key of a run record on skein.runs.
+func RunKey(tenant, thread, run string) (string, error) {
+	return joinKey([]string{"tenant", "thread", "run"}, tenant, thread, run)
+}
+
+// SnapshotKey is the key of a branch's snapshot on skein.snapshots; kind is MESSAGES_SNAPSHOT or
+// STATE_SNAPSHOT.
+func SnapshotKey(tenant, thread, branch string, kind agui.Type) (string, error) {
+	if kind != "MESSAGES_SNAPSHOT" && kind != "STATE_SNAPSHOT" {
+		return "", fmt.Errorf("making key: %q is not a kind of snapshot", kind)
+	}
+	return joinKey([]string{"tenant", "thread", "branch", "kind"}, tenant, thread, branch, string(kind))
+}
+
+func joinKey(names []string, parts ...string) (string, error) {
+	b := make([]byte, 0, 96)
+	for i, p := range parts {
+		if err := ValidateID(p); err != nil {
+			return "", fmt.Errorf("making key: %s: %w", names[i], err)
+		}
+		if i > 0 {
+			b = append(b, '/')
+		}
+		b = appendKeyPart(b, p)
+	}
+	return string(b), nil
+}
+
+// SplitKey returns the ids of a key: tenant and thread, then run or branch and kind where the topic
+// has them. The caller checks how many it wants. The error is ErrInvalidKey, or ErrInvalidID for a
+// part that is well escaped but no id.
+func SplitKey(key string) ([]string, error) {
+	parts := strings.Split(key, "/")
+	for i, p := range parts {
+		id, err := UnescapeKeyPart(p)
+		if err == nil {
+			err = ValidateID(id)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading key: part %d: %w", i+1, err)
+		}
+		parts[i] = id
+	}
+	return parts, nil
+}
+
+func unreserved(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+		c == '-' || c == '.' || c == '_' || c == '~'
+}
+
+func upperHex(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10, true
+	}
+	return 0, false
+}

@@ -1,0 +1,170 @@
+package record
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// Status is where a run stands.
+type Status string
+
+// The statuses of a run. All but StatusRunning are terminal; all terminal ones but
+// StatusAbandoned are sealed by a real event of the agent and never change again.
+const (
+	StatusRunning     Status = "running"
+	StatusFinished    Status = "finished"
+	StatusError       Status = "error"
+	StatusInterrupted Status = "interrupted"
+	StatusCancelled   Status = "cancelled"
+	StatusAbandoned   Status = "abandoned"
+)
+
+// Sealed reports whether a real terminal event ended the run, so that its record is final.
+func (s Status) Sealed() bool { return s != StatusRunning && s != StatusAbandoned && s != "" }
+
+// ParentBy says how a run's parent was found.
+type ParentBy string
+
+const (
+	// ParentExplicit: the run or its input named a run of the same thread.
+	ParentExplicit ParentBy = "explicit"
+	// ParentContent: the input's messages continue that run's history.
+	ParentContent ParentBy = "content"
+	// ParentLatest: there was no input; the run of the thread that ended last is taken.
+	ParentLatest ParentBy = "latest"
+	// ParentNone: the run is a root.
+	ParentNone ParentBy = "none"
+)
+
+// Run is the run record: the compact form of one run, one per run on skein.runs. It holds all
+// that is needed to restore, index, resume and audit the run. Encode and Decode are its codec.
+type Run struct {
+	Tenant   string `json:"tenant"`
+	ThreadID string `json:"threadId"`
+	// RunID is unique in its thread. A run id that the agent uses again after the run was
+	// sealed gets "~2", "~3", …; GivenRunID is then the id as the agent gave it.
+	RunID      string `json:"runId"`
+	GivenRunID string `json:"givenRunId,omitempty"`
+
+	// ParentRunID is a run of the same thread, or empty for a root.
+	ParentRunID string   `json:"parentRunId,omitempty"`
+	ParentBy    ParentBy `json:"parentBy"`
+	// SpawnedBy is a parentRunId that names no run of this thread at the run's first event:
+	// what AG-UI 1.0 calls the run that spawned this one, or a parent that came late.
+	SpawnedBy string `json:"spawnedBy,omitempty"`
+	// BranchID is the id of the branch's first run, RootRunID of the tree's.
+	BranchID  string `json:"branchId"`
+	RootRunID string `json:"rootRunId"`
+	// Depth is 0 for a root.
+	Depth int `json:"depth"`
+
+	Status Status `json:"status"`
+	// Started is the RUN_STARTED event without its input, if there was one.
+	Started json.RawMessage `json:"started,omitempty"`
+	// Input is the RunAgentInput without its messages; InputLayout names those over the
+	// history of Base (activity messages aside) and InputMessages.
+	Input         json.RawMessage `json:"input,omitempty"`
+	InputLayout   agui.Layout     `json:"inputLayout,omitempty"`
+	InputMessages []agui.Message  `json:"inputMessages,omitempty"`
+
+	// Base is the sealed run whose history this run's messages are told against, or empty.
+	Base string `json:"base,omitempty"`
+	// Messages are the run's own messages: added or changed by it, in order.
+	Messages []agui.Message `json:"messages,omitempty"`
+	// Layout builds the history from Base's history and Messages. Empty means: each own
+	// message replaces the message of that id in the base, or is appended.
+	Layout agui.Layout `json:"layout,omitempty"`
+	// MessageCount is the number of messages in the history at the run's end.
+	MessageCount int `json:"messageCount"`
+	// HistoryKey is a hash over the ids of the history's messages, activity messages aside: the
+	// parent of a later run is found by it. Package lineage makes it; empty for an empty history.
+	HistoryKey string `json:"historyKey,omitempty"`
+	// State at the end, where it differs from Base's state ({} without a base).
+	State json.RawMessage `json:"state,omitempty"`
+	// SinceSnapshot is the number of bytes that the branch's runs have added since its
+	// conversation was last written whole to skein.snapshots; 0 where this run's end was.
+	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
+
+	// Events are the kept events, as they came: STEP_*, SUBAGENT_*, CUSTOM, META, unknown types.
+	Events []json.RawMessage `json:"events,omitempty"`
+	// Terminal is the terminal event as it came, or one that Skein made (Synthetic).
+	Terminal  json.RawMessage `json:"terminal,omitempty"`
+	Synthetic bool            `json:"synthetic,omitempty"`
+
+	// Interrupts are open at the run's end (AG-UI Interrupt objects), as are
+	// PendingToolCalls (their ids). Resumes are the input's resume entries.
+	Interrupts       []json.RawMessage `json:"interrupts,omitempty"`
+	PendingToolCalls []string          `json:"pendingToolCalls,omitempty"`
+	Resumes          []json.RawMessage `json:"resumes,omitempty"`
+
+	Stats Stats `json:"stats"`
+
+	// StartedAt and EndedAt are the events' timestamps, else the Kafka records'.
+	StartedAt time.Time  `json:"startedAt"`
+	EndedAt   *time.Time `json:"endedAt,omitempty"`
+
+	Raw Raw `json:"raw"`
+
+	// InputSHA256 is over the input's bytes as they came; empty without an input.
+	InputSHA256 string `json:"inputSha256,omitempty"`
+	FoldVersion int    `json:"foldVersion"`
+
+	Truncated bool `json:"truncated,omitempty"`
+	RawLost   bool `json:"rawLost,omitempty"`
+
+	// Open is what a fold needs to go on from this record; only while the run is not sealed.
+	Open *Open `json:"open,omitempty"`
+}
+
+// Raw is where a run's events lie in skein.events, and the proof of them.
+type Raw struct {
+	Partition int32 `json:"partition"`
+	// First is the offset of the run's first record, Next the one after its last.
+	First int64 `json:"first"`
+	Next  int64 `json:"next"`
+	// Ranges are up to 64 half-open offset ranges that hold every record of the run.
+	Ranges [][2]int64 `json:"ranges"`
+	// Events is the number of folded events: dropped repeats and synthetic ends excluded.
+	Events int64 `json:"events"`
+	// SHA256 is over each folded event's bytes and a line feed, in order.
+	SHA256 string `json:"sha256"`
+	// NextSeq is the producer's next seq header; -1 where it sends none.
+	NextSeq int64 `json:"nextSeq"`
+}
+
+// Stats are a run's statistics.
+type Stats struct {
+	Events           map[string]int64      `json:"events"`     // by event type
+	EventBytes       map[string]int64      `json:"eventBytes"` // by event type
+	Messages         int                   `json:"messages"`   // own messages
+	ToolCalls        map[string]int64      `json:"toolCalls,omitempty"`
+	Usage            map[string]TokenUsage `json:"usage,omitempty"`     // by model, "" where none is named
+	Anomalies        map[string]int64      `json:"anomalies,omitempty"` // by rule
+	TimeToFirstToken *int64                `json:"timeToFirstTokenMs,omitempty"`
+	Duration         *int64                `json:"durationMs,omitempty"`
+}
+
+// TokenUsage is AG-UI's TokenUsage, summed over a run's entries of one model.
+type TokenUsage struct {
+	InputTokens           int64 `json:"inputTokens,omitempty"`
+	OutputTokens          int64 `json:"outputTokens,omitempty"`
+	TotalTokens           int64 `json:"totalTokens,omitempty"`
+	ReasoningTokens       int64 `json:"reasoningTokens,omitempty"`
+	CachedInputTokens     int64 `json:"cachedInputTokens,omitempty"`
+	CacheWriteInputTokens int64 `json:"cacheWriteInputTokens,omitempty"`
+}
+
+// Open is what lies open in a run, so that its fold goes on in another process with the same result.
+type Open struct {
+	// Fold is compact's own checkpoint.
+	Fold json.RawMessage `json:"fold"`
+	// Hash is the marshalled state of the running SHA-256.
+	Hash []byte `json:"hash"`
+	// LastAt is the time of the run's latest Kafka record: its silence is counted from there.
+	LastAt time.Time `json:"lastAt"`
+	// Pending says that an input has come but no event yet: parent, branch, depth, root and base
+	// are decided at the first event, and what the record says of them is preliminary.
+	Pending bool `json:"pending,omitempty"`
+}

@@ -1,0 +1,3 @@
+// Package schemas holds what is written down for others and embedded into the binary: the SQL of
+// the stores by number, the OpenAPI description, the JSON Schemas and the test vectors of keys.
+package schemas
