@@ -1,0 +1,301 @@
+package kafka_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func timeout(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Timeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestRecordPartition_AgreesWithTheClient compares with kgo's own Java-compatible partitioner.
+func TestRecordPartition_AgreesWithTheClient(t *testing.T) {
+	p := kgo.StickyKeyPartitioner(nil).ForTopic("t")
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		key := make([]byte, 1+rng.IntN(60))
+		for i := range key {
+			key[i] = byte(rng.Uint32())
+		}
+		n := 1 + rng.IntN(50)
+		if got, want := record.Partition(key, int32(n)), p.Partition(&kgo.Record{Key: key}, n); got != int32(want) {
+			t.Fatalf("partition of %x among %d is %d, want %d", key, n, got, want)
+		}
+	}
+}
+
+func TestHeaders_SurviveTheClientsType(t *testing.T) {
+	h := record.Headers{Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 3, Source: "s"}
+	got, err := kafka.ParseHeaders(kafka.Headers(h))
+	if err != nil || got != h {
+		t.Errorf("headers are %+v, %v; want %+v", got, err, h)
+	}
+}
+
+// A value of the limit must pass every size on its way, compressible or not.
+func TestProducer_TakesAValueOfTheLimit(t *testing.T) {
+	cfg := kafkatest.Start(t, 1)
+	noise := make([]byte, kafka.MaxValueBytes)
+	rng := rand.NewChaCha8([32]byte{1})
+	if _, err := rng.Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	values := [][]byte{bytes.Repeat([]byte("a"), kafka.MaxValueBytes), noise, []byte("{}")}
+	longKey := bytes.Repeat([]byte("%00"), 3*512)
+	longHeaders := kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: string(bytes.Repeat([]byte("r"), 512)), Seq: 1, Source: string(bytes.Repeat([]byte("s"), 512))})
+	for _, v := range values {
+		kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Key: longKey, Value: v, Headers: longHeaders})
+	}
+	got := kafkatest.Consume(t, cfg, cfg.Topics().Events)
+	if len(got) != len(values) {
+		t.Fatalf("read %d records, want %d", len(got), len(values))
+	}
+	for i, v := range values {
+		if sha256.Sum256(got[i].Value) != sha256.Sum256(v) {
+			t.Errorf("value %d has changed: %d bytes, want %d", i, len(got[i].Value), len(v))
+		}
+	}
+}
+
+func TestProducer_WritesZstdToTheGivenPartition(t *testing.T) {
+	cfg := kafkatest.Start(t, 3)
+	value := bytes.Repeat([]byte(`{"type":"TEXT_MESSAGE_CONTENT"}`), 100)
+	kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Partition: 2, Key: []byte("k"), Value: value})
+	got := kafkatest.Consume(t, cfg, cfg.Topics().Events)
+	if len(got) != 1 || got[0].Partition != 2 || got[0].Attrs.CompressionType() != 4 {
+		t.Fatalf("records are %+v; want one on partition 2, compressed with codec 4 (zstd)", got)
+	}
+}
+
+func TestClients_MetricsOfTwoOfAKindAreAnErrorAndNoPanic(t *testing.T) {
+	cfg := kafkatest.Start(t, 1)
+	reg := prometheus.NewRegistry()
+	cfg.Registerer = reg
+	first, err := kafka.NewProducer(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kafka.NewProducer(cfg); err == nil {
+		t.Fatal("a second producer of the same id was made")
+	}
+	if err := first.ProduceSync(timeout(t), &kgo.Record{Topic: cfg.Topics().Events, Value: []byte("{}")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil || len(families) == 0 {
+		t.Errorf("the first producer's metrics are gone: %v", err)
+	}
+	first.Close()
+	again, err := kafka.NewProducer(cfg)
+	if err != nil {
+		t.Fatalf("after the first was closed: %v", err)
+	}
+	again.Close()
+}
+
+func TestDirectReader_ReadsFromWhereItIsTold(t *testing.T) {
+	cfg := kafkatest.Start(t, 2)
+	topic := cfg.Topics().Runs
+	for i := range 5 {
+		kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Partition: 1, Value: fmt.Append(nil, i)})
+	}
+	for name, tc := range map[string]struct{ from, first int64 }{
+		"the start":    {kafka.StartOffset, 0},
+		"an offset":    {3, 3},
+		"the very end": {5, 5},
+		"what comes":   {kafka.EndOffset, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl, err := kafka.NewDirectReader(cfg, topic, map[int32]int64{1: tc.from})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cl.Close()
+			if tc.first == 5 {
+				return // there is nothing to read yet
+			}
+			f := cl.PollFetches(timeout(t))
+			if err := f.Err(); err != nil || f.Records()[0].Offset != tc.first {
+				t.Errorf("first offset is %v, %v; want %d", f.Records(), err, tc.first)
+			}
+		})
+	}
+	if _, err := kafka.NewDirectReader(cfg, topic, map[int32]int64{0: -3}); err == nil {
+		t.Error("an offset of -3 is accepted")
+	}
+}
+
+// Raw events that are gone must be seen and counted by the caller, who then says where to go on.
+func TestDirectReader_AnOffsetThatIsGoneIsAnError(t *testing.T) {
+	c := kafkatest.StartCluster(t, 1)
+	topic := c.Config.Topics().Events
+	for i := range 5 {
+		kafkatest.Produce(t, c.Config, &kgo.Record{Topic: topic, Value: fmt.Append(nil, i)})
+	}
+	if err := c.Fake.DeleteRecords(topic, 0, 3); err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range map[string]int64{"below the start": 1, "above the end": 99} {
+		t.Run(name, func(t *testing.T) {
+			cl, err := kafka.NewDirectReader(c.Config, topic, map[int32]int64{0: from})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cl.Close()
+			ctx := timeout(t)
+			if err := cl.PollFetches(ctx).Err(); !errors.Is(err, kerr.OffsetOutOfRange) {
+				t.Fatalf("error is %v, want OFFSET_OUT_OF_RANGE", err)
+			}
+			cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: {0: {Epoch: -1, Offset: 3}}})
+			f := cl.PollFetches(ctx)
+			if err := f.Err(); err != nil || f.NumRecords() == 0 || f.Records()[0].Offset != 3 {
+				t.Errorf("after setting an offset: %v, %v", f.Records(), err)
+			}
+		})
+	}
+}
+
+func hooks(topic string) kafka.CompactorHooks {
+	nothing := func(context.Context, *kgo.Client, map[string][]int32) {}
+	return kafka.CompactorHooks{
+		OnAssigned: nothing, OnRevoked: nothing, OnLost: nothing,
+		OnOffsetsFetched: func(context.Context, *kgo.Client, *kmsg.OffsetFetchResponse) error { return nil },
+		AdjustFetchOffsets: func(_ context.Context, m map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+			for p, o := range m[topic] {
+				if o.EpochOffset().Offset < 0 {
+					m[topic][p] = kgo.NewOffset().At(0)
+				}
+			}
+			return m, nil
+		},
+	}
+}
+
+// The options that a prototype of the exactly-once core held its promises with.
+func TestCompactorSession_HasTheOptionsThatWereProven(t *testing.T) {
+	cfg := kafkatest.Start(t, 1)
+	s, err := kafka.NewCompactorSession(timeout(t), cfg, kafka.CompactorOptions{Group: "g", InstanceID: "one", Hooks: hooks(cfg.Topics().Events)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cl := s.Client()
+	for name, c := range map[string]struct{ got, want any }{
+		"group":                      {cl.OptValue(kgo.ConsumerGroup), "g"},
+		"instance id":                {cl.OptValue(kgo.InstanceID), "g-one"},
+		"transactional id":           {cl.OptValue(kgo.TransactionalID), "g-one"},
+		"session timeout":            {cl.OptValue(kgo.SessionTimeout), 10 * time.Second},
+		"heartbeat interval":         {cl.OptValue(kgo.HeartbeatInterval), time.Second},
+		"rebalance timeout":          {cl.OptValue(kgo.RebalanceTimeout), 10 * time.Second},
+		"transaction timeout":        {cl.OptValue(kgo.TransactionTimeout), 8 * time.Second},
+		"isolation (read_committed)": {cl.OptValue(kgo.FetchIsolationLevel), 1},
+		"linger":                     {cl.OptValue(kgo.ProducerLinger), time.Duration(0)},
+		"no blocked polls":           {cl.OptValue(kgo.BlockRebalanceOnPoll), false},
+	} {
+		if fmt.Sprint(c.got) != fmt.Sprint(c.want) {
+			t.Errorf("%s is %v, want %v", name, c.got, c.want)
+		}
+	}
+	balancers := cl.OptValue(kgo.Balancers).([]kgo.GroupBalancer)
+	if len(balancers) != 1 || balancers[0].ProtocolName() != "cooperative-sticky" {
+		t.Errorf("balancers are %v, want cooperative-sticky alone", balancers)
+	}
+}
+
+func TestCompactorSession_CommitsAndAborts(t *testing.T) {
+	cfg := kafkatest.Start(t, 1)
+	topics := cfg.Topics()
+	kafkatest.Produce(t, cfg, &kgo.Record{Topic: topics.Events, Value: []byte("e")})
+	ctx := timeout(t)
+	s, err := kafka.NewCompactorSession(ctx, cfg, kafka.CompactorOptions{Group: "g", InstanceID: "one", Hooks: hooks(topics.Events)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got := s.PollFetches(ctx).Records(); len(got) != 1 || string(got[0].Value) != "e" {
+		t.Fatalf("polled %v, want the event", got)
+	}
+	for _, try := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
+		if err := s.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ProduceSync(ctx, &kgo.Record{Topic: topics.Runs, Value: fmt.Append(nil, try)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if done, err := s.End(ctx, try); err != nil || done != (try == kgo.TryCommit) {
+			t.Fatalf("ended with %v, %v", done, err)
+		}
+	}
+	got := kafkatest.ConsumeUntil(t, cfg, topics.Runs, func(rs []*kgo.Record) bool { return len(rs) > 0 })
+	if len(got) != 1 || string(got[0].Value) != "true" {
+		t.Errorf("read %d records, want the committed one only", len(got))
+	}
+}
+
+func TestCompactorSession_DemandsItsHooksAndIDs(t *testing.T) {
+	cfg := kafka.Config{Brokers: []string{"127.0.0.1:1"}}
+	for name, o := range map[string]kafka.CompactorOptions{
+		"no hooks":       {Group: "g", InstanceID: "i"},
+		"no instance id": {Group: "g", Hooks: hooks("t")},
+		"no group":       {InstanceID: "i", Hooks: hooks("t")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := kafka.NewCompactorSession(t.Context(), cfg, o); err == nil {
+				t.Error("a session was made")
+			}
+		})
+	}
+}
+
+func TestGroupReader_GoesOnFromWhatWasCommitted(t *testing.T) {
+	cfg := kafkatest.Start(t, 1)
+	topic := cfg.Topics().Runs
+	for i := range 3 {
+		kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Value: fmt.Append(nil, i)})
+	}
+	read := func(n int) *kgo.Record {
+		t.Helper()
+		cl, err := kafka.NewGroupReader(cfg, kafka.GroupOptions{Group: "g", Topics: []string{topic}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.CloseAllowingRebalance()
+		ctx := timeout(t)
+		records := cl.PollRecords(ctx, n).Records()
+		if len(records) == 0 {
+			t.Fatal("nothing was read")
+		}
+		if err := cl.CommitRecords(ctx, records[0]); err != nil {
+			t.Fatal(err)
+		}
+		cl.AllowRebalance()
+		return records[0]
+	}
+	for want := range int64(3) {
+		if got := read(1); got.Offset != want {
+			t.Fatalf("read offset %d, want %d", got.Offset, want)
+		}
+	}
+	if _, err := kafka.NewGroupReader(cfg, kafka.GroupOptions{}); err == nil {
+		t.Error("a reader of no group is made")
+	}
+}

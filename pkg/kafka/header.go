@@ -1,0 +1,33 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Headers returns the headers as they go into a record.
+func Headers(h record.Headers) []kgo.RecordHeader { return ToRecordHeaders(h.Encode()) }
+
+// ParseHeaders reads the headers of a record; see record.ParseHeaders.
+func ParseHeaders(hs []kgo.RecordHeader) (record.Headers, error) {
+	return record.ParseHeaders(FromRecordHeaders(hs))
+}
+
+// ToRecordHeaders converts headers to the client's type. Values are shared.
+func ToRecordHeaders(hs []record.Header) []kgo.RecordHeader {
+	out := make([]kgo.RecordHeader, len(hs))
+	for i, h := range hs {
+		out[i] = kgo.RecordHeader(h)
+	}
+	return out
+}
+
+// FromRecordHeaders converts headers from the client's type. Values are shared.
+func FromRecordHeaders(hs []kgo.RecordHeader) []record.Header {
+	out := make([]record.Header, len(hs))
+	for i, h := range hs {
+		out[i] = record.Header(h)
+	}
+	return out
+}

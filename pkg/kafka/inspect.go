@@ -1,0 +1,173 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// TopicReport is how one topic of a set stands against a specification.
+type TopicReport struct {
+	Topic string `json:"topic"`
+	// Partitions and Replication are 0 where the topic does not exist.
+	Partitions  int32 `json:"partitions"`
+	Replication int   `json:"replication"`
+	// Differences are empty where all is as it should be.
+	Differences []TopicDifference `json:"differences"`
+}
+
+// TopicDifference is one thing about a topic that is not as it should be.
+type TopicDifference struct {
+	// What is "topic", "partitions", "replication" or the name of a setting.
+	What string `json:"what"`
+	Is   string `json:"is"`
+	Want string `json:"want"`
+	// Setting is true where AlterTopics can mend it.
+	Setting bool `json:"setting"`
+}
+
+// CheckTopics compares the topics of a set with a specification, events first. Of the specification,
+// what is 0 is not compared: any count, any replication (but for min.insync.replicas), any retention.
+// Settings that are stricter than Skein's are no difference.
+func CheckTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport, error) {
+	adm, err := NewAdmin(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer adm.Close()
+	return checkTopics(ctx, adm, cfg.Topics(), spec)
+}
+
+// AlterTopics gives the topics of a set the settings of a specification and reports what then still
+// differs. It makes no topic and changes neither partition counts nor replication: a partition count
+// belongs to the set (see ErrPartitionCounts), and replicas are moved with Kafka's own tools.
+func AlterTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport, error) {
+	adm, err := NewAdmin(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer adm.Close()
+	reports, err := checkTopics(ctx, adm, cfg.Topics(), spec)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range reports {
+		var alter []kadm.AlterConfig
+		for _, d := range r.Differences {
+			if d.Setting {
+				alter = append(alter, kadm.AlterConfig{Op: kadm.SetConfig, Name: d.What, Value: &d.Want})
+			}
+		}
+		if len(alter) == 0 {
+			continue
+		}
+		done, err := adm.AlterTopicConfigs(ctx, alter, r.Topic)
+		if err != nil {
+			return nil, fmt.Errorf("altering topic %s: %w", r.Topic, err)
+		}
+		for _, d := range done {
+			if d.Err != nil {
+				return nil, fmt.Errorf("altering topic %s: %w (%s)", r.Topic, d.Err, d.ErrMessage)
+			}
+		}
+	}
+	return checkTopics(ctx, adm, cfg.Topics(), spec)
+}
+
+func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec TopicSpec) ([]TopicReport, error) {
+	details, err := adm.ListTopics(ctx, topics.All()...)
+	if err != nil {
+		return nil, fmt.Errorf("checking topics: %w", err)
+	}
+	var there []string
+	count := spec.Partitions
+	for _, t := range topics.All() {
+		d := details[t]
+		if d.Err != nil && !errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
+			return nil, fmt.Errorf("checking topic %s: %w", t, d.Err)
+		}
+		if n := int32(len(d.Partitions)); n > 0 {
+			there = append(there, t)
+			// The first one that there is says what the others must have: events, as a rule.
+			if count == 0 {
+				count = n
+			}
+		}
+	}
+	settings := make(map[string]map[string]string)
+	if len(there) > 0 {
+		configs, err := adm.DescribeTopicConfigs(ctx, there...)
+		if err != nil {
+			return nil, fmt.Errorf("checking topics: %w", err)
+		}
+		for _, c := range configs {
+			if c.Err != nil {
+				return nil, fmt.Errorf("checking topic %s: %w", c.Name, c.Err)
+			}
+			settings[c.Name] = make(map[string]string)
+			for _, kv := range c.Configs {
+				settings[c.Name][kv.Key] = kv.MaybeValue()
+			}
+		}
+	}
+	reports := make([]TopicReport, 0, len(topics.All()))
+	for _, t := range topics.All() {
+		reports = append(reports, checkTopic(t, details[t], settings[t], count, topics, spec))
+	}
+	return reports, nil
+}
+
+func checkTopic(topic string, d kadm.TopicDetail, settings map[string]string, count int32, topics Topics, spec TopicSpec) TopicReport {
+	r := TopicReport{Topic: topic, Partitions: int32(len(d.Partitions)), Replication: d.Partitions.NumReplicas(), Differences: []TopicDifference{}}
+	if r.Partitions == 0 {
+		r.Differences = append(r.Differences, TopicDifference{What: "topic", Is: "missing", Want: "there"})
+		return r
+	}
+	differs := func(what string, is, want int) {
+		if is != want {
+			r.Differences = append(r.Differences, TopicDifference{What: what, Is: strconv.Itoa(is), Want: strconv.Itoa(want)})
+		}
+	}
+	differs("partitions", int(r.Partitions), int(count))
+	if spec.Replication > 0 {
+		differs("replication", r.Replication, int(spec.Replication))
+	} else {
+		spec.Replication = int16(r.Replication)
+	}
+	anyRetention := topic == topics.Events && spec.EventsRetention == 0 || topic == topics.DeadLetters && spec.DeadLettersRetention == 0
+	for key, want := range topicConfigs(topics, spec)[topic] {
+		if anyRetention && (key == "retention.ms" || key == "retention.bytes") {
+			continue
+		}
+		if is := settings[key]; !suits(key, is, *want) {
+			r.Differences = append(r.Differences, TopicDifference{What: key, Is: is, Want: *want, Setting: true})
+		}
+	}
+	slices.SortFunc(r.Differences, func(a, b TopicDifference) int { return cmp.Compare(a.What, b.What) })
+	return r
+}
+
+// suits reports whether a setting is as it should be, or stricter.
+func suits(key, is, want string) bool {
+	if is == want {
+		return true
+	}
+	i, err := strconv.ParseInt(is, 10, 64)
+	w, werr := strconv.ParseInt(want, 10, 64)
+	if err != nil || werr != nil {
+		return false
+	}
+	switch key {
+	case "max.message.bytes", "min.insync.replicas", "delete.retention.ms":
+		return i > w
+	case "max.compaction.lag.ms", "segment.ms":
+		return i < w
+	}
+	return false
+}

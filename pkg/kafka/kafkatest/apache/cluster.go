@@ -1,0 +1,216 @@
+package apache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ClusterID is any UUID in base64; clusters do not meet.
+const ClusterID = "c2tlaW4tdGVzdC1rYWZrYQ"
+
+// Options say what to start.
+type Options struct {
+	// Nodes is the number of nodes, each broker and controller: 1 or 3. A test that kills nodes with
+	// transactions under way needs 3: a single node that dies between the decision to commit and
+	// the markers may leave those out when it is back, and committed records stay invisible.
+	Nodes int
+	// Settings are broker settings beyond, or in place of, Settings(Nodes).
+	Settings map[string]string
+	// Heap is the largest heap of each node, as Java takes it; "" is 384m.
+	Heap string
+}
+
+// Cluster is a running cluster. Nodes are numbered from 1.
+type Cluster struct {
+	dir      string
+	brokers  []string
+	watchdog *watchdog
+
+	mu     sync.Mutex
+	nodes  []*node
+	closed bool
+}
+
+// Start fetches what is needed, starts the nodes and returns when all of them answer. Bound it with
+// ctx; three nodes on two cores take about 10 s. The error is an *UnavailableError where this machine
+// has no Java, or no jars and no way to them.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Nodes != 1 && o.Nodes != 3 {
+		return nil, fmt.Errorf("starting Kafka: %d nodes: want 1 or 3", o.Nodes)
+	}
+	if err := supported(); err != nil {
+		return nil, err
+	}
+	java, err := Java(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jars, err := Jars(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// A port can be lost between looking and listening.
+	const tries = 3
+	for try := 1; ; try++ {
+		c, err := start(ctx, java, jars, o)
+		if err == nil || try == tries || !errors.Is(err, errPortTaken) {
+			return c, err
+		}
+	}
+}
+
+func start(ctx context.Context, java, jars string, o Options) (*Cluster, error) {
+	dir, err := os.MkdirTemp("", "skein-kafka-")
+	if err != nil {
+		return nil, fmt.Errorf("starting Kafka: %w", err)
+	}
+	c := &Cluster{dir: dir}
+	if c.watchdog, err = startWatchdog(dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := c.startNodes(ctx, java, jars, o); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) startNodes(ctx context.Context, java, jars string, o Options) error {
+	ports, err := FreePorts(2 * o.Nodes)
+	if err != nil {
+		return fmt.Errorf("starting Kafka: %w", err)
+	}
+	heap := o.Heap
+	if heap == "" {
+		heap = "384m"
+	}
+	address := func(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[i])) }
+	var voters []string
+	for i := range o.Nodes {
+		c.brokers = append(c.brokers, address(i))
+		voters = append(voters, strconv.Itoa(i+1)+"@"+address(o.Nodes+i))
+	}
+	for i := range o.Nodes {
+		n := &node{dir: filepath.Join(c.dir, "n"+strconv.Itoa(i+1)), id: i + 1, java: java, jars: jars, heap: heap}
+		settings := Settings(o.Nodes)
+		maps.Copy(settings, o.Settings)
+		maps.Copy(settings, map[string]string{
+			"node.id":                        strconv.Itoa(n.id),
+			"controller.quorum.voters":       strings.Join(voters, ","),
+			"listeners":                      "PLAINTEXT://" + address(i) + ",CONTROLLER://" + address(o.Nodes+i),
+			"advertised.listeners":           "PLAINTEXT://" + address(i),
+			"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+			"inter.broker.listener.name":     "PLAINTEXT",
+			"log.dirs":                       filepath.Join(n.dir, "data"),
+		})
+		if err := n.configure(settings); err != nil {
+			return err
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	if err := each(c.nodes, func(n *node) error { return n.format(ctx) }); err != nil {
+		return err
+	}
+	return each(c.nodes, func(n *node) error { return n.up(ctx) })
+}
+
+// each calls f for all nodes at once: none is ready before most of the others are.
+func each(nodes []*node, f func(*node) error) error {
+	errs := make([]error, len(nodes))
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		wg.Go(func() { errs[i] = f(n) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Version is what the brokers log about themselves when they start.
+func (c *Cluster) Version() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return "Apache Kafka " + c.nodes[0].version() + " from Maven jars"
+}
+
+// Brokers are the addresses of all nodes, up or not.
+func (c *Cluster) Brokers() []string { return append([]string(nil), c.brokers...) }
+
+// Kill ends a node with SIGKILL. A node that is down already stays so.
+func (c *Cluster) Kill(id int) error { return c.with(id, (*node).kill) }
+
+// Stop ends a node with SIGTERM: it hands its partitions over first.
+func (c *Cluster) Stop(id int) error { return c.with(id, (*node).stop) }
+
+// Up starts a node that is down and returns when it answers.
+func (c *Cluster) Up(ctx context.Context, id int) error {
+	return c.with(id, func(n *node) error { return n.up(ctx) })
+}
+
+// Pause stops a node with SIGSTOP: it holds its connections and says nothing.
+func (c *Cluster) Pause(id int) error { return c.with(id, (*node).pause) }
+
+// Resume lets a paused node go on.
+func (c *Cluster) Resume(id int) error { return c.with(id, (*node).resume) }
+
+func (c *Cluster) with(id int, f func(*node) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id < 1 || id > len(c.nodes) {
+		return fmt.Errorf("there is no node %d: nodes are 1 to %d", id, len(c.nodes))
+	}
+	if c.closed {
+		return errors.New("the cluster is closed")
+	}
+	return f(c.nodes[id-1])
+}
+
+// Restore brings up every node that is down and resumes every one that is paused.
+func (c *Cluster) Restore(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errors.New("the cluster is closed")
+	}
+	return each(c.nodes, func(n *node) error {
+		return errors.Join(n.resume(), n.up(ctx))
+	})
+}
+
+// Logs returns the last warnings and errors that the nodes have logged, for the report of a test that
+// failed.
+func (c *Cluster) Logs() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b strings.Builder
+	for _, n := range c.nodes {
+		fmt.Fprintf(&b, "node %d:\n%s", n.id, n.warnings())
+	}
+	return b.String()
+}
+
+// Close kills all nodes and removes their data.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	var errs []error
+	for _, n := range c.nodes {
+		errs = append(errs, n.kill())
+	}
+	return errors.Join(append(errs, c.watchdog.close())...)
+}
+
+// readyTimeout is how long a node may take to start: on two busy cores three nodes need most of a
+// minute.
+const readyTimeout = 2 * time.Minute

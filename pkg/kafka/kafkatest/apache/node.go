@@ -1,0 +1,205 @@
+package apache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// errPortTaken says that a node found its port in use.
+var errPortTaken = errors.New("port is taken")
+
+// node is one Java process and its folder. Its methods are not for concurrent use.
+type node struct {
+	dir, java, jars, heap string
+	id                    int
+	starts                int
+	// process is nil while the node is down.
+	process *os.Process
+	paused  bool
+}
+
+// logging writes all that the node says to its standard output, which is a file.
+const logging = `rootLogger.level=INFO
+rootLogger.appenderRef.out.ref=Out
+appender.out.type=Console
+appender.out.name=Out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d{ISO8601} %p %c{1} %m%n
+`
+
+func (n *node) configure(settings map[string]string) error {
+	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+		return fmt.Errorf("configuring Kafka node %d: %w", n.id, err)
+	}
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		b.WriteString(key + "=" + settings[key] + "\n")
+	}
+	for name, content := range map[string]string{n.settingsFile(): b.String(), n.file("log4j2.properties"): logging} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			return fmt.Errorf("configuring Kafka node %d: %w", n.id, err)
+		}
+	}
+	return nil
+}
+
+func (n *node) file(name string) string { return filepath.Join(n.dir, name) }
+func (n *node) settingsFile() string    { return n.file("server.properties") }
+func (n *node) logFile() string         { return n.file("log." + strconv.Itoa(n.starts)) }
+
+// arguments of Java up to the class path.
+func (n *node) arguments(heap string) []string {
+	return []string{
+		"-Xmx" + heap,
+		// Least memory and threads, and a compiler that is done early: these processes live for
+		// seconds to minutes and share few cores.
+		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+		"-Djava.awt.headless=true",
+		"-Dlog4j2.configurationFile=" + n.file("log4j2.properties"),
+		"-cp", filepath.Join(n.jars, "*"),
+	}
+}
+
+// format prepares the node's folder, which a broker does not do by itself.
+func (n *node) format(ctx context.Context) error {
+	args := append(n.arguments("128m"), "kafka.tools.StorageTool", "format", "--cluster-id", ClusterID, "--config", n.settingsFile())
+	cmd := exec.CommandContext(ctx, n.java, args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("formatting Kafka node %d: %w: %s", n.id, err, out)
+	}
+	return nil
+}
+
+// up starts the node unless it is up, and waits until it answers.
+func (n *node) up(ctx context.Context) error {
+	if n.process != nil {
+		if !exited(n.process) {
+			return nil
+		}
+		n.process = nil
+	}
+	n.starts++
+	// A log for each start, so that "started" means this one.
+	log, err := os.OpenFile(n.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("starting Kafka node %d: %w", n.id, err)
+	}
+	defer func() { _ = log.Close() }() // the process has its own
+	// The process writes its id before it is Java, so that the watchdog knows of it from the first
+	// moment on.
+	args := append([]string{"-c", `echo $$ >"$0" && exec "$@"`, n.file("pid"), n.java}, n.arguments(n.heap)...)
+	cmd := exec.Command("sh", append(args, "kafka.Kafka", n.settingsFile())...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = detached()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting Kafka node %d: %w", n.id, err)
+	}
+	n.process = cmd.Process
+	return n.ready(ctx)
+}
+
+// ready waits for the line that a node logs when its listener is open and it takes requests.
+func (n *node) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		log, err := os.ReadFile(n.logFile())
+		if err != nil {
+			return fmt.Errorf("starting Kafka node %d: %w", n.id, err)
+		}
+		if bytes.Contains(log, []byte("Kafka Server started")) {
+			return nil
+		}
+		if exited(n.process) {
+			n.process = nil
+			err := errors.New("it ended")
+			if bytes.Contains(log, []byte("Address already in use")) {
+				err = errPortTaken
+			}
+			return fmt.Errorf("starting Kafka node %d: %w:\n%s", n.id, err, n.tail())
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("starting Kafka node %d: %w:\n%s", n.id, ctx.Err(), n.tail())
+		case <-tick.C:
+		}
+	}
+}
+
+// version reads "Kafka version: 4.3.1 (…)" in the node's log.
+func (n *node) version() string {
+	log, err := os.ReadFile(n.logFile())
+	if err != nil {
+		return "of unknown version (" + err.Error() + ")"
+	}
+	_, rest, ok := bytes.Cut(log, []byte("Kafka version: "))
+	if !ok {
+		return "of unknown version"
+	}
+	word, _, _ := bytes.Cut(rest, []byte("\n"))
+	return string(bytes.TrimSpace(word))
+}
+
+// tail returns the end of the node's log.
+func (n *node) tail() string {
+	log, err := os.ReadFile(n.logFile())
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	return lastLines(slices.Collect(strings.Lines(string(log))))
+}
+
+// warnings returns the last lines of the node's log that are more than information.
+func (n *node) warnings() string {
+	log, err := os.ReadFile(n.logFile())
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	var lines []string
+	for line := range strings.Lines(string(log)) {
+		if _, rest, ok := strings.Cut(line, " "); !ok || !strings.HasPrefix(rest, "INFO ") {
+			lines = append(lines, line)
+		}
+	}
+	return lastLines(lines)
+}
+
+func lastLines(lines []string) string { return strings.Join(lines[max(0, len(lines)-25):], "") }
+
+func (n *node) kill() error { return n.end(os.Kill) }
+
+// end sends a signal and waits for the process to be gone.
+func (n *node) end(sig os.Signal) error {
+	if n.process == nil {
+		return nil
+	}
+	p := n.process
+	n.process, n.paused = nil, false
+	if exited(p) {
+		return nil
+	}
+	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("ending Kafka node %d: %w", n.id, err)
+	}
+	if _, err := p.Wait(); err != nil {
+		return fmt.Errorf("ending Kafka node %d: %w", n.id, err)
+	}
+	// What is left in the file is no process of ours any more.
+	if err := os.Remove(n.file("pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("ending Kafka node %d: %w", n.id, err)
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+//go:build unix
+
+package apache
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+func supported() error { return nil }
+
+// detached keeps the terminal's signals away: a Ctrl-C is for the test, which then ends, and its end
+// is what ends the process.
+func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// exited reports whether a child is gone, without waiting for it, and reaps it if it is. There is no
+// goroutine that waits, so that tests which look for leaked ones find none.
+func exited(p *os.Process) bool {
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(p.Pid, &status, syscall.WNOHANG, nil)
+	if err == syscall.EINTR {
+		return exited(p)
+	}
+	return err != nil || pid == p.Pid
+}
+
+func (n *node) stop() error {
+	// A stopped process would not see the signal.
+	if err := n.resume(); err != nil {
+		return err
+	}
+	return n.end(syscall.SIGTERM)
+}
+
+func (n *node) pause() error {
+	if n.process == nil {
+		return fmt.Errorf("pausing Kafka node %d: it is down", n.id)
+	}
+	if err := n.process.Signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("pausing Kafka node %d: %w", n.id, err)
+	}
+	n.paused = true
+	return nil
+}
+
+func (n *node) resume() error {
+	if !n.paused {
+		return nil
+	}
+	if err := n.process.Signal(syscall.SIGCONT); err != nil {
+		return fmt.Errorf("resuming Kafka node %d: %w", n.id, err)
+	}
+	n.paused = false
+	return nil
+}

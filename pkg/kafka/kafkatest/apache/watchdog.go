@@ -1,0 +1,47 @@
+package apache
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+)
+
+// watchdog is a process that ends the nodes and removes their data when the process that started it
+// is gone, be it by return, panic, timeout or kill -9: then its standard input ends.
+type watchdog struct {
+	cmd   *exec.Cmd
+	alive *os.File
+}
+
+//go:embed watchdog.sh
+var watchdogScript string
+
+func startWatchdog(dir string) (*watchdog, error) {
+	// A pipe of our own, not cmd.StdinPipe: its writing end is closed on exec, so that no other
+	// process which the test starts keeps it open.
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting watchdog: %w", err)
+	}
+	defer func() { _ = read.Close() }() // the process has its own
+	cmd := exec.Command("sh", "-c", watchdogScript, dir)
+	cmd.Stdin = read
+	cmd.SysProcAttr = detached()
+	if err := cmd.Start(); err != nil {
+		_ = write.Close() // nothing was written
+		return nil, fmt.Errorf("starting watchdog: %w", err)
+	}
+	return &watchdog{cmd: cmd, alive: write}, nil
+}
+
+// close has the watchdog do its work now and waits for it.
+func (w *watchdog) close() error {
+	if err := w.alive.Close(); err != nil {
+		return fmt.Errorf("ending watchdog: %w", err)
+	}
+	if err := w.cmd.Wait(); err != nil {
+		return fmt.Errorf("ending watchdog: %w", err)
+	}
+	return nil
+}

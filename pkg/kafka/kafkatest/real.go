@@ -1,0 +1,329 @@
+package kafkatest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
+)
+
+// BrokersVariable names brokers to test against, HOST:PORT separated by commas. Tests make topics of
+// their own there and delete them.
+const BrokersVariable = "SKEIN_TEST_BROKERS"
+
+// startTimeout bounds the start of a real cluster, downloads included.
+const startTimeout = 5 * time.Minute
+
+// RealCluster is a real Kafka, with a topic prefix of the test's own.
+type RealCluster struct {
+	Config kafka.Config
+	// Version says what it is, as the brokers say it.
+	Version string
+
+	tb    testing.TB
+	nodes nodes
+}
+
+// nodes is a cluster whose nodes are the test's to kill.
+type nodes interface {
+	Brokers() []string
+	// Version is what the brokers say of themselves beyond the protocol.
+	Version() string
+	Kill(node int) error
+	Stop(node int) error
+	Up(ctx context.Context, node int) error
+	Pause(node int) error
+	Resume(node int) error
+	// Restore brings up and resumes whatever is not.
+	Restore(ctx context.Context) error
+	// Logs are the last lines that the nodes have logged.
+	Logs() string
+	Close() error
+}
+
+// RealOption changes which real cluster a test gets.
+type RealOption func(*realOptions)
+
+type realOptions struct {
+	own      bool
+	settings map[string]string
+}
+
+// Own gives the test a cluster of its own, whose nodes it may kill while others run. It is never one
+// that SKEIN_TEST_BROKERS names.
+func Own() RealOption { return func(o *realOptions) { o.own = true } }
+
+// WithSettings starts the nodes with broker settings, on a cluster of the test's own.
+func WithSettings(settings map[string]string) RealOption {
+	return func(o *realOptions) { o.own, o.settings = true, settings }
+}
+
+// Real returns a real Kafka with at least the given number of nodes, 1 or 3. It takes the first of
+// these that there is:
+//
+//   - the brokers that SKEIN_TEST_BROKERS names;
+//   - containers, if a Docker daemon answers;
+//   - Apache Kafka from Maven jars, where there are Java 17 and mvn.
+//
+// Where there is none the test is skipped, saying why and what to install; with CI=true it fails.
+//
+// The tests of a process share one cluster for each number of nodes, unless they ask for their Own.
+// A shared cluster's nodes are all up when a test gets it and are brought up again when the test ends.
+func Real(tb testing.TB, nodes int, opts ...RealOption) *RealCluster {
+	tb.Helper()
+	var o realOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	c := &RealCluster{tb: tb, Config: kafka.Config{
+		ClientID:    "test",
+		TopicPrefix: "test-" + strings.ToLower(rand.Text()[:10]) + ".",
+	}}
+	if named := os.Getenv(BrokersVariable); named != "" && !o.own {
+		c.Config.Brokers = strings.Split(named, ",")
+		tb.Cleanup(c.dropTopics)
+	} else {
+		c.start(ctx, nodes, o)
+	}
+	n, version, err := identify(ctx, c.Config)
+	if err != nil {
+		tb.Fatalf("asking Kafka for its version: %v", err)
+	}
+	switch {
+	case c.nodes == nil && n < nodes:
+		unavailable(tb, fmt.Sprintf("the cluster that %s names has %d nodes, and %d are needed", BrokersVariable, n, nodes))
+	case c.nodes == nil:
+		c.Version = fmt.Sprintf("Kafka named by %s, %d nodes, protocol of %s", BrokersVariable, n, version)
+	default:
+		c.Version = fmt.Sprintf("%s, %d nodes, protocol of %s", c.nodes.Version(), n, version)
+	}
+	tb.Logf("real Kafka: %s", c.Version)
+	return c
+}
+
+func (c *RealCluster) start(ctx context.Context, count int, o realOptions) {
+	c.tb.Helper()
+	var err error
+	if o.own {
+		c.nodes, err = startNodes(ctx, count, o.settings)
+	} else {
+		c.nodes, err = shared(ctx, count)
+	}
+	var missing *apache.UnavailableError
+	switch {
+	case errors.As(err, &missing):
+		unavailable(c.tb, fmt.Sprintf("%s is not set, no Docker daemon answers, and %v", BrokersVariable, err))
+	case err != nil:
+		c.tb.Fatalf("starting a real Kafka: %v", err)
+	}
+	c.Config.Brokers = c.nodes.Brokers()
+	if o.own {
+		c.tb.Cleanup(func() {
+			c.report()
+			if err := c.nodes.Close(); err != nil {
+				c.tb.Errorf("stopping Kafka: %v", err)
+			}
+		})
+		return
+	}
+	c.tb.Cleanup(func() {
+		c.report()
+		c.restore()
+		c.dropTopics()
+	})
+	c.restore()
+}
+
+// report shows what the nodes have logged if the test has failed.
+func (c *RealCluster) report() {
+	if c.tb.Failed() {
+		c.tb.Logf("what the nodes of Kafka logged last:\n%s", c.nodes.Logs())
+	}
+}
+
+func (c *RealCluster) restore() {
+	c.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := c.nodes.Restore(ctx); err != nil {
+		c.tb.Fatalf("bringing up Kafka: %v", err)
+	}
+}
+
+// dropTopics deletes what the test has made.
+func (c *RealCluster) dropTopics() {
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	adm, err := kafka.NewAdmin(c.Config)
+	if err != nil {
+		c.tb.Errorf("deleting topics: %v", err)
+		return
+	}
+	defer adm.Close()
+	topics, err := adm.ListTopics(ctx)
+	if err != nil {
+		c.tb.Errorf("deleting topics: %v", err)
+		return
+	}
+	var mine []string
+	for _, name := range topics.Names() {
+		if strings.HasPrefix(name, c.Config.TopicPrefix) {
+			mine = append(mine, name)
+		}
+	}
+	if len(mine) == 0 {
+		return
+	}
+	if _, err := adm.DeleteTopics(ctx, mine...); err != nil {
+		c.tb.Errorf("deleting topics: %v", err)
+	}
+}
+
+// MakeTopics makes the test's topic set, replicated as the cluster does by default.
+func (c *RealCluster) MakeTopics(partitions int32) {
+	c.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	if _, err := kafka.EnsureTopics(ctx, c.Config, kafka.TopicSpec{Partitions: partitions}); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+// Kill ends a node with SIGKILL. Nodes are numbered from 1.
+func (c *RealCluster) Kill(node int) {
+	c.tb.Helper()
+	c.must("Kill", func() error { return c.nodes.Kill(node) })
+}
+
+// Stop ends a node with SIGTERM: it hands its partitions over first.
+func (c *RealCluster) Stop(node int) {
+	c.tb.Helper()
+	c.must("Stop", func() error { return c.nodes.Stop(node) })
+}
+
+// Pause has a node hold its connections and say nothing, as SIGSTOP does.
+func (c *RealCluster) Pause(node int) {
+	c.tb.Helper()
+	c.must("Pause", func() error { return c.nodes.Pause(node) })
+}
+
+// Resume lets a paused node go on.
+func (c *RealCluster) Resume(node int) {
+	c.tb.Helper()
+	c.must("Resume", func() error { return c.nodes.Resume(node) })
+}
+
+// Up starts a node that is down and returns when it answers.
+func (c *RealCluster) Up(node int) {
+	c.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	c.must("Up", func() error { return c.nodes.Up(ctx, node) })
+}
+
+func (c *RealCluster) must(what string, f func() error) {
+	c.tb.Helper()
+	if c.nodes == nil {
+		c.tb.Fatalf("%s: the cluster that %s names is not this test's: ask for its Own", what, BrokersVariable)
+	}
+	if err := f(); err != nil {
+		c.tb.Fatalf("%s: %v", what, err)
+	}
+}
+
+var sharing struct {
+	sync.Mutex
+	clusters map[int]nodes
+}
+
+// shared returns the process's cluster with so many nodes. Its end is the process's end: see apache's
+// watchdog, and the reaper of Docker's test containers.
+func shared(ctx context.Context, count int) (nodes, error) {
+	sharing.Lock()
+	defer sharing.Unlock()
+	if c, ok := sharing.clusters[count]; ok {
+		return c, nil
+	}
+	c, err := startNodes(ctx, count, nil)
+	if err != nil {
+		return nil, err
+	}
+	if sharing.clusters == nil {
+		sharing.clusters = make(map[int]nodes)
+	}
+	sharing.clusters[count] = c
+	return c, nil
+}
+
+func startNodes(ctx context.Context, count int, settings map[string]string) (nodes, error) {
+	if dockerAnswers(ctx) {
+		return startContainers(ctx, count, settings)
+	}
+	c, err := apache.Start(ctx, apache.Options{Nodes: count, Settings: settings})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// unavailable ends a test for want of a real Kafka.
+func unavailable(tb testing.TB, why string) {
+	tb.Helper()
+	text := "SKIP: there is no real Kafka: " + why
+	if os.Getenv("CI") == "true" {
+		tb.Fatal(text + " (with CI=true this is a failure)")
+	}
+	tb.Skip(text)
+}
+
+// identify returns the number of brokers and the version of Kafka that their protocol is of.
+func identify(ctx context.Context, cfg kafka.Config) (int, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	adm, err := kafka.NewAdmin(cfg)
+	if err != nil {
+		return 0, "", err
+	}
+	defer adm.Close()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		n, version, err := askVersion(ctx, adm)
+		if err == nil {
+			return n, version, nil
+		}
+		// A cluster that has just started, or lost a node, says EOF or knows no controller.
+		select {
+		case <-ctx.Done():
+			return 0, "", err
+		case <-tick.C:
+		}
+	}
+}
+
+func askVersion(ctx context.Context, adm *kadm.Client) (int, string, error) {
+	all, err := adm.ApiVersions(ctx)
+	if err != nil {
+		return 0, "", fmt.Errorf("asking brokers for their versions: %w", err)
+	}
+	version := ""
+	for _, v := range all.Sorted() {
+		if v.Err != nil {
+			return 0, "", fmt.Errorf("asking broker %d for its versions: %w", v.NodeID, v.Err)
+		}
+		version = v.VersionGuess()
+	}
+	return len(all), version, nil
+}

@@ -1,0 +1,53 @@
+package kafka
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// DeliveryTimeout is how long a producer tries to have a record acknowledged before it gives the
+// record back, as far as it may: one that was sent and never answered stays until its broker answers.
+const DeliveryTimeout = 10 * time.Second
+
+// NewProducer makes the producer of ingest: idempotent, acknowledged by all in-sync replicas, in
+// order in each partition, without transactions. The caller sets each record's partition
+// (record.Partition). Close flushes nothing: call Flush before.
+func NewProducer(cfg Config, extra ...kgo.Opt) (*kgo.Client, error) {
+	opts := append(producing(),
+		// A record that was sent once and failed must not be doubled by the retry: idempotent
+		// writes are kgo's default and stay on. They need acks=all, said here as it is the promise
+		// behind every "accepted".
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		// Without a limit, records for a broker that is away would wait forever, and "503" would
+		// be followed by their arrival hours later.
+		kgo.RecordDeliveryTimeout(DeliveryTimeout),
+		// How long a broker may wait for its replicas before it answers.
+		kgo.ProduceRequestTimeout(5*time.Second),
+		// How long the answer may take beyond that. The default of 10 s would make a hung broker
+		// cost more than DeliveryTimeout.
+		kgo.RequestTimeoutOverhead(3*time.Second),
+		// Long enough to put a burst into one request, short enough that nobody sees it in a live
+		// view. Batches grow by themselves while five requests are under way.
+		kgo.ProducerLinger(2*time.Millisecond),
+		// The callers bound what is under way; this is the backstop. The default counts 50,000
+		// records whatever their size, which would be 800 GB.
+		kgo.MaxBufferedBytes(256<<20),
+		kgo.MaxBufferedRecords(1<<20),
+	)
+	return cfg.newClient("producer", true, append(opts, extra...)...)
+}
+
+// producing are the options of every client that writes.
+func producing() []kgo.Opt {
+	return []kgo.Opt{
+		// The partition is part of what is written (a thread's own, or that of the event that caused
+		// the record). A partitioner would follow a changed partition count without a word.
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		// Events repeat their member names: zstd takes 5 to 10 times off. No fallback: a topic set
+		// with a second codec in it helps nobody, and brokers know zstd since 2.1.
+		kgo.ProducerBatchCompression(kgo.ZstdCompression()),
+		// Counted before compression. The default of 1 MB would refuse large events.
+		kgo.ProducerBatchMaxBytes(MaxBatchBytes),
+	}
+}

@@ -1,0 +1,117 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	// StartOffset is the first offset that a partition still has, for NewDirectReader.
+	StartOffset int64 = -2
+	// EndOffset is the end of a partition, for NewDirectReader: only what comes later.
+	EndOffset int64 = -1
+)
+
+// consuming are the options of every client that reads.
+func consuming() []kgo.Opt {
+	return []kgo.Opt{
+		// The compactor writes in transactions: what it aborts must be seen by nobody.
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		// An offset that the log does not have is an error (kerr.OffsetOutOfRange from the poll),
+		// not a reason to go on elsewhere: the default rewinds by a minute, "latest" would skip.
+		kgo.ConsumeResetOffset(kgo.NoResetOffset().AtStart()),
+		// How long a broker holds a fetch that has nothing to give. Live views wait for this.
+		kgo.FetchMaxWait(100 * time.Millisecond),
+		// A batch is given whole even above the limit (KIP-74), but only the first of an answer:
+		// with this no partition waits for its turn to be first.
+		kgo.FetchMaxPartitionBytes(MaxBatchBytes),
+		// Of one answer. Answers are buffered and unpacked, so this, not the default of 50 MB, is
+		// what bounds a reader's memory.
+		kgo.FetchMaxBytes(2 * MaxBatchBytes),
+	}
+}
+
+// GroupOptions are those of NewGroupReader.
+type GroupOptions struct {
+	// Group is the consumer group.
+	Group string
+	// Topics are read whole, from the group's committed offsets, else from their start.
+	Topics []string
+	// InstanceID makes the member static (KIP-345): a restart within 10 s then moves no partition.
+	// Empty: dynamic.
+	InstanceID string
+	// OnAssigned, OnRevoked and OnLost are called as kgo describes; each may be nil. Commit what is
+	// done in OnRevoked; commit nothing in OnLost and nothing of these partitions afterwards.
+	OnAssigned, OnRevoked, OnLost func(context.Context, *kgo.Client, map[string][]int32)
+}
+
+// NewGroupReader makes an at-least-once reader. The caller commits: call Client.CommitRecords or
+// CommitOffsetsSync after the data is durable. No rebalance happens between PollFetches and
+// AllowRebalance, so what was polled can be finished and committed while it is still owned: call
+// AllowRebalance after each poll, within the rebalance timeout of 60 s, or the group throws the
+// member out. Close with CloseAllowingRebalance.
+func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
+	if o.Group == "" || len(o.Topics) == 0 {
+		return nil, fmt.Errorf("making group reader: group or topics are missing")
+	}
+	opts := append(consuming(),
+		kgo.ConsumerGroup(o.Group),
+		kgo.ConsumeTopics(o.Topics...),
+		// A member that comes or goes moves only the partitions that must move.
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		// The offset follows the data: commits on a timer would run ahead of it.
+		kgo.DisableAutoCommit(),
+		// Without it a partition can be gone between poll and commit, and its new owner's commit
+		// be overwritten by ours.
+		kgo.BlockRebalanceOnPoll(),
+		kgo.RebalanceTimeout(time.Minute),
+		// A dead member's partitions stand still this long. The default of 45 s is longer than
+		// people wait.
+		kgo.SessionTimeout(10*time.Second),
+		// A tenth of the session: one lost heartbeat is no reason for a rebalance.
+		kgo.HeartbeatInterval(time.Second),
+	)
+	if o.InstanceID != "" {
+		opts = append(opts, kgo.InstanceID(o.InstanceID))
+	}
+	if o.OnAssigned != nil {
+		opts = append(opts, kgo.OnPartitionsAssigned(o.OnAssigned))
+	}
+	if o.OnRevoked != nil {
+		opts = append(opts, kgo.OnPartitionsRevoked(o.OnRevoked))
+	}
+	if o.OnLost != nil {
+		opts = append(opts, kgo.OnPartitionsLost(o.OnLost))
+	}
+	return cfg.newClient("group-"+o.Group, true, opts...)
+}
+
+// NewDirectReader makes a reader of named partitions of one topic, outside of any group: from is the
+// offset to begin at for each (StartOffset and EndOffset are allowed). It has no metrics, as it may
+// live for a moment only and there may be many.
+//
+// An offset below the log's start or above its end is kerr.OffsetOutOfRange from the poll, and the
+// partition stands still until the caller sets another. Offsets that compaction or aborted
+// transactions took away are passed over: what is read may begin above what was asked for.
+func NewDirectReader(cfg Config, topic string, from map[int32]int64, extra ...kgo.Opt) (*kgo.Client, error) {
+	offsets := make(map[int32]kgo.Offset, len(from))
+	for p, at := range from {
+		o := kgo.NoResetOffset()
+		switch {
+		case at == StartOffset:
+			o = o.AtStart()
+		case at == EndOffset:
+			o = o.AtEnd()
+		case at < 0:
+			return nil, fmt.Errorf("making direct reader of %s: partition %d: %d is not an offset", topic, p, at)
+		default:
+			o = o.At(at)
+		}
+		offsets[p] = o
+	}
+	opts := append(consuming(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}))
+	return cfg.newClient("direct", false, append(opts, extra...)...)
+}

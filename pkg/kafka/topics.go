@@ -1,0 +1,204 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// TopicSpec says how topics are made where they do not exist.
+type TopicSpec struct {
+	// Partitions is used where no topic of the set exists; else the set's own count is.
+	Partitions int32
+	// Replication is the number of replicas; 0 is the cluster's default.
+	Replication int16
+	// EventsRetention and DeadLettersRetention are how long raw events and dead letters stay; 0 is
+	// 30 days, negative is for ever.
+	EventsRetention, DeadLettersRetention time.Duration
+}
+
+const defaultRetention = 30 * 24 * time.Hour
+
+// NewAdmin makes an admin client.
+func NewAdmin(cfg Config) (*kadm.Client, error) {
+	cl, err := cfg.newClient("admin", false)
+	if err != nil {
+		return nil, err
+	}
+	return kadm.NewClient(cl), nil
+}
+
+// PartitionCount returns the one partition count of the topic set. The error is ErrNoTopic,
+// ErrPartitionCounts, or that of the request.
+func PartitionCount(ctx context.Context, adm *kadm.Client, topics Topics) (int32, error) {
+	counts, err := partitionCounts(ctx, adm, topics)
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range topics.All() {
+		if _, ok := counts[t]; !ok {
+			return 0, fmt.Errorf("reading partition counts: %s: %w", t, ErrNoTopic)
+		}
+	}
+	return sameCount(counts, topics)
+}
+
+// partitionCounts returns the counts of the topics that exist.
+func partitionCounts(ctx context.Context, adm *kadm.Client, topics Topics) (map[string]int32, error) {
+	details, err := adm.ListTopics(ctx, topics.All()...)
+	if err != nil {
+		return nil, fmt.Errorf("reading partition counts: %w", err)
+	}
+	counts := make(map[string]int32, 4)
+	for _, t := range topics.All() {
+		d := details[t]
+		switch {
+		case errors.Is(d.Err, kerr.UnknownTopicOrPartition) || d.Err == nil && len(d.Partitions) == 0:
+		case d.Err != nil:
+			return nil, fmt.Errorf("reading partition counts: %s: %w", t, d.Err)
+		default:
+			counts[t] = int32(len(d.Partitions))
+		}
+	}
+	return counts, nil
+}
+
+func sameCount(counts map[string]int32, topics Topics) (int32, error) {
+	var n int32
+	var first string
+	for _, t := range topics.All() {
+		c, ok := counts[t]
+		switch {
+		case !ok:
+		case first == "":
+			n, first = c, t
+		case c != n:
+			return 0, fmt.Errorf("reading partition counts: %w: %s has %d, %s has %d: the topics of a set must have the same, copy into a new set to change it", ErrPartitionCounts, first, n, t, c)
+		}
+	}
+	return n, nil
+}
+
+// EnsureTopics makes the topics that do not exist and returns the set's partition count. Topics that
+// exist are left as they are; where their counts differ the error is ErrPartitionCounts.
+func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error) {
+	adm, err := NewAdmin(cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer adm.Close()
+	topics := cfg.Topics()
+	counts, err := partitionCounts(ctx, adm, topics)
+	if err != nil {
+		return 0, err
+	}
+	n, err := sameCount(counts, topics)
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		n = spec.Partitions
+	}
+	if n < 1 {
+		return 0, fmt.Errorf("making topics: %d is not a partition count", n)
+	}
+	replication := spec.Replication
+	if replication == 0 {
+		replication = -1
+	}
+	for _, t := range topics.All() {
+		if _, ok := counts[t]; ok {
+			continue
+		}
+		r, err := adm.CreateTopic(ctx, n, replication, topicConfigs(topics, spec)[t], t)
+		switch {
+		case err == nil:
+			err = r.Err
+		case r.Err != nil:
+			err = r.Err
+		}
+		// Another process that starts at the same time may be first.
+		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			if r.ErrMessage != "" {
+				err = fmt.Errorf("%w (%s)", err, r.ErrMessage)
+			}
+			return 0, fmt.Errorf("making topic %s: %w", t, err)
+		}
+	}
+	return awaitTopics(ctx, adm, topics)
+}
+
+// awaitTopics waits until the brokers show what was made: metadata follows the creation.
+func awaitTopics(ctx context.Context, adm *kadm.Client, topics Topics) (int32, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		n, err := PartitionCount(ctx, adm, topics)
+		if err == nil || !errors.Is(err, ErrNoTopic) {
+			return n, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("waiting for topics: %w", errors.Join(ctx.Err(), err))
+		case <-tick.C:
+		}
+	}
+}
+
+// topicConfigs are the settings that each topic is made with.
+func topicConfigs(topics Topics, spec TopicSpec) map[string]map[string]*string {
+	common := map[string]string{
+		// Kafka's limit is that of a batch after compression; the stages' is before it.
+		"max.message.bytes": strconv.Itoa(MaxBatchBytes),
+		// Recompresses what plain Kafka producers send with another codec, or none.
+		"compression.type": "zstd",
+	}
+	if spec.Replication >= 3 {
+		// "Acknowledged" then survives the loss of any one broker.
+		common["min.insync.replicas"] = "2"
+	}
+	compacted := map[string]string{
+		"cleanup.policy": "compact",
+		// The bound on erasure: a superseded record, or one with a tombstone, is gone after a day.
+		// Kafka sets no bound by default.
+		"max.compaction.lag.ms": millis(24 * time.Hour),
+		// Only closed segments are compacted: a quarter of the bound.
+		"segment.ms": millis(6 * time.Hour),
+		// How long tombstones stay. A reader that was away for longer cannot tell what was erased
+		// and starts anew; the compactor's local store does so after half of it.
+		"delete.retention.ms": millis(7 * 24 * time.Hour),
+	}
+	deleted := func(retention time.Duration) map[string]string {
+		ms := "-1"
+		if retention == 0 {
+			retention = defaultRetention
+		}
+		if retention > 0 {
+			ms = millis(retention)
+		}
+		return map[string]string{"cleanup.policy": "delete", "retention.ms": ms, "retention.bytes": "-1"}
+	}
+	of := func(own map[string]string) map[string]*string {
+		all := maps.Clone(common)
+		maps.Copy(all, own)
+		out := make(map[string]*string, len(all))
+		for k, v := range all {
+			out[k] = &v
+		}
+		return out
+	}
+	return map[string]map[string]*string{
+		topics.Events:      of(deleted(spec.EventsRetention)),
+		topics.Runs:        of(compacted),
+		topics.Snapshots:   of(compacted),
+		topics.DeadLetters: of(deleted(spec.DeadLettersRetention)),
+	}
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -1,0 +1,124 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+)
+
+func admin(t *testing.T, cfg kafka.Config) *kadm.Client {
+	t.Helper()
+	adm, err := kafka.NewAdmin(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(adm.Close)
+	return adm
+}
+
+func TestEnsureTopics_MakesWhatIsMissingWithItsSettings(t *testing.T) {
+	c := kafkatest.StartCluster(t, 3, kafkatest.WithoutTopics(), kafkatest.WithBrokers(3))
+	cfg := c.Config
+	cfg.TopicPrefix = "acme."
+	n, err := kafka.EnsureTopics(t.Context(), cfg, kafka.TopicSpec{Partitions: 3, Replication: 3, DeadLettersRetention: -1, EventsRetention: time.Hour})
+	if err != nil || n != 3 {
+		t.Fatalf("count is %d, %v; want 3", n, err)
+	}
+	for topic, want := range map[string]map[string]string{
+		"acme.skein.events":       {"cleanup.policy": "delete", "retention.ms": "3600000", "max.message.bytes": "16842752", "compression.type": "zstd", "min.insync.replicas": "2"},
+		"acme.skein.runs":         {"cleanup.policy": "compact", "max.compaction.lag.ms": "86400000", "segment.ms": "21600000", "max.message.bytes": "16842752"},
+		"acme.skein.snapshots":    {"cleanup.policy": "compact", "max.compaction.lag.ms": "86400000", "segment.ms": "21600000", "delete.retention.ms": "604800000"},
+		"acme.skein.dead-letters": {"cleanup.policy": "delete", "retention.ms": "-1"},
+	} {
+		info := c.Fake.TopicInfo(topic)
+		if info == nil {
+			t.Fatalf("%s does not exist", topic)
+		}
+		for name, value := range want {
+			if got := info.Configs[name]; got == nil || *got != value {
+				t.Errorf("%s: %s is %v, want %s", topic, name, got, value)
+			}
+		}
+	}
+}
+
+func TestEnsureTopics_LeavesWhatIsThere(t *testing.T) {
+	c := kafkatest.StartCluster(t, 3)
+	if err := c.Fake.DeleteTopic("skein.snapshots"); err != nil {
+		t.Fatal(err)
+	}
+	// Another count is asked for than the set has: the set's counts, so the missing one gets it too.
+	n, err := kafka.EnsureTopics(t.Context(), c.Config, kafka.TopicSpec{Partitions: 12})
+	if err != nil || n != 3 {
+		t.Errorf("count is %d, %v; want the 3 that the other topics have", n, err)
+	}
+}
+
+func TestEnsureTopics_RefusesCountsThatDiffer(t *testing.T) {
+	c := kafkatest.StartCluster(t, 3)
+	if err := c.Fake.DeleteTopic("skein.runs"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Fake.CreateTopic("skein.runs", 4, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kafka.EnsureTopics(t.Context(), c.Config, kafka.TopicSpec{Partitions: 3}); !errors.Is(err, kafka.ErrPartitionCounts) {
+		t.Errorf("error is %v, want ErrPartitionCounts", err)
+	}
+	if _, err := kafka.PartitionCount(t.Context(), admin(t, c.Config), c.Config.Topics()); !errors.Is(err, kafka.ErrPartitionCounts) {
+		t.Errorf("error is %v, want ErrPartitionCounts", err)
+	}
+}
+
+func TestEnsureTopics_RefusesNoPartitions(t *testing.T) {
+	cfg := kafkatest.Start(t, 0, kafkatest.WithoutTopics())
+	if _, err := kafka.EnsureTopics(t.Context(), cfg, kafka.TopicSpec{}); err == nil {
+		t.Error("topics without partitions were made")
+	}
+}
+
+func TestEnsureTopics_TwoAtATime(t *testing.T) {
+	cfg := kafkatest.Start(t, 0, kafkatest.WithoutTopics())
+	errs := make(chan error, 4)
+	for range cap(errs) {
+		go func() {
+			_, err := kafka.EnsureTopics(context.Background(), cfg, kafka.TopicSpec{Partitions: 2})
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPartitionCount_NamesTheMissingTopic(t *testing.T) {
+	cfg := kafkatest.Start(t, 0, kafkatest.WithoutTopics())
+	_, err := kafka.PartitionCount(t.Context(), admin(t, cfg), cfg.Topics())
+	if !errors.Is(err, kafka.ErrNoTopic) {
+		t.Errorf("error is %v, want ErrNoTopic", err)
+	}
+}
+
+func TestConfig_ValidateNamesWhatIsWrong(t *testing.T) {
+	for name, cfg := range map[string]kafka.Config{
+		"no brokers":       {},
+		"a slash in names": {Brokers: []string{"127.0.0.1:1"}, TopicPrefix: "a/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if cfg.Validate() == nil {
+				t.Error("it is accepted")
+			}
+			if _, err := kafka.NewProducer(cfg); err == nil {
+				t.Error("a client is made of it")
+			}
+		})
+	}
+}
