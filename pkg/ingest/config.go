@@ -1,0 +1,52 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// Config are the settings of the stage.
+type Config struct {
+	// Kafka names the cluster and the topic set. Its Registerer also gets the stage's metrics.
+	Kafka kafka.Config
+	// MaxEventBytes is the limit of one event or input; at most kafka.MaxValueBytes.
+	MaxEventBytes int
+	// AckTimeout is how long nothing may be acknowledged before a request is answered with 503.
+	AckTimeout time.Duration
+	// PartitionCheck is how often the partition counts are compared with the pinned one.
+	PartitionCheck time.Duration
+	// RequestWindow and TotalWindow bound the bytes that are written and not acknowledged, of one
+	// request and of all. A single event may be larger than RequestWindow, never than TotalWindow.
+	RequestWindow, TotalWindow int
+}
+
+// DefaultConfig returns the settings of production for the given cluster.
+func DefaultConfig(k kafka.Config) Config {
+	return Config{
+		Kafka:          k,
+		MaxEventBytes:  kafka.MaxValueBytes,
+		AckTimeout:     kafka.DeliveryTimeout + 2*time.Second,
+		PartitionCheck: 15 * time.Second,
+		RequestWindow:  4 << 20,
+		TotalWindow:    128 << 20,
+	}
+}
+
+// Validate reports every setting that cannot work, all at once.
+func (c Config) Validate() error {
+	errs := []error{c.Kafka.Validate()}
+	bad := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf("ingest: "+format, args...))
+		}
+	}
+	bad(c.MaxEventBytes < 1 || c.MaxEventBytes > kafka.MaxValueBytes, "event limit %d must be between 1 and %d", c.MaxEventBytes, kafka.MaxValueBytes)
+	bad(c.AckTimeout <= 0, "acknowledgement timeout %s must be positive", c.AckTimeout)
+	bad(c.PartitionCheck <= 0, "partition check interval %s must be positive", c.PartitionCheck)
+	bad(c.RequestWindow < 1, "request window %d must be positive", c.RequestWindow)
+	bad(c.TotalWindow < c.RequestWindow || c.TotalWindow < c.MaxEventBytes+recordOverhead, "total window %d must hold a request's window and the largest event", c.TotalWindow)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,13 @@
+// Package ingest is the HTTP door: it takes the events and inputs of runs, checks their envelope and
+// writes them to skein.events, byte for byte. It is the only stage that can say no to a caller, and
+// it says yes only after Kafka has acknowledged.
+//
+// A request flows through three parts. An eventReader takes a body apart (NDJSON, a JSON array, SSE,
+// numbered NDJSON) without ever holding more than one event. Service checks each one. A publisher
+// writes them in order to the thread's partition while the body is still being read, waits where too
+// much is unacknowledged, and knows how far the acknowledged part reaches. What ends a request early,
+// bad data or bad weather, is answered with that part, so that the caller goes on from there.
+//
+// The stage keeps no state that outlives a request but the partition count of the topics. That is
+// pinned: where it differs or changes, the door is closed.
+package ingest

@@ -1,0 +1,66 @@
+package ingest
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// postEvents is POST /v1/threads/{thread}/runs/{run}/events.
+func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
+	b, rej := openBody(r)
+	if rej != nil {
+		s.refuse(w, r, callEvents, rej, nil)
+		return
+	}
+	defer b.close()
+	events, rej := newEventReader(mediaType(r), b, s.cfg.MaxEventBytes)
+	if rej != nil {
+		s.refuse(w, r, callEvents, rej, nil)
+		return
+	}
+	rc := http.NewResponseController(w)
+	p := s.newPublisher(t, record.KindEvent, func() {
+		// The body may be silent for minutes while the agent thinks: do not wait for it to say
+		// that Kafka is away.
+		_ = rc.SetReadDeadline(time.Now())
+	})
+	rej = publishAll(events, p)
+	got, err := p.finish()
+	switch {
+	case err != nil: // before rej: a read that was ended by the failure is no fault of the caller
+		s.unavailable(w, r, callEvents, err, &got)
+	case rej != nil:
+		s.refuse(w, r, callEvents, rej, &got)
+	default:
+		s.accept(w, callEvents, got)
+	}
+}
+
+// publishAll sends events until the body ends (nil), one is refused, or the publisher fails (nil, its
+// finish tells).
+func publishAll(events eventReader, p *publisher) *rejection {
+	for {
+		ev, err := events.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			var rej *rejection
+			if errors.As(err, &rej) {
+				return rej
+			}
+			return reject(http.StatusInternalServerError, reasonInternal, 0, "%v", err)
+		}
+		if _, err := agui.Envelope(ev.value); err != nil {
+			return malformed(err, ev.line)
+		}
+		if !p.send(ev) {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package ingest
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/skeinhq/skein/internal/problem"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// Handler answers the stage's calls. It must be given requests with their paths as they came: put no
+// mux that cleans paths before it.
+func (s *Service) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+
+func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
+	rt, ok, rej := parseRoute(r.URL)
+	switch {
+	case rej != nil:
+		s.metrics.rejected.WithLabelValues(rej.reason).Inc()
+		s.answerRejection(w, r, rej, nil)
+		return
+	case !ok:
+		endEarly(w, r)
+		problem.Write(w, problem.Problem{Status: http.StatusNotFound, Detail: "there is no such call"})
+		return
+	case r.Method != methods[rt.call]:
+		endEarly(w, r)
+		w.Header().Set("Allow", methods[rt.call])
+		problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this call is " + methods[rt.call]})
+		return
+	}
+	id, err := s.auth.Authenticate(r)
+	switch {
+	case errors.Is(err, tenant.ErrUnauthenticated):
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		s.refuse(w, r, rt.call, reject(http.StatusUnauthorized, reasonAuth, 0, "no credentials, or unknown ones"), nil)
+		return
+	case err != nil:
+		s.unavailable(w, r, rt.call, err, nil)
+		return
+	case !id.Allows(tenant.ScopeWrite):
+		s.refuse(w, r, rt.call, reject(http.StatusForbidden, reasonScope, 0, "these credentials do not allow to write"), nil)
+		return
+	}
+	n, err := s.pin.partitions()
+	if err != nil {
+		s.unavailable(w, r, rt.call, err, nil)
+		return
+	}
+	t, rej := targetOf(id.Tenant, rt, n)
+	if rej != nil {
+		s.refuse(w, r, rt.call, rej, nil)
+		return
+	}
+	switch rt.call {
+	case callEvents:
+		s.postEvents(w, r, t)
+	case callInput:
+		s.putInput(w, r, t)
+	}
+}
+
+// endEarly makes it possible to answer while the body is still coming. Without it net/http reads on
+// before it sends the answer, for as long as the caller keeps the body open. Afterwards the
+// connection is of no use.
+func endEarly(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		return
+	}
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+	rc := http.NewResponseController(w)
+	// Both are refused only by writers that are no connection (tests), and then not needed.
+	_ = rc.EnableFullDuplex()
+	// The rest of the body is read and dropped for a moment, so that a caller in the middle of a
+	// write sees the answer and not a reset connection.
+	_ = rc.SetReadDeadline(time.Now().Add(time.Second))
+}
+
+func (s *Service) accept(w http.ResponseWriter, c call, answer any) {
+	s.metrics.requests.WithLabelValues(string(c), outcomeAccepted).Inc()
+	body, err := json.Marshal(answer)
+	if err != nil { // numbers only: cannot be
+		problem.Write(w, problem.Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
+	_, _ = w.Write(append(body, '\n')) // a caller that is gone has the same doubt as one that was cut off
+}
+
+// refuse answers what is the caller's fault.
+func (s *Service) refuse(w http.ResponseWriter, r *http.Request, c call, rej *rejection, got *ack) {
+	s.metrics.requests.WithLabelValues(string(c), outcomeRejected).Inc()
+	s.metrics.rejected.WithLabelValues(rej.reason).Inc()
+	s.answerRejection(w, r, rej, got)
+}
+
+func (s *Service) answerRejection(w http.ResponseWriter, r *http.Request, rej *rejection, got *ack) {
+	ext := extensions(rej.reason, got)
+	if rej.line > 0 {
+		ext["line"] = rej.line
+	}
+	if rej.status == http.StatusUnsupportedMediaType {
+		w.Header().Set("Accept-Encoding", "gzip, zstd")
+		w.Header().Set("Accept-Post", acceptedTypes)
+	}
+	endEarly(w, r)
+	problem.Write(w, problem.Problem{Status: rej.status, Detail: rej.Error(), Extensions: ext})
+}
+
+// unavailable answers what is not the caller's fault. What was acknowledged stays; of what was sent
+// after it some may still arrive, which the answer says.
+func (s *Service) unavailable(w http.ResponseWriter, r *http.Request, c call, err error, got *ack) {
+	if errors.Is(err, kerr.MessageTooLarge) {
+		// The topic's own limit is below ours. Trying again is of no use, so 503 would be a lie.
+		s.refuse(w, r, c, reject(http.StatusRequestEntityTooLarge, reasonTooLarge, 0, "larger than the topic %s takes", s.topics.Events), got)
+		return
+	}
+	s.metrics.requests.WithLabelValues(string(c), outcomeUnavailable).Inc()
+	s.metrics.rejected.WithLabelValues(reasonUnavailable).Inc()
+	retry := "5"
+	if errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, kafka.ErrNoTopic) {
+		retry = "60" // a person has to do something first
+	}
+	w.Header().Set("Retry-After", retry)
+	detail := err.Error()
+	if got != nil {
+		detail += "; what comes after the accepted events was not acknowledged and may have been written or not: send it again, with seq numbers a repeat is dropped"
+	}
+	endEarly(w, r)
+	problem.Write(w, problem.Problem{Status: http.StatusServiceUnavailable, Detail: detail, Extensions: extensions(reasonUnavailable, got)})
+}
+
+func extensions(reason string, got *ack) map[string]any {
+	ext := map[string]any{"reason": reason}
+	if got != nil {
+		ext["accepted"] = got.Accepted
+		ext["partition"] = got.Partition
+		ext["firstOffset"] = got.FirstOffset
+		ext["lastOffset"] = got.LastOffset
+	}
+	return ext
+}

@@ -1,0 +1,64 @@
+package ingest
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the stage's. Outcomes: accepted (all of the request), rejected (the caller's fault),
+// unavailable (ours or Kafka's).
+type metrics struct {
+	requests *prometheus.CounterVec // call, outcome
+	rejected *prometheus.CounterVec // reason
+	events   *prometheus.CounterVec // kind
+	bytes    *prometheus.CounterVec // kind
+	produce  prometheus.Histogram
+	inflight prometheus.Gauge
+	open     prometheus.Gauge
+}
+
+const (
+	outcomeAccepted    = "accepted"
+	outcomeRejected    = "rejected"
+	outcomeUnavailable = "unavailable"
+)
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	opts := func(name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts{Namespace: "skein", Subsystem: "ingest", Name: name, Help: help}
+	}
+	m := &metrics{
+		requests: prometheus.NewCounterVec(opts("requests_total", "Requests by call and outcome."), []string{"call", "outcome"}),
+		rejected: prometheus.NewCounterVec(opts("rejected_total", "Requests that were not accepted whole, by reason."), []string{"reason"}),
+		events:   prometheus.NewCounterVec(opts("events_total", "Records that Kafka has acknowledged, by kind."), []string{"kind"}),
+		bytes:    prometheus.NewCounterVec(opts("event_bytes_total", "Bytes of acknowledged values, before compression, by kind."), []string{"kind"}),
+		produce: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "skein", Subsystem: "ingest", Name: "produce_seconds",
+			Help:    "Time from handing a record to the producer to its acknowledgement.",
+			Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
+		inflight: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "unacknowledged_bytes",
+			Help: "Bytes that are written and not acknowledged."}),
+		open: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "door_open",
+			Help: "1 where the partition counts are known and as they were, else 0: all is answered with 503."}),
+	}
+	for _, c := range []call{callEvents, callInput} {
+		for _, o := range []string{outcomeAccepted, outcomeRejected, outcomeUnavailable} {
+			m.requests.WithLabelValues(string(c), o)
+		}
+	}
+	for _, r := range reasons() {
+		m.rejected.WithLabelValues(r)
+	}
+	for _, k := range []string{"event", "input"} {
+		m.events.WithLabelValues(k)
+		m.bytes.WithLabelValues(k)
+	}
+	if reg == nil {
+		return m, nil
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open} {
+		errs = append(errs, reg.Register(c))
+	}
+	return m, errors.Join(errs...)
+}

@@ -1,0 +1,29 @@
+package ingest
+
+import "bytes"
+
+// space is the white space of JSON.
+const space = " \t\r\n"
+
+// ndjsonReader reads one event a line. Empty lines are passed over, white space round an event goes.
+type ndjsonReader struct {
+	lines *lineReader
+	limit int
+}
+
+func (n *ndjsonReader) next() (event, error) {
+	for {
+		line, err := n.lines.next()
+		if err != nil {
+			return event{}, err
+		}
+		line = bytes.Trim(line, space)
+		if len(line) == 0 {
+			continue
+		}
+		if len(line) > n.limit {
+			return event{}, tooLarge(n.lines.line, n.limit)
+		}
+		return event{value: bytes.Clone(line), seq: -1, line: n.lines.line}, nil
+	}
+}

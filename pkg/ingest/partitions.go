@@ -1,0 +1,94 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// firstCheckRetry is how soon the partition counts are asked for again until they are known.
+const firstCheckRetry = time.Second
+
+// pin holds the partition count that the stage has started with. The partition of a thread depends on
+// it: after a change the same thread would have events in two partitions, in no order.
+type pin struct {
+	adm    *kadm.Client
+	topics kafka.Topics
+	m      *metrics
+	logger *slog.Logger
+
+	mu    sync.Mutex
+	count int32
+	err   error // why the door is closed; nil: it is open
+}
+
+// partitions returns the pinned count, or why there is none.
+func (p *pin) partitions() (int32, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count, p.err
+}
+
+// check compares the topics with the pinned count. An answer that does not come changes nothing once
+// the door is open: whether Kafka takes records shows when it is given one.
+func (p *pin) check(ctx context.Context) {
+	n, err := kafka.PartitionCount(ctx, p.adm, p.topics)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.err
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return // we are stopping
+	case err != nil && (p.count == 0 || isVerdict(err)):
+		p.err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case err != nil:
+		p.logger.Warn("checking partition counts", "error", err)
+		return
+	case p.count == 0:
+		p.count, p.err = n, nil
+	case n != p.count:
+		p.err = fmt.Errorf("%w: %w: there were %d when this process started, now there are %d: a thread's events would come to lie in two partitions; copy into a new topic set instead and restart", ErrUnavailable, kafka.ErrPartitionCounts, p.count, n)
+	default:
+		p.err = nil
+	}
+	p.m.open.Set(0)
+	if p.err == nil {
+		p.m.open.Set(1)
+	}
+	switch {
+	case p.err != nil && (was == nil || was.Error() != p.err.Error()):
+		p.logger.Error("the door is closed", "error", p.err)
+	case p.err == nil && was != nil:
+		p.logger.Info("the door is open", "partitions", p.count)
+	}
+}
+
+// watch checks until ctx ends.
+func (p *pin) watch(ctx context.Context, every time.Duration) {
+	for {
+		cctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		p.check(cctx)
+		cancel()
+		wait := every
+		if n, _ := p.partitions(); n == 0 {
+			wait = min(every, firstCheckRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// isVerdict reports whether err says what the topics are, and not that nobody answers.
+func isVerdict(err error) bool {
+	return errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, kafka.ErrNoTopic)
+}

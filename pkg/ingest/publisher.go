@@ -1,0 +1,202 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// recordOverhead is what a record costs in memory beside its value.
+const recordOverhead = 512
+
+// errStopped is given to records that are still with the producer when their request gives up.
+var errStopped = errors.New("the request has given up")
+
+// ack is how far a request's records are acknowledged: the first Accepted of them, without a gap.
+type ack struct {
+	Accepted    int64 `json:"accepted"`
+	Partition   int32 `json:"partition"`
+	FirstOffset int64 `json:"firstOffset"` // -1 where none is
+	LastOffset  int64 `json:"lastOffset"`
+}
+
+// publisher writes the records of one request, in order, to one partition. One goroutine calls send
+// and finish; acknowledgements come in on the client's.
+//
+// Records are not bound to the request's context. The client fails a whole batch, and all that is
+// buffered for its partition, where the context of the batch's first record has ended: a caller that
+// hangs up would take the events of others with it. They have a context of their own, which ends only
+// when Kafka has already failed this request.
+//
+// On a failure Kafka's client fails everything that is buffered for the partition, in order. A record
+// sent in the moment between that and the callback that tells us would leave a gap before it: ending
+// the context in the callback takes it back, unless it has made it to the broker by then, which takes
+// a connection that has just failed. The answer counts what lies before the gap in any case.
+type publisher struct {
+	svc       *Service
+	kind      record.Kind
+	runID     string
+	topic     string
+	key       []byte
+	partition int32
+	plain     []kgo.RecordHeader // those of a record without seq
+
+	events, bytes prometheus.Counter
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	failed func() // called once, on the first failure, while the request is still being served
+
+	mu       sync.Mutex
+	moved    sync.Cond // outstanding or err has changed
+	out      int       // records under way
+	outBytes int
+	progress time.Time // last acknowledgement, or when the first of those under way was sent
+	timer    *time.Timer
+	done     bool
+	acked    ack
+	err      error
+}
+
+func (s *Service) newPublisher(t target, kind record.Kind, failed func()) *publisher {
+	p := &publisher{
+		svc: s, kind: kind, runID: t.run, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
+		plain:  kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: t.run, Seq: -1}),
+		events: s.metrics.events.WithLabelValues(string(kind)), bytes: s.metrics.bytes.WithLabelValues(string(kind)),
+		failed: failed,
+		acked:  ack{Partition: t.partition, FirstOffset: -1, LastOffset: -1},
+	}
+	p.moved.L = &p.mu
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	p.timer = time.AfterFunc(s.cfg.AckTimeout, p.watch)
+	return p
+}
+
+// send hands an event to the producer. It waits while too much is unacknowledged: that is what slows
+// a caller down to Kafka's pace. It reports whether the event was taken; if not, finish says why and
+// nothing more can be sent.
+func (p *publisher) send(ev event) bool {
+	size := len(ev.value) + recordOverhead
+	p.mu.Lock()
+	for p.err == nil && p.out > 0 && p.outBytes+size > p.svc.cfg.RequestWindow {
+		p.moved.Wait()
+	}
+	over := p.err != nil
+	p.mu.Unlock()
+	if over || !p.acquire(size) {
+		return false
+	}
+	headers := p.plain
+	if ev.seq >= 0 {
+		headers = kafka.Headers(record.Headers{Version: record.Version, Kind: p.kind, RunID: p.runID, Seq: ev.seq})
+	}
+	now := time.Now()
+	p.mu.Lock()
+	if p.out == 0 {
+		p.progress = now
+	}
+	p.out++
+	p.outBytes += size
+	p.mu.Unlock()
+	p.svc.metrics.inflight.Add(float64(size))
+	p.svc.producer.Produce(p.ctx, &kgo.Record{
+		Topic: p.topic, Partition: p.partition, Key: p.key, Value: ev.value, Headers: headers,
+	}, func(r *kgo.Record, err error) { p.acknowledged(r, size, now, err) })
+	return true
+}
+
+// acquire takes size bytes of what all requests together may have under way.
+func (p *publisher) acquire(size int) bool {
+	if p.svc.window.TryAcquire(int64(size)) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, p.svc.cfg.AckTimeout)
+	defer cancel()
+	if p.svc.window.Acquire(ctx, int64(size)) == nil {
+		return true
+	}
+	p.fail(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))
+	return false
+}
+
+// acknowledged is called by the client in the order of send.
+func (p *publisher) acknowledged(r *kgo.Record, size int, sent time.Time, err error) {
+	p.svc.window.Release(int64(size))
+	m := p.svc.metrics
+	m.inflight.Sub(float64(size))
+	if err == nil {
+		m.produce.Observe(time.Since(sent).Seconds())
+		p.events.Inc()
+		p.bytes.Add(float64(len(r.Value)))
+	} else {
+		p.fail(fmt.Errorf("%w: Kafka has not acknowledged: %w", ErrUnavailable, err))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil && p.err == nil {
+		if p.acked.Accepted == 0 {
+			p.acked.FirstOffset = r.Offset
+		}
+		p.acked.Accepted++
+		p.acked.LastOffset = r.Offset
+	}
+	p.out--
+	p.outBytes -= size
+	p.progress = time.Now()
+	p.moved.Broadcast()
+}
+
+// fail ends the request for the first reason that is given.
+func (p *publisher) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil || p.done {
+		return
+	}
+	p.err = err
+	p.cancel(errStopped)
+	p.failed() // under the lock: finish, and with it the request, cannot end before
+	p.moved.Broadcast()
+}
+
+// watch ends the request where nothing is acknowledged for too long: a broker that has a record and
+// never answers keeps it from failing by itself.
+func (p *publisher) watch() {
+	p.mu.Lock()
+	if p.done || p.err != nil {
+		p.mu.Unlock()
+		return
+	}
+	wait := p.svc.cfg.AckTimeout
+	if p.out > 0 {
+		if wait -= time.Since(p.progress); wait <= 0 {
+			p.mu.Unlock()
+			p.fail(fmt.Errorf("%w: Kafka has acknowledged nothing for %v", ErrUnavailable, p.svc.cfg.AckTimeout))
+			return
+		}
+	}
+	p.timer.Reset(wait)
+	p.mu.Unlock()
+}
+
+// finish waits until all that was sent is acknowledged, or the request has failed, and returns how
+// far it got.
+func (p *publisher) finish() (ack, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.err == nil && p.out > 0 {
+		p.moved.Wait()
+	}
+	p.done = true
+	p.timer.Stop()
+	p.cancel(errStopped) // after success there is nothing left that it could end
+	return p.acked, p.err
+}

@@ -1,0 +1,59 @@
+package ingest
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// sequencedReader reads lines of the form {"seq": n, "event": {…}}. The event's bytes are those in
+// the line. Other members are passed over.
+type sequencedReader struct {
+	lines *lineReader
+	limit int
+}
+
+func (s *sequencedReader) next() (event, error) {
+	for {
+		line, err := s.lines.next()
+		if err != nil {
+			return event{}, err
+		}
+		line = bytes.Trim(line, space)
+		if len(line) == 0 {
+			continue
+		}
+		return s.unwrap(line, s.lines.line)
+	}
+}
+
+func (s *sequencedReader) unwrap(line []byte, at int64) (event, error) {
+	if err := agui.Check(line); err != nil {
+		return event{}, malformed(err, at)
+	}
+	if !agui.IsObject(line) {
+		return event{}, badLine(agui.RuleNotObject, at, "not a JSON object: want {\"seq\": n, \"event\": {…}}")
+	}
+	var seq, value []byte
+	for name, v := range agui.Members(line) {
+		switch name {
+		case "seq":
+			seq = v
+		case "event":
+			value = v
+		}
+	}
+	// Digits only: 1.0 and 1e3 are numbers of JSON too, but nobody counts like that.
+	n, err := strconv.ParseUint(string(seq), 10, 63)
+	if err != nil {
+		return event{}, badLine(reasonSeq, at, "seq must be the event's number in its run, from 0: want {\"seq\": n, \"event\": {…}}")
+	}
+	if value == nil {
+		return event{}, badLine(agui.RuleNotObject, at, "no event: want {\"seq\": n, \"event\": {…}}")
+	}
+	if len(value) > s.limit {
+		return event{}, tooLarge(at, s.limit)
+	}
+	return event{value: bytes.Clone(value), seq: int64(n), line: at}, nil
+}

@@ -1,0 +1,87 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// Service is the stage.
+type Service struct {
+	cfg      Config
+	auth     tenant.Authenticator
+	topics   kafka.Topics
+	producer *kgo.Client
+	metrics  *metrics
+	window   *semaphore.Weighted
+	pin      *pin
+}
+
+// New makes the stage. It connects to nothing: the door opens once Run has seen the topics. The
+// caller calls Close in the end.
+func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if auth == nil {
+		return nil, errors.New("ingest: there is no authenticator")
+	}
+	logger := cfg.Kafka.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	m, err := newMetrics(cfg.Kafka.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("registering ingest metrics: %w", err)
+	}
+	producer, err := kafka.NewProducer(cfg.Kafka)
+	if err != nil {
+		return nil, err
+	}
+	adm, err := kafka.NewAdmin(cfg.Kafka)
+	if err != nil {
+		producer.Close()
+		return nil, err
+	}
+	return &Service{
+		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
+		window: semaphore.NewWeighted(int64(cfg.TotalWindow)),
+		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
+			err: fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
+	}, nil
+}
+
+// Run watches the partition counts until ctx ends. Requests are answered with 503 until its first
+// look at the topics, and whenever their counts are not what they were.
+func (s *Service) Run(ctx context.Context) error {
+	s.pin.watch(ctx, s.cfg.PartitionCheck)
+	return nil
+}
+
+// Ready returns nil while the door is open, else the reason why it is not.
+func (s *Service) Ready() error {
+	_, err := s.pin.partitions()
+	return err
+}
+
+// Close waits, for a bounded time, until what was sent is acknowledged, and closes the connections.
+// Call it once no request is under way any more: after the HTTP server's Shutdown.
+func (s *Service) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.AckTimeout+time.Second)
+	defer cancel()
+	err := s.producer.Flush(ctx)
+	s.producer.Close()
+	s.pin.adm.Close()
+	if err != nil {
+		return fmt.Errorf("flushing events: %w", err)
+	}
+	return nil
+}

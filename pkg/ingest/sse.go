@@ -1,0 +1,67 @@
+package ingest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// sseReader reads server-sent events (WHATWG HTML, 9.2): an event is the data of its data lines,
+// joined by line feeds. Lines end with LF or CRLF. Comments and the fields event, id and retry carry
+// nothing of AG-UI and are passed over.
+//
+// An event that the body ends with is taken without the empty line that should follow: HTTP says
+// whether a body is whole, and a body that was cut is an error before that.
+type sseReader struct {
+	lines *lineReader
+	limit int
+
+	data []byte
+	has  bool
+	at   int64 // line of the event's first data line
+}
+
+func (s *sseReader) next() (event, error) {
+	s.data, s.has = nil, false
+	for {
+		line, err := s.lines.next()
+		if errors.Is(err, io.EOF) && len(s.data) > 0 {
+			return s.event()
+		}
+		if err != nil {
+			return event{}, err
+		}
+		if n := len(line); n > 0 && line[n-1] == '\r' {
+			line = line[:n-1]
+		}
+		if len(line) == 0 {
+			// By the standard, empty data is no event.
+			if len(s.data) > 0 {
+				return s.event()
+			}
+			s.has = false
+			continue
+		}
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		if string(field) != "data" {
+			continue
+		}
+		value = bytes.TrimPrefix(value, []byte(" "))
+		if !s.has {
+			s.has, s.at = true, s.lines.line
+		} else {
+			s.data = append(s.data, '\n')
+		}
+		s.data = append(s.data, value...)
+		if len(s.data) > s.limit {
+			return event{}, tooLarge(s.at, s.limit)
+		}
+	}
+}
+
+func (s *sseReader) event() (event, error) {
+	if string(bytes.Trim(s.data, space)) == "[DONE]" {
+		return event{}, badLine(reasonDone, s.at, "[DONE] is no AG-UI event (the official client fails on it): end the body instead")
+	}
+	return event{value: s.data, seq: -1, line: s.at}, nil
+}
