@@ -1,0 +1,235 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// phase is how far the opening of a partition has come.
+type phase int
+
+const (
+	// phaseAsking: assigned, or of unknown outcome; what is committed is not known yet.
+	phaseAsking phase = iota
+	// phaseFencing: C and P are known; a fence goes into the next transaction.
+	phaseFencing
+	// phaseCatching: the fence is committed; the store reads up to it.
+	phaseCatching
+	// phaseOpen: events are read.
+	phaseOpen
+)
+
+// assignment is one assignment of one partition to this session. A partition that comes back gets a
+// new one, so that nothing meant for the old can reach it.
+type assignment struct {
+	id    int32
+	since time.Time
+	// ctx ends with the assignment; work on its behalf ends with it.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	// Guarded by session.mu.
+	phase phase
+	// asked: this session asks for the committed offset itself, as the assignment's answer is past.
+	asked bool
+	// known: the client holds the partition as its own; see session.swallowed.
+	known    bool
+	position position
+
+	// For the actor alone.
+	fence int64
+	part  *partition
+}
+
+// caught is the end of a catch-up.
+type caught struct {
+	a    *assignment
+	part *partition
+	err  error
+}
+
+// refetch asks for the committed offsets of the partitions again, each until it is stable, and says
+// nothing of those that are gone meanwhile.
+func (s *session) refetch(a *assignment) {
+	defer s.work.Done()
+	const pause = 100 * time.Millisecond
+	for a.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(a.ctx, 5*time.Second)
+		// Not FetchOffsetsForTopics: that fails whole if any partition, even another member's, is
+		// unstable.
+		r, err := s.admin.FetchOffsets(kadm.RequireStable(ctx), s.cfg.Group)
+		cancel()
+		if err == nil {
+			o, ok := r.Lookup(s.topics.Events, a.id)
+			if !ok {
+				o.At = -1
+			}
+			if o.Err == nil {
+				s.fetched(a, o.At, o.Metadata)
+				return
+			}
+			err = o.Err
+		}
+		s.logger.Debug("asking for the committed offset again", "partition", a.id, "error", err)
+		select {
+		case <-time.After(pause):
+		case <-a.ctx.Done():
+		}
+	}
+}
+
+// open brings the local store up to the fence and makes the partition. It runs beside the actor and
+// answers on s.caught.
+func (s *session) open(a *assignment) {
+	defer s.work.Done()
+	part, err := s.catchUp(a)
+	select {
+	case s.caught <- caught{a, part, err}:
+	case <-a.ctx.Done():
+	}
+}
+
+func (s *session) catchUp(a *assignment) (*partition, error) {
+	pos := a.position
+	store, err := s.stores.get(a.id)
+	if err != nil {
+		return nil, err
+	}
+	// A catch-up for an assignment that is past may still be on its way out.
+	store.catching.Lock()
+	defer store.catching.Unlock()
+	rebuilt, err := store.prepare(s.runsTopicID, s.storeMaxAge, s.now())
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if rebuilt != "" {
+			s.metrics.Rebuilds.WithLabelValues(rebuilt).Inc()
+			s.logger.Info("rebuilding local store", "partition", a.id, "reason", rebuilt)
+		}
+		err := s.readRuns(a, store)
+		if !errors.Is(err, kerr.OffsetOutOfRange) || store.meta.NextOffset == 0 {
+			if err != nil {
+				return nil, err
+			}
+			break
+		}
+		rebuilt = rebuildRange
+		if err := store.reset(s.runsTopicID); err != nil {
+			return nil, err
+		}
+	}
+	start, err := s.startOffset(a)
+	if err != nil {
+		return nil, err
+	}
+	part, err := newPartition(a.id, s.cfg, s.topics, store, pos)
+	if err != nil || start <= pos.committedOffset {
+		return part, err
+	}
+	if pos.decidedOffset > 0 { // else nothing was ever committed, and the log simply begins later
+		s.metrics.LostOffsets.Add(float64(start - pos.committedOffset))
+		s.logger.Error("raw events are gone before they were read", "topic", s.topics.Events, "partition", a.id,
+			"offset", pos.committedOffset, "until", start)
+	}
+	return part, part.skipTo(start, s.now())
+}
+
+// readRuns reads skein.runs into the store until a record at or above the acknowledged fence.
+// Neither the last stable offset nor the high watermark is the right end: transaction markers lag,
+// and control records are invisible. A later fence may have compacted ours away: it serves as well.
+func (s *session) readRuns(a *assignment, store *localStore) error {
+	from := store.meta.NextOffset
+	if from > a.fence {
+		return nil
+	}
+	if from == 0 {
+		from = kafka.StartOffset
+	}
+	reader, err := kafka.NewDirectReader(s.kafka, s.topics.Runs, map[int32]int64{a.id: from})
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	told, total := s.now(), 0
+	for {
+		fetches := reader.PollFetches(a.ctx)
+		if err := a.ctx.Err(); err != nil {
+			return err
+		}
+		for _, e := range fetches.Errors() {
+			if !retriable(e.Err) {
+				return fmt.Errorf("catching up with %s/%d: %w", e.Topic, e.Partition, e.Err)
+			}
+		}
+		var entries []entry
+		done := false
+		for it := fetches.RecordIter(); !it.Done(); {
+			m := it.Next()
+			e, err := entryOf(m)
+			if err != nil {
+				return err
+			}
+			entries = append(entries, e)
+			done = done || m.Offset >= a.fence
+		}
+		if err := store.apply(entries, s.now()); err != nil {
+			return err
+		}
+		total += len(entries)
+		s.metrics.CatchUp.Add(float64(len(entries)))
+		if done {
+			return nil
+		}
+		if now := s.now(); now.Sub(told) > 10*time.Second {
+			told = now
+			s.logger.Info("catching up with run records", "partition", a.id, "records", total,
+				"offset", store.meta.NextOffset, "until", a.fence)
+		}
+	}
+}
+
+// entryOf reads a record of skein.runs.
+func entryOf(m *kgo.Record) (entry, error) {
+	if string(m.Key) == record.FenceKey {
+		return entry{offset: m.Offset}, nil
+	}
+	if _, err := kafka.ParseHeaders(m.Headers); err != nil {
+		return entry{}, fmt.Errorf("reading own run record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
+	}
+	return entry{key: m.Key, value: m.Value, offset: m.Offset}, nil
+}
+
+// startOffset asks for the first offset that skein.events still has.
+func (s *session) startOffset(a *assignment) (int64, error) {
+	ctx, cancel := context.WithTimeout(a.ctx, 10*time.Second)
+	defer cancel()
+	starts, err := s.admin.ListStartOffsets(ctx, s.topics.Events)
+	if err != nil {
+		return 0, fmt.Errorf("asking for the start of %s: %w", s.topics.Events, err)
+	}
+	o, ok := starts.Lookup(s.topics.Events, a.id)
+	if o.Err != nil {
+		return 0, fmt.Errorf("asking for the start of %s/%d: %w", s.topics.Events, a.id, o.Err)
+	}
+	if !ok {
+		return 0, fmt.Errorf("asking for the start of %s/%d: %w", s.topics.Events, a.id, errNoAnswer)
+	}
+	return o.Offset, nil
+}
+
+var errNoAnswer = errors.New("the broker did not say")
+
+// retriable reports whether a poll's error passes by itself: kgo goes on trying.
+func retriable(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || kerr.IsRetriable(err)
+}

@@ -1,0 +1,73 @@
+package compactor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// One event on its way through a partition: threads of 10 turns, each with the conversation so far as
+// its input, 500 deltas a run, 200 runs at a time; a transaction every 10,000 events. Bytes written are
+// told as a share of bytes read.
+func BenchmarkPartition_Process(b *testing.B) {
+	s := newSim(b, nil)
+	const threads, turns, deltas = 200, 10, 500
+	for turn := range turns {
+		for step := range deltas + 3 {
+			for i := range threads {
+				thread, run := fmt.Sprintf("t%d", i), fmt.Sprintf("r%d", turn)
+				switch step {
+				case 0:
+					input := ""
+					for k := range turn {
+						input += userMessage(fmt.Sprintf("u%d", k), "a question of some length, as people write them") + "," +
+							fmt.Sprintf(`{"id":"m%d","role":"assistant","content":%q},`, k, answer(deltas))
+					}
+					s.input(thread, run, `{"threadId":"`+thread+`","runId":"`+run+`","messages":[`+input+userMessage(fmt.Sprintf("u%d", turn), "a question of some length, as people write them")+`],"tools":[],"context":[]}`)
+				case 1:
+					s.send(thread, run, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run))
+				case deltas + 2:
+					s.send(thread, run, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run))
+				default:
+					s.send(thread, run, text(fmt.Sprintf("m%d", turn), "token "))
+				}
+			}
+		}
+	}
+	read := 0
+	for _, m := range s.events {
+		read += len(m.Key) + len(m.Value)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	done := 0
+	for done < b.N {
+		b.StopTimer()
+		s.runs, s.other, s.settled = nil, nil, position{partitions: 1}
+		s.open(true)
+		b.StartTimer()
+		for s.read < len(s.events) && done < b.N {
+			n := min(10_000, b.N-done)
+			s.feed(n)
+			s.commit(true)
+			s.now = s.now.Add(500 * time.Millisecond)
+			done += n
+		}
+	}
+	b.StopTimer()
+	if s.read == len(s.events) {
+		written := 0
+		for _, m := range append(s.runs, s.other...) {
+			written += len(m.Key) + len(m.Value)
+		}
+		b.ReportMetric(float64(written)/float64(read), "written/read")
+	}
+}
+
+func answer(deltas int) string {
+	out := ""
+	for range deltas {
+		out += "token "
+	}
+	return out
+}

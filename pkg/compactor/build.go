@@ -1,0 +1,135 @@
+package compactor
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// build makes the record of a run as it stands and returns it with the history as it stands; what
+// the run's head says of the history is brought up to date.
+func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
+	fold, rec, early := r.fold, r.rec, r.early
+	if fold == nil { // pending: placed for now, as if the first event came now
+		pl, err := p.place(r, nil, p.next)
+		if err != nil {
+			return nil, lineage.History{}, err
+		}
+		shown := run{rec: r.rec}
+		shown.setPlacement(pl)
+		// Told against no base, so that the input stays whole for the placement that counts.
+		shown.rec.Base, shown.rec.InputMessages, shown.rec.InputLayout = "", r.input.Messages, nil
+		fold, rec = pl.fold, shown.rec
+	}
+	at := lineage.History{Messages: compactedAll(fold.Messages()), State: compacted(fold.State())}
+	var base lineage.History
+	if rec.Base != "" {
+		var err error
+		if base, err = p.history(r.thread, rec.Base); err != nil {
+			return nil, lineage.History{}, err
+		}
+	}
+	rec.Messages, rec.Layout = agui.Diff(base.Messages, at.Messages)
+	rec.MessageCount = len(at.Messages)
+	if base.State == nil {
+		base.State = emptyState
+	}
+	if !bytes.Equal(at.State, base.State) {
+		rec.State = at.State
+	}
+	key := p.historyKey(r.thread, &rec, at)
+	rec.HistoryKey = key.String()
+	r.head.HistoryKey, r.head.MessageCount = key, rec.MessageCount
+
+	sum := fold.Summary()
+	rec.Status = record.Status(sum.Status)
+	if rec.Status.Sealed() && !fold.Ended() {
+		return nil, lineage.History{}, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
+	}
+	rec.Started, rec.Events, rec.Terminal = sum.Started, sum.Kept, sum.Terminal
+	rec.Interrupts, rec.PendingToolCalls = sum.Interrupts, sum.PendingToolCalls
+	rec.StartedAt = r.startedAt
+	rec.Stats = record.Stats{
+		Events: maps.Clone(sum.Events), EventBytes: maps.Clone(sum.EventBytes), Messages: len(rec.Messages),
+		ToolCalls: notEmpty(sum.ToolCalls), Usage: usageOf(sum.Usage), Anomalies: notEmpty(sum.Anomalies), TimeToFirstToken: r.ttft,
+	}
+	if r.fold == nil {
+		rec.Stats.Anomalies = notEmpty(early)
+	}
+	rec.Raw = record.Raw{
+		Partition: p.id, First: r.head.Start, Next: r.head.Next, Ranges: r.ranges.clone(),
+		Events: r.events, SHA256: fmt.Sprintf("%x", r.hash.Sum(nil)), NextSeq: r.head.NextSeq,
+	}
+	switch {
+	case fold.Ended():
+		rec.EndedAt = &r.endedAt
+		ms := r.endedAt.Sub(r.startedAt).Milliseconds()
+		rec.Stats.Duration = &ms
+		return &rec, at, nil
+	case !r.head.Open():
+		lastAt := r.head.LastAt
+		rec.Status, rec.Synthetic, rec.EndedAt = record.StatusAbandoned, true, &lastAt
+		rec.Terminal = abandonment(p.cfg.IdleLimit)
+	}
+	rec.SinceSnapshot = r.head.SinceSnapshot
+	err := r.buildOpen(&rec, fold)
+	return &rec, at, err
+}
+
+// buildOpen adds what a fold needs to go on from the record.
+func (r *run) buildOpen(rec *record.Run, fold *compact.Run) error {
+	checkpoint, err := fold.Checkpoint()
+	if err != nil {
+		return fmt.Errorf("building record: %w", err)
+	}
+	hash, err := r.hashState()
+	if err != nil {
+		return err
+	}
+	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, LastAt: r.head.LastAt, Pending: r.head.Pending}
+	return nil
+}
+
+// historyKey names the history at the run's end; where the run only appended to its base, it costs
+// what was appended.
+func (p *partition) historyKey(t *thread, rec *record.Run, at lineage.History) lineage.Key {
+	if h := t.heads[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == len(at.Messages) {
+		return h.HistoryKey.Extend(rec.Messages)
+	}
+	return lineage.KeyOf(at.Messages)
+}
+
+// abandonment is the terminal event that stands in for the one that never came.
+func abandonment(limit time.Duration) json.RawMessage {
+	b := []byte(`{"type":"RUN_ERROR","message":`)
+	b = agui.AppendString(b, "The run was silent for longer than "+limit.String()+".")
+	return append(b, `,"code":"`+codeAbandoned+`"}`...)
+}
+
+func notEmpty(m map[string]int64) map[string]int64 {
+	if len(m) == 0 {
+		return nil
+	}
+	return maps.Clone(m)
+}
+
+func usageOf(usage map[string]map[string]int64) map[string]record.TokenUsage {
+	if len(usage) == 0 {
+		return nil
+	}
+	out := make(map[string]record.TokenUsage, len(usage))
+	for model, n := range usage {
+		out[model] = record.TokenUsage{
+			InputTokens: n["inputTokens"], OutputTokens: n["outputTokens"], TotalTokens: n["totalTokens"],
+			ReasoningTokens: n["reasoningTokens"], CachedInputTokens: n["cachedInputTokens"], CacheWriteInputTokens: n["cacheWriteInputTokens"],
+		}
+	}
+	return out
+}

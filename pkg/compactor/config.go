@@ -1,0 +1,79 @@
+package compactor
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config are the settings of the stage. DefaultConfig gives values for all but Dir and InstanceID.
+type Config struct {
+	// Dir is the folder of the local stores, one sub-folder a partition. One process owns it.
+	Dir string
+	// Group is the consumer group. All compactors of one topic set share it.
+	Group string
+	// InstanceID is this process's own name in the group, stable over restarts (a pod's name):
+	// a restart within the session timeout then causes no rebalance. It also makes the
+	// transactional id, so a second process with the same name fences the first.
+	InstanceID string
+
+	// CommitInterval is how long events are gathered before they are committed: the longest time
+	// that a sealed run waits to be seen.
+	CommitInterval time.Duration
+	// CheckpointInterval is the least time between two records of an open run.
+	CheckpointInterval time.Duration
+	// CheckpointFactor is how many times its last record's size a run must have grown by, in raw
+	// bytes, before it is written again at CheckpointInterval; 0 writes every changed run.
+	CheckpointFactor int
+	// CheckpointMax is the time after which a changed open run is written in any case. It bounds
+	// how far the committed offset lags behind.
+	CheckpointMax time.Duration
+	// IdleLimit is the silence, in stream time, after which a run is abandoned.
+	IdleLimit time.Duration
+	// SnapshotBelow is the size in bytes under which a branch's conversation is written whole at
+	// every run's end. Above it that happens once half of it is new.
+	SnapshotBelow int
+	// RecordLimit is the largest value in bytes that is written to a derived topic.
+	RecordLimit int
+	// CacheBytes bounds the histories of ended runs that are kept at hand for the next turn.
+	CacheBytes int
+}
+
+// DefaultConfig returns the settings of production. Dir and InstanceID have no default.
+func DefaultConfig() Config {
+	return Config{
+		Group:              "skein-compactor",
+		CommitInterval:     200 * time.Millisecond,
+		CheckpointInterval: 30 * time.Second,
+		CheckpointFactor:   8,
+		CheckpointMax:      5 * time.Minute,
+		IdleLimit:          time.Hour,
+		SnapshotBelow:      32 << 10,
+		RecordLimit:        16 << 20,
+		CacheBytes:         64 << 20,
+	}
+}
+
+// Validate reports every setting that cannot work, all at once.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bad(c.Dir == "", "compactor: dir is empty: name a folder for the local stores")
+	bad(c.Group == "", "compactor: group is empty")
+	bad(c.InstanceID == "", "compactor: instance id is empty: give each process a name that it keeps over restarts")
+	bad(c.CommitInterval <= 0, "compactor: commit interval %s must be positive", c.CommitInterval)
+	// The transaction timeout is 8 s: a longer round would be aborted by the broker.
+	bad(c.CommitInterval > 5*time.Second, "compactor: commit interval %s must be at most 5s", c.CommitInterval)
+	bad(c.CheckpointInterval <= 0, "compactor: checkpoint interval %s must be positive", c.CheckpointInterval)
+	bad(c.CheckpointFactor < 0, "compactor: checkpoint factor %d must not be negative", c.CheckpointFactor)
+	bad(c.CheckpointMax < c.CheckpointInterval, "compactor: longest checkpoint interval %s must be at least the interval %s", c.CheckpointMax, c.CheckpointInterval)
+	bad(c.IdleLimit <= 0, "compactor: idle limit %s must be positive", c.IdleLimit)
+	bad(c.SnapshotBelow < 0, "compactor: snapshot threshold %d must not be negative", c.SnapshotBelow)
+	bad(c.RecordLimit < 64<<10, "compactor: record limit %d must be at least 65536", c.RecordLimit)
+	bad(c.CacheBytes < 0, "compactor: cache size %d must not be negative", c.CacheBytes)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,86 @@
+package compactor
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// head is what routing and lineage need of a run at hand: a small part of its record. The local
+// store keeps one beside each record, so that placing a run does not read whole conversations.
+//
+// Its Start is the offset of the run's first record, be it an input or an event, and its End that
+// of its last one once it has ended.
+type head struct {
+	lineage.Run
+	Next    int64 `json:"next"`
+	NextSeq int64 `json:"nextSeq"`
+	// SinceSnapshot is as in the record.
+	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
+	// LastAt is the time of the run's latest Kafka record; only while it is not sealed.
+	LastAt time.Time `json:"lastAt,omitzero"`
+	// Pending: an input has come, but no event yet, and so nothing is decided for good.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// A run is sealed once its record says nothing of how to go on: a real terminal event ended it, or it
+// was abandoned and too large for that. Then its record does not change any more.
+
+// endedBefore reports whether the run's terminal event lies below the offset.
+func (h *head) endedBefore(offset int64) bool { return h.Sealed && h.Next <= offset }
+
+// end notes that the run has ended at its last record.
+func (h *head) end(status lineage.Status) {
+	h.Status = status
+	h.Sealed = record.Status(status).Sealed()
+	h.Synthetic = status == lineage.StatusAbandoned
+	h.End = h.Next - 1
+}
+
+// revive notes that a run goes on that was abandoned.
+func (h *head) revive() {
+	h.Status, h.Sealed, h.Synthetic, h.End = lineage.StatusRunning, false, false, -1
+}
+
+// headOf takes the head out of a record.
+func headOf(r *record.Run) (*head, error) {
+	h := &head{
+		Run: lineage.Run{
+			ID: r.RunID, GivenID: r.GivenRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy),
+			SpawnedBy: r.SpawnedBy, Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base,
+			HasInput: r.Input != nil, Start: r.Raw.First, End: -1, Status: lineage.Status(r.Status),
+			Sealed: r.Open == nil, StartedAt: r.StartedAt, MessageCount: r.MessageCount,
+			Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
+		},
+		Next: r.Raw.Next, NextSeq: r.Raw.NextSeq, SinceSnapshot: r.SinceSnapshot,
+	}
+	if r.Status != record.StatusRunning {
+		h.End = r.Raw.Next - 1
+	}
+	if r.Open != nil {
+		h.LastAt, h.Pending = r.Open.LastAt, r.Open.Pending
+	}
+	if err := h.HistoryKey.UnmarshalText([]byte(r.HistoryKey)); err != nil {
+		return nil, fmt.Errorf("reading head of run: %w", err)
+	}
+	return h, nil
+}
+
+func (h *head) encode() ([]byte, error) {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("encoding head of run: %w", err)
+	}
+	return b, nil
+}
+
+func decodeHead(b []byte) (*head, error) {
+	h := new(head)
+	if err := json.Unmarshal(b, h); err != nil {
+		return nil, fmt.Errorf("decoding head of run: %w", err)
+	}
+	return h, nil
+}

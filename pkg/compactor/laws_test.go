@@ -1,0 +1,251 @@
+package compactor
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "seed of the random histories; 0 takes a new one")
+	roundFlag = flag.Int("histories", 40, "number of random histories")
+)
+
+// script writes a random history: threads with interleaved runs, inputs that continue, edit or fork,
+// explicit parents, events without run id, repeats, late events, ids used again, silence, garbage.
+func script(s *sim, rng *rand.Rand, events int) {
+	type open struct {
+		thread, id string
+		seq        int
+		numbered   bool
+		left       int
+	}
+	var runs []*open
+	ended := map[string][]string{} // by thread
+	conversation := map[string][]string{}
+	n := 0
+	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
+	for len(s.events) < events {
+		s.now = s.now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
+		if rng.IntN(60) == 0 {
+			s.now = s.now.Add(2 * time.Hour)
+		}
+		if len(runs) < 1+rng.IntN(5) {
+			n++
+			r := &open{thread: pick("t1", "t2", "t3"), id: fmt.Sprintf("r%d", n), left: 2 + rng.IntN(8), numbered: rng.IntN(3) == 0}
+			if old := ended[r.thread]; len(old) > 0 && rng.IntN(12) == 0 {
+				r.id, r.numbered = pick(old...), false // used again
+			}
+			parent := ""
+			if old := ended[r.thread]; len(old) > 0 && rng.IntN(4) == 0 {
+				parent = fmt.Sprintf(`,"parentRunId":%q`, pick(append(old, "elsewhere", r.id)...))
+			}
+			input := ""
+			if rng.IntN(2) == 0 {
+				messages := slices.Clone(conversation[r.thread])
+				if len(messages) > 0 && rng.IntN(3) == 0 {
+					messages = messages[:rng.IntN(len(messages))]
+				}
+				messages = append(messages, userMessage(fmt.Sprintf("u%d", n), "hello"))
+				input = fmt.Sprintf(`{"threadId":%q, "runId":%q, "messages":[%s], "state":{"n":%d}, "tools":[], "context":[]%s}`,
+					r.thread, r.id, strings.Join(messages, ", "), n, parent)
+			}
+			if input != "" && rng.IntN(2) == 0 {
+				s.input(r.thread, r.id, input)
+				input = ""
+				if rng.IntN(3) == 0 {
+					s.send(r.thread, "", custom("between input and start"))
+				}
+			}
+			if input != "" {
+				input = `,"input":` + input
+			}
+			value := fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q%s%s}`, r.thread, r.id, parent, input)
+			if r.numbered {
+				s.send(r.thread, r.id, value, seq(0))
+				r.seq = 1
+			} else {
+				s.send(r.thread, pick(r.id, r.id, ""), value)
+			}
+			runs = append(runs, r)
+			continue
+		}
+		i := rng.IntN(len(runs))
+		r := runs[i]
+		header := r.id
+		if !r.numbered && rng.IntN(4) == 0 {
+			header = "" // whoever is the latest
+		}
+		say := func(value string) {
+			if r.numbered {
+				s.send(r.thread, r.id, value, seq(r.seq))
+				if rng.IntN(6) == 0 {
+					s.send(r.thread, r.id, value, seq(r.seq))
+				}
+				r.seq++
+				return
+			}
+			s.send(r.thread, header, value)
+		}
+		if r.left--; r.left == 0 {
+			runs = slices.Delete(runs, i, i+1)
+			ended[r.thread] = append(ended[r.thread], r.id)
+			// Once each: a list with an id twice is folded as the client does while the run is in
+			// memory, by reference, which a checkpoint does not keep.
+			if m := assistantMessage("m"+r.id, "x"); !slices.Contains(conversation[r.thread], m) {
+				conversation[r.thread] = append(conversation[r.thread], m)
+			}
+			switch rng.IntN(6) {
+			case 0: // never ends
+			case 1:
+				say(`{"type":"RUN_ERROR","message":"no"}`)
+			default:
+				say(fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, r.thread, r.id))
+			}
+			if rng.IntN(5) == 0 {
+				s.send(r.thread, r.id, text("m"+r.id, "late"))
+			}
+			continue
+		}
+		switch rng.IntN(9) {
+		case 0:
+			say(fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/k%d","value": %d}]}`, rng.IntN(3), n))
+		case 1:
+			say(fmt.Sprintf(`{"type":"STATE_SNAPSHOT","snapshot":{ "s" : %d }}`, rng.IntN(2)))
+		case 2:
+			say(fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[ { "id":"m%s", "role":"assistant", "content":"s" } ]}`, r.id))
+		case 3:
+			say(custom("kept"))
+		case 4:
+			say(pick(`{"type":"TEXT_MESSAGE_CONTENT","messageId":7}`, `{"type":`, `[]`))
+		case 5:
+			say(fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%s","activityType":"plan","content":{"step": %d}}`, r.id, n))
+		case 6:
+			s.input(r.thread, r.id, fmt.Sprintf(`{"threadId":%q,"runId":%q,"messages":[],"tools":[],"context":[]}`, r.thread, r.id))
+		default:
+			say(text("m"+r.id, "x"))
+		}
+	}
+}
+
+func newSeed(t *testing.T) uint64 {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	return seed
+}
+
+func newRand(t *testing.T) *rand.Rand { return rand.New(rand.NewPCG(newSeed(t), 1)) }
+
+// finish lets everything that is open be written.
+func (s *sim) finish() {
+	s.tb.Helper()
+	s.feed(len(s.events))
+	s.commit(true)
+	s.now = s.now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+}
+
+// values are the latest run records' bytes by key.
+func (s *sim) values() map[string]string {
+	out := map[string]string{}
+	for _, m := range s.runs {
+		out[string(m.Key)] = string(m.Value)
+	}
+	return out
+}
+
+// However events are split into batches, whenever runs are checkpointed, and wherever the process
+// dies, aborts or moves to another folder: the same records, each sealed one once, the same dead
+// letters, each once.
+func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
+	seed := newSeed(t)
+	for i := range *roundFlag {
+		seed := seed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			want := newSim(t, nil)
+			script(want, rng, 40+rng.IntN(200))
+			end := want.now
+			want.open(false)
+			want.finish()
+
+			got := newSim(t, nil)
+			got.events, got.now = want.events, end
+			got.open(false)
+			crashes := 0
+			for got.settled.decidedOffset < int64(len(got.events)) {
+				got.feed(1 + rng.IntN(1+rng.IntN(30)))
+				switch rng.IntN(4) {
+				case 0:
+					got.now = got.now.Add(got.cfg.CheckpointInterval)
+				case 1:
+					got.now = got.now.Add(got.cfg.CheckpointMax)
+				}
+				switch {
+				case crashes < 40 && rng.IntN(3) == 0: // dies before the transaction ends, or it is aborted
+					if _, err := got.part.collect(got.now); err != nil {
+						t.Fatal(err)
+					}
+					got.open(rng.IntN(3) == 0)
+					crashes++
+				case crashes < 40 && rng.IntN(4) == 0: // dies after the commit, before it learns of it
+					got.commit(false)
+					got.open(rng.IntN(3) == 0)
+					crashes++
+				default:
+					got.commit(true)
+				}
+			}
+			got.finish()
+
+			a, b := want.values(), got.values()
+			keys := keysOf(a)
+			slices.Sort(keys)
+			for _, k := range keys {
+				if a[k] != b[k] {
+					t.Errorf("record %s differs\n got %s\nwant %s", k, b[k], a[k])
+				}
+			}
+			for k := range b {
+				if _, ok := a[k]; !ok {
+					t.Errorf("record %s should not be there", k)
+				}
+			}
+			equal(t, "dead letters", got.letters(), want.letters())
+			sealed := map[string]int{}
+			for _, m := range got.runs {
+				r, err := record.DecodeRun(m.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Status.Sealed() {
+					sealed[r.RunID+"/"+r.ThreadID]++
+				}
+			}
+			for id, n := range sealed {
+				if n != 1 {
+					t.Errorf("%s was sealed %d times", id, n)
+				}
+			}
+			equal(t, "C", got.settled, want.settled)
+			if t.Failed() {
+				for i, m := range want.events {
+					t.Logf("%d %s %s %q %s", i, m.Key, header(m, record.HeaderRunID), header(m, record.HeaderSeq), m.Value)
+				}
+				t.FailNow()
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}

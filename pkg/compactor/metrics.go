@@ -1,0 +1,76 @@
+package compactor
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics are the stage's metrics. Counters of events and runs are raised once per event or run
+// by the process that committed it; after a crash between commit and count one may be missing.
+type Metrics struct {
+	Events        *prometheus.CounterVec // outcome
+	DeadLetters   *prometheus.CounterVec // reason
+	Runs          *prometheus.CounterVec // status
+	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, snapshot, oversize
+	RecordBytes   prometheus.Counter
+	EventBytes    prometheus.Counter
+	Transactions  *prometheus.CounterVec // outcome: committed, aborted, error
+	CommitSeconds prometheus.Histogram
+	OpenSeconds   prometheus.Histogram
+	OpenRuns      prometheus.Gauge
+	Partitions    *prometheus.GaugeVec // state: open, opening
+	LagSeconds    prometheus.Gauge
+	CatchUp       prometheus.Counter
+	LostOffsets   prometheus.Counter
+	Rebuilds      *prometheus.CounterVec // reason
+	Sessions      prometheus.Counter
+	Anomalies     *prometheus.CounterVec // rule
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	const ns, sub = "skein", "compactor"
+	vec := func(name, help string, label string, values ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, []string{label})
+		for _, value := range values {
+			v.WithLabelValues(value)
+		}
+		reg.MustRegister(v)
+		return v
+	}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
+		reg.MustRegister(g)
+		return g
+	}
+	seconds := func(name, help string, buckets ...float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help, Buckets: buckets})
+		reg.MustRegister(h)
+		return h
+	}
+	parts := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: "partitions", Help: "Assigned partitions by state."}, []string{"state"})
+	reg.MustRegister(parts)
+	parts.WithLabelValues("open")
+	parts.WithLabelValues("opening")
+	return &Metrics{
+		Events:        vec("events_total", "Records of skein.events by what became of them.", "outcome", outcomes()...),
+		DeadLetters:   vec("dead_letters_total", "Records sent to dead letters by reason.", "reason", reasons()...),
+		Runs:          vec("runs_total", "Runs that ended by status.", "status", "finished", "error", "interrupted", "cancelled", "abandoned"),
+		Records:       vec("records_total", "Committed records of derived topics by kind.", "kind", outputKinds()...),
+		RecordBytes:   counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
+		EventBytes:    counter("event_bytes_total", "Bytes of skein.events read, before compression."),
+		Transactions:  vec("transactions_total", "Transactions by outcome; unknown counts those whose outcome the client cannot tell.", "outcome", txnCommitted, txnUnknown, txnError),
+		CommitSeconds: seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
+		OpenSeconds:   seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
+		OpenRuns:      gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
+		Partitions:    parts,
+		LagSeconds:    gauge("lag_seconds", "Age of the newest event of the last round when its round was committed: the scaling signal."),
+		CatchUp:       counter("catch_up_records_total", "Records of skein.runs read to bring local stores up to date."),
+		LostOffsets:   counter("lost_offsets_total", "Offsets of skein.events that were gone before they were read."),
+		Rebuilds:      vec("store_rebuilds_total", "Local stores thrown away and rebuilt, by reason.", "reason", rebuildReasons()...),
+		Sessions:      counter("sessions_total", "Group sessions started."),
+		Anomalies:     vec("anomalies_total", "Irregular events by rule, those that the fold counts excepted.", "rule", anomalyRules()...),
+	}
+}

@@ -1,0 +1,493 @@
+package compactor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// partition is the state of one open partition. It is used by one goroutine. Records and times come
+// in as values; what is to be written collects in it until a transaction takes it (collect) and
+// tells that it was committed (committed). After a transaction of unknown outcome the whole
+// partition is thrown away and opened again from what was committed.
+//
+// What is decided must come out the same when the events between C and P are read again. Two rules
+// see to that. Where something depends on time or place, it is asked by offset ("had not ended
+// before"). And a run that is placed while another run of its thread is open is written in the next
+// transaction, together with every run of the thread that was never written (settle): so a run that
+// has no record was placed among ended runs only, and finds them again as they were.
+type partition struct {
+	id     int32
+	cfg    Config
+	topics kafka.Topics
+	count  int32 // partitions of the topic set
+	store  *localStore
+
+	position position // what the next transaction says; P moves with each record
+	settled  position // what the last one said
+	next     int64    // the next record to read
+
+	threads   map[string]*thread
+	runs      map[string]*run // in memory, by record key
+	dirty     map[*run]struct{}
+	histories *histories
+	// unsaved holds sealed records that no committed transaction holds yet.
+	unsaved map[string]*record.Run
+	// silent holds, of every run that is running, in memory or not, when its last record came.
+	silent map[string]time.Time
+	// nextSilent is a time before which no run has been silent for the idle limit.
+	nextSilent time.Time
+	streamTime time.Time
+	evictedAt  time.Time
+
+	outputs []output
+	counts  counts
+	event   agui.Event // used again for each event
+}
+
+// counts are what the records since the last commit came to.
+type counts struct {
+	outcomes  map[string]int
+	letters   map[string]int
+	anomalies map[string]int
+	ended     map[record.Status]int
+	bytes     int
+	newest    time.Time
+}
+
+func newCounts() counts {
+	return counts{outcomes: map[string]int{}, letters: map[string]int{}, anomalies: map[string]int{}, ended: map[record.Status]int{}}
+}
+
+// newPartition opens a partition over a store that has caught up with all that was committed.
+func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, pos position) (*partition, error) {
+	p := &partition{
+		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, next: pos.committedOffset,
+		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
+		histories: newHistories(cfg.CacheBytes), unsaved: map[string]*record.Run{}, silent: map[string]time.Time{},
+		counts: newCounts(),
+	}
+	keys, err := store.openRuns()
+	if err != nil {
+		return nil, err
+	}
+	for key, h := range keys {
+		if h.Open() {
+			p.silent[key] = h.LastAt
+		}
+	}
+	return p, nil
+}
+
+// skipTo goes on at an offset above the next one, as the events before it are gone. Which runs had
+// events there nobody can say: every run that was open is marked.
+func (p *partition) skipTo(offset int64, now time.Time) error {
+	p.next = offset
+	p.position.decidedOffset = max(p.position.decidedOffset, offset)
+	open, err := p.store.openRuns()
+	if err != nil {
+		return err
+	}
+	for key := range open {
+		r, err := p.loadKey(key, now)
+		if err != nil {
+			return err
+		}
+		r.rec.RawLost, r.head.RawLost, r.due = true, true, true
+		p.dirty[r] = struct{}{}
+	}
+	return nil
+}
+
+// process takes the next record of skein.events. An error is never about the data: it says that the
+// partition cannot go on.
+func (p *partition) process(m *kgo.Record, now time.Time) error {
+	if m.Offset < p.next { // fetched again
+		return nil
+	}
+	p.next = m.Offset + 1
+	p.counts.bytes += len(m.Key) + len(m.Value)
+	decided := m.Offset < p.position.decidedOffset
+	if m.Timestamp.After(p.streamTime) {
+		p.streamTime = m.Timestamp
+		p.counts.newest = m.Timestamp
+		if !decided {
+			if err := p.abandonSilent(p.streamTime, now); err != nil {
+				return err
+			}
+		}
+	}
+	outcome, err := p.route(&message{Record: m, decided: decided, now: now})
+	if err != nil {
+		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
+	}
+	if !decided {
+		p.position.decidedOffset = m.Offset + 1
+		p.counts.outcomes[outcome]++
+	}
+	return nil
+}
+
+// message is one record of skein.events on its way through a partition.
+type message struct {
+	*kgo.Record
+	headers record.Headers
+	// decided: the record lies below P, so it only rebuilds runs.
+	decided bool
+	now     time.Time
+}
+
+func (p *partition) route(m *message) (outcome string, err error) {
+	if len(m.Value) > p.cfg.RecordLimit {
+		return p.letter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), p.cfg.RecordLimit))
+	}
+	parts, err := record.SplitKey(string(m.Key))
+	if err != nil {
+		return p.letter(m, reasonBadKey, err.Error())
+	}
+	if len(parts) != 2 {
+		return p.letter(m, reasonBadKey, "want tenant/thread")
+	}
+	if want := record.Partition(m.Key, p.count); want != p.id {
+		return p.letter(m, reasonWrongPartition, fmt.Sprintf("the key belongs to partition %d of %d", want, p.count))
+	}
+	m.headers, err = kafka.ParseHeaders(m.Headers)
+	if err != nil {
+		return p.letter(m, reasonBadHeaders, err.Error())
+	}
+	t, err := p.thread(string(m.Key), parts[0], parts[1])
+	if err != nil {
+		return "", err
+	}
+	switch m.headers.Kind {
+	case record.KindEvent:
+		return p.takeEvent(t, m)
+	case record.KindInput:
+		return p.takeInput(t, m)
+	default:
+		return p.letter(m, reasonUnknownKind, string(m.headers.Kind))
+	}
+}
+
+// takeEvent folds one event into its run.
+func (p *partition) takeEvent(t *thread, m *message) (string, error) {
+	ev := &p.event
+	malformed := ev.Decode(m.Value)
+
+	given := m.headers.RunID
+	if given == "" && malformed == nil && (ev.Type == agui.RunStarted || ev.Type == agui.RunFinished) && record.ValidateID(ev.RunID) == nil {
+		given = ev.RunID
+	}
+	var h *head
+	if given != "" {
+		h = t.named(given, m.Offset)
+	} else {
+		h = t.current(m.Offset, m.decided)
+	}
+	switch {
+	case h != nil && m.Offset < h.Next: // a committed record holds it
+		return outcomeDropped, nil
+	case h != nil && m.headers.Seq >= 0 && m.headers.Seq < h.NextSeq:
+		return p.repeat(t, h, m)
+	case h != nil && h.Sealed && malformed == nil:
+		switch ev.Type {
+		case agui.RunStarted: // the id is used again
+			h = nil
+		case agui.RunFinished, agui.RunError:
+			return outcomeTerminal, nil
+		default:
+			return p.letter(m, reasonAfterTerminal, "run "+h.ID)
+		}
+	case h != nil && h.Sealed:
+		return p.letter(m, reasonMalformed, malformed.Error())
+	}
+
+	if malformed != nil {
+		return p.refuse(t, h, m, malformed)
+	}
+	if h == nil && given == "" {
+		return p.letter(m, reasonNoRun, "")
+	}
+	return p.fold(t, h, given, ev, m)
+}
+
+// fold folds an event into the run of h, or into a new one with the agent's id given.
+func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *message) (string, error) {
+	r, fresh, err := p.runFor(t, h, given, m)
+	if errors.Is(err, errUnnamed) {
+		return p.letter(m, reasonAfterTerminal, err.Error())
+	}
+	if err != nil {
+		return "", err
+	}
+	into := r.fold
+	var placed *placement
+	if into == nil {
+		if placed, err = p.place(r, ev, m.Offset); err != nil {
+			return "", err
+		}
+		into = placed.fold
+	}
+	if err := into.Apply(ev); err != nil { // nothing was folded, so nothing is decided either
+		if !agui.IsMalformed(err) {
+			return "", err
+		}
+		return p.refuse(t, h, m, err)
+	}
+	if fresh {
+		p.register(r)
+	}
+	if err := p.touch(r, m); err != nil {
+		return "", err
+	}
+	if placed != nil {
+		if err := p.decide(r, placed); err != nil {
+			return "", err
+		}
+	}
+	if err := p.goOn(r); err != nil {
+		return "", err
+	}
+	r.sequence(m.headers.Seq)
+	r.fed(ev, m.Timestamp)
+	if ev.ThreadID != "" && ev.ThreadID != t.id {
+		p.anomaly(r, m, ruleThread)
+	}
+	if ev.RunID != "" && ev.RunID != r.head.Given() {
+		p.anomaly(r, m, ruleRun)
+	}
+	if r.fold.Ended() {
+		return outcomeFolded, p.seal(r)
+	}
+	return outcomeFolded, nil
+}
+
+// refuse sends an event that is none to dead letters, counted as an anomaly of its run (h may be nil).
+func (p *partition) refuse(t *thread, h *head, m *message, reason error) (string, error) {
+	if h != nil {
+		r, err := p.load(t, h, m.now)
+		if err != nil {
+			return "", err
+		}
+		if err := p.touch(r, m); err != nil {
+			return "", err
+		}
+		r.sequence(m.headers.Seq)
+		p.anomaly(r, m, ruleMalformed)
+	}
+	return p.letter(m, reasonMalformed, reason.Error())
+}
+
+// repeat drops an event whose seq was seen before.
+func (p *partition) repeat(t *thread, h *head, m *message) (string, error) {
+	if h.Sealed { // its record does not change any more
+		return outcomeDropped, nil
+	}
+	r, err := p.load(t, h, m.now)
+	if err != nil {
+		return "", err
+	}
+	if err := p.touch(r, m); err != nil {
+		return "", err
+	}
+	p.anomaly(r, m, ruleRepeat)
+	return outcomeDropped, nil
+}
+
+// takeInput takes a run's input that was sent beside the stream.
+func (p *partition) takeInput(t *thread, m *message) (string, error) {
+	in, malformed := agui.DecodeInput(m.Value)
+	given := m.headers.RunID
+	if given == "" && malformed == nil && record.ValidateID(in.RunID) == nil {
+		given = in.RunID
+	}
+	if given == "" {
+		if malformed != nil {
+			return p.letter(m, reasonMalformed, malformed.Error())
+		}
+		return p.letter(m, reasonNoRun, "")
+	}
+	h := t.named(given, m.Offset)
+	if h != nil && m.Offset < h.Next {
+		return outcomeDropped, nil
+	}
+	if h != nil && h.Sealed {
+		h = nil // the id is used again
+	}
+	if malformed != nil {
+		return p.refuse(t, h, m, malformed)
+	}
+	if h != nil && !h.Pending {
+		r, err := p.load(t, h, m.now)
+		if err != nil {
+			return "", err
+		}
+		if err := p.touch(r, m); err != nil {
+			return "", err
+		}
+		p.anomaly(r, m, ruleLateInput)
+		return outcomeInput, nil
+	}
+
+	r, fresh, err := p.runFor(t, h, given, m)
+	if errors.Is(err, errUnnamed) {
+		return p.letter(m, reasonAfterTerminal, err.Error())
+	}
+	if err != nil {
+		return "", err
+	}
+	sum := sha256Hex(m.Value)
+	if fresh {
+		r.startedAt = m.Timestamp.UTC()
+		p.register(r)
+	}
+	if err := p.touch(r, m); err != nil {
+		return "", err
+	}
+	if err := p.goOn(r); err != nil {
+		return "", err
+	}
+	if r.inputSum == sum { // sent twice
+		return outcomeDropped, nil
+	}
+	if !fresh {
+		p.anomaly(r, m, ruleInputReplaced)
+	}
+	r.setInput(in, sum)
+	if in.ThreadID != "" && in.ThreadID != t.id {
+		p.anomaly(r, m, ruleThread)
+	}
+	if in.RunID != "" && in.RunID != given {
+		p.anomaly(r, m, ruleRun)
+	}
+	return outcomeInput, nil
+}
+
+// errUnnamed says that a sealed run's id is used again and leaves no room for a number.
+var errUnnamed = errors.New("the id is used again and too long to be numbered")
+
+// runFor returns the run of h in memory, or for nil a new run that is not registered yet.
+func (p *partition) runFor(t *thread, h *head, given string, m *message) (r *run, fresh bool, err error) {
+	if h != nil {
+		r, err = p.load(t, h, m.now)
+		return r, false, err
+	}
+	h = &head{NextSeq: -1, Pending: true}
+	h.Run = lineage.Run{ID: t.freeID(given), Start: m.Offset, End: -1, Status: lineage.StatusRunning}
+	if h.ID != given {
+		h.GivenID = given
+	}
+	key, err := record.RunKey(t.tenant, t.id, h.ID)
+	if err != nil {
+		return nil, false, errUnnamed // all parts but the number were accepted before
+	}
+	return newRun(t, key, h, m.now), true, nil
+}
+
+// register lets a new run be seen.
+func (p *partition) register(r *run) {
+	r.thread.add(r.head)
+	p.runs[r.key] = r
+	if r.thread.unsettled(r.head) {
+		p.settle(r.thread)
+	}
+}
+
+// settle asks for a record of each run of the thread that has none: see partition.
+func (p *partition) settle(t *thread) {
+	for _, h := range t.open {
+		key, err := record.RunKey(t.tenant, t.id, h.ID)
+		if err != nil {
+			continue // cannot be: the run was registered under it
+		}
+		if r := p.runs[key]; r != nil && !r.recorded {
+			r.due = true
+		}
+	}
+}
+
+// goOn notes a sign of life: a run that was abandoned is running again.
+func (p *partition) goOn(r *run) error {
+	if r.head.Open() {
+		return nil
+	}
+	r.head.revive()
+	p.silent[r.key] = r.head.LastAt
+	if r.fold == nil {
+		return nil
+	}
+	return r.thread.live(r.head, r.fold.Messages)
+}
+
+// touch notes a record as the run's, whatever becomes of it.
+func (p *partition) touch(r *run, m *message) error {
+	r.take(m.Offset, m.Timestamp.UTC(), m.now, len(m.Value))
+	p.dirty[r] = struct{}{}
+	if r.head.Open() {
+		p.silent[r.key] = r.head.LastAt
+		return nil
+	}
+	r.head.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say
+	if r.fold == nil {
+		return nil
+	}
+	return r.thread.live(r.head, r.fold.Messages)
+}
+
+func (p *partition) anomaly(r *run, m *message, rule string) {
+	r.note(rule)
+	if !m.decided {
+		p.counts.anomalies[rule]++
+	}
+}
+
+// letter sends a record to dead letters as it came; below P that was done before.
+func (p *partition) letter(m *message, reason, detail string) (string, error) {
+	if m.decided {
+		return outcomeLetter, nil
+	}
+	at := record.Position{Partition: p.id, Offset: m.Offset}
+	dead := &kgo.Record{
+		Topic: p.topics.DeadLetters, Partition: p.id, Key: m.Key, Value: m.Value, Headers: slices.Clip(m.Headers),
+	}
+	size := len(m.Key) + len(m.Value)
+	for _, h := range m.Headers {
+		size += len(h.Key) + len(h.Value)
+	}
+	// Producers may compress what is far over the limit into a batch that is not; then even a
+	// dead letter can only name it.
+	if size > kafka.MaxBatchBytes-deadLetterRoom {
+		dead.Key, dead.Headers = nil, nil
+		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), sha256Hex(m.Value))
+	}
+	dead.Headers = append(dead.Headers,
+		kgo.RecordHeader{Key: record.HeaderReason, Value: []byte(reason)},
+		kgo.RecordHeader{Key: record.HeaderPosition, Value: []byte(at.String())})
+	if detail != "" {
+		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: record.HeaderDetail, Value: []byte(shorten(detail))})
+	}
+	p.outputs = append(p.outputs, output{record: dead})
+	p.counts.letters[reason]++
+	return outcomeLetter, nil
+}
+
+// deadLetterRoom is kept free for the headers that a dead letter gets and the batch's frame.
+const deadLetterRoom = 4 << 10
+
+// shorten keeps a detail small enough for a header; it may quote what the agent sent.
+func shorten(s string) string {
+	const most = 512
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,349 @@
+package compactor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}
+
+// turn sends a whole run that answers with one message.
+func (s *sim) turn(run, message string) {
+	s.tb.Helper()
+	s.send("t", run, started(run))
+	s.send("t", run, text(message, "answer "+message))
+	s.send("t", run, finished(run))
+}
+
+func TestPartition_FoldsAThreadOfRuns(t *testing.T) {
+	s := newSim(t, nil)
+	s.turn("r1", "m1")
+	s.input("t", "r2", `{"threadId":"t","runId":"r2","messages":[`+assistantMessage("m1", "answer m1")+`,`+userMessage("u2", "more")+`],"state":{"a":1},"tools":[],"context":[]}`)
+	s.turn("r2", "m2")
+	s.all()
+
+	r1, r2 := s.run("r1"), s.run("r2")
+	equal(t, "status of r1", r1.Status, record.StatusFinished)
+	equal(t, "parent of r1", r1.ParentBy, record.ParentNone)
+	equal(t, "parent of r2", r2.ParentRunID, "r1")
+	equal(t, "how it was found", r2.ParentBy, record.ParentContent)
+	equal(t, "base of r2", r2.Base, "r1")
+	equal(t, "branch of r2", r2.BranchID, "r1")
+	equal(t, "depth of r2", r2.Depth, 1)
+	equal(t, "own messages of r2", len(r2.Messages), 2)
+	equal(t, "input messages of r2", len(r2.InputMessages), 1)
+	equal(t, "message count of r2", r2.MessageCount, 3)
+	equal(t, "positions of r2", r2.Raw.Ranges, [][2]int64{{3, 7}})
+	equal(t, "events of r2", r2.Raw.Events, int64(3))
+	messages, state := s.history("r2")
+	equal(t, "history of r2", messages, `[`+assistantMessage("m1", "answer m1")+`,`+userMessage("u2", "more")+`,`+assistantMessage("m2", "answer m2")+`]`)
+	equal(t, "state of r2", state, `{"a":1}`)
+
+	sum := sha256.New()
+	for _, m := range s.events[4:] {
+		sum.Write(append(m.Value, '\n'))
+	}
+	equal(t, "hash of r2", r2.Raw.SHA256, hex.EncodeToString(sum.Sum(nil)))
+	equal(t, "hash of its input", r2.InputSHA256, sha256Hex(s.events[3].Value))
+	equal(t, "C", s.settled.committedOffset, int64(7))
+	equal(t, "P", s.settled.decidedOffset, int64(7))
+	equal(t, "dead letters", s.letters(), []string{})
+
+	snapshots := s.snapshots()
+	equal(t, "snapshots", len(snapshots), 2)
+	equal(t, "run of the snapshot", header(snapshots["acme/t/r1/MESSAGES_SNAPSHOT"], record.HeaderRunID), "r2")
+	equal(t, "snapshot", string(snapshots["acme/t/r1/MESSAGES_SNAPSHOT"].Value), `{"type":"MESSAGES_SNAPSHOT","messages":`+messages+`}`)
+	equal(t, "state snapshot", string(snapshots["acme/t/r1/STATE_SNAPSHOT"].Value), `{"type":"STATE_SNAPSHOT","snapshot":{"a":1}}`)
+}
+
+func TestPartition_RoutesEventsWithoutRunID(t *testing.T) {
+	s := newSim(t, nil)
+	s.send("t", "", custom("before any run")) // 0
+	s.send("t", "", started("a"))
+	s.send("t", "", text("m", "of a"))
+	s.send("t", "", started("b"))
+	s.send("t", "", text("n", "of b"))
+	s.send("t", "", finished("b"))
+	s.send("t", "", text("m", " and on")) // a is the only one that has not ended
+	s.send("t", "", finished("a"))
+	s.send("t", "", custom("after all runs")) // 8
+	s.all()
+	equal(t, "dead letters", s.letters(), []string{"0:0 no-run", "0:8 no-run"})
+	a, _ := s.history("a")
+	equal(t, "history of a", a, `[`+assistantMessage("m", "of a and on")+`]`)
+	equal(t, "events of b", s.run("b").Raw.Events, int64(3))
+}
+
+func TestPartition_RefusesBadDataAndCostsNothingElse(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
+	s.send("t", "r", started("r"))                                                                                 // 0
+	s.send("t", "r", `{"type":"TEXT_MESSAGE_CONTENT"`)                                                             // 1
+	s.send("t", "r", `{"type":"TEXT_MESSAGE_CONTENT","messageId":5}`)                                              // 2
+	s.send("t", "r", `{"no":"type"}`)                                                                              // 3
+	s.send("t", "r", `{"type":"CUSTOM","name":"x","value":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}`) // 4
+	s.send("t", "new", `not json`)                                                                                 // 5: opens no run
+	s.send("t", "r", `{"type":"CUSTOM","name":"big","value":"`+strings.Repeat("x", 70<<10)+`"}`)                   // 6
+	m := s.send("t", "r", custom("x"))                                                                             // 7
+	m.Key = []byte("not a key")
+	s.send("t", "r", custom("x"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("99")}) // 8
+	s.sendKind(record.KindRun, "t", "r", `{}`)                                                      // 9
+	s.input("t", "r", `[]`)                                                                         // 10
+	s.send("t", "r", finished("r"))                                                                 // 11
+	s.all()
+	equal(t, "dead letters", s.letters(), []string{
+		"0:1 malformed", "0:2 malformed", "0:3 malformed", "0:4 malformed", "0:5 malformed", "0:6 too-large",
+		"0:7 bad-key", "0:8 bad-headers", "0:9 unknown-kind", "0:10 malformed",
+	})
+	r := s.run("r")
+	equal(t, "status", r.Status, record.StatusFinished)
+	equal(t, "folded events", r.Raw.Events, int64(2))
+	equal(t, "anomalies", r.Stats.Anomalies[ruleMalformed], int64(5))
+	equal(t, "runs", len(s.latest()), 1)
+}
+
+func TestPartition_RefusesRecordsOfOtherPartitions(t *testing.T) {
+	s := newSim(t, nil)
+	s.settled.partitions = 12
+	s.open(false)
+	s.settled.partitions = 1
+	key := ""
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		if k, _ := record.ThreadKey("acme", id); record.Partition([]byte(k), 12) != 0 {
+			key = k
+			break
+		}
+	}
+	m := s.send("t", "r", started("r"))
+	m.Key = []byte(key)
+	if err := s.part.process(m, s.now); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.part.collect(s.now)
+	if err != nil || len(b.outputs) != 1 {
+		t.Fatalf("got %d outputs, error %v", len(b.outputs), err)
+	}
+	equal(t, "reason", header(b.outputs[0].record, record.HeaderReason), reasonWrongPartition)
+}
+
+func TestPartition_SealsAtTheFirstTerminalEvent(t *testing.T) {
+	s := newSim(t, nil)
+	s.turn("r", "m")                                                      // 0 to 2
+	s.send("t", "r", `{"type":"RUN_ERROR","message":"again"}`)            // 3: counted
+	s.send("t", "r", text("m", "late"))                                   // 4: dead letter
+	s.send("t", "r", `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`) // 5: r~2
+	s.send("t", "r", text("n", "second"))
+	s.send("t", "r~2", started("r~2")) // 7: an agent's own r~2
+	s.send("t", "r", finished("r"))    // 8
+	s.send("t", "r", text("n", "late"))
+	s.send("t", "r~2", finished("r~2"))
+	s.all()
+	equal(t, "dead letters", s.letters(), []string{"0:4 after-terminal", "0:9 after-terminal"})
+	equal(t, "status", s.run("r").Status, record.StatusFinished)
+	equal(t, "given id", s.run("r~2").GivenRunID, "r")
+	equal(t, "its end", s.run("r~2").Raw.Next, int64(9))
+	equal(t, "given id", s.run("r~2~2").GivenRunID, "r~2")
+}
+
+func TestPartition_DropsRepeatedSeqs(t *testing.T) {
+	s := newSim(t, nil)
+	s.send("t", "r", started("r"), seq(0))
+	s.send("t", "r", text("m", "a"), seq(1))
+	s.send("t", "r", started("r"), seq(0))
+	s.send("t", "r", text("m", "a"), seq(1))
+	s.send("t", "r", text("m", "b"), seq(2))
+	s.send("t", "r", text("m", "d"), seq(4))
+	s.send("t", "r", finished("r"), seq(5))
+	s.send("t", "r", started("r"), seq(0)) // the whole request once more, after the end
+	s.send("t", "r", finished("r"), seq(5))
+	s.all()
+	r := s.run("r")
+	equal(t, "folded events", r.Raw.Events, int64(5))
+	equal(t, "next seq", r.Raw.NextSeq, int64(6))
+	equal(t, "repeats", r.Stats.Anomalies[ruleRepeat], int64(2))
+	equal(t, "gaps", r.Stats.Anomalies[ruleGap], int64(1))
+	messages, _ := s.history("r")
+	equal(t, "history", messages, `[`+assistantMessage("m", "abd")+`]`)
+	equal(t, "runs", len(s.latest()), 1)
+	equal(t, "dead letters", s.letters(), []string{})
+}
+
+func TestPartition_TakesTheInputBeforeTheFirstEventOnly(t *testing.T) {
+	input := func(id string) string {
+		return `{"threadId":"t","runId":"r","messages":[` + userMessage(id, "hello") + `],"tools":[],"context":[]}`
+	}
+	s := newSim(t, nil)
+	s.input("t", "r", input("u1"))
+	s.input("t", "r", input("u1")) // sent twice
+	s.input("t", "r", input("u2")) // another one: it counts
+	s.send("t", "r", started("r"))
+	s.input("t", "r", input("u3")) // too late
+	s.send("t", "r", finished("r"))
+	s.all()
+	r := s.run("r")
+	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{ruleInputReplaced: 1, ruleLateInput: 1})
+	messages, _ := s.history("r")
+	equal(t, "history", messages, `[`+userMessage("u2", "hello")+`]`)
+	equal(t, "positions", r.Raw.Ranges, [][2]int64{{0, 6}})
+}
+
+func TestPartition_TakesTheInputOnRunStarted(t *testing.T) {
+	s := newSim(t, nil)
+	in := `{"threadId":"t","runId":"r","messages":[` + userMessage("u1", "hello") + `],"state":{"k":2},"tools":[],"context":[]}`
+	s.send("t", "r", `{"type":"RUN_STARTED","threadId":"t","runId":"r","input":`+in+`}`)
+	s.send("t", "r", finished("r"))
+	s.all()
+	r := s.run("r")
+	equal(t, "input hash", r.InputSHA256, sha256Hex([]byte(in)))
+	equal(t, "RUN_STARTED", string(r.Started), `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)
+	messages, state := s.history("r")
+	equal(t, "history", messages, `[`+userMessage("u1", "hello")+`]`)
+	equal(t, "state", state, `{"k":2}`)
+}
+
+func TestPartition_HoldsTheCommitAtTheOldestUnwrittenEvent(t *testing.T) {
+	s := newSim(t, nil)
+	s.turn("r1", "m1")
+	s.send("u", "open", started("open"))
+	s.send("u", "open", text("m", "x"))
+	s.turn("r2", "m2")
+	s.all()
+	equal(t, "C", s.settled.committedOffset, int64(3))
+	equal(t, "P", s.settled.decidedOffset, int64(8))
+
+	s.now = s.now.Add(s.cfg.CheckpointInterval)
+	s.commit(true)
+	equal(t, "C after the checkpoint", s.settled.committedOffset, int64(8))
+	equal(t, "status", s.run("open").Status, record.StatusRunning)
+
+	s.send("u", "open", text("m", "y"))
+	s.all()
+	equal(t, "C with one new event", s.settled.committedOffset, int64(8))
+	s.now = s.now.Add(s.cfg.CheckpointInterval)
+	s.commit(true)
+	equal(t, "C while the run has grown little", s.settled.committedOffset, int64(8))
+	s.now = s.now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	equal(t, "C after the longest interval", s.settled.committedOffset, int64(9))
+}
+
+func TestPartition_AbandonsSilentRunsInStreamTimeAndYields(t *testing.T) {
+	s := newSim(t, nil)
+	s.send("t", "r", started("r"))
+	s.send("t", "r", text("m", "a"))
+	s.all()
+	s.now = s.now.Add(s.cfg.IdleLimit - time.Second)
+	s.send("u", "x", started("x"))
+	s.all()
+	equal(t, "status before the limit", s.run("r").Status, record.StatusRunning)
+	s.now = s.now.Add(time.Second)
+	s.send("u", "x", finished("x"))
+	s.all()
+	r := s.run("r")
+	equal(t, "status", r.Status, record.StatusAbandoned)
+	equal(t, "synthetic", r.Synthetic, true)
+	equal(t, "terminal event", strings.Contains(string(r.Terminal), codeAbandoned), true)
+	equal(t, "C", s.settled.committedOffset, int64(4))
+
+	s.open(true)
+	s.send("t", "", text("m", "b"))
+	s.send("t", "r", finished("r"))
+	s.all()
+	r = s.run("r")
+	equal(t, "status after a real end", r.Status, record.StatusFinished)
+	equal(t, "synthetic after a real end", r.Synthetic, false)
+	equal(t, "events", r.Raw.Events, int64(4))
+	messages, _ := s.history("r")
+	equal(t, "history", messages, `[`+assistantMessage("m", "ab")+`]`)
+}
+
+func TestPartition_WritesLargeBranchesWholeOnlyOnceHalfIsNew(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.SnapshotBelow = 1 << 10 })
+	var wrote []int
+	for i := range 40 {
+		id := string(rune('a'+i%26)) + strings.Repeat("x", i/26)
+		s.send("t", id, started(id))
+		s.send("t", id, text("m"+id, strings.Repeat("y", 200)))
+		s.send("t", id, finished(id))
+		before := len(s.other)
+		s.all()
+		if len(s.other) > before {
+			wrote = append(wrote, i)
+		}
+	}
+	// 1 KB is reached at the fifth turn; from there on the conversation doubles between snapshots.
+	equal(t, "turns that were written whole", wrote, []int{0, 1, 2, 3, 7, 15, 31})
+}
+
+func TestPartition_CutsRecordsOverTheLimit(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
+	s.send("t", "r", started("r"))
+	for range 4 {
+		s.send("t", "r", text("m", strings.Repeat("x", 30<<10)))
+	}
+	s.send("t", "r", text("n", "small"))
+	for range 1000 { // each too small for a reference of its own
+		s.send("t", "r", `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("z", 90)+`"}`)
+	}
+	s.send("t", "r", finished("r"))
+	s.turn("r2", "m2")
+	s.all()
+	r := s.run("r")
+	equal(t, "truncated", r.Truncated, true)
+	equal(t, "status", r.Status, record.StatusFinished)
+	equal(t, "last message", string(r.Messages[1].Raw), assistantMessage("n", "small"))
+	messages, _ := s.history("r2")
+	equal(t, "descendants build on what the record says", strings.Contains(messages, "skeinTruncated"), true)
+}
+
+func TestPosition_SurvivesItsMetadata(t *testing.T) {
+	want := position{committedOffset: 5, decidedOffset: 9, partitions: 12}
+	got, err := parsePosition(5, want.metadata(), 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "position", got, want)
+	if _, err := parsePosition(5, want.metadata(), 13); err == nil {
+		t.Error("another partition count was accepted")
+	}
+	for _, bad := range []string{"garbage", "skein1 p=3 n=12", "skein2 p=9 n=12"} {
+		if _, err := parsePosition(5, bad, 12); err == nil {
+			t.Errorf("metadata %q was accepted", bad)
+		}
+	}
+	if got, err = parsePosition(-1, "", 12); err != nil || got != (position{partitions: 12}) {
+		t.Errorf("nothing committed gave %+v, %v", got, err)
+	}
+}
+
+func TestPartition_MarksOpenRunsWhereRawIsGone(t *testing.T) {
+	s := newSim(t, nil)
+	s.turn("r1", "m1")
+	s.send("u", "open", started("open"))
+	s.all()
+	s.now = s.now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	s.send("u", "open", text("m", "gone"))
+	s.send("u", "open", text("m", "here"))
+	s.send("u", "open", finished("open"))
+	s.open(true)
+	s.check(s.part.skipTo(5, s.now))
+	s.all()
+	equal(t, "mark", s.run("open").RawLost, true)
+	equal(t, "mark of a sealed run", s.run("r1").RawLost, false)
+	messages, _ := s.history("open")
+	equal(t, "history", messages, `[`+assistantMessage("m", "here")+`]`)
+	equal(t, "C", s.settled.committedOffset, int64(7))
+}

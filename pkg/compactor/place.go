@@ -1,0 +1,281 @@
+package compactor
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// placement is what a run's first event decides for good: its place in the thread and the history
+// that its fold starts from.
+type placement struct {
+	lineage.Placement
+	input    *agui.RunAgentInput
+	inputSum string
+	// base is the history that the run's messages are told against; empty without a base.
+	base lineage.History
+	fold *compact.Run
+}
+
+// place works out a run's placement as of an offset; it changes nothing. ev is the run's first
+// event, or nil for a preliminary placement of a pending run.
+func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, error) {
+	pl := &placement{input: r.input, inputSum: r.inputSum}
+	start := lineage.Start{RunID: r.head.ID, GivenID: r.head.Given(), Offset: offset}
+	if ev != nil && ev.Type == agui.RunStarted {
+		start.ParentRunID = ev.ParentRunID
+		if in := ev.Input(); in != nil && pl.input == nil {
+			own, err := agui.DecodeInput(bytes.Clone(in.Raw)) // the event's bytes are not ours to keep
+			if err != nil {
+				return nil, fmt.Errorf("reading input of event: %w", err)
+			}
+			pl.input, pl.inputSum = own, sha256Hex(agui.Lookup(ev.Raw, "input"))
+		}
+	}
+	if pl.input != nil && start.ParentRunID == "" {
+		start.ParentRunID = pl.input.ParentRunID
+	}
+	start.Input = pl.input
+	pl.Placement = r.thread.lineage.Place(start)
+
+	var parent lineage.History
+	var err error
+	if pl.Run.Parent != "" {
+		if parent, err = p.history(r.thread, pl.Run.Parent); err != nil {
+			return nil, err
+		}
+	}
+	if pl.Run.Base != "" {
+		pl.base = parent
+	}
+	if pl.input != nil {
+		in := *pl.input
+		in.Messages = adopt(parent.Messages, in.Messages)
+		pl.input = &in
+	}
+	from := lineage.StartHistory(parent, pl.input)
+	pl.fold = compact.New(from.Messages, from.State)
+	return pl, nil
+}
+
+// decide makes a placement the run's own.
+func (p *partition) decide(r *run, pl *placement) error {
+	h := r.head
+	start := h.Start // of its first record, which may be the input
+	h.Run = pl.Run
+	h.Start, h.Pending = start, false
+	r.setPlacement(pl)
+	for rule, n := range r.early {
+		for range n {
+			pl.fold.Note(rule)
+		}
+	}
+	for _, rule := range pl.Anomalies {
+		pl.fold.Note(rule)
+	}
+	r.early, r.input, r.fold = nil, nil, pl.fold
+	if pl.Concurrent || r.thread.unsettled(h) {
+		p.settle(r.thread)
+	}
+	return r.thread.live(h, r.fold.Messages)
+}
+
+// setPlacement fills what a record says of lineage and input.
+func (r *run) setPlacement(pl *placement) {
+	r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = pl.Run.Parent, record.ParentBy(pl.Run.ParentBy), pl.Run.SpawnedBy
+	r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = pl.Run.Branch, pl.Run.Root, pl.Run.Depth, pl.Run.Base
+	if pl.input == nil {
+		return
+	}
+	r.rec.Input = agui.Without(pl.input.Raw, "messages")
+	r.rec.InputMessages, r.rec.InputLayout = lineage.NormalizeInput(pl.base.Messages, pl.input.Messages)
+	r.rec.Resumes = pl.input.Resume
+	r.rec.InputSHA256 = pl.inputSum
+}
+
+// setInput keeps an input that was sent beside the stream.
+func (r *run) setInput(in *agui.RunAgentInput, sum string) { r.input, r.inputSum = in, sum }
+
+// history returns a placed run's history as it stands: of a live run out of its fold, of any other
+// out of its record and the chain of bases below.
+func (p *partition) history(t *thread, runID string) (lineage.History, error) {
+	key, err := record.RunKey(t.tenant, t.id, runID)
+	if err != nil {
+		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
+	}
+	if r := p.runs[key]; r != nil && r.fold != nil {
+		return lineage.History{Messages: r.fold.Messages(), State: r.fold.State()}, nil
+	}
+	// Down the chain until a history is at hand, then up again.
+	var chain []*record.Run
+	var at lineage.History
+	for key != "" {
+		if h, ok := p.histories.get(key); ok {
+			at = h
+			break
+		}
+		rec, _, err := p.recordOf(key)
+		if err != nil {
+			return lineage.History{}, err
+		}
+		chain = append(chain, rec)
+		key = ""
+		if rec.Base != "" {
+			if key, err = record.RunKey(t.tenant, t.id, rec.Base); err != nil {
+				return lineage.History{}, fmt.Errorf("restoring history: %w", err)
+			}
+		}
+	}
+	contents := make([]lineage.Content, 0, len(chain))
+	for i := len(chain) - 1; i >= 0; i-- {
+		contents = append(contents, contentOf(chain[i]))
+	}
+	if at, err = lineage.RestoreFrom(at, contents...); err != nil {
+		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
+	}
+	if len(chain) > 0 && chain[0].Open == nil {
+		if key, err = record.RunKey(t.tenant, t.id, runID); err == nil {
+			p.histories.put(key, at)
+		}
+	}
+	return at, nil
+}
+
+func contentOf(rec *record.Run) lineage.Content {
+	return lineage.Content{RunID: rec.RunID, Base: rec.Base, Messages: rec.Messages, Layout: rec.Layout, State: rec.State}
+}
+
+var emptyState = json.RawMessage(`{}`)
+
+// recordOf returns a run's latest record, committed or about to be, and the size of a committed one.
+func (p *partition) recordOf(key string) (*record.Run, int, error) {
+	if rec := p.unsaved[key]; rec != nil {
+		return rec, 0, nil
+	}
+	rec, size, err := p.store.run(key)
+	if err == nil && rec == nil {
+		err = fmt.Errorf("reading local store: %w: %s", errMissing, key)
+	}
+	return rec, size, err
+}
+
+// loadKey is load for the record key of a run that is known.
+func (p *partition) loadKey(key string, now time.Time) (*run, error) {
+	parts, err := record.SplitKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("loading run: %w", err)
+	}
+	threadKey, err := record.ThreadKey(parts[0], parts[1])
+	if err != nil {
+		return nil, fmt.Errorf("loading run: %w", err)
+	}
+	t, err := p.thread(threadKey, parts[0], parts[1])
+	if err != nil {
+		return nil, err
+	}
+	h := t.heads[parts[2]]
+	if h == nil {
+		return nil, fmt.Errorf("loading run: %w: %s", errMissing, key)
+	}
+	return p.load(t, h, now)
+}
+
+// load brings a run into memory that is not sealed.
+func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
+	key, err := record.RunKey(t.tenant, t.id, h.ID)
+	if err != nil {
+		return nil, fmt.Errorf("loading run: %w", err)
+	}
+	if r := p.runs[key]; r != nil {
+		return r, nil
+	}
+	rec, size, err := p.recordOf(key)
+	if err != nil {
+		return nil, err
+	}
+	if rec.Open == nil {
+		return nil, fmt.Errorf("loading run: its record of offset %d is not open", rec.Raw.Next)
+	}
+	r := newRun(t, key, h, now)
+	r.recorded, r.savedSize = true, size
+	r.events, r.ranges, r.ttft = rec.Raw.Events, rec.Raw.Ranges, rec.Stats.TimeToFirstToken
+	r.startedAt, r.endedAt = rec.StartedAt, rec.Open.LastAt
+	r.rec.RawLost = rec.RawLost
+	if err := r.restoreHash(rec.Open.Hash); err != nil {
+		return nil, err
+	}
+	if rec.Open.Pending {
+		r.early = rec.Stats.Anomalies
+		if r.early == nil {
+			r.early = map[string]int64{}
+		}
+		in, err := agui.DecodeInput(withMessages(rec.Input, rec.InputMessages))
+		if err != nil {
+			return nil, fmt.Errorf("loading input of run: %w", err)
+		}
+		r.setInput(in, rec.InputSHA256)
+	} else {
+		var base lineage.History
+		if rec.Base != "" {
+			if base, err = p.history(t, rec.Base); err != nil {
+				return nil, err
+			}
+		}
+		at, err := lineage.RestoreFrom(base, contentOf(rec))
+		if err != nil {
+			return nil, fmt.Errorf("loading run: %w", err)
+		}
+		if r.fold, err = compact.Resume(at.Messages, at.State, rec.Open.Fold); err != nil {
+			return nil, fmt.Errorf("loading run: %w", err)
+		}
+		r.early = nil
+		r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = rec.ParentRunID, rec.ParentBy, rec.SpawnedBy
+		r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = rec.BranchID, rec.RootRunID, rec.Depth, rec.Base
+		r.rec.Input, r.rec.InputMessages, r.rec.InputLayout = rec.Input, rec.InputMessages, rec.InputLayout
+		r.rec.Resumes, r.rec.InputSHA256 = rec.Resumes, rec.InputSHA256
+		if err := t.live(h, r.fold.Messages); err != nil {
+			return nil, err
+		}
+	}
+	p.runs[key] = r
+	return r, nil
+}
+
+// withMessages puts the messages back into an input that was stored without them.
+func withMessages(input json.RawMessage, messages []agui.Message) json.RawMessage {
+	out := []byte(`{"messages":[`)
+	for i, m := range messages {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, m.Raw...)
+	}
+	out = append(out, ']')
+	rest := bytes.TrimSpace(bytes.TrimSpace(input)[1:])
+	if rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, rest...)
+}
+
+func sha256Hex(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// conversationBytes is the size of the messages as JSON, but for what joins them.
+func conversationBytes(messages []agui.Message) int {
+	n := 0
+	for _, m := range messages {
+		n += len(m.Raw)
+	}
+	return n
+}

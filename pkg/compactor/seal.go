@@ -1,0 +1,180 @@
+package compactor
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// seal ends a run whose terminal event was folded: its record is made now and never again. From
+// here on the run is what its record says, read back: whoever builds on it then builds on the same,
+// now or after a restart.
+func (p *partition) seal(r *run) error {
+	rec, at, err := p.build(r)
+	if err != nil {
+		return err
+	}
+	h := r.head
+	h.end(lineage.Status(rec.Status))
+	h.SinceSnapshot = p.sinceSnapshot(r, rec, at)
+	whole := p.wantsSnapshot(r, at)
+	if whole {
+		h.SinceSnapshot = 0
+	}
+	rec.SinceSnapshot = h.SinceSnapshot
+	out, err := p.finish(r, rec, outputSealed)
+	if err != nil {
+		return err
+	}
+	p.outputs = append(p.outputs, *out)
+	p.counts.ended[rec.Status]++
+	if whole {
+		return p.snapshot(r, at)
+	}
+	return nil
+}
+
+// finish makes the last record of a run and lets the run go.
+func (p *partition) finish(r *run, rec *record.Run, kind string) (*output, error) {
+	value, err := fit(rec, p.cfg.RecordLimit)
+	if err != nil {
+		return nil, err
+	}
+	r.head.Truncated = rec.Truncated
+	if p.unsaved[r.key], err = record.DecodeRun(value); err != nil {
+		return nil, fmt.Errorf("ending run: %w", err)
+	}
+	delete(p.runs, r.key)
+	delete(p.dirty, r)
+	delete(p.silent, r.key)
+	if err := r.thread.seal(r.head); err != nil {
+		return nil, err
+	}
+	out := p.runOutput(r, value)
+	out.kind = kind
+	return &out, nil
+}
+
+// runOutput wraps a run's encoded record.
+func (p *partition) runOutput(r *run, value []byte) output {
+	h := *r.head
+	return output{
+		record: &kgo.Record{
+			Topic: p.topics.Runs, Partition: p.id, Key: []byte(r.key), Value: value,
+			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: r.head.ID, Seq: -1}),
+		},
+		key: r.key, head: &h,
+	}
+}
+
+// sinceSnapshot is how many bytes the run's branch has added since it was last written whole. A
+// branch's first run counts with all of its conversation.
+func (p *partition) sinceSnapshot(r *run, rec *record.Run, at lineage.History) int64 {
+	parent := r.thread.heads[r.head.Parent]
+	if parent == nil || parent.Branch != r.head.Branch || rec.Base != parent.ID {
+		return int64(conversationBytes(at.Messages))
+	}
+	return parent.SinceSnapshot + int64(conversationBytes(rec.Messages))
+}
+
+// wantsSnapshot reports whether the branch is written whole at this run's end: while it is small,
+// else once half of it is new, so that what is written stays in proportion to what was added.
+func (p *partition) wantsSnapshot(r *run, at lineage.History) bool {
+	if r.thread.tips[r.head.Branch] > r.head.Depth {
+		return false // a descendant ended first: the branch's tip is further already
+	}
+	size := int64(conversationBytes(at.Messages))
+	return size < int64(p.cfg.SnapshotBelow) || 2*r.head.SinceSnapshot >= size
+}
+
+// snapshot writes the branch whole, as two events that a stock client plays.
+func (p *partition) snapshot(r *run, at lineage.History) error {
+	messages := append(make([]byte, 0, conversationBytes(at.Messages)+len(at.Messages)+64), `{"type":"MESSAGES_SNAPSHOT","messages":[`...)
+	for i, m := range at.Messages {
+		if i > 0 {
+			messages = append(messages, ',')
+		}
+		messages = append(messages, m.Raw...)
+	}
+	messages = append(messages, `]}`...)
+	state := append([]byte(`{"type":"STATE_SNAPSHOT","snapshot":`), at.State...)
+	state = append(state, '}')
+	for _, s := range []struct {
+		kind  agui.Type
+		value []byte
+	}{{agui.MessagesSnapshot, messages}, {agui.StateSnapshot, state}} {
+		key, err := record.SnapshotKey(r.thread.tenant, r.thread.id, r.head.Branch, s.kind)
+		if err != nil {
+			return err
+		}
+		kind, counted := record.KindSnapshot, outputSnapshot
+		if len(s.value) > p.cfg.RecordLimit {
+			kind, counted = record.KindOversize, outputOversize
+			s.value = []byte(`{"bytes":` + strconv.Itoa(len(s.value)) + `}`)
+		}
+		p.outputs = append(p.outputs, output{kind: counted, record: &kgo.Record{
+			Topic: p.topics.Snapshots, Partition: p.id, Key: []byte(key), Value: s.value,
+			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: r.head.ID, Seq: -1}),
+		}})
+	}
+	return nil
+}
+
+// abandonSilent gives up the runs that were silent for the idle limit at that time.
+func (p *partition) abandonSilent(at, now time.Time) error {
+	limit := p.cfg.IdleLimit
+	if len(p.silent) == 0 || at.Before(p.nextSilent) {
+		return nil
+	}
+	earliest := at.Add(limit) // of a record that comes after this one
+	for key, last := range p.silent {
+		if ends := last.Add(limit); ends.After(at) {
+			if ends.Before(earliest) {
+				earliest = ends
+			}
+			continue
+		}
+		if err := p.abandon(key, now); err != nil {
+			return err
+		}
+	}
+	p.nextSilent = earliest
+	return nil
+}
+
+func (p *partition) abandon(key string, now time.Time) error {
+	r, err := p.loadKey(key, now)
+	if err != nil {
+		return err
+	}
+	delete(p.silent, key)
+	r.head.end(lineage.StatusAbandoned)
+	r.due = true
+	p.dirty[r] = struct{}{}
+	p.counts.ended[record.StatusAbandoned]++
+	if r.fold == nil {
+		return nil
+	}
+	r.head.HistoryKey = lineage.KeyOf(r.fold.Messages())
+	return r.thread.live(r.head, r.fold.Messages)
+}
+
+// anySilent reports whether a run has been silent for the idle limit at that time.
+func (p *partition) anySilent(at time.Time) bool {
+	if at.Before(p.nextSilent) {
+		return false
+	}
+	for _, last := range p.silent {
+		if !last.Add(p.cfg.IdleLimit).After(at) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,103 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// Service is the stage.
+type Service struct {
+	cfg     Config
+	kafka   kafka.Config
+	logger  *slog.Logger
+	metrics *Metrics
+	now     func() time.Time
+	current atomic.Pointer[session]
+}
+
+// New makes the stage; nothing is opened before Run. The topics must exist (kafka.EnsureTopics).
+func New(cfg Config, k kafka.Config, logger *slog.Logger, metrics *Metrics) (*Service, error) {
+	if err := errors.Join(cfg.Validate(), k.Validate()); err != nil {
+		return nil, err
+	}
+	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: metrics, now: time.Now}, nil
+}
+
+// Run works until ctx ends (nil), or until going on would be wrong: another process has this
+// instance's ids (ErrFenced), or partition counts differ (kafka.ErrPartitionCounts). Everything else
+// ends a session, and the next one starts, after a pause, from what was committed. What is under
+// way when ctx ends may be committed for a few seconds more.
+func (s *Service) Run(ctx context.Context) (err error) {
+	admin, err := kafka.NewAdmin(s.kafka)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	stores := newStores(s.cfg.Dir, s.logger, s.metrics)
+	defer func() { err = errors.Join(err, stores.close()) }()
+
+	const shortest, longest = 200 * time.Millisecond, 5 * time.Second
+	pause := shortest
+	for ctx.Err() == nil {
+		began := s.now()
+		err := s.session(ctx, admin, stores)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrFenced), errors.Is(err, kafka.ErrPartitionCounts):
+			return fmt.Errorf("compacting: %w", err)
+		case ctx.Err() != nil:
+			return nil
+		}
+		if s.now().Sub(began) > time.Minute {
+			pause = shortest
+		}
+		s.logger.Error("session ended, starting another", "error", err, "pause", pause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause + rand.N(pause)):
+		}
+		pause = min(2*pause, longest)
+	}
+	return nil
+}
+
+func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *stores) error {
+	one := &session{
+		cfg: s.cfg, kafka: s.kafka, topics: s.kafka.Topics(), logger: s.logger, metrics: s.metrics,
+		stores: stores, now: s.now, admin: admin,
+	}
+	s.metrics.Sessions.Inc()
+	defer one.close()
+	if err := one.start(ctx); err != nil {
+		return err
+	}
+	s.current.Store(one)
+	defer s.current.Store(nil)
+	return one.run(ctx)
+}
+
+// Ready reports whether partitions are assigned and all of them are open.
+func (s *Service) Ready() bool {
+	one := s.current.Load()
+	if one == nil {
+		return false
+	}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	for _, a := range one.assigned {
+		if a.phase != phaseOpen {
+			return false
+		}
+	}
+	return len(one.assigned) > 0
+}

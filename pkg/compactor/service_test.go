@@ -1,0 +1,492 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// TestMain is also the compactor process that tests kill: see process.
+func TestMain(m *testing.M) {
+	if brokers := os.Getenv("COMPACTOR_BROKERS"); brokers != "" {
+		cfg := testConfig(os.Getenv("COMPACTOR_DIR"), os.Getenv("COMPACTOR_INSTANCE"))
+		logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+		s, err := New(cfg, kafka.Config{Brokers: []string{brokers}}, logger, NewMetrics(prometheus.NewRegistry()))
+		if err == nil {
+			err = s.Run(context.Background())
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func testConfig(dir, instance string) Config {
+	cfg := DefaultConfig()
+	cfg.Dir, cfg.InstanceID, cfg.CommitInterval = dir, instance, 20*time.Millisecond
+	return cfg
+}
+
+// process is a compactor in a process of its own.
+type process struct {
+	cmd *exec.Cmd
+	log *strings.Builder
+}
+
+func startProcess(t *testing.T, k kafka.Config, dir, instance string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(os.Args[0]), log: new(strings.Builder)}
+	p.cmd.Env = append(os.Environ(), "COMPACTOR_BROKERS="+k.Brokers[0], "COMPACTOR_DIR="+dir, "COMPACTOR_INSTANCE="+instance)
+	p.cmd.Stderr = p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("log of the process:\n%s", p.log)
+		}
+	})
+	return p
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	if p.cmd.ProcessState != nil {
+		return
+	}
+	_ = p.cmd.Process.Kill() // it may have ended by itself
+	_ = p.cmd.Wait()         // it was killed: an error is what is expected
+}
+
+// runService runs a compactor in this process until the test ends or stop is called.
+func runService(t *testing.T, k kafka.Config, cfg Config) (s *Service, metrics *Metrics, stop func() error) {
+	t.Helper()
+	metrics = NewMetrics(prometheus.NewRegistry())
+	s, err := New(cfg, k, slog.New(slog.DiscardHandler), metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	var result error
+	ended := false
+	stop = func() error {
+		if !ended {
+			cancel()
+			result, ended = <-done, true
+		}
+		return result
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil && !errors.Is(err, ErrFenced) && !errors.Is(err, kafka.ErrPartitionCounts) {
+			t.Errorf("the service ended with %v", err)
+		}
+	})
+	return s, metrics, stop
+}
+
+// produce sends what a sim's script wrote, each event to its partition.
+func produce(t *testing.T, k kafka.Config, partitions int32, events ...*kgo.Record) {
+	t.Helper()
+	out := make([]*kgo.Record, len(events))
+	for i, m := range events {
+		out[i] = &kgo.Record{Topic: k.Topics().Events, Partition: record.Partition(m.Key, partitions), Key: m.Key, Value: m.Value, Headers: m.Headers}
+	}
+	kafkatest.Produce(t, k, out...)
+}
+
+// records are the run records in the order of the topic.
+func records(t *testing.T, all []*kgo.Record) []*record.Run {
+	t.Helper()
+	var out []*record.Run
+	for _, m := range all {
+		if string(m.Key) == record.FenceKey {
+			continue
+		}
+		r, err := record.DecodeRun(m.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func sealedOnce(t *testing.T, all []*kgo.Record) map[string]*record.Run {
+	t.Helper()
+	out := map[string]*record.Run{}
+	for _, r := range records(t, all) {
+		id := r.ThreadID + "/" + r.RunID
+		if out[id] != nil {
+			t.Errorf("%s has a record after the one that sealed it", id)
+		}
+		if r.Status.Sealed() {
+			out[id] = r
+		}
+	}
+	return out
+}
+
+// waitSealed waits until so many runs are sealed and returns them.
+func waitSealed(t *testing.T, k kafka.Config, n int) map[string]*record.Run {
+	t.Helper()
+	all := kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
+		sealed := 0
+		for _, r := range records(t, all) {
+			if r.Status.Sealed() {
+				sealed++
+			}
+		}
+		return sealed >= n
+	})
+	return sealedOnce(t, all)
+}
+
+// waitDecided waits until the group has decided everything that events holds, and returns C by partition.
+func waitDecided(t *testing.T, k kafka.Config, group string, partitions int32) map[int32]int64 {
+	t.Helper()
+	admin, err := kafka.NewAdmin(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), kafkatest.Timeout)
+	defer cancel()
+	ends, err := admin.ListEndOffsets(ctx, k.Topics().Events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		got := map[int32]int64{}
+		offsets, err := admin.FetchOffsets(kadm.RequireStable(ctx), group)
+		if ctx.Err() != nil {
+			t.Fatalf("the group did not get to the end; it is at %+v", offsets)
+		}
+		if err == nil {
+			ends.Each(func(end kadm.ListedOffset) {
+				o, ok := offsets.Lookup(end.Topic, end.Partition)
+				if !ok || o.Err != nil {
+					return
+				}
+				pos, err := parsePosition(o.At, o.Metadata, partitions)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if pos.decidedOffset == end.Offset {
+					got[end.Partition] = pos.committedOffset
+				}
+			})
+			if len(got) == int(partitions) {
+				return got
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond): // between two looks
+		}
+	}
+}
+
+func TestService_WritesRecordsSnapshotsAndDeadLetters(t *testing.T) {
+	k := kafkatest.Start(t, 2)
+	s := newSim(t, nil)
+	s.turn("r1", "m1")
+	s.send("t", "", custom("nobody's"))
+	s.turn("r2", "m2")
+	produce(t, k, 2, s.events...)
+	service, metrics, stop := runService(t, k, testConfig(t.TempDir(), "a"))
+	runs := waitSealed(t, k, 2)
+	waitDecided(t, k, "skein-compactor", 2)
+	equal(t, "parent", runs["t/r2"].ParentRunID, "r1")
+	equal(t, "ready", service.Ready(), true)
+
+	letters := kafkatest.Consume(t, k, k.Topics().DeadLetters)
+	equal(t, "dead letters", len(letters), 1)
+	equal(t, "reason", header(letters[0], record.HeaderReason), reasonNoRun)
+	equal(t, "value", string(letters[0].Value), custom("nobody's"))
+	p := record.Partition([]byte("acme/t"), 2)
+	equal(t, "position", header(letters[0], record.HeaderPosition), fmt.Sprintf("%d:3", p))
+	equal(t, "partition", letters[0].Partition, p)
+	for _, m := range kafkatest.Consume(t, k, k.Topics().Snapshots) {
+		equal(t, "partition of snapshot", m.Partition, p)
+		equal(t, "kind of snapshot", header(m, record.HeaderKind), string(record.KindSnapshot))
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "ready after the end", service.Ready(), false)
+	equal(t, "finished runs", testutil.ToFloat64(metrics.Runs.WithLabelValues("finished")), 2)
+	equal(t, "dead letters", testutil.ToFloat64(metrics.DeadLetters.WithLabelValues(reasonNoRun)), 1)
+	equal(t, "folded events", testutil.ToFloat64(metrics.Events.WithLabelValues(outcomeFolded)), 6)
+}
+
+// The commit is held at the open run; a process that is killed leaves nothing but what it committed.
+func TestService_KilledInTheMiddleOfARun(t *testing.T) {
+	for _, sameFolder := range []bool{true, false} {
+		t.Run(fmt.Sprintf("same folder %v", sameFolder), func(t *testing.T) {
+			k := kafkatest.Start(t, 1)
+			dir := t.TempDir()
+			s := newSim(t, nil)
+			s.turn("r1", "m1")
+			s.send("u", "open", started("open"))
+			s.send("u", "open", text("m", "one "))
+			s.send("t", "", custom("nobody's"))
+			s.turn("r2", "m2")
+			p := startProcess(t, k, dir, "a")
+			produce(t, k, 1, s.events...)
+			equal(t, "C while a run is open", waitDecided(t, k, "skein-compactor", 1)[0], int64(3))
+			p.kill()
+
+			if !sameFolder {
+				dir = t.TempDir()
+			}
+			before := len(s.events)
+			s.send("u", "", text("m", "two"))
+			s.send("u", "", finished("open"))
+			s.turn("r3", "m3")
+			produce(t, k, 1, s.events[before:]...)
+			startProcess(t, k, dir, "a")
+			runs := waitSealed(t, k, 4)
+			waitDecided(t, k, "skein-compactor", 1)
+			equal(t, "message", string(runs["u/open"].Messages[0].Raw), assistantMessage("m", "one two"))
+			equal(t, "parent after the restart", runs["t/r3"].ParentRunID, "r2")
+			equal(t, "dead letters", len(kafkatest.Consume(t, k, k.Topics().DeadLetters)), 1)
+			sealedOnce(t, kafkatest.Consume(t, k, k.Topics().Runs))
+		})
+	}
+}
+
+// Processes are killed at any moment while a random history is written; what comes out is what a
+// fold in this process makes of the same log.
+func TestService_KilledAgainAndAgain(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	want := newSim(t, nil)
+	rng := newRand(t)
+	script(want, rng, 300)
+	for _, m := range want.events { // stream time is that of the broker here
+		m.Timestamp = time.Time{}
+	}
+	dirs := []string{t.TempDir(), t.TempDir()}
+	p := startProcess(t, k, dirs[0], "a")
+	for chunk := range slices.Chunk(want.events, 60) {
+		produce(t, k, 1, chunk...)
+		time.Sleep(time.Duration(rng.IntN(900)) * time.Millisecond) // the fault's own time: any will do
+		p.kill()
+		p = startProcess(t, k, dirs[rng.IntN(2)], "a")
+	}
+	waitDecided(t, k, "skein-compactor", 1)
+
+	log := kafkatest.Consume(t, k, k.Topics().Events)
+	want.events = nil
+	for _, m := range log {
+		want.append(m)
+	}
+	want.open(false)
+	want.finish()
+	sealed := sealedOnce(t, kafkatest.Consume(t, k, k.Topics().Runs))
+	n := 0
+	for _, r := range want.latest() {
+		if !r.Status.Sealed() {
+			continue
+		}
+		n++
+		got := sealed[r.ThreadID+"/"+r.RunID]
+		if got == nil {
+			t.Errorf("%s is missing", r.RunID)
+			continue
+		}
+		a, errA := record.EncodeRun(r)
+		b, errB := record.EncodeRun(got)
+		if err := errors.Join(errA, errB); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "record of "+r.RunID, string(b), string(a))
+	}
+	equal(t, "sealed runs", len(sealed), n)
+	var letters []string
+	for _, m := range kafkatest.Consume(t, k, k.Topics().DeadLetters) {
+		letters = append(letters, header(m, record.HeaderPosition)+" "+header(m, record.HeaderReason))
+	}
+	equal(t, "dead letters", letters, want.letters())
+}
+
+func TestService_MovesAPartitionWhenAMemberLeaves(t *testing.T) {
+	k := kafkatest.Start(t, 2)
+	s := newSim(t, nil)
+	for i := range 6 {
+		thread := fmt.Sprintf("t%d", i)
+		s.send(thread, "r", started("r"))
+		s.send(thread, "r", text("m", "one "))
+	}
+	half := len(s.events)
+	for i := range 6 {
+		thread := fmt.Sprintf("t%d", i)
+		s.send(thread, "r", text("m", "two"))
+		s.send(thread, "r", finished("r"))
+	}
+	_, _, stop := runService(t, k, testConfig(t.TempDir(), "a"))
+	produce(t, k, 2, s.events[:half]...)
+	waitDecided(t, k, "skein-compactor", 2)
+	b, _, _ := runService(t, k, testConfig(t.TempDir(), "b"))
+	waitFor(t, "the second member has a partition", b.Ready)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	leave(t, k, "skein-compactor-a")
+	produce(t, k, 2, s.events[half:]...)
+	for id, r := range waitSealed(t, k, 6) {
+		equal(t, "message of "+id, string(r.Messages[0].Raw), assistantMessage("m", "one two"))
+	}
+}
+
+func TestService_StopsWhenAnotherProcessHasItsIDs(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	a, _, stopA := runService(t, k, testConfig(t.TempDir(), "same"))
+	waitFor(t, "the first is ready", a.Ready)
+	b, _, _ := runService(t, k, testConfig(t.TempDir(), "same"))
+	waitFor(t, "the second is ready", b.Ready)
+	s := newSim(t, nil)
+	s.turn("r1", "m1")
+	produce(t, k, 1, s.events...)
+	waitSealed(t, k, 1)
+	waitFor(t, "the first has ended", func() bool { return a.current.Load() == nil })
+	if err := stopA(); !errors.Is(err, ErrFenced) {
+		t.Errorf("the first ended with %v, want ErrFenced", err)
+	}
+}
+
+func TestService_StopsOnOtherPartitionCounts(t *testing.T) {
+	c := kafkatest.StartCluster(t, 2)
+	s := newSim(t, nil)
+	s.turn("r1", "m1")
+	produce(t, c.Config, 2, s.events...)
+	cfg := testConfig(t.TempDir(), "a")
+	service, err := New(cfg, c.Config, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ahead atomic.Int64
+	service.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	ctx, cancel := context.WithTimeout(context.Background(), kafkatest.Timeout)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- service.Run(ctx) }()
+	waitSealed(t, c.Config, 1)
+
+	admin, err := kafka.NewAdmin(c.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	added, err := admin.CreatePartitions(ctx, 1, c.Config.Topics().All()...)
+	if err := errors.Join(err, added.Error()); err != nil {
+		t.Fatal(err)
+	}
+	// It looks twice a minute, but the client may answer from a cache of 250 ms.
+	waitFor(t, "it has ended", func() bool { ahead.Add(int64(time.Minute)); return len(ended) > 0 })
+	if err := <-ended; !errors.Is(err, kafka.ErrPartitionCounts) {
+		t.Errorf("while running it ended with %v, want ErrPartitionCounts", err)
+	}
+	again, err := New(cfg, c.Config, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Run(ctx); !errors.Is(err, kafka.ErrPartitionCounts) {
+		t.Errorf("at its start it ended with %v, want ErrPartitionCounts", err)
+	}
+}
+
+func TestService_AbandonsByTheClockOnceEverythingIsRead(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	cfg := testConfig(t.TempDir(), "a")
+	cfg.IdleLimit = 300 * time.Millisecond
+	s := newSim(t, nil)
+	s.send("t", "r", started("r"))
+	produce(t, k, 1, s.events...)
+	runService(t, k, cfg)
+	kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
+		got := records(t, all)
+		return len(got) > 0 && got[len(got)-1].Status == record.StatusAbandoned
+	})
+}
+
+// Raw expires while no compactor runs.
+func TestService_GoesOnWhereRawIsGone(t *testing.T) {
+	c := kafkatest.StartCluster(t, 1)
+	k, cfg := c.Config, testConfig(t.TempDir(), "a")
+	cfg.CheckpointInterval, cfg.CheckpointFactor = time.Millisecond, 0
+	s := newSim(t, nil)
+	s.turn("r1", "m1")
+	s.send("u", "open", started("open"))
+	produce(t, k, 1, s.events...)
+	_, _, stop := runService(t, k, cfg)
+	kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool { return len(records(t, all)) == 2 })
+	waitDecided(t, k, cfg.Group, 1)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	before := len(s.events)
+	s.send("u", "open", text("m", "gone"))
+	s.send("u", "open", text("m", "here"))
+	s.send("u", "open", finished("open"))
+	produce(t, k, 1, s.events[before:]...)
+	admin, err := kafka.NewAdmin(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	var until kadm.Offsets
+	until.Add(kadm.Offset{Topic: k.Topics().Events, Partition: 0, At: int64(before) + 1})
+	if _, err := admin.DeleteRecords(context.Background(), until); err != nil {
+		t.Fatal(err)
+	}
+	_, metrics, _ := runService(t, k, cfg)
+	open := waitSealed(t, k, 2)["u/open"]
+	equal(t, "mark", open.RawLost, true)
+	equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "here"))
+	equal(t, "lost offsets", testutil.ToFloat64(metrics.LostOffsets), 1)
+}
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(kafkatest.Timeout)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// leave takes a static member out of the group, as scaling in does.
+func leave(t *testing.T, k kafka.Config, instance string) {
+	t.Helper()
+	admin, err := kafka.NewAdmin(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	if _, err := admin.LeaveGroup(context.Background(), kadm.LeaveGroup("skein-compactor").InstanceIDs(instance)); err != nil {
+		t.Fatal(err)
+	}
+}

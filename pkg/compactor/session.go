@@ -1,0 +1,465 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// session is one life of the group's client. One goroutine, the actor, polls, processes and commits
+// (run); the client's callbacks only note what is assigned and what is gone. A session ends with
+// the context, or with an error after which the client cannot be trusted; then the next one starts
+// from what is committed.
+type session struct {
+	cfg     Config
+	kafka   kafka.Config
+	topics  kafka.Topics
+	logger  *slog.Logger
+	metrics *Metrics
+	stores  *stores
+	now     func() time.Time
+
+	partitions  int32 // of the topic set
+	runsTopicID string
+	storeMaxAge time.Duration
+
+	group  *kgo.GroupTransactSession
+	client *kgo.Client
+	admin  *kadm.Client
+	caught chan caught
+	work   sync.WaitGroup // what runs beside the actor
+
+	mu       sync.Mutex
+	assigned map[int32]*assignment
+	// revoked: partitions were taken since the last End, so that the next End will abort.
+	revoked bool
+	// joining is when a rebalance began that is not over; zero if none is under way. owed: kgo
+	// rejoins after a revocation and hides that second callback, so one more assignment is to come.
+	joining time.Time
+	owed    bool
+	failure error // found by a callback
+
+	checkedAt time.Time // of partition counts
+	idleAt    time.Time // of runs that are silent by the wall clock
+}
+
+// The limits of a round: how much is polled before it is committed.
+const (
+	pollRecords  = 10_000
+	roundRecords = 20_000
+)
+
+// joinWait is how long a transaction waits for a join at most.
+const joinWait = 5 * time.Second
+
+// start joins the group.
+func (s *session) start(ctx context.Context) error {
+	s.assigned = map[int32]*assignment{}
+	s.caught = make(chan caught)
+	if err := s.readTopics(ctx); err != nil {
+		return err
+	}
+	group, err := kafka.NewCompactorSession(ctx, s.kafka, kafka.CompactorOptions{
+		Group: s.cfg.Group, InstanceID: s.cfg.InstanceID,
+		Hooks: kafka.CompactorHooks{
+			OnAssigned: s.onAssigned, OnRevoked: s.onRevoked, OnLost: s.onLost,
+			OnOffsetsFetched: s.onOffsetsFetched, AdjustFetchOffsets: adjustOffsets,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	s.group, s.client = group, group.Client()
+	return nil
+}
+
+// readTopics asks for what a session rests on: one partition count, and which topic skein.runs is.
+func (s *session) readTopics(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	var err error
+	if s.partitions, err = kafka.PartitionCount(ctx, s.admin, s.topics); err != nil {
+		return err
+	}
+	details, err := s.admin.ListTopics(ctx, s.topics.Runs)
+	if err != nil {
+		return fmt.Errorf("asking for the id of %s: %w", s.topics.Runs, err)
+	}
+	s.runsTopicID = details[s.topics.Runs].ID.String()
+	s.storeMaxAge, err = s.tombstoneAge(ctx)
+	return err
+}
+
+// tombstoneAge is half of the time that tombstones stay on skein.runs: a store that is older may
+// have missed one.
+func (s *session) tombstoneAge(ctx context.Context) (time.Duration, error) {
+	configs, err := s.admin.DescribeTopicConfigs(ctx, s.topics.Runs)
+	if err == nil {
+		var rc kadm.ResourceConfig
+		if rc, err = configs.On(s.topics.Runs, nil); err == nil {
+			err = rc.Err
+		}
+		for _, c := range rc.Configs {
+			if c.Key == "delete.retention.ms" && c.Value != nil {
+				ms, err := time.ParseDuration(*c.Value + "ms")
+				if err != nil {
+					return 0, fmt.Errorf("reading delete.retention.ms of %s: %w", s.topics.Runs, err)
+				}
+				return ms / 2, nil
+			}
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading settings of %s: %w", s.topics.Runs, err)
+	}
+	return 12 * time.Hour, nil // half of Kafka's default
+}
+
+// close ends the session without a commit. The member does not leave the group: it is static, and
+// its next session, in this process or the next, takes its place.
+func (s *session) close() {
+	s.mu.Lock()
+	for id, a := range s.assigned {
+		a.cancel()
+		delete(s.assigned, id)
+	}
+	s.mu.Unlock()
+	if s.group != nil {
+		s.group.CloseAllowingRebalance()
+	}
+	s.work.Wait()
+}
+
+func (s *session) onAssigned(_ context.Context, cl *kgo.Client, m map[string][]int32) {
+	ids := m[s.topics.Events]
+	if len(ids) > 0 {
+		// Before the client even fetches offsets, so nothing leaks through.
+		cl.PauseFetchPartitions(map[string][]int32{s.topics.Events: ids})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.owed {
+		s.joining = time.Time{}
+	}
+	s.owed = false
+	for _, id := range ids {
+		if old := s.assigned[id]; old != nil {
+			old.cancel()
+		}
+		a := &assignment{id: id, since: s.now(), fence: -1}
+		a.ctx, a.cancel = context.WithCancel(context.Background())
+		s.assigned[id] = a
+	}
+	if len(ids) > 0 {
+		s.logger.Info("partitions assigned", "partitions", ids)
+	}
+}
+
+func (s *session) onRevoked(_ context.Context, _ *kgo.Client, m map[string][]int32) {
+	s.taken(m[s.topics.Events], true)
+}
+
+func (s *session) onLost(_ context.Context, _ *kgo.Client, m map[string][]int32) {
+	s.taken(m[s.topics.Events], false)
+}
+
+// taken drops partitions at once, inside the callback: the broker does not check who owns a
+// partition, so nothing may be done in its name from here on.
+func (s *session) taken(ids []int32, revoked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.joining = s.now() // until onAssigned, which comes for every generation, even with nothing new
+	for _, id := range ids {
+		if a := s.assigned[id]; a != nil {
+			a.cancel()
+			delete(s.assigned, id)
+		}
+		s.revoked = true
+		s.owed = revoked
+	}
+	if len(ids) > 0 {
+		s.logger.Info("partitions taken", "partitions", ids, "lost", !revoked)
+	}
+}
+
+// onOffsetsFetched takes committed offsets and metadata out of the answer that the assignment
+// itself asked for.
+func (s *session) onOffsetsFetched(_ context.Context, _ *kgo.Client, r *kmsg.OffsetFetchResponse) error {
+	for _, g := range r.Groups {
+		for _, t := range g.Topics {
+			for _, p := range t.Partitions {
+				s.mu.Lock()
+				a := s.assigned[p.Partition]
+				fresh := a != nil && a.phase == phaseAsking && !a.asked
+				s.mu.Unlock()
+				if !fresh || p.ErrorCode != 0 {
+					continue
+				}
+				metadata := ""
+				if p.Metadata != nil {
+					metadata = *p.Metadata
+				}
+				s.fetched(a, p.Offset, metadata)
+			}
+		}
+	}
+	return nil
+}
+
+// fetched notes what is committed for a partition.
+func (s *session) fetched(a *assignment, offset int64, metadata string) {
+	pos, err := parsePosition(offset, metadata, s.partitions)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.assigned[a.id] != a || a.phase != phaseAsking {
+		return
+	}
+	if err != nil {
+		s.failure = fmt.Errorf("opening partition %d: %w", a.id, err)
+		return
+	}
+	a.position, a.phase = pos, phaseFencing
+}
+
+// adjustOffsets turns "nothing committed" into a number: SetOffsets and CommittedOffsets silently
+// pass over partitions that have none. The partition is paused; its first offset is set when it opens.
+func adjustOffsets(_ context.Context, m map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	for _, offsets := range m {
+		for p, o := range offsets {
+			if o.EpochOffset().Offset < 0 {
+				offsets[p] = kgo.NewOffset().At(0)
+			}
+		}
+	}
+	return m, nil
+}
+
+// current reports whether the assignment still holds.
+func (s *session) current(a *assignment) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.assigned[a.id] == a
+}
+
+// run is the actor.
+func (s *session) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := s.round(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round polls for a commit interval, processes what came and commits it.
+func (s *session) round(ctx context.Context) error {
+	records, err := s.poll(ctx)
+	if err != nil {
+		return err
+	}
+	if used, err := s.useUpRevocation(ctx); used || err != nil {
+		return err // what was polled is fetched again
+	}
+	now := s.now()
+	if err := s.checkCounts(ctx, now); err != nil {
+		return err
+	}
+	if err := s.takeCaught(now); err != nil {
+		return err
+	}
+	parts, joining := s.owned(now)
+	for _, m := range records {
+		if v := parts[m.Partition]; v.phase == phaseOpen {
+			if err := v.part.process(m, now); err != nil {
+				return err
+			}
+		}
+	}
+	if joining {
+		// A transaction now would carry the old generation and be aborted, or stall: fold on,
+		// commit after the join.
+		return nil
+	}
+	if err := s.abandonByClock(ctx, parts, now); err != nil {
+		return err
+	}
+	return s.transact(ctx, parts, now)
+}
+
+func (s *session) poll(ctx context.Context) ([]*kgo.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CommitInterval)
+	defer cancel()
+	var records []*kgo.Record
+	for ctx.Err() == nil && len(records) < roundRecords {
+		fetches := s.group.PollRecords(ctx, pollRecords)
+		for _, e := range fetches.Errors() {
+			if isFenced(e.Err) {
+				return nil, fmt.Errorf("%w: %w", ErrFenced, e.Err)
+			}
+			// UNKNOWN_MEMBER_ID and its like: kgo rejoins by itself.
+			if errors.Is(e.Err, kerr.OffsetOutOfRange) || errors.Is(e.Err, kgo.ErrClientClosed) {
+				return nil, fmt.Errorf("polling %s/%d: %w", e.Topic, e.Partition, e.Err)
+			}
+			if !errors.Is(e.Err, context.DeadlineExceeded) && !errors.Is(e.Err, context.Canceled) {
+				s.logger.Warn("polling reported an error", "topic", e.Topic, "partition", e.Partition, "error", e.Err)
+			}
+		}
+		for it := fetches.RecordIter(); !it.Done(); {
+			records = append(records, it.Next())
+		}
+	}
+	return records, nil
+}
+
+// useUpRevocation ends an empty transaction after a revocation: the session aborts the next End
+// anyway, and this one has nothing to lose. Its (false, nil) is safe; the client goes back to its
+// last position, and what is fetched twice is known by its offset.
+func (s *session) useUpRevocation(ctx context.Context) (bool, error) {
+	s.mu.Lock()
+	revoked, failure := s.revoked, s.failure
+	s.revoked = false
+	s.mu.Unlock()
+	if failure != nil || !revoked {
+		return false, failure
+	}
+	if err := s.group.Begin(); err != nil {
+		return true, fmt.Errorf("beginning transaction: %w", err)
+	}
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	if _, err := s.group.End(ctx, kgo.TryAbort); err != nil {
+		return true, endError(err)
+	}
+	return true, nil
+}
+
+// view is an assignment as it stands at the beginning of a round.
+type view struct {
+	*assignment
+	phase    phase
+	position position
+}
+
+// owned returns the assignments as they stand, and whether a join is under way. Partitions that the
+// client does not hold any more are dropped: the session swallows callbacks between two Ends.
+func (s *session) owned(now time.Time) (map[int32]view, bool) {
+	held := s.client.CommittedOffsets()[s.topics.Events]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parts := make(map[int32]view, len(s.assigned))
+	opening := 0
+	for id, a := range s.assigned {
+		if _, ok := held[id]; ok {
+			a.known = true
+		} else if a.known {
+			s.logger.Info("partition left without a word", "partition", id)
+			a.cancel()
+			delete(s.assigned, id)
+			continue
+		}
+		if a.phase != phaseOpen {
+			opening++
+		}
+		parts[id] = view{assignment: a, phase: a.phase, position: a.position}
+	}
+	s.metrics.Partitions.WithLabelValues("open").Set(float64(len(parts) - opening))
+	s.metrics.Partitions.WithLabelValues("opening").Set(float64(opening))
+	return parts, !s.joining.IsZero() && now.Sub(s.joining) < joinWait
+}
+
+// takeCaught opens the partitions whose stores have caught up.
+func (s *session) takeCaught(now time.Time) error {
+	for {
+		select {
+		case c := <-s.caught:
+			if !s.current(c.a) {
+				continue
+			}
+			if c.err != nil {
+				return fmt.Errorf("opening partition %d: %w", c.a.id, c.err)
+			}
+			s.mu.Lock()
+			c.a.part, c.a.phase = c.part, phaseOpen
+			s.mu.Unlock()
+			at := map[string]map[int32]kgo.EpochOffset{s.topics.Events: {c.a.id: {Epoch: -1, Offset: c.part.next}}}
+			s.client.SetOffsets(at)
+			s.client.ResumeFetchPartitions(map[string][]int32{s.topics.Events: {c.a.id}})
+			s.metrics.OpenSeconds.Observe(now.Sub(c.a.since).Seconds())
+			s.logger.Info("partition open", "partition", c.a.id, "offset", c.part.next, "decided", c.part.position.decidedOffset)
+		default:
+			return nil
+		}
+	}
+}
+
+// checkCounts stops the compactor when partitions were added: threads would be split in silence.
+func (s *session) checkCounts(ctx context.Context, now time.Time) error {
+	const every = 30 * time.Second
+	if s.checkedAt.IsZero() {
+		s.checkedAt = now
+	}
+	if now.Sub(s.checkedAt) < every {
+		return nil
+	}
+	s.checkedAt = now
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	n, err := kafka.PartitionCount(ctx, s.admin, s.topics)
+	switch {
+	case errors.Is(err, kafka.ErrPartitionCounts):
+		return err
+	case err != nil: // a broker is away: the transactions will tell
+		s.logger.Debug("checking partition counts", "error", err)
+		return nil
+	case n != s.partitions:
+		return fmt.Errorf("%w: there were %d, now there are %d", kafka.ErrPartitionCounts, s.partitions, n)
+	}
+	return nil
+}
+
+// abandonByClock gives up runs that are silent by the wall clock where a partition is read to its
+// end: no record comes to move stream time.
+func (s *session) abandonByClock(ctx context.Context, parts map[int32]view, now time.Time) error {
+	if now.Sub(s.idleAt) < min(time.Minute, max(s.cfg.IdleLimit/10, 50*time.Millisecond)) {
+		return nil
+	}
+	s.idleAt = now
+	var ends kadm.ListedOffsets
+	for id, v := range parts {
+		if v.phase != phaseOpen || !v.part.anySilent(now) {
+			continue
+		}
+		if ends == nil {
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+			defer cancel()
+			var err error
+			if ends, err = s.admin.ListCommittedOffsets(ctx, s.topics.Events); err != nil {
+				s.logger.Debug("asking for the end of events", "error", err)
+				return nil
+			}
+		}
+		end, ok := ends.Lookup(s.topics.Events, id)
+		if !ok || end.Err != nil || v.part.next < end.Offset {
+			continue
+		}
+		if err := v.part.abandonSilent(now, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isFenced reports whether another process has this instance's ids.
+func isFenced(err error) bool {
+	return errors.Is(err, kerr.FencedInstanceID) || errors.Is(err, kerr.ProducerFenced)
+}

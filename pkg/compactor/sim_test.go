@@ -1,0 +1,267 @@
+package compactor
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// sim is one partition with a log on either side, so that a test decides what is committed, what is
+// aborted and where a process dies. Time stands still unless the test moves it.
+type sim struct {
+	tb     testing.TB
+	cfg    Config
+	topics kafka.Topics
+	now    time.Time
+	cache  *pebble.Cache
+	fs     vfs.FS
+
+	events  []*kgo.Record // the log of skein.events; index is offset
+	runs    []*kgo.Record // committed records of skein.runs
+	other   []*kgo.Record // committed records of the other topics
+	settled position
+
+	store *localStore
+	part  *partition
+	dirs  int
+	read  int // events that the partition has been given
+}
+
+func newSim(tb testing.TB, change func(*Config)) *sim {
+	tb.Helper()
+	cfg := DefaultConfig()
+	cfg.Dir, cfg.InstanceID = "stores", "test"
+	if change != nil {
+		change(&cfg)
+	}
+	s := &sim{
+		tb: tb, cfg: cfg, topics: kafka.Config{}.Topics(), now: time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC),
+		cache: pebble.NewCache(1 << 20), fs: vfs.NewMem(), settled: position{partitions: 1},
+	}
+	tb.Cleanup(func() {
+		if s.store != nil {
+			s.check(s.store.close())
+		}
+		s.cache.Unref()
+	})
+	return s
+}
+
+func (s *sim) check(err error) {
+	s.tb.Helper()
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// send appends an event to the log. A run of "" sends no header.
+func (s *sim) send(thread, run, value string, headers ...kgo.RecordHeader) *kgo.Record {
+	s.tb.Helper()
+	return s.sendKind(record.KindEvent, thread, run, value, headers...)
+}
+
+func (s *sim) input(thread, run, value string) *kgo.Record {
+	s.tb.Helper()
+	return s.sendKind(record.KindInput, thread, run, value)
+}
+
+func (s *sim) sendKind(kind record.Kind, thread, run, value string, headers ...kgo.RecordHeader) *kgo.Record {
+	s.tb.Helper()
+	key, err := record.ThreadKey("acme", thread)
+	s.check(err)
+	m := &kgo.Record{
+		Topic: s.topics.Events, Key: []byte(key), Value: []byte(value), Timestamp: s.now,
+		Headers: append(kafka.Headers(record.Headers{Kind: kind, RunID: run, Seq: -1}), headers...),
+	}
+	return s.append(m)
+}
+
+func (s *sim) append(m *kgo.Record) *kgo.Record {
+	m.Offset = int64(len(s.events))
+	s.events = append(s.events, m)
+	return m
+}
+
+func seq(n int) kgo.RecordHeader {
+	return kgo.RecordHeader{Key: record.HeaderSeq, Value: []byte(strconv.Itoa(n))}
+}
+
+// open opens the partition as a process does that starts: on the folder of the last one, or on a
+// new one, from what is committed.
+func (s *sim) open(newFolder bool) {
+	s.tb.Helper()
+	if newFolder || s.store == nil {
+		if s.store != nil {
+			s.check(s.store.close())
+		}
+		s.dirs++
+		store, _, err := openStore(s.fs, fmt.Sprintf("%s/%d", s.cfg.Dir, s.dirs), 0, s.cache, slog.New(slog.DiscardHandler))
+		s.check(err)
+		s.store = store
+		_, err = store.prepare("topic", time.Hour, s.now)
+		s.check(err)
+	}
+	var entries []entry
+	for _, m := range s.runs {
+		entries = append(entries, entry{key: m.Key, value: m.Value, offset: m.Offset})
+	}
+	s.check(s.store.apply(entries, s.now))
+	part, err := newPartition(0, s.cfg, s.topics, s.store, s.settled)
+	s.check(err)
+	s.part, s.read = part, int(s.settled.committedOffset)
+}
+
+// feed gives the partition up to n more events.
+func (s *sim) feed(n int) {
+	s.tb.Helper()
+	for ; n > 0 && s.read < len(s.events); n-- {
+		m := *s.events[s.read]
+		s.read++
+		s.check(s.part.process(&m, s.now))
+	}
+}
+
+// commit ends a transaction. Unless told, the process learns of it.
+func (s *sim) commit(told bool) {
+	s.tb.Helper()
+	b, err := s.part.collect(s.now)
+	s.check(err)
+	for _, o := range b.outputs {
+		m := *o.record
+		if m.Topic == s.topics.Runs {
+			m.Offset = int64(len(s.runs))
+			o.record.Offset = m.Offset
+			s.runs = append(s.runs, &m)
+		} else {
+			s.other = append(s.other, &m)
+		}
+	}
+	if b.position.committedOffset < s.settled.committedOffset || b.position.decidedOffset < s.settled.decidedOffset {
+		s.tb.Fatalf("position went back from %+v to %+v", s.settled, b.position)
+	}
+	pos, err := parsePosition(b.position.committedOffset, b.position.metadata(), 1)
+	s.check(err)
+	s.settled = pos
+	if told {
+		s.check(s.part.committed(b, s.now))
+	}
+}
+
+// all feeds everything in one batch and commits it.
+func (s *sim) all() {
+	s.tb.Helper()
+	if s.part == nil {
+		s.open(false)
+	}
+	s.feed(len(s.events))
+	s.commit(true)
+}
+
+// latest are the latest run records by run id.
+func (s *sim) latest() map[string]*record.Run {
+	s.tb.Helper()
+	out := map[string]*record.Run{}
+	for _, m := range s.runs {
+		r, err := record.DecodeRun(m.Value)
+		s.check(err)
+		out[r.RunID] = r
+	}
+	return out
+}
+
+func (s *sim) run(id string) *record.Run {
+	s.tb.Helper()
+	r := s.latest()[id]
+	if r == nil {
+		s.tb.Fatalf("there is no record of run %q; there are %v", id, keysOf(s.latest()))
+	}
+	return r
+}
+
+// letters are the dead letters as "offset reason".
+func (s *sim) letters() []string {
+	out := []string{}
+	for _, m := range s.other {
+		if m.Topic == s.topics.DeadLetters {
+			out = append(out, header(m, record.HeaderPosition)+" "+header(m, record.HeaderReason))
+		}
+	}
+	return out
+}
+
+// snapshots are the latest snapshots by key.
+func (s *sim) snapshots() map[string]*kgo.Record {
+	out := map[string]*kgo.Record{}
+	for _, m := range s.other {
+		if m.Topic == s.topics.Snapshots {
+			out[string(m.Key)] = m
+		}
+	}
+	return out
+}
+
+// history restores a run as a reader does: out of records alone.
+func (s *sim) history(id string) (messages, state string) {
+	s.tb.Helper()
+	records := s.latest()
+	fresh, err := newPartition(0, s.cfg, s.topics, s.store, s.settled)
+	s.check(err)
+	r := records[id]
+	t, err := fresh.thread("acme/"+r.ThreadID, "acme", r.ThreadID)
+	s.check(err)
+	h, err := fresh.history(t, id)
+	s.check(err)
+	text, err := json.Marshal(h.Messages)
+	s.check(err)
+	return string(text), string(h.State)
+}
+
+func header(m *kgo.Record, name string) string {
+	for _, h := range m.Headers {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+func keysOf[V any](m map[string]V) []string {
+	out := []string{}
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
+
+// The events that tests send.
+func started(run string) string {
+	return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q}`, run)
+}
+
+func finished(run string) string {
+	return fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, run)
+}
+
+func text(id, delta string) string {
+	return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":%q,"role":"assistant","delta":%q}`, id, delta)
+}
+
+func custom(name string) string { return fmt.Sprintf(`{"type":"CUSTOM","name":%q,"value":1}`, name) }
+
+func userMessage(id, content string) string {
+	return fmt.Sprintf(`{"id":%q,"role":"user","content":%q}`, id, content)
+}
+
+func assistantMessage(id, content string) string {
+	return fmt.Sprintf(`{"id":%q,"role":"assistant","content":%q}`, id, content)
+}

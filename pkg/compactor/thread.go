@@ -1,0 +1,116 @@
+package compactor
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
+)
+
+// thread is what a partition holds at hand of one thread: the heads of all its runs.
+type thread struct {
+	key, tenant, id string
+
+	heads map[string]*head
+	// given holds the runs by the id that the agent uses, in the order of their starts.
+	given map[string][]*head
+	// open holds the runs that are not sealed, in the order of their starts.
+	open []*head
+	// tips holds the depth of the deepest sealed run of each branch.
+	tips map[string]int
+	// lineage knows all runs but those that are pending.
+	lineage *lineage.Thread
+	usedAt  int64 // for eviction: the offset of the thread's last record
+}
+
+// newThread returns the thread of these runs.
+func newThread(key, tenant, id string, heads []*head) (*thread, error) {
+	t := &thread{key: key, tenant: tenant, id: id, heads: make(map[string]*head, len(heads)), given: make(map[string][]*head, len(heads)), tips: map[string]int{}}
+	slices.SortFunc(heads, func(a, b *head) int { return cmp.Compare(a.Start, b.Start) })
+	placed := make([]lineage.Run, 0, len(heads))
+	for _, h := range heads {
+		t.add(h)
+		if !h.Pending {
+			placed = append(placed, h.Run)
+		}
+	}
+	var err error
+	t.lineage, err = lineage.NewThread(placed...)
+	return t, err
+}
+
+// add takes in a run that starts after all that are there.
+func (t *thread) add(h *head) {
+	t.heads[h.ID] = h
+	t.given[h.Given()] = append(t.given[h.Given()], h)
+	if h.Sealed {
+		t.tips[h.Branch] = max(t.tips[h.Branch], h.Depth)
+	} else {
+		t.open = append(t.open, h)
+	}
+}
+
+// seal takes a run out of the open ones.
+func (t *thread) seal(h *head) error {
+	t.open = slices.DeleteFunc(t.open, func(o *head) bool { return o == h })
+	t.tips[h.Branch] = max(t.tips[h.Branch], h.Depth)
+	return t.lineage.Add(h.Run)
+}
+
+// live lets lineage see a placed run that is in memory and open.
+func (t *thread) live(h *head, messages func() []agui.Message) error {
+	if !h.Open() { // abandoned: its history stands until a real event comes
+		return t.lineage.Add(h.Run)
+	}
+	return t.lineage.AddLive(h.Run, messages)
+}
+
+// named returns the run that the agent's id means at the offset: the latest that started there or
+// before; nil if there is none.
+func (t *thread) named(given string, offset int64) *head {
+	runs := t.given[given]
+	for i := len(runs) - 1; i >= 0; i-- {
+		if runs[i].Start <= offset {
+			return runs[i]
+		}
+	}
+	return nil
+}
+
+// current returns the run to which an event belongs that names none: of those that started at or
+// before the offset and had not ended before it, the one with the greatest start. An abandoned run
+// counts as open, since its end yields to a real event. Below P (decided) the answer must be the
+// one that was given before, so runs that ended since are asked as well.
+func (t *thread) current(offset int64, decided bool) *head {
+	if !decided {
+		if n := len(t.open); n > 0 {
+			return t.open[n-1]
+		}
+		return nil
+	}
+	var best *head
+	for _, h := range t.heads {
+		if h.Start <= offset && !h.endedBefore(offset) && (best == nil || h.Start > best.Start) {
+			best = h
+		}
+	}
+	return best
+}
+
+// freeID returns the id under which a run with the agent's id is kept: that id, or where a run has
+// it or had it from its agent, the id with "~2", "~3", … that is free.
+func (t *thread) freeID(given string) string {
+	id := given
+	for n := 2; t.heads[id] != nil || id != given && len(t.given[id]) > 0; n++ {
+		id = given + "~" + strconv.Itoa(n)
+	}
+	return id
+}
+
+// unsettled reports whether a run other than h has not ended: what is decided for h then rests on
+// something that no committed record may say later.
+func (t *thread) unsettled(h *head) bool {
+	return len(t.open) > 1 || len(t.open) == 1 && t.open[0] != h
+}
