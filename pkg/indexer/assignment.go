@@ -1,0 +1,85 @@
+package indexer
+
+import (
+	"context"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// assignment knows which partitions are ours. Each time one is assigned it gets a new epoch, so that
+// what was read before a partition went away and came back is not taken for current.
+//
+// The broker does not check who owns a partition when offsets are committed. Commits are therefore
+// made while the lock is held, and a revocation waits for it: after OnRevoked has returned, and with
+// it before the next owner begins, nothing of that partition is committed here.
+type assignment struct {
+	mu     sync.Mutex
+	epochs map[int32]int64
+	last   int64
+
+	ready chan struct{}
+	once  sync.Once
+}
+
+func newAssignment() *assignment {
+	return &assignment{epochs: map[int32]int64{}, ready: make(chan struct{})}
+}
+
+func (a *assignment) assigned(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, partitions := range topics {
+		for _, p := range partitions {
+			a.last++
+			a.epochs[p] = a.last
+		}
+	}
+	a.once.Do(func() { close(a.ready) })
+}
+
+func (a *assignment) revoked(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, partitions := range topics {
+		for _, p := range partitions {
+			delete(a.epochs, p)
+		}
+	}
+}
+
+// epoch returns the epoch of a partition.
+func (a *assignment) epoch(partition int32) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.epochs[partition]
+}
+
+// current drops from a block what is no longer ours.
+func (a *assignment) current(b *block) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b.keep(a.isCurrent)
+}
+
+// isCurrent must be called with the lock held. Epoch 0 is that of a partition that is not ours.
+func (a *assignment) isCurrent(partition int32, epoch int64) bool {
+	return epoch != 0 && a.epochs[partition] == epoch
+}
+
+// whileCurrent calls commit with those offsets that are still ours, and holds revocations up until
+// it returns.
+func (a *assignment) whileCurrent(offsets map[int32]progress, commit func(map[int32]progress) error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ours := make(map[int32]progress, len(offsets))
+	for p, at := range offsets {
+		if a.isCurrent(p, at.epoch) {
+			ours[p] = at
+		}
+	}
+	if len(ours) == 0 {
+		return nil
+	}
+	return commit(ours)
+}

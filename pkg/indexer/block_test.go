@@ -1,0 +1,95 @@
+package indexer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+func put(b *block, partition int32, offset int64, run string, bytes int, epoch int64) {
+	r := &kgo.Record{Partition: partition, Offset: offset, Value: make([]byte, bytes)}
+	b.read(r, epoch, time.Unix(1, 0))
+	b.add(store.Entry{Partition: partition, Version: offset, RunID: run}, r, epoch)
+}
+
+func TestBlock_KeepsTheNewestRecordOfARun(t *testing.T) {
+	b := newBlock()
+	put(b, 0, 1, "a", 10, 1)
+	put(b, 0, 2, "b", 20, 1)
+	put(b, 0, 3, "a", 5, 1)
+	if len(b.entries) != 2 || b.entries[0].Version != 3 || b.bytes != 25 || b.progress[0].next != 4 {
+		t.Errorf("entries %+v, %d bytes, progress %v", b.entries, b.bytes, b.progress)
+	}
+}
+
+func TestBlock_DropsWhatIsNoLongerOurs(t *testing.T) {
+	a := newAssignment()
+	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0, 1, 2}})
+	b := newBlock()
+	for p := range int32(3) {
+		put(b, p, 7, string('a'+p), 10, a.epoch(p))
+	}
+	a.revoked(t.Context(), nil, map[string][]int32{"runs": {0, 1}})
+	a.assigned(t.Context(), nil, map[string][]int32{"runs": {1}}) // back again, but to be read anew
+	put(b, 0, 8, "d", 10, a.epoch(0))                             // epoch 0: not ours
+	a.current(b)
+	if len(b.entries) != 1 || b.entries[0].Partition != 2 || len(b.progress) != 1 || b.bytes != 10 {
+		t.Errorf("entries %+v, progress %v", b.entries, b.progress)
+	}
+	put(b, 2, 9, "c", 4, a.epoch(2))
+	if len(b.entries) != 1 || b.bytes != 4 {
+		t.Errorf("after a newer record of the run: %+v, %d bytes", b.entries, b.bytes)
+	}
+}
+
+func TestAssignment_CommitsOnlyWhatIsOurs(t *testing.T) {
+	a := newAssignment()
+	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0, 1}})
+	done := map[int32]progress{0: {next: 5, epoch: a.epoch(0)}, 1: {next: 6, epoch: a.epoch(1)}}
+	a.revoked(t.Context(), nil, map[string][]int32{"runs": {0}})
+	var got map[int32]progress
+	commit := func(ours map[int32]progress) error { got = ours; return nil }
+	if err := a.whileCurrent(done, commit); err != nil || len(got) != 1 || got[1].next != 6 {
+		t.Errorf("committed %v, %v", got, err)
+	}
+	got = nil
+	a.revoked(t.Context(), nil, map[string][]int32{"runs": {1}})
+	if err := a.whileCurrent(done, commit); err != nil || got != nil {
+		t.Errorf("committed %v, %v; nothing is ours", got, err)
+	}
+}
+
+func TestBlock_Parts(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		sizes      []int
+		maxRecords int
+		maxBytes   int64
+		want       []int
+	}{
+		{"nothing", nil, 10, 100, nil},
+		{"all in one", []int{10, 20, 30}, 10, 100, []int{3}},
+		{"by count", []int{1, 1, 1, 1, 1}, 2, 100, []int{2, 2, 1}},
+		{"by bytes", []int{60, 40, 1, 99, 2}, 10, 100, []int{2, 2, 1}},
+		{"one above the limit", []int{1, 500, 1}, 10, 100, []int{1, 1, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBlock()
+			for i, size := range c.sizes {
+				put(b, 0, int64(i), string('a'+rune(i)), size, 1)
+			}
+			parts := b.parts(c.maxRecords, c.maxBytes)
+			if len(parts) != len(c.want) {
+				t.Fatalf("%d parts, want %v", len(parts), c.want)
+			}
+			for i, p := range parts {
+				if len(p) != c.want[i] {
+					t.Errorf("part %d has %d entries, want %d", i, len(p), c.want[i])
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package indexer
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// Config is the indexer's configuration.
+type Config struct {
+	// Kafka names the brokers and topics.
+	Kafka kafka.Config
+	// Group is the consumer group.
+	Group string
+	// MaxRecords, MaxBytes and MaxDelay bound one block: it is written when the first of them is
+	// reached. A single record above MaxBytes is a block of its own.
+	MaxRecords int
+	MaxBytes   int64
+	MaxDelay   time.Duration
+	// MinBackoff and MaxBackoff bound the waits between tries while the store or Kafka is away.
+	MinBackoff, MaxBackoff time.Duration
+	// DrainTimeout is how long the last block may take once Run's context has ended.
+	DrainTimeout time.Duration
+	Logger       *slog.Logger
+	Registerer   prometheus.Registerer
+}
+
+// DefaultConfig returns the defaults for a topic set. They suit a store that takes small blocks at
+// no great cost; for ClickHouse a MaxDelay of a second and more makes fewer and larger parts.
+func DefaultConfig(k kafka.Config) Config {
+	return Config{
+		Kafka:        k,
+		Group:        k.TopicPrefix + "skein-indexer",
+		MaxRecords:   10_000,
+		MaxBytes:     32 << 20,
+		MaxDelay:     100 * time.Millisecond,
+		MinBackoff:   100 * time.Millisecond,
+		MaxBackoff:   10 * time.Second,
+		DrainTimeout: 10 * time.Second,
+		Logger:       slog.Default(),
+		Registerer:   prometheus.DefaultRegisterer,
+	}
+}
+
+// Validate says all that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	wrong := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf("indexer: "+format, args...))
+		}
+	}
+	if err := c.Kafka.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("indexer: %w", err))
+	}
+	wrong(c.Group == "", "a consumer group is needed")
+	wrong(c.MaxRecords < 1, "a block of %d records; at least 1 is needed", c.MaxRecords)
+	wrong(c.MaxBytes < 1, "a block of %d bytes; at least 1 is needed", c.MaxBytes)
+	wrong(c.MaxDelay <= 0, "a block's delay of %v; it must be above zero", c.MaxDelay)
+	// A poll holds rebalances up; the group throws a member out that does so for a minute.
+	wrong(c.MaxDelay > 30*time.Second, "a block's delay of %v; 30s is the most", c.MaxDelay)
+	wrong(c.MinBackoff <= 0 || c.MaxBackoff < c.MinBackoff, "backoff from %v to %v; want 0 < from <= to", c.MinBackoff, c.MaxBackoff)
+	wrong(c.DrainTimeout <= 0, "a drain timeout of %v; it must be above zero", c.DrainTimeout)
+	wrong(c.Logger == nil, "a logger is needed")
+	wrong(c.Registerer == nil, "a metrics registerer is needed")
+	return errors.Join(errs...)
+}

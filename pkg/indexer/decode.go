@@ -1,0 +1,62 @@
+package indexer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// outcome is what became of a record; it is a metric's label.
+type outcome string
+
+const (
+	outcomeRun       outcome = "run"
+	outcomeTombstone outcome = "tombstone"
+	outcomeFence     outcome = "fence"
+	// outcomeUnknownVersion: written by a newer Skein. Once this one is updated, its group's
+	// offsets can be set back; what is in the store meanwhile is older, not wrong.
+	outcomeUnknownVersion outcome = "unknown_version"
+	outcomeUndecodable    outcome = "undecodable"
+)
+
+var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomeUnknownVersion, outcomeUndecodable}
+
+// decode reads a record of skein.runs. There is an entry for a run and a tombstone, an error for
+// one that is skipped because of its data.
+func decode(r *kgo.Record) (store.Entry, outcome, error) {
+	h, err := kafka.ParseHeaders(r.Headers)
+	switch {
+	case errors.Is(err, record.ErrUnknownVersion):
+		return store.Entry{}, outcomeUnknownVersion, err
+	case err != nil:
+		return store.Entry{}, outcomeUndecodable, err
+	case h.Kind == record.KindFence:
+		return store.Entry{}, outcomeFence, nil
+	}
+	parts, err := record.SplitKey(string(r.Key))
+	if err == nil && len(parts) != 3 {
+		err = fmt.Errorf("decoding key: %d parts, want tenant/thread/run", len(parts))
+	}
+	if err != nil {
+		return store.Entry{}, outcomeUndecodable, err
+	}
+	e := store.Entry{
+		Partition: r.Partition, Version: r.Offset,
+		Tenant: parts[0], ThreadID: parts[1], RunID: parts[2],
+	}
+	if len(r.Value) == 0 {
+		return e, outcomeTombstone, nil
+	}
+	if h.Kind != record.KindRun {
+		return store.Entry{}, outcomeUndecodable, fmt.Errorf("decoding record: kind %q has no place on this topic", h.Kind)
+	}
+	if e.Run, err = record.DecodeRun(r.Value); err != nil {
+		return store.Entry{}, outcomeUndecodable, err
+	}
+	return e, outcomeRun, nil
+}

@@ -1,0 +1,63 @@
+package indexer
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the stage's.
+type metrics struct {
+	records       *prometheus.CounterVec
+	blockRecords  prometheus.Histogram
+	blockBytes    prometheus.Histogram
+	writeDuration prometheus.Histogram
+	age           prometheus.Histogram
+	writeErrors   prometheus.Counter
+	commitErrors  prometheus.Counter
+	fetchErrors   prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		records: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_indexer_records_total",
+			Help: "Records of skein.runs that were read, by what became of them.",
+		}, []string{"outcome"}),
+		blockRecords: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "skein_indexer_block_records", Help: "Entries in one block.",
+			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
+		}),
+		blockBytes: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "skein_indexer_block_bytes", Help: "Bytes of records in one block.",
+			Buckets: prometheus.ExponentialBuckets(1024, 8, 7),
+		}),
+		writeDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "skein_indexer_write_duration_seconds", Help: "Time until the store had made a block durable.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+		}),
+		age: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "skein_indexer_record_age_seconds", Help: "Age of a record when its row was durable.",
+			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200},
+		}),
+		writeErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_indexer_write_errors_total", Help: "Blocks that the store did not take; each is tried again.",
+		}),
+		commitErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_indexer_commit_errors_total", Help: "Offset commits that failed; a later one makes up for it.",
+		}),
+		fetchErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_indexer_fetch_errors_total", Help: "Errors of fetches and of the group.",
+		}),
+	}
+	for _, o := range outcomes {
+		m.records.WithLabelValues(string(o))
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{
+		m.records, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.writeErrors, m.commitErrors, m.fetchErrors,
+	} {
+		errs = append(errs, reg.Register(c))
+	}
+	return m, errors.Join(errs...)
+}

@@ -1,0 +1,222 @@
+package indexer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// Service is the indexer. One goroutine polls, writes and commits.
+type Service struct {
+	cfg     Config
+	store   store.Writer
+	metrics *metrics
+	owned   *assignment
+}
+
+// New checks the configuration and registers the metrics. Nothing is opened before Run.
+func New(cfg Config, w store.Writer) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("registering indexer metrics: %w", err)
+	}
+	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment()}, nil
+}
+
+// Ready is closed once the schema is there and the group has given this member its partitions.
+func (s *Service) Ready() <-chan struct{} { return s.owned.ready }
+
+// Run brings up the store's schema and indexes until ctx ends; then it writes what it has read,
+// commits, leaves the group and returns nil. While the store or Kafka is away it waits and tries
+// again. An error is one that waiting does not mend. Run is called once.
+func (s *Service) Run(ctx context.Context) error {
+	if err := s.migrate(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	cl, err := kafka.NewGroupReader(s.cfg.Kafka, kafka.GroupOptions{
+		Group:      s.cfg.Group,
+		Topics:     []string{s.cfg.Kafka.Topics().Runs},
+		OnAssigned: s.owned.assigned,
+		OnRevoked:  s.owned.revoked,
+		OnLost:     s.owned.revoked,
+	})
+	if err != nil {
+		return fmt.Errorf("starting indexer: %w", err)
+	}
+	defer cl.CloseAllowingRebalance()
+	b := newBlock()
+	for ctx.Err() == nil {
+		if err := s.poll(ctx, cl, b); err != nil {
+			return err
+		}
+		if s.due(b) {
+			// An error is that ctx has ended: the block is written below.
+			_ = s.flush(ctx, cl, b)
+		}
+		cl.AllowRebalance()
+	}
+	return s.drain(ctx, cl, b)
+}
+
+// migrate brings up the schema, waiting for a store that does not answer.
+func (s *Service) migrate(ctx context.Context) error {
+	for try := 0; ctx.Err() == nil; try++ {
+		err := s.store.Migrate(ctx)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, store.ErrSchema) {
+			return fmt.Errorf("starting indexer: %w", err)
+		}
+		s.cfg.Logger.WarnContext(ctx, "store is not ready; trying again", "error", err)
+		s.wait(ctx, try)
+	}
+	return nil
+}
+
+// poll reads into the block until something comes or the block is due.
+func (s *Service) poll(ctx context.Context, cl *kgo.Client, b *block) error {
+	wait, cancel := ctx, func() {}
+	if !b.opened.IsZero() {
+		wait, cancel = context.WithDeadline(ctx, b.opened.Add(s.cfg.MaxDelay))
+	}
+	fetches := cl.PollRecords(wait, max(s.cfg.MaxRecords-len(b.entries), 1))
+	cancel()
+	for _, f := range fetches.Errors() {
+		if errors.Is(f.Err, context.Canceled) || errors.Is(f.Err, context.DeadlineExceeded) {
+			continue // ours
+		}
+		s.metrics.fetchErrors.Inc()
+		if errors.Is(f.Err, kerr.OffsetOutOfRange) {
+			// The topic was made anew or cut: what the store has belongs to another one.
+			return fmt.Errorf("reading %s partition %d: the group's offset is not in the log; empty the store and reset group %s to build the index anew: %w",
+				f.Topic, f.Partition, s.cfg.Group, f.Err)
+		}
+		s.cfg.Logger.WarnContext(ctx, "reading failed; trying again", "topic", f.Topic, "partition", f.Partition, "error", f.Err)
+		s.wait(ctx, 0)
+	}
+	fetches.EachRecord(func(r *kgo.Record) { s.take(ctx, b, r) })
+	return nil
+}
+
+// take decodes a record into the block. Rebalances are held up since the poll, so the partition's
+// epoch is the one under which the record was fetched.
+func (s *Service) take(ctx context.Context, b *block, r *kgo.Record) {
+	epoch := s.owned.epoch(r.Partition)
+	b.read(r, epoch, time.Now())
+	e, what, err := decode(r)
+	s.metrics.records.WithLabelValues(string(what)).Inc()
+	switch {
+	case err != nil:
+		s.cfg.Logger.WarnContext(ctx, "record skipped", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
+	case what == outcomeRun || what == outcomeTombstone:
+		b.add(e, r, epoch)
+	}
+}
+
+// due reports whether a block must be written now.
+func (s *Service) due(b *block) bool {
+	return !b.opened.IsZero() &&
+		(len(b.entries) >= s.cfg.MaxRecords || b.bytes >= s.cfg.MaxBytes || time.Since(b.opened) >= s.cfg.MaxDelay)
+}
+
+// flush writes the block, then commits, and empties it. While the store is away it tries again for
+// as long as ctx lasts, and lets partitions go to others meanwhile. An error says that the block is
+// not durable; it then still holds what is to be written.
+func (s *Service) flush(ctx context.Context, cl *kgo.Client, b *block) error {
+	for try := 0; ; try++ {
+		err := s.write(ctx, b)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		s.metrics.writeErrors.Inc()
+		s.cfg.Logger.WarnContext(ctx, "writing to the store failed; trying again", "error", err)
+		cl.AllowRebalance()
+		s.wait(ctx, try)
+		s.owned.current(b)
+	}
+	s.commit(ctx, cl, b)
+	return nil
+}
+
+// write makes all entries durable. After an error some may be: to write them again changes nothing.
+func (s *Service) write(ctx context.Context, b *block) error {
+	for _, part := range b.parts(s.cfg.MaxRecords, s.cfg.MaxBytes) {
+		start := time.Now()
+		if err := s.store.Write(ctx, part); err != nil {
+			return fmt.Errorf("writing block: %w", err)
+		}
+		s.metrics.writeDuration.Observe(time.Since(start).Seconds())
+		s.metrics.blockRecords.Observe(float64(len(part)))
+	}
+	if len(b.entries) > 0 {
+		s.metrics.blockBytes.Observe(float64(b.bytes))
+	}
+	for _, e := range b.entries {
+		s.metrics.age.Observe(max(time.Since(e.timestamp).Seconds(), 0))
+	}
+	return nil
+}
+
+// commit moves the group's offsets behind what is durable. If that fails, the offsets stay in the
+// emptied block, which is due again after MaxDelay.
+func (s *Service) commit(ctx context.Context, cl *kgo.Client, b *block) {
+	topic := s.cfg.Kafka.Topics().Runs
+	done := b.progress
+	*b = *newBlock()
+	err := s.owned.whileCurrent(done, func(ours map[int32]progress) error {
+		offsets := make(map[int32]kgo.EpochOffset, len(ours))
+		for p, at := range ours {
+			offsets[p] = kgo.EpochOffset{Epoch: at.leaderEpoch, Offset: at.next}
+		}
+		return commitSync(ctx, cl, map[string]map[int32]kgo.EpochOffset{topic: offsets})
+	})
+	if err == nil {
+		return
+	}
+	b.progress, b.opened = done, time.Now()
+	if ctx.Err() == nil {
+		s.metrics.commitErrors.Inc()
+		s.cfg.Logger.WarnContext(ctx, "committing offsets failed; trying again with the next block", "topic", topic, "error", err)
+	}
+}
+
+// drain writes and commits what was read before ctx ended. If that does not work in time, the next
+// owner reads it again.
+func (s *Service) drain(ctx context.Context, cl *kgo.Client, b *block) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
+	defer cancel()
+	s.owned.current(b)
+	if len(b.progress) == 0 {
+		return nil
+	}
+	return s.flush(ctx, cl, b)
+}
+
+// wait pauses before another try: doubling, with a random part, until ctx ends.
+func (s *Service) wait(ctx context.Context, try int) {
+	d := s.cfg.MaxBackoff
+	if try < 30 {
+		d = min(s.cfg.MinBackoff<<try, s.cfg.MaxBackoff)
+	}
+	t := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

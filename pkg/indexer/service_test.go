@@ -1,0 +1,458 @@
+package indexer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeStore keeps the newest entry of each run and can be made to fail.
+type fakeStore struct {
+	mu      sync.Mutex
+	rows    map[string]store.Entry
+	blocks  [][]store.Entry
+	fail    error
+	failed  int
+	onWrite func([]store.Entry)
+	migrate error
+}
+
+func newFakeStore() *fakeStore { return &fakeStore{rows: map[string]store.Entry{}} }
+
+func (f *fakeStore) Write(ctx context.Context, entries []store.Entry) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if f.fail != nil {
+		f.failed++
+		return f.fail
+	}
+	if f.onWrite != nil {
+		f.onWrite(entries)
+	}
+	f.blocks = append(f.blocks, slices.Clone(entries))
+	for _, e := range entries {
+		k := e.Tenant + "/" + e.ThreadID + "/" + e.RunID
+		if old, ok := f.rows[k]; !ok || old.Version <= e.Version {
+			f.rows[k] = e
+		}
+	}
+	return nil
+}
+
+func (f *fakeStore) Migrate(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.migrate
+}
+
+func (f *fakeStore) Close() error { return nil }
+
+func (f *fakeStore) set(change func(*fakeStore)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+// text lists the rows.
+func (f *fakeStore) text() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(f.rows)) {
+		e := f.rows[k]
+		status := "deleted"
+		if e.Run != nil {
+			status = string(e.Run.Status)
+		}
+		fmt.Fprintf(&b, "%s %d:%d %s\n", k, e.Partition, e.Version, status)
+	}
+	return b.String()
+}
+
+func testConfig(k kafka.Config) Config {
+	cfg := DefaultConfig(k)
+	cfg.MaxDelay = 20 * time.Millisecond
+	cfg.MinBackoff, cfg.MaxBackoff = 5*time.Millisecond, 20*time.Millisecond
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Registerer = prometheus.NewRegistry()
+	return cfg
+}
+
+// running is an indexer under test.
+type running struct {
+	*Service
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// start runs an indexer until the test ends or stop is called.
+func start(t *testing.T, cfg Config, w store.Writer) *running {
+	t.Helper()
+	s, err := New(cfg, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Service: s, cancel: cancel, done: make(chan error, 1)}
+	go func() { r.done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-r.done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return r
+}
+
+// stop ends it and returns what Run returned.
+func (r *running) stop() error {
+	r.cancel()
+	err := <-r.done
+	r.done <- nil
+	return err
+}
+
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: it did not happen in time", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// runRecord is a record of skein.runs; an empty status makes a tombstone.
+func runRecord(t *testing.T, cfg kafka.Config, partition int32, run string, status record.Status) *kgo.Record {
+	t.Helper()
+	key, err := record.RunKey("acme", "thread", run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &kgo.Record{
+		Topic: cfg.Topics().Runs, Partition: partition, Key: []byte(key),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1}),
+	}
+	if status == "" {
+		return r
+	}
+	r.Value, err = record.EncodeRun(&record.Run{
+		Tenant: "acme", ThreadID: "thread", RunID: run, Status: status, ParentBy: record.ParentNone,
+		Raw: record.Raw{Partition: partition},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func fence(cfg kafka.Config, partition int32) *kgo.Record {
+	return &kgo.Record{
+		Topic: cfg.Topics().Runs, Partition: partition, Key: []byte("fence"), Value: []byte("{}"),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindFence, Seq: -1}),
+	}
+}
+
+// committed returns the group's offsets.
+func committed(t *testing.T, cfg Config) map[int32]int64 {
+	t.Helper()
+	k := cfg.Kafka
+	k.Registerer = nil
+	adm, err := kafka.NewAdmin(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	offsets, err := adm.FetchOffsets(context.Background(), cfg.Group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[int32]int64{}
+	offsets.Each(func(o kadm.OffsetResponse) { out[o.Partition] = o.At })
+	return out
+}
+
+func TestService_IndexesRunsAndTombstonesAndSkipsFences(t *testing.T) {
+	k := kafkatest.Start(t, 2)
+	cfg, st := testConfig(k), newFakeStore()
+	kafkatest.Produce(t, k,
+		fence(k, 0),
+		runRecord(t, k, 0, "a", record.StatusRunning),
+		runRecord(t, k, 1, "b", record.StatusFinished),
+		runRecord(t, k, 0, "a", record.StatusFinished),
+		runRecord(t, k, 0, "c", record.StatusError),
+		runRecord(t, k, 0, "c", ""),
+	)
+	s := start(t, cfg, st)
+	<-s.Ready()
+	want := "acme/thread/a 0:2 finished\nacme/thread/b 1:0 finished\nacme/thread/c 0:4 deleted\n"
+	until(t, "all rows are there", func() bool { return st.text() == want })
+	until(t, "offsets are committed", func() bool { return maps.Equal(committed(t, cfg), map[int32]int64{0: 5, 1: 1}) })
+	metrics := `
+# HELP skein_indexer_records_total Records of skein.runs that were read, by what became of them.
+# TYPE skein_indexer_records_total counter
+skein_indexer_records_total{outcome="fence"} 1
+skein_indexer_records_total{outcome="run"} 4
+skein_indexer_records_total{outcome="tombstone"} 1
+skein_indexer_records_total{outcome="undecodable"} 0
+skein_indexer_records_total{outcome="unknown_version"} 0
+`
+	if err := testutil.GatherAndCompare(cfg.Registerer.(*prometheus.Registry), strings.NewReader(metrics), "skein_indexer_records_total"); err != nil {
+		t.Error(err)
+	}
+	if err := s.stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestService_SkipsWhatItCannotDecode(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	cfg, st := testConfig(k), newFakeStore()
+	var log bytes.Buffer
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	newer := runRecord(t, k, 0, "newer", record.StatusFinished)
+	newer.Headers[0].Value = []byte("99")
+	broken := runRecord(t, k, 0, "broken", record.StatusFinished)
+	broken.Value = []byte(`{"tenant":"secret payload`)
+	key := runRecord(t, k, 0, "key", record.StatusFinished)
+	key.Key = []byte("acme/thread")
+	kind := runRecord(t, k, 0, "kind", record.StatusFinished)
+	kind.Headers = kafka.Headers(record.Headers{Kind: record.KindSnapshot, Seq: -1})
+	kafkatest.Produce(t, k, newer, broken, key, kind, runRecord(t, k, 0, "good", record.StatusFinished))
+	s := start(t, cfg, st)
+	until(t, "the good record is there", func() bool { return st.text() == "acme/thread/good 0:4 finished\n" })
+	if err := s.stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if got := committed(t, cfg); got[0] != 5 {
+		t.Errorf("committed %v, want 5: the skipped ones are done with", got)
+	}
+	for what, want := range map[outcome]float64{outcomeUnknownVersion: 1, outcomeUndecodable: 3, outcomeRun: 1} {
+		if got := testutil.ToFloat64(s.metrics.records.WithLabelValues(string(what))); got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	if n := strings.Count(log.String(), "record skipped"); n != 4 {
+		t.Errorf("%d lines for 4 skipped records:\n%s", n, log.String())
+	}
+	if strings.Contains(log.String(), "secret payload") {
+		t.Errorf("the log holds a payload:\n%s", log.String())
+	}
+}
+
+// Weather: a block that the store does not take is written again, and nothing is committed before.
+func TestService_WaitsForTheStoreAndCommitsAfterIt(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	cfg, st := testConfig(k), newFakeStore()
+	st.fail = errors.New("the store is away")
+	kafkatest.Produce(t, k, runRecord(t, k, 0, "a", record.StatusFinished))
+	s := start(t, cfg, st)
+	until(t, "several tries", func() bool { st.mu.Lock(); defer st.mu.Unlock(); return st.failed >= 3 })
+	if got := committed(t, cfg); len(got) != 0 {
+		t.Fatalf("committed %v before anything was written", got)
+	}
+	var before map[int32]int64
+	st.set(func(f *fakeStore) {
+		f.fail = nil
+		f.onWrite = func([]store.Entry) { before = committed(t, cfg) }
+	})
+	until(t, "the row is there", func() bool { return st.text() == "acme/thread/a 0:0 finished\n" })
+	until(t, "the offset is committed", func() bool { return committed(t, cfg)[0] == 1 })
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(before) != 0 {
+		t.Errorf("committed %v while the block was written", before)
+	}
+	if got := testutil.ToFloat64(s.metrics.writeErrors); got < 3 {
+		t.Errorf("%v write errors counted", got)
+	}
+}
+
+func TestService_GoesOnWhereItStopped(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	cfg, st := testConfig(k), newFakeStore()
+	cfg.MaxDelay = 10 * time.Second // the block is open when it is stopped
+	kafkatest.Produce(t, k, runRecord(t, k, 0, "a", record.StatusFinished))
+	s := start(t, cfg, st)
+	until(t, "the record is read", func() bool {
+		return testutil.ToFloat64(s.metrics.records.WithLabelValues(string(outcomeRun))) == 1
+	})
+	if err := s.stop(); err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	if st.text() != "acme/thread/a 0:0 finished\n" || committed(t, cfg)[0] != 1 {
+		t.Fatalf("after a stop: rows %q, committed %v", st.text(), committed(t, cfg))
+	}
+	kafkatest.Produce(t, k, runRecord(t, k, 0, "b", record.StatusFinished))
+	again := newFakeStore()
+	cfg.Registerer, cfg.MaxDelay = prometheus.NewRegistry(), 20*time.Millisecond
+	start(t, cfg, again)
+	until(t, "the new record is there", func() bool { return again.text() == "acme/thread/b 0:1 finished\n" })
+}
+
+// A stop while the store is away gives up in time and commits nothing: it is all read again.
+func TestService_StopsWhileTheStoreIsAway(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	cfg, st := testConfig(k), newFakeStore()
+	cfg.DrainTimeout = 50 * time.Millisecond
+	st.fail = errors.New("the store is away")
+	kafkatest.Produce(t, k, runRecord(t, k, 0, "a", record.StatusFinished))
+	s := start(t, cfg, st)
+	until(t, "a try", func() bool { st.mu.Lock(); defer st.mu.Unlock(); return st.failed > 0 })
+	if err := s.stop(); err == nil {
+		t.Error("Run says that all is well, but a block was not written")
+	}
+	if got := committed(t, cfg); len(got) != 0 {
+		t.Errorf("committed %v", got)
+	}
+}
+
+func TestService_DoesNotReadWhatWasAborted(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	cl, err := kafka.NewProducer(k, kgo.TransactionalID("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for _, c := range []struct {
+		run string
+		end kgo.TransactionEndTry
+	}{{"aborted", kgo.TryAbort}, {"committed", kgo.TryCommit}} {
+		if err := cl.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.ProduceSync(t.Context(), runRecord(t, k, 0, c.run, record.StatusFinished)).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cl.EndTransaction(t.Context(), c.end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg, st := testConfig(k), newFakeStore()
+	start(t, cfg, st)
+	until(t, "the committed one is there", func() bool { return strings.Contains(st.text(), "committed") })
+	if strings.Contains(st.text(), "aborted") {
+		t.Errorf("rows:\n%s", st.text())
+	}
+}
+
+// One member holds a block that its store does not take, and loses a partition meanwhile; the new
+// owner writes and commits beyond it. When the first one's store comes back, its commit must not
+// set the offset back.
+func TestService_NeverCommitsAfterRevocation(t *testing.T) {
+	k := kafkatest.Start(t, 2)
+	cfg := testConfig(k)
+	stuck, well := newFakeStore(), newFakeStore()
+	stuck.fail = errors.New("the store is away")
+	kafkatest.Produce(t, k, runRecord(t, k, 0, "a", record.StatusFinished), runRecord(t, k, 1, "b", record.StatusFinished))
+	first := start(t, cfg, stuck)
+	until(t, "the first member holds a block", func() bool { stuck.mu.Lock(); defer stuck.mu.Unlock(); return stuck.failed > 0 })
+
+	cfg2 := cfg
+	cfg2.Registerer = prometheus.NewRegistry()
+	cfg2.Kafka.ClientID = "second"
+	start(t, cfg2, well)
+	until(t, "the second member has a partition", func() bool { return well.text() != "" })
+	lost := int32(0)
+	if strings.Contains(well.text(), "/b ") {
+		lost = 1
+	}
+	kafkatest.Produce(t, k, runRecord(t, k, lost, "later", record.StatusFinished))
+	until(t, "the second member is further", func() bool { return committed(t, cfg)[lost] == 2 })
+
+	stuck.set(func(f *fakeStore) { f.fail = nil })
+	until(t, "the first member has committed its own", func() bool { return committed(t, cfg)[1-lost] == 1 })
+	if err := first.stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if got := committed(t, cfg)[lost]; got != 2 {
+		t.Errorf("the offset of the lost partition is %d, want 2: it was set back after revocation", got)
+	}
+}
+
+func TestService_EndsWhereWaitingDoesNotHelp(t *testing.T) {
+	t.Run("schema of a newer binary", func(t *testing.T) {
+		st := newFakeStore()
+		st.migrate = fmt.Errorf("migrating: %w", store.ErrSchema)
+		s, err := New(testConfig(kafka.Config{Brokers: []string{"127.0.0.1:1"}}), st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context()); !errors.Is(err, store.ErrSchema) {
+			t.Errorf("error %v, want ErrSchema", err)
+		}
+	})
+	t.Run("offset that the log does not have", func(t *testing.T) {
+		k := kafkatest.Start(t, 1)
+		cfg := testConfig(k)
+		adm, err := kafka.NewAdmin(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer adm.Close()
+		var offsets kadm.Offsets
+		offsets.AddOffset(k.Topics().Runs, 0, 1000, -1)
+		if err := adm.CommitAllOffsets(t.Context(), cfg.Group, offsets); err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(cfg, newFakeStore())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := s.Run(ctx); err == nil || !strings.Contains(err.Error(), "reset group") {
+			t.Errorf("error %v, want one that says what to do", err)
+		}
+	})
+}
+
+func TestConfig_Validate(t *testing.T) {
+	good := testConfig(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
+	if err := good.Validate(); err != nil {
+		t.Errorf("defaults: %v", err)
+	}
+	for name, change := range map[string]func(*Config){
+		"no brokers":          func(c *Config) { c.Kafka.Brokers = nil },
+		"no group":            func(c *Config) { c.Group = "" },
+		"empty blocks":        func(c *Config) { c.MaxRecords = 0 },
+		"blocks of no bytes":  func(c *Config) { c.MaxBytes = 0 },
+		"no delay":            func(c *Config) { c.MaxDelay = 0 },
+		"too long a delay":    func(c *Config) { c.MaxDelay = time.Minute },
+		"backoff backwards":   func(c *Config) { c.MaxBackoff = c.MinBackoff / 2 },
+		"no time for a drain": func(c *Config) { c.DrainTimeout = 0 },
+		"no logger":           func(c *Config) { c.Logger = nil },
+		"no registerer":       func(c *Config) { c.Registerer = nil },
+	} {
+		c := good
+		change(&c)
+		if _, err := New(c, newFakeStore()); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}

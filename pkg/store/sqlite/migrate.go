@@ -1,0 +1,104 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+
+	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/schemas"
+)
+
+// migration is one numbered SQL file.
+type migration struct {
+	version int
+	name    string
+	sql     string
+}
+
+var migrationName = regexp.MustCompile(`^([0-9]{4})_[a-z0-9_]+\.sql$`)
+
+// migrations reads the files in order and checks that they are numbered from 1 without a gap.
+func migrations(files fs.FS, dir string) ([]migration, error) {
+	entries, err := fs.ReadDir(files, dir) // sorted by name
+	if err != nil {
+		return nil, fmt.Errorf("reading migrations: %w", err)
+	}
+	var ms []migration
+	for _, e := range entries {
+		parts := migrationName.FindStringSubmatch(e.Name())
+		if parts == nil {
+			return nil, fmt.Errorf("reading migrations: %s is not named NNNN_name.sql", e.Name())
+		}
+		v, err := strconv.Atoi(parts[1])
+		if err != nil || v != len(ms)+1 {
+			return nil, fmt.Errorf("reading migrations: %s should be number %d", e.Name(), len(ms)+1)
+		}
+		b, err := fs.ReadFile(files, path.Join(dir, e.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading migrations: %w", err)
+		}
+		ms = append(ms, migration{version: v, name: e.Name(), sql: string(b)})
+	}
+	return ms, nil
+}
+
+// Migrate implements store.Writer. Each file is one transaction together with its number, which is
+// kept in the file's user_version: a kill in between leaves the schema at a whole number. Two
+// processes may migrate at once; the second finds the work done.
+func (s *Store) Migrate(ctx context.Context) error {
+	ms, err := migrations(schemas.SQLite, "sqlite")
+	if err != nil {
+		return err
+	}
+	for {
+		done, err := s.migrateNext(ctx, ms)
+		if err != nil {
+			return fmt.Errorf("migrating store: %w", err)
+		}
+		if done {
+			return nil
+		}
+	}
+}
+
+// migrateNext applies the first missing migration and reports whether there was none.
+func (s *Store) migrateNext(ctx context.Context, ms []migration) (done bool, err error) {
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer rollback(tx, &err)
+	var version int
+	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return false, err
+	}
+	switch {
+	case version > len(ms):
+		return false, fmt.Errorf("%w: it has number %d and this binary knows up to %d; use a newer skein or another data folder",
+			store.ErrSchema, version, len(ms))
+	case version == len(ms):
+		return true, nil
+	}
+	m := ms[version]
+	if _, err := tx.ExecContext(ctx, m.sql); err != nil {
+		return false, fmt.Errorf("applying %s: %w", m.name, err)
+	}
+	// A pragma takes no parameters; the number is ours.
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", m.version)); err != nil {
+		return false, fmt.Errorf("applying %s: %w", m.name, err)
+	}
+	return false, tx.Commit()
+}
+
+// rollback ends a transaction that was not committed and adds what goes wrong with that to err.
+func rollback(tx *sql.Tx, err *error) {
+	if e := tx.Rollback(); e != nil && !errors.Is(e, sql.ErrTxDone) {
+		*err = errors.Join(*err, fmt.Errorf("rolling back: %w", e))
+	}
+}

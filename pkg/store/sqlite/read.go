@@ -1,0 +1,170 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// Thread implements store.Reader.
+func (s *Store) Thread(ctx context.Context, tenant, thread string) ([]store.Run, error) {
+	var runs []store.Run
+	err := each(ctx, s.read, selectThread, []any{tenant, thread}, func(scan func(...any) error) error {
+		r, err := scanRun(scan)
+		runs = append(runs, r)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading thread: %w", err)
+	}
+	if len(runs) == 0 {
+		return nil, store.ErrNotFound
+	}
+	return runs, nil
+}
+
+// Run implements store.Reader.
+func (s *Store) Run(ctx context.Context, tenant, thread, run string) (store.Run, error) {
+	r, err := scanRun(s.read.QueryRowContext(ctx, selectRun, tenant, thread, run).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.Run{}, store.ErrNotFound
+	}
+	if err != nil {
+		return store.Run{}, fmt.Errorf("reading run: %w", err)
+	}
+	return r, nil
+}
+
+// Contents implements store.Reader. All that it returns is of one moment.
+func (s *Store) Contents(ctx context.Context, tenant, thread string, runs []string) (_ map[string]store.Content, err error) {
+	contents := make(map[string]store.Content, len(runs))
+	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("reading contents: %w", err)
+	}
+	defer rollback(tx, &err)
+	for part := range slices.Chunk(runs, contentsPart) {
+		if err := readContents(ctx, tx, contents, tenant, thread, part); err != nil {
+			return nil, fmt.Errorf("reading contents: %w", err)
+		}
+	}
+	return contents, nil
+}
+
+// readContents adds the contents of the named runs. A state's row says that the contents are there.
+func readContents(ctx context.Context, tx *sql.Tx, into map[string]store.Content, tenant, thread string, runs []string) error {
+	marks := strings.TrimSuffix(strings.Repeat("?,", len(runs)), ",")
+	args := make([]any, 0, 2+len(runs))
+	args = append(args, tenant, thread)
+	for _, r := range runs {
+		args = append(args, r)
+	}
+	err := each(ctx, tx, fmt.Sprintf(selectStates, marks), args, func(scan func(...any) error) error {
+		var run string
+		var state []byte
+		if err := scan(&run, &state); err != nil {
+			return err
+		}
+		into[run] = store.Content{State: json.RawMessage(state)}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return each(ctx, tx, fmt.Sprintf(selectMessages, marks), args, func(scan func(...any) error) error {
+		var run string
+		var input bool
+		var m agui.Message
+		var raw []byte
+		if err := scan(&run, &input, &m.ID, &m.Role, &raw); err != nil {
+			return err
+		}
+		m.Raw = raw
+		c := into[run]
+		if input {
+			c.InputMessages = append(c.InputMessages, m)
+		} else {
+			c.Messages = append(c.Messages, m)
+		}
+		into[run] = c
+		return nil
+	})
+}
+
+// Threads implements store.Reader.
+func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery) ([]store.Thread, string, error) {
+	since := int64(-1 << 63)
+	if !q.Since.IsZero() {
+		since = q.Since.UnixMilli()
+	}
+	limit := min(max(q.Limit, 1), 1000)
+	from, to := threadRange(q)
+	args := []any{
+		sql.Named("tenant", tenant),
+		sql.Named("after", q.After),
+		sql.Named("from", from),
+		sql.Named("to", to),
+		sql.Named("since", since),
+		sql.Named("status", string(q.Status)),
+		sql.Named("limit", limit+1), // one more tells whether there is a next page
+	}
+	threads := []store.Thread{}
+	err := each(ctx, s.read, selectThreads, args, func(scan func(...any) error) error {
+		t, err := scanThread(scan)
+		threads = append(threads, t)
+		return err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("reading threads: %w", err)
+	}
+	if len(threads) <= limit {
+		return threads, "", nil
+	}
+	threads = threads[:limit]
+	return threads, threads[limit-1].ThreadID, nil
+}
+
+// IndexedTo implements store.Reader.
+func (s *Store) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
+	to := map[int32]int64{}
+	err := each(ctx, s.read, selectIndexedTo, []any{sql.Named("tenant", tenant)}, func(scan func(...any) error) error {
+		var partition int32
+		var next int64
+		if err := scan(&partition, &next); err != nil {
+			return err
+		}
+		to[partition] = next
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading indexed positions: %w", err)
+	}
+	return to, nil
+}
+
+// queryer is a database or a transaction.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// each runs a query and calls f for every row.
+func each(ctx context.Context, q queryer, query string, args []any, f func(scan func(...any) error) error) (err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := f(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

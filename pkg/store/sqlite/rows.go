@@ -1,0 +1,177 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// runRow is a row of runs. A tombstone has its key, version and partition, and zeros.
+type runRow struct {
+	tenant, threadID, runID string
+	version                 int64
+	deleted                 bool
+	status                  string
+	branchID                string
+	messageCount            int
+	startedAt, updatedAt    int64 // Unix milliseconds
+	rawPartition            int32
+	rawFirst, rawNext       int64
+	record                  string
+}
+
+// newRunRow builds the row of an entry. It depends on nothing else.
+func newRunRow(e store.Entry) (runRow, error) {
+	row := runRow{
+		tenant: e.Tenant, threadID: e.ThreadID, runID: e.RunID,
+		version: e.Version, rawPartition: e.Partition,
+	}
+	if e.Run == nil {
+		row.deleted = true
+		return row, nil
+	}
+	r := *e.Run
+	// The key decides whose row this is, whatever the payload says.
+	r.Tenant, r.ThreadID, r.RunID = e.Tenant, e.ThreadID, e.RunID
+	r.Messages, r.InputMessages, r.State, r.Open = nil, nil, nil, nil
+	text, err := record.EncodeRun(&r)
+	if err != nil {
+		return runRow{}, fmt.Errorf("building row: %w", err)
+	}
+	row.status = string(r.Status)
+	row.branchID = r.BranchID
+	row.messageCount = r.MessageCount
+	row.startedAt = r.StartedAt.UnixMilli()
+	row.updatedAt = row.startedAt
+	if r.EndedAt != nil {
+		row.updatedAt = r.EndedAt.UnixMilli()
+	}
+	row.rawPartition = r.Raw.Partition
+	row.rawFirst, row.rawNext = r.Raw.First, r.Raw.Next
+	row.record = string(text)
+	return row, nil
+}
+
+const runColumns = `version, record`
+
+// scanRun reads runColumns.
+func scanRun(scan func(...any) error) (store.Run, error) {
+	var version int64
+	var text []byte
+	if err := scan(&version, &text); err != nil {
+		return store.Run{}, err
+	}
+	r, err := record.DecodeRun(text)
+	if err != nil {
+		return store.Run{}, fmt.Errorf("decoding row: %w", err)
+	}
+	return store.Run{Run: *r, Version: version}, nil
+}
+
+const upsertRun = `
+INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, branch_id, message_count,
+                  started_at, updated_at, raw_partition, raw_first, raw_next, record)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, thread_id, run_id) DO UPDATE SET
+    version = excluded.version, deleted = excluded.deleted, status = excluded.status,
+    branch_id = excluded.branch_id, message_count = excluded.message_count,
+    started_at = excluded.started_at, updated_at = excluded.updated_at,
+    raw_partition = excluded.raw_partition, raw_first = excluded.raw_first,
+    raw_next = excluded.raw_next, record = excluded.record
+-- An equal version is written again: the same row, unless a newer binary makes more of a record.
+WHERE excluded.version >= runs.version`
+
+// upsert writes the row and reports whether it was not older than what is there.
+func (r runRow) upsert(ctx context.Context, upsert statement) (bool, error) {
+	res, err := upsert.exec(ctx, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.branchID,
+		r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record)
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+const (
+	deleteMessages = `DELETE FROM messages WHERE tenant = ? AND thread_id = ? AND run_id = ?`
+	deleteState    = `DELETE FROM states WHERE tenant = ? AND thread_id = ? AND run_id = ?`
+	insertMessage  = `INSERT INTO messages (tenant, thread_id, run_id, input, idx, version, message_id, role, raw)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertState = `INSERT INTO states (tenant, thread_id, run_id, version, state) VALUES (?, ?, ?, ?, ?)`
+)
+
+const selectThread = `SELECT ` + runColumns + ` FROM runs
+WHERE tenant = ? AND thread_id = ? AND deleted = 0 ORDER BY raw_first, run_id`
+
+const selectRun = `SELECT ` + runColumns + ` FROM runs
+WHERE tenant = ? AND thread_id = ? AND run_id = ? AND deleted = 0`
+
+// contentsPart is how many run ids one statement names.
+const contentsPart = 500
+
+// The version of a content's row must be that of the run's row; %s takes the placeholders.
+const (
+	selectStates = `SELECT s.run_id, s.state FROM states s
+JOIN runs r ON r.tenant = s.tenant AND r.thread_id = s.thread_id AND r.run_id = s.run_id AND r.version = s.version
+WHERE s.tenant = ? AND s.thread_id = ? AND s.run_id IN (%s) AND r.deleted = 0 AND r.status <> 'running'`
+
+	selectMessages = `SELECT m.run_id, m.input, m.message_id, m.role, m.raw FROM messages m
+JOIN runs r ON r.tenant = m.tenant AND r.thread_id = m.thread_id AND r.run_id = m.run_id AND r.version = m.version
+WHERE m.tenant = ? AND m.thread_id = ? AND m.run_id IN (%s) AND r.deleted = 0 AND r.status <> 'running'
+ORDER BY m.run_id, m.input, m.idx`
+)
+
+// selectThreads pages over threads: one pass over the tenant's rows in the order of the index,
+// ended by the limit; the last run is one look by index. (A join with it would first bring all
+// threads into a temporary table.) Parameters are named, since most are used more than once.
+const selectThreads = `
+SELECT thread_id, count(*), sum(status = 'running'), count(DISTINCT branch_id),
+       min(started_at), max(updated_at),
+       (SELECT run_id ` + lastRun + `),
+       (SELECT status ` + lastRun + `) AS last_status,
+       (SELECT message_count ` + lastRun + `)
+FROM runs t
+WHERE tenant = :tenant AND deleted = 0 AND thread_id >= :from AND thread_id < :to AND thread_id <> :after
+GROUP BY thread_id
+HAVING max(updated_at) >= :since AND (:status = '' OR last_status = :status)
+ORDER BY thread_id
+LIMIT :limit`
+
+// lastRun is the run of thread t with the latest start.
+const lastRun = `FROM runs l WHERE l.tenant = :tenant AND l.thread_id = t.thread_id AND l.deleted = 0
+        ORDER BY l.raw_first DESC, l.run_id DESC LIMIT 1`
+
+// threadRange returns the range of thread ids [from, to) that a page is looked for in: at or after
+// the cursor, with the prefix. The byte 0xFF is in no UTF-8 text, so to is above all with the prefix.
+func threadRange(q store.ThreadQuery) (from, to string) {
+	return max(q.Prefix, q.After), q.Prefix + "\xff"
+}
+
+// scanThread reads the columns of selectThreads.
+func scanThread(scan func(...any) error) (store.Thread, error) {
+	var t store.Thread
+	var started, updated int64
+	if err := scan(&t.ThreadID, &t.Runs, &t.OpenRuns, &t.Branches, &started, &updated,
+		&t.LastRunID, &t.Status, &t.Messages); err != nil {
+		return store.Thread{}, err
+	}
+	t.StartedAt, t.UpdatedAt = time.UnixMilli(started).UTC(), time.UnixMilli(updated).UTC()
+	return t, nil
+}
+
+// selectIndexedTo hops from partition to partition over the index, one look each, instead of
+// reading every row of the tenant.
+const selectIndexedTo = `
+WITH RECURSIVE p (part) AS (
+    SELECT min(raw_partition) FROM runs WHERE tenant = :tenant AND deleted = 0
+    UNION ALL
+    SELECT (SELECT min(raw_partition) FROM runs
+            WHERE tenant = :tenant AND deleted = 0 AND raw_partition > p.part)
+    FROM p WHERE p.part IS NOT NULL
+)
+SELECT p.part, (SELECT max(raw_next) FROM runs
+                WHERE tenant = :tenant AND deleted = 0 AND raw_partition = p.part)
+FROM p WHERE p.part IS NOT NULL`

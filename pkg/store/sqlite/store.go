@@ -1,0 +1,93 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// readers is the number of connections that read at the same time.
+const readers = 4
+
+// Store is a lineage store in one SQLite file. It is a store.Writer and a store.Reader; all its
+// methods may be called at the same time.
+type Store struct {
+	write *sql.DB // one connection: SQLite has one writer, and waiting in Go beats SQLITE_BUSY
+	read  *sql.DB
+}
+
+var (
+	_ store.Writer = (*Store)(nil)
+	_ store.Reader = (*Store)(nil)
+)
+
+// Open opens or creates the file at path; its folder must exist. The schema is brought up by
+// Migrate, which must have run once before anything is read or written.
+func Open(ctx context.Context, path string) (*Store, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening store: %w", err)
+	}
+	w, err := sql.Open("sqlite", dataSource(abs, true))
+	if err != nil {
+		return nil, fmt.Errorf("opening store %s: %w", abs, err)
+	}
+	w.SetMaxOpenConns(1)
+	// The first connection creates the file and switches it to WAL, which later ones find done.
+	if err := w.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", abs, err), w.Close())
+	}
+	r, err := sql.Open("sqlite", dataSource(abs, false))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening store %s: %w", abs, err), w.Close())
+	}
+	r.SetMaxOpenConns(readers)
+	r.SetMaxIdleConns(readers)
+	return &Store{write: w, read: r}, nil
+}
+
+// dataSource returns the driver's name of the file with the settings of a connection.
+func dataSource(path string, writer bool) string {
+	q := url.Values{}
+	// Another process (a backup, the sqlite3 shell) may hold the file for a moment.
+	q.Add("_pragma", "busy_timeout(5000)")
+	// Readers and the writer do not block each other.
+	q.Add("_pragma", "journal_mode(WAL)")
+	if writer {
+		// The default of WAL, NORMAL, may lose acknowledged commits on a power cut; the
+		// indexer commits its offsets on the strength of them.
+		q.Add("_pragma", "synchronous(FULL)")
+		// A large block must not leave a large log behind for ever.
+		q.Add("_pragma", "journal_size_limit(67108864)")
+		// Take the write lock at BEGIN: a deferred one can fail in the middle.
+		q.Add("_txlock", "immediate")
+	} else {
+		q.Add("_pragma", "query_only(1)")
+	}
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: q.Encode()}
+	return u.String()
+}
+
+// Close implements store.Writer. Calls under way end with an error.
+func (s *Store) Close() error {
+	if err := errors.Join(s.read.Close(), s.write.Close()); err != nil {
+		return fmt.Errorf("closing store: %w", err)
+	}
+	return nil
+}
+
+// Ping implements store.Reader.
+func (s *Store) Ping(ctx context.Context) error {
+	var one int
+	if err := s.read.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
+		return fmt.Errorf("asking store: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"go.uber.org/goleak"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t testing.TB, path string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestStore_FulfilsTheContract(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) storetest.Store {
+		return open(tb, filepath.Join(tb.TempDir(), "store.db"))
+	})
+}
+
+func TestStore_KeepsWhatWasWrittenOverARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a folder #1? 100% é", "store.db")
+	if _, err := Open(t.Context(), path); err == nil {
+		t.Fatal("a folder that is not there is no error")
+	}
+	path = filepath.Join(t.TempDir(), "store #1? 100% é.db")
+	s, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entry := store.Entry{Version: 3, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{Status: record.StatusFinished, ParentBy: record.ParentNone}}
+	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if files, _ := filepath.Glob(strings.ReplaceAll(path, "?", "[?]")); len(files) != 1 {
+		t.Errorf("the file is not where it was asked for: %v", files)
+	}
+	r, err := open(t, path).Run(t.Context(), "t", "th", "r")
+	if err != nil || r.Version != 3 {
+		t.Errorf("after a restart: version %d, error %v", r.Version, err)
+	}
+}
+
+func TestStore_RefusesANewerSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := open(t, path)
+	if _, err := s.write.ExecContext(t.Context(), "PRAGMA user_version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); !errors.Is(err, store.ErrSchema) {
+		t.Errorf("error %v, want ErrSchema", err)
+	}
+}
+
+func TestStore_SyncsEveryCommit(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	for _, c := range []struct {
+		db           *sql.DB
+		pragma, want string
+	}{
+		{s.write, "synchronous", "2"}, // FULL
+		{s.write, "journal_mode", "wal"},
+		{s.read, "journal_mode", "wal"},
+		{s.read, "query_only", "1"},
+	} {
+		var got string
+		if err := c.db.QueryRowContext(t.Context(), "PRAGMA "+c.pragma).Scan(&got); err != nil || got != c.want {
+			t.Errorf("%s = %q, %v; want %s", c.pragma, got, err, c.want)
+		}
+	}
+}
+
+// The statements of every answer must not read whole tables: each step is a search by index, in the
+// order of the answer.
+func TestStatements_UseAnIndex(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	named := []any{sql.Named("tenant", "t"), sql.Named("after", ""), sql.Named("from", ""), sql.Named("to", "x"),
+		sql.Named("since", 0), sql.Named("status", ""), sql.Named("limit", 10)}
+	for _, c := range []struct {
+		name, sql string
+		args      []any
+	}{
+		{"thread", selectThread, []any{"t", "th"}},
+		{"run", selectRun, []any{"t", "th", "r"}},
+		{"states", strings.ReplaceAll(selectStates, "%s", "?,?"), []any{"t", "th", "a", "b"}},
+		{"messages", strings.ReplaceAll(selectMessages, "%s", "?,?"), []any{"t", "th", "a", "b"}},
+		{"threads", selectThreads, named},
+		{"indexed to", selectIndexedTo, named[:1]},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var plan []string
+			err := each(t.Context(), s.read, "EXPLAIN QUERY PLAN "+c.sql, c.args, func(scan func(...any) error) error {
+				var id, parent, unused int
+				var detail string
+				err := scan(&id, &parent, &unused, &detail)
+				plan = append(plan, detail)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, step := range plan {
+				if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") || strings.Contains(step, "AUTOMATIC") {
+					t.Errorf("reads all before the first row: %s", step)
+				}
+				for _, table := range []string{"runs", "messages", "states", "m", "s", "r", "l"} {
+					if step == "SCAN "+table || strings.HasPrefix(step, "SCAN "+table+" ") {
+						t.Errorf("reads a whole table: %s\n%s", step, strings.Join(plan, "\n"))
+					}
+				}
+			}
+			t.Log(strings.Join(plan, "\n"))
+		})
+	}
+}
+
+func TestMigrations_AreNumberedFromOne(t *testing.T) {
+	file := func(names ...string) fstest.MapFS {
+		fs := fstest.MapFS{}
+		for _, n := range names {
+			fs["sqlite/"+n] = &fstest.MapFile{Data: []byte("SELECT 1")}
+		}
+		return fs
+	}
+	for _, c := range []struct {
+		name string
+		fs   fstest.MapFS
+		ok   bool
+	}{
+		{"two in order", file("0001_a.sql", "0002_b.sql"), true},
+		{"a gap", file("0001_a.sql", "0003_b.sql"), false},
+		{"twice the same number", file("0001_a.sql", "0001_b.sql"), false},
+		{"from zero", file("0000_a.sql"), false},
+		{"a name without number", file("a.sql"), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ms, err := migrations(c.fs, "sqlite")
+			if (err == nil) != c.ok {
+				t.Errorf("migrations %v, error %v", ms, err)
+			}
+		})
+	}
+}

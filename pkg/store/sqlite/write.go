@@ -1,0 +1,109 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// Write implements store.Writer. The entries are one transaction.
+func (s *Store) Write(ctx context.Context, entries []store.Entry) (err error) {
+	if len(entries) == 0 {
+		return nil
+	}
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("writing %d records: %w", len(entries), err)
+	}
+	defer rollback(tx, &err)
+	b, err := newBlock(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("writing %d records: %w", len(entries), err)
+	}
+	for _, e := range entries {
+		if err := b.add(ctx, e); err != nil {
+			return fmt.Errorf("writing record %d:%d of skein.runs: %w", e.Partition, e.Version, err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("writing %d records: %w", len(entries), err)
+	}
+	return nil
+}
+
+// block writes entries within one transaction, with which its statements end.
+type block struct {
+	run, message, state      statement
+	dropMessages, dropStates statement
+}
+
+// statement is a statement of a transaction, prepared once and used for many rows.
+type statement struct{ stmt *sql.Stmt }
+
+func (s statement) exec(ctx context.Context, args ...any) (sql.Result, error) {
+	return s.stmt.ExecContext(ctx, args...)
+}
+
+func newBlock(ctx context.Context, tx *sql.Tx) (*block, error) {
+	b := &block{}
+	for _, p := range []struct {
+		to  *statement
+		sql string
+	}{
+		{&b.run, upsertRun},
+		{&b.message, insertMessage},
+		{&b.state, insertState},
+		{&b.dropMessages, deleteMessages},
+		{&b.dropStates, deleteState},
+	} {
+		stmt, err := tx.PrepareContext(ctx, p.sql)
+		if err != nil {
+			return nil, fmt.Errorf("preparing statement: %w", err)
+		}
+		p.to.stmt = stmt
+	}
+	return b, nil
+}
+
+// add replaces the rows of a run, unless the store has a newer version of it.
+func (b *block) add(ctx context.Context, e store.Entry) error {
+	row, err := newRunRow(e)
+	if err != nil {
+		return err
+	}
+	fresh, err := row.upsert(ctx, b.run)
+	if err != nil || !fresh {
+		return err
+	}
+	if _, err := b.dropMessages.exec(ctx, e.Tenant, e.ThreadID, e.RunID); err != nil {
+		return err
+	}
+	if _, err := b.dropStates.exec(ctx, e.Tenant, e.ThreadID, e.RunID); err != nil {
+		return err
+	}
+	if e.Run == nil || e.Run.Status == record.StatusRunning {
+		return nil
+	}
+	if err := b.addMessages(ctx, e, 0, e.Run.Messages); err != nil {
+		return err
+	}
+	if err := b.addMessages(ctx, e, 1, e.Run.InputMessages); err != nil {
+		return err
+	}
+	state := sql.NullString{String: string(e.Run.State), Valid: e.Run.State != nil}
+	_, err = b.state.exec(ctx, e.Tenant, e.ThreadID, e.RunID, e.Version, state)
+	return err
+}
+
+func (b *block) addMessages(ctx context.Context, e store.Entry, input int, messages []agui.Message) error {
+	for i, m := range messages {
+		if _, err := b.message.exec(ctx, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

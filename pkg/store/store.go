@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// ErrNotFound says that a tenant has no such thread or run. A run of another tenant is not found.
+var ErrNotFound = errors.New("not found")
+
+// ErrSchema says that the store's schema does not fit this binary. Waiting does not mend it.
+var ErrSchema = errors.New("the store's schema does not fit this binary")
+
+// Entry is one record of skein.runs as the indexer hands it over.
+type Entry struct {
+	// Partition and Version are the record's partition and offset in skein.runs.
+	Partition int32
+	Version   int64
+	// Tenant, ThreadID and RunID come from the record's key.
+	Tenant, ThreadID, RunID string
+	// Run is nil for a tombstone: the run and all that belongs to it is deleted.
+	Run *record.Run
+}
+
+// Run is a row of the runs table: the run record without its messages, input messages, state and
+// open fold, which Reader.Contents gives.
+type Run struct {
+	record.Run
+	// Version is the offset of the record in skein.runs, on partition Run.Raw.Partition.
+	Version int64
+}
+
+// Content is what a sealed or abandoned run's record holds beside its row.
+type Content struct {
+	Messages      []agui.Message
+	InputMessages []agui.Message
+	// State is nil where the record has none (unchanged against its base).
+	State json.RawMessage
+}
+
+// Thread is the summary of one thread.
+type Thread struct {
+	ThreadID  string    `json:"threadId"`
+	Runs      int       `json:"runs"`
+	OpenRuns  int       `json:"openRuns"`
+	Branches  int       `json:"branches"`
+	Messages  int       `json:"messages"` // in the history of the run that started last
+	StartedAt time.Time `json:"startedAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	LastRunID string    `json:"lastRunId"` // the run with the latest start
+	Status    string    `json:"status"`    // of that run
+}
+
+// ThreadQuery selects and pages threads.
+type ThreadQuery struct {
+	Prefix string // of the thread id
+	Status record.Status
+	Since  time.Time // last updated at or after
+	Limit  int       // 1 to 1000
+	After  string    // cursor: the thread id that the last page ended with; ordered by thread id
+}
+
+// Writer is the indexer's side.
+type Writer interface {
+	// Write makes the entries' rows durable before it returns. An entry older than what the
+	// store has for its run changes nothing. Either all entries are written or an error is
+	// returned and the call may be repeated.
+	Write(ctx context.Context, entries []Entry) error
+	// Migrate brings the schema to this binary's version; ErrSchema where it is a newer one's.
+	Migrate(ctx context.Context) error
+	Close() error
+}
+
+// Reader is the query stage's side. All calls are bound to one tenant.
+type Reader interface {
+	// Thread returns all runs of a thread, ordered by Raw.First. ErrNotFound if there is none.
+	Thread(ctx context.Context, tenant, thread string) ([]Run, error)
+	// Run returns one run, or ErrNotFound.
+	Run(ctx context.Context, tenant, thread, run string) (Run, error)
+	// Contents returns the messages and states of the named runs of a thread. A run that is
+	// not in the answer has none yet: it is running, or its rows are not those of its version.
+	Contents(ctx context.Context, tenant, thread string, runs []string) (map[string]Content, error)
+	// Threads returns a page of threads, ordered by thread id, and the cursor of the next
+	// page ("" at the end).
+	Threads(ctx context.Context, tenant string, q ThreadQuery) ([]Thread, string, error)
+	// IndexedTo returns, per partition of skein.events, the offset up to which events are
+	// certainly indexed: the greatest Raw.Next of the partition's rows.
+	IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error)
+	// Ping reports whether the store answers.
+	Ping(ctx context.Context) error
+}

@@ -1,0 +1,87 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// Store is both sides of the contract.
+type Store interface {
+	store.Writer
+	store.Reader
+}
+
+// NewStore returns a store that is empty for the tenants that the suite uses, and migrated. What it
+// opens it closes with tb.Cleanup; the suite never calls Close.
+type NewStore func(tb testing.TB) Store
+
+// Option changes how the suite runs.
+type Option func(*suite)
+
+// Skip leaves a case out. The reason is printed and must say why the store need not fulfil it.
+func Skip(name, reason string) Option {
+	return func(s *suite) { s.skips[name] = reason }
+}
+
+type suite struct{ skips map[string]string }
+
+// A testCase gets a store of its own.
+type testCase struct {
+	name string
+	run  func(t *testing.T, s Store)
+}
+
+func cases() []testCase {
+	return []testCase{
+		{"an empty store has nothing", emptyStore},
+		{"migrating again changes nothing", migrateAgain},
+		{"a sealed run comes back whole", sealedRun},
+		{"writing a record twice changes nothing", writeTwice},
+		{"an older record changes nothing", olderRecord},
+		{"a running run has a row and no contents", runningRun},
+		{"a run goes from running to sealed", runningToSealed},
+		{"an abandoned run goes on and is sealed with fewer messages", abandonedToSealed},
+		{"a sealed run without messages and state has contents", emptyContents},
+		{"the key decides whose run it is", keyDecides},
+		{"a tombstone deletes the run and what belongs to it", tombstone},
+		{"a tombstone before its run keeps the run out", tombstoneFirst},
+		{"a record newer than the tombstone is a new run", afterTombstone},
+		{"any batches in any order give the same rows", converges},
+		{"tenants do not see one another", tenants},
+		{"ids are opaque", opaqueIDs},
+		{"JSON text is kept as it came", exactText},
+		{"large records", largeRecord},
+		{"many runs in one answer", manyRuns},
+		{"runs come in the order of their first event", threadOrder},
+		{"threads are paged by id", threadPages},
+		{"threads are filtered", threadFilters},
+		{"a thread's summary", threadSummary},
+		{"indexed positions", indexedTo},
+		{"a cancelled call ends with an error", cancelled},
+		{"readers see whole batches while a writer writes", concurrentReaders},
+	}
+}
+
+// Run holds a store to the contract.
+func Run(t *testing.T, newStore NewStore, opts ...Option) {
+	s := suite{skips: map[string]string{}}
+	for _, o := range opts {
+		o(&s)
+	}
+	known := map[string]bool{}
+	for _, c := range cases() {
+		known[c.name] = true
+		t.Run(c.name, func(t *testing.T) {
+			if reason, ok := s.skips[c.name]; ok {
+				t.Skip(reason)
+			}
+			c.run(t, newStore(t))
+		})
+	}
+	for name := range s.skips {
+		if !known[name] {
+			t.Errorf("the suite has no case %q to skip", name)
+		}
+	}
+}
