@@ -1,0 +1,95 @@
+package query
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// call is one request that is being answered.
+type call struct {
+	*Service
+	w      http.ResponseWriter
+	r      *http.Request
+	tenant string
+	query  url.Values
+	// threadID and runID are those of the path; runID is empty where it has none.
+	threadID, runID string
+}
+
+// headerIndexedTo says how far the index is in answers that have no room for it.
+const headerIndexedTo = "Skein-Indexed-To"
+
+// ids reads the ids of the path.
+func (c *call) ids(pattern string) error {
+	for name, to := range map[string]*string{"thread": &c.threadID, "run": &c.runID} {
+		if !strings.Contains(pattern, "{"+name+"}") {
+			continue
+		}
+		*to = c.r.PathValue(name)
+		if err := record.ValidateID(*to); err != nil {
+			return badRequest("the " + name + " in the path: " + err.Error())
+		}
+	}
+	return nil
+}
+
+// number reads a whole number of the query within bounds, or returns fallback where there is none.
+func (c *call) number(name string, fallback, low, high int) (int, error) {
+	text := c.query.Get(name)
+	if text == "" {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < low || n > high {
+		return 0, badRequest(fmt.Sprintf("%s must be a whole number from %d to %d, not %q", name, low, high, text))
+	}
+	return n, nil
+}
+
+// json answers with v. Numbers and escapes inside raw JSON stay as they are.
+func (c *call) json(status int, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("encoding answer: %w: %w", errBroken, err)
+	}
+	c.send(status, "application/json", b.Bytes())
+	return nil
+}
+
+// send answers with a body. What is behind a tenant's credentials is for no shared cache, and is
+// asked for again each time: an erased thread must not live on in one.
+func (c *call) send(status int, contentType string, body []byte) {
+	h := c.w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "private, no-cache")
+	if status == http.StatusTooEarly {
+		h.Set("Retry-After", "1")
+	}
+	c.w.WriteHeader(status)
+	// An error here is the caller's connection: nobody is left to tell.
+	_, _ = c.w.Write(body)
+}
+
+// refuse answers with an error. It is logged where it is a fault on this side, once and here.
+func (c *call) refuse(err error) {
+	if c.r.Context().Err() != nil && !errors.Is(err, errBroken) {
+		return // the caller has hung up
+	}
+	r, ours := refusalOf(err)
+	if ours {
+		c.cfg.Logger.ErrorContext(c.r.Context(), "request failed",
+			"tenant", c.tenant, "thread_id", c.threadID, "run_id", c.runID, "error", err)
+	}
+	r.write(c.w)
+}

@@ -1,0 +1,269 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/store/sqlite"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// byHeader takes the tenant from a header, as a proxy in front might set it.
+type byHeader struct{}
+
+func (byHeader) Authenticate(r *http.Request) (tenant.Identity, error) {
+	switch name := r.Header.Get("Tenant"); name {
+	case "":
+		return tenant.Identity{}, tenant.ErrUnauthenticated
+	case "unknown because of weather":
+		return tenant.Identity{}, errors.New("the key server is away")
+	case "writer":
+		return tenant.Identity{Tenant: name, Scopes: []tenant.Scope{tenant.ScopeWrite}}, nil
+	default:
+		return tenant.Identity{Tenant: name, Scopes: []tenant.Scope{tenant.ScopeRead}}, nil
+	}
+}
+
+// fakeRecords are the records of open runs.
+type fakeRecords struct {
+	mu     sync.Mutex
+	values map[record.Position][]byte
+	// asked is closed at the first call.
+	asked chan struct{}
+	once  sync.Once
+}
+
+func (f *fakeRecords) Record(_ context.Context, partition int32, offset int64) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.once.Do(func() { close(f.asked) })
+	v, ok := f.values[record.Position{Partition: partition, Offset: offset}]
+	if !ok {
+		return nil, ErrRecordGone
+	}
+	return v, nil
+}
+
+// fixture is the stage over a real store.
+type fixture struct {
+	t       *testing.T
+	store   *sqlite.Store
+	records *fakeRecords
+	reg     *prometheus.Registry
+	log     *strings.Builder
+	server  *httptest.Server
+	version int64
+}
+
+// newFixture starts the stage over an empty store; wrap may put something between the two. It does
+// not wait long for the index.
+func newFixture(t *testing.T, wrap ...func(store.Reader) store.Reader) *fixture {
+	t.Helper()
+	return startFixture(t, 150*time.Millisecond, wrap...)
+}
+
+// newPatientFixture is for tests in which the index gets there, however slow the machine is.
+func newPatientFixture(t *testing.T, wrap ...func(store.Reader) store.Reader) *fixture {
+	t.Helper()
+	return startFixture(t, time.Minute, wrap...)
+}
+
+func startFixture(t *testing.T, wait time.Duration, wrap ...func(store.Reader) store.Reader) *fixture {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{
+		t: t, store: st, reg: prometheus.NewRegistry(), log: &strings.Builder{},
+		records: &fakeRecords{values: map[record.Position][]byte{}, asked: make(chan struct{})},
+	}
+	cfg := DefaultConfig()
+	cfg.Wait, cfg.Poll = wait, 2*time.Millisecond
+	cfg.Registerer, cfg.Logger = f.reg, slog.New(slog.NewTextHandler(f.log, nil))
+	reader := store.Reader(st)
+	for _, w := range wrap {
+		reader = w(reader)
+	}
+	s, err := New(cfg, reader, f.records, byHeader{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.server = httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		f.server.Close()
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// put indexes a record as the next one of partition 3. An open run's contents are in its record only.
+func (f *fixture) put(r *record.Run) {
+	f.t.Helper()
+	f.version++
+	r.Raw.Partition = 3
+	if r.Raw.Ranges == nil {
+		r.Raw.Ranges = [][2]int64{{r.Raw.First, r.Raw.Next}}
+	}
+	if r.Status == record.StatusRunning {
+		text, err := record.EncodeRun(r)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		f.records.mu.Lock()
+		f.records.values[record.Position{Partition: 3, Offset: f.version}] = text
+		f.records.mu.Unlock()
+	}
+	err := f.store.Write(context.Background(), []store.Entry{{
+		Partition: 3, Version: f.version, Tenant: r.Tenant, ThreadID: r.ThreadID, RunID: r.RunID, Run: r,
+	}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+var epoch = time.Date(2026, 9, 17, 12, 0, 0, 0, time.UTC)
+
+// run is a finished root of tenant acme; its events are at 10*n to 10*n+9.
+func run(thread, id string, n int64, messages ...agui.Message) *record.Run {
+	end := epoch.Add(time.Duration(n)*time.Minute + 2*time.Second)
+	return &record.Run{
+		Tenant: "acme", ThreadID: thread, RunID: id, ParentBy: record.ParentNone, BranchID: id, RootRunID: id,
+		Status:   record.StatusFinished,
+		Started:  jsonf(`{"type":"RUN_STARTED","threadId":%s,"runId":%s}`, thread, id),
+		Terminal: jsonf(`{"type":"RUN_FINISHED","threadId":%s,"runId":%s}`, thread, id),
+		Messages: messages, MessageCount: len(messages),
+		StartedAt: epoch.Add(time.Duration(n) * time.Minute), EndedAt: &end,
+		Stats:       record.Stats{Events: map[string]int64{"RUN_STARTED": 1}, EventBytes: map[string]int64{"RUN_STARTED": 50}},
+		Raw:         record.Raw{First: 10 * n, Next: 10*n + 10, Events: 5, NextSeq: -1},
+		FoldVersion: 1,
+	}
+}
+
+// child is a run that continues parent, told against it.
+func child(parent *record.Run, id string, n int64, by record.ParentBy, messages ...agui.Message) *record.Run {
+	r := run(parent.ThreadID, id, n, messages...)
+	r.Tenant = parent.Tenant
+	r.ParentRunID, r.ParentBy, r.Base = parent.RunID, by, parent.RunID
+	r.BranchID, r.RootRunID, r.Depth = parent.BranchID, parent.RootRunID, parent.Depth+1
+	r.MessageCount = parent.MessageCount + len(messages)
+	return r
+}
+
+// opened makes a run an open one.
+func opened(r *record.Run) *record.Run {
+	r.Status, r.Terminal, r.EndedAt = record.StatusRunning, nil, nil
+	r.Open = &record.Open{Fold: json.RawMessage(`{}`)}
+	return r
+}
+
+func msg(id, role, content string) agui.Message {
+	return agui.Message{ID: id, Role: role, Raw: jsonf(`{"id":%s,"role":%s,"content":%s}`, id, role, content)}
+}
+
+// jsonf puts texts, as JSON strings, into a format.
+func jsonf(format string, texts ...string) json.RawMessage {
+	args := make([]any, len(texts))
+	for i, text := range texts {
+		b, err := json.Marshal(text)
+		if err != nil {
+			panic(err) // a string
+		}
+		args[i] = b
+	}
+	return fmt.Appendf(nil, format, args...)
+}
+
+// reply is an answer, read whole.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// get calls the stage for a tenant; more is name and value of headers.
+func (f *fixture) get(tenant, path string, more ...string) reply {
+	f.t.Helper()
+	return f.call(http.MethodGet, tenant, path, more...)
+}
+
+func (f *fixture) call(method, tenant, path string, more ...string) reply {
+	f.t.Helper()
+	req, err := http.NewRequestWithContext(f.t.Context(), method, f.server.URL+path, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if tenant != "" {
+		req.Header.Set("Tenant", tenant)
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		req.Header.Set(more[i], more[i+1])
+	}
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(body)}
+}
+
+// json decodes an answer that must be a success.
+func (f *fixture) json(path string, into any, more ...string) reply {
+	f.t.Helper()
+	r := f.get("acme", path, more...)
+	if r.status != http.StatusOK {
+		f.t.Fatalf("GET %s: %d %s", path, r.status, r.body)
+	}
+	if err := json.Unmarshal([]byte(r.body), into); err != nil {
+		f.t.Fatalf("GET %s: %v in %s", path, err, r.body)
+	}
+	return r
+}
+
+// problem checks that an answer is a problem document and returns its detail.
+func (r reply) problem(t *testing.T, status int) string {
+	t.Helper()
+	var p struct {
+		Status int    `json:"status"`
+		Title  string `json:"title"`
+		Detail string `json:"detail"`
+	}
+	err := json.Unmarshal([]byte(r.body), &p)
+	if r.status != status || err != nil || p.Status != status || p.Title == "" || p.Detail == "" ||
+		r.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("answer %d %s (%v): %s; want a problem of status %d", r.status, r.header.Get("Content-Type"), err, r.body, status)
+	}
+	return p.Detail
+}

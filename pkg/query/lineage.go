@@ -1,0 +1,108 @@
+package query
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// lineageAnswer is the forest of a thread.
+type lineageAnswer struct {
+	ThreadID string           `json:"threadId"`
+	Runs     []lineageRun     `json:"runs"` // by start
+	Branches []lineage.Branch `json:"branches"`
+	// Spawns are edges beside the chains: parents that were named but not there.
+	Spawns []lineage.Spawn `json:"spawns"`
+	// TipRunID is the tip with the latest start.
+	TipRunID string `json:"tipRunId"`
+	// Picture is the layout of lanes that all drawings of the thread share.
+	Picture   *lineage.Picture `json:"picture"`
+	IndexedTo record.Position  `json:"indexedTo"`
+}
+
+// lineageRun is a run as a node of the forest.
+type lineageRun struct {
+	RunID        string          `json:"runId"`
+	GivenRunID   string          `json:"givenRunId,omitempty"`
+	ParentRunID  string          `json:"parentRunId,omitempty"`
+	ParentBy     record.ParentBy `json:"parentBy"`
+	SpawnedBy    string          `json:"spawnedBy,omitempty"`
+	BranchID     string          `json:"branchId"`
+	RootRunID    string          `json:"rootRunId"`
+	Depth        int             `json:"depth"`
+	Status       record.Status   `json:"status"`
+	MessageCount int             `json:"messageCount"`
+	StartedAt    time.Time       `json:"startedAt"`
+	EndedAt      *time.Time      `json:"endedAt,omitempty"`
+	// First is the position of the run's first event.
+	First record.Position `json:"first"`
+	badges
+}
+
+func newLineageRun(r store.Run) lineageRun {
+	return lineageRun{
+		RunID: r.RunID, GivenRunID: r.GivenRunID,
+		ParentRunID: r.ParentRunID, ParentBy: r.ParentBy, SpawnedBy: r.SpawnedBy,
+		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth,
+		Status: r.Status, MessageCount: r.MessageCount, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+		First:  record.Position{Partition: r.Raw.Partition, Offset: r.Raw.First},
+		badges: badgesOf(r),
+	}
+}
+
+// lineageFormats are the renderings; the empty name is the default.
+var lineageFormats = map[string]struct {
+	contentType string
+	render      func(*lineage.Picture, io.Writer, int) error // nil for JSON
+}{
+	"":     {"application/json", nil},
+	"json": {"application/json", nil},
+	"text": {"text/plain; charset=utf-8", func(p *lineage.Picture, w io.Writer, width int) error {
+		return p.Text(w, lineage.TextOptions{Width: width})
+	}},
+	"mermaid": {"text/vnd.mermaid; charset=utf-8", func(p *lineage.Picture, w io.Writer, _ int) error { return p.Mermaid(w) }},
+	"dot":     {"text/vnd.graphviz; charset=utf-8", func(p *lineage.Picture, w io.Writer, _ int) error { return p.DOT(w) }},
+}
+
+// minWidth is the narrowest text that still says something.
+const minWidth = 20
+
+func (c *call) lineage() error {
+	format, ok := lineageFormats[c.query.Get("format")]
+	if !ok {
+		return badRequest(fmt.Sprintf("format must be json, mermaid, dot or text, not %q", c.query.Get("format")))
+	}
+	width, err := c.number("width", 0, minWidth, 10_000)
+	if err != nil {
+		return err
+	}
+	v, err := c.readThread()
+	if err != nil {
+		return err
+	}
+	graph := graphOf(v.runs)
+	picture := graph.Picture(lineage.PictureOptions{})
+	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
+	if format.render != nil {
+		var b bytes.Buffer
+		if err := format.render(picture, &b, width); err != nil {
+			return fmt.Errorf("%w: %w", errBroken, err)
+		}
+		c.send(v.status, format.contentType, b.Bytes())
+		return nil
+	}
+	a := lineageAnswer{
+		ThreadID: c.threadID, Runs: make([]lineageRun, len(v.runs)),
+		Branches: list(graph.Branches()), Spawns: list(graph.Spawns()),
+		TipRunID: graph.Tip(), Picture: picture, IndexedTo: v.indexedTo,
+	}
+	for i, r := range v.runs {
+		a.Runs[i] = newLineageRun(r)
+	}
+	return c.json(v.status, a)
+}

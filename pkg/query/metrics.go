@@ -1,0 +1,91 @@
+package query
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the stage's. Routes are patterns; no thread or run is in a label.
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	waits    *prometheus.CounterVec
+	restored prometheus.Histogram
+}
+
+// The outcomes of waiting for the index.
+const (
+	waitReached = "reached"
+	waitLate    = "late"
+)
+
+func newMetrics(reg prometheus.Registerer, routes []route) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_query_requests_total",
+			Help: "Answered requests by route and status class.",
+		}, []string{"route", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "skein_query_request_duration_seconds",
+			Help:    "Time from a request to the end of its answer, waits for the index included.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
+		}, []string{"route"}),
+		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_query_index_waits_total",
+			Help: "Calls with atLeast by outcome: reached in time, or late.",
+		}, []string{"outcome"}),
+		restored: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "skein_query_restored_chain_runs",
+			Help:    "Runs whose records one history was put together from.",
+			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
+		}),
+	}
+	for _, r := range routes {
+		for _, class := range []string{"2xx", "4xx", "5xx"} {
+			m.requests.WithLabelValues(r.pattern, class)
+		}
+		m.duration.WithLabelValues(r.pattern)
+	}
+	m.waits.WithLabelValues(waitReached)
+	m.waits.WithLabelValues(waitLate)
+	var errs []error
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.waits, m.restored} {
+		errs = append(errs, reg.Register(c))
+	}
+	return m, errors.Join(errs...)
+}
+
+// observe counts one answer.
+func (m *metrics) observe(pattern string, status int, took time.Duration) {
+	m.requests.WithLabelValues(pattern, strconv.Itoa(status/100)+"xx").Inc()
+	m.duration.WithLabelValues(pattern).Observe(took.Seconds())
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *statusWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap serves http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

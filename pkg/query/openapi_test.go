@@ -1,0 +1,177 @@
+package query
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/schemas"
+)
+
+// openAPI is the part of a description that the tests look at.
+type openAPI struct {
+	OpenAPI string `json:"openapi"`
+	Paths   map[string]map[string]struct {
+		Parameters []struct {
+			Ref  string `json:"$ref"`
+			Name string `json:"name"`
+			In   string `json:"in"`
+		} `json:"parameters"`
+	} `json:"paths"`
+	Components struct {
+		Schemas map[string]struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+			Required   []string                   `json:"required"`
+		} `json:"schemas"`
+	} `json:"components"`
+}
+
+func readOpenAPI(t *testing.T) openAPI {
+	t.Helper()
+	var doc openAPI
+	if err := json.Unmarshal(schemas.OpenAPI, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func TestOpenAPI_IsServedWithoutCredentials(t *testing.T) {
+	f := newFixture(t)
+	r := f.get("", "/openapi.json")
+	if r.status != 200 || r.header.Get("Content-Type") != "application/json" || r.body != string(schemas.OpenAPI) {
+		t.Errorf("answer %d %v", r.status, r.header)
+	}
+	f.call(http.MethodPost, "", "/openapi.json").problem(t, http.StatusMethodNotAllowed)
+}
+
+func TestOpenAPI_HasEveryRouteAndParameter(t *testing.T) {
+	doc := readOpenAPI(t)
+	want := map[string][]string{openAPIPattern: nil}
+	for _, r := range routes {
+		want[r.pattern] = slices.Sorted(slices.Values(r.params))
+	}
+	got := map[string][]string{}
+	for path, methods := range doc.Paths {
+		get, ok := methods["get"]
+		if !ok {
+			continue // another stage's
+		}
+		var params []string
+		for _, p := range get.Parameters {
+			if name, ok := strings.CutPrefix(p.Ref, "#/components/parameters/"); ok {
+				p.Name = name
+			}
+			if p.In != "path" && p.Name != "thread" && p.Name != "run" {
+				params = append(params, p.Name)
+			}
+		}
+		got[path] = slices.Sorted(slices.Values(params))
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("described %v\nserved    %v", got, want)
+	}
+}
+
+// fieldsOf lists the JSON names of a struct, and of them those that are always there.
+func fieldsOf(typ reflect.Type) (all, required []string) {
+	for i := range typ.NumField() {
+		field := typ.Field(i)
+		tag := field.Tag.Get("json")
+		if tag == "" && field.Anonymous {
+			a, r := fieldsOf(field.Type)
+			all, required = append(all, a...), append(required, r...)
+			continue
+		}
+		name, options, _ := strings.Cut(tag, ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		all = append(all, name)
+		if !strings.Contains(options, "omit") {
+			required = append(required, name)
+		}
+	}
+	return slices.Sorted(slices.Values(all)), slices.Sorted(slices.Values(required))
+}
+
+func TestOpenAPI_HasEveryField(t *testing.T) {
+	doc := readOpenAPI(t)
+	for name, v := range map[string]any{
+		"Threads": threadsAnswer{}, "Thread": store.Thread{}, "ThreadSummary": threadAnswer{},
+		"Lineage": lineageAnswer{}, "LineageRun": lineageRun{}, "Branch": lineage.Branch{}, "Spawn": lineage.Spawn{},
+		"Picture": lineage.Picture{}, "Row": lineage.Row{}, "Badge": lineage.Badge{},
+		"Run": runAnswer{}, "Stats": record.Stats{}, "TokenUsage": record.TokenUsage{}, "Raw": record.Raw{},
+		"History": historyAnswer{},
+	} {
+		s, ok := doc.Components.Schemas[name]
+		if !ok {
+			t.Errorf("%s is not described", name)
+			continue
+		}
+		all, required := fieldsOf(reflect.TypeOf(v))
+		if got := slices.Sorted(maps.Keys(s.Properties)); !slices.Equal(got, all) {
+			t.Errorf("%s: described %v, written %v", name, got, all)
+		}
+		if got := slices.Sorted(slices.Values(s.Required)); !slices.Equal(got, required) {
+			t.Errorf("%s: required %v, always written %v", name, got, required)
+		}
+	}
+}
+
+// Answers are held to the schemas as they come over the wire.
+func TestOpenAPI_FitsAnswers(t *testing.T) {
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schemas.OpenAPI)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("https://skein/openapi.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t)
+	conversation(f)
+	late := run("chat", "late", 5)
+	late.SpawnedBy = "later"
+	ttft := int64(3)
+	late.Stats.TimeToFirstToken = &ttft
+	late.Stats.Usage = map[string]record.TokenUsage{"m": {InputTokens: 1}}
+	late.Interrupts = []json.RawMessage{json.RawMessage(`{"id":"i"}`)}
+	f.put(late)
+	f.put(run("chat", "later", 6))
+	f.put(opened(run("chat", "open", 7, msg("m", "user", "x"))))
+	for path, name := range map[string]string{
+		"/v1/threads":                        "Threads",
+		"/v1/threads/chat":                   "ThreadSummary",
+		"/v1/threads/chat?atLeast=3:999":     "ThreadSummary",
+		"/v1/threads/chat/lineage":           "Lineage",
+		"/v1/threads/chat/history":           "History",
+		"/v1/threads/chat/runs/leaf":         "Run",
+		"/v1/threads/chat/runs/late":         "Run",
+		"/v1/threads/chat/runs/open":         "Run",
+		"/v1/threads/chat/runs/open/history": "History",
+		"/v1/threads/nobody":                 "Problem",
+		"/v1/threads/..":                     "Problem",
+	} {
+		schema, err := c.Compile("https://skein/openapi.json#/components/schemas/" + name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		body, err := jsonschema.UnmarshalJSON(strings.NewReader(f.get("acme", path).body))
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if err := schema.Validate(body); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

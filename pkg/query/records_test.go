@@ -1,0 +1,85 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func TestKafkaRecords_ReadsOneRecord(t *testing.T) {
+	k := kafkatest.Start(t, 2)
+	newRecord := func(i int) *kgo.Record {
+		return &kgo.Record{
+			Topic: k.Topics().Runs, Partition: 1, Key: []byte("acme/thread/run"), Value: fmt.Appendf(nil, "value %d", i),
+			Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1}),
+		}
+	}
+	var records []*kgo.Record
+	for i := range 5 {
+		records = append(records, newRecord(i))
+	}
+	newer := newRecord(5)
+	newer.Headers[0].Value = []byte("99")
+	kafkatest.Produce(t, k, append(records, newer)...)
+
+	// Two transactions: an aborted one, and after it the marker of a committed one is the last.
+	tx, err := kafka.NewProducer(k, kgo.TransactionalID("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	var aborted, last *kgo.Record
+	for _, c := range []struct {
+		r   **kgo.Record
+		end kgo.TransactionEndTry
+	}{{&aborted, kgo.TryAbort}, {&last, kgo.TryCommit}} {
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		*c.r = newRecord(9)
+		if err := tx.ProduceSync(t.Context(), *c.r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.EndTransaction(t.Context(), c.end); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	reader := NewKafkaRecords(k)
+	for i := range 5 {
+		got, err := reader.Record(t.Context(), 1, int64(i))
+		if err != nil || string(got) != fmt.Sprint("value ", i) {
+			t.Errorf("offset %d: %q, %v", i, got, err)
+		}
+	}
+	if got, err := reader.Record(t.Context(), 1, last.Offset); err != nil || string(got) != "value 9" {
+		t.Errorf("the last one: %q, %v", got, err)
+	}
+	if _, err := reader.Record(t.Context(), 1, 5); !errors.Is(err, record.ErrUnknownVersion) {
+		t.Errorf("a newer version: %v", err)
+	}
+	for name, offset := range map[string]int64{
+		"aborted": aborted.Offset, "a marker": last.Offset + 1, "beyond the end": last.Offset + 100,
+	} {
+		if got, err := reader.Record(t.Context(), 1, offset); !errors.Is(err, ErrRecordGone) {
+			t.Errorf("%s: %q, %v; want ErrRecordGone", name, got, err)
+		}
+	}
+}
+
+func TestKafkaRecords_GivesUpWithItsCaller(t *testing.T) {
+	reader := NewKafkaRecords(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := reader.Record(ctx, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}

@@ -1,0 +1,109 @@
+package query
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skeinhq/skein/internal/problem"
+	"github.com/skeinhq/skein/pkg/tenant"
+	"github.com/skeinhq/skein/schemas"
+)
+
+// route is one call of the API; all are GET.
+type route struct {
+	pattern string // as in net/http and in OpenAPI
+	params  []string
+	answer  func(*call) error
+}
+
+// routes is the whole API of the stage; schemas/openapi.json describes it.
+var routes = []route{
+	{"/v1/threads", []string{"prefix", "status", "since", "limit", "after"}, (*call).threads},
+	{"/v1/threads/{thread}", []string{"atLeast"}, (*call).thread},
+	{"/v1/threads/{thread}/lineage", []string{"atLeast", "format", "width"}, (*call).lineage},
+	{"/v1/threads/{thread}/history", []string{"atLeast", "limit", "before"}, (*call).history},
+	{"/v1/threads/{thread}/runs/{run}", []string{"atLeast"}, (*call).run},
+	{"/v1/threads/{thread}/runs/{run}/history", []string{"atLeast", "limit", "before"}, (*call).history},
+}
+
+// openAPIPattern is the one route that needs no credentials.
+const openAPIPattern = "/openapi.json"
+
+// describe answers with the description of the API.
+func describe(w http.ResponseWriter, r *http.Request) {
+	if !readOnly(w, r) {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache")
+	// An error here is the caller's connection: nobody is left to tell.
+	_, _ = w.Write(schemas.OpenAPI)
+}
+
+// handlers returns the handler of each pattern.
+func (s *Service) handlers() router {
+	rt := router{}
+	for _, r := range routes {
+		rt.add(r.pattern, s.serve(r))
+	}
+	rt.add(openAPIPattern, http.HandlerFunc(describe))
+	return rt
+}
+
+// readOnly lets GET and HEAD through.
+func readOnly(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this path is read with GET"})
+	return false
+}
+
+// serve wraps a route: method, credentials, parameters, errors, metrics.
+func (s *Service) serve(rt route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		sw := &statusWriter{ResponseWriter: w}
+		defer func() { s.metrics.observe(rt.pattern, max(sw.status, 100), time.Since(start)) }()
+		if !readOnly(sw, r) {
+			return
+		}
+		c := &call{Service: s, w: sw, r: r}
+		if err := c.answer(rt); err != nil {
+			c.refuse(err)
+		}
+	})
+}
+
+// answer checks what all routes have in common and then answers.
+func (c *call) answer(rt route) error {
+	id, err := c.auth.Authenticate(c.r)
+	if err != nil {
+		return fmt.Errorf("authenticating: %w", err)
+	}
+	if !id.Allows(tenant.ScopeRead) {
+		return &refusal{status: http.StatusForbidden, detail: "these credentials do not allow to read"}
+	}
+	c.tenant = id.Tenant
+	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return badRequest("the query is not URL-encoded: " + err.Error())
+	}
+	for name, values := range c.query {
+		// A parameter that is passed over would answer another question than was asked.
+		if !slices.Contains(rt.params, name) {
+			return badRequest(fmt.Sprintf("there is no parameter %q here; known are %s", name, strings.Join(rt.params, ", ")))
+		}
+		if len(values) > 1 {
+			return badRequest(fmt.Sprintf("the parameter %q is given more than once", name))
+		}
+	}
+	if err := c.ids(rt.pattern); err != nil {
+		return err
+	}
+	return rt.answer(c)
+}

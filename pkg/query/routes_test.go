@@ -1,0 +1,416 @@
+package query
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// pathOf fills a route's pattern.
+func pathOf(pattern, thread, run string) string {
+	return strings.NewReplacer("{thread}", url.PathEscape(thread), "{run}", url.PathEscape(run)).Replace(pattern)
+}
+
+func TestHandler_KeepsTenantsApart(t *testing.T) {
+	f := newFixture(t)
+	root := run("chat", "root", 1, msg("u", "user", "a secret of acme"))
+	f.put(root)
+	f.put(opened(child(root, "open", 2, record.ParentExplicit, msg("a", "assistant", "another secret"))))
+	theirs := run("theirs", "root", 3)
+	theirs.Tenant = "acme2"
+	f.put(theirs)
+	for _, rt := range routes {
+		for _, runID := range []string{"root", "open"} {
+			for _, form := range []string{"application/json", "text/event-stream"} {
+				path := pathOf(rt.pattern, "chat", runID)
+				if r := f.get("acme", path, "Accept", form); r.status != http.StatusOK {
+					t.Errorf("%s for the owner: %d %s", path, r.status, r.body)
+				}
+				for _, other := range []string{"acme2", "acm", "ACME", "acme/chat", "%"} {
+					r := f.get(other, path, "Accept", form)
+					if strings.Contains(r.body, "secret") || strings.Contains(r.body, `"chat"`) {
+						t.Errorf("%s for %s gives away: %s", path, other, r.body)
+					}
+					if rt.pattern == "/v1/threads" {
+						continue // a list of their own
+					}
+					r.problem(t, http.StatusNotFound)
+					if runID == "open" && other == "acm" && slices.Contains(rt.params, "atLeast") {
+						f.get(other, path+"?atLeast=3:10", "Accept", form).problem(t, http.StatusTooEarly)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestHandler_NeedsCredentials(t *testing.T) {
+	f := newFixture(t)
+	f.put(run("chat", "run", 1))
+	for _, rt := range routes {
+		path := pathOf(rt.pattern, "chat", "run")
+		f.get("", path).problem(t, http.StatusUnauthorized)
+		f.get("writer", path).problem(t, http.StatusForbidden)
+		f.get("unknown because of weather", path).problem(t, http.StatusServiceUnavailable)
+		r := f.call(http.MethodPost, "acme", path)
+		r.problem(t, http.StatusMethodNotAllowed)
+		if r.header.Get("Allow") != "GET, HEAD" {
+			t.Errorf("%s allows %q", path, r.header.Get("Allow"))
+		}
+		if r := f.call(http.MethodHead, "acme", path); r.status != http.StatusOK || r.body != "" {
+			t.Errorf("HEAD %s: %d %q", path, r.status, r.body)
+		}
+		f.get("acme", path+"?nonsense=1").problem(t, http.StatusBadRequest)
+		f.get("acme", path+"?%zz").problem(t, http.StatusBadRequest)
+		f.get("acme", path+"?"+rt.params[0]+"=a&"+rt.params[0]+"=b").problem(t, http.StatusBadRequest)
+	}
+	f.get("acme", "/v1/nowhere").problem(t, http.StatusNotFound)
+	f.get("acme", "/").problem(t, http.StatusNotFound)
+}
+
+func TestHandler_TakesAnyID(t *testing.T) {
+	f := newFixture(t)
+	for i, id := range []string{
+		"a/b//c", "/", "..a", "a?b#c", "100%", "%2F", "a b+c", "nul\x00after", "👩‍👩‍👧 é", "\"'<>", strings.Repeat("x", 512),
+		strings.Repeat("🦊", 128), "a\\b", ";a=b", ":", "...",
+	} {
+		f.put(run(id, id, int64(i+1), msg(id, "user", "x")))
+		for _, rt := range routes[1:] {
+			path := pathOf(rt.pattern, id, id)
+			r := f.get("acme", path)
+			var body struct {
+				ThreadID string `json:"threadId"`
+			}
+			if err := json.Unmarshal([]byte(r.body), &body); err != nil || r.status != 200 || body.ThreadID != id {
+				t.Errorf("%s: %d %s", path, r.status, r.body)
+			}
+		}
+	}
+	for _, path := range []string{
+		"/v1/threads/.", "/v1/threads/..", "/v1/threads/%2E", "/v1/threads/%2e%2E", "/v1/threads/", "/v1/threads//runs/r",
+		"/v1/threads/t/runs/..", "/v1/threads/t/runs/", "/v1/threads/t/runs/%2e%2e/history", "/v1/threads/t/runs//history",
+		"/v1/threads/" + strings.Repeat("x", 513), "/v1/threads/%ff", "/v1/threads/t/runs/" + strings.Repeat("%F0%9F%A6%8A", 129),
+	} {
+		f.get("acme", path).problem(t, http.StatusBadRequest)
+	}
+}
+
+func TestThreads_ArePagedAndFiltered(t *testing.T) {
+	f := newFixture(t)
+	for i := range 7 {
+		r := run(fmt.Sprint("thread/", i), "run", int64(i+1))
+		if i%2 == 1 {
+			r.Status = record.StatusError
+		}
+		f.put(r)
+	}
+	type page struct {
+		Threads   []store.Thread `json:"threads"`
+		Next      string         `json:"next"`
+		IndexedTo []string       `json:"indexedTo"`
+	}
+	walk := func(query url.Values) string {
+		var ids []string
+		for {
+			var p page
+			f.json("/v1/threads?"+query.Encode(), &p)
+			for _, th := range p.Threads {
+				ids = append(ids, strings.TrimPrefix(th.ThreadID, "thread/"))
+			}
+			if !slices.Equal(p.IndexedTo, []string{"3:79"}) {
+				t.Errorf("indexed to %v", p.IndexedTo)
+			}
+			if p.Next == "" {
+				return strings.Join(ids, " ")
+			}
+			query.Set("after", p.Next)
+		}
+	}
+	for _, c := range []struct{ query, want string }{
+		{"", "0 1 2 3 4 5 6"},
+		{"limit=2", "0 1 2 3 4 5 6"},
+		{"status=error&limit=1", "1 3 5"},
+		{"prefix=thread/3", "3"},
+		{"prefix=none", ""},
+		{"since=2026-09-17T12:06:00Z", "5 6"},
+		{"since=2026-09-17T14:06:00%2B02:00&limit=1", "5 6"},
+	} {
+		query, err := url.ParseQuery(c.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := walk(query); got != c.want {
+			t.Errorf("%s: %q, want %q", c.query, got, c.want)
+		}
+	}
+	for _, query := range []string{"limit=0", "limit=1001", "limit=x", "status=done", "since=yesterday"} {
+		f.get("acme", "/v1/threads?"+query).problem(t, http.StatusBadRequest)
+	}
+	if r := f.get("nobody", "/v1/threads"); r.body != `{"threads":[],"indexedTo":[]}`+"\n" {
+		t.Errorf("a tenant without threads: %s", r.body)
+	}
+}
+
+// The list's row is made by the store, the summary here: they say the same.
+func TestThread_SummaryIsThatOfTheList(t *testing.T) {
+	f := newFixture(t)
+	conversation(f)
+	late := run("chat", "late", 5)
+	late.StartedAt = epoch.Add(-time.Hour)
+	end := epoch.Add(9 * time.Hour)
+	late.EndedAt = &end
+	f.put(late)
+	f.put(opened(run("chat", "open", 6, msg("m", "user", "x"))))
+	var list struct {
+		Threads []json.RawMessage `json:"threads"`
+	}
+	f.json("/v1/threads", &list)
+	row := strings.TrimSuffix(string(list.Threads[0]), "}")
+	got := f.get("acme", "/v1/threads/chat").body
+	if want := row + `,"indexedTo":"3:69"}` + "\n"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestLineage_InEveryFormat(t *testing.T) {
+	f := newFixture(t)
+	conversation(f)
+	var l struct {
+		Runs []struct {
+			RunID       string `json:"runId"`
+			ParentRunID string `json:"parentRunId"`
+			First       string `json:"first"`
+			Inferred    bool   `json:"parentInferred"`
+		} `json:"runs"`
+		Branches []struct {
+			BranchID  string   `json:"branchId"`
+			ForkRunID string   `json:"forkRunId"`
+			Runs      []string `json:"runs"`
+		} `json:"branches"`
+		TipRunID  string `json:"tipRunId"`
+		IndexedTo string `json:"indexedTo"`
+	}
+	r := f.json("/v1/threads/chat/lineage", &l)
+	got := fmt.Sprint(l.Runs, l.Branches, l.TipRunID, l.IndexedTo)
+	want := "[{root  3:10 false} {left root 3:20 false} {leaf left 3:30 true} {right root 3:40 true}] " +
+		"[{root  [root left leaf]} {right root [right]}]right3:49"
+	if got != strings.Replace(want, "]right", "] right", 1) && got != want {
+		t.Errorf("got  %s\nwant %s\n%s", got, want, r.body)
+	}
+	for format, c := range map[string]struct{ contentType, part string }{
+		"json":    {"application/json", `"picture":{"rows":[`},
+		"text":    {"text/plain; charset=utf-8", "leaf"},
+		"mermaid": {"text/vnd.mermaid; charset=utf-8", "gitGraph"},
+		"dot":     {"text/vnd.graphviz; charset=utf-8", "digraph"},
+	} {
+		r := f.get("acme", "/v1/threads/chat/lineage?format="+format)
+		if r.status != 200 || r.header.Get("Content-Type") != c.contentType || !strings.Contains(r.body, c.part) ||
+			r.header.Get("Skein-Indexed-To") != "3:49" {
+			t.Errorf("%s: %d %v\n%s", format, r.status, r.header, r.body)
+		}
+	}
+	for _, line := range strings.Split(f.get("acme", "/v1/threads/chat/lineage?format=text&width=20").body, "\n") {
+		if n := len([]rune(line)); n > 20 {
+			t.Errorf("a line of %d columns: %q", n, line)
+		}
+	}
+	f.get("acme", "/v1/threads/chat/lineage?format=png").problem(t, http.StatusBadRequest)
+	f.get("acme", "/v1/threads/chat/lineage?format=text&width=3").problem(t, http.StatusBadRequest)
+}
+
+func TestRun_SaysAllButItsContents(t *testing.T) {
+	f := newFixture(t)
+	r := run("chat", "run", 1, msg("u", "user", "the content"))
+	r.GivenRunID, r.SpawnedBy, r.InputSHA256, r.Truncated = "given", "elsewhere", "ab", true
+	r.Input = json.RawMessage(`{"threadId":"chat","x":1.0}`)
+	r.State = json.RawMessage(`{"the":"state"}`)
+	f.put(r)
+	got := f.get("acme", "/v1/threads/chat/runs/run")
+	const want = `{"threadId":"chat","runId":"run","givenRunId":"given","parentBy":"none","spawnedBy":"elsewhere","branchId":"run",` +
+		`"rootRunId":"run","depth":0,"status":"finished","startedAt":"2026-09-17T12:01:00Z","endedAt":"2026-09-17T12:01:02Z",` +
+		`"started":{"type":"RUN_STARTED","threadId":"chat","runId":"run"},"input":{"threadId":"chat","x":1.0},"events":[],` +
+		`"terminal":{"type":"RUN_FINISHED","threadId":"chat","runId":"run"},"interrupts":[],"pendingToolCalls":[],"resumes":[],` +
+		`"messageCount":1,"stats":{"events":{"RUN_STARTED":1},"eventBytes":{"RUN_STARTED":50},"messages":0},` +
+		`"raw":{"partition":3,"first":10,"next":20,"ranges":[[10,20]],"events":5,"sha256":"","nextSeq":-1},"inputSha256":"ab",` +
+		`"foldVersion":1,"record":"3:1","truncated":true,"indexedTo":"3:19"}` + "\n"
+	if got.status != 200 || got.body != want {
+		t.Errorf("got  %s\nwant %s", got.body, want)
+	}
+}
+
+// asked is a store that says when it was asked how far it is.
+type asked struct {
+	store.Reader
+	calls chan struct{}
+}
+
+func (a asked) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
+	select {
+	case a.calls <- struct{}{}:
+	default:
+	}
+	return a.Reader.IndexedTo(ctx, tenant)
+}
+
+func TestAtLeast_WaitsForTheIndex(t *testing.T) {
+	calls := make(chan struct{}, 1)
+	f := newPatientFixture(t, func(r store.Reader) store.Reader { return asked{r, calls} })
+	done := make(chan reply)
+	go func() { done <- f.get("acme", "/v1/threads/chat/runs/run/history?atLeast=3:19") }()
+	<-calls // nothing is there yet
+	f.put(run("chat", "run", 1, msg("u", "user", "x")))
+	if r := <-done; r.status != http.StatusOK {
+		t.Errorf("answer %d %s", r.status, r.body)
+	}
+}
+
+func TestAtLeast_SaysWhatThereIsWhereItIsLate(t *testing.T) {
+	f := newFixture(t)
+	f.put(run("chat", "sealed", 1))
+	open := opened(run("chat", "open", 2))
+	f.put(open)
+	f.put(run("other", "run", 9)) // the partition is indexed up to 3:99
+	for _, c := range []struct {
+		path   string
+		status int
+	}{
+		{"/v1/threads/chat/runs/sealed?atLeast=3:19", 200},
+		{"/v1/threads/chat/runs/sealed?atLeast=3:99", 200}, // sealed: nothing can be missing
+		{"/v1/threads/chat/runs/sealed?atLeast=3:100", 425},
+		{"/v1/threads/chat/runs/open?atLeast=3:29", 200},
+		{"/v1/threads/chat/runs/open?atLeast=3:30", 425}, // its record tells up to 29; others say nothing of it
+		{"/v1/threads/chat/runs/open/history?atLeast=3:30", 425},
+		{"/v1/threads/chat/history?atLeast=3:30", 425},
+		{"/v1/threads/chat/lineage?atLeast=3:30", 425},
+		{"/v1/threads/chat/lineage?atLeast=3:15", 200},
+		{"/v1/threads/chat?atLeast=3:98", 425},
+		{"/v1/threads/other?atLeast=3:98", 200},
+		{"/v1/threads/other?atLeast=3:100", 425},
+	} {
+		r := f.get("acme", c.path)
+		if r.status != c.status || !strings.Contains(r.body, `"threadId"`) || !strings.Contains(r.body, `"indexedTo":"3:99"`) {
+			t.Errorf("%s: %d %s", c.path, r.status, r.body)
+		}
+		if c.status == 425 && r.header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After", c.path)
+		}
+	}
+	f.get("acme", "/v1/threads/chat?atLeast=2:5").problem(t, http.StatusBadRequest)
+	f.get("acme", "/v1/threads/chat?atLeast=5").problem(t, http.StatusBadRequest)
+	f.get("acme", "/v1/threads/nobody?atLeast=3:5000").problem(t, http.StatusTooEarly)
+	f.get("acme", "/v1/threads/nobody?atLeast=3:5").problem(t, http.StatusNotFound)
+	const metrics = `
+# HELP skein_query_index_waits_total Calls with atLeast by outcome: reached in time, or late.
+# TYPE skein_query_index_waits_total counter
+skein_query_index_waits_total{outcome="late"} 9
+skein_query_index_waits_total{outcome="reached"} 5
+`
+	if err := testutil.GatherAndCompare(f.reg, strings.NewReader(metrics), "skein_query_index_waits_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHandler_Compresses(t *testing.T) {
+	f := newFixture(t)
+	text := strings.Repeat("the same again ", 1000)
+	f.put(run("chat", "run", 1, msg("u", "user", text)))
+	for _, c := range []struct {
+		accept, encoding string
+		reader           func(io.Reader) (io.Reader, error)
+	}{
+		{"gzip", "gzip", func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
+		{"gzip, zstd", "zstd", func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r, zstd.WithDecoderConcurrency(1)) }},
+		{"", "", func(r io.Reader) (io.Reader, error) { return r, nil }},
+	} {
+		for _, form := range []string{"*/*", "text/event-stream"} {
+			r := f.get("acme", "/v1/threads/chat/history", "Accept-Encoding", c.accept, "Accept", form)
+			if got := r.header.Get("Content-Encoding"); got != c.encoding {
+				t.Errorf("accepting %q: %q", c.accept, got)
+			}
+			reader, err := c.reader(strings.NewReader(r.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(reader)
+			if err != nil || !strings.Contains(string(body), text) {
+				t.Errorf("accepting %q: %v, %d bytes", c.accept, err, len(body))
+			}
+			if c.encoding != "" && len(r.body) > len(text)/4 {
+				t.Errorf("accepting %q: %d bytes", c.accept, len(r.body))
+			}
+		}
+	}
+}
+
+// away is a store that does not answer.
+type away struct{ store.Reader }
+
+func (away) Threads(context.Context, string, store.ThreadQuery) ([]store.Thread, string, error) {
+	return nil, "", errors.New("connection refused")
+}
+
+func (away) IndexedTo(context.Context, string) (map[int32]int64, error) {
+	return nil, errors.New("connection refused")
+}
+
+func TestHandler_AsksToComeBackWhileTheStoreIsAway(t *testing.T) {
+	f := newFixture(t, func(r store.Reader) store.Reader { return away{r} })
+	for _, rt := range routes {
+		r := f.get("acme", pathOf(rt.pattern, "chat", "run"))
+		detail := r.problem(t, http.StatusServiceUnavailable)
+		if r.header.Get("Retry-After") == "" || strings.Contains(detail, "refused") {
+			t.Errorf("%s: Retry-After %q, detail %q", rt.pattern, r.header.Get("Retry-After"), detail)
+		}
+	}
+	if n := strings.Count(f.log.String(), "\n"); n != len(routes) {
+		t.Errorf("%d lines for %d errors:\n%s", n, len(routes), f.log)
+	}
+}
+
+func TestHandler_CountsRequests(t *testing.T) {
+	f := newFixture(t)
+	f.put(run("chat", "run", 1))
+	f.get("acme", "/v1/threads/chat")
+	f.get("acme", "/v1/threads/nobody")
+	f.get("acme", "/v1/threads/chat/history")
+	got, err := testutil.GatherAndCount(f.reg, "skein_query_requests_total")
+	if want := 3 * len(routes); err != nil || got != want {
+		t.Errorf("%d series (%v), want %d: all outcomes are there from the start", got, err, want)
+	}
+	problems, err := testutil.GatherAndLint(f.reg)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+}
+
+func TestConfig_Validate(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"a negative wait": func(c *Config) { c.Wait = -1 },
+		"no poll":         func(c *Config) { c.Poll = 0 },
+		"no logger":       func(c *Config) { c.Logger = nil },
+		"no registerer":   func(c *Config) { c.Registerer = nil },
+	} {
+		c := DefaultConfig()
+		c.Registerer = prometheus.NewRegistry()
+		change(&c)
+		if _, err := New(c, nil, nil, byHeader{}); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package query
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// runAnswer is all that is known of a run but its messages and state, which its history gives.
+type runAnswer struct {
+	ThreadID   string `json:"threadId"`
+	RunID      string `json:"runId"`
+	GivenRunID string `json:"givenRunId,omitempty"`
+
+	ParentRunID string          `json:"parentRunId,omitempty"`
+	ParentBy    record.ParentBy `json:"parentBy"`
+	SpawnedBy   string          `json:"spawnedBy,omitempty"`
+	BranchID    string          `json:"branchId"`
+	RootRunID   string          `json:"rootRunId"`
+	Depth       int             `json:"depth"`
+
+	Status    record.Status `json:"status"`
+	StartedAt time.Time     `json:"startedAt"`
+	EndedAt   *time.Time    `json:"endedAt,omitempty"`
+
+	Started  json.RawMessage   `json:"started,omitempty"`
+	Input    json.RawMessage   `json:"input,omitempty"`
+	Events   []json.RawMessage `json:"events"`
+	Terminal json.RawMessage   `json:"terminal,omitempty"`
+
+	Interrupts       []json.RawMessage `json:"interrupts"`
+	PendingToolCalls []string          `json:"pendingToolCalls"`
+	Resumes          []json.RawMessage `json:"resumes"`
+
+	MessageCount int          `json:"messageCount"`
+	Stats        record.Stats `json:"stats"`
+	Raw          record.Raw   `json:"raw"`
+	InputSHA256  string       `json:"inputSha256,omitempty"`
+	FoldVersion  int          `json:"foldVersion"`
+	// Record is where the run's record lies in skein.runs.
+	Record record.Position `json:"record"`
+
+	badges
+	IndexedTo record.Position `json:"indexedTo"`
+}
+
+// badges say what is not plain truth.
+type badges struct {
+	// Synthetic: Skein made the terminal event; the agent had fallen silent.
+	Synthetic bool `json:"synthetic,omitempty"`
+	// Truncated: contents above the record limit were replaced by references.
+	Truncated bool `json:"truncated,omitempty"`
+	// RawLost: events were gone before they were folded.
+	RawLost bool `json:"rawLost,omitempty"`
+	// ParentInferred: the agent did not name the parent; Skein found it.
+	ParentInferred bool `json:"parentInferred,omitempty"`
+}
+
+func badgesOf(r store.Run) badges {
+	return badges{
+		Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
+		ParentInferred: r.ParentBy == record.ParentContent || r.ParentBy == record.ParentLatest,
+	}
+}
+
+func (c *call) run() error {
+	v, err := c.readRun()
+	if err != nil {
+		return err
+	}
+	return c.json(v.status, newRunAnswer(v.runs[0], v.indexedTo))
+}
+
+func newRunAnswer(r store.Run, to record.Position) runAnswer {
+	return runAnswer{
+		ThreadID: r.ThreadID, RunID: r.RunID, GivenRunID: r.GivenRunID,
+		ParentRunID: r.ParentRunID, ParentBy: r.ParentBy, SpawnedBy: r.SpawnedBy,
+		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth,
+		Status: r.Status, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal,
+		Interrupts: list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),
+		MessageCount: r.MessageCount, Stats: r.Stats, Raw: r.Raw,
+		InputSHA256: r.InputSHA256, FoldVersion: r.FoldVersion,
+		Record: record.Position{Partition: r.Raw.Partition, Offset: r.Version},
+		badges: badgesOf(r), IndexedTo: to,
+	}
+}
+
+// list makes an absent list an empty one, so that a reader always finds a list.
+func list[T any](l []T) []T {
+	if l == nil {
+		return []T{}
+	}
+	return l
+}

@@ -1,0 +1,94 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/klauspost/compress/gzhttp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// Config is the query stage's configuration.
+type Config struct {
+	// Wait is how long a call waits for the index: with ?atLeast=, and where an open run's
+	// record is newer than the index says.
+	Wait time.Duration
+	// Poll is the pause between two looks at the index while a call waits.
+	Poll       time.Duration
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms.
+func DefaultConfig() Config {
+	return Config{
+		Wait: 5 * time.Second, Poll: 50 * time.Millisecond,
+		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
+	}
+}
+
+// Validate says what is wrong with the configuration.
+func (c Config) Validate() error {
+	switch {
+	case c.Wait < 0:
+		return fmt.Errorf("query: wait is %v; it must not be negative", c.Wait)
+	case c.Poll <= 0:
+		return fmt.Errorf("query: poll is %v; it must be above zero", c.Poll)
+	case c.Logger == nil:
+		return errors.New("query: a logger is needed")
+	case c.Registerer == nil:
+		return errors.New("query: a metrics registerer is needed")
+	}
+	return nil
+}
+
+// ErrRecordGone says that a record of skein.runs is no longer there: compaction has removed it in
+// favour of a newer one of the same run.
+var ErrRecordGone = errors.New("the record is gone")
+
+// RecordReader reads single records of skein.runs, for runs that are still open: their messages are
+// not in the store.
+type RecordReader interface {
+	// Record returns the value of the record of skein.runs at this partition and offset, or
+	// ErrRecordGone.
+	Record(ctx context.Context, partition int32, offset int64) ([]byte, error)
+}
+
+// Service answers HTTP calls. It holds no state that outlives a request.
+type Service struct {
+	cfg     Config
+	store   store.Reader
+	records RecordReader
+	auth    tenant.Authenticator
+	metrics *metrics
+	handler http.Handler
+}
+
+// New returns the stage over a store, the records of open runs and the caller's identity.
+func New(cfg Config, r store.Reader, rr RecordReader, auth tenant.Authenticator) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Registerer, routes)
+	if err != nil {
+		return nil, fmt.Errorf("registering query metrics: %w", err)
+	}
+	// Answers below a packet gain nothing. zstd first: it is faster and smaller than gzip.
+	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.EnableZstd(true), gzhttp.PreferZstd(true))
+	if err != nil {
+		return nil, fmt.Errorf("setting up compression: %w", err)
+	}
+	s := &Service{cfg: cfg, store: r, records: rr, auth: auth, metrics: m}
+	s.handler = compress(s.handlers())
+	return s, nil
+}
+
+// Handler returns the HTTP API: /v1/… and /openapi.json, compressed where the caller takes it.
+func (s *Service) Handler() http.Handler { return s.handler }

@@ -1,0 +1,124 @@
+package query
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// threadsAnswer is a page of threads.
+type threadsAnswer struct {
+	Threads []store.Thread `json:"threads"`
+	// Next is the next page's "after"; empty at the end.
+	Next      string            `json:"next,omitempty"`
+	IndexedTo []record.Position `json:"indexedTo"`
+}
+
+// threadAnswer is the summary of a thread.
+type threadAnswer struct {
+	store.Thread
+	IndexedTo record.Position `json:"indexedTo"`
+}
+
+const (
+	defaultThreads = 100
+	maxThreads     = 1000
+)
+
+var statuses = []record.Status{
+	record.StatusRunning, record.StatusFinished, record.StatusError,
+	record.StatusInterrupted, record.StatusCancelled, record.StatusAbandoned,
+}
+
+func (c *call) threads() error {
+	q := store.ThreadQuery{
+		Prefix: c.query.Get("prefix"),
+		Status: record.Status(c.query.Get("status")),
+		After:  c.query.Get("after"),
+	}
+	var err error
+	if q.Limit, err = c.number("limit", defaultThreads, 1, maxThreads); err != nil {
+		return err
+	}
+	if q.Status != "" && !slices.Contains(statuses, q.Status) {
+		return badRequest(fmt.Sprintf("status must be one of %v, not %q", statuses, q.Status))
+	}
+	if since := c.query.Get("since"); since != "" {
+		if q.Since, err = time.Parse(time.RFC3339, since); err != nil {
+			return badRequest(fmt.Sprintf("since must be a time such as 2026-09-17T12:00:00Z, not %q", since))
+		}
+	}
+	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
+	if err != nil {
+		return err
+	}
+	a := threadsAnswer{IndexedTo: positions(to)}
+	if a.Threads, a.Next, err = c.store.Threads(c.r.Context(), c.tenant, q); err != nil {
+		return err
+	}
+	if a.Threads == nil {
+		a.Threads = []store.Thread{}
+	}
+	return c.json(http.StatusOK, a)
+}
+
+// positions lists the last indexed event of each partition.
+func positions(to map[int32]int64) []record.Position {
+	list := make([]record.Position, 0, len(to))
+	for _, p := range slices.Sorted(maps.Keys(to)) {
+		if to[p] > 0 {
+			list = append(list, record.Position{Partition: p, Offset: to[p] - 1})
+		}
+	}
+	return list
+}
+
+func (c *call) thread() error {
+	v, err := c.readThread()
+	if err != nil {
+		return err
+	}
+	return c.json(v.status, threadAnswer{Thread: summary(v.runs), IndexedTo: v.indexedTo})
+}
+
+// summary says of a thread's runs what the store says in a list of threads.
+func summary(runs []store.Run) store.Thread {
+	last := tip(runs)
+	t := store.Thread{
+		ThreadID: last.ThreadID, Runs: len(runs), Messages: last.MessageCount,
+		StartedAt: last.StartedAt, LastRunID: last.RunID, Status: string(last.Status),
+	}
+	branches := map[string]bool{}
+	for _, r := range runs {
+		if r.Status == record.StatusRunning {
+			t.OpenRuns++
+		}
+		branches[r.BranchID] = true
+		updated := r.StartedAt
+		if r.EndedAt != nil {
+			updated = *r.EndedAt
+		}
+		if r.StartedAt.Before(t.StartedAt) {
+			t.StartedAt = r.StartedAt
+		}
+		if updated.After(t.UpdatedAt) {
+			t.UpdatedAt = updated
+		}
+	}
+	t.Branches = len(branches)
+	return t
+}
+
+// tip returns the run of a thread with the latest start. No run continues it, since a parent starts
+// before its children.
+func tip(runs []store.Run) store.Run {
+	return slices.MaxFunc(runs, func(a, b store.Run) int {
+		return cmp.Or(cmp.Compare(a.Raw.First, b.Raw.First), cmp.Compare(a.RunID, b.RunID))
+	})
+}
