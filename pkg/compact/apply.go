@@ -12,7 +12,7 @@ import (
 // the client warns and goes on, nothing is changed and the rule is counted.
 
 func (r *Run) textStart(id, role, name string, hasName bool, o owner, metadata json.RawMessage) {
-	r.verify.open(kindText, id, o)
+	r.p.verify.open(kindText, id, o)
 	m := r.conv.find(id)
 	if m == nil {
 		m = newMessage(id, role, member{"id", stringValue(id)}, member{"role", stringValue(role)}, member{"content", &textValue{}})
@@ -29,17 +29,17 @@ func (r *Run) textStart(id, role, name string, hasName bool, o owner, metadata j
 }
 
 func (r *Run) textContent(id string, delta agui.Text, o owner, metadata json.RawMessage) {
-	r.verify.within(kindText, id, o)
+	r.p.verify.within(kindText, id, o)
 	r.appendTo(id, delta, metadata)
 }
 
 func (r *Run) textEnd(id string, o owner, metadata json.RawMessage) {
-	r.verify.close(kindText, id, o)
+	r.p.verify.close(kindText, id, o)
 	r.endOf(id, metadata)
 }
 
 func (r *Run) reasoningStart(id string, o owner, metadata json.RawMessage) {
-	r.verify.open(kindReasoning, id, o)
+	r.p.verify.open(kindReasoning, id, o)
 	m := r.conv.find(id)
 	if m == nil {
 		m = newMessage(id, agui.RoleReasoning, member{"id", stringValue(id)},
@@ -54,12 +54,12 @@ func (r *Run) reasoningStart(id string, o owner, metadata json.RawMessage) {
 }
 
 func (r *Run) reasoningContent(id string, delta agui.Text, o owner, metadata json.RawMessage) {
-	r.verify.within(kindReasoning, id, o)
+	r.p.verify.within(kindReasoning, id, o)
 	r.appendTo(id, delta, metadata)
 }
 
 func (r *Run) reasoningEnd(id string, o owner, metadata json.RawMessage) {
-	r.verify.close(kindReasoning, id, o)
+	r.p.verify.close(kindReasoning, id, o)
 	r.endOf(id, metadata)
 }
 
@@ -96,11 +96,11 @@ func (r *Run) mergeMetadata(m *message, metadata json.RawMessage) {
 }
 
 func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, metadata json.RawMessage) {
-	r.ToolCalls[name]++
-	r.verify.toolStart(call, parent, hasParent, o)
-	if !r.called[call] {
-		r.called[call] = true
-		r.ToolCallIDs = append(r.ToolCallIDs, call)
+	r.p.ToolCalls[name]++
+	r.p.verify.toolStart(call, parent, hasParent, o)
+	if !r.p.called[call] {
+		r.p.called[call] = true
+		r.p.ToolCallIDs = append(r.p.ToolCallIDs, call)
 	}
 	// A start of a call that is known changes its name and keeps its arguments.
 	if m, c := r.conv.owner(call); c != nil {
@@ -151,7 +151,7 @@ func (r *Run) toolParent(call, parent string, hasParent bool, o owner) *message 
 }
 
 func (r *Run) toolArgs(call string, delta agui.Text, o owner, metadata json.RawMessage) {
-	r.verify.within(kindTool, call, o)
+	r.p.verify.within(kindTool, call, o)
 	m, c := r.conv.owner(call)
 	if c == nil {
 		r.Note("tool-call-unknown")
@@ -165,7 +165,7 @@ func (r *Run) toolArgs(call string, delta agui.Text, o owner, metadata json.RawM
 }
 
 func (r *Run) toolEnd(call string, o owner, metadata json.RawMessage) {
-	r.verify.close(kindTool, call, o)
+	r.p.verify.close(kindTool, call, o)
 	m, c := r.conv.owner(call)
 	if c == nil {
 		r.Note("tool-call-unknown")
@@ -181,8 +181,8 @@ func (r *Run) toolEnd(call string, o owner, metadata json.RawMessage) {
 // messages that follow it; at the end where no message owns the call.
 func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
 	call, _ := ev.String(agui.FieldToolCallID)
-	r.verify.toolResult(id, o)
-	r.Answered[call] = true
+	r.p.verify.toolResult(id, o)
+	r.p.Answered[call] = true
 	m := newMessage(id, agui.RoleTool, member{"id", stringValue(id)}, member{"toolCallId", stringValue(call)},
 		member{"role", stringValue(agui.RoleTool)}, member{"content", rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))})
 	o.tag(m.obj)
@@ -223,7 +223,7 @@ func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 	subtype, _ := ev.String(agui.FieldSubtype)
 	entity, _ := ev.String(agui.FieldEntityID)
 	v := rawValue(bytes.Clone(ev.JSON(agui.FieldEncryptedValue)))
-	r.verify.encrypted(subtype, entity, o)
+	r.p.verify.encrypted(subtype, entity, o)
 	if subtype == "tool-call" {
 		at := r.callerIndex(entity)
 		if at < 0 {
@@ -257,9 +257,9 @@ func (r *Run) messagesSnapshot(ev *agui.Event) {
 		byID[m.ID] = fresh[i]
 		hasActivity = hasActivity || m.Role == agui.RoleActivity
 		hasReasoning = hasReasoning || m.Role == agui.RoleReasoning
-		r.verify.seed(m, true)
+		r.p.verify.seed(m, true)
 	}
-	r.verify.plain()
+	r.p.verify.plain()
 	owned, all, declared := authority(ev.JSON(agui.FieldMetadata))
 	keep := func(m *message) bool {
 		switch m.role {
@@ -328,7 +328,7 @@ func authority(metadata json.RawMessage) (owned []string, all, declared bool) {
 // never changed in place: a snapshot may have left it in the list twice.
 func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	replace := string(ev.JSON(agui.FieldReplace)) != "false"
-	r.verify.activity(id, o, replace)
+	r.p.verify.activity(id, o, replace)
 	metadata := ev.JSON(agui.FieldMetadata)
 	activityType, _ := ev.String(agui.FieldActivityType)
 	content := rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))
@@ -366,7 +366,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 
 // activityDelta patches an activity's content. The metadata is merged even where the patch fails.
 func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
-	r.verify.activityDelta(id, o)
+	r.p.verify.activityDelta(id, o)
 	at := r.conv.index(id)
 	if at < 0 {
 		r.Note("activity-unknown")

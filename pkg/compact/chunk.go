@@ -38,7 +38,7 @@ type lane struct {
 func (l lane) owner() owner { return owner{l.Owner, l.Tagged} }
 
 func (r *Run) laneAt(o owner) int {
-	for i, l := range r.lanes {
+	for i, l := range r.p.lanes {
 		if l.owner() == o {
 			return i
 		}
@@ -51,8 +51,8 @@ func (r *Run) closeLane(o owner) {
 	if i < 0 {
 		return
 	}
-	l := r.lanes[i]
-	r.lanes = append(r.lanes[:i:i], r.lanes[i+1:]...)
+	l := r.p.lanes[i]
+	r.p.lanes = append(r.p.lanes[:i:i], r.p.lanes[i+1:]...)
 	switch l.Kind {
 	case kindText:
 		r.textEnd(l.ID, o, nil)
@@ -67,13 +67,13 @@ func (r *Run) closeLane(o owner) {
 // their own; RAW, ACTIVITY_*, REASONING_ENCRYPTED_VALUE, SUBAGENT_STARTED and types that the
 // protocol does not know none.
 func (r *Run) closeLanes(t agui.Type, o owner) {
-	if len(r.lanes) == 0 {
+	if len(r.p.lanes) == 0 {
 		return
 	}
 	switch t {
 	case agui.RunStarted, agui.RunFinished, agui.RunError, agui.MessagesSnapshot:
-		for len(r.lanes) > 0 {
-			r.closeLane(r.lanes[0].owner())
+		for len(r.p.lanes) > 0 {
+			r.closeLane(r.p.lanes[0].owner())
 		}
 	case agui.Raw, agui.ActivitySnapshot, agui.ActivityDelta, agui.ReasoningEncryptedValue, agui.SubagentStarted:
 	default:
@@ -105,8 +105,8 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 	}
 	opened := false
 	at := r.laneAt(in)
-	if at >= 0 && r.lanes[at].Kind == kind && (!hasID || id == r.lanes[at].ID) {
-		if err := r.lanes[at].agrees(ev, kind); err != nil {
+	if at >= 0 && r.p.lanes[at].Kind == kind && (!hasID || id == r.p.lanes[at].ID) {
+		if err := r.p.lanes[at].agrees(ev, kind); err != nil {
 			return err
 		}
 	} else {
@@ -127,11 +127,11 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 			l.Parent = stringField(ev, agui.FieldParentMessageID)
 		}
 		r.closeLane(in)
-		r.lanes = append(r.lanes, l)
-		at, opened = len(r.lanes)-1, true
+		r.p.lanes = append(r.p.lanes, l)
+		at, opened = len(r.p.lanes)-1, true
 		r.startLane(l, ev.JSON(agui.FieldMetadata))
 	}
-	l := r.lanes[at]
+	l := r.p.lanes[at]
 	// A chunk without delta stands for an empty one where it carries anything else of its own.
 	if ev.Has(agui.FieldDelta) || ev.Has(agui.FieldRawEvent) ||
 		(!opened && (ev.Has(agui.FieldMetadata) || ev.HasUndescribed())) {
@@ -175,7 +175,7 @@ func (r *Run) continueLane(l lane, delta agui.Text, metadata json.RawMessage) {
 // resolveLane decides which lane a chunk belongs to.
 func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o owner) (owner, error) {
 	if hasID {
-		for _, l := range r.lanes {
+		for _, l := range r.p.lanes {
 			if l.Kind == kind && l.ID == id {
 				if o.set && o != l.owner() {
 					return owner{}, chunkError(t, "the chunk's subagentRunId is not that of the stream it continues")
@@ -188,11 +188,11 @@ func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o
 	if o.set {
 		return o, nil
 	}
-	if at := r.laneAt(owner{}); at >= 0 && r.lanes[at].Kind == kind {
+	if at := r.laneAt(owner{}); at >= 0 && r.p.lanes[at].Kind == kind {
 		return owner{}, nil
 	}
 	found := -1
-	for i, l := range r.lanes {
+	for i, l := range r.p.lanes {
 		if l.Kind != kind {
 			continue
 		}
@@ -202,7 +202,7 @@ func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o
 		found = i
 	}
 	if found >= 0 {
-		return r.lanes[found].owner(), nil
+		return r.p.lanes[found].owner(), nil
 	}
 	return owner{}, nil
 }

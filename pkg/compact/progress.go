@@ -32,17 +32,11 @@ type Summary struct {
 
 	Interrupts       []json.RawMessage `json:"interrupts,omitempty"`
 	PendingToolCalls []string          `json:"pendingToolCalls,omitempty"`
-
-	// Timestamps of the agent, 0 where it sends none: of the first and the last event and of the
-	// first delta of text, reasoning or arguments.
-	StartedAt    int64 `json:"startedAt,omitempty"`
-	EndedAt      int64 `json:"endedAt,omitempty"`
-	FirstTokenAt int64 `json:"firstTokenAt,omitempty"`
 }
 
 // Summary returns what the fold has counted so far. Maps and slices are the fold's own: read them
 // before the next Apply and do not change them.
-func (r *Run) Summary() Summary { return r.progress.Summary }
+func (r *Run) Summary() Summary { return r.p.Summary }
 
 // progress is all of a fold's state beside messages and state; its JSON is the checkpoint.
 type progress struct {
@@ -107,25 +101,14 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 // count notes an event that was folded.
 func (r *Run) count(ev *agui.Event) {
 	t := string(ev.Type)
-	r.Events[t]++
-	r.EventBytes[t] += int64(len(ev.Raw))
-	if ev.HasTimestamp {
-		if r.StartedAt == 0 {
-			r.StartedAt = ev.Timestamp
-		}
-		r.EndedAt = ev.Timestamp
-	}
+	r.p.Events[t]++
+	r.p.EventBytes[t] += int64(len(ev.Raw))
 	switch ev.Type {
-	case agui.TextMessageContent, agui.TextMessageChunk, agui.ReasoningMessageContent, agui.ReasoningMessageChunk,
-		agui.ToolCallArgs, agui.ToolCallChunk, agui.ThinkingTextMessageContent:
-		if r.FirstTokenAt == 0 && ev.HasTimestamp && len(ev.Text(agui.FieldDelta)) > 0 {
-			r.FirstTokenAt = ev.Timestamp
-		}
 	case agui.StepStarted, agui.StepFinished, agui.SubagentStarted, agui.SubagentFinished, agui.SubagentError, agui.Custom:
-		r.Kept = append(r.Kept, bytes.Clone(ev.Raw))
+		r.p.Kept = append(r.p.Kept, bytes.Clone(ev.Raw))
 	default:
 		if _, legacy := thinkingAs[ev.Type]; !ev.Type.Known() && !legacy {
-			r.Kept = append(r.Kept, bytes.Clone(ev.Raw))
+			r.p.Kept = append(r.p.Kept, bytes.Clone(ev.Raw))
 		}
 	}
 }
@@ -133,10 +116,10 @@ func (r *Run) count(ev *agui.Event) {
 // addUsage sums a TokenUsage under its model.
 func (r *Run) addUsage(usage json.RawMessage) {
 	model := stringOf(agui.Lookup(usage, "model"))
-	sums := r.Usage[model]
+	sums := r.p.Usage[model]
 	if sums == nil {
 		sums = map[string]int64{}
-		r.Usage[model] = sums
+		r.p.Usage[model] = sums
 	}
 	for _, name := range agui.UsageCounts {
 		if n, err := strconv.ParseFloat(string(agui.Lookup(usage, name)), 64); err == nil {

@@ -19,7 +19,7 @@ var ErrEnded = errors.New("folding event: the run has ended")
 type Run struct {
 	conv  *conversation
 	state *tree
-	progress
+	p     progress
 }
 
 // New starts a fold from a history: the messages and the state that the client holds when the run
@@ -28,17 +28,17 @@ func New(messages []agui.Message, state json.RawMessage) *Run {
 	if state == nil {
 		state = json.RawMessage(`{}`)
 	}
-	return &Run{conv: newConversation(messages), state: newTree(state), progress: newProgress()}
+	return &Run{conv: newConversation(messages), state: newTree(state), p: newProgress()}
 }
 
 // Resume goes on from a checkpoint: the messages and state as they were when Checkpoint was called,
 // and what it returned.
 func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, error) {
 	r := New(messages, state)
-	if err := json.Unmarshal(checkpoint, &r.progress); err != nil {
+	if err := json.Unmarshal(checkpoint, &r.p); err != nil {
 		return nil, fmt.Errorf("resuming a fold: %w", err)
 	}
-	if err := r.conv.join(r.Same); err != nil {
+	if err := r.conv.join(r.p.Same); err != nil {
 		return nil, fmt.Errorf("resuming a fold: %w", err)
 	}
 	return r, nil
@@ -47,8 +47,8 @@ func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, e
 // Checkpoint returns what Resume needs beside Messages and State. It is JSON, the same for the same
 // events however they came.
 func (r *Run) Checkpoint() (json.RawMessage, error) {
-	r.Same = r.conv.same()
-	b, err := json.Marshal(&r.progress)
+	r.p.Same = r.conv.same()
+	b, err := json.Marshal(&r.p)
 	if err != nil {
 		return nil, fmt.Errorf("writing a fold's checkpoint: %w", err)
 	}
@@ -56,7 +56,7 @@ func (r *Run) Checkpoint() (json.RawMessage, error) {
 }
 
 // Ended reports whether a terminal event was folded; Apply returns ErrEnded from then on.
-func (r *Run) Ended() bool { return r.Terminal != nil }
+func (r *Run) Ended() bool { return r.p.Terminal != nil }
 
 // Messages returns the conversation as it stands. The slice and what it holds are not changed later.
 func (r *Run) Messages() []agui.Message { return r.conv.export() }
@@ -68,7 +68,7 @@ func (r *Run) MessageCount() int { return len(r.conv.list) }
 func (r *Run) State() json.RawMessage { return r.state.JSON() }
 
 // Note counts an anomaly that was found outside the fold, such as an event that does not decode.
-func (r *Run) Note(rule string) { r.Anomalies[rule]++ }
+func (r *Run) Note(rule string) { r.p.Anomalies[rule]++ }
 
 // Apply folds one event; it keeps nothing that aliases it. An error for which agui.IsMalformed is
 // true costs only that event, as if it had not been sent. What the client's verification would reject
@@ -116,9 +116,9 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 	case agui.ReasoningMessageEnd:
 		r.reasoningEnd(id, o, ev.JSON(agui.FieldMetadata))
 	case agui.ReasoningStart:
-		r.verify.open(kindSpan, id, o)
+		r.p.verify.open(kindSpan, id, o)
 	case agui.ReasoningEnd:
-		r.verify.close(kindSpan, id, o)
+		r.p.verify.close(kindSpan, id, o)
 	case agui.ToolCallStart:
 		call, _ := ev.String(agui.FieldToolCallID)
 		name, _ := ev.String(agui.FieldToolCallName)
@@ -135,10 +135,10 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 	case agui.ReasoningEncryptedValue:
 		r.encryptedValue(ev, o)
 	case agui.StateSnapshot:
-		r.verify.plain()
+		r.p.verify.plain()
 		r.state = newTree(bytes.Clone(ev.JSON(agui.FieldSnapshot)))
 	case agui.StateDelta:
-		r.verify.plain()
+		r.p.verify.plain()
 		r.stateDelta(ev.JSON(agui.FieldDelta))
 	case agui.MessagesSnapshot:
 		r.messagesSnapshot(ev)
@@ -154,29 +154,29 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		r.end(ev, StatusError)
 	case agui.StepStarted, agui.StepFinished:
 		name, _ := ev.String(agui.FieldStepName)
-		r.verify.step(name, o, ev.Type == agui.StepStarted)
+		r.p.verify.step(name, o, ev.Type == agui.StepStarted)
 	case agui.SubagentStarted:
 		parent, hasParent := ev.String(agui.FieldParentSubagentRunID)
-		r.verify.subagentStarted(o.id, parent, hasParent)
+		r.p.verify.subagentStarted(o.id, parent, hasParent)
 	case agui.SubagentFinished, agui.SubagentError:
-		r.verify.subagentEnded(o.id)
+		r.p.verify.subagentEnded(o.id)
 	default: // RAW, CUSTOM, META and types of another version: no effect on messages or state
-		r.verify.plain()
+		r.p.verify.plain()
 	}
 	return nil
 }
 
 func (r *Run) runStarted(ev *agui.Event) {
-	r.verify.runStarted()
-	r.Started = bytes.Clone(agui.Without(ev.Raw, agui.FieldInput.String()))
-	r.RunID = ev.RunID
-	r.ToolCallIDs, r.called, r.Answered = nil, set{}, set{}
+	r.p.verify.runStarted()
+	r.p.Started = bytes.Clone(agui.Without(ev.Raw, agui.FieldInput.String()))
+	r.p.RunID = ev.RunID
+	r.p.ToolCallIDs, r.p.called, r.p.Answered = nil, set{}, set{}
 	in := ev.Input()
 	if in == nil {
 		return
 	}
 	for _, m := range in.Messages {
-		r.verify.seed(m, false)
+		r.p.verify.seed(m, false)
 		if r.conv.find(m.ID) == nil {
 			m.Raw = bytes.Clone(m.Raw)
 			r.conv.push(fromMessage(m))
@@ -185,19 +185,19 @@ func (r *Run) runStarted(ev *agui.Event) {
 }
 
 func (r *Run) runFinished(ev *agui.Event) {
-	r.verify.runFinished()
+	r.p.verify.runFinished()
 	outcome := ev.JSON(agui.FieldOutcome)
 	switch ev.OutcomeType() {
 	case "interrupt":
 		for i := range agui.Elements(agui.Lookup(outcome, "interrupts")) {
-			r.Interrupts = append(r.Interrupts, bytes.Clone(i))
+			r.p.Interrupts = append(r.p.Interrupts, bytes.Clone(i))
 		}
 		r.end(ev, StatusInterrupted)
 	case "cancelled":
 		r.end(ev, StatusCancelled)
 	default:
 		for id := range agui.Elements(agui.Lookup(outcome, "pendingToolCallIds")) {
-			r.PendingToolCalls = append(r.PendingToolCalls, stringOf(id))
+			r.p.PendingToolCalls = append(r.p.PendingToolCalls, stringOf(id))
 		}
 		r.end(ev, StatusFinished)
 	}
@@ -207,15 +207,15 @@ func (r *Run) runFinished(ev *agui.Event) {
 // left behind which ended otherwise, are those it started and did not answer.
 func (r *Run) end(ev *agui.Event, status string) {
 	if ev.Type == agui.RunError {
-		r.verify.runError()
+		r.p.verify.runError()
 	}
-	r.Terminal = bytes.Clone(ev.Raw)
-	r.Status = status
-	r.lanes = nil
-	if len(r.PendingToolCalls) == 0 {
-		for _, id := range r.ToolCallIDs {
-			if !r.Answered[id] {
-				r.PendingToolCalls = append(r.PendingToolCalls, id)
+	r.p.Terminal = bytes.Clone(ev.Raw)
+	r.p.Status = status
+	r.p.lanes = nil
+	if len(r.p.PendingToolCalls) == 0 {
+		for _, id := range r.p.ToolCallIDs {
+			if !r.p.Answered[id] {
+				r.p.PendingToolCalls = append(r.p.PendingToolCalls, id)
 			}
 		}
 	}

@@ -27,8 +27,8 @@ type thinking struct {
 // thinkingID returns an id that no message of the conversation has.
 func (r *Run) thinkingID() string {
 	for {
-		r.Thinking.Made++
-		id := "thinking-" + r.RunID + "-" + strconv.Itoa(r.Thinking.Made)
+		r.p.Thinking.Made++
+		id := "thinking-" + r.p.RunID + "-" + strconv.Itoa(r.p.Thinking.Made)
 		if r.conv.find(id) == nil {
 			return id
 		}
@@ -40,18 +40,18 @@ func (r *Run) applyThinking(ev *agui.Event, as agui.Type) {
 	metadata := ev.JSON(agui.FieldMetadata)
 	switch as {
 	case agui.ReasoningStart:
-		r.Thinking.Span = r.thinkingID()
-		r.verify.open(kindSpan, r.Thinking.Span, owner{})
+		r.p.Thinking.Span = r.thinkingID()
+		r.p.verify.open(kindSpan, r.p.Thinking.Span, owner{})
 	case agui.ReasoningEnd:
-		r.verify.close(kindSpan, r.Thinking.Span, owner{})
-		r.Thinking.Span = ""
+		r.p.verify.close(kindSpan, r.p.Thinking.Span, owner{})
+		r.p.Thinking.Span = ""
 	case agui.ReasoningMessageStart:
-		r.Thinking.Message = r.thinkingID()
-		r.reasoningStart(r.Thinking.Message, owner{}, metadata)
+		r.p.Thinking.Message = r.thinkingID()
+		r.reasoningStart(r.p.Thinking.Message, owner{}, metadata)
 	case agui.ReasoningMessageContent:
-		r.reasoningContent(r.Thinking.Message, ev.Text(agui.FieldDelta), owner{}, metadata)
+		r.reasoningContent(r.p.Thinking.Message, ev.Text(agui.FieldDelta), owner{}, metadata)
 	case agui.ReasoningMessageEnd:
-		r.reasoningEnd(r.Thinking.Message, owner{}, metadata)
-		r.Thinking.Message = ""
+		r.reasoningEnd(r.p.Thinking.Message, owner{}, metadata)
+		r.p.Thinking.Message = ""
 	}
 }

@@ -70,7 +70,7 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 	switch {
 	case fold.Ended():
 		rec.EndedAt = &r.endedAt
-		ms := r.endedAt.Sub(r.startedAt).Milliseconds()
+		ms := max(0, r.endedAt.Sub(r.startedAt).Milliseconds()) // agents mix events with and without a time of their own
 		rec.Stats.Duration = &ms
 		return &rec, at, nil
 	case !r.head.Open():

@@ -10,7 +10,8 @@ import (
 type Config struct {
 	// Dir is the folder of the local stores, one sub-folder a partition. One process owns it.
 	Dir string
-	// Group is the consumer group. All compactors of one topic set share it.
+	// Group is the consumer group. All compactors of one topic set share it, and no others do. Empty
+	// is the topic set's prefix and "skein-compactor".
 	Group string
 	// InstanceID is this process's own name in the group, stable over restarts (a pod's name):
 	// a restart within the session timeout then causes no rebalance. It also makes the
@@ -42,7 +43,6 @@ type Config struct {
 // DefaultConfig returns the settings of production. Dir and InstanceID have no default.
 func DefaultConfig() Config {
 	return Config{
-		Group:              "skein-compactor",
 		CommitInterval:     200 * time.Millisecond,
 		CheckpointInterval: 30 * time.Second,
 		CheckpointFactor:   8,
@@ -63,7 +63,6 @@ func (c Config) Validate() error {
 		}
 	}
 	bad(c.Dir == "", "compactor: dir is empty: name a folder for the local stores")
-	bad(c.Group == "", "compactor: group is empty")
 	bad(c.InstanceID == "", "compactor: instance id is empty: give each process a name that it keeps over restarts")
 	bad(c.CommitInterval <= 0, "compactor: commit interval %s must be positive", c.CommitInterval)
 	// The transaction timeout is 8 s: a longer round would be aborted by the broker.

@@ -83,7 +83,7 @@ func survive(t *testing.T, c *kafkatest.Cluster) {
 	s.turn("r3", "m3")
 
 	service, _, _ := runService(t, k, cfg)
-	waitFor(t, "the partition is open", service.Ready)
+	waitFor(t, "the partition is open", works(service))
 	produce(t, k, 1, s.events[:first]...)
 	waitDecided(t, k, cfg.Group, 1)
 	produce(t, k, 1, s.events[first:second]...)

@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -117,7 +118,9 @@ func (p *partition) process(m *kgo.Record, now time.Time) error {
 	p.next = m.Offset + 1
 	p.counts.bytes += len(m.Key) + len(m.Value)
 	decided := m.Offset < p.position.decidedOffset
-	if m.Timestamp.After(p.streamTime) {
+	// A record that says it comes from the future must not age what is open: producers that write to
+	// Kafka themselves set the time as they like.
+	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
 		p.streamTime = m.Timestamp
 		p.counts.newest = m.Timestamp
 		if !decided {
@@ -136,6 +139,9 @@ func (p *partition) process(m *kgo.Record, now time.Time) error {
 	}
 	return nil
 }
+
+// clockSkew is how far a producer's clock may be ahead of this one.
+const clockSkew = time.Minute
 
 // message is one record of skein.events on its way through a partition.
 type message struct {
@@ -193,20 +199,25 @@ func (p *partition) takeEvent(t *thread, m *message) (string, error) {
 	} else {
 		h = t.current(m.Offset, m.decided)
 	}
+	if h != nil && h.Sealed && m.Offset >= h.Next && malformed == nil && ev.Type == agui.RunStarted {
+		again, err := p.startsAgain(t, h, ev)
+		if err != nil {
+			return "", err
+		}
+		if again || m.headers.Seq < 0 || m.headers.Seq >= h.NextSeq {
+			return p.fold(t, nil, given, ev, m)
+		}
+	}
 	switch {
 	case h != nil && m.Offset < h.Next: // a committed record holds it
 		return outcomeDropped, nil
 	case h != nil && m.headers.Seq >= 0 && m.headers.Seq < h.NextSeq:
 		return p.repeat(t, h, m)
 	case h != nil && h.Sealed && malformed == nil:
-		switch ev.Type {
-		case agui.RunStarted: // the id is used again
-			h = nil
-		case agui.RunFinished, agui.RunError:
+		if ev.Type == agui.RunFinished || ev.Type == agui.RunError {
 			return outcomeTerminal, nil
-		default:
-			return p.letter(m, reasonAfterTerminal, "run "+h.ID)
 		}
+		return p.letter(m, reasonAfterTerminal, "run "+h.ID)
 	case h != nil && h.Sealed:
 		return p.letter(m, reasonMalformed, malformed.Error())
 	}
@@ -218,6 +229,39 @@ func (p *partition) takeEvent(t *thread, m *message) (string, error) {
 		return p.letter(m, reasonNoRun, "")
 	}
 	return p.fold(t, h, given, ev, m)
+}
+
+// startsAgain reports whether a RUN_STARTED is another one than that of the sealed run, so that the
+// id is used again. A producer that numbers its events and repeats them after a broken connection sends
+// the same one.
+func (p *partition) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error) {
+	rec, err := p.recordOfHead(t, h)
+	if err != nil {
+		return false, err
+	}
+	return !bytes.Equal(compacted(agui.Without(ev.Raw, agui.FieldInput.String())), compacted(rec.Started)), nil
+}
+
+// repeatsInput reports whether an input is that of the sealed run, sent again. Where the producer
+// numbers its events, a repeat is a retry; where it does not, the id is used again.
+func (p *partition) repeatsInput(t *thread, h *head, sum string) (bool, error) {
+	if h.NextSeq < 0 {
+		return false, nil
+	}
+	rec, err := p.recordOfHead(t, h)
+	if err != nil {
+		return false, err
+	}
+	return rec.InputSHA256 == sum, nil
+}
+
+func (p *partition) recordOfHead(t *thread, h *head) (*record.Run, error) {
+	key, err := record.RunKey(t.tenant, t.id, h.ID)
+	if err != nil {
+		return nil, fmt.Errorf("reading record of run: %w", err)
+	}
+	rec, _, err := p.recordOf(key)
+	return rec, err
 }
 
 // fold folds an event into the run of h, or into a new one with the agent's id given.
@@ -320,7 +364,13 @@ func (p *partition) takeInput(t *thread, m *message) (string, error) {
 	if h != nil && m.Offset < h.Next {
 		return outcomeDropped, nil
 	}
+	sum := sha256Hex(m.Value)
 	if h != nil && h.Sealed {
+		if malformed == nil {
+			if repeated, err := p.repeatsInput(t, h, sum); repeated || err != nil {
+				return outcomeDropped, err
+			}
+		}
 		h = nil // the id is used again
 	}
 	if malformed != nil {
@@ -334,6 +384,9 @@ func (p *partition) takeInput(t *thread, m *message) (string, error) {
 		if err := p.touch(r, m); err != nil {
 			return "", err
 		}
+		if r.rec.InputSHA256 == sum { // sent twice
+			return outcomeDropped, nil
+		}
 		p.anomaly(r, m, ruleLateInput)
 		return outcomeInput, nil
 	}
@@ -345,7 +398,6 @@ func (p *partition) takeInput(t *thread, m *message) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256Hex(m.Value)
 	if fresh {
 		r.startedAt = m.Timestamp.UTC()
 		p.register(r)

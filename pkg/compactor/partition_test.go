@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -346,4 +347,67 @@ func TestPartition_MarksOpenRunsWhereRawIsGone(t *testing.T) {
 	messages, _ := s.history("open")
 	equal(t, "history", messages, `[`+assistantMessage("m", "here")+`]`)
 	equal(t, "C", s.settled.committedOffset, int64(7))
+}
+
+// A producer that numbers its events sends a whole run again where the acknowledgement was lost.
+func TestPartition_TakesARepeatedRunForWhatItIs(t *testing.T) {
+	const input = `{"threadId":"t","runId":"r","messages":[],"state":{"a":1},"tools":[],"context":[]}`
+	s := newSim(t, nil)
+	for range 2 {
+		s.input("t", "r", input)
+		s.send("t", "r", started("r"), seq(0))
+		s.send("t", "r", text("m", "x"), seq(1))
+		s.send("t", "r", finished("r"), seq(2))
+	}
+	s.all()
+	equal(t, "runs", len(s.latest()), 1)
+	equal(t, "folded events", s.run("r").Raw.Events, int64(3))
+	equal(t, "anomalies", len(s.run("r").Stats.Anomalies), 0)
+	equal(t, "dead letters", len(s.letters()), 0)
+}
+
+func TestPartition_AnInputSentTwiceIsNoAnomaly(t *testing.T) {
+	const input = `{"threadId":"t","runId":"r","messages":[],"tools":[],"context":[]}`
+	s := newSim(t, nil)
+	s.input("t", "r", input)
+	s.send("t", "r", started("r"))
+	s.input("t", "r", input)
+	s.send("t", "r", finished("r"))
+	s.all()
+	equal(t, "anomalies", len(s.run("r").Stats.Anomalies), 0)
+}
+
+// An id that is used again opens a run of its own, numbered events or not: only the same RUN_STARTED
+// with a number that was seen is a repeat.
+func TestPartition_TakesAnIDUsedAgainForANewRun(t *testing.T) {
+	for name, numbered := range map[string]bool{"numbered": true, "not numbered": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, nil)
+			for i, at := range []string{"1795250047000", "1795250048000"} {
+				var headers [3][]kgo.RecordHeader
+				for n := range headers {
+					if numbered {
+						headers[n] = []kgo.RecordHeader{seq(n)}
+					}
+				}
+				s.send("t", "r", `{"type":"RUN_STARTED","threadId":"t","runId":"r","timestamp":`+at+`}`, headers[0]...)
+				s.send("t", "r", text("m"+strconv.Itoa(i), "x"), headers[1]...)
+				s.send("t", "r", finished("r"), headers[2]...)
+			}
+			s.all()
+			equal(t, "events of the first", s.run("r").Raw.Events, int64(3))
+			equal(t, "events of the second", s.run("r~2").Raw.Events, int64(3))
+			equal(t, "dead letters", len(s.letters()), 0)
+		})
+	}
+}
+
+func TestPartition_ARecordFromTheFutureAbandonsNobody(t *testing.T) {
+	s := newSim(t, nil)
+	s.send("t", "r", started("r"))
+	late := s.send("other", "o", started("o"))
+	late.Timestamp = s.now.Add(1000 * time.Hour)
+	s.send("t", "r", text("m", "x"))
+	s.all()
+	equal(t, "records of abandoned runs", len(s.latest()), 0)
 }

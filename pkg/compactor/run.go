@@ -100,7 +100,7 @@ func (r *run) fed(ev *agui.Event, at time.Time) {
 		r.startedAt = at
 	}
 	if r.ttft == nil && carriesToken(ev.Type) {
-		ms := at.Sub(r.startedAt).Milliseconds()
+		ms := max(0, at.Sub(r.startedAt).Milliseconds())
 		r.ttft = &ms
 	}
 	r.endedAt = at

@@ -29,6 +29,9 @@ func New(cfg Config, k kafka.Config, logger *slog.Logger, metrics *Metrics) (*Se
 	if err := errors.Join(cfg.Validate(), k.Validate()); err != nil {
 		return nil, err
 	}
+	if cfg.Group == "" {
+		cfg.Group = k.TopicPrefix + "skein-compactor"
+	}
 	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: metrics, now: time.Now}, nil
 }
 
@@ -86,18 +89,26 @@ func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *store
 	return one.run(ctx)
 }
 
-// Ready reports whether partitions are assigned and all of them are open.
-func (s *Service) Ready() bool {
+// Ready returns nil while a session with the group is up and all partitions that it has are open,
+// else what is missing. A member that the group has given no partition is ready: it stands by.
+func (s *Service) Ready() error {
 	one := s.current.Load()
 	if one == nil {
-		return false
+		return errors.New("there is no session with the group")
 	}
 	one.mu.Lock()
 	defer one.mu.Unlock()
+	if !one.joined {
+		return errors.New("the group has not given out its partitions")
+	}
+	opening := 0
 	for _, a := range one.assigned {
 		if a.phase != phaseOpen {
-			return false
+			opening++
 		}
 	}
-	return len(one.assigned) > 0
+	if opening > 0 {
+		return fmt.Errorf("%d of %d partitions are not open yet", opening, len(one.assigned))
+	}
+	return nil
 }

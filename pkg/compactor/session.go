@@ -41,6 +41,8 @@ type session struct {
 
 	mu       sync.Mutex
 	assigned map[int32]*assignment
+	// joined: the group has said what is ours, which may be nothing, and has not thrown us out since.
+	joined bool
 	// revoked: partitions were taken since the last End, so that the next End will abort.
 	revoked bool
 	// joining is when a rebalance began that is not over; zero if none is under way. owed: kgo
@@ -134,6 +136,10 @@ func (s *session) close() {
 		delete(s.assigned, id)
 	}
 	s.mu.Unlock()
+	// They are of partitions that are not ours any more.
+	s.metrics.OpenRuns.Set(0)
+	s.metrics.Partitions.WithLabelValues("open").Set(0)
+	s.metrics.Partitions.WithLabelValues("opening").Set(0)
 	if s.group != nil {
 		s.group.CloseAllowingRebalance()
 	}
@@ -152,6 +158,7 @@ func (s *session) onAssigned(_ context.Context, cl *kgo.Client, m map[string][]i
 		s.joining = time.Time{}
 	}
 	s.owed = false
+	s.joined = true
 	for _, id := range ids {
 		if old := s.assigned[id]; old != nil {
 			old.cancel()
@@ -179,6 +186,7 @@ func (s *session) taken(ids []int32, revoked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.joining = s.now() // until onAssigned, which comes for every generation, even with nothing new
+	s.joined = s.joined && revoked
 	for _, id := range ids {
 		if a := s.assigned[id]; a != nil {
 			a.cancel()

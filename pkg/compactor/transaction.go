@@ -18,9 +18,12 @@ import (
 // The outcomes of transactions, for the metric.
 const (
 	txnCommitted = "committed"
-	// txnUnknown: aborted, or the client cannot tell; every partition is opened again.
+	// txnAborted: this process has given it up, as a record was not acknowledged.
+	txnAborted = "aborted"
+	// txnUnknown: aborted by a rebalance or a broker, or the client cannot tell.
 	txnUnknown = "unknown"
-	txnError   = "error"
+	// txnError: the client cannot be trusted any more; a new session follows.
+	txnError = "error"
 )
 
 // share is one partition's part of a transaction.
@@ -45,14 +48,19 @@ func (s *session) transact(ctx context.Context, parts map[int32]view, now time.T
 	if err := s.group.Begin(); err != nil {
 		return fmt.Errorf("beginning transaction: %w", err)
 	}
-	committed, err := s.end(kgo.PreTxnCommitFnContext(ctx, s.commitOffsets(shares)), s.produce(ctx, shares))
+	failed := s.produce(ctx, shares)
+	committed, err := s.end(kgo.PreTxnCommitFnContext(ctx, s.commitOffsets(shares)), failed)
 	s.metrics.CommitSeconds.Observe(s.now().Sub(began).Seconds())
 	switch {
 	case err != nil:
 		s.metrics.Transactions.WithLabelValues(txnError).Inc()
 		return endError(err)
 	case !committed:
-		s.metrics.Transactions.WithLabelValues(txnUnknown).Inc()
+		outcome := txnUnknown
+		if failed != nil {
+			outcome = txnAborted
+		}
+		s.metrics.Transactions.WithLabelValues(outcome).Inc()
 		s.reopen()
 		return nil
 	}

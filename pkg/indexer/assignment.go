@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -18,12 +19,13 @@ type assignment struct {
 	epochs map[int32]int64
 	last   int64
 
-	ready chan struct{}
-	once  sync.Once
+	// joined: the group has said what is ours, which may be nothing, and has not thrown us out since.
+	joined bool
+	count  prometheus.Gauge // of partitions
 }
 
-func newAssignment() *assignment {
-	return &assignment{epochs: map[int32]int64{}, ready: make(chan struct{})}
+func newAssignment(count prometheus.Gauge) *assignment {
+	return &assignment{epochs: map[int32]int64{}, count: count}
 }
 
 func (a *assignment) assigned(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
@@ -35,7 +37,8 @@ func (a *assignment) assigned(_ context.Context, _ *kgo.Client, topics map[strin
 			a.epochs[p] = a.last
 		}
 	}
-	a.once.Do(func() { close(a.ready) })
+	a.joined = true
+	a.count.Set(float64(len(a.epochs)))
 }
 
 func (a *assignment) revoked(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
@@ -46,6 +49,22 @@ func (a *assignment) revoked(_ context.Context, _ *kgo.Client, topics map[string
 			delete(a.epochs, p)
 		}
 	}
+	a.count.Set(float64(len(a.epochs)))
+}
+
+// lost is revoked for a member that the group has thrown out.
+func (a *assignment) lost(ctx context.Context, cl *kgo.Client, topics map[string][]int32) {
+	a.revoked(ctx, cl, topics)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.joined = false
+}
+
+// isJoined reports whether this member has its place in the group.
+func (a *assignment) isJoined() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.joined
 }
 
 // epoch returns the epoch of a partition.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/store"
@@ -26,7 +27,7 @@ func TestBlock_KeepsTheNewestRecordOfARun(t *testing.T) {
 }
 
 func TestBlock_DropsWhatIsNoLongerOurs(t *testing.T) {
-	a := newAssignment()
+	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}))
 	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0, 1, 2}})
 	b := newBlock()
 	for p := range int32(3) {
@@ -46,7 +47,7 @@ func TestBlock_DropsWhatIsNoLongerOurs(t *testing.T) {
 }
 
 func TestAssignment_CommitsOnlyWhatIsOurs(t *testing.T) {
-	a := newAssignment()
+	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}))
 	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0, 1}})
 	done := map[int32]progress{0: {next: 5, epoch: a.epoch(0)}, 1: {next: 6, epoch: a.epoch(1)}}
 	a.revoked(t.Context(), nil, map[string][]int32{"runs": {0}})

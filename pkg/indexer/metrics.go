@@ -13,6 +13,8 @@ type metrics struct {
 	blockBytes    prometheus.Histogram
 	writeDuration prometheus.Histogram
 	age           prometheus.Histogram
+	lag           prometheus.Gauge
+	partitions    prometheus.Gauge
 	writeErrors   prometheus.Counter
 	commitErrors  prometheus.Counter
 	fetchErrors   prometheus.Counter
@@ -40,6 +42,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "skein_indexer_record_age_seconds", Help: "Age of a record when its row was durable.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200},
 		}),
+		lag: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_indexer_lag_seconds", Help: "Age of the newest record of the last block when its rows were durable.",
+		}),
+		partitions: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_indexer_partitions", Help: "Partitions that the group has given to this process.",
+		}),
 		writeErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_indexer_write_errors_total", Help: "Blocks that the store did not take; each is tried again.",
 		}),
@@ -55,7 +63,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.records, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.writeErrors, m.commitErrors, m.fetchErrors,
+		m.records, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.lag, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors,
 	} {
 		errs = append(errs, reg.Register(c))
 	}

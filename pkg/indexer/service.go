@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -20,6 +21,9 @@ type Service struct {
 	store   store.Writer
 	metrics *metrics
 	owned   *assignment
+
+	mu    sync.Mutex
+	fault error // why nothing can be written now; nil: it can
 }
 
 // New checks the configuration and registers the metrics. Nothing is opened before Run.
@@ -31,11 +35,31 @@ func New(cfg Config, w store.Writer) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering indexer metrics: %w", err)
 	}
-	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment()}, nil
+	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions),
+		fault: errors.New("the store's schema has not been looked at yet")}, nil
 }
 
-// Ready is closed once the schema is there and the group has given this member its partitions.
-func (s *Service) Ready() <-chan struct{} { return s.owned.ready }
+// Ready returns nil while the store's schema is there, the group has given this member its partitions
+// (which may be none) and the store has taken the last block; else what is missing.
+func (s *Service) Ready() error {
+	s.mu.Lock()
+	fault := s.fault
+	s.mu.Unlock()
+	switch {
+	case fault != nil:
+		return fault
+	case !s.owned.isJoined():
+		return errors.New("the group has not given out its partitions")
+	}
+	return nil
+}
+
+// stands notes how the store stands, for Ready.
+func (s *Service) stands(fault error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
 
 // Run brings up the store's schema and indexes until ctx ends; then it writes what it has read,
 // commits, leaves the group and returns nil. While the store or Kafka is away it waits and tries
@@ -49,7 +73,7 @@ func (s *Service) Run(ctx context.Context) error {
 		Topics:     []string{s.cfg.Kafka.Topics().Runs},
 		OnAssigned: s.owned.assigned,
 		OnRevoked:  s.owned.revoked,
-		OnLost:     s.owned.revoked,
+		OnLost:     s.owned.lost,
 	})
 	if err != nil {
 		return fmt.Errorf("starting indexer: %w", err)
@@ -73,6 +97,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) migrate(ctx context.Context) error {
 	for try := 0; ctx.Err() == nil; try++ {
 		err := s.store.Migrate(ctx)
+		s.stands(err)
 		if err == nil {
 			return nil
 		}
@@ -144,11 +169,13 @@ func (s *Service) flush(ctx context.Context, cl *kgo.Client, b *block) error {
 			return err
 		}
 		s.metrics.writeErrors.Inc()
+		s.stands(err)
 		s.cfg.Logger.WarnContext(ctx, "writing to the store failed; trying again", "error", err)
 		cl.AllowRebalance()
 		s.wait(ctx, try)
 		s.owned.current(b)
 	}
+	s.stands(nil)
 	s.commit(ctx, cl, b)
 	return nil
 }
@@ -166,8 +193,15 @@ func (s *Service) write(ctx context.Context, b *block) error {
 	if len(b.entries) > 0 {
 		s.metrics.blockBytes.Observe(float64(b.bytes))
 	}
+	newest := time.Time{}
 	for _, e := range b.entries {
 		s.metrics.age.Observe(max(time.Since(e.timestamp).Seconds(), 0))
+		if e.timestamp.After(newest) {
+			newest = e.timestamp
+		}
+	}
+	if !newest.IsZero() {
+		s.metrics.lag.Set(max(time.Since(newest).Seconds(), 0))
 	}
 	return nil
 }

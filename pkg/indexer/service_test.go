@@ -209,7 +209,7 @@ func TestService_IndexesRunsAndTombstonesAndSkipsFences(t *testing.T) {
 		runRecord(t, k, 0, "c", ""),
 	)
 	s := start(t, cfg, st)
-	<-s.Ready()
+	until(t, "ready", func() bool { return s.Ready() == nil })
 	want := "acme/thread/a 0:2 finished\nacme/thread/b 1:0 finished\nacme/thread/c 0:4 deleted\n"
 	until(t, "all rows are there", func() bool { return st.text() == want })
 	until(t, "offsets are committed", func() bool { return maps.Equal(committed(t, cfg), map[int32]int64{0: 5, 1: 1}) })

@@ -29,23 +29,23 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 		endEarly(w, r)
 		problem.Write(w, problem.Problem{Status: http.StatusNotFound, Detail: "there is no such call"})
 		return
-	case r.Method != methods[rt.call]:
+	case r.Method != rt.Method:
 		endEarly(w, r)
-		w.Header().Set("Allow", methods[rt.call])
-		problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this call is " + methods[rt.call]})
+		w.Header().Set("Allow", rt.Method)
+		problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this call is " + rt.Method})
 		return
 	}
 	id, err := s.auth.Authenticate(r)
 	switch {
 	case errors.Is(err, tenant.ErrUnauthenticated):
-		w.Header().Set("WWW-Authenticate", "Bearer")
+		w.Header().Set("WWW-Authenticate", tenant.Challenge)
 		s.refuse(w, r, rt.call, reject(http.StatusUnauthorized, reasonAuth, 0, "no credentials, or unknown ones"), nil)
 		return
 	case err != nil:
 		s.unavailable(w, r, rt.call, err, nil)
 		return
-	case !id.Allows(tenant.ScopeWrite):
-		s.refuse(w, r, rt.call, reject(http.StatusForbidden, reasonScope, 0, "these credentials do not allow to write"), nil)
+	case !id.Allows(rt.Scope):
+		s.refuse(w, r, rt.call, reject(http.StatusForbidden, reasonScope, 0, "these credentials do not allow to %s", rt.Scope), nil)
 		return
 	}
 	n, err := s.pin.partitions()
@@ -58,12 +58,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, rt.call, rej, nil)
 		return
 	}
-	switch rt.call {
-	case callEvents:
-		s.postEvents(w, r, t)
-	case callInput:
-		s.putInput(w, r, t)
-	}
+	rt.serve(s, w, r, t)
 }
 
 // endEarly makes it possible to answer while the body is still coming. Without it net/http reads on

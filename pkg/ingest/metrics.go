@@ -41,9 +41,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		open: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "door_open",
 			Help: "1 where the partition counts are known and as they were, else 0: all is answered with 503."}),
 	}
-	for _, c := range []call{callEvents, callInput} {
+	for _, e := range table {
 		for _, o := range []string{outcomeAccepted, outcomeRejected, outcomeUnavailable} {
-			m.requests.WithLabelValues(string(c), o)
+			m.requests.WithLabelValues(string(e.call), o)
 		}
 	}
 	for _, r := range reasons() {

@@ -159,7 +159,7 @@ func TestHandler_AsksWhoIsCalling(t *testing.T) {
 		"nobody":                        {stranger{err: fmt.Errorf("no key: %w", tenant.ErrUnauthenticated)}, 401, "unauthenticated"},
 		"a reader":                      {stranger{id: tenant.Identity{Tenant: "dev", Scopes: []tenant.Scope{tenant.ScopeRead}}}, 403, "forbidden"},
 		"it could not be found out":     {stranger{err: errors.New("the key store is away")}, 503, "unavailable"},
-		"a tenant that cannot be a key": {stranger{id: tenant.Identity{Tenant: "..", Scopes: []tenant.Scope{tenant.ScopeWrite}}}, 400, "invalid-id"},
+		"a tenant that cannot be a key": {stranger{id: tenant.Identity{Tenant: "..", Scopes: []tenant.Scope{tenant.ScopePublish}}}, 400, "invalid-id"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			svc := *d.svc

@@ -3,12 +3,14 @@ package ingest
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// call is one of the calls that the stage answers.
+// call is one of the calls that the stage answers; it is a metric's label.
 type call string
 
 const (
@@ -16,11 +18,31 @@ const (
 	callInput  call = "input"
 )
 
-var methods = map[call]string{callEvents: http.MethodPost, callInput: http.MethodPut}
+// entry is a row of the table of calls.
+type entry struct {
+	call call
+	tenant.Route
+	serve func(*Service, http.ResponseWriter, *http.Request, target)
+}
+
+// table is the whole API of the stage. Each path has one method.
+var table = []entry{
+	{callEvents, tenant.Route{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/events", Scope: tenant.ScopePublish}, (*Service).postEvents},
+	{callInput, tenant.Route{Method: http.MethodPut, Pattern: "/v1/threads/{thread}/runs/{run}/input", Scope: tenant.ScopePublish}, (*Service).putInput},
+}
+
+// Routes returns the calls that the stage answers.
+func Routes() []tenant.Route {
+	routes := make([]tenant.Route, len(table))
+	for i, e := range table {
+		routes[i] = e.Route
+	}
+	return routes
+}
 
 // route is a request's call and the ids in its path, unescaped but not checked.
 type route struct {
-	call        call
+	entry
 	thread, run string
 }
 
@@ -28,12 +50,11 @@ type route struct {
 // empty segment with a redirect to another one, which, for ids, is another thread; and an escaped
 // slash belongs to its id. ok is false for paths that are none of the stage's.
 func parseRoute(u *url.URL) (rt route, ok bool, rej *rejection) {
-	path, ok := strings.CutPrefix(u.EscapedPath(), "/v1/")
-	if !ok {
+	if !strings.HasPrefix(u.EscapedPath(), "/v1/") {
 		return route{}, false, nil
 	}
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
+	segments := strings.Split(u.EscapedPath(), "/")
+	for i, s := range segments[1:] {
 		plain, err := url.PathUnescape(s)
 		if err != nil {
 			return route{}, false, badID("the path has a wrong escape: %v", err)
@@ -41,14 +62,33 @@ func parseRoute(u *url.URL) (rt route, ok bool, rej *rejection) {
 		if plain == "" || plain == "." || plain == ".." {
 			return route{}, false, badID("the path has a segment %q: ids are not empty, \".\" or \"..\", and a slash in an id is written %%2F", plain)
 		}
-		segments[i] = plain
+		segments[i+1] = plain
 	}
-	if len(segments) != 5 || segments[0] != "threads" || segments[2] != "runs" {
+	i := slices.IndexFunc(table, func(e entry) bool { return rt.match(e.Pattern, segments) })
+	if i < 0 {
 		return route{}, false, nil
 	}
-	rt = route{call: call(segments[4]), thread: segments[1], run: segments[3]}
-	_, ok = methods[rt.call]
-	return rt, ok, nil
+	rt.entry = table[i]
+	return rt, true, nil
+}
+
+// match compares the segments of a path with a pattern and takes the ids.
+func (rt *route) match(pattern string, segments []string) bool {
+	names := strings.Split(pattern, "/")
+	if len(names) != len(segments) {
+		return false
+	}
+	for i, name := range names {
+		switch {
+		case name == "{thread}":
+			rt.thread = segments[i]
+		case name == "{run}":
+			rt.run = segments[i]
+		case name != segments[i]:
+			return false
+		}
+	}
+	return true
 }
 
 func badID(format string, args ...any) *rejection {
@@ -63,14 +103,14 @@ type target struct {
 }
 
 // targetOf checks the ids and finds the thread's key and partition.
-func targetOf(tenant string, rt route, partitions int32) (target, *rejection) {
+func targetOf(tenantID string, rt route, partitions int32) (target, *rejection) {
 	if err := record.ValidateID(rt.thread); err != nil {
 		return target{}, badID("thread: %v", err)
 	}
 	if err := record.ValidateID(rt.run); err != nil {
 		return target{}, badID("run: %v", err)
 	}
-	key, err := record.ThreadKey(tenant, rt.thread)
+	key, err := record.ThreadKey(tenantID, rt.thread)
 	if err != nil {
 		return target{}, badID("%v", err)
 	}

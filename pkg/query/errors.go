@@ -60,7 +60,7 @@ func (r *refusal) write(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", strconv.Itoa(r.retryAfter))
 	}
 	if r.status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", "Bearer")
+		w.Header().Set("WWW-Authenticate", tenant.Challenge)
 	}
 	problem.Write(w, problem.Problem{Status: r.status, Detail: r.detail})
 }

@@ -37,7 +37,7 @@ func (byHeader) Authenticate(r *http.Request) (tenant.Identity, error) {
 	case "unknown because of weather":
 		return tenant.Identity{}, errors.New("the key server is away")
 	case "writer":
-		return tenant.Identity{Tenant: name, Scopes: []tenant.Scope{tenant.ScopeWrite}}, nil
+		return tenant.Identity{Tenant: name, Scopes: []tenant.Scope{tenant.ScopePublish}}, nil
 	default:
 		return tenant.Identity{Tenant: name, Scopes: []tenant.Scope{tenant.ScopeRead}}, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -14,25 +15,32 @@ import (
 // readers is how many records are read from Kafka at the same time; further calls wait their turn.
 const readers = 16
 
+// recordWait bounds the reading of one record, the wait for a turn included. A client without a bound
+// asks brokers that are away for as long as the caller stays.
+const recordWait = 5 * time.Second
+
 // KafkaRecords reads records of skein.runs from Kafka, each with a client of its own: positions and
 // buffers are not shared, and nothing is left behind by a call that is given up.
 type KafkaRecords struct {
 	cfg   kafka.Config
 	slots chan struct{}
+	wait  time.Duration
 }
 
 // NewKafkaRecords returns a reader for a topic set.
 func NewKafkaRecords(cfg kafka.Config) *KafkaRecords {
-	return &KafkaRecords{cfg: cfg, slots: make(chan struct{}, readers)}
+	return &KafkaRecords{cfg: cfg, slots: make(chan struct{}, readers), wait: recordWait}
 }
 
 // Record implements RecordReader.
 func (k *KafkaRecords) Record(ctx context.Context, partition int32, offset int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.wait)
+	defer cancel()
 	select {
 	case k.slots <- struct{}{}:
 		defer func() { <-k.slots }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, fmt.Errorf("waiting to read a record: %w", ctx.Err())
 	}
 	topic := k.cfg.Topics().Runs
 	// With control records, the poll ends also where compaction has left nothing but markers.

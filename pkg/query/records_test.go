@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -81,5 +82,17 @@ func TestKafkaRecords_GivesUpWithItsCaller(t *testing.T) {
 	defer cancel()
 	if _, err := reader.Record(ctx, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+func TestKafkaRecords_GiveUpOnKafkaThatDoesNotAnswer(t *testing.T) {
+	k := NewKafkaRecords(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
+	k.wait = 50 * time.Millisecond
+	_, err := k.Record(t.Context(), 0, 0)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if r, ours := refusalOf(err); r.status != http.StatusServiceUnavailable || !ours {
+		t.Errorf("the answer is %d", r.status)
 	}
 }

@@ -30,6 +30,15 @@ var routes = []route{
 	{"/v1/threads/{thread}/runs/{run}/history", []string{"atLeast", "limit", "before"}, (*call).history},
 }
 
+// Routes returns the calls that the stage answers; each is answered to HEAD as well.
+func Routes() []tenant.Route {
+	all := []tenant.Route{{Method: http.MethodGet, Pattern: openAPIPattern}}
+	for _, r := range routes {
+		all = append(all, tenant.Route{Method: http.MethodGet, Pattern: r.pattern, Scope: tenant.ScopeRead})
+	}
+	return all
+}
+
 // openAPIPattern is the one route that needs no credentials.
 const openAPIPattern = "/openapi.json"
 

@@ -3,21 +3,40 @@ package tenant
 import (
 	"errors"
 	"net/http"
+	"slices"
 )
 
 // ErrUnauthenticated says that a request carries no credentials, or none that are known: 401.
 var ErrUnauthenticated = errors.New("unauthenticated")
+
+// Challenge is the WWW-Authenticate header of a 401 (RFC 6750).
+const Challenge = `Bearer realm="skein"`
 
 // Scope is a thing that credentials may allow.
 type Scope string
 
 // The scopes.
 const (
-	// ScopeWrite allows to publish events and inputs and to erase threads.
-	ScopeWrite Scope = "write"
+	// ScopePublish allows to publish events and inputs.
+	ScopePublish Scope = "publish"
 	// ScopeRead allows everything that the query stage answers.
 	ScopeRead Scope = "read"
+	// ScopeErase allows to erase threads.
+	ScopeErase Scope = "erase"
 )
+
+// Scopes returns all of them.
+func Scopes() []Scope { return []Scope{ScopePublish, ScopeRead, ScopeErase} }
+
+// Route is one call of an HTTP API and what it takes. Each HTTP stage answers by a table of them, so
+// that whoever checks them all (a test, a document) cannot forget one.
+type Route struct {
+	Method string
+	// Pattern is the path; a segment "{name}" takes any value.
+	Pattern string
+	// Scope is what the caller's credentials must allow; empty: the call needs none.
+	Scope Scope
+}
 
 // Identity is what is known of a caller.
 type Identity struct {
@@ -28,14 +47,7 @@ type Identity struct {
 }
 
 // Allows reports whether the caller has the scope.
-func (i Identity) Allows(s Scope) bool {
-	for _, have := range i.Scopes {
-		if have == s {
-			return true
-		}
-	}
-	return false
-}
+func (i Identity) Allows(s Scope) bool { return slices.Contains(i.Scopes, s) }
 
 // Authenticator finds out who a request comes from. An error that is not ErrUnauthenticated means
 // that it could not be found out, and the caller may try again.
@@ -43,12 +55,12 @@ type Authenticator interface {
 	Authenticate(*http.Request) (Identity, error)
 }
 
-// Fixed takes every request for one of the given tenant with all scopes. It is for a development
-// server on loopback, where there is nobody to tell apart.
+// Fixed takes every request for one of the given tenant with all scopes. It is for a server on
+// loopback, where there is nobody to tell apart.
 func Fixed(tenant string) Authenticator { return fixed(tenant) }
 
 type fixed string
 
 func (f fixed) Authenticate(*http.Request) (Identity, error) {
-	return Identity{Tenant: string(f), Scopes: []Scope{ScopeWrite, ScopeRead}}, nil
+	return Identity{Tenant: string(f), Scopes: Scopes()}, nil
 }

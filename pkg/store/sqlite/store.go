@@ -11,6 +11,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/schemas"
 )
 
 // readers is the number of connections that read at the same time.
@@ -83,11 +84,18 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping implements store.Reader.
+// Ping implements store.Reader. A file whose schema is older than this binary's answers nothing yet.
 func (s *Store) Ping(ctx context.Context) error {
-	var one int
-	if err := s.read.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
+	var have int
+	if err := s.read.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
 		return fmt.Errorf("asking store: %w", err)
+	}
+	ms, err := migrations(schemas.SQLite, "sqlite")
+	if err != nil {
+		return err
+	}
+	if have < len(ms) {
+		return fmt.Errorf("asking store: the schema is not there yet: the indexer or skein migrate brings it up (it has number %d of %d)", have, len(ms))
 	}
 	return nil
 }

@@ -1,0 +1,150 @@
+package clickhousetest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/skeinhq/skein/internal/clickhousetest/chdb"
+)
+
+// The variables that turn this test binary into the engine's server.
+const (
+	engineLibrary = "SKEIN_CLICKHOUSETEST_LIBRARY"
+	engineFolder  = "SKEIN_CLICKHOUSETEST_FOLDER"
+)
+
+// engineSessions is how many statements the engine runs at the same time.
+const engineSessions = 8
+
+// engineStart bounds the wait for the engine's first word: it comes within a second, on a machine that
+// is busy within some.
+const engineStart = time.Minute
+
+func init() {
+	library, dir := os.Getenv(engineLibrary), os.Getenv(engineFolder)
+	if library == "" {
+		return
+	}
+	if err := serve(library, filepath.Join(dir, "data")); err != nil {
+		fmt.Fprintln(os.Stderr, err) // into the folder, which stays for those who look for the cause
+		os.Exit(1)
+	}
+	// The engine still merges: files may appear in a folder that was just emptied.
+	for range 100 {
+		if os.RemoveAll(dir) == nil {
+			os.Exit(0)
+		}
+	}
+	os.Exit(1)
+}
+
+// serve runs the engine until standard input ends, which it does with the parent's life.
+func serve(library, dir string) error {
+	h, err := chdb.New(library, dir, engineSessions)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	fmt.Println(l.Addr())
+	ended := make(chan error, 2)
+	go func() { ended <- http.Serve(l, h) }() //nolint:gosec // loopback, for tests
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		ended <- err
+	}()
+	// The engine is not asked to close: what it holds is of no more use, and it takes its time.
+	return <-ended
+}
+
+// engine is the child process, for messages about it.
+var engine struct {
+	log    string   // what it has written to standard error
+	stdin  *os.File // open as long as this process lives
+	stdout *os.File
+}
+
+// fromEngine starts the engine.
+func fromEngine() (Server, error) {
+	library, err := fetchLibrary(context.Background())
+	if err != nil {
+		return Server{}, err
+	}
+	addr, err := startEngine(library)
+	if err != nil {
+		return Server{}, fmt.Errorf("starting the ClickHouse engine: %w%s", err, engineLog())
+	}
+	return Server{Addr: "http://" + addr, Username: "default", Part: "chDB " + libraryVersion}, nil
+}
+
+// startEngine starts the child and returns its address. No goroutine waits for it: tests that look for
+// leaked goroutines would find it.
+func startEngine(library string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding the test binary: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "skein-clickhouse-")
+	if err != nil {
+		return "", fmt.Errorf("making a folder for the engine: %w", err)
+	}
+	log, err := os.Create(filepath.Join(dir, "engine.log"))
+	if err != nil {
+		return "", fmt.Errorf("making a log file for the engine: %w", err)
+	}
+	defer func() { _ = log.Close() }() // the child has it
+	engine.log = log.Name()
+	stdin, parentIn, err := os.Pipe()
+	if err != nil {
+		return "", fmt.Errorf("making a pipe: %w", err)
+	}
+	defer func() { _ = stdin.Close() }()
+	parentOut, stdout, err := os.Pipe()
+	if err != nil {
+		return "", fmt.Errorf("making a pipe: %w", err)
+	}
+	engine.stdin, engine.stdout = parentIn, parentOut
+
+	cmd := exec.Command(self)
+	// Coverage of the child must not be written over the parent's.
+	cmd.Env = append(os.Environ(), engineLibrary+"="+library, engineFolder+"="+dir, "GOCOVERDIR=")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, log
+	err = cmd.Start()
+	_ = stdout.Close() // so that its end is seen when the child dies
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := parentOut.SetReadDeadline(time.Now().Add(engineStart)); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(parentOut).ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("waiting for its address: %w", err)
+	}
+	return strings.TrimSpace(line), nil
+}
+
+// engineLog returns the end of what the engine has said, for a failure's message.
+func engineLog() string {
+	if engine.log == "" {
+		return ""
+	}
+	b, err := os.ReadFile(engine.log)
+	if err != nil || len(b) == 0 {
+		return ""
+	}
+	const most = 4096
+	return "\nthe engine says:\n" + string(b[max(0, len(b)-most):])
+}

@@ -1,0 +1,118 @@
+package clickhouse
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// batch is the rows of some entries. It depends on the entries and nothing else, so the same entries
+// give the same blocks, in the same order, with the same tokens.
+type batch struct {
+	from      string // the records that it is made of, for tokens and messages
+	runs      []*runRow
+	messages  []*messageRow
+	states    []*stateRow
+	positions []*positionRow
+	deletions []*deletion
+}
+
+type runKey struct{ tenant, thread, run string }
+
+func newBatch(entries []store.Entry) (*batch, error) {
+	newest, err := newestOf(entries)
+	if err != nil {
+		return nil, err
+	}
+	b := &batch{from: spans(entries)}
+	for _, e := range newest {
+		row, err := newRunRow(e)
+		if err != nil {
+			return nil, err
+		}
+		b.runs = append(b.runs, row)
+		if e.Run == nil || e.Run.Status == record.StatusRunning {
+			continue
+		}
+		b.messages = messageRows(b.messages, e, 0, e.Run.Messages)
+		b.messages = messageRows(b.messages, e, 1, e.Run.InputMessages)
+		b.states = append(b.states, &stateRow{
+			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID,
+			Version: uint64(e.Version), State: string(e.Run.State),
+		})
+	}
+	b.positions = positionsOf(entries)
+	b.deletions = deletionsOf(entries)
+	return b, nil
+}
+
+// newestOf returns each run's newest entry, in the order of their keys, which is that of the tables.
+// An older one would write rows that count for nothing.
+func newestOf(entries []store.Entry) ([]store.Entry, error) {
+	newest := make(map[runKey]store.Entry, len(entries))
+	for _, e := range entries {
+		if err := checkVersion(e); err != nil {
+			return nil, err
+		}
+		k := runKey{e.Tenant, e.ThreadID, e.RunID}
+		if have, ok := newest[k]; !ok || e.Version >= have.Version {
+			newest[k] = e
+		}
+	}
+	sorted := slices.Collect(maps.Values(newest))
+	slices.SortFunc(sorted, func(a, b store.Entry) int {
+		return runKey{a.Tenant, a.ThreadID, a.RunID}.compare(runKey{b.Tenant, b.ThreadID, b.RunID})
+	})
+	return sorted, nil
+}
+
+// positionsOf returns the greatest end of events for each tenant and partition.
+func positionsOf(entries []store.Entry) []*positionRow {
+	type key struct {
+		tenant    string
+		partition int32
+	}
+	next := map[key]uint64{}
+	for _, e := range entries {
+		if e.Run == nil || e.Run.Raw.Next < 0 {
+			continue
+		}
+		k := key{e.Tenant, e.Run.Raw.Partition}
+		next[k] = max(next[k], uint64(e.Run.Raw.Next))
+	}
+	rows := make([]*positionRow, 0, len(next))
+	for k, n := range next {
+		rows = append(rows, &positionRow{Tenant: k.tenant, RawPartition: k.partition, RawNext: n})
+	}
+	slices.SortFunc(rows, func(a, b *positionRow) int {
+		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), cmp.Compare(a.RawPartition, b.RawPartition))
+	})
+	return rows
+}
+
+// spans says which records the entries are: "partition:first-last+count", for each partition.
+func spans(entries []store.Entry) string {
+	type span struct {
+		first, last int64
+		count       int
+	}
+	of := map[int32]span{}
+	for _, e := range entries {
+		s, ok := of[e.Partition]
+		if !ok {
+			s = span{first: e.Version, last: e.Version}
+		}
+		of[e.Partition] = span{min(s.first, e.Version), max(s.last, e.Version), s.count + 1}
+	}
+	var parts []string
+	for _, p := range slices.Sorted(maps.Keys(of)) {
+		s := of[p]
+		parts = append(parts, fmt.Sprintf("%d:%d-%d+%d", p, s.first, s.last, s.count))
+	}
+	return strings.Join(parts, ",")
+}

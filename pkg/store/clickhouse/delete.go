@@ -1,0 +1,79 @@
+package clickhouse
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// deletion is some tombstones, as lists of equal length: each run with the version below which its
+// rows go. One statement takes them all, since every DELETE makes the server go over all parts of the
+// table once.
+type deletion struct {
+	tenants, threads, runs []string
+	versions               []uint64
+	bytes                  int
+}
+
+// deletionsOf returns what the tombstones among the entries delete. A tombstone counts also where a
+// newer record of its run comes with it: only what is older goes.
+func deletionsOf(entries []store.Entry) []*deletion {
+	below := map[runKey]uint64{}
+	for _, e := range entries {
+		if e.Run == nil {
+			k := runKey{e.Tenant, e.ThreadID, e.RunID}
+			below[k] = max(below[k], uint64(e.Version))
+		}
+	}
+	var all []*deletion
+	for _, k := range slices.SortedFunc(maps.Keys(below), runKey.compare) {
+		size := len(k.tenant) + len(k.thread) + len(k.run)
+		if len(all) == 0 || all[len(all)-1].bytes+size > idBytes {
+			all = append(all, &deletion{})
+		}
+		d := all[len(all)-1]
+		d.tenants, d.threads, d.runs = append(d.tenants, k.tenant), append(d.threads, k.thread), append(d.runs, k.run)
+		d.versions = append(d.versions, below[k])
+		d.bytes += size
+	}
+	return all
+}
+
+// compare orders runs as the tables' sorting keys do.
+func (k runKey) compare(o runKey) int {
+	return cmp.Or(strings.Compare(k.tenant, o.tenant), strings.Compare(k.thread, o.thread), strings.Compare(k.run, o.run))
+}
+
+// delete has the server remove the rows that are older than tombstones. It returns when the server has
+// that in writing; the rows go soon after, and from the disk with the next merge of their parts.
+//
+// It does not look first whether there are any: a replica that lags behind would say no, and what it
+// then receives would stay.
+func (s *Store) delete(ctx context.Context, deletions []*deletion) error {
+	for _, d := range deletions {
+		for _, table := range []string{"messages", "states", "runs"} {
+			if err := s.deleteRows(ctx, table, d); err != nil {
+				return fmt.Errorf("deleting from %s: %w", table, explain(err))
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) deleteRows(ctx context.Context, table string, d *deletion) error {
+	ctx, cancel := s.writing(ctx, nil)
+	defer cancel()
+	return s.conn.Exec(ctx, strings.Replace(deleteOlder, "$table", table, 1),
+		ch.Named("tenants", d.tenants),
+		ch.Named("threads", d.threads),
+		ch.Named("runs", d.runs),
+		ch.Named("versions", d.versions),
+	)
+}

@@ -1,0 +1,78 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// What is wrong with the server, for those who wait until it is over. Each error says what to do.
+var (
+	// ErrUnavailable: the server does not answer, or not now (overloaded, read-only, shutting down).
+	ErrUnavailable = errors.New("ClickHouse does not answer")
+	// ErrDenied: the name, the password or a grant is wrong.
+	ErrDenied = errors.New("ClickHouse refuses the credentials")
+	// ErrSchemaOld: the database or a part of its schema is missing.
+	ErrSchemaOld = errors.New("the ClickHouse schema is older than this binary; run `skein migrate`")
+)
+
+// codes are the server's error codes that have a meaning here.
+// (ClickHouse, src/Common/ErrorCodes.cpp)
+var codes = map[int32]error{
+	16:  ErrSchemaOld,   // NO_SUCH_COLUMN_IN_TABLE
+	47:  ErrSchemaOld,   // UNKNOWN_IDENTIFIER
+	60:  ErrSchemaOld,   // UNKNOWN_TABLE
+	81:  ErrSchemaOld,   // UNKNOWN_DATABASE
+	164: ErrDenied,      // READONLY
+	192: ErrDenied,      // UNKNOWN_USER
+	193: ErrDenied,      // WRONG_PASSWORD
+	194: ErrDenied,      // REQUIRED_PASSWORD
+	291: ErrDenied,      // DATABASE_ACCESS_DENIED
+	497: ErrDenied,      // ACCESS_DENIED
+	516: ErrDenied,      // AUTHENTICATION_FAILED
+	3:   ErrUnavailable, // UNEXPECTED_END_OF_FILE
+	159: ErrUnavailable, // TIMEOUT_EXCEEDED
+	201: ErrUnavailable, // QUOTA_EXCEEDED
+	202: ErrUnavailable, // TOO_MANY_SIMULTANEOUS_QUERIES
+	203: ErrUnavailable, // NO_FREE_CONNECTION
+	209: ErrUnavailable, // SOCKET_TIMEOUT
+	210: ErrUnavailable, // NETWORK_ERROR
+	236: ErrUnavailable, // ABORTED
+	241: ErrUnavailable, // MEMORY_LIMIT_EXCEEDED
+	242: ErrUnavailable, // TABLE_IS_READ_ONLY
+	243: ErrUnavailable, // NOT_ENOUGH_SPACE
+	252: ErrUnavailable, // TOO_MANY_PARTS
+	279: ErrUnavailable, // ALL_CONNECTION_TRIES_FAILED
+	285: ErrUnavailable, // TOO_FEW_LIVE_REPLICAS
+	286: ErrUnavailable, // UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
+	319: ErrUnavailable, // UNKNOWN_STATUS_OF_INSERT
+	394: ErrUnavailable, // QUERY_WAS_CANCELLED
+	692: ErrUnavailable, // TOO_MANY_MUTATIONS
+	999: ErrUnavailable, // KEEPER_EXCEPTION
+}
+
+// explain adds what an error means. The server's or the network's own text stays.
+func explain(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	var ex *ch.Exception
+	if errors.As(err, &ex) {
+		if kind, ok := codes[ex.Code]; ok {
+			return fmt.Errorf("%w: %w", kind, err)
+		}
+		return err
+	}
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, ch.ErrAcquireConnTimeout) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}

@@ -1,0 +1,264 @@
+package clickhouse
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// row is what a block needs to know of the rows of any table.
+type row interface {
+	// size is about what the row takes on the wire, in bytes.
+	size() int
+	// digest writes what makes this row differ from others.
+	digest(w io.Writer)
+}
+
+// runRow is a row of runs. A tombstone has its key, version and partition, and zeros.
+type runRow struct {
+	Tenant   string `ch:"tenant"`
+	ThreadID string `ch:"thread_id"`
+	RunID    string `ch:"run_id"`
+	Version  uint64 `ch:"version"`
+	Deleted  uint8  `ch:"deleted"`
+
+	GivenRunID  string `ch:"given_run_id"`
+	ParentRunID string `ch:"parent_run_id"`
+	ParentBy    string `ch:"parent_by"`
+	SpawnedBy   string `ch:"spawned_by"`
+	BranchID    string `ch:"branch_id"`
+	RootRunID   string `ch:"root_run_id"`
+	Base        string `ch:"base"`
+	Depth       uint32 `ch:"depth"`
+
+	Status           string     `ch:"status"`
+	Synthetic        bool       `ch:"synthetic"`
+	Truncated        bool       `ch:"truncated"`
+	RawLost          bool       `ch:"raw_lost"`
+	StartedAt        time.Time  `ch:"started_at"`
+	EndedAt          *time.Time `ch:"ended_at"`
+	UpdatedAt        time.Time  `ch:"updated_at"`
+	TimeToFirstToken *int64     `ch:"time_to_first_token_ms"`
+	Duration         *int64     `ch:"duration_ms"`
+
+	RawPartition int32 `ch:"raw_partition"`
+	RawFirst     int64 `ch:"raw_first"`
+	RawNext      int64 `ch:"raw_next"`
+	RawEvents    int64 `ch:"raw_events"`
+
+	MessageCount     uint32 `ch:"message_count"`
+	OwnMessages      uint32 `ch:"own_messages"`
+	InputMessages    uint32 `ch:"input_messages"`
+	OpenInterrupts   uint32 `ch:"open_interrupts"`
+	PendingToolCalls uint32 `ch:"pending_tool_calls"`
+	Resumes          uint32 `ch:"resumes"`
+
+	Events                map[string]int64 `ch:"events"`
+	EventBytes            map[string]int64 `ch:"event_bytes"`
+	EventBytesSum         int64            `ch:"event_bytes_sum"`
+	ToolCalls             map[string]int64 `ch:"tool_calls"`
+	ToolCallsSum          int64            `ch:"tool_calls_sum"`
+	Anomalies             map[string]int64 `ch:"anomalies"`
+	AnomaliesSum          int64            `ch:"anomalies_sum"`
+	Models                []string         `ch:"models"`
+	ModelInputTokens      []int64          `ch:"model_input_tokens"`
+	ModelOutputTokens     []int64          `ch:"model_output_tokens"`
+	ModelTotalTokens      []int64          `ch:"model_total_tokens"`
+	InputTokens           int64            `ch:"input_tokens"`
+	OutputTokens          int64            `ch:"output_tokens"`
+	TotalTokens           int64            `ch:"total_tokens"`
+	ReasoningTokens       int64            `ch:"reasoning_tokens"`
+	CachedInputTokens     int64            `ch:"cached_input_tokens"`
+	CacheWriteInputTokens int64            `ch:"cache_write_input_tokens"`
+	FoldVersion           uint32           `ch:"fold_version"`
+
+	Record string `ch:"record"`
+}
+
+func (r *runRow) size() int {
+	return len(r.Record) + len(r.Tenant) + len(r.ThreadID) + 4*len(r.RunID) + 512
+}
+
+func (r *runRow) digest(w io.Writer) {
+	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, r.Record)
+}
+
+// newRunRow builds the row of an entry. It depends on nothing else.
+func newRunRow(e store.Entry) (*runRow, error) {
+	epoch := time.Unix(0, 0).UTC()
+	row := &runRow{
+		Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Version: uint64(e.Version),
+		RawPartition: e.Partition, StartedAt: epoch, UpdatedAt: epoch,
+	}
+	if e.Run == nil {
+		row.Deleted = 1
+		return row, nil
+	}
+	r := *e.Run
+	// The key decides whose row this is, whatever the payload says.
+	r.Tenant, r.ThreadID, r.RunID = e.Tenant, e.ThreadID, e.RunID
+	row.OwnMessages, row.InputMessages = uint32(len(r.Messages)), uint32(len(r.InputMessages))
+	r.Messages, r.InputMessages, r.State, r.Open = nil, nil, nil, nil
+	text, err := record.EncodeRun(&r)
+	if err != nil {
+		return nil, fmt.Errorf("building row: %w", err)
+	}
+	row.Record = string(text)
+
+	row.GivenRunID, row.ParentRunID, row.SpawnedBy = r.GivenRunID, r.ParentRunID, r.SpawnedBy
+	row.ParentBy = string(r.ParentBy)
+	row.BranchID, row.RootRunID, row.Base, row.Depth = r.BranchID, r.RootRunID, r.Base, uint32(r.Depth)
+
+	row.Status = string(r.Status)
+	row.Synthetic, row.Truncated, row.RawLost = r.Synthetic, r.Truncated, r.RawLost
+	row.StartedAt = sayable(r.StartedAt)
+	row.UpdatedAt = row.StartedAt
+	if r.EndedAt != nil {
+		end := sayable(*r.EndedAt)
+		row.EndedAt, row.UpdatedAt = &end, end
+	}
+	row.TimeToFirstToken, row.Duration = r.Stats.TimeToFirstToken, r.Stats.Duration
+
+	row.RawPartition, row.RawFirst, row.RawNext = r.Raw.Partition, r.Raw.First, r.Raw.Next
+	row.RawEvents = r.Raw.Events
+
+	row.MessageCount = uint32(r.MessageCount)
+	row.OpenInterrupts = uint32(len(r.Interrupts))
+	row.PendingToolCalls = uint32(len(r.PendingToolCalls))
+	row.Resumes = uint32(len(r.Resumes))
+	row.FoldVersion = uint32(r.FoldVersion)
+	row.count(r.Stats)
+	return row, nil
+}
+
+// count fills in the statistics.
+func (r *runRow) count(s record.Stats) {
+	r.Events, r.EventBytes, r.EventBytesSum = s.Events, s.EventBytes, sum(s.EventBytes)
+	r.ToolCalls, r.ToolCallsSum = s.ToolCalls, sum(s.ToolCalls)
+	r.Anomalies, r.AnomaliesSum = s.Anomalies, sum(s.Anomalies)
+	for _, model := range slices.Sorted(maps.Keys(s.Usage)) {
+		u := s.Usage[model]
+		r.Models = append(r.Models, model)
+		r.ModelInputTokens = append(r.ModelInputTokens, u.InputTokens)
+		r.ModelOutputTokens = append(r.ModelOutputTokens, u.OutputTokens)
+		r.ModelTotalTokens = append(r.ModelTotalTokens, u.TotalTokens)
+		r.InputTokens += u.InputTokens
+		r.OutputTokens += u.OutputTokens
+		r.TotalTokens += u.TotalTokens
+		r.ReasoningTokens += u.ReasoningTokens
+		r.CachedInputTokens += u.CachedInputTokens
+		r.CacheWriteInputTokens += u.CacheWriteInputTokens
+	}
+}
+
+func sum(counts map[string]int64) (total int64) {
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+// The range of times that DateTime64 can hold and the driver can write: it counts nanoseconds since
+// 1970 in 64 bits. Agents do send year 50000.
+var (
+	firstTime = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
+	lastTime  = time.Date(2261, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
+)
+
+// sayable returns the nearest time that the database can hold.
+func sayable(t time.Time) time.Time {
+	switch t = t.UTC(); {
+	case t.Before(firstTime):
+		return firstTime
+	case t.After(lastTime):
+		return lastTime
+	}
+	return t
+}
+
+// messageRow is a row of messages.
+type messageRow struct {
+	Tenant    string `ch:"tenant"`
+	ThreadID  string `ch:"thread_id"`
+	RunID     string `ch:"run_id"`
+	Input     uint8  `ch:"input"`
+	Idx       uint32 `ch:"idx"`
+	Version   uint64 `ch:"version"`
+	MessageID string `ch:"message_id"`
+	Role      string `ch:"role"`
+	Raw       string `ch:"raw"`
+}
+
+func (r *messageRow) size() int {
+	return len(r.Raw) + len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.MessageID) + 32
+}
+
+func (r *messageRow) digest(w io.Writer) {
+	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, r.MessageID, r.Raw)
+}
+
+// messageRows appends the rows of a list of messages.
+func messageRows(rows []*messageRow, e store.Entry, input uint8, messages []agui.Message) []*messageRow {
+	for i, m := range messages {
+		rows = append(rows, &messageRow{
+			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Input: input, Idx: uint32(i),
+			Version: uint64(e.Version), MessageID: m.ID, Role: m.Role, Raw: string(m.Raw),
+		})
+	}
+	return rows
+}
+
+// stateRow is a row of states.
+type stateRow struct {
+	Tenant   string `ch:"tenant"`
+	ThreadID string `ch:"thread_id"`
+	RunID    string `ch:"run_id"`
+	Version  uint64 `ch:"version"`
+	State    string `ch:"state"`
+}
+
+func (r *stateRow) size() int {
+	return len(r.State) + len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + 16
+}
+
+func (r *stateRow) digest(w io.Writer) {
+	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, r.State)
+}
+
+// positionRow is a row of positions.
+type positionRow struct {
+	Tenant       string `ch:"tenant"`
+	RawPartition int32  `ch:"raw_partition"`
+	RawNext      uint64 `ch:"raw_next"`
+}
+
+func (r *positionRow) size() int { return len(r.Tenant) + 16 }
+
+func (r *positionRow) digest(w io.Writer) {
+	digestOf(w, r.RawNext, r.Tenant, fmt.Sprint(r.RawPartition))
+}
+
+// digestOf writes parts so that no two lists of parts write the same.
+func digestOf(w io.Writer, n uint64, parts ...string) {
+	b := fmt.Appendf(nil, "%d", n)
+	for _, p := range parts {
+		b = fmt.Appendf(b, ",%d:", len(p))
+		b = append(b, p...)
+	}
+	_, _ = w.Write(b) // a hash: it takes everything
+}
+
+// checkVersion refuses what no offset is.
+func checkVersion(e store.Entry) error {
+	if e.Version < 0 || e.Version > math.MaxInt64-1 {
+		return fmt.Errorf("writing record %d:%d of skein.runs: this is no offset", e.Partition, e.Version)
+	}
+	return nil
+}

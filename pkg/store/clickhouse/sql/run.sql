@@ -1,0 +1,3 @@
+SELECT version, record
+FROM runs FINAL
+WHERE tenant = {tenant:String} AND thread_id = {thread:String} AND run_id = {run:String}

@@ -1,0 +1,22 @@
+-- A page of threads. The rows come in the order of the answer, so a thread is done when the next one
+-- starts. Small blocks on one thread: reading ends with the block that fills the page, instead of with
+-- the tenant's rows (100,000 runs, a page of 50: 12 ms, with the server's own block size 136 ms). The
+-- last run is the one with the latest start.
+SELECT
+    thread_id,
+    count() AS runs,
+    countIf(status = 'running') AS open_runs,
+    uniqExact(branch_id) AS branches,
+    min(started_at) AS thread_started_at,
+    max(updated_at) AS thread_updated_at,
+    argMax(run_id, (raw_first, run_id)) AS last_run_id,
+    argMax(status, (raw_first, run_id)) AS last_status,
+    argMax(message_count, (raw_first, run_id)) AS last_messages
+FROM runs FINAL
+WHERE tenant = {tenant:String} AND startsWith(thread_id, {prefix:String}) AND thread_id > {after:String}
+GROUP BY thread_id
+HAVING toUnixTimestamp64Milli(thread_updated_at) >= {since:Int64}
+   AND ({status:String} = '' OR last_status = {status:String})
+ORDER BY thread_id
+LIMIT {limit:UInt32}
+SETTINGS optimize_aggregation_in_order = 1, max_threads = 1, max_block_size = 1024

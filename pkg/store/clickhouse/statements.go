@@ -1,0 +1,47 @@
+package clickhouse
+
+import (
+	_ "embed"
+	"slices"
+)
+
+// The statements. Parameters are the server's own, {name:Type}: what they hold is never SQL.
+var (
+	//go:embed sql/thread.sql
+	selectThread string
+	//go:embed sql/run.sql
+	selectRun string
+	//go:embed sql/sealed.sql
+	selectSealed string
+	//go:embed sql/states.sql
+	selectStates string
+	//go:embed sql/messages.sql
+	selectMessages string
+	//go:embed sql/threads.sql
+	selectThreads string
+	//go:embed sql/positions.sql
+	selectPositions string
+	//go:embed sql/columns.sql
+	selectColumns string
+	//go:embed sql/delete_older.sql
+	deleteOlder string
+)
+
+// idBytes bounds the ids that one statement names. Over HTTP they stand in the URL, where each byte may
+// take three, and servers and proxies end a URL at 64 KiB or above.
+const idBytes = 12 << 10
+
+// idChunks splits ids so that one statement can name each part.
+func idChunks(ids []string) [][]string {
+	const perID = 4 // quotes, comma
+	var chunks [][]string
+	for len(ids) > 0 {
+		n, bytes := 1, len(ids[0])
+		for n < len(ids) && bytes+len(ids[n])+perID <= idBytes {
+			bytes += len(ids[n]) + perID
+			n++
+		}
+		chunks, ids = append(chunks, slices.Clone(ids[:n])), ids[n:]
+	}
+	return chunks
+}

@@ -1,0 +1,57 @@
+package clickhouse
+
+import (
+	"flag"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/skeinhq/skein/internal/clickhousetest"
+	"github.com/skeinhq/skein/pkg/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"))
+}
+
+// optionsFor returns the options for a new database.
+func optionsFor(tb testing.TB) Options {
+	tb.Helper()
+	s := clickhousetest.Start(tb)
+	return Options{Addrs: []string{s.Addr}, Database: s.Database, Username: s.Username, Password: s.Password}
+}
+
+// connect returns a store that is closed when the test ends.
+func connect(tb testing.TB, o Options) *Store {
+	tb.Helper()
+	s, err := New(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// open returns a new store, migrated.
+func open(tb testing.TB) *Store {
+	tb.Helper()
+	s := connect(tb, optionsFor(tb))
+	if err := s.Migrate(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func TestStore_FulfilsTheContract(t *testing.T) {
+	// A statement takes milliseconds here, and the suite's histories make thousands.
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set("25"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.Run(t, func(tb testing.TB) storetest.Store { return open(tb) })
+}

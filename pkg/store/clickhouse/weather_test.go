@@ -1,0 +1,172 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// gate is a TCP proxy that can go away and come back at the same address.
+type gate struct {
+	addr, target string
+	mu           sync.Mutex
+	listener     net.Listener
+	conns        []net.Conn
+	wg           sync.WaitGroup
+}
+
+func newGate(t *testing.T, target string) *gate {
+	t.Helper()
+	g := &gate{target: target, addr: "127.0.0.1:0"}
+	g.open(t)
+	t.Cleanup(g.close)
+	return g
+}
+
+func (g *gate) open(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.mu.Lock()
+	g.listener, g.addr = l, l.Addr().String()
+	g.mu.Unlock()
+	g.wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", g.target)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			g.mu.Lock()
+			g.conns = append(g.conns, in, out)
+			g.mu.Unlock()
+			g.wg.Go(func() { _, _ = io.Copy(out, in); _ = out.Close() })
+			g.wg.Go(func() { _, _ = io.Copy(in, out); _ = in.Close() })
+		}
+	})
+}
+
+// close cuts all connections and refuses new ones.
+func (g *gate) close() {
+	g.mu.Lock()
+	_ = g.listener.Close()
+	for _, c := range g.conns {
+		_ = c.Close()
+	}
+	g.conns = nil
+	g.mu.Unlock()
+	g.wg.Wait()
+}
+
+func sealedEntry(version int64) store.Entry {
+	return store.Entry{Partition: 3, Version: version, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{
+		Status: record.StatusFinished, ParentBy: record.ParentNone, Raw: record.Raw{Partition: 3, Next: 10 + version},
+	}}
+}
+
+// The same Store goes on when the server comes back.
+func TestStore_GoesOnAfterTheServerWasAway(t *testing.T) {
+	o := optionsFor(t)
+	scheme, target, _ := strings.Cut(o.Addrs[0], "://")
+	g := newGate(t, target)
+	o.Addrs = []string{scheme + "://" + g.addr}
+	s := connect(t, o)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(t.Context(), []store.Entry{sealedEntry(1)}); err != nil {
+		t.Fatal(err)
+	}
+	g.close()
+	if err := s.Ping(t.Context()); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Ping: %v, want ErrUnavailable", err)
+	}
+	if err := s.Write(t.Context(), []store.Entry{sealedEntry(2)}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Write: %v, want ErrUnavailable", err)
+	}
+	if _, err := s.Thread(t.Context(), "t", "th"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Thread: %v, want ErrUnavailable", err)
+	}
+	g.open(t)
+	// A pooled connection may be one that was cut: it is found out and dropped by a call.
+	deadline := time.Now().Add(30 * time.Second)
+	for s.Ping(t.Context()) != nil && time.Now().Before(deadline) {
+	}
+	if err := s.Write(t.Context(), []store.Entry{sealedEntry(2)}); err != nil {
+		t.Errorf("Write after the server came back: %v", err)
+	}
+	if r, err := s.Run(t.Context(), "t", "th", "r"); err != nil || r.Version != 2 {
+		t.Errorf("version %d, %v; want 2", r.Version, err)
+	}
+}
+
+// A server that takes the question and never answers must not hold a caller for ever.
+func TestStore_GivesUpOnAServerThatHangs(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	for _, scheme := range []string{"http://", "clickhouse://"} {
+		s := connect(t, Options{Addrs: []string{scheme + l.Addr().String()}, QueryTimeout: 10 * time.Millisecond})
+		start := time.Now()
+		if err := s.Ping(t.Context()); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s: %v, want ErrUnavailable", scheme, err)
+		}
+		if d := time.Since(start); d > 2*dialTimeout {
+			t.Errorf("%s: gave up after %v", scheme, d)
+		}
+	}
+}
+
+func TestStore_TellsWhatTheServerSays(t *testing.T) {
+	for _, c := range []struct {
+		name, code, text string
+		want             error
+	}{
+		{"a wrong password", "516", "default: Authentication failed. (AUTHENTICATION_FAILED)", ErrDenied},
+		{"a missing grant", "497", "Not enough privileges. (ACCESS_DENIED)", ErrDenied},
+		{"too many parts", "252", "Too many parts. (TOO_MANY_PARTS)", ErrUnavailable},
+		{"no memory", "241", "Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)", ErrUnavailable},
+		{"a missing column", "16", "No such column. (NO_SUCH_COLUMN_IN_TABLE)", ErrSchemaOld},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("X-ClickHouse-Exception-Code", c.code)
+				w.WriteHeader(http.StatusInternalServerError)
+				_, _ = io.WriteString(w, "Code: "+c.code+". DB::Exception: "+c.text+"\n")
+			}))
+			t.Cleanup(srv.Close)
+			s := connect(t, Options{Addrs: []string{srv.URL}, Username: "u", Password: "secret"})
+			err := s.Ping(t.Context())
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestStore_KeepsACancelledCallApartFromWeather(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := connect(t, Options{Addrs: []string{"127.0.0.1:1"}})
+	if err := s.Ping(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("error %v, want context.Canceled alone", err)
+	}
+}

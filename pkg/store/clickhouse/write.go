@@ -1,0 +1,146 @@
+package clickhouse
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// Write implements store.Writer. It is some inserts, each of which is durable when it returns, and it
+// gives up at the first error; the same call again sends the same blocks with the same tokens.
+//
+// Contents come before the rows of runs, so that a run that is seen sealed has them; positions after
+// those, so that what they say is indexed is; deletions last, when nothing refers to what they delete.
+func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("writing %d records: %w", len(entries), err)
+	}
+	b, err := newBatch(entries)
+	if err != nil {
+		return fmt.Errorf("writing %d records: %w", len(entries), err)
+	}
+	for _, step := range []func() error{
+		func() error { return insert(ctx, s, "messages", b.from, b.messages) },
+		func() error { return insert(ctx, s, "states", b.from, b.states) },
+		func() error { return insert(ctx, s, "runs", b.from, b.runs) },
+		func() error { return insert(ctx, s, "positions", b.from, b.positions) },
+		func() error { return s.delete(ctx, b.deletions) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("writing %d records (%s of skein.runs): %w", len(entries), b.from, err)
+		}
+	}
+	return nil
+}
+
+// insert writes rows of a table in blocks.
+func insert[T any, P interface {
+	*T
+	row
+}](ctx context.Context, s *Store, table, from string, rows []P) error {
+	for len(rows) > 0 {
+		n, bytes := 1, rows[0].size()
+		for n < len(rows) && n < s.opts.BlockRows && bytes+rows[n].size() <= s.opts.BlockBytes {
+			bytes += rows[n].size()
+			n++
+		}
+		if err := insertBlock[T](ctx, s, table, from, rows[:n]); err != nil {
+			return fmt.Errorf("inserting %d rows into %s: %w", n, table, explain(err))
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// insertBlock writes one block: the server makes one part of it, or none.
+func insertBlock[T any, P interface {
+	*T
+	row
+}](ctx context.Context, s *Store, table, from string, rows []P) (err error) {
+	ctx, cancel := s.writing(ctx, ch.Settings{"insert_deduplication_token": token(table, from, rows)})
+	defer cancel()
+	columns := columnsOf[T]()
+	if ctx, err = s.withTypes(ctx, table, columns); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.types.Delete(table) // a migration may have changed them
+		}
+	}()
+	b, err := s.conn.PrepareBatch(ctx, "INSERT INTO "+table+" ("+strings.Join(columns, ", ")+")")
+	if err != nil {
+		return err
+	}
+	// After Send this does nothing; before it, the connection goes back to the pool.
+	defer func() { err = errors.Join(err, b.Close()) }()
+	for _, r := range rows {
+		if err := b.AppendStruct(r); err != nil {
+			return err
+		}
+	}
+	return b.Send()
+}
+
+// token names a block: the table, the records that it comes from, its rows and a hash of them. The hash
+// is there since a block whose token is known is dropped silently: records of another topic set, or of
+// a topic that was made anew, have the same offsets.
+func token[P row](table, from string, rows []P) string {
+	h := sha256.New()
+	for _, r := range rows {
+		r.digest(h)
+		_, _ = h.Write([]byte{'\n'})
+	}
+	return fmt.Sprintf("%s/%s/%d/%x", table, from, len(rows), h.Sum(nil)[:16])
+}
+
+// columnsOf returns the columns of a row's type: an INSERT that names them goes on working when a later
+// migration adds one.
+func columnsOf[T any]() []string {
+	t := reflect.TypeFor[T]()
+	names := make([]string, t.NumField())
+	for i := range names {
+		names[i] = t.Field(i).Tag.Get("ch")
+	}
+	return names
+}
+
+// withTypes tells the driver the types of a table's columns: over HTTP it would ask the server before
+// each insert. By the native protocol the server says them by itself.
+func (s *Store) withTypes(ctx context.Context, table string, columns []string) (context.Context, error) {
+	if s.driver.Protocol != ch.HTTP {
+		return ctx, nil
+	}
+	if types, ok := s.types.Load(table); ok {
+		return ch.Context(ctx, ch.WithColumnNamesAndTypes(types.([]ch.ColumnNameAndType))), nil
+	}
+	of := map[string]string{}
+	err := s.each(ctx, selectColumns, named{"table": table}, func(scan scan) error {
+		var name, typ string
+		err := scan(&name, &typ)
+		of[name] = typ
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking for the columns: %w", err)
+	}
+	types := make([]ch.ColumnNameAndType, len(columns))
+	for i, name := range columns {
+		if of[name] == "" {
+			return nil, fmt.Errorf("%w (%s has no column %s)", ErrSchemaOld, table, name)
+		}
+		types[i] = ch.ColumnNameAndType{Name: name, Type: of[name]}
+	}
+	s.types.Store(table, types)
+	return ch.Context(ctx, ch.WithColumnNamesAndTypes(types)), nil
+}

@@ -1,0 +1,220 @@
+package tenant
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+const (
+	// keyPrefix makes keys known to people and to scanners for leaked secrets.
+	keyPrefix = "sk_"
+	keyBytes  = 32
+)
+
+// NewKey returns a key: "sk_" and 256 random bits. Whoever has it is its tenant; it is kept nowhere.
+func NewKey() string {
+	b := make([]byte, keyBytes)
+	_, _ = rand.Read(b) // never fails: the program ends where there is no randomness
+	return keyPrefix + base64.RawURLEncoding.EncodeToString(b)
+}
+
+// IsKey reports whether a text has the form of a key.
+func IsKey(text string) bool {
+	rest, ok := strings.CutPrefix(text, keyPrefix)
+	b, err := base64.RawURLEncoding.Strict().DecodeString(rest)
+	return ok && err == nil && len(b) == keyBytes
+}
+
+// digest is what is kept of a key: its SHA-256, whole, "sk_" included. A slow, salted hash is for
+// passwords, which can be guessed; nobody can try 2^256 keys, however fast the hash is, and a table
+// of hashes made before would be as large. A fast one lets every request be checked anew, so that a
+// key that was taken back is refused at once. That the keys are random is made sure of by their form:
+// what is not "sk_" and 256 bits is refused before it is hashed.
+func digest(key string) [sha256.Size]byte { return sha256.Sum256([]byte(key)) }
+
+// Key is an entry of a key file.
+type Key struct {
+	// Name tells keys apart for people: it is unique in the file and no secret.
+	Name string `yaml:"name" json:"name"`
+	// Tenant is whose key it is.
+	Tenant string `yaml:"tenant" json:"tenant"`
+	// Scopes are what it allows.
+	Scopes []Scope `yaml:"scopes" json:"scopes"`
+	// SHA256 is the digest of the key, in lower-case hex digits.
+	SHA256 string `yaml:"sha256" json:"sha256"`
+}
+
+// Entry returns the entry of a new key.
+func Entry(name, tenant string, scopes []Scope, key string) Key {
+	sum := digest(key)
+	return Key{Name: name, Tenant: tenant, Scopes: scopes, SHA256: hex.EncodeToString(sum[:])}
+}
+
+// ErrKeyFile says that a file of keys is not as it must be.
+var ErrKeyFile = errors.New("not a file of API keys")
+
+// ParseKeys reads a key file. Anything that is not known, given twice or missing makes the whole file
+// an error: one that is half understood may let in whom nobody meant to.
+func ParseKeys(text []byte) ([]Key, error) {
+	var file struct {
+		Keys *[]Key `yaml:"keys"`
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	switch err := d.Decode(&file); {
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("%w: it is empty", ErrKeyFile)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s", ErrKeyFile, strings.ReplaceAll(err.Error(), "\n", " "))
+	case file.Keys == nil:
+		return nil, fmt.Errorf("%w: it has no list of keys; one that lets nobody in is keys: []", ErrKeyFile)
+	}
+	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: there is more than one YAML document in it", ErrKeyFile)
+	}
+	names, sums := make(map[string]bool), make(map[string]bool)
+	for i, k := range *file.Keys {
+		if err := k.check(); err != nil {
+			return nil, fmt.Errorf("%w: key %d: %w", ErrKeyFile, i+1, err)
+		}
+		if names[k.Name] || sums[k.SHA256] {
+			return nil, fmt.Errorf("%w: key %d: its name or its sha256 is that of an earlier one", ErrKeyFile, i+1)
+		}
+		names[k.Name], sums[k.SHA256] = true, true
+	}
+	return *file.Keys, nil
+}
+
+// check says what is wrong with an entry. It never repeats sha256: somebody may have put the key there.
+func (k Key) check() error {
+	if k.Name == "" || len(k.Name) > 200 || strings.ContainsFunc(k.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return errors.New("name must be 1 to 200 bytes that can be printed")
+	}
+	if err := record.ValidateID(k.Tenant); err != nil {
+		return fmt.Errorf("tenant: %w", err)
+	}
+	if len(k.Scopes) == 0 {
+		return errors.New("it has no scopes")
+	}
+	for i, s := range k.Scopes {
+		if !slices.Contains(Scopes(), s) || slices.Contains(k.Scopes[:i], s) {
+			return fmt.Errorf("scopes must be some of %v, each once, not %q", Scopes(), s)
+		}
+	}
+	if b, err := hex.DecodeString(k.SHA256); err != nil || len(b) != sha256.Size || strings.ToLower(k.SHA256) != k.SHA256 {
+		return errors.New("sha256 must be 64 lower-case hex digits")
+	}
+	return nil
+}
+
+// ReadKeys reads a key file.
+func ReadKeys(path string) ([]Key, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading API keys: %w", err)
+	}
+	keys, err := ParseKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading API keys of %s: %w", path, err)
+	}
+	return keys, nil
+}
+
+const keyFileHead = `# API keys of Skein. A key itself stands nowhere, only its SHA-256; take an entry away and the
+# key is refused a moment later. "skein keys new" adds one.
+keys:
+`
+
+// AppendKey adds an entry at the end of a key file, which is made where there is none. What stands in
+// the file stays as it is, comments, owner and mode included, and the file is written with one call:
+// a stage that reads meanwhile sees the old file or the new one, or one that is cut and refused.
+func AppendKey(path string, k Key) error {
+	if err := k.check(); err != nil {
+		return fmt.Errorf("adding API key: %w", err)
+	}
+	old, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return createKeys(path, k)
+	case err != nil:
+		return fmt.Errorf("adding API key: %w", err)
+	}
+	if _, err := ParseKeys(old); err != nil {
+		return fmt.Errorf("adding API key to %s: %w", path, err)
+	}
+	for _, indent := range []string{"  ", "", "    "} {
+		more := []byte(k.text(indent))
+		if !bytes.HasSuffix(old, []byte("\n")) {
+			more = append([]byte("\n"), more...)
+		}
+		keys, err := ParseKeys(append(slices.Clip(old), more...))
+		if err != nil || !keys[len(keys)-1].equal(k) {
+			continue
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			return fmt.Errorf("adding API key: %w", err)
+		}
+		return write(f, more)
+	}
+	return fmt.Errorf("adding API key to %s: the name is taken, or the list is not the end of the file in YAML's block form (each entry behind \"- \" on lines of its own)", path)
+}
+
+func createKeys(path string, k Key) error {
+	// For nobody else's eyes: hashes are no keys, but who has keys is nobody's business.
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("making a file of API keys: %w", err)
+	}
+	return write(f, []byte(keyFileHead+k.text("  ")))
+}
+
+func write(f *os.File, text []byte) error {
+	_, err := f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("writing API keys: %w", err)
+	}
+	return nil
+}
+
+// quoted is a text as JSON, which is a string in YAML too, whatever is in it ("yes", "1e3", ": ").
+func quoted(text string) string {
+	b, _ := json.Marshal(text) // a string: cannot fail
+	return string(b)
+}
+
+// text is the entry as YAML.
+func (k Key) text(indent string) string {
+	scopes := make([]string, len(k.Scopes))
+	for i, s := range k.Scopes {
+		scopes[i] = string(s)
+	}
+	lines := []string{
+		"- name: " + quoted(k.Name), "  tenant: " + quoted(k.Tenant),
+		"  scopes: [" + strings.Join(scopes, ", ") + "]", "  sha256: " + quoted(k.SHA256),
+	}
+	return indent + strings.Join(lines, "\n"+indent) + "\n"
+}
+
+func (k Key) equal(o Key) bool {
+	return k.Name == o.Name && k.Tenant == o.Tenant && k.SHA256 == o.SHA256 && slices.Equal(k.Scopes, o.Scopes)
+}

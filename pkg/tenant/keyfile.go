@@ -1,0 +1,195 @@
+package tenant
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// pollInterval is how soon a changed file is seen. It is polled and not watched: what a watch
+	// tells of mounted secrets, which are links that are swapped, depends on the system.
+	pollInterval = 2 * time.Second
+	// maxKeyFileBytes bounds what is read: some 100,000 keys.
+	maxKeyFileBytes = 32 << 20
+)
+
+// KeyFile authenticates by API keys: "Authorization: Bearer sk_…". The keys' digests are in a file
+// that Run reads again whenever its content changes. A file that is gone, or not as it must be, never
+// changes who gets in: the keys that were read last stay in force, a line is logged, a metric is
+// raised. Until a good file was read, nobody gets in.
+type KeyFile struct {
+	path    string
+	logger  *slog.Logger
+	metrics *metrics
+	ring    atomic.Pointer[ring]
+
+	mu      sync.Mutex // of reload
+	loaded  [sha256.Size]byte
+	refused error // why the file as it is now is not in force
+}
+
+// OpenKeyFile reads the file for the first time. The error is about metrics only: what is wrong with
+// the file is logged, and Ready says it.
+func OpenKeyFile(path string, logger *slog.Logger, reg prometheus.Registerer) (*KeyFile, error) {
+	m, err := newMetrics(reg)
+	if err != nil {
+		return nil, fmt.Errorf("registering metrics of API keys: %w", err)
+	}
+	f := &KeyFile{path: path, logger: logger, metrics: m}
+	f.reload()
+	return f, nil
+}
+
+// Run reads the file again whenever it changes, until ctx ends.
+func (f *KeyFile) Run(ctx context.Context) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			f.reload()
+		}
+	}
+}
+
+// Ready returns nil once keys are in force, else why there are none.
+func (f *KeyFile) Ready() error {
+	if f.ring.Load() != nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refused
+}
+
+// reload takes the file as it is now.
+func (f *KeyFile) reload() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text, err := readBounded(f.path)
+	sum := sha256.Sum256(text)
+	current := f.ring.Load() != nil && sum == f.loaded
+	var keys []Key
+	if err == nil && !current {
+		keys, err = ParseKeys(text)
+	}
+	was := f.refused
+	f.refused = err
+	switch {
+	case err != nil:
+		f.metrics.stale.Set(1)
+		if was == nil || was.Error() != err.Error() { // one line for each thing that is wrong
+			f.metrics.reloads.WithLabelValues(reloadRefused).Inc()
+			f.logger.Error("API keys were not read; those read before stay in force", "error", err)
+		}
+	case current:
+		f.metrics.stale.Set(0) // it is again what it was
+	default:
+		f.loaded = sum
+		f.ring.Store(newRing(keys))
+		f.metrics.stale.Set(0)
+		f.metrics.keys.Set(float64(len(keys)))
+		f.metrics.reloads.WithLabelValues(reloadLoaded).Inc()
+		f.logger.Info("API keys are in force", "keys", len(keys))
+	}
+}
+
+func readBounded(path string) (text []byte, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading API keys: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read
+	text, err = io.ReadAll(io.LimitReader(file, maxKeyFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading API keys: %w", err)
+	}
+	if len(text) > maxKeyFileBytes {
+		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrKeyFile, maxKeyFileBytes)
+	}
+	return text, nil
+}
+
+// Authenticate implements Authenticator. The errors do not repeat what was sent.
+func (f *KeyFile) Authenticate(r *http.Request) (Identity, error) {
+	key, err := bearer(r)
+	if err != nil {
+		f.metrics.requests.WithLabelValues(requestNone).Inc()
+		return Identity{}, err
+	}
+	if ring := f.ring.Load(); ring != nil && IsKey(key) {
+		if id, ok := ring.find(digest(key)); ok {
+			f.metrics.requests.WithLabelValues(requestKnown).Inc()
+			return id, nil
+		}
+	}
+	f.metrics.requests.WithLabelValues(requestUnknown).Inc()
+	return Identity{}, fmt.Errorf("%w: the API key is not known", ErrUnauthenticated)
+}
+
+var errNoKey = errors.New("there is no API key: send Authorization: Bearer sk_…")
+
+// bearer returns the one bearer token of a request (RFC 6750). Two are none: a proxy and the stage
+// might not take the same one.
+func bearer(r *http.Request) (string, error) {
+	values := r.Header["Authorization"]
+	if len(values) != 1 {
+		return "", fmt.Errorf("%w: %w", ErrUnauthenticated, errNoKey)
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", fmt.Errorf("%w: %w", ErrUnauthenticated, errNoKey)
+	}
+	return strings.TrimLeft(token, " "), nil
+}
+
+// ring finds identities by digest.
+type ring struct {
+	// buckets are found by the first 8 bytes of a digest, and compared in constant time within. How
+	// long the first step takes can tell something about the digests of guesses only, which nobody
+	// can steer.
+	buckets map[uint64][]held
+}
+
+type held struct {
+	sum [sha256.Size]byte
+	id  Identity
+}
+
+// newRing takes keys that ParseKeys has checked.
+func newRing(keys []Key) *ring {
+	r := &ring{buckets: make(map[uint64][]held, len(keys))}
+	for _, k := range keys {
+		h := held{id: Identity{Tenant: k.Tenant, Scopes: k.Scopes}}
+		_, _ = hex.Decode(h.sum[:], []byte(k.SHA256)) // checked
+		b := binary.BigEndian.Uint64(h.sum[:])
+		r.buckets[b] = append(r.buckets[b], h)
+	}
+	return r
+}
+
+func (r *ring) find(sum [sha256.Size]byte) (id Identity, ok bool) {
+	for _, h := range r.buckets[binary.BigEndian.Uint64(sum[:])] {
+		if subtle.ConstantTimeCompare(h.sum[:], sum[:]) == 1 {
+			id, ok = h.id, true
+		}
+	}
+	return id, ok
+}

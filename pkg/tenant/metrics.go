@@ -1,0 +1,55 @@
+package tenant
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are those of a KeyFile.
+type metrics struct {
+	requests *prometheus.CounterVec // outcome
+	reloads  *prometheus.CounterVec // outcome
+	keys     prometheus.Gauge
+	stale    prometheus.Gauge
+}
+
+// The outcomes of requests and of readings of the file.
+const (
+	requestKnown   = "known"
+	requestUnknown = "unknown"
+	requestNone    = "none"
+	reloadLoaded   = "loaded"
+	reloadRefused  = "refused"
+)
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_auth_requests_total",
+			Help: "Requests by what their API key was: known, unknown, or none.",
+		}, []string{"outcome"}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_auth_reloads_total",
+			Help: "Changes of the key file that were seen, by outcome; what is refused changes nothing.",
+		}, []string{"outcome"}),
+		keys: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_auth_keys", Help: "API keys in force.",
+		}),
+		stale: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_auth_key_file_stale",
+			Help: "1 while the key file is gone or not as it must be, and the keys read before stay in force.",
+		}),
+	}
+	for _, o := range []string{requestKnown, requestUnknown, requestNone} {
+		m.requests.WithLabelValues(o)
+	}
+	for _, o := range []string{reloadLoaded, reloadRefused} {
+		m.reloads.WithLabelValues(o)
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{m.requests, m.reloads, m.keys, m.stale} {
+		errs = append(errs, reg.Register(c))
+	}
+	return m, errors.Join(errs...)
+}
