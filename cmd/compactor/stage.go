@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+func stage() app.Stage {
+	cfg := compactor.DefaultConfig()
+	var topics kafka.TopicSpec
+	return app.Stage{
+		Name:  "compactor",
+		Short: "Fold skein.events into run records, branch snapshots and dead letters",
+		Long: `Fold skein.events into run records, branch snapshots and dead letters, exactly once.
+
+Start more of them to share out the partitions. Each needs an --instance-id of its own that it keeps
+over restarts (a pod's name), and a --dir: what is in it is made again if it is lost.`,
+		Example: `  compactor --brokers kafka-0:9092,kafka-1:9092 --instance-id compactor-0 --dir /var/lib/skein`,
+		Flags: func(f *pflag.FlagSet) {
+			f.StringVar(&cfg.Dir, "dir", "", "`FOLDER` of the local stores")
+			f.StringVar(&cfg.InstanceID, "instance-id", "", "this process's own `NAME` in the group, stable over restarts; the host's name by default")
+			f.StringVar(&cfg.Group, "group", cfg.Group, "consumer `GROUP`; the topic prefix and \"skein-compactor\" by default")
+			f.DurationVar(&cfg.CommitInterval, "commit-interval", cfg.CommitInterval, "how long events are gathered before they are committed")
+			f.DurationVar(&cfg.CheckpointInterval, "checkpoint-interval", cfg.CheckpointInterval, "least time between two records of an open run")
+			f.DurationVar(&cfg.CheckpointMax, "checkpoint-max", cfg.CheckpointMax, "time after which a changed open run is written in any case")
+			f.DurationVar(&cfg.IdleLimit, "idle-limit", cfg.IdleLimit, "silence after which a run is abandoned")
+			f.Int32Var(&topics.Partitions, "partitions", 12, "partitions of the topics, where they are made")
+			f.Int16Var(&topics.Replication, "replication", 0, "replicas of the topics, where they are made; 0 is the cluster's default")
+		},
+		Start: func(ctx context.Context, p *app.Process) error {
+			if cfg.InstanceID == "" {
+				host, err := os.Hostname()
+				if err != nil {
+					return app.Usagef("the host has no name: say --instance-id NAME: %w", err)
+				}
+				cfg.InstanceID = host
+			}
+			if err := cfg.Validate(); err != nil {
+				return app.Usagef("%w", err)
+			}
+			if err := p.CheckKafka(ctx); err != nil {
+				return err
+			}
+			if _, err := p.EnsureTopics(ctx, topics); err != nil {
+				return err
+			}
+			s, err := compactor.New(cfg, p.Kafka(), p.Logger, compactor.NewMetrics(p.Registry))
+			if err != nil {
+				return err
+			}
+			p.Admin.AddCheck("session", func(context.Context) error { return s.Ready() })
+			p.Group.Go(ctx, "compactor", s.Run)
+			return nil
+		},
+	}
+}

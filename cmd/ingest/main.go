@@ -1,0 +1,6 @@
+// Command ingest runs the HTTP door: it takes the events of agents and writes them to Kafka.
+package main
+
+import "github.com/skeinhq/skein/internal/app"
+
+func main() { app.Main("ingest", app.StageCommand(stage())) }

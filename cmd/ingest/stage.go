@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/ingest"
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+func stage() app.Stage {
+	var api app.API
+	var topics kafka.TopicSpec
+	cfg := ingest.DefaultConfig(kafka.Config{})
+	return app.Stage{
+		Name:  "ingest",
+		Short: "Take the events of agents over HTTP and write them to Kafka",
+		Long: `Take the events and inputs of runs over HTTP and write them to skein.events, byte for byte. It says yes
+only after Kafka has acknowledged, and holds no state: start as many as you like.
+
+Every request needs an API key that may publish; the tenant is the key's. skein keys new makes one.`,
+		Example: `  ingest --brokers kafka-0:9092,kafka-1:9092 --listen 0.0.0.0:8420 --api-keys /etc/skein/api-keys.yaml`,
+		Flags: func(f *pflag.FlagSet) {
+			api.Flags(f)
+			f.IntVar(&cfg.MaxEventBytes, "max-event-bytes", cfg.MaxEventBytes, "limit of one event or input")
+			f.Int32Var(&topics.Partitions, "partitions", 12, "partitions of the topics, where they are made")
+			f.Int16Var(&topics.Replication, "replication", 0, "replicas of the topics, where they are made; 0 is the cluster's default")
+		},
+		Start: func(ctx context.Context, p *app.Process) error {
+			cfg.Kafka = p.Kafka()
+			if err := cfg.Validate(); err != nil {
+				return app.Usagef("%w", err)
+			}
+			auth, err := api.Authenticator(ctx, p)
+			if err != nil {
+				return err
+			}
+			if err := p.CheckKafka(ctx); err != nil {
+				return err
+			}
+			if _, err := p.EnsureTopics(ctx, topics); err != nil {
+				return err
+			}
+			s, err := ingest.New(cfg, auth)
+			if err != nil {
+				return err
+			}
+			p.Admin.AddCheck("door", func(context.Context) error { return s.Ready() })
+			p.Group.Go(ctx, "ingest", func(ctx context.Context) error {
+				// The HTTP listener is stopped before it is this part's turn.
+				return errors.Join(s.Run(ctx), s.Close())
+			})
+			return api.Serve(ctx, p, s.Handler())
+		},
+	}
+}

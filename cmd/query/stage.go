@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/pflag"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/app/stores"
+	"github.com/skeinhq/skein/pkg/query"
+)
+
+func stage() app.Stage {
+	var choice stores.Choice
+	var api app.API
+	return app.Stage{
+		Name:  "query",
+		Short: "Answer questions about threads and runs over HTTP",
+		Long: `Answer questions about threads and runs over HTTP; GET /openapi.json describes the API.
+
+It reads the lineage store that the indexer writes and holds no state: start as many as you like.
+
+Every request needs an API key that may read; the tenant is the key's. skein keys new makes one.`,
+		Example: `  query --brokers kafka-0:9092 --clickhouse clickhouse://clickhouse-0:9000 --listen 0.0.0.0:8420 \
+    --api-keys /etc/skein/api-keys.yaml`,
+		Flags: func(f *pflag.FlagSet) {
+			choice.Flags(f)
+			api.Flags(f)
+		},
+		Start: func(ctx context.Context, p *app.Process) error {
+			auth, err := api.Authenticator(ctx, p)
+			if err != nil {
+				return err
+			}
+			st, err := choice.Open(ctx, p.Logger)
+			if err != nil {
+				return err
+			}
+			p.Group.Go(ctx, "store", func(ctx context.Context) error {
+				<-ctx.Done()
+				return st.Close()
+			})
+			p.Admin.AddCheck("store", st.Ping)
+			cfg := query.DefaultConfig()
+			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
+			s, err := query.New(cfg, st, query.NewKafkaRecords(p.Kafka()), auth)
+			if err != nil {
+				return err
+			}
+			return api.Serve(ctx, p, s.Handler())
+		},
+	}
+}

@@ -1,0 +1,68 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func get(t *testing.T, h http.Handler, path string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	body, err := io.ReadAll(w.Result().Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.Code, string(body)
+}
+
+func TestAdmin_ReadinessFollowsTheProcess(t *testing.T) {
+	var fault error
+	a := New(prometheus.NewRegistry())
+	a.AddCheck("broker", func(context.Context) error { return fault })
+	h := a.Handler()
+	expect := func(when string, code int, text string) {
+		t.Helper()
+		if got, body := get(t, h, "/readyz"); got != code || !strings.Contains(body, text) {
+			t.Errorf("%s: got %d %s, want %d with %q", when, got, body, code, text)
+		}
+		if got, _ := get(t, h, "/healthz"); got != http.StatusOK {
+			t.Errorf("%s: liveness is %d", when, got)
+		}
+	}
+	expect("before start", 503, "starting")
+	a.Started()
+	expect("after start", 200, `"broker":"ok"`)
+	fault = errors.New("connection refused")
+	expect("broker away", 503, "connection refused")
+	fault = nil
+	expect("broker back", 200, "ok")
+	a.Draining()
+	expect("draining", 503, "draining")
+	a.Started()
+	expect("draining is for good", 503, "draining")
+}
+
+func TestAdmin_ServesMetricsAndProfiles(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_test_things_total"})
+	reg.MustRegister(c)
+	c.Inc()
+	h := New(reg).Handler()
+	if code, body := get(t, h, "/metrics"); code != 200 || !strings.Contains(body, "skein_test_things_total 1") {
+		t.Errorf("metrics: %d %s", code, body)
+	}
+	if code, body := get(t, h, "/debug/pprof/"); code != 200 || !strings.Contains(body, "goroutine") {
+		t.Errorf("pprof: %d %s", code, body)
+	}
+	if code, _ := get(t, h, "/nothing"); code != 404 {
+		t.Errorf("unknown path: %d", code)
+	}
+}

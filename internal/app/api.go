@@ -1,0 +1,75 @@
+package app
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/spf13/pflag"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// API is the HTTP side of a stage: where it listens, and how it tells callers apart.
+type API struct {
+	listen, keys, tenant string
+}
+
+// Flags adds the flags.
+func (a *API) Flags(f *pflag.FlagSet) {
+	f.StringVar(&a.listen, "listen", "127.0.0.1:8420", "`ADDRESS` of the HTTP API")
+	f.StringVar(&a.keys, "api-keys", "", "`FILE` of hashed API keys (skein keys new); it is read again when it changes")
+	f.StringVar(&a.tenant, "tenant", "", "for trying, in the place of --api-keys: take every request for one of `TENANT`; only with --listen on loopback")
+}
+
+// check refuses settings that cannot work, or that would let in whom nobody meant to.
+func (a *API) check() error {
+	switch {
+	case a.keys != "" && a.tenant != "":
+		return Usagef("--api-keys and --tenant: say one of them: with --tenant nobody needs a key")
+	case a.keys != "":
+		return nil
+	case a.tenant == "":
+		return Usagef("nobody could call: say --api-keys FILE (or SKEIN_API_KEYS), or for trying on this machine --tenant ID")
+	}
+	if err := record.ValidateID(a.tenant); err != nil {
+		return Usagef("checking tenant: %w", err)
+	}
+	if err := CheckLoopback(a.listen); err != nil {
+		return Usagef("checking listen: %w: or say --api-keys FILE", err)
+	}
+	return nil
+}
+
+// Authenticator returns what tells callers apart. A file of keys is read again for as long as the
+// process runs; until it was read once, the process is not ready.
+func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticator, error) {
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	if a.keys == "" {
+		p.Logger.Warn("there is no authentication: every request is taken for one of the tenant", "tenant", a.tenant)
+		return tenant.Fixed(a.tenant), nil
+	}
+	keys, err := tenant.OpenKeyFile(a.keys, p.Logger, p.Registry)
+	if err != nil {
+		return nil, err
+	}
+	p.Admin.AddCheck("api-keys", func(context.Context) error { return keys.Ready() })
+	p.Group.Go(ctx, "API keys", keys.Run)
+	return keys, nil
+}
+
+// Serve adds the stage's HTTP API to the process. Where nobody needs a key, web pages stay out.
+func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error {
+	l, err := Listen(ctx, a.listen, "listen")
+	if err != nil {
+		return err
+	}
+	if a.keys == "" {
+		handler = LocalOnly(handler)
+	}
+	p.Logger.Info("listening", "address", l.Addr().String())
+	p.Group.Go(ctx, "HTTP listener", func(ctx context.Context) error { return ServeHTTP(ctx, l, handler, p.Logger) })
+	return nil
+}

@@ -1,0 +1,67 @@
+package dev
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/skeinhq/skein/internal/app"
+)
+
+// Tenant is the one tenant of a development server.
+const Tenant = "dev"
+
+// Config says where a development server keeps its data and where it listens.
+type Config struct {
+	// Data is the folder for everything that is kept. One process uses it at a time.
+	Data string
+	// Listen and KafkaListen are HOST:PORT on a loopback address; port 0 takes a free one.
+	Listen      string
+	KafkaListen string
+	// AdminListen is where metrics, health and profiles are served; empty: nowhere.
+	AdminListen string
+	// Partitions is the partition count of the topics where they are created.
+	Partitions int
+	// Checkpoint is how often a run that is still open is written, so that it can be looked at.
+	Checkpoint time.Duration
+	Logger     *slog.Logger
+	// Draining is told, where Wait stops, how many requests are still under way; Wait lets them end
+	// for a while. May be nil.
+	Draining func(requests int)
+}
+
+// DefaultConfig returns what "skein dev" uses unless told otherwise.
+func DefaultConfig() Config {
+	return Config{
+		Data:        ".skein",
+		Listen:      "127.0.0.1:8420",
+		KafkaListen: "127.0.0.1:8492",
+		Partitions:  4,
+		Checkpoint:  2 * time.Second,
+		Logger:      slog.New(slog.DiscardHandler),
+	}
+}
+
+// Validate reports the first thing in c that cannot work.
+func (c Config) Validate() error {
+	if c.Data == "" {
+		return fmt.Errorf("checking data: the folder has no name")
+	}
+	if c.Partitions < 1 || c.Partitions > 1000 {
+		return fmt.Errorf("checking partitions: %d is not between 1 and 1000", c.Partitions)
+	}
+	if c.Checkpoint <= 0 {
+		return fmt.Errorf("checking checkpoint: %v is not a positive time", c.Checkpoint)
+	}
+	for _, a := range []struct{ name, addr string }{
+		{"listen", c.Listen}, {"kafka-listen", c.KafkaListen}, {"admin-listen", c.AdminListen},
+	} {
+		if a.name == "admin-listen" && a.addr == "" {
+			continue
+		}
+		if err := app.CheckLoopback(a.addr); err != nil {
+			return fmt.Errorf("checking %s: %w", a.name, err)
+		}
+	}
+	return nil
+}

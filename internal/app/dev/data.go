@@ -1,0 +1,98 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/indexer"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/embedded"
+	"github.com/skeinhq/skein/pkg/store/sqlite"
+)
+
+// openBroker starts the broker on its folder and makes the topics.
+//
+// A process that was killed may have left a transaction torn: kfake ends one partition by
+// partition and keeps the group's offsets last, so some of a commit's records may be there without
+// the offsets that go with them, never the other way round. The compactor decides again what has
+// no committed offset, and drops what a record that it finds says is in already. After a power
+// cut the log itself may have lost its end. In both cases the local store and the index may say
+// what the log does not, so both are made again from it before anything new is taken in.
+func (s *Server) openBroker(ctx context.Context) error {
+	if s.folder.unclean {
+		s.cfg.Logger.Info("last process did not close the data folder, derived data is made again")
+		if err := s.folder.dropDerived(); err != nil {
+			return err
+		}
+	}
+	if err := s.folder.markRunning(); err != nil {
+		return err
+	}
+	broker, err := embedded.Start(embedded.Config{Dir: s.folder.in(brokerName), Listen: s.cfg.KafkaListen, Logger: s.cfg.Logger})
+	if err != nil {
+		if !s.folder.unclean {
+			s.folder.closed.Store(true) // nothing was opened
+		}
+		if errors.Is(err, embedded.ErrAddressInUse) {
+			return app.AddressInUse(s.cfg.KafkaListen, "kafka-listen")
+		}
+		return err
+	}
+	s.hold(ctx, "broker", func() error {
+		broker.Close()
+		s.folder.closed.Store(true)
+		return nil
+	})
+	s.kafka = s.client("dev")
+	s.kafka.Brokers = []string{broker.Addr()}
+
+	if _, err := kafka.EnsureTopics(ctx, s.kafka, kafka.TopicSpec{
+		Partitions: int32(s.cfg.Partitions),
+		// On one machine the raw events are the only copy there is.
+		EventsRetention: -1, DeadLettersRetention: -1,
+	}); err != nil {
+		return err
+	}
+	if s.adm, err = kafka.NewAdmin(s.kafka); err != nil {
+		return err
+	}
+	s.hold(ctx, "Kafka admin client", func() error { s.adm.Close(); return nil })
+	return nil
+}
+
+// client is the Kafka configuration of one part of this process, which has many clients.
+func (s *Server) client(name string) kafka.Config {
+	cfg := s.kafka
+	cfg.ClientID = "skein-dev-" + name
+	cfg.Logger = app.ClientLogger(s.cfg.Logger)
+	cfg.Registerer = s.registry
+	return cfg
+}
+
+// openStore opens the index. Where there is none, the indexer's group forgets how far it was, so
+// that the index is read anew out of skein.runs, and not only from there on.
+func (s *Server) openStore(ctx context.Context) error {
+	path := filepath.Join(s.folder.in(indexName), "lineage.sqlite")
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		group := indexer.DefaultConfig(s.kafka).Group
+		if _, err := s.adm.DeleteGroup(ctx, group); err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+			return fmt.Errorf("resetting group %s: %w", group, err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("making index folder: %w", err)
+	}
+	st, err := sqlite.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	s.store = st
+	s.hold(ctx, "index", st.Close)
+	return st.Migrate(ctx)
+}

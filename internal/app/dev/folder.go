@@ -1,0 +1,99 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/gofrs/flock"
+)
+
+// The names in a data folder. The compactor's and the index's folders are derived: deleting them
+// costs the time to make them again from the broker's topics, and nothing else.
+const (
+	lockName      = "lock"
+	markerName    = "running"
+	brokerName    = "kafka"
+	compactorName = "compactor"
+	indexName     = "index"
+)
+
+// ErrFolderInUse says that another process uses the data folder.
+var ErrFolderInUse = errors.New("folder in use")
+
+// folder is a data folder that this process has for itself.
+type folder struct {
+	path string
+	lock *flock.Flock
+	// unclean says that the last process did not close the folder: it was killed, or the
+	// machine went down.
+	unclean bool
+	// closed is set once the broker has written all that it has.
+	closed atomic.Bool
+}
+
+// openFolder makes the folder where it is not there, and locks it. The lock belongs to the
+// process and ends with it, however it ends.
+func openFolder(path string) (*folder, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("finding data folder: %w", err)
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, fmt.Errorf("making data folder: %w", err)
+	}
+	f := &folder{path: path, lock: flock.New(filepath.Join(path, lockName))}
+	locked, err := f.lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("locking data folder %s: %w", path, err)
+	}
+	if !locked {
+		return nil, fmt.Errorf("locking data folder %s: another skein process has it (%w): stop that one, or choose another folder with --data", path, ErrFolderInUse)
+	}
+	_, err = os.Stat(f.in(markerName))
+	switch {
+	case err == nil:
+		f.unclean = true
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, errors.Join(fmt.Errorf("looking for marker: %w", err), f.lock.Unlock())
+	}
+	return f, nil
+}
+
+func (f *folder) in(name string) string { return filepath.Join(f.path, name) }
+
+// markRunning leaves the marker that only a clean end takes away. It is on disk before the first
+// byte of data, so that whatever ends this process is seen by the next one.
+func (f *folder) markRunning() error {
+	m, err := os.Create(f.in(markerName))
+	if err != nil {
+		return fmt.Errorf("writing marker: %w", err)
+	}
+	_, err = fmt.Fprintf(m, "process %d uses this folder, or ended without closing it\n", os.Getpid())
+	if err := errors.Join(err, m.Sync(), m.Close()); err != nil {
+		return fmt.Errorf("writing marker: %w", err)
+	}
+	return nil
+}
+
+// close gives the folder free. The marker goes only if the data was closed cleanly.
+func (f *folder) close() error {
+	var err error
+	if f.closed.Load() {
+		err = os.Remove(f.in(markerName))
+	}
+	return errors.Join(err, f.lock.Unlock())
+}
+
+// dropDerived deletes what is made again from the broker's topics.
+func (f *folder) dropDerived() error {
+	for _, name := range []string{compactorName, indexName} {
+		if err := os.RemoveAll(f.in(name)); err != nil {
+			return fmt.Errorf("dropping derived data: %w", err)
+		}
+	}
+	return nil
+}

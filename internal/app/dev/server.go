@@ -1,0 +1,194 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/skeinhq/skein/internal/admin"
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/store/sqlite"
+)
+
+// Server is a running development server.
+type Server struct {
+	cfg    Config
+	group  *app.Group
+	folder *folder
+
+	registry *prometheus.Registry
+	admin    *admin.Admin
+	http     net.Listener
+	adminL   net.Listener
+
+	kafka kafka.Config
+	adm   *kadm.Client
+	store *sqlite.Store
+
+	startTime time.Duration
+	// answering is how many requests of the HTTP API are under way.
+	answering atomic.Int64
+}
+
+// Start brings all stages up and returns once requests are answered. When the last process did not
+// close the folder, what is derived is first made again from the broker's topics.
+//
+// The caller must call Wait or Close. Where Start fails, nothing is left running.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	begin := time.Now()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, group: app.NewGroup(), registry: app.NewRegistry()}
+	s.admin = admin.New(s.registry)
+	if err := s.start(ctx); err != nil {
+		// What was opened is a part of the group by now; it closes in order.
+		return nil, s.group.Abort(err)
+	}
+	s.admin.Started()
+	s.startTime = time.Since(begin)
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context) error {
+	if err := s.openFolder(ctx); err != nil {
+		return err
+	}
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	if err := s.openBroker(ctx); err != nil {
+		return err
+	}
+	if err := s.openStore(ctx); err != nil {
+		return err
+	}
+	handler, err := s.startStages(ctx)
+	if err != nil {
+		return err
+	}
+	handler = app.LocalOnly(s.counted(handler))
+	s.group.Go(ctx, "HTTP listener", func(ctx context.Context) error {
+		return app.ServeHTTP(ctx, s.http, handler, s.cfg.Logger)
+	})
+	return nil
+}
+
+// hold makes closing something a part of the group, so that it happens in its turn.
+func (s *Server) hold(ctx context.Context, name string, closing func() error) {
+	s.group.Go(ctx, name, func(ctx context.Context) error {
+		<-ctx.Done()
+		return closing()
+	})
+}
+
+func (s *Server) openFolder(ctx context.Context) error {
+	f, err := openFolder(s.cfg.Data)
+	if err != nil {
+		return err
+	}
+	s.folder = f
+	// Whether the folder was closed cleanly is known when all that is in it has been closed: the
+	// parts that come later report to it before it is their turn.
+	s.hold(ctx, "data folder", f.close)
+	return nil
+}
+
+func (s *Server) listen(ctx context.Context) error {
+	var err error
+	if s.http, err = app.Listen(ctx, s.cfg.Listen, "listen"); err != nil {
+		return err
+	}
+	// ServeHTTP closes it too, but it may never come to that.
+	s.hold(ctx, "HTTP port", closer(s.http))
+	if s.cfg.AdminListen == "" {
+		return nil
+	}
+	if s.adminL, err = app.Listen(ctx, s.cfg.AdminListen, "admin-listen"); err != nil {
+		return err
+	}
+	s.group.Go(ctx, "admin listener", func(ctx context.Context) error {
+		return app.ServeHTTP(ctx, s.adminL, app.LocalOnly(s.admin.Handler()), s.cfg.Logger)
+	})
+	return nil
+}
+
+func closer(l net.Listener) func() error {
+	return func() error {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("closing port: %w", err)
+		}
+		return nil
+	}
+}
+
+// URL is the address of the HTTP API, such as "http://127.0.0.1:8420".
+func (s *Server) URL() string { return "http://" + s.http.Addr().String() }
+
+// AdminURL is the address of metrics, health and profiles, or "" where they are not served.
+func (s *Server) AdminURL() string {
+	if s.adminL == nil {
+		return ""
+	}
+	return "http://" + s.adminL.Addr().String()
+}
+
+// Broker is the address of the embedded Kafka broker.
+func (s *Server) Broker() string { return s.kafka.Brokers[0] }
+
+// Kafka is the configuration of the embedded broker's clients and topics.
+func (s *Server) Kafka() kafka.Config { return s.kafka }
+
+// Data is the data folder.
+func (s *Server) Data() string { return s.folder.path }
+
+// StartTime is how long Start took.
+func (s *Server) StartTime() time.Duration { return s.startTime }
+
+// Wait blocks until ctx ends or a stage fails, then stops everything in order.
+func (s *Server) Wait(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		s.admin.Draining()
+		if n := s.answering.Load(); n > 0 && s.cfg.Draining != nil {
+			s.cfg.Draining(int(n))
+		}
+	})
+	defer stop()
+	return s.group.Wait(ctx)
+}
+
+// counted counts the requests that are under way.
+func (s *Server) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.answering.Add(1)
+		defer s.answering.Add(-1)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Close stops everything in order.
+func (s *Server) Close() error {
+	s.admin.Draining()
+	return s.group.Abort(nil)
+}
+
+// split hands a request to the stage that answers it: what changes something to ingest, what reads
+// to query. (POST /v1/connect reads, whatever its method says.)
+func split(ingest, query http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		writes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodDelete
+		if writes && r.URL.Path != "/v1/connect" {
+			ingest.ServeHTTP(w, r)
+			return
+		}
+		query.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,377 @@
+package dev
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/recordings"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// config is a server on free ports.
+func config(data string) Config {
+	cfg := DefaultConfig()
+	cfg.Data, cfg.Listen, cfg.KafkaListen = data, "127.0.0.1:0", "127.0.0.1:0"
+	return cfg
+}
+
+// serve runs f with a server and closes it.
+func serve(t *testing.T, cfg Config, f func(s *Server, c *client.Client)) {
+	t.Helper()
+	s, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f(s, c)
+	c.Close()
+	if err := s.Close(); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+}
+
+// play sends a recorded thread.
+func play(t *testing.T, c *client.Client, thread recordings.Thread) {
+	t.Helper()
+	for _, r := range thread.Runs {
+		if _, err := c.PutInput(t.Context(), thread.ThreadID, r.RunID, r.Input); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.PostEvents(t.Context(), thread.ThreadID, r.RunID, client.TypeSSE, bytes.NewReader(r.SSE())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// poll calls f until it returns "" or a long time is over; what it returns says what is missing.
+func poll(t *testing.T, f func() string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		missing := f()
+		if missing == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal(missing)
+		}
+	}
+}
+
+// histories returns the history of every run of a thread once it has ended.
+func histories(t *testing.T, c *client.Client, thread recordings.Thread) map[string]string {
+	t.Helper()
+	out := make(map[string]string)
+	for _, r := range thread.Runs {
+		poll(t, func() string {
+			body, err := c.Get(t.Context(), client.RunPath(thread.ThreadID, r.RunID)+"/history", nil)
+			if err != nil {
+				return err.Error()
+			}
+			var h struct {
+				Status          string
+				Messages, State json.RawMessage
+			}
+			if err := json.Unmarshal(body, &h); err != nil {
+				return err.Error()
+			}
+			if h.Status == "running" {
+				return "run " + r.RunID + " is still running"
+			}
+			out[r.RunID] = string(h.Messages) + string(h.State)
+			return ""
+		})
+	}
+	return out
+}
+
+func find(t *testing.T, framework, name string) recordings.Thread {
+	t.Helper()
+	thread, ok := recordings.Find(framework, name)
+	if !ok {
+		t.Fatalf("recording %s/%s is gone", framework, name)
+	}
+	return thread
+}
+
+func TestServer_KeepsEverythingOverARestart(t *testing.T) {
+	cfg, thread := config(t.TempDir()), find(t, "pydantic-ai", "multiturn")
+	var before, after map[string]string
+	serve(t, cfg, func(_ *Server, c *client.Client) {
+		play(t, c, thread)
+		before = histories(t, c, thread)
+	})
+	if _, err := os.Stat(filepath.Join(cfg.Data, markerName)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a clean stop leaves the marker: %v", err)
+	}
+	serve(t, cfg, func(_ *Server, c *client.Client) { after = histories(t, c, thread) })
+	same(t, before, after)
+}
+
+func same(t *testing.T, before, after map[string]string) {
+	t.Helper()
+	if len(before) == 0 || len(before) != len(after) {
+		t.Errorf("%d runs before, %d after", len(before), len(after))
+	}
+	for run, was := range before {
+		if after[run] != was {
+			t.Errorf("history of %s was\n%s\nand is\n%s", run, was, after[run])
+		}
+	}
+}
+
+// Whatever is lost of derived data, by a deleted folder or by a process that did not end cleanly,
+// is made again from the broker's topics, and the log says so once.
+func TestServer_DerivedDataIsMadeAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm    func(t *testing.T, data string)
+		unclean bool
+	}{
+		"index deleted":           {func(t *testing.T, data string) { remove(t, data, indexName) }, false},
+		"local stores deleted":    {func(t *testing.T, data string) { remove(t, data, compactorName) }, false},
+		"both deleted":            {func(t *testing.T, data string) { remove(t, data, indexName); remove(t, data, compactorName) }, false},
+		"not ended cleanly":       {mark, true},
+		"index of another folder": {func(t *testing.T, data string) { mark(t, data); scribble(t, data) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, thread := config(t.TempDir()), find(t, "ag-ui-langgraph", "text-multiturn")
+			var log bytes.Buffer
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			var before, after map[string]string
+			serve(t, cfg, func(_ *Server, c *client.Client) {
+				play(t, c, thread)
+				before = histories(t, c, thread)
+			})
+			log.Reset()
+			c.harm(t, cfg.Data)
+			serve(t, cfg, func(_ *Server, c *client.Client) { after = histories(t, c, thread) })
+			same(t, before, after)
+			if said := strings.Contains(log.String(), "derived data is made again"); said != c.unclean {
+				t.Errorf("the log: %s", log.String())
+			}
+		})
+	}
+}
+
+func remove(t *testing.T, data, name string) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(data, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mark(t *testing.T, data string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(data, markerName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scribble makes the index unreadable, as a power cut may.
+func scribble(t *testing.T, data string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(data, indexName, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no index: %v", err)
+	}
+	for _, f := range files {
+		if err := os.WriteFile(f, []byte("this is no database, whatever its name says"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestServer_OneProcessAFolder(t *testing.T) {
+	cfg := config(t.TempDir())
+	serve(t, cfg, func(*Server, *client.Client) {
+		_, err := Start(t.Context(), cfg)
+		if !errors.Is(err, ErrFolderInUse) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v", err)
+		}
+	})
+	serve(t, cfg, func(*Server, *client.Client) {}) // free again
+}
+
+// A start that fails leaves nothing behind: no lock, no marker, no goroutine.
+func TestServer_AFailedStartLeavesNothing(t *testing.T) {
+	data := t.TempDir()
+	serve(t, config(t.TempDir()), func(other *Server, _ *client.Client) {
+		for _, set := range []func(*Config){
+			func(c *Config) { c.Listen = strings.TrimPrefix(other.URL(), "http://") },
+			func(c *Config) { c.KafkaListen = other.Broker() },
+			func(c *Config) { c.AdminListen = other.Broker() },
+		} {
+			cfg := config(data)
+			set(&cfg)
+			if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another process has this port") {
+				t.Errorf("got %v", err)
+			}
+			if _, err := os.Stat(filepath.Join(data, markerName)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the marker is left: %v", err)
+			}
+		}
+	})
+	serve(t, config(data), func(*Server, *client.Client) {})
+}
+
+func TestServer_AdministrationListensApart(t *testing.T) {
+	cfg := config(t.TempDir())
+	cfg.AdminListen = "127.0.0.1:0"
+	serve(t, cfg, func(s *Server, c *client.Client) {
+		for path, want := range map[string]string{
+			"/healthz": `"ok"`,
+			"/readyz":  `"compactor":"ok"`,
+			"/metrics": "skein_compactor_",
+		} {
+			resp, err := http.Get(s.AdminURL() + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			if err := errors.Join(err, resp.Body.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+				t.Errorf("%s: %d %.300s", path, resp.StatusCode, body)
+			}
+		}
+		if _, err := c.Get(t.Context(), "/metrics", nil); !client.IsNotFound(err) {
+			t.Errorf("the API serves metrics: %v", err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+}
+
+func TestServer_StopsWhileARequestIsUnderWay(t *testing.T) {
+	cfg := config(t.TempDir())
+	cfg.Checkpoint = 10 * time.Millisecond
+	waiting := make(chan int, 1)
+	cfg.Draining = func(requests int) { waiting <- requests }
+	s, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// A body that stays open until the server is told to stop, and then ends.
+	body, send := io.Pipe()
+	acked := make(chan error, 1)
+	var ack client.Ack
+	go func() {
+		var err error
+		ack, err = c.PostEvents(context.WithoutCancel(t.Context()), "t", "r", client.TypeNDJSON, body)
+		acked <- err
+	}()
+	if _, err := io.WriteString(send, `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, func() string { // the first event can be seen, so the request is under way
+		if _, err := c.Get(t.Context(), client.RunPath("t", "r"), nil); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Wait(ctx) }()
+	cancel()
+	if n := <-waiting; n != 1 {
+		t.Errorf("it says that %d requests are under way, want 1", n)
+	}
+	if _, err := io.WriteString(send, `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := send.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-acked; err != nil || ack.Accepted != 2 {
+		t.Errorf("the request under way was not finished: %+v, %v", ack, err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("stopping: %v", err)
+	}
+}
+
+// Any web page that is open on this machine can send requests to the server.
+func TestServer_KeepsWebPagesOut(t *testing.T) {
+	cfg := config(t.TempDir())
+	cfg.AdminListen = "127.0.0.1:0"
+	serve(t, cfg, func(s *Server, _ *client.Client) {
+		for name, c := range map[string]struct {
+			method, url, host, origin string
+			want                      int
+		}{
+			"rebound name":                   {http.MethodGet, s.URL() + "/v1/threads", "rebound.example", "", http.StatusForbidden},
+			"rebound name at administration": {http.MethodGet, s.AdminURL() + "/metrics", "rebound.example", "", http.StatusForbidden},
+			"write of another origin":        {http.MethodPost, s.URL() + "/v1/threads/t/runs/r/events", "", "https://page.example", http.StatusForbidden},
+			"localhost":                      {http.MethodGet, s.URL() + "/v1/threads", "localhost", "", http.StatusOK},
+		} {
+			req, err := http.NewRequestWithContext(t.Context(), c.method, c.url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.host != "" {
+				req.Host = c.host
+			}
+			if c.origin != "" {
+				req.Header.Set("Origin", c.origin)
+			}
+			resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			if err := errors.Join(err, resp.Body.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != c.want {
+				t.Errorf("%s: %d %.200s", name, resp.StatusCode, body)
+			}
+		}
+	})
+}
+
+func TestConfig_Validate(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"no folder":             func(c *Config) { c.Data = "" },
+		"no partitions":         func(c *Config) { c.Partitions = 0 },
+		"no checkpoint":         func(c *Config) { c.Checkpoint = 0 },
+		"all addresses":         func(c *Config) { c.Listen = ":8420" },
+		"address of the net":    func(c *Config) { c.KafkaListen = "10.0.0.1:1" },
+		"name that may resolve": func(c *Config) { c.AdminListen = "skein.example:1" },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		if c.Validate() == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,118 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/indexer"
+	"github.com/skeinhq/skein/pkg/ingest"
+	"github.com/skeinhq/skein/pkg/query"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+const (
+	// cacheBytes bounds the histories that the compactor keeps at hand: one person's threads.
+	cacheBytes = 16 << 20
+	// readyPoll is the pause between two looks at whether the stages have started.
+	readyPoll = 10 * time.Millisecond
+	// readyTimeout bounds the wait for them.
+	readyTimeout = 2 * time.Minute
+)
+
+// startStages starts the four stages, as they are in production, and returns the API of those two
+// that have one.
+func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
+	compactorReady, err := s.startCompactor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	indexerReady, err := s.startIndexer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	auth := tenant.Fixed(Tenant)
+	door, err := ingest.New(ingest.DefaultConfig(s.client("ingest")), auth)
+	if err != nil {
+		return nil, err
+	}
+	s.admin.AddCheck("ingest", func(context.Context) error { return door.Ready() })
+	s.group.Go(ctx, "ingest", func(ctx context.Context) error {
+		// The HTTP listener is stopped before it is this part's turn: nothing is under way.
+		return errors.Join(door.Run(ctx), door.Close())
+	})
+
+	queryCfg := query.DefaultConfig()
+	queryCfg.Logger, queryCfg.Registerer = s.cfg.Logger, s.registry
+	answers, err := query.New(queryCfg, s.store, query.NewKafkaRecords(s.client("query")), auth)
+	if err != nil {
+		return nil, err
+	}
+	s.admin.AddCheck("index", s.store.Ping)
+	if err := s.awaitReady(ctx, compactorReady, indexerReady, func() bool { return door.Ready() == nil }); err != nil {
+		return nil, err
+	}
+	return split(door.Handler(), answers.Handler()), nil
+}
+
+func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err error) {
+	cfg := compactor.DefaultConfig()
+	cfg.Dir = s.folder.in(compactorName)
+	cfg.InstanceID = "dev"
+	cfg.CacheBytes = cacheBytes
+	// An open run is written whenever it has changed: on one machine it costs little, and whoever
+	// develops an agent looks at runs while they run.
+	cfg.CheckpointInterval, cfg.CheckpointFactor = s.cfg.Checkpoint, 0
+	cfg.CheckpointMax = max(cfg.CheckpointMax, cfg.CheckpointInterval)
+	c, err := compactor.New(cfg, s.client("compactor"), s.cfg.Logger, compactor.NewMetrics(s.registry))
+	if err != nil {
+		return nil, err
+	}
+	s.admin.AddCheck("compactor", func(context.Context) error { return c.Ready() })
+	s.group.Go(ctx, "compactor", c.Run)
+	return func() bool { return c.Ready() == nil }, nil
+}
+
+func (s *Server) startIndexer(ctx context.Context) (ready func() bool, err error) {
+	cfg := indexer.DefaultConfig(s.client("indexer"))
+	// A block a commit of the compactor: what was said is seen at once.
+	cfg.MaxDelay = 20 * time.Millisecond
+	cfg.Logger, cfg.Registerer = s.cfg.Logger, s.registry
+	i, err := indexer.New(cfg, s.store)
+	if err != nil {
+		return nil, err
+	}
+	s.admin.AddCheck("indexer", func(context.Context) error { return i.Ready() })
+	s.group.Go(ctx, "indexer", i.Run)
+	return func() bool { return i.Ready() == nil }, nil
+}
+
+// awaitReady returns once all stages have started. One that ends instead is what Abort reports.
+func (s *Server) awaitReady(ctx context.Context, ready ...func() bool) error {
+	deadline := time.NewTimer(readyTimeout)
+	defer deadline.Stop()
+	poll := time.NewTicker(readyPoll)
+	defer poll.Stop()
+	for {
+		all := true
+		for _, r := range ready {
+			all = all && r()
+		}
+		if all {
+			return nil
+		}
+		if s.group.Ended() {
+			return errors.New("starting stages: one of them ended")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			return fmt.Errorf("starting stages: not ready after %v", readyTimeout)
+		case <-poll.C:
+		}
+	}
+}

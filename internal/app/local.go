@@ -1,0 +1,42 @@
+package app
+
+import (
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/skeinhq/skein/internal/problem"
+)
+
+// LocalOnly guards a handler on loopback that asks nobody who they are. Other machines cannot reach
+// it, but the browser of this one can, on behalf of any web page:
+//
+//   - a page's own host name can be made to resolve to 127.0.0.1 (DNS rebinding), which makes the API
+//     a part of the page's origin. So requests whose Host is no name of loopback are refused;
+//   - a page may send writes across origins without being shown the answer. So those are refused.
+//
+// What is no browser (curl, an agent, the command line) sends neither, and notices nothing.
+func LocalOnly(h http.Handler) http.Handler {
+	origins := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !isLoopback(strings.ToLower(strings.Trim(host, "[]"))) {
+			forbid(w, "there is no authentication here, so requests are taken for localhost only, under its own name: use 127.0.0.1, [::1] or localhost as the host")
+			return
+		}
+		if err := origins.Check(r); err != nil {
+			forbid(w, "there is no authentication here, so web pages of another origin cannot write: "+err.Error())
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// forbid answers without waiting for the rest of the body.
+func forbid(w http.ResponseWriter, detail string) {
+	w.Header().Set("Connection", "close")
+	problem.Write(w, problem.Problem{Status: http.StatusForbidden, Detail: detail})
+}

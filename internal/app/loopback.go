@@ -1,0 +1,29 @@
+package app
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// CheckLoopback refuses every address that another machine could reach. A host name other than
+// localhost is refused too: what it means is decided elsewhere and may change.
+func CheckLoopback(addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("address %q: want HOST:PORT, such as 127.0.0.1:8420", addr)
+	}
+	if isLoopback(host) {
+		return nil
+	}
+	return fmt.Errorf("address %q can be reached from other machines, and there is no authentication: use 127.0.0.1, [::1] or localhost", addr)
+}
+
+// isLoopback reports whether a host, without port, is this machine whoever resolves it.
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}

@@ -1,0 +1,138 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/skeinhq/skein/internal/admin"
+)
+
+// Stage is one stage as a process of its own.
+type Stage struct {
+	// Name is the binary's name.
+	Name string
+	// Short, Long and Example are its help.
+	Short, Long, Example string
+	// Flags adds the stage's own settings to those that every stage has.
+	Flags func(*pflag.FlagSet)
+	// Start builds the stage and adds its parts to the process's group. It returns once the
+	// process can take work; an error ends it.
+	Start func(ctx context.Context, p *Process) error
+}
+
+// Process is what every stage's process has.
+type Process struct {
+	Logger   *slog.Logger
+	Registry *prometheus.Registry
+	Admin    *admin.Admin
+	Group    *Group
+	// Brokers and TopicPrefix say where Kafka is and which topic set is meant.
+	Brokers     []string
+	TopicPrefix string
+}
+
+// defaultAdminListen is where a stage serves metrics, health and profiles.
+const defaultAdminListen = "127.0.0.1:8421"
+
+// StageCommand returns the whole command of a stage's process.
+func StageCommand(s Stage) RunFunc {
+	return func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+		cmd := newStageCommand(s, os.Environ(), stderr)
+		cmd.SetArgs(append([]string{}, args...)) // nil would mean os.Args
+		cmd.SetIn(stdin)
+		cmd.SetOut(stdout)
+		cmd.SetErr(stderr)
+		return cmd.ExecuteContext(ctx)
+	}
+}
+
+func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command {
+	var p Process
+	var adminListen, logFormat, logLevel string
+	cmd := &cobra.Command{
+		Use: s.Name, Short: s.Short, Long: s.Long, Example: s.Example,
+		Version:      BuildInfo().Version,
+		SilenceUsage: true, SilenceErrors: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return Usagef("unexpected argument %q; see %s --help", args[0], s.Name)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := Configure(cmd, environ); err != nil {
+				return err
+			}
+			if len(p.Brokers) == 0 {
+				return Usagef("no Kafka brokers: say --brokers HOST:PORT,… (or SKEIN_BROKERS)")
+			}
+			var err error
+			if p.Logger, err = NewLogger(stderr, logFormat, logLevel); err != nil {
+				return err
+			}
+			return runStage(cmd.Context(), s, &p, adminListen)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return Usagef("%w; see %s --help", err, s.Name)
+	})
+	flags := cmd.Flags()
+	flags.String(ConfigFlag, "", "YAML `FILE` with settings; a SKEIN_… variable or a flag wins over it")
+	flags.StringSliceVar(&p.Brokers, "brokers", nil, "Kafka brokers, `HOST:PORT` separated by commas")
+	flags.StringVar(&p.TopicPrefix, "topic-prefix", "", "`TEXT` in front of all topic names")
+	flags.StringVar(&adminListen, "admin-listen", defaultAdminListen, "`ADDRESS` for metrics, health and profiles")
+	flags.StringVar(&logFormat, "log-format", "json", "`FORMAT` of the log on stderr: text or json")
+	flags.StringVar(&logLevel, "log-level", "info", "`LEVEL` of the log on stderr: debug, info, warn or error")
+	if s.Flags != nil {
+		s.Flags(flags)
+	}
+	return cmd
+}
+
+// NewRegistry returns a metrics registry that holds what every process tells about itself.
+func NewRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+	return r
+}
+
+func runStage(ctx context.Context, s Stage, p *Process, adminListen string) error {
+	p.Registry = NewRegistry()
+	p.Admin = admin.New(p.Registry)
+	p.Group = NewGroup()
+	// Readiness fails from the first signal on, while requests that are under way still end.
+	stop := context.AfterFunc(ctx, p.Admin.Draining)
+	defer stop()
+
+	l, err := Listen(ctx, adminListen, "admin-listen")
+	if err != nil {
+		return err
+	}
+	p.Logger.Info("starting", "version", BuildInfo().Version, "admin", l.Addr().String())
+	// First in, last out: a process that drains can still be asked how it is.
+	p.Group.Go(ctx, "admin listener", func(ctx context.Context) error {
+		return ServeHTTP(ctx, l, p.Admin.Handler(), p.Logger)
+	})
+	if err := s.Start(ctx, p); err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			p.Logger.Info("stopped before all was started")
+			return p.Group.Abort(nil)
+		}
+		return p.Group.Abort(fmt.Errorf("starting %s: %w", s.Name, err))
+	}
+	p.Admin.Started()
+	p.Logger.Info("started", "version", BuildInfo().Version, "admin", l.Addr().String())
+	err = p.Group.Wait(ctx)
+	p.Logger.Info("stopped")
+	return err
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/recordings"
+)
+
+// TestCommands_OverHTTP goes the way of a user: publish the runs of a thread, then look at them.
+func TestCommands_OverHTTP(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		thread, ok := recordings.Find("ag-ui-adk", "tools")
+		if !ok {
+			t.Fatal("the recording is gone")
+		}
+		at := "--url=" + s.URL()
+		ok0 := func(args ...string) string {
+			t.Helper()
+			stdout, stderr, code := skein(t, "", append(args, at)...)
+			if code != 0 {
+				t.Fatalf("skein %v: exit %d: %s", args, code, stderr)
+			}
+			return stdout
+		}
+		if stdout, stderr, code := skein(t, "", "threads", at); code != 0 || stdout != "" || !strings.Contains(stderr, "no threads") {
+			t.Errorf("an empty server: exit %d, %q, %q", code, stdout, stderr)
+		}
+		for i, path := range files(t, thread, true) {
+			var p published
+			input := strings.TrimSuffix(path, ".jsonl") + ".input.json"
+			if err := json.Unmarshal([]byte(ok0("publish", path, "--input", input, "--json")), &p); err != nil {
+				t.Fatal(err)
+			}
+			if p.RunID != thread.Runs[i].RunID || p.ThreadID != thread.ThreadID || int(p.Accepted) != len(thread.Runs[i].Lines()) || p.InputPosition == "" {
+				t.Errorf("published %+v", p)
+			}
+		}
+		var listed struct {
+			ThreadID string
+			Runs     int
+		}
+		if err := json.Unmarshal([]byte(ok0("threads", "--json")), &listed); err != nil || listed.ThreadID != thread.ThreadID || listed.Runs != len(thread.Runs) {
+			t.Errorf("threads --json: %+v, %v", listed, err)
+		}
+		if text := ok0("threads"); !strings.Contains(text, thread.ThreadID) || strings.Count(text, "\n") != 2 {
+			t.Errorf("threads: %s", text)
+		}
+		for format, want := range map[string]string{"text": "◄ tip", "json": `"branches"`, "mermaid": "gitGraph", "dot": "digraph"} {
+			if text := ok0("lineage", thread.ThreadID, "--format", format); !strings.Contains(text, want) || !strings.Contains(text, thread.Runs[0].RunID) {
+				t.Errorf("lineage --format %s: %s", format, text)
+			}
+		}
+		if text := ok0("lineage", thread.ThreadID, "--ascii"); !strings.Contains(text, "<- tip") || strings.Contains(text, "●") {
+			t.Errorf("lineage --ascii: %s", text)
+		}
+
+		var tip, last, client, first struct{ Messages, State any }
+		decode := func(v any, text string) {
+			t.Helper()
+			if err := json.Unmarshal([]byte(text), v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		decode(&tip, ok0("history", thread.ThreadID, "--json"))
+		decode(&last, ok0("history", thread.ThreadID, thread.Runs[len(thread.Runs)-1].RunID, "--json"))
+		decode(&first, ok0("history", thread.ThreadID, thread.Runs[0].RunID, "--json"))
+		decode(&client, string(thread.Client))
+		if g, w := canonical(t, tip), canonical(t, client); g != w {
+			t.Errorf("the tip's history is\n%s\nthe official client has\n%s", g, w)
+		}
+		if canonical(t, tip) != canonical(t, last) || canonical(t, tip) == canonical(t, first) {
+			t.Error("the run's own history is not given")
+		}
+		if text := ok0("history", thread.ThreadID); !strings.Contains(text, "→ ") || !strings.Contains(text, "\nstate\n") {
+			t.Errorf("history for people: %s", text)
+		}
+
+		for _, c := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"history", "no-such-thread"}, "all threads: skein threads --url " + s.URL()},
+			{[]string{"lineage", "no/such/thread"}, "all threads: skein threads"},
+			{[]string{"history", thread.ThreadID, "no-such-run"}, "its runs: skein lineage " + thread.ThreadID + " --url " + s.URL()},
+		} {
+			if stdout, stderr, code := skein(t, "", append(c.args, at)...); code != app.ExitNotFound || stdout != "" || !strings.Contains(stderr, c.want) {
+				t.Errorf("%v: exit %d, %q, %q", c.args, code, stdout, stderr)
+			}
+		}
+	})
+}
+
+// A publish that was stopped by a bad line says with which number to go on, and repeating the
+// whole of it doubles nothing.
+func TestPublish_GoesOnAfterABadLine(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		at := "--url=" + s.URL()
+		path := filepath.Join(t.TempDir(), "run.jsonl")
+		write := func(third string) {
+			t.Helper()
+			lines := []string{
+				`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`,
+				`{"type":"TEXT_MESSAGE_START","messageId":"m"}`,
+				third,
+				`{"type":"TEXT_MESSAGE_END","messageId":"m"}`,
+				`{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`,
+			}
+			if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, bad := range []string{`{"type":"TEXT_MESSAGE_CONTENT",`, `{"messageId":"m","delta":"no type"}`} {
+			write(bad)
+			_, stderr, code := skein(t, "", "publish", path, at)
+			if code != app.ExitFailed || !strings.Contains(stderr, "line 3") || !strings.Contains(stderr, "--from 2") {
+				t.Errorf("%s: exit %d, %s", bad, code, stderr)
+			}
+		}
+		write(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"hello"}`)
+		stdout, stderr, code := skein(t, "", "publish", path, "--from", "2", at)
+		if code != 0 || !strings.HasPrefix(stdout, "3 events of run r in thread t are at ") {
+			t.Errorf("exit %d, %s %s", code, stdout, stderr)
+		}
+		// Again, whole, from stdin: every event is known and dropped.
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, stderr, code := skein(t, string(text), "publish", at); code != 0 || !strings.Contains(stderr, "run r had ended before") {
+			t.Errorf("exit %d, %s", code, stderr)
+		}
+		stdout, stderr, code = skein(t, "", "history", "t", "--json", at)
+		if code != 0 || !strings.Contains(stdout, `"content":"hello"`) || strings.Count(stdout, `"role"`) != 1 {
+			t.Errorf("exit %d, %s %s", code, stdout, stderr)
+		}
+		stdout, _, _ = skein(t, "", "lineage", "t", "--json", at)
+		if strings.Contains(stdout, "r~2") {
+			t.Errorf("the repeat made a run of its own: %s", stdout)
+		}
+	})
+}

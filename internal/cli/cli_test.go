@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/skeinhq/skein/internal/app"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
+	var all strings.Builder
+	for _, command := range []string{"", "dev", "demo", "threads", "lineage", "history", "publish", "fold", "topics", "topics create", "topics check", "topics alter", "migrate", "keys", "keys new", "keys list", "health", "version"} {
+		args := append(strings.Fields(command), "--help")
+		stdout, stderr, code := skein(t, "", args...)
+		if code != 0 || stderr != "" {
+			t.Errorf("%v: exit %d, stderr %q", args, code, stderr)
+		}
+		all.WriteString("$ " + strings.Join(append([]string{"skein"}, args...), " ") + "\n" + stdout + "\n")
+	}
+	path := filepath.Join("testdata", "help.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(all.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all.String() != string(want) {
+		t.Errorf("help has changed; go test ./internal/cli -update rewrites %s. It is now:\n%s", path, all.String())
+	}
+}
+
+func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "skein.yaml")
+	if err := os.WriteFile(config, []byte("lissten: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"unknown command":         {[]string{"thraeds"}, app.ExitUsage, "did you mean threads?"},
+		"unknown flag":            {[]string{"dev", "--dta", "x"}, app.ExitUsage, "unknown flag: --dta; see skein dev --help"},
+		"wrong value":             {[]string{"dev", "--partitions", "many"}, app.ExitUsage, "see skein dev --help"},
+		"unknown key":             {[]string{"dev", "--config", config}, app.ExitUsage, "did you mean listen?"},
+		"argument missing":        {[]string{"history"}, app.ExitUsage, "skein history THREAD [RUN]"},
+		"all addresses":           {[]string{"dev", "--listen", "0.0.0.0:8420"}, app.ExitUsage, "no authentication"},
+		"address of this machine": {[]string{"dev", "--kafka-listen", "192.168.0.1:8492"}, app.ExitUsage, "can be reached from other machines"},
+		"IPv6, all addresses":     {[]string{"demo", "--listen", "[::]:8420"}, app.ExitUsage, "no authentication"},
+		"host name":               {[]string{"dev", "--listen", "example.org:8420"}, app.ExitUsage, "use 127.0.0.1"},
+		"no address":              {[]string{"dev", "--listen", "8420"}, app.ExitUsage, "want HOST:PORT"},
+		"log level":               {[]string{"dev", "--log-level", "loud"}, app.ExitUsage, "debug, info, warn, error"},
+		"nobody answers":          {[]string{"threads", "--url", "http://127.0.0.1:1"}, app.ExitFailed, "is skein dev running?"},
+		"no URL":                  {[]string{"threads", "--url", "localhost"}, app.ExitUsage, "want http://HOST:PORT"},
+		"file that is not there":  {[]string{"fold", "nowhere.jsonl"}, app.ExitUsage, "no such file"},
+		"nothing to publish":      {[]string{"publish", "-"}, app.ExitUsage, "there are none"},
+		"no key file":             {[]string{"threads", "--api-key-file", "nowhere.key"}, app.ExitUsage, "no such file"},
+		"keys for nobody":         {[]string{"keys", "new", "--scope", "read", "--file", "f"}, app.ExitUsage, "say --tenant ID"},
+		"keys for nothing":        {[]string{"keys", "new", "--tenant", "t", "--file", "f"}, app.ExitUsage, "--scope SCOPE"},
+		"unknown scope":           {[]string{"keys", "new", "--tenant", "t", "--scope", "read,write", "--file", "f"}, app.ExitUsage, "publish, read, erase"},
+		"keys of no file":         {[]string{"keys", "list", "--file", "nowhere.yaml"}, app.ExitFailed, "no such file"},
+		"picture":                 {[]string{"lineage", "t", "--format", "png"}, app.ExitUsage, "text, json, mermaid, dot"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := skein(t, "", c.args...)
+			if code != c.code || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 || stdout != "" {
+				t.Errorf("exit %d, stdout %q, stderr %q; want exit %d and one line with %q", code, stdout, stderr, c.code, c.want)
+			}
+		})
+	}
+}
+
+func TestPublish_NeedsToKnowTheRun(t *testing.T) {
+	_, stderr, code := skein(t, `{"type":"CUSTOM","name":"x","value":1}`, "publish")
+	if code != app.ExitUsage || !strings.Contains(stderr, "--thread ID --run ID") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
+func TestDev_SaysWhatToDoWhenAPortIsInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // only holds the port
+	taken := l.Addr().String()
+	for _, flag := range []string{"listen", "kafka-listen", "admin-listen"} {
+		args := []string{"dev", "--data", t.TempDir()}
+		for _, f := range []string{"listen", "kafka-listen", "admin-listen"} {
+			addr := "127.0.0.1:0"
+			if f == flag {
+				addr = taken
+			}
+			args = append(args, "--"+f, addr)
+		}
+		stdout, stderr, code := skein(t, "", args...)
+		if code != app.ExitFailed || !strings.Contains(stderr, "another process has this port") ||
+			!strings.Contains(stderr, "--"+flag+" 127.0.0.1:0") || strings.Count(stderr, "\n") != 1 || stdout != "" {
+			t.Errorf("%s: exit %d, stdout %q, stderr %q", flag, code, stdout, stderr)
+		}
+	}
+}
+
+// A hint can be typed as it stands: the binary as it was typed, and the server that was asked.
+func TestHint_CanBeTypedAsItStands(t *testing.T) {
+	out := newOutput(io.Discard, io.Discard, nil)
+	out.self = "bin/skein"
+	for want, c := range map[string]struct {
+		at   server
+		args []string
+	}{
+		"bin/skein threads": {server{url: defaultURL}, []string{"threads"}},
+		"bin/skein lineage 'it'\\''s one' --url http://127.0.0.1:1 --api-key-file key": {
+			server{url: "http://127.0.0.1:1", keyFile: "key"}, []string{"lineage", "it's one"}},
+		"bin/skein lineage 'a\uFFFDb'": {server{url: defaultURL}, []string{"lineage", "a\x1bb"}},
+	} {
+		if got := out.hint(c.at, c.args...); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	for _, args := range [][]string{{"thraed", "x"}, {"topics", "mend"}, {"history", "--no-such-flag"}, {"history"}} {
+		err := execute(t.Context(), out, args, nil, strings.NewReader(""))
+		if err == nil || !strings.Contains(err.Error(), "bin/skein") && !strings.Contains(err.Error(), "did you mean") {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+type closedPipe struct{}
+
+func (closedPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+func TestRun_AClosedPipeEndsQuietly(t *testing.T) {
+	var errs bytes.Buffer
+	err := run(t.Context(), []string{"version"}, nil, strings.NewReader(""), closedPipe{}, &errs)
+	if !errors.Is(err, syscall.EPIPE) {
+		t.Fatalf("got %v", err)
+	}
+	app.Report(&errs, "skein", err)
+	if app.ExitCode(err) != app.ExitDone || errs.Len() > 0 {
+		t.Errorf("exit %d, %q", app.ExitCode(err), errs.String())
+	}
+}
+
+func TestPrintable_NothingSteersTheTerminal(t *testing.T) {
+	hostile := "a\x1b[2Jb\x00c\u202Ed\u2066e\r\nf"
+	got := printable(hostile)
+	for _, r := range []string{"\x1b", "\x00", "\u202E", "\u2066", "\r"} {
+		if strings.Contains(got, r) {
+			t.Errorf("%q is still in %q", r, got)
+		}
+	}
+	if got := oneLine(strings.Repeat("x", 50), 10); len([]rune(got)) != 10 {
+		t.Errorf("cut to %q", got)
+	}
+	for _, line := range strings.Split(indent("one two three "+strings.Repeat("y", 90), "  ", 40), "\n") {
+		if len([]rune(line)) > 40 {
+			t.Errorf("line leaves the screen: %q", line)
+		}
+	}
+}

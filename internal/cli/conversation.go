@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// conversation is what a history answer holds, as far as a person is shown it.
+type conversation struct {
+	ThreadID  string          `json:"threadId"`
+	RunID     string          `json:"runId"`
+	Status    string          `json:"status"`
+	Basis     string          `json:"basis"`
+	Truncated bool            `json:"truncated"`
+	RawLost   bool            `json:"rawLost"`
+	Messages  []message       `json:"messages"`
+	State     json.RawMessage `json:"state"`
+}
+
+type message struct {
+	ID           string          `json:"id"`
+	Role         string          `json:"role"`
+	Name         string          `json:"name"`
+	Content      json.RawMessage `json:"content"`
+	ActivityType string          `json:"activityType"`
+	ToolCallID   string          `json:"toolCallId"`
+	ToolCalls    []struct {
+		ID       string `json:"id"`
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+	} `json:"toolCalls"`
+}
+
+// stateLines bounds how much of a state is shown to a person; --json has all of it.
+const stateLines = 40
+
+// printConversation shows a conversation the way it is read: who, then what, indented.
+func printConversation(out *output, c conversation) error {
+	var b strings.Builder
+	width := out.width()
+	head := fmt.Sprintf("thread %s, run %s: %s", oneLine(c.ThreadID, 80), oneLine(c.RunID, 80), c.Status)
+	for _, remark := range c.remarks() {
+		head += ", " + remark
+	}
+	fmt.Fprintf(&b, "%s\n", out.bold(head))
+
+	toolNames := make(map[string]string)
+	for _, m := range c.Messages {
+		who := m.Role
+		switch {
+		case m.Role == "tool" && toolNames[m.ToolCallID] != "":
+			who = "tool " + toolNames[m.ToolCallID]
+		case m.Role == "activity":
+			who = "activity " + m.ActivityType
+		case m.Name != "" && m.Name != m.Role:
+			who += " " + m.Name
+		}
+		fmt.Fprintf(&b, "\n%s\n", out.bold(oneLine(who, width)))
+		if text := contentText(m.Content); text != "" {
+			b.WriteString(indent(text, "  ", width))
+		}
+		for _, call := range m.ToolCalls {
+			toolNames[call.ID] = call.Function.Name
+			b.WriteString(indent(call.Function.Name+"("+call.Function.Arguments+")", "  → ", width))
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n%s", out.bold("state"), stateText(c.State, width))
+	_, err := io.WriteString(out.stdout, b.String())
+	return err
+}
+
+// remarks are the badges of honesty: all that is not plain truth.
+func (c conversation) remarks() []string {
+	var out []string
+	if c.Basis == "inferred" {
+		out = append(out, "starts from a parent that was guessed (no input was given)")
+	}
+	if c.Status == "running" {
+		out = append(out, "still going on")
+	}
+	if c.Truncated {
+		out = append(out, "truncated")
+	}
+	if c.RawLost {
+		out = append(out, "some events were lost before they were folded")
+	}
+	return out
+}
+
+// contentText returns a message's content for a person: text as it is, other parts by name.
+func contentText(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var parts []struct {
+		Type   string `json:"type"`
+		Text   string `json:"text"`
+		Source struct {
+			Type     string `json:"type"`
+			URL      string `json:"url"`
+			Value    string `json:"value"`
+			MimeType string `json:"mimeType"`
+		} `json:"source"`
+	}
+	if json.Unmarshal(content, &parts) == nil {
+		var lines []string
+		for _, p := range parts {
+			switch {
+			case p.Type == "text":
+				lines = append(lines, p.Text)
+			case p.Source.Type == "url":
+				lines = append(lines, fmt.Sprintf("[%s %s]", p.Type, p.Source.Value+p.Source.URL))
+			default:
+				lines = append(lines, fmt.Sprintf("[%s %s, %d bytes]", p.Type, p.Source.MimeType, len(p.Source.Value)))
+			}
+		}
+		return strings.Join(lines, "\n")
+	}
+	return string(content)
+}
+
+func stateText(state json.RawMessage, width int) string {
+	var b bytes.Buffer
+	if json.Indent(&b, state, "", "  ") != nil {
+		b.Reset()
+		b.Write(state)
+	}
+	lines := strings.Split(indent(b.String(), "  ", width), "\n")
+	if len(lines) > stateLines+1 {
+		rest := len(lines) - 1 - stateLines
+		lines = append(lines[:stateLines], fmt.Sprintf("  … %d more lines; --json prints all", rest), "")
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/demo"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// restored is the conversation that the demo gives back as an example.
+const restored = "demo-edit"
+
+func newDemo(out *output) *cobra.Command {
+	var f devFlags
+	var exit bool
+	cmd := &cobra.Command{
+		Use:     "demo",
+		GroupID: groupServe,
+		Short:   "Run Skein and play recorded conversations of real agents",
+		Long: `Run all stages as "skein dev" does, play recorded conversations of real agents through the HTTP door,
+show what became of them, and stay up until Ctrl-C.
+
+What is there already is not played again; a demo that was cut off is finished.`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := f.config(out)
+			if err != nil {
+				return err
+			}
+			server, err := dev.Start(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			// The demo ends when the server does, and the server when the demo fails.
+			ctx, stop := context.WithCancel(cmd.Context())
+			defer stop()
+			stopped := make(chan error, 1)
+			go func() {
+				stopped <- server.Wait(ctx)
+				stop()
+			}()
+			sayReady(out, server, cfg.Logger)
+			err = playDemo(ctx, out, server)
+			if err == nil && !exit {
+				out.note("\nStill running: the HTTP API listens on %s. Ctrl-C stops it.", server.URL())
+				<-ctx.Done()
+			}
+			interrupted := cmd.Context().Err() != nil
+			stop()
+			serverErr := <-stopped
+			if interrupted && errors.Is(err, context.Canceled) {
+				err = nil // stopped by Ctrl-C, as it should be
+			}
+			if serverErr != nil && errors.Is(err, context.Canceled) {
+				err = nil // the server's end is what ended the demo
+			}
+			return errors.Join(err, serverErr)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&exit, "exit", false, "stop once everything was shown")
+	return cmd
+}
+
+// playDemo brings the conversations in and shows what Skein made of them.
+func playDemo(ctx context.Context, out *output, running *dev.Server) error {
+	conversations, err := demo.Conversations()
+	if err != nil {
+		return err
+	}
+	at := server{url: running.URL()}
+	return at.connect(func(c *client.Client) error {
+		bar := newProgress(out, "playing recorded conversations")
+		played, err := demo.Player{Client: c, Settle: running.Settle, Progress: bar.step}.Play(ctx, conversations)
+		bar.end()
+		if err != nil {
+			return err
+		}
+		if played.Runs > 0 {
+			out.note("%d runs of real agents played through the HTTP door, %d events", played.Runs, played.Events)
+		}
+		if played.Present > 0 {
+			out.note("%d runs were there already", played.Present)
+		}
+		return showDemo(ctx, out, at, c, conversations)
+	})
+}
+
+func showDemo(ctx context.Context, out *output, at server, c *client.Client, conversations []demo.Conversation) error {
+	var b strings.Builder
+	drawn := make(map[string]bool)
+	for _, conv := range conversations {
+		if !conv.Branched {
+			continue
+		}
+		drawn[conv.ThreadID] = true
+		body, err := c.Get(ctx, client.ThreadPath(conv.ThreadID)+"/lineage", nil)
+		if err != nil {
+			return err
+		}
+		questions := conv.Questions()
+		picture, err := draw(body, lineage.TextOptions{
+			Width: out.drawingWidth(), Color: out.colour(),
+			Label: func(r lineage.Run) string { return questions[r.ID] },
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s: %s\n%s\n\n", out.bold(conv.ThreadID), conv.Title, strings.TrimRight(picture, "\n"))
+	}
+	if err := out.text(b.String()); err != nil {
+		return err
+	}
+
+	var rest []store.Thread
+	if _, err := eachThread(ctx, c, url.Values{}, 0, func(raw json.RawMessage) error {
+		var t store.Thread
+		if err := json.Unmarshal(raw, &t); err != nil {
+			return fmt.Errorf("decoding thread: %w", err)
+		}
+		if !drawn[t.ThreadID] {
+			rest = append(rest, t)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := printThreads(out, rest); err != nil {
+		return err
+	}
+
+	body, err := c.Get(ctx, client.ThreadPath(restored)+"/history", nil)
+	if err != nil {
+		return err
+	}
+	var h conversation
+	if err := json.Unmarshal(body, &h); err != nil {
+		return fmt.Errorf("decoding history: %w", err)
+	}
+	if err := out.text("\n"); err != nil {
+		return err
+	}
+	if err := printConversation(out, h); err != nil {
+		return err
+	}
+	out.note(`
+Try, in another terminal:
+  %s
+  %s
+  curl %s/v1/threads/demo-edit/lineage`,
+		out.hint(at, "lineage", "demo-regenerate"), out.hint(at, "history", "demo-fork", "--json"), c.URL())
+	return nil
+}

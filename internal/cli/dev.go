@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/app/dev"
+)
+
+// devFlags are the flags of the commands that run a development server.
+type devFlags struct {
+	cfg                 dev.Config
+	logFormat, logLevel string
+}
+
+func (f *devFlags) add(cmd *cobra.Command) {
+	f.cfg = dev.DefaultConfig()
+	flags := cmd.Flags()
+	flags.StringVar(&f.cfg.Data, "data", f.cfg.Data, "`FOLDER` for everything that is kept; one process uses it at a time")
+	flags.StringVar(&f.cfg.Listen, "listen", f.cfg.Listen, "`ADDRESS` of the HTTP API, loopback only; port 0 takes a free one")
+	flags.StringVar(&f.cfg.KafkaListen, "kafka-listen", f.cfg.KafkaListen, "`ADDRESS` of the embedded Kafka broker, loopback only; port 0 takes a free one")
+	flags.StringVar(&f.cfg.AdminListen, "admin-listen", "", "`ADDRESS` for metrics, health and profiles, loopback only; none by default")
+	flags.IntVar(&f.cfg.Partitions, "partitions", f.cfg.Partitions, "partitions of the topics, where they are made anew")
+	flags.DurationVar(&f.cfg.Checkpoint, "checkpoint", f.cfg.Checkpoint, "how often a run that is still open is written, so that it can be looked at")
+	f.logFlags(cmd, "warn")
+}
+
+func (f *devFlags) logFlags(cmd *cobra.Command, level string) {
+	cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log on stderr: text or json")
+	cmd.Flags().StringVar(&f.logLevel, "log-level", level, "`LEVEL` of the log on stderr: debug, info, warn or error")
+}
+
+// config returns the server's configuration, checked.
+func (f *devFlags) config(out *output) (dev.Config, error) {
+	logger, err := app.NewLogger(out.stderr, f.logFormat, f.logLevel)
+	if err != nil {
+		return dev.Config{}, err
+	}
+	cfg := f.cfg
+	cfg.Logger = logger
+	cfg.Draining = func(requests int) {
+		things := "requests"
+		if requests == 1 {
+			things = "request"
+		}
+		out.note("waiting for %d %s; Ctrl-C again quits now", requests, things)
+	}
+	if err := cfg.Validate(); err != nil {
+		return dev.Config{}, app.Usagef("%w", err)
+	}
+	return cfg, nil
+}
+
+func newDev(out *output) *cobra.Command {
+	var f devFlags
+	cmd := &cobra.Command{
+		Use:     "dev",
+		GroupID: groupServe,
+		Short:   "Run all stages in one process on one folder",
+		Long: `Run all stages in one process on one folder, with an embedded Kafka broker and SQLite: nothing else
+needs to be installed, and everything is still there after a restart.
+
+It is for trying, developing and testing. There is no authentication (all requests are of the tenant
+"dev"), so it listens on loopback addresses only. Production is Kafka and the four stage binaries.`,
+		Example: `  skein dev
+  skein dev --data /tmp/skein --listen 127.0.0.1:0`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := f.config(out)
+			if err != nil {
+				return err
+			}
+			server, err := dev.Start(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			sayReady(out, server, cfg.Logger)
+			return server.Wait(cmd.Context())
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// sayReady says where the server listens. It comes once everything answers, so that a script may
+// wait for the line.
+func sayReady(out *output, s *dev.Server, logger *slog.Logger) {
+	logger.Info("ready", "http", s.URL(), "kafka", s.Broker(), "start", s.StartTime().Round(time.Millisecond).String())
+	out.note("skein is ready: HTTP API on %s, Kafka on %s, data in %s", s.URL(), s.Broker(), s.Data())
+	if s.AdminURL() != "" {
+		out.note("metrics, health and profiles on %s", s.AdminURL())
+	}
+}

@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
+)
+
+func newFold(out *output) *cobra.Command {
+	var records, events bool
+	cmd := &cobra.Command{
+		Use:     "fold FILE.jsonl…",
+		GroupID: groupWrite,
+		Short:   "Fold event files without a server",
+		Long: `Fold event files without a server and print {messages, state} at the end of the last run.
+
+The files (NDJSON or SSE) are the runs of one chain in order; a file may hold several runs.
+FILE.input.json beside FILE.jsonl is the RunAgentInput of its first run. A run that has an input
+starts from its messages, any other from what the run before left.
+
+What is no event, or comes after a run's end, is left out and told on stderr, as the compactor would.`,
+		Example: `  skein fold t1.jsonl t2.jsonl t3.jsonl | jq .messages
+  skein fold --records run.jsonl | jq .stats`,
+		Args: usageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if records && events {
+				return app.Usagef("--records and --events exclude one another")
+			}
+			runs, err := readChain(out, args)
+			if err != nil {
+				return err
+			}
+			if records {
+				return printRecords(out, runs)
+			}
+			return printFold(out, runs, events)
+		},
+	}
+	cmd.Flags().BoolVar(&records, "records", false, "print the run records, one a line")
+	cmd.Flags().BoolVar(&events, "events", false, "print the AG-UI events that rebuild the last run, one a line")
+	return cmd
+}
+
+// chainRun is one run as it stands in the files.
+type chainRun struct {
+	input  []byte
+	events []fileEvent
+}
+
+// fileEvent is a line of a file and where it stands, for messages about it.
+type fileEvent struct {
+	text  []byte
+	where string
+}
+
+// readChain reads files as the runs of a chain. A RUN_STARTED opens the next run, except as the
+// first event of a file, where the file has opened it.
+func readChain(out *output, paths []string) ([]chainRun, error) {
+	var runs []chainRun
+	for _, path := range paths {
+		input, err := inputBeside(path)
+		if err != nil {
+			return nil, err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, app.Usagef("opening events: %w", err)
+		}
+		of, err := readRuns(f, path, input)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", path, err)
+		}
+		if len(of) == 0 {
+			out.note("%s: no events", path)
+		}
+		runs = append(runs, of...)
+	}
+	if len(runs) == 0 {
+		return nil, errors.New("folding: there are no events")
+	}
+	return runs, nil
+}
+
+// inputBeside reads NAME.input.json for NAME.jsonl (or any other extension); nil where there is none.
+func inputBeside(path string) ([]byte, error) {
+	name := path
+	if i := strings.LastIndexByte(path, '.'); i > strings.LastIndexAny(path, `/\`) {
+		name = path[:i]
+	}
+	input, err := os.ReadFile(name + ".input.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading input: %w", err)
+	}
+	return input, nil
+}
+
+func readRuns(r io.Reader, path string, input []byte) ([]chainRun, error) {
+	var runs []chainRun
+	reader := newEventReader(r)
+	for {
+		text, err := reader.next()
+		if errors.Is(err, io.EOF) {
+			return runs, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var head struct{ Type agui.Type }
+		starts := json.Unmarshal(text, &head) == nil && head.Type == agui.RunStarted
+		if len(runs) == 0 || starts && len(runs[len(runs)-1].events) > 0 {
+			runs = append(runs, chainRun{})
+			if len(runs) == 1 {
+				runs[0].input = input
+			}
+		}
+		last := &runs[len(runs)-1]
+		last.events = append(last.events, fileEvent{text: text, where: fmt.Sprintf("%s:%d", path, reader.line)})
+	}
+}
+
+// foldChain folds all runs and returns the last one's fold.
+func foldChain(out *output, runs []chainRun) (*compact.Run, error) {
+	var history lineage.History
+	var fold *compact.Run
+	for _, run := range runs {
+		input, err := run.startInput(out)
+		if err != nil {
+			return nil, err
+		}
+		start := lineage.StartHistory(history, input)
+		fold = compact.New(start.Messages, start.State)
+		for _, e := range run.events {
+			ev, err := agui.Decode(e.text)
+			if err == nil {
+				err = fold.Apply(ev)
+			}
+			if err != nil && !agui.IsMalformed(err) && !errors.Is(err, compact.ErrEnded) {
+				return nil, fmt.Errorf("folding %s: %w", e.where, err)
+			}
+			if err != nil {
+				out.note("%s: left out: %v", e.where, err)
+			}
+		}
+		history = lineage.History{Messages: fold.Messages(), State: fold.State()}
+	}
+	return fold, nil
+}
+
+// startInput is the input beside the file, else the one on RUN_STARTED, else nil.
+func (r chainRun) startInput(out *output) (*agui.RunAgentInput, error) {
+	if r.input != nil {
+		input, err := agui.DecodeInput(r.input)
+		if err != nil {
+			return nil, fmt.Errorf("reading input: %w", err)
+		}
+		return input, nil
+	}
+	var started struct {
+		Type  agui.Type
+		Input json.RawMessage
+	}
+	first := r.events[0]
+	if json.Unmarshal(first.text, &started) != nil {
+		started.Input = nil // the fold says what is wrong with it
+	}
+	if started.Type != agui.RunStarted || len(started.Input) == 0 || string(started.Input) == "null" {
+		return nil, nil
+	}
+	input, err := agui.DecodeInput(started.Input)
+	if err != nil {
+		out.note("%s: its input is left out: %v", first.where, err)
+		return nil, nil
+	}
+	return input, nil
+}
+
+// folded is what "skein fold" prints.
+type folded struct {
+	Messages []agui.Message  `json:"messages"`
+	State    json.RawMessage `json:"state"`
+}
+
+func printFold(out *output, runs []chainRun, asEvents bool) error {
+	fold, err := foldChain(out, runs)
+	if err != nil {
+		return err
+	}
+	result := folded{Messages: fold.Messages(), State: fold.State()}
+	if result.Messages == nil {
+		result.Messages = []agui.Message{}
+	}
+	if !asEvents {
+		return out.json(result)
+	}
+	return printEvents(out, result, fold.Summary())
+}
+
+// printEvents prints the run as the shortest stream that leaves the same messages and state in a
+// client that holds nothing: its start, what is kept of it, the conversation and the state whole,
+// its end.
+func printEvents(out *output, f folded, s compact.Summary) error {
+	var lines []any
+	if s.Started != nil {
+		lines = append(lines, s.Started)
+	}
+	for _, e := range s.Kept {
+		lines = append(lines, e)
+	}
+	lines = append(lines,
+		struct {
+			Type     agui.Type      `json:"type"`
+			Messages []agui.Message `json:"messages"`
+		}{agui.MessagesSnapshot, f.Messages},
+		struct {
+			Type     agui.Type       `json:"type"`
+			Snapshot json.RawMessage `json:"snapshot"`
+		}{agui.StateSnapshot, f.State},
+	)
+	if s.Terminal != nil {
+		lines = append(lines, s.Terminal)
+	}
+	for _, line := range lines {
+		if err := out.json(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

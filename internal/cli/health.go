@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+)
+
+// defaultAdminURL is where a stage serves its administration unless told otherwise.
+const defaultAdminURL = "http://127.0.0.1:8421"
+
+func newHealth(out *output) *cobra.Command {
+	var live, asJSON bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:     "health [URL]",
+		GroupID: groupOperate,
+		Short:   "Ask a stage whether it can take work",
+		Long: `Ask a stage's administration, at ` + defaultAdminURL + ` unless URL says otherwise, whether it can take work.
+Exit code 0 is yes; 1 is no, or no answer, with the reason. It is made for health checks of containers.`,
+		Example: `  skein health
+  skein health http://127.0.0.1:8421 --live`,
+		Args: usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			base := defaultAdminURL
+			if len(args) == 1 {
+				base = args[0]
+			}
+			if !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
+				return app.Usagef("reading url %q: want http://HOST:PORT", base)
+			}
+			path := "/readyz"
+			if live {
+				path = "/healthz"
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return health(ctx, out, strings.TrimRight(base, "/")+path, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&live, "live", false, "ask only whether the process answers, not whether what it needs does")
+	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func health(ctx context.Context, out *output, url string, asJSON bool) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return app.Usagef("reading url: %w", err)
+	}
+	// A client of its own: the process ends after one request.
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return fmt.Errorf("no answer from %s: %w", url, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return fmt.Errorf("reading answer: %w", err)
+	}
+	var answer struct {
+		Status string            `json:"status"`
+		Checks map[string]string `json:"checks"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.Status == "" {
+		return fmt.Errorf("reading answer: %s is no administration of a Skein stage (HTTP %d)", url, resp.StatusCode)
+	}
+	if asJSON {
+		err = out.document(body)
+	} else {
+		err = out.text(answer.Status + "\n")
+	}
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return err
+	}
+	reasons := []string{answer.Status}
+	for _, name := range slices.Sorted(maps.Keys(answer.Checks)) {
+		if answer.Checks[name] != "ok" {
+			reasons = append(reasons, name+": "+answer.Checks[name])
+		}
+	}
+	return errors.New(strings.Join(reasons, "; "))
+}

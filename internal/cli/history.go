@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/client"
+)
+
+func newHistory(out *output, environ []string) *cobra.Command {
+	at := server{environ: environ}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "history THREAD [RUN]",
+		GroupID: groupRead,
+		Short:   "Give back a conversation as it was at the end of a run",
+		Long: `Give back a conversation as it was at the end of a run: its messages and its state, equal to what the
+official AG-UI client held then. Without RUN it is the tip of the thread with the latest start.`,
+		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, run := client.ThreadPath(args[0]), ""
+			if len(args) == 2 {
+				run = args[1]
+				path = client.RunPath(args[0], run)
+			}
+			return at.connect(func(c *client.Client) error {
+				body, err := c.Get(cmd.Context(), path+"/history", nil)
+				if err != nil {
+					return found(err, out, at, args[0], run)
+				}
+				if asJSON {
+					return out.document(body)
+				}
+				var h conversation
+				if err := json.Unmarshal(body, &h); err != nil {
+					return fmt.Errorf("decoding history: %w", err)
+				}
+				return printConversation(out, h)
+			})
+		},
+	}
+	serverFlags(cmd, &at)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

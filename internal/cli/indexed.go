@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+const (
+	// indexedWithin bounds the wait for the index.
+	indexedWithin = 10 * time.Second
+	// indexedAgain is the pause before it is asked again; it waits by itself before it says no.
+	indexedAgain = 50 * time.Millisecond
+)
+
+// awaitIndexed waits until the last event that was published can be read. Whatever comes of it, the
+// events are published: where they cannot be read yet, one line says so.
+//
+// Terminal says that the last event ends the run. A run that stays open is written from time to time
+// only, which may take longer than anybody wants to wait.
+func awaitIndexed(ctx context.Context, out *output, c *client.Client, p published, terminal bool, within time.Duration) {
+	position, run := fmt.Sprintf("%d:%d", p.Partition, p.LastOffset), oneLine(p.RunID, 80)
+	waiting, stop := context.WithTimeout(ctx, within)
+	defer stop()
+	for {
+		status, indexed, err := indexedTo(waiting, c, p, position)
+		known := status != ""
+		open := status == record.StatusRunning || status == record.StatusAbandoned
+		switch {
+		case ctx.Err() != nil:
+			out.note("the events are published; nobody waited until the index has them")
+			return
+		case errors.Is(err, context.DeadlineExceeded):
+			out.note("the events are published, but the index has not got to %s in %v: history does not show them yet", position, within)
+			return
+		case err != nil:
+			out.note("the events are published, but whether the index has them is not known: %v", err)
+			return
+		case known && !open && !indexed:
+			out.note("run %s had ended before: what is sent to it again is dropped", run)
+			return
+		case known && !open:
+			return
+		case indexed || known && !terminal:
+			out.note("run %s is open: until it has ended, history shows what was published with a delay", run)
+			return
+		}
+		select {
+		case <-time.After(indexedAgain):
+		case <-waiting.Done():
+		}
+	}
+}
+
+// indexedTo asks for the run up to a position. It returns the run's status, "" where the index knows no
+// such run yet, and whether the index has got to the position.
+func indexedTo(ctx context.Context, c *client.Client, p published, position string) (record.Status, bool, error) {
+	body, err := c.Get(ctx, client.RunPath(p.ThreadID, p.RunID), url.Values{"atLeast": {position}})
+	var behind *client.Error
+	if errors.As(err, &behind) && behind.Status == http.StatusTooEarly {
+		body = behind.Body
+	} else if err != nil {
+		return "", false, err
+	}
+	// A problem document, where the run is not there at all, has a number in this place.
+	var run struct{ Status any }
+	if err := json.Unmarshal(body, &run); err != nil {
+		return "", false, fmt.Errorf("decoding run: %w", err)
+	}
+	status, _ := run.Status.(string)
+	return record.Status(status), err == nil, nil
+}
+
+// isTerminalEvent reports whether an event ends its run.
+func isTerminalEvent(event []byte) bool {
+	var head struct{ Type agui.Type }
+	return json.Unmarshal(event, &head) == nil && (head.Type == agui.RunFinished || head.Type == agui.RunError)
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+func newKeys(out *output) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "keys",
+		GroupID: groupOperate,
+		Short:   "Make and list API keys",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
+		},
+	}
+	cmd.AddCommand(newKeysNew(out), newKeysList(out))
+	return cmd
+}
+
+func newKeysNew(out *output) *cobra.Command {
+	var tenantID, name, file string
+	var scopes []string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "new",
+		Short: "Make an API key and add it to a file",
+		Long: `Make an API key, print it, and add its hash to the file that ingest and query take with --api-keys. The
+key itself is shown this one time and kept nowhere. Stages that run see the new file within seconds.
+
+A key is taken back by taking its entry out of the file.`,
+		Example: `  skein keys new --tenant acme --scope publish,read --file api-keys.yaml
+  skein keys new --tenant acme --scope read --name dashboard --file api-keys.yaml >dashboard.key`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if file == "" || tenantID == "" || len(scopes) == 0 {
+				return app.Usagef("say --tenant ID, --scope SCOPE,… and --file FILE")
+			}
+			if err := record.ValidateID(tenantID); err != nil {
+				return app.Usagef("checking tenant: %w", err)
+			}
+			allowed := make([]tenant.Scope, 0, len(scopes))
+			for _, s := range scopes {
+				scope := tenant.Scope(s)
+				if !slices.Contains(tenant.Scopes(), scope) || slices.Contains(allowed, scope) {
+					return app.Usagef("scope %q is not one of publish, read, erase, each once", s)
+				}
+				allowed = append(allowed, scope)
+			}
+			key := tenant.NewKey()
+			entry := tenant.Entry("", tenantID, allowed, key)
+			// A name for people: what is not said is made from what is no secret.
+			entry.Name = cmp.Or(name, "key-"+entry.SHA256[:12])
+			if err := tenant.AppendKey(file, entry); err != nil {
+				return err
+			}
+			out.note("key %s of tenant %s is in %s; it is shown this once:", oneLine(entry.Name, 80), oneLine(tenantID, 80), file)
+			if asJSON {
+				return out.json(struct {
+					tenant.Key
+					Secret string `json:"key"`
+				}{entry, key})
+			}
+			return out.text(key + "\n")
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&tenantID, "tenant", "", "`ID` of the tenant whose key it is")
+	f.StringSliceVar(&scopes, "scope", nil, "`SCOPES` that it allows, separated by commas: publish, read, erase")
+	f.StringVar(&name, "name", "", "`NAME` that tells it apart in the file; made up where it is not said")
+	f.StringVar(&file, "file", "", "`FILE` of hashed keys; it is made where there is none")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newKeysList(out *output) *cobra.Command {
+	var file string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the API keys of a file",
+		Long: `List the API keys of a file: name, tenant and scopes. It is also the check of a file that was written by
+hand: what a stage would refuse, it refuses.`,
+		Example: `  skein keys list --file api-keys.yaml`,
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if file == "" {
+				return app.Usagef("say --file FILE")
+			}
+			keys, err := tenant.ReadKeys(file)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				for _, k := range keys {
+					if err := out.json(k); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			w := tabwriter.NewWriter(out.stdout, 0, 0, 2, ' ', 0)
+			// A tabwriter keeps errors until Flush.
+			_, _ = fmt.Fprintln(w, "NAME\tTENANT\tSCOPES")
+			for _, k := range keys {
+				scopes := make([]string, len(k.Scopes))
+				for i, s := range k.Scopes {
+					scopes[i] = string(s)
+				}
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", oneLine(k.Name, 80), oneLine(k.Tenant, 80), strings.Join(scopes, ","))
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "`FILE` of hashed keys")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

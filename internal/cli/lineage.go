@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func newLineage(out *output, environ []string) *cobra.Command {
+	at := server{environ: environ}
+	var format string
+	var asJSON, ascii bool
+	cmd := &cobra.Command{
+		Use:     "lineage THREAD",
+		GroupID: groupRead,
+		Short:   "Draw the runs of a thread and its branches",
+		Long: `Draw the runs of a thread and its branches, oldest first, like git log --graph.
+
+What is not plain truth is marked: a parent that Skein found (~content: the run's input continues
+that run's messages; ~latest: there was no input), an end that Skein made, a run that is open.`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON {
+				format = "json"
+			}
+			q := url.Values{}
+			switch format {
+			case "text", "json":
+			case "mermaid", "dot":
+				q.Set("format", format)
+			default:
+				return app.Usagef("format %q is not one of text, json, mermaid, dot", format)
+			}
+			return at.connect(func(c *client.Client) error {
+				body, err := c.Get(cmd.Context(), client.ThreadPath(args[0])+"/lineage", q)
+				if err != nil {
+					return found(err, out, at, args[0], "")
+				}
+				if format != "text" {
+					return out.document(body)
+				}
+				picture, err := draw(body, lineage.TextOptions{Width: out.drawingWidth(), ASCII: ascii, Color: out.colour()})
+				if err != nil {
+					return err
+				}
+				return out.text(picture)
+			})
+		},
+	}
+	serverFlags(cmd, &at)
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().StringVar(&format, "format", "text", "`FORMAT` of the picture: text, json, mermaid or dot")
+	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw the text with ASCII characters only")
+	return cmd
+}
+
+// draw draws a lineage answer. The layout is the one that every drawing of Skein has; it is done
+// here, and not by the server, so that it fits the screen.
+func draw(answer []byte, o lineage.TextOptions) (string, error) {
+	var a struct {
+		Runs []struct {
+			lineage.Run
+			First record.Position `json:"first"`
+		} `json:"runs"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return "", fmt.Errorf("decoding lineage: %w", err)
+	}
+	runs := make([]lineage.Run, len(a.Runs))
+	for i, r := range a.Runs {
+		runs[i] = r.Run
+		runs[i].Start, runs[i].End = r.First.Offset, r.First.Offset
+		if r.Status == lineage.StatusRunning {
+			runs[i].End = -1
+		}
+		runs[i].Sealed = r.Status != lineage.StatusRunning && r.Status != lineage.StatusAbandoned
+	}
+	var b strings.Builder
+	if err := lineage.NewGraph(runs).Picture(lineage.PictureOptions{}).Text(&b, o); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app/stores"
+)
+
+// migrateTimeout bounds a migration; changes of large tables take their time.
+const migrateTimeout = 30 * time.Minute
+
+func newMigrate(out *output) *cobra.Command {
+	var choice stores.Choice
+	cmd := &cobra.Command{
+		Use:     "migrate",
+		GroupID: groupOperate,
+		Short:   "Bring the schema of the lineage store to this version",
+		Long: `Make the database and its tables, or bring them to this version. To run it again changes nothing, and two
+may run at once. The indexer does the same when it starts; this command is for those who want to see it
+done before, or who do not give the indexer the right to.`,
+		Example: `  skein migrate --clickhouse http://clickhouse:8123 --clickhouse-user skein --clickhouse-password-file /run/secrets/clickhouse`,
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			ctx, cancel := context.WithTimeout(cmd.Context(), migrateTimeout)
+			defer cancel()
+			s, err := choice.Open(ctx, slog.New(slog.DiscardHandler))
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, s.Close()) }()
+			if err := s.Migrate(ctx); err != nil {
+				return err
+			}
+			if err := s.Ping(ctx); err != nil {
+				return err
+			}
+			return out.text("the schema is that of this version\n")
+		},
+	}
+	choice.Flags(cmd.Flags())
+	return cmd
+}

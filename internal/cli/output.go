@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// output is where a command writes: results to stdout, all else to stderr.
+type output struct {
+	stdout io.Writer
+	stderr io.Writer
+	quiet  bool
+	// noColor is set by NO_COLOR or a terminal that cannot.
+	noColor bool
+	// self is the command as it was typed, such as bin/skein: what a hint names can be typed again.
+	self string
+}
+
+// defaultWidth is assumed where stdout is no terminal.
+const defaultWidth = 100
+
+func newOutput(stdout, stderr io.Writer, environ []string) *output {
+	o := &output{stdout: stdout, stderr: stderr, self: "skein"}
+	for _, v := range environ {
+		if name, value, _ := strings.Cut(v, "="); (name == "NO_COLOR" && value != "") || (name == "TERM" && value == "dumb") {
+			o.noColor = true
+		}
+	}
+	return o
+}
+
+// note tells a person something on stderr, unless --quiet.
+func (o *output) note(format string, args ...any) {
+	if o.quiet {
+		return
+	}
+	// A remark that cannot be written is no reason to stop.
+	_, _ = fmt.Fprintf(o.stderr, format+"\n", args...)
+}
+
+// json writes v as one line.
+func (o *output) json(v any) error {
+	enc := json.NewEncoder(o.stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// document writes JSON text as it came, with one line feed at the end.
+func (o *output) document(b []byte) error {
+	text := strings.TrimRight(string(b), "\n") + "\n"
+	_, err := io.WriteString(o.stdout, text)
+	return err
+}
+
+// text writes a result for people.
+func (o *output) text(s string) error {
+	_, err := io.WriteString(o.stdout, s)
+	return err
+}
+
+// colour reports whether stdout may have colours.
+func (o *output) colour() bool { return !o.noColor && isTerminal(o.stdout) }
+
+// drawingWidth is the width that a picture has to fit into; 0, no limit, where there is no screen.
+func (o *output) drawingWidth() int {
+	if !isTerminal(o.stdout) {
+		return 0
+	}
+	return o.width()
+}
+
+// width is the number of columns of stdout.
+func (o *output) width() int {
+	if f, ok := o.stdout.(*os.File); ok {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			return w
+		}
+	}
+	return defaultWidth
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// bold returns s emphasised where colours are allowed.
+func (o *output) bold(s string) string {
+	if !o.colour() {
+		return s
+	}
+	return "\x1b[1m" + s + "\x1b[0m"
+}
+
+func jsonFlag(cmd *cobra.Command, v *bool) {
+	cmd.Flags().BoolVar(v, "json", false, "print JSON, for machines")
+}

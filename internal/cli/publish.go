@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/client"
+)
+
+type publishOptions struct {
+	server             server
+	thread, run, input string
+	from               int64
+	asJSON, noWait     bool
+}
+
+// published is the answer of "skein publish --json".
+type published struct {
+	ThreadID string `json:"threadId"`
+	RunID    string `json:"runId"`
+	// InputPosition is where the input lies, "partition:offset"; absent where none was sent.
+	InputPosition string `json:"inputPosition,omitempty"`
+	client.Ack
+}
+
+func newPublish(out *output, environ []string) *cobra.Command {
+	o := publishOptions{server: server{environ: environ}}
+	cmd := &cobra.Command{
+		Use:     "publish [FILE]",
+		GroupID: groupWrite,
+		Short:   "Send the events of a run to the HTTP door",
+		Long: `Send the events of one run, NDJSON, SSE or a JSON array, from FILE or stdin to the HTTP door.
+
+Every event carries its number in the run, so that one that is sent again is dropped. A try that was
+cut can therefore be repeated as it was, or go on with --from and the number that it said.
+
+Thread and run are those of --input or of the first event where --thread and --run do not say.
+
+Once the door has acknowledged, it waits a few seconds until the last event can be read, so that
+history and lineage show what was published. Ctrl-C ends the events where they are.`,
+		Example: `  skein publish run.jsonl --input run.input.json
+  curl -sN https://agent.example/run -d @input.json | skein publish --thread t1 --run r1 --input input.json`,
+		Args: usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			events := cmd.InOrStdin()
+			if len(args) == 1 && args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return app.Usagef("opening events: %w", err)
+				}
+				defer func() { _ = f.Close() }() // read only
+				events = f
+			}
+			if o.from < 0 {
+				return app.Usagef("from %d is negative", o.from)
+			}
+			return publish(cmd.Context(), out, o, events)
+		},
+	}
+	serverFlags(cmd, &o.server)
+	jsonFlag(cmd, &o.asJSON)
+	cmd.Flags().StringVar(&o.thread, "thread", "", "the thread's `ID`")
+	cmd.Flags().StringVar(&o.run, "run", "", "the run's `ID`")
+	cmd.Flags().StringVar(&o.input, "input", "", "`FILE` with the run's RunAgentInput, sent before the first event")
+	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until what was published can be read")
+	cmd.Flags().Int64Var(&o.from, "from", 0, "leave the first `N` events out: they were accepted in an earlier try")
+	return cmd
+}
+
+// answerGrace is how long the door has to acknowledge what came before Ctrl-C.
+const answerGrace = 2 * time.Second
+
+// errInterrupted says that Ctrl-C ended the events.
+var errInterrupted = errors.New("interrupted")
+
+func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) error {
+	feed := startFeed(r)
+	defer feed.stop()
+	var first feedItem
+	select {
+	case first = <-feed.items:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if errors.Is(first.err, io.EOF) {
+		return app.Usagef("reading events: there are none")
+	}
+	if first.err != nil {
+		return first.err
+	}
+	var input []byte
+	if o.input != "" {
+		var err error
+		if input, err = os.ReadFile(o.input); err != nil {
+			return app.Usagef("reading input: %w", err)
+		}
+	}
+	if err := o.takeIDs(input, first.event); err != nil {
+		return err
+	}
+	return o.server.connect(func(c *client.Client) error {
+		result := published{ThreadID: o.thread, RunID: o.run}
+		// Once events were accepted the input lies before them, and one that comes after them
+		// would count as late.
+		if input != nil && o.from == 0 {
+			var err error
+			if result.InputPosition, err = c.PutInput(ctx, o.thread, o.run, input); err != nil {
+				return fmt.Errorf("sending input: %w", err)
+			}
+		}
+		sent := newSequenced(first.event, feed, o.from, ctx.Done())
+		ack, err := postEvents(ctx, c, o, sent)
+		if err != nil {
+			return err
+		}
+		result.Ack = ack
+		last, err := sent.ended()
+		if err != nil {
+			return endedEarly(err, ack, o.from)
+		}
+		if err := o.say(out, result); err != nil || o.noWait || ack.Accepted == 0 {
+			return err
+		}
+		awaitIndexed(ctx, out, c, result, isTerminalEvent(last), indexedWithin)
+		return nil
+	})
+}
+
+// postEvents sends the events and returns how far the door took them. Ctrl-C ends the events; the door
+// then has a moment to say how many it has.
+func postEvents(ctx context.Context, c *client.Client, o publishOptions, sent *sequenced) (client.Ack, error) {
+	request, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(answerGrace):
+			giveUp()
+		case <-request.Done():
+		}
+	})
+	defer stop()
+	ack, err := c.PostEvents(request, o.thread, o.run, client.TypeSequenced, sent)
+	if err != nil && ctx.Err() != nil {
+		if errors.Is(err, context.Canceled) {
+			err = fmt.Errorf("no answer in %v", answerGrace)
+		}
+		return ack, fmt.Errorf("%w: how much was accepted is not known (%v): %s", errInterrupted, err, repeatHint)
+	}
+	return ack, resumeHint(err, o.from)
+}
+
+// say prints what the door acknowledged.
+func (o *publishOptions) say(out *output, result published) error {
+	if o.asJSON {
+		return out.json(result)
+	}
+	_, err := fmt.Fprintf(out.stdout, "%d events of run %s in thread %s are at %d:%d to %d:%d\n", result.Accepted,
+		oneLine(o.run, 80), oneLine(o.thread, 80), result.Partition, result.FirstOffset, result.Partition, result.LastOffset)
+	return err
+}
+
+// repeatHint is how to go on where nobody knows how much arrived.
+const repeatHint = "repeat the command as it was: events are numbered, and those that are there already are dropped"
+
+// resumeHint adds to an error how to go on.
+func resumeHint(err error, from int64) error {
+	var refused *client.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, client.ErrUnreachable):
+		return fmt.Errorf("sending events: %w; %s", err, repeatHint)
+	case errors.As(err, &refused) && refused.Accepted > 0:
+		return fmt.Errorf("sending events: %w; %d events were accepted: mend the rest and go on with --from %d",
+			err, refused.Accepted, from+refused.Accepted)
+	default:
+		return fmt.Errorf("sending events: %w", err)
+	}
+}
+
+// endedEarly says what was acknowledged of events that did not come to their end.
+func endedEarly(err error, ack client.Ack, from int64) error {
+	if !errors.Is(err, errInterrupted) {
+		return fmt.Errorf("sending events: %w; %d events were accepted: mend the rest and go on with --from %d",
+			err, ack.Accepted, from+ack.Accepted)
+	}
+	if ack.Accepted == 0 {
+		return fmt.Errorf("%w: no event was accepted", err)
+	}
+	return fmt.Errorf("%w: %d events were accepted, up to %d:%d: repeat the command as it was, or go on with --from %d",
+		err, ack.Accepted, ack.Partition, ack.LastOffset, from+ack.Accepted)
+}
+
+// takeIDs fills thread and run from the input or the first event, where no flag says them.
+func (o *publishOptions) takeIDs(input, first []byte) error {
+	for _, text := range [][]byte{input, first} {
+		var ids struct{ ThreadID, RunID string }
+		if len(text) == 0 || json.Unmarshal(text, &ids) != nil {
+			continue // what is wrong with it, the door says, with its line
+		}
+		if o.thread == "" {
+			o.thread = ids.ThreadID
+		}
+		if o.run == "" {
+			o.run = ids.RunID
+		}
+	}
+	if o.thread == "" || o.run == "" {
+		return app.Usagef("neither --input nor the first event names thread and run: say --thread ID --run ID")
+	}
+	return nil
+}

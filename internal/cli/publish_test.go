@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
+)
+
+const (
+	eventStart = `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`
+	eventText  = `{"type":"CUSTOM","name":"x","value":1}`
+	eventEnd   = `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`
+)
+
+// live is "skein publish" with a stdin that stays open.
+type live struct {
+	t      *testing.T
+	stdin  *io.PipeWriter
+	ctrlC  context.CancelFunc
+	ended  chan error
+	stdout bytes.Buffer
+	stderr bytes.Buffer
+}
+
+func publishLive(t *testing.T, url string) *live {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	l := &live{t: t, stdin: w, ctrlC: cancel, ended: make(chan error, 1)}
+	go func() { l.ended <- run(ctx, []string{"publish", "--url", url}, nil, r, &l.stdout, &l.stderr) }()
+	t.Cleanup(func() {
+		cancel()
+		_ = w.Close() // the last read of stdin ends, and with it the goroutine that reads
+	})
+	return l
+}
+
+func (l *live) write(events ...string) {
+	l.t.Helper()
+	if _, err := io.WriteString(l.stdin, strings.Join(events, "\n")+"\n"); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// result waits for the end, which must not need anything more from stdin.
+func (l *live) result(within time.Duration) (stderr string, code int) {
+	l.t.Helper()
+	select {
+	case err := <-l.ended:
+		app.Report(&l.stderr, "skein", err)
+		return l.stderr.String(), app.ExitCode(err)
+	case <-time.After(within):
+		l.t.Fatalf("it has not ended after %v", within)
+		return "", 0
+	}
+}
+
+func TestPublish_CtrlCEndsItAndSaysWhatIsThere(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		l := publishLive(t, s.URL())
+		l.write(eventStart, eventText)
+		awaitEvents(t, s, 2)
+		l.ctrlC()
+		stderr, code := l.result(answerGrace)
+		if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: 2 events were accepted") || !strings.Contains(stderr, "--from 2") || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("exit %d, %s", code, stderr)
+		}
+		l = publishLive(t, s.URL())
+		l.ctrlC()
+		if stderr, code := l.result(answerGrace); code != app.ExitFailed || stderr != "skein: interrupted\n" {
+			t.Errorf("before the first event: exit %d, %s", code, stderr)
+		}
+	})
+}
+
+func awaitEvents(t *testing.T, s *dev.Server, want int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		n, err := s.EventsEnd(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == want {
+			return
+		}
+	}
+}
+
+// door is a server that takes the first event and then does as it is told.
+func door(t *testing.T, then func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // only frees the port
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			if strings.Contains(lines.Text(), "RUN_STARTED") {
+				break
+			}
+		}
+		then(conn)
+	}()
+	return "http://" + l.Addr().String()
+}
+
+// The server goes away while the agent has nothing to say.
+func TestPublish_NoticesADeadServerWhileStdinIsQuiet(t *testing.T) {
+	l := publishLive(t, door(t, func(c net.Conn) { _ = c.Close() })) // as a process that is killed does
+	l.write(eventStart)
+	stderr, code := l.result(10 * time.Second)
+	if code != app.ExitFailed || !strings.Contains(stderr, "no answer from http://127.0.0.1:") || !strings.Contains(stderr, "repeat the command as it was") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
+// A server that hangs holds nobody who has pressed Ctrl-C.
+func TestPublish_CtrlCEndsItWhereTheServerHangs(t *testing.T) {
+	reached, end := make(chan struct{}), make(chan struct{})
+	defer close(end)
+	l := publishLive(t, door(t, func(c net.Conn) {
+		close(reached)
+		<-end
+		_ = c.Close() // nobody is there any more
+	}))
+	l.write(eventStart)
+	<-reached
+	l.ctrlC()
+	stderr, code := l.result(answerGrace + 5*time.Second)
+	if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: how much was accepted is not known") || !strings.Contains(stderr, "repeat the command as it was") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
+// What was published can be read at once, by the next command of a script.
+func TestPublish_IsReadByTheNextCommand(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		at := "--url=" + s.URL()
+		for i := range 5 {
+			thread := fmt.Sprintf("t%d", i)
+			events := strings.ReplaceAll(strings.Join([]string{eventStart, eventText, eventEnd}, "\n"), `"t"`, `"`+thread+`"`)
+			if stdout, stderr, code := skein(t, events, "publish", at); code != 0 || stderr != "" || !strings.HasPrefix(stdout, "3 events") {
+				t.Fatalf("exit %d, %s%s", code, stdout, stderr)
+			}
+			if stdout, stderr, code := skein(t, "", "history", thread, at); code != 0 || !strings.Contains(stdout, "run r: finished") {
+				t.Errorf("exit %d, %s%s", code, stdout, stderr)
+			}
+		}
+		stdout, stderr, code := skein(t, strings.ReplaceAll(eventStart, `"t"`, `"open"`), "publish", at)
+		if code != 0 || !strings.HasPrefix(stdout, "1 events") || !strings.Contains(stderr, "run r is open") || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("an open run: exit %d, %s%s", code, stdout, stderr)
+		}
+	})
+}
+
+// Whatever comes of the wait, the events are published: exit code 0, and one line.
+func TestPublish_SaysWhatTheIndexDoesNotShow(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		events string
+		want   string
+	}{
+		"may not read":    {http.StatusForbidden, `{"status":403,"detail":"these credentials do not allow to read"}`, eventEnd, "not known: these credentials"},
+		"no such call":    {http.StatusNotFound, `{"status":404,"detail":"there is no such call"}`, eventEnd, "not known: there is no such call"},
+		"open":            {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"running"}`, eventText, "run r is open"},
+		"ended before":    {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"finished"}`, eventText, "run r had ended before"},
+		"late":            {http.StatusTooEarly, `{"status":425,"detail":"the index has not got to 0:1 yet"}`, eventEnd, "has not got to 0:1 in 100ms"},
+		"late to the end": {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"running"}`, eventEnd, "has not got to 0:1 in 100ms"},
+		"there":           {http.StatusOK, `{"threadId":"t","runId":"r","status":"finished"}`, eventEnd, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if got := r.URL.Query().Get("atLeast"); got != "0:1" {
+					t.Errorf("it asks for %q", got)
+				}
+				w.Header().Set("Content-Type", "application/problem+json")
+				if strings.Contains(c.body, "threadId") {
+					w.Header().Set("Content-Type", "application/json")
+				}
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.body) // a test's answer
+			}))
+			defer s.Close()
+			api, err := client.New(s.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer api.Close()
+			var stderr bytes.Buffer
+			p := published{ThreadID: "t", RunID: "r", Ack: client.Ack{Accepted: 2, LastOffset: 1}}
+			awaitIndexed(t.Context(), newOutput(io.Discard, &stderr, nil), api, p, isTerminalEvent([]byte(c.events)), 100*time.Millisecond)
+			if got := stderr.String(); !strings.Contains(got, c.want) || (c.want == "") != (got == "") || strings.Count(got, "\n") > 1 {
+				t.Errorf("it says %q, want one line with %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestPublish_TakesAnArray(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		path := filepath.Join(t.TempDir(), "run.json")
+		text := "[\n  " + strings.Join([]string{eventStart, strings.ReplaceAll(eventText, ",", ",\n    "), eventEnd}, ",\n  ") + "\n]\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if stdout, stderr, code := skein(t, "", "publish", path, "--url", s.URL()); code != 0 || !strings.HasPrefix(stdout, "3 events of run r in thread t") {
+			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// printRecords prints the run records that the compactor would write for the runs: it is the
+// compactor's own code that makes them. Where events have no timestamp, times are 1970: no clock
+// has a part in it, and the same files give the same records.
+func printRecords(out *output, runs []chainRun) error {
+	thread, sources, where := recordsOf(runs)
+	records, refused, err := compactor.Offline(compactor.DefaultConfig(), dev.Tenant, thread, sources)
+	if err != nil {
+		return err
+	}
+	for _, r := range refused {
+		out.note("%s: left out: %s %s", where[r.Source], r.Reason, r.Detail)
+	}
+	for _, r := range records {
+		b, err := record.EncodeRun(r)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out.stdout, "%s\n", b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordsOf returns the runs as they would lie in skein.events, and where each record is from.
+func recordsOf(runs []chainRun) (thread string, sources []compactor.Source, where []string) {
+	for i, run := range runs {
+		id := ""
+		for _, text := range [][]byte{run.events[0].text, run.input} {
+			var ids struct{ ThreadID, RunID string }
+			if len(text) == 0 || json.Unmarshal(text, &ids) != nil {
+				continue // what is wrong with it is told when it is folded
+			}
+			if id == "" {
+				id = ids.RunID
+			}
+			if thread == "" {
+				thread = ids.ThreadID
+			}
+		}
+		if id == "" {
+			id = fmt.Sprintf("run-%d", i+1)
+		}
+		add := func(kind record.Kind, value []byte, at string) {
+			sources = append(sources, compactor.Source{
+				Headers: record.Headers{Version: record.Version, Kind: kind, RunID: id, Seq: -1},
+				Value:   value, At: time.UnixMilli(0).UTC(),
+			})
+			where = append(where, at)
+		}
+		if run.input != nil {
+			add(record.KindInput, run.input, "input of run "+id)
+		}
+		for _, e := range run.events {
+			add(record.KindEvent, e.text, e.where)
+		}
+	}
+	if thread == "" {
+		thread = "thread"
+	}
+	return thread, sources, where
+}

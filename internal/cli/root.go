@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+)
+
+// Run executes one command line. The error's exit code is app.ExitCode's.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	out := newOutput(stdout, stderr, os.Environ())
+	if len(os.Args) > 0 && os.Args[0] != "" {
+		out.self = os.Args[0]
+	}
+	return execute(ctx, out, args, os.Environ(), stdin)
+}
+
+func execute(ctx context.Context, out *output, args, environ []string, stdin io.Reader) error {
+	root := newRoot(out, environ, stdin)
+	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
+	return root.ExecuteContext(ctx)
+}
+
+func newRoot(out *output, environ []string, stdin io.Reader) *cobra.Command {
+	root := &cobra.Command{
+		Use:                   "skein",
+		Annotations:           map[string]string{cobra.CommandDisplayNameAnnotation: out.self},
+		DisableFlagsInUseLine: true,
+		Short:                 "A Kafka pipeline for AG-UI event streams",
+		Long: `Skein folds the event streams of AG-UI agents into compact run records, keeps the lineage of every
+thread, and gives conversations back: whole, from any run, along any branch.`,
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return app.Configure(cmd, environ)
+		},
+	}
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		hint := "see " + root.CommandPath() + " --help"
+		if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return app.Usagef("unknown command %q; %s", args[0], hint)
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetOut(out.stdout)
+	root.SetErr(out.stderr)
+	root.SetIn(stdin)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return app.Usagef("%w; see %s --help", err, cmd.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.String(app.ConfigFlag, "", "YAML `FILE` with settings; a SKEIN_… variable or a flag wins over it")
+	flags.BoolVarP(&out.quiet, "quiet", "q", false, "no progress and no remarks on stderr, only errors")
+
+	root.AddGroup(
+		&cobra.Group{ID: groupServe, Title: "Run Skein on this machine:"},
+		&cobra.Group{ID: groupRead, Title: "Look at threads:"},
+		&cobra.Group{ID: groupWrite, Title: "Bring events in, or fold them without a server:"},
+		&cobra.Group{ID: groupOperate, Title: "Run Skein on many machines:"},
+	)
+	root.AddCommand(
+		newDev(out), newDemo(out),
+		newThreads(out, environ), newLineage(out, environ), newHistory(out, environ),
+		newPublish(out, environ), newFold(out),
+		newTopics(out), newMigrate(out), newKeys(out), newHealth(out),
+		newVersion(out),
+	)
+	return root
+}
+
+const (
+	groupServe   = "serve"
+	groupRead    = "read"
+	groupWrite   = "write"
+	groupOperate = "operate"
+)
+
+// args turns cobra's complaint about arguments into a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return app.Usagef("%w: usage: %s", err, cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+func newVersion(out *output) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Say what this binary was built from",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			b := app.BuildInfo()
+			if asJSON {
+				return out.json(b)
+			}
+			line := "skein " + b.Version
+			if b.Revision != "" {
+				line += " (" + b.Revision + ")"
+			}
+			_, err := fmt.Fprintf(out.stdout, "%s, %s, %s\n", line, b.Go, b.Platform)
+			return err
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

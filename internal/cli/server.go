@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/client"
+)
+
+// defaultURL is where "skein dev" listens unless told otherwise.
+const defaultURL = "http://127.0.0.1:8420"
+
+// server is the HTTP API that a command calls, and as whom.
+type server struct {
+	url, keyFile string
+	environ      []string
+}
+
+// serverFlags adds the flags. There is none for the key itself: the arguments of a process can be read
+// by all others of the machine, and stay in a shell's history.
+func serverFlags(cmd *cobra.Command, s *server) {
+	cmd.Flags().StringVar(&s.url, "url", defaultURL, "`URL` of the HTTP API")
+	cmd.Flags().StringVar(&s.keyFile, "api-key-file", "", "`FILE` that holds the API key; without it, the variable "+app.APIKeyVariable+" does")
+}
+
+// connect calls f with a client for the server.
+func (s *server) connect(f func(c *client.Client) error) error {
+	key, err := s.key()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(s.url, client.WithAPIKey(key))
+	if err != nil {
+		return app.Usagef("%w", err)
+	}
+	defer c.Close()
+	return keyHint(f(c), key)
+}
+
+// key returns the API key, or "" where none is said: "skein dev" asks for none.
+func (s *server) key() (string, error) {
+	var key, from string
+	for _, v := range s.environ {
+		if value, ok := strings.CutPrefix(v, app.APIKeyVariable+"="); ok {
+			key, from = value, app.APIKeyVariable
+		}
+	}
+	if s.keyFile != "" {
+		text, err := os.ReadFile(s.keyFile)
+		if err != nil {
+			return "", app.Usagef("reading API key: %w", err)
+		}
+		key, from = string(text), s.keyFile
+		if strings.TrimSpace(key) == "" {
+			return "", app.Usagef("reading API key: %s is empty", from)
+		}
+	}
+	key = strings.TrimSpace(key)
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		// It would not pass as a header, and the error of that would repeat it.
+		return "", app.Usagef("reading API key: what is in %s is no API key", from)
+	}
+	return key, nil
+}
+
+// keyHint adds to the server's no what a caller can do.
+func keyHint(err error, key string) error {
+	var refused *client.Error
+	switch {
+	case !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized:
+		return err
+	case key == "":
+		return fmt.Errorf("%w: say --api-key-file FILE (or %s)", err, app.APIKeyVariable)
+	default:
+		return fmt.Errorf("%w: the server does not know this API key", err)
+	}
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// printable returns s without what could steer a terminal or hide text: control characters and
+// the marks that turn the direction of writing are shown as U+FFFD. Line feeds and tabs stay.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case unicode.IsControl(r), r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069, r == 0x200E, r == 0x200F, r == 0x061C:
+			return utf8.RuneError
+		default:
+			return r
+		}
+	}, s)
+}
+
+// oneLine returns s printable, on one line and at most max characters long.
+func oneLine(s string, max int) string {
+	s = strings.Join(strings.Fields(printable(s)), " ")
+	if utf8.RuneCountInString(s) <= max {
+		return s
+	}
+	runes := []rune(s)
+	return string(runes[:max-1]) + "…"
+}
+
+// indent returns text broken to width, each line behind a margin.
+func indent(text, margin string, width int) string {
+	room := max(width-utf8.RuneCountInString(margin), 20)
+	var b strings.Builder
+	for _, line := range strings.Split(strings.TrimRight(printable(text), "\n"), "\n") {
+		for _, part := range wrap(line, room) {
+			b.WriteString(strings.TrimRight(margin+part, " "))
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// wrap breaks one line at spaces, and words that are longer than room anywhere.
+func wrap(line string, room int) []string {
+	runes := []rune(line)
+	var out []string
+	for len(runes) > room {
+		cut := room
+		for cut > room/2 && runes[cut] != ' ' {
+			cut--
+		}
+		if runes[cut] != ' ' {
+			cut = room
+		}
+		out = append(out, string(runes[:cut]))
+		runes = runes[cut:]
+		for len(runes) > 0 && runes[0] == ' ' {
+			runes = runes[1:]
+		}
+	}
+	return append(out, string(runes))
+}

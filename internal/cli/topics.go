@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// topicsTimeout bounds what a topics command waits for brokers.
+const topicsTimeout = 30 * time.Second
+
+type topicsOptions struct {
+	brokers []string
+	prefix  string
+	spec    kafka.TopicSpec
+	asJSON  bool
+}
+
+func newTopics(out *output) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "topics",
+		GroupID: groupOperate,
+		Short:   "Make, check and alter the topics of a Kafka cluster",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
+		},
+	}
+	cmd.AddCommand(newTopicsCreate(out), newTopicsCheck(out), newTopicsAlter(out))
+	return cmd
+}
+
+func newTopicsCreate(out *output) *cobra.Command {
+	var o topicsOptions
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make the topics that do not exist",
+		Long: `Make the topics that do not exist, with the settings that Skein needs. Those that exist are left as they
+are; then all are compared as skein topics check does, and anything that differs is exit code 4.`,
+		Example: `  skein topics create --brokers kafka-0:9092,kafka-1:9092 --partitions 48 --replication 3`,
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), out, func(ctx context.Context, cfg kafka.Config) ([]kafka.TopicReport, error) {
+				spec := o.spec
+				if spec.Partitions == 0 {
+					spec.Partitions = defaultPartitions
+				}
+				if _, err := kafka.EnsureTopics(ctx, cfg, spec); err != nil {
+					return nil, err
+				}
+				return checkMade(ctx, cfg, o.spec)
+			})
+		},
+	}
+	o.flags(cmd, fmt.Sprintf("partitions of the topics where none of them exists; 0 is %d", defaultPartitions),
+		"replicas of each partition; 0 is the cluster's default", "how long it stays; 0 is 30 days, negative is for ever")
+	return cmd
+}
+
+func newTopicsCheck(out *output) *cobra.Command {
+	var o topicsOptions
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Compare the topics with what Skein needs",
+		Long: `Compare partition counts and settings of the topics with what Skein needs. What is stricter is as good.
+Anything that differs is exit code 4.`,
+		Example: `  skein topics check --brokers kafka-0:9092 --replication 3`,
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), out, func(ctx context.Context, cfg kafka.Config) ([]kafka.TopicReport, error) {
+				return kafka.CheckTopics(ctx, cfg, o.spec)
+			})
+		},
+	}
+	o.flags(cmd, "partitions that they must have; 0 is any count, the same for all",
+		"replicas that they must have; 0 is any number", "how long it must stay; 0 is not compared, negative is for ever")
+	return cmd
+}
+
+func newTopicsAlter(out *output) *cobra.Command {
+	var o topicsOptions
+	cmd := &cobra.Command{
+		Use:   "alter",
+		Short: "Give the topics the settings that Skein needs",
+		Long: `Give the topics that exist the settings that Skein needs, and compare them again. Partition counts and
+replicas stay: a count belongs to the topic set, and replicas are moved with Kafka's own tools.`,
+		Example: `  skein topics alter --brokers kafka-0:9092 --events-retention 168h`,
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), out, func(ctx context.Context, cfg kafka.Config) ([]kafka.TopicReport, error) {
+				return kafka.AlterTopics(ctx, cfg, o.spec)
+			})
+		},
+	}
+	o.flags(cmd, "partitions that they must have; 0 is any count, the same for all",
+		"replicas that they must have; 0 is any number", "how long it shall stay; 0 leaves it as it is, negative is for ever")
+	return cmd
+}
+
+// defaultPartitions is the partition count of a new topic set.
+const defaultPartitions = 12
+
+func (o *topicsOptions) flags(cmd *cobra.Command, partitions, replication, retention string) {
+	f := cmd.Flags()
+	f.StringSliceVar(&o.brokers, "brokers", nil, "Kafka brokers, `HOST:PORT` separated by commas")
+	f.StringVar(&o.prefix, "topic-prefix", "", "`TEXT` in front of all topic names")
+	f.Int32Var(&o.spec.Partitions, "partitions", 0, partitions)
+	f.Int16Var(&o.spec.Replication, "replication", 0, replication)
+	f.DurationVar(&o.spec.EventsRetention, "events-retention", 0, "raw events: "+retention)
+	f.DurationVar(&o.spec.DeadLettersRetention, "dead-letters-retention", 0, "dead letters: "+retention)
+	jsonFlag(cmd, &o.asJSON)
+}
+
+// checkMade checks topics that were just made. Brokers learn of a topic one after another, so the one
+// that is asked may not know it yet.
+func checkMade(ctx context.Context, cfg kafka.Config, spec kafka.TopicSpec) ([]kafka.TopicReport, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		reports, err := kafka.CheckTopics(ctx, cfg, spec)
+		missing := slices.ContainsFunc(reports, func(r kafka.TopicReport) bool { return r.Partitions == 0 })
+		if err != nil || !missing {
+			return reports, err
+		}
+		select {
+		case <-ctx.Done():
+			return reports, nil
+		case <-tick.C:
+		}
+	}
+}
+
+// run calls do with the cluster's configuration and shows the reports.
+func (o *topicsOptions) run(ctx context.Context, out *output, do func(context.Context, kafka.Config) ([]kafka.TopicReport, error)) error {
+	if len(o.brokers) == 0 {
+		return app.Usagef("no Kafka brokers: say --brokers HOST:PORT,… (or SKEIN_BROKERS)")
+	}
+	if o.spec.Partitions < 0 || o.spec.Replication < 0 {
+		return app.Usagef("%d partitions and %d replicas: neither can be negative", o.spec.Partitions, o.spec.Replication)
+	}
+	cfg := kafka.Config{Brokers: o.brokers, TopicPrefix: o.prefix, ClientID: "skein-topics"}
+	if err := cfg.Validate(); err != nil {
+		return app.Usagef("%w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicsTimeout)
+	defer cancel()
+	reports, err := do(ctx, cfg)
+	if err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return fmt.Errorf("no answer from %s in %s: %w", strings.Join(o.brokers, ","), topicsTimeout, err)
+		}
+		return err
+	}
+	n := 0
+	for _, r := range reports {
+		n += len(r.Differences)
+	}
+	if o.asJSON {
+		for _, r := range reports {
+			if err := out.json(r); err != nil {
+				return err
+			}
+		}
+	} else if err := printTopics(out, reports); err != nil {
+		return err
+	}
+	if n > 0 {
+		return app.Differsf("%d differences from what Skein needs", n)
+	}
+	return nil
+}
+
+func printTopics(out *output, reports []kafka.TopicReport) error {
+	w := tabwriter.NewWriter(out.stdout, 0, 0, 2, ' ', 0)
+	// A tabwriter keeps errors until Flush.
+	_, _ = fmt.Fprintln(w, "TOPIC\tPARTITIONS\tREPLICAS\tSTANDS")
+	for _, r := range reports {
+		stands := "ok"
+		if len(r.Differences) > 0 {
+			stands = "differs"
+		}
+		if r.Partitions == 0 {
+			stands = "missing"
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", r.Topic, r.Partitions, r.Replication, stands)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, r := range reports {
+		for _, d := range r.Differences {
+			if d.What == "topic" {
+				continue
+			}
+			if err := out.text(fmt.Sprintf("%s: %s is %s, want %s\n", r.Topic, d.What, orNothing(d.Is), d.Want)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "not set"
+	}
+	return s
+}

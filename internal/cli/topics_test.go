@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+)
+
+func TestTopics_CreateCheckAndAlter(t *testing.T) {
+	c := kafkatest.StartCluster(t, 0, kafkatest.WithoutTopics())
+	at := []string{"--brokers", strings.Join(c.Config.Brokers, ","), "--topic-prefix", "acme."}
+	run := func(want int, args ...string) (string, string) {
+		t.Helper()
+		stdout, stderr, code := skein(t, "", append(append([]string{"topics"}, args...), at...)...)
+		if code != want {
+			t.Fatalf("topics %v: exit %d, want %d; stdout %q, stderr %q", args, code, want, stdout, stderr)
+		}
+		return stdout, stderr
+	}
+	if out, errs := run(app.ExitDiffers, "check"); strings.Count(out, "missing") != 4 || strings.Count(errs, "\n") != 1 {
+		t.Errorf("no topic exists, and it says %q, %q", out, errs)
+	}
+	if out, _ := run(app.ExitDone, "create", "--partitions", "5"); strings.Count(out, "ok") != 4 {
+		t.Errorf("topics were made, and it says %q", out)
+	}
+	out, _ := run(app.ExitDone, "check", "--json")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var first kafka.TopicReport
+	if err := json.Unmarshal([]byte(lines[0]), &first); err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 4 || first.Topic != "acme.skein.events" || first.Partitions != 5 || first.Differences == nil {
+		t.Errorf("--json says %s", out)
+	}
+	if out, _ := run(app.ExitDiffers, "check", "--events-retention", "24h"); !strings.Contains(out, "acme.skein.events: retention.ms is 2592000000, want 86400000\n") {
+		t.Errorf("retention differs, and it says %q", out)
+	}
+	run(app.ExitDone, "alter", "--events-retention", "24h")
+	run(app.ExitDone, "check", "--events-retention", "24h")
+	if out, _ := run(app.ExitDiffers, "alter", "--partitions", "7"); strings.Count(out, "partitions is 5, want 7") != 4 {
+		t.Errorf("a count cannot be altered, and it says %q", out)
+	}
+}
+
+func TestTopics_OneClearLineForWhatCannotWork(t *testing.T) {
+	for want, args := range map[string][]string{
+		"no Kafka brokers: say --brokers": {"check"},
+		"neither can be negative":         {"create", "--brokers", "127.0.0.1:1", "--partitions", "-1"},
+		"checking topic prefix":           {"alter", "--brokers", "127.0.0.1:1", "--topic-prefix", "a/b"},
+		"unknown command \"mend\"":        {"mend"},
+	} {
+		stdout, stderr, code := skein(t, "", append([]string{"topics"}, args...)...)
+		if code != app.ExitUsage || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || stdout != "" {
+			t.Errorf("%v: exit %d, stdout %q, stderr %q; want %q", args, code, stdout, stderr, want)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// The media types that the ingest door takes.
+const (
+	TypeNDJSON = "application/x-ndjson"
+	TypeSSE    = "text/event-stream"
+	// TypeSequenced wraps each event as {"seq": n, "event": …}, so that a repeat is dropped.
+	TypeSequenced = "application/vnd.skein.events+ndjson"
+	typeJSON      = "application/json"
+)
+
+// maxAnswerBytes bounds an answer that is read whole: several histories of the largest run records.
+const maxAnswerBytes = 256 << 20
+
+// Client calls one Skein server. It is safe for concurrent use.
+type Client struct {
+	base string
+	key  string
+	http *http.Client
+}
+
+// Option changes how a client calls.
+type Option func(*Client)
+
+// WithAPIKey presents an API key with every call; an empty one presents none.
+func WithAPIKey(key string) Option { return func(c *Client) { c.key = key } }
+
+// New returns a client for the server at base, such as "http://127.0.0.1:8420".
+func New(base string, options ...Option) (*Client, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fmt.Errorf("reading url %q: want http://HOST:PORT", base)
+	}
+	// An own transport: its idle connections can be closed without touching anybody else's.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	watchConns(transport)
+	c := &Client{base: strings.TrimRight(base, "/"), http: &http.Client{Transport: transport}}
+	for _, o := range options {
+		o(c)
+	}
+	return c, nil
+}
+
+// URL is the server's address.
+func (c *Client) URL() string { return c.base }
+
+// Close ends idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Ack is what the door says once Kafka has acknowledged.
+type Ack struct {
+	Accepted    int64 `json:"accepted"`
+	Partition   int32 `json:"partition"`
+	FirstOffset int64 `json:"firstOffset"`
+	LastOffset  int64 `json:"lastOffset"`
+}
+
+// PutInput sends a run's RunAgentInput. It returns the position of the input, "partition:offset".
+func (c *Client) PutInput(ctx context.Context, thread, run string, input []byte) (string, error) {
+	var at struct {
+		Partition int32 `json:"partition"`
+		Offset    int64 `json:"offset"`
+	}
+	body, err := c.call(ctx, http.MethodPut, runPath(thread, run)+"/input", nil, typeJSON, bytes.NewReader(input))
+	if err != nil {
+		return "", err
+	}
+	if err := json.Unmarshal(body, &at); err != nil {
+		return "", fmt.Errorf("decoding answer: %w", err)
+	}
+	return strconv.Itoa(int(at.Partition)) + ":" + strconv.FormatInt(at.Offset, 10), nil
+}
+
+// PostEvents streams events of one of the Type… forms to the door. Where the door refused one of
+// them, the error is an *Error that says how many came before it.
+//
+// Events that are an io.Closer are closed when ctx ends, when the connection does, or when the request
+// is over, also while they are read; that Read has to return then.
+func (c *Client) PostEvents(ctx context.Context, thread, run, mediaType string, events io.Reader) (Ack, error) {
+	body, err := c.call(ctx, http.MethodPost, runPath(thread, run)+"/events", nil, mediaType, events)
+	if err != nil {
+		return Ack{}, err
+	}
+	var ack Ack
+	if err := json.Unmarshal(body, &ack); err != nil {
+		return Ack{}, fmt.Errorf("decoding answer: %w", err)
+	}
+	return ack, nil
+}
+
+// Get returns the JSON (or text) of one call of the query stage. Path starts with "/v1/" and is
+// escaped already: see ThreadPath and RunPath.
+func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	return c.call(ctx, http.MethodGet, path, query, "", nil)
+}
+
+// ThreadPath is the path of a thread; any id is one segment of it.
+func ThreadPath(thread string) string { return "/v1/threads/" + url.PathEscape(thread) }
+
+// RunPath is the path of a run.
+func RunPath(thread, run string) string { return runPath(thread, run) }
+
+func runPath(thread, run string) string {
+	return ThreadPath(thread) + "/runs/" + url.PathEscape(run)
+}
+
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, mediaType string, body io.Reader) ([]byte, error) {
+	address := c.base + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	if closer, ok := body.(io.Closer); ok {
+		var stop func()
+		ctx, stop = closeWith(ctx, closer)
+		defer stop()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
+	if err != nil {
+		return nil, fmt.Errorf("making request: %w", err)
+	}
+	if mediaType != "" {
+		req.Header.Set("Content-Type", mediaType)
+	}
+	if c.key != "" {
+		// net/http does not take it along to another host where it is sent there.
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("no answer from %s: is skein dev running? (%w: %w)", c.base, ErrUnreachable, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails
+	if resp.StatusCode/100 != 2 {
+		return nil, readError(resp)
+	}
+	out, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading answer: %w", err)
+	}
+	if len(out) > maxAnswerBytes {
+		return nil, fmt.Errorf("reading answer: it has more than %d bytes", maxAnswerBytes)
+	}
+	return out, nil
+}
