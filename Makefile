@@ -1,0 +1,105 @@
+# Everything a developer needs. `make` alone lists it.
+#
+# Needs Go 1.26 and a network for the first build. Node 20 or later is optional: with it the tests
+# compare with the official AG-UI client itself, without it with checked-in results of that client.
+
+GOLANGCI_LINT_VERSION := v2.15.0
+BENCHSTAT_VERSION     := v0.0.0-20260908200009-22c9c6c9d4da
+FUZZTIME              ?= 10s
+COUNT                 ?= 6
+
+TOOLS := $(CURDIR)/.cache/bin
+KIT   := test/conformance
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 22
+
+.PHONY: build
+build: ## build the commands into bin/
+	@mkdir -p bin
+	go build -o bin/ ./cmd/...
+
+.PHONY: run
+run: build ## start all stages on one folder (.skein), play recorded conversations, stay up until Ctrl-C
+	@bin/skein demo
+
+.PHONY: test
+test: conformance-setup ## run all tests: with the race detector, then end to end over real processes
+	go vet ./...
+	go test -race -timeout 15m $$(go list ./... | grep -v /test/e2e)
+	go test -v -count=1 -timeout 10m ./test/e2e
+
+.PHONY: test-deploy
+test-deploy: ## check the Compose file and render the Helm chart (a module of its own: Helm's and Kubernetes' packages)
+	cd deploy && go vet ./... && go test -timeout 15m ./...
+
+.PHONY: mutants
+mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them
+	SKEIN_MUTANTS=1 go test -count=1 -v -timeout 1h -run TestMutants ./$(KIT)
+
+.PHONY: conformance-long
+conformance-long: conformance-setup ## compare with the official AG-UI client over 100,000 generated streams
+	go test -count=1 -v -timeout 2h -run TestGenerated ./$(KIT) -rapid.checks=100000
+
+.PHONY: conformance
+conformance: conformance-setup ## compare with the official AG-UI client, with more generated streams
+	go test -count=1 ./$(KIT)/... -v -run 'EqualsTheOfficialClient|EqualsTheRecorded|WhatTheClientGives' -rapid.checks=3000
+
+.PHONY: conformance-update
+conformance-update: conformance-setup ## write expected results anew from the official client
+	go test -count=1 ./$(KIT) -run 'TestExpected|OnCases' -update
+
+# The packages of the official client, where Node is at hand. The stamp is npm's own lock file in
+# node_modules, so that nothing is done twice.
+.PHONY: conformance-setup
+conformance-setup:
+	@if ! command -v node >/dev/null || ! command -v npm >/dev/null; then \
+		if [ "$$CI" = true ]; then echo 'Node 20 or later is needed with CI=true.' >&2; exit 1; fi; \
+		echo 'No Node here: tests compare with checked-in results of the official client.'; \
+	elif [ $(KIT)/node_modules/.package-lock.json -nt $(KIT)/package-lock.json ]; then :; \
+	else npm ci --prefix $(KIT) --ignore-scripts --no-progress --loglevel=error && touch $(KIT)/node_modules/.package-lock.json; fi
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## check style, import directions and the usual mistakes
+	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$files" ]; then echo "Not gofmt-ed (make fmt):"; echo "$$files"; exit 1; fi
+	go vet ./...
+	$< run --allow-parallel-runners ./...
+
+.PHONY: fmt
+fmt: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## format all Go code
+	$< fmt ./...
+
+.PHONY: bench
+bench: $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## run the benchmarks COUNT=6 times, compare with docs/bench/baseline.txt
+	@mkdir -p .cache
+	go test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 1h ./... | tee .cache/bench.txt
+	@if [ -f docs/bench/baseline.txt ]; then $< docs/bench/baseline.txt .cache/bench.txt; else $< .cache/bench.txt; fi
+
+.PHONY: fuzz
+fuzz: ## run every fuzz test for FUZZTIME=10s
+	@go list ./... | while read -r pkg; do \
+		go test -list '^Fuzz' $$pkg | grep '^Fuzz' | while read -r name; do \
+			echo "$$pkg $$name"; \
+			go test $$pkg -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) </dev/null || exit 1; \
+		done || exit 1; \
+	done
+
+.PHONY: clean
+clean: ## remove what was built and installed; data in .skein stays
+	rm -rf bin .cache $(KIT)/node_modules
+
+# Tools are built by the machine's own Go into the tree, one file a version.
+$(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION):
+	@mkdir -p $(@D)
+	GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	mv $(@D)/golangci-lint $@
+
+$(TOOLS)/benchstat-$(BENCHSTAT_VERSION):
+	@mkdir -p $(@D)
+	GOBIN=$(@D) go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
+	mv $(@D)/benchstat $@

@@ -1,0 +1,151 @@
+package conformance_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/skeinhq/skein/test/conformance"
+)
+
+// A case is testdata/cases/NAME.txtar: a comment, in.jsonl, start.json where the conversation is not
+// empty before, and want.json, which the official client wrote (-update).
+type testCase struct {
+	file    string
+	archive *txtar.Archive
+	start   conformance.Start
+	events  [][]byte
+	want    caseResult
+}
+
+type caseResult struct {
+	conformance.Conversation
+	// Rejected are the places in in.jsonl of the events that the client gives up on.
+	Rejected []int `json:"rejected,omitempty"`
+}
+
+func TestFold_EqualsTheOfficialClientOnCases(t *testing.T) {
+	cases := readCases(t)
+	if live, ok := conformance.Live(t); ok {
+		for i, result := range reduceCases(t, live, cases) {
+			c := &cases[i]
+			if *update {
+				c.write(t, result)
+			} else if d := c.diff(result); d != "" {
+				t.Errorf("%s: want.json against the running client: %s", c.file, d)
+			}
+		}
+	} else if *update {
+		t.Fatal("-update needs the official client")
+	}
+	for _, c := range cases {
+		t.Run(strings.TrimSuffix(filepath.Base(c.file), ".txtar"), func(t *testing.T) {
+			f := fold(t, c.start, c.events)
+			if d := c.diff(caseResult{f.Conversation, f.malformed}); d != "" {
+				t.Errorf("%s\n%s", bytes.TrimSpace(c.archive.Comment), d)
+			}
+		})
+	}
+}
+
+// diff compares a result with want.json.
+func (c *testCase) diff(got caseResult) string {
+	if d := conformance.Diff(c.want.Conversation, got.Conversation); d != "" {
+		return d
+	}
+	if !slices.Equal(c.want.Rejected, got.Rejected) {
+		return fmt.Sprintf("rejected events: want %v, got %v", c.want.Rejected, got.Rejected)
+	}
+	return ""
+}
+
+func reduceCases(t *testing.T, live *conformance.Client, cases []testCase) []caseResult {
+	t.Helper()
+	jobs := make([]conformance.Job, len(cases))
+	for i, c := range cases {
+		jobs[i] = conformance.Job{Start: c.start, Upgrade: true, Schema: true, Skip: true}
+		for _, line := range c.events {
+			jobs[i].Events = append(jobs[i].Events, line)
+		}
+	}
+	results, err := live.Reduce(jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]caseResult, len(results))
+	for i, r := range results {
+		out[i] = caseResult{r.Conversation, rejected(r)}
+	}
+	return out
+}
+
+// rejected returns the places of the events that the client was spared.
+func rejected(r conformance.Result) []int {
+	var at []int
+	for _, s := range r.Skipped {
+		at = append(at, s.Index)
+	}
+	slices.Sort(at)
+	return at
+}
+
+func readCases(t *testing.T) []testCase {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "cases", "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d cases found: %v", len(files), err)
+	}
+	var cases []testCase
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		c := testCase{file: file, archive: archive}
+		for _, f := range archive.Files {
+			switch f.Name {
+			case "start.json":
+				err = json.Unmarshal(f.Data, &c.start)
+			case "in.jsonl":
+				c.events = bytes.Split(bytes.TrimSpace(f.Data), []byte("\n"))
+			case "want.json":
+				err = json.Unmarshal(f.Data, &c.want)
+			default:
+				t.Errorf("%s: there is no use for a file %s", file, f.Name)
+			}
+			if err != nil {
+				t.Fatalf("%s: %s: %v", file, f.Name, err)
+			}
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+// write puts a result of the client into the case's want.json, and into the case.
+func (c *testCase) write(t *testing.T, r caseResult) {
+	t.Helper()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(r); err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.archive.Files {
+		if c.archive.Files[i].Name == "want.json" {
+			c.archive.Files[i].Data = b.Bytes()
+		}
+	}
+	if err := os.WriteFile(c.file, txtar.Format(c.archive), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.want = r
+}

@@ -1,0 +1,202 @@
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// minNode is the oldest Node release line that the client's packages run on.
+const minNode = 20
+
+// ErrNoClient says that the official client cannot be run here, and why.
+var ErrNoClient = errors.New("the official AG-UI client is not at hand")
+
+// Client is the official client in a Node process of its own. Its methods may be called by several
+// goroutines; jobs are answered one after another.
+type Client struct {
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer
+	next   int
+}
+
+// Live starts the official client for a test and stops it at the test's end. Where it is not at
+// hand it says so in the test's log and returns false; the test then goes by checked-in results.
+// With CI=true, where it has to be at hand, the test fails.
+func Live(tb testing.TB) (*Client, bool) {
+	tb.Helper()
+	// Not the test's own context, which ends before its cleanups: Close lets the process end by itself.
+	c, err := StartClient(context.WithoutCancel(tb.Context()))
+	switch {
+	case err == nil:
+		tb.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				tb.Errorf("stopping the official client: %v", err)
+			}
+		})
+		tb.Log("compared with: the official client, running")
+		return c, true
+	case errors.Is(err, ErrNoClient) && os.Getenv("CI") != "true":
+		tb.Logf("compared with: checked-in results (%v)", err)
+		return nil, false
+	default:
+		tb.Fatal(err)
+		return nil, false
+	}
+}
+
+// StartClient starts the official client. The error is ErrNoClient where Node or the kit's packages
+// are missing. The process ends with Close, or with the context.
+func StartClient(ctx context.Context) (*Client, error) {
+	dir, err := kitDir()
+	if err != nil {
+		return nil, err
+	}
+	node, err := findNode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@ag-ui", "client", "package.json")); err != nil {
+		return nil, fmt.Errorf("%w: its packages are not installed; run: make conformance-setup", ErrNoClient)
+	}
+	c := &Client{}
+	c.cmd = exec.CommandContext(ctx, node, "reduce.mjs")
+	c.cmd.Dir = dir
+	c.cmd.Stderr = &c.stderr
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("starting the official client: %w", err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting the official client: %w", err)
+	}
+	c.out = bufio.NewReaderSize(out, 1<<20)
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the official client: %w", err)
+	}
+	return c, nil
+}
+
+// Close ends the process and waits for it.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.in.Close(); err != nil {
+		return fmt.Errorf("closing the client's input: %w", err)
+	}
+	if err := c.cmd.Wait(); err != nil {
+		return fmt.Errorf("waiting for the official client: %w: %s", err, c.stderr.String())
+	}
+	return nil
+}
+
+// Reduce has the client fold every job, and returns the results in the order of the jobs.
+func (c *Client) Reduce(jobs ...Job) ([]Result, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := c.next
+	c.next += len(jobs)
+
+	// The pipes are small: jobs are written while results are read, or both sides would wait.
+	written := make(chan error, 1)
+	go func() { written <- c.send(first, jobs) }()
+	results := make([]Result, len(jobs))
+	for i := range jobs {
+		if err := c.receive(first+i, &results[i]); err != nil {
+			return nil, fmt.Errorf("folding stream %d of %d: %w", i+1, len(jobs), err)
+		}
+	}
+	return results, <-written
+}
+
+type wireJob struct {
+	ID      int               `json:"id"`
+	Start   Start             `json:"start"`
+	Events  []json.RawMessage `json:"events"`
+	Upgrade bool              `json:"upgrade,omitempty"`
+	Schema  bool              `json:"schema,omitempty"`
+	Skip    bool              `json:"skip,omitempty"`
+}
+
+func (c *Client) send(first int, jobs []Job) error {
+	w := bufio.NewWriterSize(c.in, 1<<16)
+	enc := json.NewEncoder(w) // compacts, so that a job is one line
+	enc.SetEscapeHTML(false)
+	for i, j := range jobs {
+		events := j.Events
+		if events == nil {
+			events = []json.RawMessage{}
+		}
+		err := enc.Encode(wireJob{first + i, j.Start, events, j.Upgrade, j.Schema, j.Skip})
+		if err != nil {
+			return fmt.Errorf("sending stream %d to the client: %w", i+1, err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("sending streams to the client: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) receive(id int, r *Result) error {
+	line, err := c.out.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("reading the client's answer: %w: %s", err, c.stderr.String())
+	}
+	answer := struct {
+		ID      int    `json:"id"`
+		Failure string `json:"failure"`
+		*Result
+	}{Result: r}
+	if err := json.Unmarshal(line, &answer); err != nil {
+		return fmt.Errorf("decoding the client's answer: %w", err)
+	}
+	if answer.Failure != "" {
+		return fmt.Errorf("the kit failed: %s", answer.Failure)
+	}
+	if answer.ID != id {
+		return fmt.Errorf("the client answered job %d, not %d", answer.ID, id)
+	}
+	return nil
+}
+
+func findNode(ctx context.Context) (string, error) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		return "", fmt.Errorf("%w: there is no node on the path", ErrNoClient)
+	}
+	out, err := exec.CommandContext(ctx, node, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking node for its version: %w", err)
+	}
+	version := strings.TrimSpace(string(out))
+	major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	if n, err := strconv.Atoi(major); err != nil || n < minNode {
+		return "", fmt.Errorf("%w: node is %s, and %d or later is needed", ErrNoClient, version, minNode)
+	}
+	return node, nil
+}
+
+// kitDir is the folder of this file: the kit is run from the source tree that the test was built from.
+func kitDir() (string, error) {
+	_, file, _, ok := runtime.Caller(0)
+	if !ok {
+		return "", errors.New("finding the conformance kit: the binary has no file names")
+	}
+	return filepath.Dir(file), nil
+}

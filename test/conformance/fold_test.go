@@ -1,0 +1,191 @@
+package conformance_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/test/conformance"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata with what the official client gives")
+
+// folded is what Skein's fold makes of a stream.
+type folded struct {
+	conformance.Conversation
+	run *compact.Run
+	// malformed are the places of the events that cost themselves.
+	malformed []int
+}
+
+// fold folds a stream the way a stage does: an event that is malformed is left out.
+func fold(tb testing.TB, start conformance.Start, events [][]byte) folded {
+	tb.Helper()
+	var messages []agui.Message
+	if len(start.Messages) > 0 {
+		if err := json.Unmarshal(start.Messages, &messages); err != nil {
+			tb.Fatalf("decoding the messages to start from: %v", err)
+		}
+	}
+	f := folded{run: compact.New(messages, start.State)}
+	for i, line := range events {
+		event, err := agui.Decode(line)
+		if err == nil {
+			err = f.run.Apply(event)
+		}
+		switch {
+		case agui.IsMalformed(err):
+			f.malformed = append(f.malformed, i)
+		case errors.Is(err, compact.ErrEnded):
+		case err != nil:
+			tb.Fatalf("folding event %d: %v", i, err)
+		}
+	}
+	f.Conversation = conformance.Conversation{Messages: toJSON(tb, f.run.Messages()), State: f.run.State()}
+	return f
+}
+
+// foldRun folds a recorded run from its own input.
+func foldRun(tb testing.TB, run recordings.Run) folded {
+	tb.Helper()
+	input, err := agui.DecodeInput(run.Input)
+	if err != nil {
+		tb.Fatalf("decoding input: %v", err)
+	}
+	return fold(tb, conformance.Start{Messages: toJSON(tb, input.Messages), State: input.State}, run.Lines())
+}
+
+func TestFold_EqualsTheOfficialClientOnEveryRecordedRun(t *testing.T) {
+	live, _ := conformance.Live(t)
+	for _, thread := range recordings.All() {
+		t.Run(thread.String(), func(t *testing.T) {
+			want, err := conformance.Reference(live, thread)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, run := range thread.Runs {
+				got := foldRun(t, run)
+				if len(got.malformed) > 0 {
+					t.Errorf("%s: events %v are malformed to Skein, and to nobody else", run.RunID, got.malformed)
+				}
+				if d := conformance.Diff(want[i].Conversation, mask(t, thread, got.Conversation)); d != "" {
+					t.Errorf("%s: %s", run.RunID, d)
+				}
+			}
+		})
+	}
+}
+
+// The client's result was recorded by the run itself, over HTTP and with all that HttpAgent does.
+func TestFold_EqualsTheRecordedHttpAgent(t *testing.T) {
+	for _, thread := range recordings.All() {
+		t.Run(thread.String(), func(t *testing.T) {
+			got := foldRun(t, thread.Runs[len(thread.Runs)-1])
+			if d := conformance.Diff(recorded(t, thread), mask(t, thread, got.Conversation)); d != "" {
+				t.Error(d)
+			}
+			var want struct{ PendingInterrupts json.RawMessage }
+			if err := json.Unmarshal(thread.Client, &want); err != nil {
+				t.Fatal(err)
+			}
+			interrupts := append([]json.RawMessage{}, got.run.Summary().Interrupts...)
+			if d := conformance.DiffJSON("pendingInterrupts", want.PendingInterrupts, toJSON(t, interrupts)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// The checked-in results are what the client gives today, and end where the recorded client did.
+func TestExpected_IsWhatTheClientGives(t *testing.T) {
+	live, ok := conformance.Live(t)
+	if *update && !ok {
+		t.Fatal("-update needs the official client")
+	}
+	for _, thread := range recordings.All() {
+		t.Run(thread.String(), func(t *testing.T) {
+			var given []conformance.ExpectedRun
+			if ok {
+				var err error
+				if given, err = conformance.LiveRuns(live, thread); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if *update {
+				writeExpected(t, thread, given)
+				return
+			}
+			checkedIn, err := conformance.Expected(thread)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range checkedIn {
+				if want.RunID != thread.Runs[i].RunID {
+					t.Errorf("checked-in result %d is of run %q, want %q", i, want.RunID, thread.Runs[i].RunID)
+				}
+			}
+			last := checkedIn[len(checkedIn)-1]
+			if d := conformance.Diff(recorded(t, thread), last.Conversation); d != "" {
+				t.Errorf("checked-in result against the recorded client: %s", d)
+			}
+			for i := range given {
+				if d := conformance.Diff(given[i].Conversation, checkedIn[i].Conversation); d != "" {
+					t.Errorf("%s: checked-in result against the running client: %s", thread.Runs[i].RunID, d)
+				}
+			}
+		})
+	}
+}
+
+func writeExpected(t *testing.T, thread recordings.Thread, runs []conformance.ExpectedRun) {
+	t.Helper()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", " ")
+	if err := enc.Encode(runs); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("testdata", "expected", thread.String()+".json")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// recorded is what the recorded client held at the thread's end.
+func recorded(t *testing.T, thread recordings.Thread) conformance.Conversation {
+	t.Helper()
+	var c conformance.Conversation
+	if err := json.Unmarshal(thread.Client, &c); err != nil {
+		t.Fatal(err)
+	}
+	return mask(t, thread, c)
+}
+
+func mask(t *testing.T, thread recordings.Thread, c conformance.Conversation) conformance.Conversation {
+	t.Helper()
+	c, err := conformance.Mask(thread, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func toJSON(tb testing.TB, v any) json.RawMessage {
+	tb.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		tb.Fatalf("encoding: %v", err)
+	}
+	return b
+}

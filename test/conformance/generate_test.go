@@ -1,0 +1,367 @@
+package conformance_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// stream is a generated stream of events: episodes of well-behaved agents, interleaved, then mutated.
+type stream struct {
+	start     json.RawMessage // a list of messages
+	state     json.RawMessage
+	events    []json.RawMessage
+	mutations []string
+}
+
+type obj = map[string]any
+
+var (
+	messageIDs = []string{"m0", "m1", "m2", "m3", "é\"4"}
+	callIDs    = []string{"c0", "c1", "c2", "m1"} // one that is a message's id too
+	subagents  = []string{"s0", "s1"}
+	words      = []string{"", "a", "some words ", "é", "😀", "\n\"\\/", "{", "}", "\u2028<&>"}
+	pointers   = []string{"", "/", "/a", "/b", "/l", "/l/0", "/l/1", "/l/-", "/l/9", "/l/01", "/l/x", "/o/k", "/o/k/d", "/o", "/nope/x",
+		"/a~1b", "/m~0n", "/__proto__/x", "/constructor/prototype/x", "/l/0/z", "/é"}
+	anyValues = []any{nil, true, false, 0, 1, -1.5, 1e3, "", "v", []any{}, []any{1, "x"}, obj{}, obj{"k": "v", "d": obj{"e": nil}}, "😀"}
+)
+
+// gen draws what streams are made of.
+type gen struct{ t *rapid.T }
+
+func pick[T any](g gen, from []T) T { return from[rapid.IntRange(0, len(from)-1).Draw(g.t, "pick")] }
+
+func (g gen) chance(percent int) bool { return rapid.IntRange(1, 100).Draw(g.t, "chance") <= percent }
+
+func (g gen) n(limit int) int { return rapid.IntRange(0, limit).Draw(g.t, "n") }
+
+func (g gen) event(t agui.Type, members ...any) obj {
+	o := obj{"type": string(t)}
+	for i := 0; i < len(members); i += 2 {
+		if v, ok := members[i+1].(string); ok && v == absent {
+			continue
+		}
+		o[members[i].(string)] = members[i+1]
+	}
+	if g.chance(8) {
+		o["metadata"] = g.metadata()
+	}
+	if g.chance(4) {
+		o["vendorField"] = pick(g, anyValues)
+	}
+	if g.chance(4) {
+		o["rawEvent"] = pick(g, anyValues)
+	}
+	if g.chance(10) {
+		o["timestamp"] = 1795250047000 + g.n(1000)
+	}
+	return o
+}
+
+const absent = "\x00absent"
+
+func (g gen) or(percent int, v string) string {
+	if g.chance(percent) {
+		return v
+	}
+	return absent
+}
+
+func (g gen) metadata() obj {
+	m := obj{}
+	for range g.n(2) + 1 {
+		m[pick(g, []string{"k", "l", "usage", "__proto__"})] = pick(g, anyValues)
+	}
+	return m
+}
+
+func (g gen) state() any {
+	return pick(g, []any{obj{}, obj{"a": 1, "l": []any{1, 2, 3}, "o": obj{"k": obj{"d": 1}}}, obj{"l": []any{}, "a/b": 1, "m~n": 2, "": 3},
+		[]any{obj{"a": 1}, 2}, nil, "text", 7})
+}
+
+func (g gen) patch() []any {
+	ops := []any{}
+	for range g.n(3) {
+		op := obj{"op": pick(g, []string{"add", "add", "add", "replace", "replace", "remove", "move", "copy", "test"}), "path": pick(g, pointers)}
+		switch op["op"] {
+		case "add", "replace", "test":
+			op["value"] = pick(g, anyValues)
+		case "move", "copy":
+			op["from"] = pick(g, pointers)
+			if op["path"] == "" { // docs/fold.md: what is not there, moved to the root, leaves the client with undefined
+				op["from"] = ""
+			} else if op["op"] == "move" && op["from"] == "" { // and this with a circle
+				op["from"] = "/o"
+			}
+		}
+		if g.chance(2) {
+			op["op"] = "invented"
+		}
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+func (g gen) content() any {
+	if g.chance(75) {
+		return pick(g, words)
+	}
+	return []any{obj{"type": "text", "text": pick(g, words)}, obj{"type": "image", "source": obj{"type": "url", "value": "u"}}}
+}
+
+func (g gen) message(id string) obj {
+	m := obj{"id": id, "role": pick(g, []string{"user", "assistant", "assistant", "tool", "system", "developer", "reasoning", "activity"})}
+	switch m["role"] {
+	case "user":
+		m["content"] = g.content()
+	case "assistant":
+		if g.chance(70) {
+			m["content"] = pick(g, words)
+		}
+		if g.chance(50) {
+			calls := []any{}
+			for range g.n(2) {
+				calls = append(calls, obj{"id": pick(g, callIDs), "type": "function", "function": obj{"name": "n", "arguments": pick(g, words)}})
+			}
+			m["toolCalls"] = calls
+		}
+	case "tool":
+		m["content"], m["toolCallId"] = g.content(), pick(g, callIDs)
+	case "activity":
+		m["activityType"], m["content"] = pick(g, []string{"plan", "chart"}), obj{"l": []any{1}}
+	default:
+		m["content"] = pick(g, words)
+	}
+	if g.chance(15) {
+		m["metadata"] = g.metadata()
+	}
+	if g.chance(15) {
+		m["subagentRunId"] = pick(g, subagents)
+	}
+	if g.chance(10) {
+		m["vendorField"] = pick(g, anyValues)
+	}
+	return m
+}
+
+func (g gen) messages(most int) []any {
+	list := []any{}
+	for range g.n(most) {
+		list = append(list, g.message(pick(g, messageIDs)))
+	}
+	return list
+}
+
+// episode is a piece of a run as an agent would send it.
+func (g gen) episode() []obj {
+	sub := g.or(25, pick(g, subagents))
+	id, call := pick(g, messageIDs), pick(g, callIDs)
+	span := func(start, content, end agui.Type, key, id string, first ...any) []obj {
+		out := []obj{g.event(start, append([]any{key, id, "subagentRunId", sub}, first...)...)}
+		for range g.n(3) {
+			out = append(out, g.event(content, key, id, "delta", pick(g, words), "subagentRunId", sub))
+		}
+		return append(out, g.event(end, key, id, "subagentRunId", sub))
+	}
+	switch rapid.IntRange(0, 17).Draw(g.t, "episode") {
+	case 0, 1, 2:
+		return span(agui.TextMessageStart, agui.TextMessageContent, agui.TextMessageEnd, "messageId", id,
+			"role", g.or(60, pick(g, []string{"assistant", "user", "system", "developer"})), "name", g.or(10, "bot"))
+	case 3, 4:
+		out := span(agui.ToolCallStart, agui.ToolCallArgs, agui.ToolCallEnd, "toolCallId", call,
+			"toolCallName", pick(g, []string{"look", "book"}), "parentMessageId", g.or(60, pick(g, messageIDs)))
+		if g.chance(60) {
+			out = append(out, g.event(agui.ToolCallResult, "messageId", pick(g, messageIDs), "toolCallId", call, "content", g.content(),
+				"role", g.or(50, "tool"), "subagentRunId", sub))
+		}
+		return out
+	case 5:
+		out := []obj{g.event(agui.ReasoningStart, "messageId", id)}
+		out = append(out, span(agui.ReasoningMessageStart, agui.ReasoningMessageContent, agui.ReasoningMessageEnd, "messageId", id, "role", "reasoning")...)
+		out = append(out, g.event(agui.ReasoningEnd, "messageId", id))
+		if g.chance(50) {
+			out = append(out, g.event(agui.ReasoningEncryptedValue, "subtype", pick(g, []string{"message", "tool-call"}),
+				"entityId", pick(g, append(messageIDs, callIDs...)), "encryptedValue", "x"))
+		}
+		return out
+	case 6, 7:
+		out := []obj{g.event(agui.TextMessageChunk, "messageId", id, "delta", g.or(80, pick(g, words)), "role", g.or(20, "user"), "name", g.or(10, "bot"), "subagentRunId", sub)}
+		for range g.n(3) {
+			out = append(out, g.between()...)
+			out = append(out, g.event(agui.TextMessageChunk, "messageId", g.or(30, id), "delta", g.or(85, pick(g, words)), "subagentRunId", g.or(50, sub)))
+		}
+		return out
+	case 8:
+		out := []obj{g.event(agui.ToolCallChunk, "toolCallId", call, "toolCallName", g.or(95, "look"), "parentMessageId", g.or(40, id), "delta", g.or(50, "{"), "subagentRunId", sub)}
+		for range g.n(3) {
+			out = append(out, g.between()...)
+			out = append(out, g.event(agui.ToolCallChunk, "toolCallId", g.or(30, call), "delta", g.or(85, pick(g, words)), "subagentRunId", g.or(50, sub)))
+		}
+		return out
+	case 9:
+		out := []obj{g.event(agui.ReasoningMessageChunk, "messageId", id, "delta", pick(g, words), "subagentRunId", sub)}
+		for range g.n(2) {
+			out = append(out, g.between()...)
+			out = append(out, g.event(agui.ReasoningMessageChunk, "delta", g.or(85, pick(g, words)), "subagentRunId", g.or(50, sub)))
+		}
+		return out
+	case 10:
+		return []obj{g.event(agui.StateSnapshot, "snapshot", g.state())}
+	case 11, 12:
+		var out []obj
+		for range g.n(3) {
+			out = append(out, g.event(agui.StateDelta, "delta", g.patch()))
+		}
+		return out
+	case 13:
+		e := g.event(agui.MessagesSnapshot, "messages", g.messages(4))
+		if g.chance(25) {
+			e["metadata"] = obj{"@ag-ui/client": pick(g, []any{obj{"authoritativeActivityTypes": []any{"plan"}}, obj{"authoritativeActivityTypes": nil},
+				obj{"authoritativeActivityTypes": 7}, obj{"authoritativeActivityTypes": []any{1}}, obj{}, "x", nil, []any{}})}
+		}
+		return []obj{e}
+	case 14, 15:
+		out := []obj{g.event(agui.ActivitySnapshot, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "content", pick(g, []any{obj{}, obj{"a": 1, "l": []any{1, 2}}}), "subagentRunId", sub)}
+		if g.chance(30) {
+			out[0]["replace"] = g.chance(50)
+		}
+		for range g.n(2) {
+			out = append(out, g.event(agui.ActivityDelta, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "patch", g.patch(), "subagentRunId", sub))
+		}
+		return out
+	case 16:
+		name := pick(g, subagents)
+		return []obj{g.event(agui.SubagentStarted, "subagentRunId", name, "name", "n"), g.event(agui.StepStarted, "stepName", "s", "subagentRunId", name),
+			g.event(agui.StepFinished, "stepName", "s", "subagentRunId", name), g.event(agui.SubagentFinished, "subagentRunId", name)}
+	default:
+		return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", nil), g.event(agui.Raw, "event", 1), g.event("FROM_THE_FUTURE", "messageId", id), g.event(agui.Meta, "metaType", "x")})}
+	}
+}
+
+// between is what agents send in the middle of a chunked message; most of it closes the lane.
+func (g gen) between() []obj {
+	if !g.chance(20) {
+		return nil
+	}
+	return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", 1), g.event(agui.StepStarted, "stepName", "s"), g.event(agui.Raw, "event", 1),
+		g.event(agui.StateSnapshot, "snapshot", obj{}), g.event(agui.ActivitySnapshot, "messageId", "m3", "activityType", "plan", "content", obj{}),
+		g.event("FROM_THE_FUTURE"), g.event(agui.SubagentFinished, "subagentRunId", "s0")})}
+}
+
+// drawStream makes a whole run.
+func drawStream(t *rapid.T) stream {
+	g := gen{t}
+	var open [][]obj
+	for range rapid.IntRange(1, 6).Draw(t, "episodes") {
+		open = append(open, g.episode())
+	}
+	started := g.event(agui.RunStarted, "threadId", "t", "runId", "r")
+	if g.chance(15) {
+		started["input"] = obj{"threadId": "t", "runId": "r", "messages": g.messages(3), "tools": []any{}, "context": []any{}}
+	}
+	events := []obj{started}
+	// Mostly one after the other, at times interleaved.
+	mixed := g.chance(40)
+	for len(open) > 0 {
+		i := 0
+		if mixed {
+			i = g.n(len(open) - 1)
+		}
+		if len(open[i]) == 0 {
+			open = append(open[:i], open[i+1:]...)
+			continue
+		}
+		events = append(events, open[i][0])
+		open[i] = open[i][1:]
+	}
+	s := stream{start: encode(g.messages(4)), state: encode(g.state())}
+	if string(s.state) == "null" {
+		s.state = json.RawMessage(`{}`)
+	}
+	for range rapid.SampledFrom([]int{0, 0, 1, 1, 2, 4}).Draw(t, "mutations") {
+		var name string
+		events, name = g.mutate(events)
+		s.mutations = append(s.mutations, name)
+	}
+	switch g.n(9) {
+	case 0:
+		events = append(events, g.event(agui.RunError, "message", "boom"))
+	case 1: // no end at all
+	default:
+		events = append(events, g.event(agui.RunFinished, "threadId", "t", "runId", "r"))
+	}
+	for _, e := range events {
+		s.events = append(s.events, encode(e))
+	}
+	return s
+}
+
+// mutationNames are the ways in which agents and networks spoil streams.
+var mutationNames = []string{"dropped", "doubled", "swapped", "moved", "wrong message id", "wrong call id", "wrong owner", "member removed", "member spoiled"}
+
+func (g gen) mutate(events []obj) ([]obj, string) {
+	name := pick(g, mutationNames)
+	if len(events) == 0 {
+		return events, name
+	}
+	i := g.n(len(events) - 1)
+	e := events[i]
+	change := func(key string, v any) {
+		if _, ok := e[key]; !ok {
+			return
+		}
+		c := obj{}
+		for k, have := range e {
+			c[k] = have
+		}
+		c[key] = v
+		events[i] = c
+	}
+	switch name {
+	case "dropped":
+		return append(events[:i:i], events[i+1:]...), name
+	case "doubled":
+		return append(events[:i+1:i+1], events[i:]...), name
+	case "swapped":
+		if i+1 < len(events) {
+			events[i], events[i+1] = events[i+1], events[i]
+		}
+	case "moved":
+		rest := append(events[:i:i], events[i+1:]...)
+		j := g.n(len(rest))
+		return append(rest[:j:j], append([]obj{e}, rest[j:]...)...), name
+	case "wrong message id":
+		change("messageId", pick(g, messageIDs))
+	case "wrong call id":
+		change("toolCallId", pick(g, callIDs))
+	case "wrong owner":
+		change("subagentRunId", pick(g, subagents))
+	case "member removed":
+		c := obj{}
+		victim := pick(g, []string{"messageId", "delta", "toolCallId", "toolCallName", "content", "role", "snapshot", "patch", "subagentRunId"})
+		for k, v := range e {
+			if k != victim {
+				c[k] = v
+			}
+		}
+		events[i] = c
+	case "member spoiled":
+		change(pick(g, []string{"messageId", "delta", "toolCallId", "content", "role", "metadata", "subagentRunId", "timestamp", "parentMessageId"}), pick(g, anyValues))
+	}
+	return events, name
+}
+
+func encode(v any) json.RawMessage {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(fmt.Sprintf("encoding a generated value: %v", err))
+	}
+	return json.RawMessage(strings.TrimSpace(b.String()))
+}

@@ -1,0 +1,46 @@
+package conformance
+
+import "encoding/json"
+
+// Conversation is what a client holds: its messages and its state, as JSON.
+type Conversation struct {
+	Messages json.RawMessage `json:"messages"`
+	State    json.RawMessage `json:"state"`
+}
+
+// Job is one stream of events for the client to fold.
+type Job struct {
+	// Start is what the client holds before; the zero value is no messages and the state {}.
+	Start  Start
+	Events []json.RawMessage
+	// Upgrade translates older wire forms first, as the client does on the wire. Ids of messages
+	// that come from THINKING_* are random then: see Mask.
+	Upgrade bool
+	// Schema makes events that the client's schema rejects an error. Unknown types and unknown
+	// members are none.
+	Schema bool
+	// Skip leaves events out that are an error, and goes on; else the fold stops there.
+	Skip bool
+}
+
+// Start is where a fold starts from.
+type Start struct {
+	Messages json.RawMessage `json:"messages,omitempty"`
+	State    json.RawMessage `json:"state,omitempty"`
+}
+
+// Result is what the client made of a job.
+type Result struct {
+	Conversation
+	// Error is the event on which the client gave up; Messages and State are those before it.
+	Error *EventError `json:"error,omitempty"`
+	// Skipped are the events that were left out, in the order in which they were found.
+	Skipped []EventError `json:"skipped,omitempty"`
+}
+
+// EventError is an event on which the client throws.
+type EventError struct {
+	// Index is the event's place in Job.Events.
+	Index   int    `json:"index"`
+	Message string `json:"message"`
+}

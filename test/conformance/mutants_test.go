@@ -1,0 +1,77 @@
+package conformance_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mutants are small faults put into the fold. The generated streams have to catch every one of them:
+// a generator that lets one through does not prove what it claims.
+var mutants = []struct{ name, file, old, new string }{
+	{"a second start makes a second message", "apply.go", "	m := r.conv.find(id)\n	if m == nil {\n		m = newMessage(id, role,", "	m := r.conv.find(id)\n	if m == nil || m.role == role {\n		m = newMessage(id, role,"},
+	{"results go to the end", "apply.go", "	at := r.callerIndex(call)\n	if at < 0 {\n		r.conv.push(m)", "	at := r.callerIndex(call)\n	if at < 0 || at > 0 {\n		r.conv.push(m)"},
+	{"results stand before other results", "apply.go", "for at < len(r.conv.list) && r.conv.list[at].role == agui.RoleTool {", "for false {"},
+	{"a snapshot forgets reasoning", "apply.go", "return !hasReasoning", "return false"},
+	{"a snapshot keeps activities it owns", "apply.go", "return !slices.Contains(owned, m.activityType())", "return len(owned) >= 0"},
+	{"a known call is made again", "apply.go", "if m, c := r.conv.owner(call); c != nil {", "if m, c := r.conv.owner(call); c != nil && c.name() == name {"},
+	{"CUSTOM leaves chunk lanes open", "chunk.go", "	case agui.Raw, agui.ActivitySnapshot,", "	case agui.Custom, agui.Raw, agui.ActivitySnapshot,"},
+	{"lanes do not know their owners", "chunk.go", "if l.owner() == o {", "if l.owner() == o || !o.set {"},
+	{"metadata is replaced, not merged", "value.go", "if have, ok := o.get(\"metadata\").(rawValue); ok {", "if have, ok := o.get(\"metadata\").(rawValue); ok && len(have) == 2 {"},
+	{"a failed patch leaves its traces", "patch.go", "for i := len(p.undo) - 1; i >= 0; i-- {", "for i := len(p.undo) - 1; i >= len(p.undo); i-- {"},
+	{"a test of what is missing passes", "patch.go", "if have = at.value(); have == nil {\n				return errTest", "if have = at.value(); have == nil {\n				return nil"},
+	{"replace: false replaces", "apply.go", `string(ev.JSON(agui.FieldReplace)) != "false"`, `string(ev.JSON(agui.FieldReplace)) != "no"`},
+}
+
+// TestMutants builds each mutant with an overlay and has TestGenerated fold with it. It is slow (a
+// build each), so it runs where SKEIN_MUTANTS=1 asks for it: make mutants.
+func TestMutants(t *testing.T) {
+	if os.Getenv("SKEIN_MUTANTS") != "1" {
+		t.Skip("slow: run make mutants")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			file := filepath.Join(root, "pkg", "compact", m.file)
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(source), m.old); n != 1 {
+				t.Fatalf("the place to mutate stands %d times in %s: bring the mutant up to date", n, m.file)
+			}
+			dir := t.TempDir()
+			mutated := filepath.Join(dir, m.file)
+			if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-overlay", filepath.Join(dir, "overlay.json"),
+				"./test/conformance", "-run", "^TestGenerated_EqualsTheOfficialClient$", "-rapid.checks=5000", "-rapid.shrinktime=1ms", "-rapid.nofailfile")
+			cmd.Dir = root
+			out, err := cmd.CombinedOutput()
+			switch {
+			case err == nil:
+				t.Error("the generated streams did not catch it")
+			case !strings.Contains(string(out), "[rapid] failed after"):
+				t.Errorf("it failed for another reason:\n%s", out)
+			default:
+				_, after, _ := strings.Cut(string(out), "[rapid] failed after ")
+				tests, _, _ := strings.Cut(after, ":")
+				t.Logf("caught after %s", tests)
+			}
+		})
+	}
+}

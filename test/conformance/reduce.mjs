@@ -1,0 +1,25 @@
+// Answers jobs, one JSON object a line, with results, one JSON object a line, in the same order:
+//
+//   {"id": …, "start": {"messages": […], "state": …}, "events": […], "upgrade"?, "schema"?, "skip"?}
+//   {"id": …, "messages": […], "state": …, "error"?: {"index", "message"}, "skipped"?: […]}
+//
+// One process serves any number of streams; loading the client takes longer than folding a thousand.
+// A job that is not JSON is answered with {"failure": …}: the fault of the caller, not of the events.
+// reducer.mjs says what the three switches do.
+import { createInterface } from 'node:readline';
+import { once } from 'node:events';
+import { reduce } from './reducer.mjs';
+
+for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
+  if (line.trim() === '') continue;
+  let id;
+  let answer;
+  try {
+    const job = JSON.parse(line);
+    id = job.id;
+    answer = { id, ...(await reduce(job)) };
+  } catch (error) {
+    answer = { id, failure: String(error?.stack ?? error) };
+  }
+  if (!process.stdout.write(JSON.stringify(answer) + '\n')) await once(process.stdout, 'drain');
+}

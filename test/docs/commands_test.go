@@ -1,0 +1,159 @@
+package docs
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/internal/app/dev"
+)
+
+const root = "../.."
+
+// defaultURL is what documentation says and "skein dev" listens on; here it becomes the test's server.
+const defaultURL = "http://127.0.0.1:8420"
+
+var block = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+func TestDocs_CommandsWork(t *testing.T) {
+	files := markdown(t)
+	server := startSkein(t)
+	url := server.URL()
+	path := buildSkein(t)
+	ran := 0
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range block.FindAllStringSubmatch(string(text), -1) {
+			script := found[1]
+			if checkMake(t, file, script) {
+				ran++
+				continue
+			}
+			name, _, _ := strings.Cut(script, "\n")
+			script = strings.ReplaceAll(script, defaultURL, url)
+			script = strings.ReplaceAll(script, "bin/skein ", "skein ")
+			t.Run(file+": "+name, func(t *testing.T) {
+				if _, err := exec.LookPath("curl"); err != nil && strings.Contains(script, "curl ") && os.Getenv("CI") != "true" {
+					t.Skip("there is no curl here; make test needs none")
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
+				cmd.Dir = root
+				cmd.Env = append(os.Environ(), "SKEIN_URL="+url, "PATH="+path+string(os.PathListSeparator)+os.Getenv("PATH"))
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Errorf("%v\n%s\n%s", err, script, out)
+				}
+				// "skein publish" waits until what it published can be read. The door does not: a person
+				// takes longer to type the next call than the index to follow.
+				if strings.Contains(script, "curl ") {
+					if err := server.Settle(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			ran++
+		}
+	}
+	// A pattern that finds nothing would pass for ever.
+	if ran < 6 {
+		t.Errorf("%d command blocks in %v, want at least the 6 of README, CONTRIBUTING and the kit", ran, files)
+	}
+}
+
+var makeCall = regexp.MustCompile(`^make ([a-z-]+)`)
+
+// checkMake reports whether a block is calls of make, whose targets then have to exist.
+func checkMake(t *testing.T, file, script string) bool {
+	t.Helper()
+	if !makeCall.MatchString(script) {
+		return false
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(script) {
+		call := makeCall.FindStringSubmatch(line)
+		if call == nil {
+			t.Errorf("%s: %q stands in a block of calls of make", file, strings.TrimSpace(line))
+			continue
+		}
+		if !strings.Contains(string(makefile), "\n"+call[1]+":") {
+			t.Errorf("%s: there is no make %s", file, call[1])
+		}
+	}
+	return true
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
+
+func TestDocs_LinksLeadSomewhere(t *testing.T) {
+	for _, file := range markdown(t) {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(file), found[1])); err != nil {
+				t.Errorf("%s links to %s, which is not there", file, found[1])
+			}
+		}
+	}
+}
+
+// markdown lists the documentation, README first.
+func markdown(t *testing.T) []string {
+	t.Helper()
+	files := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "internal/recordings/README.md", "test/conformance/README.md"}
+	err := fs.WalkDir(os.DirFS(root), "docs", func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".md") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func startSkein(t *testing.T) *dev.Server {
+	t.Helper()
+	cfg := dev.DefaultConfig()
+	cfg.Data = t.TempDir()
+	cfg.Listen, cfg.KafkaListen = "127.0.0.1:0", "127.0.0.1:0"
+	// Not the test's own context, which ends before its cleanups: Close stops in order.
+	server, err := dev.Start(context.WithoutCancel(t.Context()), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Errorf("stopping skein: %v", err)
+		}
+	})
+	return server
+}
+
+// buildSkein builds the command line and returns the folder that it is in.
+func buildSkein(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "./cmd/skein")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building skein: %v\n%s", err, out)
+	}
+	return dir
+}

@@ -1,0 +1,91 @@
+package e2e_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/internal/clickhousetest"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+)
+
+// ends are what the pipeline runs between: a broker and a store.
+type ends struct {
+	kafka       kafka.Config
+	replication int
+	// store are the flags of indexer and query that name the store.
+	store []string
+	// versions say what the ends are.
+	versions string
+}
+
+// embeddedEnds are those of "skein dev", the broker as a process of its own.
+func embeddedEnds(t *testing.T) ends {
+	return ends{
+		replication: 1,
+		kafka:       kafka.Config{Brokers: []string{embeddedBroker(t)}, ClientID: "test"},
+		store:       []string{"--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite")},
+		versions:    "kfake and SQLite",
+	}
+}
+
+// realEnds are those of production.
+func realEnds(t *testing.T) ends {
+	cluster := kafkatest.Real(t, 3)
+	server := clickhousetest.Start(t)
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte(server.Password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return ends{
+		kafka:       cluster.Config,
+		replication: 3,
+		store: []string{
+			"--clickhouse", server.Addr, "--clickhouse-database", server.Database,
+			"--clickhouse-user", server.Username, "--clickhouse-password-file", password,
+		},
+		versions: cluster.Version + "; " + server.Part,
+	}
+}
+
+// embeddedBroker starts the broker and returns its address.
+func embeddedBroker(t *testing.T) string {
+	t.Helper()
+	bin, err := binaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(bin, "broker"), t.TempDir())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	t.Cleanup(func() {
+		cut := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		defer cut.Stop()
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the embedded broker: %v", err)
+		}
+	})
+	if err != nil {
+		t.Fatalf("starting the embedded broker: %v", err)
+	}
+	return strings.TrimSpace(line)
+}

@@ -1,0 +1,105 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/recordings"
+)
+
+// width is how many threads have a run open at a time.
+const width = 8
+
+// largestPart is how many events at most go out with one request.
+const largestPart = 12
+
+// publisher plays recorded threads through the door in small parts, always going on with any one of
+// the threads that are open: runs of many threads interleave in each partition.
+type publisher struct {
+	door *client.Client
+	rng  *rand.Rand
+	// sent counts events; before is called with that number ahead of each request.
+	sent   int
+	before func(sent int)
+	// last is the position of each run's last event, by thread and run.
+	last map[runKey]string
+}
+
+type runKey struct{ thread, run string }
+
+// playing is a thread that is being published: the run of its first one that is not done.
+type playing struct {
+	thread recordings.Thread
+	run    int
+	lines  [][]byte
+	seq    int
+}
+
+// publish plays all threads.
+func (p *publisher) publish(ctx context.Context, threads []recordings.Thread) error {
+	p.last = make(map[runKey]string)
+	var open []*playing
+	for len(threads) > 0 || len(open) > 0 {
+		for len(open) < width && len(threads) > 0 {
+			open = append(open, &playing{thread: threads[0]})
+			threads = threads[1:]
+		}
+		i := p.rng.IntN(len(open))
+		done, err := p.step(ctx, open[i])
+		if err != nil {
+			return err
+		}
+		if done {
+			open = append(open[:i], open[i+1:]...)
+		}
+	}
+	return nil
+}
+
+// step sends the next part of a thread and reports whether it was the last.
+func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
+	p.before(p.sent)
+	run := t.thread.Runs[t.run]
+	if t.seq == 0 {
+		t.lines = run.Lines()
+		if _, err := p.door.PutInput(ctx, run.ThreadID, run.RunID, run.Input); err != nil {
+			return false, fmt.Errorf("sending input of %s: %w", run.File, err)
+		}
+	}
+	part := t.lines[t.seq:min(t.seq+1+p.rng.IntN(largestPart), len(t.lines))]
+	mediaType, body := p.body(part, t.seq)
+	ack, err := p.door.PostEvents(ctx, run.ThreadID, run.RunID, mediaType, bytes.NewReader(body))
+	if err != nil {
+		return false, fmt.Errorf("sending events %d to %d of %s: %w", t.seq, t.seq+len(part)-1, run.File, err)
+	}
+	if ack.Accepted != int64(len(part)) {
+		return false, fmt.Errorf("sending events of %s: %d of %d were accepted", run.File, ack.Accepted, len(part))
+	}
+	p.sent += len(part)
+	if t.seq += len(part); t.seq < len(t.lines) {
+		return false, nil
+	}
+	p.last[runKey{run.ThreadID, run.RunID}] = strconv.Itoa(int(ack.Partition)) + ":" + strconv.FormatInt(ack.LastOffset, 10)
+	t.seq = 0
+	t.run++
+	return t.run == len(t.thread.Runs), nil
+}
+
+// body writes events in one of the forms that the door takes.
+func (p *publisher) body(events [][]byte, first int) (mediaType string, body []byte) {
+	switch p.rng.IntN(3) {
+	case 0:
+		return client.TypeNDJSON, append(bytes.Join(events, []byte("\n")), '\n')
+	case 1:
+		return client.TypeSSE, append(append([]byte("data: "), bytes.Join(events, []byte("\n\ndata: "))...), "\n\n"...)
+	default:
+		for i, e := range events {
+			body = fmt.Appendf(body, "{\"seq\":%d,\"event\":%s}\n", first+i, e)
+		}
+		return client.TypeSequenced, body
+	}
+}

@@ -1,0 +1,254 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/indexer"
+	"github.com/skeinhq/skein/pkg/ingest"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/query"
+	"github.com/skeinhq/skein/pkg/store/sqlite"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// site is all four stages in one process, with the tenants of a key file.
+type site struct {
+	t     *testing.T
+	kafka kafka.Config
+	keys  string
+	// secrets are the keys by name.
+	secrets map[string]string
+	// stages are the HTTP sides and their tables of routes.
+	stages []stage
+}
+
+type stage struct {
+	name   string
+	url    string
+	routes []tenant.Route
+}
+
+func startSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, kafka: kafkatest.Start(t, 3), keys: filepath.Join(t.TempDir(), "keys.yaml"), secrets: map[string]string{}}
+	logger := slog.New(slog.DiscardHandler)
+	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "lineage.sqlite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := st.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The keys are there before the stages are: what is read later is tested elsewhere.
+	s.key("acme", "acme", tenant.Scopes()...)
+	s.key("umbrella", "umbrella", tenant.Scopes()...)
+	s.key("stranger", "stranger", tenant.Scopes()...)
+	for _, without := range tenant.Scopes() {
+		var rest []tenant.Scope
+		for _, scope := range tenant.Scopes() {
+			if scope != without {
+				rest = append(rest, scope)
+			}
+		}
+		s.key("acme without "+string(without), "acme", rest...)
+	}
+	auth, err := tenant.OpenKeyFile(s.keys, logger, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	door, err := ingest.New(ingest.DefaultConfig(s.kafka), auth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run(func(ctx context.Context) error {
+		err := door.Run(ctx)
+		if closed := door.Close(); err == nil {
+			err = closed
+		}
+		return err
+	})
+	c := compactor.DefaultConfig()
+	c.Dir, c.InstanceID = t.TempDir(), "one"
+	c.CommitInterval, c.CheckpointInterval, c.CheckpointFactor = 20*time.Millisecond, 50*time.Millisecond, 0
+	folding, err := compactor.New(c, s.kafka, logger, compactor.NewMetrics(prometheus.NewRegistry()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run(folding.Run)
+	i := indexer.DefaultConfig(s.kafka)
+	i.Logger, i.Registerer = logger, prometheus.NewRegistry()
+	indexing, err := indexer.New(i, st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run(indexing.Run)
+	q := query.DefaultConfig()
+	q.Logger, q.Registerer = logger, prometheus.NewRegistry()
+	answers, err := query.New(q, st, query.NewKafkaRecords(s.kafka), auth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.serve("ingest", door.Handler(), ingest.Routes())
+	s.serve("query", answers.Handler(), query.Routes())
+	s.eventually("the stages are ready", func() (string, bool) {
+		err := fmt.Errorf("ingest: %w; compactor: %w; indexer: %w", door.Ready(), folding.Ready(), indexing.Ready())
+		return err.Error(), door.Ready() == nil && folding.Ready() == nil && indexing.Ready() == nil
+	})
+	return s
+}
+
+// run runs a part until the test ends.
+func (s *site) run(part func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- part(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+func (s *site) serve(name string, h http.Handler, routes []tenant.Route) {
+	server := httptest.NewServer(h)
+	s.t.Cleanup(server.Close)
+	s.stages = append(s.stages, stage{name, server.URL, routes})
+}
+
+// key puts a key of a tenant into the file.
+func (s *site) key(name, tenantID string, scopes ...tenant.Scope) {
+	s.t.Helper()
+	s.secrets[name] = tenant.NewKey()
+	if err := tenant.AppendKey(s.keys, tenant.Entry(name, tenantID, scopes, s.secrets[name])); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// as is the Authorization header of a key by its name.
+func (s *site) as(name string) http.Header {
+	return http.Header{"Authorization": {"Bearer " + s.secrets[name]}}
+}
+
+// reply is an answer, read whole.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (r reply) String() string { return fmt.Sprintf("%d %v %s", r.status, r.header, r.body) }
+
+// call makes a request as it stands in a stage's table.
+func (s *site) call(st stage, method, path string, who http.Header) reply {
+	s.t.Helper()
+	var body io.Reader
+	header := who.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	switch method {
+	case http.MethodPost:
+		header.Set("Content-Type", "application/x-ndjson")
+		// What a payload says of tenants and threads is nobody's.
+		body = strings.NewReader(`{"type":"RUN_STARTED","threadId":"t1","runId":"r1","tenant":"acme","tenantId":"acme"}`)
+	case http.MethodPut:
+		header.Set("Content-Type", "application/json")
+		body = strings.NewReader(input("of nobody"))
+	}
+	return s.send(method, st.url+path, header, body)
+}
+
+func (s *site) send(method, url string, header http.Header, body io.Reader) reply {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, url, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header = header
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp.Header.Del("Date")
+	return reply{resp.StatusCode, resp.Header, string(text)}
+}
+
+// publish plays a run through the door; one without an end stays open.
+func (s *site) publish(who, thread, run, marker string, ended bool) {
+	s.t.Helper()
+	header := s.as(who)
+	header.Set("Content-Type", "application/json")
+	path := s.stages[0].url + "/v1/threads/" + thread + "/runs/" + run
+	if r := s.send(http.MethodPut, path+"/input", header, strings.NewReader(input(marker))); r.status != http.StatusOK {
+		s.t.Fatalf("publishing: %s", r)
+	}
+	events := []string{
+		fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run),
+		`{"type":"TEXT_MESSAGE_START","messageId":"a1","role":"assistant"}`,
+		fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a1","delta":%q}`, marker),
+		`{"type":"TEXT_MESSAGE_END","messageId":"a1"}`,
+		fmt.Sprintf(`{"type":"STATE_SNAPSHOT","snapshot":{"note":%q}}`, marker),
+	}
+	if ended {
+		events = append(events, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run))
+	}
+	header.Set("Content-Type", "application/x-ndjson")
+	if r := s.send(http.MethodPost, path+"/events", header, strings.NewReader(strings.Join(events, "\n"))); r.status != http.StatusOK {
+		s.t.Fatalf("publishing: %s", r)
+	}
+}
+
+func input(marker string) string {
+	return fmt.Sprintf(`{"threadId":"t1","runId":"r1","state":{},"messages":[{"id":"u1","role":"user","content":%q}],"tools":[],"context":[],"forwardedProps":{}}`, marker)
+}
+
+func (s *site) eventually(what string, ask func() (string, bool)) {
+	s.t.Helper()
+	deadline := time.NewTimer(kafkatest.Timeout)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		answer, ok := ask()
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			s.t.Fatalf("waited for this: %s; the last answer: %s", what, answer)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package tenants
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// secretOfAcme stands in everything that acme has and nobody else may see.
+const secretOfAcme = "only-acme-knows"
+
+// path fills a route's pattern.
+func path(r tenant.Route, thread, run string) string {
+	return strings.NewReplacer("{thread}", thread, "{run}", run).Replace(r.Pattern)
+}
+
+func reads(r tenant.Route) bool { return r.Method == http.MethodGet }
+
+// place is the thread and the runs that a route is tried with. What is written is of no run that is read.
+func place(r tenant.Route) (thread string, runs []string) {
+	if reads(r) {
+		return "t1", []string{"r1", "r2"}
+	}
+	return "w", []string{"w"}
+}
+
+// quiet checks that an answer holds nothing of acme.
+func quiet(t *testing.T, what string, r reply) {
+	t.Helper()
+	if strings.Contains(r.String(), secretOfAcme) {
+		t.Errorf("%s: the answer holds what is acme's: %s", what, r)
+	}
+}
+
+// refused checks an answer that says no.
+func refused(t *testing.T, what string, r reply, status int) {
+	t.Helper()
+	quiet(t, what, r)
+	if r.status != status || r.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("%s: the answer is %s, want a problem of status %d", what, r, status)
+	}
+	if challenged := r.header.Get("WWW-Authenticate") == tenant.Challenge; challenged != (status == http.StatusUnauthorized) {
+		t.Errorf("%s: WWW-Authenticate is %q with status %d", what, r.header.Get("WWW-Authenticate"), status)
+	}
+}
+
+// Every route of the stages' own tables, so that a new one is walked without anybody's thinking of it.
+// Two tenants have threads and runs of the same ids; a third has nothing.
+func TestTenants_WalkOfEveryRoute(t *testing.T) {
+	s := startSite(t)
+	api := s.stages[1]
+	s.publish("acme", "t1", "r1", secretOfAcme, true)
+	s.publish("acme", "t1", "r2", secretOfAcme, false)
+	s.publish("acme", secretOfAcme, "r1", secretOfAcme, true)
+	s.publish("umbrella", "t1", "r1", "what umbrella says", true)
+	for who, paths := range map[string][]string{
+		"acme":     {"/v1/threads/t1/runs/r1", "/v1/threads/t1/runs/r2", "/v1/threads/" + secretOfAcme + "/runs/r1"},
+		"umbrella": {"/v1/threads/t1/runs/r1"},
+	} {
+		for _, p := range paths {
+			s.eventually(who+" finds "+p, func() (string, bool) {
+				r := s.call(api, http.MethodGet, p, s.as(who))
+				return r.String(), r.status == http.StatusOK && (strings.HasSuffix(p, "r2") || strings.Contains(r.body, "finished"))
+			})
+		}
+	}
+	history := func() string {
+		t.Helper()
+		var all strings.Builder
+		for _, run := range []string{"r1", "r2"} {
+			r := s.call(api, http.MethodGet, "/v1/threads/t1/runs/"+run+"/history", s.as("acme"))
+			if r.status != http.StatusOK || !strings.Contains(r.body, secretOfAcme) {
+				t.Fatalf("acme cannot read its own: %s", r)
+			}
+			all.WriteString(r.body)
+		}
+		return all.String()
+	}
+	before := history()
+
+	walked := map[tenant.Scope]int{}
+	for _, st := range s.stages {
+		for _, r := range st.routes {
+			walked[r.Scope]++
+			t.Run(st.name+" "+r.Method+" "+r.Pattern, func(t *testing.T) {
+				s := *s
+				s.t = t
+				if r.Scope == "" {
+					got := s.call(st, r.Method, path(r, "t1", "r1"), nil)
+					quiet(t, "nobody", got)
+					if got.status != http.StatusOK || strings.Contains(r.Pattern, "{") {
+						t.Errorf("a route for everybody answers %d", got.status)
+					}
+					return
+				}
+				s.walk(st, r)
+			})
+		}
+	}
+	if walked[tenant.ScopePublish] < 2 || walked[tenant.ScopeRead] < 6 {
+		t.Errorf("walked %v", walked)
+	}
+	if after := history(); after != before {
+		t.Errorf("somebody else has changed acme's history from\n%s\nto\n%s", before, after)
+	}
+}
+
+// walk tries one route as everybody.
+func (s *site) walk(st stage, r tenant.Route) {
+	t := s.t
+	methods := []string{r.Method}
+	if reads(r) {
+		methods = append(methods, http.MethodHead)
+	}
+	thread, runs := place(r)
+	for _, method := range methods {
+		for _, run := range runs {
+			p := path(r, thread, run)
+			for name, who := range map[string]http.Header{
+				"nobody":                  nil,
+				"nobody, naming a tenant": {"Tenant": {"acme"}, "X-Tenant": {"acme"}},
+				"an unknown key":          {"Authorization": {"Bearer " + tenant.NewKey()}},
+				"no key":                  {"Authorization": {"Bearer acme"}},
+				"a user and password":     {"Authorization": {"Basic YWNtZTphY21l"}},
+				"two keys":                {"Authorization": {"Bearer " + s.secrets["stranger"], "Bearer " + s.secrets["acme"]}},
+			} {
+				refused(t, method+" as "+name, s.call(st, method, p, who), http.StatusUnauthorized)
+			}
+			refused(t, method+" without the scope", s.call(st, method, p, s.as("acme without "+string(r.Scope))), http.StatusForbidden)
+			if reads(r) {
+				s.readAsOthers(st, r, method, thread, run)
+			}
+		}
+	}
+	if !reads(r) {
+		s.writeAsOthers(st, r)
+	}
+	for _, run := range runs {
+		own := s.call(st, r.Method, path(r, thread, run), s.as("acme"))
+		if own.status != http.StatusOK {
+			t.Errorf("acme itself gets %s: what others were refused proves nothing", own)
+		}
+	}
+}
+
+// readAsOthers reads what is acme's with keys of other tenants.
+func (s *site) readAsOthers(st stage, r tenant.Route, method, thread, run string) {
+	t := s.t
+	got := s.call(st, method, path(r, thread, run), s.as("stranger"))
+	if !strings.Contains(r.Pattern, "{thread}") {
+		quiet(t, method+" as a stranger", got)
+		if got.status != http.StatusOK {
+			t.Errorf("a list is %s", got)
+		}
+	} else {
+		refused(t, method+" as a stranger", got, http.StatusNotFound)
+		// Whether there is such a thread elsewhere cannot be told from the answer.
+		nowhere := s.call(st, method, path(r, "nowhere", "nothing"), s.as("stranger"))
+		if nowhere.String() != got.String() {
+			t.Errorf("what is acme's is answered with %s, what is nowhere with %s", got, nowhere)
+		}
+		// Nor does a path lead there that looks like acme's key.
+		for _, way := range []string{"acme%2F" + thread, "..%2Facme%2F" + thread, thread + "%00", "acme%252F" + thread} {
+			got := s.call(st, method, path(r, way, run), s.as("stranger"))
+			quiet(t, way, got)
+			if got.status != http.StatusNotFound && got.status != http.StatusBadRequest {
+				t.Errorf("the path %s is answered with %s", way, got)
+			}
+		}
+		refused(t, method+" of a thread with a secret id", s.call(st, method, path(r, "only-acme-know", run), s.as("stranger")), http.StatusNotFound)
+	}
+	for _, parameter := range []string{"tenant=acme", "tenantId=acme"} {
+		refused(t, method+" with ?"+parameter, s.call(st, method, path(r, thread, run)+"?"+parameter, s.as("stranger")), http.StatusBadRequest)
+	}
+	naming := s.as("stranger")
+	naming.Set("Tenant", "acme")
+	naming.Set("X-Tenant", "acme")
+	quiet(t, method+" naming a tenant", s.call(st, method, path(r, thread, run), naming))
+
+	// umbrella has a thread t1 and a run r1 of its own.
+	got = s.call(st, method, path(r, thread, run), s.as("umbrella"))
+	quiet(t, method+" as umbrella", got)
+	want := http.StatusOK
+	if run != "r1" && strings.Contains(r.Pattern, "{run}") {
+		want = http.StatusNotFound
+	}
+	if got.status != want {
+		t.Errorf("umbrella's own is answered with %s, want %d", got, want)
+	}
+}
+
+// writeAsOthers writes to a thread id with keys of other tenants: the records are theirs.
+func (s *site) writeAsOthers(st stage, r tenant.Route) {
+	t := s.t
+	count := func() map[string]int {
+		keys := map[string]int{}
+		for _, rec := range kafkatest.Consume(t, s.kafka, s.kafka.Topics().Events) {
+			keys[string(rec.Key)]++
+		}
+		return keys
+	}
+	before := count()
+	for _, who := range []string{"stranger", "umbrella"} {
+		for _, p := range []string{path(r, "w", "w"), path(r, "w", "w") + "?tenant=acme", path(r, "acme%2Fw", "w")} {
+			header := s.as(who)
+			header.Set("Tenant", "acme")
+			quiet(t, who, s.call(st, r.Method, p, header))
+		}
+	}
+	after := count()
+	if after["stranger/w"] == before["stranger/w"] {
+		t.Error("a stranger cannot write to its own threads: what was refused proves nothing")
+	}
+	for key, n := range after {
+		if strings.HasPrefix(key, "acme/") && n != before[key] {
+			t.Errorf("%d records of others are at %s", n-before[key], key)
+		}
+	}
+}
