@@ -1,0 +1,176 @@
+package deploy
+
+import (
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+var (
+	stages     = []string{"ingest", "compactor", "indexer", "query"}
+	datastores = []string{"kafka", "clickhouse"}
+	// once are the services that do their work and end.
+	once = []string{"secrets", "topics", "migrate"}
+)
+
+func loadCompose(t *testing.T) *types.Project {
+	t.Helper()
+	options, err := cli.NewProjectOptions([]string{"../docker-compose.yml"}, cli.WithOsEnv, cli.WithConsistency(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return project
+}
+
+func TestCompose_HasTheDatastoresAndTheFourStages(t *testing.T) {
+	got := loadCompose(t).ServiceNames()
+	slices.Sort(got)
+	want := slices.Concat(stages, datastores, once)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("services are %q, want %q", got, want)
+	}
+}
+
+// Datastores can be reached by the stages only, the stages from this machine only.
+func TestCompose_PublishesNothingToOtherMachines(t *testing.T) {
+	for name, s := range loadCompose(t).Services {
+		if slices.Contains(datastores, name) && len(s.Ports) > 0 {
+			t.Errorf("%s publishes a port", name)
+		}
+		if s.NetworkMode == "host" {
+			t.Errorf("%s is on the host's network", name)
+		}
+		for _, p := range s.Ports {
+			if p.HostIP != "127.0.0.1" {
+				t.Errorf("%s publishes %s on %q, want 127.0.0.1", name, p.Published, p.HostIP)
+			}
+		}
+	}
+}
+
+// pinned is a tag with a version number of at least two parts.
+var pinned = regexp.MustCompile(`:v?\d+\.\d+[\w.-]*$`)
+
+func TestCompose_PinsImages(t *testing.T) {
+	for name, s := range loadCompose(t).Services {
+		if strings.HasPrefix(s.Image, "skein:") {
+			continue // built here
+		}
+		if !pinned.MatchString(s.Image) {
+			t.Errorf("%s runs %s: name its version", name, s.Image)
+		}
+	}
+}
+
+// "docker compose up --wait" returns when all is ready: every service that stays has a health check, and
+// every one that ends is waited for by another, which is what makes --wait content with its end.
+func TestCompose_CanBeWaitedFor(t *testing.T) {
+	project := loadCompose(t)
+	for name, s := range project.Services {
+		if slices.Contains(once, name) {
+			waited := false
+			for _, other := range project.Services {
+				d, ok := other.DependsOn[name]
+				waited = waited || ok && d.Condition == types.ServiceConditionCompletedSuccessfully
+			}
+			if !waited {
+				t.Errorf("nobody waits for %s to be done", name)
+			}
+			continue
+		}
+		if s.HealthCheck == nil || s.HealthCheck.Disable || len(s.HealthCheck.Test) == 0 {
+			t.Errorf("%s has no health check", name)
+		}
+		for on, d := range s.DependsOn {
+			want := types.ServiceConditionHealthy
+			if slices.Contains(once, on) {
+				want = types.ServiceConditionCompletedSuccessfully
+			}
+			if d.Condition != want {
+				t.Errorf("%s depends on %s with condition %s, want %s", name, on, d.Condition, want)
+			}
+		}
+	}
+}
+
+func TestCompose_StagesAreLockedDownAndChecked(t *testing.T) {
+	project := loadCompose(t)
+	for _, name := range stages {
+		s := project.Services[name]
+		if !s.ReadOnly || !slices.Contains(s.CapDrop, "ALL") || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") || s.User == "root" || s.Privileged {
+			t.Errorf("%s is not locked down", name)
+		}
+		want := []string{"CMD", "/usr/local/bin/skein", "health", "http://127.0.0.1:8421"}
+		if !slices.Equal(s.HealthCheck.Test, want) {
+			t.Errorf("%s is checked by %q, want %q", name, s.HealthCheck.Test, want)
+		}
+	}
+}
+
+// A password in the file would be the same everywhere.
+func TestCompose_HoldsNoSecret(t *testing.T) {
+	for name, s := range loadCompose(t).Services {
+		for key, value := range s.Environment {
+			secret := regexp.MustCompile(`PASSWORD|SECRET|TOKEN|API_KEY`).MatchString(key)
+			if secret && value != nil && *value != "" && !strings.HasPrefix(*value, "/secrets/") {
+				t.Errorf("%s has %s in plain sight", name, key)
+			}
+		}
+	}
+}
+
+func TestCompose_SetsWhatTheCommandsKnow(t *testing.T) {
+	for name, s := range loadCompose(t).Services {
+		if !strings.HasPrefix(s.Image, "skein:") {
+			continue
+		}
+		var words []string
+		for i, word := range s.Entrypoint {
+			if i == 0 {
+				word = path.Base(word)
+			}
+			if strings.HasPrefix(word, "--") {
+				break
+			}
+			words = append(words, word)
+		}
+		var settings []string
+		for key := range s.Environment {
+			settings = append(settings, key)
+		}
+		checkSettings(t, "docker-compose.yml, "+name, strings.Join(words, " "), settings)
+	}
+}
+
+// The image: static binaries, nobody as user, versions named, on a base that has them.
+func TestDockerfile_IsStaticAndRunsAsNobody(t *testing.T) {
+	b, err := os.ReadFile("../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "\nUSER 65532:65532\n", "gcr.io/distroless/static-debian12:nonroot"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the Dockerfile has no %q", want)
+		}
+	}
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(string(mod))[1]
+	if !strings.Contains(text, "FROM golang:"+version+".") {
+		t.Errorf("go.mod says Go %s, the Dockerfile another", version)
+	}
+}

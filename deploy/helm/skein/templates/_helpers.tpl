@@ -1,0 +1,326 @@
+{{- define "skein.name" -}}
+{{- .Chart.Name | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "skein.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains (.Values.nameOverride | default .Chart.Name) .Release.Name }}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (.Values.nameOverride | default .Chart.Name) | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* What pods are found by; never changes for an installation. Takes (dict "root" $ "stage" "ingest"). */}}
+{{- define "skein.selector" -}}
+app.kubernetes.io/name: {{ include "skein.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .stage }}
+{{- end }}
+
+{{- define "skein.labels" -}}
+{{ include "skein.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_") }}
+{{- end }}
+
+{{- define "skein.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* Fails with one line that says what to write. */}}
+{{- define "skein.validate" -}}
+{{- if not .Values.kafka.brokers }}
+{{- fail "kafka.brokers is missing: write --set 'kafka.brokers={HOST:9092}'" }}
+{{- end }}
+{{- if not .Values.clickhouse.urls }}
+{{- fail "clickhouse.urls is missing: write --set 'clickhouse.urls={clickhouse://HOST:9000}'" }}
+{{- end }}
+{{- range $stage := list "ingest" "query" "compactor" }}
+{{- $a := (index $.Values $stage).autoscaling }}
+{{- if and $a.enabled (lt (int $a.maxReplicas) (int $a.minReplicas)) }}
+{{- fail (printf "%s.autoscaling.maxReplicas is %v, below minReplicas %v: write at least that" $stage $a.maxReplicas $a.minReplicas) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The settings of a stage, as its YAML file. */}}
+{{- define "skein.settings" -}}
+{{- $v := .root.Values -}}
+brokers: {{ join "," $v.kafka.brokers | quote }}
+{{- with $v.kafka.topicPrefix }}
+topic_prefix: {{ . | quote }}
+{{- end }}
+admin_listen: ":8421"
+log_level: {{ $v.log.level }}
+log_format: {{ $v.log.format }}
+{{- if has .stage (list "ingest" "query") }}
+listen: ":8420"
+api_keys: /etc/skein/keys/{{ $v.apiKeys.existingSecretKey }}
+{{- end }}
+{{- if has .stage (list "indexer" "query") }}
+{{ include "skein.clickhouse" .root }}
+{{- end }}
+{{- end }}
+
+{{- define "skein.clickhouse" -}}
+{{- $c := .Values.clickhouse -}}
+clickhouse: {{ join "," $c.urls | quote }}
+clickhouse_database: {{ $c.database | quote }}
+clickhouse_user: {{ $c.user | quote }}
+{{- if $c.existingSecret }}
+clickhouse_password_file: /etc/skein/clickhouse/{{ $c.existingSecretKey }}
+{{- end }}
+{{- if $c.cluster }}
+clickhouse_cluster: {{ $c.cluster | quote }}
+{{- end }}
+{{- if $c.replicated }}
+clickhouse_replicated: true
+{{- end }}
+{{- end }}
+
+{{- define "skein.configmap" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ include "skein.fullname" .root }}-{{ .stage }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "skein.labels" . | nindent 4 }}
+data:
+  skein.yaml: |
+    {{- .settings | nindent 4 }}
+{{- end }}
+
+{{- define "skein.podMetadata" -}}
+labels:
+  {{- include "skein.labels" . | nindent 2 }}
+annotations:
+  checksum/config: {{ .settings | sha256sum }}
+  prometheus.io/scrape: "true"
+  prometheus.io/port: "8421"
+  prometheus.io/path: /metrics
+  {{- with (index .root.Values .stage).podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{- define "skein.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- define "skein.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{/* The pod of a stage. Takes root, stage and, for the compactor, data (a volume's name). */}}
+{{- define "skein.podSpec" -}}
+{{- $stage := index .root.Values .stage }}
+{{- $secret := .root.Values.clickhouse.existingSecret }}
+{{- $clickhouse := and $secret (has .stage (list "indexer" "query")) }}
+{{- $keys := and .root.Values.apiKeys.existingSecret (has .stage (list "ingest" "query")) -}}
+serviceAccountName: {{ include "skein.fullname" .root }}
+automountServiceAccountToken: false
+# A Service named like a setting would be taken for one.
+enableServiceLinks: false
+terminationGracePeriodSeconds: 45
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- include "skein.podSecurity" . | nindent 2 }}
+containers:
+  - name: {{ .stage }}
+    image: {{ include "skein.image" .root | quote }}
+    imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+    command: [/usr/local/bin/{{ .stage }}]
+    args: [--config=/etc/skein/config/skein.yaml]
+    {{- if .data }}
+    env:
+      # The pod's name is its own in the group, and stays over restarts.
+      - name: SKEIN_INSTANCE_ID
+        valueFrom:
+          fieldRef:
+            fieldPath: metadata.name
+    {{- end }}
+    ports:
+      {{- if has .stage (list "ingest" "query") }}
+      - name: http
+        containerPort: 8420
+      {{- end }}
+      - name: admin
+        containerPort: 8421
+    # Whether it starts at all; a compactor may have a local store to build first.
+    startupProbe:
+      httpGet: {path: /healthz, port: admin}
+      periodSeconds: 2
+      failureThreshold: 60
+    livenessProbe:
+      httpGet: {path: /healthz, port: admin}
+      periodSeconds: 10
+      timeoutSeconds: 5
+      failureThreshold: 6
+    readinessProbe:
+      httpGet: {path: /readyz, port: admin}
+      periodSeconds: 5
+      timeoutSeconds: 2
+    resources:
+      {{- toYaml $stage.resources | nindent 6 }}
+    securityContext:
+      {{- include "skein.containerSecurity" . | nindent 6 }}
+    volumeMounts:
+      - name: config
+        mountPath: /etc/skein/config
+        readOnly: true
+      {{- if $clickhouse }}
+      - name: clickhouse
+        mountPath: /etc/skein/clickhouse
+        readOnly: true
+      {{- end }}
+      {{- if $keys }}
+      - name: keys
+        mountPath: /etc/skein/keys
+        readOnly: true
+      {{- end }}
+      {{- if .data }}
+      - name: {{ .data }}
+        mountPath: /var/lib/skein
+      {{- end }}
+volumes:
+  - name: config
+    configMap:
+      name: {{ include "skein.fullname" .root }}-{{ .stage }}
+  {{- if $clickhouse }}
+  - name: clickhouse
+    secret:
+      secretName: {{ $secret }}
+  {{- end }}
+  {{- if $keys }}
+  - name: keys
+    secret:
+      secretName: {{ .root.Values.apiKeys.existingSecret }}
+  {{- end }}
+{{- with $stage.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $stage.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $stage.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if gt (int $stage.replicas) 1 }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "skein.selector" . | nindent 8 }}
+{{- end }}
+{{- end }}
+
+{{/* A Deployment with its settings. Takes root, stage, settings. */}}
+{{- define "skein.deployment" -}}
+{{- $stage := index .root.Values .stage }}
+{{- $scaled := and $stage.autoscaling $stage.autoscaling.enabled }}
+{{ include "skein.configmap" . }}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "skein.fullname" .root }}-{{ .stage }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "skein.labels" . | nindent 4 }}
+spec:
+  {{- if not $scaled }}
+  replicas: {{ $stage.replicas }}
+  {{- end }}
+  selector:
+    matchLabels:
+      {{- include "skein.selector" . | nindent 6 }}
+  template:
+    metadata:
+      {{- include "skein.podMetadata" . | nindent 6 }}
+    spec:
+      {{- include "skein.podSpec" . | nindent 6 }}
+{{- end }}
+
+{{/* What an HTTP stage has beside its Deployment: Service, disruption budget, scaling on CPU. */}}
+{{- define "skein.http" -}}
+{{- $stage := index .root.Values .stage }}
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ include "skein.fullname" .root }}-{{ .stage }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "skein.labels" . | nindent 4 }}
+  {{- with $stage.service.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  type: {{ $stage.service.type }}
+  selector:
+    {{- include "skein.selector" . | nindent 4 }}
+  ports:
+    - name: http
+      port: {{ $stage.service.port }}
+      targetPort: http
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "skein.fullname" .root }}-{{ .stage }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "skein.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      {{- include "skein.selector" . | nindent 6 }}
+{{- with $stage.autoscaling }}
+{{- if .enabled }}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: {{ include "skein.fullname" $.root }}-{{ $.stage }}
+  namespace: {{ $.root.Release.Namespace }}
+  labels:
+    {{- include "skein.labels" $ | nindent 4 }}
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {{ include "skein.fullname" $.root }}-{{ $.stage }}
+  minReplicas: {{ .minReplicas }}
+  maxReplicas: {{ .maxReplicas }}
+  metrics:
+    - type: Resource
+      resource:
+        name: cpu
+        target:
+          type: Utilization
+          averageUtilization: {{ .targetCPUPercent }}
+{{- end }}
+{{- end }}
+{{- end }}

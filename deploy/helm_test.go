@@ -1,0 +1,374 @@
+package deploy
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const chartDir = "helm/skein"
+
+type values = map[string]any
+
+// required are the values without which the chart does not render.
+func required() values {
+	return values{
+		"kafka":      values{"brokers": []any{"kafka-0:9092", "kafka-1:9092"}},
+		"clickhouse": values{"urls": []any{"clickhouse://clickhouse:9000"}},
+	}
+}
+
+// everything turns on what is off.
+func everything() values {
+	scale := func(more values) values {
+		return values{"autoscaling": more, "podAnnotations": values{"a": "b"}, "nodeSelector": values{"disk": "fast"},
+			"tolerations": []any{values{"key": "k", "operator": "Exists"}}, "affinity": values{"nodeAffinity": values{}}}
+	}
+	v := values{
+		"global": values{"anything": "goes"}, "enabled": true,
+		"apiKeys":    values{"existingSecret": "keys"},
+		"clickhouse": values{"existingSecret": "db", "cluster": "main", "replicated": true},
+		"kafka":      values{"topicPrefix": "acme."},
+		"image":      values{"pullSecrets": []any{values{"name": "pull"}}},
+		"ingest":     scale(values{"enabled": true}),
+		"query":      scale(values{"enabled": true}),
+		"compactor":  scale(values{"enabled": true}),
+	}
+	v["compactor"].(values)["storage"] = values{"className": "fast"}
+	return v
+}
+
+// render returns the chart's objects as YAML by "Kind name".
+func render(t *testing.T, vs ...values) (map[string]string, error) {
+	t.Helper()
+	c, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := values{}
+	for _, v := range vs {
+		all = chartutil.MergeTables(v, all) // the later one wins
+	}
+	release := chartutil.ReleaseOptions{Name: "prod", Namespace: "agents", Revision: 1, IsInstall: true}
+	vals, err := chartutil.ToRenderValues(c, all, release, chartutil.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(c, vals)
+	if err != nil {
+		return nil, err
+	}
+	objects := make(map[string]string)
+	for name, text := range files {
+		if filepath.Ext(name) != ".yaml" {
+			continue
+		}
+		for doc := range strings.SplitSeq(text, "\n---\n") {
+			var o struct {
+				Kind     string
+				Metadata struct{ Name string }
+			}
+			if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, doc)
+			}
+			if o.Kind == "" {
+				continue
+			}
+			key := o.Kind + " " + o.Metadata.Name
+			if _, ok := objects[key]; ok {
+				t.Errorf("%s is there twice", key)
+			}
+			objects[key] = doc
+		}
+	}
+	return objects, nil
+}
+
+func mustRender(t *testing.T, vs ...values) map[string]string {
+	t.Helper()
+	objects, err := render(t, append([]values{required()}, vs...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// strict decodes an object into Kubernetes' own type and refuses members that it does not have.
+func strict[T any](t *testing.T, key, text string) T {
+	t.Helper()
+	var v T
+	if err := yaml.UnmarshalStrict([]byte(text), &v); err != nil {
+		t.Errorf("%s: %v\n%s", key, err, text)
+	}
+	return v
+}
+
+func TestChart_Lints(t *testing.T) {
+	for _, m := range lint.All(chartDir, required(), "agents", true).Messages {
+		if m.Severity > support.InfoSev {
+			t.Error(m)
+		}
+	}
+}
+
+func TestChart_RendersWhatKubernetesKnows(t *testing.T) {
+	for name, v := range map[string]values{"required values": {}, "everything on": everything()} {
+		t.Run(name, func(t *testing.T) {
+			for key, text := range mustRender(t, v) {
+				kind, _, _ := strings.Cut(key, " ")
+				switch kind {
+				case "ConfigMap":
+					strict[corev1.ConfigMap](t, key, text)
+				case "Service":
+					strict[corev1.Service](t, key, text)
+				case "ServiceAccount":
+					strict[corev1.ServiceAccount](t, key, text)
+				case "Deployment":
+					strict[appsv1.Deployment](t, key, text)
+				case "StatefulSet":
+					strict[appsv1.StatefulSet](t, key, text)
+				case "Job":
+					strict[batchv1.Job](t, key, text)
+				case "PodDisruptionBudget":
+					strict[policyv1.PodDisruptionBudget](t, key, text)
+				case "HorizontalPodAutoscaler":
+					strict[autoscalingv2.HorizontalPodAutoscaler](t, key, text)
+				default:
+					t.Errorf("nobody checks a %s", kind)
+				}
+			}
+		})
+	}
+}
+
+func TestChart_HasTheFourWorkloads(t *testing.T) {
+	objects := mustRender(t)
+	var got []string
+	for key := range objects {
+		if strings.HasPrefix(key, "Deployment ") || strings.HasPrefix(key, "StatefulSet ") {
+			got = append(got, key)
+		}
+	}
+	slices.Sort(got)
+	want := []string{"Deployment prod-skein-indexer", "Deployment prod-skein-ingest", "Deployment prod-skein-query", "StatefulSet prod-skein-compactor"}
+	if !slices.Equal(got, want) {
+		t.Errorf("workloads are %q, want %q", got, want)
+	}
+}
+
+// pods returns the pod templates by the name of their object.
+func pods(t *testing.T, objects map[string]string) map[string]corev1.PodTemplateSpec {
+	t.Helper()
+	out := make(map[string]corev1.PodTemplateSpec)
+	for key, text := range objects {
+		kind, name, _ := strings.Cut(key, " ")
+		switch kind {
+		case "Deployment":
+			out[name] = strict[appsv1.Deployment](t, key, text).Spec.Template
+		case "StatefulSet":
+			out[name] = strict[appsv1.StatefulSet](t, key, text).Spec.Template
+		case "Job":
+			out[name] = strict[batchv1.Job](t, key, text).Spec.Template
+		}
+	}
+	return out
+}
+
+// The profile "restricted" of the Pod Security Standards, for all pods, and what is sensible beyond it.
+func TestChart_PodsAreRestricted(t *testing.T) {
+	for name, p := range pods(t, mustRender(t, everything())) {
+		s := p.Spec.SecurityContext
+		if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: the pod is not restricted", name)
+		}
+		if p.Spec.HostNetwork || p.Spec.HostPID || p.Spec.HostIPC || p.Spec.AutomountServiceAccountToken == nil || *p.Spec.AutomountServiceAccountToken {
+			t.Errorf("%s: the pod has something of the host's or a token", name)
+		}
+		for _, v := range p.Spec.Volumes {
+			if v.ConfigMap == nil && v.Secret == nil {
+				t.Errorf("%s: volume %s is none of the kinds that are needed", name, v.Name)
+			}
+		}
+		for _, c := range p.Spec.Containers {
+			cs := c.SecurityContext
+			if cs == nil || *cs.AllowPrivilegeEscalation || !*cs.ReadOnlyRootFilesystem || !slices.Equal(cs.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+				t.Errorf("%s: container %s is not restricted", name, c.Name)
+			}
+			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Limits.Memory().IsZero() {
+				t.Errorf("%s: container %s has no CPU request or no memory limit", name, c.Name)
+			}
+		}
+	}
+}
+
+func TestChart_StagesAreProbedAndRestartOnNewSettings(t *testing.T) {
+	before := pods(t, mustRender(t))
+	after := pods(t, mustRender(t, values{"log": values{"level": "debug"}}))
+	for _, stage := range stages {
+		p := before["prod-skein-"+stage]
+		c := p.Spec.Containers[0]
+		if c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.LivenessProbe.HTTPGet.Path != "/healthz" || c.StartupProbe == nil {
+			t.Errorf("%s has not all its probes", stage)
+		}
+		if sum := p.Annotations["checksum/config"]; sum == "" || sum == after["prod-skein-"+stage].Annotations["checksum/config"] {
+			t.Errorf("%s does not restart when its settings change", stage)
+		}
+		if !slices.Equal(c.Command, []string{"/usr/local/bin/" + stage}) {
+			t.Errorf("%s runs %q", stage, c.Command)
+		}
+	}
+}
+
+func TestChart_SelectorsFindTheirPodsAndNoOthers(t *testing.T) {
+	objects := mustRender(t)
+	all := pods(t, objects)
+	for key, text := range objects {
+		if !strings.HasPrefix(key, "Service ") {
+			continue
+		}
+		s := strict[corev1.Service](t, key, text)
+		var found []string
+		for name, p := range all {
+			matches := true
+			for k, v := range s.Spec.Selector {
+				matches = matches && p.Labels[k] == v
+			}
+			if matches {
+				found = append(found, name)
+			}
+		}
+		if !slices.Equal(found, []string{s.Name}) {
+			t.Errorf("%s finds %q", key, found)
+		}
+	}
+}
+
+// Secrets come from Secrets that exist: nothing that the chart writes holds one.
+func TestChart_TakesSecretsFromSecrets(t *testing.T) {
+	all := pods(t, mustRender(t, everything()))
+	for stage, want := range map[string][]string{"ingest": {"keys"}, "indexer": {"db"}, "query": {"db", "keys"}, "compactor": nil} {
+		var got []string
+		for _, v := range all["prod-skein-"+stage].Spec.Volumes {
+			if v.Secret != nil {
+				got = append(got, v.Secret.SecretName)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has the secrets %q, want %q", stage, got, want)
+		}
+	}
+}
+
+func TestChart_SetsWhatTheCommandsKnow(t *testing.T) {
+	objects := mustRender(t, everything())
+	for _, stage := range stages {
+		m := strict[corev1.ConfigMap](t, stage, objects["ConfigMap prod-skein-"+stage])
+		var settings map[string]any
+		if err := yaml.UnmarshalStrict([]byte(m.Data["skein.yaml"]), &settings); err != nil {
+			t.Errorf("%s: %v", stage, err)
+		}
+		for key, value := range settings {
+			switch value.(type) {
+			case map[string]any, []any, nil:
+				t.Errorf("%s: %s is %v, and settings are flat", stage, key, value)
+			}
+		}
+		checkSettings(t, "the chart", stage, slices.Collect(maps.Keys(settings)))
+	}
+	var variables []string
+	for _, c := range pods(t, objects)["prod-skein-topics"].Spec.Containers {
+		for _, e := range c.Env {
+			variables = append(variables, e.Name)
+		}
+	}
+	checkSettings(t, "the chart", "skein topics create", variables)
+}
+
+func TestChart_OneLineForWhatCannotWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		with values
+		want string
+	}{
+		"no brokers":        {values{"kafka": values{"brokers": []any{}}}, "kafka.brokers is missing: write --set 'kafka.brokers={HOST:9092}'"},
+		"no ClickHouse":     {values{"clickhouse": values{"urls": []any{}}}, "clickhouse.urls is missing: write --set 'clickhouse.urls={clickhouse://HOST:9000}'"},
+		"scale upside down": {values{"compactor": values{"autoscaling": values{"enabled": true, "minReplicas": 9}}}, "compactor.autoscaling.maxReplicas is 6, below minReplicas 9: write at least that"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := render(t, required(), c.with)
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("it says %v, want one line with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A value that the chart does not know would be one that is silently not used.
+func TestChart_RefusesValuesThatItDoesNotKnow(t *testing.T) {
+	for _, v := range []values{
+		{"brokers": []any{"kafka:9092"}},
+		{"kafka": values{"broker": "kafka:9092"}},
+		{"ingest": values{"replicaCount": 3}},
+		{"kafka": values{"brokers": []any{"kafka"}}},
+		{"clickhouse": values{"urls": []any{"clickhouse:9000"}}},
+		{"compactor": values{"idleLimit": "an hour"}},
+		{"compactor": values{"replicas": "many"}},
+	} {
+		if _, err := render(t, required(), v); err == nil {
+			t.Errorf("the chart takes %v", v)
+		}
+	}
+	if _, err := render(t, required(), values{"global": values{"x": 1}, "enabled": true}); err != nil {
+		t.Errorf("the chart cannot be part of another one: %v", err)
+	}
+}
+
+// Every value in values.yaml is described in the schema, and the other way round.
+func TestChart_SchemaAndValuesSayTheSame(t *testing.T) {
+	c, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := yaml.Unmarshal(c.Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	sayTheSame(t, "", schema, c.Values)
+}
+
+func sayTheSame(t *testing.T, path string, schema map[string]any, v values) {
+	t.Helper()
+	properties, ok := schema["properties"].(map[string]any)
+	if !ok {
+		return // free form, such as resources
+	}
+	for key, value := range v {
+		sub, ok := properties[key].(map[string]any)
+		if !ok {
+			t.Errorf("values.yaml has %s%s, the schema has not", path, key)
+			continue
+		}
+		if m, ok := value.(map[string]any); ok {
+			sayTheSame(t, path+key+".", sub, m)
+		}
+	}
+	for key := range properties {
+		if _, ok := v[key]; !ok && !slices.Contains([]string{"global", "enabled", "nameOverride", "fullnameOverride"}, key) {
+			t.Errorf("the schema has %s, values.yaml has not", fmt.Sprint(path, key))
+		}
+	}
+}

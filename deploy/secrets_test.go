@@ -1,0 +1,84 @@
+package deploy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The script of the service secrets, run here in folders of the test's: passwords are made on the first
+// start, differ between installations, and stay on the second.
+func TestCompose_MakesSecretsOnce(t *testing.T) {
+	script := loadCompose(t).Services["secrets"].Command[2]
+	run := func(dir string) map[string]string {
+		t.Helper()
+		var folders []string
+		for _, name := range []string{"/secrets", "/clickhouse-users"} {
+			folder := filepath.Join(dir, name)
+			if err := os.MkdirAll(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			folders = append(folders, name+"/", folder+"/", name+"\n", folder+"\n")
+		}
+		// Files are given away by root only.
+		text := strings.NewReplacer(append(folders, "chown -R", ": chown -R")...).Replace(script)
+		if out, err := exec.CommandContext(t.Context(), "sh", "-euc", text).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s\n%s", err, out, text)
+		}
+		files := make(map[string]string)
+		for _, name := range []string{"secrets/clickhouse-password", "secrets/api-key", "secrets/api-keys.yaml", "clickhouse-users/skein.xml"} {
+			b, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[name] = string(b)
+		}
+		return files
+	}
+	dir := t.TempDir()
+	first, again, other := run(dir), run(dir), run(t.TempDir())
+	for name, content := range first {
+		if content != again[name] {
+			t.Errorf("%s changes on the second start", name)
+		}
+		if content == other[name] {
+			t.Errorf("%s is the same in another installation", name)
+		}
+	}
+	password, key := first["secrets/clickhouse-password"], first["secrets/api-key"]
+	if len(password) < 32 || len(key) < 32 || strings.ContainsAny(password+key, " \n/+") {
+		t.Errorf("password %q and key %q are not what one can pass on", password, key)
+	}
+	var users struct {
+		Users struct {
+			Skein struct {
+				Hash string `xml:"password_sha256_hex"`
+			} `xml:"skein"`
+		} `xml:"users"`
+	}
+	if err := xml.Unmarshal([]byte(first["clickhouse-users/skein.xml"]), &users); err != nil || users.Users.Skein.Hash != hash(password) {
+		t.Errorf("ClickHouse has the hash %q of the password, want %q (%v)", users.Users.Skein.Hash, hash(password), err)
+	}
+	var keys struct {
+		Keys []struct {
+			Name, Tenant, SHA256 string
+			Scopes               []string
+		}
+	}
+	if err := yaml.UnmarshalStrict([]byte(first["secrets/api-keys.yaml"]), &keys); err != nil || len(keys.Keys) != 1 ||
+		keys.Keys[0].SHA256 != hash(key) || len(keys.Keys[0].Scopes) != 3 {
+		t.Errorf("the key's file is %+v, %v", keys, err)
+	}
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
