@@ -21,10 +21,11 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// The bounds are those that users are promised, with room for a machine that is busy with other
-// tests: what was measured is printed.
+// The bounds are those that users are promised; what was measured is printed. The machine may be busy
+// with other tests, so the best of a few starts counts.
 const (
-	maxStart    = 10 * time.Second
+	maxStart    = 2 * time.Second
+	startTries  = 3
 	maxResident = 200 // MB
 )
 
@@ -32,16 +33,29 @@ func TestDev_StartsQuicklyAndStaysSmall(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("resident memory is read from /proc")
 	}
-	data := t.TempDir()
+	var data string
 	for _, when := range []string{"on an empty folder", "on a folder with data"} {
-		p := start(t, data)
-		if _, err := p.client.Get(t.Context(), "/v1/threads", nil); err != nil {
-			t.Fatal(err)
-		}
-		first := time.Since(p.began)
-		t.Logf("%s: start to first answered request %v (ready line after %v)", when, first.Round(time.Millisecond), p.ready.Round(time.Millisecond))
-		if first > maxStart {
-			t.Errorf("%s: the first answer took %v", when, first)
+		var p *process
+		for try := 1; ; try++ {
+			if when == "on an empty folder" {
+				data = t.TempDir()
+			}
+			p = start(t, data)
+			if _, err := p.client.Get(t.Context(), "/v1/threads", nil); err != nil {
+				t.Fatal(err)
+			}
+			first := time.Since(p.began)
+			t.Logf("%s: start to first answered request %v (ready line after %v)", when, first.Round(time.Millisecond), p.ready.Round(time.Millisecond))
+			if first <= maxStart {
+				break
+			}
+			if try == startTries {
+				t.Errorf("%s: the first answer took more than %v, %d times", when, maxStart, try)
+				break
+			}
+			if code := p.stop(t); code != 0 {
+				t.Fatalf("%s: Ctrl-C ends with exit code %d\n%s", when, code, p.stderr)
+			}
 		}
 		thread, _ := recordings.Find("ag-ui-langgraph", "long-text-raw")
 		publish(t, p.client, "t-"+strings.ReplaceAll(when, " ", "-"), thread.Runs[0], 0, len(thread.Runs[0].Lines()))

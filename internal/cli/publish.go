@@ -152,7 +152,7 @@ func postEvents(ctx context.Context, c *client.Client, o publishOptions, sent *s
 		if errors.Is(err, context.Canceled) {
 			err = fmt.Errorf("no answer in %v", answerGrace)
 		}
-		return ack, fmt.Errorf("%w: how much was accepted is not known (%v): %s", errInterrupted, err, repeatHint)
+		return ack, fmt.Errorf("%w: how much was accepted is not known (%w): %s", errInterrupted, err, repeatHint)
 	}
 	return ack, resumeHint(err, o.from)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -62,6 +63,11 @@ func (c Config) Validate() error {
 	var errs []error
 	if len(c.Brokers) == 0 {
 		errs = append(errs, errors.New("checking brokers: there is none: name at least one as HOST:PORT"))
+	}
+	for _, b := range c.Brokers {
+		if strings.Contains(b, "@") { // it would be logged with every connection
+			errs = append(errs, errors.New("checking brokers: an address holds user or password: say HOST:PORT only"))
+		}
 	}
 	if !topicPrefix.MatchString(c.TopicPrefix) {
 		errs = append(errs, fmt.Errorf("checking topic prefix %q: only letters, digits, '.', '_' and '-' can stand in topic names, up to 200", c.TopicPrefix))

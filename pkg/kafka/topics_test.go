@@ -110,6 +110,7 @@ func TestPartitionCount_NamesTheMissingTopic(t *testing.T) {
 func TestConfig_ValidateNamesWhatIsWrong(t *testing.T) {
 	for name, cfg := range map[string]kafka.Config{
 		"no brokers":       {},
+		"a password":       {Brokers: []string{"user:secret@127.0.0.1:1"}},
 		"a slash in names": {Brokers: []string{"127.0.0.1:1"}, TopicPrefix: "a/"},
 	} {
 		t.Run(name, func(t *testing.T) {
