@@ -129,6 +129,7 @@ func (p *partition) committed(b batch, now time.Time) error {
 		}
 		r := o.run
 		r.dirtyFrom, r.recorded, r.due = -1, true, false
+		r.placed = r.fold != nil
 		r.savedAt, r.savedSize, r.newBytes = now, len(o.record.Value), 0
 		delete(p.dirty, r)
 	}

@@ -24,8 +24,8 @@ import (
 // What is decided must come out the same when the events between C and P are read again. Two rules
 // see to that. Where something depends on time or place, it is asked by offset ("had not ended
 // before"). And a run that is placed while another run of its thread is open is written in the next
-// transaction, together with every run of the thread that was never written (settle): so a run that
-// has no record was placed among ended runs only, and finds them again as they were.
+// transaction, together with every run of the thread whose place was never written (settle): so a run
+// that has no record of its place was placed among ended runs only, and finds them again as they were.
 type partition struct {
 	id     int32
 	cfg    Config
@@ -454,14 +454,14 @@ func (p *partition) register(r *run) {
 	}
 }
 
-// settle asks for a record of each run of the thread that has none: see partition.
+// settle asks for a record of each run of the thread that has none, or none with its place: see partition.
 func (p *partition) settle(t *thread) {
 	for _, h := range t.open {
 		key, err := record.RunKey(t.tenant, t.id, h.ID)
 		if err != nil {
 			continue // cannot be: the run was registered under it
 		}
-		if r := p.runs[key]; r != nil && !r.recorded {
+		if r := p.runs[key]; r != nil && (!r.recorded || r.fold != nil && !r.placed) {
 			r.due = true
 		}
 	}

@@ -411,3 +411,23 @@ func TestPartition_ARecordFromTheFutureAbandonsNobody(t *testing.T) {
 	s.all()
 	equal(t, "records of abandoned runs", len(s.latest()), 0)
 }
+
+// A run whose input came first has a record before it is placed. What its first event then decides,
+// while another run is open, must be in a record before that other run goes on.
+func TestPartition_KeepsThePlaceOfARunWhoseInputCameFirst(t *testing.T) {
+	s := newSim(t, nil)
+	s.send("t", "a", started("a"))
+	s.send("t", "a", text("m", "one"))
+	s.input("t", "r", `{"threadId":"t","runId":"r","messages":[`+assistantMessage("m", "one")+`,`+userMessage("u", "more")+`],"tools":[],"context":[]}`)
+	s.all()
+	s.send("t", "r", started("r"))
+	s.all()
+	s.send("t", "a", text("m", " two"))
+	s.send("t", "a", finished("a"))
+	s.all()
+	s.open(true)
+	s.send("t", "r", finished("r"))
+	s.all()
+	equal(t, "parent", s.run("r").ParentRunID, "a")
+	equal(t, "how it was found", s.run("r").ParentBy, record.ParentContent)
+}

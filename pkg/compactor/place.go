@@ -206,6 +206,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 	}
 	r := newRun(t, key, h, now)
 	r.recorded, r.savedSize = true, size
+	r.placed = !rec.Open.Pending
 	r.events, r.ranges, r.ttft = rec.Raw.Events, rec.Raw.Ranges, rec.Stats.TimeToFirstToken
 	r.startedAt, r.endedAt = rec.StartedAt, rec.Open.LastAt
 	r.rec.RawLost = rec.RawLost

@@ -39,6 +39,9 @@ type run struct {
 	dirtyFrom int64
 	// recorded says that a committed record of the run exists.
 	recorded bool
+	// placed says that a committed record has the run's place. What a pending run's record says of it is
+	// for now only: its first event decides.
+	placed bool
 	// due asks for a record in the next transaction, whatever the checkpoint rule says.
 	due       bool
 	savedAt   time.Time // when the last record was written, or the run came into memory
