@@ -88,7 +88,7 @@ var (
 	isSubtype       = oneOf("tool-call", "message")
 )
 
-// within returns the check's error with the member's own place in front.
+// inner returns an error of something inside a member with the member's name in front.
 func inner(t Type, where string, err error) error {
 	if err == nil {
 		return nil
@@ -100,8 +100,8 @@ func inner(t Type, where string, err error) error {
 	return malformed(t, "%s: %s", where, detail)
 }
 
-// objectOf checks the members of an object: each of required must be there and be a string, each
-// of optional may be.
+// stringsOf checks the members of an object: each of required must be there and be a string, each
+// of optional must be one where it is there.
 func stringsOf(t Type, where string, v json.RawMessage, required, optional []string) error {
 	if kindOf(v) != kindObject {
 		return malformed(t, "%s must be an object, not %s", where, kindOf(v))

@@ -347,8 +347,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 		r.mergeMetadata(m, metadata)
 		return
 	}
-	if at >= 0 && !replace {
-		r.mergeMetadata(r.conv.list[at], nil)
+	if at >= 0 && !replace { // a message of another kind stays, metadata and all
 		return
 	}
 	m := newMessage(id, agui.RoleActivity, member{"id", stringValue(id)}, member{"role", stringValue(agui.RoleActivity)},
