@@ -1,5 +1,5 @@
 # One image with all commands: ingest, compactor, indexer, query and skein. It holds nothing else, not
-# even a shell, and runs as nobody. Not yet built anywhere: there was no container engine at hand.
+# even a shell, and runs as nobody. Whether it was ever built: docs/proven.md.
 #
 #   docker build --build-arg VERSION=v1.2.3 -t skein:v1.2.3 .
 FROM golang:1.26.8-bookworm AS build

@@ -59,16 +59,33 @@ func TestCompose_PublishesNothingToOtherMachines(t *testing.T) {
 	}
 }
 
-// pinned is a tag with a version number of at least two parts.
-var pinned = regexp.MustCompile(`:v?\d+\.\d+[\w.-]*$`)
+// proven returns the version that the tests' kits prove, as the constant Version of a file of theirs.
+func proven(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^const Version = "(\d+(\.\d+){2,3})"$`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s has no constant Version with a full version", file)
+	}
+	return string(found[1])
+}
 
+// The datastores are those that the tests prove, to the last digit.
 func TestCompose_PinsImages(t *testing.T) {
+	want := map[string]string{
+		"kafka":      "apache/kafka:" + proven(t, "../pkg/kafka/kafkatest/apache/jars.go"),
+		"clickhouse": "clickhouse/clickhouse-server:" + proven(t, "../internal/clickhousetest/docker.go"),
+		"secrets":    "busybox:1.37.0",
+	}
 	for name, s := range loadCompose(t).Services {
 		if strings.HasPrefix(s.Image, "skein:") {
 			continue // built here
 		}
-		if !pinned.MatchString(s.Image) {
-			t.Errorf("%s runs %s: name its version", name, s.Image)
+		if s.Image != want[name] {
+			t.Errorf("%s runs %s, want %q", name, s.Image, want[name])
 		}
 	}
 }

@@ -3,6 +3,7 @@ package deploy
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -43,11 +45,20 @@ func everything() values {
 		"global": values{"anything": "goes"}, "enabled": true,
 		"apiKeys":    values{"existingSecret": "keys"},
 		"clickhouse": values{"existingSecret": "db", "cluster": "main", "replicated": true},
-		"kafka":      values{"topicPrefix": "acme."},
-		"image":      values{"pullSecrets": []any{values{"name": "pull"}}},
-		"ingest":     scale(values{"enabled": true}),
-		"query":      scale(values{"enabled": true}),
-		"compactor":  scale(values{"enabled": true}),
+		"kafka": values{"topicPrefix": "acme.", "existingSecret": "kafka",
+			"tls":  values{"enabled": true, "serverName": "kafka", "authorityKey": "ca.crt", "certificateKey": "tls.crt", "privateKeyKey": "tls.key"},
+			"sasl": values{"mechanism": "SCRAM-SHA-512", "user": "skein"}},
+		"image":     values{"pullSecrets": []any{values{"name": "pull"}}},
+		"ingest":    scale(values{"enabled": true}),
+		"query":     scale(values{"enabled": true}),
+		"compactor": scale(values{"enabled": true}),
+		"indexer":   scale(values{"enabled": true}),
+		"pprof":     true,
+		"networkPolicy": values{
+			"enabled":  true,
+			"httpFrom": []any{values{"namespaceSelector": values{"matchLabels": values{"kubernetes.io/metadata.name": "gateway"}}}},
+			"egress":   []any{values{"to": []any{values{"ipBlock": values{"cidr": "10.0.0.0/8"}}}}},
+		},
 	}
 	v["compactor"].(values)["storage"] = values{"className": "fast"}
 	return v
@@ -146,6 +157,8 @@ func TestChart_RendersWhatKubernetesKnows(t *testing.T) {
 					strict[batchv1.Job](t, key, text)
 				case "PodDisruptionBudget":
 					strict[policyv1.PodDisruptionBudget](t, key, text)
+				case "NetworkPolicy":
+					strict[networkingv1.NetworkPolicy](t, key, text)
 				case "HorizontalPodAutoscaler":
 					strict[autoscalingv2.HorizontalPodAutoscaler](t, key, text)
 				default:
@@ -261,7 +274,9 @@ func TestChart_SelectorsFindTheirPodsAndNoOthers(t *testing.T) {
 // Secrets come from Secrets that exist: nothing that the chart writes holds one.
 func TestChart_TakesSecretsFromSecrets(t *testing.T) {
 	all := pods(t, mustRender(t, everything()))
-	for stage, want := range map[string][]string{"ingest": {"keys"}, "indexer": {"db"}, "query": {"db", "keys"}, "compactor": nil} {
+	for stage, want := range map[string][]string{
+		"ingest": {"kafka", "keys"}, "indexer": {"kafka", "db"}, "query": {"kafka", "db", "keys"}, "compactor": {"kafka"}, "topics": {"kafka"}, "migrate": {"db"},
+	} {
 		var got []string
 		for _, v := range all["prod-skein-"+stage].Spec.Volumes {
 			if v.Secret != nil {
@@ -270,6 +285,14 @@ func TestChart_TakesSecretsFromSecrets(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s has the secrets %q, want %q", stage, got, want)
+		}
+		mounted := all["prod-skein-"+stage].Spec.Containers[0].VolumeMounts
+		for _, v := range all["prod-skein-"+stage].Spec.Volumes {
+			if v.Secret != nil && !slices.ContainsFunc(mounted, func(m corev1.VolumeMount) bool {
+				return m.Name == v.Name && m.MountPath == "/etc/skein/"+v.Name && m.ReadOnly
+			}) {
+				t.Errorf("%s does not have the files of %s where its settings look for them", stage, v.Name)
+			}
 		}
 	}
 }
@@ -290,13 +313,41 @@ func TestChart_SetsWhatTheCommandsKnow(t *testing.T) {
 		}
 		checkSettings(t, "the chart", stage, slices.Collect(maps.Keys(settings)))
 	}
-	var variables []string
-	for _, c := range pods(t, objects)["prod-skein-topics"].Spec.Containers {
+	for job, command := range map[string]string{"prod-skein-topics": "skein topics create", "prod-skein-migrate": "skein migrate"} {
+		c := pods(t, objects)[job].Spec.Containers[0]
+		var variables []string
 		for _, e := range c.Env {
 			variables = append(variables, e.Name)
 		}
+		checkSettings(t, "the chart", command, variables)
+		if got := strings.Join(c.Command, " "); got != "/usr/local/bin/"+command {
+			t.Errorf("%s runs %q", job, got)
+		}
 	}
-	checkSettings(t, "the chart", "skein topics create", variables)
+}
+
+// Topics and tables are made before the stages start, unless somebody else makes them; the stages wait.
+func TestChart_MakesTopicsAndTablesUnlessToldNotTo(t *testing.T) {
+	jobs := func(v values) []string {
+		var keys []string
+		for key, text := range mustRender(t, v) {
+			if !strings.HasPrefix(key, "Job ") {
+				continue
+			}
+			keys = append(keys, key)
+			if hook := strict[batchv1.Job](t, key, text).Annotations["helm.sh/hook"]; hook != "pre-install,pre-upgrade" {
+				t.Errorf("%s runs at %q", key, hook)
+			}
+		}
+		slices.Sort(keys)
+		return keys
+	}
+	if got := jobs(values{}); !slices.Equal(got, []string{"Job prod-skein-migrate", "Job prod-skein-topics"}) {
+		t.Errorf("jobs are %q", got)
+	}
+	if got := jobs(values{"topics": values{"create": false}, "schema": values{"migrate": false}}); len(got) > 0 {
+		t.Errorf("told not to, it runs %q", got)
+	}
 }
 
 func TestChart_OneLineForWhatCannotWork(t *testing.T) {
@@ -306,6 +357,9 @@ func TestChart_OneLineForWhatCannotWork(t *testing.T) {
 	}{
 		"no brokers":        {values{"kafka": values{"brokers": []any{}}}, "kafka.brokers is missing: write --set 'kafka.brokers={HOST:9092}'"},
 		"no ClickHouse":     {values{"clickhouse": values{"urls": []any{}}}, "clickhouse.urls is missing: write --set 'clickhouse.urls={clickhouse://HOST:9000}'"},
+		"TLS by half":       {values{"kafka": values{"tls": values{"serverName": "kafka"}}}, "kafka.tls has values and is not enabled: write --set kafka.tls.enabled=true"},
+		"nobody to log in":  {values{"kafka": values{"sasl": values{"mechanism": "PLAIN"}}}, "kafka.sasl.user is missing: write --set kafka.sasl.user=NAME"},
+		"no files":          {values{"kafka": values{"sasl": values{"mechanism": "PLAIN", "user": "u"}}}, "kafka.existingSecret is missing"},
 		"scale upside down": {values{"compactor": values{"autoscaling": values{"enabled": true, "minReplicas": 9}}}, "compactor.autoscaling.maxReplicas is 6, below minReplicas 9: write at least that"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -369,6 +423,83 @@ func sayTheSame(t *testing.T, path string, schema map[string]any, v values) {
 	for key := range properties {
 		if _, ok := v[key]; !ok && !slices.Contains([]string{"global", "enabled", "nameOverride", "fullnameOverride"}, key) {
 			t.Errorf("the schema has %s, values.yaml has not", fmt.Sprint(path, key))
+		}
+	}
+}
+
+// Who reaches the pods: nobody but Prometheus the admin port, everybody the HTTP ports unless told
+// otherwise; what the pods reach is restricted only where somebody says to what.
+func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
+	for key := range mustRender(t) {
+		if strings.HasPrefix(key, "NetworkPolicy ") {
+			t.Errorf("%s is there, and nobody asked for it", key)
+		}
+	}
+	open := mustRender(t, values{"networkPolicy": values{"enabled": true}})
+	closed := mustRender(t, everything())
+	all := pods(t, open)
+	for _, stage := range stages {
+		key := "NetworkPolicy prod-skein-" + stage
+		n := strict[networkingv1.NetworkPolicy](t, key, open[key]).Spec
+		labels := all["prod-skein-"+stage].Labels
+		for k, v := range n.PodSelector.MatchLabels {
+			if labels[k] != v {
+				t.Errorf("%s is not of its pods: %s is %q", key, k, v)
+			}
+		}
+		if len(n.PodSelector.MatchLabels) != 3 || !slices.Equal(n.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) || n.Egress != nil {
+			t.Errorf("%s is %+v", key, n)
+		}
+		ports := map[string]int{}
+		for _, rule := range n.Ingress {
+			ports[rule.Ports[0].Port.StrVal] = len(rule.From)
+			if rule.Ports[0].Port.StrVal == "admin" && rule.From[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "monitoring" {
+				t.Errorf("%s lets %+v to the admin port", key, rule.From)
+			}
+		}
+		want := map[string]int{"admin": 1}
+		if stage == "ingest" || stage == "query" {
+			want["http"] = 0 // from anywhere
+		}
+		if !maps.Equal(ports, want) {
+			t.Errorf("%s opens %v, want %v", key, ports, want)
+		}
+		n = strict[networkingv1.NetworkPolicy](t, key, closed[key]).Spec
+		if len(n.Egress) != 1 || len(n.PolicyTypes) != 2 || len(n.Ingress[len(n.Ingress)-1].From) != 1 {
+			t.Errorf("told more, %s is %+v", key, n)
+		}
+	}
+}
+
+// What is scaled on lag is scaled on the stage's own, which docs/metrics.md lists.
+func TestChart_ScalesOnTheStagesOwnLag(t *testing.T) {
+	documented, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := mustRender(t, everything())
+	for stage, kind := range map[string]string{"compactor": "StatefulSet", "indexer": "Deployment"} {
+		key := "HorizontalPodAutoscaler prod-skein-" + stage
+		spec := strict[autoscalingv2.HorizontalPodAutoscaler](t, key, objects[key]).Spec
+		metric := spec.Metrics[0].Pods.Metric.Name
+		if metric != "skein_"+stage+"_lag_seconds" || !strings.Contains(string(documented), "| `"+metric+"` | gauge |") {
+			t.Errorf("%s looks at %s", key, metric)
+		}
+		if spec.ScaleTargetRef.Kind != kind || spec.ScaleTargetRef.Name != "prod-skein-"+stage {
+			t.Errorf("%s scales %+v", key, spec.ScaleTargetRef)
+		}
+		if strings.Contains(objects[kind+" prod-skein-"+stage], "\n  replicas:") {
+			t.Errorf("%s names a count that its scaler sets", stage)
+		}
+	}
+}
+
+func TestChart_ServesNoProfilesUnlessAsked(t *testing.T) {
+	without, with := mustRender(t), mustRender(t, values{"pprof": true})
+	for _, stage := range stages {
+		key := "ConfigMap prod-skein-" + stage
+		if strings.Contains(without[key], "pprof") || !strings.Contains(with[key], "\n    pprof: true\n") {
+			t.Errorf("%s has these settings: %s\nand with pprof: %s", stage, without[key], with[key])
 		}
 	}
 }

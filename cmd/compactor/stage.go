@@ -8,12 +8,10 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/compactor"
-	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 func stage() app.Stage {
 	cfg := compactor.DefaultConfig()
-	var topics kafka.TopicSpec
 	return app.Stage{
 		Name:  "compactor",
 		Short: "Fold skein.events into run records, branch snapshots and dead letters",
@@ -30,8 +28,9 @@ over restarts (a pod's name), and a --dir: what is in it is made again if it is 
 			f.DurationVar(&cfg.CheckpointInterval, "checkpoint-interval", cfg.CheckpointInterval, "least time between two records of an open run")
 			f.DurationVar(&cfg.CheckpointMax, "checkpoint-max", cfg.CheckpointMax, "time after which a changed open run is written in any case")
 			f.DurationVar(&cfg.IdleLimit, "idle-limit", cfg.IdleLimit, "silence after which a run is abandoned")
-			f.Int32Var(&topics.Partitions, "partitions", 12, "partitions of the topics, where they are made")
-			f.Int16Var(&topics.Replication, "replication", 0, "replicas of the topics, where they are made; 0 is the cluster's default")
+			f.IntVar(&cfg.OpenRunBytes, "open-run-bytes", cfg.OpenRunBytes, "memory that open runs may hold, about; over it, those that have been silent longest are written and leave")
+			f.IntVar(&cfg.RecordLimit, "record-limit", cfg.RecordLimit, "largest record in bytes; of a run that is larger, the largest contents become references")
+			f.IntVar(&cfg.SnapshotBelow, "snapshot-below", cfg.SnapshotBelow, "bytes under which a branch's conversation is written whole at every run's end")
 		},
 		Start: func(ctx context.Context, p *app.Process) error {
 			if cfg.InstanceID == "" {
@@ -47,7 +46,7 @@ over restarts (a pod's name), and a --dir: what is in it is made again if it is 
 			if err := p.CheckKafka(ctx); err != nil {
 				return err
 			}
-			if _, err := p.EnsureTopics(ctx, topics); err != nil {
+			if err := p.AwaitTopics(ctx); err != nil {
 				return err
 			}
 			s, err := compactor.New(cfg, p.Kafka(), p.Logger, compactor.NewMetrics(p.Registry))

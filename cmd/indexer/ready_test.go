@@ -6,14 +6,52 @@ import (
 
 	"github.com/skeinhq/skein/internal/app/apptest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
 func TestIndexer_ReadinessFollowsKafka(t *testing.T) {
-	apptest.KafkaComesAndGoes(t, stage(), "--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite"))
+	apptest.KafkaComesAndGoes(t, stage(), "--sqlite", migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite")))
+}
+
+func TestIndexer_WaitsForTopics(t *testing.T) {
+	apptest.TopicsAreWaitedFor(t, stage(), "--sqlite", migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite")))
+}
+
+func TestIndexer_WaitsForTheSchema(t *testing.T) {
+	cfg := kafkatest.Start(t, 1)
+	path := filepath.Join(t.TempDir(), "lineage.sqlite")
+	r := apptest.Start(t, stage(), "--brokers", cfg.Brokers[0], "--sqlite", path)
+	r.NotReady(`"status":"starting"`, `"kafka":"ok"`, `"topics":"ok"`, `"store":"asking store: the schema is not there yet; run skein migrate`)
+	migrated(t, path)
+	r.Ready()
+}
+
+func TestIndexer_GoesOnOnceItsCredentialsAreMended(t *testing.T) {
+	apptest.CredentialsAreMended(t, stage(), "--sqlite", migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite")))
 }
 
 func TestIndexer_IsNotReadyWhileTheStoreDoesNotAnswer(t *testing.T) {
 	cfg := kafkatest.Start(t, 1)
 	r := apptest.Start(t, stage(), "--brokers", cfg.Brokers[0], "--clickhouse", "http://127.0.0.1:1")
-	r.NotReady(`"kafka":"ok"`, `"store":"asking ClickHouse`, `"index":"`)
+	r.NotReady(`"kafka":"ok"`, `"store":"asking ClickHouse`)
+}
+
+// migrated makes the schema of a store's file, as "skein migrate" does, and returns its path.
+func migrated(t *testing.T, path string) string {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestIndexer_GoesOnOnceItsStoresPasswordIsMended(t *testing.T) {
+	apptest.StoreCredentialsAreMended(t, stage(), "--brokers", kafkatest.Start(t, 1).Brokers[0])
 }

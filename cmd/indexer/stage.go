@@ -10,6 +10,7 @@ import (
 	"github.com/skeinhq/skein/internal/app/stores"
 	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 func stage() app.Stage {
@@ -19,8 +20,9 @@ func stage() app.Stage {
 		Name:  "indexer",
 		Short: "Write run records to the lineage store",
 		Long: `Write the run records of skein.runs to the lineage store: ClickHouse or, on one machine, a SQLite file,
-which one indexer writes and query processes beside it read. It brings up the store's schema when it
-starts. Start more of them on ClickHouse to share out the partitions.`,
+which one indexer writes and query processes beside it read. It waits until the topics (skein topics create)
+and the store's schema (skein migrate) are there. Start more of them on ClickHouse to share out the
+partitions.`,
 		Example: `  indexer --brokers kafka-0:9092 --clickhouse clickhouse://clickhouse-0:9000 --clickhouse-user skein`,
 		Flags: func(f *pflag.FlagSet) {
 			choice.Flags(f)
@@ -38,7 +40,11 @@ starts. Start more of them on ClickHouse to share out the partitions.`,
 			if err := p.CheckKafka(ctx); err != nil {
 				return err
 			}
-			if _, err := p.EnsureTopics(ctx, kafka.TopicSpec{Partitions: 12}); err != nil {
+			p.Admin.AddCheck("store", st.Ping)
+			if err := p.AwaitTopics(ctx); err != nil {
+				return err
+			}
+			if err := p.Await(ctx, "store", st.Ping, store.ErrSchema); err != nil {
 				return err
 			}
 			cfg := indexer.DefaultConfig(p.Kafka())
@@ -47,7 +53,6 @@ starts. Start more of them on ClickHouse to share out the partitions.`,
 			if err != nil {
 				return err
 			}
-			p.Admin.AddCheck("store", st.Ping)
 			p.Admin.AddCheck("index", func(context.Context) error { return s.Ready() })
 			p.Group.Go(ctx, "indexer", s.Run)
 			return nil

@@ -19,6 +19,14 @@ func TestIngest_ReadinessFollowsKafka(t *testing.T) {
 	apptest.KafkaComesAndGoes(t, stage(), "--listen", "127.0.0.1:0", "--tenant", "t")
 }
 
+func TestIngest_GoesOnOnceItsCredentialsAreMended(t *testing.T) {
+	apptest.CredentialsAreMended(t, stage(), "--listen", "127.0.0.1:0", "--tenant", "t")
+}
+
+func TestIngest_WaitsForTopics(t *testing.T) {
+	apptest.TopicsAreWaitedFor(t, stage(), "--listen", "127.0.0.1:0", "--tenant", "t")
+}
+
 func TestIngest_IsNotReadyUntilKeysWereRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	cfg := kafkatest.Start(t, 1)

@@ -13,7 +13,6 @@ import (
 
 func stage() app.Stage {
 	var api app.API
-	var topics kafka.TopicSpec
 	cfg := ingest.DefaultConfig(kafka.Config{})
 	return app.Stage{
 		Name:  "ingest",
@@ -26,8 +25,6 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 		Flags: func(f *pflag.FlagSet) {
 			api.Flags(f)
 			f.IntVar(&cfg.MaxEventBytes, "max-event-bytes", cfg.MaxEventBytes, "limit of one event or input")
-			f.Int32Var(&topics.Partitions, "partitions", 12, "partitions of the topics, where they are made")
-			f.Int16Var(&topics.Replication, "replication", 0, "replicas of the topics, where they are made; 0 is the cluster's default")
 		},
 		Start: func(ctx context.Context, p *app.Process) error {
 			cfg.Kafka = p.Kafka()
@@ -41,7 +38,7 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 			if err := p.CheckKafka(ctx); err != nil {
 				return err
 			}
-			if _, err := p.EnsureTopics(ctx, topics); err != nil {
+			if err := p.AwaitTopics(ctx); err != nil {
 				return err
 			}
 			s, err := ingest.New(cfg, auth)

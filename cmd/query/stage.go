@@ -43,7 +43,7 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 			p.Admin.AddCheck("store", st.Ping)
 			cfg := query.DefaultConfig()
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
-			s, err := query.New(cfg, st, query.NewKafkaRecords(p.Kafka()), auth)
+			s, err := query.New(cfg, st, query.NewKafkaRecords(p.Kafka()), query.NewRawLog(p.Kafka()), auth)
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,7 @@ type Check func(ctx context.Context) error
 //	              to restart it
 //	/readyz       200 once the process has started, is not draining and all checks pass; else 503.
 //	              The body names each check and what is wrong, also while the process starts
-//	/debug/pprof  profiles
+//	/debug/pprof  profiles, where ServeProfiles was called: they show what is in the process's memory
 type Admin struct {
 	gatherer prometheus.Gatherer
 
@@ -34,6 +34,8 @@ type Admin struct {
 	state  string
 	names  []string
 	checks map[string]Check
+
+	profiles bool
 }
 
 // New returns an Admin that is starting: not ready until Started is called.
@@ -65,6 +67,9 @@ func (a *Admin) set(state string) {
 	}
 }
 
+// ServeProfiles makes Handler serve profiles too.
+func (a *Admin) ServeProfiles() { a.profiles = true }
+
 // Handler serves the endpoints.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -73,11 +78,13 @@ func (a *Admin) Handler() http.Handler {
 		writeStatus(w, http.StatusOK, status{Status: "ok"})
 	})
 	mux.HandleFunc("GET /readyz", a.serveReady)
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	if a.profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	return mux
 }
 

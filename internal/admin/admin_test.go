@@ -50,16 +50,21 @@ func TestAdmin_ReadinessFollowsTheProcess(t *testing.T) {
 	expect("draining is for good", 503, "draining")
 }
 
-func TestAdmin_ServesMetricsAndProfiles(t *testing.T) {
+func TestAdmin_ServesMetricsAndProfilesIfAsked(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_test_things_total"})
 	reg.MustRegister(c)
 	c.Inc()
-	h := New(reg).Handler()
+	a := New(reg)
+	h := a.Handler()
 	if code, body := get(t, h, "/metrics"); code != 200 || !strings.Contains(body, "skein_test_things_total 1") {
 		t.Errorf("metrics: %d %s", code, body)
 	}
-	if code, body := get(t, h, "/debug/pprof/"); code != 200 || !strings.Contains(body, "goroutine") {
+	if code, _ := get(t, h, "/debug/pprof/"); code != 404 {
+		t.Errorf("profiles that nobody asked for: %d", code)
+	}
+	a.ServeProfiles()
+	if code, body := get(t, a.Handler(), "/debug/pprof/"); code != 200 || !strings.Contains(body, "goroutine") {
 		t.Errorf("pprof: %d %s", code, body)
 	}
 	if code, _ := get(t, h, "/nothing"); code != 404 {

@@ -9,7 +9,7 @@ func closest(name string, known map[string]bool) string {
 		names = append(names, k)
 	}
 	sort.Strings(names)
-	best, bestDistance := "", len(name)/2+2
+	best, bestDistance := "", max(2, len(name)/3)+1
 	for _, k := range names {
 		if d := distance(name, k); d < bestDistance {
 			best, bestDistance = k, d

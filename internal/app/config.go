@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
 	"sort"
 	"strings"
@@ -26,11 +27,12 @@ const envPrefix = "SKEIN_"
 // its default. Flag --kafka-listen, variable SKEIN_KAFKA_LISTEN and key kafka_listen are the same
 // setting.
 //
-// File and variables may hold settings of any command of the binary, so that one file serves them
-// all. A key that no command knows is an error which names the closest one that exists: a setting
-// that is silently not used is worse than a process that does not start.
+// File and variables may hold settings of any stage and command of Skein, so that one file or one
+// environment serves them all. A key that none of them knows is an error which names the closest one
+// that exists: a setting that is silently not used is worse than a process that does not start.
 func Configure(cmd *cobra.Command, environ []string) error {
 	known := settings(cmd.Root())
+	maps.Copy(known, allSettings())
 	values := koanf.New(".")
 
 	variables := koanf.New(".")
@@ -107,7 +109,7 @@ func settingOfVariable(name, value string) (string, any) {
 func settings(cmd *cobra.Command) map[string]bool {
 	known := make(map[string]bool)
 	add := func(f *pflag.Flag) {
-		if f.Name != "help" {
+		if f.Name != "help" && f.Name != "version" {
 			known[settingOfFlag(f.Name)] = true
 		}
 	}

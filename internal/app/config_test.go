@@ -36,7 +36,7 @@ func configured(t *testing.T, args, environ []string) (settingsSeen, error) {
 
 func TestConfigure_FlagsVariablesAndFileSayTheSame(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "skein.yaml")
-	yaml := "kafka_listen: from-file\npartitions: 3\nbrokers: [a:1, b:2]\nquiet: true\nurl: of-another-command\n"
+	yaml := "kafka_listen: from-file\npartitions: 3\nbrokers: [a:1, b:2]\nquiet: true\nurl: of-another-command\ninstance_id: of-another-stage\n"
 	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -44,15 +44,16 @@ func TestConfigure_FlagsVariablesAndFileSayTheSame(t *testing.T) {
 		args, environ []string
 		want          string
 	}{
-		"nothing given":           {nil, nil, "default"},
-		"file":                    {[]string{"--config", path}, nil, "from-file"},
-		"file named by variable":  {nil, []string{"SKEIN_CONFIG=" + path}, "from-file"},
-		"variable over file":      {[]string{"--config", path}, []string{"SKEIN_KAFKA_LISTEN=from-env"}, "from-env"},
-		"flag over both":          {[]string{"--config", path, "--kafka-listen", "from-flag"}, []string{"SKEIN_KAFKA_LISTEN=from-env"}, "from-flag"},
-		"variables of Kubernetes": {nil, []string{"SKEIN_PORT=tcp://10.0.0.1:80", "SKEIN_SERVICE_HOST=10.0.0.1", "SKEIN_QUERY_PORT_8420_TCP_ADDR=10.0.0.1"}, "default"},
-		"variables of tests":      {nil, []string{"SKEIN_TEST_BROKERS=127.0.0.1:9092", "SKEIN_CACHE=/tmp"}, "default"},
-		"an API key":              {nil, []string{"SKEIN_API_KEY=sk_x"}, "default"},
-		"foreign variables":       {nil, []string{"KAFKA_LISTEN=x", "SKEINX=1"}, "default"},
+		"nothing given":             {nil, nil, "default"},
+		"file":                      {[]string{"--config", path}, nil, "from-file"},
+		"file named by variable":    {nil, []string{"SKEIN_CONFIG=" + path}, "from-file"},
+		"variable over file":        {[]string{"--config", path}, []string{"SKEIN_KAFKA_LISTEN=from-env"}, "from-env"},
+		"flag over both":            {[]string{"--config", path, "--kafka-listen", "from-flag"}, []string{"SKEIN_KAFKA_LISTEN=from-env"}, "from-flag"},
+		"variables of Kubernetes":   {nil, []string{"SKEIN_PORT=tcp://10.0.0.1:80", "SKEIN_SERVICE_HOST=10.0.0.1", "SKEIN_QUERY_PORT_8420_TCP_ADDR=10.0.0.1"}, "default"},
+		"variables of tests":        {nil, []string{"SKEIN_TEST_BROKERS=127.0.0.1:9092", "SKEIN_CACHE=/tmp"}, "default"},
+		"an API key":                {nil, []string{"SKEIN_API_KEY=sk_x"}, "default"},
+		"variables of other stages": {nil, []string{"SKEIN_IDLE_LIMIT=1h", "SKEIN_CLICKHOUSE_USER=skein", "SKEIN_MAX_EVENT_BYTES=1", "SKEIN_REPLICATION=3"}, "default"},
+		"foreign variables":         {nil, []string{"KAFKA_LISTEN=x", "SKEINX=1"}, "default"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := configured(t, c.args, c.environ)
@@ -74,6 +75,8 @@ func TestConfigure_RefusesWhatItDoesNotKnow(t *testing.T) {
 		"key in file":       {"partition: 3\n", "", "did you mean partitions?"},
 		"key spelt as flag": {"kafka-listen: x\n", "", "did you mean kafka_listen?"},
 		"variable":          {"", "SKEIN_KAFKA_LISTNE=x", "did you mean SKEIN_KAFKA_LISTEN?"},
+		"another stage's":   {"", "SKEIN_IDLE_LIMITS=1h", "did you mean SKEIN_IDLE_LIMIT?"},
+		"no version":        {"", "SKEIN_VERSIN=1", "SKEIN_VERSIN in environment is no setting"},
 		"nothing like it":   {"frobnicate: 1\n", "", "frobnicate in "},
 		"group of keys":     {"kafka_listen:\n  host: x\n", "", "settings are flat"},
 		"no value":          {"kafka_listen:\n", "", "has no value"},

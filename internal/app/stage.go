@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/skeinhq/skein/internal/admin"
+	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 // Stage is one stage as a process of its own.
@@ -35,12 +36,10 @@ type Process struct {
 	Registry *prometheus.Registry
 	Admin    *admin.Admin
 	Group    *Group
-	// Brokers and TopicPrefix say where Kafka is and which topic set is meant.
-	Brokers     []string
-	TopicPrefix string
+	kafka    kafka.Config
 }
 
-// defaultAdminListen is where a stage serves metrics, health and profiles.
+// defaultAdminListen is where a stage serves metrics and health.
 const defaultAdminListen = "127.0.0.1:8421"
 
 // StageCommand returns the whole command of a stage's process.
@@ -57,7 +56,9 @@ func StageCommand(s Stage) RunFunc {
 
 func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command {
 	var p Process
+	var brokers KafkaFlags
 	var adminListen, logFormat, logLevel string
+	var profiles bool
 	cmd := &cobra.Command{
 		Use: s.Name, Short: s.Short, Long: s.Long, Example: s.Example,
 		Version:      BuildInfo().Version,
@@ -73,14 +74,14 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 			if err := Configure(cmd, environ); err != nil {
 				return err
 			}
-			if len(p.Brokers) == 0 {
-				return Usagef("no Kafka brokers: say --brokers HOST:PORT,… (or SKEIN_BROKERS)")
-			}
 			var err error
+			if p.kafka, err = brokers.Config("skein"); err != nil {
+				return err
+			}
 			if p.Logger, err = NewLogger(stderr, logFormat, logLevel); err != nil {
 				return err
 			}
-			return runStage(cmd.Context(), s, &p, adminListen)
+			return runStage(cmd.Context(), s, &p, adminListen, profiles)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -88,9 +89,9 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 	})
 	flags := cmd.Flags()
 	flags.String(ConfigFlag, "", "YAML `FILE` with settings; a SKEIN_… variable or a flag wins over it")
-	flags.StringSliceVar(&p.Brokers, "brokers", nil, "Kafka brokers, `HOST:PORT` separated by commas")
-	flags.StringVar(&p.TopicPrefix, "topic-prefix", "", "`TEXT` in front of all topic names")
-	flags.StringVar(&adminListen, "admin-listen", defaultAdminListen, "`ADDRESS` for metrics, health and profiles")
+	brokers.Flags(flags)
+	flags.StringVar(&adminListen, "admin-listen", defaultAdminListen, "`ADDRESS` for metrics and health")
+	flags.BoolVar(&profiles, "pprof", false, "serve profiles at --admin-listen too, under /debug/pprof: whoever reaches it can read them")
 	flags.StringVar(&logFormat, "log-format", "json", "`FORMAT` of the log on stderr: text or json")
 	flags.StringVar(&logLevel, "log-level", "info", "`LEVEL` of the log on stderr: debug, info, warn or error")
 	if s.Flags != nil {
@@ -106,9 +107,13 @@ func NewRegistry() *prometheus.Registry {
 	return r
 }
 
-func runStage(ctx context.Context, s Stage, p *Process, adminListen string) error {
+func runStage(ctx context.Context, s Stage, p *Process, adminListen string, profiles bool) error {
 	p.Registry = NewRegistry()
+	p.kafka.Logger, p.kafka.Registerer = ClientLogger(p.Logger), p.Registry
 	p.Admin = admin.New(p.Registry)
+	if profiles {
+		p.Admin.ServeProfiles()
+	}
 	p.Group = NewGroup()
 	// Readiness fails from the first signal on, while requests that are under way still end.
 	stop := context.AfterFunc(ctx, p.Admin.Draining)

@@ -82,10 +82,24 @@ func TestCommands_OverHTTP(t *testing.T) {
 			t.Errorf("history for people: %s", text)
 		}
 
+		first0, last0 := thread.Runs[0].RunID, thread.Runs[len(thread.Runs)-1].RunID
+		stdout, stderr, code := skein(t, "", "diff", thread.ThreadID, first0, last0, at)
+		if code != app.ExitDiffers || strings.Count(stderr, "\n") != 1 || !strings.Contains(stdout, "\n+ run "+last0) || !strings.Contains(stdout, "\n+ assistant ") {
+			t.Errorf("diff: exit %d, %s %s", code, stdout, stderr)
+		}
+		if stdout, _, code := skein(t, "", "diff", thread.ThreadID, "--json", at); code != app.ExitDiffers || !strings.Contains(stdout, `"statePatch":`) || strings.Count(stdout, "\n") != 1 {
+			t.Errorf("diff --json: exit %d, %s", code, stdout)
+		}
+		if text := ok0("diff", thread.ThreadID, first0, first0); !strings.Contains(text, "\nnothing differs\n") {
+			t.Errorf("diff of a run with itself: %s", text)
+		}
+
 		for _, c := range []struct {
 			args []string
 			want string
 		}{
+			{[]string{"diff", thread.ThreadID, "no-such-run"}, "there is no run no-such-run in thread"},
+			{[]string{"checkout", thread.ThreadID, "no-such-run"}, "its runs: skein lineage " + thread.ThreadID},
 			{[]string{"history", "no-such-thread"}, "all threads: skein threads --url " + s.URL()},
 			{[]string{"lineage", "no/such/thread"}, "all threads: skein threads"},
 			{[]string{"history", thread.ThreadID, "no-such-run"}, "its runs: skein lineage " + thread.ThreadID + " --url " + s.URL()},
@@ -93,6 +107,63 @@ func TestCommands_OverHTTP(t *testing.T) {
 			if stdout, stderr, code := skein(t, "", append(c.args, at)...); code != app.ExitNotFound || stdout != "" || !strings.Contains(stderr, c.want) {
 				t.Errorf("%v: exit %d, %q, %q", c.args, code, stdout, stderr)
 			}
+		}
+	})
+}
+
+// Whatever was checked out goes on where it says: as a child of the run, or as its sibling.
+func TestCheckout_ComesBackAsABranch(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		thread, ok := recordings.Find("ag-ui-adk", "tools")
+		if !ok {
+			t.Fatal("the recording is gone")
+		}
+		at := "--url=" + s.URL()
+		ok0 := func(args ...string) string {
+			t.Helper()
+			stdout, stderr, code := skein(t, "", append(args, at)...)
+			if code != 0 {
+				t.Fatalf("skein %v: exit %d: %s", args, code, stderr)
+			}
+			return stdout
+		}
+		for _, path := range files(t, thread, true) {
+			ok0("publish", path, "--input", strings.TrimSuffix(path, ".jsonl")+".input.json")
+		}
+		first, second := thread.Runs[0].RunID, thread.Runs[1].RunID
+		dir := t.TempDir()
+		for run, args := range map[string][]string{"mine": {first}, "again": {second, "--start"}} {
+			args = append([]string{"checkout", thread.ThreadID, "--run-id", run}, args...)
+			input := filepath.Join(dir, run+".input.json")
+			if err := os.WriteFile(input, []byte(ok0(args...)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			events := filepath.Join(dir, run+".jsonl")
+			text := `{"type":"RUN_STARTED","threadId":"` + thread.ThreadID + `","runId":"` + run + `"}` + "\n" + `{"type":"RUN_FINISHED","threadId":"` + thread.ThreadID + `","runId":"` + run + `"}`
+			if err := os.WriteFile(events, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ok0("publish", events, "--input", input)
+			var all struct {
+				Runs []struct{ RunID, ParentRunID, ParentBy string }
+			}
+			if err := json.Unmarshal([]byte(ok0("lineage", thread.ThreadID, "--json")), &all); err != nil {
+				t.Fatal(err)
+			}
+			if last := all.Runs[len(all.Runs)-1]; last.RunID != run || last.ParentRunID != first || last.ParentBy != "explicit" {
+				t.Errorf("checked out as %s: %+v", run, last)
+			}
+		}
+		// What the second run was started with is given back whole.
+		var was, is struct{ Messages, State, Tools any }
+		if err := json.Unmarshal(thread.Runs[1].Input, &was); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(ok0("checkout", thread.ThreadID, second, "--start")), &is); err != nil {
+			t.Fatal(err)
+		}
+		if g, w := canonical(t, is), canonical(t, was); g != w {
+			t.Errorf("checked out\n%s\nthe run was started with\n%s", g, w)
 		}
 	})
 }

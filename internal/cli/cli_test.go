@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"io"
 	"net"
 	"os"
@@ -13,13 +12,12 @@ import (
 	"testing"
 
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/app/apptest"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 	var all strings.Builder
-	for _, command := range []string{"", "dev", "demo", "threads", "lineage", "history", "publish", "fold", "topics", "topics create", "topics check", "topics alter", "migrate", "keys", "keys new", "keys list", "health", "version"} {
+	for _, command := range []string{"", "dev", "demo", "threads", "lineage", "history", "diff", "checkout", "replay", "verify", "publish", "fold", "topics", "topics create", "topics check", "topics alter", "dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "version"} {
 		args := append(strings.Fields(command), "--help")
 		stdout, stderr, code := skein(t, "", args...)
 		if code != 0 || stderr != "" {
@@ -27,19 +25,8 @@ func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 		}
 		all.WriteString("$ " + strings.Join(append([]string{"skein"}, args...), " ") + "\n" + stdout + "\n")
 	}
-	path := filepath.Join("testdata", "help.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(all.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all.String() != string(want) {
-		t.Errorf("help has changed; go test ./internal/cli -update rewrites %s. It is now:\n%s", path, all.String())
-	}
+	apptest.Settings(t, "skein", all.String())
+	apptest.Golden(t, all.String())
 }
 
 func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
@@ -72,6 +59,17 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"keys for nothing":        {[]string{"keys", "new", "--tenant", "t", "--file", "f"}, app.ExitUsage, "--scope SCOPE"},
 		"unknown scope":           {[]string{"keys", "new", "--tenant", "t", "--scope", "read,write", "--file", "f"}, app.ExitUsage, "publish, read, erase"},
 		"keys of no file":         {[]string{"keys", "list", "--file", "nowhere.yaml"}, app.ExitFailed, "no such file"},
+		"branch of a run":         {[]string{"replay", "t", "r", "--branch", "b"}, app.ExitUsage, "--branch is for a whole thread"},
+		"two forms":               {[]string{"replay", "t", "--sse", "--json"}, app.ExitUsage, "--sse or --json"},
+		"verify nothing":          {[]string{"verify"}, app.ExitUsage, "THREAD, or --all"},
+		"verify all of one":       {[]string{"verify", "t", "--all"}, app.ExitUsage, "THREAD, or --all"},
+		"retry of nobody's":       {[]string{"dead-letters", "retry", "--all"}, app.ExitUsage, "--tenant ID"},
+		"retry of nothing":        {[]string{"dead-letters", "retry", "--tenant", "t"}, app.ExitUsage, "or --all"},
+		"retry of no ID":          {[]string{"dead-letters", "retry", "--tenant", "t", "x"}, app.ExitUsage, "dead-letters list gives IDs"},
+		"retry nowhere":           {[]string{"dead-letters", "retry", "--tenant", "t", "--all"}, app.ExitUsage, "--brokers"},
+		"letters of anybody":      {[]string{"dead-letters", "list", "--brokers", "127.0.0.1:1"}, app.ExitUsage, "--any-tenant"},
+		"letters of another":      {[]string{"dead-letters", "list", "--tenant", "t"}, app.ExitUsage, "the API key's"},
+		"unknown reason":          {[]string{"dead-letters", "list", "--reason", "bad luck"}, app.ExitUsage, "after-terminal"},
 		"picture":                 {[]string{"lineage", "t", "--format", "png"}, app.ExitUsage, "text, json, mermaid, dot"},
 	} {
 		t.Run(name, func(t *testing.T) {

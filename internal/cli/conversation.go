@@ -49,29 +49,45 @@ func printConversation(out *output, c conversation) error {
 	}
 	fmt.Fprintf(&b, "%s\n", out.bold(head))
 
-	toolNames := make(map[string]string)
+	names := toolNames{}
 	for _, m := range c.Messages {
-		who := m.Role
-		switch {
-		case m.Role == "tool" && toolNames[m.ToolCallID] != "":
-			who = "tool " + toolNames[m.ToolCallID]
-		case m.Role == "activity":
-			who = "activity " + m.ActivityType
-		case m.Name != "" && m.Name != m.Role:
-			who += " " + m.Name
-		}
-		fmt.Fprintf(&b, "\n%s\n", out.bold(oneLine(who, width)))
-		if text := contentText(m.Content); text != "" {
-			b.WriteString(indent(text, "  ", width))
-		}
-		for _, call := range m.ToolCalls {
-			toolNames[call.ID] = call.Function.Name
-			b.WriteString(indent(call.Function.Name+"("+call.Function.Arguments+")", "  → ", width))
-		}
+		fmt.Fprintf(&b, "\n%s\n%s", out.bold(oneLine(names.who(m), width)), m.text("  ", width))
 	}
 	fmt.Fprintf(&b, "\n%s\n%s", out.bold("state"), stateText(c.State, width))
 	_, err := io.WriteString(out.stdout, b.String())
 	return err
+}
+
+// toolNames are the names of tools by the ids of their calls, for the messages that answer them.
+type toolNames map[string]string
+
+// who says whose message it is; messages have to be asked in their order.
+func (t toolNames) who(m message) string {
+	for _, call := range m.ToolCalls {
+		t[call.ID] = call.Function.Name
+	}
+	switch {
+	case m.Role == "tool" && t[m.ToolCallID] != "":
+		return "tool " + t[m.ToolCallID]
+	case m.Role == "activity":
+		return "activity " + m.ActivityType
+	case m.Name != "" && m.Name != m.Role:
+		return m.Role + " " + m.Name
+	default:
+		return m.Role
+	}
+}
+
+// text returns what a message says, each line behind a margin.
+func (m message) text(margin string, width int) string {
+	var b strings.Builder
+	if text := contentText(m.Content); text != "" {
+		b.WriteString(indent(text, margin, width))
+	}
+	for _, call := range m.ToolCalls {
+		b.WriteString(indent(call.Function.Name+"("+call.Function.Arguments+")", margin+"→ ", width))
+	}
+	return b.String()
 }
 
 // remarks are the badges of honesty: all that is not plain truth.

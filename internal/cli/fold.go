@@ -18,7 +18,8 @@ import (
 )
 
 func newFold(out *output) *cobra.Command {
-	var records, events bool
+	var records, events, export bool
+	var startedAt string
 	cmd := &cobra.Command{
 		Use:     "fold FILE.jsonl…",
 		GroupID: groupWrite,
@@ -34,8 +35,12 @@ What is no event, or comes after a run's end, is left out and told on stderr, as
   skein fold --records run.jsonl | jq .stats`,
 		Args: usageArgs(cobra.MinimumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if records && events {
-				return app.Usagef("--records and --events exclude one another")
+			if records && events || records && export || events && export {
+				return app.Usagef("--records, --events and --export exclude one another")
+			}
+			began, err := startTime(startedAt)
+			if err != nil {
+				return err
 			}
 			runs, err := readChain(out, args)
 			if err != nil {
@@ -44,11 +49,20 @@ What is no event, or comes after a run's end, is left out and told on stderr, as
 			if records {
 				return printRecords(out, runs)
 			}
+			if export {
+				folds, err := foldChain(out, runs)
+				if err != nil {
+					return err
+				}
+				return printExport(out, folds[len(folds)-1], began)
+			}
 			return printFold(out, runs, events)
 		},
 	}
 	cmd.Flags().BoolVar(&records, "records", false, "print the run records, one a line")
-	cmd.Flags().BoolVar(&events, "events", false, "print the AG-UI events that rebuild the last run, one a line")
+	cmd.Flags().BoolVar(&events, "events", false, "print the compacted AG-UI events of the runs, one a line")
+	cmd.Flags().BoolVar(&export, "export", false, "print the export artifact of the last run")
+	startedAtFlag(cmd, &startedAt)
 	return cmd
 }
 
@@ -132,17 +146,17 @@ func readRuns(r io.Reader, path string, input []byte) ([]chainRun, error) {
 	}
 }
 
-// foldChain folds all runs and returns the last one's fold.
-func foldChain(out *output, runs []chainRun) (*compact.Run, error) {
+// foldChain folds all runs, each from what the one before left.
+func foldChain(out *output, runs []chainRun) ([]*compact.Run, error) {
 	var history lineage.History
-	var fold *compact.Run
+	var folds []*compact.Run
 	for _, run := range runs {
 		input, err := run.startInput(out)
 		if err != nil {
 			return nil, err
 		}
 		start := lineage.StartHistory(history, input)
-		fold = compact.New(start.Messages, start.State)
+		fold := compact.New(start.Messages, start.State)
 		for _, e := range run.events {
 			ev, err := agui.Decode(e.text)
 			if err == nil {
@@ -156,8 +170,9 @@ func foldChain(out *output, runs []chainRun) (*compact.Run, error) {
 			}
 		}
 		history = lineage.History{Messages: fold.Messages(), State: fold.State()}
+		folds = append(folds, fold)
 	}
-	return fold, nil
+	return folds, nil
 }
 
 // startInput is the input beside the file, else the one on RUN_STARTED, else nil.
@@ -195,48 +210,22 @@ type folded struct {
 }
 
 func printFold(out *output, runs []chainRun, asEvents bool) error {
-	fold, err := foldChain(out, runs)
+	folds, err := foldChain(out, runs)
 	if err != nil {
 		return err
 	}
-	result := folded{Messages: fold.Messages(), State: fold.State()}
+	if asEvents {
+		for _, event := range compact.Compacted(folds...) {
+			if err := out.json(event); err != nil { // which puts it on one line
+				return err
+			}
+		}
+		return nil
+	}
+	last := folds[len(folds)-1]
+	result := folded{Messages: last.Messages(), State: last.State()}
 	if result.Messages == nil {
 		result.Messages = []agui.Message{}
 	}
-	if !asEvents {
-		return out.json(result)
-	}
-	return printEvents(out, result, fold.Summary())
-}
-
-// printEvents prints the run as the shortest stream that leaves the same messages and state in a
-// client that holds nothing: its start, what is kept of it, the conversation and the state whole,
-// its end.
-func printEvents(out *output, f folded, s compact.Summary) error {
-	var lines []any
-	if s.Started != nil {
-		lines = append(lines, s.Started)
-	}
-	for _, e := range s.Kept {
-		lines = append(lines, e)
-	}
-	lines = append(lines,
-		struct {
-			Type     agui.Type      `json:"type"`
-			Messages []agui.Message `json:"messages"`
-		}{agui.MessagesSnapshot, f.Messages},
-		struct {
-			Type     agui.Type       `json:"type"`
-			Snapshot json.RawMessage `json:"snapshot"`
-		}{agui.StateSnapshot, f.State},
-	)
-	if s.Terminal != nil {
-		lines = append(lines, s.Terminal)
-	}
-	for _, line := range lines {
-		if err := out.json(line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return out.json(result)
 }

@@ -159,6 +159,13 @@ func TestFold_EventsRebuildTheConversation(t *testing.T) {
 		if err := os.WriteFile(path, []byte(events), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		twice, _, _ := skein(t, "", "fold", "--events", path)
+		if twice != events {
+			t.Errorf("%s: compacted twice\n%s\nonce\n%s", thread, twice, events)
+		}
+		if starts := strings.Count(events, `"RUN_STARTED"`); starts != len(thread.Runs) {
+			t.Errorf("%s: %d of %d runs start in\n%s", thread, starts, len(thread.Runs), events)
+		}
 		again, stderr, code := skein(t, "", "fold", path)
 		if code != 0 || stderr != "" || again != whole {
 			t.Errorf("%s: exit %d %s\ngot  %s\nwant %s", thread, code, stderr, again, whole)

@@ -31,7 +31,7 @@ func awaitIndexed(ctx context.Context, out *output, c *client.Client, p publishe
 	waiting, stop := context.WithTimeout(ctx, within)
 	defer stop()
 	for {
-		status, indexed, err := indexedTo(waiting, c, p, position)
+		status, indexed, holds, err := indexedTo(waiting, c, p, position)
 		known := status != ""
 		open := status == record.StatusRunning || status == record.StatusAbandoned
 		switch {
@@ -44,8 +44,8 @@ func awaitIndexed(ctx context.Context, out *output, c *client.Client, p publishe
 		case err != nil:
 			out.note("the events are published, but whether the index has them is not known: %v", err)
 			return
-		case known && !open && !indexed:
-			out.note("run %s had ended before: what is sent to it again is dropped", run)
+		case known && !open && !holds:
+			out.note("run %s had ended before: what repeats it is dropped, a new start is a run of its own", run)
 			return
 		case known && !open:
 			return
@@ -61,22 +61,25 @@ func awaitIndexed(ctx context.Context, out *output, c *client.Client, p publishe
 }
 
 // indexedTo asks for the run up to a position. It returns the run's status, "" where the index knows no
-// such run yet, and whether the index has got to the position.
-func indexedTo(ctx context.Context, c *client.Client, p published, position string) (record.Status, bool, error) {
+// such run yet, whether the index has got to the position, and whether the run's record goes so far.
+func indexedTo(ctx context.Context, c *client.Client, p published, position string) (status record.Status, indexed, holds bool, err error) {
 	body, err := c.Get(ctx, client.RunPath(p.ThreadID, p.RunID), url.Values{"atLeast": {position}})
 	var behind *client.Error
 	if errors.As(err, &behind) && behind.Status == http.StatusTooEarly {
 		body = behind.Body
 	} else if err != nil {
-		return "", false, err
+		return "", false, false, err
 	}
 	// A problem document, where the run is not there at all, has a number in this place.
-	var run struct{ Status any }
-	if err := json.Unmarshal(body, &run); err != nil {
-		return "", false, fmt.Errorf("decoding run: %w", err)
+	var run struct {
+		Status any
+		Raw    record.Raw
 	}
-	status, _ := run.Status.(string)
-	return record.Status(status), err == nil, nil
+	if err := json.Unmarshal(body, &run); err != nil {
+		return "", false, false, fmt.Errorf("decoding run: %w", err)
+	}
+	text, _ := run.Status.(string)
+	return record.Status(text), err == nil, run.Raw.Next > p.LastOffset, nil
 }
 
 // isTerminalEvent reports whether an event ends its run.

@@ -21,8 +21,7 @@ func newMigrate(out *output) *cobra.Command {
 		GroupID: groupOperate,
 		Short:   "Bring the schema of the lineage store to this version",
 		Long: `Make the database and its tables, or bring them to this version. To run it again changes nothing, and two
-may run at once. The indexer does the same when it starts; this command is for those who want to see it
-done before, or who do not give the indexer the right to.`,
+may run at once. Indexer and query wait until it is done, so that neither needs the right to change tables.`,
 		Example: `  skein migrate --clickhouse http://clickhouse:8123 --clickhouse-user skein --clickhouse-password-file /run/secrets/clickhouse`,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

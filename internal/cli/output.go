@@ -91,11 +91,14 @@ func isTerminal(w io.Writer) bool {
 }
 
 // bold returns s emphasised where colours are allowed.
-func (o *output) bold(s string) string {
-	if !o.colour() {
+func (o *output) bold(s string) string { return o.paint("1", s) }
+
+// paint returns s in an ANSI style where colours are allowed.
+func (o *output) paint(style, s string) string {
+	if !o.colour() || s == "" {
 		return s
 	}
-	return "\x1b[1m" + s + "\x1b[0m"
+	return "\x1b[" + style + "m" + s + "\x1b[0m"
 }
 
 func jsonFlag(cmd *cobra.Command, v *bool) {

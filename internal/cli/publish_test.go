@@ -185,10 +185,10 @@ func TestPublish_SaysWhatTheIndexDoesNotShow(t *testing.T) {
 		"may not read":    {http.StatusForbidden, `{"status":403,"detail":"these credentials do not allow to read"}`, eventEnd, "not known: these credentials"},
 		"no such call":    {http.StatusNotFound, `{"status":404,"detail":"there is no such call"}`, eventEnd, "not known: there is no such call"},
 		"open":            {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"running"}`, eventText, "run r is open"},
-		"ended before":    {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"finished"}`, eventText, "run r had ended before"},
+		"ended before":    {http.StatusOK, `{"threadId":"t","runId":"r","status":"finished","raw":{"next":1}}`, eventText, "run r had ended before"},
 		"late":            {http.StatusTooEarly, `{"status":425,"detail":"the index has not got to 0:1 yet"}`, eventEnd, "has not got to 0:1 in 100ms"},
 		"late to the end": {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"running"}`, eventEnd, "has not got to 0:1 in 100ms"},
-		"there":           {http.StatusOK, `{"threadId":"t","runId":"r","status":"finished"}`, eventEnd, ""},
+		"there":           {http.StatusOK, `{"threadId":"t","runId":"r","status":"finished","raw":{"next":2}}`, eventEnd, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

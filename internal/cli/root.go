@@ -72,8 +72,10 @@ thread, and gives conversations back: whole, from any run, along any branch.`,
 	root.AddCommand(
 		newDev(out), newDemo(out),
 		newThreads(out, environ), newLineage(out, environ), newHistory(out, environ),
+		newDiff(out, environ), newCheckout(out, environ),
+		newReplay(out, environ), newVerify(out, environ), newExport(out, environ),
 		newPublish(out, environ), newFold(out),
-		newTopics(out), newMigrate(out), newKeys(out), newHealth(out),
+		newTopics(out), newDeadLetters(out, environ), newMigrate(out), newKeys(out), newHealth(out),
 		newVersion(out),
 	)
 	return root

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,10 +20,9 @@ import (
 const topicsTimeout = 30 * time.Second
 
 type topicsOptions struct {
-	brokers []string
-	prefix  string
-	spec    kafka.TopicSpec
-	asJSON  bool
+	kafka  app.KafkaFlags
+	spec   kafka.TopicSpec
+	asJSON bool
 }
 
 func newTopics(out *output) *cobra.Command {
@@ -48,7 +48,11 @@ func newTopicsCreate(out *output) *cobra.Command {
 		Use:   "create",
 		Short: "Make the topics that do not exist",
 		Long: `Make the topics that do not exist, with the settings that Skein needs. Those that exist are left as they
-are; then all are compared as skein topics check does, and anything that differs is exit code 4.`,
+are; then all are compared as skein topics check does, and anything that differs is exit code 4.
+
+Stages make no topics: they wait until they are there. Each partition gets three replicas, or as many as
+there are brokers where they are fewer, unless --replication says otherwise; one replica less has to
+be in sync for a record to be acknowledged, so that the loss of one broker costs nothing.`,
 		Example: `  skein topics create --brokers kafka-0:9092,kafka-1:9092 --partitions 48 --replication 3`,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,7 +69,7 @@ are; then all are compared as skein topics check does, and anything that differs
 		},
 	}
 	o.flags(cmd, fmt.Sprintf("partitions of the topics where none of them exists; 0 is %d", defaultPartitions),
-		"replicas of each partition; 0 is the cluster's default", "how long it stays; 0 is 30 days, negative is for ever")
+		"replicas of each partition; 0 is 3, or the number of brokers where that is less", "how long it stays; 0 is 30 days, negative is for ever")
 	return cmd
 }
 
@@ -74,8 +78,9 @@ func newTopicsCheck(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Compare the topics with what Skein needs",
-		Long: `Compare partition counts and settings of the topics with what Skein needs. What is stricter is as good.
-Anything that differs is exit code 4.`,
+		Long: `Compare partition counts, replicas and settings of the topics (min.insync.replicas, max.message.bytes,
+cleanup.policy, retention, …) with what Skein needs. What is stricter is as good. Anything that differs
+is exit code 4.`,
 		Example: `  skein topics check --brokers kafka-0:9092 --replication 3`,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -85,7 +90,7 @@ Anything that differs is exit code 4.`,
 		},
 	}
 	o.flags(cmd, "partitions that they must have; 0 is any count, the same for all",
-		"replicas that they must have; 0 is any number", "how long it must stay; 0 is not compared, negative is for ever")
+		"replicas that they must have; 0 is 3 or more, or the number of brokers where that is less", "how long it must stay; 0 is not compared, negative is for ever")
 	return cmd
 }
 
@@ -105,7 +110,7 @@ replicas stay: a count belongs to the topic set, and replicas are moved with Kaf
 		},
 	}
 	o.flags(cmd, "partitions that they must have; 0 is any count, the same for all",
-		"replicas that they must have; 0 is any number", "how long it shall stay; 0 leaves it as it is, negative is for ever")
+		"replicas that they must have; 0 is 3 or more, or the number of brokers where that is less", "how long it shall stay; 0 leaves it as it is, negative is for ever")
 	return cmd
 }
 
@@ -114,8 +119,7 @@ const defaultPartitions = 12
 
 func (o *topicsOptions) flags(cmd *cobra.Command, partitions, replication, retention string) {
 	f := cmd.Flags()
-	f.StringSliceVar(&o.brokers, "brokers", nil, "Kafka brokers, `HOST:PORT` separated by commas")
-	f.StringVar(&o.prefix, "topic-prefix", "", "`TEXT` in front of all topic names")
+	o.kafka.Flags(f)
 	f.Int32Var(&o.spec.Partitions, "partitions", 0, partitions)
 	f.Int16Var(&o.spec.Replication, "replication", 0, replication)
 	f.DurationVar(&o.spec.EventsRetention, "events-retention", 0, "raw events: "+retention)
@@ -144,22 +148,19 @@ func checkMade(ctx context.Context, cfg kafka.Config, spec kafka.TopicSpec) ([]k
 
 // run calls do with the cluster's configuration and shows the reports.
 func (o *topicsOptions) run(ctx context.Context, out *output, do func(context.Context, kafka.Config) ([]kafka.TopicReport, error)) error {
-	if len(o.brokers) == 0 {
-		return app.Usagef("no Kafka brokers: say --brokers HOST:PORT,… (or SKEIN_BROKERS)")
+	cfg, err := o.kafka.Config("skein-topics")
+	if err != nil {
+		return err
 	}
 	if o.spec.Partitions < 0 || o.spec.Replication < 0 {
 		return app.Usagef("%d partitions and %d replicas: neither can be negative", o.spec.Partitions, o.spec.Replication)
-	}
-	cfg := kafka.Config{Brokers: o.brokers, TopicPrefix: o.prefix, ClientID: "skein-topics"}
-	if err := cfg.Validate(); err != nil {
-		return app.Usagef("%w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, topicsTimeout)
 	defer cancel()
 	reports, err := do(ctx, cfg)
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("no answer from %s in %s: %w", strings.Join(o.brokers, ","), topicsTimeout, err)
+			return fmt.Errorf("no answer from %s in %s: %w", strings.Join(cfg.Brokers, ","), topicsTimeout, err)
 		}
 		return err
 	}
@@ -185,7 +186,7 @@ func (o *topicsOptions) run(ctx context.Context, out *output, do func(context.Co
 func printTopics(out *output, reports []kafka.TopicReport) error {
 	w := tabwriter.NewWriter(out.stdout, 0, 0, 2, ' ', 0)
 	// A tabwriter keeps errors until Flush.
-	_, _ = fmt.Fprintln(w, "TOPIC\tPARTITIONS\tREPLICAS\tSTANDS")
+	_, _ = fmt.Fprintln(w, "TOPIC\tPARTITIONS\tREPLICAS\tIN SYNC\tKEPT\tSTANDS")
 	for _, r := range reports {
 		stands := "ok"
 		if len(r.Differences) > 0 {
@@ -194,7 +195,8 @@ func printTopics(out *output, reports []kafka.TopicReport) error {
 		if r.Partitions == 0 {
 			stands = "missing"
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", r.Topic, r.Partitions, r.Replication, stands)
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", r.Topic, r.Partitions, r.Replication,
+			atLeast(r.Settings["min.insync.replicas"]), kept(r.Settings), stands)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -211,6 +213,31 @@ func printTopics(out *output, reports []kafka.TopicReport) error {
 	}
 	return nil
 }
+
+func atLeast(n string) string {
+	if n == "" {
+		return "-"
+	}
+	return "≥ " + n
+}
+
+// kept says how long a topic keeps its records.
+func kept(settings map[string]string) string {
+	ms, err := strconv.ParseInt(settings["retention.ms"], 10, 64)
+	switch {
+	case settings["cleanup.policy"] == "compact":
+		return "compacted"
+	case err != nil:
+		return "-"
+	case ms < 0:
+		return "for ever"
+	case ms%day.Milliseconds() == 0:
+		return fmt.Sprintf("%dd", ms/day.Milliseconds())
+	}
+	return (time.Duration(ms) * time.Millisecond).String()
+}
+
+const day = 24 * time.Hour
 
 func orNothing(s string) string {
 	if s == "" {

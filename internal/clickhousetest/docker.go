@@ -9,8 +9,12 @@ import (
 	"github.com/testcontainers/testcontainers-go/wait"
 )
 
+// Version is the release that the embedded engine is of (libraryVersion): the one that tests prove, so
+// the one that containers run, and docker-compose.yml with them.
+const Version = "26.7.3.19"
+
 // Image is the container that is started where Docker is at hand.
-const Image = "clickhouse/clickhouse-server:25.8"
+const Image = "clickhouse/clickhouse-server:" + Version
 
 // The daemon must answer soon; an image may have to be pulled.
 const (

@@ -133,6 +133,23 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	if mediaType != "" {
 		req.Header.Set("Content-Type", mediaType)
 	}
+	resp, err := c.do(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails
+	out, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading answer: %w", err)
+	}
+	if len(out) > maxAnswerBytes {
+		return nil, fmt.Errorf("reading answer: it has more than %d bytes", maxAnswerBytes)
+	}
+	return out, nil
+}
+
+// do sends a request with the key and returns an answer that is a success. Close its body.
+func (c *Client) do(ctx context.Context, req *http.Request) (*http.Response, error) {
 	if c.key != "" {
 		// net/http does not take it along to another host where it is sent there.
 		req.Header.Set("Authorization", "Bearer "+c.key)
@@ -144,16 +161,9 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		}
 		return nil, fmt.Errorf("no answer from %s: is skein dev running? (%w: %w)", c.base, ErrUnreachable, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails
 	if resp.StatusCode/100 != 2 {
+		defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails
 		return nil, readError(resp)
 	}
-	out, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading answer: %w", err)
-	}
-	if len(out) > maxAnswerBytes {
-		return nil, fmt.Errorf("reading answer: it has more than %d bytes", maxAnswerBytes)
-	}
-	return out, nil
+	return resp, nil
 }

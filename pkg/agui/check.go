@@ -46,6 +46,17 @@ const maxSafe = 1<<53 - 1
 
 // safeInt reads a number whose value is an integer within ±(2^53-1), in any notation (1e3, 1.0).
 func safeInt(v []byte) (int64, bool) {
+	if n := int64(0); len(v) > 0 && len(v) <= 15 { // all digits: no copy
+		for i, c := range v {
+			if c < '0' || c > '9' {
+				break
+			}
+			n = 10*n + int64(c-'0')
+			if i == len(v)-1 {
+				return n, true
+			}
+		}
+	}
 	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
 		return n, n >= -maxSafe && n <= maxSafe
 	}

@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"bytes"
 	"encoding/json"
 	"unicode/utf8"
 )
@@ -24,6 +25,7 @@ type Event struct {
 	Timestamp    int64
 	HasTimestamp bool
 
+	spec        *spec                // of Type; of no members for an unknown one
 	undescribed bool                 // a member that no event type has
 	has         uint64               // bit f: member f is there
 	spans       [numFields][2]uint32 // of Raw, or {^0, index} of extras
@@ -55,7 +57,8 @@ func Decode(b []byte) (*Event, error) {
 
 // Decode is the function Decode into an event that is used again.
 func (e *Event) Decode(b []byte) error {
-	*e = Event{extras: e.extras[:0], spans: e.spans}
+	e.ThreadID, e.RunID, e.ParentRunID, e.Timestamp, e.HasTimestamp = "", "", "", 0, false
+	e.undescribed, e.has, e.extras = false, 0, e.extras[:0] // spans count where has says so
 	if err := e.scan(b); err != nil {
 		return err
 	}
@@ -130,7 +133,15 @@ func (e *Event) scan(b []byte) error {
 	if kindOf(t) != kindString || len(t) == 2 {
 		return errNoType
 	}
-	e.Type = typeOf(t)
+	name := t[1 : len(t)-1]
+	if e.spec = specs[Type(name)]; e.spec == nil {
+		e.Type, e.spec = Type(unquote(t)), specs[Type(unquote(t))]
+		if e.spec == nil {
+			e.spec = &unknownSpec
+		}
+		return nil
+	}
+	e.Type = e.spec.name // no copy of what is known
 	return nil
 }
 
@@ -138,37 +149,16 @@ func (e *Event) scan(b []byte) error {
 const secondsBelow = 100_000_000_000
 
 func lookupField(name []byte) (Field, bool) {
-	f, ok := fieldByName[string(name)]
-	if !ok && len(name) > 0 {
-		for _, c := range name {
-			if c == '\\' {
-				f, ok = fieldByName[Text(name).String()]
-				break
-			}
-		}
+	f, ok := fieldNamed(name)
+	if !ok && bytes.IndexByte(name, '\\') >= 0 {
+		f, ok = fieldNamed([]byte(Text(name).String()))
 	}
 	return f, ok
 }
 
-// typeNames spares the allocation of a type that is known.
-var typeNames = func() map[string]Type {
-	m := make(map[string]Type, len(specs))
-	for t := range specs {
-		m[string(t)] = t
-	}
-	return m
-}()
-
-func typeOf(quoted []byte) Type {
-	if t, ok := typeNames[string(quoted[1:len(quoted)-1])]; ok {
-		return t
-	}
-	return Type(unquote(quoted))
-}
-
 // check holds the members against the schema of the event's type and fills the decoded fields.
 func (e *Event) check() error {
-	for _, s := range specs[e.Type] {
+	for _, s := range e.spec.members {
 		if e.has&(1<<s.field) == 0 {
 			if s.required {
 				return malformed(e.Type, "%s is missing", s.field)
@@ -198,19 +188,7 @@ func (e *Event) check() error {
 func (e *Event) Has(f Field) bool { return e.has&(1<<f) != 0 }
 
 // HasUndescribed reports whether the event has a member that the protocol does not describe for its type.
-func (e *Event) HasUndescribed() bool { return e.undescribed || e.has&^described[e.Type] != 0 }
-
-// described holds the members of each known type as a bit set.
-var described = func() map[Type]uint64 {
-	m := make(map[Type]uint64, len(specs))
-	for t, list := range specs {
-		m[t] = 1 << FieldType
-		for _, s := range list {
-			m[t] |= 1 << s.field
-		}
-	}
-	return m
-}()
+func (e *Event) HasUndescribed() bool { return e.undescribed || e.has&^e.spec.described != 0 }
 
 // JSON returns the member's value, or nil where it is not there.
 func (e *Event) JSON(f Field) json.RawMessage {

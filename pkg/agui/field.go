@@ -62,13 +62,35 @@ var fieldNames = [numFields]string{
 // String returns the member's name on the wire.
 func (f Field) String() string { return fieldNames[f] }
 
-var fieldByName = func() map[string]Field {
-	m := make(map[string]Field, numFields)
+// fieldSlots finds a field by its name: a hash table with open addressing, as every member of every
+// event is looked up. A slot holds a field and one, or 0.
+var fieldSlots = func() (slots [256]Field) {
 	for f, name := range fieldNames {
-		m[name] = Field(f)
+		i := fieldHash(name)
+		for slots[i] != 0 {
+			i++
+		}
+		slots[i] = Field(f) + 1
 	}
-	return m
+	return slots
 }()
+
+// fieldHash tells the names apart by their length and two letters. The name is not empty.
+func fieldHash[S string | []byte](name S) uint8 {
+	return uint8(len(name))*31 + name[0]*7 + name[len(name)-1]*5 + name[len(name)/2]
+}
+
+func fieldNamed(name []byte) (Field, bool) {
+	if len(name) == 0 {
+		return 0, false
+	}
+	for i := fieldHash(name); fieldSlots[i] != 0; i++ {
+		if f := fieldSlots[i] - 1; fieldNames[f] == string(name) {
+			return f, true
+		}
+	}
+	return 0, false
+}
 
 // The event types of AG-UI 1.0.
 const (
@@ -119,26 +141,49 @@ const (
 // check says what a member's value must be.
 type check func(t Type, f Field, v []byte) error
 
+// spec is what the protocol says of an event type.
 type spec struct {
+	name      Type
+	members   []member
+	described uint64 // the members as a bit set
+}
+
+// unknownSpec is that of all types that the protocol does not know.
+var unknownSpec spec
+
+type member struct {
 	field    Field
 	required bool
 	check    check
 }
 
-func must(f Field, c check) spec { return spec{f, true, c} }
-func may(f Field, c check) spec  { return spec{f, false, c} }
+func must(f Field, c check) member { return member{f, true, c} }
+func may(f Field, c check) member  { return member{f, false, c} }
 
 // common members of every event; attributable ones also have subagentRunId.
-func event(specs ...spec) []spec {
-	return append(specs, may(FieldTimestamp, isTimestamp), may(FieldRawEvent, isNotNull), may(FieldMetadata, isObject))
+func event(members ...member) []member {
+	return append(members, may(FieldTimestamp, isTimestamp), may(FieldRawEvent, isNotNull), may(FieldMetadata, isObject))
 }
 
-func attributable(specs ...spec) []spec {
-	return event(append(specs, may(FieldSubagentRunID, isString))...)
+func attributable(members ...member) []member {
+	return event(append(members, may(FieldSubagentRunID, isString))...)
 }
 
-// specs holds the members of each event type as @ag-ui/core 1.0.0's schemas describe them.
-var specs = map[Type][]spec{
+// specs holds what is known of each event type.
+var specs = func() map[Type]*spec {
+	m := make(map[Type]*spec, len(schemas))
+	for t, members := range schemas {
+		s := &spec{name: t, members: members, described: 1 << FieldType}
+		for _, member := range members {
+			s.described |= 1 << member.field
+		}
+		m[t] = s
+	}
+	return m
+}()
+
+// schemas holds the members of each event type as @ag-ui/core 1.0.0's schemas describe them.
+var schemas = map[Type][]member{
 	RunStarted: event(may(FieldThreadID, isString), must(FieldRunID, isString), may(FieldProtocolVersion, isString),
 		may(FieldParentRunID, isString), may(FieldInput, isInput)),
 	RunFinished: event(must(FieldThreadID, isString), must(FieldRunID, isString), may(FieldResult, isNotNull),

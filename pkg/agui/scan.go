@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"iter"
 	"unicode/utf8"
@@ -127,10 +128,20 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
+// plain8 is plain for eight bytes at a time. It may say no where all are plain, of bytes above 0x7F.
+func plain8(x uint64) bool {
+	const low, high = 0x0101010101010101, 0x8080808080808080
+	quote, backslash := x^low*'"', x^low*'\\'
+	return ((x-low*0x20)|(quote-low)|(backslash-low)|x)&high == 0
+}
+
 // skipString checks the string whose opening quote is b[i].
 func skipString(b []byte, i int) (int, error) {
 	i++
 	for {
+		for len(b)-i >= 8 && plain8(binary.LittleEndian.Uint64(b[i:])) {
+			i += 8
+		}
 		for i < len(b) && plain[b[i]] {
 			i++
 		}

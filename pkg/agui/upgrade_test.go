@@ -59,7 +59,7 @@ func TestUpgrade_EachRow(t *testing.T) {
 			if string(older.Raw) != row.older {
 				t.Errorf("bytes changed: %s", older.Raw)
 			}
-			for _, s := range specs[now.Type] {
+			for _, s := range now.spec.members {
 				if a, b := older.JSON(s.field), now.JSON(s.field); !sameJSON(a, b) {
 					t.Errorf("%s: %s, want %s", s.field, a, b)
 				}

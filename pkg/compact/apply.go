@@ -189,34 +189,29 @@ func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
 	if md := ev.JSON(agui.FieldMetadata); md != nil {
 		m.obj.mergeMetadata(md)
 	}
-	at := r.callerIndex(call)
-	if at < 0 {
+	caller := r.caller(call)
+	if caller == nil {
 		r.conv.push(m)
 		return
 	}
-	at++
-	for at < len(r.conv.list) && r.conv.list[at].role == agui.RoleTool {
-		at++
-	}
-	r.conv.insert(at, m)
+	r.conv.insertResult(caller, m)
 }
 
-// callerIndex returns the place of the first assistant message that holds the call, or -1.
-func (r *Run) callerIndex(call string) int {
+// caller returns the first assistant message that holds the call, or nil.
+func (r *Run) caller(call string) *message {
 	m, _ := r.conv.owner(call)
-	if m == nil {
-		return -1
+	if m == nil || m.role == agui.RoleAssistant {
+		return m
 	}
-	if m.role == agui.RoleAssistant {
-		return r.conv.place(m)
-	}
-	return slices.IndexFunc(r.conv.list, func(m *message) bool {
+	for _, m := range r.conv.list {
 		if m.role != agui.RoleAssistant || !m.hasCalls() {
-			return false
+			continue
 		}
-		m.read()
-		return m.calls.find(call) != nil
-	})
+		if m.read(); m.calls.find(call) != nil {
+			return m
+		}
+	}
+	return nil
 }
 
 func (r *Run) encryptedValue(ev *agui.Event, o owner) {
@@ -225,12 +220,11 @@ func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 	v := rawValue(bytes.Clone(ev.JSON(agui.FieldEncryptedValue)))
 	r.p.verify.encrypted(subtype, entity, o)
 	if subtype == "tool-call" {
-		at := r.callerIndex(entity)
-		if at < 0 {
+		m := r.caller(entity)
+		if m == nil {
 			r.Note("encrypted-value-unknown")
 			return
 		}
-		m := r.conv.list[at]
 		m.open()
 		m.calls.find(entity).obj.set("encryptedValue", v)
 		return
@@ -363,7 +357,8 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	}
 }
 
-// activityDelta patches an activity's content. The metadata is merged even where the patch fails.
+// activityDelta patches an activity's content, which stays an object. The metadata is merged even where
+// the patch fails.
 func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	r.p.verify.activityDelta(id, o)
 	at := r.conv.index(id)
@@ -379,8 +374,9 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	r.mergeMetadata(m, ev.JSON(agui.FieldMetadata))
 	obj := m.read()
 	doc, ok := obj.get("content").(*tree)
-	if !ok || doc.isNull() || r.conv.hasDoubles() { // a message that stands in two places keeps its content in the other
+	if !ok || r.conv.hasDoubles() { // a message that stands in two places keeps its content in the other
 		doc = newTree(contentOf(obj))
+		doc.object = true // else no snapshot could hold the message, and a client that restores it would give up
 	}
 	if err := doc.apply(ev.JSON(agui.FieldPatch)); err != nil {
 		r.Note("activity-patch-failed")
@@ -402,7 +398,7 @@ func contentOf(obj *object) json.RawMessage {
 	case *tree:
 		c = v.JSON()
 	}
-	if c == nil || string(c) == "null" {
+	if c == nil {
 		return json.RawMessage(`{}`)
 	}
 	return c

@@ -14,6 +14,14 @@ type conversation struct {
 	// owners finds a tool call and the message that holds it, by call id: the first in the list.
 	// It is made when the first tool event asks, since a run without tools needs none.
 	owners map[string]owned
+	// result says where the last one was inserted: the next of the same caller goes behind it, without a
+	// walk over all results in between. It holds while messages are only put at the end.
+	result struct {
+		caller *message
+		at     int
+	}
+	// recent is what find gave last: deltas of one message follow each other.
+	recent *message
 }
 
 type owned struct {
@@ -67,7 +75,12 @@ func (c *conversation) export() []agui.Message {
 	return out
 }
 
-func (c *conversation) find(id string) *message { return c.first[id] }
+func (c *conversation) find(id string) *message {
+	if c.recent == nil || c.recent.id != id {
+		c.recent = c.first[id]
+	}
+	return c.recent
+}
 
 func (c *conversation) push(m *message) {
 	if m.obj == nil && m.hasCalls() { // it comes with calls of its own
@@ -79,16 +92,22 @@ func (c *conversation) push(m *message) {
 	}
 }
 
-// insert puts m at index i. It is only called with messages that hold no tool calls.
-func (c *conversation) insert(i int, m *message) {
-	c.list = append(c.list, nil)
-	copy(c.list[i+1:], c.list[i:])
-	c.list[i] = m
-	if _, ok := c.first[m.id]; ok {
-		c.reindex()
-		return
+// insertResult puts the result of a tool call behind the message that holds the call and behind the tool
+// messages that follow it. The result holds no calls of its own.
+func (c *conversation) insertResult(caller, m *message) {
+	last := &c.result
+	if last.caller != caller {
+		last.caller, last.at = caller, c.place(caller)
 	}
-	c.first[m.id] = m
+	i := last.at + 1
+	for i < len(c.list) && c.list[i].role == agui.RoleTool {
+		i++
+	}
+	c.list = slices.Insert(c.list, i, m)
+	last.at = i
+	if first, ok := c.first[m.id]; !ok || slices.Index(c.list, first) > i {
+		c.first[m.id], c.recent = m, nil
+	}
 }
 
 // index returns the place of the first message of that id, or -1.
@@ -121,17 +140,21 @@ func (c *conversation) replaceAt(i int, m *message) {
 	}
 	c.list[i] = m
 	c.first[m.id] = m
+	c.result.caller = nil
+	c.recent = nil
 }
 
 // reset puts another list in place.
 func (c *conversation) reset(list []*message) {
 	c.list = list
 	c.owners = nil
+	c.result.caller = nil
 	c.reindex()
 }
 
 func (c *conversation) reindex() {
 	clear(c.first)
+	c.recent = nil
 	for _, m := range c.list {
 		if _, ok := c.first[m.id]; !ok {
 			c.first[m.id] = m

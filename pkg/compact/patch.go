@@ -27,6 +27,7 @@ var (
 	errOperation  = errors.New("applying patch: the operation is not one of RFC 6902")
 	errTest       = errors.New("applying patch: the test failed")
 	errPrototype  = errors.New("applying patch: the path names __proto__ or constructor/prototype, which the client refuses")
+	errNoObject   = errors.New("applying patch: it leaves something else than an object")
 	errCopyLimit  = fmt.Errorf("applying patch: its copies exceed %d bytes", maxCopied)
 	errDepth      = fmt.Errorf("applying patch: the document would be more than %d deep", agui.MaxDepth)
 )
@@ -41,16 +42,26 @@ type patcher struct {
 // apply applies a patch, a checked JSON array, as a whole or not at all.
 func (t *tree) apply(patch json.RawMessage) error {
 	p := &patcher{t: t}
-	for op := range agui.Elements(patch) {
-		if err := p.operation(op); err != nil {
-			for i := len(p.undo) - 1; i >= 0; i-- {
-				p.undo[i]()
-			}
-			return err
+	if err := p.operations(patch); err != nil {
+		for i := len(p.undo) - 1; i >= 0; i-- {
+			p.undo[i]()
 		}
+		return err
 	}
 	if len(p.undo) > 0 {
 		t.text = nil
+	}
+	return nil
+}
+
+func (p *patcher) operations(patch json.RawMessage) error {
+	for op := range agui.Elements(patch) {
+		if err := p.operation(op); err != nil {
+			return err
+		}
+	}
+	if p.t.object && !p.t.root.isObject() {
+		return errNoObject
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package compact
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strconv"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -36,7 +37,10 @@ type Summary struct {
 
 // Summary returns what the fold has counted so far. Maps and slices are the fold's own: read them
 // before the next Apply and do not change them.
-func (r *Run) Summary() Summary { return r.p.Summary }
+func (r *Run) Summary() Summary {
+	r.p.settle()
+	return r.p.Summary
+}
 
 // progress is all of a fold's state beside messages and state; its JSON is the checkpoint.
 type progress struct {
@@ -49,6 +53,7 @@ type progress struct {
 	Same [][2]int `json:"same,omitempty"`
 
 	called set // ToolCallIDs as a set
+	burst  burst
 	lanes  []lane
 	verify *verifier
 }
@@ -79,6 +84,7 @@ type plainProgress progress
 
 // MarshalJSON implements json.Marshaler.
 func (p *progress) MarshalJSON() ([]byte, error) {
+	p.settle()
 	return json.Marshal(progressJSON{(*plainProgress)(p), p.lanes, p.verify})
 }
 
@@ -87,6 +93,9 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 	w := progressJSON{plainProgress: (*plainProgress)(p), Verify: p.verify}
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
+	}
+	if w.Verify == nil || p.Events == nil || p.EventBytes == nil || p.ToolCalls == nil || p.Usage == nil || p.Anomalies == nil || p.Answered == nil {
+		return errors.New("a part of it is null")
 	}
 	for _, id := range p.ToolCallIDs {
 		p.called[id] = true
@@ -100,9 +109,12 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 
 // count notes an event that was folded.
 func (r *Run) count(ev *agui.Event) {
-	t := string(ev.Type)
-	r.p.Events[t]++
-	r.p.EventBytes[t] += int64(len(ev.Raw))
+	if ev.Type != r.p.burst.of {
+		r.p.settle()
+		r.p.burst.of = ev.Type
+	}
+	r.p.burst.events++
+	r.p.burst.bytes += int64(len(ev.Raw))
 	switch ev.Type {
 	case agui.StepStarted, agui.StepFinished, agui.SubagentStarted, agui.SubagentFinished, agui.SubagentError, agui.Custom:
 		r.p.Kept = append(r.p.Kept, bytes.Clone(ev.Raw))
@@ -111,6 +123,21 @@ func (r *Run) count(ev *agui.Event) {
 			r.p.Kept = append(r.p.Kept, bytes.Clone(ev.Raw))
 		}
 	}
+}
+
+// burst counts events of one type that follow each other, as deltas do, until settle puts them into
+// the summary's maps.
+type burst struct {
+	of            agui.Type
+	events, bytes int64
+}
+
+func (p *progress) settle() {
+	if p.burst.events > 0 {
+		p.Events[string(p.burst.of)] += p.burst.events
+		p.EventBytes[string(p.burst.of)] += p.burst.bytes
+	}
+	p.burst = burst{}
 }
 
 // addUsage sums a TokenUsage under its model.

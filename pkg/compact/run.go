@@ -20,6 +20,8 @@ type Run struct {
 	conv  *conversation
 	state *tree
 	p     progress
+	// recentID is a message id that needed no decoding.
+	recentID string
 }
 
 // New starts a fold from a history: the messages and the state that the client holds when the run
@@ -96,7 +98,7 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		return nil
 	}
 	r.closeLanes(ev.Type, o)
-	id, _ := ev.String(agui.FieldMessageID)
+	id := r.messageID(ev)
 	switch ev.Type {
 	case agui.TextMessageStart:
 		role, ok := ev.String(agui.FieldRole)
@@ -160,10 +162,25 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		r.p.verify.subagentStarted(o.id, parent, hasParent)
 	case agui.SubagentFinished, agui.SubagentError:
 		r.p.verify.subagentEnded(o.id)
-	default: // RAW, CUSTOM, META and types of another version: no effect on messages or state
+	case agui.Raw, agui.Custom:
 		r.p.verify.plain()
+	default: // META and types of another version: the client drops them before it looks at anything
 	}
 	return nil
+}
+
+// messageID returns the event's message id, "" where it has none. Events of one message follow each
+// other: they share one copy.
+func (r *Run) messageID(ev *agui.Event) string {
+	text := ev.Text(agui.FieldMessageID)
+	if r.recentID == "" || string(text) != r.recentID {
+		id := text.String()
+		if bytes.IndexByte(text, '\\') >= 0 {
+			return id
+		}
+		r.recentID = id
+	}
+	return r.recentID
 }
 
 func (r *Run) runStarted(ev *agui.Event) {

@@ -307,8 +307,11 @@ func TestRun_CountsBrokenRules(t *testing.T) {
 		"subagent-end-not-open":       {started, `{"type":"SUBAGENT_FINISHED","subagentRunId":"s"}`},
 		"subagent-parent-unknown":     {started, `{"type":"SUBAGENT_STARTED","subagentRunId":"s","name":"n","parentSubagentRunId":"p"}`},
 		"subagent-mismatch":           {started, text, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"","subagentRunId":"s"}`},
+		"text-on-activity":            {started, `{"type":"FROM_THE_FUTURE"}`, `{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"t","content":{}}`, text},
 		"state-patch-failed":          {started, `{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/a"}]}`},
-		"activity-unknown":            {started, `{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"t","patch":[]}`},
+		"activity-patch-failed": {started, `{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"t","content":{}}`,
+			`{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"t","patch":[{"op":"replace","path":"","value":[]}]}`},
+		"activity-unknown": {started, `{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"t","patch":[]}`},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			r, _ := fold(t, lines...)
@@ -316,6 +319,32 @@ func TestRun_CountsBrokenRules(t *testing.T) {
 				t.Errorf("want it once, got %v", got)
 			}
 		})
+	}
+}
+
+// Who owns what is told by presence: the parent agent is no subagent, not even one named "".
+func TestRun_CountsWhoSpeaksForAnother(t *testing.T) {
+	const call = `{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"n"`
+	for name, lines := range map[string][]string{
+		"a subagent without a name on the parent agent's message": {`{"type":"TEXT_MESSAGE_START","messageId":"a"}`, `{"type":"TEXT_MESSAGE_END","messageId":"a","subagentRunId":""}`},
+		"a call within another's message":                         {`{"type":"TEXT_MESSAGE_START","messageId":"a","subagentRunId":"s"}`, call + `,"parentMessageId":"a","subagentRunId":"s2"}`},
+		"a subagent's call again, within the parent agent's message": {`{"type":"TEXT_MESSAGE_START","messageId":"a"}`, call + `,"subagentRunId":"s"}`,
+			`{"type":"TOOL_CALL_END","toolCallId":"c"}`, call + `,"parentMessageId":"a"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := fold(t, append([]string{started}, lines...)...)
+			if got := r.Summary().Anomalies; got["subagent-mismatch"] != 1 {
+				t.Errorf("want a mismatch, got %v", got)
+			}
+		})
+	}
+}
+
+// The client drops what it does not know before it verifies: such events may come before the first.
+func TestRun_UnknownTypesDoNotBegin(t *testing.T) {
+	r, _ := fold(t, `{"type":"FROM_THE_FUTURE"}`, started, finished)
+	if got := r.Summary().Anomalies; len(got) != 0 {
+		t.Errorf("counted %v", got)
 	}
 }
 

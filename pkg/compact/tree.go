@@ -14,6 +14,8 @@ import (
 type tree struct {
 	root *node
 	text json.RawMessage // the document as JSON; nil while it must be written anew
+	// object says that a patch fails which leaves something else than an object.
+	object bool
 }
 
 func newTree(text json.RawMessage) *tree { return &tree{root: &node{text: text}, text: text} }
@@ -25,8 +27,6 @@ func (t *tree) JSON() json.RawMessage {
 	}
 	return t.text
 }
-
-func (t *tree) isNull() bool { return string(t.root.text) == "null" }
 
 func (t *tree) appendJSON(dst []byte) []byte { return append(dst, t.JSON()...) }
 

@@ -25,11 +25,12 @@ type verifier struct {
 	Begun   bool `json:"begun,omitempty"`   // an event was seen
 	Started bool `json:"started,omitempty"` // RUN_STARTED was seen
 
-	Open   map[entityKind]set           `json:"open,omitempty"`
-	Steps  set                          `json:"steps,omitempty"`  // by stepKey
-	Active set                          `json:"active,omitempty"` // subagents
-	Closed set                          `json:"closed,omitempty"`
-	Owners map[string]map[string]string `json:"owners,omitempty"` // by bucket: id to subagent, "" the parent agent
+	Open   map[entityKind]set `json:"open,omitempty"`
+	Steps  set                `json:"steps,omitempty"`  // by stepKey
+	Active set                `json:"active,omitempty"` // subagents
+	Closed set                `json:"closed,omitempty"`
+	// Owners says who opened what, by bucket and id: a subagent, or null, the parent agent.
+	Owners map[string]map[string]*string `json:"owners,omitempty"`
 
 	note func(rule string)
 }
@@ -97,7 +98,7 @@ func (v *verifier) runFinished() {
 	}
 	for _, k := range []entityKind{kindText, kindReasoning, kindSpan, kindTool} {
 		if len(v.Open[k]) > 0 {
-			v.note("open-at-end-" + string(k))
+			v.note(openAtEnd + string(k))
 		}
 	}
 	if len(v.Active) > 0 {
@@ -105,21 +106,34 @@ func (v *verifier) runFinished() {
 	}
 }
 
-func (v *verifier) own(bucket, id, who string) {
+func (v *verifier) own(bucket, id string, o owner) {
 	if v.Owners == nil {
-		v.Owners = map[string]map[string]string{}
+		v.Owners = map[string]map[string]*string{}
 	}
 	if v.Owners[bucket] == nil {
-		v.Owners[bucket] = map[string]string{}
+		v.Owners[bucket] = map[string]*string{}
+	}
+	var who *string
+	if o.set {
+		who = &o.id
 	}
 	v.Owners[bucket][id] = who
 }
 
+// owner returns who opened it.
+func (v *verifier) owner(bucket, id string) (o owner, known bool) {
+	who, known := v.Owners[bucket][id]
+	if who != nil {
+		o = owner{*who, true}
+	}
+	return o, known
+}
+
 // agree counts an attribution that is not the opener's. An event without one always agrees.
 func (v *verifier) agree(bucket, id string, o owner) (known bool) {
-	who, known := v.Owners[bucket][id]
-	if known && o.set && who != o.id {
-		v.note("subagent-mismatch")
+	opener, known := v.owner(bucket, id)
+	if known && o.set && o != opener {
+		v.note(ruleMismatch)
 	}
 	return known
 }
@@ -127,7 +141,7 @@ func (v *verifier) agree(bucket, id string, o owner) (known bool) {
 func (v *verifier) open(k entityKind, id string, o owner) {
 	v.plain()
 	if v.Open[k][id] {
-		v.note(string(k) + "-start-while-open")
+		v.note(string(k) + startWhileOpen)
 		return
 	}
 	if v.Open == nil {
@@ -137,7 +151,7 @@ func (v *verifier) open(k entityKind, id string, o owner) {
 		v.Open[k] = set{}
 	}
 	if !v.agree(bucketOf(k), id, o) {
-		v.own(bucketOf(k), id, o.id)
+		v.own(bucketOf(k), id, o)
 	}
 	v.Open[k][id] = true
 }
@@ -145,16 +159,18 @@ func (v *verifier) open(k entityKind, id string, o owner) {
 func (v *verifier) within(k entityKind, id string, o owner) {
 	v.plain()
 	if !v.Open[k][id] {
-		v.note(string(k) + "-content-not-open")
+		v.note(string(k) + contentNotOpen)
 		return
 	}
-	v.agree(bucketOf(k), id, o)
+	if o.set {
+		v.agree(bucketOf(k), id, o)
+	}
 }
 
 func (v *verifier) close(k entityKind, id string, o owner) {
 	v.plain()
 	if !v.Open[k][id] {
-		v.note(string(k) + "-end-not-open")
+		v.note(string(k) + endNotOpen)
 		return
 	}
 	v.agree(bucketOf(k), id, o)
@@ -163,15 +179,15 @@ func (v *verifier) close(k entityKind, id string, o owner) {
 	}
 }
 
+// toolStart opens a call within its parent message: it belongs to whoever owns that.
 func (v *verifier) toolStart(call, parent string, hasParent bool, o owner) {
-	if hasParent {
-		if who, known := v.Owners[ownMessage][parent]; known {
-			if o.set && who != o.id {
-				v.note("subagent-mismatch")
-			}
-			if !o.set {
-				o = owner{who, who != ""}
-			}
+	if within, known := v.owner(ownMessage, parent); hasParent && known {
+		v.agree(ownMessage, parent, o)
+		if !o.set {
+			o = within
+		}
+		if have, known := v.owner(ownTool, call); known && have.set && !o.set && !v.Open[kindTool][call] {
+			v.note(ruleMismatch) // a subagent's call, started again within a message of the parent agent
 		}
 	}
 	v.open(kindTool, call, o)
@@ -179,13 +195,13 @@ func (v *verifier) toolStart(call, parent string, hasParent bool, o owner) {
 
 func (v *verifier) toolResult(id string, o owner) {
 	v.plain()
-	v.own(ownMessage, id, o.id)
+	v.own(ownMessage, id, o)
 }
 
 func (v *verifier) activity(id string, o owner, replace bool) {
 	v.plain()
 	if _, known := v.Owners[ownActivity][id]; !known || replace {
-		v.own(ownActivity, id, o.id)
+		v.own(ownActivity, id, o)
 	}
 }
 
@@ -247,7 +263,10 @@ func (v *verifier) subagentEnded(id string) {
 // seed notes the owners that a list of messages names: those of a snapshot count, those of an
 // input only where nothing was said before.
 func (v *verifier) seed(m agui.Message, authoritative bool) {
-	who := stringOf(m.Get("subagentRunId"))
+	var who owner
+	if sub := m.Get("subagentRunId"); sub != nil {
+		who = owner{stringOf(sub), true}
+	}
 	set := func(bucket, id string) {
 		if _, known := v.Owners[bucket][id]; authoritative || !known {
 			v.own(bucket, id, who)

@@ -160,7 +160,8 @@ func (s *session) readRuns(a *assignment, store *localStore) error {
 		return err
 	}
 	defer reader.Close()
-	told, total := s.now(), 0
+	progress := s.catchUps.begin(a.id, store.meta.NextOffset, a.fence+1, s.now())
+	defer func() { progress.done(s.now()) }()
 	for {
 		fetches := reader.PollFetches(a.ctx)
 		if err := a.ctx.Err(); err != nil {
@@ -172,7 +173,7 @@ func (s *session) readRuns(a *assignment, store *localStore) error {
 			}
 		}
 		var entries []entry
-		done := false
+		bytes, done := 0, false
 		for it := fetches.RecordIter(); !it.Done(); {
 			m := it.Next()
 			e, err := entryOf(m)
@@ -180,33 +181,34 @@ func (s *session) readRuns(a *assignment, store *localStore) error {
 				return err
 			}
 			entries = append(entries, e)
+			bytes += len(m.Key) + len(m.Value)
 			done = done || m.Offset >= a.fence
 		}
 		if err := store.apply(entries, s.now()); err != nil {
 			return err
 		}
-		total += len(entries)
-		s.metrics.CatchUp.Add(float64(len(entries)))
+		progress.read(len(entries), bytes, store.meta.NextOffset, s.now())
 		if done {
 			return nil
-		}
-		if now := s.now(); now.Sub(told) > 10*time.Second {
-			told = now
-			s.logger.Info("catching up with run records", "partition", a.id, "records", total,
-				"offset", store.meta.NextOffset, "until", a.fence)
 		}
 	}
 }
 
 // entryOf reads a record of skein.runs.
 func entryOf(m *kgo.Record) (entry, error) {
-	if string(m.Key) == record.FenceKey {
+	switch string(m.Key) {
+	case record.FenceKey, record.PositionKey: // they say nothing of a run
 		return entry{offset: m.Offset}, nil
 	}
-	if _, err := kafka.ParseHeaders(m.Headers); err != nil {
+	h, err := kafka.ParseHeaders(m.Headers)
+	e := entry{key: m.Key, value: m.Value, offset: m.Offset}
+	if err == nil && h.Kind == record.KindErase {
+		e.erased, err = record.DecodeErased(m.Value)
+	}
+	if err != nil {
 		return entry{}, fmt.Errorf("reading own run record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
 	}
-	return entry{key: m.Key, value: m.Value, offset: m.Offset}, nil
+	return e, nil
 }
 
 // startOffset asks for the first offset that skein.events still has.

@@ -64,6 +64,45 @@ func BenchmarkPartition_Process(b *testing.B) {
 	}
 }
 
+// Events as they come off a topic: 200 runs at a time of 500 deltas each, every thread of one turn, a
+// transaction every 10,000 events.
+func BenchmarkPartition_Deltas(b *testing.B) {
+	s := newSim(b, nil)
+	const runs, deltas = 200, 500
+	for step := range deltas + 4 {
+		for i := range runs {
+			thread, run, message := fmt.Sprintf("t%d", i), fmt.Sprintf("run-%08d", i), fmt.Sprintf("6f1e2d3c-4b5a-%012d", i)
+			switch step {
+			case 0:
+				s.send(thread, run, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run))
+			case 1:
+				s.send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","messageId":%q,"role":"assistant"}`, message))
+			case deltas + 2:
+				s.send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_END","messageId":%q}`, message))
+			case deltas + 3:
+				s.send(thread, run, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run))
+			default:
+				s.send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","timestamp":1767225600000,"messageId":%q,"delta":" token"}`, message))
+			}
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for done := 0; done < b.N; {
+		b.StopTimer()
+		s.runs, s.other, s.settled = nil, nil, position{partitions: 1}
+		s.open(true)
+		b.StartTimer()
+		for s.read < len(s.events) && done < b.N {
+			n := min(10_000, b.N-done)
+			s.feed(n)
+			s.commit(true)
+			s.now = s.now.Add(500 * time.Millisecond)
+			done += n
+		}
+	}
+}
+
 func answer(deltas int) string {
 	out := ""
 	for range deltas {

@@ -1,16 +1,15 @@
 package compactor
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // build makes the record of a run as it stands and returns it with the history as it stands; what
@@ -28,7 +27,6 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 		shown.rec.Base, shown.rec.InputMessages, shown.rec.InputLayout = "", r.input.Messages, nil
 		fold, rec = pl.fold, shown.rec
 	}
-	at := lineage.History{Messages: compactedAll(fold.Messages()), State: compacted(fold.State())}
 	var base lineage.History
 	if rec.Base != "" {
 		var err error
@@ -36,42 +34,23 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 			return nil, lineage.History{}, err
 		}
 	}
-	rec.Messages, rec.Layout = agui.Diff(base.Messages, at.Messages)
-	rec.MessageCount = len(at.Messages)
-	if base.State == nil {
-		base.State = emptyState
-	}
-	if !bytes.Equal(at.State, base.State) {
-		rec.State = at.State
-	}
+	at := refold.Fill(&rec, fold, r.tally, base)
 	key := p.historyKey(r.thread, &rec, at)
 	rec.HistoryKey = key.String()
 	r.head.HistoryKey, r.head.MessageCount = key, rec.MessageCount
 
-	sum := fold.Summary()
-	rec.Status = record.Status(sum.Status)
 	if rec.Status.Sealed() && !fold.Ended() {
 		return nil, lineage.History{}, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
 	}
-	rec.Started, rec.Events, rec.Terminal = sum.Started, sum.Kept, sum.Terminal
-	rec.Interrupts, rec.PendingToolCalls = sum.Interrupts, sum.PendingToolCalls
-	rec.StartedAt = r.startedAt
-	rec.Stats = record.Stats{
-		Events: maps.Clone(sum.Events), EventBytes: maps.Clone(sum.EventBytes), Messages: len(rec.Messages),
-		ToolCalls: notEmpty(sum.ToolCalls), Usage: usageOf(sum.Usage), Anomalies: notEmpty(sum.Anomalies), TimeToFirstToken: r.ttft,
-	}
 	if r.fold == nil {
-		rec.Stats.Anomalies = notEmpty(early)
+		rec.Stats.Anomalies = refold.NotEmpty(early)
 	}
 	rec.Raw = record.Raw{
 		Partition: p.id, First: r.head.Start, Next: r.head.Next, Ranges: r.ranges.clone(),
-		Events: r.events, SHA256: fmt.Sprintf("%x", r.hash.Sum(nil)), NextSeq: r.head.NextSeq,
+		Events: r.tally.Events, SHA256: r.tally.SHA256(), NextSeq: r.head.NextSeq,
 	}
 	switch {
 	case fold.Ended():
-		rec.EndedAt = &r.endedAt
-		ms := max(0, r.endedAt.Sub(r.startedAt).Milliseconds()) // agents mix events with and without a time of their own
-		rec.Stats.Duration = &ms
 		return &rec, at, nil
 	case !r.head.Open():
 		lastAt := r.head.LastAt
@@ -89,7 +68,7 @@ func (r *run) buildOpen(rec *record.Run, fold *compact.Run) error {
 	if err != nil {
 		return fmt.Errorf("building record: %w", err)
 	}
-	hash, err := r.hashState()
+	hash, err := r.tally.HashState()
 	if err != nil {
 		return err
 	}
@@ -111,25 +90,4 @@ func abandonment(limit time.Duration) json.RawMessage {
 	b := []byte(`{"type":"RUN_ERROR","message":`)
 	b = agui.AppendString(b, "The run was silent for longer than "+limit.String()+".")
 	return append(b, `,"code":"`+codeAbandoned+`"}`...)
-}
-
-func notEmpty(m map[string]int64) map[string]int64 {
-	if len(m) == 0 {
-		return nil
-	}
-	return maps.Clone(m)
-}
-
-func usageOf(usage map[string]map[string]int64) map[string]record.TokenUsage {
-	if len(usage) == 0 {
-		return nil
-	}
-	out := make(map[string]record.TokenUsage, len(usage))
-	for model, n := range usage {
-		out[model] = record.TokenUsage{
-			InputTokens: n["inputTokens"], OutputTokens: n["outputTokens"], TotalTokens: n["totalTokens"],
-			ReasoningTokens: n["reasoningTokens"], CachedInputTokens: n["cachedInputTokens"], CacheWriteInputTokens: n["cacheWriteInputTokens"],
-		}
-	}
-	return out
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 // Config are the settings of the stage. DefaultConfig gives values for all but Dir and InstanceID.
@@ -36,6 +38,9 @@ type Config struct {
 	SnapshotBelow int
 	// RecordLimit is the largest value in bytes that is written to a derived topic.
 	RecordLimit int
+	// OpenRunBytes is about how much memory open runs may hold in this process. Over it, those that have
+	// been silent longest are written and leave; runs that are spoken of within a second stay in any case.
+	OpenRunBytes int
 	// CacheBytes bounds the histories of ended runs that are kept at hand for the next turn.
 	CacheBytes int
 }
@@ -50,6 +55,7 @@ func DefaultConfig() Config {
 		IdleLimit:          time.Hour,
 		SnapshotBelow:      32 << 10,
 		RecordLimit:        16 << 20,
+		OpenRunBytes:       256 << 20,
 		CacheBytes:         64 << 20,
 	}
 }
@@ -73,6 +79,9 @@ func (c Config) Validate() error {
 	bad(c.IdleLimit <= 0, "compactor: idle limit %s must be positive", c.IdleLimit)
 	bad(c.SnapshotBelow < 0, "compactor: snapshot threshold %d must not be negative", c.SnapshotBelow)
 	bad(c.RecordLimit < 64<<10, "compactor: record limit %d must be at least 65536", c.RecordLimit)
+	// Topics and producers are made for values up to this.
+	bad(c.RecordLimit > kafka.MaxValueBytes, "compactor: record limit %d must be at most %d", c.RecordLimit, kafka.MaxValueBytes)
+	bad(c.OpenRunBytes < 1<<20, "compactor: memory of open runs %d must be at least 1048576 bytes", c.OpenRunBytes)
 	bad(c.CacheBytes < 0, "compactor: cache size %d must not be negative", c.CacheBytes)
 	return errors.Join(errs...)
 }

@@ -4,7 +4,8 @@
 // One transaction holds a round's outputs and the group's offsets. What is committed as the offset
 // of a partition is C, the first event that an open run still needs from the log; its metadata
 // carries P, the position up to which every decision is made. Between C and P events only rebuild
-// open runs: nothing is decided, counted or written a second time.
+// open runs: nothing is decided, counted or written a second time. A position record on skein.runs
+// tells readers how far that is (tell).
 //
 // The types, from the outside in:
 //

@@ -1,114 +1,208 @@
 package compactor
 
 import (
-	"errors"
-	"fmt"
+	"flag"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
-	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Every request that the compactor makes is cut off once, the first, the second and the third of its
-// kind, while a run is open: nothing is lost and nothing doubled.
+var everyRequest = flag.Bool("faults.all", false, "put each fault at every request, not at every fifth")
+
+// refusals are what a broker may answer instead of what it was asked for: what passes by itself, and
+// what does not. REQUEST_TIMED_OUT is answered after the work was done.
+var refusals = map[kmsg.Key][]*kerr.Error{
+	kmsg.Produce:            {kerr.RequestTimedOut, kerr.NotLeaderForPartition, kerr.InvalidProducerEpoch, kerr.TopicAuthorizationFailed},
+	kmsg.Fetch:              {kerr.NotLeaderForPartition, kerr.UnknownServerError, kerr.TopicAuthorizationFailed},
+	kmsg.ListOffsets:        {kerr.NotLeaderForPartition, kerr.UnknownServerError},
+	kmsg.Metadata:           {kerr.LeaderNotAvailable, kerr.UnknownServerError},
+	kmsg.FindCoordinator:    {kerr.CoordinatorNotAvailable, kerr.UnknownServerError},
+	kmsg.JoinGroup:          {kerr.CoordinatorLoadInProgress, kerr.UnknownMemberID, kerr.FencedInstanceID},
+	kmsg.SyncGroup:          {kerr.RebalanceInProgress, kerr.UnknownMemberID, kerr.UnknownServerError},
+	kmsg.Heartbeat:          {kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.FencedInstanceID},
+	kmsg.OffsetFetch:        {kerr.UnstableOffsetCommit, kerr.NotCoordinator, kerr.UnknownServerError},
+	kmsg.InitProducerID:     {kerr.ConcurrentTransactions, kerr.CoordinatorLoadInProgress, kerr.UnknownServerError},
+	kmsg.TxnOffsetCommit:    {kerr.RequestTimedOut, kerr.CoordinatorLoadInProgress, kerr.IllegalGeneration, kerr.FencedInstanceID, kerr.UnknownServerError},
+	kmsg.EndTxn:             {kerr.ConcurrentTransactions, kerr.NotCoordinator, kerr.TransactionAbortable, kerr.UnknownServerError, kerr.ProducerFenced},
+	kmsg.DescribeConfigs:    {kerr.RequestTimedOut, kerr.UnknownServerError},
+	kmsg.ApiVersions:        nil,
+	kmsg.AddOffsetsToTxn:    {kerr.ConcurrentTransactions, kerr.UnknownServerError},
+	kmsg.AddPartitionsToTxn: {kerr.ConcurrentTransactions, kerr.UnknownServerError},
+}
+
+// fault is what meets one request.
+type fault struct {
+	key  kmsg.Key
+	name string
+	fate kafkatest.Fate
+	err  *kerr.Error // the broker's answer, where the request is delivered
+}
+
+// Each request that a compactor makes over a small history with an open run meets each fault once: the
+// connection breaks, before the broker has seen the request or after it has done what it was asked; the
+// process dies there, and another begins on the same folder or an empty one; or the broker answers with
+// an error. What comes out is what a fold without faults makes of the log.
 func TestService_AFaultAtEachRequest(t *testing.T) {
-	cut := func(c *kafkatest.Cluster, key kmsg.Key, at int) {
-		n := 0
-		c.Fake.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
-			c.Fake.KeepControl()
-			n++
-			if n == at+1 {
-				return nil, errors.New("cut off"), true
-			}
-			return nil, nil, false
-		})
-	}
-	// The broker does what it was asked, and answers that it does not know.
-	timeOut := func(c *kafkatest.Cluster, key kmsg.Key, at int) {
-		n := 0
-		c.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.RequestTimedOut, When: func(kmsg.Request) bool {
-			n++
-			return n == at+1
-		}})
-	}
-	type fault struct {
-		name   string
-		inject func(*kafkatest.Cluster, kmsg.Key, int)
-		keys   []kmsg.Key
-	}
-	for _, f := range []fault{
-		{"cut off", cut, []kmsg.Key{
-			kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetFetch, kmsg.FindCoordinator, kmsg.JoinGroup, kmsg.SyncGroup,
-			kmsg.Heartbeat, kmsg.InitProducerID, kmsg.AddPartitionsToTxn, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn,
-		}},
-		{"timed out", timeOut, []kmsg.Key{kmsg.Produce, kmsg.TxnOffsetCommit, kmsg.EndTxn}},
-	} {
-		for _, key := range f.keys {
-			most := 3
-			if key == kmsg.InitProducerID || key == kmsg.ListOffsets {
-				most = 1 // the later ones are those of the test's own clients
-			}
-			for at := range most {
-				t.Run(fmt.Sprintf("%s %s %d", f.name, key.Name(), at), func(t *testing.T) {
-					t.Parallel()
-					c := kafkatest.StartCluster(t, 1)
-					f.inject(c, key, at)
-					survive(t, c)
-				})
-			}
-		}
+	everyFault(t, nil)
+}
+
+// Brokers before KIP-890 (Kafka 4.0) are told beforehand which partitions and which group are part of a
+// transaction.
+func TestService_AFaultAtEachRequestToAnOlderBroker(t *testing.T) {
+	cases := everyFault(t, []kmsg.Key{
+		kmsg.Produce, kmsg.AddPartitionsToTxn, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn, kmsg.InitProducerID,
+	}, kfake.MaxVersions(kversion.V3_6_0()))
+	if cases[kmsg.AddOffsetsToTxn] == 0 || cases[kmsg.AddPartitionsToTxn] == 0 {
+		t.Errorf("cases are %v: the broker was not an older one", cases)
 	}
 }
 
-// survive runs a small history with an open run and checks what comes out.
-func survive(t *testing.T, c *kafkatest.Cluster) {
+// everyFault runs the small history once for each request of the given kinds (nil: all that a run
+// without faults makes) and each fault, and returns how many cases that were.
+func everyFault(t *testing.T, only []kmsg.Key, broker ...kfake.Opt) map[kmsg.Key]int {
 	t.Helper()
-	k := c.Config
-	cfg := testConfig(t.TempDir(), "a")
-	s := newSim(t, nil)
+	clean := map[kmsg.Key]int{}
+	t.Run("no fault", func(t *testing.T) {
+		inWorld(t, 1, func(w *world) { clean = smallHistory(w, nil, false) }, broker...)
+	})
+	if only != nil {
+		maps.DeleteFunc(clean, func(key kmsg.Key, _ int) bool { return !slices.Contains(only, key) })
+	}
+	var faults []fault
+	for key := range clean {
+		faults = append(faults, fault{key, "cut before", kafkatest.CutBefore, nil}, fault{key, "cut after", kafkatest.CutAfter, nil},
+			fault{key, "killed before", kafkatest.DownBefore, nil}, fault{key, "killed after", kafkatest.DownAfter, nil})
+		for _, err := range refusals[key] {
+			faults = append(faults, fault{key, err.Message, kafkatest.Deliver, err})
+		}
+	}
+
+	step := 5 // every fifth request, and another fifth for each fault
+	if *everyRequest {
+		step = 1
+	}
+	var mu sync.Mutex
+	table := map[kmsg.Key]map[string]int{}
+	for key := range clean {
+		table[key] = map[string]int{}
+	}
+	t.Run("fault", func(t *testing.T) {
+		for i, f := range faults {
+			t.Run(f.key.Name()+" "+f.name, func(t *testing.T) {
+				t.Parallel()
+				n := 0
+				for at := i % step; at < 10*clean[f.key] && f.at(t, at, broker); at += step {
+					n++
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				table[f.key][f.name] = n
+			})
+		}
+	})
+	cases := map[kmsg.Key]int{}
+	total := 0
+	for _, key := range slices.SortedFunc(maps.Keys(table), func(a, b kmsg.Key) int { return strings.Compare(a.Name(), b.Name()) }) {
+		for name, n := range table[key] {
+			if n < clean[key]/(2*step) { // scheduling makes it a few more or less
+				t.Errorf("%s %s: %d cases, and a run without faults makes %d requests", key.Name(), name, n, clean[key])
+			}
+			cases[key] += n
+		}
+		total += cases[key]
+		t.Logf("%s: %d in a run without faults, %d cases: %v", key.Name(), clean[key], cases[key], table[key])
+	}
+	t.Logf("%d cases", total)
+	return cases
+}
+
+// at runs the history with the fault at one request of its kind. It returns whether so many requests
+// are made: how many there are is a matter of scheduling, so one goes on until there is none.
+func (f fault) at(t *testing.T, at int, broker []kfake.Opt) bool {
+	t.Helper()
+	made := make(chan struct{})
+	t.Run(strconv.Itoa(at), func(t *testing.T) {
+		inWorld(t, 1, func(w *world) {
+			smallHistory(w, func(r kafkatest.Request) kafkatest.Fate {
+				if r.Key != f.key || r.At != at {
+					return kafkatest.Deliver
+				}
+				close(made)
+				if f.err != nil {
+					w.refuse(f.key, f.err)
+				}
+				return f.fate
+			}, at%2 == 0)
+		}, broker...)
+	})
+	select {
+	case <-made:
+		return !t.Failed()
+	default:
+		return false
+	}
+}
+
+// smallHistory has a compactor fold a history with an open run, and checks what comes out. Where it is
+// killed, another of its name begins, on its folder or an empty one. It returns what was sent.
+func smallHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameFolder bool) map[kmsg.Key]int {
+	w.Helper()
+	s := w.script
+	m := w.join("a", w.TempDir(), nil)
+	m.wire.Decide(decide)
+	over := make(chan struct{})
+	waitFor(w.T, "it works, or is dead", func() bool {
+		select {
+		case <-m.wire.Dead():
+			return true
+		default:
+			return m.works()
+		}
+	})
+	var next sync.WaitGroup
+	next.Go(func() {
+		select {
+		case <-over:
+		case <-m.wire.Dead():
+			m.kill()
+			dir := m.cfg.Dir
+			if !sameFolder {
+				dir = w.TempDir()
+			}
+			w.join("a", dir, nil)
+		}
+	})
+	defer next.Wait()
+	defer close(over)
+
 	s.turn("r1", "m1")
 	s.send("u", "open", started("open"))
 	s.send("u", "open", text("m", "one "))
 	s.send("t", "", custom("nobody's"))
-	first := len(s.events)
+	w.publish()
+	w.decided()
 	s.turn("r2", "m2")
-	second := len(s.events)
+	s.send("u", "open", "poison")
+	w.publish()
+	w.decided()
 	s.send("u", "", text("m", "two"))
 	s.send("u", "", finished("open"))
 	s.turn("r3", "m3")
-
-	service, _, _ := runService(t, k, cfg)
-	waitFor(t, "the partition is open", works(service))
-	produce(t, k, 1, s.events[:first]...)
-	waitDecided(t, k, cfg.Group, 1)
-	produce(t, k, 1, s.events[first:second]...)
-	waitDecided(t, k, cfg.Group, 1)
-	produce(t, k, 1, s.events[second:]...)
-	runs := waitSealed(t, k, 4)
-	waitDecided(t, k, cfg.Group, 1)
-	sealedOnce(t, kafkatest.Consume(t, k, k.Topics().Runs))
-	equal(t, "open run", string(runs["u/open"].Messages[0].Raw), assistantMessage("m", "one two"))
-	equal(t, "parent", runs["t/r3"].ParentRunID, "r2")
-	letters := kafkatest.Consume(t, k, k.Topics().DeadLetters)
-	equal(t, "dead letters", len(letters), 1)
-	equal(t, "position", header(letters[0], record.HeaderPosition), "0:5")
-	equal(t, "snapshots", snapshotsOf(kafkatest.Consume(t, k, k.Topics().Snapshots)), 8)
-}
-
-// snapshotsOf counts different snapshots: of one run and branch there is one of each kind.
-func snapshotsOf(all []*kgo.Record) int {
-	seen := map[string]bool{}
-	for _, m := range all {
-		id := string(m.Key) + " " + header(m, record.HeaderRunID)
-		if seen[id] {
-			return -1
-		}
-		seen[id] = true
-	}
-	return len(seen)
+	w.publish()
+	w.decided()
+	sent := m.wire.Sent()
+	w.isTheFold()
+	open := w.sealed()["u/open"]
+	equal(w.T, "open run", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
+	return sent
 }

@@ -24,6 +24,8 @@ type head struct {
 	LastAt time.Time `json:"lastAt,omitzero"`
 	// Pending: an input has come, but no event yet, and so nothing is decided for good.
 	Pending bool `json:"pending,omitempty"`
+	// live is the run while it is in memory.
+	live *run
 }
 
 // A run is sealed once its record says nothing of how to go on: a real terminal event ended it, or it

@@ -34,15 +34,20 @@ func (c *histories) get(key string) (lineage.History, bool) {
 }
 
 func (c *histories) put(key string, h lineage.History) {
-	if e, ok := c.byKey[key]; ok {
-		c.remove(e)
-	}
+	c.drop(key)
 	// What messages share with another run's history is counted twice: a bound, not a measure.
 	size := len(key) + len(h.State) + conversationBytes(h.Messages) + 64*len(h.Messages)
 	c.byKey[key] = c.order.PushFront(&cached{key, h, size})
 	c.size += size
 	for c.size > c.limit && c.order.Len() > 0 {
 		c.remove(c.order.Back())
+	}
+}
+
+// drop forgets the history of a run, if it is there.
+func (c *histories) drop(key string) {
+	if e, ok := c.byKey[key]; ok {
+		c.remove(e)
 	}
 }
 

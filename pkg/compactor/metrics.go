@@ -1,6 +1,13 @@
 package compactor
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/pkg/kafka"
+)
 
 // Metrics are the stage's metrics. Counters of events and runs are raised once per event or run
 // by the process that committed it; after a crash between commit and count one may be missing.
@@ -8,20 +15,26 @@ type Metrics struct {
 	Events        *prometheus.CounterVec // outcome
 	DeadLetters   *prometheus.CounterVec // reason
 	Runs          *prometheus.CounterVec // status
-	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, snapshot, oversize
+	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, position, snapshot, oversize, tombstone, erasure
 	RecordBytes   prometheus.Counter
 	EventBytes    prometheus.Counter
 	Transactions  *prometheus.CounterVec // outcome
 	CommitSeconds prometheus.Histogram
 	OpenSeconds   prometheus.Histogram
 	OpenRuns      prometheus.Gauge
+	OpenRunBytes  prometheus.Gauge
 	Partitions    *prometheus.GaugeVec // state: open, opening
-	LagSeconds    prometheus.Gauge
+	Lag           *kafka.Lag
 	CatchUp       prometheus.Counter
-	LostOffsets   prometheus.Counter
-	Rebuilds      *prometheus.CounterVec // reason
-	Sessions      prometheus.Counter
-	Anomalies     *prometheus.CounterVec // rule
+	CatchUpBytes  prometheus.Counter
+	// CatchUpLeft is in offsets, CatchUpLeftSeconds at the pace so far; both are 0 once all is read.
+	CatchUpLeft        prometheus.Gauge
+	CatchUpLeftSeconds prometheus.Gauge
+	LostOffsets        prometheus.Counter
+	Rebuilds           *prometheus.CounterVec // reason
+	StoreReads         *prometheus.CounterVec // what
+	Sessions           prometheus.Counter
+	Anomalies          *prometheus.CounterVec // rule
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -54,23 +67,33 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	reg.MustRegister(parts)
 	parts.WithLabelValues("open")
 	parts.WithLabelValues("opening")
+	lag := kafka.NewLag(time.Now)
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: ns, Subsystem: sub, Name: "lag_seconds",
+		Help: "Age of the oldest event that was read and is not committed, now; of a partition that is being opened, the time since it was assigned; 0 at the end. The scaling signal.",
+	}, lag.Seconds))
 	return &Metrics{
-		Events:        vec("events_total", "Records of skein.events by what became of them.", "outcome", outcomes()...),
-		DeadLetters:   vec("dead_letters_total", "Records sent to dead letters by reason.", "reason", reasons()...),
-		Runs:          vec("runs_total", "Runs that ended by status.", "status", "finished", "error", "interrupted", "cancelled", "abandoned"),
-		Records:       vec("records_total", "Committed records of derived topics by kind.", "kind", outputKinds()...),
-		RecordBytes:   counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
-		EventBytes:    counter("event_bytes_total", "Bytes of skein.events read, before compression."),
-		Transactions:  vec("transactions_total", "Transactions by outcome: committed; aborted, as a record was not acknowledged; unknown, where a rebalance or a broker has aborted it or the client cannot tell; error, after which a new session starts. All but committed are done again.", "outcome", txnCommitted, txnAborted, txnUnknown, txnError),
-		CommitSeconds: seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
-		OpenSeconds:   seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
-		OpenRuns:      gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
-		Partitions:    parts,
-		LagSeconds:    gauge("lag_seconds", "Age of the newest event of the last round when its round was committed: the scaling signal."),
-		CatchUp:       counter("catch_up_records_total", "Records of skein.runs read to bring local stores up to date."),
-		LostOffsets:   counter("lost_offsets_total", "Offsets of skein.events that were gone before they were read."),
-		Rebuilds:      vec("store_rebuilds_total", "Local stores thrown away and rebuilt, by reason.", "reason", rebuildReasons()...),
-		Sessions:      counter("sessions_total", "Group sessions started."),
-		Anomalies:     vec("anomalies_total", "Irregular events by rule, those that the fold counts excepted.", "rule", anomalyRules()...),
+		Events:             vec("events_total", "Records of skein.events by what became of them.", "outcome", outcomeNames[:]...),
+		DeadLetters:        vec("dead_letters_total", "Records sent to dead letters by reason.", "reason", deadletter.Reasons()...),
+		Runs:               vec("runs_total", "Runs that ended by status.", "status", "finished", "error", "interrupted", "cancelled", "abandoned"),
+		Records:            vec("records_total", "Committed records of derived topics by kind.", "kind", outputKinds()...),
+		RecordBytes:        counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
+		EventBytes:         counter("event_bytes_total", "Bytes of skein.events read, before compression."),
+		Transactions:       vec("transactions_total", "Transactions by outcome: committed; aborted, as a record was not acknowledged; unknown, where a rebalance or a broker has aborted it or the client cannot tell; error, after which a new session starts. All but committed are done again.", "outcome", txnCommitted, txnAborted, txnUnknown, txnError),
+		CommitSeconds:      seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
+		OpenSeconds:        seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
+		OpenRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
+		OpenRunBytes:       gauge("open_run_bytes", "Memory that open runs hold: about as much as their last records and what came since."),
+		Partitions:         parts,
+		Lag:                lag,
+		CatchUp:            counter("catch_up_records_total", "Records of skein.runs read to bring local stores up to date."),
+		CatchUpBytes:       counter("catch_up_bytes_total", "Bytes of skein.runs read to bring local stores up to date, before compression."),
+		CatchUpLeft:        gauge("catch_up_remaining_offsets", "Offsets of skein.runs that local stores are still behind where they open."),
+		CatchUpLeftSeconds: gauge("catch_up_remaining_seconds", "Time until the last partition that is catching up is open, at the pace so far."),
+		LostOffsets:        counter("lost_offsets_total", "Offsets of skein.events that were gone before they were read."),
+		Rebuilds:           vec("store_rebuilds_total", "Local stores thrown away and rebuilt, by reason.", "reason", rebuildReasons()...),
+		StoreReads:         vec("store_reads_total", "Reads of local stores: the heads of a thread that was not at hand, or the record of one run that was not.", "what", storeReads()...),
+		Sessions:           counter("sessions_total", "Group sessions started."),
+		Anomalies:          vec("anomalies_total", "Irregular events by rule, those that the fold counts excepted.", "rule", anomalyRules()...),
 	}
 }

@@ -76,6 +76,9 @@ func sortOffline(outputs []output, topics kafka.Topics) (runs []*record.Run, ref
 	for _, o := range outputs {
 		switch o.record.Topic {
 		case topics.Runs:
+			if o.key == "" { // a position
+				continue
+			}
 			r, err := record.DecodeRun(o.record.Value)
 			if err != nil {
 				return nil, nil, fmt.Errorf("folding offline: %w", err)

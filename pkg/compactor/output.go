@@ -17,6 +17,8 @@ type output struct {
 	// What the local store takes in after the commit; only for run records.
 	key  string
 	head *head
+	// erased is set for an erasure record: events of the thread below it are erased.
+	erased int64
 	// run is set for the record of a run that is not sealed.
 	run *run
 }
@@ -27,12 +29,15 @@ const (
 	outputCheckpoint = "checkpoint"
 	outputAbandoned  = "abandoned"
 	outputFence      = "fence"
+	outputPosition   = "position"
 	outputSnapshot   = "snapshot"
 	outputOversize   = "oversize"
+	outputTombstone  = "tombstone"
+	outputErasure    = "erasure"
 )
 
 func outputKinds() []string {
-	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputFence, outputSnapshot, outputOversize}
+	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputFence, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure}
 }
 
 // batch is what one partition puts into a transaction.
@@ -40,6 +45,8 @@ type batch struct {
 	outputs  []output
 	position position
 	counts   counts
+	// told is what position records say once the transaction is committed.
+	told int64
 	// changed says that there is a reason for a transaction.
 	changed bool
 }
@@ -50,13 +57,23 @@ func (p *partition) collect(now time.Time) (batch, error) {
 	b := batch{position: p.position, outputs: p.outputs, counts: p.counts}
 	p.outputs, p.counts = nil, newCounts()
 
-	hold := p.next
+	p.relieve(now)
+	hold, known := p.next, p.position.decidedOffset
+	held := func(r *run) {
+		if r.dirtyFrom < 0 {
+			return
+		}
+		hold = min(hold, r.dirtyFrom)
+		if !r.shownOpen {
+			known = min(known, r.dirtyFrom)
+		}
+	}
 	var due []*run
 	for r := range p.dirty {
 		if p.isDue(r, now) {
 			due = append(due, r)
-		} else if r.dirtyFrom >= 0 {
-			hold = min(hold, r.dirtyFrom)
+		} else {
+			held(r)
 		}
 	}
 	slices.SortFunc(due, func(a, b *run) int { return cmp.Compare(a.head.Start, b.head.Start) })
@@ -66,15 +83,14 @@ func (p *partition) collect(now time.Time) (batch, error) {
 			return batch{}, err
 		}
 		if out == nil {
-			if r.dirtyFrom >= 0 {
-				hold = min(hold, r.dirtyFrom)
-			}
+			held(r)
 			continue
 		}
 		b.outputs = append(b.outputs, *out)
 	}
 	b.position.committedOffset = hold
 	b.changed = len(b.outputs) > 0 || b.position != p.settled
+	p.tell(&b, known)
 	return b, nil
 }
 
@@ -99,7 +115,7 @@ func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
 	}
 	if len(value) > p.cfg.RecordLimit {
 		if r.head.Open() {
-			r.savedAt, r.due = now, false
+			r.savedAt, r.due, r.unfit = now, false, true
 			return nil, nil
 		}
 		rec.Open = nil
@@ -122,79 +138,39 @@ func (p *partition) committed(b batch, now time.Time) error {
 		if o.key == "" {
 			continue
 		}
-		entries = append(entries, entry{key: []byte(o.key), value: o.record.Value, head: o.head, offset: o.record.Offset})
+		entries = append(entries, entry{key: []byte(o.key), value: o.record.Value, head: o.head, erased: o.erased, offset: o.record.Offset})
 		if o.run == nil {
 			delete(p.unsaved, o.key)
 			continue
 		}
 		r := o.run
-		r.dirtyFrom, r.recorded, r.due = -1, true, false
-		r.placed = r.fold != nil
+		r.dirtyFrom, r.recorded, r.due, r.unfit = -1, true, false, false
+		r.placed, r.shownOpen = r.fold != nil, r.head.Open()
 		r.savedAt, r.savedSize, r.newBytes = now, len(o.record.Value), 0
 		delete(p.dirty, r)
 	}
-	p.position, p.settled = b.position, b.position
+	p.position, p.settled, p.told = b.position, b.position, b.told
 	if err := p.store.apply(entries, now); err != nil {
 		return err
 	}
 	return p.evict(now)
 }
 
-// evictAfter is how long a run without unwritten events stays in memory.
-const evictAfter = 30 * time.Second
-
-// maxThreads is how many threads stay at hand that have no run in memory.
-const maxThreads = 4096
-
-// evict lets go of what committed records can give back.
-func (p *partition) evict(now time.Time) error {
-	if now.Sub(p.evictedAt) < time.Second {
-		return nil
-	}
-	p.evictedAt = now
-	busy := map[*thread]bool{}
-	for key, r := range p.runs {
-		_, dirty := p.dirty[r]
-		if dirty || !r.recorded || now.Sub(r.touchedAt) < evictAfter {
-			busy[r.thread] = true
-			continue
-		}
-		if r.fold != nil {
-			// The record that was just committed says the same of the history as the fold.
-			if err := r.thread.lineage.Add(r.head.Run); err != nil {
-				return err
-			}
-		}
-		delete(p.runs, key)
-	}
-	if len(p.threads) <= maxThreads {
-		return nil
-	}
-	idle := make([]*thread, 0, len(p.threads))
-	for _, t := range p.threads {
-		if !busy[t] {
-			idle = append(idle, t)
-		}
-	}
-	slices.SortFunc(idle, func(a, b *thread) int { return cmp.Compare(a.usedAt, b.usedAt) })
-	for _, t := range idle[:min(len(idle), len(p.threads)-maxThreads/2)] {
-		delete(p.threads, t.key)
-	}
-	return nil
-}
-
 // thread returns a thread by its key.
 func (p *partition) thread(key, tenant, id string) (*thread, error) {
 	if t := p.threads[key]; t != nil {
-		t.usedAt = p.next
 		return t, nil
 	}
+	p.counts.reads[readThread]++
 	heads, err := p.store.heads(key)
 	if err != nil {
 		return nil, err
 	}
 	t, err := newThread(key, tenant, id, heads)
 	if err != nil {
+		return nil, err
+	}
+	if t.erased, err = p.store.erasedBelow(key); err != nil {
 		return nil, err
 	}
 	t.usedAt = p.next

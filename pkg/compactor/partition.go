@@ -2,9 +2,7 @@ package compactor
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // partition is the state of one open partition. It is used by one goroutine. Records and times come
@@ -35,20 +34,24 @@ type partition struct {
 
 	position position // what the next transaction says; P moves with each record
 	settled  position // what the last one said
+	told     int64    // the least that position records say by now; see tell
 	next     int64    // the next record to read
 
 	threads   map[string]*thread
 	runs      map[string]*run // in memory, by record key
 	dirty     map[*run]struct{}
 	histories *histories
-	// unsaved holds sealed records that no committed transaction holds yet.
-	unsaved map[string]*record.Run
-	// silent holds, of every run that is running, in memory or not, when its last record came.
+	// unsaved holds sealed records, encoded, that no committed transaction holds yet.
+	unsaved map[string][]byte
+	// silent holds every run that is running, with the time of its last record; of a run in memory
+	// that may be an earlier one's, and lastAt knows.
 	silent map[string]time.Time
 	// nextSilent is a time before which no run has been silent for the idle limit.
 	nextSilent time.Time
 	streamTime time.Time
 	evictedAt  time.Time
+	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
+	runBytes, mostRunBytes int
 
 	outputs []output
 	counts  counts
@@ -57,25 +60,33 @@ type partition struct {
 
 // counts are what the records since the last commit came to.
 type counts struct {
-	outcomes  map[string]int
+	outcomes  [numOutcomes]int
 	letters   map[string]int
 	anomalies map[string]int
 	ended     map[record.Status]int
+	reads     map[string]int
 	bytes     int
-	newest    time.Time
 }
 
+// What is read from the local store, for the metric.
+const (
+	readThread = "thread" // the heads of a thread's runs, in one range
+	readRecord = "record" // the record of one run
+)
+
+func storeReads() []string { return []string{readThread, readRecord} }
+
 func newCounts() counts {
-	return counts{outcomes: map[string]int{}, letters: map[string]int{}, anomalies: map[string]int{}, ended: map[record.Status]int{}}
+	return counts{letters: map[string]int{}, anomalies: map[string]int{}, ended: map[record.Status]int{}, reads: map[string]int{}}
 }
 
 // newPartition opens a partition over a store that has caught up with all that was committed.
 func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, pos position) (*partition, error) {
 	p := &partition{
-		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, next: pos.committedOffset,
+		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, told: pos.committedOffset, next: pos.committedOffset,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
-		histories: newHistories(cfg.CacheBytes), unsaved: map[string]*record.Run{}, silent: map[string]time.Time{},
-		counts: newCounts(),
+		histories: newHistories(cfg.CacheBytes), unsaved: map[string][]byte{}, silent: map[string]time.Time{},
+		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes,
 	}
 	keys, err := store.openRuns()
 	if err != nil {
@@ -109,7 +120,8 @@ func (p *partition) skipTo(offset int64, now time.Time) error {
 	return nil
 }
 
-// process takes the next record of skein.events. An error is never about the data: it says that the
+// process takes the next record of skein.events and keeps nothing of it: its bytes may be used again
+// once process has returned. An error is never about the data: it says that the
 // partition cannot go on.
 func (p *partition) process(m *kgo.Record, now time.Time) error {
 	if m.Offset < p.next { // fetched again
@@ -122,20 +134,19 @@ func (p *partition) process(m *kgo.Record, now time.Time) error {
 	// Kafka themselves set the time as they like.
 	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
 		p.streamTime = m.Timestamp
-		p.counts.newest = m.Timestamp
 		if !decided {
 			if err := p.abandonSilent(p.streamTime, now); err != nil {
 				return err
 			}
 		}
 	}
-	outcome, err := p.route(&message{Record: m, decided: decided, now: now})
+	result, err := p.route(&message{Record: m, decided: decided, now: now})
 	if err != nil {
 		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
 	}
 	if !decided {
 		p.position.decidedOffset = m.Offset + 1
-		p.counts.outcomes[outcome]++
+		p.counts.outcomes[result]++
 	}
 	return nil
 }
@@ -152,47 +163,57 @@ type message struct {
 	now     time.Time
 }
 
-func (p *partition) route(m *message) (outcome string, err error) {
+func (p *partition) route(m *message) (_ outcome, err error) {
 	if len(m.Value) > p.cfg.RecordLimit {
 		return p.letter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), p.cfg.RecordLimit))
 	}
-	parts, err := record.SplitKey(string(m.Key))
-	if err != nil {
-		return p.letter(m, reasonBadKey, err.Error())
+	t := p.threads[string(m.Key)] // a key that is at hand was checked before
+	var tenant, id string
+	if t == nil {
+		parts, err := record.SplitKey(string(m.Key))
+		if err != nil {
+			return p.letter(m, reasonBadKey, err.Error())
+		}
+		if len(parts) != 2 {
+			return p.letter(m, reasonBadKey, "want tenant/thread")
+		}
+		if want := record.Partition(m.Key, p.count); want != p.id {
+			return p.letter(m, reasonWrongPartition, fmt.Sprintf("the key belongs to partition %d of %d", want, p.count))
+		}
+		tenant, id = parts[0], parts[1]
 	}
-	if len(parts) != 2 {
-		return p.letter(m, reasonBadKey, "want tenant/thread")
-	}
-	if want := record.Partition(m.Key, p.count); want != p.id {
-		return p.letter(m, reasonWrongPartition, fmt.Sprintf("the key belongs to partition %d of %d", want, p.count))
-	}
-	m.headers, err = kafka.ParseHeaders(m.Headers)
-	if err != nil {
+	if m.headers, err = kafka.ParseHeaders(m.Headers); err != nil {
 		return p.letter(m, reasonBadHeaders, err.Error())
 	}
-	t, err := p.thread(string(m.Key), parts[0], parts[1])
-	if err != nil {
-		return "", err
+	if t == nil {
+		if t, err = p.thread(string(m.Key), tenant, id); err != nil {
+			return 0, err
+		}
+	}
+	t.usedAt = p.next
+	if m.Offset < t.erased { // between C and P: what was made of it is gone
+		return outcomeErased, nil
 	}
 	switch m.headers.Kind {
 	case record.KindEvent:
 		return p.takeEvent(t, m)
 	case record.KindInput:
 		return p.takeInput(t, m)
+	case record.KindErase:
+		return p.erase(t, m)
 	default:
 		return p.letter(m, reasonUnknownKind, string(m.headers.Kind))
 	}
 }
 
 // takeEvent folds one event into its run.
-func (p *partition) takeEvent(t *thread, m *message) (string, error) {
+func (p *partition) takeEvent(t *thread, m *message) (outcome, error) {
 	ev := &p.event
 	malformed := ev.Decode(m.Value)
-
-	given := m.headers.RunID
-	if given == "" && malformed == nil && (ev.Type == agui.RunStarted || ev.Type == agui.RunFinished) && record.ValidateID(ev.RunID) == nil {
-		given = ev.RunID
+	if malformed != nil {
+		ev = nil
 	}
+	given := refold.Named(m.headers, ev)
 	var h *head
 	if given != "" {
 		h = t.named(given, m.Offset)
@@ -202,16 +223,16 @@ func (p *partition) takeEvent(t *thread, m *message) (string, error) {
 	if h != nil && h.Sealed && m.Offset >= h.Next && malformed == nil && ev.Type == agui.RunStarted {
 		again, err := p.startsAgain(t, h, ev)
 		if err != nil {
-			return "", err
+			return 0, err
 		}
-		if again || m.headers.Seq < 0 || m.headers.Seq >= h.NextSeq {
+		if again || !refold.Repeated(m.headers.Seq, h.NextSeq) {
 			return p.fold(t, nil, given, ev, m)
 		}
 	}
 	switch {
 	case h != nil && m.Offset < h.Next: // a committed record holds it
 		return outcomeDropped, nil
-	case h != nil && m.headers.Seq >= 0 && m.headers.Seq < h.NextSeq:
+	case h != nil && refold.Repeated(m.headers.Seq, h.NextSeq):
 		return p.repeat(t, h, m)
 	case h != nil && h.Sealed && malformed == nil:
 		if ev.Type == agui.RunFinished || ev.Type == agui.RunError {
@@ -239,7 +260,7 @@ func (p *partition) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error
 	if err != nil {
 		return false, err
 	}
-	return !bytes.Equal(compacted(agui.Without(ev.Raw, agui.FieldInput.String())), compacted(rec.Started)), nil
+	return !bytes.Equal(refold.Compacted(agui.Without(ev.Raw, agui.FieldInput.String())), refold.Compacted(rec.Started)), nil
 }
 
 // repeatsInput reports whether an input is that of the sealed run, sent again. Where the producer
@@ -265,25 +286,22 @@ func (p *partition) recordOfHead(t *thread, h *head) (*record.Run, error) {
 }
 
 // fold folds an event into the run of h, or into a new one with the agent's id given.
-func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *message) (string, error) {
+func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *message) (outcome, error) {
 	r, fresh, err := p.runFor(t, h, given, m)
-	if errors.Is(err, errUnnamed) {
-		return p.letter(m, reasonAfterTerminal, err.Error())
-	}
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	into := r.fold
 	var placed *placement
 	if into == nil {
 		if placed, err = p.place(r, ev, m.Offset); err != nil {
-			return "", err
+			return 0, err
 		}
 		into = placed.fold
 	}
 	if err := into.Apply(ev); err != nil { // nothing was folded, so nothing is decided either
 		if !agui.IsMalformed(err) {
-			return "", err
+			return 0, err
 		}
 		return p.refuse(t, h, m, err)
 	}
@@ -291,18 +309,18 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 		p.register(r)
 	}
 	if err := p.touch(r, m); err != nil {
-		return "", err
+		return 0, err
 	}
 	if placed != nil {
 		if err := p.decide(r, placed); err != nil {
-			return "", err
+			return 0, err
 		}
 	}
 	if err := p.goOn(r); err != nil {
-		return "", err
+		return 0, err
 	}
 	r.sequence(m.headers.Seq)
-	r.fed(ev, m.Timestamp)
+	r.tally.Add(ev, m.Timestamp)
 	if ev.ThreadID != "" && ev.ThreadID != t.id {
 		p.anomaly(r, m, ruleThread)
 	}
@@ -316,14 +334,14 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 }
 
 // refuse sends an event that is none to dead letters, counted as an anomaly of its run (h may be nil).
-func (p *partition) refuse(t *thread, h *head, m *message, reason error) (string, error) {
+func (p *partition) refuse(t *thread, h *head, m *message, reason error) (outcome, error) {
 	if h != nil {
 		r, err := p.load(t, h, m.now)
 		if err != nil {
-			return "", err
+			return 0, err
 		}
 		if err := p.touch(r, m); err != nil {
-			return "", err
+			return 0, err
 		}
 		r.sequence(m.headers.Seq)
 		p.anomaly(r, m, ruleMalformed)
@@ -332,28 +350,25 @@ func (p *partition) refuse(t *thread, h *head, m *message, reason error) (string
 }
 
 // repeat drops an event whose seq was seen before.
-func (p *partition) repeat(t *thread, h *head, m *message) (string, error) {
+func (p *partition) repeat(t *thread, h *head, m *message) (outcome, error) {
 	if h.Sealed { // its record does not change any more
 		return outcomeDropped, nil
 	}
 	r, err := p.load(t, h, m.now)
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	if err := p.touch(r, m); err != nil {
-		return "", err
+		return 0, err
 	}
 	p.anomaly(r, m, ruleRepeat)
 	return outcomeDropped, nil
 }
 
 // takeInput takes a run's input that was sent beside the stream.
-func (p *partition) takeInput(t *thread, m *message) (string, error) {
-	in, malformed := agui.DecodeInput(m.Value)
-	given := m.headers.RunID
-	if given == "" && malformed == nil && record.ValidateID(in.RunID) == nil {
-		given = in.RunID
-	}
+func (p *partition) takeInput(t *thread, m *message) (outcome, error) {
+	in, malformed := agui.DecodeInput(bytes.Clone(m.Value))
+	given := refold.InputNamed(m.headers, in)
 	if given == "" {
 		if malformed != nil {
 			return p.letter(m, reasonMalformed, malformed.Error())
@@ -364,7 +379,7 @@ func (p *partition) takeInput(t *thread, m *message) (string, error) {
 	if h != nil && m.Offset < h.Next {
 		return outcomeDropped, nil
 	}
-	sum := sha256Hex(m.Value)
+	sum := refold.SHA256(m.Value)
 	if h != nil && h.Sealed {
 		if malformed == nil {
 			if repeated, err := p.repeatsInput(t, h, sum); repeated || err != nil {
@@ -379,10 +394,10 @@ func (p *partition) takeInput(t *thread, m *message) (string, error) {
 	if h != nil && !h.Pending {
 		r, err := p.load(t, h, m.now)
 		if err != nil {
-			return "", err
+			return 0, err
 		}
 		if err := p.touch(r, m); err != nil {
-			return "", err
+			return 0, err
 		}
 		if r.rec.InputSHA256 == sum { // sent twice
 			return outcomeDropped, nil
@@ -392,21 +407,18 @@ func (p *partition) takeInput(t *thread, m *message) (string, error) {
 	}
 
 	r, fresh, err := p.runFor(t, h, given, m)
-	if errors.Is(err, errUnnamed) {
-		return p.letter(m, reasonAfterTerminal, err.Error())
-	}
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	if fresh {
-		r.startedAt = m.Timestamp.UTC()
+		r.tally.StartedAt = m.Timestamp.UTC()
 		p.register(r)
 	}
 	if err := p.touch(r, m); err != nil {
-		return "", err
+		return 0, err
 	}
 	if err := p.goOn(r); err != nil {
-		return "", err
+		return 0, err
 	}
 	if r.inputSum == sum { // sent twice
 		return outcomeDropped, nil
@@ -424,9 +436,6 @@ func (p *partition) takeInput(t *thread, m *message) (string, error) {
 	return outcomeInput, nil
 }
 
-// errUnnamed says that a sealed run's id is used again and leaves no room for a number.
-var errUnnamed = errors.New("the id is used again and too long to be numbered")
-
 // runFor returns the run of h in memory, or for nil a new run that is not registered yet.
 func (p *partition) runFor(t *thread, h *head, given string, m *message) (r *run, fresh bool, err error) {
 	if h != nil {
@@ -440,7 +449,7 @@ func (p *partition) runFor(t *thread, h *head, given string, m *message) (r *run
 	}
 	key, err := record.RunKey(t.tenant, t.id, h.ID)
 	if err != nil {
-		return nil, false, errUnnamed // all parts but the number were accepted before
+		return nil, false, fmt.Errorf("starting run: %w", err)
 	}
 	return newRun(t, key, h, m.now), true, nil
 }
@@ -448,7 +457,8 @@ func (p *partition) runFor(t *thread, h *head, given string, m *message) (r *run
 // register lets a new run be seen.
 func (p *partition) register(r *run) {
 	r.thread.add(r.head)
-	p.runs[r.key] = r
+	p.keep(r)
+	p.silent[r.key] = r.head.LastAt
 	if r.thread.unsettled(r.head) {
 		p.settle(r.thread)
 	}
@@ -457,22 +467,20 @@ func (p *partition) register(r *run) {
 // settle asks for a record of each run of the thread that has none, or none with its place: see partition.
 func (p *partition) settle(t *thread) {
 	for _, h := range t.open {
-		key, err := record.RunKey(t.tenant, t.id, h.ID)
-		if err != nil {
-			continue // cannot be: the run was registered under it
-		}
-		if r := p.runs[key]; r != nil && (!r.recorded || r.fold != nil && !r.placed) {
+		if r := h.live; r != nil && (!r.recorded || r.fold != nil && !r.placed) {
 			r.due = true
 		}
 	}
 }
 
-// goOn notes a sign of life: a run that was abandoned is running again.
+// goOn notes a sign of life: a run that was abandoned is running again. Its record says so at once, as
+// until then it would hold back what can be told of the partition (tell).
 func (p *partition) goOn(r *run) error {
 	if r.head.Open() {
 		return nil
 	}
 	r.head.revive()
+	r.due = true
 	p.silent[r.key] = r.head.LastAt
 	if r.fold == nil {
 		return nil
@@ -482,10 +490,11 @@ func (p *partition) goOn(r *run) error {
 
 // touch notes a record as the run's, whatever becomes of it.
 func (p *partition) touch(r *run, m *message) error {
+	if r.dirtyFrom < 0 {
+		p.dirty[r] = struct{}{}
+	}
 	r.take(m.Offset, m.Timestamp.UTC(), m.now, len(m.Value))
-	p.dirty[r] = struct{}{}
 	if r.head.Open() {
-		p.silent[r.key] = r.head.LastAt
 		return nil
 	}
 	r.head.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say
@@ -493,6 +502,17 @@ func (p *partition) touch(r *run, m *message) error {
 		return nil
 	}
 	return r.thread.live(r.head, r.fold.Messages)
+}
+
+// keep has a run in memory.
+func (p *partition) keep(r *run) {
+	p.runs[r.key], r.head.live = r, r
+}
+
+// letGo drops a run from memory.
+func (p *partition) letGo(r *run) {
+	delete(p.runs, r.key)
+	r.head.live = nil
 }
 
 func (p *partition) anomaly(r *run, m *message, rule string) {
@@ -503,23 +523,24 @@ func (p *partition) anomaly(r *run, m *message, rule string) {
 }
 
 // letter sends a record to dead letters as it came; below P that was done before.
-func (p *partition) letter(m *message, reason, detail string) (string, error) {
+func (p *partition) letter(m *message, reason, detail string) (outcome, error) {
 	if m.decided {
 		return outcomeLetter, nil
 	}
 	at := record.Position{Partition: p.id, Offset: m.Offset}
 	dead := &kgo.Record{
-		Topic: p.topics.DeadLetters, Partition: p.id, Key: m.Key, Value: m.Value, Headers: slices.Clip(m.Headers),
+		Topic: p.topics.DeadLetters, Partition: p.id, Key: bytes.Clone(m.Key), Value: bytes.Clone(m.Value),
 	}
 	size := len(m.Key) + len(m.Value)
 	for _, h := range m.Headers {
 		size += len(h.Key) + len(h.Value)
+		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: h.Key, Value: bytes.Clone(h.Value)})
 	}
 	// Producers may compress what is far over the limit into a batch that is not; then even a
 	// dead letter can only name it.
 	if size > kafka.MaxBatchBytes-deadLetterRoom {
 		dead.Key, dead.Headers = nil, nil
-		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), sha256Hex(m.Value))
+		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), refold.SHA256(m.Value))
 	}
 	dead.Headers = append(dead.Headers,
 		kgo.RecordHeader{Key: record.HeaderReason, Value: []byte(reason)},

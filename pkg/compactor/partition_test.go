@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
 )
 
 func equal[T any](t *testing.T, what string, got, want T) {
@@ -58,7 +59,7 @@ func TestPartition_FoldsAThreadOfRuns(t *testing.T) {
 		sum.Write(append(m.Value, '\n'))
 	}
 	equal(t, "hash of r2", r2.Raw.SHA256, hex.EncodeToString(sum.Sum(nil)))
-	equal(t, "hash of its input", r2.InputSHA256, sha256Hex(s.events[3].Value))
+	equal(t, "hash of its input", r2.InputSHA256, refold.SHA256(s.events[3].Value))
 	equal(t, "C", s.settled.committedOffset, int64(7))
 	equal(t, "P", s.settled.decidedOffset, int64(7))
 	equal(t, "dead letters", s.letters(), []string{})
@@ -133,7 +134,7 @@ func TestPartition_RefusesRecordsOfOtherPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := s.part.collect(s.now)
-	if err != nil || len(b.outputs) != 1 {
+	if err != nil || len(b.outputs) != 2 { // and the position
 		t.Fatalf("got %d outputs, error %v", len(b.outputs), err)
 	}
 	equal(t, "reason", header(b.outputs[0].record, record.HeaderReason), reasonWrongPartition)
@@ -156,6 +157,27 @@ func TestPartition_SealsAtTheFirstTerminalEvent(t *testing.T) {
 	equal(t, "given id", s.run("r~2").GivenRunID, "r")
 	equal(t, "its end", s.run("r~2").Raw.Next, int64(9))
 	equal(t, "given id", s.run("r~2~2").GivenRunID, "r~2")
+}
+
+// An id of the greatest length that is used again has no room for a number: it is cut before it.
+func TestPartition_MakesRoomForTheNumberOfAnIDUsedAgain(t *testing.T) {
+	s := newSim(t, nil)
+	x, fox := strings.Repeat("x", 512), strings.Repeat("🦊", 128)
+	other := strings.Repeat("x", 511) + "y"
+	for _, id := range []string{x, fox, x, fox, other, other, x} {
+		s.send("t", id, started(id))
+		s.send("t", id, text("m", "hello"))
+		s.send("t", id, finished(id))
+	}
+	s.all()
+	equal(t, "dead letters", s.letters(), []string{})
+	for id, given := range map[string]string{
+		x: "", fox: "", other: "", x[:510] + "~2": x, fox[:508] + "~2": fox, x[:510] + "~3": other, x[:510] + "~4": x,
+	} {
+		r := s.run(id)
+		equal(t, "given id of "+id[500:], r.GivenRunID, given)
+		equal(t, "status", r.Status, record.StatusFinished)
+	}
 }
 
 func TestPartition_DropsRepeatedSeqs(t *testing.T) {
@@ -207,7 +229,7 @@ func TestPartition_TakesTheInputOnRunStarted(t *testing.T) {
 	s.send("t", "r", finished("r"))
 	s.all()
 	r := s.run("r")
-	equal(t, "input hash", r.InputSHA256, sha256Hex([]byte(in)))
+	equal(t, "input hash", r.InputSHA256, refold.SHA256([]byte(in)))
 	equal(t, "RUN_STARTED", string(r.Started), `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)
 	messages, state := s.history("r")
 	equal(t, "history", messages, `[`+userMessage("u1", "hello")+`]`)

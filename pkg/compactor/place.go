@@ -2,8 +2,6 @@ package compactor
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // placement is what a run's first event decides for good: its place in the thread and the history
@@ -32,12 +31,11 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	start := lineage.Start{RunID: r.head.ID, GivenID: r.head.Given(), Offset: offset}
 	if ev != nil && ev.Type == agui.RunStarted {
 		start.ParentRunID = ev.ParentRunID
-		if in := ev.Input(); in != nil && pl.input == nil {
-			own, err := agui.DecodeInput(bytes.Clone(in.Raw)) // the event's bytes are not ours to keep
-			if err != nil {
-				return nil, fmt.Errorf("reading input of event: %w", err)
+		if pl.input == nil {
+			var err error
+			if pl.input, pl.inputSum, err = refold.InputOf(ev); err != nil {
+				return nil, err
 			}
-			pl.input, pl.inputSum = own, sha256Hex(agui.Lookup(ev.Raw, "input"))
 		}
 	}
 	if pl.input != nil && start.ParentRunID == "" {
@@ -56,13 +54,7 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	if pl.Run.Base != "" {
 		pl.base = parent
 	}
-	if pl.input != nil {
-		in := *pl.input
-		in.Messages = adopt(parent.Messages, in.Messages)
-		pl.input = &in
-	}
-	from := lineage.StartHistory(parent, pl.input)
-	pl.fold = compact.New(from.Messages, from.State)
+	pl.fold, pl.input = refold.Start(parent, pl.input)
 	return pl, nil
 }
 
@@ -92,13 +84,7 @@ func (p *partition) decide(r *run, pl *placement) error {
 func (r *run) setPlacement(pl *placement) {
 	r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = pl.Run.Parent, record.ParentBy(pl.Run.ParentBy), pl.Run.SpawnedBy
 	r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = pl.Run.Branch, pl.Run.Root, pl.Run.Depth, pl.Run.Base
-	if pl.input == nil {
-		return
-	}
-	r.rec.Input = agui.Without(pl.input.Raw, "messages")
-	r.rec.InputMessages, r.rec.InputLayout = lineage.NormalizeInput(pl.base.Messages, pl.input.Messages)
-	r.rec.Resumes = pl.input.Resume
-	r.rec.InputSHA256 = pl.inputSum
+	refold.FillInput(&r.rec, pl.base, pl.input, pl.inputSum)
 }
 
 // setInput keeps an input that was sent beside the stream.
@@ -153,13 +139,13 @@ func contentOf(rec *record.Run) lineage.Content {
 	return lineage.Content{RunID: rec.RunID, Base: rec.Base, Messages: rec.Messages, Layout: rec.Layout, State: rec.State}
 }
 
-var emptyState = json.RawMessage(`{}`)
-
 // recordOf returns a run's latest record, committed or about to be, and the size of a committed one.
 func (p *partition) recordOf(key string) (*record.Run, int, error) {
-	if rec := p.unsaved[key]; rec != nil {
-		return rec, 0, nil
+	if value := p.unsaved[key]; value != nil {
+		rec, err := record.DecodeRun(value)
+		return rec, 0, err
 	}
+	p.counts.reads[readRecord]++
 	rec, size, err := p.store.run(key)
 	if err == nil && rec == nil {
 		err = fmt.Errorf("reading local store: %w: %s", errMissing, key)
@@ -190,12 +176,12 @@ func (p *partition) loadKey(key string, now time.Time) (*run, error) {
 
 // load brings a run into memory that is not sealed.
 func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
+	if h.live != nil {
+		return h.live, nil
+	}
 	key, err := record.RunKey(t.tenant, t.id, h.ID)
 	if err != nil {
 		return nil, fmt.Errorf("loading run: %w", err)
-	}
-	if r := p.runs[key]; r != nil {
-		return r, nil
 	}
 	rec, size, err := p.recordOf(key)
 	if err != nil {
@@ -206,11 +192,12 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 	}
 	r := newRun(t, key, h, now)
 	r.recorded, r.savedSize = true, size
-	r.placed = !rec.Open.Pending
-	r.events, r.ranges, r.ttft = rec.Raw.Events, rec.Raw.Ranges, rec.Stats.TimeToFirstToken
-	r.startedAt, r.endedAt = rec.StartedAt, rec.Open.LastAt
+	r.placed, r.shownOpen = !rec.Open.Pending, rec.Status == record.StatusRunning
+	r.ranges = rec.Raw.Ranges
+	r.tally.Events, r.tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
+	r.tally.StartedAt, r.tally.EndedAt = rec.StartedAt, rec.Open.LastAt
 	r.rec.RawLost = rec.RawLost
-	if err := r.restoreHash(rec.Open.Hash); err != nil {
+	if err := r.tally.RestoreHash(rec.Open.Hash); err != nil {
 		return nil, err
 	}
 	if rec.Open.Pending {
@@ -246,7 +233,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 			return nil, err
 		}
 	}
-	p.runs[key] = r
+	p.keep(r)
 	return r, nil
 }
 
@@ -265,11 +252,6 @@ func withMessages(input json.RawMessage, messages []agui.Message) json.RawMessag
 		out = append(out, ',')
 	}
 	return append(out, rest...)
-}
-
-func sha256Hex(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }
 
 // conversationBytes is the size of the messages as JSON, but for what joins them.

@@ -1,5 +1,7 @@
 package compactor
 
+import "math"
+
 // maxRanges is how many sub-ranges of offsets a record names at most.
 const maxRanges = 64
 
@@ -17,11 +19,12 @@ func (r ranges) add(offset int64) ranges {
 	if len(r) <= maxRanges {
 		return r
 	}
-	smallest := 1
-	for i := 2; i < len(r); i++ {
-		if r[i][0]-r[i-1][1] < r[smallest][0]-r[smallest-1][1] {
-			smallest = i
+	smallest, gap, end := 1, int64(math.MaxInt64), r[0][1]
+	for i := 1; i < len(r); i++ {
+		if g := r[i][0] - end; g < gap {
+			smallest, gap = i, g
 		}
+		end = r[i][1]
 	}
 	r[smallest-1][1] = r[smallest][1]
 	return append(r[:smallest], r[smallest+1:]...)

@@ -1,58 +1,53 @@
 package compactor
 
-// The reasons of dead letters.
-const (
-	reasonMalformed      = "malformed"
-	reasonNoRun          = "no-run"
-	reasonAfterTerminal  = "after-terminal"
-	reasonWrongPartition = "wrong-partition"
-	// reasonTooLarge: the value is over the record limit.
-	reasonTooLarge = "too-large"
-	// reasonBadKey: the key is not tenant/thread, escaped as schemas/ describes.
-	reasonBadKey = "bad-key"
-	// reasonBadHeaders: a Skein header that cannot be read, such as a version of the future.
-	reasonBadHeaders = "bad-headers"
-	// reasonUnknownKind: a skein-kind that does not belong on skein.events.
-	reasonUnknownKind = "unknown-kind"
+import (
+	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/pkg/refold"
 )
 
-func reasons() []string {
-	return []string{reasonMalformed, reasonNoRun, reasonAfterTerminal, reasonWrongPartition, reasonTooLarge, reasonBadKey, reasonBadHeaders, reasonUnknownKind}
-}
-
-// The anomalies that the compactor counts; the fold and lineage have their own.
+// The reasons of dead letters, as package deadletter explains them.
 const (
-	// ruleMalformed: an event of the run is not one; it is not folded.
-	ruleMalformed = "malformed"
-	// ruleLateInput: an input came after the run's first event; it changes nothing.
-	ruleLateInput = "input-after-start"
-	// ruleInputReplaced: a second, different input came before the first event; the last one counts.
-	ruleInputReplaced = "input-replaced"
-	// ruleRepeat: an event's seq was seen before; it is dropped.
-	ruleRepeat = "repeated-seq"
-	// ruleGap: a seq is missing; what came is folded.
-	ruleGap = "seq-gap"
-	// ruleThread and ruleRun: the payload names another thread or run than key and header.
-	ruleThread = "thread-mismatch"
-	ruleRun    = "run-mismatch"
+	reasonMalformed      = deadletter.Malformed
+	reasonNoRun          = deadletter.NoRun
+	reasonAfterTerminal  = deadletter.AfterTerminal
+	reasonWrongPartition = deadletter.WrongPartition
+	reasonTooLarge       = deadletter.TooLarge
+	reasonBadKey         = deadletter.BadKey
+	reasonBadHeaders     = deadletter.BadHeaders
+	reasonUnknownKind    = deadletter.UnknownKind
+)
+
+// The anomalies that the compactor counts, as package refold names them.
+const (
+	ruleMalformed     = refold.AnomalyMalformed
+	ruleLateInput     = refold.AnomalyLateInput
+	ruleInputReplaced = refold.AnomalyInputReplaced
+	ruleRepeat        = refold.AnomalyRepeat
+	ruleGap           = refold.AnomalyGap
+	ruleThread        = refold.AnomalyThread
+	ruleRun           = refold.AnomalyRun
 )
 
 func anomalyRules() []string {
 	return []string{ruleMalformed, ruleLateInput, ruleInputReplaced, ruleRepeat, ruleGap, ruleThread, ruleRun}
 }
 
-// What became of a record of skein.events, for the metric.
+// outcome is what became of a record of skein.events, for the metric.
+type outcome uint8
+
 const (
-	outcomeFolded   = "folded"
-	outcomeInput    = "input"
-	outcomeDropped  = "dropped"
-	outcomeLetter   = "dead_letter"
-	outcomeTerminal = "second_terminal"
+	outcomeFolded outcome = iota
+	outcomeInput
+	outcomeDropped
+	outcomeLetter
+	outcomeTerminal
+	// outcomeErasure: a thread was erased. outcomeErased: a record of a thread that was erased since.
+	outcomeErasure
+	outcomeErased
+	numOutcomes
 )
 
-func outcomes() []string {
-	return []string{outcomeFolded, outcomeInput, outcomeDropped, outcomeLetter, outcomeTerminal}
-}
+var outcomeNames = [numOutcomes]string{"folded", "input", "dropped", "dead_letter", "second_terminal", "erasure", "erased"}
 
 // codeAbandoned is the code of the RUN_ERROR that stands in for the end of a silent run.
 const codeAbandoned = "skein-abandoned"

@@ -1,7 +1,6 @@
 package compactor
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -48,10 +47,8 @@ func (p *partition) finish(r *run, rec *record.Run, kind string) (*output, error
 		return nil, err
 	}
 	r.head.Truncated = rec.Truncated
-	if p.unsaved[r.key], err = record.DecodeRun(value); err != nil {
-		return nil, fmt.Errorf("ending run: %w", err)
-	}
-	delete(p.runs, r.key)
+	p.unsaved[r.key] = value
+	p.letGo(r)
 	delete(p.dirty, r)
 	delete(p.silent, r.key)
 	if err := r.thread.seal(r.head); err != nil {
@@ -65,6 +62,7 @@ func (p *partition) finish(r *run, rec *record.Run, kind string) (*output, error
 // runOutput wraps a run's encoded record.
 func (p *partition) runOutput(r *run, value []byte) output {
 	h := *r.head
+	h.live = nil // what is stored outlives it
 	return output{
 		record: &kgo.Record{
 			Topic: p.topics.Runs, Partition: p.id, Key: []byte(r.key), Value: value,
@@ -134,7 +132,8 @@ func (p *partition) abandonSilent(at, now time.Time) error {
 		return nil
 	}
 	earliest := at.Add(limit) // of a record that comes after this one
-	for key, last := range p.silent {
+	for key, noted := range p.silent {
+		last := p.lastAt(key, noted)
 		if ends := last.Add(limit); ends.After(at) {
 			if ends.Before(earliest) {
 				earliest = ends
@@ -166,13 +165,21 @@ func (p *partition) abandon(key string, now time.Time) error {
 	return r.thread.live(r.head, r.fold.Messages)
 }
 
+// lastAt is when a running run's last record came.
+func (p *partition) lastAt(key string, noted time.Time) time.Time {
+	if r := p.runs[key]; r != nil {
+		return r.head.LastAt
+	}
+	return noted
+}
+
 // anySilent reports whether a run has been silent for the idle limit at that time.
 func (p *partition) anySilent(at time.Time) bool {
 	if at.Before(p.nextSilent) {
 		return false
 	}
-	for _, last := range p.silent {
-		if !last.Add(p.cfg.IdleLimit).After(at) {
+	for key, noted := range p.silent {
+		if last := p.lastAt(key, noted); !last.Add(p.cfg.IdleLimit).After(at) {
 			return true
 		}
 	}

@@ -24,7 +24,7 @@ type Service struct {
 	current atomic.Pointer[session]
 }
 
-// New makes the stage; nothing is opened before Run. The topics must exist (kafka.EnsureTopics).
+// New makes the stage; nothing is opened before Run. The topics must be there.
 func New(cfg Config, k kafka.Config, logger *slog.Logger, metrics *Metrics) (*Service, error) {
 	if err := errors.Join(cfg.Validate(), k.Validate()); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *stores) error {
 	one := &session{
 		cfg: s.cfg, kafka: s.kafka, topics: s.kafka.Topics(), logger: s.logger, metrics: s.metrics,
-		stores: stores, now: s.now, admin: admin,
+		stores: stores, catchUps: newCatchUps(s.logger, s.metrics), now: s.now, admin: admin,
 	}
 	s.metrics.Sessions.Inc()
 	defer one.close()

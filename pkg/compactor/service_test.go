@@ -29,22 +29,26 @@ func TestMain(m *testing.M) {
 	if brokers := os.Getenv("COMPACTOR_BROKERS"); brokers != "" {
 		cfg := testConfig(os.Getenv("COMPACTOR_DIR"), os.Getenv("COMPACTOR_INSTANCE"))
 		logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-		s, err := New(cfg, kafka.Config{Brokers: []string{brokers}}, logger, NewMetrics(prometheus.NewRegistry()))
+		k := kafka.Config{Brokers: []string{brokers}, TopicPrefix: os.Getenv("COMPACTOR_PREFIX")}
+		s, err := New(cfg, k, logger, NewMetrics(prometheus.NewRegistry()))
 		if err == nil {
 			err = s.Run(context.Background())
 		}
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m)
+	// Docker's test containers keep one connection for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"))
 }
 
 func testConfig(dir, instance string) Config {
 	cfg := DefaultConfig()
-	cfg.Group = "skein-compactor"
 	cfg.Dir, cfg.InstanceID, cfg.CommitInterval = dir, instance, 20*time.Millisecond
 	return cfg
 }
+
+// groupOf is the group of a testConfig.
+func groupOf(k kafka.Config) string { return k.TopicPrefix + "skein-compactor" }
 
 // process is a compactor in a process of its own.
 type process struct {
@@ -55,7 +59,8 @@ type process struct {
 func startProcess(t *testing.T, k kafka.Config, dir, instance string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0]), log: new(strings.Builder)}
-	p.cmd.Env = append(os.Environ(), "COMPACTOR_BROKERS="+k.Brokers[0], "COMPACTOR_DIR="+dir, "COMPACTOR_INSTANCE="+instance)
+	p.cmd.Env = append(os.Environ(), "COMPACTOR_BROKERS="+k.Brokers[0], "COMPACTOR_PREFIX="+k.TopicPrefix,
+		"COMPACTOR_DIR="+dir, "COMPACTOR_INSTANCE="+instance)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -82,7 +87,7 @@ func (p *process) kill() {
 func runService(t *testing.T, k kafka.Config, cfg Config) (s *Service, metrics *Metrics, stop func() error) {
 	t.Helper()
 	metrics = NewMetrics(prometheus.NewRegistry())
-	s, err := New(cfg, k, slog.New(slog.DiscardHandler), metrics)
+	s, err := New(cfg, k, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +126,7 @@ func records(t *testing.T, all []*kgo.Record) []*record.Run {
 	t.Helper()
 	var out []*record.Run
 	for _, m := range all {
-		if string(m.Key) == record.FenceKey {
+		if m.Value == nil || header(m, record.HeaderKind) != string(record.KindRun) {
 			continue
 		}
 		r, err := record.DecodeRun(m.Value)
@@ -164,7 +169,7 @@ func waitSealed(t *testing.T, k kafka.Config, n int) map[string]*record.Run {
 }
 
 // waitDecided waits until the group has decided everything that events holds, and returns C by partition.
-func waitDecided(t *testing.T, k kafka.Config, group string, partitions int32) map[int32]int64 {
+func waitDecided(t *testing.T, k kafka.Config, partitions int32) map[int32]int64 {
 	t.Helper()
 	admin, err := kafka.NewAdmin(k)
 	if err != nil {
@@ -179,7 +184,7 @@ func waitDecided(t *testing.T, k kafka.Config, group string, partitions int32) m
 	}
 	for {
 		got := map[int32]int64{}
-		offsets, err := admin.FetchOffsets(kadm.RequireStable(ctx), group)
+		offsets, err := admin.FetchOffsets(kadm.RequireStable(ctx), groupOf(k))
 		if ctx.Err() != nil {
 			t.Fatalf("the group did not get to the end; it is at %+v", offsets)
 		}
@@ -209,7 +214,10 @@ func waitDecided(t *testing.T, k kafka.Config, group string, partitions int32) m
 }
 
 func TestService_WritesRecordsSnapshotsAndDeadLetters(t *testing.T) {
-	k := kafkatest.Start(t, 2)
+	kafkatest.OnBoth(t, 2, writesRecordsSnapshotsAndDeadLetters)
+}
+
+func writesRecordsSnapshotsAndDeadLetters(t *testing.T, k kafka.Config) {
 	s := newSim(t, nil)
 	s.turn("r1", "m1")
 	s.send("t", "", custom("nobody's"))
@@ -217,9 +225,9 @@ func TestService_WritesRecordsSnapshotsAndDeadLetters(t *testing.T) {
 	produce(t, k, 2, s.events...)
 	service, metrics, stop := runService(t, k, testConfig(t.TempDir(), "a"))
 	runs := waitSealed(t, k, 2)
-	waitDecided(t, k, "skein-compactor", 2)
+	waitDecided(t, k, 2)
 	equal(t, "parent", runs["t/r2"].ParentRunID, "r1")
-	equal(t, "ready", service.Ready(), nil)
+	waitFor(t, "readiness", func() bool { return service.Ready() == nil })
 
 	letters := kafkatest.Consume(t, k, k.Topics().DeadLetters)
 	equal(t, "dead letters", len(letters), 1)
@@ -238,52 +246,54 @@ func TestService_WritesRecordsSnapshotsAndDeadLetters(t *testing.T) {
 	equal(t, "ready after the end", service.Ready() != nil, true)
 	equal(t, "finished runs", testutil.ToFloat64(metrics.Runs.WithLabelValues("finished")), 2)
 	equal(t, "dead letters", testutil.ToFloat64(metrics.DeadLetters.WithLabelValues(reasonNoRun)), 1)
-	equal(t, "folded events", testutil.ToFloat64(metrics.Events.WithLabelValues(outcomeFolded)), 6)
+	equal(t, "folded events", testutil.ToFloat64(metrics.Events.WithLabelValues(outcomeNames[outcomeFolded])), 6)
 }
 
 // The commit is held at the open run; a process that is killed leaves nothing but what it committed.
 func TestService_KilledInTheMiddleOfARun(t *testing.T) {
 	for _, sameFolder := range []bool{true, false} {
 		t.Run(fmt.Sprintf("same folder %v", sameFolder), func(t *testing.T) {
-			k := kafkatest.Start(t, 1)
-			dir := t.TempDir()
-			s := newSim(t, nil)
-			s.turn("r1", "m1")
-			s.send("u", "open", started("open"))
-			s.send("u", "open", text("m", "one "))
-			s.send("t", "", custom("nobody's"))
-			s.turn("r2", "m2")
-			p := startProcess(t, k, dir, "a")
-			produce(t, k, 1, s.events...)
-			equal(t, "C while a run is open", waitDecided(t, k, "skein-compactor", 1)[0], int64(3))
-			p.kill()
+			kafkatest.OnBoth(t, 1, func(t *testing.T, k kafka.Config) {
+				dir := t.TempDir()
+				s := newSim(t, nil)
+				s.turn("r1", "m1")
+				s.send("u", "open", started("open"))
+				s.send("u", "open", text("m", "one "))
+				s.send("t", "", custom("nobody's"))
+				s.turn("r2", "m2")
+				p := startProcess(t, k, dir, "a")
+				produce(t, k, 1, s.events...)
+				equal(t, "C while a run is open", waitDecided(t, k, 1)[0], int64(3))
+				p.kill()
 
-			if !sameFolder {
-				dir = t.TempDir()
-			}
-			before := len(s.events)
-			s.send("u", "", text("m", "two"))
-			s.send("u", "", finished("open"))
-			s.turn("r3", "m3")
-			produce(t, k, 1, s.events[before:]...)
-			startProcess(t, k, dir, "a")
-			runs := waitSealed(t, k, 4)
-			waitDecided(t, k, "skein-compactor", 1)
-			equal(t, "message", string(runs["u/open"].Messages[0].Raw), assistantMessage("m", "one two"))
-			equal(t, "parent after the restart", runs["t/r3"].ParentRunID, "r2")
-			equal(t, "dead letters", len(kafkatest.Consume(t, k, k.Topics().DeadLetters)), 1)
-			sealedOnce(t, kafkatest.Consume(t, k, k.Topics().Runs))
+				if !sameFolder {
+					dir = t.TempDir()
+				}
+				before := len(s.events)
+				s.send("u", "", text("m", "two"))
+				s.send("u", "", finished("open"))
+				s.turn("r3", "m3")
+				produce(t, k, 1, s.events[before:]...)
+				startProcess(t, k, dir, "a")
+				runs := waitSealed(t, k, 4)
+				waitDecided(t, k, 1)
+				equal(t, "message", string(runs["u/open"].Messages[0].Raw), assistantMessage("m", "one two"))
+				equal(t, "parent after the restart", runs["t/r3"].ParentRunID, "r2")
+				equal(t, "dead letters", len(kafkatest.Consume(t, k, k.Topics().DeadLetters)), 1)
+				sealedOnce(t, kafkatest.Consume(t, k, k.Topics().Runs))
+			})
 		})
 	}
 }
 
 // Processes are killed at any moment while a random history is written; what comes out is what a
 // fold in this process makes of the same log.
-func TestService_KilledAgainAndAgain(t *testing.T) {
-	k := kafkatest.Start(t, 1)
+func TestService_KilledAgainAndAgain(t *testing.T) { kafkatest.OnBoth(t, 1, killedAgainAndAgain) }
+
+func killedAgainAndAgain(t *testing.T, k kafka.Config) {
 	want := newSim(t, nil)
 	rng := newRand(t)
-	script(want, rng, 300)
+	script(want, rng, 300, false)
 	for _, m := range want.events { // stream time is that of the broker here
 		m.Timestamp = time.Time{}
 	}
@@ -295,44 +305,15 @@ func TestService_KilledAgainAndAgain(t *testing.T) {
 		p.kill()
 		p = startProcess(t, k, dirs[rng.IntN(2)], "a")
 	}
-	waitDecided(t, k, "skein-compactor", 1)
-
-	log := kafkatest.Consume(t, k, k.Topics().Events)
-	want.events = nil
-	for _, m := range log {
-		want.append(m)
-	}
-	want.open(false)
-	want.finish()
-	sealed := sealedOnce(t, kafkatest.Consume(t, k, k.Topics().Runs))
-	n := 0
-	for _, r := range want.latest() {
-		if !r.Status.Sealed() {
-			continue
-		}
-		n++
-		got := sealed[r.ThreadID+"/"+r.RunID]
-		if got == nil {
-			t.Errorf("%s is missing", r.RunID)
-			continue
-		}
-		a, errA := record.EncodeRun(r)
-		b, errB := record.EncodeRun(got)
-		if err := errors.Join(errA, errB); err != nil {
-			t.Fatal(err)
-		}
-		equal(t, "record of "+r.RunID, string(b), string(a))
-	}
-	equal(t, "sealed runs", len(sealed), n)
-	var letters []string
-	for _, m := range kafkatest.Consume(t, k, k.Topics().DeadLetters) {
-		letters = append(letters, header(m, record.HeaderPosition)+" "+header(m, record.HeaderReason))
-	}
-	equal(t, "dead letters", letters, want.letters())
+	waitDecided(t, k, 1)
+	isTheFold(t, k)
 }
 
 func TestService_MovesAPartitionWhenAMemberLeaves(t *testing.T) {
-	k := kafkatest.Start(t, 2)
+	kafkatest.OnBoth(t, 2, movesAPartitionWhenAMemberLeaves)
+}
+
+func movesAPartitionWhenAMemberLeaves(t *testing.T, k kafka.Config) {
 	s := newSim(t, nil)
 	for i := range 6 {
 		thread := fmt.Sprintf("t%d", i)
@@ -347,13 +328,13 @@ func TestService_MovesAPartitionWhenAMemberLeaves(t *testing.T) {
 	}
 	_, _, stop := runService(t, k, testConfig(t.TempDir(), "a"))
 	produce(t, k, 2, s.events[:half]...)
-	waitDecided(t, k, "skein-compactor", 2)
+	waitDecided(t, k, 2)
 	b, _, _ := runService(t, k, testConfig(t.TempDir(), "b"))
 	waitFor(t, "the second member has a partition", works(b))
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	leave(t, k, "skein-compactor-a")
+	leave(t, k, "a")
 	produce(t, k, 2, s.events[half:]...)
 	for id, r := range waitSealed(t, k, 6) {
 		equal(t, "message of "+id, string(r.Messages[0].Raw), assistantMessage("m", "one two"))
@@ -361,7 +342,10 @@ func TestService_MovesAPartitionWhenAMemberLeaves(t *testing.T) {
 }
 
 func TestService_StopsWhenAnotherProcessHasItsIDs(t *testing.T) {
-	k := kafkatest.Start(t, 1)
+	kafkatest.OnBoth(t, 1, stopsWhenAnotherProcessHasItsIDs)
+}
+
+func stopsWhenAnotherProcessHasItsIDs(t *testing.T, k kafka.Config) {
 	a, _, stopA := runService(t, k, testConfig(t.TempDir(), "same"))
 	waitFor(t, "the first is ready", works(a))
 	b, _, _ := runService(t, k, testConfig(t.TempDir(), "same"))
@@ -377,12 +361,15 @@ func TestService_StopsWhenAnotherProcessHasItsIDs(t *testing.T) {
 }
 
 func TestService_StopsOnOtherPartitionCounts(t *testing.T) {
-	c := kafkatest.StartCluster(t, 2)
+	kafkatest.OnBoth(t, 2, stopsOnOtherPartitionCounts)
+}
+
+func stopsOnOtherPartitionCounts(t *testing.T, k kafka.Config) {
 	s := newSim(t, nil)
 	s.turn("r1", "m1")
-	produce(t, c.Config, 2, s.events...)
+	produce(t, k, 2, s.events...)
 	cfg := testConfig(t.TempDir(), "a")
-	service, err := New(cfg, c.Config, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	service, err := New(cfg, k, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,14 +379,14 @@ func TestService_StopsOnOtherPartitionCounts(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- service.Run(ctx) }()
-	waitSealed(t, c.Config, 1)
+	waitSealed(t, k, 1)
 
-	admin, err := kafka.NewAdmin(c.Config)
+	admin, err := kafka.NewAdmin(k)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	added, err := admin.CreatePartitions(ctx, 1, c.Config.Topics().All()...)
+	added, err := admin.CreatePartitions(ctx, 1, k.Topics().All()...)
 	if err := errors.Join(err, added.Error()); err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +395,7 @@ func TestService_StopsOnOtherPartitionCounts(t *testing.T) {
 	if err := <-ended; !errors.Is(err, kafka.ErrPartitionCounts) {
 		t.Errorf("while running it ended with %v, want ErrPartitionCounts", err)
 	}
-	again, err := New(cfg, c.Config, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	again, err := New(cfg, k, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +405,10 @@ func TestService_StopsOnOtherPartitionCounts(t *testing.T) {
 }
 
 func TestService_AbandonsByTheClockOnceEverythingIsRead(t *testing.T) {
-	k := kafkatest.Start(t, 1)
+	kafkatest.OnBoth(t, 1, abandonsByTheClockOnceEverythingIsRead)
+}
+
+func abandonsByTheClockOnceEverythingIsRead(t *testing.T, k kafka.Config) {
 	cfg := testConfig(t.TempDir(), "a")
 	cfg.IdleLimit = 300 * time.Millisecond
 	s := newSim(t, nil)
@@ -432,9 +422,10 @@ func TestService_AbandonsByTheClockOnceEverythingIsRead(t *testing.T) {
 }
 
 // Raw expires while no compactor runs.
-func TestService_GoesOnWhereRawIsGone(t *testing.T) {
-	c := kafkatest.StartCluster(t, 1)
-	k, cfg := c.Config, testConfig(t.TempDir(), "a")
+func TestService_GoesOnWhereRawIsGone(t *testing.T) { kafkatest.OnBoth(t, 1, goesOnWhereRawIsGone) }
+
+func goesOnWhereRawIsGone(t *testing.T, k kafka.Config) {
+	cfg := testConfig(t.TempDir(), "a")
 	cfg.CheckpointInterval, cfg.CheckpointFactor = time.Millisecond, 0
 	s := newSim(t, nil)
 	s.turn("r1", "m1")
@@ -442,7 +433,7 @@ func TestService_GoesOnWhereRawIsGone(t *testing.T) {
 	produce(t, k, 1, s.events...)
 	_, _, stop := runService(t, k, cfg)
 	kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool { return len(records(t, all)) == 2 })
-	waitDecided(t, k, cfg.Group, 1)
+	waitDecided(t, k, 1)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -500,7 +491,7 @@ func leave(t *testing.T, k kafka.Config, instance string) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	if _, err := admin.LeaveGroup(context.Background(), kadm.LeaveGroup("skein-compactor").InstanceIDs(instance)); err != nil {
+	if _, err := admin.LeaveGroup(context.Background(), kadm.LeaveGroup(groupOf(k)).InstanceIDs(groupOf(k)+"-"+instance)); err != nil {
 		t.Fatal(err)
 	}
 }

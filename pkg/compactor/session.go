@@ -27,7 +27,9 @@ type session struct {
 	logger  *slog.Logger
 	metrics *Metrics
 	stores  *stores
-	now     func() time.Time
+	// catchUps tell how far the stores are that are behind.
+	catchUps *catchUps
+	now      func() time.Time
 
 	partitions  int32 // of the topic set
 	runsTopicID string
@@ -138,6 +140,7 @@ func (s *session) close() {
 	s.mu.Unlock()
 	// They are of partitions that are not ours any more.
 	s.metrics.OpenRuns.Set(0)
+	s.metrics.OpenRunBytes.Set(0)
 	s.metrics.Partitions.WithLabelValues("open").Set(0)
 	s.metrics.Partitions.WithLabelValues("opening").Set(0)
 	if s.group != nil {
@@ -158,6 +161,9 @@ func (s *session) onAssigned(_ context.Context, cl *kgo.Client, m map[string][]i
 		s.joining = time.Time{}
 	}
 	s.owed = false
+	if !s.joined && len(s.assigned) == 0 {
+		s.metrics.Lag.Only(ids...) // what another session had may be another member's now
+	}
 	s.joined = true
 	for _, id := range ids {
 		if old := s.assigned[id]; old != nil {
@@ -167,6 +173,7 @@ func (s *session) onAssigned(_ context.Context, cl *kgo.Client, m map[string][]i
 		a.ctx, a.cancel = context.WithCancel(context.Background())
 		s.assigned[id] = a
 	}
+	s.metrics.Lag.Opening(ids...)
 	if len(ids) > 0 {
 		s.logger.Info("partitions assigned", "partitions", ids)
 	}
@@ -195,6 +202,7 @@ func (s *session) taken(ids []int32, revoked bool) {
 		s.revoked = true
 		s.owed = revoked
 	}
+	s.metrics.Lag.Gone(ids...)
 	if len(ids) > 0 {
 		s.logger.Info("partitions taken", "partitions", ids, "lost", !revoked)
 	}
@@ -292,6 +300,7 @@ func (s *session) round(ctx context.Context) error {
 				return err
 			}
 		}
+		m.Recycle()
 	}
 	if joining {
 		// A transaction now would carry the old generation and be aborted, or stall: fold on,
@@ -323,7 +332,9 @@ func (s *session) poll(ctx context.Context) ([]*kgo.Record, error) {
 			}
 		}
 		for it := fetches.RecordIter(); !it.Done(); {
-			records = append(records, it.Next())
+			m := it.Next()
+			s.metrics.Lag.Read(m.Partition, m.Timestamp)
+			records = append(records, m)
 		}
 	}
 	return records, nil
@@ -373,10 +384,14 @@ func (s *session) owned(now time.Time) (map[int32]view, bool) {
 			s.logger.Info("partition left without a word", "partition", id)
 			a.cancel()
 			delete(s.assigned, id)
+			s.metrics.Lag.Gone(id)
 			continue
 		}
 		if a.phase != phaseOpen {
 			opening++
+		}
+		if a.part != nil {
+			a.part.mostRunBytes = s.cfg.OpenRunBytes / len(s.assigned)
 		}
 		parts[id] = view{assignment: a, phase: a.phase, position: a.position}
 	}
@@ -398,6 +413,7 @@ func (s *session) takeCaught(now time.Time) error {
 			}
 			s.mu.Lock()
 			c.a.part, c.a.phase = c.part, phaseOpen
+			s.metrics.Lag.Opened(c.a.id)
 			s.mu.Unlock()
 			at := map[string]map[int32]kgo.EpochOffset{s.topics.Events: {c.a.id: {Epoch: -1, Offset: c.part.next}}}
 			s.client.SetOffsets(at)

@@ -1,9 +1,11 @@
 package compactor
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -113,7 +115,9 @@ func (s *sim) open(newFolder bool) {
 	}
 	var entries []entry
 	for _, m := range s.runs {
-		entries = append(entries, entry{key: m.Key, value: m.Value, offset: m.Offset})
+		e, err := entryOf(m)
+		s.check(err)
+		entries = append(entries, e)
 	}
 	s.check(s.store.apply(entries, s.now))
 	part, err := newPartition(0, s.cfg, s.topics, s.store, s.settled)
@@ -127,7 +131,24 @@ func (s *sim) feed(n int) {
 	for ; n > 0 && s.read < len(s.events); n-- {
 		m := *s.events[s.read]
 		s.read++
+		m.Key, m.Value = bytes.Clone(m.Key), bytes.Clone(m.Value)
+		m.Headers = slices.Clone(m.Headers)
+		for i := range m.Headers {
+			m.Headers[i].Value = bytes.Clone(m.Headers[i].Value)
+		}
 		s.check(s.part.process(&m, s.now))
+		// What the partition keeps must be its own: a client uses the bytes again.
+		scribble(m.Key)
+		scribble(m.Value)
+		for i := range m.Headers {
+			scribble(m.Headers[i].Value)
+		}
+	}
+}
+
+func scribble(b []byte) {
+	for i := range b {
+		b[i] = '#'
 	}
 }
 
@@ -172,12 +193,27 @@ func (s *sim) latest() map[string]*record.Run {
 	s.tb.Helper()
 	out := map[string]*record.Run{}
 	for _, m := range s.runs {
+		if string(m.Key) == record.PositionKey {
+			continue
+		}
+		if header(m, record.HeaderKind) == string(record.KindErase) {
+			continue
+		}
+		if m.Value == nil {
+			parts, err := record.SplitKey(string(m.Key))
+			s.check(err)
+			delete(out, parts[2])
+			continue
+		}
 		r, err := record.DecodeRun(m.Value)
 		s.check(err)
 		out[r.RunID] = r
 	}
 	return out
 }
+
+// erase asks for the erasure of a thread.
+func (s *sim) erase(thread string) { s.sendKind(record.KindErase, thread, "", `{}`) }
 
 func (s *sim) run(id string) *record.Run {
 	s.tb.Helper()
@@ -205,6 +241,9 @@ func (s *sim) snapshots() map[string]*kgo.Record {
 	for _, m := range s.other {
 		if m.Topic == s.topics.Snapshots {
 			out[string(m.Key)] = m
+			if m.Value == nil {
+				delete(out, string(m.Key))
+			}
 		}
 	}
 	return out

@@ -17,11 +17,13 @@ import (
 )
 
 // localStore holds, for one partition, what committed records of skein.runs say: each run's latest
-// record, its head, and a mark on those that have not ended. It is written after the commit, never
-// before; so a crash leaves it behind skein.runs, never ahead of it, and a catch-up completes it.
+// record, its head, and a mark on those that have not ended; and up to where threads were erased. It is
+// written after the commit, never before; so a crash leaves it behind skein.runs, never ahead of it, and
+// a catch-up completes it.
 //
 // Keys: "h/" + record key: the head; "r/" + record key: the record, after its offset; "o/" + record
-// key: the head once more, of runs that are not sealed; and "meta". Record keys have their parts
+// key: the head once more, of runs that are not sealed; "e/" + thread key: the
+// offset below which the thread is erased; and "meta". Record keys have their parts
 // escaped, so a thread's keys are exactly those that begin with its key and "/".
 type localStore struct {
 	fs     vfs.FS
@@ -149,11 +151,14 @@ func (s *localStore) reset(topicID string) error {
 	return nil
 }
 
-// entry is one committed record of skein.runs. Value is nil for a tombstone; a fence has no key.
+// entry is one committed record of skein.runs. Value is nil for a tombstone; a fence or a
+// position has no key.
 type entry struct {
-	key    []byte
-	value  []byte
-	head   *head // taken from the value where nil
+	key   []byte
+	value []byte
+	head  *head // taken from the value where nil
+	// erased is set for an erasure record, whose key is a thread's: its events below are erased.
+	erased int64
 	offset int64
 }
 
@@ -179,6 +184,9 @@ func (s *localStore) apply(entries []entry, now time.Time) error {
 }
 
 func put(b *pebble.Batch, e entry) error {
+	if e.erased > 0 {
+		return b.Set(storeKey('e', e.key), binary.BigEndian.AppendUint64(nil, uint64(e.erased)), nil)
+	}
 	headKey, recordKey, openKey := storeKey('h', e.key), storeKey('r', e.key), storeKey('o', e.key)
 	if e.value == nil {
 		return errors.Join(b.Delete(headKey, nil), b.Delete(recordKey, nil), b.Delete(openKey, nil))
@@ -231,6 +239,22 @@ func (s *localStore) heads(threadKey string) ([]*head, error) {
 		return err
 	})
 	return out, err
+}
+
+// erasedBelow returns the offset below which the events of a thread are erased; 0 where none are.
+func (s *localStore) erasedBelow(threadKey string) (int64, error) {
+	b, closer, err := s.db.Get(storeKey('e', []byte(threadKey)))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading local store: %w", err)
+	}
+	below := int64(binary.BigEndian.Uint64(b))
+	if err := closer.Close(); err != nil {
+		return 0, fmt.Errorf("reading local store: %w", err)
+	}
+	return below, nil
 }
 
 // openRuns returns the heads of all runs that are not sealed, by record key.

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // thread is what a partition holds at hand of one thread: the heads of all its runs.
@@ -22,7 +24,9 @@ type thread struct {
 	tips map[string]int
 	// lineage knows all runs but those that are pending.
 	lineage *lineage.Thread
-	usedAt  int64 // for eviction: the offset of the thread's last record
+	// erased: events of the thread below this offset were erased; 0 where none were.
+	erased int64
+	usedAt int64 // for eviction: the offset of the thread's last record
 }
 
 // newThread returns the thread of these runs.
@@ -100,11 +104,17 @@ func (t *thread) current(offset int64, decided bool) *head {
 }
 
 // freeID returns the id under which a run with the agent's id is kept: that id, or where a run has
-// it or had it from its agent, the id with "~2", "~3", … that is free.
+// it or had it from its agent, the id with "~2", "~3", … that is free. An id that leaves no room for
+// the number is cut before it: what it was stands in the record as the given one.
 func (t *thread) freeID(given string) string {
 	id := given
 	for n := 2; t.heads[id] != nil || id != given && len(t.given[id]) > 0; n++ {
-		id = given + "~" + strconv.Itoa(n)
+		number := "~" + strconv.Itoa(n)
+		front := given[:min(len(given), record.MaxIDBytes-len(number))]
+		if len(front) < len(given) {
+			front = strings.ToValidUTF8(front, "") // a character that was cut in two is left out
+		}
+		id = front + number
 	}
 	return id
 }

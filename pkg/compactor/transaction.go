@@ -38,8 +38,12 @@ type share struct {
 // carry the fence: the broker checks member, generation and instance, not who owns a partition.
 func (s *session) transact(ctx context.Context, parts map[int32]view, now time.Time) error {
 	shares, changed, err := s.shares(parts, now)
-	if err != nil || !changed {
+	if err != nil {
 		return err
+	}
+	if !changed { // what was read, if anything, is committed already
+		s.done(shares)
+		return nil
 	}
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -159,9 +163,9 @@ func (s *session) commitOffsets(shares []share) func(*kmsg.TxnOffsetCommitReques
 // settle takes in that the transaction was committed.
 func (s *session) settle(shares []share) error {
 	now := s.now()
-	openRuns := 0
+	openRuns, openRunBytes := 0, 0
 	for _, sh := range shares {
-		s.count(sh, now)
+		s.count(sh)
 		if !s.current(sh.assignment) {
 			continue // taken meanwhile: its next owner reads what was committed
 		}
@@ -171,6 +175,7 @@ func (s *session) settle(shares []share) error {
 				return err
 			}
 			openRuns += len(sh.part.silent)
+			openRunBytes += sh.part.runBytes
 		case phaseFencing:
 			a := sh.assignment
 			a.fence = sh.fenceRecord.Offset
@@ -181,8 +186,19 @@ func (s *session) settle(shares []share) error {
 			go s.open(a)
 		}
 	}
+	s.done(shares)
 	s.metrics.OpenRuns.Set(float64(openRuns))
+	s.metrics.OpenRunBytes.Set(float64(openRunBytes))
 	return nil
+}
+
+// done says that all that was read of the shares' partitions is committed.
+func (s *session) done(shares []share) {
+	for _, sh := range shares {
+		if sh.phase == phaseOpen {
+			s.metrics.Lag.Done(sh.id)
+		}
+	}
 }
 
 // reopen goes back to what is committed, on every partition: the outcome is not known. After a held
@@ -209,10 +225,10 @@ func (s *session) reopen() {
 }
 
 // count raises the metrics by what was committed.
-func (s *session) count(sh share, now time.Time) {
+func (s *session) count(sh share) {
 	m := s.metrics
 	for outcome, n := range sh.batch.counts.outcomes {
-		m.Events.WithLabelValues(outcome).Add(float64(n))
+		m.Events.WithLabelValues(outcomeNames[outcome]).Add(float64(n))
 	}
 	for reason, n := range sh.batch.counts.letters {
 		m.DeadLetters.WithLabelValues(reason).Add(float64(n))
@@ -223,10 +239,10 @@ func (s *session) count(sh share, now time.Time) {
 	for status, n := range sh.batch.counts.ended {
 		m.Runs.WithLabelValues(string(status)).Add(float64(n))
 	}
-	m.EventBytes.Add(float64(sh.batch.counts.bytes))
-	if at := sh.batch.counts.newest; !at.IsZero() {
-		m.LagSeconds.Set(max(0, now.Sub(at).Seconds()))
+	for what, n := range sh.batch.counts.reads {
+		m.StoreReads.WithLabelValues(what).Add(float64(n))
 	}
+	m.EventBytes.Add(float64(sh.batch.counts.bytes))
 	for _, o := range sh.batch.outputs {
 		m.RecordBytes.Add(float64(len(o.record.Key) + len(o.record.Value)))
 		if o.kind != "" {

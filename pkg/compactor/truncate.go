@@ -6,6 +6,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // fit encodes a record. Where it is over the limit its largest contents are replaced, one by one
@@ -102,7 +103,7 @@ func largest(rec *record.Run) content {
 
 // reference stands for what was cut; the raw log between the positions has it.
 func reference(rec *record.Run, raw json.RawMessage) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"bytes":%d,"sha256":%q,"from":%q,"to":%q}`, len(raw), sha256Hex(raw),
+	return json.RawMessage(fmt.Sprintf(`{"bytes":%d,"sha256":%q,"from":%q,"to":%q}`, len(raw), refold.SHA256(raw),
 		record.Position{Partition: rec.Raw.Partition, Offset: rec.Raw.First}, record.Position{Partition: rec.Raw.Partition, Offset: rec.Raw.Next}))
 }
 

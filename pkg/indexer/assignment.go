@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 // assignment knows which partitions are ours. Each time one is assigned it gets a new epoch, so that
@@ -22,10 +24,11 @@ type assignment struct {
 	// joined: the group has said what is ours, which may be nothing, and has not thrown us out since.
 	joined bool
 	count  prometheus.Gauge // of partitions
+	lag    *kafka.Lag
 }
 
-func newAssignment(count prometheus.Gauge) *assignment {
-	return &assignment{epochs: map[int32]int64{}, count: count}
+func newAssignment(count prometheus.Gauge, lag *kafka.Lag) *assignment {
+	return &assignment{epochs: map[int32]int64{}, count: count, lag: lag}
 }
 
 func (a *assignment) assigned(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
@@ -36,6 +39,7 @@ func (a *assignment) assigned(_ context.Context, _ *kgo.Client, topics map[strin
 			a.last++
 			a.epochs[p] = a.last
 		}
+		a.lag.Opened(partitions...)
 	}
 	a.joined = true
 	a.count.Set(float64(len(a.epochs)))
@@ -48,6 +52,7 @@ func (a *assignment) revoked(_ context.Context, _ *kgo.Client, topics map[string
 		for _, p := range partitions {
 			delete(a.epochs, p)
 		}
+		a.lag.Gone(partitions...)
 	}
 	a.count.Set(float64(len(a.epochs)))
 }

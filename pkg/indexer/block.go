@@ -1,6 +1,8 @@
 package indexer
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -28,11 +30,15 @@ type progress struct {
 }
 
 // block collects what is written together. Of several records of one run the newest one stays: a
-// row is a pure function of one record, and the store would drop the others.
+// row is a pure function of one record, and the store would drop the others. A tombstone stays as well,
+// also where the run's id came again behind it: it says that older rows go, the newer record does not.
 type block struct {
 	entries []entry
 	index   map[runKey]int
 	bytes   int64
+	// positions are the newest position of each partition. They are written after all entries, as
+	// they say that those are there.
+	positions map[int32]entry
 	// progress is what may be committed once the entries are durable.
 	progress map[int32]progress
 	// opened is when the first record came in; zero while there is none.
@@ -40,7 +46,7 @@ type block struct {
 }
 
 func newBlock() *block {
-	return &block{index: map[runKey]int{}, progress: map[int32]progress{}}
+	return &block{index: map[runKey]int{}, positions: map[int32]entry{}, progress: map[int32]progress{}}
 }
 
 // read notes that a record was read, whatever becomes of it.
@@ -56,9 +62,13 @@ func (b *block) read(r *kgo.Record, epoch int64, now time.Time) {
 func (b *block) add(e store.Entry, r *kgo.Record, epoch int64) {
 	size := int64(len(r.Key) + len(r.Value))
 	n := entry{Entry: e, bytes: size, epoch: epoch, timestamp: r.Timestamp}
+	if e.Position != nil {
+		b.positions[e.Partition] = n
+		return
+	}
 	k := runKey{e.Tenant, e.ThreadID, e.RunID}
 	b.bytes += size
-	if i, ok := b.index[k]; ok {
+	if i, ok := b.index[k]; ok && (e.Tombstone() || !b.entries[i].Tombstone()) {
 		b.bytes -= b.entries[i].bytes
 		b.entries[i] = n
 		return
@@ -78,6 +88,11 @@ func (b *block) keep(current func(partition int32, epoch int64) bool) {
 			kept.bytes += e.bytes
 		}
 	}
+	for p, e := range b.positions {
+		if current(p, e.epoch) {
+			kept.positions[p] = e
+		}
+	}
 	for p, at := range b.progress {
 		if current(p, at.epoch) {
 			kept.progress[p] = at
@@ -87,7 +102,7 @@ func (b *block) keep(current func(partition int32, epoch int64) bool) {
 }
 
 // parts splits the entries into runs of at most that many records and bytes, each with at least one
-// record: a poll may give more than was asked for.
+// record: a poll may give more than was asked for. The positions, few and small, are in the last one.
 func (b *block) parts(maxRecords int, maxBytes int64) [][]store.Entry {
 	var out [][]store.Entry
 	var part []store.Entry
@@ -97,6 +112,9 @@ func (b *block) parts(maxRecords int, maxBytes int64) [][]store.Entry {
 			out, part, bytes = append(out, part), nil, 0
 		}
 		part, bytes = append(part, e.Entry), bytes+e.bytes
+	}
+	for _, p := range slices.Sorted(maps.Keys(b.positions)) {
+		part = append(part, b.positions[p].Entry)
 	}
 	if len(part) > 0 {
 		out = append(out, part)

@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -27,7 +29,7 @@ func TestBlock_KeepsTheNewestRecordOfARun(t *testing.T) {
 }
 
 func TestBlock_DropsWhatIsNoLongerOurs(t *testing.T) {
-	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}))
+	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}), kafka.NewLag(time.Now))
 	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0, 1, 2}})
 	b := newBlock()
 	for p := range int32(3) {
@@ -47,7 +49,7 @@ func TestBlock_DropsWhatIsNoLongerOurs(t *testing.T) {
 }
 
 func TestAssignment_CommitsOnlyWhatIsOurs(t *testing.T) {
-	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}))
+	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}), kafka.NewLag(time.Now))
 	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0, 1}})
 	done := map[int32]progress{0: {next: 5, epoch: a.epoch(0)}, 1: {next: 6, epoch: a.epoch(1)}}
 	a.revoked(t.Context(), nil, map[string][]int32{"runs": {0}})
@@ -92,5 +94,26 @@ func TestBlock_Parts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A newer record says nothing of what an older one has left behind: the tombstone between them does.
+func TestBlock_KeepsATombstoneBeforeANewerRecord(t *testing.T) {
+	b := newBlock()
+	put := func(offset int64, run *record.Run) {
+		r := &kgo.Record{Offset: offset}
+		b.read(r, 1, time.Unix(1, 0))
+		b.add(store.Entry{Version: offset, RunID: "a", Run: run}, r, 1)
+	}
+	put(1, &record.Run{})
+	put(2, nil)
+	put(3, &record.Run{})
+	put(4, &record.Run{})
+	if len(b.entries) != 2 || !b.entries[0].Tombstone() || b.entries[0].Version != 2 || b.entries[1].Version != 4 {
+		t.Fatalf("entries %+v", b.entries)
+	}
+	put(5, nil)
+	if len(b.entries) != 2 || b.entries[1].Version != 5 || !b.entries[1].Tombstone() {
+		t.Errorf("after another tombstone: %+v", b.entries)
 	}
 }

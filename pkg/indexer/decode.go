@@ -18,16 +18,19 @@ const (
 	outcomeRun       outcome = "run"
 	outcomeTombstone outcome = "tombstone"
 	outcomeFence     outcome = "fence"
+	outcomePosition  outcome = "position"
+	// outcomeErasure: a thread was erased. The tombstones before it say what goes.
+	outcomeErasure outcome = "erasure"
 	// outcomeUnknownVersion: written by a newer Skein. Once this one is updated, its group's
 	// offsets can be set back; what is in the store meanwhile is older, not wrong.
 	outcomeUnknownVersion outcome = "unknown_version"
 	outcomeUndecodable    outcome = "undecodable"
 )
 
-var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomeUnknownVersion, outcomeUndecodable}
+var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomePosition, outcomeErasure, outcomeUnknownVersion, outcomeUndecodable}
 
-// decode reads a record of skein.runs. There is an entry for a run and a tombstone, an error for
-// one that is skipped because of its data.
+// decode reads a record of skein.runs. There is an entry for a run, a tombstone and a position, an error
+// for one that is skipped because of its data.
 func decode(r *kgo.Record) (store.Entry, outcome, error) {
 	h, err := kafka.ParseHeaders(r.Headers)
 	switch {
@@ -37,6 +40,10 @@ func decode(r *kgo.Record) (store.Entry, outcome, error) {
 		return store.Entry{}, outcomeUndecodable, err
 	case h.Kind == record.KindFence:
 		return store.Entry{}, outcomeFence, nil
+	case h.Kind == record.KindErase:
+		return store.Entry{}, outcomeErasure, nil
+	case h.Kind == record.KindPosition:
+		return decodePosition(r)
 	}
 	parts, err := record.SplitKey(string(r.Key))
 	if err == nil && len(parts) != 3 {
@@ -59,4 +66,14 @@ func decode(r *kgo.Record) (store.Entry, outcome, error) {
 		return store.Entry{}, outcomeUndecodable, err
 	}
 	return e, outcomeRun, nil
+}
+
+func decodePosition(r *kgo.Record) (store.Entry, outcome, error) {
+	next, err := record.DecodePosition(r.Value)
+	if err != nil {
+		return store.Entry{}, outcomeUndecodable, err
+	}
+	return store.Entry{
+		Partition: r.Partition, Version: r.Offset, Position: &store.Position{Next: next},
+	}, outcomePosition, nil
 }

@@ -2,8 +2,11 @@ package indexer
 
 import (
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 // metrics are the stage's.
@@ -13,7 +16,7 @@ type metrics struct {
 	blockBytes    prometheus.Histogram
 	writeDuration prometheus.Histogram
 	age           prometheus.Histogram
-	lag           prometheus.Gauge
+	lag           *kafka.Lag
 	partitions    prometheus.Gauge
 	writeErrors   prometheus.Counter
 	commitErrors  prometheus.Counter
@@ -42,9 +45,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "skein_indexer_record_age_seconds", Help: "Age of a record when its row was durable.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200},
 		}),
-		lag: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_indexer_lag_seconds", Help: "Age of the newest record of the last block when its rows were durable.",
-		}),
+		lag: kafka.NewLag(time.Now),
 		partitions: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_indexer_partitions", Help: "Partitions that the group has given to this process.",
 		}),
@@ -63,7 +64,11 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.records, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.lag, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors,
+		m.records, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "skein_indexer_lag_seconds",
+			Help: "Age of the oldest record that was read and whose row is not durable, now; 0 at the end.",
+		}, m.lag.Seconds),
 	} {
 		errs = append(errs, reg.Register(c))
 	}

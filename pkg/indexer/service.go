@@ -23,7 +23,7 @@ type Service struct {
 	owned   *assignment
 
 	mu    sync.Mutex
-	fault error // why nothing can be written now; nil: it can
+	fault error // why the last block could not be written; nil: it could
 }
 
 // New checks the configuration and registers the metrics. Nothing is opened before Run.
@@ -35,12 +35,11 @@ func New(cfg Config, w store.Writer) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering indexer metrics: %w", err)
 	}
-	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions),
-		fault: errors.New("the store's schema has not been looked at yet")}, nil
+	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag)}, nil
 }
 
-// Ready returns nil while the store's schema is there, the group has given this member its partitions
-// (which may be none) and the store has taken the last block; else what is missing.
+// Ready returns nil while the group has given this member its partitions (which may be none) and the
+// store has taken the last block; else what is missing.
 func (s *Service) Ready() error {
 	s.mu.Lock()
 	fault := s.fault
@@ -61,13 +60,10 @@ func (s *Service) stands(fault error) {
 	s.fault = fault
 }
 
-// Run brings up the store's schema and indexes until ctx ends; then it writes what it has read,
-// commits, leaves the group and returns nil. While the store or Kafka is away it waits and tries
-// again. An error is one that waiting does not mend. Run is called once.
+// Run indexes until ctx ends; then it writes what it has read, commits, leaves the group and returns
+// nil. The topics and the store's schema must be there. While the store or Kafka is away it waits and
+// tries again. An error is one that waiting does not mend. Run is called once.
 func (s *Service) Run(ctx context.Context) error {
-	if err := s.migrate(ctx); err != nil || ctx.Err() != nil {
-		return err
-	}
 	cl, err := kafka.NewGroupReader(s.cfg.Kafka, kafka.GroupOptions{
 		Group:      s.cfg.Group,
 		Topics:     []string{s.cfg.Kafka.Topics().Runs},
@@ -91,23 +87,6 @@ func (s *Service) Run(ctx context.Context) error {
 		cl.AllowRebalance()
 	}
 	return s.drain(ctx, cl, b)
-}
-
-// migrate brings up the schema, waiting for a store that does not answer.
-func (s *Service) migrate(ctx context.Context) error {
-	for try := 0; ctx.Err() == nil; try++ {
-		err := s.store.Migrate(ctx)
-		s.stands(err)
-		if err == nil {
-			return nil
-		}
-		if errors.Is(err, store.ErrSchema) {
-			return fmt.Errorf("starting indexer: %w", err)
-		}
-		s.cfg.Logger.WarnContext(ctx, "store is not ready; trying again", "error", err)
-		s.wait(ctx, try)
-	}
-	return nil
 }
 
 // poll reads into the block until something comes or the block is due.
@@ -139,13 +118,14 @@ func (s *Service) poll(ctx context.Context, cl *kgo.Client, b *block) error {
 // epoch is the one under which the record was fetched.
 func (s *Service) take(ctx context.Context, b *block, r *kgo.Record) {
 	epoch := s.owned.epoch(r.Partition)
+	s.metrics.lag.Read(r.Partition, r.Timestamp)
 	b.read(r, epoch, time.Now())
 	e, what, err := decode(r)
 	s.metrics.records.WithLabelValues(string(what)).Inc()
 	switch {
 	case err != nil:
 		s.cfg.Logger.WarnContext(ctx, "record skipped", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
-	case what == outcomeRun || what == outcomeTombstone:
+	case what == outcomeRun || what == outcomeTombstone || what == outcomePosition:
 		b.add(e, r, epoch)
 	}
 }
@@ -193,15 +173,11 @@ func (s *Service) write(ctx context.Context, b *block) error {
 	if len(b.entries) > 0 {
 		s.metrics.blockBytes.Observe(float64(b.bytes))
 	}
-	newest := time.Time{}
 	for _, e := range b.entries {
 		s.metrics.age.Observe(max(time.Since(e.timestamp).Seconds(), 0))
-		if e.timestamp.After(newest) {
-			newest = e.timestamp
-		}
 	}
-	if !newest.IsZero() {
-		s.metrics.lag.Set(max(time.Since(newest).Seconds(), 0))
+	for p := range b.progress {
+		s.metrics.lag.Done(p)
 	}
 	return nil
 }

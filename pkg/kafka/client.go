@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +11,10 @@ import (
 	"github.com/twmb/franz-go/plugin/kprom"
 	"github.com/twmb/franz-go/plugin/kslog"
 )
+
+// dialTimeout bounds the making of a connection. A broker that is down refuses at once, one that is cut
+// off does not: kgo's 10 s would eat the whole time in which ingest answers 503.
+const dialTimeout = 3 * time.Second
 
 // clientID is the id of the client that a constructor makes.
 func (c Config) clientID(role string) string {
@@ -29,9 +34,7 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 		kgo.ClientID(c.clientID(role)),
 		// Names Skein in the brokers' client statistics (KIP-511).
 		kgo.SoftwareNameAndVersion("skein", "1"),
-		// A broker that is down refuses at once, one that is cut off does not: the default of 10 s
-		// would eat the whole time in which ingest answers 503.
-		kgo.DialTimeout(3 * time.Second),
+		kgo.DialTimeout(dialTimeout),
 		// Leaders move while brokers restart. 5 min, the default, is the time it would take to see
 		// a partition that was added, which stops the stages.
 		kgo.MetadataMaxAge(time.Minute),
@@ -43,6 +46,7 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 		// KIP-714 has brokers collect the clients' metrics. Skein serves its own.
 		kgo.DisableClientMetrics(),
 	}
+	opts = append(opts, c.Security.options()...)
 	if c.Logger != nil {
 		opts = append(opts, kgo.WithLogger(kslog.New(c.Logger)))
 	}
@@ -62,7 +66,7 @@ func (c Config) newClient(role string, metrics bool, more ...kgo.Opt) (*kgo.Clie
 	if err != nil {
 		return nil, err
 	}
-	cl, err := kgo.NewClient(append(opts, more...)...)
+	cl, err := kgo.NewClient(slices.Concat(opts, more, c.more())...)
 	if err != nil {
 		return nil, fmt.Errorf("making Kafka client %s: %w", c.clientID(role), err)
 	}

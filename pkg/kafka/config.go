@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const (
@@ -25,6 +26,8 @@ type Config struct {
 	Brokers []string
 	// TopicPrefix stands before each topic's name ("acme." gives acme.skein.events).
 	TopicPrefix string
+	// Security protects the connections.
+	Security Security
 	// ClientID names this process to the brokers (quotas, request logs). Each constructor adds
 	// what the client is for.
 	ClientID string
@@ -33,6 +36,10 @@ type Config struct {
 	// Registerer gets the clients' metrics, labelled with the client id; nil: none. A process has at
 	// most one client of each constructor on one Registerer at a time, or different ClientIDs.
 	Registerer prometheus.Registerer
+	// Options come after those of every constructor and win over them; nil: none. kafkatest has a
+	// network of its own here, where faults happen. It is called for each client: kgo writes to what
+	// some options hold.
+	Options func() []kgo.Opt
 }
 
 // Topics are the names of one topic set.
@@ -72,5 +79,13 @@ func (c Config) Validate() error {
 	if !topicPrefix.MatchString(c.TopicPrefix) {
 		errs = append(errs, fmt.Errorf("checking topic prefix %q: only letters, digits, '.', '_' and '-' can stand in topic names, up to 200", c.TopicPrefix))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Security.validate())...)
+}
+
+// more are the Options for one client.
+func (c Config) more() []kgo.Opt {
+	if c.Options == nil {
+		return nil
+	}
+	return c.Options()
 }

@@ -8,6 +8,8 @@
 //   - NewCompactorSession: the compactor; one transaction holds its outputs and its offsets.
 //   - NewGroupReader: the indexer; at least once, offsets committed by the caller.
 //   - NewDirectReader: named partitions from named offsets, no group.
+//   - Scan: what lies in a topic by now, on top of a direct reader.
+//   - NewTransactor: commands that write all of something or nothing of it.
 //   - NewAdmin, EnsureTopics, PartitionCount: topics.
 //
 // All readers are read_committed, and no offset is ever reset silently: one that is out of range is an

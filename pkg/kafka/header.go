@@ -11,7 +11,7 @@ func Headers(h record.Headers) []kgo.RecordHeader { return ToRecordHeaders(h.Enc
 
 // ParseHeaders reads the headers of a record; see record.ParseHeaders.
 func ParseHeaders(hs []kgo.RecordHeader) (record.Headers, error) {
-	return record.ParseHeaders(FromRecordHeaders(hs))
+	return record.ParseHeaders(hs)
 }
 
 // ToRecordHeaders converts headers to the client's type. Values are shared.
@@ -19,15 +19,6 @@ func ToRecordHeaders(hs []record.Header) []kgo.RecordHeader {
 	out := make([]kgo.RecordHeader, len(hs))
 	for i, h := range hs {
 		out[i] = kgo.RecordHeader(h)
-	}
-	return out
-}
-
-// FromRecordHeaders converts headers from the client's type. Values are shared.
-func FromRecordHeaders(hs []kgo.RecordHeader) []record.Header {
-	out := make([]record.Header, len(hs))
-	for i, h := range hs {
-		out[i] = record.Header(h)
 	}
 	return out
 }

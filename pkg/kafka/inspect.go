@@ -18,6 +18,8 @@ type TopicReport struct {
 	// Partitions and Replication are 0 where the topic does not exist.
 	Partitions  int32 `json:"partitions"`
 	Replication int   `json:"replication"`
+	// Settings are those of the topic's that Skein has a say in, by Kafka's names.
+	Settings map[string]string `json:"settings"`
 	// Differences are empty where all is as it should be.
 	Differences []TopicDifference `json:"differences"`
 }
@@ -33,8 +35,8 @@ type TopicDifference struct {
 }
 
 // CheckTopics compares the topics of a set with a specification, events first. Of the specification,
-// what is 0 is not compared: any count, any replication (but for min.insync.replicas), any retention.
-// Settings that are stricter than Skein's are no difference.
+// what is 0 is not compared: any count, any retention; a replication of 0 is what EnsureTopics would
+// choose, or more. Settings that are stricter than Skein's are no difference.
 func CheckTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport, error) {
 	adm, err := NewAdmin(cfg)
 	if err != nil {
@@ -69,11 +71,11 @@ func AlterTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport
 		}
 		done, err := adm.AlterTopicConfigs(ctx, alter, r.Topic)
 		if err != nil {
-			return nil, fmt.Errorf("altering topic %s: %w", r.Topic, err)
+			return nil, fmt.Errorf("altering topic %s: %w", r.Topic, explain(err))
 		}
 		for _, d := range done {
 			if d.Err != nil {
-				return nil, fmt.Errorf("altering topic %s: %w (%s)", r.Topic, d.Err, d.ErrMessage)
+				return nil, fmt.Errorf("altering topic %s: %w (%s)", r.Topic, explain(d.Err), d.ErrMessage)
 			}
 		}
 	}
@@ -83,6 +85,10 @@ func AlterTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport
 func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec TopicSpec) ([]TopicReport, error) {
 	details, err := adm.ListTopics(ctx, topics.All()...)
 	if err != nil {
+		return nil, fmt.Errorf("checking topics: %w", explain(err))
+	}
+	least, err := chooseReplication(ctx, adm)
+	if err != nil {
 		return nil, fmt.Errorf("checking topics: %w", err)
 	}
 	var there []string
@@ -90,7 +96,7 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	for _, t := range topics.All() {
 		d := details[t]
 		if d.Err != nil && !errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
-			return nil, fmt.Errorf("checking topic %s: %w", t, d.Err)
+			return nil, fmt.Errorf("checking topic %s: %w", t, explain(d.Err))
 		}
 		if n := int32(len(d.Partitions)); n > 0 {
 			there = append(there, t)
@@ -104,7 +110,7 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	if len(there) > 0 {
 		configs, err := adm.DescribeTopicConfigs(ctx, there...)
 		if err != nil {
-			return nil, fmt.Errorf("checking topics: %w", err)
+			return nil, fmt.Errorf("checking topics: %w", explain(err))
 		}
 		for _, c := range configs {
 			if c.Err != nil {
@@ -118,13 +124,16 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	}
 	reports := make([]TopicReport, 0, len(topics.All()))
 	for _, t := range topics.All() {
-		reports = append(reports, checkTopic(t, details[t], settings[t], count, topics, spec))
+		reports = append(reports, checkTopic(t, details[t], settings[t], count, int(least), topics, spec))
 	}
 	return reports, nil
 }
 
-func checkTopic(topic string, d kadm.TopicDetail, settings map[string]string, count int32, topics Topics, spec TopicSpec) TopicReport {
-	r := TopicReport{Topic: topic, Partitions: int32(len(d.Partitions)), Replication: d.Partitions.NumReplicas(), Differences: []TopicDifference{}}
+func checkTopic(topic string, d kadm.TopicDetail, settings map[string]string, count int32, leastReplicas int, topics Topics, spec TopicSpec) TopicReport {
+	r := TopicReport{
+		Topic: topic, Partitions: int32(len(d.Partitions)), Replication: d.Partitions.NumReplicas(),
+		Settings: map[string]string{}, Differences: []TopicDifference{},
+	}
 	if r.Partitions == 0 {
 		r.Differences = append(r.Differences, TopicDifference{What: "topic", Is: "missing", Want: "there"})
 		return r
@@ -137,20 +146,32 @@ func checkTopic(topic string, d kadm.TopicDetail, settings map[string]string, co
 	differs("partitions", int(r.Partitions), int(count))
 	if spec.Replication > 0 {
 		differs("replication", r.Replication, int(spec.Replication))
-	} else {
-		spec.Replication = int16(r.Replication)
+	} else if r.Replication < leastReplicas {
+		differs("replication", r.Replication, leastReplicas)
 	}
+	// Of replicas that are not there none can be in sync, so the other settings are held to those that are.
+	spec.Replication = int16(r.Replication)
 	anyRetention := topic == topics.Events && spec.EventsRetention == 0 || topic == topics.DeadLetters && spec.DeadLettersRetention == 0
 	for key, want := range topicConfigs(topics, spec)[topic] {
+		r.Settings[key] = settings[key]
 		if anyRetention && (key == "retention.ms" || key == "retention.bytes") {
 			continue
 		}
-		if is := settings[key]; !suits(key, is, *want) {
+		if is := settings[key]; !suits(key, is, *want) || key == minInsync && exceeds(is, r.Replication) {
 			r.Differences = append(r.Differences, TopicDifference{What: key, Is: is, Want: *want, Setting: true})
 		}
 	}
 	slices.SortFunc(r.Differences, func(a, b TopicDifference) int { return cmp.Compare(a.What, b.What) })
 	return r
+}
+
+// minInsync is how many replicas must have a record before it is acknowledged.
+const minInsync = "min.insync.replicas"
+
+// exceeds reports whether more replicas have to be in sync than there are: nothing can be written then.
+func exceeds(minInsync string, replicas int) bool {
+	n, err := strconv.Atoi(minInsync)
+	return err == nil && n > replicas
 }
 
 // suits reports whether a setting is as it should be, or stricter.
@@ -164,7 +185,7 @@ func suits(key, is, want string) bool {
 		return false
 	}
 	switch key {
-	case "max.message.bytes", "min.insync.replicas", "delete.retention.ms":
+	case "max.message.bytes", minInsync, "delete.retention.ms":
 		return i > w
 	case "max.compaction.lag.ms", "segment.ms":
 		return i < w

@@ -71,6 +71,23 @@ func TestCheckTopics_SaysWhatIsMissingAndWhatDiffers(t *testing.T) {
 	wantDifferences(t, reports, err, all.Runs+": cleanup.policy delete, want compact", all.DeadLetters+": partitions 3, want 2")
 }
 
+func TestCheckTopics_SaysWhereABrokerCannotBeLost(t *testing.T) {
+	c := kafkatest.StartCluster(t, 0, kafkatest.WithoutTopics(), kafkatest.WithBrokers(3))
+	if _, err := kafka.EnsureTopics(t.Context(), c.Config, kafka.TopicSpec{Partitions: 2, Replication: 1}); err != nil {
+		t.Fatal(err)
+	}
+	all := c.Config.Topics()
+	adm := admin(t, c.Config)
+	set(t, adm, all.Snapshots, "min.insync.replicas", "2")
+	set(t, adm, all.Runs, "max.message.bytes", "1048588")
+	reports, err := kafka.CheckTopics(t.Context(), c.Config, kafka.TopicSpec{})
+	wantDifferences(t, reports, err, all.Events+": replication 1, want 3",
+		all.Runs+": max.message.bytes 1048588, want 16842752", all.Runs+": replication 1, want 3",
+		// With more in sync than there are, nothing could be written.
+		all.Snapshots+": min.insync.replicas 2, want 1", all.Snapshots+": replication 1, want 3",
+		all.DeadLetters+": replication 1, want 3")
+}
+
 func TestAlterTopics_MendsSettingsAndLeavesTheRest(t *testing.T) {
 	cfg := kafkatest.Start(t, 2)
 	all := cfg.Topics()

@@ -28,7 +28,7 @@ func NewProbe(cfg Config) (*Probe, error) {
 // Ping returns nil where any broker answers, else why the last one that was asked does not.
 func (p *Probe) Ping(ctx context.Context) error {
 	if err := p.cl.Ping(ctx); err != nil {
-		return fmt.Errorf("asking brokers from %s on: %w", p.brokers, err)
+		return fmt.Errorf("asking brokers from %s on: %w", p.brokers, explain(err))
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -36,6 +38,33 @@ func NewProducer(cfg Config, extra ...kgo.Opt) (*kgo.Client, error) {
 		kgo.MaxBufferedRecords(1<<20),
 	)
 	return cfg.newClient("producer", true, append(opts, extra...)...)
+}
+
+// NewTransactor makes a producer whose records become visible together, or not at all, and takes the
+// producer id: from then on whoever had the transactional id before can commit nothing more, and what
+// it has committed can be read. BeginTransaction and EndTransaction are the caller's.
+func NewTransactor(ctx context.Context, cfg Config, id string) (*kgo.Client, error) {
+	cl, err := cfg.newClient("transactor", false, append(producing(),
+		kgo.TransactionalID(id),
+		// Readers of the partitions that it writes to stand still while it is open, and after a crash
+		// for this long.
+		kgo.TransactionTimeout(30*time.Second),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		// A transaction is flushed as a whole; lingering only delays its end.
+		kgo.ProducerLinger(0),
+		kgo.MaxBufferedBytes(256<<20),
+		kgo.MaxBufferedRecords(1<<20),
+	)...)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if _, _, err := cl.ProducerID(ctx); err != nil {
+		cl.Close()
+		return nil, fmt.Errorf("taking producer id of %s: %w", id, explain(err))
+	}
+	return cl, nil
 }
 
 // producing are the options of every client that writes.

@@ -65,6 +65,12 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 		// Below the session timeout, so that a dead owner's open transaction, which hides all
 		// later records from readers, is gone before its partitions have a new owner.
 		kgo.TransactionTimeout(8*time.Second),
+		// A broker's answer waits, unpacked, until it is processed: events take 5 to 10 times the
+		// room then, and as much again for what the client notes of each. A larger batch comes alone.
+		kgo.FetchMaxPartitionBytes(1<<20),
+		kgo.FetchMaxBytes(4<<20),
+		// The compactor keeps nothing of a record that it has processed, and gives it back.
+		kgo.WithPools(&fetchPool{}),
 		// A transaction is flushed as a whole; lingering only delays its end.
 		kgo.ProducerLinger(0),
 		// Not BlockRebalanceOnPoll: with End it deadlocks once the member was thrown out (End waits
@@ -76,7 +82,7 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 		kgo.OnOffsetsFetched(h.OnOffsetsFetched),
 		kgo.AdjustFetchOffsetsFn(h.AdjustFetchOffsets),
 	)
-	s, err := kgo.NewGroupTransactSession(opts...)
+	s, err := kgo.NewGroupTransactSession(append(opts, cfg.more()...)...)
 	if err != nil {
 		return nil, fmt.Errorf("making compactor session %s: %w", id, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -16,14 +17,19 @@ import (
 type TopicSpec struct {
 	// Partitions is used where no topic of the set exists; else the set's own count is.
 	Partitions int32
-	// Replication is the number of replicas; 0 is the cluster's default.
+	// Replication is the number of replicas; 0 is 3, or as many as there are brokers where they are
+	// fewer. One replica less has to be in sync for a record to be acknowledged (min.insync.replicas):
+	// the loss of one broker then costs neither what was acknowledged nor the next write.
 	Replication int16
 	// EventsRetention and DeadLettersRetention are how long raw events and dead letters stay; 0 is
 	// 30 days, negative is for ever.
 	EventsRetention, DeadLettersRetention time.Duration
 }
 
-const defaultRetention = 30 * 24 * time.Hour
+const (
+	defaultRetention   = 30 * 24 * time.Hour
+	defaultReplication = 3
+)
 
 // NewAdmin makes an admin client.
 func NewAdmin(cfg Config) (*kadm.Client, error) {
@@ -34,17 +40,21 @@ func NewAdmin(cfg Config) (*kadm.Client, error) {
 	return kadm.NewClient(cl), nil
 }
 
-// PartitionCount returns the one partition count of the topic set. The error is ErrNoTopic,
-// ErrPartitionCounts, or that of the request.
+// PartitionCount returns the one partition count of the topic set. The error is ErrNoTopic, with the
+// names of all that are missing, ErrPartitionCounts, or that of the request.
 func PartitionCount(ctx context.Context, adm *kadm.Client, topics Topics) (int32, error) {
 	counts, err := partitionCounts(ctx, adm, topics)
 	if err != nil {
 		return 0, err
 	}
+	var missing []string
 	for _, t := range topics.All() {
 		if _, ok := counts[t]; !ok {
-			return 0, fmt.Errorf("reading partition counts: %s: %w", t, ErrNoTopic)
+			missing = append(missing, t)
 		}
+	}
+	if len(missing) > 0 {
+		return 0, fmt.Errorf("reading partition counts: %w: %s", ErrNoTopic, strings.Join(missing, ", "))
 	}
 	return sameCount(counts, topics)
 }
@@ -53,7 +63,7 @@ func PartitionCount(ctx context.Context, adm *kadm.Client, topics Topics) (int32
 func partitionCounts(ctx context.Context, adm *kadm.Client, topics Topics) (map[string]int32, error) {
 	details, err := adm.ListTopics(ctx, topics.All()...)
 	if err != nil {
-		return nil, fmt.Errorf("reading partition counts: %w", err)
+		return nil, fmt.Errorf("reading partition counts: %w", explain(err))
 	}
 	counts := make(map[string]int32, 4)
 	for _, t := range topics.All() {
@@ -61,7 +71,7 @@ func partitionCounts(ctx context.Context, adm *kadm.Client, topics Topics) (map[
 		switch {
 		case errors.Is(d.Err, kerr.UnknownTopicOrPartition) || d.Err == nil && len(d.Partitions) == 0:
 		case d.Err != nil:
-			return nil, fmt.Errorf("reading partition counts: %s: %w", t, d.Err)
+			return nil, fmt.Errorf("reading partition counts: %s: %w", t, explain(d.Err))
 		default:
 			counts[t] = int32(len(d.Partitions))
 		}
@@ -86,7 +96,9 @@ func sameCount(counts map[string]int32, topics Topics) (int32, error) {
 }
 
 // EnsureTopics makes the topics that do not exist and returns the set's partition count. Topics that
-// exist are left as they are; where their counts differ the error is ErrPartitionCounts.
+// exist are left as they are; where their counts differ the error is ErrPartitionCounts. It is for
+// those who mean to make a topic set: a stage that did it would make a second, empty one out of a
+// prefix that is spelt wrong.
 func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error) {
 	adm, err := NewAdmin(cfg)
 	if err != nil {
@@ -108,15 +120,16 @@ func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error
 	if n < 1 {
 		return 0, fmt.Errorf("making topics: %d is not a partition count", n)
 	}
-	replication := spec.Replication
-	if replication == 0 {
-		replication = -1
+	if spec.Replication == 0 {
+		if spec.Replication, err = chooseReplication(ctx, adm); err != nil {
+			return 0, err
+		}
 	}
 	for _, t := range topics.All() {
 		if _, ok := counts[t]; ok {
 			continue
 		}
-		r, err := adm.CreateTopic(ctx, n, replication, topicConfigs(topics, spec)[t], t)
+		r, err := adm.CreateTopic(ctx, n, spec.Replication, topicConfigs(topics, spec)[t], t)
 		switch {
 		case err == nil:
 			err = r.Err
@@ -128,10 +141,19 @@ func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error
 			if r.ErrMessage != "" {
 				err = fmt.Errorf("%w (%s)", err, r.ErrMessage)
 			}
-			return 0, fmt.Errorf("making topic %s: %w", t, err)
+			return 0, fmt.Errorf("making topic %s: %w", t, explain(err))
 		}
 	}
 	return awaitTopics(ctx, adm, topics)
+}
+
+// chooseReplication returns the replication of topics where nobody has named one.
+func chooseReplication(ctx context.Context, adm *kadm.Client) (int16, error) {
+	brokers, err := adm.ListBrokers(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("counting brokers: %w", err)
+	}
+	return int16(min(defaultReplication, len(brokers))), nil
 }
 
 // awaitTopics waits until the brokers show what was made: metadata follows the creation.
@@ -151,17 +173,15 @@ func awaitTopics(ctx context.Context, adm *kadm.Client, topics Topics) (int32, e
 	}
 }
 
-// topicConfigs are the settings that each topic is made with.
+// topicConfigs are the settings that each topic is made with. The specification's replication is set.
 func topicConfigs(topics Topics, spec TopicSpec) map[string]map[string]*string {
 	common := map[string]string{
 		// Kafka's limit is that of a batch after compression; the stages' is before it.
 		"max.message.bytes": strconv.Itoa(MaxBatchBytes),
 		// Recompresses what plain Kafka producers send with another codec, or none.
 		"compression.type": "zstd",
-	}
-	if spec.Replication >= 3 {
-		// "Acknowledged" then survives the loss of any one broker.
-		common["min.insync.replicas"] = "2"
+		// "Acknowledged" survives the loss of any one broker, where there are replicas at all.
+		minInsync: strconv.Itoa(max(1, int(spec.Replication)-1)),
 	}
 	compacted := map[string]string{
 		"cleanup.policy": "compact",

@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,38 @@ func TestEnsureTopics_MakesWhatIsMissingWithItsSettings(t *testing.T) {
 				t.Errorf("%s: %s is %v, want %s", topic, name, got, value)
 			}
 		}
+	}
+}
+
+func TestEnsureTopics_ChoosesReplicas(t *testing.T) {
+	for name, c := range map[string]struct {
+		brokers     int
+		replication int16
+		replicas    int
+		inSync      string
+	}{
+		"one broker":            {1, 0, 1, "1"},
+		"two brokers":           {2, 0, 2, "1"},
+		"three brokers":         {3, 0, 3, "2"},
+		"more brokers":          {5, 0, 3, "2"},
+		"more brokers, asked":   {5, 4, 4, "3"},
+		"three brokers, for 1":  {3, 1, 1, "1"},
+		"three brokers, for 2":  {3, 2, 2, "1"},
+		"three brokers, as for": {3, 3, 3, "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := kafkatest.StartCluster(t, 0, kafkatest.WithoutTopics(), kafkatest.WithBrokers(c.brokers))
+			if _, err := kafka.EnsureTopics(t.Context(), k.Config, kafka.TopicSpec{Partitions: 2, Replication: c.replication}); err != nil {
+				t.Fatal(err)
+			}
+			reports, err := kafka.CheckTopics(t.Context(), k.Config, kafka.TopicSpec{Replication: c.replication})
+			wantDifferences(t, reports, err)
+			for _, r := range reports {
+				if r.Replication != c.replicas || r.Settings["min.insync.replicas"] != c.inSync {
+					t.Errorf("%s has %d replicas, %s in sync; want %d and %s", r.Topic, r.Replication, r.Settings["min.insync.replicas"], c.replicas, c.inSync)
+				}
+			}
+		})
 	}
 }
 
@@ -99,11 +132,11 @@ func TestEnsureTopics_TwoAtATime(t *testing.T) {
 	}
 }
 
-func TestPartitionCount_NamesTheMissingTopic(t *testing.T) {
+func TestPartitionCount_NamesEveryMissingTopic(t *testing.T) {
 	cfg := kafkatest.Start(t, 0, kafkatest.WithoutTopics())
 	_, err := kafka.PartitionCount(t.Context(), admin(t, cfg), cfg.Topics())
-	if !errors.Is(err, kafka.ErrNoTopic) {
-		t.Errorf("error is %v, want ErrNoTopic", err)
+	if all := strings.Join(cfg.Topics().All(), ", "); !errors.Is(err, kafka.ErrNoTopic) || !strings.HasSuffix(err.Error(), ": "+all) {
+		t.Errorf("error is %v, want ErrNoTopic and %s", err, all)
 	}
 }
 

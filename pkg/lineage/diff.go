@@ -8,13 +8,8 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Difference is how two histories differ.
+// Difference is how two histories differ, as seen from the first one.
 type Difference struct {
-	From string `json:"from"`
-	To   string `json:"to"`
-	// CommonAncestor is the last run that both chains hold (one of the two where it lies on
-	// the other's chain), or empty for runs of different trees.
-	CommonAncestor string `json:"commonAncestor,omitempty"`
 	// OnlyFrom and OnlyTo are the messages whose id the other history does not have.
 	OnlyFrom []agui.Message `json:"onlyFrom"`
 	OnlyTo   []agui.Message `json:"onlyTo"`
@@ -22,8 +17,8 @@ type Difference struct {
 	Changed []Change `json:"changed"`
 	// Reordered says that what both have does not stand in the same order.
 	Reordered bool `json:"reordered,omitempty"`
-	// State is the JSON Patch (RFC 6902) that turns the one state into the other.
-	State json.RawMessage `json:"state"`
+	// StatePatch is the JSON Patch (RFC 6902) that turns the one state into the other.
+	StatePatch json.RawMessage `json:"statePatch"`
 }
 
 // Change is one message in two forms.
@@ -31,27 +26,31 @@ type Change struct {
 	ID   string       `json:"id"`
 	From agui.Message `json:"from"`
 	To   agui.Message `json:"to"`
+	// Patch is the JSON Patch that turns the one form into the other.
+	Patch json.RawMessage `json:"patch"`
 }
 
 // Empty reports whether the histories are the same.
 func (d *Difference) Empty() bool {
-	return len(d.OnlyFrom) == 0 && len(d.OnlyTo) == 0 && len(d.Changed) == 0 && !d.Reordered && string(d.State) == "[]"
+	return len(d.OnlyFrom) == 0 && len(d.OnlyTo) == 0 && len(d.Changed) == 0 && !d.Reordered && string(d.StatePatch) == "[]"
 }
 
-// Diff compares the histories of two runs of the graph. Messages are told apart by id; where an id
-// stands several times, by its turn.
-func (g *Graph) Diff(from, to string, a, b History) (Difference, error) {
-	d := Difference{From: from, To: to, CommonAncestor: g.CommonAncestor(from, to)}
-	d.OnlyFrom, d.OnlyTo, d.Changed, d.Reordered = compare(a.Messages, b.Messages)
+// Diff compares two histories. Messages are told apart by id; where an id stands several times, by
+// its turn. Content is compared by value, as Patch does: clients write members in an order of
+// their own.
+func Diff(from, to History) (Difference, error) {
+	d := Difference{OnlyFrom: []agui.Message{}, OnlyTo: []agui.Message{}, Changed: []Change{}} // lists in JSON, never null
+	if err := d.compare(from.Messages, to.Messages); err != nil {
+		return Difference{}, err
+	}
 	var err error
-	if d.State, err = Patch(stateOrEmpty(a.State), stateOrEmpty(b.State)); err != nil {
-		return Difference{}, fmt.Errorf("comparing the states of run %q and run %q: %w", from, to, err)
+	if d.StatePatch, err = Patch(stateOrEmpty(from.State), stateOrEmpty(to.State)); err != nil {
+		return Difference{}, fmt.Errorf("comparing states: %w", err)
 	}
 	return d, nil
 }
 
-func compare(a, b []agui.Message) (onlyA, onlyB []agui.Message, changed []Change, reordered bool) {
-	onlyA, onlyB, changed = []agui.Message{}, []agui.Message{}, []Change{} // lists in JSON, never null
+func (d *Difference) compare(a, b []agui.Message) error {
 	places := make(map[string][]int, len(b))
 	for i, m := range b {
 		places[m.ID] = append(places[m.ID], i)
@@ -61,23 +60,28 @@ func compare(a, b []agui.Message) (onlyA, onlyB []agui.Message, changed []Change
 	for _, m := range a {
 		at := places[m.ID]
 		if len(at) == 0 {
-			onlyA = append(onlyA, m)
+			d.OnlyFrom = append(d.OnlyFrom, m)
 			continue
 		}
 		i := at[0]
 		places[m.ID], paired[i] = at[1:], true
-		if i < last {
-			reordered = true
-		}
+		d.Reordered = d.Reordered || i < last
 		last = max(last, i)
-		if !bytes.Equal(m.Raw, b[i].Raw) {
-			changed = append(changed, Change{ID: m.ID, From: m, To: b[i]})
+		if bytes.Equal(m.Raw, b[i].Raw) {
+			continue
+		}
+		patch, err := Patch(m.Raw, b[i].Raw)
+		if err != nil {
+			return fmt.Errorf("comparing message %q: %w", m.ID, err)
+		}
+		if string(patch) != "[]" {
+			d.Changed = append(d.Changed, Change{ID: m.ID, From: m, To: b[i], Patch: patch})
 		}
 	}
 	for i, m := range b {
 		if !paired[i] {
-			onlyB = append(onlyB, m)
+			d.OnlyTo = append(d.OnlyTo, m)
 		}
 	}
-	return onlyA, onlyB, changed, reordered
+	return nil
 }

@@ -169,17 +169,25 @@ func keepActivity(parent, input []agui.Message) []agui.Message {
 	if !slices.ContainsFunc(parent, isActivity) {
 		return slices.Clip(input)
 	}
-	places := make(map[string][]int, len(input))
+	// An activity and another message may have one id: what the client left out of the input is not there
+	// because the other is.
+	type name struct {
+		id       string
+		activity bool
+	}
+	places := make(map[name][]int, len(input))
 	for i, m := range input {
-		places[m.ID] = append(places[m.ID], i)
+		n := name{m.ID, isActivity(m)}
+		places[n] = append(places[n], i)
 	}
 	kept := make(map[int][]agui.Message) // by the number of input messages before them
 	n, anchor := 0, 0
 	for _, m := range parent {
-		if at := places[m.ID]; len(at) > 0 {
+		id := name{m.ID, isActivity(m)}
+		if at := places[id]; len(at) > 0 {
 			anchor = at[0] + 1
 			if len(at) > 1 {
-				places[m.ID] = at[1:]
+				places[id] = at[1:]
 			}
 			continue
 		}

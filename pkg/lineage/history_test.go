@@ -61,6 +61,24 @@ func TestStartHistory(t *testing.T) {
 
 // Law: what a client that holds a history sends without activity messages starts a run from just
 // that history, and stands in its record as nothing.
+// Ids are unique by the protocol, not by nature: a message may have the id of an activity.
+func TestStartHistory_KeepsAnActivityWhoseIDAnotherMessageHas(t *testing.T) {
+	const activity, answer = `{"id":"x","role":"activity","activityType":"plan","content":{}}`, `{"id":"x","role":"assistant"}`
+	var parent, input []agui.Message
+	for list, text := range map[*[]agui.Message]string{&parent: "[" + activity + "," + answer + "," + activity + "]", &input: "[" + answer + "]"} {
+		if err := json.Unmarshal([]byte(text), list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := json.Marshal(StartHistory(History{Messages: parent}, &agui.RunAgentInput{Messages: input}).Messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "[" + activity + "," + answer + "," + activity + "]"; string(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestStartHistory_OfTheParentsOwnMessagesIsTheParent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := conversationOf(t, "history")

@@ -274,35 +274,39 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-func TestGraph_Diff(t *testing.T) {
-	g := NewGraph([]Run{
-		{ID: "t1", Start: 1}, {ID: "t2", Parent: "t1", Start: 2}, {ID: "t2b", Parent: "t1", Start: 3},
-	})
+func TestDiff(t *testing.T) {
 	a := History{Messages: msgs("u1 a1 u2 a2"), State: json.RawMessage(`{"n":1,"same":[1]}`)}
 	b := History{Messages: msgs("u1:edited a1 u2b a2b"), State: json.RawMessage(`{"same":[1],"n":2}`)}
-	d, err := g.Diff("t2", "t2b", a, b)
+	d, err := Diff(a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%s %s %s | %s | %s | %d %s>%s | %v | %s", d.From, d.To, d.CommonAncestor, words(d.OnlyFrom), words(d.OnlyTo),
-		len(d.Changed), d.Changed[0].ID, words([]agui.Message{d.Changed[0].To}), d.Reordered, d.State)
-	want := `t2 t2b t1 | u2 a2 | u2b a2b | 1 u1>u1:edited | false | [{"op":"replace","path":"/n","value":2}]`
+	got := fmt.Sprintf("%s | %s | %d %s>%s %s | %v | %s", words(d.OnlyFrom), words(d.OnlyTo),
+		len(d.Changed), d.Changed[0].ID, words([]agui.Message{d.Changed[0].To}), d.Changed[0].Patch, d.Reordered, d.StatePatch)
+	want := `u2 a2 | u2b a2b | 1 u1>u1:edited [{"op":"replace","path":"/content","value":"edited"}] | false | [{"op":"replace","path":"/n","value":2}]`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if d.Empty() {
 		t.Error("it says that nothing differs")
 	}
-	if d, err = g.Diff("t2", "t2", a, a); err != nil || !d.Empty() {
-		t.Errorf("a run against itself: %+v, %v", d, err)
+	otherForm := slices.Clone(a.Messages)
+	otherForm[0].Raw = json.RawMessage(`{ "role":"user", "content":"", "id":"\u00751" }`)
+	for name, same := range map[string]History{"itself": a, "the same in another form": {Messages: otherForm, State: json.RawMessage(` {"same":[1], "n":1}`)}} {
+		if d, err = Diff(a, same); err != nil || !d.Empty() {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
 	}
-	if d, err = g.Diff("t1", "t2", History{}, History{Messages: msgs("x x")}); err != nil || words(d.OnlyTo) != "x x" || string(marshal(t, d.OnlyFrom)) != "[]" {
+	if d, err = Diff(History{}, History{Messages: msgs("x x")}); err != nil || words(d.OnlyTo) != "x x" || string(marshal(t, d.OnlyFrom)) != "[]" {
 		t.Errorf("from nothing: %+v, %v", d, err)
 	}
-	if d, err = g.Diff("t1", "t2", History{Messages: msgs("a b")}, History{Messages: msgs("b a")}); err != nil || !d.Reordered || d.Empty() {
+	if d, err = Diff(History{Messages: msgs("a b")}, History{Messages: msgs("b a")}); err != nil || !d.Reordered || d.Empty() {
 		t.Errorf("in another order: %+v, %v", d, err)
 	}
-	if _, err = g.Diff("t1", "t2", History{State: json.RawMessage(`{`)}, b); err == nil {
+	if _, err = Diff(History{State: json.RawMessage(`{`)}, b); err == nil {
 		t.Error("a state that is no JSON was compared")
+	}
+	if _, err = Diff(History{Messages: []agui.Message{{ID: "u1", Raw: json.RawMessage(`{`)}}}, b); err == nil {
+		t.Error("a message that is no JSON was compared")
 	}
 }

@@ -337,6 +337,22 @@ func ids(list []string) []agui.Message {
 	return out
 }
 
+// The benchmark below tells the time; what is asked for on the way is the same to the byte.
+func TestThread_PlacingCostsTheSameInAnyThread(t *testing.T) {
+	cost := func(n int) (byContent, latest float64) {
+		th, histories := benchmarkThread(t, n)
+		input := &agui.RunAgentInput{Messages: append(ids(histories[n/2][:20]), ids([]string{"new"})...)}
+		place := func(in *agui.RunAgentInput) float64 {
+			return testing.AllocsPerRun(20, func() { th.Place(Start{RunID: "new", Input: in, Offset: int64(2 * n)}) })
+		}
+		return place(input), place(nil)
+	}
+	content, latest := cost(100)
+	if c, l := cost(10_000); c > content || l > latest {
+		t.Errorf("%v and %v allocations among 10,000 runs, %v and %v among 100", c, l, content, latest)
+	}
+}
+
 // BenchmarkThread_Place shows that a new run costs the same in a thread of any size.
 func BenchmarkThread_Place(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000, 100_000} {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -52,6 +53,18 @@ func (c *call) number(name string, fallback, low, high int) (int, error) {
 		return 0, badRequest(fmt.Sprintf("%s must be a whole number from %d to %d, not %q", name, low, high, text))
 	}
 	return n, nil
+}
+
+// since reads that parameter; zero is none.
+func (c *call) since() (t time.Time, err error) {
+	text := c.query.Get("since")
+	if text == "" {
+		return t, nil
+	}
+	if t, err = time.Parse(time.RFC3339, text); err != nil {
+		return t, badRequest(fmt.Sprintf("since must be a time such as 2026-09-17T12:00:00Z, not %q", text))
+	}
+	return t, nil
 }
 
 // json answers with v. Numbers and escapes inside raw JSON stay as they are.

@@ -15,6 +15,7 @@ type refusal struct {
 	status     int
 	detail     string
 	retryAfter int // seconds; 0 is none
+	extensions map[string]any
 }
 
 func (r *refusal) Error() string { return r.detail }
@@ -62,5 +63,5 @@ func (r *refusal) write(w http.ResponseWriter) {
 	if r.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", tenant.Challenge)
 	}
-	problem.Write(w, problem.Problem{Status: r.status, Detail: r.detail})
+	problem.Write(w, problem.Problem{Status: r.status, Detail: r.detail, Extensions: r.extensions})
 }

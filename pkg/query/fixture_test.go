@@ -68,6 +68,7 @@ type fixture struct {
 	t       *testing.T
 	store   *sqlite.Store
 	records *fakeRecords
+	raw     *RawLog // of the tests that read raw events
 	reg     *prometheus.Registry
 	log     *strings.Builder
 	server  *httptest.Server
@@ -89,6 +90,12 @@ func newPatientFixture(t *testing.T, wrap ...func(store.Reader) store.Reader) *f
 
 func startFixture(t *testing.T, wait time.Duration, wrap ...func(store.Reader) store.Reader) *fixture {
 	t.Helper()
+	return startFixtureOver(t, wait, nil, wrap...)
+}
+
+// startFixtureOver starts the stage over raw events.
+func startFixtureOver(t *testing.T, wait time.Duration, raw *RawLog, wrap ...func(store.Reader) store.Reader) *fixture {
+	t.Helper()
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +104,7 @@ func startFixture(t *testing.T, wait time.Duration, wrap ...func(store.Reader) s
 		t.Fatal(err)
 	}
 	f := &fixture{
-		t: t, store: st, reg: prometheus.NewRegistry(), log: &strings.Builder{},
+		t: t, store: st, raw: raw, reg: prometheus.NewRegistry(), log: &strings.Builder{},
 		records: &fakeRecords{values: map[record.Position][]byte{}, asked: make(chan struct{})},
 	}
 	cfg := DefaultConfig()
@@ -107,7 +114,7 @@ func startFixture(t *testing.T, wait time.Duration, wrap ...func(store.Reader) s
 	for _, w := range wrap {
 		reader = w(reader)
 	}
-	s, err := New(cfg, reader, f.records, byHeader{})
+	s, err := New(cfg, reader, f.records, f.raw, byHeader{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,16 +136,14 @@ func (f *fixture) put(r *record.Run) {
 	if r.Raw.Ranges == nil {
 		r.Raw.Ranges = [][2]int64{{r.Raw.First, r.Raw.Next}}
 	}
-	if r.Status == record.StatusRunning {
-		text, err := record.EncodeRun(r)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		f.records.mu.Lock()
-		f.records.values[record.Position{Partition: 3, Offset: f.version}] = text
-		f.records.mu.Unlock()
+	text, err := record.EncodeRun(r)
+	if err != nil {
+		f.t.Fatal(err)
 	}
-	err := f.store.Write(context.Background(), []store.Entry{{
+	f.records.mu.Lock()
+	f.records.values[record.Position{Partition: 3, Offset: f.version}] = text
+	f.records.mu.Unlock()
+	err = f.store.Write(context.Background(), []store.Entry{{
 		Partition: 3, Version: f.version, Tenant: r.Tenant, ThreadID: r.ThreadID, RunID: r.RunID, Run: r,
 	}})
 	if err != nil {

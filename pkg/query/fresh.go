@@ -49,12 +49,12 @@ func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 		case len(runs) > 0 && runs[0].Raw.Partition != want.Partition:
 			return view{}, badRequest(fmt.Sprintf("atLeast names partition %d, but this thread lies on partition %d",
 				want.Partition, runs[0].Raw.Partition))
-		case reached(runs, to, *want):
+		case reached(runs, c.runID, to, *want):
 			c.metrics.waits.WithLabelValues(waitReached).Inc()
 			return v, nil
 		case time.Now().After(deadline):
 			c.metrics.waits.WithLabelValues(waitLate).Inc()
-			if len(runs) == 0 {
+			if !names(runs, c.runID) {
 				return view{}, c.absent(to, *want)
 			}
 			v.status = http.StatusTooEarly
@@ -94,19 +94,27 @@ func (c *call) atLeast() (*record.Position, error) {
 }
 
 // reached reports whether rows hold the event at a position for certain: a run's record holds it; or
-// the partition is indexed beyond it and none of these runs is open and told only up to before it.
-// That others of the partition are further says nothing of an open run, whose record is written
-// from time to time only.
-func reached(runs []store.Run, to map[int32]int64, want record.Position) bool {
+// the partition is indexed beyond it and the run that is asked for (with no id, none of these runs) is
+// not open and told only up to before it. That others of the partition are further says nothing of an
+// open run, whose record is written from time to time only; of a sealed run it says all, since nothing
+// below that position is missing: what lies there was a repeat, a dead letter, or another run's.
+func reached(runs []store.Run, runID string, to map[int32]int64, want record.Position) bool {
 	open := false
 	for _, r := range runs {
 		holds := func(part [2]int64) bool { return part[0] <= want.Offset && want.Offset < part[1] }
 		if slices.ContainsFunc(r.Raw.Ranges, holds) {
 			return true
 		}
-		open = open || r.Status == record.StatusRunning && r.Raw.Next <= want.Offset
+		if runID == "" || r.RunID == runID {
+			open = open || r.Status == record.StatusRunning && r.Raw.Next <= want.Offset
+		}
 	}
-	return len(runs) > 0 && !open && to[want.Partition] > want.Offset
+	return names(runs, runID) && !open && to[want.Partition] > want.Offset
+}
+
+// names reports whether the run that is asked for is there; with no id, any.
+func names(runs []store.Run, runID string) bool {
+	return slices.ContainsFunc(runs, func(r store.Run) bool { return runID == "" || r.RunID == runID })
 }
 
 // absent refuses a thread or run that did not appear: too early where the index has not got to the

@@ -11,6 +11,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -68,9 +69,11 @@ func TestOpenAPI_HasEveryRouteAndParameter(t *testing.T) {
 		var params []string
 		for _, p := range get.Parameters {
 			if name, ok := strings.CutPrefix(p.Ref, "#/components/parameters/"); ok {
-				p.Name = name
+				if p.Name = name; name == "thread" || name == "run" {
+					p.In = "path"
+				}
 			}
-			if p.In != "path" && p.Name != "thread" && p.Name != "run" {
+			if p.In != "path" {
 				params = append(params, p.Name)
 			}
 		}
@@ -110,7 +113,9 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"Lineage": lineageAnswer{}, "LineageRun": lineageRun{}, "Branch": lineage.Branch{}, "Spawn": lineage.Spawn{},
 		"Picture": lineage.Picture{}, "Row": lineage.Row{}, "Badge": lineage.Badge{},
 		"Run": runAnswer{}, "Stats": record.Stats{}, "TokenUsage": record.TokenUsage{}, "Raw": record.Raw{},
-		"History": historyAnswer{},
+		"History": historyAnswer{}, "Diff": diffAnswer{}, "DiffSide": diffSide{}, "Change": lineage.Change{},
+		"ReplayedEvent": replayLine{}, "Proof": proofAnswer{}, "ProofClaim": claim{},
+		"DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Letter{},
 	} {
 		s, ok := doc.Components.Schemas[name]
 		if !ok {
@@ -127,8 +132,9 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 	}
 }
 
-// Answers are held to the schemas as they come over the wire.
-func TestOpenAPI_FitsAnswers(t *testing.T) {
+// describer compiles the description's schemas.
+func describer(t *testing.T) func(name string) *jsonschema.Schema {
+	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schemas.OpenAPI)))
 	if err != nil {
 		t.Fatal(err)
@@ -138,6 +144,19 @@ func TestOpenAPI_FitsAnswers(t *testing.T) {
 	if err := c.AddResource("https://skein/openapi.json", doc); err != nil {
 		t.Fatal(err)
 	}
+	return func(name string) *jsonschema.Schema {
+		t.Helper()
+		schema, err := c.Compile("https://skein/openapi.json#/components/schemas/" + name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return schema
+	}
+}
+
+// Answers are held to the schemas as they come over the wire.
+func TestOpenAPI_FitsAnswers(t *testing.T) {
+	described := describer(t)
 	f := newFixture(t)
 	conversation(f)
 	late := run("chat", "late", 5)
@@ -150,27 +169,29 @@ func TestOpenAPI_FitsAnswers(t *testing.T) {
 	f.put(run("chat", "later", 6))
 	f.put(opened(run("chat", "open", 7, msg("m", "user", "x"))))
 	for path, name := range map[string]string{
-		"/v1/threads":                        "Threads",
-		"/v1/threads/chat":                   "ThreadSummary",
-		"/v1/threads/chat?atLeast=3:999":     "ThreadSummary",
-		"/v1/threads/chat/lineage":           "Lineage",
-		"/v1/threads/chat/history":           "History",
-		"/v1/threads/chat/runs/leaf":         "Run",
-		"/v1/threads/chat/runs/late":         "Run",
-		"/v1/threads/chat/runs/open":         "Run",
-		"/v1/threads/chat/runs/open/history": "History",
-		"/v1/threads/nobody":                 "Problem",
-		"/v1/threads/..":                     "Problem",
+		"/v1/threads":                                  "Threads",
+		"/v1/threads/chat":                             "ThreadSummary",
+		"/v1/threads/chat?atLeast=3:999":               "ThreadSummary",
+		"/v1/threads/chat/lineage":                     "Lineage",
+		"/v1/threads/chat/history":                     "History",
+		"/v1/threads/chat/runs/leaf":                   "Run",
+		"/v1/threads/chat/runs/late":                   "Run",
+		"/v1/threads/chat/runs/open":                   "Run",
+		"/v1/threads/chat/runs/open/history":           "History",
+		"/v1/threads/chat/diff":                        "Diff",
+		"/v1/threads/chat/diff?to=leaf":                "Diff",
+		"/v1/threads/chat/diff?to=root":                "Diff",
+		"/v1/threads/chat/checkout":                    "RunAgentInput",
+		"/v1/threads/chat/runs/late/checkout":          "RunAgentInput",
+		"/v1/threads/chat/runs/root/checkout?at=start": "RunAgentInput",
+		"/v1/threads/nobody":                           "Problem",
+		"/v1/threads/..":                               "Problem",
 	} {
-		schema, err := c.Compile("https://skein/openapi.json#/components/schemas/" + name)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
 		body, err := jsonschema.UnmarshalJSON(strings.NewReader(f.get("acme", path).body))
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		if err := schema.Validate(body); err != nil {
+		if err := described(name).Validate(body); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

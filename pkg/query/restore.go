@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -16,6 +17,8 @@ type restored struct {
 	// run is the row that was restored: a newer one than was asked with where the run is open
 	// and went on meanwhile.
 	run store.Run
+	// inputMessages are the run's own part of its input's.
+	inputMessages []agui.Message
 	// badges are the run's own, and those of every run whose contents are in its history.
 	badges badges
 }
@@ -84,6 +87,7 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 		} else if !ok {
 			return restored{}, fmt.Errorf("%w: contents of run %q are missing", errBehind, id)
 		}
+		out.inputMessages = held.InputMessages // of the last one, the run itself
 		parts[i] = lineage.Content{
 			RunID: id, Base: row.Base, Messages: held.Messages, Layout: row.Layout, State: held.State,
 		}
@@ -96,22 +100,30 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 
 // openContents reads what an open run's record holds; the store has the row of it alone.
 func (c *call) openContents(row store.Run) (store.Content, error) {
-	value, err := c.records.Record(c.r.Context(), row.Raw.Partition, row.Version)
+	r, err := c.recordOf(row)
 	if errors.Is(err, ErrRecordGone) {
 		return store.Content{}, fmt.Errorf("%w: the record of open run %q: %w", errBehind, row.RunID, err)
 	}
 	if err != nil {
-		return store.Content{}, fmt.Errorf("reading record of an open run: %w", err)
+		return store.Content{}, err
+	}
+	return store.Content{Messages: r.Messages, InputMessages: r.InputMessages, State: r.State}, nil
+}
+
+// recordOf reads the record that a row was made from.
+func (c *call) recordOf(row store.Run) (*record.Run, error) {
+	value, err := c.records.Record(c.r.Context(), row.Raw.Partition, row.Version)
+	if err != nil {
+		return nil, fmt.Errorf("reading record of run: %w", err)
 	}
 	r, err := record.DecodeRun(value)
 	if err != nil {
-		return store.Content{}, fmt.Errorf("%w: %w", errBroken, err)
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	// The offset is all that leads here. A topic that was made anew has another run at it, perhaps
 	// another tenant's: that must not get out.
 	if r.Tenant != c.tenant || r.ThreadID != row.ThreadID || r.RunID != row.RunID || r.Status != row.Status {
-		return store.Content{}, fmt.Errorf("%w: the record at %d:%d is not that of run %q",
-			errBroken, row.Raw.Partition, row.Version, row.RunID)
+		return nil, fmt.Errorf("%w: the record at %d:%d is not that of run %q", errBroken, row.Raw.Partition, row.Version, row.RunID)
 	}
-	return store.Content{Messages: r.Messages, InputMessages: r.InputMessages, State: r.State}, nil
+	return r, nil
 }

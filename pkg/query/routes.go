@@ -26,8 +26,17 @@ var routes = []route{
 	{"/v1/threads/{thread}", []string{"atLeast"}, (*call).thread},
 	{"/v1/threads/{thread}/lineage", []string{"atLeast", "format", "width"}, (*call).lineage},
 	{"/v1/threads/{thread}/history", []string{"atLeast", "limit", "before"}, (*call).history},
+	{"/v1/threads/{thread}/diff", []string{"atLeast", "from", "to"}, (*call).diff},
+	{"/v1/threads/{thread}/export", []string{"atLeast", "startedAt", "report"}, (*call).export},
+	{"/v1/threads/{thread}/checkout", []string{"atLeast", "at", "runId"}, (*call).checkout},
+	{"/v1/threads/{thread}/events", []string{"atLeast", "branch", "from", "to", "pace", "all"}, (*call).replayEvents},
 	{"/v1/threads/{thread}/runs/{run}", []string{"atLeast"}, (*call).run},
 	{"/v1/threads/{thread}/runs/{run}/history", []string{"atLeast", "limit", "before"}, (*call).history},
+	{"/v1/threads/{thread}/runs/{run}/checkout", []string{"atLeast", "at", "runId"}, (*call).checkout},
+	{"/v1/threads/{thread}/runs/{run}/events", []string{"atLeast", "from", "to", "pace", "all"}, (*call).replayEvents},
+	{"/v1/threads/{thread}/runs/{run}/verify", []string{"atLeast"}, (*call).verify},
+	{"/v1/threads/{thread}/runs/{run}/export", []string{"atLeast", "startedAt", "report"}, (*call).export},
+	{"/v1/dead-letters", []string{"reason", "thread", "since", "limit", "after"}, (*call).deadLetters},
 }
 
 // Routes returns the calls that the stage answers; each is answered to HEAD as well.

@@ -53,8 +53,8 @@ func (c Config) Validate() error {
 // favour of a newer one of the same run.
 var ErrRecordGone = errors.New("the record is gone")
 
-// RecordReader reads single records of skein.runs, for runs that are still open: their messages are
-// not in the store.
+// RecordReader reads single records of skein.runs: for runs that are still open, whose messages are not
+// in the store, and for proofs, which are about the record itself.
 type RecordReader interface {
 	// Record returns the value of the record of skein.runs at this partition and offset, or
 	// ErrRecordGone.
@@ -66,13 +66,14 @@ type Service struct {
 	cfg     Config
 	store   store.Reader
 	records RecordReader
+	raw     *RawLog
 	auth    tenant.Authenticator
 	metrics *metrics
 	handler http.Handler
 }
 
-// New returns the stage over a store, the records of open runs and the caller's identity.
-func New(cfg Config, r store.Reader, rr RecordReader, auth tenant.Authenticator) (*Service, error) {
+// New returns the stage over a store, the records of runs, the raw events and the caller's identity.
+func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, auth tenant.Authenticator) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func New(cfg Config, r store.Reader, rr RecordReader, auth tenant.Authenticator)
 	if err != nil {
 		return nil, fmt.Errorf("setting up compression: %w", err)
 	}
-	s := &Service{cfg: cfg, store: r, records: rr, auth: auth, metrics: m}
+	s := &Service{cfg: cfg, store: r, records: rr, raw: raw, auth: auth, metrics: m}
 	s.handler = compress(s.handlers())
 	return s, nil
 }

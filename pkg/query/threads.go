@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -49,10 +48,8 @@ func (c *call) threads() error {
 	if q.Status != "" && !slices.Contains(statuses, q.Status) {
 		return badRequest(fmt.Sprintf("status must be one of %v, not %q", statuses, q.Status))
 	}
-	if since := c.query.Get("since"); since != "" {
-		if q.Since, err = time.Parse(time.RFC3339, since); err != nil {
-			return badRequest(fmt.Sprintf("since must be a time such as 2026-09-17T12:00:00Z, not %q", since))
-		}
+	if q.Since, err = c.since(); err != nil {
+		return err
 	}
 	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
 	if err != nil {

@@ -29,27 +29,49 @@ const (
 	HeaderReason   = "skein-reason"
 	HeaderPosition = "skein-position"
 	HeaderDetail   = "skein-detail"
+
+	// HeaderRetryOf is that of a dead letter that was published again: the Position of the dead letter
+	// in skein.dead-letters.
+	HeaderRetryOf = "skein-retry-of"
 )
 
 // Kind says what a record's value is.
 type Kind string
 
-// The kinds: event, input and erase on skein.events, run and fence on skein.runs, snapshot and
-// oversize (in the place of a snapshot that is too large) on skein.snapshots.
+// The kinds: event, input and erase on skein.events, run, fence, position and erase on skein.runs, snapshot
+// and oversize (in the place of a snapshot that is too large) on skein.snapshots.
 const (
 	KindEvent    Kind = "event"
 	KindInput    Kind = "input"
 	KindErase    Kind = "erase"
 	KindRun      Kind = "run"
 	KindFence    Kind = "fence"
+	KindPosition Kind = "position"
 	KindSnapshot Kind = "snapshot"
 	KindOversize Kind = "oversize"
 )
+
+// kinds spares the copy of a name that is known.
+var kinds = func() map[string]Kind {
+	m := map[string]Kind{}
+	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindRun, KindFence, KindPosition, KindSnapshot, KindOversize} {
+		m[string(k)] = k
+	}
+	return m
+}()
 
 // Header is one header of a Kafka record.
 type Header struct {
 	Key   string
 	Value []byte
+}
+
+// AnyHeader is Header, or a Kafka client's own type of the same make.
+type AnyHeader interface {
+	~struct {
+		Key   string
+		Value []byte
+	}
 }
 
 // Headers are what a record says beside its key and value.
@@ -94,7 +116,7 @@ func (h Headers) Encode() []Header {
 //
 // The error is ErrUnknownVersion, for which the process is at fault, or ErrInvalidHeader, for which
 // the record is. What could be read is returned with it.
-func ParseHeaders(hs []Header) (Headers, error) {
+func ParseHeaders[H AnyHeader](hs []H) (Headers, error) {
 	h := Headers{Version: Version, Kind: KindEvent, Seq: -1}
 	var err error
 	bad := func(name, format string, args ...any) {
@@ -102,7 +124,8 @@ func ParseHeaders(hs []Header) (Headers, error) {
 			err = fmt.Errorf("reading header %s: %w: %s", name, ErrInvalidHeader, fmt.Sprintf(format, args...))
 		}
 	}
-	for _, x := range hs {
+	for _, given := range hs {
+		x := Header(given)
 		switch x.Key {
 		case HeaderVersion:
 			v, perr := strconv.ParseUint(string(x.Value), 10, 31)
@@ -116,12 +139,12 @@ func ParseHeaders(hs []Header) (Headers, error) {
 				h.Version = int(v)
 			}
 		case HeaderKind:
-			switch k := Kind(x.Value); k {
-			case KindEvent, KindInput, KindErase, KindRun, KindFence, KindSnapshot, KindOversize:
-				h.Kind = k
-			default:
+			k, ok := kinds[string(x.Value)]
+			if !ok {
 				bad(x.Key, "%.64q is not a kind of record", x.Value)
+				continue
 			}
+			h.Kind = k
 		case HeaderRunID:
 			if verr := ValidateID(string(x.Value)); verr != nil {
 				bad(x.Key, "%v", verr)

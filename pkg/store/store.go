@@ -16,16 +16,28 @@ var ErrNotFound = errors.New("not found")
 // ErrSchema says that the store's schema does not fit this binary. Waiting does not mend it.
 var ErrSchema = errors.New("the store's schema does not fit this binary")
 
-// Entry is one record of skein.runs as the indexer hands it over.
+// Entry is one record of skein.runs as the indexer hands it over: of a run (Run is set), of a run's
+// deletion (a tombstone: it names a run, and Run is nil), or of how far its partition is decided
+// (Position is set; it names no tenant, thread or run).
 type Entry struct {
 	// Partition and Version are the record's partition and offset in skein.runs.
 	Partition int32
 	Version   int64
-	// Tenant, ThreadID and RunID come from the record's key.
+	// Tenant, ThreadID and RunID come from the record's key. A position has none.
 	Tenant, ThreadID, RunID string
 	// Run is nil for a tombstone: the run and all that belongs to it is deleted.
 	Run *record.Run
+	// Position is nil but for a position.
+	Position *Position
 }
+
+// Position says that all events of the entry's partition below Next are indexed, once this entry and
+// those of the partition with a lesser version are. It speaks of the events of every tenant. How far an
+// open run is told, only its own row says.
+type Position struct{ Next int64 }
+
+// Tombstone reports whether the entry deletes a run.
+func (e Entry) Tombstone() bool { return e.Run == nil && e.Position == nil }
 
 // Run is a row of the runs table: the run record without its messages, input messages, state and
 // open fold, which Reader.Contents gives.
@@ -68,12 +80,17 @@ type ThreadQuery struct {
 // Writer is the indexer's side.
 type Writer interface {
 	// Write makes the entries' rows durable before it returns. An entry older than what the
-	// store has for its run changes nothing. Either all entries are written or an error is
-	// returned and the call may be repeated.
+	// store has for its run changes nothing, nor does a position that is not beyond the one it
+	// has. A position is not seen before the rows of the entries it comes with. Either all
+	// entries are written or an error is returned and the call may be repeated.
 	Write(ctx context.Context, entries []Entry) error
+	Close() error
+}
+
+// Migrator makes the tables. Stages do not: they wait until somebody has.
+type Migrator interface {
 	// Migrate brings the schema to this binary's version; ErrSchema where it is a newer one's.
 	Migrate(ctx context.Context) error
-	Close() error
 }
 
 // Reader is the query stage's side. All calls are bound to one tenant.
@@ -89,7 +106,8 @@ type Reader interface {
 	// page ("" at the end).
 	Threads(ctx context.Context, tenant string, q ThreadQuery) ([]Thread, string, error)
 	// IndexedTo returns, per partition of skein.events, the offset up to which events are
-	// certainly indexed: the greatest Raw.Next of the partition's rows.
+	// indexed: the greater of the partition's position, which holds for every tenant, and the
+	// greatest Raw.Next of the tenant's rows.
 	IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error)
 	// Ping reports whether the store answers.
 	Ping(ctx context.Context) error

@@ -124,25 +124,18 @@ func (c *Client) Reduce(jobs ...Job) ([]Result, error) {
 	return results, <-written
 }
 
-type wireJob struct {
-	ID      int               `json:"id"`
-	Start   Start             `json:"start"`
-	Events  []json.RawMessage `json:"events"`
-	Upgrade bool              `json:"upgrade,omitempty"`
-	Schema  bool              `json:"schema,omitempty"`
-	Skip    bool              `json:"skip,omitempty"`
-}
-
 func (c *Client) send(first int, jobs []Job) error {
 	w := bufio.NewWriterSize(c.in, 1<<16)
 	enc := json.NewEncoder(w) // compacts, so that a job is one line
 	enc.SetEscapeHTML(false)
 	for i, j := range jobs {
-		events := j.Events
-		if events == nil {
-			events = []json.RawMessage{}
+		if j.Events == nil {
+			j.Events = []json.RawMessage{}
 		}
-		err := enc.Encode(wireJob{first + i, j.Start, events, j.Upgrade, j.Schema, j.Skip})
+		err := enc.Encode(struct {
+			ID int `json:"id"`
+			Job
+		}{first + i, j})
 		if err != nil {
 			return fmt.Errorf("sending stream %d to the client: %w", i+1, err)
 		}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
@@ -70,7 +72,9 @@ func TestFold_EqualsTheOfficialClientOnEveryRecordedRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			report.recordedThreads++
 			for i, run := range thread.Runs {
+				report.recordedRuns++
 				got := foldRun(t, run)
 				if len(got.malformed) > 0 {
 					t.Errorf("%s: events %v are malformed to Skein, and to nobody else", run.RunID, got.malformed)
@@ -181,7 +185,7 @@ func mask(t *testing.T, thread recordings.Thread, c conformance.Conversation) co
 	return c
 }
 
-func toJSON(tb testing.TB, v any) json.RawMessage {
+func toJSON(tb rapid.TB, v any) json.RawMessage {
 	tb.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {

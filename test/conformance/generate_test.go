@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"pgregory.net/rapid"
@@ -10,21 +11,27 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// stream is a generated stream of events: episodes of well-behaved agents, interleaved, then mutated.
+// stream is a generated run: episodes of well-behaved agents, interleaved, then mutated.
 type stream struct {
-	start     json.RawMessage // a list of messages
-	state     json.RawMessage
 	events    []json.RawMessage
 	mutations []string
 }
 
 type obj = map[string]any
 
+// Halves of a surrogate pair, which Go's strings cannot hold: encode writes their escapes.
+const (
+	highHalf = "\U0010F001"
+	lowHalf  = "\U0010F002"
+)
+
+var writeHalves = strings.NewReplacer(highHalf, `\ud83d`, lowHalf, `\ude00`)
+
 var (
 	messageIDs = []string{"m0", "m1", "m2", "m3", "é\"4"}
 	callIDs    = []string{"c0", "c1", "c2", "m1"} // one that is a message's id too
-	subagents  = []string{"s0", "s1"}
-	words      = []string{"", "a", "some words ", "é", "😀", "\n\"\\/", "{", "}", "\u2028<&>"}
+	subagents  = []string{"s0", "s0", "s1", "s1", ""}
+	words      = []string{"", "a", "some words ", "é", "😀", highHalf, lowHalf, lowHalf + highHalf, "\n\"\\/", "{", "}", "\u2028<&>"}
 	pointers   = []string{"", "/", "/a", "/b", "/l", "/l/0", "/l/1", "/l/-", "/l/9", "/l/01", "/l/x", "/o/k", "/o/k/d", "/o", "/nope/x",
 		"/a~1b", "/m~0n", "/__proto__/x", "/constructor/prototype/x", "/l/0/z", "/é"}
 	anyValues = []any{nil, true, false, 0, 1, -1.5, 1e3, "", "v", []any{}, []any{1, "x"}, obj{}, obj{"k": "v", "d": obj{"e": nil}}, "😀"}
@@ -35,7 +42,14 @@ type gen struct{ t *rapid.T }
 
 func pick[T any](g gen, from []T) T { return from[rapid.IntRange(0, len(from)-1).Draw(g.t, "pick")] }
 
-func (g gen) chance(percent int) bool { return rapid.IntRange(1, 100).Draw(g.t, "chance") <= percent }
+// chance is true about so often. rapid prefers small numbers, so the likelier answer gets those.
+func (g gen) chance(percent int) bool {
+	n := rapid.IntRange(1, 100).Draw(g.t, "chance")
+	if percent > 50 {
+		return n <= percent
+	}
+	return n > 100-percent
+}
 
 func (g gen) n(limit int) int { return rapid.IntRange(0, limit).Draw(g.t, "n") }
 
@@ -61,6 +75,9 @@ func (g gen) event(t agui.Type, members ...any) obj {
 	}
 	return o
 }
+
+// unknownType is the type of a version that is still to come.
+const unknownType agui.Type = "FROM_THE_FUTURE"
 
 const absent = "\x00absent"
 
@@ -105,6 +122,15 @@ func (g gen) patch() []any {
 		ops = append(ops, op)
 	}
 	return ops
+}
+
+// leavesObject takes out of a patch what makes the document something else than an object: the client
+// lets an activity become that, and its schema refuses the activity from then on (docs/fold.md).
+func leavesObject(patch []any) []any {
+	return slices.DeleteFunc(patch, func(op any) bool {
+		_, object := op.(obj)["value"].(obj)
+		return op.(obj)["path"] == "" && !object
+	})
 }
 
 func (g gen) content() any {
@@ -168,7 +194,7 @@ func (g gen) episode() []obj {
 		}
 		return append(out, g.event(end, key, id, "subagentRunId", sub))
 	}
-	switch rapid.IntRange(0, 17).Draw(g.t, "episode") {
+	switch rapid.IntRange(0, 19).Draw(g.t, "episode") {
 	case 0, 1, 2:
 		return span(agui.TextMessageStart, agui.TextMessageContent, agui.TextMessageEnd, "messageId", id,
 			"role", g.or(60, pick(g, []string{"assistant", "user", "system", "developer"})), "name", g.or(10, "bot"))
@@ -180,8 +206,8 @@ func (g gen) episode() []obj {
 				"role", g.or(50, "tool"), "subagentRunId", sub))
 		}
 		return out
-	case 5:
-		out := []obj{g.event(agui.ReasoningStart, "messageId", id)}
+	case 5, 18:
+		out := []obj{g.event(agui.ReasoningStart, "messageId", id, "subagentRunId", sub)}
 		out = append(out, span(agui.ReasoningMessageStart, agui.ReasoningMessageContent, agui.ReasoningMessageEnd, "messageId", id, "role", "reasoning")...)
 		out = append(out, g.event(agui.ReasoningEnd, "messageId", id))
 		if g.chance(50) {
@@ -230,16 +256,27 @@ func (g gen) episode() []obj {
 		if g.chance(30) {
 			out[0]["replace"] = g.chance(50)
 		}
+		if g.chance(20) { // patched before it is there
+			out = nil
+		}
 		for range g.n(2) {
-			out = append(out, g.event(agui.ActivityDelta, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "patch", g.patch(), "subagentRunId", sub))
+			whose := sub
+			if g.chance(16) {
+				whose = pick(g, subagents)
+			}
+			out = append(out, g.event(agui.ActivityDelta, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "patch", leavesObject(g.patch()), "subagentRunId", whose))
 		}
 		return out
-	case 16:
+	case 16, 19:
 		name := pick(g, subagents)
-		return []obj{g.event(agui.SubagentStarted, "subagentRunId", name, "name", "n"), g.event(agui.StepStarted, "stepName", "s", "subagentRunId", name),
-			g.event(agui.StepFinished, "stepName", "s", "subagentRunId", name), g.event(agui.SubagentFinished, "subagentRunId", name)}
+		out := []obj{g.event(agui.SubagentStarted, "subagentRunId", name, "name", "n", "parentSubagentRunId", g.or(20, pick(g, subagents))),
+			g.event(agui.StepStarted, "stepName", "s", "subagentRunId", name), g.event(agui.StepFinished, "stepName", "s", "subagentRunId", name)}
+		if g.chance(30) {
+			return append(out, g.event(agui.SubagentError, "subagentRunId", name, "message", "boom"))
+		}
+		return append(out, g.event(agui.SubagentFinished, "subagentRunId", name))
 	default:
-		return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", nil), g.event(agui.Raw, "event", 1), g.event("FROM_THE_FUTURE", "messageId", id), g.event(agui.Meta, "metaType", "x")})}
+		return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", nil), g.event(agui.Raw, "event", 1), g.event(unknownType, "messageId", id), g.event(agui.Meta, "metaType", "x")})}
 	}
 }
 
@@ -250,19 +287,33 @@ func (g gen) between() []obj {
 	}
 	return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", 1), g.event(agui.StepStarted, "stepName", "s"), g.event(agui.Raw, "event", 1),
 		g.event(agui.StateSnapshot, "snapshot", obj{}), g.event(agui.ActivitySnapshot, "messageId", "m3", "activityType", "plan", "content", obj{}),
-		g.event("FROM_THE_FUTURE"), g.event(agui.SubagentFinished, "subagentRunId", "s0")})}
+		g.event(unknownType), g.event(agui.SubagentFinished, "subagentRunId", "s0")})}
 }
 
 // drawStream makes a whole run.
-func drawStream(t *rapid.T) stream {
+func drawStream(t *rapid.T, runID string) stream {
 	g := gen{t}
+	var s stream
 	var open [][]obj
 	for range rapid.IntRange(1, 6).Draw(t, "episodes") {
-		open = append(open, g.episode())
+		e := g.episode()
+		if n := len(e); n > 1 && g.chance(16) {
+			e = e[:g.n(n-2)+1]
+			s.mutations = append(s.mutations, cutShort)
+		}
+		if len(e) > 0 && g.chance(8) {
+			e = slices.Insert(e, 0, e[0])
+			s.mutations = append(s.mutations, startedTwice)
+		}
+		open = append(open, e)
+		if g.chance(18) {
+			open = append(open, slices.Clone(e))
+			s.mutations = append(s.mutations, again)
+		}
 	}
-	started := g.event(agui.RunStarted, "threadId", "t", "runId", "r")
+	started := g.event(agui.RunStarted, "threadId", "t", "runId", runID)
 	if g.chance(15) {
-		started["input"] = obj{"threadId": "t", "runId": "r", "messages": g.messages(3), "tools": []any{}, "context": []any{}}
+		started["input"] = obj{"threadId": "t", "runId": runID, "messages": g.messages(3), "tools": []any{}, "context": []any{}}
 	}
 	events := []obj{started}
 	// Mostly one after the other, at times interleaved.
@@ -279,30 +330,49 @@ func drawStream(t *rapid.T) stream {
 		events = append(events, open[i][0])
 		open[i] = open[i][1:]
 	}
-	s := stream{start: encode(g.messages(4)), state: encode(g.state())}
-	if string(s.state) == "null" {
-		s.state = json.RawMessage(`{}`)
-	}
 	for range rapid.SampledFrom([]int{0, 0, 1, 1, 2, 4}).Draw(t, "mutations") {
 		var name string
 		events, name = g.mutate(events)
 		s.mutations = append(s.mutations, name)
 	}
-	switch g.n(9) {
-	case 0:
-		events = append(events, g.event(agui.RunError, "message", "boom"))
-	case 1: // no end at all
-	default:
-		events = append(events, g.event(agui.RunFinished, "threadId", "t", "runId", "r"))
-	}
+	events = append(events, g.end(runID)...)
 	for _, e := range events {
 		s.events = append(s.events, encode(e))
 	}
 	return s
 }
 
+// end is how a run ends: well, badly, not at all, or twice.
+func (g gen) end(runID string) []obj {
+	finished := func(members ...any) obj {
+		return g.event(agui.RunFinished, append([]any{"threadId", "t", "runId", runID}, members...)...)
+	}
+	failed := g.event(agui.RunError, "message", "boom")
+	switch g.n(11) {
+	case 7:
+		return []obj{finished("outcome", obj{"type": "interrupt", "interrupts": []any{obj{"id": "i", "reason": "r"}}})}
+	case 8:
+		return []obj{finished("outcome", obj{"type": pick(g, []string{"cancelled", "success"})}, "result", pick(g, anyValues))}
+	case 9:
+		return append([]obj{finished(), failed}, g.episode()...)
+	case 10:
+		return []obj{failed}
+	case 11:
+		return nil
+	default:
+		return []obj{finished()}
+	}
+}
+
 // mutationNames are the ways in which agents and networks spoil streams.
 var mutationNames = []string{"dropped", "doubled", "swapped", "moved", "wrong message id", "wrong call id", "wrong owner", "member removed", "member spoiled"}
+
+// Three more are done to whole episodes: the agent dies in one, starts twice or goes through it again.
+const (
+	cutShort     = "episode cut short"
+	startedTwice = "episode started twice"
+	again        = "episode again"
+)
 
 func (g gen) mutate(events []obj) ([]obj, string) {
 	name := pick(g, mutationNames)
@@ -351,7 +421,11 @@ func (g gen) mutate(events []obj) ([]obj, string) {
 		}
 		events[i] = c
 	case "member spoiled":
-		change(pick(g, []string{"messageId", "delta", "toolCallId", "content", "role", "metadata", "subagentRunId", "timestamp", "parentMessageId"}), pick(g, anyValues))
+		member, v := pick(g, []string{"messageId", "delta", "toolCallId", "content", "role", "metadata", "subagentRunId", "timestamp", "parentMessageId"}), pick(g, anyValues)
+		if _, object := v.(obj); object && member == "delta" && e["type"] == string(agui.StateDelta) {
+			break // an older form of a patch of one operation (pkg/agui/upgrade.go), which the client knows no more
+		}
+		change(member, v)
 	}
 	return events, name
 }
@@ -363,5 +437,5 @@ func encode(v any) json.RawMessage {
 	if err := enc.Encode(v); err != nil {
 		panic(fmt.Sprintf("encoding a generated value: %v", err))
 	}
-	return json.RawMessage(strings.TrimSpace(b.String()))
+	return json.RawMessage(writeHalves.Replace(strings.TrimSpace(b.String())))
 }

@@ -2,6 +2,11 @@ package conformance_test
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,30 +14,59 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
-// foldStream folds a generated stream with pkg/compact, up to its first terminal event.
-func foldStream(s stream) (conformance.Conversation, map[string]int64, error) {
-	var messages []agui.Message
-	if err := json.Unmarshal(s.start, &messages); err != nil {
-		return conformance.Conversation{}, nil, err
-	}
-	run := compact.New(messages, s.state)
-	for _, raw := range s.events {
+var streamsFile = flag.String("streams", "", "write the generated streams to this file, as jobs of reduce.mjs")
+
+// foldedStream is what pkg/compact makes of a generated stream, up to its first terminal event.
+type foldedStream struct {
+	run *compact.Run
+	conformance.Conversation
+	// violated is the first event at which a rule of the client's verification is counted, or -1, and
+	// which rules those are.
+	violated int
+	rules    []string
+}
+
+func foldStream(start lineage.History, events []json.RawMessage) (foldedStream, error) {
+	f := foldedStream{run: compact.New(start.Messages, start.State), violated: -1}
+	anomalies := f.run.Summary().Anomalies
+	for i, raw := range events {
+		before := countOf(anomalies, verificationRules)
 		ev, err := agui.Decode(raw)
 		if err == nil {
-			err = run.Apply(ev)
+			err = f.run.Apply(ev)
 		}
 		if err != nil && !agui.IsMalformed(err) {
-			return conformance.Conversation{}, nil, err
+			return f, err
 		}
-		if run.Ended() {
+		if after := countOf(anomalies, verificationRules); f.violated < 0 && !slices.Equal(before, after) {
+			f.violated = i
+			for r, rule := range verificationRules {
+				if after[r] > before[r] {
+					f.rules = append(f.rules, rule)
+				}
+			}
+		}
+		if f.run.Ended() {
 			break
 		}
 	}
-	b, err := json.Marshal(run.Messages())
-	return conformance.Conversation{Messages: b, State: run.State()}, run.Summary().Anomalies, err
+	b, err := json.Marshal(f.run.Messages())
+	f.Conversation = conformance.Conversation{Messages: b, State: f.run.State()}
+	return f, err
+}
+
+var verificationRules = compact.VerificationRules()
+
+func countOf(anomalies map[string]int64, rules []string) []int64 {
+	counts := make([]int64, len(rules))
+	for i, rule := range rules {
+		counts[i] = anomalies[rule]
+	}
+	return counts
 }
 
 // cut returns the events up to the first terminal one that the schema accepts: what comes after it
@@ -46,49 +80,198 @@ func cut(events []json.RawMessage) []json.RawMessage {
 	return events
 }
 
-// TestGenerated_EqualsTheOfficialClient folds generated streams, whole and spoiled, with Skein and
-// with the official client. Set -rapid.checks for more streams; a failure prints its seed.
+// TestGenerated_EqualsTheOfficialClient folds generated threads, whole and spoiled, with Skein and
+// with the official client. TestMain says how many; a failure is shrunk and prints its seed.
 func TestGenerated_EqualsTheOfficialClient(t *testing.T) {
 	client, ok := conformance.Live(t)
 	if !ok {
 		t.Skip("generated streams have no checked-in results; install Node 20 and run: make conformance-setup")
 	}
-	types, mutations, rules, skipped := map[string]int{}, map[string]int{}, map[string]int{}, 0
+	jobs := json.NewEncoder(streamsWriter(t))
 	rapid.Check(t, func(rt *rapid.T) {
-		s := drawStream(rt)
-		got, anomalies, err := foldStream(s)
-		if err != nil {
-			rt.Fatal(err)
+		report.threads++
+		g := gen{rt}
+		have := history(rt, conformance.Conversation{Messages: encode(g.messages(4)), State: encode(g.state())})
+		if string(have.State) == "null" {
+			have.State = json.RawMessage(`{}`)
 		}
-		want, err := client.Reduce(conformance.Job{
-			Start: conformance.Start{Messages: s.start, State: s.state}, Events: cut(s.events), Upgrade: true, Schema: true, Skip: true,
-		})
-		if err != nil {
-			rt.Fatal(err)
-		}
-		if d := conformance.Diff(want[0].Conversation, got); d != "" {
-			lines := make([]string, len(s.events))
-			for i, e := range s.events {
-				lines[i] = string(e)
+		its := conformance.Start{Messages: toJSON(rt, have.Messages), State: have.State}
+		for run := range 3 {
+			s := drawStream(rt, fmt.Sprint("r", run))
+			got, err := foldStream(have, s.events)
+			if err != nil {
+				rt.Fatal(err)
 			}
-			rt.Fatalf("%s\nstart %s state %s\n%s\nskipped %v", d, s.start, s.state, strings.Join(lines, "\n"), want[0].Skipped)
-		}
-		for _, e := range s.events {
-			var head struct{ Type string }
-			if json.Unmarshal(e, &head) == nil {
-				types[head.Type]++
+			job := conformance.Job{Start: its, Events: cut(s.events), Upgrade: true, Schema: true, Skip: true, Verify: true}
+			results, err := client.Reduce(job)
+			if err != nil {
+				rt.Fatal(err)
 			}
+			want := results[0]
+			if d := s.differs(want, got); d != "" {
+				rt.Fatalf("run %d: %s\nstart %s state %s\n%s\nskipped %v, violation %v",
+					run, d, its.Messages, its.State, strings.Join(s.lines(), "\n"), want.Skipped, want.Violation)
+			}
+			if d, err := playsBack(client, got, want.Violation == nil && got.run.Summary().Started != nil); err != nil || d != "" {
+				rt.Fatalf("compacted: %v\n%s\nevents\n%s", err, d, strings.Join(s.lines(), "\n"))
+			}
+			if err := jobs.Encode(job); err != nil {
+				rt.Fatal(err)
+			}
+			report.stream(s, want, got)
+			if run == 2 || g.chance(75) {
+				return
+			}
+			have, its = g.nextInput(got, want)
 		}
-		for _, m := range s.mutations {
-			mutations[m]++
-		}
-		for rule, n := range anomalies {
-			rules[rule] += int(n)
-		}
-		skipped += len(want[0].Skipped)
 	})
-	t.Logf("events by type: %v", types)
-	t.Logf("mutations: %v", mutations)
-	t.Logf("rules counted: %v", rules)
-	t.Logf("malformed events: %d", skipped)
+	report.check(t)
 }
+
+// differs compares all that the client says about a stream with what Skein says.
+func (s stream) differs(want conformance.Result, got foldedStream) string {
+	if d := conformance.Diff(want.Conversation, got.Conversation); d != "" {
+		return d
+	}
+	if want.Violation == nil {
+		if got.violated >= 0 {
+			return fmt.Sprintf("event %d counts %v, and the client's verification lets it pass", got.violated, got.rules)
+		}
+		return ""
+	}
+	rule, err := ruleOf(want.Violation.Message)
+	switch {
+	case err != nil:
+		return err.Error()
+	case got.violated != want.Violation.Index || !slices.Contains(got.rules, rule):
+		return fmt.Sprintf("the client's verification ends at event %d with %s (%s), the fold counts %v at event %d",
+			want.Violation.Index, rule, want.Violation.Message, got.rules, got.violated)
+	}
+	return ""
+}
+
+// playsBack has a client that holds nothing play the compacted events of a run: it ends up with the
+// same, and its verification has nothing against them where it had nothing against the run.
+func playsBack(client *conformance.Client, run foldedStream, clean bool) (string, error) {
+	results, err := client.Reduce(conformance.Job{Events: compact.Compacted(run.run), Upgrade: true, Schema: true, Verify: true})
+	if err != nil {
+		return "", err
+	}
+	played := results[0]
+	if played.Error != nil {
+		return fmt.Sprintf("event %d is malformed: %s", played.Error.Index, played.Error.Message), nil
+	}
+	if clean && played.Violation != nil {
+		return fmt.Sprintf("event %d breaks a rule: %s", played.Violation.Index, played.Violation.Message), nil
+	}
+	return conformance.Diff(run.Conversation, played.Conversation), nil
+}
+
+func (s stream) lines() []string {
+	lines := make([]string, len(s.events))
+	for i, e := range s.events {
+		lines[i] = string(e)
+	}
+	return lines
+}
+
+// nextInput goes on with a thread as the client does: it says something, and its input is what it
+// holds without the activity messages. The second result is what the client itself goes on from.
+func (g gen) nextInput(got foldedStream, want conformance.Result) (lineage.History, conformance.Start) {
+	var its []json.RawMessage
+	if err := json.Unmarshal(want.Messages, &its); err != nil {
+		g.t.Fatal(err)
+	}
+	said := encode(obj{"id": "said", "role": "user", "content": pick(g, words)})
+	its = append(its, said)
+	input := agui.RunAgentInput{State: want.State}
+	for _, raw := range its {
+		var m agui.Message
+		if err := json.Unmarshal(raw, &m); err != nil {
+			g.t.Fatal(err)
+		}
+		if m.Role != agui.RoleActivity {
+			input.Messages = append(input.Messages, m)
+		}
+	}
+	return lineage.StartHistory(lineage.History{Messages: got.run.Messages(), State: got.State}, &input),
+		conformance.Start{Messages: toJSON(g.t, its), State: want.State}
+}
+
+func history(tb rapid.TB, c conformance.Conversation) lineage.History {
+	tb.Helper()
+	h := lineage.History{State: c.State}
+	if err := json.Unmarshal(c.Messages, &h.Messages); err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+func streamsWriter(t *testing.T) *os.File {
+	t.Helper()
+	name := *streamsFile
+	if name == "" {
+		name = os.DevNull
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// ruleOf names the rule behind what the client's verification says.
+func ruleOf(message string) (string, error) {
+	for _, v := range violations {
+		if v.says.MatchString(message) {
+			return v.rule, nil
+		}
+	}
+	return "", fmt.Errorf("the client's verification has a rule that Skein has no name for: %s", message)
+}
+
+// violations are the messages of verifyEvents of @ag-ui/client 1.0.0, the first that matches.
+var violations = func() (all []struct {
+	says *regexp.Regexp
+	rule string
+}) {
+	for _, row := range [][2]string{
+		{`^First event must be`, "first-event-not-run-started"},
+		{`'RUN_STARTED' while a run is still active`, "run-started-twice"},
+		{`does not match|A tool call belongs to the message that carries it`, "subagent-mismatch"},
+		{`A text message with ID .* is already in progress`, "text-start-while-open"},
+		{`'TEXT_MESSAGE_CONTENT' event: No active`, "text-content-not-open"},
+		{`'TEXT_MESSAGE_END' event: No active`, "text-end-not-open"},
+		{`A tool call with ID .* is already in progress`, "tool-start-while-open"},
+		{`'TOOL_CALL_ARGS' event: No active`, "tool-content-not-open"},
+		{`'TOOL_CALL_END' event: No active`, "tool-end-not-open"},
+		{`A reasoning message with ID .* is already in progress`, "reasoning-start-while-open"},
+		{`'REASONING_MESSAGE_CONTENT' event: No active`, "reasoning-content-not-open"},
+		{`'REASONING_MESSAGE_END' event: No active`, "reasoning-end-not-open"},
+		{`A reasoning span with ID .* is already in progress`, "reasoning-span-start-while-open"},
+		{`'REASONING_END' event: No active`, "reasoning-span-end-not-open"},
+		{`^Step .* is already active`, "step-start-while-open"},
+		{`'STEP_FINISHED' for step`, "step-end-not-open"},
+		{`'SUBAGENT_STARTED': subagent .* is already active`, "subagent-start-while-open"},
+		{`'SUBAGENT_STARTED': subagent .* has already finished`, "subagent-start-again"},
+		{`'SUBAGENT_STARTED': parentSubagentRunId`, "subagent-parent-unknown"},
+		{`no active subagent found`, "subagent-end-not-open"},
+		{`while steps are still active`, "open-at-end-step"},
+		{`while text messages are still active`, "open-at-end-text"},
+		{`while reasoning messages are still active`, "open-at-end-reasoning"},
+		{`while reasoning spans are still active`, "open-at-end-reasoning-span"},
+		{`while tool calls are still active`, "open-at-end-tool"},
+		{`while subagents are still active`, "open-at-end-subagent"},
+	} {
+		all = append(all, struct {
+			says *regexp.Regexp
+			rule string
+		}{regexp.MustCompile(row[0]), row[1]})
+	}
+	return all
+}()

@@ -11,16 +11,18 @@ type Conversation struct {
 // Job is one stream of events for the client to fold.
 type Job struct {
 	// Start is what the client holds before; the zero value is no messages and the state {}.
-	Start  Start
-	Events []json.RawMessage
+	Start  Start             `json:"start"`
+	Events []json.RawMessage `json:"events"`
 	// Upgrade translates older wire forms first, as the client does on the wire. Ids of messages
 	// that come from THINKING_* are random then: see Mask.
-	Upgrade bool
+	Upgrade bool `json:"upgrade,omitempty"`
 	// Schema makes events that the client's schema rejects an error. Unknown types and unknown
 	// members are none.
-	Schema bool
+	Schema bool `json:"schema,omitempty"`
 	// Skip leaves events out that are an error, and goes on; else the fold stops there.
-	Skip bool
+	Skip bool `json:"skip,omitempty"`
+	// Verify asks where the client's verification would have ended the stream.
+	Verify bool `json:"verify,omitempty"`
 }
 
 // Start is where a fold starts from.
@@ -36,6 +38,9 @@ type Result struct {
 	Error *EventError `json:"error,omitempty"`
 	// Skipped are the events that were left out, in the order in which they were found.
 	Skipped []EventError `json:"skipped,omitempty"`
+	// Violation is the first event that breaks a rule of the protocol, where Job.Verify asked and one
+	// does. It was folded all the same.
+	Violation *EventError `json:"violation,omitempty"`
 }
 
 // EventError is an event on which the client throws.

@@ -1,11 +1,11 @@
 // Answers jobs, one JSON object a line, with results, one JSON object a line, in the same order:
 //
-//   {"id": …, "start": {"messages": […], "state": …}, "events": […], "upgrade"?, "schema"?, "skip"?}
-//   {"id": …, "messages": […], "state": …, "error"?: {"index", "message"}, "skipped"?: […]}
+//   {"id": …, "start": {"messages": […], "state": …}, "events": […], "upgrade"?, "schema"?, "skip"?, "verify"?}
+//   {"id": …, "messages": […], "state": …, "error"?: {"index", "message"}, "skipped"?: […], "violation"?: {…}}
 //
 // One process serves any number of streams; loading the client takes longer than folding a thousand.
 // A job that is not JSON is answered with {"failure": …}: the fault of the caller, not of the events.
-// reducer.mjs says what the three switches do.
+// reducer.mjs says what the switches do.
 import { createInterface } from 'node:readline';
 import { once } from 'node:events';
 import { reduce } from './reducer.mjs';

@@ -4,8 +4,9 @@
 //   CompatibilityBoundary (older wire forms, on request) -> enforceEvents (its schema, on request)
 //   -> transformChunks -> defaultApplyEvents
 //
-// verifyEvents is left out on purpose: it would end the stream at the first violation of the
-// protocol's order, and Skein folds such events as the reducer does and counts them.
+// verifyEvents is left out of that on purpose: it would end the stream at the first violation of the
+// protocol's order, and Skein folds such events as the reducer does and counts them. What it would say
+// is told apart, on request.
 
 process.env.SUPPRESS_TRANSFORMATION_WARNINGS = '1';
 process.env.NODE_ENV = 'production'; // else the client freezes and clones everything before every event
@@ -105,20 +106,42 @@ async function fold(events, start, { upgrade, schema, skip }) {
   return error ? { messages, state, error } : { messages, state };
 }
 
+/** The first event that the client's verification rejects, as {index, message}, or undefined. */
+function firstViolation(events, { upgrade }) {
+  const boundary = upgrade && new client.CompatibilityBoundary();
+  const input = { threadId: 'thread', runId: 'run', tools: [], context: [], messages: [] };
+  const stages = [client.enforceEvents(), client.transformChunks(), client.verifyEvents()].map(stage);
+  if (boundary) stages.unshift(stage((source) => boundary.run(input, { run: () => source })));
+  for (let index = 0; index < events.length; index++) {
+    try {
+      stages.reduce((batch, next) => batch.flatMap(next), [structuredClone(events[index])]);
+    } catch (thrown) {
+      return { index, message: text(thrown) };
+    }
+  }
+}
+
 /**
- * reduce({start: {messages, state}, events, upgrade, schema, skip}) -> {messages, state, error?, skipped?}
+ * reduce({start: {messages, state}, events, upgrade, schema, skip, verify})
+ *   -> {messages, state, error?, skipped?, violation?}
  *
  * upgrade: translate older wire forms as the client does (ids of THINKING_* messages become random).
  * schema: an event that the client's schema rejects is an error. Unknown types and fields are not.
  * skip: leave out an event that is an error, note it in skipped and go on; else stop there.
+ * verify: say in violation where the client's verification would have ended the stream that was folded.
  */
-export async function reduce({ start = {}, events, upgrade = false, schema = false, skip = false }) {
+export async function reduce({ start = {}, events, upgrade = false, schema = false, skip = false, verify = false }) {
   const from = { messages: start.messages ?? [], state: start.state === undefined ? {} : start.state };
   const skipped = [];
   const kept = events.map((event, index) => ({ event, index }));
   for (;;) {
     const result = await fold(kept.map((k) => k.event), from, { upgrade, schema, skip });
-    if (!result.error) return skipped.length > 0 ? { ...result, skipped } : result;
+    if (!result.error) {
+      if (skipped.length > 0) result.skipped = skipped;
+      const violation = verify && firstViolation(kept.map((k) => k.event), { upgrade });
+      if (violation) result.violation = { ...violation, index: kept[violation.index].index };
+      return result;
+    }
     const at = kept[result.error.index];
     const error = { index: at.index, message: result.error.message };
     if (!skip) return { messages: result.messages, state: result.state, error };

@@ -118,7 +118,7 @@ func stages(t *testing.T) map[string]*metric {
 	}
 	q := query.DefaultConfig()
 	q.Logger, q.Registerer = logger, l
-	if _, err := query.New(q, nil, nil, tenant.Fixed("t")); err != nil {
+	if _, err := query.New(q, nil, nil, nil, tenant.Fixed("t")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tenant.OpenKeyFile(filepath.Join(t.TempDir(), "none"), logger, l); err != nil {

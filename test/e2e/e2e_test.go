@@ -6,7 +6,6 @@ import (
 	"flag"
 	"math/rand/v2"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -15,18 +14,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/client"
-	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/test/conformance"
+	"github.com/skeinhq/skein/test/process"
 )
 
 var seed = flag.Uint64("seed", 0, "the order of publishing; 0 draws one")
 
-// Every recorded run goes in through the HTTP door, with the compactor and the indexer killed once each
-// on the way, and comes out of the HTTP API as the official client holds it: each run once, nothing in
-// the dead letters.
+// Every recorded run goes in through the HTTP door, and comes out of the HTTP API as the official client
+// holds it: each run once, nothing in the dead letters. On the way the compactor is killed while it has
+// open runs, and the indexer while it holds rows that the store has not acknowledged. Another tenant
+// publishes threads and runs of the same ids meanwhile, and each sees its own only.
 func TestPipeline_GivesBackWhatTheOfficialClientHolds(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) ends{
 		"embedded broker and SQLite":     embeddedEnds,
@@ -54,65 +54,62 @@ func testPipeline(t *testing.T, e ends) {
 
 	p := startPipeline(t, e)
 	t.Logf("%v: the stages are ready", elapsed())
-	threads := recordings.All()
-	rng.Shuffle(len(threads), func(i, j int) { threads[i], threads[j] = threads[j], threads[i] })
+	stories := append(recorded(t), namesakes(t)...)
+	rng.Shuffle(len(stories), func(i, j int) { stories[i], stories[j] = stories[j], stories[i] })
 	total := 0
-	for _, thread := range threads {
-		for _, run := range thread.Runs {
+	for _, s := range stories {
+		for _, run := range s.thread.Runs {
 			total += len(run.Lines())
 		}
 	}
-	var killedCompactor, killedIndexer bool
-	pub := &publisher{door: p.door, rng: rng, before: func(sent int) {
-		if !killedCompactor && sent > total/3 {
-			killedCompactor = true
-			p.compactor.end(os.Kill)
+	pub := &publisher{door: p.door, rng: rng}
+	compactor := killer{t: t, after: total/4 + rng.IntN(total/4), find: openRuns(t, p)}
+	indexer := killer{t: t, after: total/4 + rng.IntN(total/4), find: heldRows(t, p)}
+	pub.before = func() {
+		if compactor.kill(pub, p.compactor) {
 			p.startCompactor()
 		}
-		if !killedIndexer && sent > total/2 {
-			killedIndexer = true
-			p.indexer.end(os.Kill)
+		if indexer.kill(pub, p.indexer) {
 			p.startIndexer()
 		}
-	}}
-	if err := pub.publish(t.Context(), threads); err != nil {
+	}
+	if err := pub.publish(t.Context(), stories); err != nil {
 		t.Fatal(err)
 	}
-	if !killedCompactor || !killedIndexer {
-		t.Fatal("nothing was killed")
+	if !compactor.done || !indexer.done {
+		t.Fatalf("killed the compactor: %v, the indexer: %v; neither was seen at work otherwise", compactor.done, indexer.done)
 	}
-	t.Logf("%v: %d events of %d threads are published", elapsed(), pub.sent, len(threads))
+	t.Logf("%v: %d events of %d threads are published", elapsed(), pub.sent, len(stories))
 
-	for _, thread := range threads {
-		checkThread(t, p, pub, thread)
+	for _, s := range stories {
+		checkStory(t, p, pub, s)
 	}
+	checkLists(t, p, stories)
 	t.Logf("%v: every run's history was read", elapsed())
-	checkTopics(t, e.kafka, threads)
+	checkTopics(t, e.kafka, stories)
 	p.topics("check", "--partitions", strconv.Itoa(partitions), "--replication", strconv.Itoa(e.replication))
 	t.Logf("%v: topics were checked", elapsed())
 	p.stop()
 }
 
-// checkThread compares every run's history with the official client's.
-func checkThread(t *testing.T, p *pipeline, pub *publisher, thread recordings.Thread) {
+// checkStory compares every run's history with what it has to be, and the thread's runs with those that
+// its tenant has published.
+func checkStory(t *testing.T, p *pipeline, pub *publisher, s story) {
 	t.Helper()
-	want, err := conformance.Expected(thread)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var ids []string
-	for i, run := range thread.Runs {
+	for i, run := range s.thread.Runs {
 		ids = append(ids, run.RunID)
-		body := p.read(client.RunPath(run.ThreadID, run.RunID)+"/history", pub.last[runKey{run.ThreadID, run.RunID}])
+		body := p.read(s.tenant, client.RunPath(run.ThreadID, run.RunID)+"/history", pub.last[runKey{s.tenant, run.ThreadID, run.RunID}])
 		var got conformance.Conversation
 		if err := json.Unmarshal(body, &got); err != nil {
 			t.Fatal(err)
 		}
-		if got, err = conformance.Mask(thread, got); err != nil {
+		got, err := conformance.Mask(s.thread, got)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if d := conformance.Diff(want[i].Conversation, got); d != "" {
-			t.Errorf("%s: %s", run.File, d)
+		if d := conformance.Diff(s.want[i], got); d != "" {
+			t.Errorf("%s of %s: %s", run.File, s.tenant, d)
 		}
 	}
 	var lineage struct {
@@ -120,7 +117,7 @@ func checkThread(t *testing.T, p *pipeline, pub *publisher, thread recordings.Th
 			RunID string `json:"runId"`
 		} `json:"runs"`
 	}
-	if err := json.Unmarshal(p.read(client.ThreadPath(thread.ThreadID)+"/lineage", ""), &lineage); err != nil {
+	if err := json.Unmarshal(p.read(s.tenant, client.ThreadPath(s.thread.ThreadID)+"/lineage", ""), &lineage); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -130,19 +127,61 @@ func checkThread(t *testing.T, p *pipeline, pub *publisher, thread recordings.Th
 	slices.Sort(got)
 	slices.Sort(ids)
 	if !slices.Equal(got, ids) {
-		t.Errorf("%s: its runs are %q, want %q", thread, got, ids)
+		t.Errorf("%s of %s: its runs are %q, want %q", s.thread, s.tenant, got, ids)
 	}
 }
 
-// read asks the API until its index has reached a position.
-func (p *pipeline) read(path, atLeast string) []byte {
+// checkLists wants each tenant to see the threads that it has published, and no others, by list and by id.
+func checkLists(t *testing.T, p *pipeline, stories []story) {
+	t.Helper()
+	own := map[string][]string{tenantA: nil, tenantB: nil}
+	for _, s := range stories {
+		own[s.tenant] = append(own[s.tenant], s.thread.ThreadID)
+	}
+	for tenant, want := range own {
+		var list struct {
+			Threads []struct {
+				ThreadID string `json:"threadId"`
+			} `json:"threads"`
+		}
+		if err := json.Unmarshal(p.read(tenant, "/v1/threads", ""), &list); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, thread := range list.Threads {
+			got = append(got, thread.ThreadID)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("the threads of %s are %q, want %q", tenant, got, want)
+		}
+	}
+	foreign := 0
+	for _, s := range stories {
+		if slices.Contains(own[tenantB], s.thread.ThreadID) {
+			continue
+		}
+		foreign++
+		run := s.thread.Runs[0]
+		if _, err := p.api[tenantB].Get(t.Context(), client.RunPath(run.ThreadID, run.RunID)+"/history", nil); !client.IsNotFound(err) {
+			t.Errorf("%s asks for a run of %s, and the answer is %v", tenantB, s.tenant, err)
+		}
+	}
+	if foreign == 0 || len(own[tenantB]) == 0 {
+		t.Errorf("%s has %d threads and lacks %d: nothing was shown", tenantB, len(own[tenantB]), foreign)
+	}
+}
+
+// read asks the API for a tenant until its index has reached a position.
+func (p *pipeline) read(tenant, path, atLeast string) []byte {
 	p.t.Helper()
 	q := url.Values{}
 	if atLeast != "" {
 		q.Set("atLeast", atLeast)
 	}
-	return eventually(p.t, path+" at "+atLeast, func() ([]byte, bool) {
-		body, err := p.api.Get(p.t.Context(), path, q)
+	return process.Eventually(p.t, path+" at "+atLeast, func() ([]byte, bool) {
+		body, err := p.api[tenant].Get(p.t.Context(), path, q)
 		var behind *client.Error
 		switch {
 		case err == nil:
@@ -156,7 +195,7 @@ func (p *pipeline) read(path, atLeast string) []byte {
 }
 
 // checkTopics wants each run sealed once in skein.runs, and no dead letters.
-func checkTopics(t *testing.T, cfg kafka.Config, threads []recordings.Thread) {
+func checkTopics(t *testing.T, cfg kafka.Config, stories []story) {
 	t.Helper()
 	sealed := make(map[string]int)
 	for _, r := range kafkatest.Consume(t, cfg, cfg.Topics().Runs) {
@@ -175,14 +214,14 @@ func checkTopics(t *testing.T, cfg kafka.Config, threads []recordings.Thread) {
 			sealed[string(r.Key)]++
 		}
 	}
-	for _, thread := range threads {
-		for _, run := range thread.Runs {
-			key, err := record.RunKey(tenantID, run.ThreadID, run.RunID)
+	for _, s := range stories {
+		for _, run := range s.thread.Runs {
+			key, err := record.RunKey(s.tenant, run.ThreadID, run.RunID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if sealed[key] != 1 {
-				t.Errorf("%s: %d sealed records", run.File, sealed[key])
+				t.Errorf("%s of %s: %d sealed records", run.File, s.tenant, sealed[key])
 			}
 			delete(sealed, key)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/test/process"
 )
 
 // ends are what the pipeline runs between: a broker and a store.
@@ -38,18 +39,19 @@ func embeddedEnds(t *testing.T) ends {
 func realEnds(t *testing.T) ends {
 	cluster := kafkatest.Real(t, 3)
 	server := clickhousetest.Start(t)
-	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte(server.Password+"\n"), 0o600); err != nil {
-		t.Fatal(err)
+	store := []string{"--clickhouse", server.Addr, "--clickhouse-database", server.Database, "--clickhouse-user", server.Username}
+	if server.Password != "" { // an empty file is refused
+		password := filepath.Join(t.TempDir(), "password")
+		if err := os.WriteFile(password, []byte(server.Password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		store = append(store, "--clickhouse-password-file", password)
 	}
 	return ends{
 		kafka:       cluster.Config,
 		replication: 3,
-		store: []string{
-			"--clickhouse", server.Addr, "--clickhouse-database", server.Database,
-			"--clickhouse-user", server.Username, "--clickhouse-password-file", password,
-		},
-		versions: cluster.Version + "; " + server.Part,
+		store:       store,
+		versions:    cluster.Version + "; " + server.Part,
 	}
 }
 
@@ -75,7 +77,7 @@ func embeddedBroker(t *testing.T) string {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	t.Cleanup(func() {
-		cut := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		cut := time.AfterFunc(process.Patience, func() { _ = cmd.Process.Kill() })
 		defer cut.Stop()
 		if err := in.Close(); err != nil {
 			t.Error(err)

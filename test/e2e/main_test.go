@@ -1,12 +1,11 @@
 package e2e_test
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/skeinhq/skein/test/process"
 )
 
 // binaries is the folder with the commands, built once for all tests of the process.
@@ -15,11 +14,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "../../cmd/...", "./broker")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("building the commands: %w: %s", err, out)
-	}
-	return dir, nil
+	return dir, process.Build(dir, nil, "../../cmd/...", "./broker")
 })
 
 func TestMain(m *testing.M) {

@@ -9,11 +9,16 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/test/process"
 )
 
+// partitions of the topics.
+const partitions = 4
+
+// The tenants. Both have an API key that publishes and reads.
 const (
-	tenantID   = "e2e"
-	partitions = 4
+	tenantA = "acme"
+	tenantB = "umbrella"
 )
 
 // pipeline is the four stages.
@@ -22,31 +27,47 @@ type pipeline struct {
 	ends ends
 	dir  string
 
-	ingest, compactor, indexer, query *process
-	// door and api are clients of ingest and query.
-	door, api *client.Client
+	ingest, compactor, indexer, query *process.Process
+	// door and api are each tenant's clients of ingest and query.
+	door, api map[string]*client.Client
 }
 
 func startPipeline(t *testing.T, e ends) *pipeline {
 	t.Helper()
 	p := &pipeline{t: t, ends: e, dir: t.TempDir()}
-	p.topics("create", "--partitions", strconv.Itoa(partitions), "--replication", strconv.Itoa(e.replication))
-	p.ingest = p.launch("ingest", "--listen", "127.0.0.1:0", "--tenant", tenantID)
-	p.ingest.awaitReady()
+	keys := filepath.Join(p.dir, "api-keys.yaml")
+	secrets := map[string]string{}
+	for _, tenant := range []string{tenantA, tenantB} {
+		secrets[tenant] = strings.TrimSpace(p.skein("keys", "new", "--tenant", tenant, "--scope", "publish,read", "--file", keys))
+	}
+	http := []string{"--listen", "127.0.0.1:0", "--api-keys", keys}
+	// Before what they wait for is there: they have to go on by themselves.
+	p.ingest = p.launch("ingest", http...)
 	p.startIndexer()
 	p.startCompactor()
-	p.indexer.awaitReady()
-	p.compactor.awaitReady()
-	p.query = p.launch("query", append([]string{"--listen", "127.0.0.1:0", "--tenant", tenantID}, e.store...)...)
-	p.query.awaitReady()
-	p.door, p.api = p.connect(p.ingest), p.connect(p.query)
+	p.topics("create", "--partitions", strconv.Itoa(partitions), "--replication", strconv.Itoa(e.replication))
+	p.skein(append([]string{"migrate"}, e.store...)...)
+	p.ingest.AwaitReady()
+	p.indexer.AwaitReady()
+	p.compactor.AwaitReady()
+	p.query = p.launch("query", append(http, e.store...)...)
+	p.query.AwaitReady()
+	p.door, p.api = p.connect(p.ingest, secrets), p.connect(p.query, secrets)
 	return p
 }
 
-func (p *pipeline) launch(name string, more ...string) *process {
+func (p *pipeline) launch(name string, more ...string) *process.Process {
 	p.t.Helper()
+	bin, err := binaries()
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	args := append(p.kafkaFlags(), "--admin-listen", "127.0.0.1:0")
-	return launch(p.t, p.dir, name, append(args, more...)...)
+	stage, err := process.Start(p.t, p.dir, filepath.Join(bin, name), append(args, more...)...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return stage
 }
 
 func (p *pipeline) kafkaFlags() []string {
@@ -59,45 +80,59 @@ func (p *pipeline) startCompactor() {
 	p.compactor = p.launch("compactor",
 		"--dir", filepath.Join(p.dir, "compactor"), "--instance-id", "one",
 		// Often, so that runs which are open when it is killed have been written as such.
-		"--checkpoint-interval", "1s")
+		"--checkpoint-interval", "100ms", "--checkpoint-max", "100ms")
 }
 
 func (p *pipeline) startIndexer() {
 	p.t.Helper()
-	p.indexer = p.launch("indexer", p.ends.store...)
+	// Seldom, so that it is seen to hold what it has not written.
+	p.indexer = p.launch("indexer", append(p.ends.store, "--max-delay", "300ms")...)
 }
 
 // topics runs "skein topics", which must be content with what it finds or makes.
 func (p *pipeline) topics(args ...string) {
 	p.t.Helper()
+	p.skein(append(append([]string{"topics"}, args...), p.kafkaFlags()...)...)
+}
+
+// skein runs a command that must succeed, and returns what it prints.
+func (p *pipeline) skein(args ...string) string {
+	p.t.Helper()
 	bin, err := binaries()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	args = append(append([]string{"topics"}, args...), p.kafkaFlags()...)
+	var stderr strings.Builder
 	cmd := exec.CommandContext(p.t.Context(), filepath.Join(bin, "skein"), args...)
-	cmd.Env = environment()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		p.t.Fatalf("skein %s: %v\n%s", strings.Join(args, " "), err, out)
+	cmd.Env, cmd.Stderr = process.Environment(), &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		p.t.Fatalf("skein %s: %v\n%s%s", strings.Join(args, " "), err, out, &stderr)
 	}
+	return string(out)
 }
 
-func (p *pipeline) connect(stage *process) *client.Client {
+// connect returns a client of a stage for each tenant.
+func (p *pipeline) connect(stage *process.Process, secrets map[string]string) map[string]*client.Client {
 	p.t.Helper()
-	c, err := client.New("http://" + stage.said("listening", "address"))
-	if err != nil {
-		p.t.Fatal(err)
+	out := make(map[string]*client.Client, len(secrets))
+	for tenant, key := range secrets {
+		c, err := client.New("http://"+stage.Said("listening", "address"), client.WithAPIKey(key))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.t.Cleanup(c.Close)
+		out[tenant] = c
 	}
-	p.t.Cleanup(c.Close)
-	return c
+	return out
 }
 
 // stop ends the stages in the order of the stream, so that each one has all that came before it.
 func (p *pipeline) stop() {
 	p.t.Helper()
-	for _, stage := range []*process{p.ingest, p.compactor, p.indexer, p.query} {
+	for _, stage := range []*process.Process{p.ingest, p.compactor, p.indexer, p.query} {
 		began := time.Now()
-		stage.stop()
-		p.t.Logf("%s took %v to stop", stage.name, time.Since(began).Round(100*time.Millisecond))
+		stage.Stop()
+		p.t.Logf("%s took %v to stop", stage.Name, time.Since(began).Round(100*time.Millisecond))
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/skeinhq/skein/internal/client"
-	"github.com/skeinhq/skein/internal/recordings"
 )
 
 // width is how many threads have a run open at a time.
@@ -20,33 +19,35 @@ const largestPart = 12
 // publisher plays recorded threads through the door in small parts, always going on with any one of
 // the threads that are open: runs of many threads interleave in each partition.
 type publisher struct {
-	door *client.Client
+	// door is each tenant's client of the door.
+	door map[string]*client.Client
 	rng  *rand.Rand
-	// sent counts events; before is called with that number ahead of each request.
-	sent   int
-	before func(sent int)
-	// last is the position of each run's last event, by thread and run.
+	// sent counts events, open the runs that have begun and not ended.
+	sent, open int
+	// before is called ahead of each request.
+	before func()
+	// last is the position of each run's last event.
 	last map[runKey]string
 }
 
-type runKey struct{ thread, run string }
+type runKey struct{ tenant, thread, run string }
 
 // playing is a thread that is being published: the run of its first one that is not done.
 type playing struct {
-	thread recordings.Thread
-	run    int
-	lines  [][]byte
-	seq    int
+	story
+	run   int
+	lines [][]byte
+	seq   int
 }
 
-// publish plays all threads.
-func (p *publisher) publish(ctx context.Context, threads []recordings.Thread) error {
+// publish plays all stories.
+func (p *publisher) publish(ctx context.Context, stories []story) error {
 	p.last = make(map[runKey]string)
 	var open []*playing
-	for len(threads) > 0 || len(open) > 0 {
-		for len(open) < width && len(threads) > 0 {
-			open = append(open, &playing{thread: threads[0]})
-			threads = threads[1:]
+	for len(stories) > 0 || len(open) > 0 {
+		for len(open) < width && len(stories) > 0 {
+			open = append(open, &playing{story: stories[0]})
+			stories = stories[1:]
 		}
 		i := p.rng.IntN(len(open))
 		done, err := p.step(ctx, open[i])
@@ -62,17 +63,18 @@ func (p *publisher) publish(ctx context.Context, threads []recordings.Thread) er
 
 // step sends the next part of a thread and reports whether it was the last.
 func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
-	p.before(p.sent)
-	run := t.thread.Runs[t.run]
+	p.before()
+	door, run := p.door[t.tenant], t.thread.Runs[t.run]
 	if t.seq == 0 {
 		t.lines = run.Lines()
-		if _, err := p.door.PutInput(ctx, run.ThreadID, run.RunID, run.Input); err != nil {
+		if _, err := door.PutInput(ctx, run.ThreadID, run.RunID, run.Input); err != nil {
 			return false, fmt.Errorf("sending input of %s: %w", run.File, err)
 		}
+		p.open++
 	}
 	part := t.lines[t.seq:min(t.seq+1+p.rng.IntN(largestPart), len(t.lines))]
 	mediaType, body := p.body(part, t.seq)
-	ack, err := p.door.PostEvents(ctx, run.ThreadID, run.RunID, mediaType, bytes.NewReader(body))
+	ack, err := door.PostEvents(ctx, run.ThreadID, run.RunID, mediaType, bytes.NewReader(body))
 	if err != nil {
 		return false, fmt.Errorf("sending events %d to %d of %s: %w", t.seq, t.seq+len(part)-1, run.File, err)
 	}
@@ -83,7 +85,8 @@ func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
 	if t.seq += len(part); t.seq < len(t.lines) {
 		return false, nil
 	}
-	p.last[runKey{run.ThreadID, run.RunID}] = strconv.Itoa(int(ack.Partition)) + ":" + strconv.FormatInt(ack.LastOffset, 10)
+	p.open--
+	p.last[runKey{t.tenant, run.ThreadID, run.RunID}] = strconv.Itoa(int(ack.Partition)) + ":" + strconv.FormatInt(ack.LastOffset, 10)
 	t.seq = 0
 	t.run++
 	return t.run == len(t.thread.Runs), nil

@@ -21,11 +21,13 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
-	"github.com/skeinhq/skein/pkg/store/sqlite"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Docker's test containers keep one connection for as long as the process lives.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"))
+}
 
 // site is all four stages in one process, with the tenants of a key file.
 type site struct {
@@ -44,14 +46,10 @@ type stage struct {
 	routes []tenant.Route
 }
 
-func startSite(t *testing.T) *site {
+func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 	t.Helper()
-	s := &site{t: t, kafka: kafkatest.Start(t, 3), keys: filepath.Join(t.TempDir(), "keys.yaml"), secrets: map[string]string{}}
+	s := &site{t: t, kafka: k, keys: filepath.Join(t.TempDir(), "keys.yaml"), secrets: map[string]string{}}
 	logger := slog.New(slog.DiscardHandler)
-	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "lineage.sqlite"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		if err := st.Close(); err != nil {
 			t.Error(err)
@@ -106,7 +104,7 @@ func startSite(t *testing.T) *site {
 	s.run(indexing.Run)
 	q := query.DefaultConfig()
 	q.Logger, q.Registerer = logger, prometheus.NewRegistry()
-	answers, err := query.New(q, st, query.NewKafkaRecords(s.kafka), auth)
+	answers, err := query.New(q, st, query.NewKafkaRecords(s.kafka), query.NewRawLog(s.kafka), auth)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,20 @@ func refused(t *testing.T, what string, r reply, status int) {
 // Every route of the stages' own tables, so that a new one is walked without anybody's thinking of it.
 // Two tenants have threads and runs of the same ids; a third has nothing.
 func TestTenants_WalkOfEveryRoute(t *testing.T) {
-	s := startSite(t)
+	t.Run("kfake and SQLite", func(t *testing.T) {
+		k, st := fakeEnds(t)
+		walkEveryRoute(t, startSite(t, k, st))
+	})
+	t.Run("real Kafka and real ClickHouse", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("-short is set: this starts a real Kafka and a real ClickHouse")
+		}
+		k, st := realEnds(t)
+		walkEveryRoute(t, startSite(t, k, st))
+	})
+}
+
+func walkEveryRoute(t *testing.T, s *site) {
 	api := s.stages[1]
 	s.publish("acme", "t1", "r1", secretOfAcme, true)
 	s.publish("acme", "t1", "r2", secretOfAcme, false)
@@ -67,6 +80,14 @@ func TestTenants_WalkOfEveryRoute(t *testing.T) {
 			})
 		}
 	}
+	// What comes behind a run's end becomes a dead letter.
+	late := s.as("acme")
+	late.Set("Content-Type", "application/x-ndjson")
+	s.send(http.MethodPost, s.stages[0].url+"/v1/threads/"+secretOfAcme+"/runs/r1/events", late, strings.NewReader(`{"type":"RAW","event":"late"}`))
+	s.eventually("acme finds its dead letter", func() (string, bool) {
+		r := s.call(api, http.MethodGet, "/v1/dead-letters", s.as("acme"))
+		return r.String(), r.status == http.StatusOK && strings.Contains(r.body, secretOfAcme)
+	})
 	history := func() string {
 		t.Helper()
 		var all strings.Builder
@@ -75,7 +96,9 @@ func TestTenants_WalkOfEveryRoute(t *testing.T) {
 			if r.status != http.StatusOK || !strings.Contains(r.body, secretOfAcme) {
 				t.Fatalf("acme cannot read its own: %s", r)
 			}
-			all.WriteString(r.body)
+			// How far the partition is indexed moves with every tenant's events.
+			said, _, _ := strings.Cut(r.body, `"indexedTo"`)
+			all.WriteString(said)
 		}
 		return all.String()
 	}
@@ -140,7 +163,8 @@ func (s *site) walk(st stage, r tenant.Route) {
 	}
 	for _, run := range runs {
 		own := s.call(st, r.Method, path(r, thread, run), s.as("acme"))
-		if own.status != http.StatusOK {
+		// An open run cannot be exported: to say so is to have found it.
+		if own.status != http.StatusOK && own.status != http.StatusConflict {
 			t.Errorf("acme itself gets %s: what others were refused proves nothing", own)
 		}
 	}

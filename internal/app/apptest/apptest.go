@@ -23,19 +23,27 @@ func Run(t *testing.T, s app.Stage, args ...string) (stdout, stderr string, code
 	return out.String(), errs.String(), app.ExitCode(err)
 }
 
-// Help compares the stage's help with testdata/help.golden; -update rewrites it.
+// Help compares the stage's help with testdata/help.golden, and the flags in it with the list of settings;
+// -update rewrites both.
 func Help(t *testing.T, s app.Stage) {
 	t.Helper()
 	stdout, stderr, code := Run(t, s, "--help")
 	if code != app.ExitDone || stderr != "" {
 		t.Errorf("exit %d, stderr %q", code, stderr)
 	}
+	Settings(t, s.Name, stdout)
+	Golden(t, stdout)
+}
+
+// Golden compares a help text with testdata/help.golden; -update rewrites it.
+func Golden(t *testing.T, help string) {
+	t.Helper()
 	path := filepath.Join("testdata", "help.golden")
 	if *update {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(stdout), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(help), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,8 +51,8 @@ func Help(t *testing.T, s app.Stage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stdout != string(want) {
-		t.Errorf("help has changed; go test -update rewrites %s. It is now:\n%s", path, stdout)
+	if help != string(want) {
+		t.Errorf("help has changed; go test -update rewrites %s. It is now:\n%s", path, help)
 	}
 }
 

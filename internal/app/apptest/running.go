@@ -5,9 +5,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,7 +18,10 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/clickhousetest"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/store/clickhouse"
 )
 
 // patience is how long a test waits for what must happen; the machine may be busy.
@@ -153,6 +159,109 @@ func KafkaComesAndGoes(t *testing.T, s app.Stage, args ...string) {
 	r.NotReady(`"status":"not ready"`, `"kafka":"asking brokers from 127.0.0.1:`)
 	start()
 	r.Ready()
+}
+
+// CredentialsAreMended takes a stage through wrong credentials on a real Kafka: its password is wrong
+// when it starts and is mended; then it is changed at the brokers, which are restarted, and mended again.
+// All the while the process lives, and its readiness tells the truth. args are the command line beside
+// what is Kafka's.
+func CredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
+	t.Helper()
+	c := kafkatest.Secured(t)
+	c.MakeTopics(1)
+	security := c.Config.Security
+	good, err := os.ReadFile(security.PasswordFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(password string) {
+		t.Helper()
+		if err := os.WriteFile(security.PasswordFile, []byte(password), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a wrong one")
+	r := Start(t, s, append(args, "--brokers", strings.Join(c.Config.Brokers, ","), "--kafka-tls", "--kafka-ca-file", security.CAFile,
+		"--kafka-sasl", security.SASL, "--kafka-user", security.User, "--kafka-password-file", security.PasswordFile)...)
+	const refused = `Kafka refuses the credentials: SASL_AUTHENTICATION_FAILED`
+	r.NotReady(`"status":"starting"`, refused)
+	put(string(good))
+	r.Ready()
+	c.SetPassword("another one")
+	c.Kill(1)
+	c.Up(1)
+	r.NotReady(`"status":"not ready"`, refused)
+	put("another one")
+	r.Ready()
+	if log := r.log.String(); strings.Contains(log, "a wrong one") || strings.Contains(log, "another one") || strings.Contains(log, string(good)) {
+		t.Error("a password is in the log")
+	}
+}
+
+// StoreCredentialsAreMended takes a stage through a wrong password of ClickHouse: when it starts, and when
+// it is changed at the server. args are the command line beside what is ClickHouse's.
+func StoreCredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
+	t.Helper()
+	g := clickhousetest.StartGuarded(t)
+	st, err := clickhouse.New(clickhouse.Options{Addrs: []string{g.Addr}, Database: g.Database, Username: g.Username, Password: g.Password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Stages do not make the schema themselves.
+	if err := errors.Join(st.Migrate(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "password")
+	put := func(password string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(password), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a wrong one")
+	r := Start(t, s, append(args, "--clickhouse", g.Addr, "--clickhouse-database", g.Database,
+		"--clickhouse-user", g.Username, "--clickhouse-password-file", file)...)
+	const refused = `asking ClickHouse for its schema: ClickHouse refuses the credentials`
+	r.NotReady(refused)
+	put(g.Password)
+	r.Ready()
+	g.SetPassword("another one")
+	r.NotReady(refused)
+	put("another one")
+	r.Ready()
+	if log := r.log.String(); strings.Contains(log, "a wrong one") || strings.Contains(log, "another one") || strings.Contains(log, g.Password) {
+		t.Error("a password is in the log")
+	}
+}
+
+// TopicsAreWaitedFor starts a stage before its topics are there: it makes none, says what is missing and
+// which command makes it, and goes on by itself once they are there. args are the command line beside
+// brokers and prefix.
+func TopicsAreWaitedFor(t *testing.T, s app.Stage, args ...string) {
+	t.Helper()
+	c := kafkatest.StartCluster(t, 0, kafkatest.WithoutTopics())
+	cfg := c.Config
+	cfg.TopicPrefix = "acme."
+	r := Start(t, s, append(args, "--brokers", cfg.Brokers[0], "--topic-prefix", cfg.TopicPrefix)...)
+	r.NotReady(`"status":"starting"`, `"kafka":"ok"`, "acme.skein.events, acme.skein.runs, acme.skein.snapshots, acme.skein.dead-letters",
+		"skein topics create --brokers "+cfg.Brokers[0]+" --topic-prefix acme.")
+	for _, topic := range cfg.Topics().All() {
+		if c.Fake.TopicInfo(topic) != nil {
+			t.Errorf("it has made %s", topic)
+		}
+	}
+	if _, err := kafka.EnsureTopics(t.Context(), cfg, kafka.TopicSpec{Partitions: 2}); err != nil {
+		t.Fatal(err)
+	}
+	r.Ready()
+	if n := r.logged("waiting for what is missing"); n != 1 {
+		t.Errorf("it has said %d times that topics are missing, want once", n)
+	}
+}
+
+// logged counts the lines of the log that have a message.
+func (r *Running) logged(message string) int {
+	return strings.Count(r.log.String(), `"msg":"`+message+`"`)
 }
 
 // freePort returns a port that was free a moment ago.

@@ -49,6 +49,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, group: app.NewGroup(), registry: app.NewRegistry()}
 	s.admin = admin.New(s.registry)
+	s.admin.ServeProfiles() // loopback only
 	if err := s.start(ctx); err != nil {
 		// What was opened is a part of the group by now; it closes in order.
 		return nil, s.group.Abort(err)

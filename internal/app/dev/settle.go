@@ -11,8 +11,8 @@ import (
 const (
 	// settlePoll is the pause between two looks at the index.
 	settlePoll = 20 * time.Millisecond
-	// settleFor bounds the wait: the last records of a partition may belong to no run (dead
-	// letters), and then the index never says that it got to them.
+	// settleFor bounds the wait: while a run is open, the index says that it got to the run's first
+	// event that no record shows yet, and no further.
 	settleFor = 5 * time.Second
 )
 

@@ -47,7 +47,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 
 	queryCfg := query.DefaultConfig()
 	queryCfg.Logger, queryCfg.Registerer = s.cfg.Logger, s.registry
-	answers, err := query.New(queryCfg, s.store, query.NewKafkaRecords(s.client("query")), auth)
+	answers, err := query.New(queryCfg, s.store, query.NewKafkaRecords(s.client("query")), query.NewRawLog(s.client("query")), auth)
 	if err != nil {
 		return nil, err
 	}

@@ -2,10 +2,7 @@ package stores
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -15,10 +12,11 @@ import (
 	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
-// Store is either kind, with both its sides.
+// Store is either kind, with all its sides.
 type Store interface {
 	store.Writer
 	store.Reader
+	store.Migrator
 }
 
 // Choice is what the flags say.
@@ -36,7 +34,7 @@ func (c *Choice) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.clickhouse, "clickhouse", nil, "ClickHouse, `URL`s separated by commas: clickhouse://HOST:PORT, http://HOST:PORT or https://HOST:PORT")
 	f.StringVar(&c.database, "clickhouse-database", clickhouse.DefaultDatabase, "`NAME` of the database")
 	f.StringVar(&c.user, "clickhouse-user", "default", "`NAME` of the user")
-	f.StringVar(&c.passwordFile, "clickhouse-password-file", "", "`FILE` with the user's password; no file is no password")
+	f.StringVar(&c.passwordFile, "clickhouse-password-file", "", "`FILE` with the user's password, read again whenever it is needed; no file is no password")
 	f.StringVar(&c.cluster, "clickhouse-cluster", "", "`NAME` of the cluster that tables are made on, where it is not one server")
 	f.BoolVar(&c.replicated, "clickhouse-replicated", false, "make replicated tables")
 	f.StringVar(&c.sqlite, "sqlite", "", "`FILE` of a store for one machine, in the place of ClickHouse")
@@ -49,7 +47,7 @@ func (c *Choice) Open(ctx context.Context, logger *slog.Logger) (Store, error) {
 	case len(c.clickhouse) > 0 && c.sqlite != "":
 		return nil, app.Usagef("two stores: say either --clickhouse or --sqlite")
 	case len(c.clickhouse) > 0:
-		return c.openClickHouse(logger)
+		return c.openClickHouse(ctx, logger)
 	case c.sqlite != "":
 		return openSQLite(ctx, c.sqlite)
 	default:
@@ -57,17 +55,14 @@ func (c *Choice) Open(ctx context.Context, logger *slog.Logger) (Store, error) {
 	}
 }
 
-func (c *Choice) openClickHouse(logger *slog.Logger) (Store, error) {
+func (c *Choice) openClickHouse(ctx context.Context, logger *slog.Logger) (Store, error) {
 	o := clickhouse.Options{
 		Addrs: c.clickhouse, Database: c.database, Username: c.user,
-		Cluster: c.cluster, Replicated: c.replicated, Logger: logger,
+		PasswordFile: c.passwordFile, Cluster: c.cluster, Replicated: c.replicated,
 	}
-	if c.passwordFile != "" {
-		password, err := os.ReadFile(c.passwordFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading the password of ClickHouse: %w", err)
-		}
-		o.Password = strings.TrimRight(string(password), "\r\n")
+	// The driver logs, as errors, what it also returns: whoever has asked decides what to say of it.
+	if logger.Enabled(ctx, slog.LevelDebug) {
+		o.Logger = logger
 	}
 	if err := o.Validate(); err != nil {
 		return nil, app.Usagef("%w", err)

@@ -58,7 +58,6 @@ func TestChoice_OneClearLineForWhatCannotWork(t *testing.T) {
 		"none":             {nil, app.ExitUsage, "say --clickhouse URL"},
 		"both":             {[]string{"--clickhouse", "http://a:1", "--sqlite", "x"}, app.ExitUsage, "either --clickhouse or --sqlite"},
 		"no such protocol": {[]string{"--clickhouse", "ftp://a:1"}, app.ExitUsage, "ftp"},
-		"no such file":     {[]string{"--clickhouse", "http://a:1", "--clickhouse-password-file", "/nowhere/password"}, app.ExitFailed, "reading the password of ClickHouse"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := open(t, c.args...)

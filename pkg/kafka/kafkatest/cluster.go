@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"context"
+	"net"
 	"strconv"
 	"sync"
 	"testing"
@@ -21,6 +22,8 @@ type Cluster struct {
 	Config kafka.Config
 	// Fake is for faults: Control, Fault, DeleteRecords, CreateTopic and the like.
 	Fake *kfake.Cluster
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	stop sync.Once
 }
 
@@ -32,6 +35,7 @@ type options struct {
 	dir      string
 	port     int
 	noTopics bool
+	virtual  bool
 	fake     []kfake.Opt
 }
 
@@ -46,6 +50,10 @@ func WithPort(port int) Option { return func(o *options) { o.port = port } }
 
 // WithoutTopics leaves the cluster empty.
 func WithoutTopics() Option { return func(o *options) { o.noTopics = true } }
+
+// Virtual has the cluster listen inside the process, so that it works in a bubble of testing/synctest:
+// sockets would keep its time from moving. It answers to clients that are made of its Config only.
+func Virtual() Option { return func(o *options) { o.virtual = true } }
 
 // WithFake adds options of kfake.
 func WithFake(opts ...kfake.Opt) Option {
@@ -76,11 +84,29 @@ func StartCluster(tb testing.TB, partitions int32, opts ...Option) *Cluster {
 	if o.dir != "" {
 		fake = append(fake, kfake.DataDir(o.dir))
 	}
+	var network kfake.VirtualNetwork
+	if o.virtual {
+		ports := make([]int, o.brokers)
+		for i := range ports {
+			ports[i] = 9092 + i
+		}
+		fake = append(fake, kfake.ListenFn(network.Listen), kfake.Ports(ports...))
+	}
 	cl, err := kfake.NewCluster(append(fake, o.fake...)...)
 	if err != nil {
 		tb.Fatalf("starting kfake: %v", err)
 	}
-	c := &Cluster{Fake: cl, Config: kafka.Config{Brokers: cl.ListenAddrs(), ClientID: "test"}}
+	c := &Cluster{Fake: cl, Config: kafka.Config{Brokers: cl.ListenAddrs(), ClientID: "test"}, dial: new(net.Dialer).DialContext}
+	if o.virtual {
+		c.dial = network.DialContext
+		c.Config.Options = func() []kgo.Opt {
+			return []kgo.Opt{
+				kgo.Dialer(c.dial),
+				// zstd's decoders are closed by finalizers, and those run outside of the bubble.
+				kgo.ProducerBatchCompression(kgo.NoCompression()),
+			}
+		}
+	}
 	tb.Cleanup(c.Stop)
 	if !o.noTopics {
 		ctx, cancel := context.WithTimeout(context.Background(), Timeout)
@@ -113,12 +139,11 @@ func Produce(tb testing.TB, cfg kafka.Config, records ...*kgo.Record) {
 }
 
 // Consume reads a whole topic, read_committed, up to where it ends now. Records are in offset order
-// within each partition, and partitions follow one another.
+// within each partition, and partitions follow one another. However long the topic is, the test fails
+// only once nothing has come for Timeout.
 func Consume(tb testing.TB, cfg kafka.Config, topic string) []*kgo.Record {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
-	defer cancel()
-	records, err := readAll(ctx, cfg, topic)
+	records, err := readAll(context.Background(), cfg, topic)
 	if err != nil {
 		tb.Fatal(err)
 	}

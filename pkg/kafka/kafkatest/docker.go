@@ -22,8 +22,8 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
 )
 
-// image is the broker that containers run. Not yet started anywhere: the machines that Skein was built
-// on have no Docker daemon.
+// image is the broker that containers run, docker-compose.yml's with them. docs/proven.md says whether
+// they were ever started.
 const image = "apache/kafka:" + apache.Version
 
 // dockerTimeout is how long a daemon may take to answer before it counts as none.

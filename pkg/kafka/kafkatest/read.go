@@ -22,14 +22,16 @@ func readAll(ctx context.Context, cfg kafka.Config, topic string) ([]*kgo.Record
 		return nil, err
 	}
 	defer adm.Close()
-	starts, err := adm.ListStartOffsets(ctx, topic)
+	asking, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	starts, err := adm.ListStartOffsets(asking, topic)
 	if err == nil {
 		err = starts.Error()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", topic, err)
 	}
-	ends, err := adm.ListCommittedOffsets(ctx, topic)
+	ends, err := adm.ListCommittedOffsets(asking, topic)
 	if err == nil {
 		err = ends.Error()
 	}
@@ -54,7 +56,9 @@ func readAll(ctx context.Context, cfg kafka.Config, topic string) ([]*kgo.Record
 	defer cl.Close()
 	var out []*kgo.Record
 	for len(open) > 0 {
-		fetches := cl.PollFetches(ctx)
+		poll, cancel := context.WithTimeout(ctx, Timeout)
+		fetches := cl.PollFetches(poll)
+		cancel()
 		if err := fetches.Err0(); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", topic, err)
 		}

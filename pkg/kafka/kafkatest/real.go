@@ -130,12 +130,7 @@ func (c *RealCluster) start(ctx context.Context, count int, o realOptions) {
 	}
 	c.Config.Brokers = c.nodes.Brokers()
 	if o.own {
-		c.tb.Cleanup(func() {
-			c.report()
-			if err := c.nodes.Close(); err != nil {
-				c.tb.Errorf("stopping Kafka: %v", err)
-			}
-		})
+		c.tb.Cleanup(c.end)
 		return
 	}
 	c.tb.Cleanup(func() {
@@ -150,6 +145,14 @@ func (c *RealCluster) start(ctx context.Context, count int, o realOptions) {
 func (c *RealCluster) report() {
 	if c.tb.Failed() {
 		c.tb.Logf("what the nodes of Kafka logged last:\n%s", c.nodes.Logs())
+	}
+}
+
+// end stops a cluster that is the test's own.
+func (c *RealCluster) end() {
+	c.report()
+	if err := c.nodes.Close(); err != nil {
+		c.tb.Errorf("stopping Kafka: %v", err)
 	}
 }
 
@@ -191,7 +194,7 @@ func (c *RealCluster) dropTopics() {
 	}
 }
 
-// MakeTopics makes the test's topic set, replicated as the cluster does by default.
+// MakeTopics makes the test's topic set, replicated as a topic set of production is.
 func (c *RealCluster) MakeTopics(partitions int32) {
 	c.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)

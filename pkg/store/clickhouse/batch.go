@@ -51,13 +51,16 @@ func newBatch(entries []store.Entry) (*batch, error) {
 	return b, nil
 }
 
-// newestOf returns each run's newest entry, in the order of their keys, which is that of the tables.
+// newestOf returns each run's newest entry, without positions, in the order of their keys, which is that of the tables.
 // An older one would write rows that count for nothing.
 func newestOf(entries []store.Entry) ([]store.Entry, error) {
 	newest := make(map[runKey]store.Entry, len(entries))
 	for _, e := range entries {
 		if err := checkVersion(e); err != nil {
 			return nil, err
+		}
+		if e.Position != nil {
+			continue
 		}
 		k := runKey{e.Tenant, e.ThreadID, e.RunID}
 		if have, ok := newest[k]; !ok || e.Version >= have.Version {
@@ -71,7 +74,11 @@ func newestOf(entries []store.Entry) ([]store.Entry, error) {
 	return sorted, nil
 }
 
-// positionsOf returns the greatest end of events for each tenant and partition.
+// everyTenant stands for all tenants in the table positions. No tenant's id is empty.
+const everyTenant = ""
+
+// positionsOf returns the greatest end of events for each tenant and partition, as the runs say, and
+// the greatest position of each partition, which is every tenant's.
 func positionsOf(entries []store.Entry) []*positionRow {
 	type key struct {
 		tenant    string
@@ -79,11 +86,16 @@ func positionsOf(entries []store.Entry) []*positionRow {
 	}
 	next := map[key]uint64{}
 	for _, e := range entries {
-		if e.Run == nil || e.Run.Raw.Next < 0 {
-			continue
+		k, end := key{everyTenant, e.Partition}, int64(-1)
+		switch {
+		case e.Position != nil:
+			end = e.Position.Next
+		case e.Run != nil:
+			k, end = key{e.Tenant, e.Run.Raw.Partition}, e.Run.Raw.Next
 		}
-		k := key{e.Tenant, e.Run.Raw.Partition}
-		next[k] = max(next[k], uint64(e.Run.Raw.Next))
+		if end >= 0 {
+			next[k] = max(next[k], uint64(end))
+		}
 	}
 	rows := make([]*positionRow, 0, len(next))
 	for k, n := range next {

@@ -27,7 +27,7 @@ type deletion struct {
 func deletionsOf(entries []store.Entry) []*deletion {
 	below := map[runKey]uint64{}
 	for _, e := range entries {
-		if e.Run == nil {
+		if e.Tombstone() {
 			k := runKey{e.Tenant, e.ThreadID, e.RunID}
 			below[k] = max(below[k], uint64(e.Version))
 		}

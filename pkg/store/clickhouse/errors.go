@@ -17,6 +17,8 @@ var (
 	ErrUnavailable = errors.New("ClickHouse does not answer")
 	// ErrDenied: the name, the password or a grant is wrong.
 	ErrDenied = errors.New("ClickHouse refuses the credentials")
+	// ErrPassword: the file with the password is not there, or empty.
+	ErrPassword = errors.New("reading the password of ClickHouse")
 	// ErrSchemaOld: the database or a part of its schema is missing.
 	ErrSchemaOld = errors.New("the ClickHouse schema is older than this binary; run `skein migrate`")
 )
@@ -58,7 +60,7 @@ var codes = map[int32]error{
 
 // explain adds what an error means. The server's or the network's own text stays.
 func explain(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrPassword) {
 		return err
 	}
 	var ex *ch.Exception

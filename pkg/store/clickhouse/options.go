@@ -22,6 +22,9 @@ type Options struct {
 	// Database is the database's name; Migrate creates it where it is missing. Empty: "skein".
 	Database           string
 	Username, Password string
+	// PasswordFile, in the place of Password, holds it: read anew for each request over HTTP, and for
+	// each connection over the native protocol, so that a secret that was rotated is seen.
+	PasswordFile string
 	// TLS, where not nil, is spoken with the servers. https:// means the system's defaults.
 	TLS *tls.Config
 
@@ -93,6 +96,9 @@ func (o Options) driver() (*ch.Options, error) {
 	}
 	if o.QueryTimeout < 0 || o.InsertTimeout < 0 || o.MaxConnections < 0 || o.BlockRows < 0 || o.BlockBytes < 0 {
 		return nil, errors.New("ClickHouse: timeouts, connections and block sizes must be more than 0")
+	}
+	if o.Password != "" && o.PasswordFile != "" {
+		return nil, errors.New("ClickHouse: a password and a file with one; give one of them")
 	}
 	d := &ch.Options{
 		Auth:        ch.Auth{Database: o.Database, Username: o.Username, Password: o.Password},

@@ -24,8 +24,9 @@ type Store struct {
 }
 
 var (
-	_ store.Writer = (*Store)(nil)
-	_ store.Reader = (*Store)(nil)
+	_ store.Writer   = (*Store)(nil)
+	_ store.Reader   = (*Store)(nil)
+	_ store.Migrator = (*Store)(nil)
 )
 
 // New returns a store without asking the server for anything.
@@ -36,6 +37,10 @@ func New(o Options) (*Store, error) {
 	}
 	shared := &sharedTransport{connections: d.MaxOpenConns}
 	d.TransportFunc = shared.of
+	if o.PasswordFile != "" {
+		in := &login{user: o.Username, file: o.PasswordFile}
+		d.DialStrategy, shared.login = in.dial, in
+	}
 	c, err := ch.Open(d)
 	if err != nil {
 		return nil, fmt.Errorf("opening ClickHouse: %w", err)

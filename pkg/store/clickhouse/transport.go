@@ -10,6 +10,7 @@ import (
 // wrong password, each readiness probe would leave a connection behind.
 type sharedTransport struct {
 	connections int
+	login       *login // nil: the driver's own
 	mu          sync.Mutex
 	transport   *http.Transport
 }
@@ -21,6 +22,9 @@ func (s *sharedTransport) of(t *http.Transport) (http.RoundTripper, error) {
 	if s.transport == nil {
 		t.MaxIdleConns, t.MaxIdleConnsPerHost = s.connections, s.connections
 		s.transport = t
+	}
+	if s.login != nil {
+		return s.login.over(s.transport), nil
 	}
 	return s.transport, nil
 }

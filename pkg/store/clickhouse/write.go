@@ -16,8 +16,8 @@ import (
 // Write implements store.Writer. It is some inserts, each of which is durable when it returns, and it
 // gives up at the first error; the same call again sends the same blocks with the same tokens.
 //
-// Contents come before the rows of runs, so that a run that is seen sealed has them; positions after
-// those, so that what they say is indexed is; deletions last, when nothing refers to what they delete.
+// Contents come before the rows of runs, so that a run that is seen sealed has them; then
+// deletions, when nothing refers to what they delete; positions last, as they say that all of it is done.
 func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -33,8 +33,8 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 		func() error { return insert(ctx, s, "messages", b.from, b.messages) },
 		func() error { return insert(ctx, s, "states", b.from, b.states) },
 		func() error { return insert(ctx, s, "runs", b.from, b.runs) },
-		func() error { return insert(ctx, s, "positions", b.from, b.positions) },
 		func() error { return s.delete(ctx, b.deletions) },
+		func() error { return insert(ctx, s, "positions", b.from, b.positions) },
 	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("writing %d records (%s of skein.runs): %w", len(entries), b.from, err)

@@ -48,7 +48,7 @@ func migrations(files fs.FS, dir string) ([]migration, error) {
 	return ms, nil
 }
 
-// Migrate implements store.Writer. Each file is one transaction together with its number, which is
+// Migrate implements store.Migrator. Each file is one transaction together with its number, which is
 // kept in the file's user_version: a kill in between leaves the schema at a whole number. Two
 // processes may migrate at once; the second finds the work done.
 func (s *Store) Migrate(ctx context.Context) error {

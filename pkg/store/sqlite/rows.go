@@ -162,8 +162,14 @@ func scanThread(scan func(...any) error) (store.Thread, error) {
 	return t, nil
 }
 
+// upsertPosition keeps the greatest position, so that any order of writing comes to the same.
+const upsertPosition = `
+INSERT INTO positions (partition, next, version) VALUES (?, ?, ?)
+ON CONFLICT (partition) DO UPDATE SET
+    next = max(next, excluded.next), version = max(version, excluded.version)`
+
 // selectIndexedTo hops from partition to partition over the index, one look each, instead of
-// reading every row of the tenant.
+// reading every row of the tenant; and takes the positions, which have one row a partition.
 const selectIndexedTo = `
 WITH RECURSIVE p (part) AS (
     SELECT min(raw_partition) FROM runs WHERE tenant = :tenant AND deleted = 0
@@ -172,6 +178,11 @@ WITH RECURSIVE p (part) AS (
             WHERE tenant = :tenant AND deleted = 0 AND raw_partition > p.part)
     FROM p WHERE p.part IS NOT NULL
 )
-SELECT p.part, (SELECT max(raw_next) FROM runs
-                WHERE tenant = :tenant AND deleted = 0 AND raw_partition = p.part)
-FROM p WHERE p.part IS NOT NULL`
+SELECT part, max(next) FROM (
+    SELECT p.part AS part, (SELECT max(raw_next) FROM runs
+                            WHERE tenant = :tenant AND deleted = 0 AND raw_partition = p.part) AS next
+    FROM p WHERE p.part IS NOT NULL
+    UNION ALL
+    SELECT partition, next FROM positions
+)
+GROUP BY part`

@@ -25,8 +25,9 @@ type Store struct {
 }
 
 var (
-	_ store.Writer = (*Store)(nil)
-	_ store.Reader = (*Store)(nil)
+	_ store.Writer   = (*Store)(nil)
+	_ store.Reader   = (*Store)(nil)
+	_ store.Migrator = (*Store)(nil)
 )
 
 // Open opens or creates the file at path; its folder must exist. The schema is brought up by
@@ -84,7 +85,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Ping implements store.Reader. A file whose schema is older than this binary's answers nothing yet.
+// Ping implements store.Reader. A file whose schema is older than this binary's answers nothing yet; one
+// that is newer is store.ErrSchema.
 func (s *Store) Ping(ctx context.Context) error {
 	var have int
 	if err := s.read.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
@@ -94,8 +96,11 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if have < len(ms) {
-		return fmt.Errorf("asking store: the schema is not there yet: the indexer or skein migrate brings it up (it has number %d of %d)", have, len(ms))
+	switch want := len(ms); {
+	case have < want:
+		return fmt.Errorf("asking store: the schema is not there yet; run skein migrate (it has number %d of %d)", have, want)
+	case have > want:
+		return fmt.Errorf("asking store: %w: it is newer (number %d, and this binary knows %d)", store.ErrSchema, have, want)
 	}
 	return nil
 }

@@ -69,6 +69,26 @@ func TestStore_KeepsWhatWasWrittenOverARestart(t *testing.T) {
 	}
 }
 
+// A file of the schema before positions is brought up with its rows.
+func TestStore_BringsUpAnOlderFile(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	entry := store.Entry{Partition: 1, Version: 3, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{
+		Status: record.StatusFinished, ParentBy: record.ParentNone, Raw: record.Raw{Partition: 1, Next: 7},
+	}}
+	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.write.ExecContext(t.Context(), "DROP TABLE positions; PRAGMA user_version = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if to, err := s.IndexedTo(t.Context(), "t"); err != nil || len(to) != 1 || to[1] != 7 {
+		t.Errorf("IndexedTo = %v, %v; want 1:7", to, err)
+	}
+}
+
 func TestStore_RefusesANewerSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, path)
@@ -77,6 +97,9 @@ func TestStore_RefusesANewerSchema(t *testing.T) {
 	}
 	if err := s.Migrate(t.Context()); !errors.Is(err, store.ErrSchema) {
 		t.Errorf("error %v, want ErrSchema", err)
+	}
+	if err := s.Ping(t.Context()); !errors.Is(err, store.ErrSchema) {
+		t.Errorf("Ping says %v, want ErrSchema", err)
 	}
 }
 

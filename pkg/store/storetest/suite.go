@@ -6,10 +6,11 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// Store is both sides of the contract.
+// Store is all sides of the contract.
 type Store interface {
 	store.Writer
 	store.Reader
+	store.Migrator
 }
 
 // NewStore returns a store that is empty for the tenants that the suite uses, and migrated. What it
@@ -58,6 +59,11 @@ func cases() []testCase {
 		{"threads are filtered", threadFilters},
 		{"a thread's summary", threadSummary},
 		{"indexed positions", indexedTo},
+		{"a position alone is seen by every tenant", positionAlone},
+		{"positions and rows come to the greater", positionBesideRows},
+		{"an older position changes nothing", olderPosition},
+		{"a position stays after an erasure", positionAfterErasure},
+		{"positions in any order among records converge", positionsConverge},
 		{"a cancelled call ends with an error", cancelled},
 		{"readers see whole batches while a writer writes", concurrentReaders},
 	}

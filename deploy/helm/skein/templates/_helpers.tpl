@@ -38,7 +38,17 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- if not .Values.clickhouse.urls }}
 {{- fail "clickhouse.urls is missing: write --set 'clickhouse.urls={clickhouse://HOST:9000}'" }}
 {{- end }}
-{{- range $stage := list "ingest" "query" "compactor" }}
+{{- $k := .Values.kafka }}
+{{- if and (not $k.tls.enabled) (or $k.tls.serverName $k.tls.authorityKey $k.tls.certificateKey $k.tls.privateKeyKey) }}
+{{- fail "kafka.tls has values and is not enabled: write --set kafka.tls.enabled=true" }}
+{{- end }}
+{{- if and $k.sasl.mechanism (not $k.sasl.user) }}
+{{- fail "kafka.sasl.user is missing: write --set kafka.sasl.user=NAME" }}
+{{- end }}
+{{- if and (not $k.existingSecret) (or $k.sasl.mechanism $k.tls.authorityKey $k.tls.certificateKey $k.tls.privateKeyKey) }}
+{{- fail "kafka.existingSecret is missing: write --set kafka.existingSecret=NAME of the Secret with the files" }}
+{{- end }}
+{{- range $stage := list "ingest" "query" "compactor" "indexer" }}
 {{- $a := (index $.Values $stage).autoscaling }}
 {{- if and $a.enabled (lt (int $a.maxReplicas) (int $a.minReplicas)) }}
 {{- fail (printf "%s.autoscaling.maxReplicas is %v, below minReplicas %v: write at least that" $stage $a.maxReplicas $a.minReplicas) }}
@@ -46,14 +56,43 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- end }}
 {{- end }}
 
+{{/* How Kafka is reached, as settings. */}}
+{{- define "skein.kafka" -}}
+{{- $k := .Values.kafka -}}
+brokers: {{ join "," $k.brokers | quote }}
+{{- with $k.topicPrefix }}
+topic_prefix: {{ . | quote }}
+{{- end }}
+{{- if $k.tls.enabled }}
+kafka_tls: "true"
+{{- with $k.tls.serverName }}
+kafka_server_name: {{ . | quote }}
+{{- end }}
+{{- with $k.tls.authorityKey }}
+kafka_ca_file: /etc/skein/kafka/{{ . }}
+{{- end }}
+{{- with $k.tls.certificateKey }}
+kafka_cert_file: /etc/skein/kafka/{{ . }}
+{{- end }}
+{{- with $k.tls.privateKeyKey }}
+kafka_key_file: /etc/skein/kafka/{{ . }}
+{{- end }}
+{{- end }}
+{{- if $k.sasl.mechanism }}
+kafka_sasl: {{ $k.sasl.mechanism }}
+kafka_user: {{ $k.sasl.user | quote }}
+kafka_password_file: /etc/skein/kafka/{{ $k.sasl.passwordKey }}
+{{- end }}
+{{- end }}
+
 {{/* The settings of a stage, as its YAML file. */}}
 {{- define "skein.settings" -}}
 {{- $v := .root.Values -}}
-brokers: {{ join "," $v.kafka.brokers | quote }}
-{{- with $v.kafka.topicPrefix }}
-topic_prefix: {{ . | quote }}
-{{- end }}
+{{ include "skein.kafka" .root }}
 admin_listen: ":8421"
+{{- if $v.pprof }}
+pprof: true
+{{- end }}
 log_level: {{ $v.log.level }}
 log_format: {{ $v.log.format }}
 {{- if has .stage (list "ingest" "query") }}
@@ -184,6 +223,11 @@ containers:
       - name: config
         mountPath: /etc/skein/config
         readOnly: true
+      {{- if .root.Values.kafka.existingSecret }}
+      - name: kafka
+        mountPath: /etc/skein/kafka
+        readOnly: true
+      {{- end }}
       {{- if $clickhouse }}
       - name: clickhouse
         mountPath: /etc/skein/clickhouse
@@ -202,6 +246,11 @@ volumes:
   - name: config
     configMap:
       name: {{ include "skein.fullname" .root }}-{{ .stage }}
+  {{- with .root.Values.kafka.existingSecret }}
+  - name: kafka
+    secret:
+      secretName: {{ . }}
+  {{- end }}
   {{- if $clickhouse }}
   - name: clickhouse
     secret:
@@ -323,4 +372,94 @@ spec:
           averageUtilization: {{ .targetCPUPercent }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/*
+A Job that ends before the stages of a release start, on installs and on upgrades. Takes root, stage, and
+command, env (a dict), and secret, which is kafka or clickhouse: whose secret it needs.
+*/}}
+{{- define "skein.job" -}}
+{{- $secret := (index .root.Values .secret).existingSecret -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ include "skein.fullname" .root }}-{{ .stage }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "skein.labels" . | nindent 4 }}
+  annotations:
+    helm.sh/hook: pre-install,pre-upgrade
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+spec:
+  backoffLimit: 6
+  template:
+    metadata:
+      labels:
+        {{- include "skein.labels" . | nindent 8 }}
+    spec:
+      restartPolicy: Never
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      {{- with .root.Values.image.pullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        {{- include "skein.podSecurity" . | nindent 8 }}
+      containers:
+        - name: {{ .stage }}
+          image: {{ include "skein.image" .root | quote }}
+          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+          command: [{{ join ", " .command }}]
+          env:
+            {{- range $name, $value := .env }}
+            - name: {{ $name }}
+              value: {{ $value | quote }}
+            {{- end }}
+          resources:
+            requests: {cpu: 50m, memory: 32Mi}
+            limits: {memory: 128Mi}
+          securityContext:
+            {{- include "skein.containerSecurity" . | nindent 12 }}
+          {{- if $secret }}
+          volumeMounts:
+            - name: {{ .secret }}
+              mountPath: /etc/skein/{{ .secret }}
+              readOnly: true
+          {{- end }}
+      {{- if $secret }}
+      volumes:
+        - name: {{ .secret }}
+          secret:
+            secretName: {{ $secret }}
+      {{- end }}
+{{- end }}
+
+{{/*
+Scales a stage on its own lag in seconds: the mean over its pods. Takes root, stage and kind, the workload's.
+*/}}
+{{- define "skein.lagScaler" -}}
+{{- $a := (index .root.Values .stage).autoscaling -}}
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: {{ include "skein.fullname" .root }}-{{ .stage }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "skein.labels" . | nindent 4 }}
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: {{ .kind }}
+    name: {{ include "skein.fullname" .root }}-{{ .stage }}
+  minReplicas: {{ $a.minReplicas }}
+  maxReplicas: {{ $a.maxReplicas }}
+  metrics:
+    - type: Pods
+      pods:
+        metric:
+          name: {{ $a.metric }}
+        target:
+          type: AverageValue
+          averageValue: {{ $a.targetLagSeconds | quote }}
 {{- end }}

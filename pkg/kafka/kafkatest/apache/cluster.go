@@ -27,12 +27,15 @@ type Options struct {
 	Settings map[string]string
 	// Heap is the largest heap of each node, as Java takes it; "" is 384m.
 	Heap string
+	// Security, where not nil, gives the nodes two listeners more, for clients that say who they are.
+	Security *Security
 }
 
 // Cluster is a running cluster. Nodes are numbered from 1.
 type Cluster struct {
 	dir      string
 	brokers  []string
+	secured  map[string][]string // addresses by listener
 	watchdog *watchdog
 
 	mu     sync.Mutex
@@ -73,7 +76,7 @@ func start(ctx context.Context, java, jars string, o Options) (*Cluster, error) 
 	if err != nil {
 		return nil, fmt.Errorf("starting Kafka: %w", err)
 	}
-	c := &Cluster{dir: dir}
+	c := &Cluster{dir: dir, secured: make(map[string][]string)}
 	if c.watchdog, err = startWatchdog(dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -84,7 +87,7 @@ func start(ctx context.Context, java, jars string, o Options) (*Cluster, error) 
 }
 
 func (c *Cluster) startNodes(ctx context.Context, java, jars string, o Options) error {
-	ports, err := FreePorts(2 * o.Nodes)
+	ports, err := FreePorts(4 * o.Nodes)
 	if err != nil {
 		return fmt.Errorf("starting Kafka: %w", err)
 	}
@@ -101,13 +104,21 @@ func (c *Cluster) startNodes(ctx context.Context, java, jars string, o Options) 
 	for i := range o.Nodes {
 		n := &node{dir: filepath.Join(c.dir, "n"+strconv.Itoa(i+1)), id: i + 1, java: java, jars: jars, heap: heap}
 		settings := Settings(o.Nodes)
+		clients := "PLAINTEXT://" + address(i)
+		if o.Security != nil {
+			login, mutual := address(2*o.Nodes+i), address(3*o.Nodes+i)
+			c.secured[Login] = append(c.secured[Login], login)
+			c.secured[MutualTLS] = append(c.secured[MutualTLS], mutual)
+			clients += "," + Login + "://" + login + "," + MutualTLS + "://" + mutual
+			maps.Copy(settings, o.Security.settings())
+		}
 		maps.Copy(settings, o.Settings)
 		maps.Copy(settings, map[string]string{
 			"node.id":                        strconv.Itoa(n.id),
 			"controller.quorum.voters":       strings.Join(voters, ","),
-			"listeners":                      "PLAINTEXT://" + address(i) + ",CONTROLLER://" + address(o.Nodes+i),
-			"advertised.listeners":           "PLAINTEXT://" + address(i),
-			"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+			"listeners":                      clients + ",CONTROLLER://" + address(o.Nodes+i),
+			"advertised.listeners":           clients,
+			"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT," + Login + ":SASL_SSL," + MutualTLS + ":SSL",
 			"inter.broker.listener.name":     "PLAINTEXT",
 			"log.dirs":                       filepath.Join(n.dir, "data"),
 		})
@@ -142,6 +153,11 @@ func (c *Cluster) Version() string {
 
 // Brokers are the addresses of all nodes, up or not.
 func (c *Cluster) Brokers() []string { return append([]string(nil), c.brokers...) }
+
+// Secured are the addresses of all nodes at one of the listeners that Options.Security adds.
+func (c *Cluster) Secured(listener string) []string {
+	return append([]string(nil), c.secured[listener]...)
+}
 
 // Kill ends a node with SIGKILL. A node that is down already stays so.
 func (c *Cluster) Kill(id int) error { return c.with(id, (*node).kill) }

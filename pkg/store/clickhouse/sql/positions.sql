@@ -1,4 +1,5 @@
+-- The tenant's own, and those that hold for every tenant.
 SELECT raw_partition, max(raw_next)
 FROM positions
-WHERE tenant = {tenant:String}
+WHERE tenant IN ({tenant:String}, '')
 GROUP BY raw_partition

@@ -1,4 +1,4 @@
-package compactor
+package refold
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 // records, or is kept at hand in the place of it, has to be without it too; else a record would
 // depend on whether its run went through a checkpoint.
 
-// compacted returns v without white space between tokens: v itself if there is none.
-func compacted(v json.RawMessage) json.RawMessage {
+// Compacted returns v without white space between tokens: v itself if there is none.
+func Compacted(v json.RawMessage) json.RawMessage {
 	inString := false
 	for i := 0; i < len(v); i++ {
 		switch c := v[i]; {
@@ -33,11 +33,11 @@ func compacted(v json.RawMessage) json.RawMessage {
 	return v
 }
 
-// compactedAll is compacted over a list of messages; the list is copied if one of them changes.
+// compactedAll is Compacted over a list of messages; the list is copied if one of them changes.
 func compactedAll(messages []agui.Message) []agui.Message {
 	out := messages
 	for i, m := range messages {
-		raw := compacted(m.Raw)
+		raw := Compacted(m.Raw)
 		if len(raw) == len(m.Raw) {
 			continue
 		}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/client"
+)
+
+func newCheckout(out *output, environ []string) *cobra.Command {
+	at := server{environ: environ}
+	var runID string
+	var start bool
+	cmd := &cobra.Command{
+		Use:     "checkout THREAD [RUN]",
+		GroupID: groupRead,
+		Short:   "Print an input with which any agent goes on from a run",
+		Long: `Print a RunAgentInput with which any agent goes on from a run: its messages and state, the tools it had, a
+new run id, and the run as the parent. Without RUN it is the tip of the thread with the latest start.
+
+An interrupt that is open has an entry in "resume" that cancels it, with the interrupt in its
+metadata: to approve is yours to write. With --start it is the input that the run itself was
+started with, whole, to do it over as a branch beside it.`,
+		Example: `  skein checkout my-thread run-1 >input.json
+  skein checkout my-thread | curl -sN https://agent.example/run -H 'Content-Type: application/json' -d @-`,
+		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, run := client.ThreadPath(args[0]), ""
+			if len(args) == 2 {
+				run = args[1]
+				path = client.RunPath(args[0], run)
+			}
+			q := url.Values{}
+			set(q, "runId", runID)
+			if start {
+				q.Set("at", "start")
+			}
+			return at.connect(func(c *client.Client) error {
+				body, err := c.Get(cmd.Context(), path+"/checkout", q)
+				if err != nil {
+					return found(err, out, at, args[0], run)
+				}
+				if err := out.document(body); err != nil || out.quiet || start {
+					return err
+				}
+				return noteOpen(cmd.Context(), out, c, args[0], body)
+			})
+		},
+	}
+	serverFlags(cmd, &at)
+	cmd.Flags().StringVar(&runID, "run-id", "", "the new run's `ID`; a random one where it is not said")
+	cmd.Flags().BoolVar(&start, "start", false, "the input that the run itself was started with")
+	return cmd
+}
+
+// noteOpen tells a person what has to be known, or done, before the input is sent to an agent.
+func noteOpen(ctx context.Context, out *output, c *client.Client, thread string, input []byte) error {
+	var in struct {
+		ParentRunID string `json:"parentRunId"`
+	}
+	if err := json.Unmarshal(input, &in); err != nil {
+		return fmt.Errorf("decoding input: %w", err)
+	}
+	body, err := c.Get(ctx, client.RunPath(thread, in.ParentRunID), nil)
+	if err != nil {
+		return err
+	}
+	var r struct {
+		conversation
+		Interrupts []struct {
+			ID      string `json:"id"`
+			Reason  string `json:"reason"`
+			Message string `json:"message"`
+		} `json:"interrupts"`
+		PendingToolCalls []string `json:"pendingToolCalls"`
+	}
+	if err := json.Unmarshal(body, &r); err != nil {
+		return fmt.Errorf("decoding run: %w", err)
+	}
+	for _, remark := range r.remarks() {
+		out.note("run %s: %s", oneLine(in.ParentRunID, 80), remark)
+	}
+	for _, i := range r.Interrupts {
+		out.note("interrupt %s is open (%s): as it stands, the input cancels it; edit its entry in resume to answer",
+			oneLine(i.ID, 80), oneLine(i.Reason+" "+i.Message, 120))
+	}
+	for _, id := range r.PendingToolCalls {
+		out.note("tool call %s has no result yet: add a message of role tool", oneLine(id, 80))
+	}
+	return nil
+}

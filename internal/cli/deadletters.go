@@ -1,0 +1,339 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func newDeadLetters(out *output, environ []string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "dead-letters",
+		GroupID: groupOperate,
+		Short:   "List what could not be folded, and try it again",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
+		},
+	}
+	cmd.AddCommand(newDeadLettersList(out, environ), newDeadLettersRetry(out))
+	return cmd
+}
+
+// deadLetterFilter are the flags that say which dead letters are meant.
+type deadLetterFilter struct {
+	kafka                         app.KafkaFlags
+	tenant, reason, thread, since string
+	asJSON                        bool
+}
+
+func (d *deadLetterFilter) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&d.tenant, "tenant", "", "the tenant's `ID`, with --brokers")
+	f.StringVar(&d.reason, "reason", "", "only of `REASON`: "+strings.Join(deadletter.Reasons(), ", "))
+	f.StringVar(&d.thread, "thread", "", "only of `THREAD`")
+	f.StringVar(&d.since, "since", "", "only from `TIME` on, such as 2026-09-17T12:00:00Z")
+	d.kafka.Flags(f)
+	jsonFlag(cmd, &d.asJSON)
+}
+
+// query is what the flags say.
+func (d *deadLetterFilter) query() (deadletter.Query, error) {
+	q := deadletter.Query{Tenant: d.tenant, Reason: d.reason, Thread: d.thread}
+	if d.reason != "" && !slices.Contains(deadletter.Reasons(), d.reason) {
+		return q, app.Usagef("--reason %s: there is %s", d.reason, strings.Join(deadletter.Reasons(), ", "))
+	}
+	var err error
+	q.Since, err = timeFlag("--since", d.since)
+	return q, err
+}
+
+func timeFlag(name, text string) (t time.Time, err error) {
+	if text == "" {
+		return t, nil
+	}
+	if t, err = time.Parse(time.RFC3339, text); err != nil {
+		return t, app.Usagef("%s %s: want a time such as 2026-09-17T12:00:00Z", name, text)
+	}
+	return t, nil
+}
+
+func newDeadLettersList(out *output, environ []string) *cobra.Command {
+	at := server{environ: environ}
+	var d deadLetterFilter
+	var limit int
+	var anyTenant bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List records that could not be folded, with reason and position",
+		Long: `List records of skein.events that could not be folded: where each lies, why, and whether a retry can help
+(now; only after a change of settings or version; never). Over HTTP they are those of the API key's tenant; with
+--brokers they are read from Kafka itself, for --tenant, or for all and for those whose key names no tenant.`,
+		Example: `  skein dead-letters list --since 2026-09-17T12:00:00Z
+  skein dead-letters list --brokers kafka-0:9092 --tenant acme --reason no-run --json`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			direct := cmd.Flags().Changed("brokers")
+			switch {
+			case limit < 0:
+				return app.Usagef("limit %d is negative", limit)
+			case direct && cmd.Flags().Changed("url"):
+				return app.Usagef("say --url or --brokers, not both")
+			case direct && (d.tenant == "") != anyTenant:
+				return app.Usagef("say --tenant ID or --any-tenant with --brokers")
+			case !direct && (d.tenant != "" || anyTenant):
+				return app.Usagef("over HTTP the tenant is the API key's; --tenant and --any-tenant go with --brokers")
+			}
+			q, err := d.query()
+			if err != nil {
+				return err
+			}
+			q.AnyTenant = anyTenant
+			l := &letterList{out: out, asJSON: d.asJSON, limit: limit}
+			if direct {
+				cfg, err := d.kafka.Config("skein-dead-letters")
+				if err == nil {
+					err = l.fromKafka(cmd.Context(), cfg, q)
+				}
+				if err != nil {
+					return err
+				}
+			} else if err := at.connect(func(c *client.Client) error { return l.fromServer(cmd.Context(), c, d) }); err != nil {
+				return err
+			}
+			return l.end()
+		},
+	}
+	serverFlags(cmd, &at)
+	d.flags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most `N` dead letters; 0 is all")
+	cmd.Flags().BoolVar(&anyTenant, "any-tenant", false, "everybody's, and those that are nobody's, with --brokers")
+	return cmd
+}
+
+// deadLetterPage is how many dead letters are asked for at once.
+const deadLetterPage = 1000
+
+// letterList prints dead letters as pages of them come.
+type letterList struct {
+	out    *output
+	asJSON bool
+	limit  int
+	n      int
+	table  *tabwriter.Writer
+}
+
+// add prints the letters of a page, and reports whether more are wanted.
+func (l *letterList) add(letters []deadletter.Letter) (bool, error) {
+	for _, x := range letters {
+		if l.n++; l.asJSON {
+			if err := l.out.json(x); err != nil {
+				return false, err
+			}
+		} else {
+			l.row(x)
+		}
+		if l.n == l.limit {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (l *letterList) row(x deadletter.Letter) {
+	// A tabwriter keeps errors until Flush.
+	if l.table == nil {
+		l.table = tabwriter.NewWriter(l.out.stdout, 0, 0, 2, ' ', 0)
+		_, _ = fmt.Fprintln(l.table, "ID\tPOSITION\tAT\tREASON\tRETRY\tTHREAD\tRUN\tDETAIL")
+	}
+	at := "-"
+	if x.Position != nil {
+		at = x.Position.String()
+	}
+	_, _ = fmt.Fprintf(l.table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.ID, at, x.At.Format(time.RFC3339), oneLine(x.Reason, 20), chanceText(x),
+		orDash(oneLine(x.ThreadID, 40)), orDash(oneLine(x.RunID, 40)), oneLine(x.Detail, 80))
+}
+
+func chanceText(x deadletter.Letter) string {
+	if x.RetryOf != nil {
+		return string(x.Chance) + ", failed once"
+	}
+	return string(x.Chance)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func (l *letterList) end() error {
+	if l.n == 0 {
+		l.out.note("no dead letters")
+	}
+	if l.table == nil {
+		return nil
+	}
+	return l.table.Flush()
+}
+
+func (l *letterList) fromKafka(ctx context.Context, cfg kafka.Config, q deadletter.Query) error {
+	var after *record.Position
+	for {
+		page, err := deadletter.ReadPage(ctx, cfg, q, after, deadLetterPage)
+		if err != nil {
+			return err
+		}
+		if more, err := l.add(page.Letters); err != nil || !more || page.Next == nil {
+			return err
+		}
+		after = page.Next
+	}
+}
+
+func (l *letterList) fromServer(ctx context.Context, c *client.Client, d deadLetterFilter) error {
+	q := url.Values{"limit": {strconv.Itoa(deadLetterPage)}}
+	set(q, "reason", d.reason)
+	set(q, "thread", d.thread)
+	set(q, "since", d.since)
+	for {
+		body, err := c.Get(ctx, "/v1/dead-letters", q)
+		if err != nil {
+			return err
+		}
+		var page struct {
+			DeadLetters []deadletter.Letter
+			Next        string
+		}
+		if err := json.Unmarshal(body, &page); err != nil {
+			return fmt.Errorf("decoding dead letters: %w", err)
+		}
+		if more, err := l.add(page.DeadLetters); err != nil || !more || page.Next == "" {
+			return err
+		}
+		q.Set("after", page.Next)
+	}
+}
+
+func newDeadLettersRetry(out *output) *cobra.Command {
+	var d deadLetterFilter
+	var until string
+	var all, again, dry bool
+	cmd := &cobra.Command{
+		Use:   "retry [ID...]",
+		Short: "Publish the original records of dead letters again",
+		Long: `Publish the original records of a tenant's dead letters to skein.events again, with the same key, value and
+headers and one that marks the retry, in one transaction: all of them or none. They come behind what the thread
+has by now. A no-run event joins the run that is open in its thread then, whichever it is.
+
+Those that cannot succeed (after-terminal, bad-key, not JSON) are never published; those for which something has to
+change first (malformed, too-large, bad-headers, unknown-kind) only where --reason or ID names them. Nothing is
+published twice by accident: a retry is found on skein.events, and of two commands at a time one publishes nothing.
+
+Exit code 0: all that were meant were published. 4: some were left out, and the list says why. 3: there are none.`,
+		Example: `  skein dead-letters retry --brokers kafka-0:9092 --tenant acme --reason no-run --thread my-thread --dry-run
+  skein dead-letters retry --brokers kafka-0:9092 --tenant acme 3:17 3:18`,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			q, err := d.query()
+			if err != nil {
+				return err
+			}
+			if q.Until, err = timeFlag("--until", until); err != nil {
+				return err
+			}
+			for _, id := range ids {
+				p, err := record.ParsePosition(id)
+				if err != nil {
+					return app.Usagef("%w; skein dead-letters list gives IDs", err)
+				}
+				q.IDs = append(q.IDs, p)
+			}
+			narrowed := len(ids) > 0 || d.reason != "" || d.thread != "" || d.since != "" || until != ""
+			switch {
+			case d.tenant == "":
+				return app.Usagef("say whose dead letters: --tenant ID")
+			case narrowed == all:
+				return app.Usagef("say which dead letters: by ID, --reason, --thread, --since or --until, or --all")
+			}
+			cfg, err := d.kafka.Config("skein-dead-letters")
+			if err != nil {
+				return err
+			}
+			bar := newProgress(out, "looking for earlier retries")
+			done, err := deadletter.Retry{Query: q, Again: again, DryRun: dry, Progress: bar.step}.Run(cmd.Context(), cfg)
+			bar.end()
+			if err != nil {
+				return err
+			}
+			return printRetried(out, done, d.asJSON, dry)
+		},
+	}
+	d.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&until, "until", "", "only before `TIME`")
+	f.BoolVar(&all, "all", false, "all of the tenant's")
+	f.BoolVar(&again, "again", false, "also what was retried before, or may have been")
+	f.BoolVar(&dry, "dry-run", false, "publish nothing, say what would be done")
+	return cmd
+}
+
+// why says in words what a retry did.
+var why = map[deadletter.Outcome]string{
+	deadletter.Published:       "published",
+	deadletter.Hopeless:        "left out: it cannot succeed",
+	deadletter.Unchanged:       "left out: it fails again unless something has changed; name its reason or ID if it has",
+	deadletter.PublishedBefore: "left out: published again before; --again does it once more",
+	deadletter.FailedBefore:    "left out: it is a retry that failed; --again tries once more",
+	deadletter.Untold:          "left out: skein.events does not go back far enough to say whether it was published before; --again does it anyway",
+	deadletter.Erased:          "left out: its thread was erased",
+}
+
+func printRetried(out *output, done []deadletter.Retried, asJSON, dry bool) error {
+	published := 0
+	for _, r := range done {
+		if r.Outcome == deadletter.Published {
+			published++
+		}
+		if asJSON {
+			if err := out.json(r); err != nil {
+				return err
+			}
+			continue
+		}
+		text := why[r.Outcome]
+		switch {
+		case r.Outcome == deadletter.Published && dry:
+			text = "would be published"
+		case r.RetriedAt != nil:
+			text += " (" + r.RetriedAt.String() + ")"
+		}
+		if err := out.text(fmt.Sprintf("%s  %s  %s: %s\n", r.ID, oneLine(r.ThreadID, 40), oneLine(r.Reason, 20), text)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(done) == 0:
+		return app.NotFoundf("there are no such dead letters")
+	case published < len(done):
+		return app.Differsf("%d of %d dead letters left out", len(done)-published, len(done))
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// An agent that writes to Kafka itself and does not say the run: its event comes before the run does,
+// becomes a dead letter, and is folded once it is tried again while the run is open. One that comes
+// behind the run's end is never tried.
+func TestDeadLetters_ListAndRetryThroughTheWholePipeline(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
+		key, err := record.ThreadKey(dev.Tenant, "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		topics := s.Kafka().Topics()
+		adm, err := kafka.NewAdmin(s.Kafka())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer adm.Close()
+		count, err := kafka.PartitionCount(t.Context(), adm, topics)
+		if err != nil {
+			t.Fatal(err)
+		}
+		produce := func(value string) {
+			t.Helper()
+			kafkatest.Produce(t, s.Kafka(), &kgo.Record{Topic: topics.Events, Key: []byte(key), Partition: record.Partition([]byte(key), count), Value: []byte(value)})
+			if err := s.Settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dead := func(n int) {
+			t.Helper()
+			kafkatest.ConsumeUntil(t, s.Kafka(), topics.DeadLetters, func(got []*kgo.Record) bool { return len(got) == n })
+		}
+		produce(eventText)
+		dead(1)
+		produce(eventStart)
+
+		list := func(args ...string) []deadletter.Letter {
+			t.Helper()
+			stdout, stderr, code := skein(t, "", append([]string{"dead-letters", "list", "--json"}, args...)...)
+			if code != app.ExitDone {
+				t.Fatalf("%v: exit %d, %s", args, code, stderr)
+			}
+			var out []deadletter.Letter
+			for line := range strings.Lines(stdout) {
+				var l deadletter.Letter
+				if err := json.Unmarshal([]byte(line), &l); err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, l)
+			}
+			return out
+		}
+		overHTTP, direct := list("--url", s.URL()), list("--brokers", s.Broker(), "--tenant", dev.Tenant)
+		if len(overHTTP) != 1 || len(direct) != 1 || overHTTP[0].Reason != deadletter.NoRun || overHTTP[0].ID != direct[0].ID || overHTTP[0].ThreadID != "t" || overHTTP[0].Chance != deadletter.ChanceNow {
+			t.Fatalf("over HTTP %+v, from Kafka %+v", overHTTP, direct)
+		}
+		if got := list("--brokers", s.Broker(), "--tenant", "another"); len(got) != 0 {
+			t.Errorf("another tenant sees %+v", got)
+		}
+		if got := list("--url", s.URL(), "--reason", deadletter.Malformed); len(got) != 0 {
+			t.Errorf("malformed are %+v", got)
+		}
+		retry := func(args ...string) (string, int) {
+			t.Helper()
+			stdout, stderr, code := skein(t, "", append([]string{"dead-letters", "retry", "--brokers", s.Broker(), "--tenant", dev.Tenant}, args...)...)
+			return stdout + stderr, code
+		}
+		if text, code := retry("--all"); code != app.ExitDone || !strings.Contains(text, ": published (") {
+			t.Errorf("exit %d, %s", code, text)
+		}
+		if text, code := retry(overHTTP[0].ID.String()); code != app.ExitDiffers || !strings.Contains(text, "published again before") {
+			t.Errorf("exit %d, %s", code, text)
+		}
+		produce(eventEnd)
+		produce(eventText + " ") // no run is open
+		dead(2)
+		if text, code := retry("--reason", deadletter.AfterTerminal); code != app.ExitNotFound {
+			t.Errorf("exit %d, %s", code, text)
+		}
+		stdout, stderr, code := skein(t, "", "replay", "t", "r", "--url", s.URL())
+		if want := eventStart + "\n" + eventText + "\n" + eventEnd + "\n"; code != 0 || stdout != want {
+			t.Errorf("exit %d, the run is %s%s, want %s", code, stdout, stderr, want)
+		}
+		if stdout, stderr, code := skein(t, "", "dead-letters", "list", "--url", s.URL()); code != 0 || strings.Count(stdout, "\n") != 3 || !strings.Contains(stdout, "no-run") {
+			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		}
+	})
+}

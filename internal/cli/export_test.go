@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/artifact"
+)
+
+const envelope = `{"type":"RUN_STARTED","threadId":"t","runId":"r","timestamp":1776193200000}
+{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"hi"}
+{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant","content":"hi"}]}
+{"type":"RUN_FINISHED","threadId":"t","runId":"r"}
+`
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestExport_OfFilesNeedsNoServer(t *testing.T) {
+	good := writeFile(t, "good.jsonl", envelope)
+	timeless := writeFile(t, "timeless.jsonl", strings.ReplaceAll(envelope, `,"timestamp":1776193200000`, ""))
+	for name, args := range map[string][]string{
+		"capture":          {"export", "--capture", good},
+		"capture and time": {"export", "--capture", timeless, "--started-at", "2026-04-14T19:00:00Z"},
+		"fold":             {"fold", "--export", good},
+		"fold and time":    {"fold", "--export", timeless, "--started-at", "2026-04-14T19:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := skein(t, "", args...)
+			if code != app.ExitDone {
+				t.Fatal(code, stderr)
+			}
+			a, err := artifact.Decode([]byte(stdout))
+			if err != nil || a.StartedAt.Year() != 2026 || len(a.Messages) != 1 {
+				t.Errorf("%v in %s", err, stdout)
+			}
+			if !strings.Contains(stderr, "text-messages-v1: 1 messages") {
+				t.Errorf("stderr %q", stderr)
+			}
+			file := writeFile(t, "artifact.json", stdout)
+			stdout, _, code = skein(t, "", "export", "--check", file)
+			if code != app.ExitDone || !strings.Contains(stdout, "an artifact of run r, 1 messages, RUN_FINISHED") {
+				t.Errorf("check: %d, %q", code, stdout)
+			}
+		})
+	}
+}
+
+func TestExport_SaysWhatIsWrong(t *testing.T) {
+	timeless := writeFile(t, "timeless.jsonl", strings.ReplaceAll(envelope, `,"timestamp":1776193200000`, ""))
+	double := writeFile(t, "double.jsonl", strings.Replace(envelope, `{"type":"RUN_FINISHED"`, `{"type":"MESSAGES_SNAPSHOT","messages":[]}`+"\n"+`{"type":"RUN_FINISHED"`, 1))
+	malformed := writeFile(t, "malformed.json", `{"schema":"v2"}`)
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no time":        {[]string{"export", "--capture", timeless}, "say --started-at TIME"},
+		"fold, no time":  {[]string{"fold", "--export", timeless}, "say --started-at TIME"},
+		"two snapshots":  {[]string{"export", "--capture", double}, "one-snapshot"},
+		"malformed":      {[]string{"export", "--check", malformed}, "1 of 1 files are malformed"},
+		"no such file":   {[]string{"export", "--check", "no-such-file"}, "no such file"},
+		"a bad time":     {[]string{"export", "--capture", timeless, "--started-at", "noon"}, "--started-at must be a time"},
+		"check capture":  {[]string{"export", "--check", "--capture", timeless}, "exclude one another"},
+		"two captures":   {[]string{"export", "--capture", timeless, double}, "a capture is one file"},
+		"three words":    {[]string{"export", "a", "b", "c"}, "say THREAD"},
+		"fold exclusive": {[]string{"fold", "--export", "--events", timeless}, "exclude one another"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, stderr, code := skein(t, "", tc.args...); code == app.ExitDone || !strings.Contains(stderr, tc.want) {
+				t.Errorf("%d %s, want %q", code, stderr, tc.want)
+			}
+		})
+	}
+}

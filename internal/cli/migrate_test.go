@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/clickhousetest"
+)
+
+// The schema is brought up, again without effect, and on a real ClickHouse by a user with a password.
+func TestMigrate_BringsUpTheSchema(t *testing.T) {
+	migrated := func(t *testing.T, store ...string) {
+		t.Helper()
+		for range 2 {
+			stdout, stderr, code := skein(t, "", append([]string{"migrate"}, store...)...)
+			if code != app.ExitDone || stdout != "the schema is that of this version\n" || stderr != "" {
+				t.Fatalf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+		}
+	}
+	t.Run("SQLite", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "lineage.sqlite")
+		migrated(t, "--sqlite", file)
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("real ClickHouse", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("-short is set: this starts a real ClickHouse")
+		}
+		s := clickhousetest.Start(t)
+		store := []string{"--clickhouse", s.Addr, "--clickhouse-database", s.Database, "--clickhouse-user", s.Username}
+		if s.Password != "" { // an empty file is refused
+			password := filepath.Join(t.TempDir(), "password")
+			if err := os.WriteFile(password, []byte(s.Password+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			store = append(store, "--clickhouse-password-file", password)
+		}
+		migrated(t, store...)
+		var tables []string
+		rows, err := s.Open(t).Query(t.Context(), "SELECT name FROM system.tables WHERE database = currentDatabase() AND name IN ('messages', 'runs', 'states') ORDER BY name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				t.Fatal(err)
+			}
+			tables = append(tables, name)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(tables, " "); got != "messages runs states" {
+			t.Errorf("the tables are %q", got)
+		}
+	})
+	t.Run("nobody answers", func(t *testing.T) {
+		stdout, stderr, code := skein(t, "", "migrate", "--clickhouse", "http://127.0.0.1:1")
+		if code != app.ExitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "127.0.0.1:1") {
+			t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/client"
+)
+
+func newReplay(out *output, environ []string) *cobra.Command {
+	at := server{environ: environ}
+	var branch, from, to, pace string
+	var all, sse, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "replay THREAD [RUN]",
+		GroupID: groupRead,
+		Short:   "Give back the raw events of a run, byte for byte",
+		Long: `Give back the raw events of a run, byte for byte and in order, each with a line feed: those that its
+record was folded from, without repeats. Without RUN they are the events of all runs of the thread.
+An open run is given as far as its latest record tells.
+
+Live readers and consumer groups do not notice. Events that Kafka has deleted by age are an error,
+which says from where on there are any.`,
+		Example: `  skein replay my-thread my-run | sha256sum   # is raw.sha256 of the run; skein verify compares more
+  skein replay my-thread my-run --pace 10 --sse
+  skein replay my-thread --from 2026-09-17T12:00:00Z --all --json`,
+		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, run, form := client.ThreadPath(args[0]), "", client.TypeNDJSON
+			if len(args) == 2 {
+				run = args[1]
+				path = client.RunPath(args[0], run)
+			}
+			switch {
+			case sse && asJSON:
+				return app.Usagef("say --sse or --json, not both")
+			case run != "" && branch != "":
+				return app.Usagef("--branch is for a whole thread; leave RUN out")
+			case sse:
+				form = client.TypeSSE
+			case asJSON:
+				form = client.TypeSequenced
+			}
+			q := url.Values{}
+			set(q, "branch", branch)
+			set(q, "from", from)
+			set(q, "to", to)
+			set(q, "pace", pace)
+			if all {
+				q.Set("all", "true")
+			}
+			return at.connect(func(c *client.Client) error {
+				w := newReplayed(out)
+				defer w.end()
+				err := c.Copy(cmd.Context(), path+"/events", q, form, w)
+				if branch != "" { // the server says which of the two is not there
+					return err
+				}
+				return found(err, out, at, args[0], run)
+			})
+		},
+	}
+	serverFlags(cmd, &at)
+	f := cmd.Flags()
+	f.StringVar(&branch, "branch", "", "only the runs of `BRANCH`, which is the id of its first run")
+	f.StringVar(&from, "from", "", "nothing before `POSITION` (3:1024) or time (2026-09-17T12:00:00Z)")
+	f.StringVar(&to, "to", "", "nothing from `POSITION` or time on")
+	f.StringVar(&pace, "pace", "max", "`PACE`: max, recorded (with the pauses as they were), or a factor such as 10")
+	f.BoolVar(&all, "all", false, "inputs and what was not folded as well; --json and --sse say which is which")
+	f.BoolVar(&sse, "sse", false, "print server-sent events, each with its position as id")
+	f.BoolVar(&asJSON, "json", false, "print JSON Lines that say position, time, run and what became of each event")
+	return cmd
+}
+
+// replayed writes a replay to stdout and shows how far it is, where that is not on the same screen.
+type replayed struct {
+	out    *output
+	shows  bool
+	lines  int
+	bytes  int
+	shown  time.Time
+	target io.Writer
+}
+
+func newReplayed(out *output) *replayed {
+	return &replayed{out: out, target: out.stdout, shows: !out.quiet && isTerminal(out.stderr) && !isTerminal(out.stdout)}
+}
+
+// Write implements io.Writer.
+func (r *replayed) Write(b []byte) (int, error) {
+	n, err := r.target.Write(b)
+	r.lines += bytes.Count(b[:n], []byte{'\n'})
+	r.bytes += n
+	if now := time.Now(); r.shows && now.Sub(r.shown) > 100*time.Millisecond {
+		r.shown = now
+		_, _ = fmt.Fprintf(r.out.stderr, "\rreplay: %d lines, %d bytes\x1b[K", r.lines, r.bytes) // cosmetic
+	}
+	return n, err
+}
+
+// end takes the line away.
+func (r *replayed) end() {
+	if !r.shown.IsZero() {
+		_, _ = fmt.Fprint(r.out.stderr, "\r\x1b[K") // cosmetic
+	}
+}

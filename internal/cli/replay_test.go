@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
+)
+
+// Every run of the demo, recorded from real agents, gives back the bytes that its record hashes, and
+// is proved.
+func TestReplay_AndVerifyOverTheDemo(t *testing.T) {
+	data := t.TempDir()
+	if _, stderr, code := skein(t, "", append([]string{"demo", "--exit", "--data", data}, ports...)...); code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	withServer(t, data, func(s *dev.Server, c *client.Client) {
+		stdout, stderr, code := skein(t, "", "verify", "--all", "--url", s.URL())
+		if code != app.ExitDone || !strings.Contains(stdout, " proved, 0 differ, 0 not proved\n") {
+			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		}
+		t.Log(strings.TrimSpace(stdout))
+		runs := 0
+		if _, err := eachThread(t.Context(), c, url.Values{}, 0, func(raw json.RawMessage) error {
+			var thread struct{ ThreadID string }
+			if err := json.Unmarshal(raw, &thread); err != nil {
+				return err
+			}
+			body, err := c.Get(t.Context(), client.ThreadPath(thread.ThreadID)+"/lineage", nil)
+			if err != nil {
+				return err
+			}
+			var lineage struct{ Runs []struct{ RunID string } }
+			if err := json.Unmarshal(body, &lineage); err != nil {
+				return err
+			}
+			for _, r := range lineage.Runs {
+				runs++
+				body, err := c.Get(t.Context(), client.RunPath(thread.ThreadID, r.RunID), nil)
+				if err != nil {
+					return err
+				}
+				var run struct {
+					Raw struct{ SHA256 string }
+				}
+				if err := json.Unmarshal(body, &run); err != nil {
+					return err
+				}
+				stdout, stderr, code := skein(t, "", "replay", thread.ThreadID, r.RunID, "--url", s.URL())
+				if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(stdout))); code != 0 || stderr != "" || sum != run.Raw.SHA256 {
+					t.Errorf("%s %s: exit %d, %s, hash %s, record %s", thread.ThreadID, r.RunID, code, stderr, sum, run.Raw.SHA256)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if runs < 80 {
+			t.Errorf("%d runs", runs)
+		}
+	})
+}
+
+// A producer that repeats what it had sent, and then uses the id again.
+func TestReplay_LeavesRepeatsOut(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
+		numbered := func(n int, event string) string { return fmt.Sprintf(`{"seq":%d,"event":%s}`, n, event) }
+		again := `{"type":"RUN_STARTED","threadId":"t","runId":"r","again":true}`
+		for _, events := range [][]string{
+			{numbered(0, eventStart), numbered(1, eventText)},
+			{numbered(0, eventStart), numbered(1, eventText), numbered(2, eventEnd)},
+			{numbered(0, eventStart), numbered(1, eventText), numbered(2, eventEnd)}, // nobody heard the yes
+			{numbered(0, again), numbered(1, eventEnd)},
+		} {
+			if _, err := c.PostEvents(t.Context(), "t", "r", client.TypeSequenced, strings.NewReader(strings.Join(events, "\n"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Get(t.Context(), client.RunPath("t", "r~2"), url.Values{"atLeast": {position(t, s, "t", 9)}}); err != nil {
+			t.Fatal(err)
+		}
+		for run, want := range map[string][]string{"r": {eventStart, eventText, eventEnd}, "r~2": {again, eventEnd}} {
+			stdout, stderr, code := skein(t, "", "replay", "t", run, "--url", s.URL())
+			if code != 0 || stdout != strings.Join(want, "\n")+"\n" {
+				t.Errorf("%s: exit %d, %s%s", run, code, stdout, stderr)
+			}
+		}
+		stdout, _, code := skein(t, "", "replay", "t", "--all", "--json", "--url", s.URL())
+		if code != 0 || strings.Count(stdout, "\n") != 10 || strings.Count(stdout, `"outcome":"repeat"`) != 2 || strings.Count(stdout, `"outcome":"late"`) != 3 {
+			t.Errorf("exit %d, %s", code, stdout)
+		}
+		if stdout, stderr, code := skein(t, "", "verify", "t", "--url", s.URL()); code != 0 || stdout != "2 runs: 2 proved, 0 differ, 0 not proved\n" {
+			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		}
+		if stdout, stderr, code := skein(t, "", "verify", "t", "r", "--url", s.URL()); code != 0 || !strings.Contains(stdout, "proved\n  3 events, sha256 ") {
+			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		}
+		for _, args := range [][]string{{"replay", "t", "nobody"}, {"replay", "nowhere"}, {"verify", "t", "nobody"}, {"verify", "nowhere"}} {
+			if _, stderr, code := skein(t, "", append(args, "--url", s.URL())...); code != app.ExitNotFound || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("%v: exit %d, %s", args, code, stderr)
+			}
+		}
+
+		// Ctrl-C in the middle of a slow replay.
+		ctx, ctrlC := context.WithCancel(t.Context())
+		defer ctrlC()
+		first := &cutter{after: ctrlC}
+		var errs bytes.Buffer
+		begin := time.Now()
+		err := run(ctx, []string{"replay", "t", "r", "--pace", "0.000001", "--url", s.URL()}, nil, strings.NewReader(""), first, &errs)
+		if !errors.Is(err, context.Canceled) || !strings.HasPrefix(first.String(), eventStart+"\n") || strings.Contains(first.String(), eventEnd) || time.Since(begin) > answerGrace {
+			t.Errorf("after %v: %v, %q", time.Since(begin), err, first.String())
+		}
+	})
+}
+
+// Runs of one thread that go on at the same time, with parents that had not ended when their children
+// started, inputs, events that cannot be folded, and one run that stays open.
+func TestVerify_ProvesRunsThatOverlap(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
+		start := func(run, parent string) string {
+			return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"parentRunId":%q}`, run, parent)
+		}
+		end := func(run string) string { return fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, run) }
+		state := func(n int) string { return fmt.Sprintf(`{"type":"STATE_SNAPSHOT","snapshot":{ "n" : %d }}`, n) }
+		text := func(id string) []string {
+			return []string{
+				fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":%q,"role":"assistant","delta":"a"}`, id),
+				`{"type":"TEXT_MESSAGE_CHUNK","delta":"b"}`,
+			}
+		}
+		activity := `{"type":"ACTIVITY_SNAPSHOT","messageId":"act","activityType":"plan","content":{"step":1}}`
+		nothing := `{"type":"TEXT_MESSAGE_CHUNK","delta":"of no message"}`
+		last := client.Ack{}
+		post := func(run string, events ...string) {
+			t.Helper()
+			var err error
+			if last, err = c.PostEvents(t.Context(), "t", run, client.TypeNDJSON, strings.NewReader(strings.Join(events, "\n"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		post("a", start("a", ""), nothing, state(1), activity)
+		post("a", text("m1")...)
+		post("b", start("b", "a"), nothing)
+		post("a", state(2))
+		post("a", text("m2")...)
+		if _, err := c.PutInput(t.Context(), "t", "c", []byte(`{"threadId":"t","runId":"c","parentRunId":"b","messages":[{"role":"assistant","id":"m1","content":"ab"},{"id":"u","role":"user","content":"and?"}],"tools":[],"context":[],"forwardedProps":{}}`)); err != nil {
+			t.Fatal(err)
+		}
+		post("b", append(text("m3"), `{"type":"STATE_DELTA","delta":[{"op":"add","path":"/k","value":1}]}`)...)
+		post("c", start("c", "b"), `{"type":"STATE_DELTA","delta":[{"op":"add","path":"/l","value":1}]}`)
+		post("b", `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m3"}`, state(3), end("b"))
+		post("c", append(text("m4"), end("c"))...)
+		post("a", end("a"))
+		post("d", start("d", "c"), `{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/l"}]}`, end("d"))
+		post("a", start("a", "d"), activity, end("a"))
+		post("e", start("e", ""), state(9))
+		at := fmt.Sprintf("%d:%d", last.Partition, last.LastOffset)
+		deadline := time.Now().Add(30 * time.Second)
+		for {
+			_, err := c.Get(t.Context(), client.RunPath("t", "e"), url.Values{"atLeast": {at}})
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+		}
+		if stdout, stderr, code := skein(t, "", "verify", "t", "--url", s.URL()); code != 0 || stdout != "6 runs: 6 proved, 0 differ, 0 not proved\n" {
+			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		}
+		if stdout, _, _ := skein(t, "", "verify", "t", "e", "--url", s.URL()); !strings.Contains(stdout, "the run is open") {
+			t.Errorf("the open run: %s", stdout)
+		}
+	})
+}
+
+// cutter calls after once something was written.
+type cutter struct {
+	bytes.Buffer
+	after func()
+}
+
+func (c *cutter) Write(b []byte) (int, error) {
+	defer c.after()
+	return c.Buffer.Write(b)
+}
+
+// position is that of an offset in a thread's partition.
+func position(t *testing.T, s *dev.Server, thread string, offset int64) string {
+	t.Helper()
+	c, err := client.New(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		body, err := c.Get(t.Context(), client.ThreadPath(thread), nil)
+		var at struct{ IndexedTo string }
+		if err == nil {
+			if err := json.Unmarshal(body, &at); err != nil {
+				t.Fatal(err)
+			}
+			partition, _, _ := strings.Cut(at.IndexedTo, ":")
+			return fmt.Sprintf("%s:%d", partition, offset)
+		}
+		if !client.IsNotFound(err) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestVerify_SaysWhatDiffers(t *testing.T) {
+	for _, c := range []struct {
+		verdict, want string
+		code          int
+	}{
+		{`{"threadId":"t","runId":"r","verdict":"differs","record":{"events":2,"sha256":"aa"},"raw":{"events":3,"sha256":"bb"},"differences":["messages","raw.sha256"],"differsFrom":"3:12","unproved":["lineage: x"]}`,
+			"thread t, run r: differs at 3:12 or behind, in messages, raw.sha256\n  record      2 events, sha256 aa\n  raw events  3 events, sha256 bb\n  not part of the proof: lineage: x\n", app.ExitDiffers},
+		{`{"threadId":"t","runId":"r","verdict":"unproved","reason":"the raw events are gone","record":{"events":2,"sha256":"aa"},"differences":[],"unproved":[]}`,
+			"thread t, run r: not proved: the raw events are gone\n", app.ExitFailed},
+	} {
+		var p proof
+		if err := json.Unmarshal([]byte(c.verdict), &p); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.text(); got != c.want {
+			t.Errorf("text\n%swant\n%s", got, c.want)
+		}
+		server := answering(t, c.verdict)
+		if stdout, stderr, code := skein(t, "", "verify", "t", "r", "--url", server); code != c.code || stdout != c.want || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("exit %d, %s%s; want %d", code, stdout, stderr, c.code)
+		}
+	}
+}
+
+// answering is a server that gives one answer.
+func answering(t *testing.T, body string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, body) // the test sees what is missing
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}

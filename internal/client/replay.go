@@ -1,0 +1,52 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// Copy writes the answer to one call of the query stage, in the media type that is asked for, to w as
+// it comes. An answer that is broken off is an error.
+func (c *Client) Copy(ctx context.Context, path string, query url.Values, mediaType string, w io.Writer) error {
+	address := c.base + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Errorf("making request: %w", err)
+	}
+	req.Header.Set("Accept", mediaType)
+	resp, err := c.do(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails
+	to := &sink{w: w}
+	if _, err := io.Copy(to, resp.Body); err != nil {
+		switch {
+		case to.err != nil:
+			return to.err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		default:
+			return fmt.Errorf("reading answer: it was broken off: %w", err)
+		}
+	}
+	return nil
+}
+
+// sink tells an error of writing from one of reading.
+type sink struct {
+	w   io.Writer
+	err error
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	n, err := s.w.Write(b)
+	s.err = err
+	return n, err
+}

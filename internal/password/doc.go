@@ -1,0 +1,2 @@
+// Package password reads passwords from files, as secrets are mounted.
+package password

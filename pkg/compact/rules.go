@@ -1,0 +1,43 @@
+package compact
+
+import "slices"
+
+// The rules that a fold counts in Summary.Anomalies, by name. Names stay stable: they are in run
+// records. docs/fold.md tells what each means.
+
+// VerificationRules returns the rules of the client's verifyEvents, at which the official client
+// ends a stream and the fold goes on.
+func VerificationRules() []string {
+	rules := []string{
+		"first-event-not-run-started", "run-started-twice",
+		"step-start-while-open", "step-end-not-open", "open-at-end-step",
+		"subagent-start-while-open", "subagent-start-again", "subagent-parent-unknown", "subagent-end-not-open", "open-at-end-subagent",
+		ruleMismatch,
+	}
+	for _, k := range []entityKind{kindText, kindTool, kindReasoning, kindSpan} {
+		rules = append(rules, string(k)+startWhileOpen, string(k)+endNotOpen, openAtEnd+string(k))
+		if k != kindSpan { // a span has no content
+			rules = append(rules, string(k)+contentNotOpen)
+		}
+	}
+	slices.Sort(rules)
+	return rules
+}
+
+// ReducerRules returns the rules at which the client's reducer does something else than the event
+// says, or nothing; it warns, or keeps silent.
+func ReducerRules() []string {
+	return []string{
+		"activity-delta-on-message", "activity-patch-failed", "activity-unknown", "encrypted-value-unknown", "message-unknown",
+		"state-patch-failed", "text-on-activity", "tool-call-renamed", "tool-call-unknown", "tool-parent-not-assistant",
+	}
+}
+
+// What the names of rules on an entity are made of.
+const (
+	startWhileOpen = "-start-while-open"
+	contentNotOpen = "-content-not-open"
+	endNotOpen     = "-end-not-open"
+	openAtEnd      = "open-at-end-"
+	ruleMismatch   = "subagent-mismatch"
+)

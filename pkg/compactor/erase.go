@@ -1,0 +1,95 @@
+package compactor
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// erase takes in an erasure of the thread: its runs and snapshots go, and what comes behind it is a new
+// life of the thread, which knows nothing of the one before.
+//
+// All tombstones are in one transaction with P, and so is an erasure record that lies behind them. Where
+// the group's offset C stays below the erasure, as another thread has an open run there, the events
+// between C and P are read again after a crash. The erasure record then says which of them are erased:
+// nothing is made of them, not even for a while (route).
+func (p *partition) erase(t *thread, m *message) (outcome, error) {
+	// Below P it is done, and all that the thread has is of a later life.
+	if m.decided || len(t.heads) == 0 {
+		return outcomeErasure, nil
+	}
+	p.withdraw(t)
+	heads := slices.SortedFunc(maps.Values(t.heads), func(a, b *head) int { return cmp.Compare(a.Start, b.Start) })
+	for _, h := range heads {
+		key, err := record.RunKey(t.tenant, t.id, h.ID)
+		if err != nil {
+			return 0, err
+		}
+		if p.forget(h, key) {
+			p.outputs = append(p.outputs, p.tombstone(p.topics.Runs, record.KindRun, key))
+		}
+	}
+	for _, branch := range slices.Sorted(maps.Keys(t.tips)) {
+		for _, kind := range []agui.Type{agui.MessagesSnapshot, agui.StateSnapshot} {
+			key, err := record.SnapshotKey(t.tenant, t.id, branch, kind)
+			if err != nil {
+				return 0, err
+			}
+			p.outputs = append(p.outputs, p.tombstone(p.topics.Snapshots, record.KindSnapshot, key))
+		}
+	}
+	below := m.Offset + 1
+	p.outputs = append(p.outputs, output{kind: outputErasure, key: t.key, erased: below, record: &kgo.Record{
+		Topic: p.topics.Runs, Partition: p.id, Key: []byte(t.key), Value: record.EncodeErased(below),
+		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindErase, Seq: -1}),
+	}})
+	// Not read from the local store, which knows of the erasure once it is committed.
+	next, err := newThread(t.key, t.tenant, t.id, nil)
+	if err != nil {
+		return 0, err
+	}
+	next.erased, next.usedAt = below, p.next
+	p.threads[t.key] = next
+	return outcomeErasure, nil
+}
+
+// withdraw takes back what this round has made of a thread: nobody has seen it, and nobody shall.
+func (p *partition) withdraw(t *thread) {
+	prefix := t.key + "/"
+	p.outputs = slices.DeleteFunc(p.outputs, func(o output) bool {
+		return o.kind != "" && o.kind != outputTombstone && strings.HasPrefix(string(o.record.Key), prefix)
+	})
+}
+
+// forget drops a run from memory, and reports whether a committed record of it may exist.
+func (p *partition) forget(h *head, key string) bool {
+	delete(p.unsaved, key)
+	delete(p.silent, key)
+	p.histories.drop(key)
+	r := h.live
+	if r == nil {
+		return true
+	}
+	delete(p.dirty, r)
+	p.letGo(r)
+	return r.recorded
+}
+
+// tombstone is the record that takes away the one of the same key.
+func (p *partition) tombstone(topic string, kind record.Kind, key string) output {
+	o := output{kind: outputTombstone, record: &kgo.Record{
+		Topic: topic, Partition: p.id, Key: []byte(key),
+		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, Seq: -1}),
+	}}
+	if kind == record.KindRun {
+		o.key = key
+	}
+	return o
+}

@@ -1,0 +1,293 @@
+package compactor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// snapshotValues are the latest snapshots' bytes by key.
+func (s *sim) snapshotValues() map[string]string {
+	out := map[string]string{}
+	for key, m := range s.snapshots() {
+		out[key] = string(m.Value)
+	}
+	return out
+}
+
+// tombstones are the keys of the tombstones on skein.runs and skein.snapshots, in order.
+func tombstones(all ...*kgo.Record) []string {
+	out := []string{}
+	for _, m := range all {
+		if m.Value == nil {
+			out = append(out, string(m.Key))
+		}
+	}
+	return out
+}
+
+// keysWith are the keys of those values that hold the text.
+func keysWith(text string, all ...*kgo.Record) []string {
+	out := []string{}
+	for _, m := range all {
+		if strings.Contains(string(m.Value), text) {
+			out = append(out, string(m.Key))
+		}
+	}
+	return out
+}
+
+func TestPartition_ErasesAThread(t *testing.T) {
+	s := newSim(t, nil)
+	s.turn("r1", "secret")
+	s.turn("r2", "secret2")
+	s.send("other", "o", started("o"))
+	s.send("other", "o", text("m", "stays"))
+	s.send("other", "o", finished("o"))
+	s.all()
+	s.erase("t") // 9
+	s.all()
+	equal(t, "tombstones of runs", tombstones(s.runs...), []string{"acme/t/r1", "acme/t/r2"})
+	equal(t, "tombstones of snapshots", tombstones(s.other...), []string{"acme/t/r1/MESSAGES_SNAPSHOT", "acme/t/r1/STATE_SNAPSHOT"})
+	equal(t, "erasure record", s.values()["acme/t"], `{"below":10}`)
+	equal(t, "runs that stay", keysOf(s.latest()), []string{"o"})
+	equal(t, "snapshots that stay", len(s.snapshots()), 2)
+	equal(t, "dead letters", s.letters(), []string{})
+	equal(t, "C", s.settled.committedOffset, int64(10))
+	equal(t, "position", told(t, s.runs), []int64{9, 10})
+	if n := len(s.runs); string(s.runs[n-2].Key) != "acme/t" {
+		t.Error("the erasure record does not lie behind the tombstones")
+	}
+
+	s.erase("t")
+	s.erase("never there")
+	before := len(s.runs)
+	s.all()
+	equal(t, "records of erasures that erase nothing, but the position", len(s.runs), before+1)
+}
+
+// A new life begins at nothing: ids come again, histories and parents of the old one are not there.
+func TestPartition_AnErasedThreadStartsAnew(t *testing.T) {
+	for _, batches := range []string{"one transaction", "one each", "a restart in between", "an empty folder in between"} {
+		t.Run(batches, func(t *testing.T) {
+			s := newSim(t, nil)
+			s.open(false)
+			step := func() {
+				switch batches {
+				case "one transaction":
+					return
+				case "a restart in between", "an empty folder in between":
+					s.all()
+					s.open(batches != "a restart in between")
+				default:
+					s.all()
+				}
+			}
+			s.turn("r1", "secret")
+			step()
+			s.erase("t")
+			step()
+			s.send("t", "r1", `{"type":"RUN_STARTED","threadId":"t","runId":"r1","parentRunId":"r0"}`)
+			s.send("t", "r1", text("m", "new"))
+			s.send("t", "r1", finished("r1"))
+			step()
+			s.turn("r2", "m2")
+			s.all()
+			r1, r2 := s.run("r1"), s.run("r2")
+			equal(t, "parent of r1", r1.ParentBy, record.ParentNone)
+			equal(t, "first event of r1", r1.Raw.First, int64(4))
+			equal(t, "parent of r2", r2.ParentRunID, "r1")
+			messages, _ := s.history("r2")
+			equal(t, "history", messages, `[`+assistantMessage("m", "new")+`,`+assistantMessage("m2", "answer m2")+`]`)
+			equal(t, "snapshot", string(s.snapshots()["acme/t/r1/MESSAGES_SNAPSHOT"].Value), `{"type":"MESSAGES_SNAPSHOT","messages":`+messages+`}`)
+			if batches == "one transaction" {
+				equal(t, "written of the old life", keysWith("secret", append(s.runs, s.other...)...), []string{})
+			}
+		})
+	}
+}
+
+// A run of another thread holds C below the erasure, so that what is erased is read again.
+func TestPartition_ReadsNothingErasedAgain(t *testing.T) {
+	for name, c := range map[string]struct{ told, newFolder bool }{
+		"killed after it":                            {true, false},
+		"killed after it, the folder lost":           {true, true},
+		"killed between commit and store":            {false, false},
+		"killed between commit and store, both lost": {false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, nil)
+			s.send("other", "o", started("o")) // 0: holds C
+			s.turn("r1", "secret")             // 1 to 3
+			s.send("t", "r2", started("r2"))   // 4: open
+			s.send("t", "r2", text("n", "secret"))
+			s.send("t", "r2", custom("x"))
+			s.open(false)
+			s.feed(len(s.events))
+			s.commit(true)
+			s.erase("t") // 7
+			s.feed(len(s.events))
+			s.commit(c.told)
+			equal(t, "C", s.settled.committedOffset, int64(0))
+			equal(t, "P", s.settled.decidedOffset, int64(8))
+			for n := range len(s.events) + 1 {
+				s.open(c.newFolder)
+				s.feed(n)
+				s.commit(false)
+				equal(t, fmt.Sprintf("runs after a kill %d events on", n), keysOf(s.latest()), []string{})
+				if len(s.snapshots()) != 0 {
+					t.Errorf("there are snapshots again after %d events", n)
+				}
+			}
+			s.open(c.newFolder)
+			s.feed(len(s.events))
+			s.now = s.now.Add(s.cfg.CheckpointMax)
+			s.commit(false)
+			equal(t, "runs after a checkpoint", keysOf(s.latest()), []string{"o"})
+			s.send("t", "r2", text("n", "late")) // 8: its agent knows nothing of the erasure
+			s.send("t", "", finished("r2"))
+			s.open(c.newFolder)
+			s.all()
+			r2 := s.run("r2")
+			equal(t, "first event", r2.Raw.First, int64(8))
+			equal(t, "events", r2.Raw.Events, int64(2))
+			messages, _ := s.history("r2")
+			equal(t, "history", messages, `[`+assistantMessage("n", "late")+`]`)
+			equal(t, "dead letters", s.letters(), []string{})
+		})
+	}
+}
+
+// An open run is dropped: it neither holds the commit nor is it written or abandoned later.
+func TestPartition_DropsOpenRunsOfAnErasedThread(t *testing.T) {
+	for _, recorded := range []bool{false, true} {
+		t.Run(fmt.Sprintf("recorded %v", recorded), func(t *testing.T) {
+			s := newSim(t, nil)
+			s.send("t", "r", started("r"))
+			s.send("t", "r", text("m", "secret"))
+			s.input("t", "pending", `{"threadId":"t","runId":"pending","messages":[`+userMessage("u", "secret")+`],"tools":[],"context":[]}`)
+			s.all()
+			want := []string{}
+			if recorded {
+				s.now = s.now.Add(s.cfg.CheckpointMax)
+				s.commit(true)
+			}
+			for _, id := range []string{"r", "pending"} { // the second start asks for a record of both
+				if s.latest()[id] != nil {
+					want = append(want, "acme/t/"+id)
+				}
+			}
+			s.erase("t")
+			s.all()
+			equal(t, "tombstones", tombstones(s.runs...), want)
+			equal(t, "C", s.settled.committedOffset, int64(len(s.events)))
+			s.now = s.now.Add(2 * s.cfg.IdleLimit)
+			s.send("other", "o", started("o"))
+			s.all()
+			equal(t, "runs", slices.DeleteFunc(keysOf(s.latest()), func(id string) bool { return id == "o" }), []string{})
+		})
+	}
+}
+
+func TestPartition_AnErasureIsOfOneTenantsThread(t *testing.T) {
+	s := newSim(t, nil)
+	for _, m := range []*kgo.Record{s.send("t", "r", started("r")), s.send("t", "r", finished("r"))} {
+		other := *m
+		other.Key = []byte("umbrella/t")
+		s.append(&other)
+	}
+	s.send("t/r", "r", started("r")) // its key begins like those of the runs of t would, were it not escaped
+	s.all()
+	s.erase("t")
+	s.all()
+	equal(t, "tombstones", tombstones(s.runs...), []string{"acme/t/r"})
+	s.now = s.now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	values := s.values()
+	for _, key := range []string{"umbrella/t/r", "acme/t%2Fr/r"} {
+		if values[key] == "" {
+			t.Errorf("%s is gone", key)
+		}
+	}
+}
+
+// A thread of ten thousand runs is one transaction, of tombstones of some hundred bytes each.
+func TestPartition_ErasesALongThreadAtOnce(t *testing.T) {
+	const runs = 10_000
+	s := newSim(t, nil)
+	for i := range runs {
+		id := fmt.Sprintf("r%d", i)
+		s.send("t", id, started(id))
+		s.send("t", id, finished(id))
+	}
+	s.all()
+	s.erase("t")
+	s.feed(1)
+	b, err := s.part.collect(s.now)
+	s.check(err)
+	size := 0
+	for _, o := range b.outputs {
+		size += len(o.record.Key) + len(o.record.Value) + 100 // headers and frame
+	}
+	t.Logf("%d records of %d bytes in all", len(b.outputs), size)
+	if len(b.outputs) < runs || size > 4<<20 {
+		t.Errorf("%d records of %d bytes", len(b.outputs), size)
+	}
+}
+
+// A compactor is killed after an erasure that it has committed, while runs of other threads, and of the
+// erased one before it, were open.
+func TestService_KilledAfterAnErasure(t *testing.T) {
+	kafkatest.OnBoth(t, 1, killedAfterAnErasure)
+}
+
+func killedAfterAnErasure(t *testing.T, k kafka.Config) {
+	s := newSim(t, nil)
+	dir := t.TempDir()
+	p := startProcess(t, k, dir, "a")
+	s.send("other", "o", started("o")) // holds C
+	s.turn("r1", "secret")
+	s.send("t", "open", started("open"))
+	s.send("t", "open", text("m", "secret"))
+	produce(t, k, 1, s.events...)
+	waitDecided(t, k, 1)
+	sent := len(s.events)
+	s.erase("t")
+	produce(t, k, 1, s.events[sent:]...)
+	if c := waitDecided(t, k, 1)[0]; c != 0 {
+		t.Fatalf("C is %d; nothing would be read again", c)
+	}
+	p.kill()
+	sent = len(s.events)
+	s.send("t", "open", text("m", "after")) // its agent knows nothing of the erasure
+	s.send("t", "open", finished("open"))
+	s.send("other", "o", finished("o"))
+	produce(t, k, 1, s.events[sent:]...)
+	startProcess(t, k, dir, "a")
+	waitDecided(t, k, 1)
+
+	live := map[string]string{}
+	for _, topic := range []string{k.Topics().Runs, k.Topics().Snapshots} {
+		for _, m := range kafkatest.Consume(t, k, topic) {
+			live[string(m.Key)] = string(m.Value)
+		}
+	}
+	for key, value := range live {
+		if strings.Contains(value, "secret") {
+			t.Errorf("%s is there again: %s", key, value)
+		}
+	}
+	if r1, ok := live["acme/t/r1"]; !ok || r1 != "" {
+		t.Errorf("r1 is %q", r1)
+	}
+	if !strings.Contains(live["acme/t/open"], "after") || !strings.Contains(live["acme/other/o"], "finished") {
+		t.Errorf("what came behind the erasure is missing: %q", live)
+	}
+}

@@ -1,0 +1,401 @@
+package compactor
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Each test of this file stands for one line of the compactor that exactly-once rests on, and fails
+// without it: docs/failure-model.md has the table.
+
+// outcome is how many transactions of a member had an outcome.
+func (m *member) outcome(name string) float64 {
+	return testutil.ToFloat64(m.metrics.Transactions.WithLabelValues(name))
+}
+
+// The transaction that holds an ended run's record is aborted: the run is folded and written again.
+func TestService_AnAbortAfterAnEndedRunLosesNothing(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), nil)
+		m.waitWorks()
+		w.script.turn("r1", "m1")
+		m.refuse(kmsg.TxnOffsetCommit, kerr.IllegalGeneration)
+		w.publish()
+		w.decided()
+		w.script.turn("r2", "m2")
+		w.publish()
+		w.decided()
+		w.isTheFold()
+		equal(t, "transactions of unknown outcome", m.outcome(txnUnknown), 1)
+		equal(t, "sessions", testutil.ToFloat64(m.metrics.Sessions), 1)
+	})
+}
+
+// The broker has committed, and the client cannot tell: what is committed is asked for, and waited for
+// until it is stable, and the store learns of what it was not told.
+func TestService_AnEndOfUnknownOutcomeIsAskedFor(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), nil)
+		m.waitWorks()
+		var asked, unstable atomic.Int64
+		w.cluster.Fake.ControlKey(int16(kmsg.OffsetFetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.Fake.KeepControl()
+			asked.Add(1)
+			if !r.(*kmsg.OffsetFetchRequest).RequireStable {
+				unstable.Add(1)
+			}
+			return nil, nil, false
+		})
+		next := m.wire.Sent()[kmsg.EndTxn]
+		m.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+			switch {
+			case r.Key == kmsg.EndTxn && r.At == next: // committed, and nobody learns of it
+				return kafkatest.CutAfter
+			case r.Key == kmsg.EndTxn && r.At == next+1: // asked again, the broker does not know either
+				w.refuse(kmsg.EndTxn, kerr.UnknownServerError)
+			}
+			return kafkatest.Deliver
+		})
+		w.script.turn("r1", "m1")
+		w.script.send("t", "", custom("nobody's"))
+		w.publish()
+		w.decided()
+		waitFor(t, "the outcome is not known", func() bool { return m.outcome(txnUnknown) == 1 })
+		m.waitWorks()
+		w.script.turn("r2", "m2") // its parent is in the store, or nowhere
+		w.publish()
+		w.decided()
+		w.isTheFold()
+		if asked.Load() == 0 || unstable.Load() > 0 {
+			t.Errorf("committed offsets were asked for %d times, %d of them not caring for pending ones", asked.Load(), unstable.Load())
+		}
+	})
+}
+
+// A process that the group has given up, and that does not know: its heartbeats are answered, but not
+// heard. Its timer writes an open run's record, without a new event, after another has the partition.
+func TestService_AZombiesTimerWritesNothing(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		change := func(c *Config) { c.CheckpointInterval, c.CheckpointFactor = 20*time.Second, 0 }
+		a := w.join("a", w.TempDir(), change)
+		a.waitWorks()
+		w.script.send("u", "open", started("open"))
+		w.script.send("u", "open", text("m", "one "))
+		w.publish()
+		w.decided()
+		w.cluster.Fake.ControlKey(int16(kmsg.Heartbeat), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.Fake.KeepControl()
+			// Answered, and not heard by the group.
+			return r.ResponseKind(), nil, strings.HasSuffix(*r.(*kmsg.HeartbeatRequest).InstanceID, "-a")
+		})
+		b := w.join("b", w.TempDir(), nil)
+		b.waitWorks()
+		equal(t, "the first one thinks that it works", a.works(), true)
+		before := a.wire.Sent()[kmsg.TxnOffsetCommit]
+		waitFor(t, "the zombie has tried", func() bool { return a.wire.Sent()[kmsg.TxnOffsetCommit] > before })
+		w.script.send("u", "open", text("m", "two"))
+		w.script.send("u", "open", finished("open"))
+		w.publish()
+		w.decided()
+		w.isTheFold()
+		for _, r := range records(t, w.runs()) {
+			if r.Status == record.StatusRunning {
+				t.Errorf("the zombie has written a record of %s", r.RunID)
+			}
+		}
+		equal(t, "transactions of the zombie", a.outcome(txnCommitted), 2) // its fence and its first events
+	})
+}
+
+// The markers of what a former owner has committed are not on skein.runs yet: to readers its records
+// are not there. The new owner waits for its own fence, behind them.
+func TestService_OpensBehindDelayedMarkers(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		a := w.join("a", w.TempDir(), nil)
+		a.waitWorks()
+		// As if a marker were still to come, a transaction that is open holds back all that follows it.
+		held := w.holdRuns()
+		w.script.turn("r1", "m1")
+		w.publish()
+		w.decided()
+		equal(t, "records that readers see", len(records(t, w.runs())), 0)
+		a.kill()
+		b := w.join("b", w.TempDir(), nil)
+		w.script.turn("r2", "m2")
+		w.publish()
+		time.Sleep(20 * time.Second)
+		equal(t, "it works while markers are missing", b.works(), false)
+		held()
+		b.waitWorks()
+		w.decided()
+		w.isTheFold()
+		equal(t, "parent", w.sealed()["t/r2"].ParentRunID, "r1")
+	})
+}
+
+// holdRuns has a transaction of somebody else begin on skein.runs, and returns what aborts it.
+func (w *world) holdRuns() (release func()) {
+	w.Helper()
+	cfg := w.kafka
+	cfg.Options = func() []kgo.Opt {
+		return append(w.kafka.Options(), kgo.TransactionalID("markers"), kgo.TransactionTimeout(5*time.Minute))
+	}
+	cl, err := kafka.NewProducer(cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(cl.Close)
+	ctx := context.Background()
+	if err := cl.BeginTransaction(); err != nil {
+		w.Fatal(err)
+	}
+	fence := &kgo.Record{Topic: w.kafka.Topics().Runs, Key: []byte(record.FenceKey), Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindFence, Seq: -1})}
+	if err := cl.ProduceSync(ctx, fence).FirstErr(); err != nil {
+		w.Fatal(err)
+	}
+	return func() {
+		w.Helper()
+		if err := cl.EndTransaction(ctx, kgo.TryAbort); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// Poison lies between C, held by an open run, and P; then the process is killed, twice. The next one
+// reads it again, and decides nothing about it again.
+func TestService_PoisonBetweenCAndPIsOneDeadLetter(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), nil)
+		w.script.send("u", "open", started("open"))
+		w.script.send("u", "open", "poison")
+		w.script.send("t", "r", finished("other"))
+		w.script.send("u", "open", text("m", "one"))
+		w.publish()
+		equal(t, "C", w.decided()[0], int64(0))
+		for range 2 {
+			m.kill()
+			m = w.join("a", w.TempDir(), nil)
+			m.waitWorks()
+			w.script.send("u", "open", text("m", "more"))
+			w.publish()
+			equal(t, "C", w.decided()[0], int64(0))
+		}
+		w.script.send("u", "open", finished("open"))
+		w.publish()
+		w.decided()
+		w.isTheFold()
+	})
+}
+
+// An open run whose events are all in a committed record holds nothing, however long it is silent: the
+// commit moves on past it, and with it goes what a restart reads again.
+func TestService_AnIdleOpenRunHoldsNoCommit(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), nil)
+		w.script.send("u", "open", started("open"))
+		w.script.send("u", "open", text("m", "one "))
+		w.publish()
+		equal(t, "C while it has no record", w.decided()[0], int64(0))
+		time.Sleep(m.cfg.CheckpointMax + time.Second)
+		for i := range 3 {
+			w.script.turn("r"+strconv.Itoa(i), "m"+strconv.Itoa(i))
+			w.publish()
+			equal(t, "C behind an idle run", w.decided()[0], int64(len(w.script.events)))
+			time.Sleep(time.Minute) // it leaves memory
+		}
+		m.kill()
+		w.join("a", w.TempDir(), nil)
+		w.script.send("u", "open", text("m", "two"))
+		w.script.send("u", "open", finished("open"))
+		w.publish()
+		w.decided()
+		w.isTheFold()
+		equal(t, "message", string(w.sealed()["u/open"].Messages[0].Raw), assistantMessage("m", "one two"))
+	})
+}
+
+// A process dies between its offsets and the end of its transaction. Taking the producer id as soon as
+// it is back aborts that: else nothing is stable until the transaction times out, and nothing opens.
+func TestService_OpensAtOnceAfterDyingInATransaction(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		dir := w.TempDir()
+		m := w.join("a", dir, nil)
+		m.waitWorks()
+		m.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+			if r.Key == kmsg.EndTxn {
+				return kafkatest.DownBefore
+			}
+			return kafkatest.Deliver
+		})
+		w.script.turn("r1", "m1")
+		w.publish()
+		<-m.wire.Dead()
+		m.kill()
+		began := time.Now()
+		m = w.join("a", dir, nil)
+		m.waitWorks()
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("opening took %v, half of the transaction timeout is 4s", took)
+		}
+		w.decided()
+		w.isTheFold()
+	})
+}
+
+// While members come, the transactions of the one that is there wait for each join: none is aborted.
+func TestService_NoTransactionIsLostToAJoin(t *testing.T) {
+	inWorld(t, 4, func(w *world) {
+		t := w.T
+		a := w.join("a", w.TempDir(), nil)
+		a.waitWorks()
+		n := 0
+		speak := func(until func() bool) {
+			t.Helper()
+			waitFor(t, "the group has settled", func() bool {
+				for i := range 8 {
+					thread := "t" + strconv.Itoa(i)
+					w.script.send(thread, "r"+strconv.Itoa(n), started("r"+strconv.Itoa(n)))
+					w.script.send(thread, "r"+strconv.Itoa(n), finished("r"+strconv.Itoa(n)))
+				}
+				n++
+				w.publish()
+				return until()
+			})
+		}
+		speak(func() bool { return n > 20 })
+		b := w.join("b", w.TempDir(), nil)
+		speak(b.works)
+		speak(func() bool { return a.works() && b.works() })
+		w.decided()
+		equal(t, "sealed runs", len(w.sealed()), 8*n)
+		equal(t, "transactions of unknown outcome", a.outcome(txnUnknown)+b.outcome(txnUnknown), 0)
+		equal(t, "transactions in error", a.outcome(txnError)+b.outcome(txnError), 0)
+	})
+}
+
+// Two members come within one round, and the session hides the second revocation from its callback.
+// What the client does not hold any more is dropped before the next transaction: else the timers of its
+// runs would write on, and its committed offset with every other.
+func TestService_DropsPartitionsThatLeaveWithoutAWord(t *testing.T) {
+	hidden := 0
+	for second := range 5 { // of the round, which takes 5
+		t.Run(strconv.Itoa(second), func(t *testing.T) {
+			inWorld(t, 6, func(w *world) {
+				t := w.T
+				a := w.join("a", w.TempDir(), func(c *Config) { c.CommitInterval = 5 * time.Second })
+				a.waitWorks()
+				for i := range 12 {
+					w.script.send("t"+strconv.Itoa(i), "r", started("r"))
+					w.script.send("t"+strconv.Itoa(i), "r", text("m", "one "))
+				}
+				w.publish()
+				w.decided()
+				time.Sleep(time.Duration(second) * time.Second)
+				b := w.join("b", w.TempDir(), nil)
+				waitFor(t, "the second has partitions", b.works)
+				c := w.join("c", w.TempDir(), nil)
+				waitFor(t, "all have partitions", func() bool { return a.works() && b.works() && c.works() })
+				for i := range 12 {
+					w.script.send("t"+strconv.Itoa(i), "r", text("m", "two"))
+					w.script.send("t"+strconv.Itoa(i), "r", finished("r"))
+				}
+				w.publish()
+				w.decided()
+				time.Sleep(time.Minute) // whoever still has an open run writes it
+				sealed := w.sealed()
+				equal(t, "sealed runs", len(sealed), 12)
+				for id, r := range sealed {
+					equal(t, "message of "+id, string(r.Messages[0].Raw), assistantMessage("m", "one two"))
+				}
+				hidden += strings.Count(a.log.String(), "partition left without a word")
+			})
+		})
+	}
+	if hidden == 0 {
+		t.Error("no revocation was hidden: the test shows nothing")
+	}
+}
+
+// Partitions are added to the topics while it runs: it stops before a thread is split.
+func TestService_StopsWherePartitionsAreAdded(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), nil)
+		w.script.turn("r1", "m1")
+		w.publish()
+		w.decided()
+		admin, err := kafka.NewAdmin(w.kafka)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer admin.Close()
+		if _, err := admin.CreatePartitions(context.Background(), 1, w.kafka.Topics().All()...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		equal(t, "it works", m.works(), false)
+		w.script.send("t", "", custom("nobody's"))
+		produce(t, w.kafka, 3, w.script.events[w.sent:]...)
+		time.Sleep(time.Minute)
+		equal(t, "dead letters", len(kafkatest.Consume(t, w.kafka, w.kafka.Topics().DeadLetters)), 0)
+	})
+}
+
+// Raw expires while no compactor runs: no silent reset.
+func TestService_CountsRawThatExpiredWhileItWasDown(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), nil)
+		w.script.send("u", "open", started("open"))
+		w.script.send("u", "open", text("m", "one "))
+		w.publish()
+		w.decided()
+		time.Sleep(m.cfg.CheckpointMax + time.Second)
+		equal(t, "C", w.decided()[0], int64(2))
+		m.kill()
+		w.script.send("u", "open", text("m", "gone"))
+		w.script.send("u", "open", text("m", "two"))
+		w.script.send("u", "open", finished("open"))
+		w.publish()
+		admin, err := kafka.NewAdmin(w.kafka)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer admin.Close()
+		var until kadm.Offsets
+		until.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 3})
+		if _, err := admin.DeleteRecords(context.Background(), until); err != nil {
+			t.Fatal(err)
+		}
+		m = w.join("a", w.TempDir(), nil)
+		w.decided()
+		open := w.sealed()["u/open"]
+		if open == nil {
+			t.Fatal("the run is not sealed")
+		}
+		equal(t, "mark", open.RawLost, true)
+		equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
+		equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 1)
+	})
+}

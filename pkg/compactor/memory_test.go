@@ -1,0 +1,65 @@
+package compactor
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A run falls silent with events that no committed record holds: it stays in memory while others are
+// committed, and what is committed stays behind it.
+func TestPartition_DropsNothingFromMemoryBeforeItsCommit(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.CheckpointInterval, c.CheckpointMax = time.Hour, time.Hour })
+	s.send("u", "open", started("open"))
+	s.send("u", "open", text("m", "one "))
+	s.all()
+	s.now = s.now.Add(10 * evictAfter)
+	s.turn("r1", "m1")
+	s.all()
+	equal(t, "C", s.settled.committedOffset, int64(0))
+	s.send("u", "open", text("m", "two"))
+	s.send("u", "open", finished("open"))
+	s.all()
+	equal(t, "message", string(s.run("open").Messages[0].Raw), assistantMessage("m", "one two"))
+}
+
+// Open runs that hold more memory than they may are written, longest silent first, and leave; what is
+// spoken of stays. None of them loses anything.
+func TestPartition_KeepsOpenRunsWithinTheirMemory(t *testing.T) {
+	const runs, size = 40, 10_000
+	s := newSim(t, func(c *Config) {
+		c.CheckpointInterval, c.CheckpointMax = time.Hour, time.Hour
+		c.OpenRunBytes = 10 * size
+	})
+	id := func(i int) string { return "r" + strconv.Itoa(i) }
+	for i := range runs {
+		s.send("t"+id(i), id(i), started(id(i)))
+		s.send("t"+id(i), id(i), text("m", strings.Repeat("x", size)))
+		s.all()
+		s.now = s.now.Add(busyFor)
+	}
+	s.send("busy", "busy", started("busy"))
+	for range 3 { // one asks for records, one commits them, one looks again
+		s.send("busy", "busy", custom("here"))
+		s.all()
+		s.now = s.now.Add(busyFor)
+	}
+	if n := s.part.runBytes; n > s.cfg.OpenRunBytes {
+		t.Errorf("open runs hold %d bytes, %d are allowed", n, s.cfg.OpenRunBytes)
+	}
+	if n := len(s.part.runs); n < 5 || n > 15 {
+		t.Errorf("%d runs are in memory, want about 10", n)
+	}
+	if _, there := s.part.runs["acme/t"+id(runs-1)+"/"+id(runs-1)]; !there {
+		t.Error("the one that spoke last has left memory before others")
+	}
+	for i := range runs {
+		s.send("t"+id(i), id(i), text("m", "!"))
+		s.send("t"+id(i), id(i), finished(id(i)))
+	}
+	s.all()
+	for i := range runs {
+		equal(t, "message of "+id(i), string(s.run(id(i)).Messages[0].Raw), assistantMessage("m", strings.Repeat("x", size)+"!"))
+	}
+}

@@ -1,0 +1,265 @@
+package compactor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// world is a cluster with compactors in virtual time: ten seconds of a session timeout pass at once,
+// and the settings are those of production.
+type world struct {
+	*testing.T
+	cluster    *kafkatest.Cluster
+	kafka      kafka.Config // the test's own way to the cluster
+	partitions int32
+	script     *sim // what the test has its agents send
+	sent       int
+	refusal    atomic.Pointer[kfake.FaultHandle]
+}
+
+// inWorld runs a test in a bubble of its own, with topics of so many partitions.
+func inWorld(t *testing.T, partitions int32, f func(w *world), broker ...kfake.Opt) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := kafkatest.StartCluster(t, partitions, kafkatest.Virtual(), kafkatest.WithFake(broker...))
+		own := c.Wire()
+		w := &world{T: t, cluster: c, kafka: own.Config, partitions: partitions, script: newSim(t, nil)}
+		own.Decide(w.ownFate)
+		f(w)
+	})
+}
+
+// refuse has the brokers answer the request of a kind that a compactor is about to make with an error.
+func (w *world) refuse(key kmsg.Key, err *kerr.Error) {
+	w.refusal.Store(w.cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: err}))
+}
+
+// ownFate holds back the test's own requests until a refusal has met the one that it is for. One that
+// holds nothing that could be refused is let go after a second.
+func (w *world) ownFate(kafkatest.Request) kafkatest.Fate {
+	const wait, tick = time.Second, 10 * time.Millisecond
+	refusal := w.refusal.Load()
+	for range wait / tick {
+		if refusal == nil || refusal.Hits() > 0 {
+			return kafkatest.Deliver
+		}
+		time.Sleep(tick) // in virtual time
+	}
+	refusal.Remove()
+	return kafkatest.Deliver
+}
+
+// publish writes what the script has come to since the last time.
+func (w *world) publish() {
+	w.Helper()
+	produce(w.T, w.kafka, w.partitions, w.script.events[w.sent:]...)
+	w.sent = len(w.script.events)
+}
+
+// decided waits until the group has decided all there is, and returns C by partition.
+func (w *world) decided() map[int32]int64 {
+	w.Helper()
+	return waitDecided(w.T, w.kafka, w.partitions)
+}
+
+// runs are the committed records of skein.runs.
+func (w *world) runs() []*kgo.Record {
+	w.Helper()
+	return kafkatest.Consume(w.T, w.kafka, w.kafka.Topics().Runs)
+}
+
+// sealed are the sealed runs by thread and id, each of them sealed once.
+func (w *world) sealed() map[string]*record.Run {
+	w.Helper()
+	return sealedOnce(w.T, w.runs())
+}
+
+// isTheFold is the function of this name.
+func (w *world) isTheFold() {
+	w.Helper()
+	isTheFold(w.T, w.kafka)
+}
+
+// member is a compactor with a way to the cluster of its own.
+type member struct {
+	w       *world
+	wire    *kafkatest.Wire
+	cfg     Config
+	log     *lockedBuffer
+	metrics *Metrics
+
+	mu      sync.Mutex
+	service *Service
+	cancel  context.CancelFunc
+	done    chan error
+}
+
+// join starts a compactor. As an orchestrator does, it is started again where it ends by itself.
+func (w *world) join(name, dir string, change func(*Config)) *member {
+	w.Helper()
+	cfg := DefaultConfig()
+	cfg.InstanceID, cfg.Dir = name, dir
+	if change != nil {
+		change(&cfg)
+	}
+	m := &member{w: w, wire: w.cluster.Wire(), cfg: cfg, log: &lockedBuffer{}, metrics: NewMetrics(prometheus.NewRegistry()), done: make(chan error, 1)}
+	k := m.wire.Config
+	logger := slog.New(slog.NewTextHandler(m.log, nil))
+	var ctx context.Context
+	ctx, m.cancel = context.WithCancel(context.Background())
+	go func() {
+		var ends []error
+		defer func() { m.done <- errors.Join(ends...) }()
+		for ctx.Err() == nil {
+			s, err := New(cfg, k, logger, m.metrics)
+			if err != nil {
+				ends = append(ends, err)
+				return
+			}
+			m.mu.Lock()
+			m.service = s
+			m.mu.Unlock()
+			if err := s.Run(ctx); err != nil {
+				logger.Error("process ended", "error", err)
+				ends = append(ends, err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second): // an orchestrator's pause
+			}
+		}
+	}()
+	w.Cleanup(func() {
+		if err := m.stop(); err != nil && !errors.Is(err, ErrFenced) && !errors.Is(err, kafka.ErrPartitionCounts) {
+			w.Errorf("%s ended with %v", name, err)
+		}
+		if w.Failed() {
+			w.Logf("log of %s:\n%s", name, m.log)
+		}
+	})
+	return m
+}
+
+// works reports whether the member has partitions, all of them open.
+func (m *member) works() bool {
+	m.mu.Lock()
+	s := m.service
+	m.mu.Unlock()
+	return s != nil && works(s)()
+}
+
+// waitWorks waits until it works.
+func (m *member) waitWorks() {
+	m.w.Helper()
+	waitFor(m.w.T, m.cfg.InstanceID+" works", m.works)
+}
+
+// refuse has the brokers answer its next request of a kind with an error.
+func (m *member) refuse(key kmsg.Key, err *kerr.Error) {
+	var once sync.Once
+	m.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+		if r.Key == key {
+			once.Do(func() { m.w.refuse(key, err) })
+		}
+		return kafkatest.Deliver
+	})
+}
+
+// stop ends it in good order; the error joins what its processes ended with before.
+func (m *member) stop() error {
+	m.cancel()
+	err := <-m.done
+	m.done <- err
+	return err
+}
+
+// kill takes the cluster away from it in the middle of whatever it does.
+func (m *member) kill() {
+	m.wire.Down()
+	_ = m.stop() // nobody is there to hear it
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// isTheFold compares what came out of a topic set of one partition with what a fold in this process
+// makes of its log: each sealed run's record to the byte and once, the dead letters, and no snapshot
+// twice.
+func isTheFold(t *testing.T, k kafka.Config) {
+	t.Helper()
+	want := newSim(t, nil)
+	for _, m := range kafkatest.Consume(t, k, k.Topics().Events) {
+		want.append(m)
+	}
+	want.all()
+	sealed := sealedOnce(t, kafkatest.Consume(t, k, k.Topics().Runs))
+	n := 0
+	for _, r := range want.latest() {
+		if !r.Status.Sealed() {
+			continue
+		}
+		n++
+		got := sealed[r.ThreadID+"/"+r.RunID]
+		if got == nil {
+			t.Errorf("%s is missing", r.RunID)
+			continue
+		}
+		a, errA := record.EncodeRun(r)
+		b, errB := record.EncodeRun(got)
+		if err := errors.Join(errA, errB); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "record of "+r.RunID, string(b), string(a))
+	}
+	equal(t, "sealed runs", len(sealed), n)
+	letters := []string{}
+	for _, m := range kafkatest.Consume(t, k, k.Topics().DeadLetters) {
+		letters = append(letters, header(m, record.HeaderPosition)+" "+header(m, record.HeaderReason))
+	}
+	equal(t, "dead letters", letters, want.letters())
+	equal(t, "snapshots", snapshotsOf(kafkatest.Consume(t, k, k.Topics().Snapshots)), len(want.other)-len(want.letters()))
+}
+
+// snapshotsOf counts different snapshots: of one run and branch there is one of each kind.
+func snapshotsOf(all []*kgo.Record) int {
+	seen := map[string]bool{}
+	for _, m := range all {
+		id := string(m.Key) + " " + header(m, record.HeaderRunID)
+		if seen[id] {
+			return -1
+		}
+		seen[id] = true
+	}
+	return len(seen)
+}

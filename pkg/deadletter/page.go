@@ -1,0 +1,126 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Query says which dead letters are meant.
+type Query struct {
+	// Tenant is whose; with AnyTenant it is everybody's and nobody's.
+	Tenant    string
+	AnyTenant bool
+	// Reason and Thread are compared where they are not empty.
+	Reason, Thread string
+	// Since and Until bound when it became a dead letter, Until excluded; zero is no bound.
+	Since, Until time.Time
+	// IDs are the ones that are meant, where there are any.
+	IDs []record.Position
+}
+
+func (q Query) matches(l Letter) bool {
+	return (q.AnyTenant || l.Tenant != "" && l.Tenant == q.Tenant) &&
+		(q.Reason == "" || l.Reason == q.Reason) &&
+		(q.Thread == "" || l.ThreadID == q.Thread) &&
+		!l.At.Before(q.Since) && (q.Until.IsZero() || l.At.Before(q.Until)) &&
+		(len(q.IDs) == 0 || slices.Contains(q.IDs, l.ID))
+}
+
+// Page is a stretch of the topic.
+type Page struct {
+	Letters []Letter
+	// Next is where the next page goes on: behind this dead letter, which may be another tenant's. nil
+	// is the end.
+	Next *record.Position
+}
+
+// pageScan is how many dead letters, of all tenants, are read for one page.
+const pageScan = 20_000
+
+// ReadPage reads at most limit dead letters, by partition and offset, from behind after (nil: from the
+// start). A page may be short, even empty, with more behind it: what is read for one is bounded, and
+// other tenants' lie in between.
+func ReadPage(ctx context.Context, cfg kafka.Config, q Query, after *record.Position, limit int) (Page, error) {
+	page, scanned := Page{Letters: []Letter{}}, 0
+	for m, err := range each(ctx, cfg, q, after) {
+		if err != nil {
+			return Page{}, err
+		}
+		scanned++
+		l := Read(m)
+		if q.matches(l) {
+			page.Letters = append(page.Letters, l)
+		}
+		if len(page.Letters) == limit || scanned == pageScan {
+			page.Next = &l.ID
+			break
+		}
+	}
+	return page, nil
+}
+
+// each yields all dead letters that a query may mean, by partition and offset.
+func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position) func(yield func(*kgo.Record, error) bool) {
+	return func(yield func(*kgo.Record, error) bool) {
+		topic := cfg.Topics().DeadLetters
+		spans, err := bounds(ctx, cfg, q, after)
+		if err != nil {
+			yield(nil, fmt.Errorf("reading dead letters: %w", err))
+			return
+		}
+		for _, p := range slices.Sorted(maps.Keys(spans)) {
+			for m, err := range kafka.Scan(ctx, cfg, topic, map[int32]kafka.Span{p: spans[p]}) {
+				if err != nil {
+					err = fmt.Errorf("reading dead letters: %w", err)
+				}
+				if !yield(m, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+func bounds(ctx context.Context, cfg kafka.Config, q Query, after *record.Position) (map[int32]kafka.Span, error) {
+	adm, err := kafka.NewAdmin(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer adm.Close()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	topic := cfg.Topics().DeadLetters
+	spans, err := kafka.Spans(ctx, adm, topic)
+	if err != nil {
+		return nil, err
+	}
+	since := map[int32]int64{}
+	if !q.Since.IsZero() {
+		if since, err = kafka.OffsetsAt(ctx, adm, topic, q.Since); err != nil {
+			return nil, err
+		}
+	}
+	for p, s := range spans {
+		s.Start = max(s.Start, since[p])
+		switch {
+		case after == nil || p > after.Partition:
+		case p == after.Partition:
+			s.Start = max(s.Start, after.Offset+1)
+		default:
+			s.Start = s.End
+		}
+		spans[p] = s
+	}
+	return spans, nil
+}
+
+// askTimeout bounds one round of questions to the brokers.
+const askTimeout = 30 * time.Second

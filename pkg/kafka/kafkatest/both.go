@@ -1,0 +1,31 @@
+package kafkatest
+
+import (
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// OnBoth runs a test twice: on kfake, and on the real Kafka of one node that the tests of the process
+// share. Each time there are the four topics, or none where partitions is 0. The real one is left out
+// with -short.
+func OnBoth(t *testing.T, partitions int32, test func(*testing.T, kafka.Config)) {
+	t.Helper()
+	t.Run("kfake", func(t *testing.T) {
+		if partitions == 0 {
+			test(t, Start(t, 0, WithoutTopics()))
+			return
+		}
+		test(t, Start(t, partitions))
+	})
+	t.Run("real Kafka", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("-short is set: this starts a real Kafka")
+		}
+		c := Real(t, 1)
+		if partitions > 0 {
+			c.MakeTopics(partitions)
+		}
+		test(t, c.Config)
+	})
+}

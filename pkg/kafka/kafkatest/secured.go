@@ -1,0 +1,124 @@
+package kafkatest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
+)
+
+// SecuredCluster is a real Kafka of one node, the test's own, whose clients must say who they are. Its
+// Config logs in with SCRAM-SHA-512 over TLS.
+type SecuredCluster struct {
+	*RealCluster
+	// MutualTLS reaches the same cluster with a certificate in the place of a password.
+	MutualTLS kafka.Config
+
+	admin kafka.Config // asked for nothing: for the cluster's keeper
+}
+
+// Secured returns a real Kafka that asks for TLS and credentials. It is always one from Maven jars: an
+// endpoint that somebody names has other users, and the image of Docker takes its certificates in
+// another way. Where there is none the test ends as with Real.
+func Secured(tb testing.TB) *SecuredCluster {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	dir := tb.TempDir()
+	certs, err := makeCertificates(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	const user = "skein"
+	password := rand.Text()
+	cluster, err := apache.Start(ctx, apache.Options{Nodes: 1, Security: &apache.Security{
+		KeystoreFile: certs.brokerFile, CAFile: certs.caFile, User: user, Password: password,
+	}})
+	if missing := new(apache.UnavailableError); errors.As(err, &missing) {
+		unavailable(tb, err.Error())
+	} else if err != nil {
+		tb.Fatalf("starting a real Kafka: %v", err)
+	}
+	c := &SecuredCluster{
+		RealCluster: &RealCluster{tb: tb, nodes: cluster, Version: cluster.Version()},
+		admin:       kafka.Config{ClientID: "test-keeper", Brokers: cluster.Brokers()},
+		MutualTLS: kafka.Config{ClientID: "test", Brokers: cluster.Secured(apache.MutualTLS), Security: kafka.Security{
+			TLS: true, CAFile: certs.caFile, CertFile: certs.clientFile, KeyFile: certs.clientKeyFile,
+		}},
+	}
+	tb.Cleanup(c.end)
+	tb.Logf("real Kafka, secured: %s", c.Version)
+	c.Config = kafka.Config{ClientID: "test", Brokers: cluster.Secured(apache.Login), Security: kafka.Security{
+		TLS: true, CAFile: certs.caFile,
+		SASL: "SCRAM-SHA-512", User: user, PasswordFile: filepath.Join(dir, "password"),
+	}}
+	if err := os.WriteFile(c.Config.Security.PasswordFile, []byte(password+"\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	if _, _, err := identify(ctx, c.admin); err != nil {
+		tb.Fatalf("asking Kafka for its version: %v", err)
+	}
+	c.SetPassword(password)
+	return c
+}
+
+// SetPassword changes the password of Config's user at the brokers, for both kinds of SCRAM, and in no
+// file, and returns when it is in force. Connections that are up stay so.
+func (c *SecuredCluster) SetPassword(password string) {
+	c.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	adm, err := kafka.NewAdmin(c.admin)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	defer adm.Close()
+	for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} {
+		done, err := adm.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{
+			{User: c.Config.Security.User, Mechanism: mechanism, Iterations: 4096, Password: password},
+		})
+		if err == nil {
+			err = done.Error()
+		}
+		if err != nil {
+			c.tb.Fatalf("changing the password of %s: %v", c.Config.Security.User, err)
+		}
+	}
+	c.await(ctx, password)
+}
+
+// await returns when a password lets in: brokers learn of a change a moment after it was acknowledged.
+func (c *SecuredCluster) await(ctx context.Context, password string) {
+	c.tb.Helper()
+	cfg := c.Config
+	cfg.Security.PasswordFile = filepath.Join(c.tb.TempDir(), "password")
+	if err := os.WriteFile(cfg.Security.PasswordFile, []byte(password), 0o600); err != nil {
+		c.tb.Fatal(err)
+	}
+	probe, err := kafka.NewProbe(cfg)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	defer probe.Close()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := probe.Ping(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			c.tb.Fatalf("waiting for a password to be in force: %v", err)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package kafkatest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// Fate is what becomes of a request on a Wire.
+type Fate int
+
+const (
+	// Deliver lets it through, and its answer back.
+	Deliver Fate = iota
+	// CutBefore breaks the connection before the broker has seen the request.
+	CutBefore
+	// CutAfter breaks the connection after the broker has answered: it has done what it was asked,
+	// and nobody learns of it.
+	CutAfter
+	// Hang takes the request and never answers, nor whatever follows on its connection.
+	Hang
+	// DownBefore takes the wire down before the broker has seen the request: to the cluster, the process
+	// was killed there.
+	DownBefore
+	// DownAfter takes the wire down once the broker has the request.
+	DownAfter
+)
+
+// Request is a request on its way to a broker.
+type Request struct {
+	Key kmsg.Key
+	// At is how many requests of this kind went over the wire before.
+	At int
+}
+
+// Wire is one process's way to the brokers. Unlike the faults of the broker itself it tells one
+// process's requests from those of the others, and can lose an answer.
+type Wire struct {
+	Config kafka.Config
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu     sync.Mutex
+	sent   map[kmsg.Key]int
+	decide func(Request) Fate
+	conns  map[*wireConn]struct{}
+	dead   chan struct{}
+}
+
+// Wire returns a new way to the cluster. Clients that are made of its Config take it.
+func (c *Cluster) Wire() *Wire {
+	w := &Wire{dial: c.dial, sent: map[kmsg.Key]int{}, conns: map[*wireConn]struct{}{}, dead: make(chan struct{})}
+	w.Config = c.Config
+	w.Config.Options = func() []kgo.Opt {
+		opts := []kgo.Opt{kgo.Dialer(w.connect)}
+		if c.Config.Options != nil {
+			opts = append(c.Config.Options(), opts...)
+		}
+		return opts
+	}
+	return w
+}
+
+// Decide asks for the fate of every request from now on; nil delivers all. The function runs on the
+// connection's goroutine and may wait, which holds back the request.
+func (w *Wire) Decide(f func(Request) Fate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.decide = f
+}
+
+// Sent is how many requests of each kind went over the wire so far.
+func (w *Wire) Sent() map[kmsg.Key]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.sent)
+}
+
+// Down breaks all connections and lets no others be made: to the brokers the process is dead.
+func (w *Wire) Down() {
+	w.mu.Lock()
+	if !w.isDead() {
+		close(w.dead)
+	}
+	conns := slices.Collect(maps.Keys(w.conns))
+	w.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close() // it may be closed already
+	}
+}
+
+// Dead is closed once the wire is down.
+func (w *Wire) Dead() <-chan struct{} { return w.dead }
+
+func (w *Wire) isDead() bool {
+	select {
+	case <-w.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+var (
+	errCut  = errors.New("the connection was cut")
+	errDown = errors.New("the wire is down")
+)
+
+func (w *Wire) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := w.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	c := &wireConn{Conn: conn, wire: w}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isDead() {
+		return nil, errors.Join(errDown, conn.Close())
+	}
+	w.conns[c] = struct{}{}
+	return c, nil
+}
+
+// fate counts a request and decides.
+func (w *Wire) fate(key kmsg.Key) Fate {
+	w.mu.Lock()
+	at, decide := w.sent[key], w.decide
+	w.sent[key]++
+	w.mu.Unlock()
+	if decide == nil {
+		return Deliver
+	}
+	return decide(Request{Key: key, At: at})
+}
+
+// wireConn relies on kgo writing each request with one call, and reading from one goroutine.
+type wireConn struct {
+	net.Conn
+	wire *Wire
+
+	mu   sync.Mutex
+	hung bool
+	lost map[int32]bool // correlation ids whose answers do not come back
+
+	answer []byte // what is read of an answer, and not yet by the client
+}
+
+// A request begins with its size (4 bytes), key (2), version (2) and correlation id (4); an answer
+// with its size and correlation id.
+const (
+	requestHead = 12
+	answerHead  = 8
+)
+
+func (c *wireConn) Write(b []byte) (int, error) {
+	if len(b) < requestHead {
+		return 0, errors.New("a write is no whole request")
+	}
+	fate := c.wire.fate(kmsg.Key(binary.BigEndian.Uint16(b[4:])))
+	c.mu.Lock()
+	switch fate {
+	case Hang:
+		c.hung = true
+	case CutAfter:
+		if c.lost == nil {
+			c.lost = map[int32]bool{}
+		}
+		c.lost[int32(binary.BigEndian.Uint32(b[8:]))] = true
+	}
+	hung := c.hung
+	c.mu.Unlock()
+	switch {
+	case fate == CutBefore:
+		return 0, errors.Join(errCut, c.Close())
+	case fate == DownBefore:
+		c.wire.Down()
+		return 0, errDown
+	case hung:
+		return len(b), nil
+	}
+	n, err := c.Conn.Write(b)
+	if fate == DownAfter {
+		c.wire.Down()
+		return n, errDown
+	}
+	return n, err
+}
+
+func (c *wireConn) Read(b []byte) (int, error) {
+	if len(c.answer) == 0 {
+		if err := c.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(b, c.answer)
+	c.answer = c.answer[n:]
+	return n, nil
+}
+
+// next reads the next answer whole.
+func (c *wireConn) next() error {
+	for {
+		head := make([]byte, answerHead)
+		if _, err := io.ReadFull(c.Conn, head); err != nil {
+			return err
+		}
+		answer := make([]byte, 4+binary.BigEndian.Uint32(head))
+		copy(answer, head)
+		if _, err := io.ReadFull(c.Conn, answer[answerHead:]); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		hung, lost := c.hung, c.lost[int32(binary.BigEndian.Uint32(head[4:]))]
+		c.mu.Unlock()
+		switch {
+		case lost:
+			return errors.Join(io.EOF, c.Close())
+		case !hung:
+			c.answer = answer
+			return nil
+		}
+	}
+}
+
+func (c *wireConn) Close() error {
+	c.wire.mu.Lock()
+	delete(c.wire.conns, c)
+	c.wire.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,129 @@
+package kafka
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Lag knows how long what a group's member has to deal with has waited: the measure that says whether it
+// keeps up. It is asked when somebody wants to know, not written down when something was done, so that
+// it rises while nothing is done. All methods may be called at the same time.
+type Lag struct {
+	now func() time.Time
+
+	mu         sync.Mutex
+	partitions map[int32]*waiting
+}
+
+// waiting is what waits on one partition.
+type waiting struct {
+	// opening is since when the partition is ours and not read yet; zero once it is.
+	opening time.Time
+	// oldest and newest are the times of the records that were read and are not done; zero: there are none.
+	oldest, newest time.Time
+	// doneTo is the time of the newest record that is done, doneAt when it was.
+	doneTo, doneAt time.Time
+}
+
+// afterglow is how long, after what was read is done, the last of it stands for what lies behind it and
+// may not have been read yet: in the middle of a backlog the lag would seem to fall to zero at times.
+const afterglow = time.Second
+
+// NewLag makes a Lag by a clock.
+func NewLag(now func() time.Time) *Lag {
+	return &Lag{now: now, partitions: map[int32]*waiting{}}
+}
+
+// Opening says that partitions are ours and not read yet. What waits there is not known: it counts
+// from now on, or, where they were ours before, since what waited there then.
+func (l *Lag) Opening(partitions ...int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range partitions {
+		since := l.now()
+		if w := l.partitions[p]; w != nil {
+			for _, before := range []time.Time{w.opening, w.oldest} {
+				if !before.IsZero() && before.Before(since) {
+					since = before
+				}
+			}
+		}
+		l.partitions[p] = &waiting{opening: since}
+	}
+}
+
+// Opened says that partitions are ours and are read from now on.
+func (l *Lag) Opened(partitions ...int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range partitions {
+		if w := l.partitions[p]; w != nil {
+			w.opening = time.Time{}
+		} else {
+			l.partitions[p] = &waiting{}
+		}
+	}
+}
+
+// Gone says that partitions are not ours any more.
+func (l *Lag) Gone(partitions ...int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range partitions {
+		delete(l.partitions, p)
+	}
+}
+
+// Only forgets all other partitions.
+func (l *Lag) Only(partitions ...int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.partitions, func(p int32, _ *waiting) bool { return !slices.Contains(partitions, p) })
+}
+
+// Read says that a record with a time was read. It waits until Done.
+func (l *Lag) Read(partition int32, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.partitions[partition]
+	if w == nil {
+		return // taken away meanwhile: its next owner reads it again
+	}
+	if w.oldest.IsZero() || at.Before(w.oldest) {
+		w.oldest = at
+	}
+	if at.After(w.newest) {
+		w.newest = at
+	}
+}
+
+// Done says that everything is done that was read of a partition.
+func (l *Lag) Done(partition int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.partitions[partition]; w != nil && !w.oldest.IsZero() {
+		w.doneTo, w.doneAt = w.newest, l.now()
+		w.oldest, w.newest = time.Time{}, time.Time{}
+	}
+}
+
+// Seconds is the age of the oldest record that is not done, over all partitions; 0 where there is none.
+func (l *Lag) Seconds() float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	var longest time.Duration
+	for _, w := range l.partitions {
+		switch {
+		case !w.oldest.IsZero():
+			longest = max(longest, now.Sub(w.oldest))
+		case !w.opening.IsZero():
+			longest = max(longest, now.Sub(w.opening))
+		case !w.doneAt.IsZero() && now.Sub(w.doneAt) < afterglow:
+			longest = max(longest, now.Sub(w.doneTo))
+		}
+	}
+	return longest.Seconds()
+}

@@ -1,0 +1,150 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/skeinhq/skein/internal/password"
+)
+
+// Security says how connections to the brokers are protected, and in whose name they are made. The zero
+// value is plain text in nobody's name. All files are read anew for each connection: what rotates them
+// has nothing to start again, and connections that are up stay so.
+type Security struct {
+	// TLS is spoken with the brokers, 1.2 or later.
+	TLS bool
+	// CAFile has the authorities that may vouch for the brokers, PEM. Empty: the system's.
+	CAFile string
+	// CertFile and KeyFile are this process's own certificate and its key, PEM, where brokers ask for
+	// one. Both or none.
+	CertFile, KeyFile string
+	// ServerName is what the brokers' certificates are for. Empty: the host of each address.
+	ServerName string
+
+	// SASL is the mechanism, one of SASLMechanisms. Empty: none. PLAIN shows the password to the
+	// brokers, and without TLS to the network.
+	SASL string
+	// User is who this process is to the brokers, PasswordFile the file with the password; a line end
+	// at its end is none of it.
+	User, PasswordFile string
+}
+
+// SASLMechanisms are what Security.SASL can be.
+func SASLMechanisms() []string { return []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} }
+
+// validate reports what cannot work, whatever is in the files.
+func (s Security) validate() error {
+	var errs []error
+	wrong := func(yes bool, text string) {
+		if yes {
+			errs = append(errs, errors.New("checking Kafka security: "+text))
+		}
+	}
+	wrong(!s.TLS && s.CAFile+s.CertFile+s.KeyFile+s.ServerName != "",
+		"a CA, a certificate, a key or a server name is given, and TLS is not: ask for TLS too")
+	wrong((s.CertFile == "") != (s.KeyFile == ""), "a certificate goes with its key: give both or none")
+	switch {
+	case s.SASL == "":
+		wrong(s.User+s.PasswordFile != "", "a user or a password is given, and no SASL mechanism: say which")
+	case !slices.Contains(SASLMechanisms(), s.SASL):
+		wrong(true, fmt.Sprintf("SASL mechanism %q is not one of %s", s.SASL, strings.Join(SASLMechanisms(), ", ")))
+	default:
+		wrong(s.User == "" || s.PasswordFile == "", "SASL needs a user and a file with the password")
+	}
+	return errors.Join(errs...)
+}
+
+// options are those of a client that connects so.
+func (s Security) options() []kgo.Opt {
+	var opts []kgo.Opt
+	if s.TLS {
+		// Not DialTLSConfig: its files would be those of the start.
+		opts = append(opts, kgo.Dialer(s.dial))
+	}
+	if s.SASL != "" {
+		opts = append(opts, kgo.SASL(s.mechanism()))
+	}
+	return opts
+}
+
+// dial connects over TLS.
+func (s Security) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	cfg, err := s.tlsConfig(addr)
+	if err != nil {
+		return nil, err
+	}
+	// The timeout is for the handshake too.
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: cfg}
+	conn, err := d.DialContext(ctx, network, addr)
+	if untrusted := new(tls.CertificateVerificationError); errors.As(err, &untrusted) {
+		return nil, fmt.Errorf("%w: %w", ErrUntrusted, err)
+	}
+	return conn, err
+}
+
+func (s Security) tlsConfig(addr string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.ServerName}
+	if cfg.ServerName == "" {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, fmt.Errorf("reading broker address %s: %w", addr, err)
+		}
+		cfg.ServerName = host
+	}
+	if s.CAFile != "" {
+		pem, err := os.ReadFile(s.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the CA of Kafka: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("reading the CA of Kafka: %s has no PEM certificate", s.CAFile)
+		}
+	}
+	if s.CertFile != "" {
+		own, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the certificate for Kafka: %w", err)
+		}
+		cfg.Certificates = []tls.Certificate{own}
+	}
+	return cfg, nil
+}
+
+func (s Security) mechanism() sasl.Mechanism {
+	scramAuth := func(context.Context) (scram.Auth, error) {
+		text, err := s.password()
+		return scram.Auth{User: s.User, Pass: text}, err
+	}
+	switch s.SASL {
+	case "SCRAM-SHA-256":
+		return scram.Sha256(scramAuth)
+	case "SCRAM-SHA-512":
+		return scram.Sha512(scramAuth)
+	default: // validated
+		return plain.Plain(func(context.Context) (plain.Auth, error) {
+			text, err := s.password()
+			return plain.Auth{User: s.User, Pass: text}, err
+		})
+	}
+}
+
+func (s Security) password() (string, error) {
+	text, err := password.Read(s.PasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("reading the password of Kafka: %w", err)
+	}
+	return text, nil
+}

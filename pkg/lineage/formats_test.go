@@ -1,0 +1,138 @@
+package lineage
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/awalterschulze/gographviz"
+	"pgregory.net/rapid"
+)
+
+// oddThread draws a forest whose ids are words of the two languages, or anything.
+func oddThread(t *rapid.T) []Run {
+	words := rapid.OneOf(rapid.StringN(1, 20, 512), rapid.SampledFrom([]string{
+		`"`, `"q"`, `\`, `\n`, `\N`, "a\nb", "x\x00y", "\u202eabc", "\u2028", "b/c", "it's", "<b>", "&amp;", "#35;", "#quot;", "a;b", "%%{init}%%", "%%", "{}",
+		"`x`", "[x]", "main", "checkout", "commit", "branch", "merge", "cherry-pick", "order", "end", "-->", "tip", "--", "-x", ".x", "a.", "1", "  ",
+		"type: REVERSE", `" tag: "x`, "digraph", "node", "n0", "s0", "subgraph", "🦊", strings.Repeat("🦊", 128), "\xff",
+	}))
+	var runs []Run
+	for i := range rapid.IntRange(1, 14).Draw(t, "runs") {
+		r := Run{ID: words.Draw(t, "id"), Start: int64(i), End: int64(i), Sealed: true, Status: StatusFinished, ParentBy: ParentNone}
+		if i > 0 && rapid.IntRange(0, 4).Draw(t, "root") > 0 {
+			r.Parent, r.ParentBy = rapid.SampledFrom(runs).Draw(t, "parent").ID, ParentContent
+		}
+		if rapid.IntRange(0, 6).Draw(t, "spawned") == 0 {
+			r.SpawnedBy = words.Draw(t, "by")
+		}
+		if rapid.IntRange(0, 6).Draw(t, "open") == 0 {
+			r.End, r.Sealed, r.Status = -1, false, StatusRunning
+		}
+		runs = append(runs, r)
+	}
+	return runs
+}
+
+// Law: whatever the ids are, the DOT is DOT by the judgement of a parser of its grammar, and has the
+// picture's nodes and edges.
+func TestPicture_DOTIsValid(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := NewGraph(oddThread(t)).Picture(PictureOptions{MaxLanes: 4})
+		var b strings.Builder
+		if err := p.DOT(&b); err != nil {
+			t.Fatal(err)
+		}
+		// This parser takes U+FFFD for broken text, which Graphviz does not.
+		dot, err := gographviz.Read([]byte(strings.ReplaceAll(b.String(), "\uFFFD", "?")))
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, b.String())
+		}
+		rows, edges := 0, 0
+		for _, n := range dot.Nodes.Nodes {
+			if strings.HasPrefix(n.Name, "n") {
+				rows++
+			}
+		}
+		for _, e := range dot.Edges.Edges {
+			if e.Attrs["style"] != "dotted" {
+				edges++
+			}
+		}
+		want := 0
+		for _, r := range p.Rows {
+			if r.From >= 0 {
+				want++
+			}
+		}
+		if rows != len(p.Rows) || edges != want {
+			t.Errorf("%d nodes and %d edges, want %d and %d in\n%s", rows, edges, len(p.Rows), want, b.String())
+		}
+	})
+}
+
+// Law: a gitGraph keeps Mermaid's rules, which its parser enforces: a branch is made once and from a
+// commit, what is checked out is there and is not checked out already, no two commits have one id, and
+// within quotes there is nothing that ends them or begins a directive.
+func TestPicture_MermaidKeepsItsRules(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := NewGraph(oddThread(t)).Picture(PictureOptions{MaxLanes: 4})
+		var b strings.Builder
+		if err := p.Mermaid(&b); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkGitGraph(b.String(), len(p.Rows)); err != nil {
+			t.Fatalf("%v in\n%s", err, b.String())
+		}
+	})
+}
+
+func checkGitGraph(text string, rows int) error {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) < 2 || !strings.HasPrefix(lines[0], `%%{init: {"gitGraph": {"mainBranchName": "`) || lines[1] != "gitGraph TB:" {
+		return fmt.Errorf("the head is %q", lines[:min(2, len(lines))])
+	}
+	current := strings.TrimSuffix(strings.TrimPrefix(lines[0], `%%{init: {"gitGraph": {"mainBranchName": "`), `"}}}%%`)
+	branches, commits := map[string]bool{current: true}, map[string]bool{}
+	for _, line := range lines[2:] {
+		verb, rest, _ := strings.Cut(strings.TrimPrefix(line, "  "), " ")
+		if verb == "commit" {
+			rest = strings.TrimPrefix(rest, "id: ")
+		}
+		quoted, tail, ok := strings.Cut(strings.TrimPrefix(rest, `"`), `"`)
+		if !ok || strings.ContainsAny(quoted, "\\%{}<>`") {
+			return fmt.Errorf("line %q", line)
+		}
+		switch verb {
+		case "branch":
+			if branches[quoted] || tail != "" {
+				return fmt.Errorf("branch %s is made twice", quoted)
+			}
+			branches[quoted], current = true, quoted
+		case "checkout":
+			if !branches[quoted] || quoted == current || tail != "" {
+				return fmt.Errorf("%s cannot be checked out", quoted)
+			}
+			current = quoted
+		case "commit":
+			if commits[quoted] {
+				return fmt.Errorf("two commits %s", quoted)
+			}
+			commits[quoted] = true
+			tail = strings.TrimPrefix(strings.TrimPrefix(tail, " type: REVERSE"), " type: HIGHLIGHT")
+			if tag, ok := strings.CutPrefix(tail, " tag: "); ok {
+				if n := strings.Count(tag, `"`); n != 2 || !strings.HasPrefix(tag, `"`) || !strings.HasSuffix(tag, `"`) {
+					return fmt.Errorf("tag %s", strconv.Quote(tag))
+				}
+			} else if tail != "" {
+				return fmt.Errorf("line %q", line)
+			}
+		default:
+			return fmt.Errorf("line %q", line)
+		}
+	}
+	if len(commits) != rows {
+		return fmt.Errorf("%d commits, want %d", len(commits), rows)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package query
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func TestDeadLetters_AreTheTenantsAndComeInPages(t *testing.T) {
+	f := newRawFixture(t)
+	for _, key := range []string{"acme/a", "umbrella/a", "acme/b", "no key"} {
+		kafkatest.Produce(t, f.cluster.Config, &kgo.Record{
+			Topic: f.cluster.Config.Topics().DeadLetters, Partition: 2, Key: []byte(key), Value: []byte("{}"),
+			Headers: []kgo.RecordHeader{
+				{Key: record.HeaderReason, Value: []byte(deadletter.NoRun)}, {Key: record.HeaderPosition, Value: []byte("2:17")},
+				{Key: record.HeaderDetail, Value: []byte("of " + key)}, {Key: record.HeaderRetryOf, Value: []byte("2:3")}, {Key: record.HeaderRunID, Value: []byte("r")},
+			},
+		})
+	}
+	var page deadLettersAnswer
+	r := f.json("/v1/dead-letters?limit=1&reason=no-run&since=2026-01-01T00:00:00Z", &page)
+	if len(page.DeadLetters) != 1 || page.DeadLetters[0].ThreadID != "a" || page.DeadLetters[0].Position.String() != "2:17" || page.Next != "2:0" {
+		t.Errorf("the first page is %s", r.body)
+	}
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(r.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := describer(t)("DeadLetters").Validate(doc); err != nil {
+		t.Error(err)
+	}
+	page = deadLettersAnswer{}
+	if r := f.json("/v1/dead-letters?after=2:0", &page); len(page.DeadLetters) != 1 || page.DeadLetters[0].ThreadID != "b" || page.Next != "" || strings.Contains(r.body, "umbrella") {
+		t.Errorf("the second page is %s", r.body)
+	}
+	page = deadLettersAnswer{}
+	if f.json("/v1/dead-letters?thread=nowhere", &page); page.DeadLetters == nil || len(page.DeadLetters) != 0 {
+		t.Errorf("of no thread: %+v", page)
+	}
+	for query, want := range map[string]string{
+		"reason=bad-luck": "after-terminal", "after=x": "3:1024", "since=yesterday": "2026-09-17", "limit=0": "1 to 1000",
+	} {
+		if detail := f.get("acme", "/v1/dead-letters?"+query).problem(t, http.StatusBadRequest); !strings.Contains(detail, want) {
+			t.Errorf("%s: %s, want %s", query, detail, want)
+		}
+	}
+	f.get("writer", "/v1/dead-letters").problem(t, http.StatusForbidden)
+}

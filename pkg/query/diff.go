@@ -1,0 +1,92 @@
+package query
+
+import (
+	"fmt"
+
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// diffAnswer is how the histories of two runs differ.
+type diffAnswer struct {
+	ThreadID string `json:"threadId"`
+	// From is absent where a root is compared with the empty history that it started from.
+	From *diffSide `json:"from,omitempty"`
+	To   diffSide  `json:"to"`
+	// CommonAncestor is the last run that both chains hold: one of the two where it lies on the
+	// other's chain, absent for runs of different trees.
+	CommonAncestor string `json:"commonAncestor,omitempty"`
+	// Same says that the histories do not differ.
+	Same bool `json:"same"`
+	lineage.Difference
+	IndexedTo record.Position `json:"indexedTo"`
+}
+
+// diffSide is one of the two runs.
+type diffSide struct {
+	RunID  string        `json:"runId"`
+	Status record.Status `json:"status"`
+	Basis  lineage.Basis `json:"basis"`
+	badges
+}
+
+// diff compares two runs of the thread. Without ?to= it is the tip with the latest start; without
+// ?from= the parent of the other, so that the answer is what that run has changed.
+func (c *call) diff() error {
+	from, err := c.runParam("from")
+	if err != nil {
+		return err
+	}
+	to, err := c.runParam("to")
+	if err != nil {
+		return err
+	}
+	v, err := c.readThread()
+	if err != nil {
+		return err
+	}
+	graph := graphOf(v.runs)
+	if to == "" {
+		to = graph.Tip()
+	}
+	if from == "" {
+		from = graph.Parent(to)
+	}
+	a := diffAnswer{ThreadID: c.threadID, CommonAncestor: graph.CommonAncestor(from, to), IndexedTo: v.indexedTo}
+	right, err := c.side(graph, v.runs, to, &a.To)
+	if err != nil {
+		return err
+	}
+	var left lineage.History
+	if from != "" {
+		a.From = new(diffSide)
+		if left, err = c.side(graph, v.runs, from, a.From); err != nil {
+			return err
+		}
+	}
+	if a.Difference, err = lineage.Diff(left, right); err != nil {
+		return fmt.Errorf("%w: %w", errBroken, err)
+	}
+	a.Same = a.Empty()
+	return c.json(v.status, a)
+}
+
+// runParam reads a run id of the query, or "" where it is not given.
+func (c *call) runParam(name string) (string, error) {
+	id := c.query.Get(name)
+	if !c.query.Has(name) {
+		return "", nil
+	}
+	if err := record.ValidateID(id); err != nil {
+		return "", badRequest(name + ": " + err.Error())
+	}
+	return id, nil
+}
+
+// side restores one of the two runs.
+func (c *call) side(graph *lineage.Graph, runs []store.Run, id string, into *diffSide) (lineage.History, error) {
+	h, err := c.restore(runs, id)
+	*into = diffSide{RunID: id, Status: h.run.Status, Basis: graph.Basis(id), badges: h.badges}
+	return h.History, err
+}

@@ -1,0 +1,104 @@
+package query
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/artifact"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// exportAnswer is what ?report=true gives: the artifact, and beside it what the projection has left out.
+type exportAnswer struct {
+	Artifact json.RawMessage  `json:"artifact"`
+	Report   *artifact.Report `json:"report"`
+}
+
+// export answers with the export artifact of the run in the path or, where it names none, of the
+// thread's tip. A run that cannot be told within the contract is refused, with the rule's name.
+func (c *call) export() error {
+	startedAt, err := timeOf(c.query.Get("startedAt"))
+	if err != nil {
+		return err
+	}
+	withReport, err := boolOf("report", c.query.Get("report"))
+	if err != nil {
+		return err
+	}
+	v, err := c.readThread()
+	if err != nil {
+		return err
+	}
+	id := c.runID
+	if id == "" {
+		id = graphOf(v.runs).Tip()
+	}
+	h, err := c.restore(v.runs, id)
+	if err != nil {
+		return err
+	}
+	run := artifact.Run{
+		ThreadID: h.run.ThreadID, RunID: id, ParentRunID: h.run.SpawnedBy,
+		StartedAt: h.run.StartedAt, Messages: h.Messages, Truncated: h.badges.Truncated || h.badges.RawLost,
+	}
+	if h.run.GivenRunID != "" { // the id as its platform knows it
+		run.RunID = h.run.GivenRunID
+	}
+	if h.run.ParentBy == record.ParentExplicit { // what was observed, never what was inferred
+		run.ParentRunID = h.run.ParentRunID
+	}
+	if h.run.EndedAt != nil {
+		run.FinishedAt = *h.run.EndedAt
+	}
+	if h.run.Terminal != nil && !h.run.Synthetic {
+		if run.Terminal, err = agui.Decode(h.run.Terminal); err != nil {
+			return fmt.Errorf("%w: terminal event of run %q: %w", errBroken, id, err)
+		}
+	}
+	a, report, err := artifact.FromRun(run, startedAt)
+	var refused *artifact.Error
+	if errors.As(err, &refused) {
+		return &refusal{status: http.StatusConflict, detail: "the run cannot be exported: " + refused.Error(),
+			extensions: map[string]any{"rule": refused.Rule}}
+	}
+	if err != nil {
+		return err
+	}
+	body, err := a.Encode()
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
+	if withReport {
+		return c.json(v.status, exportAnswer{body, report})
+	}
+	c.send(v.status, "application/json", append(body, '\n'))
+	return nil
+}
+
+func timeOf(s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return time.Time{}, badRequest(fmt.Sprintf("startedAt must be a time such as 2026-04-14T19:00:00Z, not %.80q", s))
+	}
+	return t, nil
+}
+
+func boolOf(name, s string) (bool, error) {
+	if s == "" {
+		return false, nil
+	}
+	b, err := strconv.ParseBool(s)
+	if err != nil {
+		return false, badRequest(fmt.Sprintf("%s must be true or false, not %.80q", name, s))
+	}
+	return b, nil
+}

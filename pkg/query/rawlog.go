@@ -1,0 +1,196 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+const (
+	// rawReaders is how many reads of skein.events go on at the same time. One at recorded pace may last
+	// as long as its run did; so there are many, and further calls are told to come again.
+	rawReaders = 64
+	// rawPoll is how many records are taken from the client at once.
+	rawPoll = 500
+	// rawSeek is the gap between two ranges, in records, from which on seeking costs less than reading.
+	rawSeek = 2000
+	// rawQuiet is how long a read waits for the next record. All that is read is there already, so this
+	// is for brokers that are away.
+	rawQuiet = 10 * time.Second
+)
+
+// errRawGone says that skein.events does not have an offset (any more).
+var errRawGone = errors.New("the raw events are gone")
+
+// RawLog reads skein.events, and the dead letters among them, read_committed: each read with a client of its own, outside of any group,
+// so that nobody's position is touched.
+type RawLog struct {
+	cfg   kafka.Config
+	slots chan struct{}
+	quiet time.Duration
+}
+
+// NewRawLog returns a reader for a topic set. It connects to nothing by itself.
+func NewRawLog(cfg kafka.Config) *RawLog {
+	return &RawLog{cfg: cfg, slots: make(chan struct{}, rawReaders), quiet: rawQuiet}
+}
+
+// rawRead is one read of one partition.
+type rawRead struct {
+	log       *RawLog
+	adm       *kadm.Client
+	topic     string
+	partition int32
+	// start is the first offset that the partition still has, end the one after the last that is committed.
+	start, end int64
+}
+
+// take takes one of the slots; give it back with <-l.slots.
+func (l *RawLog) take() error {
+	select {
+	case l.slots <- struct{}{}:
+		return nil
+	default:
+		return later("too many replays are under way; try again")
+	}
+}
+
+// deadLetters reads a page of skein.dead-letters.
+func (l *RawLog) deadLetters(ctx context.Context, q deadletter.Query, after *record.Position, limit int) (deadletter.Page, error) {
+	if err := l.take(); err != nil {
+		return deadletter.Page{}, err
+	}
+	defer func() { <-l.slots }()
+	return deadletter.ReadPage(ctx, l.cfg, q, after, limit)
+}
+
+// open begins a read of a partition. Close it.
+func (l *RawLog) open(ctx context.Context, partition int32) (*rawRead, error) {
+	if err := l.take(); err != nil {
+		return nil, err
+	}
+	adm, err := kafka.NewAdmin(l.cfg)
+	if err != nil {
+		<-l.slots
+		return nil, fmt.Errorf("reading raw events: %w", err)
+	}
+	r := &rawRead{log: l, adm: adm, topic: l.cfg.Topics().Events, partition: partition}
+	if r.start, err = r.ask(ctx, adm.ListStartOffsets); err == nil {
+		r.end, err = r.ask(ctx, adm.ListCommittedOffsets)
+	}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *rawRead) close() {
+	r.adm.Close()
+	<-r.log.slots
+}
+
+// ask asks for one offset of the partition.
+func (r *rawRead) ask(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	listed, err := list(ctx, r.topic)
+	if err != nil {
+		return 0, fmt.Errorf("asking for an offset of %s: %w", r.topic, err)
+	}
+	o, ok := listed.Lookup(r.topic, r.partition)
+	if !ok {
+		return 0, fmt.Errorf("asking for an offset of %s: it has no partition %d", r.topic, r.partition)
+	}
+	if o.Err != nil {
+		return 0, fmt.Errorf("asking for an offset of partition %d of %s: %w", r.partition, r.topic, o.Err)
+	}
+	return o.Offset, nil
+}
+
+// at returns the first offset whose record is not older than the time.
+func (r *rawRead) at(ctx context.Context, t time.Time) (int64, error) {
+	return r.ask(ctx, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+		return r.adm.ListOffsetsAfterMilli(ctx, t.UnixMilli(), topics...)
+	})
+}
+
+// earliest returns the first offset of the ranges that is still there; -1 where there is none.
+func (r *rawRead) earliest(ranges [][2]int64) int64 {
+	for _, part := range ranges {
+		if at := max(part[0], r.start); at < min(part[1], r.end) {
+			return at
+		}
+	}
+	return -1
+}
+
+// each calls f with every record in the ranges, which are half-open, rising, disjoint and within the
+// bounds. What lies between two near ones may be among them.
+func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Record) error) error {
+	if len(ranges) == 0 {
+		return nil
+	}
+	next := ranges[0][0] // to be read
+	// Control records, as markers are the last of what some producers write.
+	cl, err := kafka.NewDirectReader(r.log.cfg, r.topic, map[int32]int64{r.partition: next}, kgo.KeepControlRecords())
+	if err != nil {
+		return fmt.Errorf("reading raw events: %w", err)
+	}
+	defer cl.Close()
+	for _, part := range ranges {
+		if part[0]-next > rawSeek {
+			next = part[0]
+			cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {r.partition: {Epoch: -1, Offset: next}}})
+		}
+		for next < part[1] {
+			records, err := r.poll(ctx, cl)
+			if err != nil {
+				return fmt.Errorf("reading %s from %d:%d on: %w", r.topic, r.partition, next, err)
+			}
+			for _, m := range records {
+				if m.Offset < next { // fetched before the client was told to go on elsewhere
+					continue
+				}
+				next = m.Offset + 1
+				if m.Attrs.IsControl() {
+					continue
+				}
+				if err := f(m); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// poll returns the next records, at least one.
+func (r *rawRead) poll(ctx context.Context, cl *kgo.Client) ([]*kgo.Record, error) {
+	wait, cancel := context.WithTimeout(ctx, r.log.quiet)
+	defer cancel()
+	for {
+		fetches := cl.PollRecords(wait, rawPoll)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for _, e := range fetches.Errors() {
+			if errors.Is(e.Err, kerr.OffsetOutOfRange) {
+				return nil, fmt.Errorf("%w: %w", errRawGone, e.Err)
+			}
+			return nil, e.Err
+		}
+		if records := fetches.Records(); len(records) > 0 {
+			return records, nil
+		}
+	}
+}

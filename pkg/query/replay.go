@@ -1,0 +1,398 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// What a replay with all=true gives beside the outcomes of package refold.
+const (
+	// outcomeLate: the event came after its run's terminal event.
+	outcomeLate refold.Outcome = "late"
+	// outcomeAhead: the event is in no record yet, as its run is open.
+	outcomeAhead refold.Outcome = "ahead"
+	// outcomeNoRun: the event belongs to no run.
+	outcomeNoRun refold.Outcome = "no-run"
+	// outcomeUnknown: the run had repeats or malformed events, and its first ones are gone.
+	outcomeUnknown refold.Outcome = "unknown"
+)
+
+// replay gives back raw events of a thread: those that its runs were folded from or, with all, all.
+type replay struct {
+	key      string // of the thread
+	thread   *refold.Thread
+	wanted   map[string]*replayRun // by run id
+	from, to int64
+	all      bool
+	// whole: every run of the thread is wanted, and so what belongs to none.
+	whole bool
+}
+
+// replayRun is one run that is given back.
+type replayRun struct {
+	*refold.Run
+	// steady: every event of the run is folded, so that one needs not know those before it.
+	steady bool
+	// cut: it is not steady and its first records are not there, so that nothing can be told.
+	cut bool
+}
+
+// replayed is one record that is given back.
+type replayed struct {
+	position record.Position
+	runID    string
+	at       time.Time
+	kind     record.Kind
+	seq      int64
+	outcome  refold.Outcome
+	value    []byte
+}
+
+// replayEvents answers with the raw events of a run, a branch or a thread.
+func (c *call) replayEvents() error {
+	pace, err := c.pace()
+	if err != nil {
+		return err
+	}
+	all, err := c.flag("all")
+	if err != nil {
+		return err
+	}
+	v, err := c.readThread()
+	if err != nil {
+		return err
+	}
+	if v.status == http.StatusTooEarly {
+		return &refusal{status: v.status, retryAfter: 1, detail: "the index has not got to atLeast yet; try again"}
+	}
+	key, err := record.ThreadKey(c.tenant, c.threadID)
+	if err != nil {
+		return badRequest(err.Error())
+	}
+	runs, err := c.replayRuns(v.runs)
+	if err != nil {
+		return err
+	}
+	rp := &replay{key: key, thread: refold.NewThread(spans(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
+	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
+	if err != nil {
+		return err
+	}
+	defer raw.close()
+	if rp.from, rp.to, err = c.bounds(raw); err != nil {
+		return err
+	}
+	var ranges [][2]int64
+	for _, r := range runs {
+		run := &replayRun{Run: refold.NewRun(refold.SpanOf(&r.Run), c.threadID), steady: steady(&r.Run)}
+		rp.wanted[r.RunID] = run
+		run.cut = all && !run.steady && r.Raw.First < raw.start
+		from := rp.from
+		if !run.steady && !run.cut {
+			from = 0
+		}
+		if all {
+			ranges = append(ranges, [2]int64{max(r.Raw.First, from), rp.to})
+			continue
+		}
+		for _, part := range r.Raw.Ranges {
+			if part = [2]int64{max(part[0], from), min(part[1], rp.to)}; part[0] < part[1] && r.Raw.Next > rp.from {
+				ranges = append(ranges, part)
+			}
+		}
+	}
+	ranges = merge(ranges)
+	if len(ranges) > 0 && (ranges[0][0] < raw.start || ranges[len(ranges)-1][1] > raw.end) {
+		return rp.gone(raw, ranges)
+	}
+	out := newReplayWriter(c)
+	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
+	out.start()
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	return c.stream(raw.each(c.r.Context(), ranges, func(m *kgo.Record) error {
+		e, ok, err := rp.take(m)
+		if !ok || err != nil {
+			return err
+		}
+		if err := pace.wait(c.r.Context(), e.at, out); err != nil {
+			return err
+		}
+		return out.write(e)
+	}), out)
+}
+
+// replayRuns are the runs whose events are asked for.
+func (c *call) replayRuns(all []store.Run) ([]store.Run, error) {
+	if c.runID != "" {
+		i := slices.IndexFunc(all, func(r store.Run) bool { return r.RunID == c.runID })
+		if i < 0 {
+			return nil, store.ErrNotFound
+		}
+		return all[i : i+1], nil
+	}
+	branch := c.query.Get("branch")
+	if branch == "" {
+		return all, nil
+	}
+	var runs []store.Run
+	for _, r := range all {
+		if r.BranchID == branch {
+			runs = append(runs, r)
+		}
+	}
+	if len(runs) == 0 {
+		return nil, &refusal{status: http.StatusNotFound, detail: fmt.Sprintf("there is no branch %q in this thread; a branch's id is its first run's", branch)}
+	}
+	return runs, nil
+}
+
+func spans(runs []store.Run) []refold.Span {
+	out := make([]refold.Span, len(runs))
+	for i := range runs {
+		out[i] = refold.SpanOf(&runs[i].Run)
+	}
+	return out
+}
+
+// steady reports whether a run's record says that all of its events were folded.
+func steady(r *record.Run) bool {
+	return r.Stats.Anomalies[refold.AnomalyRepeat] == 0 && r.Stats.Anomalies[refold.AnomalyMalformed] == 0
+}
+
+// bounds reads from and to: a position, or a time. They are offsets, to excluded and no further than
+// what is there now.
+func (c *call) bounds(raw *rawRead) (from, to int64, err error) {
+	to = raw.end
+	if text := c.query.Get("from"); text != "" {
+		if from, err = c.offset(raw, "from", text); err != nil {
+			return 0, 0, err
+		}
+	}
+	if text := c.r.Header.Get("Last-Event-ID"); text != "" && wantsEvents(c.r) {
+		if from, err = c.offset(raw, "Last-Event-ID", text); err != nil {
+			return 0, 0, err
+		}
+		from++
+	}
+	if text := c.query.Get("to"); text != "" {
+		at, err := c.offset(raw, "to", text)
+		if err != nil {
+			return 0, 0, err
+		}
+		to = min(to, at)
+	}
+	return from, to, nil
+}
+
+func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return raw.at(c.r.Context(), t)
+	}
+	p, err := record.ParsePosition(text)
+	if err != nil {
+		return 0, badRequest(fmt.Sprintf("%s must be a position such as 3:1024 or a time such as 2026-09-17T12:00:00Z, not %q", name, text))
+	}
+	if p.Partition != raw.partition {
+		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", name, p.Partition, raw.partition))
+	}
+	return p.Offset, nil
+}
+
+// gone refuses what is not in the log any more.
+func (rp *replay) gone(raw *rawRead, ranges [][2]int64) error {
+	r := &refusal{status: http.StatusGone, detail: "the raw events are gone: they are older than skein.events keeps them. What was folded from them stays: ask for the history"}
+	if at := raw.earliest(ranges); at >= 0 {
+		earliest := record.Position{Partition: raw.partition, Offset: at}
+		r.extensions = map[string]any{"earliest": earliest}
+		r.detail = fmt.Sprintf("the first of these raw events are gone: they are older than skein.events keeps them. What is left begins at %s: ask for it with from=%s", earliest, earliest)
+		for _, run := range rp.wanted {
+			if !run.steady {
+				r.detail += " and all=true, as without the first ones repeats cannot be told"
+				break
+			}
+		}
+	}
+	return r
+}
+
+// merge makes ranges rising and disjoint.
+func merge(ranges [][2]int64) [][2]int64 {
+	ranges = slices.DeleteFunc(ranges, func(r [2]int64) bool { return r[0] >= r[1] })
+	slices.SortFunc(ranges, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	var out [][2]int64
+	for _, r := range ranges {
+		if n := len(out); n > 0 && r[0] <= out[n-1][1] {
+			out[n-1][1] = max(out[n-1][1], r[1])
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// ofRun returns the headers of an event or input, and false for what went to dead letters or is neither.
+func ofRun(m *kgo.Record) (record.Headers, bool) {
+	headers, err := kafka.ParseHeaders(m.Headers)
+	taken := err == nil && len(m.Value) <= kafka.MaxValueBytes && (headers.Kind == record.KindEvent || headers.Kind == record.KindInput)
+	return headers, taken
+}
+
+// take decides about the next record of the partition; ok is false where it is not given back.
+func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
+	// Other threads, and other tenants, lie in between.
+	if string(m.Key) != rp.key {
+		return replayed{}, false, nil
+	}
+	headers, ok := ofRun(m)
+	if !ok {
+		return replayed{}, false, nil
+	}
+	e = replayed{
+		position: record.Position{Partition: m.Partition, Offset: m.Offset}, at: m.Timestamp,
+		kind: headers.Kind, seq: headers.Seq, value: m.Value,
+	}
+	in := m.Offset >= rp.from && m.Offset < rp.to
+	span, found := rp.thread.Of(namedBy(headers, m.Value), m.Offset)
+	if !found {
+		e.outcome = outcomeNoRun
+		return e, in && rp.all && rp.whole, nil
+	}
+	run := rp.wanted[span.RunID]
+	if run == nil {
+		return replayed{}, false, nil
+	}
+	e.runID = span.RunID
+	switch {
+	case m.Offset >= span.Next && span.Sealed:
+		e.outcome = outcomeLate
+	case m.Offset >= span.Next:
+		e.outcome = outcomeAhead
+	case headers.Kind == record.KindInput && (run.steady || run.cut):
+		e.outcome = refold.Input
+	case run.cut:
+		e.outcome = outcomeUnknown
+	case run.steady:
+		e.outcome = refold.Folded
+	default:
+		if e.outcome, err = run.Take(refold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value}); err != nil {
+			return replayed{}, false, err
+		}
+	}
+	return e, in && (rp.all || e.outcome == refold.Folded), nil
+}
+
+// namedBy returns the run that a record names, or "".
+func namedBy(h record.Headers, value []byte) string {
+	switch {
+	case h.RunID != "":
+		return h.RunID
+	case h.Kind == record.KindInput:
+		in, err := agui.DecodeInput(value)
+		if err != nil {
+			return ""
+		}
+		return refold.InputNamed(h, in)
+	}
+	ev, err := agui.Decode(value)
+	if err != nil {
+		return ""
+	}
+	return refold.Named(h, ev)
+}
+
+// stream ends an answer whose first bytes are out. What fails now can only be told by breaking off.
+func (c *call) stream(err error, out *replayWriter) error {
+	if err == nil {
+		err = out.flush()
+	}
+	if err == nil {
+		return nil
+	}
+	if c.r.Context().Err() == nil && !errors.Is(err, errCaller) {
+		c.cfg.Logger.ErrorContext(c.r.Context(), "replay broken off",
+			"tenant", c.tenant, "thread_id", c.threadID, "run_id", c.runID, "error", err)
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// pacer keeps the time between events.
+type pacer struct {
+	// factor is how much faster than recorded; 0 is as fast as can be.
+	factor float64
+	last   time.Time
+}
+
+func (c *call) pace() (*pacer, error) {
+	switch text := c.query.Get("pace"); text {
+	case "", "max":
+		return &pacer{}, nil
+	case "recorded":
+		return &pacer{factor: 1}, nil
+	default:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(f > 0) || math.IsInf(f, 0) {
+			return nil, badRequest(fmt.Sprintf("pace must be max, recorded or a factor above zero such as 2 or 0.5, not %q", text))
+		}
+		return &pacer{factor: f}, nil
+	}
+}
+
+// wait waits until an event of that time is due after the one before it.
+func (p *pacer) wait(ctx context.Context, at time.Time, out *replayWriter) error {
+	gap := at.Sub(p.last)
+	first := p.last.IsZero()
+	if at.After(p.last) {
+		p.last = at
+	}
+	if p.factor == 0 || first || gap <= 0 {
+		return nil
+	}
+	if err := out.flush(); err != nil {
+		return err
+	}
+	due := time.NewTimer(time.Duration(min(float64(gap)/p.factor, math.MaxInt64/2)))
+	defer due.Stop()
+	alive := time.NewTicker(replayAlive)
+	defer alive.Stop()
+	for {
+		select {
+		case <-due.C:
+			return nil
+		case <-alive.C:
+			if err := out.alive(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// flag reads a parameter that is true or false.
+func (c *call) flag(name string) (bool, error) {
+	switch text := c.query.Get(name); text {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, badRequest(fmt.Sprintf("%s must be true or false, not %q", name, text))
+	}
+}

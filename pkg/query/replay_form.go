@@ -1,0 +1,140 @@
+package query
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
+)
+
+// replayAlive is the pause after which a stream of server-sent events that has nothing to say says so,
+// as what stands in between ends connections that are silent for a minute.
+const replayAlive = 15 * time.Second
+
+// The forms of a replay.
+const (
+	typeNDJSON = "application/x-ndjson"
+	typeSSE    = "text/event-stream"
+	// typeMarked says of each event where it lies and what became of it.
+	typeMarked = "application/vnd.skein.events+ndjson"
+)
+
+// errCaller says that the caller's connection takes no more.
+var errCaller = errors.New("writing the answer")
+
+// replayLine is an event in the marked form.
+type replayLine struct {
+	Position record.Position `json:"position"`
+	RunID    string          `json:"runId,omitempty"`
+	// At is the time of the Kafka record.
+	At   time.Time   `json:"at"`
+	Kind record.Kind `json:"kind"`
+	Seq  *int64      `json:"seq,omitempty"`
+	// Outcome is what became of it.
+	Outcome refold.Outcome `json:"outcome"`
+	// Event is the value, or Bytes where that is not JSON.
+	Event json.RawMessage `json:"event,omitempty"`
+	Bytes []byte          `json:"bytes,omitempty"`
+}
+
+// replayWriter writes events in the form that the caller takes.
+type replayWriter struct {
+	c    *call
+	form string
+	b    *bufio.Writer
+}
+
+func newReplayWriter(c *call) *replayWriter {
+	w := &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(c.w, 64<<10)}
+	switch {
+	case wantsEvents(c.r):
+		w.form = typeSSE
+	case strings.Contains(strings.Join(c.r.Header.Values("Accept"), ","), typeMarked):
+		w.form = typeMarked
+	}
+	return w
+}
+
+// start sends the header.
+func (w *replayWriter) start() {
+	h := w.c.w.Header()
+	h.Set("Content-Type", w.form)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "private, no-cache")
+	h.Add("Vary", "Accept")
+	w.c.w.WriteHeader(http.StatusOK)
+}
+
+func (w *replayWriter) write(e replayed) error {
+	var err error
+	switch w.form {
+	case typeNDJSON: // byte for byte: the hash of a run's record is over this
+		if _, err = w.b.Write(e.value); err == nil {
+			err = w.b.WriteByte('\n')
+		}
+	case typeSSE:
+		// What was not folded has a name of its own, so that an AG-UI client does not take it.
+		name := ""
+		if e.outcome != refold.Folded {
+			name = "event: " + string(e.outcome) + "\n"
+		}
+		_, err = fmt.Fprintf(w.b, "id: %s\n%sdata: %s\n\n", e.position, name, oneLine(e.value))
+	default:
+		err = w.marked(e)
+	}
+	return callers(err)
+}
+
+func (w *replayWriter) marked(e replayed) error {
+	line := replayLine{Position: e.position, RunID: e.runID, At: e.at.UTC(), Kind: e.kind, Outcome: e.outcome}
+	if e.seq >= 0 {
+		line.Seq = &e.seq
+	}
+	if agui.Check(e.value) == nil {
+		line.Event = e.value
+	} else {
+		line.Bytes = e.value
+	}
+	text, err := marshal(line)
+	if err != nil {
+		return err
+	}
+	if _, err = w.b.Write(text); err == nil {
+		err = w.b.WriteByte('\n')
+	}
+	return err
+}
+
+// flush sends what is written so far.
+func (w *replayWriter) flush() error {
+	if err := w.b.Flush(); err != nil {
+		return callers(err)
+	}
+	return callers(http.NewResponseController(w.c.w).Flush())
+}
+
+// alive tells the caller that more is to come.
+func (w *replayWriter) alive() error {
+	if w.form != typeSSE {
+		return nil
+	}
+	if _, err := w.b.WriteString(":\n\n"); err != nil {
+		return callers(err)
+	}
+	return w.flush()
+}
+
+// callers marks an error of the connection.
+func callers(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errCaller, err)
+}

@@ -1,0 +1,356 @@
+package query
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// verdict is what comes of a proof.
+type verdict string
+
+const (
+	// verdictProved: the raw events give the record again.
+	verdictProved verdict = "proved"
+	// verdictDiffers: they give another one.
+	verdictDiffers verdict = "differs"
+	// verdictUnproved: they are not there, or what they start from cannot be had.
+	verdictUnproved verdict = "unproved"
+)
+
+// proofAnswer says whether a run's record is what its raw events make.
+type proofAnswer struct {
+	ThreadID string        `json:"threadId"`
+	RunID    string        `json:"runId"`
+	Status   record.Status `json:"status"`
+	Verdict  verdict       `json:"verdict"`
+	// Reason says why nothing is proved.
+	Reason string `json:"reason,omitempty"`
+	// Earliest is the first of the run's events that is still there, where the first ones are gone.
+	Earliest *record.Position `json:"earliest,omitempty"`
+
+	Record claim `json:"record"`
+	// Raw is what the raw events make; absent where they are not there.
+	Raw *claim `json:"raw,omitempty"`
+	// Differences are the members of the record that came out otherwise.
+	Differences []string `json:"differences"`
+	// DiffersFrom: the first event that differs is this one or one behind it.
+	DiffersFrom *record.Position `json:"differsFrom,omitempty"`
+	// Unproved is what the proof does not speak of.
+	Unproved []string `json:"unproved"`
+
+	badges
+	IndexedTo record.Position `json:"indexedTo"`
+}
+
+// claim is what stands for a run's events.
+type claim struct {
+	Events      int64  `json:"events"`
+	SHA256      string `json:"sha256"`
+	InputSHA256 string `json:"inputSha256,omitempty"`
+}
+
+// maxUnsealed bounds how many parents that were going on when their child started are folded for one
+// proof.
+const maxUnsealed = 16
+
+// unprovable says why a proof cannot be made.
+type unprovable struct{ reason string }
+
+func (u *unprovable) Error() string { return u.reason }
+
+// verify folds a run's raw events again and compares what comes of it with the run's record.
+func (c *call) verify() error {
+	v, err := c.readThread()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(v.runs, func(r store.Run) bool { return r.RunID == c.runID })
+	if i < 0 {
+		return store.ErrNotFound
+	}
+	row := v.runs[i]
+	rec, err := c.recordOf(row)
+	if errors.Is(err, ErrRecordGone) {
+		return later(fmt.Sprintf("run %q goes on and has a newer record by now; try again", c.runID))
+	}
+	if err != nil {
+		return err
+	}
+	raw, err := c.raw.open(c.r.Context(), row.Raw.Partition)
+	if err != nil {
+		return err
+	}
+	defer raw.close()
+	a := proofAnswer{
+		ThreadID: row.ThreadID, RunID: row.RunID, Status: row.Status, Differences: []string{}, Unproved: []string{},
+		Record: claim{Events: rec.Raw.Events, SHA256: rec.Raw.SHA256, InputSHA256: rec.InputSHA256},
+		badges: badgesOf(row), IndexedTo: v.indexedTo,
+	}
+	p := &proof{call: c, raw: raw, rows: v.runs, thread: refold.NewThread(spans(v.runs))}
+	switch why := p.prove(rec, &a); {
+	case why == nil:
+	case errors.As(why, new(*unprovable)):
+		a.Verdict, a.Reason = verdictUnproved, why.Error()
+	default:
+		return why
+	}
+	return c.json(v.status, a)
+}
+
+// proof folds runs of a thread again.
+type proof struct {
+	*call
+	raw      *rawRead
+	rows     []store.Run
+	thread   *refold.Thread
+	unsealed int // parents that were folded
+}
+
+// refolded is what the raw events of a run make.
+type refolded struct {
+	*refold.Run
+	// input is as it is recorded.
+	input *agui.RunAgentInput
+	base  lineage.History
+	// first and next are the offsets of the first record and after the last one.
+	first, next int64
+	traces      traces
+}
+
+func (p *proof) prove(rec *record.Run, a *proofAnswer) error {
+	got, err := p.refold(rec, rec.Raw.Next)
+	if errors.Is(err, errRawGone) {
+		if at := p.raw.earliest(rec.Raw.Ranges); at >= 0 {
+			a.Earliest = &record.Position{Partition: rec.Raw.Partition, Offset: at}
+		}
+		return &unprovable{"the raw events are gone: they are older than skein.events keeps them"}
+	}
+	if err != nil {
+		return err
+	}
+	a.Raw = &claim{Events: got.Tally.Events, SHA256: got.Tally.SHA256(), InputSHA256: got.InputSHA256}
+	want, err := members(rec)
+	if err != nil {
+		return err
+	}
+	made, err := members(got.record(rec))
+	if err != nil {
+		return err
+	}
+	a.Unproved = unprovedOf(rec)
+	all := maps.Clone(want)
+	skip := uncompared(rec)
+	maps.Copy(all, made)
+	for name := range all {
+		if !bytes.Equal(made[name], want[name]) && !skip(name) {
+			a.Differences = append(a.Differences, name)
+		}
+	}
+	slices.Sort(a.Differences)
+	a.Verdict = verdictProved
+	if len(a.Differences) > 0 {
+		a.Verdict = verdictDiffers
+		a.DiffersFrom = &record.Position{Partition: rec.Raw.Partition, Offset: got.traces.first(rec, got, a.Differences)}
+	}
+	return nil
+}
+
+// refold folds the events of a run below an offset.
+func (p *proof) refold(rec *record.Run, below int64) (*refolded, error) {
+	var ranges [][2]int64
+	for _, part := range rec.Raw.Ranges {
+		if part[1] = min(part[1], below); part[0] < part[1] {
+			ranges = append(ranges, part)
+		}
+	}
+	if len(ranges) > 0 && (ranges[0][0] < p.raw.start || ranges[len(ranges)-1][1] > p.raw.end) {
+		return nil, errRawGone
+	}
+	key, err := record.ThreadKey(p.tenant, p.threadID)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
+	}
+	got := &refolded{Run: refold.NewRun(refold.SpanOf(rec), p.threadID), first: rec.Raw.First, next: rec.Raw.First, traces: newTraces()}
+	if rec.Base != "" {
+		base, err := p.restore(p.rows, rec.Base)
+		if err != nil {
+			return nil, err
+		}
+		got.base = base.History
+	}
+	var at int64
+	got.Begin = func(input *agui.RunAgentInput, _ string) (*compact.Run, error) {
+		parent, err := p.parent(rec, got.base, at)
+		if err != nil {
+			return nil, err
+		}
+		var fold *compact.Run
+		fold, got.input = refold.Start(parent, input)
+		// What was found in placing the run is taken from the record, as its place is.
+		for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
+			for range rec.Stats.Anomalies[rule] {
+				fold.Note(rule)
+			}
+		}
+		return fold, nil
+	}
+	seen := false
+	err = p.raw.each(p.r.Context(), ranges, func(m *kgo.Record) error {
+		if string(m.Key) != key || m.Offset >= below {
+			return nil
+		}
+		headers, ok := ofRun(m)
+		if !ok {
+			return nil
+		}
+		span, ok := p.thread.Of(namedBy(headers, m.Value), m.Offset)
+		if !ok || span.RunID != rec.RunID || m.Offset >= span.Next {
+			return nil
+		}
+		if !seen {
+			got.first, seen = m.Offset, true
+		}
+		at, got.next = m.Offset, m.Offset+1
+		outcome, err := got.Take(refold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value})
+		if err == nil && outcome == refold.Folded {
+			got.traces.note(m.Offset, m.Value, got.Fold)
+		}
+		return err
+	})
+	return got, err
+}
+
+// parent is the history that a run's fold started from: its parent's, as it was at the run's first event.
+func (p *proof) parent(rec *record.Run, base lineage.History, offset int64) (lineage.History, error) {
+	if rec.ParentRunID == "" || rec.Base == rec.ParentRunID {
+		return base, nil
+	}
+	i := slices.IndexFunc(p.rows, func(r store.Run) bool { return r.RunID == rec.ParentRunID })
+	if i < 0 {
+		return lineage.History{}, later(fmt.Sprintf("run %q is indexed in part; try again", rec.ParentRunID))
+	}
+	if row := p.rows[i]; row.Raw.Next > offset { // it went on: its record says how it stood later
+		if p.unsealed++; p.unsealed > maxUnsealed {
+			return lineage.History{}, &unprovable{fmt.Sprintf("more than %d parents were going on when their children started", maxUnsealed)}
+		}
+		got, err := p.refold(&row.Run, offset)
+		if errors.Is(err, errRawGone) {
+			return lineage.History{}, &unprovable{fmt.Sprintf("the raw events of its parent %q, which was going on when the run started, are gone", row.RunID)}
+		}
+		if err != nil {
+			return lineage.History{}, err
+		}
+		if got.Fold == nil {
+			return lineage.History{}, &unprovable{fmt.Sprintf("its parent %q had no event when the run started", row.RunID)}
+		}
+		return lineage.History{Messages: got.Fold.Messages(), State: got.Fold.State()}, nil
+	}
+	h, err := p.restore(p.rows, rec.ParentRunID)
+	return h.History, err
+}
+
+// record is the run record that the raw events make, where the given one is right about the run's place.
+func (g *refolded) record(given *record.Run) *record.Run {
+	r := &record.Run{
+		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, GivenRunID: given.GivenRunID,
+		ParentRunID: given.ParentRunID, ParentBy: given.ParentBy, SpawnedBy: given.SpawnedBy,
+		BranchID: given.BranchID, RootRunID: given.RootRunID, Depth: given.Depth, Base: given.Base,
+		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion, RawLost: given.RawLost, Truncated: given.Truncated,
+	}
+	if g.Fold != nil {
+		refold.FillInput(r, g.base, g.input, g.InputSHA256)
+		at := refold.Fill(r, g.Fold, g.Tally, g.base)
+		r.HistoryKey = lineage.KeyOf(at.Messages).String()
+	} else {
+		r.InputSHA256 = g.InputSHA256
+	}
+	r.Raw = record.Raw{
+		Partition: given.Raw.Partition, First: g.first, Next: g.next, Ranges: given.Raw.Ranges,
+		Events: g.Tally.Events, SHA256: g.Tally.SHA256(), NextSeq: g.NextSeq,
+	}
+	if given.Synthetic && r.Status == record.StatusRunning {
+		r.Status, r.Synthetic, r.Terminal, r.EndedAt = given.Status, true, given.Terminal, given.EndedAt
+	}
+	return r
+}
+
+// members are the parts of a record that are compared, by name; statistics and the log's one by one.
+func members(r *record.Run) (map[string]json.RawMessage, error) {
+	closed := *r
+	closed.Open = nil
+	text, err := record.EncodeRun(&closed)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("%w: %w", errBroken, err)
+	}
+	for _, group := range []string{"raw", "stats"} {
+		var parts map[string]json.RawMessage
+		if err := json.Unmarshal(all[group], &parts); err != nil {
+			return nil, fmt.Errorf("%w: %w", errBroken, err)
+		}
+		for name, value := range parts {
+			all[group+"."+name] = value
+		}
+		delete(all, group)
+	}
+	return all, nil
+}
+
+// unprovedOf says what the proof of a record does not speak of.
+func unprovedOf(r *record.Run) []string {
+	out := []string{"lineage: parent, branch and base are taken as the record says"}
+	if r.Synthetic {
+		out = append(out, "the end: Skein made it, as the agent had fallen silent; it is in no hash")
+	}
+	if r.Status == record.StatusRunning {
+		out = append(out, "what came after the latest record: the run is open")
+	}
+	if r.Open != nil && r.Open.Pending {
+		out = append(out, "the contents: no event has come yet")
+	}
+	if r.Truncated {
+		out = append(out, "contents: those above the record limit were cut; hashes and counts speak for them")
+	}
+	if r.RawLost {
+		out = append(out, "the events that were gone before they were folded")
+	}
+	if r.FoldVersion != compact.Version {
+		out = append(out, fmt.Sprintf("contents: they were folded by version %d of the rules, this is %d", r.FoldVersion, compact.Version))
+	}
+	return out
+}
+
+// uncompared says which members of a record cannot be held against what its raw events make.
+func uncompared(r *record.Run) func(name string) bool {
+	pending := r.Open != nil && r.Open.Pending
+	if !pending && !r.Truncated && r.FoldVersion == compact.Version {
+		return func(string) bool { return false }
+	}
+	return func(name string) bool {
+		switch {
+		case strings.HasPrefix(name, "raw."), name == "inputSha256":
+			return false
+		case name == "messageCount", name == "historyKey", name == "status", name == "startedAt", name == "endedAt":
+			return pending || r.FoldVersion != compact.Version
+		default:
+			return true
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package query
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// talk puts a run of one message on the log and returns its offsets: start, message, kept event, state, end.
+func talk(f *rawFixture, run string) []int64 {
+	return []int64{
+		f.event(run, fmt.Sprintf(started, run)),
+		f.event(run, `{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`),
+		f.event(run, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"hello"}`),
+		f.event(run, `{"type":"TEXT_MESSAGE_END","messageId":"m"}`),
+		f.event(run, fmt.Sprintf(custom, "a")),
+		f.event(run, `{"type":"STATE_SNAPSHOT","snapshot":{"n":1}}`),
+		f.event(run, fmt.Sprintf(finished, run)),
+	}
+}
+
+func TestVerify_SaysWhatDiffers(t *testing.T) {
+	for name, c := range map[string]struct {
+		change      func(*record.Run)
+		differences []string
+		from        string
+	}{
+		"another text": {
+			func(r *record.Run) {
+				r.Messages[0].Raw = json.RawMessage(`{"id":"m","role":"assistant","content":"bye"}`)
+			},
+			[]string{"messages"}, "3:1",
+		},
+		"another kept event": {
+			func(r *record.Run) { r.Events[0] = json.RawMessage(`{"type":"CUSTOM","name":"b"}`) },
+			[]string{"events"}, "3:4",
+		},
+		"another state":    {func(r *record.Run) { r.State = json.RawMessage(`{"n":2}`) }, []string{"state"}, "3:5"},
+		"another end":      {func(r *record.Run) { r.Terminal = json.RawMessage(`{"type":"RUN_FINISHED"}`) }, []string{"terminal"}, "3:6"},
+		"another hash":     {func(r *record.Run) { r.Raw.SHA256 = strings.Repeat("0", 64) }, []string{"raw.sha256"}, "3:0"},
+		"another count":    {func(r *record.Run) { r.Raw.Events = 9 }, []string{"raw.events"}, "3:0"},
+		"counts of a type": {func(r *record.Run) { r.Stats.EventBytes["CUSTOM"]++ }, []string{"stats.eventBytes"}, "3:4"},
+		"another input":    {func(r *record.Run) { r.InputSHA256 = strings.Repeat("0", 64) }, []string{"inputSha256"}, "3:0"},
+		"events that nobody sent": {
+			func(r *record.Run) { r.Events = append(r.Events, json.RawMessage(`{"type":"CUSTOM","name":"b"}`)) },
+			[]string{"events"}, "3:0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newRawFixture(t)
+			f.indexedFor("acme", "chat", "r", "", c.change, talk(f, "r")...)
+			var p proofAnswer
+			r := f.json("/v1/threads/chat/runs/r/verify", &p)
+			if value, err := jsonschema.UnmarshalJSON(strings.NewReader(r.body)); err != nil || describer(t)("Proof").Validate(value) != nil {
+				t.Errorf("%s is not as described: %v", r.body, err)
+			}
+			if p.Verdict != verdictDiffers || !slices.Equal(p.Differences, c.differences) || p.DiffersFrom == nil || p.DiffersFrom.String() != c.from {
+				t.Errorf("verdict %s, differences %v from %v, want %v from %s", p.Verdict, p.Differences, p.DiffersFrom, c.differences, c.from)
+			}
+		})
+	}
+}
+
+func TestVerify_SaysWhatItDoesNotProve(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*record.Run)
+		remark string
+	}{
+		"abandoned": {func(r *record.Run) {
+			end := r.StartedAt
+			r.Status, r.Synthetic, r.EndedAt, r.Terminal = record.StatusAbandoned, true, &end, json.RawMessage(`{"type":"RUN_ERROR","message":"silent"}`)
+		}, "the end: "},
+		"truncated": {func(r *record.Run) {
+			r.Truncated, r.Messages[0].Raw = true, json.RawMessage(`{"id":"m","role":"assistant","content":"","metadata":{"skeinTruncated":{}}}`)
+		}, "contents: those above"},
+		"open":                  {func(*record.Run) {}, "what came after"},
+		"raw lost":              {func(r *record.Run) { r.RawLost = true }, "the events that were gone"},
+		"folded by other rules": {func(r *record.Run) { r.FoldVersion, r.State = 99, json.RawMessage(`{"n":2}`) }, "contents: they were folded by version 99"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newRawFixture(t)
+			at := talk(f, "r")
+			f.indexedFor("acme", "chat", "r", "", c.change, at[:len(at)-1]...)
+			var p proofAnswer
+			f.json("/v1/threads/chat/runs/r/verify", &p)
+			if p.Verdict != verdictProved || !slices.ContainsFunc(p.Unproved, func(s string) bool { return strings.HasPrefix(s, c.remark) }) {
+				t.Errorf("verdict %s, differences %v, unproved %q", p.Verdict, p.Differences, p.Unproved)
+			}
+		})
+	}
+}
+
+// A child that started while its parent was going on is folded from how the parent stood then.
+func TestVerify_FoldsAParentThatWasGoingOn(t *testing.T) {
+	f := newRawFixture(t)
+	parent := []int64{f.event("p", fmt.Sprintf(started, "p")), f.event("p", `{"type":"STATE_SNAPSHOT","snapshot":{"n":1}}`)}
+	child := []int64{f.event("r", fmt.Sprintf(started, "r"))}
+	parent = append(parent, f.event("p", `{"type":"STATE_SNAPSHOT","snapshot":{"n":2}}`), f.event("p", fmt.Sprintf(finished, "p")))
+	child = append(child, f.event("r", `{"type":"STATE_DELTA","delta":[{"op":"add","path":"/m","value":3}]}`), f.event("r", fmt.Sprintf(finished, "r")))
+	f.indexed("p", "", parent...)
+	for _, c := range []struct {
+		state string
+		want  verdict
+	}{{`{"n":1,"m":3}`, verdictProved}, {`{"n":2,"m":3}`, verdictDiffers}} {
+		f.indexedFor("acme", "chat", "r", "", func(r *record.Run) {
+			r.ParentRunID, r.ParentBy, r.Depth, r.State = "p", record.ParentExplicit, 1, json.RawMessage(c.state)
+			delete(r.Stats.Anomalies, "state-delta-failed")
+		}, child...)
+		var p proofAnswer
+		f.json("/v1/threads/chat/runs/r/verify", &p)
+		if p.Verdict != c.want {
+			t.Errorf("with state %s: verdict %s %s, differences %v", c.state, p.Verdict, p.Reason, p.Differences)
+		}
+	}
+	if err := f.cluster.Fake.DeleteRecords(f.cluster.Config.Topics().Events, 3, child[0]); err != nil {
+		t.Fatal(err)
+	}
+	var p proofAnswer
+	f.json("/v1/threads/chat/runs/r/verify", &p)
+	if p.Verdict != verdictUnproved || !strings.Contains(p.Reason, "its parent") {
+		t.Errorf("verdict %s %q", p.Verdict, p.Reason)
+	}
+}
+
+func TestVerify_RefusesARecordOfAnother(t *testing.T) {
+	f := newRawFixture(t)
+	f.indexed("r", "", talk(f, "r")...)
+	at := record.Position{Partition: 3, Offset: f.version}
+	theirs, err := record.DecodeRun(f.records.values[at])
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs.Tenant = "umbrella"
+	if f.records.values[at], err = record.EncodeRun(theirs); err != nil {
+		t.Fatal(err)
+	}
+	f.get("acme", "/v1/threads/chat/runs/r/verify").problem(t, http.StatusInternalServerError)
+	delete(f.records.values, at)
+	f.get("acme", "/v1/threads/chat/runs/r/verify").problem(t, http.StatusServiceUnavailable)
+	f.get("acme", "/v1/threads/chat/runs/nobody/verify").problem(t, http.StatusNotFound)
+}
+
+func TestRawLog_FailsWhereKafkaIsAway(t *testing.T) {
+	f := newRawFixture(t)
+	threadOfTwo(f)
+	f.raw.cfg = kafka.Config{Brokers: []string{"127.0.0.1:1"}}
+	f.get("acme", chatR).problem(t, http.StatusServiceUnavailable)
+}

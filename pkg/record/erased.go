@@ -1,0 +1,29 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// erased is the value of an erasure record.
+type erased struct {
+	Below *int64 `json:"below"`
+}
+
+// EncodeErased returns the value of an erasure record, whose key is that of a thread: every event of the
+// thread below that offset of skein.events is erased, and no run is ever made of one again.
+//
+// An erasure record lies behind the tombstones of all runs that were made of such events.
+func EncodeErased(below int64) []byte { return fmt.Appendf(nil, `{"below":%d}`, below) }
+
+// DecodeErased reads the value of an erasure record. Members that it does not know are passed over.
+func DecodeErased(b []byte) (below int64, err error) {
+	var e erased
+	if err := json.Unmarshal(b, &e); err != nil {
+		return 0, fmt.Errorf("decoding erasure record: %w", err)
+	}
+	if e.Below == nil || *e.Below < 0 {
+		return 0, fmt.Errorf("decoding erasure record: below is missing or negative")
+	}
+	return *e.Below, nil
+}

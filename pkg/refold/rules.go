@@ -1,0 +1,50 @@
+package refold
+
+import (
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// The anomalies that are found in how a run's records came; the fold and lineage have their own.
+const (
+	// AnomalyMalformed: an event of the run is not one; it is not folded.
+	AnomalyMalformed = "malformed"
+	// AnomalyLateInput: an input came after the run's first event; it changes nothing.
+	AnomalyLateInput = "input-after-start"
+	// AnomalyInputReplaced: a second, different input came before the first event; the last one counts.
+	AnomalyInputReplaced = "input-replaced"
+	// AnomalyRepeat: an event's seq was seen before; it is dropped.
+	AnomalyRepeat = "repeated-seq"
+	// AnomalyGap: a seq is missing; what came is folded.
+	AnomalyGap = "seq-gap"
+	// AnomalyThread and AnomalyRun: the payload names another thread or run than key and header.
+	AnomalyThread = "thread-mismatch"
+	AnomalyRun    = "run-mismatch"
+)
+
+// Named returns the run that an event names, by the agent's id: in its header, else RUN_STARTED and
+// RUN_FINISHED in their payload; "" where it names none. ev is nil where the event is malformed.
+func Named(h record.Headers, ev *agui.Event) string {
+	if h.RunID != "" || ev == nil {
+		return h.RunID
+	}
+	if (ev.Type == agui.RunStarted || ev.Type == agui.RunFinished) && record.ValidateID(ev.RunID) == nil {
+		return ev.RunID
+	}
+	return ""
+}
+
+// InputNamed is Named for an input; in is nil where it is malformed.
+func InputNamed(h record.Headers, in *agui.RunAgentInput) string {
+	if h.RunID != "" || in == nil || record.ValidateID(in.RunID) != nil {
+		return h.RunID
+	}
+	return in.RunID
+}
+
+// Repeated reports whether an event of that seq header (-1 is none) was seen before by a run whose
+// next one is next.
+func Repeated(seq, next int64) bool { return seq >= 0 && seq < next }
+
+// Gap reports whether a seq is missing before that one.
+func Gap(seq, next int64) bool { return seq > max(next, 0) }

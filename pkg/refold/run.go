@@ -1,0 +1,174 @@
+package refold
+
+import (
+	"errors"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Message is one record of skein.events.
+type Message struct {
+	Offset  int64
+	At      time.Time // of the Kafka record
+	Headers record.Headers
+	Value   []byte
+}
+
+// Outcome is what became of a record.
+type Outcome string
+
+// The outcomes of a run's records.
+const (
+	// Folded: the event is in the run's record, its count and its hash.
+	Folded Outcome = "folded"
+	// Repeat: an event whose seq was seen before, or the same input once more; it was dropped.
+	Repeat Outcome = "repeat"
+	// Malformed: not an event, or not one that can be folded there.
+	Malformed Outcome = "malformed"
+	// Input: the run's RunAgentInput, or one that came too late to count.
+	Input Outcome = "input"
+)
+
+// Run goes over the records of one run, from its first to the last that its record holds, and decides
+// about each what the compactor has decided.
+type Run struct {
+	// Span is the run's, ThreadID its thread's id.
+	Span     Span
+	ThreadID string
+	// Begin starts the fold at the run's first event, with the input that came before it or in it (nil
+	// without one) and its hash. Nil: the run is folded from nothing, which is enough to know what can
+	// be folded, as that does not depend on the messages and state before the run.
+	Begin func(input *agui.RunAgentInput, sum string) (*compact.Run, error)
+
+	// Fold is nil before the first event.
+	Fold *compact.Run
+	// Tally counts the folded events.
+	Tally *Tally
+	// NextSeq is the producer's next seq; -1 where it sends none.
+	NextSeq int64
+	// Early holds the anomalies from before the first event, which are the fold's from then on.
+	Early map[string]int64
+	// Input is the one that the run has so far, InputSHA256 its hash.
+	Input       *agui.RunAgentInput
+	InputSHA256 string
+
+	event agui.Event
+}
+
+// NewRun returns a run before its first record.
+func NewRun(span Span, threadID string) *Run {
+	return &Run{Span: span, ThreadID: threadID, Tally: NewTally(), NextSeq: -1, Early: map[string]int64{}}
+}
+
+// Take takes the next record that belongs to the run. The error is never about the record.
+func (r *Run) Take(m Message) (Outcome, error) {
+	if m.Headers.Kind == record.KindInput {
+		return r.takeInput(m), nil
+	}
+	ev := &r.event
+	whole := ev.Decode(m.Value) == nil
+	switch {
+	case Repeated(m.Headers.Seq, r.NextSeq):
+		r.note(AnomalyRepeat)
+		return Repeat, nil
+	case !whole:
+		return r.refuse(m), nil
+	}
+	fold, err := r.fold(ev)
+	if err != nil {
+		return "", err
+	}
+	if err := fold.Apply(ev); err != nil {
+		if !agui.IsMalformed(err) && !errors.Is(err, compact.ErrEnded) {
+			return "", err
+		}
+		return r.refuse(m), nil
+	}
+	if r.Fold == nil {
+		r.Fold = fold
+		for rule, n := range r.Early {
+			for range n {
+				fold.Note(rule)
+			}
+		}
+	}
+	r.sequence(m.Headers.Seq)
+	r.Tally.Add(ev, m.At)
+	r.compare(ev.ThreadID, ev.RunID)
+	return Folded, nil
+}
+
+// fold returns the run's fold, or before the first event the one that starts with it.
+func (r *Run) fold(ev *agui.Event) (*compact.Run, error) {
+	switch {
+	case r.Fold != nil:
+		return r.Fold, nil
+	case r.Begin == nil:
+		return compact.New(nil, nil), nil
+	}
+	if r.Input == nil {
+		var err error
+		if r.Input, r.InputSHA256, err = InputOf(ev); err != nil {
+			return nil, err
+		}
+	}
+	return r.Begin(r.Input, r.InputSHA256)
+}
+
+func (r *Run) takeInput(m Message) Outcome {
+	in, malformed := agui.DecodeInput(m.Value)
+	if malformed != nil {
+		return r.refuse(m)
+	}
+	sum := SHA256(m.Value)
+	switch {
+	case r.InputSHA256 == sum:
+		return Repeat
+	case r.Fold != nil:
+		r.note(AnomalyLateInput)
+		return Input
+	case r.Input != nil:
+		r.note(AnomalyInputReplaced)
+	default:
+		r.Tally.StartedAt = m.At.UTC()
+	}
+	r.Input, r.InputSHA256 = in, sum
+	r.compare(in.ThreadID, in.RunID)
+	return Input
+}
+
+func (r *Run) refuse(m Message) Outcome {
+	r.sequence(m.Headers.Seq)
+	r.note(AnomalyMalformed)
+	return Malformed
+}
+
+func (r *Run) sequence(seq int64) {
+	if seq < 0 {
+		return
+	}
+	if Gap(seq, r.NextSeq) {
+		r.note(AnomalyGap)
+	}
+	r.NextSeq = seq + 1
+}
+
+func (r *Run) compare(thread, run string) {
+	if thread != "" && thread != r.ThreadID {
+		r.note(AnomalyThread)
+	}
+	if run != "" && run != r.Span.Given {
+		r.note(AnomalyRun)
+	}
+}
+
+func (r *Run) note(rule string) {
+	if r.Fold == nil {
+		r.Early[rule]++
+		return
+	}
+	r.Fold.Note(rule)
+}

@@ -1,0 +1,89 @@
+package refold
+
+import (
+	"crypto/sha256"
+	"encoding"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// Tally counts and hashes the folded events of a run, in order.
+type Tally struct {
+	hash hash.Hash
+	// Events is their number.
+	Events int64
+	// StartedAt is the time of the first one, or before it came what the caller has set; EndedAt that
+	// of the latest.
+	StartedAt, EndedAt time.Time
+	// TimeToFirstToken is in milliseconds; nil before the first token.
+	TimeToFirstToken *int64
+}
+
+// NewTally starts one.
+func NewTally() *Tally { return &Tally{hash: sha256.New()} }
+
+// Add takes in an event that was folded; at is the time of its Kafka record.
+func (t *Tally) Add(ev *agui.Event, at time.Time) {
+	t.hash.Write(ev.Raw)
+	t.hash.Write([]byte{'\n'})
+	t.Events++
+	at = eventTime(ev, at)
+	if t.Events == 1 {
+		t.StartedAt = at
+	}
+	if t.TimeToFirstToken == nil && carriesToken(ev.Type) {
+		ms := max(0, at.Sub(t.StartedAt).Milliseconds())
+		t.TimeToFirstToken = &ms
+	}
+	t.EndedAt = at
+}
+
+// SHA256 is the hash over each event's bytes and a line feed, in hexadecimal digits.
+func (t *Tally) SHA256() string { return hex.EncodeToString(t.hash.Sum(nil)) }
+
+// HashState is the running hash as it goes into an open record.
+func (t *Tally) HashState() ([]byte, error) {
+	b, err := t.hash.(encoding.BinaryMarshaler).MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("saving hash of run: %w", err)
+	}
+	return b, nil
+}
+
+// RestoreHash goes on from a HashState.
+func (t *Tally) RestoreHash(b []byte) error {
+	if err := t.hash.(encoding.BinaryUnmarshaler).UnmarshalBinary(b); err != nil {
+		return fmt.Errorf("restoring hash of run: %w", err)
+	}
+	return nil
+}
+
+// carriesToken reports whether an event of the type brings what a model made.
+func carriesToken(t agui.Type) bool {
+	switch t {
+	case agui.TextMessageContent, agui.TextMessageChunk, agui.ReasoningMessageContent, agui.ReasoningMessageChunk,
+		agui.ToolCallArgs, agui.ToolCallChunk:
+		return true
+	}
+	return false
+}
+
+// eventTime is the event's own timestamp, else the Kafka record's. A
+// timestamp that is no time between 1970 and 9999 (RFC 3339 ends there) is passed over.
+func eventTime(ev *agui.Event, at time.Time) time.Time {
+	const last = 253402300799999
+	if ev.HasTimestamp && ev.Timestamp > 0 && ev.Timestamp <= last {
+		return time.UnixMilli(ev.Timestamp).UTC()
+	}
+	return at.UTC()
+}
+
+// SHA256 is the hash of b in hexadecimal digits, as records write it.
+func SHA256(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}

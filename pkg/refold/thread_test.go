@@ -1,0 +1,41 @@
+package refold
+
+import (
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func TestThread_Of(t *testing.T) {
+	thread := NewThread([]Span{
+		SpanOf(&record.Run{RunID: "r~2", GivenRunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 40, Next: 50}}),
+		SpanOf(&record.Run{RunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 10, Next: 30}}),
+		SpanOf(&record.Run{RunID: "silent", Status: record.StatusAbandoned, Raw: record.Raw{First: 5, Next: 8}}),
+		SpanOf(&record.Run{RunID: "s", Status: record.StatusError, Raw: record.Raw{First: 20, Next: 25}}),
+	})
+	for name, c := range map[string]struct {
+		named  string
+		offset int64
+		want   string // "" is none
+	}{
+		"before its run":                           {"r", 9, ""},
+		"its run's first":                          {"r", 10, "r"},
+		"behind its run's end":                     {"r", 35, "r"},
+		"the id used again":                        {"r", 40, "r~2"},
+		"the id of the record is not the agent's":  {"r~2", 45, ""},
+		"a run that is not there":                  {"x", 45, ""},
+		"unnamed, before all":                      {"", 4, ""},
+		"unnamed, one run is open":                 {"", 15, "r"},
+		"unnamed, of two open ones the later":      {"", 22, "s"},
+		"unnamed, the later one has ended":         {"", 25, "r"},
+		"unnamed, an abandoned run counts as open": {"", 31, "silent"},
+		"unnamed, the last record of a run":        {"", 49, "r~2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := thread.Of(c.named, c.offset)
+			if got.RunID != c.want || ok != (c.want != "") {
+				t.Errorf("got %q, want %q", got.RunID, c.want)
+			}
+		})
+	}
+}

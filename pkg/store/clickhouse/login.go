@@ -1,0 +1,55 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/skeinhq/skein/internal/password"
+)
+
+// login gives a user's password as its file has it now. The driver knows one for all its life.
+type login struct{ user, file string }
+
+func (l *login) password() (string, error) {
+	text, err := password.Read(l.file)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrPassword, err)
+	}
+	return text, nil
+}
+
+// dial is the driver's DialStrategy: its own, with the password of now. Native connections log in once.
+func (l *login) dial(ctx context.Context, id int, o *ch.Options, dial ch.Dial) (ch.DialResult, error) {
+	text, err := l.password()
+	if err != nil {
+		return ch.DialResult{}, err
+	}
+	now := *o
+	now.Auth.Password = text
+	return ch.DefaultDialStrategy(ctx, id, &now, dial)
+}
+
+// over has each request over HTTP log in with the password of now: the driver's connections are only a
+// name for them, and would go on with the one that they began with.
+func (l *login) over(t http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		text, err := l.password()
+		if err != nil {
+			return nil, err
+		}
+		r = r.Clone(r.Context())
+		r.Header.Del("Authorization") // the server refuses two ways at once
+		r.Header.Set("X-ClickHouse-User", l.user)
+		r.Header.Set("X-ClickHouse-Key", text)
+		r.Header.Set("X-ClickHouse-SSL-Certificate-Auth", "off")
+		return t.RoundTrip(r)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

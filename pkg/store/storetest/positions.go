@@ -1,0 +1,115 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// position returns a position record of a partition.
+func position(partition int32, version, next int64) store.Entry {
+	return store.Entry{Partition: partition, Version: version, Position: &store.Position{Next: next}}
+}
+
+func wantIndexedTo(t testing.TB, s Store, what, tenant string, want map[int32]int64) {
+	t.Helper()
+	if got, err := s.IndexedTo(t.Context(), tenant); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%s: IndexedTo for %s = %v, %v; want %v", what, tenant, got, err, want)
+	}
+}
+
+func positionAlone(t *testing.T, s Store) {
+	write(t, s, position(3, 10, 42), position(5, 7, 0))
+	for _, tenant := range []string{"acme", "nobody", "3"} {
+		wantIndexedTo(t, s, "positions alone", tenant, map[int32]int64{3: 42, 5: 0})
+		threads, next, err := s.Threads(t.Context(), tenant, store.ThreadQuery{Limit: 10})
+		if err != nil || len(threads) != 0 || next != "" {
+			t.Errorf("Threads = %v, %q, %v: a position made a thread", threads, next, err)
+		}
+	}
+	_, err := s.Thread(t.Context(), "", "")
+	wantNotFound(t, err)
+	_, err = s.Run(t.Context(), "", "", "")
+	wantNotFound(t, err)
+}
+
+func positionBesideRows(t *testing.T, s Store) {
+	theirs := key{"acme2", "thread", "run-1"}
+	write(t, s,
+		k1.entry(10, k1.record(100, record.StatusFinished, "a")), // up to 105
+		position(3, 11, 107),
+		theirs.entry(12, theirs.record(200, record.StatusFinished, "b"))) // up to 205
+	wantIndexedTo(t, s, "a position beyond the row", "acme", map[int32]int64{3: 107})
+	wantIndexedTo(t, s, "a row beyond the position", "acme2", map[int32]int64{3: 205})
+	wantIndexedTo(t, s, "no row", "nobody", map[int32]int64{3: 107})
+
+	write(t, s, position(3, 13, 205), position(4, 1, 9))
+	for _, tenant := range []string{"acme", "acme2", "nobody"} {
+		wantIndexedTo(t, s, "a newer position and another partition", tenant, map[int32]int64{3: 205, 4: 9})
+	}
+	equal(t, "contents", contentText(mustContents(t, s, "acme", "thread", "run-1")["run-1"]),
+		contentText(store.Content{Messages: k1.record(100, record.StatusFinished, "a").Messages, State: []byte(`{"end":100}`)}))
+}
+
+func olderPosition(t *testing.T, s Store) {
+	write(t, s, position(3, 10, 42))
+	write(t, s, position(3, 10, 42))
+	write(t, s, position(3, 8, 40), position(3, 9, 41))
+	wantIndexedTo(t, s, "older ones, read again", "acme", map[int32]int64{3: 42})
+	write(t, s, position(3, 11, 41))
+	wantIndexedTo(t, s, "a newer one that says less", "acme", map[int32]int64{3: 42})
+}
+
+func positionAfterErasure(t *testing.T, s Store) {
+	write(t, s, k1.entry(10, k1.record(100, record.StatusFinished, "a")), position(3, 11, 105))
+	write(t, s, k1.entry(12, nil), position(3, 13, 106))
+	wantIndexedTo(t, s, "the run and its deletion", "acme", map[int32]int64{3: 106})
+	write(t, s, k1.entry(10, k1.record(100, record.StatusFinished, "a")), position(3, 11, 105))
+	wantIndexedTo(t, s, "all of it read again", "acme", map[int32]int64{3: 106})
+	_, err := s.Run(t.Context(), "acme", "thread", "run-1")
+	wantNotFound(t, err)
+}
+
+// positionsConverge: positions among records of runs, in any batches and any order, some twice, come to
+// the greatest, and leave the rows as they would be without them.
+func positionsConverge(t *testing.T, s Store) {
+	count := int32(100)
+	rapid.Check(t, func(rt *rapid.T) {
+		count++
+		tenant, reference := fmt.Sprintf("with positions %d", count), fmt.Sprintf("without %d", count)
+		log := drawLog(rt, tenant)
+		for _, e := range log {
+			e.Tenant = reference
+			if err := s.Write(t.Context(), []store.Entry{e}); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		greatest := int64(0)
+		for v := range int64(rapid.IntRange(1, 6).Draw(rt, "positions")) {
+			greatest += rapid.Int64Range(0, 1<<40).Draw(rt, "step")
+			log = append(log, position(count, 100+v, greatest))
+		}
+		rest := rapid.Permutation(append(log, log[:rapid.IntRange(0, len(log)).Draw(rt, "again")]...)).Draw(rt, "order")
+		for len(rest) > 0 {
+			size := rapid.IntRange(1, len(rest)).Draw(rt, "batch")
+			if err := s.Write(t.Context(), rest[:size]); err != nil {
+				rt.Fatal(err)
+			}
+			rest = rest[size:]
+		}
+		got, err := dumpAs(t.Context(), s, tenant)
+		if ref, e := dumpAs(t.Context(), s, reference); err != nil || e != nil || got != ref {
+			rt.Fatalf("errors %v, %v\n got %s\nwant %s", err, e, got, ref)
+		}
+		for _, who := range []string{tenant, "nobody"} {
+			if to, err := s.IndexedTo(t.Context(), who); err != nil || to[count] != greatest {
+				rt.Fatalf("%s: position %d, %v; want %d", who, to[count], err, greatest)
+			}
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package chaos_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/test/process"
+)
+
+// fleet is the compactors, each a process of the built binary.
+type fleet struct {
+	t     *testing.T
+	bin   string
+	kafka kafka.Config
+	admin *kadm.Client
+	dir   string
+
+	mu sync.Mutex
+	// members are those that are there to stay, free those of them that no fault is at.
+	members, free []*member
+	extra         int
+}
+
+// member is one name in the group, and the process that has it at the time.
+type member struct {
+	name, dir string
+	process   *process.Process
+	// metrics is the address of the process's administration, "" until it is known.
+	metrics string
+}
+
+func newFleet(t *testing.T, bin string, cfg kafka.Config, admin *kadm.Client) *fleet {
+	return &fleet{t: t, bin: bin, kafka: cfg, admin: admin, dir: t.TempDir()}
+}
+
+// addMember starts a compactor that is there to stay.
+func (f *fleet) addMember(ctx context.Context) error {
+	m := f.newMember()
+	f.members, f.free = append(f.members, m), append(f.free, m)
+	return errors.Join(f.start(m), m.await(ctx))
+}
+
+func (f *fleet) newMember() *member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.extra++
+	name := "compactor-" + strconv.Itoa(f.extra)
+	return &member{name: name, dir: filepath.Join(f.dir, name)}
+}
+
+// start starts the member's process, as in production but for checkpoints, which come more often: a run
+// of the load lasts for seconds.
+func (f *fleet) start(m *member) error {
+	p, err := process.Start(f.t, f.dir, filepath.Join(f.bin, "compactor"),
+		"--brokers", strings.Join(f.kafka.Brokers, ","), "--topic-prefix", f.kafka.TopicPrefix,
+		"--admin-listen", "127.0.0.1:0", "--dir", m.dir, "--instance-id", m.name,
+		"--checkpoint-interval", "2s", "--checkpoint-max", "10s")
+	if err != nil {
+		return err
+	}
+	m.process, m.metrics = p, ""
+	return nil
+}
+
+// take gives any member to a fault, which gives it back.
+func (f *fleet) take(rng *rand.Rand) *member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := rng.IntN(len(f.free))
+	m := f.free[i]
+	f.free = append(f.free[:i], f.free[i+1:]...)
+	return m
+}
+
+func (f *fleet) giveBack(m *member) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.free = append(f.free, m)
+}
+
+// transaction asks the coordinator for the state of a member's transaction: "" where there is none under way.
+func (f *fleet) transaction(ctx context.Context, m *member) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	id := f.kafka.TopicPrefix + "skein-compactor-" + m.name
+	described, err := f.admin.DescribeTransactions(ctx, id)
+	if err != nil {
+		return ""
+	}
+	switch d := described[id]; {
+	case d.Err != nil:
+		return ""
+	case d.State == "Ongoing", strings.HasPrefix(d.State, "Prepare"):
+		return d.State
+	}
+	return ""
+}
+
+// aim waits for a transaction of the member to begin, for a while.
+func (f *fleet) aim(ctx context.Context, m *member) {
+	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; {
+		if f.transaction(ctx, m) != "" {
+			return
+		}
+	}
+}
+
+// openRuns are those that the members hold open by their own metric.
+func (f *fleet) openRuns() int {
+	f.mu.Lock()
+	members := append([]*member(nil), f.free...)
+	f.mu.Unlock()
+	n := 0
+	for _, m := range members {
+		n += m.openRuns()
+	}
+	return n
+}
+
+// openRuns asks a process how many runs it holds open; 0 where it does not answer.
+func (m *member) openRuns() int {
+	client := http.Client{Timeout: time.Second}
+	resp, err := client.Get(m.metrics + "/metrics")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	return gauge(resp.Body, "skein_compactor_open_runs")
+}
+
+// await waits until the member's process is ready.
+func (m *member) await(ctx context.Context) error {
+	deadline := time.Now().Add(process.Patience)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	client := http.Client{Timeout: time.Second}
+	last := "it has not said where it listens"
+	for time.Now().Before(deadline) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", m.name, ctx.Err())
+		case <-m.process.Ended:
+			return fmt.Errorf("waiting for %s: %w with exit code %d", m.name, errEnded, m.process.ExitCode())
+		case <-tick.C:
+		}
+		address, ok := m.process.Logged("started", "admin")
+		if !ok {
+			continue
+		}
+		m.metrics = "http://" + address
+		resp, err := client.Get(m.metrics + "/readyz")
+		if err != nil {
+			last = err.Error()
+			continue
+		}
+		_ = resp.Body.Close() // not read
+		if last = resp.Status; resp.StatusCode == http.StatusOK {
+			return nil
+		}
+	}
+	return fmt.Errorf("waiting for %s: not ready after %v: %s", m.name, process.Patience, last)
+}
+
+// gone waits for the end of a process that was told to end. A second signal would make it quit at once.
+func (m *member) gone(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, process.Patience)
+	defer cancel()
+	select {
+	case <-m.process.Ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the end of %s: %w", m.name, ctx.Err())
+	}
+}
+
+var errEnded = errors.New("it ended by itself")
+
+// gauge reads one value out of Prometheus's text format; 0 where it is not there.
+func gauge(text io.Reader, name string) int {
+	for lines := bufio.NewScanner(text); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0
+			}
+			return int(n)
+		}
+	}
+	return 0
+}

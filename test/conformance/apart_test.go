@@ -1,0 +1,98 @@
+package conformance_test
+
+import (
+	"testing"
+
+	"github.com/skeinhq/skein/test/conformance"
+)
+
+// What Diff cannot tell apart, or takes for equal, byte for byte: numbers that are no doubles and
+// halves of surrogate pairs. want is what Skein keeps, client what the client makes of the same.
+func TestFold_KeepsWhatTheClientRounds(t *testing.T) {
+	live, ok := conformance.Live(t)
+	for name, tt := range map[string]struct {
+		events       []string
+		want, client string
+	}{
+		"an integer beyond 2^53": {[]string{`{"type":"STATE_SNAPSHOT","snapshot":{"n":12345678901234567890}}`},
+			`{"n":12345678901234567890}`, `{"n":12345678901234567000}`},
+		"more digits than a double has": {[]string{`{"type":"STATE_SNAPSHOT","snapshot":[0.10000000000000000555,-0,1.0]}`},
+			`[0.10000000000000000555,-0,1.0]`, `[0.1,0,1]`},
+		"a number beyond all doubles": {[]string{`{"type":"STATE_SNAPSHOT","snapshot":[1e400]}`}, `[1e400]`, `[null]`},
+		"a patch takes them along": {[]string{`{"type":"STATE_SNAPSHOT","snapshot":{"a":9007199254740993}}`,
+			`{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/a","path":"/b"}]}`},
+			`{"a":9007199254740993,"b":9007199254740993}`, `{"a":9007199254740992,"b":9007199254740992}`},
+		"a test compares as the client does": {[]string{`{"type":"STATE_SNAPSHOT","snapshot":{"a":9007199254740993}}`,
+			`{"type":"STATE_DELTA","delta":[{"op":"test","path":"/a","value":9007199254740992},{"op":"add","path":"/b","value":1}]}`},
+			`{"a":9007199254740993,"b":1}`, `{"a":9007199254740992,"b":1}`},
+		"half a pair, as value and as name": {[]string{`{"type":"STATE_SNAPSHOT","snapshot":{"\ud83d":"\uDE00"}}`},
+			`{"\ud83d":"\uDE00"}`, `{"\ud83d":"\ude00"}`},
+		"half a pair in a path": {[]string{`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/\ud83d","value":1}]}`}, `{"\ud83d":1}`, `{"\ud83d":1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lines [][]byte
+			job := conformance.Job{Schema: true}
+			for _, e := range tt.events {
+				lines = append(lines, []byte(e))
+				job.Events = append(job.Events, []byte(e))
+			}
+			if got := string(fold(t, conformance.Start{}, lines).State); got != tt.want {
+				t.Errorf("Skein keeps %s, want %s", got, tt.want)
+			}
+			if !ok {
+				return
+			}
+			results, err := live.Reduce(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(results[0].State); got != tt.client {
+				t.Errorf("the client makes %s, want %s", got, tt.client)
+			}
+		})
+	}
+}
+
+// A character that a model's tokens cut in two is one again, wherever it was cut and whatever came in
+// between; what stays a half stays that half.
+func TestFold_JoinsHalvesOfACharacterOverDeltas(t *testing.T) {
+	live, ok := conformance.Live(t)
+	text := func(id, delta string) string {
+		return `{"type":"TEXT_MESSAGE_CONTENT","messageId":"` + id + `","delta":"` + delta + `"}`
+	}
+	for name, tt := range map[string]struct {
+		events []string
+		want   string
+	}{
+		"in two deltas":             {[]string{text("m", `a\ud83d`), text("m", `\ude00b`)}, `"a😀b"`},
+		"with another message's":    {[]string{text("m", `\ud83d`), `{"type":"TEXT_MESSAGE_START","messageId":"n"}`, text("n", `\ude00`), text("m", `\ude00`)}, `"😀"`},
+		"with an empty one between": {[]string{text("m", `\ud83d`), text("m", ``), text("m", `\ude00`)}, `"😀"`},
+		"in the wrong order":        {[]string{text("m", `\ude00`), text("m", `\ud83d`)}, `"\ude00\ud83d"`},
+		"the second never comes":    {[]string{text("m", `\ud83d`), text("m", `b`)}, `"\ud83db"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := [][]byte{[]byte(`{"type":"TEXT_MESSAGE_START","messageId":"m"}`)}
+			for _, e := range tt.events {
+				lines = append(lines, []byte(e))
+			}
+			f := fold(t, conformance.Start{}, lines)
+			if got := string(f.run.Messages()[0].Get("content")); got != tt.want {
+				t.Errorf("content %s, want %s", got, tt.want)
+			}
+			if !ok {
+				return
+			}
+			job := conformance.Job{Schema: true}
+			for _, line := range lines {
+				job.Events = append(job.Events, line)
+			}
+			results, err := live.Reduce(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := conformance.Diff(results[0].Conversation, f.Conversation); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}

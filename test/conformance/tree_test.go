@@ -1,0 +1,297 @@
+package conformance_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/test/conformance"
+)
+
+// tree is a random thread in the making: what is sent to Skein, and what the official client holds at
+// the end of each run, played along that run's chain alone.
+type tree struct {
+	gen
+	client  *conformance.Client
+	sources []compactor.Source
+	runs    []*treeRun
+	ended   []*treeRun // by their ends
+	// hidden says that no run names its parent.
+	hidden bool
+	ways   map[string]int
+}
+
+type treeRun struct {
+	id     string
+	parent *treeRun // nil for a root
+	way    string
+	events []json.RawMessage // those still to be sent
+	beside bool              // another run was open when it started
+	want   lineage.History
+	astray bool // Skein's chain is another one
+}
+
+// The ways in which a run comes to be.
+var treeWays = []string{"continue", "continue", "edit", "regenerate", "rewrite", "no input"}
+
+func (tr *tree) begin() {
+	r := &treeRun{id: fmt.Sprint("run", len(tr.runs)), way: "root"}
+	var held lineage.History // by the client, before the run
+	if len(tr.ended) > 0 && tr.chance(90) {
+		r.way = pick(tr.gen, treeWays)
+		r.parent = pick(tr.gen, tr.ended)
+		if r.way == "no input" && tr.hidden {
+			r.parent = tr.ended[len(tr.ended)-1]
+		}
+		held = r.parent.want
+	}
+	asked := tr.decode(fmt.Sprintf(`[{"id":"u%d","role":"user","content":"question %d"}]`, len(tr.runs), len(tr.runs)))
+	messages := lineage.InputMessages(held.Messages)
+	at := tr.n(len(messages))
+	switch r.way {
+	case "root", "continue":
+		messages = slices.Concat(messages, asked)
+	case "edit": // and all behind it is gone
+		messages = slices.Concat(messages[:at], asked)
+	case "regenerate":
+		messages = messages[:at]
+	case "rewrite": // the front is left out, and a message is another one
+		messages = slices.Concat(messages[at:], asked)
+		if i := tr.n(len(messages) - 1); messages[i].Role == agui.RoleUser {
+			messages[i] = tr.decode(fmt.Sprintf(`[{"id":%s,"role":"user","content":"rewritten"}]`, encode(messages[i].ID)))[0]
+		}
+	}
+	started := obj{"type": "RUN_STARTED", "threadId": "t", "runId": r.id}
+	input := obj{"threadId": "t", "runId": r.id, "messages": list(messages), "tools": []any{}, "context": []any{}}
+	if tr.chance(50) {
+		input["state"] = tr.state()
+	}
+	if r.parent != nil && !tr.hidden {
+		pick(tr.gen, []obj{started, input})["parentRunId"] = r.parent.id
+		if r.way == "no input" {
+			started["parentRunId"] = r.parent.id
+		}
+	}
+	from := lineage.StartHistory(held, nil)
+	if r.way != "no input" && !(r.way == "root" && !tr.chance(80)) {
+		text := encode(input)
+		decoded, err := agui.DecodeInput(text)
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		tr.send(record.KindInput, r.id, text)
+		from = lineage.StartHistory(held, decoded)
+		if r.way == "continue" { // the client's own list, as it stands
+			from.Messages = slices.Concat(held.Messages, asked)
+		}
+	} else {
+		r.way = "no input"
+	}
+	r.events = append([]json.RawMessage{encode(started)}, tr.stream(r.id)...)
+	answer, err := tr.client.Reduce(conformance.Job{
+		Start: conformance.Start{Messages: encode(list(from.Messages)), State: from.State}, Events: cut(r.events), Upgrade: true, Schema: true, Skip: true,
+	})
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	r.want = lineage.History{Messages: tr.decode(string(answer[0].Messages)), State: answer[0].State}
+	tr.ways[r.way]++
+	tr.runs = append(tr.runs, r)
+}
+
+// stream is a generated stream with an end, and mostly with message ids of its own.
+func (tr *tree) stream(run string) []json.RawMessage {
+	var out []json.RawMessage
+	own := tr.hidden || tr.chance(60)
+	for _, e := range drawStream(tr.t, run).events {
+		if strings.Contains(string(e), `"type":"RUN_STARTED"`) {
+			continue
+		}
+		if own {
+			e = json.RawMessage(strings.NewReplacer(`"m0"`, `"`+run+`m0"`, `"m1"`, `"`+run+`m1"`, `"m2"`, `"`+run+`m2"`, `"m3"`, `"`+run+`m3"`,
+				`"é\"4"`, `"`+run+`é\"4"`, `"c0"`, `"`+run+`c0"`, `"c1"`, `"`+run+`c1"`, `"c2"`, `"`+run+`c2"`).Replace(string(e)))
+		}
+		out = append(out, e)
+	}
+	return append(out, encode(obj{"type": "RUN_FINISHED", "threadId": "t", "runId": run}))
+}
+
+func (tr *tree) send(kind record.Kind, run string, value json.RawMessage) {
+	tr.sources = append(tr.sources, compactor.Source{
+		Headers: record.Headers{Kind: kind, RunID: run, Seq: -1}, Value: value, At: time.Unix(1_790_000_000, 0),
+	})
+}
+
+func (tr *tree) decode(messages string) []agui.Message {
+	var out []agui.Message
+	if err := json.Unmarshal([]byte(messages), &out); err != nil {
+		tr.t.Fatal(err)
+	}
+	return out
+}
+
+func list(messages []agui.Message) []agui.Message {
+	if messages == nil {
+		return []agui.Message{}
+	}
+	return messages
+}
+
+// play sends the runs, up to three at a time.
+func (tr *tree) play(runs int) {
+	var open []*treeRun
+	for len(tr.runs) < runs || len(open) > 0 {
+		if len(tr.runs) < runs && (len(open) == 0 || len(open) < 3 && len(tr.ended) > 0 && !tr.chance(85)) {
+			tr.begin()
+			open = append(open, tr.runs[len(tr.runs)-1])
+			open[len(open)-1].beside = len(open) > 1
+			tr.step(open[len(open)-1]) // its place is decided here
+			continue
+		}
+		i := tr.n(len(open) - 1)
+		if tr.step(open[i]) {
+			tr.ended = append(tr.ended, open[i])
+			open = slices.Delete(open, i, i+1)
+		}
+	}
+}
+
+// step sends a run's next event and reports whether it was its last one that counts.
+func (tr *tree) step(r *treeRun) bool {
+	last := len(cut(r.events)) == 1
+	tr.send(record.KindEvent, r.id, r.events[0])
+	r.events = r.events[1:]
+	return last
+}
+
+// Random trees of runs, with edits, regenerations, rewrites, missing inputs and runs beside each other:
+// every history that Skein's records give is what the official client holds when it plays that run's
+// chain alone. With the parents hidden, each is found where the input determines it, and marked.
+func TestTree_EveryHistoryEqualsTheOfficialClient(t *testing.T) {
+	client, ok := conformance.Live(t)
+	if !ok {
+		t.Skip("generated threads have no checked-in results; install Node 20 and run: make conformance-setup")
+	}
+	fewerChecks(t, 20) // a tree is several runs, and its fold is a whole partition's
+	ways, found := map[string]int{}, map[lineage.ParentBy]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		tr := &tree{gen: gen{rt}, client: client, hidden: rapid.Bool().Draw(rt, "hidden"), ways: ways}
+		tr.play(rapid.IntRange(2, 9).Draw(rt, "runs"))
+		records, _, err := compactor.Offline(compactor.DefaultConfig(), "acme", "t", tr.sources)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		byID := map[string]*record.Run{}
+		for _, r := range records {
+			byID[r.RunID] = r
+		}
+		for _, r := range tr.runs {
+			rec := byID[r.id]
+			if rec == nil {
+				rt.Fatalf("there is no record of %s", r.id)
+			}
+			found[lineage.ParentBy(rec.ParentBy)]++
+			// Another parent, marked, has other activity messages and another state; so do they
+			// who go on from there.
+			r.astray = !tr.rightParent(r, byID) || r.parent != nil && r.parent.astray
+			if r.astray {
+				continue
+			}
+			got, err := restore(byID, r.id)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			d := conformance.Diff(conformance.Conversation{Messages: encode(list(r.want.Messages)), State: r.want.State},
+				conformance.Conversation{Messages: encode(list(got.Messages)), State: got.State})
+			if d != "" {
+				rt.Fatalf("%s (%s; parent %q): %s", r.id, r.way, rec.ParentRunID, d)
+			}
+		}
+	})
+	t.Logf("runs by way: %v; parents: %v", ways, found)
+}
+
+// fewerChecks divides the number of generated cases for one test.
+func fewerChecks(t *testing.T, by int) {
+	t.Helper()
+	was := flag.Lookup("rapid.checks").Value.String()
+	n, err := strconv.Atoi(was)
+	if err == nil {
+		err = flag.Set("rapid.checks", strconv.Itoa(max(n/by, 20)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := flag.Set("rapid.checks", was); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// rightParent reports whether the record has the run's parent, and fails where it has not although
+// that was said or determined, or where a guess is not marked.
+func (tr *tree) rightParent(r *treeRun, records map[string]*record.Run) bool {
+	rec := records[r.id]
+	want := ""
+	if r.parent != nil {
+		want = r.parent.id
+	}
+	by := lineage.ParentBy(rec.ParentBy)
+	switch {
+	case r.parent != nil && !tr.hidden && (rec.ParentRunID != want || by != lineage.ParentExplicit):
+		tr.t.Fatalf("%s names %s as its parent; the record has %q by %s", r.id, want, rec.ParentRunID, by)
+	case rec.ParentRunID != "" && by != lineage.ParentExplicit && !by.Inferred():
+		tr.t.Fatalf("%s: the parent %q is a guess and marked %q", r.id, rec.ParentRunID, by)
+	case tr.hidden && r.way == "continue" && tr.determined(r, records) && rec.ParentRunID != want:
+		tr.t.Fatalf("%s continues %s; the record has %q by %s", r.id, want, rec.ParentRunID, by)
+	case tr.hidden && r.way == "no input" && r.parent != nil && rec.ParentRunID != want:
+		tr.t.Fatalf("%s has no input, and %s ended last; the record has %q by %s", r.id, want, rec.ParentRunID, by)
+	}
+	return rec.ParentRunID == want
+}
+
+// determined reports whether the parent's history is that of no other run, so that an input that
+// continues it names it. An empty one names nobody; and a run that is open may have had it then.
+func (tr *tree) determined(r *treeRun, records map[string]*record.Run) bool {
+	key := lineage.KeyOf(r.parent.want.Messages)
+	if key.IsZero() || r.beside {
+		return false
+	}
+	for id, rec := range records {
+		if (id == r.parent.id) != (rec.HistoryKey == key.String()) {
+			return false
+		}
+	}
+	return true
+}
+
+func restore(records map[string]*record.Run, id string) (lineage.History, error) {
+	chain, err := lineage.BaseChain(id, func(id string) (string, bool) {
+		r, ok := records[id]
+		if !ok {
+			return "", false
+		}
+		return r.Base, true
+	})
+	if err != nil {
+		return lineage.History{}, err
+	}
+	var contents []lineage.Content
+	for _, id := range chain {
+		r := records[id]
+		contents = append(contents, lineage.Content{RunID: id, Base: r.Base, Messages: r.Messages, Layout: r.Layout, State: r.State})
+	}
+	return lineage.Restore(contents...)
+}

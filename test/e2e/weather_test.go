@@ -1,0 +1,141 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/test/conformance"
+	"github.com/skeinhq/skein/test/process"
+)
+
+// A real broker is stopped under the stages while a run is open, and started again: they say so, live, and
+// go on. Then partitions are added, which no stage may go on with.
+func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short is set: this starts every stage as a process")
+	}
+	cluster := kafkatest.Real(t, 1)
+	p := startPipeline(t, ends{
+		kafka: cluster.Config, replication: 1,
+		store: []string{"--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite")},
+	})
+	run, want := namesake(t, recordings.All()[0].Runs[0])
+	lines := run.Lines()
+	// Numbered: what was sent and not acknowledged may be there, and is sent again.
+	post := func(from, to int) (client.Ack, error) {
+		var body strings.Builder
+		for i := from; i < to; i++ {
+			fmt.Fprintf(&body, "{\"seq\":%d,\"event\":%s}\n", i, lines[i])
+		}
+		return p.door[tenantB].PostEvents(t.Context(), run.ThreadID, run.RunID, client.TypeSequenced, strings.NewReader(body.String()))
+	}
+	if _, err := p.door[tenantB].PutInput(t.Context(), run.ThreadID, run.RunID, run.Input); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := post(0, 2); err != nil {
+		t.Fatal(err)
+	}
+	process.Eventually(t, "the run is open in the compactor", func() (float64, bool) {
+		n := p.compactor.Metrics(t)["skein_compactor_open_runs"]
+		return n, n == 1
+	})
+
+	began := time.Now()
+	elapsed := func() time.Duration { return time.Since(began).Round(100 * time.Millisecond) }
+	cluster.Stop(1)
+	readers := []*process.Process{p.ingest, p.compactor, p.indexer}
+	for _, stage := range readers {
+		says := notReady(t, stage, `"kafka":"asking brokers`)
+		t.Logf("%v: without a broker %s says %s", elapsed(), stage.Name, says)
+	}
+	_, err := post(2, 3)
+	refused(t, err)
+	t.Logf("%v: the door has said no", elapsed())
+	cluster.Up(1)
+	t.Logf("%v: the broker is up again", elapsed())
+	for _, stage := range readers {
+		stage.AwaitReady()
+	}
+	t.Logf("%v: the stages are ready again", elapsed())
+	ack := process.Eventually(t, "the door takes events again", func() (client.Ack, bool) {
+		ack, err := post(2, len(lines))
+		if err != nil {
+			refused(t, err)
+		}
+		return ack, err == nil
+	})
+	body := p.read(tenantB, client.RunPath(run.ThreadID, run.RunID)+"/history", fmt.Sprintf("%d:%d", ack.Partition, ack.LastOffset))
+	var got conformance.Conversation
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if d := conformance.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+
+	addPartitions(t, cluster.Config)
+	t.Logf("%v: partitions are added", elapsed())
+	<-p.compactor.Ended
+	t.Logf("%v: the compactor has ended", elapsed())
+	if code, log := p.compactor.ExitCode(), p.compactor.Tail(); code != 1 || !strings.Contains(log, "partition counts differ") {
+		t.Errorf("where partitions were added the compactor ended with %d and said\n%s", code, log)
+	}
+	says := notReady(t, p.ingest, `"door":"`, "there were 4", "now there are 5")
+	t.Logf("%v: ingest says %s", elapsed(), says)
+	_, err = post(len(lines)-1, len(lines))
+	refused(t, err)
+	for _, stage := range []*process.Process{p.ingest, p.indexer, p.query} {
+		stage.Stop()
+	}
+}
+
+// notReady waits until a stage says that it cannot take work, with all of the texts, and returns what it says.
+func notReady(t *testing.T, stage *process.Process, texts ...string) string {
+	t.Helper()
+	admin := "http://" + stage.Said("started", "admin")
+	body := process.Eventually(t, stage.Name+" is not ready for "+strings.Join(texts, ", "), func() (string, bool) {
+		status, body := process.Get(t, admin+"/readyz")
+		has := status == http.StatusServiceUnavailable
+		for _, text := range texts {
+			has = has && strings.Contains(body, text)
+		}
+		return body, has
+	})
+	if status, body := process.Get(t, admin+"/healthz"); status != http.StatusOK {
+		t.Errorf("%s is not alive: %d %s", stage.Name, status, body)
+	}
+	return strings.TrimSpace(body)
+}
+
+// refused wants the door to have said 503.
+func refused(t *testing.T, err error) {
+	t.Helper()
+	var said *client.Error
+	if !errors.As(err, &said) || said.Status != http.StatusServiceUnavailable {
+		t.Fatalf("the door says %v, want a 503", err)
+	}
+}
+
+// addPartitions gives every topic one more partition.
+func addPartitions(t *testing.T, cfg kafka.Config) {
+	t.Helper()
+	adm, err := kafka.NewAdmin(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	added, err := adm.CreatePartitions(t.Context(), 1, cfg.Topics().All()...)
+	if err := errors.Join(err, added.Error()); err != nil {
+		t.Fatal(err)
+	}
+}
