@@ -84,6 +84,9 @@ func Diff(base, full []Message) (own []Message, layout Layout) {
 	for same < len(base) && same < len(full) && equal(base[same], full[same]) {
 		same++
 	}
+	if same == len(base) && disjoint(base, full[same:]) { // most turns only add
+		return append([]Message(nil), full[same:]...), nil
+	}
 	if same > 0 {
 		layout = layout.add(Segment{To: same})
 	}
@@ -113,6 +116,24 @@ func Diff(base, full []Message) (own []Message, layout Layout) {
 		layout = Layout{{}}
 	}
 	return own, layout
+}
+
+// disjoint reports whether no message of one list has the id of a message of the other. It pays for a
+// small set of what was added, not for one of the whole conversation.
+func disjoint(base, added []Message) bool {
+	ids := make(map[string]struct{}, len(added))
+	for _, m := range added {
+		ids[m.ID] = struct{}{}
+	}
+	if len(ids) == 0 {
+		return true
+	}
+	for _, m := range base {
+		if _, ok := ids[m.ID]; ok {
+			return false
+		}
+	}
+	return true
 }
 
 // add appends a segment, joined to the last one where it continues it.

@@ -83,7 +83,7 @@ func (c *conversation) find(id string) *message {
 }
 
 func (c *conversation) push(m *message) {
-	if m.obj == nil && m.hasCalls() { // it comes with calls of its own
+	if c.owners != nil && m.obj == nil && m.hasCalls() { // it comes with calls of its own
 		c.owners = nil
 	}
 	c.list = append(c.list, m)

@@ -75,7 +75,7 @@ func RestoreFrom(base History, chain ...Content) (History, error) {
 		if i > 0 && c.Base != chain[i-1].RunID {
 			return History{}, fmt.Errorf("restoring run %q: its base is %q, not %q: %w", c.RunID, c.Base, chain[i-1].RunID, ErrBrokenChain)
 		}
-		if err := conv.apply(c.Layout, c.Messages); err != nil {
+		if err := conv.apply(c.Layout, c.Messages, i == len(chain)-1); err != nil {
 			return History{}, fmt.Errorf("restoring run %q: %w", c.RunID, err)
 		}
 		if c.State != nil {
@@ -102,8 +102,9 @@ type conversation struct {
 	owned bool
 }
 
-func (c *conversation) apply(layout agui.Layout, own []agui.Message) error {
-	if len(layout) > 0 {
+// apply applies one layout; last says that no other follows, for which positions would be noted.
+func (c *conversation) apply(layout agui.Layout, own []agui.Message, last bool) error {
+	if len(layout) > 0 || last && c.first == nil && len(own) > 0 {
 		list, err := layout.Apply(c.list, own)
 		if err != nil {
 			return err

@@ -33,10 +33,23 @@ func Compacted(v json.RawMessage) json.RawMessage {
 	return v
 }
 
-// compactedAll is Compacted over a list of messages; the list is copied if one of them changes.
-func compactedAll(messages []agui.Message) []agui.Message {
+// compactedAll is Compacted over a list of messages; the list is copied if one of them changes. What is
+// known stands in a record already and has no such space: messages that are still the same bytes in
+// memory are passed over without a look into them, so that a turn of a long conversation does not read
+// the whole of it again.
+func compactedAll(known, messages []agui.Message) []agui.Message {
 	out := messages
+	at := 0 // the known message that is expected next
 	for i, m := range messages {
+		if at < len(known) {
+			k := known[at]
+			if k.ID == m.ID {
+				at++
+			}
+			if len(k.Raw) == len(m.Raw) && len(m.Raw) > 0 && &k.Raw[0] == &m.Raw[0] {
+				continue
+			}
+		}
 		raw := Compacted(m.Raw)
 		if len(raw) == len(m.Raw) {
 			continue
@@ -54,7 +67,7 @@ func compactedAll(messages []agui.Message) []agui.Message {
 // change the whole conversation.
 func adopt(base, input []agui.Message) []agui.Message {
 	if len(base) == 0 || len(input) == 0 {
-		return compactedAll(input)
+		return compactedAll(nil, input)
 	}
 	byID := make(map[string]agui.Message, len(base))
 	for _, m := range base {
@@ -62,7 +75,7 @@ func adopt(base, input []agui.Message) []agui.Message {
 			byID[m.ID] = m
 		}
 	}
-	out := append([]agui.Message(nil), compactedAll(input)...)
+	out := append([]agui.Message(nil), compactedAll(nil, input)...)
 	for i, m := range out {
 		if b, ok := byID[m.ID]; ok && sameValue(b.Raw, m.Raw) {
 			out[i] = b

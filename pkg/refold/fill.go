@@ -40,7 +40,7 @@ func FillInput(rec *record.Run, base lineage.History, input *agui.RunAgentInput,
 // Fill fills what a record says of a fold and its events, and returns the history at hand. Ids, lineage,
 // input, history key and the place in the log are the caller's.
 func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) lineage.History {
-	at := lineage.History{Messages: compactedAll(fold.Messages()), State: Compacted(fold.State())}
+	at := lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: Compacted(fold.State())}
 	rec.Messages, rec.Layout = agui.Diff(base.Messages, at.Messages)
 	rec.MessageCount = len(at.Messages)
 	before := base.State
