@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -176,8 +177,7 @@ func steady(r *record.Run) bool {
 	return r.Stats.Anomalies[refold.AnomalyRepeat] == 0 && r.Stats.Anomalies[refold.AnomalyMalformed] == 0
 }
 
-// bounds reads from and to: a position, or a time. They are offsets, to excluded and no further than
-// what is there now.
+// bounds reads from and to. They are offsets, to excluded and no further than what is there now.
 func (c *call) bounds(raw *rawRead) (from, to int64, err error) {
 	to = raw.end
 	if text := c.query.Get("from"); text != "" {
@@ -201,13 +201,21 @@ func (c *call) bounds(raw *rawRead) (from, to int64, err error) {
 	return from, to, nil
 }
 
+// offset reads one end of a range: a position, @ and a time (which may go without the @), start or end.
+// Start is the log's first event ever, so that it does not hide that events are gone.
 func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
+	switch text {
+	case "start":
+		return 0, nil
+	case "end":
+		return raw.end, nil
+	}
+	if t, err := time.Parse(time.RFC3339, strings.TrimPrefix(text, "@")); err == nil {
 		return raw.at(c.r.Context(), t)
 	}
 	p, err := record.ParsePosition(text)
 	if err != nil {
-		return 0, badRequest(fmt.Sprintf("%s must be a position such as 3:1024 or a time such as 2026-09-17T12:00:00Z, not %q", name, text))
+		return 0, badRequest(fmt.Sprintf("%s must be a position such as 3:1024, a time such as @2026-09-17T12:00:00Z, start or end, not %q", name, text))
 	}
 	if p.Partition != raw.partition {
 		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", name, p.Partition, raw.partition))

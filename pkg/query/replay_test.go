@@ -276,11 +276,15 @@ func TestReplay_GivesParts(t *testing.T) {
 	f.replays(chatR + "?from=3:999")
 	at := func(o int64) string { return f.log[o].Timestamp.UTC().Format(time.RFC3339) }
 	f.replays(thread+"?from="+at(first[3])+"&to="+at(again[1]), first[3], again[0])
+	f.replays(thread+"?from=@"+at(again[0])+"&to=end", again...)
+	f.replays(thread+"?from=start&to=@"+at(first[1]), first[0])
+	f.replays(thread + "?from=end")
+	f.replays(thread + "?to=start")
 	r := f.get("acme", thread, "Accept", "text/event-stream", "Last-Event-ID", fmt.Sprintf("3:%d", again[0]))
 	if want := fmt.Sprintf("id: 3:%d\ndata: %s\n\n", again[1], f.log[again[1]].Value); r.body != want {
 		t.Errorf("resumed with %q, want %q", r.body, want)
 	}
-	for _, query := range []string{"from=2:1", "from=x", "to=4:1", "pace=fast", "pace=0", "pace=-1", "pace=NaN", "all=yes", "branch=r&branch=s", "speed=1"} {
+	for _, query := range []string{"from=2:1", "from=x", "from=@x", "from=@3:1", "to=4:1", "pace=fast", "pace=0", "pace=-1", "pace=NaN", "all=yes", "branch=r&branch=s", "speed=1"} {
 		f.get("acme", thread+"?"+query).problem(t, http.StatusBadRequest)
 	}
 	f.get("acme", chatR+"?branch=r").problem(t, http.StatusBadRequest)
