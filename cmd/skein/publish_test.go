@@ -74,7 +74,7 @@ func TestPublish_EndsWithCtrlC(t *testing.T) {
 	if err := l.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if stderr, code := l.wait(t, 5*time.Second); code != 1 || !strings.Contains(stderr, "interrupted: 1 events were accepted") {
+	if stderr, code := l.wait(t, 5*time.Second); code != 1 || !strings.Contains(stderr, "interrupted: 1 event accepted") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

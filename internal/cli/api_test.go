@@ -196,7 +196,7 @@ func TestPublish_GoesOnAfterABadLine(t *testing.T) {
 		}
 		write(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"hello"}`)
 		stdout, stderr, code := skein(t, "", "publish", path, "--from", "2", at)
-		if code != 0 || !strings.HasPrefix(stdout, "3 events of run r in thread t are at ") {
+		if code != 0 || !strings.HasPrefix(stdout, "3 events of run r in thread t at ") {
 			t.Errorf("exit %d, %s %s", code, stdout, stderr)
 		}
 		// Again, whole, from stdin: every event is known and dropped.

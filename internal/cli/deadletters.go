@@ -333,7 +333,7 @@ func printRetried(out *output, done []deadletter.Retried, asJSON, dry bool) erro
 	case len(done) == 0:
 		return app.NotFoundf("there are no such dead letters")
 	case published < len(done):
-		return app.Differsf("%d of %d dead letters left out", len(done)-published, len(done))
+		return app.Differsf("left out: %d of %s", len(done)-published, count(len(done), "dead letter"))
 	}
 	return nil
 }

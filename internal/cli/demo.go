@@ -87,10 +87,10 @@ func playDemo(ctx context.Context, out *output, running *dev.Server) error {
 			return err
 		}
 		if played.Runs > 0 {
-			out.note("%d runs of real agents played through the HTTP door, %d events", played.Runs, played.Events)
+			out.note("%s of real agents played through the HTTP door, %s", count(played.Runs, "run"), count(played.Events, "event"))
 		}
 		if played.Present > 0 {
-			out.note("%d runs were there already", played.Present)
+			out.note("there already: %s", count(played.Present, "run"))
 		}
 		return showDemo(ctx, out, at, c, conversations)
 	})

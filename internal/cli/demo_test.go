@@ -107,7 +107,7 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	if code != 0 || second != first {
 		t.Errorf("exit %d; the second demo prints\n%s\n%s", code, second, stderr)
 	}
-	if !strings.Contains(stderr, "were there already") || strings.Contains(stderr, "played through the HTTP door") {
+	if !strings.Contains(stderr, "there already: ") || strings.Contains(stderr, "played through the HTTP door") {
 		t.Errorf("the second demo played again: %s", stderr)
 	}
 	after, eventsAfter := content(t, data)

@@ -119,7 +119,7 @@ func checkArtifacts(out *output, paths []string) error {
 		a, err := artifact.Decode(b)
 		line := fmt.Sprintf("%s: malformed: %v\n", path, err)
 		if err == nil {
-			line = fmt.Sprintf("%s: an artifact of run %s, %d messages, %s\n", path, oneLine(a.RunIDRef, 80), len(a.Messages), a.TerminalEvent)
+			line = fmt.Sprintf("%s: an artifact of run %s, %s, %s\n", path, oneLine(a.RunIDRef, 80), count(len(a.Messages), "message"), a.TerminalEvent)
 		} else {
 			broken++
 		}
@@ -128,7 +128,7 @@ func checkArtifacts(out *output, paths []string) error {
 		}
 	}
 	if broken > 0 {
-		return fmt.Errorf("%d of %d files are malformed", broken, len(paths))
+		return fmt.Errorf("malformed: %d of %s", broken, count(len(paths), "file"))
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, e
 
 // noteReport tells a person what the artifact has not.
 func noteReport(out *output, r *artifact.Report) {
-	line := fmt.Sprintf("%s: %d messages", r.Projection, r.Messages)
+	line := fmt.Sprintf("%s: %s", r.Projection, count(r.Messages, "message"))
 	for _, part := range []struct {
 		what   string
 		counts map[string]int

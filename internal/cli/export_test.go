@@ -43,12 +43,12 @@ func TestExport_OfFilesNeedsNoServer(t *testing.T) {
 			if err != nil || a.StartedAt.Year() != 2026 || len(a.Messages) != 1 {
 				t.Errorf("%v in %s", err, stdout)
 			}
-			if !strings.Contains(stderr, "text-messages-v1: 1 messages") {
+			if !strings.Contains(stderr, "text-messages-v1: 1 message") {
 				t.Errorf("stderr %q", stderr)
 			}
 			file := writeFile(t, "artifact.json", stdout)
 			stdout, _, code = skein(t, "", "export", "--check", file)
-			if code != app.ExitDone || !strings.Contains(stdout, "an artifact of run r, 1 messages, RUN_FINISHED") {
+			if code != app.ExitDone || !strings.Contains(stdout, "an artifact of run r, 1 message, RUN_FINISHED") {
 				t.Errorf("check: %d, %q", code, stdout)
 			}
 		})
@@ -66,7 +66,7 @@ func TestExport_SaysWhatIsWrong(t *testing.T) {
 		"no time":        {[]string{"export", "--capture", timeless}, "say --started-at TIME"},
 		"fold, no time":  {[]string{"fold", "--export", timeless}, "say --started-at TIME"},
 		"two snapshots":  {[]string{"export", "--capture", double}, "one-snapshot"},
-		"malformed":      {[]string{"export", "--check", malformed}, "1 of 1 files are malformed"},
+		"malformed":      {[]string{"export", "--check", malformed}, "malformed: 1 of 1 file"},
 		"no such file":   {[]string{"export", "--check", "no-such-file"}, "no such file"},
 		"a bad time":     {[]string{"export", "--capture", timeless, "--started-at", "noon"}, "--started-at must be a time"},
 		"check capture":  {[]string{"export", "--check", "--capture", timeless}, "exclude one another"},

@@ -162,7 +162,7 @@ func (o *publishOptions) say(out *output, result published) error {
 	if o.asJSON {
 		return out.json(result)
 	}
-	_, err := fmt.Fprintf(out.stdout, "%d events of run %s in thread %s are at %d:%d to %d:%d\n", result.Accepted,
+	_, err := fmt.Fprintf(out.stdout, "%s of run %s in thread %s at %d:%d to %d:%d\n", count(result.Accepted, "event"),
 		oneLine(o.run, 80), oneLine(o.thread, 80), result.Partition, result.FirstOffset, result.Partition, result.LastOffset)
 	return err
 }
@@ -179,8 +179,8 @@ func resumeHint(err error, from int64) error {
 	case errors.Is(err, client.ErrUnreachable):
 		return fmt.Errorf("sending events: %w; %s", err, repeatHint)
 	case errors.As(err, &refused) && refused.Accepted > 0:
-		return fmt.Errorf("sending events: %w; %d events were accepted: mend the rest and go on with --from %d",
-			err, refused.Accepted, from+refused.Accepted)
+		return fmt.Errorf("sending events: %w; %s accepted: mend the rest and go on with --from %d",
+			err, count(refused.Accepted, "event"), from+refused.Accepted)
 	default:
 		return fmt.Errorf("sending events: %w", err)
 	}
@@ -189,14 +189,14 @@ func resumeHint(err error, from int64) error {
 // endedEarly says what was acknowledged of events that did not come to their end.
 func endedEarly(err error, ack client.Ack, from int64) error {
 	if !errors.Is(err, errInterrupted) {
-		return fmt.Errorf("sending events: %w; %d events were accepted: mend the rest and go on with --from %d",
-			err, ack.Accepted, from+ack.Accepted)
+		return fmt.Errorf("sending events: %w; %s accepted: mend the rest and go on with --from %d",
+			err, count(ack.Accepted, "event"), from+ack.Accepted)
 	}
 	if ack.Accepted == 0 {
 		return fmt.Errorf("%w: no event was accepted", err)
 	}
-	return fmt.Errorf("%w: %d events were accepted, up to %d:%d: repeat the command as it was, or go on with --from %d",
-		err, ack.Accepted, ack.Partition, ack.LastOffset, from+ack.Accepted)
+	return fmt.Errorf("%w: %s accepted, up to %d:%d: repeat the command as it was, or go on with --from %d",
+		err, count(ack.Accepted, "event"), ack.Partition, ack.LastOffset, from+ack.Accepted)
 }
 
 // takeIDs fills thread and run from the input or the first event, where no flag says them.

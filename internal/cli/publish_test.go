@@ -76,7 +76,7 @@ func TestPublish_CtrlCEndsItAndSaysWhatIsThere(t *testing.T) {
 		awaitEvents(t, s, 2)
 		l.ctrlC()
 		stderr, code := l.result(answerGrace)
-		if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: 2 events were accepted") || !strings.Contains(stderr, "--from 2") || strings.Count(stderr, "\n") != 1 {
+		if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: 2 events accepted") || !strings.Contains(stderr, "--from 2") || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("exit %d, %s", code, stderr)
 		}
 		l = publishLive(t, s.URL())
@@ -168,7 +168,7 @@ func TestPublish_IsReadByTheNextCommand(t *testing.T) {
 			}
 		}
 		stdout, stderr, code := skein(t, strings.ReplaceAll(eventStart, `"t"`, `"open"`), "publish", at)
-		if code != 0 || !strings.HasPrefix(stdout, "1 events") || !strings.Contains(stderr, "run r is open") || strings.Count(stderr, "\n") != 1 {
+		if code != 0 || !strings.HasPrefix(stdout, "1 event of") || !strings.Contains(stderr, "run r is open") || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("an open run: exit %d, %s%s", code, stdout, stderr)
 		}
 	})

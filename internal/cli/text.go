@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -29,6 +30,14 @@ func oneLine(s string, max int) string {
 	}
 	runes := []rune(s)
 	return string(runes[:max-1]) + "…"
+}
+
+// count writes a number with its noun, which takes an s where it is not one.
+func count[N int | int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // indent returns text broken to width, each line behind a margin.

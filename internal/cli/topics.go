@@ -178,7 +178,7 @@ func (o *topicsOptions) run(ctx context.Context, out *output, do func(context.Co
 		return err
 	}
 	if n > 0 {
-		return app.Differsf("%d differences from what Skein needs", n)
+		return app.Differsf("%s from what Skein needs", count(n, "difference"))
 	}
 	return nil
 }

@@ -170,13 +170,13 @@ func (v *verification) many(ctx context.Context, threads []string) error {
 	bar.end()
 	differ := counts[verdictDiffers]
 	if !v.asJSON {
-		if err := v.out.text(fmt.Sprintf("%d runs: %d proved, %d differ, %d not proved\n",
-			runs, counts[verdictProved], differ, runs-counts[verdictProved]-differ)); err != nil {
+		if err := v.out.text(fmt.Sprintf("%s: %d proved, %d differ, %d not proved\n",
+			count(runs, "run"), counts[verdictProved], differ, runs-counts[verdictProved]-differ)); err != nil {
 			return err
 		}
 	}
 	if differ > 0 {
-		return app.Differsf("the records of %d runs differ from their raw events", differ)
+		return app.Differsf("%s that the raw events do not make", count(differ, "record"))
 	}
 	return nil
 }
@@ -187,12 +187,12 @@ func (p proof) text() string {
 	fmt.Fprintf(&b, "thread %s, run %s: ", oneLine(p.ThreadID, 80), oneLine(p.RunID, 80))
 	switch p.Verdict {
 	case verdictProved:
-		fmt.Fprintf(&b, "proved\n  %d events, sha256 %s\n", p.Record.Events, p.Record.SHA256)
+		fmt.Fprintf(&b, "proved\n  %s, sha256 %s\n", count(p.Record.Events, "event"), p.Record.SHA256)
 	case verdictDiffers:
 		fmt.Fprintf(&b, "differs at %s or behind, in %s\n", p.DiffersFrom, strings.Join(p.Differences, ", "))
-		fmt.Fprintf(&b, "  record      %d events, sha256 %s\n", p.Record.Events, p.Record.SHA256)
+		fmt.Fprintf(&b, "  record      %s, sha256 %s\n", count(p.Record.Events, "event"), p.Record.SHA256)
 		if p.Raw != nil {
-			fmt.Fprintf(&b, "  raw events  %d events, sha256 %s\n", p.Raw.Events, p.Raw.SHA256)
+			fmt.Fprintf(&b, "  raw events  %s, sha256 %s\n", count(p.Raw.Events, "event"), p.Raw.SHA256)
 		}
 	default:
 		fmt.Fprintf(&b, "not proved: %s\n", oneLine(p.Reason, 200))
