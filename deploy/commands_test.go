@@ -6,15 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
-
-// promised are settings that the files here use and the commands do not have yet. One that is there
-// must be taken off this list.
-var promised []string
 
 // helps are the help texts of the commands by their command line.
 var helps = sync.OnceValues(func() (map[string]string, error) {
@@ -59,12 +54,8 @@ func checkSettings(t *testing.T, where, command string, names []string) {
 			variable = "SKEIN_" + strings.ToUpper(name)
 		}
 		flag := "--" + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "SKEIN_")), "_", "-")
-		there := regexp.MustCompile(`(?m)^\s+(-\w, )?` + flag + `\b[^-]`).MatchString(text)
-		switch isPromised := slices.Contains(promised, variable); {
-		case !there && !isPromised:
+		if !regexp.MustCompile(`(?m)^\s+(-\w, )?` + flag + `\b[^-]`).MatchString(text) {
 			t.Errorf("%s sets %s, and %s has no flag %s", where, name, command, flag)
-		case there && isPromised:
-			t.Errorf("%s has %s now: take %s off the list of what is promised", command, flag, variable)
 		}
 	}
 }

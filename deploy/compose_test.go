@@ -59,25 +59,36 @@ func TestCompose_PublishesNothingToOtherMachines(t *testing.T) {
 	}
 }
 
-// proven returns the version that the tests' kits prove, as the constant Version of a file of theirs.
+// proven returns the version that the tests' kits prove: the constant Version of a file of theirs, which
+// may be made of the constant release.
 func proven(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`(?m)^const Version = "(\d+(\.\d+){2,3})"$`).FindSubmatch(text)
-	if found == nil {
-		t.Fatalf("%s has no constant Version with a full version", file)
+	var version string
+	if found := regexp.MustCompile(`(?m)^const release = "(.+)"$`).FindSubmatch(text); found != nil {
+		version = string(found[1])
+		found = regexp.MustCompile(`(?m)^\s+libraryVersion += release \+ "-stable\.\d+"$`).FindSubmatch(text)
+		if found == nil {
+			t.Errorf("%s has an engine that is not of its release", file)
+		}
 	}
-	return string(found[1])
+	if found := regexp.MustCompile(`(?m)\bVersion += +(release \+ )?"(.+)"$`).FindSubmatch(text); found != nil {
+		version += string(found[2])
+	}
+	if !regexp.MustCompile(`^\d+(\.\d+){2,3}$`).MatchString(version) {
+		t.Fatalf("%s has the version %q, want a full one", file, version)
+	}
+	return version
 }
 
 // The datastores are those that the tests prove, to the last digit.
 func TestCompose_PinsImages(t *testing.T) {
 	want := map[string]string{
 		"kafka":      "apache/kafka:" + proven(t, "../pkg/kafka/kafkatest/apache/jars.go"),
-		"clickhouse": "clickhouse/clickhouse-server:" + proven(t, "../internal/clickhousetest/docker.go"),
+		"clickhouse": "clickhouse/clickhouse-server:" + proven(t, "../internal/clickhousetest/versions.go"),
 		"secrets":    "busybox:1.37.0",
 	}
 	for name, s := range loadCompose(t).Services {
@@ -170,14 +181,14 @@ func TestCompose_SetsWhatTheCommandsKnow(t *testing.T) {
 	}
 }
 
-// The image: static binaries, nobody as user, versions named, on a base that has them.
+// The image: static binaries, nobody as user, and nothing beneath them that is another thing tomorrow.
 func TestDockerfile_IsStaticAndRunsAsNobody(t *testing.T) {
 	b, err := os.ReadFile("../Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(b)
-	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "\nUSER 65532:65532\n", "gcr.io/distroless/static-debian12:nonroot"} {
+	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "\nUSER 65532:65532\n", "\nFROM scratch\n", "/etc/ssl/certs/ca-certificates.crt"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the Dockerfile has no %q", want)
 		}
@@ -187,7 +198,10 @@ func TestDockerfile_IsStaticAndRunsAsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(string(mod))[1]
-	if !strings.Contains(text, "FROM golang:"+version+".") {
-		t.Errorf("go.mod says Go %s, the Dockerfile another", version)
+	if !regexp.MustCompile(`(?m)^FROM golang:` + regexp.QuoteMeta(version) + `\.\d+-[a-z]+ AS build$`).MatchString(text) {
+		t.Errorf("go.mod says Go %s, the Dockerfile another, or not a full version", version)
+	}
+	if n := strings.Count(text, "\nFROM "); n != 2 {
+		t.Errorf("the Dockerfile has %d stages, want those two", n)
 	}
 }

@@ -9,10 +9,6 @@ import (
 	"github.com/testcontainers/testcontainers-go/wait"
 )
 
-// Version is the release that the embedded engine is of (libraryVersion): the one that tests prove, so
-// the one that containers run, and docker-compose.yml with them.
-const Version = "26.7.3.19"
-
 // Image is the container that is started where Docker is at hand.
 const Image = "clickhouse/clickhouse-server:" + Version
 

@@ -18,10 +18,9 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// The engine's package, and the hash of it as package managers write it.
+// The engine's package, and the hash of it as package managers write it; libraryVersion is beside Version.
 const (
 	libraryPackage   = "@chdb/lib-linux-x64-gnu"
-	libraryVersion   = "26.7.3-stable.1"
 	libraryIntegrity = "sha512-XP97mMqnc5tZpKQywR8N7cLTsHNiTmHr30pC5mzo3jWmukjKn2IBa60c2B/gWUNcuFjOMjWoorQICCqBVj5wpw=="
 	libraryFile      = "package/libchdb.so"
 	librarySize      = 566330096

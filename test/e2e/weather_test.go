@@ -24,7 +24,7 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 	if testing.Short() {
 		t.Skip("-short is set: this starts every stage as a process")
 	}
-	cluster := kafkatest.Real(t, 1)
+	cluster := kafkatest.Real(t, 1, kafkatest.Own())
 	p := startPipeline(t, ends{
 		kafka: cluster.Config, replication: 1,
 		store: []string{"--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite")},

@@ -235,16 +235,6 @@ func (c *containers) Resume(id int) error {
 	})
 }
 
-func (c *containers) Restore(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var errs []error
-	for i, n := range c.nodes {
-		errs = append(errs, c.up(ctx, i+1, n))
-	}
-	return errors.Join(errs...)
-}
-
 func (c *containers) Logs() string {
 	const last = 8 << 10
 	var b strings.Builder

@@ -31,10 +31,11 @@ type RealCluster struct {
 	Version string
 
 	tb    testing.TB
-	nodes nodes
+	nodes nodes // nil: somebody else's
+	own   bool  // the nodes are the test's to kill
 }
 
-// nodes is a cluster whose nodes are the test's to kill.
+// nodes is a cluster that this process has started.
 type nodes interface {
 	Brokers() []string
 	// Version is what the brokers say of themselves beyond the protocol.
@@ -44,8 +45,6 @@ type nodes interface {
 	Up(ctx context.Context, node int) error
 	Pause(node int) error
 	Resume(node int) error
-	// Restore brings up and resumes whatever is not.
-	Restore(ctx context.Context) error
 	// Logs are the last lines that the nodes have logged.
 	Logs() string
 	Close() error
@@ -77,8 +76,8 @@ func WithSettings(settings map[string]string) RealOption {
 //
 // Where there is none the test is skipped, saying why and what to install; with CI=true it fails.
 //
-// The tests of a process share one cluster for each number of nodes, unless they ask for their Own.
-// A shared cluster's nodes are all up when a test gets it and are brought up again when the test ends.
+// The tests of a process share one cluster for each number of nodes, and leave its nodes alone, unless
+// they ask for their Own.
 func Real(tb testing.TB, nodes int, opts ...RealOption) *RealCluster {
 	tb.Helper()
 	var o realOptions
@@ -87,7 +86,7 @@ func Real(tb testing.TB, nodes int, opts ...RealOption) *RealCluster {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	c := &RealCluster{tb: tb, Config: kafka.Config{
+	c := &RealCluster{tb: tb, own: o.own, Config: kafka.Config{
 		ClientID:    "test",
 		TopicPrefix: "test-" + strings.ToLower(rand.Text()[:10]) + ".",
 	}}
@@ -135,10 +134,8 @@ func (c *RealCluster) start(ctx context.Context, count int, o realOptions) {
 	}
 	c.tb.Cleanup(func() {
 		c.report()
-		c.restore()
 		c.dropTopics()
 	})
-	c.restore()
 }
 
 // report shows what the nodes have logged if the test has failed.
@@ -153,15 +150,6 @@ func (c *RealCluster) end() {
 	c.report()
 	if err := c.nodes.Close(); err != nil {
 		c.tb.Errorf("stopping Kafka: %v", err)
-	}
-}
-
-func (c *RealCluster) restore() {
-	c.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	if err := c.nodes.Restore(ctx); err != nil {
-		c.tb.Fatalf("bringing up Kafka: %v", err)
 	}
 }
 
@@ -238,8 +226,8 @@ func (c *RealCluster) Up(node int) {
 
 func (c *RealCluster) must(what string, f func() error) {
 	c.tb.Helper()
-	if c.nodes == nil {
-		c.tb.Fatalf("%s: the cluster that %s names is not this test's: ask for its Own", what, BrokersVariable)
+	if !c.own {
+		c.tb.Fatalf("%s: other tests run on this cluster: ask for one of the test's Own", what)
 	}
 	if err := f(); err != nil {
 		c.tb.Fatalf("%s: %v", what, err)

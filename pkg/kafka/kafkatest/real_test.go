@@ -1,7 +1,10 @@
 package kafkatest_test
 
 import (
+	"fmt"
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -58,4 +61,34 @@ func TestReal_GivesEachTestItsOwnTopics(t *testing.T) {
 	if len(a.Config.Brokers) != len(b.Config.Brokers) || a.Config.Brokers[0] != b.Config.Brokers[0] {
 		t.Errorf("two clusters were started: %v and %v", a.Config.Brokers, b.Config.Brokers)
 	}
+}
+
+// A test that took down a shared cluster would fail others.
+func TestReal_LetsNobodyTouchNodesThatOthersUse(t *testing.T) {
+	said := &fatal{TB: t}
+	c := kafkatest.Real(said, 1)
+	for name, touch := range map[string]func(int){"Kill": c.Kill, "Stop": c.Stop, "Pause": c.Pause, "Resume": c.Resume, "Up": c.Up} {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			touch(1)
+		}()
+		<-done
+		if !strings.HasPrefix(said.text, name+": other tests run on this cluster") {
+			t.Errorf("%s of a shared node says %q", name, said.text)
+		}
+	}
+	c.MakeTopics(1) // it answers
+}
+
+// fatal keeps what a test would have ended with.
+type fatal struct {
+	testing.TB
+	text string
+}
+
+// Fatalf implements testing.TB.
+func (f *fatal) Fatalf(format string, args ...any) {
+	f.text = fmt.Sprintf(format, args...)
+	runtime.Goexit()
 }

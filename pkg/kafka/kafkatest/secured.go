@@ -48,7 +48,7 @@ func Secured(tb testing.TB) *SecuredCluster {
 		tb.Fatalf("starting a real Kafka: %v", err)
 	}
 	c := &SecuredCluster{
-		RealCluster: &RealCluster{tb: tb, nodes: cluster, Version: cluster.Version()},
+		RealCluster: &RealCluster{tb: tb, nodes: cluster, own: true, Version: cluster.Version()},
 		admin:       kafka.Config{ClientID: "test-keeper", Brokers: cluster.Brokers()},
 		MutualTLS: kafka.Config{ClientID: "test", Brokers: cluster.Secured(apache.MutualTLS), Security: kafka.Security{
 			TLS: true, CAFile: certs.caFile, CertFile: certs.clientFile, KeyFile: certs.clientKeyFile,

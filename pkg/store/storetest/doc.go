@@ -2,6 +2,5 @@
 //
 //	storetest.Run(t, func(t testing.TB) storetest.Store { … a new, empty, migrated store … })
 //
-// A case states what the indexer or the query stage relies on, in terms of the contract only. A
-// store opts out of a case with Skip and a written reason.
+// A case states what the indexer or the query stage relies on, in terms of the contract only.
 package storetest

@@ -17,16 +17,6 @@ type Store interface {
 // opens it closes with tb.Cleanup; the suite never calls Close.
 type NewStore func(tb testing.TB) Store
 
-// Option changes how the suite runs.
-type Option func(*suite)
-
-// Skip leaves a case out. The reason is printed and must say why the store need not fulfil it.
-func Skip(name, reason string) Option {
-	return func(s *suite) { s.skips[name] = reason }
-}
-
-type suite struct{ skips map[string]string }
-
 // A testCase gets a store of its own.
 type testCase struct {
 	name string
@@ -69,25 +59,9 @@ func cases() []testCase {
 	}
 }
 
-// Run holds a store to the contract.
-func Run(t *testing.T, newStore NewStore, opts ...Option) {
-	s := suite{skips: map[string]string{}}
-	for _, o := range opts {
-		o(&s)
-	}
-	known := map[string]bool{}
+// Run holds a store to the contract: to all of it.
+func Run(t *testing.T, newStore NewStore) {
 	for _, c := range cases() {
-		known[c.name] = true
-		t.Run(c.name, func(t *testing.T) {
-			if reason, ok := s.skips[c.name]; ok {
-				t.Skip(reason)
-			}
-			c.run(t, newStore(t))
-		})
-	}
-	for name := range s.skips {
-		if !known[name] {
-			t.Errorf("the suite has no case %q to skip", name)
-		}
+		t.Run(c.name, func(t *testing.T) { c.run(t, newStore(t)) })
 	}
 }

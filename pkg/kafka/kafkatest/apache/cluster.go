@@ -188,18 +188,6 @@ func (c *Cluster) with(id int, f func(*node) error) error {
 	return f(c.nodes[id-1])
 }
 
-// Restore brings up every node that is down and resumes every one that is paused.
-func (c *Cluster) Restore(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return errors.New("the cluster is closed")
-	}
-	return each(c.nodes, func(n *node) error {
-		return errors.Join(n.resume(), n.up(ctx))
-	})
-}
-
 // Logs returns the last warnings and errors that the nodes have logged, for the report of a test that
 // failed.
 func (c *Cluster) Logs() string {

@@ -76,11 +76,11 @@ func TestCluster_NodesComeAndGo(t *testing.T) {
 	if c.Kill(2) == nil || c.Up(t.Context(), 0) == nil {
 		t.Error("nodes that do not exist can be killed and started")
 	}
-	if err := c.Restore(t.Context()); err != nil {
+	if err := c.Up(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	if !answers(address) {
-		t.Fatal("a node is down after Restore")
+		t.Fatal("the node is down after Up")
 	}
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Fatal(err)
