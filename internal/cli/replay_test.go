@@ -33,6 +33,10 @@ func TestReplay_AndVerifyOverTheDemo(t *testing.T) {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
 		t.Log(strings.TrimSpace(stdout))
+		stdout, stderr, code = skein(t, "", "refold", "--all", "--brokers", s.Broker())
+		if code != app.ExitDone || !strings.Contains(stdout, " 0 would change; left: 0 whose raw events are gone, 0 open\n") {
+			t.Errorf("refold: exit %d, %s%s", code, stdout, stderr)
+		}
 		runs := 0
 		if _, err := eachThread(t.Context(), c, url.Values{}, 0, func(raw json.RawMessage) error {
 			var thread struct{ ThreadID string }
@@ -181,6 +185,10 @@ func TestVerify_ProvesRunsThatOverlap(t *testing.T) {
 		}
 		if stdout, stderr, code := skein(t, "", "verify", "t", "--url", s.URL()); code != 0 || stdout != "6 runs: 6 proved, 0 differ, 0 not proved\n" {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		}
+		if stdout, stderr, code := skein(t, "", "refold", "t", "--tenant", dev.Tenant, "--brokers", s.Broker()); code != 0 ||
+			stdout != "6 runs by version 1 of the rules: 5 as they are, 0 would change; left: 0 whose raw events are gone, 1 open\n" {
+			t.Errorf("refold: exit %d, %s%s", code, stdout, stderr)
 		}
 		if stdout, _, _ := skein(t, "", "verify", "t", "e", "--url", s.URL()); !strings.Contains(stdout, "the run is open") {
 			t.Errorf("the open run: %s", stdout)

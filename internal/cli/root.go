@@ -75,7 +75,7 @@ thread, and gives conversations back: whole, from any run, along any branch.`,
 		newDiff(out, environ), newCheckout(out, environ),
 		newReplay(out, environ), newVerify(out, environ), newExport(out, environ),
 		newPublish(out, environ), newFold(out),
-		newTopics(out), newDeadLetters(out, environ), newMigrate(out), newKeys(out), newHealth(out),
+		newTopics(out), newDeadLetters(out, environ), newRefold(out), newMigrate(out), newKeys(out), newHealth(out),
 		newVersion(out),
 	)
 	return root

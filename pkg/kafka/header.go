@@ -22,3 +22,11 @@ func ToRecordHeaders(hs []record.Header) []kgo.RecordHeader {
 	}
 	return out
 }
+
+// OfRun reports whether a record of skein.events may be of a run, and returns its headers: an event or
+// an input that the compactor takes.
+func OfRun(m *kgo.Record) (record.Headers, bool) {
+	headers, err := ParseHeaders(m.Headers)
+	taken := err == nil && len(m.Value) <= MaxValueBytes && (headers.Kind == record.KindEvent || headers.Kind == record.KindInput)
+	return headers, taken
+}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
@@ -255,20 +254,13 @@ func merge(ranges [][2]int64) [][2]int64 {
 	return out
 }
 
-// ofRun returns the headers of an event or input, and false for what went to dead letters or is neither.
-func ofRun(m *kgo.Record) (record.Headers, bool) {
-	headers, err := kafka.ParseHeaders(m.Headers)
-	taken := err == nil && len(m.Value) <= kafka.MaxValueBytes && (headers.Kind == record.KindEvent || headers.Kind == record.KindInput)
-	return headers, taken
-}
-
 // take decides about the next record of the partition; ok is false where it is not given back.
 func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 	// Other threads, and other tenants, lie in between.
 	if string(m.Key) != rp.key {
 		return replayed{}, false, nil
 	}
-	headers, ok := ofRun(m)
+	headers, ok := kafka.OfRun(m)
 	if !ok {
 		return replayed{}, false, nil
 	}
@@ -277,7 +269,7 @@ func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 		kind: headers.Kind, seq: headers.Seq, value: m.Value,
 	}
 	in := m.Offset >= rp.from && m.Offset < rp.to
-	span, found := rp.thread.Of(namedBy(headers, m.Value), m.Offset)
+	span, found := rp.thread.Of(refold.NamedBy(headers, m.Value), m.Offset)
 	if !found {
 		e.outcome = outcomeNoRun
 		return e, in && rp.all && rp.whole, nil
@@ -304,25 +296,6 @@ func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 		}
 	}
 	return e, in && (rp.all || e.outcome == refold.Folded), nil
-}
-
-// namedBy returns the run that a record names, or "".
-func namedBy(h record.Headers, value []byte) string {
-	switch {
-	case h.RunID != "":
-		return h.RunID
-	case h.Kind == record.KindInput:
-		in, err := agui.DecodeInput(value)
-		if err != nil {
-			return ""
-		}
-		return refold.InputNamed(h, in)
-	}
-	ev, err := agui.Decode(value)
-	if err != nil {
-		return ""
-	}
-	return refold.Named(h, ev)
 }
 
 // stream ends an answer whose first bytes are out. What fails now can only be told by breaking off.

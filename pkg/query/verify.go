@@ -1,11 +1,8 @@
 package query
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +10,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
@@ -143,24 +141,17 @@ func (p *proof) prove(rec *record.Run, a *proofAnswer) error {
 		return err
 	}
 	a.Raw = &claim{Events: got.Tally.Events, SHA256: got.Tally.SHA256(), InputSHA256: got.InputSHA256}
-	want, err := members(rec)
+	differences, err := refold.Differences(rec, got.record(rec))
 	if err != nil {
-		return err
-	}
-	made, err := members(got.record(rec))
-	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errBroken, err)
 	}
 	a.Unproved = unprovedOf(rec)
-	all := maps.Clone(want)
 	skip := uncompared(rec)
-	maps.Copy(all, made)
-	for name := range all {
-		if !bytes.Equal(made[name], want[name]) && !skip(name) {
-			a.Differences = append(a.Differences, name)
+	for _, d := range differences {
+		if !skip(d.Member) {
+			a.Differences = append(a.Differences, d.Member)
 		}
 	}
-	slices.Sort(a.Differences)
 	a.Verdict = verdictProved
 	if len(a.Differences) > 0 {
 		a.Verdict = verdictDiffers
@@ -199,13 +190,7 @@ func (p *proof) refold(rec *record.Run, below int64) (*refolded, error) {
 			return nil, err
 		}
 		var fold *compact.Run
-		fold, got.input = refold.Start(parent, input)
-		// What was found in placing the run is taken from the record, as its place is.
-		for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
-			for range rec.Stats.Anomalies[rule] {
-				fold.Note(rule)
-			}
-		}
+		fold, got.input = refold.Begin(rec, parent, input)
 		return fold, nil
 	}
 	seen := false
@@ -213,11 +198,11 @@ func (p *proof) refold(rec *record.Run, below int64) (*refolded, error) {
 		if string(m.Key) != key || m.Offset >= below {
 			return nil
 		}
-		headers, ok := ofRun(m)
+		headers, ok := kafka.OfRun(m)
 		if !ok {
 			return nil
 		}
-		span, ok := p.thread.Of(namedBy(headers, m.Value), m.Offset)
+		span, ok := p.thread.Of(refold.NamedBy(headers, m.Value), m.Offset)
 		if !ok || span.RunID != rec.RunID || m.Offset >= span.Next {
 			return nil
 		}
@@ -265,52 +250,8 @@ func (p *proof) parent(rec *record.Run, base lineage.History, offset int64) (lin
 
 // record is the run record that the raw events make, where the given one is right about the run's place.
 func (g *refolded) record(given *record.Run) *record.Run {
-	r := &record.Run{
-		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, GivenRunID: given.GivenRunID,
-		ParentRunID: given.ParentRunID, ParentBy: given.ParentBy, SpawnedBy: given.SpawnedBy,
-		BranchID: given.BranchID, RootRunID: given.RootRunID, Depth: given.Depth, Base: given.Base,
-		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion, RawLost: given.RawLost, Truncated: given.Truncated,
-	}
-	if g.Fold != nil {
-		refold.FillInput(r, g.base, g.input, g.InputSHA256)
-		at := refold.Fill(r, g.Fold, g.Tally, g.base)
-		r.HistoryKey = lineage.KeyOf(at.Messages).String()
-	} else {
-		r.InputSHA256 = g.InputSHA256
-	}
-	r.Raw = record.Raw{
-		Partition: given.Raw.Partition, First: g.first, Next: g.next, Ranges: given.Raw.Ranges,
-		Events: g.Tally.Events, SHA256: g.Tally.SHA256(), NextSeq: g.NextSeq,
-	}
-	if given.Synthetic && r.Status == record.StatusRunning {
-		r.Status, r.Synthetic, r.Terminal, r.EndedAt = given.Status, true, given.Terminal, given.EndedAt
-	}
-	return r
-}
-
-// members are the parts of a record that are compared, by name; statistics and the log's one by one.
-func members(r *record.Run) (map[string]json.RawMessage, error) {
-	closed := *r
-	closed.Open = nil
-	text, err := record.EncodeRun(&closed)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errBroken, err)
-	}
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, fmt.Errorf("%w: %w", errBroken, err)
-	}
-	for _, group := range []string{"raw", "stats"} {
-		var parts map[string]json.RawMessage
-		if err := json.Unmarshal(all[group], &parts); err != nil {
-			return nil, fmt.Errorf("%w: %w", errBroken, err)
-		}
-		for name, value := range parts {
-			all[group+"."+name] = value
-		}
-		delete(all, group)
-	}
-	return all, nil
+	made, _ := g.Record(given, g.base, g.input, g.first, g.next)
+	return made
 }
 
 // unprovedOf says what the proof of a record does not speak of.

@@ -48,3 +48,22 @@ func Repeated(seq, next int64) bool { return seq >= 0 && seq < next }
 
 // Gap reports whether a seq is missing before that one.
 func Gap(seq, next int64) bool { return seq > max(next, 0) }
+
+// NamedBy is Named, or InputNamed, for a raw record's value.
+func NamedBy(h record.Headers, value []byte) string {
+	switch {
+	case h.RunID != "":
+		return h.RunID
+	case h.Kind == record.KindInput:
+		in, err := agui.DecodeInput(value)
+		if err != nil {
+			return ""
+		}
+		return InputNamed(h, in)
+	}
+	ev, err := agui.Decode(value)
+	if err != nil {
+		return ""
+	}
+	return Named(h, ev)
+}

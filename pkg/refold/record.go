@@ -1,0 +1,158 @@
+package refold
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Begin is Start for a run that has a record: what was found in placing the run is taken from the
+// record, as its place is.
+func Begin(given *record.Run, parent lineage.History, input *agui.RunAgentInput) (*compact.Run, *agui.RunAgentInput) {
+	fold, input := Start(parent, input)
+	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
+		for range given.Stats.Anomalies[rule] {
+			fold.Note(rule)
+		}
+	}
+	return fold, input
+}
+
+// Record is the run record that the run's raw records make, where the given one is right about the
+// run's place, and the history at its end. Base is the history of the run's base, input as Begin has
+// returned it, first and next the offset of the run's first raw record and the one after its last.
+func (r *Run) Record(given *record.Run, base lineage.History, input *agui.RunAgentInput, first, next int64) (*record.Run, lineage.History) {
+	made := &record.Run{
+		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, GivenRunID: given.GivenRunID,
+		ParentRunID: given.ParentRunID, ParentBy: given.ParentBy, SpawnedBy: given.SpawnedBy,
+		BranchID: given.BranchID, RootRunID: given.RootRunID, Depth: given.Depth, Base: given.Base,
+		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion, RawLost: given.RawLost, Truncated: given.Truncated,
+	}
+	var at lineage.History
+	if r.Fold != nil {
+		FillInput(made, base, input, r.InputSHA256)
+		at = Fill(made, r.Fold, r.Tally, base)
+		made.HistoryKey = lineage.KeyOf(at.Messages).String()
+	} else {
+		made.InputSHA256 = r.InputSHA256
+	}
+	made.Raw = record.Raw{
+		Partition: given.Raw.Partition, First: first, Next: next, Ranges: given.Raw.Ranges,
+		Events: r.Tally.Events, SHA256: r.Tally.SHA256(), NextSeq: r.NextSeq,
+	}
+	if given.Synthetic && made.Status == record.StatusRunning {
+		made.Status, made.Synthetic, made.Terminal, made.EndedAt = given.Status, true, given.Terminal, given.EndedAt
+	}
+	return made, at
+}
+
+// Difference is a member in which two records of a run differ.
+type Difference struct {
+	// Member is its name; statistics and the log's are named one by one, as in "stats.messages".
+	Member string `json:"member"`
+	// At leads to the first value within it that differs, as a JSON Pointer (RFC 6901); empty where
+	// all of it does.
+	At string `json:"at,omitempty"`
+}
+
+// Differences tells two records of a run apart, by name. What an open run goes on from is left out.
+func Differences(a, b *record.Run) ([]Difference, error) {
+	x, err := members(a)
+	if err != nil {
+		return nil, err
+	}
+	y, err := members(b)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(x))
+	for name := range x {
+		names = append(names, name)
+	}
+	for name := range y {
+		if _, ok := x[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var out []Difference
+	for _, name := range names {
+		if !bytes.Equal(x[name], y[name]) {
+			out = append(out, Difference{Member: name, At: pointer(x[name], y[name])})
+		}
+	}
+	return out, nil
+}
+
+// members are the parts of a record that are compared.
+func members(r *record.Run) (map[string]json.RawMessage, error) {
+	closed := *r
+	closed.Open = nil
+	text, err := record.EncodeRun(&closed)
+	if err != nil {
+		return nil, fmt.Errorf("comparing records: %w", err)
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("comparing records: %w", err)
+	}
+	for _, group := range []string{"raw", "stats"} {
+		var parts map[string]json.RawMessage
+		if err := json.Unmarshal(all[group], &parts); err != nil {
+			return nil, fmt.Errorf("comparing records: %w", err)
+		}
+		for name, value := range parts {
+			all[group+"."+name] = value
+		}
+		delete(all, group)
+	}
+	return all, nil
+}
+
+// pointer leads to the first place in which two JSON texts differ: lists in their order, objects by
+// name. Where one of the two has nothing there, it leads to what the other one has.
+func pointer(a, b json.RawMessage) string {
+	if len(a) == 0 || len(b) == 0 || a[0] != b[0] {
+		return ""
+	}
+	switch a[0] {
+	case '[':
+		var x, y []json.RawMessage
+		if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+			return ""
+		}
+		for i := range max(len(x), len(y)) {
+			if i >= len(x) || i >= len(y) {
+				return "/" + strconv.Itoa(i)
+			}
+			if !bytes.Equal(x[i], y[i]) {
+				return "/" + strconv.Itoa(i) + pointer(x[i], y[i])
+			}
+		}
+	case '{':
+		var x, y map[string]json.RawMessage
+		if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+			return ""
+		}
+		first, found := "", false
+		for _, m := range []map[string]json.RawMessage{x, y} {
+			for name := range m {
+				if !bytes.Equal(x[name], y[name]) && (!found || name < first) {
+					first, found = name, true
+				}
+			}
+		}
+		if found {
+			return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(first) + pointer(x[first], y[first])
+		}
+	}
+	return ""
+}

@@ -1,0 +1,332 @@
+package shadow
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
+)
+
+// Outcome is what came of a run.
+type Outcome string
+
+// The outcomes.
+const (
+	// Same: the raw events make the record that is there.
+	Same Outcome = "same"
+	// Changes: they make another one.
+	Changes Outcome = "changes"
+	// Gone: raw events that it takes are gone, so the record stays as it is.
+	Gone Outcome = "gone"
+	// Open: the run goes on, and so does its record.
+	Open Outcome = "open"
+)
+
+// Run is what came of one run.
+type Run struct {
+	Tenant   string `json:"tenant"`
+	ThreadID string `json:"threadId"`
+	RunID    string `json:"runId"`
+	// Position is the run's first in skein.events.
+	Position record.Position `json:"position"`
+	// FoldVersion is that of the rules by which the record was made.
+	FoldVersion int     `json:"foldVersion"`
+	Outcome     Outcome `json:"outcome"`
+	// Why says what is gone.
+	Why string `json:"why,omitempty"`
+	// Differences are the members that change, and where the first change in each is.
+	Differences []refold.Difference `json:"differences"`
+}
+
+// Query says which runs are meant: those of one thread, those with events in a stretch of one
+// partition, or all.
+type Query struct {
+	// Tenant is whose runs; empty is everybody's.
+	Tenant string
+	// Thread is one thread of the tenant's; empty is all.
+	Thread string
+	// Partition and Span bound where the runs' events lie; nil is anywhere.
+	Partition int32
+	Span      *kafka.Span
+	// Progress is called with raw records, as they are read; nil is nobody.
+	Progress func(done, total int)
+}
+
+// The bounds on what is folded at the same time: threads, and bytes of their records. What one partition's
+// runs need beside that is about 200 bytes each.
+const (
+	maxThreads     = 1000
+	maxRecordBytes = 64 << 20
+)
+
+// askTimeout bounds one round of questions to the brokers.
+const askTimeout = 30 * time.Second
+
+// Refold folds the raw events of the runs that are meant again and calls tell with what came of each: by
+// partition, by thread, by start. Runs that start while it reads are not among them.
+func Refold(ctx context.Context, cfg kafka.Config, q Query, tell func(Run) error) error {
+	s := &shadow{cfg: cfg, query: q, tell: tell}
+	if err := s.ask(ctx); err != nil {
+		return err
+	}
+	var plans [][]*batch
+	for _, p := range s.partitions {
+		batches, err := s.plan(ctx, p)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, batches)
+		for _, b := range batches {
+			s.total += int(max(0, b.raw.End-b.raw.Start))
+		}
+	}
+	for _, batches := range plans {
+		for _, b := range batches {
+			if err := s.fold(ctx, b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type shadow struct {
+	cfg         kafka.Config
+	query       Query
+	tell        func(Run) error
+	partitions  []int32
+	thread      string // its key
+	events      map[int32]kafka.Span
+	runs        map[int32]kafka.Span
+	done, total int
+}
+
+// ask asks for what the topics hold.
+func (s *shadow) ask(ctx context.Context) error {
+	adm, err := kafka.NewAdmin(s.cfg)
+	if err != nil {
+		return err
+	}
+	defer adm.Close()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	topics := s.cfg.Topics()
+	count, err := kafka.PartitionCount(ctx, adm, topics)
+	if err != nil {
+		return err
+	}
+	// Runs first: what their records name is then among the events.
+	if s.runs, err = kafka.Spans(ctx, adm, topics.Runs); err != nil {
+		return err
+	}
+	if s.events, err = kafka.Spans(ctx, adm, topics.Events); err != nil {
+		return err
+	}
+	s.partitions = slices.Sorted(maps.Keys(s.runs))
+	if s.query.Thread != "" {
+		if s.thread, err = record.ThreadKey(s.query.Tenant, s.query.Thread); err != nil {
+			return fmt.Errorf("refolding: %w", err)
+		}
+		s.partitions = []int32{record.Partition([]byte(s.thread), count)}
+	}
+	if s.query.Span != nil {
+		if s.query.Partition >= count {
+			return fmt.Errorf("refolding: there is no partition %d, there are %d", s.query.Partition, count)
+		}
+		s.partitions = []int32{s.query.Partition}
+	}
+	return nil
+}
+
+// head is what is kept of a run's latest record while its partition is planned.
+type head struct {
+	offset int64 // of the record
+	bytes  int
+	raw    kafka.Span
+}
+
+// batch is a number of threads whose raw records are read together.
+type batch struct {
+	partition int32
+	// records are the offsets of the runs' latest records.
+	records map[int64]bool
+	// runs and raw are the stretches of the two topics in which all is.
+	runs, raw kafka.Span
+	bytes     int
+	threads   int
+}
+
+// plan puts the threads of a partition that are meant into batches, by their first event: the threads of
+// a batch then lie close together.
+func (s *shadow) plan(ctx context.Context, partition int32) ([]*batch, error) {
+	threads := map[string]map[string]head{}
+	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Runs, map[int32]kafka.Span{partition: s.runs[partition]}) {
+		if err != nil {
+			return nil, fmt.Errorf("reading run records: %w", err)
+		}
+		thread, ok := s.means(m)
+		if !ok {
+			continue
+		}
+		if len(m.Value) == 0 {
+			delete(threads[thread], string(m.Key))
+			continue
+		}
+		rec, err := decode(m)
+		if err != nil {
+			return nil, err
+		}
+		if threads[thread] == nil {
+			threads[thread] = map[string]head{}
+		}
+		threads[thread][string(m.Key)] = head{
+			offset: m.Offset, bytes: len(m.Value), raw: kafka.Span{Start: rec.Raw.First, End: rec.Raw.Next},
+		}
+	}
+	var parts []*batch
+	for _, runs := range threads {
+		if one := s.whole(partition, runs); one != nil {
+			parts = append(parts, one)
+		}
+	}
+	slices.SortFunc(parts, func(a, b *batch) int { return cmp.Compare(a.raw.Start, b.raw.Start) })
+	var batches []*batch
+	for _, part := range parts {
+		if n := len(batches); n > 0 && batches[n-1].threads < maxThreads && batches[n-1].bytes+part.bytes <= maxRecordBytes {
+			batches[n-1].join(part)
+			continue
+		}
+		batches = append(batches, part)
+	}
+	for _, b := range batches {
+		held := s.events[partition]
+		b.raw = kafka.Span{Start: max(b.raw.Start, held.Start), End: min(b.raw.End, held.End)}
+	}
+	return batches, nil
+}
+
+// means reports whether a record of skein.runs is a run's of a thread that may be meant, and returns the
+// thread's key.
+func (s *shadow) means(m *kgo.Record) (thread string, ok bool) {
+	headers, err := kafka.ParseHeaders(m.Headers)
+	if err != nil || headers.Kind != record.KindRun {
+		return "", false
+	}
+	parts, err := record.SplitKey(string(m.Key))
+	if err != nil || len(parts) != 3 || s.query.Tenant != "" && parts[0] != s.query.Tenant {
+		return "", false
+	}
+	if thread, err = record.ThreadKey(parts[0], parts[1]); err != nil {
+		return "", false
+	}
+	return thread, s.thread == "" || thread == s.thread
+}
+
+// whole is a batch of one thread; nil where it has no run that is meant.
+func (s *shadow) whole(partition int32, runs map[string]head) *batch {
+	var b *batch
+	meant := false
+	for _, h := range runs {
+		one := &batch{
+			partition: partition, records: map[int64]bool{h.offset: true}, bytes: h.bytes, threads: 1,
+			runs: kafka.Span{Start: h.offset, End: h.offset + 1}, raw: h.raw,
+		}
+		meant = meant || s.query.Span == nil || overlap(*s.query.Span, h.raw)
+		if b == nil {
+			b = one
+			continue
+		}
+		b.join(one)
+		b.threads = 1
+	}
+	if !meant {
+		return nil
+	}
+	return b
+}
+
+func overlap(a, b kafka.Span) bool { return a.Start < b.End && b.Start < a.End }
+
+func (b *batch) join(other *batch) {
+	maps.Copy(b.records, other.records)
+	b.bytes += other.bytes
+	b.threads += other.threads
+	b.runs = kafka.Span{Start: min(b.runs.Start, other.runs.Start), End: max(b.runs.End, other.runs.End)}
+	b.raw = kafka.Span{Start: min(b.raw.Start, other.raw.Start), End: max(b.raw.End, other.raw.End)}
+}
+
+// fold folds the threads of a batch and tells what came of their runs.
+func (s *shadow) fold(ctx context.Context, b *batch) error {
+	records := map[string][]*record.Run{}
+	missing := len(b.records)
+	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Runs, map[int32]kafka.Span{b.partition: b.runs}) {
+		if err != nil {
+			return fmt.Errorf("reading run records: %w", err)
+		}
+		if !b.records[m.Offset] {
+			continue
+		}
+		rec, err := decode(m)
+		if err != nil {
+			return err
+		}
+		key, err := record.ThreadKey(rec.Tenant, rec.ThreadID)
+		if err != nil {
+			return fmt.Errorf("reading run records: %w", err)
+		}
+		records[key] = append(records[key], rec)
+		missing--
+	}
+	if missing > 0 {
+		return fmt.Errorf("reading run records: %d of partition %d were replaced or erased meanwhile; try again", missing, b.partition)
+	}
+	start := s.events[b.partition].Start
+	threads := make(map[string]*thread, len(records))
+	for key, list := range records {
+		threads[key] = newThread(list, start)
+	}
+	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Events, map[int32]kafka.Span{b.partition: b.raw}) {
+		if err != nil {
+			return fmt.Errorf("reading raw events: %w", err)
+		}
+		if s.done++; s.query.Progress != nil && (s.done%1000 == 0 || s.done == s.total) {
+			s.query.Progress(s.done, s.total)
+		}
+		if t := threads[string(m.Key)]; t != nil {
+			if err := t.take(m); err != nil {
+				return err
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(threads)) {
+		for _, r := range threads[key].runs {
+			if s.query.Span != nil && !overlap(*s.query.Span, kafka.Span{Start: r.rec.Raw.First, End: r.rec.Raw.Next}) {
+				continue
+			}
+			out, err := r.result()
+			if err != nil {
+				return err
+			}
+			if err := s.tell(out); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func decode(m *kgo.Record) (*record.Run, error) {
+	rec, err := record.DecodeRun(m.Value)
+	if err != nil {
+		return nil, fmt.Errorf("reading run record %d:%d: %w", m.Partition, m.Offset, err)
+	}
+	return rec, nil
+}

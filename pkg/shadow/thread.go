@@ -1,0 +1,225 @@
+package shadow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
+)
+
+// thread folds the runs of one thread again, all of them at once: in the order of their raw records, so
+// that a run starts from its parent as it stood then.
+type thread struct {
+	runs  []*run // by start
+	byID  map[string]*run
+	spans *refold.Thread
+}
+
+// run is one run of a thread that is folded again.
+type run struct {
+	*refold.Run
+	rec *record.Run
+	// keep says why the record is not made again; what hangs from it then starts from what it says.
+	keep Outcome
+	why  string
+	// input is as it is recorded, base the history of the run's base.
+	input *agui.RunAgentInput
+	base  lineage.History
+	// first and next are the offsets of the first raw record and after the last one; -1 before it came.
+	first, next int64
+	made        *record.Run
+	// at is the history at the end of what was made, told that of the record.
+	at   lineage.History
+	told *lineage.History
+}
+
+// newThread takes the latest records of a thread's runs; start is the first offset that raw still has.
+func newThread(records []*record.Run, start int64) *thread {
+	slices.SortFunc(records, func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) })
+	t := &thread{byID: make(map[string]*run, len(records))}
+	spans := make([]refold.Span, len(records))
+	for i, rec := range records {
+		spans[i] = refold.SpanOf(rec)
+		r := &run{Run: refold.NewRun(spans[i], rec.ThreadID), rec: rec, first: -1, next: -1}
+		switch {
+		case rec.RawLost:
+			r.leave("events were gone before they were folded")
+		case len(rec.Raw.Ranges) == 0 || rec.Raw.Ranges[0][0] < start:
+			r.leave("raw events are older than skein.events keeps them")
+		case rec.Open != nil:
+			r.keep = Open // folded all the same: others may hang from it
+		}
+		r.Begin = func(input *agui.RunAgentInput, _ string) (*compact.Run, error) { return t.begin(r, input) }
+		t.runs, t.byID[rec.RunID] = append(t.runs, r), r
+	}
+	t.spans = refold.NewThread(spans)
+	return t
+}
+
+func (r *run) leave(why string) { r.keep, r.why = Gone, why }
+
+// errLeft says that a run cannot be folded again; its keep says why.
+var errLeft = errors.New("the run is left as it is")
+
+// take takes the next raw record of the thread's key.
+func (t *thread) take(m *kgo.Record) error {
+	headers, ok := kafka.OfRun(m)
+	if !ok {
+		return nil
+	}
+	span, ok := t.spans.Of(refold.NamedBy(headers, m.Value), m.Offset)
+	if !ok {
+		return nil
+	}
+	r := t.byID[span.RunID]
+	if r.keep == Gone || r.rec.Open == nil && m.Offset >= span.Next {
+		return nil
+	}
+	if r.first < 0 {
+		r.first = m.Offset
+	}
+	r.next = m.Offset + 1
+	switch _, err := r.Take(refold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value}); {
+	case errors.Is(err, errLeft):
+		return nil
+	case err != nil:
+		return fmt.Errorf("folding run %q again at %d:%d: %w", r.rec.RunID, m.Partition, m.Offset, err)
+	}
+	if r.rec.Open == nil && r.next == span.Next {
+		r.finish()
+	}
+	return nil
+}
+
+// begin starts a run's fold from its parent as it stands by now.
+func (t *thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) {
+	var parent lineage.History
+	if id := r.rec.ParentRunID; id != "" {
+		p := t.byID[id]
+		switch {
+		case p == nil:
+			r.leave(fmt.Sprintf("its parent %q has no record", id))
+			return nil, errLeft
+		case p.rec.Open == nil && p.rec.Raw.Next <= r.first:
+			var err error
+			if parent, err = t.history(p); err != nil {
+				return nil, err
+			}
+		case p.keep == Gone || p.Fold == nil:
+			r.leave(fmt.Sprintf("raw events of its parent %q, which was going on when the run started, are gone", id))
+			return nil, errLeft
+		default:
+			parent = lineage.History{Messages: p.Fold.Messages(), State: p.Fold.State()}
+		}
+	}
+	if r.rec.Base != "" {
+		b := t.byID[r.rec.Base]
+		if b == nil {
+			r.leave(fmt.Sprintf("its base %q has no record", r.rec.Base))
+			return nil, errLeft
+		}
+		var err error
+		if r.base, err = t.history(b); err != nil {
+			return nil, err
+		}
+	}
+	var fold *compact.Run
+	fold, r.input = refold.Begin(r.rec, parent, input)
+	return fold, nil
+}
+
+// finish makes the run's record.
+func (r *run) finish() {
+	r.made, r.at = r.Record(r.rec, r.base, r.input, r.first, r.next)
+	r.Fold = nil // its memory
+}
+
+// history is what runs that hang from a run start from: what was made of it, or what its record says
+// where nothing was made. From a record that was cut, the compactor too goes on from what it says.
+func (t *thread) history(r *run) (lineage.History, error) {
+	if r.made != nil && !r.rec.Truncated {
+		return r.at, nil
+	}
+	return t.recorded(r)
+}
+
+// recorded is the history that the records tell.
+func (t *thread) recorded(r *run) (lineage.History, error) {
+	var chain []*run
+	var at lineage.History
+	for at := r; ; {
+		chain = append(chain, at)
+		if at.told != nil || at.rec.Base == "" {
+			break
+		}
+		next := t.byID[at.rec.Base]
+		if next == nil || len(chain) > len(t.runs) {
+			return lineage.History{}, fmt.Errorf("restoring run %q: its base %q has no record", at.rec.RunID, at.rec.Base)
+		}
+		at = next
+	}
+	for _, r := range slices.Backward(chain) {
+		if r.told == nil {
+			h, err := lineage.RestoreFrom(at, lineage.Content{
+				RunID: r.rec.RunID, Base: r.rec.Base, Messages: r.rec.Messages, Layout: r.rec.Layout, State: r.rec.State,
+			})
+			if err != nil {
+				return lineage.History{}, fmt.Errorf("restoring run %q: %w", r.rec.RunID, err)
+			}
+			r.told = &h
+		}
+		at = *r.told
+	}
+	return at, nil
+}
+
+// result says what came of the run.
+func (r *run) result() (Run, error) {
+	out := Run{
+		Tenant: r.rec.Tenant, ThreadID: r.rec.ThreadID, RunID: r.rec.RunID,
+		Position:    record.Position{Partition: r.rec.Raw.Partition, Offset: r.rec.Raw.First},
+		FoldVersion: r.rec.FoldVersion, Outcome: r.keep, Why: r.why, Differences: []refold.Difference{},
+	}
+	switch {
+	case r.rec.Open != nil:
+		out.Outcome, out.Why = Open, ""
+		return out, nil
+	case r.keep != "":
+		return out, nil
+	}
+	if r.made == nil { // its last raw records are not there
+		r.finish()
+	}
+	all, err := refold.Differences(r.rec, r.made)
+	if err != nil {
+		return Run{}, err
+	}
+	for _, d := range all {
+		if !r.rec.Truncated || proves(d.Member) {
+			out.Differences = append(out.Differences, d)
+		}
+	}
+	out.Outcome = Same
+	if len(out.Differences) > 0 {
+		out.Outcome = Changes
+	}
+	return out, nil
+}
+
+// proves says which members of a record that was cut can be compared.
+func proves(member string) bool {
+	switch member {
+	case "raw.events", "raw.sha256", "raw.first", "raw.next", "raw.nextSeq", "inputSha256", "messageCount", "historyKey", "status", "startedAt", "endedAt":
+		return true
+	}
+	return false
+}
