@@ -154,6 +154,47 @@ func describer(t *testing.T) func(name string) *jsonschema.Schema {
 	}
 }
 
+// The description's artifact is the frozen contract, with what its $defs say put where they are meant:
+// a reference into them would lead into the description.
+func TestOpenAPI_HasTheExportContractAsItIs(t *testing.T) {
+	var doc struct {
+		Components struct{ Schemas map[string]any }
+	}
+	if err := json.Unmarshal(schemas.OpenAPI, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var contract map[string]any
+	if err := json.Unmarshal(schemas.ExportV1, &contract); err != nil {
+		t.Fatal(err)
+	}
+	defs, ok := contract["$defs"].(map[string]any)
+	if !ok {
+		t.Fatal("the contract has no $defs any more")
+	}
+	var put func(v any) any
+	put = func(v any) any {
+		switch v := v.(type) {
+		case map[string]any:
+			if ref, ok := v["$ref"].(string); ok {
+				return put(defs[strings.TrimPrefix(ref, "#/$defs/")])
+			}
+			for name, member := range v {
+				v[name] = put(member)
+			}
+		case []any:
+			for i, element := range v {
+				v[i] = put(element)
+			}
+		}
+		return v
+	}
+	delete(contract, "$schema")
+	delete(contract, "$defs")
+	if got, want := doc.Components.Schemas["ExportArtifact"], put(contract); !reflect.DeepEqual(got, want) {
+		t.Errorf("the description has\n%v\nthe contract is\n%v", got, want)
+	}
+}
+
 // Answers are held to the schemas as they come over the wire.
 func TestOpenAPI_FitsAnswers(t *testing.T) {
 	described := describer(t)
@@ -169,23 +210,25 @@ func TestOpenAPI_FitsAnswers(t *testing.T) {
 	f.put(run("chat", "later", 6))
 	f.put(opened(run("chat", "open", 7, msg("m", "user", "x"))))
 	for path, name := range map[string]string{
-		"/v1/threads":                                  "Threads",
-		"/v1/threads/chat":                             "ThreadSummary",
-		"/v1/threads/chat?atLeast=3:999":               "ThreadSummary",
-		"/v1/threads/chat/lineage":                     "Lineage",
-		"/v1/threads/chat/history":                     "History",
-		"/v1/threads/chat/runs/leaf":                   "Run",
-		"/v1/threads/chat/runs/late":                   "Run",
-		"/v1/threads/chat/runs/open":                   "Run",
-		"/v1/threads/chat/runs/open/history":           "History",
-		"/v1/threads/chat/diff":                        "Diff",
-		"/v1/threads/chat/diff?to=leaf":                "Diff",
-		"/v1/threads/chat/diff?to=root":                "Diff",
-		"/v1/threads/chat/checkout":                    "RunAgentInput",
-		"/v1/threads/chat/runs/late/checkout":          "RunAgentInput",
-		"/v1/threads/chat/runs/root/checkout?at=start": "RunAgentInput",
-		"/v1/threads/nobody":                           "Problem",
-		"/v1/threads/..":                               "Problem",
+		"/v1/threads":                                   "Threads",
+		"/v1/threads/chat":                              "ThreadSummary",
+		"/v1/threads/chat?atLeast=3:999":                "ThreadSummary",
+		"/v1/threads/chat/lineage":                      "Lineage",
+		"/v1/threads/chat/history":                      "History",
+		"/v1/threads/chat/runs/leaf":                    "Run",
+		"/v1/threads/chat/runs/late":                    "Run",
+		"/v1/threads/chat/runs/open":                    "Run",
+		"/v1/threads/chat/runs/open/history":            "History",
+		"/v1/threads/chat/diff":                         "Diff",
+		"/v1/threads/chat/diff?to=leaf":                 "Diff",
+		"/v1/threads/chat/diff?to=root":                 "Diff",
+		"/v1/threads/chat/checkout":                     "RunAgentInput",
+		"/v1/threads/chat/runs/late/checkout":           "RunAgentInput",
+		"/v1/threads/chat/runs/root/checkout?at=start":  "RunAgentInput",
+		"/v1/threads/chat/runs/root/export":             "ExportArtifact",
+		"/v1/threads/chat/runs/root/export?report=true": "ExportWithReport",
+		"/v1/threads/nobody":                            "Problem",
+		"/v1/threads/..":                                "Problem",
 	} {
 		body, err := jsonschema.UnmarshalJSON(strings.NewReader(f.get("acme", path).body))
 		if err != nil {
