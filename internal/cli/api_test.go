@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/artifact"
 )
 
 // TestCommands_OverHTTP goes the way of a user: publish the runs of a thread, then look at them.
@@ -94,10 +97,30 @@ func TestCommands_OverHTTP(t *testing.T) {
 			t.Errorf("diff of a run with itself: %s", text)
 		}
 
+		exported := func(args ...string) *artifact.Artifact {
+			t.Helper()
+			stdout, stderr, code := skein(t, "", args...)
+			a, err := artifact.Decode([]byte(stdout))
+			if code != 0 || err != nil || !strings.Contains(stderr, artifact.Projection+": ") {
+				t.Fatalf("skein %v: exit %d, %s, %v in %s", args, code, stderr, err, stdout)
+			}
+			a.FinishedAt = time.Time{} // by Kafka's clock, which the files know nothing of
+			return a
+		}
+		const began = "--started-at=2026-09-17T12:00:00Z"
+		ofTip := exported("export", thread.ThreadID, began, at)
+		if ofRun := exported("export", thread.ThreadID, last0, began, at); !reflect.DeepEqual(ofRun, ofTip) || ofRun.RunIDRef != last0 {
+			t.Errorf("of the run %+v, of the tip %+v", ofRun, ofTip)
+		}
+		if ofFiles := exported(append([]string{"fold", "--export", began}, files(t, thread, true)...)...); !reflect.DeepEqual(ofFiles, ofTip) || ofFiles.ParentRunIDRef != first0 {
+			t.Errorf("of the files %+v, of the server %+v", ofFiles, ofTip)
+		}
+
 		for _, c := range []struct {
 			args []string
 			want string
 		}{
+			{[]string{"export", thread.ThreadID, "no-such-run"}, "there is no run no-such-run in thread"},
 			{[]string{"diff", thread.ThreadID, "no-such-run"}, "there is no run no-such-run in thread"},
 			{[]string{"checkout", thread.ThreadID, "no-such-run"}, "its runs: skein lineage " + thread.ThreadID},
 			{[]string{"history", "no-such-thread"}, "all threads: skein threads --url " + s.URL()},

@@ -18,7 +18,6 @@ import (
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/artifact"
-	"github.com/skeinhq/skein/pkg/compact"
 )
 
 func newExport(out *output, environ []string) *cobra.Command {
@@ -33,8 +32,10 @@ func newExport(out *output, environ []string) *cobra.Command {
 Without RUN it is the tip of the thread with the latest start. What is left out is told on stderr.
 
 With --capture FILE is a captured stream instead, no server is asked, and nothing is folded: it must hold
-exactly one RUN_STARTED, one MESSAGES_SNAPSHOT and one terminal event. With --check the files are
-artifacts, held to the contract. What breaks a rule is refused with the rule's name.`,
+exactly one RUN_STARTED, one MESSAGES_SNAPSHOT and one terminal event. A line in it that is no event
+refuses the capture ("skein fold --export" leaves it out): it may have been a second snapshot or another
+end. With --check the files are artifacts, held to the contract. What breaks a rule is refused with the
+rule's name.`,
 		Example: `  skein export my-thread run-1 >run-1.json
   skein export --capture stream.sse --started-at 2026-04-14T19:00:00Z
   skein export --check run-1.json`,
@@ -77,6 +78,9 @@ artifacts, held to the contract. What breaks a rule is refused with the rule's n
 				}
 				if err := json.Unmarshal(body, &answer); err != nil {
 					return fmt.Errorf("decoding export: %w", err)
+				}
+				if _, err := artifact.Decode(answer.Artifact); err != nil {
+					return fmt.Errorf("the server's answer is no artifact: %w", err)
 				}
 				if err := out.document(answer.Artifact); err != nil {
 					return err
@@ -139,7 +143,7 @@ func exportCapture(out *output, path string, began time.Time) error {
 		return fmt.Errorf("reading capture: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	var events []artifact.Captured
+	var events [][]byte
 	reader := newEventReader(f)
 	for {
 		text, err := reader.next()
@@ -149,40 +153,36 @@ func exportCapture(out *output, path string, began time.Time) error {
 		if err != nil {
 			return fmt.Errorf("reading %s, %s: %w", path, reader.where(), err)
 		}
-		events = append(events, artifact.Captured{Raw: slices.Clone(text)})
+		events = append(events, slices.Clone(text))
 	}
 	a, report, err := artifact.FromEnvelope(events, began)
 	return printArtifact(out, a, report, err)
 }
 
-// printExport prints the artifact of a run that was folded here.
-func printExport(out *output, fold *compact.Run, began time.Time) error {
-	s := fold.Summary()
-	run := artifact.Run{Messages: fold.Messages()}
+// printExport prints the artifact of the last run, which was folded here.
+func printExport(out *output, runs []chainRun, began time.Time) error {
+	folds, err := foldChain(out, runs)
+	if err != nil {
+		return err
+	}
+	last := folds[len(folds)-1]
+	s := last.Summary()
+	run := artifact.Run{Messages: last.Messages()}
+	run.ThreadID, run.RunID, run.ParentRunID = runs[len(runs)-1].ids()
 	if s.Started != nil {
-		started, err := agui.Decode(s.Started)
-		if err != nil {
+		if run.Started, err = agui.Decode(s.Started); err != nil {
 			return fmt.Errorf("exporting run: %w", err)
 		}
-		run.ThreadID, run.RunID, run.ParentRunID, run.StartedAt = started.ThreadID, started.RunID, started.ParentRunID, eventTime(started)
+		run.StartedAt = artifact.TimeOf(run.Started)
 	}
 	if s.Terminal != nil {
-		var err error
 		if run.Terminal, err = agui.Decode(s.Terminal); err != nil {
 			return fmt.Errorf("exporting run: %w", err)
 		}
-		run.FinishedAt = eventTime(run.Terminal)
+		run.FinishedAt = artifact.TimeOf(run.Terminal)
 	}
 	a, report, err := artifact.FromRun(run, began)
 	return printArtifact(out, a, report, err)
-}
-
-// eventTime is the event's timestamp, zero where it has none.
-func eventTime(ev *agui.Event) time.Time {
-	if !ev.HasTimestamp {
-		return time.Time{}
-	}
-	return time.UnixMilli(ev.Timestamp).UTC()
 }
 
 func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, err error) error {

@@ -55,9 +55,55 @@ func TestExport_OfFilesNeedsNoServer(t *testing.T) {
 	}
 }
 
+// The server's bytes are printed as they are, once they were read as a consumer would.
+func TestExport_PrintsNothingThatIsNoArtifact(t *testing.T) {
+	good, err := os.ReadFile("../../examples/ag-ui-compacted-message-snapshot-evidence/artifact.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(artifact string) string {
+		return answering(t, `{"report":{"projection":"text-messages-v1","messages":5},"artifact":`+artifact+`}`)
+	}
+	stdout, stderr, code := skein(t, "", "export", "t", "r", "--url", answer(string(good)))
+	if code != app.ExitDone || stdout != string(good) || !strings.Contains(stderr, "text-messages-v1: 5 messages") {
+		t.Errorf("exit %d, %s %s", code, stdout, stderr)
+	}
+	newer := strings.Replace(string(good), "export.v1", "export.v2", 1)
+	stdout, stderr, code = skein(t, "", "export", "t", "r", "--url", answer(newer))
+	if code != app.ExitFailed || stdout != "" || !strings.Contains(stderr, "the server's answer is no artifact: schema: ") {
+		t.Errorf("a newer schema: exit %d, %s %s", code, stdout, stderr)
+	}
+}
+
+// A fold leaves out what is no event, as the compactor does; a capture with such a line is no evidence.
+func TestExport_OfACaptureRefusesWhatAFoldLeavesOut(t *testing.T) {
+	path := writeFile(t, "broken.jsonl", strings.Replace(envelope, `{"type":"MESSAGES`, `{"type":"TEXT_MESSAGE_CONTENT"}`+"\n"+`{"type":"MESSAGES`, 1))
+	if stdout, stderr, code := skein(t, "", "fold", "--export", path); code != app.ExitDone || !strings.Contains(stderr, "broken.jsonl:3: left out: ") {
+		t.Errorf("fold: exit %d, %s %s", code, stdout, stderr)
+	}
+	if stdout, stderr, code := skein(t, "", "export", "--capture", path); code != app.ExitFailed || stdout != "" || !strings.Contains(stderr, "malformed-event") {
+		t.Errorf("capture: exit %d, %s %s", code, stdout, stderr)
+	}
+}
+
+func TestFold_ExportNamesTheParentOfTheInput(t *testing.T) {
+	path := writeFile(t, "run.jsonl", envelope)
+	input := `{"threadId":"t","runId":"r","parentRunId":"before","messages":[],"state":{},"tools":[],"context":[],"forwardedProps":{}}`
+	if err := os.WriteFile(strings.TrimSuffix(path, ".jsonl")+".input.json", []byte(input), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, code := skein(t, "", "fold", "--export", path)
+	a, err := artifact.Decode([]byte(stdout))
+	if err != nil || code != app.ExitDone || a.ParentRunIDRef != "before" {
+		t.Errorf("exit %d, %s, %v in %s", code, stderr, err, stdout)
+	}
+}
+
 func TestExport_SaysWhatIsWrong(t *testing.T) {
 	timeless := writeFile(t, "timeless.jsonl", strings.ReplaceAll(envelope, `,"timestamp":1776193200000`, ""))
 	double := writeFile(t, "double.jsonl", strings.Replace(envelope, `{"type":"RUN_FINISHED"`, `{"type":"MESSAGES_SNAPSHOT","messages":[]}`+"\n"+`{"type":"RUN_FINISHED"`, 1))
+	none := writeFile(t, "none.jsonl", strings.Replace(envelope, `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant","content":"hi"}]}`+"\n", "", 1))
+	mixed := writeFile(t, "mixed.jsonl", strings.Replace(envelope, `{"type":"RUN_FINISHED","threadId":"t"`, `{"type":"RUN_FINISHED","threadId":"u"`, 1))
 	malformed := writeFile(t, "malformed.json", `{"schema":"v2"}`)
 	for name, tc := range map[string]struct {
 		args []string
@@ -65,7 +111,9 @@ func TestExport_SaysWhatIsWrong(t *testing.T) {
 	}{
 		"no time":        {[]string{"export", "--capture", timeless}, "say --started-at TIME"},
 		"fold, no time":  {[]string{"fold", "--export", timeless}, "say --started-at TIME"},
-		"two snapshots":  {[]string{"export", "--capture", double}, "one-snapshot"},
+		"two snapshots":  {[]string{"export", "--capture", double}, "several-snapshots: events: there are 2 MESSAGES_SNAPSHOT"},
+		"no snapshot":    {[]string{"export", "--capture", none}, "no-snapshot: events: there is no MESSAGES_SNAPSHOT"},
+		"another's end":  {[]string{"fold", "--export", mixed}, "run-mismatch"},
 		"malformed":      {[]string{"export", "--check", malformed}, "malformed: 1 of 1 file"},
 		"no such file":   {[]string{"export", "--check", "no-such-file"}, "no such file"},
 		"a bad time":     {[]string{"export", "--capture", timeless, "--started-at", "noon"}, "--started-at must be a time"},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,11 +51,7 @@ What is no event, or comes after a run's end, is left out and told on stderr, as
 				return printRecords(out, runs)
 			}
 			if export {
-				folds, err := foldChain(out, runs)
-				if err != nil {
-					return err
-				}
-				return printExport(out, folds[len(folds)-1], began)
+				return printExport(out, runs, began)
 			}
 			return printFold(out, runs, events)
 		},
@@ -70,6 +67,24 @@ What is no event, or comes after a run's end, is left out and told on stderr, as
 type chainRun struct {
 	input  []byte
 	events []fileEvent
+}
+
+// ids are what the run's first event names, else its input. What is wrong with either is told when it
+// is folded.
+func (r chainRun) ids() (thread, run, parent string) {
+	type ids struct{ ThreadID, RunID, ParentRunID string }
+	var first struct {
+		ids
+		Input json.RawMessage
+	}
+	_ = json.Unmarshal(r.events[0].text, &first)
+	input := r.input
+	if input == nil {
+		input = first.Input
+	}
+	var given ids
+	_ = json.Unmarshal(input, &given)
+	return cmp.Or(first.ThreadID, given.ThreadID), cmp.Or(first.RunID, given.RunID), cmp.Or(first.ParentRunID, given.ParentRunID)
 }
 
 // fileEvent is a line of a file and where it stands, for messages about it.

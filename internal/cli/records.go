@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -37,18 +36,9 @@ func printRecords(out *output, runs []chainRun) error {
 // recordsOf returns the runs as they would lie in skein.events, and where each record is from.
 func recordsOf(runs []chainRun) (thread string, sources []compactor.Source, where []string) {
 	for i, run := range runs {
-		id := ""
-		for _, text := range [][]byte{run.events[0].text, run.input} {
-			var ids struct{ ThreadID, RunID string }
-			if len(text) == 0 || json.Unmarshal(text, &ids) != nil {
-				continue // what is wrong with it is told when it is folded
-			}
-			if id == "" {
-				id = ids.RunID
-			}
-			if thread == "" {
-				thread = ids.ThreadID
-			}
+		ofThread, id, _ := run.ids()
+		if thread == "" {
+			thread = ofThread
 		}
 		if id == "" {
 			id = fmt.Sprintf("run-%d", i+1)

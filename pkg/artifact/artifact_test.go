@@ -3,11 +3,11 @@ package artifact_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,36 +20,206 @@ import (
 	"github.com/skeinhq/skein/schemas"
 )
 
-// Every rule has a file that keeps it and one that breaks it and no other: RULE.pass.EXT and
-// RULE.fail.EXT, where EXT is json for an artifact, jsonl for a capture, run.json for a folded run.
+// ruleFile is one of testdata/rules: RULE.pass.EXT keeps the rule at its very edge, RULE.fail.EXT breaks
+// it. Where a rule can be broken in several ways, RULE.fail.CASE.EXT are the others. EXT is json for an
+// artifact, jsonl for a capture, run.json for a folded run.
+type ruleFile struct {
+	name    string
+	rule    artifact.Rule
+	verdict string
+	text    []byte
+	read    func([]byte) error
+}
+
+func ruleFiles(tb testing.TB) []ruleFile {
+	tb.Helper()
+	paths, err := filepath.Glob("testdata/rules/*")
+	if err != nil || len(paths) == 0 {
+		tb.Fatal(len(paths), err)
+	}
+	var files []ruleFile
+	for _, path := range paths {
+		f := ruleFile{name: filepath.Base(path), read: readArtifact}
+		if f.text, err = os.ReadFile(path); err != nil {
+			tb.Fatal(err)
+		}
+		rule, rest, _ := strings.Cut(f.name, ".")
+		f.rule = artifact.Rule(rule)
+		f.verdict, _, _ = strings.Cut(rest, ".")
+		switch {
+		case strings.HasSuffix(f.name, ".run.json"):
+			f.read = readRun
+		case strings.HasSuffix(f.name, ".jsonl"):
+			f.read = readCapture
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+func (f ruleFile) isArtifact() bool {
+	return strings.HasSuffix(f.name, ".json") && !strings.HasSuffix(f.name, ".run.json")
+}
+
 func TestRules_EachHasAFileThatPassesAndOneThatFails(t *testing.T) {
+	type count struct{ pass, fail int }
+	counts := map[artifact.Rule]*count{}
 	for _, rule := range artifact.Rules() {
-		t.Run(string(rule), func(t *testing.T) {
-			found := 0
-			for ext, read := range map[string]func([]byte) error{".json": readArtifact, ".jsonl": readCapture, ".run.json": readRun} {
-				pass, err := os.ReadFile(filepath.Join("testdata", "rules", string(rule)+".pass"+ext))
-				if errors.Is(err, fs.ErrNotExist) {
-					continue
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				found++
-				fail, err := os.ReadFile(filepath.Join("testdata", "rules", string(rule)+".fail"+ext))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := read(pass); err != nil {
-					t.Errorf("the file that passes: %v", err)
-				}
-				if err := read(fail); artifact.RuleOf(err) != rule {
-					t.Errorf("the file that fails: %v", err)
-				}
+		counts[rule] = &count{}
+	}
+	passing := map[string]string{}
+	for _, f := range ruleFiles(t) {
+		n := counts[f.rule]
+		err := f.read(f.text)
+		switch {
+		case n == nil:
+			t.Errorf("%s is of no rule", f.name)
+		case f.verdict == "pass":
+			n.pass++
+			if err != nil {
+				t.Errorf("%s: %v", f.name, err)
 			}
-			if found != 1 {
-				t.Errorf("there are %d pairs of files", found)
+			if other := passing[string(f.text)]; other != "" {
+				t.Errorf("%s is %s: it says nothing of its own rule", f.name, other)
 			}
-		})
+			passing[string(f.text)] = f.name
+		case f.verdict == "fail":
+			n.fail++
+			if artifact.RuleOf(err) != f.rule {
+				t.Errorf("%s: %v", f.name, err)
+			}
+		default:
+			t.Errorf("%s: neither pass nor fail", f.name)
+		}
+	}
+	for rule, n := range counts {
+		if n.pass != 1 || n.fail == 0 {
+			t.Errorf("%s: %d files pass, want one, and %d fail, want one at least", rule, n.pass, n.fail)
+		}
+	}
+}
+
+// What the contract calls malformed, in its words.
+func TestRules_AreThoseOfTheContract(t *testing.T) {
+	for said, rules := range map[string][]artifact.Rule{
+		"a missing or unknown field":               {"missing-field", "unknown-field"},
+		"another schema, framework or surface":     {"schema", "framework", "surface"},
+		"a URL as id":                              {"address"},
+		"a terminal event of another kind":         {"terminal-event"},
+		"error fields with RUN_FINISHED":           {"error-with-finished"},
+		"an error text of several lines":           {"several-lines"},
+		"a message with tool calls":                {"tool-calls"},
+		"or content parts":                         {"content-parts"},
+		"a duplicate message id":                   {"duplicate-message-id"},
+		"no or two RUN_STARTED":                    {"no-run-started", "several-run-started"},
+		"no or two MESSAGES_SNAPSHOT":              {"no-snapshot", "several-snapshots"},
+		"no or two terminal events":                {"no-terminal-event", "several-terminal-events"},
+		"a capture that has no time":               {"no-start-time"},
+		"the JSON Schema: types, roles":            {"wrong-type", "role"},
+		"the JSON Schema: lengths, times":          {"length", "time"},
+		"the JSON Schema: a code without an error": {"code-without-error"},
+	} {
+		for _, rule := range rules {
+			if !slices.Contains(artifact.Rules(), rule) {
+				t.Errorf("%s: there is no rule %s", said, rule)
+			}
+		}
+	}
+}
+
+// Every field of the schema, taken away, of another type, and at and beyond its limits.
+func TestDecode_HoldsEachFieldToTheSchema(t *testing.T) {
+	schema := compileSchema(t)
+	check := func(what string, want artifact.Rule, edit func(root, message map[string]any)) {
+		t.Helper()
+		message := map[string]any{"id": "m1", "role": "user", "content": "Hello", "name": "Ann"}
+		root := map[string]any{
+			"schema": artifact.Schema, "framework": artifact.Framework, "surface": artifact.Surface,
+			"thread_id_ref": "t", "run_id_ref": "r", "parent_run_id_ref": "p", "started_at": "2026-04-14T19:00:00Z", "finished_at": "2026-04-14T19:00:02Z",
+			"messages": []any{message}, "terminal_event": "RUN_ERROR", "error_message": "no answer", "error_code": "timeout",
+		}
+		edit(root, message)
+		b := []byte(jsonOf(t, root))
+		if err := readArtifact(b); artifact.RuleOf(err) != want {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(doc); (err == nil) != (want == "") {
+			t.Errorf("%s: the schema says %v", what, err)
+		}
+	}
+	set := func(field string, v any) func(root, message map[string]any) {
+		return func(root, message map[string]any) {
+			if name, ok := strings.CutPrefix(field, "messages."); ok {
+				root = message
+				field = name
+			}
+			if root[field] == nil {
+				t.Fatalf("there is no %s", field)
+			}
+			root[field] = v
+			if v == nil {
+				delete(root, field)
+			}
+		}
+	}
+	check("as it is", "", func(_, _ map[string]any) {})
+
+	var contract struct {
+		Required   []string
+		Properties map[string]struct {
+			Items struct {
+				Required   []string
+				Properties map[string]any
+			}
+		}
+	}
+	if err := json.Unmarshal(schemas.ExportV1, &contract); err != nil {
+		t.Fatal(err)
+	}
+	message := contract.Properties["messages"].Items
+	required := slices.Clone(contract.Required)
+	for _, name := range message.Required {
+		required = append(required, "messages."+name)
+	}
+	fields := slices.Collect(maps.Keys(contract.Properties))
+	for name := range message.Properties {
+		fields = append(fields, "messages."+name)
+	}
+	for _, field := range fields {
+		want := artifact.Rule("")
+		switch {
+		case slices.Contains(required, field):
+			want = artifact.RuleMissing
+		case field == "error_message": // and the code stays
+			want = artifact.RuleCodeAlone
+		}
+		check("no "+field, want, set(field, nil))
+		check(field+" is a number", artifact.RuleType, set(field, 7))
+	}
+	limits := map[string]int{
+		"thread_id_ref": 512, "run_id_ref": 512, "parent_run_id_ref": 512, "messages.id": 512, "messages.name": 512,
+		"error_message": 500, "error_code": 100,
+	}
+	for field, limit := range limits {
+		check(field+" is empty", artifact.RuleLength, set(field, ""))
+		check(field+" has its length", "", set(field, strings.Repeat("é", limit)))
+		check(field+" is too long", artifact.RuleLength, set(field, strings.Repeat("é", limit+1)))
+		address := artifact.Rule("")
+		if limit == artifact.MaxRef && field != "messages.name" {
+			address = artifact.RuleAddress
+		}
+		check(field+" is an address", address, set(field, "https://example.org"))
+	}
+	for _, field := range []string{"error_message", "error_code"} {
+		check(field+" has two lines", artifact.RuleLines, set(field, "a\nb"))
+		check(field+" ends with its line", artifact.RuleLines, set(field, "a\r"))
+	}
+	for _, field := range []string{"started_at", "finished_at"} {
+		check(field+" is a day", artifact.RuleTime, set(field, "2026-04-14"))
 	}
 }
 
@@ -59,9 +229,9 @@ func readArtifact(b []byte) error {
 }
 
 func readCapture(b []byte) error {
-	var events []artifact.Captured
+	var events [][]byte
 	for line := range bytes.Lines(b) {
-		events = append(events, artifact.Captured{Raw: bytes.TrimSpace(line)})
+		events = append(events, bytes.TrimSpace(line))
 	}
 	_, _, err := artifact.FromEnvelope(events, time.Time{})
 	return err
@@ -71,6 +241,7 @@ func readRun(b []byte) error {
 	var in struct {
 		ThreadID, RunID string
 		StartedAt       time.Time
+		Started         json.RawMessage
 		Messages        []agui.Message
 		Terminal        json.RawMessage
 		Truncated       bool
@@ -79,13 +250,16 @@ func readRun(b []byte) error {
 		return err
 	}
 	r := artifact.Run{ThreadID: in.ThreadID, RunID: in.RunID, StartedAt: in.StartedAt, Messages: in.Messages, Truncated: in.Truncated}
+	var err error
+	if r.Started, err = agui.Decode(in.Started); err != nil {
+		return err
+	}
 	if in.Terminal != nil {
-		var err error
 		if r.Terminal, err = agui.Decode(in.Terminal); err != nil {
 			return err
 		}
 	}
-	_, _, err := artifact.FromRun(r, time.Time{})
+	_, _, err = artifact.FromRun(r, time.Time{})
 	return err
 }
 
@@ -111,27 +285,15 @@ func compileSchema(tb testing.TB) *jsonschema.Schema {
 // What the schema can say it says of the files as this package does.
 func TestDecode_AgreesWithTheSchema(t *testing.T) {
 	schema := compileSchema(t)
-	beyond := map[string]bool{"repeated-field": true, "not-unicode": true, "duplicate-message-id": true}
-	files, err := filepath.Glob("testdata/rules/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if strings.HasSuffix(file, ".run.json") {
+	beyond := map[artifact.Rule]bool{artifact.RuleRepeated: true, artifact.RuleUnicode: true, artifact.RuleDuplicateID: true}
+	for _, f := range ruleFiles(t) {
+		if !f.isArtifact() || beyond[f.rule] {
 			continue
 		}
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(f.text))
 		valid := err == nil && schema.Validate(doc) == nil
-		rule, _, _ := strings.Cut(filepath.Base(file), ".")
-		if beyond[rule] {
-			continue
-		}
-		if _, err := artifact.Decode(b); (err == nil) != valid {
-			t.Errorf("%s: schema says valid is %v, Decode says %v", file, valid, err)
+		if err := f.read(f.text); (err == nil) != valid {
+			t.Errorf("%s: schema says valid is %v, Decode says %v", f.name, valid, err)
 		}
 	}
 }
@@ -139,7 +301,7 @@ func TestDecode_AgreesWithTheSchema(t *testing.T) {
 // Times are read as RFC 3339 and the schema have them, which is less than time.Parse takes.
 func TestDecode_TakesNoTimeThatTheSchemaRefuses(t *testing.T) {
 	schema := compileSchema(t)
-	base, err := os.ReadFile("testdata/rules/schema.pass.json")
+	base, err := os.ReadFile("testdata/rules/content-parts.pass.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,16 +323,10 @@ func TestDecode_TakesNoTimeThatTheSchemaRefuses(t *testing.T) {
 
 func FuzzDecode_AcceptsNothingThatTheSchemaRefuses(f *testing.F) {
 	schema := compileSchema(f)
-	files, err := filepath.Glob("testdata/rules/*.json")
-	if err != nil || len(files) == 0 {
-		f.Fatal(len(files), err)
-	}
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
+	for _, file := range ruleFiles(f) {
+		if file.isArtifact() {
+			f.Add(file.text)
 		}
-		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := artifact.Decode(b)
@@ -188,6 +344,38 @@ func FuzzDecode_AcceptsNothingThatTheSchemaRefuses(f *testing.F) {
 			t.Fatalf("accepted against the schema: %v", err)
 		}
 		roundTrip(t, a)
+	})
+}
+
+func FuzzFromEnvelope_GivesNothingThatTheSchemaRefuses(f *testing.F) {
+	schema := compileSchema(f)
+	for _, file := range ruleFiles(f) {
+		if strings.HasSuffix(file.name, ".jsonl") {
+			f.Add(file.text)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, report, err := artifact.FromEnvelope(bytes.Split(bytes.TrimSpace(b), []byte("\n")), time.Time{})
+		if err != nil {
+			if artifact.RuleOf(err) == "" {
+				t.Fatalf("%v names no rule", err)
+			}
+			return
+		}
+		if report.Messages != len(a.Messages) {
+			t.Fatalf("%d messages, reported as %d", len(a.Messages), report.Messages)
+		}
+		out, err := a.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(doc); err != nil {
+			t.Fatalf("%s against the schema: %v", out, err)
+		}
 	})
 }
 

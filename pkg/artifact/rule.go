@@ -10,38 +10,41 @@ type Rule string
 
 // The rules of an artifact.
 const (
-	RuleJSON              Rule = "not-json"            // it is one JSON object
-	RuleMissing           Rule = "missing-field"       // a field that is required is there
-	RuleUnknown           Rule = "unknown-field"       // no other field is
-	RuleRepeated          Rule = "repeated-field"      // and none stands twice
-	RuleType              Rule = "wrong-type"          // a field has the JSON type of the contract
-	RuleSchema            Rule = "schema"              // schema names this version
-	RuleFramework         Rule = "framework"           // framework is ag_ui
-	RuleSurface           Rule = "surface"             // surface is that of this contract
-	RuleLength            Rule = "length"              // a text is neither empty nor too long
-	RuleAddress           Rule = "address"             // an id is not a URL
-	RuleUnicode           Rule = "not-unicode"         // a text can be written in UTF-8
-	RuleTime              Rule = "time"                // a time is RFC 3339
-	RuleTerminal          Rule = "terminal-event"      // the terminal event is RUN_FINISHED or RUN_ERROR
-	RuleErrorWithFinished Rule = "error-with-finished" // a run that finished has no error
-	RuleCodeAlone         Rule = "code-without-error"  // a code comes with a message
-	RuleLines             Rule = "several-lines"       // an error text is one line
-	RuleRole              Rule = "role"                // a message's role is one of five
-	RuleToolCalls         Rule = "tool-calls"          // a message calls no tools
-	RuleContentParts      Rule = "content-parts"       // its content is text
-	RuleDuplicateID       Rule = "duplicate-message-id"
+	RuleJSON              Rule = "not-json"             // it is one JSON object
+	RuleMissing           Rule = "missing-field"        // a field that is required is there
+	RuleUnknown           Rule = "unknown-field"        // no other field is
+	RuleRepeated          Rule = "repeated-field"       // and none stands twice
+	RuleType              Rule = "wrong-type"           // a field has the JSON type of the contract
+	RuleSchema            Rule = "schema"               // schema names this version
+	RuleFramework         Rule = "framework"            // framework is ag_ui
+	RuleSurface           Rule = "surface"              // surface is that of this contract
+	RuleLength            Rule = "length"               // a text is neither empty nor too long
+	RuleAddress           Rule = "address"              // an id is not a URL
+	RuleUnicode           Rule = "not-unicode"          // a text can be written in UTF-8
+	RuleTime              Rule = "time"                 // a time is RFC 3339
+	RuleTerminal          Rule = "terminal-event"       // the terminal event is RUN_FINISHED or RUN_ERROR
+	RuleErrorWithFinished Rule = "error-with-finished"  // a run that finished has no error
+	RuleCodeAlone         Rule = "code-without-error"   // a code comes with a message
+	RuleLines             Rule = "several-lines"        // an error text is one line
+	RuleRole              Rule = "role"                 // a message's role is one of five
+	RuleToolCalls         Rule = "tool-calls"           // a message calls no tools
+	RuleContentParts      Rule = "content-parts"        // its content is text
+	RuleDuplicateID       Rule = "duplicate-message-id" // a message id does not repeat
 )
 
 // The rules of a source.
 const (
-	RuleEvent       Rule = "malformed-event"    // every line of a capture is an AG-UI event
-	RuleStarted     Rule = "one-run-started"    // exactly one RUN_STARTED
-	RuleSnapshot    Rule = "one-snapshot"       // exactly one MESSAGES_SNAPSHOT
-	RuleTerminals   Rule = "one-terminal-event" // exactly one RUN_FINISHED or RUN_ERROR
-	RuleNoStart     Rule = "no-start-time"      // a time at which the run began is known
-	RuleRunMismatch Rule = "run-mismatch"       // RUN_FINISHED ends the run that RUN_STARTED has begun
-	RuleOpen        Rule = "not-ended"          // the run has a real end
-	RuleTruncated   Rule = "truncated"          // its record has all of its content
+	RuleEvent            Rule = "malformed-event"         // every line of a capture is an AG-UI event
+	RuleNoStarted        Rule = "no-run-started"          // a capture has a RUN_STARTED
+	RuleSeveralStarted   Rule = "several-run-started"     // and no second one
+	RuleNoSnapshot       Rule = "no-snapshot"             // a capture has a MESSAGES_SNAPSHOT
+	RuleSeveralSnapshots Rule = "several-snapshots"       // and no second one
+	RuleNoTerminal       Rule = "no-terminal-event"       // a capture has a RUN_FINISHED or RUN_ERROR
+	RuleSeveralTerminals Rule = "several-terminal-events" // and no second one
+	RuleNoStart          Rule = "no-start-time"           // a time at which the run began is known
+	RuleRunMismatch      Rule = "run-mismatch"            // RUN_FINISHED names thread and run of RUN_STARTED
+	RuleOpen             Rule = "not-ended"               // the run has a real end
+	RuleTruncated        Rule = "truncated"               // its record has all of its content
 )
 
 // Rules are all rules, those of artifacts first.
@@ -50,7 +53,8 @@ func Rules() []Rule {
 		RuleJSON, RuleMissing, RuleUnknown, RuleRepeated, RuleType, RuleSchema, RuleFramework, RuleSurface, RuleLength,
 		RuleAddress, RuleUnicode, RuleTime, RuleTerminal, RuleErrorWithFinished, RuleCodeAlone, RuleLines, RuleRole,
 		RuleToolCalls, RuleContentParts, RuleDuplicateID,
-		RuleEvent, RuleStarted, RuleSnapshot, RuleTerminals, RuleNoStart, RuleRunMismatch, RuleOpen, RuleTruncated,
+		RuleEvent, RuleNoStarted, RuleSeveralStarted, RuleNoSnapshot, RuleSeveralSnapshots, RuleNoTerminal, RuleSeveralTerminals,
+		RuleNoStart, RuleRunMismatch, RuleOpen, RuleTruncated,
 	}
 }
 

@@ -16,93 +16,82 @@ type Report struct {
 	Projection string `json:"projection"`
 	// Messages are those in the artifact.
 	Messages int `json:"messages"`
-	// LeftOut counts messages by reason: no-text (such as an assistant's that only calls tools),
+	// LeftOut counts messages by reason: no-text (content is no text, or is empty and tools are called),
 	// content-parts, or the role, such as activity.
 	LeftOut map[string]int `json:"leftOut"`
 	// Stripped counts members of kept messages by name, such as toolCalls.
 	Stripped map[string]int `json:"stripped"`
 	// Events counts the events of a capture that are not part of the envelope, by type.
 	Events map[agui.Type]int `json:"events,omitempty"`
-	// StartedAtFrom says where the time comes from: option, event or record.
+	// StartedAtFrom says whose time started_at is: FromOption, FromEvent or FromRecord.
 	StartedAtFrom string `json:"startedAtFrom"`
 }
 
 // The values of Report.StartedAtFrom.
 const (
-	FromOption = "option"
-	FromEvent  = "event"
-	FromRecord = "record"
+	FromOption = "option" // the caller's
+	FromEvent  = "event"  // RUN_STARTED's own timestamp
+	FromRecord = "record" // the run record's, where RUN_STARTED tells none: that of its first event, by Kafka's clock if need be
 )
-
-// Captured is one event of a capture.
-type Captured struct {
-	Raw []byte
-	// At is the time of the Kafka record, zero where the capture has none.
-	At time.Time
-}
 
 // FromEnvelope projects a captured envelope: the events of one run, among them exactly one RUN_STARTED,
 // one MESSAGES_SNAPSHOT and one terminal event, in whatever order. All others are dropped and counted.
-// startedAt is used where it is not zero. The error is an *Error.
-func FromEnvelope(events []Captured, startedAt time.Time) (*Artifact, *Report, error) {
+// A line that is no event refuses the capture, where a fold would leave it out: it may have been a
+// second snapshot or another end. startedAt is used where it is not zero. The error is an *Error.
+func FromEnvelope(events [][]byte, startedAt time.Time) (*Artifact, *Report, error) {
 	report := &Report{Events: map[agui.Type]int{}}
-	var start, snapshot, end envelopeEvent
-	for i, c := range events {
-		ev, err := agui.Decode(c.Raw)
+	var started, snapshots, ends []*agui.Event
+	for i, raw := range events {
+		ev, err := agui.Decode(raw)
 		if err != nil {
 			return nil, nil, refuse(RuleEvent, at("events", i), "%v", err)
 		}
 		switch ev.Type {
 		case agui.RunStarted:
-			start.take(ev, c.At)
+			started = append(started, ev)
 		case agui.MessagesSnapshot:
-			snapshot.take(ev, c.At)
+			snapshots = append(snapshots, ev)
 		case agui.RunFinished, agui.RunError:
-			end.take(ev, c.At)
+			ends = append(ends, ev)
 		default:
 			report.Events[ev.Type]++
 		}
 	}
-	for _, e := range []struct {
-		envelopeEvent
-		rule Rule
-		what string
+	for _, of := range []struct {
+		n             int
+		none, several Rule
+		what          string
 	}{
-		{start, RuleStarted, "RUN_STARTED"}, {snapshot, RuleSnapshot, "MESSAGES_SNAPSHOT"},
-		{end, RuleTerminals, "RUN_FINISHED or RUN_ERROR"},
+		{len(started), RuleNoStarted, RuleSeveralStarted, "RUN_STARTED"},
+		{len(snapshots), RuleNoSnapshot, RuleSeveralSnapshots, "MESSAGES_SNAPSHOT"},
+		{len(ends), RuleNoTerminal, RuleSeveralTerminals, "RUN_FINISHED or RUN_ERROR"},
 	} {
-		if e.n != 1 {
-			return nil, nil, refuse(e.rule, "events", "there are %d %s, an envelope has one", e.n, e.what)
+		switch {
+		case of.n == 0:
+			return nil, nil, refuse(of.none, "events", "there is no %s, an envelope has one", of.what)
+		case of.n > 1:
+			return nil, nil, refuse(of.several, "events", "there are %d %s, an envelope has one", of.n, of.what)
 		}
 	}
-	if end.ev.Type == agui.RunFinished && end.ev.RunID != start.ev.RunID {
-		return nil, nil, refuse(RuleRunMismatch, "events", "RUN_STARTED names run %.80q, RUN_FINISHED run %.80q", start.ev.RunID, end.ev.RunID)
+	start, end := started[0], ends[0]
+	parent := start.ParentRunID
+	if given := agui.Lookup(start.JSON(agui.FieldInput), "parentRunId"); parent == "" && agui.IsString(given) {
+		parent = agui.TextOf(given).String()
 	}
-	r := Run{
-		ThreadID: start.ev.ThreadID, RunID: start.ev.RunID, ParentRunID: start.ev.ParentRunID,
-		Messages: snapshot.ev.Messages(), Terminal: end.ev, FinishedAt: end.time(),
-	}
-	r.StartedAt, report.StartedAtFrom = start.time(), FromEvent
-	if !start.ev.HasTimestamp {
-		report.StartedAtFrom = FromRecord
-	}
-	return project(r, startedAt, report)
+	return project(Run{
+		ThreadID: start.ThreadID, RunID: start.RunID, ParentRunID: parent,
+		StartedAt: TimeOf(start), FinishedAt: TimeOf(end),
+		Started: start, Messages: snapshots[0].Messages(), Terminal: end,
+	}, startedAt, report)
 }
 
-type envelopeEvent struct {
-	ev *agui.Event
-	at time.Time
-	n  int
-}
-
-func (e *envelopeEvent) take(ev *agui.Event, at time.Time) { e.ev, e.at, e.n = ev, at, e.n+1 }
-
-// time is the event's timestamp, else the Kafka record's.
-func (e *envelopeEvent) time() time.Time {
-	if e.ev.HasTimestamp {
-		return time.UnixMilli(e.ev.Timestamp)
+// TimeOf is the event's own timestamp, zero where it has none. One that is not above zero is none,
+// as for the fold.
+func TimeOf(ev *agui.Event) time.Time {
+	if !ev.HasTimestamp || ev.Timestamp <= 0 {
+		return time.Time{}
 	}
-	return e.at
+	return time.UnixMilli(ev.Timestamp).UTC()
 }
 
 // Run is a folded run as its record tells it.
@@ -110,6 +99,8 @@ type Run struct {
 	ThreadID, RunID, ParentRunID string
 	// StartedAt and FinishedAt are zero where they are not known.
 	StartedAt, FinishedAt time.Time
+	// Started is its RUN_STARTED; nil for a run that has none.
+	Started *agui.Event
 	// Messages are its history, whole.
 	Messages []agui.Message
 	// Terminal is its terminal event; nil for a run that has none, or one that Skein has made up.
@@ -120,7 +111,7 @@ type Run struct {
 
 // FromRun projects a folded run's history. startedAt is used where it is not zero. The error is an *Error.
 func FromRun(r Run, startedAt time.Time) (*Artifact, *Report, error) {
-	return project(r, startedAt, &Report{StartedAtFrom: FromRecord})
+	return project(r, startedAt, &Report{})
 }
 
 func project(r Run, startedAt time.Time, report *Report) (*Artifact, *Report, error) {
@@ -130,13 +121,21 @@ func project(r Run, startedAt time.Time, report *Report) (*Artifact, *Report, er
 	if r.Truncated {
 		return nil, nil, refuse(RuleTruncated, "run", "its record has not all of its content")
 	}
+	if err := r.checkEnd(); err != nil {
+		return nil, nil, err
+	}
 	report.Projection, report.LeftOut, report.Stripped = Projection, map[string]int{}, map[string]int{}
 	a := &Artifact{
 		ThreadIDRef: r.ThreadID, RunIDRef: r.RunID, ParentRunIDRef: r.ParentRunID,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, TerminalEvent: r.Terminal.Type, Messages: []Message{},
 	}
-	if !startedAt.IsZero() {
+	switch {
+	case !startedAt.IsZero():
 		a.StartedAt, report.StartedAtFrom = startedAt, FromOption
+	case r.Started != nil && TimeOf(r.Started).Equal(r.StartedAt):
+		report.StartedAtFrom = FromEvent
+	default:
+		report.StartedAtFrom = FromRecord
 	}
 	if r.Terminal.Type == agui.RunError {
 		a.ErrorMessage, _ = r.Terminal.String(agui.FieldMessage)
@@ -157,6 +156,22 @@ func project(r Run, startedAt time.Time, report *Report) (*Artifact, *Report, er
 	return a, report, nil
 }
 
+// checkEnd holds RUN_FINISHED to the run that RUN_STARTED has begun. RUN_ERROR names none, and older
+// agents' RUN_STARTED no thread.
+func (r *Run) checkEnd() error {
+	if r.Started == nil || r.Terminal.Type != agui.RunFinished {
+		return nil
+	}
+	for _, id := range []struct{ what, begun, ended string }{
+		{"thread", r.Started.ThreadID, r.Terminal.ThreadID}, {"run", r.Started.RunID, r.Terminal.RunID},
+	} {
+		if id.begun != id.ended && id.begun != "" {
+			return refuse(RuleRunMismatch, "events", "RUN_STARTED names %s %.80q, RUN_FINISHED %[1]s %.80[3]q", id.what, id.begun, id.ended)
+		}
+	}
+	return nil
+}
+
 // keep returns what an artifact has of a message, or why it has nothing.
 func (r *Report) keep(m agui.Message) (Message, string) {
 	if !isRole(m.Role) {
@@ -170,7 +185,7 @@ func (r *Report) keep(m agui.Message) (Message, string) {
 		return Message{}, "no-text"
 	}
 	out := Message{ID: m.ID, Role: m.Role, Content: agui.TextOf(content).String()}
-	if out.Content == "" && agui.IsArray(m.Get("toolCalls")) {
+	if out.Content == "" && callsTools(m) {
 		return Message{}, "no-text"
 	}
 	if name := m.Get("name"); agui.IsString(name) {
@@ -184,6 +199,13 @@ func (r *Report) keep(m agui.Message) (Message, string) {
 		}
 	}
 	return out, ""
+}
+
+func callsTools(m agui.Message) bool {
+	for range agui.Elements(m.Get("toolCalls")) {
+		return true
+	}
+	return false
 }
 
 // selfCheck reads the artifact back as a consumer would.

@@ -11,6 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/artifact"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 // exportAnswer is what ?report=true gives: the artifact, and beside it what the projection has left out.
@@ -43,17 +44,19 @@ func (c *call) export() error {
 		return err
 	}
 	run := artifact.Run{
-		ThreadID: h.run.ThreadID, RunID: id, ParentRunID: h.run.SpawnedBy,
+		ThreadID: h.run.ThreadID, RunID: givenID(v.runs, id), ParentRunID: h.run.SpawnedBy,
 		StartedAt: h.run.StartedAt, Messages: h.Messages, Truncated: h.badges.Truncated || h.badges.RawLost,
 	}
-	if h.run.GivenRunID != "" { // the id as its platform knows it
-		run.RunID = h.run.GivenRunID
-	}
 	if h.run.ParentBy == record.ParentExplicit { // what was observed, never what was inferred
-		run.ParentRunID = h.run.ParentRunID
+		run.ParentRunID = givenID(v.runs, h.run.ParentRunID)
 	}
 	if h.run.EndedAt != nil {
 		run.FinishedAt = *h.run.EndedAt
+	}
+	if h.run.Started != nil {
+		if run.Started, err = agui.Decode(h.run.Started); err != nil {
+			return fmt.Errorf("%w: RUN_STARTED of run %q: %w", errBroken, id, err)
+		}
 	}
 	if h.run.Terminal != nil && !h.run.Synthetic {
 		if run.Terminal, err = agui.Decode(h.run.Terminal); err != nil {
@@ -79,6 +82,16 @@ func (c *call) export() error {
 	}
 	c.send(v.status, "application/json", append(body, '\n'))
 	return nil
+}
+
+// givenID is a run's id as its platform knows it, where that was used again and numbered.
+func givenID(runs []store.Run, id string) string {
+	for _, r := range runs {
+		if r.RunID == id && r.GivenRunID != "" {
+			return r.GivenRunID
+		}
+	}
+	return id
 }
 
 func timeOf(s string) (time.Time, error) {

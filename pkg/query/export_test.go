@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/artifact"
 	"github.com/skeinhq/skein/pkg/record"
@@ -32,13 +33,23 @@ func TestExport_GivesTheArtifactOfARun(t *testing.T) {
 		t.Errorf("an id that was used again: %+v, %v", a, err)
 	}
 	named := run("chat", "named", 9, msg("x", "user", "hi"))
-	named.ParentRunID, named.ParentBy = "root", record.ParentExplicit
+	named.ParentRunID, named.ParentBy = "root~2", record.ParentExplicit // whose platform calls it root
 	f.put(named)
 	var answer struct {
 		Artifact json.RawMessage
 		Report   artifact.Report
 	}
 	f.json("/v1/threads/chat/runs/named/export?report=true&startedAt=2026-04-14T19:00:00Z", &answer)
+	timed := run("chat", "timed", 10, msg("x", "user", "hi"))
+	timed.StartedAt = time.UnixMilli(1776193200000).UTC()
+	timed.Started = json.RawMessage(`{"type":"RUN_STARTED","threadId":"chat","runId":"timed","timestamp":1776193200000}`)
+	f.put(timed)
+	for id, want := range map[string]string{"timed": artifact.FromEvent, "leaf": artifact.FromRecord} {
+		var a struct{ Report artifact.Report }
+		if f.json("/v1/threads/chat/runs/"+id+"/export?report=true", &a); a.Report.StartedAtFrom != want {
+			t.Errorf("%s: its time is from %q, want %q", id, a.Report.StartedAtFrom, want)
+		}
+	}
 	a, err := artifact.Decode(answer.Artifact)
 	if err != nil {
 		t.Fatal(err)
@@ -57,10 +68,14 @@ func TestExport_NamesTheRuleThatARunBreaks(t *testing.T) {
 	given := run("chat", "given", 3, msg("u", "user", "hi"))
 	given.Synthetic, given.Status = true, record.StatusAbandoned
 	f.put(given)
+	mixed := run("chat", "mixed", 5, msg("u", "user", "hi"))
+	mixed.Started = json.RawMessage(`{"type":"RUN_STARTED","threadId":"chat","runId":"mixed"}`)
+	mixed.Terminal = json.RawMessage(`{"type":"RUN_FINISHED","threadId":"chat","runId":"other"}`)
+	f.put(mixed)
 	address := run("chat", "https://example.org/runs/1", 4, msg("u", "user", "hi"))
 	f.put(address)
 	for id, rule := range map[string]artifact.Rule{
-		"open": artifact.RuleOpen, "cut": artifact.RuleTruncated, "given": artifact.RuleOpen, address.RunID: artifact.RuleAddress,
+		"open": artifact.RuleOpen, "cut": artifact.RuleTruncated, "given": artifact.RuleOpen, "mixed": artifact.RuleRunMismatch, address.RunID: artifact.RuleAddress,
 	} {
 		r := f.get("acme", pathOf("/v1/threads/{thread}/runs/{run}/export", "chat", id))
 		r.problem(t, http.StatusConflict)
