@@ -23,29 +23,24 @@ import (
 
 var update = flag.Bool("update", false, "write artifact.json and the tables of the README anew")
 
-// capturedAt stands for the times that ADK's streams do not have.
+// capturedAt stands for the times that most streams do not have: as --started-at for a capture, as
+// Kafka's time for a record.
 var capturedAt = time.Date(2026, 9, 17, 12, 0, 0, 0, time.UTC)
-
-// captured reads a response body as it came over the wire.
-func captured(tb testing.TB, sse []byte) []artifact.Captured {
-	tb.Helper()
-	var events []artifact.Captured
-	for block := range bytes.SplitSeq(sse, []byte("\n\n")) {
-		if data, ok := bytes.CutPrefix(block, []byte("data: ")); ok {
-			events = append(events, artifact.Captured{Raw: data})
-		} else if len(block) > 0 {
-			tb.Fatalf("%.60q is no SSE event of one line", block)
-		}
-	}
-	return events
-}
 
 func TestArtifact_IsWhatTheCaptureGives(t *testing.T) {
 	body, err := os.ReadFile("capture.sse")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, report, err := artifact.FromEnvelope(captured(t, body), capturedAt)
+	var events [][]byte
+	for block := range bytes.SplitSeq(body, []byte("\n\n")) {
+		if data, ok := bytes.CutPrefix(block, []byte("data: ")); ok {
+			events = append(events, data)
+		} else if len(block) > 0 {
+			t.Fatalf("%.60q is no SSE event of one line", block)
+		}
+	}
+	a, report, err := artifact.FromEnvelope(events, capturedAt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,11 +81,11 @@ func TestArtifact_IsWhatTheCaptureGives(t *testing.T) {
 func TestRecords_HaveTheMessagesOfCaptures(t *testing.T) {
 	compared := 0
 	eachRun(t, func(r recordings.Run, fold *compact.Run) {
-		ofCapture, _, err := artifact.FromEnvelope(capture(r), capturedAt)
+		ofCapture, _, err := artifact.FromEnvelope(r.Lines(), capturedAt)
 		if err != nil {
 			return
 		}
-		ofRecord, _, err := artifact.FromRun(runOf(t, fold), capturedAt)
+		ofRecord, _, err := artifact.FromRun(runOf(t, fold), time.Time{})
 		if err != nil {
 			t.Errorf("%s: %v", r.File, err)
 			return
@@ -136,14 +131,6 @@ func eachRun(tb testing.TB, yield func(recordings.Run, *compact.Run)) {
 	}
 }
 
-func capture(r recordings.Run) []artifact.Captured {
-	var events []artifact.Captured
-	for _, line := range r.Lines() {
-		events = append(events, artifact.Captured{Raw: line})
-	}
-	return events
-}
-
 func runOf(tb testing.TB, fold *compact.Run) artifact.Run {
 	tb.Helper()
 	s := fold.Summary()
@@ -151,7 +138,7 @@ func runOf(tb testing.TB, fold *compact.Run) artifact.Run {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	r := artifact.Run{ThreadID: started.ThreadID, RunID: started.RunID, Messages: fold.Messages()}
+	r := artifact.Run{ThreadID: started.ThreadID, RunID: started.RunID, StartedAt: capturedAt, Started: started, Messages: fold.Messages()}
 	if s.Terminal != nil {
 		if r.Terminal, err = agui.Decode(s.Terminal); err != nil {
 			tb.Fatal(err)
@@ -162,8 +149,20 @@ func runOf(tb testing.TB, fold *compact.Run) artifact.Run {
 
 // tally is one framework's line.
 type tally struct {
-	runs, captures, records, parents int
-	envelope, artifact               int // bytes of those that qualify as captures
+	runs               int
+	none, one, several int // runs by their snapshots
+	captures, timed    int // that qualify, and those of them that need no --started-at
+	records            int // that qualify
+	onStream, inInput  int // runs with a parentRunId
+	envelope, artifact int // bytes of those that qualify as captures
+	largest            int // percentage that an artifact has of its envelope, at most
+}
+
+func (f *tally) sizes() string {
+	if f.captures == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d to %d (%d %%, at most %d %%)", f.envelope, f.artifact, 100*f.artifact/f.envelope, f.largest)
 }
 
 // The tables of the README: which runs of which frameworks qualify, and why the others do not.
@@ -179,8 +178,27 @@ func TestReadme_HasTheTablesOfAllRecordings(t *testing.T) {
 			frameworks[name] = f
 		}
 		f.runs++
-		a, _, ofCapture := artifact.FromEnvelope(capture(r), capturedAt)
-		fromRecord, _, ofRecord := artifact.FromRun(runOf(t, fold), capturedAt)
+		switch n := fold.Summary().Events[string(agui.MessagesSnapshot)]; {
+		case n == 0:
+			f.none++
+		case n == 1:
+			f.one++
+		default:
+			f.several++
+		}
+		run := runOf(t, fold)
+		if run.Started.ParentRunID != "" {
+			f.onStream++
+		}
+		if in, err := agui.DecodeInput(r.Input); err != nil {
+			t.Fatal(err)
+		} else if in.ParentRunID != "" {
+			f.inInput++
+		}
+		_, _, alone := artifact.FromEnvelope(r.Lines(), time.Time{})
+		a, _, ofCapture := artifact.FromEnvelope(r.Lines(), capturedAt)
+		fromRecord, _, ofRecord := artifact.FromRun(run, time.Time{})
+		captured := verdict(ofCapture)
 		if ofCapture == nil {
 			b, err := a.Encode()
 			if err != nil {
@@ -189,8 +207,14 @@ func TestReadme_HasTheTablesOfAllRecordings(t *testing.T) {
 			f.captures++
 			f.envelope += len(r.Events)
 			f.artifact += len(b)
-			if a.ParentRunIDRef != "" {
-				f.parents++
+			f.largest = max(f.largest, 100*len(b)/len(r.Events))
+			switch artifact.RuleOf(alone) {
+			case "":
+				f.timed++
+			case artifact.RuleNoStart:
+				captured = "with `--started-at`"
+			default:
+				t.Errorf("%s: %v without a time", r.File, alone)
 			}
 		}
 		if ofRecord == nil {
@@ -200,22 +224,42 @@ func TestReadme_HasTheTablesOfAllRecordings(t *testing.T) {
 		if ofCapture == nil && ofRecord == nil && !slices.Equal(a.Messages, fromRecord.Messages) {
 			record += ", in another order"
 		}
-		fmt.Fprintf(&runs, "| %s | %s | %s |\n", r.File, verdict(ofCapture), record)
+		fmt.Fprintf(&runs, "| %s | %s | %s |\n", r.File, captured, record)
 	})
 	var table strings.Builder
-	table.WriteString("| framework | runs | captures that qualify | with parentRunId on the stream | bytes of envelope and artifact | records that qualify |\n|---|---|---|---|---|---|\n")
+	table.WriteString("| framework | runs | with no, one, several snapshots | captures that qualify | of these without `--started-at` | " +
+		"parentRunId on the stream, in the input | bytes of envelopes to artifacts | records that qualify |\n|---|---|---|---|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(frameworks)) {
 		f := frameworks[name]
-		sizes := "–"
-		if f.captures > 0 {
-			sizes = fmt.Sprintf("%d, %d (%d %%)", f.envelope, f.artifact, 100*f.artifact/f.envelope)
-		}
-		fmt.Fprintf(&table, "| %s | %d | %d | %d | %s | %d |\n", name, f.runs, f.captures, f.parents, sizes, f.records)
+		fmt.Fprintf(&table, "| %s | %d | %d, %d, %d | %d | %d | %d, %d | %s | %d |\n", name, f.runs, f.none, f.one, f.several,
+			f.captures, f.timed, f.onStream, f.inInput, f.sizes(), f.records)
 	}
 
+	var all tally
+	for _, f := range frameworks {
+		all.runs += f.runs
+		all.captures += f.captures
+		all.records += f.records
+		all.onStream += f.onStream
+		all.inInput += f.inInput
+		all.largest = max(all.largest, f.largest)
+	}
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	// The answers in words stand and fall with these figures.
+	for _, said := range []string{
+		fmt.Sprintf("none of the %d recorded runs names a parent, though %d were asked for with one", all.runs, all.inInput),
+		fmt.Sprintf("%d of %d captures, and all records", all.captures, all.runs),
+		fmt.Sprintf("at most %d %% of it", all.largest),
+	} {
+		if !strings.Contains(string(readme), said) {
+			t.Errorf("README.md does not say %q", said)
+		}
+	}
+	if all.onStream != 0 || all.records != all.runs || all.largest >= 100 {
+		t.Errorf("the answers of README.md do not hold: %+v", all)
 	}
 	text := between(t, string(readme), "frameworks", table.String())
 	golden(t, "README.md", []byte(between(t, text, "runs", runs.String())))

@@ -49,6 +49,9 @@ func TestDocs_CommandsWork(t *testing.T) {
 				defer cancel()
 				cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 				cmd.Dir = root
+				if strings.HasPrefix(file, "examples/") { // they are tried where they lie
+					cmd.Dir = filepath.Join(root, filepath.Dir(file))
+				}
 				cmd.Env = append(os.Environ(), "SKEIN_URL="+url, "PATH="+path+string(os.PathListSeparator)+os.Getenv("PATH"))
 				out, err := cmd.CombinedOutput()
 				if err != nil {
@@ -66,8 +69,8 @@ func TestDocs_CommandsWork(t *testing.T) {
 		}
 	}
 	// A pattern that finds nothing would pass for ever.
-	if ran < 6 {
-		t.Errorf("%d command blocks in %v, want at least the 6 of README, CONTRIBUTING and the kit", ran, files)
+	if ran < 7 {
+		t.Errorf("%d command blocks in %v, want at least the 7 of README, CONTRIBUTING, the kit and the example", ran, files)
 	}
 }
 
@@ -116,14 +119,16 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 func markdown(t *testing.T) []string {
 	t.Helper()
 	files := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "internal/recordings/README.md", "test/conformance/README.md"}
-	err := fs.WalkDir(os.DirFS(root), "docs", func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".md") {
-			files = append(files, path)
+	for _, dir := range []string{"docs", "examples"} {
+		err := fs.WalkDir(os.DirFS(root), dir, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, ".md") {
+				files = append(files, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return files
 }
