@@ -29,8 +29,9 @@ run: build ## start all stages on one folder (.skein), play recorded conversatio
 	@bin/skein demo
 
 .PHONY: test
-test: conformance-setup race-setup ## run all tests: with the race detector, then against the official client, end to end over real processes and under faults
+test: conformance-setup race-setup ## run all tests: with the race detector, then what is measured, against the official client, end to end over real processes and under faults
 	go test $$($(HAS_C) && echo -race) -timeout 15m $$(go list ./... | grep -v -e /test/e2e -e /test/chaos -e /$(KIT)$$)
+	go test -count=1 -p 1 -timeout 10m -run 'CostsGrow' ./pkg/compact
 	cd $(KIT) && go test $$($(HAS_C) && echo -race) -count=1 -timeout 15m
 	go test -v -count=1 -timeout 10m ./test/e2e
 	go test -v -count=1 -timeout 15m ./test/chaos

@@ -189,29 +189,12 @@ func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
 	if md := ev.JSON(agui.FieldMetadata); md != nil {
 		m.obj.mergeMetadata(md)
 	}
-	caller := r.caller(call)
+	caller, _ := r.conv.caller(call)
 	if caller == nil {
 		r.conv.push(m)
 		return
 	}
 	r.conv.insertResult(caller, m)
-}
-
-// caller returns the first assistant message that holds the call, or nil.
-func (r *Run) caller(call string) *message {
-	m, _ := r.conv.owner(call)
-	if m == nil || m.role == agui.RoleAssistant {
-		return m
-	}
-	for _, m := range r.conv.list {
-		if m.role != agui.RoleAssistant || !m.hasCalls() {
-			continue
-		}
-		if m.read(); m.calls.find(call) != nil {
-			return m
-		}
-	}
-	return nil
 }
 
 func (r *Run) encryptedValue(ev *agui.Event, o owner) {
@@ -220,13 +203,13 @@ func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 	v := rawValue(bytes.Clone(ev.JSON(agui.FieldEncryptedValue)))
 	r.p.verify.encrypted(subtype, entity, o)
 	if subtype == "tool-call" {
-		m := r.caller(entity)
+		m, call := r.conv.caller(entity)
 		if m == nil {
 			r.Note("encrypted-value-unknown")
 			return
 		}
 		m.open()
-		m.calls.find(entity).obj.set("encryptedValue", v)
+		call.obj.set("encryptedValue", v)
 		return
 	}
 	m := r.conv.find(entity)
@@ -273,7 +256,7 @@ func (r *Run) messagesSnapshot(ev *agui.Event) {
 	}
 	list := make([]*message, 0, len(fresh)+8)
 	existing := make(map[string]bool, len(fresh))
-	for _, m := range r.conv.list {
+	for m := range r.conv.messages() {
 		if named := byID[m.id]; named != nil {
 			m = named
 		} else if !keep(m) {
@@ -326,9 +309,9 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	metadata := ev.JSON(agui.FieldMetadata)
 	activityType, _ := ev.String(agui.FieldActivityType)
 	content := rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))
-	at := r.conv.index(id)
-	if at >= 0 && r.conv.list[at].role == agui.RoleActivity {
-		m := r.conv.list[at]
+	at := r.conv.first[id]
+	if at != nil && at.m.role == agui.RoleActivity {
+		m := at.m
 		if replace { // metadata stays, the owner is the snapshot's
 			obj := m.read().copyOf()
 			obj.set("activityType", stringValue(activityType))
@@ -336,12 +319,12 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 			obj.remove("subagentRunId")
 			o.tag(obj)
 			m = &message{id: id, role: agui.RoleActivity, obj: obj}
-			r.conv.replaceAt(at, m)
+			r.conv.replace(at, m)
 		}
 		r.mergeMetadata(m, metadata)
 		return
 	}
-	if at >= 0 && !replace { // a message of another kind stays, metadata and all
+	if at != nil && !replace { // a message of another kind stays, metadata and all
 		return
 	}
 	m := newMessage(id, agui.RoleActivity, member{"id", stringValue(id)}, member{"role", stringValue(agui.RoleActivity)},
@@ -350,10 +333,10 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	if metadata != nil {
 		m.obj.mergeMetadata(metadata)
 	}
-	if at < 0 {
+	if at == nil {
 		r.conv.push(m)
 	} else {
-		r.conv.replaceAt(at, m)
+		r.conv.replace(at, m)
 	}
 }
 
@@ -361,12 +344,12 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 // the patch fails.
 func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	r.p.verify.activityDelta(id, o)
-	at := r.conv.index(id)
-	if at < 0 {
+	at := r.conv.first[id]
+	if at == nil {
 		r.Note("activity-unknown")
 		return
 	}
-	m := r.conv.list[at]
+	m := at.m
 	if m.role != agui.RoleActivity {
 		r.Note("activity-delta-on-message")
 		return
@@ -374,9 +357,16 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	r.mergeMetadata(m, ev.JSON(agui.FieldMetadata))
 	obj := m.read()
 	doc, ok := obj.get("content").(*tree)
-	if !ok || r.conv.hasDoubles() { // a message that stands in two places keeps its content in the other
+	if !ok {
 		doc = newTree(contentOf(obj))
 		doc.object = true // else no snapshot could hold the message, and a client that restores it would give up
+		if obj.get("content") != nil {
+			obj.set("content", doc) // the next patch finds it read, also where this one fails
+		}
+	}
+	var before json.RawMessage
+	if at.again != nil {
+		before = doc.JSON()
 	}
 	if err := doc.apply(ev.JSON(agui.FieldPatch)); err != nil {
 		r.Note("activity-patch-failed")
@@ -386,7 +376,10 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	next := obj.copyOf()
 	next.set("content", doc)
 	next.set("activityType", stringValue(activityType))
-	r.conv.replaceAt(at, &message{id: id, role: agui.RoleActivity, obj: next})
+	if at.again != nil { // a message that stands in two places keeps its content in the other
+		obj.set("content", rawValue(before))
+	}
+	r.conv.replace(at, &message{id: id, role: agui.RoleActivity, obj: next})
 }
 
 // contentOf returns an activity's content as JSON, {} where it has none.

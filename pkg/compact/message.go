@@ -13,6 +13,7 @@ type message struct {
 	obj      *object         // nil until it is opened for a change
 	text     *textValue      // the growing content, where the message is open and it is a string
 	calls    *callList       // the tool calls, where the message is open and has any
+	at       *link           // the first in the list that holds it
 }
 
 func newMessage(id, role string, members ...member) *message {
@@ -132,16 +133,6 @@ func (l *callList) appendJSON(dst []byte) []byte {
 		dst = c.obj.appendJSON(dst)
 	}
 	return append(dst, ']')
-}
-
-// find returns the first call of that id.
-func (l *callList) find(id string) *toolCall {
-	for _, c := range l.list {
-		if c.id == id {
-			return c
-		}
-	}
-	return nil
 }
 
 func parseCalls(raw json.RawMessage) *callList {

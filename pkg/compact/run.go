@@ -64,7 +64,7 @@ func (r *Run) Ended() bool { return r.p.Terminal != nil }
 func (r *Run) Messages() []agui.Message { return r.conv.export() }
 
 // MessageCount is len(Messages()) without writing them.
-func (r *Run) MessageCount() int { return len(r.conv.list) }
+func (r *Run) MessageCount() int { return r.conv.count }
 
 // State returns the state as it stands, as JSON text.
 func (r *Run) State() json.RawMessage { return r.state.JSON() }

@@ -54,7 +54,7 @@ func TestWeather_KafkaAwayIsA503(t *testing.T) {
 	begin := time.Now()
 	wantUnavailable(t, d.post(typeNDJSON, ev1+"\n"+ev2), 0)
 	wantUnavailable(t, d.do(http.MethodPut, d.path("input"), strings.NewReader(input1)), 0)
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > 30*time.Second {
 		t.Errorf("two answers took %v", took)
 	}
 }

@@ -13,10 +13,10 @@ import (
 // a generator that lets one through does not prove what it claims.
 var mutants = []struct{ name, file, old, new string }{
 	{"a second start makes a second message", "apply.go", "	m := r.conv.find(id)\n	if m == nil {\n		m = newMessage(id, role,", "	m := r.conv.find(id)\n	if m == nil || m.role == role {\n		m = newMessage(id, role,"},
-	{"results go to the end", "apply.go", "	caller := r.caller(call)\n	if caller == nil {", "	caller := r.caller(call)\n	if caller == nil || caller != r.conv.list[0] {"},
-	{"results stand before other results", "conversation.go", "for i < len(c.list) && c.list[i].role == agui.RoleTool {", "for false {"},
-	{"a result goes behind the last one, whoever called", "conversation.go", "if last.caller != caller {", "if last.caller == nil {"},
-	{"a message that came in front is overlooked", "conversation.go", "c.first[m.id], c.recent = m, nil", "c.first[m.id] = m"},
+	{"results go to the end", "apply.go", "	caller, _ := r.conv.caller(call)\n	if caller == nil {", "	caller, _ := r.conv.caller(call)\n	if caller == nil || caller != r.conv.start.m {"},
+	{"results stand before other results", "conversation.go", "prev: in.last, next: in.last.next}", "prev: caller.at, next: caller.at.next}"},
+	{"an activity in the place of a result does not end a stretch", "conversation.go", "before.role == agui.RoleTool {", "false {"},
+	{"a message that came in front is overlooked", "conversation.go", "c.first[m.id], c.recent = p, nil", "c.first[m.id] = p"},
 	{"a snapshot forgets reasoning", "apply.go", "return !hasReasoning", "return false"},
 	{"a snapshot keeps activities it owns", "apply.go", "return !slices.Contains(owned, m.activityType())", "return !slices.Contains(owned, m.activityType()+\"?\")"},
 	{"a known call is made again", "apply.go", "if m, c := r.conv.owner(call); c != nil {", "if m, c := r.conv.owner(call); c != nil && c.name() == name {"},

@@ -1,0 +1,132 @@
+package compact
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// plain is a conversation as a slice that is walked: what the linked one has to equal.
+type plain []*message
+
+func (l plain) first(id string) int {
+	return slices.IndexFunc(l, func(m *message) bool { return m.id == id })
+}
+
+func (l plain) insertResult(caller, m *message) plain {
+	i := slices.Index(l, caller) + 1
+	for i < len(l) && l[i].role == agui.RoleTool {
+		i++
+	}
+	return slices.Insert(l, i, m)
+}
+
+// check holds a conversation against its plain form.
+func check(t *testing.T, what string, c *conversation, want plain) {
+	t.Helper()
+	if got := plain(slices.Collect(c.messages())); !slices.Equal(got, want) || c.count != len(want) {
+		t.Fatalf("%s: %d messages %v, want %v", what, c.count, got, want)
+	}
+	seen := map[*message]bool{}
+	order, i := uint64(0), 0
+	for p := c.start; p != nil; p = p.next {
+		if !seen[p.m] {
+			seen[p.m] = true
+			if p.m.at != p {
+				t.Fatalf("%s: the message at %d is not known to be there", what, i)
+			}
+		} else if p.m.at == p {
+			t.Fatalf("%s: the message at %d stands earlier", what, i)
+		}
+		if c.find(p.m.id) != want[want.first(p.m.id)] {
+			t.Fatalf("%s: another message than the first is found for %s", what, p.m.id)
+		}
+		head := p.prev == nil || p.m.role != agui.RoleTool
+		if head != (p.prev == nil || p.in != p.prev.in) || head && p.in.order <= order {
+			t.Fatalf("%s: the stretches are wrong at %d", what, i)
+		}
+		order = p.in.order
+		if (p.next == nil || p.next.in != p.in) && p.in.last != p {
+			t.Fatalf("%s: a stretch does not know that it ends at %d", what, i)
+		}
+		i++
+	}
+}
+
+// Whatever happens to it, the linked list is what a plain one would be.
+func TestConversation_EqualsAPlainList(t *testing.T) {
+	roles := []string{agui.RoleAssistant, agui.RoleTool, agui.RoleTool, agui.RoleUser, agui.RoleActivity}
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		fresh := func(role string) *message { return &message{id: fmt.Sprint(rng.IntN(40)), role: role} }
+		var want plain
+		c := newConversation(nil)
+		for range 150 {
+			what := fmt.Sprintf("seed %d, ", seed)
+			m := fresh(roles[rng.IntN(len(roles))])
+			switch n := rng.IntN(20); {
+			case n == 0: // a snapshot keeps some, and names what may stand there twice
+				what += "reset"
+				next := slices.DeleteFunc(slices.Clone(want), func(*message) bool { return rng.IntN(4) == 0 })
+				for i := range next {
+					if next[i].id == m.id {
+						next[i] = m
+					}
+				}
+				want = next
+				c.reset(slices.Clone(next))
+			case n < 8 && len(want) > 0 && want[want.first(want[rng.IntN(len(want))].id)].role != agui.RoleUser:
+				what += "replace"
+				i := want.first(want[rng.IntN(len(want))].id)
+				m = &message{id: want[i].id, role: agui.RoleActivity}
+				want[i] = m
+				c.replace(c.first[m.id], m)
+			case n < 15:
+				what += "result"
+				callers := slices.DeleteFunc(slices.Clone(want), func(m *message) bool { return m.role != agui.RoleAssistant })
+				if len(callers) == 0 {
+					continue
+				}
+				m.role = agui.RoleTool
+				caller := callers[rng.IntN(len(callers))]
+				want = want.insertResult(caller, m)
+				c.insertResult(caller, m)
+			default:
+				what += "push"
+				want = append(want, m)
+				c.push(m)
+			}
+			check(t, what, c, want)
+		}
+	}
+}
+
+// Stretches that are split always at the same place use up the room between their orders.
+func TestConversation_SplitsWithoutEnd(t *testing.T) {
+	var want plain
+	c := newConversation(nil)
+	push := func(id, role string) *message {
+		m := &message{id: id, role: role}
+		want = append(want, m)
+		c.push(m)
+		return m
+	}
+	caller := push("caller", agui.RoleAssistant)
+	for i := range 100 {
+		push(fmt.Sprint(i), agui.RoleTool)
+	}
+	push("end", agui.RoleUser)
+	for i := 99; i > 0; i-- {
+		m := &message{id: fmt.Sprint(i), role: agui.RoleActivity}
+		want[want.first(m.id)] = m
+		c.replace(c.first[m.id], m)
+		check(t, "split before "+m.id, c, want)
+	}
+	m := &message{id: "99", role: agui.RoleTool} // stands before the activity of that id now
+	want = want.insertResult(caller, m)
+	c.insertResult(caller, m)
+	check(t, "result", c, want)
+}
