@@ -86,6 +86,15 @@ func TestCommands_OverHTTP(t *testing.T) {
 		}
 
 		first0, last0 := thread.Runs[0].RunID, thread.Runs[len(thread.Runs)-1].RunID
+		if text := ok0("lineage", thread.ThreadID, "--ancestors", last0); !strings.Contains(text, first0) || strings.Contains(text, last0) {
+			t.Errorf("lineage --ancestors: %s", text)
+		}
+		if text := ok0("lineage", thread.ThreadID, "--descendants", first0); !strings.Contains(text, last0) || strings.Contains(text, first0) {
+			t.Errorf("lineage --descendants draws what its runs hang from: %s", text)
+		}
+		if _, stderr, code := skein(t, "", "lineage", thread.ThreadID, "--ancestors", last0, "--siblings", last0, at); code != app.ExitUsage {
+			t.Errorf("two parts at once: exit %d, %s", code, stderr)
+		}
 		stdout, stderr, code := skein(t, "", "diff", thread.ThreadID, first0, last0, at)
 		if code != app.ExitDiffers || strings.Count(stderr, "\n") != 1 || !strings.Contains(stdout, "\n+ run "+last0) || !strings.Contains(stdout, "\n+ assistant ") {
 			t.Errorf("diff: exit %d, %s %s", code, stdout, stderr)
@@ -122,6 +131,7 @@ func TestCommands_OverHTTP(t *testing.T) {
 		}{
 			{[]string{"export", thread.ThreadID, "no-such-run"}, "there is no run no-such-run in thread"},
 			{[]string{"diff", thread.ThreadID, "no-such-run"}, "there is no run no-such-run in thread"},
+			{[]string{"lineage", thread.ThreadID, "--siblings", "no-such-run"}, "there is no run no-such-run in thread"},
 			{[]string{"checkout", thread.ThreadID, "no-such-run"}, "its runs: skein lineage " + thread.ThreadID},
 			{[]string{"history", "no-such-thread"}, "all threads: skein threads --url " + s.URL()},
 			{[]string{"lineage", "no/such/thread"}, "all threads: skein threads"},

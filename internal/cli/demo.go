@@ -109,7 +109,7 @@ func showDemo(ctx context.Context, out *output, at server, c *client.Client, con
 			return err
 		}
 		questions := conv.Questions()
-		picture, err := draw(body, lineage.TextOptions{
+		picture, err := draw(body, false, lineage.TextOptions{
 			Width: out.drawingWidth(), Color: out.colour(),
 			Label: func(r lineage.Run) string { return questions[r.ID] },
 		})

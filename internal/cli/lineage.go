@@ -18,6 +18,7 @@ func newLineage(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
 	var format string
 	var asJSON, ascii bool
+	var ancestors, descendants, siblings string
 	cmd := &cobra.Command{
 		Use:     "lineage THREAD",
 		GroupID: groupRead,
@@ -25,13 +26,20 @@ func newLineage(out *output, environ []string) *cobra.Command {
 		Long: `Draw the runs of a thread and its branches, oldest first, like git log --graph.
 
 What is not plain truth is marked: a parent that Skein found (~content: the run's input continues
-that run's messages; ~latest: there was no input), an end that Skein made, a run that is open.`,
+that run's messages; ~latest: there was no input), an end that Skein made, a run that is open. So is an
+input that does not go on from the parent's history: trimmed, summarised, edited, rewound and so on.`,
+		Example: `  skein lineage my-thread
+  skein lineage my-thread --ancestors run-7 --json | jq -r '.runs[].runId'`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON {
 				format = "json"
 			}
 			q := url.Values{}
+			set(q, "ancestorsOf", ancestors)
+			set(q, "descendantsOf", descendants)
+			set(q, "siblingsOf", siblings)
+			part := len(q) > 0
 			switch format {
 			case "text", "json":
 			case "mermaid", "dot":
@@ -42,12 +50,12 @@ that run's messages; ~latest: there was no input), an end that Skein made, a run
 			return at.connect(func(c *client.Client) error {
 				body, err := c.Get(cmd.Context(), client.ThreadPath(args[0])+"/lineage", q)
 				if err != nil {
-					return found(err, out, at, args[0], "")
+					return found(err, out, at, args[0], ancestors+descendants+siblings)
 				}
 				if format != "text" {
 					return out.document(body)
 				}
-				picture, err := draw(body, lineage.TextOptions{Width: out.drawingWidth(), ASCII: ascii, Color: out.colour()})
+				picture, err := draw(body, part, lineage.TextOptions{Width: out.drawingWidth(), ASCII: ascii, Color: out.colour()})
 				if err != nil {
 					return err
 				}
@@ -58,13 +66,17 @@ that run's messages; ~latest: there was no input), an end that Skein made, a run
 	serverFlags(cmd, &at)
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&format, "format", "text", "`FORMAT` of the picture: text, json, mermaid or dot")
+	cmd.Flags().StringVar(&ancestors, "ancestors", "", "only the ancestors of `RUN`")
+	cmd.Flags().StringVar(&descendants, "descendants", "", "only the descendants of `RUN`")
+	cmd.Flags().StringVar(&siblings, "siblings", "", "only the other children of the parent of `RUN`")
+	cmd.MarkFlagsMutuallyExclusive("ancestors", "descendants", "siblings")
 	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw the text with ASCII characters only")
 	return cmd
 }
 
-// draw draws a lineage answer. The layout is the one that every drawing of Skein has; it is done
+// draw draws a lineage answer, or one of a part of a thread. The layout is the one that every drawing of Skein has; it is done
 // here, and not by the server, so that it fits the screen.
-func draw(answer []byte, o lineage.TextOptions) (string, error) {
+func draw(answer []byte, part bool, o lineage.TextOptions) (string, error) {
 	var a struct {
 		Runs []struct {
 			lineage.Run
@@ -84,7 +96,11 @@ func draw(answer []byte, o lineage.TextOptions) (string, error) {
 		runs[i].Sealed = r.Status != lineage.StatusRunning && r.Status != lineage.StatusAbandoned
 	}
 	var b strings.Builder
-	if err := lineage.NewGraph(runs).Picture(lineage.PictureOptions{}).Text(&b, o); err != nil {
+	graph := lineage.NewGraph
+	if part {
+		graph = lineage.NewPart
+	}
+	if err := graph(runs).Picture(lineage.PictureOptions{}).Text(&b, o); err != nil {
 		return "", err
 	}
 	return b.String(), nil

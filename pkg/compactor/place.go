@@ -19,6 +19,7 @@ type placement struct {
 	lineage.Placement
 	input    *agui.RunAgentInput
 	inputSum string
+	parent   lineage.History
 	// base is the history that the run's messages are told against; empty without a base.
 	base lineage.History
 	fold *compact.Run
@@ -44,17 +45,16 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	start.Input = pl.input
 	pl.Placement = r.thread.lineage.Place(start)
 
-	var parent lineage.History
 	var err error
 	if pl.Run.Parent != "" {
-		if parent, err = p.history(r.thread, pl.Run.Parent); err != nil {
+		if pl.parent, err = p.history(r.thread, pl.Run.Parent); err != nil {
 			return nil, err
 		}
 	}
 	if pl.Run.Base != "" {
-		pl.base = parent
+		pl.base = pl.parent
 	}
-	pl.fold, pl.input = refold.Start(parent, pl.input)
+	pl.fold, pl.input = refold.Start(pl.parent, pl.input)
 	return pl, nil
 }
 
@@ -84,7 +84,7 @@ func (p *partition) decide(r *run, pl *placement) error {
 func (r *run) setPlacement(pl *placement) {
 	r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = pl.Run.Parent, record.ParentBy(pl.Run.ParentBy), pl.Run.SpawnedBy
 	r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = pl.Run.Branch, pl.Run.Root, pl.Run.Depth, pl.Run.Base
-	refold.FillInput(&r.rec, pl.base, pl.input, pl.inputSum)
+	refold.FillInput(&r.rec, pl.parent, pl.base, pl.input, pl.inputSum)
 }
 
 // setInput keeps an input that was sent beside the stream.
@@ -228,7 +228,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 		r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = rec.ParentRunID, rec.ParentBy, rec.SpawnedBy
 		r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = rec.BranchID, rec.RootRunID, rec.Depth, rec.Base
 		r.rec.Input, r.rec.InputMessages, r.rec.InputLayout = rec.Input, rec.InputMessages, rec.InputLayout
-		r.rec.Resumes, r.rec.InputSHA256 = rec.Resumes, rec.InputSHA256
+		r.rec.Rewrote, r.rec.Resumes, r.rec.InputSHA256 = rec.Rewrote, rec.Resumes, rec.InputSHA256
 		if err := t.live(h, r.fold.Messages); err != nil {
 			return nil, err
 		}

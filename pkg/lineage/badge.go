@@ -25,6 +25,9 @@ const (
 	BadgeLatest BadgeName = "~latest"
 	// BadgeMissing: the parent is not among these runs.
 	BadgeMissing BadgeName = "parent not here"
+	// BadgeRewrote begins the badges of runs whose input departs from the parent's history; the kind of
+	// rewrite follows.
+	BadgeRewrote BadgeName = "history "
 	// BadgeSynthetic: no event of the agent ended the run.
 	BadgeSynthetic BadgeName = "synthetic end"
 	// BadgeTruncated: the record is not whole.
@@ -82,6 +85,9 @@ func (g *Graph) badges(i int) []Badge {
 			name = BadgeLate
 		}
 		out = append(out, Badge{Name: name, Run: s.By})
+	}
+	for _, kind := range r.Rewrote {
+		add(true, BadgeRewrote+BadgeName(kind))
 	}
 	add(r.Synthetic, BadgeSynthetic)
 	add(r.Truncated, BadgeTruncated)

@@ -56,6 +56,22 @@ func NewGraph(runs []Run) *Graph {
 	return g
 }
 
+// NewPart returns the graph of some of a thread's runs. That a parent is not among them is no fault
+// then: its child begins a tree.
+func NewPart(runs []Run) *Graph {
+	there := make(map[string]bool, len(runs))
+	for _, r := range runs {
+		there[r.ID] = true
+	}
+	part := slices.Clone(runs)
+	for i := range part {
+		if !there[part[i].Parent] {
+			part[i].Parent = ""
+		}
+	}
+	return NewGraph(part)
+}
+
 // linkParents finds parents and cuts cycles.
 func (g *Graph) linkParents() {
 	g.parent = make([]int, len(g.runs))

@@ -62,6 +62,10 @@ func parseRuns(t *testing.T, text string) []Run {
 				r.SpawnedBy = unquote(value)
 			case "truncated":
 				r.Truncated = true
+			case "rewrote":
+				for _, kind := range strings.Split(value, ",") {
+					r.Rewrote = append(r.Rewrote, Rewrite(kind))
+				}
 			case "rawlost":
 				r.RawLost = true
 			case "at":

@@ -160,7 +160,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 					history = slices.Clone(parent.history)
 				}
 			}
-			if got.Run != want {
+			if !reflect.DeepEqual(got.Run, want) {
 				t.Fatalf("placing %+v\ngot  %+v\nwant %+v", s, got.Run, want)
 			}
 			if open := pick("any open", true) != nil; got.Concurrent != open {

@@ -50,6 +50,8 @@ type Run struct {
 	Base      string   `json:"base,omitempty"`
 	// HasInput says that the history starts from an input, not from the parent's history.
 	HasInput bool `json:"hasInput,omitempty"`
+	// Rewrote says how that input departs from the parent's history; see RewritesOf.
+	Rewrote []Rewrite `json:"rewrote,omitempty"`
 
 	// Start is the offset at which the run was placed, End that of the record that ended it
 	// (for an abandoned run the offset at which that was decided); -1 while it is open.

@@ -11,15 +11,16 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// lineageAnswer is the forest of a thread.
+// lineageAnswer is the forest of a thread, or a part of it.
 type lineageAnswer struct {
 	ThreadID string           `json:"threadId"`
 	Runs     []lineageRun     `json:"runs"` // by start
 	Branches []lineage.Branch `json:"branches"`
 	// Spawns are edges beside the chains: parents that were named but not there.
 	Spawns []lineage.Spawn `json:"spawns"`
-	// TipRunID is the tip with the latest start.
-	TipRunID string `json:"tipRunId"`
+	// Tips are the runs without children, by start; TipRunID is the last of them.
+	Tips     []string `json:"tips"`
+	TipRunID string   `json:"tipRunId"`
 	// Picture is the layout of lanes that all drawings of the thread share.
 	Picture   *lineage.Picture `json:"picture"`
 	IndexedTo record.Position  `json:"indexedTo"`
@@ -27,18 +28,20 @@ type lineageAnswer struct {
 
 // lineageRun is a run as a node of the forest.
 type lineageRun struct {
-	RunID        string          `json:"runId"`
-	GivenRunID   string          `json:"givenRunId,omitempty"`
-	ParentRunID  string          `json:"parentRunId,omitempty"`
-	ParentBy     record.ParentBy `json:"parentBy"`
-	SpawnedBy    string          `json:"spawnedBy,omitempty"`
-	BranchID     string          `json:"branchId"`
-	RootRunID    string          `json:"rootRunId"`
-	Depth        int             `json:"depth"`
-	Status       record.Status   `json:"status"`
-	MessageCount int             `json:"messageCount"`
-	StartedAt    time.Time       `json:"startedAt"`
-	EndedAt      *time.Time      `json:"endedAt,omitempty"`
+	RunID       string          `json:"runId"`
+	GivenRunID  string          `json:"givenRunId,omitempty"`
+	ParentRunID string          `json:"parentRunId,omitempty"`
+	ParentBy    record.ParentBy `json:"parentBy"`
+	SpawnedBy   string          `json:"spawnedBy,omitempty"`
+	BranchID    string          `json:"branchId"`
+	RootRunID   string          `json:"rootRunId"`
+	Depth       int             `json:"depth"`
+	// Rewrote says how the run's input departs from its parent's history.
+	Rewrote      []string      `json:"rewrote,omitempty"`
+	Status       record.Status `json:"status"`
+	MessageCount int           `json:"messageCount"`
+	StartedAt    time.Time     `json:"startedAt"`
+	EndedAt      *time.Time    `json:"endedAt,omitempty"`
 	// First is the position of the run's first event.
 	First record.Position `json:"first"`
 	badges
@@ -48,7 +51,7 @@ func newLineageRun(r store.Run) lineageRun {
 	return lineageRun{
 		RunID: r.RunID, GivenRunID: r.GivenRunID,
 		ParentRunID: r.ParentRunID, ParentBy: r.ParentBy, SpawnedBy: r.SpawnedBy,
-		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth,
+		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth, Rewrote: r.Rewrote,
 		Status: r.Status, MessageCount: r.MessageCount, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		First:  record.Position{Partition: r.Raw.Partition, Offset: r.Raw.First},
 		badges: badgesOf(r),
@@ -81,11 +84,21 @@ func (c *call) lineage() error {
 	if err != nil {
 		return err
 	}
+	relation, err := c.relation()
+	if err != nil {
+		return err
+	}
 	v, err := c.readThread()
 	if err != nil {
 		return err
 	}
 	graph := graphOf(v.runs)
+	if relation != "" {
+		if v.runs, err = relatives(graph, v.runs, relation, c.query.Get(relation)); err != nil {
+			return err
+		}
+		graph = lineage.NewPart(headsOf(v.runs))
+	}
 	picture := graph.Picture(lineage.PictureOptions{})
 	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
 	if format.render != nil {
@@ -99,10 +112,55 @@ func (c *call) lineage() error {
 	a := lineageAnswer{
 		ThreadID: c.threadID, Runs: make([]lineageRun, len(v.runs)),
 		Branches: list(graph.Branches()), Spawns: list(graph.Spawns()),
-		TipRunID: graph.Tip(), Picture: picture, IndexedTo: v.indexedTo,
+		Tips: list(graph.Tips()), TipRunID: graph.Tip(), Picture: picture, IndexedTo: v.indexedTo,
 	}
 	for i, r := range v.runs {
 		a.Runs[i] = newLineageRun(r)
 	}
 	return c.json(v.status, a)
+}
+
+// relations are the parameters that ask for a part of a thread: the runs that stand in that relation to
+// the run that they name, which is not among them.
+var relations = map[string]func(g *lineage.Graph, run string) []string{
+	"ancestorsOf":   (*lineage.Graph).Ancestors,
+	"descendantsOf": (*lineage.Graph).Descendants,
+	"siblingsOf":    (*lineage.Graph).Siblings,
+}
+
+// relation returns the parameter that asks for a part, or "".
+func (c *call) relation() (string, error) {
+	asked := ""
+	for name := range relations {
+		id, err := c.runParam(name)
+		if err != nil {
+			return "", err
+		}
+		if id == "" {
+			continue
+		}
+		if asked != "" {
+			return "", badRequest("ancestorsOf, descendantsOf and siblingsOf exclude one another")
+		}
+		asked = name
+	}
+	return asked, nil
+}
+
+// relatives are the rows that a relation asks for, by start.
+func relatives(g *lineage.Graph, rows []store.Run, relation, run string) ([]store.Run, error) {
+	if _, ok := g.Run(run); !ok {
+		return nil, store.ErrNotFound
+	}
+	wanted := map[string]bool{}
+	for _, id := range relations[relation](g, run) {
+		wanted[id] = true
+	}
+	part := []store.Run{}
+	for _, r := range rows {
+		if wanted[r.RunID] {
+			part = append(part, r)
+		}
+	}
+	return part, nil
 }

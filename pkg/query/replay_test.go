@@ -114,7 +114,7 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 			rec.Raw.Ranges = append(rec.Raw.Ranges, [2]int64{o, o + 1})
 		}
 	}
-	refold.FillInput(rec, lineage.History{}, input, r.InputSHA256)
+	refold.FillInput(rec, lineage.History{}, lineage.History{}, input, r.InputSHA256)
 	at2 := refold.Fill(rec, r.Fold, r.Tally, lineage.History{})
 	rec.HistoryKey = lineage.KeyOf(at2.Messages).String()
 	rec.Raw.Partition, rec.Raw.Events, rec.Raw.SHA256, rec.Raw.NextSeq = 3, r.Tally.Events, r.Tally.SHA256(), r.NextSeq

@@ -24,7 +24,7 @@ type route struct {
 var routes = []route{
 	{"/v1/threads", []string{"prefix", "status", "since", "limit", "after"}, (*call).threads},
 	{"/v1/threads/{thread}", []string{"atLeast"}, (*call).thread},
-	{"/v1/threads/{thread}/lineage", []string{"atLeast", "format", "width"}, (*call).lineage},
+	{"/v1/threads/{thread}/lineage", []string{"atLeast", "format", "width", "ancestorsOf", "descendantsOf", "siblingsOf"}, (*call).lineage},
 	{"/v1/threads/{thread}/history", []string{"atLeast", "limit", "before"}, (*call).history},
 	{"/v1/threads/{thread}/diff", []string{"atLeast", "from", "to"}, (*call).diff},
 	{"/v1/threads/{thread}/export", []string{"atLeast", "startedAt", "report"}, (*call).export},

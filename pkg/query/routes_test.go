@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -217,14 +218,15 @@ func TestLineage_InEveryFormat(t *testing.T) {
 			ForkRunID string   `json:"forkRunId"`
 			Runs      []string `json:"runs"`
 		} `json:"branches"`
-		TipRunID  string `json:"tipRunId"`
-		IndexedTo string `json:"indexedTo"`
+		Tips      []string `json:"tips"`
+		TipRunID  string   `json:"tipRunId"`
+		IndexedTo string   `json:"indexedTo"`
 	}
 	r := f.json("/v1/threads/chat/lineage", &l)
-	got := fmt.Sprint(l.Runs, l.Branches, l.TipRunID, l.IndexedTo)
+	got := strings.Join(strings.Fields(fmt.Sprintln(l.Runs, l.Branches, l.Tips, l.TipRunID, l.IndexedTo)), " ")
 	want := "[{root  3:10 false} {left root 3:20 false} {leaf left 3:30 true} {right root 3:40 true}] " +
-		"[{root  [root left leaf]} {right root [right]}]right3:49"
-	if got != strings.Replace(want, "]right", "] right", 1) && got != want {
+		"[{root  [root left leaf]} {right root [right]}] [leaf right] right 3:49"
+	if got != strings.Join(strings.Fields(want), " ") {
 		t.Errorf("got  %s\nwant %s\n%s", got, want, r.body)
 	}
 	for format, c := range map[string]struct{ contentType, part string }{
@@ -246,6 +248,60 @@ func TestLineage_InEveryFormat(t *testing.T) {
 	}
 	f.get("acme", "/v1/threads/chat/lineage?format=png").problem(t, http.StatusBadRequest)
 	f.get("acme", "/v1/threads/chat/lineage?format=text&width=3").problem(t, http.StatusBadRequest)
+}
+
+// A part of a thread is a thread of its own: what it hangs from is said, and is no fault of it.
+func TestLineage_OfAPart(t *testing.T) {
+	f := newFixture(t)
+	conversation(f)
+	edited := run("chat", "alone", 5)
+	edited.Rewrote = []string{"summarised", "edited"}
+	f.put(edited)
+	theirs := run("chat", "root", 6)
+	theirs.Tenant = "umbrella"
+	f.put(theirs)
+	for query, want := range map[string]string{
+		"ancestorsOf=leaf":   "root left; root:root,left; left",
+		"ancestorsOf=root":   "; ; ",
+		"descendantsOf=root": "left leaf right; root:left,leaf right:right; leaf right",
+		"descendantsOf=leaf": "; ; ",
+		"siblingsOf=left":    "right; right:right; right",
+		"siblingsOf=alone":   "root; root:root; root",
+	} {
+		var l lineageAnswer
+		r := f.json("/v1/threads/chat/lineage?"+query, &l)
+		if value, err := jsonschema.UnmarshalJSON(strings.NewReader(r.body)); err != nil || describer(t)("Lineage").Validate(value) != nil {
+			t.Errorf("%s: %s is not as described: %v", query, r.body, err)
+		}
+		var runs, branches []string
+		for _, r := range l.Runs {
+			runs = append(runs, r.RunID)
+		}
+		for _, b := range l.Branches {
+			branches = append(branches, b.ID+":"+strings.Join(b.Runs, ","))
+		}
+		got := strings.Join(runs, " ") + "; " + strings.Join(branches, " ") + "; " + strings.Join(l.Tips, " ")
+		if got != want || len(l.Picture.Rows) != len(l.Runs) || strings.Contains(r.body, "not here") {
+			t.Errorf("%s: %s, want %s\n%s", query, got, want, r.body)
+		}
+	}
+	if text := f.get("acme", "/v1/threads/chat/lineage?descendantsOf=root&format=text").body; !strings.Contains(text, "leaf") || strings.Contains(text, "root") {
+		t.Errorf("the picture: %s", text)
+	}
+	if text := f.get("acme", "/v1/threads/chat/lineage?format=text").body; !strings.Contains(text, "[history summarised, history edited]") {
+		t.Errorf("the picture: %s", text)
+	}
+	for query, status := range map[string]int{
+		"ancestorsOf=nobody": 404, "ancestorsOf=": 400, "siblingsOf=..": 400, "ancestorsOf=leaf&siblingsOf=left": 400,
+	} {
+		f.get("acme", "/v1/threads/chat/lineage?"+query).problem(t, status)
+	}
+	for _, query := range []string{"ancestorsOf=leaf", "descendantsOf=left", "siblingsOf=left"} {
+		f.get("umbrella", "/v1/threads/chat/lineage?"+query).problem(t, http.StatusNotFound) // acme's run
+	}
+	if r := f.get("umbrella", "/v1/threads/chat/lineage?descendantsOf=root"); r.status != 200 || !strings.Contains(r.body, `"runs":[]`) {
+		t.Errorf("umbrella's own run: %d %s", r.status, r.body)
+	}
 }
 
 func TestRun_SaysAllButItsContents(t *testing.T) {

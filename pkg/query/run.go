@@ -20,6 +20,8 @@ type runAnswer struct {
 	BranchID    string          `json:"branchId"`
 	RootRunID   string          `json:"rootRunId"`
 	Depth       int             `json:"depth"`
+	// Rewrote says how the input departs from the parent's history.
+	Rewrote []string `json:"rewrote,omitempty"`
 
 	Status    record.Status `json:"status"`
 	StartedAt time.Time     `json:"startedAt"`
@@ -77,7 +79,7 @@ func newRunAnswer(r store.Run, to record.Position) runAnswer {
 	return runAnswer{
 		ThreadID: r.ThreadID, RunID: r.RunID, GivenRunID: r.GivenRunID,
 		ParentRunID: r.ParentRunID, ParentBy: r.ParentBy, SpawnedBy: r.SpawnedBy,
-		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth,
+		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth, Rewrote: r.Rewrote,
 		Status: r.Status, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal,
 		Interrupts: list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),

@@ -123,7 +123,8 @@ type refolded struct {
 	*refold.Run
 	// input is as it is recorded.
 	input *agui.RunAgentInput
-	base  lineage.History
+	// parent is the history that the fold started from, base that which the record is told against.
+	parent, base lineage.History
 	// first and next are the offsets of the first record and after the last one.
 	first, next int64
 	traces      traces
@@ -185,12 +186,12 @@ func (p *proof) refold(rec *record.Run, below int64) (*refolded, error) {
 	}
 	var at int64
 	got.Begin = func(input *agui.RunAgentInput, _ string) (*compact.Run, error) {
-		parent, err := p.parent(rec, got.base, at)
-		if err != nil {
+		var err error
+		if got.parent, err = p.parent(rec, got.base, at); err != nil {
 			return nil, err
 		}
 		var fold *compact.Run
-		fold, got.input = refold.Begin(rec, parent, input)
+		fold, got.input = refold.Begin(rec, got.parent, input)
 		return fold, nil
 	}
 	seen := false
@@ -250,7 +251,7 @@ func (p *proof) parent(rec *record.Run, base lineage.History, offset int64) (lin
 
 // record is the run record that the raw events make, where the given one is right about the run's place.
 func (g *refolded) record(given *record.Run) *record.Run {
-	made, _ := g.Record(given, g.base, g.input, g.first, g.next)
+	made, _ := g.Record(given, g.parent, g.base, g.input, g.first, g.next)
 	return made
 }
 

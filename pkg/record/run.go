@@ -68,6 +68,9 @@ type Run struct {
 	Input         json.RawMessage `json:"input,omitempty"`
 	InputLayout   agui.Layout     `json:"inputLayout,omitempty"`
 	InputMessages []agui.Message  `json:"inputMessages,omitempty"`
+	// Rewrote says how the input departs from the parent's history, as that was when the run began; nil
+	// where it goes on from it. Package lineage makes the words.
+	Rewrote []string `json:"rewrote,omitempty"`
 
 	// Base is the sealed run whose history this run's messages are told against, or empty.
 	Base string `json:"base,omitempty"`

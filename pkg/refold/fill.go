@@ -25,14 +25,18 @@ func Start(parent lineage.History, input *agui.RunAgentInput) (*compact.Run, *ag
 	return compact.New(from.Messages, from.State), input
 }
 
-// FillInput fills what a record says of an input that Start returned; base is the history of the
-// record's base, sum the hash of the input as it came.
-func FillInput(rec *record.Run, base lineage.History, input *agui.RunAgentInput, sum string) {
+// FillInput fills what a record says of an input that Start returned; parent is what Start was given, base
+// the history of the record's base, sum the hash of the input as it came.
+func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAgentInput, sum string) {
 	if input == nil {
 		return
 	}
 	rec.Input = agui.Without(input.Raw, "messages")
 	rec.InputMessages, rec.InputLayout = lineage.NormalizeInput(base.Messages, input.Messages)
+	rec.Rewrote = nil
+	for _, r := range lineage.RewritesOf(parent.Messages, input.Messages) {
+		rec.Rewrote = append(rec.Rewrote, string(r))
+	}
 	rec.Resumes = input.Resume
 	rec.InputSHA256 = sum
 }

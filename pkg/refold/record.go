@@ -27,9 +27,9 @@ func Begin(given *record.Run, parent lineage.History, input *agui.RunAgentInput)
 }
 
 // Record is the run record that the run's raw records make, where the given one is right about the
-// run's place, and the history at its end. Base is the history of the run's base, input as Begin has
-// returned it, first and next the offset of the run's first raw record and the one after its last.
-func (r *Run) Record(given *record.Run, base lineage.History, input *agui.RunAgentInput, first, next int64) (*record.Run, lineage.History) {
+// run's place, and the history at its end. Parent is what Begin was given, base the history of the run's
+// base, input as Begin has returned it, first and next the offset of the run's first raw record and the one after its last.
+func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agui.RunAgentInput, first, next int64) (*record.Run, lineage.History) {
 	made := &record.Run{
 		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, GivenRunID: given.GivenRunID,
 		ParentRunID: given.ParentRunID, ParentBy: given.ParentBy, SpawnedBy: given.SpawnedBy,
@@ -38,7 +38,7 @@ func (r *Run) Record(given *record.Run, base lineage.History, input *agui.RunAge
 	}
 	var at lineage.History
 	if r.Fold != nil {
-		FillInput(made, base, input, r.InputSHA256)
+		FillInput(made, parent, base, input, r.InputSHA256)
 		at = Fill(made, r.Fold, r.Tally, base)
 		made.HistoryKey = lineage.KeyOf(at.Messages).String()
 	} else {

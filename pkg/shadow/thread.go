@@ -32,8 +32,8 @@ type run struct {
 	keep Outcome
 	why  string
 	// input is as it is recorded, base the history of the run's base.
-	input *agui.RunAgentInput
-	base  lineage.History
+	input        *agui.RunAgentInput
+	parent, base lineage.History
 	// first and next are the offsets of the first raw record and after the last one; -1 before it came.
 	first, next int64
 	made        *record.Run
@@ -102,7 +102,6 @@ func (t *thread) take(m *kgo.Record) error {
 
 // begin starts a run's fold from its parent as it stands by now.
 func (t *thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) {
-	var parent lineage.History
 	if id := r.rec.ParentRunID; id != "" {
 		p := t.byID[id]
 		switch {
@@ -111,14 +110,14 @@ func (t *thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) 
 			return nil, errLeft
 		case p.rec.Open == nil && p.rec.Raw.Next <= r.first:
 			var err error
-			if parent, err = t.history(p); err != nil {
+			if r.parent, err = t.history(p); err != nil {
 				return nil, err
 			}
 		case p.keep == Gone || p.Fold == nil:
 			r.leave(fmt.Sprintf("raw events of its parent %q, which was going on when the run started, are gone", id))
 			return nil, errLeft
 		default:
-			parent = lineage.History{Messages: p.Fold.Messages(), State: p.Fold.State()}
+			r.parent = lineage.History{Messages: p.Fold.Messages(), State: p.Fold.State()}
 		}
 	}
 	if r.rec.Base != "" {
@@ -133,14 +132,14 @@ func (t *thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) 
 		}
 	}
 	var fold *compact.Run
-	fold, r.input = refold.Begin(r.rec, parent, input)
+	fold, r.input = refold.Begin(r.rec, r.parent, input)
 	return fold, nil
 }
 
 // finish makes the run's record.
 func (r *run) finish() {
-	r.made, r.at = r.Record(r.rec, r.base, r.input, r.first, r.next)
-	r.Fold = nil // its memory
+	r.made, r.at = r.Record(r.rec, r.parent, r.base, r.input, r.first, r.next)
+	r.Fold, r.parent = nil, lineage.History{} // their memory
 }
 
 // history is what runs that hang from a run start from: what was made of it, or what its record says

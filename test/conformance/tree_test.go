@@ -40,6 +40,8 @@ type treeRun struct {
 	beside bool              // another run was open when it started
 	want   lineage.History
 	astray bool // Skein's chain is another one
+	// rewrote holds what the record may say of the input: nil where it goes on from the parent's history.
+	rewrote []string
 }
 
 // The ways in which a run comes to be.
@@ -63,10 +65,19 @@ func (tr *tree) begin() {
 	case "root", "continue":
 		messages = slices.Concat(messages, asked)
 	case "edit": // and all behind it is gone
+		if at < len(messages) {
+			r.rewrote = []string{"rewound", "replaced"}
+		}
 		messages = slices.Concat(messages[:at], asked)
 	case "regenerate":
+		if 0 < at && at < len(messages) {
+			r.rewrote = []string{"rewound"}
+		}
 		messages = messages[:at]
 	case "rewrite": // the front is left out, and a message is another one
+		if at > 0 {
+			r.rewrote = []string{"trimmed", "replaced"}
+		}
 		messages = slices.Concat(messages[at:], asked)
 		if i := tr.n(len(messages) - 1); messages[i].Role == agui.RoleUser {
 			messages[i] = tr.decode(fmt.Sprintf(`[{"id":%s,"role":"user","content":"rewritten"}]`, encode(messages[i].ID)))[0]
@@ -125,6 +136,15 @@ func (tr *tree) stream(run string) []json.RawMessage {
 		out = append(out, e)
 	}
 	return append(out, encode(obj{"type": "RUN_FINISHED", "threadId": "t", "runId": run}))
+}
+
+// unique reports whether no id stands twice.
+func unique(messages []agui.Message) bool {
+	ids := map[string]bool{}
+	for _, m := range messages {
+		ids[m.ID] = true
+	}
+	return len(ids) == len(messages)
 }
 
 func (tr *tree) send(kind record.Kind, run string, value json.RawMessage) {
@@ -216,6 +236,13 @@ func TestTree_EveryHistoryEqualsTheOfficialClient(t *testing.T) {
 				conformance.Conversation{Messages: encode(list(got.Messages)), State: got.State})
 			if d != "" {
 				rt.Fatalf("%s (%s; parent %q): %s", r.id, r.way, rec.ParentRunID, d)
+			}
+			if r.parent != nil && !unique(r.parent.want.Messages) {
+				continue // which of one id is another now cannot be said
+			}
+			said := slices.ContainsFunc(rec.Rewrote, func(kind string) bool { return slices.Contains(r.rewrote, kind) })
+			if r.parent != nil && r.way != "rewrite" && len(r.rewrote) == 0 && rec.Rewrote != nil || len(r.rewrote) > 0 && !said {
+				rt.Fatalf("%s (%s): the input rewrote %q, want one of %q", r.id, r.way, rec.Rewrote, r.rewrote)
 			}
 		}
 	})
