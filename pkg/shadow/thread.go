@@ -31,7 +31,7 @@ type run struct {
 	// keep says why the record is not made again; what hangs from it then starts from what it says.
 	keep Outcome
 	why  string
-	// input is as it is recorded, base the history of the run's base.
+	// input is as it is recorded, parent what the fold started from, base the history of the base.
 	input        *agui.RunAgentInput
 	parent, base lineage.History
 	// first and next are the offsets of the first raw record and after the last one; -1 before it came.
