@@ -39,6 +39,9 @@ input that does not go on from the parent's history: trimmed, summarised, edited
 			set(q, "ancestorsOf", ancestors)
 			set(q, "descendantsOf", descendants)
 			set(q, "siblingsOf", siblings)
+			if len(q) > 1 {
+				return app.Usagef("--ancestors, --descendants and --siblings exclude one another")
+			}
 			part := len(q) > 0
 			switch format {
 			case "text", "json":
@@ -69,7 +72,6 @@ input that does not go on from the parent's history: trimmed, summarised, edited
 	cmd.Flags().StringVar(&ancestors, "ancestors", "", "only the ancestors of `RUN`")
 	cmd.Flags().StringVar(&descendants, "descendants", "", "only the descendants of `RUN`")
 	cmd.Flags().StringVar(&siblings, "siblings", "", "only the other children of the parent of `RUN`")
-	cmd.MarkFlagsMutuallyExclusive("ancestors", "descendants", "siblings")
 	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw the text with ASCII characters only")
 	return cmd
 }
