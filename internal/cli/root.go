@@ -66,7 +66,7 @@ thread, and gives conversations back: whole, from any run, along any branch.`,
 	root.AddGroup(
 		&cobra.Group{ID: groupServe, Title: "Run Skein on this machine:"},
 		&cobra.Group{ID: groupRead, Title: "Look at threads:"},
-		&cobra.Group{ID: groupWrite, Title: "Bring events in, or fold them without a server:"},
+		&cobra.Group{ID: groupWrite, Title: "Bring events in, take them back, or fold them without a server:"},
 		&cobra.Group{ID: groupOperate, Title: "Run Skein on many machines:"},
 	)
 	root.AddCommand(
@@ -74,7 +74,7 @@ thread, and gives conversations back: whole, from any run, along any branch.`,
 		newThreads(out, environ), newLineage(out, environ), newHistory(out, environ),
 		newDiff(out, environ), newCheckout(out, environ),
 		newReplay(out, environ), newVerify(out, environ), newExport(out, environ),
-		newPublish(out, environ), newFold(out),
+		newPublish(out, environ), newErase(out, environ), newFold(out),
 		newTopics(out), newDeadLetters(out, environ), newRefold(out), newMigrate(out), newKeys(out), newHealth(out),
 		newVersion(out),
 	)

@@ -100,6 +100,26 @@ func (c *Client) PostEvents(ctx context.Context, thread, run, mediaType string, 
 	return ack, nil
 }
 
+// Receipt says where an erasure lies, and on which path of the query stage one can follow it.
+type Receipt struct {
+	ThreadID string `json:"threadId"`
+	Position string `json:"position"`
+	Href     string `json:"href"`
+}
+
+// EraseThread asks for the erasure of all that a thread has up to now.
+func (c *Client) EraseThread(ctx context.Context, thread string) (Receipt, error) {
+	body, err := c.call(ctx, http.MethodDelete, ThreadPath(thread), nil, "", nil)
+	if err != nil {
+		return Receipt{}, err
+	}
+	var r Receipt
+	if err := json.Unmarshal(body, &r); err != nil {
+		return Receipt{}, fmt.Errorf("decoding answer: %w", err)
+	}
+	return r, nil
+}
+
 // Get returns the JSON (or text) of one call of the query stage. Path starts with "/v1/" and is
 // escaped already: see ThreadPath and RunPath.
 func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte, error) {

@@ -107,26 +107,19 @@ func (s *session) readTopics(ctx context.Context) error {
 // tombstoneAge is half of the time that tombstones stay on skein.runs: a store that is older may
 // have missed one.
 func (s *session) tombstoneAge(ctx context.Context) (time.Duration, error) {
-	configs, err := s.admin.DescribeTopicConfigs(ctx, s.topics.Runs)
-	if err == nil {
-		var rc kadm.ResourceConfig
-		if rc, err = configs.On(s.topics.Runs, nil); err == nil {
-			err = rc.Err
-		}
-		for _, c := range rc.Configs {
-			if c.Key == "delete.retention.ms" && c.Value != nil {
-				ms, err := time.ParseDuration(*c.Value + "ms")
-				if err != nil {
-					return 0, fmt.Errorf("reading delete.retention.ms of %s: %w", s.topics.Runs, err)
-				}
-				return ms / 2, nil
-			}
-		}
-	}
+	settings, err := kafka.TopicSettings(ctx, s.admin, s.topics.Runs)
 	if err != nil {
-		return 0, fmt.Errorf("reading settings of %s: %w", s.topics.Runs, err)
+		return 0, err
 	}
-	return 12 * time.Hour, nil // half of Kafka's default
+	value := settings[s.topics.Runs]["delete.retention.ms"]
+	if value == "" {
+		return 12 * time.Hour, nil // half of Kafka's default
+	}
+	age, err := time.ParseDuration(value + "ms")
+	if err != nil {
+		return 0, fmt.Errorf("reading delete.retention.ms of %s: %w", s.topics.Runs, err)
+	}
+	return age / 2, nil
 }
 
 // close ends the session without a commit. The member does not leave the group: it is static, and

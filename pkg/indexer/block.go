@@ -10,7 +10,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// runKey names a run.
+// runKey names a run, or, without one, the erasure of a thread.
 type runKey struct{ tenant, thread, run string }
 
 // entry is an entry of a block with what it weighs, and under which assignment it was read.
@@ -32,6 +32,7 @@ type progress struct {
 // block collects what is written together. Of several records of one run the newest one stays: a
 // row is a pure function of one record, and the store would drop the others. A tombstone stays as well,
 // also where the run's id came again behind it: it says that older rows go, the newer record does not.
+// Of erasures of a thread the newest stays.
 type block struct {
 	entries []entry
 	index   map[runKey]int
@@ -102,12 +103,24 @@ func (b *block) keep(current func(partition int32, epoch int64) bool) {
 }
 
 // parts splits the entries into runs of at most that many records and bytes, each with at least one
-// record: a poll may give more than was asked for. The positions, few and small, are in the last one.
+// record: a poll may give more than was asked for. Erasures come behind all records of runs, since they
+// say that those are there. The positions, few and small, are in the last one.
 func (b *block) parts(maxRecords int, maxBytes int64) [][]store.Entry {
 	var out [][]store.Entry
 	var part []store.Entry
 	var bytes int64
-	for _, e := range b.entries {
+	entries := slices.Clone(b.entries)
+	slices.SortStableFunc(entries, func(x, y entry) int {
+		switch {
+		case (x.Erasure == nil) == (y.Erasure == nil):
+			return 0
+		case x.Erasure == nil:
+			return -1
+		default:
+			return 1
+		}
+	})
+	for _, e := range entries {
 		if len(part) > 0 && (len(part) == maxRecords || bytes+e.bytes > maxBytes) {
 			out, part, bytes = append(out, part), nil, 0
 		}

@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -115,5 +116,31 @@ func TestBlock_KeepsATombstoneBeforeANewerRecord(t *testing.T) {
 	put(5, nil)
 	if len(b.entries) != 2 || b.entries[1].Version != 5 || !b.entries[1].Tombstone() {
 		t.Errorf("after another tombstone: %+v", b.entries)
+	}
+}
+
+// An erasure says that the tombstones before it are written, and is written behind them.
+func TestBlock_WritesErasuresBehindAllRuns(t *testing.T) {
+	b := newBlock()
+	erase := func(offset, below int64) {
+		r := &kgo.Record{Offset: offset, Value: make([]byte, 10)}
+		b.read(r, 1, time.Unix(1, 0))
+		b.add(store.Entry{Version: offset, ThreadID: "t", Erasure: &store.Erasure{Below: below}}, r, 1)
+	}
+	erase(1, 5)
+	put(b, 0, 2, "a", 10, 1) // a tombstone
+	put(b, 0, 3, "b", 10, 1)
+	erase(4, 9)
+	b.positions[0] = entry{Entry: store.Entry{Version: 5, Position: &store.Position{Next: 10}}}
+	var got [][]int64
+	for _, part := range b.parts(1, 1<<20) {
+		var versions []int64
+		for _, e := range part {
+			versions = append(versions, e.Version)
+		}
+		got = append(got, versions)
+	}
+	if want := [][]int64{{2}, {3}, {4, 5}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("written are %v, want %v", got, want)
 	}
 }

@@ -3,6 +3,7 @@ package indexer
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -19,7 +20,7 @@ const (
 	outcomeTombstone outcome = "tombstone"
 	outcomeFence     outcome = "fence"
 	outcomePosition  outcome = "position"
-	// outcomeErasure: a thread was erased. The tombstones before it say what goes.
+	// outcomeErasure: a thread was erased. The tombstones before it say what goes, this that it is gone.
 	outcomeErasure outcome = "erasure"
 	// outcomeUnknownVersion: written by a newer Skein. Once this one is updated, its group's
 	// offsets can be set back; what is in the store meanwhile is older, not wrong.
@@ -29,8 +30,8 @@ const (
 
 var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomePosition, outcomeErasure, outcomeUnknownVersion, outcomeUndecodable}
 
-// decode reads a record of skein.runs. There is an entry for a run, a tombstone and a position, an error
-// for one that is skipped because of its data.
+// decode reads a record of skein.runs. There is an entry for all kinds but a fence, and an error for a
+// record that is skipped because of its data.
 func decode(r *kgo.Record) (store.Entry, outcome, error) {
 	h, err := kafka.ParseHeaders(r.Headers)
 	switch {
@@ -41,7 +42,7 @@ func decode(r *kgo.Record) (store.Entry, outcome, error) {
 	case h.Kind == record.KindFence:
 		return store.Entry{}, outcomeFence, nil
 	case h.Kind == record.KindErase:
-		return store.Entry{}, outcomeErasure, nil
+		return decodeErasure(r)
 	case h.Kind == record.KindPosition:
 		return decodePosition(r)
 	}
@@ -66,6 +67,24 @@ func decode(r *kgo.Record) (store.Entry, outcome, error) {
 		return store.Entry{}, outcomeUndecodable, err
 	}
 	return e, outcomeRun, nil
+}
+
+func decodeErasure(r *kgo.Record) (store.Entry, outcome, error) {
+	parts, err := record.SplitKey(string(r.Key))
+	if err == nil && len(parts) != 2 {
+		err = fmt.Errorf("decoding key: %d parts, want tenant/thread", len(parts))
+	}
+	if err != nil {
+		return store.Entry{}, outcomeUndecodable, err
+	}
+	below, err := record.DecodeErased(r.Value)
+	if err != nil {
+		return store.Entry{}, outcomeUndecodable, err
+	}
+	return store.Entry{
+		Partition: r.Partition, Version: r.Offset, Tenant: parts[0], ThreadID: parts[1],
+		Erasure: &store.Erasure{Below: below, At: r.Timestamp.UTC().Truncate(time.Millisecond)},
+	}, outcomeErasure, nil
 }
 
 func decodePosition(r *kgo.Record) (store.Entry, outcome, error) {

@@ -125,7 +125,7 @@ func (s *Service) take(ctx context.Context, b *block, r *kgo.Record) {
 	switch {
 	case err != nil:
 		s.cfg.Logger.WarnContext(ctx, "record skipped", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
-	case what == outcomeRun || what == outcomeTombstone || what == outcomePosition:
+	case what == outcomeRun || what == outcomeTombstone || what == outcomeErasure || what == outcomePosition:
 		b.add(e, r, epoch)
 	}
 }

@@ -85,8 +85,11 @@ func (f *fakeStore) text() string {
 	for _, k := range slices.Sorted(maps.Keys(f.rows)) {
 		e := f.rows[k]
 		status := "deleted"
-		if e.Run != nil {
+		switch {
+		case e.Run != nil:
 			status = string(e.Run.Status)
+		case e.Erasure != nil:
+			status = fmt.Sprintf("erased below %d", e.Erasure.Below)
 		}
 		fmt.Fprintf(&b, "%s %d:%d %s\n", k, e.Partition, e.Version, status)
 	}
@@ -212,7 +215,7 @@ func TestService_IndexesRunsAndTombstonesAndSkipsFences(t *testing.T) {
 	)
 	s := start(t, cfg, st)
 	until(t, "ready", func() bool { return s.Ready() == nil })
-	want := "acme/thread/a 0:2 finished\nacme/thread/b 1:0 finished\nacme/thread/c 0:4 deleted\n"
+	want := "acme/thread/ 0:5 erased below 9\nacme/thread/a 0:2 finished\nacme/thread/b 1:0 finished\nacme/thread/c 0:4 deleted\n"
 	until(t, "all rows are there", func() bool { return st.text() == want })
 	until(t, "offsets are committed", func() bool { return maps.Equal(committed(t, cfg), map[int32]int64{0: 6, 1: 1}) })
 	metrics := `

@@ -37,7 +37,7 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 	case rej != nil:
 		s.refuse(w, r, callEvents, rej, &got)
 	default:
-		s.accept(w, callEvents, got)
+		s.accept(w, callEvents, http.StatusOK, got)
 	}
 }
 

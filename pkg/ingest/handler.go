@@ -79,15 +79,16 @@ func endEarly(w http.ResponseWriter, r *http.Request) {
 	_ = rc.SetReadDeadline(time.Now().Add(time.Second))
 }
 
-func (s *Service) accept(w http.ResponseWriter, c call, answer any) {
+func (s *Service) accept(w http.ResponseWriter, c call, status int, answer any) {
 	s.metrics.requests.WithLabelValues(string(c), outcomeAccepted).Inc()
 	body, err := json.Marshal(answer)
-	if err != nil { // numbers only: cannot be
+	if err != nil { // numbers and ids only: cannot be
 		problem.Write(w, problem.Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
+	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n')) // a caller that is gone has the same doubt as one that was cut off
 }
 

@@ -33,7 +33,7 @@ func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
 		s.unavailable(w, r, callInput, err, nil)
 		return
 	}
-	s.accept(w, callInput, struct {
+	s.accept(w, callInput, http.StatusOK, struct {
 		Partition int32 `json:"partition"`
 		Offset    int64 `json:"offset"`
 	}{got.Partition, got.FirstOffset})

@@ -146,7 +146,7 @@ func (d *door) read(resp *http.Response) answer {
 		d.t.Fatalf("answer %d is not JSON: %q", a.status, b)
 	}
 	want := "application/json"
-	if a.status != http.StatusOK {
+	if a.status/100 != 2 {
 		want = "application/problem+json"
 	}
 	if got := a.header.Get("Content-Type"); got != want {

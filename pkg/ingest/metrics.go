@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // metrics are the stage's. Outcomes: accepted (all of the request), rejected (the caller's fault),
@@ -49,9 +51,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, r := range reasons() {
 		m.rejected.WithLabelValues(r)
 	}
-	for _, k := range []string{"event", "input"} {
-		m.events.WithLabelValues(k)
-		m.bytes.WithLabelValues(k)
+	for _, k := range []record.Kind{record.KindEvent, record.KindInput, record.KindErase} {
+		m.events.WithLabelValues(string(k))
+		m.bytes.WithLabelValues(string(k))
 	}
 	if reg == nil {
 		return m, nil

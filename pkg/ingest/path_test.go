@@ -59,6 +59,10 @@ func TestPath_ABadIDIsA400AndNeverARedirect(t *testing.T) {
 		"/v1/threads/%2e/runs/r/events",
 		"/v1/threads/%2E%2E/runs/r/events",
 		"/v1/threads/t/runs/.%2e/events",
+		"/v1/threads/",
+		"/v1/threads/..",
+		"/v1/threads/t/",
+		"/v1/threads/" + long,
 		"/v1/threads/t//runs/r/events",
 		"/v1/threads/a/../b/runs/r/events",
 		"/v1/threads/a/./runs/r/events",
@@ -72,8 +76,11 @@ func TestPath_ABadIDIsA400AndNeverARedirect(t *testing.T) {
 	} {
 		t.Run(path[:min(len(path), 60)], func(t *testing.T) {
 			method := "POST"
-			if strings.HasSuffix(path, "input") {
+			switch {
+			case strings.HasSuffix(path, "input"):
 				method = "PUT"
+			case !strings.Contains(path, "runs"):
+				method = "DELETE"
 			}
 			a := d.in(t, "t").raw(method + " " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
 			if a.status != http.StatusBadRequest || a.Reason != "invalid-id" || a.header.Get("Location") != "" {
@@ -132,6 +139,7 @@ func TestHandler_OtherCallsAreProblems(t *testing.T) {
 		"more path":              {"POST", "/v1/threads/t/runs/r/events/1", 404, ""},
 		"events by another verb": {"DELETE", "/v1/threads/t/runs/r/events", 405, "POST"},
 		"input by another verb":  {"POST", "/v1/threads/t/runs/r/input", 405, "PUT"},
+		"thread by another verb": {"GET", "/v1/threads/t", 405, "DELETE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := d.in(t, "t").do(tc.method, tc.path, strings.NewReader("{}"))

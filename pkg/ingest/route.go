@@ -16,6 +16,7 @@ type call string
 const (
 	callEvents call = "events"
 	callInput  call = "input"
+	callErase  call = "erase"
 )
 
 // entry is a row of the table of calls.
@@ -29,6 +30,7 @@ type entry struct {
 var table = []entry{
 	{callEvents, tenant.Route{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/events", Scope: tenant.ScopePublish}, (*Service).postEvents},
 	{callInput, tenant.Route{Method: http.MethodPut, Pattern: "/v1/threads/{thread}/runs/{run}/input", Scope: tenant.ScopePublish}, (*Service).putInput},
+	{callErase, tenant.Route{Method: http.MethodDelete, Pattern: "/v1/threads/{thread}", Scope: tenant.ScopeErase}, (*Service).deleteThread},
 }
 
 // Routes returns the calls that the stage answers.
@@ -97,7 +99,8 @@ func badID(format string, args ...any) *rejection {
 
 // target is where a request's records go.
 type target struct {
-	run       string
+	thread    string
+	run       string // "" where the call is about the thread
 	key       string
 	partition int32
 }
@@ -107,12 +110,14 @@ func targetOf(tenantID string, rt route, partitions int32) (target, *rejection) 
 	if err := record.ValidateID(rt.thread); err != nil {
 		return target{}, badID("thread: %v", err)
 	}
-	if err := record.ValidateID(rt.run); err != nil {
-		return target{}, badID("run: %v", err)
+	if strings.Contains(rt.Pattern, "{run}") {
+		if err := record.ValidateID(rt.run); err != nil {
+			return target{}, badID("run: %v", err)
+		}
 	}
 	key, err := record.ThreadKey(tenantID, rt.thread)
 	if err != nil {
 		return target{}, badID("%v", err)
 	}
-	return target{run: rt.run, key: key, partition: record.Partition([]byte(key), partitions)}, nil
+	return target{thread: rt.thread, run: rt.run, key: key, partition: record.Partition([]byte(key), partitions)}, nil
 }

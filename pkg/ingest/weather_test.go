@@ -57,6 +57,7 @@ func TestWeather_KafkaAwayIsA503(t *testing.T) {
 	if took := time.Since(begin); took > 30*time.Second {
 		t.Errorf("two answers took %v", took)
 	}
+	wantUnavailable(t, d.do(http.MethodDelete, "/v1/threads/t1", nil), 0)
 }
 
 func TestWeather_KafkaBackIsAYes(t *testing.T) {
@@ -351,14 +352,19 @@ func TestMetrics_CountWhatHappened(t *testing.T) {
 	want := fmt.Sprintf(`
 # HELP skein_ingest_event_bytes_total Bytes of acknowledged values, before compression, by kind.
 # TYPE skein_ingest_event_bytes_total counter
+skein_ingest_event_bytes_total{kind="erase"} 0
 skein_ingest_event_bytes_total{kind="event"} %d
 skein_ingest_event_bytes_total{kind="input"} %d
 # HELP skein_ingest_events_total Records that Kafka has acknowledged, by kind.
 # TYPE skein_ingest_events_total counter
+skein_ingest_events_total{kind="erase"} 0
 skein_ingest_events_total{kind="event"} 3
 skein_ingest_events_total{kind="input"} 1
 # HELP skein_ingest_requests_total Requests by call and outcome.
 # TYPE skein_ingest_requests_total counter
+skein_ingest_requests_total{call="erase",outcome="accepted"} 0
+skein_ingest_requests_total{call="erase",outcome="rejected"} 0
+skein_ingest_requests_total{call="erase",outcome="unavailable"} 0
 skein_ingest_requests_total{call="events",outcome="accepted"} 1
 skein_ingest_requests_total{call="events",outcome="rejected"} 1
 skein_ingest_requests_total{call="events",outcome="unavailable"} 0

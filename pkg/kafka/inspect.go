@@ -108,18 +108,8 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	}
 	settings := make(map[string]map[string]string)
 	if len(there) > 0 {
-		configs, err := adm.DescribeTopicConfigs(ctx, there...)
-		if err != nil {
-			return nil, fmt.Errorf("checking topics: %w", explain(err))
-		}
-		for _, c := range configs {
-			if c.Err != nil {
-				return nil, fmt.Errorf("checking topic %s: %w", c.Name, c.Err)
-			}
-			settings[c.Name] = make(map[string]string)
-			for _, kv := range c.Configs {
-				settings[c.Name][kv.Key] = kv.MaybeValue()
-			}
+		if settings, err = TopicSettings(ctx, adm, there...); err != nil {
+			return nil, err
 		}
 	}
 	reports := make([]TopicReport, 0, len(topics.All()))
@@ -127,6 +117,25 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 		reports = append(reports, checkTopic(t, details[t], settings[t], count, int(least), topics, spec))
 	}
 	return reports, nil
+}
+
+// TopicSettings returns the settings of topics, by topic and key. A topic that is missing is an error.
+func TopicSettings(ctx context.Context, adm *kadm.Client, topics ...string) (map[string]map[string]string, error) {
+	configs, err := adm.DescribeTopicConfigs(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("reading settings of topics: %w", explain(err))
+	}
+	settings := make(map[string]map[string]string, len(configs))
+	for _, c := range configs {
+		if c.Err != nil {
+			return nil, fmt.Errorf("reading settings of topic %s: %w", c.Name, c.Err)
+		}
+		settings[c.Name] = make(map[string]string, len(c.Configs))
+		for _, kv := range c.Configs {
+			settings[c.Name][kv.Key] = kv.MaybeValue()
+		}
+	}
+	return settings, nil
 }
 
 func checkTopic(topic string, d kadm.TopicDetail, settings map[string]string, count int32, leastReplicas int, topics Topics, spec TopicSpec) TopicReport {

@@ -1,12 +1,14 @@
 package query
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 // deadLettersAnswer is a page of dead letters.
@@ -22,8 +24,8 @@ const (
 	maxDeadLetters     = 1000
 )
 
-// deadLetters answers with what the compactor could do nothing with. They are read from Kafka: the index
-// has no part in it.
+// deadLetters answers with what the compactor could do nothing with. They are read from Kafka; the index
+// says which of them lie below an erasure of their thread.
 func (c *call) deadLetters() error {
 	q := deadletter.Query{Tenant: c.tenant, Reason: c.query.Get("reason"), Thread: c.query.Get("thread")}
 	if q.Reason != "" && !slices.Contains(deadletter.Reasons(), q.Reason) {
@@ -48,9 +50,36 @@ func (c *call) deadLetters() error {
 	if err != nil {
 		return err
 	}
-	a := deadLettersAnswer{DeadLetters: page.Letters}
+	letters, err := c.notErased(page.Letters)
+	if err != nil {
+		return err
+	}
+	a := deadLettersAnswer{DeadLetters: letters}
 	if page.Next != nil {
 		a.Next = page.Next.String()
 	}
 	return c.json(http.StatusOK, a)
+}
+
+// notErased leaves out the dead letters of threads that were erased since. An erasure speaks of its
+// thread's partition: it does not cover what came on another one.
+func (c *call) notErased(letters []deadletter.Letter) ([]deadletter.Letter, error) {
+	below := map[string]int64{}
+	kept := []deadletter.Letter{}
+	for _, l := range letters {
+		if l.Position != nil && l.ThreadID != "" && l.Reason != deadletter.WrongPartition {
+			if _, ok := below[l.ThreadID]; !ok {
+				e, err := c.store.Erasure(c.r.Context(), c.tenant, l.ThreadID)
+				if err != nil && !errors.Is(err, store.ErrNotFound) {
+					return nil, err
+				}
+				below[l.ThreadID] = e.Below
+			}
+			if l.Position.Offset < below[l.ThreadID] {
+				continue
+			}
+		}
+		kept = append(kept, l)
+	}
+	return kept, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 func TestDeadLetters_AreTheTenantsAndComeInPages(t *testing.T) {
@@ -43,6 +44,16 @@ func TestDeadLetters_AreTheTenantsAndComeInPages(t *testing.T) {
 	page = deadLettersAnswer{}
 	if f.json("/v1/dead-letters?thread=nowhere", &page); page.DeadLetters == nil || len(page.DeadLetters) != 0 {
 		t.Errorf("of no thread: %+v", page)
+	}
+	for i, want := range []int{1, 0} { // it is of 2:17
+		below := int64(17 + i)
+		f.wrote(store.Entry{Tenant: "acme", ThreadID: "b", Erasure: &store.Erasure{Below: below}})
+		f.wrote(store.Entry{Tenant: "umbrella", ThreadID: "a", Erasure: &store.Erasure{Below: 100}})
+		var all, one deadLettersAnswer
+		f.json("/v1/dead-letters", &all)
+		if f.json("/v1/dead-letters?thread=b", &one); len(one.DeadLetters) != want || len(all.DeadLetters) != want+1 {
+			t.Errorf("erased below %d, its thread has %d dead letters, the tenant %d", below, len(one.DeadLetters), len(all.DeadLetters))
+		}
 	}
 	for query, want := range map[string]string{
 		"reason=bad-luck": "after-terminal", "after=x": "3:1024", "since=yesterday": "2026-09-17", "limit=0": "1 to 1000",

@@ -36,10 +36,12 @@ func (byHeader) Authenticate(r *http.Request) (tenant.Identity, error) {
 		return tenant.Identity{}, tenant.ErrUnauthenticated
 	case "unknown because of weather":
 		return tenant.Identity{}, errors.New("the key server is away")
+	case "reader":
+		return tenant.Identity{Tenant: "acme", Scopes: []tenant.Scope{tenant.ScopeRead}}, nil
 	case "writer":
 		return tenant.Identity{Tenant: name, Scopes: []tenant.Scope{tenant.ScopePublish}}, nil
 	default:
-		return tenant.Identity{Tenant: name, Scopes: []tenant.Scope{tenant.ScopeRead}}, nil
+		return tenant.Identity{Tenant: name, Scopes: []tenant.Scope{tenant.ScopeRead, tenant.ScopeErase}}, nil
 	}
 }
 

@@ -115,7 +115,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"Run": runAnswer{}, "Stats": record.Stats{}, "TokenUsage": record.TokenUsage{}, "Raw": record.Raw{},
 		"History": historyAnswer{}, "Diff": diffAnswer{}, "DiffSide": diffSide{}, "Change": lineage.Change{},
 		"ReplayedEvent": replayLine{}, "Proof": proofAnswer{}, "ProofClaim": claim{},
-		"DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Letter{},
+		"Erasure": erasureAnswer{}, "DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Letter{},
 	} {
 		s, ok := doc.Components.Schemas[name]
 		if !ok {

@@ -28,6 +28,9 @@ const (
 	rawQuiet = 10 * time.Second
 )
 
+// errNoPartition says that skein.events has no such partition.
+var errNoPartition = errors.New("there is no such partition")
+
 // errRawGone says that skein.events does not have an offset (any more).
 var errRawGone = errors.New("the raw events are gone")
 
@@ -109,7 +112,7 @@ func (r *rawRead) ask(ctx context.Context, list func(context.Context, ...string)
 	}
 	o, ok := listed.Lookup(r.topic, r.partition)
 	if !ok {
-		return 0, fmt.Errorf("asking for an offset of %s: it has no partition %d", r.topic, r.partition)
+		return 0, fmt.Errorf("asking for an offset of partition %d of %s: %w", r.partition, r.topic, errNoPartition)
 	}
 	if o.Err != nil {
 		return 0, fmt.Errorf("asking for an offset of partition %d of %s: %w", r.partition, r.topic, o.Err)

@@ -42,10 +42,12 @@ func newRawFixture(t *testing.T) *rawFixture {
 	return &rawFixture{fixture: startFixtureOver(t, 150*time.Millisecond, NewRawLog(cluster.Config)), cluster: cluster, begin: time.Now().Truncate(time.Second)}
 }
 
-// newFilledFixture is for runs whose raw events do not matter: what lies there is of nobody.
+// newFilledFixture is for runs whose raw events do not matter: an erasure of acme's thread "chat" lies there,
+// and what is of nobody.
 func newFilledFixture(t *testing.T, records int) *fixture {
 	t.Helper()
 	f := newRawFixture(t)
+	f.add("acme", "chat", record.Headers{Kind: record.KindErase, Seq: -1}, "{}")
 	for range records {
 		f.add("nobody", "nowhere", record.Headers{Kind: record.KindEvent, Seq: -1}, "{}")
 	}

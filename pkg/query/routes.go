@@ -17,33 +17,35 @@ import (
 type route struct {
 	pattern string // as in net/http and in OpenAPI
 	params  []string
+	scope   tenant.Scope
 	answer  func(*call) error
 }
 
 // routes is the whole API of the stage; schemas/openapi.json describes it.
 var routes = []route{
-	{"/v1/threads", []string{"prefix", "status", "since", "limit", "after"}, (*call).threads},
-	{"/v1/threads/{thread}", []string{"atLeast"}, (*call).thread},
-	{"/v1/threads/{thread}/lineage", []string{"atLeast", "format", "width", "ancestorsOf", "descendantsOf", "siblingsOf"}, (*call).lineage},
-	{"/v1/threads/{thread}/history", []string{"atLeast", "limit", "before"}, (*call).history},
-	{"/v1/threads/{thread}/diff", []string{"atLeast", "from", "to"}, (*call).diff},
-	{"/v1/threads/{thread}/export", []string{"atLeast", "startedAt", "report"}, (*call).export},
-	{"/v1/threads/{thread}/checkout", []string{"atLeast", "at", "runId"}, (*call).checkout},
-	{"/v1/threads/{thread}/events", []string{"atLeast", "branch", "from", "to", "pace", "all"}, (*call).replayEvents},
-	{"/v1/threads/{thread}/runs/{run}", []string{"atLeast"}, (*call).run},
-	{"/v1/threads/{thread}/runs/{run}/history", []string{"atLeast", "limit", "before"}, (*call).history},
-	{"/v1/threads/{thread}/runs/{run}/checkout", []string{"atLeast", "at", "runId"}, (*call).checkout},
-	{"/v1/threads/{thread}/runs/{run}/events", []string{"atLeast", "from", "to", "pace", "all"}, (*call).replayEvents},
-	{"/v1/threads/{thread}/runs/{run}/verify", []string{"atLeast"}, (*call).verify},
-	{"/v1/threads/{thread}/runs/{run}/export", []string{"atLeast", "startedAt", "report"}, (*call).export},
-	{"/v1/dead-letters", []string{"reason", "thread", "since", "limit", "after"}, (*call).deadLetters},
+	{"/v1/threads", []string{"prefix", "status", "since", "limit", "after"}, tenant.ScopeRead, (*call).threads},
+	{"/v1/threads/{thread}", []string{"atLeast"}, tenant.ScopeRead, (*call).thread},
+	{"/v1/threads/{thread}/lineage", []string{"atLeast", "format", "width", "ancestorsOf", "descendantsOf", "siblingsOf"}, tenant.ScopeRead, (*call).lineage},
+	{"/v1/threads/{thread}/history", []string{"atLeast", "limit", "before"}, tenant.ScopeRead, (*call).history},
+	{"/v1/threads/{thread}/diff", []string{"atLeast", "from", "to"}, tenant.ScopeRead, (*call).diff},
+	{"/v1/threads/{thread}/export", []string{"atLeast", "startedAt", "report"}, tenant.ScopeRead, (*call).export},
+	{"/v1/threads/{thread}/checkout", []string{"atLeast", "at", "runId"}, tenant.ScopeRead, (*call).checkout},
+	{"/v1/threads/{thread}/events", []string{"atLeast", "branch", "from", "to", "pace", "all"}, tenant.ScopeRead, (*call).replayEvents},
+	{"/v1/threads/{thread}/runs/{run}", []string{"atLeast"}, tenant.ScopeRead, (*call).run},
+	{"/v1/threads/{thread}/runs/{run}/history", []string{"atLeast", "limit", "before"}, tenant.ScopeRead, (*call).history},
+	{"/v1/threads/{thread}/runs/{run}/checkout", []string{"atLeast", "at", "runId"}, tenant.ScopeRead, (*call).checkout},
+	{"/v1/threads/{thread}/runs/{run}/events", []string{"atLeast", "from", "to", "pace", "all"}, tenant.ScopeRead, (*call).replayEvents},
+	{"/v1/threads/{thread}/runs/{run}/verify", []string{"atLeast"}, tenant.ScopeRead, (*call).verify},
+	{"/v1/threads/{thread}/runs/{run}/export", []string{"atLeast", "startedAt", "report"}, tenant.ScopeRead, (*call).export},
+	{"/v1/erasures/{position}", []string{"wait"}, tenant.ScopeErase, (*call).erasure},
+	{"/v1/dead-letters", []string{"reason", "thread", "since", "limit", "after"}, tenant.ScopeRead, (*call).deadLetters},
 }
 
 // Routes returns the calls that the stage answers; each is answered to HEAD as well.
 func Routes() []tenant.Route {
 	all := []tenant.Route{{Method: http.MethodGet, Pattern: openAPIPattern}}
 	for _, r := range routes {
-		all = append(all, tenant.Route{Method: http.MethodGet, Pattern: r.pattern, Scope: tenant.ScopeRead})
+		all = append(all, tenant.Route{Method: http.MethodGet, Pattern: r.pattern, Scope: r.scope})
 	}
 	return all
 }
@@ -104,8 +106,8 @@ func (c *call) answer(rt route) error {
 	if err != nil {
 		return fmt.Errorf("authenticating: %w", err)
 	}
-	if !id.Allows(tenant.ScopeRead) {
-		return &refusal{status: http.StatusForbidden, detail: "these credentials do not allow to read"}
+	if !id.Allows(rt.scope) {
+		return &refusal{status: http.StatusForbidden, detail: fmt.Sprintf("these credentials do not allow to %s", rt.scope)}
 	}
 	c.tenant = id.Tenant
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {

@@ -17,18 +17,28 @@ var ErrNotFound = errors.New("not found")
 var ErrSchema = errors.New("the store's schema does not fit this binary")
 
 // Entry is one record of skein.runs as the indexer hands it over: of a run (Run is set), of a run's
-// deletion (a tombstone: it names a run, and Run is nil), or of how far its partition is decided
-// (Position is set; it names no tenant, thread or run).
+// deletion (a tombstone: it names a run, and Run is nil), of a thread's erasure (Erasure is set; it names
+// no run), or of how far its partition is decided (Position is set; it names no tenant, thread or run).
 type Entry struct {
 	// Partition and Version are the record's partition and offset in skein.runs.
 	Partition int32
 	Version   int64
-	// Tenant, ThreadID and RunID come from the record's key. A position has none.
+	// Tenant, ThreadID and RunID come from the record's key. A position has none, an erasure no RunID.
 	Tenant, ThreadID, RunID string
 	// Run is nil for a tombstone: the run and all that belongs to it is deleted.
 	Run *record.Run
+	// Erasure is nil but for an erasure.
+	Erasure *Erasure
 	// Position is nil but for a position.
 	Position *Position
+}
+
+// Erasure says that events of the thread below an offset of skein.events are erased, and, since the
+// tombstones of its runs have lesser versions, that nothing that was made of them is left in the store.
+type Erasure struct {
+	Below int64
+	// At is when the compactor wrote it, in UTC, to the millisecond.
+	At time.Time
 }
 
 // Position says that all events of the entry's partition below Next are indexed, once this entry and
@@ -37,7 +47,7 @@ type Entry struct {
 type Position struct{ Next int64 }
 
 // Tombstone reports whether the entry deletes a run.
-func (e Entry) Tombstone() bool { return e.Run == nil && e.Position == nil }
+func (e Entry) Tombstone() bool { return e.Run == nil && e.Erasure == nil && e.Position == nil }
 
 // Run is a row of the runs table: the run record without its messages, input messages, state and
 // open fold, which Reader.Contents gives.
@@ -80,9 +90,10 @@ type ThreadQuery struct {
 // Writer is the indexer's side.
 type Writer interface {
 	// Write makes the entries' rows durable before it returns. An entry older than what the
-	// store has for its run changes nothing, nor does a position that is not beyond the one it
-	// has. A position is not seen before the rows of the entries it comes with. Either all
-	// entries are written or an error is returned and the call may be repeated.
+	// store has for its run changes nothing, nor does an older erasure of its thread, or a position
+	// that is not beyond the one it has. Erasures are not seen before the rows of the entries they
+	// come with, and positions not before either. Either all entries are written or an error is
+	// returned and the call may be repeated.
 	Write(ctx context.Context, entries []Entry) error
 	Close() error
 }
@@ -105,6 +116,8 @@ type Reader interface {
 	// Threads returns a page of threads, ordered by thread id, and the cursor of the next
 	// page ("" at the end).
 	Threads(ctx context.Context, tenant string, q ThreadQuery) ([]Thread, string, error)
+	// Erasure returns the latest erasure of a thread, or ErrNotFound where nothing of it was erased.
+	Erasure(ctx context.Context, tenant, thread string) (Erasure, error)
 	// IndexedTo returns, per partition of skein.events, the offset up to which events are
 	// indexed: the greater of the partition's position, which holds for every tenant, and the
 	// greatest Raw.Next of the tenant's rows.

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +91,8 @@ func testPipeline(t *testing.T, e ends) {
 	checkTopics(t, e.kafka, stories)
 	p.topics("check", "--partitions", strconv.Itoa(partitions), "--replication", strconv.Itoa(e.replication))
 	t.Logf("%v: topics were checked", elapsed())
+	checkErasure(t, p, pub, stories)
+	t.Logf("%v: a thread was erased, and published again", elapsed())
 	p.stop()
 }
 
@@ -129,6 +133,80 @@ func checkStory(t *testing.T, p *pipeline, pub *publisher, s story) {
 	if !slices.Equal(got, ids) {
 		t.Errorf("%s of %s: its runs are %q, want %q", s.thread, s.tenant, got, ids)
 	}
+}
+
+// checkErasure erases one tenant's thread, of which another tenant has a namesake, and publishes it again.
+func checkErasure(t *testing.T, p *pipeline, pub *publisher, stories []story) {
+	t.Helper()
+	i := slices.IndexFunc(stories, func(s story) bool { return s.tenant == tenantB })
+	theirs := stories[i]
+	id := theirs.thread.ThreadID
+	own := stories[slices.IndexFunc(stories, func(s story) bool { return s.tenant == tenantA && s.thread.ThreadID == id })]
+	var paths []string
+	for _, call := range []string{"", "/lineage", "/history", "/diff", "/export", "/checkout", "/events"} {
+		paths = append(paths, client.ThreadPath(id)+call)
+	}
+	for _, run := range own.thread.Runs {
+		for _, call := range []string{"", "/history", "/checkout", "/events", "/verify", "/export"} {
+			paths = append(paths, client.RunPath(id, run.RunID)+call)
+		}
+	}
+	for _, path := range paths {
+		if _, err := p.api[tenantA].Get(t.Context(), path, nil); client.IsNotFound(err) {
+			t.Fatalf("%s is not there: its erasure would show nothing", path)
+		}
+	}
+
+	receipt, err := p.door[tenantA].EraseThread(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := process.Eventually(t, "the erasure is done", func() ([]byte, bool) {
+		body, err := p.api[tenantA].Get(t.Context(), receipt.Href, url.Values{"wait": {"true"}})
+		if err != nil {
+			return []byte(err.Error()), false
+		}
+		return body, bytes.Contains(body, []byte(`"state":"done"`))
+	})
+	if !bytes.Contains(body, []byte(`"erasedAt"`)) || !bytes.Contains(body, []byte(`"compactedBy"`)) || !bytes.Contains(body, []byte(`"rawGoneBy"`)) {
+		t.Errorf("the erasure is told as %s", body)
+	}
+	for _, path := range paths {
+		if body, err := p.api[tenantA].Get(t.Context(), path, nil); !client.IsNotFound(err) {
+			t.Errorf("%s of an erased thread is answered with %v %s", path, err, body)
+		}
+	}
+	if _, err := p.api[tenantB].Get(t.Context(), receipt.Href, nil); !client.IsNotFound(err) {
+		t.Errorf("%s gets %s's receipt: %v", tenantB, tenantA, err)
+	}
+	left := map[string]bool{}
+	key, err := record.ThreadKey(tenantA, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topics := p.ends.kafka.Topics()
+	for _, topic := range []string{topics.Runs, topics.Snapshots} {
+		for _, r := range kafkatest.Consume(t, p.ends.kafka, topic) {
+			if strings.HasPrefix(string(r.Key), key+"/") {
+				left[string(r.Key)] = r.Value != nil
+			}
+		}
+	}
+	for key, there := range left {
+		if there {
+			t.Errorf("%s has no tombstone", key)
+		}
+	}
+	if len(left) <= len(own.thread.Runs) {
+		t.Errorf("%s has left %d keys", id, len(left))
+	}
+
+	checkStory(t, p, pub, theirs)
+	pub.before = func() {}
+	if err := pub.publish(t.Context(), []story{own}); err != nil {
+		t.Fatal(err)
+	}
+	checkStory(t, p, pub, own)
 }
 
 // checkLists wants each tenant to see the threads that it has published, and no others, by list and by id.

@@ -38,7 +38,7 @@ func startPipeline(t *testing.T, e ends) *pipeline {
 	keys := filepath.Join(p.dir, "api-keys.yaml")
 	secrets := map[string]string{}
 	for _, tenant := range []string{tenantA, tenantB} {
-		secrets[tenant] = strings.TrimSpace(p.skein("keys", "new", "--tenant", tenant, "--scope", "publish,read", "--file", keys))
+		secrets[tenant] = strings.TrimSpace(p.skein("keys", "new", "--tenant", tenant, "--scope", "publish,read,erase", "--file", keys))
 	}
 	http := []string{"--listen", "127.0.0.1:0", "--api-keys", keys}
 	// Before what they wait for is there: they have to go on by themselves.

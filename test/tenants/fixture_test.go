@@ -36,6 +36,8 @@ type site struct {
 	keys  string
 	// secrets are the keys by name.
 	secrets map[string]string
+	// erasure is where acme has asked for one.
+	erasure string
 	// stages are the HTTP sides and their tables of routes.
 	stages []stage
 }

@@ -13,8 +13,12 @@ import (
 const secretOfAcme = "only-acme-knows"
 
 // path fills a route's pattern.
-func path(r tenant.Route, thread, run string) string {
-	return strings.NewReplacer("{thread}", thread, "{run}", run).Replace(r.Pattern)
+func (s *site) path(r tenant.Route, thread, run string) string {
+	position := s.erasure
+	if thread == "nowhere" {
+		position = "0:1000000"
+	}
+	return strings.NewReplacer("{thread}", thread, "{run}", run, "{position}", position).Replace(r.Pattern)
 }
 
 func reads(r tenant.Route) bool { return r.Method == http.MethodGet }
@@ -103,6 +107,7 @@ func walkEveryRoute(t *testing.T, s *site) {
 		return all.String()
 	}
 	before := history()
+	s.erasure = s.erase("acme", secretOfAcme)
 
 	walked := map[tenant.Scope]int{}
 	for _, st := range s.stages {
@@ -112,7 +117,7 @@ func walkEveryRoute(t *testing.T, s *site) {
 				s := *s
 				s.t = t
 				if r.Scope == "" {
-					got := s.call(st, r.Method, path(r, "t1", "r1"), nil)
+					got := s.call(st, r.Method, s.path(r, "t1", "r1"), nil)
 					quiet(t, "nobody", got)
 					if got.status != http.StatusOK || strings.Contains(r.Pattern, "{") {
 						t.Errorf("a route for everybody answers %d", got.status)
@@ -123,12 +128,29 @@ func walkEveryRoute(t *testing.T, s *site) {
 			})
 		}
 	}
-	if walked[tenant.ScopePublish] < 2 || walked[tenant.ScopeRead] < 6 {
+	if walked[tenant.ScopePublish] < 2 || walked[tenant.ScopeRead] < 6 || walked[tenant.ScopeErase] < 2 {
 		t.Errorf("walked %v", walked)
 	}
+	// A stranger's thread of the same id is erased, and acme's is not.
+	s.erase("stranger", "t1")
 	if after := history(); after != before {
 		t.Errorf("somebody else has changed acme's history from\n%s\nto\n%s", before, after)
 	}
+}
+
+// erase erases a thread, waits until that is done, and returns where it was asked for.
+func (s *site) erase(who, thread string) (position string) {
+	s.t.Helper()
+	r := s.call(s.stages[0], http.MethodDelete, "/v1/threads/"+thread, s.as(who))
+	href := r.header.Get("Location")
+	if r.status != http.StatusAccepted || href == "" {
+		s.t.Fatalf("erasing: %s", r)
+	}
+	s.eventually("the erasure is done", func() (string, bool) {
+		r := s.call(s.stages[1], http.MethodGet, href, s.as(who))
+		return r.String(), strings.Contains(r.body, `"state":"done"`)
+	})
+	return strings.TrimPrefix(href, "/v1/erasures/")
 }
 
 // walk tries one route as everybody.
@@ -141,7 +163,7 @@ func (s *site) walk(st stage, r tenant.Route) {
 	thread, runs := place(r)
 	for _, method := range methods {
 		for _, run := range runs {
-			p := path(r, thread, run)
+			p := s.path(r, thread, run)
 			for name, who := range map[string]http.Header{
 				"nobody":                  nil,
 				"nobody, naming a tenant": {"Tenant": {"acme"}, "X-Tenant": {"acme"}},
@@ -162,9 +184,9 @@ func (s *site) walk(st stage, r tenant.Route) {
 		s.writeAsOthers(st, r)
 	}
 	for _, run := range runs {
-		own := s.call(st, r.Method, path(r, thread, run), s.as("acme"))
+		own := s.call(st, r.Method, s.path(r, thread, run), s.as("acme"))
 		// An open run cannot be exported: to say so is to have found it.
-		if own.status != http.StatusOK && own.status != http.StatusConflict {
+		if own.status/100 != 2 && own.status != http.StatusConflict {
 			t.Errorf("acme itself gets %s: what others were refused proves nothing", own)
 		}
 	}
@@ -173,8 +195,8 @@ func (s *site) walk(st stage, r tenant.Route) {
 // readAsOthers reads what is acme's with keys of other tenants.
 func (s *site) readAsOthers(st stage, r tenant.Route, method, thread, run string) {
 	t := s.t
-	got := s.call(st, method, path(r, thread, run), s.as("stranger"))
-	if !strings.Contains(r.Pattern, "{thread}") {
+	got := s.call(st, method, s.path(r, thread, run), s.as("stranger"))
+	if !strings.Contains(r.Pattern, "{") {
 		quiet(t, method+" as a stranger", got)
 		if got.status != http.StatusOK {
 			t.Errorf("a list is %s", got)
@@ -182,33 +204,33 @@ func (s *site) readAsOthers(st stage, r tenant.Route, method, thread, run string
 	} else {
 		refused(t, method+" as a stranger", got, http.StatusNotFound)
 		// Whether there is such a thread elsewhere cannot be told from the answer.
-		nowhere := s.call(st, method, path(r, "nowhere", "nothing"), s.as("stranger"))
+		nowhere := s.call(st, method, s.path(r, "nowhere", "nothing"), s.as("stranger"))
 		if nowhere.String() != got.String() {
 			t.Errorf("what is acme's is answered with %s, what is nowhere with %s", got, nowhere)
 		}
 		// Nor does a path lead there that looks like acme's key.
 		for _, way := range []string{"acme%2F" + thread, "..%2Facme%2F" + thread, thread + "%00", "acme%252F" + thread} {
-			got := s.call(st, method, path(r, way, run), s.as("stranger"))
+			got := s.call(st, method, s.path(r, way, run), s.as("stranger"))
 			quiet(t, way, got)
 			if got.status != http.StatusNotFound && got.status != http.StatusBadRequest {
 				t.Errorf("the path %s is answered with %s", way, got)
 			}
 		}
-		refused(t, method+" of a thread with a secret id", s.call(st, method, path(r, "only-acme-know", run), s.as("stranger")), http.StatusNotFound)
+		refused(t, method+" of a thread with a secret id", s.call(st, method, s.path(r, "only-acme-know", run), s.as("stranger")), http.StatusNotFound)
 	}
 	for _, parameter := range []string{"tenant=acme", "tenantId=acme"} {
-		refused(t, method+" with ?"+parameter, s.call(st, method, path(r, thread, run)+"?"+parameter, s.as("stranger")), http.StatusBadRequest)
+		refused(t, method+" with ?"+parameter, s.call(st, method, s.path(r, thread, run)+"?"+parameter, s.as("stranger")), http.StatusBadRequest)
 	}
 	naming := s.as("stranger")
 	naming.Set("Tenant", "acme")
 	naming.Set("X-Tenant", "acme")
-	quiet(t, method+" naming a tenant", s.call(st, method, path(r, thread, run), naming))
+	quiet(t, method+" naming a tenant", s.call(st, method, s.path(r, thread, run), naming))
 
-	// umbrella has a thread t1 and a run r1 of its own.
-	got = s.call(st, method, path(r, thread, run), s.as("umbrella"))
+	// umbrella has a thread t1 and a run r1 of its own, and has erased nothing.
+	got = s.call(st, method, s.path(r, thread, run), s.as("umbrella"))
 	quiet(t, method+" as umbrella", got)
 	want := http.StatusOK
-	if run != "r1" && strings.Contains(r.Pattern, "{run}") {
+	if run != "r1" && strings.Contains(r.Pattern, "{run}") || strings.Contains(r.Pattern, "{position}") {
 		want = http.StatusNotFound
 	}
 	if got.status != want {
@@ -228,7 +250,7 @@ func (s *site) writeAsOthers(st stage, r tenant.Route) {
 	}
 	before := count()
 	for _, who := range []string{"stranger", "umbrella"} {
-		for _, p := range []string{path(r, "w", "w"), path(r, "w", "w") + "?tenant=acme", path(r, "acme%2Fw", "w")} {
+		for _, p := range []string{s.path(r, "w", "w"), s.path(r, "w", "w") + "?tenant=acme", s.path(r, "acme%2Fw", "w")} {
 			header := s.as(who)
 			header.Set("Tenant", "acme")
 			quiet(t, who, s.call(st, r.Method, p, header))

@@ -18,6 +18,7 @@ type batch struct {
 	runs      []*runRow
 	messages  []*messageRow
 	states    []*stateRow
+	erasures  []*erasureRow
 	positions []*positionRow
 	deletions []*deletion
 }
@@ -31,6 +32,10 @@ func newBatch(entries []store.Entry) (*batch, error) {
 	}
 	b := &batch{from: spans(entries)}
 	for _, e := range newest {
+		if e.Erasure != nil {
+			b.erasures = append(b.erasures, newErasureRow(e))
+			continue
+		}
 		row, err := newRunRow(e)
 		if err != nil {
 			return nil, err
@@ -51,7 +56,8 @@ func newBatch(entries []store.Entry) (*batch, error) {
 	return b, nil
 }
 
-// newestOf returns each run's newest entry, without positions, in the order of their keys, which is that of the tables.
+// newestOf returns each run's newest entry and each thread's newest erasure, without positions, in the order
+// of their keys, which is that of the tables.
 // An older one would write rows that count for nothing.
 func newestOf(entries []store.Entry) ([]store.Entry, error) {
 	newest := make(map[runKey]store.Entry, len(entries))
@@ -62,7 +68,7 @@ func newestOf(entries []store.Entry) ([]store.Entry, error) {
 		if e.Position != nil {
 			continue
 		}
-		k := runKey{e.Tenant, e.ThreadID, e.RunID}
+		k := runKey{e.Tenant, e.ThreadID, e.RunID} // an erasure names no run, and no run's id is empty
 		if have, ok := newest[k]; !ok || e.Version >= have.Version {
 			newest[k] = e
 		}

@@ -196,6 +196,25 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	return slices.Clip(threads[:limit]), threads[limit-1].ThreadID, nil
 }
 
+// Erasure implements store.Reader.
+func (s *Store) Erasure(ctx context.Context, tenant, thread string) (store.Erasure, error) {
+	var found []store.Erasure
+	err := s.each(ctx, selectErasure, named{"tenant": tenant, "thread": thread}, func(scan scan) error {
+		var e store.Erasure
+		err := scan(&e.Below, &e.At)
+		e.At = e.At.UTC()
+		found = append(found, e)
+		return err
+	})
+	if err != nil {
+		return store.Erasure{}, fmt.Errorf("reading erasure: %w", err)
+	}
+	if len(found) == 0 {
+		return store.Erasure{}, store.ErrNotFound
+	}
+	return found[0], nil
+}
+
 // IndexedTo implements store.Reader. It never goes back: where runs were erased, their events have
 // been indexed all the same.
 func (s *Store) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {

@@ -232,6 +232,27 @@ func (r *stateRow) digest(w io.Writer) {
 	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, r.State)
 }
 
+// erasureRow is a row of erasures.
+type erasureRow struct {
+	Tenant   string    `ch:"tenant"`
+	ThreadID string    `ch:"thread_id"`
+	Below    int64     `ch:"below"`
+	At       time.Time `ch:"at"`
+	Version  uint64    `ch:"version"`
+}
+
+func newErasureRow(e store.Entry) *erasureRow {
+	return &erasureRow{
+		Tenant: e.Tenant, ThreadID: e.ThreadID, Below: e.Erasure.Below, At: sayable(e.Erasure.At), Version: uint64(e.Version),
+	}
+}
+
+func (r *erasureRow) size() int { return len(r.Tenant) + len(r.ThreadID) + 24 }
+
+func (r *erasureRow) digest(w io.Writer) {
+	digestOf(w, r.Version, r.Tenant, r.ThreadID, fmt.Sprint(r.Below))
+}
+
 // positionRow is a row of positions.
 type positionRow struct {
 	Tenant       string `ch:"tenant"`

@@ -19,6 +19,8 @@ var (
 	selectMessages string
 	//go:embed sql/threads.sql
 	selectThreads string
+	//go:embed sql/erasure.sql
+	selectErasure string
 	//go:embed sql/positions.sql
 	selectPositions string
 	//go:embed sql/columns.sql

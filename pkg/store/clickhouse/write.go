@@ -17,7 +17,8 @@ import (
 // gives up at the first error; the same call again sends the same blocks with the same tokens.
 //
 // Contents come before the rows of runs, so that a run that is seen sealed has them; then
-// deletions, when nothing refers to what they delete; positions last, as they say that all of it is done.
+// deletions, when nothing refers to what they delete; erasures and then positions last, as they say that
+// all before them is done.
 func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -34,6 +35,7 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 		func() error { return insert(ctx, s, "states", b.from, b.states) },
 		func() error { return insert(ctx, s, "runs", b.from, b.runs) },
 		func() error { return s.delete(ctx, b.deletions) },
+		func() error { return insert(ctx, s, "erasures", b.from, b.erasures) },
 		func() error { return insert(ctx, s, "positions", b.from, b.positions) },
 	} {
 		if err := step(); err != nil {

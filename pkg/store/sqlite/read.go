@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/store"
@@ -129,6 +130,21 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	}
 	threads = threads[:limit]
 	return threads, threads[limit-1].ThreadID, nil
+}
+
+// Erasure implements store.Reader.
+func (s *Store) Erasure(ctx context.Context, tenant, thread string) (store.Erasure, error) {
+	var e store.Erasure
+	var at int64
+	err := s.read.QueryRowContext(ctx, selectErasure, tenant, thread).Scan(&e.Below, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.Erasure{}, store.ErrNotFound
+	}
+	if err != nil {
+		return store.Erasure{}, fmt.Errorf("reading erasure: %w", err)
+	}
+	e.At = time.UnixMilli(at).UTC()
+	return e, nil
 }
 
 // IndexedTo implements store.Reader.

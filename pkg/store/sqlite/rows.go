@@ -162,6 +162,15 @@ func scanThread(scan func(...any) error) (store.Thread, error) {
 	return t, nil
 }
 
+// upsertErasure keeps the newest erasure of a thread.
+const upsertErasure = `
+INSERT INTO erasures (tenant, thread_id, below, at_ms, version) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (tenant, thread_id) DO UPDATE SET
+    below = excluded.below, at_ms = excluded.at_ms, version = excluded.version
+WHERE excluded.version > version`
+
+const selectErasure = `SELECT below, at_ms FROM erasures WHERE tenant = ? AND thread_id = ?`
+
 // upsertPosition keeps the greatest position, so that any order of writing comes to the same.
 const upsertPosition = `
 INSERT INTO positions (partition, next, version) VALUES (?, ?, ?)

@@ -78,7 +78,7 @@ func TestStore_BringsUpAnOlderFile(t *testing.T) {
 	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.write.ExecContext(t.Context(), "DROP TABLE positions; PRAGMA user_version = 1"); err != nil {
+	if _, err := s.write.ExecContext(t.Context(), "DROP TABLE positions; DROP TABLE erasures; PRAGMA user_version = 1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Migrate(t.Context()); err != nil {

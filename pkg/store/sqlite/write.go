@@ -38,7 +38,7 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) (err error) {
 // block writes entries within one transaction, with which its statements end.
 type block struct {
 	run, message, state      statement
-	position                 statement
+	erasure, position        statement
 	dropMessages, dropStates statement
 }
 
@@ -58,6 +58,7 @@ func newBlock(ctx context.Context, tx *sql.Tx) (*block, error) {
 		{&b.run, upsertRun},
 		{&b.message, insertMessage},
 		{&b.state, insertState},
+		{&b.erasure, upsertErasure},
 		{&b.position, upsertPosition},
 		{&b.dropMessages, deleteMessages},
 		{&b.dropStates, deleteState},
@@ -71,8 +72,13 @@ func newBlock(ctx context.Context, tx *sql.Tx) (*block, error) {
 	return b, nil
 }
 
-// add replaces the rows of a run, unless the store has a newer version of it, or moves a position on.
+// add replaces the rows of a run, unless the store has a newer version of it, keeps an erasure, or moves
+// a position on.
 func (b *block) add(ctx context.Context, e store.Entry) error {
+	if e.Erasure != nil {
+		_, err := b.erasure.exec(ctx, e.Tenant, e.ThreadID, e.Erasure.Below, e.Erasure.At.UnixMilli(), e.Version)
+		return err
+	}
 	if e.Position != nil {
 		_, err := b.position.exec(ctx, e.Partition, e.Position.Next, e.Version)
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -73,6 +74,46 @@ func positionAfterErasure(t *testing.T, s Store) {
 	wantIndexedTo(t, s, "all of it read again", "acme", map[int32]int64{3: 106})
 	_, err := s.Run(t.Context(), "acme", "thread", "run-1")
 	wantNotFound(t, err)
+}
+
+func erasures(t *testing.T, s Store) {
+	at := time.Date(2026, 11, 21, 1, 2, 3, 4_000_000, time.UTC)
+	erasure := func(k key, version, below int64, at time.Time) store.Entry {
+		return store.Entry{
+			Partition: 3, Version: version, Tenant: k.tenant, ThreadID: k.thread,
+			Erasure: &store.Erasure{Below: below, At: at},
+		}
+	}
+	want := func(what, tenant, thread string, want store.Erasure) {
+		t.Helper()
+		if got, err := s.Erasure(t.Context(), tenant, thread); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", what, got, err, want)
+		}
+	}
+	_, err := s.Erasure(t.Context(), "acme", "thread")
+	wantNotFound(t, err)
+	write(t, s, k1.entry(10, k1.record(100, record.StatusFinished, "a")))
+	write(t, s, k1.entry(11, nil), erasure(k1, 12, 106, at))
+	want("an erasure", "acme", "thread", store.Erasure{Below: 106, At: at})
+	_, err = s.Thread(t.Context(), "acme", "thread")
+	wantNotFound(t, err)
+	threads, _, err := s.Threads(t.Context(), "acme", store.ThreadQuery{Limit: 10})
+	if err != nil || len(threads) != 0 {
+		t.Errorf("Threads = %v, %v: an erasure made a thread", threads, err)
+	}
+	wantIndexedTo(t, s, "an erasure is no position", "nobody", map[int32]int64{})
+	for _, other := range []key{{"acme2", "thread", ""}, {"acme", "thread2", ""}, {"", "", ""}} {
+		_, err = s.Erasure(t.Context(), other.tenant, other.thread)
+		wantNotFound(t, err)
+	}
+
+	later := at.Add(time.Hour)
+	write(t, s, erasure(k1, 20, 200, later), erasure(k1, 12, 106, at), k1.entry(21, k1.record(300, record.StatusFinished, "b")))
+	write(t, s, erasure(k1, 12, 106, at))
+	want("a newer one, the older read again", "acme", "thread", store.Erasure{Below: 200, At: later})
+	if _, err := s.Run(t.Context(), "acme", "thread", "run-1"); err != nil {
+		t.Errorf("a run of the thread's next life: %v", err)
+	}
 }
 
 // positionsConverge: positions among records of runs, in any batches and any order, some twice, come to

@@ -54,6 +54,7 @@ func cases() []testCase {
 		{"an older position changes nothing", olderPosition},
 		{"a position stays after an erasure", positionAfterErasure},
 		{"positions in any order among records converge", positionsConverge},
+		{"an erasure is kept, a newer one in its place", erasures},
 		{"a cancelled call ends with an error", cancelled},
 		{"readers see whole batches while a writer writes", concurrentReaders},
 	}

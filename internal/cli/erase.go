@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/client"
+)
+
+// erasedWithin bounds the wait for an erasure.
+const erasedWithin = time.Minute
+
+type eraseOptions struct {
+	server              server
+	thread              string
+	yes, noWait, asJSON bool
+	within              time.Duration
+}
+
+func newErase(out *output, environ []string) *cobra.Command {
+	o := eraseOptions{server: server{environ: environ}, within: erasedWithin}
+	cmd := &cobra.Command{
+		Use:     "erase THREAD",
+		GroupID: groupWrite,
+		Short:   "Erase a thread, for good",
+		Long: `Erase all that a thread has up to now: its runs with their messages and states, its snapshots, and its
+events for every reader. What is published afterwards is a new thread of the same id.
+
+It waits, for a minute at most, until nobody is given anything of the thread any more, and then says by
+when the bytes are gone from Kafka: those of what was made of the events once the brokers compact, those
+of the events and dead letters with their retention. The exit code is 1 where it is not done by then.`,
+		Example: `  skein erase my-thread
+  skein erase my-thread --yes --json`,
+		Args: usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.thread = args[0]
+			return o.server.connect(func(c *client.Client) error {
+				if !o.yes {
+					in := cmd.InOrStdin()
+					if !isTerminal(in) {
+						return app.Usagef("erasing %s: there is nobody to ask: say --yes", oneLine(o.thread, 80))
+					}
+					if err := confirmErasure(cmd.Context(), out, c, o.thread, in); err != nil {
+						return err
+					}
+				}
+				return erase(cmd.Context(), out, c, o)
+			})
+		},
+	}
+	serverFlags(cmd, &o.server)
+	jsonFlag(cmd, &o.asJSON)
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask whether it is meant")
+	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until it is done")
+	return cmd
+}
+
+// errNotMeant says that a person did not answer yes.
+var errNotMeant = errors.New("nothing was erased")
+
+// confirmErasure asks a person whether the erasure is meant.
+func confirmErasure(ctx context.Context, out *output, c *client.Client, thread string, in io.Reader) error {
+	what := "thread " + oneLine(thread, 80)
+	var t struct{ Runs int }
+	// Whoever may erase need not be allowed to read, and the index may be behind: then without a number.
+	if body, err := c.Get(ctx, client.ThreadPath(thread), nil); err == nil && json.Unmarshal(body, &t) == nil {
+		what += fmt.Sprintf(" with %d runs", t.Runs)
+	}
+	if _, err := fmt.Fprintf(out.stderr, "Erase %s? It cannot be undone. [y/N] ", what); err != nil {
+		return fmt.Errorf("asking: %w", err)
+	}
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n') // an end without an answer is no yes
+		said <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case answer := <-said:
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
+		return errNotMeant
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errInterrupted, errNotMeant)
+	}
+}
+
+// erasure is how far an erasure is, as the server says it.
+type erasure struct {
+	State                            string
+	ErasedAt, CompactedBy, RawGoneBy *time.Time
+}
+
+func (e erasure) done() bool { return e.State == "done" }
+
+func erase(ctx context.Context, out *output, c *client.Client, o eraseOptions) error {
+	name := oneLine(o.thread, 80)
+	receipt, err := c.EraseThread(ctx, o.thread)
+	if err != nil {
+		return fmt.Errorf("erasing %s: %w", name, err)
+	}
+	follow := c.URL() + receipt.Href
+	if o.noWait {
+		if o.asJSON {
+			return out.json(receipt)
+		}
+		return out.text(fmt.Sprintf("thread %s will be erased up to %s: %s says how far that is\n", name, receipt.Position, follow))
+	}
+	body, e, err := awaitErasure(ctx, out, c, receipt, o.within)
+	switch {
+	case err != nil:
+		return fmt.Errorf("following the erasure of %s: %w; it was asked for all the same: %s says how far it is", name, err, follow)
+	case o.asJSON:
+		err = out.document(body)
+	case e.done():
+		err = out.text(e.text(name))
+	}
+	if err == nil && !e.done() {
+		err = fmt.Errorf("erasing %s: it is not done after %v, and goes on: %s says how far it is", name, o.within, follow)
+	}
+	return err
+}
+
+// awaitErasure asks until the erasure is done, or the time is over. The server waits by itself before it
+// says that it is not.
+func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.Receipt, within time.Duration) ([]byte, erasure, error) {
+	begin := time.Now()
+	told := begin
+	for {
+		body, err := c.Get(ctx, r.Href, url.Values{"wait": {"true"}})
+		if err != nil {
+			return nil, erasure{}, err
+		}
+		var e erasure
+		if err := json.Unmarshal(body, &e); err != nil {
+			return nil, erasure{}, fmt.Errorf("decoding answer: %w", err)
+		}
+		now := time.Now()
+		if e.done() || now.Sub(begin) >= within {
+			return body, e, nil
+		}
+		if now.Sub(told) >= progressEvery {
+			told = now
+			out.note("the erasure is %s since %v", e.State, now.Sub(begin).Round(time.Second))
+		}
+		select {
+		case <-time.After(indexedAgain):
+		case <-ctx.Done():
+			return nil, erasure{}, errInterrupted
+		}
+	}
+}
+
+// text says to a person what is gone, and by when the rest is.
+func (e erasure) text(name string) string {
+	if e.ErasedAt == nil {
+		return fmt.Sprintf("thread %s: there was nothing to erase\n", name)
+	}
+	by := func(t *time.Time) string {
+		if t == nil {
+			return "no bound is known"
+		}
+		return "by " + t.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("thread %s is erased: nobody is given anything of it any more\ngone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
+		name, by(e.CompactedBy), by(e.RawGoneBy))
+}

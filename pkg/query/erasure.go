@@ -1,0 +1,208 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// The states of an erasure.
+const (
+	// erasurePending: readers may still be given what lies below it.
+	erasurePending = "pending"
+	// erasureDone: the compactor has taken its records back and the index has followed. Nobody is given
+	// anything of the thread any more that lies below the erasure.
+	erasureDone = "done"
+)
+
+// erasureAnswer says how far an erasure is.
+type erasureAnswer struct {
+	ThreadID string          `json:"threadId"`
+	Position record.Position `json:"position"`
+	State    string          `json:"state"`
+	// RequestedAt is the time of the erasure's record on skein.events.
+	RequestedAt time.Time `json:"requestedAt"`
+	// ErasedAt is when the compactor has taken back what was made of the thread, last: a later erasure of
+	// the thread counts for this one. It is absent before that, and where nothing had been made of it.
+	ErasedAt *time.Time `json:"erasedAt,omitempty"`
+	// CompactedBy and RawGoneBy are by when Kafka's brokers must have dropped the bytes: of derived topics, of
+	// raw events and dead letters. Absent before ErasedAt is there, where the topics set no bound, and where
+	// the brokers do not tell their settings.
+	CompactedBy *time.Time      `json:"compactedBy,omitempty"`
+	RawGoneBy   *time.Time      `json:"rawGoneBy,omitempty"`
+	IndexedTo   record.Position `json:"indexedTo"`
+}
+
+// everyTenant is a tenant without rows: how far the index is for it, it is for all.
+const everyTenant = ""
+
+// erasure answers with how far an erasure is; with ?wait=true once it is done, or the wait has ended.
+func (c *call) erasure() error {
+	at, err := record.ParsePosition(c.r.PathValue("position"))
+	if err != nil {
+		return badRequest("the position in the path: " + err.Error())
+	}
+	wait, err := c.flag("wait")
+	if err != nil {
+		return err
+	}
+	asked, err := c.raw.erasure(c.r.Context(), at)
+	if err != nil {
+		return err
+	}
+	if asked.tenant != c.tenant {
+		return store.ErrNotFound
+	}
+	a := erasureAnswer{ThreadID: asked.thread, Position: at, State: erasurePending, RequestedAt: asked.time}
+	deadline := time.Now()
+	if wait {
+		deadline = deadline.Add(c.cfg.Wait)
+	}
+	for {
+		// The position first: an erasure that is read after it is at least as new. Where nothing had been
+		// made of the thread there is none, and the partition's position says that it was looked for. The
+		// tenant's rows do not count: one of another thread may be there before this one's are gone.
+		to, err := c.store.IndexedTo(c.r.Context(), everyTenant)
+		if err != nil {
+			return err
+		}
+		e, err := c.store.Erasure(c.r.Context(), c.tenant, asked.thread)
+		known := err == nil
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		a.IndexedTo = record.Position{Partition: at.Partition, Offset: max(to[at.Partition]-1, 0)}
+		if known && e.Below > at.Offset || to[at.Partition] > at.Offset {
+			a.State = erasureDone
+			if known {
+				a.ErasedAt = &e.At
+				a.CompactedBy = asked.bounds.derived.after(e.At)
+				a.RawGoneBy = asked.bounds.raw.after(e.At)
+			}
+		}
+		if a.State == erasureDone || !time.Now().Before(deadline) {
+			return c.json(http.StatusOK, a)
+		}
+		if err := c.pause(); err != nil {
+			return err
+		}
+	}
+}
+
+// askedErasure is an erasure's record on skein.events.
+type askedErasure struct {
+	tenant, thread string
+	time           time.Time
+	bounds         erasureBounds
+}
+
+// erasure reads the record of an erasure, of any tenant. It is store.ErrNotFound where none lies there.
+func (l *RawLog) erasure(ctx context.Context, at record.Position) (askedErasure, error) {
+	r, err := l.open(ctx, at.Partition)
+	if errors.Is(err, errNoPartition) {
+		return askedErasure{}, store.ErrNotFound
+	}
+	if err != nil {
+		return askedErasure{}, err
+	}
+	defer r.close()
+	if at.Offset < r.start {
+		return askedErasure{}, &refusal{status: http.StatusGone, detail: fmt.Sprintf("what lay at %s is older than skein.events keeps, and with it all that lay before it", at)}
+	}
+	if at.Offset >= r.end {
+		// A transaction that is under way, of somebody who publishes dead letters again, hides what lies behind it.
+		end, err := r.ask(ctx, r.adm.ListEndOffsets)
+		if err == nil && at.Offset < end {
+			err = later(fmt.Sprintf("what lies at %s cannot be read yet; try again", at))
+		}
+		if err == nil {
+			err = store.ErrNotFound
+		}
+		return askedErasure{}, err
+	}
+	var found *kgo.Record
+	err = r.each(ctx, [][2]int64{{at.Offset, at.Offset + 1}}, func(m *kgo.Record) error {
+		if m.Offset == at.Offset {
+			found = m
+		}
+		return nil
+	})
+	if err != nil {
+		return askedErasure{}, err
+	}
+	if found == nil {
+		return askedErasure{}, store.ErrNotFound
+	}
+	h, err := kafka.ParseHeaders(found.Headers)
+	if err != nil || h.Kind != record.KindErase {
+		return askedErasure{}, store.ErrNotFound
+	}
+	parts, err := record.SplitKey(string(found.Key))
+	if err != nil || len(parts) != 2 {
+		return askedErasure{}, store.ErrNotFound
+	}
+	return askedErasure{
+		tenant: parts[0], thread: parts[1], time: found.Timestamp.UTC().Truncate(time.Millisecond), bounds: r.erasureBounds(ctx),
+	}, nil
+}
+
+// bound is a time within which something happens; negative is none.
+type bound time.Duration
+
+func (b bound) after(t time.Time) *time.Time {
+	if b < 0 {
+		return nil
+	}
+	t = t.Add(time.Duration(b))
+	return &t
+}
+
+// erasureBounds are how long bytes stay with the brokers at most once a thread is erased: those of derived
+// topics until they are compacted, those of raw events and dead letters until their segment is closed
+// and its retention has passed.
+type erasureBounds struct{ derived, raw bound }
+
+func (r *rawRead) erasureBounds(ctx context.Context) erasureBounds {
+	ctx, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	t := r.log.cfg.Topics()
+	settings, err := kafka.TopicSettings(ctx, r.adm, t.All()...)
+	if err != nil { // not everybody is allowed to ask for them
+		return erasureBounds{-1, -1}
+	}
+	sum := func(topic string, keys ...string) bound {
+		var total float64 // Kafka's "never" is the greatest int64
+		for _, key := range keys {
+			ms, err := strconv.ParseInt(settings[topic][key], 10, 64)
+			if err != nil || ms < 0 {
+				return -1
+			}
+			total += float64(ms) * float64(time.Millisecond)
+		}
+		if total > math.MaxInt64/2 {
+			return -1
+		}
+		return bound(total)
+	}
+	longer := func(a, b bound) bound {
+		if a < 0 || b < 0 {
+			return -1
+		}
+		return max(a, b)
+	}
+	const lag, retention, segment = "max.compaction.lag.ms", "retention.ms", "segment.ms"
+	return erasureBounds{
+		derived: longer(sum(t.Runs, lag), sum(t.Snapshots, lag)),
+		raw:     longer(sum(t.Events, retention, segment), sum(t.DeadLetters, retention, segment)),
+	}
+}

@@ -1,0 +1,3 @@
+SELECT below, at
+FROM erasures FINAL
+WHERE tenant = {tenant:String} AND thread_id = {thread:String}
