@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -40,31 +38,6 @@ func (c *call) ids(pattern string) error {
 		}
 	}
 	return nil
-}
-
-// number reads a whole number of the query within bounds, or returns fallback where there is none.
-func (c *call) number(name string, fallback, low, high int) (int, error) {
-	text := c.query.Get(name)
-	if text == "" {
-		return fallback, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < low || n > high {
-		return 0, badRequest(fmt.Sprintf("%s must be a whole number from %d to %d, not %q", name, low, high, text))
-	}
-	return n, nil
-}
-
-// since reads that parameter; zero is none.
-func (c *call) since() (t time.Time, err error) {
-	text := c.query.Get("since")
-	if text == "" {
-		return t, nil
-	}
-	if t, err = time.Parse(time.RFC3339, text); err != nil {
-		return t, badRequest(fmt.Sprintf("since must be a time such as 2026-09-17T12:00:00Z, not %q", text))
-	}
-	return t, nil
 }
 
 // json answers with v. Numbers and escapes inside raw JSON stay as they are.

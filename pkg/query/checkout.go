@@ -30,9 +30,9 @@ const (
 // the path (the thread's tip, where it names none) or, with ?at=start, to do that run over. It names
 // its parent, so that nothing has to be inferred when it comes back.
 func (c *call) checkout() error {
-	at := c.query.Get("at")
-	if at != "" && at != atEnd && at != atStart {
-		return badRequest(fmt.Sprintf("at must be %s or %s, not %q", atEnd, atStart, at))
+	at, err := oneOf(c, "at", atEnd, atStart)
+	if err != nil {
+		return err
 	}
 	newID, err := c.runParam("runId")
 	if err != nil {

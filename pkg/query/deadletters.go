@@ -2,12 +2,9 @@ package query
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/skeinhq/skein/pkg/deadletter"
-	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -27,24 +24,21 @@ const (
 // deadLetters answers with what the compactor could do nothing with. They are read from Kafka; the index
 // says which of them lie below an erasure of their thread.
 func (c *call) deadLetters() error {
-	q := deadletter.Query{Tenant: c.tenant, Reason: c.query.Get("reason"), Thread: c.query.Get("thread")}
-	if q.Reason != "" && !slices.Contains(deadletter.Reasons(), q.Reason) {
-		return badRequest(fmt.Sprintf("reason must be one of %v, not %q", deadletter.Reasons(), q.Reason))
+	q := deadletter.Query{Tenant: c.tenant, Thread: c.query.Get("thread")}
+	var err error
+	if q.Reason, err = oneOf(c, "reason", deadletter.Reasons()...); err != nil {
+		return err
 	}
 	limit, err := c.number("limit", defaultDeadLetters, 1, maxDeadLetters)
 	if err != nil {
 		return err
 	}
-	if q.Since, err = c.since(); err != nil {
+	if q.Since, err = c.time("since"); err != nil {
 		return err
 	}
-	var after *record.Position
-	if text := c.query.Get("after"); text != "" {
-		at, err := record.ParsePosition(text)
-		if err != nil {
-			return badRequest(fmt.Sprintf("after must be the next of a page, such as 3:1024, not %q", text))
-		}
-		after = &at
+	after, err := c.position("after")
+	if err != nil {
+		return err
 	}
 	page, err := c.raw.deadLetters(c.r.Context(), q, after, limit)
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/artifact"
@@ -23,11 +21,11 @@ type exportAnswer struct {
 // export answers with the export artifact of the run in the path or, where it names none, of the
 // thread's tip. A run that cannot be told within the contract is refused, with the rule's name.
 func (c *call) export() error {
-	startedAt, err := timeOf(c.query.Get("startedAt"))
+	startedAt, err := c.time("startedAt")
 	if err != nil {
 		return err
 	}
-	withReport, err := boolOf("report", c.query.Get("report"))
+	withReport, err := c.flag("report")
 	if err != nil {
 		return err
 	}
@@ -92,26 +90,4 @@ func givenID(runs []store.Run, id string) string {
 		}
 	}
 	return id
-}
-
-func timeOf(s string) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
-	}
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return time.Time{}, badRequest(fmt.Sprintf("startedAt must be a time such as 2026-04-14T19:00:00Z, not %.80q", s))
-	}
-	return t, nil
-}
-
-func boolOf(name, s string) (bool, error) {
-	if s == "" {
-		return false, nil
-	}
-	b, err := strconv.ParseBool(s)
-	if err != nil {
-		return false, badRequest(fmt.Sprintf("%s must be true or false, not %.80q", name, s))
-	}
-	return b, nil
 }

@@ -22,7 +22,7 @@ type view struct {
 
 // read reads rows, and with ?atLeast= again and again until they hold what lies there.
 func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
-	want, err := c.atLeast()
+	want, err := c.position("atLeast")
 	if err != nil {
 		return view{}, err
 	}
@@ -78,19 +78,6 @@ func newView(runs []store.Run, to map[int32]int64) view {
 	}
 	v.indexedTo.Offset = max(next-1, 0)
 	return v
-}
-
-// atLeast reads the parameter; nil where it is not given.
-func (c *call) atLeast() (*record.Position, error) {
-	text := c.query.Get("atLeast")
-	if text == "" {
-		return nil, nil
-	}
-	p, err := record.ParsePosition(text)
-	if err != nil {
-		return nil, badRequest("atLeast: " + err.Error())
-	}
-	return &p, nil
 }
 
 // reached reports whether rows hold the event at a position for certain: a run's record holds it; or

@@ -2,8 +2,11 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -63,7 +66,6 @@ var lineageFormats = map[string]struct {
 	contentType string
 	render      func(*lineage.Picture, io.Writer, int) error // nil for JSON
 }{
-	"":     {"application/json", nil},
 	"json": {"application/json", nil},
 	"text": {"text/plain; charset=utf-8", func(p *lineage.Picture, w io.Writer, width int) error {
 		return p.Text(w, lineage.TextOptions{Width: width})
@@ -76,10 +78,11 @@ var lineageFormats = map[string]struct {
 const minWidth = 20
 
 func (c *call) lineage() error {
-	format, ok := lineageFormats[c.query.Get("format")]
-	if !ok {
-		return badRequest(fmt.Sprintf("format must be json, mermaid, dot or text, not %q", c.query.Get("format")))
+	name, err := oneOf(c, "format", slices.Sorted(maps.Keys(lineageFormats))...)
+	if err != nil {
+		return err
 	}
+	format := lineageFormats[cmp.Or(name, "json")]
 	width, err := c.number("width", 0, minWidth, 10_000)
 	if err != nil {
 		return err

@@ -329,7 +329,7 @@ func (c *call) pace() (*pacer, error) {
 	default:
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(f > 0) || math.IsInf(f, 0) {
-			return nil, badRequest(fmt.Sprintf("pace must be max, recorded or a factor above zero such as 2 or 0.5, not %q", text))
+			return nil, c.badParam("pace", "max, recorded or a factor above zero such as 2 or 0.5")
 		}
 		return &pacer{factor: f}, nil
 	}
@@ -363,17 +363,5 @@ func (p *pacer) wait(ctx context.Context, at time.Time, out *replayWriter) error
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-}
-
-// flag reads a parameter that is true or false.
-func (c *call) flag(name string) (bool, error) {
-	switch text := c.query.Get(name); text {
-	case "", "false":
-		return false, nil
-	case "true":
-		return true, nil
-	default:
-		return false, badRequest(fmt.Sprintf("%s must be true or false, not %q", name, text))
 	}
 }

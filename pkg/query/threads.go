@@ -2,7 +2,6 @@ package query
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -38,17 +37,16 @@ var statuses = []record.Status{
 func (c *call) threads() error {
 	q := store.ThreadQuery{
 		Prefix: c.query.Get("prefix"),
-		Status: record.Status(c.query.Get("status")),
 		After:  c.query.Get("after"),
 	}
 	var err error
 	if q.Limit, err = c.number("limit", defaultThreads, 1, maxThreads); err != nil {
 		return err
 	}
-	if q.Status != "" && !slices.Contains(statuses, q.Status) {
-		return badRequest(fmt.Sprintf("status must be one of %v, not %q", statuses, q.Status))
+	if q.Status, err = oneOf(c, "status", statuses...); err != nil {
+		return err
 	}
-	if q.Since, err = c.since(); err != nil {
+	if q.Since, err = c.time("since"); err != nil {
 		return err
 	}
 	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
