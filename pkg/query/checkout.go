@@ -38,16 +38,7 @@ func (c *call) checkout() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.readThread()
-	if err != nil {
-		return err
-	}
-	graph := graphOf(v.runs)
-	id := c.runID
-	if id == "" {
-		id = graph.Tip()
-	}
-	h, err := c.restore(v.runs, id)
+	v, graph, h, err := c.restoreOrTip()
 	if err != nil {
 		return err
 	}

@@ -29,20 +29,12 @@ func (c *call) export() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.readThread()
-	if err != nil {
-		return err
-	}
-	id := c.runID
-	if id == "" {
-		id = graphOf(v.runs).Tip()
-	}
-	h, err := c.restore(v.runs, id)
+	v, _, h, err := c.restoreOrTip()
 	if err != nil {
 		return err
 	}
 	run := artifact.Run{
-		ThreadID: h.run.ThreadID, RunID: givenID(v.runs, id), ParentRunID: h.run.SpawnedBy,
+		ThreadID: h.run.ThreadID, RunID: givenID(v.runs, h.run.RunID), ParentRunID: h.run.SpawnedBy,
 		StartedAt: h.run.StartedAt, Messages: h.Messages, Truncated: h.badges.Truncated || h.badges.RawLost,
 	}
 	if h.run.ParentBy == record.ParentExplicit { // what was observed, never what was inferred
@@ -53,12 +45,12 @@ func (c *call) export() error {
 	}
 	if h.run.Started != nil {
 		if run.Started, err = agui.Decode(h.run.Started); err != nil {
-			return fmt.Errorf("%w: RUN_STARTED of run %q: %w", errBroken, id, err)
+			return fmt.Errorf("%w: RUN_STARTED of run %q: %w", errBroken, h.run.RunID, err)
 		}
 	}
 	if h.run.Terminal != nil && !h.run.Synthetic {
 		if run.Terminal, err = agui.Decode(h.run.Terminal); err != nil {
-			return fmt.Errorf("%w: terminal event of run %q: %w", errBroken, id, err)
+			return fmt.Errorf("%w: terminal event of run %q: %w", errBroken, h.run.RunID, err)
 		}
 	}
 	a, report, err := artifact.FromRun(run, startedAt)

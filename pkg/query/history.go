@@ -40,22 +40,13 @@ func (c *call) history() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.readThread()
-	if err != nil {
-		return err
-	}
-	graph := graphOf(v.runs)
-	id := c.runID
-	if id == "" {
-		id = graph.Tip()
-	}
-	h, err := c.restore(v.runs, id)
+	v, graph, h, err := c.restoreOrTip()
 	if err != nil {
 		return err
 	}
 	a := historyAnswer{
-		ThreadID: h.run.ThreadID, RunID: id, Status: h.run.Status,
-		Basis: graph.Basis(id), badges: h.badges, State: h.State,
+		ThreadID: h.run.ThreadID, RunID: h.run.RunID, Status: h.run.Status,
+		Basis: graph.Basis(h.run.RunID), badges: h.badges, State: h.State,
 		Through:   record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1},
 		IndexedTo: v.indexedTo,
 	}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -25,6 +26,17 @@ type restored struct {
 
 // errBehind says that rows do not fit together yet: what is missing is being written.
 var errBehind = errors.New("the index is behind")
+
+// restoreOrTip reads the thread and restores the run in the path or, where it names none, the thread's tip.
+func (c *call) restoreOrTip() (view, *lineage.Graph, restored, error) {
+	v, err := c.readThread()
+	if err != nil {
+		return view{}, nil, restored{}, err
+	}
+	graph := graphOf(v.runs)
+	h, err := c.restore(v.runs, cmp.Or(c.runID, graph.Tip()))
+	return v, graph, h, err
+}
 
 // restore puts the history of a run together from the contents of its base chain: one read for all
 // that are in the store, one more for the record of a run that is still open. Where a row is newer
