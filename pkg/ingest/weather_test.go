@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -235,7 +236,8 @@ func TestEvents_ABadLineIsAnsweredAtOnce(t *testing.T) {
 		in, out := io.Pipe()
 		got := make(chan answer, 1)
 		go func() { got <- d.do(http.MethodPost, d.path("events"), in) }()
-		if _, err := io.WriteString(out, ev1+"\n"+line); err != nil {
+		// The answer may come before all of the line was taken: nobody reads the rest then.
+		if _, err := io.WriteString(out, ev1+"\n"+line); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			t.Fatal(err)
 		}
 		if a := <-got; a.Line != 2 || a.Accepted != 1 {
