@@ -5,60 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
-	"regexp"
-	"strconv"
 	"strings"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
+	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/schemas"
 )
-
-// migration is one numbered SQL file.
-type migration struct {
-	version    int
-	name       string
-	statements []string
-}
 
 // schema is what this binary knows.
 var schema = mustMigrations(schemas.ClickHouse, "clickhouse")
 
 // mustMigrations reads files that are part of the binary.
-func mustMigrations(files fs.FS, dir string) []migration {
-	ms, err := migrations(files, dir)
+func mustMigrations(files fs.FS, dir string) []store.Migration {
+	ms, err := store.Migrations(files, dir)
 	if err != nil {
 		panic(err)
 	}
 	return ms
-}
-
-var migrationName = regexp.MustCompile(`^([0-9]{4})_[a-z0-9_]+\.sql$`)
-
-// migrations reads the files in order and checks that they are numbered from 1 without a gap.
-func migrations(files fs.FS, dir string) ([]migration, error) {
-	entries, err := fs.ReadDir(files, dir) // sorted by name
-	if err != nil {
-		return nil, fmt.Errorf("reading migrations: %w", err)
-	}
-	var ms []migration
-	for _, e := range entries {
-		parts := migrationName.FindStringSubmatch(e.Name())
-		if parts == nil {
-			return nil, fmt.Errorf("reading migrations: %s is not named NNNN_name.sql", e.Name())
-		}
-		v, err := strconv.Atoi(parts[1])
-		if err != nil || v != len(ms)+1 {
-			return nil, fmt.Errorf("reading migrations: %s should be number %d", e.Name(), len(ms)+1)
-		}
-		b, err := fs.ReadFile(files, path.Join(dir, e.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("reading migrations: %w", err)
-		}
-		ms = append(ms, migration{version: v, name: e.Name(), statements: split(string(b))})
-	}
-	return ms, nil
 }
 
 // split returns the statements of a file: each ends with a semicolon at the end of a line. The server
@@ -112,19 +76,19 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}
 	for _, m := range schema[min(have, len(schema)):] {
 		if err := s.apply(ctx, m); err != nil {
-			return fmt.Errorf("migrating ClickHouse: applying %s: %w", m.name, err)
+			return fmt.Errorf("migrating ClickHouse: applying %s: %w", m.Name, err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) apply(ctx context.Context, m migration) error {
-	for _, statement := range m.statements {
+func (s *Store) apply(ctx context.Context, m store.Migration) error {
+	for _, statement := range split(m.SQL) {
 		if err := s.exec(ctx, s.opts.shaped(statement)); err != nil {
 			return err
 		}
 	}
-	return s.exec(ctx, "INSERT INTO schema_migrations (version, name) VALUES (?, ?)", m.version, m.name)
+	return s.exec(ctx, "INSERT INTO schema_migrations (version, name) VALUES (?, ?)", m.Version, m.Name)
 }
 
 // exec runs a statement that changes something.

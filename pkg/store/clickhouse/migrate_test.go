@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -98,15 +97,15 @@ func TestWrite_TellsAMissingColumn(t *testing.T) {
 // Two may migrate at once, and one may die in between: each statement must be one that can run again.
 func TestMigrations_CanRunAgain(t *testing.T) {
 	for _, m := range schema {
-		for _, statement := range m.statements {
+		for _, statement := range split(m.SQL) {
 			if !strings.Contains(statement, "IF NOT EXISTS") && !strings.Contains(statement, "IF EXISTS") {
-				t.Errorf("%s: %.60s… cannot run twice", m.name, statement)
+				t.Errorf("%s: %.60s… cannot run twice", m.Name, statement)
 			}
 			if strings.Contains(statement, "MergeTree") && !strings.Contains(statement, "ENGINE = /* replicated */") {
-				t.Errorf("%s: %.60s… has an engine that cannot be Replicated", m.name, statement)
+				t.Errorf("%s: %.60s… has an engine that cannot be Replicated", m.Name, statement)
 			}
 			if !strings.Contains(statement, "/* on cluster */") {
-				t.Errorf("%s: %.60s… cannot run on a cluster", m.name, statement)
+				t.Errorf("%s: %.60s… cannot run on a cluster", m.Name, statement)
 			}
 		}
 	}
@@ -137,33 +136,5 @@ func TestSplit_EndsStatementsAtLineEnds(t *testing.T) {
 		if strings.TrimSpace(got[i]) != want[i] {
 			t.Errorf("statement %d: %q, want %q", i, got[i], want[i])
 		}
-	}
-}
-
-func TestMigrations_AreNumberedFromOne(t *testing.T) {
-	file := func(names ...string) fstest.MapFS {
-		fs := fstest.MapFS{}
-		for _, n := range names {
-			fs["clickhouse/"+n] = &fstest.MapFile{Data: []byte("SELECT 1;")}
-		}
-		return fs
-	}
-	for _, c := range []struct {
-		name string
-		fs   fstest.MapFS
-		ok   bool
-	}{
-		{"two in order", file("0001_a.sql", "0002_b.sql"), true},
-		{"a gap", file("0001_a.sql", "0003_b.sql"), false},
-		{"twice the same number", file("0001_a.sql", "0001_b.sql"), false},
-		{"from zero", file("0000_a.sql"), false},
-		{"a name without number", file("a.sql"), false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			ms, err := migrations(c.fs, "clickhouse")
-			if (err == nil) != c.ok {
-				t.Errorf("migrations %v, error %v", ms, err)
-			}
-		})
 	}
 }

@@ -5,54 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
-	"regexp"
-	"strconv"
 
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/schemas"
 )
 
-// migration is one numbered SQL file.
-type migration struct {
-	version int
-	name    string
-	sql     string
-}
-
-var migrationName = regexp.MustCompile(`^([0-9]{4})_[a-z0-9_]+\.sql$`)
-
-// migrations reads the files in order and checks that they are numbered from 1 without a gap.
-func migrations(files fs.FS, dir string) ([]migration, error) {
-	entries, err := fs.ReadDir(files, dir) // sorted by name
-	if err != nil {
-		return nil, fmt.Errorf("reading migrations: %w", err)
-	}
-	var ms []migration
-	for _, e := range entries {
-		parts := migrationName.FindStringSubmatch(e.Name())
-		if parts == nil {
-			return nil, fmt.Errorf("reading migrations: %s is not named NNNN_name.sql", e.Name())
-		}
-		v, err := strconv.Atoi(parts[1])
-		if err != nil || v != len(ms)+1 {
-			return nil, fmt.Errorf("reading migrations: %s should be number %d", e.Name(), len(ms)+1)
-		}
-		b, err := fs.ReadFile(files, path.Join(dir, e.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("reading migrations: %w", err)
-		}
-		ms = append(ms, migration{version: v, name: e.Name(), sql: string(b)})
-	}
-	return ms, nil
-}
-
 // Migrate implements store.Migrator. Each file is one transaction together with its number, which is
 // kept in the file's user_version: a kill in between leaves the schema at a whole number. Two
 // processes may migrate at once; the second finds the work done.
 func (s *Store) Migrate(ctx context.Context) error {
-	ms, err := migrations(schemas.SQLite, "sqlite")
+	ms, err := store.Migrations(schemas.SQLite, "sqlite")
 	if err != nil {
 		return err
 	}
@@ -68,7 +30,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 }
 
 // migrateNext applies the first missing migration and reports whether there was none.
-func (s *Store) migrateNext(ctx context.Context, ms []migration) (done bool, err error) {
+func (s *Store) migrateNext(ctx context.Context, ms []store.Migration) (done bool, err error) {
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
@@ -86,12 +48,12 @@ func (s *Store) migrateNext(ctx context.Context, ms []migration) (done bool, err
 		return true, nil
 	}
 	m := ms[version]
-	if _, err := tx.ExecContext(ctx, m.sql); err != nil {
-		return false, fmt.Errorf("applying %s: %w", m.name, err)
+	if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
+		return false, fmt.Errorf("applying %s: %w", m.Name, err)
 	}
 	// A pragma takes no parameters; the number is ours.
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", m.version)); err != nil {
-		return false, fmt.Errorf("applying %s: %w", m.name, err)
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", m.Version)); err != nil {
+		return false, fmt.Errorf("applying %s: %w", m.Name, err)
 	}
 	return false, tx.Commit()
 }

@@ -92,7 +92,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err := s.read.QueryRowContext(ctx, "PRAGMA user_version").Scan(&have); err != nil {
 		return fmt.Errorf("asking store: %w", err)
 	}
-	ms, err := migrations(schemas.SQLite, "sqlite")
+	ms, err := store.Migrations(schemas.SQLite, "sqlite")
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"go.uber.org/goleak"
 
@@ -161,34 +160,6 @@ func TestStatements_UseAnIndex(t *testing.T) {
 				}
 			}
 			t.Log(strings.Join(plan, "\n"))
-		})
-	}
-}
-
-func TestMigrations_AreNumberedFromOne(t *testing.T) {
-	file := func(names ...string) fstest.MapFS {
-		fs := fstest.MapFS{}
-		for _, n := range names {
-			fs["sqlite/"+n] = &fstest.MapFile{Data: []byte("SELECT 1")}
-		}
-		return fs
-	}
-	for _, c := range []struct {
-		name string
-		fs   fstest.MapFS
-		ok   bool
-	}{
-		{"two in order", file("0001_a.sql", "0002_b.sql"), true},
-		{"a gap", file("0001_a.sql", "0003_b.sql"), false},
-		{"twice the same number", file("0001_a.sql", "0001_b.sql"), false},
-		{"from zero", file("0000_a.sql"), false},
-		{"a name without number", file("a.sql"), false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			ms, err := migrations(c.fs, "sqlite")
-			if (err == nil) != c.ok {
-				t.Errorf("migrations %v, error %v", ms, err)
-			}
 		})
 	}
 }
