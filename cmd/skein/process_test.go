@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/internal/app/apptest"
 	"github.com/skeinhq/skein/internal/client"
 )
 
@@ -52,27 +52,10 @@ type process struct {
 	began time.Time
 	ready time.Duration
 	// stderr is read until the process ends.
-	stderr *lockedBuffer
+	stderr *apptest.Log
 	// ended is closed once the process has ended; exit is why, from then on.
 	ended chan struct{}
 	exit  error
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 var readyLine = regexp.MustCompile(`skein is ready: HTTP API on (http://[^,]+), Kafka on`)
@@ -85,7 +68,7 @@ func start(t *testing.T, data string, more ...string) *process {
 		t.Fatal(err)
 	}
 	args := append([]string{"dev", "--data", data, "--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0"}, more...)
-	p := &process{cmd: exec.Command(path, args...), stderr: &lockedBuffer{}, ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(path, args...), stderr: &apptest.Log{}, ended: make(chan struct{})}
 	p.cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	pipe, err := p.cmd.StderrPipe()
 	if err != nil {

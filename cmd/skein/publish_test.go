@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/internal/app/apptest"
 	"github.com/skeinhq/skein/internal/client"
 )
 
 // publishing is "skein publish" as a process whose stdin stays open and quiet.
 type publishing struct {
 	cmd    *exec.Cmd
-	stderr lockedBuffer
+	stderr apptest.Log
 	ended  chan struct{}
 }
 

@@ -30,7 +30,7 @@ const patience = time.Minute
 // Running is a stage's whole process, inside the test.
 type Running struct {
 	t     *testing.T
-	log   lockedBuffer
+	log   Log
 	ended chan struct{}
 	admin string
 }
@@ -275,21 +275,21 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// lockedBuffer is written by a process and read by its test.
-type lockedBuffer struct {
+// Log is written by a process and read by its test.
+type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
 // Write implements io.Writer.
-func (l *lockedBuffer) Write(p []byte) (int, error) {
+func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
 // String returns what was written so far.
-func (l *lockedBuffer) String() string {
+func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
