@@ -39,6 +39,16 @@ func (c *histories) put(key string, h lineage.History) {
 	size := len(key) + len(h.State) + conversationBytes(h.Messages) + 64*len(h.Messages)
 	c.byKey[key] = c.order.PushFront(&cached{key, h, size})
 	c.size += size
+	c.shrink()
+}
+
+// bound changes how much may be kept.
+func (c *histories) bound(limit int) {
+	c.limit = limit
+	c.shrink()
+}
+
+func (c *histories) shrink() {
 	for c.size > c.limit && c.order.Len() > 0 {
 		c.remove(c.order.Back())
 	}

@@ -16,6 +16,12 @@ const busyFor = time.Second
 // size is about what the run holds in memory: as much as its last record, and what came since.
 func (r *run) size() int { return r.savedSize + r.newBytes }
 
+// share gives the partition its part of what the process may hold, which has so many partitions.
+func (p *partition) share(partitions int) {
+	p.mostRunBytes = p.cfg.OpenRunBytes / partitions
+	p.histories.bound(p.cfg.CacheBytes / partitions)
+}
+
 // relieve asks for records of the runs that have been silent longest, where open runs hold more memory
 // than they may: once those are committed, the runs can leave (evict).
 func (p *partition) relieve(now time.Time) {

@@ -384,7 +384,7 @@ func (s *session) owned(now time.Time) (map[int32]view, bool) {
 			opening++
 		}
 		if a.part != nil {
-			a.part.mostRunBytes = s.cfg.OpenRunBytes / len(s.assigned)
+			a.part.share(len(s.assigned))
 		}
 		parts[id] = view{assignment: a, phase: a.phase, position: a.position}
 	}
