@@ -313,13 +313,16 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	if at != nil && at.m.role == agui.RoleActivity {
 		m := at.m
 		if replace { // metadata stays, the owner is the snapshot's
+			if at.again != nil { // a message that stands in two places stays as it is in the other
+				m.read().settle("metadata")
+			}
 			obj := m.read().copyOf()
 			obj.set("activityType", stringValue(activityType))
 			obj.set("content", content)
 			obj.remove("subagentRunId")
 			o.tag(obj)
 			m = &message{id: id, role: agui.RoleActivity, obj: obj}
-			r.conv.replace(at, m)
+			r.conv.replace(at, m, at.m.contentBytes())
 		}
 		r.mergeMetadata(m, metadata)
 		return
@@ -336,7 +339,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	if at == nil {
 		r.conv.push(m)
 	} else {
-		r.conv.replace(at, m)
+		r.conv.replace(at, m, at.m.contentBytes())
 	}
 }
 
@@ -368,18 +371,23 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	if at.again != nil {
 		before = doc.JSON()
 	}
-	if err := doc.apply(ev.JSON(agui.FieldPatch)); err != nil {
+	had := m.contentBytes()
+	others := r.state.bytes() + r.conv.contentBytes() - had
+	if err := doc.apply(ev.JSON(agui.FieldPatch), func() int { return others }); err != nil {
 		r.Note("activity-patch-failed")
 		return
 	}
 	activityType, _ := ev.String(agui.FieldActivityType)
+	if at.again != nil { // a message that stands in two places stays as it was in the other
+		if obj.get("content") != nil {
+			obj.set("content", rawValue(before))
+		}
+		obj.settle("metadata")
+	}
 	next := obj.copyOf()
 	next.set("content", doc)
 	next.set("activityType", stringValue(activityType))
-	if at.again != nil { // a message that stands in two places keeps its content in the other
-		obj.set("content", rawValue(before))
-	}
-	r.conv.replace(at, &message{id: id, role: agui.RoleActivity, obj: next})
+	r.conv.replace(at, &message{id: id, role: agui.RoleActivity, obj: next}, had)
 }
 
 // contentOf returns an activity's content as JSON, {} where it has none.
@@ -399,7 +407,7 @@ func contentOf(obj *object) json.RawMessage {
 
 // stateDelta applies a patch as a whole or not at all.
 func (r *Run) stateDelta(patch json.RawMessage) {
-	if err := r.state.apply(patch); err != nil {
+	if err := r.state.apply(patch, r.conv.contentBytes); err != nil {
 		r.Note("state-patch-failed")
 	}
 }

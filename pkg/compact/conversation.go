@@ -19,6 +19,8 @@ type conversation struct {
 	owners map[string]*owned
 	// recent is what find gave last: deltas of one message follow each other.
 	recent *message
+	// contents is how many bytes the contents of activities have; -1 until somebody asks.
+	contents int
 }
 
 // link is one place of the list.
@@ -73,7 +75,7 @@ func newConversation(messages []agui.Message) *conversation {
 
 // reset puts another list in place.
 func (c *conversation) reset(list []*message) {
-	*c = conversation{first: make(map[string]*link, len(list)+8)}
+	*c = conversation{first: make(map[string]*link, len(list)+8), contents: -1}
 	places := make([]link, len(list))
 	for _, m := range list {
 		m.at = nil
@@ -152,6 +154,7 @@ func (c *conversation) find(id string) *message {
 func (c *conversation) push(m *message) {
 	m.at = &link{m: m}
 	c.append(m.at)
+	c.grow(m.contentBytes())
 	if c.owners != nil && m.obj == nil { // it may come with calls of its own
 		c.own(m)
 	}
@@ -195,9 +198,11 @@ func (c *conversation) insertResult(caller, m *message) {
 	}
 }
 
-// replace puts an activity in the first place of the message of its id.
-func (c *conversation) replace(p *link, m *message) {
+// replace puts an activity in the first place of the message of its id, whose content as an activity had so
+// many bytes.
+func (c *conversation) replace(p *link, m *message, had int) {
 	before := p.m
+	c.grow(m.contentBytes() - had)
 	if c.owners != nil && before.hasCalls() {
 		c.owners = nil
 	}
@@ -206,6 +211,24 @@ func (c *conversation) replace(p *link, m *message) {
 	c.recent = nil
 	if before.role == agui.RoleTool {
 		c.split(p)
+	}
+}
+
+// contentBytes returns how many bytes the contents of all activities have.
+func (c *conversation) contentBytes() int {
+	if c.contents < 0 {
+		c.contents = 0
+		for m := range c.messages() {
+			c.contents += m.contentBytes()
+		}
+	}
+	return c.contents
+}
+
+// grow notes that contents of activities became so many bytes more.
+func (c *conversation) grow(by int) {
+	if c.contents >= 0 {
+		c.contents += by
 	}
 }
 

@@ -83,7 +83,7 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 				i := want.first(want[rng.IntN(len(want))].id)
 				m = &message{id: want[i].id, role: agui.RoleActivity}
 				want[i] = m
-				c.replace(c.first[m.id], m)
+				c.replace(c.first[m.id], m, 0)
 			case n < 15:
 				what += "result"
 				callers := slices.DeleteFunc(slices.Clone(want), func(m *message) bool { return m.role != agui.RoleAssistant })
@@ -122,7 +122,7 @@ func TestConversation_SplitsWithoutEnd(t *testing.T) {
 	for i := 99; i > 0; i-- {
 		m := &message{id: fmt.Sprint(i), role: agui.RoleActivity}
 		want[want.first(m.id)] = m
-		c.replace(c.first[m.id], m)
+		c.replace(c.first[m.id], m, 0)
 		check(t, "split before "+m.id, c, want)
 	}
 	m := &message{id: "99", role: agui.RoleTool} // stands before the activity of that id now

@@ -88,6 +88,23 @@ func stringOf(v json.RawMessage) string {
 	return agui.TextOf(v).String()
 }
 
+// contentBytes returns how many bytes an activity's content has, and 0 for other messages.
+func (m *message) contentBytes() int {
+	if m.role != agui.RoleActivity {
+		return 0
+	}
+	if m.obj == nil {
+		return len(agui.Lookup(m.raw, "content"))
+	}
+	switch v := m.obj.get("content").(type) {
+	case rawValue:
+		return len(v)
+	case *tree:
+		return v.bytes()
+	}
+	return 0
+}
+
 // hasCalls reports whether the message carries a list of tool calls.
 func (m *message) hasCalls() bool {
 	if m.obj != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -16,9 +17,12 @@ import (
 // member against null passes there; "01" is no index; it must read the document for every patch),
 // so the fold has its own and the library is what tests compare it with: docs/adr/003.
 
-// maxCopied bounds what the copy operations of one patch may add, in bytes: a few small patches
-// that copy what they copied before would otherwise fill the memory.
-const maxCopied = 16 << 20
+// Limits on copy operations, in bytes: a few small patches that copy what they copied before would
+// otherwise fill the memory. Other operations bring what they add.
+const (
+	maxCopied    = 16 << 20 // what those of one patch copy: it is as much work
+	maxDocuments = 64 << 20 // the state and the contents of all activities after one; the largest event brings 16 MiB
+)
 
 // Errors of a patch; each leaves the document as it was.
 var (
@@ -29,19 +33,22 @@ var (
 	errPrototype  = errors.New("applying patch: the path names __proto__ or constructor/prototype, which the client refuses")
 	errNoObject   = errors.New("applying patch: it leaves something else than an object")
 	errCopyLimit  = fmt.Errorf("applying patch: its copies exceed %d bytes", maxCopied)
+	errSizeLimit  = fmt.Errorf("applying patch: its copies leave more than %d bytes", maxDocuments)
 	errDepth      = fmt.Errorf("applying patch: the document would be more than %d deep", agui.MaxDepth)
 )
 
 // patcher applies one patch and knows the way back.
 type patcher struct {
 	t      *tree
+	others func() int
 	undo   []func()
 	copied int
 }
 
-// apply applies a patch, a checked JSON array, as a whole or not at all.
-func (t *tree) apply(patch json.RawMessage) error {
-	p := &patcher{t: t}
+// apply applies a patch, a checked JSON array, as a whole or not at all. Others tells how many bytes the
+// other documents have.
+func (t *tree) apply(patch json.RawMessage, others func() int) error {
+	p := &patcher{t: t, others: others}
 	if err := p.operations(patch); err != nil {
 		for i := len(p.undo) - 1; i >= 0; i-- {
 			p.undo[i]()
@@ -160,7 +167,7 @@ func (p *patcher) set(path string, v *node, replace bool) error {
 		}
 		return p.put(at, v)
 	}
-	if at.parent.isArray() && at.index > len(at.parent.values) {
+	if at.parent.isArray() && at.index > at.parent.count() {
 		return errIndex
 	}
 	return p.add(at, v)
@@ -198,7 +205,13 @@ func (p *patcher) transfer(move bool, from, path string) error {
 	if err != nil {
 		return err
 	}
-	return p.add(target, source)
+	if err := p.add(target, source); err != nil {
+		return err
+	}
+	if !move && p.t.root.bytes()+p.others() > maxDocuments {
+		return errSizeLimit
+	}
+	return nil
 }
 
 // place is where the last step of a path leads: a member or an element, there or not.
@@ -218,8 +231,8 @@ func (at place) value() *node {
 		}
 		return nil
 	}
-	if at.index >= 0 && at.index < len(at.parent.values) {
-		return at.parent.values[at.index]
+	if at.index >= 0 && at.index < at.parent.count() {
+		return *at.parent.element(at.index)
 	}
 	return nil
 }
@@ -279,7 +292,7 @@ func (p *patcher) lastStep(path string) (place, error) {
 // is the end.
 func (at *place) element(key string) error {
 	if key == "-" {
-		at.index = len(at.parent.values)
+		at.index = at.parent.count()
 		return nil
 	}
 	f := 0.0
@@ -312,15 +325,43 @@ func (p *patcher) existing(path string) (place, error) {
 	return at, nil
 }
 
-// changed forgets the written form of all nodes on the way. The way back restores it: a patch that
-// failed must not even change white space.
-func (p *patcher) changed(at place) {
-	for _, n := range at.way {
-		if text := n.text; text != nil {
-			n.text = nil
-			p.undo = append(p.undo, func() { n.text = text })
+// changed forgets the written form of all nodes on the way; the last one's grows by so many bytes. The way
+// back restores it: a patch that failed must not even change white space.
+func (p *patcher) changed(at place, grows int) {
+	type form struct {
+		text json.RawMessage
+		size int
+	}
+	before := make([]form, len(at.way))
+	for i, n := range at.way {
+		n.measure()
+		before[i] = form{n.text, n.size}
+	}
+	for _, n := range slices.Backward(at.way) {
+		was := n.bytes()
+		n.text = nil
+		n.size += grows
+		grows = n.size - was
+	}
+	p.undo = append(p.undo, func() {
+		for i, n := range at.way {
+			n.text, n.size = before[i].text, before[i].size
+		}
+	})
+}
+
+// fits reports whether a value can stand at a place, and notes how deep what is around it is then.
+func (p *patcher) fits(at place, v *node) bool {
+	if len(at.way)+v.depth(false) > agui.MaxDepth && len(at.way)+v.depth(true) > agui.MaxDepth {
+		return false
+	}
+	high := v.high
+	for _, n := range slices.Backward(at.way) {
+		if high++; n.high != 0 {
+			n.high = max(n.high, high)
 		}
 	}
+	return true
 }
 
 func (p *patcher) setRoot(v *node) error {
@@ -332,21 +373,24 @@ func (p *patcher) setRoot(v *node) error {
 
 // put replaces what is there, or makes the member.
 func (p *patcher) put(at place, v *node) error {
-	if len(at.way)+v.depth() > agui.MaxDepth {
+	if !p.fits(at, v) {
 		return errDepth
 	}
-	p.changed(at)
-	n, i := at.parent, at.index
-	if !n.array {
-		if i = n.find(at.name); i < 0 {
-			n.put(at.name, v)
-			p.undo = append(p.undo, func() { n.take(len(n.values) - 1) })
-			return nil
-		}
+	n := at.parent
+	before := at.value()
+	if before == nil {
+		p.changed(at, n.memberBytes(at.name)+v.bytes()+min(1, n.count()))
+		n.push(at.name, v)
+		p.undo = append(p.undo, n.pop)
+		return nil
 	}
-	before := n.values[i]
-	n.values[i] = v
-	p.undo = append(p.undo, func() { n.values[i] = before })
+	p.changed(at, v.bytes()-before.bytes())
+	i := at.index
+	if !n.array {
+		i = n.find(at.name)
+	}
+	*n.element(i) = v
+	p.undo = append(p.undo, func() { *n.element(i) = before })
 	return nil
 }
 
@@ -355,32 +399,41 @@ func (p *patcher) add(at place, v *node) error {
 	if !at.parent.array {
 		return p.put(at, v)
 	}
-	if len(at.way)+v.depth() > agui.MaxDepth {
+	if !p.fits(at, v) {
 		return errDepth
 	}
-	p.changed(at)
 	n := at.parent
+	p.changed(at, v.bytes()+min(1, n.count()))
 	i := at.index
 	if i < 0 {
-		i += len(n.values)
+		i += n.count()
 	}
-	i = max(0, min(i, len(n.values)))
-	n.insert(i, "", v)
+	i = max(0, min(i, n.count()))
+	n.insert(i, v)
 	p.undo = append(p.undo, func() { n.take(i) })
 	return nil
 }
 
 func (p *patcher) remove(at place) {
-	n, i := at.parent, at.index
-	if !n.array {
-		i = n.find(at.name)
-	}
-	if i < 0 {
+	n, v := at.parent, at.value()
+	if v == nil {
 		return // an inherited member: there is nothing to remove, and the client says it did
 	}
-	p.changed(at)
-	name, v := n.take(i)
-	p.undo = append(p.undo, func() { n.insert(i, name, v) })
+	p.changed(at, -(n.memberBytes(at.name) + v.bytes() + min(1, n.count()-1)))
+	if n.array {
+		n.take(at.index)
+		p.undo = append(p.undo, func() { n.insert(at.index, v) })
+		return
+	}
+	i, c := n.find(at.name), n.container
+	c.hide(i)
+	p.undo = append(p.undo, func() {
+		c.show(i, v)
+		n.container = c
+	})
+	if c.sparse() {
+		n.container = c.dense()
+	}
 }
 
 var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,8 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
+
+func noOthers() int { return 0 }
 
 func TestTree_PatchesAsTheClientDoes(t *testing.T) {
 	const doc = `{"a": 1, "l": [1, 2, 3], "o": {"k": null}}`
@@ -44,7 +48,7 @@ func TestTree_PatchesAsTheClientDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTree(json.RawMessage(doc))
-			err := tr.apply(json.RawMessage(row.patch))
+			err := tr.apply(json.RawMessage(row.patch), noOthers)
 			if !errors.Is(err, row.err) || (err != nil) != (row.err != nil) {
 				t.Errorf("want error %v, got %v", row.err, err)
 			}
@@ -105,7 +109,7 @@ func TestTree_EqualsTheLibrary(t *testing.T) {
 				rt.Fatal(err)
 			}
 			next, libErr := library.ApplyWithOptions(want, &jsonpatch.ApplyOptions{})
-			err = tr.apply(json.RawMessage(patch))
+			err = tr.apply(json.RawMessage(patch), noOthers)
 			if strings.Contains(patch, "/l/-") && (err == nil) != (libErr == nil) {
 				rt.Skip("replace and remove of - differ by design")
 			}
@@ -118,6 +122,9 @@ func TestTree_EqualsTheLibrary(t *testing.T) {
 			if compactJSON(t, string(tr.JSON())) != compactJSON(t, string(want)) {
 				rt.Fatalf("%s: got %s, want %s", patch, tr.JSON(), want)
 			}
+			if err := tr.root.sound(); err != nil {
+				rt.Fatalf("%s: %v", patch, err)
+			}
 		}
 	})
 }
@@ -127,7 +134,7 @@ func TestTree_Limits(t *testing.T) {
 		tr := newTree(json.RawMessage(`{"a":"` + strings.Repeat("x", 1<<10) + `"}`))
 		var err error
 		for i := 0; err == nil && i < 64; i++ {
-			err = tr.apply(json.RawMessage(`[` + strings.TrimSuffix(strings.Repeat(fmt.Sprintf(`{"op":"copy","from":"","path":"/b%d"},`, i), 8), ",") + `]`))
+			err = tr.apply(json.RawMessage(`[`+strings.TrimSuffix(strings.Repeat(fmt.Sprintf(`{"op":"copy","from":"","path":"/b%d"},`, i), 8), ",")+`]`), noOthers)
 		}
 		if !errors.Is(err, errCopyLimit) {
 			t.Errorf("want the copy limit, got %v", err)
@@ -136,11 +143,26 @@ func TestTree_Limits(t *testing.T) {
 			t.Errorf("the document grew to %d bytes", len(tr.JSON()))
 		}
 	})
+	t.Run("copies over many patches", func(t *testing.T) {
+		tr := newTree(json.RawMessage(`{"a":"` + strings.Repeat("x", 1<<20) + `"}`))
+		var err error
+		others, patches := 10<<20, 0
+		for ; err == nil && patches < 64; patches++ {
+			err = tr.apply(json.RawMessage(fmt.Sprintf(`[{"op":"copy","from":"/a","path":"/b%d"}]`, patches)), func() int { return others })
+		}
+		if size := len(tr.JSON()) + others; !errors.Is(err, errSizeLimit) || size > maxDocuments || size < maxDocuments-1<<20 {
+			t.Errorf("%v after %d patches, with %d bytes in all", err, patches, size)
+		}
+		// What an event brings is its own.
+		if err := tr.apply(json.RawMessage(`[{"op":"move","from":"/b0","path":"/c"},{"op":"add","path":"/d","value":"`+strings.Repeat("x", 2<<20)+`"}]`), noOthers); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("a document that grows in depth", func(t *testing.T) {
 		tr := newTree(json.RawMessage(`{"a":{}}`))
 		var err error
 		for i := 0; err == nil && i < 2*agui.MaxDepth; i++ {
-			err = tr.apply(json.RawMessage(`[{"op":"move","from":"/a","path":"/b"},{"op":"add","path":"/a","value":{}},{"op":"move","from":"/b","path":"/a/b"}]`))
+			err = tr.apply(json.RawMessage(`[{"op":"move","from":"/a","path":"/b"},{"op":"add","path":"/a","value":{}},{"op":"move","from":"/b","path":"/a/b"}]`), noOthers)
 		}
 		if !errors.Is(err, errDepth) {
 			t.Errorf("want the depth limit, got %v", err)
@@ -167,13 +189,97 @@ func FuzzTree(f *testing.F) {
 		}
 		doc = strings.TrimSpace(doc)
 		tr := newTree(json.RawMessage(doc))
-		if err := tr.apply(ev.JSON(agui.FieldDelta)); err != nil && string(tr.JSON()) != doc {
+		if err := tr.apply(ev.JSON(agui.FieldDelta), noOthers); err != nil && string(tr.JSON()) != doc {
 			t.Fatalf("%v, and yet %s became %s", err, doc, tr.JSON())
 		}
 		if err := agui.Check(tr.JSON()); err != nil {
 			t.Fatalf("%v: %s", err, tr.JSON())
 		}
+		if err := tr.root.sound(); err != nil {
+			t.Fatal(err)
+		}
 	})
+}
+
+// sound says where a node does not know how long or how deep it is.
+func (n *node) sound() error {
+	if size := len(n.appendJSON(nil)); size != n.bytes() {
+		return fmt.Errorf("%s has %d bytes, not %d", n.appendJSON(nil), size, n.bytes())
+	}
+	if depth := textDepth(n.appendJSON(nil)); n.high != 0 && n.depth(false) < depth {
+		return fmt.Errorf("%s is %d deep, not %d", n.appendJSON(nil), depth, n.depth(false))
+	}
+	if n.container != nil {
+		for _, v := range n.all() {
+			if err := v.sound(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Large arrays are kept in parts, large objects keep the places of what was removed. Neither shows.
+func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		tr := newTree(json.RawMessage(`{"l":[],"o":{}}`))
+		var list []int
+		var names []string
+		patch := func(undone bool) {
+			list, names := &list, &names
+			if undone {
+				l, o := slices.Clone(*list), slices.Clone(*names)
+				list, names = &l, &o
+			}
+			var ops []string
+			for range 1 + rng.IntN(300) {
+				n := rng.IntN(1 << 20)
+				switch kind := rng.IntN(8); {
+				case kind < 3:
+					i := rng.IntN(len(*list) + 1)
+					*list = slices.Insert(*list, i, n)
+					ops = append(ops, fmt.Sprintf(`{"op":"add","path":"/l/%d","value":%d}`, i, n))
+				case kind < 4 && len(*list) > 0:
+					i := rng.IntN(len(*list))
+					*list = slices.Delete(*list, i, i+1)
+					ops = append(ops, fmt.Sprintf(`{"op":"remove","path":"/l/%d"}`, i))
+				case kind < 6:
+					name := fmt.Sprint("é", n)
+					if !slices.Contains(*names, name) {
+						*names = append(*names, name)
+					}
+					ops = append(ops, fmt.Sprintf(`{"op":"add","path":"/o/%s","value":[]}`, name))
+				case len(*names) > 0:
+					for range rng.IntN(min(3, len(*names))) + 1 {
+						i := rng.IntN(len(*names))
+						ops = append(ops, fmt.Sprintf(`{"op":"remove","path":"/o/%s"}`, (*names)[i]))
+						*names = slices.Delete(*names, i, i+1)
+					}
+				}
+			}
+			if undone {
+				ops = append(ops, `{"op":"remove","path":"/nothing"}`)
+			}
+			if err := tr.apply(json.RawMessage("["+strings.Join(ops, ",")+"]"), noOthers); (err != nil) != undone {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		for i := range 60 {
+			patch(i%3 == 2)
+		}
+		members := make([]string, len(names))
+		for i, name := range names {
+			members[i] = fmt.Sprintf(`%q:[]`, name)
+		}
+		want := fmt.Sprintf(`{"l":%s,"o":{%s}}`, strings.ReplaceAll(fmt.Sprint(list), " ", ","), strings.Join(members, ","))
+		if got := string(tr.JSON()); got != want {
+			t.Fatalf("seed %d: got %d bytes, want %d", seed, len(got), len(want))
+		}
+		if err := tr.root.sound(); err != nil {
+			t.Fatalf("seed %d: %.200s", seed, err)
+		}
+	}
 }
 
 func largeState() json.RawMessage {
@@ -196,7 +302,7 @@ func BenchmarkTree_SmallPatchOfALargeState(b *testing.B) {
 		tr := newTree(state)
 		for i := 0; b.Loop(); i++ {
 			patch := fmt.Sprintf(`[{"op":"replace","path":"/counter","value":%d},{"op":"replace","path":"/rows/%d/score","value":1}]`, i, i%50_000)
-			if err := tr.apply(json.RawMessage(patch)); err != nil {
+			if err := tr.apply(json.RawMessage(patch), noOthers); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -235,6 +236,55 @@ func TestRun_ChunksThatCannotBePlaced(t *testing.T) {
 				t.Errorf("%s changed something:\n%s\n%s", bad, a, b)
 			}
 		})
+	}
+}
+
+// Small events that copy what others copied fill no memory, however many documents they share it out to; and
+// where the limit is met does not depend on where the fold was stopped and gone on with.
+func TestRun_CopiesFillNoMemory(t *testing.T) {
+	const activities = 8
+	lines := []string{started, `{"type":"STATE_SNAPSHOT","snapshot":{"x":"` + strings.Repeat("x", 1<<19) + `"}}`}
+	for i := range activities {
+		lines = append(lines, fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"t","content":{"x":"%s"}}`, i, strings.Repeat("x", 1<<19+i)))
+	}
+	for n := range 8 {
+		op := fmt.Sprintf(`[{"op":"copy","from":"","path":"/b%d"}]`, n)
+		lines = append(lines, `{"type":"STATE_DELTA","delta":`+op+`}`)
+		for i := range activities {
+			lines = append(lines, fmt.Sprintf(`{"type":"ACTIVITY_DELTA","messageId":"a%d","activityType":"t","patch":%s}`, i, op))
+		}
+	}
+	straight, _ := fold(t, lines...)
+	size := len(straight.State())
+	for _, m := range straight.Messages() {
+		size += len(m.Raw)
+	}
+	failed := straight.Summary().Anomalies
+	if size > 65<<20 || size < 60<<20 || failed["activity-patch-failed"] == 0 || failed["state-patch-failed"] == 0 {
+		t.Errorf("%d bytes, %v", size, failed)
+	}
+	stopped := compact.New(nil, nil)
+	for i, line := range lines {
+		ev, err := agui.Decode([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stopped.Apply(ev); err != nil {
+			t.Fatal(err)
+		}
+		if i%25 != 0 {
+			continue
+		}
+		checkpoint, err := stopped.Checkpoint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stopped, err = compact.Resume(stopped.Messages(), stopped.State(), checkpoint); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(result(t, stopped), result(t, straight)) || !reflect.DeepEqual(stopped.Summary().Anomalies, failed) {
+		t.Errorf("stopped and gone on with: %v, else %v", stopped.Summary().Anomalies, failed)
 	}
 }
 

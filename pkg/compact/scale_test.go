@@ -59,6 +59,15 @@ func rows(n int) string {
 	return `[` + strings.Repeat(`{"name":"a row of a table","tags":["a","b","c"],"score":0.5,"open":true},`, n-1) + `{}]`
 }
 
+// members are n members of an object.
+func members(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"k%d":0,`, i)
+	}
+	return b.String() + `"k":0`
+}
+
 // grows fails the test if the large size, sixteen times the small one, costs like a square of it. A cost in
 // proportion is sixteen times as much, a square 256 times; the bound lies as far from one as from the other, and
 // the least of five tries counts, so that a busy machine changes nothing.
@@ -160,6 +169,37 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"%s","value":%d}]}`, strings.Repeat("/a", depth), i)
 		}},
+		"metadata that gathers members": {20_000, func(i, _ int) string {
+			if i == 0 {
+				return `{"type":"TEXT_MESSAGE_START","messageId":"m"}`
+			}
+			return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"x","metadata":{"k%d":1}}`, i)
+		}},
+		"a state that loses its members": {20_000, func(i, n int) string {
+			if i == 0 {
+				return `{"type":"STATE_SNAPSHOT","snapshot":{` + members(n) + `}}`
+			}
+			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/k%d"}]}`, i)
+		}},
+		"an array that loses and gains in its middle": {200_000, func(i, n int) string {
+			if i == 0 {
+				return `{"type":"STATE_SNAPSHOT","snapshot":[` + strings.Repeat("1,", n) + `1]}`
+			}
+			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/%d"},{"op":"add","path":"/%d","value":2},{"op":"remove","path":"/0"}]}`, (n-i)/3, (n-i)/2)
+		}},
+		"an activity whose id stands twice": {20_000, func(i, n int) string {
+			if i == 0 {
+				m := `{"id":"a","role":"activity","activityType":"p","content":{"rows":` + rows(n) + `,"n":0}}`
+				return `{"type":"MESSAGES_SNAPSHOT","messages":[` + m + `,` + m + `]}`
+			}
+			return fmt.Sprintf(`{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"p","patch":[{"op":"replace","path":"/n","value":%d}]}`, i)
+		}},
+		"a large value that is moved": {20_000, func(i, n int) string {
+			if i == 0 {
+				return `{"type":"STATE_SNAPSHOT","snapshot":{"k0":` + rows(n) + `}}`
+			}
+			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"move","from":"/k%d","path":"/k%d"}]}`, i-1, i)
+		}},
 		"steps that stay open": {100_000, func(i, _ int) string {
 			return fmt.Sprintf(`{"type":"STEP_STARTED","stepName":"s%d"}`, i)
 		}},
@@ -172,14 +212,29 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 	}
 }
 
-// Operations within one event do not multiply either.
-func TestRun_CostsGrowWithTheOperationsOfAPatch(t *testing.T) {
-	patch := func(n int) time.Duration {
-		ops := strings.TrimSuffix(strings.Repeat(`{"op":"add","path":"/a/b","value":1},{"op":"copy","from":"/a","path":"/c"},`, n), ",")
-		lines := []string{`{"type":"STATE_SNAPSHOT","snapshot":{"a":{}}}`, `{"type":"STATE_DELTA","delta":[` + ops + `]}`}
-		return scale(t, len(lines), func(i, _ int) string { return lines[i] })
+// The members of what one event brings do not multiply either, nor the operations of a patch.
+func TestRun_CostsGrowWithTheSizeOfAnEvent(t *testing.T) {
+	for name, c := range map[string]struct {
+		n     int
+		lines func(n int) []string
+	}{
+		"a message of many members": {100_000, func(n int) []string {
+			return []string{`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant",` + members(n) + `}]}`,
+				`{"type":"TEXT_MESSAGE_START","messageId":"m"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"x"}`}
+		}},
+		"copies of what grows": {100_000, func(n int) []string {
+			ops := strings.TrimSuffix(strings.Repeat(`{"op":"add","path":"/a/b","value":1},{"op":"copy","from":"/a","path":"/c"},`, n), ",")
+			return []string{`{"type":"STATE_SNAPSHOT","snapshot":{"a":{}}}`, `{"type":"STATE_DELTA","delta":[` + ops + `]}`}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cost := func(n int) func() time.Duration {
+				return func() time.Duration {
+					lines := c.lines(n)
+					return scale(t, len(lines), func(i, _ int) string { return lines[i] })
+				}
+			}
+			grows(t, cost(c.n/16), cost(c.n))
+		})
 	}
-	grows(t,
-		func() time.Duration { return patch(6_250) },
-		func() time.Duration { return patch(100_000) })
 }

@@ -2,7 +2,7 @@ package compact
 
 import (
 	"encoding/json"
-	"slices"
+	"iter"
 	"strconv"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -20,6 +20,14 @@ type tree struct {
 
 func newTree(text json.RawMessage) *tree { return &tree{root: &node{text: text}, text: text} }
 
+// bytes returns how long the document is.
+func (t *tree) bytes() int {
+	if t.text != nil {
+		return len(t.text)
+	}
+	return t.root.bytes()
+}
+
 // JSON returns the document. The bytes are not changed later.
 func (t *tree) JSON() json.RawMessage {
 	if t.text == nil {
@@ -33,26 +41,53 @@ func (t *tree) appendJSON(dst []byte) []byte { return append(dst, t.JSON()...) }
 // node is one value of a tree.
 type node struct {
 	text json.RawMessage // as JSON; nil once something below was changed
-	read bool            // names and values hold what text said
-
-	names  []string       // of an object's members, in order
-	values []*node        // of its members, or the elements of an array
-	index  map[string]int // place of each name, for objects that are not small
-	array  bool
+	// size is how long the text is when it is written from what is below; 0 while nobody has asked.
+	size  int
+	array bool
+	// high is 1 more than the depth, or than what the depth was before something was removed; 0 while
+	// nobody has asked.
+	high       int32
+	*container // what text said, once it was read
 }
 
-// indexed is the number of members above which an object gets an index.
-const indexed = 16
+// bytes returns how long the value is as JSON.
+func (n *node) bytes() int {
+	if n.text != nil {
+		return len(n.text)
+	}
+	return n.size
+}
+
+// measure makes size known, of a container that was read.
+func (n *node) measure() {
+	if n.size != 0 {
+		return
+	}
+	size := len(`{}`) + max(0, n.count()-1)
+	for name, v := range n.all() {
+		size += n.memberBytes(name) + v.bytes()
+	}
+	n.size = size
+}
+
+// memberBytes returns how long a member is without its value: nothing for an element.
+func (n *node) memberBytes(name string) int {
+	if n.array {
+		return 0
+	}
+	var room [64]byte
+	return len(agui.AppendString(room[:0], name)) + len(`:`)
+}
 
 func (n *node) isObject() bool {
-	if n.read {
+	if n.container != nil {
 		return !n.array
 	}
 	return agui.IsObject(n.text)
 }
 
 func (n *node) isArray() bool {
-	if n.read {
+	if n.container != nil {
 		return n.array
 	}
 	return agui.IsArray(n.text)
@@ -60,10 +95,10 @@ func (n *node) isArray() bool {
 
 // open reads a container's members or elements.
 func (n *node) open() {
-	if n.read {
+	if n.container != nil {
 		return
 	}
-	n.read = true
+	n.container = &container{}
 	if n.array = agui.IsArray(n.text); n.array {
 		for e := range agui.Elements(n.text) {
 			n.values = append(n.values, &node{text: e})
@@ -71,62 +106,10 @@ func (n *node) open() {
 		return
 	}
 	for name, v := range agui.Members(n.text) {
-		n.put(name, &node{text: v})
-	}
-}
-
-// find returns the place of a member, or -1.
-func (n *node) find(name string) int {
-	if n.index == nil {
-		return slices.Index(n.names, name)
-	}
-	if i, ok := n.index[name]; ok {
-		return i
-	}
-	return -1
-}
-
-// put replaces a member in its place, or appends it.
-func (n *node) put(name string, v *node) {
-	if i := n.find(name); i >= 0 {
-		n.values[i] = v
-		return
-	}
-	n.names, n.values = append(n.names, name), append(n.values, v)
-	if n.index != nil {
-		n.index[name] = len(n.names) - 1
-	} else if len(n.names) > indexed {
-		n.reindex()
-	}
-}
-
-func (n *node) reindex() {
-	n.index = make(map[string]int, len(n.names))
-	for i, name := range n.names {
-		n.index[name] = i
-	}
-}
-
-// take removes the member or element at i, and insert puts it back.
-func (n *node) take(i int) (string, *node) {
-	v, name := n.values[i], ""
-	n.values = slices.Delete(n.values, i, i+1)
-	if !n.array {
-		name = n.names[i]
-		n.names = slices.Delete(n.names, i, i+1)
-		if n.index != nil {
-			n.reindex()
-		}
-	}
-	return name, v
-}
-
-func (n *node) insert(i int, name string, v *node) {
-	n.values = slices.Insert(n.values, i, v)
-	if !n.array {
-		n.names = slices.Insert(n.names, i, name)
-		if n.index != nil {
-			n.reindex()
+		if i := n.find(name); i >= 0 {
+			n.values[i] = &node{text: v}
+		} else {
+			n.push(name, &node{text: v})
 		}
 	}
 }
@@ -137,8 +120,9 @@ func (n *node) appendJSON(dst []byte) []byte {
 	}
 	if n.array {
 		dst = append(dst, '[')
-		for i, v := range n.values {
-			if i > 0 {
+		first := len(dst)
+		for _, v := range n.all() {
+			if len(dst) > first {
 				dst = append(dst, ',')
 			}
 			dst = v.appendJSON(dst)
@@ -146,37 +130,41 @@ func (n *node) appendJSON(dst []byte) []byte {
 		return append(dst, ']')
 	}
 	dst = append(dst, '{')
-	for i, v := range n.values {
-		if i > 0 {
+	first := len(dst)
+	for name, v := range n.all() {
+		if len(dst) > first {
 			dst = append(dst, ',')
 		}
-		dst = append(agui.AppendString(dst, n.names[i]), ':')
+		dst = append(agui.AppendString(dst, name), ':')
 		dst = v.appendJSON(dst)
 	}
 	return append(dst, '}')
 }
 
-// copyOf returns the value as a node of its own.
+// copyOf returns the value as a node of its own. It keeps the text, so that the next copy has it.
 func (n *node) copyOf() *node {
-	if n.text != nil {
-		return &node{text: n.text}
+	if n.text == nil {
+		n.text = n.appendJSON(make([]byte, 0, n.size))
 	}
-	return &node{text: n.appendJSON(nil)}
+	return &node{text: n.text, high: n.high}
 }
 
-// depth is 0 for a value that holds no others, and 1 more than its deepest value for one that does.
-func (n *node) depth() int {
-	if n.text != nil && !n.read {
-		return textDepth(n.text)
+// depth is 0 for a value that holds no others, and 1 more than its deepest value for one that does. It
+// is exact, or, where that costs a look at the value and not at all that it holds, more.
+func (n *node) depth(exact bool) int {
+	if n.high == 0 || exact {
+		depth := 0
+		if n.container == nil {
+			depth = textDepth(n.text)
+		} else {
+			for _, v := range n.all() {
+				depth = max(depth, v.depth(exact))
+			}
+			depth++
+		}
+		n.high = int32(depth + 1)
 	}
-	if !n.isObject() && !n.isArray() {
-		return 0
-	}
-	deepest := 0
-	for _, v := range n.values {
-		deepest = max(deepest, v.depth())
-	}
-	return deepest + 1
+	return int(n.high) - 1
 }
 
 // textDepth counts brackets outside of strings.
@@ -210,12 +198,12 @@ func (n *node) equal(o *node) bool {
 		}
 		n.open()
 		o.open()
-		if len(n.values) != len(o.values) {
+		if n.count() != o.count() {
 			return false
 		}
-		for i, name := range n.names {
-			j := o.find(name)
-			if j < 0 || !n.values[i].equal(o.values[j]) {
+		for name, v := range n.all() {
+			i := o.find(name)
+			if i < 0 || !v.equal(o.values[i]) {
 				return false
 			}
 		}
@@ -226,7 +214,17 @@ func (n *node) equal(o *node) bool {
 		}
 		n.open()
 		o.open()
-		return slices.EqualFunc(n.values, o.values, (*node).equal)
+		if n.count() != o.count() {
+			return false
+		}
+		next, stop := iter.Pull2(o.all())
+		defer stop()
+		for _, v := range n.all() {
+			if _, w, _ := next(); !v.equal(w) {
+				return false
+			}
+		}
+		return true
 	case o.isObject() || o.isArray():
 		return false
 	case agui.IsString(n.text) != agui.IsString(o.text):

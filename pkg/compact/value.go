@@ -1,7 +1,9 @@
 package compact
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -35,7 +37,10 @@ type member struct {
 }
 
 // object is a JSON object with its members in order.
-type object struct{ members []member }
+type object struct {
+	members []member
+	index   map[string]int // place of each name, where there are more than a few
+}
 
 func (o *object) appendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
@@ -49,38 +54,64 @@ func (o *object) appendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-func (o *object) get(name string) value {
-	for _, m := range o.members {
-		if m.name == name {
-			return m.v
+func (o *object) find(name string) int {
+	if o.index != nil {
+		if i, ok := o.index[name]; ok {
+			return i
 		}
+		return -1
+	}
+	for i := range o.members {
+		if o.members[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (o *object) get(name string) value {
+	if i := o.find(name); i >= 0 {
+		return o.members[i].v
 	}
 	return nil
 }
 
 // set replaces the member in its place, or appends it.
 func (o *object) set(name string, v value) {
-	for i := range o.members {
-		if o.members[i].name == name {
-			o.members[i].v = v
-			return
-		}
+	if i := o.find(name); i >= 0 {
+		o.members[i].v = v
+		return
 	}
 	o.members = append(o.members, member{name, v})
+	if o.index != nil {
+		o.index[name] = len(o.members) - 1
+	} else if len(o.members) > indexed {
+		o.reindex()
+	}
 }
 
 func (o *object) remove(name string) {
-	for i := range o.members {
-		if o.members[i].name == name {
-			o.members = append(o.members[:i:i], o.members[i+1:]...)
-			return
+	if i := o.find(name); i >= 0 {
+		o.members = slices.Delete(o.members, i, i+1)
+		o.reindex()
+	}
+}
+
+func (o *object) reindex() {
+	o.index = nil
+	if len(o.members) > indexed {
+		o.index = make(map[string]int, len(o.members))
+		for i, m := range o.members {
+			o.index[m.name] = i
 		}
 	}
 }
 
 // copyOf returns an object with the same members; growing values are shared.
 func (o *object) copyOf() *object {
-	return &object{members: append([]member(nil), o.members...)}
+	c := &object{members: slices.Clone(o.members)}
+	c.reindex()
+	return c
 }
 
 // parse reads the members of a checked JSON object; of a name that stands twice the last one counts.
@@ -95,12 +126,23 @@ func parse(raw json.RawMessage) *object {
 // mergeMetadata folds an event's metadata into an object key by key, the last write winning,
 // values whole (AG-UI 1.0, mergeMetadata).
 func (o *object) mergeMetadata(metadata json.RawMessage) {
-	merged := &object{}
-	if have, ok := o.get("metadata").(rawValue); ok {
-		merged = parse(json.RawMessage(have))
+	merged, ok := o.get("metadata").(*object)
+	if !ok {
+		merged = &object{}
+		if have, ok := o.get("metadata").(rawValue); ok {
+			merged = parse(json.RawMessage(have))
+		}
+		o.set("metadata", merged)
 	}
+	metadata = bytes.Clone(metadata)
 	for name, v := range agui.Members(metadata) {
 		merged.set(name, rawValue(v))
 	}
-	o.set("metadata", rawValue(merged.appendJSON(nil)))
+}
+
+// settle makes a member that grows one that never changes.
+func (o *object) settle(name string) {
+	if v := o.get(name); v != nil {
+		o.set(name, rawValue(v.appendJSON(nil)))
+	}
 }

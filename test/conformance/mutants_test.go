@@ -22,7 +22,7 @@ var mutants = []struct{ name, file, old, new string }{
 	{"a known call is made again", "apply.go", "if m, c := r.conv.owner(call); c != nil {", "if m, c := r.conv.owner(call); c != nil && c.name() == name {"},
 	{"CUSTOM leaves chunk lanes open", "chunk.go", "	case agui.Raw, agui.ActivitySnapshot,", "	case agui.Custom, agui.Raw, agui.ActivitySnapshot,"},
 	{"lanes do not know their owners", "chunk.go", "if l.owner() == o {", "if l.owner() == o || !o.set {"},
-	{"metadata is replaced, not merged", "value.go", "if have, ok := o.get(\"metadata\").(rawValue); ok {", "if have, ok := o.get(\"metadata\").(rawValue); ok && len(have) == 2 {"},
+	{"metadata is replaced, not merged", "value.go", "	if !ok {\n		merged = &object{}", "	if len(metadata) > 2 {\n		merged = &object{}"},
 	{"a failed patch leaves its traces", "patch.go", "for i := len(p.undo) - 1; i >= 0; i-- {", "for i := len(p.undo) - 1; i >= len(p.undo); i-- {"},
 	{"a test of what is missing passes", "patch.go", "if have = at.value(); have == nil {\n				return errTest", "if have = at.value(); have == nil {\n				return nil"},
 	{"a broken rule is not counted", "verify.go", "	if known && o.set && o != opener {", "	if known && o.set && o != opener && bucket != ownActivity {"},
