@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,8 +23,9 @@ func newVerify(out *output, environ []string) *cobra.Command {
 		GroupID: groupRead,
 		Short:   "Fold the raw events again and compare with the record",
 		Long: `Fold the raw events of a run again and compare what comes of it with the run's record: the hashes over
-events and input, their number, and every member of the record. Without RUN it is every run of the
-thread, with --all every run of every thread.
+events and input, their number, every member of the record, and its parent, branch and base where no other
+run of the thread was going on when it began. Without RUN it is every run of the thread, with --all every
+run of every thread.
 
 What cannot be proved is said: events that Kafka has deleted by age, ends that Skein made, contents
 that were cut. The exit code is 4 where a record differs, and 1 where a run that was named is not proved.`,
@@ -40,13 +42,21 @@ that were cut. The exit code is 4 where a record differs, and 1 where a run that
 				case len(args) == 2:
 					return v.one(cmd.Context(), args[0], args[1])
 				case len(args) == 1:
-					return v.many(cmd.Context(), args)
+					body, err := c.Get(cmd.Context(), client.ThreadPath(args[0]), nil)
+					if err != nil {
+						return found(err, out, at, args[0], "")
+					}
+					var t verified
+					if err := json.Unmarshal(body, &t); err != nil {
+						return fmt.Errorf("decoding thread: %w", err)
+					}
+					return v.many(cmd.Context(), []verified{t})
 				}
-				var threads []string
+				var threads []verified
 				if _, err := eachThread(cmd.Context(), c, url.Values{}, 0, func(raw json.RawMessage) error {
-					var t struct{ ThreadID string }
+					var t verified
 					err := json.Unmarshal(raw, &t)
-					threads = append(threads, t.ThreadID)
+					threads = append(threads, t)
 					return err
 				}); err != nil {
 					return err
@@ -127,44 +137,42 @@ func (v *verification) one(ctx context.Context, thread, run string) error {
 	return nil
 }
 
+// verified is a thread whose runs are to be proved.
+type verified struct {
+	ThreadID string `json:"threadId"`
+	Runs     int    `json:"runs"`
+}
+
 // many proves all runs of threads. Of what is as it should be, people are only told the number.
-func (v *verification) many(ctx context.Context, threads []string) error {
+func (v *verification) many(ctx context.Context, threads []verified) error {
 	bar := newProgress(v.out, "verify")
 	defer bar.end()
+	total := 0
+	for _, t := range threads {
+		total += t.Runs
+	}
 	counts := map[string]int{}
 	runs := 0
-	for i, thread := range threads {
-		body, err := v.client.Get(ctx, client.ThreadPath(thread)+"/lineage", nil)
-		if err != nil {
-			return found(err, v.out, v.at, thread, "")
+	each := func(line []byte) error {
+		var p proof
+		if err := json.Unmarshal(line, &p); err != nil {
+			return fmt.Errorf("decoding proof: %w", err)
 		}
-		var lineage struct{ Runs []struct{ RunID string } }
-		if err := json.Unmarshal(body, &lineage); err != nil {
-			return fmt.Errorf("decoding lineage: %w", err)
+		counts[p.Verdict]++
+		runs++
+		bar.step(runs, max(runs, total)) // there may be new ones
+		switch {
+		case v.asJSON:
+			return v.out.document(line)
+		case p.Verdict != verdictProved:
+			bar.end()
+			return v.out.text(p.text())
 		}
-		for j, r := range lineage.Runs {
-			p, body, err := v.ask(ctx, thread, r.RunID)
-			if err != nil {
-				return err
-			}
-			counts[p.Verdict]++
-			runs++
-			if len(threads) == 1 {
-				bar.step(j+1, len(lineage.Runs))
-			}
-			switch {
-			case v.asJSON:
-				err = v.out.document(body)
-			case p.Verdict != verdictProved:
-				bar.end()
-				err = v.out.text(p.text())
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if len(threads) > 1 {
-			bar.step(i+1, len(threads))
+		return nil
+	}
+	for _, t := range threads {
+		if err := v.client.Copy(ctx, client.ThreadPath(t.ThreadID)+"/verify", nil, client.TypeNDJSON, &byLine{each: each}); err != nil {
+			return found(err, v.out, v.at, t.ThreadID, "")
 		}
 	}
 	bar.end()
@@ -179,6 +187,27 @@ func (v *verification) many(ctx context.Context, threads []string) error {
 		return app.Differsf("%s that the raw events do not make", count(differ, "record"))
 	}
 	return nil
+}
+
+// byLine calls each with every line that is written to it, without its line feed.
+type byLine struct {
+	each func(line []byte) error
+	rest []byte
+}
+
+// Write implements io.Writer.
+func (w *byLine) Write(b []byte) (int, error) {
+	w.rest = append(w.rest, b...)
+	for {
+		line, rest, whole := bytes.Cut(w.rest, []byte{'\n'})
+		if !whole {
+			return len(b), nil
+		}
+		if err := w.each(line); err != nil {
+			return 0, err
+		}
+		w.rest = rest
+	}
 }
 
 // text is a proof for people.

@@ -31,6 +31,7 @@ var routes = []route{
 	{"/v1/threads/{thread}/export", []string{"atLeast", "startedAt", "report"}, tenant.ScopeRead, (*call).export},
 	{"/v1/threads/{thread}/checkout", []string{"atLeast", "at", "runId"}, tenant.ScopeRead, (*call).checkout},
 	{"/v1/threads/{thread}/events", []string{"atLeast", "branch", "from", "to", "pace", "all"}, tenant.ScopeRead, (*call).replayEvents},
+	{"/v1/threads/{thread}/verify", []string{"atLeast"}, tenant.ScopeRead, (*call).verifyThread},
 	{"/v1/threads/{thread}/runs/{run}", []string{"atLeast"}, tenant.ScopeRead, (*call).run},
 	{"/v1/threads/{thread}/runs/{run}/history", []string{"atLeast", "limit", "before"}, tenant.ScopeRead, (*call).history},
 	{"/v1/threads/{thread}/runs/{run}/checkout", []string{"atLeast", "at", "runId"}, tenant.ScopeRead, (*call).checkout},

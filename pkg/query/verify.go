@@ -3,6 +3,7 @@ package query
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -80,42 +81,143 @@ func (c *call) verify() error {
 	if i < 0 {
 		return store.ErrNotFound
 	}
-	row := v.runs[i]
-	rec, err := c.recordOf(row)
-	if errors.Is(err, ErrRecordGone) {
-		return later(fmt.Sprintf("run %q goes on and has a newer record by now; try again", c.runID))
-	}
-	if err != nil {
-		return err
-	}
-	raw, err := c.raw.open(c.r.Context(), row.Raw.Partition)
+	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
 	if err != nil {
 		return err
 	}
 	defer raw.close()
-	a := proofAnswer{
-		ThreadID: row.ThreadID, RunID: row.RunID, Status: row.Status, Differences: []string{}, Unproved: []string{},
-		Record: claim{Events: rec.Raw.Events, SHA256: rec.Raw.SHA256, InputSHA256: rec.InputSHA256},
-		badges: badgesOf(row), IndexedTo: v.indexedTo,
-	}
-	p := &proof{call: c, raw: raw, rows: v.runs, thread: refold.NewThread(spans(v.runs))}
-	switch why := p.prove(rec, &a); {
-	case why == nil:
-	case errors.As(why, new(*unprovable)):
-		a.Verdict, a.Reason = verdictUnproved, why.Error()
-	default:
-		return why
+	a, err := newProof(c, raw, v).answer(v.runs[i])
+	if err != nil {
+		return err
 	}
 	return c.json(v.status, a)
+}
+
+// verifyThread is verify for all runs of a thread, by start, each an answer of its own on a line. What one
+// run's proof lacks for now is said on its line.
+func (c *call) verifyThread() error {
+	v, err := c.readThread()
+	if err != nil {
+		return err
+	}
+	if v.status == http.StatusTooEarly {
+		return &refusal{status: v.status, retryAfter: 1, detail: "the index has not got to atLeast yet; try again"}
+	}
+	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
+	if err != nil {
+		return err
+	}
+	defer raw.close()
+	out := newReplayWriter(c)
+	out.form = typeNDJSON
+	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
+	out.start()
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	p := newProof(c, raw, v)
+	for _, row := range v.runs {
+		if err := p.line(row, out); err != nil {
+			return c.stream(err, out)
+		}
+	}
+	return c.stream(nil, out)
+}
+
+// line writes the answer about one of many runs.
+func (p *proof) line(row store.Run, out *replayWriter) error {
+	a, err := p.answer(row)
+	if why := new(refusal); errors.As(err, &why) {
+		a, err = p.blank(row), nil
+		a.Verdict, a.Reason = verdictUnproved, why.detail
+	}
+	if err != nil {
+		return err
+	}
+	text, err := marshal(a)
+	if err != nil {
+		return err
+	}
+	if _, err := out.b.Write(append(text, '\n')); err != nil {
+		return callers(err)
+	}
+	return out.flush()
 }
 
 // proof folds runs of a thread again.
 type proof struct {
 	*call
-	raw      *rawRead
-	rows     []store.Run
-	thread   *refold.Thread
-	unsealed int // parents that were folded
+	raw       *rawRead
+	rows      []store.Run
+	thread    *refold.Thread
+	placer    placer
+	indexedTo record.Position
+	unsealed  int // parents that were folded for one run
+	// recent are histories that were restored last, or proved, by run id, and order those ids: the next run
+	// mostly builds on one.
+	recent map[string]lineage.History
+	order  []string
+}
+
+// maxRecent bounds the histories that are at hand.
+const maxRecent = 8
+
+func newProof(c *call, raw *rawRead, v view) *proof {
+	return &proof{
+		call: c, raw: raw, rows: v.runs, thread: refold.NewThread(spans(v.runs)), placer: placer{rows: v.runs},
+		indexedTo: v.indexedTo, recent: map[string]lineage.History{},
+	}
+}
+
+// blank is the answer about a run before anything is known.
+func (p *proof) blank(row store.Run) proofAnswer {
+	return proofAnswer{
+		ThreadID: row.ThreadID, RunID: row.RunID, Status: row.Status, Differences: []string{}, Unproved: []string{},
+		Record: claim{Events: row.Raw.Events, SHA256: row.Raw.SHA256, InputSHA256: row.InputSHA256},
+		badges: badgesOf(row), IndexedTo: p.indexedTo,
+	}
+}
+
+// answer proves the record of a run. Of several runs it is asked in the order of their starts.
+func (p *proof) answer(row store.Run) (proofAnswer, error) {
+	a := p.blank(row)
+	rec, err := p.recordOf(row)
+	if errors.Is(err, ErrRecordGone) {
+		return a, later(fmt.Sprintf("run %q goes on and has a newer record by now; try again", row.RunID))
+	}
+	if err != nil {
+		return a, err
+	}
+	p.unsealed = 0
+	switch why := p.prove(rec, &a); {
+	case why == nil:
+	case errors.As(why, new(*unprovable)):
+		a.Verdict, a.Reason = verdictUnproved, why.Error()
+	default:
+		return a, why
+	}
+	return a, nil
+}
+
+// history is the history of a run as records tell it.
+func (p *proof) history(id string) (lineage.History, error) {
+	if h, ok := p.recent[id]; ok {
+		return h, nil
+	}
+	h, err := p.restore(p.rows, id)
+	if err != nil {
+		return lineage.History{}, err
+	}
+	p.keep(id, h.History)
+	return h.History, nil
+}
+
+func (p *proof) keep(id string, h lineage.History) {
+	if len(p.order) == maxRecent {
+		delete(p.recent, p.order[0])
+		p.order = p.order[1:]
+	}
+	p.recent[id], p.order = h, append(p.order, id)
 }
 
 // refolded is what the raw events of a run make.
@@ -125,6 +227,8 @@ type refolded struct {
 	input *agui.RunAgentInput
 	// parent is the history that the fold started from, base that which the record is told against.
 	parent, base lineage.History
+	// start is what the run was placed by.
+	start lineage.Start
 	// first and next are the offsets of the first record and after the last one.
 	first, next int64
 	traces      traces
@@ -142,11 +246,22 @@ func (p *proof) prove(rec *record.Run, a *proofAnswer) error {
 		return err
 	}
 	a.Raw = &claim{Events: got.Tally.Events, SHA256: got.Tally.SHA256(), InputSHA256: got.InputSHA256}
-	differences, err := refold.Differences(rec, got.record(rec))
+	made, at := got.Record(rec, got.parent, got.base, got.input, got.first, got.next)
+	differences, err := refold.Differences(rec, made)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBroken, err)
 	}
 	a.Unproved = unprovedOf(rec)
+	if got.Fold != nil {
+		names, provable, err := p.placer.differences(rec, got.start)
+		if err != nil {
+			return err
+		}
+		if !provable {
+			a.Unproved = append(a.Unproved, unprovedPlace)
+		}
+		a.Differences = append(a.Differences, names...)
+	}
 	skip := uncompared(rec)
 	for _, d := range differences {
 		if !skip(d.Member) {
@@ -157,6 +272,8 @@ func (p *proof) prove(rec *record.Run, a *proofAnswer) error {
 	if len(a.Differences) > 0 {
 		a.Verdict = verdictDiffers
 		a.DiffersFrom = &record.Position{Partition: rec.Raw.Partition, Offset: got.traces.first(rec, got, a.Differences)}
+	} else if rec.Status.Sealed() && len(a.Unproved) == 0 {
+		p.keep(rec.RunID, at) // the record says the same
 	}
 	return nil
 }
@@ -178,18 +295,19 @@ func (p *proof) refold(rec *record.Run, below int64) (*refolded, error) {
 	}
 	got := &refolded{Run: refold.NewRun(refold.SpanOf(rec), p.threadID), first: rec.Raw.First, next: rec.Raw.First, traces: newTraces()}
 	if rec.Base != "" {
-		base, err := p.restore(p.rows, rec.Base)
-		if err != nil {
+		var err error
+		if got.base, err = p.history(rec.Base); err != nil {
 			return nil, err
 		}
-		got.base = base.History
 	}
 	var at int64
+	var first []byte // the event that Begin is called at
 	got.Begin = func(input *agui.RunAgentInput, _ string) (*compact.Run, error) {
 		var err error
 		if got.parent, err = p.parent(rec, got.base, at); err != nil {
 			return nil, err
 		}
+		got.start = startOf(rec, first, input, at)
 		var fold *compact.Run
 		fold, got.input = refold.Begin(rec, got.parent, input)
 		return fold, nil
@@ -210,7 +328,7 @@ func (p *proof) refold(rec *record.Run, below int64) (*refolded, error) {
 		if !seen {
 			got.first, seen = m.Offset, true
 		}
-		at, got.next = m.Offset, m.Offset+1
+		at, first, got.next = m.Offset, m.Value, m.Offset+1
 		outcome, err := got.Take(refold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value})
 		if err == nil && outcome == refold.Folded {
 			got.traces.note(m.Offset, m.Value, got.Fold)
@@ -245,8 +363,7 @@ func (p *proof) parent(rec *record.Run, base lineage.History, offset int64) (lin
 		}
 		return lineage.History{Messages: got.Fold.Messages(), State: got.Fold.State()}, nil
 	}
-	h, err := p.restore(p.rows, rec.ParentRunID)
-	return h.History, err
+	return p.history(rec.ParentRunID)
 }
 
 // record is the run record that the raw events make, where the given one is right about the run's place.
@@ -257,7 +374,7 @@ func (g *refolded) record(given *record.Run) *record.Run {
 
 // unprovedOf says what the proof of a record does not speak of.
 func unprovedOf(r *record.Run) []string {
-	out := []string{"lineage: parent, branch and base are taken as the record says"}
+	out := []string{}
 	if r.Synthetic {
 		out = append(out, "the end: Skein made it, as the agent had fallen silent; it is in no hash")
 	}

@@ -130,6 +130,80 @@ func TestVerify_FoldsAParentThatWasGoingOn(t *testing.T) {
 	}
 }
 
+// A place is decided again from what lay before it. The input of the second run was sent ahead, and goes
+// on from the first.
+func TestVerify_ProvesPlaces(t *testing.T) {
+	place := func(r *record.Run) {
+		r.ParentRunID, r.ParentBy, r.Base, r.BranchID, r.RootRunID, r.Depth = "a", record.ParentContent, "a", "a", "a", 1
+		r.Messages, r.Layout, r.InputMessages, r.InputLayout = r.Messages[1:], nil, nil, nil // told against a
+		r.Stats.Messages = 0
+	}
+	for name, c := range map[string]struct {
+		change      func(*record.Run)
+		going       bool // a third run was going on
+		verdict     verdict
+		differences string
+	}{
+		"as it was decided":      {func(*record.Run) {}, false, verdictProved, ""},
+		"another branch":         {func(r *record.Run) { r.BranchID = "b" }, false, verdictDiffers, "branchId"},
+		"another way":            {func(r *record.Run) { r.ParentBy = record.ParentLatest }, false, verdictDiffers, "parentBy"},
+		"another depth and root": {func(r *record.Run) { r.RootRunID, r.Depth = "b", 7 }, false, verdictDiffers, "rootRunId depth"},
+		"beside another run":     {func(r *record.Run) { r.BranchID = "b" }, true, verdictProved, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newRawFixture(t)
+			if c.going {
+				at := talk(f, "open")
+				f.indexed("open", "", at[:len(at)-1]...)
+			}
+			f.indexed("a", "", f.event("a", fmt.Sprintf(started, "a")),
+				f.event("a", `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"hello"}`), f.event("a", fmt.Sprintf(finished, "a")))
+			input := f.add("acme", "chat", record.Headers{Kind: record.KindInput, RunID: "b", Seq: -1},
+				`{"threadId":"chat","runId":"b","messages":[{"id":"m","role":"assistant","content":"hello"}],"tools":[],"context":[],"forwardedProps":{}}`)
+			f.indexedFor("acme", "chat", "b", "", func(r *record.Run) { place(r); c.change(r) },
+				input, f.event("b", fmt.Sprintf(started, "b")), f.event("b", fmt.Sprintf(finished, "b")))
+			for _, path := range []string{"/v1/threads/chat/runs/b/verify", "/v1/threads/chat/verify"} {
+				r := f.get("acme", path)
+				lines := strings.Split(strings.TrimSpace(r.body), "\n")
+				var p proofAnswer
+				if err := json.Unmarshal([]byte(lines[len(lines)-1]), &p); err != nil || r.status != http.StatusOK {
+					t.Fatalf("%s: %d %s", path, r.status, r.body)
+				}
+				if got := strings.Join(p.Differences, " "); p.RunID != "b" || p.Verdict != c.verdict || got != c.differences || slices.Contains(p.Unproved, unprovedPlace) != c.going {
+					t.Errorf("%s: run %s: %s, differences %q, unproved %q; want %s, %q", path, p.RunID, p.Verdict, got, p.Unproved, c.verdict, c.differences)
+				}
+			}
+		})
+	}
+}
+
+// One answer a line for all runs, also where one of them cannot be proved for now.
+func TestVerify_OfAThreadSaysAllRuns(t *testing.T) {
+	f := newRawFixture(t)
+	f.indexed("a", "", talk(f, "a")...)
+	at := talk(f, "b")
+	f.indexed("b", "", at[:len(at)-1]...)
+	delete(f.records.values, record.Position{Partition: 3, Offset: f.version}) // b has a newer record by now
+	f.indexedFor("acme", "other", "c", "", nil, f.add("acme", "other", record.Headers{Kind: record.KindEvent, Seq: -1}, fmt.Sprintf(started, "c")))
+	r := f.get("acme", "/v1/threads/chat/verify")
+	var got []string
+	for line := range strings.Lines(r.body) {
+		var p proofAnswer
+		if value, err := jsonschema.UnmarshalJSON(strings.NewReader(line)); err != nil || describer(t)("Proof").Validate(value) != nil {
+			t.Errorf("%s is not as described: %v", line, err)
+		}
+		if err := json.Unmarshal([]byte(line), &p); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, p.RunID+" "+string(p.Verdict))
+	}
+	if want := "a proved, b unproved"; strings.Join(got, ", ") != want || r.header.Get("Content-Type") != typeNDJSON {
+		t.Errorf("%v, want %s\n%s", got, want, r.body)
+	}
+	f.get("acme", "/v1/threads/nowhere/verify").problem(t, http.StatusNotFound)
+	f.get("acme", "/v1/threads/chat/verify?atLeast=3:999").problem(t, http.StatusTooEarly)
+}
+
 func TestVerify_RefusesARecordOfAnother(t *testing.T) {
 	f := newRawFixture(t)
 	f.indexed("r", "", talk(f, "r")...)
