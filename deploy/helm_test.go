@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -326,6 +327,39 @@ func TestChart_SetsWhatTheCommandsKnow(t *testing.T) {
 	}
 }
 
+// Whatever a stage can be told, the chart's values can tell it, but for what would make no sense there.
+func TestChart_ReachesEveryFlag(t *testing.T) {
+	texts, err := helps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := map[string]string{
+		"help": "no setting", "version": "no setting",
+		"config":      "names the file that the chart writes",
+		"instance-id": "the pod's name, in its environment",
+		"group":       "one for each topic prefix, by default",
+		"tenant":      "for one machine", "sqlite": "for one machine",
+	}
+	objects := mustRender(t, everything())
+	for _, stage := range stages {
+		m := strict[corev1.ConfigMap](t, stage, objects["ConfigMap prod-skein-"+stage])
+		var settings map[string]any
+		if err := yaml.UnmarshalStrict([]byte(m.Data["skein.yaml"]), &settings); err != nil {
+			t.Fatal(err)
+		}
+		flags := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z][a-z-]*)`).FindAllStringSubmatch(texts[stage], -1)
+		if len(flags) < 10 {
+			t.Fatalf("%s has %d flags only: its help is\n%s", stage, len(flags), texts[stage])
+		}
+		for _, flag := range flags {
+			_, set := settings[strings.ReplaceAll(flag[1], "-", "_")]
+			if !set && beside[flag[1]] == "" {
+				t.Errorf("no value of the chart sets --%s of %s", flag[1], stage)
+			}
+		}
+	}
+}
+
 // Topics and tables are made before the stages start, unless somebody else makes them; the stages wait.
 func TestChart_MakesTopicsAndTablesUnlessToldNotTo(t *testing.T) {
 	jobs := func(v values) []string {
@@ -380,6 +414,7 @@ func TestChart_RefusesValuesThatItDoesNotKnow(t *testing.T) {
 		{"kafka": values{"brokers": []any{"kafka"}}},
 		{"clickhouse": values{"urls": []any{"clickhouse:9000"}}},
 		{"compactor": values{"idleLimit": "an hour"}},
+		{"compactor": values{"recordLimit": 16<<20 + 1}},
 		{"compactor": values{"replicas": "many"}},
 	} {
 		if _, err := render(t, required(), v); err == nil {

@@ -40,7 +40,7 @@ partitions.`,
 			if err := p.CheckKafka(ctx); err != nil {
 				return err
 			}
-			p.Admin.AddCheck("store", st.Ping)
+			p.Admin.AddDependency("store", st.Ping)
 			if err := p.AwaitTopics(ctx); err != nil {
 				return err
 			}
@@ -54,6 +54,7 @@ partitions.`,
 				return err
 			}
 			p.Admin.AddCheck("index", func(context.Context) error { return s.Ready() })
+			p.Admin.AddBeat("indexer", s.Turned)
 			p.Group.Go(ctx, "indexer", s.Run)
 			return nil
 		},

@@ -8,12 +8,13 @@ import (
 
 	"github.com/skeinhq/skein/internal/app/apptest"
 	"github.com/skeinhq/skein/internal/clickhousetest"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/store/clickhouse"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
-// Query needs the store. Kafka has only the messages of open runs, and what is sealed is answered
-// without it.
+// Query needs the store. Of Kafka's it needs open runs and raw events only, and answers the rest without:
+// it says so, and stays ready.
 func TestQuery_ReadinessFollowsTheStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lineage.sqlite")
 	r := apptest.Start(t, stage(), "--brokers", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--tenant", "t", "--sqlite", path)
@@ -28,7 +29,30 @@ func TestQuery_ReadinessFollowsTheStore(t *testing.T) {
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r.Ready()
+	r.Ready(`"status":"degraded"`, `"store":"ok"`, `"kafka":"asking brokers from 127.0.0.1:1`, `"topics":"asking 127.0.0.1:1`)
+}
+
+func TestQuery_SaysWhatIsWrongWithKafka(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lineage.sqlite")
+	st, err := sqlite.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(st.Migrate(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c := kafkatest.StartCluster(t, 2)
+	r := apptest.Start(t, stage(), "--brokers", c.Config.Brokers[0], "--listen", "127.0.0.1:0", "--tenant", "t", "--sqlite", path)
+	r.Ready(`"status":"ok"`, `"kafka":"ok"`, `"topics":"ok"`)
+	events := c.Config.Topics().Events
+	if err := c.Fake.DeleteTopic(events); err != nil {
+		t.Fatal(err)
+	}
+	r.Ready(`"status":"degraded"`, `"kafka":"ok"`, "there is no topic of that name: skein.events")
+	if err := c.Fake.CreateTopic(events, 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.Ready(`"status":"ok"`)
 }
 
 func TestQuery_IsNotReadyWhileTheStoreDoesNotAnswer(t *testing.T) {

@@ -18,7 +18,8 @@ func stage() app.Stage {
 		Short: "Answer questions about threads and runs over HTTP",
 		Long: `Answer questions about threads and runs over HTTP; GET /openapi.json describes the API.
 
-It reads the lineage store that the indexer writes and holds no state: start as many as you like.
+It reads the lineage store that the indexer writes and holds no state: start as many as you like. Open runs,
+replays, proofs and dead letters are read from Kafka; while that is away it answers the rest.
 
 Every request needs an API key that may read; the tenant is the key's. skein keys new makes one.`,
 		Example: `  query --brokers kafka-0:9092 --clickhouse clickhouse://clickhouse-0:9000 --listen 0.0.0.0:8420 \
@@ -40,7 +41,10 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 				<-ctx.Done()
 				return st.Close()
 			})
-			p.Admin.AddCheck("store", st.Ping)
+			p.Admin.AddDependency("store", st.Ping)
+			if err := p.MentionKafka(ctx); err != nil {
+				return err
+			}
 			cfg := query.DefaultConfig()
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
 			s, err := query.New(cfg, st, query.NewKafkaRecords(p.Kafka()), query.NewRawLog(p.Kafka()), auth)

@@ -22,35 +22,60 @@ type Check func(ctx context.Context) error
 // Admin collects a process's checks and serves its administration endpoints.
 //
 //	/metrics      Prometheus
-//	/healthz      200 as long as the process can answer at all: a failing dependency is no reason
-//	              to restart it
+//	/healthz      200 unless a part of the process stands still that nothing else holds up; else 503.
+//	              A failing dependency is no reason to restart it
 //	/readyz       200 once the process has started, is not draining and all checks pass; else 503.
-//	              The body names each check and what is wrong, also while the process starts
+//	              The body names each check and what is wrong, also while the process starts. It says
+//	              "degraded", with 200, where only what the process can do without fails
 //	/debug/pprof  profiles, where ServeProfiles was called: they show what is in the process's memory
 type Admin struct {
 	gatherer prometheus.Gatherer
 
 	mu     sync.Mutex
 	state  string
-	names  []string
-	checks map[string]Check
+	checks []check
+	beats  []beat
+	// trouble is when Watch has last seen a dependency fail, or has begun; zero before.
+	trouble time.Time
 
 	profiles bool
 }
 
-// New returns an Admin that is starting: not ready until Started is called.
-func New(gatherer prometheus.Gatherer) *Admin {
-	return &Admin{gatherer: gatherer, state: "starting", checks: make(map[string]Check)}
+// check is a Check with what follows if it fails.
+type check struct {
+	name string
+	kind kind
+	ask  Check
 }
 
-// AddCheck adds a named check to readiness, in place of an earlier one of that name.
-func (a *Admin) AddCheck(name string, check Check) {
+type kind int
+
+const (
+	own        kind = iota // of this process itself
+	dependency             // of another one, without which nothing goes
+	optional               // of another one, without which a part goes
+)
+
+// New returns an Admin that is starting: not ready until Started is called.
+func New(gatherer prometheus.Gatherer) *Admin {
+	return &Admin{gatherer: gatherer, state: "starting"}
+}
+
+// AddCheck adds a named check of the process itself to readiness.
+func (a *Admin) AddCheck(name string, ask Check) { a.add(name, own, ask) }
+
+// AddDependency adds a named check of something outside of the process to readiness. While it fails,
+// parts of the process may stand still.
+func (a *Admin) AddDependency(name string, ask Check) { a.add(name, dependency, ask) }
+
+// AddOptional adds a named check of something outside of the process that it can do without, in part:
+// while it fails the process is ready, and says that it is degraded.
+func (a *Admin) AddOptional(name string, ask Check) { a.add(name, optional, ask) }
+
+func (a *Admin) add(name string, k kind, ask Check) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, ok := a.checks[name]; !ok {
-		a.names = append(a.names, name)
-	}
-	a.checks[name] = check
+	a.checks = append(a.checks, check{name, k, ask})
 }
 
 // Started says that start-up is over; from now on readiness is what the checks say.
@@ -74,9 +99,7 @@ func (a *Admin) ServeProfiles() { a.profiles = true }
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		writeStatus(w, http.StatusOK, status{Status: "ok"})
-	})
+	mux.HandleFunc("GET /healthz", a.serveAlive)
 	mux.HandleFunc("GET /readyz", a.serveReady)
 	if a.profiles {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -94,24 +117,35 @@ type status struct {
 	Checks map[string]string `json:"checks,omitempty"`
 }
 
+func (a *Admin) serveAlive(w http.ResponseWriter, _ *http.Request) {
+	stuck := a.stuck(time.Now())
+	if len(stuck) > 0 {
+		writeStatus(w, http.StatusServiceUnavailable, status{Status: "stuck", Checks: stuck})
+		return
+	}
+	writeStatus(w, http.StatusOK, status{Status: "ok"})
+}
+
 func (a *Admin) serveReady(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
-	state, names := a.state, append([]string(nil), a.names...)
-	checks := make([]Check, len(names))
-	for i, name := range names {
-		checks[i] = a.checks[name]
-	}
+	state := a.state
 	a.mu.Unlock()
-
 	if state == "draining" {
 		writeStatus(w, http.StatusServiceUnavailable, status{Status: state})
 		return
 	}
-	out, code := status{Status: "ok", Checks: make(map[string]string, len(names))}, http.StatusOK
-	for i, err := range runChecks(r.Context(), checks) {
-		out.Checks[names[i]] = "ok"
-		if err != nil {
-			out.Checks[names[i]], out.Status, code = err.Error(), "not ready", http.StatusServiceUnavailable
+	results := a.look(r.Context())
+	out, code := status{Status: "ok", Checks: make(map[string]string, len(results))}, http.StatusOK
+	for _, c := range results {
+		out.Checks[c.name] = "ok"
+		if c.err == nil {
+			continue
+		}
+		out.Checks[c.name] = c.err.Error()
+		if c.kind != optional {
+			out.Status, code = "not ready", http.StatusServiceUnavailable
+		} else if code == http.StatusOK {
+			out.Status = "degraded"
 		}
 	}
 	if state != "" {
@@ -120,18 +154,28 @@ func (a *Admin) serveReady(w http.ResponseWriter, r *http.Request) {
 	writeStatus(w, code, out)
 }
 
-// runChecks runs all checks side by side, so that one that waits for an answer takes no time from the
-// others.
-func runChecks(ctx context.Context, checks []Check) []error {
+// result is what a check has said.
+type result struct {
+	check
+	err error
+}
+
+// look runs all checks side by side, so that one that waits for an answer takes no time from the others.
+func (a *Admin) look(ctx context.Context) []result {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	errs := make([]error, len(checks))
+	a.mu.Lock()
+	results := make([]result, len(a.checks))
+	for i, c := range a.checks {
+		results[i].check = c
+	}
+	a.mu.Unlock()
 	var wg sync.WaitGroup
-	for i, check := range checks {
-		wg.Go(func() { errs[i] = check(ctx) })
+	for i := range results {
+		wg.Go(func() { results[i].err = results[i].ask(ctx) })
 	}
 	wg.Wait()
-	return errs
+	return results
 }
 
 func writeStatus(w http.ResponseWriter, code int, s status) {

@@ -44,6 +44,12 @@ func TestAdmin_ReadinessFollowsTheProcess(t *testing.T) {
 	expect("broker away", 503, "connection refused")
 	fault = nil
 	expect("broker back", 200, "ok")
+	extra := errors.New("login refused")
+	a.AddOptional("extra", func(context.Context) error { return extra })
+	expect("something that it can do without is away", 200, `{"status":"degraded","checks":{"broker":"ok","extra":"login refused"}}`)
+	fault = errors.New("connection refused")
+	expect("both are away", 503, "not ready")
+	fault = nil
 	a.Draining()
 	expect("draining", 503, "draining")
 	a.Started()

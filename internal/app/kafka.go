@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/skeinhq/skein/internal/admin"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
@@ -53,11 +54,30 @@ func (p *Process) Kafka() kafka.Config { return p.kafka }
 // CheckKafka makes readiness ask whether a broker answers. A stage that only waits for events has no
 // other way to know soon that none can come.
 func (p *Process) CheckKafka(ctx context.Context) error {
+	if err := p.openProbe(ctx); err != nil {
+		return err
+	}
+	p.Admin.AddDependency("kafka", p.probe.Ping)
+	return nil
+}
+
+// MentionKafka makes readiness say whether a broker answers and the topics are there, for a stage that
+// answers most questions without: it starts and stays ready all the same.
+func (p *Process) MentionKafka(ctx context.Context) error {
+	if err := p.openProbe(ctx); err != nil {
+		return err
+	}
+	p.Admin.AddOptional("kafka", p.probe.Ping)
+	p.Admin.AddOptional("topics", p.checkTopics())
+	return nil
+}
+
+func (p *Process) openProbe(ctx context.Context) error {
 	probe, err := kafka.NewProbe(p.Kafka())
 	if err != nil {
 		return err
 	}
-	p.Admin.AddCheck("kafka", probe.Ping)
+	p.probe = probe
 	p.Group.Go(ctx, "Kafka probe", func(ctx context.Context) error {
 		<-ctx.Done()
 		probe.Close()
@@ -66,45 +86,41 @@ func (p *Process) CheckKafka(ctx context.Context) error {
 	return nil
 }
 
+// checkTopics returns a check that the topic set is there, with the partition count that it had when the
+// check passed for the first time. Topics that were made anew pass: what that means each stage says itself.
+func (p *Process) checkTopics() admin.Check {
+	var pinned atomic.Pointer[kafka.TopicSet]
+	return func(ctx context.Context) error {
+		set, err := p.probe.TopicSet(ctx)
+		switch {
+		case errors.Is(err, kafka.ErrNoTopic):
+			return fmt.Errorf("%w: make them with: %s", err, p.topicsCommand())
+		case err != nil:
+			return fmt.Errorf("asking %s: %w", strings.Join(p.kafka.Brokers, ","), err)
+		case pinned.CompareAndSwap(nil, &set):
+			return nil
+		}
+		if err := set.Compare(*pinned.Load()); !errors.Is(err, kafka.ErrOtherTopics) {
+			return err
+		}
+		return nil
+	}
+}
+
 // awaitTimeout bounds one look at something that a stage waits for; awaitPause is the time between two.
 const (
 	awaitTimeout = 10 * time.Second
 	awaitPause   = 2 * time.Second
 )
 
-// AwaitTopics returns once the topic set is there. Until then readiness and one line of the log say
-// what is missing and which command makes it: a stage makes no topics itself, as a prefix that is spelt
-// wrong would give it a second, empty set. Partition counts that differ are an error: that is nothing
-// that time mends.
+// AwaitTopics returns once the topic set is there. Until then, and whenever it is not what it was then,
+// readiness says what is missing and which command makes it, and so does one line of the log: a stage
+// makes no topics itself, as a prefix that is spelt wrong would give it a second, empty set. Partition
+// counts that differ are an error: that is nothing that time mends. CheckKafka comes before.
 func (p *Process) AwaitTopics(ctx context.Context) error {
-	cfg := p.Kafka()
-	cfg.Registerer = nil // this client lives for the wait only
-	adm, err := kafka.NewAdmin(cfg)
-	if err != nil {
-		return err
-	}
-	defer adm.Close()
-	var fault atomic.Pointer[error]
-	p.Admin.AddCheck("topics", func(context.Context) error {
-		if err := fault.Load(); err != nil {
-			return *err
-		}
-		return nil
-	})
-	return p.Await(ctx, "topics", func(ctx context.Context) error {
-		_, err := kafka.PartitionCount(ctx, adm, cfg.Topics())
-		switch {
-		case err == nil:
-			fault.Store(nil)
-			return nil
-		case errors.Is(err, kafka.ErrNoTopic):
-			err = fmt.Errorf("%w: make them with: %s", err, p.topicsCommand())
-		default:
-			err = fmt.Errorf("asking %s: %w", strings.Join(p.kafka.Brokers, ","), err)
-		}
-		fault.Store(&err)
-		return err
-	}, kafka.ErrPartitionCounts)
+	check := p.checkTopics()
+	p.Admin.AddDependency("topics", check)
+	return p.Await(ctx, "topics", check, kafka.ErrPartitionCounts)
 }
 
 // topicsCommand is the command line that makes the topics which this process waits for; how Kafka is to be

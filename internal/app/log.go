@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
+	"time"
 )
 
 // NewLogger returns the process's logger. Format is "text" or "json", level one of debug, info,
@@ -39,10 +41,17 @@ func utc(_ []string, a slog.Attr) slog.Attr {
 }
 
 // ClientLogger is the logger for Kafka clients. They tell every flush and every transaction as
-// information, which is detail to whoever runs Skein: it is shown at debug level only.
-func ClientLogger(l *slog.Logger) *slog.Logger { return slog.New(clientHandler{l.Handler()}) }
+// information, which is detail to whoever runs Skein: it is shown at debug level only. While brokers are
+// away they warn of every try: of warnings that say the same, one a minute is shown, with the number of
+// those left out since. At debug level all are.
+func ClientLogger(l *slog.Logger) *slog.Logger {
+	return slog.New(clientHandler{l.Handler(), &repeats{last: make(map[string]*repeat)}})
+}
 
-type clientHandler struct{ slog.Handler }
+type clientHandler struct {
+	slog.Handler
+	repeats *repeats
+}
 
 // Enabled implements slog.Handler.
 func (h clientHandler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -52,12 +61,59 @@ func (h clientHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.Handler.Enabled(ctx, level)
 }
 
+// Handle implements slog.Handler.
+func (h clientHandler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn && !h.Handler.Enabled(ctx, slog.LevelDebug) {
+		left, show := h.repeats.show(r.Message, r.Time)
+		if !show {
+			return nil
+		}
+		if left > 0 {
+			r = r.Clone()
+			r.AddAttrs(slog.Int("left_out", left))
+		}
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
 // WithAttrs implements slog.Handler.
 func (h clientHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return clientHandler{h.Handler.WithAttrs(attrs)}
+	return clientHandler{h.Handler.WithAttrs(attrs), h.repeats}
 }
 
 // WithGroup implements slog.Handler.
 func (h clientHandler) WithGroup(name string) slog.Handler {
-	return clientHandler{h.Handler.WithGroup(name)}
+	return clientHandler{h.Handler.WithGroup(name), h.repeats}
+}
+
+// repeatAfter is the least time between two lines that say the same.
+const repeatAfter = time.Minute
+
+// repeats knows when each message was shown. There are few: they are constants of the client's.
+type repeats struct {
+	mu   sync.Mutex
+	last map[string]*repeat
+}
+
+type repeat struct {
+	shown time.Time
+	left  int // out since
+}
+
+// show tells whether a message is shown now, and how many like it were not.
+func (r *repeats) show(message string, now time.Time) (left int, show bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.last[message]
+	switch {
+	case last == nil:
+		r.last[message] = &repeat{shown: now}
+		return 0, true
+	case now.Sub(last.shown) < repeatAfter:
+		last.left++
+		return 0, false
+	}
+	left = last.left
+	*last = repeat{shown: now}
+	return left, true
 }

@@ -37,6 +37,7 @@ type Process struct {
 	Admin    *admin.Admin
 	Group    *Group
 	kafka    kafka.Config
+	probe    *kafka.Probe
 }
 
 // defaultAdminListen is where a stage serves metrics and health.
@@ -136,6 +137,10 @@ func runStage(ctx context.Context, s Stage, p *Process, adminListen string, prof
 		return p.Group.Abort(fmt.Errorf("starting %s: %w", s.Name, err))
 	}
 	p.Admin.Started()
+	p.Group.Go(ctx, "watch", func(ctx context.Context) error {
+		p.Admin.Watch(ctx, p.Logger)
+		return nil
+	})
 	p.Logger.Info("started", "version", BuildInfo().Version, "admin", l.Addr().String())
 	err = p.Group.Wait(ctx)
 	p.Logger.Info("stopped")

@@ -49,7 +49,7 @@ Exit code 0 is yes; 1 is no, or no answer, with the reason. It is made for healt
 			return health(ctx, out, strings.TrimRight(base, "/")+path, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&live, "live", false, "ask only whether the process answers, not whether what it needs does")
+	cmd.Flags().BoolVar(&live, "live", false, "ask only whether a restart could help, not whether what it needs answers")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")
 	jsonFlag(cmd, &asJSON)
 	return cmd

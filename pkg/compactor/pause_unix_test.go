@@ -45,26 +45,25 @@ func pausedInsideATransaction(t *testing.T, k kafka.Config) {
 			t.Fatal(err)
 		}
 	}
+	// A request to commit may be on its way when it is stopped, for as long as the broker is busy: then it is
+	// let go on, and stopped again.
 	stops := 0
-	l.say(t, "it is stopped inside a transaction", func() bool {
+	l.say(t, "it is stopped inside a transaction, and the broker has aborted that", func() bool {
 		stops++
 		signal(syscall.SIGSTOP)
-		for range 20 { // half a second: a request to commit may have been on its way
-			if state() != "Ongoing" {
-				signal(syscall.SIGCONT)
-				return false
+		defer signal(syscall.SIGCONT)
+		s := state()
+		if s != "Ongoing" {
+			return false
+		}
+		for deadline := time.Now().Add(kafkatest.Timeout); s != "Empty" && !strings.HasPrefix(s, "Complete"); s = state() {
+			if time.Now().After(deadline) {
+				t.Fatalf("the transaction of a process that is stopped stays %s", s)
 			}
 			time.Sleep(25 * time.Millisecond)
 		}
-		return true
+		return s != "CompleteCommit"
 	})
-	began := time.Now()
-	ended := func() bool { s := state(); return s == "Empty" || strings.HasPrefix(s, "Complete") }
-	waitFor(t, "the broker has ended the transaction", ended)
-	t.Logf("stopped %d times until a transaction was open; it is %s after %v", stops, state(), time.Since(began).Round(100*time.Millisecond))
-	if s := state(); s == "CompleteCommit" {
-		t.Errorf("the transaction is %s, and nobody was there to commit it", s)
-	}
-	signal(syscall.SIGCONT)
+	t.Logf("stopped %d times", stops)
 	l.end(t)
 }

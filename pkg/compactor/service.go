@@ -22,6 +22,8 @@ type Service struct {
 	metrics *Metrics
 	now     func() time.Time
 	current atomic.Pointer[session]
+	failure atomic.Pointer[error] // of the last session; nil while one is up
+	turned  atomic.Int64          // when the work has last come round, in nanoseconds of the clock
 }
 
 // New makes the stage; nothing is opened before Run. The topics must be there.
@@ -50,7 +52,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 
 	const shortest, longest = 200 * time.Millisecond, 5 * time.Second
 	pause := shortest
+	said := make(map[string]bool) // since a session was up
 	for ctx.Err() == nil {
+		s.turn()
 		began := s.now()
 		err := s.session(ctx, admin, stores)
 		switch {
@@ -64,7 +68,16 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		if s.now().Sub(began) > time.Minute {
 			pause = shortest
 		}
-		s.logger.Error("session ended, starting another", "error", err, "pause", pause)
+		// While Kafka is away each try ends like the one before.
+		level := slog.LevelError
+		if s.failure.Swap(&err) == nil {
+			clear(said)
+		}
+		if said[err.Error()] {
+			level = slog.LevelDebug
+		}
+		said[err.Error()] = true
+		s.logger.Log(ctx, level, "session ended, starting another", "error", err, "pause", pause)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause + rand.N(pause)):
@@ -77,7 +90,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *stores) error {
 	one := &session{
 		cfg: s.cfg, kafka: s.kafka, topics: s.kafka.Topics(), logger: s.logger, metrics: s.metrics,
-		stores: stores, catchUps: newCatchUps(s.logger, s.metrics), now: s.now, admin: admin,
+		stores: stores, catchUps: newCatchUps(s.logger, s.metrics), now: s.now, admin: admin, turn: s.turn,
 	}
 	s.metrics.Sessions.Inc()
 	defer one.close()
@@ -85,6 +98,7 @@ func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *store
 		return err
 	}
 	s.current.Store(one)
+	s.failure.Store(nil)
 	defer s.current.Store(nil)
 	return one.run(ctx)
 }
@@ -94,6 +108,9 @@ func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *store
 func (s *Service) Ready() error {
 	one := s.current.Load()
 	if one == nil {
+		if err := s.failure.Load(); err != nil {
+			return fmt.Errorf("there is no session with the group: %w", *err)
+		}
 		return errors.New("there is no session with the group")
 	}
 	one.mu.Lock()
@@ -111,4 +128,15 @@ func (s *Service) Ready() error {
 		return fmt.Errorf("%d of %d partitions are not open yet", opening, len(one.assigned))
 	}
 	return nil
+}
+
+func (s *Service) turn() { s.turned.Store(time.Now().UnixNano()) }
+
+// Turned is when Run has last come round: polled, committed, or begun a session. While Kafka does not
+// answer one turn may take as long as that lasts; else it takes seconds. Before Run it is now.
+func (s *Service) Turned() time.Time {
+	if at := s.turned.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Now()
 }

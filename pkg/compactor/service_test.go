@@ -495,3 +495,40 @@ func leave(t *testing.T, k kafka.Config, instance string) {
 		t.Fatal(err)
 	}
 }
+
+// Topics that are gone end the session; once there are others of their names, the next one goes on with them.
+func TestService_GoesOnWithTopicsThatWereMadeAgain(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), nil)
+		m.waitWorks()
+		w.script.turn("r1", "m1")
+		w.publish()
+		w.decided()
+		topics := w.kafka.Topics().All()
+		for _, topic := range topics {
+			if err := w.cluster.Fake.DeleteTopic(topic); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waitFor(t, "it says that topics are missing", func() bool {
+			err := m.ready()
+			return err != nil && strings.Contains(err.Error(), "there is no topic of that name: "+topics[0])
+		})
+		for _, topic := range topics {
+			if err := w.cluster.Fake.CreateTopic(topic, 1, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.waitWorks()
+		w.script = newSim(t, nil)
+		w.sent = 0
+		w.script.turn("r2", "m2")
+		w.publish()
+		w.decided()
+		w.isTheFold()
+		if n := strings.Count(m.log.String(), "there is no topic of that name"); n != 1 {
+			t.Errorf("it has said %d times that topics are missing, want once", n)
+		}
+	})
+}

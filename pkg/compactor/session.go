@@ -30,8 +30,9 @@ type session struct {
 	// catchUps tell how far the stores are that are behind.
 	catchUps *catchUps
 	now      func() time.Time
+	turn     func() // the work has come round
 
-	partitions  int32 // of the topic set
+	set         kafka.TopicSet
 	runsTopicID string
 	storeMaxAge time.Duration
 
@@ -52,6 +53,8 @@ type session struct {
 	joining time.Time
 	owed    bool
 	failure error // found by a callback
+
+	said string // the error of a poll that was logged last
 
 	checkedAt time.Time // of partition counts
 	idleAt    time.Time // of runs that are silent by the wall clock
@@ -92,14 +95,10 @@ func (s *session) readTopics(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	var err error
-	if s.partitions, err = kafka.PartitionCount(ctx, s.admin, s.topics); err != nil {
+	if s.set, err = kafka.ReadTopicSet(ctx, s.admin, s.topics); err != nil {
 		return err
 	}
-	details, err := s.admin.ListTopics(ctx, s.topics.Runs)
-	if err != nil {
-		return fmt.Errorf("asking for the id of %s: %w", s.topics.Runs, err)
-	}
-	s.runsTopicID = details[s.topics.Runs].ID.String()
+	s.runsTopicID = s.set.IDs[1].String()
 	s.storeMaxAge, err = s.tombstoneAge(ctx)
 	return err
 }
@@ -227,7 +226,7 @@ func (s *session) onOffsetsFetched(_ context.Context, _ *kgo.Client, r *kmsg.Off
 
 // fetched notes what is committed for a partition.
 func (s *session) fetched(a *assignment, offset int64, metadata string) {
-	pos, err := parsePosition(offset, metadata, s.partitions)
+	pos, err := parsePosition(offset, metadata, s.set.Partitions)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.assigned[a.id] != a || a.phase != phaseAsking {
@@ -263,6 +262,7 @@ func (s *session) current(a *assignment) bool {
 // run is the actor.
 func (s *session) run(ctx context.Context) error {
 	for ctx.Err() == nil {
+		s.turn()
 		if err := s.round(ctx); err != nil {
 			return err
 		}
@@ -311,18 +311,28 @@ func (s *session) poll(ctx context.Context) ([]*kgo.Record, error) {
 	defer cancel()
 	var records []*kgo.Record
 	for ctx.Err() == nil && len(records) < roundRecords {
+		failed := false
 		fetches := s.group.PollRecords(ctx, pollRecords)
 		for _, e := range fetches.Errors() {
 			if isFenced(e.Err) {
 				return nil, fmt.Errorf("%w: %w", ErrFenced, e.Err)
 			}
 			// UNKNOWN_MEMBER_ID and its like: kgo rejoins by itself.
-			if errors.Is(e.Err, kerr.OffsetOutOfRange) || errors.Is(e.Err, kgo.ErrClientClosed) {
+			// UNKNOWN_TOPIC_ID: made anew; the client stays with the topic that is gone.
+			if errors.Is(e.Err, kerr.OffsetOutOfRange) || errors.Is(e.Err, kerr.UnknownTopicID) || errors.Is(e.Err, kgo.ErrClientClosed) {
 				return nil, fmt.Errorf("polling %s/%d: %w", e.Topic, e.Partition, e.Err)
 			}
 			if !errors.Is(e.Err, context.DeadlineExceeded) && !errors.Is(e.Err, context.Canceled) {
-				s.logger.Warn("polling reported an error", "topic", e.Topic, "partition", e.Partition, "error", e.Err)
+				if s.said != e.Err.Error() {
+					s.said = e.Err.Error()
+					s.logger.Warn("polling reported an error", "topic", e.Topic, "partition", e.Partition, "error", e.Err)
+				}
+				failed = true
 			}
+		}
+		if failed && fetches.NumRecords() == 0 {
+			// The client may have the same answer at once again, such as where the topic is gone.
+			<-ctx.Done()
 		}
 		for it := fetches.RecordIter(); !it.Done(); {
 			m := it.Next()
@@ -419,7 +429,8 @@ func (s *session) takeCaught(now time.Time) error {
 	}
 }
 
-// checkCounts stops the compactor when partitions were added: threads would be split in silence.
+// checkCounts stops the compactor when partitions were added: threads would be split in silence. Topics
+// that are gone, or were made anew, end the session: the client would wait for the old ones for ever.
 func (s *session) checkCounts(ctx context.Context, now time.Time) error {
 	const every = 30 * time.Second
 	if s.checkedAt.IsZero() {
@@ -431,17 +442,15 @@ func (s *session) checkCounts(ctx context.Context, now time.Time) error {
 	s.checkedAt = now
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	n, err := kafka.PartitionCount(ctx, s.admin, s.topics)
+	set, err := kafka.ReadTopicSet(ctx, s.admin, s.topics)
 	switch {
-	case errors.Is(err, kafka.ErrPartitionCounts):
+	case errors.Is(err, kafka.ErrPartitionCounts), errors.Is(err, kafka.ErrNoTopic):
 		return err
 	case err != nil: // a broker is away: the transactions will tell
 		s.logger.Debug("checking partition counts", "error", err)
 		return nil
-	case n != s.partitions:
-		return fmt.Errorf("%w: there were %d, now there are %d", kafka.ErrPartitionCounts, s.partitions, n)
 	}
-	return nil
+	return set.Compare(s.set)
 }
 
 // abandonByClock gives up runs that are silent by the wall clock where a partition is read to its

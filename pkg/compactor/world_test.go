@@ -165,6 +165,13 @@ func (m *member) works() bool {
 	return s != nil && works(s)()
 }
 
+// ready is what its readiness says.
+func (m *member) ready() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.service.Ready()
+}
+
 // waitWorks waits until it works.
 func (m *member) waitWorks() {
 	m.w.Helper()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -24,6 +26,12 @@ type Service struct {
 
 	mu    sync.Mutex
 	fault error // why the last block could not be written; nil: it could
+
+	// busy is since when the work has been at its present turn, in nanoseconds; 0 while it waits for records.
+	busy atomic.Int64
+	// said are the errors that were logged since something was read, or written: each try ends like the one
+	// before.
+	said map[string]bool
 }
 
 // New checks the configuration and registers the metrics. Nothing is opened before Run.
@@ -35,7 +43,7 @@ func New(cfg Config, w store.Writer) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering indexer metrics: %w", err)
 	}
-	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag)}, nil
+	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag), said: make(map[string]bool)}, nil
 }
 
 // Ready returns nil while the group has given this member its partitions (which may be none) and the
@@ -95,19 +103,24 @@ func (s *Service) poll(ctx context.Context, cl *kgo.Client, b *block) error {
 	if !b.opened.IsZero() {
 		wait, cancel = context.WithDeadline(ctx, b.opened.Add(s.cfg.MaxDelay))
 	}
+	s.busy.Store(0)
 	fetches := cl.PollRecords(wait, max(s.cfg.MaxRecords-len(b.entries), 1))
+	s.busy.Store(time.Now().UnixNano())
 	cancel()
+	if fetches.NumRecords() > 0 {
+		clear(s.said)
+	}
 	for _, f := range fetches.Errors() {
 		if errors.Is(f.Err, context.Canceled) || errors.Is(f.Err, context.DeadlineExceeded) {
 			continue // ours
 		}
 		s.metrics.fetchErrors.Inc()
-		if errors.Is(f.Err, kerr.OffsetOutOfRange) {
+		if errors.Is(f.Err, kerr.OffsetOutOfRange) || errors.Is(f.Err, kerr.UnknownTopicID) {
 			// The topic was made anew or cut: what the store has belongs to another one.
 			return fmt.Errorf("reading %s partition %d: the group's offset is not in the log; empty the store and reset group %s to build the index anew: %w",
 				f.Topic, f.Partition, s.cfg.Group, f.Err)
 		}
-		s.cfg.Logger.WarnContext(ctx, "reading failed; trying again", "topic", f.Topic, "partition", f.Partition, "error", f.Err)
+		s.cfg.Logger.Log(ctx, s.level(f.Err), "reading failed; trying again", "topic", f.Topic, "partition", f.Partition, "error", f.Err)
 		s.wait(ctx, 0)
 	}
 	fetches.EachRecord(func(r *kgo.Record) { s.take(ctx, b, r) })
@@ -130,6 +143,24 @@ func (s *Service) take(ctx context.Context, b *block, r *kgo.Record) {
 	}
 }
 
+// level is that of the log for an error that is tried again: a warning once.
+func (s *Service) level(err error) slog.Level {
+	if said := err.Error(); !s.said[said] {
+		s.said[said] = true
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+// Turned is when Run has last come round: read, or tried to write. It is now where Run waits for records.
+// While the store or Kafka does not answer one turn may take as long as their clients wait; else seconds.
+func (s *Service) Turned() time.Time {
+	if at := s.busy.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Now()
+}
+
 // due reports whether a block must be written now.
 func (s *Service) due(b *block) bool {
 	return !b.opened.IsZero() &&
@@ -150,12 +181,14 @@ func (s *Service) flush(ctx context.Context, cl *kgo.Client, b *block) error {
 		}
 		s.metrics.writeErrors.Inc()
 		s.stands(err)
-		s.cfg.Logger.WarnContext(ctx, "writing to the store failed; trying again", "error", err)
+		s.cfg.Logger.Log(ctx, s.level(err), "writing to the store failed; trying again", "error", err)
+		s.busy.Store(time.Now().UnixNano())
 		cl.AllowRebalance()
 		s.wait(ctx, try)
 		s.owned.current(b)
 	}
 	s.stands(nil)
+	clear(s.said)
 	s.commit(ctx, cl, b)
 	return nil
 }
@@ -201,7 +234,7 @@ func (s *Service) commit(ctx context.Context, cl *kgo.Client, b *block) {
 	b.progress, b.opened = done, time.Now()
 	if ctx.Err() == nil {
 		s.metrics.commitErrors.Inc()
-		s.cfg.Logger.WarnContext(ctx, "committing offsets failed; trying again with the next block", "topic", topic, "error", err)
+		s.cfg.Logger.Log(ctx, s.level(err), "committing offsets failed; trying again with the next block", "topic", topic, "error", err)
 	}
 }
 

@@ -430,6 +430,25 @@ func TestService_EndsWhereWaitingDoesNotHelp(t *testing.T) {
 			t.Errorf("error %v, want one that says what to do", err)
 		}
 	})
+	t.Run("topic that was made again", func(t *testing.T) {
+		c := kafkatest.StartCluster(t, 1)
+		s, err := New(testConfig(c.Config), newFakeStore())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Timeout)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		until(t, "it has its partition", func() bool { return s.Ready() == nil })
+		runs := c.Config.Topics().Runs
+		if err := errors.Join(c.Fake.DeleteTopic(runs), c.Fake.CreateTopic(runs, 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "reset group") {
+			t.Errorf("error %v, want one that says what to do", err)
+		}
+	})
 }
 
 func TestConfig_Validate(t *testing.T) {

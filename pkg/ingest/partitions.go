@@ -23,40 +23,57 @@ type pin struct {
 	topics kafka.Topics
 	m      *metrics
 	logger *slog.Logger
+	// anew has the producer take topics that were made anew for those that it knew.
+	anew func()
 
-	mu    sync.Mutex
-	count int32
-	err   error // why the door is closed; nil: it is open
+	mu   sync.Mutex
+	set  kafka.TopicSet
+	err  error  // why the door is closed; nil: it is open
+	said string // what was logged since the brokers last answered
 }
 
 // partitions returns the pinned count, or why there is none.
 func (p *pin) partitions() (int32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.count, p.err
+	return p.set.Partitions, p.err
 }
 
 // check compares the topics with the pinned count. An answer that does not come changes nothing once
 // the door is open: whether Kafka takes records shows when it is given one.
 func (p *pin) check(ctx context.Context) {
-	n, err := kafka.PartitionCount(ctx, p.adm, p.topics)
+	set, err := kafka.ReadTopicSet(ctx, p.adm, p.topics)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.err
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return // we are stopping
-	case err != nil && (p.count == 0 || isVerdict(err)):
+	case err != nil && (p.set.Partitions == 0 || isVerdict(err)):
 		p.err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case err != nil:
-		p.logger.Warn("checking partition counts", "error", err)
+		if p.said != err.Error() {
+			p.said = err.Error()
+			p.logger.Warn("checking partition counts", "error", err)
+		}
 		return
-	case p.count == 0:
-		p.count, p.err = n, nil
-	case n != p.count:
-		p.err = fmt.Errorf("%w: %w: there were %d when this process started, now there are %d: a thread's events would come to lie in two partitions; copy into a new topic set instead and restart", ErrUnavailable, kafka.ErrPartitionCounts, p.count, n)
+	case p.set.Partitions == 0:
+		p.set, p.err = set, nil
 	default:
-		p.err = nil
+		p.err = set.Compare(p.set)
+		if errors.Is(p.err, kafka.ErrOtherTopics) {
+			p.logger.Warn("topics were deleted and made again: going on with these", "topic", p.topics.Events)
+			if set.IDs[0] != p.set.IDs[0] {
+				p.anew()
+			}
+			p.set, p.err = set, nil
+		}
+		if p.err != nil {
+			p.err = fmt.Errorf("%w: %w: a thread's events would come to lie in two partitions; copy into a new topic set instead and restart", ErrUnavailable, p.err)
+		}
+	}
+	if err == nil {
+		p.said = ""
 	}
 	p.m.open.Set(0)
 	if p.err == nil {
@@ -66,7 +83,7 @@ func (p *pin) check(ctx context.Context) {
 	case p.err != nil && (was == nil || was.Error() != p.err.Error()):
 		p.logger.Error("the door is closed", "error", p.err)
 	case p.err == nil && was != nil:
-		p.logger.Info("the door is open", "partitions", p.count)
+		p.logger.Info("the door is open", "partitions", p.set.Partitions)
 	}
 }
 

@@ -55,7 +55,9 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
 		window: semaphore.NewWeighted(int64(cfg.TotalWindow)),
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
-			err: fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
+			// Else it would refuse all that is written to them, for as long as it lives.
+			anew: func() { producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events) },
+			err:  fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
 	}, nil
 }
 

@@ -341,6 +341,11 @@ func TestDoor_IsClosedWherePartitionCountsDifferOrChange(t *testing.T) {
 	if got := testutil.ToFloat64(d.svc.metrics.open); got != 0 {
 		t.Errorf("skein_ingest_door_open is %v, want 0", got)
 	}
+	recreate(c.Config.Topics().All(), 2) // as it was, but other topics: the producer knows those that are gone
+	await(t, func() bool { return d.svc.Ready() == nil })
+	if a := d.post(typeNDJSON, ev1); a.status != http.StatusOK {
+		t.Errorf("to topics that were made again the answer is %d %s", a.status, a.body)
+	}
 }
 
 func TestMetrics_CountWhatHappened(t *testing.T) {

@@ -14,6 +14,10 @@ var ErrNoTopic = errors.New("there is no topic of that name")
 // the partitions of threads belong to a count, so it can only be changed by copying into a new set.
 var ErrPartitionCounts = errors.New("partition counts differ")
 
+// ErrOtherTopics says that topics of the set were deleted and made again. What a client holds of them,
+// it holds of a log that is gone.
+var ErrOtherTopics = errors.New("topics were deleted and made again")
+
 // ErrDenied says that the brokers do not take the user, the password or the mechanism, or that the user
 // may not do what was asked for.
 var ErrDenied = errors.New("Kafka refuses the credentials") //nolint:staticcheck // a name

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Probe asks whether Kafka answers at all.
+// Probe asks whether Kafka answers at all, and what the topic set is.
 type Probe struct {
+	topics  Topics
 	cl      *kgo.Client
 	brokers string
 }
@@ -22,7 +24,7 @@ func NewProbe(cfg Config) (*Probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Probe{cl: cl, brokers: strings.Join(cfg.Brokers, ",")}, nil
+	return &Probe{cl: cl, topics: cfg.Topics(), brokers: strings.Join(cfg.Brokers, ",")}, nil
 }
 
 // Ping returns nil where any broker answers, else why the last one that was asked does not.
@@ -31,6 +33,11 @@ func (p *Probe) Ping(ctx context.Context) error {
 		return fmt.Errorf("asking brokers from %s on: %w", p.brokers, explain(err))
 	}
 	return nil
+}
+
+// TopicSet returns the topic set as it is now, give or take a quarter of a second. The error is that of ReadTopicSet.
+func (p *Probe) TopicSet(ctx context.Context) (TopicSet, error) {
+	return ReadTopicSet(ctx, kadm.NewClient(p.cl), p.topics)
 }
 
 // Close ends its connections.

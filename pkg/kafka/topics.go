@@ -40,32 +40,62 @@ func NewAdmin(cfg Config) (*kadm.Client, error) {
 	return kadm.NewClient(cl), nil
 }
 
-// PartitionCount returns the one partition count of the topic set. The error is ErrNoTopic, with the
-// names of all that are missing, ErrPartitionCounts, or that of the request.
-func PartitionCount(ctx context.Context, adm *kadm.Client, topics Topics) (int32, error) {
-	counts, err := partitionCounts(ctx, adm, topics)
-	if err != nil {
-		return 0, err
+// TopicSet is a topic set as it is on the brokers.
+type TopicSet struct {
+	// Partitions is the one partition count of its topics.
+	Partitions int32
+	// IDs tell topics from others of their names, events first: one that is deleted and made again has
+	// another, and positions in it are of another log.
+	IDs [4]kadm.TopicID
+}
+
+// Compare returns nil where the set is as it was, else ErrPartitionCounts or ErrOtherTopics.
+func (s TopicSet) Compare(was TopicSet) error {
+	switch {
+	case s.Partitions != was.Partitions:
+		return fmt.Errorf("%w: there were %d when this process started, now there are %d", ErrPartitionCounts, was.Partitions, s.Partitions)
+	case s.IDs != was.IDs:
+		return ErrOtherTopics
 	}
+	return nil
+}
+
+// ReadTopicSet asks for the topic set. The error is ErrNoTopic, with the names of all that are missing,
+// ErrPartitionCounts, or that of the request.
+func ReadTopicSet(ctx context.Context, adm *kadm.Client, topics Topics) (TopicSet, error) {
+	details, err := listTopics(ctx, adm, topics)
+	if err != nil {
+		return TopicSet{}, err
+	}
+	var set TopicSet
 	var missing []string
-	for _, t := range topics.All() {
-		if _, ok := counts[t]; !ok {
+	for i, t := range topics.All() {
+		if d, ok := details[t]; ok {
+			set.IDs[i] = d.ID
+		} else {
 			missing = append(missing, t)
 		}
 	}
 	if len(missing) > 0 {
-		return 0, fmt.Errorf("reading partition counts: %w: %s", ErrNoTopic, strings.Join(missing, ", "))
+		return TopicSet{}, fmt.Errorf("reading partition counts: %w: %s", ErrNoTopic, strings.Join(missing, ", "))
 	}
-	return sameCount(counts, topics)
+	set.Partitions, err = sameCount(details, topics)
+	return set, err
 }
 
-// partitionCounts returns the counts of the topics that exist.
-func partitionCounts(ctx context.Context, adm *kadm.Client, topics Topics) (map[string]int32, error) {
+// PartitionCount returns the one partition count of the topic set. The error is that of ReadTopicSet.
+func PartitionCount(ctx context.Context, adm *kadm.Client, topics Topics) (int32, error) {
+	set, err := ReadTopicSet(ctx, adm, topics)
+	return set.Partitions, err
+}
+
+// listTopics returns those topics of the set that exist.
+func listTopics(ctx context.Context, adm *kadm.Client, topics Topics) (kadm.TopicDetails, error) {
 	details, err := adm.ListTopics(ctx, topics.All()...)
 	if err != nil {
 		return nil, fmt.Errorf("reading partition counts: %w", explain(err))
 	}
-	counts := make(map[string]int32, 4)
+	there := make(kadm.TopicDetails, 4)
 	for _, t := range topics.All() {
 		d := details[t]
 		switch {
@@ -73,17 +103,18 @@ func partitionCounts(ctx context.Context, adm *kadm.Client, topics Topics) (map[
 		case d.Err != nil:
 			return nil, fmt.Errorf("reading partition counts: %s: %w", t, explain(d.Err))
 		default:
-			counts[t] = int32(len(d.Partitions))
+			there[t] = d
 		}
 	}
-	return counts, nil
+	return there, nil
 }
 
-func sameCount(counts map[string]int32, topics Topics) (int32, error) {
+func sameCount(there kadm.TopicDetails, topics Topics) (int32, error) {
 	var n int32
 	var first string
 	for _, t := range topics.All() {
-		c, ok := counts[t]
+		d, ok := there[t]
+		c := int32(len(d.Partitions))
 		switch {
 		case !ok:
 		case first == "":
@@ -106,11 +137,11 @@ func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error
 	}
 	defer adm.Close()
 	topics := cfg.Topics()
-	counts, err := partitionCounts(ctx, adm, topics)
+	there, err := listTopics(ctx, adm, topics)
 	if err != nil {
 		return 0, err
 	}
-	n, err := sameCount(counts, topics)
+	n, err := sameCount(there, topics)
 	if err != nil {
 		return 0, err
 	}
@@ -126,7 +157,7 @@ func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error
 		}
 	}
 	for _, t := range topics.All() {
-		if _, ok := counts[t]; ok {
+		if _, ok := there[t]; ok {
 			continue
 		}
 		r, err := adm.CreateTopic(ctx, n, spec.Replication, topicConfigs(topics, spec)[t], t)

@@ -76,30 +76,30 @@ func (r *Running) Said(message, key string) string {
 	return value
 }
 
-// Ready waits until the process says that it can take work.
-func (r *Running) Ready() {
-	r.t.Helper()
-	r.await("it is ready", func() (string, bool) {
-		status, body := r.get("/readyz")
-		return body, status == http.StatusOK
-	})
-}
+// Ready waits until the process says that it can take work, with all of the texts beside.
+func (r *Running) Ready(texts ...string) { r.answers("it is ready", http.StatusOK, texts) }
 
 // NotReady waits until the process says that it cannot take work, with all of the texts in its reason.
 // It must be alive all the same.
 func (r *Running) NotReady(texts ...string) {
 	r.t.Helper()
-	r.await("it is not ready for "+strings.Join(texts, ", "), func() (string, bool) {
+	r.answers("it is not ready", http.StatusServiceUnavailable, texts)
+	if status, body := r.get("/healthz"); status != http.StatusOK {
+		r.t.Errorf("it is not alive: %d %s", status, body)
+	}
+}
+
+// answers waits until readiness answers with a status and all of the texts.
+func (r *Running) answers(what string, want int, texts []string) {
+	r.t.Helper()
+	r.await(what+", with "+strings.Join(texts, ", "), func() (string, bool) {
 		status, body := r.get("/readyz")
-		has := status == http.StatusServiceUnavailable
+		has := status == want
 		for _, text := range texts {
 			has = has && strings.Contains(body, text)
 		}
 		return body, has
 	})
-	if status, body := r.get("/healthz"); status != http.StatusOK {
-		r.t.Errorf("it is not alive: %d %s", status, body)
-	}
 }
 
 func (r *Running) get(path string) (int, string) {
@@ -157,8 +157,10 @@ func KafkaComesAndGoes(t *testing.T, s app.Stage, args ...string) {
 	r.Ready()
 	c.Stop()
 	r.NotReady(`"status":"not ready"`, `"kafka":"asking brokers from 127.0.0.1:`)
+	r.Said("check fails", "error")
 	start()
 	r.Ready()
+	r.Said("check passes again", "after")
 }
 
 // CredentialsAreMended takes a stage through wrong credentials on a real Kafka: its password is wrong
@@ -257,6 +259,16 @@ func TopicsAreWaitedFor(t *testing.T, s app.Stage, args ...string) {
 	if n := r.logged("waiting for what is missing"); n != 1 {
 		t.Errorf("it has said %d times that topics are missing, want once", n)
 	}
+	// They are looked at for as long as it runs.
+	snapshots := cfg.Topics().Snapshots
+	if err := c.Fake.DeleteTopic(snapshots); err != nil {
+		t.Fatal(err)
+	}
+	r.NotReady(`"topics":"reading partition counts: there is no topic of that name: acme.skein.snapshots: make them with: skein topics create`)
+	if err := c.Fake.CreateTopic(snapshots, 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.Ready()
 }
 
 // logged counts the lines of the log that have a message.
