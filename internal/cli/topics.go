@@ -29,7 +29,7 @@ func newTopics(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "topics",
 		GroupID: groupOperate,
-		Short:   "Make, check and alter the topics of a Kafka cluster",
+		Short:   "Make, check, alter and copy the topics of a Kafka cluster",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -38,7 +38,7 @@ func newTopics(out *output) *cobra.Command {
 			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
 		},
 	}
-	cmd.AddCommand(newTopicsCreate(out), newTopicsCheck(out), newTopicsAlter(out))
+	cmd.AddCommand(newTopicsCreate(out), newTopicsCheck(out), newTopicsAlter(out), newTopicsMigrate(out))
 	return cmd
 }
 

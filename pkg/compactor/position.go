@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // position is what one partition has committed: the group's offset C, and in its metadata P and
@@ -18,7 +19,7 @@ type position struct {
 
 // metadata is the text that goes with committedOffset into the group's offsets.
 func (p position) metadata() string {
-	return fmt.Sprintf("skein1 p=%d n=%d", p.decidedOffset, p.partitions)
+	return record.EncodeDecided(p.decidedOffset, p.partitions)
 }
 
 // parsePosition reads what the group holds. No metadata (an offset set by a tool, or none yet)
@@ -30,8 +31,9 @@ func parsePosition(offset int64, metadata string, partitions int32) (position, e
 	if metadata == "" {
 		return p, nil
 	}
-	if _, err := fmt.Sscanf(metadata, "skein1 p=%d n=%d", &p.decidedOffset, &p.partitions); err != nil {
-		return position{}, fmt.Errorf("reading offset metadata %q: %w", metadata, err)
+	var err error
+	if p.decidedOffset, p.partitions, err = record.DecodeDecided(metadata); err != nil {
+		return position{}, err
 	}
 	if p.decidedOffset < p.committedOffset {
 		return position{}, fmt.Errorf("reading offset metadata %q: the position is below the committed offset %d", metadata, offset)

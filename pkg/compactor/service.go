@@ -32,7 +32,7 @@ func New(cfg Config, k kafka.Config, logger *slog.Logger, metrics *Metrics) (*Se
 		return nil, err
 	}
 	if cfg.Group == "" {
-		cfg.Group = k.TopicPrefix + "skein-compactor"
+		cfg.Group = k.CompactorGroup()
 	}
 	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: metrics, now: time.Now}, nil
 }

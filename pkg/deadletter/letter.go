@@ -82,7 +82,7 @@ func again(m *kgo.Record, topic string, partition int32) *kgo.Record {
 	out := &kgo.Record{Topic: topic, Partition: partition, Key: m.Key, Value: m.Value}
 	for _, h := range m.Headers {
 		switch h.Key {
-		case record.HeaderReason, record.HeaderDetail, record.HeaderPosition, record.HeaderRetryOf:
+		case record.HeaderReason, record.HeaderDetail, record.HeaderPosition, record.HeaderRetryOf, record.HeaderCopiedFrom:
 		default:
 			out.Headers = append(out.Headers, h)
 		}

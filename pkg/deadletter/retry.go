@@ -256,6 +256,10 @@ func askEvents(ctx context.Context, adm *kadm.Client, topics kafka.Topics, at ti
 }
 
 func retryOf(m *kgo.Record) *record.Position {
+	// Of an event that was copied, it names a dead letter of another topic set.
+	if slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderCopiedFrom }) {
+		return nil
+	}
 	i := slices.IndexFunc(m.Headers, func(h kgo.RecordHeader) bool { return h.Key == record.HeaderRetryOf })
 	if i < 0 {
 		return nil

@@ -114,6 +114,11 @@ func publishesWhatHasAChance(t *testing.T, cfg kafka.Config) {
 		Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1}),
 	})
 	other := s.letter("umbrella", "a", NoRun, event, false)
+	// Of an event that was copied, skein-retry-of names a dead letter of another topic set.
+	kafkatest.Produce(t, cfg, &kgo.Record{
+		Topic: cfg.Topics().Events, Key: keyOf(t, "acme", "a"), Partition: record.Partition(keyOf(t, "acme", "a"), partitions), Value: []byte(event),
+		Headers: []kgo.RecordHeader{{Key: record.HeaderRetryOf, Value: []byte(noRun.String())}, {Key: record.HeaderCopiedFrom, Value: []byte("0:7")}},
+	})
 	all := Retry{Query: Query{Tenant: "acme"}}
 
 	first := map[record.Position]Outcome{

@@ -65,6 +65,9 @@ func (t Topics) All() []string { return []string{t.Events, t.Runs, t.Snapshots, 
 
 var topicPrefix = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,200}$`)
 
+// CompactorGroup is the consumer group of the topic set's compactors, unless they are told another one.
+func (c Config) CompactorGroup() string { return c.TopicPrefix + "skein-compactor" }
+
 // Validate reports every setting that cannot work, all at once.
 func (c Config) Validate() error {
 	var errs []error

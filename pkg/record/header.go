@@ -33,6 +33,10 @@ const (
 	// HeaderRetryOf is that of a dead letter that was published again: the Position of the dead letter
 	// in skein.dead-letters.
 	HeaderRetryOf = "skein-retry-of"
+
+	// HeaderCopiedFrom is that of an event which was copied from another topic set: its Position there.
+	// A HeaderRetryOf beside it names a dead letter of that set.
+	HeaderCopiedFrom = "skein-copied-from"
 )
 
 // Kind says what a record's value is.

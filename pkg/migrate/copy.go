@@ -1,0 +1,373 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// The bounds on one transaction, far below its timeout of 30 s.
+const (
+	chunkRecords = 5000
+	chunkBytes   = 16 << 20
+)
+
+// isThreads reports whether a record of that key on an old partition is where its thread lies.
+func (g *migration) isThreads(key []byte, partition int32) bool {
+	parts, err := record.SplitKey(string(key))
+	return err == nil && len(parts) == 2 && record.Partition(key, g.counts[0]) == partition
+}
+
+// partition returns where a raw record goes. What the compactors have refused because of its partition
+// or key must not be taken by the new ones: it goes to a partition that is wrong as well, or nowhere
+// (-1) where there is none.
+func (g *migration) partition(m *kgo.Record) int32 {
+	n := g.counts[1]
+	parts, err := record.SplitKey(string(m.Key))
+	switch {
+	case err != nil || len(parts) != 2:
+		return m.Partition % n
+	case g.isThreads(m.Key, m.Partition):
+		return record.Partition(m.Key, n)
+	case n == 1:
+		return -1
+	}
+	return (record.Partition(m.Key, n) + 1) % n
+}
+
+// copyEvents copies the raw events that are not copied yet, ordered by time as far as partitions allow.
+func (g *migration) copyEvents(ctx context.Context) error {
+	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
+	if err != nil {
+		return err
+	}
+	s, total := g.state.clone(), 0
+	for p, span := range spans {
+		next := s.at(nextEvents, p)
+		switch {
+		case span.Start > next && next == s.Start[p]: // none of it is copied yet
+			next = span.Start
+			s.Start[p] = next
+			s.set(nextEvents, p, next)
+		case span.Start > next:
+			return fmt.Errorf("%w: partition %d of %s from %d to %d: begin again with a new prefix, and a longer retention", ErrExpired, p, g.old.Events, next, span.Start)
+		}
+		if g.state.Done && span.End > next {
+			for m, err := range kafka.Scan(ctx, g.from, g.old.Events, map[int32]kafka.Span{p: {Start: next, End: span.End}}) {
+				if err != nil {
+					return err
+				}
+				return fmt.Errorf("%w: it is complete, and event %d:%d came to %s after that", ErrInUse, p, m.Offset, g.old.Events)
+			}
+		}
+		spans[p] = kafka.Span{Start: next, End: span.End}
+		total += int(span.End - next)
+	}
+	g.report.Left = total
+	c := &chunk{migration: g, topic: nextEvents, state: s, total: total}
+	for m, err := range merged(ctx, g.from, g.old.Events, spans) {
+		if err != nil {
+			return err
+		}
+		var out *kgo.Record
+		if q := g.partition(m); q >= 0 {
+			out = &kgo.Record{Topic: g.new.Events, Partition: q, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp, Headers: copiedHeaders(m)}
+		}
+		if err := c.add(ctx, m, out); err != nil {
+			return err
+		}
+	}
+	return c.end(ctx)
+}
+
+// copiedHeaders are an event's headers, and where it lay. A retry that was copied before names a dead
+// letter of a set that is older still.
+func copiedHeaders(m *kgo.Record) []kgo.RecordHeader {
+	_, before := positionIn(m, record.HeaderCopiedFrom)
+	out := slices.DeleteFunc(slices.Clone(m.Headers), func(h kgo.RecordHeader) bool {
+		return h.Key == record.HeaderCopiedFrom || before && h.Key == record.HeaderRetryOf
+	})
+	at := record.Position{Partition: m.Partition, Offset: m.Offset}
+	return append(out, kgo.RecordHeader{Key: record.HeaderCopiedFrom, Value: []byte(at.String())})
+}
+
+// chunk gathers what goes into one transaction.
+type chunk struct {
+	*migration
+	topic       string
+	state       *state
+	records     []*kgo.Record
+	bytes, read int
+	done, total int
+}
+
+// add takes in an old record and its copy; nil leaves it out.
+func (c *chunk) add(ctx context.Context, m, out *kgo.Record) error {
+	c.state.set(c.topic, m.Partition, m.Offset+1)
+	c.read++
+	c.done++
+	if out != nil {
+		c.records = append(c.records, out)
+		c.bytes += len(out.Key) + len(out.Value)
+	}
+	if c.read < chunkRecords && c.bytes < chunkBytes {
+		return nil
+	}
+	return c.end(ctx)
+}
+
+// end commits what was gathered.
+func (c *chunk) end(ctx context.Context) error {
+	if c.read == 0 {
+		return nil
+	}
+	n := len(c.records)
+	if err := c.commit(ctx, c.state, c.records); err != nil {
+		return err
+	}
+	c.report.Copied[c.topic] += n
+	c.state, c.records, c.bytes, c.read = c.state.clone(), nil, 0, 0
+	if c.Progress != nil {
+		c.Progress("copying "+c.topic, min(c.done, c.total), c.total)
+	}
+	return nil
+}
+
+// copyDerived copies run records, snapshots and dead letters, each of a key's latest only where the topic
+// is compacted.
+func (g *migration) copyDerived(ctx context.Context, p *places) error {
+	for _, t := range []struct {
+		name, old string
+		read      func(context.Context, string) iter.Seq2[*kgo.Record, error]
+		copy      func(*places, *kgo.Record) (*kgo.Record, error)
+	}{
+		{nextRuns, g.old.Runs, g.latest, g.copyRun},
+		{nextSnapshots, g.old.Snapshots, g.latest, g.copySnapshot},
+		{nextDeadLetters, g.old.DeadLetters, func(ctx context.Context, topic string) iter.Seq2[*kgo.Record, error] {
+			return g.all(ctx, g.from, topic)
+		}, g.copyLetter},
+	} {
+		c := &chunk{migration: g, topic: t.name, state: g.state.clone()}
+		for m, err := range t.read(ctx, t.old) {
+			if err != nil {
+				return err
+			}
+			if m.Offset < g.state.at(t.name, m.Partition) {
+				continue // copied before
+			}
+			out, err := t.copy(p, m)
+			if err != nil {
+				return fmt.Errorf("copying %d:%d of %s: %w", m.Partition, m.Offset, t.old, err)
+			}
+			if err := c.add(ctx, m, out); err != nil {
+				return err
+			}
+		}
+		if err := c.end(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// threadOf returns the key of the thread that a derived record's key belongs to, and its new partition.
+func (g *migration) threadOf(key []byte) (string, int32, error) {
+	parts, err := record.SplitKey(string(key))
+	if err == nil && len(parts) < 2 {
+		err = fmt.Errorf("key of %d part", len(parts))
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	thread, err := record.ThreadKey(parts[0], parts[1])
+	return thread, record.Partition([]byte(thread), g.counts[1]), err
+}
+
+func (g *migration) copyRun(p *places, m *kgo.Record) (*kgo.Record, error) {
+	headers, err := kafka.ParseHeaders(m.Headers)
+	if err != nil {
+		return nil, err
+	}
+	if headers.Kind != record.KindRun && headers.Kind != record.KindErase {
+		return nil, nil // fences and positions are of one set
+	}
+	thread, partition, err := g.threadOf(m.Key)
+	if err != nil {
+		return nil, err
+	}
+	out := &kgo.Record{Topic: g.new.Runs, Partition: partition, Key: m.Key, Timestamp: m.Timestamp, Headers: m.Headers}
+	if headers.Kind == record.KindErase {
+		below, err := record.DecodeErased(m.Value)
+		if err != nil {
+			return nil, err
+		}
+		at, ok := p.threads[thread].at(below - 1)
+		if !ok {
+			return nil, nil // it is gone, and so is all that it has erased
+		}
+		out.Value = record.EncodeErased(at + 1)
+		return out, nil
+	}
+	r, err := record.DecodeRun(m.Value)
+	if err != nil {
+		return nil, err
+	}
+	out.Value, err = p.run(r, partition)
+	return out, err
+}
+
+func (g *migration) copySnapshot(_ *places, m *kgo.Record) (*kgo.Record, error) {
+	_, partition, err := g.threadOf(m.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &kgo.Record{Topic: g.new.Snapshots, Partition: partition, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp, Headers: m.Headers}, nil
+}
+
+// copyLetter copies a dead letter, unless it was published again: what became of that is copied.
+func (g *migration) copyLetter(p *places, m *kgo.Record) (*kgo.Record, error) {
+	if p.retried[record.Position{Partition: m.Partition, Offset: m.Offset}] {
+		return nil, nil
+	}
+	out := &kgo.Record{Topic: g.new.DeadLetters, Partition: m.Partition % g.counts[1], Key: m.Key, Value: m.Value, Timestamp: m.Timestamp}
+	old, named := positionIn(m, record.HeaderPosition)
+	at := record.Position{} // of one whose event is gone
+	if named {
+		if g.isThreads(m.Key, old.Partition) {
+			at.Partition = record.Partition(m.Key, g.counts[1])
+			at.Offset, _ = p.threads[string(m.Key)].at(old.Offset)
+		} else if other := p.others[old]; other.Partition >= 0 {
+			at = other
+		}
+		out.Partition = at.Partition
+	}
+	for _, h := range m.Headers {
+		switch h.Key {
+		case record.HeaderCopiedFrom:
+			continue
+		case record.HeaderPosition:
+			h.Value = []byte(at.String())
+		}
+		out.Headers = append(out.Headers, h)
+	}
+	return out, nil
+}
+
+// all reads a whole topic, partition by partition.
+func (g *migration) all(ctx context.Context, cfg kafka.Config, topic string) iter.Seq2[*kgo.Record, error] {
+	return func(yield func(*kgo.Record, error) bool) {
+		spans, err := kafka.Spans(ctx, g.adm, topic)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		done, total := 0, 0
+		for _, s := range spans {
+			total += int(s.End - s.Start)
+		}
+		for m, err := range kafka.Scan(ctx, cfg, topic, spans) {
+			if done++; g.Progress != nil && done%chunkRecords == 0 {
+				g.Progress("reading "+topic, done, total)
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// latest reads the latest record of each key of a compacted topic of the old set, tombstones left out. It
+// takes the memory of one partition's keys.
+func (g *migration) latest(ctx context.Context, topic string) iter.Seq2[*kgo.Record, error] {
+	return latestOf(ctx, g, g.from, topic)
+}
+
+func latestOf(ctx context.Context, g *migration, cfg kafka.Config, topic string) iter.Seq2[*kgo.Record, error] {
+	return func(yield func(*kgo.Record, error) bool) {
+		spans, err := kafka.Spans(ctx, g.adm, topic)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for p := range int32(len(spans)) {
+			last := map[string]int64{}
+			for m, err := range kafka.Scan(ctx, cfg, topic, map[int32]kafka.Span{p: spans[p]}) {
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				last[string(m.Key)] = m.Offset
+			}
+			for m, err := range kafka.Scan(ctx, cfg, topic, map[int32]kafka.Span{p: spans[p]}) {
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if last[string(m.Key)] == m.Offset && len(m.Value) > 0 && !yield(m, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// merged reads spans of a topic with the partitions' records in the order of their times, as far as each
+// partition is in it: reading by time then finds the same in the copy.
+func merged(ctx context.Context, cfg kafka.Config, topic string, spans map[int32]kafka.Span) iter.Seq2[*kgo.Record, error] {
+	more := cfg.Options
+	cfg.Options = func() (opts []kgo.Opt) {
+		if more != nil {
+			opts = more()
+		}
+		// There is a reader for each partition, so each keeps little at hand.
+		return append(opts, kgo.FetchMaxBytes(1<<20), kgo.FetchMaxPartitionBytes(1<<20))
+	}
+	return func(yield func(*kgo.Record, error) bool) {
+		type head struct {
+			*kgo.Record
+			next func() (*kgo.Record, error, bool)
+		}
+		var heads []head
+		for p, span := range spans {
+			next, stop := iter.Pull2(kafka.Scan(ctx, cfg, topic, map[int32]kafka.Span{p: span}))
+			defer stop()
+			m, err, ok := next()
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if ok {
+				heads = append(heads, head{m, next})
+			}
+		}
+		for len(heads) > 0 {
+			first := 0
+			var at time.Time
+			for i, h := range heads {
+				if i == 0 || h.Timestamp.Before(at) {
+					first, at = i, h.Timestamp
+				}
+			}
+			if !yield(heads[first].Record, nil) {
+				return
+			}
+			m, err, ok := heads[first].next()
+			switch {
+			case err != nil:
+				yield(nil, err)
+				return
+			case !ok:
+				heads = slices.Delete(heads, first, first+1)
+			default:
+				heads[first].Record = m
+			}
+		}
+	}
+}

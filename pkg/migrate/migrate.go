@@ -1,0 +1,369 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Options say what to copy where.
+type Options struct {
+	// From is the old topic set, ToPrefix the new one's prefix on the same cluster.
+	From     kafka.Config
+	ToPrefix string
+	// Spec is how the new topics are made where they do not exist. 0 partitions or retentions are the
+	// old set's.
+	Spec kafka.TopicSpec
+	// Group and ToGroup are the old and the new compactors' consumer groups; empty is the default one.
+	Group, ToGroup string
+	// DryRun writes nothing, and says what there is to do.
+	DryRun bool
+	// Progress is called with what is being done and how far it is, in records; nil is nobody.
+	Progress func(what string, done, total int)
+}
+
+// Report says what was done.
+type Report struct {
+	FromPrefix     string `json:"fromPrefix"`
+	ToPrefix       string `json:"toPrefix"`
+	FromPartitions int32  `json:"fromPartitions"`
+	ToPartitions   int32  `json:"toPartitions"`
+	// Done: the new set is complete and proved. Else Waiting says for what, or it was a dry run.
+	Done    bool   `json:"done"`
+	Waiting string `json:"waiting,omitempty"`
+	DryRun  bool   `json:"dryRun,omitempty"`
+	// Copied are the records that this call has copied, by the names in state.Next.
+	Copied map[string]int `json:"copied"`
+	// Left are the raw events that were still to be copied when it began.
+	Left int `json:"left"`
+	// Proof is what was compared; nil before the copy is complete.
+	Proof *Proof `json:"proof,omitempty"`
+}
+
+// ErrInUse says that the new topic set is not this copy's.
+var ErrInUse = errors.New("the new topic set is in use")
+
+// ErrExpired says that raw events were deleted by age before they were copied.
+var ErrExpired = errors.New("raw events expired before they were copied")
+
+// askTimeout bounds one round of questions to the brokers.
+const askTimeout = 30 * time.Second
+
+// migration is one run of Run.
+type migration struct {
+	Options
+	from, to  kafka.Config
+	old, new  kafka.Topics
+	counts    [2]int32 // partitions of the two sets
+	adm       *kadm.Client
+	txn       *kgo.Client
+	state     *state
+	report    Report
+	committed map[int32]int64 // the old compactors' offsets
+}
+
+// Run copies what is there and not copied yet. It may be run while everything is going on, and again. Once
+// the old set's compactors are stopped, and have decided all that there is, it completes the new set.
+func Run(ctx context.Context, o Options) (Report, error) {
+	g := &migration{Options: o, from: o.From, to: o.From}
+	g.to.TopicPrefix = o.ToPrefix
+	g.old, g.new = g.from.Topics(), g.to.Topics()
+	if g.Group == "" {
+		g.Group = g.from.CompactorGroup()
+	}
+	if g.ToGroup == "" {
+		g.ToGroup = g.to.CompactorGroup()
+	}
+	if g.from.TopicPrefix == o.ToPrefix {
+		return Report{}, errors.New("copying topics: the new prefix is the old one")
+	}
+	g.report = Report{FromPrefix: g.from.TopicPrefix, ToPrefix: o.ToPrefix, Copied: map[string]int{}, DryRun: o.DryRun}
+	var err error
+	if g.adm, err = kafka.NewAdmin(g.from); err != nil {
+		return Report{}, err
+	}
+	defer g.adm.Close()
+	if err := g.run(ctx); err != nil {
+		return g.report, fmt.Errorf("copying topics: %w", err)
+	}
+	return g.report, nil
+}
+
+func (g *migration) run(ctx context.Context) error {
+	if err := g.prepare(ctx); err != nil || g.DryRun {
+		return err
+	}
+	var err error
+	// Whoever began before commits nothing more, and all that it has committed can be read.
+	if g.txn, err = kafka.NewTransactor(ctx, g.to, g.to.TopicPrefix+"skein-topics-migrate"); err != nil {
+		return err
+	}
+	defer g.txn.Close()
+	if g.state, err = readState(ctx, g.adm, g.to); err != nil {
+		return err
+	}
+	if err := g.begin(ctx); err != nil {
+		return err
+	}
+	if err := g.copyEvents(ctx); err != nil {
+		return err
+	}
+	if g.state.Done { // before this call: the new set may be at work
+		g.report.Done = true
+		return nil
+	}
+	if g.report.Waiting, err = g.quiet(ctx); err != nil || g.report.Waiting != "" {
+		return err
+	}
+	return g.complete(ctx)
+}
+
+// prepare asks for the old set and makes the new one's topics.
+func (g *migration) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var err error
+	if g.counts[0], err = kafka.PartitionCount(ctx, g.adm, g.old); err != nil {
+		return err
+	}
+	spec := g.Spec
+	if spec.Partitions == 0 {
+		spec.Partitions = g.counts[0]
+	}
+	reports, err := kafka.CheckTopics(ctx, g.from, kafka.TopicSpec{})
+	if err != nil {
+		return err
+	}
+	for _, r := range reports {
+		ms, err := time.ParseDuration(r.Settings["retention.ms"] + "ms")
+		if err != nil {
+			continue // compacted
+		}
+		if r.Topic == g.old.Events && spec.EventsRetention == 0 {
+			spec.EventsRetention = ms
+		}
+		if r.Topic == g.old.DeadLetters && spec.DeadLettersRetention == 0 {
+			spec.DeadLettersRetention = ms
+		}
+		if spec.Replication == 0 {
+			spec.Replication = int16(r.Replication)
+		}
+	}
+	g.report.FromPartitions, g.report.ToPartitions = g.counts[0], spec.Partitions
+	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
+	if err != nil {
+		return err
+	}
+	for _, s := range spans {
+		g.report.Left += int(s.End - s.Start)
+	}
+	if g.DryRun {
+		if g.report.Waiting, err = g.quiet(ctx); err != nil {
+			return err
+		}
+		return nil
+	}
+	if g.counts[1], err = kafka.EnsureTopics(ctx, g.to, spec); err != nil {
+		return err
+	}
+	if g.Spec.Partitions != 0 && g.counts[1] != g.Spec.Partitions {
+		return fmt.Errorf("%w: the new set has %d partitions already, %d are asked for", ErrInUse, g.counts[1], g.Spec.Partitions)
+	}
+	g.report.ToPartitions = g.counts[1]
+	return makeStateTopic(ctx, g.adm, g.to, spec.Replication)
+}
+
+// begin makes the first state, or takes up the one that is there.
+func (g *migration) begin(ctx context.Context) error {
+	details, err := g.adm.ListTopics(ctx, g.old.Events)
+	if err != nil {
+		return fmt.Errorf("asking for the id of %s: %w", g.old.Events, err)
+	}
+	id := details[g.old.Events].ID.String()
+	if g.state == nil {
+		if err := g.first(ctx, id); err != nil {
+			return err
+		}
+	}
+	if g.state.TopicID != id {
+		return fmt.Errorf("%w: it is a copy of another topic set than %s", ErrInUse, g.old.Events)
+	}
+	// What stands for events that are gone is itself gone: their readers are told so.
+	before := kadm.Offsets{}
+	for p := range g.counts[1] {
+		before.Add(kadm.Offset{Topic: g.new.Events, Partition: p, At: g.state.Room})
+	}
+	starts, err := g.adm.ListStartOffsets(ctx, g.new.Events)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("asking for offsets of %s: %w", g.new.Events, err)
+	}
+	starts.Each(func(o kadm.ListedOffset) {
+		if o.Offset >= g.state.Room {
+			delete(before[g.new.Events], o.Partition)
+		}
+	})
+	if len(before[g.new.Events]) == 0 {
+		return nil
+	}
+	deleted, err := g.adm.DeleteRecords(ctx, before)
+	if err == nil {
+		err = deleted.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("deleting what stands for raw events that are gone from %s: %w", g.new.Events, err)
+	}
+	return nil
+}
+
+// first makes room at the start of each new partition for the first and the last event of every run of a
+// thread: those whose raw events are gone have their places there.
+func (g *migration) first(ctx context.Context, id string) error {
+	for _, topic := range g.new.All() {
+		for m, err := range g.all(ctx, g.to, topic) {
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("%w: partition %d of %s has records", ErrInUse, m.Partition, topic)
+		}
+	}
+	runs, most := map[string]int64{}, int64(1)
+	for m, err := range g.latest(ctx, g.old.Runs) {
+		if err != nil {
+			return err
+		}
+		if parts, err := record.SplitKey(string(m.Key)); err == nil && len(parts) == 3 {
+			key, err := record.ThreadKey(parts[0], parts[1])
+			if err != nil {
+				return fmt.Errorf("reading run records: %w", err)
+			}
+			runs[key]++
+			most = max(most, runs[key])
+		}
+	}
+	s := &state{TopicID: id, Room: 2 * most, Start: map[int32]int64{}, Next: map[string]map[int32]int64{}}
+	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
+	if err != nil {
+		return err
+	}
+	for p, span := range spans {
+		s.Start[p] = span.Start
+		s.set(nextEvents, p, span.Start)
+	}
+	var room []*kgo.Record
+	for p := range g.counts[1] {
+		for range s.Room {
+			room = append(room, &kgo.Record{Topic: g.new.Events, Partition: p, Value: []byte("-")})
+		}
+	}
+	return g.commit(ctx, s, room)
+}
+
+// quiet says what is missing before the copy can be completed: nobody may write to the old set any more,
+// and its compactors must have decided all that there is, and be stopped.
+func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
+	for _, group := range []string{g.Group, g.ToGroup} {
+		described, err := g.adm.DescribeGroups(ctx, group)
+		if err == nil {
+			err = described.Error()
+		}
+		if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+			return "", fmt.Errorf("asking for the members of %s: %w", group, err)
+		}
+		if len(described[group].Members) > 0 {
+			return fmt.Sprintf("group %s has members: stop its compactors, and nobody may write to %s any more", group, g.old.Events), nil
+		}
+	}
+	offsets, err := g.adm.FetchOffsets(ctx, g.Group)
+	if err == nil {
+		err = offsets.Error()
+	}
+	if err != nil {
+		return "", fmt.Errorf("asking for the offsets of %s: %w", g.Group, err)
+	}
+	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
+	if err != nil {
+		return "", err
+	}
+	g.committed = map[int32]int64{}
+	for p, span := range spans {
+		decided := span.Start
+		if o, ok := offsets.Lookup(g.old.Events, p); ok && o.At >= 0 {
+			g.committed[p], decided = o.At, o.At
+			if o.Metadata != "" {
+				var count int32
+				if decided, count, err = record.DecodeDecided(o.Metadata); err != nil {
+					return "", err
+				}
+				if count != g.counts[0] {
+					return "", fmt.Errorf("%w: the offsets of %s belong to %d partitions, %s has %d", kafka.ErrPartitionCounts, g.Group, count, g.old.Events, g.counts[0])
+				}
+			}
+		}
+		for m, err := range kafka.Scan(ctx, g.from, g.old.Events, map[int32]kafka.Span{p: {Start: max(span.Start, decided), End: span.End}}) {
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("the compactors have not decided event %d:%d: let them come to the end, then stop them", p, m.Offset), nil
+		}
+	}
+	return "", nil
+}
+
+// complete copies what is made of raw events, proves the copy, and says so.
+func (g *migration) complete(ctx context.Context) error {
+	p, err := g.findPlaces(ctx, g.committed)
+	if err != nil {
+		return err
+	}
+	if err := g.copyDerived(ctx, p); err != nil {
+		return err
+	}
+	ends, err := kafka.Spans(ctx, g.adm, g.new.Events)
+	if err != nil {
+		return err
+	}
+	offsets := kadm.Offsets{}
+	var told []*kgo.Record
+	for _, q := range slices.Sorted(maps.Keys(ends)) {
+		committed, ok := p.committed[q]
+		if !ok {
+			committed = ends[q].End
+		}
+		offsets.Add(kadm.Offset{
+			Topic: g.new.Events, Partition: q, At: committed, LeaderEpoch: -1, Metadata: record.EncodeDecided(ends[q].End, g.counts[1]),
+		})
+		told = append(told, &kgo.Record{
+			Topic: g.new.Runs, Partition: q, Key: []byte(record.PositionKey), Value: record.EncodePosition(committed),
+			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindPosition, Seq: -1}),
+		})
+	}
+	if g.report.Proof, err = g.prove(ctx, p); err != nil {
+		return err
+	}
+	if len(g.report.Proof.Differences) > 0 {
+		return nil
+	}
+	if err := g.adm.CommitAllOffsets(ctx, g.ToGroup, offsets); err != nil {
+		return fmt.Errorf("committing the offsets of %s: %w", g.ToGroup, err)
+	}
+	s := g.state.clone()
+	s.Done = true
+	if err := g.commit(ctx, s, told); err != nil {
+		return err
+	}
+	g.report.Done = true
+	return nil
+}

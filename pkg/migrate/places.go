@@ -1,0 +1,236 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// places tells old positions anew. It holds those that records name, about 100 bytes a run.
+type places struct {
+	room    int64
+	threads map[string]*threadPlaces // by key
+	// others are positions of records that lie on no thread's partition.
+	others map[record.Position]record.Position
+	// retried are the dead letters, by their old ids, that were published again.
+	retried map[record.Position]bool
+	// committed is where the new compactors go on, by new partition: the first record that lay at the old
+	// ones' committed offset or behind it.
+	committed map[int32]int64
+}
+
+// threadPlaces are those of one thread, whose raw events lie on one old and one new partition.
+type threadPlaces struct {
+	// old are the offsets that records name, in order once sealed; found their new ones, or -1.
+	old, found []int64
+	// ends are those of the first and last raw events of runs. Where they are gone, their place in the
+	// room keeps the order of the thread's runs.
+	ends []int64
+}
+
+func (t *threadPlaces) want(offsets ...int64) { t.old = append(t.old, offsets...) }
+
+func newPlaces(room int64) *places {
+	return &places{
+		room: room, threads: map[string]*threadPlaces{}, others: map[record.Position]record.Position{},
+		retried: map[record.Position]bool{}, committed: map[int32]int64{},
+	}
+}
+
+func (p *places) thread(key string) *threadPlaces {
+	t := p.threads[key]
+	if t == nil {
+		t = &threadPlaces{}
+		p.threads[key] = t
+	}
+	return t
+}
+
+// wantRun notes what a run record names.
+func (p *places) wantRun(r *record.Run) error {
+	key, err := record.ThreadKey(r.Tenant, r.ThreadID)
+	if err != nil {
+		return fmt.Errorf("reading run record: %w", err)
+	}
+	t := p.thread(key)
+	t.want(r.Raw.First, r.Raw.Next-1)
+	t.ends = append(t.ends, r.Raw.First, r.Raw.Next-1)
+	for _, part := range r.Raw.Ranges {
+		t.want(part[0], part[1]-1)
+	}
+	return nil
+}
+
+func (p *places) seal() {
+	for _, t := range p.threads {
+		for _, list := range []*[]int64{&t.old, &t.ends} {
+			slices.Sort(*list)
+			*list = slices.Compact(*list)
+		}
+		t.found = slices.Repeat([]int64{-1}, len(t.old))
+	}
+}
+
+// note takes in a copied event.
+func (p *places) note(m *kgo.Record, from record.Position) {
+	if t := p.threads[string(m.Key)]; t != nil {
+		if i, ok := slices.BinarySearch(t.old, from.Offset); ok {
+			t.found[i] = m.Offset
+		}
+	}
+	if _, ok := p.others[from]; ok {
+		p.others[from] = record.Position{Partition: m.Partition, Offset: m.Offset}
+	}
+}
+
+// at returns the new offset of an old one; false where the raw event is gone.
+func (t *threadPlaces) at(old int64) (int64, bool) {
+	i, ok := slices.BinarySearch(t.old, old)
+	if !ok || t.found[i] < 0 {
+		return 0, false
+	}
+	return t.found[i], true
+}
+
+// end is at for the end of a run; where that is gone, it is a place in the room.
+func (t *threadPlaces) end(old int64) int64 {
+	if at, ok := t.at(old); ok {
+		return at
+	}
+	i, _ := slices.BinarySearch(t.ends, old)
+	return int64(i)
+}
+
+// check makes sure that what was not found lies before all that was, and fits into the room: else raw
+// events were lost on the way.
+func (p *places) check() error {
+	for key, t := range p.threads {
+		found := false
+		for i, at := range t.found {
+			if at >= 0 {
+				found = true
+			} else if found {
+				return fmt.Errorf("telling positions anew: an event of thread %q at the old offset %d is not in the new set", key, t.old[i])
+			}
+		}
+		gone := int64(0)
+		for _, end := range t.ends {
+			if _, ok := t.at(end); !ok {
+				gone++
+			}
+		}
+		if gone > p.room {
+			return fmt.Errorf("telling positions anew: %d events of thread %q that its runs begin or end with are gone, there was room for %d: they expired before they were copied; begin again with a new prefix", gone, key, p.room)
+		}
+	}
+	return nil
+}
+
+// run tells a run record's positions anew and encodes it.
+func (p *places) run(r *record.Run, partition int32) ([]byte, error) {
+	key, err := record.ThreadKey(r.Tenant, r.ThreadID)
+	if err != nil {
+		return nil, fmt.Errorf("reading run record: %w", err)
+	}
+	t := p.threads[key]
+	old := r.Raw
+	_, whole := t.at(old.First)
+	r.Raw.Partition, r.Raw.First, r.Raw.Next = partition, t.end(old.First), t.end(old.Next-1)+1
+	r.Raw.Ranges = [][2]int64{{r.Raw.First, r.Raw.Next}}
+	if whole {
+		r.Raw.Ranges = make([][2]int64, len(old.Ranges))
+		for i, part := range old.Ranges {
+			r.Raw.Ranges[i] = [2]int64{t.end(part[0]), t.end(part[1]-1) + 1}
+		}
+	}
+	value, err := record.EncodeRun(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.Truncated { // the references name the run's positions
+		value = bytes.ReplaceAll(value, reference(old), reference(r.Raw))
+	}
+	return value, nil
+}
+
+// reference is the end of a reference in a record that was cut.
+func reference(raw record.Raw) []byte {
+	return fmt.Appendf(nil, `"from":%q,"to":%q}`,
+		record.Position{Partition: raw.Partition, Offset: raw.First}, record.Position{Partition: raw.Partition, Offset: raw.Next})
+}
+
+// findPlaces reads what the old set's records name and where the new one has it.
+func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (*places, error) {
+	p := newPlaces(g.state.Room)
+	for m, err := range g.latest(ctx, g.old.Runs) {
+		if err != nil {
+			return nil, err
+		}
+		switch headers, err := kafka.ParseHeaders(m.Headers); {
+		case err != nil:
+			return nil, fmt.Errorf("reading run record %d:%d: %w", m.Partition, m.Offset, err)
+		case headers.Kind == record.KindRun:
+			r, err := record.DecodeRun(m.Value)
+			if err == nil {
+				err = p.wantRun(r)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("reading run record %d:%d: %w", m.Partition, m.Offset, err)
+			}
+		case headers.Kind == record.KindErase:
+			below, err := record.DecodeErased(m.Value)
+			if err != nil {
+				return nil, fmt.Errorf("reading erasure %d:%d: %w", m.Partition, m.Offset, err)
+			}
+			p.thread(string(m.Key)).want(below - 1)
+		}
+	}
+	for m, err := range g.all(ctx, g.from, g.old.DeadLetters) {
+		if err != nil {
+			return nil, err
+		}
+		at, ok := positionIn(m, record.HeaderPosition)
+		switch {
+		case !ok:
+		case g.isThreads(m.Key, at.Partition):
+			p.thread(string(m.Key)).want(at.Offset)
+		default:
+			p.others[at] = record.Position{Partition: -1}
+		}
+	}
+	p.seal()
+	for m, err := range g.all(ctx, g.to, g.new.Events) {
+		if err != nil {
+			return nil, err
+		}
+		from, ok := positionIn(m, record.HeaderCopiedFrom)
+		if !ok {
+			continue
+		}
+		p.note(m, from)
+		if of, ok := positionIn(m, record.HeaderRetryOf); ok {
+			p.retried[of] = true
+		}
+		if _, ok := p.committed[m.Partition]; !ok && from.Offset >= committed[from.Partition] {
+			p.committed[m.Partition] = m.Offset
+		}
+	}
+	return p, p.check()
+}
+
+// positionIn reads a position out of a header.
+func positionIn(m *kgo.Record, name string) (p record.Position, ok bool) {
+	for _, h := range m.Headers {
+		if h.Key == name {
+			at, err := record.ParsePosition(string(h.Value))
+			p, ok = at, err == nil
+		}
+	}
+	return p, ok
+}
