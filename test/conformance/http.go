@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -164,9 +165,15 @@ func checkLineage(t *testing.T, c *client.Client, thread recordings.Thread, o HT
 	}
 }
 
-// get reads once the index has got to a position; "" asks for no position.
+// get is Get without more parameters.
 func get(ctx context.Context, c *client.Client, path, position string) ([]byte, error) {
+	return Get(ctx, c, path, position, nil)
+}
+
+// Get reads once the index has got to a position; "" asks for no position.
+func Get(ctx context.Context, c *client.Client, path, position string, more url.Values) ([]byte, error) {
 	query := url.Values{}
+	maps.Copy(query, more)
 	if position != "" {
 		query.Set("atLeast", position)
 	}
