@@ -94,7 +94,7 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		return r.applyChunk(ev, o) // a chunk's own rules are those of what it stands for
 	}
 	if t, ok := thinkingAs[ev.Type]; ok {
-		r.applyThinking(ev, t)
+		r.applyThinking(ev, t, o)
 		return nil
 	}
 	r.closeLanes(ev.Type, o)

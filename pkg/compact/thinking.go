@@ -35,23 +35,32 @@ func (r *Run) thinkingID() string {
 	}
 }
 
-func (r *Run) applyThinking(ev *agui.Event, as agui.Type) {
-	r.closeLanes(as, owner{})
+// orNew returns the id of what is open; where nothing is, one that names nothing, as the client makes one up.
+func (r *Run) orNew(id string) string {
+	if id == "" {
+		id = r.thinkingID()
+	}
+	return id
+}
+
+func (r *Run) applyThinking(ev *agui.Event, as agui.Type, o owner) {
+	r.closeLanes(as, o)
 	metadata := ev.JSON(agui.FieldMetadata)
+	at := &r.p.Thinking
 	switch as {
 	case agui.ReasoningStart:
-		r.p.Thinking.Span = r.thinkingID()
-		r.p.verify.open(kindSpan, r.p.Thinking.Span, owner{})
+		at.Span = r.thinkingID()
+		r.p.verify.open(kindSpan, at.Span, o)
 	case agui.ReasoningEnd:
-		r.p.verify.close(kindSpan, r.p.Thinking.Span, owner{})
-		r.p.Thinking.Span = ""
+		r.p.verify.close(kindSpan, r.orNew(at.Span), o)
+		at.Span = ""
 	case agui.ReasoningMessageStart:
-		r.p.Thinking.Message = r.thinkingID()
-		r.reasoningStart(r.p.Thinking.Message, owner{}, metadata)
+		at.Message = r.thinkingID()
+		r.reasoningStart(at.Message, o, metadata)
 	case agui.ReasoningMessageContent:
-		r.reasoningContent(r.p.Thinking.Message, ev.Text(agui.FieldDelta), owner{}, metadata)
+		r.reasoningContent(r.orNew(at.Message), ev.Text(agui.FieldDelta), o, metadata)
 	case agui.ReasoningMessageEnd:
-		r.reasoningEnd(r.p.Thinking.Message, owner{}, metadata)
-		r.p.Thinking.Message = ""
+		r.reasoningEnd(r.orNew(at.Message), o, metadata)
+		at.Message = ""
 	}
 }

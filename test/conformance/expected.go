@@ -79,14 +79,14 @@ func Reference(live *Client, t recordings.Thread) ([]ExpectedRun, error) {
 func Mask(t recordings.Thread, c Conversation) (Conversation, error) {
 	for _, run := range t.Runs {
 		if bytes.Contains(run.Events, []byte(`"THINKING_TEXT_MESSAGE_START"`)) {
-			return maskReasoning(c)
+			return MaskReasoning(c)
 		}
 	}
 	return c, nil
 }
 
-// maskReasoning replaces the ids of reasoning messages by their place in the conversation.
-func maskReasoning(c Conversation) (Conversation, error) {
+// MaskReasoning replaces the ids of reasoning messages by their place in the conversation.
+func MaskReasoning(c Conversation) (Conversation, error) {
 	var messages []map[string]json.RawMessage
 	if err := json.Unmarshal(c.Messages, &messages); err != nil {
 		return c, fmt.Errorf("masking reasoning ids: %w", err)

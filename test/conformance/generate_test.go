@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -332,8 +333,10 @@ func drawStream(t *rapid.T, runID string) stream {
 	}
 	for range rapid.SampledFrom([]int{0, 0, 1, 1, 2, 4}).Draw(t, "mutations") {
 		var name string
-		events, name = g.mutate(events)
-		s.mutations = append(s.mutations, name)
+		before := encode(events)
+		if events, name = g.mutate(events); !bytes.Equal(before, encode(events)) {
+			s.mutations = append(s.mutations, name)
+		}
 	}
 	events = append(events, g.end(runID)...)
 	for _, e := range events {
@@ -381,8 +384,19 @@ func (g gen) mutate(events []obj) ([]obj, string) {
 	}
 	i := g.n(len(events) - 1)
 	e := events[i]
+	// having goes on to the next event that has a member.
+	having := func(key string) bool {
+		for range events {
+			if _, ok := e[key]; ok {
+				return true
+			}
+			i = (i + 1) % len(events)
+			e = events[i]
+		}
+		return false
+	}
 	change := func(key string, v any) {
-		if _, ok := e[key]; !ok {
+		if !having(key) {
 			return
 		}
 		c := obj{}
@@ -414,6 +428,7 @@ func (g gen) mutate(events []obj) ([]obj, string) {
 	case "member removed":
 		c := obj{}
 		victim := pick(g, []string{"messageId", "delta", "toolCallId", "toolCallName", "content", "role", "snapshot", "patch", "subagentRunId"})
+		having(victim)
 		for k, v := range e {
 			if k != victim {
 				c[k] = v
@@ -422,6 +437,7 @@ func (g gen) mutate(events []obj) ([]obj, string) {
 		events[i] = c
 	case "member spoiled":
 		member, v := pick(g, []string{"messageId", "delta", "toolCallId", "content", "role", "metadata", "subagentRunId", "timestamp", "parentMessageId"}), pick(g, anyValues)
+		having(member)
 		if _, object := v.(obj); object && member == "delta" && e["type"] == string(agui.StateDelta) {
 			break // an older form of a patch of one operation (pkg/agui/upgrade.go), which the client knows no more
 		}

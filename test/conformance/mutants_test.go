@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,13 +23,17 @@ var mutants = []struct{ name, file, old, new string }{
 	{"a known call is made again", "apply.go", "if m, c := r.conv.owner(call); c != nil {", "if m, c := r.conv.owner(call); c != nil && c.name() == name {"},
 	{"CUSTOM leaves chunk lanes open", "chunk.go", "	case agui.Raw, agui.ActivitySnapshot,", "	case agui.Custom, agui.Raw, agui.ActivitySnapshot,"},
 	{"lanes do not know their owners", "chunk.go", "if l.owner() == o {", "if l.owner() == o || !o.set {"},
-	{"metadata is replaced, not merged", "value.go", "	if !ok {\n		merged = &object{}", "	if len(metadata) > 2 {\n		merged = &object{}"},
+	{"metadata is replaced, not merged", "value.go", "	if !ok {\n		merged = &object{}", "	if !ok || len(metadata) > 2 {\n		merged = &object{}"},
 	{"a failed patch leaves its traces", "patch.go", "for i := len(p.undo) - 1; i >= 0; i-- {", "for i := len(p.undo) - 1; i >= len(p.undo); i-- {"},
 	{"a test of what is missing passes", "patch.go", "if have = at.value(); have == nil {\n				return errTest", "if have = at.value(); have == nil {\n				return nil"},
 	{"a broken rule is not counted", "verify.go", "	if known && o.set && o != opener {", "	if known && o.set && o != opener && bucket != ownActivity {"},
 	{"what was open is forgotten in a checkpoint", "verify.go", "`json:\"steps,omitempty\"`", "`json:\"-\"`"},
 	{"replace: false replaces", "apply.go", `string(ev.JSON(agui.FieldReplace)) != "false"`, `string(ev.JSON(agui.FieldReplace)) != "no"`},
 }
+
+// testStreams folds the generated streams and compares.
+var testStreams = []string{"test", "./test/conformance", "-count=1", "-run", "^TestGenerated_", "-failfast",
+	"-rapid.checks=20000", "-rapid.shrinktime=1ms", "-rapid.nofailfile"}
 
 // TestMutants builds each mutant with an overlay and has the generated streams fold with it. It is slow (a
 // build each), so it runs where SKEIN_MUTANTS=1 asks for it: make mutants.
@@ -39,6 +44,12 @@ func TestMutants(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
+	}
+	// Without a fault nothing is caught: else what follows proves nothing.
+	control := exec.CommandContext(t.Context(), "go", testStreams...)
+	control.Dir = root
+	if out, err := control.CombinedOutput(); err != nil {
+		t.Fatalf("the fold differs from the client without a fault put into it:\n%s", out)
 	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
@@ -62,8 +73,7 @@ func TestMutants(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-overlay", filepath.Join(dir, "overlay.json"),
-				"./test/conformance", "-run", "^TestGenerated_", "-failfast", "-rapid.checks=20000", "-rapid.shrinktime=1ms", "-rapid.nofailfile")
+			cmd := exec.CommandContext(t.Context(), "go", append(slices.Clone(testStreams), "-overlay", filepath.Join(dir, "overlay.json"))...)
 			cmd.Dir = root
 			out, err := cmd.CombinedOutput()
 			switch {
