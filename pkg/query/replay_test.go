@@ -38,7 +38,19 @@ type rawFixture struct {
 
 func newRawFixture(t *testing.T) *rawFixture {
 	t.Helper()
-	cluster := kafkatest.StartCluster(t, 4)
+	return newRawFixtureOver(t, kafkatest.StartCluster(t, 4))
+}
+
+// onBothLogs runs a test over kfake and over real Kafka, whose fixture has no faults.
+func onBothLogs(t *testing.T, test func(*rawFixture)) {
+	t.Helper()
+	kafkatest.OnBoth(t, 4, func(t *testing.T, k kafka.Config) {
+		test(newRawFixtureOver(t, &kafkatest.Cluster{Config: k}))
+	})
+}
+
+func newRawFixtureOver(t *testing.T, cluster *kafkatest.Cluster) *rawFixture {
+	t.Helper()
 	return &rawFixture{fixture: startFixtureOver(t, 150*time.Millisecond, NewRawLog(cluster.Config)), cluster: cluster, begin: time.Now().Truncate(time.Second)}
 }
 
@@ -267,8 +279,10 @@ func TestReplay_TellsRunsOfOneIDApart(t *testing.T) {
 	f.get("acme", "/v1/threads/chat/events?branch=nowhere").problem(t, http.StatusNotFound)
 }
 
-func TestReplay_GivesParts(t *testing.T) {
-	f := newRawFixture(t)
+func TestReplay_GivesParts(t *testing.T) { onBothLogs(t, givesParts) }
+
+func givesParts(f *rawFixture) {
+	t := f.t
 	first, again := threadOfTwo(f)
 	const thread = "/v1/threads/chat/events"
 	f.replays(thread+"?from=3:"+strconv.FormatInt(first[2], 10), append([]int64{first[3]}, again...)...)

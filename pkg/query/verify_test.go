@@ -178,8 +178,10 @@ func TestVerify_ProvesPlaces(t *testing.T) {
 }
 
 // One answer a line for all runs, also where one of them cannot be proved for now.
-func TestVerify_OfAThreadSaysAllRuns(t *testing.T) {
-	f := newRawFixture(t)
+func TestVerify_OfAThreadSaysAllRuns(t *testing.T) { onBothLogs(t, saysAllRuns) }
+
+func saysAllRuns(f *rawFixture) {
+	t := f.t
 	f.indexed("a", "", talk(f, "a")...)
 	at := talk(f, "b")
 	f.indexed("b", "", at[:len(at)-1]...)
