@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -134,6 +135,26 @@ func (p *process) stop(t *testing.T) int {
 		t.Fatalf("skein dev does not stop\n%s", p.stderr)
 	}
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// processorTime is what the process has used of the processors so far.
+func (p *process) processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Behind the name, which may hold anything: utime and stime are fields 14 and 15, in hundredths of a second.
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	var used time.Duration
+	for _, ticks := range f[11:13] {
+		n, err := strconv.Atoi(ticks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used += time.Duration(n) * 10 * time.Millisecond
+	}
+	return used
 }
 
 // residentMB is the process's resident memory.

@@ -57,14 +57,14 @@ func (l *live) write(events ...string) {
 }
 
 // result waits for the end, which must not need anything more from stdin.
-func (l *live) result(within time.Duration) (stderr string, code int) {
+func (l *live) result() (stderr string, code int) {
 	l.t.Helper()
 	select {
 	case err := <-l.ended:
 		app.Report(&l.stderr, "skein", err)
 		return l.stderr.String(), app.ExitCode(err)
-	case <-time.After(within):
-		l.t.Fatalf("it has not ended after %v", within)
+	case <-time.After(30 * time.Second):
+		l.t.Fatal("it has not ended after 30 s")
 		return "", 0
 	}
 }
@@ -75,13 +75,13 @@ func TestPublish_CtrlCEndsItAndSaysWhatIsThere(t *testing.T) {
 		l.write(eventStart, eventText)
 		awaitEvents(t, s, 2)
 		l.ctrlC()
-		stderr, code := l.result(answerGrace)
+		stderr, code := l.result()
 		if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: 2 events accepted") || !strings.Contains(stderr, "--from 2") || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("exit %d, %s", code, stderr)
 		}
 		l = publishLive(t, s.URL())
 		l.ctrlC()
-		if stderr, code := l.result(answerGrace); code != app.ExitFailed || stderr != "skein: interrupted\n" {
+		if stderr, code := l.result(); code != app.ExitFailed || stderr != "skein: interrupted\n" {
 			t.Errorf("before the first event: exit %d, %s", code, stderr)
 		}
 	})
@@ -129,7 +129,7 @@ func door(t *testing.T, then func(net.Conn)) string {
 func TestPublish_NoticesADeadServerWhileStdinIsQuiet(t *testing.T) {
 	l := publishLive(t, door(t, func(c net.Conn) { _ = c.Close() })) // as a process that is killed does
 	l.write(eventStart)
-	stderr, code := l.result(10 * time.Second)
+	stderr, code := l.result()
 	if code != app.ExitFailed || !strings.Contains(stderr, "no answer from http://127.0.0.1:") || !strings.Contains(stderr, "repeat the command as it was") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
@@ -147,7 +147,7 @@ func TestPublish_CtrlCEndsItWhereTheServerHangs(t *testing.T) {
 	l.write(eventStart)
 	<-reached
 	l.ctrlC()
-	stderr, code := l.result(answerGrace + 5*time.Second)
+	stderr, code := l.result()
 	if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: how much was accepted is not known") || !strings.Contains(stderr, "repeat the command as it was") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
