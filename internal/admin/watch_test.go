@@ -1,11 +1,11 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,10 +13,47 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// shared is a value that the test sets while Watch reads it.
+type shared[T any] struct {
+	mu sync.Mutex
+	v  T
+}
+
+func (s *shared[T]) set(v T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.v = v
+}
+
+func (s *shared[T]) get() T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.v
+}
+
+// journal is a log that is taken while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) take() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	defer j.text.Reset()
+	return j.text.String()
+}
+
 // watched runs Watch, in virtual time, until the test ends, and returns its log.
-func watched(t *testing.T, a *Admin) *bytes.Buffer {
+func watched(t *testing.T, a *Admin) *journal {
 	t.Helper()
-	log := new(bytes.Buffer)
+	log := new(journal)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -33,10 +70,11 @@ func watched(t *testing.T, a *Admin) *bytes.Buffer {
 func TestAdmin_IsDeadWhereAPartStandsStillByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(prometheus.NewRegistry())
-		turned := time.Now()
-		var fault error
-		a.AddBeat("compactor", func() time.Time { return turned })
-		a.AddDependency("kafka", func(context.Context) error { return fault })
+		var turned shared[time.Time]
+		var fault shared[error]
+		turned.set(time.Now())
+		a.AddBeat("compactor", turned.get)
+		a.AddDependency("kafka", func(context.Context) error { return fault.get() })
 		a.AddCheck("session", func(context.Context) error { return errors.New("it has no partitions") })
 		watched(t, a)
 		expect := func(when string, want int, text string) {
@@ -50,12 +88,12 @@ func TestAdmin_IsDeadWhereAPartStandsStillByItself(t *testing.T) {
 		expect("five minutes into a turn", 200, "ok")
 		time.Sleep(time.Second)
 		expect("a second later", 503, `"compactor":"it stands still for 5m1s`)
-		turned = time.Now()
+		turned.set(time.Now())
 		expect("it has come round", 200, "ok")
-		fault = errors.New("connection refused")
+		fault.set(errors.New("connection refused"))
 		time.Sleep(10 * stuckAfter)
 		expect("while Kafka is away", 200, "ok")
-		fault = nil
+		fault.set(nil)
 		time.Sleep(stuckAfter - watchEvery)
 		expect("soon after Kafka is back", 200, "ok")
 		time.Sleep(2 * watchEvery)
@@ -66,14 +104,13 @@ func TestAdmin_IsDeadWhereAPartStandsStillByItself(t *testing.T) {
 func TestAdmin_LogsOneLineWhenACheckFailsAndOneWhenItPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(prometheus.NewRegistry())
-		var fault error
-		a.AddDependency("kafka", func(context.Context) error { return fault })
+		var fault shared[error]
+		a.AddDependency("kafka", func(context.Context) error { return fault.get() })
 		log := watched(t, a)
 		lines := func(when string, want ...string) {
 			t.Helper()
 			synctest.Wait()
-			got := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
-			log.Reset()
+			got := strings.Split(strings.TrimSuffix(log.take(), "\n"), "\n")
 			ok := len(got) == len(want)
 			for i := range want {
 				ok = ok && strings.Contains(got[i], want[i])
@@ -84,15 +121,15 @@ func TestAdmin_LogsOneLineWhenACheckFailsAndOneWhenItPasses(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		lines("all is well", "")
-		fault = errors.New("refused by a")
+		fault.set(errors.New("refused by a"))
 		time.Sleep(30 * time.Second)
 		lines("away", `msg="check fails" check=kafka error="refused by a"`)
-		fault = errors.New("refused by b")
+		fault.set(errors.New("refused by b"))
 		time.Sleep(watchEvery)
 		lines("another reason within a minute", "")
 		time.Sleep(time.Hour)
 		lines("another reason", `error="refused by b"`)
-		fault = nil
+		fault.set(nil)
 		time.Sleep(watchEvery)
 		lines("back", `msg="check passes again" check=kafka after=1h0m`)
 	})
