@@ -75,6 +75,39 @@ func TestArtifact_IsWhatTheCaptureGives(t *testing.T) {
 	}
 }
 
+// RUN_FINISHED and a snapshot mean neither an answer nor an end: these qualify.
+func TestArtifact_DoesNotSayWhetherThereWasAnAnswer(t *testing.T) {
+	for _, tc := range []struct {
+		framework, thread string
+		roles             []string
+		outcome           string
+	}{
+		{"ag-ui-adk", "error-code", []string{agui.RoleUser}, "success"},
+		{"ag-ui-langgraph", "interrupt", []string{agui.RoleUser, agui.RoleAssistant}, "interrupt"},
+	} {
+		thread, ok := recordings.Find(tc.framework, tc.thread)
+		if !ok {
+			t.Fatalf("the recording %s of %s is gone", tc.thread, tc.framework)
+		}
+		lines := thread.Runs[0].Lines()
+		a, _, err := artifact.FromEnvelope(lines, capturedAt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := agui.Decode(lines[len(lines)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var roles []string
+		for _, m := range a.Messages {
+			roles = append(roles, m.Role)
+		}
+		if a.TerminalEvent != agui.RunFinished || !slices.Equal(roles, tc.roles) || end.OutcomeType() != tc.outcome {
+			t.Errorf("%s: %s of %q, messages of %v", tc.thread, a.TerminalEvent, end.OutcomeType(), roles)
+		}
+	}
+}
+
 // Where a capture gives an artifact, the run's record gives one of the same messages. Their order may
 // differ: the official client, which a record follows, leaves a message in its place when a snapshot
 // names it elsewhere. The table of the README says where.

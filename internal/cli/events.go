@@ -19,6 +19,8 @@ type eventReader struct {
 	// form is decided with the first line.
 	form  eventForm
 	array *json.Decoder
+	// strict refuses a line of SSE that is no field, where other readers pass over it.
+	strict bool
 }
 
 type eventForm int
@@ -89,6 +91,8 @@ func (e *eventReader) next() ([]byte, error) {
 				}
 				data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 				has = true
+			} else if e.strict && !isSSE(line) {
+				return nil, fmt.Errorf("reading events: %.80q is no line of SSE", line)
 			}
 		}
 		if end {

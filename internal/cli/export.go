@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,24 +19,26 @@ import (
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/artifact"
+	"github.com/skeinhq/skein/pkg/lineage"
 )
 
 func newExport(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
-	var check, capture bool
+	var check, capture, asJSON bool
 	var startedAt string
 	cmd := &cobra.Command{
 		Use:     "export THREAD [RUN]",
 		GroupID: groupRead,
 		Short:   "Export the plain-text messages of a run as a frozen artifact",
 		Long: `Export the plain-text messages of a run as an artifact ` + artifact.Schema + `.
-Without RUN it is the tip of the thread with the latest start. What is left out is told on stderr.
+Without RUN it is the tip of the thread with the latest start. What is left out, whose time started_at is,
+and whether a parent was guessed, is told on stderr, or with --json beside the artifact, as the API does.
 
 With --capture FILE is a captured stream instead, no server is asked, and nothing is folded: it must hold
 exactly one RUN_STARTED, one MESSAGES_SNAPSHOT and one terminal event. A line in it that is no event
 refuses the capture ("skein fold --export" leaves it out): it may have been a second snapshot or another
-end. With --check the files are artifacts, held to the contract. What breaks a rule is refused with the
-rule's name.`,
+end. With --check the files are artifacts, held to the contract. A file named - is stdin. What breaks a
+rule is refused with the rule's name.`,
 		Example: `  skein export my-thread run-1 >run-1.json
   skein export --capture stream.sse --started-at 2026-04-14T19:00:00Z
   skein export --check run-1.json`,
@@ -45,7 +48,10 @@ rule's name.`,
 				return app.Usagef("--check and --capture exclude one another")
 			}
 			if check {
-				return checkArtifacts(out, args)
+				if startedAt != "" || asJSON {
+					return app.Usagef("--check makes no artifact: --started-at and --json are not for it")
+				}
+				return checkArtifacts(out, cmd.InOrStdin(), args)
 			}
 			began, err := startTime(startedAt)
 			if err != nil {
@@ -55,7 +61,7 @@ rule's name.`,
 				if len(args) != 1 {
 					return app.Usagef("a capture is one file, %d were named", len(args))
 				}
-				return exportCapture(out, args[0], began)
+				return exportCapture(out, cmd.InOrStdin(), args[0], began, asJSON)
 			}
 			if len(args) > 2 {
 				return app.Usagef("say THREAD, or THREAD and RUN; files need --check or --capture")
@@ -72,21 +78,17 @@ rule's name.`,
 				if err != nil {
 					return found(err, out, at, args[0], run)
 				}
-				var answer struct {
-					Artifact json.RawMessage
-					Report   artifact.Report
-				}
+				var answer exported
 				if err := json.Unmarshal(body, &answer); err != nil {
 					return fmt.Errorf("decoding export: %w", err)
 				}
 				if _, err := artifact.Decode(answer.Artifact); err != nil {
 					return fmt.Errorf("the server's answer is no artifact: %w", err)
 				}
-				if err := out.document(answer.Artifact); err != nil {
-					return err
+				if asJSON {
+					return out.document(body)
 				}
-				noteReport(out, &answer.Report)
-				return nil
+				return answer.print(out)
 			})
 		},
 	}
@@ -94,6 +96,7 @@ rule's name.`,
 	cmd.Flags().BoolVar(&check, "check", false, "hold files to the contract")
 	cmd.Flags().BoolVar(&capture, "capture", false, "read a captured stream out of a file")
 	startedAtFlag(cmd, &startedAt)
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -106,57 +109,68 @@ func startTime(s string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
+	if err != nil || t.IsZero() { // which stands for none
 		return t, app.Usagef("--started-at must be a time such as 2026-04-14T19:00:00Z, not %q", s)
 	}
 	return t, nil
 }
 
 // checkArtifacts tells of each file whether it keeps the contract.
-func checkArtifacts(out *output, paths []string) error {
-	broken := 0
+func checkArtifacts(out *output, stdin io.Reader, paths []string) error {
+	var broken, unread int
 	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("reading artifact: %w", err)
-		}
-		a, err := artifact.Decode(b)
-		line := fmt.Sprintf("%s: malformed: %v\n", path, err)
-		if err == nil {
-			line = fmt.Sprintf("%s: an artifact of run %s, %s, %s\n", path, oneLine(a.RunIDRef, 80), count(len(a.Messages), "message"), a.TerminalEvent)
-		} else {
+		var line string
+		if b, err := readFile(stdin, path); err != nil {
+			unread++
+			line = fmt.Sprintf("%s: not read: %v\n", path, err)
+		} else if a, err := artifact.Decode(b); err != nil {
 			broken++
+			line = fmt.Sprintf("%s: malformed: %v\n", path, err)
+		} else {
+			line = fmt.Sprintf("%s: an artifact of run %s, %s, %s\n", path, oneLine(a.RunIDRef, 80), count(len(a.Messages), "message"), a.TerminalEvent)
 		}
 		if err := out.text(line); err != nil {
 			return err
 		}
 	}
-	if broken > 0 {
-		return fmt.Errorf("malformed: %d of %s", broken, count(len(paths), "file"))
+	switch of := count(len(paths), "file"); {
+	case unread > 0:
+		return fmt.Errorf("malformed: %d, not read: %d of %s", broken, unread, of)
+	case broken > 0:
+		return fmt.Errorf("malformed: %d of %s", broken, of)
 	}
 	return nil
 }
 
-func exportCapture(out *output, path string, began time.Time) error {
-	f, err := os.Open(path)
+// readFile reads a file whole; the name - is stdin.
+func readFile(stdin io.Reader, path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(path)
+}
+
+func exportCapture(out *output, stdin io.Reader, path string, began time.Time, asJSON bool) error {
+	b, err := readFile(stdin, path)
 	if err != nil {
 		return fmt.Errorf("reading capture: %w", err)
 	}
-	defer func() { _ = f.Close() }() // it was only read
 	var events [][]byte
-	reader := newEventReader(f)
+	reader := newEventReader(bytes.NewReader(b))
+	reader.strict = true
 	for {
 		text, err := reader.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			return fmt.Errorf("reading %s, %s: %w", path, reader.where(), err)
+		if err != nil { // of the text: it is in memory
+			err = &artifact.Error{Rule: artifact.RuleEvent, Where: reader.where(), Detail: err.Error()}
+			return printArtifact(out, nil, nil, err, asJSON)
 		}
 		events = append(events, slices.Clone(text))
 	}
 	a, report, err := artifact.FromEnvelope(events, began)
-	return printArtifact(out, a, report, err)
+	return printArtifact(out, a, report, err, asJSON)
 }
 
 // printExport prints the artifact of the last run, which was folded here.
@@ -173,19 +187,18 @@ func printExport(out *output, runs []chainRun, began time.Time) error {
 		if run.Started, err = agui.Decode(s.Started); err != nil {
 			return fmt.Errorf("exporting run: %w", err)
 		}
-		run.StartedAt = artifact.TimeOf(run.Started)
 	}
 	if s.Terminal != nil {
 		if run.Terminal, err = agui.Decode(s.Terminal); err != nil {
 			return fmt.Errorf("exporting run: %w", err)
 		}
-		run.FinishedAt = artifact.TimeOf(run.Terminal)
+		run.FinishedAt = run.Terminal.Time()
 	}
 	a, report, err := artifact.FromRun(run, began)
-	return printArtifact(out, a, report, err)
+	return printArtifact(out, a, report, err, false)
 }
 
-func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, err error) error {
+func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, err error, asJSON bool) error {
 	if artifact.RuleOf(err) == artifact.RuleNoStart {
 		return fmt.Errorf("the run cannot be exported: %w; say --started-at TIME", err)
 	}
@@ -196,14 +209,31 @@ func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, e
 	if err != nil {
 		return err
 	}
-	if err := out.document(b); err != nil {
+	x := exported{b, report}
+	if asJSON {
+		return out.json(x)
+	}
+	return x.print(out)
+}
+
+// exported is an artifact and its report, as the API gives them with ?report=true.
+type exported struct {
+	Artifact json.RawMessage  `json:"artifact"`
+	Report   *artifact.Report `json:"report"`
+}
+
+// print puts the artifact on stdout, and what there is to say of it on stderr.
+func (x exported) print(out *output) error {
+	if err := out.document(x.Artifact); err != nil {
 		return err
 	}
-	noteReport(out, report)
+	if x.Report != nil {
+		noteReport(out, x.Report)
+	}
 	return nil
 }
 
-// noteReport tells a person what the artifact has not.
+// noteReport tells a person what the artifact has not, and what it rests on.
 func noteReport(out *output, r *artifact.Report) {
 	line := fmt.Sprintf("%s: %s", r.Projection, count(r.Messages, "message"))
 	for _, part := range []struct {
@@ -218,6 +248,15 @@ func noteReport(out *output, r *artifact.Report) {
 			list = append(list, fmt.Sprintf("%d %s", part.counts[name], oneLine(name, 40)))
 		}
 		line += "; " + part.what + ": " + strings.Join(list, ", ")
+	}
+	if r.StartedAtFrom != "" {
+		line += "; started_at from: " + r.StartedAtFrom
+	}
+	if r.Basis != "" {
+		line += "; basis: " + r.Basis
+	}
+	if r.Basis == string(lineage.BasisInferred) {
+		line += " (of a parent that was guessed)"
 	}
 	out.note("%s", line)
 }

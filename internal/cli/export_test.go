@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,6 +56,22 @@ func TestExport_OfFilesNeedsNoServer(t *testing.T) {
 	}
 }
 
+// What a capture says beside its artifact is told to people and machines alike.
+func TestExport_TellsItsReport(t *testing.T) {
+	const told = "text-messages-v1: 1 message; events passed over: 1 TEXT_MESSAGE_CHUNK; started_at from: event\n"
+	if stdout, stderr, code := skein(t, envelope, "export", "--capture", "-"); code != app.ExitDone || stderr != told {
+		t.Errorf("exit %d, %s %q", code, stdout, stderr)
+	}
+	stdout, stderr, code := skein(t, envelope, "export", "--capture", "-", "--json")
+	var x exported
+	if err := json.Unmarshal([]byte(stdout), &x); err != nil || code != app.ExitDone || stderr != "" {
+		t.Fatalf("exit %d, %v in %s %s", code, err, stdout, stderr)
+	}
+	if _, err := artifact.Decode(x.Artifact); err != nil || x.Report.StartedAtFrom != artifact.FromEvent {
+		t.Errorf("%v in %s", err, stdout)
+	}
+}
+
 // The server's bytes are printed as they are, once they were read as a consumer would.
 func TestExport_PrintsNothingThatIsNoArtifact(t *testing.T) {
 	good, err := os.ReadFile("../../examples/ag-ui-compacted-message-snapshot-evidence/artifact.json")
@@ -62,11 +79,15 @@ func TestExport_PrintsNothingThatIsNoArtifact(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer := func(artifact string) string {
-		return answering(t, `{"report":{"projection":"text-messages-v1","messages":5},"artifact":`+artifact+`}`)
+		return answering(t, `{"report":{"projection":"text-messages-v1","messages":5,"startedAtFrom":"record","basis":"inferred"},"artifact":`+artifact+`}`)
 	}
 	stdout, stderr, code := skein(t, "", "export", "t", "r", "--url", answer(string(good)))
-	if code != app.ExitDone || stdout != string(good) || !strings.Contains(stderr, "text-messages-v1: 5 messages") {
+	if code != app.ExitDone || stdout != string(good) || stderr != "text-messages-v1: 5 messages; started_at from: record; basis: inferred (of a parent that was guessed)\n" {
 		t.Errorf("exit %d, %s %s", code, stdout, stderr)
+	}
+	stdout, stderr, code = skein(t, "", "export", "t", "r", "--json", "--url", answer(strings.TrimSpace(string(good))))
+	if code != app.ExitDone || !strings.HasPrefix(stdout, `{"report":{"projection"`) || stderr != "" {
+		t.Errorf("--json: exit %d, %s %s", code, stdout, stderr)
 	}
 	newer := strings.Replace(string(good), "export.v1", "export.v2", 1)
 	stdout, stderr, code = skein(t, "", "export", "t", "r", "--url", answer(newer))
@@ -83,6 +104,43 @@ func TestExport_OfACaptureRefusesWhatAFoldLeavesOut(t *testing.T) {
 	}
 	if stdout, stderr, code := skein(t, "", "export", "--capture", path); code != app.ExitFailed || stdout != "" || !strings.Contains(stderr, "malformed-event") {
 		t.Errorf("capture: exit %d, %s %s", code, stdout, stderr)
+	}
+}
+
+// A line of an SSE capture that is none of SSE may be an event whose field was cut off.
+func TestExport_OfACaptureRefusesWhatIsNoLineOfSSE(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(envelope), "\n")
+	sse := "retry: 3\n: a comment\n\nid: 1\nevent: x\ndata: " + strings.Join(lines, "\n\ndata:") + "\n\n"
+	for name, tc := range map[string]struct {
+		text, want string // empty: it is exported
+	}{
+		"each line of SSE":     {sse, ""},
+		"without its field":    {strings.Replace(sse, "data:"+lines[2], lines[2], 1), "malformed-event: line 10: "},
+		"a field misspelt":     {strings.Replace(sse, "\n\ndata:"+lines[2], "\n\ndata"+lines[2]+"\n\ndata:"+lines[2], 1), "malformed-event: line 10: "},
+		"an array that is cut": {"[" + strings.Join(lines, ","), "malformed-event: event 4 of the array: "},
+		"a second array":       {"[" + strings.Join(lines, ",") + "][]", "malformed-event: event 4 of the array: "},
+		"half an event":        {"[" + lines[0] + `,{"type":`, "malformed-event: event 2 of the array: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := skein(t, tc.text, "export", "--capture", "-")
+			if (code == app.ExitDone) != (tc.want == "") || (stdout != "") != (tc.want == "") || !strings.Contains(stderr, tc.want) {
+				t.Errorf("exit %d, %s %s", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// One file that cannot be read hides nothing of the others.
+func TestExport_CheckGoesThroughAllFiles(t *testing.T) {
+	const path = "../../examples/ag-ui-compacted-message-snapshot-evidence/artifact.json"
+	stdout, stderr, code := skein(t, "{}", "export", "--check", "no-such-file", "-", path)
+	if code != app.ExitFailed || !strings.Contains(stderr, "malformed: 1, not read: 1 of 3 files") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	for _, want := range []string{"no-such-file: not read: open no-such-file: no such file", "-: malformed: missing-field: ", path + ": an artifact of run "} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is not in %s", want, stdout)
+		}
 	}
 }
 
@@ -104,6 +162,7 @@ func TestExport_SaysWhatIsWrong(t *testing.T) {
 	double := writeFile(t, "double.jsonl", strings.Replace(envelope, `{"type":"RUN_FINISHED"`, `{"type":"MESSAGES_SNAPSHOT","messages":[]}`+"\n"+`{"type":"RUN_FINISHED"`, 1))
 	none := writeFile(t, "none.jsonl", strings.Replace(envelope, `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant","content":"hi"}]}`+"\n", "", 1))
 	mixed := writeFile(t, "mixed.jsonl", strings.Replace(envelope, `{"type":"RUN_FINISHED","threadId":"t"`, `{"type":"RUN_FINISHED","threadId":"u"`, 1))
+	micros := writeFile(t, "micros.jsonl", strings.ReplaceAll(envelope, "1776193200000", "1776193200000000"))
 	malformed := writeFile(t, "malformed.json", `{"schema":"v2"}`)
 	for name, tc := range map[string]struct {
 		args []string
@@ -115,7 +174,11 @@ func TestExport_SaysWhatIsWrong(t *testing.T) {
 		"no snapshot":    {[]string{"export", "--capture", none}, "no-snapshot: events: there is no MESSAGES_SNAPSHOT"},
 		"another's end":  {[]string{"fold", "--export", mixed}, "run-mismatch"},
 		"malformed":      {[]string{"export", "--check", malformed}, "malformed: 1 of 1 file"},
-		"no such file":   {[]string{"export", "--check", "no-such-file"}, "no such file"},
+		"microseconds":   {[]string{"export", "--capture", micros}, "say --started-at TIME"},
+		"no such file":   {[]string{"export", "--capture", "no-such-file"}, "no such file"},
+		"no time at all": {[]string{"export", "--capture", timeless, "--started-at", "0001-01-01T00:00:00Z"}, "--started-at must be a time"},
+		"check at":       {[]string{"export", "--check", malformed, "--started-at", "2026-04-14T19:00:00Z"}, "--started-at and --json are not for it"},
+		"check as JSON":  {[]string{"export", "--check", malformed, "--json"}, "--started-at and --json are not for it"},
 		"a bad time":     {[]string{"export", "--capture", timeless, "--started-at", "noon"}, "--started-at must be a time"},
 		"check capture":  {[]string{"export", "--check", "--capture", timeless}, "exclude one another"},
 		"two captures":   {[]string{"export", "--capture", timeless, double}, "a capture is one file"},

@@ -3,6 +3,7 @@ package agui
 import (
 	"bytes"
 	"encoding/json"
+	"time"
 	"unicode/utf8"
 )
 
@@ -182,6 +183,16 @@ func (e *Event) check() error {
 		e.ParentRunID, _ = e.String(FieldParentRunID)
 	}
 	return nil
+}
+
+// Time is the event's own timestamp, zero where it has none. One that is no time between 1970 and 9999,
+// where RFC 3339 ends, such as one of microseconds, is none.
+func (e *Event) Time() time.Time {
+	const last = 253402300799999
+	if !e.HasTimestamp || e.Timestamp <= 0 || e.Timestamp > last {
+		return time.Time{}
+	}
+	return time.UnixMilli(e.Timestamp).UTC()
 }
 
 // Has reports whether the member is there.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 )
 
 func TestDecode_KeepsTheBytes(t *testing.T) {
@@ -50,6 +51,22 @@ func TestDecode_TimestampsAreMilliseconds(t *testing.T) {
 		if err != nil || !ev.HasTimestamp || ev.Timestamp != want {
 			t.Errorf("%s: got %+v, %v", in, ev.Timestamp, err)
 		}
+	}
+}
+
+func TestEvent_TimeIsOneThatRFC3339CanWrite(t *testing.T) {
+	const last = 253402300799999
+	for in, want := range map[string]time.Time{
+		"1795250047458": time.UnixMilli(1795250047458).UTC(), "253402300799999": time.UnixMilli(last).UTC(),
+		"253402300800000": {}, "1795250047458000": {}, "0": {}, "-1": {},
+	} {
+		ev, err := Decode([]byte(`{"type":"TEXT_MESSAGE_END","messageId":"m","timestamp":` + in + `}`))
+		if err != nil || ev.Time() != want {
+			t.Errorf("%s: got %v, %v, want %v", in, ev.Time(), err, want)
+		}
+	}
+	if ev, err := Decode([]byte(`{"type":"TEXT_MESSAGE_END","messageId":"m"}`)); err != nil || !ev.Time().IsZero() {
+		t.Errorf("none: got %v, %v", ev.Time(), err)
 	}
 }
 

@@ -99,41 +99,6 @@ func TestRules_EachHasAFileThatPassesAndOneThatFails(t *testing.T) {
 	}
 }
 
-// What the contract calls malformed, in its words, and what goes beyond them: each rule has its place here.
-func TestRules_AreThoseOfTheContract(t *testing.T) {
-	var told []artifact.Rule
-	for said, rules := range map[string][]artifact.Rule{
-		"a missing or unknown field":           {"missing-field", "unknown-field"},
-		"another schema, framework or surface": {"schema", "framework", "surface"},
-		"a URL as id":                          {"address"},
-		"a terminal event of another kind":     {"terminal-event"},
-		"error fields with RUN_FINISHED":       {"error-with-finished"},
-		"an error text of several lines":       {"several-lines"},
-		"a message with tool calls or parts":   {"tool-calls", "content-parts"},
-		"a duplicate message id":               {"duplicate-message-id"},
-		"no or two RUN_STARTED":                {"no-run-started", "several-run-started"},
-		"no or two MESSAGES_SNAPSHOT":          {"no-snapshot", "several-snapshots"},
-		"no or two terminal events":            {"no-terminal-event", "several-terminal-events"},
-		"a capture that has no time":           {"no-start-time"},
-		"what its JSON Schema says beside":     {"wrong-type", "role", "length", "time", "code-without-error"},
-		"what no schema can say of a text":     {"not-json", "repeated-field", "not-unicode"},
-		"a capture that is not one run's":      {"malformed-event", "run-mismatch"},
-		"a record that is not whole":           {"not-ended", "truncated"},
-	} {
-		for _, rule := range rules {
-			if !slices.Contains(artifact.Rules(), rule) {
-				t.Errorf("%s: there is no rule %s", said, rule)
-			}
-		}
-		told = append(told, rules...)
-	}
-	for _, rule := range artifact.Rules() {
-		if !slices.Contains(told, rule) {
-			t.Errorf("nothing says what rule %s is for", rule)
-		}
-	}
-}
-
 // Every field of the schema, taken away, of another type, and at and beyond its limits.
 func TestDecode_HoldsEachFieldToTheSchema(t *testing.T) {
 	schema := compileSchema(t)

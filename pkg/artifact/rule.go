@@ -42,7 +42,7 @@ const (
 	RuleNoTerminal       Rule = "no-terminal-event"       // a capture has a RUN_FINISHED or RUN_ERROR
 	RuleSeveralTerminals Rule = "several-terminal-events" // and no second one
 	RuleNoStart          Rule = "no-start-time"           // a time at which the run began is known
-	RuleRunMismatch      Rule = "run-mismatch"            // RUN_FINISHED names thread and run of RUN_STARTED
+	RuleRunMismatch      Rule = "run-mismatch"            // the end is that of the run that RUN_STARTED began
 	RuleOpen             Rule = "not-ended"               // the run has a real end
 	RuleTruncated        Rule = "truncated"               // its record has all of its content
 )

@@ -19,28 +19,33 @@ type Report struct {
 	// LeftOut counts messages by reason: no-text (content is no text, or is empty and tools are called),
 	// content-parts, or the role, such as activity.
 	LeftOut map[string]int `json:"leftOut"`
-	// Stripped counts members of kept messages by name, such as toolCalls.
+	// Stripped counts members of kept messages by name, such as toolCalls, or a name that is empty.
 	Stripped map[string]int `json:"stripped"`
 	// Events counts the events of a capture that are not part of the envelope, by type.
 	Events map[agui.Type]int `json:"events,omitempty"`
 	// StartedAtFrom says whose time started_at is: FromOption, FromEvent or FromRecord.
 	StartedAtFrom string `json:"startedAtFrom"`
+	// Basis says what the messages of a run record rest on, in the words of a lineage.Basis: where it is
+	// inferred some may be those of a parent that was guessed. A capture has none.
+	Basis string `json:"basis,omitempty"`
 }
 
 // The values of Report.StartedAtFrom.
 const (
 	FromOption = "option" // the caller's
 	FromEvent  = "event"  // RUN_STARTED's own timestamp
-	FromRecord = "record" // the run record's, where RUN_STARTED tells none: that of its first event, by Kafka's clock if need be
+	FromRecord = "record" // the run record's, where RUN_STARTED tells none: of its first event, by Kafka's clock if need be
 )
 
 // FromEnvelope projects a captured envelope: the events of one run, among them exactly one RUN_STARTED,
-// one MESSAGES_SNAPSHOT and one terminal event, in whatever order. All others are dropped and counted.
+// one MESSAGES_SNAPSHOT and one terminal event, in whatever order, but that a RUN_ERROR, which names no
+// run, comes behind RUN_STARTED. All others are dropped and counted.
 // A line that is no event refuses the capture, where a fold would leave it out: it may have been a
 // second snapshot or another end. startedAt is used where it is not zero. The error is an *Error.
 func FromEnvelope(events [][]byte, startedAt time.Time) (*Artifact, *Report, error) {
 	report := &Report{Events: map[agui.Type]int{}}
 	var started, snapshots, ends []*agui.Event
+	foreign := false // an error that came before the run had begun
 	for i, raw := range events {
 		ev, err := agui.Decode(raw)
 		if err != nil {
@@ -53,6 +58,7 @@ func FromEnvelope(events [][]byte, startedAt time.Time) (*Artifact, *Report, err
 			snapshots = append(snapshots, ev)
 		case agui.RunFinished, agui.RunError:
 			ends = append(ends, ev)
+			foreign = foreign || ev.Type == agui.RunError && len(started) == 0
 		default:
 			report.Events[ev.Type]++
 		}
@@ -73,6 +79,9 @@ func FromEnvelope(events [][]byte, startedAt time.Time) (*Artifact, *Report, err
 			return nil, nil, refuse(of.several, "events", "there are %d %s, an envelope has one", of.n, of.what)
 		}
 	}
+	if foreign {
+		return nil, nil, refuse(RuleRunMismatch, "events", "RUN_ERROR comes before RUN_STARTED: it is the end of another run")
+	}
 	start, end := started[0], ends[0]
 	parent := start.ParentRunID
 	if given := agui.Lookup(start.JSON(agui.FieldInput), "parentRunId"); parent == "" && agui.IsString(given) {
@@ -80,27 +89,20 @@ func FromEnvelope(events [][]byte, startedAt time.Time) (*Artifact, *Report, err
 	}
 	return project(Run{
 		ThreadID: start.ThreadID, RunID: start.RunID, ParentRunID: parent,
-		StartedAt: TimeOf(start), FinishedAt: TimeOf(end),
-		Started: start, Messages: snapshots[0].Messages(), Terminal: end,
+		Started: start, FinishedAt: end.Time(), Messages: snapshots[0].Messages(), Terminal: end,
 	}, startedAt, report)
-}
-
-// TimeOf is the event's own timestamp, zero where it has none. One that is not above zero is none,
-// as for the fold.
-func TimeOf(ev *agui.Event) time.Time {
-	if !ev.HasTimestamp || ev.Timestamp <= 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ev.Timestamp).UTC()
 }
 
 // Run is a folded run as its record tells it.
 type Run struct {
 	ThreadID, RunID, ParentRunID string
-	// StartedAt and FinishedAt are zero where they are not known.
+	// StartedAt and FinishedAt are the record's, zero where they are not known. The time of Started, where
+	// it has one, goes before StartedAt, which is that of the run's first event, whatever that was.
 	StartedAt, FinishedAt time.Time
 	// Started is its RUN_STARTED; nil for a run that has none.
 	Started *agui.Event
+	// Basis is a lineage.Basis; empty where nothing is known of it.
+	Basis string
 	// Messages are its history, whole.
 	Messages []agui.Message
 	// Terminal is its terminal event; nil for a run that has none, or one that Skein has made up.
@@ -124,7 +126,8 @@ func project(r Run, startedAt time.Time, report *Report) (*Artifact, *Report, er
 	if err := r.checkEnd(); err != nil {
 		return nil, nil, err
 	}
-	report.Projection, report.LeftOut, report.Stripped = Projection, map[string]int{}, map[string]int{}
+	report.Projection, report.Basis = Projection, r.Basis
+	report.LeftOut, report.Stripped = map[string]int{}, map[string]int{}
 	a := &Artifact{
 		ThreadIDRef: r.ThreadID, RunIDRef: r.RunID, ParentRunIDRef: r.ParentRunID,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, TerminalEvent: r.Terminal.Type, Messages: []Message{},
@@ -132,8 +135,8 @@ func project(r Run, startedAt time.Time, report *Report) (*Artifact, *Report, er
 	switch {
 	case !startedAt.IsZero():
 		a.StartedAt, report.StartedAtFrom = startedAt, FromOption
-	case r.Started != nil && TimeOf(r.Started).Equal(r.StartedAt):
-		report.StartedAtFrom = FromEvent
+	case r.Started != nil && !r.Started.Time().IsZero():
+		a.StartedAt, report.StartedAtFrom = r.Started.Time(), FromEvent
 	default:
 		report.StartedAtFrom = FromRecord
 	}
@@ -193,7 +196,11 @@ func (r *Report) keep(m agui.Message) (Message, string) {
 	}
 	for name := range agui.Members(m.Raw) {
 		switch name {
-		case "id", "role", "content", "name":
+		case "id", "role", "content":
+		case "name":
+			if out.Name == "" {
+				r.Stripped[name]++
+			}
 		default:
 			r.Stripped[name]++
 		}

@@ -36,7 +36,7 @@ func jsonOf(tb testing.TB, v any) string {
 
 func TestFromRun_KeepsTextMessagesAndTellsWhatItLeavesOut(t *testing.T) {
 	run := artifact.Run{
-		ThreadID: "t", RunID: "r", ParentRunID: "p", StartedAt: began,
+		ThreadID: "t", RunID: "r", ParentRunID: "p", StartedAt: began, Basis: "inferred",
 		Terminal: event(t, `{"type":"RUN_ERROR","message":"no answer","code":"timeout"}`),
 		Messages: messages(t, `[
 			{"id":"1","role":"system","content":"be kind"},
@@ -49,7 +49,7 @@ func TestFromRun_KeepsTextMessagesAndTellsWhatItLeavesOut(t *testing.T) {
 			{"id":"8","role":"reasoning","content":"hm"},
 			{"id":"9","role":"activity","activityType":"plan","content":{}},
 			{"id":"10","role":"assistant","content":"","toolCalls":[{"id":"d","type":"function","function":{"name":"f","arguments":"{}"}}]},
-			{"id":"11","role":"assistant","content":""}]`),
+			{"id":"11","role":"assistant","content":"","name":""}]`),
 	}
 	a, report, err := artifact.FromRun(run, time.Time{})
 	if err != nil {
@@ -70,7 +70,7 @@ func TestFromRun_KeepsTextMessagesAndTellsWhatItLeavesOut(t *testing.T) {
 	}
 	if got, want := jsonOf(t, report), `{"projection":"text-messages-v1","messages":6,`+
 		`"leftOut":{"activity":1,"content-parts":1,"no-text":2,"reasoning":1},`+
-		`"stripped":{"encryptedValue":1,"metadata":1,"toolCallId":1,"toolCalls":2},"startedAtFrom":"record"}`; got != want {
+		`"stripped":{"encryptedValue":1,"metadata":1,"name":1,"toolCallId":1,"toolCalls":2},"startedAtFrom":"record","basis":"inferred"}`; got != want {
 		t.Errorf("report\n%s\nwant\n%s", got, want)
 	}
 }
@@ -78,6 +78,7 @@ func TestFromRun_KeepsTextMessagesAndTellsWhatItLeavesOut(t *testing.T) {
 func TestFromRun_SaysWhoseTimeItHas(t *testing.T) {
 	const noTime = `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`
 	const withTime = `{"type":"RUN_STARTED","threadId":"t","runId":"r","timestamp":1776193200000}`
+	const micros = `{"type":"RUN_STARTED","threadId":"t","runId":"r","timestamp":1776193200000000}`
 	option, record := began.Add(time.Hour), began.Add(time.Minute)
 	for name, tc := range map[string]struct {
 		started     string
@@ -89,7 +90,9 @@ func TestFromRun_SaysWhoseTimeItHas(t *testing.T) {
 		"the event's":                         {withTime, began, time.Time{}, began, artifact.FromEvent},
 		"the record's":                        {noTime, record, time.Time{}, record, artifact.FromRecord},
 		"the record's, which no start tells":  {"", record, time.Time{}, record, artifact.FromRecord},
-		"the record's, of an event before it": {withTime, record, time.Time{}, record, artifact.FromRecord},
+		"the event's, with another before it": {withTime, record, time.Time{}, began, artifact.FromEvent},
+		"the event's, without a record's":     {withTime, time.Time{}, time.Time{}, began, artifact.FromEvent},
+		"the record's, where it is no time":   {micros, record, time.Time{}, record, artifact.FromRecord},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := artifact.Run{ThreadID: "t", RunID: "r", StartedAt: tc.run, Terminal: event(t, `{"type":"RUN_ERROR","message":"no"}`)}

@@ -14,8 +14,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// headerRemarks says what of a checked out input is not plain truth, in the words of remarks: a
-// RunAgentInput has no room for it.
+// headerRemarks says what of a checked out input or an export is not plain truth, in the words of
+// remarks: neither has room for it.
 const headerRemarks = "Skein-Remarks"
 
 // The points of a run that can be checked out.
@@ -61,9 +61,7 @@ func (c *call) checkout() error {
 		return err
 	}
 	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
-	if r := remarks(graph, h); len(r) > 0 {
-		c.w.Header().Set(headerRemarks, strings.Join(r, ", "))
-	}
+	c.remark(graph, h)
 	c.send(v.status, "application/json", append(body, '\n'))
 	return nil
 }
@@ -71,6 +69,13 @@ func (c *call) checkout() error {
 // used reports whether a run of the thread has the id, or its agent gave it that.
 func used(runs []store.Run, id string) bool {
 	return slices.ContainsFunc(runs, func(r store.Run) bool { return r.RunID == id || r.GivenRunID == id })
+}
+
+// remark sets the header of remarks, where there are any.
+func (c *call) remark(graph *lineage.Graph, h restored) {
+	if r := remarks(graph, h); len(r) > 0 {
+		c.w.Header().Set(headerRemarks, strings.Join(r, ", "))
+	}
 }
 
 // remarks are the badges of honesty of a history, as words of a header.

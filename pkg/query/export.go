@@ -29,13 +29,14 @@ func (c *call) export() error {
 	if err != nil {
 		return err
 	}
-	v, _, h, err := c.restoreOrTip()
+	v, graph, h, err := c.restoreOrTip()
 	if err != nil {
 		return err
 	}
 	run := artifact.Run{
 		ThreadID: h.run.ThreadID, RunID: givenID(v.runs, h.run.RunID), ParentRunID: h.run.SpawnedBy,
-		StartedAt: h.run.StartedAt, Messages: h.Messages, Truncated: h.badges.Truncated || h.badges.RawLost,
+		StartedAt: h.run.StartedAt, Messages: h.Messages, Basis: string(graph.Basis(h.run.RunID)),
+		Truncated: h.badges.Truncated || h.badges.RawLost,
 	}
 	if h.run.ParentBy == record.ParentExplicit { // what was observed, never what was inferred
 		run.ParentRunID = givenID(v.runs, h.run.ParentRunID)
@@ -67,6 +68,7 @@ func (c *call) export() error {
 		return err
 	}
 	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
+	c.remark(graph, h)
 	if withReport {
 		return c.json(v.status, exportAnswer{body, report})
 	}

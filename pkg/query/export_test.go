@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/artifact"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -41,13 +41,24 @@ func TestExport_GivesTheArtifactOfARun(t *testing.T) {
 	}
 	f.json("/v1/threads/chat/runs/named/export?report=true&startedAt=2026-04-14T19:00:00Z", &answer)
 	timed := run("chat", "timed", 10, msg("x", "user", "hi"))
-	timed.StartedAt = time.UnixMilli(1776193200000).UTC()
 	timed.Started = json.RawMessage(`{"type":"RUN_STARTED","threadId":"chat","runId":"timed","timestamp":1776193200000}`)
 	f.put(timed)
-	for id, want := range map[string]string{"timed": artifact.FromEvent, "leaf": artifact.FromRecord} {
+	for id, want := range map[string]struct {
+		from    string
+		basis   lineage.Basis
+		remarks string
+	}{
+		"timed": {artifact.FromEvent, lineage.BasisNone, ""}, // though its record has another time
+		"root":  {artifact.FromRecord, lineage.BasisInput, ""},
+		"left":  {artifact.FromRecord, lineage.BasisParent, ""},
+		"leaf":  {artifact.FromRecord, lineage.BasisInferred, "inferred"},
+	} {
+		path := "/v1/threads/chat/runs/" + id + "/export"
 		var a struct{ Report artifact.Report }
-		if f.json("/v1/threads/chat/runs/"+id+"/export?report=true", &a); a.Report.StartedAtFrom != want {
-			t.Errorf("%s: its time is from %q, want %q", id, a.Report.StartedAtFrom, want)
+		f.json(path+"?report=true", &a)
+		remarks := f.get("acme", path).header.Get(headerRemarks)
+		if a.Report.StartedAtFrom != want.from || a.Report.Basis != string(want.basis) || remarks != want.remarks {
+			t.Errorf("%s: time from %q, basis %q, remarks %q, want %+v", id, a.Report.StartedAtFrom, a.Report.Basis, remarks, want)
 		}
 	}
 	a, err := artifact.Decode(answer.Artifact)
@@ -84,7 +95,7 @@ func TestExport_NamesTheRuleThatARunBreaks(t *testing.T) {
 			t.Errorf("%s: %s", id, r.body)
 		}
 	}
-	for _, query := range []string{"?startedAt=yesterday", "?report=perhaps"} {
+	for _, query := range []string{"?startedAt=yesterday", "?startedAt=0001-01-01T00:00:00Z", "?report=perhaps"} {
 		f.get("acme", "/v1/threads/chat/runs/open/export"+query).problem(t, http.StatusBadRequest)
 	}
 }

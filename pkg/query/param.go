@@ -37,7 +37,7 @@ func (c *call) time(name string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
+	if err != nil || t.IsZero() { // which stands for none
 		return time.Time{}, c.badParam(name, "a time such as 2026-09-17T12:00:00Z")
 	}
 	return t, nil

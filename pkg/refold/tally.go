@@ -31,7 +31,10 @@ func (t *Tally) Add(ev *agui.Event, at time.Time) {
 	t.hash.Write(ev.Raw)
 	t.hash.Write([]byte{'\n'})
 	t.Events++
-	at = eventTime(ev, at)
+	at = at.UTC()
+	if own := ev.Time(); !own.IsZero() {
+		at = own
+	}
 	if t.Events == 1 {
 		t.StartedAt = at
 	}
@@ -70,16 +73,6 @@ func carriesToken(t agui.Type) bool {
 		return true
 	}
 	return false
-}
-
-// eventTime is the event's own timestamp, else the Kafka record's. A
-// timestamp that is no time between 1970 and 9999 (RFC 3339 ends there) is passed over.
-func eventTime(ev *agui.Event, at time.Time) time.Time {
-	const last = 253402300799999
-	if ev.HasTimestamp && ev.Timestamp > 0 && ev.Timestamp <= last {
-		return time.UnixMilli(ev.Timestamp).UTC()
-	}
-	return at.UTC()
 }
 
 // SHA256 is the hash of b in hexadecimal digits, as records write it.
