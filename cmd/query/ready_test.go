@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,7 +33,9 @@ func TestQuery_ReadinessFollowsTheStore(t *testing.T) {
 	r.Ready(`"status":"degraded"`, `"store":"ok"`, `"kafka":"asking brokers from 127.0.0.1:1`, `"topics":"asking 127.0.0.1:1`)
 }
 
-func TestQuery_SaysWhatIsWrongWithKafka(t *testing.T) {
+// migrated makes an empty store and returns its file.
+func migrated(t *testing.T) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "lineage.sqlite")
 	st, err := sqlite.Open(t.Context(), path)
 	if err != nil {
@@ -41,6 +44,22 @@ func TestQuery_SaysWhatIsWrongWithKafka(t *testing.T) {
 	if err := errors.Join(st.Migrate(t.Context()), st.Close()); err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+// Orchestrators wait seconds for readiness, and the Kafka client, for the first answer of a broker, longer.
+func TestQuery_IsReadyWhileABrokerNeverAnswers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // only listened
+	r := apptest.Start(t, stage(), "--brokers", l.Addr().String(), "--listen", "127.0.0.1:0", "--tenant", "t", "--sqlite", migrated(t))
+	r.Ready(`"status":"degraded"`, `"store":"ok"`, `"kafka":"no answer within 900ms"`, `"topics":"no answer within 900ms"`)
+}
+
+func TestQuery_SaysWhatIsWrongWithKafka(t *testing.T) {
+	path := migrated(t)
 	c := kafkatest.StartCluster(t, 2)
 	r := apptest.Start(t, stage(), "--brokers", c.Config.Brokers[0], "--listen", "127.0.0.1:0", "--tenant", "t", "--sqlite", path)
 	r.Ready(`"status":"ok"`, `"kafka":"ok"`, `"topics":"ok"`)

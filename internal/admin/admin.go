@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/pprof"
 	"sync"
@@ -12,11 +13,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// checkTimeout bounds all checks of one readiness request together. It is below the timeout that
-// orchestrators give a probe, so that they see a reason and not a closed connection.
-const checkTimeout = 900 * time.Millisecond
+const (
+	// lookTimeout bounds a look at all checks together. It is below the timeout that orchestrators give a
+	// probe, so that they see a reason and not a closed connection.
+	lookTimeout = 900 * time.Millisecond
+	// checkTimeout is what a check is given: it is less, so that one that heeds it says why in its own words.
+	checkTimeout = 800 * time.Millisecond
+)
 
-// Check reports why a part of the process cannot take work now, or nil.
+var errNoAnswer = fmt.Errorf("no answer within %v", lookTimeout)
+
+// Check reports why a part of the process cannot take work now, or nil. One that goes on after its context
+// has ended counts as failing, and is not called again before it has returned.
 type Check func(ctx context.Context) error
 
 // Admin collects a process's checks and serves its administration endpoints.
@@ -33,7 +41,7 @@ type Admin struct {
 
 	mu     sync.Mutex
 	state  string
-	checks []check
+	checks []*check
 	beats  []beat
 	// trouble is when Watch has last seen a dependency fail, or has begun; zero before.
 	trouble time.Time
@@ -46,6 +54,14 @@ type check struct {
 	name string
 	kind kind
 	ask  Check
+	// last is the call that is under way, or the one before; under the Admin's mu.
+	last *call
+}
+
+// call is one call of a check. Its err is there once done is closed.
+type call struct {
+	done chan struct{}
+	err  error
 }
 
 type kind int
@@ -75,7 +91,7 @@ func (a *Admin) AddOptional(name string, ask Check) { a.add(name, optional, ask)
 func (a *Admin) add(name string, k kind, ask Check) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.checks = append(a.checks, check{name, k, ask})
+	a.checks = append(a.checks, &check{name: name, kind: k, ask: ask})
 }
 
 // Started says that start-up is over; from now on readiness is what the checks say.
@@ -156,26 +172,56 @@ func (a *Admin) serveReady(w http.ResponseWriter, r *http.Request) {
 
 // result is what a check has said.
 type result struct {
-	check
+	*check
 	err error
 }
 
-// look runs all checks side by side, so that one that waits for an answer takes no time from the others.
+// look runs all checks side by side, so that one that waits for an answer takes no time from the others. It
+// returns in time whatever they do: a Kafka client, for one, waits for the first answer on a new connection
+// as long as its own settings say.
 func (a *Admin) look(ctx context.Context) []result {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	a.mu.Lock()
-	results := make([]result, len(a.checks))
+	results, calls := make([]result, len(a.checks)), make([]*call, len(a.checks))
 	for i, c := range a.checks {
-		results[i].check = c
+		results[i].check, calls[i] = c, c.begin(ctx)
 	}
 	a.mu.Unlock()
-	var wg sync.WaitGroup
-	for i := range results {
-		wg.Go(func() { results[i].err = results[i].ask(ctx) })
+	for i, c := range calls {
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+		}
+		select {
+		case <-c.done:
+			results[i].err = c.err
+		default:
+			results[i].err = errNoAnswer
+		}
 	}
-	wg.Wait()
 	return results
+}
+
+// begin calls the check, or returns the call that is under way. A call may have several who wait for it, so
+// none of them ends it by leaving.
+func (c *check) begin(ctx context.Context) *call {
+	if c.last != nil {
+		select {
+		case <-c.last.done:
+		default:
+			return c.last
+		}
+	}
+	now := &call{done: make(chan struct{})}
+	c.last = now
+	go func() {
+		defer close(now.done)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+		defer cancel()
+		now.err = c.ask(ctx)
+	}()
+	return now
 }
 
 func writeStatus(w http.ResponseWriter, code int, s status) {

@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -54,6 +57,47 @@ func TestAdmin_ReadinessFollowsTheProcess(t *testing.T) {
 	expect("draining", 503, "draining")
 	a.Started()
 	expect("draining is for good", 503, "draining")
+}
+
+// A client may wait for an answer longer than it was told to. Readiness does not wait for it, and does not
+// ask again meanwhile.
+func TestAdmin_AnswersInTimeWhereACheckDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hangs = 7 * time.Second
+		a := New(prometheus.NewRegistry())
+		var calls atomic.Int32
+		a.AddOptional("kafka", func(context.Context) error {
+			calls.Add(1)
+			time.Sleep(hangs)
+			return errors.New("connection reset")
+		})
+		a.AddCheck("store", func(ctx context.Context) error {
+			<-ctx.Done()
+			return errors.New("the store is slow")
+		})
+		a.Started()
+		for range 3 {
+			began := time.Now()
+			code, body := get(t, a.Handler(), "/readyz")
+			if took := time.Since(began); took > lookTimeout {
+				t.Errorf("it answers after %v", took)
+			}
+			for _, text := range []string{`"kafka":"no answer within 900ms"`, `"store":"the store is slow"`} {
+				if code != 503 || !strings.Contains(body, text) {
+					t.Errorf("%d %s, want %s", code, body, text)
+				}
+			}
+		}
+		time.Sleep(hangs)
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d calls of a check that has not answered the first", n)
+		}
+		get(t, a.Handler(), "/readyz")
+		if n := calls.Load(); n != 2 {
+			t.Errorf("%d calls, want another one once the first is over", n)
+		}
+		time.Sleep(hangs)
+	})
 }
 
 func TestAdmin_ServesMetricsAndProfilesIfAsked(t *testing.T) {
