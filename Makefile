@@ -58,9 +58,13 @@ race-setup:
 	elif [ "$$CI" = true ]; then echo 'A C compiler is needed with CI=true: the race detector is built with it.' >&2; exit 1; \
 	else echo 'No C compiler here: tests run without the race detector.'; fi
 
+.PHONY: real-parts
+real-parts: ## start what the tests call real, Kafka and ClickHouse, and say which versions they are
+	go test -v -count=1 -timeout 15m -run 'TestReal_GivesEachTestItsOwnTopics|TestStart_GivesEachTestADatabaseOfItsOwn' ./pkg/kafka/kafkatest ./internal/clickhousetest
+
 .PHONY: test-deploy
-test-deploy: ## check the Compose file and render the Helm chart (a module of its own: Helm's and Kubernetes' packages)
-	cd deploy && go vet ./... && go test -timeout 15m ./...
+test-deploy: ## check the Compose file and render the Helm chart, with a line for each object (a module of its own: Helm's and Kubernetes' packages)
+	cd deploy && go mod verify && go vet ./... && go test -v -count=1 -timeout 15m ./...
 
 .PHONY: mutants
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them

@@ -84,7 +84,8 @@ func proven(t *testing.T, file string) string {
 	return version
 }
 
-// The datastores are those that the tests prove, to the last digit.
+// The datastores are those that the tests prove, to the last digit, and are spoken to as there: the tests'
+// engine of ClickHouse answers over HTTP only.
 func TestCompose_PinsImages(t *testing.T) {
 	want := map[string]string{
 		"kafka":      "apache/kafka:" + proven(t, "../pkg/kafka/kafkatest/apache/jars.go"),
@@ -97,6 +98,11 @@ func TestCompose_PinsImages(t *testing.T) {
 		}
 		if s.Image != want[name] {
 			t.Errorf("%s runs %s, want %q", name, s.Image, want[name])
+		}
+	}
+	for name, s := range loadCompose(t).Services {
+		if url := s.Environment["SKEIN_CLICKHOUSE"]; url != nil && *url != "http://clickhouse:8123" {
+			t.Errorf("%s speaks to %s", name, *url)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type values = map[string]any
 func required() values {
 	return values{
 		"kafka":      values{"brokers": []any{"kafka-0:9092", "kafka-1:9092"}},
-		"clickhouse": values{"urls": []any{"clickhouse://clickhouse:9000"}},
+		"clickhouse": values{"urls": []any{"http://clickhouse:8123"}},
 	}
 }
 
@@ -141,7 +141,10 @@ func TestChart_Lints(t *testing.T) {
 func TestChart_RendersWhatKubernetesKnows(t *testing.T) {
 	for name, v := range map[string]values{"required values": {}, "everything on": everything()} {
 		t.Run(name, func(t *testing.T) {
-			for key, text := range mustRender(t, v) {
+			objects := mustRender(t, v)
+			for _, key := range slices.Sorted(maps.Keys(objects)) {
+				text := objects[key]
+				t.Logf("%s, %d lines", key, strings.Count(text, "\n"))
 				kind, _, _ := strings.Cut(key, " ")
 				switch kind {
 				case "ConfigMap":
@@ -390,7 +393,7 @@ func TestChart_OneLineForWhatCannotWork(t *testing.T) {
 		want string
 	}{
 		"no brokers":        {values{"kafka": values{"brokers": []any{}}}, "kafka.brokers is missing: write --set 'kafka.brokers={HOST:9092}'"},
-		"no ClickHouse":     {values{"clickhouse": values{"urls": []any{}}}, "clickhouse.urls is missing: write --set 'clickhouse.urls={clickhouse://HOST:9000}'"},
+		"no ClickHouse":     {values{"clickhouse": values{"urls": []any{}}}, "clickhouse.urls is missing: write --set 'clickhouse.urls={http://HOST:8123}'"},
 		"TLS by half":       {values{"kafka": values{"tls": values{"serverName": "kafka"}}}, "kafka.tls has values and is not enabled: write --set kafka.tls.enabled=true"},
 		"nobody to log in":  {values{"kafka": values{"sasl": values{"mechanism": "PLAIN"}}}, "kafka.sasl.user is missing: write --set kafka.sasl.user=NAME"},
 		"no files":          {values{"kafka": values{"sasl": values{"mechanism": "PLAIN", "user": "u"}}}, "kafka.existingSecret is missing"},

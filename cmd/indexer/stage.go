@@ -23,7 +23,7 @@ func stage() app.Stage {
 which one indexer writes and query processes beside it read. It waits until the topics (skein topics create)
 and the store's schema (skein migrate) are there. Start more of them on ClickHouse to share out the
 partitions.`,
-		Example: `  indexer --brokers kafka-0:9092 --clickhouse clickhouse://clickhouse-0:9000 --clickhouse-user skein`,
+		Example: `  indexer --brokers kafka-0:9092 --clickhouse http://clickhouse-0:8123 --clickhouse-user skein`,
 		Flags: func(f *pflag.FlagSet) {
 			choice.Flags(f)
 			f.DurationVar(&delay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay, "how long records are gathered before they are written")

@@ -22,7 +22,7 @@ It reads the lineage store that the indexer writes and holds no state: start as 
 replays, proofs and dead letters are read from Kafka; while that is away it answers the rest.
 
 Every request needs an API key that may read; the tenant is the key's. skein keys new makes one.`,
-		Example: `  query --brokers kafka-0:9092 --clickhouse clickhouse://clickhouse-0:9000 --listen 0.0.0.0:8420 \
+		Example: `  query --brokers kafka-0:9092 --clickhouse http://clickhouse-0:8123 --listen 0.0.0.0:8420 \
     --api-keys /etc/skein/api-keys.yaml`,
 		Flags: func(f *pflag.FlagSet) {
 			choice.Flags(f)

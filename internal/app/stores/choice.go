@@ -31,7 +31,7 @@ type Choice struct {
 
 // Flags adds the flags.
 func (c *Choice) Flags(f *pflag.FlagSet) {
-	f.StringSliceVar(&c.clickhouse, "clickhouse", nil, "ClickHouse, `URL`s separated by commas: clickhouse://HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+	f.StringSliceVar(&c.clickhouse, "clickhouse", nil, "ClickHouse, `URL`s separated by commas: http://HOST:PORT, https://HOST:PORT or clickhouse://HOST:PORT")
 	f.StringVar(&c.database, "clickhouse-database", clickhouse.DefaultDatabase, "`NAME` of the database")
 	f.StringVar(&c.user, "clickhouse-user", "default", "`NAME` of the user")
 	f.StringVar(&c.passwordFile, "clickhouse-password-file", "", "`FILE` with the user's password, read again whenever it is needed; no file is no password")

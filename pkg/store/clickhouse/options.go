@@ -92,7 +92,7 @@ func (o Options) withDefaults() Options {
 func (o Options) driver() (*ch.Options, error) {
 	o = o.withDefaults()
 	if len(o.Addrs) == 0 {
-		return nil, errors.New("ClickHouse: no address; give one such as clickhouse://localhost:9000 or http://localhost:8123")
+		return nil, errors.New("ClickHouse: no address; give one such as http://localhost:8123 or clickhouse://localhost:9000")
 	}
 	if o.QueryTimeout < 0 || o.InsertTimeout < 0 || o.MaxConnections < 0 || o.BlockRows < 0 || o.BlockBytes < 0 {
 		return nil, errors.New("ClickHouse: timeouts, connections and block sizes must be more than 0")
@@ -152,12 +152,12 @@ func splitAddr(a string) (scheme, host string, err error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return "", "", errors.New("ClickHouse: an address is no URL; write clickhouse://HOST:9000 or http://HOST:8123")
+		return "", "", errors.New("ClickHouse: an address is no URL; write http://HOST:8123 or clickhouse://HOST:9000")
 	case u.User != nil:
 		return "", "", fmt.Errorf("ClickHouse: the address of %s holds a name or password; set them apart", u.Host)
 	case !slices.Contains([]string{"clickhouse", "http", "https"}, u.Scheme) || u.Hostname() == "" ||
 		strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
-		return "", "", fmt.Errorf("ClickHouse: address %q; write clickhouse://HOST:9000, http://HOST:8123 or https://HOST:8443", a)
+		return "", "", fmt.Errorf("ClickHouse: address %q; write http://HOST:8123, https://HOST:8443 or clickhouse://HOST:9000", a)
 	case u.Port() == "":
 		port := map[string]string{"clickhouse": "9000", "http": "8123", "https": "8443"}[u.Scheme]
 		return u.Scheme, u.Host + ":" + port, nil

@@ -45,8 +45,8 @@ func TestOptions_SayWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{"no address", Options{}, "no address"},
-		{"an unknown scheme", Options{Addrs: []string{"tcp://db:9000"}}, "write clickhouse://"},
-		{"a path", Options{Addrs: []string{"http://db/skein"}}, "write clickhouse://"},
+		{"an unknown scheme", Options{Addrs: []string{"tcp://db:9000"}}, "write http://"},
+		{"a path", Options{Addrs: []string{"http://db/skein"}}, "write http://"},
 		{"two kinds", Options{Addrs: []string{"http://db", "clickhouse://db"}}, "two kinds"},
 		{"a password in the address", Options{Addrs: []string{"http://u:secret@db"}}, "set them apart"},
 		{"TLS over plain HTTP", Options{Addrs: []string{"http://db"}, TLS: &tls.Config{}}, "write https://"},

@@ -36,7 +36,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- fail "kafka.brokers is missing: write --set 'kafka.brokers={HOST:9092}'" }}
 {{- end }}
 {{- if not .Values.clickhouse.urls }}
-{{- fail "clickhouse.urls is missing: write --set 'clickhouse.urls={clickhouse://HOST:9000}'" }}
+{{- fail "clickhouse.urls is missing: write --set 'clickhouse.urls={http://HOST:8123}'" }}
 {{- end }}
 {{- $k := .Values.kafka }}
 {{- if and (not $k.tls.enabled) (or $k.tls.serverName $k.tls.authorityKey $k.tls.certificateKey $k.tls.privateKeyKey) }}
