@@ -7,22 +7,24 @@ import (
 
 // The upgrade table: older wire forms that agents in the field still send, and what AG-UI 1.0
 // calls them. It works on the decoded members; the event's bytes stay as they came. Each row is
-// tested as a pair of an older and a 1.0 event in upgrade_test.go.
+// tested as a pair of an older and a 1.0 event in upgrade_test.go, and as a pair of runs in
+// test/conformance.
 //
-//	member or form                                   becomes
-//	rawEvent, result, outcome, parentMessageId: null absent
-//	STATE_DELTA patch                                delta
-//	STATE_DELTA delta as a single operation          a list of one
-//	STATE_SNAPSHOT state                             snapshot
-//	RUN_FINISHED outcome "interrupt" + interrupt     {type: "interrupt", interrupts: […]}
-//	REASONING_MESSAGE_START role "assistant"         role "reasoning"
-//	REASONING_ENCRYPTED_VALUE encryptedContent       encryptedValue
-//	binary content parts                             image, audio, video, document
-//	input: messages as strings, without id or role   user messages with an id by their place
-//	input: resume as an object                       a list of one
-//	input: null forwardedProps, parameters, payload  absent
-//	THINKING_*                                       REASONING_* (the fold gives the ids)
-//	RUN_STARTED without threadId                     accepted
+//	member or form                                    becomes
+//	rawEvent, result, outcome, parentMessageId: null  absent
+//	STATE_DELTA patch                                 delta
+//	STATE_DELTA delta as a single operation           a list of one
+//	STATE_SNAPSHOT state                              snapshot
+//	RUN_FINISHED outcome "interrupt" + interrupt      {type: "interrupt", interrupts: […]}
+//	REASONING_MESSAGE_START role "assistant"          role "reasoning"
+//	REASONING_ENCRYPTED_VALUE encryptedContent        encryptedValue
+//	binary content parts                              image, audio, video, document
+//	content parts: null metadata                      absent
+//	input: messages as strings, without id or role    user messages with an id by their place
+//	input: resume as an object                        a list of one
+//	input: null forwardedProps, parameters, payload   absent
+//	THINKING_*                                        REASONING_* (the fold gives the ids)
+//	RUN_STARTED without threadId                      accepted
 func (e *Event) upgrade() {
 	e.dropNull(FieldRawEvent)
 	switch e.Type {

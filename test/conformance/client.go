@@ -110,11 +110,21 @@ func (c *Client) Reduce(jobs ...Job) ([]Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := c.next
+	lines, err := encodeJobs(first, jobs) // before anything is sent, or the answers would be waited for in vain
+	if err != nil {
+		return nil, err
+	}
 	c.next += len(jobs)
 
 	// The pipes are small: jobs are written while results are read, or both sides would wait.
 	written := make(chan error, 1)
-	go func() { written <- c.send(first, jobs) }()
+	go func() {
+		_, err := c.in.Write(lines)
+		if err != nil {
+			err = fmt.Errorf("sending streams to the client: %w", err)
+		}
+		written <- err
+	}()
 	results := make([]Result, len(jobs))
 	for i := range jobs {
 		if err := c.receive(first+i, &results[i]); err != nil {
@@ -124,9 +134,9 @@ func (c *Client) Reduce(jobs ...Job) ([]Result, error) {
 	return results, <-written
 }
 
-func (c *Client) send(first int, jobs []Job) error {
-	w := bufio.NewWriterSize(c.in, 1<<16)
-	enc := json.NewEncoder(w) // compacts, so that a job is one line
+func encodeJobs(first int, jobs []Job) ([]byte, error) {
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines) // compacts, so that a job is one line
 	enc.SetEscapeHTML(false)
 	for i, j := range jobs {
 		if j.Events == nil {
@@ -137,13 +147,10 @@ func (c *Client) send(first int, jobs []Job) error {
 			Job
 		}{first + i, j})
 		if err != nil {
-			return fmt.Errorf("sending stream %d to the client: %w", i+1, err)
+			return nil, fmt.Errorf("encoding stream %d of %d: %w", i+1, len(jobs), err)
 		}
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("sending streams to the client: %w", err)
-	}
-	return nil
+	return lines.Bytes(), nil
 }
 
 func (c *Client) receive(id int, r *Result) error {
