@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -119,8 +120,30 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	return reports, nil
 }
 
-// TopicSettings returns the settings of topics, by topic and key. A topic that is missing is an error.
+// settingsWait is how long a broker may take to hear of a topic that another one has told of.
+const settingsWait = 5 * time.Second
+
+// TopicSettings returns the settings of topics, by topic and key. Any broker may answer, also one that
+// has not heard of a new topic yet: it is asked again for 5 s. After that a topic that is missing is an error.
 func TopicSettings(ctx context.Context, adm *kadm.Client, topics ...string) (map[string]map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, settingsWait)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		settings, err := topicSettings(ctx, adm, topics)
+		if !errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return settings, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-tick.C:
+		}
+	}
+}
+
+func topicSettings(ctx context.Context, adm *kadm.Client, topics []string) (map[string]map[string]string, error) {
 	configs, err := adm.DescribeTopicConfigs(ctx, topics...)
 	if err != nil {
 		return nil, fmt.Errorf("reading settings of topics: %w", explain(err))

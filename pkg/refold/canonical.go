@@ -69,15 +69,16 @@ func adopt(base, input []agui.Message) []agui.Message {
 	if len(base) == 0 || len(input) == 0 {
 		return compactedAll(nil, input)
 	}
-	byID := make(map[string]agui.Message, len(base))
+	type name struct{ id, role string }
+	named := make(map[name]agui.Message, len(base))
 	for _, m := range base {
-		if _, ok := byID[m.ID]; !ok {
-			byID[m.ID] = m
+		if _, ok := named[name{m.ID, m.Role}]; !ok {
+			named[name{m.ID, m.Role}] = m
 		}
 	}
 	out := append([]agui.Message(nil), compactedAll(nil, input)...)
 	for i, m := range out {
-		if b, ok := byID[m.ID]; ok && sameValue(b.Raw, m.Raw) {
+		if b, ok := named[name{m.ID, m.Role}]; ok && sameValue(b.Raw, m.Raw) {
 			out[i] = b
 		}
 	}
@@ -85,26 +86,62 @@ func adopt(base, input []agui.Message) []agui.Message {
 }
 
 // sameValue reports whether two JSON texts say the same: order of members and escapes aside,
-// numbers as they are written. Lone surrogates do not survive decoding, so texts that may hold one
-// are compared as they are.
+// numbers as they are written.
 func sameValue(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
-	}
-	if surrogates(a) || surrogates(b) {
-		return false
 	}
 	x, okX := decodeValue(a)
 	y, okY := decodeValue(b)
 	return okX && okY && reflect.DeepEqual(x, y)
 }
 
-func surrogates(v json.RawMessage) bool {
-	return bytes.Contains(v, []byte(`\ud`)) || bytes.Contains(v, []byte(`\uD`))
+// halfMark stands before a half surrogate pair that was made text. It is no character.
+const halfMark = "\U0010FFFF"
+
+// keepHalves makes text of each half of a surrogate pair that has no other, which decoding would make
+// the same as any other. It reports false where v holds the mark itself.
+func keepHalves(v []byte) ([]byte, bool) {
+	if bytes.Contains(v, []byte(halfMark)) {
+		return nil, false
+	}
+	if !bytes.Contains(v, []byte(`\u`)) {
+		return v, true
+	}
+	if bytes.Contains(bytes.ToLower(v), []byte(`\udbff\udfff`)) {
+		return nil, false
+	}
+	out := make([]byte, 0, len(v))
+	for i := 0; i < len(v); {
+		n := 1
+		switch {
+		case v[i] != '\\':
+		case !half(v[i:]):
+			n = min(2, len(v)-i)
+		case v[i+3]|0x20 < 'c' && half(v[i+6:]) && v[i+9]|0x20 >= 'c': // a pair
+			n = 12
+		default:
+			out = append(append(out, halfMark...), bytes.ToLower(v[i+2:i+6])...)
+			i += 6
+			continue
+		}
+		out = append(out, v[i:i+n]...)
+		i += n
+	}
+	return out, true
+}
+
+// half reports whether v begins with the escape of half a surrogate pair.
+func half(v []byte) bool {
+	return len(v) >= 6 && v[0] == '\\' && v[1] == 'u' && v[2]|0x20 == 'd' && strings.IndexByte("89abcdef", v[3]|0x20) >= 0
 }
 
 func decodeValue(v json.RawMessage) (any, bool) {
-	d := json.NewDecoder(strings.NewReader(string(v)))
+	text, ok := keepHalves(v)
+	if !ok {
+		return nil, false
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var out any
 	err := d.Decode(&out)
