@@ -12,6 +12,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
 )
 
 // The laws of the fold that need no client, over generated runs, whole and spoiled.
@@ -75,32 +76,70 @@ func TestGenerated_AnyCheckpointGivesTheSameBytes(t *testing.T) {
 	})
 }
 
-// fold(fold(x)) = fold(x): compacted events fold to the same bytes, and compact to themselves.
+// fold(fold(x)) = fold(x): the compacted events of a chain, read as its runs, fold to the same bytes, and compact
+// to themselves.
 func TestGenerated_CompactedEventsFoldToTheSameBytes(t *testing.T) {
+	several := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run, _, s := drawRun(rt)
-		for _, raw := range s.events {
-			apply(rt, run, raw)
-		}
-		once := compact.Compacted(run)
-		again := compact.New(nil, nil)
-		for _, raw := range once {
-			ev, err := agui.Decode(raw)
-			if err == nil {
-				err = again.Apply(ev)
+		var chain []*compact.Run
+		for {
+			for _, raw := range s.events {
+				apply(rt, run, raw)
 			}
-			if err != nil {
-				rt.Fatalf("%v: %s", err, raw)
+			chain = append(chain, run)
+			if len(chain) == 3 || rapid.Bool().Draw(rt, "last") {
+				break
 			}
+			g := gen{rt}
+			var input *agui.RunAgentInput
+			if g.chance(70) { // else it goes on from all that was left
+				input = &agui.RunAgentInput{State: encode(g.state())}
+				if err := json.Unmarshal(encode(g.messages(4)), &input.Messages); err != nil {
+					rt.Fatal(err)
+				}
+			}
+			start := lineage.StartHistory(lineage.History{Messages: run.Messages(), State: run.State()}, input)
+			run, s = compact.New(start.Messages, start.State), drawStream(rt, fmt.Sprint("r", len(chain)))
 		}
-		if a, b := toJSON(rt, run.Messages()), toJSON(rt, again.Messages()); !bytes.Equal(a, b) {
+		once := compact.Compacted(chain...)
+		again := foldAsChain(rt, once)
+		if len(again) > 1 {
+			several++
+		}
+		last := again[len(again)-1]
+		if a, b := toJSON(rt, run.Messages()), toJSON(rt, last.Messages()); !bytes.Equal(a, b) {
 			rt.Fatalf("messages\n%s\nbecame\n%s", a, b)
 		}
-		if a, b := run.State(), again.State(); !bytes.Equal(a, b) {
+		if a, b := run.State(), last.State(); !bytes.Equal(a, b) {
 			rt.Fatalf("state\n%s\nbecame\n%s", a, b)
 		}
-		if a, b := toJSON(rt, once), toJSON(rt, compact.Compacted(again)); !bytes.Equal(a, b) {
+		if a, b := toJSON(rt, once), toJSON(rt, compact.Compacted(again...)); !bytes.Equal(a, b) {
 			rt.Fatalf("events\n%s\nbecame\n%s", a, b)
 		}
 	})
+	if several == 0 {
+		t.Error("no chain of several runs was drawn")
+	}
+}
+
+// foldAsChain folds a stream of several runs as "skein fold" reads a file: a RUN_STARTED opens the next run.
+func foldAsChain(t *rapid.T, events []json.RawMessage) []*compact.Run {
+	t.Helper()
+	chain := []*compact.Run{compact.New(nil, nil)}
+	for i, raw := range events {
+		ev, err := agui.Decode(raw)
+		if err != nil {
+			t.Fatalf("%v: %s", err, raw)
+		}
+		run := chain[len(chain)-1]
+		if i > 0 && ev.Type == agui.RunStarted {
+			run = compact.New(run.Messages(), run.State())
+			chain = append(chain, run)
+		}
+		if err := run.Apply(ev); err != nil {
+			t.Fatalf("%v: %s", err, raw)
+		}
+	}
+	return chain
 }
