@@ -32,7 +32,10 @@ over restarts (a pod's name), and a --dir: what is in it is made again if it is 
 			f.IntVar(&cfg.RecordLimit, "record-limit", cfg.RecordLimit, "largest record in bytes; of a run that is larger, the largest contents become references")
 			f.IntVar(&cfg.SnapshotBelow, "snapshot-below", cfg.SnapshotBelow, "bytes under which a branch's conversation is written whole at every run's end")
 		},
-		Start: func(ctx context.Context, p *app.Process) error {
+		Check: func(*app.Process) error {
+			if cfg.Dir == "" {
+				return app.Usagef("no folder for the local stores: say --dir FOLDER (or SKEIN_DIR)")
+			}
 			if cfg.InstanceID == "" {
 				host, err := os.Hostname()
 				if err != nil {
@@ -43,6 +46,9 @@ over restarts (a pod's name), and a --dir: what is in it is made again if it is 
 			if err := cfg.Validate(); err != nil {
 				return app.Usagef("%w", err)
 			}
+			return nil
+		},
+		Start: func(ctx context.Context, p *app.Process) error {
 			if err := p.CheckKafka(ctx); err != nil {
 				return err
 			}

@@ -28,6 +28,7 @@ partitions.`,
 			choice.Flags(f)
 			f.DurationVar(&delay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay, "how long records are gathered before they are written")
 		},
+		Check: func(*app.Process) error { return choice.Check() },
 		Start: func(ctx context.Context, p *app.Process) error {
 			st, err := choice.Open(ctx, p.Logger)
 			if err != nil {

@@ -12,5 +12,5 @@ func TestStage_OneClearLineForWhatCannotWork(t *testing.T) {
 	apptest.Refuses(t, stage(), "no Kafka brokers: say --brokers")
 	apptest.Refuses(t, stage(), "unknown flag: --broker; see indexer --help", "--broker", "127.0.0.1:1")
 	apptest.Refuses(t, stage(), "unexpected argument", "please")
-	apptest.Refuses(t, stage(), "say --clickhouse URL", "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0", "--log-level", "error")
+	apptest.Refuses(t, stage(), "say --clickhouse URL", "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0")
 }

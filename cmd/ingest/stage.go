@@ -26,11 +26,14 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 			api.Flags(f)
 			f.IntVar(&cfg.MaxEventBytes, "max-event-bytes", cfg.MaxEventBytes, "limit of one event or input")
 		},
-		Start: func(ctx context.Context, p *app.Process) error {
+		Check: func(p *app.Process) error {
 			cfg.Kafka = p.Kafka()
 			if err := cfg.Validate(); err != nil {
 				return app.Usagef("%w", err)
 			}
+			return api.Check()
+		},
+		Start: func(ctx context.Context, p *app.Process) error {
 			auth, err := api.Authenticator(ctx, p)
 			if err != nil {
 				return err

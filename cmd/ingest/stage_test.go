@@ -12,8 +12,8 @@ func TestStage_OneClearLineForWhatCannotWork(t *testing.T) {
 	apptest.Refuses(t, stage(), "no Kafka brokers: say --brokers")
 	apptest.Refuses(t, stage(), "unknown flag: --broker; see ingest --help", "--broker", "127.0.0.1:1")
 	apptest.Refuses(t, stage(), "unexpected argument", "please")
-	apptest.Refuses(t, stage(), "nobody could call: say --api-keys FILE", "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0", "--log-level", "error")
-	apptest.Refuses(t, stage(), "say one of them", "--brokers", "127.0.0.1:1", "--tenant", "t", "--api-keys", "keys.yaml", "--admin-listen", "127.0.0.1:0", "--log-level", "error")
-	apptest.Refuses(t, stage(), "no authentication", "--brokers", "127.0.0.1:1", "--tenant", "t", "--listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0", "--log-level", "error")
-	apptest.Refuses(t, stage(), "event limit", "--brokers", "127.0.0.1:1", "--tenant", "t", "--max-event-bytes", "0", "--admin-listen", "127.0.0.1:0", "--log-level", "error")
+	apptest.Refuses(t, stage(), "nobody could call: say --api-keys FILE", "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0")
+	apptest.Refuses(t, stage(), "say one of them", "--brokers", "127.0.0.1:1", "--tenant", "t", "--api-keys", "keys.yaml", "--admin-listen", "127.0.0.1:0")
+	apptest.Refuses(t, stage(), "no authentication", "--brokers", "127.0.0.1:1", "--tenant", "t", "--listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0")
+	apptest.Refuses(t, stage(), "event limit", "--brokers", "127.0.0.1:1", "--tenant", "t", "--max-event-bytes", "0", "--admin-listen", "127.0.0.1:0")
 }

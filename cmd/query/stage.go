@@ -28,6 +28,12 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 			choice.Flags(f)
 			api.Flags(f)
 		},
+		Check: func(*app.Process) error {
+			if err := api.Check(); err != nil {
+				return err
+			}
+			return choice.Check()
+		},
 		Start: func(ctx context.Context, p *app.Process) error {
 			auth, err := api.Authenticator(ctx, p)
 			if err != nil {

@@ -22,8 +22,8 @@ func (a *API) Flags(f *pflag.FlagSet) {
 	f.StringVar(&a.tenant, "tenant", "", "for trying, in the place of --api-keys: take every request for one of `TENANT`; only with --listen on loopback")
 }
 
-// check refuses settings that cannot work, or that would let in whom nobody meant to.
-func (a *API) check() error {
+// Check refuses settings that cannot work, or that would let in whom nobody meant to.
+func (a *API) Check() error {
 	switch {
 	case a.keys != "" && a.tenant != "":
 		return Usagef("--api-keys and --tenant: say one of them: with --tenant nobody needs a key")
@@ -41,10 +41,10 @@ func (a *API) check() error {
 	return nil
 }
 
-// Authenticator returns what tells callers apart. A file of keys is read again for as long as the
+// Authenticator returns what tells callers apart, where Check is content. A file of keys is read again for as long as the
 // process runs; until it was read once, the process is not ready.
 func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticator, error) {
-	if err := a.check(); err != nil {
+	if err := a.Check(); err != nil { // here too: nobody is let in by a stage that has forgotten it
 		return nil, err
 	}
 	if a.keys == "" {

@@ -25,6 +25,8 @@ type Stage struct {
 	Short, Long, Example string
 	// Flags adds the stage's own settings to those that every stage has.
 	Flags func(*pflag.FlagSet)
+	// Check says what is wrong with the settings, before anything is opened.
+	Check func(p *Process) error
 	// Start builds the stage and adds its parts to the process's group. It returns once the
 	// process can take work; an error ends it.
 	Start func(ctx context.Context, p *Process) error
@@ -120,6 +122,9 @@ func runStage(ctx context.Context, s Stage, p *Process, adminListen string, prof
 	stop := context.AfterFunc(ctx, p.Admin.Draining)
 	defer stop()
 
+	if err := s.Check(p); err != nil {
+		return err
+	}
 	l, err := Listen(ctx, adminListen, "admin-listen")
 	if err != nil {
 		return err

@@ -40,32 +40,46 @@ func (c *Choice) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.sqlite, "sqlite", "", "`FILE` of a store for one machine, in the place of ClickHouse")
 }
 
-// Open returns the store. A ClickHouse is not asked for anything yet, so that a stage starts while it
-// is away, and says so by its readiness.
-func (c *Choice) Open(ctx context.Context, logger *slog.Logger) (Store, error) {
+// Check says what is wrong with the flags, without opening anything.
+func (c *Choice) Check() error {
 	switch {
 	case len(c.clickhouse) > 0 && c.sqlite != "":
-		return nil, app.Usagef("two stores: say either --clickhouse or --sqlite")
-	case len(c.clickhouse) > 0:
-		return c.openClickHouse(ctx, logger)
+		return app.Usagef("two stores: say either --clickhouse or --sqlite")
 	case c.sqlite != "":
+		return nil
+	case len(c.clickhouse) == 0:
+		return app.Usagef("no store: say --clickhouse URL (or SKEIN_CLICKHOUSE), or --sqlite FILE for one machine")
+	}
+	if err := c.options().Validate(); err != nil {
+		return app.Usagef("%w", err)
+	}
+	return nil
+}
+
+// Open returns the store, where Check is content. A ClickHouse is not asked for anything yet, so that a stage starts while it
+// is away, and says so by its readiness.
+func (c *Choice) Open(ctx context.Context, logger *slog.Logger) (Store, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if c.sqlite != "" {
 		return openSQLite(ctx, c.sqlite)
-	default:
-		return nil, app.Usagef("no store: say --clickhouse URL (or SKEIN_CLICKHOUSE), or --sqlite FILE for one machine")
+	}
+	return c.openClickHouse(ctx, logger)
+}
+
+func (c *Choice) options() clickhouse.Options {
+	return clickhouse.Options{
+		Addrs: c.clickhouse, Database: c.database, Username: c.user,
+		PasswordFile: c.passwordFile, Cluster: c.cluster, Replicated: c.replicated,
 	}
 }
 
 func (c *Choice) openClickHouse(ctx context.Context, logger *slog.Logger) (Store, error) {
-	o := clickhouse.Options{
-		Addrs: c.clickhouse, Database: c.database, Username: c.user,
-		PasswordFile: c.passwordFile, Cluster: c.cluster, Replicated: c.replicated,
-	}
+	o := c.options()
 	// The driver logs, as errors, what it also returns: whoever has asked decides what to say of it.
 	if logger.Enabled(ctx, slog.LevelDebug) {
 		o.Logger = logger
-	}
-	if err := o.Validate(); err != nil {
-		return nil, app.Usagef("%w", err)
 	}
 	s, err := clickhouse.New(o)
 	if err != nil {
