@@ -28,8 +28,10 @@ build: ## build the commands into bin/
 run: build ## start all stages on one folder (.skein), play recorded conversations, stay up until Ctrl-C
 	@bin/skein demo
 
+# The commands that tests start are built once, and found there.
+test: export SKEIN_TEST_BIN := $(CURDIR)/bin
 .PHONY: test
-test: conformance-setup race-setup ## run all tests: with the race detector, then what is measured, against the official client, end to end over real processes and under faults
+test: build conformance-setup race-setup ## run all tests: with the race detector, then what is measured, against the official client, end to end over real processes and under faults
 	go test $$($(HAS_C) && echo -race) -timeout 15m $$(go list ./... | grep -v -e /test/e2e -e /test/chaos -e /$(KIT)$$)
 	go test -count=1 -p 1 -timeout 10m -run 'CostsGrow' ./pkg/compact
 	cd $(KIT) && go test $$($(HAS_C) && echo -race) -count=1 -timeout 15m

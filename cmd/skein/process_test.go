@@ -20,27 +20,25 @@ import (
 
 	"github.com/skeinhq/skein/internal/app/apptest"
 	"github.com/skeinhq/skein/internal/client"
+	commands "github.com/skeinhq/skein/test/process"
 )
 
-// binary is the skein that the tests of this package run, built once.
+// scratch is a folder of this process's own.
+var scratch string
+
+// binary is the skein that the tests of this package run.
 var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "skein-test-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "skein")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building skein: %w: %s", err, out)
-	}
-	return path, nil
+	dir, err := commands.Commands(scratch)
+	return filepath.Join(dir, "skein"), err
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path)) // a leftover in the temporary folder
+	var err error
+	if scratch, err = os.MkdirTemp("", "skein-test-"); err != nil {
+		panic(err)
 	}
+	code := m.Run()
+	_ = os.RemoveAll(scratch) // a leftover in the temporary folder
 	os.Exit(code)
 }
 

@@ -32,8 +32,8 @@ func TestChaos_EveryRunIsSealedOnceAndRight(t *testing.T) {
 		t.Skip("-short is set: this runs compactors and Kafka as processes, for minutes")
 	}
 	o := outcome{seed: seed(), wanted: *faultsFlag}
-	bin := t.TempDir()
-	if err := process.Build(bin, nil, "../../cmd/compactor"); err != nil {
+	bin, err := process.Commands(t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
 	endure(t, bin, &o)

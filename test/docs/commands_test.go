@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/test/process"
 )
 
 const root = "../.."
@@ -25,7 +26,10 @@ func TestDocs_CommandsWork(t *testing.T) {
 	files := markdown(t)
 	server := startSkein(t)
 	url := server.URL()
-	path := buildSkein(t)
+	path, err := process.Commands(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	ran := 0
 	for _, file := range files {
 		text, err := os.ReadFile(filepath.Join(root, file))
@@ -149,16 +153,4 @@ func startSkein(t *testing.T) *dev.Server {
 		}
 	})
 	return server
-}
-
-// buildSkein builds the command line and returns the folder that it is in.
-func buildSkein(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "./cmd/skein")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building skein: %v\n%s", err, out)
-	}
-	return dir
 }

@@ -58,11 +58,10 @@ func realEnds(t *testing.T) ends {
 // embeddedBroker starts the broker and returns its address.
 func embeddedBroker(t *testing.T) string {
 	t.Helper()
-	bin, err := binaries()
-	if err != nil {
+	if err := process.Build(scratch, nil, "./broker"); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(bin, "broker"), t.TempDir())
+	cmd := exec.Command(filepath.Join(scratch, "broker"), t.TempDir())
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

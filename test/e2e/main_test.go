@@ -8,19 +8,18 @@ import (
 	"github.com/skeinhq/skein/test/process"
 )
 
-// binaries is the folder with the commands, built once for all tests of the process.
-var binaries = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "skein-e2e-")
-	if err != nil {
-		return "", err
-	}
-	return dir, process.Build(dir, nil, "../../cmd/...", "./broker")
-})
+// scratch is a folder of this process's own.
+var scratch string
+
+// binaries is the folder with the commands.
+var binaries = sync.OnceValues(func() (string, error) { return process.Commands(scratch) })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, _ := binaries(); dir != "" {
-		_ = os.RemoveAll(dir) // a leftover in the temporary folder
+	var err error
+	if scratch, err = os.MkdirTemp("", "skein-e2e-"); err != nil {
+		panic(err)
 	}
+	code := m.Run()
+	_ = os.RemoveAll(scratch) // a leftover in the temporary folder
 	os.Exit(code)
 }

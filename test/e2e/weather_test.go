@@ -19,7 +19,7 @@ import (
 )
 
 // A real broker is stopped under the stages while a run is open, and started again: they say so, live, and
-// go on. Then partitions are added, which no stage may go on with.
+// go on. Then partitions are added, which no stage may pass over.
 func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short is set: this starts every stage as a process")
@@ -90,8 +90,12 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 	if code, log := p.compactor.ExitCode(), p.compactor.Tail(); code != 1 || !strings.Contains(log, "partition counts differ") {
 		t.Errorf("where partitions were added the compactor ended with %d and said\n%s", code, log)
 	}
-	says := notReady(t, p.ingest, `"door":"`, "there were 4", "now there are 5")
-	t.Logf("%v: ingest says %s", elapsed(), says)
+	for stage, check := range map[*process.Process]string{p.ingest: "door", p.indexer: "topics"} {
+		says := notReady(t, stage, `"`+check+`":"`, "there were 4", "now there are 5")
+		t.Logf("%v: %s says %s", elapsed(), stage.Name, says)
+	}
+	says := readiness(t, p.query, http.StatusOK, `"status":"degraded"`, "there were 4", "now there are 5")
+	t.Logf("%v: query says %s", elapsed(), says)
 	_, err = post(len(lines)-1, len(lines))
 	refused(t, err)
 	for _, stage := range []*process.Process{p.ingest, p.indexer, p.query} {
@@ -102,10 +106,17 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 // notReady waits until a stage says that it cannot take work, with all of the texts, and returns what it says.
 func notReady(t *testing.T, stage *process.Process, texts ...string) string {
 	t.Helper()
+	return readiness(t, stage, http.StatusServiceUnavailable, texts...)
+}
+
+// readiness waits until a stage's readiness is a status with all of the texts, and returns what it says. The
+// stage has to be alive all the same.
+func readiness(t *testing.T, stage *process.Process, want int, texts ...string) string {
+	t.Helper()
 	admin := "http://" + stage.Said("started", "admin")
-	body := process.Eventually(t, stage.Name+" is not ready for "+strings.Join(texts, ", "), func() (string, bool) {
+	body := process.Eventually(t, fmt.Sprintf("readiness of %s is %d with %s", stage.Name, want, strings.Join(texts, ", ")), func() (string, bool) {
 		status, body := process.Get(t, admin+"/readyz")
-		has := status == http.StatusServiceUnavailable
+		has := status == want
 		for _, text := range texts {
 			has = has && strings.Contains(body, text)
 		}
