@@ -187,14 +187,14 @@ func (s *session) taken(ids []int32, revoked bool) {
 	s.joining = s.now() // until onAssigned, which comes for every generation, even with nothing new
 	s.joined = s.joined && revoked
 	for _, id := range ids {
-		if a := s.assigned[id]; a != nil {
+		if a := s.assigned[id]; a != nil { // else the session is being closed: what waits is the next one's
 			a.cancel()
 			delete(s.assigned, id)
+			s.metrics.Lag.Gone(id)
 		}
 		s.revoked = true
 		s.owed = revoked
 	}
-	s.metrics.Lag.Gone(ids...)
 	if len(ids) > 0 {
 		s.logger.Info("partitions taken", "partitions", ids, "lost", !revoked)
 	}
