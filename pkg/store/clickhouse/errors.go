@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
+	"strings"
 	"syscall"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
@@ -74,7 +76,21 @@ func explain(err error) error {
 	if errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, ch.ErrAcquireConnTimeout) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, bare(err))
 	}
 	return err
+}
+
+// bare takes off an error of HTTP what the driver says around it, and the whole URL of the statement: what is
+// left is the server's address and what happened.
+func bare(err error) error {
+	var request *url.Error
+	if !errors.As(err, &request) {
+		return err
+	}
+	u, bad := url.Parse(request.URL)
+	if bad != nil || strings.Contains(request.Err.Error(), u.Host) {
+		return request.Err
+	}
+	return fmt.Errorf("%s: %w", u.Host, request.Err)
 }

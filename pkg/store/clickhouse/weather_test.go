@@ -162,6 +162,23 @@ func TestStore_TellsWhatTheServerSays(t *testing.T) {
 	}
 }
 
+// What is wrong is one short line over either protocol: no URL of the statement, the address once.
+func TestStore_TellsWhoDoesNotAnswer(t *testing.T) {
+	cut := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(cut.Close)
+	const begins = "asking ClickHouse for its schema: ClickHouse does not answer: "
+	for addr, want := range map[string]string{
+		"http://127.0.0.1:1":       "dial tcp 127.0.0.1:1: connect: connection refused",
+		"clickhouse://127.0.0.1:1": "dial tcp 127.0.0.1:1: connect: connection refused",
+		cut.URL:                    strings.TrimPrefix(cut.URL, "http://") + ": EOF",
+	} {
+		err := connect(t, Options{Addrs: []string{addr}}).Ping(t.Context())
+		if !errors.Is(err, ErrUnavailable) || err.Error() != begins+want {
+			t.Errorf("%s: %v, want %s", addr, err, begins+want)
+		}
+	}
+}
+
 func TestStore_KeepsACancelledCallApartFromWeather(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
