@@ -321,7 +321,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 			obj.set("content", content)
 			obj.remove("subagentRunId")
 			o.tag(obj)
-			m = &message{id: id, role: agui.RoleActivity, obj: obj}
+			m = &message{id: id, role: agui.RoleActivity, obj: obj, calls: at.m.calls}
 			r.conv.replace(at, m, at.m.contentBytes())
 		}
 		r.mergeMetadata(m, metadata)
@@ -387,7 +387,7 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	next := obj.copyOf()
 	next.set("content", doc)
 	next.set("activityType", stringValue(activityType))
-	r.conv.replace(at, &message{id: id, role: agui.RoleActivity, obj: next}, had)
+	r.conv.replace(at, &message{id: id, role: agui.RoleActivity, obj: next, calls: m.calls}, had)
 }
 
 // contentOf returns an activity's content as JSON, {} where it has none.

@@ -182,7 +182,9 @@ func (p *patcher) transfer(move bool, from, path string) error {
 		if at, err = p.existing(from); err != nil {
 			return err
 		}
-		source = at.value()
+		if source = at.value(); source == nil { // inherited in JavaScript: a function, which no JSON can hold
+			return errNoSuchPath
+		}
 	} else if move && path != "" {
 		return errNoSuchPath // the document cannot be put into itself
 	}

@@ -26,25 +26,30 @@ func TestTree_PatchesAsTheClientDoes(t *testing.T) {
 	}{
 		"keeps what it does not touch":                         {`[{"op":"add","path":"/b","value":{"x" : 1.0}}]`, `{"a":1,"l":[1, 2, 3],"o":{"k": null},"b":{"x" : 1.0}}`, nil},
 		"an empty patch changes nothing, not even white space": {`[]`, doc, nil},
-		"add in between":                 {`[{"op":"add","path":"/l/1","value":9}]`, `{"a":1,"l":[1,9,2,3],"o":{"k": null}}`, nil},
-		"add at the end":                 {`[{"op":"add","path":"/l/-","value":9}]`, `{"a":1,"l":[1,2,3,9],"o":{"k": null}}`, nil},
-		"add at the length":              {`[{"op":"add","path":"/l/3","value":9}]`, `{"a":1,"l":[1,2,3,9],"o":{"k": null}}`, nil},
-		"add past the length":            {`[{"op":"add","path":"/l/4","value":9}]`, doc, errIndex},
-		"add at a name in an array":      {`[{"op":"add","path":"/l/x","value":9}]`, doc, errIndex},
-		"add with zeros in front":        {`[{"op":"add","path":"/l/01","value":9}]`, `{"a":1,"l":[1,9,2,3],"o":{"k": null}}`, nil},
-		"replace with zeros in front":    {`[{"op":"replace","path":"/l/01","value":9}]`, doc, errNoSuchPath},
-		"negative indices":               {`[{"op":"add","path":"/l/-1","value":9}]`, doc, errIndex},
-		"add below nothing":              {`[{"op":"add","path":"/x/y","value":9}]`, doc, errNoSuchPath},
-		"add below null":                 {`[{"op":"add","path":"/o/k/y","value":9}]`, doc, errNoSuchPath},
-		"replace null":                   {`[{"op":"replace","path":"/o/k","value":9}]`, `{"a":1,"l":[1, 2, 3],"o":{"k":9}}`, nil},
-		"test of a missing member":       {`[{"op":"test","path":"/x","value":null}]`, doc, errTest},
-		"test by value":                  {`[{"op":"test","path":"/a","value":1.0},{"op":"test","path":"/l","value":[1,2,3]}]`, doc, nil},
-		"move into itself":               {`[{"op":"move","from":"/o","path":"/o/x"}]`, doc, errNoSuchPath},
-		"move within an array":           {`[{"op":"move","from":"/l/0","path":"/l/2"}]`, `{"a":1,"l":[2,3,1],"o":{"k": null}}`, nil},
-		"copy":                           {`[{"op":"copy","from":"/o","path":"/a"},{"op":"add","path":"/a/n","value":1}]`, `{"a":{"k":null,"n":1},"l":[1, 2, 3],"o":{"k": null}}`, nil},
-		"fails as a whole":               {`[{"op":"remove","path":"/l/0"},{"op":"move","from":"/a","path":"/o/a"},{"op":"replace","path":"","value":1},{"op":"remove","path":"/nope"}]`, doc, errNoSuchPath},
-		"an operation that nobody knows": {`[{"op":"remove","path":"/a"},{"op":"invented","path":"/a"}]`, doc, errOperation},
-		"prototype":                      {`[{"op":"add","path":"/__proto__","value":1}]`, doc, errPrototype},
+		"add in between":                     {`[{"op":"add","path":"/l/1","value":9}]`, `{"a":1,"l":[1,9,2,3],"o":{"k": null}}`, nil},
+		"add at the end":                     {`[{"op":"add","path":"/l/-","value":9}]`, `{"a":1,"l":[1,2,3,9],"o":{"k": null}}`, nil},
+		"add at the length":                  {`[{"op":"add","path":"/l/3","value":9}]`, `{"a":1,"l":[1,2,3,9],"o":{"k": null}}`, nil},
+		"add past the length":                {`[{"op":"add","path":"/l/4","value":9}]`, doc, errIndex},
+		"add at a name in an array":          {`[{"op":"add","path":"/l/x","value":9}]`, doc, errIndex},
+		"add with zeros in front":            {`[{"op":"add","path":"/l/01","value":9}]`, `{"a":1,"l":[1,9,2,3],"o":{"k": null}}`, nil},
+		"replace with zeros in front":        {`[{"op":"replace","path":"/l/01","value":9}]`, doc, errNoSuchPath},
+		"negative indices":                   {`[{"op":"add","path":"/l/-1","value":9}]`, doc, errIndex},
+		"add below nothing":                  {`[{"op":"add","path":"/x/y","value":9}]`, doc, errNoSuchPath},
+		"add below null":                     {`[{"op":"add","path":"/o/k/y","value":9}]`, doc, errNoSuchPath},
+		"replace null":                       {`[{"op":"replace","path":"/o/k","value":9}]`, `{"a":1,"l":[1, 2, 3],"o":{"k":9}}`, nil},
+		"test of a missing member":           {`[{"op":"test","path":"/x","value":null}]`, doc, errTest},
+		"test by value":                      {`[{"op":"test","path":"/a","value":1.0},{"op":"test","path":"/l","value":[1,2,3]}]`, doc, nil},
+		"move into itself":                   {`[{"op":"move","from":"/o","path":"/o/x"}]`, doc, errNoSuchPath},
+		"move within an array":               {`[{"op":"move","from":"/l/0","path":"/l/2"}]`, `{"a":1,"l":[2,3,1],"o":{"k": null}}`, nil},
+		"copy":                               {`[{"op":"copy","from":"/o","path":"/a"},{"op":"add","path":"/a/n","value":1}]`, `{"a":{"k":null,"n":1},"l":[1, 2, 3],"o":{"k": null}}`, nil},
+		"copy what is inherited":             {`[{"op":"copy","from":"/toString","path":"/x"}]`, doc, errNoSuchPath},
+		"move what is inherited":             {`[{"op":"move","from":"/o/valueOf","path":"/x"}]`, doc, errNoSuchPath},
+		"copy what is inherited to the root": {`[{"op":"copy","from":"/constructor","path":""}]`, doc, errNoSuchPath},
+		"replace what is inherited":          {`[{"op":"replace","path":"/toString","value":1}]`, `{"a":1,"l":[1, 2, 3],"o":{"k": null},"toString":1}`, nil},
+		"remove what is inherited":           {`[{"op":"remove","path":"/o/valueOf"},{"op":"remove","path":"/a"}]`, `{"l":[1, 2, 3],"o":{"k": null}}`, nil},
+		"fails as a whole":                   {`[{"op":"remove","path":"/l/0"},{"op":"move","from":"/a","path":"/o/a"},{"op":"replace","path":"","value":1},{"op":"remove","path":"/nope"}]`, doc, errNoSuchPath},
+		"an operation that nobody knows":     {`[{"op":"remove","path":"/a"},{"op":"invented","path":"/a"}]`, doc, errOperation},
+		"prototype":                          {`[{"op":"add","path":"/__proto__","value":1}]`, doc, errPrototype},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTree(json.RawMessage(doc))
@@ -177,6 +182,7 @@ func TestTree_Limits(t *testing.T) {
 func FuzzTree(f *testing.F) {
 	f.Add(`{"a":[1,{"b":null}]}`, `[{"op":"move","from":"/a/1","path":"/a/0"},{"op":"copy","from":"/a","path":"/x"}]`)
 	f.Add(`7`, `[{"op":"add","path":"/a","value":1},{"op":"replace","path":"","value":[]}]`)
+	f.Add(`{"a":{}}`, `[{"op":"copy","from":"/a/toString","path":"/x"},{"op":"move","from":"/valueOf","path":""}]`)
 	f.Add(`[]`, `[{"op":"add","path":"/4294967296","value":1},{"op":"remove","path":"/00"}]`)
 	f.Fuzz(func(t *testing.T, doc, patch string) {
 		event, err := json.Marshal(map[string]json.RawMessage{"type": json.RawMessage(`"STATE_DELTA"`), "delta": json.RawMessage(patch)})
