@@ -52,29 +52,41 @@ func messageOf(raw json.RawMessage) Message {
 // Get returns a member of the message, or nil.
 func (m Message) Get(name string) json.RawMessage { return Lookup(m.Raw, name) }
 
-// checkMessage accepts a message as the schemas of AG-UI 1.0 do. A message of an unknown role needs
-// an id and is kept.
+// checkMessage accepts a message as the schemas of AG-UI 1.0 do, each role's its own: what it does not name
+// may be anything. A message of an unknown role needs an id and is kept.
 func checkMessage(t Type, raw json.RawMessage) error {
-	where := "message"
-	if err := stringsOf(t, where, raw, []string{"id", "role"}, []string{"name", "encryptedValue", "subagentRunId"}); err != nil {
+	if err := stringsOf(t, "message", raw, []string{"id", "role"}, nil); err != nil {
+		return err
+	}
+	role := unquote(Lookup(raw, "role"))
+	var required []string
+	optional := []string{"subagentRunId", "encryptedValue"}
+	switch role {
+	case RoleDeveloper, RoleSystem, RoleAssistant, RoleUser:
+		optional = append(optional, "name")
+	case RoleReasoning:
+	case RoleTool:
+		required, optional = []string{"toolCallId"}, append(optional, "error")
+	case RoleActivity:
+		required, optional = []string{"activityType"}, optional[:1]
+	default:
+		return nil
+	}
+	if err := stringsOf(t, "message", raw, required, optional); err != nil {
 		return err
 	}
 	if m := Lookup(raw, "metadata"); m != nil && kindOf(m) != kindObject {
 		return malformed(t, "message.metadata must be an object, not %s", kindOf(m))
 	}
 	content := Lookup(raw, "content")
-	switch unquote(Lookup(raw, "role")) {
-	case RoleDeveloper, RoleSystem, RoleReasoning:
-		if kindOf(content) != kindString {
-			return malformed(t, "message.content must be a string, not %s", kindOf(content))
-		}
-	case RoleUser:
+	switch role {
+	case RoleUser, RoleTool:
 		return checkContent(t, "message.content", content)
-	case RoleTool:
-		if err := stringsOf(t, where, raw, []string{"toolCallId"}, []string{"error"}); err != nil {
-			return err
+	case RoleActivity:
+		if kindOf(content) != kindObject {
+			return malformed(t, "message.content of an activity must be an object, not %s", kindOf(content))
 		}
-		return checkContent(t, "message.content", content)
+		return nil
 	case RoleAssistant:
 		if content != nil && kindOf(content) != kindString {
 			return malformed(t, "message.content must be a string, not %s", kindOf(content))
@@ -82,13 +94,13 @@ func checkMessage(t Type, raw json.RawMessage) error {
 		if calls := Lookup(raw, "toolCalls"); calls != nil {
 			return checkToolCalls(t, calls)
 		}
-	case RoleActivity:
-		if kindOf(content) != kindObject {
-			return malformed(t, "message.content of an activity must be an object, not %s", kindOf(content))
+		return nil
+	default: // developer, system, reasoning
+		if kindOf(content) != kindString {
+			return malformed(t, "message.content must be a string, not %s", kindOf(content))
 		}
-		return stringsOf(t, where, raw, []string{"activityType"}, nil)
+		return nil
 	}
-	return nil
 }
 
 func checkToolCalls(t Type, calls json.RawMessage) error {

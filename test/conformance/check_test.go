@@ -24,8 +24,8 @@ func TestCheck_ComparesAnyCommand(t *testing.T) {
 		code    int
 		says    string
 	}{
-		"Skein's own fold":         {[]string{example}, 0, "139 streams, 4649 events: no difference"},
-		"a client that is not old": {[]string{"node", "reduce.mjs"}, 1, "139 streams, 4649 events: 5 differ"},
+		"Skein's own fold":         {[]string{example}, 0, "141 streams, 4660 events: no difference"},
+		"a client that is not old": {[]string{"node", "reduce.mjs"}, 1, "141 streams, 4660 events: 5 differ"},
 		"a command that says nothing": {[]string{"node", "--eval", "process.exit(0)"}, 2,
 			"stopped after 0 streams: case activity_delta_that_fails.txtar: no answer; the command ended"},
 		"a command that is not there": {[]string{"./no-such-command"}, 2, "it could not be started"},
