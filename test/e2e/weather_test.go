@@ -90,8 +90,8 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 	if code, log := p.compactor.ExitCode(), p.compactor.Tail(); code != 1 || !strings.Contains(log, "partition counts differ") {
 		t.Errorf("where partitions were added the compactor ended with %d and said\n%s", code, log)
 	}
-	for stage, check := range map[*process.Process]string{p.ingest: "door", p.indexer: "topics"} {
-		says := notReady(t, stage, `"`+check+`":"`, "there were 4", "now there are 5")
+	for stage, check := range map[*process.Process]string{p.ingest: `"door":"unavailable: `, p.indexer: `"topics":"`} {
+		says := notReady(t, stage, check+"partition counts differ: there were 4", "now there are 5")
 		t.Logf("%v: %s says %s", elapsed(), stage.Name, says)
 	}
 	says := readiness(t, p.query, http.StatusOK, `"status":"degraded"`, "there were 4", "now there are 5")
