@@ -21,20 +21,7 @@ import (
 )
 
 func newDeadLetters(out *output, environ []string) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "dead-letters",
-		GroupID: groupOperate,
-		Short:   "List what could not be folded, and try it again",
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
-		},
-	}
-	cmd.AddCommand(newDeadLettersList(out, environ), newDeadLettersRetry(out))
-	return cmd
+	return group("dead-letters", "List what could not be folded, and try it again", newDeadLettersList(out, environ), newDeadLettersRetry(out))
 }
 
 // deadLetterFilter are the flags that say which dead letters are meant.

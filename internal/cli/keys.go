@@ -15,20 +15,7 @@ import (
 )
 
 func newKeys(out *output) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "keys",
-		GroupID: groupOperate,
-		Short:   "Make and list API keys",
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
-		},
-	}
-	cmd.AddCommand(newKeysNew(out), newKeysList(out))
-	return cmd
+	return group("keys", "Make and list API keys", newKeysNew(out), newKeysList(out))
 }
 
 func newKeysNew(out *output) *cobra.Command {

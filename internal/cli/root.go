@@ -98,6 +98,24 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// group is a command that only holds others: alone it says which, and refuses what is none of them.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     use,
+		GroupID: groupOperate,
+		Short:   short,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
+		},
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 func newVersion(out *output) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

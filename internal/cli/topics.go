@@ -26,20 +26,7 @@ type topicsOptions struct {
 }
 
 func newTopics(out *output) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "topics",
-		GroupID: groupOperate,
-		Short:   "Make, check, alter and copy the topics of a Kafka cluster",
-		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
-		},
-	}
-	cmd.AddCommand(newTopicsCreate(out), newTopicsCheck(out), newTopicsAlter(out), newTopicsMigrate(out))
-	return cmd
+	return group("topics", "Make, check, alter and copy the topics of a Kafka cluster", newTopicsCreate(out), newTopicsCheck(out), newTopicsAlter(out), newTopicsMigrate(out))
 }
 
 func newTopicsCreate(out *output) *cobra.Command {
