@@ -31,12 +31,20 @@ run: build ## start all stages on one folder (.skein), play recorded conversatio
 # The commands that tests start are built once, and found there.
 test: export SKEIN_TEST_BIN := $(CURDIR)/bin
 .PHONY: test
-test: build conformance-setup race-setup ## run all tests: with the race detector, then what is measured, against the official client, end to end over real processes and under faults
-	go test $$($(HAS_C) && echo -race) -timeout 15m $$(go list ./... | grep -v -e /test/e2e -e /test/chaos -e /$(KIT)$$)
-	go test -count=1 -p 1 -timeout 10m -run 'CostsGrow' ./pkg/compact
-	cd $(KIT) && go test $$($(HAS_C) && echo -race) -count=1 -timeout 15m
+test: build conformance-setup race-setup ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes and under faults
+	go test $$($(HAS_C) && echo -race) -p 3 -timeout 15m -skip '$(SIMULATED)' $$(go list ./... | grep -v -E '/(test/(e2e|chaos|conformance)|$(subst $() ,|,$(SEQUENTIAL)))$$')
+	go test -timeout 10m -skip CostsGrow $(SEQUENTIAL:%=./%)
+	go test -timeout 10m -run '$(SIMULATED)' ./pkg/compactor
+	go test -list CostsGrow ./pkg/compact | grep CostsGrow
+	go test -count=1 -p 1 -timeout 10m -run CostsGrow ./pkg/compact
+	cd $(KIT) && go test -count=1 -timeout 15m
 	go test -v -count=1 -timeout 10m ./test/e2e
 	go test -v -count=1 -timeout 15m ./test/chaos
+
+# Packages and tests of one goroutine. The race detector has nothing to find in them, and they take ten times
+# as long with it.
+SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/lineage pkg/record pkg/refold
+SIMULATED  := ^TestPartition_
 
 # True where the race detector can be built. "go env CC" may hold options behind the compiler's name.
 HAS_C = { [ "$$(go env CGO_ENABLED)" = 1 ] && command -v $$(go env CC | cut -d ' ' -f 1); } >/dev/null
@@ -44,6 +52,11 @@ HAS_C = { [ "$$(go env CGO_ENABLED)" = 1 ] && command -v $$(go env CC | cut -d '
 .PHONY: faults-long
 faults-long: ## put every kind of fault at every request that the compactor makes of Kafka, in virtual time
 	go test -v -count=1 -timeout 1h -run AFaultAtEachRequest ./pkg/compactor -faults.all
+
+.PHONY: long-chains
+long-chains: ## go on from a conversation of 100,001 runs, restore it, draw it
+	go test -v -count=1 -timeout 1h ./pkg/compactor -run LongChain -chain 100001
+	go test -v -count=1 -timeout 1h ./pkg/query -run LongChain -chain 100001
 
 .PHONY: chaos-long
 chaos-long: ## put the compactor through 200 faults on a real Kafka, and mutants, write docs/bench/chaos.md; SEED=n for the same again
@@ -70,7 +83,7 @@ test-deploy: ## check the Compose file and render the Helm chart, with a line fo
 
 .PHONY: mutants
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them
-	SKEIN_MUTANTS=1 go test -count=1 -v -timeout 1h -run TestMutants ./$(KIT)
+	SKEIN_MUTANTS=1 go test -count=1 -v -timeout 1h -run TestMutants_AreCaught ./$(KIT)
 
 # Run in the kit's own folder, so that go test shows the kit's summary.
 .PHONY: conformance
@@ -100,6 +113,7 @@ lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## check style, import dir
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$files" ]; then echo "Not gofmt-ed (make fmt):"; echo "$$files"; exit 1; fi
 	$< run --allow-parallel-runners ./...
+	cd deploy && $< run --allow-parallel-runners ./...
 
 .PHONY: fmt
 fmt: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## format all Go code
@@ -110,6 +124,15 @@ bench: $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## run the benchmarks COUNT=6 tim
 	@mkdir -p .cache
 	go test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 1h ./... | tee .cache/bench.txt
 	@if [ -f docs/bench/baseline.txt ]; then $< docs/bench/baseline.txt .cache/bench.txt; else echo 'There is no docs/bench/baseline.txt: these are the figures alone.'; $< .cache/bench.txt; fi
+
+.PHONY: bench-compactor
+bench-compactor: ## the compactor's speed against franz-go's own on a real Kafka; docs/bench/compactor.md tells more
+	go test ./bench -run '^$$' -bench 'Drain|Live' -benchtime 1x -v -rounds 3 -seconds 60 -timeout 2h
+	go test ./bench -run '^$$' -bench Latency -benchtime 1x -v -timeout 1h
+
+.PHONY: bench-memory
+bench-memory: ## the compactor's memory with 2 million ended and 100,000 open runs, and its start after kill -9
+	go test ./bench -run '^$$' -bench Memory -benchtime 1x -v -ended-runs 2000000 -open-runs 100000 -timeout 3h
 
 .PHONY: fuzz
 fuzz: ## run every fuzz test for FUZZTIME=10s

@@ -1,8 +1,8 @@
 package bench
 
 import (
-	"context"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,8 +103,15 @@ func (l load) record(i, step int, partitions int32) *kgo.Record {
 }
 
 // send produces the whole load, at a rate in records a second or, at 0, as fast as it goes.
-func (l load) send(ctx context.Context, tb testing.TB, cfg kafka.Config, partitions int32, rate int) {
+func (l load) send(tb testing.TB, cfg kafka.Config, partitions int32, rate int) {
 	tb.Helper()
+	produceAll(tb, cfg, rate, func(yield func(*kgo.Record) bool) { l.each(partitions, yield) })
+}
+
+// produceAll sends records to skein.events.
+func produceAll(tb testing.TB, cfg kafka.Config, rate int, all iter.Seq[*kgo.Record]) {
+	tb.Helper()
+	ctx := tb.Context()
 	producer, err := kafka.NewProducer(cfg)
 	if err != nil {
 		tb.Fatal(err)
@@ -113,8 +120,8 @@ func (l load) send(ctx context.Context, tb testing.TB, cfg kafka.Config, partiti
 	var refused atomic.Pointer[error]
 	topic := cfg.Topics().Events
 	began, n := time.Now(), 0
-	l.each(partitions, func(m *kgo.Record) bool {
-		if rate > 0 && n%(rate/100) == 0 {
+	all(func(m *kgo.Record) bool {
+		if rate > 0 && n%max(1, rate/100) == 0 {
 			if ahead := time.Duration(n)*time.Second/time.Duration(rate) - time.Since(began); ahead > 0 {
 				time.Sleep(ahead) // the pace is what is measured
 			}

@@ -363,6 +363,16 @@ func TestChart_ReachesEveryFlag(t *testing.T) {
 	}
 }
 
+// An empty setting would be an error of the compactor's.
+func TestChart_SaysThatNoEventsAreKept(t *testing.T) {
+	for want, kept := range map[string][]any{"none": {}, "step,raw": {"step", "raw"}} {
+		text := mustRender(t, required(), values{"compactor": values{"keepEvents": kept}})["ConfigMap prod-skein-compactor"]
+		if !strings.Contains(text+"\n", "keep_events: "+want+"\n") {
+			t.Errorf("with %v it says\n%s", kept, text)
+		}
+	}
+}
+
 // Topics and tables are made before the stages start, unless somebody else makes them; the stages wait.
 func TestChart_MakesTopicsAndTablesUnlessToldNotTo(t *testing.T) {
 	jobs := func(v values) []string {
@@ -419,6 +429,7 @@ func TestChart_RefusesValuesThatItDoesNotKnow(t *testing.T) {
 		{"compactor": values{"idleLimit": "an hour"}},
 		{"compactor": values{"recordLimit": 16<<20 + 1}},
 		{"compactor": values{"replicas": "many"}},
+		{"compactor": values{"keepEvents": []any{"steps"}}},
 	} {
 		if _, err := render(t, required(), v); err == nil {
 			t.Errorf("the chart takes %v", v)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/skeinhq/skein/internal/app/apptest"
+	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 func TestCompactor_ReadinessFollowsKafka(t *testing.T) {
@@ -16,4 +17,8 @@ func TestCompactor_GoesOnOnceItsCredentialsAreMended(t *testing.T) {
 
 func TestCompactor_WaitsForTopics(t *testing.T) {
 	apptest.TopicsAreWaitedFor(t, stage(), "--dir", t.TempDir(), "--instance-id", "one")
+}
+
+func TestCompactor_TellsOfAnOpenTransaction(t *testing.T) {
+	apptest.OpenTransactionIsTold(t, stage(), func(all kafka.Topics) string { return all.Events }, "--dir", t.TempDir(), "--instance-id", "one")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/pflag"
 
@@ -29,6 +30,7 @@ over restarts (a pod's name), and a --dir: what is in it is made again if it is 
 			f.DurationVar(&cfg.CheckpointMax, "checkpoint-max", cfg.CheckpointMax, "time after which a changed open run is written in any case")
 			f.DurationVar(&cfg.IdleLimit, "idle-limit", cfg.IdleLimit, "silence after which a run is abandoned")
 			f.IntVar(&cfg.OpenRunBytes, "open-run-bytes", cfg.OpenRunBytes, "memory that open runs may hold, about; over it, those that have been silent longest are written and leave")
+			app.KeepEventsFlag(f, &cfg.KeepEvents)
 			f.IntVar(&cfg.RecordLimit, "record-limit", cfg.RecordLimit, "largest record in bytes; of a run that is larger, the largest contents become references")
 			f.IntVar(&cfg.SnapshotBelow, "snapshot-below", cfg.SnapshotBelow, "bytes under which a branch's conversation is written whole at every run's end")
 		},
@@ -55,8 +57,16 @@ over restarts (a pod's name), and a --dir: what is in it is made again if it is 
 			if err := p.AwaitTopics(ctx); err != nil {
 				return err
 			}
-			s, err := compactor.New(cfg, p.Kafka(), p.Logger, compactor.NewMetrics(p.Registry))
+			collectLess(cfg)
+			if cfg.Group == "" {
+				cfg.Group = p.Kafka().CompactorGroup()
+			}
+			metrics := compactor.NewMetrics(p.Registry)
+			s, err := compactor.New(cfg, p.Kafka(), p.Logger, metrics)
 			if err != nil {
+				return err
+			}
+			if err := p.WatchStalls(ctx, "compactor", p.Kafka().Topics().Events, cfg.Group, metrics.Lag); err != nil {
 				return err
 			}
 			p.Admin.AddCheck("session", func(context.Context) error { return s.Ready() })
@@ -64,5 +74,18 @@ over restarts (a pod's name), and a --dir: what is in it is made again if it is 
 			p.Group.Go(ctx, "compactor", s.Run)
 			return nil
 		},
+	}
+}
+
+// collectLess lets the garbage collector run half as often as Go would have it: most of what the
+// compactor allocates is needed for one event only, and little stays. The limit, above what the settings
+// let it hold, has it run as often as it takes before memory grows beyond that. Who sets GOGC or
+// GOMEMLIMIT decides.
+func collectLess(cfg compactor.Config) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(int64(2*(cfg.OpenRunBytes+cfg.CacheBytes) + 128<<20))
 	}
 }

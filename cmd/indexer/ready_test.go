@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/skeinhq/skein/internal/app/apptest"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
@@ -54,4 +55,9 @@ func migrated(t *testing.T, path string) string {
 
 func TestIndexer_GoesOnOnceItsStoresPasswordIsMended(t *testing.T) {
 	apptest.StoreCredentialsAreMended(t, stage(), "--brokers", kafkatest.Start(t, 1).Brokers[0])
+}
+
+func TestIndexer_TellsOfAnOpenTransaction(t *testing.T) {
+	apptest.OpenTransactionIsTold(t, stage(), func(all kafka.Topics) string { return all.Runs },
+		"--sqlite", migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite")))
 }

@@ -54,6 +54,9 @@ partitions.`,
 			if err != nil {
 				return err
 			}
+			if err := p.WatchStalls(ctx, "indexer", p.Kafka().Topics().Runs, cfg.Group, s.Lag()); err != nil {
+				return err
+			}
 			p.Admin.AddCheck("index", func(context.Context) error { return s.Ready() })
 			p.Admin.AddBeat("indexer", s.Turned)
 			p.Group.Go(ctx, "indexer", s.Run)

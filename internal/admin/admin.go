@@ -70,6 +70,7 @@ const (
 	own        kind = iota // of this process itself
 	dependency             // of another one, without which nothing goes
 	optional               // of another one, without which a part goes
+	remark                 // on the process's work, which goes on
 )
 
 // New returns an Admin that is starting: not ready until Started is called.
@@ -87,6 +88,10 @@ func (a *Admin) AddDependency(name string, ask Check) { a.add(name, dependency, 
 // AddOptional adds a named check of something outside of the process that it can do without, in part:
 // while it fails the process is ready, and says that it is degraded.
 func (a *Admin) AddOptional(name string, ask Check) { a.add(name, optional, ask) }
+
+// AddRemark adds a named check on how the process's work stands: while it fails the process is ready, and
+// says that it is degraded. Other than a dependency it excuses no part that stands still.
+func (a *Admin) AddRemark(name string, ask Check) { a.add(name, remark, ask) }
 
 func (a *Admin) add(name string, k kind, ask Check) {
 	a.mu.Lock()
@@ -158,7 +163,7 @@ func (a *Admin) serveReady(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		out.Checks[c.name] = c.err.Error()
-		if c.kind != optional {
+		if c.kind != optional && c.kind != remark {
 			out.Status, code = "not ready", http.StatusServiceUnavailable
 		} else if code == http.StatusOK {
 			out.Status = "degraded"

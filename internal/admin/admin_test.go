@@ -52,7 +52,9 @@ func TestAdmin_ReadinessFollowsTheProcess(t *testing.T) {
 	expect("something that it can do without is away", 200, `{"status":"degraded","checks":{"broker":"ok","extra":"login refused"}}`)
 	fault = errors.New("connection refused")
 	expect("both are away", 503, "not ready")
-	fault = nil
+	fault, extra = nil, nil
+	a.AddRemark("reading", func(context.Context) error { return errors.New("something lies there") })
+	expect("its work stands still for a reason of others", 200, `{"status":"degraded","checks":{"broker":"ok","extra":"ok","reading":"something lies there"}}`)
 	a.Draining()
 	expect("draining", 503, "draining")
 	a.Started()

@@ -72,7 +72,7 @@ func (a *Admin) Watch(ctx context.Context, logger *slog.Logger) {
 		}
 		now := time.Now()
 		for _, r := range results {
-			if r.err != nil && r.kind != own {
+			if r.err != nil && (r.kind == dependency || r.kind == optional) {
 				a.noteTrouble(now)
 			}
 			f := failed[r.name]

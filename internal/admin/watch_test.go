@@ -75,6 +75,7 @@ func TestAdmin_IsDeadWhereAPartStandsStillByItself(t *testing.T) {
 		turned.set(time.Now())
 		a.AddBeat("compactor", turned.get)
 		a.AddDependency("kafka", func(context.Context) error { return fault.get() })
+		a.AddRemark("reading", func(context.Context) error { return errors.New("something lies there") })
 		a.AddCheck("session", func(context.Context) error { return errors.New("it has no partitions") })
 		watched(t, a)
 		expect := func(when string, want int, text string) {

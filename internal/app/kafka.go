@@ -123,6 +123,22 @@ func (p *Process) AwaitTopics(ctx context.Context) error {
 	return p.Await(ctx, "topics", check, kafka.ErrPartitionCounts)
 }
 
+// WatchStalls makes readiness say, and the lag count, what lies on a stage's partitions and cannot be read:
+// behind a transaction that somebody has left open, or where fetches fail. The stage stays ready: it does
+// what there is to do, and a restart mends neither.
+func (p *Process) WatchStalls(ctx context.Context, stage, topic, group string, lag *kafka.Lag) error {
+	w, err := kafka.NewStallWatch(p.Kafka(), stage, topic, group, lag)
+	if err != nil {
+		return err
+	}
+	p.Admin.AddRemark("reading", w.Check)
+	p.Group.Go(ctx, "stall watch", func(ctx context.Context) error {
+		w.Run(ctx, p.Logger)
+		return nil
+	})
+	return nil
+}
+
 // topicsCommand is the command line that makes the topics which this process waits for; how Kafka is to be
 // spoken to is left out, as it is the same there.
 func (p *Process) topicsCommand() string {

@@ -16,6 +16,20 @@ import (
 	"github.com/skeinhq/skein/pkg/artifact"
 )
 
+// against gives the flag that sends a command to a server, and what runs a command there that has to succeed and
+// returns its output.
+func against(t *testing.T, s *dev.Server) (at string, run func(args ...string) string) {
+	at = "--url=" + s.URL()
+	return at, func(args ...string) string {
+		t.Helper()
+		stdout, stderr, code := skein(t, "", append(args, at)...)
+		if code != 0 {
+			t.Fatalf("skein %v: exit %d: %s", args, code, stderr)
+		}
+		return stdout
+	}
+}
+
 // TestCommands_OverHTTP goes the way of a user: publish the runs of a thread, then look at them.
 func TestCommands_OverHTTP(t *testing.T) {
 	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
@@ -23,15 +37,7 @@ func TestCommands_OverHTTP(t *testing.T) {
 		if !ok {
 			t.Fatal("the recording is gone")
 		}
-		at := "--url=" + s.URL()
-		ok0 := func(args ...string) string {
-			t.Helper()
-			stdout, stderr, code := skein(t, "", append(args, at)...)
-			if code != 0 {
-				t.Fatalf("skein %v: exit %d: %s", args, code, stderr)
-			}
-			return stdout
-		}
+		at, ok0 := against(t, s)
 		if stdout, stderr, code := skein(t, "", "threads", at); code != 0 || stdout != "" || !strings.Contains(stderr, "no threads") {
 			t.Errorf("an empty server: exit %d, %q, %q", code, stdout, stderr)
 		}
@@ -151,15 +157,7 @@ func TestCheckout_ComesBackAsABranch(t *testing.T) {
 		if !ok {
 			t.Fatal("the recording is gone")
 		}
-		at := "--url=" + s.URL()
-		ok0 := func(args ...string) string {
-			t.Helper()
-			stdout, stderr, code := skein(t, "", append(args, at)...)
-			if code != 0 {
-				t.Fatalf("skein %v: exit %d: %s", args, code, stderr)
-			}
-			return stdout
-		}
+		_, ok0 := against(t, s)
 		for _, path := range files(t, thread, true) {
 			ok0("publish", path, "--input", strings.TrimSuffix(path, ".jsonl")+".input.json")
 		}

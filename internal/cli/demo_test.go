@@ -46,10 +46,13 @@ func content(t *testing.T, data string) (lineages map[string]string, events int6
 	return lineages, events
 }
 
-func withServer(t *testing.T, data string, f func(*dev.Server, *client.Client)) {
+func withServer(t *testing.T, data string, f func(*dev.Server, *client.Client), change ...func(*dev.Config)) {
 	t.Helper()
 	cfg := dev.DefaultConfig()
 	cfg.Data, cfg.Listen, cfg.KafkaListen = data, "127.0.0.1:0", "127.0.0.1:0"
+	for _, c := range change {
+		c(&cfg)
+	}
 	s, err := dev.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

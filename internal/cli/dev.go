@@ -25,6 +25,7 @@ func (f *devFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.cfg.AdminListen, "admin-listen", "", "`ADDRESS` for metrics, health and profiles, loopback only; none by default")
 	flags.IntVar(&f.cfg.Partitions, "partitions", f.cfg.Partitions, "partitions of the topics, where they are made anew")
 	flags.DurationVar(&f.cfg.Checkpoint, "checkpoint", f.cfg.Checkpoint, "how often a run that is still open is written, so that it can be looked at")
+	app.KeepEventsFlag(flags, &f.cfg.KeepEvents)
 	f.logFlags(cmd, "warn")
 }
 

@@ -76,7 +76,12 @@ func confirmErasure(ctx context.Context, out *output, c *client.Client, thread s
 	if body, err := c.Get(ctx, client.ThreadPath(thread), nil); err == nil && json.Unmarshal(body, &t) == nil {
 		what += fmt.Sprintf(" with %d runs", t.Runs)
 	}
-	if _, err := fmt.Fprintf(out.stderr, "Erase %s? It cannot be undone. [y/N] ", what); err != nil {
+	return confirm(ctx, out, in, "Erase "+what+"? It cannot be undone.", errNotMeant)
+}
+
+// confirm asks a person; the error is no where the answer is not yes.
+func confirm(ctx context.Context, out *output, in io.Reader, question string, no error) error {
+	if _, err := fmt.Fprintf(out.stderr, "%s [y/N] ", question); err != nil {
 		return fmt.Errorf("asking: %w", err)
 	}
 	said := make(chan string, 1)
@@ -89,9 +94,9 @@ func confirmErasure(ctx context.Context, out *output, c *client.Client, thread s
 		if answer == "y" || answer == "yes" {
 			return nil
 		}
-		return errNotMeant
+		return no
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errInterrupted, errNotMeant)
+		return fmt.Errorf("%w: %w", errInterrupted, no)
 	}
 }
 

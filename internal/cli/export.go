@@ -175,7 +175,7 @@ func exportCapture(out *output, stdin io.Reader, path string, began time.Time, a
 
 // printExport prints the artifact of the last run, which was folded here.
 func printExport(out *output, runs []chainRun, began time.Time) error {
-	folds, err := foldChain(out, runs)
+	folds, err := foldChain(out, runs, 0) // an artifact has no kept events
 	if err != nil {
 		return err
 	}

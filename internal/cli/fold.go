@@ -21,6 +21,7 @@ import (
 func newFold(out *output) *cobra.Command {
 	var records, events, export bool
 	var startedAt string
+	var kept agui.Families
 	cmd := &cobra.Command{
 		Use:     "fold FILE.jsonl…",
 		GroupID: groupWrite,
@@ -48,17 +49,18 @@ What is no event, or comes after a run's end, is left out and told on stderr, as
 				return err
 			}
 			if records {
-				return printRecords(out, runs)
+				return printRecords(out, runs, kept)
 			}
 			if export {
 				return printExport(out, runs, began)
 			}
-			return printFold(out, runs, events)
+			return printFold(out, runs, events, kept)
 		},
 	}
 	cmd.Flags().BoolVar(&records, "records", false, "print the run records, one a line")
 	cmd.Flags().BoolVar(&events, "events", false, "print the compacted AG-UI events of the runs, one a line")
 	cmd.Flags().BoolVar(&export, "export", false, "print the export artifact of the last run")
+	app.KeepEventsFlag(cmd.Flags(), &kept)
 	startedAtFlag(cmd, &startedAt)
 	return cmd
 }
@@ -162,7 +164,7 @@ func readRuns(r io.Reader, path string, input []byte) ([]chainRun, error) {
 }
 
 // foldChain folds all runs, each from what the one before left.
-func foldChain(out *output, runs []chainRun) ([]*compact.Run, error) {
+func foldChain(out *output, runs []chainRun, kept agui.Families) ([]*compact.Run, error) {
 	var history lineage.History
 	var folds []*compact.Run
 	for _, run := range runs {
@@ -172,6 +174,7 @@ func foldChain(out *output, runs []chainRun) ([]*compact.Run, error) {
 		}
 		start := lineage.StartHistory(history, input)
 		fold := compact.New(start.Messages, start.State)
+		fold.Keep(kept)
 		for _, e := range run.events {
 			ev, err := agui.Decode(e.text)
 			if err == nil {
@@ -224,8 +227,8 @@ type folded struct {
 	State    json.RawMessage `json:"state"`
 }
 
-func printFold(out *output, runs []chainRun, asEvents bool) error {
-	folds, err := foldChain(out, runs)
+func printFold(out *output, runs []chainRun, asEvents bool, kept agui.Families) error {
+	folds, err := foldChain(out, runs, kept)
 	if err != nil {
 		return err
 	}

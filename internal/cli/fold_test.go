@@ -243,3 +243,29 @@ nonsense
 		t.Errorf("exit %d, %s, %s", code, stdout, stderr)
 	}
 }
+
+func TestFold_KeepsTheFamiliesThatAreAskedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.jsonl")
+	if err := os.WriteFile(path, []byte(`{"type":"RUN_STARTED","threadId":"t","runId":"r"}
+{"type":"RAW","event":1}
+{"type":"CUSTOM","name":"n","value":1}
+{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for families, want := range map[string][2]string{"": {"CUSTOM", "RAW"}, "raw": {"RAW", "CUSTOM"}, "none": {"RUN_STARTED", "CUSTOM"}} {
+		for _, form := range []string{"--records", "--events"} {
+			args := []string{"fold", form, path}
+			if families != "" {
+				args = append(args, "--keep-events", families)
+			}
+			stdout, stderr, code := skein(t, "", args...)
+			if code != 0 || !strings.Contains(stdout, `"type":"`+want[0]+`"`) || strings.Contains(stdout, `"type":"`+want[1]+`"`) {
+				t.Errorf("%v: exit %d, %s%s; want %s and no %s", args, code, stdout, stderr, want[0], want[1])
+			}
+		}
+	}
+	_, stderr, code := skein(t, "", "fold", path, "--keep-events", "steps")
+	if code != app.ExitUsage || !strings.Contains(stderr, "there are step, subagent, custom, meta, unknown, raw") {
+		t.Errorf("an unknown family: exit %d, %s", code, stderr)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -12,9 +13,11 @@ import (
 // printRecords prints the run records that the compactor would write for the runs: it is the
 // compactor's own code that makes them. Where events have no timestamp, times are 1970: no clock
 // has a part in it, and the same files give the same records.
-func printRecords(out *output, runs []chainRun) error {
+func printRecords(out *output, runs []chainRun, kept agui.Families) error {
+	cfg := compactor.DefaultConfig()
+	cfg.KeepEvents = kept
 	thread, sources, where := recordsOf(runs)
-	records, refused, err := compactor.Offline(compactor.DefaultConfig(), dev.Tenant, thread, sources)
+	records, refused, err := compactor.Offline(cfg, dev.Tenant, thread, sources)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,20 +20,27 @@ import (
 func newRefold(out *output) *cobra.Command {
 	var at app.KafkaFlags
 	var tenant, from, to string
-	var all, asJSON bool
+	var group string
+	var all, asJSON, apply, yes bool
 	cmd := &cobra.Command{
 		Use:     "refold [THREAD]",
 		GroupID: groupOperate,
-		Short:   "Say which records this version would make otherwise",
+		Short:   "Say which records this version would make otherwise, and have them written anew",
 		Long: `Fold the raw events of ended runs again, by the rules of this version, and say which records would come out
 otherwise: the members that change, and where in each the first change is. Where a run changes, those that
-hang from it are held to what they would then start from. Nothing is written and no consumer group is
-touched; it reads skein.runs and skein.events from Kafka itself, for all tenants unless --tenant says one.
+hang from it are held to what they would then start from. Without --apply nothing is written and no consumer
+group is touched; it reads skein.runs and skein.events from Kafka itself, for all tenants unless --tenant says one.
 
 Do so before and after an upgrade. Runs that are open, and those whose raw events are gone, are only counted.
-The exit code is 4 where a record would change.`,
+The exit code is 4 where a record would change.
+
+With --apply it reports first, and asks. Then it asks the compactors, which alone write records, to write
+each thread with such runs anew, as a whole; waits until they have decided; and compares once more. They have
+to be of this version. A thread in which a run is open stays as it is until it is asked again. The exit code
+is 4 where a record would still change.`,
 		Example: `  skein refold --brokers kafka-0:9092 --tenant acme my-thread
   skein refold --brokers kafka-0:9092 --from 3:1024 --to 3:4096
+  skein refold --brokers kafka-0:9092 --tenant acme my-thread --apply
   skein refold --brokers kafka-0:9092 --all --json | jq -r 'select(.outcome == "changes") | .threadId' | uniq`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,15 +69,31 @@ The exit code is 4 where a record would change.`,
 			if err != nil {
 				return err
 			}
-			bar := newProgress(out, "refold")
-			defer bar.end()
-			q.Progress = bar.step
-			r := refolding{out: out, bar: bar, asJSON: asJSON, counts: map[shadow.Outcome]int{}}
-			if err := shadow.Refold(cmd.Context(), cfg, q, r.tell); err != nil {
+			if !apply && (yes || group != "") {
+				return app.Usagef("--yes and --group go with --apply")
+			}
+			r, err := report(cmd.Context(), out, cfg, q, asJSON, apply)
+			if err != nil || !apply {
 				return err
 			}
-			bar.end()
-			return r.end()
+			if len(r.threads) == 0 {
+				out.note("there is nothing to write")
+				return nil
+			}
+			if !yes {
+				in := cmd.InOrStdin()
+				if !isTerminal(in) {
+					return app.Usagef("%s to write anew: there is nobody to ask: say --yes", count(len(r.threads), "thread"))
+				}
+				question := fmt.Sprintf("Have the compactors write %s anew?", count(len(r.threads), "thread"))
+				if err := confirm(cmd.Context(), out, in, question, errNotApplied); err != nil {
+					return err
+				}
+			}
+			if group == "" {
+				group = cfg.CompactorGroup()
+			}
+			return applyRefold(cmd.Context(), out, cfg, group, q, r, asJSON)
 		},
 	}
 	at.Flags(cmd.Flags())
@@ -77,6 +103,9 @@ The exit code is 4 where a record would change.`,
 	f.StringVar(&from, "from", "", "runs with events at `POSITION` or behind it, in its partition")
 	f.StringVar(&to, "to", "", "and before `POSITION`, of the same partition; its end by default")
 	f.BoolVar(&all, "all", false, "every run of every thread")
+	f.BoolVar(&apply, "apply", false, "have the compactors write the threads anew in which a record would change")
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask whether it is meant, with --apply")
+	f.StringVar(&group, "group", "", "the compactors' consumer `GROUP`, with --apply; the topic prefix and \"skein-compactor\" by default")
 	return cmd
 }
 
@@ -102,17 +131,53 @@ func stretch(q *shadow.Query, from, to string) error {
 	return nil
 }
 
+// errNotApplied says that a person did not answer yes.
+var errNotApplied = errors.New("nothing was asked for")
+
+// report folds the runs that are meant again and says what comes of them; where records are to be written
+// anew, a change is no error yet.
+func report(ctx context.Context, out *output, cfg kafka.Config, q shadow.Query, asJSON, apply bool) (*refolding, error) {
+	bar := newProgress(out, "refold")
+	defer bar.end()
+	q.Progress = bar.step
+	r := &refolding{out: out, bar: bar, asJSON: asJSON, apply: apply, counts: map[shadow.Outcome]int{}, ofThread: map[shadow.Request]threadCounts{}}
+	if err := shadow.Refold(ctx, cfg, q, r.tell); err != nil {
+		return nil, err
+	}
+	bar.end()
+	return r, r.end()
+}
+
+// threadCounts are how many runs of a thread change, and how many are open.
+type threadCounts struct{ changes, open int }
+
 // refolding prints runs as they come. Of those that stay as they are, people are only told the number.
 type refolding struct {
-	out    *output
-	bar    *progress
-	asJSON bool
-	counts map[shadow.Outcome]int
+	out           *output
+	bar           *progress
+	asJSON, apply bool
+	counts        map[shadow.Outcome]int
+	// threads are those in which a run changes, in order, without a position.
+	threads  []shadow.Request
+	ofThread map[shadow.Request]threadCounts
 }
 
 func (r *refolding) tell(run shadow.Run) error {
 	r.counts[run.Outcome]++
+	thread := shadow.Request{Tenant: run.Tenant, ThreadID: run.ThreadID}
+	of := r.ofThread[thread]
+	switch run.Outcome {
+	case shadow.Changes:
+		if of.changes++; of.changes == 1 {
+			r.threads = append(r.threads, thread)
+		}
+	case shadow.Open:
+		of.open++
+	}
+	r.ofThread[thread] = of
 	switch {
+	case r.asJSON && r.apply: // receipts follow
+		return nil
 	case r.asJSON:
 		return r.out.json(run)
 	case run.Outcome != shadow.Changes:
@@ -141,8 +206,77 @@ func (r *refolding) end() error {
 			return err
 		}
 	}
-	if changes > 0 {
+	if changes > 0 && !r.apply {
 		return app.Differsf("%d records would change", changes)
 	}
 	return nil
+}
+
+// refoldReceipt says what became of a request for one thread.
+type refoldReceipt struct {
+	Tenant   string `json:"tenant"`
+	ThreadID string `json:"threadId"`
+	// Position is the request's in skein.events.
+	Position record.Position `json:"position"`
+	// Changed is how many records came out otherwise before, Left how many of them still do.
+	Changed int `json:"changed"`
+	Left    int `json:"left"`
+	// Why says what has kept them.
+	Why string `json:"why,omitempty"`
+}
+
+// applyRefold asks the compactors, waits until they have decided, and compares once more.
+func applyRefold(ctx context.Context, out *output, cfg kafka.Config, group string, q shadow.Query, before *refolding, asJSON bool) error {
+	requests := slices.Clone(before.threads)
+	if err := shadow.Ask(ctx, cfg, requests); err != nil {
+		return err
+	}
+	bar := newProgress(out, "threads")
+	defer bar.end()
+	if err := shadow.Await(ctx, cfg, group, requests, bar.step); err != nil {
+		return fmt.Errorf("%w; it was asked for all the same: the same command without --apply says how far it is", err)
+	}
+	bar.end()
+	after := &refolding{out: out, asJSON: true, apply: true, counts: map[shadow.Outcome]int{}, ofThread: map[shadow.Request]threadCounts{}}
+	bar = newProgress(out, "compare")
+	defer bar.end()
+	q.Progress = bar.step
+	if err := shadow.Refold(ctx, cfg, q, after.tell); err != nil {
+		return err
+	}
+	bar.end()
+	left := 0
+	for i, asked := range requests {
+		thread := before.threads[i]
+		r := refoldReceipt{
+			Tenant: asked.Tenant, ThreadID: asked.ThreadID, Position: asked.Position,
+			Changed: before.ofThread[thread].changes, Left: after.ofThread[thread].changes,
+		}
+		switch {
+		case r.Left == 0:
+		case after.ofThread[thread].open > 0:
+			r.Why = "a run of the thread is open: ask again once it has ended"
+		default:
+			r.Why = "the log of the compactor says why"
+		}
+		left += r.Left
+		if err := r.print(out, asJSON); err != nil {
+			return err
+		}
+	}
+	if left > 0 {
+		return app.Differsf("%d records would still change", left)
+	}
+	return nil
+}
+
+func (r refoldReceipt) print(out *output, asJSON bool) error {
+	if asJSON {
+		return out.json(r)
+	}
+	text := fmt.Sprintf("tenant %s, thread %s: asked at %s, ", oneLine(r.Tenant, 40), oneLine(r.ThreadID, 80), r.Position)
+	if r.Left == 0 {
+		return out.text(text + "written anew\n")
+	}
+	return out.text(text + fmt.Sprintf("%d of %d left: %s\n", r.Left, r.Changed, r.Why))
 }

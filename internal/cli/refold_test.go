@@ -33,26 +33,7 @@ func TestRefold_FollowsAChangeAlongTheThread(t *testing.T) {
 		if err := s.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		runs := s.Kafka().Topics().Runs
-		var next record.Position // behind the first run's events
-		for _, m := range kafkatest.Consume(t, s.Kafka(), runs) {
-			if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindRun {
-				continue
-			}
-			r, err := record.DecodeRun(m.Value)
-			if err != nil || r.Open != nil {
-				continue
-			}
-			r.FoldVersion, r.State = 0, json.RawMessage(strings.Replace(string(r.State), `"first":1`, `"first":0`, 1))
-			if r.RunID == "first" {
-				next = record.Position{Partition: r.Raw.Partition, Offset: r.Raw.Next}
-			}
-			old, err := record.EncodeRun(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			kafkatest.Produce(t, s.Kafka(), &kgo.Record{Topic: runs, Partition: m.Partition, Key: m.Key, Value: old, Headers: m.Headers})
-		}
+		next := asOlderRulesHadIt(t, s) // behind the first run's events
 		refold := func(want int, args ...string) string {
 			t.Helper()
 			stdout, stderr, code := skein(t, "", append([]string{"refold", "--brokers", s.Broker()}, args...)...)
@@ -95,6 +76,109 @@ func TestRefold_FollowsAChangeAlongTheThread(t *testing.T) {
 	})
 }
 
+// asOlderRulesHadIt writes the sealed records as older rules might have made them, by which the first run's state came
+// out otherwise, and returns where that run's events end.
+func asOlderRulesHadIt(t *testing.T, s *dev.Server) (next record.Position) {
+	t.Helper()
+	runs := s.Kafka().Topics().Runs
+	for _, m := range kafkatest.Consume(t, s.Kafka(), runs) {
+		if h, err := kafka.ParseHeaders(m.Headers); err != nil || h.Kind != record.KindRun {
+			continue
+		}
+		r, err := record.DecodeRun(m.Value)
+		if err != nil || r.Open != nil {
+			continue
+		}
+		r.FoldVersion, r.State = 0, json.RawMessage(strings.Replace(string(r.State), `"first":1`, `"first":0`, 1))
+		if r.RunID == "first" {
+			next = record.Position{Partition: r.Raw.Partition, Offset: r.Raw.Next}
+		}
+		old, err := record.EncodeRun(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kafkatest.Produce(t, s.Kafka(), &kgo.Record{Topic: runs, Partition: m.Partition, Key: m.Key, Value: old, Headers: m.Headers})
+	}
+	return next
+}
+
+// The compactor writes what is reported, and readers are given it.
+func TestRefold_AppliesWhatItReports(t *testing.T) {
+	data := t.TempDir()
+	publish := func(s *dev.Server, c *client.Client, run string, lines ...string) {
+		t.Helper()
+		events := fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%[1]q}
+{"type":"STATE_DELTA","delta":[{"op":"add","path":"/%[1]s","value":1}]}
+`, run) + strings.Join(lines, "\n")
+		if _, err := c.PostEvents(t.Context(), "t", run, client.TypeNDJSON, strings.NewReader(events)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func(run string) string { return fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, run) }
+	withServer(t, data, func(s *dev.Server, c *client.Client) {
+		publish(s, c, "first", end("first"))
+		publish(s, c, "second", end("second"))
+		asOlderRulesHadIt(t, s)
+	})
+	withServer(t, data, func(s *dev.Server, c *client.Client) { // the local store has read what is there
+		publish(s, c, "third")
+		apply := func(want int, args ...string) (stdout, stderr string) {
+			t.Helper()
+			stdout, stderr, code := skein(t, "", append([]string{"refold", "--brokers", s.Broker(), "--all", "--apply"}, args...)...)
+			if code != want {
+				t.Fatalf("refold --apply %v: exit %d, want %d; stdout %q, stderr %q", args, code, want, stdout, stderr)
+			}
+			return stdout, stderr
+		}
+		state := func(run string) string {
+			t.Helper()
+			body, err := c.Get(t.Context(), client.RunPath("t", run)+"/history", nil)
+			var a struct{ State json.RawMessage }
+			if err != nil || json.Unmarshal(body, &a) != nil {
+				t.Fatalf("history of %s: %s, %v", run, body, err)
+			}
+			return string(a.State)
+		}
+		if _, stderr := apply(app.ExitUsage); !strings.Contains(stderr, "1 thread to write anew: there is nobody to ask: say --yes") {
+			t.Errorf("without a person it says %q", stderr)
+		}
+		if stdout, _ := apply(app.ExitDiffers, "--yes"); !strings.Contains(stdout, ", 2 of 2 left: a run of the thread is open: ask again once it has ended\n") {
+			t.Errorf("while a run is open it says\n%s", stdout)
+		}
+		if got := state("second"); got != `{"first":0,"second":1}` {
+			t.Errorf("before it is written anew, the state is %s", got)
+		}
+		if _, err := c.PostEvents(t.Context(), "t", "third", client.TypeNDJSON, strings.NewReader(end("third"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stdout, _ := apply(app.ExitDone, "--yes", "--json")
+		var r refoldReceipt
+		if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.ThreadID != "t" || r.Tenant != dev.Tenant || r.Changed != 3 || r.Left != 0 || r.Why != "" {
+			t.Errorf("its receipt is %s (%v)", stdout, err)
+		}
+		if stdout, stderr := apply(app.ExitDone, "--yes"); !strings.HasPrefix(stdout, "3 runs by version 1 of the rules: 3 as they are, 0 would change") || !strings.Contains(stderr, "nothing to write") {
+			t.Errorf("once more it says %q, %q", stdout, stderr)
+		}
+		if err := s.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for run, want := range map[string]string{"first": `{"first":1}`, "second": `{"first":1,"second":1}`, "third": `{"first":1,"second":1,"third":1}`} {
+			if got := state(run); got != want {
+				t.Errorf("state of %s is %s, want %s", run, got, want)
+			}
+		}
+		if stdout, stderr, code := skein(t, "", "verify", "t", "--url", s.URL()); code != 0 || stdout != "3 runs: 3 proved, 0 differ, 0 not proved\n" {
+			t.Errorf("verify: exit %d, %q, %q", code, stdout, stderr)
+		}
+	})
+}
+
 func TestRefold_OneClearLineForWhatCannotWork(t *testing.T) {
 	for want, args := range map[string][]string{
 		"say which runs":                        {},
@@ -105,6 +189,7 @@ func TestRefold_OneClearLineForWhatCannotWork(t *testing.T) {
 		"want two positions of one partition":   {"--from", "1:2", "--to", "2:3"},
 		"the second one behind the first":       {"--from", "1:2", "--to", "1:2"},
 		"no Kafka brokers: say --brokers HOST:": {"--all"},
+		"--yes and --group go with --apply":     {"--all", "--yes", "--brokers", "127.0.0.1:1"},
 	} {
 		stdout, stderr, code := skein(t, "", append([]string{"refold"}, args...)...)
 		if code != app.ExitUsage || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || stdout != "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // Every run of the demo, recorded from real agents, gives back the bytes that its record hashes, and
@@ -272,4 +273,40 @@ func answering(t *testing.T, body string) string {
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
+}
+
+// A setting that changes makes no record wrong: each run is folded again by the families it was begun with.
+func TestVerify_ProvesRunsOfEverySettingOfKeptEvents(t *testing.T) {
+	data := t.TempDir()
+	for i, names := range [][]string{{"raw"}, {"custom"}, {}, agui.FamilyNames()} {
+		kept, err := agui.FamiliesOf(names...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		withServer(t, data, func(s *dev.Server, c *client.Client) {
+			run := fmt.Sprintf("r%d", i)
+			events := fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%[1]q}
+{"type":"RAW","event":1}
+{"type":"CUSTOM","name":"n","value":1}
+{"type":"RUN_FINISHED","threadId":"t","runId":%[1]q}`, run)
+			if _, err := c.PostEvents(t.Context(), "t", run, client.TypeNDJSON, strings.NewReader(events)); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Settle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf(": %d proved, 0 differ, 0 not proved\n", i+1)
+			if stdout, stderr, code := skein(t, "", "verify", "t", "--url", s.URL()); code != 0 || !strings.HasSuffix(stdout, want) {
+				t.Errorf("verify: exit %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+			if stdout, stderr, code := skein(t, "", "refold", "--all", "--brokers", s.Broker()); code != 0 {
+				t.Errorf("refold: exit %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+			body, err := c.Get(t.Context(), client.RunPath("t", run), nil)
+			var a struct{ Events []json.RawMessage }
+			if err != nil || json.Unmarshal(body, &a) != nil || len(a.Events) != min(len(names), 2) {
+				t.Errorf("with %v the run keeps %s (%v)", names, a.Events, err)
+			}
+		}, func(cfg *dev.Config) { cfg.KeepEvents = kept })
+	}
 }

@@ -156,40 +156,52 @@ func checkPart(t Type, where string, part json.RawMessage) error {
 	if kindOf(part) != kindObject {
 		return malformed(t, "%s: a content part must be an object, not %s", where, kindOf(part))
 	}
-	typ := Lookup(part, "type")
-	if kindOf(typ) != kindString {
-		return nil // no discriminator that is known: stripped by the client, kept here
-	}
-	switch unquote(typ) {
+	switch stringOrNone(Lookup(part, "type")) {
 	case "text":
-		return stringsOf(t, where+" text part", part, []string{"text"}, []string{"id"})
-	case "image", "audio", "video", "document":
-		if err := stringsOf(t, where+" media part", part, nil, []string{"id"}); err != nil {
+		if err := stringsOf(t, where+" text part", part, []string{"text"}, []string{"id"}); err != nil {
 			return err
 		}
+	case "image", "audio", "video", "document":
 		source := Lookup(part, "source")
 		if kindOf(source) != kindObject {
 			return malformed(t, "%s: a media part's source must be an object, not %s", where, kindOf(source))
 		}
-		return checkSource(t, where+" source", source)
+		known, err := checkSource(t, where+" source", source)
+		if err != nil || !known {
+			return err
+		}
+		if err := stringsOf(t, where+" media part", part, nil, []string{"id"}); err != nil {
+			return err
+		}
+	default:
+		return nil // no discriminator that is known: stripped by the client, kept here
+	}
+	if kindOf(Lookup(part, "metadata")) == kindNull {
+		return malformed(t, "%s: a content part's metadata must be anything but null", where)
 	}
 	return nil
 }
 
-func checkSource(t Type, where string, source json.RawMessage) error {
-	typ := Lookup(source, "type")
-	if kindOf(typ) != kindString {
-		return nil // as of a part: no discriminator that is known
-	}
-	switch unquote(typ) {
+// checkSource also reports whether the source is of a known type. A part with one that is not is stripped whole by
+// the client, whatever else is in it, and kept here.
+func checkSource(t Type, where string, source json.RawMessage) (known bool, err error) {
+	switch stringOrNone(Lookup(source, "type")) {
 	case "data":
-		return stringsOf(t, where, source, []string{"value", "mimeType"}, nil)
+		return true, stringsOf(t, where, source, []string{"value", "mimeType"}, nil)
 	case "url":
-		return stringsOf(t, where, source, []string{"value"}, []string{"mimeType"})
+		return true, stringsOf(t, where, source, []string{"value"}, []string{"mimeType"})
 	case "file":
-		return stringsOf(t, where, source, []string{"value"}, []string{"provider", "mimeType"})
+		return true, stringsOf(t, where, source, []string{"value"}, []string{"provider", "mimeType"})
 	}
-	return nil
+	return false, nil
+}
+
+// stringOrNone returns what a string says, and "" for anything else.
+func stringOrNone(v json.RawMessage) string {
+	if kindOf(v) != kindString {
+		return ""
+	}
+	return unquote(v)
 }
 
 // isPatch accepts an RFC 6902 patch. An operation of an unknown name is left to the fold, where it
@@ -285,7 +297,7 @@ func isOutcome(t Type, f Field, v []byte) error {
 	if kindOf(v) != kindObject {
 		return want(t, f, v, "an object")
 	}
-	switch outcomeType(v) {
+	switch stringOrNone(Lookup(v, "type")) {
 	case "success":
 		if ids := Lookup(v, "pendingToolCallIds"); ids != nil {
 			return stringList(t, "outcome.pendingToolCallIds", ids)
@@ -319,19 +331,12 @@ func isSubagentOutcome(t Type, f Field, v []byte) error {
 	if kindOf(v) != kindObject {
 		return want(t, f, v, "an object")
 	}
-	if outcomeType(v) == "suspended" {
+	if stringOrNone(Lookup(v, "type")) == "suspended" {
 		if ids := Lookup(v, "interruptIds"); ids != nil {
 			return stringList(t, "outcome.interruptIds", ids)
 		}
 	}
 	return nil
-}
-
-func outcomeType(v json.RawMessage) string {
-	if typ := Lookup(v, "type"); kindOf(typ) == kindString {
-		return unquote(typ)
-	}
-	return ""
 }
 
 func stringList(t Type, where string, v json.RawMessage) error {

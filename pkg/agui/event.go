@@ -159,6 +159,12 @@ func lookupField(name []byte) (Field, bool) {
 
 // check holds the members against the schema of the event's type and fills the decoded fields.
 func (e *Event) check() error {
+	if e.Has(FieldTimestamp) {
+		e.Timestamp, e.HasTimestamp = safeInt(e.JSON(FieldTimestamp))
+		if e.Timestamp > -secondsBelow && e.Timestamp < secondsBelow {
+			e.Timestamp *= 1000
+		}
+	}
 	for _, s := range e.spec.members {
 		if e.has&(1<<s.field) == 0 {
 			if s.required {
@@ -166,14 +172,11 @@ func (e *Event) check() error {
 			}
 			continue
 		}
+		if s.field == FieldTimestamp && e.HasTimestamp {
+			continue // read above, so it is one
+		}
 		if err := s.check(e.Type, s.field, e.JSON(s.field)); err != nil {
 			return err
-		}
-	}
-	if e.Has(FieldTimestamp) {
-		e.Timestamp, e.HasTimestamp = safeInt(e.JSON(FieldTimestamp))
-		if e.Timestamp > -secondsBelow && e.Timestamp < secondsBelow {
-			e.Timestamp *= 1000
 		}
 	}
 	switch e.Type {
@@ -256,7 +259,7 @@ func (e *Event) Input() *RunAgentInput {
 // OutcomeType returns the type of RUN_FINISHED's outcome: "success" where it has none, or one of a
 // type that the protocol does not know.
 func (e *Event) OutcomeType() string {
-	switch t := outcomeType(e.JSON(FieldOutcome)); t {
+	switch t := stringOrNone(Lookup(e.JSON(FieldOutcome), "type")); t {
 	case "interrupt", "cancelled":
 		return t
 	default:

@@ -223,11 +223,11 @@ var schemas = map[Type][]member{
 	Raw:              attributable(must(FieldEvent, isAny), may(FieldSource, isString)),
 	Custom:           attributable(must(FieldName, isString), must(FieldValue, isAny)),
 
-	ThinkingStart:              event(),
-	ThinkingEnd:                event(),
-	ThinkingTextMessageStart:   event(),
-	ThinkingTextMessageContent: event(must(FieldDelta, isString)),
-	ThinkingTextMessageEnd:     event(),
+	ThinkingStart:              attributable(),
+	ThinkingEnd:                attributable(),
+	ThinkingTextMessageStart:   attributable(),
+	ThinkingTextMessageContent: attributable(must(FieldDelta, isString)),
+	ThinkingTextMessageEnd:     attributable(),
 }
 
 // Known reports whether the type is in the vocabulary of AG-UI 1.0.

@@ -13,6 +13,14 @@ const (
 	RoleActivity  = "activity"
 )
 
+func knownRole(role string) bool {
+	switch role {
+	case RoleDeveloper, RoleSystem, RoleAssistant, RoleUser, RoleTool, RoleReasoning, RoleActivity:
+		return true
+	}
+	return false
+}
+
 // Message is one conversation message: its identity and the whole JSON object as it is.
 type Message struct {
 	ID   string

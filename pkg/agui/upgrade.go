@@ -18,8 +18,9 @@ import (
 //	RUN_FINISHED outcome "interrupt" + interrupt      {type: "interrupt", interrupts: […]}
 //	REASONING_MESSAGE_START role "assistant"          role "reasoning"
 //	REASONING_ENCRYPTED_VALUE encryptedContent        encryptedValue
-//	binary content parts                              image, audio, video, document
+//	binary content parts                              image, audio, video, document; none where one mirrors it
 //	content parts: null metadata                      absent
+//	messages of unknown roles: null subagentRunId     absent
 //	input: messages as strings, without id or role    user messages with an id by their place
 //	input: resume as an object                        a list of one
 //	input: null forwardedProps, parameters, payload   absent
@@ -125,45 +126,128 @@ func nameMessage(m json.RawMessage, place int) (json.RawMessage, bool) {
 	return m, false
 }
 
-// upgradeMessage turns binary content parts into media parts and drops their null metadata.
+// upgradeMessage turns binary content parts into media parts and drops their null metadata, and the null
+// subagentRunId of a message whose role has no schema that would reject it.
 func upgradeMessage(m json.RawMessage) (json.RawMessage, bool) {
 	return mapMembers(m, func(name string, v json.RawMessage) (json.RawMessage, bool) {
+		if name == "subagentRunId" && kindOf(v) == kindNull && !knownRole(stringOrNone(Lookup(m, "role"))) {
+			return nil, true
+		}
 		if name != "content" || kindOf(v) != kindArray {
 			return v, false
 		}
-		return mapElements(v, upgradePart)
+		return upgradeParts(v)
 	})
 }
 
-func upgradePart(part json.RawMessage) (json.RawMessage, bool) {
-	typ := Lookup(part, "type")
-	if kindOf(typ) != kindString {
-		return part, false
-	}
-	switch unquote(typ) {
-	case "image", "audio", "video", "document":
-		return dropsNull("metadata")(part)
-	case "binary":
-	default:
-		return part, false
-	}
+// upgradeParts drops a binary part that mirrors a media part, before it or behind it: agents send an attachment in
+// both forms for the sake of older clients. Media parts that are alike, and binary parts without one, are meant.
+func upgradeParts(parts json.RawMessage) (json.RawMessage, bool) {
+	var media map[attachment]bool // what the media parts hold; made for the first binary part
+	return mapElements(parts, func(part json.RawMessage) (json.RawMessage, bool) {
+		switch stringOrNone(Lookup(part, "type")) {
+		case "image", "audio", "video", "document":
+			return dropsNull("metadata")(part)
+		case "binary":
+		default:
+			return part, false
+		}
+		up, ok := upgradeBinary(part)
+		if !ok {
+			return part, false
+		}
+		if media == nil {
+			media = attachments(parts)
+		}
+		a, name := attachmentOf(up), Lookup(part, "filename")
+		if truthy(name) {
+			a.filename = scalar(name)
+		}
+		if a.value != "" && (a.filename != "" || !truthy(name)) && media[a] {
+			return nil, true
+		}
+		return up, true
+	})
+}
+
+// upgradeBinary looks at data, url and filename as JavaScript's if does, as the client: what else than a string is
+// in them is carried over, for the schema to reject.
+func upgradeBinary(part json.RawMessage) (json.RawMessage, bool) {
 	mime := Lookup(part, "mimeType")
 	if kindOf(mime) != kindString {
-		return part, false
+		return nil, false
 	}
 	source, value := "data", Lookup(part, "data")
-	if kindOf(value) != kindString || len(value) == 2 {
+	if !truthy(value) {
 		source, value = "url", Lookup(part, "url")
 	}
-	if kindOf(value) != kindString || len(value) == 2 {
-		return part, false // only an id: there is nothing to convert
+	if !truthy(value) {
+		return nil, false // only an id: there is nothing to convert
 	}
 	out := concat(`{"type":"`, []byte(mediaType(unquote(mime))), `","source":{"type":"`, []byte(source),
 		`","value":`, value, `,"mimeType":`, mime, `}`)
-	if name := Lookup(part, "filename"); kindOf(name) == kindString && len(name) > 2 {
+	if name := Lookup(part, "filename"); truthy(name) {
 		out = append(out, concat(`,"metadata":{"filename":`, name, `}`)...)
 	}
 	return append(out, '}'), true
+}
+
+// attachment is what tells media parts apart, each member as scalar returns it; filename is "" where it does not count.
+type attachment struct{ kind, source, value, mimeType, filename string }
+
+// attachments are what media parts hold, with their filename and without: a binary part that has none mirrors both.
+func attachments(parts json.RawMessage) map[attachment]bool {
+	all := map[attachment]bool{}
+	for part := range Elements(parts) {
+		a := attachmentOf(part)
+		all[a] = true
+		a.filename = scalar(Lookup(Lookup(part, "metadata"), "filename"))
+		all[a] = true
+	}
+	return all
+}
+
+func attachmentOf(part json.RawMessage) attachment {
+	source := Lookup(part, "source")
+	return attachment{
+		kind: scalar(Lookup(part, "type")), source: scalar(Lookup(source, "type")), value: scalar(Lookup(source, "value")),
+		mimeType: scalar(Lookup(source, "mimeType")),
+	}
+}
+
+// scalar returns one text for all forms of a value that JavaScript's === takes for the same, and none for a list or
+// an object.
+func scalar(v json.RawMessage) string {
+	switch kindOf(v) {
+	case kindString:
+		return `"` + unquote(v)
+	case kindNumber:
+		return strconv.FormatFloat(float(v)+0, 'g', -1, 64) // -0 is 0
+	case kindBool, kindNull:
+		return string(v)
+	}
+	return ""
+}
+
+// truthy is JavaScript's idea of a value that counts as true.
+func truthy(v json.RawMessage) bool {
+	switch kindOf(v) {
+	case kindNone, kindNull:
+		return false
+	case kindString:
+		return len(v) > len(`""`)
+	case kindNumber:
+		return float(v) != 0
+	case kindBool:
+		return v[0] == 't'
+	}
+	return true
+}
+
+// float returns the nearest 64-bit float of a checked number, as JavaScript reads it.
+func float(v json.RawMessage) float64 {
+	f, _ := strconv.ParseFloat(string(v), 64) // the error is of range, and f is then the infinity
+	return f
 }
 
 func mediaType(mime string) string {
@@ -209,7 +293,7 @@ func mapMembers(v json.RawMessage, change func(string, json.RawMessage) (json.Ra
 	return append(out, '}'), true
 }
 
-// mapElements replaces the elements of an array. Where nothing changes v itself is returned.
+// mapElements replaces the elements of an array; nil drops the element. Where nothing changes v itself is returned.
 func mapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
 	if kindOf(v) != kindArray {
 		return v, false
@@ -218,6 +302,9 @@ func mapElements(v json.RawMessage, change func(json.RawMessage) (json.RawMessag
 	for m := range Elements(v) {
 		up, ch := change(m)
 		changed = changed || ch
+		if up == nil {
+			continue
+		}
 		if len(out) > 1 {
 			out = append(out, ',')
 		}

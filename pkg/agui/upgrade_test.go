@@ -36,6 +36,7 @@ func TestUpgrade_EachRow(t *testing.T) {
 			`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"user","content":[{"type":"document","source":{"type":"url","value":"u","mimeType":"text/csv"}}]}]}`},
 		"media metadata null": {input + `[{"id":"a","role":"user","content":[{"type":"image","source":{"type":"url","value":"u"},"metadata":null}]}]}}`,
 			input + `[{"id":"a","role":"user","content":[{"type":"image","source":{"type":"url","value":"u"}}]}]}}`},
+		"unknown role, subagentRunId null": {input + `[{"id":"a","role":"narrator","subagentRunId":null}]}}`, input + `[{"id":"a","role":"narrator"}]}}`},
 		"messages as strings": {input + `["hi","there"]}}`,
 			input + `[{"id":"message-1","role":"user","content":"hi"},{"id":"message-2","role":"user","content":"there"}]}}`},
 		"messages without id and role": {input + `[{"content":"hi"}]}}`, input + `[{"id":"message-1","role":"user","content":"hi"}]}}`},

@@ -3,7 +3,6 @@ package compact
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -225,52 +224,33 @@ func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 // not claim to own.
 func (r *Run) messagesSnapshot(ev *agui.Event) {
 	incoming := ev.Messages()
-	byID := make(map[string]*message, len(incoming))
 	fresh := make([]*message, len(incoming))
 	hasActivity, hasReasoning := false, false
 	for i, m := range incoming {
 		m.Raw = bytes.Clone(m.Raw)
 		fresh[i] = fromMessage(m)
-		byID[m.ID] = fresh[i]
 		hasActivity = hasActivity || m.Role == agui.RoleActivity
 		hasReasoning = hasReasoning || m.Role == agui.RoleReasoning
 		r.p.verify.seed(m, true)
 	}
 	r.p.verify.plain()
+	dropped := []kind{{}}
+	if hasReasoning {
+		dropped = append(dropped, kind{role: agui.RoleReasoning})
+	}
 	owned, all, declared := authority(ev.JSON(agui.FieldMetadata))
-	keep := func(m *message) bool {
-		switch m.role {
-		case agui.RoleActivity:
-			switch {
-			case all:
-				return false
-			case declared:
-				return !slices.Contains(owned, m.activityType())
-			default:
-				return !hasActivity
+	for _, t := range owned {
+		dropped = append(dropped, kind{agui.RoleActivity, t})
+	}
+	r.conv.unshare()
+	if all || hasActivity && !declared {
+		for of := range r.conv.kinds {
+			if of.role == agui.RoleActivity {
+				dropped = append(dropped, of)
 			}
-		case agui.RoleReasoning:
-			return !hasReasoning
-		}
-		return false
-	}
-	list := make([]*message, 0, len(fresh)+8)
-	existing := make(map[string]bool, len(fresh))
-	for m := range r.conv.messages() {
-		if named := byID[m.id]; named != nil {
-			m = named
-		} else if !keep(m) {
-			continue
-		}
-		list = append(list, m)
-		existing[m.id] = true
-	}
-	for _, m := range fresh {
-		if !existing[m.id] {
-			list = append(list, m)
 		}
 	}
-	r.conv.reset(list)
+	r.conv.merge(fresh, dropped)
 }
 
 // authority reads metadata["@ag-ui/client"].authoritativeActivityTypes: a list owns those activity
@@ -309,7 +289,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	metadata := ev.JSON(agui.FieldMetadata)
 	activityType, _ := ev.String(agui.FieldActivityType)
 	content := rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))
-	at := r.conv.first[id]
+	at := r.conv.at(id)
 	if at != nil && at.m.role == agui.RoleActivity {
 		m := at.m
 		if replace { // metadata stays, the owner is the snapshot's
@@ -347,7 +327,7 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 // the patch fails.
 func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	r.p.verify.activityDelta(id, o)
-	at := r.conv.first[id]
+	at := r.conv.at(id)
 	if at == nil {
 		r.Note("activity-unknown")
 		return

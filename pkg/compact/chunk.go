@@ -1,7 +1,10 @@
 package compact
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -33,26 +36,48 @@ type lane struct {
 	Role   string  `json:"role,omitempty"`
 	Name   *string `json:"name,omitempty"` // of a text message, or of a tool call
 	Parent *string `json:"parent,omitempty"`
+
+	place uint64 // grows in the order of opening
 }
 
 func (l lane) owner() owner { return owner{l.Owner, l.Tagged} }
 
-func (r *Run) laneAt(o owner) int {
-	for i, l := range r.p.lanes {
-		if l.owner() == o {
-			return i
-		}
-	}
-	return -1
+// lanes are the open streams: one of an owner, and one of a kind and id. The zero value has none.
+type lanes struct {
+	byOwner map[owner]*lane
+	byID    map[entityKind]map[string]*lane
+	opened  uint64
 }
 
-func (r *Run) closeLane(o owner) {
-	i := r.laneAt(o)
-	if i < 0 {
+func (s *lanes) open(l lane) *lane {
+	if s.byOwner == nil {
+		s.byOwner, s.byID = map[owner]*lane{}, map[entityKind]map[string]*lane{}
+	}
+	if s.byID[l.Kind] == nil {
+		s.byID[l.Kind] = map[string]*lane{}
+	}
+	s.opened++
+	l.place = s.opened
+	s.byOwner[l.owner()], s.byID[l.Kind][l.ID] = &l, &l
+	return &l
+}
+
+func (s *lanes) close(l *lane) {
+	delete(s.byOwner, l.owner())
+	delete(s.byID[l.Kind], l.ID)
+}
+
+// all returns the lanes in the order in which they were opened.
+func (s *lanes) all() []*lane {
+	return slices.SortedFunc(maps.Values(s.byOwner), func(a, b *lane) int { return cmp.Compare(a.place, b.place) })
+}
+
+func (r *Run) closeLane(l *lane) {
+	if l == nil {
 		return
 	}
-	l := r.p.lanes[i]
-	r.p.lanes = append(r.p.lanes[:i:i], r.p.lanes[i+1:]...)
+	r.p.lanes.close(l)
+	o := l.owner()
 	switch l.Kind {
 	case kindText:
 		r.textEnd(l.ID, o, nil)
@@ -67,18 +92,18 @@ func (r *Run) closeLane(o owner) {
 // their own; RAW, ACTIVITY_*, REASONING_ENCRYPTED_VALUE, SUBAGENT_STARTED and types that the
 // protocol does not know none.
 func (r *Run) closeLanes(t agui.Type, o owner) {
-	if len(r.p.lanes) == 0 {
+	if len(r.p.lanes.byOwner) == 0 {
 		return
 	}
 	switch t {
 	case agui.RunStarted, agui.RunFinished, agui.RunError, agui.MessagesSnapshot:
-		for len(r.p.lanes) > 0 {
-			r.closeLane(r.p.lanes[0].owner())
+		for _, l := range r.p.lanes.all() {
+			r.closeLane(l)
 		}
 	case agui.Raw, agui.ActivitySnapshot, agui.ActivityDelta, agui.ReasoningEncryptedValue, agui.SubagentStarted:
 	default:
 		if t.Known() {
-			r.closeLane(o)
+			r.closeLane(r.p.lanes.byOwner[o])
 		}
 	}
 }
@@ -104,9 +129,9 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 		return err
 	}
 	opened := false
-	at := r.laneAt(in)
-	if at >= 0 && r.p.lanes[at].Kind == kind && (!hasID || id == r.p.lanes[at].ID) {
-		if err := r.p.lanes[at].agrees(ev, kind); err != nil {
+	at := r.p.lanes.byOwner[in]
+	if at != nil && at.Kind == kind && (!hasID || id == at.ID) {
+		if err := at.agrees(ev, kind); err != nil {
 			return err
 		}
 	} else {
@@ -126,16 +151,14 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 			}
 			l.Parent = stringField(ev, agui.FieldParentMessageID)
 		}
-		r.closeLane(in)
-		r.p.lanes = append(r.p.lanes, l)
-		at, opened = len(r.p.lanes)-1, true
+		r.closeLane(at)
+		at, opened = r.p.lanes.open(l), true
 		r.startLane(l, ev.JSON(agui.FieldMetadata))
 	}
-	l := r.p.lanes[at]
 	// A chunk without delta stands for an empty one where it carries anything else of its own.
 	if ev.Has(agui.FieldDelta) || ev.Has(agui.FieldRawEvent) ||
 		(!opened && (ev.Has(agui.FieldMetadata) || ev.HasUndescribed())) {
-		r.continueLane(l, ev.Text(agui.FieldDelta), ev.JSON(agui.FieldMetadata))
+		r.continueLane(*at, ev.Text(agui.FieldDelta), ev.JSON(agui.FieldMetadata))
 	}
 	return nil
 }
@@ -175,34 +198,27 @@ func (r *Run) continueLane(l lane, delta agui.Text, metadata json.RawMessage) {
 // resolveLane decides which lane a chunk belongs to.
 func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o owner) (owner, error) {
 	if hasID {
-		for _, l := range r.p.lanes {
-			if l.Kind == kind && l.ID == id {
-				if o.set && o != l.owner() {
-					return owner{}, chunkError(t, "the chunk's subagentRunId is not that of the stream it continues")
-				}
-				return l.owner(), nil
-			}
+		l := r.p.lanes.byID[kind][id]
+		if l == nil {
+			return o, nil
 		}
-		return o, nil
+		if o.set && o != l.owner() {
+			return owner{}, chunkError(t, "the chunk's subagentRunId is not that of the stream it continues")
+		}
+		return l.owner(), nil
 	}
 	if o.set {
 		return o, nil
 	}
-	if at := r.laneAt(owner{}); at >= 0 && r.p.lanes[at].Kind == kind {
+	if l := r.p.lanes.byOwner[owner{}]; l != nil && l.Kind == kind {
 		return owner{}, nil
 	}
-	found := -1
-	for i, l := range r.p.lanes {
-		if l.Kind != kind {
-			continue
-		}
-		if found >= 0 {
-			return owner{}, chunkError(t, "the chunk has neither an id nor a subagentRunId, and more than one stream is open")
-		}
-		found = i
+	open := r.p.lanes.byID[kind]
+	if len(open) > 1 {
+		return owner{}, chunkError(t, "the chunk has neither an id nor a subagentRunId, and more than one stream is open")
 	}
-	if found >= 0 {
-		return r.p.lanes[found].owner(), nil
+	for _, l := range open {
+		return l.owner(), nil
 	}
 	return owner{}, nil
 }

@@ -1,21 +1,94 @@
 package compact
 
 import (
+	"encoding/json"
 	"iter"
 	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // container holds the members of an object or the elements of an array. To look at one, to add and to
 // remove one costs about the same however many there are.
 type container struct {
-	// values are an object's, in order, nil where a member was removed; or an array's, while nothing was put
-	// in between or removed there, or there are few.
+	// values are an object's, in order, nil where a member was removed; or an array's that came short, while
+	// nothing was put in between or removed there, or there are few.
 	values []*node
 	names  []string       // of an object's members
 	index  map[string]int // place of each name, for objects that are not small
 	holes  int            // members that were removed
-	parts  [][]*node      // an array's elements otherwise
+	parts  []part         // an array's elements otherwise
 	length int            // of parts
+}
+
+// part are elements of an array that follow each other. They are read when one of them is asked for: a node
+// takes thirty times the room of a small number.
+type part struct {
+	text  json.RawMessage // an array of them, without white space in between; nil once they were read
+	nodes []*node
+	count int
+}
+
+// unread makes a part of elements that stay unread.
+func unread(elements []json.RawMessage) part {
+	size := len(`[]`) + len(elements) - 1
+	for _, e := range elements {
+		size += len(e)
+	}
+	text := append(make(json.RawMessage, 0, size), '[')
+	for i, e := range elements {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, e...)
+	}
+	return part{text: append(text, ']'), count: len(elements)}
+}
+
+func (p *part) read() []*node {
+	if p.text != nil {
+		p.nodes = make([]*node, 0, p.count)
+		for e := range agui.Elements(p.text) {
+			p.nodes = append(p.nodes, &node{text: e})
+		}
+		p.text = nil
+	}
+	return p.nodes
+}
+
+func (p *part) set(nodes []*node) { p.nodes, p.count = nodes, len(nodes) }
+
+// readArray takes the elements of an array: those of a long one stay unread.
+func (c *container) readArray(text json.RawMessage) {
+	var elements []json.RawMessage
+	for e := range agui.Elements(text) {
+		if len(elements) == 2*partLength {
+			c.parts = append(c.parts, unread(elements[:partLength]))
+			c.length += partLength
+			elements = elements[:copy(elements, elements[partLength:])]
+		}
+		elements = append(elements, e)
+	}
+	if c.parts != nil {
+		c.parts = append(c.parts, unread(elements))
+		c.length += len(elements)
+		return
+	}
+	for _, e := range elements {
+		c.values = append(c.values, &node{text: e})
+	}
+}
+
+// unreadAt returns how many nodes reading the element at i would make.
+func (c *container) unreadAt(i int) int {
+	if c.parts == nil || i < 0 || i >= c.length {
+		return 0
+	}
+	at, _ := c.seek(i)
+	if p := &c.parts[at]; p.text != nil {
+		return p.count
+	}
+	return 0
 }
 
 const (
@@ -41,8 +114,14 @@ func (c *container) all() iter.Seq2[string, *node] {
 				return
 			}
 		}
-		for _, part := range c.parts {
-			for _, v := range part {
+		for i := range c.parts {
+			p := &c.parts[i]
+			for e := range agui.Elements(p.text) { // these nodes are not kept
+				if !yield("", &node{text: e}) {
+					return
+				}
+			}
+			for _, v := range p.nodes {
 				if !yield("", v) {
 					return
 				}
@@ -124,11 +203,11 @@ func (c *container) dense() *container {
 
 // seek returns the part that holds the element at i, and where in it.
 func (c *container) seek(i int) (part, at int) {
-	if last := len(c.parts) - 1; i >= c.length-len(c.parts[last]) {
-		return last, i - (c.length - len(c.parts[last]))
+	if last := len(c.parts) - 1; i >= c.length-c.parts[last].count {
+		return last, i - (c.length - c.parts[last].count)
 	}
-	for i >= len(c.parts[part]) {
-		i -= len(c.parts[part])
+	for i >= c.parts[part].count {
+		i -= c.parts[part].count
 		part++
 	}
 	return part, i
@@ -140,13 +219,15 @@ func (c *container) element(i int) **node {
 		return &c.values[i]
 	}
 	part, at := c.seek(i)
-	return &c.parts[part][at]
+	return &c.parts[part].read()[at]
 }
 
-// part makes parts of an array that is long, once something happens in front of its end.
-func (c *container) part(i int) bool {
+// divide makes parts of an array that is long, once something happens in front of its end.
+func (c *container) divide(i int) bool {
 	if c.parts == nil && len(c.values) > 2*partLength && i < len(c.values)-1 {
-		c.parts = slices.Collect(slices.Chunk(c.values, partLength))
+		for nodes := range slices.Chunk(c.values, partLength) {
+			c.parts = append(c.parts, part{nodes: nodes, count: len(nodes)})
+		}
 		c.values, c.length = nil, len(c.values)
 	}
 	return c.parts != nil
@@ -154,29 +235,32 @@ func (c *container) part(i int) bool {
 
 // insert puts an element at i, and take removes it.
 func (c *container) insert(i int, v *node) {
-	if !c.part(i) {
+	if !c.divide(i) {
 		c.values = slices.Insert(c.values, i, v)
 		return
 	}
-	part, at := c.seek(i)
-	p := slices.Insert(c.parts[part], at, v)
-	c.parts[part] = p
+	in, at := c.seek(i)
+	p := &c.parts[in]
+	nodes := slices.Insert(p.read(), at, v)
+	p.set(nodes)
 	c.length++
-	if len(p) > 2*partLength {
-		c.parts[part] = p[:partLength:partLength]
-		c.parts = slices.Insert(c.parts, part+1, slices.Clone(p[partLength:]))
+	if len(nodes) > 2*partLength {
+		p.set(nodes[:partLength:partLength])
+		rest := slices.Clone(nodes[partLength:])
+		c.parts = slices.Insert(c.parts, in+1, part{nodes: rest, count: len(rest)})
 	}
 }
 
 func (c *container) take(i int) {
-	if !c.part(i) {
+	if !c.divide(i) {
 		c.values = slices.Delete(c.values, i, i+1)
 		return
 	}
-	part, at := c.seek(i)
-	c.parts[part] = slices.Delete(c.parts[part], at, at+1)
+	in, at := c.seek(i)
+	p := &c.parts[in]
+	p.set(slices.Delete(p.read(), at, at+1))
 	c.length--
-	if len(c.parts[part]) == 0 && len(c.parts) > 1 {
-		c.parts = slices.Delete(c.parts, part, part+1)
+	if p.count == 0 && len(c.parts) > 1 {
+		c.parts = slices.Delete(c.parts, in, in+1)
 	}
 }

@@ -1,6 +1,7 @@
 package compact
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -9,14 +10,21 @@ import (
 )
 
 // conversation is the list of messages with what finds one in it without a walk. What an event does to it
-// costs the same however long it is, but for a MESSAGES_SNAPSHOT, which makes it anew.
+// costs the same however long it is; a MESSAGES_SNAPSHOT costs what it brings and drops, unless an id stands in
+// the list twice, which only a snapshot or input that names it twice and results of one id lead to.
 type conversation struct {
+	// base stands before the list while no event has touched it, by id or by tool call: most runs only add.
+	// unshare puts its messages into the list.
+	base        Base
 	start, last *link
 	count       int
 	first       map[string]*link // by id: the first in the list
-	// owners finds a tool call and the message that holds it, by call id: the first in the list.
+	kinds       map[kind]*kin
+	// odd is how many reasoning and activity messages carry tool calls, which the schema does not know.
+	odd int
+	// owners finds the tool calls and the messages that hold them, by call id, in the order of the list.
 	// It is made when the first tool event asks, since a run without tools needs none.
-	owners map[string]*owned
+	owners map[string]*owners
 	// recent is what find gave last: deltas of one message follow each other.
 	recent *message
 	// contents is how many bytes the contents of activities have; -1 until somebody asks.
@@ -28,6 +36,11 @@ type link struct {
 	m          *message
 	prev, next *link
 	in         *stretch
+	kin        *kin
+	place      int // in kin
+	// calls counts how often the place lost the tool calls that it held: who remembers another number knows
+	// of calls that are gone.
+	calls int
 	// again is the next place that holds the same message. A snapshot that names an id which the list
 	// held twice leaves one message in both, and what is appended to it shows in both.
 	again *link
@@ -43,24 +56,52 @@ type stretch struct {
 // apart is how far the orders of neighbours are from each other at first, so that others fit in between.
 const apart = 1 << 32
 
-type owned struct {
-	m    *message
-	at   int       // in the message's calls
-	call *toolCall // nil until the message is opened
-	// caller is the same of the first assistant message that holds the call; nil if none does.
-	caller *owned
+// kind tells messages apart that a snapshot keeps or drops: reasoning, activities by their type, and the zero
+// value for all others.
+type kind struct{ role, activityType string }
+
+func kindOf(m *message) kind {
+	switch m.role {
+	case agui.RoleReasoning:
+		return kind{role: m.role}
+	case agui.RoleActivity:
+		return kind{m.role, m.activityType()}
+	}
+	return kind{}
 }
 
-// open makes the call ready for a change, if there is one.
-func (o *owned) open() (*message, *toolCall) {
-	if o == nil {
-		return nil, nil
+// kin are the places of all messages of a kind, in no order.
+type kin struct {
+	of    kind
+	links []*link
+}
+
+// owners are those that hold a tool call of an id, and those of them that are assistant messages. The first
+// counts that has not lost it.
+type owners struct{ all, callers []*owned }
+
+type owned struct {
+	by    *link
+	calls int       // the number of by when it was noted
+	at    int       // in the message's calls
+	call  *toolCall // nil until the message is opened
+}
+
+// first returns the first that still holds its call, ready for a change, if there is one. It forgets those
+// before it.
+func first(list *[]*owned) (*message, *toolCall) {
+	for ; len(*list) > 0; *list = (*list)[1:] {
+		o := (*list)[0]
+		if o.calls != o.by.calls {
+			continue
+		}
+		if o.call == nil {
+			o.by.m.read()
+			o.call = o.by.m.calls.list[o.at]
+		}
+		return o.by.m, o.call
 	}
-	if o.call == nil {
-		o.m.read()
-		o.call = o.m.calls.list[o.at]
-	}
-	return o.m, o.call
+	return nil, nil
 }
 
 func newConversation(messages []agui.Message) *conversation {
@@ -73,9 +114,36 @@ func newConversation(messages []agui.Message) *conversation {
 	return c
 }
 
+// unshare puts the base's messages into the list, so that they can be changed.
+func (c *conversation) unshare() {
+	if len(c.base.messages) == 0 {
+		return
+	}
+	list := make([]*message, 0, c.len())
+	for _, m := range c.base.messages {
+		list = append(list, fromMessage(m))
+	}
+	for m := range c.listed() {
+		list = append(list, m)
+	}
+	c.reset(list)
+}
+
+// len returns the number of messages.
+func (c *conversation) len() int { return len(c.base.messages) + c.count }
+
+// at returns the first place of the message of an id; nil if there is none.
+func (c *conversation) at(id string) *link {
+	if p := c.first[id]; p != nil || !c.base.Has(id) {
+		return p
+	}
+	c.unshare()
+	return c.first[id]
+}
+
 // reset puts another list in place.
 func (c *conversation) reset(list []*message) {
-	*c = conversation{first: make(map[string]*link, len(list)+8), contents: -1}
+	*c = conversation{first: make(map[string]*link, len(list)+8), kinds: make(map[kind]*kin), contents: -1}
 	places := make([]link, len(list))
 	for _, m := range list {
 		m.at = nil
@@ -89,8 +157,14 @@ func (c *conversation) reset(list []*message) {
 	}
 }
 
-// messages goes through the list.
+// messages goes through all messages.
 func (c *conversation) messages() iter.Seq[*message] {
+	c.unshare()
+	return c.listed()
+}
+
+// listed goes through the list.
+func (c *conversation) listed() iter.Seq[*message] {
 	return func(yield func(*message) bool) {
 		for p := c.start; p != nil && yield(p.m); p = p.next {
 		}
@@ -99,7 +173,8 @@ func (c *conversation) messages() iter.Seq[*message] {
 
 // same returns the places that hold one message, each with the first place of it, counted from 0.
 func (c *conversation) same() [][2]int {
-	if len(c.first) == c.count { // no id stands in the list twice
+	// No id stands in the list twice; or nothing but new messages does, each in one place.
+	if len(c.first) == c.count || len(c.base.messages) > 0 {
 		return nil
 	}
 	var pairs [][2]int
@@ -116,8 +191,8 @@ func (c *conversation) same() [][2]int {
 	return pairs
 }
 
-// join puts one message in the places that same has told of.
-func (c *conversation) join(pairs [][2]int) error {
+// unite puts one message in the places that same has told of.
+func (c *conversation) unite(pairs [][2]int) error {
 	if len(pairs) == 0 {
 		return nil
 	}
@@ -133,8 +208,16 @@ func (c *conversation) join(pairs [][2]int) error {
 }
 
 func (c *conversation) export() []agui.Message {
+	if c.count == 0 && len(c.base.messages) > 0 {
+		return c.base.Messages()
+	}
+	return append(append(make([]agui.Message, 0, c.len()), c.base.messages...), c.added()...)
+}
+
+// added returns what stands behind the base.
+func (c *conversation) added() []agui.Message {
 	out := make([]agui.Message, 0, c.count)
-	for m := range c.messages() {
+	for m := range c.listed() {
 		out = append(out, m.export())
 	}
 	return out
@@ -142,7 +225,7 @@ func (c *conversation) export() []agui.Message {
 
 func (c *conversation) find(id string) *message {
 	if c.recent == nil || c.recent.id != id {
-		p := c.first[id]
+		p := c.at(id)
 		if p == nil {
 			return nil
 		}
@@ -152,11 +235,196 @@ func (c *conversation) find(id string) *message {
 }
 
 func (c *conversation) push(m *message) {
+	c.at(m.id) // of an id that the base has, the first message is the base's
 	m.at = &link{m: m}
 	c.append(m.at)
 	c.grow(m.contentBytes())
 	if c.owners != nil && m.obj == nil { // it may come with calls of its own
-		c.own(m)
+		c.own(m.at)
+	}
+}
+
+// join puts a place among its kin, and leave takes it away.
+func (c *conversation) join(p *link) {
+	of := kindOf(p.m)
+	k := c.kinds[of]
+	if k == nil {
+		k = &kin{of: of}
+		c.kinds[of] = k
+	}
+	p.kin, p.place = k, len(k.links)
+	k.links = append(k.links, p)
+	if of != (kind{}) && p.m.hasCalls() {
+		c.odd++
+	}
+}
+
+func (c *conversation) leave(p *link) {
+	k := p.kin
+	last := len(k.links) - 1
+	k.links[p.place] = k.links[last]
+	k.links[p.place].place = p.place
+	k.links[last] = nil
+	if k.links = k.links[:last]; last == 0 {
+		delete(c.kinds, k.of)
+	}
+	if k.of != (kind{}) && p.m.hasCalls() {
+		c.odd--
+	}
+}
+
+// merge is a snapshot: what it names is replaced in its place, all else of the given kinds is dropped, and what
+// was not there comes to the end. Tool messages are of one of the kinds. Nothing is shared any more.
+func (c *conversation) merge(fresh []*message, dropped []kind) {
+	named := make(map[string]*message, len(fresh))
+	for _, m := range fresh {
+		named[m.id] = m
+	}
+	if len(c.first) != c.count || len(named) != len(fresh) {
+		c.mergeRepeated(fresh, named, dropped)
+		return
+	}
+	for _, of := range dropped {
+		k := c.kinds[of]
+		if k == nil {
+			continue
+		}
+		for i := len(k.links) - 1; i >= 0; i-- { // who leaves is replaced by the last one
+			if p := k.links[i]; named[p.m.id] == nil {
+				c.drop(p)
+			}
+		}
+	}
+	var changed []*link
+	added := fresh[:0:0]
+	for _, m := range fresh {
+		p := c.first[m.id]
+		if p == nil {
+			added = append(added, m)
+			continue
+		}
+		c.leave(p)
+		c.grow(m.contentBytes() - p.m.contentBytes())
+		p.m, m.at, p.in = m, p, nil
+		c.join(p)
+		changed = append(changed, p)
+	}
+	c.settle(changed)
+	c.owners, c.recent = nil, nil
+	for _, m := range added {
+		c.push(m)
+	}
+}
+
+// maxPlaces is how many places one message may stand in: all of them are written, so a small one that grows in
+// many would fill the memory. The client gets there only by results that come again and again with one id.
+const maxPlaces = 16
+
+// crowded reports whether a snapshot would put a message in more places than one may stand in.
+func (c *conversation) crowded(snapshot *agui.Event) bool {
+	if c.count-len(c.first) < maxPlaces {
+		return false
+	}
+	places := make(map[string]int)
+	for _, m := range snapshot.Messages() {
+		places[m.ID] = 0
+	}
+	for m := range c.messages() {
+		if n, named := places[m.id]; named {
+			if n == maxPlaces {
+				return true
+			}
+			places[m.id] = n + 1
+		}
+	}
+	return false
+}
+
+// mergeRepeated is merge where an id is, or comes, more than once. It walks the list.
+func (c *conversation) mergeRepeated(fresh []*message, named map[string]*message, dropped []kind) {
+	drops := make(map[*kin]bool, len(dropped))
+	for _, of := range dropped {
+		drops[c.kinds[of]] = true
+	}
+	list := make([]*message, 0, len(fresh)+8)
+	existing := make(map[string]bool, len(fresh))
+	for p := c.start; p != nil; p = p.next {
+		m := p.m
+		if n := named[m.id]; n != nil {
+			m = n
+		} else if drops[p.kin] {
+			continue
+		}
+		list = append(list, m)
+		existing[m.id] = true
+	}
+	for _, m := range fresh {
+		if !existing[m.id] {
+			list = append(list, m)
+		}
+	}
+	c.reset(list)
+}
+
+// drop takes the only message of an id out of the list. If it is the head of a stretch, what is left of that
+// has to be settled.
+func (c *conversation) drop(p *link) {
+	if p.in.last == p && p.prev != nil && p.prev.in == p.in {
+		p.in.last = p.prev
+	}
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else {
+		c.start = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	} else {
+		c.last = p.prev
+	}
+	c.leave(p)
+	delete(c.first, p.m.id)
+	c.count--
+	c.grow(-p.m.contentBytes())
+}
+
+// settle finds the stretches of places that have none. All that have one are heads of theirs.
+func (c *conversation) settle(places []*link) {
+	tight := false
+	for _, p := range places {
+		if p.in != nil {
+			continue
+		}
+		for p.prev != nil && p.prev.in == nil {
+			p = p.prev
+		}
+		order, heads, end := uint64(0), uint64(0), p
+		if p.prev != nil {
+			order = p.prev.in.order
+			p.prev.in.last = p.prev
+		}
+		for ; end != nil && end.in == nil; end = end.next {
+			if end.prev == nil || end.m.role != agui.RoleTool {
+				heads++
+			}
+		}
+		between := uint64(apart)
+		if end != nil {
+			between = (end.in.order - order) / (heads + 1)
+			tight = tight || between == 0
+		}
+		for ; p != end; p = p.next {
+			if p.prev == nil || p.m.role != agui.RoleTool {
+				order += between
+				p.in = &stretch{order: order}
+			} else {
+				p.in = p.prev.in
+			}
+			p.in.last = p
+		}
+	}
+	if tight {
+		c.renumber()
 	}
 }
 
@@ -175,6 +443,7 @@ func (c *conversation) append(p *link) {
 		p.prev.next = p
 	}
 	p.in.last, c.last = p, p
+	c.join(p)
 	c.count++
 	if c.first[p.m.id] == nil {
 		c.first[p.m.id] = p
@@ -184,6 +453,7 @@ func (c *conversation) append(p *link) {
 // insertResult puts the result of a tool call behind the message that holds the call and behind the tool
 // messages that follow it. The result holds no calls of its own.
 func (c *conversation) insertResult(caller, m *message) {
+	c.at(m.id)
 	in := caller.at.in
 	p := &link{m: m, in: in, prev: in.last, next: in.last.next}
 	if p.prev.next = p; p.next != nil {
@@ -192,6 +462,7 @@ func (c *conversation) insertResult(caller, m *message) {
 		c.last = p
 	}
 	m.at, in.last = p, p
+	c.join(p)
 	c.count++
 	if first := c.first[m.id]; first == nil || first.in.order > in.order {
 		c.first[m.id], c.recent = p, nil
@@ -203,11 +474,13 @@ func (c *conversation) insertResult(caller, m *message) {
 func (c *conversation) replace(p *link, m *message, had int) {
 	before := p.m
 	c.grow(m.contentBytes() - had)
-	if c.owners != nil && before.hasCalls() {
-		c.owners = nil
+	c.leave(p)
+	if before.hasCalls() && !m.hasCalls() {
+		p.calls++
 	}
 	before.at, p.again = p.again, nil
 	p.m, m.at = m, p
+	c.join(p)
 	c.recent = nil
 	if before.role == agui.RoleTool {
 		c.split(p)
@@ -217,8 +490,8 @@ func (c *conversation) replace(p *link, m *message, had int) {
 // contentBytes returns how many bytes the contents of all activities have.
 func (c *conversation) contentBytes() int {
 	if c.contents < 0 {
-		c.contents = 0
-		for m := range c.messages() {
+		c.contents = c.base.sum().contents
+		for m := range c.listed() {
 			c.contents += m.contentBytes()
 		}
 	}
@@ -276,50 +549,83 @@ func (c *conversation) renumber() {
 
 // owner returns the first message that holds a tool call of that id, and the call.
 func (c *conversation) owner(callID string) (*message, *toolCall) {
-	return c.owned(callID).open()
+	if o := c.owned(callID); o != nil {
+		return first(&o.all)
+	}
+	return nil, nil
 }
 
 // caller returns the first assistant message that holds a tool call of that id, and the call.
 func (c *conversation) caller(callID string) (*message, *toolCall) {
-	o := c.owned(callID)
-	if o != nil {
-		o = o.caller
+	if o := c.owned(callID); o != nil {
+		return first(&o.callers)
 	}
-	return o.open()
+	return nil, nil
 }
 
-func (c *conversation) owned(callID string) *owned {
+func (c *conversation) owned(callID string) *owners {
+	if c.base.hasCall(callID) {
+		c.unshare()
+	}
 	if c.owners == nil {
-		c.owners = make(map[string]*owned)
-		for m := range c.messages() {
-			c.own(m)
-		}
+		c.owners = make(map[string]*owners)
+		c.ownAll()
 	}
 	return c.owners[callID]
 }
 
-// own notes the calls that a message came with.
-func (c *conversation) own(m *message) {
-	if !m.hasCalls() {
+// ownAll notes the calls of all messages, in order. What snapshots keep has none, mostly, and is passed over: who
+// sends snapshots and tool calls in turn pays for what the snapshots brought.
+func (c *conversation) ownAll() {
+	if c.odd > 0 {
+		for p := c.start; p != nil; p = p.next {
+			c.own(p)
+		}
 		return
 	}
-	calls := m.calls
-	if calls == nil {
-		calls = parseCalls(agui.Lookup(m.raw, "toolCalls"))
+	k := c.kinds[kind{}]
+	if k == nil {
+		return
 	}
-	for i, call := range calls.list {
-		c.ownCall(owned{m: m, at: i}, call.id)
+	var firsts []*link // of each stretch
+	for _, p := range k.links {
+		if p.prev == nil || p.prev.in != p.in || p.prev.kin != k {
+			firsts = append(firsts, p)
+		}
+	}
+	slices.SortFunc(firsts, func(a, b *link) int { return cmp.Compare(a.in.order, b.in.order) })
+	for _, p := range firsts {
+		for in := p.in; p != nil && p.in == in; p = p.next {
+			c.own(p)
+		}
 	}
 }
 
-func (c *conversation) ownCall(o owned, callID string) {
-	first := c.owners[callID]
-	if first == nil {
-		first = &o
-		c.owners[callID] = first
+// own notes the calls that the message at a place came with.
+func (c *conversation) own(p *link) {
+	if !p.m.hasCalls() {
+		return
 	}
-	if first.caller == nil && o.m.role == agui.RoleAssistant {
-		first.caller = &o
+	calls := p.m.calls
+	if calls == nil {
+		calls = parseCalls(agui.Lookup(p.m.raw, "toolCalls"))
+	}
+	for i, call := range calls.list {
+		if call.odd == nil {
+			c.ownCall(&owned{by: p, calls: p.calls, at: i}, call.id)
+		}
+	}
+}
+
+func (c *conversation) ownCall(o *owned, callID string) {
+	held := c.owners[callID]
+	if held == nil {
+		held = &owners{}
+		c.owners[callID] = held
+	}
+	held.all = append(held.all, o)
+	if o.by.m.role == agui.RoleAssistant {
+		held.callers = append(held.callers, o)
 	}
 }
 
@@ -332,6 +638,6 @@ func (c *conversation) addCall(m *message, call *toolCall) {
 	}
 	m.calls.list = append(m.calls.list, call)
 	if c.owners != nil {
-		c.ownCall(owned{m: m, call: call}, call.id)
+		c.ownCall(&owned{by: m.at, calls: m.at.calls, call: call}, call.id)
 	}
 }

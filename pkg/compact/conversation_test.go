@@ -1,6 +1,7 @@
 package compact
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -24,6 +25,29 @@ func (l plain) insertResult(caller, m *message) plain {
 	return slices.Insert(l, i, m)
 }
 
+// merge is a snapshot on a plain list, as the client has it.
+func (l plain) merge(fresh []*message, dropped []kind) plain {
+	named := map[string]*message{}
+	for _, m := range fresh {
+		named[m.id] = m
+	}
+	var next plain
+	for _, m := range l {
+		if n := named[m.id]; n != nil {
+			next = append(next, n)
+		} else if !slices.Contains(dropped, kindOf(m)) {
+			next = append(next, m)
+		}
+	}
+	there := slices.Clone(next)
+	for _, m := range fresh {
+		if there.first(m.id) < 0 {
+			next = append(next, m)
+		}
+	}
+	return next
+}
+
 // check holds a conversation against its plain form.
 func check(t *testing.T, what string, c *conversation, want plain) {
 	t.Helper()
@@ -31,7 +55,7 @@ func check(t *testing.T, what string, c *conversation, want plain) {
 		t.Fatalf("%s: %d messages %v, want %v", what, c.count, got, want)
 	}
 	seen := map[*message]bool{}
-	order, i := uint64(0), 0
+	order, i, odd, kin := uint64(0), 0, 0, 0
 	for p := c.start; p != nil; p = p.next {
 		if !seen[p.m] {
 			seen[p.m] = true
@@ -49,25 +73,80 @@ func check(t *testing.T, what string, c *conversation, want plain) {
 			t.Fatalf("%s: the stretches are wrong at %d", what, i)
 		}
 		order = p.in.order
+		if p.kin != c.kinds[kindOf(p.m)] || p.kin.links[p.place] != p {
+			t.Fatalf("%s: the place at %d is not among its kin", what, i)
+		}
+		if p.m.hasCalls() && kindOf(p.m) != (kind{}) {
+			odd++
+		}
 		if (p.next == nil || p.next.in != p.in) && p.in.last != p {
 			t.Fatalf("%s: a stretch does not know that it ends at %d", what, i)
 		}
 		i++
 	}
+	for of, k := range c.kinds {
+		if kin += len(k.links); len(k.links) == 0 || k.of != of {
+			t.Fatalf("%s: %d places are kept for %v", what, len(k.links), of)
+		}
+	}
+	if kin != i || odd != c.odd {
+		t.Fatalf("%s: %d places have kin, %d of %d odd ones, want %d", what, kin, c.odd, odd, i)
+	}
+	calls := map[string]*message{}
+	for _, m := range slices.Backward(want) {
+		if m.hasCalls() {
+			calls[callOf(m)] = m
+		}
+	}
+	for i := range 5 {
+		if m, _ := c.owner(fmt.Sprint(i)); m != calls[fmt.Sprint(i)] {
+			t.Fatalf("%s: another message than the first is found for the call %d", what, i)
+		}
+	}
+}
+
+func callOf(m *message) string {
+	for call := range agui.Elements(agui.Lookup(m.export().Raw, "toolCalls")) {
+		return stringOf(agui.Lookup(call, "id"))
+	}
+	return ""
 }
 
 // Whatever happens to it, the linked list is what a plain one would be.
 func TestConversation_EqualsAPlainList(t *testing.T) {
-	roles := []string{agui.RoleAssistant, agui.RoleTool, agui.RoleTool, agui.RoleUser, agui.RoleActivity}
+	roles := []string{agui.RoleAssistant, agui.RoleTool, agui.RoleTool, agui.RoleUser, agui.RoleActivity, agui.RoleReasoning}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		fresh := func(role string) *message { return &message{id: fmt.Sprint(rng.IntN(40)), role: role} }
+		ids := 40
+		if seed%2 == 0 { // so many that none comes twice
+			ids = 1 << 30
+		}
+		fresh := func(role string) *message {
+			m := &message{id: fmt.Sprint(rng.IntN(ids)), role: role, raw: json.RawMessage(`{}`)}
+			if role == agui.RoleAssistant || role != agui.RoleTool && rng.IntN(40) == 0 {
+				m.raw = fmt.Appendf(nil, `{"toolCalls":[{"id":"%d","function":{"arguments":""}}]}`, rng.IntN(5))
+			}
+			return m
+		}
 		var want plain
 		c := newConversation(nil)
 		for range 150 {
 			what := fmt.Sprintf("seed %d, ", seed)
 			m := fresh(roles[rng.IntN(len(roles))])
-			switch n := rng.IntN(20); {
+			switch n := rng.IntN(22); {
+			case n > 19:
+				what += "merge"
+				next := []*message{}
+				for range rng.IntN(5) {
+					m := fresh(roles[rng.IntN(len(roles))])
+					if len(want) > 0 && rng.IntN(3) > 0 {
+						m.id = want[rng.IntN(len(want))].id
+					}
+					next = append(next, m)
+				}
+				dropped := []kind{{}, {role: agui.RoleReasoning}, {role: agui.RoleActivity}}[:1+rng.IntN(3)]
+				want = want.merge(next, dropped)
+				c.merge(next, dropped)
 			case n == 0: // a snapshot keeps some, and names what may stand there twice
 				what += "reset"
 				next := slices.DeleteFunc(slices.Clone(want), func(*message) bool { return rng.IntN(4) == 0 })
@@ -90,7 +169,7 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 				if len(callers) == 0 {
 					continue
 				}
-				m.role = agui.RoleTool
+				m.role, m.raw = agui.RoleTool, nil
 				caller := callers[rng.IntN(len(callers))]
 				want = want.insertResult(caller, m)
 				c.insertResult(caller, m)

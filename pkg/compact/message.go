@@ -115,6 +115,9 @@ func (m *message) hasCalls() bool {
 
 // toolCall is one entry of a message's toolCalls, open for change.
 type toolCall struct {
+	// odd is an entry that is no tool call, as it came; nothing finds it. The schema looks at the calls of
+	// assistant messages only.
+	odd  rawValue
 	id   string
 	obj  *object
 	fn   *object
@@ -147,7 +150,11 @@ func (l *callList) appendJSON(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = c.obj.appendJSON(dst)
+		if c.odd != nil {
+			dst = c.odd.appendJSON(dst)
+		} else {
+			dst = c.obj.appendJSON(dst)
+		}
 	}
 	return append(dst, ']')
 }
@@ -155,20 +162,28 @@ func (l *callList) appendJSON(dst []byte) []byte {
 func parseCalls(raw json.RawMessage) *callList {
 	l := &callList{}
 	for e := range agui.Elements(raw) {
-		obj := parse(e)
-		c := &toolCall{obj: obj, fn: &object{}, args: &textValue{}}
-		if id, ok := obj.get("id").(rawValue); ok {
-			c.id = stringOf(json.RawMessage(id))
-		}
-		if fn, ok := obj.get("function").(rawValue); ok {
-			c.fn = parse(json.RawMessage(fn))
-			if a, ok := c.fn.get("arguments").(rawValue); ok && agui.IsString(json.RawMessage(a)) {
-				c.args.body = append(c.args.body, agui.TextOf(json.RawMessage(a))...)
-				c.fn.set("arguments", c.args)
-			}
-			obj.set("function", c.fn)
+		c := parseCall(e)
+		if c == nil {
+			c = &toolCall{odd: rawValue(e)}
 		}
 		l.list = append(l.list, c)
 	}
 	return l
+}
+
+// parseCall returns nil for what has no id, or no function with arguments.
+func parseCall(raw json.RawMessage) *toolCall {
+	id, fn := agui.Lookup(raw, "id"), agui.Lookup(raw, "function")
+	if !agui.IsString(id) || !agui.IsObject(fn) {
+		return nil
+	}
+	c := &toolCall{id: stringOf(id), obj: parse(raw), fn: parse(fn)}
+	arguments, ok := c.fn.get("arguments").(rawValue)
+	if !ok || !agui.IsString(json.RawMessage(arguments)) {
+		return nil
+	}
+	c.args = &textValue{body: append(agui.Text(nil), agui.TextOf(json.RawMessage(arguments))...)}
+	c.fn.set("arguments", c.args)
+	c.obj.set("function", c.fn)
+	return c
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -23,6 +25,11 @@ const (
 	maxCopied    = 16 << 20 // what those of one patch copy: it is as much work
 	maxDocuments = 64 << 20 // the state and the contents of all activities after one; the largest event brings 16 MiB
 )
+
+// maxRead is how many nodes a tree may have made of what it read before it forgets them all: of what lies on the
+// paths of patches all members of objects are read, and elements of long arrays by parts. A node takes 50 to 150
+// bytes. The largest event has room for fewer members of an object, so that each patch does not read it again.
+const maxRead = 2 << 20
 
 // Errors of a patch; each leaves the document as it was.
 var (
@@ -50,9 +57,7 @@ type patcher struct {
 func (t *tree) apply(patch json.RawMessage, others func() int) error {
 	p := &patcher{t: t, others: others}
 	if err := p.operations(patch); err != nil {
-		for i := len(p.undo) - 1; i >= 0; i-- {
-			p.undo[i]()
-		}
+		p.back()
 		return err
 	}
 	if len(p.undo) > 0 {
@@ -63,6 +68,9 @@ func (t *tree) apply(patch json.RawMessage, others func() int) error {
 
 func (p *patcher) operations(patch json.RawMessage) error {
 	for op := range agui.Elements(patch) {
+		if p.t.read > maxRead {
+			p.restart()
+		}
 		if err := p.operation(op); err != nil {
 			return err
 		}
@@ -109,7 +117,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 				return errTest
 			}
 		}
-		if !have.equal(&node{text: value}) {
+		if !p.equal(have, &node{text: value}) {
 			return errTest
 		}
 		return nil
@@ -137,7 +145,7 @@ func (p *patcher) onScalar(name, path, from string) error {
 	if text == "null" || strings.Contains(step, "/") || step == "__proto__" {
 		return errNoSuchPath
 	}
-	unchecked := text == `""` || text == "false" || isNumber(p.t.root.text) && p.t.root.equal(zero)
+	unchecked := text == `""` || text == "false" || isNumber(p.t.root.text) && equalScalar(p.t.root.text, zero)
 	ok := false
 	switch name {
 	case "add":
@@ -153,7 +161,70 @@ func (p *patcher) onScalar(name, path, from string) error {
 	return nil
 }
 
-var zero = &node{text: json.RawMessage(`0`)}
+var zero = json.RawMessage(`0`)
+
+// equal compares a value of the document with one of the patch as the client does: objects whatever the order of
+// their members.
+func (p *patcher) equal(n, o *node) bool {
+	switch {
+	case n.isObject():
+		if !o.isObject() {
+			return false
+		}
+		p.open(n)
+		if o = o.contents(); n.count() != o.count() {
+			return false
+		}
+		for name, v := range n.all() {
+			i := o.find(name)
+			if i < 0 || !p.equal(v, o.values[i]) {
+				return false
+			}
+		}
+		return true
+	case n.isArray():
+		if !o.isArray() {
+			return false
+		}
+		p.open(n)
+		if o = o.contents(); n.count() != o.count() {
+			return false
+		}
+		next, stop := iter.Pull2(o.all())
+		defer stop()
+		for _, v := range n.all() {
+			if _, w, _ := next(); !p.equal(v, w) {
+				return false
+			}
+		}
+		return true
+	}
+	return !o.isObject() && !o.isArray() && equalScalar(n.text, o.text)
+}
+
+// open reads a container's members or elements.
+func (p *patcher) open(n *node) {
+	if n.container == nil {
+		n.open()
+		p.t.read += len(n.values)
+	}
+}
+
+// restart makes the tree anew from its text.
+func (p *patcher) restart() {
+	now := p.t.root.appendJSON(nil)
+	p.back()
+	before := p.t.JSON()
+	p.undo = []func(){func() { p.t.root, p.t.text = &node{text: before}, before }}
+	p.t.root, p.t.read = &node{text: now}, 0
+}
+
+// back undoes the operations.
+func (p *patcher) back() {
+	for i := len(p.undo) - 1; i >= 0; i-- {
+		p.undo[i]()
+	}
+}
 
 // set is add and replace. add makes the last member of the path, and nothing above it.
 func (p *patcher) set(path string, v *node, replace bool) error {
@@ -270,12 +341,13 @@ func (p *patcher) lastStep(path string) (place, error) {
 		if !n.isObject() && !n.isArray() {
 			return at, errNoSuchPath
 		}
-		n.open()
+		p.open(n)
 		at.way, at.parent, at.name, at.shown = append(at.way, n), n, key, false
 		if n.isArray() {
 			if err := at.element(key); err != nil {
 				return at, err
 			}
+			p.t.read += n.unreadAt(at.index)
 		}
 		if i == len(steps)-1 {
 			return at, nil
@@ -297,12 +369,14 @@ func (at *place) element(key string) error {
 		at.index = at.parent.count()
 		return nil
 	}
-	f := 0.0
 	for _, c := range []byte(key) {
 		if c < '0' || c > '9' {
 			return errIndex
 		}
-		f = f*10 + float64(c-'0')
+	}
+	f, err := strconv.ParseFloat(key, 64)
+	if err != nil { // no digits, or more than a number can have: 0 for the client
+		f = 0
 	}
 	at.index = int(int32(uint32(math.Mod(f, 1<<32))))
 	at.shown = key == fmt.Sprint(at.index)
@@ -411,6 +485,7 @@ func (p *patcher) add(at place, v *node) error {
 		i += n.count()
 	}
 	i = max(0, min(i, n.count()))
+	p.t.read += n.unreadAt(min(i, n.count()-1))
 	n.insert(i, v)
 	p.undo = append(p.undo, func() { n.take(i) })
 	return nil

@@ -1,10 +1,12 @@
 package compact
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -229,8 +231,12 @@ func (n *node) sound() error {
 func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		tr := newTree(json.RawMessage(`{"l":[],"o":{}}`))
-		var list []int
+		list := make([]int, rng.IntN(2)*rng.IntN(6000))
+		for i := range list {
+			list[i] = i
+		}
+		doc := json.RawMessage(strings.ReplaceAll(fmt.Sprintf(`{"l":%v,"o":{}}`, list), " ", " , "))
+		tr, resumed := newTree(doc), newTree(doc)
 		var names []string
 		patch := func(undone bool) {
 			list, names := &list, &names
@@ -267,9 +273,16 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 			if undone {
 				ops = append(ops, `{"op":"remove","path":"/nothing"}`)
 			}
-			if err := tr.apply(json.RawMessage("["+strings.Join(ops, ",")+"]"), noOthers); (err != nil) != undone {
-				t.Fatalf("seed %d: %v", seed, err)
+			before := string(tr.JSON())
+			for _, tr := range []*tree{tr, resumed} {
+				if err := tr.apply(json.RawMessage("["+strings.Join(ops, ",")+"]"), noOthers); (err != nil) != undone {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
 			}
+			if undone && string(tr.JSON()) != before || !bytes.Equal(tr.JSON(), resumed.JSON()) {
+				t.Fatalf("seed %d: what was read of the document before shows in its bytes", seed)
+			}
+			resumed = newTree(resumed.JSON())
 		}
 		for i := range 60 {
 			patch(i%3 == 2)
@@ -286,6 +299,51 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 			t.Fatalf("seed %d: %.200s", seed, err)
 		}
 	}
+}
+
+// A large array takes no more room than its text some times over, however much of it patches lead into, and
+// a patch that leads into more than a tree remembers does what it says, or nothing.
+func TestTree_ReadingALargeArrayFillsNoMemory(t *testing.T) {
+	const n = 4 << 20
+	doc := append([]byte(`[`), bytes.Repeat([]byte(`1,`), n)...)
+	doc[len(doc)-1] = ']'
+	live := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := live()
+	tr := newTree(doc)
+	if err := tr.apply(json.RawMessage(`[{"op":"replace","path":"/0","value":2}]`), noOthers); err != nil {
+		t.Fatal(err)
+	}
+	if grown := live() - before; grown > 4*len(doc) {
+		t.Errorf("a patch of an array of %d bytes takes %d more", len(doc), grown)
+	}
+	want := bytes.Clone(tr.JSON())
+	var ops []string
+	for i := partLength; i < n-1; i += partLength {
+		ops = append(ops, fmt.Sprintf(`{"op":"replace","path":"/%d","value":3}`, i))
+		want[2*i+1] = '3'
+	}
+	patch := strings.Join(ops, ",")
+	if err := tr.apply(json.RawMessage("["+patch+`,{"op":"test","path":"/0","value":0}]`), noOthers); !errors.Is(err, errTest) {
+		t.Fatal(err)
+	}
+	if bytes.Equal(tr.JSON(), want) || tr.JSON()[1] != '2' || bytes.IndexByte(tr.JSON(), '3') >= 0 {
+		t.Error("a patch that failed has left something")
+	}
+	if err := tr.apply(json.RawMessage("["+patch+"]"), noOthers); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(tr.JSON(), want) {
+		t.Error("the patch did something else than it says")
+	}
+	if tr.read > maxRead+2*partLength {
+		t.Errorf("%d nodes are kept, want %d at most", tr.read, maxRead)
+	}
+	runtime.KeepAlive(tr)
 }
 
 func largeState() json.RawMessage {

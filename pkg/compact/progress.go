@@ -28,7 +28,7 @@ type Summary struct {
 	Anomalies  map[string]int64            `json:"anomalies"`  // by rule
 
 	Started  json.RawMessage   `json:"started,omitempty"` // RUN_STARTED without its input
-	Kept     []json.RawMessage `json:"kept,omitempty"`    // STEP_*, SUBAGENT_*, CUSTOM, META and unknown types
+	Kept     []json.RawMessage `json:"kept,omitempty"`    // events of the families that Keep has named
 	Terminal json.RawMessage   `json:"terminal,omitempty"`
 
 	Interrupts       []json.RawMessage `json:"interrupts,omitempty"`
@@ -54,7 +54,7 @@ type progress struct {
 
 	called set // ToolCallIDs as a set
 	burst  burst
-	lanes  []lane
+	lanes  lanes
 	verify *verifier
 }
 
@@ -76,7 +76,7 @@ func newProgress() progress {
 // progressJSON is the checkpoint on the wire.
 type progressJSON struct {
 	*plainProgress
-	Lanes  []lane    `json:"lanes,omitempty"`
+	Lanes  []*lane   `json:"lanes,omitempty"`
 	Verify *verifier `json:"verify"`
 }
 
@@ -85,7 +85,7 @@ type plainProgress progress
 // MarshalJSON implements json.Marshaler.
 func (p *progress) MarshalJSON() ([]byte, error) {
 	p.settle()
-	return json.Marshal(progressJSON{(*plainProgress)(p), p.lanes, p.verify})
+	return json.Marshal(progressJSON{(*plainProgress)(p), p.lanes.all(), p.verify})
 }
 
 // UnmarshalJSON implements json.Unmarshaler; p comes from newProgress.
@@ -100,7 +100,12 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 	for _, id := range p.ToolCallIDs {
 		p.called[id] = true
 	}
-	p.lanes = w.Lanes
+	for _, l := range w.Lanes {
+		if l == nil || p.lanes.byOwner[l.owner()] != nil || p.lanes.byID[l.Kind][l.ID] != nil {
+			return errors.New("two streams are open in one lane, or one in two")
+		}
+		p.lanes.open(*l)
+	}
 	p.verify = w.Verify
 	anomalies := p.Anomalies
 	p.verify.note = func(rule string) { anomalies[rule]++ }
@@ -111,17 +116,12 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 func (r *Run) count(ev *agui.Event) {
 	if ev.Type != r.p.burst.of {
 		r.p.settle()
-		r.p.burst.of = ev.Type
+		r.p.burst.of, r.p.burst.keep = ev.Type, r.keep.Keep(ev.Type)
 	}
 	r.p.burst.events++
 	r.p.burst.bytes += int64(len(ev.Raw))
-	switch ev.Type {
-	case agui.StepStarted, agui.StepFinished, agui.SubagentStarted, agui.SubagentFinished, agui.SubagentError, agui.Custom:
+	if r.p.burst.keep {
 		r.p.Kept = append(r.p.Kept, bytes.Clone(ev.Raw))
-	default:
-		if _, legacy := thinkingAs[ev.Type]; !ev.Type.Known() && !legacy {
-			r.p.Kept = append(r.p.Kept, bytes.Clone(ev.Raw))
-		}
 	}
 }
 
@@ -129,6 +129,7 @@ func (r *Run) count(ev *agui.Event) {
 // the summary's maps.
 type burst struct {
 	of            agui.Type
+	keep          bool // they are kept
 	events, bytes int64
 }
 

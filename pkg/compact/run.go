@@ -20,6 +20,7 @@ type Run struct {
 	conv  *conversation
 	state *tree
 	p     progress
+	keep  agui.Families
 	// recentID is a message id that needed no decoding.
 	recentID string
 }
@@ -33,6 +34,13 @@ func New(messages []agui.Message, state json.RawMessage) *Run {
 	return &Run{conv: newConversation(messages), state: newTree(state), p: newProgress()}
 }
 
+// NewOn starts a fold from a history that other folds share; else it is New.
+func NewOn(base Base, state json.RawMessage) *Run {
+	r := New(nil, state)
+	r.conv.base = base
+	return r
+}
+
 // Resume goes on from a checkpoint: the messages and state as they were when Checkpoint was called,
 // and what it returned.
 func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, error) {
@@ -40,11 +48,16 @@ func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, e
 	if err := json.Unmarshal(checkpoint, &r.p); err != nil {
 		return nil, fmt.Errorf("resuming a fold: %w", err)
 	}
-	if err := r.conv.join(r.p.Same); err != nil {
+	if err := r.conv.unite(r.p.Same); err != nil {
 		return nil, fmt.Errorf("resuming a fold: %w", err)
 	}
 	return r, nil
 }
+
+// Keep says which families of events the summary keeps, in the place of those that are kept unless somebody
+// says otherwise. It comes before the first Apply, of a fold that Resume goes on with too: a checkpoint does
+// not hold it.
+func (r *Run) Keep(families agui.Families) { r.keep = families }
 
 // Checkpoint returns what Resume needs beside Messages and State. It is JSON, the same for the same
 // events however they came.
@@ -63,8 +76,17 @@ func (r *Run) Ended() bool { return r.p.Terminal != nil }
 // Messages returns the conversation as it stands. The slice and what it holds are not changed later.
 func (r *Run) Messages() []agui.Message { return r.conv.export() }
 
+// Added returns what the run has put behind base, if it was started on that (NewOn), did nothing else to the
+// conversation, and put no id there that base has. The cost does not depend on the base.
+func (r *Run) Added(base Base) (behind []agui.Message, only bool) {
+	if len(base.messages) == 0 || !base.Is(r.conv.base) {
+		return nil, false
+	}
+	return r.conv.added(), true
+}
+
 // MessageCount is len(Messages()) without writing them.
-func (r *Run) MessageCount() int { return r.conv.count }
+func (r *Run) MessageCount() int { return r.conv.len() }
 
 // State returns the state as it stands, as JSON text.
 func (r *Run) State() json.RawMessage { return r.state.JSON() }
@@ -93,9 +115,13 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 	case agui.TextMessageChunk, agui.ToolCallChunk, agui.ReasoningMessageChunk:
 		return r.applyChunk(ev, o) // a chunk's own rules are those of what it stands for
 	}
-	if t, ok := thinkingAs[ev.Type]; ok {
+	if t := thinkingAs(ev.Type); t != "" {
 		r.applyThinking(ev, t, o)
 		return nil
+	}
+	if ev.Type == agui.MessagesSnapshot && r.conv.crowded(ev) {
+		return &agui.MalformedError{Rule: agui.RuleRepeated, Type: ev.Type,
+			Detail: fmt.Sprintf("it names a message whose id stands in the conversation more than %d times", maxPlaces)}
 	}
 	r.closeLanes(ev.Type, o)
 	id := r.messageID(ev)
@@ -228,7 +254,7 @@ func (r *Run) end(ev *agui.Event, status string) {
 	}
 	r.p.Terminal = bytes.Clone(ev.Raw)
 	r.p.Status = status
-	r.p.lanes = nil
+	r.p.lanes = lanes{}
 	if len(r.p.PendingToolCalls) == 0 {
 		for _, id := range r.p.ToolCallIDs {
 			if !r.p.Answered[id] {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -285,6 +286,30 @@ func TestRun_CopiesFillNoMemory(t *testing.T) {
 	}
 	if !bytes.Equal(result(t, stopped), result(t, straight)) || !reflect.DeepEqual(stopped.Summary().Anomalies, failed) {
 		t.Errorf("stopped and gone on with: %v, else %v", stopped.Summary().Anomalies, failed)
+	}
+}
+
+// A snapshot that names an id puts its message wherever that id stands, and each place is written: a megabyte in
+// ten thousand places would be ten gigabytes.
+func TestRun_RepeatedIDsFillNoMemory(t *testing.T) {
+	for _, n := range []int{16, 17} {
+		lines := []string{started}
+		for range n {
+			lines = append(lines, `{"type":"TOOL_CALL_RESULT","messageId":"r","toolCallId":"c","content":"x"}`)
+		}
+		lines = append(lines, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"x"}`,
+			`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"r","role":"tool","toolCallId":"c","content":"y"}]}`,
+			`{"type":"TEXT_MESSAGE_CHUNK","delta":"z"}`)
+		r, errs := fold(t, lines...)
+		written := strings.Count(string(result(t, r)), `"content":"y"`)
+		text := strings.Contains(string(result(t, r)), `"xz"`)
+		var malformed *agui.MalformedError
+		switch {
+		case n == 16 && (written != n || text || len(errs) != 1):
+			t.Errorf("%d places: written %d times, %v", n, written, errs)
+		case n == 17 && (written != 0 || !text || len(errs) != 1 || !errors.As(errs[0], &malformed) || malformed.Rule != agui.RuleRepeated):
+			t.Errorf("%d places: written %d times, %v", n, written, errs)
+		}
 	}
 }
 

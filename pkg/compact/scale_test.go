@@ -200,6 +200,50 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"move","from":"/k%d","path":"/k%d"}]}`, i-1, i)
 		}},
+		"empty snapshots over many activities": {40_000, func(i, n int) string {
+			if i < n/2 {
+				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p%d","content":{}}`, i, i)
+			}
+			return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
+		}},
+		"snapshots, calls and activities in turn over much reasoning": {40_000, func(i, n int) string {
+			if i < n/2 {
+				return fmt.Sprintf(`{"type":"REASONING_MESSAGE_START","messageId":"r%d","role":"reasoning"}`, i)
+			}
+			switch i = i - n/2; i % 4 {
+			case 0:
+				return `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"u","role":"user","content":"x"},{"id":"m","role":"assistant"},{"id":"a","role":"activity","activityType":"p","content":{}}]}`
+			case 1:
+				return fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"c%d","toolCallName":"n","parentMessageId":"m"}`, i)
+			case 2:
+				return fmt.Sprintf(`{"type":"TOOL_CALL_RESULT","messageId":"t%d","toolCallId":"c%d","content":""}`, i, i-1)
+			}
+			return `{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"p","patch":[{"op":"add","path":"/a","value":1},{"op":"copy","from":"/a","path":"/b"}]}`
+		}},
+		"snapshots that own a type over activities of another": {40_000, func(i, n int) string {
+			if i < n/2 {
+				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p","content":{}}`, i)
+			}
+			return fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a%d","role":"activity","activityType":"p","content":{}}],"metadata":{"@ag-ui/client":{"authoritativeActivityTypes":["q"]}}}`, i-n/2)
+		}},
+		"callers that become activities, and calls": {40_000, func(i, n int) string {
+			if i < n/2 {
+				return fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"c%d","toolCallName":"n"}`, i)
+			}
+			if i%2 == 0 {
+				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"c%d","activityType":"p","content":{}}`, i-n/2)
+			}
+			return fmt.Sprintf(`{"type":"TOOL_CALL_ARGS","toolCallId":"c%d","delta":"x"}`, n/2-1)
+		}},
+		"chunks of many subagents in turn": {40_000, func(i, n int) string {
+			return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m%d","subagentRunId":"s%d","delta":"x"}`, i%(n/2), i%(n/2))
+		}},
+		"lanes that a snapshot closes": {40_000, func(i, n int) string {
+			if i == n-1 {
+				return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
+			}
+			return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m%d","subagentRunId":"s%d","delta":"x"}`, i, i)
+		}},
 		"steps that stay open": {100_000, func(i, _ int) string {
 			return fmt.Sprintf(`{"type":"STEP_STARTED","stepName":"s%d"}`, i)
 		}},

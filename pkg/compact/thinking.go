@@ -8,13 +8,21 @@ import (
 
 // thinkingAs is the last row of the upgrade table: the THINKING_* events that left the protocol
 // with 1.0, and what they are now. They carry no ids. The official client makes random ones; the
-// fold must give the same result each time, so it counts them within the run.
-var thinkingAs = map[agui.Type]agui.Type{
-	agui.ThinkingStart:              agui.ReasoningStart,
-	agui.ThinkingEnd:                agui.ReasoningEnd,
-	agui.ThinkingTextMessageStart:   agui.ReasoningMessageStart,
-	agui.ThinkingTextMessageContent: agui.ReasoningMessageContent,
-	agui.ThinkingTextMessageEnd:     agui.ReasoningMessageEnd,
+// fold must give the same result each time, so it counts them within the run. Of other types it is "".
+func thinkingAs(t agui.Type) agui.Type {
+	switch t {
+	case agui.ThinkingStart:
+		return agui.ReasoningStart
+	case agui.ThinkingEnd:
+		return agui.ReasoningEnd
+	case agui.ThinkingTextMessageStart:
+		return agui.ReasoningMessageStart
+	case agui.ThinkingTextMessageContent:
+		return agui.ReasoningMessageContent
+	case agui.ThinkingTextMessageEnd:
+		return agui.ReasoningMessageEnd
+	}
+	return ""
 }
 
 // thinking is where the translation stands. It is part of the checkpoint.

@@ -2,7 +2,6 @@ package compact
 
 import (
 	"encoding/json"
-	"iter"
 	"strconv"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -16,6 +15,8 @@ type tree struct {
 	text json.RawMessage // the document as JSON; nil while it must be written anew
 	// object says that a patch fails which leaves something else than an object.
 	object bool
+	// read is how many nodes were made of what patches led into since root was one.
+	read int
 }
 
 func newTree(text json.RawMessage) *tree { return &tree{root: &node{text: text}, text: text} }
@@ -64,8 +65,23 @@ func (n *node) measure() {
 		return
 	}
 	size := len(`{}`) + max(0, n.count()-1)
-	for name, v := range n.all() {
-		size += n.memberBytes(name) + v.bytes()
+	for i := range n.parts {
+		p := &n.parts[i]
+		if p.text != nil {
+			size += len(p.text) - len(`[]`) - (p.count - 1)
+		}
+		for _, v := range p.nodes {
+			size += v.bytes()
+		}
+	}
+	for i, v := range n.values {
+		if v == nil {
+			continue
+		}
+		if !n.array {
+			size += n.memberBytes(n.names[i])
+		}
+		size += v.bytes()
 	}
 	n.size = size
 }
@@ -100,9 +116,7 @@ func (n *node) open() {
 	}
 	n.container = &container{}
 	if n.array = agui.IsArray(n.text); n.array {
-		for e := range agui.Elements(n.text) {
-			n.values = append(n.values, &node{text: e})
-		}
+		n.readArray(n.text)
 		return
 	}
 	for name, v := range agui.Members(n.text) {
@@ -121,11 +135,23 @@ func (n *node) appendJSON(dst []byte) []byte {
 	if n.array {
 		dst = append(dst, '[')
 		first := len(dst)
-		for _, v := range n.all() {
+		value := func(v *node) {
 			if len(dst) > first {
 				dst = append(dst, ',')
 			}
 			dst = v.appendJSON(dst)
+		}
+		for _, v := range n.values {
+			value(v)
+		}
+		for i := range n.parts {
+			p := &n.parts[i]
+			if p.text != nil { // all of it at once
+				value(&node{text: p.text[1 : len(p.text)-1]})
+			}
+			for _, v := range p.nodes {
+				value(v)
+			}
 		}
 		return append(dst, ']')
 	}
@@ -157,8 +183,17 @@ func (n *node) depth(exact bool) int {
 		if n.container == nil {
 			depth = textDepth(n.text)
 		} else {
-			for _, v := range n.all() {
-				depth = max(depth, v.depth(exact))
+			for _, v := range n.values {
+				if v != nil {
+					depth = max(depth, v.depth(exact))
+				}
+			}
+			for i := range n.parts {
+				p := &n.parts[i]
+				depth = max(depth, textDepth(p.text)-1)
+				for _, v := range p.nodes {
+					depth = max(depth, v.depth(exact))
+				}
 			}
 			depth++
 		}
@@ -188,56 +223,28 @@ func textDepth(text json.RawMessage) int {
 	return deepest
 }
 
-// equal compares values as the client does: numbers as 64-bit floats, strings by their characters,
-// objects whatever the order of their members.
-func (n *node) equal(o *node) bool {
-	switch {
-	case n.isObject():
-		if !o.isObject() {
-			return false
-		}
-		n.open()
-		o.open()
-		if n.count() != o.count() {
-			return false
-		}
-		for name, v := range n.all() {
-			i := o.find(name)
-			if i < 0 || !v.equal(o.values[i]) {
-				return false
-			}
-		}
-		return true
-	case n.isArray():
-		if !o.isArray() {
-			return false
-		}
-		n.open()
-		o.open()
-		if n.count() != o.count() {
-			return false
-		}
-		next, stop := iter.Pull2(o.all())
-		defer stop()
-		for _, v := range n.all() {
-			if _, w, _ := next(); !v.equal(w) {
-				return false
-			}
-		}
-		return true
-	case o.isObject() || o.isArray():
-		return false
-	case agui.IsString(n.text) != agui.IsString(o.text):
-		return false
-	case agui.IsString(n.text):
-		return stringOf(n.text) == stringOf(o.text)
+// contents returns what a container holds. What was not read before is not kept.
+func (n *node) contents() *node {
+	if n.container != nil {
+		return n
 	}
-	a, errA := strconv.ParseFloat(string(n.text), 64)
-	b, errB := strconv.ParseFloat(string(o.text), 64)
-	if isNumber(n.text) && isNumber(o.text) {
+	c := &node{text: n.text}
+	c.open()
+	return c
+}
+
+// equalScalar compares values that hold no others as the client does: numbers as 64-bit floats, strings by
+// their characters.
+func equalScalar(n, o json.RawMessage) bool {
+	if agui.IsString(n) || agui.IsString(o) {
+		return agui.IsString(n) && agui.IsString(o) && stringOf(n) == stringOf(o)
+	}
+	a, errA := strconv.ParseFloat(string(n), 64)
+	b, errB := strconv.ParseFloat(string(o), 64)
+	if isNumber(n) && isNumber(o) {
 		return a == b && (errA == nil) == (errB == nil)
 	}
-	return string(n.text) == string(o.text) // true, false, null
+	return string(n) == string(o) // true, false, null
 }
 
 func isNumber(v json.RawMessage) bool { return v[0] == '-' || (v[0] >= '0' && v[0] <= '9') }

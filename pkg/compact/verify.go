@@ -33,6 +33,14 @@ type verifier struct {
 	Owners map[string]map[string]*string `json:"owners,omitempty"`
 
 	note func(rule string)
+	// inside is what the last event was found to be within: the deltas of one entity follow each other.
+	inside entity
+}
+
+// entity is something that is open.
+type entity struct {
+	kind entityKind
+	id   string
 }
 
 // set is a set of ids; its JSON is sorted.
@@ -158,9 +166,12 @@ func (v *verifier) open(k entityKind, id string, o owner) {
 
 func (v *verifier) within(k entityKind, id string, o owner) {
 	v.plain()
-	if !v.Open[k][id] {
-		v.note(string(k) + contentNotOpen)
-		return
+	if v.inside != (entity{k, id}) {
+		if !v.Open[k][id] {
+			v.note(string(k) + contentNotOpen)
+			return
+		}
+		v.inside = entity{k, id}
 	}
 	if o.set {
 		v.agree(bucketOf(k), id, o)
@@ -174,6 +185,7 @@ func (v *verifier) close(k entityKind, id string, o owner) {
 		return
 	}
 	v.agree(bucketOf(k), id, o)
+	v.inside = entity{}
 	if delete(v.Open[k], id); len(v.Open[k]) == 0 {
 		delete(v.Open, k)
 	}

@@ -128,6 +128,9 @@ func (s *session) catchUp(a *assignment) (*partition, error) {
 			return nil, err
 		}
 	}
+	if err := store.follow(s.eventsID); err != nil {
+		return nil, err
+	}
 	start, err := s.startOffset(a)
 	if err != nil {
 		return nil, err
@@ -168,7 +171,7 @@ func (s *session) readRuns(a *assignment, store *localStore) error {
 			return err
 		}
 		for _, e := range fetches.Errors() {
-			if !retriable(e.Err) {
+			if !retriable(e.Err) || errors.Is(e.Err, kerr.UnknownTopicID) { // the topic was made anew: it never passes
 				return fmt.Errorf("catching up with %s/%d: %w", e.Topic, e.Partition, e.Err)
 			}
 		}
@@ -197,8 +200,14 @@ func (s *session) readRuns(a *assignment, store *localStore) error {
 // entryOf reads a record of skein.runs.
 func entryOf(m *kgo.Record) (entry, error) {
 	switch string(m.Key) {
-	case record.FenceKey, record.PositionKey: // they say nothing of a run
+	case record.FenceKey: // it says nothing of a run
 		return entry{offset: m.Offset}, nil
+	case record.PositionKey:
+		_, events, err := record.DecodePosition(m.Value)
+		if err != nil {
+			return entry{}, fmt.Errorf("reading own position record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
+		}
+		return entry{offset: m.Offset, events: events}, nil
 	}
 	h, err := kafka.ParseHeaders(m.Headers)
 	e := entry{key: m.Key, value: m.Value, offset: m.Offset}

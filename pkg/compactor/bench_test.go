@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -109,4 +110,48 @@ func answer(deltas int) string {
 		out += "token "
 	}
 	return out
+}
+
+// longThread is a thread whose first run brings so many messages, with one more turn on it.
+func longThread(tb testing.TB, messages int) *sim {
+	s := newSim(tb, nil)
+	var b strings.Builder
+	for i := range messages {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(userMessage(fmt.Sprintf("u%d", i), strings.Repeat("x", 140)))
+	}
+	s.cfg.RecordLimit = 1 << 30
+	s.send("t", "first", fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":"first","input":{"threadId":"t","runId":"first","messages":[%s],"tools":[],"context":[]}}`, b.String()))
+	s.send("t", "first", finished("first"))
+	s.open(false)
+	s.feed(2)
+	s.commit(true)
+	s.shortTurn("second")
+	return s
+}
+
+// shortTurn plays a run without input and commits it.
+func (s *sim) shortTurn(id string) {
+	s.send("t", id, started(id))
+	s.send("t", id, text("m"+id, "an answer"))
+	s.send("t", id, finished(id))
+	s.feed(3)
+	s.commit(true)
+}
+
+// A run without input in a conversation of so many messages; docs/bench/bytes-per-turn.md has the result.
+func BenchmarkPartition_TurnOfALongConversation(b *testing.B) {
+	for _, messages := range []int{100, 1_000, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("%d messages", messages), func(b *testing.B) {
+			s := longThread(b, messages)
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				n++
+				s.shortTurn(fmt.Sprint("r", n))
+			}
+		})
+	}
 }

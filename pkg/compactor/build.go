@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/refold"
 )
 
-// build makes the record of a run as it stands and returns it with the history as it stands; what
+// build makes the record of a run as it stands and returns it with the history of its base; what
 // the run's head says of the history is brought up to date.
 func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 	fold, rec, early := r.fold, r.rec, r.early
@@ -24,7 +24,7 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 		shown := run{rec: r.rec}
 		shown.setPlacement(pl)
 		// Told against no base, so that the input stays whole for the placement that counts.
-		shown.rec.Base, shown.rec.InputMessages, shown.rec.InputLayout = "", r.input.Messages, nil
+		shown.rec.Base, shown.rec.BaseRefolds, shown.rec.InputMessages, shown.rec.InputLayout = "", 0, r.input.Messages, nil
 		fold, rec = pl.fold, shown.rec
 	}
 	var base lineage.History
@@ -34,8 +34,8 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 			return nil, lineage.History{}, err
 		}
 	}
-	at := refold.Fill(&rec, fold, r.tally, base)
-	key := p.historyKey(r.thread, &rec, at)
+	refold.Fill(&rec, fold, r.tally, base)
+	key := p.historyKey(r.thread, &rec, fold)
 	rec.HistoryKey = key.String()
 	r.head.HistoryKey, r.head.MessageCount = key, rec.MessageCount
 
@@ -51,7 +51,7 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 	}
 	switch {
 	case fold.Ended():
-		return &rec, at, nil
+		return &rec, base, nil
 	case !r.head.Open():
 		lastAt := r.head.LastAt
 		rec.Status, rec.Synthetic, rec.EndedAt = record.StatusAbandoned, true, &lastAt
@@ -59,7 +59,7 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 	}
 	rec.SinceSnapshot = r.head.SinceSnapshot
 	err := r.buildOpen(&rec, fold)
-	return &rec, at, err
+	return &rec, base, err
 }
 
 // buildOpen adds what a fold needs to go on from the record.
@@ -78,11 +78,11 @@ func (r *run) buildOpen(rec *record.Run, fold *compact.Run) error {
 
 // historyKey names the history at the run's end; where the run only appended to its base, it costs
 // what was appended.
-func (p *partition) historyKey(t *thread, rec *record.Run, at lineage.History) lineage.Key {
-	if h := t.heads[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == len(at.Messages) {
+func (p *partition) historyKey(t *thread, rec *record.Run, fold *compact.Run) lineage.Key {
+	if h := t.heads[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
 		return h.HistoryKey.Extend(rec.Messages)
 	}
-	return lineage.KeyOf(at.Messages)
+	return lineage.KeyOf(fold.Messages())
 }
 
 // abandonment is the terminal event that stands in for the one that never came.

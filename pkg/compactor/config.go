@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
@@ -38,6 +39,8 @@ type Config struct {
 	SnapshotBelow int
 	// RecordLimit is the largest value in bytes that is written to a derived topic.
 	RecordLimit int
+	// KeepEvents are the families of events that runs which begin by now keep in their records.
+	KeepEvents agui.Families
 	// OpenRunBytes is about how much memory open runs may hold in this process. Over it, those that have
 	// been silent longest are written and leave; runs that are spoken of within a second stay in any case.
 	OpenRunBytes int

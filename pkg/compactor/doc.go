@@ -17,6 +17,8 @@
 //   - localStore holds, for one partition, what committed records of skein.runs say, and nothing
 //     else. Deleting its folder costs time and nothing more.
 //
+// A request to fold a thread again (refold) is answered by the same actor: it alone writes records.
+//
 // Bad data (a malformed event, a record on a wrong partition) becomes a dead letter and costs only
 // itself. Bad weather (a broker away, a disk full) ends the session, and with it everything that
 // was not committed; the next session starts from what was.

@@ -22,7 +22,15 @@ import (
 // nothing is made of them, not even for a while (route).
 func (p *partition) erase(t *thread, m *message) (outcome, error) {
 	// Below P it is done, and all that the thread has is of a later life.
-	if m.decided || len(t.heads) == 0 {
+	if m.decided {
+		return outcomeErasure, nil
+	}
+	if t.rest != nil {
+		if err := t.rest.all(); err != nil {
+			return 0, err
+		}
+	}
+	if len(t.heads) == 0 {
 		return outcomeErasure, nil
 	}
 	p.withdraw(t)
@@ -33,7 +41,7 @@ func (p *partition) erase(t *thread, m *message) (outcome, error) {
 			return 0, err
 		}
 		if p.forget(h, key) {
-			p.outputs = append(p.outputs, p.tombstone(p.topics.Runs, record.KindRun, key))
+			p.write(p.tombstone(p.topics.Runs, record.KindRun, key))
 		}
 	}
 	for _, branch := range slices.Sorted(maps.Keys(t.tips)) {
@@ -42,11 +50,11 @@ func (p *partition) erase(t *thread, m *message) (outcome, error) {
 			if err != nil {
 				return 0, err
 			}
-			p.outputs = append(p.outputs, p.tombstone(p.topics.Snapshots, record.KindSnapshot, key))
+			p.write(p.tombstone(p.topics.Snapshots, record.KindSnapshot, key))
 		}
 	}
 	below := m.Offset + 1
-	p.outputs = append(p.outputs, output{kind: outputErasure, key: t.key, erased: below, record: &kgo.Record{
+	p.write(output{kind: outputErasure, key: t.key, erased: below, record: &kgo.Record{
 		Topic: p.topics.Runs, Partition: p.id, Key: []byte(t.key), Value: record.EncodeErased(below),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindErase, Seq: -1}),
 	}})

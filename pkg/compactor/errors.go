@@ -6,5 +6,11 @@ import "errors"
 // Going on would fight with it: the process should exit.
 var ErrFenced = errors.New("another process has this instance's ids")
 
+// errOtherEvents says that skein.events was made again, and skein.runs was not: each event below an offset
+// that a run's record speaks of would be taken for known, and dropped.
+var errOtherEvents = errors.New("skein.events was deleted and made again, and the topics that are made of it were not: " +
+	"their records speak of offsets of a log that is gone. Go on with a fresh topic set (another --topic-prefix), or delete skein.runs, " +
+	"skein.snapshots and skein.dead-letters too and make all again with skein topics create; either way with an empty lineage store")
+
 // errMissing says that a run is known but its record is not there: the store is damaged.
 var errMissing = errors.New("a run's record is missing")

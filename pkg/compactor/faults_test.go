@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"errors"
 	"flag"
 	"maps"
 	"slices"
@@ -11,10 +12,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 var everyRequest = flag.Bool("faults.all", false, "put each fault at every request, not at every fifth")
@@ -53,13 +56,18 @@ type fault struct {
 // process dies there, and another begins on the same folder or an empty one; or the broker answers with
 // an error. What comes out is what a fold without faults makes of the log.
 func TestService_AFaultAtEachRequest(t *testing.T) {
-	everyFault(t, nil)
+	everyFault(t, smallHistory, nil)
+}
+
+// A thread is folded again as a whole or not at all, and once, whatever meets the compactor.
+func TestService_AFaultAtEachRequestWhileAThreadIsFoldedAgain(t *testing.T) {
+	everyFault(t, refoldedHistory, nil)
 }
 
 // Brokers before KIP-890 (Kafka 4.0) are told beforehand which partitions and which group are part of a
 // transaction.
 func TestService_AFaultAtEachRequestToAnOlderBroker(t *testing.T) {
-	cases := everyFault(t, []kmsg.Key{
+	cases := everyFault(t, smallHistory, []kmsg.Key{
 		kmsg.Produce, kmsg.AddPartitionsToTxn, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn, kmsg.InitProducerID,
 	}, kfake.MaxVersions(kversion.V3_6_0()))
 	if cases[kmsg.AddOffsetsToTxn] == 0 || cases[kmsg.AddPartitionsToTxn] == 0 {
@@ -67,13 +75,17 @@ func TestService_AFaultAtEachRequestToAnOlderBroker(t *testing.T) {
 	}
 }
 
-// everyFault runs the small history once for each request of the given kinds (nil: all that a run
+// history has a compactor fold a history, and checks what comes out. Where it is killed, another of its name
+// begins, on its folder or an empty one. It returns what was sent.
+type history func(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameFolder bool) map[kmsg.Key]int
+
+// everyFault runs the history once for each request of the given kinds (nil: all that a run
 // without faults makes) and each fault, and returns how many cases that were.
-func everyFault(t *testing.T, only []kmsg.Key, broker ...kfake.Opt) map[kmsg.Key]int {
+func everyFault(t *testing.T, h history, only []kmsg.Key, broker ...kfake.Opt) map[kmsg.Key]int {
 	t.Helper()
 	clean := map[kmsg.Key]int{}
 	t.Run("no fault", func(t *testing.T) {
-		inWorld(t, 1, func(w *world) { clean = smallHistory(w, nil, false) }, broker...)
+		inWorld(t, 1, func(w *world) { clean = h(w, nil, false) }, broker...)
 	})
 	if only != nil {
 		maps.DeleteFunc(clean, func(key kmsg.Key, _ int) bool { return !slices.Contains(only, key) })
@@ -101,8 +113,13 @@ func everyFault(t *testing.T, only []kmsg.Key, broker ...kfake.Opt) map[kmsg.Key
 			t.Run(f.key.Name()+" "+f.name, func(t *testing.T) {
 				t.Parallel()
 				n := 0
-				for at := i % step; at < 10*clean[f.key] && f.at(t, at, broker); at += step {
+				for at := i % step; at < 10*clean[f.key] && f.at(t, h, at, broker); at += step {
 					n++
+				}
+				for at := 0; n == 0 && at < clean[f.key]; at++ { // a run makes fewer requests at times
+					if f.at(t, h, at, broker) {
+						n++
+					}
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -128,12 +145,12 @@ func everyFault(t *testing.T, only []kmsg.Key, broker ...kfake.Opt) map[kmsg.Key
 
 // at runs the history with the fault at one request of its kind. It returns whether so many requests
 // are made: how many there are is a matter of scheduling, so one goes on until there is none.
-func (f fault) at(t *testing.T, at int, broker []kfake.Opt) bool {
+func (f fault) at(t *testing.T, h history, at int, broker []kfake.Opt) bool {
 	t.Helper()
 	made := make(chan struct{})
 	t.Run(strconv.Itoa(at), func(t *testing.T) {
 		inWorld(t, 1, func(w *world) {
-			smallHistory(w, func(r kafkatest.Request) kafkatest.Fate {
+			h(w, func(r kafkatest.Request) kafkatest.Fate {
 				if r.Key != f.key || r.At != at {
 					return kafkatest.Deliver
 				}
@@ -153,14 +170,13 @@ func (f fault) at(t *testing.T, at int, broker []kfake.Opt) bool {
 	}
 }
 
-// smallHistory has a compactor fold a history with an open run, and checks what comes out. Where it is
-// killed, another of its name begins, on its folder or an empty one. It returns what was sent.
-func smallHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameFolder bool) map[kmsg.Key]int {
+// mortal starts a compactor. Where it is killed, another of its name begins, on its folder or an empty one,
+// until over is called.
+func (w *world) mortal(decide func(kafkatest.Request) kafkatest.Fate, sameFolder bool) (m *member, over func()) {
 	w.Helper()
-	s := w.script
-	m := w.join("a", w.TempDir(), nil)
+	m = w.join("a", w.TempDir(), nil)
 	m.wire.Decide(decide)
-	over := make(chan struct{})
+	done := make(chan struct{})
 	waitFor(w.T, "it works, or is dead", func() bool {
 		select {
 		case <-m.wire.Dead():
@@ -172,7 +188,7 @@ func smallHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameF
 	var next sync.WaitGroup
 	next.Go(func() {
 		select {
-		case <-over:
+		case <-done:
 		case <-m.wire.Dead():
 			m.kill()
 			dir := m.cfg.Dir
@@ -182,8 +198,18 @@ func smallHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameF
 			w.join("a", dir, nil)
 		}
 	})
-	defer next.Wait()
-	defer close(over)
+	return m, func() {
+		close(done)
+		next.Wait()
+	}
+}
+
+// smallHistory is a history with an open run.
+func smallHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameFolder bool) map[kmsg.Key]int {
+	w.Helper()
+	s := w.script
+	m, over := w.mortal(decide, sameFolder)
+	defer over()
 
 	s.turn("r1", "m1")
 	s.send("u", "open", started("open"))
@@ -205,4 +231,105 @@ func smallHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameF
 	open := w.sealed()["u/open"]
 	equal(w.T, "open run", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
 	return sent
+}
+
+// refoldedHistory is one in which a thread is folded again, beside another one's open run, whose records are of
+// older rules.
+func refoldedHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameFolder bool) map[kmsg.Key]int {
+	w.Helper()
+	s := w.script
+	first := w.join("first", w.TempDir(), nil)
+	s.send("u", "open", started("open")) // holds the commit below all that follows
+	s.send("u", "open", text("m", "one "))
+	s.aChain()
+	w.publish()
+	w.decided()
+	if err := first.stop(); err != nil {
+		w.Fatal(err)
+	}
+	want := w.latestOf("t")
+	wantSnapshots := w.snapshots()
+	for _, m := range slices.Concat(w.runs(), kafkatest.Consume(w.T, w.kafka, w.kafka.Topics().Snapshots)) {
+		old := m
+		switch header(m, record.HeaderKind) {
+		case string(record.KindRun):
+			old = olderRecord(w.T, m, "one", "eins")
+		case string(record.KindSnapshot):
+			old.Value = []byte(strings.ReplaceAll(string(m.Value), "one", "eins"))
+		default:
+			continue
+		}
+		kafkatest.Produce(w.T, w.kafka, &kgo.Record{Topic: m.Topic, Partition: m.Partition, Key: m.Key, Value: old.Value, Headers: m.Headers})
+	}
+
+	m, over := w.mortal(decide, sameFolder)
+	defer over()
+	s.refold("t")
+	s.send("u", "open", text("m", "and one"))
+	w.publish()
+	w.decided()
+	s.turn("next", "mnext")
+	s.send("u", "open", finished("open"))
+	w.publish()
+	w.decided()
+	sent := m.wire.Sent()
+
+	got := w.latestOf("t")
+	equal(w.T, "base of what follows", [2]any{got["next"].Base, got["next"].BaseRefolds}, [2]any{"r3", 1})
+	for id, r := range want {
+		if r.Refolds++; r.Base != "" {
+			r.BaseRefolds = 1
+		}
+		a, errA := record.EncodeRun(r)
+		b, errB := record.EncodeRun(got[id])
+		if err := errors.Join(errA, errB); err != nil {
+			w.Fatal(err)
+		}
+		equal(w.T, "record of "+id, string(b), string(a))
+	}
+	written := map[string]int{}
+	for _, m := range w.runs() {
+		if r, err := record.DecodeRun(m.Value); err == nil && r.Refolds > 0 {
+			written[r.RunID]++
+		}
+	}
+	equal(w.T, "records anew", written, map[string]int{"r1": 1, "r2": 1, "r3": 1})
+	snapshots := w.snapshots()
+	for key := range wantSnapshots { // what follows has written them once more
+		if strings.Contains(snapshots[key], "eins") {
+			w.Errorf("%s is %s", key, snapshots[key])
+		}
+	}
+	open := w.latestOf("u")["open"]
+	equal(w.T, "open run", string(open.Messages[0].Raw), assistantMessage("m", "one and one"))
+	return sent
+}
+
+// latestOf are the latest records of a thread's runs by id.
+func (w *world) latestOf(thread string) map[string]*record.Run {
+	w.Helper()
+	out := map[string]*record.Run{}
+	for _, m := range w.runs() {
+		if header(m, record.HeaderKind) != string(record.KindRun) {
+			continue
+		}
+		r, err := record.DecodeRun(m.Value)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if r.ThreadID == thread {
+			out[r.RunID] = r
+		}
+	}
+	return out
+}
+
+// snapshots are the latest snapshots by key.
+func (w *world) snapshots() map[string]string {
+	w.Helper()
+	out := map[string]string{}
+	for _, m := range kafkatest.Consume(w.T, w.kafka, w.kafka.Topics().Snapshots) {
+		out[string(m.Key)] = string(m.Value)
+	}
+	return out
 }

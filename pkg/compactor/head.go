@@ -20,6 +20,8 @@ type head struct {
 	NextSeq int64 `json:"nextSeq"`
 	// SinceSnapshot is as in the record.
 	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
+	// Refolds is as in the record.
+	Refolds int `json:"refolds,omitempty"`
 	// LastAt is the time of the run's latest Kafka record; only while it is not sealed.
 	LastAt time.Time `json:"lastAt,omitzero"`
 	// Pending: an input has come, but no event yet, and so nothing is decided for good.
@@ -57,7 +59,7 @@ func headOf(r *record.Run) (*head, error) {
 			Sealed: r.Open == nil, StartedAt: r.StartedAt, MessageCount: r.MessageCount,
 			Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
 		},
-		Next: r.Raw.Next, NextSeq: r.Raw.NextSeq, SinceSnapshot: r.SinceSnapshot,
+		Next: r.Raw.Next, NextSeq: r.Raw.NextSeq, SinceSnapshot: r.SinceSnapshot, Refolds: r.Refolds,
 	}
 	if r.Status != record.StatusRunning {
 		h.End = r.Raw.Next - 1

@@ -36,7 +36,7 @@ func (c *histories) get(key string) (lineage.History, bool) {
 func (c *histories) put(key string, h lineage.History) {
 	c.drop(key)
 	// What messages share with another run's history is counted twice: a bound, not a measure.
-	size := len(key) + len(h.State) + conversationBytes(h.Messages) + 64*len(h.Messages)
+	size := len(key) + len(h.State) + h.Bytes() + 64*len(h.Messages)
 	c.byKey[key] = c.order.PushFront(&cached{key, h, size})
 	c.size += size
 	c.shrink()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -130,7 +131,7 @@ func script(s *sim, rng *rand.Rand, events int, erasures bool) {
 		case 2:
 			say(fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[ { "id":"m%s", "role":"assistant", "content":"s" } ]}`, r.id))
 		case 3:
-			say(custom("kept"))
+			say(pick(custom("kept"), `{"type":"RAW","event":{}}`, `{"type":"STEP_STARTED","stepName":"s"}`, `{"type":"NEW"}`))
 		case 4:
 			say(pick(`{"type":"TEXT_MESSAGE_CONTENT","messageId":7}`, `{"type":`, `[]`))
 		case 5:
@@ -185,13 +186,14 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			want := newSim(t, nil)
+			kept := agui.Families(rng.IntN(64))
+			want := newSim(t, func(c *Config) { c.KeepEvents = kept })
 			script(want, rng, 40+rng.IntN(200), true)
 			end := want.now
 			want.open(false)
 			want.finish()
 
-			got := newSim(t, func(c *Config) { c.OpenRunBytes = rng.IntN(2) << 20 })
+			got := newSim(t, func(c *Config) { c.OpenRunBytes, c.KeepEvents = rng.IntN(2)<<20, kept })
 			got.events, got.now = want.events, end
 			got.open(false)
 			crashes := 0

@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func TestPartition_KeepsOpenRunsWithinTheirMemory(t *testing.T) {
 	const runs, size = 40, 10_000
 	s := newSim(t, func(c *Config) {
 		c.CheckpointInterval, c.CheckpointMax = time.Hour, time.Hour
-		c.OpenRunBytes = 10 * size
+		c.OpenRunBytes = 10 * (size + runOverhead)
 	})
 	id := func(i int) string { return "r" + strconv.Itoa(i) }
 	for i := range runs {
@@ -61,6 +62,39 @@ func TestPartition_KeepsOpenRunsWithinTheirMemory(t *testing.T) {
 	s.all()
 	for i := range runs {
 		equal(t, "message of "+id(i), string(s.run(id(i)).Messages[0].Raw), assistantMessage("m", strings.Repeat("x", size)+"!"))
+	}
+}
+
+// The bound on open runs means bytes of memory: what a run is counted for is about what it holds, whether it
+// has said much or next to nothing.
+func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
+	const runs = 5_000
+	heap := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	for _, size := range []int{0, 20_000} {
+		s := newSim(t, nil)
+		s.open(false)
+		before := heap()
+		for i := range runs {
+			id := "run-" + strconv.Itoa(i)
+			s.send("thread-of-"+id, id, started(id))
+			s.send("thread-of-"+id, id, text("message-of-"+id, strings.Repeat("x", size)))
+			s.feed(2)
+			clear(s.events) // the log is not the partition's
+		}
+		held, counted := heap()-before, 0
+		for _, r := range s.part.runs {
+			counted += r.size()
+		}
+		t.Logf("with %d bytes said: %d bytes held, %d counted", size, held/runs, counted/runs)
+		if held > counted*3/2 || held < counted/2 {
+			t.Errorf("with %d bytes said a run holds %d bytes and is counted for %d", size, held/runs, counted/runs)
+		}
+		runtime.KeepAlive(s)
 	}
 }
 

@@ -33,6 +33,7 @@ type Metrics struct {
 	LostOffsets        prometheus.Counter
 	Rebuilds           *prometheus.CounterVec // reason
 	StoreReads         *prometheus.CounterVec // what
+	StoreReadBytes     *prometheus.CounterVec // what
 	Sessions           prometheus.Counter
 	Anomalies          *prometheus.CounterVec // rule
 }
@@ -70,7 +71,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	lag := kafka.NewLag(time.Now)
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: ns, Subsystem: sub, Name: "lag_seconds",
-		Help: "Age of the oldest event that was read and is not committed, now; of a partition that is being opened, the time since it was assigned; 0 at the end. The scaling signal.",
+		Help: "Age of the oldest event that was read and is not committed, or lies on a stalled partition, now; of a partition that is being opened, the time since it was assigned; 0 at the end. The scaling signal.",
 	}, lag.Seconds))
 	return &Metrics{
 		Events:             vec("events_total", "Records of skein.events by what became of them.", "outcome", outcomeNames[:]...),
@@ -83,7 +84,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		CommitSeconds:      seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
 		OpenSeconds:        seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
 		OpenRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
-		OpenRunBytes:       gauge("open_run_bytes", "Memory that open runs hold: about as much as their last records and what came since."),
+		OpenRunBytes:       gauge("open_run_bytes", "Memory that open runs hold: about as much as their last records and what came since, and 7 KiB each."),
 		Partitions:         parts,
 		Lag:                lag,
 		CatchUp:            counter("catch_up_records_total", "Records of skein.runs read to bring local stores up to date."),
@@ -92,7 +93,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		CatchUpLeftSeconds: gauge("catch_up_remaining_seconds", "Time until the last partition that is catching up is open, at the pace so far."),
 		LostOffsets:        counter("lost_offsets_total", "Offsets of skein.events that were gone before they were read."),
 		Rebuilds:           vec("store_rebuilds_total", "Local stores thrown away and rebuilt, by reason.", "reason", rebuildReasons()...),
-		StoreReads:         vec("store_reads_total", "Reads of local stores: the heads of a thread that was not at hand, or the record of one run that was not.", "what", storeReads()...),
+		StoreReads:         vec("store_reads_total", "Reads of local stores: what a thread that was not at hand begins with, a run's head or where to find it, or the record of one run.", "what", storeReads()...),
+		StoreReadBytes:     vec("store_read_bytes_total", "Bytes that reads of local stores gave.", "what", storeReads()...),
 		Sessions:           counter("sessions_total", "Group sessions started."),
 		Anomalies:          vec("anomalies_total", "Irregular events by rule, those that the fold counts excepted.", "rule", anomalyRules()...),
 	}

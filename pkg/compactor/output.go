@@ -34,10 +34,18 @@ const (
 	outputOversize   = "oversize"
 	outputTombstone  = "tombstone"
 	outputErasure    = "erasure"
+	// outputRefolded: the record of a run that had ended, written anew.
+	outputRefolded = "refolded"
 )
 
 func outputKinds() []string {
-	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputFence, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure}
+	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputFence, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded}
+}
+
+// write puts an output into the next transaction.
+func (p *partition) write(o output) {
+	p.outputs = append(p.outputs, o)
+	p.outputBytes += len(o.record.Key) + len(o.record.Value)
 }
 
 // batch is what one partition puts into a transaction.
@@ -55,7 +63,8 @@ type batch struct {
 // transaction's outcome is known.
 func (p *partition) collect(now time.Time) (batch, error) {
 	b := batch{position: p.position, outputs: p.outputs, counts: p.counts}
-	p.outputs, p.counts = nil, newCounts()
+	b.counts.reads = p.store.takeReads()
+	p.outputs, p.outputBytes, p.counts = nil, 0, newCounts()
 
 	p.relieve(now)
 	hold, known := p.next, p.position.decidedOffset
@@ -122,7 +131,7 @@ func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
 		r.head.Sealed = true
 		return p.finish(r, rec, outputAbandoned)
 	}
-	out := p.runOutput(r, value)
+	out := p.runOutput(r.key, *r.head, value)
 	out.run, out.kind = r, outputCheckpoint
 	if !r.head.Open() {
 		out.kind = outputAbandoned
@@ -161,14 +170,28 @@ func (p *partition) thread(key, tenant, id string) (*thread, error) {
 	if t := p.threads[key]; t != nil {
 		return t, nil
 	}
-	p.counts.reads[readThread]++
-	heads, err := p.store.heads(key)
+	unsealed, err := p.store.unsealed(key)
 	if err != nil {
 		return nil, err
 	}
-	t, err := newThread(key, tenant, id, heads)
+	t, err := newThread(key, tenant, id, unsealed)
 	if err != nil {
 		return nil, err
+	}
+	// The sealed runs that ended at the record that is being processed or behind, which is read again then, and
+	// the one that ended last before it, which is the parent of most.
+	last, all, err := p.store.ended(key, p.next-1)
+	if err != nil {
+		return nil, err
+	}
+	t.rest = &rest{thread: t, store: p.store, asked: map[restKey]struct{}{}}
+	if err := t.rest.bring(last...); err != nil {
+		return nil, err
+	}
+	if all {
+		t.rest = nil
+	} else {
+		t.lineage.Leave(t.rest)
 	}
 	if t.erased, err = p.store.erasedBelow(key); err != nil {
 		return nil, err

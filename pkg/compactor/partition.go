@@ -53,9 +53,11 @@ type partition struct {
 	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
 	runBytes, mostRunBytes int
 
-	outputs []output
-	counts  counts
-	event   agui.Event // used again for each event
+	outputs     []output
+	outputBytes int        // of keys and values
+	refolding   *refolding // the request that the last record was; see wanted
+	counts      counts
+	event       agui.Event // used again for each event
 }
 
 // counts are what the records since the last commit came to.
@@ -64,20 +66,21 @@ type counts struct {
 	letters   map[string]int
 	anomalies map[string]int
 	ended     map[record.Status]int
-	reads     map[string]int
+	reads     map[string]reads // of the local store, by what for
 	bytes     int
 }
 
 // What is read from the local store, for the metric.
 const (
-	readThread = "thread" // the heads of a thread's runs, in one range
+	readThread = "thread" // what a thread that was not at hand begins with
+	readHead   = "head"   // a run's head, or where it is: by an id, a history, as a child, as a tip
 	readRecord = "record" // the record of one run
 )
 
-func storeReads() []string { return []string{readThread, readRecord} }
+func storeReads() []string { return []string{readThread, readHead, readRecord} }
 
 func newCounts() counts {
-	return counts{letters: map[string]int{}, anomalies: map[string]int{}, ended: map[record.Status]int{}, reads: map[string]int{}}
+	return counts{letters: map[string]int{}, anomalies: map[string]int{}, ended: map[record.Status]int{}}
 }
 
 // newPartition opens a partition over a store that has caught up with all that was committed.
@@ -182,7 +185,11 @@ func (p *partition) route(m *message) (_ outcome, err error) {
 		}
 		tenant, id = parts[0], parts[1]
 	}
-	if m.headers, err = kafka.ParseHeaders(m.Headers); err != nil {
+	var like record.Headers
+	if t != nil {
+		like = t.headers
+	}
+	if m.headers, err = kafka.ParseHeadersLike(m.Headers, like); err != nil {
 		return p.letter(m, reasonBadHeaders, err.Error())
 	}
 	if t == nil {
@@ -190,7 +197,7 @@ func (p *partition) route(m *message) (_ outcome, err error) {
 			return 0, err
 		}
 	}
-	t.usedAt = p.next
+	t.usedAt, t.headers = p.next, m.headers
 	if m.Offset < t.erased { // between C and P: what was made of it is gone
 		return outcomeErased, nil
 	}
@@ -201,6 +208,8 @@ func (p *partition) route(m *message) (_ outcome, err error) {
 		return p.takeInput(t, m)
 	case record.KindErase:
 		return p.erase(t, m)
+	case record.KindRefold:
+		return p.takeRefold(t, m)
 	default:
 		return p.letter(m, reasonUnknownKind, string(m.headers.Kind))
 	}
@@ -216,7 +225,10 @@ func (p *partition) takeEvent(t *thread, m *message) (outcome, error) {
 	given := refold.Named(m.headers, ev)
 	var h *head
 	if given != "" {
-		h = t.named(given, m.Offset)
+		var err error
+		if h, err = t.named(given, m.Offset); err != nil {
+			return 0, err
+		}
 	} else {
 		h = t.current(m.Offset, m.decided)
 	}
@@ -311,13 +323,13 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 	if err := p.touch(r, m); err != nil {
 		return 0, err
 	}
+	if err := p.goOn(r); err != nil { // before its place says that it is open
+		return 0, err
+	}
 	if placed != nil {
 		if err := p.decide(r, placed); err != nil {
 			return 0, err
 		}
-	}
-	if err := p.goOn(r); err != nil {
-		return 0, err
 	}
 	r.sequence(m.headers.Seq)
 	r.tally.Add(ev, m.Timestamp)
@@ -375,7 +387,10 @@ func (p *partition) takeInput(t *thread, m *message) (outcome, error) {
 		}
 		return p.letter(m, reasonNoRun, "")
 	}
-	h := t.named(given, m.Offset)
+	h, err := t.named(given, m.Offset)
+	if err != nil {
+		return 0, err
+	}
 	if h != nil && m.Offset < h.Next {
 		return outcomeDropped, nil
 	}
@@ -442,8 +457,12 @@ func (p *partition) runFor(t *thread, h *head, given string, m *message) (r *run
 		r, err = p.load(t, h, m.now)
 		return r, false, err
 	}
+	id, err := t.freeID(given, m.Offset)
+	if err != nil {
+		return nil, false, err
+	}
 	h = &head{NextSeq: -1, Pending: true}
-	h.Run = lineage.Run{ID: t.freeID(given), Start: m.Offset, End: -1, Status: lineage.StatusRunning}
+	h.Run = lineage.Run{ID: id, Start: m.Offset, End: -1, Status: lineage.StatusRunning}
 	if h.ID != given {
 		h.GivenID = given
 	}
@@ -548,7 +567,7 @@ func (p *partition) letter(m *message, reason, detail string) (outcome, error) {
 	if detail != "" {
 		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: record.HeaderDetail, Value: []byte(shorten(detail))})
 	}
-	p.outputs = append(p.outputs, output{record: dead})
+	p.write(output{record: dead})
 	p.counts.letters[reason]++
 	return outcomeLetter, nil
 }

@@ -3,6 +3,7 @@ package compactor
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -452,4 +453,54 @@ func TestPartition_KeepsThePlaceOfARunWhoseInputCameFirst(t *testing.T) {
 	s.all()
 	equal(t, "parent", s.run("r").ParentRunID, "a")
 	equal(t, "how it was found", s.run("r").ParentBy, record.ParentContent)
+}
+
+// What was found in a run's input is said at its end as at its checkpoint, also by a process that has the run from there.
+func TestPartition_SaysOfAnInputWhatItsCheckpointSaid(t *testing.T) {
+	play := func(dies bool) *record.Run {
+		s := newSim(t, nil)
+		s.open(false)
+		input := func(run, more string, messages ...string) {
+			s.input("t", run, fmt.Sprintf(`{"threadId":"t","runId":%q,"messages":[%s],"tools":[],"context":[]%s}`, run, strings.Join(messages, ","), more))
+			s.send("t", run, started(run))
+		}
+		input("r1", "", userMessage("u1", "hello"))
+		s.send("t", "r1", text("a1", "x"))
+		s.send("t", "r1", finished("r1"))
+		input("r2", `,"resume":[{"interruptId":"i","status":"resolved"}]`, userMessage("u1", "edited"), assistantMessage("a1", "x"), userMessage("u2", "go on"))
+		s.feed(len(s.events))
+		s.commit(true)
+		s.now = s.now.Add(s.cfg.CheckpointMax)
+		s.commit(true)
+		equal(t, "status of the checkpoint", s.run("r2").Status, record.StatusRunning)
+		if dies {
+			s.open(true)
+		}
+		s.send("t", "r2", finished("r2"))
+		s.feed(1)
+		s.commit(true)
+		return s.run("r2")
+	}
+	want, got := play(false), play(true)
+	equal(t, "rewrites", want.Rewrote, []string{"edited"})
+	equal(t, "resumed", len(want.Resumes), 1)
+	equal(t, "the record of a process that took the run over", got, want)
+}
+
+// Of a run that was given up before its first event, that event is a sign of life like any other.
+func TestPartition_AbandonsOnceMoreARunThatHadOnlyItsInput(t *testing.T) {
+	s := newSim(t, nil)
+	silence := func() {
+		s.now = s.now.Add(2 * s.cfg.IdleLimit)
+		s.send("other", "x", text("m", "later"))
+		s.all()
+	}
+	s.input("t", "r", `{"threadId":"t","runId":"r","messages":[],"tools":[],"context":[]}`)
+	silence()
+	equal(t, "status with nothing but an input", s.run("r").Status, record.StatusAbandoned)
+	s.send("t", "r", started("r"))
+	s.all()
+	equal(t, "status after the first event", s.run("r").Status, record.StatusRunning)
+	silence()
+	equal(t, "status after silence", s.run("r").Status, record.StatusAbandoned)
 }

@@ -22,7 +22,9 @@ type placement struct {
 	parent   lineage.History
 	// base is the history that the run's messages are told against; empty without a base.
 	base lineage.History
-	fold *compact.Run
+	// baseRefolds is how often that history was told anew. While the run is open it is not.
+	baseRefolds int
+	fold        *compact.Run
 }
 
 // place works out a run's placement as of an offset; it changes nothing. ev is the run's first
@@ -43,9 +45,10 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 		start.ParentRunID = pl.input.ParentRunID
 	}
 	start.Input = pl.input
-	pl.Placement = r.thread.lineage.Place(start)
-
 	var err error
+	if pl.Placement, err = r.thread.lineage.Place(start); err != nil {
+		return nil, err
+	}
 	if pl.Run.Parent != "" {
 		if pl.parent, err = p.history(r.thread, pl.Run.Parent); err != nil {
 			return nil, err
@@ -53,8 +56,16 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	}
 	if pl.Run.Base != "" {
 		pl.base = pl.parent
+		if err := r.thread.ask(pl.Run.Base, offset); err != nil {
+			return nil, err
+		}
+		base := r.thread.heads[pl.Run.Base]
+		if base == nil {
+			return nil, fmt.Errorf("placing run: %w: its base", errMissing)
+		}
+		pl.baseRefolds = base.Refolds
 	}
-	pl.fold, pl.input = refold.Start(pl.parent, pl.input)
+	pl.fold, pl.input = refold.Start(pl.parent, pl.input, p.cfg.KeepEvents)
 	return pl, nil
 }
 
@@ -74,6 +85,7 @@ func (p *partition) decide(r *run, pl *placement) error {
 		pl.fold.Note(rule)
 	}
 	r.early, r.input, r.fold = nil, nil, pl.fold
+	r.rec.Kept = p.cfg.KeepEvents
 	if pl.Concurrent || r.thread.unsettled(h) {
 		p.settle(r.thread)
 	}
@@ -84,6 +96,7 @@ func (p *partition) decide(r *run, pl *placement) error {
 func (r *run) setPlacement(pl *placement) {
 	r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = pl.Run.Parent, record.ParentBy(pl.Run.ParentBy), pl.Run.SpawnedBy
 	r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = pl.Run.Branch, pl.Run.Root, pl.Run.Depth, pl.Run.Base
+	r.rec.BaseRefolds = pl.baseRefolds
 	refold.FillInput(&r.rec, pl.parent, pl.base, pl.input, pl.inputSum)
 }
 
@@ -102,7 +115,7 @@ func (p *partition) history(t *thread, runID string) (lineage.History, error) {
 	}
 	// Down the chain until a history is at hand, then up again.
 	var chain []*record.Run
-	var at lineage.History
+	at := lineage.History{}.Share()
 	for key != "" {
 		if h, ok := p.histories.get(key); ok {
 			at = h
@@ -120,6 +133,10 @@ func (p *partition) history(t *thread, runID string) (lineage.History, error) {
 			}
 		}
 	}
+	sealed := len(chain) == 0 || chain[0].Open == nil
+	if !sealed {
+		at = at.Unshare() // nobody goes on from what an open run says for now
+	}
 	contents := make([]lineage.Content, 0, len(chain))
 	for i := len(chain) - 1; i >= 0; i-- {
 		contents = append(contents, contentOf(chain[i]))
@@ -127,7 +144,8 @@ func (p *partition) history(t *thread, runID string) (lineage.History, error) {
 	if at, err = lineage.RestoreFrom(at, contents...); err != nil {
 		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
 	}
-	if len(chain) > 0 && chain[0].Open == nil {
+	if len(chain) > 0 && sealed {
+		at = at.Share()
 		if key, err = record.RunKey(t.tenant, t.id, runID); err == nil {
 			p.histories.put(key, at)
 		}
@@ -145,7 +163,6 @@ func (p *partition) recordOf(key string) (*record.Run, int, error) {
 		rec, err := record.DecodeRun(value)
 		return rec, 0, err
 	}
-	p.counts.reads[readRecord]++
 	rec, size, err := p.store.run(key)
 	if err == nil && rec == nil {
 		err = fmt.Errorf("reading local store: %w: %s", errMissing, key)
@@ -193,7 +210,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 	r := newRun(t, key, h, now)
 	r.recorded, r.savedSize = true, size
 	r.placed, r.shownOpen = !rec.Open.Pending, rec.Status == record.StatusRunning
-	r.ranges = rec.Raw.Ranges
+	r.ranges.list = rec.Raw.Ranges
 	r.tally.Events, r.tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
 	r.tally.StartedAt, r.tally.EndedAt = rec.StartedAt, rec.Open.LastAt
 	r.rec.RawLost = rec.RawLost
@@ -211,19 +228,28 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 		}
 		r.setInput(in, rec.InputSHA256)
 	} else {
+		// What its end rests on: see sinceSnapshot, historyKey.
+		if rec.ParentRunID != "" {
+			if err := t.ask(rec.ParentRunID, h.Start); err != nil {
+				return nil, err
+			}
+		}
 		var base lineage.History
 		if rec.Base != "" {
 			if base, err = p.history(t, rec.Base); err != nil {
 				return nil, err
 			}
 		}
-		at, err := lineage.RestoreFrom(base, contentOf(rec))
+		at, err := lineage.RestoreFrom(base.Unshare(), contentOf(rec))
 		if err != nil {
 			return nil, fmt.Errorf("loading run: %w", err)
 		}
 		if r.fold, err = compact.Resume(at.Messages, at.State, rec.Open.Fold); err != nil {
 			return nil, fmt.Errorf("loading run: %w", err)
 		}
+		r.rec.Refolds, r.rec.BaseRefolds = rec.Refolds, rec.BaseRefolds
+		r.rec.Kept = rec.Kept // whatever the setting is by now
+		r.fold.Keep(rec.Kept)
 		r.early = nil
 		r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = rec.ParentRunID, rec.ParentBy, rec.SpawnedBy
 		r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = rec.BranchID, rec.RootRunID, rec.Depth, rec.Base

@@ -44,10 +44,12 @@ const (
 	// outcomeErasure: a thread was erased. outcomeErased: a record of a thread that was erased since.
 	outcomeErasure
 	outcomeErased
+	// outcomeRefold: a thread was to be folded again.
+	outcomeRefold
 	numOutcomes
 )
 
-var outcomeNames = [numOutcomes]string{"folded", "input", "dropped", "dead_letter", "second_terminal", "erasure", "erased"}
+var outcomeNames = [numOutcomes]string{"folded", "input", "dropped", "dead_letter", "second_terminal", "erasure", "erased", "refold"}
 
 // codeAbandoned is the code of the RUN_ERROR that stands in for the end of a silent run.
 const codeAbandoned = "skein-abandoned"

@@ -59,7 +59,7 @@ func newRun(t *thread, key string, h *head, now time.Time) *run {
 
 // take notes a record of skein.events as the run's, whatever becomes of it.
 func (r *run) take(offset int64, at, now time.Time, size int) {
-	r.ranges = r.ranges.add(offset)
+	r.ranges.add(offset)
 	r.head.Next = offset + 1
 	if at.After(r.head.LastAt) {
 		r.head.LastAt = at

@@ -1,8 +1,11 @@
 package compactor
 
 import (
+	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -43,9 +46,10 @@ func bush(s *sim, runs int) (tip string, histories map[string][]string) {
 	return tip, histories
 }
 
-// A new run finds its parent with no read of the local store where its thread is at hand, and with one,
-// of the heads, where it is not; however many runs the thread has. Beyond that it reads the records
-// that its base's history is told in, as far as they are not at hand, and no others.
+// A new run finds its parent with three short reads of the local store at most, however many runs its thread
+// has and whether or not the thread is at hand; one read more says that no run has its id. A thread that
+// is not at hand begins with the runs that have not ended and the one that ended last. What else is read are the
+// records that the base's history is told in, as far as they are not at hand.
 func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 	sizes := []int{100, 10_000}
 	if testing.Short() {
@@ -65,43 +69,109 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 			for _, id := range histories[tip] {
 				messages = append(messages, assistantMessage(id, "x"))
 			}
-			ways := map[record.ParentBy]string{
-				record.ParentExplicit: fmt.Sprintf(`,"parentRunId":%q`, tip),
-				record.ParentContent: fmt.Sprintf(`,"input":{"threadId":"t","runId":"r","messages":[%s],"tools":[],"context":[]}`,
-					strings.Join(append(messages, userMessage("u", "go on")), ",")),
-				record.ParentLatest: "",
+			input := func(messages ...string) string {
+				return fmt.Sprintf(`,"input":{"threadId":"t","runId":"r","messages":[%s],"tools":[],"context":[]}`, strings.Join(messages, ","))
 			}
-			n := 0
-			for by, more := range ways {
+			ways := []struct {
+				name, more, parent string
+				by                 record.ParentBy
+				heads              int // reads
+			}{
+				{"named", fmt.Sprintf(`,"parentRunId":%q`, tip), tip, record.ParentExplicit, 4},
+				{"by content", input(append(messages, userMessage("u", "go on"))...), tip, record.ParentContent, 4},
+				{"by the content of a part", input(append(messages[:depth/2:depth/2], userMessage("u", "or so"))...), histories[tip][depth/2-1][1:], record.ParentContent, 4},
+				{"of another content", input(userMessage("v", "hello"), userMessage("w", "you")), "", record.ParentNone, 2},
+				{"unknown", `,"parentRunId":"elsewhere"`, "", record.ParentNone, 2},
+				{"latest", "", "", record.ParentLatest, 2},
+			}
+			for n, way := range ways {
 				for _, cold := range []bool{true, false} {
 					if cold {
 						s.open(false)
+						s.store.takeReads()
 					}
-					n++
-					id := fmt.Sprint("new", n)
-					s.send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q%s}`, id, more))
+					id := fmt.Sprint("new", n, cold)
+					s.send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q%s}`, id, way.more))
 					s.feed(1)
-					reads := s.part.counts.reads
-					wantThread, mostRecords := 0, 0
+					got := s.store.takeReads()
+					most := map[string]reads{readHead: {way.heads, 2048}, readRecord: {1, 2048}}
 					if cold {
-						wantThread, mostRecords = 1, depth
+						most[readThread], most[readRecord] = reads{4, 1024}, reads{depth + 2*n, 1 << 20}
 					}
-					if by == record.ParentLatest {
-						mostRecords = depth + n // the run that ended last is one of the new ones
-					}
-					if reads[readThread] != wantThread || reads[readRecord] > mostRecords {
-						t.Errorf("%s, cold %t: reads %v, want %d of the thread and at most %d of records", by, cold, reads, wantThread, mostRecords)
+					for what, r := range got {
+						if r.calls > most[what].calls || r.bytes > most[what].bytes {
+							t.Errorf("%s, cold %t: %d reads of %d bytes (%s), want at most %v", way.name, cold, r.calls, r.bytes, what, most[what])
+						}
 					}
 					s.send("t", id, text("m"+id, "x"))
 					s.send("t", id, finished(id))
 					s.feed(2)
 					s.commit(true)
-					if r := s.run(id); r.ParentBy != by || by != record.ParentLatest && r.ParentRunID != tip {
-						t.Errorf("%s: parent %q by %s, want %q", by, r.ParentRunID, r.ParentBy, tip)
+					if r := s.run(id); r.ParentBy != way.by || way.by != record.ParentLatest && r.ParentRunID != way.parent {
+						t.Errorf("%s: parent %q by %s, want %q", way.name, r.ParentRunID, r.ParentBy, way.parent)
 					}
 				}
 			}
 		})
+	}
+}
+
+// What a turn without input asks for does not depend on the conversation that it goes on from. (A turn at which
+// the branch is written whole does, and so does the first one of a new branch, which copies the list.)
+func TestPartition_ATurnCostsWhatItAdds(t *testing.T) {
+	const turns = 64
+	cost := func(messages int) float64 {
+		s := longThread(t, messages)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for n := range turns {
+			s.shortTurn(fmt.Sprint("r", n))
+		}
+		runtime.ReadMemStats(&after)
+		equal(t, "messages", s.run(fmt.Sprint("r", turns-1)).MessageCount, messages+turns+1)
+		return float64(after.TotalAlloc-before.TotalAlloc) / turns
+	}
+	short, long := cost(1_000), cost(16_000)
+	t.Logf("%.0f bytes a turn, and %.0f where the conversation is 16 times as long", short, long)
+	if long > 2*short {
+		t.Errorf("%.0f bytes a turn became %.0f where the conversation is 16 times as long", short, long)
+	}
+}
+
+var chainFlag = flag.Int("chain", 5_000, "runs of the longest chain")
+
+// A chain of any length is gone on from, by a process that has it at hand and by one that has not; make
+// long-chains takes more than 100,000.
+func TestPartition_GoesOnFromALongChain(t *testing.T) {
+	s := newSim(t, nil)
+	s.open(false)
+	n := *chainFlag
+	for i := range n {
+		id := fmt.Sprint("r", i)
+		s.send("t", id, started(id))
+		s.send("t", id, text("m"+id, "x"))
+		s.send("t", id, finished(id))
+		s.feed(3)
+		if i%1000 == 999 {
+			s.commit(true)
+		}
+	}
+	s.commit(true)
+	for i, cold := range []bool{false, true} {
+		if cold {
+			s.open(false)
+		}
+		id := fmt.Sprint("new", i)
+		s.shortTurn(id)
+		r := s.run(id)
+		equal(t, "depth", r.Depth, n+i)
+		equal(t, "messages of the conversation", r.MessageCount, n+1+i)
+		equal(t, "messages of its own", len(r.Messages), 1)
+		var whole []json.RawMessage
+		messages, _ := s.history(id)
+		s.check(json.Unmarshal([]byte(messages), &whole))
+		equal(t, "messages restored", len(whole), n+1+i)
+		equal(t, "the last of them", string(whole[n+i]), assistantMessage("m"+id, "an answer"))
 	}
 }
 

@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -16,14 +17,21 @@ import (
 // here on the run is what its record says, read back: whoever builds on it then builds on the same,
 // now or after a restart.
 func (p *partition) seal(r *run) error {
-	rec, at, err := p.build(r)
+	rec, base, err := p.build(r)
 	if err != nil {
 		return err
+	}
+	at, err := lineage.RestoreFrom(base, contentOf(rec))
+	if err != nil {
+		return fmt.Errorf("sealing run: %w", err)
 	}
 	h := r.head
 	h.end(lineage.Status(rec.Status))
 	h.SinceSnapshot = p.sinceSnapshot(r, rec, at)
-	whole := p.wantsSnapshot(r, at)
+	whole, err := p.wantsSnapshot(r, at)
+	if err != nil {
+		return err
+	}
 	if whole {
 		h.SinceSnapshot = 0
 	}
@@ -32,10 +40,10 @@ func (p *partition) seal(r *run) error {
 	if err != nil {
 		return err
 	}
-	p.outputs = append(p.outputs, *out)
+	p.write(*out)
 	p.counts.ended[rec.Status]++
 	if whole {
-		return p.snapshot(r, at)
+		return p.snapshot(r.thread, h, at)
 	}
 	return nil
 }
@@ -54,21 +62,20 @@ func (p *partition) finish(r *run, rec *record.Run, kind string) (*output, error
 	if err := r.thread.seal(r.head); err != nil {
 		return nil, err
 	}
-	out := p.runOutput(r, value)
+	out := p.runOutput(r.key, *r.head, value)
 	out.kind = kind
 	return &out, nil
 }
 
 // runOutput wraps a run's encoded record.
-func (p *partition) runOutput(r *run, value []byte) output {
-	h := *r.head
+func (p *partition) runOutput(key string, h head, value []byte) output {
 	h.live = nil // what is stored outlives it
 	return output{
 		record: &kgo.Record{
-			Topic: p.topics.Runs, Partition: p.id, Key: []byte(r.key), Value: value,
-			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: r.head.ID, Seq: -1}),
+			Topic: p.topics.Runs, Partition: p.id, Key: []byte(key), Value: value,
+			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: h.ID, Seq: -1}),
 		},
-		key: r.key, head: &h,
+		key: key, head: &h,
 	}
 }
 
@@ -77,24 +84,28 @@ func (p *partition) runOutput(r *run, value []byte) output {
 func (p *partition) sinceSnapshot(r *run, rec *record.Run, at lineage.History) int64 {
 	parent := r.thread.heads[r.head.Parent]
 	if parent == nil || parent.Branch != r.head.Branch || rec.Base != parent.ID {
-		return int64(conversationBytes(at.Messages))
+		return int64(at.Bytes())
 	}
 	return parent.SinceSnapshot + int64(conversationBytes(rec.Messages))
 }
 
 // wantsSnapshot reports whether the branch is written whole at this run's end: while it is small,
 // else once half of it is new, so that what is written stays in proportion to what was added.
-func (p *partition) wantsSnapshot(r *run, at lineage.History) bool {
-	if r.thread.tips[r.head.Branch] > r.head.Depth {
-		return false // a descendant ended first: the branch's tip is further already
+func (p *partition) wantsSnapshot(r *run, at lineage.History) (bool, error) {
+	tip, err := r.thread.tip(r.head.Branch)
+	if err != nil {
+		return false, err
 	}
-	size := int64(conversationBytes(at.Messages))
-	return size < int64(p.cfg.SnapshotBelow) || 2*r.head.SinceSnapshot >= size
+	if tip > r.head.Depth {
+		return false, nil // a descendant ended first: the branch's tip is further already
+	}
+	size := int64(at.Bytes())
+	return size < int64(p.cfg.SnapshotBelow) || 2*r.head.SinceSnapshot >= size, nil
 }
 
-// snapshot writes the branch whole, as two events that a stock client plays.
-func (p *partition) snapshot(r *run, at lineage.History) error {
-	messages := append(make([]byte, 0, conversationBytes(at.Messages)+len(at.Messages)+64), `{"type":"MESSAGES_SNAPSHOT","messages":[`...)
+// snapshot writes the branch of a run whole, as of the run's end, as two events that a stock client plays.
+func (p *partition) snapshot(t *thread, h *head, at lineage.History) error {
+	messages := append(make([]byte, 0, at.Bytes()+len(at.Messages)+64), `{"type":"MESSAGES_SNAPSHOT","messages":[`...)
 	for i, m := range at.Messages {
 		if i > 0 {
 			messages = append(messages, ',')
@@ -108,7 +119,7 @@ func (p *partition) snapshot(r *run, at lineage.History) error {
 		kind  agui.Type
 		value []byte
 	}{{agui.MessagesSnapshot, messages}, {agui.StateSnapshot, state}} {
-		key, err := record.SnapshotKey(r.thread.tenant, r.thread.id, r.head.Branch, s.kind)
+		key, err := record.SnapshotKey(t.tenant, t.id, h.Branch, s.kind)
 		if err != nil {
 			return err
 		}
@@ -117,9 +128,9 @@ func (p *partition) snapshot(r *run, at lineage.History) error {
 			kind, counted = record.KindOversize, outputOversize
 			s.value = []byte(`{"bytes":` + strconv.Itoa(len(s.value)) + `}`)
 		}
-		p.outputs = append(p.outputs, output{kind: counted, record: &kgo.Record{
+		p.write(output{kind: counted, record: &kgo.Record{
 			Topic: p.topics.Snapshots, Partition: p.id, Key: []byte(key), Value: s.value,
-			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: r.head.ID, Seq: -1}),
+			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: h.ID, Seq: -1}),
 		}})
 	}
 	return nil

@@ -70,7 +70,8 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		}
 		// While Kafka is away each try ends like the one before.
 		level := slog.LevelError
-		if s.failure.Swap(&err) == nil {
+		// errOtherEvents is found by sessions that are up.
+		if s.failure.Swap(&err) == nil && !errors.Is(err, errOtherEvents) {
 			clear(said)
 		}
 		if said[err.Error()] {

@@ -34,6 +34,7 @@ type session struct {
 
 	set         kafka.TopicSet
 	runsTopicID string
+	eventsID    string // empty where the brokers know no topic ids
 	storeMaxAge time.Duration
 
 	group  *kgo.GroupTransactSession
@@ -60,11 +61,13 @@ type session struct {
 	idleAt    time.Time // of runs that are silent by the wall clock
 }
 
-// The limits of a round: how much is polled before it is committed.
-const (
-	pollRecords  = 10_000
-	roundRecords = 20_000
-)
+// pollRecords is how many records are folded before a round looks at what it has come to. An answer of a
+// broker can be a hundred thousand, where events repeat each other.
+const pollRecords = 5_000
+
+// roundBytes is how many bytes of outputs end a round before the commit interval is over: a transaction
+// is held in memory whole. Many short runs can make far more of them than they have read.
+const roundBytes = 32 << 20
 
 // joinWait is how long a transaction waits for a join at most.
 const joinWait = 5 * time.Second
@@ -99,6 +102,9 @@ func (s *session) readTopics(ctx context.Context) error {
 		return err
 	}
 	s.runsTopicID = s.set.IDs[1].String()
+	if id := s.set.IDs[0]; id != (kadm.TopicID{}) {
+		s.eventsID = id.String()
+	}
 	s.storeMaxAge, err = s.tombstoneAge(ctx)
 	return err
 }
@@ -270,30 +276,32 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// round polls for a commit interval, processes what came and commits it.
+// round takes what comes within a commit interval and commits it.
 func (s *session) round(ctx context.Context) error {
-	records, err := s.poll(ctx)
-	if err != nil {
-		return err
-	}
-	if used, err := s.useUpRevocation(ctx); used || err != nil {
-		return err // what was polled is fetched again
-	}
-	now := s.now()
-	if err := s.checkCounts(ctx, now); err != nil {
-		return err
-	}
-	if err := s.takeCaught(now); err != nil {
-		return err
-	}
-	parts, joining := s.owned(now)
-	for _, m := range records {
-		if v := parts[m.Partition]; v.phase == phaseOpen {
-			if err := v.part.process(m, now); err != nil {
-				return err
-			}
+	interval, cancel := context.WithTimeout(ctx, s.cfg.CommitInterval)
+	defer cancel()
+	var parts map[int32]view
+	var joining bool
+	var now time.Time
+	for written := 0; now.IsZero() || interval.Err() == nil && written < roundBytes; {
+		fetches, err := s.poll(interval)
+		if err != nil {
+			return err
 		}
-		m.Recycle()
+		if used, err := s.useUpRevocation(ctx); used || err != nil {
+			return err // what was polled is fetched again
+		}
+		now = s.now()
+		if err := s.checkCounts(ctx, now); err != nil {
+			return err
+		}
+		if err := s.takeCaught(now); err != nil {
+			return err
+		}
+		parts, joining = s.owned(now)
+		if written, err = s.process(ctx, fetches, parts, now); err != nil {
+			return err
+		}
 	}
 	if joining {
 		// A transaction now would carry the old generation and be aborted, or stall: fold on,
@@ -306,41 +314,74 @@ func (s *session) round(ctx context.Context) error {
 	return s.transact(ctx, parts, now)
 }
 
-func (s *session) poll(ctx context.Context) ([]*kgo.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.CommitInterval)
-	defer cancel()
-	var records []*kgo.Record
-	for ctx.Err() == nil && len(records) < roundRecords {
-		failed := false
-		fetches := s.group.PollRecords(ctx, pollRecords)
-		for _, e := range fetches.Errors() {
-			if isFenced(e.Err) {
-				return nil, fmt.Errorf("%w: %w", ErrFenced, e.Err)
-			}
-			// UNKNOWN_MEMBER_ID and its like: kgo rejoins by itself.
-			// UNKNOWN_TOPIC_ID: made anew; the client stays with the topic that is gone.
-			if errors.Is(e.Err, kerr.OffsetOutOfRange) || errors.Is(e.Err, kerr.UnknownTopicID) || errors.Is(e.Err, kgo.ErrClientClosed) {
-				return nil, fmt.Errorf("polling %s/%d: %w", e.Topic, e.Partition, e.Err)
-			}
-			if !errors.Is(e.Err, context.DeadlineExceeded) && !errors.Is(e.Err, context.Canceled) {
-				if s.said != e.Err.Error() {
-					s.said = e.Err.Error()
-					s.logger.Warn("polling reported an error", "topic", e.Topic, "partition", e.Partition, "error", e.Err)
+// process hands what was polled to the partitions that are open, and returns how many bytes of outputs
+// all of them hold by now.
+func (s *session) process(ctx context.Context, fetches kgo.Fetches, parts map[int32]view, now time.Time) (written int, err error) {
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+		s.read(p.Partition, p.Records)
+		v := parts[p.Partition]
+		for _, m := range p.Records {
+			if err == nil && v.phase == phaseOpen {
+				err = v.part.process(m, now)
+				if r := v.part.wanted(); r != nil && err == nil {
+					err = s.refold(ctx, v.assignment, r)
 				}
-				failed = true
 			}
+			m.Recycle()
 		}
-		if failed && fetches.NumRecords() == 0 {
-			// The client may have the same answer at once again, such as where the topic is gone.
-			<-ctx.Done()
-		}
-		for it := fetches.RecordIter(); !it.Done(); {
-			m := it.Next()
-			s.metrics.Lag.Read(m.Partition, m.Timestamp)
-			records = append(records, m)
+	})
+	for _, v := range parts {
+		if v.phase == phaseOpen {
+			written += v.part.outputBytes
 		}
 	}
-	return records, nil
+	return written, err
+}
+
+// read tells the lag of what was polled.
+func (s *session) read(partition int32, records []*kgo.Record) {
+	if len(records) == 0 {
+		return
+	}
+	oldest, newest := records[0].Timestamp, records[0].Timestamp
+	for _, m := range records {
+		if m.Timestamp.Before(oldest) {
+			oldest = m.Timestamp
+		}
+		if m.Timestamp.After(newest) {
+			newest = m.Timestamp
+		}
+	}
+	s.metrics.Lag.Read(partition, oldest)
+	s.metrics.Lag.Read(partition, newest)
+}
+
+// poll takes some of what the client holds, and waits where that is nothing.
+func (s *session) poll(ctx context.Context) (kgo.Fetches, error) {
+	failed := false
+	fetches := s.group.PollRecords(ctx, pollRecords)
+	for _, e := range fetches.Errors() {
+		if isFenced(e.Err) {
+			return nil, fmt.Errorf("%w: %w", ErrFenced, e.Err)
+		}
+		// UNKNOWN_MEMBER_ID and its like: kgo rejoins by itself.
+		// UNKNOWN_TOPIC_ID: made anew; the client stays with the topic that is gone.
+		if errors.Is(e.Err, kerr.OffsetOutOfRange) || errors.Is(e.Err, kerr.UnknownTopicID) || errors.Is(e.Err, kgo.ErrClientClosed) {
+			return nil, fmt.Errorf("polling %s/%d: %w", e.Topic, e.Partition, e.Err)
+		}
+		if !errors.Is(e.Err, context.DeadlineExceeded) && !errors.Is(e.Err, context.Canceled) {
+			if s.said != e.Err.Error() {
+				s.said = e.Err.Error()
+				s.logger.Warn("polling reported an error", "topic", e.Topic, "partition", e.Partition, "error", e.Err)
+			}
+			failed = true
+		}
+	}
+	if failed && fetches.NumRecords() == 0 {
+		// The client may have the same answer at once again, such as where the topic is gone.
+		<-ctx.Done()
+	}
+	return fetches, nil
 }
 
 // useUpRevocation ends an empty transaction after a revocation: the session aborts the next End
@@ -410,6 +451,9 @@ func (s *session) takeCaught(now time.Time) error {
 		case c := <-s.caught:
 			if !s.current(c.a) {
 				continue
+			}
+			if errors.Is(c.err, errOtherEvents) {
+				return c.err // the same of every partition
 			}
 			if c.err != nil {
 				return fmt.Errorf("opening partition %d: %w", c.a.id, c.err)

@@ -37,6 +37,9 @@ type sim struct {
 	part  *partition
 	dirs  int
 	read  int // events that the partition has been given
+
+	rawStart int64   // where the log of skein.events begins for who folds again
+	refused  []error // what became of requests to fold again
 }
 
 func newSim(tb testing.TB, change func(*Config)) *sim {
@@ -137,6 +140,7 @@ func (s *sim) feed(n int) {
 			m.Headers[i].Value = bytes.Clone(m.Headers[i].Value)
 		}
 		s.check(s.part.process(&m, s.now))
+		s.readWanted()
 		// What the partition keeps must be its own: a client uses the bytes again.
 		scribble(m.Key)
 		scribble(m.Value)
@@ -217,11 +221,21 @@ func (s *sim) erase(thread string) { s.sendKind(record.KindErase, thread, "", `{
 
 func (s *sim) run(id string) *record.Run {
 	s.tb.Helper()
-	r := s.latest()[id]
-	if r == nil {
-		s.tb.Fatalf("there is no record of run %q; there are %v", id, keysOf(s.latest()))
+	for _, m := range slices.Backward(s.runs) {
+		parts, err := record.SplitKey(string(m.Key))
+		s.check(err)
+		if len(parts) < 3 || parts[2] != id {
+			continue
+		}
+		if m.Value == nil {
+			break
+		}
+		r, err := record.DecodeRun(m.Value)
+		s.check(err)
+		return r
 	}
-	return r
+	s.tb.Fatalf("there is no record of run %q; there are %v", id, keysOf(s.latest()))
+	return nil
 }
 
 // letters are the dead letters as "offset reason".

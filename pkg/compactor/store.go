@@ -1,11 +1,13 @@
 package compactor
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -21,16 +24,27 @@ import (
 // written after the commit, never before; so a crash leaves it behind skein.runs, never ahead of it, and
 // a catch-up completes it.
 //
-// Keys: "h/" + record key: the head; "r/" + record key: the record, after its offset; "o/" + record
+// Keys: "h/" + record key + "/": the head; "r/" + record key: the record, after its offset; "o/" + record
 // key: the head once more, of runs that are not sealed; "e/" + thread key: the
 // offset below which the thread is erased; and "meta". Record keys have their parts
 // escaped, so a thread's keys are exactly those that begin with its key and "/".
+//
+// Of sealed runs, which do not change any more, further keys lead to the run's id, so that a thread of any
+// size is asked with a few short reads. All begin with the thread's key and "/", and end with a number of
+// eight bytes by which they are in order:
+//
+//	"h/" … agent's id "/" start: of a run that is kept under another id than the agent's
+//	"k/" … history key, start:   by its history
+//	"l/" … end:                  by its end
+//	"c/" … parent "/" start:     by its parent
+//	"b/" … branch "/" depth:     by its branch (depth alone counts)
 type localStore struct {
 	fs     vfs.FS
 	dir    string
 	db     *pebble.DB
 	logger *slog.Logger
 	meta   storeMeta
+	reads  map[string]reads // since takeReads, by what for
 	// catching is held by a catch-up; all other use is the actor's, and never at the same time.
 	catching sync.Mutex
 }
@@ -39,6 +53,8 @@ type localStore struct {
 type storeMeta struct {
 	Version int    `json:"version"`
 	TopicID string `json:"topicId"`
+	// EventsID is the skein.events that all offsets in the records are of; empty where nobody has said so yet.
+	EventsID string `json:"eventsId,omitempty"`
 	// NextOffset is the first record of skein.runs that the store does not know.
 	NextOffset int64 `json:"nextOffset"`
 	// WrittenAt is when the store last knew all that was committed. Tombstones that were
@@ -46,7 +62,7 @@ type storeMeta struct {
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
-const storeVersion = 1
+const storeVersion = 2
 
 // The reasons for which a local store is thrown away and rebuilt.
 const (
@@ -70,7 +86,7 @@ func openStore(fs vfs.FS, dir string, partition int32, cache *pebble.Cache, logg
 	if err := fs.MkdirAll(path, 0o755); err != nil {
 		return nil, "", fmt.Errorf("making folder of local store: %w", err)
 	}
-	s = &localStore{fs: fs, dir: path, logger: logger}
+	s = &localStore{fs: fs, dir: path, logger: logger, reads: map[string]reads{}}
 	err = s.open(cache)
 	if err != nil && pebble.IsCorruptionError(err) {
 		if err := fs.RemoveAll(path); err != nil {
@@ -138,6 +154,19 @@ func (s *localStore) prepare(topicID string, maxAge time.Duration, now time.Time
 	return rebuilt, s.reset(topicID)
 }
 
+// follow ties the store to a skein.events: the first that it meets is the one that its records are of, and
+// another one of that name is refused. A broker that knows no ids says nothing ("").
+func (s *localStore) follow(eventsID string) error {
+	switch {
+	case eventsID == "":
+	case s.meta.EventsID == "":
+		s.meta.EventsID = eventsID
+	case s.meta.EventsID != eventsID:
+		return errOtherEvents
+	}
+	return nil
+}
+
 // reset empties the store and lets it follow the topic from its start.
 func (s *localStore) reset(topicID string) error {
 	b := s.db.NewBatch()
@@ -159,6 +188,8 @@ type entry struct {
 	head  *head // taken from the value where nil
 	// erased is set for an erasure record, whose key is a thread's: its events below are erased.
 	erased int64
+	// events is the id of skein.events that a position record names.
+	events string
 	offset int64
 }
 
@@ -172,6 +203,9 @@ func (s *localStore) apply(entries []entry, now time.Time) error {
 			continue
 		}
 		meta.NextOffset = e.offset + 1
+		if e.events != "" {
+			meta.EventsID = e.events
+		}
 		if len(e.key) == 0 {
 			continue
 		}
@@ -183,12 +217,22 @@ func (s *localStore) apply(entries []entry, now time.Time) error {
 	return s.commit(b, meta)
 }
 
+// The tables of the store that are asked by more than a key.
+const (
+	openTable    = 'o'
+	headTable    = 'h'
+	historyTable = 'k'
+	endTable     = 'l'
+	childTable   = 'c'
+	tipTable     = 'b'
+)
+
 func put(b *pebble.Batch, e entry) error {
 	if e.erased > 0 {
-		return b.Set(storeKey('e', e.key), binary.BigEndian.AppendUint64(nil, uint64(e.erased)), nil)
+		return erased(b, e)
 	}
-	headKey, recordKey, openKey := storeKey('h', e.key), storeKey('r', e.key), storeKey('o', e.key)
-	if e.value == nil {
+	headKey, recordKey, openKey := headKey(e.key), storeKey('r', e.key), storeKey(openTable, e.key)
+	if e.value == nil { // an erasure follows, which takes the rest
 		return errors.Join(b.Delete(headKey, nil), b.Delete(recordKey, nil), b.Delete(openKey, nil))
 	}
 	h := e.head
@@ -207,10 +251,39 @@ func put(b *pebble.Batch, e entry) error {
 	}
 	value := append(binary.BigEndian.AppendUint64(nil, uint64(e.offset)), e.value...)
 	err = errors.Join(b.Set(headKey, text, nil), b.Set(recordKey, value, nil))
-	if h.Sealed {
-		return errors.Join(err, b.Delete(openKey, nil))
+	if !h.Sealed {
+		return errors.Join(err, b.Set(openKey, text, nil))
 	}
-	return errors.Join(err, b.Set(openKey, text, nil))
+	return errors.Join(err, b.Delete(openKey, nil), index(b, e.key, h))
+}
+
+// index writes the keys that lead to a sealed run.
+func index(b *pebble.Batch, key []byte, h *head) error {
+	thread := string(key[:bytes.LastIndexByte(key, '/')])
+	set := func(table byte, name string, order int64) error {
+		return b.Set(orderKey(listKey(table, thread, name), order), []byte(h.ID), nil)
+	}
+	errs := []error{set(endTable, "", h.End), set(tipTable, partOf(h.Branch), int64(h.Depth))}
+	if h.GivenID != "" {
+		errs = append(errs, set(headTable, partOf(h.GivenID), h.Start))
+	}
+	if !h.HistoryKey.IsZero() {
+		errs = append(errs, set(historyTable, string(h.HistoryKey[:]), h.Start))
+	}
+	if h.Parent != "" {
+		errs = append(errs, set(childTable, partOf(h.Parent), h.Start))
+	}
+	return errors.Join(errs...)
+}
+
+// erased notes how far a thread is erased. Its tombstones lie before that, and what it has from then on behind.
+func erased(b *pebble.Batch, e entry) error {
+	errs := []error{b.Set(storeKey('e', e.key), binary.BigEndian.AppendUint64(nil, uint64(e.erased)), nil)}
+	for _, table := range []byte{headTable, historyTable, endTable, childTable, tipTable} {
+		from := listKey(table, string(e.key), "")
+		errs = append(errs, b.DeleteRange(from, after(from), nil))
+	}
+	return errors.Join(errs...)
 }
 
 func (s *localStore) commit(b *pebble.Batch, meta storeMeta) error {
@@ -229,11 +302,34 @@ func (s *localStore) commit(b *pebble.Batch, meta storeMeta) error {
 	return nil
 }
 
+// takeReads returns what was read since the last call.
+func (s *localStore) takeReads() map[string]reads {
+	taken := s.reads
+	s.reads = map[string]reads{}
+	return taken
+}
+
+// read notes a read, or with 0 calls more of one, and the bytes of keys and values that it gave.
+func (s *localStore) read(what string, calls int, bytes ...[]byte) {
+	r := s.reads[what]
+	r.calls += calls
+	for _, b := range bytes {
+		r.bytes += len(b)
+	}
+	s.reads[what] = r
+}
+
+// reads are reads of the store: look-ups of a key, or of several that follow each other, and what they gave.
+type reads struct{ calls, bytes int }
+
 // heads returns the heads of a thread's runs, in no order of meaning.
 func (s *localStore) heads(threadKey string) ([]*head, error) {
-	prefix := storeKey('h', []byte(threadKey+"/"))
+	prefix := listKey(headTable, threadKey, "")
 	var out []*head
-	err := s.scan(prefix, func(_, value []byte) error {
+	err := s.scan(readThread, prefix, func(key, value []byte) error {
+		if bytes.IndexByte(key[len(prefix):], '/') < len(key)-len(prefix)-1 { // it leads to one
+			return nil
+		}
 		h, err := decodeHead(value)
 		out = append(out, h)
 		return err
@@ -241,27 +337,135 @@ func (s *localStore) heads(threadKey string) ([]*head, error) {
 	return out, err
 }
 
+// unsealed returns the heads of those runs of a thread that are not sealed.
+func (s *localStore) unsealed(threadKey string) ([]*head, error) {
+	var out []*head
+	err := s.scan(readThread, listKey(openTable, threadKey, ""), func(_, value []byte) error {
+		h, err := decodeHead(value)
+		out = append(out, h)
+		return err
+	})
+	return out, err
+}
+
+// ended returns the sealed runs of a thread that ended at the offset or behind, and the one that ended last
+// before it; all says that there are no others.
+func (s *localStore) ended(threadKey string, offset int64) (heads []*head, all bool, err error) {
+	err = s.seek(readThread, listKey(endTable, threadKey, ""), func(it *pebble.Iterator) error {
+		before := false
+		ok := it.Last()
+		for ; ok && !before; ok = it.Prev() {
+			before = orderOf(it.Key()) < offset
+			h, err := s.head(readThread, threadKey, it)
+			if err != nil {
+				return err
+			}
+			heads = append(heads, h)
+		}
+		all = !ok
+		return nil
+	})
+	return heads, all, err
+}
+
+// named returns the runs that an id stands for: of the sealed ones that have it from their agent the last that
+// started before the offset and all that started later, and the one whose own id it is.
+func (s *localStore) named(threadKey, id string, offset int64) (heads []*head, err error) {
+	prefix := listKey(headTable, threadKey, partOf(id))
+	err = s.seek(readHead, prefix, func(it *pebble.Iterator) error {
+		ok := it.Last()
+		for before := false; ok && !before && len(it.Key()) > len(prefix); ok = it.Prev() {
+			before = orderOf(it.Key()) < offset
+			h, err := s.head(readHead, threadKey, it)
+			if err != nil {
+				return err
+			}
+			heads = append(heads, h)
+		}
+		if !it.First() || len(it.Key()) > len(prefix) {
+			return nil
+		}
+		s.read(readHead, 0, it.Key(), it.Value())
+		h, err := decodeHead(it.Value())
+		heads = append(heads, h)
+		return err
+	})
+	return heads, err
+}
+
+// longest goes through histories up to one that a sealed run has which ended before the offset, and returns of
+// those runs the one that started last; nil where there is none.
+func (s *localStore) longest(threadKey string, histories []lineage.Key, offset int64) (found *head, err error) {
+	err = s.seek(readHead, listKey(historyTable, threadKey, ""), func(it *pebble.Iterator) error {
+		for _, k := range histories {
+			prefix := listKey(historyTable, threadKey, string(k[:]))
+			for ok := it.SeekLT(orderKey(prefix, offset)); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Prev() {
+				h, err := s.head(readHead, threadKey, it)
+				if err != nil {
+					return err
+				}
+				// A run that was folded again may have had this history before.
+				if h.End < offset && h.HistoryKey == k {
+					found = h
+					return nil
+				}
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// firstChild returns the start of the earliest sealed child of a run.
+func (s *localStore) firstChild(threadKey, run string) (start int64, ok bool, err error) {
+	err = s.seek(readHead, listKey(childTable, threadKey, partOf(run)), func(it *pebble.Iterator) error {
+		if ok = it.First(); ok {
+			start = orderOf(it.Key())
+		}
+		return nil
+	})
+	return start, ok, err
+}
+
+// deepest returns the depth of the deepest sealed run of a branch; 0 where there is none.
+func (s *localStore) deepest(threadKey, branch string) (depth int, err error) {
+	err = s.seek(readHead, listKey(tipTable, threadKey, partOf(branch)), func(it *pebble.Iterator) error {
+		if it.Last() {
+			depth = int(orderOf(it.Key()))
+		}
+		return nil
+	})
+	return depth, err
+}
+
+// head returns the head to which a key leads.
+func (s *localStore) head(what, threadKey string, at *pebble.Iterator) (h *head, err error) {
+	s.read(what, 0, at.Key(), at.Value())
+	id := string(at.Value())
+	err = s.get(what, listKey(headTable, threadKey, partOf(id)), func(value []byte) error {
+		h, err = decodeHead(value)
+		return err
+	})
+	if err == nil && h == nil {
+		err = fmt.Errorf("reading local store: %w: %s/%s", errMissing, threadKey, partOf(id))
+	}
+	return h, err
+}
+
 // erasedBelow returns the offset below which the events of a thread are erased; 0 where none are.
-func (s *localStore) erasedBelow(threadKey string) (int64, error) {
-	b, closer, err := s.db.Get(storeKey('e', []byte(threadKey)))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("reading local store: %w", err)
-	}
-	below := int64(binary.BigEndian.Uint64(b))
-	if err := closer.Close(); err != nil {
-		return 0, fmt.Errorf("reading local store: %w", err)
-	}
-	return below, nil
+func (s *localStore) erasedBelow(threadKey string) (below int64, err error) {
+	err = s.get(readThread, storeKey('e', []byte(threadKey)), func(value []byte) error {
+		below = int64(binary.BigEndian.Uint64(value))
+		return nil
+	})
+	return below, err
 }
 
 // openRuns returns the heads of all runs that are not sealed, by record key.
 func (s *localStore) openRuns() (map[string]*head, error) {
-	prefix := storeKey('o', nil)
+	prefix := storeKey(openTable, nil)
 	out := map[string]*head{}
-	err := s.scan(prefix, func(key, value []byte) error {
+	err := s.scan(readThread, prefix, func(key, value []byte) error {
 		h, err := decodeHead(value)
 		out[string(key[len(prefix):])] = h
 		return err
@@ -270,37 +474,60 @@ func (s *localStore) openRuns() (map[string]*head, error) {
 }
 
 // run returns the latest committed record under a key and its size, or nil.
-func (s *localStore) run(key string) (*record.Run, int, error) {
-	b, closer, err := s.db.Get(storeKey('r', []byte(key)))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, 0, nil
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("reading local store: %w", err)
-	}
-	size := len(b) - 8
-	r, err := record.DecodeRun(b[8:])
-	if err != nil {
-		err = fmt.Errorf("reading local store: %w", err)
-	}
-	return r, size, errors.Join(err, closer.Close())
+func (s *localStore) run(key string) (r *record.Run, size int, err error) {
+	err = s.get(readRecord, storeKey('r', []byte(key)), func(value []byte) error {
+		size = len(value) - 8
+		if r, err = record.DecodeRun(value[8:]); err != nil {
+			return fmt.Errorf("reading local store: %w", err)
+		}
+		return nil
+	})
+	return r, size, err
 }
 
-// scan calls fn for every key with the prefix; key and value are valid during the call only.
-func (s *localStore) scan(prefix []byte, fn func(key, value []byte) error) error {
-	end := append([]byte(nil), prefix...)
-	end[len(end)-1]++
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
+// get calls fn for the value of a key, if it is there; the value is valid during the call only.
+func (s *localStore) get(what string, key []byte, fn func(value []byte) error) error {
+	s.read(what, 1)
+	value, closer, err := s.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("reading local store: %w", err)
 	}
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		err = fn(it.Key(), it.Value())
+	s.read(what, 0, key, value)
+	err = fn(value)
+	if err := closer.Close(); err != nil {
+		return fmt.Errorf("reading local store: %w", err)
 	}
+	return err
+}
+
+// seek calls fn with an iterator over the keys with the prefix.
+func (s *localStore) seek(what string, prefix []byte, fn func(it *pebble.Iterator) error) error {
+	s.read(what, 1)
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return fmt.Errorf("reading local store: %w", err)
+	}
+	err = fn(it)
 	if err := errors.Join(err, it.Close()); err != nil {
 		return fmt.Errorf("reading local store: %w", err)
 	}
 	return nil
+}
+
+// scan calls fn for every key with the prefix; key and value are valid during the call only.
+func (s *localStore) scan(what string, prefix []byte, fn func(key, value []byte) error) error {
+	return s.seek(what, prefix, func(it *pebble.Iterator) error {
+		for ok := it.First(); ok; ok = it.Next() {
+			s.read(what, 0, it.Key(), it.Value())
+			if err := fn(it.Key(), it.Value()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (s *localStore) close() error {
@@ -313,6 +540,35 @@ func (s *localStore) close() error {
 func storeKey(table byte, key []byte) []byte {
 	return append([]byte{table, '/'}, key...)
 }
+
+// headKey is the key of a head; there is a slash behind, so that what leads to it by the same id is beside it.
+func headKey(key []byte) []byte { return append(storeKey(headTable, key), '/') }
+
+// listKey begins the keys of a table that belong to a thread and, unless it is empty, a name.
+func listKey(table byte, threadKey, name string) []byte {
+	key := append(append(make([]byte, 0, len(threadKey)+len(name)+12), table, '/'), threadKey...)
+	key = append(key, '/')
+	if name != "" {
+		key = append(append(key, name...), '/')
+	}
+	return key
+}
+
+// orderKey completes such a key with the number by which it is in order; orderOf is the reverse.
+func orderKey(prefix []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(slices.Clip(prefix), uint64(n))
+}
+
+func orderOf(key []byte) int64 { return int64(binary.BigEndian.Uint64(key[len(key)-8:])) }
+
+// after is the first key behind those with the prefix.
+func after(prefix []byte) []byte {
+	end := bytes.Clone(prefix)
+	end[len(end)-1]++
+	return end
+}
+
+func partOf(id string) string { return record.EscapeKeyPart(id) }
 
 // pebbleLogger passes on what Pebble holds worth telling. Its messages name files and sizes, never data.
 type pebbleLogger struct{ logger *slog.Logger }

@@ -9,6 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -102,6 +104,97 @@ func TestLocalStore_HoldsWhatCommittedRecordsSay(t *testing.T) {
 	equal(t, "a reopened store is rebuilt", s.reopen(), "")
 	equal(t, "next offset", s.meta.NextOffset, int64(6))
 	equal(t, "runs", s.ids("t"), []string{"a"})
+}
+
+// What leads to a sealed run leads to nothing of another thread, nor of a life of the thread that was erased.
+func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
+	s, now := newStoreTest(t), time.Unix(1000, 0)
+	_, err := s.prepare("topic", time.Hour, now)
+	s.do(err)
+	// Ids whose escaped forms lie beside each other, and one that looks like a head.
+	const a, b, brace = "r", "r/2", "{"
+	history := lineage.KeyOf([]agui.Message{{ID: "m"}})
+	offset := int64(0)
+	put := func(thread, id, given, parent, branch string, depth int, start, next int64) {
+		t.Helper()
+		rec := &record.Run{
+			Tenant: "acme", ThreadID: thread, RunID: id, GivenRunID: given, ParentRunID: parent, BranchID: branch, RootRunID: branch,
+			Depth: depth, ParentBy: record.ParentNone, Status: record.StatusFinished, HistoryKey: history.String(),
+			Raw: record.Raw{First: start, Next: next, NextSeq: -1},
+		}
+		value, err := record.EncodeRun(rec)
+		s.do(err)
+		key, err := record.RunKey("acme", thread, id)
+		s.do(err)
+		s.do(s.apply([]entry{{key: []byte(key), value: value, offset: offset}}, now))
+		offset++
+	}
+	fill := func(thread string, from int64) {
+		put(thread, a, "", "", a, 0, from, from+2)
+		put(thread, a+"~2", a, a, a, 1, from+10, from+12)
+		put(thread, brace, a, a, brace, 1, from+20, from+29)
+		put(thread, b, "", brace, brace, 2, from+22, from+24)
+	}
+	fill("t", 100)
+	fill("t-", 100)
+	idsOf := func(heads []*head, err error) string {
+		t.Helper()
+		s.do(err)
+		out := ""
+		for _, h := range heads {
+			out += h.ID + " "
+		}
+		return out
+	}
+	look := func(thread string) (got []string) {
+		key := "acme/" + thread
+		for _, offset := range []int64{100, 111, 121} {
+			got = append(got, idsOf(s.named(key, a, offset)))
+		}
+		got = append(got, idsOf(s.named(key, a+"~2", 200)), idsOf(s.named(key, b, 200)), idsOf(s.named(key, "none", 200)))
+		for _, offset := range []int64{101, 103, 125, 200} {
+			heads, all, err := s.ended(key, offset)
+			got = append(got, idsOf(heads, err)+fmt.Sprint(all))
+		}
+		for _, offset := range []int64{100, 112, 129, 200} {
+			h, err := s.longest(key, []lineage.Key{lineage.KeyOf([]agui.Message{{ID: "n"}}), history}, offset)
+			s.do(err)
+			if h == nil {
+				got = append(got, "")
+				continue
+			}
+			got = append(got, h.ID)
+		}
+		for _, run := range []string{a, brace, b} {
+			start, ok, err := s.firstChild(key, run)
+			s.do(err)
+			depth, err := s.deepest(key, run)
+			s.do(err)
+			got = append(got, fmt.Sprint(start, ok, depth))
+		}
+		return append(got, idsOf(s.heads(key)))
+	}
+	want := []string{
+		"{ r~2 r ", "{ r~2 r ", "{ r ", "r~2 ", "r/2 ", "",
+		"{ r/2 r~2 r true", "{ r/2 r~2 r true", "{ r/2 false", "{ false",
+		"", "r~2", "r/2", "r/2",
+		"110 true 1", "122 true 2", "0 false 0",
+		"{ r/2 r r~2 ",
+	}
+	equal(t, "what is found", look("t"), want)
+
+	s.do(s.apply([]entry{
+		{key: []byte("acme/t/r"), offset: offset}, {key: []byte("acme/t/r~2"), offset: offset + 1},
+		{key: []byte("acme/t/%7B"), offset: offset + 2}, {key: []byte("acme/t/r%2F2"), offset: offset + 3},
+		{key: []byte("acme/t"), value: record.EncodeErased(150), erased: 150, offset: offset + 4},
+	}, now))
+	offset += 5
+	equal(t, "what is found of an erased thread", look("t"), []string{
+		"", "", "", "", "", "", "true", "true", "true", "true", "", "", "", "", "0 false 0", "0 false 0", "0 false 0", "",
+	})
+	equal(t, "what is found of another thread", look("t-"), want)
+	fill("t", 100)
+	equal(t, "what is found of the thread's next life", look("t"), want)
 }
 
 func TestLocalStore_IsRebuiltWhereACatchUpWouldNotLeadToTheTruth(t *testing.T) {

@@ -27,7 +27,7 @@ func (p *partition) tell(b *batch, known int64) {
 	}
 	b.told = known
 	b.outputs = append(b.outputs, output{kind: outputPosition, record: &kgo.Record{
-		Topic: p.topics.Runs, Partition: p.id, Key: []byte(record.PositionKey), Value: record.EncodePosition(known),
+		Topic: p.topics.Runs, Partition: p.id, Key: []byte(record.PositionKey), Value: record.EncodePosition(known, p.store.meta.EventsID),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindPosition, Seq: -1}),
 	}})
 }

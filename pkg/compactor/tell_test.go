@@ -25,7 +25,7 @@ func told(tb testing.TB, runs []*kgo.Record) []int64 {
 		if err != nil || h.Kind != record.KindPosition {
 			tb.Errorf("kind of a position record: %q, %v", h.Kind, err)
 		}
-		next, err := record.DecodePosition(m.Value)
+		next, _, err := record.DecodePosition(m.Value)
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -65,6 +66,9 @@ func (s *session) transact(ctx context.Context, parts map[int32]view, now time.T
 			outcome = txnAborted
 		}
 		s.metrics.Transactions.WithLabelValues(outcome).Inc()
+		if errors.Is(failed, kerr.UnknownTopicID) { // made anew: the client stays with the topic that is gone
+			return fmt.Errorf("producing: %w", failed)
+		}
 		s.reopen()
 		return nil
 	}
@@ -239,8 +243,9 @@ func (s *session) count(sh share) {
 	for status, n := range sh.batch.counts.ended {
 		m.Runs.WithLabelValues(string(status)).Add(float64(n))
 	}
-	for what, n := range sh.batch.counts.reads {
-		m.StoreReads.WithLabelValues(what).Add(float64(n))
+	for what, r := range sh.batch.counts.reads {
+		m.StoreReads.WithLabelValues(what).Add(float64(r.calls))
+		m.StoreReadBytes.WithLabelValues(what).Add(float64(r.bytes))
 	}
 	m.EventBytes.Add(float64(sh.batch.counts.bytes))
 	for _, o := range sh.batch.outputs {

@@ -88,7 +88,7 @@ func decodeErasure(r *kgo.Record) (store.Entry, outcome, error) {
 }
 
 func decodePosition(r *kgo.Record) (store.Entry, outcome, error) {
-	next, err := record.DecodePosition(r.Value)
+	next, _, err := record.DecodePosition(r.Value)
 	if err != nil {
 		return store.Entry{}, outcomeUndecodable, err
 	}

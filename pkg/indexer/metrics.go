@@ -67,7 +67,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		m.records, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "skein_indexer_lag_seconds",
-			Help: "Age of the oldest record that was read and whose row is not durable, now; 0 at the end.",
+			Help: "Age of the oldest record that was read and whose row is not durable, or lies on a stalled partition, now; 0 at the end.",
 		}, m.lag.Seconds),
 	} {
 		errs = append(errs, reg.Register(c))

@@ -61,6 +61,9 @@ func (s *Service) Ready() error {
 	return nil
 }
 
+// Lag is the member's lag, for who finds out from outside what the member cannot see.
+func (s *Service) Lag() *kafka.Lag { return s.metrics.lag }
+
 // stands notes how the store stands, for Ready.
 func (s *Service) stands(fault error) {
 	s.mu.Lock()

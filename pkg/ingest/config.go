@@ -14,7 +14,8 @@ type Config struct {
 	Kafka kafka.Config
 	// MaxEventBytes is the limit of one event or input; at most kafka.MaxValueBytes.
 	MaxEventBytes int
-	// AckTimeout is how long nothing may be acknowledged before a request is answered with 503.
+	// AckTimeout is how long nothing may be acknowledged before a request is answered with 503, and how long
+	// the producer tries to have a record acknowledged that it could not send.
 	AckTimeout time.Duration
 	// PartitionCheck is how often the partition counts are compared with the pinned one.
 	PartitionCheck time.Duration
@@ -28,7 +29,7 @@ func DefaultConfig(k kafka.Config) Config {
 	return Config{
 		Kafka:          k,
 		MaxEventBytes:  kafka.MaxValueBytes,
-		AckTimeout:     kafka.DeliveryTimeout + 2*time.Second,
+		AckTimeout:     12 * time.Second,
 		PartitionCheck: 15 * time.Second,
 		RequestWindow:  4 << 20,
 		TotalWindow:    128 << 20,

@@ -25,6 +25,9 @@ type Service struct {
 	pin      *pin
 }
 
+// leastDelivery is the least time that the client takes for a delivery.
+const leastDelivery = time.Second
+
 // New makes the stage. It connects to nothing: the door opens once Run has seen the topics. The
 // caller calls Close in the end.
 func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
@@ -42,7 +45,8 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering ingest metrics: %w", err)
 	}
-	producer, err := kafka.NewProducer(cfg.Kafka)
+	// What could not be sent by then is not sent later: its request has been told that it may not be there.
+	producer, err := kafka.NewProducer(cfg.Kafka, kgo.RecordDeliveryTimeout(max(cfg.AckTimeout, leastDelivery)))
 	if err != nil {
 		return nil, err
 	}

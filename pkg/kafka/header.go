@@ -14,6 +14,11 @@ func ParseHeaders(hs []kgo.RecordHeader) (record.Headers, error) {
 	return record.ParseHeaders(hs)
 }
 
+// ParseHeadersLike reads the headers of a record; see record.ParseHeadersLike.
+func ParseHeadersLike(hs []kgo.RecordHeader, like record.Headers) (record.Headers, error) {
+	return record.ParseHeadersLike(hs, like)
+}
+
 // ToRecordHeaders converts headers to the client's type. Values are shared.
 func ToRecordHeaders(hs []record.Header) []kgo.RecordHeader {
 	out := make([]kgo.RecordHeader, len(hs))

@@ -49,7 +49,8 @@ func CheckTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport
 
 // AlterTopics gives the topics of a set the settings of a specification and reports what then still
 // differs. It makes no topic and changes neither partition counts nor replication: a partition count
-// belongs to the set (see ErrPartitionCounts), and replicas are moved with Kafka's own tools.
+// belongs to the set (see ErrPartitionCounts), and replicas are moved with Kafka's own tools. A setting that a
+// broker tells as before is asked for again for 5 s.
 func AlterTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport, error) {
 	adm, err := NewAdmin(cfg)
 	if err != nil {
@@ -80,7 +81,21 @@ func AlterTopics(ctx context.Context, cfg Config, spec TopicSpec) ([]TopicReport
 			}
 		}
 	}
-	return checkTopics(ctx, adm, cfg.Topics(), spec)
+	// The controller has the new settings; the broker that answers may hear of them a moment later.
+	for deadline := time.Now().Add(settingsWait); ; {
+		reports, err := checkTopics(ctx, adm, cfg.Topics(), spec)
+		differs := slices.ContainsFunc(reports, func(r TopicReport) bool {
+			return slices.ContainsFunc(r.Differences, func(d TopicDifference) bool { return d.Setting })
+		})
+		if err != nil || !differs || time.Now().After(deadline) {
+			return reports, err
+		}
+		select {
+		case <-ctx.Done():
+			return reports, nil
+		case <-time.After(settingsTick):
+		}
+	}
 }
 
 func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec TopicSpec) ([]TopicReport, error) {
@@ -120,15 +135,19 @@ func checkTopics(ctx context.Context, adm *kadm.Client, topics Topics, spec Topi
 	return reports, nil
 }
 
-// settingsWait is how long a broker may take to hear of a topic that another one has told of.
-const settingsWait = 5 * time.Second
+// A broker may take settingsWait to hear of a topic or a setting that another one has told of; it is asked
+// again every settingsTick.
+const (
+	settingsWait = 5 * time.Second
+	settingsTick = 50 * time.Millisecond
+)
 
 // TopicSettings returns the settings of topics, by topic and key. Any broker may answer, also one that
 // has not heard of a new topic yet: it is asked again for 5 s. After that a topic that is missing is an error.
 func TopicSettings(ctx context.Context, adm *kadm.Client, topics ...string) (map[string]map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, settingsWait)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(settingsTick)
 	defer tick.Stop()
 	for {
 		settings, err := topicSettings(ctx, adm, topics)

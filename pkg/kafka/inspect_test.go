@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -98,6 +99,44 @@ func TestAlterTopics_MendsSettingsAndLeavesTheRest(t *testing.T) {
 		all.Snapshots+": partitions 2, want 5", all.DeadLetters+": partitions 2, want 5")
 	reports, err = kafka.CheckTopics(t.Context(), cfg, kafka.TopicSpec{EventsRetention: 48 * time.Hour, DeadLettersRetention: -1})
 	wantDifferences(t, reports, err, all.Events+": retention.ms 86400000, want 172800000", all.DeadLetters+": retention.ms 2592000000, want -1")
+}
+
+// What the controller has accepted, a broker may hear of a moment later.
+func TestAlterTopics_WaitsForABrokerThatTellsTheOldSettings(t *testing.T) {
+	c := kafkatest.StartCluster(t, 2)
+	adm := admin(t, c.Config)
+	accepted := false
+	c.Fake.ControlKey(int16(kmsg.IncrementalAlterConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		if accepted {
+			return nil, nil, false
+		}
+		accepted = true
+		c.Fake.KeepControl()
+		answer := kmsg.NewPtrIncrementalAlterConfigsResponse()
+		answer.Version = r.GetVersion()
+		for _, resource := range r.(*kmsg.IncrementalAlterConfigsRequest).Resources {
+			done := kmsg.NewIncrementalAlterConfigsResponseResource()
+			done.ResourceType, done.ResourceName = resource.ResourceType, resource.ResourceName
+			answer.Resources = append(answer.Resources, done)
+		}
+		return answer, nil, true
+	})
+	asked := 0
+	c.Fake.ControlKey(int16(kmsg.DescribeConfigs), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.Fake.KeepControl()
+		// The first look is before anything is altered.
+		if asked++; asked == 3 {
+			go func() {
+				day := "86400000"
+				if _, err := adm.AlterTopicConfigs(context.Background(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &day}}, c.Config.Topics().Events); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		return nil, nil, false
+	})
+	reports, err := kafka.AlterTopics(t.Context(), c.Config, kafka.TopicSpec{EventsRetention: 24 * time.Hour})
+	wantDifferences(t, reports, err)
 }
 
 func set(t *testing.T, adm *kadm.Client, topic, key, value string) {

@@ -25,6 +25,8 @@ type waiting struct {
 	oldest, newest time.Time
 	// doneTo is the time of the newest record that is done, doneAt when it was.
 	doneTo, doneAt time.Time
+	// stalled is the time of the oldest record that is there and is not given out; zero: there is none.
+	stalled time.Time
 }
 
 // afterglow is how long, after what was read is done, the last of it stands for what lies behind it and
@@ -105,17 +107,44 @@ func (l *Lag) Done(partition int32) {
 	defer l.mu.Unlock()
 	if w := l.partitions[partition]; w != nil && !w.oldest.IsZero() {
 		w.doneTo, w.doneAt = w.newest, l.now()
-		w.oldest, w.newest = time.Time{}, time.Time{}
+		w.oldest, w.newest, w.stalled = time.Time{}, time.Time{}, time.Time{}
 	}
 }
 
-// Seconds is the age of the oldest record that is not done, over all partitions; 0 where there is none.
+// reading returns the partitions that are ours and read, and whether something was read there and is not done.
+func (l *Lag) reading() map[int32]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(map[int32]bool, len(l.partitions))
+	for p, w := range l.partitions {
+		if w.opening.IsZero() {
+			out[p] = !w.oldest.IsZero()
+		}
+	}
+	return out
+}
+
+// stall says on which partitions something waits that was not read, and since when; on all others nothing
+// does. Something that is done on a partition says the same of it.
+func (l *Lag) stall(since map[int32]time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for p, w := range l.partitions {
+		w.stalled = since[p]
+	}
+}
+
+// Seconds is the age of the oldest record that is not done, over all partitions; 0 where there is none. Of
+// records that were not read it knows what a StallWatch has found.
 func (l *Lag) Seconds() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	var longest time.Duration
 	for _, w := range l.partitions {
+		if !w.stalled.IsZero() {
+			longest = max(longest, now.Sub(w.stalled))
+		}
 		switch {
 		case !w.oldest.IsZero():
 			longest = max(longest, now.Sub(w.oldest))

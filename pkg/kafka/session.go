@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -65,12 +66,20 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 		// Below the session timeout, so that a dead owner's open transaction, which hides all
 		// later records from readers, is gone before its partitions have a new owner.
 		kgo.TransactionTimeout(8*time.Second),
-		// A broker's answer waits, unpacked, until it is processed: events take 5 to 10 times the
-		// room then, and as much again for what the client notes of each. A larger batch comes alone.
-		kgo.FetchMaxPartitionBytes(1<<20),
-		kgo.FetchMaxBytes(4<<20),
+		// A broker's answer waits, unpacked, while the one before it is processed. Events take 5 to 10
+		// times the room then, many short runs that are much alike 40 times, and as much again for what the
+		// client notes of each. A larger batch comes alone.
+		kgo.FetchMaxPartitionBytes(128<<10),
+		kgo.FetchMaxBytes(512<<10),
+		// A fetch costs the same for one event as for a thousand, and what is fetched waits for the commit:
+		// at a live pace a broker gathers some before it answers, for no longer than this.
+		kgo.FetchMinBytes(32<<10),
+		kgo.FetchMaxWait(50*time.Millisecond),
 		// The compactor keeps nothing of a record that it has processed, and gives it back.
 		kgo.WithPools(&fetchPool{}),
+		// The fastest level of zstd: 6 % more bytes than the default one for prose, for 3/4 of its time, and
+		// less than a quarter of it where texts hardly repeat.
+		kgo.ProducerBatchCompression(kgo.ZstdCompression().WithLevel(int(zstd.SpeedFastest))),
 		// A transaction is flushed as a whole; lingering only delays its end.
 		kgo.ProducerLinger(0),
 		// Not BlockRebalanceOnPoll: with End it deadlocks once the member was thrown out (End waits

@@ -44,3 +44,12 @@ func words(list []agui.Message) string {
 func inputOf(words string) *agui.RunAgentInput {
 	return &agui.RunAgentInput{Messages: msgs(words)}
 }
+
+// placed is Place of a thread that cannot fail.
+func placed(th *Thread, s Start) Placement {
+	p, err := th.Place(s)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 )
 
 // ErrMissingRun says that a run whose content is needed is not there.
@@ -20,6 +21,53 @@ var ErrBrokenChain = errors.New("the runs are no chain")
 type History struct {
 	Messages []agui.Message  `json:"messages"`
 	State    json.RawMessage `json:"state"`
+
+	shared *compact.Base // of Messages; nil where nobody shares them
+}
+
+// Share returns the history as one that runs can go on from at a cost that does not depend on its length:
+// RestoreFrom and Fold do then. What comes of it shares too, and is not safe for concurrent use.
+func (h History) Share() History {
+	if h.shared == nil {
+		base := compact.NewBase(h.Messages)
+		h.shared = &base
+	}
+	return h
+}
+
+// Unshare returns the history as one that nobody shares.
+func (h History) Unshare() History {
+	h.shared = nil
+	return h
+}
+
+// Fold starts the fold of a run that goes on from the history.
+func (h History) Fold() *compact.Run {
+	if h.shared != nil {
+		return compact.NewOn(*h.shared, stateOrEmpty(h.State))
+	}
+	return compact.New(h.Messages, stateOrEmpty(h.State))
+}
+
+// Added returns what a run that was started by Fold has put behind the history, if it did nothing else to it
+// and the history is shared.
+func (h History) Added(run *compact.Run) (behind []agui.Message, only bool) {
+	if h.shared == nil {
+		return nil, false
+	}
+	return run.Added(*h.shared)
+}
+
+// Bytes is the size of the messages as JSON, but for what joins them.
+func (h History) Bytes() int {
+	if h.shared != nil {
+		return h.shared.Bytes()
+	}
+	n := 0
+	for _, m := range h.Messages {
+		n += len(m.Raw)
+	}
+	return n
 }
 
 // Content is what one run's record says about its history.
@@ -67,14 +115,29 @@ func Restore(chain ...Content) (History, error) {
 	return RestoreFrom(History{}, chain...)
 }
 
-// RestoreFrom is Restore where the history of the first run's base is at hand.
+// RestoreFrom is Restore where the history of the first run's base is at hand. Where that is shared (Share), and
+// the runs only add to it, the cost does not depend on its length, and the result is shared.
 func RestoreFrom(base History, chain ...Content) (History, error) {
-	conv := conversation{list: slices.Clip(base.Messages)}
-	state := base.State
 	for i, c := range chain {
 		if i > 0 && c.Base != chain[i-1].RunID {
 			return History{}, fmt.Errorf("restoring run %q: its base is %q, not %q: %w", c.RunID, c.Base, chain[i-1].RunID, ErrBrokenChain)
 		}
+	}
+	state := base.State
+	for len(chain) > 0 && base.shared != nil && chain[0].onlyAdds(*base.shared) {
+		more := base.shared.Extend(chain[0].Messages)
+		base.Messages, base.shared = more.Messages(), &more
+		if chain[0].State != nil {
+			state = chain[0].State
+		}
+		chain = chain[1:]
+	}
+	if len(chain) == 0 {
+		base.State = stateOrEmpty(state)
+		return base, nil
+	}
+	conv := conversation{list: slices.Clip(base.Messages)}
+	for i, c := range chain {
 		if err := conv.apply(c.Layout, c.Messages, i == len(chain)-1); err != nil {
 			return History{}, fmt.Errorf("restoring run %q: %w", c.RunID, err)
 		}
@@ -83,6 +146,11 @@ func RestoreFrom(base History, chain ...Content) (History, error) {
 		}
 	}
 	return History{Messages: slices.Clip(conv.list), State: stateOrEmpty(state)}, nil
+}
+
+// onlyAdds reports whether the content puts messages of new ids behind its base's, and does nothing else.
+func (c *Content) onlyAdds(base compact.Base) bool {
+	return len(c.Layout) == 0 && !slices.ContainsFunc(c.Messages, func(m agui.Message) bool { return base.Has(m.ID) })
 }
 
 func stateOrEmpty(state json.RawMessage) json.RawMessage {
@@ -157,7 +225,7 @@ func (c *conversation) note(from int) {
 // is gone behind the nearest earlier one that remains, or else in front.
 func StartHistory(parent History, input *agui.RunAgentInput) History {
 	if input == nil {
-		return History{Messages: slices.Clip(parent.Messages), State: stateOrEmpty(parent.State)}
+		return History{Messages: slices.Clip(parent.Messages), State: stateOrEmpty(parent.State), shared: parent.shared}
 	}
 	state := input.State
 	if state == nil {

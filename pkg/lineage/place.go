@@ -1,6 +1,10 @@
 package lineage
 
-import "github.com/skeinhq/skein/pkg/agui"
+import (
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
 
 // The anomalies that placing a run can find.
 const (
@@ -43,7 +47,9 @@ type Placement struct {
 // longest prefix of its messages that is the whole history of a run names the parent, of several
 // such runs the one that started last; no such run, and the new one is a root. Where there is no
 // input either, the run that ended last is the parent.
-func (t *Thread) Place(s Start) Placement {
+//
+// An error is one of Rest's: a thread that holds all its runs has none.
+func (t *Thread) Place(s Start) (Placement, error) {
 	p := Placement{
 		Run: Run{
 			ID: s.RunID, ParentBy: ParentNone, Branch: s.RunID, Root: s.RunID,
@@ -54,22 +60,29 @@ func (t *Thread) Place(s Start) Placement {
 	if s.GivenID != s.RunID {
 		p.Run.GivenID = s.GivenID
 	}
-	parent := t.parent(s, &p)
+	parent, err := t.parent(s, &p)
+	if err != nil {
+		return Placement{}, err
+	}
 	if parent == nil {
 		p.Run.ParentBy = ParentNone
-		return p
+		return p, nil
 	}
 	p.Run.Parent, p.Run.Root, p.Run.Depth = parent.ID, parent.Root, parent.Depth+1
-	if first, ok := t.firstChild[parent.ID]; !ok || first >= s.Offset {
+	first, err := t.firstChildBefore(parent.ID, s.Offset)
+	if err != nil {
+		return Placement{}, err
+	}
+	if !first {
 		p.Run.Branch = parent.Branch
 	}
 	if parent.Sealed && parent.End < s.Offset {
 		p.Run.Base = parent.ID
 	}
-	return p
+	return p, nil
 }
 
-func (t *Thread) parent(s Start, p *Placement) *entry {
+func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 	given := s.ParentRunID
 	if given != "" && (given == s.RunID || given == p.Run.Given()) {
 		p.Anomalies = append(p.Anomalies, AnomalySelfParent)
@@ -77,27 +90,34 @@ func (t *Thread) parent(s Start, p *Placement) *entry {
 	}
 	switch {
 	case given != "":
-		parent := t.latestBefore(given, s.Offset)
+		parent, err := t.latestBefore(given, s.Offset)
+		if err != nil {
+			return nil, err
+		}
 		if parent == nil || parent.ID == s.RunID {
 			p.Run.SpawnedBy = given
-			return nil
+			return nil, nil
 		}
-		if t.hangsFrom(parent, p.Run.Given(), s.Offset) {
+		cycle, err := t.hangsFrom(parent, p.Run.Given(), s.Offset)
+		if err != nil {
+			return nil, err
+		}
+		if cycle {
 			p.Anomalies = append(p.Anomalies, AnomalyParentCycle)
 		}
 		p.Run.ParentBy = ParentExplicit
-		return parent
+		return parent, nil
 	case s.Input != nil:
 		p.Run.ParentBy = ParentContent
 		return t.longestPrefix(s)
 	default:
 		p.Run.ParentBy = ParentLatest
-		return t.lastEnded(s.Offset)
+		return t.lastEnded(s.Offset), nil
 	}
 }
 
 // longestPrefix finds the run whose whole history is the longest prefix of the input's messages.
-func (t *Thread) longestPrefix(s Start) *entry {
+func (t *Thread) longestPrefix(s Start) (*entry, error) {
 	ids := make([]string, 0, len(s.Input.Messages))
 	for _, m := range s.Input.Messages {
 		if m.Role != agui.RoleActivity {
@@ -110,7 +130,23 @@ func (t *Thread) longestPrefix(s Start) *entry {
 	for i, id := range ids {
 		keys[i+1], buf = keys[i].next(id, buf)
 	}
-	for n := len(ids); n > 0 && n >= length; n-- {
+	best, length = t.longestEnded(keys, best, length, s)
+	if t.rest == nil {
+		return best, nil
+	}
+	// Of the same length, too: of several runs the one that started last is the parent.
+	longer := slices.Clone(keys[max(length, 1):])
+	slices.Reverse(longer)
+	if err := t.rest.Longest(longer, s.Offset); err != nil {
+		return nil, err
+	}
+	best, _ = t.longestEnded(keys, best, length, s)
+	return best, nil
+}
+
+// longestEnded is longestPrefix over the runs that are not live, where best, of that length, is found already.
+func (t *Thread) longestEnded(keys []Key, best *entry, length int, s Start) (*entry, int) {
+	for n := len(keys) - 1; n > 0 && n >= length; n-- {
 		list := startedBefore(t.byKey[keys[n]], s.Offset)
 		for i := len(list) - 1; i >= 0; i-- {
 			e := list[i]
@@ -118,12 +154,12 @@ func (t *Thread) longestPrefix(s Start) *entry {
 				continue
 			}
 			if n > length || byStart(e, best) > 0 {
-				return e
+				return e, n
 			}
-			return best
+			return best, length
 		}
 	}
-	return best
+	return best, length
 }
 
 // longestLive is longestPrefix over the live runs.
@@ -161,18 +197,25 @@ const maxHops = 64
 
 // hangsFrom reports whether the tree of e was said to be spawned by the run of that given id,
 // directly or over other trees.
-func (t *Thread) hangsFrom(e *entry, given string, offset int64) bool {
+func (t *Thread) hangsFrom(e *entry, given string, offset int64) (bool, error) {
 	for range maxHops {
 		root := t.runs[e.Root]
+		if root == nil { // it is not held: its own id names it
+			if _, err := t.latestBefore(e.Root, offset); err != nil {
+				return false, err
+			}
+			root = t.runs[e.Root]
+		}
 		if root == nil || root.SpawnedBy == "" {
-			return false
+			return false, nil
 		}
 		if root.SpawnedBy == given {
-			return true
+			return true, nil
 		}
-		if e = t.latestBefore(root.SpawnedBy, offset); e == nil {
-			return false
+		var err error
+		if e, err = t.latestBefore(root.SpawnedBy, offset); e == nil || err != nil {
+			return false, err
 		}
 	}
-	return false
+	return false, nil
 }

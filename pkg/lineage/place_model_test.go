@@ -86,7 +86,74 @@ func (m *model) fresh(kind string) string {
 	return fmt.Sprint(kind, m.ids)
 }
 
-// Laws: whatever happens in a thread, Place says what the plain rule says; a thread that is loaded
+// part is the thread as one holds it that leaves to Rest what may be left.
+func (m *model) part() *Thread {
+	th, err := NewThread()
+	if err != nil {
+		panic(err)
+	}
+	var last *modelRun
+	for _, r := range m.runs {
+		switch {
+		case r.Open():
+			err = th.AddLive(r.Run, func() []agui.Message { return ids(r.history) })
+		case !r.Sealed:
+			err = th.Add(r.Run)
+		case last == nil || r.End > last.End:
+			last = r
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	th.Leave(&modelRest{m, th})
+	if last != nil {
+		if err := th.Add(last.Run); err != nil {
+			panic(err)
+		}
+	}
+	return th
+}
+
+// modelRest brings the sealed runs of a model.
+type modelRest struct {
+	*model
+	th *Thread
+}
+
+func (r *modelRest) Named(id string, offset int64) error {
+	for _, run := range r.runs {
+		if run.Sealed && (run.ID == id || run == r.find(id, offset) || run.Given() == id && run.Start >= offset) {
+			if err := r.th.Add(run.Run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *modelRest) Longest(histories []Key, offset int64) error {
+	for _, k := range histories {
+		for _, run := range slices.Backward(r.runs) {
+			if run.Sealed && run.End < offset && run.HistoryKey == k {
+				return r.th.Add(run.Run)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *modelRest) FirstChild(id string) (int64, bool, error) {
+	for _, run := range r.runs {
+		if run.Sealed && run.Parent == id {
+			return run.Start, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// Laws: whatever happens in a thread, Place says what the plain rule says, also where most runs are left to
+// Rest; a thread that is loaded
 // afterwards from heads in any order says of every run that was placed beside no other what it said
 // then.
 func TestThread_EqualsThePlainRule(t *testing.T) {
@@ -113,11 +180,11 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 			}
 			return rapid.SampledFrom(list).Draw(t, name)
 		}
-		type placed struct {
+		type decision struct {
 			start Start
 			got   Placement
 		}
-		var alone []placed
+		var alone []decision
 
 		begin := func(t *rapid.T) {
 			m.next++
@@ -144,7 +211,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 					s.ParentRunID = ""
 				}
 			}
-			got := th.Place(s)
+			got := placed(th, s)
 			parent, by, spawnedBy := m.place(s)
 			want := Run{ID: s.RunID, GivenID: s.GivenID, ParentBy: by, SpawnedBy: spawnedBy, Branch: s.RunID, Root: s.RunID,
 				HasInput: s.Input != nil, Start: s.Offset, End: -1, Status: StatusRunning}
@@ -163,11 +230,14 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 			if !reflect.DeepEqual(got.Run, want) {
 				t.Fatalf("placing %+v\ngot  %+v\nwant %+v", s, got.Run, want)
 			}
+			if part := placed(m.part(), s); !reflect.DeepEqual(part, got) {
+				t.Fatalf("placing %+v where the rest is asked for\ngot  %+v\nwant %+v", s, part, got)
+			}
 			if open := pick("any open", true) != nil; got.Concurrent != open {
 				t.Fatalf("Concurrent is %v beside open runs: %v", got.Concurrent, open)
 			}
 			if !got.Concurrent {
-				alone = append(alone, placed{s, got})
+				alone = append(alone, decision{s, got})
 			}
 			r := &modelRun{Run: got.Run, history: history}
 			m.runs = append(m.runs, r)
@@ -206,7 +276,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 					r.End, r.Status = -1, StatusRunning
 					must(th.AddLive(r.Run, func() []agui.Message { return ids(r.history) }))
 					// What was decided while it counted as ended is not decided again.
-					alone = slices.DeleteFunc(alone, func(p placed) bool { return p.start.Offset > r.Start })
+					alone = slices.DeleteFunc(alone, func(p decision) bool { return p.start.Offset > r.Start })
 				}
 			},
 		})
@@ -220,7 +290,7 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 		loaded, err := NewThread(heads...)
 		must(err)
 		for _, p := range alone {
-			if again := loaded.Place(p.start); !reflect.DeepEqual(again, p.got) {
+			if again := placed(loaded, p.start); !reflect.DeepEqual(again, p.got) {
 				t.Fatalf("placing %+v again\ngot  %+v\nwant %+v", p.start, again, p.got)
 			}
 		}
@@ -252,7 +322,7 @@ func TestThread_FindsTheHiddenParent(t *testing.T) {
 			} else {
 				history = append(history, m.fresh("u"))
 			}
-			p := th.Place(Start{RunID: m.fresh("r"), Offset: m.next, Input: &agui.RunAgentInput{Messages: ids(history)}})
+			p := placed(th, Start{RunID: m.fresh("r"), Offset: m.next, Input: &agui.RunAgentInput{Messages: ids(history)}})
 			switch {
 			case hidden == nil && p.Run.Parent != "":
 				t.Fatalf("a root hangs from %q", p.Run.Parent)

@@ -177,7 +177,7 @@ func TestThread_Place(t *testing.T) {
 			tt.want.Run.ID, tt.want.Run.GivenID = tt.start.RunID, tt.start.GivenID
 			tt.want.Run.Start, tt.want.Run.End, tt.want.Run.Status = tt.start.Offset, -1, StatusRunning
 			tt.want.Run.HasInput = tt.start.Input != nil
-			if got := th.Place(tt.start); !reflect.DeepEqual(got, tt.want) {
+			if got := placed(th, tt.start); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
 		})
@@ -214,7 +214,7 @@ func TestThread_FirstRunHasNoParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Placement{Run: Run{ID: "r", ParentBy: ParentNone, Branch: "r", Root: "r", End: -1, Status: StatusRunning}}
-	if got := th.Place(Start{RunID: "r"}); !reflect.DeepEqual(got, want) {
+	if got := placed(th, Start{RunID: "r"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -237,12 +237,12 @@ func TestThread_RefusesToMoveARun(t *testing.T) {
 func TestThread_FollowsARunToItsEnd(t *testing.T) {
 	th := conversationThread(t)
 	history := msgs("u1 a1")
-	r := th.Place(Start{RunID: "r", ParentRunID: "t1", Offset: 50}).Run
+	r := placed(th, Start{RunID: "r", ParentRunID: "t1", Offset: 50}).Run
 	if err := th.AddLive(r, func() []agui.Message { return history }); err != nil {
 		t.Fatal(err)
 	}
 	find := func(words string, offset int64) string {
-		return th.Place(Start{RunID: "new", Input: inputOf(words), Offset: offset}).Run.Parent
+		return placed(th, Start{RunID: "new", Input: inputOf(words), Offset: offset}).Run.Parent
 	}
 	history = msgs("u1 a1 u5 a5")
 	if got := find("u1 a1 u5 a5 u6", 51); got != "r" {
@@ -256,7 +256,7 @@ func TestThread_FollowsARunToItsEnd(t *testing.T) {
 	}
 	r.End, r.Status = 60, StatusAbandoned
 	add(t, th, r)
-	if got := th.Place(Start{RunID: "new", Offset: 61}).Run; got.Parent != "r" || got.Base != "" {
+	if got := placed(th, Start{RunID: "new", Offset: 61}).Run; got.Parent != "r" || got.Base != "" {
 		t.Errorf("abandoned, it is the latest: got %+v", got)
 	}
 	r.End, r.Status, r.Sealed, r.HistoryKey = 70, StatusFinished, true, KeyOf(msgs("u1 a1 u5 a5 a6"))
@@ -264,7 +264,7 @@ func TestThread_FollowsARunToItsEnd(t *testing.T) {
 	if got := find("u1 a1 u5 a5 u6", 80); got != "t1" {
 		t.Errorf("its former history still leads to %q", got)
 	}
-	if got := th.Place(Start{RunID: "new", Input: inputOf("u1 a1 u5 a5 a6 u7"), Offset: 80}).Run; got.Parent != "r" || got.Base != "r" {
+	if got := placed(th, Start{RunID: "new", Input: inputOf("u1 a1 u5 a5 a6 u7"), Offset: 80}).Run; got.Parent != "r" || got.Base != "r" {
 		t.Errorf("sealed, its child is %+v", got)
 	}
 	if th.Len() != 5 {
@@ -318,7 +318,7 @@ func benchmarkThread(tb testing.TB, n int) (*Thread, [][]string) {
 		for range 10 {
 			k := len(histories)
 			at = append(slices.Clip(at), fmt.Sprint("u", k), fmt.Sprint("a", k))
-			p := th.Place(Start{RunID: fmt.Sprint("r", k), Input: &agui.RunAgentInput{Messages: ids(at[:len(at)-1])}, Offset: int64(2 * k)})
+			p := placed(th, Start{RunID: fmt.Sprint("r", k), Input: &agui.RunAgentInput{Messages: ids(at[:len(at)-1])}, Offset: int64(2 * k)})
 			p.Run.End, p.Run.Sealed, p.Run.HistoryKey = int64(2*k+1), true, KeyOf(ids(at))
 			if err := th.Add(p.Run); err != nil {
 				tb.Fatal(err)
@@ -343,7 +343,7 @@ func TestThread_PlacingCostsTheSameInAnyThread(t *testing.T) {
 		th, histories := benchmarkThread(t, n)
 		input := &agui.RunAgentInput{Messages: append(ids(histories[n/2][:20]), ids([]string{"new"})...)}
 		place := func(in *agui.RunAgentInput) float64 {
-			return testing.AllocsPerRun(20, func() { th.Place(Start{RunID: "new", Input: in, Offset: int64(2 * n)}) })
+			return testing.AllocsPerRun(20, func() { placed(th, Start{RunID: "new", Input: in, Offset: int64(2 * n)}) })
 		}
 		return place(input), place(nil)
 	}
@@ -361,14 +361,14 @@ func BenchmarkThread_Place(b *testing.B) {
 		b.Run(fmt.Sprintf("by content/%d runs", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if p := th.Place(Start{RunID: "new", Input: input, Offset: int64(2 * n)}); p.Run.Parent == "" {
+				if p := placed(th, Start{RunID: "new", Input: input, Offset: int64(2 * n)}); p.Run.Parent == "" {
 					b.Fatal("no parent was found")
 				}
 			}
 		})
 		b.Run(fmt.Sprintf("latest/%d runs", n), func(b *testing.B) {
 			for b.Loop() {
-				th.Place(Start{RunID: "new", Offset: int64(2 * n)})
+				placed(th, Start{RunID: "new", Offset: int64(2 * n)})
 			}
 		})
 	}

@@ -10,20 +10,37 @@ import (
 
 // Thread holds the heads of a thread's runs so that a new run can be placed among them. Placing
 // costs in proportion to the run's input and to the runs that are live at that moment, however
-// many runs the thread has. A Thread is not safe for concurrent use.
+// many runs the thread has; and so does what it asks of Rest, where it does not hold them all. A Thread
+// is not safe for concurrent use.
 type Thread struct {
+	// rest brings the runs that are not held; nil where all are.
+	rest Rest
+
 	runs map[string]*entry
 	// byGiven holds the runs of each id that an agent used, by start.
 	byGiven map[string][]*entry
 	// byKey holds the runs of each history that is not empty, by start; live runs are not in it.
 	byKey map[Key][]*entry
-	// ended holds all runs that have ended, by end where !unsorted.
-	ended    []*entry
-	unsorted bool
+	// ended holds all runs that have ended, by end.
+	ended []*entry
 	// open holds the runs that have not ended.
 	open map[string]*entry
 	// firstChild is the earliest start of a child by parent: it continues the parent's branch.
 	firstChild map[string]int64
+}
+
+// Rest brings runs of a thread, as they are asked for, that a Thread does not hold: it puts them in with
+// Add. Only runs that are sealed may be left to it, and neither those that ended at an offset that is asked
+// for or behind, nor the last one that ended before.
+type Rest interface {
+	// Named brings what an id stands for from an offset on: of the runs that agents give it the last that
+	// started before and all that started later, and the run whose own id it is.
+	Named(id string, offset int64) error
+	// Longest goes through histories up to one that a run has which ended before the offset, and brings
+	// of those runs the one that started last.
+	Longest(histories []Key, offset int64) error
+	// FirstChild returns the start of the run's earliest child; false where it has none.
+	FirstChild(run string) (start int64, ok bool, err error)
 }
 
 type entry struct {
@@ -48,6 +65,9 @@ func NewThread(runs ...Run) (*Thread, error) {
 	}
 	return t, nil
 }
+
+// Leave lets runs of the thread be left to rest.
+func (t *Thread) Leave(rest Rest) { t.rest = rest }
 
 // Add puts a run in, or what has become of it: a run of the same id is replaced. The history is
 // the one that HistoryKey names, so an open run whose events may still come from memory is added
@@ -77,17 +97,14 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 		t.remove(old)
 	}
 	t.runs[r.ID] = e
-	t.byGiven[e.Given()] = insert(t.byGiven[e.Given()], e)
+	t.byGiven[e.Given()] = insert(t.byGiven[e.Given()], e, byStart)
 	if messages == nil && !r.HistoryKey.IsZero() {
-		t.byKey[r.HistoryKey] = insert(t.byKey[r.HistoryKey], e)
+		t.byKey[r.HistoryKey] = insert(t.byKey[r.HistoryKey], e, byStart)
 	}
 	if r.Open() {
 		t.open[r.ID] = e
 	} else {
-		if n := len(t.ended); n > 0 && byEnd(t.ended[n-1], e) > 0 {
-			t.unsorted = true
-		}
-		t.ended = append(t.ended, e)
+		t.ended = insert(t.ended, e, byEnd)
 	}
 	if r.Parent != "" {
 		if first, ok := t.firstChild[r.Parent]; !ok || r.Start < first {
@@ -99,9 +116,9 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 
 // remove takes out all but what does not change.
 func (t *Thread) remove(e *entry) {
-	t.byGiven[e.Given()] = without(t.byGiven[e.Given()], e)
+	t.byGiven[e.Given()] = without(t.byGiven[e.Given()], e, byStart)
 	if e.messages == nil && !e.HistoryKey.IsZero() {
-		if rest := without(t.byKey[e.HistoryKey], e); len(rest) > 0 {
+		if rest := without(t.byKey[e.HistoryKey], e, byStart); len(rest) > 0 {
 			t.byKey[e.HistoryKey] = rest
 		} else {
 			delete(t.byKey, e.HistoryKey)
@@ -109,10 +126,7 @@ func (t *Thread) remove(e *entry) {
 	}
 	delete(t.open, e.ID)
 	if !e.Open() {
-		t.sortEnded()
-		if i, ok := slices.BinarySearchFunc(t.ended, e, byEnd); ok {
-			t.ended = slices.Delete(t.ended, i, i+1)
-		}
+		t.ended = without(t.ended, e, byEnd)
 	}
 }
 
@@ -130,14 +144,32 @@ func (t *Thread) Run(id string) (Run, bool) {
 
 // latestBefore returns the run that an id as agents give it stands for at an offset: of several runs
 // the one that started last. Skein's own id of a run, as a checkout gives it, is understood too.
-func (t *Thread) latestBefore(given string, offset int64) *entry {
+func (t *Thread) latestBefore(given string, offset int64) (*entry, error) {
+	if t.rest != nil {
+		if err := t.rest.Named(given, offset); err != nil {
+			return nil, err
+		}
+	}
 	if list := startedBefore(t.byGiven[given], offset); len(list) > 0 {
-		return list[len(list)-1]
+		return list[len(list)-1], nil
 	}
 	if e := t.runs[given]; e != nil && e.Start < offset {
-		return e
+		return e, nil
 	}
-	return nil
+	return nil, nil
+}
+
+// firstChildBefore reports whether a child of the run started before the offset.
+func (t *Thread) firstChildBefore(run string, offset int64) (bool, error) {
+	first, ok := t.firstChild[run]
+	if ok && first < offset {
+		return true, nil
+	}
+	if t.rest == nil {
+		return false, nil
+	}
+	first, ok, err := t.rest.FirstChild(run)
+	return ok && first < offset, err
 }
 
 // lastEnded returns the run that ended last before the offset.
@@ -150,19 +182,11 @@ func (t *Thread) lastEnded(offset int64) *entry {
 
 // endedBefore returns how many runs ended before the offset: the first ones of t.ended.
 func (t *Thread) endedBefore(offset int64) int {
-	t.sortEnded()
 	if n := len(t.ended); n == 0 || t.ended[n-1].End < offset {
 		return n
 	}
 	i, _ := slices.BinarySearchFunc(t.ended, offset, func(e *entry, offset int64) int { return cmp.Compare(e.End, offset) })
 	return i
-}
-
-func (t *Thread) sortEnded() {
-	if t.unsorted {
-		slices.SortFunc(t.ended, byEnd)
-		t.unsorted = false
-	}
 }
 
 // concurrent reports whether a run other than id was open at the offset.
@@ -188,17 +212,17 @@ func byEnd(a, b *entry) int {
 	return cmp.Or(cmp.Compare(a.End, b.End), byStart(a, b))
 }
 
-// insert puts e in its place by start, which is the end for a run that has just started.
-func insert(list []*entry, e *entry) []*entry {
-	if n := len(list); n == 0 || byStart(list[n-1], e) < 0 {
+// insert puts e in its place, which is the end for a run that has just started or ended.
+func insert(list []*entry, e *entry, order func(a, b *entry) int) []*entry {
+	if n := len(list); n == 0 || order(list[n-1], e) < 0 {
 		return append(list, e)
 	}
-	i, _ := slices.BinarySearchFunc(list, e, byStart)
+	i, _ := slices.BinarySearchFunc(list, e, order)
 	return slices.Insert(list, i, e)
 }
 
-func without(list []*entry, e *entry) []*entry {
-	if i, ok := slices.BinarySearchFunc(list, e, byStart); ok {
+func without(list []*entry, e *entry, order func(a, b *entry) int) []*entry {
+	if i, ok := slices.BinarySearchFunc(list, e, order); ok {
 		return slices.Delete(list, i, i+1)
 	}
 	return list

@@ -98,7 +98,8 @@ func (p messagePage) of(all []agui.Message) (int, []agui.Message) {
 }
 
 // entityTag names a sealed history. It is weak: the same conversation may be written in other bytes
-// (indexedTo, compression). A sealed record never changes, nor does any that it builds on.
+// (indexedTo, compression). A sealed record does not change, nor does any that it builds on, but where a thread
+// is folded again: then all records that build on one that changes are written anew with it.
 func (c *call) entityTag(h restored) string {
 	form := "json"
 	if wantsEvents(c.r) {

@@ -47,7 +47,7 @@ func NewRawLog(cfg kafka.Config) *RawLog {
 	return &RawLog{cfg: cfg, slots: make(chan struct{}, rawReaders), quiet: rawQuiet}
 }
 
-// rawRead is one read of one partition.
+// rawRead is one read of one partition, or several that follow each other.
 type rawRead struct {
 	log       *RawLog
 	adm       *kadm.Client
@@ -55,6 +55,12 @@ type rawRead struct {
 	partition int32
 	// start is the first offset that the partition still has, end the one after the last that is committed.
 	start, end int64
+
+	// cl is nil before the first record is asked for. batch is what it gave last, which is all there is from one
+	// offset up to another.
+	cl       *kgo.Client
+	batch    []*kgo.Record
+	from, to int64
 }
 
 // take takes one of the slots; give it back with <-l.slots.
@@ -98,6 +104,9 @@ func (l *RawLog) open(ctx context.Context, partition int32) (*rawRead, error) {
 }
 
 func (r *rawRead) close() {
+	if r.cl != nil {
+		r.cl.Close()
+	}
 	r.adm.Close()
 	<-r.log.slots
 }
@@ -138,34 +147,20 @@ func (r *rawRead) earliest(ranges [][2]int64) int64 {
 }
 
 // each calls f with every record in the ranges, which are half-open, rising, disjoint and within the
-// bounds. What lies between two near ones may be among them.
+// bounds. What lies between two near ones may be among them. f may call each.
 func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Record) error) error {
-	if len(ranges) == 0 {
-		return nil
-	}
-	next := ranges[0][0] // to be read
-	// Control records, as markers are the last of what some producers write.
-	cl, err := kafka.NewDirectReader(r.log.cfg, r.topic, map[int32]int64{r.partition: next}, kgo.KeepControlRecords())
-	if err != nil {
-		return fmt.Errorf("reading raw events: %w", err)
-	}
-	defer cl.Close()
+	next := int64(0) // to be read
 	for _, part := range ranges {
-		if part[0]-next > rawSeek {
-			next = part[0]
-			cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {r.partition: {Epoch: -1, Offset: next}}})
-		}
-		for next < part[1] {
-			records, err := r.poll(ctx, cl)
+		for next = max(next, part[0]); next < part[1]; {
+			records, err := r.read(ctx, next)
 			if err != nil {
 				return fmt.Errorf("reading %s from %d:%d on: %w", r.topic, r.partition, next, err)
 			}
 			for _, m := range records {
-				if m.Offset < next { // fetched before the client was told to go on elsewhere
+				if m.Offset < next {
 					continue
 				}
-				next = m.Offset + 1
-				if m.Attrs.IsControl() {
+				if next = m.Offset + 1; m.Attrs.IsControl() {
 					continue
 				}
 				if err := f(m); err != nil {
@@ -175,6 +170,43 @@ func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Recor
 		}
 	}
 	return nil
+}
+
+// read returns records that hold the next one from an offset on. They are those of the last time where that was
+// among them, and come from the same client where it lies behind: the runs of a thread follow each other.
+func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
+	switch {
+	case r.cl != nil && r.from <= next && next < r.to:
+		return r.batch, nil
+	case r.cl != nil && r.from <= next && next <= r.to+rawSeek: // read on
+	case r.cl != nil && r.from <= next:
+		r.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {r.partition: {Epoch: -1, Offset: next}}})
+		r.to = next
+	default:
+		if r.cl != nil {
+			r.cl.Close()
+		}
+		// Control records, as markers are the last of what some producers write.
+		cl, err := kafka.NewDirectReader(r.log.cfg, r.topic, map[int32]int64{r.partition: next}, kgo.KeepControlRecords())
+		if err != nil {
+			r.cl = nil
+			return nil, err
+		}
+		r.cl, r.to = cl, next
+	}
+	for {
+		records, err := r.poll(ctx, r.cl)
+		if err != nil {
+			return nil, err
+		}
+		// What lies below was fetched before the client was told to go on elsewhere, or on the way.
+		if last := records[len(records)-1].Offset; last >= next {
+			r.batch, r.from, r.to = records, r.to, last+1
+			return records, nil
+		} else if last >= r.to {
+			r.to = last + 1
+		}
+	}
 }
 
 // poll returns the next records, at least one.

@@ -107,7 +107,7 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 	var input *agui.RunAgentInput
 	r.Begin = func(in *agui.RunAgentInput, _ string) (*compact.Run, error) {
 		var fold *compact.Run
-		fold, input = refold.Start(lineage.History{}, in)
+		fold, input = refold.Start(lineage.History{}, in, 0)
 		return fold, nil
 	}
 	for _, o := range at {
@@ -129,7 +129,8 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 		}
 	}
 	refold.FillInput(rec, lineage.History{}, lineage.History{}, input, r.InputSHA256)
-	at2 := refold.Fill(rec, r.Fold, r.Tally, lineage.History{})
+	refold.Fill(rec, r.Fold, r.Tally, lineage.History{})
+	at2 := refold.At(r.Fold, lineage.History{})
 	rec.HistoryKey = lineage.KeyOf(at2.Messages).String()
 	rec.Raw.Partition, rec.Raw.Events, rec.Raw.SHA256, rec.Raw.NextSeq = 3, r.Tally.Events, r.Tally.SHA256(), r.NextSeq
 	if rec.Status == record.StatusRunning {

@@ -88,6 +88,9 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 	parts := make([]lineage.Content, len(chain))
 	for i, id := range chain {
 		row := rows[id]
+		if base := rows[row.Base]; row.Base != "" && base.Refolds != row.BaseRefolds {
+			return restored{}, fmt.Errorf("%w: run %q is told against another record of run %q", errBehind, id, base.RunID)
+		}
 		out.badges.Truncated = out.badges.Truncated || row.Truncated
 		out.badges.RawLost = out.badges.RawLost || row.RawLost
 		held, ok := contents[id]
@@ -96,8 +99,8 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 			if err != nil {
 				return restored{}, err
 			}
-		} else if !ok {
-			return restored{}, fmt.Errorf("%w: contents of run %q are missing", errBehind, id)
+		} else if !ok || held.Version != row.Version {
+			return restored{}, fmt.Errorf("%w: contents of run %q are missing, or of another record", errBehind, id)
 		}
 		out.inputMessages = held.InputMessages // of the last one, the run itself
 		parts[i] = lineage.Content{

@@ -41,6 +41,8 @@ type runAnswer struct {
 	Raw          record.Raw   `json:"raw"`
 	InputSHA256  string       `json:"inputSha256,omitempty"`
 	FoldVersion  int          `json:"foldVersion"`
+	// Refolds is how many times the history at the run's end was told anew: who has kept it from before has another.
+	Refolds int `json:"refolds,omitempty"`
 	// Record is where the run's record lies in skein.runs.
 	Record record.Position `json:"record"`
 
@@ -84,7 +86,7 @@ func newRunAnswer(r store.Run, to record.Position) runAnswer {
 		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal,
 		Interrupts: list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),
 		MessageCount: r.MessageCount, Stats: r.Stats, Raw: r.Raw,
-		InputSHA256: r.InputSHA256, FoldVersion: r.FoldVersion,
+		InputSHA256: r.InputSHA256, FoldVersion: r.FoldVersion, Refolds: r.Refolds,
 		Record: record.Position{Partition: r.Raw.Partition, Offset: r.Version},
 		badges: badgesOf(r), IndexedTo: to,
 	}

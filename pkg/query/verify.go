@@ -208,6 +208,9 @@ func (p *proof) history(id string) (lineage.History, error) {
 	if err != nil {
 		return lineage.History{}, err
 	}
+	if i := slices.IndexFunc(p.rows, func(r store.Run) bool { return r.RunID == id }); p.rows[i].Version != h.run.Version {
+		return lineage.History{}, later(fmt.Sprintf("run %q has a newer record by now; try again", id)) // what is proved hangs from the older one
+	}
 	p.keep(id, h.History)
 	return h.History, nil
 }

@@ -45,7 +45,10 @@ func (p *placer) differences(rec *record.Run, start lineage.Start) (names []stri
 			return nil, false, err
 		}
 	}
-	at := p.thread.Place(start)
+	at, err := p.thread.Place(start)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", errBroken, err)
+	}
 	if p.open || at.Concurrent || rec.RawLost {
 		return nil, false, nil
 	}

@@ -42,12 +42,14 @@ const (
 // Kind says what a record's value is.
 type Kind string
 
-// The kinds: event, input and erase on skein.events, run, fence, position and erase on skein.runs, snapshot
+// The kinds: event, input, erase and refold on skein.events, run, fence, position and erase on skein.runs, snapshot
 // and oversize (in the place of a snapshot that is too large) on skein.snapshots.
 const (
-	KindEvent    Kind = "event"
-	KindInput    Kind = "input"
-	KindErase    Kind = "erase"
+	KindEvent Kind = "event"
+	KindInput Kind = "input"
+	KindErase Kind = "erase"
+	// KindRefold asks the compactor to write a thread's records anew where the rules of the fold make others by now.
+	KindRefold   Kind = "refold"
 	KindRun      Kind = "run"
 	KindFence    Kind = "fence"
 	KindPosition Kind = "position"
@@ -58,7 +60,7 @@ const (
 // kinds spares the copy of a name that is known.
 var kinds = func() map[string]Kind {
 	m := map[string]Kind{}
-	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindRun, KindFence, KindPosition, KindSnapshot, KindOversize} {
+	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindRefold, KindRun, KindFence, KindPosition, KindSnapshot, KindOversize} {
 		m[string(k)] = k
 	}
 	return m
@@ -120,7 +122,11 @@ func (h Headers) Encode() []Header {
 //
 // The error is ErrUnknownVersion, for which the process is at fault, or ErrInvalidHeader, for which
 // the record is. What could be read is returned with it.
-func ParseHeaders[H AnyHeader](hs []H) (Headers, error) {
+func ParseHeaders[H AnyHeader](hs []H) (Headers, error) { return ParseHeadersLike(hs, Headers{}) }
+
+// ParseHeadersLike is ParseHeaders for a record that is likely to say the same as another, such as the next
+// one of a run: texts that are equal are taken from like and not made again.
+func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 	h := Headers{Version: Version, Kind: KindEvent, Seq: -1}
 	var err error
 	bad := func(name, format string, args ...any) {
@@ -143,6 +149,10 @@ func ParseHeaders[H AnyHeader](hs []H) (Headers, error) {
 				h.Version = int(v)
 			}
 		case HeaderKind:
+			if string(x.Value) == string(like.Kind) && like.Kind != "" {
+				h.Kind = like.Kind
+				continue
+			}
 			k, ok := kinds[string(x.Value)]
 			if !ok {
 				bad(x.Key, "%.64q is not a kind of record", x.Value)
@@ -150,11 +160,16 @@ func ParseHeaders[H AnyHeader](hs []H) (Headers, error) {
 			}
 			h.Kind = k
 		case HeaderRunID:
-			if verr := ValidateID(string(x.Value)); verr != nil {
+			if string(x.Value) == like.RunID && like.RunID != "" {
+				h.RunID = like.RunID
+				continue
+			}
+			id := string(x.Value)
+			if verr := ValidateID(id); verr != nil {
 				bad(x.Key, "%v", verr)
 				continue
 			}
-			h.RunID = string(x.Value)
+			h.RunID = id
 		case HeaderSeq:
 			v, perr := strconv.ParseUint(string(x.Value), 10, 63)
 			if perr != nil {
@@ -163,6 +178,10 @@ func ParseHeaders[H AnyHeader](hs []H) (Headers, error) {
 			}
 			h.Seq = int64(v)
 		case HeaderSource:
+			if string(x.Value) == like.Source {
+				h.Source = like.Source
+				continue
+			}
 			h.Source = string(x.Value)
 		}
 	}

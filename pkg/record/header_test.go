@@ -92,3 +92,28 @@ func TestParseHeaders_ReturnsWhatItCouldRead(t *testing.T) {
 		t.Errorf("headers are %+v, %v", got, err)
 	}
 }
+
+func TestParseHeadersLike_SaysTheSameWhateverItIsLike(t *testing.T) {
+	header := func(k, v string) record.Header { return record.Header{Key: k, Value: []byte(v)} }
+	given := [][]record.Header{
+		nil,
+		{header(record.HeaderKind, "event"), header(record.HeaderRunID, "r1"), header(record.HeaderSeq, "3"), header(record.HeaderSource, "a")},
+		{header(record.HeaderKind, "input"), header(record.HeaderRunID, "r2"), header(record.HeaderSource, "")},
+		{header(record.HeaderKind, "none"), header(record.HeaderRunID, ""), header(record.HeaderSeq, "x")},
+		{header(record.HeaderRunID, "r1"), header(record.HeaderRunID, "r2")},
+		{header(record.HeaderKind, "")},
+	}
+	for i, like := range given {
+		before, _ := record.ParseHeaders(like)
+		for j, hs := range given {
+			want, wantErr := record.ParseHeaders(hs)
+			got, err := record.ParseHeadersLike(hs, before)
+			if got != want || (err == nil) != (wantErr == nil) {
+				t.Errorf("%d like %d: got %+v, %v; want %+v, %v", j, i, got, err, want, wantErr)
+			}
+			if again, err := record.ParseHeadersLike(hs, want); again != want || (err == nil) != (wantErr == nil) {
+				t.Errorf("%d like itself: got %+v, %v", j, again, err)
+			}
+		}
+	}
+}

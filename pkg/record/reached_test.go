@@ -9,21 +9,26 @@ import (
 
 func TestPositionRecord_RoundTrip(t *testing.T) {
 	for _, next := range []int64{0, 1, math.MaxInt64} {
-		if got, err := record.DecodePosition(record.EncodePosition(next)); err != nil || got != next {
-			t.Errorf("got %d, %v; want %d", got, err, next)
+		for _, events := range []string{"", "q83vEjRWeJCrze8SNFZ4kA=="} {
+			if got, topic, err := record.DecodePosition(record.EncodePosition(next, events)); err != nil || got != next || topic != events {
+				t.Errorf("got %d of %q, %v; want %d of %q", got, topic, err, next, events)
+			}
 		}
 	}
-	if got := string(record.EncodePosition(42)); got != `{"next":42}` {
+	if got := string(record.EncodePosition(42, "")); got != `{"next":42}` {
 		t.Errorf("value is %s", got)
 	}
-	if got, err := record.DecodePosition([]byte(`{"later":{"a":1}, "next": 7}`)); err != nil || got != 7 {
+	if got := string(record.EncodePosition(42, "a+/=")); got != `{"next":42,"events":"a+/="}` {
+		t.Errorf("value is %s", got)
+	}
+	if got, _, err := record.DecodePosition([]byte(`{"later":{"a":1}, "next": 7}`)); err != nil || got != 7 {
 		t.Errorf("with a member of the future: %d, %v", got, err)
 	}
 }
 
 func TestDecodePosition_RefusesWhatIsNone(t *testing.T) {
 	for _, bad := range []string{``, `{}`, `[]`, `7`, `{"next":-1}`, `{"next":1.5}`, `{"next":"1"}`, `{"next":null}`, `{"next":9223372036854775808}`} {
-		if got, err := record.DecodePosition([]byte(bad)); err == nil {
+		if got, _, err := record.DecodePosition([]byte(bad)); err == nil {
 			t.Errorf("%s was taken for %d", bad, got)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 type Status string
 
 // The statuses of a run. All but StatusRunning are terminal; all terminal ones but
-// StatusAbandoned are sealed by a real event of the agent and never change again.
+// StatusAbandoned are sealed by a real event of the agent and change no more, but where newer rules of the
+// fold are asked for (Run.Refolds).
 const (
 	StatusRunning     Status = "running"
 	StatusFinished    Status = "finished"
@@ -90,7 +91,9 @@ type Run struct {
 	// conversation was last written whole to skein.snapshots; 0 where this run's end was.
 	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
 
-	// Events are the kept events, as they came: STEP_*, SUBAGENT_*, CUSTOM, META, unknown types.
+	// Kept are the families of events that the run keeps, decided at its first event.
+	Kept agui.Families `json:"kept,omitzero"`
+	// Events are the kept events, as they came.
 	Events []json.RawMessage `json:"events,omitempty"`
 	// Terminal is the terminal event as it came, or one that Skein made (Synthetic).
 	Terminal  json.RawMessage `json:"terminal,omitempty"`
@@ -113,6 +116,11 @@ type Run struct {
 	// InputSHA256 is over the input's bytes as they came; empty without an input.
 	InputSHA256 string `json:"inputSha256,omitempty"`
 	FoldVersion int    `json:"foldVersion"`
+	// Refolds is how many times the history at the run's end was told anew (skein refold --apply): by this
+	// record, or by one that it hangs from. BaseRefolds is Base's number as this record is told
+	// against it: whoever has a record of Base with another one has two that do not fit together.
+	Refolds     int `json:"refolds,omitempty"`
+	BaseRefolds int `json:"baseRefolds,omitempty"`
 
 	Truncated bool `json:"truncated,omitempty"`
 	RawLost   bool `json:"rawLost,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
@@ -13,16 +14,17 @@ import (
 )
 
 // Start begins a run's fold from its parent's history (the zero History without a parent) and its
-// input, nil where there is none. It returns the input as it is recorded: what equals a message of the
+// input, nil where there is none; it keeps events of these families. It returns the input as it is recorded: what equals a message of the
 // parent in value is that message.
-func Start(parent lineage.History, input *agui.RunAgentInput) (*compact.Run, *agui.RunAgentInput) {
+func Start(parent lineage.History, input *agui.RunAgentInput, kept agui.Families) (*compact.Run, *agui.RunAgentInput) {
 	if input != nil {
 		in := *input
 		in.Messages = adopt(parent.Messages, in.Messages)
 		input = &in
 	}
-	from := lineage.StartHistory(parent, input)
-	return compact.New(from.Messages, from.State), input
+	fold := lineage.StartHistory(parent, input).Fold()
+	fold.Keep(kept)
+	return fold, input
 }
 
 // FillInput fills what a record says of an input that Start returned; parent is what Start was given, base
@@ -41,18 +43,29 @@ func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAge
 	rec.InputSHA256 = sum
 }
 
-// Fill fills what a record says of a fold and its events, and returns the history at hand. Ids, lineage,
-// input, history key and the place in the log are the caller's.
-func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) lineage.History {
-	at := lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: Compacted(fold.State())}
-	rec.Messages, rec.Layout = agui.Diff(base.Messages, at.Messages)
-	rec.MessageCount = len(at.Messages)
+// At returns a fold's history as it stands, in the form in which records have it.
+func At(fold *compact.Run, base lineage.History) lineage.History {
+	return lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: Compacted(fold.State())}
+}
+
+// Fill fills what a record says of a fold and its events. Ids, lineage, input, history key and the place in
+// the log are the caller's. Where the fold only adds to a base that it shares, the base is not looked at.
+func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
+	if added, only := base.Added(fold); only {
+		rec.Messages, rec.Layout = slices.Clip(compactedAll(nil, added)), nil
+		if len(added) == 0 {
+			rec.Messages = nil
+		}
+	} else {
+		rec.Messages, rec.Layout = agui.Diff(base.Messages, At(fold, base).Messages)
+	}
+	rec.MessageCount = fold.MessageCount()
 	before := base.State
 	if before == nil {
 		before = json.RawMessage(`{}`)
 	}
-	if !bytes.Equal(at.State, before) {
-		rec.State = at.State
+	if state := Compacted(fold.State()); !bytes.Equal(state, before) {
+		rec.State = state
 	}
 	sum := fold.Summary()
 	rec.Status = record.Status(sum.Status)
@@ -69,7 +82,6 @@ func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) li
 		ms := max(0, ended.Sub(t.StartedAt).Milliseconds()) // agents mix events with and without a time of their own
 		rec.Stats.Duration = &ms
 	}
-	return at
 }
 
 // NotEmpty is a copy of counts as a record holds them: nil where there are none.

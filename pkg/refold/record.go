@@ -15,9 +15,9 @@ import (
 )
 
 // Begin is Start for a run that has a record: what was found in placing the run is taken from the
-// record, as its place is.
+// record, as are its place and the families of events that it keeps.
 func Begin(given *record.Run, parent lineage.History, input *agui.RunAgentInput) (*compact.Run, *agui.RunAgentInput) {
-	fold, input := Start(parent, input)
+	fold, input := Start(parent, input, given.Kept)
 	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
 		for range given.Stats.Anomalies[rule] {
 			fold.Note(rule)
@@ -33,13 +33,15 @@ func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agu
 	made := &record.Run{
 		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, GivenRunID: given.GivenRunID,
 		ParentRunID: given.ParentRunID, ParentBy: given.ParentBy, SpawnedBy: given.SpawnedBy,
-		BranchID: given.BranchID, RootRunID: given.RootRunID, Depth: given.Depth, Base: given.Base,
-		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion, RawLost: given.RawLost, Truncated: given.Truncated,
+		BranchID: given.BranchID, RootRunID: given.RootRunID, Depth: given.Depth, Base: given.Base, Kept: given.Kept,
+		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion, Refolds: given.Refolds, BaseRefolds: given.BaseRefolds,
+		RawLost: given.RawLost, Truncated: given.Truncated,
 	}
 	var at lineage.History
 	if r.Fold != nil {
 		FillInput(made, parent, base, input, r.InputSHA256)
-		at = Fill(made, r.Fold, r.Tally, base)
+		Fill(made, r.Fold, r.Tally, base)
+		at = At(r.Fold, base)
 		made.HistoryKey = lineage.KeyOf(at.Messages).String()
 	} else {
 		made.InputSHA256 = r.InputSHA256

@@ -23,13 +23,15 @@ type Tally struct {
 	TimeToFirstToken *int64
 }
 
+var lineFeed = []byte{'\n'}
+
 // NewTally starts one.
 func NewTally() *Tally { return &Tally{hash: sha256.New()} }
 
 // Add takes in an event that was folded; at is the time of its Kafka record.
 func (t *Tally) Add(ev *agui.Event, at time.Time) {
 	t.hash.Write(ev.Raw)
-	t.hash.Write([]byte{'\n'})
+	t.hash.Write(lineFeed)
 	t.Events++
 	at = at.UTC()
 	if own := ev.Time(); !own.IsZero() {

@@ -289,9 +289,9 @@ func (s *shadow) fold(ctx context.Context, b *batch) error {
 		return fmt.Errorf("reading run records: %d of partition %d were replaced or erased meanwhile; try again", missing, b.partition)
 	}
 	start := s.events[b.partition].Start
-	threads := make(map[string]*thread, len(records))
+	threads := make(map[string]*Thread, len(records))
 	for key, list := range records {
-		threads[key] = newThread(list, start)
+		threads[key] = NewThread(list, start)
 	}
 	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Events, map[int32]kafka.Span{b.partition: b.raw}) {
 		if err != nil {
@@ -301,7 +301,7 @@ func (s *shadow) fold(ctx context.Context, b *batch) error {
 			s.query.Progress(s.done, s.total)
 		}
 		if t := threads[string(m.Key)]; t != nil {
-			if err := t.take(m); err != nil {
+			if err := t.Take(m); err != nil {
 				return err
 			}
 		}

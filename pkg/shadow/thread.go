@@ -16,9 +16,9 @@ import (
 	"github.com/skeinhq/skein/pkg/refold"
 )
 
-// thread folds the runs of one thread again, all of them at once: in the order of their raw records, so
+// Thread folds the runs of one thread again, all of them at once: in the order of their raw records, so
 // that a run starts from its parent as it stood then.
-type thread struct {
+type Thread struct {
 	runs  []*run // by start
 	byID  map[string]*run
 	spans *refold.Thread
@@ -42,10 +42,10 @@ type run struct {
 	told *lineage.History
 }
 
-// newThread takes the latest records of a thread's runs; start is the first offset that raw still has.
-func newThread(records []*record.Run, start int64) *thread {
+// NewThread takes the latest records of a thread's runs; start is the first offset that raw still has.
+func NewThread(records []*record.Run, start int64) *Thread {
 	slices.SortFunc(records, func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) })
-	t := &thread{byID: make(map[string]*run, len(records))}
+	t := &Thread{byID: make(map[string]*run, len(records))}
 	spans := make([]refold.Span, len(records))
 	for i, rec := range records {
 		spans[i] = refold.SpanOf(rec)
@@ -55,7 +55,7 @@ func newThread(records []*record.Run, start int64) *thread {
 			r.leave("events were gone before they were folded")
 		case len(rec.Raw.Ranges) == 0 || rec.Raw.Ranges[0][0] < start:
 			r.leave("raw events are older than skein.events keeps them")
-		case rec.Open != nil:
+		case rec.Status == record.StatusRunning || rec.Open != nil && rec.Open.Pending:
 			r.keep = Open // folded all the same: others may hang from it
 		}
 		r.Begin = func(input *agui.RunAgentInput, _ string) (*compact.Run, error) { return t.begin(r, input) }
@@ -70,8 +70,8 @@ func (r *run) leave(why string) { r.keep, r.why = Gone, why }
 // errLeft says that a run cannot be folded again; its keep says why.
 var errLeft = errors.New("the run is left as it is")
 
-// take takes the next raw record of the thread's key.
-func (t *thread) take(m *kgo.Record) error {
+// Take takes the next raw record of the thread's key. Records that no run needs may be left out.
+func (t *Thread) Take(m *kgo.Record) error {
 	headers, ok := kafka.OfRun(m)
 	if !ok {
 		return nil
@@ -81,7 +81,7 @@ func (t *thread) take(m *kgo.Record) error {
 		return nil
 	}
 	r := t.byID[span.RunID]
-	if r.keep == Gone || r.rec.Open == nil && m.Offset >= span.Next {
+	if r.keep == Gone || r.keep != Open && m.Offset >= span.Next {
 		return nil
 	}
 	if r.first < 0 {
@@ -94,21 +94,21 @@ func (t *thread) take(m *kgo.Record) error {
 	case err != nil:
 		return fmt.Errorf("folding run %q again at %d:%d: %w", r.rec.RunID, m.Partition, m.Offset, err)
 	}
-	if r.rec.Open == nil && r.next == span.Next {
-		r.finish()
+	if r.keep != Open && r.next == span.Next {
+		return r.finish()
 	}
 	return nil
 }
 
 // begin starts a run's fold from its parent as it stands by now.
-func (t *thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) {
+func (t *Thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) {
 	if id := r.rec.ParentRunID; id != "" {
 		p := t.byID[id]
 		switch {
 		case p == nil:
 			r.leave(fmt.Sprintf("its parent %q has no record", id))
 			return nil, errLeft
-		case p.rec.Open == nil && p.rec.Raw.Next <= r.first:
+		case p.keep != Open && p.rec.Raw.Next <= r.first:
 			var err error
 			if r.parent, err = t.history(p); err != nil {
 				return nil, err
@@ -137,14 +137,26 @@ func (t *thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) 
 }
 
 // finish makes the run's record.
-func (r *run) finish() {
+func (r *run) finish() error {
 	r.made, r.at = r.Record(r.rec, r.parent, r.base, r.input, r.first, r.next)
+	if was := r.rec.Open; was != nil && r.Fold != nil { // abandoned: a real event may yet come
+		checkpoint, err := r.Fold.Checkpoint()
+		if err != nil {
+			return err
+		}
+		hash, err := r.Tally.HashState()
+		if err != nil {
+			return err
+		}
+		r.made.Open = &record.Open{Fold: checkpoint, Hash: hash, LastAt: was.LastAt}
+	}
 	r.Fold, r.parent = nil, lineage.History{} // their memory
+	return nil
 }
 
 // history is what runs that hang from a run start from: what was made of it, or what its record says
 // where nothing was made. From a record that was cut, the compactor too goes on from what it says.
-func (t *thread) history(r *run) (lineage.History, error) {
+func (t *Thread) history(r *run) (lineage.History, error) {
 	if r.made != nil && !r.rec.Truncated {
 		return r.at, nil
 	}
@@ -152,7 +164,7 @@ func (t *thread) history(r *run) (lineage.History, error) {
 }
 
 // recorded is the history that the records tell.
-func (t *thread) recorded(r *run) (lineage.History, error) {
+func (t *Thread) recorded(r *run) (lineage.History, error) {
 	var chain []*run
 	var at lineage.History
 	for at := r; ; {
@@ -189,14 +201,16 @@ func (r *run) result() (Run, error) {
 		FoldVersion: r.rec.FoldVersion, Outcome: r.keep, Why: r.why, Differences: []refold.Difference{},
 	}
 	switch {
-	case r.rec.Open != nil:
+	case r.keep == Gone && r.rec.Status == record.StatusRunning:
 		out.Outcome, out.Why = Open, ""
 		return out, nil
 	case r.keep != "":
 		return out, nil
 	}
 	if r.made == nil { // its last raw records are not there
-		r.finish()
+		if err := r.finish(); err != nil {
+			return Run{}, err
+		}
 	}
 	all, err := refold.Differences(r.rec, r.made)
 	if err != nil {

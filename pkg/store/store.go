@@ -63,6 +63,9 @@ type Content struct {
 	InputMessages []agui.Message
 	// State is nil where the record has none (unchanged against its base).
 	State json.RawMessage
+	// Version is the offset of the record. A row of another version, which was read before or behind it, says
+	// nothing of these contents.
+	Version int64
 }
 
 // Thread is the summary of one thread.

@@ -120,7 +120,7 @@ func (c *check) checkRuns() {
 		case record.KindFence:
 			continue
 		case record.KindPosition:
-			next, err := record.DecodePosition(m.Value)
+			next, _, err := record.DecodePosition(m.Value)
 			if err != nil {
 				c.t.Fatal(err)
 			}

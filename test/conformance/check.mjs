@@ -9,13 +9,13 @@
 //   {"id": …, "messages": […], "state": …}
 //
 // Streams: testdata/cases, the recordings, and the files of jobs that --jobs names (README.md tells how
-// generated ones are made). Events that the client's schema rejects, or on which it throws, count as not
+// generated ones are made), each up to its first terminal event. Events that the client's schema rejects, or on which it throws, count as not
 // sent. Exit code 0: no difference; 1: differences, the first ones told; 2: it could not be compared.
 import { spawn } from 'node:child_process';
 import { createReadStream, readFileSync, readdirSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { once } from 'node:events';
-import { reduce } from './reducer.mjs';
+import { cut, reduce } from './reducer.mjs';
 
 const here = (path) => new URL(path, import.meta.url);
 const lines = (text) => text.split('\n').filter((line) => line.trim() !== '').map((line) => JSON.parse(line));
@@ -106,7 +106,8 @@ let events = 0;
 let differences = 0;
 try {
   for (const source of sources) {
-    for await (const { name, start = {}, events: sent } of source) {
+    for await (const { name, start = {}, events: whole } of source) {
+      const sent = cut(whole);
       const job = { start: { messages: start.messages ?? [], state: start.state === undefined ? {} : start.state }, events: sent };
       child.stdin.write(JSON.stringify({ id: compared, ...job }) + '\n');
       const want = await reduce({ ...job, upgrade: true, schema: true, skip: true });

@@ -111,8 +111,16 @@ func (g gen) patch() []any {
 			op["value"] = pick(g, anyValues)
 		case "move", "copy":
 			op["from"] = pick(g, pointers)
-			if op["path"] == "" { // docs/fold.md: what is not there, moved to the root, leaves the client with undefined
-				op["from"] = ""
+			if op["path"] == "" {
+				// docs/fold.md: what is not there, moved or copied to the root, leaves the client with undefined. So what
+				// goes there is put in place first.
+				if from := pick(g, []string{"", "/a", "/l/0", "/o/k"}); from != "" && g.chance(60) {
+					value := obj{"k": pick(g, anyValues)}
+					ops = append(ops, obj{"op": "add", "path": "", "value": obj{"a": value, "l": []any{value}, "o": obj{"k": value}}})
+					op["from"] = from
+				} else {
+					op["from"] = ""
+				}
 			} else if op["op"] == "move" && op["from"] == "" { // and this with a circle
 				op["from"] = "/o"
 			}
@@ -129,8 +137,10 @@ func (g gen) patch() []any {
 // lets an activity become that, and its schema refuses the activity from then on (docs/fold.md).
 func leavesObject(patch []any) []any {
 	return slices.DeleteFunc(patch, func(op any) bool {
-		_, object := op.(obj)["value"].(obj)
-		return op.(obj)["path"] == "" && !object
+		o := op.(obj)
+		_, object := o["value"].(obj)
+		from, _ := o["from"].(string) // what patch moves or copies to the root is one
+		return o["path"] == "" && !object && from == ""
 	})
 }
 
@@ -314,7 +324,7 @@ func drawStream(t *rapid.T, runID string) stream {
 	}
 	started := g.event(agui.RunStarted, "threadId", "t", "runId", runID)
 	if g.chance(15) {
-		started["input"] = obj{"threadId": "t", "runId": runID, "messages": g.messages(3), "tools": []any{}, "context": []any{}}
+		started["input"] = g.input(runID)
 	}
 	events := []obj{started}
 	// Mostly one after the other, at times interleaved.
@@ -345,12 +355,44 @@ func drawStream(t *rapid.T, runID string) stream {
 	return s
 }
 
+func (g gen) input(runID string) obj {
+	in := obj{"threadId": "t", "runId": runID, "messages": g.messages(3), "tools": []any{}, "context": []any{}}
+	if g.chance(40) {
+		resume := []any{}
+		for range g.n(2) {
+			entry := obj{"interruptId": "i", "status": pick(g, []string{"resolved", "cancelled"})}
+			if g.chance(50) {
+				entry["payload"] = pick(g, anyValues)
+			}
+			resume = append(resume, entry)
+		}
+		in["resume"] = resume
+	}
+	return in
+}
+
+// usage is token usage, at times with a count that is none.
+func (g gen) usage() []any {
+	list := []any{}
+	for range g.n(2) {
+		list = append(list, obj{"provider": "p", "model": pick(g, []string{"m", "n"}), "inputTokens": pick(g, []any{0, 7, 1e3, 7, 7, -1, 1.5, "7"}), "totalTokens": g.n(9)})
+	}
+	return list
+}
+
 // end is how a run ends: well, badly, not at all, or twice.
 func (g gen) end(runID string) []obj {
 	finished := func(members ...any) obj {
-		return g.event(agui.RunFinished, append([]any{"threadId", "t", "runId", runID}, members...)...)
+		e := g.event(agui.RunFinished, append([]any{"threadId", "t", "runId", runID}, members...)...)
+		if g.chance(15) {
+			e["usage"] = g.usage()
+		}
+		return e
 	}
 	failed := g.event(agui.RunError, "message", "boom")
+	if g.chance(30) {
+		failed["usage"] = g.usage()
+	}
 	switch g.n(11) {
 	case 7:
 		return []obj{finished("outcome", obj{"type": "interrupt", "interrupts": []any{obj{"id": "i", "reason": "r"}}})}

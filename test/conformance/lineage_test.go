@@ -31,7 +31,11 @@ func TestPlace_FindsTheRecordedChainWithoutParentRunID(t *testing.T) {
 					t.Fatal(err)
 				}
 				start := lineage.Start{RunID: run.RunID, Input: input, Offset: int64(10 * i)}
-				placed := thread.Place(start).Run
+				place, err := thread.Place(start)
+				if err != nil {
+					t.Fatal(err)
+				}
+				placed := place.Run
 				by := lineage.ParentContent
 				if i == 0 {
 					by = lineage.ParentNone

@@ -4,7 +4,7 @@
 //   {"id": …, "messages": […], "state": …, "error"?: {"index", "message"}, "skipped"?: […], "violation"?: {…}}
 //
 // One process serves any number of streams; loading the client takes longer than folding a thousand.
-// A job that is not JSON is answered with {"failure": …}: the fault of the caller, not of the events.
+// A job that is not JSON, or leaves the client with what no JSON can hold, is answered with {"failure": …}.
 // reducer.mjs says what the switches do.
 import { createInterface } from 'node:readline';
 import { once } from 'node:events';
@@ -17,9 +17,9 @@ for await (const line of createInterface({ input: process.stdin, crlfDelay: Infi
   try {
     const job = JSON.parse(line);
     id = job.id;
-    answer = { id, ...(await reduce(job)) };
+    answer = JSON.stringify({ id, ...(await reduce(job)) });
   } catch (error) {
-    answer = { id, failure: String(error?.stack ?? error) };
+    answer = JSON.stringify({ id, failure: String(error?.stack ?? error) });
   }
-  if (!process.stdout.write(JSON.stringify(answer) + '\n')) await once(process.stdout, 'drain');
+  if (!process.stdout.write(answer + '\n')) await once(process.stdout, 'drain');
 }

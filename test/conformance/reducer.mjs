@@ -50,6 +50,23 @@ function checkSchema(event) {
   if (failure !== undefined) throw failure;
 }
 
+/** The events up to and with the first terminal one that the schema accepts: what comes after it is none of the run. */
+export function cut(events) {
+  const boundary = new client.CompatibilityBoundary();
+  const input = { threadId: 'thread', runId: 'run', tools: [], context: [], messages: [] };
+  const translate = stage((source) => boundary.run(input, { run: () => source }));
+  const last = events.findIndex((event) => {
+    if (event?.type !== 'RUN_FINISHED' && event?.type !== 'RUN_ERROR') return false;
+    try {
+      translate(structuredClone(event)).forEach(checkSchema);
+      return true;
+    } catch {
+      return false; // malformed: it ends nothing
+    }
+  });
+  return last < 0 ? events : events.slice(0, last + 1);
+}
+
 /**
  * Folds events as far as the client goes: {messages, state}, and error: {index, message} where an
  * event made it throw. messages and state are then those after the event before it.

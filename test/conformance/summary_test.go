@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/test/conformance"
@@ -18,8 +20,14 @@ import (
 type summary struct {
 	recordedThreads, recordedRuns, cases int
 
+	// variants of events, those of them that the client rejects, and those that differ as documented.
+	variants, variantsRejected, variantsDocumented int
+
 	threads, runs, malformed, violations int
 	types, mutations, rules              map[string]int
+	// fromNull are threads whose first input had null as its state, which Skein takes for none, and
+	// fromNullDiffer those in which the client then holds another state than from {}.
+	fromNull, fromNullDiffer int
 }
 
 // report is of all tests of the package; they do not run in parallel.
@@ -42,6 +50,25 @@ func (s *summary) stream(drawn stream, want conformance.Result, got foldedStream
 	s.malformed += len(want.Skipped)
 	if want.Violation != nil {
 		s.violations++
+	}
+}
+
+// startsFromNull counts a documented difference: what the client makes of a job that starts from {} and of the
+// same from null differs in nothing but the state.
+func (s *summary) startsFromNull(rt *rapid.T, client *conformance.Client, job conformance.Job, want conformance.Result) {
+	job.Start.State = json.RawMessage(`null`)
+	results, err := client.Reduce(job)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	s.fromNull++
+	if conformance.Diff(want.Conversation, results[0].Conversation) == "" {
+		return
+	}
+	s.fromNullDiffer++
+	want.State = results[0].State
+	if d := conformance.Diff(want.Conversation, results[0].Conversation); d != "" {
+		rt.Fatalf("the state that the client starts from changes its messages: %s", d)
 	}
 }
 
@@ -80,6 +107,7 @@ func (s *summary) check(t *testing.T) {
 			}
 		}
 	}
+	demand("documented difference", map[string]int{"state null, and it differs": s.fromNullDiffer}, []string{"state null, and it differs"})
 	var types []string
 	for _, t := range eventTypes {
 		types = append(types, string(t))
@@ -90,14 +118,17 @@ func (s *summary) check(t *testing.T) {
 }
 
 func (s *summary) print(w io.Writer) {
-	if s.recordedRuns == 0 && s.cases == 0 && s.runs == 0 {
+	if s.recordedRuns == 0 && s.cases == 0 && s.runs == 0 && s.variants == 0 {
 		return
 	}
 	fmt.Fprintln(w, "compared with the official AG-UI client 1.0.0, without a difference:")
 	fmt.Fprintf(w, "  recorded threads   %d (%d runs)\n", s.recordedThreads, s.recordedRuns)
 	fmt.Fprintf(w, "  cases              %d\n", s.cases)
+	fmt.Fprintf(w, "  variants of events %d (%d malformed, %d differ as documented)\n", s.variants, s.variantsRejected, s.variantsDocumented)
 	fmt.Fprintf(w, "  generated threads  %d (%d runs, %d of them break a rule of the client's verification, at the same event; %d malformed events)\n",
 		s.threads, s.runs, s.violations, s.malformed)
+	fmt.Fprintf(w, "  documented difference: %d threads begin with null as the state, which Skein takes for none; in %d the client's state differs\n",
+		s.fromNull, s.fromNullDiffer)
 	counts(w, "events by type", s.types)
 	counts(w, "mutations", s.mutations)
 	counts(w, "rules counted", s.rules)

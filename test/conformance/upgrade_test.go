@@ -96,6 +96,9 @@ var upgradePairs = func() map[string]map[string]upgradePair {
 		"content parts: null metadata": {
 			"": each(parts, `{"type":"image","source":{"type":"url","value":"u"},"metadata":null}`, `{"type":"image","source":{"type":"url","value":"u"}}`),
 		},
+		"messages of unknown roles: null subagentRunId": {
+			"": each(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"w","role":"narrator"…}]}`, `,"subagentRunId":null`, ``),
+		},
 		"input: messages as strings, without id or role": {
 			"strings": each(input, `"messages":["hi","there"]`, `"messages":[{"id":"message-1","role":"user","content":"hi"},{"id":"message-2","role":"user","content":"there"}]`),
 			"neither": each(input, `"messages":[{"content":"hi"}]`, `"messages":[{"id":"message-1","role":"user","content":"hi"}]`),

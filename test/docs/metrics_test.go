@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -115,6 +117,17 @@ func stages(t *testing.T) map[string]*metric {
 	i.Logger, i.Registerer = logger, l
 	if _, err := indexer.New(i, nil); err != nil {
 		t.Fatal(err)
+	}
+	for _, stage := range []string{"compactor", "indexer"} {
+		watch, err := kafka.NewStallWatch(k, stage, "topic", "group", kafka.NewLag(time.Now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			watch.Run(ctx, logger)
+		})
 	}
 	q := query.DefaultConfig()
 	q.Logger, q.Registerer = logger, l

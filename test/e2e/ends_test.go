@@ -39,20 +39,26 @@ func embeddedEnds(t *testing.T) ends {
 func realEnds(t *testing.T) ends {
 	cluster := kafkatest.Real(t, 3)
 	server := clickhousetest.Start(t)
-	store := []string{"--clickhouse", server.Addr, "--clickhouse-database", server.Database, "--clickhouse-user", server.Username}
-	if server.Password != "" { // an empty file is refused
-		password := filepath.Join(t.TempDir(), "password")
-		if err := os.WriteFile(password, []byte(server.Password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		store = append(store, "--clickhouse-password-file", password)
-	}
 	return ends{
 		kafka:       cluster.Config,
 		replication: 3,
-		store:       store,
+		store:       storeFlags(t, server),
 		versions:    cluster.Version + "; " + server.Part,
 	}
+}
+
+// storeFlags are the flags that name a ClickHouse.
+func storeFlags(t *testing.T, server clickhousetest.Server) []string {
+	t.Helper()
+	flags := []string{"--clickhouse", server.Addr, "--clickhouse-database", server.Database, "--clickhouse-user", server.Username}
+	if server.Password == "" { // an empty file is refused
+		return flags
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte(server.Password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return append(flags, "--clickhouse-password-file", password)
 }
 
 // embeddedBroker starts the broker and returns its address.

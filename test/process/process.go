@@ -136,6 +136,16 @@ func (p *Process) Logged(message, key string) (string, bool) {
 	return "", false
 }
 
+// CountLogged counts the lines of the JSON log with a message.
+func (p *Process) CountLogged(message string) int {
+	p.tb.Helper()
+	log, err := os.ReadFile(p.log)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return bytes.Count(log, []byte(`"msg":"`+message+`"`))
+}
+
 // Said waits for a line of the JSON log with a message and returns one of its values.
 func (p *Process) Said(message, key string) string {
 	p.tb.Helper()

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -269,6 +271,67 @@ func TopicsAreWaitedFor(t *testing.T, s app.Stage, args ...string) {
 		t.Fatal(err)
 	}
 	r.Ready()
+}
+
+// OpenTransactionIsTold has somebody leave a transaction open on the topic that a stage reads, on a real
+// Kafka: nothing behind it is given out, and the stage says so, in its readiness and log and by its lag,
+// until the transaction has ended. args are the command line beside brokers and prefix.
+func OpenTransactionIsTold(t *testing.T, s app.Stage, topic func(kafka.Topics) string, args ...string) {
+	t.Helper()
+	c := kafkatest.Real(t, 1)
+	c.MakeTopics(1)
+	cfg := c.Config
+	r := Start(t, s, append(args, "--brokers", strings.Join(cfg.Brokers, ","), "--topic-prefix", cfg.TopicPrefix)...)
+	r.Ready(`"status":"ok"`, `"reading":"ok"`)
+	if lag := r.metric("skein_" + s.Name + "_lag_seconds"); lag != 0 {
+		t.Errorf("the lag is %v before anything came", lag)
+	}
+	// It must not end by itself before the stage has seen it.
+	cfg.Options = func() []kgo.Opt { return []kgo.Opt{kgo.TransactionTimeout(10 * time.Minute)} }
+	somebody, err := kafka.NewTransactor(t.Context(), cfg, cfg.TopicPrefix+"somebody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer somebody.Close()
+	if err := somebody.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := somebody.ProduceSync(t.Context(), &kgo.Record{Topic: topic(cfg.Topics()), Key: []byte("x"), Value: []byte("x")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	r.Ready(`"status":"degraded"`, "a transaction is open there since", "kafka-transactions.sh abort --topic "+topic(cfg.Topics()))
+	if lag, most := r.metric("skein_"+s.Name+"_lag_seconds"), time.Since(began).Seconds(); lag <= 0 || lag > most {
+		t.Errorf("the lag is %v, want more than 0 and at most %v", lag, most)
+	}
+	if n := r.metric(`skein_` + s.Name + `_stalled_partitions{cause="open_transaction"}`); n != 1 {
+		t.Errorf("%v partitions are said to be stalled, want 1", n)
+	}
+	r.Said("check fails", "error")
+	if err := somebody.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+		t.Fatal(err)
+	}
+	r.Ready(`"status":"ok"`)
+	if lag := r.metric("skein_" + s.Name + "_lag_seconds"); lag != 0 {
+		t.Errorf("the lag is %v once the transaction has ended", lag)
+	}
+}
+
+// metric returns a metric of the process by its name with labels.
+func (r *Running) metric(name string) float64 {
+	r.t.Helper()
+	_, body := r.get("/metrics")
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			return v
+		}
+	}
+	r.t.Fatalf("there is no metric %s", name)
+	return 0
 }
 
 // logged counts the lines of the log that have a message.

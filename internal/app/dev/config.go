@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // Tenant is the one tenant of a development server.
@@ -24,6 +25,8 @@ type Config struct {
 	Partitions int
 	// Checkpoint is how often a run that is still open is written, so that it can be looked at.
 	Checkpoint time.Duration
+	// KeepEvents are the families of events that records of runs keep which begin by now.
+	KeepEvents agui.Families
 	Logger     *slog.Logger
 	// Draining is told, where Wait stops, how many requests are still under way; Wait lets them end
 	// for a while. May be nil.

@@ -63,6 +63,7 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 	cfg.Dir = s.folder.in(compactorName)
 	cfg.InstanceID = "dev"
 	cfg.CacheBytes = cacheBytes
+	cfg.KeepEvents = s.cfg.KeepEvents
 	// An open run is written whenever it has changed: on one machine it costs little, and whoever
 	// develops an agent looks at runs while they run.
 	cfg.CheckpointInterval, cfg.CheckpointFactor = s.cfg.Checkpoint, 0

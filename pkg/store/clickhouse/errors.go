@@ -86,11 +86,22 @@ func explain(err error) error {
 func bare(err error) error {
 	var request *url.Error
 	if !errors.As(err, &request) {
-		return err
+		return hinted(err)
 	}
 	u, bad := url.Parse(request.URL)
 	if bad != nil || strings.Contains(request.Err.Error(), u.Host) {
-		return request.Err
+		return hinted(request.Err)
 	}
-	return fmt.Errorf("%s: %w", u.Host, request.Err)
+	return fmt.Errorf("%s: %w", u.Host, hinted(request.Err))
+}
+
+// errNoConnection is what the driver calls "acquire conn timeout", with the hint to allow more connections:
+// as a rule the server takes a new one and does not answer on it.
+var errNoConnection = fmt.Errorf("no connection was free, or a new one not answered, within %v", dialTimeout)
+
+func hinted(err error) error {
+	if errors.Is(err, ch.ErrAcquireConnTimeout) {
+		return errNoConnection
+	}
+	return err
 }

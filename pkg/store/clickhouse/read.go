@@ -117,6 +117,7 @@ func (s *Store) contents(ctx context.Context, args named) (map[string]*contents,
 			if err := scan(&run, &c.version, &c.own, &c.input); err != nil {
 				return err
 			}
+			c.Version = int64(c.version)
 			of[run] = c
 			return nil
 		})

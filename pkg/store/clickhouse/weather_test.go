@@ -8,71 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
-
-// gate is a TCP proxy that can go away and come back at the same address.
-type gate struct {
-	addr, target string
-	mu           sync.Mutex
-	listener     net.Listener
-	conns        []net.Conn
-	wg           sync.WaitGroup
-}
-
-func newGate(t *testing.T, target string) *gate {
-	t.Helper()
-	g := &gate{target: target, addr: "127.0.0.1:0"}
-	g.open(t)
-	t.Cleanup(g.close)
-	return g
-}
-
-func (g *gate) open(t *testing.T) {
-	t.Helper()
-	l, err := net.Listen("tcp", g.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.mu.Lock()
-	g.listener, g.addr = l, l.Addr().String()
-	g.mu.Unlock()
-	g.wg.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", g.target)
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			g.mu.Lock()
-			g.conns = append(g.conns, in, out)
-			g.mu.Unlock()
-			g.wg.Go(func() { _, _ = io.Copy(out, in); _ = out.Close() })
-			g.wg.Go(func() { _, _ = io.Copy(in, out); _ = in.Close() })
-		}
-	})
-}
-
-// close cuts all connections and refuses new ones.
-func (g *gate) close() {
-	g.mu.Lock()
-	_ = g.listener.Close()
-	for _, c := range g.conns {
-		_ = c.Close()
-	}
-	g.conns = nil
-	g.mu.Unlock()
-	g.wg.Wait()
-}
 
 func sealedEntry(version int64) store.Entry {
 	return store.Entry{Partition: 3, Version: version, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{
@@ -83,9 +25,8 @@ func sealedEntry(version int64) store.Entry {
 // The same Store goes on when the server comes back.
 func TestStore_GoesOnAfterTheServerWasAway(t *testing.T) {
 	o := optionsFor(t)
-	scheme, target, _ := strings.Cut(o.Addrs[0], "://")
-	g := newGate(t, target)
-	o.Addrs = []string{scheme + "://" + g.addr}
+	g := clickhousetest.NewGate(t, o.Addrs[0])
+	o.Addrs = []string{g.Addr}
 	s := connect(t, o)
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -93,7 +34,7 @@ func TestStore_GoesOnAfterTheServerWasAway(t *testing.T) {
 	if err := s.Write(t.Context(), []store.Entry{sealedEntry(1)}); err != nil {
 		t.Fatal(err)
 	}
-	g.close()
+	g.Close()
 	if err := s.Ping(t.Context()); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("Ping: %v, want ErrUnavailable", err)
 	}
@@ -103,7 +44,7 @@ func TestStore_GoesOnAfterTheServerWasAway(t *testing.T) {
 	if _, err := s.Thread(t.Context(), "t", "th"); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("Thread: %v, want ErrUnavailable", err)
 	}
-	g.open(t)
+	g.Open()
 	// A pooled connection may be one that was cut: it is found out and dropped by a call.
 	deadline := time.Now().Add(30 * time.Second)
 	for s.Ping(t.Context()) != nil && time.Now().Before(deadline) {
@@ -132,6 +73,10 @@ func TestStore_GivesUpOnAServerThatHangs(t *testing.T) {
 		if d := time.Since(start); d > 6*dialTimeout {
 			t.Errorf("%s: gave up after %v", scheme, d)
 		}
+	}
+	err = connect(t, Options{Addrs: []string{"http://" + l.Addr().String()}}).Ping(t.Context())
+	if want := l.Addr().String() + ": no connection was free, or a new one not answered, within 5s"; !errors.Is(err, ErrUnavailable) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("it says %v, want ... %s", err, want)
 	}
 }
 

@@ -69,11 +69,12 @@ func readContents(ctx context.Context, tx *sql.Tx, into map[string]store.Content
 	}
 	err := each(ctx, tx, fmt.Sprintf(selectStates, marks), args, func(scan func(...any) error) error {
 		var run string
+		var version int64
 		var state []byte
-		if err := scan(&run, &state); err != nil {
+		if err := scan(&run, &version, &state); err != nil {
 			return err
 		}
-		into[run] = store.Content{State: json.RawMessage(state)}
+		into[run] = store.Content{State: json.RawMessage(state), Version: version}
 		return nil
 	})
 	if err != nil {

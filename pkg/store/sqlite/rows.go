@@ -114,7 +114,7 @@ const contentsPart = 500
 
 // The version of a content's row must be that of the run's row; %s takes the placeholders.
 const (
-	selectStates = `SELECT s.run_id, s.state FROM states s
+	selectStates = `SELECT s.run_id, s.version, s.state FROM states s
 JOIN runs r ON r.tenant = s.tenant AND r.thread_id = s.thread_id AND r.run_id = s.run_id AND r.version = s.version
 WHERE s.tenant = ? AND s.thread_id = ? AND s.run_id IN (%s) AND r.deleted = 0 AND r.status <> 'running'`
 

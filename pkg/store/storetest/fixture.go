@@ -103,7 +103,7 @@ func dump(ctx context.Context, s Store, tenant, thread string) (string, error) {
 		return "", err
 	}
 	for _, id := range slices.Sorted(maps.Keys(contents)) {
-		fmt.Fprintf(&b, "contents %q %s\n", id, contentText(contents[id]))
+		fmt.Fprintf(&b, "contents %q version %d %s\n", id, contents[id].Version, contentText(contents[id]))
 	}
 	return b.String(), nil
 }

@@ -141,6 +141,10 @@ func concurrentReaders(t *testing.T, s Store) {
 					t.Errorf("contents of no one record:\n got %s\nwant %s", a, b)
 					return
 				}
+				if got.Version != state.V {
+					t.Errorf("contents of version %d say that they are of %d", state.V, got.Version)
+					return
+				}
 				if state.V < last {
 					t.Errorf("went back from version %d to %d", last, state.V)
 					return

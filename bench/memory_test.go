@@ -1,0 +1,221 @@
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+var (
+	endedRuns = flag.Int("ended-runs", 20_000, "runs that have ended in BenchmarkMemory")
+	openRuns  = flag.Int("open-runs", 1_000, "runs that stay open in BenchmarkMemory")
+)
+
+// BenchmarkMemory folds many runs, then opens many others at 5,000 events a second, then kills the process
+// and starts it again on its folder. It tells what the process takes of memory at each of these steps, its
+// longest time without a commit meanwhile, and how long after the kill events are committed again.
+func BenchmarkMemory(b *testing.B) {
+	cluster := kafkatest.Real(b, 1)
+	for b.Loop() {
+		cfg := topicSet(b, cluster)
+		dir := b.TempDir()
+		p := startCompactorIn(b, cfg, dir)
+
+		began := time.Now()
+		sent := publishAll(b, cfg, 0, shortRuns(*endedRuns))
+		p.await(b, "the end of all runs", func(m map[string]float64) bool { return m["skein_compactor_events_total"] >= float64(sent) })
+		b.Logf("%d runs ended, %d events, in %s: %s", *endedRuns, sent, time.Since(began).Round(time.Second), p.memory(b))
+		b.ReportMetric(p.resident(b, "VmHWM")/(1<<20), "MiB-peak-ended")
+
+		watch := p.watch(b)
+		spoken := publishAll(b, cfg, 5_000, speaking(*openRuns))
+		sent += spoken
+		p.await(b, "what open runs have said", func(m map[string]float64) bool { return m["skein_compactor_events_total"] >= float64(sent) })
+		longest := watch()
+		m := p.metrics(b)
+		b.Logf("%.0f runs open, %d events: %s; longest time between two commits %s", m["skein_compactor_open_runs"], spoken, p.memory(b), longest)
+		if got := m["skein_compactor_open_runs"]; got != float64(*openRuns) {
+			b.Errorf("%.0f runs are open, want %d", got, *openRuns)
+		}
+		b.ReportMetric(p.resident(b, "VmHWM")/(1<<20), "MiB-peak")
+		b.ReportMetric(longest.Seconds(), "s-between-commits")
+
+		if err := p.cmd.Process.Kill(); err != nil {
+			b.Fatal(err)
+		}
+		_ = p.cmd.Wait() // killed
+		killed := time.Now()
+		p = startCompactorIn(b, cfg, dir)
+		publishAll(b, cfg, 0, shortRuns(1))
+		p.await(b, "a commit after the kill", func(m map[string]float64) bool { return m["skein_compactor_transactions_total"] > 0 })
+		first := time.Since(killed)
+		p.await(b, "events after the kill", func(m map[string]float64) bool { return m["skein_compactor_events_total"] > 0 })
+		again := time.Since(killed)
+		b.Logf("after kill -9: first transaction after %s, first new events committed after %s: %s", first, again, p.memory(b))
+		if n := p.metrics(b)["skein_compactor_store_rebuilds_total"]; n != 0 {
+			b.Errorf("%.0f local stores were made anew", n)
+		}
+		b.ReportMetric(again.Seconds(), "s-to-commit-again")
+	}
+}
+
+// stream gives out events in the order in which they are sent.
+type stream func(yield func(thread, run, value string) bool)
+
+// shortRuns are runs of three events, ten to a thread.
+func shortRuns(n int) stream {
+	return func(yield func(thread, run, value string) bool) {
+		for i := range n {
+			thread, run := fmt.Sprintf("ended-%08d", i/10), fmt.Sprintf("run-%08d", i)
+			for _, value := range []string{
+				fmt.Sprintf(`{"type":"RUN_STARTED","timestamp":1767225600000,"threadId":%q,"runId":%q}`, thread, run),
+				fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","timestamp":1767225600000,"messageId":"m-%s","role":"assistant","delta":"It rains in the town that you asked for, and it will rain tomorrow."}`, run),
+				fmt.Sprintf(`{"type":"RUN_FINISHED","timestamp":1767225600000,"threadId":%q,"runId":%q}`, thread, run),
+			} {
+				if !yield(thread, run, value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// speaking are runs that start, say some words, and then wait for something; some of them at a time.
+func speaking(n int) stream {
+	const atATime, words = 2_000, 10
+	return func(yield func(thread, run, value string) bool) {
+		for first := 0; first < n; first += atATime {
+			for turn := range 2 + words {
+				for i := first; i < min(first+atATime, n); i++ {
+					thread, run := fmt.Sprintf("open-%08d", i), fmt.Sprintf("run-%08d", i)
+					value := fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","timestamp":1767225600000,"messageId":"m-%s","delta":%q}`, run, token(i, turn))
+					switch turn {
+					case 0:
+						value = fmt.Sprintf(`{"type":"RUN_STARTED","timestamp":1767225600000,"threadId":%q,"runId":%q}`, thread, run)
+					case 1:
+						value = fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","timestamp":1767225600000,"messageId":"m-%s","role":"assistant"}`, run)
+					}
+					if !yield(thread, run, value) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// publishAll sends events at a rate a second, or at 0 as fast as it goes, and returns their number.
+func publishAll(tb testing.TB, cfg kafka.Config, rate int, all stream) int {
+	tb.Helper()
+	n := 0
+	produceAll(tb, cfg, rate, func(yield func(*kgo.Record) bool) {
+		all(func(thread, run, value string) bool {
+			key, err := record.ThreadKey("acme", thread)
+			if err != nil {
+				panic(err) // the ids above are right
+			}
+			n++
+			return yield(&kgo.Record{
+				Partition: record.Partition([]byte(key), partitions), Key: []byte(key), Value: []byte(value),
+				Headers: kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}),
+			})
+		})
+	})
+	return n
+}
+
+// await waits until the process's metrics say so.
+func (p *process) await(tb testing.TB, what string, is func(map[string]float64) bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Hour); ; {
+		if m, err := p.readMetrics(); err == nil && is(m) {
+			return
+		}
+		if p.ended() {
+			tb.Fatalf("waiting for %s: the compactor has ended", what)
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited an hour for %s", what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// ended reports whether the process is gone or a zombie.
+func (p *process) ended() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+// watch begins to look at transactions; what it returns ends that and gives the longest time between two.
+func (p *process) watch(tb testing.TB) func() time.Duration {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	var longest atomic.Int64
+	var done sync.WaitGroup
+	done.Go(func() {
+		at, last := time.Now(), -1.0
+		for ctx.Err() == nil {
+			if m, err := p.readMetrics(); err == nil {
+				if n := m["skein_compactor_transactions_total"]; n != last {
+					at, last = time.Now(), n
+				}
+				longest.Store(max(longest.Load(), int64(time.Since(at))))
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	return func() time.Duration { cancel(); done.Wait(); return time.Duration(longest.Load()) }
+}
+
+// resident is a line of /proc's status of the process, in bytes.
+func (p *process) resident(tb testing.TB, line string) float64 {
+	tb.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for text := range strings.Lines(string(status)) {
+		var kib float64
+		if rest, ok := strings.CutPrefix(text, line+":"); ok {
+			if _, err := fmt.Sscan(rest, &kib); err != nil {
+				tb.Fatal(err)
+			}
+			return kib * 1024
+		}
+	}
+	tb.Fatalf("/proc does not tell %s", line)
+	return 0
+}
+
+func (p *process) memory(tb testing.TB) string {
+	tb.Helper()
+	m := p.metrics(tb)
+	var disk int64
+	files, err := filepath.Glob(filepath.Join(p.dir, "*", "*"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil { // Pebble takes files away meanwhile
+			disk += info.Size()
+		}
+	}
+	const mib = 1 << 20
+	return fmt.Sprintf("%.0f MiB resident, %.0f at most, heap %.0f MiB, longest collector pause %.1f ms, local stores %d MiB",
+		p.resident(tb, "VmRSS")/mib, p.resident(tb, "VmHWM")/mib, m["go_memstats_heap_alloc_bytes"]/mib,
+		m["go_gc_duration_seconds"]*1000, disk/mib)
+}

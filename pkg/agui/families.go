@@ -1,0 +1,117 @@
+package agui
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Families are the families of events that a run record keeps as they came, though they fold to nothing.
+// As text they are names with commas between them, or "none"; as JSON a list of names. The zero value is
+// what is kept unless somebody says otherwise: all but raw.
+type Families uint8 // the set, xor usually
+
+const (
+	familyStep     Families = 1 << iota // STEP_*
+	familySubagent                      // SUBAGENT_*
+	familyCustom                        // CUSTOM
+	familyMeta                          // META
+	familyUnknown                       // what neither this version nor an older one of the protocol knows
+	familyRaw                           // RAW
+
+	usually = familyStep | familySubagent | familyCustom | familyMeta | familyUnknown
+)
+
+// familyNames are the names by bit.
+var familyNames = []string{"step", "subagent", "custom", "meta", "unknown", "raw"}
+
+// noFamily is the text of the empty set: where a setting is empty, nobody can tell whether it was meant.
+const noFamily = "none"
+
+// FamilyNames are the names of all families, in the order in which they are written.
+func FamilyNames() []string { return slices.Clone(familyNames) }
+
+// FamiliesOf returns the families of these names.
+func FamiliesOf(names ...string) (Families, error) {
+	set := Families(0)
+	for _, name := range names {
+		i := slices.Index(familyNames, name)
+		if i < 0 {
+			return 0, fmt.Errorf("%q is no family of events: there are %s", name, strings.Join(familyNames, ", "))
+		}
+		set |= 1 << i
+	}
+	return set ^ usually, nil
+}
+
+// Names are the families' names, in one order.
+func (f Families) Names() []string {
+	names := []string{}
+	for i, name := range familyNames {
+		if (f^usually)>>i&1 == 1 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Keep reports whether events of the type are kept.
+func (f Families) Keep(t Type) bool { return (f^usually)&familyOf(t) != 0 }
+
+// familyOf is the family of a type; 0 where events of it fold to something.
+func familyOf(t Type) Families {
+	switch t {
+	case StepStarted, StepFinished:
+		return familyStep
+	case SubagentStarted, SubagentFinished, SubagentError:
+		return familySubagent
+	case Custom:
+		return familyCustom
+	case Meta:
+		return familyMeta
+	case Raw:
+		return familyRaw
+	}
+	if t.Known() || t.thinking() {
+		return 0
+	}
+	return familyUnknown
+}
+
+// String is the text.
+func (f Families) String() string {
+	if names := f.Names(); len(names) > 0 {
+		return strings.Join(names, ",")
+	}
+	return noFamily
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (f Families) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *Families) UnmarshalText(text []byte) (err error) {
+	names := []string{}
+	if string(text) != noFamily {
+		for name := range strings.SplitSeq(string(text), ",") {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	*f, err = FamiliesOf(names...)
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (f Families) MarshalJSON() ([]byte, error) { return json.Marshal(f.Names()) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *Families) UnmarshalJSON(b []byte) error {
+	var names []string
+	if err := json.Unmarshal(b, &names); err != nil {
+		return fmt.Errorf("decoding families of events: %w", err)
+	}
+	var err error
+	*f, err = FamiliesOf(names...)
+	return err
+}

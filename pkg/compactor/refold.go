@@ -1,0 +1,237 @@
+package compactor
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/shadow"
+)
+
+// A request to refold a thread (skein refold --apply) has its records written anew where the rules of the fold
+// make others by now. The actor meets it in the thread's partition, reads the thread's raw events then and
+// there, and puts all records that change into the transaction that takes P behind the request: while it reads,
+// nothing of the thread can begin or go on. What it would take to do so beside the actor, or for threads
+// with open runs, stands in ADR 008.
+
+// refolding is a request that waits for its raw events.
+type refolding struct {
+	thread *thread
+	offset int64 // of the request
+	// refused says why nothing is done; nil: nothing speaks against it yet.
+	refused error
+	records []*record.Run
+	// spans are where the thread's raw events lie, in order.
+	spans []kafka.Span
+}
+
+// The bounds on what is in memory for one request: of the thread's records, and of its raw events. What is
+// read to find these, with other threads' in between, is bounded as well: it is a pause of the stage.
+const (
+	refoldBytes     = 64 << 20
+	refoldScanBytes = 256 << 20
+)
+
+// The reasons for which a request is refused.
+var (
+	errThreadOpen  = errors.New("a run of the thread is open, or was a moment ago: ask again")
+	errThreadLarge = errors.New("the thread is larger than what is folded again at once")
+	errRecordLarge = errors.New("a record would be over the limit")
+)
+
+// takeRefold takes in a request. Below P it was done.
+func (p *partition) takeRefold(t *thread, m *message) (outcome, error) {
+	if m.decided {
+		return outcomeRefold, nil
+	}
+	if t.rest != nil {
+		if err := t.rest.all(); err != nil {
+			return 0, err
+		}
+	}
+	if len(t.heads) == 0 {
+		return outcomeRefold, nil
+	}
+	p.refolding = &refolding{thread: t, offset: m.Offset}
+	return outcomeRefold, p.prepare(p.refolding)
+}
+
+// wanted returns the request that the last record was, if it was one.
+func (p *partition) wanted() *refolding {
+	r := p.refolding
+	p.refolding = nil
+	return r
+}
+
+// prepare takes the thread's records and says where its raw events lie.
+func (p *partition) prepare(r *refolding) error {
+	var parts [][2]int64
+	size := 0
+	for _, h := range slices.SortedFunc(maps.Values(r.thread.heads), func(a, b *head) int { return cmp.Compare(a.Start, b.Start) }) {
+		// One that was abandoned leaves memory once its record is committed.
+		if h.live != nil || h.Open() {
+			r.refused = errThreadOpen
+			return nil
+		}
+		key, err := record.RunKey(r.thread.tenant, r.thread.id, h.ID)
+		if err != nil {
+			return fmt.Errorf("refolding a thread: %w", err)
+		}
+		rec, n, err := p.recordOf(key)
+		if err != nil {
+			return err
+		}
+		if size += n; size > refoldBytes {
+			r.refused = errThreadLarge
+			return nil
+		}
+		r.records = append(r.records, rec)
+		parts = append(parts, rec.Raw.Ranges...)
+	}
+	slices.SortFunc(parts, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	var all ranges // as few as a record has: each is a read of its own
+	for _, part := range parts {
+		all.add(part[0])
+		last := &all.list[len(all.list)-1]
+		last[1] = max(last[1], part[1])
+	}
+	for _, part := range all.list {
+		r.spans = append(r.spans, kafka.Span{Start: part[0], End: part[1]})
+	}
+	return nil
+}
+
+// refold writes the thread's records anew: raw are its records of skein.events in the request's spans, start is
+// the first offset that is there. It returns how many records that are, or why (refused) it is none.
+func (p *partition) refold(r *refolding, raw []*kgo.Record, start int64) (written int, refused, err error) {
+	again := shadow.NewThread(r.records, start)
+	for _, m := range raw {
+		if err := again.Take(m); err != nil {
+			return 0, nil, err
+		}
+	}
+	anew, err := again.Anew()
+	switch {
+	case errors.Is(err, shadow.ErrLeft):
+		return 0, err, nil
+	case err != nil || len(anew) == 0:
+		return 0, nil, err
+	}
+	values := make([][]byte, len(anew))
+	for i, a := range anew {
+		if values[i], err = record.EncodeRun(a.Record); err != nil {
+			return 0, nil, err
+		}
+		if len(values[i]) > p.cfg.RecordLimit {
+			return 0, fmt.Errorf("%w: run %q", errRecordLarge, a.Record.RunID), nil
+		}
+	}
+	t := r.thread
+	heads := maps.Clone(t.heads)
+	whole := map[string]*head{} // by branch: the run that its snapshot stands for
+	for _, h := range t.heads {
+		if last := whole[h.Branch]; h.Sealed && h.SinceSnapshot == 0 && (last == nil || h.Depth > last.Depth) {
+			whole[h.Branch] = h
+		}
+	}
+	for i, a := range anew {
+		key, err := record.RunKey(t.tenant, t.id, a.Record.RunID)
+		if err != nil {
+			return 0, nil, err
+		}
+		h, err := headOf(a.Record)
+		if err != nil {
+			return 0, nil, err
+		}
+		heads[h.ID] = h
+		p.unsaved[key] = values[i]
+		out := p.runOutput(key, *h, values[i])
+		out.kind = outputRefolded
+		p.write(out)
+		p.histories.drop(key)
+		if whole[h.Branch] != t.heads[h.ID] || sameHistory(a.Was, a.Is) {
+			continue
+		}
+		if err := p.snapshot(t, h, a.Is); err != nil {
+			return 0, nil, err
+		}
+	}
+	next, err := newThread(t.key, t.tenant, t.id, slices.Collect(maps.Values(heads)))
+	if err != nil {
+		return 0, nil, err
+	}
+	next.erased, next.usedAt = t.erased, t.usedAt
+	p.threads[t.key] = next
+	return len(anew), nil, nil
+}
+
+// sameHistory reports whether two histories are written the same.
+func sameHistory(a, b lineage.History) bool {
+	return bytes.Equal(a.State, b.State) && slices.EqualFunc(a.Messages, b.Messages, func(x, y agui.Message) bool {
+		return bytes.Equal(x.Raw, y.Raw)
+	})
+}
+
+// refold reads what a request of the partition asks for, and has it done. Nothing of the round is committed
+// before; an error, as that of any read, ends the session.
+func (s *session) refold(ctx context.Context, a *assignment, r *refolding) error {
+	written := 0
+	if r.refused == nil {
+		raw, start, err := s.readThread(ctx, a.id, r)
+		if err != nil {
+			return fmt.Errorf("refolding a thread of partition %d: %w", a.id, err)
+		}
+		if r.refused == nil {
+			if written, r.refused, err = a.part.refold(r, raw, start); err != nil {
+				return fmt.Errorf("refolding a thread of partition %d: %w", a.id, err)
+			}
+		}
+	}
+	at := []any{"tenant", r.thread.tenant, "thread_id", r.thread.id, "partition", a.id, "offset", r.offset}
+	if r.refused != nil {
+		s.logger.Warn("thread is not folded again", append(at, "error", r.refused)...)
+	} else {
+		s.logger.Info("thread is folded again", append(at, "records", written)...)
+	}
+	return nil
+}
+
+// readThread reads the thread's raw events, and asks for the first offset that is there.
+func (s *session) readThread(ctx context.Context, partition int32, r *refolding) (raw []*kgo.Record, start int64, err error) {
+	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	held, err := kafka.Spans(asking, s.admin, s.topics.Events)
+	if err != nil {
+		return nil, 0, err
+	}
+	start = held[partition].Start
+	size, scanned := 0, 0
+	for _, span := range r.spans {
+		span.Start = max(span.Start, start)
+		for m, err := range kafka.Scan(ctx, s.kafka, s.topics.Events, map[int32]kafka.Span{partition: span}) {
+			if err != nil {
+				return nil, 0, err
+			}
+			n := len(m.Key) + len(m.Value)
+			if string(m.Key) == r.thread.key {
+				raw, size = append(raw, m), size+n
+			}
+			if scanned += n; size > refoldBytes || scanned > refoldScanBytes {
+				r.refused = errThreadLarge
+				return nil, 0, nil
+			}
+		}
+	}
+	return raw, start, nil
+}

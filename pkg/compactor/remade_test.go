@@ -1,0 +1,166 @@
+package compactor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// remake deletes topics and makes them again.
+func remake(t *testing.T, k kafka.Config, topics ...string) {
+	t.Helper()
+	adm, err := kafka.NewAdmin(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	if _, err := adm.DeleteTopics(t.Context(), topics...); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the topics are gone", func() bool {
+		there, err := adm.ListTopics(t.Context(), topics...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range there {
+			if d.Err == nil {
+				return false
+			}
+		}
+		return true
+	})
+	if _, err := kafka.EnsureTopics(t.Context(), k, kafka.TopicSpec{Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines is a log that is read while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) count(text string) int { return strings.Count(l.String(), text) }
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Where skein.events is deleted and made again by itself, its new events have the offsets of old ones, of
+// which the records on skein.runs speak: each would be dropped in silence. With a new folder the topic
+// knows, with an old one the local store, also of position records that name no topic.
+func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
+	kafkatest.OnBoth(t, 1, func(t *testing.T, k kafka.Config) {
+		topics := k.Topics()
+		old := t.TempDir()
+		_, _, stop := runService(t, k, testConfig(old, "a"))
+		script := newSim(t, nil)
+		script.turn("r1", "m1")
+		produce(t, k, 1, script.events...)
+		waitSealed(t, k, 1)
+		named := ""
+		kafkatest.ConsumeUntil(t, k, topics.Runs, func(all []*kgo.Record) bool {
+			for _, m := range all {
+				if string(m.Key) == record.PositionKey {
+					_, named, _ = record.DecodePosition(m.Value)
+				}
+			}
+			return named != ""
+		})
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		remake(t, k, topics.Events)
+		script = newSim(t, nil)
+		script.turn("r2", "m2")
+		produce(t, k, 1, script.events...)
+
+		for _, dir := range []string{t.TempDir(), old} {
+			log := new(lines)
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("log of the service:\n%s", log.String())
+				}
+			})
+			metrics := NewMetrics(prometheus.NewRegistry())
+			s, err := New(testConfig(dir, "a"), k, slog.New(slog.NewTextHandler(log, nil)), metrics)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() { done <- s.Run(ctx) }()
+			const says = "skein.events was deleted and made again, and the topics that are made of it were not"
+			waitFor(t, "it refuses, again and again", func() bool {
+				err := s.Ready()
+				return err != nil && strings.Contains(err.Error(), says) && testutil.ToFloat64(metrics.Sessions) > 2
+			})
+			if n := log.count(says); n != 1 {
+				t.Errorf("it has said so %d times, want once", n)
+			}
+			for _, m := range kafkatest.Consume(t, k, topics.Runs) {
+				if r := records(t, []*kgo.Record{m}); len(r) > 0 && r[0].RunID != "r1" {
+					t.Errorf("it has made a record of %s", r[0].RunID)
+				}
+			}
+			if dir == old {
+				remake(t, k, topics.Runs, topics.Snapshots, topics.DeadLetters)
+				// A session that is up may take 30 s to see that its topics are gone.
+				for deadline := time.Now().Add(4 * kafkatest.Timeout); s.Ready() != nil && time.Now().Before(deadline); {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if sealed := waitSealed(t, k, 1); len(sealed) != 1 {
+					t.Errorf("with a whole new topic set it has sealed %v", sealed)
+				}
+				waitFor(t, "it is ready", func() bool { return s.Ready() == nil })
+			}
+			cancel()
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestLocalStore_TakesPositionsThatNameNoTopic(t *testing.T) {
+	store := newStoreTest(t)
+	if err := store.apply([]entry{{offset: 0}, {offset: 1}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.follow("one"); err != nil {
+		t.Errorf("nobody has named a topic: %v", err)
+	}
+	if err := store.follow(""); err != nil {
+		t.Errorf("the brokers know no ids: %v", err)
+	}
+	if err := store.follow("two"); !errors.Is(err, errOtherEvents) {
+		t.Errorf("another topic: %v", err)
+	}
+	if err := store.apply([]entry{{offset: 2, events: "two"}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.follow("two"); err != nil {
+		t.Errorf("the topic that the last position record names: %v", err)
+	}
+}

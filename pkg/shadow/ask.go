@@ -1,0 +1,126 @@
+package shadow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Request asks the compactor to write the records of a thread anew.
+type Request struct {
+	Tenant, ThreadID string
+	// Position is where it lies in skein.events, once it is asked.
+	Position record.Position
+}
+
+// Ask writes the requests. They are answered in the order of each partition; Await says when that is done.
+func Ask(ctx context.Context, cfg kafka.Config, requests []Request) error {
+	topic, count, err := events(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	cl, err := kafka.NewProducer(cfg)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	records := make([]*kgo.Record, len(requests))
+	for i, r := range requests {
+		key, err := record.ThreadKey(r.Tenant, r.ThreadID)
+		if err != nil {
+			return fmt.Errorf("asking to fold threads again: %w", err)
+		}
+		records[i] = &kgo.Record{
+			Topic: topic, Partition: record.Partition([]byte(key), count), Key: []byte(key), Value: []byte("{}"),
+			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRefold, Seq: -1}),
+		}
+	}
+	if err := cl.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return fmt.Errorf("asking to fold threads again: some may be asked: %w", err)
+	}
+	for i, m := range records {
+		requests[i].Position = record.Position{Partition: m.Partition, Offset: m.Offset}
+	}
+	return nil
+}
+
+// events returns the topic of raw events and its partition count: a thread's partition depends on that, so one
+// that is under change must not be used.
+func events(ctx context.Context, cfg kafka.Config) (topic string, count int32, err error) {
+	adm, err := kafka.NewAdmin(cfg)
+	if err != nil {
+		return "", 0, err
+	}
+	defer adm.Close()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	topics := cfg.Topics()
+	count, err = kafka.PartitionCount(ctx, adm, topics)
+	return topics.Events, count, err
+}
+
+// awaitEvery is the time between two looks at how far the compactors are.
+const awaitEvery = 200 * time.Millisecond
+
+// Await waits, as long as ctx lasts, until the compactors of the group have decided all requests, and calls
+// progress (nil: nobody) with how many they have.
+func Await(ctx context.Context, cfg kafka.Config, group string, requests []Request, progress func(done, total int)) error {
+	adm, err := kafka.NewAdmin(cfg)
+	if err != nil {
+		return err
+	}
+	defer adm.Close()
+	for {
+		decided, err := decidedBelow(ctx, adm, group, cfg.Topics().Events)
+		if err != nil {
+			return err
+		}
+		done := 0
+		for _, r := range requests {
+			if r.Position.Offset < decided[r.Position.Partition] {
+				done++
+			}
+		}
+		if progress != nil {
+			progress(done, len(requests))
+		}
+		if done == len(requests) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the compactors of %s: %d of %d requests are decided: %w", group, done, len(requests), ctx.Err())
+		case <-time.After(awaitEvery):
+		}
+	}
+}
+
+// decidedBelow returns, by partition, the first event about which the compactors have decided nothing.
+func decidedBelow(ctx context.Context, adm *kadm.Client, group, topic string) (map[int32]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	offsets, err := adm.FetchOffsets(ctx, group)
+	if err == nil {
+		err = offsets.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for the offsets of %s: %w", group, err)
+	}
+	out := map[int32]int64{}
+	for p, o := range offsets[topic] {
+		if o.Metadata == "" {
+			out[p] = o.At
+			continue
+		}
+		if out[p], _, err = record.DecodeDecided(o.Metadata); err != nil {
+			return nil, fmt.Errorf("reading the offsets of %s: %w", group, err)
+		}
+	}
+	return out, nil
+}
