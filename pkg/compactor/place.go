@@ -56,10 +56,7 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	}
 	if pl.Run.Base != "" {
 		pl.base = pl.parent
-		if err := r.thread.ask(pl.Run.Base, offset); err != nil {
-			return nil, err
-		}
-		base := r.thread.heads[pl.Run.Base]
+		base := r.thread.heads[pl.Run.Base] // at hand, since the run was placed beside it
 		if base == nil {
 			return nil, fmt.Errorf("placing run: %w: its base", errMissing)
 		}
