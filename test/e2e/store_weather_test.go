@@ -23,6 +23,7 @@ func TestWeather_StagesOutliveTheirClickHouse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short is set: this starts every stage as a process")
 	}
+	t.Parallel() // most of it is waiting
 	cluster, server := kafkatest.Real(t, 1), clickhousetest.Start(t)
 	gate := clickhousetest.NewGate(t, server.Addr)
 	server.Addr = gate.Addr

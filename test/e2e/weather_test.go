@@ -24,6 +24,7 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 	if testing.Short() {
 		t.Skip("-short is set: this starts every stage as a process")
 	}
+	t.Parallel() // most of it is waiting
 	cluster := kafkatest.Real(t, 1, kafkatest.Own())
 	p := startPipeline(t, ends{
 		kafka: cluster.Config, replication: 1,

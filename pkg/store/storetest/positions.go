@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,11 +125,12 @@ func positionsConverge(t *testing.T, s Store) {
 		count++
 		tenant, reference := fmt.Sprintf("with positions %d", count), fmt.Sprintf("without %d", count)
 		log := drawLog(rt, tenant)
-		for _, e := range log {
-			e.Tenant = reference
-			if err := s.Write(t.Context(), []store.Entry{e}); err != nil {
-				rt.Fatal(err)
-			}
+		without := slices.Clone(log)
+		for i := range without {
+			without[i].Tenant = reference
+		}
+		if err := s.Write(t.Context(), without); err != nil {
+			rt.Fatal(err)
 		}
 		greatest := int64(0)
 		for v := range int64(rapid.IntRange(1, 6).Draw(rt, "positions")) {
