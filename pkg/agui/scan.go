@@ -259,27 +259,58 @@ func Check(b []byte) error {
 // is yielded twice; the last one counts.
 func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
-		i := skipSpace(obj, 0)
-		if i >= len(obj) || obj[i] != '{' {
-			return
-		}
-		i = skipSpace(obj, i+1)
-		for i < len(obj) && obj[i] == '"' {
-			nameEnd, err := skipString(obj, i)
-			if err != nil {
+		for i := FirstMember(obj); i >= 0; {
+			name, value, next := MemberAt(obj, i)
+			if next == noMember || !yield(unquote(name), value) {
 				return
 			}
-			name := unquote(obj[i:nameEnd])
-			valStart := skipSpace(obj, skipSpace(obj, nameEnd)+1)
-			valEnd, err := skipValue(obj, valStart, 0)
-			if err != nil || !yield(name, obj[valStart:valEnd]) {
-				return
-			}
-			if i = skipSpace(obj, valEnd); i < len(obj) && obj[i] == ',' {
-				i = skipSpace(obj, i+1)
-			}
+			i = next
 		}
 	}
+}
+
+// noMember is an index at which no member is: neither a member nor the last one's end.
+const noMember = -2
+
+// FirstMember returns where the first member of a checked JSON object begins, for MemberAt; negative where it has none, and
+// for any other value.
+func FirstMember(obj json.RawMessage) int {
+	i := skipSpace(obj, 0)
+	if i >= len(obj) || obj[i] != '{' {
+		return noMember
+	}
+	return memberFrom(obj, i+1)
+}
+
+func memberFrom(obj json.RawMessage, i int) int {
+	if i = skipSpace(obj, i); i < len(obj) && obj[i] == '"' {
+		return i
+	}
+	return -1
+}
+
+// MemberAt returns the member of a checked JSON object that begins at i, its name with the quotes, and where the next one
+// begins, which is negative behind the last.
+func MemberAt(obj json.RawMessage, i int) (name, value json.RawMessage, next int) {
+	nameEnd, err := skipString(obj, i)
+	if err != nil {
+		return nil, nil, noMember
+	}
+	start := skipSpace(obj, skipSpace(obj, nameEnd)+1)
+	end, err := skipValue(obj, start, 0)
+	if err != nil {
+		return nil, nil, noMember
+	}
+	if next = skipSpace(obj, end); next < len(obj) && obj[next] == ',' {
+		next++
+	}
+	return obj[i:nameEnd], obj[start:end], memberFrom(obj, next)
+}
+
+// NameAt is MemberAt for the name alone.
+func NameAt(obj json.RawMessage, i int) json.RawMessage {
+	end, _ := skipString(obj, i) // of a checked object: there is no error
+	return obj[i:end]
 }
 
 // Elements iterates over the elements of a checked JSON array. It yields nothing for any other value.

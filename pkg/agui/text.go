@@ -18,6 +18,18 @@ func TextOf(v json.RawMessage) Text { return Text(v[1 : len(v)-1]) }
 // differ stay different.
 func (t Text) String() string { return string(appendDecoded(nil, t)) }
 
+// Equal reports whether both decode to the same. It costs in proportion to the shorter one.
+func (t Text) Equal(o Text) bool {
+	const longest = len(`\u0041`) // what one character may take
+	if len(t) > longest*len(o) || len(o) > longest*len(t) {
+		return false
+	}
+	if bytes.IndexByte(t, '\\') < 0 && bytes.IndexByte(o, '\\') < 0 {
+		return bytes.Equal(t, o)
+	}
+	return t.String() == o.String()
+}
+
 // AppendJSON appends the text as a JSON string in one normal form: only what must be escaped is,
 // surrogate pairs are joined, lone surrogates stay \u escapes. Appending texts piece by piece and
 // in one gives the same bytes.

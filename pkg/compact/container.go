@@ -2,7 +2,9 @@ package compact
 
 import (
 	"encoding/json"
+	"hash/maphash"
 	"iter"
+	"math/bits"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -11,14 +13,65 @@ import (
 // container holds the members of an object or the elements of an array. To look at one, to add and to
 // remove one costs about the same however many there are.
 type container struct {
-	// values are an object's, in order, nil where a member was removed; or an array's that came short, while
-	// nothing was put in between or removed there, or there are few.
+	// values are an object's, in order, nil where a member was removed and unread where table has it; or an
+	// array's that came short, while nothing was put in between or removed there, or there are few.
 	values []*node
-	names  []string       // of an object's members
-	index  map[string]int // place of each name, for objects that are not small
+	table  *table         // of the members that a large object came with
+	names  []string       // of the members behind those
+	index  map[string]int // place of each of these names, where there are more than a few
 	holes  int            // members that were removed
 	parts  []part         // an array's elements otherwise
 	length int            // of parts
+}
+
+// unread stands in the place of a member's value that was not asked for.
+var unread = &node{}
+
+// table finds the members of a large object in its text. It takes a sixth of the room that nodes do, and however
+// many members there are, one is read when it is asked for.
+type table struct {
+	text  json.RawMessage
+	at    []uint32 // where each member begins
+	slots []uint32 // by the hash of the name: 1 more than the place
+}
+
+// seed is of this process: what depends on it is not seen outside of a table.
+var seed = maphash.MakeSeed()
+
+// newTable takes places where members begin, which it keeps.
+func newTable(text json.RawMessage, at []uint32) *table {
+	t := &table{text: text, slots: make([]uint32, 2<<bits.Len(uint(len(at))))}
+	for _, i := range at {
+		slot, place := t.seek(nameAt(text, i))
+		if place >= 0 { // of a name that stands twice the last one counts, in the place of the first
+			t.at[place] = i
+			continue
+		}
+		t.at = append(at[:len(t.at)], i)
+		t.slots[slot] = uint32(len(t.at))
+	}
+	return t
+}
+
+// seek returns the slot for a name, and its place, -1 where it has none.
+func (t *table) seek(name string) (slot, place int) {
+	mask := uint64(len(t.slots) - 1)
+	for h := maphash.String(seed, name); ; h++ {
+		slot = int(h & mask)
+		place = int(t.slots[slot]) - 1
+		if place < 0 || t.name(place) == name {
+			return slot, place
+		}
+	}
+}
+
+func nameAt(text json.RawMessage, i uint32) string { return stringOf(agui.NameAt(text, int(i))) }
+
+func (t *table) name(place int) string { return nameAt(t.text, t.at[place]) }
+
+func (t *table) value(place int) json.RawMessage {
+	_, value, _ := agui.MemberAt(t.text, int(t.at[place]))
+	return value
 }
 
 // part are elements of an array that follow each other. They are read when one of them is asked for: a node
@@ -27,10 +80,11 @@ type part struct {
 	text  json.RawMessage // an array of them, without white space in between; nil once they were read
 	nodes []*node
 	count int
+	high  int32 // of the text: 1 more than the depth of the deepest element; 0 while nobody has asked
 }
 
-// unread makes a part of elements that stay unread.
-func unread(elements []json.RawMessage) part {
+// partOf makes a part of elements that stay unread.
+func partOf(elements []json.RawMessage) part {
 	size := len(`[]`) + len(elements) - 1
 	for _, e := range elements {
 		size += len(e)
@@ -56,6 +110,17 @@ func (p *part) read() []*node {
 	return p.nodes
 }
 
+// depth returns how deep the deepest of the elements is that were not read.
+func (p *part) depth() int {
+	if p.text == nil {
+		return 0
+	}
+	if p.high == 0 {
+		p.high = int32(textDepth(p.text))
+	}
+	return int(p.high) - 1
+}
+
 func (p *part) set(nodes []*node) { p.nodes, p.count = nodes, len(nodes) }
 
 // readArray takes the elements of an array: those of a long one stay unread.
@@ -63,20 +128,68 @@ func (c *container) readArray(text json.RawMessage) {
 	var elements []json.RawMessage
 	for e := range agui.Elements(text) {
 		if len(elements) == 2*partLength {
-			c.parts = append(c.parts, unread(elements[:partLength]))
+			c.parts = append(c.parts, partOf(elements[:partLength]))
 			c.length += partLength
 			elements = elements[:copy(elements, elements[partLength:])]
 		}
 		elements = append(elements, e)
 	}
 	if c.parts != nil {
-		c.parts = append(c.parts, unread(elements))
+		c.parts = append(c.parts, partOf(elements))
 		c.length += len(elements)
 		return
 	}
 	for _, e := range elements {
 		c.values = append(c.values, &node{text: e})
 	}
+}
+
+// readObject takes the members of an object: the values of a large one stay unread.
+func (c *container) readObject(text json.RawMessage) {
+	var at []uint32
+	for i := agui.FirstMember(text); i >= 0; {
+		name, value, next := agui.MemberAt(text, i)
+		at = append(at, uint32(i))
+		if len(at) <= tabled {
+			c.setMember(stringOf(name), &node{text: value})
+		}
+		i = next
+	}
+	if len(at) > tabled {
+		*c = container{table: newTable(text, at)}
+		c.values = slices.Repeat([]*node{unread}, len(c.table.at))
+	}
+}
+
+func (c *container) setMember(name string, v *node) {
+	if i := c.find(name); i >= 0 {
+		c.values[i] = v
+	} else {
+		c.push(name, v)
+	}
+}
+
+// came returns how many places the object's table has.
+func (c *container) came() int {
+	if c.table == nil {
+		return 0
+	}
+	return len(c.table.at)
+}
+
+func (c *container) name(i int) string {
+	if i < c.came() {
+		return c.table.name(i)
+	}
+	return c.names[i-c.came()]
+}
+
+// member returns the value at a place, to be kept.
+func (c *container) member(i int) *node {
+	if c.values[i] == unread {
+		c.values[i] = &node{text: c.table.value(i)}
+	}
+	return c.values[i]
 }
 
 // unreadAt returns how many nodes reading the element at i would make.
@@ -94,6 +207,8 @@ func (c *container) unreadAt(i int) int {
 const (
 	// indexed is the number of members above which an object gets an index.
 	indexed = 16
+	// tabled is the number of members above which an object is read by a table.
+	tabled = 64
 	// partLength is the number of elements that a part has when it is made; it may grow to twice that. It
 	// balances what is moved in a part with the number of parts that are stepped over.
 	partLength = 512
@@ -107,8 +222,11 @@ func (c *container) all() iter.Seq2[string, *node] {
 	return func(yield func(string, *node) bool) {
 		for i, v := range c.values {
 			name := ""
-			if c.names != nil {
-				name = c.names[i]
+			if v != nil && (c.table != nil || c.names != nil) {
+				name = c.name(i)
+			}
+			if v == unread {
+				v = &node{text: c.table.value(i)} // this one is not kept
 			}
 			if v != nil && !yield(name, v) {
 				return
@@ -132,6 +250,11 @@ func (c *container) all() iter.Seq2[string, *node] {
 
 // find returns the place of a member, or -1.
 func (c *container) find(name string) int {
+	if c.table != nil {
+		if _, i := c.table.seek(name); i >= 0 && c.values[i] != nil {
+			return i
+		}
+	}
 	if c.index != nil {
 		if i, ok := c.index[name]; ok {
 			return i
@@ -139,8 +262,8 @@ func (c *container) find(name string) int {
 		return -1
 	}
 	for i, n := range c.names {
-		if n == name && c.values[i] != nil {
-			return i
+		if at := c.came() + i; n == name && c.values[at] != nil {
+			return at
 		}
 	}
 	return -1
@@ -150,7 +273,7 @@ func (c *container) find(name string) int {
 func (c *container) push(name string, v *node) {
 	c.names, c.values = append(c.names, name), append(c.values, v)
 	if c.index != nil {
-		c.index[name] = len(c.names) - 1
+		c.index[name] = len(c.values) - 1
 	} else if len(c.names) > indexed {
 		c.reindex()
 	}
@@ -159,28 +282,30 @@ func (c *container) push(name string, v *node) {
 func (c *container) pop() {
 	last := len(c.names) - 1
 	delete(c.index, c.names[last])
-	c.names, c.values = c.names[:last], c.values[:last]
+	c.names, c.values = c.names[:last], c.values[:len(c.values)-1]
 }
 
 func (c *container) reindex() {
 	c.index = make(map[string]int, len(c.names))
 	for i, name := range c.names {
-		if c.values[i] != nil {
-			c.index[name] = i
+		if at := c.came() + i; c.values[at] != nil {
+			c.index[name] = at
 		}
 	}
 }
 
 // hide removes the member at a place, and show puts it back.
 func (c *container) hide(i int) {
-	delete(c.index, c.names[i])
+	if i >= c.came() {
+		delete(c.index, c.name(i))
+	}
 	c.values[i] = nil
 	c.holes++
 }
 
 func (c *container) show(i int, v *node) {
-	if c.index != nil {
-		c.index[c.names[i]] = i
+	if c.index != nil && i >= c.came() {
+		c.index[c.name(i)] = i
 	}
 	c.values[i] = v
 	c.holes--

@@ -27,8 +27,9 @@ const (
 )
 
 // maxRead is how many nodes a tree may have made of what it read before it forgets them all: of what lies on the
-// paths of patches all members of objects are read, and elements of long arrays by parts. A node takes 50 to 150
-// bytes. The largest event has room for fewer members of an object, so that each patch does not read it again.
+// paths of patches small objects are read whole, large ones by what is asked for, and elements of long arrays by
+// parts. A node takes 50 to 150 bytes. To read again what was forgotten costs the document once; an operation
+// makes a few nodes for each step of its path, 512 at most, so that comes once in thousands of them.
 const maxRead = 2 << 20
 
 // Errors of a patch; each leaves the document as it was.
@@ -177,7 +178,7 @@ func (p *patcher) equal(n, o *node) bool {
 		}
 		for name, v := range n.all() {
 			i := o.find(name)
-			if i < 0 || !p.equal(v, o.values[i]) {
+			if i < 0 || !p.equal(v, o.member(i)) {
 				return false
 			}
 		}
@@ -206,7 +207,9 @@ func (p *patcher) equal(n, o *node) bool {
 func (p *patcher) open(n *node) {
 	if n.container == nil {
 		n.open()
-		p.t.read += len(n.values)
+		if n.table == nil {
+			p.t.read += len(n.values)
+		}
 	}
 }
 
@@ -300,7 +303,7 @@ type place struct {
 func (at place) value() *node {
 	if !at.parent.isArray() {
 		if i := at.parent.find(at.name); i >= 0 {
-			return at.parent.values[i]
+			return at.parent.member(i)
 		}
 		return nil
 	}
@@ -348,6 +351,8 @@ func (p *patcher) lastStep(path string) (place, error) {
 				return at, err
 			}
 			p.t.read += n.unreadAt(at.index)
+		} else {
+			p.t.read++ // it is, where nobody has asked for it before
 		}
 		if i == len(steps)-1 {
 			return at, nil
@@ -415,7 +420,7 @@ func (p *patcher) changed(at place, grows int) {
 	}
 	for _, n := range slices.Backward(at.way) {
 		was := n.bytes()
-		n.text = nil
+		n.text, n.loose = nil, true
 		n.size += grows
 		grows = n.size - was
 	}
@@ -510,6 +515,7 @@ func (p *patcher) remove(at place) {
 	})
 	if c.sparse() {
 		n.container = c.dense()
+		p.t.read += n.count()
 	}
 }
 

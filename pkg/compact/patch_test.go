@@ -214,7 +214,7 @@ func (n *node) sound() error {
 	if size := len(n.appendJSON(nil)); size != n.bytes() {
 		return fmt.Errorf("%s has %d bytes, not %d", n.appendJSON(nil), size, n.bytes())
 	}
-	if depth := textDepth(n.appendJSON(nil)); n.high != 0 && n.depth(false) < depth {
+	if depth := textDepth(n.appendJSON(nil)); n.high != 0 && (n.depth(false) < depth || !n.loose && n.depth(false) != depth) {
 		return fmt.Errorf("%s is %d deep, not %d", n.appendJSON(nil), depth, n.depth(false))
 	}
 	if n.container != nil {
@@ -235,9 +235,18 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 		for i := range list {
 			list[i] = i
 		}
-		doc := json.RawMessage(strings.ReplaceAll(fmt.Sprintf(`{"l":%v,"o":{}}`, list), " ", " , "))
+		var names, came []string
+		n := rng.IntN(2) * rng.IntN(3000)
+		for i := 0; i < n; i += 7 { // of a name that stands twice the last value counts, in the place of the first
+			names, came = append(names, fmt.Sprint("é", i)), append(came, fmt.Sprintf(`"\u00e9%d":7`, i))
+		}
+		for i := range n {
+			if came = append(came, fmt.Sprintf(`"é%d":[]`, i)); i%7 != 0 {
+				names = append(names, fmt.Sprint("é", i))
+			}
+		}
+		doc := json.RawMessage(strings.ReplaceAll(fmt.Sprintf(`{"l":%v,"o":{%s}}`, list, strings.Join(came, ",")), " ", " , "))
 		tr, resumed := newTree(doc), newTree(doc)
-		var names []string
 		patch := func(undone bool) {
 			list, names := &list, &names
 			if undone {
@@ -301,24 +310,46 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 	}
 }
 
+// A large object takes no more room than its text some times over once a patch has led into it.
+func TestTree_ReadingALargeObjectFillsNoMemory(t *testing.T) {
+	var doc []byte
+	for i := range 1 << 20 {
+		doc = fmt.Appendf(doc, `,"%x":{}`, i)
+	}
+	doc[0] = '{'
+	doc = append(doc, '}')
+	before := liveBytes()
+	tr := newTree(doc)
+	if err := tr.apply(json.RawMessage(`[{"op":"replace","path":"/fffff","value":2},{"op":"remove","path":"/0"}]`), noOthers); err != nil {
+		t.Fatal(err)
+	}
+	if grown := liveBytes() - before; grown > 4*len(doc) {
+		t.Errorf("a patch of an object of %d bytes takes %d more", len(doc), grown)
+	}
+	if got, want := string(tr.JSON()), strings.Replace(strings.Replace(string(doc), `"0":{},`, ``, 1), `"fffff":{}`, `"fffff":2`, 1); got != want {
+		t.Errorf("got %d bytes, want %d", len(got), len(want))
+	}
+}
+
+func liveBytes() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
 // A large array takes no more room than its text some times over, however much of it patches lead into, and
 // a patch that leads into more than a tree remembers does what it says, or nothing.
 func TestTree_ReadingALargeArrayFillsNoMemory(t *testing.T) {
 	const n = 4 << 20
 	doc := append([]byte(`[`), bytes.Repeat([]byte(`1,`), n)...)
 	doc[len(doc)-1] = ']'
-	live := func() int {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int(m.HeapAlloc)
-	}
-	before := live()
+	before := liveBytes()
 	tr := newTree(doc)
 	if err := tr.apply(json.RawMessage(`[{"op":"replace","path":"/0","value":2}]`), noOthers); err != nil {
 		t.Fatal(err)
 	}
-	if grown := live() - before; grown > 4*len(doc) {
+	if grown := liveBytes() - before; grown > 4*len(doc) {
 		t.Errorf("a patch of an array of %d bytes takes %d more", len(doc), grown)
 	}
 	want := bytes.Clone(tr.JSON())

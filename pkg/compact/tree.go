@@ -45,9 +45,11 @@ type node struct {
 	// size is how long the text is when it is written from what is below; 0 while nobody has asked.
 	size  int
 	array bool
-	// high is 1 more than the depth, or than what the depth was before something was removed; 0 while
+	// high is 1 more than the depth, or than what the depth was before something below was changed; 0 while
 	// nobody has asked.
-	high       int32
+	high int32
+	// loose says that it may be more than the depth.
+	loose      bool
 	*container // what text said, once it was read
 }
 
@@ -74,14 +76,14 @@ func (n *node) measure() {
 			size += v.bytes()
 		}
 	}
-	for i, v := range n.values {
-		if v == nil {
-			continue
+	if n.array {
+		for _, v := range n.values {
+			size += v.bytes()
 		}
-		if !n.array {
-			size += n.memberBytes(n.names[i])
+	} else {
+		for name, v := range n.all() {
+			size += n.memberBytes(name) + v.bytes()
 		}
-		size += v.bytes()
 	}
 	n.size = size
 }
@@ -119,13 +121,7 @@ func (n *node) open() {
 		n.readArray(n.text)
 		return
 	}
-	for name, v := range agui.Members(n.text) {
-		if i := n.find(name); i >= 0 {
-			n.values[i] = &node{text: v}
-		} else {
-			n.push(name, &node{text: v})
-		}
-	}
+	n.readObject(n.text)
 }
 
 func (n *node) appendJSON(dst []byte) []byte {
@@ -172,34 +168,47 @@ func (n *node) copyOf() *node {
 	if n.text == nil {
 		n.text = n.appendJSON(make([]byte, 0, n.size))
 	}
-	return &node{text: n.text, high: n.high}
+	return &node{text: n.text, high: n.high, loose: n.loose}
 }
 
 // depth is 0 for a value that holds no others, and 1 more than its deepest value for one that does. It
-// is exact, or, where that costs a look at the value and not at all that it holds, more.
+// is exact, or, where that costs a look at the value and not at all that it holds, more. To be exact it looks at
+// what holds something that was changed since it last was.
 func (n *node) depth(exact bool) int {
-	if n.high == 0 || exact {
-		depth := 0
-		if n.container == nil {
-			depth = textDepth(n.text)
+	if n.high != 0 && !(exact && n.loose) {
+		return int(n.high) - 1
+	}
+	depth := 0
+	n.loose = false
+	if n.container == nil {
+		depth = textDepth(n.text)
+	} else {
+		below := func(v *node) {
+			if v != nil {
+				depth = max(depth, v.depth(exact))
+				n.loose = n.loose || v.loose
+			}
+		}
+		if n.table != nil {
+			for _, v := range n.all() {
+				below(v)
+			}
 		} else {
 			for _, v := range n.values {
-				if v != nil {
-					depth = max(depth, v.depth(exact))
-				}
+				below(v)
 			}
-			for i := range n.parts {
-				p := &n.parts[i]
-				depth = max(depth, textDepth(p.text)-1)
-				for _, v := range p.nodes {
-					depth = max(depth, v.depth(exact))
-				}
-			}
-			depth++
 		}
-		n.high = int32(depth + 1)
+		for i := range n.parts {
+			p := &n.parts[i]
+			depth = max(depth, p.depth())
+			for _, v := range p.nodes {
+				below(v)
+			}
+		}
+		depth++
 	}
-	return int(n.high) - 1
+	n.high = int32(depth + 1)
+	return depth
 }
 
 // textDepth counts brackets outside of strings.
@@ -237,14 +246,14 @@ func (n *node) contents() *node {
 // their characters.
 func equalScalar(n, o json.RawMessage) bool {
 	if agui.IsString(n) || agui.IsString(o) {
-		return agui.IsString(n) && agui.IsString(o) && stringOf(n) == stringOf(o)
+		return agui.IsString(n) && agui.IsString(o) && agui.TextOf(n).Equal(agui.TextOf(o))
+	}
+	if !isNumber(n) || !isNumber(o) || string(n) == string(o) {
+		return string(n) == string(o)
 	}
 	a, errA := strconv.ParseFloat(string(n), 64)
 	b, errB := strconv.ParseFloat(string(o), 64)
-	if isNumber(n) && isNumber(o) {
-		return a == b && (errA == nil) == (errB == nil)
-	}
-	return string(n) == string(o) // true, false, null
+	return a == b && (errA == nil) == (errB == nil)
 }
 
 func isNumber(v json.RawMessage) bool { return v[0] == '-' || (v[0] >= '0' && v[0] <= '9') }
