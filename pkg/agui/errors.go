@@ -37,7 +37,7 @@ const (
 	RuleSchema    = "schema"
 	// RuleChunk is for chunks that the client cannot place, such as a first one without an id.
 	RuleChunk = "chunk"
-	// RuleRepeated is for a snapshot that would put one message in too many places.
+	// RuleRepeated is for a snapshot that would put messages in several places, too large for all of them.
 	RuleRepeated = "repeated"
 )
 

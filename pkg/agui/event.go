@@ -234,13 +234,10 @@ func (e *Event) Text(f Field) Text {
 	return TextOf(v)
 }
 
-// Messages returns the messages of a MESSAGES_SNAPSHOT in order.
-func (e *Event) Messages() []Message {
-	var out []Message
-	for m := range Elements(e.JSON(FieldMessages)) {
-		out = append(out, messageOf(m))
-	}
-	return out
+// Messages returns the messages of a MESSAGES_SNAPSHOT in order, and how many others it has, which have no role, or
+// an unknown one and no id.
+func (e *Event) Messages() (messages []Message, stripped int) {
+	return messagesOf(e.JSON(FieldMessages))
 }
 
 // Input returns RUN_STARTED's input, or nil where it has none.

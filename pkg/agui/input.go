@@ -8,6 +8,8 @@ type RunAgentInput struct {
 	// ParentRunID is empty where the input names none.
 	ParentRunID string
 	Messages    []Message
+	// Stripped is how many others it has, which have no role that is a string, or an unknown one and no id.
+	Stripped int
 	// State is nil where the input has none (absent, or null as the client has it).
 	State json.RawMessage
 	// Resume are the answers to the parent run's interrupts.
@@ -73,8 +75,8 @@ func decodeInput(raw json.RawMessage) (*RunAgentInput, error) {
 		if err := checkMessage("", m); err != nil {
 			return nil, err
 		}
-		in.Messages = append(in.Messages, messageOf(m))
 	}
+	in.Messages, in.Stripped = messagesOf(messages)
 	if resume != nil {
 		if kindOf(resume) != kindArray {
 			return nil, malformed("", "resume must be a list, not %s", kindOf(resume))

@@ -43,40 +43,48 @@ func (m *Message) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// messageOf reads the identity of a checked message without copying it.
-func messageOf(raw json.RawMessage) Message {
-	m := Message{Raw: raw}
-	for name, v := range Members(raw) {
-		switch {
-		case name == "id" && kindOf(v) == kindString:
-			m.ID = unquote(v)
-		case name == "role" && kindOf(v) == kindString:
-			m.Role = unquote(v)
+// messagesOf reads the identities of checked messages without copying them. It leaves out those that have none, as
+// the client's enforcement does: they cannot be stored or found.
+func messagesOf(list json.RawMessage) (messages []Message, stripped int) {
+	for raw := range Elements(list) {
+		var id, role json.RawMessage
+		for name, v := range Members(raw) {
+			switch name {
+			case "id":
+				id = v
+			case "role":
+				role = v
+			}
+		}
+		if kindOf(id) == kindString && kindOf(role) == kindString {
+			messages = append(messages, Message{ID: unquote(id), Role: unquote(role), Raw: raw})
+		} else {
+			stripped++
 		}
 	}
-	return m
+	return messages, stripped
 }
 
 // Get returns a member of the message, or nil.
 func (m Message) Get(name string) json.RawMessage { return Lookup(m.Raw, name) }
 
 // checkMessage accepts a message as the schemas of AG-UI 1.0 do, each role's its own: what it does not name
-// may be anything. A message of an unknown role needs an id and is kept.
+// may be anything. One without a role that it knows may be anything as a whole: see messagesOf.
 func checkMessage(t Type, raw json.RawMessage) error {
-	if err := stringsOf(t, "message", raw, []string{"id", "role"}, nil); err != nil {
-		return err
+	if kindOf(raw) != kindObject {
+		return malformed(t, "message must be an object, not %s", kindOf(raw))
 	}
-	role := unquote(Lookup(raw, "role"))
-	var required []string
+	role := stringOrNone(Lookup(raw, "role"))
+	required := []string{"id"}
 	optional := []string{"subagentRunId", "encryptedValue"}
 	switch role {
 	case RoleDeveloper, RoleSystem, RoleAssistant, RoleUser:
 		optional = append(optional, "name")
 	case RoleReasoning:
 	case RoleTool:
-		required, optional = []string{"toolCallId"}, append(optional, "error")
+		required, optional = append(required, "toolCallId"), append(optional, "error")
 	case RoleActivity:
-		required, optional = []string{"activityType"}, optional[:1]
+		required, optional = append(required, "activityType"), optional[:1]
 	default:
 		return nil
 	}

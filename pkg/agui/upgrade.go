@@ -106,7 +106,7 @@ func upgradeInput(in json.RawMessage) (json.RawMessage, bool) {
 }
 
 // nameMessage makes a user message of a bare string and gives id and role to a message that has
-// none. The id is the message's place, counted from 1: the same conversation sent again with more at
+// none; a role only where it has the content of a user's. The id is the message's place, counted from 1: the same conversation sent again with more at
 // its end gets the same ids.
 func nameMessage(m json.RawMessage, place int) (json.RawMessage, bool) {
 	id := AppendString(nil, "message-"+strconv.Itoa(place))
@@ -115,7 +115,8 @@ func nameMessage(m json.RawMessage, place int) (json.RawMessage, bool) {
 		return concat(`{"id":`, id, `,"role":"user","content":`, m, `}`), true
 	case kindObject:
 		changed := false
-		if Lookup(m, "role") == nil {
+		content := kindOf(Lookup(m, "content"))
+		if Lookup(m, "role") == nil && (content == kindString || content == kindArray) {
 			m, changed = withFirst(m, "role", json.RawMessage(`"user"`)), true
 		}
 		if Lookup(m, "id") == nil {

@@ -55,6 +55,9 @@ func FromEnvelope(events [][]byte, startedAt time.Time) (*Artifact, *Report, err
 		case agui.RunStarted:
 			started = append(started, ev)
 		case agui.MessagesSnapshot:
+			if _, stripped := ev.Messages(); stripped > 0 {
+				return nil, nil, refuse(RuleEvent, at("events", i), "%d of its messages have no role, or an unknown one and no id", stripped)
+			}
 			snapshots = append(snapshots, ev)
 		case agui.RunFinished, agui.RunError:
 			ends = append(ends, ev)
@@ -87,9 +90,10 @@ func FromEnvelope(events [][]byte, startedAt time.Time) (*Artifact, *Report, err
 	if given := agui.Lookup(start.JSON(agui.FieldInput), "parentRunId"); parent == "" && agui.IsString(given) {
 		parent = agui.TextOf(given).String()
 	}
+	messages, _ := snapshots[0].Messages()
 	return project(Run{
 		ThreadID: start.ThreadID, RunID: start.RunID, ParentRunID: parent,
-		Started: start, FinishedAt: end.Time(), Messages: snapshots[0].Messages(), Terminal: end,
+		Started: start, FinishedAt: end.Time(), Messages: messages, Terminal: end,
 	}, startedAt, report)
 }
 

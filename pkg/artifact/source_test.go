@@ -22,7 +22,8 @@ func event(tb testing.TB, text string) *agui.Event {
 
 func messages(tb testing.TB, list string) []agui.Message {
 	tb.Helper()
-	return event(tb, `{"type":"MESSAGES_SNAPSHOT","messages":`+list+`}`).Messages()
+	all, _ := event(tb, `{"type":"MESSAGES_SNAPSHOT","messages":`+list+`}`).Messages()
+	return all
 }
 
 func jsonOf(tb testing.TB, v any) string {

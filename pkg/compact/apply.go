@@ -103,7 +103,7 @@ func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, meta
 	}
 	// A start of a call that is known changes its name and keeps its arguments.
 	if m, c := r.conv.owner(call); c != nil {
-		if c.name() != name {
+		if !c.named(name) {
 			m.open()
 			c.fn.set("name", stringValue(name))
 			r.Note("tool-call-renamed")
@@ -223,7 +223,8 @@ func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 // in snapshot order, others removed but for activity and reasoning messages that the snapshot does
 // not claim to own.
 func (r *Run) messagesSnapshot(ev *agui.Event) {
-	incoming := ev.Messages()
+	incoming, stripped := ev.Messages()
+	r.noteStripped(stripped)
 	fresh := make([]*message, len(incoming))
 	hasActivity, hasReasoning := false, false
 	for i, m := range incoming {
@@ -251,6 +252,13 @@ func (r *Run) messagesSnapshot(ev *agui.Event) {
 		}
 	}
 	r.conv.merge(fresh, dropped)
+}
+
+// noteStripped counts messages that a list has and the fold leaves out.
+func (r *Run) noteStripped(n int) {
+	for range n {
+		r.Note(ruleStripped)
+	}
 }
 
 // authority reads metadata["@ag-ui/client"].authoritativeActivityTypes: a list owns those activity
@@ -281,108 +289,98 @@ func authority(metadata json.RawMessage) (owned []string, all, declared bool) {
 	return owned, false, true
 }
 
-// activitySnapshot makes or replaces an activity message. A message is replaced as a whole value,
-// never changed in place: a snapshot may have left it in the list twice.
+// activitySnapshot makes or replaces an activity message. For the client that is another message: one that stands
+// in several places stays as it was in the others.
 func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	replace := string(ev.JSON(agui.FieldReplace)) != "false"
 	r.p.verify.activity(id, o, replace)
 	metadata := ev.JSON(agui.FieldMetadata)
 	activityType, _ := ev.String(agui.FieldActivityType)
 	content := rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))
-	at := r.conv.at(id)
-	if at != nil && at.m.role == agui.RoleActivity {
-		m := at.m
+	m := r.conv.find(id)
+	if m != nil && m.role == agui.RoleActivity {
 		if replace { // metadata stays, the owner is the snapshot's
-			if at.again != nil { // a message that stands in two places stays as it is in the other
-				m.read().settle("metadata")
-			}
-			obj := m.read().copyOf()
+			at, had := m.at, m.contentBytes()
+			m = own(m)
+			obj := m.open()
 			obj.set("activityType", stringValue(activityType))
 			obj.set("content", content)
-			obj.remove("subagentRunId")
+			if !o.set {
+				obj.remove("subagentRunId")
+			}
 			o.tag(obj)
-			m = &message{id: id, role: agui.RoleActivity, obj: obj, calls: at.m.calls}
-			r.conv.replace(at, m, at.m.contentBytes())
+			r.conv.replace(at, m, had)
 		}
 		r.mergeMetadata(m, metadata)
 		return
 	}
-	if at != nil && !replace { // a message of another kind stays, metadata and all
+	if m != nil && !replace { // a message of another kind stays, metadata and all
 		return
 	}
-	m := newMessage(id, agui.RoleActivity, member{"id", stringValue(id)}, member{"role", stringValue(agui.RoleActivity)},
+	made := newMessage(id, agui.RoleActivity, member{"id", stringValue(id)}, member{"role", stringValue(agui.RoleActivity)},
 		member{"activityType", stringValue(activityType)}, member{"content", content})
-	o.tag(m.obj)
+	o.tag(made.obj)
 	if metadata != nil {
-		m.obj.mergeMetadata(metadata)
+		made.obj.mergeMetadata(metadata)
 	}
-	if at == nil {
-		r.conv.push(m)
+	if m == nil {
+		r.conv.push(made)
 	} else {
-		r.conv.replace(at, m, at.m.contentBytes())
+		r.conv.replace(m.at, made, m.contentBytes())
 	}
+}
+
+// own returns the message, or one that is equal to it where it stands in several places.
+func own(m *message) *message {
+	if m.more == 0 {
+		return m
+	}
+	return fromMessage(m.export())
 }
 
 // activityDelta patches an activity's content, which stays an object. The metadata is merged even where
 // the patch fails.
 func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	r.p.verify.activityDelta(id, o)
-	at := r.conv.at(id)
-	if at == nil {
+	m := r.conv.find(id)
+	if m == nil {
 		r.Note("activity-unknown")
 		return
 	}
-	m := at.m
 	if m.role != agui.RoleActivity {
 		r.Note("activity-delta-on-message")
 		return
 	}
 	r.mergeMetadata(m, ev.JSON(agui.FieldMetadata))
 	obj := m.read()
+	at, had := m.at, m.contentBytes()
+	var before json.RawMessage
 	doc, ok := obj.get("content").(*tree)
 	if !ok {
-		doc = newTree(contentOf(obj))
-		doc.object = true // else no snapshot could hold the message, and a client that restores it would give up
-		if obj.get("content") != nil {
+		doc = newTree(json.RawMessage(`{}`))
+		if c, ok := obj.get("content").(rawValue); ok && string(c) != "null" {
+			doc = newTree(json.RawMessage(c))
 			obj.set("content", doc) // the next patch finds it read, also where this one fails
 		}
+		doc.object = true // else no snapshot could hold the message, and a client that restores it would give up
 	}
-	var before json.RawMessage
-	if at.again != nil {
+	if m.more > 0 {
 		before = doc.JSON()
 	}
-	had := m.contentBytes()
 	others := r.state.bytes() + r.conv.contentBytes() - had
 	if err := doc.apply(ev.JSON(agui.FieldPatch), func() int { return others }); err != nil {
 		r.Note("activity-patch-failed")
 		return
 	}
+	if m.more > 0 && obj.get("content") == value(doc) {
+		obj.set("content", rawValue(before))
+	}
 	activityType, _ := ev.String(agui.FieldActivityType)
-	if at.again != nil { // a message that stands in two places stays as it was in the other
-		if obj.get("content") != nil {
-			obj.set("content", rawValue(before))
-		}
-		obj.settle("metadata")
-	}
-	next := obj.copyOf()
-	next.set("content", doc)
-	next.set("activityType", stringValue(activityType))
-	r.conv.replace(at, &message{id: id, role: agui.RoleActivity, obj: next, calls: m.calls}, had)
-}
-
-// contentOf returns an activity's content as JSON, {} where it has none.
-func contentOf(obj *object) json.RawMessage {
-	var c json.RawMessage
-	switch v := obj.get("content").(type) {
-	case rawValue:
-		c = json.RawMessage(v)
-	case *tree:
-		c = v.JSON()
-	}
-	if c == nil {
-		return json.RawMessage(`{}`)
-	}
-	return c
+	m = own(m)
+	obj = m.open()
+	obj.set("content", doc)
+	obj.set("activityType", stringValue(activityType))
+	r.conv.replace(at, m, had)
 }
 
 // stateDelta applies a patch as a whole or not at all.

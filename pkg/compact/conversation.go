@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -20,8 +21,8 @@ type conversation struct {
 	count       int
 	first       map[string]*link // by id: the first in the list
 	kinds       map[kind]*kin
-	// odd is how many reasoning and activity messages carry tool calls, which the schema does not know.
-	odd int
+	// odd are the places of reasoning and activity messages that carry tool calls, which the schema does not know.
+	odd map[*link]bool
 	// owners finds the tool calls and the messages that hold them, by call id, in the order of the list.
 	// It is made when the first tool event asks, since a run without tools needs none.
 	owners map[string]*owners
@@ -29,6 +30,9 @@ type conversation struct {
 	recent *message
 	// contents is how many bytes the contents of activities have; -1 until somebody asks.
 	contents int
+	// repeated is how many bytes messages have in places beyond their first, by their size. incoming is how
+	// many the event has that is being folded.
+	repeated, incoming int
 }
 
 // link is one place of the list.
@@ -87,9 +91,9 @@ type owned struct {
 	call  *toolCall // nil until the message is opened
 }
 
-// first returns the first that still holds its call, ready for a change, if there is one. It forgets those
+// holder returns the first that still holds its call, ready for a change, if there is one. It forgets those
 // before it.
-func first(list *[]*owned) (*message, *toolCall) {
+func (c *conversation) holder(list *[]*owned) (*message, *toolCall) {
 	for ; len(*list) > 0; *list = (*list)[1:] {
 		o := (*list)[0]
 		if o.calls != o.by.calls {
@@ -99,6 +103,7 @@ func first(list *[]*owned) (*message, *toolCall) {
 			o.by.m.read()
 			o.call = o.by.m.calls.list[o.at]
 		}
+		c.found(o.by.m)
 		return o.by.m, o.call
 	}
 	return nil, nil
@@ -143,13 +148,17 @@ func (c *conversation) at(id string) *link {
 
 // reset puts another list in place.
 func (c *conversation) reset(list []*message) {
-	*c = conversation{first: make(map[string]*link, len(list)+8), kinds: make(map[kind]*kin), contents: -1}
+	*c = conversation{first: make(map[string]*link, len(list)+8), kinds: make(map[kind]*kin), odd: make(map[*link]bool), contents: -1, incoming: c.incoming}
 	places := make([]link, len(list))
 	for _, m := range list {
-		m.at = nil
+		m.at, m.more = nil, 0
 	}
 	for i, m := range slices.Backward(list) {
 		places[i] = link{m: m, again: m.at}
+		if m.at != nil {
+			m.more++
+			c.repeated += m.size
+		}
 		m.at = &places[i]
 	}
 	for i := range places {
@@ -171,37 +180,39 @@ func (c *conversation) listed() iter.Seq[*message] {
 	}
 }
 
-// same returns the places that hold one message, each with the first place of it, counted from 0.
-func (c *conversation) same() [][2]int {
+// same returns the places that hold one message beyond its first, each as that first place, counted from 0, the
+// place and the message's size.
+func (c *conversation) same() [][3]int {
 	// No id stands in the list twice; or nothing but new messages does, each in one place.
 	if len(c.first) == c.count || len(c.base.messages) > 0 {
 		return nil
 	}
-	var pairs [][2]int
+	var places [][3]int
 	at := make(map[*message]int, c.count)
 	i := 0
 	for m := range c.messages() {
 		if first, ok := at[m]; ok {
-			pairs = append(pairs, [2]int{first, i})
+			places = append(places, [3]int{first, i, m.size})
 		} else {
 			at[m] = i
 		}
 		i++
 	}
-	return pairs
+	return places
 }
 
 // unite puts one message in the places that same has told of.
-func (c *conversation) unite(pairs [][2]int) error {
-	if len(pairs) == 0 {
+func (c *conversation) unite(places [][3]int) error {
+	if len(places) == 0 {
 		return nil
 	}
 	list := slices.Collect(c.messages())
-	for _, p := range pairs {
+	for _, p := range places {
 		if p[0] < 0 || p[1] < 0 || p[0] >= len(list) || p[1] >= len(list) {
 			return fmt.Errorf("there are %d messages, none at %d or %d", len(list), p[0], p[1])
 		}
 		list[p[1]] = list[p[0]]
+		list[p[0]].size = p[2]
 	}
 	c.reset(list)
 	return nil
@@ -231,7 +242,14 @@ func (c *conversation) find(id string) *message {
 		}
 		c.recent = p.m
 	}
+	c.found(c.recent)
 	return c.recent
+}
+
+// found counts the event as growth of a message that it may change: it would show in all of its places.
+func (c *conversation) found(m *message) {
+	m.size += c.incoming
+	c.repeated += m.more * c.incoming
 }
 
 func (c *conversation) push(m *message) {
@@ -255,7 +273,7 @@ func (c *conversation) join(p *link) {
 	p.kin, p.place = k, len(k.links)
 	k.links = append(k.links, p)
 	if of != (kind{}) && p.m.hasCalls() {
-		c.odd++
+		c.odd[p] = true
 	}
 }
 
@@ -268,9 +286,7 @@ func (c *conversation) leave(p *link) {
 	if k.links = k.links[:last]; last == 0 {
 		delete(c.kinds, k.of)
 	}
-	if k.of != (kind{}) && p.m.hasCalls() {
-		c.odd--
-	}
+	delete(c.odd, p)
 }
 
 // merge is a snapshot: what it names is replaced in its place, all else of the given kinds is dropped, and what
@@ -316,28 +332,49 @@ func (c *conversation) merge(fresh []*message, dropped []kind) {
 	}
 }
 
-// maxPlaces is how many places one message may stand in: all of them are written, so a small one that grows in
-// many would fill the memory. The client gets there only by results that come again and again with one id.
-const maxPlaces = 16
+// maxRepeated is how many bytes messages may have in places beyond their first: all places are written, so a large
+// message in many, or one that grows there, would fill the memory. The client gets there only by results that come
+// again and again with one id.
+const maxRepeated = 16 << 20
 
-// crowded reports whether a snapshot would put a message in more places than one may stand in.
-func (c *conversation) crowded(snapshot *agui.Event) bool {
-	if c.count-len(c.first) < maxPlaces {
-		return false
+// repeats returns how many bytes messages would have in places beyond their first once a snapshot was merged.
+func (c *conversation) repeats(snapshot *agui.Event) int {
+	c.unshare()
+	if len(c.first) == c.count {
+		return 0
 	}
-	places := make(map[string]int)
-	for _, m := range snapshot.Messages() {
-		places[m.ID] = 0
+	messages, _ := snapshot.Messages()
+	named := make(map[string]int, len(messages))
+	for _, m := range messages {
+		named[m.ID] = len(m.Raw)
 	}
-	for m := range c.messages() {
-		if n, named := places[m.id]; named {
-			if n == maxPlaces {
-				return true
-			}
-			places[m.id] = n + 1
+	seen := make(map[string]bool, len(messages))
+	total := 0
+	for p := c.start; p != nil; p = p.next {
+		size, ok := named[p.m.id]
+		switch {
+		case ok && seen[p.m.id]:
+			total += size
+		case ok:
+			seen[p.m.id] = true
+		case p.m.at != p && p.kin.of != (kind{}): // it may stay
+			total += p.m.size
 		}
 	}
-	return false
+	return total
+}
+
+// separate makes messages of their own of those that stand in several places.
+func (c *conversation) separate() {
+	list := make([]*message, 0, c.count)
+	for p := c.start; p != nil; p = p.next {
+		if p.m.at != p {
+			list = append(list, fromMessage(p.m.export()))
+		} else {
+			list = append(list, p.m)
+		}
+	}
+	c.reset(list)
 }
 
 // mergeRepeated is merge where an id is, or comes, more than once. It walks the list.
@@ -351,7 +388,7 @@ func (c *conversation) mergeRepeated(fresh []*message, named map[string]*message
 	for p := c.start; p != nil; p = p.next {
 		m := p.m
 		if n := named[m.id]; n != nil {
-			m = n
+			m, n.size = n, len(n.raw)
 		} else if drops[p.kin] {
 			continue
 		}
@@ -475,8 +512,16 @@ func (c *conversation) replace(p *link, m *message, had int) {
 	before := p.m
 	c.grow(m.contentBytes() - had)
 	c.leave(p)
-	if before.hasCalls() && !m.hasCalls() {
+	switch {
+	case m == before || !before.hasCalls():
+	case m.hasCalls():
+		c.owners = nil // which know the calls of before
+	default:
 		p.calls++
+	}
+	if p.again != nil {
+		before.more--
+		c.repeated -= before.size
 	}
 	before.at, p.again = p.again, nil
 	p.m, m.at = m, p
@@ -550,7 +595,7 @@ func (c *conversation) renumber() {
 // owner returns the first message that holds a tool call of that id, and the call.
 func (c *conversation) owner(callID string) (*message, *toolCall) {
 	if o := c.owned(callID); o != nil {
-		return first(&o.all)
+		return c.holder(&o.all)
 	}
 	return nil, nil
 }
@@ -558,7 +603,7 @@ func (c *conversation) owner(callID string) (*message, *toolCall) {
 // caller returns the first assistant message that holds a tool call of that id, and the call.
 func (c *conversation) caller(callID string) (*message, *toolCall) {
 	if o := c.owned(callID); o != nil {
-		return first(&o.callers)
+		return c.holder(&o.callers)
 	}
 	return nil, nil
 }
@@ -577,20 +622,12 @@ func (c *conversation) owned(callID string) *owners {
 // ownAll notes the calls of all messages, in order. What snapshots keep has none, mostly, and is passed over: who
 // sends snapshots and tool calls in turn pays for what the snapshots brought.
 func (c *conversation) ownAll() {
-	if c.odd > 0 {
-		for p := c.start; p != nil; p = p.next {
-			c.own(p)
-		}
-		return
-	}
-	k := c.kinds[kind{}]
-	if k == nil {
-		return
-	}
-	var firsts []*link // of each stretch
-	for _, p := range k.links {
-		if p.prev == nil || p.prev.in != p.in || p.prev.kin != k {
-			firsts = append(firsts, p)
+	firsts := slices.Collect(maps.Keys(c.odd)) // of each stretch; what is odd is its head
+	if k := c.kinds[kind{}]; k != nil {
+		for _, p := range k.links {
+			if p.prev == nil || p.prev.in != p.in || p.prev.kin != k && !c.odd[p.prev] {
+				firsts = append(firsts, p)
+			}
 		}
 	}
 	slices.SortFunc(firsts, func(a, b *link) int { return cmp.Compare(a.in.order, b.in.order) })

@@ -14,6 +14,9 @@ type message struct {
 	text     *textValue      // the growing content, where the message is open and it is a string
 	calls    *callList       // the tool calls, where the message is open and has any
 	at       *link           // the first in the list that holds it
+	// more is how many others do, and size what it counts for in each of them: its bytes when a snapshot put it
+	// there, and those of the events that came for it since.
+	more, size int
 }
 
 func newMessage(id, role string, members ...member) *message {
@@ -132,14 +135,15 @@ func newToolCall(id, name string) *toolCall {
 	}}}
 }
 
-func (c *toolCall) name() string {
+// named reports whether the call has that name.
+func (c *toolCall) named(name string) bool {
 	switch v := c.fn.get("name").(type) {
 	case stringValue:
-		return string(v)
+		return string(v) == name
 	case rawValue:
-		return stringOf(json.RawMessage(v))
+		return agui.IsString(json.RawMessage(v)) && stringOf(json.RawMessage(v)) == name
 	}
-	return ""
+	return false
 }
 
 type callList struct{ list []*toolCall }

@@ -49,8 +49,8 @@ type progress struct {
 	ToolCallIDs []string `json:"toolCallIds,omitempty"` // started in this run, in order
 	Answered    set      `json:"answered,omitempty"`
 	Thinking    thinking `json:"thinking"`
-	// Same are places in the list that hold one message, as pairs: see conversation.same.
-	Same [][2]int `json:"same,omitempty"`
+	// Same are places in the list that hold one message: see conversation.same.
+	Same [][3]int `json:"same,omitempty"`
 
 	called set // ToolCallIDs as a set
 	burst  burst

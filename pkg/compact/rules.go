@@ -33,6 +33,10 @@ func ReducerRules() []string {
 	}
 }
 
+// ruleStripped is of a message that has no role, or an unknown one and no id: the client's enforcement takes it out of
+// the list that it came in, and so does the fold.
+const ruleStripped = "message-stripped"
+
 // What the names of rules on an entity are made of.
 const (
 	startWhileOpen = "-start-while-open"

@@ -103,8 +103,12 @@ func (r *Run) Apply(ev *agui.Event) error {
 	}
 	sub, hasSub := ev.String(agui.FieldSubagentRunID)
 	o := owner{sub, hasSub}
+	r.conv.incoming = len(ev.Raw)
 	if err := r.dispatch(ev, o); err != nil {
 		return err
+	}
+	if r.conv.repeated > maxRepeated {
+		r.conv.separate()
 	}
 	r.count(ev)
 	return nil
@@ -119,9 +123,9 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		r.applyThinking(ev, t, o)
 		return nil
 	}
-	if ev.Type == agui.MessagesSnapshot && r.conv.crowded(ev) {
+	if ev.Type == agui.MessagesSnapshot && r.conv.repeats(ev) > maxRepeated {
 		return &agui.MalformedError{Rule: agui.RuleRepeated, Type: ev.Type,
-			Detail: fmt.Sprintf("it names a message whose id stands in the conversation more than %d times", maxPlaces)}
+			Detail: fmt.Sprintf("it would put messages into all places where their ids stand, more than %d bytes beyond the first of each", maxRepeated)}
 	}
 	r.closeLanes(ev.Type, o)
 	id := r.messageID(ev)
@@ -218,6 +222,7 @@ func (r *Run) runStarted(ev *agui.Event) {
 	if in == nil {
 		return
 	}
+	r.noteStripped(in.Stripped)
 	for _, m := range in.Messages {
 		r.p.verify.seed(m, false)
 		if r.conv.find(m.ID) == nil {

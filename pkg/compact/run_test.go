@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,19 @@ func result(t testing.TB, r *compact.Run) json.RawMessage {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// resume goes on from a fold's checkpoint.
+func resume(t testing.TB, r *compact.Run) *compact.Run {
+	t.Helper()
+	checkpoint, err := r.Checkpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err = compact.Resume(r.Messages(), slices.Clone(r.State()), checkpoint); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 func same(t testing.TB, a, b json.RawMessage) bool {
@@ -292,23 +306,97 @@ func TestRun_CopiesFillNoMemory(t *testing.T) {
 // A snapshot that names an id puts its message wherever that id stands, and each place is written: a megabyte in
 // ten thousand places would be ten gigabytes.
 func TestRun_RepeatedIDsFillNoMemory(t *testing.T) {
-	for _, n := range []int{16, 17} {
-		lines := []string{started}
-		for range n {
-			lines = append(lines, `{"type":"TOOL_CALL_RESULT","messageId":"r","toolCallId":"c","content":"x"}`)
-		}
-		lines = append(lines, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"x"}`,
-			`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"r","role":"tool","toolCallId":"c","content":"y"}]}`,
-			`{"type":"TEXT_MESSAGE_CHUNK","delta":"z"}`)
-		r, errs := fold(t, lines...)
-		written := strings.Count(string(result(t, r)), `"content":"y"`)
+	const places = 17
+	lines := []string{started}
+	for range places {
+		lines = append(lines, `{"type":"TOOL_CALL_RESULT","messageId":"","toolCallId":"c","content":"x"}`)
+	}
+	for size, fits := range map[int]bool{10: true, 1<<20 - 100: true, 1<<20 + 100: false} {
+		r, errs := fold(t, append(lines, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"x"}`,
+			`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"","role":"tool","toolCallId":"c","content":"`+strings.Repeat("y", size)+`"}]}`,
+			`{"type":"TEXT_MESSAGE_CHUNK","delta":"z"}`)...)
+		written := strings.Count(string(result(t, r)), `"content":"yy`)
 		text := strings.Contains(string(result(t, r)), `"xz"`)
 		var malformed *agui.MalformedError
 		switch {
-		case n == 16 && (written != n || text || len(errs) != 1):
-			t.Errorf("%d places: written %d times, %v", n, written, errs)
-		case n == 17 && (written != 0 || !text || len(errs) != 1 || !errors.As(errs[0], &malformed) || malformed.Rule != agui.RuleRepeated):
-			t.Errorf("%d places: written %d times, %v", n, written, errs)
+		case fits && (written != places || text || len(errs) != 1):
+			t.Errorf("%d bytes: written %d times, %v", size, written, errs)
+		case !fits && (written != 0 || !text || len(errs) != 1 || !errors.As(errs[0], &malformed) || malformed.Rule != agui.RuleRepeated):
+			t.Errorf("%d bytes: written %d times, %v", size, written, errs)
+		}
+	}
+}
+
+// What comes for a message in many places shows in all of them, up to a limit; then the first goes on alone. A
+// checkpoint in between changes nothing.
+func TestRun_GrowthInManyPlacesFillsNoMemory(t *testing.T) {
+	const places = 65
+	lines := []string{started}
+	for range places {
+		lines = append(lines, `{"type":"TOOL_CALL_RESULT","messageId":"","toolCallId":"c","content":"x"}`)
+	}
+	lines = append(lines, `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"","role":"user","content":""}]}`)
+	for range 6 {
+		lines = append(lines, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"","delta":"`+strings.Repeat("z", 64<<10)+`"}`)
+	}
+	r, stopped := compact.New(nil, nil), compact.New(nil, nil)
+	for i, line := range lines {
+		ev, err := agui.Decode([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(t, r, []*agui.Event{ev})
+		apply(t, stopped, []*agui.Event{ev})
+		if i%2 == 0 || i > places {
+			stopped = resume(t, stopped)
+		}
+		if i > places && !bytes.Equal(result(t, r), result(t, stopped)) {
+			t.Fatalf("after event %d a checkpoint shows", i)
+		}
+	}
+	var sizes []int
+	for _, m := range r.Messages() {
+		sizes = append(sizes, strings.Count(string(m.Raw), "z")>>10)
+	}
+	if first, rest := sizes[0], slices.Compact(sizes[1:]); first != 6*64 || len(rest) != 1 || rest[0] != 4*64 {
+		t.Errorf("KiB written: %v", sizes)
+	}
+}
+
+// An activity in two places has its own calls in each once one was changed, looked at in between or put away.
+func TestRun_AnActivityInTwoPlacesSharesNoCalls(t *testing.T) {
+	activity := `{"id":"a","role":"activity","activityType":"p","content":{},"toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":""}}]}`
+	lines := []string{started, `{"type":"MESSAGES_SNAPSHOT","messages":[` + activity + `,` + activity + `]}`,
+		`{"type":"MESSAGES_SNAPSHOT","messages":[` + activity + `]}`, // one, in both places
+		`{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"1"}`,
+		`{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"p","patch":[{"op":"add","path":"/x","value":1}]}`,
+		`{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"2"}`,
+		`{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"p","content":{}}`,
+		`{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"3"}`}
+	for name, between := range map[string]func(*compact.Run) *compact.Run{
+		"at once": func(r *compact.Run) *compact.Run { return r }, "put away": func(r *compact.Run) *compact.Run { return resume(t, r) },
+		"looked at": func(r *compact.Run) *compact.Run {
+			r.Messages()
+			return r
+		},
+	} {
+		r := compact.New(nil, nil)
+		for _, line := range lines {
+			ev, err := agui.Decode([]byte(line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			apply(t, r, []*agui.Event{ev})
+			r = between(r)
+		}
+		var got []string
+		for _, m := range r.Messages() {
+			for call := range agui.Elements(m.Get("toolCalls")) {
+				got = append(got, string(agui.Lookup(agui.Lookup(call, "function"), "arguments")))
+			}
+		}
+		if !slices.Equal(got, []string{`"123"`, `"1"`}) {
+			t.Errorf("%s: arguments %v", name, got)
 		}
 	}
 }

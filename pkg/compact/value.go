@@ -40,12 +40,17 @@ type member struct {
 type object struct {
 	members []member
 	index   map[string]int // place of each name, where there are more than a few
+	holes   int            // of members: those that were removed, while there is an index; their value is nil
 }
 
 func (o *object) appendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
-	for i, m := range o.members {
-		if i > 0 {
+	first := len(dst)
+	for _, m := range o.members {
+		if m.v == nil {
+			continue
+		}
+		if len(dst) > first {
 			dst = append(dst, ',')
 		}
 		dst = append(agui.AppendString(dst, m.name), ':')
@@ -91,27 +96,30 @@ func (o *object) set(name string, v value) {
 }
 
 func (o *object) remove(name string) {
-	if i := o.find(name); i >= 0 {
+	i := o.find(name)
+	switch {
+	case i < 0:
+		return
+	case o.index == nil:
 		o.members = slices.Delete(o.members, i, i+1)
+		return
+	}
+	o.members[i].v = nil
+	delete(o.index, name)
+	if o.holes++; o.holes > len(o.members)/2 {
+		o.members = slices.DeleteFunc(o.members, func(m member) bool { return m.v == nil })
 		o.reindex()
 	}
 }
 
 func (o *object) reindex() {
-	o.index = nil
+	o.index, o.holes = nil, 0
 	if len(o.members) > indexed {
 		o.index = make(map[string]int, len(o.members))
 		for i, m := range o.members {
 			o.index[m.name] = i
 		}
 	}
-}
-
-// copyOf returns an object with the same members; growing values are shared.
-func (o *object) copyOf() *object {
-	c := &object{members: slices.Clone(o.members)}
-	c.reindex()
-	return c
 }
 
 // parse reads the members of a checked JSON object; of a name that stands twice the last one counts.
@@ -137,12 +145,5 @@ func (o *object) mergeMetadata(metadata json.RawMessage) {
 	metadata = bytes.Clone(metadata)
 	for name, v := range agui.Members(metadata) {
 		merged.set(name, rawValue(v))
-	}
-}
-
-// settle makes a member that grows one that never changes.
-func (o *object) settle(name string) {
-	if v := o.get(name); v != nil {
-		o.set(name, rawValue(v.appendJSON(nil)))
 	}
 }

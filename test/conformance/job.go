@@ -19,6 +19,8 @@ type Job struct {
 	// Schema makes events that the client's schema rejects an error. Unknown types and unknown
 	// members are none.
 	Schema bool `json:"schema,omitempty"`
+	// Strip folds what the client's schema leaves of an event, without what it does not know.
+	Strip bool `json:"strip,omitempty"`
 	// Skip leaves events out that are an error, and goes on; else the fold stops there.
 	Skip bool `json:"skip,omitempty"`
 	// Verify asks where the client's verification would have ended the stream.

@@ -41,13 +41,15 @@ function stage(operator) {
   };
 }
 
-/** The schema's opinion of one event: throws where the client would end the run, else nothing. */
-function checkSchema(event) {
+/** What the schema leaves of one event, as a list of one or none: throws where the client would end the run. */
+function enforce(event) {
+  const left = [];
   let failure;
   from([structuredClone(event)])
     .pipe(client.enforceEvents())
-    .subscribe({ error: (error) => (failure = error) });
+    .subscribe({ next: (event) => left.push(event), error: (error) => (failure = error) });
   if (failure !== undefined) throw failure;
+  return left;
 }
 
 /** The events up to and with the first terminal one that the schema accepts: what comes after it is none of the run. */
@@ -58,7 +60,7 @@ export function cut(events) {
   const last = events.findIndex((event) => {
     if (event?.type !== 'RUN_FINISHED' && event?.type !== 'RUN_ERROR') return false;
     try {
-      translate(structuredClone(event)).forEach(checkSchema);
+      translate(structuredClone(event)).forEach(enforce);
       return true;
     } catch {
       return false; // malformed: it ends nothing
@@ -71,7 +73,7 @@ export function cut(events) {
  * Folds events as far as the client goes: {messages, state}, and error: {index, message} where an
  * event made it throw. messages and state are then those after the event before it.
  */
-async function fold(events, start, { upgrade, schema, skip }) {
+async function fold(events, start, { upgrade, schema, strip, skip }) {
   const input = {
     threadId: 'thread', runId: 'run', tools: [], context: [], forwardedProps: {},
     messages: structuredClone(start.messages), state: structuredClone(start.state),
@@ -92,8 +94,8 @@ async function fold(events, start, { upgrade, schema, skip }) {
       // A stream that may be folded again keeps its events from being changed by the client.
       const own = skip ? structuredClone(events[index]) : events[index];
       for (const event of translate(own)) {
-        if (schema) checkSchema(event);
-        for (const e of expand(event)) {
+        const left = schema || strip ? enforce(event) : [];
+        for (const e of (strip ? left : [event]).flatMap(expand)) {
           expanded.push(e);
           origin.push(index);
         }
@@ -139,20 +141,21 @@ function firstViolation(events, { upgrade }) {
 }
 
 /**
- * reduce({start: {messages, state}, events, upgrade, schema, skip, verify})
+ * reduce({start: {messages, state}, events, upgrade, schema, strip, skip, verify})
  *   -> {messages, state, error?, skipped?, violation?}
  *
  * upgrade: translate older wire forms as the client does (ids of THINKING_* messages become random).
  * schema: an event that the client's schema rejects is an error. Unknown types and fields are not.
+ * strip: fold what the client's schema leaves of an event: no unknown types, fields, content parts and messages.
  * skip: leave out an event that is an error, note it in skipped and go on; else stop there.
  * verify: say in violation where the client's verification would have ended the stream that was folded.
  */
-export async function reduce({ start = {}, events, upgrade = false, schema = false, skip = false, verify = false }) {
+export async function reduce({ start = {}, events, upgrade = false, schema = false, strip = false, skip = false, verify = false }) {
   const from = { messages: start.messages ?? [], state: start.state === undefined ? {} : start.state };
   const skipped = [];
   const kept = events.map((event, index) => ({ event, index }));
   for (;;) {
-    const result = await fold(kept.map((k) => k.event), from, { upgrade, schema, skip });
+    const result = await fold(kept.map((k) => k.event), from, { upgrade, schema, strip, skip });
     if (!result.error) {
       if (skipped.length > 0) result.skipped = skipped;
       const violation = verify && firstViolation(kept.map((k) => k.event), { upgrade });

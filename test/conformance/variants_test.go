@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
@@ -38,6 +39,7 @@ func TestVariants_EqualTheOfficialClient(t *testing.T) {
 	}
 	rejected := 0
 	found := map[string]bool{}
+	var asStripped []int
 	for i, want := range results {
 		if len(want.Skipped) > 0 {
 			rejected++
@@ -60,14 +62,72 @@ func TestVariants_EqualTheOfficialClient(t *testing.T) {
 			t.Errorf("%s: %s\n%s", names[i], d, jobs[i].Events[variantAt])
 		default:
 			found[names[i]] = true
+			if documented[names[i]] == noRole {
+				asStripped = append(asStripped, i)
+			}
 		}
 	}
+	equalsStripped(t, client, names, jobs, asStripped)
 	for name, reason := range documented {
 		if !found[name] {
 			t.Errorf("%s does not differ (any more): %s", name, reason)
 		}
 	}
 	report.variants, report.variantsRejected, report.variantsDocumented = len(results), rejected, len(found)
+}
+
+// equalsStripped holds some of the jobs to what the client makes of them behind its own enforcement.
+func equalsStripped(t *testing.T, client *conformance.Client, names []string, all []conformance.Job, which []int) {
+	t.Helper()
+	var jobs []conformance.Job
+	for _, i := range which {
+		all[i].Strip = true
+		jobs = append(jobs, all[i])
+	}
+	results, err := client.Reduce(jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j, want := range results {
+		got, err := foldStream(history(t, conformance.Conversation(jobs[j].Start)), jobs[j].Events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := variantDiffers(want, got); d != "" {
+			t.Errorf("%s, stripped: %s\n%s", names[which[j]], d, jobs[j].Events[variantAt])
+		}
+	}
+}
+
+// A message that cannot be stored or found costs itself, and not those beside it.
+func TestStripped_MessagesLeaveTheOthers(t *testing.T) {
+	client, ok := conformance.Live(t)
+	if !ok {
+		t.Skip("needs the running client; install Node 20 and run: make conformance-setup")
+	}
+	for name, m := range map[string]string{
+		"no role": `{"id":"b","content":7}`, "a role that is no string": `{"id":"b","role":null,"content":"x"}`, "nothing": `{}`,
+		"an unknown role and no id": `{"id":null,"role":"invented"}`, "a role that stands twice": `{"id":"b","role":"user","role":1,"content":"x"}`,
+	} {
+		list := `[{"id":"x","role":"user","content":"1"},` + m + `,{"id":"y","role":"reasoning","content":"2"}]`
+		for _, event := range []string{
+			`{"type":"MESSAGES_SNAPSHOT","messages":` + list + `}`,
+			`{"type":"RUN_STARTED","threadId":"t","runId":"r","input":{"threadId":"t","runId":"r","messages":` + list + `}}`,
+		} {
+			job := conformance.Job{Upgrade: true, Schema: true, Strip: true, Events: []json.RawMessage{json.RawMessage(event)}}
+			results, err := client.Reduce(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := foldStream(lineage.History{}, job.Events)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := variantDiffers(results[0], got); d != "" || len(got.run.Messages()) != 2 || got.run.Summary().Anomalies["message-stripped"] != 1 {
+				t.Errorf("%s: %s: %v\n%s\n%s", name, d, got.run.Summary().Anomalies, event, got.Messages)
+			}
+		}
+	}
 }
 
 // variantDiffers compares verdicts first: a result that differs says less than who took what.
@@ -319,6 +379,8 @@ func messages(parts map[string]obj) map[string]obj {
 // circles leave the client with an object that holds itself, which no JSON can show (docs/fold.md).
 var circles = map[string]bool{"STATE_DELTA (move)/delta/0/from \"\"": true, "ACTIVITY_DELTA (move)/patch/0/from \"\"": true}
 
+const noRole = "a message without role, or of an unknown one without id, cannot be stored or found: left out, as by the client's enforcement"
+
 // documented are the variants that differ, by name, with the reason. docs/fold.md has them as rows.
 var documented = func() map[string]string {
 	all := map[string]string{}
@@ -329,7 +391,6 @@ var documented = func() map[string]string {
 	}
 	const (
 		older  = "an older form that Skein takes: pkg/agui/upgrade.go"
-		noRole = "a message without role, or of an unknown one without id, cannot be stored or found: malformed"
 		unused = "the fold does not use it, and the messages beside it would be lost: folded"
 		object = "an activity's content stays an object: the patch fails"
 	)
