@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -177,6 +178,48 @@ func (s *sim) values() map[string]string {
 	return out
 }
 
+// checkHeads demands that the local store has the heads that a process takes out of the records, and this
+// process what it needs of them. What it does not: when the run started, when an ended one had its last record, and
+// of a run with only an input where it would be if its first event came now.
+func (s *sim) checkHeads() {
+	s.tb.Helper()
+	text := func(h head) string {
+		b, err := h.encode()
+		s.check(err)
+		return string(b)
+	}
+	needed := func(h head) string {
+		if h.Pending {
+			h.Run = lineage.Run{ID: h.ID, GivenID: h.GivenID, Start: h.Start, End: h.End, Status: h.Status, Synthetic: h.Synthetic, RawLost: h.RawLost}
+		}
+		if h.Sealed {
+			h.LastAt = time.Time{}
+		}
+		h.StartedAt, h.Rewrote, h.live = time.Time{}, nil, nil
+		return text(h)
+	}
+	for key, value := range s.values() {
+		r, err := record.DecodeRun([]byte(value))
+		if err != nil {
+			continue // a position, an erasure
+		}
+		want, err := headOf(r)
+		s.check(err)
+		thread := key[:strings.LastIndexByte(key, '/')]
+		stored, err := s.store.heads(thread)
+		s.check(err)
+		at := slices.IndexFunc(stored, func(h *head) bool { return h.ID == r.RunID })
+		if at < 0 {
+			s.tb.Errorf("the local store has no head of %s", key)
+			continue
+		}
+		equal(s.tb, "head in the local store of "+key, text(*stored[at]), text(*want))
+		if t := s.part.threads[thread]; t != nil && t.heads[r.RunID] != nil {
+			equal(s.tb, "head in memory of "+key, needed(*t.heads[r.RunID]), needed(*want))
+		}
+	}
+}
+
 // However events are split into batches, whenever runs are checkpointed or leave memory, and wherever the process
 // dies, aborts or moves to another folder: the same records, each sealed one once, the same dead
 // letters, each once.
@@ -238,6 +281,7 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 			equal(t, "snapshots", got.snapshotValues(), want.snapshotValues())
 			equal(t, "dead letters", got.letters(), want.letters())
 			got.checkTold()
+			got.checkHeads()
 			sealed := map[string]int{}
 			for _, m := range got.runs {
 				if m.Value == nil || header(m, record.HeaderKind) != string(record.KindRun) {

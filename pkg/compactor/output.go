@@ -128,15 +128,25 @@ func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
 			return nil, nil
 		}
 		rec.Open = nil
-		r.head.Sealed = true
+		// As a process that reads the record will say: a run with only an input was placed for now, and that stands.
+		h, err := headOf(rec)
+		if err != nil {
+			return nil, err
+		}
+		h.live = r
+		*r.head = *h
 		return p.finish(r, rec, outputAbandoned)
 	}
-	out := p.runOutput(r.key, *r.head, value)
-	out.run, out.kind = r, outputCheckpoint
+	kind := outputCheckpoint
 	if !r.head.Open() {
-		out.kind = outputAbandoned
+		kind = outputAbandoned
 	}
-	return &out, nil
+	out, err := p.runOutput(r.key, rec, value, kind)
+	if err != nil {
+		return nil, err
+	}
+	out.run = r
+	return out, nil
 }
 
 // committed notes that the batch's transaction was committed: only now is the local store written

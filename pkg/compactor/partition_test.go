@@ -16,7 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/refold"
 )
 
-func equal[T any](t *testing.T, what string, got, want T) {
+func equal[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
@@ -503,4 +503,32 @@ func TestPartition_AbandonsOnceMoreARunThatHadOnlyItsInput(t *testing.T) {
 	equal(t, "status after the first event", s.run("r").Status, record.StatusRunning)
 	silence()
 	equal(t, "status after silence", s.run("r").Status, record.StatusAbandoned)
+}
+
+// An abandoned run that has only an input, and whose record is over the limit, ends for good where it was placed
+// for now: this process and the next one place what comes behind it alike.
+func TestPartition_GoesOnBehindAnInputThatIsTooLargeForARecord(t *testing.T) {
+	for name, reopen := range map[string]func(s *sim){
+		"the same process": func(*sim) {}, "the same folder": func(s *sim) { s.open(false) }, "a new folder": func(s *sim) { s.open(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, func(c *Config) { c.RecordLimit = 4000 })
+			s.turn("first", "m1")
+			s.input("t", "large", fmt.Sprintf(`{"threadId":"t","runId":"large","messages":[%s,%s],"tools":[],"context":[]}`,
+				assistantMessage("m1", "answer m1"), userMessage("u", strings.Repeat("x", 3000))))
+			s.all()
+			s.now = s.now.Add(2 * s.cfg.IdleLimit)
+			s.send("other", "x", text("m", "later"))
+			s.all()
+			large := s.run("large")
+			equal(t, "status and what is left of it", []any{large.Status, large.Truncated, large.Open == nil}, []any{record.StatusAbandoned, true, true})
+			s.checkHeads()
+			reopen(s)
+			s.turn("next", "m2")
+			s.all()
+			next := s.run("next")
+			equal(t, "place of the next run", []any{next.ParentRunID, next.ParentBy, next.BranchID, next.RootRunID, next.Depth, next.Base},
+				[]any{"large", record.ParentLatest, "first", "first", 2, "large"})
+		})
+	}
 }

@@ -156,9 +156,11 @@ func (p *partition) refold(r *refolding, raw []*kgo.Record, start int64) (writte
 		}
 		heads[h.ID] = h
 		p.unsaved[key] = values[i]
-		out := p.runOutput(key, *h, values[i])
-		out.kind = outputRefolded
-		p.write(out)
+		out, err := p.runOutput(key, a.Record, values[i], outputRefolded)
+		if err != nil {
+			return 0, nil, err
+		}
+		p.write(*out)
 		p.histories.drop(key)
 		if whole[h.Branch] != t.heads[h.ID] || sameHistory(a.Was, a.Is) {
 			continue

@@ -62,21 +62,22 @@ func (p *partition) finish(r *run, rec *record.Run, kind string) (*output, error
 	if err := r.thread.seal(r.head); err != nil {
 		return nil, err
 	}
-	out := p.runOutput(r.key, *r.head, value)
-	out.kind = kind
-	return &out, nil
+	return p.runOutput(r.key, rec, value, kind)
 }
 
-// runOutput wraps a run's encoded record.
-func (p *partition) runOutput(key string, h head, value []byte) output {
-	h.live = nil // what is stored outlives it
-	return output{
+// runOutput wraps a run's encoded record, with the head that a process takes out of it which reads it.
+func (p *partition) runOutput(key string, rec *record.Run, value []byte, kind string) (*output, error) {
+	h, err := headOf(rec)
+	if err != nil {
+		return nil, err
+	}
+	return &output{
 		record: &kgo.Record{
 			Topic: p.topics.Runs, Partition: p.id, Key: []byte(key), Value: value,
-			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: h.ID, Seq: -1}),
+			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: rec.RunID, Seq: -1}),
 		},
-		key: key, head: &h,
-	}
+		kind: kind, key: key, head: h,
+	}, nil
 }
 
 // sinceSnapshot is how many bytes the run's branch has added since it was last written whole. A
