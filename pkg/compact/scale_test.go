@@ -286,7 +286,7 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/%d/k%d","value":1}]}`, i%19, i)
 		}, ""},
-		"snapshots and calls in turn over activities, one with calls": {40_000, func(i, n int) string {
+		"snapshots and calls in turn over activities, one with calls": {160_000, func(i, n int) string {
 			if i < n/2 {
 				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p","content":{}}`, i)
 			}

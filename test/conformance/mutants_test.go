@@ -22,7 +22,7 @@ var mutants = []mutant{
 	{"a message that came in front is overlooked", "conversation.go", "c.first[m.id], c.recent = p, nil", "c.first[m.id] = p"},
 	{"a snapshot forgets reasoning", "apply.go", "if hasReasoning {", "if true {"},
 	{"a snapshot keeps activities it owns", "apply.go", "kind{agui.RoleActivity, t})", "kind{agui.RoleActivity, t + \"?\"})"},
-	{"a known call is made again", "apply.go", "if m, c := r.conv.owner(call); c != nil {", "if m, c := r.conv.owner(call); c != nil && c.name() == name {"},
+	{"a known call is made again", "apply.go", "if m, c := r.conv.owner(call); c != nil {", "if m, c := r.conv.owner(call); c != nil && c.named(name) {"},
 	{"CUSTOM leaves chunk lanes open", "chunk.go", "	case agui.Raw, agui.ActivitySnapshot,", "	case agui.Custom, agui.Raw, agui.ActivitySnapshot,"},
 	{"whoever closes a lane closes the parent agent's", "chunk.go", "r.closeLane(r.p.lanes.byOwner[o])", "r.closeLane(r.p.lanes.byOwner[owner{}])"},
 	{"calls outlive the message whose place an activity takes", "conversation.go", "if o.calls != o.by.calls {", "if false {"},
