@@ -28,7 +28,14 @@ partitions.`,
 			choice.Flags(f)
 			f.DurationVar(&delay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay, "how long records are gathered before they are written")
 		},
-		Check: func(*app.Process) error { return choice.Check() },
+		Check: func(p *app.Process) error {
+			cfg := indexer.DefaultConfig(p.Kafka())
+			cfg.MaxDelay = delay
+			if err := cfg.Validate(); err != nil {
+				return app.Usagef("%w", err)
+			}
+			return choice.Check()
+		},
 		Start: func(ctx context.Context, p *app.Process) error {
 			st, err := choice.Open(ctx, p.Logger)
 			if err != nil {

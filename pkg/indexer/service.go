@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -75,6 +76,9 @@ func (s *Service) stands(fault error) {
 // nil. The topics and the store's schema must be there. While the store or Kafka is away it waits and
 // tries again. An error is one that waiting does not mend. Run is called once.
 func (s *Service) Run(ctx context.Context) error {
+	if err := s.follow(ctx); err != nil {
+		return err
+	}
 	cl, err := kafka.NewGroupReader(s.cfg.Kafka, kafka.GroupOptions{
 		Group:      s.cfg.Group,
 		Topics:     []string{s.cfg.Kafka.Topics().Runs},
@@ -98,6 +102,44 @@ func (s *Service) Run(ctx context.Context) error {
 		cl.AllowRebalance()
 	}
 	return s.drain(ctx, cl, b)
+}
+
+// follow returns once the store's rows are known to be of the topic that is there now, or ctx has ended. A topic that
+// is made again while an indexer reads it is seen by the client; in between, only by its id: the group has no
+// offsets of it, and the old rows would win over those of its records, whose offsets are less.
+func (s *Service) follow(ctx context.Context) error {
+	adm, err := kafka.NewAdmin(s.cfg.Kafka)
+	if err != nil {
+		return fmt.Errorf("starting indexer: %w", err)
+	}
+	defer adm.Close()
+	for try := 0; ctx.Err() == nil; try++ {
+		err := s.followOnce(ctx, adm)
+		switch {
+		case errors.Is(err, store.ErrOtherTopic):
+			return fmt.Errorf("reading %s: %w; empty the store and reset group %s to build the index anew", s.cfg.Kafka.Topics().Runs, err, s.cfg.Group)
+		case err == nil:
+			s.stands(nil)
+			clear(s.said)
+			return nil
+		case ctx.Err() == nil:
+			s.stands(err)
+			s.cfg.Logger.Log(ctx, s.level(err), "asking what to index failed; trying again", "error", err)
+			s.wait(ctx, try)
+		}
+	}
+	return nil
+}
+
+func (s *Service) followOnce(ctx context.Context, adm *kadm.Client) error {
+	asking, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	set, err := kafka.ReadTopicSet(asking, adm, s.cfg.Kafka.Topics())
+	id := set.IDs[1]
+	if err != nil || id == (kadm.TopicID{}) { // brokers before 2.8 know no ids
+		return err
+	}
+	return s.store.Follow(ctx, id.String())
 }
 
 // poll reads into the block until something comes or the block is due.
@@ -156,7 +198,7 @@ func (s *Service) level(err error) slog.Level {
 }
 
 // Turned is when Run has last come round: read, or tried to write. It is now where Run waits for records.
-// While the store or Kafka does not answer one turn may take as long as their clients wait; else seconds.
+// While the store or Kafka does not answer one turn may take 4 minutes; else seconds.
 func (s *Service) Turned() time.Time {
 	if at := s.busy.Load(); at != 0 {
 		return time.Unix(0, at)
@@ -196,11 +238,16 @@ func (s *Service) flush(ctx context.Context, cl *kgo.Client, b *block) error {
 	return nil
 }
 
+// writeTimeout bounds one call of the store, which may be many statements: less than the 5 minutes after which
+// a turn counts as one that stands still. What of it was done before costs little when it is tried again.
+const writeTimeout = 4 * time.Minute
+
 // write makes all entries durable. After an error some may be: to write them again changes nothing.
 func (s *Service) write(ctx context.Context, b *block) error {
 	for _, part := range b.parts(s.cfg.MaxRecords, s.cfg.MaxBytes) {
 		start := time.Now()
-		if err := s.store.Write(ctx, part); err != nil {
+		s.busy.Store(start.UnixNano())
+		if err := s.writePart(ctx, part); err != nil {
 			return fmt.Errorf("writing block: %w", err)
 		}
 		s.metrics.writeDuration.Observe(time.Since(start).Seconds())
@@ -216,6 +263,12 @@ func (s *Service) write(ctx context.Context, b *block) error {
 		s.metrics.lag.Done(p)
 	}
 	return nil
+}
+
+func (s *Service) writePart(ctx context.Context, part []store.Entry) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return s.store.Write(ctx, part)
 }
 
 // commit moves the group's offsets behind what is durable. If that fails, the offsets stay in the

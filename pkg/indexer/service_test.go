@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,6 +35,8 @@ type fakeStore struct {
 	rows    map[string]store.Entry
 	next    map[int32]int64 // positions
 	blocks  [][]store.Entry
+	topic   string // that the rows are of
+	silent  error  // in the place of saying which
 	fail    error
 	failed  int
 	onWrite func([]store.Entry)
@@ -40,6 +44,21 @@ type fakeStore struct {
 
 func newFakeStore() *fakeStore {
 	return &fakeStore{rows: map[string]store.Entry{}, next: map[int32]int64{}}
+}
+
+func (f *fakeStore) Follow(_ context.Context, topicID string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.silent != nil {
+		return f.silent
+	}
+	if f.topic == "" {
+		f.topic = topicID
+	}
+	if f.topic != topicID {
+		return store.ErrOtherTopic
+	}
+	return nil
 }
 
 func (f *fakeStore) Write(ctx context.Context, entries []store.Entry) error {
@@ -449,6 +468,109 @@ func TestService_EndsWhereWaitingDoesNotHelp(t *testing.T) {
 			t.Errorf("error %v, want one that says what to do", err)
 		}
 	})
+}
+
+// The group has no offsets of a topic that was made again while the indexer was down, so it would be read from
+// its start, and the old log's rows, of greater versions, would win. A second start is no better.
+func TestService_EndsWhereTheTopicWasMadeAgainWhileItWasDown(t *testing.T) {
+	c := kafkatest.StartCluster(t, 1)
+	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "lineage.sqlite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := st.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	indexed := func() error {
+		_, err := st.Run(t.Context(), "acme", "thread", "a")
+		return err
+	}
+	kafkatest.Produce(t, c.Config, fence(c.Config, 0), runRecord(t, c.Config, 0, "a", record.StatusFinished))
+	for range 2 { // the topic is the same one
+		s := start(t, testConfig(c.Config), st)
+		until(t, "it indexes", func() bool { return s.Ready() == nil && indexed() == nil })
+		if err := s.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := c.Config.Topics().Runs
+	if err := errors.Join(c.Fake.DeleteTopic(runs), c.Fake.CreateTopic(runs, 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s, err := New(testConfig(c.Config), st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), kafkatest.Timeout)
+		defer cancel()
+		if err := s.Run(ctx); !errors.Is(err, store.ErrOtherTopic) || !strings.Contains(err.Error(), "empty the store and reset group") {
+			t.Fatalf("error %v, want one that says what to do", err)
+		}
+	}
+}
+
+// bounded notes what each write was given, and when the turn began that it is part of.
+type bounded struct {
+	*fakeStore
+	turned func() time.Time
+	turns  []time.Time
+	limits []time.Duration
+}
+
+func (w *bounded) Write(ctx context.Context, entries []store.Entry) error {
+	now := time.Now()
+	end, _ := ctx.Deadline()
+	w.turns, w.limits = append(w.turns, w.turned()), append(w.limits, end.Sub(now))
+	for !time.Now().After(now) { // the clock may be a coarse one
+	}
+	return w.fakeStore.Write(ctx, entries)
+}
+
+// Whether a restart would help is decided by how long a turn takes, and a block may be many statements.
+func TestService_NoTurnIsLongerThanOneBoundedWrite(t *testing.T) {
+	cfg := testConfig(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
+	cfg.MaxRecords = 1
+	w := &bounded{fakeStore: newFakeStore()}
+	s, err := New(cfg, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.turned = s.Turned
+	b := newBlock()
+	put(b, 0, 1, "a", 10, 1)
+	put(b, 0, 2, "b", 10, 1)
+	if err := s.write(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.turns) != 2 || !w.turns[1].After(w.turns[0]) {
+		t.Errorf("turns began at %v, want another with each of two writes", w.turns)
+	}
+	for _, limit := range w.limits {
+		if limit <= 0 || limit > writeTimeout {
+			t.Errorf("a write was given %v, want at most %v", limit, writeTimeout)
+		}
+	}
+}
+
+func TestService_WaitsUntilTheStoreSaysWhatItFollows(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	cfg, st := testConfig(k), newFakeStore()
+	away := errors.New("the store is away")
+	st.silent = away
+	kafkatest.Produce(t, k, runRecord(t, k, 0, "a", record.StatusFinished))
+	s := start(t, cfg, st)
+	until(t, "it says why it waits", func() bool { return errors.Is(s.Ready(), away) })
+	if st.text() != "" {
+		t.Errorf("it has written %s", st.text())
+	}
+	st.set(func(f *fakeStore) { f.silent = nil })
+	until(t, "it indexes", func() bool { return s.Ready() == nil && st.text() != "" })
 }
 
 func TestConfig_Validate(t *testing.T) {

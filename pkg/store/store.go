@@ -16,6 +16,10 @@ var ErrNotFound = errors.New("not found")
 // ErrSchema says that the store's schema does not fit this binary. Waiting does not mend it.
 var ErrSchema = errors.New("the store's schema does not fit this binary")
 
+// ErrOtherTopic says that the store's rows are of another skein.runs. Which of two rows is the newer one, only
+// offsets of one log tell.
+var ErrOtherTopic = errors.New("the rows in the store are of another topic")
+
 // Entry is one record of skein.runs as the indexer hands it over: of a run (Run is set), of a run's
 // deletion (a tombstone: it names a run, and Run is nil), of a thread's erasure (Erasure is set; it names
 // no run), or of how far its partition is decided (Position is set; it names no tenant, thread or run).
@@ -92,6 +96,10 @@ type ThreadQuery struct {
 
 // Writer is the indexer's side.
 type Writer interface {
+	// Follow ties the store to a skein.runs, by the id that the brokers have given to the topic. The first one
+	// that a store is told is the one that its rows are of; any other is ErrOtherTopic, until the store has been
+	// made anew. It comes before Write.
+	Follow(ctx context.Context, topicID string) error
 	// Write makes the entries' rows durable before it returns. An entry older than what the
 	// store has for its run changes nothing, nor does an older erasure of its thread, or a position
 	// that is not beyond the one it has. Erasures are not seen before the rows of the entries they

@@ -23,6 +23,8 @@ var (
 	selectErasure string
 	//go:embed sql/positions.sql
 	selectPositions string
+	//go:embed sql/sources.sql
+	selectSources string
 	//go:embed sql/columns.sql
 	selectColumns string
 	//go:embed sql/delete_older.sql

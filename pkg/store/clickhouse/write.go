@@ -13,6 +13,37 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
+// Follow implements store.Writer. Of two indexers that begin at once with different topics at least one is refused,
+// as each looks again behind what it has written.
+func (s *Store) Follow(ctx context.Context, topicID string) error {
+	followed, err := s.follows(ctx, topicID)
+	if err == nil && !followed {
+		if err = s.exec(ctx, "INSERT INTO sources (topic_id) VALUES (?)", topicID); err == nil {
+			_, err = s.follows(ctx, topicID)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("asking ClickHouse which topic its rows are of: %w", err)
+	}
+	return nil
+}
+
+// follows reports whether a topic is noted as the one that the rows are of, or that another is.
+func (s *Store) follows(ctx context.Context, topicID string) (followed bool, err error) {
+	err = s.each(ctx, selectSources, named{}, func(scan scan) error {
+		var id string
+		if err := scan(&id); err != nil {
+			return err
+		}
+		if id != topicID {
+			return fmt.Errorf("%w: theirs has the id %s, this one %s", store.ErrOtherTopic, id, topicID)
+		}
+		followed = true
+		return nil
+	})
+	return followed, err
+}
+
 // Write implements store.Writer. It is some inserts, each of which is durable when it returns, and it
 // gives up at the first error; the same call again sends the same blocks with the same tokens.
 //

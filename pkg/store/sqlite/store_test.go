@@ -77,11 +77,14 @@ func TestStore_BringsUpAnOlderFile(t *testing.T) {
 	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.write.ExecContext(t.Context(), "DROP TABLE positions; DROP TABLE erasures; PRAGMA user_version = 1"); err != nil {
+	if _, err := s.write.ExecContext(t.Context(), "DROP TABLE positions; DROP TABLE erasures; DROP TABLE sources; PRAGMA user_version = 1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if err := s.Follow(t.Context(), "topic"); err != nil {
+		t.Errorf("rows of which nobody has said whose they are: %v", err)
 	}
 	if to, err := s.IndexedTo(t.Context(), "t"); err != nil || len(to) != 1 || to[1] != 7 {
 		t.Errorf("IndexedTo = %v, %v; want 1:7", to, err)

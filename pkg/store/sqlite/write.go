@@ -3,12 +3,41 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
+
+// Follow implements store.Writer.
+func (s *Store) Follow(ctx context.Context, topicID string) error {
+	if err := s.follow(ctx, topicID); err != nil {
+		return fmt.Errorf("asking store which topic its rows are of: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) follow(ctx context.Context, topicID string) (err error) {
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer rollback(tx, &err)
+	var id string
+	err = tx.QueryRowContext(ctx, "SELECT topic_id FROM sources").Scan(&id)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		if _, err := tx.ExecContext(ctx, "INSERT INTO sources (topic_id) VALUES (?)", topicID); err != nil {
+			return err
+		}
+		return tx.Commit()
+	case err == nil && id != topicID:
+		return fmt.Errorf("%w: theirs has the id %s, this one %s", store.ErrOtherTopic, id, topicID)
+	}
+	return err
+}
 
 // Write implements store.Writer. The entries are one transaction.
 func (s *Store) Write(ctx context.Context, entries []store.Entry) (err error) {

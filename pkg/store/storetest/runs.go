@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +39,26 @@ func emptyStore(t *testing.T, s Store) {
 	}
 	if err := s.Write(ctx, nil); err != nil {
 		t.Errorf("writing nothing: %v", err)
+	}
+}
+
+// Of another topic nothing can be written: its offsets, the versions, say nothing beside those of the rows.
+func oneTopic(t *testing.T, s Store) {
+	const first, other = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+	for _, c := range []struct {
+		id      string
+		refused bool
+	}{{first, false}, {first, false}, {other, true}, {first, false}} {
+		err := s.Follow(t.Context(), c.id)
+		if errors.Is(err, store.ErrOtherTopic) != c.refused || (err != nil) != c.refused {
+			t.Errorf("following %s: %v", c.id, err)
+		}
+		if c.refused && !(strings.Contains(err.Error(), first) && strings.Contains(err.Error(), other)) {
+			t.Errorf("%v does not say which", err)
+		}
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

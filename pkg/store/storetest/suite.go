@@ -55,6 +55,7 @@ func cases() []testCase {
 		{"a position stays after an erasure", positionAfterErasure},
 		{"positions in any order among records converge", positionsConverge},
 		{"an erasure is kept, a newer one in its place", erasures},
+		{"the rows are of one topic", oneTopic},
 		{"a cancelled call ends with an error", cancelled},
 		{"readers see whole batches while a writer writes", concurrentReaders},
 	}
