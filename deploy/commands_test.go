@@ -11,18 +11,46 @@ import (
 	"testing"
 )
 
+// scratch is a folder of this process's own.
+var scratch string
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "skein-deploy-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(scratch) // a leftover in the temporary folder
+	os.Exit(code)
+}
+
+// commands is the folder with the commands: the one that SKEIN_TEST_BIN names, else one which they are built into.
+var commands = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv("SKEIN_TEST_BIN"); dir != "" {
+		return dir, nil
+	}
+	build := exec.Command("go", "build", "-o", scratch+string(filepath.Separator), "./cmd/...")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the commands: %w: %s", err, out)
+	}
+	return scratch, nil
+})
+
+// The Dockerfile builds without C, and so does whoever has no compiler.
+func TestCommands_NeedNoC(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "./cmd/...")
+	list.Dir, list.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := list.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // helps are the help texts of the commands by their command line.
 var helps = sync.OnceValues(func() (map[string]string, error) {
-	dir, err := os.MkdirTemp("", "skein-deploy-")
+	dir, err := commands()
 	if err != nil {
 		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }() // a leftover in the temporary folder
-	build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/...")
-	// As in the Dockerfile: what needs C does not build.
-	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the commands: %w: %s", err, out)
 	}
 	texts := make(map[string]string)
 	for _, line := range []string{"ingest", "compactor", "indexer", "query", "skein health", "skein topics create", "skein migrate"} {

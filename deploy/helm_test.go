@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -430,6 +431,7 @@ func TestChart_RefusesValuesThatItDoesNotKnow(t *testing.T) {
 		{"compactor": values{"recordLimit": 16<<20 + 1}},
 		{"compactor": values{"replicas": "many"}},
 		{"compactor": values{"keepEvents": []any{"steps"}}},
+		{"ingest": values{"maxEventBytes": 16<<20 + 1}},
 	} {
 		if _, err := render(t, required(), v); err == nil {
 			t.Errorf("the chart takes %v", v)
@@ -437,6 +439,45 @@ func TestChart_RefusesValuesThatItDoesNotKnow(t *testing.T) {
 	}
 	if _, err := render(t, required(), values{"global": values{"x": 1}, "enabled": true}); err != nil {
 		t.Errorf("the chart cannot be part of another one: %v", err)
+	}
+}
+
+// What a command would refuse, once it runs, the chart refuses before.
+func TestChart_RefusesTimesThatTheCommandsRefuse(t *testing.T) {
+	bin, err := commands()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		stage, value, flag string
+		refused, taken     []string
+	}{
+		{"ingest", "ackTimeout", "ack-timeout", []string{"0s", "0ms", "26s", "25.5s", "30000ms", "1m", "1h"}, []string{"500ms", "1s", "12.5s", "24.9s", "25s"}},
+		{"compactor", "commitInterval", "commit-interval", []string{"0s", "0.0s", "5001ms", "6s", "5.1s", "1m"}, []string{"1ms", "200ms", "5000ms", "0.2s", "4.5s", "5s"}},
+		{"compactor", "checkpointInterval", "checkpoint-interval", []string{"0s", "0m0s"}, []string{"100ms", "1m30s", "10s"}},
+		{"compactor", "checkpointMax", "checkpoint-max", []string{"0s", "0.0h"}, []string{"10m"}},
+		{"compactor", "idleLimit", "idle-limit", []string{"0s", "0h0m"}, []string{"1h", "1.5h"}},
+		{"indexer", "maxDelay", "max-delay", []string{"0s", "31s", "30.1s", "1m"}, []string{"100ms", "0.5s", "1s", "30s"}},
+	} {
+		with := func(value string) values { return values{c.stage: values{c.value: value}} }
+		for _, value := range c.refused {
+			if _, err := render(t, required(), with(value)); err == nil {
+				t.Errorf("the chart takes %s.%s of %s", c.stage, c.value, value)
+			}
+			args := map[string][]string{
+				"ingest": {"--tenant", "t"}, "compactor": {"--dir", t.TempDir(), "--instance-id", "one"}, "indexer": {"--clickhouse", "http://127.0.0.1:1"},
+			}[c.stage]
+			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, c.stage), append(args, "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0", "--"+c.flag, value)...)
+			const usage = 2
+			if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != usage {
+				t.Errorf("%s --%s %s ends with %d and says\n%s", c.stage, c.flag, value, cmd.ProcessState.ExitCode(), out)
+			}
+		}
+		for _, value := range c.taken {
+			if _, err := render(t, required(), with(value)); err != nil {
+				t.Errorf("%s.%s of %s: %v", c.stage, c.value, value, err)
+			}
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 		Flags: func(f *pflag.FlagSet) {
 			api.Flags(f)
 			f.IntVar(&cfg.MaxEventBytes, "max-event-bytes", cfg.MaxEventBytes, "limit of one event or input")
-			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long Kafka may acknowledge nothing before a request is answered with 503")
+			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long Kafka may acknowledge nothing before a request is answered with 503; at most "+ingest.MaxAckTimeout.String())
 		},
 		Check: func(p *app.Process) error {
 			cfg.Kafka = p.Kafka()

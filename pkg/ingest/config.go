@@ -14,7 +14,7 @@ type Config struct {
 	Kafka kafka.Config
 	// MaxEventBytes is the limit of one event or input; at most kafka.MaxValueBytes.
 	MaxEventBytes int
-	// AckTimeout is how long nothing may be acknowledged before a request is answered with 503, and how long
+	// AckTimeout, at most MaxAckTimeout, is how long nothing may be acknowledged before a request is answered with 503, and how long
 	// the producer tries to have a record acknowledged that it could not send.
 	AckTimeout time.Duration
 	// PartitionCheck is how often the partition counts are compared with the pinned one.
@@ -23,6 +23,10 @@ type Config struct {
 	// request and of all. A single event may be larger than RequestWindow, never than TotalWindow.
 	RequestWindow, TotalWindow int
 }
+
+// MaxAckTimeout is the longest AckTimeout. A process that is told to stop may take 15 s for requests that are under
+// way and then waits for Kafka this long: orchestrators kill it where that takes too long, after 45 s in the chart.
+const MaxAckTimeout = 25 * time.Second
 
 // DefaultConfig returns the settings of production for the given cluster.
 func DefaultConfig(k kafka.Config) Config {
@@ -45,7 +49,7 @@ func (c Config) Validate() error {
 		}
 	}
 	bad(c.MaxEventBytes < 1 || c.MaxEventBytes > kafka.MaxValueBytes, "event limit %d must be between 1 and %d", c.MaxEventBytes, kafka.MaxValueBytes)
-	bad(c.AckTimeout <= 0, "acknowledgement timeout %s must be positive", c.AckTimeout)
+	bad(c.AckTimeout <= 0 || c.AckTimeout > MaxAckTimeout, "acknowledgement timeout %s must be more than 0 and at most %s", c.AckTimeout, MaxAckTimeout)
 	bad(c.PartitionCheck <= 0, "partition check interval %s must be positive", c.PartitionCheck)
 	bad(c.RequestWindow < 1, "request window %d must be positive", c.RequestWindow)
 	bad(c.TotalWindow < c.RequestWindow || c.TotalWindow < c.MaxEventBytes+recordOverhead, "total window %d must hold a request's window and the largest event", c.TotalWindow)
