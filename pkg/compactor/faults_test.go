@@ -174,8 +174,9 @@ func (f fault) at(t *testing.T, h history, at int, broker []kfake.Opt) bool {
 // until over is called.
 func (w *world) mortal(decide func(kafkatest.Request) kafkatest.Fate, sameFolder bool) (m *member, over func()) {
 	w.Helper()
-	m = w.join("a", w.TempDir(), nil)
-	m.wire.Decide(decide)
+	wire := w.cluster.Wire()
+	wire.Decide(decide)
+	m = w.joinBy(wire, "a", w.TempDir(), nil)
 	done := make(chan struct{})
 	waitFor(w.T, "it works, or is dead", func() bool {
 		select {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -129,4 +130,34 @@ func losesNothingWhileAnotherComesAndGoes(t *testing.T, k kafka.Config) {
 	stayed("it left", kept, open(a))
 	l.end(t)
 	equal(t, "sessions of the first", testutil.ToFloat64(metrics.Sessions), 1)
+}
+
+// A member that the group has thrown out, as one that was cut off for the session timeout, says so until it is
+// in again.
+func TestService_IsNotReadyWhileTheGroupHasThrownItOut(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		m := w.join("a", w.TempDir(), nil)
+		m.waitWorks()
+		in := make(chan struct{})
+		m.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+			if r.Key == kmsg.JoinGroup {
+				<-in
+			}
+			return kafkatest.Deliver
+		})
+		leave(w.T, w.kafka, "a")
+		waitFor(w.T, "it says that the group has given it nothing", func() bool {
+			err := m.ready()
+			return err != nil && strings.Contains(err.Error(), "the group has not given out its partitions")
+		})
+		close(in)
+		m.waitWorks()
+		w.script.turn("r1", "m1")
+		w.publish()
+		w.decided()
+		w.isTheFold()
+		if strings.Contains(m.log.String(), "process ended") {
+			w.Error("the process has ended")
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -141,6 +142,56 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The client stays with the topic that is gone: the session has to end, with a transaction or without one.
+func TestService_GoesOnWhereRunsAloneWereMadeAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile []string // runs
+		within    time.Duration
+	}{
+		"a transaction is refused": {[]string{"r2"}, 20 * time.Second},
+		"nothing is to be written": {nil, 31 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				m := w.join("a", w.TempDir(), nil)
+				m.waitWorks()
+				w.script.turn("r1", "m1")
+				w.publish()
+				w.decided()
+				sessions := testutil.ToFloat64(m.metrics.Sessions)
+				runs := w.kafka.Topics().Runs
+				if err := errors.Join(w.cluster.Fake.DeleteTopic(runs), w.cluster.Fake.CreateTopic(runs, 1, nil)); err != nil {
+					w.Fatal(err)
+				}
+				began := time.Now()
+				for _, run := range c.meanwhile {
+					w.script.turn(run, "m "+run)
+				}
+				w.publish()
+				for testutil.ToFloat64(m.metrics.Sessions) == sessions && time.Since(began) <= c.within {
+					time.Sleep(10 * time.Millisecond) // in virtual time
+				}
+				if took := time.Since(began); took > c.within {
+					w.Errorf("the session ended after %v", took)
+				}
+				m.waitWorks()
+				w.script.turn("r3", "m3")
+				w.publish()
+				w.decided()
+				var got []string
+				for _, r := range w.sealed() {
+					got = append(got, r.RunID)
+				}
+				slices.Sort(got)
+				equal(w.T, "sealed runs on the new topic", got, append(c.meanwhile, "r3"))
+				if strings.Contains(m.log.String(), "process ended") {
+					w.Error("the process has ended")
+				}
+			})
+		})
+	}
 }
 
 func TestLocalStore_TakesPositionsThatNameNoTopic(t *testing.T) {

@@ -114,12 +114,18 @@ type member struct {
 // join starts a compactor. As an orchestrator does, it is started again where it ends by itself.
 func (w *world) join(name, dir string, change func(*Config)) *member {
 	w.Helper()
+	return w.joinBy(w.cluster.Wire(), name, dir, change)
+}
+
+// joinBy is join over a wire that may decide from the first request on.
+func (w *world) joinBy(wire *kafkatest.Wire, name, dir string, change func(*Config)) *member {
+	w.Helper()
 	cfg := DefaultConfig()
 	cfg.InstanceID, cfg.Dir = name, dir
 	if change != nil {
 		change(&cfg)
 	}
-	m := &member{w: w, wire: w.cluster.Wire(), cfg: cfg, log: &lockedBuffer{}, metrics: NewMetrics(prometheus.NewRegistry()), done: make(chan error, 1)}
+	m := &member{w: w, wire: wire, cfg: cfg, log: &lockedBuffer{}, metrics: NewMetrics(prometheus.NewRegistry()), done: make(chan error, 1)}
 	k := m.wire.Config
 	logger := slog.New(slog.NewTextHandler(m.log, nil))
 	var ctx context.Context

@@ -80,6 +80,28 @@ func TestStore_GivesUpOnAServerThatHangs(t *testing.T) {
 	}
 }
 
+// What the server does not end by itself, the client does 2 s later. A call of a reader begins no statement behind
+// one that has failed.
+func TestStore_BoundsEachStatement(t *testing.T) {
+	s := connect(t, Options{Addrs: []string{"127.0.0.1:1"}})
+	for _, c := range []struct {
+		name  string
+		begin func(*Store) (context.Context, context.CancelFunc)
+		limit time.Duration
+	}{
+		{"a read", func(s *Store) (context.Context, context.CancelFunc) { return s.reading(t.Context()) }, 32 * time.Second},
+		{"a write", func(s *Store) (context.Context, context.CancelFunc) { return s.writing(t.Context(), nil) }, 122 * time.Second},
+	} {
+		earliest := time.Now().Add(c.limit)
+		ctx, cancel := c.begin(s)
+		defer cancel()
+		end, ok := ctx.Deadline()
+		if !ok || end.Before(earliest) || end.After(time.Now().Add(c.limit)) {
+			t.Errorf("%s ends at %v, want %v from now", c.name, end, c.limit)
+		}
+	}
+}
+
 func TestStore_TellsWhatTheServerSays(t *testing.T) {
 	for _, c := range []struct {
 		name, code, text string
