@@ -27,8 +27,9 @@ var seed = flag.Uint64("seed", 0, "the order of publishing; 0 draws one")
 
 // Every recorded run goes in through the HTTP door, and comes out of the HTTP API as the official client
 // holds it: each run once, nothing in the dead letters. On the way the compactor is killed while it has
-// open runs, and the indexer while it holds rows that the store has not acknowledged. Another tenant
-// publishes threads and runs of the same ids meanwhile, and each sees its own only.
+// open runs, and the indexer while it holds rows that the store has not acknowledged; and a node of the real
+// Kafka, for good, that leads the partition of the next request: the door says what was not acknowledged, and
+// what was is there. Another tenant publishes threads and runs of the same ids meanwhile, and each sees its own only.
 func TestPipeline_GivesBackWhatTheOfficialClientHolds(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) ends{
 		"embedded broker and SQLite":     embeddedEnds,
@@ -64,15 +65,22 @@ func testPipeline(t *testing.T, e ends) {
 			total += len(run.Lines())
 		}
 	}
-	pub := &publisher{door: p.door, rng: rng}
+	pub := &publisher{door: p.door, rng: rng, again: e.killLeader != nil}
+	killed := false
 	compactor := killer{t: t, after: total/4 + rng.IntN(total/4), find: openRuns(t, p)}
 	indexer := killer{t: t, after: total/4 + rng.IntN(total/4), find: heldRows(t, p)}
-	pub.before = func() {
+	pub.before = func(key string) {
 		if compactor.kill(pub, p.compactor) {
 			p.startCompactor()
 		}
 		if indexer.kill(pub, p.indexer) {
 			p.startIndexer()
+		}
+		if e.killLeader != nil && !killed && pub.sent > 2*total/3 {
+			partition := record.Partition([]byte(key), partitions)
+			e.killLeader(partition)
+			killed = true
+			t.Logf("%v: killed the node that leads partition %d, with %d runs begun and not ended", elapsed(), partition, pub.open)
 		}
 	}
 	if err := pub.publish(t.Context(), stories); err != nil {
@@ -81,7 +89,10 @@ func testPipeline(t *testing.T, e ends) {
 	if !compactor.done || !indexer.done {
 		t.Fatalf("killed the compactor: %v, the indexer: %v; neither was seen at work otherwise", compactor.done, indexer.done)
 	}
-	t.Logf("%v: %d events of %d threads are published", elapsed(), pub.sent, len(stories))
+	if e.killLeader != nil && pub.refused == 0 {
+		t.Errorf("the door has refused nobody: a node was killed: %v", killed)
+	}
+	t.Logf("%v: %d events of %d threads are published; %d requests were told to come again", elapsed(), pub.sent, len(stories), pub.refused)
 
 	for _, s := range stories {
 		checkStory(t, p, pub, s)
@@ -202,7 +213,7 @@ func checkErasure(t *testing.T, p *pipeline, pub *publisher, stories []story) {
 	}
 
 	checkStory(t, p, pub, theirs)
-	pub.before = func() {}
+	pub.before = func(string) {}
 	if err := pub.publish(t.Context(), []story{own}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,10 @@ type ends struct {
 	replication int
 	// store are the flags of indexer and query that name the store.
 	store []string
+	// door are flags of ingest.
+	door []string
+	// killLeader, where the broker may be lost, kills the node that leads a partition of skein.events.
+	killLeader func(partition int32)
 	// versions say what the ends are.
 	versions string
 }
@@ -37,14 +41,37 @@ func embeddedEnds(t *testing.T) ends {
 
 // realEnds are those of production.
 func realEnds(t *testing.T) ends {
-	cluster := kafkatest.Real(t, 3)
+	// A dead node keeps its partitions for longer than the door waits: callers are refused, and come again.
+	cluster := kafkatest.Real(t, 3, kafkatest.WithSettings(map[string]string{"broker.session.timeout.ms": "6000"}))
 	server := clickhousetest.Start(t)
 	return ends{
 		kafka:       cluster.Config,
 		replication: 3,
 		store:       storeFlags(t, server),
+		door:        []string{"--ack-timeout", "3s"},
+		killLeader:  func(partition int32) { cluster.Kill(leader(t, cluster.Config, partition)) },
 		versions:    cluster.Version + "; " + server.Part,
 	}
+}
+
+// leader is the node that leads a partition of skein.events.
+func leader(t *testing.T, cfg kafka.Config, partition int32) int {
+	t.Helper()
+	adm, err := kafka.NewAdmin(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	events := cfg.Topics().Events
+	topics, err := adm.ListTopics(t.Context(), events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, ok := topics[events].Partitions[partition]
+	if !ok || p.Err != nil {
+		t.Fatalf("partition %d of %s: %+v", partition, events, p)
+	}
+	return int(p.Leader)
 }
 
 // storeFlags are the flags that name a ClickHouse.

@@ -42,7 +42,7 @@ func startPipeline(t *testing.T, e ends) *pipeline {
 	}
 	http := []string{"--listen", "127.0.0.1:0", "--api-keys", keys}
 	// Before what they wait for is there: they have to go on by themselves.
-	p.ingest = p.launch("ingest", http...)
+	p.ingest = p.launch("ingest", append(e.door, http...)...)
 	p.startIndexer()
 	p.startCompactor()
 	p.topics("create", "--partitions", strconv.Itoa(partitions), "--replication", strconv.Itoa(e.replication))

@@ -3,11 +3,15 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // width is how many threads have a run open at a time.
@@ -22,10 +26,13 @@ type publisher struct {
 	// door is each tenant's client of the door.
 	door map[string]*client.Client
 	rng  *rand.Rand
-	// sent counts events, open the runs that have begun and not ended.
-	sent, open int
-	// before is called ahead of each request.
-	before func()
+	// sent counts events, open the runs that have begun and not ended, refused the requests that were told
+	// to come again.
+	sent, open, refused int
+	// before is called ahead of each request, with the key of its thread.
+	before func(key string)
+	// again has it send again what was not acknowledged; every event is numbered then.
+	again bool
 	// last is the position of each run's last event.
 	last map[runKey]string
 }
@@ -36,6 +43,7 @@ type runKey struct{ tenant, thread, run string }
 type playing struct {
 	story
 	run   int
+	begun bool // its input was taken
 	lines [][]byte
 	seq   int
 }
@@ -63,19 +71,33 @@ func (p *publisher) publish(ctx context.Context, stories []story) error {
 
 // step sends the next part of a thread and reports whether it was the last.
 func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
-	p.before()
 	door, run := p.door[t.tenant], t.thread.Runs[t.run]
-	if t.seq == 0 {
+	key, err := record.ThreadKey(t.tenant, run.ThreadID)
+	if err != nil {
+		return false, err
+	}
+	p.before(key)
+	if !t.begun {
 		t.lines = run.Lines()
 		if _, err := door.PutInput(ctx, run.ThreadID, run.RunID, run.Input); err != nil {
+			if _, again := p.comeAgain(err); again {
+				return false, nil
+			}
 			return false, fmt.Errorf("sending input of %s: %w", run.File, err)
 		}
+		t.begun = true
 		p.open++
 	}
 	part := t.lines[t.seq:min(t.seq+1+p.rng.IntN(largestPart), len(t.lines))]
 	mediaType, body := p.body(part, t.seq)
 	ack, err := door.PostEvents(ctx, run.ThreadID, run.RunID, mediaType, bytes.NewReader(body))
 	if err != nil {
+		// It says how many are there. Others may be, too: they are sent again with their numbers.
+		if accepted, again := p.comeAgain(err); again {
+			t.seq += accepted
+			p.sent += accepted
+			return false, nil
+		}
 		return false, fmt.Errorf("sending events %d to %d of %s: %w", t.seq, t.seq+len(part)-1, run.File, err)
 	}
 	if ack.Accepted != int64(len(part)) {
@@ -87,14 +109,29 @@ func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
 	}
 	p.open--
 	p.last[runKey{t.tenant, run.ThreadID, run.RunID}] = strconv.Itoa(int(ack.Partition)) + ":" + strconv.FormatInt(ack.LastOffset, 10)
-	t.seq = 0
+	t.seq, t.begun = 0, false
 	t.run++
 	return t.run == len(t.thread.Runs), nil
 }
 
+// comeAgain reports whether the door has told a caller to come again, and how many events it took before.
+func (p *publisher) comeAgain(err error) (accepted int, again bool) {
+	var said *client.Error
+	if !p.again || !errors.As(err, &said) || said.Status != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	p.refused++
+	time.Sleep(100 * time.Millisecond) // it says seconds
+	return max(int(said.Accepted), 0), true
+}
+
 // body writes events in one of the forms that the door takes.
 func (p *publisher) body(events [][]byte, first int) (mediaType string, body []byte) {
-	switch p.rng.IntN(3) {
+	form := p.rng.IntN(3)
+	if p.again {
+		form = 2
+	}
+	switch form {
 	case 0:
 		return client.TypeNDJSON, append(bytes.Join(events, []byte("\n")), '\n')
 	case 1:

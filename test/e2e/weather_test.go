@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,26 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 		kafka: cluster.Config, replication: 1,
 		store: []string{"--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite")},
 	})
+	sealed, wantSealed := namesake(t, recordings.All()[1].Runs[0])
+	if _, err := p.door[tenantB].PutInput(t.Context(), sealed.ThreadID, sealed.RunID, sealed.Input); err != nil {
+		t.Fatal(err)
+	}
+	at, err := p.door[tenantB].PostEvents(t.Context(), sealed.ThreadID, sealed.RunID, client.TypeNDJSON, bytes.NewReader(sealed.Events))
+	if err != nil {
+		t.Fatal(err)
+	}
+	history := func(run recordings.Run, want conformance.Conversation, atLeast string) {
+		t.Helper()
+		var got conformance.Conversation
+		if err := json.Unmarshal(p.read(tenantB, client.RunPath(run.ThreadID, run.RunID)+"/history", atLeast), &got); err != nil {
+			t.Fatal(err)
+		}
+		if d := conformance.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+	}
+	history(sealed, wantSealed, fmt.Sprintf("%d:%d", at.Partition, at.LastOffset))
+
 	run, want := namesake(t, recordings.All()[0].Runs[0])
 	lines := run.Lines()
 	// Numbered: what was sent and not acknowledged may be there, and is sent again.
@@ -50,6 +71,10 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 		n := p.compactor.Metrics(t)["skein_compactor_open_runs"]
 		return n, n == 1
 	})
+	process.Eventually(t, "the run is open in the index", func() (string, bool) {
+		body, err := p.api[tenantB].Get(t.Context(), client.RunPath(run.ThreadID, run.RunID), nil)
+		return fmt.Sprintf("%s %v", body, err), err == nil
+	})
 
 	began := time.Now()
 	elapsed := func() time.Duration { return time.Since(began).Round(100 * time.Millisecond) }
@@ -59,9 +84,31 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 		says := notReady(t, stage, `"kafka":"asking brokers`)
 		t.Logf("%v: without a broker %s says %s", elapsed(), stage.Name, says)
 	}
-	_, err := post(2, 3)
+	says := readiness(t, p.query, http.StatusOK, `"status":"degraded"`, `"store":"ok"`, `"kafka":"asking brokers`)
+	t.Logf("%v: without a broker query says %s", elapsed(), says)
+	history(sealed, wantSealed, "")
+	asked := make(chan error, 1)
+	go func() { // while the door waits for Kafka
+		var errs []error
+		for _, path := range []string{
+			client.RunPath(run.ThreadID, run.RunID) + "/history", client.RunPath(sealed.ThreadID, sealed.RunID) + "/events",
+			client.RunPath(sealed.ThreadID, sealed.RunID) + "/verify", "/v1/dead-letters",
+		} {
+			body, err := p.api[tenantB].Get(t.Context(), path, nil)
+			var said *client.Error
+			if !errors.As(err, &said) || said.Status != http.StatusServiceUnavailable {
+				errs = append(errs, fmt.Errorf("%s is answered with %w %s, want a 503", path, err, body))
+			}
+		}
+		asked <- errors.Join(errs...)
+	}()
+	_, err = post(2, 3)
 	refused(t, err)
 	t.Logf("%v: the door has said no", elapsed())
+	if err := <-asked; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%v: query has refused what is in Kafka only", elapsed())
 	cluster.Up(1)
 	t.Logf("%v: the broker is up again", elapsed())
 	for _, stage := range readers {
@@ -75,14 +122,8 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 		}
 		return ack, err == nil
 	})
-	body := p.read(tenantB, client.RunPath(run.ThreadID, run.RunID)+"/history", fmt.Sprintf("%d:%d", ack.Partition, ack.LastOffset))
-	var got conformance.Conversation
-	if err := json.Unmarshal(body, &got); err != nil {
-		t.Fatal(err)
-	}
-	if d := conformance.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	history(run, want, fmt.Sprintf("%d:%d", ack.Partition, ack.LastOffset))
+	readiness(t, p.query, http.StatusOK, `"status":"ok"`)
 
 	addPartitions(t, cluster.Config)
 	t.Logf("%v: partitions are added", elapsed())
@@ -95,7 +136,7 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 		says := notReady(t, stage, check+"partition counts differ: there were 4", "now there are 5")
 		t.Logf("%v: %s says %s", elapsed(), stage.Name, says)
 	}
-	says := readiness(t, p.query, http.StatusOK, `"status":"degraded"`, "there were 4", "now there are 5")
+	says = readiness(t, p.query, http.StatusOK, `"status":"degraded"`, "there were 4", "now there are 5")
 	t.Logf("%v: query says %s", elapsed(), says)
 	_, err = post(len(lines)-1, len(lines))
 	refused(t, err)
