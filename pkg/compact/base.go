@@ -44,6 +44,20 @@ func (b Base) Is(o Base) bool { return b.known == o.known && len(b.messages) == 
 // Bytes returns the size of the messages as JSON, but for what joins them.
 func (b Base) Bytes() int { return b.sum().messages }
 
+// List names the list that b shares, which is the same for all Bases that share it, and returns about how
+// much memory that holds as long as one of them is there.
+func (b Base) List() (list any, held int) {
+	if b.known == nil {
+		return nil, 0
+	}
+	whole := Base{b.known.list, b.known}
+	return b.known, whole.Bytes() + messageOverhead*len(b.known.list)
+}
+
+// messageOverhead is about what a message takes beside its JSON: itself, its id and role, its sum and its
+// place among the ids, with what lists and maps keep free.
+const messageOverhead = 200
+
 // Extend returns the list with messages behind it. It costs in proportion to those where b is the longest of its
 // kind, or where the longer ones go on with the same messages; else the list is copied.
 func (b Base) Extend(own []agui.Message) Base {

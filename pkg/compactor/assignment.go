@@ -135,7 +135,7 @@ func (s *session) catchUp(a *assignment) (*partition, error) {
 	if err != nil {
 		return nil, err
 	}
-	part, err := newPartition(a.id, s.cfg, s.topics, store, pos)
+	part, err := newPartition(a.id, s.cfg, s.topics, store, s.stores.histories, pos)
 	if err != nil || start <= pos.committedOffset {
 		return part, err
 	}

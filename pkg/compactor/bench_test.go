@@ -113,8 +113,8 @@ func answer(deltas int) string {
 }
 
 // longThread is a thread whose first run brings so many messages, with one more turn on it.
-func longThread(tb testing.TB, messages int) *sim {
-	s := newSim(tb, nil)
+func longThread(tb testing.TB, messages, cache int) *sim {
+	s := newSim(tb, func(c *Config) { c.CacheBytes = cache })
 	var b strings.Builder
 	for i := range messages {
 		if i > 0 {
@@ -132,7 +132,7 @@ func longThread(tb testing.TB, messages int) *sim {
 	return s
 }
 
-// shortTurn plays a run without input and commits it.
+// shortTurn plays a run without input and commits it; s.reads is then what it read.
 func (s *sim) shortTurn(id string) {
 	s.send("t", id, started(id))
 	s.send("t", id, text("m"+id, "an answer"))
@@ -145,7 +145,7 @@ func (s *sim) shortTurn(id string) {
 func BenchmarkPartition_TurnOfALongConversation(b *testing.B) {
 	for _, messages := range []int{100, 1_000, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("%d messages", messages), func(b *testing.B) {
-			s := longThread(b, messages)
+			s := longThread(b, messages, DefaultConfig().CacheBytes)
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {

@@ -27,13 +27,7 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 		shown.rec.Base, shown.rec.BaseRefolds, shown.rec.InputMessages, shown.rec.InputLayout = "", 0, r.input.Messages, nil
 		fold, rec = pl.fold, shown.rec
 	}
-	var base lineage.History
-	if rec.Base != "" {
-		var err error
-		if base, err = p.history(r.thread, rec.Base); err != nil {
-			return nil, lineage.History{}, err
-		}
-	}
+	base := r.base
 	refold.Fill(&rec, fold, r.tally, base)
 	key := p.historyKey(r.thread, &rec, fold)
 	rec.HistoryKey = key.String()

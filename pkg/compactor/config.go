@@ -44,7 +44,8 @@ type Config struct {
 	// OpenRunBytes is about how much memory open runs may hold in this process. Over it, those that have
 	// been silent longest are written and leave; runs that are spoken of within a second stay in any case.
 	OpenRunBytes int
-	// CacheBytes bounds the histories of ended runs that this process keeps at hand for the next turn.
+	// CacheBytes bounds the histories of ended runs that this process keeps at hand for the next turn, but
+	// for one that is larger itself.
 	CacheBytes int
 }
 

@@ -24,7 +24,6 @@ func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes }
 // share gives the partition its part of what the process may hold, which has so many partitions.
 func (p *partition) share(partitions int) {
 	p.mostRunBytes = p.cfg.OpenRunBytes / partitions
-	p.histories.bound(p.cfg.CacheBytes / partitions)
 }
 
 // relieve asks for records of the runs that have been silent longest, where open runs hold more memory

@@ -98,32 +98,12 @@ func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 	}
 }
 
-// What a process may hold is the same whatever the number of its partitions.
+// What open runs may hold in a process is the same whatever the number of its partitions.
 func TestPartition_SharesMemoryWithTheOthersOfItsProcess(t *testing.T) {
-	const threads, size = 16, 10_000
-	s := newSim(t, func(c *Config) { c.CacheBytes = threads * 2 * size })
-	for i := range threads { // the second turn asks for the history of the first
-		name := "t" + strconv.Itoa(i)
-		for _, id := range []string{"r1", "r2"} {
-			s.send(name, id, started(id))
-			s.send(name, id, text(id, strings.Repeat("x", size)))
-			s.send(name, id, finished(id))
-			s.all()
-		}
-	}
-	all := s.part.histories.size
-	if all < threads*size {
-		t.Fatalf("only %d bytes of histories are kept", all)
-	}
-	s.part.share(4)
-	if kept := s.part.histories.size; kept > s.cfg.CacheBytes/4 || kept < s.cfg.CacheBytes/8 {
-		t.Errorf("one of four partitions keeps %d of %d bytes", kept, all)
-	}
-	if got := s.part.mostRunBytes; got != s.cfg.OpenRunBytes/4 {
-		t.Errorf("its open runs may hold %d bytes", got)
-	}
-	s.part.share(1)
-	if s.part.histories.limit != s.cfg.CacheBytes {
-		t.Errorf("alone it may keep %d bytes", s.part.histories.limit)
+	s := newSim(t, nil)
+	s.open(false)
+	for _, partitions := range []int{4, 1} {
+		s.part.share(partitions)
+		equal(t, "bytes of open runs", s.part.mostRunBytes, s.cfg.OpenRunBytes/partitions)
 	}
 }

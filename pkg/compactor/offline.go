@@ -44,7 +44,7 @@ func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*recor
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
 	topics := kafka.Config{}.Topics()
-	p, err := newPartition(0, cfg, topics, store, position{partitions: 1})
+	p, err := newPartition(0, cfg, topics, store, newHistories(cfg.CacheBytes), position{partitions: 1})
 	if err != nil {
 		return nil, nil, fmt.Errorf("folding offline: %w", err)
 	}

@@ -40,7 +40,7 @@ type partition struct {
 	threads   map[string]*thread
 	runs      map[string]*run // in memory, by record key
 	dirty     map[*run]struct{}
-	histories *histories
+	histories ownHistories
 	// unsaved holds sealed records, encoded, that no committed transaction holds yet.
 	unsaved map[string][]byte
 	// silent holds every run that is running, with the time of its last record; of a run in memory
@@ -84,11 +84,11 @@ func newCounts() counts {
 }
 
 // newPartition opens a partition over a store that has caught up with all that was committed.
-func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, pos position) (*partition, error) {
+func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, kept *histories, pos position) (*partition, error) {
 	p := &partition{
 		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, told: pos.committedOffset, next: pos.committedOffset,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
-		histories: newHistories(cfg.CacheBytes), unsaved: map[string][]byte{}, silent: map[string]time.Time{},
+		histories: kept.own(), unsaved: map[string][]byte{}, silent: map[string]time.Time{},
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes,
 	}
 	keys, err := store.openRuns()

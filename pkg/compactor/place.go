@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -81,7 +82,7 @@ func (p *partition) decide(r *run, pl *placement) error {
 	for _, rule := range pl.Anomalies {
 		pl.fold.Note(rule)
 	}
-	r.early, r.input, r.fold = nil, nil, pl.fold
+	r.early, r.input, r.fold, r.base = nil, nil, pl.fold, pl.base
 	r.rec.Kept = p.cfg.KeepEvents
 	if pl.Concurrent || r.thread.unsettled(h) {
 		p.settle(r.thread)
@@ -111,7 +112,8 @@ func (p *partition) history(t *thread, runID string) (lineage.History, error) {
 		return lineage.History{Messages: r.fold.Messages(), State: r.fold.State()}, nil
 	}
 	// Down the chain until a history is at hand, then up again.
-	var chain []*record.Run
+	var chain []lineage.Content
+	sealed := true
 	at := lineage.History{}.Share()
 	for key != "" {
 		if h, ok := p.histories.get(key); ok {
@@ -122,7 +124,10 @@ func (p *partition) history(t *thread, runID string) (lineage.History, error) {
 		if err != nil {
 			return lineage.History{}, err
 		}
-		chain = append(chain, rec)
+		if len(chain) == 0 {
+			sealed = rec.Open == nil
+		}
+		chain = append(chain, contentOf(rec)) // of a long chain no more is held than that
 		key = ""
 		if rec.Base != "" {
 			if key, err = record.RunKey(t.tenant, t.id, rec.Base); err != nil {
@@ -130,15 +135,11 @@ func (p *partition) history(t *thread, runID string) (lineage.History, error) {
 			}
 		}
 	}
-	sealed := len(chain) == 0 || chain[0].Open == nil
 	if !sealed {
 		at = at.Unshare() // nobody goes on from what an open run says for now
 	}
-	contents := make([]lineage.Content, 0, len(chain))
-	for i := len(chain) - 1; i >= 0; i-- {
-		contents = append(contents, contentOf(chain[i]))
-	}
-	if at, err = lineage.RestoreFrom(at, contents...); err != nil {
+	slices.Reverse(chain)
+	if at, err = lineage.RestoreFrom(at, chain...); err != nil {
 		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
 	}
 	if len(chain) > 0 && sealed {
@@ -231,13 +232,12 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 				return nil, err
 			}
 		}
-		var base lineage.History
 		if rec.Base != "" {
-			if base, err = p.history(t, rec.Base); err != nil {
+			if r.base, err = p.history(t, rec.Base); err != nil {
 				return nil, err
 			}
 		}
-		at, err := lineage.RestoreFrom(base.Unshare(), contentOf(rec))
+		at, err := lineage.RestoreFrom(r.base.Unshare(), contentOf(rec))
 		if err != nil {
 			return nil, fmt.Errorf("loading run: %w", err)
 		}

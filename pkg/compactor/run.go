@@ -5,6 +5,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
 )
@@ -24,6 +25,9 @@ type run struct {
 	// fold is nil while the run is pending; early then holds its anomalies.
 	fold  *compact.Run
 	early map[string]int64
+	// base is the history that rec is told against; empty without a base. The fold holds its messages
+	// anyway, and to restore it again at each record could mean to read a long chain.
+	base lineage.History
 
 	tally  *refold.Tally
 	ranges ranges

@@ -9,13 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
 )
 
 // bush writes a thread of so many runs in branches of ten, each of which parts from within another at
 // most 200 deep, and commits it. It returns the ids by depth and the messages' ids of each run's history.
-func bush(s *sim, runs int) (tip string, histories map[string][]string) {
+func bush(s *sim, runs int, says string) (tip string, histories map[string][]string) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	histories = map[string][]string{}
 	var ids []string
@@ -30,7 +31,7 @@ func bush(s *sim, runs int) (tip string, histories map[string][]string) {
 			}
 		}
 		s.send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"parentRunId":%q}`, id, parent))
-		s.send("t", id, text("m"+id, "x"))
+		s.send("t", id, text("m"+id, says))
 		s.send("t", id, finished(id))
 		ids = append(ids, id)
 		histories[id] = append(append([]string{}, histories[parent]...), "m"+id)
@@ -51,14 +52,18 @@ func bush(s *sim, runs int) (tip string, histories map[string][]string) {
 // is not at hand begins with the runs that have not ended and the one that ended last. What else is read are the
 // records that the base's history is told in, as far as they are not at hand.
 func TestPartition_FindsAParentInALargeThread(t *testing.T) {
-	sizes := []int{100, 10_000}
+	many := 10_000
 	if testing.Short() {
-		sizes = []int{100, 1_000}
+		many = 1_000
 	}
-	for _, runs := range sizes {
-		t.Run(fmt.Sprintf("%d runs", runs), func(t *testing.T) {
-			s := newSim(t, nil)
-			tip, histories := bush(s, runs)
+	for _, thread := range []struct {
+		runs, cache int
+		says        string
+	}{{100, 64 << 20, "x"}, {many, 64 << 20, "x"}, {1_000, 64 << 10, strings.Repeat("x", 1_000)}} {
+		runs := thread.runs
+		t.Run(fmt.Sprintf("%d runs of %d bytes", runs, len(thread.says)), func(t *testing.T) {
+			s := newSim(t, func(c *Config) { c.CacheBytes = thread.cache })
+			tip, histories := bush(s, runs, thread.says)
 			depth := len(histories[tip])
 			branches := map[string]bool{}
 			for _, r := range s.latest() {
@@ -67,7 +72,7 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 			equal(t, "branches", len(branches), runs/10)
 			var messages []string
 			for _, id := range histories[tip] {
-				messages = append(messages, assistantMessage(id, "x"))
+				messages = append(messages, assistantMessage(id, thread.says))
 			}
 			input := func(messages ...string) string {
 				return fmt.Sprintf(`,"input":{"threadId":"t","runId":"r","messages":[%s],"tools":[],"context":[]}`, strings.Join(messages, ","))
@@ -94,7 +99,7 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 					s.send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q%s}`, id, way.more))
 					s.feed(1)
 					got := s.store.takeReads()
-					most := map[string]reads{readHead: {way.heads, 2048}, readRecord: {1, 2048}}
+					most := map[string]reads{readHead: {way.heads, 2048}, readRecord: {1, 4096}}
 					if cold {
 						most[readThread], most[readRecord] = reads{4, 1024}, reads{depth + 2*n, 1 << 20}
 					}
@@ -117,43 +122,62 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 }
 
 // What a turn without input asks for does not depend on the conversation that it goes on from. (A turn at which
-// the branch is written whole does, and so does the first one of a new branch, which copies the list.)
+// the branch is written whole does, and so does the first one of a new branch, which copies the list.) That holds
+// for a conversation, too, that is larger than all that may be at hand.
 func TestPartition_ATurnCostsWhatItAdds(t *testing.T) {
 	const turns = 64
-	cost := func(messages int) float64 {
-		s := longThread(t, messages)
+	cost := func(messages, cache int) float64 {
+		s := longThread(t, messages, cache)
+		s.store.takeReads()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for n := range turns {
 			s.shortTurn(fmt.Sprint("r", n))
+			if r := s.reads[readRecord]; r.calls > 1 {
+				t.Fatalf("turn %d on %d messages read %d records", n, messages, r.calls)
+			}
 		}
 		runtime.ReadMemStats(&after)
 		equal(t, "messages", s.run(fmt.Sprint("r", turns-1)).MessageCount, messages+turns+1)
 		return float64(after.TotalAlloc-before.TotalAlloc) / turns
 	}
-	short, long := cost(1_000), cost(16_000)
-	t.Logf("%.0f bytes a turn, and %.0f where the conversation is 16 times as long", short, long)
-	if long > 2*short {
-		t.Errorf("%.0f bytes a turn became %.0f where the conversation is 16 times as long", short, long)
+	for _, cache := range []int{64 << 20, 64 << 10} {
+		short, long := cost(1_000, cache), cost(16_000, cache)
+		t.Logf("%.0f bytes a turn, and %.0f where the conversation is 16 times as long", short, long)
+		if long > 2*short {
+			t.Errorf("%.0f bytes a turn became %.0f where the conversation is 16 times as long", short, long)
+		}
 	}
 }
 
 var chainFlag = flag.Int("chain", 5_000, "runs of the longest chain")
 
 // A chain of any length is gone on from, by a process that has it at hand and by one that has not; make
-// long-chains takes more than 100,000.
+// long-chains takes more than 100,000. It is read once, by the process that has it not, and then no more, though
+// it is far larger than what may be at hand, and open runs are written in between.
 func TestPartition_GoesOnFromALongChain(t *testing.T) {
-	s := newSim(t, nil)
+	s := newSim(t, func(c *Config) {
+		c.CacheBytes = 64 << 10
+		c.CheckpointInterval, c.CheckpointFactor = time.Second, 0
+	})
 	s.open(false)
-	n := *chainFlag
+	n, said := *chainFlag, strings.Repeat("x", 1_000)
 	for i := range n {
 		id := fmt.Sprint("r", i)
 		s.send("t", id, started(id))
-		s.send("t", id, text("m"+id, "x"))
+		s.send("t", id, text("m"+id, said))
+		if i%1000 == 999 {
+			s.feed(2)
+			s.commit(true)
+			s.now = s.now.Add(2 * time.Second)
+			s.send("t", id, text("m"+id, "!"))
+			s.feed(1)
+			s.commit(true)
+		}
 		s.send("t", id, finished(id))
 		s.feed(3)
-		if i%1000 == 999 {
-			s.commit(true)
+		if r := s.store.takeReads()[readRecord]; r.calls > 1 {
+			t.Fatalf("run %d read %d records", i, r.calls)
 		}
 	}
 	s.commit(true)
@@ -161,8 +185,16 @@ func TestPartition_GoesOnFromALongChain(t *testing.T) {
 		if cold {
 			s.open(false)
 		}
+		s.store.takeReads()
 		id := fmt.Sprint("new", i)
 		s.shortTurn(id)
+		most := 1
+		if cold {
+			most = n + 1 + i
+		}
+		if read := s.reads[readRecord].calls; read > most {
+			t.Errorf("run %s read %d records, want at most %d", id, read, most)
+		}
 		r := s.run(id)
 		equal(t, "depth", r.Depth, n+i)
 		equal(t, "messages of the conversation", r.MessageCount, n+1+i)
@@ -172,6 +204,70 @@ func TestPartition_GoesOnFromALongChain(t *testing.T) {
 		s.check(json.Unmarshal([]byte(messages), &whole))
 		equal(t, "messages restored", len(whole), n+1+i)
 		equal(t, "the last of them", string(whole[n+i]), assistantMessage("m"+id, "an answer"))
+	}
+}
+
+// Conversations that are too large to be at hand together are read from their beginning when a turn on one comes
+// behind one on the other: once a turn, however often the run is written while it is open.
+func TestPartition_ReadsAConversationOnceATurnAtMost(t *testing.T) {
+	const runs = 100
+	s := newSim(t, func(c *Config) {
+		c.CacheBytes = 64 << 10
+		c.CheckpointInterval, c.CheckpointFactor = time.Second, 0
+	})
+	s.open(false)
+	say := func(thread, id, value string) {
+		s.send(thread, id, value)
+		s.feed(1)
+		s.now = s.now.Add(2 * time.Second)
+		s.commit(true)
+	}
+	for i := range runs {
+		for _, thread := range []string{"t", "u"} {
+			id := fmt.Sprint(thread, i)
+			say(thread, id, started(id))
+			if n := s.reads[readRecord].calls; n > i {
+				t.Fatalf("run %d read %d records", i, n)
+			}
+			say(thread, id, text("m"+id, strings.Repeat("x", 1_000)))
+			if i == runs-1 {
+				say("v", thread+"other", started(thread+"other")) // has nothing of the conversation stay at hand
+				say("v", thread+"other", text(thread, strings.Repeat("x", 70_000)))
+				say("v", thread+"other", finished(thread+"other"))
+				say("v", thread+"more", started(thread+"more"))
+			}
+			for _, value := range []string{text("m"+id, "!"), finished(id)} {
+				say(thread, id, value)
+				if n := s.reads[readRecord].calls; n > 0 {
+					t.Fatalf("an event of run %d that was open read %d records", i, n)
+				}
+			}
+		}
+	}
+	equal(t, "messages", s.run(fmt.Sprint("t", runs-1)).MessageCount, runs)
+}
+
+// A turn on a conversation that is not at hand; docs/bench has the result.
+func BenchmarkPartition_TurnOfAConversationNotAtHand(b *testing.B) {
+	for _, runs := range []int{100, 1_000, 10_000} {
+		b.Run(fmt.Sprintf("%d runs", runs), func(b *testing.B) {
+			s := newSim(b, nil)
+			s.open(false)
+			for i := range runs {
+				id := fmt.Sprint("r", i)
+				s.send("t", id, started(id))
+				s.send("t", id, text("m"+id, strings.Repeat("x", 1_000)))
+				s.send("t", id, finished(id))
+				s.feed(3)
+			}
+			s.commit(true)
+			n := 0
+			for b.Loop() {
+				s.part.histories = newHistories(0).own()
+				n++
+				s.shortTurn(fmt.Sprint("more", n))
+			}
+		})
 	}
 }
 

@@ -47,7 +47,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer admin.Close()
-	stores := newStores(s.cfg.Dir, s.logger, s.metrics)
+	stores := newStores(s.cfg.Dir, s.cfg.CacheBytes, s.logger, s.metrics)
 	defer func() { err = errors.Join(err, stores.close()) }()
 
 	const shortest, longest = 200 * time.Millisecond, 5 * time.Second

@@ -34,9 +34,11 @@ type sim struct {
 	settled position
 
 	store *localStore
+	kept  *histories
 	part  *partition
 	dirs  int
-	read  int // events that the partition has been given
+	read  int              // events that the partition has been given
+	reads map[string]reads // of the store, up to the last commit since the one before
 
 	rawStart int64   // where the log of skein.events begins for who folds again
 	refused  []error // what became of requests to fold again
@@ -123,7 +125,8 @@ func (s *sim) open(newFolder bool) {
 		entries = append(entries, e)
 	}
 	s.check(s.store.apply(entries, s.now))
-	part, err := newPartition(0, s.cfg, s.topics, s.store, s.settled)
+	s.kept = newHistories(s.cfg.CacheBytes)
+	part, err := newPartition(0, s.cfg, s.topics, s.store, s.kept, s.settled)
 	s.check(err)
 	s.part, s.read = part, int(s.settled.committedOffset)
 }
@@ -161,6 +164,7 @@ func (s *sim) commit(told bool) {
 	s.tb.Helper()
 	b, err := s.part.collect(s.now)
 	s.check(err)
+	s.reads = b.counts.reads
 	for _, o := range b.outputs {
 		m := *o.record
 		if m.Topic == s.topics.Runs {
@@ -267,7 +271,7 @@ func (s *sim) snapshots() map[string]*kgo.Record {
 func (s *sim) history(id string) (messages, state string) {
 	s.tb.Helper()
 	records := s.latest()
-	fresh, err := newPartition(0, s.cfg, s.topics, s.store, s.settled)
+	fresh, err := newPartition(0, s.cfg, s.topics, s.store, newHistories(0), s.settled)
 	s.check(err)
 	r := records[id]
 	t, err := fresh.thread("acme/"+r.ThreadID, "acme", r.ThreadID)

@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// stores are the local stores of one process. A store is opened with its partition's first
+// stores are the local stores of one process, and the histories that it keeps beside them. A store is opened with its partition's first
 // assignment and stays open: a partition that comes back finds it a little behind. Each store is
 // used by one goroutine at a time: the catch-up, then the actor.
 type stores struct {
@@ -17,13 +17,18 @@ type stores struct {
 	logger  *slog.Logger
 	metrics *Metrics
 	cache   *pebble.Cache
+	// histories are of all partitions.
+	histories *histories
 
 	mu   sync.Mutex
 	open map[int32]*localStore
 }
 
-func newStores(dir string, logger *slog.Logger, metrics *Metrics) *stores {
-	return &stores{dir: dir, logger: logger, metrics: metrics, cache: pebble.NewCache(32 << 20), open: map[int32]*localStore{}}
+func newStores(dir string, cacheBytes int, logger *slog.Logger, metrics *Metrics) *stores {
+	return &stores{
+		dir: dir, logger: logger, metrics: metrics, cache: pebble.NewCache(32 << 20), histories: newHistories(cacheBytes),
+		open: map[int32]*localStore{},
+	}
 }
 
 func (s *stores) get(partition int32) (*localStore, error) {

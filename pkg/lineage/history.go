@@ -70,6 +70,15 @@ func (h History) Bytes() int {
 	return n
 }
 
+// List names the list of messages that the history shares with others (Share), and returns about how much
+// memory that holds; nil where it shares none.
+func (h History) List() (list any, held int) {
+	if h.shared == nil {
+		return nil, 0
+	}
+	return h.shared.List()
+}
+
 // Content is what one run's record says about its history.
 type Content struct {
 	RunID string
