@@ -260,7 +260,7 @@ func Check(b []byte) error {
 func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		for i := FirstMember(obj); i >= 0; {
-			name, value, next := MemberAt(obj, i)
+			name, value, next := (*Spans)(nil).MemberAt(obj, i)
 			if next == noMember || !yield(unquote(name), value) {
 				return
 			}
@@ -291,13 +291,13 @@ func memberFrom(obj json.RawMessage, i int) int {
 
 // MemberAt returns the member of a checked JSON object that begins at i, its name with the quotes, and where the next one
 // begins, which is negative behind the last.
-func MemberAt(obj json.RawMessage, i int) (name, value json.RawMessage, next int) {
+func (s *Spans) MemberAt(obj json.RawMessage, i int) (name, value json.RawMessage, next int) {
 	nameEnd, err := skipString(obj, i)
 	if err != nil {
 		return nil, nil, noMember
 	}
 	start := skipSpace(obj, skipSpace(obj, nameEnd)+1)
-	end, err := skipValue(obj, start, 0)
+	end, err := s.skip(obj, start)
 	if err != nil {
 		return nil, nil, noMember
 	}
@@ -314,7 +314,10 @@ func NameAt(obj json.RawMessage, i int) json.RawMessage {
 }
 
 // Elements iterates over the elements of a checked JSON array. It yields nothing for any other value.
-func Elements(arr json.RawMessage) iter.Seq[json.RawMessage] {
+func Elements(arr json.RawMessage) iter.Seq[json.RawMessage] { return (*Spans)(nil).Elements(arr) }
+
+// Elements is the function Elements.
+func (s *Spans) Elements(arr json.RawMessage) iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
 		i := skipSpace(arr, 0)
 		if i >= len(arr) || arr[i] != '[' {
@@ -322,7 +325,7 @@ func Elements(arr json.RawMessage) iter.Seq[json.RawMessage] {
 		}
 		i = skipSpace(arr, i+1)
 		for i < len(arr) && arr[i] != ']' {
-			end, err := skipValue(arr, i, 0)
+			end, err := s.skip(arr, i)
 			if err != nil || !yield(arr[i:end]) {
 				return
 			}

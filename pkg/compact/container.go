@@ -31,6 +31,7 @@ var unread = &node{}
 // many members there are, one is read when it is asked for.
 type table struct {
 	text  json.RawMessage
+	spans *agui.Spans
 	at    []uint32 // where each member begins
 	slots []uint32 // by the hash of the name: 1 more than the place
 }
@@ -39,8 +40,8 @@ type table struct {
 var seed = maphash.MakeSeed()
 
 // newTable takes places where members begin, which it keeps.
-func newTable(text json.RawMessage, at []uint32) *table {
-	t := &table{text: text, slots: make([]uint32, 2<<bits.Len(uint(len(at))))}
+func newTable(text json.RawMessage, spans *agui.Spans, at []uint32) *table {
+	t := &table{text: text, spans: spans, slots: make([]uint32, 2<<bits.Len(uint(len(at))))}
 	for _, i := range at {
 		slot, place := t.seek(nameAt(text, i))
 		if place >= 0 { // of a name that stands twice the last one counts, in the place of the first
@@ -69,9 +70,10 @@ func nameAt(text json.RawMessage, i uint32) string { return stringOf(agui.NameAt
 
 func (t *table) name(place int) string { return nameAt(t.text, t.at[place]) }
 
-func (t *table) value(place int) json.RawMessage {
-	_, value, _ := agui.MemberAt(t.text, int(t.at[place]))
-	return value
+// value returns a node of the value at a place, which is not kept.
+func (t *table) value(place int) *node {
+	_, value, _ := t.spans.MemberAt(t.text, int(t.at[place]))
+	return &node{text: value, spans: t.spans}
 }
 
 // part are elements of an array that follow each other. They are read when one of them is asked for: a node
@@ -83,8 +85,16 @@ type part struct {
 	high  int32 // of the text: 1 more than the depth of the deepest element; 0 while nobody has asked
 }
 
-// partOf makes a part of elements that stay unread.
-func partOf(elements []json.RawMessage) part {
+// partOf makes a part of elements, which stay unread unless one is long: to copy it would cost as much for each level
+// of what is in it.
+func partOf(elements []json.RawMessage, spans *agui.Spans) part {
+	if slices.ContainsFunc(elements, func(e json.RawMessage) bool { return len(e) >= agui.LongSpan }) {
+		p := part{count: len(elements)}
+		for _, e := range elements {
+			p.nodes = append(p.nodes, &node{text: e, spans: spans})
+		}
+		return p
+	}
 	size := len(`[]`) + len(elements) - 1
 	for _, e := range elements {
 		size += len(e)
@@ -124,39 +134,39 @@ func (p *part) depth() int {
 func (p *part) set(nodes []*node) { p.nodes, p.count = nodes, len(nodes) }
 
 // readArray takes the elements of an array: those of a long one stay unread.
-func (c *container) readArray(text json.RawMessage) {
+func (c *container) readArray(text json.RawMessage, spans *agui.Spans) {
 	var elements []json.RawMessage
-	for e := range agui.Elements(text) {
+	for e := range spans.Elements(text) {
 		if len(elements) == 2*partLength {
-			c.parts = append(c.parts, partOf(elements[:partLength]))
+			c.parts = append(c.parts, partOf(elements[:partLength], spans))
 			c.length += partLength
 			elements = elements[:copy(elements, elements[partLength:])]
 		}
 		elements = append(elements, e)
 	}
 	if c.parts != nil {
-		c.parts = append(c.parts, partOf(elements))
+		c.parts = append(c.parts, partOf(elements, spans))
 		c.length += len(elements)
 		return
 	}
 	for _, e := range elements {
-		c.values = append(c.values, &node{text: e})
+		c.values = append(c.values, &node{text: e, spans: spans})
 	}
 }
 
 // readObject takes the members of an object: the values of a large one stay unread.
-func (c *container) readObject(text json.RawMessage) {
+func (c *container) readObject(text json.RawMessage, spans *agui.Spans) {
 	var at []uint32
 	for i := agui.FirstMember(text); i >= 0; {
-		name, value, next := agui.MemberAt(text, i)
+		name, value, next := spans.MemberAt(text, i)
 		at = append(at, uint32(i))
 		if len(at) <= tabled {
-			c.setMember(stringOf(name), &node{text: value})
+			c.setMember(stringOf(name), &node{text: value, spans: spans})
 		}
 		i = next
 	}
 	if len(at) > tabled {
-		*c = container{table: newTable(text, at)}
+		*c = container{table: newTable(text, spans, at)}
 		c.values = slices.Repeat([]*node{unread}, len(c.table.at))
 	}
 }
@@ -187,7 +197,7 @@ func (c *container) name(i int) string {
 // member returns the value at a place, to be kept.
 func (c *container) member(i int) *node {
 	if c.values[i] == unread {
-		c.values[i] = &node{text: c.table.value(i)}
+		c.values[i] = c.table.value(i)
 	}
 	return c.values[i]
 }
@@ -226,7 +236,7 @@ func (c *container) all() iter.Seq2[string, *node] {
 				name = c.name(i)
 			}
 			if v == unread {
-				v = &node{text: c.table.value(i)} // this one is not kept
+				v = c.table.value(i) // this one is not kept
 			}
 			if v != nil && !yield(name, v) {
 				return

@@ -210,6 +210,9 @@ func (p *patcher) open(n *node) {
 		if n.table == nil {
 			p.t.read += len(n.values)
 		}
+		for i := range n.parts {
+			p.t.read += len(n.parts[i].nodes)
+		}
 	}
 }
 

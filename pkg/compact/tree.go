@@ -42,6 +42,8 @@ func (t *tree) appendJSON(dst []byte) []byte { return append(dst, t.JSON()...) }
 // node is one value of a tree.
 type node struct {
 	text json.RawMessage // as JSON; nil once something below was changed
+	// spans are of a text that the node's is a part of; nil where nobody has needed them.
+	spans *agui.Spans
 	// size is how long the text is when it is written from what is below; 0 while nobody has asked.
 	size  int
 	array bool
@@ -117,11 +119,14 @@ func (n *node) open() {
 		return
 	}
 	n.container = &container{}
+	if n.spans == nil {
+		n.spans = agui.SpansOf(n.text)
+	}
 	if n.array = agui.IsArray(n.text); n.array {
-		n.readArray(n.text)
+		n.readArray(n.text, n.spans)
 		return
 	}
-	n.readObject(n.text)
+	n.readObject(n.text, n.spans)
 }
 
 func (n *node) appendJSON(dst []byte) []byte {
@@ -166,9 +171,9 @@ func (n *node) appendJSON(dst []byte) []byte {
 // copyOf returns the value as a node of its own. It keeps the text, so that the next copy has it.
 func (n *node) copyOf() *node {
 	if n.text == nil {
-		n.text = n.appendJSON(make([]byte, 0, n.size))
+		n.text, n.spans = n.appendJSON(make([]byte, 0, n.size)), nil
 	}
-	return &node{text: n.text, high: n.high, loose: n.loose}
+	return &node{text: n.text, spans: n.spans, high: n.high, loose: n.loose}
 }
 
 // depth is 0 for a value that holds no others, and 1 more than its deepest value for one that does. It
@@ -237,7 +242,7 @@ func (n *node) contents() *node {
 	if n.container != nil {
 		return n
 	}
-	c := &node{text: n.text}
+	c := &node{text: n.text, spans: n.spans}
 	c.open()
 	return c
 }
