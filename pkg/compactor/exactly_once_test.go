@@ -2,12 +2,14 @@ package compactor
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -398,4 +400,114 @@ func TestService_CountsRawThatExpiredWhileItWasDown(t *testing.T) {
 		equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
 		equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 1)
 	})
+}
+
+// olderRecords writes all records of runs once more, as older rules might have made them.
+func (w *world) olderRecords(from, to string) {
+	w.Helper()
+	for _, m := range w.runs() {
+		if header(m, record.HeaderKind) == string(record.KindRun) {
+			old := olderRecord(w.T, m, from, to)
+			kafkatest.Produce(w.T, w.kafka, &kgo.Record{Topic: m.Topic, Partition: m.Partition, Key: m.Key, Value: old.Value, Headers: m.Headers})
+		}
+	}
+}
+
+// Many requests to fold threads again come in one poll: each is committed by itself, and what comes behind them is
+// processed once. Meanwhile a member comes: no transaction is begun in the generation of before the reads.
+func TestService_CommitsEachThreadThatIsFoldedAgainByItself(t *testing.T) {
+	const threads, partitions = 12, 4
+	for _, joined := range []bool{false, true} {
+		t.Run(fmt.Sprintf("another joins %v", joined), func(t *testing.T) {
+			inWorld(t, partitions, func(w *world) {
+				t := w.T
+				first := w.join("first", w.TempDir(), nil)
+				for i := range threads {
+					thread := fmt.Sprint("t", i)
+					w.script.send(thread, "r", started("r"))
+					w.script.send(thread, "r", text("m", "one"))
+					w.script.send(thread, "r", finished("r"))
+				}
+				w.publish()
+				w.decided()
+				if err := first.stop(); err != nil {
+					t.Fatal(err)
+				}
+				w.olderRecords("one", "eins")
+
+				a := w.join("a", w.TempDir(), nil)
+				a.waitWorks()
+				if joined { // the reads take seconds
+					a.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+						if r.Key == kmsg.ListOffsets {
+							time.Sleep(2 * time.Second)
+						}
+						return kafkatest.Deliver
+					})
+				}
+				before := a.outcome(txnCommitted)
+				for i := range threads {
+					thread := fmt.Sprint("t", i)
+					w.script.refold(thread)
+					w.script.send(thread, "next", started("next"))
+					w.script.send(thread, "next", finished("next"))
+				}
+				w.publish()
+				if joined {
+					time.Sleep(time.Second)
+					w.join("b", w.TempDir(), nil).waitWorks()
+				}
+				w.decided()
+				if n := a.outcome(txnCommitted) - before; !joined && n < threads {
+					t.Errorf("%v transactions for %d threads", n, threads)
+				}
+				equal(t, "transactions of unknown outcome and in error", []float64{a.outcome(txnUnknown), a.outcome(txnError)}, []float64{0, 0})
+				for i := range threads {
+					of := w.latestOf(fmt.Sprint("t", i))
+					equal(t, fmt.Sprintf("thread %d: refolds, base, its refolds", i),
+						[]any{of["r"].Refolds, of["next"].Base, of["next"].BaseRefolds}, []any{1, "r", 1})
+				}
+				written := map[string]int{}
+				for _, m := range w.runs() {
+					if r, err := record.DecodeRun(m.Value); err == nil && r.Refolds > 0 {
+						written[string(m.Key)]++
+					}
+				}
+				for key, n := range written {
+					equal(t, "records anew under "+key, n, 1)
+				}
+			})
+		})
+	}
+}
+
+// A poll may bring far more outputs than a transaction is to hold.
+func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
+	sim := newSim(t, nil)
+	sim.open(false)
+	a := &assignment{id: 0, part: sim.part}
+	s := &session{metrics: NewMetrics(prometheus.NewRegistry())}
+	parts := map[int32]view{0: {assignment: a, phase: phaseOpen}}
+	const size = 1 << 20
+	var records []*kgo.Record
+	for range 2 * roundBytes / size {
+		records = append(records, sim.append(&kgo.Record{Topic: sim.topics.Events, Key: []byte("no key"), Value: make([]byte, size)}))
+	}
+	s.rest = []polled{{of: a, records: records}}
+	full, err := s.process(t.Context(), parts, sim.now)
+	sim.check(err)
+	if out := sim.part.outputBytes; !full || out < roundBytes || out > roundBytes+2*size {
+		t.Errorf("full is %v with %d bytes of outputs, want %d", full, out, roundBytes)
+	}
+	sim.commit(true)
+	full, err = s.process(t.Context(), parts, sim.now)
+	sim.check(err)
+	equal(t, "it goes on, to the end", []any{full && len(s.rest) > 0, sim.part.next}, []any{false, int64(len(records))})
+
+	// What waits for an assignment that is past is nobody's.
+	next := *a
+	s.rest = []polled{{of: a, records: []*kgo.Record{sim.append(&kgo.Record{Topic: sim.topics.Events, Key: []byte("no key"), Value: []byte("{}")})}}}
+	_, err = s.process(t.Context(), map[int32]view{0: {assignment: &next, phase: phaseOpen}}, sim.now)
+	sim.check(err)
+	equal(t, "what is left, and how far it is", []any{len(s.rest), sim.part.next}, []any{0, int64(len(records))})
 }

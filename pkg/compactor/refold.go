@@ -218,21 +218,22 @@ func (s *session) readThread(ctx context.Context, partition int32, r *refolding)
 		return nil, 0, err
 	}
 	start = held[partition].Start
+	spans := slices.Clone(r.spans)
+	for i := range spans {
+		spans[i].Start = max(spans[i].Start, start)
+	}
 	size, scanned := 0, 0
-	for _, span := range r.spans {
-		span.Start = max(span.Start, start)
-		for m, err := range kafka.Scan(ctx, s.kafka, s.topics.Events, map[int32]kafka.Span{partition: span}) {
-			if err != nil {
-				return nil, 0, err
-			}
-			n := len(m.Key) + len(m.Value)
-			if string(m.Key) == r.thread.key {
-				raw, size = append(raw, m), size+n
-			}
-			if scanned += n; size > refoldBytes || scanned > refoldScanBytes {
-				r.refused = errThreadLarge
-				return nil, 0, nil
-			}
+	for m, err := range kafka.ScanPartition(ctx, s.kafka, s.topics.Events, partition, spans) {
+		if err != nil {
+			return nil, 0, err
+		}
+		n := len(m.Key) + len(m.Value)
+		if string(m.Key) == r.thread.key {
+			raw, size = append(raw, m), size+n
+		}
+		if scanned += n; size > refoldBytes || scanned > refoldScanBytes {
+			r.refused = errThreadLarge
+			return nil, 0, nil
 		}
 	}
 	return raw, start, nil

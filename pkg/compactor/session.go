@@ -55,6 +55,9 @@ type session struct {
 	owed    bool
 	failure error // found by a callback
 
+	// rest is what was polled and is not processed yet. Nothing more is polled before it is.
+	rest []polled
+
 	said string // the error of a poll that was logged last
 
 	checkedAt time.Time // of partition counts
@@ -65,8 +68,8 @@ type session struct {
 // broker can be a hundred thousand, where events repeat each other.
 const pollRecords = 5_000
 
-// roundBytes is how many bytes of outputs end a round before the commit interval is over: a transaction
-// is held in memory whole. Many short runs can make far more of them than they have read.
+// roundBytes is how many bytes of outputs end a round before the commit interval is over, be it in the middle of a
+// poll: a transaction is held in memory whole. Many short runs can make far more of them than they have read.
 const roundBytes = 32 << 20
 
 // joinWait is how long a transaction waits for a join at most.
@@ -276,33 +279,51 @@ func (s *session) run(ctx context.Context) error {
 	return nil
 }
 
-// round takes what comes within a commit interval and commits it.
+// polled is what was polled of a partition, and the assignment under which it was open. What is left of it when
+// that ends, or is replaced by another, is nobody's: the next owner reads from what is committed.
+type polled struct {
+	of      *assignment
+	records []*kgo.Record
+}
+
+// round takes what comes within a commit interval and commits it. It is over sooner where that comes to much: a thread
+// that was folded again is committed by itself, and what else was polled waits for the next round.
 func (s *session) round(ctx context.Context) error {
 	interval, cancel := context.WithTimeout(ctx, s.cfg.CommitInterval)
 	defer cancel()
-	var parts map[int32]view
-	var joining bool
-	var now time.Time
-	for written := 0; now.IsZero() || interval.Err() == nil && written < roundBytes; {
-		fetches, err := s.poll(interval)
-		if err != nil {
+	for first, full := true, false; first || interval.Err() == nil && !full; first = false {
+		var fetches kgo.Fetches
+		var err error
+		if len(s.rest) == 0 {
+			if fetches, err = s.poll(interval); err != nil {
+				return err
+			}
+		}
+		// The client goes back to what it has polled up to before the last End: what was polled now is fetched
+		// again. The rest is of before that, and is not.
+		if used, err := s.useUpRevocation(ctx); used || err != nil {
 			return err
 		}
-		if used, err := s.useUpRevocation(ctx); used || err != nil {
-			return err // what was polled is fetched again
-		}
-		now = s.now()
+		now := s.now()
 		if err := s.checkCounts(ctx, now); err != nil {
 			return err
 		}
 		if err := s.takeCaught(now); err != nil {
 			return err
 		}
-		parts, joining = s.owned(now)
-		if written, err = s.process(ctx, fetches, parts, now); err != nil {
+		parts, joining := s.owned(now)
+		s.hold(fetches, parts)
+		if joining && written(parts) >= roundBytes {
+			<-interval.Done()
+			return nil
+		}
+		if full, err = s.process(ctx, parts, now); err != nil {
 			return err
 		}
 	}
+	// Anew: while a thread was read that is folded again, partitions may have been taken, or a join have begun.
+	now := s.now()
+	parts, joining := s.owned(now)
 	if joining {
 		// A transaction now would carry the old generation and be aborted, or stall: fold on,
 		// commit after the join.
@@ -314,28 +335,61 @@ func (s *session) round(ctx context.Context) error {
 	return s.transact(ctx, parts, now)
 }
 
-// process hands what was polled to the partitions that are open, and returns how many bytes of outputs
-// all of them hold by now.
-func (s *session) process(ctx context.Context, fetches kgo.Fetches, parts map[int32]view, now time.Time) (written int, err error) {
+// hold keeps what was polled of open partitions. What leaks through of a paused one is fetched again once it opens.
+func (s *session) hold(fetches kgo.Fetches, parts map[int32]view) {
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-		s.read(p.Partition, p.Records)
-		v := parts[p.Partition]
-		for _, m := range p.Records {
-			if err == nil && v.phase == phaseOpen {
-				err = v.part.process(m, now)
-				if r := v.part.wanted(); r != nil && err == nil {
-					err = s.refold(ctx, v.assignment, r)
-				}
-			}
-			m.Recycle()
+		if v := parts[p.Partition]; v.phase == phaseOpen {
+			s.rest = append(s.rest, polled{of: v.assignment, records: p.Records})
 		}
 	})
-	for _, v := range parts {
-		if v.phase == phaseOpen {
-			written += v.part.outputBytes
+}
+
+// process hands the rest to the partitions that are open. It ends early (full) where their outputs are enough for
+// a transaction, or where a thread was folded again.
+func (s *session) process(ctx context.Context, parts map[int32]view, now time.Time) (full bool, err error) {
+	for _, p := range s.rest {
+		s.read(p.of.id, p.records)
+	}
+	bytes := written(parts)
+	for ; len(s.rest) > 0; s.rest = s.rest[1:] {
+		p := &s.rest[0]
+		if parts[p.of.id].assignment != p.of {
+			continue
+		}
+		part := p.of.part
+		for len(p.records) > 0 {
+			if full {
+				return true, nil
+			}
+			m := p.records[0]
+			p.records = p.records[1:]
+			before := part.outputBytes
+			if err := part.process(m, now); err != nil {
+				return false, err
+			}
+			m.Recycle()
+			if r := part.wanted(); r != nil {
+				if err := s.refold(ctx, p.of, r); err != nil {
+					return false, err
+				}
+				full = true
+			}
+			bytes += part.outputBytes - before
+			full = full || bytes >= roundBytes
 		}
 	}
-	return written, err
+	s.rest = nil
+	return full, nil
+}
+
+// written is how many bytes of outputs the open partitions hold.
+func written(parts map[int32]view) (bytes int) {
+	for _, v := range parts {
+		if v.phase == phaseOpen {
+			bytes += v.part.outputBytes
+		}
+	}
+	return bytes
 }
 
 // read tells the lag of what was polled.

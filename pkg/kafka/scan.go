@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -69,11 +70,25 @@ const (
 // order, partitions in any. The spans must lie within what Spans has said. It ends with the spans, or
 // with an error.
 func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
+	each := make(map[int32][]Span, len(spans))
+	for p, s := range spans {
+		each[p] = []Span{s}
+	}
+	return scan(ctx, cfg, topic, each)
+}
+
+// ScanPartition is Scan for several spans of one partition, which are in order and do not overlap.
+func ScanPartition(ctx context.Context, cfg Config, topic string, partition int32, spans []Span) iter.Seq2[*kgo.Record, error] {
+	return scan(ctx, cfg, topic, map[int32][]Span{partition: spans})
+}
+
+func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
-		from, open := map[int32]int64{}, map[int32]int64{}
-		for p, s := range spans {
-			if !s.Empty() {
-				from[p], open[p] = s.Start, s.End
+		from, open := map[int32]int64{}, map[int32][]Span{} // what is left of each partition
+		for p, list := range spans {
+			list = slices.DeleteFunc(slices.Clone(list), Span.Empty)
+			if len(list) > 0 {
+				from[p], open[p] = list[0].Start, list
 			}
 		}
 		if len(open) == 0 {
@@ -98,17 +113,29 @@ func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span) i
 				yield(nil, fmt.Errorf("reading %s: partition %d: %w", topic, max(e.Partition, 0), explain(e.Err)))
 				return
 			}
+			jump := map[int32]kgo.EpochOffset{} // over more than what the client may have read already
 			for r := range fetches.RecordsAll() {
-				end, ok := open[r.Partition]
-				if !ok {
-					continue
+				list := open[r.Partition]
+				for len(list) > 0 && r.Offset >= list[0].End {
+					list = list[1:]
 				}
-				if r.Offset >= end-1 {
-					delete(open, r.Partition)
-				}
-				if r.Offset < end && !r.Attrs.IsControl() && !yield(r, nil) {
+				if len(list) > 0 && r.Offset >= list[0].Start && !r.Attrs.IsControl() && !yield(r, nil) {
 					return
 				}
+				if len(list) > 0 && r.Offset == list[0].End-1 {
+					list = list[1:]
+				}
+				open[r.Partition] = list
+				if len(list) == 0 {
+					delete(open, r.Partition)
+				} else if r.Offset+scanPoll < list[0].Start {
+					jump[r.Partition] = kgo.EpochOffset{Epoch: -1, Offset: list[0].Start}
+				} else {
+					delete(jump, r.Partition)
+				}
+			}
+			if len(jump) > 0 {
+				cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: jump})
 			}
 		}
 	}
