@@ -36,10 +36,12 @@ type refolding struct {
 	spans []kafka.Span
 }
 
-// The bounds on what is in memory for one request: of the thread's records, and of its raw events. What is
+// The bounds on what is in memory for one request: of the thread's records, of its raw events, and of the lists of
+// messages that its runs end with, where a run that only adds to its base counts with what it adds: they share one. What is
 // read to find these, with other threads' in between, is bounded as well: it is a pause of the stage.
 const (
 	refoldBytes     = 64 << 20
+	refoldMessages  = 512 << 10 // about 100 bytes each, as the thread is told by now and as it is told then
 	refoldScanBytes = 256 << 20
 )
 
@@ -77,7 +79,8 @@ func (p *partition) wanted() *refolding {
 // prepare takes the thread's records and says where its raw events lie.
 func (p *partition) prepare(r *refolding) error {
 	var parts [][2]int64
-	size := 0
+	size, messages := 0, 0
+	continued := map[string]bool{} // the runs that another one adds to
 	for _, h := range slices.SortedFunc(maps.Values(r.thread.heads), func(a, b *head) int { return cmp.Compare(a.Start, b.Start) }) {
 		// One that was abandoned leaves memory once its record is committed.
 		if h.live != nil || h.Open() {
@@ -92,7 +95,12 @@ func (p *partition) prepare(r *refolding) error {
 		if err != nil {
 			return err
 		}
-		if size += n; size > refoldBytes {
+		own := rec.MessageCount
+		if base := r.thread.heads[rec.Base]; base != nil && !continued[base.ID] && len(rec.Layout) == 0 && base.MessageCount+len(rec.Messages) == own {
+			own, continued[base.ID] = len(rec.Messages), true
+		}
+		size, messages = size+n, messages+own
+		if size > refoldBytes || messages > refoldMessages {
 			r.refused = errThreadLarge
 			return nil
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/shadow"
 )
 
 // older has the records on skein.runs, and the snapshots, be those of older rules, by which texts and states
@@ -290,6 +291,68 @@ func TestPartition_RefusesToFoldAgainWhatIsTooLarge(t *testing.T) {
 	s.all()
 	if len(s.refused) != 1 || s.refused[0] == nil || !strings.Contains(s.refused[0].Error(), errRecordLarge.Error()) {
 		t.Errorf("refused: %v", s.refused)
+	}
+}
+
+// A thread is held once, not once for each of its runs: what runs end with that only add to one another is one list, which
+// was copied each time that it had to grow.
+func TestThread_SharesWhatItsRunsHaveInCommon(t *testing.T) {
+	const runs = 300
+	s := newSim(t, nil)
+	for i := range runs {
+		run := fmt.Sprint("r", i)
+		s.send("t", run, started(run))
+		s.send("t", run, text("u"+run, "one"))
+		s.send("t", run, text("m"+run, "two"))
+		s.send("t", run, finished(run))
+	}
+	s.all()
+	s.older("one", "eins")
+	s.open(true)
+	var records []*record.Run
+	for _, r := range s.latest() {
+		records = append(records, r)
+	}
+	again := shadow.NewThread(records, 0)
+	for _, m := range s.events {
+		s.check(again.Take(m))
+	}
+	anew, err := again.Anew()
+	s.check(err)
+	equal(t, "records anew", len(anew), runs)
+	lists := map[*agui.Message]bool{}
+	for i, a := range anew {
+		equal(t, "messages", []int{len(a.Was.Messages), len(a.Is.Messages), a.Record.MessageCount}, []int{2 * (i + 1), 2 * (i + 1), 2 * (i + 1)})
+		lists[&a.Was.Messages[0]], lists[&a.Is.Messages[0]] = true, true
+		equal(t, "history key", a.Record.HistoryKey, lineage.KeyOf(a.Is.Messages).String())
+	}
+	if len(lists) > 40 {
+		t.Errorf("there are %d lists of messages for %d runs", len(lists), runs)
+	}
+}
+
+// Runs that do not only add to one another have lists of their own, and these are counted.
+func TestPartition_RefusesToFoldAgainWhatHoldsTooManyMessages(t *testing.T) {
+	for _, c := range []struct {
+		each int
+		want error
+	}{{refoldMessages / 4, nil}, {refoldMessages / 2, errThreadLarge}} {
+		s := newSim(t, nil)
+		s.aChain()
+		s.all()
+		s.older("one", "eins")
+		for i, m := range s.runs {
+			if r, err := record.DecodeRun(m.Value); err == nil && r.RunID != "" {
+				r.MessageCount = c.each
+				s.runs[i] = &kgo.Record{Topic: m.Topic, Key: m.Key, Headers: m.Headers, Offset: m.Offset}
+				s.runs[i].Value, err = record.EncodeRun(r)
+				s.check(err)
+			}
+		}
+		s.open(true)
+		s.refold("t")
+		s.all()
+		equal(t, fmt.Sprintf("refused with %d messages each", c.each), s.refused, []error{c.want})
 	}
 }
 

@@ -62,7 +62,7 @@ type storeMeta struct {
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
-const storeVersion = 2
+const storeVersion = 3
 
 // The reasons for which a local store is thrown away and rebuilt.
 const (

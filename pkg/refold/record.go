@@ -41,8 +41,9 @@ func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agu
 	if r.Fold != nil {
 		FillInput(made, parent, base, input, r.InputSHA256)
 		Fill(made, r.Fold, r.Tally, base)
-		at = At(r.Fold, base)
-		made.HistoryKey = lineage.KeyOf(at.Messages).String()
+		var key lineage.Key
+		at, key = r.end(made, base)
+		made.HistoryKey = key.String()
 	} else {
 		made.InputSHA256 = r.InputSHA256
 	}
@@ -54,6 +55,18 @@ func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agu
 		made.Status, made.Synthetic, made.Terminal, made.EndedAt = given.Status, true, given.Terminal, given.EndedAt
 	}
 	return made, at
+}
+
+// end returns the history at the run's end, and its key.
+func (r *Run) end(made *record.Run, base lineage.History) (lineage.History, lineage.Key) {
+	if _, only := base.Added(r.Fold); only && r.BaseKey != nil {
+		at, err := lineage.RestoreFrom(base, lineage.Content{Messages: made.Messages, State: made.State})
+		if err == nil {
+			return at, r.BaseKey.Extend(made.Messages)
+		}
+	}
+	at := At(r.Fold, base)
+	return at, lineage.KeyOf(at.Messages)
 }
 
 // Difference is a member in which two records of a run differ.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -42,6 +43,10 @@ type Run struct {
 	// without one) and its hash. Nil: the run is folded from nothing, which is enough to know what can
 	// be folded, as that does not depend on the messages and state before the run.
 	Begin func(input *agui.RunAgentInput, sum string) (*compact.Run, error)
+
+	// BaseKey names the history of the run's base, where the caller knows that; nil where not. What a run only
+	// adds to is not gone over again then.
+	BaseKey *lineage.Key
 
 	// Fold is nil before the first event.
 	Fold *compact.Run

@@ -37,8 +37,10 @@ type run struct {
 	// first and next are the offsets of the first raw record and after the last one; -1 before it came.
 	first, next int64
 	made        *record.Run
-	// at is the history at the end of what was made, told that of the record.
+	// at is the history at the end of what was made, key its name; told is that of the record. Runs that only add
+	// to one another share theirs: a thread is held once, not once for each of its runs.
 	at   lineage.History
+	key  lineage.Key
 	told *lineage.History
 }
 
@@ -130,6 +132,9 @@ func (t *Thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) 
 		if r.base, err = t.history(b); err != nil {
 			return nil, err
 		}
+		if b.stands() {
+			r.BaseKey = &b.key
+		}
 	}
 	var fold *compact.Run
 	fold, r.input = refold.Begin(r.rec, r.parent, input)
@@ -138,7 +143,17 @@ func (t *Thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) 
 
 // finish makes the run's record.
 func (r *run) finish() error {
-	r.made, r.at = r.Record(r.rec, r.parent, r.base, r.input, r.first, r.next)
+	r.made, _ = r.Record(r.rec, r.parent, r.base, r.input, r.first, r.next)
+	if r.Fold != nil {
+		at, err := lineage.RestoreFrom(r.base, contentOf(r.made))
+		if err == nil {
+			err = r.key.UnmarshalText([]byte(r.made.HistoryKey))
+		}
+		if err != nil {
+			return fmt.Errorf("folding run %q again: %w", r.rec.RunID, err)
+		}
+		r.at = at.Share()
+	}
 	if was := r.rec.Open; was != nil && r.Fold != nil { // abandoned: a real event may yet come
 		checkpoint, err := r.Fold.Checkpoint()
 		if err != nil {
@@ -150,14 +165,22 @@ func (r *run) finish() error {
 		}
 		r.made.Open = &record.Open{Fold: checkpoint, Hash: hash, LastAt: was.LastAt}
 	}
-	r.Fold, r.parent = nil, lineage.History{} // their memory
+	r.Fold, r.Input, r.input, r.parent, r.base = nil, nil, nil, lineage.History{}, lineage.History{} // their memory
 	return nil
 }
 
+func contentOf(rec *record.Run) lineage.Content {
+	return lineage.Content{RunID: rec.RunID, Base: rec.Base, Messages: rec.Messages, Layout: rec.Layout, State: rec.State}
+}
+
+// stands reports whether what hangs from the run starts from what was made of it. From a record that was cut, the
+// compactor too goes on from what it says.
+func (r *run) stands() bool { return r.made != nil && !r.rec.Truncated }
+
 // history is what runs that hang from a run start from: what was made of it, or what its record says
-// where nothing was made. From a record that was cut, the compactor too goes on from what it says.
+// where nothing was made.
 func (t *Thread) history(r *run) (lineage.History, error) {
-	if r.made != nil && !r.rec.Truncated {
+	if r.stands() {
 		return r.at, nil
 	}
 	return t.recorded(r)
@@ -166,7 +189,7 @@ func (t *Thread) history(r *run) (lineage.History, error) {
 // recorded is the history that the records tell.
 func (t *Thread) recorded(r *run) (lineage.History, error) {
 	var chain []*run
-	var at lineage.History
+	at := lineage.History{}.Share()
 	for at := r; ; {
 		chain = append(chain, at)
 		if at.told != nil || at.rec.Base == "" {
@@ -180,12 +203,11 @@ func (t *Thread) recorded(r *run) (lineage.History, error) {
 	}
 	for _, r := range slices.Backward(chain) {
 		if r.told == nil {
-			h, err := lineage.RestoreFrom(at, lineage.Content{
-				RunID: r.rec.RunID, Base: r.rec.Base, Messages: r.rec.Messages, Layout: r.rec.Layout, State: r.rec.State,
-			})
+			h, err := lineage.RestoreFrom(at, contentOf(r.rec))
 			if err != nil {
 				return lineage.History{}, fmt.Errorf("restoring run %q: %w", r.rec.RunID, err)
 			}
+			h = h.Share()
 			r.told = &h
 		}
 		at = *r.told
