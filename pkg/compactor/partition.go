@@ -330,6 +330,9 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 		if err := p.decide(r, placed); err != nil {
 			return 0, err
 		}
+		for _, rule := range placed.Anomalies {
+			p.anomaly(r, m, rule)
+		}
 	}
 	r.sequence(m.headers.Seq)
 	r.tally.Add(ev, m.Timestamp)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
 )
@@ -529,6 +530,94 @@ func TestPartition_GoesOnBehindAnInputThatIsTooLargeForARecord(t *testing.T) {
 			next := s.run("next")
 			equal(t, "place of the next run", []any{next.ParentRunID, next.ParentBy, next.BranchID, next.RootRunID, next.Depth, next.Base},
 				[]any{"large", record.ParentLatest, "first", "first", 2, "large"})
+		})
+	}
+}
+
+// A run that names itself as its parent is placed as if it named none, and one that closes a cycle as the parent's
+// child, which was a root by then; both are counted, once, in the run and for the metric.
+func TestPartition_CountsSelfParentsAndCycles(t *testing.T) {
+	s := newSim(t, nil)
+	run := func(id, parent string) {
+		s.send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"parentRunId":%q}`, id, parent))
+		s.send("t", id, finished(id))
+	}
+	run("self", "self")
+	run("b", "c")
+	run("c", "b")
+	run("x", "y")
+	run("y", "z")
+	run("z", "x")
+	s.send("u", "open", started("open")) // keeps the commit back, so that all but it is read again
+	s.open(false)
+	s.feed(len(s.events))
+	equal(t, "self-parents for the metric", s.part.counts.anomalies[lineage.AnomalySelfParent], 1)
+	equal(t, "cycles for the metric", s.part.counts.anomalies[lineage.AnomalyParentCycle], 2)
+	s.commit(true)
+	for id, want := range map[string]struct {
+		parent, spawnedBy string
+		by                record.ParentBy
+		anomaly           string
+	}{
+		"self": {"", "", record.ParentNone, lineage.AnomalySelfParent},
+		"b":    {"", "c", record.ParentNone, ""},
+		"c":    {"b", "", record.ParentExplicit, lineage.AnomalyParentCycle},
+		"x":    {"", "y", record.ParentNone, ""},
+		"y":    {"", "z", record.ParentNone, ""},
+		"z":    {"x", "", record.ParentExplicit, lineage.AnomalyParentCycle},
+	} {
+		r := s.run(id)
+		if r.ParentRunID != want.parent || r.SpawnedBy != want.spawnedBy || r.ParentBy != want.by {
+			t.Errorf("%s: parent %q by %s, spawned by %q", id, r.ParentRunID, r.ParentBy, r.SpawnedBy)
+		}
+		for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
+			n := int64(0)
+			if rule == want.anomaly {
+				n = 1
+			}
+			equal(t, id+": "+rule, r.Stats.Anomalies[rule], n)
+		}
+	}
+}
+
+// A run whose parent is not there when it begins is a root for good, and keeps the name: of a run that never comes,
+// and of one that begins later, with its input before the child or behind.
+func TestPartition_KeepsTheNameOfAParentThatIsNotThere(t *testing.T) {
+	for name, c := range map[string]struct {
+		input, comes bool
+		badge        string
+	}{
+		"it never comes":                {false, false, "spawned by: p"},
+		"its input came, and no more":   {true, false, "late parent: p"},
+		"it comes late":                 {false, true, "late parent: p"},
+		"its input came, and it begins": {true, true, "late parent: p"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, nil)
+			if c.input {
+				s.input("t", "p", `{"threadId":"t","runId":"p","messages":[`+userMessage("u", "x")+`],"tools":[],"context":[]}`)
+			}
+			s.send("t", "c", `{"type":"RUN_STARTED","threadId":"t","runId":"c","parentRunId":"p"}`)
+			if c.comes {
+				s.send("t", "p", started("p"))
+				s.send("t", "p", finished("p"))
+			}
+			s.send("t", "c", finished("c"))
+			s.all()
+			child := s.run("c")
+			if child.ParentRunID != "" || child.SpawnedBy != "p" {
+				t.Errorf("parent %q, spawned by %q", child.ParentRunID, child.SpawnedBy)
+			}
+			var runs []lineage.Run
+			for _, r := range s.latest() {
+				h, err := headOf(r)
+				s.check(err)
+				runs = append(runs, h.Run)
+			}
+			badges := lineage.NewGraph(runs).Badges("c")
+			if len(badges) != 1 || badges[0].String() != c.badge {
+				t.Errorf("it is marked %v, want %q", badges, c.badge)
+			}
 		})
 	}
 }

@@ -79,9 +79,6 @@ func (p *partition) decide(r *run, pl *placement) error {
 			pl.fold.Note(rule)
 		}
 	}
-	for _, rule := range pl.Anomalies {
-		pl.fold.Note(rule)
-	}
 	r.early, r.input, r.fold, r.base = nil, nil, pl.fold, pl.base
 	r.rec.Kept = p.cfg.KeepEvents
 	if pl.Concurrent || r.thread.unsettled(h) {

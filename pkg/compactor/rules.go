@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/refold"
 )
 
@@ -29,7 +30,10 @@ const (
 )
 
 func anomalyRules() []string {
-	return []string{ruleMalformed, ruleLateInput, ruleInputReplaced, ruleRepeat, ruleGap, ruleThread, ruleRun}
+	return []string{
+		ruleMalformed, ruleLateInput, ruleInputReplaced, ruleRepeat, ruleGap, ruleThread, ruleRun,
+		lineage.AnomalySelfParent, lineage.AnomalyParentCycle,
+	}
 }
 
 // outcome is what became of a record of skein.events, for the metric.

@@ -48,8 +48,9 @@ func bush(s *sim, runs int, says string) (tip string, histories map[string][]str
 }
 
 // A new run finds its parent with three short reads of the local store at most, however many runs its thread
-// has and whether or not the thread is at hand; one read more says that no run has its id. A thread that
-// is not at hand begins with the runs that have not ended and the one that ended last. What else is read are the
+// has and whether or not the thread is at hand; one read more says that no run has its id. Where the parent's tree
+// named a parent that came late, two more look for a cycle. A thread that
+// is not at hand begins, in four reads, with the runs that have not ended and the one that ended last. What else is read are the
 // records that the base's history is told in, as far as they are not at hand.
 func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 	many := 10_000
@@ -64,12 +65,18 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 		t.Run(fmt.Sprintf("%d runs of %d bytes", runs, len(thread.says)), func(t *testing.T) {
 			s := newSim(t, func(c *Config) { c.CacheBytes = thread.cache })
 			tip, histories := bush(s, runs, thread.says)
+			for n := range 40 { // trees each of which names the next one as its parent
+				id := fmt.Sprint("late", n)
+				s.send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"parentRunId":"late%d"}`, id, n+1))
+				s.send("t", id, finished(id))
+			}
+			s.all()
 			depth := len(histories[tip])
 			branches := map[string]bool{}
 			for _, r := range s.latest() {
 				branches[r.BranchID] = true
 			}
-			equal(t, "branches", len(branches), runs/10)
+			equal(t, "branches", len(branches), runs/10+40)
 			var messages []string
 			for _, id := range histories[tip] {
 				messages = append(messages, assistantMessage(id, thread.says))
@@ -83,6 +90,7 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 				heads              int // reads
 			}{
 				{"named", fmt.Sprintf(`,"parentRunId":%q`, tip), tip, record.ParentExplicit, 4},
+				{"named, of a tree with a late parent", `,"parentRunId":"late0"`, "late0", record.ParentExplicit, 6},
 				{"by content", input(append(messages, userMessage("u", "go on"))...), tip, record.ParentContent, 4},
 				{"by the content of a part", input(append(messages[:depth/2:depth/2], userMessage("u", "or so"))...), histories[tip][depth/2-1][1:], record.ParentContent, 4},
 				{"of another content", input(userMessage("v", "hello"), userMessage("w", "you")), "", record.ParentNone, 2},

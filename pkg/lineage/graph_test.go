@@ -102,14 +102,18 @@ func TestGraph_Spawns(t *testing.T) {
 		{ID: "other", SpawnedBy: "elsewhere", Start: 2},
 		{ID: "late", Start: 3},
 		{ID: "late~2", GivenID: "late", Start: 4},
-		{ID: "last", SpawnedBy: "late~2", Start: 5},
-		{ID: "self", SpawnedBy: "self", Start: 6},
+		{ID: "pending", Start: 5}, // its input lies here, its first event behind "child"
+		{ID: "child", SpawnedBy: "pending", Start: 6},
+		{ID: "self", SpawnedBy: "self", Start: 7},
+		{ID: "number", SpawnedBy: "self~2", Start: 8},
+		{ID: "self~2", GivenID: "self", Start: 9},
 	})
 	want := []Spawn{
 		{Run: "early", By: "late", Known: "late", Late: true},
 		{Run: "other", By: "elsewhere"},
-		{Run: "last", By: "late~2", Known: "late~2"},
+		{Run: "child", By: "pending", Known: "pending", Late: true},
 		{Run: "self", By: "self"},
+		{Run: "number", By: "self~2", Known: "self~2", Late: true},
 	}
 	if got := g.Spawns(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

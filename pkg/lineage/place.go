@@ -191,14 +191,15 @@ func matches(history []agui.Message, ids []string) int {
 	return n
 }
 
-// maxHops bounds the search for a cycle of given parents. Each hop is a tree whose root named a
-// parent that came late; chains of such trees are a sign of broken ids, and short.
-const maxHops = 64
+// maxTrees bounds the search for a cycle of given parents. Each tree is one whose root named a parent that came
+// late; to look at one more can cost two reads of what a thread does not hold. So a cycle is seen that goes over
+// the run and two such trees; the chain has none in any case.
+const maxTrees = 2
 
 // hangsFrom reports whether the tree of e was said to be spawned by the run of that given id,
 // directly or over other trees.
 func (t *Thread) hangsFrom(e *entry, given string, offset int64) (bool, error) {
-	for range maxHops {
+	for trees := 1; ; trees++ {
 		root := t.runs[e.Root]
 		if root == nil { // it is not held: its own id names it
 			if _, err := t.latestBefore(e.Root, offset); err != nil {
@@ -209,13 +210,12 @@ func (t *Thread) hangsFrom(e *entry, given string, offset int64) (bool, error) {
 		if root == nil || root.SpawnedBy == "" {
 			return false, nil
 		}
-		if root.SpawnedBy == given {
-			return true, nil
+		if root.SpawnedBy == given || trees == maxTrees {
+			return root.SpawnedBy == given, nil
 		}
 		var err error
 		if e, err = t.latestBefore(root.SpawnedBy, offset); e == nil || err != nil {
 			return false, err
 		}
 	}
-	return false, nil
 }

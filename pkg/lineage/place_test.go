@@ -115,6 +115,15 @@ func TestThread_Place(t *testing.T) {
 			want: Placement{Anomalies: []string{AnomalyParentCycle},
 				Run: Run{Parent: "child", ParentBy: ParentExplicit, Branch: "child", Root: "child", Depth: 1, Base: "child"}},
 		},
+		"parents that name one another over a third": {
+			start: Start{ParentRunID: "child"},
+			more: func(t *testing.T, th *Thread) {
+				sealed(Run{ID: "child", SpawnedBy: "third", Branch: "child", Root: "child", Start: 50, End: 59}, "u1")(t, th)
+				sealed(Run{ID: "third", SpawnedBy: "new", Branch: "third", Root: "third", Start: 60, End: 69}, "u2")(t, th)
+			},
+			want: Placement{Anomalies: []string{AnomalyParentCycle},
+				Run: Run{Parent: "child", ParentBy: ParentExplicit, Branch: "child", Root: "child", Depth: 1, Base: "child"}},
+		},
 		"an id used again stands for its latest run": {
 			start: Start{ParentRunID: "t2"},
 			more:  sealed(Run{ID: "t2~2", GivenID: "t2", Branch: "t2~2", Root: "t2~2", Start: 50, End: 59}, "u1"),

@@ -7,7 +7,8 @@ type Spawn struct {
 	Run string `json:"runId"`
 	By  string `json:"spawnedBy"`
 	// Known is the run of this thread that By turned out to name; empty for one of another
-	// thread, or one that never came. Late says that it came after Run had started.
+	// thread, or one that never came. Late says that it began after Run, as each that is known did: else it
+	// would be the parent. (Its input, where its record starts, may lie before.)
 	Known string `json:"knownRunId,omitempty"`
 	Late  bool   `json:"late,omitempty"`
 }
@@ -34,7 +35,7 @@ func (g *Graph) linkSpawns() {
 			j, ok = g.index[r.SpawnedBy]
 		}
 		if ok && j != i {
-			s.Known, s.Late = g.runs[j].ID, j > i
+			s.Known, s.Late = g.runs[j].ID, true
 		}
 		g.spawns[i] = s
 	}

@@ -8,20 +8,21 @@ import (
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
 )
 
 // The first table of docs/fold.md with rules has those of the client's verification, the second those
-// of its reducer.
+// of its reducer, the third those of placing a run.
 func TestFold_EveryRuleIsTold(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root, "docs", "fold.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tables := regexp.MustCompile(`(?m)^\| rule \|.*\n\|[-|]*\n((?:\|.*\n)+)`).FindAllSubmatch(b, -1)
-	if len(tables) != 2 {
-		t.Fatalf("%d tables of rules, want 2", len(tables))
+	if len(tables) != 3 {
+		t.Fatalf("%d tables of rules, want 3", len(tables))
 	}
-	for i, rules := range [][]string{compact.VerificationRules(), compact.ReducerRules()} {
+	for i, rules := range [][]string{compact.VerificationRules(), compact.ReducerRules(), {lineage.AnomalySelfParent, lineage.AnomalyParentCycle}} {
 		var told []string
 		for _, row := range regexp.MustCompile(`(?m)^\| ([^|]*) \|`).FindAllSubmatch(tables[i][1], -1) {
 			for _, name := range regexp.MustCompile("`([^`]*)`").FindAllSubmatch(row[1], -1) {
@@ -31,7 +32,7 @@ func TestFold_EveryRuleIsTold(t *testing.T) {
 		slices.Sort(told)
 		slices.Sort(rules)
 		if !slices.Equal(told, rules) {
-			t.Errorf("table %d tells\n%q\nthe fold counts\n%q", i+1, told, rules)
+			t.Errorf("table %d tells\n%q\ncounted are\n%q", i+1, told, rules)
 		}
 	}
 }
