@@ -3,6 +3,7 @@ package compactor
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -139,6 +140,8 @@ func TestService_IsNotReadyWhileTheGroupHasThrownItOut(t *testing.T) {
 		m := w.join("a", w.TempDir(), nil)
 		m.waitWorks()
 		in := make(chan struct{})
+		letIn := sync.OnceFunc(func() { close(in) })
+		defer letIn()
 		m.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
 			if r.Key == kmsg.JoinGroup {
 				<-in
@@ -150,7 +153,7 @@ func TestService_IsNotReadyWhileTheGroupHasThrownItOut(t *testing.T) {
 			err := m.ready()
 			return err != nil && strings.Contains(err.Error(), "the group has not given out its partitions")
 		})
-		close(in)
+		letIn()
 		m.waitWorks()
 		w.script.turn("r1", "m1")
 		w.publish()
