@@ -52,19 +52,24 @@ func groupOf(k kafka.Config) string { return k.TopicPrefix + "skein-compactor" }
 
 // process is a compactor in a process of its own.
 type process struct {
-	cmd *exec.Cmd
-	log *strings.Builder
+	cmd   *exec.Cmd
+	log   *strings.Builder // once it has ended
+	ended chan struct{}
 }
 
 func startProcess(t *testing.T, k kafka.Config, dir, instance string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(os.Args[0]), log: new(strings.Builder)}
+	p := &process{cmd: exec.Command(os.Args[0]), log: new(strings.Builder), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "COMPACTOR_BROKERS="+k.Brokers[0], "COMPACTOR_PREFIX="+k.TopicPrefix,
 		"COMPACTOR_DIR="+dir, "COMPACTOR_INSTANCE="+instance)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // it was killed, or says in its log why it ended
+	}()
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
@@ -76,11 +81,8 @@ func startProcess(t *testing.T, k kafka.Config, dir, instance string) *process {
 
 // kill is kill -9.
 func (p *process) kill() {
-	if p.cmd.ProcessState != nil {
-		return
-	}
 	_ = p.cmd.Process.Kill() // it may have ended by itself
-	_ = p.cmd.Wait()         // it was killed: an error is what is expected
+	<-p.ended
 }
 
 // runService runs a compactor in this process until the test ends or stop is called.
