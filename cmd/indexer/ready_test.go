@@ -1,7 +1,10 @@
 package main
 
 import (
+	"database/sql"
+	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/skeinhq/skein/internal/app/apptest"
@@ -25,6 +28,23 @@ func TestIndexer_WaitsForTheSchema(t *testing.T) {
 	r.NotReady(`"status":"starting"`, `"kafka":"ok"`, `"topics":"ok"`, `"store":"asking store: the schema is not there yet; run skein migrate`)
 	migrated(t, path)
 	r.Ready()
+}
+
+func TestIndexer_EndsWhereTheSchemaIsNewer(t *testing.T) {
+	cfg := kafkatest.Start(t, 1)
+	path := migrated(t, filepath.Join(t.TempDir(), "lineage.sqlite"))
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), "PRAGMA user_version = 99")
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, code := apptest.Run(t, stage(), "--brokers", cfg.Brokers[0], "--sqlite", path, "--admin-listen", "127.0.0.1:0", "--log-level", "error")
+	if code != 1 || !strings.Contains(stderr, "it is newer (number 99") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
 }
 
 func TestIndexer_GoesOnOnceItsCredentialsAreMended(t *testing.T) {

@@ -69,7 +69,7 @@ func TestIngest_EndsWherePartitionCountsDifferAtTheStart(t *testing.T) {
 		}
 	}
 	_, stderr, code := apptest.Run(t, stage(), "--brokers", c.Config.Brokers[0], "--listen", "127.0.0.1:0", "--tenant", "t", "--admin-listen", "127.0.0.1:0", "--log-level", "error")
-	if code != 1 || !strings.Contains(stderr, "partition counts differ") || strings.Count(stderr, "\n") != 1 {
+	if code != 1 || !strings.Contains(stderr, "partition counts differ: skein.events has 1, skein.runs has 2") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }

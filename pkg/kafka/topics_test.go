@@ -101,8 +101,9 @@ func TestEnsureTopics_RefusesCountsThatDiffer(t *testing.T) {
 	if err := c.Fake.CreateTopic("skein.runs", 4, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kafka.EnsureTopics(t.Context(), c.Config, kafka.TopicSpec{Partitions: 3}); !errors.Is(err, kafka.ErrPartitionCounts) {
-		t.Errorf("error is %v, want ErrPartitionCounts", err)
+	if _, err := kafka.EnsureTopics(t.Context(), c.Config, kafka.TopicSpec{Partitions: 3}); !errors.Is(err, kafka.ErrPartitionCounts) ||
+		!strings.Contains(err.Error(), "skein.events has 3, skein.runs has 4") {
+		t.Errorf("error is %v, want ErrPartitionCounts with the counts", err)
 	}
 	if _, err := kafka.PartitionCount(t.Context(), admin(t, c.Config), c.Config.Topics()); !errors.Is(err, kafka.ErrPartitionCounts) {
 		t.Errorf("error is %v, want ErrPartitionCounts", err)

@@ -152,6 +152,7 @@ func KafkaComesAndGoes(t *testing.T, s app.Stage, args ...string) {
 	port := freePort(t)
 	r := Start(t, s, append(args, "--brokers", "127.0.0.1:"+strconv.Itoa(port))...)
 	r.NotReady(`"status":"starting"`, `"kafka":"asking brokers from 127.0.0.1:`)
+	r.Said("waiting for what is missing", "error")
 	start := func() *kafkatest.Cluster {
 		return kafkatest.StartCluster(t, 2, kafkatest.WithDataDir(dir), kafkatest.WithPort(port))
 	}
