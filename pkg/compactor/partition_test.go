@@ -333,6 +333,59 @@ func TestPartition_CutsRecordsOverTheLimit(t *testing.T) {
 	equal(t, "descendants build on what the record says", strings.Contains(messages, "skeinTruncated"), true)
 }
 
+// A branch's snapshot says what its run's record says, also where that was cut.
+func TestPartition_WritesTheSnapshotOfACutRecordAsTheRecordHasIt(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
+	s.send("t", "r", started("r"))
+	s.send("t", "r", text("m", strings.Repeat("x", 40<<10)))
+	for range 400 {
+		s.send("t", "r", `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("z", 90)+`"}`)
+	}
+	s.send("t", "r", finished("r"))
+	s.all()
+	equal(t, "truncated", s.run("r").Truncated, true)
+	messages, _ := s.history("r")
+	equal(t, "snapshot", string(s.snapshots()["acme/t/r/MESSAGES_SNAPSHOT"].Value), `{"type":"MESSAGES_SNAPSHOT","messages":`+messages+`}`)
+}
+
+// Where the conversation of a branch is over the limit, an oversize record stands in for it; the state is whole and
+// of the same run, and the conversation is restored over the chain. It gives way to a whole one that is small enough.
+func TestPartition_SaysWhereASnapshotIsTooLarge(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.RecordLimit, c.SnapshotBelow = 8<<10, 1<<20 })
+	kinds := func(run, want string) *kgo.Record {
+		t.Helper()
+		s.all()
+		messages, state := s.snapshots()["acme/t/r0/MESSAGES_SNAPSHOT"], s.snapshots()["acme/t/r0/STATE_SNAPSHOT"]
+		equal(t, "messages", header(messages, record.HeaderKind)+" of "+header(messages, record.HeaderRunID), want+" of "+run)
+		equal(t, "state", header(state, record.HeaderKind)+" of "+header(state, record.HeaderRunID), "snapshot of "+run)
+		equal(t, "state's value", string(state.Value), `{"type":"STATE_SNAPSHOT","snapshot":{"run":"`+run+`"}}`)
+		return messages
+	}
+	var whole []string
+	for i := range 8 {
+		id := fmt.Sprint("r", i)
+		s.send("t", id, started(id))
+		s.send("t", id, text("m"+id, strings.Repeat("y", 1500)))
+		s.send("t", id, `{"type":"STATE_SNAPSHOT","snapshot":{"run":"`+id+`"}}`)
+		s.send("t", id, finished(id))
+		whole = append(whole, assistantMessage("m"+id, strings.Repeat("y", 1500)))
+		if i < 4 {
+			kinds(id, "snapshot")
+		}
+	}
+	last := kinds("r7", "oversize")
+	size := len(`{"type":"MESSAGES_SNAPSHOT","messages":[` + strings.Join(whole, ",") + `]}`)
+	equal(t, "in its place", string(last.Value), fmt.Sprintf(`{"bytes":%d}`, size))
+	messages, _ := s.history("r7")
+	equal(t, "restored over the chain", messages, "["+strings.Join(whole, ",")+"]")
+
+	s.send("t", "r8", started("r8"))
+	s.send("t", "r8", `{"type":"MESSAGES_SNAPSHOT","messages":[`+userMessage("u", "short")+`]}`)
+	s.send("t", "r8", `{"type":"STATE_SNAPSHOT","snapshot":{"run":"r8"}}`)
+	s.send("t", "r8", finished("r8"))
+	equal(t, "small again", string(kinds("r8", "snapshot").Value), `{"type":"MESSAGES_SNAPSHOT","messages":[`+userMessage("u", "short")+`]}`)
+}
+
 func TestPosition_SurvivesItsMetadata(t *testing.T) {
 	want := position{committedOffset: 5, decidedOffset: 9, partitions: 12}
 	got, err := parsePosition(5, want.metadata(), 12)

@@ -42,10 +42,15 @@ func (p *partition) seal(r *run) error {
 	}
 	p.write(*out)
 	p.counts.ended[rec.Status]++
-	if whole {
-		return p.snapshot(r.thread, h, at)
+	if !whole {
+		return nil
 	}
-	return nil
+	if rec.Truncated { // since at was restored
+		if at, err = lineage.RestoreFrom(base, contentOf(rec)); err != nil {
+			return fmt.Errorf("sealing run: %w", err)
+		}
+	}
+	return p.snapshot(r.thread, h, at)
 }
 
 // finish makes the last record of a run and lets the run go.
