@@ -140,7 +140,7 @@ func report(ctx context.Context, out *output, cfg kafka.Config, q shadow.Query, 
 	bar := newProgress(out, "refold")
 	defer bar.end()
 	q.Progress = bar.step
-	r := &refolding{out: out, bar: bar, asJSON: asJSON, apply: apply, counts: map[shadow.Outcome]int{}, ofThread: map[shadow.Request]threadCounts{}}
+	r := &refolding{out: out, bar: bar, asJSON: asJSON, apply: apply, counts: map[shadow.Outcome]int{}, ofThread: map[shadow.Request]ofThread{}}
 	if err := shadow.Refold(ctx, cfg, q, r.tell); err != nil {
 		return nil, err
 	}
@@ -148,8 +148,11 @@ func report(ctx context.Context, out *output, cfg kafka.Config, q shadow.Query, 
 	return r, r.end()
 }
 
-// threadCounts are how many runs of a thread change, and how many are open.
-type threadCounts struct{ changes, open int }
+// ofThread is how many runs of a thread there are, how many change, and why that cannot be written anew.
+type ofThread struct {
+	runs, changes int
+	left          string
+}
 
 // refolding prints runs as they come. Of those that stay as they are, people are only told the number.
 type refolding struct {
@@ -159,20 +162,18 @@ type refolding struct {
 	counts        map[shadow.Outcome]int
 	// threads are those in which a run changes, in order, without a position.
 	threads  []shadow.Request
-	ofThread map[shadow.Request]threadCounts
+	ofThread map[shadow.Request]ofThread
 }
 
 func (r *refolding) tell(run shadow.Run) error {
 	r.counts[run.Outcome]++
 	thread := shadow.Request{Tenant: run.Tenant, ThreadID: run.ThreadID}
 	of := r.ofThread[thread]
-	switch run.Outcome {
-	case shadow.Changes:
+	of.runs++
+	if run.Outcome == shadow.Changes {
 		if of.changes++; of.changes == 1 {
 			r.threads = append(r.threads, thread)
 		}
-	case shadow.Open:
-		of.open++
 	}
 	r.ofThread[thread] = of
 	switch {
@@ -221,7 +222,7 @@ type refoldReceipt struct {
 	// Changed is how many records came out otherwise before, Left how many of them still do.
 	Changed int `json:"changed"`
 	Left    int `json:"left"`
-	// Why says what has kept them.
+	// Why says what has kept them, or that the thread is not there any more.
 	Why string `json:"why,omitempty"`
 }
 
@@ -237,10 +238,16 @@ func applyRefold(ctx context.Context, out *output, cfg kafka.Config, group strin
 		return fmt.Errorf("%w; it was asked for all the same: the same command without --apply says how far it is", err)
 	}
 	bar.end()
-	after := &refolding{out: out, asJSON: true, apply: true, counts: map[shadow.Outcome]int{}, ofThread: map[shadow.Request]threadCounts{}}
+	after := &refolding{out: out, asJSON: true, apply: true, counts: map[shadow.Outcome]int{}, ofThread: map[shadow.Request]ofThread{}}
 	bar = newProgress(out, "compare")
 	defer bar.end()
 	q.Progress = bar.step
+	q.Left = func(tenant, thread, why string) {
+		key := shadow.Request{Tenant: tenant, ThreadID: thread}
+		of := after.ofThread[key]
+		of.left = why
+		after.ofThread[key] = of
+	}
 	if err := shadow.Refold(ctx, cfg, q, after.tell); err != nil {
 		return err
 	}
@@ -248,17 +255,7 @@ func applyRefold(ctx context.Context, out *output, cfg kafka.Config, group strin
 	left := 0
 	for i, asked := range requests {
 		thread := before.threads[i]
-		r := refoldReceipt{
-			Tenant: asked.Tenant, ThreadID: asked.ThreadID, Position: asked.Position,
-			Changed: before.ofThread[thread].changes, Left: after.ofThread[thread].changes,
-		}
-		switch {
-		case r.Left == 0:
-		case after.ofThread[thread].open > 0:
-			r.Why = "a run of the thread is open: ask again once it has ended"
-		default:
-			r.Why = "the log of the compactor says why"
-		}
+		r := receiptOf(asked, before.ofThread[thread], after.ofThread[thread])
 		left += r.Left
 		if err := r.print(out, asJSON); err != nil {
 			return err
@@ -270,13 +267,32 @@ func applyRefold(ctx context.Context, out *output, cfg kafka.Config, group strin
 	return nil
 }
 
+// receiptOf says what became of a request by what the thread was before and is after it.
+func receiptOf(asked shadow.Request, before, after ofThread) refoldReceipt {
+	r := refoldReceipt{Tenant: asked.Tenant, ThreadID: asked.ThreadID, Position: asked.Position, Changed: before.changes, Left: after.changes}
+	switch {
+	case after.runs == 0:
+		r.Why = "the thread is not there any more"
+	case r.Left > 0 && after.left != "":
+		r.Why = after.left
+	case r.Left > 0:
+		r.Why = "the log of the compactor says why; as a rule it is too large to be folded again at once, or its events lie too far apart"
+	}
+	return r
+}
+
 func (r refoldReceipt) print(out *output, asJSON bool) error {
 	if asJSON {
 		return out.json(r)
 	}
 	text := fmt.Sprintf("tenant %s, thread %s: asked at %s, ", oneLine(r.Tenant, 40), oneLine(r.ThreadID, 80), r.Position)
-	if r.Left == 0 {
-		return out.text(text + "written anew\n")
+	switch {
+	case r.Left > 0:
+		text += fmt.Sprintf("%d of %d left: %s", r.Left, r.Changed, r.Why)
+	case r.Why != "":
+		text += r.Why
+	default:
+		text += "written anew"
 	}
-	return out.text(text + fmt.Sprintf("%d of %d left: %s\n", r.Left, r.Changed, r.Why))
+	return out.text(text + "\n")
 }

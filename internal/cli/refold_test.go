@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -145,7 +146,7 @@ func TestRefold_AppliesWhatItReports(t *testing.T) {
 		if _, stderr := apply(app.ExitUsage); !strings.Contains(stderr, "1 thread to write anew: there is nobody to ask: say --yes") {
 			t.Errorf("without a person it says %q", stderr)
 		}
-		if stdout, _ := apply(app.ExitDiffers, "--yes"); !strings.Contains(stdout, ", 2 of 2 left: a run of the thread is open: ask again once it has ended\n") {
+		if stdout, _ := apply(app.ExitDiffers, "--yes"); !strings.Contains(stdout, ", 2 of 2 left: run \"third\" is open: ask again once it has ended\n") {
 			t.Errorf("while a run is open it says\n%s", stdout)
 		}
 		if got := state("second"); got != `{"first":0,"second":1}` {
@@ -177,6 +178,21 @@ func TestRefold_AppliesWhatItReports(t *testing.T) {
 			t.Errorf("verify: exit %d, %q, %q", code, stdout, stderr)
 		}
 	})
+}
+
+func TestRefold_SaysWhatBecameOfARequest(t *testing.T) {
+	for want, after := range map[string]ofThread{
+		"written anew":                             {runs: 3},
+		"1 of 2 left: its contents were cut":       {runs: 3, changes: 1, left: "its contents were cut"},
+		"2 of 2 left: the log of the compactor":    {runs: 3, changes: 2},
+		"asked at 0:7, the thread is not there an": {},
+	} {
+		var b bytes.Buffer
+		r := receiptOf(shadow.Request{Tenant: "a", ThreadID: "t", Position: record.Position{Offset: 7}}, ofThread{runs: 3, changes: 2}, after)
+		if err := r.print(&output{stdout: &b}, false); err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("of %+v it says %q (%v), want %q", after, b.String(), err, want)
+		}
+	}
 }
 
 func TestRefold_OneClearLineForWhatCannotWork(t *testing.T) {

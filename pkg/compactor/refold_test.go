@@ -194,6 +194,101 @@ func TestPartition_LeavesAThreadAsItIsWhereARunIsOpen(t *testing.T) {
 	}
 }
 
+// What was decided about a request is decided: read again after a kill, it is not asked anew, whatever the thread has
+// become meanwhile.
+func TestPartition_DecidesARequestToFoldAgainOnce(t *testing.T) {
+	for _, newFolder := range []bool{false, true} {
+		s := newSim(t, nil)
+		s.send("u", "other", started("other")) // keeps the commit below the request
+		s.aChain()
+		s.all()
+		s.older("one", "eins")
+		s.open(true)
+		s.send("t", "open", started("open"))
+		s.refold("t")
+		request := int64(len(s.events) - 1)
+		s.send("t", "open", finished("open"))
+		s.all()
+		if s.settled.committedOffset >= request || s.settled.decidedOffset <= request {
+			t.Fatalf("the request at %d is not between C and P: %+v", request, s.settled)
+		}
+		s.open(newFolder)
+		s.all()
+		equal(t, "refused", s.refused, []error{errThreadOpen})
+		equal(t, "refolds", s.run("r1").Refolds, 0)
+	}
+}
+
+// A run that the request itself, being so much later, lets be abandoned: its record is of before that.
+func TestPartition_LeavesAThreadAsItIsUntilAnAbandonmentIsCommitted(t *testing.T) {
+	for _, recorded := range []bool{false, true} {
+		s := newSim(t, nil)
+		s.aChain()
+		s.all()
+		s.older("one", "eins")
+		s.open(true)
+		s.send("t", "silent", started("silent"))
+		s.all()
+		if recorded {
+			s.now = s.now.Add(s.cfg.CheckpointMax)
+			s.commit(true)
+		}
+		s.now = s.now.Add(2 * s.cfg.IdleLimit)
+		s.refold("t")
+		s.all()
+		equal(t, "refused", s.refused, []error{errThreadOpen})
+		s.now = s.now.Add(evictAfter)
+		s.commit(true)
+		s.refold("t")
+		s.all()
+		equal(t, "refused once it is committed and has left memory", s.refused[1], nil)
+		equal(t, "refolds", s.run("silent").Refolds, 1)
+	}
+}
+
+// A record of a run that had ended says nothing of how to go on: where the run would not have ended by now, or would
+// have where it may go on, its thread stays.
+func TestPartition_LeavesAThreadWhoseRunsWouldEndOtherwise(t *testing.T) {
+	for name, events := range map[string][]string{
+		"would not have ended": {text("mx", "one"), custom("the-end")},
+		"would have ended":     {text("mx", "one"), finished("x")},
+	} {
+		s := newSim(t, nil)
+		s.send("t", "x", started("x"))
+		for _, event := range events {
+			s.send("t", "x", event)
+		}
+		s.all()
+		s.now = s.now.Add(s.cfg.CheckpointMax)
+		s.commit(true)
+		for i, m := range s.runs {
+			r, err := record.DecodeRun(m.Value)
+			if err != nil || r.RunID != "x" {
+				continue
+			}
+			r.FoldVersion, r.EndedAt = 0, &s.now
+			if r.Open != nil {
+				r.Status, r.Open = record.StatusFinished, nil
+			} else {
+				r.Status, r.Synthetic, r.Open = record.StatusAbandoned, true, &record.Open{LastAt: s.now}
+			}
+			old := *m
+			old.Value, err = record.EncodeRun(r)
+			s.check(err)
+			s.runs[i] = &old
+		}
+		s.settled.committedOffset = s.settled.decidedOffset
+		s.open(true)
+		before := s.values()["acme/t/x"]
+		s.refold("t")
+		s.all()
+		if len(s.refused) != 1 || s.refused[0] == nil || !strings.Contains(s.refused[0].Error(), `run "x" `+name) {
+			t.Errorf("refused: %v, want %q", s.refused, name)
+		}
+		equal(t, "its record", s.values()["acme/t/x"], before)
+	}
+}
+
 // An abandoned run may yet go on: what it goes on from is made anew as well.
 func TestPartition_WritesAnAbandonedRunAnewAndLetsItGoOn(t *testing.T) {
 	for _, refold := range []bool{false, true} {

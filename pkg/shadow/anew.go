@@ -28,13 +28,14 @@ var ErrLeft = errors.New("the thread stays as it is")
 // the same raw records, nothing comes.
 //
 // A run that would come out otherwise and cannot be folded again (raw events are gone, contents were cut) stays;
-// where it hangs from one that changes, the error is ErrLeft, as half of a chain is no history.
+// where it hangs from one that changes, the error is ErrLeft, as half of a chain is no history. It is too where a run is
+// open, or would have ended otherwise than it has.
 func (t *Thread) Anew() ([]Anew, error) {
 	var all []Anew
 	refolds := map[string]int{} // of the runs in all
 	for _, r := range t.runs {
 		if r.rec.Status == record.StatusRunning {
-			return nil, fmt.Errorf("%w: run %q is open", ErrLeft, r.rec.RunID)
+			return nil, fmt.Errorf("%w: run %q is open: ask again once it has ended", ErrLeft, r.rec.RunID)
 		}
 		of, hangs := refolds[r.rec.Base]
 		out, err := r.result()
@@ -57,6 +58,14 @@ func (t *Thread) Anew() ([]Anew, error) {
 			if !folded(d) {
 				return nil, fmt.Errorf("%w: the raw events of run %q are not those of its record, which differs in %s", ErrLeft, r.rec.RunID, d.Member)
 			}
+		}
+		if was, is := r.rec.Status.Sealed(), r.made.Status.Sealed(); was != is {
+			// What came behind was taken for the run's, or for another's, by where it ended.
+			why := "would not have ended"
+			if is {
+				why = "would have ended"
+			}
+			return nil, fmt.Errorf("%w: run %q %s by the rules of this version", ErrLeft, r.rec.RunID, why)
 		}
 		was, err := t.recorded(r)
 		if err != nil {

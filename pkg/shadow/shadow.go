@@ -3,9 +3,11 @@ package shadow
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -26,7 +28,7 @@ const (
 	Changes Outcome = "changes"
 	// Gone: raw events that it takes are gone, so the record stays as it is.
 	Gone Outcome = "gone"
-	// Open: the run goes on, and so does its record.
+	// Open: the run goes on, and so does its record; or it may, abandoned with nothing but its input.
 	Open Outcome = "open"
 )
 
@@ -58,6 +60,8 @@ type Query struct {
 	Span      *kafka.Span
 	// Progress is called with raw records, as they are read; nil is nobody.
 	Progress func(done, total int)
+	// Left is called, behind its runs, with a thread that would not be written anew, and why; nil is nobody.
+	Left func(tenant, thread, why string)
 }
 
 // The bounds on what is folded at the same time: threads, and bytes of their records. What one partition's
@@ -318,6 +322,15 @@ func (s *shadow) fold(ctx context.Context, b *batch) error {
 			if err := s.tell(out); err != nil {
 				return err
 			}
+		}
+		if s.query.Left == nil {
+			continue
+		}
+		one := records[key][0]
+		if _, err := threads[key].Anew(); errors.Is(err, ErrLeft) {
+			s.query.Left(one.Tenant, one.ThreadID, strings.TrimPrefix(err.Error(), ErrLeft.Error()+": "))
+		} else if err != nil {
+			return err
 		}
 	}
 	return nil
