@@ -104,7 +104,8 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 }
 
 // skipTo goes on at an offset above the next one, as the events before it are gone. Which runs had
-// events there nobody can say: every run that was open is marked.
+// events there nobody can say: every run that was open is marked. All of them come into memory for that, whatever they
+// may hold: who opens the partition next would not know of the gap any more.
 func (p *partition) skipTo(offset int64, now time.Time) error {
 	p.next = offset
 	p.position.decidedOffset = max(p.position.decidedOffset, offset)
