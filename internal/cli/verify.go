@@ -37,7 +37,7 @@ that were cut. The exit code is 4 where a record differs, and 1 where a run that
 				return app.Usagef("say THREAD, or --all for every thread")
 			}
 			return at.connect(func(c *client.Client) error {
-				v := verification{out: out, at: at, client: c, asJSON: asJSON}
+				v := verification{out: out, at: at, client: c, asJSON: asJSON, all: all}
 				switch {
 				case len(args) == 2:
 					return v.one(cmd.Context(), args[0], args[1])
@@ -101,6 +101,7 @@ type verification struct {
 	at     server
 	client *client.Client
 	asJSON bool
+	all    bool // threads are those that were listed
 }
 
 func (v *verification) ask(ctx context.Context, thread, run string) (proof, []byte, error) {
@@ -171,7 +172,13 @@ func (v *verification) many(ctx context.Context, threads []verified) error {
 		return nil
 	}
 	for _, t := range threads {
-		if err := v.client.Copy(ctx, client.ThreadPath(t.ThreadID)+"/verify", nil, client.TypeNDJSON, &byLine{each: each}); err != nil {
+		err := v.client.Copy(ctx, client.ThreadPath(t.ThreadID)+"/verify", nil, client.TypeNDJSON, &byLine{each: each})
+		if v.all && client.IsNotFound(err) {
+			bar.end()
+			v.out.note("thread %s was erased in the meantime", oneLine(t.ThreadID, 80))
+			continue
+		}
+		if err != nil {
 			return found(err, v.out, v.at, t.ThreadID, "")
 		}
 	}

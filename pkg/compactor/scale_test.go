@@ -313,7 +313,8 @@ func perTurn(tb testing.TB, turns int) (stored, written float64) {
 	return float64(sum) / float64(turns), float64(total) / float64(turns)
 }
 
-// What a thread takes grows with its turns, not with their square.
+// What a thread takes grows with its turns, not with their square; up to 1,000 here, and 10,000 in
+// BenchmarkPartition_BytesPerTurn.
 func TestPartition_StoresAndWritesInProportion(t *testing.T) {
 	stored, written := perTurn(t, 10)
 	for _, turns := range []int{100, 1_000} {

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// On a terminal there is a bar, drawn in place and taken away at the end.
+func TestProgress_DrawsABarOnATerminal(t *testing.T) {
+	var screen strings.Builder
+	p := newProgress(&output{stderr: &screen}, "verify")
+	if p.bar {
+		t.Error("what is no terminal has a bar")
+	}
+	p.bar = true
+	for _, c := range []struct{ done, total, cells int }{{0, 0, 30}, {0, 4, 0}, {1, 4, 7}, {4, 4, 30}} {
+		screen.Reset()
+		p.step(c.done, c.total)
+		want := "\rverify [" + strings.Repeat("█", c.cells) + strings.Repeat("·", 30-c.cells) + "] "
+		if got := screen.String(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "\x1b[K") {
+			t.Errorf("%d of %d: %q", c.done, c.total, got)
+		}
+	}
+	screen.Reset()
+	p.end()
+	if got := screen.String(); got != "\r\x1b[K" {
+		t.Errorf("at the end: %q", got)
+	}
+}
+
+// Elsewhere it is a line now and then; with --quiet nothing.
+func TestProgress_WritesALineNowAndThenWhereThereIsNoTerminal(t *testing.T) {
+	var text strings.Builder
+	p := newProgress(&output{stderr: &text}, "verify")
+	now := p.shown
+	p.now = func() time.Time { return now }
+	p.step(1, 4)
+	now = now.Add(progressEvery)
+	p.step(2, 4)
+	p.step(3, 4)
+	now = now.Add(progressEvery)
+	p.step(4, 4)
+	p.end()
+	if got, want := text.String(), "verify: 2 of 4\nverify: 4 of 4\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, bar := range []bool{true, false} {
+		text.Reset()
+		quiet := newProgress(&output{stderr: &text, quiet: true}, "verify")
+		quiet.bar, quiet.now = bar, func() time.Time { return now.Add(time.Hour) }
+		quiet.step(1, 4)
+		quiet.end()
+		if got := text.String(); got != "" {
+			t.Errorf("with --quiet: %q", got)
+		}
+	}
+}
