@@ -76,8 +76,9 @@ race-setup:
 real-parts: ## start what the tests call real, Kafka and ClickHouse, and say which versions they are
 	go test -v -count=1 -timeout 15m -run 'TestReal_GivesEachTestItsOwnTopics|TestStart_GivesEachTestADatabaseOfItsOwn' ./pkg/kafka/kafkatest ./internal/clickhousetest
 
+test-deploy: export SKEIN_TEST_BIN := $(CURDIR)/bin
 .PHONY: test-deploy
-test-deploy: ## check the Compose file and render the Helm chart, with a line for each object (a module of its own: Helm's and Kubernetes' packages)
+test-deploy: build ## check the Compose file and render the Helm chart, with a line for each object (a module of its own: Helm's and Kubernetes' packages)
 	cd deploy && go mod verify && go vet ./... && go test -v -count=1 -timeout 15m ./...
 
 .PHONY: mutants
