@@ -231,7 +231,7 @@ func addedAndRemoved(ctx context.Context, s *storm, rng *rand.Rand) error {
 		return err
 	}
 	s.note(joined)
-	if err := m.await(ctx); err != nil {
+	if err := s.fleet.await(ctx, m); err != nil {
 		return err
 	}
 	s.ended(joined, time.Since(began), "ready")
@@ -270,7 +270,7 @@ func (s *storm) startAgain(ctx context.Context, m *member, f *fault, format stri
 	if err := s.fleet.start(m); err != nil {
 		return err
 	}
-	if err := m.await(ctx); err != nil {
+	if err := s.fleet.await(ctx, m); err != nil {
 		return err
 	}
 	s.ended(f, time.Since(began), format, args...)

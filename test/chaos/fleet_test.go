@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/test/process"
@@ -173,6 +174,17 @@ func (m *member) await(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("waiting for %s: not ready after %v: %s", m.name, process.Patience, last)
+}
+
+// await waits until the member is ready. A broker that stood still answers a join that its sender gave up, and
+// the next one too: the sender is taken for its own double, ends, and is started anew, as its orchestrator would.
+func (f *fleet) await(ctx context.Context, m *member) error {
+	err := m.await(ctx)
+	if errors.Is(err, errEnded) && strings.Contains(m.process.Tail(), kerr.FencedInstanceID.Message) {
+		f.t.Logf("%s was taken for its own double, and is started again", m.name)
+		err = errors.Join(f.start(m), m.await(ctx))
+	}
+	return err
 }
 
 // gone waits for the end of a process that was told to end. A second signal would make it quit at once.
