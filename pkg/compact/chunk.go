@@ -77,6 +77,9 @@ func (r *Run) closeLane(l *lane) {
 		return
 	}
 	r.p.lanes.close(l)
+	event := r.conv.incoming
+	r.conv.incoming = 0 // an end brings nothing, whatever event it comes from
+	defer func() { r.conv.incoming = event }()
 	o := l.owner()
 	switch l.Kind {
 	case kindText:

@@ -159,6 +159,9 @@ func (c *container) readObject(text json.RawMessage, spans *agui.Spans) {
 	var at []uint32
 	for i := agui.FirstMember(text); i >= 0; {
 		name, value, next := spans.MemberAt(text, i)
+		if name == nil {
+			break // deeper than anything that is taken: only what was stored before that was a rule
+		}
 		at = append(at, uint32(i))
 		if len(at) <= tabled {
 			c.setMember(stringOf(name), &node{text: value, spans: spans})

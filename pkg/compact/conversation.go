@@ -675,6 +675,8 @@ func (c *conversation) addCall(m *message, call *toolCall) {
 	}
 	m.calls.list = append(m.calls.list, call)
 	if c.owners != nil {
-		c.ownCall(&owned{by: m.at, calls: m.at.calls, call: call}, call.id)
+		for at := m.at; at != nil; at = at.again {
+			c.ownCall(&owned{by: at, calls: at.calls, call: call}, call.id)
+		}
 	}
 }

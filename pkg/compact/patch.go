@@ -410,16 +410,18 @@ func (p *patcher) existing(path string) (place, error) {
 }
 
 // changed forgets the written form of all nodes on the way; the last one's grows by so many bytes. The way
-// back restores it: a patch that failed must not even change white space.
+// back restores it: a patch that failed must not even change white space. How deep they are may have been asked
+// for in between, without what is back then: it is asked for anew.
 func (p *patcher) changed(at place, grows int) {
 	type form struct {
 		text json.RawMessage
 		size int
+		high int32
 	}
 	before := make([]form, len(at.way))
 	for i, n := range at.way {
 		n.measure()
-		before[i] = form{n.text, n.size}
+		before[i] = form{n.text, n.size, n.high}
 	}
 	for _, n := range slices.Backward(at.way) {
 		was := n.bytes()
@@ -430,6 +432,7 @@ func (p *patcher) changed(at place, grows int) {
 	p.undo = append(p.undo, func() {
 		for i, n := range at.way {
 			n.text, n.size = before[i].text, before[i].size
+			n.high, n.loose = before[i].high, true // what fits notes is no exact depth
 		}
 	})
 }

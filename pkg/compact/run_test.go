@@ -549,3 +549,63 @@ func BenchmarkRun_TextDeltas(b *testing.B) {
 		}
 	}
 }
+
+// straightAndResumed folds events at once, and with a checkpoint behind each of them; both have to be the same.
+func straightAndResumed(t *testing.T, lines ...string) *compact.Run {
+	t.Helper()
+	straight, resumed := compact.New(nil, nil), compact.New(nil, nil)
+	for _, line := range lines {
+		ev, err := agui.Decode([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(t, straight, []*agui.Event{ev})
+		apply(t, resumed, []*agui.Event{ev})
+		resumed = resume(t, resumed)
+	}
+	if a, b := result(t, straight), result(t, resumed); !bytes.Equal(a, b) {
+		t.Errorf("at once\n%.300s\nwith checkpoints\n%.300s", a, b)
+	}
+	return straight
+}
+
+// How deep a document is may be asked for in the middle of a patch that fails then.
+func TestRun_AFailedPatchLeavesNoDepthBehind(t *testing.T) {
+	deep := strings.Repeat("[", 505) + strings.Repeat("]", 505)
+	move := `{"op":"move","from":"/v","path":"/o/o/o/o/o/o/o/v"}`
+	r := straightAndResumed(t, started,
+		`{"type":"STATE_SNAPSHOT","snapshot":{"v":{"d":`+deep+`},"o":{"o":{"o":{"o":{"o":{"o":{"o":{}}}}}}}}}`,
+		`{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/v/d"},`+move+`,{"op":"test","path":"/x","value":1}]}`,
+		`{"type":"STATE_DELTA","delta":[`+move+`]}`)
+	if err := agui.Check(r.State()); err != nil {
+		t.Errorf("the state cannot be read: %v", err)
+	}
+	if n := r.Summary().Anomalies["state-patch-failed"]; n != 2 {
+		t.Errorf("%d patches have failed, want both", n)
+	}
+	// One that older rules have made is no reason to stop.
+	over := json.RawMessage(strings.Repeat(`{"o":`, agui.MaxDepth+8) + "1" + strings.Repeat("}", agui.MaxDepth+8))
+	ev, err := agui.Decode([]byte(`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/x","value":1}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := compact.New(nil, over)
+	_ = old.Apply(ev) // whatever comes of it
+	_ = old.State()
+}
+
+// The end of a lane comes from an event that is another one's.
+func TestRun_TheEndOfALaneBringsNothing(t *testing.T) {
+	m := `{"id":"a","role":"user","content":"x"}`
+	lines := []string{started, `{"type":"MESSAGES_SNAPSHOT","messages":[` + m + `,` + m + `]}`, `{"type":"MESSAGES_SNAPSHOT","messages":[` + m + `]}`}
+	large := `{"type":"STATE_SNAPSHOT","snapshot":"` + strings.Repeat("s", 6<<20) + `"}`
+	for range 3 {
+		lines = append(lines, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","role":"assistant","delta":"z"}`, large)
+	}
+	r := straightAndResumed(t, append(lines, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"END"}`)...)
+	for i, m := range r.Messages() {
+		if got := string(m.Get("content")); got != `"xzzzEND"` {
+			t.Errorf("place %d has %s", i, got)
+		}
+	}
+}

@@ -300,7 +300,7 @@ func (s *session) round(ctx context.Context) error {
 			}
 		}
 		// The client goes back to what it has polled up to before the last End: what was polled now is fetched
-		// again. The rest is of before that, and is not.
+		// again. So may the rest be, where no End came since: what lies below a partition's next offset is passed over.
 		if used, err := s.useUpRevocation(ctx); used || err != nil {
 			return err
 		}

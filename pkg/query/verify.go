@@ -384,8 +384,8 @@ func unprovedOf(r *record.Run) []string {
 	if r.Status == record.StatusRunning {
 		out = append(out, "what came after the latest record: the run is open")
 	}
-	if r.Open != nil && r.Open.Pending {
-		out = append(out, "the contents: no event has come yet")
+	if r.InputOnly() {
+		out = append(out, "the contents: no event has come")
 	}
 	if r.Truncated {
 		out = append(out, "contents: those above the record limit were cut; hashes and counts speak for them")
@@ -401,7 +401,7 @@ func unprovedOf(r *record.Run) []string {
 
 // uncompared says which members of a record cannot be held against what its raw events make.
 func uncompared(r *record.Run) func(name string) bool {
-	pending := r.Open != nil && r.Open.Pending
+	pending := r.InputOnly()
 	if !pending && !r.Truncated && r.FoldVersion == compact.Version {
 		return func(string) bool { return false }
 	}

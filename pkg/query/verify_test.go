@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -257,5 +258,23 @@ func TestVerify_ReadsAThreadWithOneClient(t *testing.T) {
 	t.Logf("%d connections for 2 runs, %d for 12", few, many)
 	if few == 0 || many >= 12 {
 		t.Errorf("%d connections for 2 runs, %d for 12", few, many)
+	}
+}
+
+// Of a run of which nothing but its input has come there is no fold to compare with, be it open, or abandoned and too
+// large for a record that could go on.
+func TestVerify_ComparesNoFoldWhereOnlyAnInputHasCome(t *testing.T) {
+	pending := &record.Run{Status: record.StatusRunning, Open: &record.Open{Pending: true}, FoldVersion: compact.Version}
+	cut := &record.Run{Status: record.StatusAbandoned, Truncated: true, FoldVersion: compact.Version}
+	for _, r := range []*record.Run{pending, cut} {
+		skip := uncompared(r)
+		for member, want := range map[string]bool{"status": true, "historyKey": true, "endedAt": true, "inputSha256": false, "raw.sha256": false} {
+			if skip(member) != want {
+				t.Errorf("%s: %s is left out: %t, want %t", r.Status, member, !want, want)
+			}
+		}
+		if said := unprovedOf(r); !slices.Contains(said, "the contents: no event has come") {
+			t.Errorf("%s: it says %q", r.Status, said)
+		}
 	}
 }

@@ -129,6 +129,10 @@ type Run struct {
 	Open *Open `json:"open,omitempty"`
 }
 
+// InputOnly reports whether nothing of the run has come but its input: be it that it waits for its first event, or
+// that it was abandoned without one. Its fold was never begun.
+func (r *Run) InputOnly() bool { return r.Raw.Events == 0 }
+
 // Raw is where a run's events lie in skein.events, and the proof of them.
 type Raw struct {
 	Partition int32 `json:"partition"`

@@ -57,7 +57,7 @@ func NewThread(records []*record.Run, start int64) *Thread {
 			r.leave("events were gone before they were folded")
 		case len(rec.Raw.Ranges) == 0 || rec.Raw.Ranges[0][0] < start:
 			r.leave("raw events are older than skein.events keeps them")
-		case rec.Status == record.StatusRunning || rec.Open != nil && rec.Open.Pending:
+		case rec.Status == record.StatusRunning || rec.InputOnly():
 			r.keep = Open // folded all the same: others may hang from it
 		}
 		r.Begin = func(input *agui.RunAgentInput, _ string) (*compact.Run, error) { return t.begin(r, input) }

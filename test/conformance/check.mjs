@@ -107,7 +107,7 @@ let differences = 0;
 try {
   for (const source of sources) {
     for await (const { name, start = {}, events: whole } of source) {
-      const sent = cut(whole);
+      const sent = cut(whole ?? []); // a stream may be empty
       const job = { start: { messages: start.messages ?? [], state: start.state === undefined ? {} : start.state }, events: sent };
       child.stdin.write(JSON.stringify({ id: compared, ...job }) + '\n');
       const want = await reduce({ ...job, upgrade: true, schema: true, skip: true });
