@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -211,11 +212,18 @@ func doubled(ctx context.Context, s *storm, rng *rand.Rand) error {
 	}
 	select {
 	case <-old.Ended:
+	case <-m.process.Ended: // the brokers took it for the older one: one of the two goes on, that is what matters
+		m.process, m.dir = old, strings.TrimSuffix(m.dir, "-twin")
+		if err := s.fleet.await(ctx, m); err != nil {
+			return err
+		}
+		s.ended(f, time.Since(began), "the first one went on after %.1f s, and its double had ended by itself", still.Seconds())
+		return nil
 	case <-time.After(time.Minute):
 		return fmt.Errorf("two processes go on as %s", m.name)
 	}
 	took := time.Since(began)
-	if err := m.await(ctx); err != nil {
+	if err := s.fleet.await(ctx, m); err != nil {
 		return err
 	}
 	s.ended(f, time.Since(began), "the first one went on after %.1f s beside its double and ended by itself %.1f s later with exit code %d", still.Seconds(), took.Seconds(), old.ExitCode())
