@@ -2,9 +2,9 @@ package compact
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -21,9 +21,13 @@ type conversation struct {
 	count       int
 	first       map[string]*link // by id: the first in the list
 	kinds       map[kind]*kin
-	// odd are the places of reasoning and activity messages that carry tool calls, which the schema does not know.
-	odd map[*link]bool
-	// owners finds the tool calls and the messages that hold them, by call id, in the order of the list.
+	// odd are the places of reasoning and activity messages that carry tool calls, which the schema does not know,
+	// with those calls, and oddOwners finds them by call id. Snapshots keep such messages, so these last
+	// where owners is made anew. What nobody has asked about yet is unread.
+	odd       map[*link][]*oddCall
+	oddOwners map[string]*oddCalls
+	unread    map[*link]bool
+	// owners finds the tool calls and the other messages that hold them, by call id, in the order of the list.
 	// It is made when the first tool event asks, since a run without tools needs none.
 	owners map[string]*owners
 	// recent is what find gave last: deltas of one message follow each other.
@@ -91,22 +95,59 @@ type owned struct {
 	call  *toolCall // nil until the message is opened
 }
 
-// holder returns the first that still holds its call, ready for a change, if there is one. It forgets those
-// before it.
-func (c *conversation) holder(list *[]*owned) (*message, *toolCall) {
+// holder returns the first that still holds its call, if there is one. It forgets those before it.
+func holder(list *[]*owned) *owned {
 	for ; len(*list) > 0; *list = (*list)[1:] {
-		o := (*list)[0]
-		if o.calls != o.by.calls {
-			continue
+		if o := (*list)[0]; o.calls == o.by.calls {
+			return o
 		}
-		if o.call == nil {
-			o.by.m.read()
-			o.call = o.by.m.calls.list[o.at]
-		}
-		c.found(o.by.m)
-		return o.by.m, o.call
 	}
-	return nil, nil
+	return nil
+}
+
+// held returns a message and its call, ready for a change.
+func (c *conversation) held(o *owned) (*message, *toolCall) {
+	if o == nil {
+		return nil, nil
+	}
+	if o.call == nil {
+		o.by.m.read()
+		o.call = o.by.m.calls.list[o.at]
+	}
+	c.found(o.by.m)
+	return o.by.m, o.call
+}
+
+// oddCall is a tool call of a message in an odd place.
+type oddCall struct {
+	owned
+	id    string
+	place int // in oddCalls
+}
+
+// oddCalls are those of one id, a heap: the first in the list is the first. Each is the head of a stretch of its
+// own, and the places that stay keep their order.
+type oddCalls []*oddCall
+
+func (h oddCalls) Len() int           { return len(h) }
+func (h oddCalls) Less(i, j int) bool { return h[i].by.in.order < h[j].by.in.order }
+func (h oddCalls) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+func (h *oddCalls) Push(x any) {
+	o := x.(*oddCall)
+	o.place = len(*h)
+	*h = append(*h, o)
+}
+
+func (h *oddCalls) Pop() any {
+	last := len(*h) - 1
+	o := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return o
 }
 
 func newConversation(messages []agui.Message) *conversation {
@@ -148,7 +189,8 @@ func (c *conversation) at(id string) *link {
 
 // reset puts another list in place.
 func (c *conversation) reset(list []*message) {
-	*c = conversation{first: make(map[string]*link, len(list)+8), kinds: make(map[kind]*kin), odd: make(map[*link]bool), contents: -1, incoming: c.incoming}
+	*c = conversation{first: make(map[string]*link, len(list)+8), kinds: make(map[kind]*kin), odd: make(map[*link][]*oddCall), oddOwners: make(map[string]*oddCalls),
+		unread: make(map[*link]bool), contents: -1, incoming: c.incoming}
 	places := make([]link, len(list))
 	for _, m := range list {
 		m.at, m.more = nil, 0
@@ -272,8 +314,8 @@ func (c *conversation) join(p *link) {
 	}
 	p.kin, p.place = k, len(k.links)
 	k.links = append(k.links, p)
-	if of != (kind{}) && p.m.hasCalls() {
-		c.odd[p] = true
+	if _, known := c.odd[p]; of != (kind{}) && !known && p.m.hasCalls() {
+		c.unread[p] = true
 	}
 }
 
@@ -286,7 +328,19 @@ func (c *conversation) leave(p *link) {
 	if k.links = k.links[:last]; last == 0 {
 		delete(c.kinds, k.of)
 	}
+}
+
+// forget is leave where the place loses its message as well.
+func (c *conversation) forget(p *link) {
+	c.leave(p)
+	for _, o := range c.odd[p] {
+		h := c.oddOwners[o.id]
+		if heap.Remove(h, o.place); h.Len() == 0 {
+			delete(c.oddOwners, o.id)
+		}
+	}
 	delete(c.odd, p)
+	delete(c.unread, p)
 }
 
 // merge is a snapshot: what it names is replaced in its place, all else of the given kinds is dropped, and what
@@ -319,7 +373,7 @@ func (c *conversation) merge(fresh []*message, dropped []kind) {
 			added = append(added, m)
 			continue
 		}
-		c.leave(p)
+		c.forget(p)
 		c.grow(m.contentBytes() - p.m.contentBytes())
 		p.m, m.at, p.in = m, p, nil
 		c.join(p)
@@ -419,7 +473,7 @@ func (c *conversation) drop(p *link) {
 	} else {
 		c.last = p.prev
 	}
-	c.leave(p)
+	c.forget(p)
 	delete(c.first, p.m.id)
 	c.count--
 	c.grow(-p.m.contentBytes())
@@ -511,12 +565,10 @@ func (c *conversation) insertResult(caller, m *message) {
 func (c *conversation) replace(p *link, m *message, had int) {
 	before := p.m
 	c.grow(m.contentBytes() - had)
-	c.leave(p)
-	switch {
-	case m == before || !before.hasCalls():
-	case m.hasCalls():
-		c.owners = nil // which know the calls of before
-	default:
+	if m == before {
+		c.leave(p)
+	} else {
+		c.forget(p)
 		p.calls++
 	}
 	if p.again != nil {
@@ -594,18 +646,53 @@ func (c *conversation) renumber() {
 
 // owner returns the first message that holds a tool call of that id, and the call.
 func (c *conversation) owner(callID string) (*message, *toolCall) {
+	var first *owned
 	if o := c.owned(callID); o != nil {
-		return c.holder(&o.all)
+		first = holder(&o.all)
 	}
-	return nil, nil
+	if o := c.oddOwner(callID); o != nil && (first == nil || o.by.in.order <= first.by.in.order) {
+		first = o // which is the head, where both are of one stretch
+	}
+	return c.held(first)
 }
 
 // caller returns the first assistant message that holds a tool call of that id, and the call.
 func (c *conversation) caller(callID string) (*message, *toolCall) {
 	if o := c.owned(callID); o != nil {
-		return c.holder(&o.callers)
+		return c.held(holder(&o.callers))
 	}
 	return nil, nil
+}
+
+// oddOwner returns the first in an odd place that holds a tool call of that id.
+func (c *conversation) oddOwner(callID string) *owned {
+	for p := range c.unread {
+		calls := callsOf(p)
+		odd := make([]*oddCall, 0, len(calls))
+		seen := make(map[string]bool, len(calls)) // of one message's the first counts
+		for i, call := range calls {
+			if call.odd != nil || seen[call.id] {
+				continue
+			}
+			seen[call.id] = true
+			h := c.oddOwners[call.id]
+			if h == nil {
+				h = &oddCalls{}
+				c.oddOwners[call.id] = h
+			}
+			o := &oddCall{owned: owned{by: p, at: i}, id: call.id}
+			heap.Push(h, o)
+			odd = append(odd, o)
+		}
+		c.odd[p] = odd
+	}
+	if len(c.unread) > 0 {
+		c.unread = make(map[*link]bool) // to go through one that was large costs what it was
+	}
+	if h := c.oddOwners[callID]; h != nil {
+		return &(*h)[0].owned
+	}
+	return nil
 }
 
 func (c *conversation) owned(callID string) *owners {
@@ -619,13 +706,13 @@ func (c *conversation) owned(callID string) *owners {
 	return c.owners[callID]
 }
 
-// ownAll notes the calls of all messages, in order. What snapshots keep has none, mostly, and is passed over: who
-// sends snapshots and tool calls in turn pays for what the snapshots brought.
+// ownAll notes the calls of all messages that a snapshot does not keep, in order: who sends snapshots and tool
+// calls in turn pays for what the snapshots brought.
 func (c *conversation) ownAll() {
-	firsts := slices.Collect(maps.Keys(c.odd)) // of each stretch; what is odd is its head
+	var firsts []*link // of each stretch; what is of another kind is its head
 	if k := c.kinds[kind{}]; k != nil {
 		for _, p := range k.links {
-			if p.prev == nil || p.prev.in != p.in || p.prev.kin != k && !c.odd[p.prev] {
+			if p.prev == nil || p.prev.in != p.in || p.prev.kin != k {
 				firsts = append(firsts, p)
 			}
 		}
@@ -638,20 +725,27 @@ func (c *conversation) ownAll() {
 	}
 }
 
-// own notes the calls that the message at a place came with.
+// own notes the calls that the message at a place came with, unless the place is an odd one.
 func (c *conversation) own(p *link) {
-	if !p.m.hasCalls() {
+	if p.kin.of != (kind{}) {
 		return
 	}
-	calls := p.m.calls
-	if calls == nil {
-		calls = parseCalls(agui.Lookup(p.m.raw, "toolCalls"))
-	}
-	for i, call := range calls.list {
+	for i, call := range callsOf(p) {
 		if call.odd == nil {
 			c.ownCall(&owned{by: p, calls: p.calls, at: i}, call.id)
 		}
 	}
+}
+
+// callsOf returns the tool calls of the message at a place, which stays as it is.
+func callsOf(p *link) []*toolCall {
+	switch {
+	case !p.m.hasCalls():
+		return nil
+	case p.m.calls != nil:
+		return p.m.calls.list
+	}
+	return parseCalls(agui.Lookup(p.m.raw, "toolCalls")).list
 }
 
 func (c *conversation) ownCall(o *owned, callID string) {

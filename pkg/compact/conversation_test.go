@@ -89,8 +89,8 @@ func check(t *testing.T, what string, c *conversation, want plain) {
 			t.Fatalf("%s: %d places are kept for %v", what, len(k.links), of)
 		}
 	}
-	if kin != i || odd != len(c.odd) {
-		t.Fatalf("%s: %d places have kin, %d of %d odd ones, want %d", what, kin, len(c.odd), odd, i)
+	if kin != i || odd != len(c.odd)+len(c.unread) {
+		t.Fatalf("%s: %d places have kin, %d of %d odd ones, want %d", what, kin, len(c.odd)+len(c.unread), odd, i)
 	}
 	calls := map[string]*message{}
 	for _, m := range slices.Backward(want) {

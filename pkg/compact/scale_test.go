@@ -295,6 +295,34 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return `{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"x"}`
 		}, "tool-content-not-open"},
+		"snapshots and calls in turn over activities, all with calls": {40_000, func(i, n int) string {
+			if i == 0 {
+				var b strings.Builder
+				for j := range n / 2 {
+					fmt.Fprintf(&b, `,{"id":"a%d","role":"activity","activityType":"p","content":{},"toolCalls":[{"id":"c%d","function":{"arguments":""}},{"id":"c","function":{"arguments":""}}]}`, j, j)
+				}
+				return `{"type":"MESSAGES_SNAPSHOT","messages":[` + b.String()[1:] + `]}`
+			}
+			switch i % 4 {
+			case 0:
+				return fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a%d","role":"assistant"}]}`, i/4)
+			case 1:
+				return fmt.Sprintf(`{"type":"ACTIVITY_DELTA","messageId":"a%d","activityType":"q","patch":[{"op":"add","path":"/a","value":1}]}`, n/2-1)
+			case 2:
+				return `{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"x"}`
+			}
+			return fmt.Sprintf(`{"type":"TOOL_CALL_ARGS","toolCallId":"c%d","delta":"x"}`, n/2-1)
+		}, "tool-content-not-open"},
+		"patches of an activity of many calls, and calls": {40_000, func(i, n int) string {
+			if i == 0 {
+				calls := strings.Repeat(`,{"id":"c","function":{"arguments":""}},{"id":"d","function":{"arguments":""}}`, n/2)[1:]
+				return `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"activity","activityType":"p","content":{},"toolCalls":[` + calls + `]}]}`
+			}
+			if i%2 == 0 {
+				return `{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"p","patch":[{"op":"add","path":"/a","value":1}]}`
+			}
+			return `{"type":"TOOL_CALL_ARGS","toolCallId":"d","delta":"x"}`
+		}, "tool-content-not-open"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			grows(t,
