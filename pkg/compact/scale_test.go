@@ -342,6 +342,12 @@ func TestRun_CostsGrowWithTheSizeOfAnEvent(t *testing.T) {
 			return []string{`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant",` + members(n) + `}]}`,
 				`{"type":"TEXT_MESSAGE_START","messageId":"m"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"x"}`}
 		}},
+		// A few levels are too small to be measured: so each is wide.
+		"a patch at the bottom of a deep and large state": {240, func(n int) []string {
+			level := `{"o":[` + strings.Repeat(`0,`, 4400)
+			return []string{`{"type":"STATE_SNAPSHOT","snapshot":` + strings.Repeat(level, n) + `0` + strings.Repeat(`]}`, n) + `}`,
+				`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"` + strings.Repeat("/o/4400", n) + `","value":1}]}`}
+		}},
 		"copies of what grows": {100_000, func(n int) []string {
 			ops := strings.TrimSuffix(strings.Repeat(`{"op":"add","path":"/a/b","value":1},{"op":"copy","from":"/a","path":"/c"},`, n), ",")
 			return []string{`{"type":"STATE_SNAPSHOT","snapshot":{"a":{}}}`, `{"type":"STATE_DELTA","delta":[` + ops + `]}`}
