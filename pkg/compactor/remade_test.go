@@ -1,13 +1,11 @@
 package compactor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -48,26 +46,6 @@ func remake(t *testing.T, k kafka.Config, topics ...string) {
 	}
 }
 
-// lines is a log that is read while it is written.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) count(text string) int { return strings.Count(l.String(), text) }
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // Where skein.events is deleted and made again by itself, its new events have the offsets of old ones, of
 // which the records on skein.runs speak: each would be dropped in silence. With a new folder the topic
 // knows, with an old one the local store, also of position records that name no topic.
@@ -98,7 +76,7 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 		produce(t, k, 1, script.events...)
 
 		for _, dir := range []string{t.TempDir(), old} {
-			log := new(lines)
+			log := new(lockedBuffer)
 			t.Cleanup(func() {
 				if t.Failed() {
 					t.Logf("log of the service:\n%s", log.String())
@@ -117,7 +95,7 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 				err := s.Ready()
 				return err != nil && strings.Contains(err.Error(), says) && testutil.ToFloat64(metrics.Sessions) > 2
 			})
-			if n := log.count(says); n != 1 {
+			if n := strings.Count(log.String(), says); n != 1 {
 				t.Errorf("it has said so %d times, want once", n)
 			}
 			for _, m := range kafkatest.Consume(t, k, topics.Runs) {

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -81,6 +82,7 @@ type outcome struct {
 	counted  int
 	figures  figures
 	wrong    []string
+	fenced   int           // compactors that ended as fenced without a double
 	raged    time.Duration // the faults
 	drained  time.Duration // from the end of the load
 	duration time.Duration // all of it
@@ -118,15 +120,19 @@ func endure(t *testing.T, bin string, o *outcome) {
 	s := &storm{fleet: fleet, cluster: cluster, admin: admin, began: time.Now(), want: o.wanted, log: t.Logf}
 	pause(t.Context(), 5*time.Second) // until there is something to lose
 	err = s.rage(t.Context(), o.seed)
-	o.faults, o.counted, o.raged = s.faults, s.counted, time.Since(s.began)
+	o.faults, o.counted, o.raged, o.fenced = s.faults, s.counted, time.Since(s.began), fleet.fenced
 	close(stop)
 	if err := errors.Join(err, <-loaded); err != nil {
 		o.wrong = append(o.wrong, err.Error())
 	}
+	if most := 1 + o.wanted/20; o.fenced > most {
+		o.wrong = append(o.wrong, fmt.Sprintf("%d compactors ended as fenced without a double, which is more than %d", o.fenced, most))
+	}
 	ended := time.Now()
 	o.wrong = append(o.wrong, drained(t.Context(), cfg, admin, 2*time.Minute)...)
 	o.drained = time.Since(ended)
-	t.Logf("%d faults in %v; drained after %v", len(o.faults), o.raged.Round(time.Second), o.drained.Round(time.Second))
+	t.Logf("%d faults in %v; %d compactors started anew that ended as fenced; drained after %v",
+		len(o.faults), o.raged.Round(time.Second), o.fenced, o.drained.Round(time.Second))
 	for _, m := range fleet.members {
 		select {
 		case <-m.process.Ended:

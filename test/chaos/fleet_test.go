@@ -34,6 +34,8 @@ type fleet struct {
 	// members are those that are there to stay, free those of them that no fault is at.
 	members, free []*member
 	extra         int
+	// fenced counts the compactors that ended as fenced without a double, and were started anew.
+	fenced int
 }
 
 // member is one name in the group, and the process that has it at the time.
@@ -176,12 +178,15 @@ func (m *member) await(ctx context.Context) error {
 	return fmt.Errorf("waiting for %s: not ready after %v: %s", m.name, process.Patience, last)
 }
 
-// await waits until the member is ready. A broker that stood still answers a join that its sender gave up, and
-// the next one too: the sender is taken for its own double, ends, and is started anew, as its orchestrator would.
+// await waits until the member is ready. Where its coordinator stands still or is gone, a process may be told that its
+// instance id has another member, though there is none. It ends, and is started anew, as its orchestrator would.
 func (f *fleet) await(ctx context.Context, m *member) error {
 	err := m.await(ctx)
 	if errors.Is(err, errEnded) && strings.Contains(m.process.Tail(), kerr.FencedInstanceID.Message) {
-		f.t.Logf("%s was taken for its own double, and is started again", m.name)
+		f.t.Logf("%s ended as fenced, and is started again", m.name)
+		f.mu.Lock()
+		f.fenced++
+		f.mu.Unlock()
 		err = errors.Join(f.start(m), m.await(ctx))
 	}
 	return err

@@ -35,9 +35,9 @@ Written by %[1]smake chaos-long%[1]s. What is done, what counts and what is chec
 
 %d faults in %v, of which %d count: a run was open in the compactor that was struck (in any of them where a broker was),
 by its own metric just before, or a transaction was under way, by its coordinator (just after a compactor was struck, just
-before a broker was). %d faults cut into a transaction.
+before a broker was). %d faults cut into a transaction. %d compactors ended as fenced without a double, and were started anew.
 
-`, len(o.faults), o.raged.Round(time.Second), o.counted, o.cut())
+`, len(o.faults), o.raged.Round(time.Second), o.counted, o.cut(), o.fenced)
 	if f := o.figures; len(o.wrong) == 0 {
 		fmt.Fprintf(&b, `%d events of %d runs. %d runs ended, and each is sealed by one record in the whole log of skein.runs (nothing was compacted
 away: segments stay open for hours); %d never end and are open. Event counts and hashes are those that the load remembers, and
