@@ -283,6 +283,9 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 				ops = append(ops, `{"op":"remove","path":"/nothing"}`)
 			}
 			before := string(tr.JSON())
+			if rng.IntN(2) == 0 {
+				tr.read = maxRead - rng.IntN(300) // it is made anew in the middle of the patch
+			}
 			for _, tr := range []*tree{tr, resumed} {
 				if err := tr.apply(json.RawMessage("["+strings.Join(ops, ",")+"]"), noOthers); (err != nil) != undone {
 					t.Fatalf("seed %d: %v", seed, err)

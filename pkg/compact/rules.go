@@ -24,11 +24,11 @@ func VerificationRules() []string {
 	return rules
 }
 
-// ReducerRules returns the rules at which the client's reducer does something else than the event
-// says, or nothing; it warns, or keeps silent.
+// ReducerRules returns the rules at which the client's reducer, or its enforcement before it, does something else
+// than the event says, or nothing; it warns, or keeps silent.
 func ReducerRules() []string {
 	return []string{
-		"activity-delta-on-message", "activity-patch-failed", "activity-unknown", "encrypted-value-unknown", "message-unknown",
+		"activity-delta-on-message", "activity-patch-failed", "activity-unknown", "encrypted-value-unknown", ruleStripped, "message-unknown",
 		"state-patch-failed", "text-on-activity", "tool-call-renamed", "tool-call-unknown", "tool-parent-not-assistant",
 	}
 }

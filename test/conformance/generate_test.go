@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -152,7 +153,7 @@ func (g gen) content() any {
 }
 
 func (g gen) message(id string) obj {
-	m := obj{"id": id, "role": pick(g, []string{"user", "assistant", "assistant", "tool", "system", "developer", "reasoning", "activity"})}
+	m := obj{"id": id, "role": pick(g, []string{"user", "assistant", "assistant", "tool", "system", "developer", "reasoning", "activity", "critic"})}
 	switch m["role"] {
 	case "user":
 		m["content"] = g.content()
@@ -161,11 +162,7 @@ func (g gen) message(id string) obj {
 			m["content"] = pick(g, words)
 		}
 		if g.chance(50) {
-			calls := []any{}
-			for range g.n(2) {
-				calls = append(calls, obj{"id": pick(g, callIDs), "type": "function", "function": obj{"name": "n", "arguments": pick(g, words)}})
-			}
-			m["toolCalls"] = calls
+			m["toolCalls"] = g.calls()
 		}
 	case "tool":
 		m["content"], m["toolCallId"] = g.content(), pick(g, callIDs)
@@ -173,6 +170,9 @@ func (g gen) message(id string) obj {
 		m["activityType"], m["content"] = pick(g, []string{"plan", "chart"}), obj{"l": []any{1}}
 	default:
 		m["content"] = pick(g, words)
+		if g.chance(20) { // which the schema does not know there
+			m["toolCalls"] = g.calls()
+		}
 	}
 	if g.chance(15) {
 		m["metadata"] = g.metadata()
@@ -186,13 +186,42 @@ func (g gen) message(id string) obj {
 	return m
 }
 
+func (g gen) calls() []any {
+	calls := []any{}
+	for range g.n(2) {
+		calls = append(calls, obj{"id": pick(g, callIDs), "type": "function", "function": obj{"name": "n", "arguments": pick(g, words)}})
+	}
+	return calls
+}
+
 func (g gen) messages(most int) []any {
 	list := []any{}
 	for range g.n(most) {
 		list = append(list, g.message(pick(g, messageIDs)))
 	}
+	if g.chance(10) {
+		// In several places its calls would be shared (docs/fold.md), so it has an id of its own.
+		list = append(list, obj{"id": callingActivity, "role": "activity", "activityType": pick(g, []string{"plan", "chart"}), "content": obj{"l": []any{1}}, "toolCalls": g.calls()})
+	}
 	return list
 }
+
+// callingActivity is the id of the activities that carry tool calls, which the schema does not know there.
+const callingActivity = "calling"
+
+// brought are messages as an event brings them, at times with one that the client's enforcement takes out.
+func (g gen) brought(most int) []any {
+	list := g.messages(most)
+	if g.chance(5) {
+		list = slices.Insert(list, g.n(len(list)), any(obj{"id": "m0", "lacks": "role"}))
+	}
+	return list
+}
+
+// enforced is an event without such messages, which the client's reducer would keep (docs/fold.md).
+func enforced(event json.RawMessage) json.RawMessage { return stripped.ReplaceAll(event, nil) }
+
+var stripped = regexp.MustCompile(`{"id":"m0","lacks":"role"},|,?{"id":"m0","lacks":"role"}`)
 
 // episode is a piece of a run as an agent would send it.
 func (g gen) episode() []obj {
@@ -256,13 +285,16 @@ func (g gen) episode() []obj {
 		}
 		return out
 	case 13:
-		e := g.event(agui.MessagesSnapshot, "messages", g.messages(4))
+		e := g.event(agui.MessagesSnapshot, "messages", g.brought(4))
 		if g.chance(25) {
 			e["metadata"] = obj{"@ag-ui/client": pick(g, []any{obj{"authoritativeActivityTypes": []any{"plan"}}, obj{"authoritativeActivityTypes": nil},
 				obj{"authoritativeActivityTypes": 7}, obj{"authoritativeActivityTypes": []any{1}}, obj{}, "x", nil, []any{}})}
 		}
 		return []obj{e}
 	case 14, 15:
+		if g.chance(10) {
+			id = callingActivity
+		}
 		out := []obj{g.event(agui.ActivitySnapshot, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "content", pick(g, []any{obj{}, obj{"a": 1, "l": []any{1, 2}}}), "subagentRunId", sub)}
 		if g.chance(30) {
 			out[0]["replace"] = g.chance(50)
@@ -356,7 +388,7 @@ func drawStream(t *rapid.T, runID string) stream {
 }
 
 func (g gen) input(runID string) obj {
-	in := obj{"threadId": "t", "runId": runID, "messages": g.messages(3), "tools": []any{}, "context": []any{}}
+	in := obj{"threadId": "t", "runId": runID, "messages": g.brought(3), "tools": []any{}, "context": []any{}}
 	if g.chance(40) {
 		resume := []any{}
 		for range g.n(2) {
