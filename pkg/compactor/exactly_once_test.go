@@ -481,6 +481,50 @@ func TestService_CommitsEachThreadThatIsFoldedAgainByItself(t *testing.T) {
 	}
 }
 
+// A thread whose raw events are more than may be in memory, or have too much in between, stays as it is.
+func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
+	large := fmt.Sprintf(`{"type":"RAW","event":%q}`, strings.Repeat("x", 14<<20)) // which its record does not keep
+	for thread, bound := range map[string]int{"t": refoldBytes, "another": refoldScanBytes} {
+		for _, fits := range []bool{true, false} {
+			t.Run(fmt.Sprintf("large events of %s, fits %v", thread, fits), func(t *testing.T) {
+				n := bound / len(large)
+				if !fits {
+					n++
+				}
+				inWorld(t, 1, func(w *world) {
+					first := w.join("first", w.TempDir(), nil)
+					w.script.send("t", "r", started("r"))
+					w.script.send("another", "s", started("s"))
+					run := map[string]string{"t": "r", "another": "s"}[thread]
+					for range n {
+						w.script.send(thread, run, large)
+						w.script.send("t", "r", custom("c"))
+					}
+					for range maxRanges { // so that a record does not say where the small gaps above are
+						w.script.send("another", "s", custom("c"))
+						w.script.send("another", "s", custom("c"))
+						w.script.send("t", "r", custom("c"))
+					}
+					w.script.send("t", "r", text("m", "one"))
+					w.script.send("t", "r", finished("r"))
+					w.publish()
+					w.decided()
+					if err := first.stop(); err != nil {
+						w.Fatal(err)
+					}
+					w.olderRecords("one", "eins")
+					second := w.join("second", w.TempDir(), nil)
+					w.script.refold("t")
+					w.publish()
+					w.decided()
+					equal(w.T, "folded again", w.latestOf("t")["r"].Refolds == 1, fits)
+					equal(w.T, "it says why not", strings.Contains(second.log.String(), errThreadLarge.Error()), !fits)
+				})
+			})
+		}
+	}
+}
+
 // A poll may bring far more outputs than a transaction is to hold.
 func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	sim := newSim(t, nil)
