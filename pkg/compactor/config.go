@@ -47,6 +47,9 @@ type Config struct {
 	// CacheBytes bounds the histories of ended runs that this process keeps at hand for the next turn, but
 	// for one that is larger itself.
 	CacheBytes int
+
+	// refoldBytes and refoldScanBytes bound what a request to refold holds and reads; tests set less.
+	refoldBytes, refoldScanBytes int
 }
 
 // DefaultConfig returns the settings of production. Dir and InstanceID have no default.
@@ -61,6 +64,8 @@ func DefaultConfig() Config {
 		RecordLimit:        16 << 20,
 		OpenRunBytes:       256 << 20,
 		CacheBytes:         64 << 20,
+		refoldBytes:        refoldBytes,
+		refoldScanBytes:    refoldScanBytes,
 	}
 }
 

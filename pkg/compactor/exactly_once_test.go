@@ -483,13 +483,15 @@ func TestService_CommitsEachThreadThatIsFoldedAgainByItself(t *testing.T) {
 
 // A thread whose raw events are more than may be in memory, or have too much in between, stays as it is.
 func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
-	large := fmt.Sprintf(`{"type":"RAW","event":%q}`, strings.Repeat("x", 14<<20)) // which its record does not keep
-	for thread, bound := range map[string]int{"t": refoldBytes, "another": refoldScanBytes} {
+	const holds, reads = 200 << 10, 800 << 10
+	large := fmt.Sprintf(`{"type":"RAW","event":%q}`, strings.Repeat("x", 14<<10)) // which its record does not keep
+	less := func(c *Config) { c.refoldBytes, c.refoldScanBytes = holds, reads }
+	for thread, bound := range map[string]int{"t": holds, "another": reads} {
 		for _, fits := range []bool{true, false} {
 			t.Run(fmt.Sprintf("large events of %s, fits %v", thread, fits), func(t *testing.T) {
-				n := bound / len(large)
+				n := (bound - 20<<10) / len(large) // beside some small ones
 				if !fits {
-					n++
+					n += 3
 				}
 				inWorld(t, 1, func(w *world) {
 					first := w.join("first", w.TempDir(), nil)
@@ -513,7 +515,7 @@ func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
 						w.Fatal(err)
 					}
 					w.olderRecords("one", "eins")
-					second := w.join("second", w.TempDir(), nil)
+					second := w.join("second", w.TempDir(), less)
 					w.script.refold("t")
 					w.publish()
 					w.decided()

@@ -100,7 +100,7 @@ func (p *partition) prepare(r *refolding) error {
 			own, continued[base.ID] = len(rec.Messages), true
 		}
 		size, messages = size+n, messages+own
-		if size > refoldBytes || messages > refoldMessages {
+		if size > p.cfg.refoldBytes || messages > refoldMessages {
 			r.refused = errThreadLarge
 			return nil
 		}
@@ -239,7 +239,7 @@ func (s *session) readThread(ctx context.Context, partition int32, r *refolding)
 		if string(m.Key) == r.thread.key {
 			raw, size = append(raw, m), size+n
 		}
-		if scanned += n; size > refoldBytes || scanned > refoldScanBytes {
+		if scanned += n; size > s.cfg.refoldBytes || scanned > s.cfg.refoldScanBytes {
 			r.refused = errThreadLarge
 			return nil, 0, nil
 		}
