@@ -20,6 +20,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/shadow"
 )
 
 // check is the reading of all topics at the end, and what is wrong there.
@@ -36,7 +37,7 @@ type check struct {
 
 // figures are what was found.
 type figures struct {
-	events, runs, sealed, open, checkpoints, letters, snapshots int
+	events, runs, sealed, open, checkpoints, letters, snapshots, shadows int
 }
 
 func (c *check) problem(format string, args ...any) {
@@ -48,6 +49,7 @@ func (c *check) all() {
 	c.readEvents()
 	refused := c.foldAgain()
 	c.checkRuns()
+	c.checkShadow()
 	c.checkLetters(refused)
 	c.checkSnapshots()
 	slices.Sort(c.wrong)
@@ -218,6 +220,30 @@ func (c *check) compare(key string, r *record.Run) {
 		}
 		from := max(0, at-40)
 		c.problem("%s: its record is not that of the second fold: …%s, want …%s", key, b[from:min(at+60, len(b))], a[from:min(at+60, len(a))])
+	}
+}
+
+// checkShadow wants each record of a run that has ended to be what its raw events make: folded by the reader of "skein
+// refold", which shares with the stage how an event is read and folded, and nothing of how it commits or restores.
+func (c *check) checkShadow() {
+	err := shadow.Refold(c.t.Context(), c.cfg, shadow.Query{}, func(r shadow.Run) error {
+		key, err := record.RunKey(r.Tenant, r.ThreadID, r.RunID)
+		if err != nil {
+			return err
+		}
+		switch t := c.load.runs[key]; {
+		case t == nil || t.ended && r.Outcome != shadow.Same:
+			c.problem("%s: folded in shadow its record is %s: %s %v", key, r.Outcome, r.Why, r.Differences)
+		case t.ended:
+			c.figures.shadows++
+		}
+		return nil
+	})
+	if err != nil {
+		c.problem("folding in shadow: %v", err)
+	}
+	if c.figures.shadows != c.figures.sealed {
+		c.problem("folded in shadow, %d records are the same, and %d runs are sealed", c.figures.shadows, c.figures.sealed)
 	}
 }
 

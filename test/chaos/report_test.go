@@ -42,11 +42,13 @@ before a broker was). %d faults cut into a transaction. %d compactors ended as f
 		fmt.Fprintf(&b, `%d events of %d runs. %d runs ended, and each is sealed by one record in the whole log of skein.runs (nothing was compacted
 away: segments stay open for hours); %d never end and are open. Event counts and hashes are those that the load remembers, and
 each run's last record is byte for byte that of a second fold: a plain reader of the raw topic hands each thread, whole, to the
-same pure core, without Kafka, transactions, checkpoints or a local store. (Offset ranges are compared with the raw topic instead.)
+stage's own core, without Kafka, transactions, checkpoints or a restart. (Offset ranges are compared with the raw topic instead.)
+And %d of the ended runs have the same record where the reader of %sskein refold%s folds the raw topic, which shares with the stage
+how an event is read and folded, and nothing of how it commits or restores.
 %d checkpoints were written on the way. %d dead letters: those that were planted, each once. %d pairs of snapshots, each
 branch's last one equal to what the records give. Everything was committed %v after the load's end.
 
-`, f.events, f.runs, f.sealed, f.open, f.checkpoints, f.letters, f.snapshots, o.drained.Round(time.Second))
+`, f.events, f.runs, f.sealed, f.open, f.shadows, "`", "`", f.checkpoints, f.letters, f.snapshots, o.drained.Round(time.Second))
 	} else {
 		fmt.Fprintf(&b, "**It failed:** %d things are wrong, such as these.\n\n", len(o.wrong))
 		for _, p := range o.wrong[:min(len(o.wrong), 20)] {
