@@ -557,3 +557,23 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	sim.check(err)
 	equal(t, "what is left, and how far it is", []any{len(s.rest), sim.part.next}, []any{0, int64(len(records))})
 }
+
+// What is polled at once is more than is folded between two looks at the clock and at what is still ours.
+func TestSession_LooksUpAfterAPartOfAPoll(t *testing.T) {
+	sim := newSim(t, nil)
+	sim.open(false)
+	a := &assignment{id: 0, part: sim.part}
+	s := &session{metrics: NewMetrics(prometheus.NewRegistry())}
+	parts := map[int32]view{0: {assignment: a, phase: phaseOpen}}
+	var records []*kgo.Record
+	for range foldRecords + 1 {
+		records = append(records, sim.append(&kgo.Record{Topic: sim.topics.Events, Key: []byte("no key"), Value: []byte("{}")}))
+	}
+	s.rest = []polled{{of: a, records: records}}
+	for _, want := range []int64{foldRecords, foldRecords + 1} {
+		full, err := s.process(t.Context(), parts, sim.now)
+		sim.check(err)
+		equal(t, "the round is over, and how far it is", []any{full, sim.part.next}, []any{false, want})
+	}
+	equal(t, "what is left", len(s.rest), 0)
+}

@@ -64,9 +64,13 @@ type session struct {
 	idleAt    time.Time // of runs that are silent by the wall clock
 }
 
-// pollRecords is how many records are folded before a round looks at what it has come to. An answer of a
-// broker can be a hundred thousand, where events repeat each other.
-const pollRecords = 5_000
+// foldRecords is how many records are folded before a round looks at what it has come to.
+const foldRecords = 5_000
+
+// pollRecords is how many records are taken at once of what brokers have answered. One answer is some 25,000 where
+// texts are short. A broker is asked again once its answer is taken whole, so that the next one is fetched and
+// unpacked while this one is folded; the bound is for many brokers, as what is taken is held beside it.
+const pollRecords = 50_000
 
 // roundBytes is how many bytes of outputs end a round before the commit interval is over, be it in the middle of a
 // poll: a transaction is held in memory whole. Many short runs can make far more of them than they have read.
@@ -291,6 +295,9 @@ type polled struct {
 func (s *session) round(ctx context.Context) error {
 	interval, cancel := context.WithTimeout(ctx, s.cfg.CommitInterval)
 	defer cancel()
+	for _, p := range s.rest { // the last commit has said that all that was read is done
+		s.read(p.of.id, p.records)
+	}
 	for first, full := true, false; first || interval.Err() == nil && !full; first = false {
 		var fetches kgo.Fetches
 		var err error
@@ -340,17 +347,15 @@ func (s *session) hold(fetches kgo.Fetches, parts map[int32]view) {
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		if v := parts[p.Partition]; v.phase == phaseOpen {
 			s.rest = append(s.rest, polled{of: v.assignment, records: p.Records})
+			s.read(p.Partition, p.Records)
 		}
 	})
 }
 
-// process hands the rest to the partitions that are open. It ends early (full) where their outputs are enough for
-// a transaction, or where a thread was folded again.
+// process hands some of the rest to the partitions that are open. It says that the round is over (full) where their
+// outputs are enough for a transaction, or where a thread was folded again.
 func (s *session) process(ctx context.Context, parts map[int32]view, now time.Time) (full bool, err error) {
-	for _, p := range s.rest {
-		s.read(p.of.id, p.records)
-	}
-	bytes := written(parts)
+	bytes, folded := written(parts), 0
 	for ; len(s.rest) > 0; s.rest = s.rest[1:] {
 		p := &s.rest[0]
 		if parts[p.of.id].assignment != p.of {
@@ -358,11 +363,12 @@ func (s *session) process(ctx context.Context, parts map[int32]view, now time.Ti
 		}
 		part := p.of.part
 		for len(p.records) > 0 {
-			if full {
-				return true, nil
+			if full || folded == foldRecords {
+				return full, nil
 			}
 			m := p.records[0]
 			p.records = p.records[1:]
+			folded++
 			before := part.outputBytes
 			if err := part.process(m, now); err != nil {
 				return false, err
