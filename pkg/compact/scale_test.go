@@ -202,6 +202,12 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"move","from":"/k%d","path":"/k%d"}]}`, i-1, i)
 		}, ""},
+		"copies of a large value": {40_000, func(i, n int) string {
+			if i == 0 {
+				return `{"type":"STATE_SNAPSHOT","snapshot":{"a":` + rows(n) + `}}`
+			}
+			return `{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/a","path":"/c"}]}`
+		}, ""},
 		"empty snapshots over many activities": {40_000, func(i, n int) string {
 			if i < n/2 {
 				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p%d","content":{}}`, i, i)

@@ -168,8 +168,9 @@ func (n *node) appendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// copyOf returns the value as a node of its own. It keeps the text, so that the next copy has it.
+// copyOf returns the value as a node of its own. It keeps the text and the depth, so that the next copy has them.
 func (n *node) copyOf() *node {
+	n.depth(false)
 	if n.text == nil {
 		n.text, n.spans = n.appendJSON(make([]byte, 0, n.size)), nil
 	}
