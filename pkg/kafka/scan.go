@@ -34,6 +34,31 @@ func Spans(ctx context.Context, adm *kadm.Client, topic string) (map[int32]Span,
 	return spans, nil
 }
 
+// Ends returns where the partitions of a topic end, with what is in a transaction.
+func Ends(ctx context.Context, adm *kadm.Client, topic string) (map[int32]int64, error) {
+	return listed(ctx, topic, adm.ListEndOffsets)
+}
+
+// Unsettled returns, of each partition of a topic, what was written by now and cannot be read, as a transaction
+// is open there. Where there is none, Spans tells of all that was written before the call.
+func Unsettled(ctx context.Context, adm *kadm.Client, topic string) (map[int32]Span, error) {
+	ends, err := Ends(ctx, adm, topic)
+	if err != nil {
+		return nil, err
+	}
+	stable, err := listed(ctx, topic, adm.ListCommittedOffsets)
+	if err != nil {
+		return nil, err
+	}
+	open := map[int32]Span{}
+	for p, end := range ends {
+		if at, ok := stable[p]; !ok || at < end {
+			open[p] = Span{Start: at, End: end}
+		}
+	}
+	return open, nil
+}
+
 // OffsetsAt returns, for each partition of a topic, the first offset whose record is not older than t,
 // or the end.
 func OffsetsAt(ctx context.Context, adm *kadm.Client, topic string, t time.Time) (map[int32]int64, error) {

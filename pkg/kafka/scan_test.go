@@ -38,3 +38,47 @@ func TestScanPartition_ReadsEachSpanAndNothingElse(t *testing.T) {
 		}
 	})
 }
+
+func TestUnsettled_IsWhatLiesInAnOpenTransactionAndBehindIt(t *testing.T) {
+	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
+		adm, topic := admin(t, cfg), cfg.Topics().Runs
+		rec := func() *kgo.Record {
+			return &kgo.Record{Topic: topic, Partition: 1, Key: []byte("k"), Value: []byte("x")}
+		}
+		unsettled := func() map[int32]kafka.Span {
+			t.Helper()
+			open, err := kafka.Unsettled(t.Context(), adm, topic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return open
+		}
+		kafkatest.Produce(t, cfg, rec())
+		if open := unsettled(); len(open) > 0 {
+			t.Errorf("without a transaction it is %v", open)
+		}
+		tx, err := kafka.NewProducer(cfg, kgo.TransactionalID(topic))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Close()
+		if err := tx.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.ProduceSync(t.Context(), rec()).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		kafkatest.Produce(t, cfg, rec())
+		if open := unsettled(); len(open) != 1 || open[1] != (kafka.Span{Start: 1, End: 3}) {
+			t.Errorf("with one it is %v", open)
+		}
+		if err := tx.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+			t.Fatal(err)
+		}
+		for len(unsettled()) > 0 { // the markers come after the end
+			if err := t.Context().Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,12 +60,17 @@ var ErrExpired = errors.New("raw events expired before they were copied")
 // askTimeout bounds one round of questions to the brokers.
 const askTimeout = 30 * time.Second
 
+// settleTimeout is how long a call waits for the end of transactions that others have left. The compactors'
+// own are aborted 8 s after their last sign of life.
+const settleTimeout = 30 * time.Second
+
 // migration is one run of Run.
 type migration struct {
 	Options
 	from, to  kafka.Config
 	old, new  kafka.Topics
-	counts    [2]int32 // partitions of the two sets
+	counts    [2]int32      // partitions of the two sets
+	retention time.Duration // of the old set's raw events; negative is for ever
 	adm       *kadm.Client
 	txn       *kgo.Client
 	state     *state
@@ -100,10 +106,14 @@ func Run(ctx context.Context, o Options) (Report, error) {
 }
 
 func (g *migration) run(ctx context.Context) error {
-	if err := g.prepare(ctx); err != nil || g.DryRun {
+	err := g.prepare(ctx)
+	if err != nil {
 		return err
 	}
-	var err error
+	if g.DryRun {
+		g.report.Waiting, err = g.quiet(ctx)
+		return err
+	}
 	// Whoever began before commits nothing more, and all that it has committed can be read.
 	if g.txn, err = kafka.NewTransactor(ctx, g.to, g.to.TopicPrefix+"skein-topics-migrate"); err != nil {
 		return err
@@ -149,8 +159,9 @@ func (g *migration) prepare(ctx context.Context) error {
 		if err != nil {
 			continue // compacted
 		}
-		if r.Topic == g.old.Events && spec.EventsRetention == 0 {
-			spec.EventsRetention = ms
+		if r.Topic == g.old.Events {
+			g.retention = ms
+			spec.EventsRetention = cmp.Or(spec.EventsRetention, ms)
 		}
 		if r.Topic == g.old.DeadLetters && spec.DeadLettersRetention == 0 {
 			spec.DeadLettersRetention = ms
@@ -168,9 +179,6 @@ func (g *migration) prepare(ctx context.Context) error {
 		g.report.Left += int(s.End - s.Start)
 	}
 	if g.DryRun {
-		if g.report.Waiting, err = g.quiet(ctx); err != nil {
-			return err
-		}
 		return nil
 	}
 	if g.counts[1], err = kafka.EnsureTopics(ctx, g.to, spec); err != nil {
@@ -198,10 +206,15 @@ func (g *migration) begin(ctx context.Context) error {
 	if g.state.TopicID != id {
 		return fmt.Errorf("%w: it is a copy of another topic set than %s", ErrInUse, g.old.Events)
 	}
+	if !g.state.Done && !g.state.begun() {
+		if err := g.makeRoom(ctx); err != nil {
+			return err
+		}
+	}
 	// What stands for events that are gone is itself gone: their readers are told so.
 	before := kadm.Offsets{}
 	for p := range g.counts[1] {
-		before.Add(kadm.Offset{Topic: g.new.Events, Partition: p, At: g.state.Room})
+		before.Add(kadm.Offset{Topic: g.new.Events, Partition: p, At: g.state.room(p)})
 	}
 	starts, err := g.adm.ListStartOffsets(ctx, g.new.Events)
 	if err == nil {
@@ -211,7 +224,7 @@ func (g *migration) begin(ctx context.Context) error {
 		return fmt.Errorf("asking for offsets of %s: %w", g.new.Events, err)
 	}
 	starts.Each(func(o kadm.ListedOffset) {
-		if o.Offset >= g.state.Room {
+		if o.Offset >= g.state.room(o.Partition) {
 			delete(before[g.new.Events], o.Partition)
 		}
 	})
@@ -228,8 +241,7 @@ func (g *migration) begin(ctx context.Context) error {
 	return nil
 }
 
-// first makes room at the start of each new partition for the first and the last event of every run of a
-// thread: those whose raw events are gone have their places there.
+// first makes sure that the new set is empty, and makes it this copy's.
 func (g *migration) first(ctx context.Context, id string) error {
 	for _, topic := range g.new.All() {
 		for m, err := range g.all(ctx, g.to, topic) {
@@ -239,36 +251,104 @@ func (g *migration) first(ctx context.Context, id string) error {
 			return fmt.Errorf("%w: partition %d of %s has records", ErrInUse, m.Partition, topic)
 		}
 	}
-	runs, most := map[string]int64{}, int64(1)
-	for m, err := range g.latest(ctx, g.old.Runs) {
-		if err != nil {
-			return err
-		}
-		if parts, err := record.SplitKey(string(m.Key)); err == nil && len(parts) == 3 {
-			key, err := record.ThreadKey(parts[0], parts[1])
-			if err != nil {
-				return fmt.Errorf("reading run records: %w", err)
-			}
-			runs[key]++
-			most = max(most, runs[key])
-		}
-	}
-	s := &state{TopicID: id, Room: 2 * most, Start: map[int32]int64{}, Next: map[string]map[int32]int64{}}
 	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
 	if err != nil {
 		return err
 	}
+	s := &state{TopicID: id, Start: map[int32]int64{}, Next: map[string]map[int32]int64{}}
 	for p, span := range spans {
 		s.Start[p] = span.Start
 		s.set(nextEvents, p, span.Start)
 	}
+	return g.commit(ctx, s, nil)
+}
+
+// makeRoom makes room at the start of each new partition for the first and the last event of every run of
+// a thread whose raw events are gone. While none is copied, each call looks what has gone since.
+func (g *migration) makeRoom(ctx context.Context) error {
+	need, err := g.needRoom(ctx)
+	if err != nil {
+		return err
+	}
+	// What a killed call has left takes offsets as well, and nobody will read it.
+	ends, err := kafka.Ends(ctx, g.adm, g.new.Events)
+	if err != nil {
+		return err
+	}
 	var room []*kgo.Record
-	for p := range g.counts[1] {
-		for range s.Room {
-			room = append(room, &kgo.Record{Topic: g.new.Events, Partition: p, Value: []byte("-")})
+	for q := range g.counts[1] {
+		for range need[q] - ends[q] {
+			room = append(room, &kgo.Record{Topic: g.new.Events, Partition: q, Value: []byte("-")})
+			if len(room) < chunkRecords {
+				continue
+			}
+			if err := g.commit(ctx, g.state, room); err != nil {
+				return err
+			}
+			room = nil
 		}
 	}
-	return g.commit(ctx, s, room)
+	if len(room) > 0 {
+		if err := g.commit(ctx, g.state, room); err != nil {
+			return err
+		}
+	}
+	s := g.state.clone()
+	s.Room = 0
+	if s.Rooms, err = kafka.Ends(ctx, g.adm, g.new.Events); err != nil || maps.Equal(s.Rooms, g.state.Rooms) {
+		return err
+	}
+	return g.commit(ctx, s, nil)
+}
+
+// needRoom returns how many events that runs begin or end with are gone, of the thread of each new
+// partition that lacks most, or may be gone before they are copied.
+func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
+	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
+	if err != nil {
+		return nil, err
+	}
+	gone, most := map[int32]int64{}, int64(0) // all before these offsets
+	for p, span := range spans {
+		gone[p], most = span.Start, max(most, span.Start)
+	}
+	if g.retention > 0 { // brokers delete while this reads
+		soon, err := kafka.OffsetsAt(ctx, g.adm, g.old.Events, time.Now().Add(g.retention/10-g.retention))
+		if err != nil {
+			return nil, err
+		}
+		for p, at := range soon {
+			gone[p], most = max(gone[p], at), max(most, at)
+		}
+	}
+	need := map[int32]int64{}
+	if most == 0 {
+		return need, nil
+	}
+	threads := map[string]int64{}
+	for m, err := range g.latest(ctx, g.old.Runs) {
+		if err != nil {
+			return nil, err
+		}
+		if headers, err := kafka.ParseHeaders(m.Headers); err != nil || headers.Kind != record.KindRun {
+			continue // findPlaces complains
+		}
+		r, err := record.DecodeRun(m.Value)
+		if err != nil {
+			return nil, fmt.Errorf("reading run record %d:%d: %w", m.Partition, m.Offset, err)
+		}
+		thread, q, err := g.threadOf(m.Key)
+		if err != nil {
+			return nil, fmt.Errorf("reading run record %d:%d: %w", m.Partition, m.Offset, err)
+		}
+		for _, end := range []int64{r.Raw.First, r.Raw.Next - 1} {
+			if end < gone[r.Raw.Partition] {
+				threads[thread]++
+				need[q] = max(need[q], threads[thread])
+			}
+		}
+	}
+	return need, nil
 }
 
 // quiet says what is missing before the copy can be completed: nobody may write to the old set any more,
@@ -286,12 +366,23 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 			return fmt.Sprintf("group %s has members: stop its compactors, and nobody may write to %s any more", group, g.old.Events), nil
 		}
 	}
-	offsets, err := g.adm.FetchOffsets(ctx, g.Group)
-	if err == nil {
-		err = offsets.Error()
-	}
-	if err != nil {
-		return "", fmt.Errorf("asking for the offsets of %s: %w", g.Group, err)
+	var offsets kadm.OffsetResponses
+	if waiting, err = g.settle(ctx, func() (open string, err error) {
+		if open, err = g.open(ctx, g.old.All()...); err != nil || open != "" {
+			return open, err
+		}
+		if offsets, err = g.adm.FetchOffsets(kadm.RequireStable(ctx), g.Group); err == nil {
+			err = offsets.Error()
+		}
+		switch {
+		case errors.Is(err, kerr.UnstableOffsetCommit):
+			return fmt.Sprintf("a transaction with offsets of %s has to end", g.Group), nil
+		case err != nil && !errors.Is(err, kerr.GroupIDNotFound):
+			return "", fmt.Errorf("asking for the offsets of %s: %w", g.Group, err)
+		}
+		return "", nil
+	}); err != nil || waiting != "" {
+		return waiting, err
 	}
 	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
 	if err != nil {
@@ -322,13 +413,56 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 	return "", nil
 }
 
+// settle asks every moment whether a transaction is open, until none is, and returns which one still was
+// after settleTimeout. A dry run asks once.
+func (g *migration) settle(ctx context.Context, ask func() (open string, err error)) (string, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(settleTimeout); ; {
+		open, err := ask()
+		if err != nil || open == "" || g.DryRun || time.Now().After(end) {
+			return open, err
+		}
+		if g.Progress != nil {
+			g.Progress("waiting: "+open, 0, 1)
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// open says where records are in a transaction that is not ended, or behind one: they are there, and
+// cannot be read. The markers that end a transaction come after its end, on one partition after another.
+func (g *migration) open(ctx context.Context, topics ...string) (string, error) {
+	for _, topic := range topics {
+		unread, err := kafka.Unsettled(ctx, g.adm, topic)
+		if err != nil {
+			return "", err
+		}
+		for _, p := range slices.Sorted(maps.Keys(unread)) {
+			return fmt.Sprintf("a transaction on partition %d of %s has to end: what lies from %d to %d cannot be read", p, topic, unread[p].Start, unread[p].End), nil
+		}
+	}
+	return "", nil
+}
+
 // complete copies what is made of raw events, proves the copy, and says so.
 func (g *migration) complete(ctx context.Context) error {
+	var err error
+	if g.report.Waiting, err = g.settle(ctx, func() (string, error) { return g.open(ctx, g.new.Events) }); err != nil || g.report.Waiting != "" {
+		return err
+	}
 	p, err := g.findPlaces(ctx, g.committed)
 	if err != nil {
 		return err
 	}
 	if err := g.copyDerived(ctx, p); err != nil {
+		return err
+	}
+	if g.report.Waiting, err = g.settle(ctx, func() (string, error) { return g.open(ctx, g.new.All()...) }); err != nil || g.report.Waiting != "" {
 		return err
 	}
 	ends, err := kafka.Spans(ctx, g.adm, g.new.Events)

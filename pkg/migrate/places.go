@@ -14,7 +14,6 @@ import (
 
 // places tells old positions anew. It holds those that records name, about 100 bytes a run.
 type places struct {
-	room    int64
 	threads map[string]*threadPlaces // by key
 	// others are positions of records that lie on no thread's partition.
 	others map[record.Position]record.Position
@@ -36,9 +35,9 @@ type threadPlaces struct {
 
 func (t *threadPlaces) want(offsets ...int64) { t.old = append(t.old, offsets...) }
 
-func newPlaces(room int64) *places {
+func newPlaces() *places {
 	return &places{
-		room: room, threads: map[string]*threadPlaces{}, others: map[record.Position]record.Position{},
+		threads: map[string]*threadPlaces{}, others: map[record.Position]record.Position{},
 		retried: map[record.Position]bool{}, committed: map[int32]int64{},
 	}
 }
@@ -109,7 +108,7 @@ func (t *threadPlaces) end(old int64) int64 {
 
 // check makes sure that what was not found lies before all that was, and fits into the room: else raw
 // events were lost on the way.
-func (p *places) check() error {
+func (p *places) check(room func(thread string) int64) error {
 	for key, t := range p.threads {
 		found := false
 		for i, at := range t.found {
@@ -125,8 +124,8 @@ func (p *places) check() error {
 				gone++
 			}
 		}
-		if gone > p.room {
-			return fmt.Errorf("telling positions anew: %d events of thread %q that its runs begin or end with are gone, there was room for %d: they expired before they were copied; begin again with a new prefix", gone, key, p.room)
+		if room := room(key); gone > room {
+			return fmt.Errorf("telling positions anew: %d events of thread %q that its runs begin or end with are gone, there was room for %d: they expired before they were copied; begin again with a new prefix", gone, key, room)
 		}
 	}
 	return nil
@@ -167,7 +166,7 @@ func reference(raw record.Raw) []byte {
 
 // findPlaces reads what the old set's records name and where the new one has it.
 func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (*places, error) {
-	p := newPlaces(g.state.Room)
+	p := newPlaces()
 	for m, err := range g.latest(ctx, g.old.Runs) {
 		if err != nil {
 			return nil, err
@@ -221,7 +220,7 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 			p.committed[m.Partition] = m.Offset
 		}
 	}
-	return p, p.check()
+	return p, p.check(func(thread string) int64 { return g.state.room(record.Partition([]byte(thread), g.counts[1])) })
 }
 
 // positionIn reads a position out of a header.

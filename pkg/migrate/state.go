@@ -20,8 +20,11 @@ import (
 type state struct {
 	// TopicID is that of the old skein.events: a topic that was made anew is another one.
 	TopicID string `json:"topicId"`
-	// Room is how many offsets at the start of each new partition stand for raw events that are gone.
-	Room int64 `json:"room"`
+	// Rooms are how many offsets at the start of each new partition stand for raw events that are gone; nil
+	// before they are made.
+	Rooms map[int32]int64 `json:"rooms,omitempty"`
+	// Room is what a copy that was begun without Rooms has at the start of every partition.
+	Room int64 `json:"room,omitempty"`
 	// Start is where the copy of raw events began, Next where each topic's copy goes on; by the old
 	// set's partitions.
 	Start map[int32]int64            `json:"start"`
@@ -39,7 +42,7 @@ const (
 
 func (s *state) clone() *state {
 	c := *s
-	c.Start = maps.Clone(s.Start)
+	c.Rooms, c.Start = maps.Clone(s.Rooms), maps.Clone(s.Start)
 	c.Next = make(map[string]map[int32]int64, len(s.Next))
 	for topic, next := range s.Next {
 		c.Next[topic] = maps.Clone(next)
@@ -56,6 +59,17 @@ func (s *state) set(topic string, p int32, next int64) {
 	}
 	s.Next[topic][p] = next
 }
+
+// room returns how many offsets at the start of a new partition stand for raw events that are gone.
+func (s *state) room(q int32) int64 {
+	if s.Rooms == nil {
+		return s.Room
+	}
+	return s.Rooms[q]
+}
+
+// begun reports whether raw events were copied.
+func (s *state) begun() bool { return !maps.Equal(s.Start, s.Next[nextEvents]) }
 
 // stateTopic is the name of the topic that holds a new set's state.
 func stateTopic(to kafka.Config) string { return to.TopicPrefix + "skein.migration" }
