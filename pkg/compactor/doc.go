@@ -20,6 +20,7 @@
 // A request to fold a thread again (refold) is answered by the same actor: it alone writes records.
 //
 // Bad data (a malformed event, a record on a wrong partition) becomes a dead letter and costs only
-// itself. Bad weather (a broker away, a disk full) ends the session, and with it everything that
-// was not committed; the next session starts from what was.
+// itself. Bad weather (a broker away) ends the session, and with it everything that was not committed;
+// the next session starts from what was. A disk that is full or fails ends the process, without waiting
+// for its stores (disk): Pebble may hold on for ever to who writes, while the client's heartbeats go on.
 package compactor

@@ -7,6 +7,10 @@ import "errors"
 // longer than its transaction may last (8 s); started anew it goes on from what was committed.
 var ErrFenced = errors.New("another process has this instance's ids, or this one stood still inside a transaction")
 
+// ErrStore says that a local store cannot be read or written: the disk is full, or fails. Nothing that is under way there may
+// be waited for, so the process should exit; started anew, here or elsewhere, it goes on from what was committed.
+var ErrStore = errors.New("the local stores cannot be used any more")
+
 // errOtherEvents says that skein.events was made again, and skein.runs was not: each event below an offset
 // that a run's record speaks of would be taken for known, and dropped.
 var errOtherEvents = errors.New("skein.events was deleted and made again, and the topics that are made of it were not: " +

@@ -38,7 +38,7 @@ func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*recor
 	}
 	cache := pebble.NewCache(1 << 20)
 	defer cache.Unref()
-	store, _, err := openStore(vfs.NewMem(), "offline", 0, cache, slog.New(slog.DiscardHandler))
+	store, _, err := openStore(newDisk(vfs.NewMem(), "offline", slog.New(slog.DiscardHandler)), 0, cache)
 	if err != nil {
 		return nil, nil, fmt.Errorf("folding offline: %w", err)
 	}

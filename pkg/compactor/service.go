@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -21,8 +22,10 @@ type Service struct {
 	logger  *slog.Logger
 	metrics *Metrics
 	now     func() time.Time
+	fs      vfs.FS // of the local stores
 	current atomic.Pointer[session]
 	failure atomic.Pointer[error] // of the last session; nil while one is up
+	broken  atomic.Pointer[error] // why there will be no other
 	turned  atomic.Int64          // when the work has last come round, in nanoseconds of the clock
 }
 
@@ -34,22 +37,58 @@ func New(cfg Config, k kafka.Config, logger *slog.Logger, metrics *Metrics) (*Se
 	if cfg.Group == "" {
 		cfg.Group = k.CompactorGroup()
 	}
-	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: metrics, now: time.Now}, nil
+	return &Service{cfg: cfg, kafka: k, logger: logger, metrics: metrics, now: time.Now, fs: vfs.Default}, nil
 }
 
 // Run works until ctx ends (nil), or until going on would be wrong: another process has this
-// instance's ids (ErrFenced), or partition counts differ (kafka.ErrPartitionCounts). Everything else
-// ends a session, and the next one starts, after a pause, from what was committed. What is under
-// way when ctx ends may be committed for a few seconds more.
-func (s *Service) Run(ctx context.Context) (err error) {
+// instance's ids (ErrFenced), partition counts differ (kafka.ErrPartitionCounts), or the local stores cannot be used any
+// more (ErrStore). Everything else ends a session, and the next one starts, after a pause, from what was committed. What is
+// under way when ctx ends may be committed for a few seconds more.
+//
+// With ErrStore it may leave goroutines behind which wait for the disk; they write nothing to Kafka.
+func (s *Service) Run(ctx context.Context) error {
 	admin, err := kafka.NewAdmin(s.kafka)
 	if err != nil {
 		return err
 	}
 	defer admin.Close()
-	stores := newStores(s.cfg.Dir, s.cfg.CacheBytes, s.logger, s.metrics)
-	defer func() { err = errors.Join(err, stores.close()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	disk := newDisk(s.fs, s.cfg.Dir, s.logger)
+	var result error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		stores := newStores(disk, s.cfg.CacheBytes, s.logger, s.metrics)
+		result = s.sessions(ctx, admin, stores)
+		if !disk.hasFailed() { // else they might never close
+			result = errors.Join(result, stores.close())
+		}
+	}()
+	select {
+	case <-ended:
+	case <-disk.failed:
+	}
+	if !disk.hasFailed() {
+		return result
+	}
+	s.broken.Store(&disk.err)
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(unwind): // the actor waits for the disk
+		if one := s.current.Load(); one != nil {
+			go one.group.CloseAllowingRebalance() // so that the group does not take it for alive
+		}
+	}
+	return fmt.Errorf("compacting: %w", disk.err)
+}
 
+// unwind is how long a session may take to end once the local stores have failed.
+const unwind = time.Second
+
+// sessions runs one session after another.
+func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *stores) error {
 	const shortest, longest = 200 * time.Millisecond, 5 * time.Second
 	pause := shortest
 	said := make(map[string]bool) // since a session was up
@@ -57,13 +96,11 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		s.turn()
 		began := s.now()
 		err := s.session(ctx, admin, stores)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, ErrFenced), errors.Is(err, kafka.ErrPartitionCounts):
+		if errors.Is(err, ErrFenced) || errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, ErrStore) {
 			return fmt.Errorf("compacting: %w", err)
-		case ctx.Err() != nil:
-			return nil
+		}
+		if ctx.Err() != nil { // what a session ends with then is no news
+			continue
 		}
 		if s.now().Sub(began) > time.Minute {
 			pause = shortest
@@ -107,6 +144,9 @@ func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *store
 // Ready returns nil while a session with the group is up and all partitions that it has are open,
 // else what is missing. A member that the group has given no partition is ready: it stands by.
 func (s *Service) Ready() error {
+	if err := s.broken.Load(); err != nil {
+		return *err
+	}
 	one := s.current.Load()
 	if one == nil {
 		if err := s.failure.Load(); err != nil {

@@ -32,7 +32,9 @@ func TestMain(m *testing.M) {
 		k := kafka.Config{Brokers: []string{brokers}, TopicPrefix: os.Getenv("COMPACTOR_PREFIX")}
 		s, err := New(cfg, k, logger, NewMetrics(prometheus.NewRegistry()))
 		if err == nil {
+			s.fs = fsOfProcess()
 			err = s.Run(context.Background())
+			logger.Error("process ended", "error", err, "ready", s.Ready())
 		}
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -57,11 +59,12 @@ type process struct {
 	ended chan struct{}
 }
 
-func startProcess(t *testing.T, k kafka.Config, dir, instance string) *process {
+func startProcess(t *testing.T, k kafka.Config, dir, instance string, env ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0]), log: new(strings.Builder), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "COMPACTOR_BROKERS="+k.Brokers[0], "COMPACTOR_PREFIX="+k.TopicPrefix,
 		"COMPACTOR_DIR="+dir, "COMPACTOR_INSTANCE="+instance)
+	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -112,7 +112,7 @@ func (s *sim) open(newFolder bool) {
 			s.check(s.store.close())
 		}
 		s.dirs++
-		store, _, err := openStore(s.fs, fmt.Sprintf("%s/%d", s.cfg.Dir, s.dirs), 0, s.cache, slog.New(slog.DiscardHandler))
+		store, _, err := openStore(newDisk(s.fs, fmt.Sprintf("%s/%d", s.cfg.Dir, s.dirs), slog.New(slog.DiscardHandler)), 0, s.cache)
 		s.check(err)
 		s.store = store
 		_, err = store.prepare("topic", time.Hour, s.now)

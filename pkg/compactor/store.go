@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -39,12 +37,11 @@ import (
 //	"c/" … parent "/" start:     by its parent
 //	"b/" … branch "/" depth:     by its branch (depth alone counts)
 type localStore struct {
-	fs     vfs.FS
-	dir    string
-	db     *pebble.DB
-	logger *slog.Logger
-	meta   storeMeta
-	reads  map[string]reads // since takeReads, by what for
+	disk  *disk
+	dir   string
+	db    *pebble.DB
+	meta  storeMeta
+	reads map[string]reads // since takeReads, by what for
 	// catching is held by a catch-up; all other use is the actor's, and never at the same time.
 	catching sync.Mutex
 }
@@ -81,15 +78,15 @@ var metaKey = []byte("meta")
 
 // openStore opens or makes the store of one partition. A store that Pebble cannot read is removed
 // and made anew (rebuilt says why): it holds nothing that skein.runs does not.
-func openStore(fs vfs.FS, dir string, partition int32, cache *pebble.Cache, logger *slog.Logger) (s *localStore, rebuilt string, err error) {
-	path := fs.PathJoin(dir, strconv.Itoa(int(partition)))
-	if err := fs.MkdirAll(path, 0o755); err != nil {
+func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *localStore, rebuilt string, err error) {
+	path := disk.PathJoin(disk.dir, strconv.Itoa(int(partition)))
+	if err := disk.MkdirAll(path, 0o755); err != nil {
 		return nil, "", fmt.Errorf("making folder of local store: %w", err)
 	}
-	s = &localStore{fs: fs, dir: path, logger: logger, reads: map[string]reads{}}
+	s = &localStore{disk: disk, dir: path, reads: map[string]reads{}}
 	err = s.open(cache)
 	if err != nil && pebble.IsCorruptionError(err) {
-		if err := fs.RemoveAll(path); err != nil {
+		if err := disk.RemoveAll(path); err != nil {
 			return nil, "", fmt.Errorf("removing damaged local store: %w", err)
 		}
 		rebuilt, err = rebuildDamage, s.open(cache)
@@ -110,12 +107,16 @@ func openStore(fs vfs.FS, dir string, partition int32, cache *pebble.Cache, logg
 
 func (s *localStore) open(cache *pebble.Cache) error {
 	db, err := pebble.Open(s.dir, &pebble.Options{
-		FS: s.fs,
+		FS: s.disk,
 		// One cache for all partitions, so that memory does not grow with their number.
 		Cache: cache,
 		// Records of ended runs are written once and read rarely: a small memtable suffices.
 		MemTableSize: 4 << 20,
-		Logger:       pebbleLogger{s.logger},
+		Logger:       s.disk,
+		EventListener: &pebble.EventListener{
+			BackgroundError: func(err error) { _ = s.disk.fail(err) },
+			DataCorruption:  func(info pebble.DataCorruptionInfo) { _ = s.disk.fail(errors.New(info.String())) },
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("opening local store: %w", err)
@@ -294,9 +295,11 @@ func (s *localStore) commit(b *pebble.Batch, meta storeMeta) error {
 	if err := b.Set(metaKey, text, nil); err != nil {
 		return errors.Join(err, b.Close())
 	}
+	stuck := time.AfterFunc(stuckAfter, func() { _ = s.disk.fail(errStuck) })
+	defer stuck.Stop()
 	// No sync: what a machine's crash takes from the end of the log is read again from skein.runs.
 	if err := b.Commit(pebble.NoSync); err != nil {
-		return fmt.Errorf("writing local store: %w", err)
+		return s.disk.fail(fmt.Errorf("writing local store: %w", err))
 	}
 	s.meta = meta
 	return nil
@@ -493,12 +496,12 @@ func (s *localStore) get(what string, key []byte, fn func(value []byte) error) e
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading local store: %w", err)
+		return s.disk.fail(fmt.Errorf("reading local store: %w", err))
 	}
 	s.read(what, 0, key, value)
 	err = fn(value)
 	if err := closer.Close(); err != nil {
-		return fmt.Errorf("reading local store: %w", err)
+		return s.disk.fail(fmt.Errorf("reading local store: %w", err))
 	}
 	return err
 }
@@ -508,10 +511,13 @@ func (s *localStore) seek(what string, prefix []byte, fn func(it *pebble.Iterato
 	s.read(what, 1)
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
-		return fmt.Errorf("reading local store: %w", err)
+		return s.disk.fail(fmt.Errorf("reading local store: %w", err))
 	}
 	err = fn(it)
-	if err := errors.Join(err, it.Close()); err != nil {
+	if err := it.Close(); err != nil {
+		return s.disk.fail(fmt.Errorf("reading local store: %w", err))
+	}
+	if err != nil {
 		return fmt.Errorf("reading local store: %w", err)
 	}
 	return nil
@@ -569,16 +575,3 @@ func after(prefix []byte) []byte {
 }
 
 func partOf(id string) string { return record.EscapeKeyPart(id) }
-
-// pebbleLogger passes on what Pebble holds worth telling. Its messages name files and sizes, never data.
-type pebbleLogger struct{ logger *slog.Logger }
-
-func (l pebbleLogger) Infof(string, ...any) {}
-func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.logger.Error("local store reported an error", "error", fmt.Sprintf(format, args...))
-}
-
-// Fatalf must not return: Pebble calls it where its files can no longer be trusted.
-func (l pebbleLogger) Fatalf(format string, args ...any) {
-	panic("local store: " + fmt.Sprintf(format, args...))
-}

@@ -50,7 +50,7 @@ func (s *storeTest) reopen() (rebuilt string) {
 	if s.localStore != nil {
 		s.do(s.localStore.close())
 	}
-	st, rebuilt, err := openStore(s.fs, "dir", 3, s.cache, slog.New(slog.DiscardHandler))
+	st, rebuilt, err := openStore(newDisk(s.fs, "dir", slog.New(slog.DiscardHandler)), 3, s.cache)
 	s.do(err)
 	if s.localStore == nil {
 		s.t.Cleanup(func() { s.do(s.localStore.close()) })
@@ -245,7 +245,7 @@ func TestLocalStore_IsMadeAnewWhenDamaged(t *testing.T) {
 			s.do(f.Close())
 		}
 	}
-	st, rebuilt, err := openStore(s.fs, "dir", 3, s.cache, slog.New(slog.DiscardHandler))
+	st, rebuilt, err := openStore(newDisk(s.fs, "dir", slog.New(slog.DiscardHandler)), 3, s.cache)
 	s.do(err)
 	s.localStore = st
 	equal(t, "reason", rebuilt, rebuildDamage)

@@ -6,14 +6,13 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // stores are the local stores of one process, and the histories that it keeps beside them. A store is opened with its partition's first
 // assignment and stays open: a partition that comes back finds it a little behind. Each store is
 // used by one goroutine at a time: the catch-up, then the actor.
 type stores struct {
-	dir     string
+	disk    *disk
 	logger  *slog.Logger
 	metrics *Metrics
 	cache   *pebble.Cache
@@ -24,9 +23,9 @@ type stores struct {
 	open map[int32]*localStore
 }
 
-func newStores(dir string, cacheBytes int, logger *slog.Logger, metrics *Metrics) *stores {
+func newStores(disk *disk, cacheBytes int, logger *slog.Logger, metrics *Metrics) *stores {
 	return &stores{
-		dir: dir, logger: logger, metrics: metrics, cache: pebble.NewCache(32 << 20), histories: newHistories(cacheBytes),
+		disk: disk, logger: logger, metrics: metrics, cache: pebble.NewCache(32 << 20), histories: newHistories(cacheBytes),
 		open: map[int32]*localStore{},
 	}
 }
@@ -37,7 +36,7 @@ func (s *stores) get(partition int32) (*localStore, error) {
 	if st := s.open[partition]; st != nil {
 		return st, nil
 	}
-	st, rebuilt, err := openStore(vfs.Default, s.dir, partition, s.cache, s.logger)
+	st, rebuilt, err := openStore(s.disk, partition, s.cache)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,160 @@
+package compactor
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// disk is the file system that the local stores of a process lie on. It tells of the first failure, whichever store meets
+// it, and lets no write that fails return: Pebble would panic with its locks held, or try again for ever with whoever writes
+// waiting. So the process has to end, and nothing may wait for a store then.
+type disk struct {
+	vfs.FS
+	dir    string
+	logger *slog.Logger
+	failed chan struct{} // closed once it has failed; err says why
+	once   sync.Once
+	err    error
+
+	mu      sync.Mutex
+	saidAt  time.Time // of what Pebble reports
+	leftOut int
+}
+
+func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
+	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{})}
+}
+
+// stuckAfter is how long one write to a local store may take: also a disk that says nothing at all is one that fails.
+const stuckAfter = time.Minute
+
+var errStuck = fmt.Errorf("a write has not come back for %v", stuckAfter)
+
+// fail notes a failure, and returns the first one with what to do about it.
+func (d *disk) fail(err error) error {
+	d.once.Do(func() {
+		free := ""
+		if !errors.Is(err, errStuck) { // else nobody knows when this would come back
+			if usage, err := d.GetDiskUsage(d.dir); err == nil {
+				free = fmt.Sprintf(" (%d MiB are free there)", usage.AvailBytes>>20)
+			}
+		}
+		d.err = fmt.Errorf("%w, in %s%s: %w. Make room, or name another folder: the next start goes on from what was committed, "+
+			"and makes again what it does not find, so the folder can be deleted", ErrStore, d.dir, free, err)
+		close(d.failed)
+	})
+	return d.err
+}
+
+func (d *disk) hasFailed() bool {
+	select {
+	case <-d.failed:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop lets no failed write return, which ends what it was for.
+func (d *disk) stop(err error) {
+	if err != nil {
+		_ = d.fail(err)
+		select {}
+	}
+}
+
+// Create implements vfs.FS, as do the others that write.
+func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.Create(name, category)
+	d.stop(err)
+	return diskFile{f, d}, nil
+}
+
+func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.ReuseForWrite(oldname, newname, category)
+	d.stop(err)
+	return diskFile{f, d}, nil
+}
+
+func (d *disk) OpenDir(name string) (vfs.File, error) {
+	f, err := d.FS.OpenDir(name)
+	d.stop(err)
+	return diskFile{f, d}, nil
+}
+
+func (d *disk) Rename(oldname, newname string) error {
+	d.stop(d.FS.Rename(oldname, newname))
+	return nil
+}
+
+func (d *disk) MkdirAll(dir string, perm os.FileMode) error {
+	d.stop(d.FS.MkdirAll(dir, perm))
+	return nil
+}
+
+// Unwrap implements vfs.FS.
+func (d *disk) Unwrap() vfs.FS { return d.FS }
+
+// diskFile is a file that is written.
+type diskFile struct {
+	vfs.File
+	disk *disk
+}
+
+func (f diskFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	f.disk.stop(err)
+	return n, nil
+}
+
+func (f diskFile) WriteAt(p []byte, at int64) (int, error) {
+	n, err := f.File.WriteAt(p, at)
+	f.disk.stop(err)
+	return n, nil
+}
+
+func (f diskFile) Sync() error {
+	f.disk.stop(f.File.Sync())
+	return nil
+}
+
+func (f diskFile) SyncData() error {
+	f.disk.stop(f.File.SyncData())
+	return nil
+}
+
+func (f diskFile) SyncTo(length int64) (bool, error) {
+	all, err := f.File.SyncTo(length)
+	f.disk.stop(err)
+	return all, nil
+}
+
+func (f diskFile) Close() error {
+	f.disk.stop(f.File.Close())
+	return nil
+}
+
+// Infof implements pebble.Logger. What Pebble says names files and sizes, never data.
+func (d *disk) Infof(string, ...any) {}
+
+// Errorf implements pebble.Logger: one line, then one in sayAgain at most, as Pebble says the same at each try.
+func (d *disk) Errorf(format string, args ...any) {
+	const sayAgain = 10 * time.Second
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now := time.Now(); now.Sub(d.saidAt) >= sayAgain {
+		d.logger.Error("local store reported an error", "error", fmt.Sprintf(format, args...), "left_out", d.leftOut)
+		d.saidAt, d.leftOut = now, 0
+		return
+	}
+	d.leftOut++
+}
+
+// Fatalf implements pebble.Logger. It must not return: Pebble calls it where its files can no longer be trusted.
+func (d *disk) Fatalf(format string, args ...any) { d.stop(fmt.Errorf(format, args...)) }

@@ -1,0 +1,216 @@
+package compactor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// faultyDisk refuses writes to files whose names end like that, once so many bytes are written, and reads once it is told to.
+type faultyDisk struct {
+	vfs.FS
+	suffix string
+	left   atomic.Int64
+	err    error
+	unread atomic.Bool
+	hangs  atomic.Pointer[chan struct{}] // writes wait for it
+}
+
+// fsOfProcess is what the compactor process of a test stores on.
+func fsOfProcess() vfs.FS {
+	bytes, suffix, ok := strings.Cut(os.Getenv("COMPACTOR_DISK"), " ")
+	if !ok {
+		return vfs.Default
+	}
+	n, err := strconv.Atoi(bytes)
+	if err != nil {
+		panic(err)
+	}
+	d := &faultyDisk{FS: vfs.Default, suffix: suffix, err: syscall.ENOSPC}
+	d.left.Store(int64(n))
+	return d
+}
+
+func (d *faultyDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.Create(name, category)
+	return faultyFile{f, d, name}, err
+}
+
+func (d *faultyDisk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.ReuseForWrite(oldname, newname, category)
+	return faultyFile{f, d, newname}, err
+}
+
+func (d *faultyDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := d.FS.Open(name, opts...)
+	return faultyFile{f, d, name}, err
+}
+
+type faultyFile struct {
+	vfs.File
+	disk *faultyDisk
+	name string
+}
+
+func (f faultyFile) Write(p []byte) (int, error) {
+	if until := f.disk.hangs.Load(); until != nil {
+		<-*until
+	}
+	if strings.HasSuffix(f.name, f.disk.suffix) && f.disk.left.Add(-int64(len(p))) < 0 {
+		return 0, &fs.PathError{Op: "write", Path: f.name, Err: f.disk.err}
+	}
+	return f.File.Write(p)
+}
+
+func (f faultyFile) ReadAt(p []byte, at int64) (int, error) {
+	if f.disk.unread.Load() {
+		return 0, &fs.PathError{Op: "read", Path: f.name, Err: syscall.EIO}
+	}
+	return f.File.ReadAt(p, at)
+}
+
+// whatFillsIt are runs that a local store of some MiB has no room for.
+func whatFillsIt(t *testing.T) *sim {
+	s := newSim(t, nil)
+	for i := range 40 {
+		run := fmt.Sprint("r", i)
+		s.send("t", run, started(run))
+		s.send("t", run, text("m"+run, strings.Repeat(run, 100<<10)))
+		s.send("t", run, finished(run))
+	}
+	return s
+}
+
+// The disk is full: in the log, where Pebble would panic with its locks held, or in the tables, where it would try again for
+// ever and the next write would wait for it. The process ends, says once what to do, and the next one on an emptied
+// folder goes on.
+func TestService_EndsWhereItsDiskIsFull(t *testing.T) {
+	for name, disk := range map[string]string{
+		"from the start": "0 ", "for the log": "2000000 .log", "for tables": "10000 .sst", "for what lists them": "0 MANIFEST-000001",
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := kafkatest.Start(t, 1)
+			s := whatFillsIt(t)
+			produce(t, k, 1, s.events...)
+			dir := t.TempDir()
+			p := startProcess(t, k, dir, "a", "COMPACTOR_DISK="+disk)
+			select {
+			case <-p.ended:
+			case <-time.After(4 * kafkatest.Timeout):
+				p.kill()
+				t.Fatal("the process has not ended")
+			}
+			log := p.log.String()
+			for _, want := range []string{ErrStore.Error() + ", in " + dir + " (", "no space left on device", "the folder can be deleted"} {
+				if !strings.Contains(log, want) {
+					t.Errorf("its log does not say %q", want)
+				}
+			}
+			if n := strings.Count(log, "local store reported an error"); n > 1 {
+				t.Errorf("it has passed on %d lines of Pebble's", n)
+			}
+			if strings.Contains(log, "goroutine ") || !strings.Contains(log, "ready=\""+ErrStore.Error()) {
+				t.Error("it has panicked, or calls itself ready")
+			}
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			runService(t, k, testConfig(dir, "a"))
+			s.turn("last", "m")
+			produce(t, k, 1, s.events[len(s.events)-3:]...)
+			waitSealed(t, k, 41)
+			waitDecided(t, k, 1)
+			isTheFold(t, k)
+		})
+	}
+}
+
+// Reads that fail are no reason to begin another session on the same store.
+func TestLocalStore_SaysWhatToDoWhereItCannotBeRead(t *testing.T) {
+	faulty := &faultyDisk{FS: vfs.NewMem(), suffix: "never"}
+	cache := pebble.NewCache(0)
+	defer cache.Unref()
+	d := newDisk(faulty, "dir", slog.New(slog.DiscardHandler))
+	s, _, err := openStore(d, 3, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		faulty.unread.Store(false)
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := errors.Join(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 1)}, time.Now()), s.db.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	faulty.unread.Store(true)
+	if _, _, err := s.run("acme/t/a"); !errors.Is(err, ErrStore) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "in dir") {
+		t.Errorf("error %v", err)
+	}
+	if !d.hasFailed() {
+		t.Error("the process goes on")
+	}
+}
+
+// A disk that says nothing is one that fails: the client's heartbeats must not go on over an actor that waits for it.
+func TestLocalStore_GivesUpOnAWriteThatDoesNotComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := &faultyDisk{FS: vfs.NewMem(), suffix: "never"}
+		cache := pebble.NewCache(0)
+		defer cache.Unref()
+		d := newDisk(faulty, "dir", slog.New(slog.DiscardHandler))
+		s, _, err := openStore(d, 3, cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var entries []entry
+		for i := range 12_000 { // more than a log takes
+			entries = append(entries, storeRecord(t, "t", fmt.Sprint(i), record.StatusFinished, int64(i)))
+		}
+		until, began := make(chan struct{}), time.Now()
+		faulty.hangs.Store(&until)
+		applied := make(chan error)
+		go func() { applied <- s.apply(entries, time.Now()) }()
+		<-d.failed
+		if took := time.Since(began); !errors.Is(d.err, errStuck) || took != stuckAfter {
+			t.Errorf("after %v: %v", took, d.err)
+		}
+		close(until)
+		if err := errors.Join(<-applied, s.close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDisk_SaysTheSameOnceInAWhile(t *testing.T) {
+	log := new(bytes.Buffer)
+	d := newDisk(vfs.NewMem(), "dir", slog.New(slog.NewTextHandler(log, nil)))
+	for range 1000 {
+		d.Errorf("again")
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 && n != 2 { // two on a machine that stands still in between
+		t.Errorf("%d lines", n)
+	}
+	one := errors.New("one")
+	_ = d.fail(one)
+	if err := d.fail(errors.New("two")); !errors.Is(err, one) {
+		t.Errorf("the first failure is followed by %v", err)
+	}
+}
