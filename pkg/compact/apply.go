@@ -3,6 +3,7 @@ package compact
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -245,9 +246,9 @@ func (r *Run) messagesSnapshot(ev *agui.Event) {
 	}
 	r.conv.unshare()
 	if all || hasActivity && !declared {
-		for of := range r.conv.kinds {
-			if of.role == agui.RoleActivity {
-				dropped = append(dropped, of)
+		for _, k := range r.conv.allKin {
+			if k.of.role == agui.RoleActivity {
+				dropped = append(dropped, k.of)
 			}
 		}
 	}
@@ -262,7 +263,7 @@ func (r *Run) noteStripped(n int) {
 }
 
 // authority reads metadata["@ag-ui/client"].authoritativeActivityTypes: a list owns those activity
-// types, null owns all, absent is the older rule (not declared), anything else owns none.
+// types (each is returned once), null owns all, absent is the older rule (not declared), anything else owns none.
 func authority(metadata json.RawMessage) (owned []string, all, declared bool) {
 	v := agui.Lookup(metadata, "@ag-ui/client")
 	if v == nil {
@@ -286,7 +287,8 @@ func authority(metadata json.RawMessage) (owned []string, all, declared bool) {
 		}
 		owned = append(owned, stringOf(t))
 	}
-	return owned, false, true
+	slices.Sort(owned)
+	return slices.Compact(owned), false, true
 }
 
 // activitySnapshot makes or replaces an activity message. For the client that is another message: one that stands

@@ -2,8 +2,8 @@ package compact
 
 import (
 	"cmp"
+	"container/list"
 	"encoding/json"
-	"maps"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -37,39 +37,75 @@ type lane struct {
 	Name   *string `json:"name,omitempty"` // of a text message, or of a tool call
 	Parent *string `json:"parent,omitempty"`
 
-	place uint64 // grows in the order of opening
+	place uint64        // grows in the order of opening
+	among *list.Element // of its kind
 }
 
 func (l lane) owner() owner { return owner{l.Owner, l.Tagged} }
 
-// lanes are the open streams: one of an owner, and one of a kind and id. The zero value has none.
+// lanes are the open streams: one of an owner, and one of a kind and id. The zero value has none. Maps are not
+// walked: that costs what they held at most, also long after.
 type lanes struct {
 	byOwner map[owner]*lane
-	byID    map[entityKind]map[string]*lane
+	byKind  map[entityKind]*lanesOfKind
 	opened  uint64
+}
+
+type lanesOfKind struct {
+	byID map[string]*lane
+	open list.List
 }
 
 func (s *lanes) open(l lane) *lane {
 	if s.byOwner == nil {
-		s.byOwner, s.byID = map[owner]*lane{}, map[entityKind]map[string]*lane{}
+		s.byOwner, s.byKind = map[owner]*lane{}, map[entityKind]*lanesOfKind{}
 	}
-	if s.byID[l.Kind] == nil {
-		s.byID[l.Kind] = map[string]*lane{}
+	k := s.byKind[l.Kind]
+	if k == nil {
+		k = &lanesOfKind{byID: map[string]*lane{}}
+		s.byKind[l.Kind] = k
 	}
 	s.opened++
 	l.place = s.opened
-	s.byOwner[l.owner()], s.byID[l.Kind][l.ID] = &l, &l
+	l.among = k.open.PushBack(&l)
+	s.byOwner[l.owner()], k.byID[l.ID] = &l, &l
 	return &l
 }
 
 func (s *lanes) close(l *lane) {
 	delete(s.byOwner, l.owner())
-	delete(s.byID[l.Kind], l.ID)
+	k := s.byKind[l.Kind]
+	delete(k.byID, l.ID)
+	k.open.Remove(l.among)
+}
+
+// of returns the lane of a kind and id, nil if there is none.
+func (s *lanes) of(kind entityKind, id string) *lane {
+	if k := s.byKind[kind]; k != nil {
+		return k.byID[id]
+	}
+	return nil
+}
+
+// anyOf returns a lane of a kind, nil if there is none, and whether it is the only one.
+func (s *lanes) anyOf(kind entityKind) (l *lane, only bool) {
+	k := s.byKind[kind]
+	if k == nil || k.open.Len() == 0 {
+		return nil, false
+	}
+	return k.open.Front().Value.(*lane), k.open.Len() == 1
 }
 
 // all returns the lanes in the order in which they were opened.
 func (s *lanes) all() []*lane {
-	return slices.SortedFunc(maps.Values(s.byOwner), func(a, b *lane) int { return cmp.Compare(a.place, b.place) })
+	all := make([]*lane, 0, len(s.byOwner))
+	for _, k := range s.byKind {
+		for e := k.open.Front(); e != nil; e = e.Next() {
+			all = append(all, e.Value.(*lane))
+		}
+	}
+	slices.SortFunc(all, func(a, b *lane) int { return cmp.Compare(a.place, b.place) })
+	return all
 }
 
 func (r *Run) closeLane(l *lane) {
@@ -201,7 +237,7 @@ func (r *Run) continueLane(l lane, delta agui.Text, metadata json.RawMessage) {
 // resolveLane decides which lane a chunk belongs to.
 func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o owner) (owner, error) {
 	if hasID {
-		l := r.p.lanes.byID[kind][id]
+		l := r.p.lanes.of(kind, id)
 		if l == nil {
 			return o, nil
 		}
@@ -216,14 +252,14 @@ func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o
 	if l := r.p.lanes.byOwner[owner{}]; l != nil && l.Kind == kind {
 		return owner{}, nil
 	}
-	open := r.p.lanes.byID[kind]
-	if len(open) > 1 {
+	l, only := r.p.lanes.anyOf(kind)
+	switch {
+	case l == nil:
+		return owner{}, nil
+	case !only:
 		return owner{}, chunkError(t, "the chunk has neither an id nor a subagentRunId, and more than one stream is open")
 	}
-	for _, l := range open {
-		return l.owner(), nil
-	}
-	return owner{}, nil
+	return l.owner(), nil
 }
 
 // agrees holds a continuation against its opener: what it repeats must be the same.

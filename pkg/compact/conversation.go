@@ -21,6 +21,7 @@ type conversation struct {
 	count       int
 	first       map[string]*link // by id: the first in the list
 	kinds       map[kind]*kin
+	allKin      []*kin // of kinds, which costs what it held at most when it is walked
 	// odd are the places of reasoning and activity messages that carry tool calls, which the schema does not know,
 	// with those calls, and oddOwners finds them by call id. Snapshots keep such messages, so these last
 	// where owners is made anew. What nobody has asked about yet is unread.
@@ -57,8 +58,22 @@ type link struct {
 // stretch is a message and the tool messages behind it, up to the next message of another role: a result
 // goes to the end of its caller's. (The list may begin with tool messages; they are a stretch as well.)
 type stretch struct {
-	last  *link
-	order uint64 // grows along the list
+	first, last *link
+	order       uint64 // grows along the list
+}
+
+func (s *stretch) before() *stretch {
+	if s.first.prev == nil {
+		return nil
+	}
+	return s.first.prev.in
+}
+
+func (s *stretch) behind() *stretch {
+	if s.last.next == nil {
+		return nil
+	}
+	return s.last.next.in
 }
 
 // apart is how far the orders of neighbours are from each other at first, so that others fit in between.
@@ -81,6 +96,7 @@ func kindOf(m *message) kind {
 // kin are the places of all messages of a kind, in no order.
 type kin struct {
 	of    kind
+	place int // in allKin
 	links []*link
 }
 
@@ -309,8 +325,8 @@ func (c *conversation) join(p *link) {
 	of := kindOf(p.m)
 	k := c.kinds[of]
 	if k == nil {
-		k = &kin{of: of}
-		c.kinds[of] = k
+		k = &kin{of: of, place: len(c.allKin)}
+		c.kinds[of], c.allKin = k, append(c.allKin, k)
 	}
 	p.kin, p.place = k, len(k.links)
 	k.links = append(k.links, p)
@@ -325,9 +341,15 @@ func (c *conversation) leave(p *link) {
 	k.links[p.place] = k.links[last]
 	k.links[p.place].place = p.place
 	k.links[last] = nil
-	if k.links = k.links[:last]; last == 0 {
-		delete(c.kinds, k.of)
+	if k.links = k.links[:last]; last > 0 {
+		return
 	}
+	delete(c.kinds, k.of)
+	last = len(c.allKin) - 1
+	c.allKin[k.place] = c.allKin[last]
+	c.allKin[k.place].place = k.place
+	c.allKin[last] = nil
+	c.allKin = c.allKin[:last]
 }
 
 // forget is leave where the place loses its message as well.
@@ -481,7 +503,7 @@ func (c *conversation) drop(p *link) {
 
 // settle finds the stretches of places that have none. All that have one are heads of theirs.
 func (c *conversation) settle(places []*link) {
-	tight := false
+	var tight []*stretch
 	for _, p := range places {
 		if p.in != nil {
 			continue
@@ -502,20 +524,22 @@ func (c *conversation) settle(places []*link) {
 		between := uint64(apart)
 		if end != nil {
 			between = (end.in.order - order) / (heads + 1)
-			tight = tight || between == 0
 		}
 		for ; p != end; p = p.next {
 			if p.prev == nil || p.m.role != agui.RoleTool {
 				order += between
-				p.in = &stretch{order: order}
+				p.in = &stretch{first: p, order: order}
+				if between == 0 {
+					tight = append(tight, p.in)
+				}
 			} else {
 				p.in = p.prev.in
 			}
 			p.in.last = p
 		}
 	}
-	if tight {
-		c.renumber()
+	for _, s := range tight { // all places have one by now
+		makeRoom(s)
 	}
 }
 
@@ -524,11 +548,11 @@ func (c *conversation) append(p *link) {
 	switch {
 	case c.last == nil:
 		c.start = p
-		p.in = &stretch{order: apart}
+		p.in = &stretch{first: p, order: apart}
 	case p.m.role == agui.RoleTool:
 		p.in = c.last.in
 	default:
-		p.in = &stretch{order: c.last.in.order + apart}
+		p.in = &stretch{first: p, order: c.last.in.order + apart}
 	}
 	if p.prev = c.last; p.prev != nil {
 		p.prev.next = p
@@ -614,33 +638,50 @@ func (c *conversation) split(p *link) {
 	for !outside(before) && !outside(after) {
 		before, after = before.prev, after.next
 	}
-	part := &stretch{last: in.last, order: in.order}
+	part := &stretch{first: p, last: in.last, order: in.order}
 	if outside(after) {
 		in.last = p.prev
 		for q := p; q != after; q = q.next {
 			q.in = part
 		}
 	} else {
-		part.last = p.prev
+		part.first, part.last, in.first = in.first, p.prev, p
 		for q := p.prev; q != before; q = q.prev {
 			q.in = part
 		}
 	}
 	between := uint64(apart)
-	if next := p.in.last.next; next != nil {
-		between = (next.in.order - p.prev.in.order) / 2
+	if next := p.in.behind(); next != nil {
+		between = (next.order - p.prev.in.order) / 2
 	}
 	if p.in.order = p.prev.in.order + between; between == 0 {
-		c.renumber()
+		makeRoom(p.in)
 	}
 }
 
-// renumber makes room between the orders.
-func (c *conversation) renumber() {
-	order := uint64(apart)
-	for p := c.start; p != nil; p = p.in.last.next {
-		p.in.order = order
-		order += apart
+// makeRoom spreads the orders around a stretch, whose own may be that of its neighbours, over the smallest range that is
+// thin enough. However stretches are split, each moves a logarithm of orders on average: M. Bender et al., Two
+// Simplified Algorithms for Maintaining Order in a List, 2002.
+func makeRoom(s *stretch) {
+	first, last, n := s, s, uint64(1)
+	for bits := 8; ; bits++ {
+		lowest := s.order >> bits << bits
+		for p := first.before(); p != nil && p.order >= lowest; p = first.before() {
+			first, n = p, n+1
+		}
+		for p := last.behind(); p != nil && p.order-lowest < 1<<bits; p = last.behind() {
+			last, n = p, n+1
+		}
+		if n > 1<<(bits/2) {
+			continue
+		}
+		between := (1 << bits) / (n + 1)
+		for p := first; ; p = p.behind() {
+			lowest += between
+			if p.order = lowest; p == last {
+				return
+			}
+		}
 	}
 }
 

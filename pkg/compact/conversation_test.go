@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -79,23 +80,23 @@ func check(t *testing.T, what string, c *conversation, want plain) {
 		if p.m.hasCalls() && kindOf(p.m) != (kind{}) {
 			odd++
 		}
-		if (p.next == nil || p.next.in != p.in) && p.in.last != p {
-			t.Fatalf("%s: a stretch does not know that it ends at %d", what, i)
+		if head && p.in.first != p || (p.next == nil || p.next.in != p.in) && p.in.last != p {
+			t.Fatalf("%s: a stretch does not know that it begins or ends at %d", what, i)
 		}
 		i++
 	}
 	for of, k := range c.kinds {
-		if kin += len(k.links); len(k.links) == 0 || k.of != of {
+		if kin += len(k.links); len(k.links) == 0 || k.of != of || c.allKin[k.place] != k {
 			t.Fatalf("%s: %d places are kept for %v", what, len(k.links), of)
 		}
 	}
-	if kin != i || odd != len(c.odd)+len(c.unread) {
+	if len(c.allKin) != len(c.kinds) || kin != i || odd != len(c.odd)+len(c.unread) {
 		t.Fatalf("%s: %d places have kin, %d of %d odd ones, want %d", what, kin, len(c.odd)+len(c.unread), odd, i)
 	}
 	calls := map[string]*message{}
 	for _, m := range slices.Backward(want) {
-		if m.hasCalls() {
-			calls[callOf(m)] = m
+		for _, id := range callsIn(m) {
+			calls[id] = m
 		}
 	}
 	for i := range 5 {
@@ -105,11 +106,14 @@ func check(t *testing.T, what string, c *conversation, want plain) {
 	}
 }
 
-func callOf(m *message) string {
-	for call := range agui.Elements(agui.Lookup(m.export().Raw, "toolCalls")) {
-		return stringOf(agui.Lookup(call, "id"))
+func callsIn(m *message) (ids []string) {
+	if !m.hasCalls() {
+		return nil
 	}
-	return ""
+	for call := range agui.Elements(agui.Lookup(m.export().Raw, "toolCalls")) {
+		ids = append(ids, stringOf(agui.Lookup(call, "id")))
+	}
+	return ids
 }
 
 // Whatever happens to it, the linked list is what a plain one would be.
@@ -124,7 +128,11 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 		fresh := func(role string) *message {
 			m := &message{id: fmt.Sprint(rng.IntN(ids)), role: role, raw: json.RawMessage(`{}`)}
 			if role == agui.RoleAssistant || role != agui.RoleTool && rng.IntN(40) == 0 {
-				m.raw = fmt.Appendf(nil, `{"toolCalls":[{"id":"%d","function":{"arguments":""}}]}`, rng.IntN(5))
+				var calls []string // the same may come twice
+				for range 1 + rng.IntN(3) {
+					calls = append(calls, fmt.Sprintf(`{"id":"%d","function":{"arguments":""}}`, rng.IntN(5)))
+				}
+				m.raw = json.RawMessage(`{"toolCalls":[` + strings.Join(calls, ",") + `]}`)
 			}
 			return m
 		}
@@ -160,7 +168,8 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 			case n < 8 && len(want) > 0 && want[want.first(want[rng.IntN(len(want))].id)].role != agui.RoleUser:
 				what += "replace"
 				i := want.first(want[rng.IntN(len(want))].id)
-				m = &message{id: want[i].id, role: agui.RoleActivity}
+				activity := fresh(agui.RoleActivity)
+				activity.id, m = want[i].id, activity
 				want[i] = m
 				c.replace(c.first[m.id], m, 0)
 			case n < 15:

@@ -101,7 +101,7 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 		p.called[id] = true
 	}
 	for _, l := range w.Lanes {
-		if l == nil || p.lanes.byOwner[l.owner()] != nil || p.lanes.byID[l.Kind][l.ID] != nil {
+		if l == nil || p.lanes.byOwner[l.owner()] != nil || p.lanes.of(l.Kind, l.ID) != nil {
 			return errors.New("two streams are open in one lane, or one in two")
 		}
 		p.lanes.open(*l)

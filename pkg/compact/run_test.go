@@ -363,6 +363,39 @@ func TestRun_GrowthInManyPlacesFillsNoMemory(t *testing.T) {
 	}
 }
 
+// A call that is added to a message in two places is held by both: where an activity takes the first, deltas and results
+// find the second.
+func TestRun_ACallIsAddedInAllPlacesOfItsMessage(t *testing.T) {
+	r := compact.New(nil, nil)
+	for _, line := range []string{
+		started, `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"assistant"},{"id":"a","role":"assistant"}]}`,
+		`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"assistant"}]}`, // one, in both places
+		`{"type":"TOOL_CALL_START","toolCallId":"before","toolCallName":"n"}`,     // so that calls are looked for already
+		`{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"n","parentMessageId":"a"}`,
+		`{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"p","content":{}}`,
+		`{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"1"}`, `{"type":"TOOL_CALL_RESULT","messageId":"r","toolCallId":"c","content":"y"}`,
+	} {
+		ev, err := agui.Decode([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(t, r, []*agui.Event{ev})
+	}
+	var got []string
+	for _, m := range r.Messages() {
+		got = append(got, string(m.Raw))
+	}
+	want := []string{
+		`{"id":"a","role":"activity","activityType":"p","content":{}}`,
+		`{"id":"a","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":"1"}}]}`,
+		`{"id":"r","toolCallId":"c","role":"tool","content":"y"}`,
+		`{"id":"before","role":"assistant","toolCalls":[{"id":"before","type":"function","function":{"name":"n","arguments":""}}]}`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+}
+
 // An activity in two places has its own calls in each once one was changed, looked at in between or put away.
 func TestRun_AnActivityInTwoPlacesSharesNoCalls(t *testing.T) {
 	activity := `{"id":"a","role":"activity","activityType":"p","content":{},"toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":""}}]}`

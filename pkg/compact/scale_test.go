@@ -319,6 +319,41 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return fmt.Sprintf(`{"type":"TOOL_CALL_ARGS","toolCallId":"c%d","delta":"x"}`, n/2-1)
 		}, "tool-content-not-open"},
+		"results that become activities, all behind one call": {200_000, func(i, n int) string {
+			switch {
+			case i < n/2:
+				return fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"c%d","toolCallName":"n"}`, i)
+			case i%2 == 0:
+				return fmt.Sprintf(`{"type":"TOOL_CALL_RESULT","messageId":"r%d","toolCallId":"c0","content":""}`, i)
+			}
+			return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"r%d","activityType":"p","content":{}}`, i-1)
+		}, ""},
+		"snapshots that own all activities, after many types": {200_000, func(i, n int) string {
+			if i < n/2 {
+				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p%d","content":{}}`, i, i)
+			}
+			return `{"type":"MESSAGES_SNAPSHOT","messages":[],"metadata":{"@ag-ui/client":{"authoritativeActivityTypes":null}}}`
+		}, ""},
+		"snapshots and chunks in turn, after many lanes": {200_000, func(i, n int) string {
+			switch {
+			case i < n/2:
+				return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m%d","delta":"x","subagentRunId":"s%d"}`, i, i)
+			case i%2 == 0:
+				return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
+			}
+			return `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"x"}`
+		}, ""},
+		"chunks that say no lane, after many lanes": {200_000, func(i, n int) string {
+			switch {
+			case i < n/2:
+				return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m%d","delta":"x","subagentRunId":"s%d"}`, i, i)
+			case i == n/2:
+				return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
+			case i == n/2+1:
+				return `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"x","subagentRunId":"s"}`
+			}
+			return `{"type":"TEXT_MESSAGE_CHUNK","delta":"x"}`
+		}, ""},
 		"patches of an activity of many calls, and calls": {40_000, func(i, n int) string {
 			if i == 0 {
 				calls := strings.Repeat(`,{"id":"c","function":{"arguments":""}},{"id":"d","function":{"arguments":""}}`, n/2)[1:]
@@ -347,6 +382,14 @@ func TestRun_CostsGrowWithTheSizeOfAnEvent(t *testing.T) {
 		"a message of many members": {100_000, func(n int) []string {
 			return []string{`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant",` + members(n) + `}]}`,
 				`{"type":"TEXT_MESSAGE_START","messageId":"m"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"x"}`}
+		}},
+		"a type that a snapshot owns many times": {40_000, func(n int) []string {
+			var messages []string
+			for i := range n {
+				messages = append(messages, fmt.Sprintf(`{"id":"m%d","role":"activity","activityType":"p","content":{}}`, i))
+			}
+			return slices.Repeat([]string{`{"type":"MESSAGES_SNAPSHOT","messages":[` + strings.Join(messages, ",") +
+				`],"metadata":{"@ag-ui/client":{"authoritativeActivityTypes":["p"` + strings.Repeat(`,"p"`, n) + `]}}}`}, 2)
 		}},
 		// A few levels are too small to be measured: so each is wide.
 		"a patch at the bottom of a deep and large state": {240, func(n int) []string {

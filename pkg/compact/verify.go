@@ -273,7 +273,8 @@ func (v *verifier) subagentEnded(id string) {
 }
 
 // seed notes the owners that a list of messages names: those of a snapshot count, those of an
-// input only where nothing was said before.
+// input only where nothing was said before. The client's enforcement, which stands before its verification, takes
+// out messages of unknown roles, and calls of others than assistants.
 func (v *verifier) seed(m agui.Message, authoritative bool) {
 	var who owner
 	if sub := m.Get("subagentRunId"); sub != nil {
@@ -289,8 +290,11 @@ func (v *verifier) seed(m agui.Message, authoritative bool) {
 		set(ownReasoning, m.ID)
 	case agui.RoleActivity:
 		set(ownActivity, m.ID)
-	default:
+	case agui.RoleUser, agui.RoleAssistant, agui.RoleTool, agui.RoleSystem, agui.RoleDeveloper:
 		set(ownMessage, m.ID)
+	}
+	if m.Role != agui.RoleAssistant {
+		return
 	}
 	for c := range agui.Elements(m.Get("toolCalls")) {
 		if id := stringOf(agui.Lookup(c, "id")); id != "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
@@ -53,6 +54,36 @@ func TestFold_EqualsTheOfficialClientOnCases(t *testing.T) {
 				t.Errorf("%s\n%s", bytes.TrimSpace(c.archive.Comment), d)
 			}
 		})
+	}
+}
+
+// The rules that a case breaks are counted at the event at which the client's verification would end it.
+func TestVerification_EqualsTheOfficialClientOnCases(t *testing.T) {
+	live, ok := conformance.Live(t)
+	if !ok {
+		t.Skip("verdicts are not checked in; install Node 20 and run: make conformance-setup")
+	}
+	for _, c := range readCases(t) {
+		job := conformance.Job{Start: c.start, Upgrade: true, Schema: true, Skip: true, Verify: true}
+		for _, line := range c.events {
+			job.Events = append(job.Events, line)
+		}
+		job.Events = cut(job.Events)
+		results, err := live.Reduce(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := lineage.History{State: c.start.State}
+		if len(c.start.Messages) > 0 {
+			start = history(t, conformance.Conversation(c.start))
+		}
+		got, err := foldStream(start, job.Events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := (stream{}).differs(results[0], got); d != "" {
+			t.Errorf("%s: %s", c.file, d)
+		}
 	}
 }
 
