@@ -29,10 +29,10 @@ over restarts (a pod's name), and a --dir: what is in it is made again if it is 
 			f.DurationVar(&cfg.CheckpointInterval, "checkpoint-interval", cfg.CheckpointInterval, "least time between two records of an open run")
 			f.DurationVar(&cfg.CheckpointMax, "checkpoint-max", cfg.CheckpointMax, "time after which a changed open run is written in any case")
 			f.DurationVar(&cfg.IdleLimit, "idle-limit", cfg.IdleLimit, "silence after which a run is abandoned")
-			f.IntVar(&cfg.OpenRunBytes, "open-run-bytes", cfg.OpenRunBytes, "memory that open runs may hold, about; over it, those that have been silent longest are written and leave")
+			app.BytesVar(f, &cfg.OpenRunBytes, "open-run-bytes", "memory that open runs may hold, about; over it, those that have been silent longest are written and leave")
 			app.KeepEventsFlag(f, &cfg.KeepEvents)
-			f.IntVar(&cfg.RecordLimit, "record-limit", cfg.RecordLimit, "largest record in bytes; of a run that is larger, the largest contents become references")
-			f.IntVar(&cfg.SnapshotBelow, "snapshot-below", cfg.SnapshotBelow, "bytes under which a branch's conversation is written whole at every run's end")
+			app.BytesVar(f, &cfg.RecordLimit, "record-limit", "largest record in bytes; of a run that is larger, the largest contents become references")
+			app.BytesVar(f, &cfg.SnapshotBelow, "snapshot-below", "bytes under which a branch's conversation is written whole at every run's end")
 		},
 		Check: func(*app.Process) error {
 			if cfg.Dir == "" {

@@ -24,7 +24,7 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 		Example: `  ingest --brokers kafka-0:9092,kafka-1:9092 --listen 0.0.0.0:8420 --api-keys /etc/skein/api-keys.yaml`,
 		Flags: func(f *pflag.FlagSet) {
 			api.Flags(f)
-			f.IntVar(&cfg.MaxEventBytes, "max-event-bytes", cfg.MaxEventBytes, "limit of one event or input")
+			app.BytesVar(f, &cfg.MaxEventBytes, "max-event-bytes", "limit of one event or input")
 			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long Kafka may acknowledge nothing before a request is answered with 503; at most "+ingest.MaxAckTimeout.String())
 		},
 		Check: func(p *app.Process) error {
