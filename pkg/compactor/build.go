@@ -13,13 +13,31 @@ import (
 )
 
 // build makes the record of a run as it stands and returns it with the history of its base; what
-// the run's head says of the history is brought up to date.
+// the run's head says of the history is brought up to date. Of a run that is not sealed it has nothing to go on
+// from (record.Run.Open) where it is over the limit in any case.
 func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
+	rec, fold, err := p.describe(r)
+	if err != nil || fold.Ended() {
+		return rec, r.base, err
+	}
+	if !r.head.Open() {
+		r.giveUp(rec, abandonment(p.cfg.IdleLimit))
+	}
+	rec.SinceSnapshot = r.head.SinceSnapshot
+	if leastBytes(rec) > p.cfg.RecordLimit {
+		return rec, r.base, nil
+	}
+	err = r.buildOpen(rec, fold)
+	return rec, r.base, err
+}
+
+// describe is build without what an end adds, or a fold goes on from.
+func (p *partition) describe(r *run) (*record.Run, *compact.Run, error) {
 	fold, rec, early := r.fold, r.rec, r.early
 	if fold == nil { // pending: placed for now, as if the first event came now
 		pl, err := p.place(r, nil, p.next)
 		if err != nil {
-			return nil, lineage.History{}, err
+			return nil, nil, err
 		}
 		shown := run{rec: r.rec}
 		shown.setPlacement(pl)
@@ -27,14 +45,13 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 		shown.rec.Base, shown.rec.BaseRefolds, shown.rec.InputMessages, shown.rec.InputLayout = "", 0, r.input.Messages, nil
 		fold, rec = pl.fold, shown.rec
 	}
-	base := r.base
-	refold.Fill(&rec, fold, r.tally, base)
+	refold.Fill(&rec, fold, r.tally, r.base)
 	key := p.historyKey(r.thread, &rec, fold)
 	rec.HistoryKey = key.String()
 	r.head.HistoryKey, r.head.MessageCount = key, rec.MessageCount
 
 	if rec.Status.Sealed() && !fold.Ended() {
-		return nil, lineage.History{}, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
+		return nil, nil, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
 	}
 	if r.fold == nil {
 		rec.Stats.Anomalies = refold.NotEmpty(early)
@@ -43,17 +60,13 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 		Partition: p.id, First: r.head.Start, Next: r.head.Next, Ranges: r.ranges.clone(),
 		Events: r.tally.Events, SHA256: r.tally.SHA256(), NextSeq: r.head.NextSeq,
 	}
-	switch {
-	case fold.Ended():
-		return &rec, base, nil
-	case !r.head.Open():
-		lastAt := r.head.LastAt
-		rec.Status, rec.Synthetic, rec.EndedAt = record.StatusAbandoned, true, &lastAt
-		rec.Terminal = abandonment(p.cfg.IdleLimit)
-	}
-	rec.SinceSnapshot = r.head.SinceSnapshot
-	err := r.buildOpen(&rec, fold)
-	return &rec, base, err
+	return &rec, fold, nil
+}
+
+// giveUp has a record say that the run was ended by Skein, with this event.
+func (r *run) giveUp(rec *record.Run, terminal json.RawMessage) {
+	lastAt := r.head.LastAt
+	rec.Status, rec.Synthetic, rec.EndedAt, rec.Terminal = record.StatusAbandoned, true, &lastAt, terminal
 }
 
 // buildOpen adds what a fold needs to go on from the record.
@@ -81,7 +94,11 @@ func (p *partition) historyKey(t *thread, rec *record.Run, fold *compact.Run) li
 
 // abandonment is the terminal event that stands in for the one that never came.
 func abandonment(limit time.Duration) json.RawMessage {
+	return runError("The run was silent for longer than "+limit.String()+".", codeAbandoned)
+}
+
+func runError(message, code string) json.RawMessage {
 	b := []byte(`{"type":"RUN_ERROR","message":`)
-	b = agui.AppendString(b, "The run was silent for longer than "+limit.String()+".")
-	return append(b, `,"code":"`+codeAbandoned+`"}`...)
+	b = agui.AppendString(b, message)
+	return append(b, `,"code":"`+code+`"}`...)
 }

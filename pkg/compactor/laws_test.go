@@ -232,84 +232,91 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 			kept := agui.Families(rng.IntN(64))
 			want := newSim(t, func(c *Config) { c.KeepEvents = kept })
 			script(want, rng, 40+rng.IntN(200), true)
-			end := want.now
-			want.open(false)
-			want.finish()
-
-			got := newSim(t, func(c *Config) { c.OpenRunBytes, c.KeepEvents = rng.IntN(2)<<20, kept })
-			got.events, got.now = want.events, end
-			got.open(false)
-			crashes := 0
-			for got.settled.decidedOffset < int64(len(got.events)) {
-				got.feed(1 + rng.IntN(1+rng.IntN(30)))
-				switch rng.IntN(4) {
-				case 0:
-					got.now = got.now.Add(got.cfg.CheckpointInterval)
-				case 1:
-					got.now = got.now.Add(got.cfg.CheckpointMax)
-				}
-				switch {
-				case crashes < 40 && rng.IntN(3) == 0: // dies before the transaction ends, or it is aborted
-					if _, err := got.part.collect(got.now); err != nil {
-						t.Fatal(err)
-					}
-					got.open(rng.IntN(3) == 0)
-					crashes++
-				case crashes < 40 && rng.IntN(4) == 0: // dies after the commit, before it learns of it
-					got.commit(false)
-					got.open(rng.IntN(3) == 0)
-					crashes++
-				default:
-					got.commit(true)
-				}
-			}
-			got.finish()
-
-			a, b := want.values(), got.values()
-			keys := keysOf(a)
-			slices.Sort(keys)
-			for _, k := range keys {
-				if a[k] != b[k] {
-					t.Errorf("record %s differs\n got %s\nwant %s", k, b[k], a[k])
-				}
-			}
-			for k := range b {
-				if _, ok := a[k]; !ok {
-					t.Errorf("record %s should not be there", k)
-				}
-			}
-			equal(t, "snapshots", got.snapshotValues(), want.snapshotValues())
-			equal(t, "dead letters", got.letters(), want.letters())
-			got.checkTold()
-			got.checkHeads()
-			sealed := map[string]int{}
-			for _, m := range got.runs {
-				if m.Value == nil || header(m, record.HeaderKind) != string(record.KindRun) {
-					continue
-				}
-				r, err := record.DecodeRun(m.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if r.Status.Sealed() { // an id may come again in another life of its thread
-					sealed[fmt.Sprintf("%s/%s of %d", r.ThreadID, r.RunID, r.Raw.First)]++
-				}
-			}
-			for id, n := range sealed {
-				if n != 1 {
-					t.Errorf("%s was sealed %d times", id, n)
-				}
-			}
-			equal(t, "C", got.settled, want.settled)
-			if t.Failed() {
-				for i, m := range want.events {
-					t.Logf("%d %s %s %q %s", i, m.Key, header(m, record.HeaderRunID), header(m, record.HeaderSeq), m.Value)
-				}
-				t.FailNow()
-			}
+			sameHowever(t, rng, want, func(c *Config) { c.OpenRunBytes, c.KeepEvents = rng.IntN(2)<<20, kept })
 		})
 		if t.Failed() {
 			return
 		}
+	}
+}
+
+// sameHowever demands that what a script makes when it is folded at once comes out with batches and crashes at
+// any place, too.
+func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) {
+	t.Helper()
+	end := want.now
+	want.open(false)
+	want.finish()
+
+	got := newSim(t, change)
+	got.events, got.now = want.events, end
+	got.open(false)
+	crashes := 0
+	for got.settled.decidedOffset < int64(len(got.events)) {
+		got.feed(1 + rng.IntN(1+rng.IntN(30)))
+		switch rng.IntN(4) {
+		case 0:
+			got.now = got.now.Add(got.cfg.CheckpointInterval)
+		case 1:
+			got.now = got.now.Add(got.cfg.CheckpointMax)
+		}
+		switch {
+		case crashes < 40 && rng.IntN(3) == 0: // dies before the transaction ends, or it is aborted
+			if _, err := got.part.collect(got.now); err != nil {
+				t.Fatal(err)
+			}
+			got.open(rng.IntN(3) == 0)
+			crashes++
+		case crashes < 40 && rng.IntN(4) == 0: // dies after the commit, before it learns of it
+			got.commit(false)
+			got.open(rng.IntN(3) == 0)
+			crashes++
+		default:
+			got.commit(true)
+		}
+	}
+	got.finish()
+
+	a, b := want.values(), got.values()
+	keys := keysOf(a)
+	slices.Sort(keys)
+	for _, k := range keys {
+		if a[k] != b[k] {
+			t.Errorf("record %s differs\n got %s\nwant %s", k, b[k], a[k])
+		}
+	}
+	for k := range b {
+		if _, ok := a[k]; !ok {
+			t.Errorf("record %s should not be there", k)
+		}
+	}
+	equal(t, "snapshots", got.snapshotValues(), want.snapshotValues())
+	equal(t, "dead letters", got.letters(), want.letters())
+	got.checkTold()
+	got.checkHeads()
+	sealed := map[string]int{}
+	for _, m := range got.runs {
+		if m.Value == nil || header(m, record.HeaderKind) != string(record.KindRun) {
+			continue
+		}
+		r, err := record.DecodeRun(m.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Status.Sealed() { // an id may come again in another life of its thread
+			sealed[fmt.Sprintf("%s/%s of %d", r.ThreadID, r.RunID, r.Raw.First)]++
+		}
+	}
+	for id, n := range sealed {
+		if n != 1 {
+			t.Errorf("%s was sealed %d times", id, n)
+		}
+	}
+	equal(t, "C", got.settled, want.settled)
+	if t.Failed() {
+		for i, m := range want.events {
+			t.Logf("%d %s %s %q %s", i, m.Key, header(m, record.HeaderRunID), header(m, record.HeaderSeq), m.Value)
+		}
+		t.FailNow()
 	}
 }

@@ -21,6 +21,9 @@ type output struct {
 	erased int64
 	// run is set for the record of a run that is not sealed.
 	run *run
+	// of and size are set for the last record of an outgrown run: its thread, and the bytes that it had come to.
+	of   *thread
+	size int
 }
 
 // The kinds of output, for the metric.
@@ -36,10 +39,12 @@ const (
 	outputErasure    = "erasure"
 	// outputRefolded: the record of a run that had ended, written anew.
 	outputRefolded = "refolded"
+	// outputOutgrown: the last record of a run that had grown too large: see endOutgrown.
+	outputOutgrown = "outgrown"
 )
 
 func outputKinds() []string {
-	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputFence, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded}
+	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputFence, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown}
 }
 
 // write puts an output into the next transaction.
@@ -103,28 +108,35 @@ func (p *partition) collect(now time.Time) (batch, error) {
 	return b, nil
 }
 
-// isDue is the checkpoint rule.
+// isDue is the checkpoint rule. A run that says much within the interval does not wait for that: what it says
+// until its next record is read again after a crash.
 func (p *partition) isDue(r *run, now time.Time) bool {
-	age := now.Sub(r.savedAt)
-	return r.due || age >= p.cfg.CheckpointMax ||
-		age >= p.cfg.CheckpointInterval && r.newBytes >= p.cfg.CheckpointFactor*r.savedSize
+	age, grown := now.Sub(r.savedAt), r.newBytes >= p.cfg.CheckpointFactor*r.savedSize
+	return r.due || age >= p.cfg.CheckpointMax || grown && (age >= p.cfg.CheckpointInterval || r.newBytes >= p.cfg.RecordLimit)
 }
 
 // checkpoint makes the record of a run that is not sealed. Over the limit it makes none, and the run
-// goes on holding the commit: a record that was cut could not be gone on from. An abandoned run
+// goes on holding the commit: a record that was cut could not be gone on from. It is tried again by the
+// same rule as if it had been written. An abandoned run
 // that is over the limit ends for good, so that it does not hold the commit for ever.
 func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
 	rec, _, err := p.build(r)
 	if err != nil {
 		return nil, err
 	}
-	value, err := record.EncodeRun(rec)
-	if err != nil {
-		return nil, err
+	var value []byte
+	var size int
+	if rec.Open == nil {
+		size = leastBytes(rec)
+	} else {
+		if value, err = record.EncodeRun(rec); err != nil {
+			return nil, err
+		}
+		size = len(value)
 	}
-	if len(value) > p.cfg.RecordLimit {
+	if size > p.cfg.RecordLimit {
 		if r.head.Open() {
-			r.savedAt, r.due, r.unfit = now, false, true
+			r.savedAt, r.savedSize, r.newBytes, r.due, r.unfit = now, size, 0, false, true
 			return nil, nil
 		}
 		rec.Open = nil

@@ -346,7 +346,7 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 	if r.fold.Ended() {
 		return outcomeFolded, p.seal(r)
 	}
-	return outcomeFolded, nil
+	return outcomeFolded, p.endOutgrown(r, len(ev.Raw))
 }
 
 // refuse sends an event that is none to dead letters, counted as an anomaly of its run (h may be nil).

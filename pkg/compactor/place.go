@@ -208,6 +208,9 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 	r.ranges.list = rec.Raw.Ranges
 	r.tally.Events, r.tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
 	r.tally.StartedAt, r.tally.EndedAt = rec.StartedAt, rec.Open.LastAt
+	for _, n := range rec.Stats.EventBytes {
+		r.said += n
+	}
 	r.rec.RawLost = rec.RawLost
 	if err := r.tally.RestoreHash(rec.Open.Hash); err != nil {
 		return nil, err

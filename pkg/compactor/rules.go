@@ -57,3 +57,6 @@ var outcomeNames = [numOutcomes]string{"folded", "input", "dropped", "dead_lette
 
 // codeAbandoned is the code of the RUN_ERROR that stands in for the end of a silent run.
 const codeAbandoned = "skein-abandoned"
+
+// codeOutgrown is that of the one which ends a run that has grown too large.
+const codeOutgrown = "skein-outgrown"

@@ -46,9 +46,10 @@ type run struct {
 	due bool
 	// unfit says that its last record was over the limit and was not written.
 	unfit     bool
-	savedAt   time.Time // when the last record was written, or the run came into memory
-	savedSize int       // bytes of the last record
+	savedAt   time.Time // when the last record was made, or the run came into memory
+	savedSize int       // bytes of the last record, or about that where it was not written
 	newBytes  int       // raw bytes since
+	said      int64     // raw bytes of all folded events
 	touchedAt time.Time
 }
 

@@ -21,12 +21,18 @@ func (p *partition) seal(r *run) error {
 	if err != nil {
 		return err
 	}
+	return p.end(r, rec, base, output{kind: outputSealed})
+}
+
+// end writes the last record of a run, and its branch where that is due.
+func (p *partition) end(r *run, rec *record.Run, base lineage.History, as output) error {
 	at, err := lineage.RestoreFrom(base, contentOf(rec))
 	if err != nil {
 		return fmt.Errorf("sealing run: %w", err)
 	}
 	h := r.head
 	h.end(lineage.Status(rec.Status))
+	h.Sealed = true
 	h.SinceSnapshot = p.sinceSnapshot(r, rec, at)
 	whole, err := p.wantsSnapshot(r, at)
 	if err != nil {
@@ -36,10 +42,11 @@ func (p *partition) seal(r *run) error {
 		h.SinceSnapshot = 0
 	}
 	rec.SinceSnapshot = h.SinceSnapshot
-	out, err := p.finish(r, rec, outputSealed)
+	out, err := p.finish(r, rec, as.kind)
 	if err != nil {
 		return err
 	}
+	out.of, out.size = as.of, as.size
 	p.write(*out)
 	p.counts.ended[rec.Status]++
 	if !whole {

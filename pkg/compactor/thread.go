@@ -51,7 +51,8 @@ func newThread(key, tenant, id string, heads []*head) (*thread, error) {
 	return t, err
 }
 
-// add takes in a run that starts after all that are there.
+// add takes in a run that starts after all of its id that are there. Of the open ones some may start later: those have
+// a record between C and P, and this one has none.
 func (t *thread) add(h *head) {
 	t.heads[h.ID] = h
 	t.given[h.Given()] = append(t.given[h.Given()], h)
@@ -59,7 +60,8 @@ func (t *thread) add(h *head) {
 	if h.Sealed {
 		t.tips[h.Branch] = max(t.tips[h.Branch], h.Depth)
 	} else {
-		t.open = append(t.open, h)
+		at, _ := slices.BinarySearchFunc(t.open, h.Start, func(o *head, start int64) int { return cmp.Compare(o.Start, start) })
+		t.open = slices.Insert(t.open, at, h)
 	}
 }
 

@@ -253,6 +253,9 @@ func (s *session) count(sh share) {
 		if o.kind != "" {
 			m.Records.WithLabelValues(o.kind).Inc()
 		}
+		if o.kind == outputOutgrown {
+			s.logger.Warn("run is ended: it has grown too large", "tenant", o.of.tenant, "thread_id", o.of.id, "run_id", o.head.ID, "partition", sh.id, "bytes", o.size)
+		}
 	}
 	if sh.fenceRecord != nil {
 		m.Records.WithLabelValues(outputFence).Inc()

@@ -1,8 +1,11 @@
 package compactor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
@@ -12,26 +15,28 @@ import (
 // fit encodes a record. Where it is over the limit its largest contents are replaced, one by one
 // and largest first, by a reference (bytes, hash, positions) until it fits, and the run is marked.
 func fit(rec *record.Run, limit int) (value []byte, err error) {
-	for {
+	for size := 0; ; {
+		if size = max(size, leastBytes(rec)); size > limit { // known before it is all written
+			// What is too much, and the references on top of it, in one pass.
+			if !truncate(rec, size-limit) && !collapse(rec) {
+				return nil, fmt.Errorf("encoding run record: %d bytes are over the limit of %d and nothing is left to cut", size, limit)
+			}
+			rec.Truncated, size = true, 0
+			continue
+		}
 		if value, err = record.EncodeRun(rec); err != nil {
 			return nil, fmt.Errorf("encoding run record: %w", err)
 		}
-		if len(value) <= limit {
+		if size = len(value); size <= limit {
 			return value, nil
 		}
-		// What is too much, and the references on top of it, in one pass.
-		if !truncate(rec, len(value)-limit) && !collapse(rec) {
-			return nil, fmt.Errorf("encoding run record: %d bytes are over the limit of %d and nothing is left to cut", len(value), limit)
-		}
-		rec.Truncated = true
 	}
 }
 
 // content is one thing in a record that a reference can stand for.
 type content struct {
-	size    int
-	replace func(reference json.RawMessage)
-	raw     json.RawMessage
+	raw  *json.RawMessage
+	stub func(reference json.RawMessage) json.RawMessage
 }
 
 // minCut is the size under which a content is not worth a reference.
@@ -39,16 +44,21 @@ const minCut = 512
 
 // truncate replaces the largest contents until at least that many bytes are gone.
 func truncate(rec *record.Run, bytes int) bool {
+	all := slices.Collect(contents(rec))
+	for _, c := range all {
+		*c.raw = refold.Compacted(*c.raw) // as a record has it: a fold that was gone on from has it so already
+	}
+	slices.SortStableFunc(all, func(a, b content) int { return cmp.Compare(len(*b.raw), len(*a.raw)) })
 	done := false
-	for bytes > 0 {
-		c := largest(rec)
-		if c.size < minCut {
-			return done
+	for _, c := range all {
+		size := len(*c.raw)
+		if bytes <= 0 || size < minCut {
+			break
 		}
-		ref := reference(rec, c.raw)
-		c.replace(ref)
-		bytes -= c.size - len(ref)
-		done = true
+		if stub := c.stub(reference(rec, *c.raw)); len(stub) < size {
+			*c.raw, done = stub, true
+			bytes -= size - len(stub)
+		}
 	}
 	return done
 }
@@ -72,33 +82,45 @@ func collapse(rec *record.Run) bool {
 	return true
 }
 
-func largest(rec *record.Run) content {
-	var best content
-	offer := func(raw json.RawMessage, replace func(json.RawMessage)) {
-		if len(raw) > best.size {
-			best = content{size: len(raw), raw: raw, replace: replace}
+// contents goes through what references can stand for.
+func contents(rec *record.Run) iter.Seq[content] {
+	return func(yield func(content) bool) {
+		for _, list := range [][]agui.Message{rec.Messages, rec.InputMessages} {
+			for i := range list {
+				m := &list[i]
+				if !yield(content{&m.Raw, func(ref json.RawMessage) json.RawMessage { return messageStub(*m, ref) }}) {
+					return
+				}
+			}
 		}
-	}
-	for _, list := range [][]agui.Message{rec.Messages, rec.InputMessages} {
-		for i := range list {
-			m := &list[i]
-			offer(m.Raw, func(ref json.RawMessage) { m.Raw = messageStub(*m, ref) })
+		object := func(raw *json.RawMessage, keep ...string) bool {
+			return yield(content{raw, func(ref json.RawMessage) json.RawMessage { return objectStub(*raw, ref, keep...) }})
 		}
-	}
-	for _, list := range [][]json.RawMessage{rec.Events, rec.Interrupts, rec.Resumes} {
-		for i := range list {
-			offer(list[i], func(ref json.RawMessage) { list[i] = objectStub(list[i], ref, "type", "id", "interruptId", "status") })
+		for _, list := range [][]json.RawMessage{rec.Events, rec.Interrupts, rec.Resumes} {
+			for i := range list {
+				if !object(&list[i], "type", "id", "interruptId", "status") {
+					return
+				}
+			}
 		}
+		_ = object(&rec.State) && object(&rec.Input, "threadId", "runId", "parentRunId") &&
+			object(&rec.Started, "type", "threadId", "runId") && object(&rec.Terminal, "type", "threadId", "runId", "message")
 	}
-	offer(rec.State, func(ref json.RawMessage) { rec.State = objectStub(nil, ref) })
-	offer(rec.Input, func(ref json.RawMessage) {
-		rec.Input = objectStub(rec.Input, ref, "threadId", "runId", "parentRunId")
-	})
-	offer(rec.Started, func(ref json.RawMessage) { rec.Started = objectStub(rec.Started, ref, "type", "threadId", "runId") })
-	offer(rec.Terminal, func(ref json.RawMessage) {
-		rec.Terminal = objectStub(rec.Terminal, ref, "type", "threadId", "runId", "message")
-	})
-	return best
+}
+
+// leastBytes is how many bytes the parts of a record have of which it may have any number: once it is written, it
+// has them all and more.
+func leastBytes(rec *record.Run) (n int) {
+	for c := range contents(rec) {
+		n += len(refold.Compacted(*c.raw))
+	}
+	for name := range rec.Stats.Events {
+		n += 2 * len(name) // in EventBytes too
+	}
+	for name := range rec.Stats.ToolCalls {
+		n += len(name)
+	}
+	return n
 }
 
 // reference stands for what was cut; the raw log between the positions has it.

@@ -12,7 +12,7 @@ type Status string
 
 // The statuses of a run. All but StatusRunning are terminal; all terminal ones but
 // StatusAbandoned are sealed by a real event of the agent and change no more, but where newer rules of the
-// fold are asked for (Run.Refolds).
+// fold are asked for (Run.Refolds). An abandoned run changes no more where its record was cut (Run.Truncated).
 const (
 	StatusRunning     Status = "running"
 	StatusFinished    Status = "finished"

@@ -39,3 +39,13 @@ func TestThread_Of(t *testing.T) {
 		})
 	}
 }
+
+// A run that was abandoned may go on, but not where its record was cut.
+func TestSpanOf_EndsARunWhoseRecordWasCut(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		s := SpanOf(&record.Run{RunID: "r", Status: record.StatusAbandoned, Truncated: cut})
+		if s.Sealed != cut {
+			t.Errorf("cut %t: sealed %t", cut, s.Sealed)
+		}
+	}
+}
