@@ -261,7 +261,7 @@ func startCompactorIn(tb testing.TB, cfg kafka.Config, dir string) *process {
 	if program == "" {
 		program = filepath.Join(dir, "compactor")
 		if _, err := os.Stat(program); err != nil {
-			build(tb, program)
+			build(tb, "compactor", program)
 		}
 	}
 	p := &process{cfg: cfg, dir: filepath.Join(dir, "stores"), admin: freeAddress(tb)}
@@ -292,9 +292,9 @@ func startCompactorIn(tb testing.TB, cfg kafka.Config, dir string) *process {
 	return p
 }
 
-func build(tb testing.TB, program string) {
+func build(tb testing.TB, command, program string) {
 	tb.Helper()
-	if out, err := exec.CommandContext(tb.Context(), "go", "build", "-o", program, "../cmd/compactor").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(tb.Context(), "go", "build", "-o", program, "../cmd/"+command).CombinedOutput(); err != nil {
 		tb.Fatalf("building: %v\n%s", err, out)
 	}
 }

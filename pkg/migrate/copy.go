@@ -318,17 +318,27 @@ func latestOf(ctx context.Context, g *migration, cfg kafka.Config, topic string)
 	}
 }
 
-// merged reads spans of a topic with the partitions' records in the order of their times, as far as each
-// partition is in it: reading by time then finds the same in the copy.
-func merged(ctx context.Context, cfg kafka.Config, topic string, spans map[int32]kafka.Span) iter.Seq2[*kgo.Record, error] {
+// readBytes is how much a broker may give out at once, compressed. Events of one stream take 20 times of it
+// unpacked, and it is all kept until it is read.
+const readBytes = 2 << 20
+
+// reading has readers take that much at once.
+func reading(cfg kafka.Config, most int32) kafka.Config {
 	more := cfg.Options
 	cfg.Options = func() (opts []kgo.Opt) {
 		if more != nil {
 			opts = more()
 		}
-		// There is a reader for each partition, so each keeps little at hand.
-		return append(opts, kgo.FetchMaxBytes(1<<20), kgo.FetchMaxPartitionBytes(1<<20))
+		return append(opts, kgo.FetchMaxBytes(most), kgo.FetchMaxPartitionBytes(most))
 	}
+	return cfg
+}
+
+// merged reads spans of a topic with the partitions' records in the order of their times, as far as each
+// partition is in it: reading by time then finds the same in the copy.
+func merged(ctx context.Context, cfg kafka.Config, topic string, spans map[int32]kafka.Span) iter.Seq2[*kgo.Record, error] {
+	// There is a reader for each partition.
+	cfg = reading(cfg, max(64<<10, readBytes/int32(max(1, len(spans)))))
 	return func(yield func(*kgo.Record, error) bool) {
 		type head struct {
 			*kgo.Record

@@ -81,7 +81,8 @@ type migration struct {
 // Run copies what is there and not copied yet. It may be run while everything is going on, and again. Once
 // the old set's compactors are stopped, and have decided all that there is, it completes the new set.
 func Run(ctx context.Context, o Options) (Report, error) {
-	g := &migration{Options: o, from: o.From, to: o.From}
+	g := &migration{Options: o, from: reading(o.From, readBytes)}
+	g.to = g.from
 	g.to.TopicPrefix = o.ToPrefix
 	g.old, g.new = g.from.Topics(), g.to.Topics()
 	if g.Group == "" {
