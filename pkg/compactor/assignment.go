@@ -99,7 +99,6 @@ func (s *session) open(a *assignment) {
 }
 
 func (s *session) catchUp(a *assignment) (*partition, error) {
-	pos := a.position
 	store, err := s.stores.get(a.id)
 	if err != nil {
 		return nil, err
@@ -131,13 +130,27 @@ func (s *session) catchUp(a *assignment) (*partition, error) {
 	if err := store.follow(s.eventsID); err != nil {
 		return nil, err
 	}
+	pos, err := a.position.resume(store.meta.Reached)
+	if err != nil {
+		return nil, err
+	}
+	if pos.decidedOffset != a.position.decidedOffset {
+		s.logger.Error("committed offsets of the group are gone: going on from what skein.runs says", "group", s.cfg.Group,
+			"topic", s.topics.Events, "partition", a.id, "offset", pos.committedOffset, "decided", pos.decidedOffset)
+	}
 	start, err := s.startOffset(a)
 	if err != nil {
 		return nil, err
 	}
 	part, err := newPartition(a.id, s.cfg, s.topics, store, s.stores.histories, pos)
-	if err != nil || start <= pos.committedOffset {
-		return part, err
+	if err != nil {
+		return nil, err
+	}
+	if pos.decidedOffset != a.position.decidedOffset {
+		part.settled = a.position // so that the group has it again with the next transaction, whatever comes
+	}
+	if start <= pos.committedOffset {
+		return part, nil
 	}
 	if pos.decidedOffset > 0 { // else nothing was ever committed, and the log simply begins later
 		s.metrics.LostOffsets.Add(float64(start - pos.committedOffset))
@@ -203,11 +216,11 @@ func entryOf(m *kgo.Record) (entry, error) {
 	case record.FenceKey: // it says nothing of a run
 		return entry{offset: m.Offset}, nil
 	case record.PositionKey:
-		_, events, err := record.DecodePosition(m.Value)
+		reached, err := record.DecodePosition(m.Value)
 		if err != nil {
 			return entry{}, fmt.Errorf("reading own position record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
 		}
-		return entry{offset: m.Offset, events: events}, nil
+		return entry{offset: m.Offset, reached: &reached}, nil
 	}
 	h, err := kafka.ParseHeaders(m.Headers)
 	e := entry{key: m.Key, value: m.Value, offset: m.Offset}

@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -399,6 +400,130 @@ func TestService_CountsRawThatExpiredWhileItWasDown(t *testing.T) {
 		equal(t, "mark", open.RawLost, true)
 		equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
 		equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 1)
+	})
+}
+
+// deleteGroup takes away what the group has committed, once it has no members any more.
+func (w *world) deleteGroup(admin *kadm.Client) {
+	w.Helper()
+	time.Sleep(time.Minute)
+	if _, err := admin.DeleteGroup(context.Background(), groupOf(w.kafka)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// The group is deleted, or its offsets expire while no compactor runs, or a tool sets them back: skein.runs says what was
+// committed with the last records, and nothing is decided twice. A run is open then that no record shows.
+func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
+	for name, c := range map[string]struct{ newFolder, reset, diesAtFence, rawGone bool }{
+		"on its folder":                  {},
+		"on a new folder":                {newFolder: true},
+		"set back by a tool":             {newFolder: true, reset: true},
+		"and it dies at its first fence": {newFolder: true, diesAtFence: true},
+		"and raw is gone":                {rawGone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				t := w.T
+				admin, err := kafka.NewAdmin(w.kafka)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer admin.Close()
+				dir := w.TempDir()
+				m := w.join("a", dir, nil)
+				m.waitWorks()
+				w.script.turn("r1", "m1")
+				w.script.send("v", "", custom("nobody's"))
+				w.script.send("u", "open", started("open"))
+				w.script.send("u", "open", text("m", "one "))
+				w.script.send("v", "", custom("nobody's"))
+				w.publish()
+				equal(t, "C", w.decided()[0], int64(4))
+				m.kill()
+				w.deleteGroup(admin)
+				w.script.send("u", "open", text("m", "two"))
+				w.script.send("u", "open", finished("open"))
+				w.script.turn("r2", "m2")
+				w.publish()
+				if c.reset {
+					var back kadm.Offsets
+					back.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 0, LeaderEpoch: -1})
+					if err := admin.CommitAllOffsets(context.Background(), groupOf(w.kafka), back); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if c.rawGone {
+					var until kadm.Offsets
+					until.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 8})
+					if _, err := admin.DeleteRecords(context.Background(), until); err != nil {
+						t.Fatal(err)
+					}
+				}
+				folder := func() string {
+					if c.newFolder {
+						dir = w.TempDir()
+					}
+					return dir
+				}
+				if c.diesAtFence {
+					wire := w.cluster.Wire()
+					wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+						if r.Key == kmsg.EndTxn {
+							return kafkatest.DownAfter
+						}
+						return kafkatest.Deliver
+					})
+					m = w.joinBy(wire, "a", folder(), nil)
+					waitFor(t, "its fence is committed", func() bool { return wire.Sent()[kmsg.EndTxn] > 0 })
+					m.kill()
+					time.Sleep(time.Minute)
+				}
+				m = w.join("a", folder(), nil)
+				w.decided()
+				const says = "committed offsets of the group are gone"
+				equal(t, "it has said so", strings.Count(m.log.String(), says), 1)
+				if c.rawGone {
+					equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 4)
+					equal(t, "dead letters", len(kafkatest.Consume(t, w.kafka, w.kafka.Topics().DeadLetters)), 2)
+					return
+				}
+				w.isTheFold()
+				equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 0)
+				m.kill()
+				time.Sleep(time.Minute)
+				m = w.join("a", folder(), nil)
+				m.waitWorks()
+				equal(t, "it says so again", strings.Count(m.log.String(), says), 0)
+				w.isTheFold()
+			})
+		})
+	}
+}
+
+// The partition count that positions belong to is pinned on skein.runs, too.
+func TestService_StopsWherePartitionsWereAddedAndTheGroupIsGone(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		admin, err := kafka.NewAdmin(w.kafka)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer admin.Close()
+		m := w.join("a", w.TempDir(), nil)
+		w.script.turn("r1", "m1")
+		w.publish()
+		w.decided()
+		m.kill()
+		w.deleteGroup(admin)
+		if _, err := admin.CreatePartitions(context.Background(), 1, w.kafka.Topics().All()...); err != nil {
+			t.Fatal(err)
+		}
+		m = w.join("a", w.TempDir(), nil)
+		waitFor(t, "it stops", func() bool { return strings.Contains(m.log.String(), "process ended") })
+		if err := m.stop(); !errors.Is(err, kafka.ErrPartitionCounts) || !strings.Contains(err.Error(), "the positions on skein.runs belong to 1 partitions, the topics have 2") {
+			t.Errorf("it ended with %v", err)
+		}
 	})
 }
 

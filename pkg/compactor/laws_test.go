@@ -269,6 +269,9 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 			crashes++
 		case crashes < 40 && rng.IntN(4) == 0: // dies after the commit, before it learns of it
 			got.commit(false)
+			if rng.IntN(4) == 0 { // and the group is deleted meanwhile
+				got.settled = position{partitions: 1, unsaid: true}
+			}
 			got.open(rng.IntN(3) == 0)
 			crashes++
 		default:

@@ -19,6 +19,8 @@ type output struct {
 	head *head
 	// erased is set for an erasure record: events of the thread below it are erased.
 	erased int64
+	// reached is set for a position record.
+	reached *record.Reached
 	// run is set for the record of a run that is not sealed.
 	run *run
 	// of and size are set for the last record of an outgrown run: its thread, and the bytes that it had come to.
@@ -50,8 +52,10 @@ func outputKinds() []string {
 // write puts an output into the next transaction.
 func (p *partition) write(o output) {
 	p.outputs = append(p.outputs, o)
-	p.outputBytes += len(o.record.Key) + len(o.record.Value)
+	p.outputBytes += o.bytes()
 }
+
+func (o output) bytes() int { return len(o.record.Key) + len(o.record.Value) }
 
 // batch is what one partition puts into a transaction.
 type batch struct {
@@ -167,6 +171,9 @@ func (p *partition) committed(b batch, now time.Time) error {
 	entries := make([]entry, 0, len(b.outputs))
 	for _, o := range b.outputs {
 		if o.key == "" {
+			if o.reached != nil {
+				entries = append(entries, entry{reached: o.reached, offset: o.record.Offset})
+			}
 			continue
 		}
 		entries = append(entries, entry{key: []byte(o.key), value: o.record.Value, head: o.head, erased: o.erased, offset: o.record.Offset})

@@ -3,6 +3,7 @@ package compactor
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
@@ -401,8 +403,36 @@ func TestPosition_SurvivesItsMetadata(t *testing.T) {
 			t.Errorf("metadata %q was accepted", bad)
 		}
 	}
-	if got, err = parsePosition(-1, "", 12); err != nil || got != (position{partitions: 12}) {
+	if got, err = parsePosition(-1, "", 12); err != nil || got != (position{partitions: 12, unsaid: true}) {
 		t.Errorf("nothing committed gave %+v, %v", got, err)
+	}
+	if again, err := parsePosition(0, got.metadata(), 12); err != nil || again != got {
+		t.Errorf("behind a fence, nothing committed gave %+v, %v", again, err)
+	}
+}
+
+func TestPosition_GoesOnFromWhatSkeinRunsSays(t *testing.T) {
+	told := record.Reached{Next: 5, Committed: 5, Decided: 9, Partitions: 12}
+	none := position{partitions: 12, unsaid: true}
+	for name, c := range map[string]struct {
+		group position
+		told  record.Reached
+		want  position
+	}{
+		"the group has it":              {position{committedOffset: 3, decidedOffset: 4, partitions: 12}, told, position{committedOffset: 3, decidedOffset: 4, partitions: 12}},
+		"nothing anywhere":              {none, record.Reached{}, position{partitions: 12}},
+		"gone":                          {none, told, position{committedOffset: 5, decidedOffset: 9, partitions: 12}},
+		"set back by a tool":            {position{committedOffset: 9, decidedOffset: 9, partitions: 12, unsaid: true}, told, position{committedOffset: 5, decidedOffset: 9, partitions: 12}},
+		"set on by a tool":              {position{committedOffset: 10, decidedOffset: 10, partitions: 12, unsaid: true}, told, position{committedOffset: 10, decidedOffset: 10, partitions: 12}},
+		"a record that does not say it": {none, record.Reached{Next: 5}, position{partitions: 12}},
+	} {
+		if got, err := c.group.resume(c.told); err != nil || got != c.want {
+			t.Errorf("%s: got %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+	told.Partitions = 11
+	if got, err := none.resume(told); !errors.Is(err, kafka.ErrPartitionCounts) {
+		t.Errorf("of another partition count: %+v, %v", got, err)
 	}
 }
 

@@ -15,20 +15,26 @@ type position struct {
 	// decidedOffset (P) is the first record about which nothing is decided yet. P >= C.
 	decidedOffset int64
 	partitions    int32
+	// unsaid: the group holds no metadata, so that P is a guess until skein.runs was asked (resume).
+	unsaid bool
 }
 
 // metadata is the text that goes with committedOffset into the group's offsets.
 func (p position) metadata() string {
+	if p.unsaid { // whoever opens the partition next has to ask as well
+		return ""
+	}
 	return record.EncodeDecided(p.decidedOffset, p.partitions)
 }
 
-// parsePosition reads what the group holds. No metadata (an offset set by a tool, or none yet)
-// means that everything below the offset is decided; metadata of an unknown form is an error, as
+// parsePosition reads what the group holds. No metadata (an offset set by a tool, none yet, or none any more)
+// means that everything below the offset is decided, if skein.runs does not know better; metadata of an unknown form is an error, as
 // guessing P would decide events twice.
 func parsePosition(offset int64, metadata string, partitions int32) (position, error) {
 	p := position{committedOffset: max(offset, 0), partitions: partitions}
 	p.decidedOffset = p.committedOffset
 	if metadata == "" {
+		p.unsaid = true
 		return p, nil
 	}
 	var err error
@@ -42,4 +48,24 @@ func parsePosition(offset int64, metadata string, partitions int32) (position, e
 		return position{}, fmt.Errorf("%w: the committed positions belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, p.partitions, partitions)
 	}
 	return p, nil
+}
+
+// resume returns where to go on from what the group holds. Where that says nothing, as the group was deleted or its
+// offsets have expired, or says less, as a tool has set them back, skein.runs says what was committed last: each
+// transaction that moved it has told so there. To begin at the group's offset would decide events twice.
+func (p position) resume(told record.Reached) (position, error) {
+	if !p.unsaid {
+		return p, nil
+	}
+	p.unsaid = false
+	if told.Partitions == 0 {
+		return p, nil
+	}
+	if told.Partitions != p.partitions {
+		return position{}, fmt.Errorf("%w: the positions on skein.runs belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, told.Partitions, p.partitions)
+	}
+	if p.decidedOffset > told.Decided { // somebody has skipped what lies between
+		return p, nil
+	}
+	return position{committedOffset: told.Committed, decidedOffset: told.Decided, partitions: p.partitions}, nil
 }

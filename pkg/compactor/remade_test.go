@@ -62,7 +62,8 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 		kafkatest.ConsumeUntil(t, k, topics.Runs, func(all []*kgo.Record) bool {
 			for _, m := range all {
 				if string(m.Key) == record.PositionKey {
-					_, named, _ = record.DecodePosition(m.Value)
+					reached, _ := record.DecodePosition(m.Value)
+					named = reached.Events
 				}
 			}
 			return named != ""
@@ -186,7 +187,7 @@ func TestLocalStore_TakesPositionsThatNameNoTopic(t *testing.T) {
 	if err := store.follow("two"); !errors.Is(err, errOtherEvents) {
 		t.Errorf("another topic: %v", err)
 	}
-	if err := store.apply([]entry{{offset: 2, events: "two"}}, time.Now()); err != nil {
+	if err := store.apply([]entry{{offset: 2, reached: &record.Reached{Events: "two"}}}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.follow("two"); err != nil {

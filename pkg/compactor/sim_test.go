@@ -126,9 +126,11 @@ func (s *sim) open(newFolder bool) {
 	}
 	s.check(s.store.apply(entries, s.now))
 	s.kept = newHistories(s.cfg.CacheBytes)
-	part, err := newPartition(0, s.cfg, s.topics, s.store, s.kept, s.settled)
+	pos, err := s.settled.resume(s.store.meta.Reached)
 	s.check(err)
-	s.part, s.read = part, int(s.settled.committedOffset)
+	part, err := newPartition(0, s.cfg, s.topics, s.store, s.kept, pos)
+	s.check(err)
+	s.part, s.read, s.settled = part, int(pos.committedOffset), pos
 }
 
 // feed gives the partition up to n more events.

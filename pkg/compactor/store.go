@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -54,12 +55,14 @@ type storeMeta struct {
 	EventsID string `json:"eventsId,omitempty"`
 	// NextOffset is the first record of skein.runs that the store does not know.
 	NextOffset int64 `json:"nextOffset"`
+	// Reached is what the last position record says.
+	Reached record.Reached `json:"reached,omitzero"`
 	// WrittenAt is when the store last knew all that was committed. Tombstones that were
 	// removed from the topic after that cannot be learned any more.
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
-const storeVersion = 3
+const storeVersion = 4
 
 // The reasons for which a local store is thrown away and rebuilt.
 const (
@@ -189,9 +192,9 @@ type entry struct {
 	head  *head // taken from the value where nil
 	// erased is set for an erasure record, whose key is a thread's: its events below are erased.
 	erased int64
-	// events is the id of skein.events that a position record names.
-	events string
-	offset int64
+	// reached is what a position record says.
+	reached *record.Reached
+	offset  int64
 }
 
 // apply writes committed records in the order of their offsets. What the store already knows is
@@ -204,8 +207,9 @@ func (s *localStore) apply(entries []entry, now time.Time) error {
 			continue
 		}
 		meta.NextOffset = e.offset + 1
-		if e.events != "" {
-			meta.EventsID = e.events
+		if e.reached != nil {
+			meta.Reached = *e.reached
+			meta.EventsID = cmp.Or(e.reached.Events, meta.EventsID)
 		}
 		if len(e.key) == 0 {
 			continue

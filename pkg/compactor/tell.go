@@ -16,18 +16,28 @@ import (
 // run that is shown as open holds nothing back: its own record says how far it is told.) So known never
 // goes back: such an event lies at or above the P of the time before it came.
 //
+// Beside known it says C, P and the partition count, as the group has them from the same transaction: should the group be
+// deleted, or its offsets expire, the partition goes on from there (position.resume).
+//
 // The record is the last of the partition in its transaction: whoever has read up to it has read all
 // that it speaks of. It is never the reason for a transaction. Between C and P, where a fresh process
 // does not know all open runs yet, nothing is told; what the last process has told by then is at least
 // C, and at most P.
 func (p *partition) tell(b *batch, known int64) {
 	b.told = p.told
-	if !b.changed || p.next < p.position.decidedOffset || known <= p.told {
+	if !b.changed || p.next < p.position.decidedOffset {
 		return
 	}
-	b.told = known
-	b.outputs = append(b.outputs, output{kind: outputPosition, record: &kgo.Record{
-		Topic: p.topics.Runs, Partition: p.id, Key: []byte(record.PositionKey), Value: record.EncodePosition(known, p.store.meta.EventsID),
+	b.told = max(p.told, known)
+	reached := record.Reached{
+		Next: b.told, Events: p.store.meta.EventsID,
+		Committed: b.position.committedOffset, Decided: b.position.decidedOffset, Partitions: b.position.partitions,
+	}
+	if reached == p.store.meta.Reached || reached.Decided == 0 {
+		return
+	}
+	b.outputs = append(b.outputs, output{kind: outputPosition, reached: &reached, record: &kgo.Record{
+		Topic: p.topics.Runs, Partition: p.id, Key: []byte(record.PositionKey), Value: record.EncodePosition(reached),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindPosition, Seq: -1}),
 	}})
 }

@@ -88,11 +88,11 @@ func decodeErasure(r *kgo.Record) (store.Entry, outcome, error) {
 }
 
 func decodePosition(r *kgo.Record) (store.Entry, outcome, error) {
-	next, _, err := record.DecodePosition(r.Value)
+	reached, err := record.DecodePosition(r.Value)
 	if err != nil {
 		return store.Entry{}, outcomeUndecodable, err
 	}
 	return store.Entry{
-		Partition: r.Partition, Version: r.Offset, Position: &store.Position{Next: next},
+		Partition: r.Partition, Version: r.Offset, Position: &store.Position{Next: reached.Next},
 	}, outcomePosition, nil
 }

@@ -19,7 +19,7 @@ import (
 
 func positionRecord(cfg kafka.Config, partition int32, next int64) *kgo.Record {
 	return &kgo.Record{
-		Topic: cfg.Topics().Runs, Partition: partition, Key: []byte(record.PositionKey), Value: record.EncodePosition(next, ""),
+		Topic: cfg.Topics().Runs, Partition: partition, Key: []byte(record.PositionKey), Value: record.EncodePosition(record.Reached{Next: next}),
 		Headers: kafka.Headers(record.Headers{Kind: record.KindPosition, Seq: -1}),
 	}
 }
@@ -64,7 +64,7 @@ func TestService_IndexesPositions(t *testing.T) {
 }
 
 func putPosition(b *block, partition int32, offset, next, epoch int64) {
-	r := &kgo.Record{Partition: partition, Offset: offset, Value: record.EncodePosition(next, "")}
+	r := &kgo.Record{Partition: partition, Offset: offset, Value: record.EncodePosition(record.Reached{Next: next})}
 	b.read(r, epoch, time.Unix(1, 0))
 	b.add(store.Entry{Partition: partition, Version: offset, Position: &store.Position{Next: next}}, r, epoch)
 }

@@ -481,7 +481,9 @@ func (g *migration) complete(ctx context.Context) error {
 			Topic: g.new.Events, Partition: q, At: committed, LeaderEpoch: -1, Metadata: record.EncodeDecided(ends[q].End, g.counts[1]),
 		})
 		told = append(told, &kgo.Record{
-			Topic: g.new.Runs, Partition: q, Key: []byte(record.PositionKey), Value: record.EncodePosition(committed, ""),
+			Topic: g.new.Runs, Partition: q, Key: []byte(record.PositionKey), Value: record.EncodePosition(record.Reached{
+				Next: committed, Committed: committed, Decided: ends[q].End, Partitions: g.counts[1],
+			}),
 			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindPosition, Seq: -1}),
 		})
 	}

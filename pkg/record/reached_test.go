@@ -10,26 +10,28 @@ import (
 func TestPositionRecord_RoundTrip(t *testing.T) {
 	for _, next := range []int64{0, 1, math.MaxInt64} {
 		for _, events := range []string{"", "q83vEjRWeJCrze8SNFZ4kA=="} {
-			if got, topic, err := record.DecodePosition(record.EncodePosition(next, events)); err != nil || got != next || topic != events {
-				t.Errorf("got %d of %q, %v; want %d of %q", got, topic, err, next, events)
+			for _, want := range []record.Reached{{Next: next, Events: events}, {Next: next, Events: events, Committed: next, Decided: math.MaxInt64, Partitions: 3}} {
+				if got, err := record.DecodePosition(record.EncodePosition(want)); err != nil || got != want {
+					t.Errorf("got %+v, %v; want %+v", got, err, want)
+				}
 			}
 		}
 	}
-	if got := string(record.EncodePosition(42, "")); got != `{"next":42}` {
+	if got := string(record.EncodePosition(record.Reached{Next: 42})); got != `{"next":42}` {
 		t.Errorf("value is %s", got)
 	}
-	if got := string(record.EncodePosition(42, "a+/=")); got != `{"next":42,"events":"a+/="}` {
+	if got := string(record.EncodePosition(record.Reached{Next: 42, Events: "a+/=", Decided: 43, Partitions: 2})); got != `{"next":42,"events":"a+/=","decided":43,"partitions":2}` {
 		t.Errorf("value is %s", got)
 	}
-	if got, _, err := record.DecodePosition([]byte(`{"later":{"a":1}, "next": 7}`)); err != nil || got != 7 {
-		t.Errorf("with a member of the future: %d, %v", got, err)
+	if got, err := record.DecodePosition([]byte(`{"later":{"a":1}, "next": 7}`)); err != nil || got.Next != 7 {
+		t.Errorf("with a member of the future: %v, %v", got, err)
 	}
 }
 
 func TestDecodePosition_RefusesWhatIsNone(t *testing.T) {
-	for _, bad := range []string{``, `{}`, `[]`, `7`, `{"next":-1}`, `{"next":1.5}`, `{"next":"1"}`, `{"next":null}`, `{"next":9223372036854775808}`} {
-		if got, _, err := record.DecodePosition([]byte(bad)); err == nil {
-			t.Errorf("%s was taken for %d", bad, got)
+	for _, bad := range []string{``, `{}`, `[]`, `7`, `{"next":-1}`, `{"next":1.5}`, `{"next":"1"}`, `{"next":null}`, `{"next":9223372036854775808}`, `{"next":1,"committed":2,"decided":1}`, `{"next":1,"committed":-1}`} {
+		if got, err := record.DecodePosition([]byte(bad)); err == nil {
+			t.Errorf("%s was taken for %v", bad, got)
 		}
 	}
 }

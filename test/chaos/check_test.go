@@ -122,14 +122,14 @@ func (c *check) checkRuns() {
 		case record.KindFence:
 			continue
 		case record.KindPosition:
-			next, _, err := record.DecodePosition(m.Value)
+			reached, err := record.DecodePosition(m.Value)
 			if err != nil {
 				c.t.Fatal(err)
 			}
-			if next < told[m.Partition] {
-				c.problem("position of partition %d: it went back from %d to %d", m.Partition, told[m.Partition], next)
+			if reached.Next < told[m.Partition] {
+				c.problem("position of partition %d: it went back from %d to %d", m.Partition, told[m.Partition], reached.Next)
 			}
-			told[m.Partition] = next
+			told[m.Partition] = reached.Next
 			continue
 		}
 		r, err := record.DecodeRun(m.Value)
