@@ -72,8 +72,20 @@ func (p *partition) erase(t *thread, m *message) (outcome, error) {
 func (p *partition) withdraw(t *thread) {
 	prefix := t.key + "/"
 	p.outputs = slices.DeleteFunc(p.outputs, func(o output) bool {
-		return o.kind != "" && o.kind != outputTombstone && strings.HasPrefix(string(o.record.Key), prefix)
+		if o.kind == "" || o.kind == outputTombstone || !strings.HasPrefix(string(o.record.Key), prefix) {
+			return false
+		}
+		p.outputBytes -= o.bytes()
+		if o.kind == outputSealed || o.kind == outputOutgrown {
+			p.counts.ended[record.Status(o.head.Status)]--
+		}
+		return true
 	})
+	for _, h := range t.open {
+		if r := h.live; r != nil && !h.Open() && (!r.recorded || r.shownOpen) { // abandoned, and no record says so yet
+			p.counts.ended[record.StatusAbandoned]--
+		}
+	}
 }
 
 // forget drops a run from memory, and reports whether a committed record of it may exist.

@@ -196,6 +196,35 @@ func TestPartition_DropsOpenRunsOfAnErasedThread(t *testing.T) {
 	}
 }
 
+// What an erasure takes back before it was committed has neither ended nor any size.
+func TestPartition_CountsNothingOfWhatAnErasureTakesBack(t *testing.T) {
+	s := newSim(t, nil)
+	s.open(false)
+	s.turn("r1", "m1")
+	s.send("t", "silent", started("silent"))
+	s.send("other", "o", started("o"))
+	s.send("other", "o", finished("o"))
+	s.feed(len(s.events))
+	bytes := 0
+	for _, o := range s.part.outputs {
+		if !strings.HasPrefix(string(o.record.Key), "acme/t/") {
+			bytes += o.bytes()
+		}
+	}
+	s.now = s.now.Add(2 * s.cfg.IdleLimit)
+	s.check(s.part.abandonSilent(s.now, s.now))
+	equal(t, "ended before", s.part.counts.ended, map[record.Status]int{record.StatusFinished: 2, record.StatusAbandoned: 1})
+	s.erase("t")
+	s.feed(1)
+	equal(t, "ended", s.part.counts.ended, map[record.Status]int{record.StatusFinished: 1, record.StatusAbandoned: 0})
+	for _, o := range s.part.outputs {
+		if o.kind == outputTombstone || o.kind == outputErasure {
+			bytes += o.bytes()
+		}
+	}
+	equal(t, "bytes", s.part.outputBytes, bytes)
+}
+
 func TestPartition_AnErasureIsOfOneTenantsThread(t *testing.T) {
 	s := newSim(t, nil)
 	for _, m := range []*kgo.Record{s.send("t", "r", started("r")), s.send("t", "r", finished("r"))} {
