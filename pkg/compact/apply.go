@@ -359,9 +359,9 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	var before json.RawMessage
 	doc, ok := obj.get("content").(*tree)
 	if !ok {
-		doc = newTree(json.RawMessage(`{}`))
+		doc = newTree(&r.reading, json.RawMessage(`{}`))
 		if c, ok := obj.get("content").(rawValue); ok && string(c) != "null" {
-			doc = newTree(json.RawMessage(c))
+			doc = newTree(&r.reading, json.RawMessage(c))
 			obj.set("content", doc) // the next patch finds it read, also where this one fails
 		}
 		doc.object = true // else no snapshot could hold the message, and a client that restores it would give up

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"hash/maphash"
 	"iter"
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -83,6 +84,8 @@ type part struct {
 	nodes []*node
 	count int
 	high  int32 // of the text: 1 more than the depth of the deepest element; 0 while nobody has asked
+	// shared says that another array has the nodes too.
+	shared bool
 }
 
 // partOf makes a part of elements, which stay unread unless one is long: to copy it would cost as much for each level
@@ -118,6 +121,24 @@ func (p *part) read() []*node {
 		p.text = nil
 	}
 	return p.nodes
+}
+
+// own returns the nodes, to be changed.
+func (p *part) own() []*node {
+	if p.shared && p.text == nil {
+		share(p.nodes)
+		p.nodes = slices.Clone(p.nodes)
+	}
+	p.shared = false
+	return p.read()
+}
+
+func share(nodes []*node) {
+	for _, v := range nodes {
+		if v != nil && v != unread {
+			v.shared = true
+		}
+	}
 }
 
 // depth returns how deep the deepest of the elements is that were not read.
@@ -215,6 +236,38 @@ func (c *container) unreadAt(i int) int {
 		return p.count
 	}
 	return 0
+}
+
+// ownAt returns how many nodes it would keep more to change the element at i.
+func (c *container) ownAt(i int) int {
+	if c.parts == nil || i < 0 || i >= c.length {
+		return 0
+	}
+	at, _ := c.seek(i)
+	if p := &c.parts[at]; p.text != nil || p.shared {
+		return p.count
+	}
+	return 0
+}
+
+// kept returns how many nodes it keeps as a clone, at most.
+func (c *container) kept() int {
+	if c.table != nil {
+		return 1 + len(c.names)
+	}
+	return 1 + len(c.values)
+}
+
+// clone returns a container that can be changed in the place of one that is not changed any more. What both hold is
+// shared: elements of long arrays by parts, the others one by one.
+func (c *container) clone() *container {
+	d := *c
+	share(c.values)
+	d.values, d.names, d.index, d.parts = slices.Clone(c.values), slices.Clip(c.names), maps.Clone(c.index), slices.Clone(c.parts)
+	for i := range d.parts {
+		d.parts[i].shared = true
+	}
+	return &d
 }
 
 const (
@@ -351,13 +404,22 @@ func (c *container) seek(i int) (part, at int) {
 	return part, i
 }
 
-// element returns where the element at i stands.
+// at returns the element at i.
+func (c *container) at(i int) *node {
+	if c.parts == nil {
+		return c.values[i]
+	}
+	part, at := c.seek(i)
+	return c.parts[part].read()[at]
+}
+
+// element returns where the element or member at i stands, to be changed.
 func (c *container) element(i int) **node {
 	if c.parts == nil {
 		return &c.values[i]
 	}
 	part, at := c.seek(i)
-	return &c.parts[part].read()[at]
+	return &c.parts[part].own()[at]
 }
 
 // divide makes parts of an array that is long, once something happens in front of its end.
@@ -379,7 +441,7 @@ func (c *container) insert(i int, v *node) {
 	}
 	in, at := c.seek(i)
 	p := &c.parts[in]
-	nodes := slices.Insert(p.read(), at, v)
+	nodes := slices.Insert(p.own(), at, v)
 	p.set(nodes)
 	c.length++
 	if len(nodes) > 2*partLength {
@@ -396,7 +458,7 @@ func (c *container) take(i int) {
 	}
 	in, at := c.seek(i)
 	p := &c.parts[in]
-	p.set(slices.Delete(p.read(), at, at+1))
+	p.set(slices.Delete(p.own(), at, at+1))
 	c.length--
 	if p.count == 0 && len(c.parts) > 1 {
 		c.parts = slices.Delete(c.parts, in, in+1)

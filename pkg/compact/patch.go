@@ -26,10 +26,10 @@ const (
 	maxDocuments = 64 << 20 // the state and the contents of all activities after one; the largest event brings 16 MiB
 )
 
-// maxRead is how many nodes a tree may have made of what it read before it forgets them all: of what lies on the
-// paths of patches small objects are read whole, large ones by what is asked for, and elements of long arrays by
-// parts. A node takes 50 to 150 bytes. To read again what was forgotten costs the document once; an operation
-// makes a few nodes for each step of its path, 512 at most, so that comes once in thousands of them.
+// maxRead is how many nodes the trees of a run may have made of what they read before they forget them all: of what
+// lies on the paths of patches small objects are read whole, large ones by what is asked for, and elements of long
+// arrays by parts. A node takes 50 to 150 bytes. To read again what was forgotten costs the documents once; an
+// operation makes a few nodes for each step of its path, 512 at most, so that comes once in thousands of them.
 const maxRead = 2 << 20
 
 // Errors of a patch; each leaves the document as it was.
@@ -69,7 +69,7 @@ func (t *tree) apply(patch json.RawMessage, others func() int) error {
 
 func (p *patcher) operations(patch json.RawMessage) error {
 	for op := range agui.Elements(patch) {
-		if p.t.read > maxRead {
+		if p.t.reading.nodes > maxRead {
 			p.restart()
 		}
 		if err := p.operation(op); err != nil {
@@ -208,21 +208,30 @@ func (p *patcher) open(n *node) {
 	if n.container == nil {
 		n.open()
 		if n.table == nil {
-			p.t.read += len(n.values)
+			p.t.reading.nodes += len(n.values)
 		}
 		for i := range n.parts {
-			p.t.read += len(n.parts[i].nodes)
+			p.t.reading.nodes += len(n.parts[i].nodes)
 		}
 	}
 }
 
-// restart makes the tree anew from its text.
+// restart makes the trees of the run anew from their texts.
 func (p *patcher) restart() {
 	now := p.t.root.appendJSON(nil)
 	p.back()
 	before := p.t.JSON()
 	p.undo = []func(){func() { p.t.root, p.t.text = &node{text: before}, before }}
-	p.t.root, p.t.read = &node{text: now}, 0
+	p.t.root, p.t.shares = &node{text: now}, false
+	p.t.reading.nodes = 0
+	if p.t.reading.trees == nil {
+		return
+	}
+	for t := range p.t.reading.trees {
+		if t != p.t {
+			t.forget()
+		}
+	}
 }
 
 // back undoes the operations.
@@ -274,10 +283,10 @@ func (p *patcher) transfer(move bool, from, path string) error {
 	if move {
 		p.remove(at)
 	} else {
-		source = source.copyOf()
-		if p.copied += len(source.text); p.copied > maxCopied {
+		if p.copied += source.bytes(); p.copied > maxCopied {
 			return errCopyLimit
 		}
+		source.shared, p.t.shares = true, true
 	}
 	// The target is looked up again: removing the source may have moved or taken it.
 	target, err := p.lastStep(path)
@@ -296,22 +305,22 @@ func (p *patcher) transfer(move bool, from, path string) error {
 // place is where the last step of a path leads: a member or an element, there or not.
 type place struct {
 	way    []*node // from the root to parent
+	steps  []int   // the index in each of them
 	parent *node
 	name   string // of a member
-	index  int    // of an element; may be out of range
+	index  int    // of an element, may be out of range; the place of a member, -1 where there is none
 	shown  bool   // the path names an element as it stands in the document, not as "-" or "01"
 }
 
 // value returns what is there, or nil.
 func (at place) value() *node {
-	if !at.parent.isArray() {
-		if i := at.parent.find(at.name); i >= 0 {
-			return at.parent.member(i)
-		}
+	switch {
+	case at.index < 0:
 		return nil
-	}
-	if at.index >= 0 && at.index < at.parent.count() {
-		return *at.parent.element(at.index)
+	case !at.parent.isArray():
+		return at.parent.member(at.index)
+	case at.index < at.parent.count():
+		return at.parent.at(at.index)
 	}
 	return nil
 }
@@ -353,10 +362,12 @@ func (p *patcher) lastStep(path string) (place, error) {
 			if err := at.element(key); err != nil {
 				return at, err
 			}
-			p.t.read += n.unreadAt(at.index)
+			p.t.reading.nodes += n.unreadAt(at.index)
 		} else {
-			p.t.read++ // it is, where nobody has asked for it before
+			at.index = n.find(key)
+			p.t.reading.nodes++ // it is, where nobody has asked for it before
 		}
+		at.steps = append(at.steps, at.index)
 		if i == len(steps)-1 {
 			return at, nil
 		}
@@ -407,6 +418,38 @@ func (p *patcher) existing(path string) (place, error) {
 		return at, errNoSuchPath
 	}
 	return at, nil
+}
+
+// own puts clones in the place of what is shared on the way to a place, so that a change does not show elsewhere.
+func (p *patcher) own(at place) place {
+	if !p.t.shares {
+		return at
+	}
+	for i, n := range at.way {
+		var in *node
+		step := 0
+		if i > 0 {
+			in, step = at.way[i-1], at.steps[i-1]
+			p.t.reading.nodes += in.ownAt(step)
+			in.element(step)
+		}
+		if !n.shared {
+			continue
+		}
+		c := n.clone()
+		p.t.reading.nodes += c.kept()
+		at.way[i] = c
+		if i == 0 {
+			p.t.root = c
+			p.undo = append(p.undo, func() { p.t.root = n })
+			continue
+		}
+		*in.element(step) = c
+		p.undo = append(p.undo, func() { *in.element(step) = n })
+	}
+	at.parent = at.way[len(at.way)-1]
+	p.t.reading.nodes += at.parent.ownAt(at.index)
+	return at
 }
 
 // changed forgets the written form of all nodes on the way; the last one's grows by so many bytes. The way
@@ -460,6 +503,7 @@ func (p *patcher) setRoot(v *node) error {
 
 // put replaces what is there, or makes the member.
 func (p *patcher) put(at place, v *node) error {
+	at = p.own(at)
 	if !p.fits(at, v) {
 		return errDepth
 	}
@@ -472,12 +516,8 @@ func (p *patcher) put(at place, v *node) error {
 		return nil
 	}
 	p.changed(at, v.bytes()-before.bytes())
-	i := at.index
-	if !n.array {
-		i = n.find(at.name)
-	}
-	*n.element(i) = v
-	p.undo = append(p.undo, func() { *n.element(i) = before })
+	*n.element(at.index) = v
+	p.undo = append(p.undo, func() { *n.element(at.index) = before })
 	return nil
 }
 
@@ -486,6 +526,7 @@ func (p *patcher) add(at place, v *node) error {
 	if !at.parent.array {
 		return p.put(at, v)
 	}
+	at = p.own(at)
 	if !p.fits(at, v) {
 		return errDepth
 	}
@@ -496,24 +537,26 @@ func (p *patcher) add(at place, v *node) error {
 		i += n.count()
 	}
 	i = max(0, min(i, n.count()))
-	p.t.read += n.unreadAt(min(i, n.count()-1))
+	p.t.reading.nodes += n.ownAt(min(i, n.count()-1))
 	n.insert(i, v)
 	p.undo = append(p.undo, func() { n.take(i) })
 	return nil
 }
 
 func (p *patcher) remove(at place) {
-	n, v := at.parent, at.value()
+	v := at.value()
 	if v == nil {
 		return // an inherited member: there is nothing to remove, and the client says it did
 	}
+	at = p.own(at)
+	n := at.parent
 	p.changed(at, -(n.memberBytes(at.name) + v.bytes() + min(1, n.count()-1)))
 	if n.array {
 		n.take(at.index)
 		p.undo = append(p.undo, func() { n.insert(at.index, v) })
 		return
 	}
-	i, c := n.find(at.name), n.container
+	i, c := at.index, n.container
 	c.hide(i)
 	p.undo = append(p.undo, func() {
 		c.show(i, v)
@@ -521,7 +564,7 @@ func (p *patcher) remove(at place) {
 	})
 	if c.sparse() {
 		n.container = c.dense()
-		p.t.read += n.count()
+		p.t.reading.nodes += n.count()
 	}
 }
 

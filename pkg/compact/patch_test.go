@@ -54,7 +54,7 @@ func TestTree_PatchesAsTheClientDoes(t *testing.T) {
 		"prototype":                          {`[{"op":"add","path":"/__proto__","value":1}]`, doc, errPrototype},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr := newTree(json.RawMessage(doc))
+			tr := newTree(new(reading), json.RawMessage(doc))
 			err := tr.apply(json.RawMessage(row.patch), noOthers)
 			if !errors.Is(err, row.err) || (err != nil) != (row.err != nil) {
 				t.Errorf("want error %v, got %v", row.err, err)
@@ -91,7 +91,7 @@ func TestTree_EqualsTheLibrary(t *testing.T) {
 	path := rapid.SampledFrom([]string{"/a", "/b", "/l", "/l/0", "/l/1", "/l/-", "/l/7", "/o", "/o/a", "/o/a/b", "/x/y", "/m~1n", "/m~0n", "/é"})
 	rapid.Check(t, func(rt *rapid.T) {
 		doc := rapid.SampledFrom([]string{`{}`, `{"a":1,"l":[1,2,3],"o":{"a":{"b":[]}}}`, `{"m/n":1,"m~n":{"x":1},"é":[{"a":1}],"l":[]}`}).Draw(rt, "doc")
-		tr, want := newTree(json.RawMessage(doc)), []byte(doc)
+		tr, want := newTree(new(reading), json.RawMessage(doc)), []byte(doc)
 		for range rapid.IntRange(1, 6).Draw(rt, "patches") {
 			var ops []string
 			for range rapid.IntRange(1, 4).Draw(rt, "operations") {
@@ -138,7 +138,7 @@ func TestTree_EqualsTheLibrary(t *testing.T) {
 
 func TestTree_Limits(t *testing.T) {
 	t.Run("copies that copy copies", func(t *testing.T) {
-		tr := newTree(json.RawMessage(`{"a":"` + strings.Repeat("x", 1<<10) + `"}`))
+		tr := newTree(new(reading), json.RawMessage(`{"a":"`+strings.Repeat("x", 1<<10)+`"}`))
 		var err error
 		for i := 0; err == nil && i < 64; i++ {
 			err = tr.apply(json.RawMessage(`[`+strings.TrimSuffix(strings.Repeat(fmt.Sprintf(`{"op":"copy","from":"","path":"/b%d"},`, i), 8), ",")+`]`), noOthers)
@@ -151,7 +151,7 @@ func TestTree_Limits(t *testing.T) {
 		}
 	})
 	t.Run("copies over many patches", func(t *testing.T) {
-		tr := newTree(json.RawMessage(`{"a":"` + strings.Repeat("x", 1<<20) + `"}`))
+		tr := newTree(new(reading), json.RawMessage(`{"a":"`+strings.Repeat("x", 1<<20)+`"}`))
 		var err error
 		others, patches := 10<<20, 0
 		for ; err == nil && patches < 64; patches++ {
@@ -166,7 +166,7 @@ func TestTree_Limits(t *testing.T) {
 		}
 	})
 	t.Run("a document that grows in depth", func(t *testing.T) {
-		tr := newTree(json.RawMessage(`{"a":{}}`))
+		tr := newTree(new(reading), json.RawMessage(`{"a":{}}`))
 		var err error
 		for i := 0; err == nil && i < 2*agui.MaxDepth; i++ {
 			err = tr.apply(json.RawMessage(`[{"op":"move","from":"/a","path":"/b"},{"op":"add","path":"/a","value":{}},{"op":"move","from":"/b","path":"/a/b"}]`), noOthers)
@@ -196,7 +196,7 @@ func FuzzTree(f *testing.F) {
 			return
 		}
 		doc = strings.TrimSpace(doc)
-		tr := newTree(json.RawMessage(doc))
+		tr := newTree(new(reading), json.RawMessage(doc))
 		if err := tr.apply(ev.JSON(agui.FieldDelta), noOthers); err != nil && string(tr.JSON()) != doc {
 			t.Fatalf("%v, and yet %s became %s", err, doc, tr.JSON())
 		}
@@ -246,7 +246,7 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 			}
 		}
 		doc := json.RawMessage(strings.ReplaceAll(fmt.Sprintf(`{"l":%v,"o":{%s}}`, list, strings.Join(came, ",")), " ", " , "))
-		tr, resumed := newTree(doc), newTree(doc)
+		tr, resumed := newTree(new(reading), doc), newTree(new(reading), doc)
 		patch := func(undone bool) {
 			list, names := &list, &names
 			if undone {
@@ -284,7 +284,7 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 			}
 			before := string(tr.JSON())
 			if rng.IntN(2) == 0 {
-				tr.read = maxRead - rng.IntN(300) // it is made anew in the middle of the patch
+				tr.reading.nodes = maxRead - rng.IntN(300) // it is made anew in the middle of the patch
 			}
 			for _, tr := range []*tree{tr, resumed} {
 				if err := tr.apply(json.RawMessage("["+strings.Join(ops, ",")+"]"), noOthers); (err != nil) != undone {
@@ -294,7 +294,7 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 			if undone && string(tr.JSON()) != before || !bytes.Equal(tr.JSON(), resumed.JSON()) {
 				t.Fatalf("seed %d: what was read of the document before shows in its bytes", seed)
 			}
-			resumed = newTree(resumed.JSON())
+			resumed = newTree(new(reading), resumed.JSON())
 		}
 		for i := range 60 {
 			patch(i%3 == 2)
@@ -313,6 +313,98 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 	}
 }
 
+// What was copied is shared until one side is changed. It does not show: each operation on a tree that was made anew
+// from its text leaves the same bytes.
+func TestTree_CopiesStandForThemselves(t *testing.T) {
+	copies, shared := 0, 0
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		object := func(n int) string {
+			var b strings.Builder
+			for i := range n {
+				fmt.Fprintf(&b, `,"%d": {"0":{"1":[ ]},"1":%d}`, i, i)
+			}
+			return "{" + strings.TrimPrefix(b.String(), ",") + "}"
+		}
+		array := func(n int) string {
+			return "[" + strings.TrimSuffix(strings.Repeat(`{"0": [1,2],"1":{}},`, n), ",") + "]"
+		}
+		sizes := []int{0, 3, 20, tabled + 10, 2*partLength + 10}
+		size := func() int { return sizes[rng.IntN(len(sizes))] }
+		tr := newTree(new(reading), json.RawMessage(fmt.Sprintf(`{"0":%s,"1":%s,"2":[%s,%s]}`, object(size()), array(size()), array(size()), object(size()))))
+		path := func() string {
+			var b strings.Builder
+			for range 1 + rng.IntN(4) {
+				fmt.Fprintf(&b, "/%d", []int{rng.IntN(3), rng.IntN(3), rng.IntN(3), rng.IntN(30), 1000 + rng.IntN(40)}[rng.IntN(5)])
+			}
+			return b.String()
+		}
+		for range 40 {
+			before := bytes.Clone(tr.JSON())
+			want := before
+			var ops []string
+			for len(ops) < 12 {
+				var op string
+				switch rng.IntN(6) {
+				case 0, 1:
+					from := path()
+					if rng.IntN(20) == 0 {
+						from = ""
+					}
+					op = fmt.Sprintf(`{"op":"copy","from":%q,"path":%q}`, from, path())
+				case 2:
+					op = fmt.Sprintf(`{"op":"move","from":%q,"path":%q}`, path(), path())
+				case 3:
+					op = fmt.Sprintf(`{"op":"remove","path":%q}`, path())
+				default:
+					op = fmt.Sprintf(`{"op":%q,"path":%q,"value":{"0":%d}}`, []string{"add", "replace"}[rng.IntN(2)], path(), rng.IntN(100))
+				}
+				one := newTree(new(reading), want)
+				if one.apply(json.RawMessage("["+op+"]"), noOthers) == nil && len(one.JSON()) < 1<<18 {
+					want, ops = one.JSON(), append(ops, op)
+					if strings.HasPrefix(op, `{"op":"copy"`) {
+						copies++
+					}
+				} else if rng.IntN(300) == 0 {
+					break
+				}
+			}
+			if len(ops) == 0 {
+				continue
+			}
+			if rng.IntN(10) == 0 {
+				tr.reading.nodes = maxRead - rng.IntN(300)
+			}
+			patch := strings.Join(ops, ",")
+			if err := tr.apply(json.RawMessage("["+patch+`,{"op":"remove","path":"/nothing"}]`), noOthers); err == nil {
+				t.Fatalf("seed %d: it should fail", seed)
+			}
+			if tr.text = nil; rng.IntN(2) == 0 && !bytes.Equal(tr.JSON(), before) {
+				t.Fatalf("seed %d: %s\nhas failed and changed\n%.2000s\nto\n%.2000s", seed, patch, before, tr.JSON())
+			}
+			if err := tr.apply(json.RawMessage("["+patch+"]"), noOthers); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if !bytes.Equal(tr.JSON(), want) {
+				t.Fatalf("seed %d: of\n%.2000s\n%s\nmade\n%.2000s\nnot\n%.2000s", seed, before, patch, tr.JSON(), want)
+			}
+			if err := tr.root.sound(); err != nil {
+				t.Fatalf("seed %d: %.200s", seed, err)
+			}
+			if tr.shares {
+				shared++
+			}
+		}
+	}
+	if unread.shared {
+		t.Error("what all trees share is marked")
+	}
+	t.Logf("%d copies, %d patches left something shared", copies, shared)
+	if copies < 1000 || shared < 1000 {
+		t.Error("the test does not do what it says")
+	}
+}
+
 // A large object takes no more room than its text some times over once a patch has led into it.
 func TestTree_ReadingALargeObjectFillsNoMemory(t *testing.T) {
 	var doc []byte
@@ -322,7 +414,7 @@ func TestTree_ReadingALargeObjectFillsNoMemory(t *testing.T) {
 	doc[0] = '{'
 	doc = append(doc, '}')
 	before := liveBytes()
-	tr := newTree(doc)
+	tr := newTree(new(reading), doc)
 	if err := tr.apply(json.RawMessage(`[{"op":"replace","path":"/fffff","value":2},{"op":"remove","path":"/0"}]`), noOthers); err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +440,7 @@ func TestTree_ReadingALargeArrayFillsNoMemory(t *testing.T) {
 	doc := append([]byte(`[`), bytes.Repeat([]byte(`1,`), n)...)
 	doc[len(doc)-1] = ']'
 	before := liveBytes()
-	tr := newTree(doc)
+	tr := newTree(new(reading), doc)
 	if err := tr.apply(json.RawMessage(`[{"op":"replace","path":"/0","value":2}]`), noOthers); err != nil {
 		t.Fatal(err)
 	}
@@ -374,10 +466,54 @@ func TestTree_ReadingALargeArrayFillsNoMemory(t *testing.T) {
 	if !bytes.Equal(tr.JSON(), want) {
 		t.Error("the patch did something else than it says")
 	}
-	if tr.read > maxRead+2*partLength {
-		t.Errorf("%d nodes are kept, want %d at most", tr.read, maxRead)
+	if tr.reading.nodes > maxRead+2*partLength {
+		t.Errorf("%d nodes are kept, want %d at most", tr.reading.nodes, maxRead)
 	}
 	runtime.KeepAlive(tr)
+}
+
+// What patches lead into is bounded for a run, not for each of its documents.
+func TestRun_ReadingManyDocumentsFillsNoMemory(t *testing.T) {
+	const n, documents = maxRead * 7 / 8, 4
+	r := New(nil, nil)
+	apply := func(line string) {
+		ev, err := agui.Decode([]byte(line))
+		if err == nil {
+			err = r.Apply(ev)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ops []string
+	for i := 0; i < n; i += partLength {
+		ops = append(ops, fmt.Sprintf(`{"op":"test","path":"/r/%d","value":1}`, i))
+	}
+	patch := `[` + strings.Join(ops, ",") + `,{"op":"add","path":"/n","value":1}]`
+	doc := `{"r":[` + strings.TrimSuffix(strings.Repeat("1,", n), ",") + `]`
+	before := liveBytes()
+	for i := range documents {
+		apply(fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p","content":%s}}`, i, doc))
+		apply(fmt.Sprintf(`{"type":"ACTIVITY_DELTA","messageId":"a%d","activityType":"p","patch":%s}`, i, patch))
+	}
+	apply(`{"type":"STATE_SNAPSHOT","snapshot":` + doc + `}}`)
+	apply(`{"type":"STATE_DELTA","delta":` + patch + `}`)
+	if grown, room := liveBytes()-before, 150*maxRead/2+3*(documents+1)*len(doc); grown > room {
+		t.Errorf("%d bytes of documents take %d, want %d at most", (documents+1)*len(doc), grown, room)
+	}
+	if nodes := r.reading.nodes; nodes > maxRead+2*partLength {
+		t.Errorf("%d nodes are kept, want %d at most", nodes, maxRead)
+	}
+	want := doc + `,"n":1}`
+	for _, m := range r.Messages() {
+		if content := agui.Lookup(m.Raw, "content"); string(content) != want {
+			t.Errorf("%s has %d bytes, want %d", m.ID, len(content), len(want))
+		}
+	}
+	if len(r.Messages()) != documents || string(r.State()) != want || len(r.Summary().Anomalies) != 1 {
+		t.Errorf("%d messages, a state of %d bytes, %v", len(r.Messages()), len(r.State()), r.Summary().Anomalies)
+	}
+	runtime.KeepAlive(r)
 }
 
 func largeState() json.RawMessage {
@@ -397,7 +533,7 @@ func largeState() json.RawMessage {
 func BenchmarkTree_SmallPatchOfALargeState(b *testing.B) {
 	state := largeState()
 	b.Run("tree", func(b *testing.B) {
-		tr := newTree(state)
+		tr := newTree(new(reading), state)
 		for i := 0; b.Loop(); i++ {
 			patch := fmt.Sprintf(`[{"op":"replace","path":"/counter","value":%d},{"op":"replace","path":"/rows/%d/score","value":1}]`, i, i%50_000)
 			if err := tr.apply(json.RawMessage(patch), noOthers); err != nil {

@@ -17,10 +17,11 @@ var ErrEnded = errors.New("folding event: the run has ended")
 
 // Run folds the events of one run. It is not safe for concurrent use.
 type Run struct {
-	conv  *conversation
-	state *tree
-	p     progress
-	keep  agui.Families
+	conv    *conversation
+	state   *tree
+	reading reading
+	p       progress
+	keep    agui.Families
 	// recentID is a message id that needed no decoding.
 	recentID string
 }
@@ -31,7 +32,30 @@ func New(messages []agui.Message, state json.RawMessage) *Run {
 	if state == nil {
 		state = json.RawMessage(`{}`)
 	}
-	return &Run{conv: newConversation(messages), state: newTree(state), p: newProgress()}
+	r := &Run{conv: newConversation(messages), p: newProgress()}
+	r.reading.trees = r.trees
+	r.state = newTree(&r.reading, state)
+	return r
+}
+
+// trees goes through the documents that patches may have led into.
+func (r *Run) trees(yield func(*tree) bool) {
+	if !yield(r.state) {
+		return
+	}
+	for of, k := range r.conv.kinds {
+		if of.role != agui.RoleActivity {
+			continue
+		}
+		for _, p := range k.links {
+			if p.m.obj == nil {
+				continue
+			}
+			if t, ok := p.m.obj.get("content").(*tree); ok && !yield(t) {
+				return
+			}
+		}
+	}
 }
 
 // NewOn starts a fold from a history that other folds share; else it is New.
@@ -168,7 +192,7 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		r.encryptedValue(ev, o)
 	case agui.StateSnapshot:
 		r.p.verify.plain()
-		r.state = newTree(bytes.Clone(ev.JSON(agui.FieldSnapshot)))
+		r.state = newTree(&r.reading, bytes.Clone(ev.JSON(agui.FieldSnapshot)))
 	case agui.StateDelta:
 		r.p.verify.plain()
 		r.stateDelta(ev.JSON(agui.FieldDelta))

@@ -208,6 +208,18 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return `{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/a","path":"/c"}]}`
 		}, ""},
+		"copies of a large value that changes": {40_000, func(i, n int) string {
+			if i == 0 {
+				return `{"type":"STATE_SNAPSHOT","snapshot":{"a":{"rows":` + rows(n) + `}}}`
+			}
+			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/a/n","value":%d},{"op":"copy","from":"/a","path":"/c"}]}`, i)
+		}, ""},
+		"changes of copies of a large value": {40_000, func(i, n int) string {
+			if i == 0 {
+				return `{"type":"STATE_SNAPSHOT","snapshot":{"a":{"rows":` + rows(n) + `}}}`
+			}
+			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/a","path":"/c"},{"op":"add","path":"/c/rows/%d/score","value":1}]}`, i)
+		}, ""},
 		"empty snapshots over many activities": {40_000, func(i, n int) string {
 			if i < n/2 {
 				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p%d","content":{}}`, i, i)

@@ -2,6 +2,7 @@ package compact
 
 import (
 	"encoding/json"
+	"iter"
 	"strconv"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -15,11 +16,28 @@ type tree struct {
 	text json.RawMessage // the document as JSON; nil while it must be written anew
 	// object says that a patch fails which leaves something else than an object.
 	object bool
-	// read is how many nodes were made of what patches led into since root was one.
-	read int
+	// reading is what this tree has read, together with others.
+	reading *reading
+	// shares says that a node may be shared.
+	shares bool
 }
 
-func newTree(text json.RawMessage) *tree { return &tree{root: &node{text: text}, text: text} }
+func newTree(r *reading, text json.RawMessage) *tree {
+	return &tree{root: &node{text: text}, text: text, reading: r}
+}
+
+// forget makes the tree anew from its text.
+func (t *tree) forget() {
+	if t.root.container != nil {
+		t.root, t.shares = &node{text: t.JSON()}, false
+	}
+}
+
+// reading is what the trees of a run have read together.
+type reading struct {
+	nodes int // made of what patches led into since all trees were made anew
+	trees iter.Seq[*tree]
+}
 
 // bytes returns how long the document is.
 func (t *tree) bytes() int {
@@ -51,7 +69,10 @@ type node struct {
 	// nobody has asked.
 	high int32
 	// loose says that it may be more than the depth.
-	loose      bool
+	loose bool
+	// shared says that it stands in several places since it, or what it is in, was copied: it is never
+	// changed any more, and a clone is in its place.
+	shared     bool
 	*container // what text said, once it was read
 }
 
@@ -168,13 +189,13 @@ func (n *node) appendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// copyOf returns the value as a node of its own. It keeps the text and the depth, so that the next copy has them.
-func (n *node) copyOf() *node {
-	n.depth(false)
-	if n.text == nil {
-		n.text, n.spans = n.appendJSON(make([]byte, 0, n.size)), nil
+// clone returns a node that can be changed in the place of one that is shared and was read.
+func (n *node) clone() *node {
+	if n.array {
+		n.divide(0)
 	}
-	return &node{text: n.text, spans: n.spans, high: n.high, loose: n.loose}
+	n.measure() // once, not for each clone
+	return &node{text: n.text, size: n.size, array: n.array, high: n.high, loose: n.loose, container: n.container.clone()}
 }
 
 // depth is 0 for a value that holds no others, and 1 more than its deepest value for one that does. It
