@@ -20,8 +20,9 @@ import (
 )
 
 var (
-	endedRuns = flag.Int("ended-runs", 20_000, "runs that have ended in BenchmarkMemory")
-	openRuns  = flag.Int("open-runs", 1_000, "runs that stay open in BenchmarkMemory")
+	endedRuns    = flag.Int("ended-runs", 20_000, "runs that have ended in BenchmarkMemory")
+	endedThreads = flag.Int("ended-threads", 0, "threads of the runs that have ended in BenchmarkMemory; 0: ten runs to a thread")
+	openRuns     = flag.Int("open-runs", 1_000, "runs that stay open in BenchmarkMemory")
 )
 
 // BenchmarkMemory folds many runs, then opens many others at 5,000 events a second, then kills the process
@@ -35,7 +36,7 @@ func BenchmarkMemory(b *testing.B) {
 		p := startCompactorIn(b, cfg, dir)
 
 		began := time.Now()
-		sent := publishAll(b, cfg, 0, shortRuns(*endedRuns))
+		sent := publishAll(b, cfg, 0, shortRuns(*endedRuns, *endedThreads))
 		p.await(b, "the end of all runs", func(m map[string]float64) bool { return m["skein_compactor_events_total"] >= float64(sent) })
 		b.Logf("%d runs ended, %d events, in %s: %s", *endedRuns, sent, time.Since(began).Round(time.Second), p.memory(b))
 		b.ReportMetric(p.resident(b, "VmHWM")/(1<<20), "MiB-peak-ended")
@@ -59,7 +60,7 @@ func BenchmarkMemory(b *testing.B) {
 		_ = p.cmd.Wait() // killed
 		killed := time.Now()
 		p = startCompactorIn(b, cfg, dir)
-		publishAll(b, cfg, 0, shortRuns(1))
+		publishAll(b, cfg, 0, shortRuns(1, 0))
 		p.await(b, "a commit after the kill", func(m map[string]float64) bool { return m["skein_compactor_transactions_total"] > 0 })
 		first := time.Since(killed)
 		p.await(b, "events after the kill", func(m map[string]float64) bool { return m["skein_compactor_events_total"] > 0 })
@@ -75,11 +76,14 @@ func BenchmarkMemory(b *testing.B) {
 // stream gives out events in the order in which they are sent.
 type stream func(yield func(thread, run, value string) bool)
 
-// shortRuns are runs of three events, ten to a thread.
-func shortRuns(n int) stream {
+// shortRuns are runs of three events: ten to a thread, one after the other, or in so many threads in turn.
+func shortRuns(n, threads int) stream {
 	return func(yield func(thread, run, value string) bool) {
 		for i := range n {
 			thread, run := fmt.Sprintf("ended-%08d", i/10), fmt.Sprintf("run-%08d", i)
+			if threads > 0 {
+				thread = fmt.Sprintf("ended-%08d", i%threads)
+			}
 			for _, value := range []string{
 				fmt.Sprintf(`{"type":"RUN_STARTED","timestamp":1767225600000,"threadId":%q,"runId":%q}`, thread, run),
 				fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","timestamp":1767225600000,"messageId":"m-%s","role":"assistant","delta":"It rains in the town that you asked for, and it will rain tomorrow."}`, run),

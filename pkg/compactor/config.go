@@ -48,8 +48,9 @@ type Config struct {
 	// for one that is larger itself.
 	CacheBytes int
 
-	// refoldBytes and refoldScanBytes bound what a request to refold holds and reads; tests set less.
-	refoldBytes, refoldScanBytes int
+	// refoldBytes and refoldScanBytes bound what a request to refold holds and reads, maxHeads the runs at hand of
+	// threads; tests set less.
+	refoldBytes, refoldScanBytes, maxHeads int
 }
 
 // DefaultConfig returns the settings of production. Dir and InstanceID have no default.
@@ -66,6 +67,7 @@ func DefaultConfig() Config {
 		CacheBytes:         64 << 20,
 		refoldBytes:        refoldBytes,
 		refoldScanBytes:    refoldScanBytes,
+		maxHeads:           maxHeads,
 	}
 }
 

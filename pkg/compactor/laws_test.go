@@ -232,7 +232,9 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 			kept := agui.Families(rng.IntN(64))
 			want := newSim(t, func(c *Config) { c.KeepEvents = kept })
 			script(want, rng, 40+rng.IntN(200), true)
-			sameHowever(t, rng, want, func(c *Config) { c.OpenRunBytes, c.KeepEvents = rng.IntN(2)<<20, kept })
+			sameHowever(t, rng, want, func(c *Config) {
+				c.OpenRunBytes, c.maxHeads, c.KeepEvents = rng.IntN(2)<<20, rng.IntN(2)*maxHeads, kept
+			})
 		})
 		if t.Failed() {
 			return

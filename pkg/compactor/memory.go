@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -23,7 +24,7 @@ func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes }
 
 // share gives the partition its part of what the process may hold, which has so many partitions.
 func (p *partition) share(partitions int) {
-	p.mostRunBytes = p.cfg.OpenRunBytes / partitions
+	p.mostRunBytes, p.mostHeads = p.cfg.OpenRunBytes/partitions, p.cfg.maxHeads/partitions
 }
 
 // relieve asks for records of the runs that have been silent longest, where open runs hold more memory
@@ -91,29 +92,83 @@ func (p *partition) evict(now time.Time) error {
 		p.letGo(r)
 		p.runBytes -= r.size()
 	}
-	p.evictThreads()
-	return nil
+	return p.evictThreads()
 }
 
-// maxThreads is how many threads stay at hand that have no run in memory.
-const maxThreads = 4096
+// maxHeads bounds the heads of runs that the threads at hand of a process hold; a thread itself counts for threadHeads. TestPartition_KeepsTheRunsAtHandWithinTheirMemory measures what one takes.
+const (
+	maxHeads    = 64 << 10
+	threadHeads = 2
+)
 
-func (p *partition) evictThreads() {
-	if len(p.threads) <= maxThreads {
-		return
+// size is about what the thread holds, in heads.
+func (t *thread) size() int { return threadHeads + len(t.heads) }
+
+// evictThreads lets go of what the local store has of threads, where the threads at hand hold more than they may: half of
+// that stays. Threads without a run in memory go as a whole, least recently used first; then of the others the runs
+// that are sealed, which come back as they are asked for (rest).
+func (p *partition) evictThreads() error {
+	held := 0
+	for _, t := range p.threads {
+		held += t.size()
+	}
+	if held <= p.mostHeads {
+		return nil
 	}
 	busy := map[*thread]bool{}
 	for _, r := range p.runs {
 		busy[r.thread] = true
 	}
-	idle := make([]*thread, 0, len(p.threads))
-	for _, t := range p.threads {
+	all := slices.SortedFunc(maps.Values(p.threads), func(a, b *thread) int { return cmp.Compare(a.usedAt, b.usedAt) })
+	for _, t := range all {
+		if held <= p.mostHeads/2 {
+			return nil
+		}
 		if !busy[t] {
-			idle = append(idle, t)
+			delete(p.threads, t.key)
+			held -= t.size()
 		}
 	}
-	slices.SortFunc(idle, func(a, b *thread) int { return cmp.Compare(a.usedAt, b.usedAt) })
-	for _, t := range idle[:min(len(idle), len(p.threads)-maxThreads/2)] {
-		delete(p.threads, t.key)
+	for _, t := range all {
+		if held <= p.mostHeads/2 {
+			return nil
+		}
+		// What is open stays, and so do the parents of that and the run that ended last.
+		if before := t.size(); busy[t] && before > threadHeads+2*len(t.open)+1 {
+			if err := p.leave(t); err != nil {
+				return err
+			}
+			held += t.size() - before
+		}
 	}
+	return nil
+}
+
+// leave has a thread begin anew with what is open, and leaves its other runs to the local store. All that
+// has ended must be committed.
+func (p *partition) leave(t *thread) error {
+	anew, err := newThread(t.key, t.tenant, t.id, t.open)
+	if err != nil {
+		return err
+	}
+	anew.erased, anew.usedAt, anew.headers = t.erased, t.usedAt, t.headers
+	*t = *anew // runs in memory have it
+	if err := p.bringEnded(t); err != nil {
+		return err
+	}
+	for _, h := range t.open {
+		r := h.live
+		if r == nil || r.fold == nil {
+			continue
+		}
+		if h.Parent != "" { // what its end rests on
+			if err := t.ask(h.Parent, h.Start); err != nil {
+				return err
+			}
+		}
+		if err := t.live(h, r.fold.Messages); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -98,6 +98,51 @@ func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 	}
 }
 
+// The runs that have ended leave memory but for some, also those of threads that always have an open run, and what is made
+// is the same.
+func TestPartition_KeepsTheRunsAtHandWithinTheirMemory(t *testing.T) {
+	const threads, runs, batch = 5, 3_000, 300
+	made := func(most int) (*sim, int) {
+		s := newSim(t, func(c *Config) { c.maxHeads = most })
+		s.open(false)
+		for i := range threads {
+			s.send("t"+strconv.Itoa(i), "first", started("first"))
+		}
+		held := 0
+		for i := range runs {
+			thread, id := "t"+strconv.Itoa(i%threads), "run-"+strconv.Itoa(i)
+			if i%(threads*20) < threads { // one is always open
+				s.send(thread, "open-"+strconv.Itoa(i), started("open-"+strconv.Itoa(i)))
+				s.send(thread, "first", finished("first"))
+				s.send(thread, "open-"+strconv.Itoa(i-threads*20), finished("open-"+strconv.Itoa(i-threads*20)))
+			}
+			s.send(thread, id, started(id))
+			s.send(thread, id, text("m"+id, "x"))
+			s.send(thread, id, finished(id))
+			if i%batch == batch-1 {
+				s.now = s.now.Add(busyFor)
+				s.all()
+				n := 0
+				for _, t := range s.part.threads {
+					n += t.size()
+				}
+				held = max(held, n)
+			}
+		}
+		return s, held
+	}
+	free, all := made(maxHeads)
+	bound, some := made(500)
+	equal(t, "records", bound.values(), free.values())
+	equal(t, "snapshots", bound.snapshotValues(), free.snapshotValues())
+	if all < runs || some > 500 {
+		t.Errorf("%d heads were at hand, and %d where 500 may be", all, some)
+	}
+	if n := len(bound.part.threads); n != threads {
+		t.Errorf("%d threads are at hand, want those with an open run", n)
+	}
+}
+
 // What open runs may hold in a process is the same whatever the number of its partitions.
 func TestPartition_SharesMemoryWithTheOthersOfItsProcess(t *testing.T) {
 	s := newSim(t, nil)

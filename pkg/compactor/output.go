@@ -207,20 +207,8 @@ func (p *partition) thread(key, tenant, id string) (*thread, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The sealed runs that ended at the record that is being processed or behind, which is read again then, and
-	// the one that ended last before it, which is the parent of most.
-	last, all, err := p.store.ended(key, p.next-1)
-	if err != nil {
+	if err := p.bringEnded(t); err != nil {
 		return nil, err
-	}
-	t.rest = &rest{thread: t, store: p.store, asked: map[restKey]struct{}{}}
-	if err := t.rest.bring(last...); err != nil {
-		return nil, err
-	}
-	if all {
-		t.rest = nil
-	} else {
-		t.lineage.Leave(t.rest)
 	}
 	if t.erased, err = p.store.erasedBelow(key); err != nil {
 		return nil, err
@@ -228,4 +216,23 @@ func (p *partition) thread(key, tenant, id string) (*thread, error) {
 	t.usedAt = p.next
 	p.threads[key] = t
 	return t, nil
+}
+
+// bringEnded has those sealed runs at hand that a thread begins with: those that ended at the record that is being
+// processed or behind, which is read again then, and the one that ended last before it, which is the parent of most.
+func (p *partition) bringEnded(t *thread) error {
+	last, all, err := p.store.ended(t.key, p.next-1)
+	if err != nil {
+		return err
+	}
+	t.rest = &rest{thread: t, store: p.store, asked: map[restKey]struct{}{}}
+	if err := t.rest.bring(last...); err != nil {
+		return err
+	}
+	if all {
+		t.rest = nil
+	} else {
+		t.lineage.Leave(t.rest)
+	}
+	return nil
 }

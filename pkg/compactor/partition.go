@@ -52,6 +52,8 @@ type partition struct {
 	evictedAt  time.Time
 	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
 	runBytes, mostRunBytes int
+	// mostHeads is how many heads its threads may have at hand.
+	mostHeads int
 
 	outputs     []output
 	outputBytes int        // of keys and values
@@ -89,7 +91,7 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, told: pos.committedOffset, next: pos.committedOffset,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
 		histories: kept.own(), unsaved: map[string][]byte{}, silent: map[string]time.Time{},
-		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes,
+		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads,
 	}
 	keys, err := store.openRuns()
 	if err != nil {
