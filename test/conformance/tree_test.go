@@ -126,6 +126,7 @@ func (tr *tree) stream(run string) []json.RawMessage {
 	var out []json.RawMessage
 	own := tr.hidden || tr.chance(60)
 	for _, e := range drawStream(tr.t, run).events {
+		e = enforced(e)
 		if strings.Contains(string(e), `"type":"RUN_STARTED"`) {
 			continue
 		}
