@@ -103,7 +103,7 @@ func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 func TestPartition_KeepsTheRunsAtHandWithinTheirMemory(t *testing.T) {
 	const threads, runs, batch = 5, 3_000, 300
 	made := func(most int) (*sim, int) {
-		s := newSim(t, func(c *Config) { c.maxHeads = most })
+		s := newSim(t, func(c *Config) { c.maxHeads, c.SnapshotBelow = most, 1 })
 		s.open(false)
 		for i := range threads {
 			s.send("t"+strconv.Itoa(i), "first", started("first"))
