@@ -51,6 +51,7 @@ type patcher struct {
 	others func() int
 	undo   []func()
 	copied int
+	copies bool // one of its operations was a copy
 }
 
 // apply applies a patch, a checked JSON array, as a whole or not at all. Others tells how many bytes the
@@ -103,6 +104,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 	switch name {
 	case "add", "replace":
 		v := &node{text: bytes.Clone(value)}
+		p.t.reading.nodes += len(value) / 64 // a copy or move of a part of it keeps it whole
 		if path == "" {
 			return p.setRoot(v)
 		}
@@ -286,7 +288,7 @@ func (p *patcher) transfer(move bool, from, path string) error {
 		if p.copied += source.bytes(); p.copied > maxCopied {
 			return errCopyLimit
 		}
-		source.shared, p.t.shares = true, true
+		source.shared, p.t.shares, p.copies = true, true, true
 	}
 	// The target is looked up again: removing the source may have moved or taken it.
 	target, err := p.lastStep(path)
@@ -420,7 +422,9 @@ func (p *patcher) existing(path string) (place, error) {
 	return at, nil
 }
 
-// own puts clones in the place of what is shared on the way to a place, so that a change does not show elsewhere.
+// own puts clones in the place of what is shared on the way to a place, so that a change does not show elsewhere. They
+// stay where the patch fails, or each that does would clone again, unless it has copied: then what was shared may
+// have been changed by it before.
 func (p *patcher) own(at place) place {
 	if !p.t.shares {
 		return at
@@ -439,13 +443,13 @@ func (p *patcher) own(at place) place {
 		c := n.clone()
 		p.t.reading.nodes += c.kept()
 		at.way[i] = c
-		if i == 0 {
-			p.t.root = c
-			p.undo = append(p.undo, func() { p.t.root = n })
-			continue
+		put := func(n *node) { p.t.root = n }
+		if i > 0 {
+			put = func(n *node) { *in.element(step) = n }
 		}
-		*in.element(step) = c
-		p.undo = append(p.undo, func() { *in.element(step) = n })
+		if put(c); p.copies {
+			p.undo = append(p.undo, func() { put(n) })
+		}
 	}
 	at.parent = at.way[len(at.way)-1]
 	p.t.reading.nodes += at.parent.ownAt(at.index)

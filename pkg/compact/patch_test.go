@@ -516,6 +516,24 @@ func TestRun_ReadingManyDocumentsFillsNoMemory(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
+// A small part that is copied out of a large value keeps the text of that, for a while.
+func TestTree_PartsOfLargeValuesFillNoMemory(t *testing.T) {
+	const n = 160
+	body := strings.Repeat("x", 1<<20)
+	before := liveBytes()
+	tr := newTree(new(reading), json.RawMessage(`{"h":[]}`))
+	for i := range n {
+		patch := fmt.Sprintf(`[{"op":"add","path":"/doc","value":{"id":%d,"body":%q}},{"op":"copy","from":"/doc/id","path":"/h/-"}]`, i, body)
+		if err := tr.apply(json.RawMessage(patch), noOthers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if grown := liveBytes() - before; grown > n/2*len(body) {
+		t.Errorf("a document of %d bytes takes %d", len(tr.JSON()), grown)
+	}
+	runtime.KeepAlive(tr)
+}
+
 func largeState() json.RawMessage {
 	var b strings.Builder
 	b.WriteString(`{"counter":0,"rows":[`)

@@ -214,6 +214,15 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/a/n","value":%d},{"op":"copy","from":"/a","path":"/c"}]}`, i)
 		}, ""},
+		"patches that fail after a copy": {40_000, func(i, n int) string {
+			switch i {
+			case 0:
+				return `{"type":"STATE_SNAPSHOT","snapshot":{"a":{` + members(10*n) + `}}}`
+			case 1:
+				return `{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/a","path":"/b"}]}`
+			}
+			return `{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/a/k","value":1},{"op":"test","path":"/a/k","value":2}]}`
+		}, "state-patch-failed"},
 		"changes of copies of a large value": {40_000, func(i, n int) string {
 			if i == 0 {
 				return `{"type":"STATE_SNAPSHOT","snapshot":{"a":{"rows":` + rows(n) + `}}}`
