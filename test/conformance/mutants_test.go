@@ -25,7 +25,7 @@ var mutants = []mutant{
 	{"a known call is made again", "apply.go", "if m, c := r.conv.owner(call); c != nil {", "if m, c := r.conv.owner(call); c != nil && c.named(name) {"},
 	{"CUSTOM leaves chunk lanes open", "chunk.go", "	case agui.Raw, agui.ActivitySnapshot,", "	case agui.Custom, agui.Raw, agui.ActivitySnapshot,"},
 	{"whoever closes a lane closes the parent agent's", "chunk.go", "r.closeLane(r.p.lanes.byOwner[o])", "r.closeLane(r.p.lanes.byOwner[owner{}])"},
-	{"calls outlive the message whose place an activity takes", "conversation.go", "if o := (*list)[0]; o.calls == o.by.calls {", "if o := (*list)[0]; true {"},
+	{"calls outlive the message whose place an activity takes", "owners.go", "if o := (*list)[0]; o.calls == o.by.calls {", "if o := (*list)[0]; true {"},
 	{"metadata is replaced, not merged", "value.go", "	if !ok {\n		merged = &object{}", "	if !ok || len(metadata) > 2 {\n		merged = &object{}"},
 	{"a failed patch leaves its traces", "patch.go", "for i := len(p.undo) - 1; i >= 0; i-- {", "for i := len(p.undo) - 1; i >= len(p.undo); i-- {"},
 	{"a test of what is missing passes", "patch.go", "if have = at.value(); have == nil {\n				return errTest", "if have = at.value(); have == nil {\n				return nil"},
