@@ -76,13 +76,19 @@ func BenchmarkMemory(b *testing.B) {
 // stream gives out events in the order in which they are sent.
 type stream func(yield func(thread, run, value string) bool)
 
-// shortRuns are runs of three events: ten to a thread, one after the other, or in so many threads in turn.
+// shortRuns are runs of three events: ten to a thread, one after the other, or so many threads, of which some speak in
+// turn until they are at their end. (All of them in turn would measure how conversations are restored.)
 func shortRuns(n, threads int) stream {
+	const atATime = 50
+	block := 1 // runs of the threads that speak in turn
+	if threads > 0 {
+		block = n / threads * atATime
+	}
 	return func(yield func(thread, run, value string) bool) {
 		for i := range n {
 			thread, run := fmt.Sprintf("ended-%08d", i/10), fmt.Sprintf("run-%08d", i)
 			if threads > 0 {
-				thread = fmt.Sprintf("ended-%08d", i%threads)
+				thread = fmt.Sprintf("ended-%08d", i/block*atATime+i%atATime)
 			}
 			for _, value := range []string{
 				fmt.Sprintf(`{"type":"RUN_STARTED","timestamp":1767225600000,"threadId":%q,"runId":%q}`, thread, run),

@@ -10,7 +10,8 @@
 // The types, from the outside in:
 //
 //   - Service runs one session after another until its context ends or the process is fenced.
-//   - session is one life of the group's client: one goroutine polls, processes, commits.
+//   - session is one life of the group's client: one goroutine polls and commits, and has what was polled of
+//     each partition folded beside the others'.
 //   - partition is the state of one assigned partition: its threads, its open runs, C and P. It is
 //     pure but for its local store: records and times come in as values, outputs go out as values.
 //   - run is one run in memory; its record is made by build.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -663,49 +664,103 @@ func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
 	}
 }
 
+// polling is a session with one open partition for each sim, which has polled nothing yet.
+func polling(sims ...*sim) (*session, map[int32]view) {
+	s := &session{metrics: NewMetrics(prometheus.NewRegistry()), logger: slog.New(slog.DiscardHandler)}
+	parts := map[int32]view{}
+	for i, sim := range sims {
+		sim.open(false)
+		a := &assignment{id: int32(i), part: sim.part}
+		parts[a.id] = view{assignment: a, phase: phaseOpen}
+		s.rest = append(s.rest, &polled{of: a})
+	}
+	return s, parts
+}
+
+// letter sends what becomes a dead letter of a few bytes more.
+func (s *sim) letter(size int) {
+	s.append(&kgo.Record{Topic: s.topics.Events, Key: []byte("no key"), Value: make([]byte, size)})
+}
+
 // A poll may bring far more outputs than a transaction is to hold.
 func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
-	sim := newSim(t, nil)
-	sim.open(false)
-	a := &assignment{id: 0, part: sim.part}
-	s := &session{metrics: NewMetrics(prometheus.NewRegistry())}
-	parts := map[int32]view{0: {assignment: a, phase: phaseOpen}}
+	sims := []*sim{newSim(t, nil), newSim(t, nil), newSim(t, nil)}
+	s, parts := polling(sims...)
 	const size = 1 << 20
-	var records []*kgo.Record
-	for range 2 * roundBytes / size {
-		records = append(records, sim.append(&kgo.Record{Topic: sim.topics.Events, Key: []byte("no key"), Value: make([]byte, size)}))
+	for i, sim := range sims {
+		for range roundBytes / size {
+			sim.letter(size)
+		}
+		s.rest[i].records = sim.events
 	}
-	s.rest = []polled{{of: a, records: records}}
-	full, err := s.process(t.Context(), parts, sim.now)
-	sim.check(err)
-	if out := sim.part.outputBytes; !full || out < roundBytes || out > roundBytes+2*size {
-		t.Errorf("full is %v with %d bytes of outputs, want %d", full, out, roundBytes)
+	rounds := 0
+	for full := true; full; rounds++ {
+		var err error
+		full, err = s.process(t.Context(), parts, sims[0].now)
+		out := 0
+		for _, sim := range sims {
+			sim.check(err)
+			out += sim.part.outputBytes
+			sim.read = int(sim.part.next)
+			sim.commit(true)
+		}
+		if most := roundBytes + (len(sims)+1)*size; full && out < roundBytes || out > most {
+			t.Errorf("full is %v with %d bytes of outputs, want %d to %d", full, out, roundBytes, most)
+		}
 	}
-	sim.commit(true)
-	full, err = s.process(t.Context(), parts, sim.now)
-	sim.check(err)
-	equal(t, "it goes on, to the end", []any{full && len(s.rest) > 0, sim.part.next}, []any{false, int64(len(records))})
+	for _, sim := range sims {
+		equal(t, "how far it is", sim.part.next, int64(roundBytes/size))
+	}
+	if len(s.rest) > 0 || rounds < 3 {
+		t.Errorf("%d are left after %d rounds", len(s.rest), rounds)
+	}
+}
 
-	// What waits for an assignment that is past is nobody's.
-	next := *a
-	s.rest = []polled{{of: a, records: []*kgo.Record{sim.append(&kgo.Record{Topic: sim.topics.Events, Key: []byte("no key"), Value: []byte("{}")})}}}
-	_, err = s.process(t.Context(), map[int32]view{0: {assignment: &next, phase: phaseOpen}}, sim.now)
+// What waits for an assignment that is past is nobody's.
+func TestSession_DropsWhatWasPolledForAnotherAssignment(t *testing.T) {
+	sim := newSim(t, nil)
+	s, parts := polling(sim)
+	sim.letter(1)
+	s.rest[0].records = sim.events
+	next := *parts[0].assignment
+	parts[0] = view{assignment: &next, phase: phaseOpen}
+	_, err := s.process(t.Context(), parts, sim.now)
 	sim.check(err)
-	equal(t, "what is left, and how far it is", []any{len(s.rest), sim.part.next}, []any{0, int64(len(records))})
+	equal(t, "what is left, and how far it is", []any{len(s.rest), sim.part.next}, []any{0, int64(0)})
+}
+
+// A thread that is folded again is a transaction of its own: what is polled behind the request waits, and so do the
+// requests of other partitions.
+func TestSession_TakesRequestsToFoldAgainOneByOne(t *testing.T) {
+	sims := []*sim{newSim(t, nil), newSim(t, nil)}
+	s, parts := polling(sims...)
+	for i, sim := range sims {
+		sim.send("t", "r", started("r")) // an open run, so that the request is refused without a reader
+		sim.refold("t")
+		sim.letter(1)
+		s.rest[i].records = sim.events
+	}
+	type step struct {
+		full   bool
+		first  int64
+		second int64
+	}
+	for _, want := range []step{{false, 1, 1}, {true, 2, 1}, {true, 2, 2}, {false, 3, 3}} {
+		full, err := s.process(t.Context(), parts, sims[0].now)
+		sims[0].check(err)
+		equal(t, "a round is over, and how far both are", step{full, sims[0].part.next, sims[1].part.next}, want)
+	}
+	equal(t, "what is left", len(s.rest), 0)
 }
 
 // What is polled at once is more than is folded between two looks at the clock and at what is still ours.
 func TestSession_LooksUpAfterAPartOfAPoll(t *testing.T) {
 	sim := newSim(t, nil)
-	sim.open(false)
-	a := &assignment{id: 0, part: sim.part}
-	s := &session{metrics: NewMetrics(prometheus.NewRegistry())}
-	parts := map[int32]view{0: {assignment: a, phase: phaseOpen}}
-	var records []*kgo.Record
+	s, parts := polling(sim)
 	for range foldRecords + 1 {
-		records = append(records, sim.append(&kgo.Record{Topic: sim.topics.Events, Key: []byte("no key"), Value: []byte("{}")}))
+		sim.letter(1)
 	}
-	s.rest = []polled{{of: a, records: records}}
+	s.rest[0].records = sim.events
 	for _, want := range []int64{foldRecords, foldRecords + 1} {
 		full, err := s.process(t.Context(), parts, sim.now)
 		sim.check(err)

@@ -69,6 +69,13 @@ func (p *partition) takeRefold(t *thread, m *message) (outcome, error) {
 	return outcomeRefold, p.prepare(p.refolding)
 }
 
+// mayAskForRefold reports whether a record may be a request, as far as its headers tell.
+func mayAskForRefold(m *kgo.Record) bool {
+	return slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool {
+		return h.Key == record.HeaderKind && string(h.Value) == string(record.KindRefold)
+	})
+}
+
 // wanted returns the request that the last record was, if it was one.
 func (p *partition) wanted() *refolding {
 	r := p.refolding

@@ -5,19 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 // session is one life of the group's client. One goroutine, the actor, polls, processes and commits
-// (run); the client's callbacks only note what is assigned and what is gone. A session ends with
+// (run); while it folds (process), each partition is in the hands of one goroutine, which the actor waits for. The
+// client's callbacks only note what is assigned and what is gone. A session ends with
 // the context, or with an error after which the client cannot be trusted; then the next one starts
 // from what is committed.
 type session struct {
@@ -56,7 +61,7 @@ type session struct {
 	failure error // found by a callback
 
 	// rest is what was polled and is not processed yet. Nothing more is polled before it is.
-	rest []polled
+	rest []*polled
 
 	said string // the error of a poll that was logged last
 
@@ -64,7 +69,7 @@ type session struct {
 	idleAt    time.Time // of runs that are silent by the wall clock
 }
 
-// foldRecords is how many records are folded before a round looks at what it has come to.
+// foldRecords is how many records of a partition are folded before a round looks at what it has come to.
 const foldRecords = 5_000
 
 // pollRecords is how many records are taken at once of what brokers have answered. One answer is some 25,000 where
@@ -344,48 +349,85 @@ func (s *session) round(ctx context.Context) error {
 
 // hold keeps what was polled of open partitions. What leaks through of a paused one is fetched again once it opens.
 func (s *session) hold(fetches kgo.Fetches, parts map[int32]view) {
-	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-		if v := parts[p.Partition]; v.phase == phaseOpen {
-			s.rest = append(s.rest, polled{of: v.assignment, records: p.Records})
-			s.read(p.Partition, p.Records)
+	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+		v := parts[f.Partition]
+		if v.phase != phaseOpen || len(f.Records) == 0 {
+			return
 		}
+		s.read(f.Partition, f.Records)
+		for _, p := range s.rest {
+			if p.of == v.assignment { // of another broker
+				p.records = append(slices.Clip(p.records), f.Records...)
+				return
+			}
+		}
+		s.rest = append(s.rest, &polled{of: v.assignment, records: f.Records})
 	})
 }
 
-// process hands some of the rest to the partitions that are open. It says that the round is over (full) where their
-// outputs are enough for a transaction, or where a thread was folded again.
+// process folds some of the rest: that of each open partition beside the others'. It says that the round is over (full)
+// where their outputs are enough for a transaction, or where a thread was folded again.
 func (s *session) process(ctx context.Context, parts map[int32]view, now time.Time) (full bool, err error) {
-	bytes, folded := written(parts), 0
-	for ; len(s.rest) > 0; s.rest = s.rest[1:] {
-		p := &s.rest[0]
-		if parts[p.of.id].assignment != p.of {
-			continue
-		}
-		part := p.of.part
-		for len(p.records) > 0 {
-			if full || folded == foldRecords {
-				return full, nil
-			}
-			m := p.records[0]
-			p.records = p.records[1:]
-			folded++
-			before := part.outputBytes
-			if err := part.process(m, now); err != nil {
-				return false, err
-			}
-			m.Recycle()
-			if r := part.wanted(); r != nil {
-				if err := s.refold(ctx, p.of, r); err != nil {
-					return false, err
-				}
-				full = true
-			}
-			bytes += part.outputBytes - before
-			full = full || bytes >= roundBytes
+	s.rest = slices.DeleteFunc(s.rest, func(p *polled) bool { return parts[p.of.id].assignment != p.of })
+	defer func() {
+		s.rest = slices.DeleteFunc(s.rest, func(p *polled) bool { return len(p.records) == 0 })
+	}()
+	for _, p := range s.rest {
+		if mayAskForRefold(p.records[0]) {
+			return s.processAlone(ctx, p, now)
 		}
 	}
-	s.rest = nil
-	return full, nil
+	var bytes atomic.Int64
+	bytes.Store(int64(written(parts)))
+	var folding errgroup.Group
+	folding.SetLimit(runtime.GOMAXPROCS(0))
+	for _, p := range s.rest {
+		folding.Go(func() error { return p.process(&bytes, now) })
+	}
+	err = folding.Wait()
+	return bytes.Load() >= roundBytes, err
+}
+
+// process hands records to the partition until the outputs of all are enough, and adds its own to them.
+func (p *polled) process(bytes *atomic.Int64, now time.Time) error {
+	part := p.of.part
+	for range min(foldRecords, len(p.records)) {
+		if mayAskForRefold(p.records[0]) || bytes.Load() >= roundBytes {
+			return nil
+		}
+		before := part.outputBytes
+		if err := p.next(now); err != nil {
+			return err
+		}
+		if added := part.outputBytes - before; added > 0 {
+			bytes.Add(int64(added))
+		}
+	}
+	return nil
+}
+
+// next hands the first record to the partition.
+func (p *polled) next(now time.Time) error {
+	m := p.records[0]
+	p.records = p.records[1:]
+	if err := p.of.part.process(m, now); err != nil {
+		return err
+	}
+	m.Recycle()
+	return nil
+}
+
+// processAlone hands over what may be a request to refold a thread, and answers it: what that makes is a transaction of its
+// own, and no other partition's request goes with it.
+func (s *session) processAlone(ctx context.Context, p *polled, now time.Time) (refolded bool, err error) {
+	if err := p.next(now); err != nil {
+		return false, err
+	}
+	r := p.of.part.wanted()
+	if r == nil {
+		return false, nil
+	}
+	return true, s.refold(ctx, p.of, r)
 }
 
 // written is how many bytes of outputs the open partitions hold.
@@ -400,9 +442,6 @@ func written(parts map[int32]view) (bytes int) {
 
 // read tells the lag of what was polled.
 func (s *session) read(partition int32, records []*kgo.Record) {
-	if len(records) == 0 {
-		return
-	}
 	oldest, newest := records[0].Timestamp, records[0].Timestamp
 	for _, m := range records {
 		if m.Timestamp.Before(oldest) {
