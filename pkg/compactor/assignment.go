@@ -135,7 +135,7 @@ func (s *session) catchUp(a *assignment) (*partition, error) {
 		return nil, err
 	}
 	if pos.decidedOffset != a.position.decidedOffset {
-		s.logger.Error("committed offsets of the group are gone: going on from what skein.runs says", "group", s.cfg.Group,
+		s.logger.Error("committed offsets of the group are gone, or were set back: going on from what skein.runs says", "group", s.cfg.Group,
 			"topic", s.topics.Events, "partition", a.id, "offset", pos.committedOffset, "decided", pos.decidedOffset)
 	}
 	start, err := s.startOffset(a)

@@ -416,10 +416,14 @@ func (w *world) deleteGroup(admin *kadm.Client) {
 // The group is deleted, or its offsets expire while no compactor runs, or a tool sets them back: skein.runs says what was
 // committed with the last records, and nothing is decided twice. A run is open then that no record shows.
 func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
-	for name, c := range map[string]struct{ newFolder, reset, diesAtFence, rawGone bool }{
+	for name, c := range map[string]struct {
+		newFolder, reset, diesAtFence, rawGone bool
+		metadata                               string
+	}{
 		"on its folder":                  {},
 		"on a new folder":                {newFolder: true},
 		"set back by a tool":             {newFolder: true, reset: true},
+		"set back to an older commit":    {reset: true, metadata: record.EncodeDecided(1, 1)},
 		"and it dies at its first fence": {newFolder: true, diesAtFence: true},
 		"and raw is gone":                {rawGone: true},
 	} {
@@ -449,7 +453,7 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 				w.publish()
 				if c.reset {
 					var back kadm.Offsets
-					back.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 0, LeaderEpoch: -1})
+					back.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 0, LeaderEpoch: -1, Metadata: c.metadata})
 					if err := admin.CommitAllOffsets(context.Background(), groupOf(w.kafka), back); err != nil {
 						t.Fatal(err)
 					}
@@ -482,7 +486,7 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 				}
 				m = w.join("a", folder(), nil)
 				w.decided()
-				const says = "committed offsets of the group are gone"
+				const says = "committed offsets of the group are gone, or were set back"
 				equal(t, "it has said so", strings.Count(m.log.String(), says), 1)
 				if c.rawGone {
 					equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 4)

@@ -270,9 +270,13 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 			got.open(rng.IntN(3) == 0)
 			crashes++
 		case crashes < 40 && rng.IntN(4) == 0: // dies after the commit, before it learns of it
+			before := got.settled
 			got.commit(false)
-			if rng.IntN(4) == 0 { // and the group is deleted meanwhile
+			switch rng.IntN(6) { // and meanwhile the group is deleted, or set back
+			case 0:
 				got.settled = position{partitions: 1, unsaid: true}
+			case 1:
+				got.settled = before
 			}
 			got.open(rng.IntN(3) == 0)
 			crashes++

@@ -419,7 +419,9 @@ func TestPosition_GoesOnFromWhatSkeinRunsSays(t *testing.T) {
 		told  record.Reached
 		want  position
 	}{
-		"the group has it":              {position{committedOffset: 3, decidedOffset: 4, partitions: 12}, told, position{committedOffset: 3, decidedOffset: 4, partitions: 12}},
+		"the group has it":              {position{committedOffset: 5, decidedOffset: 9, partitions: 12}, told, position{committedOffset: 5, decidedOffset: 9, partitions: 12}},
+		"the group is further":          {position{committedOffset: 3, decidedOffset: 10, partitions: 12}, told, position{committedOffset: 3, decidedOffset: 10, partitions: 12}},
+		"set back with what it had":     {position{committedOffset: 3, decidedOffset: 4, partitions: 12}, told, position{committedOffset: 5, decidedOffset: 9, partitions: 12}},
 		"nothing anywhere":              {none, record.Reached{}, position{partitions: 12}},
 		"gone":                          {none, told, position{committedOffset: 5, decidedOffset: 9, partitions: 12}},
 		"set back by a tool":            {position{committedOffset: 9, decidedOffset: 9, partitions: 12, unsaid: true}, told, position{committedOffset: 5, decidedOffset: 9, partitions: 12}},

@@ -51,21 +51,20 @@ func parsePosition(offset int64, metadata string, partitions int32) (position, e
 }
 
 // resume returns where to go on from what the group holds. Where that says nothing, as the group was deleted or its
-// offsets have expired, or says less, as a tool has set them back, skein.runs says what was committed last: each
-// transaction that moved it has told so there. To begin at the group's offset would decide events twice.
+// offsets have expired, or less than was committed, as somebody has set them back, skein.runs says what was committed last:
+// each transaction that moved it has told so there. To begin at the group's offset would decide events twice.
 func (p position) resume(told record.Reached) (position, error) {
-	if !p.unsaid {
-		return p, nil
-	}
+	said := !p.unsaid
 	p.unsaid = false
-	if told.Partitions == 0 {
+	switch {
+	case told.Partitions == 0: // it was never told
 		return p, nil
-	}
-	if told.Partitions != p.partitions {
+	case said && told.Decided == p.decidedOffset: // they agree
+		return p, nil
+	case told.Decided < p.decidedOffset: // somebody has skipped what lies between, or the last process could not tell
+		return p, nil
+	case told.Partitions != p.partitions:
 		return position{}, fmt.Errorf("%w: the positions on skein.runs belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, told.Partitions, p.partitions)
-	}
-	if p.decidedOffset > told.Decided { // somebody has skipped what lies between
-		return p, nil
 	}
 	return position{committedOffset: told.Committed, decidedOffset: told.Decided, partitions: p.partitions}, nil
 }
