@@ -21,6 +21,8 @@ type disk struct {
 	failed chan struct{} // closed once it has failed; err says why
 	once   sync.Once
 	err    error
+	// patience is how long one write to a local store may take: also a disk that says nothing at all is one that fails.
+	patience time.Duration
 
 	mu      sync.Mutex
 	saidAt  time.Time // of what Pebble reports
@@ -28,13 +30,15 @@ type disk struct {
 }
 
 func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
-	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{})}
+	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), patience: time.Minute}
 }
 
-// stuckAfter is how long one write to a local store may take: also a disk that says nothing at all is one that fails.
-const stuckAfter = time.Minute
+var errStuck = errors.New("a write has not come back")
 
-var errStuck = fmt.Errorf("a write has not come back for %v", stuckAfter)
+// watch fails the disk unless done is called in time.
+func (d *disk) watch() (done func() bool) {
+	return time.AfterFunc(d.patience, func() { _ = d.fail(fmt.Errorf("%w for %v", errStuck, d.patience)) }).Stop
+}
 
 // fail notes a failure, and returns the first one with what to do about it.
 func (d *disk) fail(err error) error {

@@ -299,8 +299,7 @@ func (s *localStore) commit(b *pebble.Batch, meta storeMeta) error {
 	if err := b.Set(metaKey, text, nil); err != nil {
 		return errors.Join(err, b.Close())
 	}
-	stuck := time.AfterFunc(stuckAfter, func() { _ = s.disk.fail(errStuck) })
-	defer stuck.Stop()
+	defer s.disk.watch()()
 	// No sync: what a machine's crash takes from the end of the log is read again from skein.runs.
 	if err := b.Commit(pebble.NoSync); err != nil {
 		return s.disk.fail(fmt.Errorf("writing local store: %w", err))
