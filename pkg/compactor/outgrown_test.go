@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/shadow"
 )
@@ -157,7 +158,7 @@ func TestPartition_TriesARecordOverTheLimitNowAndThen(t *testing.T) {
 func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
 	const limit = 4 << 10
 	seed := newSeed(t)
-	ended := 0
+	ended, alone := 0, 0
 	for i := range *roundFlag {
 		rng := rand.New(rand.NewPCG(seed+uint64(i), 2))
 		want := newSim(t, func(c *Config) { c.RecordLimit = limit })
@@ -171,8 +172,14 @@ func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
 			}
 			say := func(value string) { want.send(thread, []string{id, id, id, ""}[rng.IntN(4)], value) }
 			switch rng.IntN(12) {
-			case 0:
-				say(started(id))
+			case 0: // beside others, of which it may name one, with what they may have said
+				said := userMessage("u", strings.Repeat("u", rng.IntN(2500)))
+				for k := range rng.IntN(3) {
+					said = assistantMessage(fmt.Sprint("m", k, "-", rng.IntN(7)), "s") + "," + said
+				}
+				parent := []string{"", fmt.Sprintf(`,"parentRunId":"%s-%d-%d"`, thread, runs[thread], rng.IntN(3))}[rng.IntN(2)]
+				say(fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q%s,"input":{"threadId":%q,"runId":%q,"messages":[%s],"state":{},"tools":[],"context":[]}}`,
+					thread, id, parent, thread, id, said))
 			case 1:
 				say(fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, id))
 			case 2:
@@ -197,14 +204,76 @@ func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
 			if strings.Contains(string(r.Terminal), codeOutgrown) {
 				ended++
 			}
+			alone += int(r.Stats.Anomalies[lineage.AnomalyPlacedAlone])
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d", seed+uint64(i))
 		}
 	}
-	t.Logf("%d runs were ended", ended)
-	if ended == 0 {
-		t.Error("no run has grown too large")
+	t.Logf("%d runs were ended, %d placed alone", ended, alone)
+	if ended == 0 || alone == 0 {
+		t.Error("no run has grown too large, or was too large beside another one")
+	}
+}
+
+// A run that begins beside an open one has its place in a record at once. Where that would be over the limit, it is written
+// as the run's first event left it, or the run begins without what the open one has said: it never rests on what nobody
+// could know again.
+func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
+	const limit = 64 << 10
+	part := func(id string, size int) string { return text(id, strings.Repeat("x", size)) }
+	for name, c := range map[string]struct {
+		said   int // by the open run
+		run    []string
+		parent string
+		alone  int64
+	}{
+		"it grows before it is written": {
+			said: 1, parent: "S",
+			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S"}`, part("mR", 40<<10), part("mR", 40<<10)},
+		},
+		"its input is large, and has what the open one has said": {
+			said: 1, alone: 1,
+			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","input":{"threadId":"t","runId":"R","messages":[` +
+				assistantMessage("mS", "x") + "," + userMessage("u", strings.Repeat("y", 50<<10)) + `],"tools":[],"context":[],"state":{}}}`, part("mR", 1)},
+		},
+		"the open one has said much": {
+			said: 50 << 10, parent: "S", alone: 1,
+			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S"}`, part("mR", 40<<10)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var records []map[string]string
+			for _, crash := range []bool{false, true} {
+				s := newSim(t, func(c *Config) { c.RecordLimit = limit })
+				s.open(false)
+				s.send("t", "S", started("S"))
+				s.send("t", "S", part("mS", c.said))
+				s.send("t", "S", `{"type":"STATE_SNAPSHOT","snapshot":{"v":1}}`)
+				for _, value := range c.run {
+					s.send("t", "R", value)
+				}
+				s.all()
+				s.send("t", "S", text("mS", " two"))
+				s.send("t", "S", `{"type":"STATE_SNAPSHOT","snapshot":{"v":2}}`)
+				s.send("t", "S", finished("S"))
+				s.send("t", "K", `{"type":"RUN_STARTED","threadId":"t","runId":"K","parentRunId":"R"}`)
+				s.all()
+				if crash {
+					s.open(false)
+				}
+				s.send("t", "R", finished("R"))
+				s.send("t", "K", finished("K"))
+				s.all()
+				r, k := s.run("R"), s.run("K")
+				equal(t, "parent", r.ParentRunID, c.parent)
+				equal(t, "placed alone", r.Stats.Anomalies[lineage.AnomalyPlacedAlone], c.alone)
+				equal(t, "place of its child", []any{k.ParentRunID, k.Depth, k.RootRunID}, []any{"R", r.Depth + 1, r.RootRunID})
+				s.checkHeads()
+				records = append(records, s.values())
+			}
+			equal(t, "records after a crash", records[1], records[0])
+		})
 	}
 }
 

@@ -104,6 +104,9 @@ func (p *partition) collect(now time.Time) (batch, error) {
 			held(r)
 			continue
 		}
+		if out.head.Next < r.head.Next { // its first record, which holds no more
+			hold = min(hold, out.head.Next)
+		}
 		b.outputs = append(b.outputs, *out)
 	}
 	b.position.committedOffset = hold
@@ -121,48 +124,57 @@ func (p *partition) isDue(r *run, now time.Time) bool {
 
 // checkpoint makes the record of a run that is not sealed. Over the limit it makes none, and the run
 // goes on holding the commit: a record that was cut could not be gone on from. It is tried again by the
-// same rule as if it had been written. An abandoned run
+// same rule as if it had been written. Where the run's place has to be written now, its first record says it. An abandoned run
 // that is over the limit ends for good, so that it does not hold the commit for ever.
 func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
+	out, size, err := p.openRecord(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case out != nil:
+		return out, nil
+	case r.head.Open():
+		r.savedAt, r.savedSize, r.newBytes, r.due, r.unfit = now, size, 0, false, true
+		return r.first, nil
+	}
 	rec, _, err := p.build(r)
 	if err != nil {
 		return nil, err
 	}
-	var value []byte
-	var size int
-	if rec.Open == nil {
-		size = leastBytes(rec)
-	} else {
-		if value, err = record.EncodeRun(rec); err != nil {
-			return nil, err
-		}
-		size = len(value)
+	rec.Open = nil
+	// As a process that reads the record will say: a run with only an input was placed for now, and that stands.
+	h, err := headOf(rec)
+	if err != nil {
+		return nil, err
 	}
-	if size > p.cfg.RecordLimit {
-		if r.head.Open() {
-			r.savedAt, r.savedSize, r.newBytes, r.due, r.unfit = now, size, 0, false, true
-			return nil, nil
-		}
-		rec.Open = nil
-		// As a process that reads the record will say: a run with only an input was placed for now, and that stands.
-		h, err := headOf(rec)
-		if err != nil {
-			return nil, err
-		}
-		h.live = r
-		*r.head = *h
-		return p.finish(r, rec, outputAbandoned)
+	h.live = r
+	*r.head = *h
+	return p.finish(r, rec, outputAbandoned)
+}
+
+// openRecord makes the record of a run that is not sealed, from which it can go on; nil where that is over the limit, as its
+// size tells.
+func (p *partition) openRecord(r *run) (out *output, size int, err error) {
+	rec, _, err := p.build(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if rec.Open == nil {
+		return nil, leastBytes(rec), nil
+	}
+	value, err := record.EncodeRun(rec)
+	if err != nil || len(value) > p.cfg.RecordLimit {
+		return nil, len(value), err
 	}
 	kind := outputCheckpoint
 	if !r.head.Open() {
 		kind = outputAbandoned
 	}
-	out, err := p.runOutput(r.key, rec, value, kind)
-	if err != nil {
-		return nil, err
+	if out, err = p.runOutput(r.key, rec, value, kind); err != nil {
+		return nil, 0, err
 	}
 	out.run = r
-	return out, nil
+	return out, len(value), nil
 }
 
 // committed notes that the batch's transaction was committed: only now is the local store written
@@ -182,8 +194,12 @@ func (p *partition) committed(b batch, now time.Time) error {
 			continue
 		}
 		r := o.run
-		r.dirtyFrom, r.recorded, r.due, r.unfit = -1, true, false, false
-		r.placed, r.shownOpen = r.fold != nil, r.head.Open()
+		r.recorded, r.placed, r.shownOpen, r.first = true, r.fold != nil, r.head.Open(), nil
+		if o.head.Next < r.head.Next { // its first record: what came since is in none
+			r.dirtyFrom = o.head.Next
+			continue
+		}
+		r.dirtyFrom, r.due, r.unfit = -1, false, false
 		r.savedAt, r.savedSize, r.newBytes = now, len(o.record.Value), 0
 		delete(p.dirty, r)
 	}

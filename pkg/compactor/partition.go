@@ -24,7 +24,8 @@ import (
 // see to that. Where something depends on time or place, it is asked by offset ("had not ended
 // before"). And a run that is placed while another run of its thread is open is written in the next
 // transaction, together with every run of the thread whose place was never written (settle): so a run
-// that has no record of its place was placed among ended runs only, and finds them again as they were.
+// that has no record of its place was placed among ended runs only, and finds them again as they were. Where
+// such a record would be over the limit, the run is placed by ended runs alone (large).
 type partition struct {
 	id     int32
 	cfg    Config
@@ -347,6 +348,11 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 	}
 	if r.fold.Ended() {
 		return outcomeFolded, p.seal(r)
+	}
+	if placed != nil && r.due {
+		if r.first, _, err = p.openRecord(r); err != nil {
+			return 0, err
+		}
 	}
 	return outcomeFolded, p.endOutgrown(r, len(ev.Raw))
 }

@@ -50,9 +50,20 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	if pl.Placement, err = r.thread.lineage.Place(start); err != nil {
 		return nil, err
 	}
-	if pl.Run.Parent != "" {
+	if pl.Concurrent && p.large(ev, pl.input) {
+		start.EndedOnly = true
+		if pl.Placement, err = r.thread.lineage.Place(start); err != nil {
+			return nil, err
+		}
+		pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
+	}
+	if pl.Run.Parent != "" && (pl.Run.Base != "" || !start.EndedOnly) {
 		if pl.parent, err = p.history(r.thread, pl.Run.Parent); err != nil {
 			return nil, err
+		}
+		if pl.Concurrent && pl.Run.Base == "" && pl.parent.Bytes()+len(pl.parent.State) > p.cfg.RecordLimit/4 {
+			pl.parent = lineage.History{}
+			pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
 		}
 	}
 	if pl.Run.Base != "" {
@@ -65,6 +76,20 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	}
 	pl.fold, pl.input = refold.Start(pl.parent, pl.input, p.cfg.KeepEvents)
 	return pl, nil
+}
+
+// large reports whether a run's first record might be over the limit by what its first event and its input bring, each of
+// which it has twice. Beside an open run it has to be written (partition): so such a run begins without what no record
+// would say, and comes out the same when it is placed again. The same goes for one whose parent is open and has said much.
+func (p *partition) large(ev *agui.Event, input *agui.RunAgentInput) bool {
+	own := 0
+	if ev != nil {
+		own = len(ev.Raw)
+	}
+	if input != nil {
+		own = max(own, len(input.Raw))
+	}
+	return own > p.cfg.RecordLimit*3/8
 }
 
 // decide makes a placement the run's own.

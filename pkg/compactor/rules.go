@@ -32,7 +32,7 @@ const (
 func anomalyRules() []string {
 	return []string{
 		ruleMalformed, ruleLateInput, ruleInputReplaced, ruleRepeat, ruleGap, ruleThread, ruleRun,
-		lineage.AnomalySelfParent, lineage.AnomalyParentCycle,
+		lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone,
 	}
 }
 

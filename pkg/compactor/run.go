@@ -42,6 +42,9 @@ type run struct {
 	// shownOpen says that the latest committed record shows the run as open: whoever reads it knows
 	// that there may be more.
 	shownOpen bool
+	// first is the run's record as its first event has left it, where that has to be in the next transaction: it is written
+	// where what came since is over the limit.
+	first *output
 	// due asks for a record in the next transaction, whatever the checkpoint rule says.
 	due bool
 	// unfit says that its last record was over the limit and was not written.

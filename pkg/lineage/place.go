@@ -13,6 +13,9 @@ const (
 	// AnomalyParentCycle: the run names a parent whose own chain was said to hang from this
 	// run. The given parents form a cycle; the chain does not, since that run came first.
 	AnomalyParentCycle = "parent-cycle"
+	// AnomalyPlacedAlone: another run was open when this one began, and what this one brings, or would have taken over
+	// from its open parent, is too large for the record that such a run needs at once: it begins without what open runs have said.
+	AnomalyPlacedAlone = "placed-alone"
 )
 
 // Start is a run that is about to begin.
@@ -25,6 +28,9 @@ type Start struct {
 	Input *agui.RunAgentInput
 	// Offset is the position of the run's first event. What lies at it or behind does not count.
 	Offset int64
+	// EndedOnly keeps the messages of runs that have not ended from naming the parent: for a caller that cannot make
+	// a placement durable which rests on them (Placement.Concurrent), so that it comes out the same once they have.
+	EndedOnly bool
 }
 
 // Placement is where a run belongs.
@@ -124,7 +130,11 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 			ids = append(ids, m.ID)
 		}
 	}
-	best, length := t.longestLive(ids, s)
+	var best *entry
+	var length int
+	if !s.EndedOnly {
+		best, length = t.longestLive(ids, s)
+	}
 	keys := make([]Key, len(ids)+1) // by length of the prefix; the empty one names nobody
 	var buf []byte
 	for i, id := range ids {
@@ -150,7 +160,7 @@ func (t *Thread) longestEnded(keys []Key, best *entry, length int, s Start) (*en
 		list := startedBefore(t.byKey[keys[n]], s.Offset)
 		for i := len(list) - 1; i >= 0; i-- {
 			e := list[i]
-			if e.ID == s.RunID || e.End >= s.Offset { // how that one stood at the offset is not known
+			if e.ID == s.RunID || e.End >= s.Offset || s.EndedOnly && e.Open() { // how that one stood at the offset is not known
 				continue
 			}
 			if n > length || byStart(e, best) > 0 {

@@ -18,7 +18,7 @@ import (
 // record, as are its place and the families of events that it keeps.
 func Begin(given *record.Run, parent lineage.History, input *agui.RunAgentInput) (*compact.Run, *agui.RunAgentInput) {
 	fold, input := Start(parent, input, given.Kept)
-	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
+	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone} {
 		for range given.Stats.Anomalies[rule] {
 			fold.Note(rule)
 		}
