@@ -128,7 +128,7 @@ bench-compactor: ## the compactor's speed against franz-go's own on a real Kafka
 
 .PHONY: bench-memory
 bench-memory: ## the compactor's memory with 2 million ended and 100,000 open runs, and its start after kill -9
-	go test ./bench -run '^$$' -bench Memory -benchtime 1x -v -ended-runs 2000000 -open-runs 100000 -timeout 3h
+	go test ./bench -run '^$$' -bench Memory -benchtime 1x -v -ended-runs 2000000 -ended-threads 1000 -open-runs 100000 -timeout 3h
 
 .PHONY: fuzz
 fuzz: ## run every fuzz test for FUZZTIME=10s

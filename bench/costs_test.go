@@ -374,6 +374,10 @@ func (p *process) readMetrics() (map[string]float64, error) {
 	for name, f := range families {
 		for _, m := range f.GetMetric() {
 			out[name] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			if h := m.GetHistogram(); h != nil { // as Prometheus has them
+				out[name+"_sum"] += h.GetSampleSum()
+				out[name+"_count"] += float64(h.GetSampleCount())
+			}
 			if q := m.GetSummary().GetQuantile(); len(q) > 0 {
 				out[name] += q[len(q)-1].GetValue()
 			}
