@@ -190,25 +190,25 @@ func (p *partition) recordOf(key string) (*record.Run, int, error) {
 	return rec, size, err
 }
 
-// loadKey is load for the record key of a run that is known.
-func (p *partition) loadKey(key string, now time.Time) (*run, error) {
+// headAt returns the thread and the head of a run that is known, by its record key.
+func (p *partition) headAt(key string) (*thread, *head, error) {
 	parts, err := record.SplitKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("loading run: %w", err)
+		return nil, nil, fmt.Errorf("looking up run: %w", err)
 	}
 	threadKey, err := record.ThreadKey(parts[0], parts[1])
 	if err != nil {
-		return nil, fmt.Errorf("loading run: %w", err)
+		return nil, nil, fmt.Errorf("looking up run: %w", err)
 	}
 	t, err := p.thread(threadKey, parts[0], parts[1])
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	h := t.heads[parts[2]]
 	if h == nil {
-		return nil, fmt.Errorf("loading run: %w: %s", errMissing, key)
+		return nil, nil, fmt.Errorf("looking up run: %w: %s", errMissing, key)
 	}
-	return p.load(t, h, now)
+	return t, h, nil
 }
 
 // load brings a run into memory that is not sealed.
@@ -236,7 +236,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 	for _, n := range rec.Stats.EventBytes {
 		r.said += n
 	}
-	r.rec.RawLost = rec.RawLost
+	r.rec.RawLost, h.RawLost = rec.RawLost, rec.RawLost // the head may be of the record before: see skipTo
 	if err := r.tally.RestoreHash(rec.Open.Hash); err != nil {
 		return nil, err
 	}

@@ -621,9 +621,7 @@ func (s *session) abandonByClock(ctx context.Context, parts map[int32]view, now 
 		if !ok || end.Err != nil || v.part.next < end.Offset {
 			continue
 		}
-		if err := v.part.abandonSilent(now, now); err != nil {
-			return err
-		}
+		v.part.silentByClock(now) // the transaction of this round has what comes of it
 	}
 	return nil
 }
