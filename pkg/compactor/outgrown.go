@@ -20,7 +20,7 @@ const partOverhead = 512
 // That follows from the events alone, whenever records are written and wherever a fold goes on from one: so
 // it comes out the same when they are read again. It is looked at whenever what the run has said crosses another
 // record limit, as to measure it takes a part of what it took to fold that. What patches copy meanwhile is bounded by
-// the fold (docs/fold.md, Costs).
+// the fold (docs/fold.md).
 func (p *partition) endOutgrown(r *run, bytes int) error {
 	limit, before := int64(p.cfg.RecordLimit), r.said
 	if r.said += int64(bytes); before/limit == r.said/limit {
