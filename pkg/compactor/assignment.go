@@ -149,15 +149,19 @@ func (s *session) catchUp(a *assignment) (*partition, error) {
 	if pos.decidedOffset != a.position.decidedOffset {
 		part.settled = a.position // so that the group has it again with the next transaction, whatever comes
 	}
-	if start <= pos.committedOffset {
+	from, until, why := pos.committedOffset, start, "raw events are gone before they were read"
+	if a.position.skips(store.meta.Reached) {
+		from, until, why = store.meta.Reached.Committed, max(start, pos.committedOffset), "committed offsets of the group were set higher: what lies between is not read"
+		part.settled = a.position // so that skein.runs and the group say so with the next transaction
+	}
+	if until <= from {
 		return part, nil
 	}
 	if pos.decidedOffset > 0 { // else nothing was ever committed, and the log simply begins later
-		s.metrics.LostOffsets.Add(float64(start - pos.committedOffset))
-		s.logger.Error("raw events are gone before they were read", "topic", s.topics.Events, "partition", a.id,
-			"offset", pos.committedOffset, "until", start)
+		s.metrics.LostOffsets.Add(float64(until - from))
+		s.logger.Error(why, "topic", s.topics.Events, "partition", a.id, "offset", from, "until", until)
 	}
-	return part, part.skipTo(start, s.now())
+	return part, part.skipTo(until, s.now())
 }
 
 // readRuns reads skein.runs into the store until a record at or above the acknowledged fence.

@@ -63,7 +63,7 @@ func (p *partition) erase(t *thread, m *message) (outcome, error) {
 	if err != nil {
 		return 0, err
 	}
-	next.erased, next.usedAt = below, p.next
+	next.erased, next.usedAt = below, m.now
 	p.threads[t.key] = next
 	return outcomeErasure, nil
 }

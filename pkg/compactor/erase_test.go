@@ -198,9 +198,12 @@ func TestPartition_DropsOpenRunsOfAnErasedThread(t *testing.T) {
 
 // What an erasure takes back before it was committed has neither ended nor any size.
 func TestPartition_CountsNothingOfWhatAnErasureTakesBack(t *testing.T) {
-	s := newSim(t, nil)
+	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
 	s.open(false)
 	s.turn("r1", "m1")
+	for i := range 6 {
+		s.send("t", "outgrown", text(fmt.Sprint("m", i), strings.Repeat("x", 50<<10)))
+	}
 	s.send("t", "silent", started("silent"))
 	s.send("other", "o", started("o"))
 	s.send("other", "o", finished("o"))
@@ -214,7 +217,7 @@ func TestPartition_CountsNothingOfWhatAnErasureTakesBack(t *testing.T) {
 	s.now = s.now.Add(2 * s.cfg.IdleLimit)
 	s.part.silentByClock(s.now)
 	s.check(s.part.giveUpSilent(s.now))
-	equal(t, "ended before", s.part.counts.ended, map[record.Status]int{record.StatusFinished: 2, record.StatusAbandoned: 1})
+	equal(t, "ended before", s.part.counts.ended, map[record.Status]int{record.StatusFinished: 2, record.StatusAbandoned: 2})
 	s.erase("t")
 	s.feed(1)
 	equal(t, "ended", s.part.counts.ended, map[record.Status]int{record.StatusFinished: 1, record.StatusAbandoned: 0})

@@ -506,6 +506,90 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 	}
 }
 
+// What skein.runs says goes back into the group, also where no event comes.
+func TestService_GivesTheGroupItsOffsetsBackWhereNothingComes(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		admin, err := kafka.NewAdmin(w.kafka)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer admin.Close()
+		m := w.join("a", w.TempDir(), nil)
+		w.script.turn("r1", "m1")
+		w.publish()
+		w.decided()
+		m.kill()
+		w.deleteGroup(admin)
+		m = w.join("a", w.TempDir(), nil)
+		m.waitWorks()
+		waitFor(t, "the group has its offsets again", func() bool {
+			offsets, err := admin.FetchOffsets(context.Background(), groupOf(w.kafka))
+			o, _ := offsets.Lookup(w.kafka.Topics().Events, 0)
+			return err == nil && o.At == 3 && o.Metadata == record.EncodeDecided(3, 1)
+		})
+	})
+}
+
+// Somebody sets the group's offset higher, to skip what a compactor cannot get over. That is obeyed, counted and said once, and runs
+// that were open are marked: what they said there is missing.
+func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
+	for _, open := range []bool{true, false} {
+		t.Run(fmt.Sprintf("a run is open %t", open), func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				t := w.T
+				admin, err := kafka.NewAdmin(w.kafka)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer admin.Close()
+				dir := w.TempDir()
+				m := w.join("a", dir, nil)
+				w.script.turn("r1", "m1")
+				if open {
+					w.script.send("u", "open", started("open"))
+					w.script.send("u", "open", text("m", "one "))
+				}
+				w.publish()
+				w.decided()
+				time.Sleep(m.cfg.CheckpointMax + time.Second)
+				at := int64(len(w.script.events))
+				equal(t, "C", w.decided()[0], at)
+				m.kill()
+				w.deleteGroup(admin)
+				w.script.send("u", "open", text("m", "skipped "))
+				w.script.turn("skipped", "m2")
+				w.publish()
+				var higher kadm.Offsets
+				higher.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: at + 4, LeaderEpoch: -1})
+				if err := admin.CommitAllOffsets(context.Background(), groupOf(w.kafka), higher); err != nil {
+					t.Fatal(err)
+				}
+				const says = "committed offsets of the group were set higher"
+				for i, lost := range []float64{4, 0} {
+					m = w.join("a", dir, nil)
+					m.waitWorks()
+					time.Sleep(5 * time.Second)
+					equal(t, fmt.Sprintf("lost offsets, life %d", i), testutil.ToFloat64(m.metrics.LostOffsets), lost)
+					equal(t, "it has said so", strings.Count(m.log.String(), says), int(lost/4))
+					m.kill()
+					time.Sleep(time.Minute)
+				}
+				w.join("a", dir, nil)
+				w.script.send("u", "open", finished("open"))
+				w.publish()
+				w.decided()
+				sealed := w.sealed()
+				equal(t, "the run that was skipped is not there", sealed["t/skipped"] == nil, true)
+				if open {
+					equal(t, "mark", sealed["u/open"].RawLost, true)
+					equal(t, "message", string(sealed["u/open"].Messages[0].Raw), assistantMessage("m", "one "))
+				}
+			})
+		})
+	}
+}
+
 // The partition count that positions belong to is pinned on skein.runs, too.
 func TestService_StopsWherePartitionsWereAddedAndTheGroupIsGone(t *testing.T) {
 	inWorld(t, 1, func(w *world) {

@@ -1,11 +1,14 @@
 package compactor
 
 import (
+	"fmt"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // A run falls silent with events that no committed record holds: it stays in memory while others are
@@ -98,6 +101,20 @@ func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 	}
 }
 
+func (p *partition) headsAtHand() (n int) {
+	for _, t := range p.threads {
+		n += t.size()
+	}
+	return n
+}
+
+// turnOf is a run of a thread.
+func (s *sim) turnOf(thread, id string) {
+	s.send(thread, id, started(id))
+	s.send(thread, id, text("m"+id, "x"))
+	s.send(thread, id, finished(id))
+}
+
 // The runs that have ended leave memory but for some, also those of threads that always have an open run, and what is made
 // is the same.
 func TestPartition_KeepsTheRunsAtHandWithinTheirMemory(t *testing.T) {
@@ -107,6 +124,9 @@ func TestPartition_KeepsTheRunsAtHandWithinTheirMemory(t *testing.T) {
 		s.open(false)
 		for i := range threads {
 			s.send("t"+strconv.Itoa(i), "first", started("first"))
+		}
+		for i := range 300 { // spoken of once
+			s.turnOf("idle"+strconv.Itoa(i), "only")
 		}
 		held := 0
 		for i := range runs {
@@ -122,11 +142,7 @@ func TestPartition_KeepsTheRunsAtHandWithinTheirMemory(t *testing.T) {
 			if i%batch == batch-1 {
 				s.now = s.now.Add(busyFor)
 				s.all()
-				n := 0
-				for _, t := range s.part.threads {
-					n += t.size()
-				}
-				held = max(held, n)
+				held = max(held, s.part.headsAtHand())
 			}
 		}
 		return s, held
@@ -150,5 +166,153 @@ func TestPartition_SharesMemoryWithTheOthersOfItsProcess(t *testing.T) {
 	for _, partitions := range []int{4, 1} {
 		s.part.share(partitions)
 		equal(t, "bytes of open runs", s.part.mostRunBytes, s.cfg.OpenRunBytes/partitions)
+		equal(t, "heads", s.part.mostHeads, s.cfg.maxHeads/partitions)
+		equal(t, "reads of what leaves", s.part.mostReads, leaveReads/partitions)
+	}
+}
+
+// A run that is over the limit holds C, and what ended behind it is read again after a crash. That moves nothing, so
+// there is no transaction; the runs at hand are bounded all the same.
+func TestService_BoundsTheRunsAtHandBetweenCAndP(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		const most = 60
+		change := func(c *Config) { c.RecordLimit, c.maxHeads = 64<<10, most }
+		m := w.join("a", w.TempDir(), change)
+		w.script.send("large", "large", started("large"))
+		for range 10 {
+			w.script.send("large", "large", text("m", strings.Repeat("x", 10<<10)))
+		}
+		for i := range 100 {
+			w.script.turnOf("t"+strconv.Itoa(i), "r")
+		}
+		w.publish()
+		equal(w.T, "C", w.decided()[0], int64(0))
+		m.kill()
+		m = w.join("a", w.TempDir(), change)
+		m.waitWorks()
+		part := open(m.service)[0].part
+		time.Sleep(5 * time.Second)
+		m.kill()
+		equal(w.T, "read up to", part.next, int64(len(w.script.events)))
+		if n := part.headsAtHand(); n > most {
+			w.Errorf("%d heads are at hand where %d may be", n, most)
+		}
+	})
+}
+
+// What leaves at once is bounded, as each thread that leaves runs reads the local store; the commits behind go on.
+func TestPartition_LeavesRunsInParts(t *testing.T) {
+	const threads, runs = 100, 6
+	s := newSim(t, nil)
+	for i := range threads {
+		for n := range runs {
+			s.turnOf("t"+strconv.Itoa(i), "r"+strconv.Itoa(n))
+		}
+		s.send("t"+strconv.Itoa(i), "open", started("open"))
+	}
+	s.all()
+	s.now = s.now.Add(busyFor)
+	s.part.mostHeads, s.part.mostReads = threads*runs, 30
+	held := []int{s.part.headsAtHand()}
+	for held[len(held)-1] > s.part.mostHeads {
+		s.commit(true)
+		n := s.part.headsAtHand()
+		if gave := held[len(held)-1] - n; gave == 0 || gave > 10*runs {
+			t.Fatalf("with %d heads at hand %d have left at once", n, gave)
+		}
+		held = append(held, n)
+	}
+	if len(held) < 5 {
+		t.Errorf("they have left within %d commits", len(held)-1)
+	}
+}
+
+// A thread that is spoken of has more runs that are not sealed than may be at hand: to let it go would mean to read all of
+// them with its next event.
+func TestPartition_KeepsAThreadOfManyUnsealedRunsWhileItIsSpokenOf(t *testing.T) {
+	const runs = 200
+	s := newSim(t, func(c *Config) { c.maxHeads = runs / 2 })
+	for i := range runs {
+		s.send("t", "silent"+strconv.Itoa(i), started("silent"+strconv.Itoa(i)))
+	}
+	s.all()
+	s.now = s.now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	s.now = s.now.Add(evictAfter)
+	s.commit(true)
+	equal(t, "runs in memory", len(s.part.runs), 0)
+	equal(t, "threads at hand, as nobody speaks of it", len(s.part.threads), 0)
+	for i := range 5 {
+		s.now = s.now.Add(busyFor)
+		s.turnOf("t", "r"+strconv.Itoa(i))
+		s.all() // and this one lets go
+		s.commit(true)
+		if reads := s.reads[readThread].calls; i > 0 && reads > 20 {
+			t.Errorf("turn %d has read the thread %d times", i, reads)
+		}
+	}
+}
+
+// A thread whose sealed runs leave is what it was: its open run is placed onto by what it says by now.
+func TestPartition_KeepsOpenRunsLiveWhereSealedOnesLeave(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.maxHeads = 1 })
+	input := func(run, messages string) string {
+		return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"input":{"threadId":"t","runId":%[1]q,"messages":[%s],"tools":[],"context":[],"state":{}}}`, run, messages)
+	}
+	s.turnOf("t", "erased")
+	s.erase("t")
+	for i := range 6 {
+		s.turnOf("t", "before"+strconv.Itoa(i))
+	}
+	s.all()
+	s.send("t", "open", input("open", userMessage("u", "a")))
+	s.send("t", "open", text("m", "one"))
+	for i := range 6 {
+		s.turnOf("t", "beside"+strconv.Itoa(i))
+	}
+	s.now = s.now.Add(busyFor)
+	s.all()
+	at := s.part.threads["acme/t"]
+	if n := len(at.heads); n > 3 {
+		t.Fatalf("%d heads are at hand", n)
+	}
+	equal(t, "erased below", at.erased, int64(4))
+	s.send("t", "open", `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"z","role":"assistant","content":"z"}]}`)
+	s.send("t", "next", input("next", assistantMessage("z", "z")+","+userMessage("u2", "b")))
+	s.send("t", "next", finished("next"))
+	s.all()
+	equal(t, "parent", s.run("next").ParentRunID, "open")
+}
+
+// The bound on the runs at hand means bytes of memory, too.
+func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
+	heap := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	for name, threads := range map[string]int{"a thread of many runs": 1, "threads of one run": 5_000} {
+		s := newSim(t, func(c *Config) { c.CacheBytes = 0 })
+		s.fs, s.cfg.Dir = vfs.Default, t.TempDir()
+		s.open(false)
+		before := heap()
+		for i := range 5_000 {
+			id := strconv.Itoa(i)
+			s.turnOf("a-thread-with-some-name-"+strconv.Itoa(i%threads), "a-run-with-some-name-"+id)
+			if i%100 == 99 {
+				s.all()
+				clear(s.events) // the logs are not the partition's
+				clear(s.runs)
+				clear(s.other)
+			}
+		}
+		runs := heap() - before
+		counted := s.part.headsAtHand()
+		t.Logf("%s: %d bytes a head", name, runs/counted)
+		if bytes := runs / counted; bytes > headBytes*3/2 || bytes < headBytes/4 {
+			t.Errorf("%s: a head takes %d bytes and is counted for %d", name, bytes, headBytes)
+		}
+		runtime.KeepAlive(s)
 	}
 }

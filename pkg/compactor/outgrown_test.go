@@ -124,6 +124,45 @@ func TestPartition_EndsNoRunThatHoldsLittle(t *testing.T) {
 	}
 }
 
+// The limit is lowered while a run is open that was far from the old one. What it has said is taken in; it is ended behind that,
+// at the next limit that it crosses, and wherever the process dies then, it comes out the same.
+func TestPartition_EndsNoRunByALowerLimitThatItWasNotHeldTo(t *testing.T) {
+	const before, behind = 41, 30
+	played := func(t *testing.T, crash int) *sim {
+		s := newSim(t, func(c *Config) { c.RecordLimit = 128 << 10 })
+		s.send("t", "r", started("r"))
+		for i := range before - 1 {
+			s.send("t", "r", text(fmt.Sprint("m", i), strings.Repeat("x", 10<<10)))
+		}
+		s.all()
+		equal(t, "C", s.settled.committedOffset, int64(0))
+		s.cfg.RecordLimit = 64 << 10
+		s.open(false)
+		s.all()
+		equal(t, "events behind the restart", s.part.runs["acme/t/r"].tally.Events, int64(before))
+		for i := range behind {
+			if i == crash {
+				s.open(true)
+			}
+			s.send("t", "r", text(fmt.Sprint("n", i), strings.Repeat("x", 10<<10)))
+			s.all()
+		}
+		return s
+	}
+	want := played(t, -1)
+	r := want.run("r")
+	equal(t, "code", string(agui.Lookup(r.Terminal, "code")), `"skein-outgrown"`)
+	if e := r.Raw.Events; e <= before || e > before+7 {
+		t.Errorf("it ended with event %d", e)
+	}
+	equal(t, "events in the record and in dead letters", r.Raw.Events+int64(len(want.letters())), int64(before+behind))
+	for crash := range 10 {
+		got := played(t, crash)
+		equal(t, fmt.Sprintf("records where it dies before event %d", crash), got.values(), want.values())
+		equal(t, "letters", got.letters(), want.letters())
+	}
+}
+
 // A run over the limit is not written out over and over to find that it is: as if it had been written, that waits until
 // it has grown by much, or for five minutes. One that says much within seconds is written all the same.
 func TestPartition_TriesARecordOverTheLimitNowAndThen(t *testing.T) {

@@ -239,7 +239,6 @@ func (p *partition) thread(key, tenant, id string) (*thread, error) {
 	if t.erased, err = p.store.erasedBelow(key); err != nil {
 		return nil, err
 	}
-	t.usedAt = p.next
 	p.threads[key] = t
 	return t, nil
 }

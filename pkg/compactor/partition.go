@@ -63,8 +63,10 @@ type partition struct {
 	evictedAt   time.Time
 	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
 	runBytes, mostRunBytes int
-	// mostHeads is how many heads its threads may have at hand.
-	mostHeads int
+	// mostHeads is how many heads its threads may have at hand; mostReads how often what leaves of them may read at once.
+	mostHeads, mostReads int
+	// leaving says that more is to leave.
+	leaving bool
 
 	outputs     []output
 	outputBytes int        // of keys and values
@@ -102,7 +104,7 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, told: pos.committedOffset, next: pos.committedOffset,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
 		histories: kept.own(), unsaved: map[string][]byte{}, silent: map[string]time.Time{}, abandoned: map[string]time.Time{},
-		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostSilence: cfg.silenceBytes,
+		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostSilence: cfg.silenceBytes, mostReads: leaveReads,
 	}
 	keys, err := store.openRuns()
 	if err != nil {
@@ -233,7 +235,7 @@ func (p *partition) route(m *message) (_ outcome, err error) {
 			return 0, err
 		}
 	}
-	t.usedAt, t.headers = p.next, m.headers
+	t.usedAt, t.headers = m.now, m.headers
 	if !m.decided {
 		if _, err := p.giveUpSilentOf(t, p.mostSilence, m.now); err != nil {
 			return 0, err

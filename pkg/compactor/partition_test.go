@@ -431,6 +431,9 @@ func TestPosition_GoesOnFromWhatSkeinRunsSays(t *testing.T) {
 		if got, err := c.group.resume(c.told); err != nil || got != c.want {
 			t.Errorf("%s: got %+v, %v; want %+v", name, got, err, c.want)
 		}
+		if got, want := c.group.skips(c.told), name == "set on by a tool"; got != want {
+			t.Errorf("%s: it skips events: %t", name, got)
+		}
 	}
 	told.Partitions = 11
 	if got, err := none.resume(told); !errors.Is(err, kafka.ErrPartitionCounts) {

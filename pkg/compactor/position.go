@@ -68,3 +68,10 @@ func (p position) resume(told record.Reached) (position, error) {
 	}
 	return position{committedOffset: told.Committed, decidedOffset: told.Decided, partitions: p.partitions}, nil
 }
+
+// skips reports whether somebody has set the group's offset higher than what was committed last: a tool does, which names no P. Of
+// what lies between nothing is folded, and nobody can say which open runs had events there, or which between C and P. Metadata that
+// say more than skein.runs are the compactor's own: it does not tell of every transaction (tell).
+func (p position) skips(told record.Reached) bool {
+	return p.unsaid && told.Partitions != 0 && told.Decided < p.decidedOffset
+}

@@ -130,6 +130,9 @@ func (s *sim) open(newFolder bool) {
 	s.check(err)
 	part, err := newPartition(0, s.cfg, s.topics, s.store, s.kept, pos)
 	s.check(err)
+	if s.settled.skips(s.store.meta.Reached) {
+		s.check(part.skipTo(pos.committedOffset, s.now))
+	}
 	s.part, s.read, s.settled = part, int(pos.committedOffset), pos
 }
 
@@ -161,12 +164,16 @@ func scribble(b []byte) {
 	}
 }
 
-// commit ends a transaction. Unless told, the process learns of it.
+// commit ends a transaction, where there is a reason for one (session.transact). Unless told, the process learns of it.
 func (s *sim) commit(told bool) {
 	s.tb.Helper()
 	b, err := s.part.collect(s.now)
 	s.check(err)
 	s.reads = b.counts.reads
+	if !b.changed {
+		s.check(s.part.evict(s.now))
+		return
+	}
 	for _, o := range b.outputs {
 		m := *o.record
 		if m.Topic == s.topics.Runs {

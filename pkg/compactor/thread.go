@@ -30,7 +30,7 @@ type thread struct {
 	lineage *lineage.Thread
 	// erased: events of the thread below this offset were erased; 0 where none were.
 	erased int64
-	usedAt int64 // for eviction: the offset of the thread's last record
+	usedAt time.Time // for eviction: when the thread's last record came
 	// nextSilent is a time before which none of its runs is to be given up; zero where nobody has looked.
 	nextSilent time.Time
 	// headers are those of the thread's last record; recent is the run that the agent's id meant last.

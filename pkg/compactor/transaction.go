@@ -44,6 +44,13 @@ func (s *session) transact(ctx context.Context, parts map[int32]view, now time.T
 	}
 	if !changed { // what was read, if anything, is committed already
 		s.done(shares)
+		for _, sh := range shares {
+			if sh.phase == phaseOpen {
+				if err := sh.part.evict(now); err != nil { // between C and P that may be for long
+					return err
+				}
+			}
+		}
 		return nil
 	}
 	ctx, cancel := detached(ctx)
