@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // A run falls silent with events that no committed record holds: it stays in memory while others are
@@ -236,20 +238,50 @@ func TestPartition_KeepsAThreadOfManyUnsealedRunsWhileItIsSpokenOf(t *testing.T)
 		s.send("t", "silent"+strconv.Itoa(i), started("silent"+strconv.Itoa(i)))
 	}
 	s.all()
-	s.now = s.now.Add(s.cfg.CheckpointMax)
-	s.commit(true)
-	s.now = s.now.Add(evictAfter)
-	s.commit(true)
+	s.now = s.now.Add(2 * s.cfg.IdleLimit)
+	s.send("other", "", custom("x"))
+	for range 3 { // they are abandoned, and leave
+		s.all()
+		s.now = s.now.Add(evictAfter)
+	}
 	equal(t, "runs in memory", len(s.part.runs), 0)
-	equal(t, "threads at hand, as nobody speaks of it", len(s.part.threads), 0)
+	equal(t, "status", s.run("silent7").Status, record.StatusAbandoned)
+	equal(t, "it has left, as nobody speaks of it", s.part.threads["acme/t"] == nil, true)
 	for i := range 5 {
 		s.now = s.now.Add(busyFor)
 		s.turnOf("t", "r"+strconv.Itoa(i))
-		s.all() // and this one lets go
-		s.commit(true)
+		s.all()
 		if reads := s.reads[readThread].calls; i > 0 && reads > 20 {
 			t.Errorf("turn %d has read the thread %d times", i, reads)
 		}
+	}
+}
+
+// Between C and P a thread has those runs at hand that ended there. As it is read on they leave, and not so that the others are read
+// again each time.
+func TestPartition_ReadsRunsBetweenCAndPAFewTimes(t *testing.T) {
+	const runs = 200
+	s := newSim(t, func(c *Config) { c.RecordLimit, c.maxHeads = 64<<10, runs/10 })
+	s.send("large", "large", text("m", strings.Repeat("x", 40<<10)))
+	s.send("large", "large", text("m", strings.Repeat("x", 40<<10)))
+	for i := range runs {
+		s.turnOf("t", "r"+strconv.Itoa(i))
+	}
+	s.all()
+	equal(t, "C", s.settled.committedOffset, int64(0))
+	s.open(false)
+	reads := 0
+	for s.read < len(s.events) {
+		s.now = s.now.Add(busyFor)
+		s.feed(3)
+		s.commit(true)
+		reads += s.reads[readThread].calls
+		if left, n := len(s.events)-s.read, s.part.headsAtHand(); n > 2*left/3+30 {
+			t.Fatalf("%d heads are at hand %d events before P", n, left)
+		}
+	}
+	if reads > 4*runs {
+		t.Errorf("the local store was read %d times for %d runs", reads, runs)
 	}
 }
 
