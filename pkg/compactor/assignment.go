@@ -149,17 +149,22 @@ func (s *session) catchUp(a *assignment) (*partition, error) {
 	if pos.decidedOffset != a.position.decidedOffset {
 		part.settled = a.position // so that the group has it again with the next transaction, whatever comes
 	}
-	from, until, why := pos.committedOffset, start, "raw events are gone before they were read"
+	from, until := pos.committedOffset, start
 	if a.position.skips(store.meta.Reached) {
-		from, until, why = store.meta.Reached.Committed, max(start, pos.committedOffset), "committed offsets of the group were set higher: what lies between is not read"
+		from, until = store.meta.Reached.Committed, max(start, pos.committedOffset)
 		part.settled = a.position // so that skein.runs and the group say so with the next transaction
+		s.logger.Error("committed offsets of the group were set higher: what lies between is not read", "group", s.cfg.Group,
+			"topic", s.topics.Events, "partition", a.id, "offset", from, "until", pos.committedOffset)
 	}
 	if until <= from {
 		return part, nil
 	}
 	if pos.decidedOffset > 0 { // else nothing was ever committed, and the log simply begins later
 		s.metrics.LostOffsets.Add(float64(until - from))
-		s.logger.Error(why, "topic", s.topics.Events, "partition", a.id, "offset", from, "until", until)
+		if start > pos.committedOffset {
+			s.logger.Error("raw events are gone before they were read", "topic", s.topics.Events, "partition", a.id,
+				"offset", pos.committedOffset, "until", start)
+		}
 	}
 	return part, part.skipTo(until, s.now())
 }
