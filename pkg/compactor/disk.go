@@ -21,7 +21,7 @@ type disk struct {
 	failed chan struct{} // closed once it has failed; err says why
 	once   sync.Once
 	err    error
-	// patience is how long one write to a local store may take: also a disk that says nothing at all is one that fails.
+	// patience is how long one call of a local store may take: also a disk that says nothing at all is one that fails.
 	patience time.Duration
 
 	mu      sync.Mutex
@@ -33,7 +33,10 @@ func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
 	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), patience: time.Minute}
 }
 
-var errStuck = errors.New("a write has not come back")
+var (
+	errStuck   = errors.New("a read or write has not come back")
+	errDamaged = errors.New("it is damaged, and the next start makes it anew")
+)
 
 // watch fails the disk unless done is called in time.
 func (d *disk) watch() (done func() bool) {
@@ -51,6 +54,9 @@ func (d *disk) fail(err error) error {
 		}
 		d.err = fmt.Errorf("%w, in %s%s: %w. Make room, or name another folder: the next start goes on from what was committed, "+
 			"and makes again what it does not find, so the folder can be deleted", ErrStore, d.dir, free, err)
+		if errors.Is(err, errDamaged) {
+			d.err = fmt.Errorf("%w, in %s: %w", ErrStore, d.dir, err)
+		}
 		close(d.failed)
 	})
 	return d.err

@@ -28,7 +28,7 @@ type faultyDisk struct {
 	left   atomic.Int64
 	err    error
 	unread atomic.Bool
-	hangs  atomic.Pointer[chan struct{}] // writes wait for it
+	hangs  atomic.Pointer[chan struct{}] // reads and writes wait for it
 }
 
 // fsOfProcess is what the compactor process of a test stores on.
@@ -47,6 +47,9 @@ func fsOfProcess() vfs.FS {
 }
 
 func (d *faultyDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasSuffix(name, d.suffix) && d.left.Load() < 0 {
+		return nil, &fs.PathError{Op: "create", Path: name, Err: d.err}
+	}
 	f, err := d.FS.Create(name, category)
 	return faultyFile{f, d, name}, err
 }
@@ -61,6 +64,12 @@ func (d *faultyDisk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error)
 	return faultyFile{f, d, name}, err
 }
 
+func (d *faultyDisk) wait() {
+	if until := d.hangs.Load(); until != nil {
+		<-*until
+	}
+}
+
 type faultyFile struct {
 	vfs.File
 	disk *faultyDisk
@@ -68,9 +77,7 @@ type faultyFile struct {
 }
 
 func (f faultyFile) Write(p []byte) (int, error) {
-	if until := f.disk.hangs.Load(); until != nil {
-		<-*until
-	}
+	f.disk.wait()
 	if strings.HasSuffix(f.name, f.disk.suffix) && f.disk.left.Add(-int64(len(p))) < 0 {
 		return 0, &fs.PathError{Op: "write", Path: f.name, Err: f.disk.err}
 	}
@@ -78,6 +85,7 @@ func (f faultyFile) Write(p []byte) (int, error) {
 }
 
 func (f faultyFile) ReadAt(p []byte, at int64) (int, error) {
+	f.disk.wait()
 	if f.disk.unread.Load() {
 		return 0, &fs.PathError{Op: "read", Path: f.name, Err: syscall.EIO}
 	}
@@ -140,64 +148,93 @@ func TestService_EndsWhereItsDiskIsFull(t *testing.T) {
 	}
 }
 
-// Reads that fail are no reason to begin another session on the same store.
+// Reads that fail are no reason to begin another session on the same store, nor to throw it away.
 func TestLocalStore_SaysWhatToDoWhereItCannotBeRead(t *testing.T) {
 	faulty := &faultyDisk{FS: vfs.NewMem(), suffix: "never"}
 	cache := pebble.NewCache(0)
 	defer cache.Unref()
 	d := newDisk(faulty, "dir", slog.New(slog.DiscardHandler))
+	isSaid := func(err error) {
+		t.Helper()
+		if !errors.Is(err, ErrStore) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "in dir") {
+			t.Errorf("error %v", err)
+		}
+		if !d.hasFailed() {
+			t.Error("the process goes on")
+		}
+	}
 	s, _, err := openStore(d, 3, cache)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		faulty.unread.Store(false)
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	}()
 	if err := errors.Join(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 1)}, time.Now()), s.db.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	faulty.unread.Store(true)
-	if _, _, err := s.run("acme/t/a"); !errors.Is(err, ErrStore) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "in dir") {
-		t.Errorf("error %v", err)
+	_, _, err = s.run("acme/t/a")
+	isSaid(err)
+	faulty.unread.Store(false)
+	if err := s.close(); err != nil {
+		t.Error(err)
 	}
-	if !d.hasFailed() {
-		t.Error("the process goes on")
+
+	d = newDisk(faulty, "dir", slog.New(slog.DiscardHandler))
+	faulty.unread.Store(true)
+	_, _, err = openStore(d, 3, cache)
+	isSaid(err)
+	faulty.unread.Store(false)
+	s, rebuilt, err := openStore(newDisk(faulty, "dir", slog.New(slog.DiscardHandler)), 3, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "reason to make it anew", rebuilt, "")
+	if err := s.close(); err != nil {
+		t.Error(err)
 	}
 }
 
 // A disk that says nothing is one that fails: the client's heartbeats must not go on over an actor that waits for it.
-func TestLocalStore_GivesUpOnAWriteThatDoesNotComeBack(t *testing.T) {
-	faulty := &faultyDisk{FS: vfs.NewMem(), suffix: "never"}
-	cache := pebble.NewCache(0)
-	defer cache.Unref()
-	d := newDisk(faulty, "dir", slog.New(slog.DiscardHandler))
-	s, _, err := openStore(d, 3, cache)
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestLocalStore_GivesUpOnADiskThatDoesNotAnswer(t *testing.T) {
 	var entries []entry
 	for i := range 12_000 { // more than a log takes
 		entries = append(entries, storeRecord(t, "t", fmt.Sprint(i), record.StatusFinished, int64(i)))
 	}
-	d.patience = time.Millisecond
-	until := make(chan struct{})
-	faulty.hangs.Store(&until)
-	applied := make(chan error)
-	go func() { applied <- s.apply(entries, time.Now()) }()
-	select {
-	case <-d.failed:
-		if !errors.Is(d.err, errStuck) {
-			t.Error(d.err)
-		}
-	case <-time.After(kafkatest.Timeout):
-		t.Error("nobody watches it")
-	}
-	close(until)
-	if err := errors.Join(<-applied, s.close()); err != nil {
-		t.Error(err)
+	for name, do := range map[string]func(s *localStore) error{
+		"opening": func(s *localStore) error { _, _, err := openStore(s.disk, 4, nil); return err },
+		"writing": func(s *localStore) error { return s.apply(entries, time.Now()) },
+		"a key":   func(s *localStore) error { _, _, err := s.run("acme/t/a"); return err },
+		"keys":    func(s *localStore) error { _, err := s.heads("acme/t"); return err },
+		"closing": func(s *localStore) error { return s.close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			faulty := &faultyDisk{FS: vfs.NewMem(), suffix: "never"}
+			cache := pebble.NewCache(0)
+			defer cache.Unref()
+			d := newDisk(faulty, "dir", slog.New(slog.DiscardHandler))
+			s, _, err := openStore(d, 3, cache)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 0)}, time.Now()), s.db.Flush()); err != nil {
+				t.Fatal(err)
+			}
+			d.patience = time.Millisecond
+			until, done := make(chan struct{}), make(chan error, 1)
+			faulty.hangs.Store(&until)
+			go func() { done <- do(s) }()
+			select {
+			case <-d.failed:
+				if !errors.Is(d.err, errStuck) {
+					t.Error(d.err)
+				}
+			case <-time.After(kafkatest.Timeout):
+				t.Error("nobody watches it")
+			}
+			close(until)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -7,12 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -38,11 +43,12 @@ import (
 //	"c/" … parent "/" start:     by its parent
 //	"b/" … branch "/" depth:     by its branch (depth alone counts)
 type localStore struct {
-	disk  *disk
-	dir   string
-	db    *pebble.DB
-	meta  storeMeta
-	reads map[string]reads // since takeReads, by what for
+	disk   *disk
+	dir    string
+	db     *pebble.DB
+	meta   storeMeta
+	reads  map[string]reads // since takeReads, by what for
+	opened atomic.Bool
 	// catching is held by a catch-up; all other use is the actor's, and never at the same time.
 	catching sync.Mutex
 }
@@ -79,24 +85,29 @@ func rebuildReasons() []string {
 
 var metaKey = []byte("meta")
 
-// openStore opens or makes the store of one partition. A store that Pebble cannot read is removed
-// and made anew (rebuilt says why): it holds nothing that skein.runs does not.
+// damagedName is a file in a store's folder which says that the store is damaged.
+const damagedName = "DAMAGED"
+
+// openStore opens or makes the store of one partition. A store that cannot be opened, or is marked as damaged, is removed
+// and made anew (rebuilt says why): it holds nothing that skein.runs does not. What the file system refuses is no damage.
 func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *localStore, rebuilt string, err error) {
-	path := disk.PathJoin(disk.dir, strconv.Itoa(int(partition)))
-	if err := disk.MkdirAll(path, 0o755); err != nil {
-		return nil, "", fmt.Errorf("making folder of local store: %w", err)
-	}
-	s = &localStore{disk: disk, dir: path, reads: map[string]reads{}}
+	defer disk.watch()()
+	s = &localStore{disk: disk, dir: disk.PathJoin(disk.dir, strconv.Itoa(int(partition))), reads: map[string]reads{}}
 	err = s.open(cache)
-	if err != nil && pebble.IsCorruptionError(err) {
-		if err := disk.RemoveAll(path); err != nil {
-			return nil, "", fmt.Errorf("removing damaged local store: %w", err)
+	if err != nil && !errors.Is(err, errLocked) && !refused(err) {
+		disk.logger.Warn("local store is damaged", "partition", partition, "error", err)
+		rebuilt, err = rebuildDamage, disk.RemoveAll(s.dir)
+		if err == nil {
+			err = s.open(cache)
 		}
-		rebuilt, err = rebuildDamage, s.open(cache)
 	}
-	if err != nil {
+	if errors.Is(err, errLocked) {
 		return nil, "", err
 	}
+	if err != nil {
+		return nil, "", disk.fail(err)
+	}
+	s.opened.Store(true)
 	if s.meta.Version != storeVersion {
 		if s.meta.Version != 0 {
 			rebuilt = rebuildVersion
@@ -108,17 +119,45 @@ func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *localStore,
 	return s, rebuilt, nil
 }
 
+// errLocked says that a store is open already, as a rule in another process.
+var errLocked = errors.New("it is in use")
+
+// refused says that the file system refused a call; that a file is not there is no refusal.
+func refused(err error) bool {
+	var code syscall.Errno
+	return errors.As(err, &code) && !errors.Is(err, fs.ErrNotExist)
+}
+
 func (s *localStore) open(cache *pebble.Cache) error {
+	if err := s.disk.MkdirAll(s.dir, 0o755); err != nil {
+		return fmt.Errorf("making folder of local store: %w", err)
+	}
+	lock, err := pebble.LockDirectory(s.dir, s.disk)
+	if err != nil && (!refused(err) || errors.Is(err, syscall.EAGAIN)) {
+		err = fmt.Errorf("%w: %w", errLocked, err)
+	}
+	if err != nil {
+		return fmt.Errorf("opening local store: %w", err)
+	}
+	defer func() { _ = lock.Close() }() // what is open holds it too
+	if _, err := s.disk.Stat(s.disk.PathJoin(s.dir, damagedName)); err == nil {
+		return errDamaged
+	}
 	db, err := pebble.Open(s.dir, &pebble.Options{
-		FS: s.disk,
+		FS:   s.disk,
+		Lock: lock,
 		// One cache for all partitions, so that memory does not grow with their number.
 		Cache: cache,
 		// Records of ended runs are written once and read rarely: a small memtable suffices.
 		MemTableSize: 4 << 20,
 		Logger:       s.disk,
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { _ = s.disk.fail(err) },
-			DataCorruption:  func(info pebble.DataCorruptionInfo) { _ = s.disk.fail(errors.New(info.String())) },
+			BackgroundError: func(err error) {
+				if s.opened.Load() { // else opening tells
+					_ = s.fail(err)
+				}
+			},
+			DataCorruption: func(pebble.DataCorruptionInfo) {}, // whoever met it gets an error
 		},
 	})
 	if err != nil {
@@ -141,6 +180,23 @@ func (s *localStore) open(cache *pebble.Cache) error {
 		s.meta = storeMeta{Version: -1}
 	}
 	return nil
+}
+
+// fail lets the process end. A store that is damaged is marked, so that the next start makes it anew; where the mark
+// cannot be written it is met again.
+func (s *localStore) fail(err error) error {
+	if pebble.IsCorruptionError(err) {
+		defer s.disk.watch()()
+		f, cause := s.disk.FS.Create(s.disk.PathJoin(s.dir, damagedName), vfs.WriteCategoryUnspecified)
+		if cause == nil {
+			cause = f.Close()
+		}
+		said, _, _ := strings.Cut(err.Error(), "\n") // what follows is Pebble's
+		if err = errors.New(said); cause == nil {
+			err = fmt.Errorf("%w: %w", errDamaged, err)
+		}
+	}
+	return s.disk.fail(err)
 }
 
 // prepare makes sure that a catch-up from NextOffset leads to the truth, and empties the store
@@ -302,7 +358,7 @@ func (s *localStore) commit(b *pebble.Batch, meta storeMeta) error {
 	defer s.disk.watch()()
 	// No sync: what a machine's crash takes from the end of the log is read again from skein.runs.
 	if err := b.Commit(pebble.NoSync); err != nil {
-		return s.disk.fail(fmt.Errorf("writing local store: %w", err))
+		return s.fail(fmt.Errorf("writing local store: %w", err))
 	}
 	s.meta = meta
 	return nil
@@ -493,32 +549,34 @@ func (s *localStore) run(key string) (r *record.Run, size int, err error) {
 
 // get calls fn for the value of a key, if it is there; the value is valid during the call only.
 func (s *localStore) get(what string, key []byte, fn func(value []byte) error) error {
+	defer s.disk.watch()()
 	s.read(what, 1)
 	value, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
-		return s.disk.fail(fmt.Errorf("reading local store: %w", err))
+		return s.fail(fmt.Errorf("reading local store: %w", err))
 	}
 	s.read(what, 0, key, value)
 	err = fn(value)
 	if err := closer.Close(); err != nil {
-		return s.disk.fail(fmt.Errorf("reading local store: %w", err))
+		return s.fail(fmt.Errorf("reading local store: %w", err))
 	}
 	return err
 }
 
 // seek calls fn with an iterator over the keys with the prefix.
 func (s *localStore) seek(what string, prefix []byte, fn func(it *pebble.Iterator) error) error {
+	defer s.disk.watch()()
 	s.read(what, 1)
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
-		return s.disk.fail(fmt.Errorf("reading local store: %w", err))
+		return s.fail(fmt.Errorf("reading local store: %w", err))
 	}
 	err = fn(it)
 	if err := it.Close(); err != nil {
-		return s.disk.fail(fmt.Errorf("reading local store: %w", err))
+		return s.fail(fmt.Errorf("reading local store: %w", err))
 	}
 	if err != nil {
 		return fmt.Errorf("reading local store: %w", err)
@@ -540,6 +598,7 @@ func (s *localStore) scan(what string, prefix []byte, fn func(key, value []byte)
 }
 
 func (s *localStore) close() error {
+	defer s.disk.watch()()
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("closing local store: %w", err)
 	}
