@@ -200,10 +200,16 @@ func TestLocalStore_GivesUpOnADiskThatDoesNotAnswer(t *testing.T) {
 		entries = append(entries, storeRecord(t, "t", fmt.Sprint(i), record.StatusFinished, int64(i)))
 	}
 	for name, do := range map[string]func(s *localStore) error{
-		"opening": func(s *localStore) error { _, _, err := openStore(s.disk, 4, nil); return err },
-		"writing": func(s *localStore) error { return s.apply(entries, time.Now()) },
-		"a key":   func(s *localStore) error { _, _, err := s.run("acme/t/a"); return err },
-		"keys":    func(s *localStore) error { _, err := s.heads("acme/t"); return err },
+		"opening": func(s *localStore) error {
+			other, _, err := openStore(s.disk, 4, nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(other.close(), s.close())
+		},
+		"writing": func(s *localStore) error { return errors.Join(s.apply(entries, time.Now()), s.close()) },
+		"a key":   func(s *localStore) error { _, _, err := s.run("acme/t/a"); return errors.Join(err, s.close()) },
+		"keys":    func(s *localStore) error { _, err := s.heads("acme/t"); return errors.Join(err, s.close()) },
 		"closing": func(s *localStore) error { return s.close() },
 	} {
 		t.Run(name, func(t *testing.T) {
