@@ -344,8 +344,11 @@ func TestLocalStore_IsMadeAnewAtTheNextStartWhereDamageIsMetLater(t *testing.T) 
 	compact := func(s *damagedStore) error {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		compacted := make(chan error)
-		go func() { compacted <- s.db.Compact(ctx, []byte{0}, []byte{0xff}, false) }() // it tries again and again
+		compacted := make(chan struct{})
+		go func() {
+			defer close(compacted)
+			_ = s.db.Compact(ctx, []byte{0}, []byte{0xff}, false) // it tries again and again
+		}()
 		select {
 		case <-s.disk.failed:
 		case <-time.After(kafkatest.Timeout):
