@@ -21,7 +21,7 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 		return rec, r.base, err
 	}
 	if !r.head.Open() {
-		giveUp(rec, r.head.LastAt, abandonment(p.cfg.IdleLimit))
+		r.giveUp(rec, abandonment(p.cfg.IdleLimit))
 	}
 	rec.SinceSnapshot = r.head.SinceSnapshot
 	if leastBytes(rec) > p.cfg.RecordLimit {
@@ -63,8 +63,9 @@ func (p *partition) describe(r *run) (*record.Run, *compact.Run, error) {
 	return &rec, fold, nil
 }
 
-// giveUp has a record say that the run was ended by Skein, with this event, at the time of its last record.
-func giveUp(rec *record.Run, lastAt time.Time, terminal json.RawMessage) {
+// giveUp has a record say that the run was ended by Skein, with this event.
+func (r *run) giveUp(rec *record.Run, terminal json.RawMessage) {
+	lastAt := r.head.LastAt
 	rec.Status, rec.Synthetic, rec.EndedAt, rec.Terminal = record.StatusAbandoned, true, &lastAt, terminal
 }
 

@@ -32,7 +32,7 @@ type Config struct {
 	// CheckpointMax is the time after which a changed open run is written in any case. It bounds
 	// how far the committed offset lags behind.
 	CheckpointMax time.Duration
-	// IdleLimit is the silence, in stream time, after which a run is abandoned; closeAfter times that, and it is closed.
+	// IdleLimit is the silence, in stream time, after which a run is abandoned.
 	IdleLimit time.Duration
 	// SnapshotBelow is the size in bytes under which a branch's conversation is written whole at
 	// every run's end. Above it that happens once half of it is new.
@@ -49,8 +49,8 @@ type Config struct {
 	CacheBytes int
 
 	// refoldBytes and refoldScanBytes bound what a request to refold holds and reads, maxHeads the runs at hand of
-	// threads, silenceBytes the runs that are given up at once; tests set less, and of closeAfter too.
-	refoldBytes, refoldScanBytes, maxHeads, silenceBytes, closeAfter int
+	// threads; tests set less.
+	refoldBytes, refoldScanBytes, maxHeads int
 }
 
 // DefaultConfig returns the settings of production. Dir and InstanceID have no default.
@@ -68,8 +68,6 @@ func DefaultConfig() Config {
 		refoldBytes:        refoldBytes,
 		refoldScanBytes:    refoldScanBytes,
 		maxHeads:           maxHeads,
-		silenceBytes:       silenceBytes,
-		closeAfter:         closeAfter,
 	}
 }
 

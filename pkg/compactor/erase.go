@@ -76,8 +76,8 @@ func (p *partition) withdraw(t *thread) {
 			return false
 		}
 		p.outputBytes -= o.bytes()
-		if o.ended != "" {
-			p.counts.ended[o.ended]--
+		if o.kind == outputSealed || o.kind == outputOutgrown {
+			p.counts.ended[record.Status(o.head.Status)]--
 		}
 		return true
 	})
@@ -92,7 +92,6 @@ func (p *partition) withdraw(t *thread) {
 func (p *partition) forget(h *head, key string) bool {
 	delete(p.unsaved, key)
 	delete(p.silent, key)
-	delete(p.abandoned, key)
 	p.histories.drop(key)
 	r := h.live
 	if r == nil {

@@ -31,7 +31,7 @@ type head struct {
 }
 
 // A run is sealed once its record says nothing of how to go on: a real terminal event ended it, or it
-// was abandoned, and closed or too large for that. Then its record does not change any more.
+// was abandoned and too large for that. Then its record does not change any more.
 
 // endedBefore reports whether the run's terminal event lies below the offset.
 func (h *head) endedBefore(offset int64) bool { return h.Sealed && h.Next <= offset }

@@ -25,7 +25,7 @@ func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes }
 // share gives the partition its part of what the process may hold, which has so many partitions.
 func (p *partition) share(partitions int) {
 	p.mostRunBytes, p.mostHeads = p.cfg.OpenRunBytes/partitions, p.cfg.maxHeads/partitions
-	p.mostSilence, p.mostReads = p.cfg.silenceBytes/partitions, leaveReads/partitions
+	p.mostReads = leaveReads / partitions
 }
 
 // relieve asks for records of the runs that have been silent longest, where open runs hold more memory
@@ -92,8 +92,6 @@ func (p *partition) evict(now time.Time) error {
 		}
 		if r.head.Open() {
 			p.silent[r.key] = r.head.LastAt
-		} else {
-			p.abandoned[r.key] = r.head.LastAt
 		}
 		p.letGo(r)
 		p.runBytes -= r.size()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -44,7 +43,6 @@ func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*recor
 		return nil, nil, fmt.Errorf("folding offline: %w", err)
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
-	cfg.silenceBytes = math.MaxInt // there is one transaction only
 	topics := kafka.Config{}.Topics()
 	p, err := newPartition(0, cfg, topics, store, newHistories(cfg.CacheBytes), position{partitions: 1})
 	if err != nil {

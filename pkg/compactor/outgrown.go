@@ -36,8 +36,8 @@ func (p *partition) endOutgrown(r *run, bytes int) error {
 	if size <= p.cfg.RecordLimit || size+partOverhead*parts(rec) <= outgrown*p.cfg.RecordLimit {
 		return nil
 	}
-	giveUp(rec, r.head.LastAt, runError(fmt.Sprintf("The run was ended, as it had grown too large: its record would have had %d bytes, %d are allowed.", size, limit), codeOutgrown))
-	return p.end(r, rec, r.base, output{kind: outputOutgrown, ended: rec.Status, of: r.thread, size: size})
+	r.giveUp(rec, runError(fmt.Sprintf("The run was ended, as it had grown too large: its record would have had %d bytes, %d are allowed.", size, limit), codeOutgrown))
+	return p.end(r, rec, r.base, output{kind: outputOutgrown, of: r.thread, size: size})
 }
 
 // parts is the number of what makes a fold take memory beside the bytes.

@@ -17,13 +17,11 @@ type output struct {
 	// What the local store takes in after the commit; only for run records.
 	key  string
 	head *head
-	// ended is the status in which a run has ended by this; empty where it ended before, or has not.
-	ended record.Status
 	// erased is set for an erasure record: events of the thread below it are erased.
 	erased int64
 	// reached is set for a position record.
 	reached *record.Reached
-	// run is set for the record of a run in memory that is not sealed.
+	// run is set for the record of a run that is not sealed.
 	run *run
 	// of and size are set for the last record of an outgrown run: its thread, and the bytes that it had come to.
 	of   *thread
@@ -35,14 +33,12 @@ const (
 	outputSealed     = "sealed"
 	outputCheckpoint = "checkpoint"
 	outputAbandoned  = "abandoned"
-	// outputClosed: the last record of a run that was abandoned: see close.
-	outputClosed    = "closed"
-	outputFence     = "fence"
-	outputPosition  = "position"
-	outputSnapshot  = "snapshot"
-	outputOversize  = "oversize"
-	outputTombstone = "tombstone"
-	outputErasure   = "erasure"
+	outputFence      = "fence"
+	outputPosition   = "position"
+	outputSnapshot   = "snapshot"
+	outputOversize   = "oversize"
+	outputTombstone  = "tombstone"
+	outputErasure    = "erasure"
 	// outputRefolded: the record of a run that had ended, written anew.
 	outputRefolded = "refolded"
 	// outputOutgrown: the last record of a run that had grown too large: see endOutgrown.
@@ -50,16 +46,13 @@ const (
 )
 
 func outputKinds() []string {
-	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputFence, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown}
+	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputFence, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown}
 }
 
 // write puts an output into the next transaction.
 func (p *partition) write(o output) {
 	p.outputs = append(p.outputs, o)
 	p.outputBytes += o.bytes()
-	if o.ended != "" {
-		p.counts.ended[o.ended]++
-	}
 }
 
 func (o output) bytes() int { return len(o.record.Key) + len(o.record.Value) }
@@ -78,9 +71,6 @@ type batch struct {
 // collect takes what is to be written. The partition must not process anything until the
 // transaction's outcome is known.
 func (p *partition) collect(now time.Time) (batch, error) {
-	if err := p.giveUpSilent(now); err != nil {
-		return batch{}, err
-	}
 	b := batch{position: p.position, outputs: p.outputs, counts: p.counts}
 	b.counts.reads = p.store.takeReads()
 	p.outputs, p.outputBytes, p.counts = nil, 0, newCounts()

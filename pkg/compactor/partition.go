@@ -3,8 +3,6 @@ package compactor
 import (
 	"bytes"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,21 +44,13 @@ type partition struct {
 	histories ownHistories
 	// unsaved holds sealed records, encoded, that no committed transaction holds yet.
 	unsaved map[string][]byte
-	// silent holds every run that is running, and abandoned every one that was abandoned and may go on, with the
-	// time of its last record; of a run in memory that may be an earlier one's, and lastAt knows.
-	silent, abandoned map[string]time.Time
-	streamTime        time.Time
-	// silentAt and closingAt are the times at which it is judged whether a run is abandoned and whether it is closed; zero
-	// while what lies below P is read again.
-	silentAt, closingAt time.Time
-	// readAt is when the last record came, by the clock; zero since it was opened.
-	readAt time.Time
-	// nextSilent is a time before which no run is to be given up, but for those in due, the first of which come first.
+	// silent holds every run that is running, with the time of its last record; of a run in memory
+	// that may be an earlier one's, and lastAt knows.
+	silent map[string]time.Time
+	// nextSilent is a time before which no run has been silent for the idle limit.
 	nextSilent time.Time
-	due        []silence
-	// mostSilence is how many bytes of records it makes at once of runs that are given up.
-	mostSilence int
-	evictedAt   time.Time
+	streamTime time.Time
+	evictedAt  time.Time
 	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
 	runBytes, mostRunBytes int
 	// mostHeads is how many heads its threads may have at hand; mostReads how often what leaves of them may read at once.
@@ -103,8 +93,8 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 	p := &partition{
 		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, told: pos.committedOffset, next: pos.committedOffset,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
-		histories: kept.own(), unsaved: map[string][]byte{}, silent: map[string]time.Time{}, abandoned: map[string]time.Time{},
-		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostSilence: cfg.silenceBytes, mostReads: leaveReads,
+		histories: kept.own(), unsaved: map[string][]byte{}, silent: map[string]time.Time{},
+		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
 	}
 	keys, err := store.openRuns()
 	if err != nil {
@@ -113,17 +103,14 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 	for key, h := range keys {
 		if h.Open() {
 			p.silent[key] = h.LastAt
-		} else {
-			p.abandoned[key] = h.LastAt
 		}
 	}
 	return p, nil
 }
 
-// skipTo has a partition that is just open go on at an offset above the next one, as the events before it are gone. Which runs had
-// events there nobody can say: every run that was open is marked. All of their records are in one transaction, however
-// large that is: who opens the partition next would not know of the gap any more. How many they are is bounded by
-// what is open, or was abandoned within a week (closeAfter).
+// skipTo goes on at an offset above the next one, as the events before it are gone. Which runs had
+// events there nobody can say: every run that was open is marked. All of them come into memory for that, whatever they
+// may hold: who opens the partition next would not know of the gap any more.
 func (p *partition) skipTo(offset int64, now time.Time) error {
 	p.next = offset
 	p.position.decidedOffset = max(p.position.decidedOffset, offset)
@@ -131,28 +118,8 @@ func (p *partition) skipTo(offset int64, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range slices.Sorted(maps.Keys(open)) {
-		rec, _, err := p.recordOf(key)
-		if err != nil {
-			return err
-		}
-		kind := outputCheckpoint
-		if !open[key].Open() {
-			kind = outputAbandoned
-		}
-		rec.RawLost = true
-		fits, err := p.rewrite(key, rec, output{kind: kind})
-		if err != nil {
-			return err
-		}
-		if fits {
-			continue
-		}
-		t, h, err := p.headAt(key)
-		if err != nil {
-			return err
-		}
-		r, err := p.load(t, h, now)
+	for key := range open {
+		r, err := p.loadKey(key, now)
 		if err != nil {
 			return err
 		}
@@ -176,11 +143,12 @@ func (p *partition) process(m *kgo.Record, now time.Time) error {
 	// Kafka themselves set the time as they like.
 	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
 		p.streamTime = m.Timestamp
+		if !decided {
+			if err := p.abandonSilent(p.streamTime, now); err != nil {
+				return err
+			}
+		}
 	}
-	if !decided {
-		p.silentAt, p.closingAt = later(p.silentAt, p.streamTime), later(p.closingAt, p.streamTime)
-	}
-	p.readAt = now
 	result, err := p.route(&message{Record: m, decided: decided, now: now})
 	if err != nil {
 		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
@@ -236,11 +204,6 @@ func (p *partition) route(m *message) (_ outcome, err error) {
 		}
 	}
 	t.usedAt, t.headers = m.now, m.headers
-	if !m.decided {
-		if _, err := p.giveUpSilentOf(t, p.mostSilence, m.now); err != nil {
-			return 0, err
-		}
-	}
 	if m.Offset < t.erased { // between C and P: what was made of it is gone
 		return outcomeErased, nil
 	}
@@ -551,7 +514,6 @@ func (p *partition) goOn(r *run) error {
 	}
 	r.head.revive()
 	r.due = true
-	delete(p.abandoned, r.key)
 	p.silent[r.key] = r.head.LastAt
 	if r.fold == nil {
 		return nil
@@ -564,11 +526,7 @@ func (p *partition) touch(r *run, m *message) error {
 	if r.dirtyFrom < 0 {
 		p.dirty[r] = struct{}{}
 	}
-	at := m.Timestamp
-	if at.Add(p.cfg.IdleLimit).Before(p.streamTime) { // told again, or by a clock that is wrong: it is no silence
-		at = p.streamTime
-	}
-	r.take(m.Offset, at.UTC(), m.now, len(m.Value))
+	r.take(m.Offset, m.Timestamp.UTC(), m.now, len(m.Value))
 	if r.head.Open() {
 		return nil
 	}

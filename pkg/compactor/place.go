@@ -190,25 +190,25 @@ func (p *partition) recordOf(key string) (*record.Run, int, error) {
 	return rec, size, err
 }
 
-// headAt returns the thread and the head of a run that is known, by its record key.
-func (p *partition) headAt(key string) (*thread, *head, error) {
+// loadKey is load for the record key of a run that is known.
+func (p *partition) loadKey(key string, now time.Time) (*run, error) {
 	parts, err := record.SplitKey(key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("looking up run: %w", err)
+		return nil, fmt.Errorf("loading run: %w", err)
 	}
 	threadKey, err := record.ThreadKey(parts[0], parts[1])
 	if err != nil {
-		return nil, nil, fmt.Errorf("looking up run: %w", err)
+		return nil, fmt.Errorf("loading run: %w", err)
 	}
 	t, err := p.thread(threadKey, parts[0], parts[1])
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	h := t.heads[parts[2]]
 	if h == nil {
-		return nil, nil, fmt.Errorf("looking up run: %w: %s", errMissing, key)
+		return nil, fmt.Errorf("loading run: %w: %s", errMissing, key)
 	}
-	return t, h, nil
+	return p.load(t, h, now)
 }
 
 // load brings a run into memory that is not sealed.
@@ -236,7 +236,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 	for _, n := range rec.Stats.EventBytes {
 		r.said += n
 	}
-	r.rec.RawLost, h.RawLost = rec.RawLost, rec.RawLost // the head may be of the record before: see skipTo
+	r.rec.RawLost = rec.RawLost
 	if err := r.tally.RestoreHash(rec.Open.Hash); err != nil {
 		return nil, err
 	}

@@ -219,8 +219,7 @@ func TestPartition_DecidesARequestToFoldAgainOnce(t *testing.T) {
 	}
 }
 
-// A run that the request itself, being so much later, lets be abandoned: where it is in memory, its record is of before
-// that. One that has left memory has a record that says so.
+// A run that the request itself, being so much later, lets be abandoned: its record is of before that.
 func TestPartition_LeavesAThreadAsItIsUntilAnAbandonmentIsCommitted(t *testing.T) {
 	for _, recorded := range []bool{false, true} {
 		s := newSim(t, nil)
@@ -233,8 +232,6 @@ func TestPartition_LeavesAThreadAsItIsUntilAnAbandonmentIsCommitted(t *testing.T
 		if recorded {
 			s.now = s.now.Add(s.cfg.CheckpointMax)
 			s.commit(true)
-			s.send("t", "silent", text("ms", "one"))
-			s.all()
 		}
 		s.now = s.now.Add(2 * s.cfg.IdleLimit)
 		s.refold("t")
@@ -247,20 +244,6 @@ func TestPartition_LeavesAThreadAsItIsUntilAnAbandonmentIsCommitted(t *testing.T
 		equal(t, "refused once it is committed and has left memory", s.refused[1], nil)
 		equal(t, "refolds", s.run("silent").Refolds, 1)
 	}
-	s := newSim(t, nil)
-	s.aChain()
-	s.send("t", "silent", started("silent"))
-	s.all()
-	s.now = s.now.Add(s.cfg.CheckpointMax)
-	s.commit(true)
-	s.older("one", "eins")
-	s.open(true)
-	s.now = s.now.Add(2 * s.cfg.IdleLimit)
-	s.refold("t")
-	s.all()
-	equal(t, "refused where it has left memory", s.refused, []error{nil})
-	equal(t, "its status and refolds", []any{s.run("silent").Status, s.run("silent").Refolds}, []any{record.StatusAbandoned, 1})
-	s.checkHeads()
 }
 
 // A record of a run that had ended says nothing of how to go on: where the run would not have ended by now, or would
@@ -475,9 +458,7 @@ func TestPartition_FoldsThreadsAgainInAnyHistory(t *testing.T) {
 	done, refused, changed := 0, 0, 0
 	for i := range *roundFlag {
 		rng := rand.New(rand.NewPCG(seed+uint64(i), 1))
-		after := 1 + rng.IntN(4)
-		closing := func(c *Config) { c.closeAfter = after }
-		want := newSim(t, closing)
+		want := newSim(t, nil)
 		script(want, rng, 40+rng.IntN(150), true)
 		want.now = want.now.Add(2 * want.cfg.IdleLimit) // all that is open falls silent
 		want.send("t4", "late", started("late"))
@@ -485,7 +466,7 @@ func TestPartition_FoldsThreadsAgainInAnyHistory(t *testing.T) {
 		want.open(false)
 		want.finish()
 
-		got := newSim(t, closing)
+		got := newSim(t, nil)
 		got.events, got.now = slices.Clone(events), end
 		got.open(false)
 		got.finish()

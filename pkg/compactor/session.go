@@ -621,7 +621,9 @@ func (s *session) abandonByClock(ctx context.Context, parts map[int32]view, now 
 		if !ok || end.Err != nil || v.part.next < end.Offset {
 			continue
 		}
-		v.part.silentByClock(now) // the transaction of this round has what comes of it
+		if err := v.part.abandonSilent(now, now); err != nil {
+			return err
+		}
 	}
 	return nil
 }

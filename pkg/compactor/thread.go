@@ -31,8 +31,6 @@ type thread struct {
 	// erased: events of the thread below this offset were erased; 0 where none were.
 	erased int64
 	usedAt time.Time // for eviction: when the thread's last record came
-	// nextSilent is a time before which none of its runs is to be given up; zero where nobody has looked.
-	nextSilent time.Time
 	// headers are those of the thread's last record; recent is the run that the agent's id meant last.
 	headers record.Headers
 	recent  *head
@@ -122,7 +120,7 @@ func (t *thread) tip(branch string) (int, error) {
 
 // current returns the run to which an event belongs that names none: of those that started at or
 // before the offset and had not ended before it, the one with the greatest start. An abandoned run
-// counts as open until it is closed, since its end yields to a real event. Below P (decided) the answer must be the
+// counts as open, since its end yields to a real event. Below P (decided) the answer must be the
 // one that was given before, so runs that ended since are asked as well: they are at hand.
 func (t *thread) current(offset int64, decided bool) *head {
 	if !decided {
