@@ -266,6 +266,7 @@ func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
 		run    []string
 		parent string
 		alone  int64
+		silent bool // before it begins, so that the other is abandoned
 	}{
 		"it grows before it is written": {
 			said: 1, parent: "S",
@@ -276,8 +277,17 @@ func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
 			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","input":{"threadId":"t","runId":"R","messages":[` +
 				assistantMessage("mS", "x") + "," + userMessage("u", strings.Repeat("y", 50<<10)) + `],"tools":[],"context":[],"state":{}}}`, part("mR", 1)},
 		},
+		"its input is large, and has what an abandoned one has said": {
+			said: 1, alone: 1, silent: true,
+			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","input":{"threadId":"t","runId":"R","messages":[` +
+				assistantMessage("mS", "x") + "," + userMessage("u", strings.Repeat("y", 50<<10)) + `],"tools":[],"context":[],"state":{}}}`, part("mR", 1)},
+		},
+		"an abandoned one goes on, and it grows": {
+			said: 1, parent: "S", silent: true,
+			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R"}`, part("mR", 40<<10), part("mR", 40<<10)},
+		},
 		"the open one has said much": {
-			said: 50 << 10, parent: "S", alone: 1,
+			said: 60 << 10, parent: "S", alone: 1,
 			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S"}`, part("mR", 40<<10)},
 		},
 	} {
@@ -289,6 +299,10 @@ func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
 				s.send("t", "S", started("S"))
 				s.send("t", "S", part("mS", c.said))
 				s.send("t", "S", `{"type":"STATE_SNAPSHOT","snapshot":{"v":1}}`)
+				if c.silent {
+					s.all()
+					s.now = s.now.Add(2 * s.cfg.IdleLimit)
+				}
 				for _, value := range c.run {
 					s.send("t", "R", value)
 				}

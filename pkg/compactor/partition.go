@@ -25,7 +25,7 @@ import (
 // before"). And a run that is placed while another run of its thread is open is written in the next
 // transaction, together with every run of the thread whose place was never written (settle): so a run
 // that has no record of its place was placed among ended runs only, and finds them again as they were. Where
-// such a record would be over the limit, the run is placed by ended runs alone (large).
+// such a record would be over the limit, the run is placed by ended runs alone (ownBytes).
 type partition struct {
 	id     int32
 	cfg    Config

@@ -45,26 +45,23 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	if pl.input != nil && start.ParentRunID == "" {
 		start.ParentRunID = pl.input.ParentRunID
 	}
-	start.Input = pl.input
+	own := ownBytes(ev, pl.input)
+	start.Input, start.EndedOnly = pl.input, ev != nil && own > p.cfg.RecordLimit*3/8
 	var err error
 	if pl.Placement, err = r.thread.lineage.Place(start); err != nil {
 		return nil, err
 	}
-	if pl.Concurrent && p.large(ev, pl.input) {
-		start.EndedOnly = true
-		if pl.Placement, err = r.thread.lineage.Place(start); err != nil {
-			return nil, err
-		}
-		pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
-	}
-	if pl.Run.Parent != "" && (pl.Run.Base != "" || !start.EndedOnly) {
+	alone := start.EndedOnly
+	if pl.Run.Parent != "" && (pl.Run.Base != "" || !alone) {
 		if pl.parent, err = p.history(r.thread, pl.Run.Parent); err != nil {
 			return nil, err
 		}
-		if pl.Concurrent && pl.Run.Base == "" && pl.parent.Bytes()+len(pl.parent.State) > p.cfg.RecordLimit/4 {
-			pl.parent = lineage.History{}
-			pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
+		if pl.Run.Base == "" && 2*own+pl.parent.Bytes()+len(pl.parent.State) > p.cfg.RecordLimit*7/8 {
+			pl.parent, alone = lineage.History{}, true
 		}
+	}
+	if alone {
+		pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
 	}
 	if pl.Run.Base != "" {
 		pl.base = pl.parent
@@ -78,18 +75,18 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	return pl, nil
 }
 
-// large reports whether a run's first record might be over the limit by what its first event and its input bring, each of
-// which it has twice. Beside an open run it has to be written (partition): so such a run begins without what no record
-// would say, and comes out the same when it is placed again. The same goes for one whose parent is open and has said much.
-func (p *partition) large(ev *agui.Event, input *agui.RunAgentInput) bool {
-	own := 0
+// ownBytes is how many bytes a run's first event or its input brings, whichever is more. Its first record has them twice,
+// and what it takes over from a parent that may go on. Beside a run that may go on there has to be such a record
+// (partition). So a run that brings much begins without what no record would say, whoever is beside it: it comes out the same
+// when it is placed again. Where only what it would take over is too much, it begins without that, and is written at once.
+func ownBytes(ev *agui.Event, input *agui.RunAgentInput) (own int) {
 	if ev != nil {
 		own = len(ev.Raw)
 	}
 	if input != nil {
 		own = max(own, len(input.Raw))
 	}
-	return own > p.cfg.RecordLimit*3/8
+	return own
 }
 
 // decide makes a placement the run's own.

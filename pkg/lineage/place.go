@@ -13,8 +13,8 @@ const (
 	// AnomalyParentCycle: the run names a parent whose own chain was said to hang from this
 	// run. The given parents form a cycle; the chain does not, since that run came first.
 	AnomalyParentCycle = "parent-cycle"
-	// AnomalyPlacedAlone: another run was open when this one began, and what this one brings, or would have taken over
-	// from its open parent, is too large for the record that such a run needs at once: it begins without what open runs have said.
+	// AnomalyPlacedAlone: what the run brings, or would have taken over from a parent that has not ended, is too large for the
+	// record that a run needs at once that begins beside another: it begins without what runs have said that may go on.
 	AnomalyPlacedAlone = "placed-alone"
 )
 
@@ -28,8 +28,9 @@ type Start struct {
 	Input *agui.RunAgentInput
 	// Offset is the position of the run's first event. What lies at it or behind does not count.
 	Offset int64
-	// EndedOnly keeps the messages of runs that have not ended from naming the parent: for a caller that cannot make
-	// a placement durable which rests on them (Placement.Concurrent), so that it comes out the same once they have.
+	// EndedOnly lets only runs name the parent whose own events have ended them, by what they have said: for a caller that
+	// cannot make a placement durable which rests on more (Placement.Concurrent), so that it comes out the same whatever
+	// becomes of the others. Without an input there is no parent then but a given one.
 	EndedOnly bool
 }
 
@@ -82,7 +83,7 @@ func (t *Thread) Place(s Start) (Placement, error) {
 	if !first {
 		p.Run.Branch = parent.Branch
 	}
-	if parent.Sealed && parent.End < s.Offset {
+	if parent.Sealed && parent.End < s.Offset && (!s.EndedOnly || parent.endedItself()) {
 		p.Run.Base = parent.ID
 	}
 	return p, nil
@@ -116,6 +117,8 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 	case s.Input != nil:
 		p.Run.ParentBy = ParentContent
 		return t.longestPrefix(s)
+	case s.EndedOnly: // which one ended last may be told otherwise later
+		return nil, nil
 	default:
 		p.Run.ParentBy = ParentLatest
 		return t.lastEnded(s.Offset), nil
@@ -160,7 +163,7 @@ func (t *Thread) longestEnded(keys []Key, best *entry, length int, s Start) (*en
 		list := startedBefore(t.byKey[keys[n]], s.Offset)
 		for i := len(list) - 1; i >= 0; i-- {
 			e := list[i]
-			if e.ID == s.RunID || e.End >= s.Offset || s.EndedOnly && e.Open() { // how that one stood at the offset is not known
+			if e.ID == s.RunID || e.End >= s.Offset || s.EndedOnly && !e.endedItself() { // how that one stood at the offset is not known
 				continue
 			}
 			if n > length || byStart(e, best) > 0 {

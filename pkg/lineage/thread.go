@@ -49,6 +49,9 @@ type entry struct {
 	messages func() []agui.Message
 }
 
+// endedItself reports whether an event of the run has ended it: that does not change any more.
+func (e *entry) endedItself() bool { return e.Sealed && !e.Synthetic }
+
 // NewThread returns a thread of these runs, in any order.
 func NewThread(runs ...Run) (*Thread, error) {
 	t := &Thread{
