@@ -150,7 +150,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 	// Of the same length, too: of several runs the one that started last is the parent.
 	longer := slices.Clone(keys[max(length, 1):])
 	slices.Reverse(longer)
-	if err := t.rest.Longest(longer, s.Offset); err != nil {
+	if err := t.rest.Longest(longer, s.Offset, s.EndedOnly); err != nil {
 		return nil, err
 	}
 	best, _ = t.longestEnded(keys, best, length, s)

@@ -54,6 +54,9 @@ func (m *model) place(s Start) (parent *modelRun, by ParentBy, spawnedBy string)
 		return nil, ParentNone, given
 	}
 	if s.Input == nil {
+		if s.EndedOnly {
+			return nil, ParentNone, ""
+		}
 		for _, r := range m.runs {
 			if r.End >= 0 && (parent == nil || r.End > parent.End) {
 				parent = r
@@ -70,6 +73,9 @@ func (m *model) place(s Start) (parent *modelRun, by ParentBy, spawnedBy string)
 	}
 	for n := len(in); n > 0; n-- {
 		for _, r := range m.runs {
+			if s.EndedOnly && (!r.Sealed || r.Synthetic) {
+				continue
+			}
 			if slices.Equal(r.history, in[:n]) && (parent == nil || r.Start > parent.Start) {
 				parent = r
 			}
@@ -132,10 +138,10 @@ func (r *modelRest) Named(id string, offset int64) error {
 	return nil
 }
 
-func (r *modelRest) Longest(histories []Key, offset int64) error {
+func (r *modelRest) Longest(histories []Key, offset int64, ownEnd bool) error {
 	for _, k := range histories {
 		for _, run := range slices.Backward(r.runs) {
-			if run.Sealed && run.End < offset && run.HistoryKey == k {
+			if run.Sealed && run.End < offset && run.HistoryKey == k && !(ownEnd && run.Synthetic) {
 				return r.th.Add(run.Run)
 			}
 		}
@@ -211,6 +217,14 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 					s.ParentRunID = ""
 				}
 			}
+			alike := s
+			alike.EndedOnly = true
+			byEnded := placed(th, alike)
+			wantParent, wantBy, _ := m.place(alike)
+			if part := placed(m.part(), alike); !reflect.DeepEqual(part, byEnded) || byEnded.Run.ParentBy != wantBy || (wantParent == nil) != (byEnded.Run.Parent == "") ||
+				wantParent != nil && byEnded.Run.Parent != wantParent.ID {
+				t.Fatalf("placing %+v\ngot  %+v\nand  %+v where the rest is asked for\nwant %+v by %s", alike, byEnded, part, wantParent, wantBy)
+			}
 			got := placed(th, s)
 			parent, by, spawnedBy := m.place(s)
 			want := Run{ID: s.RunID, GivenID: s.GivenID, ParentBy: by, SpawnedBy: spawnedBy, Branch: s.RunID, Root: s.RunID,
@@ -266,14 +280,14 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 				m.next++
 				r.End, r.Status, r.Sealed = m.next, StatusFinished, true
 				if rapid.IntRange(0, 4).Draw(t, "abandon") == 0 {
-					r.Status, r.Sealed = StatusAbandoned, false
+					r.Status, r.Synthetic, r.Sealed = StatusAbandoned, true, rapid.Bool().Draw(t, "for good")
 				}
 				r.HistoryKey = KeyOf(ids(r.history))
 				must(th.Add(r.Run))
 			},
 			"come back": func(t *rapid.T) {
 				if r := pick("run", false); r != nil && !r.Sealed {
-					r.End, r.Status = -1, StatusRunning
+					r.End, r.Status, r.Synthetic = -1, StatusRunning, false
 					must(th.AddLive(r.Run, func() []agui.Message { return ids(r.history) }))
 					// What was decided while it counted as ended is not decided again.
 					alone = slices.DeleteFunc(alone, func(p decision) bool { return p.start.Offset > r.Start })

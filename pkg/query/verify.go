@@ -343,7 +343,7 @@ func (p *proof) refold(rec *record.Run, below int64) (*refolded, error) {
 
 // parent is the history that a run's fold started from: its parent's, as it was at the run's first event.
 func (p *proof) parent(rec *record.Run, base lineage.History, offset int64) (lineage.History, error) {
-	if rec.ParentRunID == "" || rec.Base == rec.ParentRunID {
+	if rec.ParentRunID == "" || rec.Base == rec.ParentRunID || refold.BeganAlone(rec) {
 		return base, nil
 	}
 	i := slices.IndexFunc(p.rows, func(r store.Run) bool { return r.RunID == rec.ParentRunID })

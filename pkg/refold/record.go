@@ -26,6 +26,11 @@ func Begin(given *record.Run, parent lineage.History, input *agui.RunAgentInput)
 	return fold, input
 }
 
+// BeganAlone reports whether a run began without what its parent had said by then.
+func BeganAlone(rec *record.Run) bool {
+	return rec.Base == "" && rec.Stats.Anomalies[lineage.AnomalyPlacedAlone] > 0
+}
+
 // Record is the run record that the run's raw records make, where the given one is right about the
 // run's place, and the history at its end. Parent is what Begin was given, base the history of the run's
 // base, input as Begin has returned it, first and next the offset of the run's first raw record and the one after its last.

@@ -104,8 +104,7 @@ func (t *Thread) Take(m *kgo.Record) error {
 
 // begin starts a run's fold from its parent as it stands by now.
 func (t *Thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) {
-	alone := r.rec.Base == "" && r.rec.Stats.Anomalies[lineage.AnomalyPlacedAlone] > 0
-	if id := r.rec.ParentRunID; id != "" && !alone {
+	if id := r.rec.ParentRunID; id != "" && !refold.BeganAlone(r.rec) {
 		p := t.byID[id]
 		switch {
 		case p == nil:
