@@ -14,6 +14,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -98,6 +99,29 @@ func TestVerify_SaysWhatItDoesNotProve(t *testing.T) {
 				t.Errorf("verdict %s, differences %v, unproved %q", p.Verdict, p.Differences, p.Unproved)
 			}
 		})
+	}
+}
+
+// A child that began without what its parent had said (placed-alone) is folded without it.
+func TestVerify_FoldsARunThatBeganAlone(t *testing.T) {
+	f := newRawFixture(t)
+	parent := []int64{f.event("p", fmt.Sprintf(started, "p")), f.event("p", `{"type":"STATE_SNAPSHOT","snapshot":{"n":1}}`)}
+	child := []int64{f.event("r", fmt.Sprintf(started, "r"))}
+	parent = append(parent, f.event("p", fmt.Sprintf(finished, "p")))
+	child = append(child, f.event("r", fmt.Sprintf(finished, "r")))
+	f.indexed("p", "", parent...)
+	for alone, want := range map[int64]verdict{1: verdictProved, 0: verdictDiffers} {
+		f.indexedFor("acme", "chat", "r", "", func(r *record.Run) {
+			r.ParentRunID, r.ParentBy, r.Depth = "p", record.ParentExplicit, 1
+			if alone > 0 {
+				r.Stats.Anomalies = map[string]int64{lineage.AnomalyPlacedAlone: alone}
+			}
+		}, child...)
+		var p proofAnswer
+		f.json("/v1/threads/chat/runs/r/verify", &p)
+		if p.Verdict != want {
+			t.Errorf("alone %d: verdict %s %s, differences %v", alone, p.Verdict, p.Reason, p.Differences)
+		}
 	}
 }
 
