@@ -277,6 +277,11 @@ func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
 			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","input":{"threadId":"t","runId":"R","messages":[` +
 				assistantMessage("mS", "x") + "," + userMessage("u", strings.Repeat("y", 50<<10)) + `],"tools":[],"context":[],"state":{}}}`, part("mR", 1)},
 		},
+		"its input is large, and it names the open one": {
+			said: 1, parent: "S", alone: 1,
+			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S","input":{"threadId":"t","runId":"R","messages":[` +
+				userMessage("u", strings.Repeat("y", 26<<10)) + `],"tools":[],"context":[]}}`, part("mR", 1)},
+		},
 		"its input is large, and has what an abandoned one has said": {
 			said: 1, alone: 1, silent: true,
 			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","input":{"threadId":"t","runId":"R","messages":[` +
@@ -321,6 +326,9 @@ func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
 				r, k := s.run("R"), s.run("K")
 				equal(t, "parent", r.ParentRunID, c.parent)
 				equal(t, "placed alone", r.Stats.Anomalies[lineage.AnomalyPlacedAlone], c.alone)
+				if c.parent != "" {
+					equal(t, "it has taken over the other's state", strings.Contains(string(r.State), `"v"`), c.alone == 0)
+				}
 				equal(t, "place of its child", []any{k.ParentRunID, k.Depth, k.RootRunID}, []any{"R", r.Depth + 1, r.RootRunID})
 				s.checkHeads()
 				records = append(records, s.values())
