@@ -349,12 +349,7 @@ func TestService_StopsWherePartitionsAreAdded(t *testing.T) {
 		w.script.turn("r1", "m1")
 		w.publish()
 		w.decided()
-		admin, err := kafka.NewAdmin(w.kafka)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer admin.Close()
-		if _, err := admin.CreatePartitions(context.Background(), 1, w.kafka.Topics().All()...); err != nil {
+		if _, err := w.admin().CreatePartitions(context.Background(), 1, w.kafka.Topics().All()...); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
@@ -382,14 +377,9 @@ func TestService_CountsRawThatExpiredWhileItWasDown(t *testing.T) {
 		w.script.send("u", "open", text("m", "two"))
 		w.script.send("u", "open", finished("open"))
 		w.publish()
-		admin, err := kafka.NewAdmin(w.kafka)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer admin.Close()
 		var until kadm.Offsets
 		until.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 3})
-		if _, err := admin.DeleteRecords(context.Background(), until); err != nil {
+		if _, err := w.admin().DeleteRecords(context.Background(), until); err != nil {
 			t.Fatal(err)
 		}
 		m = w.join("a", w.TempDir(), nil)
@@ -405,10 +395,10 @@ func TestService_CountsRawThatExpiredWhileItWasDown(t *testing.T) {
 }
 
 // deleteGroup takes away what the group has committed, once it has no members any more.
-func (w *world) deleteGroup(admin *kadm.Client) {
+func (w *world) deleteGroup() {
 	w.Helper()
 	time.Sleep(time.Minute)
-	if _, err := admin.DeleteGroup(context.Background(), groupOf(w.kafka)); err != nil {
+	if _, err := w.admin().DeleteGroup(context.Background(), groupOf(w.kafka)); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -430,11 +420,6 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(w *world) {
 				t := w.T
-				admin, err := kafka.NewAdmin(w.kafka)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer admin.Close()
 				dir := w.TempDir()
 				m := w.join("a", dir, nil)
 				m.waitWorks()
@@ -446,7 +431,7 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 				w.publish()
 				equal(t, "C", w.decided()[0], int64(4))
 				m.kill()
-				w.deleteGroup(admin)
+				w.deleteGroup()
 				w.script.send("u", "open", text("m", "two"))
 				w.script.send("u", "open", finished("open"))
 				w.script.turn("r2", "m2")
@@ -454,14 +439,14 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 				if c.reset {
 					var back kadm.Offsets
 					back.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 0, LeaderEpoch: -1, Metadata: c.metadata})
-					if err := admin.CommitAllOffsets(context.Background(), groupOf(w.kafka), back); err != nil {
+					if err := w.admin().CommitAllOffsets(context.Background(), groupOf(w.kafka), back); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if c.rawGone {
 					var until kadm.Offsets
 					until.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 8})
-					if _, err := admin.DeleteRecords(context.Background(), until); err != nil {
+					if _, err := w.admin().DeleteRecords(context.Background(), until); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -510,21 +495,16 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 func TestService_GivesTheGroupItsOffsetsBackWhereNothingComes(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		t := w.T
-		admin, err := kafka.NewAdmin(w.kafka)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer admin.Close()
 		m := w.join("a", w.TempDir(), nil)
 		w.script.turn("r1", "m1")
 		w.publish()
 		w.decided()
 		m.kill()
-		w.deleteGroup(admin)
+		w.deleteGroup()
 		m = w.join("a", w.TempDir(), nil)
 		m.waitWorks()
 		waitFor(t, "the group has its offsets again", func() bool {
-			offsets, err := admin.FetchOffsets(context.Background(), groupOf(w.kafka))
+			offsets, err := w.admin().FetchOffsets(context.Background(), groupOf(w.kafka))
 			o, _ := offsets.Lookup(w.kafka.Topics().Events, 0)
 			return err == nil && o.At == 3 && o.Metadata == record.EncodeDecided(3, 1)
 		})
@@ -538,11 +518,6 @@ func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
 		t.Run(fmt.Sprintf("a run is open %t", open), func(t *testing.T) {
 			inWorld(t, 1, func(w *world) {
 				t := w.T
-				admin, err := kafka.NewAdmin(w.kafka)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer admin.Close()
 				dir := w.TempDir()
 				m := w.join("a", dir, nil)
 				w.script.turn("r1", "m1")
@@ -556,13 +531,13 @@ func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
 				at := int64(len(w.script.events))
 				equal(t, "C", w.decided()[0], at)
 				m.kill()
-				w.deleteGroup(admin)
+				w.deleteGroup()
 				w.script.send("u", "open", text("m", "skipped "))
 				w.script.turn("skipped", "m2")
 				w.publish()
 				var higher kadm.Offsets
 				higher.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: at + 4, LeaderEpoch: -1})
-				if err := admin.CommitAllOffsets(context.Background(), groupOf(w.kafka), higher); err != nil {
+				if err := w.admin().CommitAllOffsets(context.Background(), groupOf(w.kafka), higher); err != nil {
 					t.Fatal(err)
 				}
 				const says = "committed offsets of the group were set higher"
@@ -594,18 +569,13 @@ func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
 func TestService_StopsWherePartitionsWereAddedAndTheGroupIsGone(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		t := w.T
-		admin, err := kafka.NewAdmin(w.kafka)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer admin.Close()
 		m := w.join("a", w.TempDir(), nil)
 		w.script.turn("r1", "m1")
 		w.publish()
 		w.decided()
 		m.kill()
-		w.deleteGroup(admin)
-		if _, err := admin.CreatePartitions(context.Background(), 1, w.kafka.Topics().All()...); err != nil {
+		w.deleteGroup()
+		if _, err := w.admin().CreatePartitions(context.Background(), 1, w.kafka.Topics().All()...); err != nil {
 			t.Fatal(err)
 		}
 		m = w.join("a", w.TempDir(), nil)

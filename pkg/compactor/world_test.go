@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -32,6 +33,7 @@ type world struct {
 	script     *sim // what the test has its agents send
 	sent       int
 	refusal    atomic.Pointer[kfake.FaultHandle]
+	adm        *kadm.Client
 }
 
 // inWorld runs a test in a bubble of its own, with topics of so many partitions.
@@ -89,6 +91,19 @@ func (w *world) runs() []*kgo.Record {
 func (w *world) sealed() map[string]*record.Run {
 	w.Helper()
 	return sealedOnce(w.T, w.runs())
+}
+
+// admin is an admin client of the test's own.
+func (w *world) admin() *kadm.Client {
+	w.Helper()
+	if w.adm == nil {
+		var err error
+		if w.adm, err = kafka.NewAdmin(w.kafka); err != nil {
+			w.Fatal(err)
+		}
+		w.Cleanup(w.adm.Close)
+	}
+	return w.adm
 }
 
 // isTheFold is the function of this name.
