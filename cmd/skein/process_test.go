@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/app/apptest"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/logtest"
 	commands "github.com/skeinhq/skein/test/process"
 )
 
@@ -51,7 +51,7 @@ type process struct {
 	began time.Time
 	ready time.Duration
 	// stderr is read until the process ends.
-	stderr *apptest.Log
+	stderr *logtest.Log
 	// ended is closed once the process has ended; exit is why, from then on.
 	ended chan struct{}
 	exit  error
@@ -67,7 +67,7 @@ func start(t *testing.T, data string, more ...string) *process {
 		t.Fatal(err)
 	}
 	args := append([]string{"dev", "--data", data, "--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0"}, more...)
-	p := &process{cmd: exec.Command(path, args...), stderr: &apptest.Log{}, ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(path, args...), stderr: &logtest.Log{}, ended: make(chan struct{})}
 	p.cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	pipe, err := p.cmd.StderrPipe()
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/app/apptest"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/logtest"
 )
 
 // publishing is "skein publish" as a process whose stdin stays open and quiet.
 type publishing struct {
 	cmd    *exec.Cmd
-	stderr apptest.Log
+	stderr logtest.Log
 	ended  chan struct{}
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/internal/logtest"
 )
 
 // shared is a value that the test sets while Watch reads it.
@@ -31,29 +33,10 @@ func (s *shared[T]) get() T {
 	return s.v
 }
 
-// journal is a log that is taken while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(b []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(b)
-}
-
-func (j *journal) take() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	defer j.text.Reset()
-	return j.text.String()
-}
-
 // watched runs Watch, in virtual time, until the test ends, and returns its log.
-func watched(t *testing.T, a *Admin) *journal {
+func watched(t *testing.T, a *Admin) *logtest.Log {
 	t.Helper()
-	log := new(journal)
+	log := new(logtest.Log)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -111,7 +94,7 @@ func TestAdmin_LogsOneLineWhenACheckFailsAndOneWhenItPasses(t *testing.T) {
 		lines := func(when string, want ...string) {
 			t.Helper()
 			synctest.Wait()
-			got := strings.Split(strings.TrimSuffix(log.take(), "\n"), "\n")
+			got := strings.Split(strings.TrimSuffix(log.Take(), "\n"), "\n")
 			ok := len(got) == len(want)
 			for i := range want {
 				ok = ok && strings.Contains(got[i], want[i])

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/logtest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -77,7 +78,7 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 		produce(t, k, 1, script.events...)
 
 		for _, dir := range []string{t.TempDir(), old} {
-			log := new(lockedBuffer)
+			log := new(logtest.Log)
 			t.Cleanup(func() {
 				if t.Failed() {
 					t.Logf("log of the service:\n%s", log.String())

@@ -1,7 +1,6 @@
 package compactor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/logtest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -117,7 +117,7 @@ type member struct {
 	w       *world
 	wire    *kafkatest.Wire
 	cfg     Config
-	log     *lockedBuffer
+	log     *logtest.Log
 	metrics *Metrics
 
 	mu      sync.Mutex
@@ -140,7 +140,7 @@ func (w *world) joinBy(wire *kafkatest.Wire, name, dir string, change func(*Conf
 	if change != nil {
 		change(&cfg)
 	}
-	m := &member{w: w, wire: wire, cfg: cfg, log: &lockedBuffer{}, metrics: NewMetrics(prometheus.NewRegistry()), done: make(chan error, 1)}
+	m := &member{w: w, wire: wire, cfg: cfg, log: &logtest.Log{}, metrics: NewMetrics(prometheus.NewRegistry()), done: make(chan error, 1)}
 	k := m.wire.Config
 	logger := slog.New(slog.NewTextHandler(m.log, nil))
 	var ctx context.Context
@@ -222,23 +222,6 @@ func (m *member) stop() error {
 func (m *member) kill() {
 	m.wire.Down()
 	_ = m.stop() // nobody is there to hear it
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // isTheFold compares what came out of a topic set of one partition with what a fold in this process

@@ -1,7 +1,6 @@
 package tenant_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,46 +15,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/skeinhq/skein/internal/logtest"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
-
-// logBuffer is written by the watch and read by the test.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *logBuffer) Reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.b.Reset()
-}
 
 // keyFile is a file of keys, and what watches it.
 type keyFile struct {
 	*tenant.KeyFile
 	t    *testing.T
 	path string
-	log  *logBuffer
+	log  *logtest.Log
 	reg  *prometheus.Registry
 }
 
 // watched must be called in a bubble; the file is read on in the bubble's time.
 func watched(t *testing.T, text string) *keyFile {
 	t.Helper()
-	k := &keyFile{t: t, path: filepath.Join(t.TempDir(), "keys.yaml"), log: &logBuffer{}, reg: prometheus.NewRegistry()}
+	k := &keyFile{t: t, path: filepath.Join(t.TempDir(), "keys.yaml"), log: &logtest.Log{}, reg: prometheus.NewRegistry()}
 	if text != "" {
 		k.write(text)
 	}
@@ -149,7 +124,7 @@ func TestKeyFile_ABrokenFileOpensNoDoorAndClosesNone(t *testing.T) {
 			"not YAML":       "keys: [",
 			"without a hash": "keys:\n- {name: x, tenant: acme, scopes: [read], sha256: ''}\n",
 		} {
-			k.log.Reset()
+			k.log.Take()
 			k.write(broken)
 			k.later()
 			k.later()
@@ -164,7 +139,7 @@ func TestKeyFile_ABrokenFileOpensNoDoorAndClosesNone(t *testing.T) {
 				t.Errorf("%s: the metric stays raised", name)
 			}
 		}
-		k.log.Reset()
+		k.log.Take()
 		if err := os.Remove(k.path); err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package apptest
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/clickhousetest"
+	"github.com/skeinhq/skein/internal/logtest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/store/clickhouse"
@@ -32,7 +31,7 @@ const patience = time.Minute
 // Running is a stage's whole process, inside the test.
 type Running struct {
 	t     *testing.T
-	log   Log
+	log   logtest.Log
 	ended chan struct{}
 	admin string
 }
@@ -349,24 +348,4 @@ func freePort(t *testing.T) int {
 	}
 	defer func() { _ = l.Close() }() // it held the port
 	return l.Addr().(*net.TCPAddr).Port
-}
-
-// Log is written by a process and read by its test.
-type Log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// String returns what was written so far.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -1,0 +1,2 @@
+// Package logtest takes what a part of a process logs, for tests.
+package logtest
