@@ -3,6 +3,7 @@ package compactor
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -33,19 +34,25 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 
 // describe is build without what an end adds, or a fold goes on from.
 func (p *partition) describe(r *run) (*record.Run, *compact.Run, error) {
-	fold, rec, early := r.fold, r.rec, r.early
-	if fold == nil { // pending: placed for now, as if the first event came now
+	fold, rec, base := r.fold, r.rec, r.base
+	if fold == nil { // pending: placed for now, as if the first event came now, or for good
 		pl, err := p.place(r, nil, p.next)
 		if err != nil {
 			return nil, nil, err
 		}
 		shown := run{rec: r.rec}
 		shown.setPlacement(pl)
-		// Told against no base, so that the input stays whole for the placement that counts.
-		shown.rec.Base, shown.rec.BaseRefolds, shown.rec.InputMessages, shown.rec.InputLayout = "", 0, r.input.Messages, nil
 		fold, rec = pl.fold, shown.rec
+		if r.decided != nil { // what it starts from, and its input as it came
+			fold, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
+		} else { // told against no base, so that the input stays whole for the placement that counts
+			rec.Base, rec.BaseRefolds = "", 0
+		}
+		if r.input != nil {
+			rec.InputMessages, rec.InputLayout = r.input.Messages, nil
+		}
 	}
-	refold.Fill(&rec, fold, r.tally, r.base)
+	refold.Fill(&rec, fold, r.tally, base)
 	key := p.historyKey(r.thread, &rec, fold)
 	rec.HistoryKey = key.String()
 	r.head.HistoryKey, r.head.MessageCount = key, rec.MessageCount
@@ -54,6 +61,12 @@ func (p *partition) describe(r *run) (*record.Run, *compact.Run, error) {
 		return nil, nil, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
 	}
 	if r.fold == nil {
+		early := maps.Clone(r.early)
+		if r.decided != nil {
+			for _, rule := range r.decided.Anomalies {
+				early[rule]++
+			}
+		}
 		rec.Stats.Anomalies = refold.NotEmpty(early)
 	}
 	rec.Raw = record.Raw{
@@ -79,7 +92,7 @@ func (r *run) buildOpen(rec *record.Run, fold *compact.Run) error {
 	if err != nil {
 		return err
 	}
-	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, LastAt: r.head.LastAt, Pending: r.head.Pending}
+	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, LastAt: r.head.LastAt, Pending: r.head.Pending, Placed: r.head.Placed}
 	return nil
 }
 

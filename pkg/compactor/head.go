@@ -26,6 +26,8 @@ type head struct {
 	LastAt time.Time `json:"lastAt,omitzero"`
 	// Pending: an input has come, but no event yet, and so nothing is decided for good.
 	Pending bool `json:"pending,omitempty"`
+	// Placed: but its place is decided for good, as record.Open has it.
+	Placed bool `json:"placed,omitempty"`
 	// live is the run while it is in memory.
 	live *run
 }
@@ -65,7 +67,7 @@ func headOf(r *record.Run) (*head, error) {
 		h.End = r.Raw.Next - 1
 	}
 	if r.Open != nil {
-		h.LastAt, h.Pending = r.Open.LastAt, r.Open.Pending
+		h.LastAt, h.Pending, h.Placed = r.Open.LastAt, r.Open.Pending, r.Open.Placed
 	}
 	if err := h.HistoryKey.UnmarshalText([]byte(r.HistoryKey)); err != nil {
 		return nil, fmt.Errorf("reading head of run: %w", err)

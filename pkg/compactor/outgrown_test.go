@@ -3,6 +3,7 @@ package compactor
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,8 +218,12 @@ func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
 					said = assistantMessage(fmt.Sprint("m", k, "-", rng.IntN(7)), "s") + "," + said
 				}
 				parent := []string{"", fmt.Sprintf(`,"parentRunId":"%s-%d-%d"`, thread, runs[thread], rng.IntN(3))}[rng.IntN(2)]
-				say(fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q%s,"input":{"threadId":%q,"runId":%q,"messages":[%s],"state":{},"tools":[],"context":[]}}`,
-					thread, id, parent, thread, id, said))
+				input := fmt.Sprintf(`{"threadId":%q,"runId":%q%s,"messages":[%s],"state":{},"tools":[],"context":[]}`, thread, id, parent, said)
+				if rng.IntN(2) == 0 { // its first event may come much later
+					want.input(thread, id, input)
+				} else {
+					say(fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q%s,"input":%s}`, thread, id, parent, input))
+				}
 			case 1:
 				say(fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, id))
 			case 2:
@@ -255,87 +260,201 @@ func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
 	}
 }
 
-// A run that begins beside an open one has its place in a record at once. Where that would be over the limit, it is written
-// as the run's first event left it, or the run begins without what the open one has said: it never rests on what nobody
-// could know again.
+// A run that begins beside one that may go on has its place in a record at once, of its own where what it holds is over the limit.
+// So it comes out the same, wherever the process dies and however often it commits.
 func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
-	const limit = 64 << 10
-	part := func(id string, size int) string { return text(id, strings.Repeat("x", size)) }
+	const k = 256
+	const limit = 64 * k
+	fill := func(bytes int) string { return strings.Repeat("x", bytes) }
+	say := func(run string, bytes int) func(*sim) {
+		return func(s *sim) { s.send("t", run, text("m"+run, fill(bytes))) }
+	}
+	event := func(run, value string) func(*sim) { return func(s *sim) { s.send("t", run, value) } }
+	begin := func(run, parent string) func(*sim) {
+		return event(run, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"parentRunId":%q}`, run, parent))
+	}
+	input := func(run, more string, messages ...string) string {
+		return fmt.Sprintf(`{"threadId":"t","runId":%q,"messages":[%s],"tools":[],"context":[]%s}`, run, strings.Join(messages, ","), more)
+	}
+	sidecar := func(run, more string, messages ...string) func(*sim) {
+		return func(s *sim) { s.input("t", run, input(run, more, messages...)) }
+	}
+	carried := func(run, more string, messages ...string) func(*sim) {
+		return event(run, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"input":%s}`, run, input(run, more, messages...)))
+	}
+	end := func(run string) func(*sim) { return event(run, finished(run)) }
+	state := func(run, value string) func(*sim) {
+		return event(run, `{"type":"STATE_SNAPSHOT","snapshot":`+value+`}`)
+	}
+	silence := func(s *sim) { s.now = s.now.Add(2 * s.cfg.IdleLimit) }
+	copies := func(to ...string) string {
+		return `{"op":"copy","from":"/a","path":"/` + strings.Join(to, `"},{"op":"copy","from":"/a","path":"/`) + `"}`
+	}
+	said := assistantMessage("mS", "x")
+	S := []func(*sim){begin("S", ""), say("S", 1), state("S", `{"v":1}`)}
+	goesOn := []func(*sim){say("S", 2), state("S", `{"v":2}`), end("S")}
 	for name, c := range map[string]struct {
-		said   int // by the open run
-		run    []string
+		steps  [][]func(*sim)
 		parent string
 		alone  int64
-		silent bool // before it begins, so that the other is abandoned
+		taken  bool // the state of S as R began
 	}{
 		"it grows before it is written": {
-			said: 1, parent: "S",
-			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S"}`, part("mR", 40<<10), part("mR", 40<<10)},
+			steps:  [][]func(*sim){S, {begin("R", "S"), say("R", 40*k), say("R", 40*k)}, goesOn},
+			parent: "S", taken: true,
 		},
-		"its input is large, and has what the open one has said": {
-			said: 1, alone: 1,
-			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","input":{"threadId":"t","runId":"R","messages":[` +
-				assistantMessage("mS", "x") + "," + userMessage("u", strings.Repeat("y", 50<<10)) + `],"tools":[],"context":[],"state":{}}}`, part("mR", 1)},
+		"its input has what the open one has said": {
+			steps:  [][]func(*sim){S, {carried("R", "", said, userMessage("u", fill(50*k))), say("R", 1)}, goesOn},
+			parent: "S", taken: true,
 		},
-		"its input is large, and it names the open one": {
-			said: 1, parent: "S", alone: 1,
-			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S","input":{"threadId":"t","runId":"R","messages":[` +
-				userMessage("u", strings.Repeat("y", 26<<10)) + `],"tools":[],"context":[]}}`, part("mR", 1)},
+		"its input came before": {
+			steps:  [][]func(*sim){S, {sidecar("R", "", said, userMessage("u", fill(50*k))), begin("R", ""), say("R", 1)}, goesOn},
+			parent: "S", taken: true,
 		},
-		"its input is large, and has what an abandoned one has said": {
-			said: 1, alone: 1, silent: true,
-			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","input":{"threadId":"t","runId":"R","messages":[` +
-				assistantMessage("mS", "x") + "," + userMessage("u", strings.Repeat("y", 50<<10)) + `],"tools":[],"context":[],"state":{}}}`, part("mR", 1)},
+		"its input came before, and was written": {
+			steps: [][]func(*sim){S, {sidecar("R", `,"state":{"own":1}`, said, userMessage("u", fill(24*k))), begin("R", "")},
+				{say("R", 20*k), say("R", 20*k)}, goesOn},
+			parent: "S",
 		},
-		"an abandoned one goes on, and it grows": {
-			said: 1, parent: "S", silent: true,
-			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R"}`, part("mR", 40<<10), part("mR", 40<<10)},
+		"input and first event are a third each": {
+			steps:  [][]func(*sim){S, {sidecar("R", "", said, userMessage("u", fill(22*k))), say("R", 22*k)}, goesOn},
+			parent: "S", taken: true,
+		},
+		"its input came twice": {
+			steps:  [][]func(*sim){S, {sidecar("R", "", userMessage("u", fill(30*k))), sidecar("R", "", said, userMessage("u", fill(50*k))), begin("R", "")}, goesOn},
+			parent: "S", taken: true,
+		},
+		"its first event makes more than it brings": {
+			steps: [][]func(*sim){{begin("S", ""), state("S", `{"v":1,"a":"`+fill(9*k)+`"}`)},
+				{silence, event("R", `{"type":"STATE_DELTA","delta":[`+copies("b", "c", "d", "e", "f", "g", "h")+`]}`)}, goesOn,
+				{event("R", `{"type":"STATE_DELTA","delta":[{"op":"replace","path":"","value":{"v":1}}]}`)}},
+			parent: "S", taken: true,
+		},
+		"its first event touches what its base has said": {
+			steps: [][]func(*sim){{begin("G", ""), say("G", 40*k), end("G"), begin("S", "G"), say("S", 1)},
+				{event("R", `{"type":"TEXT_MESSAGE_CHUNK","messageId":"mG","delta":"`+fill(40*k)+`"}`)}, goesOn},
+			parent: "G",
+		},
+		"the open one is abandoned": {
+			steps:  [][]func(*sim){S, {silence, carried("R", "", said, userMessage("u", fill(50*k))), say("R", 1)}, goesOn},
+			parent: "S", taken: true,
+		},
+		"the open one was abandoned, and it names none": {
+			steps:  [][]func(*sim){S, {silence, event("R", started("R")), say("R", 40*k), say("R", 40*k)}, goesOn},
+			parent: "S", taken: true,
 		},
 		"the open one has said much": {
-			said: 60 << 10, parent: "S", alone: 1,
-			run: []string{`{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S"}`, part("mR", 40<<10)},
+			steps:  [][]func(*sim){S, {say("S", 60*k), begin("R", "S"), say("R", 40*k)}, goesOn},
+			parent: "S", alone: 1,
+		},
+		"its input and what the open one has said are much together": {
+			steps:  [][]func(*sim){S, {say("S", 30*k), sidecar("R", "", userMessage("u", fill(30*k))), begin("R", "S"), say("R", 40*k)}, goesOn},
+			parent: "S", alone: 1,
+		},
+		"of another run only the input has come": {
+			steps: [][]func(*sim){S, {end("S"), sidecar("K", `,"parentRunId":"S"`), carried("R", `,"parentRunId":"S"`, userMessage("u", fill(50*k)))},
+				{event("K", started("K")), say("K", 1)}},
+			parent: "S", taken: true,
+		},
+		"it names one of which only the input has come": {
+			steps: [][]func(*sim){S, {end("S"), sidecar("K", `,"parentRunId":"S"`), carried("R", `,"parentRunId":"K"`, userMessage("u", fill(50*k)))},
+				{event("K", started("K")), say("K", 1)}},
+		},
+		"it gives a parent that it itself is, and one is spawned by it": {
+			steps: [][]func(*sim){{event("W", `{"type":"RUN_STARTED","threadId":"t","runId":"W","parentRunId":"R"}`)},
+				{carried("R", `,"parentRunId":"W"`, userMessage("u", fill(50*k)))}, goesOn},
+			parent: "W",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var records []map[string]string
-			for _, crash := range []bool{false, true} {
+			steps := slices.Concat(slices.Concat(c.steps...), []func(*sim){begin("last", "R"), say("R", 1), end("R"), end("last")})
+			// Commits behind some of the steps, and dies behind one of them, before it has committed or behind that.
+			fold := func(every, crash int, committed, newFolder bool) *sim {
 				s := newSim(t, func(c *Config) { c.RecordLimit = limit })
 				s.open(false)
-				s.send("t", "S", started("S"))
-				s.send("t", "S", part("mS", c.said))
-				s.send("t", "S", `{"type":"STATE_SNAPSHOT","snapshot":{"v":1}}`)
-				if c.silent {
-					s.all()
-					s.now = s.now.Add(2 * s.cfg.IdleLimit)
+				for i, step := range steps {
+					step(s)
+					s.feed(len(s.events))
+					if i == crash {
+						if committed {
+							s.commit(false)
+						} else {
+							_, err := s.part.collect(s.now)
+							s.check(err)
+						}
+						s.open(newFolder)
+						s.feed(len(s.events))
+					}
+					if i%every == every-1 {
+						s.commit(true)
+					}
 				}
-				for _, value := range c.run {
-					s.send("t", "R", value)
-				}
-				s.all()
-				s.send("t", "S", text("mS", " two"))
-				s.send("t", "S", `{"type":"STATE_SNAPSHOT","snapshot":{"v":2}}`)
-				s.send("t", "S", finished("S"))
-				s.send("t", "K", `{"type":"RUN_STARTED","threadId":"t","runId":"K","parentRunId":"R"}`)
-				s.all()
-				if crash {
-					s.open(false)
-				}
-				s.send("t", "R", finished("R"))
-				s.send("t", "K", finished("K"))
-				s.all()
-				r, k := s.run("R"), s.run("K")
-				equal(t, "parent", r.ParentRunID, c.parent)
-				equal(t, "placed alone", r.Stats.Anomalies[lineage.AnomalyPlacedAlone], c.alone)
-				if c.parent != "" {
-					equal(t, "it has taken over the other's state", strings.Contains(string(r.State), `"v"`), c.alone == 0)
-				}
-				equal(t, "place of its child", []any{k.ParentRunID, k.Depth, k.RootRunID}, []any{"R", r.Depth + 1, r.RootRunID})
-				s.checkHeads()
-				records = append(records, s.values())
+				s.finish()
+				return s
 			}
-			equal(t, "records after a crash", records[1], records[0])
+			want := fold(1, -1, false, false)
+			r, last := want.run("R"), want.run("last")
+			equal(t, "parent", r.ParentRunID, c.parent)
+			equal(t, "placed alone", r.Stats.Anomalies[lineage.AnomalyPlacedAlone], c.alone)
+			equal(t, "it has taken over the other's state", strings.Contains(string(r.State), `"v":1`) || r.Base == "S", c.taken)
+			equal(t, "place of its child", []any{last.ParentRunID, last.Depth, last.RootRunID}, []any{"R", r.Depth + 1, r.RootRunID})
+			for _, every := range []int{1, 3} {
+				for crash := range steps {
+					for _, how := range [][2]bool{{false, false}, {true, false}, {true, true}} {
+						got := fold(every, crash, how[0], how[1])
+						equal(t, fmt.Sprintf("records, committed at every %d, dying behind step %d (after its commit: %t, new folder: %t)", every, crash, how[0], how[1]), got.values(), want.values())
+						got.checkHeads()
+						got.checkTold()
+					}
+				}
+			}
 		})
 	}
+}
+
+// What came of a run whose record says its place alone is gone before it is read again: it goes on at that place, marked, from
+// what it took over; and it can be abandoned, and go on again.
+func TestPartition_GoesOnFromAPlaceWhoseEventsAreGone(t *testing.T) {
+	const limit = 16 << 10
+	s := newSim(t, func(c *Config) { c.RecordLimit = limit })
+	s.send("t", "S", started("S"))
+	s.send("t", "S", text("mS", "x"))
+	s.send("t", "S", `{"type":"STATE_SNAPSHOT","snapshot":{"v":1}}`)
+	s.input("t", "R", `{"threadId":"t","runId":"R","messages":[],"tools":[],"context":[]}`)
+	s.send("t", "R", `{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S"}`)
+	for range 2 {
+		s.send("t", "R", text("gone", strings.Repeat("x", limit-200)))
+	}
+	s.all()
+	placed := s.run("R")
+	equal(t, "its record", []any{placed.Open.Placed, placed.Open.Pending, placed.Raw.First, placed.Raw.Next, placed.Raw.Events}, []any{true, true, int64(3), int64(3), int64(0)})
+	equal(t, "C", s.settled.committedOffset, int64(3))
+	s.send("t", "S", text("mS", " two"))
+	s.open(false)
+	s.check(s.part.skipTo(7, s.now))
+	s.all()
+	place := func(r *record.Run) []any {
+		return []any{r.ParentRunID, r.BranchID, r.RootRunID, r.Depth, r.Base, r.RawLost}
+	}
+	lost := s.run("R")
+	equal(t, "its record behind the gap", []any{lost.Open.Placed, lost.Raw.Next}, []any{true, int64(3)})
+	equal(t, "C", s.settled.committedOffset, int64(8))
+	s.now = s.now.Add(2 * s.cfg.IdleLimit)
+	s.send("u", "other", started("other"))
+	s.all()
+	equal(t, "it is abandoned", s.run("R").Status, record.StatusAbandoned)
+	s.open(true)
+	s.send("t", "R", text("here", "y"))
+	s.send("t", "K", `{"type":"RUN_STARTED","threadId":"t","runId":"K","parentRunId":"R"}`)
+	s.send("t", "R", finished("R"))
+	s.all()
+	r := s.run("R")
+	equal(t, "its place", place(r), []any{"S", "S", "S", 1, "", true})
+	equal(t, "its child", s.run("K").ParentRunID, "R")
+	messages, state := s.history("R")
+	equal(t, "its history", messages, `[`+assistantMessage("mS", "x")+`,`+assistantMessage("here", "y")+`]`)
+	equal(t, "its state", state, `{"v":1}`)
+	s.checkHeads()
 }
 
 // An outgrown run is told of once, in the log and in the metrics.

@@ -2,11 +2,13 @@ package compactor
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -104,8 +106,8 @@ func (p *partition) collect(now time.Time) (batch, error) {
 			held(r)
 			continue
 		}
-		if out.head.Next < r.head.Next { // its first record, which holds no more
-			hold = min(hold, out.head.Next)
+		if out.head.Placed { // nothing of what it holds is in there
+			held(r)
 		}
 		b.outputs = append(b.outputs, *out)
 	}
@@ -124,7 +126,7 @@ func (p *partition) isDue(r *run, now time.Time) bool {
 
 // checkpoint makes the record of a run that is not sealed. Over the limit it makes none, and the run
 // goes on holding the commit: a record that was cut could not be gone on from. It is tried again by the
-// same rule as if it had been written. Where the run's place has to be written now, its first record says it. An abandoned run
+// same rule as if it had been written. Where the run's place has to be written now, a record says that alone. An abandoned run
 // that is over the limit ends for good, so that it does not hold the commit for ever.
 func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
 	out, size, err := p.openRecord(r)
@@ -134,8 +136,12 @@ func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
 	case out != nil:
 		return out, nil
 	case r.head.Open():
+		place := r.due && !r.placed && r.fold != nil
 		r.savedAt, r.savedSize, r.newBytes, r.due, r.unfit = now, size, 0, false, true
-		return r.first, nil
+		if place {
+			return p.placeRecord(r)
+		}
+		return nil, nil
 	}
 	rec, _, err := p.build(r)
 	if err != nil {
@@ -177,6 +183,43 @@ func (p *partition) openRecord(r *run) (out *output, size int, err error) {
 	return out, len(value), nil
 }
 
+// placeRecord makes the record of a run that says where it belongs and nothing of what came since its last record, or at all
+// where it has none: that is read again. Such a record fits: see place.
+func (p *partition) placeRecord(r *run) (*output, error) {
+	h := &head{NextSeq: -1, Next: r.head.Start, LastAt: r.head.LastAt, Pending: true, Placed: true}
+	h.Run = lineage.Run{ID: r.head.ID, GivenID: r.head.GivenID, Start: r.head.Start, End: -1, Status: lineage.StatusRunning}
+	was := newRun(r.thread, r.key, h, r.touchedAt)
+	was.tally.StartedAt = r.tally.StartedAt
+	if r.recorded {
+		rec, size, err := p.recordOf(r.key)
+		if err != nil {
+			return nil, err
+		}
+		h.Next, h.NextSeq = rec.Raw.Next, rec.Raw.NextSeq
+		if err := was.resume(rec, size); err != nil {
+			return nil, err
+		}
+	}
+	was.decided = r.decided
+	rec, fold, err := p.describe(was)
+	if err != nil {
+		return nil, err
+	}
+	if err := was.buildOpen(rec, fold); err != nil {
+		return nil, err
+	}
+	value, err := record.EncodeRun(rec)
+	if err != nil {
+		return nil, fmt.Errorf("encoding place of run: %w", err)
+	}
+	out, err := p.runOutput(r.key, rec, value, outputCheckpoint)
+	if err != nil {
+		return nil, err
+	}
+	out.run = r
+	return out, nil
+}
+
 // committed notes that the batch's transaction was committed: only now is the local store written
 // and memory dropped.
 func (p *partition) committed(b batch, now time.Time) error {
@@ -194,9 +237,11 @@ func (p *partition) committed(b batch, now time.Time) error {
 			continue
 		}
 		r := o.run
-		r.recorded, r.placed, r.shownOpen, r.first = true, r.fold != nil, r.head.Open(), nil
-		if o.head.Next < r.head.Next { // its first record: what came since is in none
-			r.dirtyFrom = o.head.Next
+		r.recorded, r.shownOpen = true, r.head.Open()
+		if r.fold != nil {
+			r.placed, r.decided = true, nil
+		}
+		if r.fold != nil && o.head.Placed { // what it holds is in none
 			continue
 		}
 		r.dirtyFrom, r.due, r.unfit = -1, false, false

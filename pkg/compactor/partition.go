@@ -24,8 +24,8 @@ import (
 // see to that. Where something depends on time or place, it is asked by offset ("had not ended
 // before"). And a run that is placed while another run of its thread is open is written in the next
 // transaction, together with every run of the thread whose place was never written (settle): so a run
-// that has no record of its place was placed among ended runs only, and finds them again as they were. Where
-// such a record would be over the limit, the run is placed by ended runs alone (ownBytes).
+// that has no record of its place was placed among sealed runs only, and finds them again as they were. Where
+// what the run holds is over the limit, the record says its place alone (placeRecord).
 type partition struct {
 	id     int32
 	cfg    Config
@@ -351,11 +351,6 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 	if r.fold.Ended() {
 		return outcomeFolded, p.seal(r)
 	}
-	if placed != nil && r.due {
-		if r.first, _, err = p.openRecord(r); err != nil {
-			return 0, err
-		}
-	}
 	return outcomeFolded, p.endOutgrown(r, len(ev.Raw))
 }
 
@@ -452,7 +447,7 @@ func (p *partition) takeInput(t *thread, m *message) (outcome, error) {
 	if r.inputSum == sum { // sent twice
 		return outcomeDropped, nil
 	}
-	if !fresh {
+	if r.input != nil {
 		p.anomaly(r, m, ruleInputReplaced)
 	}
 	r.setInput(in, sum)
@@ -515,10 +510,7 @@ func (p *partition) goOn(r *run) error {
 	r.head.revive()
 	r.due = true
 	p.silent[r.key] = r.head.LastAt
-	if r.fold == nil {
-		return nil
-	}
-	return r.thread.live(r.head, r.fold.Messages)
+	return r.show()
 }
 
 // touch notes a record as the run's, whatever becomes of it.
@@ -531,10 +523,7 @@ func (p *partition) touch(r *run, m *message) error {
 		return nil
 	}
 	r.head.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say
-	if r.fold == nil {
-		return nil
-	}
-	return r.thread.live(r.head, r.fold.Messages)
+	return r.show()
 }
 
 // keep has a run in memory.

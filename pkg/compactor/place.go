@@ -28,65 +28,87 @@ type placement struct {
 	fold        *compact.Run
 }
 
-// place works out a run's placement as of an offset; it changes nothing. ev is the run's first
+// placingRules are the anomalies that placing a run finds.
+var placingRules = []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone}
+
+// place works out a run's placement as of an offset, where no record has it; it changes nothing. ev is the run's first
 // event, or nil for a preliminary placement of a pending run.
 func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, error) {
-	pl := &placement{input: r.input, inputSum: r.inputSum}
-	start := lineage.Start{RunID: r.head.ID, GivenID: r.head.Given(), Offset: offset}
-	if ev != nil && ev.Type == agui.RunStarted {
-		start.ParentRunID = ev.ParentRunID
-		if pl.input == nil {
-			var err error
-			if pl.input, pl.inputSum, err = refold.InputOf(ev); err != nil {
-				return nil, err
-			}
-		}
+	pl := &placement{}
+	if r.decided != nil {
+		*pl = *r.decided
 	}
-	if pl.input != nil && start.ParentRunID == "" {
-		start.ParentRunID = pl.input.ParentRunID
-	}
-	own := ownBytes(ev, pl.input)
-	start.Input, start.EndedOnly = pl.input, ev != nil && own > p.cfg.RecordLimit*3/8
-	var err error
-	if pl.Placement, err = r.thread.lineage.Place(start); err != nil {
-		return nil, err
-	}
-	alone := start.EndedOnly
-	if pl.Run.Parent != "" && (pl.Run.Base != "" || !alone) {
-		if pl.parent, err = p.history(r.thread, pl.Run.Parent); err != nil {
+	pl.input, pl.inputSum = r.input, r.inputSum
+	if pl.input == nil && ev != nil && ev.Type == agui.RunStarted {
+		var err error
+		if pl.input, pl.inputSum, err = refold.InputOf(ev); err != nil {
 			return nil, err
 		}
-		if pl.Run.Base == "" && 2*own+pl.parent.Bytes()+len(pl.parent.State) > p.cfg.RecordLimit*7/8 {
-			pl.parent, alone = lineage.History{}, true
-		}
 	}
-	if alone {
-		pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
-	}
-	if pl.Run.Base != "" {
-		pl.base = pl.parent
-		base := r.thread.heads[pl.Run.Base] // at hand, since the run was placed beside it
-		if base == nil {
-			return nil, fmt.Errorf("placing run: %w: its base", errMissing)
+	if r.decided == nil {
+		if err := p.placeAmong(r, pl, ev, offset); err != nil {
+			return nil, err
 		}
-		pl.baseRefolds = base.Refolds
 	}
 	pl.fold, pl.input = refold.Start(pl.parent, pl.input, p.cfg.KeepEvents)
 	return pl, nil
 }
 
-// ownBytes is how many bytes a run's first event or its input brings, whichever is more. Its first record has them twice,
-// and what it takes over from a parent that may go on. Beside a run that may go on there has to be such a record
-// (partition). So a run that brings much begins without what no record would say, whoever is beside it: it comes out the same
-// when it is placed again. Where only what it would take over is too much, it begins without that, and is written at once.
-func ownBytes(ev *agui.Event, input *agui.RunAgentInput) (own int) {
-	if ev != nil {
-		own = len(ev.Raw)
+// placeAmong places a run among the runs of its thread.
+func (p *partition) placeAmong(r *run, pl *placement, ev *agui.Event, offset int64) (err error) {
+	start := lineage.Start{RunID: r.head.ID, GivenID: r.head.Given(), Offset: offset, Input: pl.input}
+	if ev != nil && ev.Type == agui.RunStarted {
+		start.ParentRunID = ev.ParentRunID
 	}
+	if pl.input != nil && start.ParentRunID == "" {
+		start.ParentRunID = pl.input.ParentRunID
+	}
+	if pl.Placement, err = r.thread.lineage.Place(start); err != nil || pl.Run.Parent == "" {
+		return err
+	}
+	if pl.parent, err = p.history(r.thread, pl.Run.Parent); err != nil {
+		return err
+	}
+	if pl.Run.Base != "" {
+		pl.base = pl.parent
+		base := r.thread.heads[pl.Run.Base] // at hand, since the run was placed beside it
+		if base == nil {
+			return fmt.Errorf("placing run: %w: its base", errMissing)
+		}
+		pl.baseRefolds = base.Refolds
+		return nil
+	}
+	// What it takes over has to be in the record of its place, beside an input that came before its first event.
+	if !p.fits(pl.parent, r.input) {
+		pl.parent = lineage.History{}
+		pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
+	}
+	return nil
+}
+
+// fits reports whether a record has room for a history and an input. It is told by their bytes as a record has them, so that it
+// makes no difference whether they have been in one.
+func (p *partition) fits(at lineage.History, input *agui.RunAgentInput) bool {
+	room := p.cfg.RecordLimit * 7 / 8
+	bytes := at.Bytes() + len(at.State)
 	if input != nil {
-		own = max(own, len(input.Raw))
+		bytes += len(input.Raw)
 	}
-	return own
+	if bytes <= room { // in a record they are no more
+		return true
+	}
+	bytes = compactedBytes(at.Messages) + len(refold.Compacted(at.State))
+	if input != nil {
+		bytes += compactedBytes(input.Messages) + len(refold.Compacted(agui.Without(input.Raw, "messages")))
+	}
+	return bytes <= room
+}
+
+func compactedBytes(messages []agui.Message) (n int) {
+	for _, m := range messages {
+		n += len(refold.Compacted(m.Raw))
+	}
+	return n
 }
 
 // decide makes a placement the run's own.
@@ -94,7 +116,7 @@ func (p *partition) decide(r *run, pl *placement) error {
 	h := r.head
 	start := h.Start // of its first record, which may be the input
 	h.Run = pl.Run
-	h.Start, h.Pending = start, false
+	h.Start, h.Pending, h.Placed, h.HasInput, h.RawLost = start, false, false, pl.input != nil, r.rec.RawLost
 	r.setPlacement(pl)
 	for rule, n := range r.early {
 		for range n {
@@ -106,7 +128,8 @@ func (p *partition) decide(r *run, pl *placement) error {
 	if pl.Concurrent || r.thread.unsettled(h) {
 		p.settle(r.thread)
 	}
-	return r.thread.live(h, r.fold.Messages)
+	r.decided = &placement{Placement: pl.Placement, parent: pl.parent, base: pl.base, baseRefolds: pl.baseRefolds}
+	return r.show()
 }
 
 // setPlacement fills what a record says of lineage and input.
@@ -225,28 +248,15 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 		return nil, fmt.Errorf("loading run: its record of offset %d is not open", rec.Raw.Next)
 	}
 	r := newRun(t, key, h, now)
-	r.recorded, r.savedSize = true, size
-	r.placed, r.shownOpen = !rec.Open.Pending, rec.Status == record.StatusRunning
-	r.ranges.list = rec.Raw.Ranges
-	r.tally.Events, r.tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
-	r.tally.StartedAt, r.tally.EndedAt = rec.StartedAt, rec.Open.LastAt
-	for _, n := range rec.Stats.EventBytes {
-		r.said += n
-	}
-	r.rec.RawLost = rec.RawLost
-	if err := r.tally.RestoreHash(rec.Open.Hash); err != nil {
+	if err := r.resume(rec, size); err != nil {
 		return nil, err
 	}
 	if rec.Open.Pending {
-		r.early = rec.Stats.Anomalies
-		if r.early == nil {
-			r.early = map[string]int64{}
+		if rec.Open.Placed {
+			if r.decided, err = p.decidedBy(t, h, rec); err != nil {
+				return nil, err
+			}
 		}
-		in, err := agui.DecodeInput(withMessages(rec.Input, rec.InputMessages))
-		if err != nil {
-			return nil, fmt.Errorf("loading input of run: %w", err)
-		}
-		r.setInput(in, rec.InputSHA256)
 	} else {
 		// What its end rests on: see sinceSnapshot, historyKey.
 		if rec.ParentRunID != "" {
@@ -274,12 +284,78 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 		r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = rec.BranchID, rec.RootRunID, rec.Depth, rec.Base
 		r.rec.Input, r.rec.InputMessages, r.rec.InputLayout = rec.Input, rec.InputMessages, rec.InputLayout
 		r.rec.Rewrote, r.rec.Resumes, r.rec.InputSHA256 = rec.Rewrote, rec.Resumes, rec.InputSHA256
-		if err := t.live(h, r.fold.Messages); err != nil {
+		if err := r.show(); err != nil {
 			return nil, err
 		}
 	}
 	p.keep(r)
 	return r, nil
+}
+
+// resume takes in what a record that is not sealed says of the run, but for its place and what was folded.
+func (r *run) resume(rec *record.Run, size int) error {
+	r.recorded, r.savedSize = true, size
+	r.placed, r.shownOpen = !rec.Open.Pending || rec.Open.Placed, rec.Status == record.StatusRunning
+	r.ranges.list = rec.Raw.Ranges
+	r.tally.Events, r.tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
+	r.tally.StartedAt, r.tally.EndedAt = rec.StartedAt, rec.Open.LastAt
+	for _, n := range rec.Stats.EventBytes {
+		r.said += n
+	}
+	r.rec.RawLost = rec.RawLost
+	if err := r.tally.RestoreHash(rec.Open.Hash); err != nil {
+		return err
+	}
+	if !rec.Open.Pending {
+		return nil
+	}
+	for rule, n := range rec.Stats.Anomalies {
+		if !rec.Open.Placed || !slices.Contains(placingRules, rule) {
+			r.early[rule] = n
+		}
+	}
+	if rec.Input == nil { // its place alone
+		return nil
+	}
+	in, err := agui.DecodeInput(withMessages(rec.Input, rec.InputMessages))
+	if err != nil {
+		return fmt.Errorf("loading input of run: %w", err)
+	}
+	r.setInput(in, rec.InputSHA256)
+	return nil
+}
+
+// decidedBy is the placement that a record says alone.
+func (p *partition) decidedBy(t *thread, h *head, rec *record.Run) (*placement, error) {
+	pl := &placement{baseRefolds: rec.BaseRefolds}
+	pl.Run = h.Run
+	pl.Run.End, pl.Run.Status, pl.Run.Synthetic = -1, lineage.StatusRunning, false
+	for _, rule := range placingRules {
+		for range rec.Stats.Anomalies[rule] {
+			pl.Anomalies = append(pl.Anomalies, rule)
+		}
+	}
+	if rec.Base == "" {
+		at, err := lineage.Restore(contentOf(rec))
+		pl.parent = at
+		return pl, err
+	}
+	var err error
+	pl.base, err = p.history(t, rec.Base)
+	pl.parent = pl.base
+	return pl, err
+}
+
+// show lets lineage see the run as it stands, once its place is decided.
+func (r *run) show() error {
+	switch {
+	case r.fold != nil:
+		return r.thread.live(r.head, r.fold.Messages)
+	case r.head.Placed:
+		return r.thread.live(r.head, func() []agui.Message { return r.decided.parent.Messages })
+	default:
+		return nil
+	}
 }
 
 // withMessages puts the messages back into an input that was stored without them.

@@ -62,8 +62,8 @@ func (r *rest) Named(id string, offset int64) error {
 }
 
 // Longest implements lineage.Rest.
-func (r *rest) Longest(histories []lineage.Key, offset int64, ownEnd bool) error {
-	h, err := r.store.longest(r.key, histories, offset, ownEnd)
+func (r *rest) Longest(histories []lineage.Key, offset int64) error {
+	h, err := r.store.longest(r.key, histories, offset)
 	if h == nil || err != nil {
 		return err
 	}

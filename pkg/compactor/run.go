@@ -36,15 +36,14 @@ type run struct {
 	dirtyFrom int64
 	// recorded says that a committed record of the run exists.
 	recorded bool
-	// placed says that a committed record has the run's place. What a pending run's record says of it is
+	// placed says that a committed record has the run's place. What a pending run's record says of it is, as a rule,
 	// for now only: its first event decides.
 	placed bool
+	// decided is the run's place, from its first event on until it is in a record, or out of a record until its first event is read again.
+	decided *placement
 	// shownOpen says that the latest committed record shows the run as open: whoever reads it knows
 	// that there may be more.
 	shownOpen bool
-	// first is the run's record as its first event has left it, where that has to be in the next transaction: it is written
-	// where what came since is over the limit.
-	first *output
 	// due asks for a record in the next transaction, whatever the checkpoint rule says.
 	due bool
 	// unfit says that its last record was over the limit and was not written.

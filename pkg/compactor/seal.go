@@ -182,11 +182,10 @@ func (p *partition) abandon(key string, now time.Time) error {
 	r.due = true
 	p.dirty[r] = struct{}{}
 	p.counts.ended[record.StatusAbandoned]++
-	if r.fold == nil {
-		return nil
+	if r.fold != nil {
+		r.head.HistoryKey = lineage.KeyOf(r.fold.Messages())
 	}
-	r.head.HistoryKey = lineage.KeyOf(r.fold.Messages())
-	return r.thread.live(r.head, r.fold.Messages)
+	return r.show()
 }
 
 // lastAt is when a running run's last record came.

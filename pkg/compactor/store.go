@@ -456,8 +456,8 @@ func (s *localStore) named(threadKey, id string, offset int64) (heads []*head, e
 }
 
 // longest goes through histories up to one that a sealed run has which ended before the offset, and returns of
-// those runs the one that started last; nil where there is none. With ownEnd only runs count whose own events have ended them.
-func (s *localStore) longest(threadKey string, histories []lineage.Key, offset int64, ownEnd bool) (found *head, err error) {
+// those runs the one that started last; nil where there is none.
+func (s *localStore) longest(threadKey string, histories []lineage.Key, offset int64) (found *head, err error) {
 	err = s.seek(readHead, listKey(historyTable, threadKey, ""), func(it *pebble.Iterator) error {
 		for _, k := range histories {
 			prefix := listKey(historyTable, threadKey, string(k[:]))
@@ -467,7 +467,7 @@ func (s *localStore) longest(threadKey string, histories []lineage.Key, offset i
 					return err
 				}
 				// A run that was folded again may have had this history before.
-				if h.End < offset && h.HistoryKey == k && !(ownEnd && h.Synthetic) {
+				if h.End < offset && h.HistoryKey == k {
 					found = h
 					return nil
 				}

@@ -164,7 +164,7 @@ func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
 			got = append(got, idsOf(heads, err)+fmt.Sprint(all))
 		}
 		for _, offset := range []int64{100, 112, 129, 200} {
-			h, err := s.longest(key, []lineage.Key{lineage.KeyOf([]agui.Message{{ID: "n"}}), history}, offset, false)
+			h, err := s.longest(key, []lineage.Key{lineage.KeyOf([]agui.Message{{ID: "n"}}), history}, offset)
 			s.do(err)
 			if h == nil {
 				got = append(got, "")

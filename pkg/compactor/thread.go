@@ -43,7 +43,7 @@ func newThread(key, tenant, id string, heads []*head) (*thread, error) {
 	placed := make([]lineage.Run, 0, len(heads))
 	for _, h := range heads {
 		t.add(h)
-		if !h.Pending {
+		if !h.Pending || h.Placed {
 			placed = append(placed, h.Run)
 		}
 	}

@@ -13,8 +13,8 @@ const (
 	// AnomalyParentCycle: the run names a parent whose own chain was said to hang from this
 	// run. The given parents form a cycle; the chain does not, since that run came first.
 	AnomalyParentCycle = "parent-cycle"
-	// AnomalyPlacedAlone: what the run brings, or would have taken over from a parent that has not ended, is too large for the
-	// record that a run needs at once that begins beside another: it begins without what runs have said that may go on.
+	// AnomalyPlacedAlone: the parent had not ended, and what the run would have taken over from it is too large for the record
+	// that says where the run belongs: it begins without that. Whoever places the run finds it, not Place.
 	AnomalyPlacedAlone = "placed-alone"
 )
 
@@ -28,10 +28,6 @@ type Start struct {
 	Input *agui.RunAgentInput
 	// Offset is the position of the run's first event. What lies at it or behind does not count.
 	Offset int64
-	// EndedOnly lets only runs name the parent whose own events have ended them, by what they have said: for a caller that
-	// cannot make a placement durable which rests on more (Placement.Concurrent), so that it comes out the same whatever
-	// becomes of the others. Without an input there is no parent then but a given one.
-	EndedOnly bool
 }
 
 // Placement is where a run belongs.
@@ -83,7 +79,7 @@ func (t *Thread) Place(s Start) (Placement, error) {
 	if !first {
 		p.Run.Branch = parent.Branch
 	}
-	if parent.Sealed && parent.End < s.Offset && (!s.EndedOnly || parent.endedItself()) {
+	if parent.Sealed && parent.End < s.Offset {
 		p.Run.Base = parent.ID
 	}
 	return p, nil
@@ -117,8 +113,6 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 	case s.Input != nil:
 		p.Run.ParentBy = ParentContent
 		return t.longestPrefix(s)
-	case s.EndedOnly: // which one ended last may be told otherwise later
-		return nil, nil
 	default:
 		p.Run.ParentBy = ParentLatest
 		return t.lastEnded(s.Offset), nil
@@ -133,11 +127,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 			ids = append(ids, m.ID)
 		}
 	}
-	var best *entry
-	var length int
-	if !s.EndedOnly {
-		best, length = t.longestLive(ids, s)
-	}
+	best, length := t.longestLive(ids, s)
 	keys := make([]Key, len(ids)+1) // by length of the prefix; the empty one names nobody
 	var buf []byte
 	for i, id := range ids {
@@ -150,7 +140,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 	// Of the same length, too: of several runs the one that started last is the parent.
 	longer := slices.Clone(keys[max(length, 1):])
 	slices.Reverse(longer)
-	if err := t.rest.Longest(longer, s.Offset, s.EndedOnly); err != nil {
+	if err := t.rest.Longest(longer, s.Offset); err != nil {
 		return nil, err
 	}
 	best, _ = t.longestEnded(keys, best, length, s)
@@ -163,7 +153,7 @@ func (t *Thread) longestEnded(keys []Key, best *entry, length int, s Start) (*en
 		list := startedBefore(t.byKey[keys[n]], s.Offset)
 		for i := len(list) - 1; i >= 0; i-- {
 			e := list[i]
-			if e.ID == s.RunID || e.End >= s.Offset || s.EndedOnly && !e.endedItself() { // how that one stood at the offset is not known
+			if e.ID == s.RunID || e.End >= s.Offset { // how that one stood at the offset is not known
 				continue
 			}
 			if n > length || byStart(e, best) > 0 {

@@ -54,9 +54,6 @@ func (m *model) place(s Start) (parent *modelRun, by ParentBy, spawnedBy string)
 		return nil, ParentNone, given
 	}
 	if s.Input == nil {
-		if s.EndedOnly {
-			return nil, ParentNone, ""
-		}
 		for _, r := range m.runs {
 			if r.End >= 0 && (parent == nil || r.End > parent.End) {
 				parent = r
@@ -73,9 +70,6 @@ func (m *model) place(s Start) (parent *modelRun, by ParentBy, spawnedBy string)
 	}
 	for n := len(in); n > 0; n-- {
 		for _, r := range m.runs {
-			if s.EndedOnly && (!r.Sealed || r.Synthetic) {
-				continue
-			}
 			if slices.Equal(r.history, in[:n]) && (parent == nil || r.Start > parent.Start) {
 				parent = r
 			}
@@ -138,10 +132,10 @@ func (r *modelRest) Named(id string, offset int64) error {
 	return nil
 }
 
-func (r *modelRest) Longest(histories []Key, offset int64, ownEnd bool) error {
+func (r *modelRest) Longest(histories []Key, offset int64) error {
 	for _, k := range histories {
 		for _, run := range slices.Backward(r.runs) {
-			if run.Sealed && run.End < offset && run.HistoryKey == k && !(ownEnd && run.Synthetic) {
+			if run.Sealed && run.End < offset && run.HistoryKey == k {
 				return r.th.Add(run.Run)
 			}
 		}
@@ -216,14 +210,6 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 				if s.ParentRunID == "r1" {
 					s.ParentRunID = ""
 				}
-			}
-			alike := s
-			alike.EndedOnly = true
-			byEnded := placed(th, alike)
-			wantParent, wantBy, _ := m.place(alike)
-			if part := placed(m.part(), alike); !reflect.DeepEqual(part, byEnded) || byEnded.Run.ParentBy != wantBy || (wantParent == nil) != (byEnded.Run.Parent == "") ||
-				wantParent != nil && byEnded.Run.Parent != wantParent.ID {
-				t.Fatalf("placing %+v\ngot  %+v\nand  %+v where the rest is asked for\nwant %+v by %s", alike, byEnded, part, wantParent, wantBy)
 			}
 			got := placed(th, s)
 			parent, by, spawnedBy := m.place(s)

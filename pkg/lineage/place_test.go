@@ -152,40 +152,6 @@ func TestThread_Place(t *testing.T) {
 			more:  sealed(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3"),
 			want:  Placement{Concurrent: true, Run: Run{Parent: "open", ParentBy: ParentContent, Branch: "t2b", Root: "t1", Depth: 3}},
 		},
-		"an open run does not count where only ended ones do": {
-			start: Start{EndedOnly: true, Input: inputOf("u1 a1 u2b a2b u3 a3-half u4")},
-			more:  live(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3 a3-half"),
-			want:  Placement{Concurrent: true, Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2b"}},
-		},
-		"nor one that left memory": {
-			start: Start{EndedOnly: true, Input: inputOf("u1 a1 u2b a2b u3 u4")},
-			more:  sealed(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: -1}, "u1 a1 u2b a2b u3"),
-			want:  Placement{Concurrent: true, Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2b"}},
-		},
-		"nor once it has ended": {
-			start: Start{EndedOnly: true, Offset: 55, Input: inputOf("u1 a1 u2b a2b u3 a3 u4")},
-			more:  sealed(Run{ID: "open", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: 60}, "u1 a1 u2b a2b u3 a3"),
-			want:  Placement{Concurrent: true, Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2b"}},
-		},
-		"nor an abandoned one, sealed or not": {
-			start: Start{EndedOnly: true, Input: inputOf("u1 a1 u2b a2b u3 a3 u4 a4")},
-			more: func(t *testing.T, th *Thread) {
-				add(t, th, Run{ID: "gone", Parent: "t2b", Branch: "t2b", Root: "t1", Depth: 2, Start: 50, End: 60, Status: StatusAbandoned, Synthetic: true, HistoryKey: KeyOf(msgs("u1 a1 u2b a2b u3 a3"))})
-				add(t, th, Run{ID: "cut", Parent: "gone", Branch: "t2b", Root: "t1", Depth: 3, Start: 61, End: 62, Status: StatusAbandoned, Synthetic: true, Sealed: true, HistoryKey: KeyOf(msgs("u1 a1 u2b a2b u3 a3 u4"))})
-			},
-			want: Placement{Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "new", Root: "t1", Depth: 2, Base: "t2b"}},
-		},
-		"where only ended ones count, none is the latest": {
-			start: Start{EndedOnly: true},
-			want:  Placement{Run: Run{ParentBy: ParentNone, Branch: "new", Root: "new"}},
-		},
-		"nor is a named one a base that was cut": {
-			start: Start{EndedOnly: true, ParentRunID: "cut"},
-			more: func(t *testing.T, th *Thread) {
-				add(t, th, Run{ID: "cut", Branch: "cut", Root: "cut", Start: 61, End: 62, Status: StatusAbandoned, Synthetic: true, Sealed: true})
-			},
-			want: Placement{Run: Run{Parent: "cut", ParentBy: ParentExplicit, Branch: "cut", Root: "cut", Depth: 1}},
-		},
 		"an abandoned parent is no base": {
 			more: func(t *testing.T, th *Thread) {
 				add(t, th, Run{ID: "gone", Branch: "gone", Root: "gone", Start: 50, End: 60, Status: StatusAbandoned, HistoryKey: KeyOf(msgs("u7"))})

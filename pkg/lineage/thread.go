@@ -37,8 +37,8 @@ type Rest interface {
 	// started before and all that started later, and the run whose own id it is.
 	Named(id string, offset int64) error
 	// Longest goes through histories up to one that a run has which ended before the offset, and brings
-	// of those runs the one that started last; with ownEnd only of runs whose own events have ended them.
-	Longest(histories []Key, offset int64, ownEnd bool) error
+	// of those runs the one that started last.
+	Longest(histories []Key, offset int64) error
 	// FirstChild returns the start of the run's earliest child; false where it has none.
 	FirstChild(run string) (start int64, ok bool, err error)
 }
@@ -48,9 +48,6 @@ type entry struct {
 	// messages gives the history of a live run as it stands.
 	messages func() []agui.Message
 }
-
-// endedItself reports whether an event of the run has ended it: that does not change any more.
-func (e *entry) endedItself() bool { return e.Sealed && !e.Synthetic }
 
 // NewThread returns a thread of these runs, in any order.
 func NewThread(runs ...Run) (*Thread, error) {

@@ -342,7 +342,7 @@ func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading run record %d:%d: %w", m.Partition, m.Offset, err)
 		}
-		for _, end := range []int64{r.Raw.First, r.Raw.Next - 1} {
+		for _, end := range []int64{r.Raw.First, lastOf(r.Raw)} {
 			if end < gone[r.Raw.Partition] {
 				threads[thread]++
 				need[q] = max(need[q], threads[thread])

@@ -58,13 +58,17 @@ func (p *places) wantRun(r *record.Run) error {
 		return fmt.Errorf("reading run record: %w", err)
 	}
 	t := p.thread(key)
-	t.want(r.Raw.First, r.Raw.Next-1)
-	t.ends = append(t.ends, r.Raw.First, r.Raw.Next-1)
+	last := lastOf(r.Raw)
+	t.want(r.Raw.First, last)
+	t.ends = append(t.ends, r.Raw.First, last)
 	for _, part := range r.Raw.Ranges {
 		t.want(part[0], part[1]-1)
 	}
 	return nil
 }
+
+// lastOf is the offset of the last record that a run record holds, or of the run's first where it holds none (record.Open).
+func lastOf(raw record.Raw) int64 { return max(raw.First, raw.Next-1) }
 
 func (p *places) seal() {
 	for _, t := range p.threads {
@@ -140,8 +144,11 @@ func (p *places) run(r *record.Run, partition int32) ([]byte, error) {
 	t := p.threads[key]
 	old := r.Raw
 	_, whole := t.at(old.First)
-	r.Raw.Partition, r.Raw.First, r.Raw.Next = partition, t.end(old.First), t.end(old.Next-1)+1
+	r.Raw.Partition, r.Raw.First, r.Raw.Next = partition, t.end(old.First), t.end(lastOf(old))+1
 	r.Raw.Ranges = [][2]int64{{r.Raw.First, r.Raw.Next}}
+	if old.Next == old.First {
+		r.Raw.Next, r.Raw.Ranges = r.Raw.First, nil
+	}
 	if whole {
 		r.Raw.Ranges = make([][2]int64, len(old.Ranges))
 		for i, part := range old.Ranges {

@@ -350,6 +350,9 @@ func (p *proof) parent(rec *record.Run, base lineage.History, offset int64) (lin
 	if i < 0 {
 		return lineage.History{}, later(fmt.Sprintf("run %q is indexed in part; try again", rec.ParentRunID))
 	}
+	if p.rows[i].Status == record.StatusRunning && p.rows[i].InputOnly() {
+		return lineage.History{}, &unprovable{fmt.Sprintf("its parent %q is going on, and its record holds none of its events yet", rec.ParentRunID)}
+	}
 	if row := p.rows[i]; row.Raw.Next > offset { // it went on: its record says how it stood later
 		if p.unsealed++; p.unsealed > maxUnsealed {
 			return lineage.History{}, &unprovable{fmt.Sprintf("more than %d parents were going on when their children started", maxUnsealed)}

@@ -49,7 +49,7 @@ func (p *placer) differences(rec *record.Run, start lineage.Start) (names []stri
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", errBroken, err)
 	}
-	if p.open || at.Concurrent || rec.RawLost || rec.Stats.Anomalies[lineage.AnomalyPlacedAlone] > 0 {
+	if p.open || at.Concurrent || rec.RawLost {
 		return nil, false, nil
 	}
 	for _, m := range []struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // talk puts a run of one message on the log and returns its offsets: start, message, kept event, state, end.
@@ -154,6 +155,28 @@ func TestVerify_FoldsAParentThatWasGoingOn(t *testing.T) {
 	f.json("/v1/threads/chat/runs/r/verify", &p)
 	if p.Verdict != verdictUnproved || !strings.Contains(p.Reason, "its parent") {
 		t.Errorf("verdict %s %q", p.Verdict, p.Reason)
+	}
+}
+
+// A parent of which a record says the place alone: nobody can say yet what it had said. The record itself is right.
+func TestVerify_AParentWhoseEventsAreInNoRecordYet(t *testing.T) {
+	f := newRawFixture(t)
+	parent := f.event("p", fmt.Sprintf(started, "p"))
+	child := []int64{f.event("r", fmt.Sprintf(started, "r")), f.event("r", fmt.Sprintf(finished, "r"))}
+	f.indexedFor("acme", "chat", "p", "", func(r *record.Run) {
+		none := refold.NewTally()
+		r.Raw.Next, r.Raw.Ranges, r.Raw.Events, r.Raw.SHA256 = r.Raw.First, nil, 0, none.SHA256()
+		r.Open.Pending, r.Open.Placed = true, true
+	}, parent)
+	f.indexedFor("acme", "chat", "r", "", func(r *record.Run) {
+		r.ParentRunID, r.ParentBy, r.Depth = "p", record.ParentExplicit, 1
+	}, child...)
+	for run, want := range map[string]verdict{"p": verdictProved, "r": verdictUnproved} {
+		var p proofAnswer
+		f.json("/v1/threads/chat/runs/"+run+"/verify", &p)
+		if p.Verdict != want || want == verdictUnproved && !strings.Contains(p.Reason, "holds none of its events yet") {
+			t.Errorf("%s: verdict %s %q, differences %v", run, p.Verdict, p.Reason, p.Differences)
+		}
 	}
 }
 

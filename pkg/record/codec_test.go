@@ -59,7 +59,7 @@ func open() *record.Run {
 		Status: record.StatusRunning, StartedAt: time.Unix(0, 0).UTC(), FoldVersion: 1,
 		Raw:   record.Raw{Ranges: [][2]int64{{0, 1}}, SHA256: strings.Repeat("0", 64), NextSeq: -1},
 		Stats: record.Stats{Events: map[string]int64{}, EventBytes: map[string]int64{}},
-		Open:  &record.Open{Fold: json.RawMessage(`{"v":1}`), Hash: []byte{1, 2, 3}, LastAt: time.Unix(5, 0).UTC(), Pending: true},
+		Open:  &record.Open{Fold: json.RawMessage(`{"v":1}`), Hash: []byte{1, 2, 3}, LastAt: time.Unix(5, 0).UTC(), Pending: true, Placed: true},
 	}
 }
 

@@ -182,4 +182,8 @@ type Open struct {
 	// Pending says that an input has come but no event yet: parent, branch, depth, root and base
 	// are decided at the first event, and what the record says of them is preliminary.
 	Pending bool `json:"pending,omitempty"`
+	// Placed says that a first event has come all the same, of which the record holds nothing, as it would be over the
+	// limit: parent, branch, depth, root and base are decided. Without a base, messages and state are what the run takes
+	// over from a parent that had not ended. What has come of the run lies at Raw.Next or behind.
+	Placed bool `json:"placed,omitempty"`
 }

@@ -55,7 +55,7 @@ func NewThread(records []*record.Run, start int64) *Thread {
 		switch {
 		case rec.RawLost:
 			r.leave("events were gone before they were folded")
-		case len(rec.Raw.Ranges) == 0 || rec.Raw.Ranges[0][0] < start:
+		case rec.Raw.First < rec.Raw.Next && (len(rec.Raw.Ranges) == 0 || rec.Raw.Ranges[0][0] < start):
 			r.leave("raw events are older than skein.events keeps them")
 		case rec.Status == record.StatusRunning || rec.InputOnly():
 			r.keep = Open // folded all the same: others may hang from it

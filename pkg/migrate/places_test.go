@@ -1,0 +1,37 @@
+package migrate
+
+import (
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// A record that says a run's place alone holds none of its events: it begins and ends at the first of them.
+func TestPlaces_OfARecordThatHoldsNoEvent(t *testing.T) {
+	run := &record.Run{
+		Tenant: "acme", ThreadID: "t", RunID: "r", ParentBy: record.ParentNone, Status: record.StatusRunning,
+		Raw: record.Raw{Partition: 1, First: 20, Next: 20, NextSeq: -1}, Open: &record.Open{Pending: true, Placed: true},
+	}
+	p := newPlaces()
+	if err := p.wantRun(run); err != nil {
+		t.Fatal(err)
+	}
+	p.seal()
+	p.note(&kgo.Record{Key: []byte("acme/t"), Partition: 2, Offset: 7}, record.Position{Partition: 1, Offset: 20})
+	if err := p.check(func(string) int64 { return 0 }); err != nil {
+		t.Fatal(err)
+	}
+	value, err := p.run(run, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := record.DecodeRun(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := got.Raw; r.Partition != 2 || r.First != 7 || r.Next != 7 || len(r.Ranges) != 0 || !got.Open.Placed {
+		t.Errorf("it became %+v, open %+v", r, got.Open)
+	}
+}
