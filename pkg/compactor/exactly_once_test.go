@@ -357,7 +357,103 @@ func TestService_StopsWherePartitionsAreAdded(t *testing.T) {
 		w.script.send("t", "", custom("nobody's"))
 		produce(t, w.kafka, 3, w.script.events[w.sent:]...)
 		time.Sleep(time.Minute)
-		equal(t, "dead letters", len(kafkatest.Consume(t, w.kafka, w.kafka.Topics().DeadLetters)), 0)
+		equal(t, "dead letters", w.letters(), 0)
+	})
+}
+
+// misplaced writes events of so many bytes to another partition than the set of so many has for their key: where one partition
+// more would have them.
+func (w *world) misplaced(n, size int) {
+	w.Helper()
+	var out []*kgo.Record
+	for i := 0; len(out) < n; i++ {
+		key := fmt.Sprint("acme/m", i)
+		at := record.Partition([]byte(key), w.partitions+1)
+		if at == w.partitions || at == record.Partition([]byte(key), w.partitions) {
+			continue
+		}
+		out = append(out, &kgo.Record{
+			Topic: w.kafka.Topics().Events, Partition: at, Key: []byte(key), Value: make([]byte, size),
+			Headers: kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}),
+		})
+	}
+	kafkatest.Produce(w.T, w.kafka, out...)
+}
+
+// letters are how many records were sent to dead letters.
+func (w *world) letters() int {
+	w.Helper()
+	return len(kafkatest.Consume(w.T, w.kafka, w.kafka.Topics().DeadLetters))
+}
+
+// Producers learn of partitions that were added, and write by them, before this process looks for them in its own time: it
+// asks before it sends what they write to dead letters, and commits nothing while brokers do not answer that.
+func TestService_StopsBeforeItRefusesWhatIsOnAPartitionOfMore(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		for _, added := range []bool{true, false} {
+			t.Run(fmt.Sprintf("brokers are silent %t, partitions added %t", silent, added), func(t *testing.T) {
+				inWorld(t, 2, func(w *world) {
+					t := w.T
+					m := w.join("a", w.TempDir(), nil)
+					m.waitWorks()
+					w.script.turn("r1", "m1")
+					w.script.send("t", "", custom("nobody's")) // the producer knows the topic of dead letters from now on
+					w.publish()
+					w.decided()
+					time.Sleep(2 * time.Second)
+					if added {
+						if _, err := w.admin().CreatePartitions(t.Context(), 1, w.kafka.Topics().All()...); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if silent {
+						m.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+							if r.Key == kmsg.Metadata {
+								return kafkatest.CutBefore
+							}
+							return kafkatest.Deliver
+						})
+					}
+					w.misplaced(3, 10)
+					if silent {
+						time.Sleep(20 * time.Second)
+						equal(t, "dead letters while the brokers are silent", w.letters(), 1)
+						equal(t, "how often it says what it waits for", strings.Count(m.log.String(), "nothing is committed until they do"), 1)
+						m.wire.Decide(nil)
+					}
+					time.Sleep(10 * time.Second)
+					equal(t, "it has stopped", errors.Is(m.stop(), kafka.ErrPartitionCounts), added)
+					want := 4
+					if added {
+						want = 1
+					}
+					equal(t, "dead letters", w.letters(), want)
+				})
+			})
+		}
+	}
+}
+
+// A producer may send all that it has to the wrong partition. Partition counts are asked for once a second then, and what
+// waits for that is bounded.
+func TestService_AsksForPartitionCountsOnceASecond(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), nil)
+		m.waitWorks()
+		began, before := time.Now(), m.wire.Sent()[kmsg.Metadata]
+		const each, size = 4, 1 << 20 // more within a second than a transaction holds
+		n := 0
+		for ; n*size < 3*roundBytes; n += each {
+			w.misplaced(each, size)
+			time.Sleep(50 * time.Millisecond)
+		}
+		w.decided()
+		equal(t, "dead letters", w.letters(), n)
+		took := time.Since(began)
+		if asked := m.wire.Sent()[kmsg.Metadata] - before; asked < 2 || asked > int(took/time.Second)+4 {
+			t.Errorf("%d requests for metadata in %v", asked, took)
+		}
 	})
 }
 
@@ -475,7 +571,7 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 				equal(t, "it has said so", strings.Count(m.log.String(), says), 1)
 				if c.rawGone {
 					equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 4)
-					equal(t, "dead letters", len(kafkatest.Consume(t, w.kafka, w.kafka.Topics().DeadLetters)), 2)
+					equal(t, "dead letters", w.letters(), 2)
 					return
 				}
 				w.isTheFold()

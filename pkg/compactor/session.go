@@ -325,7 +325,7 @@ func (s *session) round(ctx context.Context) error {
 		}
 		parts, joining := s.owned(now)
 		s.hold(fetches, parts)
-		if joining && written(parts) >= roundBytes {
+		if (joining || s.awaitsCounts(now)) && written(parts) >= roundBytes {
 			<-interval.Done()
 			return nil
 		}
@@ -333,7 +333,11 @@ func (s *session) round(ctx context.Context) error {
 			return err
 		}
 	}
-	// Anew: while a thread was read that is folded again, partitions may have been taken, or a join have begun.
+	if hold, err := s.checkMisplaced(ctx); hold || err != nil {
+		return err // nil: fold on, and commit once the brokers have said
+	}
+	// Anew: while the brokers were asked, or a thread was read that is folded again, partitions may have been taken, or a
+	// join have begun.
 	now := s.now()
 	parts, joining := s.owned(now)
 	if joining {
@@ -572,8 +576,7 @@ func (s *session) takeCaught(now time.Time) error {
 	}
 }
 
-// checkCounts stops the compactor when partitions were added: threads would be split in silence. Topics
-// that are gone, or were made anew, end the session: the client would wait for the old ones for ever.
+// checkCounts looks at partition counts now and then: see askCounts.
 func (s *session) checkCounts(ctx context.Context, now time.Time) error {
 	const every = 30 * time.Second
 	if s.checkedAt.IsZero() {
@@ -582,18 +585,72 @@ func (s *session) checkCounts(ctx context.Context, now time.Time) error {
 	if now.Sub(s.checkedAt) < every {
 		return nil
 	}
+	said, err := s.askCounts(ctx, now)
+	if !said { // a broker is away: the transactions will tell
+		s.logger.Debug("checking partition counts", "error", err)
+		return nil
+	}
+	return err
+}
+
+// misplacedEvery is the least time between two looks at partition counts for the sake of records on the wrong partition. It is
+// longer than the client keeps what it was told (250 ms), which may be from before a record came.
+const misplacedEvery = time.Second
+
+// checkMisplaced looks at partition counts before a transaction that sends records to dead letters because they are on the
+// wrong partition: their producer may know of partitions that were added. The transaction waits (hold) where the brokers
+// were asked a moment ago, or do not say: whose mistake it is must not be guessed.
+func (s *session) checkMisplaced(ctx context.Context) (hold bool, err error) {
+	now := s.now()
+	if !s.hasMisplaced() {
+		return false, nil
+	}
+	if s.awaitsCounts(now) {
+		return true, nil
+	}
+	said, err := s.askCounts(ctx, now)
+	if !said {
+		if s.said != err.Error() {
+			s.said = err.Error()
+			s.logger.Warn("records are on the wrong partition, and brokers do not say how many there are: nothing is committed until they do", "error", err)
+		}
+		return true, nil
+	}
+	return false, err
+}
+
+// hasMisplaced reports whether a record of the wrong partition is to go to dead letters.
+func (s *session) hasMisplaced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.assigned {
+		if a.phase == phaseOpen && a.part.counts.letters[reasonWrongPartition] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitsCounts reports whether the next transaction waits until partition counts may be asked for again.
+func (s *session) awaitsCounts(now time.Time) bool {
+	return now.Sub(s.checkedAt) < misplacedEvery && s.hasMisplaced()
+}
+
+// askCounts stops the compactor when partitions were added: threads would be split in silence. Topics
+// that are gone, or were made anew, end the session: the client would wait for the old ones for ever. Where the brokers do
+// not say how it stands (said), the error is why.
+func (s *session) askCounts(ctx context.Context, now time.Time) (said bool, err error) {
 	s.checkedAt = now
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	set, err := kafka.ReadTopicSet(ctx, s.admin, s.topics)
 	switch {
 	case errors.Is(err, kafka.ErrPartitionCounts), errors.Is(err, kafka.ErrNoTopic):
-		return err
-	case err != nil: // a broker is away: the transactions will tell
-		s.logger.Debug("checking partition counts", "error", err)
-		return nil
+		return true, err
+	case err != nil:
+		return false, err
 	}
-	return set.Compare(s.set)
+	return true, set.Compare(s.set)
 }
 
 // abandonByClock gives up runs that are silent by the wall clock where a partition is read to its
