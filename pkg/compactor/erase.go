@@ -91,7 +91,7 @@ func (p *partition) withdraw(t *thread) {
 // forget drops a run from memory, and reports whether a committed record of it may exist.
 func (p *partition) forget(h *head, key string) bool {
 	delete(p.unsaved, key)
-	delete(p.silent, key)
+	p.silent.drop(key)
 	p.histories.drop(key)
 	r := h.live
 	if r == nil {

@@ -26,6 +26,8 @@ func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes }
 func (p *partition) share(partitions int) {
 	p.mostRunBytes, p.mostHeads = p.cfg.OpenRunBytes/partitions, p.cfg.maxHeads/partitions
 	p.mostReads = leaveReads / partitions
+	p.mostPortion = portionBytes / partitions
+	p.portion = min(p.portion, p.mostPortion)
 }
 
 // relieve asks for records of the runs that have been silent longest, where open runs hold more memory
@@ -89,9 +91,6 @@ func (p *partition) evict(now time.Time) error {
 			if err := r.thread.lineage.Add(r.head.Run); err != nil {
 				return err
 			}
-		}
-		if r.head.Open() {
-			p.silent[r.key] = r.head.LastAt
 		}
 		p.letGo(r)
 		p.runBytes -= r.size()

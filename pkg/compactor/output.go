@@ -57,6 +57,14 @@ func (p *partition) write(o output) {
 	p.outputBytes += o.bytes()
 }
 
+// pending is how many bytes the next transaction is to take. A portion of runs that were given up fills it.
+func (p *partition) pending() int {
+	if p.portion <= 0 {
+		return max(p.outputBytes, roundBytes)
+	}
+	return p.outputBytes
+}
+
 func (o output) bytes() int { return len(o.record.Key) + len(o.record.Value) }
 
 // batch is what one partition puts into a transaction.
@@ -73,6 +81,10 @@ type batch struct {
 // collect takes what is to be written. The partition must not process anything until the
 // transaction's outcome is known.
 func (p *partition) collect(now time.Time) (batch, error) {
+	if err := p.giveUpSilent(now); err != nil {
+		return batch{}, err
+	}
+	p.portion = p.mostPortion
 	b := batch{position: p.position, outputs: p.outputs, counts: p.counts}
 	b.counts.reads = p.store.takeReads()
 	p.outputs, p.outputBytes, p.counts = nil, 0, newCounts()

@@ -44,13 +44,13 @@ type partition struct {
 	histories ownHistories
 	// unsaved holds sealed records, encoded, that no committed transaction holds yet.
 	unsaved map[string][]byte
-	// silent holds every run that is running, with the time of its last record; of a run in memory
-	// that may be an earlier one's, and lastAt knows.
-	silent map[string]time.Time
-	// nextSilent is a time before which no run has been silent for the idle limit.
-	nextSilent time.Time
+	// silent holds every run that is running.
+	silent *waits
+	// streamTime is the latest time of a record, or by the clock where everything was read.
 	streamTime time.Time
-	evictedAt  time.Time
+	// portion is what is left of mostPortion in the next transaction, of bytes of runs that are given up.
+	portion, mostPortion int
+	evictedAt            time.Time
 	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
 	runBytes, mostRunBytes int
 	// mostHeads is how many heads its threads may have at hand; mostReads how often what leaves of them may read at once.
@@ -93,8 +93,9 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 	p := &partition{
 		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, told: pos.committedOffset, next: pos.committedOffset,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
-		histories: kept.own(), unsaved: map[string][]byte{}, silent: map[string]time.Time{},
+		histories: kept.own(), unsaved: map[string][]byte{}, silent: newWaits(),
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
+		portion: portionBytes, mostPortion: portionBytes,
 	}
 	keys, err := store.openRuns()
 	if err != nil {
@@ -102,7 +103,7 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 	}
 	for key, h := range keys {
 		if h.Open() {
-			p.silent[key] = h.LastAt
+			p.silent.add(key, h.LastAt)
 		}
 	}
 	return p, nil
@@ -119,7 +120,11 @@ func (p *partition) skipTo(offset int64, now time.Time) error {
 		return err
 	}
 	for key := range open {
-		r, err := p.loadKey(key, now)
+		t, h, err := p.find(key)
+		if err != nil {
+			return err
+		}
+		r, err := p.load(t, h, now)
 		if err != nil {
 			return err
 		}
@@ -143,11 +148,6 @@ func (p *partition) process(m *kgo.Record, now time.Time) error {
 	// Kafka themselves set the time as they like.
 	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
 		p.streamTime = m.Timestamp
-		if !decided {
-			if err := p.abandonSilent(p.streamTime, now); err != nil {
-				return err
-			}
-		}
 	}
 	result, err := p.route(&message{Record: m, decided: decided, now: now})
 	if err != nil {
@@ -204,6 +204,11 @@ func (p *partition) route(m *message) (_ outcome, err error) {
 		}
 	}
 	t.usedAt, t.headers = m.now, m.headers
+	if !m.decided && !p.streamTime.Before(t.silentAt) {
+		if err := p.giveUpSilentOf(t, m.now); err != nil {
+			return 0, err
+		}
+	}
 	if m.Offset < t.erased { // between C and P: what was made of it is gone
 		return outcomeErased, nil
 	}
@@ -486,7 +491,7 @@ func (p *partition) runFor(t *thread, h *head, given string, m *message) (r *run
 func (p *partition) register(r *run) {
 	r.thread.add(r.head)
 	p.keep(r)
-	p.silent[r.key] = r.head.LastAt
+	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
 	if r.thread.unsettled(r.head) {
 		p.settle(r.thread)
 	}
@@ -509,7 +514,7 @@ func (p *partition) goOn(r *run) error {
 	}
 	r.head.revive()
 	r.due = true
-	p.silent[r.key] = r.head.LastAt
+	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
 	return r.show()
 }
 
@@ -520,6 +525,7 @@ func (p *partition) touch(r *run, m *message) error {
 	}
 	r.take(m.Offset, m.Timestamp.UTC(), m.now, len(m.Value))
 	if r.head.Open() {
+		r.wait.since = p.heard(m.now)
 		return nil
 	}
 	r.head.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say

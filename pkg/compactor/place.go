@@ -210,25 +210,25 @@ func (p *partition) recordOf(key string) (*record.Run, int, error) {
 	return rec, size, err
 }
 
-// loadKey is load for the record key of a run that is known.
-func (p *partition) loadKey(key string, now time.Time) (*run, error) {
+// find returns the run of a record key that is known.
+func (p *partition) find(key string) (*thread, *head, error) {
 	parts, err := record.SplitKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("loading run: %w", err)
+		return nil, nil, fmt.Errorf("finding run: %w", err)
 	}
 	threadKey, err := record.ThreadKey(parts[0], parts[1])
 	if err != nil {
-		return nil, fmt.Errorf("loading run: %w", err)
+		return nil, nil, fmt.Errorf("finding run: %w", err)
 	}
 	t, err := p.thread(threadKey, parts[0], parts[1])
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	h := t.heads[parts[2]]
 	if h == nil {
-		return nil, fmt.Errorf("loading run: %w: %s", errMissing, key)
+		return nil, nil, fmt.Errorf("finding run: %w: %s", errMissing, key)
 	}
-	return p.load(t, h, now)
+	return t, h, nil
 }
 
 // load brings a run into memory that is not sealed.
@@ -248,6 +248,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 		return nil, fmt.Errorf("loading run: its record of offset %d is not open", rec.Raw.Next)
 	}
 	r := newRun(t, key, h, now)
+	r.wait = p.silent.byKey[key]
 	if err := r.resume(rec, size); err != nil {
 		return nil, err
 	}

@@ -53,6 +53,7 @@ type run struct {
 	newBytes  int       // raw bytes since
 	said      int64     // raw bytes of all folded events
 	touchedAt time.Time
+	wait      *wait // while it is running
 }
 
 func newRun(t *thread, key string, h *head, now time.Time) *run {

@@ -3,7 +3,6 @@ package compactor
 import (
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -70,7 +69,7 @@ func (p *partition) finish(r *run, rec *record.Run, kind string) (*output, error
 	p.unsaved[r.key] = value
 	p.letGo(r)
 	delete(p.dirty, r)
-	delete(p.silent, r.key)
+	p.silent.drop(r.key)
 	if err := r.thread.seal(r.head); err != nil {
 		return nil, err
 	}
@@ -147,64 +146,4 @@ func (p *partition) snapshot(t *thread, h *head, at lineage.History) error {
 		}})
 	}
 	return nil
-}
-
-// abandonSilent gives up the runs that were silent for the idle limit at that time.
-func (p *partition) abandonSilent(at, now time.Time) error {
-	limit := p.cfg.IdleLimit
-	if len(p.silent) == 0 || at.Before(p.nextSilent) {
-		return nil
-	}
-	earliest := at.Add(limit) // of a record that comes after this one
-	for key, noted := range p.silent {
-		last := p.lastAt(key, noted)
-		if ends := last.Add(limit); ends.After(at) {
-			if ends.Before(earliest) {
-				earliest = ends
-			}
-			continue
-		}
-		if err := p.abandon(key, now); err != nil {
-			return err
-		}
-	}
-	p.nextSilent = earliest
-	return nil
-}
-
-func (p *partition) abandon(key string, now time.Time) error {
-	r, err := p.loadKey(key, now)
-	if err != nil {
-		return err
-	}
-	delete(p.silent, key)
-	r.head.end(lineage.StatusAbandoned)
-	r.due = true
-	p.dirty[r] = struct{}{}
-	p.counts.ended[record.StatusAbandoned]++
-	if r.fold != nil {
-		r.head.HistoryKey = lineage.KeyOf(r.fold.Messages())
-	}
-	return r.show()
-}
-
-// lastAt is when a running run's last record came.
-func (p *partition) lastAt(key string, noted time.Time) time.Time {
-	if r := p.runs[key]; r != nil {
-		return r.head.LastAt
-	}
-	return noted
-}
-
-// anySilent reports whether a run has been silent for the idle limit at that time.
-func (p *partition) anySilent(at time.Time) bool {
-	if at.Before(p.nextSilent) {
-		return false
-	}
-	for key, noted := range p.silent {
-		if last := p.lastAt(key, noted); !last.Add(p.cfg.IdleLimit).After(at) {
-			return true
-		}
-	}
-	return false
 }

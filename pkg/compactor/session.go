@@ -399,11 +399,11 @@ func (p *polled) process(bytes *atomic.Int64, now time.Time) error {
 		if mayAskForRefold(p.records[0]) || bytes.Load() >= roundBytes {
 			return nil
 		}
-		before := part.outputBytes
+		before := part.pending()
 		if err := p.next(now); err != nil {
 			return err
 		}
-		if added := part.outputBytes - before; added > 0 {
+		if added := part.pending() - before; added > 0 {
 			bytes.Add(int64(added))
 		}
 	}
@@ -438,7 +438,7 @@ func (s *session) processAlone(ctx context.Context, p *polled, now time.Time) (r
 func written(parts map[int32]view) (bytes int) {
 	for _, v := range parts {
 		if v.phase == phaseOpen {
-			bytes += v.part.outputBytes
+			bytes += v.part.pending()
 		}
 	}
 	return bytes
@@ -662,7 +662,7 @@ func (s *session) abandonByClock(ctx context.Context, parts map[int32]view, now 
 	s.idleAt = now
 	var ends kadm.ListedOffsets
 	for id, v := range parts {
-		if v.phase != phaseOpen || !v.part.anySilent(now) {
+		if v.phase != phaseOpen || !v.part.isSilent(now) {
 			continue
 		}
 		if ends == nil {
@@ -678,8 +678,8 @@ func (s *session) abandonByClock(ctx context.Context, parts map[int32]view, now 
 		if !ok || end.Err != nil || v.part.next < end.Offset {
 			continue
 		}
-		if err := v.part.abandonSilent(now, now); err != nil {
-			return err
+		if v.part.streamTime.Before(now) {
+			v.part.streamTime = now // the transaction of this round has what comes of it
 		}
 	}
 	return nil

@@ -31,6 +31,8 @@ type thread struct {
 	// erased: events of the thread below this offset were erased; 0 where none were.
 	erased int64
 	usedAt time.Time // for eviction: when the thread's last record came
+	// silentAt is a time before which none of its runs is to be given up; zero where nobody has looked.
+	silentAt time.Time
 	// headers are those of the thread's last record; recent is the run that the agent's id meant last.
 	headers record.Headers
 	recent  *head

@@ -185,7 +185,7 @@ func (s *session) settle(shares []share) error {
 			if err := sh.part.committed(sh.batch, now); err != nil {
 				return err
 			}
-			openRuns += len(sh.part.silent)
+			openRuns += len(sh.part.silent.heap)
 			openRunBytes += sh.part.runBytes
 		case phaseFencing:
 			a := sh.assignment

@@ -1,0 +1,163 @@
+package compactor
+
+import (
+	"container/heap"
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// A run of which nothing comes for the idle limit is abandoned: it has an end that yields to a real event. That is judged
+// in stream time, at P and above. It is done for a thread before its next record is looked at (giveUpSilentOf), as
+// what that decides may rest on it; so it makes no difference when it is done for the others: with
+// the next transactions, a portion each (giveUpSilent).
+
+// portionBytes is about how much memory the runs that a process gives up in one transaction may hold, but for those of one
+// thread: some 500 small ones, which come into memory for it and take 0.2 s.
+const portionBytes = 4 << 20
+
+// wait is a run that waits for its next record, since a time.
+type wait struct {
+	key           string // of its record
+	since, sorted time.Time
+	place         int
+}
+
+// waits are runs in the order of what they wait since. A run that is spoken of changes that with each record, and its
+// place (sorted) only when it is the first.
+type waits struct {
+	byKey map[string]*wait
+	heap  waitHeap
+}
+
+func newWaits() *waits { return &waits{byKey: map[string]*wait{}} }
+
+func (w *waits) add(key string, since time.Time) *wait {
+	one := &wait{key: key, since: since, sorted: since}
+	w.byKey[key] = one
+	heap.Push(&w.heap, one)
+	return one
+}
+
+func (w *waits) drop(key string) {
+	if one := w.byKey[key]; one != nil {
+		heap.Remove(&w.heap, one.place)
+		delete(w.byKey, key)
+	}
+}
+
+// longest returns the run that waits longest; nil if there is none.
+func (w *waits) longest() *wait {
+	for len(w.heap) > 0 {
+		first := w.heap[0]
+		if first.since.Equal(first.sorted) {
+			return first
+		}
+		first.sorted = first.since
+		heap.Fix(&w.heap, 0)
+	}
+	return nil
+}
+
+// waitHeap implements heap.Interface.
+type waitHeap []*wait
+
+func (h waitHeap) Len() int           { return len(h) }
+func (h waitHeap) Less(i, j int) bool { return h[i].sorted.Before(h[j].sorted) }
+func (h waitHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+func (h *waitHeap) Push(x any) {
+	one := x.(*wait)
+	one.place = len(*h)
+	*h = append(*h, one)
+}
+
+func (h *waitHeap) Pop() any {
+	last := len(*h) - 1
+	one := (*h)[last]
+	(*h)[last], *h = nil, (*h)[:last]
+	return one
+}
+
+// heard is when a record counts as come: in stream time, so that old events which are told again are no silence.
+func (p *partition) heard(now time.Time) time.Time {
+	if p.streamTime.IsZero() { // all that came says it comes from the future
+		return now
+	}
+	return p.streamTime
+}
+
+// isSilent reports whether the run that waits longest is to be given up at that time.
+func (p *partition) isSilent(at time.Time) bool {
+	w := p.silent.longest()
+	return w != nil && !w.since.Add(p.cfg.IdleLimit).After(at)
+}
+
+// giveUpSilent gives up runs that are silent, those first that fell silent first, as many as the next transaction may
+// still take.
+func (p *partition) giveUpSilent(now time.Time) error {
+	if p.next < p.position.decidedOffset {
+		return nil
+	}
+	for p.portion > 0 && p.isSilent(p.streamTime) {
+		t, h, err := p.find(p.silent.longest().key)
+		if err != nil {
+			return err
+		}
+		if err := p.abandon(t, h, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveUpSilentOf gives up all runs of a thread that are silent, and notes when to look again.
+func (p *partition) giveUpSilentOf(t *thread, now time.Time) error {
+	t.silentAt = p.streamTime.Add(p.cfg.IdleLimit) // what begins or goes on behind this
+	for _, h := range t.open {
+		if !h.Open() {
+			continue
+		}
+		key, err := record.RunKey(t.tenant, t.id, h.ID)
+		if err != nil {
+			return fmt.Errorf("abandoning run: %w", err)
+		}
+		switch at := p.silent.byKey[key].since.Add(p.cfg.IdleLimit); {
+		case !at.After(p.streamTime):
+			if err := p.abandon(t, h, now); err != nil {
+				return err
+			}
+		case at.Before(t.silentAt):
+			t.silentAt = at
+		}
+	}
+	return nil
+}
+
+// abandon gives a run up, and asks for its record. One that was not in memory leaves with that.
+func (p *partition) abandon(t *thread, h *head, now time.Time) error {
+	left := h.live == nil
+	r, err := p.load(t, h, now)
+	if err != nil {
+		return err
+	}
+	if left {
+		r.touchedAt = time.Time{}
+	}
+	p.portion -= r.size()
+	p.silent.drop(r.key)
+	r.wait = nil
+	r.head.end(lineage.StatusAbandoned)
+	r.due = true
+	p.dirty[r] = struct{}{}
+	p.counts.ended[record.StatusAbandoned]++
+	if r.fold != nil {
+		r.head.HistoryKey = lineage.KeyOf(r.fold.Messages())
+	}
+	return r.show()
+}
