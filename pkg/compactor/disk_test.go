@@ -16,6 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -117,12 +118,7 @@ func TestService_EndsWhereItsDiskIsFull(t *testing.T) {
 			produce(t, k, 1, s.events...)
 			dir := t.TempDir()
 			p := startProcess(t, k, dir, "a", "COMPACTOR_DISK="+disk)
-			select {
-			case <-p.ended:
-			case <-time.After(4 * kafkatest.Timeout):
-				p.kill()
-				t.Fatal("the process has not ended")
-			}
+			waitEnded(t, p)
 			log := p.log.String()
 			for _, want := range []string{ErrStore.Error() + ", in " + dir + " (", "no space left on device", "the folder can be deleted"} {
 				if !strings.Contains(log, want) {
@@ -146,6 +142,52 @@ func TestService_EndsWhereItsDiskIsFull(t *testing.T) {
 			isTheFold(t, k)
 		})
 	}
+}
+
+// waitEnded waits until a process has ended by itself.
+func waitEnded(t *testing.T, p *process) {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(4 * kafkatest.Timeout):
+		p.kill()
+		t.Fatal("the process has not ended")
+	}
+}
+
+// A store that contradicts itself is no reason to begin another session on it, again and again.
+func TestService_MakesAStoreAnewThatContradictsItself(t *testing.T) {
+	k := kafkatest.Start(t, 1)
+	cfg := testConfig(t.TempDir(), "a")
+	s := newSim(t, nil)
+	s.turn("r1", "m1")
+	produce(t, k, 1, s.events...)
+	_, _, stop := runService(t, k, cfg)
+	waitDecided(t, k, 1)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	cache := pebble.NewCache(0)
+	defer cache.Unref()
+	store, _, err := openStore(newDisk(vfs.Default, cfg.Dir, slog.New(slog.DiscardHandler)), 0, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(store.db.Delete(storeKey('r', []byte("acme/t/r1")), pebble.Sync), store.close()); err != nil {
+		t.Fatal(err)
+	}
+	before := len(s.events)
+	s.turn("r2", "m2") // which goes on from it
+	produce(t, k, 1, s.events[before:]...)
+	p := startProcess(t, k, cfg.Dir, cfg.InstanceID)
+	waitEnded(t, p)
+	if log := p.log.String(); !strings.Contains(log, errDamaged.Error()) || !strings.Contains(log, "reading \\\"acme/t/r1\\\": "+errMissing.Error()) {
+		t.Errorf("its log is %s", log)
+	}
+	_, metrics, _ := runService(t, k, cfg)
+	waitDecided(t, k, 1)
+	isTheFold(t, k)
+	equal(t, "stores made anew", testutil.ToFloat64(metrics.Rebuilds.WithLabelValues(rebuildDamage)), 1)
 }
 
 // Reads that fail are no reason to begin another session on the same store, nor to throw it away.

@@ -17,5 +17,12 @@ var errOtherEvents = errors.New("skein.events was deleted and made again, and th
 	"their records speak of offsets of a log that is gone. Go on with a fresh topic set (another --topic-prefix), or delete skein.runs, " +
 	"skein.snapshots and skein.dead-letters too and make all again with skein topics create; either way with an empty lineage store")
 
-// errMissing says that a run is known but its record is not there: the store is damaged.
-var errMissing = errors.New("a run's record is missing")
+// errContradiction says that a local store has what nobody wrote, or has not what it says it has. It is damaged then, as far as
+// one process can tell; where another one, made of skein.runs, says the same, the code that wrote it is wrong.
+var errContradiction = errors.New("it contradicts itself (a store that was made anew and says this again is a fault of Skein's: please report it)")
+
+// errMissing says that a run is known but its record is not there; errCut, that a value has not all its bytes.
+var (
+	errMissing = errors.New("a run's record is missing")
+	errCut     = errors.New("its value is cut")
+)

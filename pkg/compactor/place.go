@@ -203,11 +203,7 @@ func (p *partition) recordOf(key string) (*record.Run, int, error) {
 		rec, err := record.DecodeRun(value)
 		return rec, 0, err
 	}
-	rec, size, err := p.store.run(key)
-	if err == nil && rec == nil {
-		err = fmt.Errorf("reading local store: %w: %s", errMissing, key)
-	}
-	return rec, size, err
+	return p.store.run(key)
 }
 
 // find returns the run of a record key that is known.

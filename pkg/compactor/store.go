@@ -185,7 +185,7 @@ func (s *localStore) open(cache *pebble.Cache) error {
 // fail lets the process end. A store that is damaged is marked, so that the next start makes it anew; where the mark
 // cannot be written it is met again.
 func (s *localStore) fail(err error) error {
-	if pebble.IsCorruptionError(err) {
+	if pebble.IsCorruptionError(err) || errors.Is(err, errContradiction) {
 		defer s.disk.watch()()
 		f, cause := s.disk.FS.Create(s.disk.PathJoin(s.dir, damagedName), vfs.WriteCategoryUnspecified)
 		if cause == nil {
@@ -509,7 +509,7 @@ func (s *localStore) head(what, threadKey string, at *pebble.Iterator) (h *head,
 		return err
 	})
 	if err == nil && h == nil {
-		err = fmt.Errorf("reading local store: %w: %s/%s", errMissing, threadKey, partOf(id))
+		err = fmt.Errorf("%w: %s/%s", errMissing, threadKey, partOf(id))
 	}
 	return h, err
 }
@@ -517,6 +517,9 @@ func (s *localStore) head(what, threadKey string, at *pebble.Iterator) (h *head,
 // erasedBelow returns the offset below which the events of a thread are erased; 0 where none are.
 func (s *localStore) erasedBelow(threadKey string) (below int64, err error) {
 	err = s.get(readThread, storeKey('e', []byte(threadKey)), func(value []byte) error {
+		if len(value) != 8 {
+			return errCut
+		}
 		below = int64(binary.BigEndian.Uint64(value))
 		return nil
 	})
@@ -535,15 +538,18 @@ func (s *localStore) openRuns() (map[string]*head, error) {
 	return out, err
 }
 
-// run returns the latest committed record under a key and its size, or nil.
+// run returns the latest committed record of a run that is known, and its size.
 func (s *localStore) run(key string) (r *record.Run, size int, err error) {
 	err = s.get(readRecord, storeKey('r', []byte(key)), func(value []byte) error {
-		size = len(value) - 8
-		if r, err = record.DecodeRun(value[8:]); err != nil {
-			return fmt.Errorf("reading local store: %w", err)
+		if size = len(value) - 8; size < 0 {
+			return errCut
 		}
-		return nil
+		r, err = record.DecodeRun(value[8:])
+		return err
 	})
+	if err == nil && r == nil {
+		err = s.sound([]byte(key), errMissing)
+	}
 	return r, size, err
 }
 
@@ -563,7 +569,15 @@ func (s *localStore) get(what string, key []byte, fn func(value []byte) error) e
 	if err := closer.Close(); err != nil {
 		return s.fail(fmt.Errorf("reading local store: %w", err))
 	}
-	return err
+	return s.sound(key, err)
+}
+
+// sound fails where what was read cannot be what was written, though Pebble gives it back for that.
+func (s *localStore) sound(key []byte, err error) error {
+	if err == nil || errors.Is(err, ErrStore) { // met before, by a read inside this one
+		return err
+	}
+	return s.fail(fmt.Errorf("%w: reading %q: %w", errContradiction, key, err))
 }
 
 // seek calls fn with an iterator over the keys with the prefix.
@@ -578,10 +592,7 @@ func (s *localStore) seek(what string, prefix []byte, fn func(it *pebble.Iterato
 	if err := it.Close(); err != nil {
 		return s.fail(fmt.Errorf("reading local store: %w", err))
 	}
-	if err != nil {
-		return fmt.Errorf("reading local store: %w", err)
-	}
-	return nil
+	return s.sound(prefix, err)
 }
 
 // scan calls fn for every key with the prefix; key and value are valid during the call only.
