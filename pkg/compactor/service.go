@@ -60,10 +60,7 @@ func (s *Service) Run(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		stores := newStores(disk, s.cfg.CacheBytes, s.logger, s.metrics)
-		result = s.sessions(ctx, admin, stores)
-		if !disk.hasFailed() { // else they might never close
-			result = errors.Join(result, stores.close())
-		}
+		result = errors.Join(s.sessions(ctx, admin, stores), stores.close())
 	}()
 	select {
 	case <-ended:
@@ -76,7 +73,7 @@ func (s *Service) Run(ctx context.Context) error {
 	cancel()
 	select {
 	case <-ended:
-	case <-time.After(unwind): // the actor waits for the disk
+	case <-time.After(unwind): // the actor, or a store that is closed, waits for the disk
 		if one := s.current.Load(); one != nil {
 			go one.group.CloseAllowingRebalance() // so that the group does not take it for alive
 		}

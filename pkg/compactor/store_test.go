@@ -481,16 +481,42 @@ func TestLocalStore_IsWholeOrMadeAnew(t *testing.T) {
 	t.Logf("%d of %d were made anew", anew, seeds)
 }
 
-// Two processes on one folder: the second waits for the first, whose store is whole.
+// Two of them on one folder: the second waits for the first, whose store is whole. Of another process the file system says so,
+// of this one Pebble does.
 func TestLocalStore_IsNotTakenFromWhoHasItOpen(t *testing.T) {
-	s := newStoreTest(t)
-	s.do(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, time.Now()))
-	d := newDisk(s.fs, "dir", slog.New(slog.DiscardHandler))
-	if _, _, err := openStore(d, 3, s.cache); !errors.Is(err, errLocked) || d.hasFailed() {
-		t.Errorf("error %v", err)
+	for name, d := range map[string]*disk{
+		"another process": newDisk(vfs.NewMem(), "dir", slog.New(slog.DiscardHandler)),
+		"this process":    newDisk(vfs.Default, t.TempDir(), slog.New(slog.DiscardHandler)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := pebble.NewCache(0)
+			defer cache.Unref()
+			first, _, err := openStore(d, 3, cache)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := first.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := openStore(d, 3, cache); !errors.Is(err, errLocked) || d.hasFailed() {
+				t.Errorf("error %v", err)
+			}
+			if err := first.close(); err != nil {
+				t.Fatal(err)
+			}
+			second, rebuilt, err := openStore(d, 3, cache)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "reason", rebuilt, "")
+			if _, _, err := second.run("acme/t/a"); err != nil {
+				t.Error(err)
+			}
+			if err := second.close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	equal(t, "reason", s.reopen(), "")
-	equal(t, "runs", s.ids("t"), []string{"a"})
 }
 
 func BenchmarkLocalStore_Get(b *testing.B) {
