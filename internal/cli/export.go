@@ -174,7 +174,7 @@ func exportCapture(out *output, stdin io.Reader, path string, began time.Time, a
 }
 
 // printExport prints the artifact of the last run, which was folded here.
-func printExport(out *output, runs []chainRun, began time.Time) error {
+func printExport(out *output, runs []chainRun, began time.Time, asJSON bool) error {
 	folds, err := foldChain(out, runs, 0) // an artifact has no kept events
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func printExport(out *output, runs []chainRun, began time.Time) error {
 		run.FinishedAt = run.Terminal.Time()
 	}
 	a, report, err := artifact.FromRun(run, began)
-	return printArtifact(out, a, report, err, false)
+	return printArtifact(out, a, report, err, asJSON)
 }
 
 func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, err error, asJSON bool) error {

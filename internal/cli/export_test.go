@@ -56,19 +56,28 @@ func TestExport_OfFilesNeedsNoServer(t *testing.T) {
 	}
 }
 
-// What a capture says beside its artifact is told to people and machines alike.
+// What there is to say beside an artifact is told to people and machines alike.
 func TestExport_TellsItsReport(t *testing.T) {
-	const told = "text-messages-v1: 1 message; events passed over: 1 TEXT_MESSAGE_CHUNK; started_at from: event\n"
-	if stdout, stderr, code := skein(t, envelope, "export", "--capture", "-"); code != app.ExitDone || stderr != told {
-		t.Errorf("exit %d, %s %q", code, stdout, stderr)
-	}
-	stdout, stderr, code := skein(t, envelope, "export", "--capture", "-", "--json")
-	var x exported
-	if err := json.Unmarshal([]byte(stdout), &x); err != nil || code != app.ExitDone || stderr != "" {
-		t.Fatalf("exit %d, %v in %s %s", code, err, stdout, stderr)
-	}
-	if _, err := artifact.Decode(x.Artifact); err != nil || x.Report.StartedAtFrom != artifact.FromEvent {
-		t.Errorf("%v in %s", err, stdout)
+	path := writeFile(t, "run.jsonl", envelope)
+	for _, c := range []struct {
+		args []string
+		told string
+	}{
+		{[]string{"export", "--capture", path}, "text-messages-v1: 1 message; events passed over: 1 TEXT_MESSAGE_CHUNK; started_at from: event\n"},
+		{[]string{"fold", "--export", path}, "text-messages-v1: 1 message; started_at from: event\n"},
+	} {
+		plain, stderr, code := skein(t, "", c.args...)
+		if code != app.ExitDone || stderr != c.told {
+			t.Errorf("%v: exit %d, %s %q", c.args, code, plain, stderr)
+		}
+		stdout, stderr, code := skein(t, "", append(c.args, "--json")...)
+		var x exported
+		if err := json.Unmarshal([]byte(stdout), &x); err != nil || code != app.ExitDone || stderr != "" {
+			t.Fatalf("%v: exit %d, %v in %s %s", c.args, code, err, stdout, stderr)
+		}
+		if string(x.Artifact)+"\n" != plain || x.Report == nil || x.Report.StartedAtFrom != artifact.FromEvent {
+			t.Errorf("%v: %s", c.args, stdout)
+		}
 	}
 }
 

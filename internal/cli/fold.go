@@ -19,7 +19,7 @@ import (
 )
 
 func newFold(out *output) *cobra.Command {
-	var records, events, export bool
+	var records, events, export, asJSON bool
 	var startedAt string
 	var kept agui.Families
 	cmd := &cobra.Command{
@@ -32,7 +32,10 @@ The files (NDJSON or SSE) are the runs of one chain in order; a file may hold se
 FILE.input.json beside FILE.jsonl is the RunAgentInput of its first run. A run that has an input
 starts from its messages, any other from what the run before left.
 
-What is no event, or comes after a run's end, is left out and told on stderr, as the compactor would.`,
+What is no event, or comes after a run's end, is left out and told on stderr, as the compactor would.
+
+All that is printed is JSON. What an artifact (--export) has not, and whose time started_at is, is told on
+stderr, or with --json beside the artifact, as "skein export" does.`,
 		Example: `  skein fold t1.jsonl t2.jsonl t3.jsonl | jq .messages
   skein fold --records run.jsonl | jq .stats`,
 		Args: usageArgs(cobra.MinimumNArgs(1)),
@@ -52,7 +55,7 @@ What is no event, or comes after a run's end, is left out and told on stderr, as
 				return printRecords(out, runs, kept)
 			}
 			if export {
-				return printExport(out, runs, began)
+				return printExport(out, runs, began, asJSON)
 			}
 			return printFold(out, runs, events, kept)
 		},
@@ -62,6 +65,7 @@ What is no event, or comes after a run's end, is left out and told on stderr, as
 	cmd.Flags().BoolVar(&export, "export", false, "print the export artifact of the last run")
 	app.KeepEventsFlag(cmd.Flags(), &kept)
 	startedAtFlag(cmd, &startedAt)
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 

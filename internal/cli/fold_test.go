@@ -91,6 +91,19 @@ func maskIDs(messages any) {
 	}
 }
 
+// Without an artifact there is nothing that only --json would say.
+func TestFold_IsJSONInAnyCase(t *testing.T) {
+	path := writeFile(t, "run.jsonl", envelope)
+	for _, form := range [][]string{nil, {"--records"}, {"--events"}} {
+		args := append([]string{"fold", path}, form...)
+		plain, _, _ := skein(t, "", args...)
+		stdout, stderr, code := skein(t, "", append(args, "--json")...)
+		if code != app.ExitDone || stdout != plain || stderr != "" {
+			t.Errorf("%v: exit %d, %s %s, want %s", form, code, stdout, stderr, plain)
+		}
+	}
+}
+
 func TestFold_TakesManyRunsInOneFile(t *testing.T) {
 	thread, ok := recordings.Find("pydantic-ai", "multiturn")
 	if !ok {
