@@ -232,7 +232,7 @@ func entryOf(m *kgo.Record) (entry, error) {
 		return entry{offset: m.Offset, reached: &reached}, nil
 	}
 	h, err := kafka.ParseHeaders(m.Headers)
-	e := entry{key: m.Key, value: m.Value, offset: m.Offset}
+	e := entry{key: m.Key, value: m.Value, offset: m.Offset, at: m.Timestamp}
 	if err == nil && h.Kind == record.KindErase {
 		e.erased, err = record.DecodeErased(m.Value)
 	}

@@ -92,6 +92,7 @@ func (p *partition) withdraw(t *thread) {
 func (p *partition) forget(h *head, key string) bool {
 	delete(p.unsaved, key)
 	p.silent.drop(key)
+	p.abandoned.drop(key)
 	p.histories.drop(key)
 	r := h.live
 	if r == nil {

@@ -28,12 +28,14 @@ type head struct {
 	Pending bool `json:"pending,omitempty"`
 	// Placed: but its place is decided for good, as record.Open has it.
 	Placed bool `json:"placed,omitempty"`
+	// recordedAt is the time of its record, where a partition opens.
+	recordedAt time.Time
 	// live is the run while it is in memory.
 	live *run
 }
 
 // A run is sealed once its record says nothing of how to go on: a real terminal event ended it, or it
-// was abandoned and too large for that. Then its record does not change any more.
+// was abandoned, and closed or too large for that. Then its record does not change any more.
 
 // endedBefore reports whether the run's terminal event lies below the offset.
 func (h *head) endedBefore(offset int64) bool { return h.Sealed && h.Next <= offset }

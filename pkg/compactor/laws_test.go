@@ -312,7 +312,7 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Status.Sealed() { // an id may come again in another life of its thread
+		if r.Status.Sealed() || r.Closed { // an id may come again in another life of its thread
 			sealed[fmt.Sprintf("%s/%s of %d", r.ThreadID, r.RunID, r.Raw.First)]++
 		}
 	}

@@ -35,6 +35,7 @@ const (
 	outputSealed     = "sealed"
 	outputCheckpoint = "checkpoint"
 	outputAbandoned  = "abandoned"
+	outputClosed     = "closed" // the last record of a run that was abandoned
 	outputFence      = "fence"
 	outputPosition   = "position"
 	outputSnapshot   = "snapshot"
@@ -48,7 +49,7 @@ const (
 )
 
 func outputKinds() []string {
-	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputFence, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown}
+	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputFence, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown}
 }
 
 // write puts an output into the next transaction.
@@ -82,6 +83,9 @@ type batch struct {
 // transaction's outcome is known.
 func (p *partition) collect(now time.Time) (batch, error) {
 	if err := p.giveUpSilent(now); err != nil {
+		return batch{}, err
+	}
+	if err := p.closeOld(now); err != nil {
 		return batch{}, err
 	}
 	p.portion = p.mostPortion
@@ -155,19 +159,7 @@ func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
 		}
 		return nil, nil
 	}
-	rec, _, err := p.build(r)
-	if err != nil {
-		return nil, err
-	}
-	rec.Open = nil
-	// As a process that reads the record will say: a run with only an input was placed for now, and that stands.
-	h, err := headOf(rec)
-	if err != nil {
-		return nil, err
-	}
-	h.live = r
-	*r.head = *h
-	return p.finish(r, rec, outputAbandoned)
+	return p.close(r, outputAbandoned)
 }
 
 // openRecord makes the record of a run that is not sealed, from which it can go on; nil where that is over the limit, as its
@@ -243,7 +235,7 @@ func (p *partition) committed(b batch, now time.Time) error {
 			}
 			continue
 		}
-		entries = append(entries, entry{key: []byte(o.key), value: o.record.Value, head: o.head, erased: o.erased, offset: o.record.Offset})
+		entries = append(entries, entry{key: []byte(o.key), value: o.record.Value, head: o.head, erased: o.erased, offset: o.record.Offset, at: o.record.Timestamp})
 		if o.run == nil {
 			delete(p.unsaved, o.key)
 			continue

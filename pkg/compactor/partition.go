@@ -44,8 +44,9 @@ type partition struct {
 	histories ownHistories
 	// unsaved holds sealed records, encoded, that no committed transaction holds yet.
 	unsaved map[string][]byte
-	// silent holds every run that is running.
-	silent *waits
+	// silent holds every run that is running, since its last record in stream time; abandoned every one that is abandoned and may
+	// go on, since its last record on skein.runs, by the clock.
+	silent, abandoned *waits
 	// streamTime is the latest time of a record, or by the clock where everything was read.
 	streamTime time.Time
 	// portion is what is left of mostPortion in the next transaction, of bytes of runs that are given up.
@@ -93,7 +94,7 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 	p := &partition{
 		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, told: pos.committedOffset, next: pos.committedOffset,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
-		histories: kept.own(), unsaved: map[string][]byte{}, silent: newWaits(),
+		histories: kept.own(), unsaved: map[string][]byte{}, silent: newWaits(), abandoned: newWaits(),
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
 		portion: portionBytes, mostPortion: portionBytes,
 	}
@@ -104,6 +105,8 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 	for key, h := range keys {
 		if h.Open() {
 			p.silent.add(key, h.LastAt)
+		} else {
+			p.abandoned.add(key, h.recordedAt)
 		}
 	}
 	return p, nil
@@ -514,6 +517,7 @@ func (p *partition) goOn(r *run) error {
 	}
 	r.head.revive()
 	r.due = true
+	p.abandoned.drop(r.key)
 	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
 	return r.show()
 }
@@ -528,6 +532,7 @@ func (p *partition) touch(r *run, m *message) error {
 		r.wait.since = p.heard(m.now)
 		return nil
 	}
+	r.wait.since = m.now
 	r.head.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say
 	return r.show()
 }

@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -244,7 +245,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 		return nil, fmt.Errorf("loading run: its record of offset %d is not open", rec.Raw.Next)
 	}
 	r := newRun(t, key, h, now)
-	r.wait = p.silent.byKey[key]
+	r.wait = cmp.Or(p.silent.byKey[key], p.abandoned.byKey[key])
 	if err := r.resume(rec, size); err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ type run struct {
 	newBytes  int       // raw bytes since
 	said      int64     // raw bytes of all folded events
 	touchedAt time.Time
-	wait      *wait // while it is running
+	wait      *wait
 }
 
 func newRun(t *thread, key string, h *head, now time.Time) *run {

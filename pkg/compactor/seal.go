@@ -70,6 +70,7 @@ func (p *partition) finish(r *run, rec *record.Run, kind string) (*output, error
 	p.letGo(r)
 	delete(p.dirty, r)
 	p.silent.drop(r.key)
+	p.abandoned.drop(r.key)
 	if err := r.thread.seal(r.head); err != nil {
 		return nil, err
 	}

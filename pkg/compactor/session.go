@@ -662,7 +662,7 @@ func (s *session) abandonByClock(ctx context.Context, parts map[int32]view, now 
 	s.idleAt = now
 	var ends kadm.ListedOffsets
 	for id, v := range parts {
-		if v.phase != phaseOpen || !v.part.isSilent(now) {
+		if v.phase != phaseOpen || !v.part.isSilent(now) && !v.part.isOld(now) {
 			continue
 		}
 		if ends == nil {

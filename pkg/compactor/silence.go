@@ -13,6 +13,15 @@ import (
 // in stream time, at P and above. It is done for a thread before its next record is looked at (giveUpSilentOf), as
 // what that decides may rest on it; so it makes no difference when it is done for the others: with
 // the next transactions, a portion each (giveUpSilent).
+//
+// One whose record says for a week that it was abandoned is closed: that end stays, and what comes behind it is handled as behind
+// any end (closeOld). That is judged by the clock and the record's own time on skein.runs, and not by the times of events:
+// those may be of long ago, and are told again. It is decided once, by a record that says so in a transaction with P: whatever
+// came for the run before lies below its Next, and what was placed beside it has its place in a record (settle).
+
+// closeAfter is how many idle limits a run has that was abandoned: a week by default. Agents that wait for a person go on
+// after days; and a run that may go on costs the partition memory, and its thread a record for each later run.
+const closeAfter = 168
 
 // portionBytes is about how much memory the runs that a process gives up in one transaction may hold, but for those of one
 // thread: some 500 small ones, which come into memory for it and take 0.2 s.
@@ -139,6 +148,63 @@ func (p *partition) giveUpSilentOf(t *thread, now time.Time) error {
 	return nil
 }
 
+// isOld reports whether the run that was abandoned first is to be closed by now.
+func (p *partition) isOld(now time.Time) bool {
+	w := p.abandoned.longest()
+	return w != nil && now.Sub(w.since)/closeAfter >= p.cfg.IdleLimit
+}
+
+// closeOld closes runs as giveUpSilent gives them up, once those that are silent are done. Where the partition is behind,
+// nobody is closed: what waits to be read may be theirs.
+func (p *partition) closeOld(now time.Time) error {
+	if p.next < p.position.decidedOffset || now.Sub(p.streamTime) >= p.cfg.IdleLimit {
+		return nil
+	}
+	for p.portion > 0 && p.isOld(now) {
+		t, h, err := p.find(p.abandoned.longest().key)
+		if err != nil {
+			return err
+		}
+		r, err := p.load(t, h, now)
+		if err != nil {
+			return err
+		}
+		p.portion -= r.size()
+		out, err := p.close(r, outputClosed)
+		if err != nil {
+			return err
+		}
+		p.write(*out)
+	}
+	return nil
+}
+
+// close makes the last record of a run that was abandoned.
+func (p *partition) close(r *run, kind string) (*output, error) {
+	rec, base, err := p.build(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.fold == nil && r.decided != nil { // it has its place, and no event
+		base = r.decided.base
+	}
+	at, err := lineage.RestoreFrom(base, contentOf(rec))
+	if err != nil {
+		return nil, fmt.Errorf("closing run: %w", err)
+	}
+	rec.Open, rec.Closed = nil, true
+	// As a process that reads the record will say: a run with only an input was placed for now, and that stands.
+	h, err := headOf(rec)
+	if err != nil {
+		return nil, err
+	}
+	h.live = r
+	*r.head = *h
+	r.head.SinceSnapshot = p.sinceSnapshot(r, rec, at)
+	rec.SinceSnapshot = r.head.SinceSnapshot
+	return p.finish(r, rec, kind)
+}
+
 // abandon gives a run up, and asks for its record. One that was not in memory leaves with that.
 func (p *partition) abandon(t *thread, h *head, now time.Time) error {
 	left := h.live == nil
@@ -151,7 +217,7 @@ func (p *partition) abandon(t *thread, h *head, now time.Time) error {
 	}
 	p.portion -= r.size()
 	p.silent.drop(r.key)
-	r.wait = nil
+	r.wait = p.abandoned.add(r.key, now)
 	r.head.end(lineage.StatusAbandoned)
 	r.due = true
 	p.dirty[r] = struct{}{}

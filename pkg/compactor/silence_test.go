@@ -2,6 +2,9 @@ package compactor
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,7 +12,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/shadow"
 )
 
 // silence lets time pass, which another thread's event tells.
@@ -231,4 +237,377 @@ func TestPartition_TakesRecordsOfLongAgoForNoSilence(t *testing.T) {
 	equal(t, "status behind it", s.run("r").Status, record.StatusAbandoned)
 	say(finished("r"))
 	equal(t, "status and events", []any{s.run("r").Status, s.run("r").Raw.Events}, []any{record.StatusFinished, int64(4)})
+}
+
+// closing is how long a run stays abandoned.
+func (s *sim) closing() time.Duration { return s.cfg.IdleLimit * closeAfter }
+
+// openKeys are the runs that the local store has as not sealed.
+func (s *sim) openKeys() []string {
+	open, err := s.store.openRuns()
+	s.check(err)
+	return slices.Sorted(maps.Keys(open))
+}
+
+// abandoned begins runs of a thread and lets them fall silent.
+func (s *sim) abandoned(thread string, runs ...string) {
+	s.tb.Helper()
+	for _, id := range runs {
+		s.send(thread, id, started(id))
+		s.send(thread, id, text("m"+id, "a"))
+	}
+	s.all()
+	s.silence(s.cfg.IdleLimit)
+	s.all()
+	for _, id := range runs {
+		equal(s.tb, "status of "+id, s.run(id).Status, record.StatusAbandoned)
+	}
+}
+
+// A run that has been abandoned for a week is closed. What comes then is handled as behind any end, now and when it is
+// folded by somebody else, and nothing of the run waits any more.
+func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
+	for name, step := range map[string]func(s *sim){
+		"on the way":             func(*sim) {},
+		"by another process":     func(s *sim) { s.open(false) },
+		"on a new folder":        func(s *sim) { s.open(true) },
+		"with others of its own": func(s *sim) { s.send("t", "r2", started("r2")); s.all() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, nil)
+			s.turn("r0", "m0")
+			s.abandoned("t", "r")
+			at := s.now
+			step(s)
+			s.now = at.Add(s.closing() - time.Second)
+			s.silence(0)
+			s.all()
+			equal(t, "closed before it is time", s.run("r").Closed, false)
+			s.now = at.Add(s.closing())
+			s.silence(0)
+			s.all()
+			r := s.run("r")
+			equal(t, "status, synthetic, closed, open", []any{r.Status, r.Synthetic, r.Closed, r.Open == nil}, []any{record.StatusAbandoned, true, true, true})
+			equal(t, "not sealed, by the local store", slices.Contains(s.openKeys(), "acme/t/r"), false)
+			equal(t, "waits", s.part.abandoned.byKey["acme/t/r"] == nil && s.part.silent.byKey["acme/t/r"] == nil, true)
+			messages, _ := s.history("r")
+			late := s.send("t", "r", text("mr", "late"))
+			s.all()
+			equal(t, "dead letters", s.letters(), []string{fmt.Sprintf("0:%d after-terminal", late.Offset)})
+			equal(t, "raw", s.run("r").Raw, r.Raw)
+			s.checkHeads()
+
+			s.open(true)
+			s.send("t", "r", started("r"))
+			s.send("t", "r", text("m2", "b"))
+			s.send("t", "r", finished("r"))
+			s.all()
+			again := s.run("r~2")
+			equal(t, "the id used again", []any{again.GivenRunID, again.Status, again.Raw.Events}, []any{"r", record.StatusFinished, int64(3)})
+			if name != "with others of its own" {
+				equal(t, "its place", []any{again.ParentRunID, again.Base, again.Depth}, []any{"r", "r", 2})
+			}
+			after, _ := s.history("r")
+			equal(t, "the history of the closed one", after, messages)
+			if s.latest()["r2"] != nil {
+				s.send("t", "r2", finished("r2"))
+				s.all()
+			}
+			s.checkShadow("t")
+		})
+	}
+}
+
+// checkShadow demands that a thread comes out the same where it is folded again by its raw events and records.
+func (s *sim) checkShadow(thread string) {
+	s.tb.Helper()
+	var records []*record.Run
+	for key, value := range s.values() {
+		if strings.HasPrefix(key, "acme/"+thread+"/") {
+			r, err := record.DecodeRun([]byte(value))
+			s.check(err)
+			r.Open = nil // as rows have it
+			records = append(records, r)
+		}
+	}
+	again := shadow.NewThread(records, 0)
+	for _, m := range s.events {
+		if string(m.Key) == "acme/"+thread {
+			s.check(again.Take(m))
+		}
+	}
+	anew, err := again.Anew()
+	s.check(err)
+	equal(s.tb, "records that come out otherwise", len(anew), 0)
+}
+
+// What tells that time has passed are neither the times of events nor stream time where a partition opens: events of
+// long ago that are told again go on with their run, beside those of today or by themselves.
+func TestPartition_ClosesNobodyByTheTimesOfEvents(t *testing.T) {
+	for _, beside := range []bool{true, false} {
+		s := newSim(t, nil)
+		s.open(false)
+		old := s.now.Add(-10 * s.closing())
+		for i, value := range []string{started("r"), text("m", "a"), text("m", "b"), finished("r")} {
+			s.send("t", "r", value).Timestamp = old
+			s.all()
+			s.now = s.now.Add(2 * s.cfg.IdleLimit)
+			if beside {
+				s.silence(0)
+				s.all()
+			} else {
+				s.part.streamTime = s.now // as by the clock
+				s.commit(true)
+			}
+			if i < 3 {
+				equal(t, "status in between", s.run("r").Status, record.StatusAbandoned)
+			}
+			s.open(i%2 == 0)
+		}
+		r := s.run("r")
+		equal(t, fmt.Sprintf("status and events, beside others %t", beside), []any{r.Status, r.Raw.Events}, []any{record.StatusFinished, int64(4)})
+	}
+}
+
+// A compactor that was down for a month, or is behind, closes nobody: what waits to be read may go on with the run.
+func TestPartition_ClosesNobodyWhileItIsBehind(t *testing.T) {
+	s := newSim(t, nil)
+	s.abandoned("t", "r")
+	down := s.now
+	s.now = s.now.Add(2 * s.closing())
+	s.silence(0)
+	s.send("t", "r", finished("r"))
+	s.events[len(s.events)-3].Timestamp = down.Add(time.Minute) // "elsewhere" was spoken of then
+	s.open(true)
+	s.feed(1)
+	s.commit(true)
+	equal(t, "closed while it is behind", s.run("r").Closed, false)
+	s.part.streamTime = s.now.Add(-s.cfg.IdleLimit + time.Second)
+	s.part.position.decidedOffset += 2
+	s.commit(true)
+	equal(t, "closed between C and P", s.run("r").Closed, false)
+	s.part.position.decidedOffset -= 2
+	s.part.streamTime = down
+	s.feed(2)
+	s.commit(true)
+	equal(t, "status", s.run("r").Status, record.StatusFinished)
+}
+
+// A run counts as abandoned since its last record: an event for it that is none puts that off.
+func TestPartition_ClosesAWeekAfterTheLastRecord(t *testing.T) {
+	s := newSim(t, nil)
+	s.abandoned("t", "r")
+	s.now = s.now.Add(s.closing() - s.cfg.IdleLimit/2)
+	s.send("t", "r", `{"type":"TEXT_MESSAGE_CONTENT","messageId":7}`)
+	s.silence(0)
+	s.all()
+	s.silence(s.cfg.IdleLimit / 2)
+	s.all()
+	equal(t, "closed", s.run("r").Closed, false)
+	s.silence(s.closing() - s.cfg.IdleLimit/2)
+	s.all()
+	equal(t, "closed a week later", s.run("r").Closed, true)
+	equal(t, "Next", s.run("r").Raw.Next > 4, true)
+	s.checkHeads()
+}
+
+// A run of which only an input has come stays where it would have been; another input of its id is another run's.
+func TestPartition_ClosesARunThatHasOnlyAnInput(t *testing.T) {
+	input := fmt.Sprintf(`{"threadId":"t","runId":"r","messages":[%s,%s],"tools":[],"context":[]}`,
+		assistantMessage("m1", "answer m1"), userMessage("u", "and?"))
+	s := newSim(t, nil)
+	s.turn("first", "m1")
+	s.input("t", "r", input)
+	s.all()
+	s.silence(s.cfg.IdleLimit)
+	s.all()
+	s.silence(s.closing())
+	s.all()
+	s.input("t", "r", input)
+	s.send("t", "r", started("r"))
+	s.send("t", "r", finished("r"))
+	s.all()
+	r, again := s.run("r"), s.run("r~2")
+	equal(t, "closed", []any{r.Status, r.Closed, r.InputOnly(), r.Open == nil}, []any{record.StatusAbandoned, true, true, true})
+	equal(t, "its place", []any{r.ParentRunID, r.ParentBy, r.BranchID, r.Depth}, []any{"first", record.ParentContent, "first", 1})
+	equal(t, "the next one's", []any{again.ParentRunID, again.ParentBy, again.Base}, []any{"r", record.ParentContent, "r"})
+	s.checkHeads()
+	s.checkShadow("t")
+}
+
+// What was placed while a run could go on that is closed by now finds it as it was: it has its place in a record. An event that names
+// no run is not the closed one's either, by whoever folds.
+func TestPartition_FindsAClosedRunAsItWasBetweenCAndP(t *testing.T) {
+	s := newSim(t, nil)
+	s.abandoned("t", "a", "r")
+	s.now = s.now.Add(s.closing())
+	s.send("t", "x", started("x"))
+	s.send("t", "x", text("mx", "x"))
+	s.feed(2)
+	s.commit(true)
+	equal(t, "closed", []bool{s.run("a").Closed, s.run("r").Closed}, []bool{true, true})
+	equal(t, "parent", s.run("x").ParentRunID, "r")
+	s.send("t", "", text("mx", "y"))
+	s.all()
+	s.open(true)
+	s.send("t", "", finished("x"))
+	s.all()
+	x := s.run("x")
+	equal(t, "parent and events of what was read again", []any{x.ParentRunID, x.Raw.Events}, []any{"r", int64(4)})
+	s.checkShadow("t")
+	s.checkHeads()
+}
+
+// Closing is done in portions, behind giving up, and a run beside a closed one needs no record of its place.
+func TestPartition_ClosesManyRunsInPortions(t *testing.T) {
+	const portion = portionBytes/runOverhead + 1
+	n := 3 * portion
+	s := newSim(t, nil)
+	s.manyRuns(n)
+	s.silence(s.cfg.IdleLimit)
+	s.feed(len(s.events))
+	for len(s.part.silent.heap) > 0 {
+		s.commit(true)
+		s.now = s.now.Add(time.Second)
+	}
+	s.open(true)
+	s.silence(s.closing())
+	s.feed(len(s.events))
+	for done := 0; done < n; {
+		runs, bytes := s.runsWritten()
+		if runs == 0 || runs > portion || bytes > portionBytes {
+			t.Fatalf("%d runs of %d bytes in a transaction, %d done", runs, bytes, done)
+		}
+		done += runs
+		equal(t, "runs in memory", len(s.part.runs), 0)
+		if done < 2*runs {
+			s.open(false)
+			s.silence(0)
+			s.feed(len(s.events))
+		}
+	}
+	equal(t, "not sealed", len(s.openKeys()), 0)
+	runs, _ := s.runsWritten()
+	equal(t, "runs of the next transaction", runs, 0)
+	s.send("t7", "next", started("next"))
+	runs = len(s.runs)
+	s.all()
+	for _, m := range s.runs[runs:] {
+		equal(t, "key of what is written", string(m.Key), record.PositionKey)
+	}
+}
+
+// By the clock, where nothing comes any more, and by the times that records have on skein.runs: also for a process that comes later.
+func TestService_ClosesByTheClockOnceEverythingIsRead(t *testing.T) {
+	kafkatest.OnBoth(t, 1, closesByTheClockOnceEverythingIsRead)
+}
+
+func closesByTheClockOnceEverythingIsRead(t *testing.T, k kafka.Config) {
+	s := newSim(t, nil)
+	s.send("t", "r", started("r"))
+	produce(t, k, 1, s.events...)
+	at := map[bool]time.Time{} // of the record, by whether it is closed
+	for _, closed := range []bool{false, true} {
+		cfg := testConfig(t.TempDir(), "a")
+		cfg.IdleLimit = 20 * time.Millisecond
+		_, _, stop := runService(t, k, cfg)
+		kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
+			for _, m := range all {
+				if header(m, record.HeaderKind) != string(record.KindRun) {
+					continue
+				}
+				if r := records(t, []*kgo.Record{m})[0]; r.Status == record.StatusAbandoned {
+					at[r.Closed] = m.Timestamp
+				}
+			}
+			return !at[closed].IsZero()
+		})
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if age := at[true].Sub(at[false]); age < 3*time.Second { // 168 times 20 ms, but for what it takes to write
+		t.Errorf("it was closed %v after it was abandoned", age)
+	}
+}
+
+// Whenever runs are closed, and wherever the process dies: what was sealed or closed never changes, nothing is a dead letter twice, and
+// the raw events make the same records again.
+func TestPartition_AnyCrashBesideClosingGivesTheSame(t *testing.T) {
+	seed := newSeed(t)
+	closed, letters := 0, 0
+	for i := range *roundFlag {
+		seed := seed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			s := newSim(t, func(c *Config) { c.OpenRunBytes, c.maxHeads = rng.IntN(2)<<20, rng.IntN(2)*maxHeads })
+			s.open(false)
+			last := map[string]string{} // records that say an end for good
+			check := func() {
+				for key, value := range s.values() {
+					r, err := record.DecodeRun([]byte(value))
+					if err == nil && last[key] == "" && (r.Status.Sealed() || r.Closed) {
+						last[key] = value
+					}
+				}
+				for key, want := range last {
+					if got := s.values()[key]; got != want {
+						t.Fatalf("%s was\n%s\nand is\n%s", key, want, got)
+					}
+				}
+			}
+			step := func(feed int) {
+				s.feed(feed)
+				s.now = s.now.Add(time.Duration(rng.IntN(2)) * s.cfg.CheckpointMax)
+				switch rng.IntN(4) {
+				case 0: // it dies before the commit
+					_, err := s.part.collect(s.now)
+					s.check(err)
+					s.open(rng.IntN(2) == 0)
+				case 1: // it dies behind it
+					s.commit(false)
+					s.open(rng.IntN(2) == 0)
+				default:
+					s.commit(true)
+				}
+				check()
+			}
+			for range 6 {
+				script(s, rng, len(s.events)+10+rng.IntN(30), false)
+				for range rng.IntN(8) { // for a run of long ago, which may be closed by then
+					id := fmt.Sprint("r", 1+rng.IntN(8))
+					s.send(fmt.Sprint("t", 1+rng.IntN(3)), []string{id, id, ""}[rng.IntN(3)],
+						[]string{started(id), text("m"+id, "late"), custom("late"), finished(id)}[rng.IntN(4)])
+				}
+				for s.settled.decidedOffset < int64(len(s.events)) {
+					step(1 + rng.IntN(20))
+				}
+				s.silence([]time.Duration{0, s.cfg.IdleLimit, s.closing() / 2, s.closing()}[rng.IntN(4)])
+			}
+			for range 4 { // all that is open is abandoned, and then closed
+				s.silence(s.closing())
+				s.all()
+				check()
+			}
+			equal(t, "not sealed", len(s.openKeys()), 0)
+			s.checkHeads()
+			for _, thread := range []string{"t1", "t2", "t3"} {
+				s.checkShadow(thread)
+			}
+			got := s.letters()
+			letters += len(got)
+			once := slices.Compact(slices.Sorted(slices.Values(got)))
+			equal(t, "dead letters", len(once), len(got))
+			for _, value := range last {
+				closed += strings.Count(value, `"closed":true`)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d runs were closed, there were %d dead letters", closed, letters)
+	if closed < *roundFlag || letters < *roundFlag {
+		t.Error("the histories tell nothing")
+	}
 }

@@ -177,8 +177,8 @@ func (s *sim) commit(told bool) {
 	for _, o := range b.outputs {
 		m := *o.record
 		if m.Topic == s.topics.Runs {
-			m.Offset = int64(len(s.runs))
-			o.record.Offset = m.Offset
+			m.Offset, m.Timestamp = int64(len(s.runs)), s.now
+			o.record.Offset, o.record.Timestamp = m.Offset, m.Timestamp
 			s.runs = append(s.runs, &m)
 		} else {
 			s.other = append(s.other, &m)

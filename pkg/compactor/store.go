@@ -29,7 +29,7 @@ import (
 // a catch-up completes it.
 //
 // Keys: "h/" + record key + "/": the head; "r/" + record key: the record, after its offset; "o/" + record
-// key: the head once more, of runs that are not sealed; "e/" + thread key: the
+// key: the head once more, of runs that are not sealed, after the time of the record; "e/" + thread key: the
 // offset below which the thread is erased; and "meta". Record keys have their parts
 // escaped, so a thread's keys are exactly those that begin with its key and "/".
 //
@@ -68,7 +68,7 @@ type storeMeta struct {
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
-const storeVersion = 4
+const storeVersion = 5
 
 // The reasons for which a local store is thrown away and rebuilt.
 const (
@@ -251,6 +251,7 @@ type entry struct {
 	// reached is what a position record says.
 	reached *record.Reached
 	offset  int64
+	at      time.Time // of the record
 }
 
 // apply writes committed records in the order of their offsets. What the store already knows is
@@ -313,7 +314,7 @@ func put(b *pebble.Batch, e entry) error {
 	value := append(binary.BigEndian.AppendUint64(nil, uint64(e.offset)), e.value...)
 	err = errors.Join(b.Set(headKey, text, nil), b.Set(recordKey, value, nil))
 	if !h.Sealed {
-		return errors.Join(err, b.Set(openKey, text, nil))
+		return errors.Join(err, b.Set(openKey, append(binary.BigEndian.AppendUint64(nil, uint64(e.at.UnixMilli())), text...), nil))
 	}
 	return errors.Join(err, b.Delete(openKey, nil), index(b, e.key, h))
 }
@@ -403,7 +404,7 @@ func (s *localStore) heads(threadKey string) ([]*head, error) {
 func (s *localStore) unsealed(threadKey string) ([]*head, error) {
 	var out []*head
 	err := s.scan(readThread, listKey(openTable, threadKey, ""), func(_, value []byte) error {
-		h, err := decodeHead(value)
+		h, err := decodeOpen(value)
 		out = append(out, h)
 		return err
 	})
@@ -531,11 +532,22 @@ func (s *localStore) openRuns() (map[string]*head, error) {
 	prefix := storeKey(openTable, nil)
 	out := map[string]*head{}
 	err := s.scan(readThread, prefix, func(key, value []byte) error {
-		h, err := decodeHead(value)
+		h, err := decodeOpen(value)
 		out[string(key[len(prefix):])] = h
 		return err
 	})
 	return out, err
+}
+
+func decodeOpen(value []byte) (*head, error) {
+	if len(value) < 8 {
+		return nil, errCut
+	}
+	h, err := decodeHead(value[8:])
+	if err == nil {
+		h.recordedAt = time.UnixMilli(int64(binary.BigEndian.Uint64(value)))
+	}
+	return h, err
 }
 
 // run returns the latest committed record of a run that is known, and its size.

@@ -420,7 +420,7 @@ func TestLocalStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.
 		{"a head is no head, as the last is asked for", headKey([]byte(run)), []byte("{"), ended},
 		{"a head is no head, as its id is asked for", headKey([]byte(run)), []byte("{"), named},
 		{"a head of a run that is open is none, as a partition opens", storeKey(openTable, []byte(run)), []byte("{"), open},
-		{"a head of a run that is open is none, as its thread is asked for", storeKey(openTable, []byte(run)), []byte("{"), unsealed},
+		{"a head of a run that is open is none, as its thread is asked for", storeKey(openTable, []byte(run)), []byte("12345678{"), unsealed},
 		{"a record is missing", storeKey('r', []byte(run)), nil, records},
 		{"a record is no record", storeKey('r', []byte(run)), []byte("12345678{}"), records},
 		{"a record is cut", storeKey('r', []byte(run)), []byte("1234"), records},

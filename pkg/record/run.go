@@ -12,7 +12,8 @@ type Status string
 
 // The statuses of a run. All but StatusRunning are terminal; all terminal ones but
 // StatusAbandoned are sealed by a real event of the agent and change no more, but where newer rules of the
-// fold are asked for (Run.Refolds). An abandoned run changes no more where its record was cut (Run.Truncated).
+// fold are asked for (Run.Refolds). An abandoned run changes no more where it is closed, or its record was cut
+// (Run.Closed, Run.Truncated).
 const (
 	StatusRunning     Status = "running"
 	StatusFinished    Status = "finished"
@@ -98,6 +99,9 @@ type Run struct {
 	// Terminal is the terminal event as it came, or one that Skein made (Synthetic).
 	Terminal  json.RawMessage `json:"terminal,omitempty"`
 	Synthetic bool            `json:"synthetic,omitempty"`
+	// Closed: the run was abandoned, and that is its end: nothing behind Raw.Next is its own. Open tells as much to who
+	// has the whole record.
+	Closed bool `json:"closed,omitempty"`
 
 	// Interrupts are open at the run's end (AG-UI Interrupt objects), as are
 	// PendingToolCalls (their ids). Resumes are the input's resume entries.

@@ -40,7 +40,7 @@ func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agu
 		ParentRunID: given.ParentRunID, ParentBy: given.ParentBy, SpawnedBy: given.SpawnedBy,
 		BranchID: given.BranchID, RootRunID: given.RootRunID, Depth: given.Depth, Base: given.Base, Kept: given.Kept,
 		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion, Refolds: given.Refolds, BaseRefolds: given.BaseRefolds,
-		RawLost: given.RawLost, Truncated: given.Truncated,
+		RawLost: given.RawLost, Truncated: given.Truncated, Closed: given.Closed,
 	}
 	var at lineage.History
 	if r.Fold != nil {

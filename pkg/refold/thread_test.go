@@ -40,12 +40,12 @@ func TestThread_Of(t *testing.T) {
 	}
 }
 
-// A run that was abandoned may go on, but not where its record was cut.
-func TestSpanOf_EndsARunWhoseRecordWasCut(t *testing.T) {
-	for _, cut := range []bool{false, true} {
-		s := SpanOf(&record.Run{RunID: "r", Status: record.StatusAbandoned, Truncated: cut})
-		if s.Sealed != cut {
-			t.Errorf("cut %t: sealed %t", cut, s.Sealed)
+// A run that was abandoned may go on, but not where it was closed or its record was cut.
+func TestSpanOf_EndsARunThatWasClosedOrCut(t *testing.T) {
+	for _, is := range [][2]bool{{false, false}, {false, true}, {true, false}} {
+		s := SpanOf(&record.Run{RunID: "r", Status: record.StatusAbandoned, Truncated: is[0], Closed: is[1]})
+		if want := is[0] || is[1]; s.Sealed != want {
+			t.Errorf("cut %t, closed %t: sealed %t", is[0], is[1], s.Sealed)
 		}
 	}
 }
