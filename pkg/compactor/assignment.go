@@ -166,7 +166,7 @@ func (s *session) catchUp(a *assignment) (*partition, error) {
 				"offset", pos.committedOffset, "until", start)
 		}
 	}
-	return part, part.skipTo(until, s.now())
+	return part, part.skipTo(until)
 }
 
 // readRuns reads skein.runs into the store until a record at or above the acknowledged fence.

@@ -216,7 +216,7 @@ func TestPartition_CountsNothingOfWhatAnErasureTakesBack(t *testing.T) {
 	}
 	s.now = s.now.Add(2 * s.cfg.IdleLimit)
 	s.part.streamTime = s.now
-	s.check(s.part.giveUpSilent(s.now))
+	s.check(s.part.takePortion(s.now))
 	equal(t, "ended before", s.part.counts.ended, map[record.Status]int{record.StatusFinished: 2, record.StatusAbandoned: 2})
 	s.erase("t")
 	s.feed(1)

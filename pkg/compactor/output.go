@@ -82,13 +82,9 @@ type batch struct {
 // collect takes what is to be written. The partition must not process anything until the
 // transaction's outcome is known.
 func (p *partition) collect(now time.Time) (batch, error) {
-	if err := p.giveUpSilent(now); err != nil {
+	if err := p.takePortion(now); err != nil {
 		return batch{}, err
 	}
-	if err := p.closeOld(now); err != nil {
-		return batch{}, err
-	}
-	p.portion = p.mostPortion
 	b := batch{position: p.position, outputs: p.outputs, counts: p.counts}
 	b.counts.reads = p.store.takeReads()
 	p.outputs, p.outputBytes, p.counts = nil, 0, newCounts()
@@ -128,6 +124,9 @@ func (p *partition) collect(now time.Time) (batch, error) {
 		b.outputs = append(b.outputs, *out)
 	}
 	b.position.committedOffset = hold
+	if p.skip != nil {
+		b.position = p.settled
+	}
 	b.changed = len(b.outputs) > 0 || b.position != p.settled
 	p.tell(&b, known)
 	return b, nil
@@ -252,7 +251,9 @@ func (p *partition) committed(b batch, now time.Time) error {
 		r.savedAt, r.savedSize, r.newBytes = now, len(o.record.Value), 0
 		delete(p.dirty, r)
 	}
-	p.position, p.settled, p.told = b.position, b.position, b.told
+	if p.skip == nil {
+		p.position, p.settled, p.told = b.position, b.position, b.told
+	}
 	if err := p.store.apply(entries, now); err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ type partition struct {
 	streamTime time.Time
 	// portion is what is left of mostPortion in the next transaction, of bytes of runs that are given up.
 	portion, mostPortion int
+	skip                 *skip // nil: nothing is skipped
 	evictedAt            time.Time
 	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
 	runBytes, mostRunBytes int
@@ -98,43 +99,13 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
 		portion: portionBytes, mostPortion: portionBytes,
 	}
-	keys, err := store.openRuns()
-	if err != nil {
-		return nil, err
-	}
-	for key, h := range keys {
+	return p, store.openRuns(func(key string, h *head) {
 		if h.Open() {
 			p.silent.add(key, h.LastAt)
 		} else {
 			p.abandoned.add(key, h.recordedAt)
 		}
-	}
-	return p, nil
-}
-
-// skipTo goes on at an offset above the next one, as the events before it are gone. Which runs had
-// events there nobody can say: every run that was open is marked. All of them come into memory for that, whatever they
-// may hold: who opens the partition next would not know of the gap any more.
-func (p *partition) skipTo(offset int64, now time.Time) error {
-	p.next = offset
-	p.position.decidedOffset = max(p.position.decidedOffset, offset)
-	open, err := p.store.openRuns()
-	if err != nil {
-		return err
-	}
-	for key := range open {
-		t, h, err := p.find(key)
-		if err != nil {
-			return err
-		}
-		r, err := p.load(t, h, now)
-		if err != nil {
-			return err
-		}
-		r.rec.RawLost, r.head.RawLost, r.due = true, true, true
-		p.dirty[r] = struct{}{}
-	}
-	return nil
+	})
 }
 
 // process takes the next record of skein.events and keeps nothing of it: its bytes may be used again

@@ -452,13 +452,66 @@ func TestPartition_MarksOpenRunsWhereRawIsGone(t *testing.T) {
 	s.send("u", "open", text("m", "here"))
 	s.send("u", "open", finished("open"))
 	s.open(true)
-	s.check(s.part.skipTo(5, s.now))
+	s.skipTo(5)
 	s.all()
 	equal(t, "mark", s.run("open").RawLost, true)
 	equal(t, "mark of a sealed run", s.run("r1").RawLost, false)
 	messages, _ := s.history("open")
 	equal(t, "history", messages, `[`+assistantMessage("m", "here")+`]`)
 	equal(t, "C", s.settled.committedOffset, int64(7))
+}
+
+// They are marked in portions. Until the last of them is committed the group's offset stays and nothing is told: a process that
+// dies in between leaves the others to the next one, also where only the group said what was skipped.
+func TestPartition_MarksManyRunsInPortions(t *testing.T) {
+	const portion = portionBytes/runOverhead + 1
+	n := 4 * portion
+	for _, tool := range []bool{false, true} { // that set the group's offset
+		s := newSim(t, nil)
+		s.manyRuns(n)
+		s.send("t0", "r", text("m", "gone"))
+		s.send("t0", "r", text("m", "here"))
+		group := s.settled
+		if tool {
+			group = position{committedOffset: 2, decidedOffset: 2, partitions: 1, unsaid: true}
+		}
+		begin := func(newFolder bool) {
+			s.settled = position{committedOffset: 1, decidedOffset: 1, partitions: 1}
+			s.open(newFolder)
+			s.part.settled, s.settled = group, group
+			s.check(s.part.skipTo(2))
+		}
+		begin(false)
+		records := len(s.runs)
+		for s.part.skip != nil {
+			runs, bytes := s.runsWritten()
+			if runs > portion || bytes > portionBytes || len(s.part.runs) > 6*portion {
+				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory", runs, bytes, len(s.part.runs))
+			}
+			if s.part.skip != nil {
+				equal(t, "what is committed meanwhile", s.settled, group)
+			}
+			if marked := len(s.runs) - records; marked == runs {
+				begin(true)
+				equal(t, "that are left after a crash", len(s.part.skip.marks), n-runs)
+			}
+		}
+		equal(t, "records", len(s.runs)-records, n+1) // and a position
+		equal(t, "C", s.settled, position{committedOffset: 2, decidedOffset: 2, partitions: 1})
+		equal(t, "is read next", s.part.next, int64(2))
+		s.read = 2
+		s.all()
+		for key, value := range s.values() {
+			if key != record.PositionKey && !strings.Contains(value, `"rawLost":true`) {
+				t.Fatalf("%s is %s", key, value)
+			}
+		}
+		s.rest()
+		r, err := record.DecodeRun([]byte(s.values()["acme/t0/r"]))
+		s.check(err)
+		equal(t, "events", r.Raw.Events, int64(2))
+		s.checkHeads()
+	}
 }
 
 // A producer that numbers its events sends a whole run again where the acknowledgement was lost.

@@ -207,25 +207,35 @@ func (p *partition) recordOf(key string) (*record.Run, int, error) {
 	return p.store.run(key)
 }
 
-// find returns the run of a record key that is known.
-func (p *partition) find(key string) (*thread, *head, error) {
+// bring has a run in memory for the next transaction, by its record key, and takes it off the portion. One that was not
+// there leaves with that.
+func (p *partition) bring(key string, now time.Time) (*run, error) {
 	parts, err := record.SplitKey(key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("finding run: %w", err)
+		return nil, fmt.Errorf("loading run: %w", err)
 	}
 	threadKey, err := record.ThreadKey(parts[0], parts[1])
 	if err != nil {
-		return nil, nil, fmt.Errorf("finding run: %w", err)
+		return nil, fmt.Errorf("loading run: %w", err)
 	}
 	t, err := p.thread(threadKey, parts[0], parts[1])
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	h := t.heads[parts[2]]
 	if h == nil {
-		return nil, nil, fmt.Errorf("finding run: %w: %s", errMissing, key)
+		return nil, fmt.Errorf("loading run: %w: %s", errMissing, key)
 	}
-	return t, h, nil
+	left := h.live == nil
+	r, err := p.load(t, h, now)
+	if err != nil {
+		return nil, err
+	}
+	if left {
+		r.touchedAt = time.Time{}
+	}
+	p.portion -= r.size()
+	return r, nil
 }
 
 // load brings a run into memory that is not sealed.

@@ -355,7 +355,7 @@ func (s *session) round(ctx context.Context) error {
 func (s *session) hold(fetches kgo.Fetches, parts map[int32]view) {
 	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 		v := parts[f.Partition]
-		if v.phase != phaseOpen || len(f.Records) == 0 {
+		if v.phase != phaseOpen || v.part.skip != nil || len(f.Records) == 0 {
 			return
 		}
 		s.read(f.Partition, f.Records)
@@ -565,15 +565,21 @@ func (s *session) takeCaught(now time.Time) error {
 			c.a.part, c.a.phase = c.part, phaseOpen
 			s.metrics.Lag.Opened(c.a.id)
 			s.mu.Unlock()
-			at := map[string]map[int32]kgo.EpochOffset{s.topics.Events: {c.a.id: {Epoch: -1, Offset: c.part.next}}}
-			s.client.SetOffsets(at)
-			s.client.ResumeFetchPartitions(map[string][]int32{s.topics.Events: {c.a.id}})
+			if c.part.skip == nil {
+				s.readOn(c.part)
+			}
 			s.metrics.OpenSeconds.Observe(now.Sub(c.a.since).Seconds())
 			s.logger.Info("partition open", "partition", c.a.id, "offset", c.part.next, "decided", c.part.position.decidedOffset)
 		default:
 			return nil
 		}
 	}
+}
+
+// readOn has the client fetch what the partition is to read next.
+func (s *session) readOn(p *partition) {
+	s.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{s.topics.Events: {p.id: {Epoch: -1, Offset: p.next}}})
+	s.client.ResumeFetchPartitions(map[string][]int32{s.topics.Events: {p.id}})
 }
 
 // checkCounts looks at partition counts now and then: see askCounts.

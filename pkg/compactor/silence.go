@@ -12,10 +12,10 @@ import (
 // A run of which nothing comes for the idle limit is abandoned: it has an end that yields to a real event. That is judged
 // in stream time, at P and above. It is done for a thread before its next record is looked at (giveUpSilentOf), as
 // what that decides may rest on it; so it makes no difference when it is done for the others: with
-// the next transactions, a portion each (giveUpSilent).
+// the next transactions, a portion each (takePortion).
 //
 // One whose record says for a week that it was abandoned is closed: that end stays, and what comes behind it is handled as behind
-// any end (closeOld). That is judged by the clock and the record's own time on skein.runs, and not by the times of events:
+// any end. That is judged by the clock and the record's own time on skein.runs, and not by the times of events:
 // those may be of long ago, and are told again. It is decided once, by a record that says so in a transaction with P: whatever
 // came for the run before lies below its Next, and what was placed beside it has its place in a record (settle).
 
@@ -107,20 +107,32 @@ func (p *partition) isSilent(at time.Time) bool {
 	return w != nil && !w.since.Add(p.cfg.IdleLimit).After(at)
 }
 
-// giveUpSilent gives up runs that are silent, those first that fell silent first, as many as the next transaction may
-// still take.
-func (p *partition) giveUpSilent(now time.Time) error {
-	if p.next < p.position.decidedOffset {
+// takePortion does as much as the next transaction takes of what is done by the way: not between C and P, where all of that
+// was decided.
+func (p *partition) takePortion(now time.Time) error {
+	defer func() { p.portion = p.mostPortion }()
+	switch {
+	case p.skip != nil:
+		return p.markLost(now)
+	case p.next < p.position.decidedOffset:
 		return nil
 	}
-	for p.portion > 0 && p.isSilent(p.streamTime) {
-		t, h, err := p.find(p.silent.longest().key)
+	for p.portion > 0 && p.isSilent(p.streamTime) { // those first that fell silent first
+		if err := p.abandon(p.silent.longest().key, now); err != nil {
+			return err
+		}
+	}
+	// Where the partition is behind, nobody is closed: what waits to be read may be theirs.
+	for p.portion > 0 && p.isOld(now) && now.Sub(p.streamTime) < p.cfg.IdleLimit {
+		r, err := p.bring(p.abandoned.longest().key, now)
 		if err != nil {
 			return err
 		}
-		if err := p.abandon(t, h, now); err != nil {
+		out, err := p.close(r, outputClosed)
+		if err != nil {
 			return err
 		}
+		p.write(*out)
 	}
 	return nil
 }
@@ -138,7 +150,7 @@ func (p *partition) giveUpSilentOf(t *thread, now time.Time) error {
 		}
 		switch at := p.silent.byKey[key].since.Add(p.cfg.IdleLimit); {
 		case !at.After(p.streamTime):
-			if err := p.abandon(t, h, now); err != nil {
+			if err := p.abandon(key, now); err != nil {
 				return err
 			}
 		case at.Before(t.silentAt):
@@ -152,31 +164,6 @@ func (p *partition) giveUpSilentOf(t *thread, now time.Time) error {
 func (p *partition) isOld(now time.Time) bool {
 	w := p.abandoned.longest()
 	return w != nil && now.Sub(w.since)/closeAfter >= p.cfg.IdleLimit
-}
-
-// closeOld closes runs as giveUpSilent gives them up, once those that are silent are done. Where the partition is behind,
-// nobody is closed: what waits to be read may be theirs.
-func (p *partition) closeOld(now time.Time) error {
-	if p.next < p.position.decidedOffset || now.Sub(p.streamTime) >= p.cfg.IdleLimit {
-		return nil
-	}
-	for p.portion > 0 && p.isOld(now) {
-		t, h, err := p.find(p.abandoned.longest().key)
-		if err != nil {
-			return err
-		}
-		r, err := p.load(t, h, now)
-		if err != nil {
-			return err
-		}
-		p.portion -= r.size()
-		out, err := p.close(r, outputClosed)
-		if err != nil {
-			return err
-		}
-		p.write(*out)
-	}
-	return nil
 }
 
 // close makes the last record of a run that was abandoned.
@@ -205,17 +192,12 @@ func (p *partition) close(r *run, kind string) (*output, error) {
 	return p.finish(r, rec, kind)
 }
 
-// abandon gives a run up, and asks for its record. One that was not in memory leaves with that.
-func (p *partition) abandon(t *thread, h *head, now time.Time) error {
-	left := h.live == nil
-	r, err := p.load(t, h, now)
+// abandon gives a run up, and asks for its record.
+func (p *partition) abandon(key string, now time.Time) error {
+	r, err := p.bring(key, now)
 	if err != nil {
 		return err
 	}
-	if left {
-		r.touchedAt = time.Time{}
-	}
-	p.portion -= r.size()
 	p.silent.drop(r.key)
 	r.wait = p.abandoned.add(r.key, now)
 	r.head.end(lineage.StatusAbandoned)

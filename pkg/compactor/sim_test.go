@@ -130,10 +130,22 @@ func (s *sim) open(newFolder bool) {
 	s.check(err)
 	part, err := newPartition(0, s.cfg, s.topics, s.store, s.kept, pos)
 	s.check(err)
+	s.part, s.read = part, int(pos.committedOffset)
 	if s.settled.skips(s.store.meta.Reached) {
-		s.check(part.skipTo(pos.committedOffset, s.now))
+		part.settled = s.settled
+		s.skipTo(s.read)
 	}
-	s.part, s.read, s.settled = part, int(pos.committedOffset), pos
+	s.settled = pos
+}
+
+// skipTo has the partition go on behind events that are gone.
+func (s *sim) skipTo(offset int) {
+	s.tb.Helper()
+	s.check(s.part.skipTo(int64(offset)))
+	for s.part.skip != nil {
+		s.commit(true)
+	}
+	s.read = offset
 }
 
 // feed gives the partition up to n more events.

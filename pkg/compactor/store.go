@@ -527,16 +527,16 @@ func (s *localStore) erasedBelow(threadKey string) (below int64, err error) {
 	return below, err
 }
 
-// openRuns returns the heads of all runs that are not sealed, by record key.
-func (s *localStore) openRuns() (map[string]*head, error) {
+// openRuns calls fn for the heads of all runs that are not sealed, in the order of their record keys.
+func (s *localStore) openRuns(fn func(key string, h *head)) error {
 	prefix := storeKey(openTable, nil)
-	out := map[string]*head{}
-	err := s.scan(readThread, prefix, func(key, value []byte) error {
+	return s.scan(readThread, prefix, func(key, value []byte) error {
 		h, err := decodeOpen(value)
-		out[string(key[len(prefix):])] = h
+		if err == nil {
+			fn(string(key[len(prefix):]), h)
+		}
 		return err
 	})
-	return out, err
 }
 
 func decodeOpen(value []byte) (*head, error) {

@@ -96,8 +96,8 @@ func TestLocalStore_HoldsWhatCommittedRecordsSay(t *testing.T) {
 		storeRecord(t, "t", "a", record.StatusFinished, 4),
 	}, now))
 	equal(t, "runs of t", s.ids("t"), []string{"a", "b"})
-	open, err := s.openRuns()
-	s.do(err)
+	open := map[string]*head{}
+	s.do(s.openRuns(func(key string, h *head) { open[key] = h }))
 	equal(t, "open runs", keysOf(open), []string{"acme/t/b"})
 	equal(t, "time of its last record", open["acme/t/b"].LastAt, time.Unix(5, 0).UTC())
 
@@ -404,7 +404,7 @@ func TestLocalStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.
 	const thread, run = "acme/t", "acme/t/a"
 	threads := func(s *storeTest) error { _, err := s.heads(thread); return err }
 	ended := func(s *storeTest) error { _, _, err := s.ended(thread, 9); return err }
-	open := func(s *storeTest) error { _, err := s.openRuns(); return err }
+	open := func(s *storeTest) error { return s.openRuns(func(string, *head) {}) }
 	unsealed := func(s *storeTest) error { _, err := s.unsealed(thread); return err }
 	named := func(s *storeTest) error { _, err := s.named(thread, "a", 9); return err }
 	records := func(s *storeTest) error { _, _, err := s.run(run); return err }

@@ -25,7 +25,7 @@ import (
 // C, and at most P.
 func (p *partition) tell(b *batch, known int64) {
 	b.told = p.told
-	if !b.changed || p.next < p.position.decidedOffset {
+	if !b.changed || p.skip != nil || p.next < p.position.decidedOffset {
 		return
 	}
 	b.told = max(p.told, known)

@@ -98,9 +98,13 @@ func (s *session) shares(parts map[int32]view, now time.Time) (shares []share, c
 		case phaseCatching:
 			shares = append(shares, share{view: v})
 		case phaseOpen:
+			skipping := v.part.skip != nil
 			b, err := v.part.collect(now)
 			if err != nil {
 				return nil, false, err
+			}
+			if skipping && v.part.skip == nil {
+				s.readOn(v.part)
 			}
 			changed = changed || b.changed
 			v.position = b.position
