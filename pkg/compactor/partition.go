@@ -50,9 +50,10 @@ type partition struct {
 	// streamTime is the latest time of a record, or by the clock where everything was read.
 	streamTime time.Time
 	// portion is what is left of mostPortion in the next transaction, of bytes of runs that are given up.
-	portion, mostPortion int
-	skip                 *skip // nil: nothing is skipped
-	evictedAt            time.Time
+	// Spare is what others have left of theirs, and once it has made its part of a transaction, what is left of both.
+	portion, mostPortion, spare int
+	skip                        *skip // nil: nothing is skipped
+	evictedAt                   time.Time
 	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
 	runBytes, mostRunBytes int
 	// mostHeads is how many heads its threads may have at hand; mostReads how often what leaves of them may read at once.

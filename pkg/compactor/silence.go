@@ -110,7 +110,8 @@ func (p *partition) isSilent(at time.Time) bool {
 // takePortion does as much as the next transaction takes of what is done by the way: not between C and P, where all of that
 // was decided.
 func (p *partition) takePortion(now time.Time) error {
-	defer func() { p.portion = p.mostPortion }()
+	p.portion += p.spare
+	defer func() { p.portion, p.spare = p.mostPortion, max(0, p.portion) }()
 	switch {
 	case p.skip != nil:
 		return p.markLost(now)

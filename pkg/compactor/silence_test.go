@@ -133,6 +133,48 @@ func TestPolled_FoldsNoFurtherOnceAPortionIsUsedUp(t *testing.T) {
 	equal(t, "it goes on behind the transaction", len(p.records) < left, true)
 }
 
+// What one partition leaves of its part, others have.
+func TestSession_GivesPartitionsWhatOthersLeaveOfAPortion(t *testing.T) {
+	const partitions = 10
+	parts := map[int32]view{}
+	var now time.Time
+	for i := range int32(partitions) {
+		s := newSim(t, nil)
+		s.open(false)
+		if i < 2 { // the others have nothing to do
+			s.manyRuns(2000)
+			s.silence(s.cfg.IdleLimit)
+			s.feed(len(s.events))
+			now = s.now
+		}
+		s.part.share(partitions)
+		parts[i] = view{assignment: &assignment{id: i, part: s.part}, phase: phaseOpen}
+	}
+	done, most := 0, 0
+	for range partitions {
+		shares, _, err := (&session{}).shares(parts, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := 0
+		for _, sh := range shares {
+			for _, o := range sh.batch.outputs {
+				if o.kind == outputAbandoned {
+					runs++
+				}
+			}
+			if err := parts[sh.id].part.committed(sh.batch, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done, most = done+runs, max(most, runs)
+	}
+	const own, all = portionBytes/partitions/runOverhead + 1, portionBytes/runOverhead + 1
+	if done <= 2*partitions*own || most > all {
+		t.Errorf("%d runs in %d transactions, %d at most; a part is %d of %d", done, partitions, most, own, all)
+	}
+}
+
 // Those that fell silent first come first.
 func TestPartition_GivesUpFirstWhatFellSilentFirst(t *testing.T) {
 	s := newSim(t, nil)
