@@ -3,7 +3,6 @@ package compactor
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -61,13 +60,7 @@ func (p *partition) describe(r *run) (*record.Run, *compact.Run, error) {
 		return nil, nil, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
 	}
 	if r.fold == nil {
-		early := maps.Clone(r.early)
-		if r.decided != nil {
-			for _, rule := range r.decided.Anomalies {
-				early[rule]++
-			}
-		}
-		rec.Stats.Anomalies = refold.NotEmpty(early)
+		rec.Stats.Anomalies = refold.NotEmpty(r.early)
 	}
 	rec.Raw = record.Raw{
 		Partition: p.id, First: r.head.Start, Next: r.head.Next, Ranges: r.ranges.clone(),

@@ -243,14 +243,14 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 }
 
 // sameHowever demands that what a script makes when it is folded at once comes out with batches and crashes at
-// any place, too.
-func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) {
+// any place, too, and returns what it was folded by then.
+func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) (got *sim) {
 	t.Helper()
 	end := want.now
 	want.open(false)
 	want.finish()
 
-	got := newSim(t, change)
+	got = newSim(t, change)
 	got.events, got.now = want.events, end
 	got.open(false)
 	crashes := 0
@@ -328,4 +328,5 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 		}
 		t.FailNow()
 	}
+	return got
 }

@@ -86,7 +86,7 @@ func (p *partition) evict(now time.Time) error {
 		if silence < busyFor || silence < evictAfter && p.runBytes <= p.mostRunBytes {
 			break
 		}
-		if r.fold != nil {
+		if r.fold != nil || r.head.Placed {
 			// The record that was committed says the same of the history as the fold.
 			if err := r.thread.lineage.Add(r.head.Run); err != nil {
 				return err

@@ -260,6 +260,139 @@ func TestPartition_AnyBatchingAndAnyCrashEndOutgrownRunsAlike(t *testing.T) {
 	}
 }
 
+// However events are split into batches and wherever the process dies, large runs are placed alike: beside others, of which some are
+// silent, with inputs that come before them, twice, or with their first events; and threads are erased.
+func TestPartition_AnyBatchingAndAnyCrashPlaceLargeRunsAlike(t *testing.T) {
+	const limit = 6 << 10
+	seed := newSeed(t)
+	alone, places := 0, 0
+	for i := range *roundFlag {
+		rng := rand.New(rand.NewPCG(seed+uint64(i), 7))
+		snapshotBelow, kept := []int{0, 32 << 10}[rng.IntN(2)], agui.Families(rng.IntN(64))
+		configure := func(c *Config) { c.RecordLimit, c.SnapshotBelow, c.KeepEvents = limit, snapshotBelow, kept }
+		want := newSim(t, configure)
+		largeRuns(want, rng)
+		got := sameHowever(t, rng, want, func(c *Config) {
+			configure(c)
+			c.OpenRunBytes, c.maxHeads = rng.IntN(2)<<20, rng.IntN(2)*maxHeads
+		})
+		for _, r := range want.latest() {
+			alone += int(r.Stats.Anomalies[lineage.AnomalyPlacedAlone])
+		}
+		for _, m := range got.runs {
+			if r, err := record.DecodeRun(m.Value); err == nil && r.Open != nil && r.Open.Placed {
+				places++
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed+uint64(i))
+		}
+	}
+	t.Logf("%d runs were placed alone, %d records said a place alone", alone, places)
+	if alone == 0 || places == 0 {
+		t.Error("no run was too large")
+	}
+}
+
+// largeRuns writes a random history of runs that are large for a record limit of 6 KiB.
+func largeRuns(s *sim, rng *rand.Rand) {
+	type run struct {
+		id  string
+		seq int // -1: it is not numbered
+	}
+	type thread struct {
+		name string
+		n    int
+		open []*run
+		past []string
+	}
+	threads := []*thread{{name: "t1"}, {name: "t1"}, {name: "t2"}}
+	threads[1] = threads[0]
+	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
+	fill := func() string { return strings.Repeat("x", rng.IntN(4000)*rng.IntN(2)) }
+	for range 60 + rng.IntN(250) {
+		s.now = s.now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
+		if rng.IntN(60) == 0 {
+			s.now = s.now.Add(2 * s.cfg.IdleLimit)
+		}
+		th := threads[rng.IntN(len(threads))]
+		if rng.IntN(100) == 0 {
+			s.erase(th.name)
+			continue
+		}
+		if len(th.open) < 1+rng.IntN(4) {
+			th.n++
+			r := &run{id: fmt.Sprintf("%s-%d", th.name, th.n), seq: -(1 + rng.IntN(3)) / 3}
+			if len(th.past) > 0 && rng.IntN(10) == 0 {
+				r.id = pick(th.past...)
+			}
+			th.open = append(th.open, r)
+		}
+		at := rng.IntN(len(th.open))
+		r := th.open[at]
+		say := func(value string) {
+			if r.seq < 0 {
+				s.send(th.name, pick(r.id, r.id, r.id, ""), value)
+				return
+			}
+			for range 1 + rng.IntN(8)/7 {
+				s.send(th.name, r.id, value, seq(r.seq))
+			}
+			r.seq += 1 + rng.IntN(4)/3
+		}
+		parent := ""
+		if rng.IntN(3) > 0 {
+			others := append([]string{fmt.Sprintf("%s-%d", th.name, 1+rng.IntN(th.n+1)), "elsewhere"}, th.past...)
+			for _, o := range th.open {
+				others = append(others, o.id)
+			}
+			parent = fmt.Sprintf(`,"parentRunId":%q`, pick(others...))
+		}
+		var said []string
+		for range rng.IntN(3) {
+			said = append(said, assistantMessage(fmt.Sprint("m", rng.IntN(6)), "s"))
+		}
+		said = append(said, userMessage(fmt.Sprint("u", rng.IntN(5)), fill()))
+		input := fmt.Sprintf(`{"threadId":%q,"runId":%q%s,"messages":[%s],"state":{ "n":%d},"tools":[],"context":[],"forwardedProps":%q}`,
+			th.name, r.id, parent, strings.Join(said, ", "), rng.IntN(3), pick("", "", fill()))
+		switch rng.IntN(20) {
+		case 0, 1:
+			for range 1 + rng.IntN(6)/5 {
+				s.input(th.name, r.id, input)
+			}
+		case 2:
+			say(fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q%s,"input":%s}`, th.name, r.id, parent, input))
+		case 3, 4:
+			say(fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q%s}`, th.name, r.id, parent))
+		case 5, 6:
+			say(finished(r.id))
+			th.past, th.open = append(th.past, r.id), slices.Delete(th.open, at, at+1)
+		case 7:
+			say(fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[ { "id":"m%d", "role":"assistant", "content":"s" } ]}`, rng.IntN(6)))
+		case 8, 9:
+			say(fmt.Sprintf(`{"type":"STATE_SNAPSHOT","snapshot":{ "s" : %q }}`, fill()))
+		case 10:
+			say(fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/k%d","value": %q}]}`, rng.IntN(3), fill()))
+		case 11:
+			say(`{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/s","path":"/b"},{"op":"copy","from":"/s","path":"/c"}]}`)
+		case 12:
+			say(fmt.Sprintf(`{"type":"CUSTOM", "name":"x", "value": %q }`, fill()))
+		case 13:
+			say(pick(`{"type":"TEXT_MESSAGE_CONTENT","messageId":7}`, `{"type":`, `[]`))
+		default:
+			say(text(fmt.Sprint("m", rng.IntN(6)), fill()))
+		}
+	}
+	for range 2 { // what is open ends; an id that was used again is open once more behind that
+		for _, th := range threads[1:] {
+			for n := range th.n {
+				id := fmt.Sprintf("%s-%d", th.name, n+1)
+				s.send(th.name, id, finished(id))
+			}
+		}
+	}
+}
+
 // A run that begins beside one that may go on has its place in a record at once, of its own where what it holds is over the limit.
 // So it comes out the same, wherever the process dies and however often it commits.
 func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
@@ -318,6 +451,10 @@ func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
 		},
 		"input and first event are a third each": {
 			steps:  [][]func(*sim){S, {sidecar("R", "", said, userMessage("u", fill(22*k))), say("R", 22*k)}, goesOn},
+			parent: "S", taken: true,
+		},
+		"a larger input was written, and replaced": {
+			steps:  [][]func(*sim){S, {say("S", 50*k), sidecar("R", `,"forwardedProps":"`+fill(50*k)+`"`), sidecar("R", ""), begin("R", "S"), say("R", 30*k), say("R", 30*k)}, goesOn},
 			parent: "S", taken: true,
 		},
 		"its input came twice": {
@@ -412,6 +549,105 @@ func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
 	}
 }
 
+// What a run's end rests on is asked for, too, where its place came out of a record: whether its branch is written whole, and what for.
+func TestPartition_EndsARunWhosePlaceWasWrittenAloneTheSame(t *testing.T) {
+	const limit = 16 << 10
+	fold := func(leave, crash, newFolder bool) *sim {
+		s := newSim(t, func(c *Config) { c.RecordLimit, c.SnapshotBelow = limit, 0 })
+		s.open(false)
+		for i := range 5 {
+			id := fmt.Sprint("B", i)
+			s.send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"input":{"threadId":"t","runId":%q,"messages":[%s],"tools":[],"context":[]}}`, id, id, userMessage(fmt.Sprint("u", i), "u")))
+			s.send("t", id, text("m"+id, strings.Repeat("x", 2<<10)))
+			s.send("t", id, finished(id))
+		}
+		s.send("t", "S", started("S"))
+		s.all()
+		s.send("t", "R", `{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"B1"}`)
+		s.send("t", "R", text("own", "own"))
+		s.send("t", "R", `{"type":"STATE_SNAPSHOT","snapshot":{"v":"`+strings.Repeat("x", limit-200)+`"}}`)
+		s.all()
+		equal(t, "it has its place alone, and its base", []any{s.run("R").Open.Placed, s.run("R").Base}, []any{true, "B1"})
+		if crash {
+			s.open(newFolder)
+		}
+		if leave {
+			s.send("t", "S", text("mS", "x"))
+			s.feed(1)
+			s.check(s.part.leave(s.part.threads["acme/t"]))
+		}
+		s.send("t", "R", `{"type":"STATE_SNAPSHOT","snapshot":{"v":1}}`)
+		s.send("t", "R", finished("R"))
+		s.all()
+		return s
+	}
+	for _, leave := range []bool{false, true} {
+		want := fold(leave, false, false)
+		for _, newFolder := range []bool{false, true} {
+			got := fold(leave, true, newFolder)
+			equal(t, "records", got.values(), want.values())
+			equal(t, "snapshots", got.snapshotValues(), want.snapshotValues())
+		}
+	}
+}
+
+// A run over the limit that is abandoned ends there, and where it had an input only, it is placed there: whatever else comes in the
+// same transaction.
+func TestPartition_EndsALargeRunWhereItIsAbandoned(t *testing.T) {
+	const limit = 16 << 10
+	much := strings.Repeat("x", limit-400)
+	for name, script := range map[string]func(s *sim, between func()){
+		"and it goes on": func(s *sim, between func()) {
+			s.send("t", "S", started("S"))
+			s.send("t", "S", text("m", much))
+			s.send("t", "S", text("m", much))
+			between()
+			s.silence(2 * s.cfg.IdleLimit)
+			between()
+			s.send("t", "S", text("m2", "back"))
+			s.send("t", "S", finished("S"))
+		},
+		"and another one goes on from it": func(s *sim, between func()) {
+			s.send("t", "S", started("S"))
+			s.send("t", "S", text("m", much))
+			s.send("t", "S", text("m", much))
+			between()
+			s.silence(2 * s.cfg.IdleLimit)
+			between()
+			s.send("t", "R", `{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S"}`)
+			s.send("t", "R", finished("R"))
+		},
+		"of which only an input has come": func(s *sim, between func()) {
+			s.input("t", "S", fmt.Sprintf(`{"threadId":"t","runId":"S","messages":[%s,%s],"tools":[],"context":[]}`, assistantMessage("mK", "x"), userMessage("u", much)))
+			between()
+			s.silence(2 * s.cfg.IdleLimit)
+			s.send("t", "K", `{"type":"RUN_STARTED","threadId":"t","runId":"K","parentRunId":"none"}`)
+			between()
+			s.send("t", "K", text("mK", "x"))
+			s.send("t", "K", finished("K"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var values []map[string]string
+			var letters [][]string
+			for _, cut := range []bool{false, true} {
+				s := newSim(t, func(c *Config) { c.RecordLimit = limit })
+				script(s, func() {
+					if cut {
+						s.all()
+					}
+				})
+				s.all()
+				equal(t, "status", s.run("S").Status, record.StatusAbandoned)
+				equal(t, "it has ended for good", s.run("S").Open == nil, true)
+				values, letters = append(values, s.values()), append(letters, s.letters())
+			}
+			equal(t, "records in more transactions", values[1], values[0])
+			equal(t, "letters", letters[1], letters[0])
+		})
+	}
+}
+
 // What came of a run whose record says its place alone is gone before it is read again: it goes on at that place, marked, from
 // what it took over; and it can be abandoned, and go on again.
 func TestPartition_GoesOnFromAPlaceWhoseEventsAreGone(t *testing.T) {
@@ -420,7 +656,6 @@ func TestPartition_GoesOnFromAPlaceWhoseEventsAreGone(t *testing.T) {
 	s.send("t", "S", started("S"))
 	s.send("t", "S", text("mS", "x"))
 	s.send("t", "S", `{"type":"STATE_SNAPSHOT","snapshot":{"v":1}}`)
-	s.input("t", "R", `{"threadId":"t","runId":"R","messages":[],"tools":[],"context":[]}`)
 	s.send("t", "R", `{"type":"RUN_STARTED","threadId":"t","runId":"R","parentRunId":"S"}`)
 	for range 2 {
 		s.send("t", "R", text("gone", strings.Repeat("x", limit-200)))
@@ -431,14 +666,14 @@ func TestPartition_GoesOnFromAPlaceWhoseEventsAreGone(t *testing.T) {
 	equal(t, "C", s.settled.committedOffset, int64(3))
 	s.send("t", "S", text("mS", " two"))
 	s.open(false)
-	s.skipTo(7)
+	s.skipTo(6)
 	s.all()
 	place := func(r *record.Run) []any {
 		return []any{r.ParentRunID, r.BranchID, r.RootRunID, r.Depth, r.Base, r.RawLost}
 	}
 	lost := s.run("R")
 	equal(t, "its record behind the gap", []any{lost.Open.Placed, lost.Raw.Next}, []any{true, int64(3)})
-	equal(t, "C", s.settled.committedOffset, int64(7)) // where S goes on
+	equal(t, "C", s.settled.committedOffset, int64(6)) // where S goes on
 	s.now = s.now.Add(2 * s.cfg.IdleLimit)
 	s.send("u", "other", started("other"))
 	s.all()

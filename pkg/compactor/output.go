@@ -3,6 +3,7 @@ package compactor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -142,28 +143,39 @@ func (p *partition) isDue(r *run, now time.Time) bool {
 // checkpoint makes the record of a run that is not sealed. Over the limit it makes none, and the run
 // goes on holding the commit: a record that was cut could not be gone on from. It is tried again by the
 // same rule as if it had been written. Where the run's place has to be written now, a record says that alone. An abandoned run
-// that is over the limit ends for good, so that it does not hold the commit for ever.
+// ends for good, so that it does not hold the commit for ever.
 func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
-	out, size, err := p.openRecord(r)
+	if r.made != nil {
+		return r.made, nil
+	}
+	limit := p.cfg.RecordLimit
+	if !r.head.Open() {
+		limit += lateRoom
+	}
+	out, size, err := p.openRecord(r, limit)
 	switch {
 	case err != nil:
 		return nil, err
 	case out != nil:
 		return out, nil
-	case r.head.Open():
-		place := r.due && !r.placed && r.fold != nil
-		r.savedAt, r.savedSize, r.newBytes, r.due, r.unfit = now, size, 0, false, true
-		if place {
-			return p.placeRecord(r)
-		}
-		return nil, nil
+	case !r.head.Open(): // the limit was another one
+		return p.close(r, outputAbandoned)
 	}
-	return p.close(r, outputAbandoned)
+	place := r.due && !r.placed && r.fold != nil
+	r.savedAt, r.savedSize, r.newBytes, r.due, r.unfit = now, size, 0, false, true
+	if place {
+		return p.placeRecord(r)
+	}
+	return nil, nil
 }
+
+// lateRoom is by how much a run that was abandoned may be over the limit: what comes for it and does not take that back adds ranges and
+// anomalies. It would end for good else, or not, by what else the transaction holds.
+const lateRoom = 8 << 10
 
 // openRecord makes the record of a run that is not sealed, from which it can go on; nil where that is over the limit, as its
 // size tells.
-func (p *partition) openRecord(r *run) (out *output, size int, err error) {
+func (p *partition) openRecord(r *run, limit int) (out *output, size int, err error) {
 	rec, _, err := p.build(r)
 	if err != nil {
 		return nil, 0, err
@@ -172,7 +184,7 @@ func (p *partition) openRecord(r *run) (out *output, size int, err error) {
 		return nil, leastBytes(rec), nil
 	}
 	value, err := record.EncodeRun(rec)
-	if err != nil || len(value) > p.cfg.RecordLimit {
+	if err != nil || len(value) > limit {
 		return nil, len(value), err
 	}
 	kind := outputCheckpoint
@@ -186,24 +198,20 @@ func (p *partition) openRecord(r *run) (out *output, size int, err error) {
 	return out, len(value), nil
 }
 
-// placeRecord makes the record of a run that says where it belongs and nothing of what came since its last record, or at all
-// where it has none: that is read again. Such a record fits: see place.
+// placeRecord makes the record of a run that says where it belongs, and nothing of what came from its first event on: that is read
+// again. It may be over the limit by what there is beside content; there is room for that in a batch (kafka.MaxBatchBytes). For the rest
+// see fits.
 func (p *partition) placeRecord(r *run) (*output, error) {
-	h := &head{NextSeq: -1, Next: r.head.Start, LastAt: r.head.LastAt, Pending: true, Placed: true}
+	before := r.decided.before
+	h := &head{NextSeq: before.nextSeq, Next: before.next, LastAt: r.head.LastAt, Pending: true, Placed: true}
 	h.Run = lineage.Run{ID: r.head.ID, GivenID: r.head.GivenID, Start: r.head.Start, End: -1, Status: lineage.StatusRunning}
 	was := newRun(r.thread, r.key, h, r.touchedAt)
-	was.tally.StartedAt = r.tally.StartedAt
-	if r.recorded {
-		rec, size, err := p.recordOf(r.key)
-		if err != nil {
-			return nil, err
-		}
-		h.Next, h.NextSeq = rec.Raw.Next, rec.Raw.NextSeq
-		if err := was.resume(rec, size); err != nil {
-			return nil, err
-		}
+	was.setInput(before.input, before.inputSum)
+	was.tally.StartedAt, was.rec.RawLost, was.ranges.list, was.decided = r.tally.StartedAt, r.rec.RawLost, before.ranges, r.decided
+	maps.Copy(was.early, before.early)
+	for _, rule := range r.decided.Anomalies {
+		was.early[rule]++
 	}
-	was.decided = r.decided
 	rec, fold, err := p.describe(was)
 	if err != nil {
 		return nil, err
@@ -244,10 +252,11 @@ func (p *partition) committed(b batch, now time.Time) error {
 		if r.fold != nil {
 			r.placed, r.decided = true, nil
 		}
-		if r.fold != nil && o.head.Placed { // what it holds is in none
+		if r.fold != nil && o.head.Placed { // what came from its first event on is in none
+			r.dirtyFrom = max(r.dirtyFrom, o.head.Next)
 			continue
 		}
-		r.dirtyFrom, r.due, r.unfit = -1, false, false
+		r.dirtyFrom, r.due, r.unfit, r.made = -1, false, false, nil
 		r.savedAt, r.savedSize, r.newBytes = now, len(o.record.Value), 0
 		delete(p.dirty, r)
 	}

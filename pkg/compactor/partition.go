@@ -303,6 +303,9 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 		}
 		return p.refuse(t, h, m, err)
 	}
+	if placed != nil {
+		placed.before = r.pending()
+	}
 	if fresh {
 		p.register(r)
 	}

@@ -27,10 +27,25 @@ type placement struct {
 	// baseRefolds is how often that history was told anew. While the run is open it is not.
 	baseRefolds int
 	fold        *compact.Run
+	// before is the run as it was before that event: see placeRecord.
+	before pending
 }
 
-// placingRules are the anomalies that placing a run finds.
-var placingRules = []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone}
+// pending is what there is of a run before its first event.
+type pending struct {
+	input         *agui.RunAgentInput
+	inputSum      string
+	early         map[string]int64
+	ranges        [][2]int64
+	next, nextSeq int64
+}
+
+func (r *run) pending() pending {
+	return pending{
+		input: r.input, inputSum: r.inputSum, early: r.early, ranges: r.ranges.clone(),
+		next: max(r.head.Next, r.head.Start), nextSeq: r.head.NextSeq,
+	}
+}
 
 // place works out a run's placement as of an offset, where no record has it; it changes nothing. ev is the run's first
 // event, or nil for a preliminary placement of a pending run.
@@ -48,6 +63,10 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	}
 	if r.decided == nil {
 		if err := p.placeAmong(r, pl, ev, offset); err != nil {
+			return nil, err
+		}
+	} else if pl.Run.Parent != "" { // what its end rests on: see sinceSnapshot
+		if err := r.thread.ask(pl.Run.Parent, r.head.Start); err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +148,10 @@ func (p *partition) decide(r *run, pl *placement) error {
 	if pl.Concurrent || r.thread.unsettled(h) {
 		p.settle(r.thread)
 	}
-	r.decided = &placement{Placement: pl.Placement, parent: pl.parent, base: pl.base, baseRefolds: pl.baseRefolds}
+	r.decided = nil
+	if !r.placed {
+		r.decided = &placement{Placement: pl.Placement, parent: pl.parent, base: pl.base, baseRefolds: pl.baseRefolds, before: pl.before}
+	}
 	return r.show()
 }
 
@@ -317,10 +339,8 @@ func (r *run) resume(rec *record.Run, size int) error {
 	if !rec.Open.Pending {
 		return nil
 	}
-	for rule, n := range rec.Stats.Anomalies {
-		if !rec.Open.Placed || !slices.Contains(placingRules, rule) {
-			r.early[rule] = n
-		}
+	if rec.Stats.Anomalies != nil {
+		r.early = rec.Stats.Anomalies
 	}
 	if rec.Input == nil { // its place alone
 		return nil
@@ -338,11 +358,6 @@ func (p *partition) decidedBy(t *thread, h *head, rec *record.Run) (*placement, 
 	pl := &placement{baseRefolds: rec.BaseRefolds}
 	pl.Run = h.Run
 	pl.Run.End, pl.Run.Status, pl.Run.Synthetic = -1, lineage.StatusRunning, false
-	for _, rule := range placingRules {
-		for range rec.Stats.Anomalies[rule] {
-			pl.Anomalies = append(pl.Anomalies, rule)
-		}
-	}
 	if rec.Base == "" {
 		at, err := lineage.Restore(contentOf(rec))
 		pl.parent = at

@@ -54,6 +54,8 @@ type run struct {
 	said      int64     // raw bytes of all folded events
 	touchedAt time.Time
 	wait      *wait
+	// made is its record as an abandoned run, until another record of its comes.
+	made *output
 }
 
 func newRun(t *thread, key string, h *head, now time.Time) *run {
@@ -76,7 +78,7 @@ func (r *run) take(offset int64, at, now time.Time, size int) {
 		r.dirtyFrom = offset
 	}
 	r.newBytes += size
-	r.touchedAt = now
+	r.touchedAt, r.made = now, nil
 }
 
 // note counts an anomaly.

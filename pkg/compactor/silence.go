@@ -1,8 +1,10 @@
 package compactor
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -73,8 +75,10 @@ func (w *waits) longest() *wait {
 // waitHeap implements heap.Interface.
 type waitHeap []*wait
 
-func (h waitHeap) Len() int           { return len(h) }
-func (h waitHeap) Less(i, j int) bool { return h[i].sorted.Before(h[j].sorted) }
+func (h waitHeap) Len() int { return len(h) }
+func (h waitHeap) Less(i, j int) bool {
+	return cmp.Or(h[i].sorted.Compare(h[j].sorted), cmp.Compare(h[i].key, h[j].key)) < 0
+}
 func (h waitHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].place, h[j].place = i, j
@@ -141,6 +145,7 @@ func (p *partition) takePortion(now time.Time) error {
 // giveUpSilentOf gives up all runs of a thread that are silent, and notes when to look again.
 func (p *partition) giveUpSilentOf(t *thread, now time.Time) error {
 	t.silentAt = p.streamTime.Add(p.cfg.IdleLimit) // what begins or goes on behind this
+	var silent []*wait
 	for _, h := range t.open {
 		if !h.Open() {
 			continue
@@ -149,13 +154,18 @@ func (p *partition) giveUpSilentOf(t *thread, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("abandoning run: %w", err)
 		}
-		switch at := p.silent.byKey[key].since.Add(p.cfg.IdleLimit); {
+		w := p.silent.byKey[key]
+		switch at := w.since.Add(p.cfg.IdleLimit); {
 		case !at.After(p.streamTime):
-			if err := p.abandon(key, now); err != nil {
-				return err
-			}
+			silent = append(silent, w)
 		case at.Before(t.silentAt):
 			t.silentAt = at
+		}
+	}
+	slices.SortFunc(silent, func(a, b *wait) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
+	for _, w := range silent { // in the order in which takePortion does it
+		if err := p.abandon(w.key, now); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -193,7 +203,8 @@ func (p *partition) close(r *run, kind string) (*output, error) {
 	return p.finish(r, rec, kind)
 }
 
-// abandon gives a run up, and asks for its record.
+// abandon gives a run up, and makes its record. One that is over the limit ends for good, so that it does not hold the commit for
+// ever: here, so that it comes out the same whatever else the transaction holds.
 func (p *partition) abandon(key string, now time.Time) error {
 	r, err := p.bring(key, now)
 	if err != nil {
@@ -208,5 +219,16 @@ func (p *partition) abandon(key string, now time.Time) error {
 	if r.fold != nil {
 		r.head.HistoryKey = lineage.KeyOf(r.fold.Messages())
 	}
-	return r.show()
+	if err := r.show(); err != nil {
+		return err
+	}
+	if r.made, _, err = p.openRecord(r, p.cfg.RecordLimit); err != nil || r.made != nil {
+		return err
+	}
+	out, err := p.close(r, outputAbandoned)
+	if err != nil {
+		return err
+	}
+	p.write(*out)
+	return nil
 }

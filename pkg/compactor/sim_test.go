@@ -190,6 +190,9 @@ func (s *sim) commit(told bool) {
 		m := *o.record
 		if m.Topic == s.topics.Runs {
 			m.Offset, m.Timestamp = int64(len(s.runs)), s.now
+			if most := s.cfg.RecordLimit + 4<<10; len(m.Value) > most {
+				s.tb.Errorf("the record of %s has %d bytes", m.Key, len(m.Value))
+			}
 			o.record.Offset, o.record.Timestamp = m.Offset, m.Timestamp
 			s.runs = append(s.runs, &m)
 		} else {

@@ -188,6 +188,6 @@ type Open struct {
 	Pending bool `json:"pending,omitempty"`
 	// Placed says that a first event has come all the same, of which the record holds nothing, as it would be over the
 	// limit: parent, branch, depth, root and base are decided. Without a base, messages and state are what the run takes
-	// over from a parent that had not ended. What has come of the run lies at Raw.Next or behind.
+	// over from a parent that had not ended. That event and what follows lie at Raw.Next or behind.
 	Placed bool `json:"placed,omitempty"`
 }
