@@ -434,27 +434,134 @@ func TestService_StopsBeforeItRefusesWhatIsOnAPartitionOfMore(t *testing.T) {
 	}
 }
 
-// A producer may send all that it has to the wrong partition. Partition counts are asked for once a second then, and what
-// waits for that is bounded.
-func TestService_AsksForPartitionCountsOnceASecond(t *testing.T) {
+// A producer may send all that it has to the wrong partition. Partition counts are asked for now and then, and what waits for
+// that is bounded.
+func TestService_AsksForPartitionCountsNowAndThen(t *testing.T) {
 	inWorld(t, 2, func(w *world) {
 		t := w.T
 		m := w.join("a", w.TempDir(), nil)
 		m.waitWorks()
 		began, before := time.Now(), m.wire.Sent()[kmsg.Metadata]
-		const each, size = 4, 1 << 20 // more within a second than a transaction holds
+		const each, size = 8, 1 << 20 // more between two looks than a transaction holds
 		n := 0
-		for ; n*size < 3*roundBytes; n += each {
+		for ; n*size < 4*roundBytes; n += each {
 			w.misplaced(each, size)
 			time.Sleep(50 * time.Millisecond)
 		}
 		w.decided()
 		equal(t, "dead letters", w.letters(), n)
 		took := time.Since(began)
-		if asked := m.wire.Sent()[kmsg.Metadata] - before; asked < 2 || asked > int(took/time.Second)+4 {
+		if asked := m.wire.Sent()[kmsg.Metadata] - before; asked < 2 || asked > int(took/misplacedEvery)+4 {
 			t.Errorf("%d requests for metadata in %v", asked, took)
 		}
 	})
+}
+
+// Where brokers do not say how many partitions there are, what waits for that does not grow for ever: the session ends, and is
+// not ready, and the next one begins once they say.
+func TestService_EndsASessionThatWaitsLongForPartitionCounts(t *testing.T) {
+	for name, fate := range map[string]kafkatest.Fate{"cut": kafkatest.CutBefore, "silent": kafkatest.Hang} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 2, func(w *world) {
+				t := w.T
+				m := w.join("a", w.TempDir(), nil)
+				m.waitWorks()
+				w.script.turn("r1", "m1")
+				w.script.send("t", "", custom("nobody's")) // the producer knows the topic of dead letters from now on
+				w.script.send("open", "r2", started("r2"))
+				w.publish()
+				w.decided()
+				time.Sleep(2 * time.Second)
+				m.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+					if r.Key == kmsg.Metadata {
+						return fate
+					}
+					return kafkatest.Deliver
+				})
+				w.misplaced(1, 10)
+				w.script.send("open", "r2", text("m2", "one"))
+				w.publish()
+				time.Sleep(misplacedWait - time.Second)
+				equal(t, "it is ready while it waits", m.ready(), nil)
+				time.Sleep(5 * time.Second) // a try, and the rest of a round
+				equal(t, "it is ready after that", m.ready() == nil, false)
+				equal(t, "how often the log says why", strings.Count(m.log.String(), "brokers have not said how many there are"), 1)
+				time.Sleep(10 * time.Minute)
+				equal(t, "it is ready later", m.ready() == nil, false)
+				equal(t, "runs in memory", testutil.ToFloat64(m.metrics.OpenRuns), 0)
+				equal(t, "a session is up", m.service.current.Load() != nil, false)
+				equal(t, "dead letters", w.letters(), 1)
+				m.wire.Decide(nil)
+				m.waitWorks()
+				w.decided()
+				equal(t, "it is ready again", m.ready(), nil)
+				equal(t, "dead letters once they say", w.letters(), 2)
+			})
+		})
+	}
+}
+
+// A producer with another partitioner costs the others no more than some of their transactions.
+func TestService_CommitsBesideAProducerOfTheWrongPartition(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), func(c *Config) { c.CommitInterval = 200 * time.Millisecond })
+		m.waitWorks()
+		before := m.wire.Sent()[kmsg.EndTxn]
+		for i := range 100 {
+			id := fmt.Sprint("r", i)
+			w.script.turn(id, "m"+id)
+			w.publish()
+			w.misplaced(1, 10)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := m.wire.Sent()[kmsg.EndTxn] - before; n < 25 { // it is 50 without
+			t.Errorf("%d transactions in 10 s", n)
+		}
+	})
+}
+
+// The client gives an answer a second time for as long as it keeps it, which is from when it came: one that came late says
+// nothing of partitions that were added since.
+func TestService_TakesNoAnswerFromBeforePartitionsWereAdded(t *testing.T) {
+	for after := 50 * time.Millisecond; after < 600*time.Millisecond; after += 50 * time.Millisecond {
+		t.Run(after.String(), func(t *testing.T) {
+			inWorld(t, 2, func(w *world) {
+				t := w.T
+				m := w.join("a", w.TempDir(), nil)
+				m.waitWorks()
+				w.misplaced(1, 10)
+				w.decided()
+				asked := make(chan struct{}, 1)
+				m.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+					if r.Key == kmsg.Metadata {
+						time.Sleep(200 * time.Millisecond)
+						select {
+						case asked <- struct{}{}:
+						default:
+						}
+					}
+					return kafkatest.Deliver
+				})
+				time.Sleep(time.Second)
+				select { // what the client asked for itself
+				case <-asked:
+				default:
+				}
+				w.misplaced(1, 10)
+				<-asked
+				time.Sleep(after)
+				if _, err := w.admin().CreatePartitions(t.Context(), 1, w.kafka.Topics().All()...); err != nil {
+					t.Fatal(err)
+				}
+				w.misplaced(1, 10)
+				time.Sleep(10 * time.Second)
+				equal(t, "it has stopped", errors.Is(m.stop(), kafka.ErrPartitionCounts), true)
+				equal(t, "dead letters", w.letters(), 2)
+				time.Sleep(time.Second) // requests that are held back
+			})
+		})
+	}
 }
 
 // Raw expires while no compactor runs: no silent reset.

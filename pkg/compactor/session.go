@@ -66,6 +66,7 @@ type session struct {
 	said string // the error of a poll that was logged last
 
 	checkedAt time.Time // of partition counts
+	heldAt    time.Time // since when a transaction waits for them; zero where none does
 	idleAt    time.Time // of runs that are silent by the wall clock
 }
 
@@ -296,9 +297,14 @@ type polled struct {
 }
 
 // round takes what comes within a commit interval and commits it. It is over sooner where that comes to much: a thread
-// that was folded again is committed by itself, and what else was polled waits for the next round.
+// that was folded again is committed by itself, and what else was polled waits for the next round. So is one whose transaction
+// may ask for partition counts sooner.
 func (s *session) round(ctx context.Context) error {
-	interval, cancel := context.WithTimeout(ctx, s.cfg.CommitInterval)
+	length := s.cfg.CommitInterval
+	if now := s.now(); s.awaitsCounts(now) { // the transaction is late already
+		length = min(length, misplacedEvery-now.Sub(s.checkedAt))
+	}
+	interval, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
 	for _, p := range s.rest { // the last commit has said that all that was read is done
 		s.read(p.of.id, p.records)
@@ -591,7 +597,7 @@ func (s *session) checkCounts(ctx context.Context, now time.Time) error {
 	if now.Sub(s.checkedAt) < every {
 		return nil
 	}
-	said, err := s.askCounts(ctx, now)
+	said, err := s.askCounts(ctx)
 	if !said { // a broker is away: the transactions will tell
 		s.logger.Debug("checking partition counts", "error", err)
 		return nil
@@ -599,30 +605,44 @@ func (s *session) checkCounts(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// misplacedEvery is the least time between two looks at partition counts for the sake of records on the wrong partition. It is
-// longer than the client keeps what it was told (250 ms), which may be from before a record came.
-const misplacedEvery = time.Second
+// misplacedEvery is the least time between the brokers' answer and the next look at partition counts for the sake of records on
+// the wrong partition. It has to be longer than the client keeps what it was told (250 ms), which may be from before a record
+// came. It is no longer, as everybody's transactions wait for it.
+const misplacedEvery = 300 * time.Millisecond
+
+// misplacedWait is how long a transaction waits for partition counts at most. Runs at hand are let go by transactions only, so
+// they grow meanwhile. It is time for some tries: one takes 2 s where a broker is silent.
+const misplacedWait = 10 * time.Second
 
 // checkMisplaced looks at partition counts before a transaction that sends records to dead letters because they are on the
 // wrong partition: their producer may know of partitions that were added. The transaction waits (hold) where the brokers
-// were asked a moment ago, or do not say: whose mistake it is must not be guessed.
+// were asked a moment ago, or do not say: whose mistake it is must not be guessed. Where they do not for long the session
+// ends, and with it what waits in memory: the next one does not join before they say.
 func (s *session) checkMisplaced(ctx context.Context) (hold bool, err error) {
 	now := s.now()
 	if !s.hasMisplaced() {
+		s.heldAt = time.Time{}
 		return false, nil
+	}
+	if s.heldAt.IsZero() {
+		s.heldAt = now
 	}
 	if s.awaitsCounts(now) {
 		return true, nil
 	}
-	said, err := s.askCounts(ctx, now)
-	if !said {
-		if s.said != err.Error() {
-			s.said = err.Error()
-			s.logger.Warn("records are on the wrong partition, and brokers do not say how many there are: nothing is committed until they do", "error", err)
-		}
-		return true, nil
+	said, err := s.askCounts(ctx)
+	if said {
+		s.heldAt = time.Time{}
+		return false, err
 	}
-	return false, err
+	if s.now().Sub(s.heldAt) > misplacedWait {
+		return false, fmt.Errorf("records are on the wrong partition, and for %v brokers have not said how many there are: %w", misplacedWait, err)
+	}
+	if s.said != err.Error() {
+		s.said = err.Error()
+		s.logger.Warn("records are on the wrong partition, and brokers do not say how many there are: nothing is committed until they do", "error", err)
+	}
+	return true, nil
 }
 
 // hasMisplaced reports whether a record of the wrong partition is to go to dead letters.
@@ -645,11 +665,11 @@ func (s *session) awaitsCounts(now time.Time) bool {
 // askCounts stops the compactor when partitions were added: threads would be split in silence. Topics
 // that are gone, or were made anew, end the session: the client would wait for the old ones for ever. Where the brokers do
 // not say how it stands (said), the error is why.
-func (s *session) askCounts(ctx context.Context, now time.Time) (said bool, err error) {
-	s.checkedAt = now
+func (s *session) askCounts(ctx context.Context) (said bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	set, err := kafka.ReadTopicSet(ctx, s.admin, s.topics)
+	s.checkedAt = s.now() // not before: the client keeps an answer from when it came
 	switch {
 	case errors.Is(err, kafka.ErrPartitionCounts), errors.Is(err, kafka.ErrNoTopic):
 		return true, err
