@@ -22,7 +22,7 @@ type head struct {
 	SinceSnapshot int64 `json:"sinceSnapshot,omitempty"`
 	// Refolds is as in the record.
 	Refolds int `json:"refolds,omitempty"`
-	// LastAt is the time of the run's latest Kafka record; only while it is not sealed.
+	// LastAt is when the run's latest record came, in stream time; only while it is not sealed.
 	LastAt time.Time `json:"lastAt,omitzero"`
 	// Pending: an input has come, but no event yet, and so nothing is decided for good.
 	Pending bool `json:"pending,omitempty"`

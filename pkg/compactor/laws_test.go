@@ -33,6 +33,16 @@ func script(s *sim, rng *rand.Rand, events int, erasures bool) {
 	ended := map[string][]string{} // by thread
 	conversation := map[string][]string{}
 	n := 0
+	slow := []string{"t1", "t2", "t3"}[rng.IntN(3)]
+	behind := time.Duration(rng.IntN(3)*rng.IntN(60)) * time.Minute // its producer's clock
+	from := len(s.events)
+	defer func() {
+		for _, m := range s.events[from:] {
+			if strings.HasSuffix(string(m.Key), "/"+slow) {
+				m.Timestamp = m.Timestamp.Add(-behind)
+			}
+		}
+	}()
 	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
 	for len(s.events) < events {
 		s.now = s.now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/skeinhq/skein/pkg/lineage"
 )
 
 // evictAfter is how long a run without unwritten events stays in memory.
@@ -18,9 +20,12 @@ const busyFor = time.Second
 // TestRun_HoldsAboutWhatItIsCountedFor.
 const runOverhead = 7 << 10
 
-// size is about what the run holds in memory: as much as its last record and what came since, and what
-// every run does.
-func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes }
+// size is about what the run holds in memory: as much as its last record and what came since, the history that it goes on
+// from, which runs of one thread may share, and what every run does.
+func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes + r.under }
+
+// goesOnFrom notes the history that the run goes on from.
+func (r *run) goesOnFrom(at lineage.History) { r.under = at.Bytes() + len(at.State) }
 
 // share gives the partition its part of what the process may hold, which has so many partitions.
 func (p *partition) share(partitions int) {

@@ -91,12 +91,14 @@ func (p *partition) collect(now time.Time) (batch, error) {
 	p.outputs, p.outputBytes, p.counts = nil, 0, newCounts()
 
 	p.relieve(now)
-	hold, known := p.next, p.position.decidedOffset
+	hold, holdAt, known := p.next, p.streamTime, p.position.decidedOffset
 	held := func(r *run) {
 		if r.dirtyFrom < 0 {
 			return
 		}
-		hold = min(hold, r.dirtyFrom)
+		if r.dirtyFrom < hold {
+			hold, holdAt = r.dirtyFrom, r.dirtyAt
+		}
 		if !r.shownOpen {
 			known = min(known, r.dirtyFrom)
 		}
@@ -124,7 +126,10 @@ func (p *partition) collect(now time.Time) (batch, error) {
 		}
 		b.outputs = append(b.outputs, *out)
 	}
-	b.position.committedOffset = hold
+	b.position.committedOffset, b.position.streamTime = hold, 0
+	if !holdAt.IsZero() {
+		b.position.streamTime = holdAt.UnixMilli()
+	}
 	if p.skip != nil {
 		b.position = p.settled
 	}
@@ -249,11 +254,15 @@ func (p *partition) committed(b batch, now time.Time) error {
 		}
 		r := o.run
 		r.recorded, r.shownOpen = true, r.head.Open()
+		var before pending
 		if r.fold != nil {
+			if r.decided != nil {
+				before = r.decided.before
+			}
 			r.placed, r.decided = true, nil
 		}
 		if r.fold != nil && o.head.Placed { // what came from its first event on is in none
-			r.dirtyFrom = max(r.dirtyFrom, o.head.Next)
+			r.dirtyFrom, r.dirtyAt = before.first, before.at
 			continue
 		}
 		r.dirtyFrom, r.due, r.unfit, r.made = -1, false, false, nil

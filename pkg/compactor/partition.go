@@ -52,8 +52,11 @@ type partition struct {
 	// portion is what is left of mostPortion in the next transaction, of bytes of runs that are given up.
 	// Spare is what others have left of theirs, and once it has made its part of a transaction, what is left of both.
 	portion, mostPortion, spare int
-	skip                        *skip // nil: nothing is skipped
-	evictedAt                   time.Time
+	// logEnd is where the log ended at a time: see isUpToDate.
+	logEnd    int64
+	logEndAt  time.Time
+	skip      *skip // nil: nothing is skipped
+	evictedAt time.Time
 	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
 	runBytes, mostRunBytes int
 	// mostHeads is how many heads its threads may have at hand; mostReads how often what leaves of them may read at once.
@@ -99,6 +102,9 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 		histories: kept.own(), unsaved: map[string][]byte{}, silent: newWaits(), abandoned: newWaits(),
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
 		portion: portionBytes, mostPortion: portionBytes,
+	}
+	if pos.streamTime != 0 {
+		p.streamTime = time.UnixMilli(pos.streamTime).UTC()
 	}
 	return p, store.openRuns(func(key string, h *head) {
 		if h.Open() {
@@ -304,7 +310,7 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 		return p.refuse(t, h, m, err)
 	}
 	if placed != nil {
-		placed.before = r.pending()
+		placed.before = r.pending(m.Offset, p.streamTime)
 	}
 	if fresh {
 		p.register(r)
@@ -501,10 +507,11 @@ func (p *partition) goOn(r *run) error {
 func (p *partition) touch(r *run, m *message) error {
 	if r.dirtyFrom < 0 {
 		p.dirty[r] = struct{}{}
+		r.dirtyAt = p.streamTime
 	}
-	r.take(m.Offset, m.Timestamp.UTC(), m.now, len(m.Value))
+	r.take(m.Offset, p.heard(m.now), m.now, len(m.Value))
 	if r.head.Open() {
-		r.wait.since = p.heard(m.now)
+		r.wait.since = r.head.LastAt
 		return nil
 	}
 	r.wait.since = m.now

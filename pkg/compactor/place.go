@@ -38,10 +38,14 @@ type pending struct {
 	early         map[string]int64
 	ranges        [][2]int64
 	next, nextSeq int64
+	// first is that event's offset, at the stream time then.
+	first int64
+	at    time.Time
 }
 
-func (r *run) pending() pending {
+func (r *run) pending(first int64, at time.Time) pending {
 	return pending{
+		first: first, at: at,
 		input: r.input, inputSum: r.inputSum, early: r.early, ranges: r.ranges.clone(),
 		next: max(r.head.Next, r.head.Start), nextSeq: r.head.NextSeq,
 	}
@@ -148,6 +152,7 @@ func (p *partition) decide(r *run, pl *placement) error {
 	if pl.Concurrent || r.thread.unsettled(h) {
 		p.settle(r.thread)
 	}
+	r.goesOnFrom(pl.parent)
 	r.decided = nil
 	if !r.placed {
 		r.decided = &placement{Placement: pl.Placement, parent: pl.parent, base: pl.base, baseRefolds: pl.baseRefolds, before: pl.before}
@@ -286,6 +291,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 			if r.decided, err = p.decidedBy(t, h, rec); err != nil {
 				return nil, err
 			}
+			r.goesOnFrom(r.decided.parent)
 		}
 	} else {
 		// What its end rests on: see sinceSnapshot, historyKey.
@@ -298,6 +304,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 			if r.base, err = p.history(t, rec.Base); err != nil {
 				return nil, err
 			}
+			r.goesOnFrom(r.base)
 		}
 		at, err := lineage.RestoreFrom(r.base.Unshare(), contentOf(rec))
 		if err != nil {

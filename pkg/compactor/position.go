@@ -15,6 +15,8 @@ type position struct {
 	// decidedOffset (P) is the first record about which nothing is decided yet. P >= C.
 	decidedOffset int64
 	partitions    int32
+	// streamTime is the partition's as of C, in milliseconds since 1970; 0 where nobody has said it.
+	streamTime int64
 	// unsaid: the group holds no metadata, so that P is a guess until skein.runs was asked (resume).
 	unsaid bool
 }
@@ -24,7 +26,7 @@ func (p position) metadata() string {
 	if p.unsaid { // whoever opens the partition next has to ask as well
 		return ""
 	}
-	return record.EncodeDecided(p.decidedOffset, p.partitions)
+	return record.AppendStreamTime(record.EncodeDecided(p.decidedOffset, p.partitions), p.streamTime)
 }
 
 // parsePosition reads what the group holds. No metadata (an offset set by a tool, none yet, or none any more)
@@ -41,6 +43,7 @@ func parsePosition(offset int64, metadata string, partitions int32) (position, e
 	if p.decidedOffset, p.partitions, err = record.DecodeDecided(metadata); err != nil {
 		return position{}, err
 	}
+	p.streamTime = record.StreamTime(metadata)
 	if p.decidedOffset < p.committedOffset {
 		return position{}, fmt.Errorf("reading offset metadata %q: the position is below the committed offset %d", metadata, offset)
 	}
@@ -66,7 +69,7 @@ func (p position) resume(told record.Reached) (position, error) {
 	case told.Partitions != p.partitions:
 		return position{}, fmt.Errorf("%w: the positions on skein.runs belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, told.Partitions, p.partitions)
 	}
-	return position{committedOffset: told.Committed, decidedOffset: told.Decided, partitions: p.partitions}, nil
+	return position{committedOffset: told.Committed, decidedOffset: told.Decided, partitions: p.partitions, streamTime: told.StreamTime}, nil
 }
 
 // skips reports whether somebody has set the group's offset higher than what was committed last: a tool does, which names no P. Of

@@ -34,6 +34,7 @@ type run struct {
 
 	// dirtyFrom is the first record of the run that is in no committed record, -1 if all are.
 	dirtyFrom int64
+	dirtyAt   time.Time // the stream time then
 	// recorded says that a committed record of the run exists.
 	recorded bool
 	// placed says that a committed record has the run's place. What a pending run's record says of it is, as a rule,
@@ -51,6 +52,7 @@ type run struct {
 	savedAt   time.Time // when the last record was made, or the run came into memory
 	savedSize int       // bytes of the last record, or about that where it was not written
 	newBytes  int       // raw bytes since
+	under     int       // bytes of the history that it goes on from
 	said      int64     // raw bytes of all folded events
 	touchedAt time.Time
 	wait      *wait
@@ -71,9 +73,7 @@ func newRun(t *thread, key string, h *head, now time.Time) *run {
 func (r *run) take(offset int64, at, now time.Time, size int) {
 	r.ranges.add(offset)
 	r.head.Next = offset + 1
-	if at.After(r.head.LastAt) {
-		r.head.LastAt = at
-	}
+	r.head.LastAt = at
 	if r.dirtyFrom < 0 {
 		r.dirtyFrom = offset
 	}

@@ -701,11 +701,15 @@ func (s *session) abandonByClock(ctx context.Context, parts map[int32]view, now 
 			}
 		}
 		end, ok := ends.Lookup(s.topics.Events, id)
-		if !ok || end.Err != nil || v.part.next < end.Offset {
+		if !ok || end.Err != nil {
+			continue
+		}
+		v.part.knowEnd(end.Offset, now)
+		if v.part.next < end.Offset {
 			continue
 		}
 		if v.part.streamTime.Before(now) {
-			v.part.streamTime = now // the transaction of this round has what comes of it
+			v.part.streamTime = now.Truncate(time.Millisecond) // the transaction of this round has what comes of it
 		}
 	}
 	return nil

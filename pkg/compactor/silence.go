@@ -100,9 +100,9 @@ func (h *waitHeap) Pop() any {
 // heard is when a record counts as come: in stream time, so that old events which are told again are no silence.
 func (p *partition) heard(now time.Time) time.Time {
 	if p.streamTime.IsZero() { // all that came says it comes from the future
-		return now
+		return now.UTC()
 	}
-	return p.streamTime
+	return p.streamTime.UTC()
 }
 
 // isSilent reports whether the run that waits longest is to be given up at that time.
@@ -127,8 +127,7 @@ func (p *partition) takePortion(now time.Time) error {
 			return err
 		}
 	}
-	// Where the partition is behind, nobody is closed: what waits to be read may be theirs.
-	for p.portion > 0 && p.isOld(now) && now.Sub(p.streamTime) < p.cfg.IdleLimit {
+	for p.portion > 0 && p.isOld(now) && p.isUpToDate(now) {
 		r, err := p.bring(p.abandoned.longest().key, now)
 		if err != nil {
 			return err
@@ -175,6 +174,15 @@ func (p *partition) giveUpSilentOf(t *thread, now time.Time) error {
 func (p *partition) isOld(now time.Time) bool {
 	w := p.abandoned.longest()
 	return w != nil && now.Sub(w.since)/closeAfter >= p.cfg.IdleLimit
+}
+
+// knowEnd takes in where the log ends by now.
+func (p *partition) knowEnd(offset int64, now time.Time) { p.logEnd, p.logEndAt = offset, now }
+
+// isUpToDate reports whether all is read that the log held a moment ago, less than an idle limit. Where the partition is behind, nobody is
+// closed: what waits to be read may be theirs. Times of records do not say that: one fast clock would.
+func (p *partition) isUpToDate(now time.Time) bool {
+	return !p.logEndAt.IsZero() && p.next >= p.logEnd && now.Sub(p.logEndAt) < p.cfg.IdleLimit
 }
 
 // close makes the last record of a run that was abandoned.

@@ -664,3 +664,97 @@ func TestPartition_AnyCrashBesideClosingGivesTheSame(t *testing.T) {
 		t.Error("the histories tell nothing")
 	}
 }
+
+// A run is silent by when its records came, wherever a partition opens: whatever times its producer says, behind or ahead.
+func TestPartition_FindsSilenceAsItWasWhereItOpens(t *testing.T) {
+	for _, off := range []time.Duration{-30 * time.Minute, -1000 * time.Hour, 365 * 24 * time.Hour} {
+		for _, c := range []struct {
+			name  string
+			again func(s *sim)
+		}{{"on the way", func(*sim) {}}, {"same folder", func(s *sim) { s.open(false) }}, {"new folder", func(s *sim) { s.open(true) }}} {
+			t.Run(fmt.Sprint(off, " ", c.name), func(t *testing.T) {
+				s := newSim(t, nil)
+				s.open(false)
+				s.turn("first", "m0")
+				s.silence(0)
+				s.all()
+				s.send("t", "r", started("r")).Timestamp = s.now.Add(off)
+				s.all()
+				s.rest()
+				equal(t, "C is P", s.settled.committedOffset, s.settled.decidedOffset)
+				c.again(s)
+				s.silence(40 * time.Minute)
+				s.send("t", "x", started("x"))
+				s.all()
+				equal(t, "parent of the next run, and the run", []any{s.run("x").ParentRunID, s.run("r").Status}, []any{"first", record.StatusRunning})
+				c.again(s)
+				s.silence(s.cfg.IdleLimit)
+				s.all()
+				equal(t, "later", s.run("r").Status, record.StatusAbandoned)
+			})
+		}
+	}
+}
+
+// Whether a partition is behind is told by its log, not by times: one record from a fast clock says nothing of what waits behind it.
+func TestPartition_ClosesNobodyWhileItIsBehindWhateverTimesSay(t *testing.T) {
+	s := newSim(t, nil)
+	s.abandoned("t", "r")
+	down := s.now
+	s.send("elsewhere", "fast", started("fast")).Timestamp = down.Add(s.closing() + 24*time.Hour)
+	s.now = down.Add(72 * time.Hour)
+	s.send("t", "r", text("mr", "I am back"))
+	s.send("t", "r", finished("r"))
+	s.now = down.Add(s.closing() + 24*time.Hour)
+	s.open(false)
+	s.feed(1)
+	s.commit(true)
+	s.feed(2)
+	s.commit(true)
+	r := s.run("r")
+	equal(t, "status, closed, letters", []any{r.Status, r.Closed, s.letters()}, []any{record.StatusFinished, false, []string{}})
+}
+
+// What a run goes on from is in memory with it: runs of long conversations are given up in portions of fewer, and leave memory as others do.
+func TestPartition_CountsWhatRunsGoOnFrom(t *testing.T) {
+	const threads, turns, size = 40, 4, 256 << 10
+	s := newSim(t, func(c *Config) { c.OpenRunBytes, c.CacheBytes, c.SnapshotBelow = 4<<20, 1<<20, 0 })
+	s.open(false)
+	for i := range threads {
+		thread := fmt.Sprint("t", i)
+		for n := range turns {
+			id := fmt.Sprint("r", n)
+			s.send(thread, id, started(id))
+			s.send(thread, id, text(fmt.Sprint("m", n), strings.Repeat("x", size)))
+			s.send(thread, id, finished(id))
+		}
+		s.feed(len(s.events))
+		s.commit(true)
+		s.send(thread, "open", started("open"))
+	}
+	s.all()
+	s.now = s.now.Add(2 * time.Second)
+	s.commit(true) // they are counted, then written, then they leave
+	s.now = s.now.Add(2 * time.Second)
+	s.commit(true)
+	s.now = s.now.Add(2 * time.Second)
+	s.commit(true)
+	if n := len(s.part.runs); n > 4 {
+		t.Errorf("%d runs are in memory, each with a conversation of 1 MiB; 4 MiB are allowed", n)
+	}
+	s.rest()
+	s.silence(s.cfg.IdleLimit)
+	s.feed(len(s.events))
+	s.part.spare = 0
+	b, err := s.part.collect(s.now)
+	s.check(err)
+	given := 0
+	for _, o := range b.outputs {
+		if o.kind == outputAbandoned {
+			given++
+		}
+	}
+	if most := portionBytes/(turns*size) + 1; given == 0 || given > most {
+		t.Errorf("%d runs are given up in a transaction, %d would be right", given, most)
+	}
+}

@@ -179,6 +179,7 @@ func scribble(b []byte) {
 // commit ends a transaction, where there is a reason for one (session.transact). Unless told, the process learns of it.
 func (s *sim) commit(told bool) {
 	s.tb.Helper()
+	s.part.knowEnd(int64(len(s.events)), s.now)
 	b, err := s.part.collect(s.now)
 	s.check(err)
 	s.reads = b.counts.reads

@@ -1,6 +1,9 @@
 package record
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // EncodeDecided returns the metadata that compactors commit with a group's offset: the first offset of the
 // partition of skein.events about which nothing is decided, and the partition count that it belongs to.
@@ -14,4 +17,23 @@ func DecodeDecided(metadata string) (offset int64, partitions int32, err error) 
 		return 0, 0, fmt.Errorf("reading offset metadata %q: %w", metadata, err)
 	}
 	return offset, partitions, nil
+}
+
+// AppendStreamTime adds to the metadata the latest time of any record of the partition below the group's offset, in milliseconds since
+// 1970; 0 adds nothing. Runs are silent, or not, by it. Who does not know it passes over it.
+func AppendStreamTime(metadata string, ms int64) string {
+	if ms == 0 {
+		return metadata
+	}
+	return fmt.Sprintf("%s t=%d", metadata, ms)
+}
+
+// StreamTime reads it; 0 where the metadata do not say it.
+func StreamTime(metadata string) (ms int64) {
+	if _, text, ok := strings.Cut(metadata, " t="); ok {
+		if _, err := fmt.Sscanf(text, "%d", &ms); err != nil {
+			return 0
+		}
+	}
+	return ms
 }

@@ -181,7 +181,8 @@ type Open struct {
 	Fold json.RawMessage `json:"fold"`
 	// Hash is the marshalled state of the running SHA-256.
 	Hash []byte `json:"hash"`
-	// LastAt is the time of the run's latest Kafka record: its silence is counted from there.
+	// LastAt is when the run's latest Kafka record came, in stream time (the latest time of any record of the partition by then): its
+	// silence is counted from there.
 	LastAt time.Time `json:"lastAt"`
 	// Pending says that an input has come but no event yet: parent, branch, depth, root and base
 	// are decided at the first event, and what the record says of them is preliminary.
