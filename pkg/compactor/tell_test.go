@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -131,7 +132,7 @@ func TestPartition_TellsHowFarItHasDecided(t *testing.T) {
 	s.commit(true)
 	s.commit(true)
 	equal(t, "nothing new", told(t, s.runs), []int64{3, 4, 5, 7, 9, 10})
-	equal(t, "the position", s.values()[record.PositionKey], `{"next":10,"committed":10,"decided":10,"partitions":1}`)
+	equal(t, "the position", s.values()[record.PositionKey], fmt.Sprintf(`{"next":10,"committed":10,"decided":10,"partitions":1,"streamTime":%d}`, s.now.UnixMilli()))
 	s.checkTold()
 }
 
@@ -225,7 +226,7 @@ func TestPartition_TellsNothingTwiceAfterARestart(t *testing.T) {
 		}
 		s.now = s.now.Add(s.cfg.CheckpointMax)
 		s.commit(true)
-		equal(t, "once it has one", s.values()[record.PositionKey], `{"next":7,"committed":7,"decided":7,"partitions":1}`)
+		equal(t, "once it has one", s.values()[record.PositionKey], fmt.Sprintf(`{"next":7,"committed":7,"decided":7,"partitions":1,"streamTime":%d}`, s.part.streamTime.UnixMilli()))
 		s.checkTold()
 
 		n := len(s.runs)

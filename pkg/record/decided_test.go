@@ -1,0 +1,23 @@
+package record_test
+
+import (
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Who knows nothing of stream time reads what stands before it.
+func TestDecided_WithStreamTime(t *testing.T) {
+	for _, ms := range []int64{0, 1, 1788264000000} {
+		metadata := record.AppendStreamTime(record.EncodeDecided(7, 12), ms)
+		offset, partitions, err := record.DecodeDecided(metadata)
+		if got := record.StreamTime(metadata); offset != 7 || partitions != 12 || err != nil || got != ms {
+			t.Errorf("%q is %d, %d, %d, %v", metadata, offset, partitions, got, err)
+		}
+	}
+	for _, odd := range []string{"", "skein1 p=7 n=12", "skein1 p=7 n=12 t=", "skein1 p=7 n=12 t=x"} {
+		if got := record.StreamTime(odd); got != 0 {
+			t.Errorf("%q has %d", odd, got)
+		}
+	}
+}
