@@ -267,6 +267,9 @@ func (p *partition) committed(b batch, now time.Time) error {
 		}
 		r.dirtyFrom, r.due, r.unfit, r.made = -1, false, false, nil
 		r.savedAt, r.savedSize, r.newBytes = now, len(o.record.Value), 0
+		if r.rec.Base == "" { // the record has all that it goes on from
+			r.under = 0
+		}
 		delete(p.dirty, r)
 	}
 	if p.skip == nil {

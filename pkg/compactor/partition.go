@@ -108,7 +108,11 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 	}
 	return p, store.openRuns(func(key string, h *head) {
 		if h.Open() {
-			p.silent.add(key, h.LastAt)
+			since := h.LastAt
+			if h.recordedAt.Before(since.Add(-clockSkew)) { // an older version took what the producer said
+				since = h.recordedAt
+			}
+			p.silent.add(key, since)
 		} else {
 			p.abandoned.add(key, h.recordedAt)
 		}
@@ -511,7 +515,7 @@ func (p *partition) touch(r *run, m *message) error {
 	}
 	r.take(m.Offset, p.heard(m.now), m.now, len(m.Value))
 	if r.head.Open() {
-		r.wait.since = r.head.LastAt
+		p.silent.heard(r.wait, r.head.LastAt)
 		return nil
 	}
 	r.wait.since = m.now

@@ -695,7 +695,7 @@ func (s *session) abandonByClock(ctx context.Context, parts map[int32]view, now 
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 			defer cancel()
 			var err error
-			if ends, err = s.admin.ListCommittedOffsets(ctx, s.topics.Events); err != nil {
+			if ends, err = s.admin.ListEndOffsets(ctx, s.topics.Events); err != nil {
 				s.logger.Debug("asking for the end of events", "error", err)
 				return nil
 			}

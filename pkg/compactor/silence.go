@@ -52,6 +52,14 @@ func (w *waits) add(key string, since time.Time) *wait {
 	return one
 }
 
+// heard notes when the last record of a run came. It goes back only where stream time does (an older version's record, the clock).
+func (w *waits) heard(one *wait, since time.Time) {
+	if one.since = since; since.Before(one.sorted) {
+		one.sorted = since
+		heap.Fix(&w.heap, one.place)
+	}
+}
+
 func (w *waits) drop(key string) {
 	if one := w.byKey[key]; one != nil {
 		heap.Remove(&w.heap, one.place)

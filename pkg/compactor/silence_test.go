@@ -758,3 +758,15 @@ func TestPartition_CountsWhatRunsGoOnFrom(t *testing.T) {
 		t.Errorf("%d runs are given up in a transaction, %d would be right", given, most)
 	}
 }
+
+func TestWaits_FindTheLongestWhereOneGoesBack(t *testing.T) {
+	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	w := newWaits()
+	first := w.add("first", now.Add(365*24*time.Hour))
+	other := w.add("other", now.Add(time.Minute))
+	w.heard(first, now)
+	equal(t, "longest", w.longest().key, "first")
+	w.heard(first, now.Add(time.Hour))
+	w.heard(other, now.Add(2*time.Hour))
+	equal(t, "longest once both have gone on", w.longest().key, "first")
+}

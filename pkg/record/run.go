@@ -111,7 +111,8 @@ type Run struct {
 
 	Stats Stats `json:"stats"`
 
-	// StartedAt and EndedAt are the events' timestamps, else the Kafka records'.
+	// StartedAt and EndedAt are the events' timestamps, else the Kafka records'; of an abandoned run EndedAt is when its last record
+	// came (Open.LastAt).
 	StartedAt time.Time  `json:"startedAt"`
 	EndedAt   *time.Time `json:"endedAt,omitempty"`
 
