@@ -254,15 +254,14 @@ func (p *partition) committed(b batch, now time.Time) error {
 		}
 		r := o.run
 		r.recorded, r.shownOpen = true, r.head.Open()
-		var before pending
+		alone := r.fold != nil && o.head.Placed // its place: what came from its first event on is in none
+		if alone {
+			r.dirtyFrom, r.dirtyAt = r.decided.before.first, r.decided.before.at
+		}
 		if r.fold != nil {
-			if r.decided != nil {
-				before = r.decided.before
-			}
 			r.placed, r.decided = true, nil
 		}
-		if r.fold != nil && o.head.Placed { // what came from its first event on is in none
-			r.dirtyFrom, r.dirtyAt = before.first, before.at
+		if alone {
 			continue
 		}
 		r.dirtyFrom, r.due, r.unfit, r.made = -1, false, false, nil
