@@ -117,11 +117,7 @@ func script(s *sim, rng *rand.Rand, events int, erasures bool) {
 		if r.left--; r.left == 0 {
 			runs = slices.Delete(runs, i, i+1)
 			ended[r.thread] = append(ended[r.thread], r.id)
-			// Once each: a list with an id twice is folded as the client does while the run is in
-			// memory, by reference, which a checkpoint does not keep.
-			if m := assistantMessage("m"+r.id, "x"); !slices.Contains(conversation[r.thread], m) {
-				conversation[r.thread] = append(conversation[r.thread], m)
-			}
+			conversation[r.thread] = append(conversation[r.thread], assistantMessage("m"+r.id, "x")) // twice, of an id that is used again
 			switch rng.IntN(6) {
 			case 0: // never ends
 			case 1:
