@@ -154,7 +154,7 @@ func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
 		return r.made, nil
 	}
 	limit := p.cfg.RecordLimit
-	if !r.head.Open() {
+	if !r.head.Open() || r.dirtyFrom < 0 {
 		limit += lateRoom
 	}
 	out, size, err := p.openRecord(r, limit)
@@ -175,7 +175,8 @@ func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
 }
 
 // lateRoom is by how much a run that was abandoned may be over the limit: what comes for it and does not take that back adds ranges and
-// anomalies. It would end for good else, or not, by what else the transaction holds.
+// anomalies. It would end for good else, or not, by what else the transaction holds. So may one of which nothing came since its last record, as
+// all that is new is a mark (markLost): nothing holds the commit for that, and without a record it would be forgotten in a crash.
 const lateRoom = 8 << 10
 
 // openRecord makes the record of a run that is not sealed, from which it can go on; nil where that is over the limit, as its

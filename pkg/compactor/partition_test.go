@@ -461,6 +461,24 @@ func TestPartition_MarksOpenRunsWhereRawIsGone(t *testing.T) {
 	equal(t, "C", s.settled.committedOffset, int64(7))
 }
 
+// The record of a run may have no room for the mark: it is written all the same, as nothing but that keeps it over a crash.
+func TestPartition_MarksAnOpenRunWhoseRecordIsAtTheLimit(t *testing.T) {
+	s := newSim(t, nil)
+	s.send("u", "open", text("m", strings.Repeat("x", 1_000)))
+	s.all()
+	s.now = s.now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	s.cfg.RecordLimit = len(s.values()["acme/u/open"])
+	s.send("u", "open", text("m", "gone"))
+	s.open(false)
+	s.skipTo(2)
+	equal(t, "C", s.settled.committedOffset, int64(2))
+	s.open(false)
+	s.send("u", "open", finished("open"))
+	s.all()
+	equal(t, "mark", s.run("open").RawLost, true)
+}
+
 // They are marked in portions. Until the last of them is committed the group's offset stays and nothing is told: a process that
 // dies in between leaves the others to the next one, also where only the group said what was skipped.
 func TestPartition_MarksManyRunsInPortions(t *testing.T) {
