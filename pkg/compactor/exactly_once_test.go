@@ -577,11 +577,14 @@ func TestService_CountsRawThatExpiredWhileItWasDown(t *testing.T) {
 		equal(t, "C", w.decided()[0], int64(2))
 		m.kill()
 		w.script.send("u", "open", text("m", "gone"))
+		w.script.send("v", "within", started("within"))
 		w.script.send("u", "open", text("m", "two"))
+		w.script.send("v", "within", text("m", "two"))
+		w.script.send("v", "within", finished("within"))
 		w.script.send("u", "open", finished("open"))
 		w.publish()
 		var until kadm.Offsets
-		until.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 3})
+		until.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 4})
 		if _, err := w.admin().DeleteRecords(context.Background(), until); err != nil {
 			t.Fatal(err)
 		}
@@ -593,7 +596,8 @@ func TestService_CountsRawThatExpiredWhileItWasDown(t *testing.T) {
 		}
 		equal(t, "mark", open.RawLost, true)
 		equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
-		equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 1)
+		equal(t, "mark of a run that began there", w.sealed()["v/within"].RawLost, true)
+		equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 2)
 	})
 }
 

@@ -130,6 +130,9 @@ func (p *partition) collect(now time.Time) (batch, error) {
 	if !holdAt.IsZero() {
 		b.position.streamTime = holdAt.UnixMilli()
 	}
+	if gap := b.position.gap; gap.Until > 0 && b.position.streamTime >= gap.Until { // nothing that is read again is judged by it
+		b.position.gap, p.position.gap = record.Gap{}, record.Gap{}
+	}
 	if p.skip != nil {
 		b.position = p.settled
 	}

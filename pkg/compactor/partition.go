@@ -134,6 +134,7 @@ func (p *partition) process(m *kgo.Record, now time.Time) error {
 	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
 		p.streamTime = m.Timestamp
 	}
+	p.leaveGap(now)
 	result, err := p.route(&message{Record: m, decided: decided, now: now})
 	if err != nil {
 		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
@@ -298,6 +299,9 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 	r, fresh, err := p.runFor(t, h, given, m)
 	if err != nil {
 		return 0, err
+	}
+	if fresh {
+		r.rec.RawLost = p.mayBeginInGap(ev, m.now)
 	}
 	into := r.fold
 	var placed *placement

@@ -479,6 +479,87 @@ func TestPartition_MarksAnOpenRunWhoseRecordIsAtTheLimit(t *testing.T) {
 	equal(t, "mark", s.run("open").RawLost, true)
 }
 
+// Of a run that has no record, as it began below the gap a moment ago or in it, nobody knows: what it shows first behind the gap is not how
+// runs begin. That holds for an idle limit, as others may begin that way, and comes out the same however the process dies.
+func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		every     int // events in a transaction, beside those between C and P
+		newFolder bool
+		dies      bool // behind each transaction; told or not
+		offsets   bool // of the group are lost each time
+	}{
+		{name: "at once", every: 100},
+		{name: "one by one", every: 1},
+		{name: "and it dies", every: 1, dies: true},
+		{name: "and it dies on its way", every: 3, dies: true, newFolder: true},
+		{name: "and only skein.runs knows", every: 2, dies: true, newFolder: true, offsets: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSim(t, nil)
+			s.send("a", "before", started("before"))
+			s.send("a", "before", text("m", "gone "))
+			s.all()
+			equal(t, "C", s.settled.committedOffset, int64(0))
+			equal(t, "P", s.settled.decidedOffset, int64(2))
+			s.send("b", "within", started("within"))
+			s.send("a", "before", text("m", "here"))
+			s.send("d", "behind", started("behind"))
+			s.send("b", "within", text("m", "here"))
+			s.input("e", "asked", `{"threadId":"e","runId":"asked","messages":[],"tools":[],"context":[]}`)
+			s.send("e", "asked", text("m", "here"))
+			s.send("d", "behind", text("m", "here"))
+			for _, of := range []string{"a/before", "b/within", "d/behind", "e/asked"} {
+				thread, run, _ := strings.Cut(of, "/")
+				s.send(thread, run, finished(run))
+			}
+			s.open(c.newFolder)
+			s.skipTo(3)
+			late := false
+			for s.read < len(s.events) || !late {
+				if s.read == len(s.events) {
+					s.now, late = s.now.Add(s.cfg.IdleLimit), true
+					s.send("f", "odd", text("m", "it never says that it begins"))
+					s.send("f", "odd", finished("odd"))
+				}
+				s.feed(int(s.part.position.decidedOffset) - s.read + c.every)
+				s.commit(!c.dies)
+				if c.offsets {
+					s.settled = position{partitions: 1, unsaid: true}
+				}
+				if c.dies {
+					s.open(c.newFolder)
+				}
+			}
+			got := map[string]bool{}
+			for id, r := range s.latest() {
+				equal(t, "status of "+id, r.Status, record.StatusFinished)
+				got[id] = r.RawLost
+			}
+			equal(t, "marks", got, map[string]bool{"before": true, "within": true, "behind": false, "asked": false, "odd": false})
+			equal(t, "what the position says of the gap", s.part.position.gap, record.Gap{})
+			s.checkHeads()
+		})
+	}
+}
+
+// A run whose record reaches behind the gap has lost nothing, though it may go on.
+func TestPartition_MarksNobodyWhoseRecordReachesBehindWhatIsGone(t *testing.T) {
+	s := newSim(t, nil)
+	for _, run := range []string{"lost", "kept"} {
+		s.send(run, run, started(run))
+	}
+	s.send("kept", "kept", text("m", "one"))
+	s.all()
+	s.now = s.now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	s.settled = position{partitions: 1, decidedOffset: 3} // as if a run without a record had held it
+	s.open(true)
+	s.skipTo(2)
+	s.all()
+	equal(t, "marks", []bool{s.run("lost").RawLost, s.run("kept").RawLost}, []bool{true, false})
+}
+
 // They are marked in portions. Until the last of them is committed the group's offset stays and nothing is told: a process that
 // dies in between leaves the others to the next one, also where only the group said what was skipped.
 func TestPartition_MarksManyRunsInPortions(t *testing.T) {
@@ -515,7 +596,7 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 			}
 		}
 		equal(t, "records", len(s.runs)-records, n+1) // and a position
-		equal(t, "C", s.settled, position{committedOffset: 2, decidedOffset: 2, partitions: 1})
+		equal(t, "C", s.settled, position{committedOffset: 2, decidedOffset: 2, partitions: 1, gap: record.Gap{End: 2}})
 		equal(t, "is read next", s.part.next, int64(2))
 		s.read = 2
 		s.all()

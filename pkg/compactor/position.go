@@ -17,6 +17,8 @@ type position struct {
 	partitions    int32
 	// streamTime is the partition's as of C, in milliseconds since 1970; 0 where nobody has said it.
 	streamTime int64
+	// gap is where raw events were gone last: see partition.mayBeginInGap.
+	gap record.Gap
 	// unsaid: the group holds no metadata, so that P is a guess until skein.runs was asked (resume).
 	unsaid bool
 }
@@ -26,7 +28,7 @@ func (p position) metadata() string {
 	if p.unsaid { // whoever opens the partition next has to ask as well
 		return ""
 	}
-	return record.AppendStreamTime(record.EncodeDecided(p.decidedOffset, p.partitions), p.streamTime)
+	return record.AppendGap(record.AppendStreamTime(record.EncodeDecided(p.decidedOffset, p.partitions), p.streamTime), p.gap)
 }
 
 // parsePosition reads what the group holds. No metadata (an offset set by a tool, none yet, or none any more)
@@ -43,7 +45,7 @@ func parsePosition(offset int64, metadata string, partitions int32) (position, e
 	if p.decidedOffset, p.partitions, err = record.DecodeDecided(metadata); err != nil {
 		return position{}, err
 	}
-	p.streamTime = record.StreamTime(metadata)
+	p.streamTime, p.gap = record.StreamTime(metadata), record.GapOf(metadata)
 	if p.decidedOffset < p.committedOffset {
 		return position{}, fmt.Errorf("reading offset metadata %q: the position is below the committed offset %d", metadata, offset)
 	}
@@ -69,7 +71,7 @@ func (p position) resume(told record.Reached) (position, error) {
 	case told.Partitions != p.partitions:
 		return position{}, fmt.Errorf("%w: the positions on skein.runs belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, told.Partitions, p.partitions)
 	}
-	return position{committedOffset: told.Committed, decidedOffset: told.Decided, partitions: p.partitions, streamTime: told.StreamTime}, nil
+	return position{committedOffset: told.Committed, decidedOffset: told.Decided, partitions: p.partitions, streamTime: told.StreamTime, gap: told.Gap}, nil
 }
 
 // skips reports whether somebody has set the group's offset higher than what was committed last: a tool does, which names no P. Of

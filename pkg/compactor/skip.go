@@ -1,10 +1,16 @@
 package compactor
 
-import "time"
+import (
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+)
 
 // skip is what a partition has to do before it goes on behind events that are gone. Which runs had events there
-// nobody can say: each that may go on is marked, a portion in a transaction. Until then nothing is read, and the group's
-// offset stays as it is: a process that dies in between begins again, and marks the others.
+// nobody can say: each that may go on is marked, if its record does not reach behind them, a portion in a transaction. Until then nothing
+// is read, and the group's offset stays as it is: a process that dies in between begins again, and marks the others. Of a run that began there
+// nobody knows: see mayBeginInGap.
 type skip struct {
 	to    int64    // the next record then
 	marks []string // the runs that are to be marked, by record key
@@ -14,7 +20,7 @@ type skip struct {
 func (p *partition) skipTo(offset int64) error {
 	p.skip = &skip{to: offset}
 	return p.store.openRuns(func(key string, h *head) {
-		if !h.RawLost {
+		if !h.RawLost && h.Next < offset {
 			p.skip.marks = append(p.skip.marks, key)
 		}
 	})
@@ -25,6 +31,7 @@ func (p *partition) markLost(now time.Time) error {
 	if len(p.skip.marks) == 0 {
 		p.next = p.skip.to
 		p.position.decidedOffset = max(p.position.decidedOffset, p.next)
+		p.position.gap = record.Gap{End: p.next}
 		p.skip = nil
 		return nil
 	}
@@ -37,4 +44,18 @@ func (p *partition) markLost(now time.Time) error {
 		p.dirty[r] = struct{}{}
 	}
 	return nil
+}
+
+// leaveGap notes, with each record, how far behind a gap the partition is: once an idle limit has gone by in stream time, whoever
+// began there has spoken again, or counts as silent.
+func (p *partition) leaveGap(now time.Time) {
+	if p.position.gap.End > 0 && p.position.gap.Until == 0 {
+		p.position.gap.Until = p.heard(now).Add(p.cfg.IdleLimit).UnixMilli()
+	}
+}
+
+// mayBeginInGap reports whether a run that shows itself with this event may have begun where raw is gone: it is not how a run
+// begins. That rests on what the position says, so it comes out the same when the event is read again.
+func (p *partition) mayBeginInGap(first *agui.Event, now time.Time) bool {
+	return first.Type != agui.RunStarted && p.position.gap.End > 0 && p.heard(now).UnixMilli() < p.position.gap.Until
 }

@@ -32,7 +32,7 @@ func (p *partition) tell(b *batch, known int64) {
 	reached := record.Reached{
 		Next: b.told, Events: p.store.meta.EventsID,
 		Committed: b.position.committedOffset, Decided: b.position.decidedOffset, Partitions: b.position.partitions,
-		StreamTime: b.position.streamTime,
+		StreamTime: b.position.streamTime, Gap: b.position.gap,
 	}
 	if reached == p.store.meta.Reached || reached.Decided == 0 {
 		return

@@ -37,3 +37,29 @@ func StreamTime(metadata string) (ms int64) {
 	}
 	return ms
 }
+
+// Gap is the last gap of a partition of skein.events: events that were gone before they were folded.
+type Gap struct {
+	// End is the first offset behind it; 0 where there is none.
+	End int64 `json:"end"`
+	// Until is the stream time, in milliseconds since 1970, until which a run may have begun in it; 0 where nothing was read behind it yet.
+	Until int64 `json:"until,omitzero"`
+}
+
+// AppendGap adds a gap to the metadata; none adds nothing. Who does not know it passes over it.
+func AppendGap(metadata string, g Gap) string {
+	if g == (Gap{}) {
+		return metadata
+	}
+	return fmt.Sprintf("%s g=%d,%d", metadata, g.End, g.Until)
+}
+
+// GapOf reads it; none where the metadata do not say it.
+func GapOf(metadata string) (g Gap) {
+	if _, text, ok := strings.Cut(metadata, " g="); ok {
+		if _, err := fmt.Sscanf(text, "%d,%d", &g.End, &g.Until); err != nil {
+			return Gap{}
+		}
+	}
+	return g
+}

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/record"
@@ -18,6 +19,21 @@ func TestDecided_WithStreamTime(t *testing.T) {
 	for _, odd := range []string{"", "skein1 p=7 n=12", "skein1 p=7 n=12 t=", "skein1 p=7 n=12 t=x"} {
 		if got := record.StreamTime(odd); got != 0 {
 			t.Errorf("%q has %d", odd, got)
+		}
+	}
+}
+
+func TestDecided_WithGap(t *testing.T) {
+	for _, g := range []record.Gap{{}, {End: 7}, {End: math.MaxInt64, Until: 1788264000000}} {
+		metadata := record.AppendGap(record.AppendStreamTime(record.EncodeDecided(7, 12), 8), g)
+		offset, partitions, err := record.DecodeDecided(metadata)
+		if got := record.GapOf(metadata); offset != 7 || partitions != 12 || err != nil || got != g || record.StreamTime(metadata) != 8 {
+			t.Errorf("%q is %d, %d, %+v, %v", metadata, offset, partitions, got, err)
+		}
+	}
+	for _, odd := range []string{"", "skein1 p=7 n=12 t=3", "skein1 p=7 n=12 g=", "skein1 p=7 n=12 g=7"} {
+		if got := record.GapOf(odd); got != (record.Gap{}) {
+			t.Errorf("%q has %+v", odd, got)
 		}
 	}
 }

@@ -13,12 +13,13 @@ type Reached struct {
 	// Events is the id of the topic skein.events that Next is an offset of, and with it all positions on this
 	// partition of skein.runs; empty where it is not known. A topic that is deleted and made again has another.
 	Events string `json:"events,omitzero"`
-	// Committed, Decided, Partitions and StreamTime are what the compactors' group has committed in the transaction of the record: its
-	// offset, and the metadata (EncodeDecided, AppendStreamTime). Older records do not say them; Partitions is 0 then.
+	// Committed, Decided, Partitions, StreamTime and Gap are what the compactors' group has committed in the transaction of the record: its
+	// offset, and the metadata (EncodeDecided, AppendStreamTime, AppendGap). Older records do not say them; Partitions is 0 then.
 	Committed  int64 `json:"committed,omitzero"`
 	Decided    int64 `json:"decided,omitzero"`
 	Partitions int32 `json:"partitions,omitzero"`
 	StreamTime int64 `json:"streamTime,omitzero"`
+	Gap        Gap   `json:"gap,omitzero"`
 }
 
 // EncodePosition returns the value of a position record. It lies behind all records of skein.runs that it speaks of.
