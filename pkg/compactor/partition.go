@@ -127,6 +127,12 @@ func (p *partition) process(m *kgo.Record, now time.Time) error {
 		return nil
 	}
 	p.next = m.Offset + 1
+	if m.Attrs.IsControl() {
+		// The marker of a transaction: all that it says is that it was read. It counts as decided, so that C comes to the
+		// log's end, too: one that stays below would take a marker that has expired for events that are gone.
+		p.position.decidedOffset = max(p.position.decidedOffset, p.next)
+		return nil
+	}
 	p.counts.bytes += len(m.Key) + len(m.Value)
 	decided := m.Offset < p.position.decidedOffset
 	// A record that says it comes from the future must not age what is open: producers that write to

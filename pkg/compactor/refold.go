@@ -71,7 +71,7 @@ func (p *partition) takeRefold(t *thread, m *message) (outcome, error) {
 
 // mayAskForRefold reports whether a record may be a request, as far as its headers tell.
 func mayAskForRefold(m *kgo.Record) bool {
-	return slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool {
+	return !m.Attrs.IsControl() && slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool {
 		return h.Key == record.HeaderKind && string(h.Value) == string(record.KindRefold)
 	})
 }

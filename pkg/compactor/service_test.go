@@ -426,6 +426,76 @@ func abandonsByTheClockOnceEverythingIsRead(t *testing.T, k kafka.Config) {
 	})
 }
 
+// The last of the log is the marker of another producer's transaction, as where a dead letter was sent again (committed), a
+// command broke off (aborted), or `skein topics migrate` made the topic: C at the open run, P behind the marker.
+func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
+	for name, end := range map[string]kgo.TransactionEndTry{"committed": kgo.TryCommit, "aborted": kgo.TryAbort, "migrated": kgo.TryCommit} {
+		t.Run(name, func(t *testing.T) {
+			kafkatest.OnBoth(t, 1, func(t *testing.T, k kafka.Config) {
+				s := newSim(t, nil)
+				s.send("t", "r", started("r"))
+				began := time.Now()
+				produce(t, k, 1, s.events...)
+				cl, err := kafka.NewProducer(k, kgo.TransactionalID(k.TopicPrefix+"other"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer cl.Close()
+				// No later than the run, so that no stream time gives it up.
+				m := *s.send("t", "r", text("m", "a"))
+				m.Topic, m.Timestamp = k.Topics().Events, began
+				err = errors.Join(cl.BeginTransaction(), cl.ProduceSync(t.Context(), &m).FirstErr(), cl.EndTransaction(t.Context(), end))
+				if err != nil {
+					t.Fatal(err)
+				}
+				events := 2
+				switch name {
+				case "aborted":
+					events = 1
+				case "migrated":
+					commitPosition(t, k, position{decidedOffset: 3, partitions: 1})
+				}
+
+				cfg := testConfig(t.TempDir(), "a")
+				cfg.IdleLimit = 300 * time.Millisecond
+				_, metrics, stop := runService(t, k, cfg)
+				all := kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
+					got := records(t, all)
+					return len(got) > 0 && got[len(got)-1].Status == record.StatusAbandoned
+				})
+				equal(t, "events", records(t, all)[0].Raw.Events, int64(events))
+				equal(t, "C, with the marker", waitDecided(t, k, 1)[0], int64(3))
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				if name == "migrated" { // the events below P were counted before
+					events = 0
+				}
+				total := 0.
+				for _, outcome := range outcomeNames {
+					total += testutil.ToFloat64(metrics.Events.WithLabelValues(outcome))
+				}
+				equal(t, "records that are counted", total, float64(events))
+			})
+		})
+	}
+}
+
+// commitPosition commits for partition 0 in the name of a group that has no member.
+func commitPosition(t *testing.T, k kafka.Config, pos position) {
+	t.Helper()
+	admin, err := kafka.NewAdmin(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	var offsets kadm.Offsets
+	offsets.Add(kadm.Offset{Topic: k.Topics().Events, At: pos.committedOffset, LeaderEpoch: -1, Metadata: pos.metadata()})
+	if err := admin.CommitAllOffsets(t.Context(), groupOf(k), offsets); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Raw expires while no compactor runs.
 func TestService_GoesOnWhereRawIsGone(t *testing.T) { kafkatest.OnBoth(t, 1, goesOnWhereRawIsGone) }
 

@@ -450,16 +450,22 @@ func written(parts map[int32]view) (bytes int) {
 	return bytes
 }
 
-// read tells the lag of what was polled.
+// read tells the lag of what was polled. For markers of transactions nobody waits.
 func (s *session) read(partition int32, records []*kgo.Record) {
-	oldest, newest := records[0].Timestamp, records[0].Timestamp
+	var oldest, newest time.Time
 	for _, m := range records {
-		if m.Timestamp.Before(oldest) {
+		if m.Attrs.IsControl() {
+			continue
+		}
+		if oldest.IsZero() || m.Timestamp.Before(oldest) {
 			oldest = m.Timestamp
 		}
 		if m.Timestamp.After(newest) {
 			newest = m.Timestamp
 		}
+	}
+	if oldest.IsZero() {
+		return
 	}
 	s.metrics.Lag.Read(partition, oldest)
 	s.metrics.Lag.Read(partition, newest)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -548,6 +549,47 @@ func TestPartition_ClosesManyRunsInPortions(t *testing.T) {
 	for _, m := range s.runs[runs:] {
 		equal(t, "key of what is written", string(m.Key), record.PositionKey)
 	}
+}
+
+// A marker of a transaction is read, and that is all: also where it is read again, and whatever it holds.
+func TestPartition_TakesAMarkerForNothingButRead(t *testing.T) {
+	s := newSim(t, nil)
+	s.abandoned("t", "old")
+	s.send("u", "open", started("open"))
+	s.all()
+	streamTime, letters := s.part.streamTime, len(s.letters())
+	s.now = s.now.Add(time.Second)
+	marker := s.append(&kgo.Record{
+		Key: []byte{0, 0, 0, 1}, Value: make([]byte, 6), Timestamp: s.now, Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true, Control: true}),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindRefold, Seq: -1}),
+	})
+	equal(t, "asks for something", mayAskForRefold(marker), false)
+	s.feed(1)
+	equal(t, "counts", s.part.counts, newCounts())
+	s.commit(true)
+	equal(t, "stream time", s.part.streamTime, streamTime)
+	equal(t, "C and P", s.settled.decidedOffset-s.settled.committedOffset, int64(2)) // the open run's event, and the marker
+	equal(t, "P", s.settled.decidedOffset, marker.Offset+1)
+	s.open(false)
+	s.feed(2)
+	equal(t, "read again", []int64{s.part.next, s.part.position.decidedOffset}, []int64{marker.Offset + 1, marker.Offset + 1})
+	s.now = s.now.Add(s.closing())
+	s.commit(true)
+	equal(t, "closed, with nothing behind the marker", s.run("old").Closed, true)
+	equal(t, "dead letters", len(s.letters()), letters)
+}
+
+// Nobody waits for a marker.
+func TestSession_TakesNoLagFromMarkers(t *testing.T) {
+	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	s := &session{metrics: NewMetrics(prometheus.NewRegistry())}
+	s.metrics.Lag = kafka.NewLag(func() time.Time { return now })
+	s.metrics.Lag.Opened(0)
+	marker := &kgo.Record{Timestamp: now.Add(-time.Hour), Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Control: true})}
+	s.read(0, []*kgo.Record{marker})
+	equal(t, "lag of a marker", s.metrics.Lag.Seconds(), 0)
+	s.read(0, []*kgo.Record{marker, {Timestamp: now.Add(-time.Second)}, marker})
+	equal(t, "lag of an event between two", s.metrics.Lag.Seconds(), 1)
 }
 
 // By the clock, where nothing comes any more, and by the times that records have on skein.runs: also for a process that comes later.

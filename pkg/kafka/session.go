@@ -75,6 +75,9 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 		// at a live pace a broker gathers some before it answers, for no longer than this.
 		kgo.FetchMinBytes(32<<10),
 		kgo.FetchMaxWait(50*time.Millisecond),
+		// Else a partition whose log ends in the marker of a transaction is never known to be read to its end: what
+		// rests on that (runs that are silent by the clock) waits for its next record.
+		kgo.KeepControlRecords(),
 		// The compactor keeps nothing of a record that it has processed, and gives it back.
 		kgo.WithPools(&fetchPool{}),
 		// The fastest level of zstd: 6 % more bytes than the default one for prose, for 3/4 of its time, and
