@@ -166,6 +166,7 @@ func newRand(t *testing.T) *rand.Rand { return rand.New(rand.NewPCG(newSeed(t), 
 func (s *sim) finish() {
 	s.tb.Helper()
 	s.feed(len(s.events))
+	s.part.mostRoom = checkpointBytes
 	s.commit(true)
 	s.now = s.now.Add(s.cfg.CheckpointMax)
 	s.commit(true)
@@ -258,6 +259,7 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 
 	got = newSim(t, change)
 	got.events, got.now = want.events, end
+	got.room = []int{0, 1, 3 * runOverhead}[rng.IntN(3)]
 	got.open(false)
 	crashes := 0
 	for got.settled.decidedOffset < int64(len(got.events)) {

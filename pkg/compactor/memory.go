@@ -33,20 +33,23 @@ func (p *partition) share(partitions int) {
 	p.mostReads = leaveReads / partitions
 	p.mostPortion = portionBytes / partitions
 	p.portion = min(p.portion, p.mostPortion)
+	p.mostRoom = checkpointBytes / partitions
 }
 
 // relieve asks for records of the runs that have been silent longest, where open runs hold more memory
-// than they may: once those are committed, the runs can leave (evict).
-func (p *partition) relieve(now time.Time) {
+// than they may: once those are committed, the runs can leave (evict). It returns what those hold: no more than there is room for, the next
+// transaction goes on. Where that is far too little, nothing is read meanwhile (crowded).
+func (p *partition) relieve(now time.Time, room int) (asked int) {
+	p.crowded = false
 	if p.runBytes <= p.mostRunBytes {
-		return
+		return 0
 	}
 	var silent []*run
 	over := p.runBytes - p.mostRunBytes
 	for _, r := range p.runs {
 		switch _, dirty := p.dirty[r]; {
-		case !dirty && r.recorded:
-			over -= r.size() // it can leave as it is
+		case !dirty && r.recorded, r.due:
+			over -= r.size() // it can leave as it is, or is written anyway
 		case !r.unfit && now.Sub(r.touchedAt) >= busyFor:
 			silent = append(silent, r)
 		}
@@ -54,12 +57,18 @@ func (p *partition) relieve(now time.Time) {
 	slices.SortFunc(silent, longestSilent)
 	for _, r := range silent {
 		if over <= 0 {
-			return
+			return asked
+		}
+		if asked >= room {
+			p.crowded = over > p.mostRunBytes
+			return asked
 		}
 		r.due = true
 		p.dirty[r] = struct{}{}
+		asked += r.size()
 		over -= r.size()
 	}
+	return asked
 }
 
 func longestSilent(a, b *run) int {

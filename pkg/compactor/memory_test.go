@@ -70,6 +70,50 @@ func TestPartition_KeepsOpenRunsWithinTheirMemory(t *testing.T) {
 	}
 }
 
+// Where very many runs fall silent they are written in portions as well. Nothing more is read while open runs hold far more than they
+// may and can leave.
+func TestPartition_WritesManyRunsForTheSakeOfMemoryInPortions(t *testing.T) {
+	const most = checkpointBytes/2/runOverhead + 1
+	s := newSim(t, func(c *Config) { c.OpenRunBytes = checkpointBytes / 2 })
+	s.openMany(6*most, 0)
+	s.send("busy", "busy", started("busy"))
+	full := 0
+	for transactions := 0; len(s.part.runs) > most || transactions == 0; transactions++ {
+		if transactions > 10 {
+			t.Fatalf("%d runs are in memory", len(s.part.runs))
+		}
+		s.now = s.now.Add(busyFor)
+		n, _ := s.runsWritten()
+		if n > most {
+			t.Fatalf("a transaction has %d runs", n)
+		}
+		if s.part.pending() >= roundBytes {
+			full++
+		}
+	}
+	if full < 2 || full > 5 {
+		t.Errorf("the round was over %d times before it began", full)
+	}
+	s.all()
+	equal(t, "what it may read", s.part.pending() < roundBytes, true)
+}
+
+// However scarce memory is, C moves on: a run that holds it and is spoken of is written before all of the silent ones are.
+func TestPartition_WritesWhatHoldsTheCommitWhereMemoryIsScarce(t *testing.T) {
+	const runs = 4 * checkpointBytes / runOverhead
+	s := newSim(t, func(c *Config) { c.OpenRunBytes = checkpointBytes })
+	s.openMany(runs, 0)
+	s.commit(true)
+	s.now = s.now.Add(s.cfg.CheckpointMax)
+	s.send("t0", "r", custom("here"))
+	s.feed(1)
+	equal(t, "C", s.settled.committedOffset, int64(0))
+	n, _ := s.runsWritten()
+	if n == runs || s.settled.committedOffset == 0 {
+		t.Errorf("%d runs are written, and C is %d", n, s.settled.committedOffset)
+	}
+}
+
 // The bound on open runs means bytes of memory: what a run is counted for is about what it holds, whether it
 // has said much or next to nothing.
 func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {

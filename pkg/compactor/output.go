@@ -59,12 +59,14 @@ func (p *partition) write(o output) {
 	p.outputBytes += o.bytes()
 }
 
-// pending is how many bytes the next transaction is to take. A portion of runs that were given up fills it.
+// pending is how many bytes the next transaction is to take, those of runs that were asked for among them. A portion of runs that were
+// given up fills it, and so do open runs that hold far more than they may.
 func (p *partition) pending() int {
-	if p.portion <= 0 {
-		return max(p.outputBytes, roundBytes)
+	bytes := p.outputBytes + p.asked
+	if p.portion <= 0 || p.crowded {
+		return max(bytes, roundBytes)
 	}
-	return p.outputBytes
+	return bytes
 }
 
 func (o output) bytes() int { return len(o.record.Key) + len(o.record.Value) }
@@ -90,7 +92,6 @@ func (p *partition) collect(now time.Time) (batch, error) {
 	b.counts.reads = p.store.takeReads()
 	p.outputs, p.outputBytes, p.counts = nil, 0, newCounts()
 
-	p.relieve(now)
 	hold, holdAt, known := p.next, p.streamTime, p.position.decidedOffset
 	held := func(r *run) {
 		if r.dirtyFrom < 0 {
@@ -103,13 +104,9 @@ func (p *partition) collect(now time.Time) (batch, error) {
 			known = min(known, r.dirtyFrom)
 		}
 	}
-	var due []*run
-	for r := range p.dirty {
-		if p.isDue(r, now) {
-			due = append(due, r)
-		} else {
-			held(r)
-		}
+	due, wait := p.dueRuns(now)
+	for _, r := range wait {
+		held(r)
 	}
 	slices.SortFunc(due, func(a, b *run) int { return cmp.Compare(a.head.Start, b.head.Start) })
 	for _, r := range due {
@@ -141,11 +138,53 @@ func (p *partition) collect(now time.Time) (batch, error) {
 	return b, nil
 }
 
+// checkpointBytes is about how much memory the runs may hold that are written in one transaction of a process because it is time, or
+// for the sake of memory: some 2,300 small ones, 900 of 10 KB.
+const checkpointBytes = 16 << 20
+
+// dueRuns tells which runs are written now, and which wait. Very many may fall due at the same moment, as after a restart or where they
+// began together: there is room for some in a transaction (checkpointBytes), those first whose events wait longest, so that C moves on with
+// each. What was asked for otherwise goes in any case, as its place may rest on that (settle); how much that is, a round bounds (ask).
+func (p *partition) dueRuns(now time.Time) (due, wait []*run) {
+	room := p.mostRoom + p.spareRoom
+	room -= p.relieve(now, room/2) // the others have the rest, however scarce memory is
+	p.asked = 0
+	var timely []*run
+	for r := range p.dirty {
+		switch {
+		case r.due:
+			due = append(due, r)
+		case p.isDue(r, now):
+			timely = append(timely, r)
+		default:
+			wait = append(wait, r)
+		}
+	}
+	slices.SortFunc(timely, func(a, b *run) int {
+		return cmp.Or(cmp.Compare(a.dirtyFrom, b.dirtyFrom), cmp.Compare(a.head.Start, b.head.Start))
+	})
+	for len(timely) > 0 && room > 0 {
+		due = append(due, timely[0])
+		room -= timely[0].size()
+		timely = timely[1:]
+	}
+	p.spareRoom = max(0, room)
+	return due, append(wait, timely...)
+}
+
 // isDue is the checkpoint rule. A run that says much within the interval does not wait for that: what it says
 // until its next record is read again after a crash.
 func (p *partition) isDue(r *run, now time.Time) bool {
 	age, grown := now.Sub(r.savedAt), r.newBytes >= p.cfg.CheckpointFactor*r.savedSize
-	return r.due || age >= p.cfg.CheckpointMax || grown && (age >= p.cfg.CheckpointInterval || r.newBytes >= p.cfg.RecordLimit)
+	return age >= p.cfg.CheckpointMax || grown && (age >= p.cfg.CheckpointInterval || r.newBytes >= p.cfg.RecordLimit)
+}
+
+// ask has a run written in the next transaction, whatever the checkpoint rule says.
+func (p *partition) ask(r *run) {
+	if !r.due {
+		r.due = true
+		p.asked += r.size()
+	}
 }
 
 // checkpoint makes the record of a run that is not sealed. Over the limit it makes none, and the run

@@ -52,6 +52,11 @@ type partition struct {
 	// portion is what is left of mostPortion in the next transaction, of bytes of runs that are given up.
 	// Spare is what others have left of theirs, and once it has made its part of a transaction, what is left of both.
 	portion, mostPortion, spare int
+	// mostRoom is how much memory runs may hold that are written by the clock, or for the sake of memory, in a transaction. SpareRoom is
+	// what others have left of theirs, and then what is left of both. Asked is what runs hold that are written in any case.
+	mostRoom, spareRoom, asked int
+	// crowded says that runs hold more than twice of what they may, and that not all which can be written had room.
+	crowded bool
 	// logEnd is where the log ended at a time: see isUpToDate.
 	logEnd    int64
 	logEndAt  time.Time
@@ -101,7 +106,7 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
 		histories: kept.own(), unsaved: map[string][]byte{}, silent: newWaits(), abandoned: newWaits(),
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
-		portion: portionBytes, mostPortion: portionBytes,
+		portion: portionBytes, mostPortion: portionBytes, mostRoom: checkpointBytes,
 	}
 	if pos.streamTime != 0 {
 		p.streamTime = time.UnixMilli(pos.streamTime).UTC()
@@ -499,7 +504,7 @@ func (p *partition) register(r *run) {
 func (p *partition) settle(t *thread) {
 	for _, h := range t.open {
 		if r := h.live; r != nil && (!r.recorded || r.fold != nil && !r.placed) {
-			r.due = true
+			p.ask(r)
 		}
 	}
 }
@@ -511,7 +516,7 @@ func (p *partition) goOn(r *run) error {
 		return nil
 	}
 	r.head.revive()
-	r.due = true
+	p.ask(r)
 	p.abandoned.drop(r.key)
 	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
 	return r.show()

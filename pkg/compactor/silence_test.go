@@ -775,12 +775,10 @@ func TestPartition_CountsWhatRunsGoOnFrom(t *testing.T) {
 		s.send(thread, "open", started("open"))
 	}
 	s.all()
-	s.now = s.now.Add(2 * time.Second)
-	s.commit(true) // they are counted, then written, then they leave
-	s.now = s.now.Add(2 * time.Second)
-	s.commit(true)
-	s.now = s.now.Add(2 * time.Second)
-	s.commit(true)
+	for range 2 + threads<<20/(checkpointBytes/2) { // they are counted, then written in portions, then they leave
+		s.now = s.now.Add(2 * time.Second)
+		s.commit(true)
+	}
 	if n := len(s.part.runs); n > 4 {
 		t.Errorf("%d runs are in memory, each with a conversation of 1 MiB; 4 MiB are allowed", n)
 	}

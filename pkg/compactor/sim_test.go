@@ -37,6 +37,7 @@ type sim struct {
 	kept  *histories
 	part  *partition
 	dirs  int
+	room  int              // what the partition has of it for runs that are due; 0 is the default
 	read  int              // events that the partition has been given
 	reads map[string]reads // of the store, up to the last commit since the one before
 
@@ -130,6 +131,9 @@ func (s *sim) open(newFolder bool) {
 	s.check(err)
 	part, err := newPartition(0, s.cfg, s.topics, s.store, s.kept, pos)
 	s.check(err)
+	if s.room != 0 {
+		part.mostRoom = s.room
+	}
 	s.part, s.read = part, int(pos.committedOffset)
 	if s.settled.skips(s.store.meta.Reached) {
 		part.settled = s.settled
@@ -180,6 +184,7 @@ func scribble(b []byte) {
 func (s *sim) commit(told bool) {
 	s.tb.Helper()
 	s.part.knowEnd(int64(len(s.events)), s.now)
+	s.part.spareRoom = 0 // it is the only partition
 	b, err := s.part.collect(s.now)
 	s.check(err)
 	s.reads = b.counts.reads

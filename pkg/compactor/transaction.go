@@ -85,7 +85,7 @@ func (s *session) transact(ctx context.Context, parts map[int32]view, now time.T
 
 // shares collects what is to be committed.
 func (s *session) shares(parts map[int32]view, now time.Time) (shares []share, changed bool, err error) {
-	spare := 0 // of the portions of those that had less to do
+	spare, room := 0, 0 // of the portions of those that had less to do
 	for _, v := range parts {
 		switch v.phase {
 		case phaseAsking:
@@ -100,12 +100,12 @@ func (s *session) shares(parts map[int32]view, now time.Time) (shares []share, c
 			shares = append(shares, share{view: v})
 		case phaseOpen:
 			skipping := v.part.skip != nil
-			v.part.spare = spare
+			v.part.spare, v.part.spareRoom = spare, room
 			b, err := v.part.collect(now)
 			if err != nil {
 				return nil, false, err
 			}
-			spare = v.part.spare
+			spare, room = v.part.spare, v.part.spareRoom
 			if skipping && v.part.skip == nil {
 				s.readOn(v.part)
 			}
