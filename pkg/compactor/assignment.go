@@ -123,7 +123,7 @@ func (s *session) catchUp(a *assignment) (*partition, error) {
 			break
 		}
 		rebuilt = rebuildRange
-		if err := store.reset(s.runsTopicID); err != nil {
+		if err := store.reset(s.runsTopicID, s.now()); err != nil {
 			return nil, err
 		}
 	}
@@ -185,7 +185,8 @@ func (s *session) readRuns(a *assignment, store *localStore) error {
 		return err
 	}
 	defer reader.Close()
-	progress := s.catchUps.begin(a.id, store.meta.NextOffset, a.fence+1, s.now())
+	began := s.now()
+	progress := s.catchUps.begin(a.id, store.meta.NextOffset, a.fence+1, began)
 	defer func() { progress.done(s.now()) }()
 	for {
 		fetches := reader.PollFetches(a.ctx)
@@ -209,12 +210,12 @@ func (s *session) readRuns(a *assignment, store *localStore) error {
 			bytes += len(m.Key) + len(m.Value)
 			done = done || m.Offset >= a.fence
 		}
-		if err := store.apply(entries, s.now()); err != nil {
+		if err := store.apply(entries, time.Time{}); err != nil {
 			return err
 		}
 		progress.read(len(entries), bytes, store.meta.NextOffset, s.now())
 		if done {
-			return nil
+			return store.apply(nil, began)
 		}
 	}
 }

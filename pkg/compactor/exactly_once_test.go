@@ -136,7 +136,7 @@ func TestService_OpensBehindDelayedMarkers(t *testing.T) {
 		a := w.join("a", w.TempDir(), nil)
 		a.waitWorks()
 		// As if a marker were still to come, a transaction that is open holds back all that follows it.
-		held := w.holdRuns()
+		held := w.holdRuns(0)
 		w.script.turn("r1", "m1")
 		w.publish()
 		w.decided()
@@ -155,12 +155,12 @@ func TestService_OpensBehindDelayedMarkers(t *testing.T) {
 	})
 }
 
-// holdRuns has a transaction of somebody else begin on skein.runs, and returns what aborts it.
-func (w *world) holdRuns() (release func()) {
+// holdRuns has a transaction of somebody else begin on a partition of skein.runs, and returns what aborts it.
+func (w *world) holdRuns(partition int32) (release func()) {
 	w.Helper()
 	cfg := w.kafka
 	cfg.Options = func() []kgo.Opt {
-		return append(w.kafka.Options(), kgo.TransactionalID("markers"), kgo.TransactionTimeout(5*time.Minute))
+		return append(w.kafka.Options(), kgo.TransactionalID(fmt.Sprint("markers", partition)), kgo.TransactionTimeout(5*time.Minute))
 	}
 	cl, err := kafka.NewProducer(cfg)
 	if err != nil {
@@ -171,7 +171,7 @@ func (w *world) holdRuns() (release func()) {
 	if err := cl.BeginTransaction(); err != nil {
 		w.Fatal(err)
 	}
-	fence := &kgo.Record{Topic: w.kafka.Topics().Runs, Key: []byte(record.FenceKey), Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindFence, Seq: -1})}
+	fence := &kgo.Record{Topic: w.kafka.Topics().Runs, Partition: partition, Key: []byte(record.FenceKey), Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindFence, Seq: -1})}
 	if err := cl.ProduceSync(ctx, fence).FirstErr(); err != nil {
 		w.Fatal(err)
 	}

@@ -63,8 +63,8 @@ type storeMeta struct {
 	NextOffset int64 `json:"nextOffset"`
 	// Reached is what the last position record says.
 	Reached record.Reached `json:"reached,omitzero"`
-	// WrittenAt is when the store last knew all that was committed. Tombstones that were
-	// removed from the topic after that cannot be learned any more.
+	// WrittenAt is when the store last knew all that was committed, or was empty. Tombstones that were
+	// removed from the topic after that cannot be learned any more. A catch-up that was cut short leaves it as it was.
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
@@ -112,7 +112,7 @@ func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *localStore,
 		if s.meta.Version != 0 {
 			rebuilt = rebuildVersion
 		}
-		if err := s.reset(""); err != nil {
+		if err := s.reset("", time.Time{}); err != nil {
 			return nil, "", errors.Join(err, s.close())
 		}
 	}
@@ -203,15 +203,15 @@ func (s *localStore) fail(err error) error {
 // where it would not: it followed another topic, or it is so old that tombstones may be gone.
 func (s *localStore) prepare(topicID string, maxAge time.Duration, now time.Time) (rebuilt string, err error) {
 	switch {
-	case s.meta.TopicID == topicID && (s.meta.NextOffset == 0 || now.Sub(s.meta.WrittenAt) <= maxAge):
+	case s.meta.TopicID == topicID && now.Sub(s.meta.WrittenAt) <= maxAge:
 		return "", nil
-	case s.meta.TopicID == "":
+	case s.meta.NextOffset == 0: // it is empty as it is
 	case s.meta.TopicID != topicID:
 		rebuilt = rebuildTopic
 	default:
 		rebuilt = rebuildAge
 	}
-	return rebuilt, s.reset(topicID)
+	return rebuilt, s.reset(topicID, now)
 }
 
 // follow ties the store to a skein.events: the first that it meets is the one that its records are of, and
@@ -228,12 +228,12 @@ func (s *localStore) follow(eventsID string) error {
 }
 
 // reset empties the store and lets it follow the topic from its start.
-func (s *localStore) reset(topicID string) error {
+func (s *localStore) reset(topicID string, now time.Time) error {
 	b := s.db.NewBatch()
 	if err := b.DeleteRange([]byte{0}, []byte{0xff}, nil); err != nil {
 		return fmt.Errorf("emptying local store: %w", err)
 	}
-	meta := storeMeta{Version: storeVersion, TopicID: topicID}
+	meta := storeMeta{Version: storeVersion, TopicID: topicID, WrittenAt: now}
 	if err := s.commit(b, meta); err != nil {
 		return fmt.Errorf("emptying local store: %w", err)
 	}
@@ -255,8 +255,9 @@ type entry struct {
 }
 
 // apply writes committed records in the order of their offsets. What the store already knows is
-// passed over, so that a catch-up may overlap what was written before.
-func (s *localStore) apply(entries []entry, now time.Time) error {
+// passed over, so that a catch-up may overlap what was written before. With them the store knows all that
+// was committed by the time known; in the middle of a catch-up, where more is to come, that is zero.
+func (s *localStore) apply(entries []entry, known time.Time) error {
 	meta := s.meta
 	b := s.db.NewBatch()
 	for _, e := range entries {
@@ -275,7 +276,9 @@ func (s *localStore) apply(entries []entry, now time.Time) error {
 			return errors.Join(err, b.Close())
 		}
 	}
-	meta.WrittenAt = now
+	if !known.IsZero() {
+		meta.WrittenAt = known
+	}
 	return s.commit(b, meta)
 }
 
@@ -283,6 +286,7 @@ func (s *localStore) apply(entries []entry, now time.Time) error {
 const (
 	openTable    = 'o'
 	headTable    = 'h'
+	recordTable  = 'r'
 	historyTable = 'k'
 	endTable     = 'l'
 	childTable   = 'c'
@@ -293,7 +297,7 @@ func put(b *pebble.Batch, e entry) error {
 	if e.erased > 0 {
 		return erased(b, e)
 	}
-	headKey, recordKey, openKey := headKey(e.key), storeKey('r', e.key), storeKey(openTable, e.key)
+	headKey, recordKey, openKey := headKey(e.key), storeKey(recordTable, e.key), storeKey(openTable, e.key)
 	if e.value == nil { // an erasure follows, which takes the rest
 		return errors.Join(b.Delete(headKey, nil), b.Delete(recordKey, nil), b.Delete(openKey, nil))
 	}
@@ -338,10 +342,11 @@ func index(b *pebble.Batch, key []byte, h *head) error {
 	return errors.Join(errs...)
 }
 
-// erased notes how far a thread is erased. Its tombstones lie before that, and what it has from then on behind.
+// erased notes how far a thread is erased. Its tombstones lie before that, and what it has from then on behind. Each
+// table is emptied of the thread, also of what tombstones have taken: one may be gone from the topic by now.
 func erased(b *pebble.Batch, e entry) error {
 	errs := []error{b.Set(storeKey('e', e.key), binary.BigEndian.AppendUint64(nil, uint64(e.erased)), nil)}
-	for _, table := range []byte{headTable, historyTable, endTable, childTable, tipTable} {
+	for _, table := range []byte{headTable, recordTable, openTable, historyTable, endTable, childTable, tipTable} {
 		from := listKey(table, string(e.key), "")
 		errs = append(errs, b.DeleteRange(from, after(from), nil))
 	}
@@ -552,7 +557,7 @@ func decodeOpen(value []byte) (*head, error) {
 
 // run returns the latest committed record of a run that is known, and its size.
 func (s *localStore) run(key string) (r *record.Run, size int, err error) {
-	err = s.get(readRecord, storeKey('r', []byte(key)), func(value []byte) error {
+	err = s.get(readRecord, storeKey(recordTable, []byte(key)), func(value []byte) error {
 		if size = len(value) - 8; size < 0 {
 			return errCut
 		}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -202,6 +204,58 @@ func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
 	equal(t, "what is found of another thread", look("t-"), want)
 	fill("t", 100)
 	equal(t, "what is found of the thread's next life", look("t"), want)
+}
+
+// The tombstones of an erased thread may be gone from the topic before the store has read them: the erasure says it all.
+func TestLocalStore_KnowsNothingOfAThreadThatIsErasedWithoutItsTombstones(t *testing.T) {
+	s, now := newStoreTest(t), time.Unix(1000, 0)
+	_, err := s.prepare("topic", time.Hour, now)
+	s.do(err)
+	s.do(s.apply([]entry{
+		storeRecord(t, "t", "open", record.StatusRunning, 0),
+		storeRecord(t, "t", "ended", record.StatusFinished, 1),
+		storeRecord(t, "t-", "other", record.StatusRunning, 2),
+		storeRecord(t, "tt", "another", record.StatusRunning, 3),
+		{key: []byte("acme/t"), value: record.EncodeErased(150), erased: 150, offset: 9},
+	}, now))
+	open := map[string]*head{}
+	s.do(s.openRuns(func(key string, h *head) { open[key] = h }))
+	equal(t, "open runs", slices.Sorted(maps.Keys(open)), []string{"acme/t-/other", "acme/tt/another"})
+	heads, err := s.unsealed("acme/t")
+	s.do(err)
+	equal(t, "open runs of the thread", len(heads), 0)
+	for _, id := range []string{"open", "ended"} {
+		_, closer, err := s.db.Get(storeKey(recordTable, []byte("acme/t/"+id)))
+		if err == nil {
+			s.do(closer.Close())
+		}
+		equal(t, "record of "+id+" is gone", errors.Is(err, pebble.ErrNotFound), true)
+	}
+	equal(t, "runs", append(s.ids("t"), s.ids("t-")...), []string{"other"})
+	s.do(s.apply([]entry{storeRecord(t, "t", "open", record.StatusRunning, 200)}, now))
+	equal(t, "runs of the thread's next life", s.ids("t"), []string{"open"})
+}
+
+// Until a catch-up is done, a store is as old as it was: half of it says nothing of what was taken away behind.
+func TestLocalStore_IsAsOldAsWhatItLastKnewWhole(t *testing.T) {
+	s, now := newStoreTest(t), time.Unix(100_000, 0)
+	prepare := func(after time.Duration) string {
+		t.Helper()
+		rebuilt, err := s.prepare("topic", time.Hour, now.Add(after))
+		s.do(err)
+		return rebuilt
+	}
+	prepare(0)
+	s.do(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, time.Time{}))
+	equal(t, "cut short, soon", prepare(time.Hour), "")
+	equal(t, "cut short, long ago", prepare(2*time.Hour), rebuildAge)
+	s.do(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, time.Time{}))
+	equal(t, "cut short after that", prepare(3*time.Hour), "")
+	s.do(s.apply(nil, now.Add(3*time.Hour)))
+	s.do(s.apply([]entry{storeRecord(t, "t", "b", record.StatusFinished, 8)}, time.Time{}))
+	equal(t, "cut short, after it was whole", prepare(4*time.Hour), "")
+	equal(t, "the same, long ago", prepare(5*time.Hour), rebuildAge)
+	equal(t, "empty for long", prepare(100*time.Hour), "")
 }
 
 func TestLocalStore_IsRebuiltWhereACatchUpWouldNotLeadToTheTruth(t *testing.T) {
