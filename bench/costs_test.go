@@ -29,10 +29,9 @@ var (
 	seconds = flag.Int("seconds", 30, "how long the live pace is kept")
 	rounds  = flag.Int("rounds", 1, "how often each of them reads the same events, in turn")
 	built   = flag.String("compactor", "", "`FILE` of a compactor that is measured instead of this one")
+	width   = flag.Int("partitions", 4, "partitions of a topic set")
 	profile = flag.String("compactor-profile", "", "`FILE` for a CPU profile of the compactor while it drains")
 )
-
-const partitions = 4
 
 // cost is what a process took for its records.
 type cost struct {
@@ -51,7 +50,7 @@ func BenchmarkDrain(b *testing.B) {
 	l.runs = *events / (l.deltas + around)
 	for b.Loop() {
 		cfg := topicSet(b, cluster)
-		l.send(b, cfg, partitions, 0)
+		l.send(b, cfg, int32(*width), 0)
 		n := l.records()
 		warm := runYardstick(b, cfg, "consumer", n) // the brokers' page cache and code, for all alike
 		b.Logf("%d events, %s; warm-up %.2f s/M", n, cluster.Version, warm.perMillion())
@@ -81,13 +80,13 @@ func BenchmarkLive(b *testing.B) {
 		for range *rounds {
 			cfg := topicSet(b, cluster)
 			sent := make(chan struct{})
-			go func() { defer close(sent); l.send(b, cfg, partitions, rate) }()
+			go func() { defer close(sent); l.send(b, cfg, int32(*width), rate) }()
 			one := comparison{echo: runYardstick(b, cfg, "echo", n)}
 			<-sent
 
 			cfg = topicSet(b, cluster)
 			c := startCompactor(b, cfg)
-			l.send(b, cfg, partitions, rate)
+			l.send(b, cfg, int32(*width), rate)
 			one.compactor = c.finish(b, n)
 			all = append(all, one)
 		}
@@ -176,7 +175,7 @@ func forget(tb testing.TB, cfg kafka.Config) {
 		}
 	}
 	for {
-		if _, err = kafka.EnsureTopics(ctx, cfg, kafka.TopicSpec{Partitions: partitions}); err == nil {
+		if _, err = kafka.EnsureTopics(ctx, cfg, kafka.TopicSpec{Partitions: int32(*width)}); err == nil {
 			return
 		}
 		select {
@@ -194,7 +193,7 @@ func topicSet(tb testing.TB, cluster *kafkatest.RealCluster) kafka.Config {
 	cfg.TopicPrefix = fmt.Sprintf("%s%d.", cfg.TopicPrefix, time.Now().UnixNano())
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
-	if _, err := kafka.EnsureTopics(ctx, cfg, kafka.TopicSpec{Partitions: partitions}); err != nil {
+	if _, err := kafka.EnsureTopics(ctx, cfg, kafka.TopicSpec{Partitions: int32(*width)}); err != nil {
 		tb.Fatal(err)
 	}
 	admin, err := kafka.NewAdmin(cfg)
@@ -202,7 +201,7 @@ func topicSet(tb testing.TB, cluster *kafkatest.RealCluster) kafka.Config {
 		tb.Fatal(err)
 	}
 	defer admin.Close()
-	if _, err := admin.CreateTopic(ctx, partitions, 1, nil, echoTopic(cfg)); err != nil {
+	if _, err := admin.CreateTopic(ctx, int32(*width), 1, nil, echoTopic(cfg)); err != nil {
 		tb.Fatal(err)
 	}
 	return cfg

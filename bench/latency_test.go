@@ -27,7 +27,7 @@ func BenchmarkLatency(b *testing.B) {
 	for b.Loop() {
 		cfg := topicSet(b, cluster)
 		p := startCompactor(b, cfg)
-		p.await(b, "its partitions", func(m map[string]float64) bool { return m["skein_compactor_records_total"] >= partitions })
+		p.await(b, "its partitions", func(m map[string]float64) bool { return m["skein_compactor_records_total"] >= float64(*width) })
 
 		ended := endings{at: map[string]time.Time{}}
 		ctx, cancel := context.WithTimeout(b.Context(), time.Duration(*seconds)*time.Second+10*time.Minute)
@@ -36,7 +36,7 @@ func BenchmarkLatency(b *testing.B) {
 		began := time.Now()
 		produceAll(b, cfg, *rate, func(yield func(*kgo.Record) bool) {
 			n := 0
-			l.each(partitions, func(m *kgo.Record) bool {
+			l.each(int32(*width), func(m *kgo.Record) bool {
 				if n/l.open%(l.deltas+around) == l.deltas+around-1 { // the last event of each run that is open
 					ended.say(m)
 				}
@@ -82,7 +82,7 @@ func (e *endings) say(m *kgo.Record) {
 // see reads skein.runs until so many runs have ended, or ctx has, and returns how long each of them took.
 func (e *endings) see(ctx context.Context, tb testing.TB, cfg kafka.Config, runs int) (took []time.Duration) {
 	from := map[int32]int64{}
-	for p := range int32(partitions) {
+	for p := range int32(*width) {
 		from[p] = kafka.StartOffset
 	}
 	reader, err := kafka.NewDirectReader(cfg, cfg.Topics().Runs, from)

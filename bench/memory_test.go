@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,8 +27,9 @@ var (
 )
 
 // BenchmarkMemory folds many runs, then opens many others at 5,000 events a second, then kills the process
-// and starts it again on its folder. It tells what the process takes of memory at each of these steps, its
-// longest time without a commit meanwhile, and how long after the kill events are committed again.
+// and starts it again, first on its folder and then on an empty one. It tells what the process takes of memory at
+// each of these steps, its longest time without a commit meanwhile, how long after the kill events are committed
+// again, and how long it takes to make the local stores anew.
 func BenchmarkMemory(b *testing.B) {
 	cluster := kafkatest.Real(b, 1)
 	for b.Loop() {
@@ -54,10 +56,7 @@ func BenchmarkMemory(b *testing.B) {
 		b.ReportMetric(p.resident(b, "VmHWM")/(1<<20), "MiB-peak")
 		b.ReportMetric(longest.Seconds(), "s-between-commits")
 
-		if err := p.cmd.Process.Kill(); err != nil {
-			b.Fatal(err)
-		}
-		_ = p.cmd.Wait() // killed
+		p.kill(b)
 		killed := time.Now()
 		p = startCompactorIn(b, cfg, dir)
 		publishAll(b, cfg, 0, shortRuns(1, 0))
@@ -70,6 +69,54 @@ func BenchmarkMemory(b *testing.B) {
 			b.Errorf("%.0f local stores were made anew", n)
 		}
 		b.ReportMetric(again.Seconds(), "s-to-commit-again")
+
+		p.kill(b)
+		if err := os.RemoveAll(p.dir); err != nil {
+			b.Fatal(err)
+		}
+		killed = time.Now()
+		p = startCompactorIn(b, cfg, dir)
+		p.awaitReady(b)
+		ready := time.Since(killed)
+		most := p.resident(b, "VmHWM")
+		m = p.metrics(b)
+		b.Logf("on an empty folder: ready after %s, %.0f records of %.0f MiB read: %s", ready.Round(100*time.Millisecond),
+			m["skein_compactor_catch_up_records_total"], m["skein_compactor_catch_up_bytes_total"]/(1<<20), p.memory(b))
+		if got := m["skein_compactor_catch_up_records_total"]; got < float64(*endedRuns) {
+			b.Errorf("%.0f records were read, want one of each ended run at least", got)
+		}
+		if most > 1<<30 {
+			b.Errorf("%.0f MiB resident at most on an empty folder, want 1 GiB", most/(1<<20))
+		}
+		b.ReportMetric(most/(1<<20), "MiB-peak-empty")
+		b.ReportMetric(ready.Seconds(), "s-to-ready-empty")
+	}
+}
+
+// kill ends the process as kill -9 does.
+func (p *process) kill(tb testing.TB) {
+	tb.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		tb.Fatal(err)
+	}
+	_ = p.cmd.Wait() // killed
+}
+
+// awaitReady waits until the process says that all its partitions are open.
+func (p *process) awaitReady(tb testing.TB) {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Hour); ; {
+		resp, err := http.Get("http://" + p.admin + "/readyz")
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if p.ended() || time.Now().After(deadline) {
+			tb.Fatal("the compactor is not ready")
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
@@ -139,7 +186,7 @@ func publishAll(tb testing.TB, cfg kafka.Config, rate int, all stream) int {
 			}
 			n++
 			return yield(&kgo.Record{
-				Partition: record.Partition([]byte(key), partitions), Key: []byte(key), Value: []byte(value),
+				Partition: record.Partition([]byte(key), int32(*width)), Key: []byte(key), Value: []byte(value),
 				Headers: kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}),
 			})
 		})

@@ -180,7 +180,11 @@ func (s *session) readRuns(a *assignment, store *localStore) error {
 	if from == 0 {
 		from = kafka.StartOffset
 	}
-	reader, err := kafka.NewDirectReader(s.kafka, s.topics.Runs, map[int32]int64{a.id: from})
+	reader, err := kafka.NewDirectReader(s.kafka, s.topics.Runs, map[int32]int64{a.id: from},
+		// Records of runs take some 10 times the room unpacked, of short runs that are much alike 40 times. A
+		// larger batch comes alone.
+		kgo.FetchMaxPartitionBytes(512<<10), kgo.FetchMaxBytes(1<<20),
+		kgo.MaxConcurrentFetches(0)) // nothing is fetched between two turns
 	if err != nil {
 		return err
 	}
@@ -188,36 +192,69 @@ func (s *session) readRuns(a *assignment, store *localStore) error {
 	began := s.now()
 	progress := s.catchUps.begin(a.id, store.meta.NextOffset, a.fence+1, began)
 	defer func() { progress.done(s.now()) }()
-	for {
-		fetches := reader.PollFetches(a.ctx)
-		if err := a.ctx.Err(); err != nil {
+	for done := false; !done; {
+		if done, err = s.readPortion(a, store, reader, progress); err != nil {
 			return err
 		}
-		for _, e := range fetches.Errors() {
-			if !retriable(e.Err) || errors.Is(e.Err, kerr.UnknownTopicID) { // the topic was made anew: it never passes
-				return fmt.Errorf("catching up with %s/%d: %w", e.Topic, e.Partition, e.Err)
-			}
+	}
+	return store.apply(nil, began)
+}
+
+const (
+	// turnWait is how long a catch-up waits for an answer before it lets others have its turn.
+	turnWait = 200 * time.Millisecond
+	// applyBytes is how many bytes of records go into one batch of a local store.
+	applyBytes = 1 << 20
+)
+
+// readPortion takes one answer in, and reports whether the fence was in it.
+func (s *session) readPortion(a *assignment, store *localStore, reader *kgo.Client, progress *catchUp) (done bool, err error) {
+	give, err := s.stores.turn(a.ctx)
+	if err != nil {
+		return false, err
+	}
+	defer give()
+	ctx, cancel := context.WithTimeout(a.ctx, turnWait)
+	fetches := reader.PollFetches(ctx)
+	cancel()
+	if err := a.ctx.Err(); err != nil {
+		return false, err
+	}
+	for _, e := range fetches.Errors() {
+		if !retriable(e.Err) || errors.Is(e.Err, kerr.UnknownTopicID) { // the topic was made anew: it never passes
+			return false, fmt.Errorf("catching up with %s/%d: %w", e.Topic, e.Partition, e.Err)
 		}
-		var entries []entry
-		bytes, done := 0, false
-		for it := fetches.RecordIter(); !it.Done(); {
-			m := it.Next()
-			e, err := entryOf(m)
-			if err != nil {
-				return err
-			}
-			entries = append(entries, e)
-			bytes += len(m.Key) + len(m.Value)
-			done = done || m.Offset >= a.fence
-		}
+	}
+	var entries []entry
+	bytes := 0
+	write := func() error {
 		if err := store.apply(entries, time.Time{}); err != nil {
 			return err
 		}
 		progress.read(len(entries), bytes, store.meta.NextOffset, s.now())
-		if done {
-			return store.apply(nil, began)
+		clear(entries)
+		entries, bytes = entries[:0], 0
+		return a.ctx.Err()
+	}
+	for it := fetches.RecordIter(); !it.Done(); {
+		m := it.Next()
+		e, err := entryOf(m)
+		if err != nil {
+			return false, err
+		}
+		entries = append(entries, e)
+		bytes += len(m.Key) + len(m.Value)
+		done = done || m.Offset >= a.fence
+		if bytes >= applyBytes {
+			if err := write(); err != nil {
+				return false, err
+			}
 		}
 	}
+	if len(entries) == 0 {
+		return done, nil
+	}
+	return done, write()
 }
 
 // entryOf reads a record of skein.runs.

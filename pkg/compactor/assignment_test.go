@@ -1,12 +1,124 @@
 package compactor
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
+
+// Catch-ups take turns in the order in which they ask, so many at a time; one whose assignment ends does not wait on.
+func TestStores_GiveTurnsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStores(nil, 0, slog.New(slog.DiscardHandler), nil)
+		ctx := t.Context()
+		var given []func()
+		for range mostTurns {
+			done, err := s.turn(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			given = append(given, done)
+		}
+		ended, end := context.WithCancel(ctx)
+		var order []int
+		for i := range 3 {
+			go func() {
+				ctx := ctx
+				if i == 1 {
+					ctx = ended
+				}
+				done, err := s.turn(ctx)
+				if err != nil {
+					if i != 1 || !errors.Is(err, context.Canceled) {
+						t.Errorf("turn %d: %v", i, err)
+					}
+					return
+				}
+				order = append(order, i)
+				done()
+			}()
+			synctest.Wait()
+		}
+		equal(t, "turns while all are given", len(order), 0)
+		end()
+		synctest.Wait()
+		given[0]()
+		synctest.Wait()
+		equal(t, "turns", order, []int{0, 2})
+	})
+}
+
+// On an empty folder only so many partitions are read at a time, as what is read is held in memory.
+func TestService_ReadsFewPartitionsAtATimeOnAnEmptyFolder(t *testing.T) {
+	const partitions = 12
+	inWorld(t, partitions, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), nil)
+		for i := range 5 * partitions {
+			thread := fmt.Sprint("t", i)
+			w.script.send(thread, "r", started("r"))
+			w.script.send(thread, "r", finished("r"))
+		}
+		w.publish()
+		w.decided()
+		m.waitWorks()
+		m.kill()
+
+		wire := w.cluster.Wire()
+		var now, most atomic.Int64
+		var metrics atomic.Pointer[Metrics]
+		wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+			// Until one has read something: one that is done says so with a fetch of nothing.
+			if m := metrics.Load(); r.Key == kmsg.Fetch && m != nil && testutil.ToFloat64(m.CatchUp) == 0 {
+				n := now.Add(1)
+				for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+				}
+				time.Sleep(turnWait / 4)
+				now.Add(-1)
+			}
+			return kafkatest.Deliver
+		})
+		m = w.joinBy(wire, "a", w.TempDir(), nil)
+		metrics.Store(m.metrics)
+		m.waitWorks()
+		if n := most.Load(); n < 2 || n > mostTurns {
+			t.Errorf("%d partitions were read at a time, want 2 to %d", n, mostTurns)
+		}
+		if n := testutil.ToFloat64(m.metrics.CatchUp); n < 5*partitions {
+			t.Errorf("%v records were read, there are %d runs", n, 5*partitions)
+		}
+	})
+}
+
+// Partitions whose fences cannot be read yet keep no turn from one that can be read.
+func TestService_OpensAPartitionBesideOthersThatWait(t *testing.T) {
+	const partitions = 3 * mostTurns
+	inWorld(t, partitions, func(w *world) {
+		t := w.T
+		var release []func()
+		for p := range int32(partitions) {
+			release = append(release, w.holdRuns(p))
+		}
+		m := w.join("a", w.TempDir(), nil)
+		time.Sleep(5 * time.Second)
+		for i, f := range release {
+			open := func() bool { return testutil.ToFloat64(m.metrics.Partitions.WithLabelValues("open")) == float64(i) }
+			waitFor(t, "as many partitions are open as nothing holds back", open)
+			f()
+		}
+		m.waitWorks()
+	})
+}
 
 // A store that many catch-ups have made longer, but none has finished, is as old as before the first: the tombstones
 // that went away meanwhile were behind what they read.

@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -18,15 +19,21 @@ type stores struct {
 	cache   *pebble.Cache
 	// histories are of all partitions.
 	histories *histories
+	// turns are taken by catch-ups, in the order in which they ask.
+	turns chan struct{}
 
 	mu   sync.Mutex
 	open map[int32]*localStore
 }
 
+// mostTurns is how many catch-ups of a process read and write at a time. What one has in hand is in memory, unpacked
+// and as a batch for its store; the others wait with nothing.
+const mostTurns = 4
+
 func newStores(disk *disk, cacheBytes int, logger *slog.Logger, metrics *Metrics) *stores {
 	return &stores{
 		disk: disk, logger: logger, metrics: metrics, cache: pebble.NewCache(32 << 20), histories: newHistories(cacheBytes),
-		open: map[int32]*localStore{},
+		turns: make(chan struct{}, mostTurns), open: map[int32]*localStore{},
 	}
 }
 
@@ -46,6 +53,17 @@ func (s *stores) get(partition int32) (*localStore, error) {
 	}
 	s.open[partition] = st
 	return st, nil
+}
+
+// turn waits for a turn, and returns what gives it back. A turn is for one portion: who has little to read waits for
+// one of each of the others, and not until they are done.
+func (s *stores) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case s.turns <- struct{}{}:
+		return func() { <-s.turns }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func (s *stores) close() error {
