@@ -184,7 +184,7 @@ func (s *session) readRuns(a *assignment, store *localStore) error {
 		// Records of runs take some 10 times the room unpacked, of short runs that are much alike 40 times. A
 		// larger batch comes alone.
 		kgo.FetchMaxPartitionBytes(512<<10), kgo.FetchMaxBytes(1<<20),
-		kgo.MaxConcurrentFetches(0)) // nothing is fetched between two turns
+		kgo.MaxConcurrentFetches(0)) // nothing is asked for between two turns
 	if err != nil {
 		return err
 	}

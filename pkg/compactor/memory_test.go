@@ -114,6 +114,27 @@ func TestPartition_WritesWhatHoldsTheCommitWhereMemoryIsScarce(t *testing.T) {
 	}
 }
 
+// The same where each run that is to leave takes more than there is room for.
+func TestPartition_WritesWhatHoldsTheCommitBesideLargeRuns(t *testing.T) {
+	const runs, size = 30, 100_000
+	s := newSim(t, func(c *Config) { c.OpenRunBytes = runs / 2 * size })
+	s.room = size / 2
+	s.open(false)
+	s.send("small", "r", started("r"))
+	s.feed(1)
+	began := s.now
+	for i := 0; s.settled.committedOffset == 0; i++ {
+		if s.now.Sub(began) > 2*s.cfg.CheckpointMax {
+			t.Fatalf("C stands still, at event %d", s.read)
+		}
+		s.now = s.now.Add(s.cfg.CommitInterval)
+		s.send("small", "r", custom("x"))
+		s.send(fmt.Sprint("large", i%runs), "r", text("m", strings.Repeat("x", size/10)))
+		s.feed(2)
+		s.commit(true)
+	}
+}
+
 // The bound on open runs means bytes of memory: what a run is counted for is about what it holds, whether it
 // has said much or next to nothing.
 func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {

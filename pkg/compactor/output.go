@@ -104,10 +104,7 @@ func (p *partition) collect(now time.Time) (batch, error) {
 			known = min(known, r.dirtyFrom)
 		}
 	}
-	due, wait := p.dueRuns(now)
-	for _, r := range wait {
-		held(r)
-	}
+	due := p.dueRuns(now, held)
 	slices.SortFunc(due, func(a, b *run) int { return cmp.Compare(a.head.Start, b.head.Start) })
 	for _, r := range due {
 		out, err := p.checkpoint(r, now)
@@ -142,12 +139,12 @@ func (p *partition) collect(now time.Time) (batch, error) {
 // for the sake of memory: some 2,300 small ones, 900 of 10 KB.
 const checkpointBytes = 16 << 20
 
-// dueRuns tells which runs are written now, and which wait. Very many may fall due at the same moment, as after a restart or where they
+// dueRuns returns the runs that are written now, and tells of those that wait. Very many may fall due at the same moment, as after a restart or where they
 // began together: there is room for some in a transaction (checkpointBytes), those first whose events wait longest, so that C moves on with
 // each. What was asked for otherwise goes in any case, as its place may rest on that (settle); how much that is, a round bounds (ask).
-func (p *partition) dueRuns(now time.Time) (due, wait []*run) {
+func (p *partition) dueRuns(now time.Time, waits func(*run)) (due []*run) {
 	room := p.mostRoom + p.spareRoom
-	room -= p.relieve(now, room/2) // the others have the rest, however scarce memory is
+	room = max(room-p.relieve(now, room/2), 1) // one of the others at least, however scarce memory is, and however large what leaves
 	p.asked = 0
 	var timely []*run
 	for r := range p.dirty {
@@ -157,7 +154,7 @@ func (p *partition) dueRuns(now time.Time) (due, wait []*run) {
 		case p.isDue(r, now):
 			timely = append(timely, r)
 		default:
-			wait = append(wait, r)
+			waits(r)
 		}
 	}
 	slices.SortFunc(timely, func(a, b *run) int {
@@ -168,8 +165,11 @@ func (p *partition) dueRuns(now time.Time) (due, wait []*run) {
 		room -= timely[0].size()
 		timely = timely[1:]
 	}
+	for _, r := range timely {
+		waits(r)
+	}
 	p.spareRoom = max(0, room)
-	return due, append(wait, timely...)
+	return due
 }
 
 // isDue is the checkpoint rule. A run that says much within the interval does not wait for that: what it says

@@ -144,8 +144,8 @@ func (p *partition) process(m *kgo.Record, now time.Time) error {
 	// Kafka themselves set the time as they like.
 	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
 		p.streamTime = m.Timestamp
+		p.leaveGap()
 	}
-	p.leaveGap(now)
 	result, err := p.route(&message{Record: m, decided: decided, now: now})
 	if err != nil {
 		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)

@@ -488,12 +488,16 @@ func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 		newFolder bool
 		dies      bool // behind each transaction; told or not
 		offsets   bool // of the group are lost each time
+		down      time.Duration
+		dated     time.Duration // the first record behind the gap
 	}{
-		{name: "at once", every: 100},
-		{name: "one by one", every: 1},
-		{name: "and it dies", every: 1, dies: true},
-		{name: "and it dies on its way", every: 3, dies: true, newFolder: true},
-		{name: "and only skein.runs knows", every: 2, dies: true, newFolder: true, offsets: true},
+		{name: "at once", every: 100, down: time.Minute, dated: time.Minute},
+		{name: "one by one", every: 1, down: time.Minute, dated: time.Minute},
+		{name: "behind a record of long ago", every: 1, down: 3 * time.Hour},
+		{name: "behind a record of the future", every: 1, down: 3 * time.Hour, dated: 9 * time.Hour},
+		{name: "and it dies", every: 1, dies: true, down: time.Minute, dated: time.Minute},
+		{name: "and it dies on its way", every: 3, dies: true, newFolder: true, down: 3 * time.Hour},
+		{name: "and only skein.runs knows", every: 2, dies: true, newFolder: true, offsets: true, down: time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSim(t, nil)
@@ -503,7 +507,9 @@ func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 			equal(t, "C", s.settled.committedOffset, int64(0))
 			equal(t, "P", s.settled.decidedOffset, int64(2))
 			s.send("b", "within", started("within"))
+			s.now = s.now.Add(c.dated)
 			s.send("a", "before", text("m", "here"))
+			s.now = s.now.Add(c.down - c.dated)
 			s.send("d", "behind", started("behind"))
 			s.send("b", "within", text("m", "here"))
 			s.input("e", "asked", `{"threadId":"e","runId":"asked","messages":[],"tools":[],"context":[]}`)

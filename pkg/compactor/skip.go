@@ -46,16 +46,17 @@ func (p *partition) markLost(now time.Time) error {
 	return nil
 }
 
-// leaveGap notes, with each record, how far behind a gap the partition is: once an idle limit has gone by in stream time, whoever
-// began there has spoken again, or counts as silent.
-func (p *partition) leaveGap(now time.Time) {
+// leaveGap notes, with the first record that moves stream time behind a gap, until when a run may have begun there: once an idle limit
+// has gone by, it has spoken again, or counts as silent.
+func (p *partition) leaveGap() {
 	if p.position.gap.End > 0 && p.position.gap.Until == 0 {
-		p.position.gap.Until = p.heard(now).Add(p.cfg.IdleLimit).UnixMilli()
+		p.position.gap.Until = p.streamTime.Add(p.cfg.IdleLimit).UnixMilli()
 	}
 }
 
 // mayBeginInGap reports whether a run that shows itself with this event may have begun where raw is gone: it is not how a run
 // begins. That rests on what the position says, so it comes out the same when the event is read again.
 func (p *partition) mayBeginInGap(first *agui.Event, now time.Time) bool {
-	return first.Type != agui.RunStarted && p.position.gap.End > 0 && p.heard(now).UnixMilli() < p.position.gap.Until
+	gap := p.position.gap
+	return first.Type != agui.RunStarted && gap.End > 0 && (gap.Until == 0 || p.heard(now).UnixMilli() < gap.Until)
 }

@@ -27,7 +27,7 @@ type stores struct {
 }
 
 // mostTurns is how many catch-ups of a process read and write at a time. What one has in hand is in memory, unpacked
-// and as a batch for its store; the others wait with nothing.
+// and as a batch for its store; the others wait with nothing, or with the one answer that came when their turn was over.
 const mostTurns = 4
 
 func newStores(disk *disk, cacheBytes int, logger *slog.Logger, metrics *Metrics) *stores {

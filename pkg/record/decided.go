@@ -42,7 +42,7 @@ func StreamTime(metadata string) (ms int64) {
 type Gap struct {
 	// End is the first offset behind it; 0 where there is none.
 	End int64 `json:"end"`
-	// Until is the stream time, in milliseconds since 1970, until which a run may have begun in it; 0 where nothing was read behind it yet.
+	// Until is the stream time, in milliseconds since 1970, until which a run may have begun in it; 0 where no record behind it has moved that yet.
 	Until int64 `json:"until,omitzero"`
 }
 
