@@ -37,8 +37,8 @@ func (p *partition) share(partitions int) {
 }
 
 // relieve asks for records of the runs that have been silent longest, where open runs hold more memory
-// than they may: once those are committed, the runs can leave (evict). It returns what those hold: no more than there is room for, the next
-// transaction goes on. Where that is far too little, nothing is read meanwhile (crowded).
+// than they may: once those are committed, the runs can leave (evict). It returns what those hold: about as much as there is room for, and one
+// run at least; the next transaction goes on. Where that is far too little, nothing is read meanwhile (crowded).
 func (p *partition) relieve(now time.Time, room int) (asked int) {
 	p.crowded = false
 	if p.runBytes <= p.mostRunBytes {

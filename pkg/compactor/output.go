@@ -139,9 +139,9 @@ func (p *partition) collect(now time.Time) (batch, error) {
 // for the sake of memory: some 2,300 small ones, 900 of 10 KB.
 const checkpointBytes = 16 << 20
 
-// dueRuns returns the runs that are written now, and tells of those that wait. Very many may fall due at the same moment, as after a restart or where they
-// began together: there is room for some in a transaction (checkpointBytes), those first whose events wait longest, so that C moves on with
-// each. What was asked for otherwise goes in any case, as its place may rest on that (settle); how much that is, a round bounds (ask).
+// dueRuns returns the runs that are written now, and tells of those that wait. Very many may fall due at the same moment, as after a
+// restart or where they began together: there is room for some in a transaction (checkpointBytes), those first whose events wait longest, so
+// that C moves on with each. What was asked for otherwise goes in any case, as its place may rest on that (settle); how much that is, a round bounds (ask).
 func (p *partition) dueRuns(now time.Time, waits func(*run)) (due []*run) {
 	room := p.mostRoom + p.spareRoom
 	room = max(room-p.relieve(now, room/2), 1) // one of the others at least, however scarce memory is, and however large what leaves

@@ -201,8 +201,8 @@ func offsetOf(all kadm.ListedOffsets, topic string, partition int32, missing err
 }
 
 // findUnread finds the partitions where the group stands where it stood, and something can be read there.
-// That its offset is below the end proves nothing: markers of transactions are records that readers of a
-// group are not given. So where it is not known yet, they are read.
+// That its offset is below the end proves nothing: a client passes the markers of transactions over, if it is not
+// told to keep them, and what was aborted. So where it is not known yet, they are read.
 func (w *StallWatch) findUnread(ctx context.Context, now map[int32]standing) {
 	from, below := map[int32]int64{}, map[int32]int64{}
 	for p, s := range now {
