@@ -114,21 +114,32 @@ func (s *storm) ended(f *fault, recovery time.Duration, format string, args ...a
 
 // strike sends a signal to a member's process, in half of the cases just as a transaction of its begins.
 func (s *storm) strike(ctx context.Context, rng *rand.Rand, m *member, kind string, sig syscall.Signal) (*fault, error) {
-	f := &fault{kind: kind, target: m.name, openRuns: m.openRuns()}
-	if rng.IntN(2) == 0 {
-		s.fleet.aim(ctx, m)
+	inside := rng.IntN(2) == 0
+	for {
+		if err := s.fleet.revive(ctx, m); err != nil {
+			return nil, err
+		}
+		f := &fault{kind: kind, target: m.name, openRuns: m.openRuns()}
+		if inside {
+			s.fleet.aim(ctx, m)
+		}
+		if sig == syscall.SIGTERM {
+			f.transaction = s.fleet.transaction(ctx, m) // afterwards it has ended it itself
+		}
+		err := m.process.Signal(sig)
+		if errors.Is(err, os.ErrProcessDone) { // just now, by itself
+			<-m.process.Ended
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if sig != syscall.SIGTERM {
+			f.transaction = s.fleet.transaction(ctx, m)
+		}
+		s.note(f)
+		return f, nil
 	}
-	if sig == syscall.SIGTERM {
-		f.transaction = s.fleet.transaction(ctx, m) // afterwards it has ended it itself
-	}
-	if err := m.process.Signal(sig); err != nil {
-		return nil, err
-	}
-	if sig != syscall.SIGTERM {
-		f.transaction = s.fleet.transaction(ctx, m)
-	}
-	s.note(f)
-	return f, nil
 }
 
 func killed(ctx context.Context, s *storm, rng *rand.Rand) error {

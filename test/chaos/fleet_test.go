@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/test/process"
 )
@@ -157,7 +157,7 @@ func (m *member) await(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %s: %w", m.name, ctx.Err())
 		case <-m.process.Ended:
-			return fmt.Errorf("waiting for %s: %w with exit code %d", m.name, errEnded, m.process.ExitCode())
+			return fmt.Errorf("waiting for %s: %w with exit code %d:\n%s", m.name, errEnded, m.process.ExitCode(), m.process.Tail())
 		case <-tick.C:
 		}
 		address, ok := m.process.Logged("started", "admin")
@@ -178,11 +178,11 @@ func (m *member) await(ctx context.Context) error {
 	return fmt.Errorf("waiting for %s: not ready after %v: %s", m.name, process.Patience, last)
 }
 
-// await waits until the member is ready. Where its coordinator stands still or is gone, a process may be told that its
-// instance id has another member, though there is none. It ends, and is started anew, as its orchestrator would.
+// await waits until the member is ready. Where its coordinator stands still or is gone, a process may be told that its ids
+// have another owner, though there is none. It ends, and is started anew, as its orchestrator would.
 func (f *fleet) await(ctx context.Context, m *member) error {
 	err := m.await(ctx)
-	if errors.Is(err, errEnded) && strings.Contains(m.process.Tail(), kerr.FencedInstanceID.Message) {
+	if errors.Is(err, errEnded) && strings.Contains(m.process.Tail(), compactor.ErrFenced.Error()) {
 		f.t.Logf("%s ended as fenced, and is started again", m.name)
 		f.mu.Lock()
 		f.fenced++
@@ -190,6 +190,16 @@ func (f *fleet) await(ctx context.Context, m *member) error {
 		err = errors.Join(f.start(m), m.await(ctx))
 	}
 	return err
+}
+
+// revive starts a member anew that has ended as fenced while no fault was at it: the faults on brokers are everybody's.
+func (f *fleet) revive(ctx context.Context, m *member) error {
+	select {
+	case <-m.process.Ended:
+		return f.await(ctx, m)
+	default:
+		return nil
+	}
 }
 
 // gone waits for the end of a process that was told to end. A second signal would make it quit at once.

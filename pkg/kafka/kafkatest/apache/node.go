@@ -162,7 +162,7 @@ func (n *node) tail() string {
 	return lastLines(slices.Collect(strings.Lines(string(log))))
 }
 
-// warnings returns the last lines of the node's log that are more than information.
+// warnings returns the last lines of the node's log that are more than information, without stack traces.
 func (n *node) warnings() string {
 	log, err := os.ReadFile(n.logFile())
 	if err != nil {
@@ -170,6 +170,9 @@ func (n *node) warnings() string {
 	}
 	var lines []string
 	for line := range strings.Lines(string(log)) {
+		if strings.HasPrefix(line, "\t") { // settings, or where an exception came from
+			continue
+		}
 		if _, rest, ok := strings.Cut(line, " "); !ok || !strings.HasPrefix(rest, "INFO ") {
 			lines = append(lines, line)
 		}
