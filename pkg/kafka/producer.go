@@ -2,7 +2,9 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -40,24 +42,31 @@ func NewProducer(cfg Config, extra ...kgo.Opt) (*kgo.Client, error) {
 	return cfg.newClient("producer", true, append(opts, extra...)...)
 }
 
+// transactionTimeout is how long brokers leave a transactor's transaction open after they have last heard of it.
+const transactionTimeout = 30 * time.Second
+
 // NewTransactor makes a producer whose records become visible together, or not at all, and takes the
 // producer id: from then on whoever had the transactional id before can commit nothing more, and what
-// it has committed can be read. BeginTransaction and EndTransaction are the caller's.
+// it has committed can be read. BeginTransaction and EndTransaction are the caller's. Records that are
+// not acknowledged for as long as a transaction may last are given back (Unacknowledged): it can only be aborted.
 func NewTransactor(ctx context.Context, cfg Config, id string) (*kgo.Client, error) {
+	limit := &publishLimit{}
 	cl, err := cfg.newClient("transactor", false, append(producing(),
 		kgo.TransactionalID(id),
 		// Readers of the partitions that it writes to stand still while it is open, and after a crash
 		// for this long.
-		kgo.TransactionTimeout(30*time.Second),
+		kgo.TransactionTimeout(transactionTimeout),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		// A transaction is flushed as a whole; lingering only delays its end.
 		kgo.ProducerLinger(0),
 		kgo.MaxBufferedBytes(256<<20),
 		kgo.MaxBufferedRecords(1<<20),
+		kgo.WithHooks(limit),
 	)...)
 	if err != nil {
 		return nil, err
 	}
+	limit.client = cl
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if _, _, err := cl.ProducerID(ctx); err != nil {
@@ -65,6 +74,45 @@ func NewTransactor(ctx context.Context, cfg Config, id string) (*kgo.Client, err
 		return nil, fmt.Errorf("taking producer id of %s: %w", id, explain(err))
 	}
 	return cl, nil
+}
+
+// ErrUnacknowledged says that brokers went away while something was published.
+var ErrUnacknowledged = fmt.Errorf("Kafka has not acknowledged within %v what was to be published, and will not show it: do it again once the brokers answer", transactionTimeout) //nolint:staticcheck // a name
+
+// Unacknowledged says what to do where a transactor has given records back.
+func Unacknowledged(err error) error {
+	if errors.Is(err, kgo.ErrAborting) {
+		return fmt.Errorf("%w: %w", ErrUnacknowledged, err)
+	}
+	return err
+}
+
+// publishLimit gives back what a transactor has not seen acknowledged within transactionTimeout. kgo does not do
+// that of itself with a record that was sent and never answered, whatever RecordDeliveryTimeout and contexts say: its
+// sequence number would become another record's. Here none follows: the transaction is aborted, at the latest by who
+// takes the transactional id next, and what brokers take after that is of an epoch that is over.
+type publishLimit struct {
+	client *kgo.Client
+
+	mu    sync.Mutex
+	n     int // records that are not acknowledged
+	timer *time.Timer
+}
+
+func (l *publishLimit) OnProduceRecordBuffered(*kgo.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.n++; l.n == 1 {
+		l.timer = time.AfterFunc(transactionTimeout, l.client.UnsafeAbortBufferedRecords)
+	}
+}
+
+func (l *publishLimit) OnProduceRecordUnbuffered(*kgo.Record, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.n--; l.n == 0 {
+		l.timer.Stop()
+	}
 }
 
 // producing are the options of every client that writes.

@@ -135,10 +135,12 @@ func (g *migration) commit(ctx context.Context, s *state, records []*kgo.Record)
 	// What fails is left as it is, as after a kill: the next call takes the transactional id, which aborts
 	// it, and nobody reads the new set before.
 	if err := g.txn.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		return overtaken(err)
+		return overtaken(kafka.Unacknowledged(err))
 	}
-	if err := g.txn.EndTransaction(ctx, kgo.TryCommit); err != nil {
-		return overtaken(err)
+	ending, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := g.txn.EndTransaction(ending, kgo.TryCommit); err != nil {
+		return fmt.Errorf("ending a transaction, which may be committed or not; the next call tells: %w", overtaken(err))
 	}
 	g.state = s
 	return nil
