@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -71,6 +73,9 @@ func (g *migration) copyEvents(ctx context.Context) error {
 		total += int(span.End - next)
 	}
 	g.report.Left = total
+	if g.state.Done {
+		return nil
+	}
 	c := &chunk{migration: g, topic: nextEvents, state: s, total: total}
 	for m, err := range merged(ctx, g.from, g.old.Events, spans) {
 		if err != nil {
@@ -83,6 +88,19 @@ func (g *migration) copyEvents(ctx context.Context) error {
 		if err := c.add(ctx, m, out); err != nil {
 			return err
 		}
+	}
+	// What lies behind the last record cannot be read, such as the marker of a transaction: nothing of it is
+	// missing once it expires.
+	for p, span := range spans {
+		if s := c.state; span.End > s.at(nextEvents, p) {
+			if s.at(nextEvents, p) == s.Start[p] {
+				s.Start[p] = span.End
+			}
+			s.set(nextEvents, p, span.End)
+		}
+	}
+	if c.read == 0 && !maps.Equal(c.state.Next[nextEvents], g.state.Next[nextEvents]) {
+		return g.commit(ctx, c.state, nil)
 	}
 	return c.end(ctx)
 }
@@ -141,26 +159,34 @@ func (c *chunk) end(ctx context.Context) error {
 }
 
 // copyDerived copies run records, snapshots and dead letters, each of a key's latest only where the topic
-// is compacted.
+// is compacted. What an earlier call has copied may have been erased or published again since: tombstones
+// follow it, and dead letters are copied anew.
 func (g *migration) copyDerived(ctx context.Context, p *places) error {
+	if len(g.state.Next[nextDeadLetters]) > 0 {
+		if err := g.dropLetters(ctx); err != nil {
+			return err
+		}
+	}
 	for _, t := range []struct {
 		name, old string
-		read      func(context.Context, string) iter.Seq2[*kgo.Record, error]
+		read      func(context.Context, kafka.Config, string) iter.Seq2[*kgo.Record, error]
 		copy      func(*places, *kgo.Record) (*kgo.Record, error)
 	}{
 		{nextRuns, g.old.Runs, g.latest, g.copyRun},
 		{nextSnapshots, g.old.Snapshots, g.latest, g.copySnapshot},
-		{nextDeadLetters, g.old.DeadLetters, func(ctx context.Context, topic string) iter.Seq2[*kgo.Record, error] {
-			return g.all(ctx, g.from, topic)
-		}, g.copyLetter},
+		{nextDeadLetters, g.old.DeadLetters, g.all, g.copyLetter},
 	} {
+		before := len(g.state.Next[t.name]) > 0
 		c := &chunk{migration: g, topic: t.name, state: g.state.clone()}
-		for m, err := range t.read(ctx, t.old) {
+		for m, err := range t.read(ctx, g.from, t.old) {
 			if err != nil {
 				return err
 			}
 			if m.Offset < g.state.at(t.name, m.Partition) {
 				continue // copied before
+			}
+			if len(m.Value) == 0 && !before && t.name != nextDeadLetters {
+				continue // nothing that it could take away
 			}
 			out, err := t.copy(p, m)
 			if err != nil {
@@ -175,6 +201,26 @@ func (g *migration) copyDerived(ctx context.Context, p *places) error {
 		}
 	}
 	return nil
+}
+
+// dropLetters deletes the dead letters that were copied. Killed before it has said so, it is done again.
+func (g *migration) dropLetters(ctx context.Context) error {
+	spans, err := g.spans(ctx, g.new.DeadLetters)
+	if err != nil {
+		return err
+	}
+	before := kadm.Offsets{}
+	for p, span := range spans {
+		if !span.Empty() {
+			before.Add(kadm.Offset{Topic: g.new.DeadLetters, Partition: p, At: span.End})
+		}
+	}
+	if err := g.deleteBefore(ctx, before); err != nil {
+		return fmt.Errorf("deleting dead letters that were copied before: %w", err)
+	}
+	s := g.state.clone()
+	delete(s.Next, nextDeadLetters)
+	return g.commit(ctx, s, nil)
 }
 
 // threadOf returns the key of the thread that a derived record's key belongs to, and its new partition.
@@ -203,6 +249,9 @@ func (g *migration) copyRun(p *places, m *kgo.Record) (*kgo.Record, error) {
 		return nil, err
 	}
 	out := &kgo.Record{Topic: g.new.Runs, Partition: partition, Key: m.Key, Timestamp: m.Timestamp, Headers: m.Headers}
+	if len(m.Value) == 0 {
+		return out, nil
+	}
 	if headers.Kind == record.KindErase {
 		below, err := record.DecodeErased(m.Value)
 		if err != nil {
@@ -231,17 +280,24 @@ func (g *migration) copySnapshot(_ *places, m *kgo.Record) (*kgo.Record, error) 
 	return &kgo.Record{Topic: g.new.Snapshots, Partition: partition, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp, Headers: m.Headers}, nil
 }
 
-// copyLetter copies a dead letter, unless it was published again: what became of that is copied.
+// isErased reports whether a dead letter's thread was erased since. An erasure speaks of its thread's
+// partition, and its own event may be gone as well as the letter's: so it is the old positions that tell.
+func (g *migration) isErased(p *places, m *kgo.Record) bool {
+	at, ok := positionIn(m, record.HeaderPosition)
+	return ok && g.isThreads(m.Key, at.Partition) && at.Offset < p.erased[string(m.Key)]
+}
+
+// copyLetter copies a dead letter, unless it was published again, as what became of that is copied, or erased.
 func (g *migration) copyLetter(p *places, m *kgo.Record) (*kgo.Record, error) {
-	if p.retried[record.Position{Partition: m.Partition, Offset: m.Offset}] {
+	if p.retried[record.Position{Partition: m.Partition, Offset: m.Offset}] || g.isErased(p, m) {
 		return nil, nil
 	}
 	out := &kgo.Record{Topic: g.new.DeadLetters, Partition: m.Partition % g.counts[1], Key: m.Key, Value: m.Value, Timestamp: m.Timestamp}
 	old, named := positionIn(m, record.HeaderPosition)
-	at := record.Position{} // of one whose event is gone
+	// The first place of the room is that of one whose event is gone (needRoom).
+	at := record.Position{Partition: record.Partition(m.Key, g.counts[1])}
 	if named {
 		if g.isThreads(m.Key, old.Partition) {
-			at.Partition = record.Partition(m.Key, g.counts[1])
 			at.Offset, _ = p.threads[string(m.Key)].at(old.Offset)
 		} else if other := p.others[old]; other.Partition >= 0 {
 			at = other
@@ -260,10 +316,22 @@ func (g *migration) copyLetter(p *places, m *kgo.Record) (*kgo.Record, error) {
 	return out, nil
 }
 
+// spans returns what a topic of either set holds; of the old one, once it was quiet, what it held then.
+func (g *migration) spans(ctx context.Context, topic string) (map[int32]kafka.Span, error) {
+	spans, err := kafka.Spans(ctx, g.adm, topic)
+	if err != nil {
+		return nil, err
+	}
+	for p, end := range g.ends[topic] {
+		spans[p] = kafka.Span{Start: spans[p].Start, End: min(end, spans[p].End)}
+	}
+	return spans, nil
+}
+
 // all reads a whole topic, partition by partition.
 func (g *migration) all(ctx context.Context, cfg kafka.Config, topic string) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
-		spans, err := kafka.Spans(ctx, g.adm, topic)
+		spans, err := g.spans(ctx, topic)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -283,15 +351,11 @@ func (g *migration) all(ctx context.Context, cfg kafka.Config, topic string) ite
 	}
 }
 
-// latest reads the latest record of each key of a compacted topic of the old set, tombstones left out. It
-// takes the memory of one partition's keys.
-func (g *migration) latest(ctx context.Context, topic string) iter.Seq2[*kgo.Record, error] {
-	return latestOf(ctx, g, g.from, topic)
-}
-
-func latestOf(ctx context.Context, g *migration, cfg kafka.Config, topic string) iter.Seq2[*kgo.Record, error] {
+// latest reads the latest record of each key of a compacted topic, which may be a tombstone. It takes the
+// memory of one partition's keys.
+func (g *migration) latest(ctx context.Context, cfg kafka.Config, topic string) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
-		spans, err := kafka.Spans(ctx, g.adm, topic)
+		spans, err := g.spans(ctx, topic)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -310,7 +374,7 @@ func latestOf(ctx context.Context, g *migration, cfg kafka.Config, topic string)
 					yield(nil, err)
 					return
 				}
-				if last[string(m.Key)] == m.Offset && len(m.Value) > 0 && !yield(m, nil) {
+				if last[string(m.Key)] == m.Offset && !yield(m, nil) {
 					return
 				}
 			}

@@ -76,6 +76,9 @@ type migration struct {
 	state     *state
 	report    Report
 	committed map[int32]int64 // the old compactors' offsets
+	// ends are where the old set's topics ended when it was quiet. No more of them is read after that: the
+	// copy is of that moment.
+	ends map[string]map[int32]int64
 }
 
 // Run copies what is there and not copied yet. It may be run while everything is going on, and again. Once
@@ -229,17 +232,23 @@ func (g *migration) begin(ctx context.Context) error {
 			delete(before[g.new.Events], o.Partition)
 		}
 	})
-	if len(before[g.new.Events]) == 0 {
-		return nil
-	}
-	deleted, err := g.adm.DeleteRecords(ctx, before)
-	if err == nil {
-		err = deleted.Error()
-	}
-	if err != nil {
+	if err := g.deleteBefore(ctx, before); err != nil {
 		return fmt.Errorf("deleting what stands for raw events that are gone from %s: %w", g.new.Events, err)
 	}
 	return nil
+}
+
+func (g *migration) deleteBefore(ctx context.Context, offsets kadm.Offsets) error {
+	n := 0
+	offsets.Each(func(kadm.Offset) { n++ })
+	if n == 0 {
+		return nil
+	}
+	deleted, err := g.adm.DeleteRecords(ctx, offsets)
+	if err == nil {
+		err = deleted.Error()
+	}
+	return err
 }
 
 // first makes sure that the new set is empty, and makes it this copy's.
@@ -303,7 +312,9 @@ func (g *migration) makeRoom(ctx context.Context) error {
 }
 
 // needRoom returns how many events that runs begin or end with are gone, of the thread of each new
-// partition that lacks most, or may be gone before they are copied.
+// partition that lacks most, or may be gone before they are copied. Two where an event is gone of which a dead
+// letter was made: the letter's place is the first one then, and what comes behind that is gone too, so that
+// whoever looks for an earlier retry of it (deadletter.Retry) is told that nobody knows.
 func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
 	if err != nil {
@@ -327,11 +338,11 @@ func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 		return need, nil
 	}
 	threads := map[string]int64{}
-	for m, err := range g.latest(ctx, g.old.Runs) {
+	for m, err := range g.latest(ctx, g.from, g.old.Runs) {
 		if err != nil {
 			return nil, err
 		}
-		if headers, err := kafka.ParseHeaders(m.Headers); err != nil || headers.Kind != record.KindRun {
+		if headers, err := kafka.ParseHeaders(m.Headers); err != nil || len(m.Value) == 0 || headers.Kind != record.KindRun {
 			continue // findPlaces complains
 		}
 		r, err := record.DecodeRun(m.Value)
@@ -349,11 +360,20 @@ func (g *migration) needRoom(ctx context.Context) (map[int32]int64, error) {
 			}
 		}
 	}
+	for m, err := range g.all(ctx, g.from, g.old.DeadLetters) {
+		if err != nil {
+			return nil, err
+		}
+		if at, ok := positionIn(m, record.HeaderPosition); ok && at.Offset < gone[at.Partition] {
+			q := record.Partition(m.Key, g.counts[1])
+			need[q] = max(need[q], 2)
+		}
+	}
 	return need, nil
 }
 
 // quiet says what is missing before the copy can be completed: nobody may write to the old set any more,
-// and its compactors must have decided all that there is, and be stopped.
+// its compactors must have decided all that there is, and be stopped, and all events must be copied.
 func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 	for _, group := range []string{g.Group, g.ToGroup} {
 		described, err := g.adm.DescribeGroups(ctx, group)
@@ -385,11 +405,19 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 	}); err != nil || waiting != "" {
 		return waiting, err
 	}
-	spans, err := kafka.Spans(ctx, g.adm, g.old.Events)
-	if err != nil {
-		return "", err
+	// Events are asked for last: then those of every record that lies before the ends are among them.
+	ends := map[string]map[int32]int64{}
+	var spans map[int32]kafka.Span
+	for _, topic := range []string{g.old.Runs, g.old.Snapshots, g.old.DeadLetters, g.old.Events} {
+		if spans, err = kafka.Spans(ctx, g.adm, topic); err != nil {
+			return "", err
+		}
+		ends[topic] = map[int32]int64{}
+		for p, span := range spans {
+			ends[topic][p] = span.End
+		}
 	}
-	g.committed = map[int32]int64{}
+	g.ends, g.committed = ends, map[int32]int64{}
 	for p, span := range spans {
 		decided := span.Start
 		if o, ok := offsets.Lookup(g.old.Events, p); ok && o.At >= 0 {
@@ -409,6 +437,23 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 				return "", err
 			}
 			return fmt.Sprintf("the compactors have not decided event %d:%d: let them come to the end, then stop them", p, m.Offset), nil
+		}
+	}
+	if g.state == nil { // a dry run has copied nothing
+		return "", nil
+	}
+	for p, span := range spans {
+		next := g.state.at(nextEvents, p)
+		came := span.Start > next // and may have been more than markers
+		for _, err := range kafka.Scan(ctx, g.from, g.old.Events, map[int32]kafka.Span{p: {Start: max(span.Start, next), End: span.End}}) {
+			if err != nil {
+				return "", err
+			}
+			came = true
+			break
+		}
+		if came {
+			return fmt.Sprintf("events came to partition %d of %s while it copied: see that nobody writes to it, and run this again", p, g.old.Events), nil
 		}
 	}
 	return "", nil
@@ -487,12 +532,25 @@ func (g *migration) complete(ctx context.Context) error {
 			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindPosition, Seq: -1}),
 		})
 	}
-	if g.report.Proof, err = g.prove(ctx, p); err != nil {
+	proof, err := g.prove(ctx, p)
+	if err != nil {
 		return err
 	}
-	if len(g.report.Proof.Differences) > 0 {
+	if len(proof.Differences) > 0 {
+		g.report.Proof = proof
 		return nil
 	}
+	was := g.ends
+	if g.report.Waiting, err = g.quiet(ctx); err != nil || g.report.Waiting != "" {
+		return err
+	}
+	for _, topic := range g.old.All() {
+		if !maps.Equal(was[topic], g.ends[topic]) {
+			g.report.Waiting = fmt.Sprintf("something was written to %s while it copied: see that the old set's compactors stay stopped, and run this again", topic)
+			return nil
+		}
+	}
+	g.report.Proof = proof
 	if err := g.adm.CommitAllOffsets(ctx, g.ToGroup, offsets); err != nil {
 		return fmt.Errorf("committing the offsets of %s: %w", g.ToGroup, err)
 	}

@@ -31,7 +31,10 @@ type topicSet struct {
 }
 
 func newTopicSet(t *testing.T, partitions int32) *topicSet {
-	cfg := kafkatest.Start(t, partitions)
+	return newTopicSetOn(t, kafkatest.Start(t, partitions), partitions)
+}
+
+func newTopicSetOn(t *testing.T, cfg kafka.Config, partitions int32) *topicSet {
 	adm, err := kafka.NewAdmin(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +46,7 @@ func newTopicSet(t *testing.T, partitions int32) *topicSet {
 // copied is the new set's configuration.
 func (s *topicSet) copied() kafka.Config {
 	cfg := s.cfg
-	cfg.TopicPrefix = "v2."
+	cfg.TopicPrefix += "v2."
 	return cfg
 }
 

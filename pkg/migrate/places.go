@@ -19,9 +19,13 @@ type places struct {
 	others map[record.Position]record.Position
 	// retried are the dead letters, by their old ids, that were published again.
 	retried map[record.Position]bool
+	// erased are the old offsets, by key of the thread, below which an erasure has taken dead letters.
+	erased map[string]int64
 	// committed is where the new compactors go on, by new partition: the first record that lay at the old
 	// ones' committed offset or behind it.
 	committed map[int32]int64
+	// held is what can be read of raw events by new partition.
+	held map[int32]kafka.Span
 }
 
 // threadPlaces are those of one thread, whose raw events lie on one old and one new partition.
@@ -38,7 +42,7 @@ func (t *threadPlaces) want(offsets ...int64) { t.old = append(t.old, offsets...
 func newPlaces() *places {
 	return &places{
 		threads: map[string]*threadPlaces{}, others: map[record.Position]record.Position{},
-		retried: map[record.Position]bool{}, committed: map[int32]int64{},
+		retried: map[record.Position]bool{}, erased: map[string]int64{}, committed: map[int32]int64{},
 	}
 }
 
@@ -80,6 +84,10 @@ func (p *places) seal() {
 	}
 }
 
+func (p *places) erase(key []byte, below int64) {
+	p.erased[string(key)] = max(p.erased[string(key)], below)
+}
+
 // note takes in a copied event.
 func (p *places) note(m *kgo.Record, from record.Position) {
 	if t := p.threads[string(m.Key)]; t != nil {
@@ -99,6 +107,35 @@ func (t *threadPlaces) at(old int64) (int64, bool) {
 		return 0, false
 	}
 	return t.found[i], true
+}
+
+// gone reports whether a raw event of the new set cannot be read.
+func (p *places) gone(partition int32, offset int64) bool { return offset < p.held[partition].Start }
+
+// named returns where a run record of the new set says that its run lies: its partition, its first and its last
+// event, -1 for what is gone.
+func (p *places) named(partition int32, raw record.Raw) [3]int64 {
+	at := [3]int64{int64(partition), raw.First, lastOf(raw)}
+	for i, offset := range at {
+		if i > 0 && p.gone(partition, offset) {
+			at[i] = -1
+		}
+	}
+	if raw.Partition != partition {
+		at[0] = -1
+	}
+	return at
+}
+
+// wanted returns where a run of the old set has to lie in the new one, as named does.
+func (p *places) wanted(thread string, raw record.Raw, partitions int32) [3]int64 {
+	at := [3]int64{int64(record.Partition([]byte(thread), partitions)), -1, -1}
+	for i, old := range []int64{raw.First, lastOf(raw)} {
+		if offset, ok := p.threads[thread].at(old); ok {
+			at[i+1] = offset
+		}
+	}
+	return at
 }
 
 // end is at for the end of a run; where that is gone, it is a place in the room.
@@ -174,9 +211,12 @@ func reference(raw record.Raw) []byte {
 // findPlaces reads what the old set's records name and where the new one has it.
 func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (*places, error) {
 	p := newPlaces()
-	for m, err := range g.latest(ctx, g.old.Runs) {
+	for m, err := range g.latest(ctx, g.from, g.old.Runs) {
 		if err != nil {
 			return nil, err
+		}
+		if len(m.Value) == 0 {
+			continue
 		}
 		switch headers, err := kafka.ParseHeaders(m.Headers); {
 		case err != nil:
@@ -195,6 +235,7 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 				return nil, fmt.Errorf("reading erasure %d:%d: %w", m.Partition, m.Offset, err)
 			}
 			p.thread(string(m.Key)).want(below - 1)
+			p.erase(m.Key, below)
 		}
 	}
 	for m, err := range g.all(ctx, g.from, g.old.DeadLetters) {
@@ -211,6 +252,10 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 		}
 	}
 	p.seal()
+	var err error
+	if p.held, err = kafka.Spans(ctx, g.adm, g.new.Events); err != nil {
+		return nil, err
+	}
 	for m, err := range g.all(ctx, g.to, g.new.Events) {
 		if err != nil {
 			return nil, err
@@ -222,6 +267,10 @@ func (g *migration) findPlaces(ctx context.Context, committed map[int32]int64) (
 		p.note(m, from)
 		if of, ok := positionIn(m, record.HeaderRetryOf); ok {
 			p.retried[of] = true
+		}
+		// The erasure of a thread without runs may have left no record.
+		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase && g.isThreads(m.Key, from.Partition) {
+			p.erase(m.Key, from.Offset)
 		}
 		if _, ok := p.committed[m.Partition]; !ok && from.Offset >= committed[from.Partition] {
 			p.committed[m.Partition] = m.Offset

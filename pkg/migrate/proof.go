@@ -21,12 +21,16 @@ type Proof struct {
 	// over keys, values, headers, times and old positions are compared, and the order.
 	Events  int `json:"events"`
 	Threads int `json:"threads"`
-	// Runs and Snapshots are the latest records, compared to the byte but for positions.
+	// Runs and Snapshots are the latest records, compared to the byte; of a run's positions that its first and
+	// its last event are copies of what they were. Erasures are records of erased threads whose erasure is there.
 	Runs      int `json:"runs"`
+	Erasures  int `json:"erasures"`
 	Snapshots int `json:"snapshots"`
-	// DeadLetters were copied; Retried were not, as they were published again.
+	// DeadLetters were copied. Retried were not, as they were published again, nor Erased, as their thread
+	// was erased since.
 	DeadLetters int `json:"deadLetters"`
 	Retried     int `json:"retried"`
+	Erased      int `json:"erased"`
 	// Differences name what is not the same: nothing, unless something went wrong. At most 100.
 	Differences []string `json:"differences"`
 }
@@ -58,20 +62,52 @@ func (g *migration) prove(ctx context.Context, places *places) (*Proof, error) {
 	if err := g.proveEvents(ctx, p); err != nil {
 		return nil, err
 	}
-	var err error
-	if p.Runs, err = g.proveLatest(ctx, p, g.old.Runs, g.new.Runs, withoutPlace); err != nil {
+	runs, err := g.proveLatest(ctx, p, g.old.Runs, g.new.Runs,
+		func(m *kgo.Record) ([]byte, error) {
+			kind, text, err := textOf(m, func(thread string, raw record.Raw) [3]int64 { return places.wanted(thread, raw, g.counts[1]) })
+			if err != nil || kind != record.KindErase {
+				return text, err
+			}
+			below, err := record.DecodeErased(m.Value)
+			if err != nil {
+				return nil, err
+			}
+			at, ok := places.threads[string(m.Key)].at(below - 1)
+			if !ok {
+				return nil, nil
+			}
+			p.Erasures++
+			return record.EncodeErased(at + 1), nil
+		},
+		func(m *kgo.Record) ([]byte, error) {
+			kind, text, err := textOf(m, func(_ string, raw record.Raw) [3]int64 { return places.named(m.Partition, raw) })
+			if err != nil || kind != record.KindErase {
+				return text, err
+			}
+			below, err := record.DecodeErased(m.Value)
+			if err == nil && places.gone(m.Partition, below-1) {
+				return nil, nil // of an earlier call
+			}
+			return text, err
+		})
+	if err != nil {
 		return nil, err
 	}
-	if p.Snapshots, err = g.proveLatest(ctx, p, g.old.Snapshots, g.new.Snapshots, func(m *kgo.Record) ([]byte, error) { return m.Value, nil }); err != nil {
+	p.Runs = runs - p.Erasures
+	value := func(m *kgo.Record) ([]byte, error) { return m.Value, nil }
+	if p.Snapshots, err = g.proveLatest(ctx, p, g.old.Snapshots, g.new.Snapshots, value, value); err != nil {
 		return nil, err
 	}
 	for m, err := range g.all(ctx, g.from, g.old.DeadLetters) {
 		if err != nil {
 			return nil, err
 		}
-		if places.retried[record.Position{Partition: m.Partition, Offset: m.Offset}] {
+		switch {
+		case places.retried[record.Position{Partition: m.Partition, Offset: m.Offset}]:
 			p.Retried++
-		} else {
+		case g.isErased(places, m):
+			p.Erased++
+		default:
 			p.DeadLetters++
 		}
 	}
@@ -165,15 +201,18 @@ func hashOf(m *kgo.Record, from record.Position) [32]byte {
 	return sha256.Sum256(b)
 }
 
-// proveLatest compares the latest records of each run or snapshot, as text makes them; nil is one that is
-// not compared.
-func (g *migration) proveLatest(ctx context.Context, p *Proof, before, after string, text func(*kgo.Record) ([]byte, error)) (int, error) {
+// proveLatest compares the latest records of each key, and returns how many there were: what was makes of the
+// old ones and is of the new ones. nil is one that is not compared.
+func (g *migration) proveLatest(ctx context.Context, p *Proof, before, after string, was, is func(*kgo.Record) ([]byte, error)) (int, error) {
 	sums := map[string][32]byte{}
-	for m, err := range g.latest(ctx, before) {
+	for m, err := range g.latest(ctx, g.from, before) {
 		if err != nil {
 			return 0, err
 		}
-		b, err := text(m)
+		if len(m.Value) == 0 {
+			continue
+		}
+		b, err := was(m)
 		if err != nil {
 			return 0, fmt.Errorf("comparing %d:%d of %s: %w", m.Partition, m.Offset, before, err)
 		}
@@ -182,11 +221,14 @@ func (g *migration) proveLatest(ctx context.Context, p *Proof, before, after str
 		}
 	}
 	n := len(sums)
-	for m, err := range latestOf(ctx, g, g.to, after) {
+	for m, err := range g.latest(ctx, g.to, after) {
 		if err != nil {
 			return 0, err
 		}
-		b, err := text(m)
+		if len(m.Value) == 0 {
+			continue
+		}
+		b, err := is(m)
 		if err != nil {
 			return 0, fmt.Errorf("comparing %d:%d of %s: %w", m.Partition, m.Offset, after, err)
 		}
@@ -204,21 +246,31 @@ func (g *migration) proveLatest(ctx context.Context, p *Proof, before, after str
 	return n, nil
 }
 
-// withoutPlace is a run record without what depends on the topic set.
-func withoutPlace(m *kgo.Record) ([]byte, error) {
+// textOf returns what is compared of a record of skein.runs: a run without what depends on the topic set, and
+// where its events lie in the new one; an erasure as it is. nil is one that is of its set only.
+func textOf(m *kgo.Record, place func(thread string, raw record.Raw) [3]int64) (record.Kind, []byte, error) {
 	headers, err := kafka.ParseHeaders(m.Headers)
-	if err != nil || headers.Kind != record.KindRun {
-		return nil, err
+	switch {
+	case err != nil:
+		return "", nil, err
+	case headers.Kind == record.KindErase:
+		return headers.Kind, m.Value, nil
+	case headers.Kind != record.KindRun:
+		return headers.Kind, nil, nil
 	}
 	r, err := record.DecodeRun(m.Value)
 	if err != nil {
-		return nil, err
+		return headers.Kind, nil, err
 	}
-	old := reference(r.Raw)
+	thread, err := record.ThreadKey(r.Tenant, r.ThreadID)
+	if err != nil {
+		return headers.Kind, nil, err
+	}
+	old := r.Raw
 	r.Raw.Partition, r.Raw.First, r.Raw.Next, r.Raw.Ranges = 0, 0, 0, nil
 	value, err := record.EncodeRun(r)
 	if r.Truncated {
-		value = bytes.ReplaceAll(value, old, nil)
+		value = bytes.ReplaceAll(value, reference(old), nil)
 	}
-	return value, err
+	return headers.Kind, fmt.Append(value, place(thread, old)), err
 }
