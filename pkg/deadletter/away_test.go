@@ -3,6 +3,7 @@ package deadletter_test
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,9 +30,13 @@ func TestRetry_EndsWhereKafkaGoesAway(t *testing.T) {
 					&kgo.Record{Topic: topics.DeadLetters, Key: key, Value: []byte(`{}`), Headers: []kgo.RecordHeader{
 						{Key: record.HeaderReason, Value: []byte(deadletter.NoRun)}, {Key: record.HeaderPosition, Value: []byte("0:0")},
 					}})
-				w, away := c.Wire(), false
+				w := c.Wire()
+				var away atomic.Bool // connections have goroutines of their own
 				w.Decide(func(r kafkatest.Request) kafkatest.Fate {
-					if away = away || r.Key == kmsg.Produce; away {
+					if r.Key == kmsg.Produce {
+						away.Store(true)
+					}
+					if away.Load() {
 						return fate
 					}
 					return kafkatest.Deliver

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -343,9 +344,13 @@ func TestRun_EndsWhereKafkaGoesAway(t *testing.T) {
 				s := &topicSet{t, c.Config, 2, adm}
 				kafkatest.Produce(t, s.cfg, s.event("t"), s.event("t"), s.run("t", 0, 0, 2))
 				s.decide()
-				w, away := c.Wire(), false
+				w := c.Wire()
+				var away atomic.Bool // connections have goroutines of their own
 				w.Decide(func(r kafkatest.Request) kafkatest.Fate {
-					if away = away || r.Key == kmsg.Produce && r.At == 1; away {
+					if r.Key == kmsg.Produce && r.At == 1 {
+						away.Store(true)
+					}
+					if away.Load() {
 						return fate
 					}
 					return kafkatest.Deliver
