@@ -16,35 +16,66 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
+// produceEvent writes an event of the thread t to Kafka, past the door.
+func produceEvent(t *testing.T, s *dev.Server, value string) {
+	t.Helper()
+	key, err := record.ThreadKey(dev.Tenant, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	adm, err := kafka.NewAdmin(s.Kafka())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	count, err := kafka.PartitionCount(t.Context(), adm, s.Kafka().Topics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kafkatest.Produce(t, s.Kafka(), &kgo.Record{Topic: s.Kafka().Topics().Events, Key: []byte(key), Partition: record.Partition([]byte(key), count), Value: []byte(value)})
+}
+
+// Nobody is given dead letters of an erased thread, also where no run was ever made of it.
+func TestDeadLetters_AreErasedWithTheirThread(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		produceEvent(t, s, eventText)
+		kafkatest.ConsumeUntil(t, s.Kafka(), s.Kafka().Topics().DeadLetters, func(got []*kgo.Record) bool { return len(got) == 1 })
+		list := func() string {
+			t.Helper()
+			stdout, stderr, code := skein(t, "", "dead-letters", "list", "--json", "--url", s.URL())
+			if code != app.ExitDone && code != app.ExitNotFound {
+				t.Fatalf("exit %d, %s", code, stderr)
+			}
+			return stdout
+		}
+		if text := list(); !strings.Contains(text, deadletter.NoRun) {
+			t.Fatalf("dead letters: %s", text)
+		}
+		stdout, stderr, code := skein(t, "", "erase", "t", "--yes", "--json", "--url", s.URL())
+		if code != app.ExitDone || !strings.Contains(stdout, `"erasedAt"`) {
+			t.Fatalf("exit %d: %s%s", code, stdout, stderr)
+		}
+		if text := list(); text != "" {
+			t.Errorf("of an erased thread there are %s", text)
+		}
+	})
+}
+
 // An agent that writes to Kafka itself and does not say the run: its event comes before the run does,
 // becomes a dead letter, and is folded once it is tried again while the run is open. One that comes
 // behind the run's end is never tried.
 func TestDeadLetters_ListAndRetryThroughTheWholePipeline(t *testing.T) {
 	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
-		key, err := record.ThreadKey(dev.Tenant, "t")
-		if err != nil {
-			t.Fatal(err)
-		}
-		topics := s.Kafka().Topics()
-		adm, err := kafka.NewAdmin(s.Kafka())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer adm.Close()
-		count, err := kafka.PartitionCount(t.Context(), adm, topics)
-		if err != nil {
-			t.Fatal(err)
-		}
 		produce := func(value string) {
 			t.Helper()
-			kafkatest.Produce(t, s.Kafka(), &kgo.Record{Topic: topics.Events, Key: []byte(key), Partition: record.Partition([]byte(key), count), Value: []byte(value)})
+			produceEvent(t, s, value)
 			if err := s.Settle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		dead := func(n int) {
 			t.Helper()
-			kafkatest.ConsumeUntil(t, s.Kafka(), topics.DeadLetters, func(got []*kgo.Record) bool { return len(got) == n })
+			kafkatest.ConsumeUntil(t, s.Kafka(), s.Kafka().Topics().DeadLetters, func(got []*kgo.Record) bool { return len(got) == n })
 		}
 		produce(eventText)
 		dead(1)

@@ -25,6 +25,7 @@ type eraseOptions struct {
 	thread              string
 	yes, noWait, asJSON bool
 	within              time.Duration
+	runs                int // of the thread before, see indexedRuns
 }
 
 func newErase(out *output, environ []string) *cobra.Command {
@@ -45,12 +46,13 @@ of the events and dead letters with their retention. The exit code is 1 where it
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.thread = args[0]
 			return o.server.connect(func(c *client.Client) error {
+				in := cmd.InOrStdin()
+				if !o.yes && !isTerminal(in) {
+					return app.Usagef("erasing %s: there is nobody to ask: say --yes", oneLine(o.thread, 80))
+				}
+				o.runs = indexedRuns(cmd.Context(), c, o.thread)
 				if !o.yes {
-					in := cmd.InOrStdin()
-					if !isTerminal(in) {
-						return app.Usagef("erasing %s: there is nobody to ask: say --yes", oneLine(o.thread, 80))
-					}
-					if err := confirmErasure(cmd.Context(), out, c, o.thread, in); err != nil {
+					if err := confirmErasure(cmd.Context(), out, o.thread, o.runs, in); err != nil {
 						return err
 					}
 				}
@@ -68,13 +70,27 @@ of the events and dead letters with their retention. The exit code is 1 where it
 // errNotMeant says that a person did not answer yes.
 var errNotMeant = errors.New("nothing was erased")
 
-// confirmErasure asks a person whether the erasure is meant.
-func confirmErasure(ctx context.Context, out *output, c *client.Client, thread string, in io.Reader) error {
-	what := "thread " + oneLine(thread, 80)
+// unknownRuns says that nobody could tell how many runs there are.
+const unknownRuns = -1
+
+// indexedRuns asks how many runs a thread has. Whoever may erase need not be allowed to read, and the index may be behind.
+func indexedRuns(ctx context.Context, c *client.Client, thread string) int {
 	var t struct{ Runs int }
-	// Whoever may erase need not be allowed to read, and the index may be behind: then without a number.
-	if body, err := c.Get(ctx, client.ThreadPath(thread), nil); err == nil && json.Unmarshal(body, &t) == nil {
-		what += fmt.Sprintf(" with %d runs", t.Runs)
+	body, err := c.Get(ctx, client.ThreadPath(thread), nil)
+	switch {
+	case client.IsNotFound(err):
+		return 0
+	case err != nil || json.Unmarshal(body, &t) != nil:
+		return unknownRuns
+	}
+	return t.Runs
+}
+
+// confirmErasure asks a person whether the erasure is meant.
+func confirmErasure(ctx context.Context, out *output, thread string, runs int, in io.Reader) error {
+	what := "thread " + oneLine(thread, 80)
+	if runs != unknownRuns {
+		what += fmt.Sprintf(" with %d runs", runs)
 	}
 	return confirm(ctx, out, in, "Erase "+what+"? It cannot be undone.", errNotMeant)
 }
@@ -128,7 +144,7 @@ func erase(ctx context.Context, out *output, c *client.Client, o eraseOptions) e
 	case o.asJSON:
 		err = out.document(body)
 	case e.done():
-		err = out.text(e.text(name))
+		err = out.text(e.text(name, o.runs))
 	}
 	if err == nil && !e.done() {
 		err = fmt.Errorf("erasing %s: it is not done after %v, and goes on: %s says how far it is", name, o.within, follow)
@@ -167,9 +183,9 @@ func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.R
 }
 
 // text says to a person what is gone, and by when the rest is.
-func (e erasure) text(name string) string {
-	if e.ErasedAt == nil {
-		return fmt.Sprintf("thread %s: there was nothing to erase\n", name)
+func (e erasure) text(name string, runs int) string {
+	if runs == 0 { // the id may be misspelt
+		return fmt.Sprintf("thread %s: no run of it was known; what else there was of it, as dead letters, is erased\n", name)
 	}
 	by := func(t *time.Time) string {
 		if t == nil {

@@ -65,7 +65,7 @@ func TestErase_LeavesNothingToAnyCommand(t *testing.T) {
 		if text := done("", "erase", "t", "--yes"); !strings.Contains(text, "is erased") {
 			t.Errorf("once more: %s", text)
 		}
-		if text := done("", "erase", "never there", "--yes"); !strings.Contains(text, "nothing to erase") {
+		if text := done("", "erase", "never there", "--yes"); !strings.Contains(text, "no run of it was known") {
 			t.Errorf("a thread that never was: %s", text)
 		}
 		if text := done("", "erase", "never there", "--yes", "--no-wait", "--json"); !strings.Contains(text, `"href":"/v1/erasures/`) {
@@ -100,7 +100,7 @@ func TestErase_AsksBeforeItActs(t *testing.T) {
 	defer api.Close()
 	for answer, meant := range map[string]bool{"y\n": true, " YES \n": true, "": false, "\n": false, "n\n": false, "yes, please\n": false} {
 		var stderr strings.Builder
-		err := confirmErasure(t.Context(), newOutput(io.Discard, &stderr, nil), api, "t\x1b", strings.NewReader(answer))
+		err := confirmErasure(t.Context(), newOutput(io.Discard, &stderr, nil), "t\x1b", indexedRuns(t.Context(), api, "t\x1b"), strings.NewReader(answer))
 		if (err == nil) != meant {
 			t.Errorf("%q: %v", answer, err)
 		}

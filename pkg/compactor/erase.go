@@ -16,7 +16,8 @@ import (
 // erase takes in an erasure of the thread: its runs and snapshots go, and what comes behind it is a new
 // life of the thread, which knows nothing of the one before.
 //
-// All tombstones are in one transaction with P, and so is an erasure record that lies behind them. Where
+// All tombstones are in one transaction with P, and so is an erasure record that lies behind them; it is written
+// where the thread has no runs, too: dead letters may be all that there is of it, and who lists them goes by the record. Where
 // the group's offset C stays below the erasure, as another thread has an open run there, the events
 // between C and P are read again after a crash. The erasure record then says which of them are erased:
 // nothing is made of them, not even for a while (route).
@@ -29,9 +30,6 @@ func (p *partition) erase(t *thread, m *message) (outcome, error) {
 		if err := t.rest.all(); err != nil {
 			return 0, err
 		}
-	}
-	if len(t.heads) == 0 {
-		return outcomeErasure, nil
 	}
 	p.withdraw(t)
 	heads := slices.SortedFunc(maps.Values(t.heads), func(a, b *head) int { return cmp.Compare(a.Start, b.Start) })

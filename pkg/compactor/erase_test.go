@@ -66,11 +66,16 @@ func TestPartition_ErasesAThread(t *testing.T) {
 		t.Error("the erasure record does not lie behind the tombstones")
 	}
 
-	s.erase("t")
-	s.erase("never there")
+	// Of a thread without runs there may be dead letters.
+	s.send("lone", "", text("m", "of no run"))
+	s.erase("t")    // 11
+	s.erase("lone") // 12
 	before := len(s.runs)
 	s.all()
-	equal(t, "records of erasures that erase nothing, but the position", len(s.runs), before+1)
+	equal(t, "dead letters", s.letters(), []string{"0:10 no-run"})
+	equal(t, "records of erasures of threads without runs, and the position", len(s.runs), before+3)
+	equal(t, "erasure record of a thread erased before", s.values()["acme/t"], `{"below":12}`)
+	equal(t, "erasure record of a thread of dead letters", s.values()["acme/lone"], `{"below":13}`)
 }
 
 // A new life begins at nothing: ids come again, histories and parents of the old one are not there.

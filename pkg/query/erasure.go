@@ -33,7 +33,7 @@ type erasureAnswer struct {
 	// RequestedAt is the time of the erasure's record on skein.events.
 	RequestedAt time.Time `json:"requestedAt"`
 	// ErasedAt is when the compactor has taken back what was made of the thread, last: a later erasure of
-	// the thread counts for this one. It is absent before that, and where nothing had been made of it.
+	// the thread counts for this one. It is absent before that, and where an older compactor found nothing.
 	ErasedAt *time.Time `json:"erasedAt,omitempty"`
 	// CompactedBy and RawGoneBy are by when Kafka's brokers must have dropped the bytes: of derived topics, of
 	// raw events and dead letters. Absent before ErasedAt is there, where the topics set no bound, and where
@@ -69,8 +69,8 @@ func (c *call) erasure() error {
 		deadline = deadline.Add(c.cfg.Wait)
 	}
 	for {
-		// The position first: an erasure that is read after it is at least as new. Where nothing had been
-		// made of the thread there is none, and the partition's position says that it was looked for. The
+		// The position first: an erasure that is read after it is at least as new. Where an older
+		// compactor found nothing there is none, and the partition's position says that it was looked for. The
 		// tenant's rows do not count: one of another thread may be there before this one's are gone.
 		to, err := c.store.IndexedTo(c.r.Context(), everyTenant)
 		if err != nil {
