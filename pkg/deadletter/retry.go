@@ -1,9 +1,11 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -52,6 +54,8 @@ type Retry struct {
 	DryRun bool
 	// Progress is called while skein.events is read, with records; nil is nobody.
 	Progress func(done, total int)
+
+	patience time.Duration // with others' transactions; zero is settleTimeout
 }
 
 // The bounds on one retry, which is one transaction.
@@ -65,6 +69,13 @@ var ErrTooMany = errors.New("too many dead letters for one retry")
 
 // ErrOvertaken says that another retry has begun meanwhile. Nothing was published.
 var ErrOvertaken = errors.New("another retry of this topic set has begun; nothing was published")
+
+// ErrUnsettled says that records of skein.events cannot be read yet, as somebody's transaction is open there: the same retry or an
+// erasure may be among them. Nothing was published.
+var ErrUnsettled = errors.New("somebody's transaction is open; nothing was published")
+
+// settleTimeout is how long a retry waits for the end of others' transactions.
+const settleTimeout = 10 * time.Second
 
 // Run publishes the original records of dead letters to skein.events, each to its thread's partition, in
 // one transaction: all of them or none. It answers with one line for each dead letter that is meant, in
@@ -164,7 +175,7 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, meant []Retried, r
 	if len(open) == 0 {
 		return nil
 	}
-	spans, since, err := eventSpans(ctx, cfg, oldest.Add(-clockSkew))
+	spans, since, err := r.eventSpans(ctx, cfg, slices.Collect(maps.Keys(open)), oldest.Add(-clockSkew))
 	if err != nil {
 		return err
 	}
@@ -231,28 +242,61 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, meant []Retried, r
 	return nil
 }
 
-// eventSpans asks for what skein.events holds, and for the offsets at a time.
-func eventSpans(ctx context.Context, cfg kafka.Config, at time.Time) (spans map[int32]kafka.Span, since map[int32]int64, err error) {
+// eventSpans asks for what skein.events holds, and for the offsets at a time, once all can be read that lies on the
+// partitions of the keys.
+func (r Retry) eventSpans(ctx context.Context, cfg kafka.Config, keys []string, at time.Time) (spans map[int32]kafka.Span, since map[int32]int64, err error) {
 	adm, err := kafka.NewAdmin(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer adm.Close()
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	patience := cmp.Or(r.patience, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience+askTimeout)
 	defer cancel()
-	return askEvents(ctx, adm, cfg.Topics(), at)
+	// A thread's partition depends on the count, so one that is under change must not be used.
+	count, err := kafka.PartitionCount(ctx, adm, cfg.Topics())
+	if err != nil {
+		return nil, nil, err
+	}
+	partitions := map[int32]bool{}
+	for _, key := range keys {
+		partitions[record.Partition([]byte(key), count)] = true
+	}
+	topic := cfg.Topics().Events
+	if err := settle(ctx, adm, topic, partitions, patience); err != nil {
+		return nil, nil, err
+	}
+	if spans, err = kafka.Spans(ctx, adm, topic); err != nil {
+		return nil, nil, err
+	}
+	since, err = kafka.OffsetsAt(ctx, adm, topic, at)
+	return spans, since, err
 }
 
-func askEvents(ctx context.Context, adm *kadm.Client, topics kafka.Topics, at time.Time) (spans map[int32]kafka.Span, since map[int32]int64, err error) {
-	// A thread's partition depends on the count, so one that is under change must not be used.
-	if _, err = kafka.PartitionCount(ctx, adm, topics); err != nil {
-		return nil, nil, err
+// settle waits until no transaction is open on the partitions: what lies behind its first record is not among their Spans.
+func settle(ctx context.Context, adm *kadm.Client, topic string, partitions map[int32]bool, patience time.Duration) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; {
+		open, err := kafka.Unsettled(ctx, adm, topic)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(open, func(p int32, _ kafka.Span) bool { return !partitions[p] })
+		if len(open) == 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			p := slices.Min(slices.Collect(maps.Keys(open)))
+			return fmt.Errorf("%w: what lies on partition %d of %s from %d to %d cannot be read before it ends, and may be the same retry, or an erasure. Try again then",
+				ErrUnsettled, p, topic, open[p].Start, open[p].End)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
 	}
-	if spans, err = kafka.Spans(ctx, adm, topics.Events); err != nil {
-		return nil, nil, err
-	}
-	since, err = kafka.OffsetsAt(ctx, adm, topics.Events, at)
-	return spans, since, err
 }
 
 func retryOf(m *kgo.Record) *record.Position {

@@ -177,6 +177,53 @@ func TestRetry_IsFencedByALaterOne(t *testing.T) {
 	})
 }
 
+// Behind somebody's open transaction may lie a retry, which is not to be done twice, or an erasure.
+func TestRetry_PublishesNothingBehindAnOpenTransaction(t *testing.T) {
+	kafkatest.OnBoth(t, partitions, func(t *testing.T, cfg kafka.Config) {
+		s := &topics{t: t, cfg: cfg}
+		id := s.letter("acme", "a", NoRun, event, false)
+		key := keyOf(t, "acme", "a")
+		here := record.Partition(key, partitions)
+		other := "b"
+		for record.Partition(keyOf(t, "acme", other), partitions) == here {
+			other += "b"
+		}
+		elsewhere := s.letter("acme", other, NoRun, event, false)
+		open, err := kafka.NewTransactor(t.Context(), cfg, cfg.TopicPrefix+"somebody")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Close()
+		if err := open.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		begun := &kgo.Record{Topic: cfg.Topics().Events, Partition: here, Key: key, Value: []byte(event)}
+		if err := open.ProduceSync(t.Context(), begun).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		one := Retry{Query: Query{Tenant: "acme", Thread: "a"}, patience: time.Millisecond}
+		for _, again := range []bool{false, true} { // what was erased is not published again by anybody
+			one.Again = again
+			want := fmt.Sprintf("partition %d of %s from %d to %d", here, cfg.Topics().Events, begun.Offset, begun.Offset+1)
+			if _, err := one.Run(t.Context(), cfg); !errors.Is(err, ErrUnsettled) || !strings.Contains(err.Error(), want) {
+				t.Errorf("again %v: %v, want %s", again, err, want)
+			}
+		}
+		s.want("on another partition", s.retry(Retry{Query: Query{Tenant: "acme", Thread: other}}), map[record.Position]Outcome{elsewhere: Published})
+		if n := len(s.retries()); n != 1 {
+			t.Errorf("%d retries", n)
+		}
+		one.Again, one.patience = false, time.Minute
+		ended := make(chan error, 1)
+		go func() { ended <- open.EndTransaction(t.Context(), kgo.TryCommit) }() // it is waited for
+		s.want("beside its end", s.retry(one), map[record.Position]Outcome{id: Published})
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		s.want("once more", s.retry(one), map[record.Position]Outcome{id: PublishedBefore})
+	})
+}
+
 // Retention has taken what would say whether there was a retry.
 func TestRetry_SaysWhenItCannotBeTold(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, partitions)
