@@ -148,10 +148,11 @@ func report(ctx context.Context, out *output, cfg kafka.Config, q shadow.Query, 
 	return r, r.end()
 }
 
-// ofThread is how many runs of a thread there are, how many change, and why that cannot be written anew.
+// ofThread is how many runs of a thread there are, how many change, of how many the raw events are gone, and why that cannot be
+// written anew.
 type ofThread struct {
-	runs, changes int
-	left          string
+	runs, changes, gone int
+	left                string
 }
 
 // refolding prints runs as they come. Of those that stay as they are, people are only told the number.
@@ -170,10 +171,13 @@ func (r *refolding) tell(run shadow.Run) error {
 	thread := shadow.Request{Tenant: run.Tenant, ThreadID: run.ThreadID}
 	of := r.ofThread[thread]
 	of.runs++
-	if run.Outcome == shadow.Changes {
+	switch run.Outcome {
+	case shadow.Changes:
 		if of.changes++; of.changes == 1 {
 			r.threads = append(r.threads, thread)
 		}
+	case shadow.Gone:
+		of.gone++
 	}
 	r.ofThread[thread] = of
 	switch {
@@ -219,7 +223,7 @@ type refoldReceipt struct {
 	ThreadID string `json:"threadId"`
 	// Position is the request's in skein.events.
 	Position record.Position `json:"position"`
-	// Changed is how many records came out otherwise before, Left how many of them still do.
+	// Changed is how many records came out otherwise before, Left how many of them still do, or cannot be compared any more.
 	Changed int `json:"changed"`
 	Left    int `json:"left"`
 	// Why says what has kept them, or that the thread is not there any more.
@@ -234,7 +238,7 @@ func applyRefold(ctx context.Context, out *output, cfg kafka.Config, group strin
 	}
 	bar := newProgress(out, "threads")
 	defer bar.end()
-	if err := shadow.Await(ctx, cfg, group, requests, bar.step); err != nil {
+	if err := shadow.Await(ctx, cfg, group, requests, shadow.NobodyFor, bar.step); err != nil {
 		return fmt.Errorf("%w; it was asked for all the same: the same command without --apply says how far it is", err)
 	}
 	bar.end()
@@ -270,9 +274,13 @@ func applyRefold(ctx context.Context, out *output, cfg kafka.Config, group strin
 // receiptOf says what became of a request by what the thread was before and is after it.
 func receiptOf(asked shadow.Request, before, after ofThread) refoldReceipt {
 	r := refoldReceipt{Tenant: asked.Tenant, ThreadID: asked.ThreadID, Position: asked.Position, Changed: before.changes, Left: after.changes}
+	expired := after.gone - before.gone
 	switch {
 	case after.runs == 0:
 		r.Why = "the thread is not there any more"
+	case expired > 0: // perhaps before the compactors came to it
+		r.Left = min(r.Changed, r.Left+expired)
+		r.Why = fmt.Sprintf("raw events of %s are gone by now, so whether it was written anew cannot be told", count(expired, "run"))
 	case r.Left > 0 && after.left != "":
 		r.Why = after.left
 	case r.Left > 0:

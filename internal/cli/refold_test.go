@@ -182,13 +182,14 @@ func TestRefold_AppliesWhatItReports(t *testing.T) {
 
 func TestRefold_SaysWhatBecameOfARequest(t *testing.T) {
 	for want, after := range map[string]ofThread{
-		"written anew":                             {runs: 3},
+		"written anew":                             {runs: 3, gone: 1},
 		"1 of 2 left: its contents were cut":       {runs: 3, changes: 1, left: "its contents were cut"},
 		"2 of 2 left: the log of the compactor":    {runs: 3, changes: 2},
 		"asked at 0:7, the thread is not there an": {},
+		"1 of 2 left: raw events of 1 run are go":  {runs: 3, gone: 2},
 	} {
 		var b bytes.Buffer
-		r := receiptOf(shadow.Request{Tenant: "a", ThreadID: "t", Position: record.Position{Offset: 7}}, ofThread{runs: 3, changes: 2}, after)
+		r := receiptOf(shadow.Request{Tenant: "a", ThreadID: "t", Position: record.Position{Offset: 7}}, ofThread{runs: 3, changes: 2, gone: 1}, after)
 		if err := r.print(&output{stdout: &b}, false); err != nil || !strings.Contains(b.String(), want) {
 			t.Errorf("of %+v it says %q (%v), want %q", after, b.String(), err, want)
 		}

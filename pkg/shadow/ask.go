@@ -2,10 +2,12 @@ package shadow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -65,17 +67,25 @@ func events(ctx context.Context, cfg kafka.Config) (topic string, count int32, e
 	return topics.Events, count, err
 }
 
-// awaitEvery is the time between two looks at how far the compactors are.
-const awaitEvery = 200 * time.Millisecond
+// ErrNobody says that no compactor is there to decide.
+var ErrNobody = errors.New("the group has no members: start its compactors, or name the group that they are in")
+
+const (
+	// awaitEvery is the time between two looks at how far the compactors are.
+	awaitEvery = 200 * time.Millisecond
+	// NobodyFor is how long Await waits for a group without members: compactors may be starting anew.
+	NobodyFor = time.Minute
+)
 
 // Await waits, as long as ctx lasts, until the compactors of the group have decided all requests, and calls
-// progress (nil: nobody) with how many they have.
-func Await(ctx context.Context, cfg kafka.Config, group string, requests []Request, progress func(done, total int)) error {
+// progress (nil: nobody) with how many they have. It is ErrNobody where the group has had no members for a time: NobodyFor.
+func Await(ctx context.Context, cfg kafka.Config, group string, requests []Request, nobodyFor time.Duration, progress func(done, total int)) error {
 	adm, err := kafka.NewAdmin(cfg)
 	if err != nil {
 		return err
 	}
 	defer adm.Close()
+	seen := time.Now()
 	for {
 		decided, err := decidedBelow(ctx, adm, group, cfg.Topics().Events)
 		if err != nil {
@@ -93,12 +103,34 @@ func Await(ctx context.Context, cfg kafka.Config, group string, requests []Reque
 		if done == len(requests) {
 			return nil
 		}
+		switch there, err := hasMembers(ctx, adm, group); {
+		case err != nil:
+			return err
+		case there:
+			seen = time.Now()
+		case time.Since(seen) >= nobodyFor:
+			return fmt.Errorf("waiting for the compactors of %s: %d of %d requests are decided: %w", group, done, len(requests), ErrNobody)
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the compactors of %s: %d of %d requests are decided: %w", group, done, len(requests), ctx.Err())
 		case <-time.After(awaitEvery):
 		}
 	}
+}
+
+// hasMembers reports whether anybody is in a group; nobody is in one that is not there.
+func hasMembers(ctx context.Context, adm *kadm.Client, group string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	described, err := adm.DescribeGroups(ctx, group)
+	if err == nil {
+		err = described.Error()
+	}
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return false, fmt.Errorf("asking for the members of %s: %w", group, err)
+	}
+	return len(described[group].Members) > 0, nil
 }
 
 // decidedBelow returns, by partition, the first event about which the compactors have decided nothing.
@@ -109,7 +141,7 @@ func decidedBelow(ctx context.Context, adm *kadm.Client, group, topic string) (m
 	if err == nil {
 		err = offsets.Error()
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, fmt.Errorf("asking for the offsets of %s: %w", group, err)
 	}
 	out := map[int32]int64{}

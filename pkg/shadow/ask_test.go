@@ -1,0 +1,66 @@
+package shadow_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/shadow"
+)
+
+// Nobody decides where no compactor is: the group is misspelt, or they are not running.
+func TestAwait_EndsWhereNobodyIsThere(t *testing.T) {
+	kafkatest.OnBoth(t, 1, func(t *testing.T, cfg kafka.Config) {
+		group := cfg.CompactorGroup()
+		requests := []shadow.Request{{Tenant: "acme", ThreadID: "t"}}
+		if err := shadow.Ask(t.Context(), cfg, requests); err != nil {
+			t.Fatal(err)
+		}
+		member, err := kafka.NewGroupReader(cfg, kafka.GroupOptions{Group: group, Topics: []string{cfg.Topics().Events}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer member.CloseAllowingRebalance()
+		if fetched := member.PollFetches(t.Context()); fetched.Err() != nil {
+			t.Fatal(fetched.Err())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		looks := 0
+		// Somebody is there, and takes longer.
+		err = shadow.Await(ctx, cfg, group, requests, time.Millisecond, func(int, int) {
+			if looks++; looks == 5 {
+				cancel()
+			}
+		})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, shadow.ErrNobody) {
+			t.Errorf("with a member it is %v", err)
+		}
+
+		member.CloseAllowingRebalance()
+		for _, none := range []string{group, group + "-misspelt"} {
+			err := shadow.Await(t.Context(), cfg, none, requests, time.Millisecond, nil)
+			if !errors.Is(err, shadow.ErrNobody) || !strings.Contains(err.Error(), none+": 0 of 1 requests") {
+				t.Errorf("in a group of nobody it is %v", err)
+			}
+		}
+		adm, err := kafka.NewAdmin(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer adm.Close()
+		decided := kadm.Offsets{}
+		decided.AddOffset(cfg.Topics().Events, requests[0].Position.Partition, requests[0].Position.Offset+1, -1)
+		if err := adm.CommitAllOffsets(t.Context(), group, decided); err != nil {
+			t.Fatal(err)
+		}
+		if err := shadow.Await(t.Context(), cfg, group, requests, time.Millisecond, nil); err != nil {
+			t.Errorf("once it is decided it is %v", err)
+		}
+	})
+}
