@@ -50,7 +50,7 @@ const transactionTimeout = 30 * time.Second
 // it has committed can be read. BeginTransaction and EndTransaction are the caller's. Records that are
 // not acknowledged for as long as a transaction may last are given back (Unacknowledged): it can only be aborted.
 func NewTransactor(ctx context.Context, cfg Config, id string) (*kgo.Client, error) {
-	limit := &publishLimit{}
+	watch := &published{topics: map[string]bool{}}
 	cl, err := cfg.newClient("transactor", false, append(producing(),
 		kgo.TransactionalID(id),
 		// Readers of the partitions that it writes to stand still while it is open, and after a crash
@@ -61,12 +61,12 @@ func NewTransactor(ctx context.Context, cfg Config, id string) (*kgo.Client, err
 		kgo.ProducerLinger(0),
 		kgo.MaxBufferedBytes(256<<20),
 		kgo.MaxBufferedRecords(1<<20),
-		kgo.WithHooks(limit),
+		kgo.WithHooks(watch),
 	)...)
 	if err != nil {
 		return nil, err
 	}
-	limit.client = cl
+	watch.client = cl
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if _, _, err := cl.ProducerID(ctx); err != nil {
@@ -87,31 +87,44 @@ func Unacknowledged(err error) error {
 	return err
 }
 
-// publishLimit gives back what a transactor has not seen acknowledged within transactionTimeout. kgo does not do
-// that of itself with a record that was sent and never answered, whatever RecordDeliveryTimeout and contexts say: its
-// sequence number would become another record's. Here none follows: the transaction is aborted, at the latest by who
-// takes the transactional id next, and what brokers take after that is of an epoch that is over.
-type publishLimit struct {
+// published watches the records of a transactor, as their hooks.
+//
+// It gives back what is not acknowledged within transactionTimeout. kgo does not do that of itself with a record
+// that was sent and never answered, whatever RecordDeliveryTimeout and contexts say: its sequence number would become
+// another record's. Here none follows: the transaction is aborted, at the latest by who takes the transactional id
+// next, and what brokers take after that is of an epoch that is over.
+//
+// And it holds back the acknowledgement of a topic's first record until kgo knows the topic. That (1.22.2) hands
+// records out before it stores what it has learned of their topic; where the transaction ends in between,
+// EndTransaction finds no record in it, aborts, and returns nil.
+type published struct {
 	client *kgo.Client
+	topics map[string]bool // that kgo knows; of the one goroutine that tells of acknowledgements
 
 	mu    sync.Mutex
 	n     int // records that are not acknowledged
 	timer *time.Timer
 }
 
-func (l *publishLimit) OnProduceRecordBuffered(*kgo.Record) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.n++; l.n == 1 {
-		l.timer = time.AfterFunc(transactionTimeout, l.client.UnsafeAbortBufferedRecords)
+func (p *published) OnProduceRecordBuffered(*kgo.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n++; p.n == 1 {
+		p.timer = time.AfterFunc(transactionTimeout, p.client.UnsafeAbortBufferedRecords)
 	}
 }
 
-func (l *publishLimit) OnProduceRecordUnbuffered(*kgo.Record, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.n--; l.n == 0 {
-		l.timer.Stop()
+func (p *published) OnProduceRecordUnbuffered(r *kgo.Record, err error) {
+	if err == nil && !p.topics[r.Topic] {
+		// There is no such topic: this waits for its turn behind what is being learned of topics, and is all
+		// that does.
+		p.client.PurgeTopicsFromProducing("-")
+		p.topics[r.Topic] = true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n--; p.n == 0 {
+		p.timer.Stop()
 	}
 }
 
