@@ -268,7 +268,7 @@ Exit code 0: all that were meant were published. 4: some were left out, and the 
 			done, err := deadletter.Retry{Query: q, Again: again, DryRun: dry, Progress: bar.step}.Run(cmd.Context(), cfg)
 			bar.end()
 			if err != nil {
-				return kafka.Unacknowledged(err)
+				return err
 			}
 			return printRetried(out, done, d.asJSON, dry)
 		},

@@ -320,7 +320,7 @@ func commit(ctx context.Context, cl *kgo.Client, records []*kgo.Record) error {
 		// Nothing is committed, whether the brokers hear of the abort or not.
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
-		return overtaken(errors.Join(err, cl.EndTransaction(ending, kgo.TryAbort)))
+		return overtaken(errors.Join(kafka.Unacknowledged(err), cl.EndTransaction(ending, kgo.TryAbort)))
 	}
 	if err := cl.EndTransaction(ctx, kgo.TryCommit); err != nil {
 		if fenced := overtaken(err); errors.Is(fenced, ErrOvertaken) {
