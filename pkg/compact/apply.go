@@ -152,6 +152,11 @@ func (r *Run) toolParent(call, parent string, hasParent bool, o owner) *message 
 
 func (r *Run) toolArgs(call string, delta agui.Text, o owner, metadata json.RawMessage) {
 	r.p.verify.within(kindTool, call, o)
+	r.appendArgs(call, delta, metadata)
+}
+
+// appendArgs appends a delta to the arguments of a call.
+func (r *Run) appendArgs(call string, delta agui.Text, metadata json.RawMessage) {
 	m, c := r.conv.owner(call)
 	if c == nil {
 		r.Note("tool-call-unknown")

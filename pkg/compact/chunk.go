@@ -194,9 +194,14 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 		at, opened = r.p.lanes.open(l), true
 		r.startLane(l, ev.JSON(agui.FieldMetadata))
 	}
-	// A chunk without delta stands for an empty one where it carries anything else of its own.
-	if ev.Has(agui.FieldDelta) || ev.Has(agui.FieldRawEvent) ||
-		(!opened && (ev.Has(agui.FieldMetadata) || ev.HasUndescribed())) {
+	// A chunk without delta stands for an empty one where it carries anything else of its own. What the protocol does
+	// not describe is taken out by the client's enforcement, which stands before its verification: of a chunk that
+	// carries nothing else, that sees nothing.
+	described := ev.Has(agui.FieldDelta) || ev.Has(agui.FieldRawEvent) || (!opened && ev.Has(agui.FieldMetadata))
+	if described {
+		r.p.verify.within(at.Kind, at.ID, at.owner())
+	}
+	if described || (!opened && ev.HasUndescribed()) {
 		r.continueLane(*at, ev.Text(agui.FieldDelta), ev.JSON(agui.FieldMetadata))
 	}
 	return nil
@@ -222,16 +227,13 @@ func (r *Run) startLane(l lane, metadata json.RawMessage) {
 	}
 }
 
+// continueLane is what the reducer does with content. It leaves verification to the caller.
 func (r *Run) continueLane(l lane, delta agui.Text, metadata json.RawMessage) {
-	o := l.owner()
-	switch l.Kind {
-	case kindText:
-		r.textContent(l.ID, delta, o, metadata)
-	case kindTool:
-		r.toolArgs(l.ID, delta, o, metadata)
-	default:
-		r.reasoningContent(l.ID, delta, o, metadata)
+	if l.Kind == kindTool {
+		r.appendArgs(l.ID, delta, metadata)
+		return
 	}
+	r.appendTo(l.ID, delta, metadata)
 }
 
 // resolveLane decides which lane a chunk belongs to.

@@ -544,6 +544,30 @@ func TestRun_UnknownTypesDoNotBegin(t *testing.T) {
 	}
 }
 
+// The client takes members that the protocol does not describe out before it verifies: a chunk that has no others is none
+// to it, whoever has taken over the message since, and whoever has ended it.
+func TestRun_ChunksOfUnknownMembersAreNotVerified(t *testing.T) {
+	for name, lines := range map[string][]string{
+		"another's message": {`{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","subagentRunId":"s"}`, `{"type":"TOOL_CALL_RESULT","messageId":"a","toolCallId":"c","content":""}`, `{"type":"TEXT_MESSAGE_CHUNK","vendorField":1}`},
+		"an ended message":  {`{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","subagentRunId":"s"}`, `{"type":"TEXT_MESSAGE_END","messageId":"a"}`, `{"type":"TEXT_MESSAGE_CHUNK","vendorField":1}`},
+		"an ended call":     {`{"type":"TOOL_CALL_CHUNK","toolCallId":"a","toolCallName":"n","subagentRunId":"s"}`, `{"type":"TOOL_CALL_END","toolCallId":"a"}`, `{"type":"TOOL_CALL_CHUNK","vendorField":1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := fold(t, append([]string{started}, lines...)...)
+			if got := r.Summary().Anomalies; len(got) != 0 {
+				t.Errorf("counted %v", got)
+			}
+			for _, own := range []string{`"metadata":{}`, `"rawEvent":1`, `"delta":""`} {
+				carries := strings.Replace(lines[2], `"vendorField":1`, own, 1)
+				r, _ := fold(t, started, lines[0], lines[1], carries)
+				if got := r.Summary().Anomalies; len(got) != 1 {
+					t.Errorf("%s: want one rule, got %v", carries, got)
+				}
+			}
+		})
+	}
+}
+
 func TestRun_Statistics(t *testing.T) {
 	r, _ := fold(t, `{"type":"RUN_STARTED","threadId":"t","runId":"r","timestamp":1795250040000,"input":{"messages":[{"id":"u","role":"user","content":"x"}]}}`,
 		`{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":"","timestamp":1795250040100}`, `{"type":"TEXT_MESSAGE_CHUNK","delta":"x","timestamp":1795250040250}`,
