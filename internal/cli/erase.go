@@ -184,15 +184,16 @@ func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.R
 
 // text says to a person what is gone, and by when the rest is.
 func (e erasure) text(name string, runs int) string {
-	if runs == 0 { // the id may be misspelt
-		return fmt.Sprintf("thread %s: no run of it was known; what else there was of it, as dead letters, is erased\n", name)
-	}
 	by := func(t *time.Time) string {
 		if t == nil {
 			return "no bound is known"
 		}
 		return "by " + t.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("thread %s is erased: nobody is given anything of it any more\ngone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
+	text := fmt.Sprintf("thread %s is erased: nobody is given anything of it any more\ngone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
 		name, by(e.CompactedBy), by(e.RawGoneBy))
+	if runs == 0 {
+		text += "no run of it was known before: is the ID the right one?\n"
+	}
+	return text
 }

@@ -71,13 +71,21 @@ func ReadPage(ctx context.Context, cfg kafka.Config, q Query, after *record.Posi
 func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position) func(yield func(*kgo.Record, error) bool) {
 	return func(yield func(*kgo.Record, error) bool) {
 		topic := cfg.Topics().DeadLetters
-		spans, err := bounds(ctx, cfg, q, after)
+		spans, err := bounds(ctx, cfg, topic, q.Since)
 		if err != nil {
 			yield(nil, fmt.Errorf("reading dead letters: %w", err))
 			return
 		}
 		for _, p := range slices.Sorted(maps.Keys(spans)) {
-			for m, err := range kafka.Scan(ctx, cfg, topic, map[int32]kafka.Span{p: spans[p]}) {
+			span := spans[p]
+			switch {
+			case after == nil || p > after.Partition:
+			case p == after.Partition:
+				span.Start = max(span.Start, after.Offset+1)
+			default:
+				continue
+			}
+			for m, err := range kafka.Scan(ctx, cfg, topic, map[int32]kafka.Span{p: span}) {
 				if err != nil {
 					err = fmt.Errorf("reading dead letters: %w", err)
 				}
@@ -89,7 +97,8 @@ func each(ctx context.Context, cfg kafka.Config, q Query, after *record.Position
 	}
 }
 
-func bounds(ctx context.Context, cfg kafka.Config, q Query, after *record.Position) (map[int32]kafka.Span, error) {
+// bounds asks for what a topic holds, from a time on, that may be zero.
+func bounds(ctx context.Context, cfg kafka.Config, topic string, from time.Time) (map[int32]kafka.Span, error) {
 	adm, err := kafka.NewAdmin(cfg)
 	if err != nil {
 		return nil, err
@@ -97,26 +106,16 @@ func bounds(ctx context.Context, cfg kafka.Config, q Query, after *record.Positi
 	defer adm.Close()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	topic := cfg.Topics().DeadLetters
 	spans, err := kafka.Spans(ctx, adm, topic)
+	if err != nil || from.IsZero() {
+		return spans, err
+	}
+	since, err := kafka.OffsetsAt(ctx, adm, topic, from)
 	if err != nil {
 		return nil, err
 	}
-	since := map[int32]int64{}
-	if !q.Since.IsZero() {
-		if since, err = kafka.OffsetsAt(ctx, adm, topic, q.Since); err != nil {
-			return nil, err
-		}
-	}
 	for p, s := range spans {
 		s.Start = max(s.Start, since[p])
-		switch {
-		case after == nil || p > after.Partition:
-		case p == after.Partition:
-			s.Start = max(s.Start, after.Offset+1)
-		default:
-			s.Start = s.End
-		}
 		spans[p] = s
 	}
 	return spans, nil

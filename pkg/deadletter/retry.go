@@ -70,6 +70,9 @@ var ErrTooMany = errors.New("too many dead letters for one retry")
 // ErrOvertaken says that another retry has begun meanwhile. Nothing was published.
 var ErrOvertaken = errors.New("another retry of this topic set has begun; nothing was published")
 
+// ErrErased says that a thread was erased while the retry looked. Nothing was published.
+var ErrErased = errors.New("a thread was erased meanwhile; nothing was published: the same again leaves it out")
+
 // ErrUnsettled says that records of skein.events cannot be read yet, as somebody's transaction is open there: the same retry or an
 // erasure may be among them. Nothing was published.
 var ErrUnsettled = errors.New("somebody's transaction is open; nothing was published")
@@ -97,7 +100,8 @@ func (r Retry) Run(ctx context.Context, cfg kafka.Config) ([]Retried, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.compare(ctx, cfg, meant, records); err != nil {
+	read, err := r.compare(ctx, cfg, meant, records)
+	if err != nil {
 		return nil, err
 	}
 	var publish []*kgo.Record
@@ -109,7 +113,8 @@ func (r Retry) Run(ctx context.Context, cfg kafka.Config) ([]Retried, error) {
 	if r.DryRun || len(publish) == 0 {
 		return meant, nil
 	}
-	if err := commit(ctx, cl, publish); err != nil {
+	err = commit(ctx, cl, publish, func() error { return erasedMeanwhile(ctx, cfg, read, publish) })
+	if err != nil {
 		return nil, fmt.Errorf("publishing dead letters again: %w", err)
 	}
 	for i := range meant {
@@ -155,8 +160,8 @@ func (r Retry) meant(ctx context.Context, cfg kafka.Config) ([]Retried, []*kgo.R
 const clockSkew = time.Hour
 
 // compare looks on skein.events, behind the dead letters' own records, for retries and erasures, and says
-// which partition a retry goes to.
-func (r Retry) compare(ctx context.Context, cfg kafka.Config, meant []Retried, records []*kgo.Record) error {
+// which partition a retry goes to. It returns what it has read.
+func (r Retry) compare(ctx context.Context, cfg kafka.Config, meant []Retried, records []*kgo.Record) (map[int32]kafka.Span, error) {
 	open := map[string]map[record.Position]int{} // by key
 	var oldest time.Time
 	for i, e := range meant {
@@ -173,14 +178,15 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, meant []Retried, r
 		}
 	}
 	if len(open) == 0 {
-		return nil
+		return nil, nil
 	}
 	spans, since, err := r.eventSpans(ctx, cfg, slices.Collect(maps.Keys(open)), oldest.Add(-clockSkew))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	from := make([]int64, len(meant)) // from where on a record has to do with the dead letter
 	read := map[int32]kafka.Span{}
+	cut := map[int]bool{} // the letters whose erasure skein.events may hold no more
 	total := 0
 	for _, letters := range open {
 		for _, i := range letters {
@@ -196,6 +202,8 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, meant []Retried, r
 			}
 			if gone && !r.Again {
 				e.Outcome = Untold
+			} else if gone {
+				cut[i] = true
 			}
 			was, ok := read[p]
 			if !ok {
@@ -210,7 +218,7 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, meant []Retried, r
 	done := 0
 	for m, err := range kafka.Scan(ctx, cfg, cfg.Topics().Events, read) {
 		if err != nil {
-			return fmt.Errorf("looking for earlier retries: %w", err)
+			return nil, fmt.Errorf("looking for earlier retries: %w", err)
 		}
 		if done++; r.Progress != nil && (done%1000 == 0 || done == total) {
 			r.Progress(done, total)
@@ -220,7 +228,7 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, meant []Retried, r
 			continue
 		}
 		at := record.Position{Partition: m.Partition, Offset: m.Offset}
-		if headers, err := kafka.ParseHeaders(m.Headers); err == nil && headers.Kind == record.KindErase {
+		if isErasure(m) {
 			for _, i := range letters {
 				if m.Offset >= from[i] {
 					meant[i].Outcome, meant[i].RetriedAt = Erased, nil
@@ -239,7 +247,87 @@ func (r Retry) compare(ctx context.Context, cfg kafka.Config, meant []Retried, r
 			}
 		}
 	}
+	return read, r.compareErased(ctx, cfg, meant, records, from, cut)
+}
+
+// compareErased asks skein.runs, which keeps erasures for good, for those that skein.events holds no more.
+func (r Retry) compareErased(ctx context.Context, cfg kafka.Config, meant []Retried, records []*kgo.Record, from []int64, cut map[int]bool) error {
+	if len(cut) == 0 {
+		return nil
+	}
+	keys := map[string]bool{}
+	partitions := map[int32]bool{} // a thread has the same one on all topics of a set
+	for i := range cut {
+		keys[string(records[i].Key)], partitions[records[i].Partition] = true, true
+	}
+	spans, err := bounds(ctx, cfg, cfg.Topics().Runs, time.Time{})
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(spans, func(p int32, _ kafka.Span) bool { return !partitions[p] })
+	done, total := 0, 0
+	for _, s := range spans {
+		total += int(s.End - s.Start)
+	}
+	type erasure struct {
+		below int64 // what lies below is erased
+		at    time.Time
+	}
+	erasures := map[string]erasure{} // by key
+	for m, err := range kafka.Scan(ctx, cfg, cfg.Topics().Runs, spans) {
+		if err != nil {
+			return fmt.Errorf("looking for erasures: %w", err)
+		}
+		if done++; r.Progress != nil && done%1000 == 0 {
+			r.Progress(done, total)
+		}
+		if !keys[string(m.Key)] || len(m.Value) == 0 {
+			continue
+		}
+		below, err := record.DecodeErased(m.Value)
+		if err != nil {
+			return fmt.Errorf("looking for erasures: partition %d of %s, offset %d: %w", m.Partition, m.Topic, m.Offset, err)
+		}
+		erasures[string(m.Key)] = erasure{below, m.Timestamp}
+	}
+	for i := range cut {
+		e, ok := erasures[string(records[i].Key)]
+		since := e.below > from[i]
+		if meant[i].Position.Partition != records[i].Partition { // offsets of two partitions do not compare
+			since = !e.at.Before(meant[i].At.Add(-clockSkew))
+		}
+		if ok && since {
+			meant[i].Outcome, meant[i].RetriedAt = Erased, nil
+		}
+	}
 	return nil
+}
+
+// erasedMeanwhile looks for erasures between what was read and what is about to be published: what is published behind
+// one would be of the thread's next life. Of transactions that are open or were aborted they count as well, as nobody
+// knows yet, or it costs no more than another try.
+func erasedMeanwhile(ctx context.Context, cfg kafka.Config, read map[int32]kafka.Span, publish []*kgo.Record) error {
+	keys, spans := map[string]bool{}, map[int32]kafka.Span{}
+	for _, m := range publish { // the first of a partition comes first
+		keys[string(m.Key)] = true
+		if _, ok := spans[m.Partition]; !ok {
+			spans[m.Partition] = kafka.Span{Start: read[m.Partition].End, End: m.Offset}
+		}
+	}
+	for m, err := range kafka.ScanUncommitted(ctx, cfg, cfg.Topics().Events, spans) {
+		if err != nil {
+			return fmt.Errorf("looking for erasures: %w", err)
+		}
+		if keys[string(m.Key)] && isErasure(m) {
+			return ErrErased
+		}
+	}
+	return nil
+}
+
+func isErasure(m *kgo.Record) bool {
+	headers, err := kafka.ParseHeaders(m.Headers)
+	return err == nil && headers.Kind == record.KindErase
 }
 
 // eventSpans asks for what skein.events holds, and for the offsets at a time, once all can be read that lies on the
@@ -273,23 +361,32 @@ func (r Retry) eventSpans(ctx context.Context, cfg kafka.Config, keys []string, 
 	return spans, since, err
 }
 
-// settle waits until no transaction is open on the partitions: what lies behind its first record is not among their Spans.
+// settle waits until all can be read that lies on the partitions by now: what lies behind the first record of an open
+// transaction is not among their Spans. Transactions that begin meanwhile are not waited for, as that could be for ever.
 func settle(ctx context.Context, adm *kadm.Client, topic string, partitions map[int32]bool, patience time.Duration) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	var wanted map[int32]kafka.Span // what cannot be read yet
 	for end := time.Now().Add(patience); ; {
 		open, err := kafka.Unsettled(ctx, adm, topic)
 		if err != nil {
 			return err
 		}
 		maps.DeleteFunc(open, func(p int32, _ kafka.Span) bool { return !partitions[p] })
-		if len(open) == 0 {
+		if wanted == nil {
+			wanted = maps.Clone(open)
+		}
+		maps.DeleteFunc(wanted, func(p int32, s kafka.Span) bool {
+			now, ok := open[p]
+			return !ok || now.Start >= s.End
+		})
+		if len(wanted) == 0 {
 			return nil
 		}
 		if time.Now().After(end) {
-			p := slices.Min(slices.Collect(maps.Keys(open)))
+			p := slices.Min(slices.Collect(maps.Keys(wanted)))
 			return fmt.Errorf("%w: what lies on partition %d of %s from %d to %d cannot be read before it ends, and may be the same retry, or an erasure. Try again then",
-				ErrUnsettled, p, topic, open[p].Start, open[p].End)
+				ErrUnsettled, p, topic, wanted[p].Start, wanted[p].End)
 		}
 		select {
 		case <-ctx.Done():
@@ -311,12 +408,16 @@ func retryOf(m *kgo.Record) *record.Position {
 	return position(m.Headers[i].Value)
 }
 
-// commit publishes records in one transaction.
-func commit(ctx context.Context, cl *kgo.Client, records []*kgo.Record) error {
+// commit publishes records in one transaction, unless look, which is called once they have their offsets, says no.
+func commit(ctx context.Context, cl *kgo.Client, records []*kgo.Record, look func() error) error {
 	if err := cl.BeginTransaction(); err != nil {
 		return err
 	}
-	if err := cl.ProduceSync(ctx, records...).FirstErr(); err != nil {
+	err := cl.ProduceSync(ctx, records...).FirstErr()
+	if err == nil {
+		err = look()
+	}
+	if err != nil {
 		// Nothing is committed, whether the brokers hear of the abort or not.
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()

@@ -42,7 +42,7 @@ func NewProducer(cfg Config, extra ...kgo.Opt) (*kgo.Client, error) {
 	return cfg.newClient("producer", true, append(opts, extra...)...)
 }
 
-// transactionTimeout is how long brokers leave a transactor's transaction open after they have last heard of it.
+// transactionTimeout is how long brokers leave a transactor's transaction open, from its first record on.
 const transactionTimeout = 30 * time.Second
 
 // NewTransactor makes a producer whose records become visible together, or not at all, and takes the

@@ -95,11 +95,12 @@ const (
 // order, partitions in any. The spans must lie within what Spans has said. It ends with the spans, or
 // with an error.
 func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
-	each := make(map[int32][]Span, len(spans))
-	for p, s := range spans {
-		each[p] = []Span{s}
-	}
-	return scan(ctx, cfg, topic, each)
+	return scan(ctx, cfg, topic, one(spans))
+}
+
+// ScanUncommitted is Scan for all that was written, also in transactions that are open or were aborted.
+func ScanUncommitted(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
+	return scan(ctx, cfg, topic, one(spans), kgo.FetchIsolationLevel(kgo.ReadUncommitted()))
 }
 
 // ScanPartition is Scan for several spans of one partition, which are in order and do not overlap.
@@ -107,7 +108,15 @@ func ScanPartition(ctx context.Context, cfg Config, topic string, partition int3
 	return scan(ctx, cfg, topic, map[int32][]Span{partition: spans})
 }
 
-func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span) iter.Seq2[*kgo.Record, error] {
+func one(spans map[int32]Span) map[int32][]Span {
+	each := make(map[int32][]Span, len(spans))
+	for p, s := range spans {
+		each[p] = []Span{s}
+	}
+	return each
+}
+
+func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span, extra ...kgo.Opt) iter.Seq2[*kgo.Record, error] {
 	return func(yield func(*kgo.Record, error) bool) {
 		from, open := map[int32]int64{}, map[int32][]Span{} // what is left of each partition
 		for p, list := range spans {
@@ -120,7 +129,7 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span)
 			return
 		}
 		// Control records, as markers are the last of what some producers write.
-		cl, err := NewDirectReader(cfg, topic, from, kgo.KeepControlRecords())
+		cl, err := NewDirectReader(cfg, topic, from, append(extra, kgo.KeepControlRecords())...)
 		if err != nil {
 			yield(nil, err)
 			return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -68,17 +69,17 @@ func events(ctx context.Context, cfg kafka.Config) (topic string, count int32, e
 }
 
 // ErrNobody says that no compactor is there to decide.
-var ErrNobody = errors.New("the group has no members: start its compactors, or name the group that they are in")
+var ErrNobody = errors.New("nobody in the group reads skein.events of this topic set: start its compactors, or name the group that they are in")
 
 const (
 	// awaitEvery is the time between two looks at how far the compactors are.
 	awaitEvery = 200 * time.Millisecond
-	// NobodyFor is how long Await waits for a group without members: compactors may be starting anew.
+	// NobodyFor is how long Await waits for a group without compactors: they may be starting anew.
 	NobodyFor = time.Minute
 )
 
 // Await waits, as long as ctx lasts, until the compactors of the group have decided all requests, and calls
-// progress (nil: nobody) with how many they have. It is ErrNobody where the group has had no members for a time: NobodyFor.
+// progress (nil: nobody) with how many they have. It is ErrNobody where nobody in the group has read the events for a time: NobodyFor.
 func Await(ctx context.Context, cfg kafka.Config, group string, requests []Request, nobodyFor time.Duration, progress func(done, total int)) error {
 	adm, err := kafka.NewAdmin(cfg)
 	if err != nil {
@@ -103,7 +104,7 @@ func Await(ctx context.Context, cfg kafka.Config, group string, requests []Reque
 		if done == len(requests) {
 			return nil
 		}
-		switch there, err := hasMembers(ctx, adm, group); {
+		switch there, err := hasReaders(ctx, adm, group, cfg.Topics().Events); {
 		case err != nil:
 			return err
 		case there:
@@ -119,8 +120,9 @@ func Await(ctx context.Context, cfg kafka.Config, group string, requests []Reque
 	}
 }
 
-// hasMembers reports whether anybody is in a group; nobody is in one that is not there.
-func hasMembers(ctx context.Context, adm *kadm.Client, group string) (bool, error) {
+// hasReaders reports whether anybody in a group reads a topic; nobody is in one that is not there. While a group shares
+// its partitions out anew, brokers do not say what its members read, and any member is taken for one that does.
+func hasReaders(ctx context.Context, adm *kadm.Client, group, topic string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	described, err := adm.DescribeGroups(ctx, group)
@@ -130,7 +132,8 @@ func hasMembers(ctx context.Context, adm *kadm.Client, group string) (bool, erro
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return false, fmt.Errorf("asking for the members of %s: %w", group, err)
 	}
-	return len(described[group].Members) > 0, nil
+	g := described[group]
+	return len(g.Members) > 0 && (g.State != "Stable" || slices.Contains(g.JoinTopics(), topic)), nil
 }
 
 // decidedBelow returns, by partition, the first event about which the compactors have decided nothing.

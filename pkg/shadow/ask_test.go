@@ -43,17 +43,30 @@ func TestAwait_EndsWhereNobodyIsThere(t *testing.T) {
 		}
 
 		member.CloseAllowingRebalance()
-		for _, none := range []string{group, group + "-misspelt"} {
-			err := shadow.Await(t.Context(), cfg, none, requests, time.Millisecond, nil)
-			if !errors.Is(err, shadow.ErrNobody) || !strings.Contains(err.Error(), none+": 0 of 1 requests") {
-				t.Errorf("in a group of nobody it is %v", err)
-			}
+		// Somebody is there, of another stage.
+		indexer, err := kafka.NewGroupReader(cfg, kafka.GroupOptions{Group: group + "-of-another-stage", Topics: []string{cfg.Topics().Runs}})
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer indexer.CloseAllowingRebalance()
 		adm, err := kafka.NewAdmin(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer adm.Close()
+		for state := ""; state != "Stable"; {
+			described, err := adm.DescribeGroups(t.Context(), group+"-of-another-stage")
+			if err != nil {
+				t.Fatal(err)
+			}
+			state = described[group+"-of-another-stage"].State
+		}
+		for _, none := range []string{group, group + "-misspelt", group + "-of-another-stage"} {
+			err := shadow.Await(t.Context(), cfg, none, requests, time.Millisecond, nil)
+			if !errors.Is(err, shadow.ErrNobody) || !strings.Contains(err.Error(), none+": 0 of 1 requests") {
+				t.Errorf("in a group of nobody it is %v", err)
+			}
+		}
 		decided := kadm.Offsets{}
 		decided.AddOffset(cfg.Topics().Events, requests[0].Position.Partition, requests[0].Position.Offset+1, -1)
 		if err := adm.CommitAllOffsets(t.Context(), group, decided); err != nil {

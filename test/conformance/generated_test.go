@@ -167,6 +167,8 @@ func TestChunks_EqualTheOfficialClient(t *testing.T) {
 		`{"type":"TEXT_MESSAGE_CHUNK","unknown":1}`, `{"type":"TOOL_CALL_CHUNK","messageId":"of another type"}`,
 		`{"type":"TEXT_MESSAGE_CHUNK","metadata":{}}`, `{"type":"TOOL_CALL_CHUNK","metadata":{}}`,
 		`{"type":"TEXT_MESSAGE_CHUNK","rawEvent":1}`, `{"type":"TOOL_CALL_CHUNK","delta":"x"}`,
+		`{"type":"REASONING_MESSAGE_CHUNK","messageId":"m","subagentRunId":"s"}`, `{"type":"REASONING_MESSAGE_END","messageId":"m"}`,
+		`{"type":"REASONING_MESSAGE_CHUNK","unknown":1}`, `{"type":"REASONING_MESSAGE_CHUNK","metadata":{}}`,
 	)
 }
 
