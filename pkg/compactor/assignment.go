@@ -159,14 +159,15 @@ func (s *session) catchUp(a *assignment) (*partition, error) {
 	if until <= from {
 		return part, nil
 	}
+	lost := int64(0)
 	if pos.decidedOffset > 0 { // else nothing was ever committed, and the log simply begins later
-		s.metrics.LostOffsets.Add(float64(until - from))
+		lost = until - from
 		if start > pos.committedOffset {
 			s.logger.Error("raw events are gone before they were read", "topic", s.topics.Events, "partition", a.id,
 				"offset", pos.committedOffset, "until", start)
 		}
 	}
-	return part, part.skipTo(until)
+	return part, part.skipTo(until, lost)
 }
 
 // readRuns reads skein.runs into the store until a record at or above the acknowledged fence.

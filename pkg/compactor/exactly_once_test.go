@@ -569,39 +569,54 @@ func TestService_TakesNoAnswerFromBeforePartitionsWereAdded(t *testing.T) {
 
 // Raw expires while no compactor runs: no silent reset.
 func TestService_CountsRawThatExpiredWhileItWasDown(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		t := w.T
-		m := w.join("a", w.TempDir(), nil)
-		w.script.send("u", "open", started("open"))
-		w.script.send("u", "open", text("m", "one "))
-		w.publish()
-		w.decided()
-		time.Sleep(m.cfg.CheckpointMax + time.Second)
-		equal(t, "C", w.decided()[0], int64(2))
-		m.kill()
-		w.script.send("u", "open", text("m", "gone"))
-		w.script.send("v", "within", started("within"))
-		w.script.send("u", "open", text("m", "two"))
-		w.script.send("v", "within", text("m", "two"))
-		w.script.send("v", "within", finished("within"))
-		w.script.send("u", "open", finished("open"))
-		w.publish()
-		var until kadm.Offsets
-		until.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 4})
-		if _, err := w.admin().DeleteRecords(context.Background(), until); err != nil {
-			t.Fatal(err)
-		}
-		m = w.join("a", w.TempDir(), nil)
-		w.decided()
-		open := w.sealed()["u/open"]
-		if open == nil {
-			t.Fatal("the run is not sealed")
-		}
-		equal(t, "mark", open.RawLost, true)
-		equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
-		equal(t, "mark of a run that began there", w.sealed()["v/within"].RawLost, true)
-		equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 2)
-	})
+	for name, aborted := range map[string]bool{"at once": false, "once more, as the transaction is aborted": true} {
+		t.Run(name, func(t *testing.T) { inWorld(t, 1, func(w *world) { countsRawThatExpired(w, aborted) }) })
+	}
+}
+
+func countsRawThatExpired(w *world, aborted bool) {
+	t := w.T
+	m := w.join("a", w.TempDir(), nil)
+	w.script.send("u", "open", started("open"))
+	w.script.send("u", "open", text("m", "one "))
+	w.publish()
+	w.decided()
+	time.Sleep(m.cfg.CheckpointMax + time.Second)
+	equal(t, "C", w.decided()[0], int64(2))
+	m.kill()
+	w.script.send("u", "open", text("m", "gone"))
+	w.script.send("v", "within", started("within"))
+	w.script.send("u", "open", text("m", "two"))
+	w.script.send("v", "within", text("m", "two"))
+	w.script.send("v", "within", finished("within"))
+	w.script.send("u", "open", finished("open"))
+	w.publish()
+	var until kadm.Offsets
+	until.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 4})
+	if _, err := w.admin().DeleteRecords(context.Background(), until); err != nil {
+		t.Fatal(err)
+	}
+	wire := w.cluster.Wire()
+	if aborted { // the one behind its fence's, which skips what is gone
+		var commits atomic.Int32
+		wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+			if r.Key == kmsg.TxnOffsetCommit && commits.Add(1) == 2 {
+				w.refuse(kmsg.TxnOffsetCommit, kerr.IllegalGeneration)
+			}
+			return kafkatest.Deliver
+		})
+	}
+	m = w.joinBy(wire, "a", w.TempDir(), nil)
+	w.decided()
+	open := w.sealed()["u/open"]
+	if open == nil {
+		t.Fatal("the run is not sealed")
+	}
+	equal(t, "mark", open.RawLost, true)
+	equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
+	equal(t, "mark of a run that began there", w.sealed()["v/within"].RawLost, true)
+	equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 2)
+	equal(t, "opened again", m.outcome(txnUnknown) > 0, aborted)
 }
 
 // deleteGroup takes away what the group has committed, once it has no members any more.

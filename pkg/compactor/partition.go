@@ -84,6 +84,7 @@ type counts struct {
 	ended     map[record.Status]int
 	reads     map[string]reads // of the local store, by what for
 	bytes     int
+	lost      int64 // offsets that were gone before they were read
 }
 
 // What is read from the local store, for the metric.

@@ -584,7 +584,7 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 			s.settled = position{committedOffset: 1, decidedOffset: 1, partitions: 1}
 			s.open(newFolder)
 			s.part.settled, s.settled = group, group
-			s.check(s.part.skipTo(2))
+			s.check(s.part.skipTo(2, 0))
 		}
 		begin(false)
 		records := len(s.runs)

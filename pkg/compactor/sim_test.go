@@ -145,7 +145,7 @@ func (s *sim) open(newFolder bool) {
 // skipTo has the partition go on behind events that are gone.
 func (s *sim) skipTo(offset int) {
 	s.tb.Helper()
-	s.check(s.part.skipTo(int64(offset)))
+	s.check(s.part.skipTo(int64(offset), 0))
 	for s.part.skip != nil {
 		s.commit(true)
 	}

@@ -14,11 +14,12 @@ import (
 type skip struct {
 	to    int64    // the next record then
 	marks []string // the runs that are to be marked, by record key
+	lost  int64    // offsets that were never read, for the metric
 }
 
-// skipTo has a partition that was opened just now go on at an offset above the next one.
-func (p *partition) skipTo(offset int64) error {
-	p.skip = &skip{to: offset}
+// skipTo has a partition that was opened just now go on at an offset above the next one. lost is what it counts for that once it has.
+func (p *partition) skipTo(offset, lost int64) error {
+	p.skip = &skip{to: offset, lost: lost}
 	return p.store.openRuns(func(key string, h *head) {
 		if !h.RawLost && h.Next < offset {
 			p.skip.marks = append(p.skip.marks, key)
@@ -32,6 +33,7 @@ func (p *partition) markLost(now time.Time) error {
 		p.next = p.skip.to
 		p.position.decidedOffset = max(p.position.decidedOffset, p.next)
 		p.position.gap = record.Gap{End: p.next}
+		p.counts.lost += p.skip.lost
 		p.skip = nil
 		return nil
 	}

@@ -262,6 +262,7 @@ func (s *session) count(sh share) {
 		m.StoreReadBytes.WithLabelValues(what).Add(float64(r.bytes))
 	}
 	m.EventBytes.Add(float64(sh.batch.counts.bytes))
+	m.LostOffsets.Add(float64(sh.batch.counts.lost))
 	for _, o := range sh.batch.outputs {
 		m.RecordBytes.Add(float64(len(o.record.Key) + len(o.record.Value)))
 		if o.kind != "" {
