@@ -58,7 +58,7 @@ func (g *migration) copyEvents(ctx context.Context) error {
 			next = span.Start
 			s.Start[p] = next
 			s.set(nextEvents, p, next)
-		case span.Start > next:
+		case span.Start > next && !g.state.Done: // once it is complete, the old set is of no use
 			return fmt.Errorf("%w: partition %d of %s from %d to %d: begin again with a new prefix, and a longer retention", ErrExpired, p, g.old.Events, next, span.Start)
 		}
 		if g.state.Done && span.End > next {

@@ -183,6 +183,45 @@ func TestRun_WaitsWhereRecordsCameWhileItCopied(t *testing.T) {
 	}
 }
 
+// Copies are as old as what they are copies of: by retention, brokers could delete them first.
+func TestRun_KeepsAllThatItCopiesUntilItIsComplete(t *testing.T) {
+	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
+		s := newTopicSetOn(t, cfg, 2)
+		if _, err := kafka.AlterTopics(t.Context(), cfg, kafka.TopicSpec{EventsRetention: 48 * time.Hour, DeadLettersRetention: 72 * time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		s.decide() // there is a group
+		kafkatest.Produce(t, cfg, s.event("t"), s.run("t", 0, 0, 1))
+		keeps := func(when string, events, letters time.Duration) {
+			t.Helper()
+			reports, err := kafka.CheckTopics(t.Context(), s.copied(), kafka.TopicSpec{EventsRetention: events, DeadLettersRetention: letters})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range reports {
+				if len(r.Differences) > 0 {
+					t.Errorf("%s: %s: %+v", when, r.Topic, r.Differences)
+				}
+			}
+		}
+		if r := s.migrate(s.options(3)); r.Done {
+			t.Fatalf("it says %+v", r)
+		}
+		keeps("while it copies", -1, -1)
+		s.decide()
+		o := s.options(3)
+		o.Spec.DeadLettersRetention = 96 * time.Hour
+		if r := s.migrate(o); !r.Done {
+			t.Fatalf("it says %+v", r)
+		}
+		keeps("complete", 48*time.Hour, 96*time.Hour)
+		if r := s.migrate(s.options(3)); !r.Done {
+			t.Fatalf("run again it says %+v", r)
+		}
+		keeps("run again", 48*time.Hour, 96*time.Hour)
+	})
+}
+
 // A partition may end in what nobody reads: the marker of a transaction, and what was aborted.
 func TestRun_TakesWhatCannotBeReadForCopied(t *testing.T) {
 	s := newTopicSet(t, 2)
@@ -276,6 +315,26 @@ func TestRun_ProvesErasuresAndWhereRunsLie(t *testing.T) {
 				t.Errorf("it says %+v, %+v", r, r.Proof)
 			}
 		})
+	}
+}
+
+// An event that lies elsewhere than its thread would be refused by the new compactors.
+func TestRun_ProvesThatEventsLieWithTheirThread(t *testing.T) {
+	s := newTopicSet(t, 2)
+	kafkatest.Produce(t, s.cfg, s.event("t"), s.run("t", 0, 0, 1))
+	s.decide()
+	o, spoilt := s.options(3), false
+	o.Progress = func(what string, _, _ int) {
+		if spoilt || what != "copying runs" {
+			return
+		}
+		spoilt = true
+		m := kafkatest.Consume(t, s.copied(), s.copied().Topics().Events)[0]
+		kafkatest.Produce(t, s.copied(), &kgo.Record{Topic: m.Topic, Partition: (m.Partition + 1) % 3, Key: m.Key, Value: m.Value, Headers: m.Headers})
+	}
+	r := s.migrate(o)
+	if r.Done || r.Proof == nil || !slices.ContainsFunc(r.Proof.Differences, func(d string) bool { return strings.Contains(d, "is on partition") }) {
+		t.Errorf("it says %+v, %+v", r, r.Proof)
 	}
 }
 

@@ -69,8 +69,9 @@ type migration struct {
 	Options
 	from, to  kafka.Config
 	old, new  kafka.Topics
-	counts    [2]int32      // partitions of the two sets
-	retention time.Duration // of the old set's raw events; negative is for ever
+	counts    [2]int32         // partitions of the two sets
+	retention time.Duration    // of the old set's raw events; negative is for ever
+	keeps     [2]time.Duration // how long the new set keeps raw events and dead letters once it is complete
 	adm       *kadm.Client
 	txn       *kgo.Client
 	state     *state
@@ -125,6 +126,11 @@ func (g *migration) run(ctx context.Context) error {
 	defer g.txn.Close()
 	if g.state, err = readState(ctx, g.adm, g.to); err != nil {
 		return err
+	}
+	if g.state == nil || !g.state.Done {
+		if err := g.keep(ctx, forever, forever); err != nil {
+			return err
+		}
 	}
 	if err := g.begin(ctx); err != nil {
 		return err
@@ -185,6 +191,7 @@ func (g *migration) prepare(ctx context.Context) error {
 	if g.DryRun {
 		return nil
 	}
+	g.keeps = [2]time.Duration{spec.EventsRetention, spec.DeadLettersRetention}
 	if g.counts[1], err = kafka.EnsureTopics(ctx, g.to, spec); err != nil {
 		return err
 	}
@@ -193,6 +200,20 @@ func (g *migration) prepare(ctx context.Context) error {
 	}
 	g.report.ToPartitions = g.counts[1]
 	return makeStateTopic(ctx, g.adm, g.to, spec.Replication)
+}
+
+// forever is no retention.
+const forever time.Duration = -1
+
+// keep has the new set keep raw events and dead letters for so long. Until it is complete that is for ever: copies are as
+// old as what they are copies of, and brokers delete whole segments, so that they would delete some of them before the old set's.
+func (g *migration) keep(ctx context.Context, events, letters time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if _, err := kafka.AlterTopics(ctx, g.to, kafka.TopicSpec{EventsRetention: events, DeadLettersRetention: letters}); err != nil {
+		return fmt.Errorf("telling the new set how long to keep what it holds: %w", err)
+	}
+	return nil
 }
 
 // begin makes the first state, or takes up the one that is there.
@@ -551,6 +572,9 @@ func (g *migration) complete(ctx context.Context) error {
 		}
 	}
 	g.report.Proof = proof
+	if err := g.keep(ctx, g.keeps[0], g.keeps[1]); err != nil {
+		return err
+	}
 	if err := g.adm.CommitAllOffsets(ctx, g.ToGroup, offsets); err != nil {
 		return fmt.Errorf("committing the offsets of %s: %w", g.ToGroup, err)
 	}

@@ -21,7 +21,7 @@ type Proof struct {
 	// over keys, values, headers, times and old positions are compared, and the order.
 	Events  int `json:"events"`
 	Threads int `json:"threads"`
-	// Runs and Snapshots are the latest records, compared to the byte; of a run's positions that its first and
+	// Runs and Snapshots are the latest records, values compared to the byte; of a run's positions that its first and
 	// its last event are copies of what they were. Erasures are records of erased threads whose erasure is there.
 	Runs      int `json:"runs"`
 	Erasures  int `json:"erasures"`
@@ -161,6 +161,10 @@ func (g *migration) proveEvents(ctx context.Context, p *Proof) error {
 			copied[string(m.Key)] = d
 		}
 		d.add(hashOf(m, from))
+		own := record.Partition(m.Key, g.counts[1])
+		if parts, err := record.SplitKey(string(m.Key)); err == nil && len(parts) == 2 && (m.Partition == own) != g.isThreads(m.Key, from.Partition) {
+			p.differ("events of thread %q: %v is on partition %d, the thread on %d", m.Key, from, m.Partition, own)
+		}
 		if g.isThreads(m.Key, from.Partition) {
 			if from.Offset <= d.last {
 				p.differ("events of thread %q: %v is out of order", m.Key, from)
