@@ -60,6 +60,8 @@ type session struct {
 	owed    bool
 	failure error // found by a callback
 
+	learned map[string]bool // topics that the client has written to, and knows
+
 	// rest is what was polled and is not processed yet. Nothing more is polled before it is.
 	rest []*polled
 
@@ -87,7 +89,7 @@ const joinWait = 5 * time.Second
 
 // start joins the group.
 func (s *session) start(ctx context.Context) error {
-	s.assigned = map[int32]*assignment{}
+	s.assigned, s.learned = map[int32]*assignment{}, map[string]bool{}
 	s.caught = make(chan caught)
 	if err := s.readTopics(ctx); err != nil {
 		return err

@@ -139,9 +139,31 @@ func (s *session) produce(ctx context.Context, shares []share) error {
 	if err := s.client.Flush(ctx); err != nil {
 		return fmt.Errorf("producing: %w", err)
 	}
+	s.learn(shares)
 	mu.Lock()
 	defer mu.Unlock()
 	return failed
+}
+
+// learn has the client know the topics of what was produced before the transaction ends (kafka.Learned).
+func (s *session) learn(shares []share) {
+	first := false
+	note := func(m *kgo.Record) {
+		if !s.learned[m.Topic] {
+			s.learned[m.Topic], first = true, true
+		}
+	}
+	for _, sh := range shares {
+		if sh.fenceRecord != nil {
+			note(sh.fenceRecord)
+		}
+		for _, o := range sh.batch.outputs {
+			note(o.record)
+		}
+	}
+	if first {
+		kafka.Learned(s.client)
+	}
 }
 
 // end commits, or aborts if producing failed.

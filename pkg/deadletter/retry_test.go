@@ -90,6 +90,19 @@ func (s *topics) retries() []*kgo.Record {
 	return out
 }
 
+// wantRetries waits until so many retries can be read: what was committed can be a moment later.
+func (s *topics) wantRetries(n int) {
+	s.t.Helper()
+	for end := time.Now().Add(kafkatest.Timeout); ; time.Sleep(20 * time.Millisecond) {
+		switch have := len(s.retries()); {
+		case have == n:
+			return
+		case have > n || time.Now().After(end):
+			s.t.Fatalf("%d retries, want %d", have, n)
+		}
+	}
+}
+
 func (s *topics) want(what string, got, want map[record.Position]Outcome) {
 	s.t.Helper()
 	if !maps.Equal(got, want) {
@@ -135,10 +148,8 @@ func publishesWhatHasAChance(t *testing.T, cfg kafka.Config) {
 	second[noRun], second[wrong] = PublishedBefore, PublishedBefore
 	s.want("the second", s.retry(all), second)
 
+	s.wantRetries(2)
 	retries := s.retries()
-	if len(retries) != 2 {
-		t.Fatalf("%d retries", len(retries))
-	}
 	for _, m := range retries {
 		if string(m.Key) != "acme/a" || string(m.Value) != event || m.Partition != record.Partition(m.Key, partitions) || len(m.Headers) != 2 || m.Headers[0].Key != "of-the-agent" {
 			t.Errorf("a retry is %+v", m)
@@ -171,9 +182,7 @@ func TestRetry_IsFencedByALaterOne(t *testing.T) {
 		if _, err := former.Run(t.Context(), cfg); !errors.Is(err, ErrOvertaken) {
 			t.Errorf("the former one: %v", err)
 		}
-		if n := len(s.retries()); n != 1 {
-			t.Errorf("published %d times", n)
-		}
+		s.wantRetries(1)
 	})
 }
 
@@ -210,9 +219,7 @@ func TestRetry_PublishesNothingBehindAnOpenTransaction(t *testing.T) {
 			}
 		}
 		s.want("on another partition", s.retry(Retry{Query: Query{Tenant: "acme", Thread: other}}), map[record.Position]Outcome{elsewhere: Published})
-		if n := len(s.retries()); n != 1 {
-			t.Errorf("%d retries", n)
-		}
+		s.wantRetries(1)
 		one.Again, one.patience = false, time.Minute
 		ended := make(chan error, 1)
 		go func() { ended <- open.EndTransaction(t.Context(), kgo.TryCommit) }() // it is waited for

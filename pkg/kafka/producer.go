@@ -94,9 +94,7 @@ func Unacknowledged(err error) error {
 // another record's. Here none follows: the transaction is aborted, at the latest by who takes the transactional id
 // next, and what brokers take after that is of an epoch that is over.
 //
-// And it holds back the acknowledgement of a topic's first record until kgo knows the topic. That (1.22.2) hands
-// records out before it stores what it has learned of their topic; where the transaction ends in between,
-// EndTransaction finds no record in it, aborts, and returns nil.
+// And it holds back the acknowledgement of a topic's first record until kgo knows the topic (Learned).
 type published struct {
 	client *kgo.Client
 	topics map[string]bool // that kgo knows; of the one goroutine that tells of acknowledgements
@@ -116,9 +114,7 @@ func (p *published) OnProduceRecordBuffered(*kgo.Record) {
 
 func (p *published) OnProduceRecordUnbuffered(r *kgo.Record, err error) {
 	if err == nil && !p.topics[r.Topic] {
-		// There is no such topic: this waits for its turn behind what is being learned of topics, and is all
-		// that does.
-		p.client.PurgeTopicsFromProducing("-")
+		Learned(p.client)
 		p.topics[r.Topic] = true
 	}
 	p.mu.Lock()
@@ -126,6 +122,14 @@ func (p *published) OnProduceRecordUnbuffered(r *kgo.Record, err error) {
 	if p.n--; p.n == 0 {
 		p.timer.Stop()
 	}
+}
+
+// Learned waits until a client has stored what it was told of topics. kgo (1.22.2) hands the first records of a topic out before
+// that. Where their transaction ends in between, EndTransaction does not find them: it aborts and returns nil if there is nothing else
+// in it, and else commits, but leaves their sequence numbers as they are, so that brokers refuse the next ones.
+func Learned(cl *kgo.Client) {
+	// There is no such topic: this waits for its turn behind what is being learned of topics, and is all that does.
+	cl.PurgeTopicsFromProducing("-")
 }
 
 // producing are the options of every client that writes.
