@@ -23,24 +23,31 @@ func Diff(want, got Conversation) string {
 
 // DiffJSON is Diff for one value; name stands at the start of the text.
 func DiffJSON(name string, want, got json.RawMessage) string {
-	w, err := decode(want)
+	w, err := Decode(want)
 	if err != nil {
 		return fmt.Sprintf("%s: the wanted value: %v", name, err)
 	}
-	g, err := decode(got)
+	g, err := Decode(got)
 	if err != nil {
 		return fmt.Sprintf("%s: %v", name, err)
 	}
 	return diffValue(name, w, g)
 }
 
-func decode(b json.RawMessage) (any, error) {
+// Decode reads a value as Diff does: numbers as they are written (json.Number), half a surrogate pair as Half and its
+// four digits.
+func Decode(b json.RawMessage) (any, error) {
 	var v any
-	if err := json.Unmarshal(markHalves(b), &v); err != nil {
+	d := json.NewDecoder(bytes.NewReader(MarkHalves(b)))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
 		return nil, fmt.Errorf("decoding %.60q: %w", b, err)
 	}
 	return v, nil
 }
+
+// Half marks, in a Go string, a UTF-16 unit that is half a surrogate pair: its four digits in upper case follow.
+const Half = "\U0010F000"
 
 func diffValue(path string, want, got any) string {
 	switch w := want.(type) {
@@ -79,10 +86,22 @@ func diffValue(path string, want, got any) string {
 		}
 		return ""
 	}
-	if want != got { // a string, number, boolean or null, of which got may have another kind
+	if w, ok := want.(json.Number); ok {
+		if g, ok := got.(json.Number); !ok || double(w) != double(g) {
+			return differ(path, want, got)
+		}
+		return ""
+	}
+	if want != got { // a string, boolean or null, of which got may have another kind
 		return differ(path, want, got)
 	}
 	return ""
+}
+
+// double is the number as JavaScript has it.
+func double(n json.Number) float64 {
+	f, _ := strconv.ParseFloat(string(n), 64) // the error is of range, and f is then the infinity
+	return f
 }
 
 func differ(path string, want, got any) string {
@@ -100,9 +119,9 @@ func show(v any) string {
 	return string(b)
 }
 
-// markHalves replaces each \u escape that is half a surrogate pair by a private character and its
+// MarkHalves replaces each \u escape that is half a surrogate pair by Half and its
 // four digits. encoding/json would make every such half the same U+FFFD.
-func markHalves(b []byte) []byte {
+func MarkHalves(b []byte) []byte {
 	if !bytes.Contains(b, []byte(`\u`)) {
 		return b
 	}
@@ -127,7 +146,7 @@ func markHalves(b []byte) []byte {
 				i += 12
 				continue
 			}
-			out = fmt.Appendf(out, "\U0010F000%04X", r)
+			out = fmt.Appendf(out, Half+"%04X", r)
 			i += 6
 		}
 	}

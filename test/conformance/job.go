@@ -43,6 +43,9 @@ type Result struct {
 	// Violation is the first event that breaks a rule of the protocol, where Job.Verify asked and one
 	// does. It was folded all the same.
 	Violation *EventError `json:"violation,omitempty"`
+	// Unwritable says that the client holds what no JSON can, such as an object that holds itself: Messages and State are
+	// then nil. A State that is nil beside Messages is JavaScript's undefined.
+	Unwritable string `json:"unwritable,omitempty"`
 }
 
 // EventError is an event on which the client throws.

@@ -43,14 +43,15 @@ function stage(operator) {
 
 /** What the schema leaves of one event, as a list of one or none: throws where the client would end the run. */
 function enforce(event) {
-  const left = [];
-  let failure;
-  from([structuredClone(event)])
-    .pipe(client.enforceEvents())
-    .subscribe({ next: (event) => left.push(event), error: (error) => (failure = error) });
-  if (failure !== undefined) throw failure;
-  return left;
+  enforcing ??= stage(client.enforceEvents());
+  try {
+    return enforcing(event);
+  } catch (thrown) {
+    enforcing = undefined; // what has failed has ended
+    throw thrown;
+  }
 }
+let enforcing;
 
 /** The events up to and with the first terminal one that the schema accepts: what comes after it is none of the run. */
 export function cut(events) {
@@ -88,13 +89,16 @@ async function fold(events, start, { upgrade, schema, strip, skip }) {
   // would show.
   const expanded = [];
   const origin = [];
+  const enforced = []; // what the schema leaves of each event
   let error;
   for (let index = 0; index < events.length && !error; index++) {
+    enforced.push([]);
     try {
       // A stream that may be folded again keeps its events from being changed by the client.
       const own = skip ? structuredClone(events[index]) : events[index];
       for (const event of translate(own)) {
         const left = schema || strip ? enforce(event) : [];
+        enforced[index].push(...left);
         for (const e of (strip ? left : [event]).flatMap(expand)) {
           expanded.push(e);
           origin.push(index);
@@ -108,7 +112,10 @@ async function fold(events, start, { upgrade, schema, strip, skip }) {
   const agent = new Conversation(input.messages, input.state, input.threadId);
   let { messages, state } = input;
   let seen = -1;
-  const counter = { onEvent: () => void seen++ };
+  let held; // the reducer's own state, which it does not tell where it is undefined
+  const counter = { onEvent: (now) => void (seen++, (held = now.state)) };
+  expanded.push({ type: 'RAW' }); // changes nothing, and is told what the events before it left
+  origin.push(events.length - 1);
   await new Promise((resolve) => {
     client.defaultApplyEvents(input, from(expanded), agent, [counter]).subscribe({
       next: (update) => {
@@ -122,18 +129,16 @@ async function fold(events, start, { upgrade, schema, strip, skip }) {
       complete: resolve,
     });
   });
-  return error ? { messages, state, error } : { messages, state };
+  if (held === undefined) state = undefined;
+  return { result: error ? { messages, state, error } : { messages, state }, enforced };
 }
 
 /** The first event that the client's verification rejects, as {index, message}, or undefined. */
-function firstViolation(events, { upgrade }) {
-  const boundary = upgrade && new client.CompatibilityBoundary();
-  const input = { threadId: 'thread', runId: 'run', tools: [], context: [], messages: [] };
-  const stages = [client.enforceEvents(), client.transformChunks(), client.verifyEvents()].map(stage);
-  if (boundary) stages.unshift(stage((source) => boundary.run(input, { run: () => source })));
-  for (let index = 0; index < events.length; index++) {
+function firstViolation(enforced) {
+  const [expand, verify] = [client.transformChunks(), client.verifyEvents()].map(stage);
+  for (let index = 0; index < enforced.length; index++) {
     try {
-      stages.reduce((batch, next) => batch.flatMap(next), [structuredClone(events[index])]);
+      enforced[index].flatMap(expand).forEach(verify);
     } catch (thrown) {
       return { index, message: text(thrown) };
     }
@@ -148,17 +153,17 @@ function firstViolation(events, { upgrade }) {
  * schema: an event that the client's schema rejects is an error. Unknown types and fields are not.
  * strip: fold what the client's schema leaves of an event: no unknown types, fields, content parts and messages.
  * skip: leave out an event that is an error, note it in skipped and go on; else stop there.
- * verify: say in violation where the client's verification would have ended the stream that was folded.
+ * verify: say in violation where the client's verification would have ended the stream that was folded; schema is on then.
  */
 export async function reduce({ start = {}, events, upgrade = false, schema = false, strip = false, skip = false, verify = false }) {
   const from = { messages: start.messages ?? [], state: start.state === undefined ? {} : start.state };
   const skipped = [];
   const kept = events.map((event, index) => ({ event, index }));
   for (;;) {
-    const result = await fold(kept.map((k) => k.event), from, { upgrade, schema, strip, skip });
+    const { result, enforced } = await fold(kept.map((k) => k.event), from, { upgrade, schema: schema || verify, strip, skip });
     if (!result.error) {
       if (skipped.length > 0) result.skipped = skipped;
-      const violation = verify && firstViolation(kept.map((k) => k.event), { upgrade });
+      const violation = verify && firstViolation(enforced);
       if (violation) result.violation = { ...violation, index: kept[violation.index].index };
       return result;
     }
