@@ -81,14 +81,15 @@ test-deploy: build ## check the Compose file and render the Helm chart, with a l
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them
 	SKEIN_MUTANTS=1 go test -count=1 -v -timeout 1h -run TestMutants_AreCaught ./$(KIT)
 
-# Run in the kit's own folder, so that go test shows the kit's summary.
+# Run in the kit's own folder, so that go test shows the kit's summary. "make test" takes 2,000 threads.
+SEEDED = $(if $(SEED),-rapid.seed=$(SEED))
 .PHONY: conformance
-conformance: conformance-setup ## compare with the official AG-UI client: recordings, cases, 10,000 generated threads
-	cd $(KIT) && go test -count=1 -timeout 30m
+conformance: conformance-setup ## compare with the official AG-UI client: recordings, cases, 10,000 generated threads; SEED=n for the same again
+	cd $(KIT) && go test -count=1 -timeout 30m -rapid.checks=10000 $(SEEDED)
 
 .PHONY: conformance-long
-conformance-long: conformance-setup ## the same with 100,000 generated threads
-	cd $(KIT) && go test -count=1 -timeout 2h -rapid.checks=100000
+conformance-long: conformance-setup ## the same with 100,000 generated threads, for every night; SEED=n for the same again
+	cd $(KIT) && go test -count=1 -timeout 3h -rapid.checks=100000 $(SEEDED)
 
 .PHONY: conformance-update
 conformance-update: conformance-setup ## write expected results anew from the official client

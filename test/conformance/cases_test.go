@@ -81,7 +81,7 @@ func TestVerification_EqualsTheOfficialClientOnCases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := (stream{}).differs(results[0], got); d != "" {
+		if d := differs(results[0], got); d != "" {
 			t.Errorf("%s: %s", c.file, d)
 		}
 	}

@@ -3,14 +3,14 @@ package conformance_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"regexp"
+	"maps"
 	"slices"
-	"strings"
 
 	"pgregory.net/rapid"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/test/conformance"
 )
 
 // stream is a generated run: episodes of well-behaved agents, interleaved, then mutated.
@@ -23,24 +23,41 @@ type obj = map[string]any
 
 // Halves of a surrogate pair, which Go's strings cannot hold: encode writes their escapes.
 const (
-	highHalf = "\U0010F001"
-	lowHalf  = "\U0010F002"
+	highHalf = conformance.Half + "D83D"
+	lowHalf  = conformance.Half + "DE00"
 )
-
-var writeHalves = strings.NewReplacer(highHalf, `\ud83d`, lowHalf, `\ude00`)
 
 var (
 	messageIDs = []string{"m0", "m1", "m2", "m3", "é\"4"}
+	halfIDs    = []string{highHalf + "5", lowHalf + "5"}
 	callIDs    = []string{"c0", "c1", "c2", "m1"} // one that is a message's id too
 	subagents  = []string{"s0", "s0", "s1", "s1", ""}
 	words      = []string{"", "a", "some words ", "é", "😀", highHalf, lowHalf, lowHalf + highHalf, "\n\"\\/", "{", "}", "\u2028<&>"}
 	pointers   = []string{"", "/", "/a", "/b", "/l", "/l/0", "/l/1", "/l/-", "/l/9", "/l/01", "/l/x", "/o/k", "/o/k/d", "/o", "/nope/x",
-		"/a~1b", "/m~0n", "/__proto__/x", "/constructor/prototype/x", "/l/0/z", "/é"}
+		"/a~1b", "/m~0n", "/0", "/length", "/1/a", "/__proto__/x", "/constructor/prototype/x", "/l/0/z", "/é"}
 	anyValues = []any{nil, true, false, 0, 1, -1.5, 1e3, "", "v", []any{}, []any{1, "x"}, obj{}, obj{"k": "v", "d": obj{"e": nil}}, "😀"}
 )
 
 // gen draws what streams are made of.
-type gen struct{ t *rapid.T }
+type gen struct {
+	t *rapid.T
+	// large is what large values of the stream are: "text", "list", "object" or "deep"; it has none where it is empty.
+	large string
+	// patches says that most of the stream is patches.
+	patches bool
+	// own stands in front of the ids of messages and calls.
+	own string
+	// plain says that values are written as JavaScript writes them.
+	plain bool
+	// noOdd says that content has no parts that are malformed, or that the client takes out or upgrades.
+	noOdd bool
+}
+
+// sound draws messages as a client holds them.
+func (g gen) sound() gen {
+	g.noOdd = true
+	return g
+}
 
 func pick[T any](g gen, from []T) T { return from[rapid.IntRange(0, len(from)-1).Draw(g.t, "pick")] }
 
@@ -98,58 +115,77 @@ func (g gen) metadata() obj {
 	return m
 }
 
-func (g gen) state() any {
-	return pick(g, []any{obj{}, obj{"a": 1, "l": []any{1, 2, 3}, "o": obj{"k": obj{"d": 1}}}, obj{"l": []any{}, "a/b": 1, "m~n": 2, "": 3},
-		[]any{obj{"a": 1}, 2}, nil, "text", 7})
+// word is a piece of text.
+func (g gen) word() string {
+	if g.large == "text" && g.chance(20) {
+		return g.largeText()
+	}
+	return pick(g, words)
 }
 
+// name is one of those, or now and then one that half a surrogate pair tells from another.
+func (g gen) name(of []string) string {
+	if g.chance(1) {
+		return pick(g, halfIDs)
+	}
+	return pick(g, of)
+}
+
+func (g gen) messageID() string { return g.own + g.name(messageIDs) }
+func (g gen) callID() string    { return g.own + g.name(callIDs) }
+
+func (g gen) state() any {
+	if g.large != "" && g.large != "text" && g.chance(50) {
+		return obj{"a": g.largeValue(), "l": []any{1}}
+	}
+	return clone(pick(g, []any{obj{}, obj{"a": 1, "l": []any{1, 2, 3}, "o": obj{"k": obj{"d": 1}}}, obj{"l": []any{obj{"a": 1}, []any{2}, 3, "text"}, "b": "v"}, obj{"l": []any{}, "a/b": 1, "m~n": 2, "": 3},
+		[]any{obj{"a": 1}, 2}, obj{"l": []any{obj{"a": []any{1, 2}}, []any{3, []any{4}}, "text", 7}, "o": obj{"k": []any{obj{}, nil}}}, nil, "text", 7}))
+}
+
+// patch draws operations that know nothing of the document.
 func (g gen) patch() []any {
 	ops := []any{}
 	for range g.n(3) {
 		op := obj{"op": pick(g, []string{"add", "add", "add", "replace", "replace", "remove", "move", "copy", "test"}), "path": pick(g, pointers)}
 		switch op["op"] {
 		case "add", "replace", "test":
-			op["value"] = pick(g, anyValues)
+			op["value"] = g.value()
 		case "move", "copy":
 			op["from"] = pick(g, pointers)
-			if op["path"] == "" {
-				// docs/fold.md: what is not there, moved or copied to the root, leaves the client with undefined. So what
-				// goes there is put in place first.
-				if from := pick(g, []string{"", "/a", "/l/0", "/o/k"}); from != "" && g.chance(60) {
-					value := obj{"k": pick(g, anyValues)}
-					ops = append(ops, obj{"op": "add", "path": "", "value": obj{"a": value, "l": []any{value}, "o": obj{"k": value}}})
-					op["from"] = from
-				} else {
-					op["from"] = ""
-				}
-			} else if op["op"] == "move" && op["from"] == "" { // and this with a circle
-				op["from"] = "/o"
-			}
 		}
 		if g.chance(2) {
-			op["op"] = "invented"
+			op["op"] = pick(g, []string{"invented", "_get"})
 		}
 		ops = append(ops, op)
 	}
 	return ops
 }
 
-// leavesObject takes out of a patch what makes the document something else than an object: the client
-// lets an activity become that, and its schema refuses the activity from then on (docs/fold.md).
-func leavesObject(patch []any) []any {
-	return slices.DeleteFunc(patch, func(op any) bool {
-		o := op.(obj)
-		_, object := o["value"].(obj)
-		from, _ := o["from"].(string) // what patch moves or copies to the root is one
-		return o["path"] == "" && !object && from == ""
-	})
+// delta is a patch: one that is drawn when the document is known, or one that knows nothing of it.
+func (g gen) delta() any {
+	if g.chance(65) {
+		return &livePatch{}
+	}
+	return g.patch()
 }
 
 func (g gen) content() any {
 	if g.chance(75) {
-		return pick(g, words)
+		return g.word()
 	}
-	return []any{obj{"type": "text", "text": pick(g, words)}, obj{"type": "image", "source": obj{"type": "url", "value": "u"}}}
+	parts := []any{obj{"type": "text", "text": g.word()}, obj{"type": "image", "source": obj{"type": "url", "value": "u"}}}
+	if !g.noOdd && g.chance(20) {
+		parts = slices.Insert(parts, g.n(len(parts)), clone(pick(g, oddParts)))
+	}
+	return parts
+}
+
+// oddParts are of older forms, unknown, mirrored by another part, or malformed.
+var oddParts = []any{
+	obj{"type": "binary", "mimeType": "image/png", "data": "iVBORw0KGgo="}, obj{"type": "binary", "mimeType": "image/png", "url": "u"},
+	obj{"type": "binary", "mimeType": "text/plain", "url": "u", "filename": "f"}, obj{"type": "binary", "mimeType": "audio/wav", "id": "x"},
+	obj{"type": "image", "source": obj{"type": "url", "value": "u"}, "metadata": nil}, obj{"type": "hologram", "text": "x"},
+	obj{"type": "audio", "source": obj{"type": "telepathy"}}, obj{"type": "text"}, obj{}, nil,
 }
 
 func (g gen) message(id string) obj {
@@ -159,23 +195,30 @@ func (g gen) message(id string) obj {
 		m["content"] = g.content()
 	case "assistant":
 		if g.chance(70) {
-			m["content"] = pick(g, words)
+			m["content"] = g.word()
 		}
 		if g.chance(50) {
 			m["toolCalls"] = g.calls()
 		}
 	case "tool":
-		m["content"], m["toolCallId"] = g.content(), pick(g, callIDs)
+		m["content"], m["toolCallId"] = g.content(), g.callID()
 	case "activity":
 		m["activityType"], m["content"] = pick(g, []string{"plan", "chart"}), obj{"l": []any{1}}
 	default:
-		m["content"] = pick(g, words)
+		m["content"] = g.word()
 		if g.chance(20) { // which the schema does not know there
-			m["toolCalls"] = g.calls()
+			calls := g.calls()
+			if g.chance(10) {
+				calls = slices.Insert(calls, g.n(len(calls)), pick(g, []any{obj{"id": "c0"}, nil, "c0", obj{"id": "c1", "function": obj{}}}))
+			}
+			m["toolCalls"] = calls
 		}
 	}
 	if g.chance(15) {
 		m["metadata"] = g.metadata()
+		if m["role"] == "critic" && g.chance(30) {
+			m["metadata"] = pick(g, []any{"text", []any{1, "x"}})
+		}
 	}
 	if g.chance(15) {
 		m["subagentRunId"] = pick(g, subagents)
@@ -189,7 +232,7 @@ func (g gen) message(id string) obj {
 func (g gen) calls() []any {
 	calls := []any{}
 	for range g.n(2) {
-		calls = append(calls, obj{"id": pick(g, callIDs), "type": "function", "function": obj{"name": "n", "arguments": pick(g, words)}})
+		calls = append(calls, obj{"id": g.callID(), "type": "function", "function": obj{"name": "n", "arguments": pick(g, words)}})
 	}
 	return calls
 }
@@ -197,11 +240,12 @@ func (g gen) calls() []any {
 func (g gen) messages(most int) []any {
 	list := []any{}
 	for range g.n(most) {
-		list = append(list, g.message(pick(g, messageIDs)))
+		list = append(list, g.message(g.messageID()))
 	}
 	if g.chance(10) {
-		// In several places its calls would be shared (docs/fold.md), so it has an id of its own.
-		list = append(list, obj{"id": callingActivity, "role": "activity", "activityType": pick(g, []string{"plan", "chart"}), "content": obj{"l": []any{1}}, "toolCalls": g.calls()})
+		for range 1 + g.n(2)/2*(1+g.n(1)) {
+			list = append(list, obj{"id": callingActivity, "role": "activity", "activityType": pick(g, []string{"plan", "chart"}), "content": obj{"l": []any{1}}, "toolCalls": g.calls()})
+		}
 	}
 	return list
 }
@@ -209,40 +253,39 @@ func (g gen) messages(most int) []any {
 // callingActivity is the id of the activities that carry tool calls, which the schema does not know there.
 const callingActivity = "calling"
 
-// brought are messages as an event brings them, at times with one that the client's enforcement takes out.
+// brought are messages as an event brings them, at times with one that cannot be stored or found.
 func (g gen) brought(most int) []any {
 	list := g.messages(most)
 	if g.chance(5) {
-		list = slices.Insert(list, g.n(len(list)), any(obj{"id": "m0", "lacks": "role"}))
+		list = slices.Insert(list, g.n(len(list)), pick(g, []any{obj{"id": "m0", "lacks": "role"}, obj{"id": "m0", "role": 7, "content": "x"}, obj{"role": "critic"}, obj{}}))
 	}
 	return list
 }
 
-// enforced is an event without such messages, which the client's reducer would keep (docs/fold.md).
-func enforced(event json.RawMessage) json.RawMessage { return stripped.ReplaceAll(event, nil) }
-
-var stripped = regexp.MustCompile(`{"id":"m0","lacks":"role"},|,?{"id":"m0","lacks":"role"}`)
-
 // episode is a piece of a run as an agent would send it.
 func (g gen) episode() []obj {
 	sub := g.or(25, pick(g, subagents))
-	id, call := pick(g, messageIDs), pick(g, callIDs)
+	id, call := g.messageID(), g.callID()
 	span := func(start, content, end agui.Type, key, id string, first ...any) []obj {
 		out := []obj{g.event(start, append([]any{key, id, "subagentRunId", sub}, first...)...)}
 		for range g.n(3) {
-			out = append(out, g.event(content, key, id, "delta", pick(g, words), "subagentRunId", sub))
+			out = append(out, g.event(content, key, id, "delta", g.word(), "subagentRunId", sub))
 		}
 		return append(out, g.event(end, key, id, "subagentRunId", sub))
 	}
-	switch rapid.IntRange(0, 19).Draw(g.t, "episode") {
+	which := rapid.IntRange(0, 19).Draw(g.t, "episode")
+	if g.patches && g.chance(80) {
+		which = pick(g, []int{11, 14})
+	}
+	switch which {
 	case 0, 1, 2:
 		return span(agui.TextMessageStart, agui.TextMessageContent, agui.TextMessageEnd, "messageId", id,
 			"role", g.or(60, pick(g, []string{"assistant", "user", "system", "developer"})), "name", g.or(10, "bot"))
 	case 3, 4:
 		out := span(agui.ToolCallStart, agui.ToolCallArgs, agui.ToolCallEnd, "toolCallId", call,
-			"toolCallName", pick(g, []string{"look", "book"}), "parentMessageId", g.or(60, pick(g, messageIDs)))
+			"toolCallName", pick(g, []string{"look", "book"}), "parentMessageId", g.or(60, g.messageID()))
 		if g.chance(60) {
-			out = append(out, g.event(agui.ToolCallResult, "messageId", pick(g, messageIDs), "toolCallId", call, "content", g.content(),
+			out = append(out, g.event(agui.ToolCallResult, "messageId", g.messageID(), "toolCallId", call, "content", g.content(),
 				"role", g.or(50, "tool"), "subagentRunId", sub))
 		}
 		return out
@@ -252,7 +295,7 @@ func (g gen) episode() []obj {
 		out = append(out, g.event(agui.ReasoningEnd, "messageId", id))
 		if g.chance(50) {
 			out = append(out, g.event(agui.ReasoningEncryptedValue, "subtype", pick(g, []string{"message", "tool-call"}),
-				"entityId", pick(g, append(messageIDs, callIDs...)), "encryptedValue", "x"))
+				"entityId", pick(g, []string{g.messageID(), g.callID()}), "encryptedValue", "x"))
 		}
 		return out
 	case 6, 7:
@@ -270,18 +313,32 @@ func (g gen) episode() []obj {
 		}
 		return out
 	case 9:
-		out := []obj{g.event(agui.ReasoningMessageChunk, "messageId", id, "delta", pick(g, words), "subagentRunId", sub)}
+		out := []obj{g.event(agui.ReasoningMessageChunk, "messageId", id, "delta", g.word(), "subagentRunId", sub)}
 		for range g.n(2) {
 			out = append(out, g.between()...)
 			out = append(out, g.event(agui.ReasoningMessageChunk, "delta", g.or(85, pick(g, words)), "subagentRunId", g.or(50, sub)))
 		}
 		return out
 	case 10:
+		if g.chance(4) { // a form that only Skein takes
+			return []obj{g.event(agui.StateSnapshot, "state", g.state())}
+		}
 		return []obj{g.event(agui.StateSnapshot, "snapshot", g.state())}
 	case 11, 12:
 		var out []obj
-		for range g.n(3) {
-			out = append(out, g.event(agui.StateDelta, "delta", g.patch()))
+		for range g.n(3) + 1 {
+			out = append(out, g.event(agui.StateDelta, "delta", g.delta()))
+		}
+		if g.chance(4) { // forms that only Skein takes
+			if patch := g.patch(); g.chance(50) && len(patch) > 0 {
+				out[0]["delta"] = patch[0]
+			} else {
+				delete(out[0], "delta")
+				out[0]["patch"] = patch
+			}
+		}
+		if g.chance(40) {
+			out = slices.Insert(out, 0, g.event(agui.StateSnapshot, "snapshot", g.state()))
 		}
 		return out
 	case 13:
@@ -295,32 +352,56 @@ func (g gen) episode() []obj {
 		if g.chance(10) {
 			id = callingActivity
 		}
-		out := []obj{g.event(agui.ActivitySnapshot, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "content", pick(g, []any{obj{}, obj{"a": 1, "l": []any{1, 2}}}), "subagentRunId", sub)}
+		out := []obj{g.event(agui.ActivitySnapshot, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "content", g.activity(), "subagentRunId", sub)}
 		if g.chance(30) {
 			out[0]["replace"] = g.chance(50)
 		}
 		if g.chance(20) { // patched before it is there
 			out = nil
 		}
-		for range g.n(2) {
+		for range g.n(3) {
 			whose := sub
 			if g.chance(16) {
 				whose = pick(g, subagents)
 			}
-			out = append(out, g.event(agui.ActivityDelta, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "patch", leavesObject(g.patch()), "subagentRunId", whose))
+			out = append(out, g.event(agui.ActivityDelta, "messageId", id, "activityType", pick(g, []string{"plan", "chart"}), "patch", g.delta(), "subagentRunId", whose))
 		}
 		return out
 	case 16, 19:
-		name := pick(g, subagents)
+		name, step := g.name(subagents), g.name([]string{"s"})
 		out := []obj{g.event(agui.SubagentStarted, "subagentRunId", name, "name", "n", "parentSubagentRunId", g.or(20, pick(g, subagents))),
-			g.event(agui.StepStarted, "stepName", "s", "subagentRunId", name), g.event(agui.StepFinished, "stepName", "s", "subagentRunId", name)}
+			g.event(agui.StepStarted, "stepName", step, "subagentRunId", name), g.event(agui.StepFinished, "stepName", step, "subagentRunId", name)}
 		if g.chance(30) {
 			return append(out, g.event(agui.SubagentError, "subagentRunId", name, "message", "boom"))
 		}
 		return append(out, g.event(agui.SubagentFinished, "subagentRunId", name))
 	default:
+		if g.chance(30) {
+			return g.thinking()
+		}
 		return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", nil), g.event(agui.Raw, "event", 1), g.event(unknownType, "messageId", id), g.event(agui.Meta, "metaType", "x")})}
 	}
+}
+
+// activity is the content of one.
+func (g gen) activity() obj {
+	if g.large != "" && g.large != "text" && g.chance(50) {
+		return obj{"a": g.largeValue()}
+	}
+	return pick(g, []obj{{}, {"a": 1, "l": []any{1, 2}}, {"l": []any{obj{"a": 1}, []any{2, 3}}, "o": obj{"k": "v"}}})
+}
+
+// thinking is reasoning in its retired form, which has no ids.
+func (g gen) thinking() []obj {
+	out := []obj{g.event(agui.ThinkingTextMessageStart)}
+	for range g.n(2) {
+		out = append(out, g.event(agui.ThinkingTextMessageContent, "delta", g.word()))
+	}
+	out = append(out, g.event(agui.ThinkingTextMessageEnd))
+	if g.chance(70) {
+		out = append(append([]obj{g.event(agui.ThinkingStart, "title", g.or(50, "t"))}, out...), g.event(agui.ThinkingEnd))
+	}
+	return out
 }
 
 // between is what agents send in the middle of a chunked message; most of it closes the lane.
@@ -329,16 +410,19 @@ func (g gen) between() []obj {
 		return nil
 	}
 	return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", 1), g.event(agui.StepStarted, "stepName", "s"), g.event(agui.Raw, "event", 1),
-		g.event(agui.StateSnapshot, "snapshot", obj{}), g.event(agui.ActivitySnapshot, "messageId", "m3", "activityType", "plan", "content", obj{}),
+		g.event(agui.StateSnapshot, "snapshot", obj{}), g.event(agui.ActivitySnapshot, "messageId", g.own+"m3", "activityType", "plan", "content", obj{}),
 		g.event(unknownType), g.event(agui.SubagentFinished, "subagentRunId", "s0")})}
 }
 
-// drawStream makes a whole run.
-func drawStream(t *rapid.T, runID string) stream {
-	g := gen{t}
+// drawStream makes a whole run that starts from a history.
+func (g gen) drawStream(runID string, start lineage.History) stream {
+	if g.chance(3) {
+		g.large = pick(g, []string{"text", "list", "object", "deep"})
+	}
+	g.patches = g.chance(12)
 	var s stream
 	var open [][]obj
-	for range rapid.IntRange(1, 6).Draw(t, "episodes") {
+	for range rapid.IntRange(1, 6).Draw(g.t, "episodes") {
 		e := g.episode()
 		if n := len(e); n > 1 && g.chance(16) {
 			e = e[:g.n(n-2)+1]
@@ -358,6 +442,9 @@ func drawStream(t *rapid.T, runID string) stream {
 	if g.chance(15) {
 		started["input"] = g.input(runID)
 	}
+	if g.chance(2) { // a form that only Skein takes
+		delete(started, "threadId")
+	}
 	events := []obj{started}
 	// Mostly one after the other, at times interleaved.
 	mixed := g.chance(40)
@@ -373,26 +460,105 @@ func drawStream(t *rapid.T, runID string) stream {
 		events = append(events, open[i][0])
 		open[i] = open[i][1:]
 	}
-	for range rapid.SampledFrom([]int{0, 0, 1, 1, 2, 4}).Draw(t, "mutations") {
+	for range rapid.SampledFrom([]int{0, 0, 1, 1, 2, 4}).Draw(g.t, "mutations") {
 		var name string
 		before := encode(events)
 		if events, name = g.mutate(events); !bytes.Equal(before, encode(events)) {
 			s.mutations = append(s.mutations, name)
 		}
 	}
-	events = append(events, g.end(runID)...)
-	for _, e := range events {
-		s.events = append(s.events, encode(e))
-	}
+	s.events = g.write(append(events, g.end(runID)...), start)
 	return s
+}
+
+// write spells events, and draws the patches that wait for the document that they will meet.
+func (g gen) write(events []obj, start lineage.History) []json.RawMessage {
+	var out []json.RawMessage
+	run, folded := start.Fold(), 0
+	for _, e := range events {
+		for _, key := range []string{"delta", "patch"} {
+			live, waits := e[key].(*livePatch)
+			if !waits {
+				continue
+			}
+			if live.drawn == nil || g.chance(50) { // else the same again, of an event that was doubled
+				for ; folded < len(out); folded++ {
+					apply(g.t, run, out[folded])
+				}
+				live.drawn = g.patch()
+				if doc := document(g.t, run, e); len(names(doc)) > 0 {
+					live.drawn = g.patchOn(doc)
+				}
+			}
+			e = maps.Clone(e)
+			e[key] = live.drawn
+		}
+		out = append(out, g.spelling().encode(e))
+	}
+	return out
+}
+
+// document is what a patch would meet, or nil.
+func document(t rapid.TB, run interface {
+	State() json.RawMessage
+	Messages() []agui.Message
+}, event obj) any {
+	doc := run.State()
+	if event["type"] == string(agui.ActivityDelta) {
+		doc = nil
+		for _, m := range run.Messages() {
+			if m.Role == agui.RoleActivity && m.ID == event["messageId"] {
+				doc = m.Get("content")
+				break
+			}
+		}
+	}
+	if doc == nil {
+		return nil
+	}
+	return parsed(t, doc)
+}
+
+// says reports whether a string is in a value, however it is spelled.
+func says(v json.RawMessage, text string) bool {
+	decoded, err := conformance.Decode(v)
+	return err == nil && bytes.Contains(encode(decoded), encode(text))
+}
+
+func parsed(t rapid.TB, value json.RawMessage) any {
+	v, err := conformance.Decode(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func (g gen) input(runID string) obj {
 	in := obj{"threadId": "t", "runId": runID, "messages": g.brought(3), "tools": []any{}, "context": []any{}}
+	if g.chance(10) { // forms that only Skein takes
+		list := in["messages"].([]any)
+		switch g.n(3) {
+		case 0:
+			delete(in, "threadId")
+		case 1:
+			delete(in, "runId")
+		case 2:
+			in["messages"] = append(list, "a bare string", obj{"content": "no id and no role"}, obj{"role": "user", "content": "no id"})
+		case 3:
+			in["resume"] = obj{"interruptId": "i", "status": "resolved"}
+			return in
+		}
+	}
+	if g.chance(10) { // what the fold does not look at
+		in[pick(g, []string{"tools", "context"})] = []any{pick(g, []any{nil, 7, obj{}, obj{"name": 7}})}
+	}
 	if g.chance(40) {
 		resume := []any{}
 		for range g.n(2) {
 			entry := obj{"interruptId": "i", "status": pick(g, []string{"resolved", "cancelled"})}
+			if g.chance(5) {
+				entry["status"] = "invented"
+			}
 			if g.chance(50) {
 				entry["payload"] = pick(g, anyValues)
 			}
@@ -407,7 +573,7 @@ func (g gen) input(runID string) obj {
 func (g gen) usage() []any {
 	list := []any{}
 	for range g.n(2) {
-		list = append(list, obj{"provider": "p", "model": pick(g, []string{"m", "n"}), "inputTokens": pick(g, []any{0, 7, 1e3, 7, 7, -1, 1.5, "7"}), "totalTokens": g.n(9)})
+		list = append(list, obj{"provider": "p", "model": g.name([]string{"m", "n"}), "inputTokens": pick(g, []any{0, 7, 1e3, 7, 7, -1, 1.5, "7"}), "totalTokens": g.n(9)})
 	}
 	return list
 }
@@ -427,6 +593,9 @@ func (g gen) end(runID string) []obj {
 	}
 	switch g.n(11) {
 	case 7:
+		if g.chance(10) { // a form that only Skein takes
+			return []obj{finished("outcome", "interrupt", "interrupt", obj{"id": "i", "reason": "r"})}
+		}
 		return []obj{finished("outcome", obj{"type": "interrupt", "interrupts": []any{obj{"id": "i", "reason": "r"}}})}
 	case 8:
 		return []obj{finished("outcome", obj{"type": pick(g, []string{"cancelled", "success"})}, "result", pick(g, anyValues))}
@@ -494,9 +663,9 @@ func (g gen) mutate(events []obj) ([]obj, string) {
 		j := g.n(len(rest))
 		return append(rest[:j:j], append([]obj{e}, rest[j:]...)...), name
 	case "wrong message id":
-		change("messageId", pick(g, messageIDs))
+		change("messageId", g.messageID())
 	case "wrong call id":
-		change("toolCallId", pick(g, callIDs))
+		change("toolCallId", g.callID())
 	case "wrong owner":
 		change("subagentRunId", pick(g, subagents))
 	case "member removed":
@@ -512,20 +681,7 @@ func (g gen) mutate(events []obj) ([]obj, string) {
 	case "member spoiled":
 		member, v := pick(g, []string{"messageId", "delta", "toolCallId", "content", "role", "metadata", "subagentRunId", "timestamp", "parentMessageId"}), pick(g, anyValues)
 		having(member)
-		if _, object := v.(obj); object && member == "delta" && e["type"] == string(agui.StateDelta) {
-			break // an older form of a patch of one operation (pkg/agui/upgrade.go), which the client knows no more
-		}
 		change(member, v)
 	}
 	return events, name
-}
-
-func encode(v any) json.RawMessage {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(fmt.Sprintf("encoding a generated value: %v", err))
-	}
-	return json.RawMessage(writeHalves.Replace(strings.TrimSpace(b.String())))
 }

@@ -5,23 +5,33 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
-// checks is how many threads are generated where the command line does not say. With fewer, such as
-// with -short, the summary's counts are not held to anything.
-const checks = 10_000
+// checks is how many threads are generated where the command line does not say, nor -short.
+const checks = 2_000
+
+// demanding is how many it takes for the summary's counts to be held to something.
+const demanding = 10_000
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "rapid.checks" })
-	if !said && !testing.Short() {
-		if err := flag.Set("rapid.checks", fmt.Sprint(checks)); err != nil {
+	said := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { said[f.Name] = true })
+	set := func(name string, value any) {
+		if said[name] {
+			return
+		}
+		if err := flag.Set(name, fmt.Sprint(value)); err != nil {
 			panic(err)
 		}
 	}
+	if !testing.Short() {
+		set("rapid.checks", checks)
+	}
+	set("rapid.seed", time.Now().UnixNano()) // rapid tells its own where a test fails only
 	goleak.VerifyTestMain(exits{m})
 }
 
@@ -33,5 +43,6 @@ func (e exits) Run() int {
 	if code == 0 { // else shrinking has counted, too
 		report.print(os.Stdout)
 	}
+	fmt.Printf("generated with -rapid.seed=%v\n", flag.Lookup("rapid.seed").Value)
 	return code
 }

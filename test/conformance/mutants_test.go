@@ -29,6 +29,9 @@ var mutants = []mutant{
 	{"metadata is replaced, not merged", "value.go", "	if !ok {\n		merged = &object{}", "	if !ok || len(metadata) > 2 {\n		merged = &object{}"},
 	{"a failed patch leaves its traces", "patch.go", "for i := len(p.undo) - 1; i >= 0; i-- {", "for i := len(p.undo) - 1; i >= len(p.undo); i-- {"},
 	{"a test of what is missing passes", "patch.go", "if have = at.value(); have == nil {\n				return errTest", "if have = at.value(); have == nil {\n				return nil"},
+	{"a test compares numbers as they are spelled", "tree.go", "return a == b && (errA == nil) == (errB == nil)", "return a == b && string(n) == string(o)"},
+	{"a test compares strings as they are spelled", "tree.go", "agui.TextOf(n).Equal(agui.TextOf(o))", "string(n) == string(o)"},
+	{"what is copied is changed with its copy", "patch.go", "source.shared, p.t.shares, p.copies = true, true, true", "p.copies = true"},
 	{"a broken rule is not counted", "verify.go", "	if known && o.set && o != opener {", "	if known && o.set && o != opener && bucket != ownActivity {"},
 	{"what was open is forgotten in a checkpoint", "verify.go", "`json:\"steps,omitempty\"`", "`json:\"-\"`"},
 	{"replace: false replaces", "apply.go", `string(ev.JSON(agui.FieldReplace)) != "false"`, `string(ev.JSON(agui.FieldReplace)) != "no"`},
@@ -36,7 +39,7 @@ var mutants = []mutant{
 
 // testStreams folds the generated streams and compares.
 var testStreams = []string{"test", "./test/conformance", "-count=1", "-run", "^TestGenerated_", "-failfast",
-	"-rapid.checks=20000", "-rapid.shrinktime=1ms", "-rapid.nofailfile"}
+	"-rapid.checks=20000", "-rapid.shrinktime=1ms", "-rapid.nofailfile", "-failed="}
 
 // mutated returns a file of the fold and what the mutant makes of it.
 func (m mutant) mutated(t *testing.T) (file, source string) {
