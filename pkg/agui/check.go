@@ -352,6 +352,6 @@ func stringList(t Type, where string, v json.RawMessage) error {
 }
 
 func isInput(t Type, f Field, v []byte) error {
-	_, err := decodeInput(v)
+	_, err := decodeInput(v, "", true)
 	return inner(t, f.String(), err)
 }

@@ -2,6 +2,7 @@ package agui
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"time"
 	"unicode/utf8"
@@ -240,13 +241,14 @@ func (e *Event) Messages() (messages []Message, stripped int) {
 	return messagesOf(e.JSON(FieldMessages))
 }
 
-// Input returns RUN_STARTED's input, or nil where it has none.
-func (e *Event) Input() *RunAgentInput {
+// Input returns RUN_STARTED's input, or nil where it has none. It shares nothing with the event. Run is the id that made
+// ids of messages contain, the event's runId where it is empty.
+func (e *Event) Input(run string) *RunAgentInput {
 	v := e.JSON(FieldInput)
 	if e.Type != RunStarted || v == nil {
 		return nil
 	}
-	in, err := decodeInput(v)
+	in, err := decodeInput(bytes.Clone(v), cmp.Or(run, e.RunID), true)
 	if err != nil { // cannot be: check has accepted it
 		return nil
 	}

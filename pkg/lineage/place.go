@@ -1,6 +1,8 @@
 package lineage
 
 import (
+	"errors"
+	"maps"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -32,7 +34,8 @@ type Start struct {
 
 // Placement is where a run belongs.
 type Placement struct {
-	// Run is the head of the new run: open, its history not yet told.
+	// Run is the head of the new run: open, its history not yet told. Whether its input is whole (HasInput) is for the
+	// caller to say, who has the parent's history: see Normalised.
 	Run Run
 	// Anomalies are counted by rule in the run's statistics.
 	Anomalies []string
@@ -49,9 +52,9 @@ type Placement struct {
 // the run is a root and keeps the id as SpawnedBy. Where none is given and there is an input, the
 // longest prefix of its messages that is the whole history of a run names the parent, of several
 // such runs the one that started last; no such run, and the new one is a root. Where there is no
-// input either, the run that ended last is the parent.
+// input either, or one on RUN_STARTED that has no message which the thread has, the run that ended last is the parent.
 //
-// An error is one of Rest's: a thread that holds all its runs has none.
+// An error is one of Rest's or Known's.
 func (t *Thread) Place(s Start) (Placement, error) {
 	p := Placement{
 		Run: Run{
@@ -111,13 +114,49 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 		p.Run.ParentBy = ParentExplicit
 		return parent, nil
 	case s.Input != nil:
-		p.Run.ParentBy = ParentContent
-		return t.longestPrefix(s)
-	default:
-		p.Run.ParentBy = ParentLatest
-		return t.lastEnded(s.Offset), nil
+		whole, err := t.knowsOf(s)
+		if err != nil {
+			return nil, err
+		}
+		if whole {
+			p.Run.ParentBy = ParentContent
+			return t.longestPrefix(s)
+		}
 	}
+	p.Run.ParentBy = ParentLatest
+	return t.lastEnded(s.Offset), nil
 }
+
+// knowsOf reports whether an input that names no parent is whole: it came beside the stream, or the thread has one of
+// its messages.
+func (t *Thread) knowsOf(s Start) (bool, error) {
+	if !s.Input.Serialised {
+		return true, nil
+	}
+	ids := make(map[string]struct{}, len(s.Input.Messages))
+	for _, m := range s.Input.Messages {
+		ids[m.ID] = struct{}{}
+	}
+	if len(ids) == 0 {
+		return false, nil
+	}
+	for _, e := range t.open {
+		if e.messages == nil || e.Start >= s.Offset || e.ID == s.RunID {
+			continue
+		}
+		for _, m := range e.messages() {
+			if _, ok := ids[m.ID]; ok {
+				return true, nil
+			}
+		}
+	}
+	if t.known == nil {
+		return false, errNoKnown
+	}
+	return t.known.Any(slices.Sorted(maps.Keys(ids)), s.Offset)
+}
+
+var errNoKnown = errors.New("placing a run: nobody tells which messages the thread has (Thread.Tell)")
 
 // longestPrefix finds the run whose whole history is the longest prefix of the input's messages.
 func (t *Thread) longestPrefix(s Start) (*entry, error) {
