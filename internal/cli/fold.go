@@ -176,7 +176,7 @@ func foldChain(out *output, runs []chainRun, kept agui.Families) ([]*compact.Run
 		if err != nil {
 			return nil, err
 		}
-		start := lineage.StartHistory(history, input)
+		start := lineage.StartHistory(lineage.ParentExplicit, history, input)
 		fold := compact.New(start.Messages, start.State)
 		fold.Keep(kept)
 		for _, e := range run.events {
@@ -200,7 +200,7 @@ func foldChain(out *output, runs []chainRun, kept agui.Families) ([]*compact.Run
 // startInput is the input beside the file, else the one on RUN_STARTED, else nil.
 func (r chainRun) startInput(out *output) (*agui.RunAgentInput, error) {
 	if r.input != nil {
-		input, err := agui.DecodeInput(r.input)
+		input, err := agui.DecodeInput(r.input, "")
 		if err != nil {
 			return nil, fmt.Errorf("reading input: %w", err)
 		}
@@ -217,7 +217,7 @@ func (r chainRun) startInput(out *output) (*agui.RunAgentInput, error) {
 	if started.Type != agui.RunStarted || len(started.Input) == 0 || string(started.Input) == "null" {
 		return nil, nil
 	}
-	input, err := agui.DecodeInput(started.Input)
+	input, err := agui.DecodeInput(started.Input, "")
 	if err != nil {
 		out.note("%s: its input is left out: %v", first.where, err)
 		return nil, nil
@@ -237,7 +237,7 @@ func printFold(out *output, runs []chainRun, asEvents bool, kept agui.Families) 
 		return err
 	}
 	if asEvents {
-		for _, event := range compact.Compacted(folds...) {
+		for _, event := range compact.Compacted(steps(folds)...) {
 			if err := out.json(event); err != nil { // which puts it on one line
 				return err
 			}
@@ -250,4 +250,15 @@ func printFold(out *output, runs []chainRun, asEvents bool, kept agui.Families) 
 		result.Messages = []agui.Message{}
 	}
 	return out.json(result)
+}
+
+func steps(folds []*compact.Run) []compact.Step {
+	out := make([]compact.Step, len(folds))
+	for i, r := range folds {
+		out[i].Run = r
+		if i > 0 {
+			out[i].Parent = folds[i-1]
+		}
+	}
+	return out
 }
