@@ -2,7 +2,6 @@ package lineage
 
 import (
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -114,13 +113,13 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 		p.Run.ParentBy = ParentExplicit
 		return parent, nil
 	case s.Input != nil:
-		whole, err := t.knowsOf(s)
-		if err != nil {
-			return nil, err
+		p.Run.ParentBy = ParentContent
+		parent, err := t.longestPrefix(s)
+		if parent != nil || err != nil {
+			return parent, err
 		}
-		if whole {
-			p.Run.ParentBy = ParentContent
-			return t.longestPrefix(s)
+		if whole, err := t.knowsOf(s); whole || err != nil {
+			return nil, err
 		}
 	}
 	p.Run.ParentBy = ParentLatest
@@ -133,19 +132,20 @@ func (t *Thread) knowsOf(s Start) (bool, error) {
 	if !s.Input.Serialised {
 		return true, nil
 	}
-	ids := make(map[string]struct{}, len(s.Input.Messages))
-	for _, m := range s.Input.Messages {
-		ids[m.ID] = struct{}{}
+	ids := make([]string, len(s.Input.Messages))
+	for i, m := range s.Input.Messages {
+		ids[i] = m.ID
 	}
 	if len(ids) == 0 {
 		return false, nil
 	}
+	slices.Sort(ids)
 	for _, e := range t.open {
 		if e.messages == nil || e.Start >= s.Offset || e.ID == s.RunID {
 			continue
 		}
 		for _, m := range e.messages() {
-			if _, ok := ids[m.ID]; ok {
+			if _, ok := slices.BinarySearch(ids, m.ID); ok {
 				return true, nil
 			}
 		}
@@ -153,7 +153,7 @@ func (t *Thread) knowsOf(s Start) (bool, error) {
 	if t.known == nil {
 		return false, errNoKnown
 	}
-	return t.known.Any(slices.Sorted(maps.Keys(ids)), s.Offset)
+	return t.known.Any(slices.Compact(ids), s.Offset)
 }
 
 var errNoKnown = errors.New("placing a run: nobody tells which messages the thread has (Thread.Tell)")

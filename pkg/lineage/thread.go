@@ -47,7 +47,7 @@ type Rest interface {
 
 // Known tells which messages a thread has: an input on RUN_STARTED that has none of them leaves the history out.
 type Known interface {
-	// Any reports whether a message of one of the ids stands in the history of a run that started before the offset and is
+	// Any reports whether a message of one of the ids, which are in order, stands in the history of a run that started before the offset and is
 	// not live: as the run's end left it, if that lies before the offset too, else as it stands.
 	Any(ids []string, offset int64) (bool, error)
 }
