@@ -246,7 +246,7 @@ func (r *Run) runStarted(ev *agui.Event) {
 	if in == nil {
 		return
 	}
-	r.noteStripped(in.Stripped)
+	r.noteStripped(ruleStripped, in.Stripped)
 	for _, m := range in.Messages {
 		r.p.verify.seed(m, false)
 		if r.conv.find(m.ID) == nil {
