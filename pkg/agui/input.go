@@ -14,7 +14,8 @@ type RunAgentInput struct {
 	State json.RawMessage
 	// Resume are the answers to the parent run's interrupts.
 	Resume []json.RawMessage
-	// Raw is the input after the upgrade table; it is what was given where nothing was older.
+	// Raw is the input after the upgrade table, with null in the place of numbers that no double can hold (Event.Body); it
+	// is what was given where there was none of either.
 	Raw json.RawMessage
 }
 
@@ -22,8 +23,12 @@ type RunAgentInput struct {
 // without threadId and runId, which then come from the address. What the schema rejects gives an
 // error for which IsMalformed is true. The input aliases b.
 func DecodeInput(b []byte) (*RunAgentInput, error) {
-	if err := Check(b); err != nil {
+	beyond := false
+	if err := checkNoting(b, &beyond); err != nil {
 		return nil, err
+	}
+	if beyond {
+		b = withinDoubles(b)
 	}
 	b = trim(b)
 	if kindOf(b) != kindObject {

@@ -18,7 +18,6 @@ func TestFold_KeepsWhatTheClientRounds(t *testing.T) {
 			`{"n":12345678901234567890}`, `{"n":12345678901234567000}`},
 		"more digits than a double has": {[]string{`{"type":"STATE_SNAPSHOT","snapshot":[0.10000000000000000555,-0,1.0]}`},
 			`[0.10000000000000000555,-0,1.0]`, `[0.1,0,1]`},
-		"a number beyond all doubles": {[]string{`{"type":"STATE_SNAPSHOT","snapshot":[1e400]}`}, `[1e400]`, `[null]`},
 		"a patch takes them along": {[]string{`{"type":"STATE_SNAPSHOT","snapshot":{"a":9007199254740993}}`,
 			`{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/a","path":"/b"}]}`},
 			`{"a":9007199254740993,"b":9007199254740993}`, `{"a":9007199254740992,"b":9007199254740992}`},
