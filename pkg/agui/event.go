@@ -18,6 +18,9 @@ type Event struct {
 	Type Type
 	// Raw is the event as it came. It aliases the bytes given to Decode.
 	Raw json.RawMessage
+	// Body is what is folded and kept of it: Raw, with null in the place of numbers that no double can hold, as 1e400.
+	// The client has infinity there until it writes null, and other readers refuse such a number.
+	Body json.RawMessage
 
 	// ThreadID, RunID and ParentRunID are what RUN_STARTED and RUN_FINISHED name.
 	ThreadID, RunID, ParentRunID string
@@ -29,8 +32,9 @@ type Event struct {
 
 	spec        *spec                // of Type; of no members for an unknown one
 	undescribed bool                 // a member that no event type has
+	beyond      bool                 // a number that no double can hold
 	has         uint64               // bit f: member f is there
-	spans       [numFields][2]uint32 // of Raw, or {^0, index} of extras
+	spans       [numFields][2]uint32 // of Body, or {^0, index} of extras
 	extras      []json.RawMessage    // values that the upgrade table made
 }
 
@@ -60,9 +64,15 @@ func Decode(b []byte) (*Event, error) {
 // Decode is the function Decode into an event that is used again.
 func (e *Event) Decode(b []byte) error {
 	e.ThreadID, e.RunID, e.ParentRunID, e.Timestamp, e.HasTimestamp = "", "", "", 0, false
-	e.undescribed, e.has, e.extras = false, 0, e.extras[:0] // spans count where has says so
+	e.undescribed, e.beyond, e.has, e.extras = false, false, 0, e.extras[:0] // spans count where has says so
 	if err := e.scan(b); err != nil {
 		return err
+	}
+	if e.beyond {
+		if err := e.scan(withinDoubles(b)); err != nil {
+			return err
+		}
+		e.Raw = b
 	}
 	e.upgrade()
 	return e.check()
@@ -104,7 +114,7 @@ func (e *Event) scan(b []byte) error {
 			return err
 		}
 		i = skipSpace(b, i)
-		end, err := skipValue(b, i, 1)
+		end, err := skipNoting(b, i, 1, &e.beyond)
 		if err != nil {
 			return err
 		}
@@ -130,7 +140,7 @@ func (e *Event) scan(b []byte) error {
 	if i = skipSpace(b, i); i != len(b) {
 		return syntaxAt(i)
 	}
-	e.Raw = b
+	e.Raw, e.Body = b, b
 	t := e.JSON(FieldType)
 	if kindOf(t) != kindString || len(t) == 2 {
 		return errNoType
@@ -214,7 +224,7 @@ func (e *Event) JSON(f Field) json.RawMessage {
 	if s[0] == inExtras {
 		return e.extras[s[1]]
 	}
-	return e.Raw[s[0]:s[1]]
+	return e.Body[s[0]:s[1]]
 }
 
 // String returns a member that is a string, decoded, and whether it is there.

@@ -22,7 +22,8 @@ type RunAgentInput struct {
 	// Serialised says that the input came on RUN_STARTED. AG-UI lets that one leave out messages that are already in
 	// the history; whether it did is told by lineage.Normalised.
 	Serialised bool
-	// Raw is the input after the upgrade table, ids of messages aside; it is what was given where nothing was older.
+	// Raw is the input after the upgrade table, ids of messages aside, with null in the place of numbers that no double can
+	// hold (Event.Body); it is what was given where there was none of either.
 	Raw json.RawMessage
 }
 
@@ -31,8 +32,12 @@ type RunAgentInput struct {
 // input's own runId where it is empty. What the schema rejects gives an error for which IsMalformed is true. The input
 // aliases b.
 func DecodeInput(b []byte, run string) (*RunAgentInput, error) {
-	if err := Check(b); err != nil {
+	beyond := false
+	if err := checkNoting(b, &beyond); err != nil {
 		return nil, err
+	}
+	if beyond {
+		b = withinDoubles(b)
 	}
 	b = trim(b)
 	if kindOf(b) != kindObject {

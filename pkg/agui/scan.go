@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"iter"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -27,7 +28,10 @@ func skipSpace(b []byte, i int) int {
 }
 
 // skipValue checks the value that begins at b[i] and returns the index after it.
-func skipValue(b []byte, i, depth int) (int, error) {
+func skipValue(b []byte, i, depth int) (int, error) { return skipNoting(b, i, depth, nil) }
+
+// skipNoting is skipValue that notes in beyond, where it is given, whether the value holds a number that no double can.
+func skipNoting(b []byte, i, depth int, beyond *bool) (int, error) {
 	if i >= len(b) {
 		return i, errTruncated
 	}
@@ -35,9 +39,9 @@ func skipValue(b []byte, i, depth int) (int, error) {
 	case '"':
 		return skipString(b, i)
 	case '{':
-		return skipObject(b, i, depth)
+		return skipObject(b, i, depth, beyond)
 	case '[':
-		return skipArray(b, i, depth)
+		return skipArray(b, i, depth, beyond)
 	case 't':
 		return skipWord(b, i, "true")
 	case 'f':
@@ -46,13 +50,13 @@ func skipValue(b []byte, i, depth int) (int, error) {
 		return skipWord(b, i, "null")
 	default:
 		if c == '-' || (c >= '0' && c <= '9') {
-			return skipNumber(b, i)
+			return skipNumber(b, i, beyond)
 		}
 		return i, syntaxAt(i)
 	}
 }
 
-func skipObject(b []byte, i, depth int) (int, error) {
+func skipObject(b []byte, i, depth int, beyond *bool) (int, error) {
 	if depth >= MaxDepth {
 		return i, errTooDeep
 	}
@@ -74,7 +78,7 @@ func skipObject(b []byte, i, depth int) (int, error) {
 		if i, err = skipByte(b, i, ':'); err != nil {
 			return i, err
 		}
-		if i, err = skipValue(b, skipSpace(b, i), depth+1); err != nil {
+		if i, err = skipNoting(b, skipSpace(b, i), depth+1, beyond); err != nil {
 			return i, err
 		}
 		i = skipSpace(b, i)
@@ -92,7 +96,7 @@ func skipObject(b []byte, i, depth int) (int, error) {
 	}
 }
 
-func skipArray(b []byte, i, depth int) (int, error) {
+func skipArray(b []byte, i, depth int, beyond *bool) (int, error) {
 	if depth >= MaxDepth {
 		return i, errTooDeep
 	}
@@ -102,7 +106,7 @@ func skipArray(b []byte, i, depth int) (int, error) {
 	}
 	for {
 		var err error
-		if i, err = skipValue(b, i, depth+1); err != nil {
+		if i, err = skipNoting(b, i, depth+1, beyond); err != nil {
 			return i, err
 		}
 		i = skipSpace(b, i)
@@ -175,7 +179,8 @@ func skipString(b []byte, i int) (int, error) {
 	}
 }
 
-func skipNumber(b []byte, i int) (int, error) {
+func skipNumber(b []byte, i int, beyond *bool) (int, error) {
+	start := i
 	if b[i] == '-' {
 		i++
 	}
@@ -189,6 +194,7 @@ func skipNumber(b []byte, i int) (int, error) {
 	default:
 		return i, syntaxAt(i)
 	}
+	large := i-start >= largestDigits
 	if i < len(b) && b[i] == '.' {
 		n := skipDigits(b, i+1)
 		if n == i+1 {
@@ -205,9 +211,38 @@ func skipNumber(b []byte, i int) (int, error) {
 		if n == i {
 			return n, syntaxAt(n)
 		}
-		i = n
+		i, large = n, true
+	}
+	if large && beyond != nil && !*beyond {
+		_, err := strconv.ParseFloat(string(b[start:i]), 64)
+		*beyond = err != nil // it is of range: too small a number is 0
 	}
 	return i, nil
+}
+
+// largestDigits is how many digits the largest double has in front of its point.
+const largestDigits = 309
+
+// withinDoubles returns a checked text with null in the place of each number that no double can hold.
+func withinDoubles(b []byte) []byte {
+	out := make([]byte, 0, len(b)) // null is shorter than all of these
+	kept := 0
+	for i := 0; i < len(b); {
+		start, beyond := i, false
+		switch c := b[i]; {
+		case c == '"':
+			i, _ = skipString(b, i) // of a checked text: there is no error, here and below
+		case c == '-' || c >= '0' && c <= '9':
+			i, _ = skipNumber(b, i, &beyond)
+		default:
+			i++
+		}
+		if beyond {
+			out = append(append(out, b[kept:start]...), "null"...)
+			kept = i
+		}
+	}
+	return append(out, b[kept:]...)
 }
 
 func skipDigits(b []byte, i int) int {
@@ -240,11 +275,14 @@ func skipByte(b []byte, i int, c byte) (int, error) {
 
 // Check reports whether b is one JSON text: UTF-8, well formed, at most MaxDepth deep, with
 // nothing but white space round it. The error is one for which IsMalformed is true.
-func Check(b []byte) error {
+func Check(b []byte) error { return checkNoting(b, nil) }
+
+// checkNoting is Check that notes in beyond, where it is given, whether b holds a number that no double can.
+func checkNoting(b []byte, beyond *bool) error {
 	if !utf8.Valid(b) {
 		return errNotUTF8
 	}
-	i, err := skipValue(b, skipSpace(b, 0), 0)
+	i, err := skipNoting(b, skipSpace(b, 0), 0, beyond)
 	if err != nil {
 		return err
 	}

@@ -244,14 +244,14 @@ func (r *Run) messageID(ev *agui.Event) string {
 
 func (r *Run) runStarted(ev *agui.Event) {
 	r.p.verify.runStarted()
-	r.p.Started = bytes.Clone(agui.Without(ev.Raw, agui.FieldInput.String()))
+	r.p.Started = bytes.Clone(agui.Without(ev.Body, agui.FieldInput.String()))
 	r.p.RunID = cmp.Or(r.p.RunID, ev.RunID)
 	r.p.ToolCallIDs, r.p.called, r.p.Answered = nil, set{}, set{}
 	in := ev.Input(r.p.RunID)
 	if in == nil {
 		return
 	}
-	r.noteStripped(in.Stripped)
+	r.noteStripped(ruleStripped, in.Stripped)
 	for _, m := range in.Messages {
 		r.p.verify.seed(m, false)
 		if r.conv.find(m.ID) == nil {
@@ -286,7 +286,7 @@ func (r *Run) end(ev *agui.Event, status string) {
 	if ev.Type == agui.RunError {
 		r.p.verify.runError()
 	}
-	r.p.Terminal = bytes.Clone(ev.Raw)
+	r.p.Terminal = bytes.Clone(ev.Body)
 	r.p.Status = status
 	r.p.lanes = lanes{}
 	if len(r.p.PendingToolCalls) == 0 {

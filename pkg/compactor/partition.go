@@ -283,7 +283,7 @@ func (p *partition) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error
 	if err != nil {
 		return false, err
 	}
-	return !bytes.Equal(refold.Compacted(agui.Without(ev.Raw, agui.FieldInput.String())), refold.Compacted(rec.Started)), nil
+	return !bytes.Equal(refold.Compacted(agui.Without(ev.Body, agui.FieldInput.String())), refold.Compacted(rec.Started)), nil
 }
 
 // repeatsInput reports whether an input is that of the sealed run, sent again. Where the producer
