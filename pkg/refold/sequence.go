@@ -127,20 +127,25 @@ func (s *Sequence) end(r *Sequenced) error {
 	return nil
 }
 
-// Steps are the runs as compact.Compacted takes them. A parent that was guessed, and is guessed again by who takes them
-// in, is not named.
+// Steps are the runs as compact.Compacted takes them. A parent is named where its run does not name it, unless who takes
+// them in guesses the same, or its id is by then that of another run: there the run goes on from the one before it.
 func (s *Sequence) Steps() []compact.Step {
 	steps := make([]compact.Step, len(s.runs))
+	latest := map[string]*Sequenced{} // by the id that agents give
 	for i, r := range s.runs {
+		p, by := s.byID[r.Place.Parent], r.Place.ParentBy
 		steps[i].Run = r.Fold
-		p := s.byID[r.Place.Parent]
-		if p == nil {
-			continue
+		if p != nil {
+			steps[i].Parent = p.Fold
+			switch named := latest[p.Place.ID]; {
+			case by == lineage.ParentLatest && s.runs[i-1] == p:
+			case by != lineage.ParentExplicit && named != nil && named != p:
+				steps[i].Parent = s.runs[i-1].Fold
+			default:
+				steps[i].ParentRunID = p.Place.ID
+			}
 		}
-		steps[i].Parent = p.Fold
-		if r.Place.ParentBy != lineage.ParentLatest || s.runs[i-1] != p {
-			steps[i].ParentRunID = p.Place.ID
-		}
+		latest[r.Place.Given()] = r
 	}
 	return steps
 }
