@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"sync"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // feed reads events in a goroutine of its own. A read of stdin cannot be interrupted, and whoever waits
@@ -31,8 +32,10 @@ func startFeed(r io.Reader) *feed {
 		events := newEventReader(r)
 		for {
 			event, err := events.next()
-			if err == nil && !json.Valid(event) {
-				err = fmt.Errorf("%s is not JSON", events.where())
+			if err == nil {
+				if _, err = agui.Envelope(event); err != nil { // which the door would say too, of another line
+					err = fmt.Errorf("%s: %w", events.where(), err)
+				}
 			}
 			select {
 			case f.items <- feedItem{event, err}:
@@ -71,7 +74,7 @@ type sequenced struct {
 }
 
 // newSequenced returns the events as a body, the first skip of them left out. What ends the events
-// early (a line that is not JSON, or end) ends the body as the end of the events would, so that what
+// early (a line that is no event, or end) ends the body as the end of the events would, so that what
 // came before it is acknowledged.
 func newSequenced(first []byte, f *feed, skip int64, end <-chan struct{}) *sequenced {
 	return &sequenced{feed: f, end: end, closed: make(chan struct{}), pending: first, skip: skip}

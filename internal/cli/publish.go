@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 type publishOptions struct {
@@ -37,7 +38,8 @@ func newPublish(out *output, environ []string) *cobra.Command {
 		Use:     "publish [FILE]",
 		GroupID: groupWrite,
 		Short:   "Send the events of a run to the HTTP door",
-		Long: `Send the events of one run, NDJSON, SSE or a JSON array, from FILE or stdin to the HTTP door.
+		Long: `Send the events of one run, NDJSON, SSE, a JSON array or JSON that spans lines, from FILE or stdin to the
+HTTP door.
 
 Every event carries its number in the run, so that one that is sent again is dropped. A try that was
 cut can therefore be repeated as it was, or go on with --from and the number that it said.
@@ -99,7 +101,7 @@ func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) er
 	var input []byte
 	if o.input != "" {
 		var err error
-		if input, err = os.ReadFile(o.input); err != nil {
+		if input, err = readInput(o.input); err != nil {
 			return app.Usagef("reading input: %w", err)
 		}
 	}
@@ -201,20 +203,22 @@ func endedEarly(err error, ack client.Ack, from int64) error {
 
 // takeIDs fills thread and run from the input or the first event, where no flag says them.
 func (o *publishOptions) takeIDs(input, first []byte) error {
-	for _, text := range [][]byte{input, first} {
-		var ids struct{ ThreadID, RunID string }
-		if len(text) == 0 || json.Unmarshal(text, &ids) != nil {
-			continue // what is wrong with it, the door says, with its line
+	if input != nil {
+		in, err := agui.DecodeInput(input, "")
+		if err != nil {
+			return fmt.Errorf("reading input: %w", err)
 		}
-		if o.thread == "" {
-			o.thread = ids.ThreadID
-		}
-		if o.run == "" {
-			o.run = ids.RunID
-		}
+		o.thread, o.run = cmp.Or(o.thread, in.ThreadID), cmp.Or(o.run, in.RunID)
 	}
-	if o.thread == "" || o.run == "" {
-		return app.Usagef("neither --input nor the first event names thread and run: say --thread ID --run ID")
+	ev, err := agui.Decode(first)
+	if err == nil {
+		o.thread, o.run = cmp.Or(o.thread, ev.ThreadID), cmp.Or(o.run, ev.RunID)
 	}
-	return nil
+	if o.thread != "" && o.run != "" {
+		return nil
+	}
+	if err != nil {
+		return app.Usagef("the first event names no thread and run: %w; say --thread ID --run ID", err)
+	}
+	return app.Usagef("neither --input nor the first event names thread and run: say --thread ID --run ID")
 }

@@ -24,7 +24,7 @@ func TestDecode_NumbersBeyondDoublesAreNull(t *testing.T) {
 		if got, want := string(ev.Body), ` {"type": "CUSTOM", "name":"1e400 \"","value":[ null ,{"1e400":"`+n+`","n":null}], "zeta":null} `; got != want {
 			t.Errorf("%.40s: got %.200s, want %.200s", n, got, want)
 		}
-		input, err := DecodeInput([]byte(`{"messages":[{"id":"a","role":"user","content":"` + n + `","metadata":{"n":` + n + `}}],"state":{"n":` + n + `}}`), "")
+		input, err := DecodeInput([]byte(`{"messages":[{"id":"a","role":"user","content":"`+n+`","metadata":{"n":`+n+`}}],"state":{"n":`+n+`}}`), "")
 		if err != nil {
 			t.Fatalf("%.40s: %v", n, err)
 		}
