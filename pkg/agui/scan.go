@@ -194,7 +194,7 @@ func skipNumber(b []byte, i int, beyond *bool) (int, error) {
 	default:
 		return i, syntaxAt(i)
 	}
-	large := i-start >= largestDigits
+	large := i-start > 200
 	if i < len(b) && b[i] == '.' {
 		n := skipDigits(b, i+1)
 		if n == i+1 {
@@ -204,6 +204,7 @@ func skipNumber(b []byte, i int, beyond *bool) (int, error) {
 	}
 	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
 		i++
+		negative := i < len(b) && b[i] == '-'
 		if i < len(b) && (b[i] == '+' || b[i] == '-') {
 			i++
 		}
@@ -211,7 +212,8 @@ func skipNumber(b []byte, i int, beyond *bool) (int, error) {
 		if n == i {
 			return n, syntaxAt(n)
 		}
-		i, large = n, true
+		large = large || n-i > 2 && !negative // with two digits it is below 1e300
+		i = n
 	}
 	if large && beyond != nil && !*beyond {
 		_, err := strconv.ParseFloat(string(b[start:i]), 64)
@@ -219,9 +221,6 @@ func skipNumber(b []byte, i int, beyond *bool) (int, error) {
 	}
 	return i, nil
 }
-
-// largestDigits is how many digits the largest double has in front of its point.
-const largestDigits = 309
 
 // withinDoubles returns a checked text with null in the place of each number that no double can hold.
 func withinDoubles(b []byte) []byte {

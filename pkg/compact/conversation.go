@@ -322,12 +322,7 @@ func (c *conversation) merge(fresh []*message, dropped []kind) {
 
 // put puts a message in all places of its id, which have to be settled then.
 func (c *conversation) put(m *message, places []*link) {
-	slices.SortFunc(places, func(p, q *link) int {
-		if p.before(q) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(places, (*link).compare)
 	for i, p := range places {
 		c.forget(p)
 		c.grow(m.contentBytes() - p.m.contentBytes())

@@ -99,7 +99,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 			value = v
 		}
 	}
-	if !operations[name] {
+	if !isOperation(name) {
 		p.stripped++ // as by the client's enforcement, whatever else is in it
 		return nil
 	}
@@ -144,8 +144,14 @@ func (p *patcher) operation(op json.RawMessage) error {
 	}
 }
 
-// operations are those of RFC 6902.
-var operations = map[string]bool{"add": true, "replace": true, "test": true, "remove": true, "move": true, "copy": true}
+// isOperation reports whether RFC 6902 has an operation of that name.
+func isOperation(name string) bool {
+	switch name {
+	case "add", "replace", "test", "remove", "move", "copy":
+		return true
+	}
+	return false
+}
 
 // onScalar is an operation on a document that holds no members. JavaScript lets a member of a number
 // be set and forgets it, so the client takes some of these for done. None changes anything.

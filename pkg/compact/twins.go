@@ -1,13 +1,16 @@
 package compact
 
-import "container/heap"
+import (
+	"cmp"
+	"container/heap"
+)
 
 // twins are the places of an id that stands in several, a heap: the first in the list is the first. The places that stay
 // keep their order, so that nothing has to be moved in it when the list is.
 type twins []*link
 
 func (h twins) Len() int           { return len(h) }
-func (h twins) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h twins) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
 func (h twins) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].twin, h[j].twin = i, j
@@ -27,12 +30,9 @@ func (h *twins) Pop() any {
 	return p
 }
 
-// before reports whether p stands in front of q.
-func (p *link) before(q *link) bool {
-	if p.in != q.in {
-		return p.in.order < q.in.order
-	}
-	return p.number < q.number
+// compare compares places by where they stand in the list.
+func (p *link) compare(q *link) int {
+	return cmp.Or(cmp.Compare(p.in.order, q.in.order), cmp.Compare(p.number, q.number))
 }
 
 // enter makes a place of an id known, and says whether it is the first.
