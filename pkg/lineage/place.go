@@ -1,10 +1,12 @@
 package lineage
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 )
 
 // The anomalies that placing a run can find.
@@ -158,59 +160,98 @@ func (t *Thread) knowsOf(s Start) (bool, error) {
 
 var errNoKnown = errors.New("placing a run: nobody tells which messages the thread has (Thread.Tell)")
 
-// longestPrefix finds the run whose whole history is the longest prefix of the input's messages.
-func (t *Thread) longestPrefix(s Start) (*entry, error) {
-	ids := make([]string, 0, len(s.Input.Messages))
-	for _, m := range s.Input.Messages {
-		if m.Role != agui.RoleActivity {
+// prefix is a beginning of an input's messages as a history would have them.
+type prefix struct {
+	ids []string
+	key Key
+	// length is how many messages the input has up to there, activities aside.
+	length int
+}
+
+// prefixesOf returns the beginnings of an input that may be a run's whole history, the longest first. Messages that the
+// fold has named itself count in no history (Key), and the client has them under other ids: so reasoning is looked for as
+// it stands, and as if it were none.
+func prefixesOf(input []agui.Message) []prefix {
+	var all []prefix
+	for _, without := range []bool{false, true} {
+		var ids []string
+		var key Key
+		var buf []byte
+		length, reasoning, from := 0, false, len(all)
+		for _, m := range input {
+			if isActivity(m) {
+				continue
+			}
+			length++
+			reasoning = reasoning || m.Role == agui.RoleReasoning
+			if compact.MadeByThinking(m) || without && m.Role == agui.RoleReasoning {
+				if len(all) > from {
+					all[len(all)-1].length = length
+				}
+				continue
+			}
 			ids = append(ids, m.ID)
+			key, buf = key.next(m.ID, buf)
+			all = append(all, prefix{ids, key, length})
+		}
+		if !reasoning {
+			break
 		}
 	}
-	best, length := t.longestLive(ids, s)
-	keys := make([]Key, len(ids)+1) // by length of the prefix; the empty one names nobody
-	var buf []byte
-	for i, id := range ids {
-		keys[i+1], buf = keys[i].next(id, buf)
-	}
-	best, length = t.longestEnded(keys, best, length, s)
+	slices.SortStableFunc(all, func(a, b prefix) int { return cmp.Compare(b.length, a.length) })
+	return all
+}
+
+// longestPrefix finds the run whose whole history is the longest prefix of the input's messages.
+func (t *Thread) longestPrefix(s Start) (*entry, error) {
+	prefixes := prefixesOf(s.Input.Messages)
+	best, length := t.longestLive(prefixes, s)
+	best, length = t.longestEnded(prefixes, best, length, s)
 	if t.rest == nil {
 		return best, nil
 	}
 	// Of the same length, too: of several runs the one that started last is the parent.
-	longer := slices.Clone(keys[max(length, 1):])
-	slices.Reverse(longer)
+	var longer []Key
+	for _, p := range prefixes {
+		if p.length >= length {
+			longer = append(longer, p.key)
+		}
+	}
 	if err := t.rest.Longest(longer, s.Offset); err != nil {
 		return nil, err
 	}
-	best, _ = t.longestEnded(keys, best, length, s)
+	best, _ = t.longestEnded(prefixes, best, length, s)
 	return best, nil
 }
 
 // longestEnded is longestPrefix over the runs that are not live, where best, of that length, is found already.
-func (t *Thread) longestEnded(keys []Key, best *entry, length int, s Start) (*entry, int) {
-	for n := len(keys) - 1; n > 0 && n >= length; n-- {
-		list := startedBefore(t.byKey[keys[n]], s.Offset)
+func (t *Thread) longestEnded(prefixes []prefix, best *entry, length int, s Start) (*entry, int) {
+	for _, p := range prefixes {
+		if p.length < length {
+			break
+		}
+		list := startedBefore(t.byKey[p.key], s.Offset)
 		for i := len(list) - 1; i >= 0; i-- {
 			e := list[i]
 			if e.ID == s.RunID || e.End >= s.Offset { // how that one stood at the offset is not known
 				continue
 			}
-			if n > length || byStart(e, best) > 0 {
-				return e, n
+			if p.length > length || byStart(e, best) > 0 {
+				best, length = e, p.length
 			}
-			return best, length
+			break
 		}
 	}
 	return best, length
 }
 
 // longestLive is longestPrefix over the live runs.
-func (t *Thread) longestLive(ids []string, s Start) (best *entry, length int) {
+func (t *Thread) longestLive(prefixes []prefix, s Start) (best *entry, length int) {
 	for _, e := range t.open {
 		if e.messages == nil || e.Start >= s.Offset || e.ID == s.RunID {
 			continue
 		}
-		n := matches(e.messages(), ids)
+		n := matches(e.messages(), prefixes)
 		if n > length || n > 0 && n == length && byStart(e, best) > 0 {
 			best, length = e, n
 		}
@@ -218,19 +259,20 @@ func (t *Thread) longestLive(ids []string, s Start) (best *entry, length int) {
 	return best, length
 }
 
-// matches returns the length of a history, activity messages aside, that is a prefix of ids, else 0.
-func matches(history []agui.Message, ids []string) int {
-	n := 0
+// matches returns the length of the longest prefix that a history is, else 0.
+func matches(history []agui.Message, prefixes []prefix) int {
+	ids := make([]string, 0, len(history))
 	for _, m := range history {
-		if m.Role == agui.RoleActivity {
-			continue
+		if counts(m) {
+			ids = append(ids, m.ID)
 		}
-		if n == len(ids) || ids[n] != m.ID {
-			return 0
-		}
-		n++
 	}
-	return n
+	for _, p := range prefixes {
+		if len(p.ids) == len(ids) && slices.Equal(p.ids, ids) {
+			return p.length
+		}
+	}
+	return 0
 }
 
 // maxTrees bounds the search for a cycle of given parents. Each tree is one whose root named a parent that came

@@ -114,6 +114,52 @@ func (d *difference) write(t *testing.T, client caseResult) {
 	writeArchive(t, d.file, d.archive)
 }
 
+// testdata/threads/NAME.txtar holds several runs in in.jsonl, and in want.json what one client holds that plays all of
+// them in turn (-update). So does Skein.
+func TestThreads_EqualOneClientThatPlaysAllRuns(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "threads", "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d threads found: %v", len(files), err)
+	}
+	live, ok := conformance.Live(t)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			events := bytes.Split(bytes.TrimSpace(archive.Files[0].Data), []byte("\n"))
+			var want caseResult
+			if len(archive.Files) > 1 {
+				if err := json.Unmarshal(archive.Files[1].Data, &want); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if ok {
+				job := conformance.Job{Upgrade: true, Schema: true, Strip: true, Skip: true}
+				for _, line := range events {
+					job.Events = append(job.Events, line)
+				}
+				results, err := live.Reduce(job)
+				if err != nil {
+					t.Fatal(err)
+				}
+				result := caseResult{results[0].Conversation, rejected(results[0])}
+				if *update {
+					archive.Files = append(archive.Files[:1], jsonFile(t, "want.json", result))
+					writeArchive(t, file, archive)
+				} else if d := want.diff(result); d != "" {
+					t.Errorf("want.json against the running client: %s", d)
+				}
+				want = result
+			}
+			if d := want.diff(foldRuns(t, events)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
 // foldRuns folds the runs of a thread in turn, as "skein fold" does, and returns what the last one leaves.
 func foldRuns(t *testing.T, events [][]byte) caseResult {
 	t.Helper()
