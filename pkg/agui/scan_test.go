@@ -1,8 +1,11 @@
 package agui
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -58,9 +61,20 @@ func TestMembers_KeepOrderAndText(t *testing.T) {
 	for name, v := range Members(obj) {
 		got = append(got, name+"="+string(v))
 	}
-	want := `b=1.50|a=[ 1 , 2 ]|b="\u00e9"|c=null`
+	want := `b="\u00e9"|a=[ 1 , 2 ]|c=null`
 	if strings.Join(got, "|") != want {
 		t.Errorf("got %v, want %s", got, want)
+	}
+	many := []byte(`{"a":0`)
+	for i := range 3 * fewMembers {
+		many = fmt.Appendf(many, `,"m%d":%d`, i%(2*fewMembers), i)
+	}
+	got = got[:0]
+	for name, v := range Members(append(many, `,"\u0061":1}`...)) {
+		got = append(got, name+"="+string(v))
+	}
+	if n := len(got); n != 2*fewMembers+1 || got[0] != "a=1" || got[1] != "m0=32" || got[n-1] != "m31=31" {
+		t.Errorf("of many: %v", got)
 	}
 	if v := Lookup(obj, "b"); string(v) != `"\u00e9"` {
 		t.Errorf("of a name that stands twice the last one counts, got %s", v)
@@ -101,10 +115,24 @@ func FuzzCheck(f *testing.F) {
 		}
 		got := map[string]json.RawMessage{}
 		for name, v := range Members(b) {
-			got[strings.ToValidUTF8(name, "\ufffd")] = v
+			if got[name] != nil {
+				t.Fatalf("member %q twice", name)
+			}
+			got[name] = v
 			if err := Check(v); err != nil {
 				t.Fatalf("member %q: %v", name, err)
 			}
+			if last := Lookup(b, name); !bytes.Equal(v, last) {
+				t.Fatalf("member %q is %s, looked up %s", name, v, last)
+			}
+		}
+		for name := range got {
+			if !utf8.ValidString(name) {
+				return // encoding/json makes one of all that are not
+			}
+		}
+		if !reflect.DeepEqual(want, got) {
+			t.Fatalf("encoding/json has %s, the scanner %s", want, got)
 		}
 	})
 }

@@ -129,16 +129,14 @@ func nameMessage(m json.RawMessage, place int) (json.RawMessage, bool) {
 
 // upgradeMessage turns binary content parts into media parts and drops their null metadata, and the null
 // subagentRunId of a message whose role has no schema that would reject it.
-func upgradeMessage(m json.RawMessage) (json.RawMessage, bool) {
-	return mapMembers(m, func(name string, v json.RawMessage) (json.RawMessage, bool) {
-		if name == "subagentRunId" && kindOf(v) == kindNull && !knownRole(stringOrNone(Lookup(m, "role"))) {
-			return nil, true
-		}
-		if name != "content" || kindOf(v) != kindArray {
-			return v, false
-		}
-		return upgradeParts(v)
-	})
+func upgradeMessage(m json.RawMessage) (up json.RawMessage, changed bool) {
+	if up = m; kindOf(Lookup(m, "subagentRunId")) == kindNull && !knownRole(stringOrNone(Lookup(m, "role"))) {
+		up, changed = Without(up, "subagentRunId"), true
+	}
+	if parts, ok := upgradeParts(Lookup(m, "content")); ok {
+		up, changed = with(up, "content", parts), true
+	}
+	return up, changed
 }
 
 // upgradeParts drops a binary part that mirrors a media part, before it or behind it: agents send an attachment in
@@ -262,12 +260,10 @@ func mediaType(mime string) string {
 
 func dropsNull(member string) func(json.RawMessage) (json.RawMessage, bool) {
 	return func(v json.RawMessage) (json.RawMessage, bool) {
-		return mapMembers(v, func(name string, m json.RawMessage) (json.RawMessage, bool) {
-			if name == member && kindOf(m) == kindNull {
-				return nil, true
-			}
-			return m, false
-		})
+		if kindOf(Lookup(v, member)) != kindNull {
+			return v, false
+		}
+		return Without(v, member), true
 	}
 }
 
