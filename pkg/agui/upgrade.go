@@ -20,6 +20,7 @@ import (
 //	REASONING_ENCRYPTED_VALUE encryptedContent        encryptedValue
 //	binary content parts                              image, audio, video, document; none where one mirrors it
 //	content parts: null metadata                      absent
+//	TOOL_CALL_RESULT content: both of these           as in the message that it becomes
 //	messages of unknown roles: null subagentRunId     absent
 //	input: messages as strings, without id or role    user messages with an id by their place
 //	input: resume as an object                        a list of one
@@ -41,6 +42,10 @@ func (e *Event) upgrade() {
 		e.dropNull(FieldResult)
 	case ToolCallStart, ToolCallChunk:
 		e.dropNull(FieldParentMessageID)
+	case ToolCallResult:
+		if up, changed := upgradeParts(e.JSON(FieldContent)); changed {
+			e.set(FieldContent, up)
+		}
 	case StateDelta:
 		e.rename(FieldPatch, FieldDelta)
 		if v := e.JSON(FieldDelta); kindOf(v) == kindObject {
