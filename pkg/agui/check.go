@@ -261,6 +261,9 @@ func isMessages(t Type, f Field, v []byte) error {
 	if kindOf(v) != kindArray {
 		return want(t, f, v, "a list of messages")
 	}
+	if depth := MaxMessageDepth + len("["); tooDeep(v, depth) { // the upgrade table has made it so
+		return malformed(t, "%s is nested more than %d deep", f, depth)
+	}
 	for m := range Elements(v) {
 		if err := checkMessage(t, m); err != nil {
 			return err

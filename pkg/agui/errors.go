@@ -53,6 +53,14 @@ func syntaxAt(i int) error {
 	return &MalformedError{Rule: RuleNotJSON, Detail: fmt.Sprintf("not JSON: unexpected character at byte %d", i+1)}
 }
 
+// atDepth says which limit a text has, where that is not MaxDepth.
+func atDepth(err error, t Type, depth int) error {
+	if err == errTooDeep && depth != MaxDepth { //nolint:errorlint // made here, never wrapped
+		return &MalformedError{Rule: RuleTooDeep, Type: t, Detail: fmt.Sprintf("nested more than %d deep", depth)}
+	}
+	return err
+}
+
 func malformed(t Type, format string, args ...any) error {
 	return &MalformedError{Rule: RuleSchema, Type: t, Detail: fmt.Sprintf(format, args...)}
 }

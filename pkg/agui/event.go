@@ -35,8 +35,8 @@ type Event struct {
 
 const inExtras = ^uint32(0)
 
-// Envelope checks what the door demands of an event: one JSON object in UTF-8, at most MaxDepth
-// deep, with a type. It returns the type as it stands. The error is one for which IsMalformed is true.
+// Envelope checks what the door demands of an event: one JSON object in UTF-8, with a type, nested no deeper than one of
+// that type may be. It returns the type as it stands. The error is one for which IsMalformed is true.
 func Envelope(b []byte) (Type, error) {
 	var e Event
 	if err := e.scan(b); err != nil {
@@ -59,7 +59,7 @@ func Decode(b []byte) (*Event, error) {
 // Decode is the function Decode into an event that is used again.
 func (e *Event) Decode(b []byte) error {
 	e.ThreadID, e.RunID, e.ParentRunID, e.Timestamp, e.HasTimestamp = "", "", "", 0, false
-	e.undescribed, e.has, e.extras = false, 0, e.extras[:0] // spans count where has says so
+	e.extras = e.extras[:0]
 	if err := e.scan(b); err != nil {
 		return err
 	}
@@ -72,6 +72,21 @@ func (e *Event) scan(b []byte) error {
 	if !utf8.Valid(b) {
 		return errNotUTF8
 	}
+	err := e.scanDepth(b, MaxDepth)
+	if err != errTooDeep { //nolint:errorlint // made here, never wrapped
+		return err
+	}
+	// Some types may be deeper. Which one this is, only a look at all of it tells.
+	if err = e.scanDepth(b, MaxEventDepth); err == nil {
+		depth := e.Type.maxDepth()
+		err = atDepth(e.scanDepth(b, depth), e.Type, depth)
+	}
+	return err
+}
+
+// scanDepth is scan with a limit; errTooDeep says that it is passed, whatever that is.
+func (e *Event) scanDepth(b []byte, depth int) error {
+	e.has, e.undescribed = 0, false // spans count where has says so
 	i := skipSpace(b, 0)
 	if i >= len(b) {
 		return errTruncated
@@ -103,7 +118,7 @@ func (e *Event) scan(b []byte) error {
 			return err
 		}
 		i = skipSpace(b, i)
-		end, err := skipValue(b, i, 1)
+		end, err := skipValue(b, i, within(depth)+1)
 		if err != nil {
 			return err
 		}

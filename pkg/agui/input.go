@@ -22,7 +22,7 @@ type RunAgentInput struct {
 // without threadId and runId, which then come from the address. What the schema rejects gives an
 // error for which IsMalformed is true. The input aliases b.
 func DecodeInput(b []byte) (*RunAgentInput, error) {
-	if err := Check(b); err != nil {
+	if err := CheckDepth(b, MaxInputDepth); err != nil {
 		return nil, err
 	}
 	b = trim(b)
@@ -37,6 +37,9 @@ func DecodeInput(b []byte) (*RunAgentInput, error) {
 func decodeInput(raw json.RawMessage) (*RunAgentInput, error) {
 	if kindOf(raw) != kindObject {
 		return nil, malformed("", "the input must be an object, not %s", kindOf(raw))
+	}
+	if tooDeep(raw, MaxInputDepth) { // the upgrade table has made it so
+		return nil, atDepth(errTooDeep, "", MaxInputDepth)
 	}
 	in := &RunAgentInput{Raw: raw}
 	var messages, resume json.RawMessage
@@ -57,6 +60,9 @@ func decodeInput(raw json.RawMessage) (*RunAgentInput, error) {
 		case "messages":
 			messages = v
 		case "state":
+			if tooDeep(v, MaxDepth) {
+				return nil, malformed("", "state is nested more than %d deep", MaxDepth)
+			}
 			if in.State = v; kindOf(v) == kindNull {
 				in.State = nil
 			}

@@ -5,14 +5,54 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"iter"
+	"math"
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep JSON may be nested: a value at the top has depth 1.
-const MaxDepth = 512
+// MaxDepth is how deep an event and the state may be nested: a value at the top has depth 1.
+//
+// What a fold makes of events goes round again, as part of what is deeper: in a snapshot, in the input of the next run,
+// in the event that repeats that input. So these have limits of their own, each by what it holds, and what is held
+// never outgrows them:
+//
+//	state            MaxDepth          a STATE_SNAPSHOT has 1 more
+//	message          MaxMessageDepth   a tool call's metadata, as deep as an event can bring it; a MESSAGES_SNAPSHOT has 2 more
+//	input            MaxInputDepth     of messages
+//	RUN_STARTED      MaxEventDepth     of an input
+const (
+	MaxDepth        = 512
+	MaxMessageDepth = MaxDepth - 1 + len("{[{")
+	MaxInputDepth   = MaxMessageDepth + len("{[")
+	MaxEventDepth   = MaxInputDepth + len("{")
+)
+
+// maxDepth returns how deep an event of the type may be nested.
+func (t Type) maxDepth() int {
+	switch t {
+	case RunStarted:
+		return MaxEventDepth
+	case MessagesSnapshot:
+		return MaxMessageDepth + len("{[")
+	case StateSnapshot:
+		return MaxDepth + len("{")
+	}
+	return MaxDepth
+}
 
 // The scanner reads JSON (RFC 8259) in place: it checks the grammar and finds where values begin
 // and end, and copies nothing. Values that were scanned once are read again without checks.
+
+// A depth is counted from where a text begins. To allow for more or less than MaxDepth, counting begins elsewhere.
+const checked = math.MinInt32 // of a text that was checked: no limit
+
+// within is where counting begins in a text that may be so deep.
+func within(depth int) int { return MaxDepth - depth }
+
+// tooDeep reports whether a checked value is nested deeper.
+func tooDeep(v json.RawMessage, depth int) bool {
+	_, err := skipValue(v, 0, within(depth))
+	return len(v) > 0 && err != nil
+}
 
 // skipSpace returns the index of the first byte at or after i that is not white space.
 func skipSpace(b []byte, i int) int {
@@ -241,13 +281,16 @@ func skipByte(b []byte, i int, c byte) (int, error) {
 
 // Check reports whether b is one JSON text: UTF-8, well formed, at most MaxDepth deep, with
 // nothing but white space round it. The error is one for which IsMalformed is true.
-func Check(b []byte) error {
+func Check(b []byte) error { return CheckDepth(b, MaxDepth) }
+
+// CheckDepth is Check with another limit.
+func CheckDepth(b []byte, depth int) error {
 	if !utf8.Valid(b) {
 		return errNotUTF8
 	}
-	i, err := skipValue(b, skipSpace(b, 0), 0)
+	i, err := skipValue(b, skipSpace(b, 0), within(depth))
 	if err != nil {
-		return err
+		return atDepth(err, "", depth)
 	}
 	if i = skipSpace(b, i); i != len(b) {
 		return syntaxAt(i)

@@ -55,6 +55,35 @@ func TestCheck_LimitsDepth(t *testing.T) {
 	}
 }
 
+// An event of some types may be deeper: docs/fold.md says why.
+func TestDecode_LimitsDepthByType(t *testing.T) {
+	for form, limit := range map[string]int{
+		`{"type":"STATE_SNAPSHOT","snapshot":…}`:                                                        513,
+		`{"type":"STATE\u005fSNAPSHOT","state":…}`:                                                      513,
+		`{"type":"STATE_DELTA","delta":[{"op":"add","path":"","value":…}]}`:                             512,
+		`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"invented","k":…}]}`:                  516,
+		`{"type":"RUN_STARTED","runId":"r","input":{"messages":[{"id":"a","role":"u","k":…}]}}`:         517,
+		`{"type":"RUN_STARTED","runId":"r","input":{"messages":[],"forwardedProps":…}}`:                 517,
+		`{"type":"RUN_STARTED","runId":"r","input":{"messages":[],"state":…}}`:                          514,
+		`{"type":"RUN_STARTED","runId":"r","input":{"messages":[]},"metadata":{"k":…}}`:                 517,
+		`{"type":"TEXT_MESSAGE_END","messageId":"a","metadata":{"k":…}}`:                                512,
+		`{"type":"UNKNOWN","messages":[{"id":"a","role":"invented","k":…}],"type":"OF ANOTHER","k":{}}`: 512,
+	} {
+		around, _, _ := strings.Cut(form, "…")
+		levels := strings.Count(around, "{") + strings.Count(around, "[") - strings.Count(around, "}") - strings.Count(around, "]")
+		of := func(depth int) []byte {
+			depth -= levels
+			return []byte(strings.Replace(form, "…", strings.Repeat("[", depth)+strings.Repeat("]", depth), 1))
+		}
+		if _, err := Decode(of(limit)); err != nil {
+			t.Errorf("%d levels: %v in %s", limit, err, form)
+		}
+		if _, err := Decode(of(limit + 1)); !IsMalformed(err) {
+			t.Errorf("%d levels: want an error, got %v in %s", limit+1, err, form)
+		}
+	}
+}
+
 func TestMembers_KeepOrderAndText(t *testing.T) {
 	obj := json.RawMessage(` { "b" : 1.50 , "a" : [ 1 , 2 ] , "b" : "\u00e9" , "\u0063" : null } `)
 	var got []string
