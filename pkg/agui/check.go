@@ -104,11 +104,11 @@ func inner(t Type, where string, err error) error {
 	if err == nil {
 		return nil
 	}
-	detail := err.Error()
+	rule, detail := RuleSchema, err.Error()
 	if m, ok := err.(*MalformedError); ok { //nolint:errorlint // made here, never wrapped
-		detail = m.Detail
+		rule, detail = m.Rule, m.Detail
 	}
-	return malformed(t, "%s: %s", where, detail)
+	return &MalformedError{Rule: rule, Type: t, Detail: where + ": " + detail}
 }
 
 // stringsOf checks the members of an object: each of required must be there and be a string, each
@@ -262,7 +262,7 @@ func isMessages(t Type, f Field, v []byte) error {
 		return want(t, f, v, "a list of messages")
 	}
 	if depth := MaxMessageDepth + len("["); tooDeep(v, depth) { // the upgrade table has made it so
-		return malformed(t, "%s is nested more than %d deep", f, depth)
+		return deeper(t, f.String(), depth)
 	}
 	for m := range Elements(v) {
 		if err := checkMessage(t, m); err != nil {

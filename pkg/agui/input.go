@@ -39,7 +39,7 @@ func decodeInput(raw json.RawMessage) (*RunAgentInput, error) {
 		return nil, malformed("", "the input must be an object, not %s", kindOf(raw))
 	}
 	if tooDeep(raw, MaxInputDepth) { // the upgrade table has made it so
-		return nil, atDepth(errTooDeep, "", MaxInputDepth)
+		return nil, deeper("", "", MaxInputDepth)
 	}
 	in := &RunAgentInput{Raw: raw}
 	var messages, resume json.RawMessage
@@ -61,7 +61,7 @@ func decodeInput(raw json.RawMessage) (*RunAgentInput, error) {
 			messages = v
 		case "state":
 			if tooDeep(v, MaxDepth) {
-				return nil, malformed("", "state is nested more than %d deep", MaxDepth)
+				return nil, deeper("", "state", MaxDepth)
 			}
 			if in.State = v; kindOf(v) == kindNull {
 				in.State = nil

@@ -78,8 +78,10 @@ func TestDecode_LimitsDepthByType(t *testing.T) {
 		if _, err := Decode(of(limit)); err != nil {
 			t.Errorf("%d levels: %v in %s", limit, err, form)
 		}
-		if _, err := Decode(of(limit + 1)); !IsMalformed(err) {
-			t.Errorf("%d levels: want an error, got %v in %s", limit+1, err, form)
+		_, err := Decode(of(limit + 1))
+		var m *MalformedError
+		if !errors.As(err, &m) || m.Rule != RuleTooDeep {
+			t.Errorf("%d levels: want %s, got %v in %s", limit+1, RuleTooDeep, err, form)
 		}
 	}
 }
