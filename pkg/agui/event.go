@@ -40,8 +40,8 @@ type Event struct {
 
 const inExtras = ^uint32(0)
 
-// Envelope checks what the door demands of an event: one JSON object in UTF-8, at most MaxDepth
-// deep, with a type. It returns the type as it stands. The error is one for which IsMalformed is true.
+// Envelope checks what the door demands of an event: one JSON object in UTF-8, with a type, nested no deeper than one of
+// that type may be. It returns the type as it stands. The error is one for which IsMalformed is true.
 func Envelope(b []byte) (Type, error) {
 	var e Event
 	if err := e.scan(b); err != nil {
@@ -64,7 +64,7 @@ func Decode(b []byte) (*Event, error) {
 // Decode is the function Decode into an event that is used again.
 func (e *Event) Decode(b []byte) error {
 	e.ThreadID, e.RunID, e.ParentRunID, e.Timestamp, e.HasTimestamp = "", "", "", 0, false
-	e.undescribed, e.beyond, e.has, e.extras = false, false, 0, e.extras[:0] // spans count where has says so
+	e.beyond, e.extras = false, e.extras[:0]
 	if err := e.scan(b); err != nil {
 		return err
 	}
@@ -83,6 +83,21 @@ func (e *Event) scan(b []byte) error {
 	if !utf8.Valid(b) {
 		return errNotUTF8
 	}
+	err := e.scanDepth(b, MaxDepth)
+	if err != errTooDeep { //nolint:errorlint // made here, never wrapped
+		return err
+	}
+	// Some types may be deeper. Which one this is, only a look at all of it tells.
+	if err = e.scanDepth(b, MaxEventDepth); err == nil {
+		depth := e.Type.maxDepth()
+		err = atDepth(e.scanDepth(b, depth), e.Type, depth)
+	}
+	return err
+}
+
+// scanDepth is scan with a limit; errTooDeep says that it is passed, whatever that is.
+func (e *Event) scanDepth(b []byte, depth int) error {
+	e.has, e.undescribed = 0, false // spans count where has says so
 	i := skipSpace(b, 0)
 	if i >= len(b) {
 		return errTruncated
@@ -114,7 +129,7 @@ func (e *Event) scan(b []byte) error {
 			return err
 		}
 		i = skipSpace(b, i)
-		end, err := skipNoting(b, i, 1, &e.beyond)
+		end, err := skipNoting(b, i, within(depth)+1, &e.beyond)
 		if err != nil {
 			return err
 		}

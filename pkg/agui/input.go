@@ -33,7 +33,7 @@ type RunAgentInput struct {
 // aliases b.
 func DecodeInput(b []byte, run string) (*RunAgentInput, error) {
 	beyond := false
-	if err := checkNoting(b, &beyond); err != nil {
+	if err := checkNoting(b, MaxInputDepth, &beyond); err != nil {
 		return nil, err
 	}
 	if beyond {
@@ -51,6 +51,9 @@ func DecodeInput(b []byte, run string) (*RunAgentInput, error) {
 func decodeInput(raw json.RawMessage, run string, serialised bool) (*RunAgentInput, error) {
 	if kindOf(raw) != kindObject {
 		return nil, malformed("", "the input must be an object, not %s", kindOf(raw))
+	}
+	if tooDeep(raw, MaxInputDepth) { // the upgrade table has made it so
+		return nil, deeper("", "", MaxInputDepth)
 	}
 	in := &RunAgentInput{Raw: raw, Serialised: serialised}
 	var messages, resume json.RawMessage
@@ -71,6 +74,9 @@ func decodeInput(raw json.RawMessage, run string, serialised bool) (*RunAgentInp
 		case "messages":
 			messages = v
 		case "state":
+			if tooDeep(v, MaxDepth) {
+				return nil, deeper("", "state", MaxDepth)
+			}
 			if in.State = v; kindOf(v) == kindNull {
 				in.State = nil
 			}

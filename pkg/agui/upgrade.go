@@ -20,6 +20,7 @@ import (
 //	REASONING_ENCRYPTED_VALUE encryptedContent        encryptedValue
 //	binary content parts                              image, audio, video, document; none where one mirrors it
 //	content parts: null metadata                      absent
+//	TOOL_CALL_RESULT content: both of these           as in the message that it becomes
 //	messages of unknown roles: null subagentRunId     absent
 //	input: messages as strings, without id or role    user messages with an id of the run's and their place
 //	input: resume as an object                        a list of one
@@ -41,6 +42,10 @@ func (e *Event) upgrade() {
 		e.dropNull(FieldResult)
 	case ToolCallStart, ToolCallChunk:
 		e.dropNull(FieldParentMessageID)
+	case ToolCallResult:
+		if up, changed := upgradeParts(e.JSON(FieldContent)); changed {
+			e.set(FieldContent, up)
+		}
 	case StateDelta:
 		e.rename(FieldPatch, FieldDelta)
 		if v := e.JSON(FieldDelta); kindOf(v) == kindObject {
@@ -130,16 +135,14 @@ func madeID(run string, place int) json.RawMessage {
 
 // upgradeMessage turns binary content parts into media parts and drops their null metadata, and the null
 // subagentRunId of a message whose role has no schema that would reject it.
-func upgradeMessage(m json.RawMessage) (json.RawMessage, bool) {
-	return mapMembers(m, func(name string, v json.RawMessage) (json.RawMessage, bool) {
-		if name == "subagentRunId" && kindOf(v) == kindNull && !knownRole(stringOrNone(Lookup(m, "role"))) {
-			return nil, true
-		}
-		if name != "content" || kindOf(v) != kindArray {
-			return v, false
-		}
-		return upgradeParts(v)
-	})
+func upgradeMessage(m json.RawMessage) (up json.RawMessage, changed bool) {
+	if up = m; kindOf(Lookup(m, "subagentRunId")) == kindNull && !knownRole(stringOrNone(Lookup(m, "role"))) {
+		up, changed = Without(up, "subagentRunId"), true
+	}
+	if parts, ok := upgradeParts(Lookup(m, "content")); ok {
+		up, changed = with(up, "content", parts), true
+	}
+	return up, changed
 }
 
 // upgradeParts drops a binary part that mirrors a media part, before it or behind it: agents send an attachment in
@@ -263,12 +266,10 @@ func mediaType(mime string) string {
 
 func dropsNull(member string) func(json.RawMessage) (json.RawMessage, bool) {
 	return func(v json.RawMessage) (json.RawMessage, bool) {
-		return mapMembers(v, func(name string, m json.RawMessage) (json.RawMessage, bool) {
-			if name == member && kindOf(m) == kindNull {
-				return nil, true
-			}
-			return m, false
-		})
+		if kindOf(Lookup(v, member)) != kindNull {
+			return v, false
+		}
+		return Without(v, member), true
 	}
 }
 

@@ -48,6 +48,8 @@ var upgradePairs = func() map[string]map[string]upgradePair {
 		{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"look"…}
 		{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"{}"}
 		{"type":"TOOL_CALL_END","toolCallId":"c"}`
+	result := strings.ReplaceAll(call, "…", "") + "\n" +
+		`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"type":"text","text":"see"},…]}`
 	return map[string]map[string]upgradePair{
 		"rawEvent, result, outcome, parentMessageId: null": {
 			// A chunk that carries something of its own stands for an empty delta, which makes parts a text.
@@ -95,6 +97,13 @@ var upgradePairs = func() map[string]map[string]upgradePair {
 		},
 		"content parts: null metadata": {
 			"": each(parts, `{"type":"image","source":{"type":"url","value":"u"},"metadata":null}`, `{"type":"image","source":{"type":"url","value":"u"}}`),
+		},
+		"TOOL_CALL_RESULT content: both of these": {
+			"binary": each(result, `{"type":"binary","mimeType":"image/png","data":"AA","filename":"f"}`,
+				`{"type":"image","source":{"type":"data","value":"AA","mimeType":"image/png"},"metadata":{"filename":"f"}}`),
+			"binary that mirrors": each(result, `{"type":"binary","mimeType":"image/png","url":"u"},{"type":"image","source":{"type":"url","value":"u","mimeType":"image/png"}}`,
+				`{"type":"image","source":{"type":"url","value":"u","mimeType":"image/png"}}`),
+			"null metadata": each(result, `{"type":"image","source":{"type":"url","value":"u"},"metadata":null}`, `{"type":"image","source":{"type":"url","value":"u"}}`),
 		},
 		"messages of unknown roles: null subagentRunId": {
 			"": each(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"w","role":"narrator"…}]}`, `,"subagentRunId":null`, ``),

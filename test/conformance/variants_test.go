@@ -311,6 +311,9 @@ func instances() []instance {
 	}
 	parts := parts()
 	for kind, part := range parts {
+		if part["type"] == "binary" {
+			continue // upgraded there by Skein only, with its variants as in a message: see upgrade_test.go
+		}
 		list = append(list, instance{" (" + kind + ")", by(agui.ToolCallResult, "messageId", "new", "toolCallId", "c", "content", []any{part})})
 	}
 	for kind, m := range messages(parts) {
@@ -419,6 +422,9 @@ var documented = func() map[string]string {
 	}
 	for _, op := range []string{"replace", "remove", "move", "copy"} {
 		differ(object, "ACTIVITY_DELTA ("+op+")/patch/0/path", `""`)
+	}
+	for _, kind := range []string{"image part, data", "audio part, url", "video part, file"} {
+		differ(older, "TOOL_CALL_RESULT ("+kind+")/content/0/metadata", "null")
 	}
 	const input = "RUN_STARTED (input)/input"
 	differ(older, "RUN_STARTED (input)/threadId", "missing")
