@@ -104,11 +104,11 @@ func inner(t Type, where string, err error) error {
 	if err == nil {
 		return nil
 	}
-	detail := err.Error()
+	rule, detail := RuleSchema, err.Error()
 	if m, ok := err.(*MalformedError); ok { //nolint:errorlint // made here, never wrapped
-		detail = m.Detail
+		rule, detail = m.Rule, m.Detail
 	}
-	return malformed(t, "%s: %s", where, detail)
+	return &MalformedError{Rule: rule, Type: t, Detail: where + ": " + detail}
 }
 
 // stringsOf checks the members of an object: each of required must be there and be a string, each
@@ -204,8 +204,8 @@ func stringOrNone(v json.RawMessage) string {
 	return unquote(v)
 }
 
-// isPatch accepts an RFC 6902 patch. An operation of an unknown name is left to the fold, where it
-// makes the patch fail as a whole.
+// isPatch accepts an RFC 6902 patch. An operation of an unknown name may be anything else: the client strips it, and the
+// fold leaves it out.
 func isPatch(t Type, f Field, v []byte) error {
 	if kindOf(v) != kindArray {
 		return want(t, f, v, "a JSON Patch, a list of operations")
@@ -260,6 +260,9 @@ func isPointer(s string) bool {
 func isMessages(t Type, f Field, v []byte) error {
 	if kindOf(v) != kindArray {
 		return want(t, f, v, "a list of messages")
+	}
+	if depth := MaxMessageDepth + len("["); tooDeep(v, depth) { // the upgrade table has made it so
+		return deeper(t, f.String(), depth)
 	}
 	for m := range Elements(v) {
 		if err := checkMessage(t, m); err != nil {
@@ -352,6 +355,6 @@ func stringList(t Type, where string, v json.RawMessage) error {
 }
 
 func isInput(t Type, f Field, v []byte) error {
-	_, err := decodeInput(v)
+	_, err := decodeInput(v, "", true)
 	return inner(t, f.String(), err)
 }

@@ -53,6 +53,22 @@ func syntaxAt(i int) error {
 	return &MalformedError{Rule: RuleNotJSON, Detail: fmt.Sprintf("not JSON: unexpected character at byte %d", i+1)}
 }
 
+// atDepth says which limit a text has, where that is not MaxDepth.
+func atDepth(err error, t Type, depth int) error {
+	if err == errTooDeep && depth != MaxDepth { //nolint:errorlint // made here, never wrapped
+		return deeper(t, "", depth)
+	}
+	return err
+}
+
+// deeper is the error of a part of an event or input, or of all of it, that is nested more than so deep.
+func deeper(t Type, what string, depth int) error {
+	if what != "" {
+		what += " is "
+	}
+	return &MalformedError{Rule: RuleTooDeep, Type: t, Detail: fmt.Sprintf("%snested more than %d deep", what, depth)}
+}
+
 func malformed(t Type, format string, args ...any) error {
 	return &MalformedError{Rule: RuleSchema, Type: t, Detail: fmt.Sprintf(format, args...)}
 }

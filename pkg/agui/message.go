@@ -47,15 +47,7 @@ func (m *Message) UnmarshalJSON(b []byte) error {
 // the client's enforcement does: they cannot be stored or found.
 func messagesOf(list json.RawMessage) (messages []Message, stripped int) {
 	for raw := range Elements(list) {
-		var id, role json.RawMessage
-		for name, v := range Members(raw) {
-			switch name {
-			case "id":
-				id = v
-			case "role":
-				role = v
-			}
-		}
+		id, role := Lookup(raw, "id"), Lookup(raw, "role")
 		if kindOf(id) == kindString && kindOf(role) == kindString {
 			messages = append(messages, Message{ID: unquote(id), Role: unquote(role), Raw: raw})
 		} else {

@@ -1,17 +1,59 @@
 package agui
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"iter"
+	"math"
+	"strconv"
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep JSON may be nested: a value at the top has depth 1.
-const MaxDepth = 512
+// MaxDepth is how deep an event and the state may be nested: a value at the top has depth 1.
+//
+// What a fold makes of events goes round again, as part of what is deeper: in a snapshot, in the input of the next run,
+// in the event that repeats that input. So these have limits of their own, each by what it holds, and what is held
+// never outgrows them:
+//
+//	state            MaxDepth          a STATE_SNAPSHOT has 1 more
+//	message          MaxMessageDepth   a tool call's metadata, as deep as an event can bring it; a MESSAGES_SNAPSHOT has 2 more
+//	input            MaxInputDepth     of messages
+//	RUN_STARTED      MaxEventDepth     of an input
+const (
+	MaxDepth        = 512
+	MaxMessageDepth = MaxDepth - 1 + len("{[{")
+	MaxInputDepth   = MaxMessageDepth + len("{[")
+	MaxEventDepth   = MaxInputDepth + len("{")
+)
+
+// maxDepth returns how deep an event of the type may be nested.
+func (t Type) maxDepth() int {
+	switch t {
+	case RunStarted:
+		return MaxEventDepth
+	case MessagesSnapshot:
+		return MaxMessageDepth + len("{[")
+	case StateSnapshot:
+		return MaxDepth + len("{")
+	}
+	return MaxDepth
+}
 
 // The scanner reads JSON (RFC 8259) in place: it checks the grammar and finds where values begin
 // and end, and copies nothing. Values that were scanned once are read again without checks.
+
+// A depth is counted from where a text begins. To allow for more or less than MaxDepth, counting begins elsewhere.
+const checked = math.MinInt32 // of a text that was checked: no limit
+
+// within is where counting begins in a text that may be so deep.
+func within(depth int) int { return MaxDepth - depth }
+
+// tooDeep reports whether a checked value is nested deeper.
+func tooDeep(v json.RawMessage, depth int) bool {
+	_, err := skipValue(v, 0, within(depth))
+	return len(v) > 0 && err != nil
+}
 
 // skipSpace returns the index of the first byte at or after i that is not white space.
 func skipSpace(b []byte, i int) int {
@@ -27,7 +69,10 @@ func skipSpace(b []byte, i int) int {
 }
 
 // skipValue checks the value that begins at b[i] and returns the index after it.
-func skipValue(b []byte, i, depth int) (int, error) {
+func skipValue(b []byte, i, depth int) (int, error) { return skipNoting(b, i, depth, nil) }
+
+// skipNoting is skipValue that notes in beyond, where it is given, whether the value holds a number that no double can.
+func skipNoting(b []byte, i, depth int, beyond *bool) (int, error) {
 	if i >= len(b) {
 		return i, errTruncated
 	}
@@ -35,9 +80,9 @@ func skipValue(b []byte, i, depth int) (int, error) {
 	case '"':
 		return skipString(b, i)
 	case '{':
-		return skipObject(b, i, depth)
+		return skipObject(b, i, depth, beyond)
 	case '[':
-		return skipArray(b, i, depth)
+		return skipArray(b, i, depth, beyond)
 	case 't':
 		return skipWord(b, i, "true")
 	case 'f':
@@ -46,13 +91,13 @@ func skipValue(b []byte, i, depth int) (int, error) {
 		return skipWord(b, i, "null")
 	default:
 		if c == '-' || (c >= '0' && c <= '9') {
-			return skipNumber(b, i)
+			return skipNumber(b, i, beyond)
 		}
 		return i, syntaxAt(i)
 	}
 }
 
-func skipObject(b []byte, i, depth int) (int, error) {
+func skipObject(b []byte, i, depth int, beyond *bool) (int, error) {
 	if depth >= MaxDepth {
 		return i, errTooDeep
 	}
@@ -74,7 +119,7 @@ func skipObject(b []byte, i, depth int) (int, error) {
 		if i, err = skipByte(b, i, ':'); err != nil {
 			return i, err
 		}
-		if i, err = skipValue(b, skipSpace(b, i), depth+1); err != nil {
+		if i, err = skipNoting(b, skipSpace(b, i), depth+1, beyond); err != nil {
 			return i, err
 		}
 		i = skipSpace(b, i)
@@ -92,7 +137,7 @@ func skipObject(b []byte, i, depth int) (int, error) {
 	}
 }
 
-func skipArray(b []byte, i, depth int) (int, error) {
+func skipArray(b []byte, i, depth int, beyond *bool) (int, error) {
 	if depth >= MaxDepth {
 		return i, errTooDeep
 	}
@@ -102,7 +147,7 @@ func skipArray(b []byte, i, depth int) (int, error) {
 	}
 	for {
 		var err error
-		if i, err = skipValue(b, i, depth+1); err != nil {
+		if i, err = skipNoting(b, i, depth+1, beyond); err != nil {
 			return i, err
 		}
 		i = skipSpace(b, i)
@@ -175,7 +220,8 @@ func skipString(b []byte, i int) (int, error) {
 	}
 }
 
-func skipNumber(b []byte, i int) (int, error) {
+func skipNumber(b []byte, i int, beyond *bool) (int, error) {
+	start := i
 	if b[i] == '-' {
 		i++
 	}
@@ -189,6 +235,7 @@ func skipNumber(b []byte, i int) (int, error) {
 	default:
 		return i, syntaxAt(i)
 	}
+	large := i-start > 200
 	if i < len(b) && b[i] == '.' {
 		n := skipDigits(b, i+1)
 		if n == i+1 {
@@ -198,6 +245,7 @@ func skipNumber(b []byte, i int) (int, error) {
 	}
 	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
 		i++
+		negative := i < len(b) && b[i] == '-'
 		if i < len(b) && (b[i] == '+' || b[i] == '-') {
 			i++
 		}
@@ -205,9 +253,36 @@ func skipNumber(b []byte, i int) (int, error) {
 		if n == i {
 			return n, syntaxAt(n)
 		}
+		large = large || n-i > 2 && !negative // with two digits it is below 1e300
 		i = n
 	}
+	if large && beyond != nil && !*beyond {
+		_, err := strconv.ParseFloat(string(b[start:i]), 64)
+		*beyond = err != nil // it is of range: too small a number is 0
+	}
 	return i, nil
+}
+
+// withinDoubles returns a checked text with null in the place of each number that no double can hold.
+func withinDoubles(b []byte) []byte {
+	out := make([]byte, 0, len(b)) // null is shorter than all of these
+	kept := 0
+	for i := 0; i < len(b); {
+		start, beyond := i, false
+		switch c := b[i]; {
+		case c == '"':
+			i, _ = skipString(b, i) // of a checked text: there is no error, here and below
+		case c == '-' || c >= '0' && c <= '9':
+			i, _ = skipNumber(b, i, &beyond)
+		default:
+			i++
+		}
+		if beyond {
+			out = append(append(out, b[kept:start]...), "null"...)
+			kept = i
+		}
+	}
+	return append(out, b[kept:]...)
 }
 
 func skipDigits(b []byte, i int) int {
@@ -240,13 +315,19 @@ func skipByte(b []byte, i int, c byte) (int, error) {
 
 // Check reports whether b is one JSON text: UTF-8, well formed, at most MaxDepth deep, with
 // nothing but white space round it. The error is one for which IsMalformed is true.
-func Check(b []byte) error {
+func Check(b []byte) error { return CheckDepth(b, MaxDepth) }
+
+// CheckDepth is Check with another limit.
+func CheckDepth(b []byte, depth int) error { return checkNoting(b, depth, nil) }
+
+// checkNoting is CheckDepth that notes in beyond, where it is given, whether b holds a number that no double can.
+func checkNoting(b []byte, depth int, beyond *bool) error {
 	if !utf8.Valid(b) {
 		return errNotUTF8
 	}
-	i, err := skipValue(b, skipSpace(b, 0), 0)
+	i, err := skipNoting(b, skipSpace(b, 0), within(depth), beyond)
 	if err != nil {
-		return err
+		return atDepth(err, "", depth)
 	}
 	if i = skipSpace(b, i); i != len(b) {
 		return syntaxAt(i)
@@ -255,18 +336,78 @@ func Check(b []byte) error {
 }
 
 // Members iterates over the members of a checked JSON object in the order they stand, values
-// without white space round them. It yields nothing for any other value. A name that stands twice
-// is yielded twice; the last one counts.
+// without white space round them. It yields nothing for any other value. A name that stands twice is
+// yielded once, in its first place and with its last value, as JavaScript has it: who looks at members in
+// turn never sees one that does not count.
 func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
-		for i := FirstMember(obj); i >= 0; {
-			name, value, next := (*Spans)(nil).MemberAt(obj, i)
-			if next == noMember || !yield(unquote(name), value) {
+		var room [fewMembers]memberSpan
+		for _, m := range unrepeated(obj, memberSpans(room[:0], obj)) {
+			if !yield(unquote(m.name(obj)), obj[m.value:m.end]) {
 				return
 			}
-			i = next
 		}
 	}
+}
+
+// memberSpan is where a member lies in its object: its name with the quotes, and its value.
+type memberSpan struct{ start, nameEnd, value, end uint32 }
+
+func (m memberSpan) name(obj json.RawMessage) json.RawMessage { return obj[m.start:m.nameEnd] }
+
+func memberSpans(spans []memberSpan, obj json.RawMessage) []memberSpan {
+	for i := FirstMember(obj); i >= 0; {
+		m, next := (*Spans)(nil).memberAt(obj, i)
+		if next == noMember {
+			break
+		}
+		spans = append(spans, m)
+		i = next
+	}
+	return spans
+}
+
+// fewMembers is up to how many an object's names are compared with one another.
+const fewMembers = 16
+
+// unrepeated returns the members with each name once.
+func unrepeated(obj json.RawMessage, members []memberSpan) []memberSpan {
+	if len(members) <= fewMembers && !repeats(obj, members) {
+		return members
+	}
+	places := make(map[string]int, len(members))
+	kept := members[:0]
+	for _, m := range members {
+		name := unquote(m.name(obj))
+		if at, ok := places[name]; ok {
+			kept[at].value, kept[at].end = m.value, m.end
+			continue
+		}
+		places[name] = len(kept)
+		kept = append(kept, m)
+	}
+	return kept
+}
+
+// repeats reports whether a name stands twice.
+func repeats(obj json.RawMessage, members []memberSpan) bool {
+	seen := uint64(0) // hashes of names
+	for i, m := range members {
+		name := TextOf(m.name(obj))
+		hash := ^uint64(0) // of one that is empty or has escapes: it may be any other
+		if len(name) > 0 && bytes.IndexByte(name, '\\') < 0 {
+			hash = 1 << (fieldHash([]byte(name)) % 64)
+		}
+		if seen&hash != 0 {
+			for _, o := range members[:i] {
+				if TextOf(o.name(obj)).Equal(name) {
+					return true
+				}
+			}
+		}
+		seen |= hash
+	}
+	return false
 }
 
 // noMember is an index at which no member is: neither a member nor the last one's end.
@@ -292,19 +433,24 @@ func memberFrom(obj json.RawMessage, i int) int {
 // MemberAt returns the member of a checked JSON object that begins at i, its name with the quotes, and where the next one
 // begins, which is negative behind the last.
 func (s *Spans) MemberAt(obj json.RawMessage, i int) (name, value json.RawMessage, next int) {
+	m, next := s.memberAt(obj, i)
+	return m.name(obj), obj[m.value:m.end], next
+}
+
+func (s *Spans) memberAt(obj json.RawMessage, i int) (m memberSpan, next int) {
 	nameEnd, err := skipString(obj, i)
 	if err != nil {
-		return nil, nil, noMember
+		return memberSpan{}, noMember
 	}
 	start := skipSpace(obj, skipSpace(obj, nameEnd)+1)
 	end, err := s.skip(obj, start)
 	if err != nil {
-		return nil, nil, noMember
+		return memberSpan{}, noMember
 	}
 	if next = skipSpace(obj, end); next < len(obj) && obj[next] == ',' {
 		next++
 	}
-	return obj[i:nameEnd], obj[start:end], memberFrom(obj, next)
+	return memberSpan{uint32(i), uint32(nameEnd), uint32(start), uint32(end)}, memberFrom(obj, next)
 }
 
 // NameAt is MemberAt for the name alone.
@@ -339,12 +485,23 @@ func (s *Spans) Elements(arr json.RawMessage) iter.Seq[json.RawMessage] {
 // Lookup returns the value of the last member of that name in a checked JSON object, or nil.
 func Lookup(obj json.RawMessage, name string) json.RawMessage {
 	var found json.RawMessage
-	for n, v := range Members(obj) {
-		if n == name {
+	for i := FirstMember(obj); i >= 0; {
+		n, v, next := (*Spans)(nil).MemberAt(obj, i)
+		if next != noMember && isName(n, name) {
 			found = v
 		}
+		i = next
 	}
 	return found
+}
+
+// isName reports whether a member's name, with its quotes, is that one.
+func isName(name json.RawMessage, is string) bool {
+	in := name[1 : len(name)-1]
+	if bytes.IndexByte(in, '\\') < 0 {
+		return string(in) == is
+	}
+	return unquote(name) == is
 }
 
 // Without returns the object without the members of that name, the rest as it stands. It returns
@@ -353,18 +510,23 @@ func Without(obj json.RawMessage, name string) json.RawMessage {
 	if Lookup(obj, name) == nil {
 		return obj
 	}
-	out := make([]byte, 0, len(obj))
-	out = append(out, '{')
+	return with(obj, name, nil)
+}
+
+// with returns the object with another value in the member's place, the rest as it stands; nil takes the member out.
+func with(obj json.RawMessage, name string, value json.RawMessage) json.RawMessage {
+	out := append(make([]byte, 0, len(obj)+len(value)), '{')
 	for n, v := range Members(obj) {
 		if n == name {
+			v = value
+		}
+		if v == nil {
 			continue
 		}
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		out = AppendString(out, n)
-		out = append(out, ':')
-		out = append(out, v...)
+		out = append(append(AppendString(out, n), ':'), v...)
 	}
 	return append(out, '}')
 }

@@ -1,8 +1,11 @@
 package agui
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -52,15 +55,57 @@ func TestCheck_LimitsDepth(t *testing.T) {
 	}
 }
 
+// An event of some types may be deeper: docs/fold.md says why.
+func TestDecode_LimitsDepthByType(t *testing.T) {
+	for form, limit := range map[string]int{
+		`{"type":"STATE_SNAPSHOT","snapshot":…}`:                                                        513,
+		`{"type":"STATE\u005fSNAPSHOT","state":…}`:                                                      513,
+		`{"type":"STATE_DELTA","delta":[{"op":"add","path":"","value":…}]}`:                             512,
+		`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"invented","k":…}]}`:                  516,
+		`{"type":"RUN_STARTED","runId":"r","input":{"messages":[{"id":"a","role":"u","k":…}]}}`:         517,
+		`{"type":"RUN_STARTED","runId":"r","input":{"messages":[],"forwardedProps":…}}`:                 517,
+		`{"type":"RUN_STARTED","runId":"r","input":{"messages":[],"state":…}}`:                          514,
+		`{"type":"RUN_STARTED","runId":"r","input":{"messages":[]},"metadata":{"k":…}}`:                 517,
+		`{"type":"TEXT_MESSAGE_END","messageId":"a","metadata":{"k":…}}`:                                512,
+		`{"type":"UNKNOWN","messages":[{"id":"a","role":"invented","k":…}],"type":"OF ANOTHER","k":{}}`: 512,
+	} {
+		around, _, _ := strings.Cut(form, "…")
+		levels := strings.Count(around, "{") + strings.Count(around, "[") - strings.Count(around, "}") - strings.Count(around, "]")
+		of := func(depth int) []byte {
+			depth -= levels
+			return []byte(strings.Replace(form, "…", strings.Repeat("[", depth)+strings.Repeat("]", depth), 1))
+		}
+		if _, err := Decode(of(limit)); err != nil {
+			t.Errorf("%d levels: %v in %s", limit, err, form)
+		}
+		_, err := Decode(of(limit + 1))
+		var m *MalformedError
+		if !errors.As(err, &m) || m.Rule != RuleTooDeep {
+			t.Errorf("%d levels: want %s, got %v in %s", limit+1, RuleTooDeep, err, form)
+		}
+	}
+}
+
 func TestMembers_KeepOrderAndText(t *testing.T) {
 	obj := json.RawMessage(` { "b" : 1.50 , "a" : [ 1 , 2 ] , "b" : "\u00e9" , "\u0063" : null } `)
 	var got []string
 	for name, v := range Members(obj) {
 		got = append(got, name+"="+string(v))
 	}
-	want := `b=1.50|a=[ 1 , 2 ]|b="\u00e9"|c=null`
+	want := `b="\u00e9"|a=[ 1 , 2 ]|c=null`
 	if strings.Join(got, "|") != want {
 		t.Errorf("got %v, want %s", got, want)
+	}
+	many := []byte(`{"a":0`)
+	for i := range 3 * fewMembers {
+		many = fmt.Appendf(many, `,"m%d":%d`, i%(2*fewMembers), i)
+	}
+	got = got[:0]
+	for name, v := range Members(append(many, `,"\u0061":1}`...)) {
+		got = append(got, name+"="+string(v))
+	}
+	if n := len(got); n != 2*fewMembers+1 || got[0] != "a=1" || got[1] != "m0=32" || got[n-1] != "m31=31" {
+		t.Errorf("of many: %v", got)
 	}
 	if v := Lookup(obj, "b"); string(v) != `"\u00e9"` {
 		t.Errorf("of a name that stands twice the last one counts, got %s", v)
@@ -101,10 +146,24 @@ func FuzzCheck(f *testing.F) {
 		}
 		got := map[string]json.RawMessage{}
 		for name, v := range Members(b) {
-			got[strings.ToValidUTF8(name, "\ufffd")] = v
+			if got[name] != nil {
+				t.Fatalf("member %q twice", name)
+			}
+			got[name] = v
 			if err := Check(v); err != nil {
 				t.Fatalf("member %q: %v", name, err)
 			}
+			if last := Lookup(b, name); !bytes.Equal(v, last) {
+				t.Fatalf("member %q is %s, looked up %s", name, v, last)
+			}
+		}
+		for name := range got {
+			if !utf8.ValidString(name) {
+				return // encoding/json makes one of all that are not
+			}
+		}
+		if !reflect.DeepEqual(want, got) {
+			t.Fatalf("encoding/json has %s, the scanner %s", want, got)
 		}
 	})
 }

@@ -45,7 +45,7 @@ func SpansOf(text json.RawMessage) *Spans {
 	return s
 }
 
-// skip is skipValue. In is the text, or what was sliced of it.
+// skip is skipValue for a checked text. In is the text, or what was sliced of it.
 func (s *Spans) skip(in json.RawMessage, i int) (int, error) {
 	if s != nil && i < len(in) && (in[i] == '{' || in[i] == '[') {
 		before := cap(s.text) - cap(in) // of the text
@@ -53,5 +53,5 @@ func (s *Spans) skip(in json.RawMessage, i int) (int, error) {
 			return int(s.ends[at]) - before, nil
 		}
 	}
-	return skipValue(in, i, 0)
+	return skipValue(in, i, checked)
 }

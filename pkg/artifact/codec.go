@@ -155,7 +155,10 @@ func readObject(where string, raw json.RawMessage, required, optional []string) 
 			known[name] = true
 		}
 	}
-	for name, value := range agui.Members(raw) {
+	for i := agui.FirstMember(raw); i >= 0; { // Members would pass over a name that stands twice
+		text, value, next := (*agui.Spans)(nil).MemberAt(raw, i)
+		name := agui.TextOf(text).String()
+		i = next
 		switch {
 		case !known[name]:
 			return o, refuse(RuleUnknown, o.path(name), "the contract has no such field")

@@ -65,7 +65,7 @@ func FuzzRun(f *testing.F) {
 			t.Fatalf("without a stop\n%s\nwith one\n%s", a, b)
 		}
 		for _, m := range whole.Messages() {
-			if err := agui.Check(m.Raw); err != nil {
+			if err := agui.CheckDepth(m.Raw, agui.MaxMessageDepth); err != nil {
 				t.Fatalf("%v: %s", err, m.Raw)
 			}
 		}
@@ -73,7 +73,7 @@ func FuzzRun(f *testing.F) {
 			t.Fatalf("%v: %s", err, whole.State())
 		}
 		again := compact.New(nil, nil)
-		for _, raw := range compact.Compacted(whole) {
+		for _, raw := range compact.Compacted(compact.Step{Run: whole}) {
 			ev, err := agui.Decode(raw)
 			if err == nil {
 				err = again.Apply(ev)

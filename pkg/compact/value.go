@@ -122,12 +122,13 @@ func (o *object) reindex() {
 	}
 }
 
-// parse reads the members of a checked JSON object; of a name that stands twice the last one counts.
+// parse reads the members of a checked JSON object.
 func parse(raw json.RawMessage) *object {
 	o := &object{}
 	for name, v := range agui.Members(raw) {
-		o.set(name, rawValue(v))
+		o.members = append(o.members, member{name, rawValue(v)})
 	}
+	o.reindex()
 	return o
 }
 

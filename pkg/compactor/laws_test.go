@@ -73,7 +73,15 @@ func script(s *sim, rng *rand.Rand, events int, erasures bool) {
 				if len(messages) > 0 && rng.IntN(3) == 0 {
 					messages = messages[:rng.IntN(len(messages))]
 				}
-				messages = append(messages, userMessage(fmt.Sprintf("u%d", n), "hello"))
+				switch rng.IntN(8) {
+				case 0: // normalised, where it is on RUN_STARTED
+					messages = nil
+				case 1:
+					messages = []string{`"a bare string"`, `{"content":"one without id"}`}
+				}
+				if rng.IntN(8) > 0 {
+					messages = append(messages, userMessage(fmt.Sprintf("u%d", n), "hello"))
+				}
 				input = fmt.Sprintf(`{"threadId":%q, "runId":%q, "messages":[%s], "state":{"n":%d}, "tools":[], "context":[]%s}`,
 					r.thread, r.id, strings.Join(messages, ", "), n, parent)
 			}

@@ -62,7 +62,7 @@ func Read(m *kgo.Record) Letter {
 	switch {
 	case l.Tenant == "" || l.Position == nil:
 		l.Chance = ChanceNever // the compactor could not keep the record itself
-	case l.Reason == Malformed && agui.Check(m.Value) != nil:
+	case l.Reason == Malformed && agui.CheckDepth(m.Value, agui.MaxEventDepth) != nil:
 		l.Chance = ChanceNever // what is not JSON will not become it
 	}
 	return l

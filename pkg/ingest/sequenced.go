@@ -29,7 +29,7 @@ func (s *sequencedReader) next() (event, error) {
 }
 
 func (s *sequencedReader) unwrap(line []byte, at int64) (event, error) {
-	if err := agui.Check(line); err != nil {
+	if err := agui.CheckDepth(line, agui.MaxEventDepth+len("{")); err != nil {
 		return event{}, malformed(err, at)
 	}
 	if !agui.IsObject(line) {

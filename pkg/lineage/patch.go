@@ -102,9 +102,7 @@ func membersOf(obj json.RawMessage) (map[string]json.RawMessage, []string, bool)
 		if strings.ToValidUTF8(name, "") != name {
 			return nil, nil, false
 		}
-		if _, ok := members[name]; !ok {
-			names = append(names, name)
-		}
+		names = append(names, name)
 		members[name] = v
 	}
 	return members, names, true

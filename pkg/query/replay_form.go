@@ -97,7 +97,7 @@ func (w *replayWriter) marked(e replayed) error {
 	if e.seq >= 0 {
 		line.Seq = &e.seq
 	}
-	if agui.Check(e.value) == nil {
+	if agui.CheckDepth(e.value, agui.MaxEventDepth) == nil {
 		line.Event = e.value
 	} else {
 		line.Bytes = e.value

@@ -107,7 +107,7 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 	var input *agui.RunAgentInput
 	r.Begin = func(in *agui.RunAgentInput, _ string) (*compact.Run, error) {
 		var fold *compact.Run
-		fold, input = refold.Start(lineage.History{}, in, 0)
+		fold, input = refold.Start(run, lineage.ParentNone, lineage.History{}, in, 0)
 		return fold, nil
 	}
 	for _, o := range at {

@@ -115,16 +115,13 @@ func (r *Run) fold(ev *agui.Event) (*compact.Run, error) {
 		return compact.New(nil, nil), nil
 	}
 	if r.Input == nil {
-		var err error
-		if r.Input, r.InputSHA256, err = InputOf(ev); err != nil {
-			return nil, err
-		}
+		r.Input, r.InputSHA256 = InputOf(ev, r.Span.RunID)
 	}
 	return r.Begin(r.Input, r.InputSHA256)
 }
 
 func (r *Run) takeInput(m Message) Outcome {
-	in, malformed := agui.DecodeInput(m.Value)
+	in, malformed := agui.DecodeInput(m.Value, r.Span.RunID)
 	if malformed != nil {
 		return r.refuse(m)
 	}

@@ -5,29 +5,18 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/lineage"
-	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
-// normalisedInputs has RUN_STARTED bring inputs as AG-UI's page on serialisation writes them, without the messages that are
-// in history already. Without it they are whole, or there is none.
-const normalisedInputs = false
-
-// inputForms are what an input on RUN_STARTED has of the conversation.
-var inputForms = func() []string {
-	forms := []string{"whole", "none"}
-	if normalisedInputs {
-		forms = append(forms, "normalised", "normalised", "empty")
-	}
-	return forms
-}()
+// inputForms are what an input on RUN_STARTED has of the conversation: all that was held and something new, only that as AG-UI's
+// page on serialisation has it, or nothing. Or there is no input.
+var inputForms = []string{"normalised", "normalised", "whole", "empty", "none"}
 
 // One client that plays all runs of an unbranched thread in turn holds what Skein restores, after each of them.
 func TestChain_OneClientHoldsWhatSkeinRestores(t *testing.T) {
@@ -105,21 +94,14 @@ func (ch *chain) compare() {
 	for _, r := range ch.runs {
 		sent = append(sent, r.events...)
 		for _, e := range r.events {
-			sources = append(sources, compactor.Source{Headers: record.Headers{Kind: record.KindEvent, RunID: r.id, Seq: -1}, Value: e, At: time.Unix(1_790_000_000, 0)})
+			sources = append(sources, event(r.id, e))
 		}
 	}
 	fail := func(of conformance.Conversation, format string, args ...any) {
 		want := conformance.Result{Conversation: of}
 		ch.c.fail(failedCase{compared{events: sent, want: want}}, format, args...)
 	}
-	records, _, err := compactor.Offline(compactor.DefaultConfig(), "acme", "t", sources)
-	if err != nil {
-		ch.t.Fatal(err)
-	}
-	byID := map[string]*record.Run{}
-	for _, r := range records {
-		byID[r.RunID] = r
-	}
+	byID := offline(ch.t, "t", sources)
 	var parent lineage.History
 	for i, r := range ch.runs {
 		got, err := restore(byID, r.id)
@@ -127,7 +109,7 @@ func (ch *chain) compare() {
 			ch.t.Fatal(err)
 		}
 		d := conformance.Diff(r.left, conformance.Conversation{Messages: encode(list(got.Messages)), State: got.State})
-		start := startParting{parent: parent, called: r.called, want: conformance.Start(r.left), got: got}
+		start := startParting{t: ch.t, parent: parent, called: r.called, want: conformance.Start(r.left), got: got}
 		if d != "" {
 			if start.recognised() || foldsAgain(sent, r.left) {
 				return

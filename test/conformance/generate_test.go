@@ -153,7 +153,7 @@ func (g gen) patch() []any {
 		case "move", "copy":
 			op["from"] = pick(g, pointers)
 		}
-		if g.chance(2) {
+		if g.chance(4) {
 			op["op"] = pick(g, []string{"invented", "_get"})
 		}
 		ops = append(ops, op)
@@ -537,7 +537,10 @@ func (g gen) input(runID string) obj {
 	in := obj{"threadId": "t", "runId": runID, "messages": g.brought(3), "tools": []any{}, "context": []any{}}
 	if g.chance(10) { // forms that only Skein takes
 		list := in["messages"].([]any)
-		switch g.n(3) {
+		switch g.n(4) {
+		case 4:
+			delete(in, "messages")
+			return in
 		case 0:
 			delete(in, "threadId")
 		case 1:

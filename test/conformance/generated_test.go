@@ -202,7 +202,7 @@ func (c comparison) playsBack(chain []foldedStream, sent []json.RawMessage) {
 		started = started && f.run.Summary().Started != nil
 	}
 	left := chain[len(chain)-1].Conversation
-	job := conformance.Job{Events: compact.Compacted(runs...), Upgrade: true, Schema: true, Verify: true}
+	job := conformance.Job{Events: compact.Compacted(steps(runs)...), Upgrade: true, Schema: true, Verify: true}
 	played := c.reduce(job)
 	d := ""
 	switch {
@@ -242,7 +242,7 @@ func (g gen) nextInput(run int, r compared) (called, held conformance.Start) {
 	if err := json.Unmarshal(r.want.Messages, &messages); err != nil {
 		g.t.Fatal(err)
 	}
-	if g.chance(40) {
+	if had := len(sayable(messages)); g.chance(40) {
 		changes := []int{}
 		for range g.n(2) + 1 {
 			changes = append(changes, g.n(9))
@@ -251,7 +251,7 @@ func (g gen) nextInput(run int, r compared) (called, held conformance.Start) {
 		for i, change := range changes {
 			messages = g.edited(messages, change, fmt.Sprintf("new%d-%d", run, i))
 		}
-		if !slices.ContainsFunc(messages, func(m json.RawMessage) bool { return !isActivity(m) }) {
+		if had > 0 && len(sayable(messages)) == 0 {
 			messages = nil // with what they stood between, the activities are gone
 		}
 	}
@@ -262,7 +262,7 @@ func (g gen) nextInput(run int, r compared) (called, held conformance.Start) {
 	if g.chance(15) {
 		held.State = encode(g.state())
 	}
-	return conformance.Start{Messages: toJSON(g.t, some(slices.DeleteFunc(slices.Clone(messages), isActivity))), State: held.State}, held
+	return conformance.Start{Messages: toJSON(g.t, sayable(messages)), State: held.State}, held
 }
 
 // edited is a list of messages with one change that a user makes. An activity stays behind what it stood behind.
@@ -306,6 +306,11 @@ func (g gen) edited(messages []json.RawMessage, change int, newID string) []json
 	return messages
 }
 
+// sayable are the messages that a client sends.
+func sayable(messages []json.RawMessage) []json.RawMessage {
+	return slices.DeleteFunc(slices.Clone(some(messages)), isActivity)
+}
+
 func isActivity(m json.RawMessage) bool {
 	role := agui.Lookup(m, "role")
 	return agui.IsString(role) && agui.TextOf(role).String() == agui.RoleActivity
@@ -323,10 +328,10 @@ func some(list []json.RawMessage) []json.RawMessage {
 // what the client holds. Where the two part as docs/fold.md says, the difference is applied to one of them.
 func (c comparison) start(parent lineage.History, called, its conformance.Start) (lineage.History, conformance.Start) {
 	c.t.Helper()
-	s := startParting{parent: parent, called: called, want: its}
-	input, err := agui.DecodeInput(fmt.Appendf(nil, `{"messages":%s,"state":%s}`, called.Messages, called.State))
+	s := startParting{t: c.t, parent: parent, called: called, want: its}
+	input, err := agui.DecodeInput(fmt.Appendf(nil, `{"messages":%s,"state":%s}`, called.Messages, called.State), "")
 	if s.err = err; err == nil {
-		s.got = lineage.StartHistory(parent, input)
+		s.got = lineage.StartHistory(lineage.ParentExplicit, parent, input)
 	}
 	for range len(documentedRows) + len(knownToBeMended) {
 		d := "the client goes on with an input that is malformed to Skein"

@@ -104,7 +104,7 @@ func TestGenerated_CompactedEventsFoldToTheSameBytes(t *testing.T) {
 					rt.Fatal(err)
 				}
 			}
-			start := lineage.StartHistory(lineage.History{Messages: run.Messages(), State: run.State()}, input)
+			start := lineage.StartHistory(lineage.ParentExplicit, lineage.History{Messages: run.Messages(), State: run.State()}, input)
 			run, s = start.Fold(), g.drawStream(fmt.Sprint("r", len(chain)), start)
 			sent = append(sent, s.events...)
 		}
@@ -121,10 +121,22 @@ func TestGenerated_CompactedEventsFoldToTheSameBytes(t *testing.T) {
 	}
 }
 
+// steps are the runs of a chain.
+func steps(chain []*compact.Run) []compact.Step {
+	out := make([]compact.Step, len(chain))
+	for i, r := range chain {
+		out[i].Run = r
+		if i > 0 {
+			out[i].Parent = chain[i-1]
+		}
+	}
+	return out
+}
+
 // foldsToTheSame says how many runs the compacted events of a chain are, and how what they fold to differs, or "".
 func foldsToTheSame(t *rapid.T, chain []*compact.Run) (runs int, d string) {
 	t.Helper()
-	once, run := compact.Compacted(chain...), chain[len(chain)-1]
+	once, run := compact.Compacted(steps(chain)...), chain[len(chain)-1]
 	again, err := foldAsChain(once)
 	if err != nil {
 		return 0, err.Error()
@@ -132,7 +144,7 @@ func foldsToTheSame(t *rapid.T, chain []*compact.Run) (runs int, d string) {
 	last := again[len(again)-1]
 	for name, pair := range map[string][2][]byte{
 		"messages": {toJSON(t, run.Messages()), toJSON(t, last.Messages())}, "state": {run.State(), last.State()},
-		"events": {toJSON(t, once), toJSON(t, compact.Compacted(again...))},
+		"events": {toJSON(t, once), toJSON(t, compact.Compacted(steps(again)...))},
 	} {
 		if !bytes.Equal(pair[0], pair[1]) {
 			return len(again), fmt.Sprintf("%s\n%s\nbecame\n%s", name, pair[0], pair[1])
