@@ -19,7 +19,7 @@ import (
 func Begin(given *record.Run, parent lineage.History, input *agui.RunAgentInput) (*compact.Run, *agui.RunAgentInput) {
 	fold, input := Start(given.RunID, lineage.ParentBy(given.ParentBy), parent, input, given.Kept)
 	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone} {
-		for range given.Stats.Anomalies[rule] {
+		if given.Stats.Anomalies[rule] > 0 { // each is found once
 			fold.Note(rule)
 		}
 	}

@@ -106,6 +106,9 @@ func (r *Run) Take(m Message) (Outcome, error) {
 	return Folded, nil
 }
 
+// Event is the event that was taken last, or is being taken. It aliases the message.
+func (r *Run) Event() *agui.Event { return &r.event }
+
 // fold returns the run's fold, or before the first event the one that starts with it.
 func (r *Run) fold(ev *agui.Event) (*compact.Run, error) {
 	switch {
