@@ -73,6 +73,8 @@ func (p *placer) Any(ids []string, offset int64) (bool, error) {
 	for _, run := range runs {
 		switch h := p.heads[run]; {
 		case h == nil || h.Raw.First >= offset:
+		case h.InputOnly(): // whether its place was decided, and it counted, its record does not say
+			p.unsure = true
 		case h.Raw.Next <= offset:
 			return true, nil
 		case p.read(run) == nil || p.open[run] == nil: // else the thread has looked at what it held
