@@ -32,7 +32,7 @@ func TestCheck_ComparesAnyCommand(t *testing.T) {
 		"Skein's own fold":         {[]string{example}, 0, nothing},
 		"a client that is not old": {[]string{"node", "reduce.mjs"}, 1, "167 streams, 4816 events: 15 differ"},
 		"a command that says nothing": {[]string{"node", "--eval", "process.exit(0)"}, 2,
-			"stopped after 0 streams: case activity_delta_that_fails.txtar: no answer; the command ended"},
+			"stopped after 0 streams: case activity_delta_of_unknown_operations.txtar: no answer; the command ended"},
 		"a command that is not there": {[]string{"./no-such-command"}, 2, "it could not be started"},
 		"no command":                  {nil, 2, "usage: node check.mjs"},
 	} {
