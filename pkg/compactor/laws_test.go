@@ -118,6 +118,12 @@ func script(s *sim, rng *rand.Rand, events int, erasures bool) {
 					s.send(r.thread, r.id, value, seq(r.seq))
 				}
 				r.seq++
+				switch rng.IntN(10) {
+				case 0: // some are not there
+					r.seq += 1 + rng.IntN(3)
+				case 1: // one of them comes all the same, or one that was
+					s.send(r.thread, r.id, value, seq(rng.IntN(r.seq)))
+				}
 				return
 			}
 			s.send(r.thread, header, value)

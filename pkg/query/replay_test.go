@@ -133,7 +133,7 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 	refold.Fill(rec, r.Fold, r.Tally, lineage.History{})
 	at2 := refold.At(r.Fold, lineage.History{})
 	rec.HistoryKey = lineage.KeyOf(at2.Messages).String()
-	rec.Raw.Partition, rec.Raw.Events, rec.Raw.SHA256, rec.Raw.NextSeq = 3, r.Tally.Events, r.Tally.SHA256(), r.NextSeq
+	rec.Raw.Partition, rec.Raw.Events, rec.Raw.SHA256, rec.Raw.NextSeq = 3, r.Tally.Events, r.Tally.SHA256(), r.Seq.Next
 	if rec.Status == record.StatusRunning {
 		rec.Open = &record.Open{Fold: json.RawMessage(`{}`)}
 	}

@@ -197,6 +197,9 @@ type Open struct {
 	Fold json.RawMessage `json:"fold"`
 	// Hash is the marshalled state of the running SHA-256.
 	Hash []byte `json:"hash"`
+	// MissingSeqs are ranges of the producer's numbers below Raw.NextSeq, half-open and rising: every number that has not come is in one of
+	// them. Nil where none is missing.
+	MissingSeqs [][2]int64 `json:"missingSeqs,omitempty"`
 	// LastAt is when the run's latest Kafka record came, in stream time (the latest time of any record of the partition by then): its
 	// silence is counted from there.
 	LastAt time.Time `json:"lastAt"`

@@ -163,7 +163,7 @@ func (r *run) finish() error {
 		if err != nil {
 			return err
 		}
-		r.made.Open = &record.Open{Fold: checkpoint, Hash: hash, LastAt: was.LastAt}
+		r.made.Open = &record.Open{Fold: checkpoint, Hash: hash, MissingSeqs: r.Seq.Missing, LastAt: was.LastAt}
 	}
 	r.Fold, r.Input, r.input, r.parent, r.base = nil, nil, nil, lineage.History{}, lineage.History{} // their memory
 	return nil
