@@ -135,15 +135,20 @@ func publish(t *testing.T, cfg kafka.Config, runs []run) {
 	for s.Ready() != nil && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
+	clients := map[string]*client.Client{}
+	for _, r := range runs {
+		if clients[r.Tenant] == nil {
+			if clients[r.Tenant], err = client.New(door.URL, client.WithAPIKey(hex.EncodeToString([]byte(r.Tenant)))); err != nil {
+				t.Fatal(err)
+			}
+			defer clients[r.Tenant].Close()
+		}
+	}
 	senders, ctx := errgroup.WithContext(ctx)
 	senders.SetLimit(16)
 	for _, r := range runs {
+		c := clients[r.Tenant]
 		senders.Go(func() error {
-			c, err := client.New(door.URL, client.WithAPIKey(hex.EncodeToString([]byte(r.Tenant))))
-			if err != nil {
-				return err
-			}
-			defer c.Close()
 			if _, err := c.PutInput(ctx, r.Thread, r.Run, r.input); err != nil {
 				return fmt.Errorf("input of %q: %w", r.Thread, err)
 			}

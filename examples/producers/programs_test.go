@@ -95,13 +95,17 @@ func (p *program) prepare(t *testing.T) {
 	}
 }
 
+// args are the arguments of the program's command.
+func (p *program) args(brokers []string, topic, file string) []string {
+	return append(slices.Clone(p.command[1:]), strings.Join(brokers, ","), topic, file)
+}
+
 // send runs the program.
 func (p *program) send(t *testing.T, brokers []string, topic, file string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sendTimeout)
 	defer cancel()
-	args := append(slices.Clone(p.command[1:]), strings.Join(brokers, ","), topic, file)
-	if out, err := exec.CommandContext(ctx, p.command[0], args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, p.command[0], p.args(brokers, topic, file)...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", p.command[0], err, out)
 	}
 }

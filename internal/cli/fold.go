@@ -222,8 +222,8 @@ func opensRun(text []byte) bool {
 }
 
 // foldRuns folds all runs, each placed among those before it.
-func foldRuns(out *output, runs []chainRun, kept agui.Families) (*refold.Sequence, error) {
-	s, err := refold.NewSequence(kept)
+func foldRuns(out *output, runs []chainRun, kept agui.Families) (*refold.Turns, error) {
+	s, err := refold.NewTurns(kept)
 	if err != nil {
 		return nil, err
 	}

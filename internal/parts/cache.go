@@ -81,12 +81,13 @@ func cached(ctx context.Context, name string, contents []byte, good func(dir str
 // fetchTries is how often a registry is asked: they answer 429 and 503 now and then.
 const fetchTries = 3
 
-// fetch runs a package manager until it succeeds, and returns the error and the output of its last try.
-func fetch(ctx context.Context, command string, args ...string) (out []byte, err error) {
+// fetch runs a package manager until it succeeds, or says what no other try changes, and returns the error and the output of its
+// last try.
+func fetch(ctx context.Context, final func(out []byte) bool, command string, args ...string) (out []byte, err error) {
 	for try := 1; ; try++ {
 		cmd := exec.CommandContext(ctx, command, args...)
 		cmd.WaitDelay = 5 * time.Second
-		if out, err = cmd.CombinedOutput(); err == nil || try == fetchTries || ctx.Err() != nil {
+		if out, err = cmd.CombinedOutput(); err == nil || try == fetchTries || ctx.Err() != nil || final(out) {
 			return out, err
 		}
 		select {

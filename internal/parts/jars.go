@@ -47,7 +47,7 @@ func (j Jars) fetch(ctx context.Context, dir string) error {
 	if err := os.WriteFile(pom, j.Pom, 0o600); err != nil {
 		return fmt.Errorf("fetching jars: %w", err)
 	}
-	out, err := fetch(ctx, mvn, "--quiet", "--batch-mode", "--no-transfer-progress",
+	out, err := fetch(ctx, func([]byte) bool { return false }, mvn, "--quiet", "--batch-mode", "--no-transfer-progress",
 		"--file", pom, copyJars, "-DincludeScope=runtime", "-DoutputDirectory="+dir)
 	if err != nil {
 		return &UnavailableError{

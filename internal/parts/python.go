@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -57,9 +58,10 @@ func (p Python) install(ctx context.Context, python, dir string) error {
 	if err := os.WriteFile(lock, p.Requirements, 0o600); err != nil {
 		return fmt.Errorf("installing %s: %w", p.Name, err)
 	}
-	out, err := fetch(ctx, interpreter(dir), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
+	differs := func(out []byte) bool { return bytes.Contains(out, []byte("DO NOT MATCH THE HASHES")) }
+	out, err := fetch(ctx, differs, interpreter(dir), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
 		"--require-hashes", "--only-binary", ":all:", "--requirement", lock)
-	if err != nil && strings.Contains(string(out), "DO NOT MATCH THE HASHES") {
+	if err != nil && differs(out) {
 		return fmt.Errorf("installing %s: %w: %s", p.Name, ErrChecksum, out)
 	}
 	if err != nil {

@@ -10,8 +10,10 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Version is the version of the fold's rules; it stands in every run record.
-const Version = 1
+// Version is the version of the fold's rules; it stands in every run record. Records of version 1 took every input on
+// RUN_STARTED for a whole conversation, dropped a patch for one operation that nobody knows, and kept numbers that no
+// double can hold.
+const Version = 2
 
 // ErrEnded is returned for an event after the terminal one; it is not folded.
 var ErrEnded = errors.New("folding event: the run has ended")

@@ -85,7 +85,7 @@ func (r *run) buildOpen(rec *record.Run, fold *compact.Run) error {
 	if err != nil {
 		return err
 	}
-	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, LastAt: r.head.LastAt, Pending: r.head.Pending, Placed: r.head.Placed}
+	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, MissingSeqs: r.missing, LastAt: r.head.LastAt, Pending: r.head.Pending, Placed: r.head.Placed}
 	return nil
 }
 

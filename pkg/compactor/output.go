@@ -252,9 +252,10 @@ func (p *partition) openRecord(r *run, limit int) (out *output, size int, err er
 // see fits.
 func (p *partition) placeRecord(r *run) (*output, error) {
 	before := r.decided.before
-	h := &head{NextSeq: before.nextSeq, Next: before.next, LastAt: r.head.LastAt, Pending: true, Placed: true}
+	h := &head{Next: before.next, LastAt: r.head.LastAt, Pending: true, Placed: true}
 	h.Run = lineage.Run{ID: r.head.ID, GivenID: r.head.GivenID, Start: r.head.Start, End: -1, Status: lineage.StatusRunning}
 	was := newRun(r.thread, r.key, h, r.touchedAt)
+	was.setSequence(before.seq)
 	was.setInput(before.input, before.inputSum)
 	was.tally.StartedAt, was.rec.RawLost, was.ranges.list, was.decided = r.tally.StartedAt, r.rec.RawLost, before.ranges, r.decided
 	maps.Copy(was.early, before.early)

@@ -248,14 +248,14 @@ func (p *partition) takeEvent(t *thread, m *message) (outcome, error) {
 		if err != nil {
 			return 0, err
 		}
-		if again || !refold.Repeated(m.headers.Seq, h.NextSeq) {
+		if again || !refold.Behind(m.headers.Seq, h.NextSeq) {
 			return p.fold(t, nil, given, ev, m)
 		}
 	}
 	switch {
 	case h != nil && m.Offset < h.Next: // a committed record holds it
 		return outcomeDropped, nil
-	case h != nil && refold.Repeated(m.headers.Seq, h.NextSeq):
+	case h != nil && refold.Behind(m.headers.Seq, h.NextSeq):
 		return p.repeat(t, h, m)
 	case h != nil && h.Sealed && malformed == nil:
 		if ev.Type == agui.RunFinished || ev.Type == agui.RunError {
@@ -351,7 +351,7 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 			p.anomaly(r, m, rule)
 		}
 	}
-	r.sequence(m.headers.Seq)
+	r.takeSeq(m.headers.Seq)
 	r.tally.Add(ev, m.Timestamp)
 	if ev.ThreadID != "" && ev.ThreadID != t.id {
 		p.anomaly(r, m, ruleThread)
@@ -375,13 +375,13 @@ func (p *partition) refuse(t *thread, h *head, m *message, reason error) (outcom
 		if err := p.touch(r, m); err != nil {
 			return 0, err
 		}
-		r.sequence(m.headers.Seq)
+		r.takeSeq(m.headers.Seq)
 		p.anomaly(r, m, ruleMalformed)
 	}
 	return p.letter(m, reasonMalformed, reason.Error())
 }
 
-// repeat drops an event whose seq was seen before.
+// repeat drops an event whose seq is below one that was seen.
 func (p *partition) repeat(t *thread, h *head, m *message) (outcome, error) {
 	if h.Sealed { // its record does not change any more
 		return outcomeDropped, nil
@@ -393,7 +393,9 @@ func (p *partition) repeat(t *thread, h *head, m *message) (outcome, error) {
 	if err := p.touch(r, m); err != nil {
 		return 0, err
 	}
-	p.anomaly(r, m, ruleRepeat)
+	s := r.sequence()
+	p.anomaly(r, m, s.Drop(m.headers.Seq))
+	r.setSequence(s)
 	return outcomeDropped, nil
 }
 

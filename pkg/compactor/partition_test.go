@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"strconv"
 	"strings"
@@ -205,6 +206,39 @@ func TestPartition_DropsRepeatedSeqs(t *testing.T) {
 	equal(t, "history", messages, `[`+assistantMessage("m", "abd")+`]`)
 	equal(t, "runs", len(s.latest()), 1)
 	equal(t, "dead letters", s.letters(), []string{})
+}
+
+// A number below one that was seen is dropped whether it is new or not: what is known of that goes through records.
+func TestPartition_CountsNumbersThatFallApartFromRepeats(t *testing.T) {
+	s := newSim(t, nil)
+	again := func() { // as in another process, on an empty folder
+		s.feed(len(s.events))
+		s.now = s.now.Add(s.cfg.CheckpointMax)
+		s.commit(true)
+		equal(t, "C", s.settled.committedOffset, int64(len(s.events)))
+		s.open(true)
+	}
+	s.open(false)
+	s.send("t", "r", started("r"), seq(0))
+	s.send("t", "r", text("m", "a"), seq(1))
+	s.send("t", "r", text("m", "e"), seq(5))
+	again()
+	equal(t, "missing numbers", s.run("r").Open.MissingSeqs, [][2]int64{{2, 5}})
+	s.send("t", "r", text("m", "c"), seq(3))
+	s.send("t", "r", text("m", "a"), seq(1))
+	again()
+	equal(t, "missing numbers", s.run("r").Open.MissingSeqs, [][2]int64{{2, 3}, {4, 5}})
+	s.send("t", "r", text("m", "c"), seq(3)) // by now it was seen
+	s.send("t", "r", text("m", "b"), seq(2))
+	s.send("t", "r", text("m", "f"), seq(6))
+	s.send("t", "r", finished("r"), seq(7))
+	s.all()
+	r := s.run("r")
+	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{ruleGap: 1, ruleRepeat: 2, ruleBackwards: 2})
+	equal(t, "next seq", r.Raw.NextSeq, int64(8))
+	messages, _ := s.history("r")
+	equal(t, "history", messages, `[`+assistantMessage("m", "aef")+`]`)
+	s.isProved(rand.New(rand.NewPCG(1, 1)), &tally{})
 }
 
 func TestPartition_TakesTheInputBeforeTheFirstEventOnly(t *testing.T) {

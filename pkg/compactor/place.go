@@ -33,11 +33,12 @@ type placement struct {
 
 // pending is what there is of a run before its first event.
 type pending struct {
-	input         *agui.RunAgentInput
-	inputSum      string
-	early         map[string]int64
-	ranges        [][2]int64
-	next, nextSeq int64
+	input    *agui.RunAgentInput
+	inputSum string
+	early    map[string]int64
+	ranges   [][2]int64
+	next     int64
+	seq      refold.Sequence
 	// first is that event's offset, at the stream time then.
 	first int64
 	at    time.Time
@@ -47,7 +48,7 @@ func (r *run) pending(first int64, at time.Time) pending {
 	return pending{
 		first: first, at: at,
 		input: r.input, inputSum: r.inputSum, early: r.early, ranges: r.ranges.clone(),
-		next: max(r.head.Next, r.head.Start), nextSeq: r.head.NextSeq,
+		next: max(r.head.Next, r.head.Start), seq: r.sequence().Clone(),
 	}
 }
 
@@ -332,7 +333,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 func (r *run) resume(rec *record.Run, size int) error {
 	r.recorded, r.savedSize = true, size
 	r.placed, r.shownOpen = !rec.Open.Pending || rec.Open.Placed, rec.Status == record.StatusRunning
-	r.ranges.list = rec.Raw.Ranges
+	r.ranges.list, r.missing = rec.Raw.Ranges, rec.Open.MissingSeqs
 	r.tally.Events, r.tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
 	r.tally.StartedAt, r.tally.EndedAt = rec.StartedAt, rec.Open.LastAt
 	for _, n := range rec.Stats.EventBytes {

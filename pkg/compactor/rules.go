@@ -24,16 +24,14 @@ const (
 	ruleLateInput     = refold.AnomalyLateInput
 	ruleInputReplaced = refold.AnomalyInputReplaced
 	ruleRepeat        = refold.AnomalyRepeat
+	ruleBackwards     = refold.AnomalyBackwards
 	ruleGap           = refold.AnomalyGap
 	ruleThread        = refold.AnomalyThread
 	ruleRun           = refold.AnomalyRun
 )
 
 func anomalyRules() []string {
-	return []string{
-		ruleMalformed, ruleLateInput, ruleInputReplaced, ruleRepeat, ruleGap, ruleThread, ruleRun,
-		lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone,
-	}
+	return append(refold.Rules(), lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone)
 }
 
 // outcome is what became of a record of skein.events, for the metric.

@@ -31,6 +31,8 @@ type run struct {
 
 	tally  *refold.Tally
 	ranges ranges
+	// missing are the numbers below head.NextSeq that have not come: see sequence.
+	missing [][2]int64
 
 	// dirtyFrom is the first record of the run that is in no committed record, -1 if all are.
 	dirtyFrom int64
@@ -90,13 +92,18 @@ func (r *run) note(rule string) {
 	r.fold.Note(rule)
 }
 
-// sequence notes an event's seq header; -1 is none.
-func (r *run) sequence(seq int64) {
-	if seq < 0 {
-		return
-	}
-	if refold.Gap(seq, r.head.NextSeq) {
+// sequence is what is known of the producer's numbers; setSequence notes it.
+func (r *run) sequence() refold.Sequence {
+	return refold.Sequence{Next: r.head.NextSeq, Missing: r.missing}
+}
+
+func (r *run) setSequence(s refold.Sequence) { r.head.NextSeq, r.missing = s.Next, s.Missing }
+
+// takeSeq notes an event's seq header; -1 is none.
+func (r *run) takeSeq(seq int64) {
+	s := r.sequence()
+	if s.Take(seq) {
 		r.note(ruleGap)
 	}
-	r.head.NextSeq = seq + 1
+	r.setSequence(s)
 }

@@ -173,7 +173,8 @@ func spans(runs []store.Run) []refold.Span {
 
 // steady reports whether a run's record says that all of its events were folded.
 func steady(r *record.Run) bool {
-	return r.Stats.Anomalies[refold.AnomalyRepeat] == 0 && r.Stats.Anomalies[refold.AnomalyMalformed] == 0
+	return r.Stats.Anomalies[refold.AnomalyRepeat] == 0 && r.Stats.Anomalies[refold.AnomalyBackwards] == 0 &&
+		r.Stats.Anomalies[refold.AnomalyMalformed] == 0
 }
 
 // bounds reads from and to. They are offsets, to excluded and no further than what is there now.

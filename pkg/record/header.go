@@ -88,7 +88,8 @@ type Headers struct {
 	// RunID is the run that an event or input belongs to, as the producer names it; empty where it
 	// does not say.
 	RunID string
-	// Seq is the producer's number of the event in its run, from 0; -1 is none.
+	// Seq is the producer's number of the event in its run, from 0; -1 is none. Numbers have to rise in the order of the log: an
+	// event whose number is not above all that came before in its run is dropped, be it a repeat or new.
 	Seq int64
 	// Source names the producer; empty where it does not say.
 	Source string

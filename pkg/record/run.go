@@ -150,13 +150,16 @@ func (r *Run) InputOnly() bool { return r.Raw.Events == 0 }
 // HasWholeInput reports whether the history starts from an input, not from the parent's.
 func (r *Run) HasWholeInput() bool { return r.Input != nil && r.InputForm != InputNormalised }
 
+// MaxRanges is how many sub-ranges of offsets a record names at most.
+const MaxRanges = 64
+
 // Raw is where a run's events lie in skein.events, and the proof of them.
 type Raw struct {
 	Partition int32 `json:"partition"`
 	// First is the offset of the run's first record, Next the one after its last.
 	First int64 `json:"first"`
 	Next  int64 `json:"next"`
-	// Ranges are up to 64 half-open offset ranges that hold every record of the run.
+	// Ranges are up to MaxRanges half-open offset ranges that hold every record of the run.
 	Ranges [][2]int64 `json:"ranges"`
 	// Events is the number of folded events: dropped repeats and synthetic ends excluded.
 	Events int64 `json:"events"`
@@ -194,6 +197,9 @@ type Open struct {
 	Fold json.RawMessage `json:"fold"`
 	// Hash is the marshalled state of the running SHA-256.
 	Hash []byte `json:"hash"`
+	// MissingSeqs are ranges of the producer's numbers below Raw.NextSeq, half-open and rising: every number that has not come is in one of
+	// them. Nil where none is missing.
+	MissingSeqs [][2]int64 `json:"missingSeqs,omitempty"`
 	// LastAt is when the run's latest Kafka record came, in stream time (the latest time of any record of the partition by then): its
 	// silence is counted from there.
 	LastAt time.Time `json:"lastAt"`

@@ -19,7 +19,7 @@ import (
 func Begin(given *record.Run, parent lineage.History, input *agui.RunAgentInput) (*compact.Run, *agui.RunAgentInput) {
 	fold, input := Start(given.RunID, lineage.ParentBy(given.ParentBy), parent, input, given.Kept)
 	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone} {
-		for range given.Stats.Anomalies[rule] {
+		if given.Stats.Anomalies[rule] > 0 { // each is found once
 			fold.Note(rule)
 		}
 	}
@@ -46,6 +46,7 @@ func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agu
 	if r.Fold != nil {
 		FillInput(made, parent, base, input, r.InputSHA256)
 		Fill(made, r.Fold, r.Tally, base)
+		asCounted(made.Stats.Anomalies, given.Stats.Anomalies)
 		var key lineage.Key
 		at, key = r.end(made, base)
 		made.HistoryKey = key.String()
@@ -54,12 +55,25 @@ func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agu
 	}
 	made.Raw = record.Raw{
 		Partition: given.Raw.Partition, First: first, Next: next, Ranges: given.Raw.Ranges,
-		Events: r.Tally.Events, SHA256: r.Tally.SHA256(), NextSeq: r.NextSeq,
+		Events: r.Tally.Events, SHA256: r.Tally.SHA256(), NextSeq: r.Seq.Next,
 	}
 	if given.Synthetic && made.Status == record.StatusRunning {
 		made.Status, made.Synthetic, made.Terminal, made.EndedAt = given.Status, true, given.Terminal, given.EndedAt
 	}
 	return made, at
+}
+
+// asCounted has anomalies that are made told as those of a record are: those that have not told new numbers from repeats, at first or ever,
+// count both as repeats.
+func asCounted(made, given map[string]int64) {
+	undecided := made[AnomalyBackwards] - given[AnomalyBackwards]
+	if undecided <= 0 || made[AnomalyRepeat]+undecided != given[AnomalyRepeat] {
+		return
+	}
+	made[AnomalyRepeat] = given[AnomalyRepeat]
+	if made[AnomalyBackwards] = given[AnomalyBackwards]; given[AnomalyBackwards] == 0 {
+		delete(made, AnomalyBackwards)
+	}
 }
 
 // end returns the history at the run's end, and its key.

@@ -15,12 +15,21 @@ const (
 	AnomalyInputReplaced = "input-replaced"
 	// AnomalyRepeat: an event's seq was seen before; it is dropped.
 	AnomalyRepeat = "repeated-seq"
+	// AnomalyBackwards: an event's seq is below one that was seen, and was not seen itself; it is dropped all the same.
+	AnomalyBackwards = "seq-backwards"
 	// AnomalyGap: a seq is missing; what came is folded.
 	AnomalyGap = "seq-gap"
 	// AnomalyThread and AnomalyRun: the payload names another thread or run than key and header.
 	AnomalyThread = "thread-mismatch"
 	AnomalyRun    = "run-mismatch"
 )
+
+// Rules are these anomalies.
+func Rules() []string {
+	return []string{
+		AnomalyMalformed, AnomalyLateInput, AnomalyInputReplaced, AnomalyRepeat, AnomalyBackwards, AnomalyGap, AnomalyThread, AnomalyRun,
+	}
+}
 
 // Named returns the run that an event names, by the agent's id: in its header, else RUN_STARTED and
 // RUN_FINISHED in their payload; "" where it names none. ev is nil where the event is malformed.
@@ -41,13 +50,6 @@ func InputNamed(h record.Headers, in *agui.RunAgentInput) string {
 	}
 	return in.RunID
 }
-
-// Repeated reports whether an event of that seq header (-1 is none) was seen before by a run whose
-// next one is next.
-func Repeated(seq, next int64) bool { return seq >= 0 && seq < next }
-
-// Gap reports whether a seq is missing before that one.
-func Gap(seq, next int64) bool { return seq > max(next, 0) }
 
 // NamedBy is Named, or InputNamed, for a raw record's value.
 func NamedBy(h record.Headers, value []byte) string {

@@ -25,7 +25,7 @@ type Outcome string
 const (
 	// Folded: the event is in the run's record, its count and its hash.
 	Folded Outcome = "folded"
-	// Repeat: an event whose seq was seen before, or the same input once more; it was dropped.
+	// Repeat: an event whose seq is below one that was seen (Sequence), or the same input once more; it was dropped.
 	Repeat Outcome = "repeat"
 	// Malformed: not an event, or not one that can be folded there.
 	Malformed Outcome = "malformed"
@@ -52,8 +52,8 @@ type Run struct {
 	Fold *compact.Run
 	// Tally counts the folded events.
 	Tally *Tally
-	// NextSeq is the producer's next seq; -1 where it sends none.
-	NextSeq int64
+	// Seq is what is known of the producer's numbers.
+	Seq Sequence
 	// Early holds the anomalies from before the first event, which are the fold's from then on.
 	Early map[string]int64
 	// Input is the one that the run has so far, InputSHA256 its hash.
@@ -65,7 +65,7 @@ type Run struct {
 
 // NewRun returns a run before its first record.
 func NewRun(span Span, threadID string) *Run {
-	return &Run{Span: span, ThreadID: threadID, Tally: NewTally(), NextSeq: -1, Early: map[string]int64{}}
+	return &Run{Span: span, ThreadID: threadID, Tally: NewTally(), Seq: NewSequence(), Early: map[string]int64{}}
 }
 
 // Take takes the next record that belongs to the run. The error is never about the record.
@@ -76,8 +76,8 @@ func (r *Run) Take(m Message) (Outcome, error) {
 	ev := &r.event
 	whole := ev.Decode(m.Value) == nil
 	switch {
-	case Repeated(m.Headers.Seq, r.NextSeq):
-		r.note(AnomalyRepeat)
+	case Behind(m.Headers.Seq, r.Seq.Next):
+		r.note(r.Seq.Drop(m.Headers.Seq))
 		return Repeat, nil
 	case !whole:
 		return r.refuse(m), nil
@@ -105,6 +105,9 @@ func (r *Run) Take(m Message) (Outcome, error) {
 	r.compare(ev.ThreadID, ev.RunID)
 	return Folded, nil
 }
+
+// Event is the event that was taken last, or is being taken. It aliases the message.
+func (r *Run) Event() *agui.Event { return &r.event }
 
 // fold returns the run's fold, or before the first event the one that starts with it.
 func (r *Run) fold(ev *agui.Event) (*compact.Run, error) {
@@ -149,13 +152,9 @@ func (r *Run) refuse(m Message) Outcome {
 }
 
 func (r *Run) sequence(seq int64) {
-	if seq < 0 {
-		return
-	}
-	if Gap(seq, r.NextSeq) {
+	if r.Seq.Take(seq) {
 		r.note(AnomalyGap)
 	}
-	r.NextSeq = seq + 1
 }
 
 func (r *Run) compare(thread, run string) {

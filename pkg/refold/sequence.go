@@ -1,151 +1,81 @@
 package refold
 
-import (
-	"cmp"
-	"errors"
-	"fmt"
-	"strconv"
+import "slices"
 
-	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/lineage"
-)
-
-// Sequence folds the runs of one thread, one after another, and places each among those before it as the compactor
-// places runs that do not overlap. A run that nothing ended counts as ended where the next one begins.
+// Sequence is what is known of the numbers that a producer gives a run's events (header seq, -1 is none). They have to
+// rise: an event whose number is not above all that came before is dropped, whether it was seen or not, as what it says
+// may not fit behind what has been folded by then. The two are counted apart: AnomalyRepeat costs nothing, AnomalyBackwards an event.
+//
+// The result depends on the numbers alone, wherever a fold goes on from a Sequence that was written.
 type Sequence struct {
-	kept   agui.Families
-	thread *lineage.Thread
-	said   lineage.Said
-	runs   []*Sequenced
-	byID   map[string]*Sequenced
+	// Next is the number behind the greatest one that came; -1 where none has.
+	Next int64
+	// Missing are ranges below Next that hold every number which has not come: half-open, rising, disjoint, at most maxMissing. While there
+	// are no more they hold no other; from then on numbers between two of them may be in, which count for new where they come again.
+	Missing [][2]int64
 }
 
-// Sequenced is a run of a Sequence.
-type Sequenced struct {
-	// Place is where the run belongs; offsets in it count runs only.
-	Place lineage.Run
-	Fold  *compact.Run
-	at    lineage.History
+// maxMissing bounds the ranges of numbers that are known to be missing: a record that goes on has them all.
+const maxMissing = 16
+
+// NewSequence is one of which nothing has come.
+func NewSequence() Sequence { return Sequence{Next: -1} }
+
+// Clone returns a copy that later calls do not change.
+func (s Sequence) Clone() Sequence { return Sequence{s.Next, slices.Clone(s.Missing)} }
+
+// Behind reports whether the event of a number is dropped, where next is the one behind the greatest that came.
+func Behind(seq, next int64) bool { return seq >= 0 && seq < next }
+
+// Take notes the number of an event that is not behind, and reports whether numbers before it are missing.
+func (s *Sequence) Take(seq int64) (gap bool) {
+	if seq < 0 {
+		return false
+	}
+	from := max(s.Next, 0)
+	s.Next = seq + 1
+	if seq == from {
+		return false
+	}
+	s.Missing = append(s.Missing, [2]int64{from, seq})
+	if len(s.Missing) > maxMissing {
+		s.join()
+	}
+	return true
 }
 
-// NewSequence returns a thread without runs, of which runs will keep events of these families.
-func NewSequence(kept agui.Families) (*Sequence, error) {
-	thread, err := lineage.NewThread()
-	if err != nil {
-		return nil, fmt.Errorf("folding runs: %w", err)
+// join makes one of the two ranges with the fewest numbers between them, the first of such.
+func (s *Sequence) join() {
+	at := 1
+	for i := 2; i < len(s.Missing); i++ {
+		if s.Missing[i][0]-s.Missing[i-1][1] < s.Missing[at][0]-s.Missing[at-1][1] {
+			at = i
+		}
 	}
-	s := &Sequence{kept: kept, thread: thread, said: lineage.Said{}, byID: map[string]*Sequenced{}}
-	thread.Tell(s.said)
-	return s, nil
+	s.Missing[at-1][1] = s.Missing[at][1]
+	s.Missing = slices.Delete(s.Missing, at, at+1)
 }
 
-// Runs returns the runs in their order.
-func (s *Sequence) Runs() []*Sequenced { return s.runs }
-
-// Add folds the next run, of the id that its agent gave it. Input is what was sent beside the stream, nil where nothing
-// was. Left is called with each event that is left out, by its index, and why: one that is none, or comes behind the end.
-// The error is about the input, or about none of the data.
-func (s *Sequence) Add(given string, input []byte, events [][]byte, left func(event int, why error)) error {
-	id := given
-	for n := 2; s.byID[id] != nil; n++ {
-		id = given + "~" + strconv.Itoa(n)
+// Drop notes the number of an event that is behind, and returns the anomaly that it is.
+func (s *Sequence) Drop(seq int64) string {
+	at := slices.IndexFunc(s.Missing, func(r [2]int64) bool { return r[0] <= seq && seq < r[1] })
+	if at < 0 {
+		return AnomalyRepeat
 	}
-	var in *agui.RunAgentInput
-	if input != nil {
-		var err error
-		if in, err = agui.DecodeInput(input, id); err != nil {
-			return fmt.Errorf("reading input: %w", err)
-		}
+	switch r := &s.Missing[at]; {
+	case r[1]-r[0] == 1:
+		s.Missing = slices.Delete(s.Missing, at, at+1)
+	case seq == r[0]:
+		r[0]++
+	case seq == r[1]-1:
+		r[1]--
+	case len(s.Missing) < maxMissing:
+		end := r[1]
+		r[1] = seq
+		s.Missing = slices.Insert(s.Missing, at+1, [2]int64{seq + 1, end})
+	} // else it stays in, and counts for new where it comes again
+	if len(s.Missing) == 0 {
+		s.Missing = nil
 	}
-	r, folded := &Sequenced{}, false
-	for i, text := range events {
-		ev, err := agui.Decode(text)
-		if err == nil && !folded {
-			if err := s.begin(r, id, given, in, ev); err != nil {
-				return err
-			}
-		}
-		if err == nil {
-			err = r.Fold.Apply(ev)
-		}
-		switch {
-		case err == nil:
-			folded = true
-		case agui.IsMalformed(err) || errors.Is(err, compact.ErrEnded):
-			left(i, err)
-		default:
-			return fmt.Errorf("folding run %q: %w", id, err)
-		}
-	}
-	if !folded {
-		if err := s.begin(r, id, given, in, nil); err != nil {
-			return err
-		}
-	}
-	return s.end(r)
-}
-
-// begin places a run at its first event.
-func (s *Sequence) begin(r *Sequenced, id, given string, input *agui.RunAgentInput, ev *agui.Event) error {
-	start := lineage.Start{RunID: id, GivenID: given, Input: input, Offset: int64(2 * len(s.runs))}
-	if ev != nil && ev.Type == agui.RunStarted {
-		start.ParentRunID = ev.ParentRunID
-		if start.Input == nil {
-			start.Input = ev.Input(id)
-		}
-	}
-	if start.Input != nil {
-		start.ParentRunID = cmp.Or(start.ParentRunID, start.Input.ParentRunID)
-	}
-	place, err := s.thread.Place(start)
-	if err != nil {
-		return fmt.Errorf("folding run %q: %w", id, err)
-	}
-	var parent lineage.History
-	if p := s.byID[place.Run.Parent]; p != nil {
-		parent = p.at
-	}
-	r.Place = place.Run
-	r.Fold, _ = Start(id, place.Run.ParentBy, parent, start.Input, s.kept)
-	for _, rule := range place.Anomalies {
-		r.Fold.Note(rule)
-	}
-	return nil
-}
-
-// end lets later runs go on from a run.
-func (s *Sequence) end(r *Sequenced) error {
-	r.at = lineage.History{Messages: r.Fold.Messages(), State: r.Fold.State()}.Share()
-	r.Place.End, r.Place.Sealed, r.Place.Status = r.Place.Start+1, true, lineage.StatusFinished
-	r.Place.MessageCount, r.Place.HistoryKey = len(r.at.Messages), lineage.KeyOf(r.at.Messages)
-	s.said.Add(r.Place.End, r.at.Messages)
-	s.runs, s.byID[r.Place.ID] = append(s.runs, r), r
-	if err := s.thread.Add(r.Place); err != nil {
-		return fmt.Errorf("folding run %q: %w", r.Place.ID, err)
-	}
-	return nil
-}
-
-// Steps are the runs as compact.Compacted takes them. A parent is named where its run does not name it, unless who takes
-// them in guesses the same, or its id is by then that of another run: there the run goes on from the one before it.
-func (s *Sequence) Steps() []compact.Step {
-	steps := make([]compact.Step, len(s.runs))
-	latest := map[string]*Sequenced{} // by the id that agents give
-	for i, r := range s.runs {
-		p, by := s.byID[r.Place.Parent], r.Place.ParentBy
-		steps[i].Run = r.Fold
-		if p != nil {
-			steps[i].Parent = p.Fold
-			switch named := latest[p.Place.ID]; {
-			case by == lineage.ParentLatest && s.runs[i-1] == p:
-			case by != lineage.ParentExplicit && named != nil && named != p:
-				steps[i].Parent = s.runs[i-1].Fold
-			default:
-				steps[i].ParentRunID = p.Place.ID
-			}
-		}
-		latest[r.Place.Given()] = r
-	}
-	return steps
+	return AnomalyBackwards
 }

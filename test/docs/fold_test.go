@@ -9,20 +9,21 @@ import (
 
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // The first table of docs/fold.md with rules has those of the client's verification, the second those
-// of its reducer, the third those of placing a run.
+// of its reducer, the third those of placing a run, the last those of how its records came.
 func TestFold_EveryRuleIsTold(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root, "docs", "fold.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tables := regexp.MustCompile(`(?m)^\| rule \|.*\n\|[-|]*\n((?:\|.*\n)+)`).FindAllSubmatch(b, -1)
-	if len(tables) != 3 {
-		t.Fatalf("%d tables of rules, want 3", len(tables))
+	if len(tables) != 4 {
+		t.Fatalf("%d tables of rules, want 4", len(tables))
 	}
-	for i, rules := range [][]string{compact.VerificationRules(), compact.ReducerRules(), {lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone}} {
+	for i, rules := range [][]string{compact.VerificationRules(), compact.ReducerRules(), {lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone}, refold.Rules()} {
 		var told []string
 		for _, row := range regexp.MustCompile(`(?m)^\| ([^|]*) \|`).FindAllSubmatch(tables[i][1], -1) {
 			for _, name := range regexp.MustCompile("`([^`]*)`").FindAllSubmatch(row[1], -1) {

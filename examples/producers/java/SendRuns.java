@@ -16,7 +16,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * Sends runs to skein.events as docs/producing.md says: SendRuns BROKERS TOPIC FILE
  *
  * <p>FILE is JSON Lines. A line with "run" begins a run and says whose it is:
- * {"tenant": …, "thread": …, "run": …, "agent": …}. A line with "type" is an event of that run, any other line its
+ * {"tenant": ..., "thread": ..., "run": ..., "agent": ...}. A line with "type" is an event of that run, any other line its
  * input. Inputs and events are sent as they stand there.
  */
 public final class SendRuns {

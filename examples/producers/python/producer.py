@@ -8,7 +8,7 @@ import json
 import sys
 from urllib.parse import quote
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 PART = {"safe": ""}  # of a key: A-Z a-z 0-9 - . _ ~ stay, every other byte of the UTF-8 becomes %XX
 
@@ -40,6 +40,8 @@ def main(brokers, topic, file):
                 return producer.produce(topic, key=key, value=line, headers=headers, on_delivery=acknowledged)
             except BufferError:  # the queue is full: wait for acknowledgements
                 producer.poll(0.1)
+            except KafkaException as error:  # the client itself refuses it, such as for its size
+                failed.append(error)
 
     with open(file, "rb") as lines:
         for line in lines:
