@@ -44,7 +44,7 @@ func newPlacer(heads []*record.Run, whole bool, read func(run string) *proof) (*
 	p := &placer{
 		byStart: slices.Clone(heads), byNext: slices.Clone(heads), read: read, open: map[string]*proof{}, blind: map[string]*record.Run{}, whole: whole,
 	}
-	slices.SortFunc(p.byStart, func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) })
+	slices.SortFunc(p.byStart, compareStart)
 	slices.SortFunc(p.byNext, func(a, b *record.Run) int { return cmp.Compare(a.Raw.Next, b.Raw.Next) })
 	for _, t := range []**lineage.Thread{&p.least, &p.most} {
 		var err error
@@ -144,6 +144,8 @@ func (p *placer) stoodSo(start lineage.Start, parent string) bool {
 	}
 	return len(p.blind) == 0 && !p.touched
 }
+
+func compareStart(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) }
 
 // final reports whether nothing behind a record is its run's.
 func final(r *record.Run) bool { return r.Status.Sealed() || r.Closed || r.Truncated }
