@@ -18,13 +18,14 @@ type progress struct {
 	bar  bool
 	now  func() time.Time
 
-	mu          sync.Mutex
-	done, total int
-	shown       time.Time
+	mu             sync.Mutex
+	done, total    int
+	shown, started time.Time
 }
 
 func newProgress(out *output, what string) *progress {
-	return &progress{out: out, what: what, bar: isTerminal(out.stderr), now: time.Now, shown: time.Now()}
+	now := time.Now()
+	return &progress{out: out, what: what, bar: isTerminal(out.stderr), now: time.Now, shown: now, started: now}
 }
 
 // step says that done of total parts are ready.
@@ -41,8 +42,29 @@ func (p *progress) step(done, total int) {
 	}
 	if now := p.now(); now.Sub(p.shown) >= progressEvery {
 		p.shown = now
-		p.out.note("%s: %d of %d", p.what, done, total)
+		p.out.note("%s: %d of %d%s", p.what, done, total, p.left())
 	}
+}
+
+// leftAfter is how long work goes on before it is said how long it will take.
+const leftAfter = 3 * time.Second
+
+// left says how long the rest will take if it goes on as it has so far.
+func (p *progress) left() string {
+	took := p.now().Sub(p.started)
+	if p.done <= 0 || p.done >= p.total || took < leftAfter {
+		return ""
+	}
+	rest := time.Duration(float64(took) * float64(p.total-p.done) / float64(p.done))
+	unit := time.Second
+	if rest >= 10*time.Minute {
+		unit = time.Minute
+	}
+	text := max(rest.Round(unit), time.Second).String()
+	if unit == time.Minute {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	return ", about " + text + " left"
 }
 
 // end takes the bar away.
@@ -60,5 +82,5 @@ func (p *progress) draw() {
 	if p.total > 0 {
 		full = cells * p.done / p.total
 	}
-	_, _ = fmt.Fprintf(p.out.stderr, "\r%s [%s%s] %d/%d\x1b[K", p.what, strings.Repeat("█", full), strings.Repeat("·", cells-full), p.done, p.total) // cosmetic
+	_, _ = fmt.Fprintf(p.out.stderr, "\r%s [%s%s] %d/%d%s\x1b[K", p.what, strings.Repeat("█", full), strings.Repeat("·", cells-full), p.done, p.total, p.left()) // cosmetic
 }

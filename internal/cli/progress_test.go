@@ -42,7 +42,7 @@ func TestProgress_WritesALineNowAndThenWhereThereIsNoTerminal(t *testing.T) {
 	now = now.Add(progressEvery)
 	p.step(4, 4)
 	p.end()
-	if got, want := text.String(), "verify: 2 of 4\nverify: 4 of 4\n"; got != want {
+	if got, want := text.String(), "verify: 2 of 4, about 10s left\nverify: 4 of 4\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, bar := range []bool{true, false} {

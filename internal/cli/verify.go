@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,31 +36,15 @@ are proved together that is known more often than of one. The exit code is 4 whe
 				return app.Usagef("say THREAD, or --all for every thread")
 			}
 			return at.connect(func(c *client.Client) error {
-				v := verification{out: out, at: at, client: c, asJSON: asJSON, all: all}
-				switch {
-				case len(args) == 2:
+				v := verification{out: out, at: at, client: c, asJSON: asJSON}
+				switch len(args) {
+				case 2:
 					return v.one(cmd.Context(), args[0], args[1])
-				case len(args) == 1:
-					body, err := c.Get(cmd.Context(), client.ThreadPath(args[0]), nil)
-					if err != nil {
-						return found(err, out, at, args[0], "")
-					}
-					var t verified
-					if err := json.Unmarshal(body, &t); err != nil {
-						return fmt.Errorf("decoding thread: %w", err)
-					}
-					return v.many(cmd.Context(), []verified{t})
+				case 1:
+					return v.thread(cmd.Context(), args[0])
+				default:
+					return v.many(cmd.Context(), "/v1/verify", 0)
 				}
-				var threads []verified
-				if _, err := eachThread(cmd.Context(), c, url.Values{}, 0, func(raw json.RawMessage) error {
-					var t verified
-					err := json.Unmarshal(raw, &t)
-					threads = append(threads, t)
-					return err
-				}); err != nil {
-					return err
-				}
-				return v.many(cmd.Context(), threads)
 			})
 		},
 	}
@@ -95,13 +78,12 @@ const (
 	verdictDiffers = "differs"
 )
 
-// verification proves runs one after another.
+// verification has runs proved.
 type verification struct {
 	out    *output
 	at     server
 	client *client.Client
 	asJSON bool
-	all    bool // threads are those that were listed
 }
 
 func (v *verification) ask(ctx context.Context, thread, run string) (proof, []byte, error) {
@@ -138,49 +120,58 @@ func (v *verification) one(ctx context.Context, thread, run string) error {
 	return nil
 }
 
-// verified is a thread whose runs are to be proved.
-type verified struct {
-	ThreadID string `json:"threadId"`
-	Runs     int    `json:"runs"`
+// thread proves all runs of a thread.
+func (v *verification) thread(ctx context.Context, thread string) error {
+	body, err := v.client.Get(ctx, client.ThreadPath(thread), nil)
+	var t struct {
+		Runs int `json:"runs"`
+	}
+	if err == nil {
+		if err := json.Unmarshal(body, &t); err != nil {
+			return fmt.Errorf("decoding thread: %w", err)
+		}
+		err = v.many(ctx, client.ThreadPath(thread)+"/verify", t.Runs)
+	}
+	return found(err, v.out, v.at, thread, "")
 }
 
-// many proves all runs of threads. Of what is as it should be, people are only told the number.
-func (v *verification) many(ctx context.Context, threads []verified) error {
+// line is a proof, or says how far a server is that proves all runs.
+type line struct {
+	proof
+	Progress *struct{ Done, Total int } `json:"progress"`
+}
+
+// many proves the runs that a path of the server stands for, of which there are so many; 0 where the server says how far it is. Of what
+// is as it should be, people are only told the number.
+func (v *verification) many(ctx context.Context, path string, total int) error {
 	bar := newProgress(v.out, "verify")
 	defer bar.end()
-	total := 0
-	for _, t := range threads {
-		total += t.Runs
-	}
 	counts := map[string]int{}
 	runs := 0
-	each := func(line []byte) error {
-		var p proof
-		if err := json.Unmarshal(line, &p); err != nil {
+	each := func(text []byte) error {
+		var p line
+		if err := json.Unmarshal(text, &p); err != nil {
 			return fmt.Errorf("decoding proof: %w", err)
 		}
+		if p.Progress != nil {
+			bar.step(p.Progress.Done, p.Progress.Total)
+			return nil
+		}
 		counts[p.Verdict]++
-		runs++
-		bar.step(runs, max(runs, total)) // there may be new ones
+		if runs++; total > 0 {
+			bar.step(runs, max(runs, total)) // there may be new ones
+		}
 		switch {
 		case v.asJSON:
-			return v.out.document(line)
+			return v.out.document(text)
 		case p.Verdict != verdictProved:
 			bar.end()
 			return v.out.text(p.text())
 		}
 		return nil
 	}
-	for _, t := range threads {
-		err := v.client.Copy(ctx, client.ThreadPath(t.ThreadID)+"/verify", nil, client.TypeNDJSON, &byLine{each: each})
-		if v.all && client.IsNotFound(err) {
-			bar.end()
-			v.out.note("thread %s was erased in the meantime", oneLine(t.ThreadID, 80))
-			continue
-		}
-		if err != nil {
-			return found(err, v.out, v.at, t.ThreadID, "")
-		}
+	if err := v.client.Copy(ctx, path, nil, client.TypeNDJSON, &byLine{each: each}); err != nil {
+		return err
 	}
 	bar.end()
 	differ := counts[verdictDiffers]

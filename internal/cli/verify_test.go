@@ -5,37 +5,98 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
 )
 
-// A thread that is erased between the listing and its turn costs verify --all that thread alone; one that was named
-// is an error.
-func TestVerify_GoesOnWhereAThreadWasErasedInTheMeantime(t *testing.T) {
+// Verify --all is one call. What the server says of how far it is goes to stderr, and is no part of --json.
+func TestVerify_AllIsOneCall(t *testing.T) {
+	const proved = `{"threadId":"a","runId":"r","verdict":"proved","record":{"events":1,"sha256":"00"}}`
+	const differs = `{"threadId":"b","runId":"r","verdict":"differs","record":{"events":1,"sha256":"00"},"differences":["state"],"differsFrom":"0:1"}`
+	broken := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body string
-		switch r.URL.Path {
-		case "/v1/threads":
-			body = `{"threads":[{"threadId":"a","runs":1},{"threadId":"gone","runs":2},{"threadId":"z","runs":1}]}`
-		case "/v1/threads/gone":
-			body = `{"threadId":"gone","runs":2}`
-		case "/v1/threads/a/verify", "/v1/threads/z/verify":
-			w.Header().Set("Content-Type", "application/x-ndjson")
-			body = `{"threadId":"a","runId":"r","verdict":"proved","record":{"events":1,"sha256":"00"}}` + "\n"
-		default:
+		if r.URL.Path != "/v1/verify" {
 			w.WriteHeader(http.StatusNotFound)
-			body = `{"error":{"code":"not-found","message":"there is no such thread"}}`
+			_, _ = io.WriteString(w, `{"status":404,"detail":"there is no such thread"}`)
+			return
 		}
-		_, _ = io.WriteString(w, body)
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		_, _ = io.WriteString(w, `{"progress":{"done":0,"total":1000}}`+"\n"+proved+"\n"+`{"progress":{"done":1000,"total":1000}}`+"\n")
+		if broken {
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, differs+"\n")
 	}))
 	defer server.Close()
 	stdout, stderr, code := skein(t, "", "verify", "--all", "--url", server.URL)
-	got := fmt.Sprintf("%d %s%s", code, stdout, stderr)
-	if want := "0 2 runs: 2 proved, 0 differ, 0 not proved\nthread gone was erased in the meantime\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	if code != app.ExitDiffers || !strings.HasPrefix(stdout, "thread b, run r: differs at 0:1 or behind, in state\n") || !strings.HasSuffix(stdout, "\n2 runs: 1 proved, 1 differ, 0 not proved\n") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	if stdout, _, code := skein(t, "", "verify", "--all", "--json", "--url", server.URL); code != app.ExitDiffers || stdout != proved+"\n"+differs+"\n" {
+		t.Errorf("as JSON: exit %d, %q", code, stdout)
 	}
 	if stdout, _, code := skein(t, "", "verify", "gone", "--url", server.URL); code != app.ExitNotFound || stdout != "" {
 		t.Errorf("of one that was named: exit %d, %q", code, stdout)
+	}
+	broken = true
+	if stdout, stderr, code := skein(t, "", "verify", "--all", "--url", server.URL); code != app.ExitFailed || stdout != "" || !strings.Contains(stderr, "broken off") {
+		t.Errorf("where the answer is broken off: exit %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// All runs of a server, thread by thread and by themselves.
+func TestVerify_ProvesWhatAServerHas(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
+		const threads, runs = 3, 2
+		for i := range threads * runs {
+			thread, run := fmt.Sprint("t", i%threads), fmt.Sprint("r", i)
+			events := fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}
+{"type":"TEXT_MESSAGE_CHUNK","messageId":"m%[2]s","role":"assistant","delta":"x"}
+{"type":"RUN_FINISHED","threadId":%[1]q,"runId":%[2]q}`, thread, run)
+			if _, err := c.PostEvents(t.Context(), thread, run, client.TypeNDJSON, strings.NewReader(events)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, ok := against(t, s)
+		if got, want := ok("verify", "--all"), fmt.Sprintf("%d runs: %[1]d proved, 0 differ, 0 not proved\n", threads*runs); got != want {
+			t.Errorf("all: %q, want %q", got, want)
+		}
+		if got, want := ok("verify", "t1"), fmt.Sprintf("%d runs: %[1]d proved, 0 differ, 0 not proved\n", runs); got != want {
+			t.Errorf("a thread: %q, want %q", got, want)
+		}
+		if got := ok("verify", "t1", "r4"); !strings.HasPrefix(got, "thread t1, run r4: proved\n") {
+			t.Errorf("a run: %q", got)
+		}
+	})
+}
+
+// How long the rest will take is said once there is something to go by.
+func TestProgress_SaysWhatIsLeft(t *testing.T) {
+	for _, c := range []struct {
+		after       time.Duration
+		done, total int
+		want        string
+	}{
+		{leftAfter - 1, 1, 4, ""},
+		{20 * time.Second, 0, 4, ""},
+		{20 * time.Second, 1, 4, ", about 1m0s left"},
+		{20 * time.Second, 999, 1000, ", about 1s left"},
+		{100 * time.Second, 1, 50, ", about 1h22m left"},
+		{20 * time.Second, 4, 4, ""},
+	} {
+		p := newProgress(&output{stderr: io.Discard}, "verify")
+		p.now, p.done, p.total = func() time.Time { return p.started.Add(c.after) }, c.done, c.total
+		if got := p.left(); got != c.want {
+			t.Errorf("%d of %d after %v: %q, want %q", c.done, c.total, c.after, got, c.want)
+		}
 	}
 }

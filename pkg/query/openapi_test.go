@@ -116,7 +116,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"Picture": lineage.Picture{}, "Row": lineage.Row{}, "Badge": lineage.Badge{},
 		"Run": runAnswer{}, "Stats": record.Stats{}, "TokenUsage": record.TokenUsage{}, "Raw": record.Raw{},
 		"History": historyAnswer{}, "Diff": diffAnswer{}, "DiffSide": diffSide{}, "Change": lineage.Change{},
-		"ReplayedEvent": replayLine{}, "Proof": proofAnswer{}, "ProofClaim": claim{},
+		"ReplayedEvent": replayLine{}, "Proof": proofAnswer{}, "ProofClaim": claim{}, "VerifyProgress": verifyProgress{},
 		"ExportWithReport": exportAnswer{}, "ExportReport": artifact.Report{},
 		"Erasure": erasureAnswer{}, "DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Letter{},
 	} {

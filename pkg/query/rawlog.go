@@ -28,6 +28,10 @@ const (
 	rawQuiet = 10 * time.Second
 )
 
+// wholeReaders is how many tenants are verified as a whole at the same time: each takes some hundred megabytes of memory
+// (docs/bench/verify.md) and a processor.
+const wholeReaders = 2
+
 // errNoPartition says that skein.events has no such partition.
 var errNoPartition = errors.New("there is no such partition")
 
@@ -39,12 +43,14 @@ var errRawGone = errors.New("the raw events are gone")
 type RawLog struct {
 	cfg   kafka.Config
 	slots chan struct{}
+	// whole are those of the slots that may be taken to verify all that a tenant has.
+	whole chan struct{}
 	quiet time.Duration
 }
 
 // NewRawLog returns a reader for a topic set. It connects to nothing by itself.
 func NewRawLog(cfg kafka.Config) *RawLog {
-	return &RawLog{cfg: cfg, slots: make(chan struct{}, rawReaders), quiet: rawQuiet}
+	return &RawLog{cfg: cfg, slots: make(chan struct{}, rawReaders), whole: make(chan struct{}, wholeReaders), quiet: rawQuiet}
 }
 
 // rawRead is one read of one partition, or several that follow each other.

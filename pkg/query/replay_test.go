@@ -26,6 +26,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 // rawFixture is the stage over raw events on partition 3, where the fixture's records say they are.
@@ -50,9 +51,17 @@ func onBothLogs(t *testing.T, test func(*rawFixture)) {
 	})
 }
 
-func newRawFixtureOver(t *testing.T, cluster *kafkatest.Cluster) *rawFixture {
+// newRawFixtureWith puts something between the stage and its store.
+func newRawFixtureWith(t *testing.T, wrap func(store.Reader) store.Reader) *rawFixture {
 	t.Helper()
-	return &rawFixture{fixture: startFixtureOver(t, 150*time.Millisecond, NewRawLog(cluster.Config)), cluster: cluster, begin: time.Now().Truncate(time.Second)}
+	return newRawFixtureOver(t, kafkatest.StartCluster(t, 4), wrap)
+}
+
+func newRawFixtureOver(t *testing.T, cluster *kafkatest.Cluster, wrap ...func(store.Reader) store.Reader) *rawFixture {
+	t.Helper()
+	return &rawFixture{
+		fixture: startFixtureOver(t, 150*time.Millisecond, NewRawLog(cluster.Config), wrap...), cluster: cluster, begin: time.Now().Truncate(time.Second),
+	}
 }
 
 // newFilledFixture is for runs whose raw events do not matter: an erasure of acme's thread "chat" lies there,

@@ -164,14 +164,14 @@ func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.
 	answers := make([]proofAnswer, len(proofs))
 	for i, p := range proofs {
 		if expired != nil || stale != nil && p.Verdict == shadow.Differs {
-			p = shadow.Proof{RunID: p.RunID, Verdict: shadow.Unproved, Reason: stale.Error(), Differences: []string{}, Unproved: []string{}}
+			p = shadow.Proof{RunID: p.RunID, Verdict: shadow.Unproved, Reason: stale.Error(), Earliest: -1, Differences: []string{}, Unproved: []string{}}
 		}
-		answers[i] = newProofAnswer(wanted[i], p, raw, to)
+		answers[i] = newProofAnswer(wanted[i], p, to)
 	}
 	return answers, nil
 }
 
-func newProofAnswer(row store.Run, p shadow.Proof, raw *rawRead, to record.Position) proofAnswer {
+func newProofAnswer(row store.Run, p shadow.Proof, to record.Position) proofAnswer {
 	a := proofAnswer{
 		ThreadID: row.ThreadID, RunID: row.RunID, Status: row.Status, Verdict: p.Verdict, Reason: p.Reason,
 		Record:      claim{Events: row.Raw.Events, SHA256: row.Raw.SHA256, InputSHA256: row.InputSHA256},
@@ -184,10 +184,8 @@ func newProofAnswer(row store.Run, p shadow.Proof, raw *rawRead, to record.Posit
 	if p.Verdict == shadow.Differs {
 		a.DiffersFrom = &record.Position{Partition: row.Raw.Partition, Offset: p.From}
 	}
-	if p.Gone {
-		if at := raw.earliest(row.Raw.Ranges); at >= 0 {
-			a.Earliest = &record.Position{Partition: row.Raw.Partition, Offset: at}
-		}
+	if p.Earliest >= 0 {
+		a.Earliest = &record.Position{Partition: row.Raw.Partition, Offset: p.Earliest}
 	}
 	return a
 }

@@ -49,7 +49,7 @@ func newPlacer(heads []*record.Run, whole bool, source Source, read func(run str
 	p := &placer{
 		byStart: slices.Clone(heads), byNext: slices.Clone(heads), read: read, source: source, heads: make(map[string]*record.Run, len(heads)), open: map[string]*proof{}, blind: map[string]*record.Run{}, whole: whole,
 	}
-	slices.SortFunc(p.byStart, func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) })
+	slices.SortFunc(p.byStart, compareStart)
 	slices.SortFunc(p.byNext, func(a, b *record.Run) int { return cmp.Compare(a.Raw.Next, b.Raw.Next) })
 	for _, h := range heads {
 		p.heads[h.RunID] = h
@@ -176,6 +176,8 @@ func (p *placer) stoodSo(start lineage.Start, at lineage.Run) bool {
 	}
 	return len(p.blind) == 0 && !p.touched
 }
+
+func compareStart(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) }
 
 // final reports whether nothing behind a record is its run's.
 func final(r *record.Run) bool { return r.Status.Sealed() || r.Closed || r.Truncated }

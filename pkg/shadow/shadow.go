@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -60,15 +62,19 @@ type Query struct {
 	Span      *kafka.Span
 	// Progress is called with raw records, as they are read; nil is nobody.
 	Progress func(done, total int)
-	// Left is called, behind its runs, with a thread that would not be written anew, and why; nil is nobody.
+	// Left is called by Refold, behind its runs, with a thread that would not be written anew, and why; nil is nobody.
 	Left func(tenant, thread, why string)
+	// Apart is called by Verify with a thread that it leaves: it is larger than what is folded at once, or has newer records
+	// since it was planned.
+	Apart func(tenant, thread string) error
 }
 
 // The bounds on what is folded at the same time: threads, and bytes of their records. What one partition's
-// runs need beside that is about 200 bytes each.
+// runs need beside that is about 200 bytes each; Verify plans so many of them at once, and reads a partition again where it has more.
 const (
 	maxThreads     = 1000
 	maxRecordBytes = 64 << 20
+	maxPlanned     = 250_000
 )
 
 // askTimeout bounds one round of questions to the brokers.
@@ -83,7 +89,7 @@ func Refold(ctx context.Context, cfg kafka.Config, q Query, tell func(Run) error
 	}
 	var plans [][]*batch
 	for _, p := range s.partitions {
-		batches, err := s.plan(ctx, p)
+		batches, _, err := s.plan(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -111,6 +117,27 @@ type shadow struct {
 	events      map[int32]kafka.Span
 	runs        map[int32]kafka.Span
 	done, total int
+	// mostPlanned is how many runs are planned at once, mostBytes how large the records of a thread may be; 0 is any.
+	mostPlanned, mostBytes int
+	part                   part
+}
+
+// part is a part of a partition's threads: those whose hash leaves n when divided by of; the zero part is all.
+type part struct{ n, of uint64 }
+
+func (p part) has(thread string) bool {
+	if p.of == 0 {
+		return true
+	}
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, thread) // a hash takes everything
+	return h.Sum64()%p.of == p.n
+}
+
+// halves are the two parts that make it up.
+func (p part) halves() [2]part {
+	of := max(p.of, 1)
+	return [2]part{{p.n, 2 * of}, {p.n + of, 2 * of}}
 }
 
 // ask asks for what the topics hold.
@@ -160,49 +187,73 @@ type head struct {
 // batch is a number of threads whose raw records are read together.
 type batch struct {
 	partition int32
-	// records are the offsets of the runs' latest records.
-	records map[int64]bool
+	// records are the threads of the runs' latest records, by offset.
+	records map[int64]string
 	// runs and raw are the stretches of the two topics in which all is.
 	runs, raw kafka.Span
 	bytes     int
 	threads   int
 }
 
+// errTooMany says that there are more runs than are planned at once.
+var errTooMany = errors.New("there are more runs than are planned at once")
+
 // plan puts the threads of a partition that are meant into batches, by their first event: the threads of
-// a batch then lie close together.
-func (s *shadow) plan(ctx context.Context, partition int32) ([]*batch, error) {
-	threads := map[string]map[string]head{}
+// a batch then lie close together. Apart are the keys of those that are too large for one.
+func (s *shadow) plan(ctx context.Context, partition int32) (batches []*batch, apart []string, err error) {
+	threads, planned := map[string]map[string]head{}, 0
+	large := map[string]bool{}
 	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Runs, map[int32]kafka.Span{partition: s.runs[partition]}) {
 		if err != nil {
-			return nil, fmt.Errorf("reading run records: %w", err)
+			return nil, nil, fmt.Errorf("reading run records: %w", err)
 		}
 		thread, ok := s.means(m)
-		if !ok {
+		if !ok || large[thread] {
 			continue
 		}
+		runs := threads[thread]
+		before := len(runs)
 		if len(m.Value) == 0 {
-			delete(threads[thread], string(m.Key))
+			delete(runs, string(m.Key))
+			planned += len(runs) - before
 			continue
 		}
 		rec, err := decode(m)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if threads[thread] == nil {
-			threads[thread] = map[string]head{}
+		if runs == nil {
+			runs = map[string]head{}
+			threads[thread] = runs
 		}
-		threads[thread][string(m.Key)] = head{
+		runs[string(m.Key)] = head{
 			offset: m.Offset, bytes: len(m.Value), raw: kafka.Span{Start: rec.Raw.First, End: rec.Raw.Next},
 		}
+		planned += len(runs) - before
+		switch {
+		case s.mostPlanned == 0:
+		case len(runs) > s.mostPlanned/4:
+			planned -= len(runs)
+			large[thread] = true
+			delete(threads, thread)
+		case planned > s.mostPlanned:
+			return nil, nil, errTooMany
+		}
 	}
+	apart = slices.Collect(maps.Keys(large))
 	var parts []*batch
-	for _, runs := range threads {
-		if one := s.whole(partition, runs); one != nil {
+	for key, runs := range threads {
+		one := s.whole(partition, key, runs)
+		switch {
+		case one == nil:
+		case s.mostBytes > 0 && one.bytes > s.mostBytes:
+			apart = append(apart, key)
+		default:
 			parts = append(parts, one)
 		}
 	}
+	slices.Sort(apart)
 	slices.SortFunc(parts, func(a, b *batch) int { return cmp.Compare(a.raw.Start, b.raw.Start) })
-	var batches []*batch
 	for _, part := range parts {
 		if n := len(batches); n > 0 && batches[n-1].threads < maxThreads && batches[n-1].bytes+part.bytes <= maxRecordBytes {
 			batches[n-1].join(part)
@@ -214,7 +265,7 @@ func (s *shadow) plan(ctx context.Context, partition int32) ([]*batch, error) {
 		held := s.events[partition]
 		b.raw = kafka.Span{Start: max(b.raw.Start, held.Start), End: min(b.raw.End, held.End)}
 	}
-	return batches, nil
+	return batches, apart, nil
 }
 
 // means reports whether a record of skein.runs is a run's of a thread that may be meant, and returns the
@@ -231,16 +282,16 @@ func (s *shadow) means(m *kgo.Record) (thread string, ok bool) {
 	if thread, err = record.ThreadKey(parts[0], parts[1]); err != nil {
 		return "", false
 	}
-	return thread, s.thread == "" || thread == s.thread
+	return thread, (s.thread == "" || thread == s.thread) && s.part.has(thread)
 }
 
 // whole is a batch of one thread; nil where it has no run that is meant.
-func (s *shadow) whole(partition int32, runs map[string]head) *batch {
+func (s *shadow) whole(partition int32, thread string, runs map[string]head) *batch {
 	var b *batch
 	meant := false
 	for _, h := range runs {
 		one := &batch{
-			partition: partition, records: map[int64]bool{h.offset: true}, bytes: h.bytes, threads: 1,
+			partition: partition, records: map[int64]string{h.offset: thread}, bytes: h.bytes, threads: 1,
 			runs: kafka.Span{Start: h.offset, End: h.offset + 1}, raw: h.raw,
 		}
 		meant = meant || s.query.Span == nil || overlap(*s.query.Span, h.raw)
@@ -267,29 +318,39 @@ func (b *batch) join(other *batch) {
 	b.raw = kafka.Span{Start: min(b.raw.Start, other.raw.Start), End: max(b.raw.End, other.raw.End)}
 }
 
-// fold folds the threads of a batch and tells what came of their runs.
-func (s *shadow) fold(ctx context.Context, b *batch) error {
-	records := map[string][]*record.Run{}
-	missing := len(b.records)
+// read calls f with the run records of a batch, by their threads, and leaves in it those that are not there any more.
+func (s *shadow) read(ctx context.Context, b *batch, f func(thread string, m *kgo.Record, rec *record.Run) error) error {
 	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Runs, map[int32]kafka.Span{b.partition: b.runs}) {
 		if err != nil {
 			return fmt.Errorf("reading run records: %w", err)
 		}
-		if !b.records[m.Offset] {
+		thread, ok := b.records[m.Offset]
+		if !ok {
 			continue
 		}
 		rec, err := decode(m)
 		if err != nil {
 			return err
 		}
-		key, err := record.ThreadKey(rec.Tenant, rec.ThreadID)
-		if err != nil {
-			return fmt.Errorf("reading run records: %w", err)
+		if err := f(thread, m, rec); err != nil {
+			return err
 		}
-		records[key] = append(records[key], rec)
-		missing--
+		delete(b.records, m.Offset)
 	}
-	if missing > 0 {
+	return nil
+}
+
+// fold folds the threads of a batch and tells what came of their runs.
+func (s *shadow) fold(ctx context.Context, b *batch) error {
+	records := map[string][]*record.Run{}
+	err := s.read(ctx, b, func(thread string, _ *kgo.Record, rec *record.Run) error {
+		records[thread] = append(records[thread], rec)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if missing := len(b.records); missing > 0 {
 		return fmt.Errorf("reading run records: %d of partition %d were replaced or erased meanwhile; try again", missing, b.partition)
 	}
 	start := s.events[b.partition].Start

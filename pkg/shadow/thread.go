@@ -1,7 +1,6 @@
 package shadow
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,7 +45,7 @@ type run struct {
 
 // NewThread takes the latest records of a thread's runs; start is the first offset that raw still has.
 func NewThread(records []*record.Run, start int64) *Thread {
-	slices.SortFunc(records, func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) })
+	slices.SortFunc(records, compareStart)
 	t := &Thread{byID: make(map[string]*run, len(records))}
 	spans := make([]refold.Span, len(records))
 	for i, rec := range records {

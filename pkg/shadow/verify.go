@@ -37,9 +37,10 @@ const UnprovedPlace = "lineage: parent, branch and base are taken as the record 
 type Proof struct {
 	RunID   string
 	Verdict Verdict
-	// Reason says why nothing is proved. Gone: as the run's own raw events are not there.
-	Reason string
-	Gone   bool
+	// Reason says why nothing is proved. Where raw events of the run itself are gone, Earliest is the first that is still there; else, or
+	// where none is, it is -1.
+	Reason   string
+	Earliest int64
 	// Raw is what the raw events make; nil where they are not there.
 	Raw *Claim
 	// Differences are the members of the record that came out otherwise, From the first event that differs, or one before it.
@@ -125,6 +126,7 @@ type proof struct {
 	// failed says why the run cannot be folded, or its record not be had. Gone: its raw events are not there.
 	failed, unread string
 	gone           bool
+	earliest       int64
 
 	input        *agui.RunAgentInput
 	parent, base lineage.History
@@ -198,7 +200,7 @@ func NewVerifier(heads []*record.Run, wanted []string, held kafka.Span, source S
 			v.wanted = append(v.wanted, p)
 		}
 	}
-	slices.SortStableFunc(v.wanted, func(a, b *proof) int { return cmp.Compare(a.head.Raw.First, b.head.Raw.First) })
+	slices.SortStableFunc(v.wanted, func(a, b *proof) int { return compareStart(a.head, b.head) })
 	for _, p := range v.wanted {
 		v.addParents(p, held)
 	}
@@ -218,14 +220,25 @@ func (v *Verifier) add(h *record.Run, held kafka.Span) *proof {
 	}
 	p := &proof{
 		Run: refold.NewRun(refold.SpanOf(h), h.ThreadID), head: h, until: h.Raw.Next,
-		first: h.Raw.First, next: h.Raw.First, seen: coverage{ranges: h.Raw.Ranges, last: -1}, from: h.Raw.First,
+		first: h.Raw.First, next: h.Raw.First, seen: coverage{ranges: h.Raw.Ranges, last: -1}, from: h.Raw.First, earliest: -1,
 	}
 	if n := len(h.Raw.Ranges); n > 0 && (h.Raw.Ranges[0][0] < held.Start || h.Raw.Ranges[n-1][1] > held.End) {
 		p.failed, p.gone = "the raw events are gone: they are older than skein.events keeps them", true
+		p.earliest = earliest(h.Raw.Ranges, held)
 	}
 	p.Begin = func(input *agui.RunAgentInput, _ string) (*compact.Run, error) { return v.begin(p, input) }
 	v.runs[h.RunID] = p
 	return p
+}
+
+// earliest returns the first offset of ranges that is still there; -1 where there is none.
+func earliest(ranges [][2]int64, held kafka.Span) int64 {
+	for _, r := range ranges {
+		if at := max(r[0], held.Start); at < min(r[1], held.End) {
+			return at
+		}
+	}
+	return -1
 }
 
 // addParents has those folded as well that a run may start from as they stood then.
@@ -497,7 +510,7 @@ func (v *Verifier) Proofs() ([]Proof, error) {
 }
 
 func (p *proof) proof() Proof {
-	out := Proof{RunID: p.head.RunID, Verdict: Unproved, Gone: p.gone, Differences: []string{}, Unproved: []string{}}
+	out := Proof{RunID: p.head.RunID, Verdict: Unproved, Earliest: p.earliest, Differences: []string{}, Unproved: []string{}}
 	if out.Reason = cmp.Or(p.failed, p.unread); out.Reason != "" {
 		return out
 	}

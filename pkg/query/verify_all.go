@@ -1,0 +1,180 @@
+package query
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// verifyEvery is the time between two lines that say how far the proof of all runs is.
+const verifyEvery = time.Second
+
+// verifyProgress says how far the proof of all runs is, in thousandths of the raw records that are read: how many others' there are
+// is nobody's business.
+type verifyProgress struct {
+	Progress progressAnswer `json:"progress"`
+}
+
+type progressAnswer struct {
+	Done  int `json:"done"`
+	Total int `json:"total"`
+}
+
+const thousandths = 1000
+
+// unindexed is what is said of a run whose row is not that of the record that was verified.
+const (
+	unindexedYet   = "the index: it has no row of this record yet"
+	unindexedSince = "the index: it has a newer record by now"
+)
+
+// verifyAll is verify for all runs that the tenant has, each an answer of its own on a line, by partition and thread. Runs
+// are those of skein.runs, which is read once with the raw events; so each row of the index is compared with its record as well.
+func (c *call) verifyAll() error {
+	select {
+	case c.raw.whole <- struct{}{}:
+		defer func() { <-c.raw.whole }()
+	default:
+		return later("other proofs of all runs are under way; try again")
+	}
+	if err := c.raw.take(); err != nil {
+		return err
+	}
+	defer func() { <-c.raw.slots }()
+	a := &allAnswer{call: c, out: newReplayWriter(c)}
+	a.out.form = typeNDJSON
+	var err error
+	if a.to, err = c.store.IndexedTo(c.r.Context(), c.tenant); err != nil {
+		return err
+	}
+	if c.r.Method == http.MethodHead {
+		a.out.start()
+		return nil
+	}
+	q := shadow.Query{Tenant: c.tenant, Progress: a.progress, Apart: a.apart}
+	if err = shadow.Verify(c.r.Context(), c.raw.cfg, q, a.runs); !a.started && err != nil {
+		return err
+	}
+	return c.stream(err, a.out)
+}
+
+// allAnswer is the answer about all runs of a tenant.
+type allAnswer struct {
+	*call
+	out     *replayWriter
+	to      map[int32]int64 // how far the index is
+	started bool
+	said    time.Time // when it last said how far it is
+	broken  error     // the caller's connection takes no more
+}
+
+// begin sends the header before the first line: what fails before that has a status of its own.
+func (a *allAnswer) begin() {
+	if !a.started {
+		a.started = true
+		a.out.start()
+	}
+}
+
+// progress says how far it is, now and then.
+func (a *allAnswer) progress(done, total int) {
+	if now := time.Now(); done == total || now.Sub(a.said) >= verifyEvery {
+		a.said = now
+		a.begin()
+		p := verifyProgress{progressAnswer{done * thousandths / max(total, 1), thousandths}}
+		if done == total {
+			p.Progress.Done = thousandths
+		}
+		a.broken = errors.Join(a.out.line(p), a.out.flush())
+	}
+}
+
+// runs writes the answers about a thread's runs, and compares their rows with the records that were verified.
+func (a *allAnswer) runs(runs []shadow.Verified) error {
+	if a.broken != nil {
+		return a.broken
+	}
+	answers, err := a.besideRows(runs)
+	if err != nil {
+		return err
+	}
+	a.begin()
+	for _, one := range answers {
+		if err := a.out.line(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apart writes the answers about a thread that is not verified with the others, as the index tells of it.
+func (a *allAnswer) apart(_, thread string) error {
+	c := *a.call
+	c.threadID = thread
+	rows, err := c.store.Thread(c.r.Context(), c.tenant, thread)
+	if errors.Is(err, store.ErrNotFound) { // it was erased meanwhile
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v := newView(rows, a.to)
+	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
+	if err != nil {
+		return err
+	}
+	defer raw.close()
+	a.begin()
+	return c.proveAll(raw, &indexed{call: &c, runs: rows}, v, a.out)
+}
+
+// besideRows are the answers about a thread's runs, whose rows are held against the records that were verified.
+func (a *allAnswer) besideRows(runs []shadow.Verified) ([]proofAnswer, error) {
+	first := runs[0].Record
+	rows, err := a.store.Thread(a.r.Context(), a.tenant, first.ThreadID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	byID := make(map[string]store.Run, len(rows))
+	for _, r := range rows {
+		byID[r.RunID] = r
+	}
+	indexedTo := record.Position{Partition: first.Raw.Partition, Offset: max(a.to[first.Raw.Partition]-1, 0)}
+	answers := make([]proofAnswer, len(runs))
+	for i, r := range runs {
+		p := r.Proof
+		switch row, ok := byID[r.Record.RunID]; {
+		case !ok, row.Version < r.Version:
+			p.Unproved = append(p.Unproved, unindexedYet)
+		case row.Version > r.Version:
+			p.Unproved = append(p.Unproved, unindexedSince)
+		default:
+			same, err := isRowOf(row, r.Record)
+			if err != nil {
+				return nil, err
+			}
+			if !same && p.Verdict != shadow.Differs {
+				p.Verdict, p.From = shadow.Differs, r.Record.Raw.First
+			}
+			if !same {
+				p.Differences = append(p.Differences, "index")
+			}
+		}
+		answers[i] = newProofAnswer(store.Run{Run: *r.Record, Version: r.Version}, p, indexedTo)
+	}
+	return answers, nil
+}
+
+// isRowOf reports whether a row says what its record does.
+func isRowOf(row store.Run, rec *record.Run) (bool, error) {
+	want := *rec
+	want.Messages, want.InputMessages, want.State, want.Open = nil, nil, nil, nil
+	a, errA := record.EncodeRun(&want)
+	b, errB := record.EncodeRun(&row.Run)
+	return bytes.Equal(a, b), errors.Join(errA, errB)
+}
