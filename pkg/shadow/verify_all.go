@@ -111,9 +111,9 @@ func (s *shadow) verify(ctx context.Context, b *batch, p *progress, tell func([]
 	threads := make(map[string]*Verifier, len(runs))
 	for key, list := range runs {
 		slices.SortStableFunc(list, func(a, b Verified) int { return compareStart(a.Record, b.Record) })
-		heads, from := make([]*record.Run, len(list)), make(records, len(list))
+		heads, from := make([]*record.Run, len(list)), &records{byRun: make(map[string]*record.Run, len(list))}
 		for i, r := range list {
-			heads[i], from[r.Record.RunID] = r.Record, r.Record
+			heads[i], from.byRun[r.Record.RunID] = r.Record, r.Record
 		}
 		held := kafka.Span{Start: s.events[b.partition].Start, End: b.raw.End}
 		if threads[key], err = NewVerifier(heads, nil, held, from); err != nil {
@@ -166,15 +166,38 @@ func nameAs(rec *record.Run, ids []string) (differ []string) {
 }
 
 // records are those of a thread, by run (Source).
-type records map[string]*record.Run
+type records struct {
+	byRun map[string]*record.Run
+	// holding are the runs by their own messages, once somebody asks.
+	holding map[string][]string
+}
 
 // Record implements Source.
-func (r records) Record(run string) (*record.Run, error) { return r[run], nil }
+func (r *records) Record(run string) (*record.Run, error) { return r.byRun[run], nil }
+
+// Holding implements Source.
+func (r *records) Holding(messageIDs []string) (runs []string, err error) {
+	if r.holding == nil {
+		r.holding = map[string][]string{}
+		for run, rec := range r.byRun {
+			if rec.Status == record.StatusRunning {
+				continue
+			}
+			for _, m := range rec.Messages {
+				r.holding[m.ID] = append(r.holding[m.ID], run)
+			}
+		}
+	}
+	for _, id := range messageIDs {
+		runs = append(runs, r.holding[id]...)
+	}
+	return runs, nil
+}
 
 // History implements Source.
-func (r records) History(run string) (lineage.History, error) {
+func (r *records) History(run string) (lineage.History, error) {
 	chain, err := lineage.BaseChain(run, func(id string) (string, bool) {
-		rec, ok := r[id]
+		rec, ok := r.byRun[id]
 		if !ok {
 			return "", false
 		}
@@ -182,7 +205,7 @@ func (r records) History(run string) (lineage.History, error) {
 	})
 	contents := make([]lineage.Content, len(chain))
 	for i, id := range chain {
-		contents[i] = contentOf(r[id])
+		contents[i] = contentOf(r.byRun[id])
 	}
 	at := lineage.History{}
 	if err == nil {
