@@ -9,8 +9,8 @@ import (
 // Step is a run of a stream that Compacted writes.
 type Step struct {
 	*Run
-	// Parent is the run that it goes on from, a step before it; nil where it is a root. ParentRunID is its id, for a run
-	// whose RUN_STARTED names no parent.
+	// Parent is the run that it goes on from, a step before it; nil where it is a root. ParentRunID is its id where
+	// RUN_STARTED has to name it.
 	Parent      *Run
 	ParentRunID string
 }
@@ -53,10 +53,12 @@ func Compacted(steps ...Step) []json.RawMessage {
 
 // started is a run's RUN_STARTED, with its parent.
 func (s Step) started(event json.RawMessage) json.RawMessage {
-	if s.ParentRunID == "" || agui.Lookup(event, "parentRunId") != nil {
+	id := agui.AppendString(nil, s.ParentRunID)
+	if s.ParentRunID == "" || string(agui.Lookup(event, "parentRunId")) == string(id) {
 		return event
 	}
-	member := append([]byte(`,"parentRunId":`), agui.AppendString(nil, s.ParentRunID)...)
+	event = agui.Without(event, "parentRunId")
+	member := append([]byte(`,"parentRunId":`), id...)
 	end := len(event) - 1 // an object with a type: it ends with its brace
 	for event[end] != '}' {
 		end--

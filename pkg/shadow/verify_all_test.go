@@ -38,7 +38,7 @@ func (s *topics) run(thread, run string) {
 	r := refold.NewRun(refold.SpanOf(rec), thread)
 	var input *agui.RunAgentInput
 	r.Begin = func(in *agui.RunAgentInput, _ string) (fold *compact.Run, _ error) {
-		fold, input = refold.Start(lineage.History{}, in, 0)
+		fold, input = refold.Start(run, lineage.ParentNone, lineage.History{}, in, 0)
 		return fold, nil
 	}
 	at := time.Now().Truncate(time.Millisecond)
