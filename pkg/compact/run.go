@@ -240,7 +240,7 @@ func (r *Run) messageID(ev *agui.Event) string {
 func (r *Run) runStarted(ev *agui.Event) {
 	r.p.verify.runStarted()
 	r.p.Started = bytes.Clone(agui.Without(ev.Raw, agui.FieldInput.String()))
-	r.p.RunID = ev.RunID
+	r.p.RunID = agui.String(ev.RunID)
 	r.p.ToolCallIDs, r.p.called, r.p.Answered = nil, set{}, set{}
 	in := ev.Input()
 	if in == nil {

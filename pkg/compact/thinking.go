@@ -27,16 +27,16 @@ func thinkingAs(t agui.Type) agui.Type {
 
 // thinking is where the translation stands. It is part of the checkpoint.
 type thinking struct {
-	Made    int    `json:"made,omitempty"` // ids made so far
-	Span    string `json:"span,omitempty"`
-	Message string `json:"message,omitempty"`
+	Made    int         `json:"made,omitempty"` // ids made so far
+	Span    agui.String `json:"span,omitempty"`
+	Message agui.String `json:"message,omitempty"`
 }
 
 // thinkingID returns an id that no message of the conversation has.
 func (r *Run) thinkingID() string {
 	for {
 		r.p.Thinking.Made++
-		id := "thinking-" + r.p.RunID + "-" + strconv.Itoa(r.p.Thinking.Made)
+		id := "thinking-" + string(r.p.RunID) + "-" + strconv.Itoa(r.p.Thinking.Made)
 		if r.conv.find(id) == nil {
 			return id
 		}
@@ -44,11 +44,11 @@ func (r *Run) thinkingID() string {
 }
 
 // orNew returns the id of what is open; where nothing is, one that names nothing, as the client makes one up.
-func (r *Run) orNew(id string) string {
+func (r *Run) orNew(id agui.String) string {
 	if id == "" {
-		id = r.thinkingID()
+		return r.thinkingID()
 	}
-	return id
+	return string(id)
 }
 
 func (r *Run) applyThinking(ev *agui.Event, as agui.Type, o owner) {
@@ -57,14 +57,16 @@ func (r *Run) applyThinking(ev *agui.Event, as agui.Type, o owner) {
 	at := &r.p.Thinking
 	switch as {
 	case agui.ReasoningStart:
-		at.Span = r.thinkingID()
-		r.p.verify.open(kindSpan, at.Span, o)
+		id := r.thinkingID()
+		at.Span = agui.String(id)
+		r.p.verify.open(kindSpan, id, o)
 	case agui.ReasoningEnd:
 		r.p.verify.close(kindSpan, r.orNew(at.Span), o)
 		at.Span = ""
 	case agui.ReasoningMessageStart:
-		at.Message = r.thinkingID()
-		r.reasoningStart(at.Message, o, metadata)
+		id := r.thinkingID()
+		at.Message = agui.String(id)
+		r.reasoningStart(id, o, metadata)
 	case agui.ReasoningMessageContent:
 		r.reasoningContent(r.orNew(at.Message), ev.Text(agui.FieldDelta), o, metadata)
 	case agui.ReasoningMessageEnd:

@@ -58,7 +58,7 @@ func (p *placer) differences(rec *record.Run, start lineage.Start) (names []stri
 	}{
 		{"parentRunId", at.Run.Parent == rec.ParentRunID},
 		{"parentBy", string(at.Run.ParentBy) == string(rec.ParentBy)},
-		{"spawnedBy", at.Run.SpawnedBy == rec.SpawnedBy},
+		{"spawnedBy", at.Run.SpawnedBy == string(rec.SpawnedBy)},
 		{"branchId", at.Run.Branch == rec.BranchID},
 		{"rootRunId", at.Run.Root == rec.RootRunID},
 		{"depth", at.Run.Depth == rec.Depth},
