@@ -69,8 +69,8 @@ race-setup:
 	else echo 'No C compiler here: tests run without the race detector.'; fi
 
 .PHONY: real-parts
-real-parts: ## start what the tests call real, Kafka and ClickHouse, and say which versions they are
-	go test -v -count=1 -timeout 15m -run 'TestReal_GivesEachTestItsOwnTopics|TestStart_GivesEachTestADatabaseOfItsOwn' ./pkg/kafka/kafkatest ./internal/clickhousetest
+real-parts: ## fetch and start what the tests call real, Kafka, its clients and ClickHouse, and say which versions they are
+	go test -v -count=1 -timeout 15m -run 'TestReal_GivesEachTestItsOwnTopics|TestStart_GivesEachTestADatabaseOfItsOwn|TestPrograms_AreThere' ./pkg/kafka/kafkatest ./internal/clickhousetest ./examples/producers
 
 test-deploy: export SKEIN_TEST_BIN := $(CURDIR)/bin
 .PHONY: test-deploy

@@ -206,11 +206,11 @@ func TestDev_KillNineInTheMiddleOfRuns(t *testing.T) {
 // fold is what the run leaves where nothing is ever killed.
 func fold(t *testing.T, parent lineage.History, r recordings.Run) lineage.History {
 	t.Helper()
-	input, err := agui.DecodeInput(r.Input)
+	input, err := agui.DecodeInput(r.Input, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := lineage.StartHistory(parent, input)
+	start := lineage.StartHistory(lineage.ParentExplicit, parent, input)
 	run := compact.New(start.Messages, start.State)
 	for _, line := range r.Lines() {
 		ev, err := agui.Decode(line)

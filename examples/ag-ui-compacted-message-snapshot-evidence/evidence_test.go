@@ -143,11 +143,11 @@ func eachRun(tb testing.TB, yield func(recordings.Run, *compact.Run)) {
 	for _, thread := range recordings.All() {
 		var history lineage.History
 		for _, r := range thread.Runs {
-			in, err := agui.DecodeInput(r.Input)
+			in, err := agui.DecodeInput(r.Input, "")
 			if err != nil {
 				tb.Fatal(err)
 			}
-			start := lineage.StartHistory(history, in)
+			start := lineage.StartHistory(lineage.ParentExplicit, history, in)
 			fold := compact.New(start.Messages, start.State)
 			for _, line := range r.Lines() {
 				ev, err := agui.Decode(line)
@@ -223,7 +223,7 @@ func TestReadme_HasTheTablesOfAllRecordings(t *testing.T) {
 		if run.Started.ParentRunID != "" {
 			f.onStream++
 		}
-		if in, err := agui.DecodeInput(r.Input); err != nil {
+		if in, err := agui.DecodeInput(r.Input, ""); err != nil {
 			t.Fatal(err)
 		} else if in.ParentRunID != "" {
 			f.inInput++

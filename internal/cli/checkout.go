@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 func newCheckout(out *output, environ []string) *cobra.Command {
@@ -59,10 +60,8 @@ started with, whole, to do it over as a branch beside it.`,
 
 // noteOpen tells a person what has to be known, or done, before the input is sent to an agent.
 func noteOpen(ctx context.Context, out *output, c *client.Client, thread string, input []byte) error {
-	var in struct {
-		ParentRunID string `json:"parentRunId"`
-	}
-	if err := json.Unmarshal(input, &in); err != nil {
+	in, err := agui.DecodeInput(input, "")
+	if err != nil {
 		return fmt.Errorf("decoding input: %w", err)
 	}
 	body, err := c.Get(ctx, client.RunPath(thread, in.ParentRunID), nil)

@@ -7,17 +7,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 )
 
-// eventReader reads events one by one out of NDJSON, SSE or a JSON array. Which of them it is shows in
-// the first line that is not empty: an event starts with a brace, an array with a bracket, an SSE
-// field with its name.
+// eventReader reads events one by one out of NDJSON, SSE, a JSON array, or JSON objects that span lines. A byte
+// order mark in front is left out. Which form it is shows in the first line that is not empty: an array starts with
+// a bracket, an SSE field with its name, an event with a brace. Where the first event is not all of its line, objects
+// are read wherever they end.
+//
+// An event is returned as soon as its last byte was read, that of a line with the line feed. No more than one is
+// held in memory.
 type eventReader struct {
 	r *bufio.Reader
-	// line is the line of the last event, from 1; in an array, its place.
+	// line is the line at which the last event begins, from 1; in an array, its place.
 	line int
-	// form is decided with the first line.
-	form  eventForm
+	form eventForm
+	// lines is how many line feeds were read, and inLine whether more than white space was read behind the last.
+	lines  int
+	inLine bool
+	// onlySSE is the first line of SSE until an event was found, else 0.
+	onlySSE int
+	// lost says that an object was broken: its rest is passed over, up to a line that begins another one.
+	lost  bool
 	array *json.Decoder
 	// strict refuses a line of SSE that is no field, where other readers pass over it.
 	strict bool
@@ -30,6 +42,13 @@ const (
 	formNDJSON
 	formSSE
 	formArray
+	formObjects
+)
+
+const (
+	jsonSpace = " \t\r\n"
+	// byteOrderMark is what some tools put in front of UTF-8.
+	byteOrderMark = "\xef\xbb\xbf"
 )
 
 func newEventReader(r io.Reader) *eventReader {
@@ -44,74 +63,173 @@ func (e *eventReader) where() string {
 	return fmt.Sprintf("line %d", e.line)
 }
 
-// next returns the next event's JSON text, or io.EOF. An SSE event that is cut off by the end of
-// the stream is returned too: whether it is whole shows when it is read as JSON.
-func (e *eventReader) next() ([]byte, error) {
+// in names the place of the last event in a file, as messages about lines of files do.
+func (e *eventReader) in(path string) string {
 	if e.form == formArray {
-		return e.nextOfArray()
+		return path + ": " + e.where()
 	}
-	var data []byte
-	has := false
-	for {
-		line, err := e.r.ReadBytes('\n')
+	return fmt.Sprintf("%s:%d", path, e.line)
+}
+
+// next returns the next event's JSON text on one line, or io.EOF. What is there in place of an event is
+// returned too, as is one that the end of the stream cuts off: whether it is whole shows when it is decoded.
+func (e *eventReader) next() ([]byte, error) {
+	if e.form == formUnknown {
+		if text, err := e.begin(); text != nil || err != nil {
+			return text, err
+		}
+	}
+	switch e.form {
+	case formSSE:
+		return e.nextOfSSE()
+	case formArray:
+		return e.nextOfArray()
+	case formObjects:
+		return e.nextObject()
+	default:
+		return e.nextLine()
+	}
+}
+
+// begin looks at the next line that is not empty. It returns the event on it where it had to read that. A line
+// that is of no form is returned too: what follows it may be NDJSON, or objects that span lines.
+func (e *eventReader) begin() ([]byte, error) {
+	first := e.line == 0
+	if first {
+		e.skipMark()
+	}
+	c, err := e.skip(jsonSpace)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c == '{':
+		return e.firstObject()
+	case first && c == '[':
+		e.form, e.array = formArray, json.NewDecoder(e.r)
+		_, err := e.array.Token()
+		return nil, err
+	case first && e.isSSE():
+		e.form, e.onlySSE = formSSE, e.lines+1
+		return nil, nil
+	}
+	return e.nextLine()
+}
+
+// firstObject tells objects that span lines, or share one, from NDJSON.
+func (e *eventReader) firstObject() ([]byte, error) {
+	text, whole, err := e.object()
+	if err != nil {
+		return nil, err
+	}
+	spans := e.lines >= e.line
+	if whole && !spans {
+		next, err := e.skip(" \t") // there is a line feed at least
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("reading events: %w", err)
+			return nil, err
 		}
-		end := errors.Is(err, io.EOF)
-		if len(line) > 0 {
-			e.line++
+		spans = next == '{'
+	}
+	if spans {
+		e.form = formObjects
+		return text, nil
+	}
+	e.form, e.lost = formNDJSON, false
+	rest, err := e.takeLine()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return bytes.Trim(append(text, rest...), jsonSpace), nil
+}
+
+// nextLine returns the next line that is not empty.
+func (e *eventReader) nextLine() ([]byte, error) {
+	for {
+		e.line = e.lines + 1
+		line, err := e.takeLine()
+		if err != nil {
+			return nil, err
 		}
-		text := bytes.TrimSpace(line)
-		if e.form == formUnknown && len(text) > 0 {
-			switch {
-			case text[0] == '[':
-				return e.startArray(line)
-			case isSSE(text):
-				e.form = formSSE
-			default:
-				e.form = formNDJSON
-			}
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		switch {
-		case e.form != formSSE:
-			if len(text) > 0 {
-				return text, nil
-			}
-		case len(line) == 0:
-			if has {
-				return data, nil
-			}
-		default:
-			if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-				if has {
-					// Lines of one event are joined by a space: JSON has no bare line feed in
-					// a string, so that this changes nothing but white space.
-					data = append(data, ' ')
-				}
-				data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
-				has = true
-			} else if e.strict && !isSSE(line) {
-				return nil, fmt.Errorf("reading events: %.80q is no line of SSE", line)
-			}
-		}
-		if end {
-			if has {
-				return data, nil
-			}
-			return nil, io.EOF
+		if line = bytes.Trim(line, jsonSpace); len(line) > 0 {
+			return line, nil
 		}
 	}
 }
 
-// startArray goes on with the events of an array, whose first line was read already.
-func (e *eventReader) startArray(line []byte) ([]byte, error) {
-	e.form, e.line = formArray, 0
-	e.array = json.NewDecoder(io.MultiReader(bytes.NewReader(line), e.r))
-	if _, err := e.array.Token(); err != nil {
-		return nil, fmt.Errorf("reading array of events: %w", err)
+// nextObject returns the next object, or the rest of a line that is none.
+func (e *eventReader) nextObject() ([]byte, error) {
+	c, err := e.skip(jsonSpace)
+	for err == nil && e.lost && (c != '{' || e.inLine) {
+		if _, err = e.takeLine(); err == nil {
+			c, err = e.skip(jsonSpace)
+		}
 	}
-	return e.nextOfArray()
+	if err != nil {
+		return nil, err
+	}
+	if c != '{' {
+		return e.nextLine()
+	}
+	text, _, err := e.object()
+	return text, err
+}
+
+// object reads the object that begins with the next byte, up to its end or to where it is broken.
+func (e *eventReader) object() (text []byte, whole bool, err error) {
+	e.line = e.lines + 1
+	var scan objectScanner
+	for {
+		buf, err := e.buffered()
+		if errors.Is(err, io.EOF) {
+			return text, false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		n, end := scan.next(buf)
+		text = append(text, buf[:n]...)
+		e.take(n)
+		if end != scanMore {
+			e.lost = end == scanBroken
+			return onOneLine(text), !e.lost, nil
+		}
+	}
+}
+
+// nextOfSSE returns the data of the next event of SSE. Empty data is no event.
+func (e *eventReader) nextOfSSE() ([]byte, error) {
+	var data []byte
+	from := 0 // the line of the first data
+	for {
+		at := e.lines + 1
+		line, err := e.takeLine()
+		end := errors.Is(err, io.EOF)
+		if err != nil && !end {
+			return nil, err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		switch value, ok := bytes.CutPrefix(line, []byte("data:")); {
+		case len(line) == 0 && len(data) > 0:
+			e.line, e.onlySSE = from, 0
+			return data, nil
+		case end && e.onlySSE > 0:
+			e.line = e.onlySSE
+			return nil, fmt.Errorf("reading events: line %d looks like SSE, but no line has data", e.line)
+		case end:
+			return nil, io.EOF
+		case len(line) == 0:
+			from = 0
+		case ok && from == 0:
+			from, data = at, bytes.TrimPrefix(value, []byte(" "))
+		case ok:
+			// Lines of one event are joined by a space: JSON has no bare line feed in a string, so
+			// that this changes nothing but white space.
+			data = append(append(data, ' '), bytes.TrimPrefix(value, []byte(" "))...)
+		case e.strict && !isSSE(line):
+			e.line = at
+			return nil, fmt.Errorf("reading events: %.80q is no line of SSE", line)
+		}
+	}
 }
 
 func (e *eventReader) nextOfArray() ([]byte, error) {
@@ -129,11 +247,7 @@ func (e *eventReader) nextOfArray() ([]byte, error) {
 	if err := e.array.Decode(&event); err != nil {
 		return nil, fmt.Errorf("reading array of events: event %d: %w", e.line, unexpected(err))
 	}
-	var line bytes.Buffer // one line, whatever the layout of the array
-	if err := json.Compact(&line, event); err != nil {
-		return nil, fmt.Errorf("reading array of events: event %d: %w", e.line, err)
-	}
-	return line.Bytes(), nil
+	return onOneLine(event), nil
 }
 
 // unexpected is for an end in the middle, which is not the end of the events.
@@ -144,11 +258,149 @@ func unexpected(err error) error {
 	return err
 }
 
+// onOneLine takes the layout out of JSON that spans lines. What is not JSON stays as it is.
+func onOneLine(text []byte) []byte {
+	var line bytes.Buffer
+	if !bytes.ContainsAny(text, "\r\n") || json.Compact(&line, text) != nil {
+		return text
+	}
+	return line.Bytes()
+}
+
+// skipMark takes a byte order mark away.
+func (e *eventReader) skipMark() {
+	if buf, err := e.buffered(); err != nil || buf[0] != byteOrderMark[0] {
+		return // the next read tells the error again
+	}
+	if head, err := e.r.Peek(len(byteOrderMark)); err == nil && string(head) == byteOrderMark {
+		_, _ = e.r.Discard(len(head)) // they are buffered
+	}
+}
+
+// isSSE reports whether the next line is a field of SSE or a comment. An event that it might wait for is longer.
+func (e *eventReader) isSSE() bool {
+	head, _ := e.r.Peek(len("event:")) // an error comes again with the next read
+	return isSSE(head)
+}
+
 func isSSE(line []byte) bool {
-	for _, field := range []string{"data", "event", "id", "retry", ""} {
-		if bytes.HasPrefix(line, []byte(field+":")) {
-			return true
+	return slices.ContainsFunc([]string{"data:", "event:", "id:", "retry:", ":"}, func(field string) bool {
+		return strings.HasPrefix(string(line), field)
+	})
+}
+
+// buffered returns what can be read at once, after waiting for the first byte.
+func (e *eventReader) buffered() ([]byte, error) {
+	if _, err := e.r.Peek(1); err != nil {
+		return nil, readError(err)
+	}
+	return e.r.Peek(e.r.Buffered())
+}
+
+// skip takes white space, and returns the byte behind it, which it leaves.
+func (e *eventReader) skip(space string) (byte, error) {
+	for {
+		buf, err := e.buffered()
+		if err != nil {
+			return 0, err
+		}
+		rest := bytes.TrimLeft(buf, space)
+		e.take(len(buf) - len(rest))
+		if len(rest) > 0 {
+			return rest[0], nil
 		}
 	}
-	return false
 }
+
+// take takes n bytes of those that are buffered.
+func (e *eventReader) take(n int) {
+	taken, _ := e.r.Peek(n)
+	if i := bytes.LastIndexByte(taken, '\n'); i >= 0 {
+		e.lines += bytes.Count(taken, []byte{'\n'})
+		taken, e.inLine = taken[i+1:], false
+	}
+	e.inLine = e.inLine || len(bytes.TrimLeft(taken, jsonSpace)) > 0
+	_, _ = e.r.Discard(n)
+}
+
+// takeLine takes the rest of the line, with its line feed; io.EOF is for none at all.
+func (e *eventReader) takeLine() ([]byte, error) {
+	line, err := e.r.ReadBytes('\n')
+	if err == nil {
+		e.lines++
+	}
+	e.inLine = false
+	if errors.Is(err, io.EOF) && len(line) > 0 {
+		err = nil
+	}
+	return line, readError(err)
+}
+
+// readError says of an error other than the end where it comes from.
+func readError(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	return fmt.Errorf("reading events: %w", err)
+}
+
+// objectScanner finds the end of a JSON object that comes in pieces. It looks at strings, brackets, and what an opening one
+// stands behind, so that an object that was cut off is broken where the next one begins, if not before. Whether it is
+// well formed shows when it is decoded.
+type objectScanner struct {
+	open             []byte // the brackets that are open
+	last             byte   // the last byte outside of strings that is no white space, a string's quote included
+	inString, escape bool
+}
+
+// scanEnd is why a scan is over.
+type scanEnd int
+
+const (
+	scanMore   scanEnd = iota // the object goes on behind the bytes
+	scanWhole                 // it has ended
+	scanBroken                // it cannot go on as the bytes do
+)
+
+// next returns how many bytes of b belong to the object.
+func (s *objectScanner) next(b []byte) (int, scanEnd) {
+	for i, c := range b {
+		switch {
+		case s.inString:
+			switch {
+			case c < ' ':
+				return i, scanBroken
+			case s.escape:
+				s.escape = false
+			case c == '\\':
+				s.escape = true
+			case c == '"':
+				s.inString = false
+			}
+			continue
+		case strings.IndexByte(jsonSpace, c) >= 0:
+			continue
+		case c == '{' || c == '[':
+			if s.last != 0 && s.last != ':' && (s.innermost() != '[' || s.last != '[' && s.last != ',') {
+				return i, scanBroken
+			}
+			s.open = append(s.open, c)
+		case c == '"':
+			if strings.IndexByte("{[,:", s.last) < 0 {
+				return i, scanBroken
+			}
+			s.inString = true
+		case c == '}' || c == ']':
+			if s.innermost() != c-2 { // as { and [ stand before them in ASCII
+				return i, scanBroken
+			}
+			if s.open = s.open[:len(s.open)-1]; len(s.open) == 0 {
+				return i + 1, scanWhole
+			}
+		}
+		s.last = c
+	}
+	return len(b), scanMore
+}
+
+func (s *objectScanner) innermost() byte { return s.open[len(s.open)-1] }

@@ -175,11 +175,11 @@ func exportCapture(out *output, stdin io.Reader, path string, began time.Time, a
 
 // printExport prints the artifact of the last run, which was folded here.
 func printExport(out *output, runs []chainRun, began time.Time, asJSON bool) error {
-	folds, err := foldChain(out, runs, 0) // an artifact has no kept events
+	folded, err := foldRuns(out, runs, 0) // an artifact has no kept events
 	if err != nil {
 		return err
 	}
-	last := folds[len(folds)-1]
+	last := folded.Runs()[len(runs)-1].Fold
 	s := last.Summary()
 	run := artifact.Run{Messages: last.Messages()}
 	run.ThreadID, run.RunID, run.ParentRunID = runs[len(runs)-1].ids()

@@ -1,12 +1,14 @@
 package cli
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"sync"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // feed reads events in a goroutine of its own. A read of stdin cannot be interrupted, and whoever waits
@@ -31,8 +33,10 @@ func startFeed(r io.Reader) *feed {
 		events := newEventReader(r)
 		for {
 			event, err := events.next()
-			if err == nil && !json.Valid(event) {
-				err = fmt.Errorf("%s is not JSON", events.where())
+			if err == nil {
+				if _, err = agui.Envelope(event); err != nil { // which the door would say too, of another line
+					err = fmt.Errorf("%s: %w", events.where(), err)
+				}
 			}
 			select {
 			case f.items <- feedItem{event, err}:
@@ -68,13 +72,39 @@ type sequenced struct {
 	rest []byte
 	last []byte
 	err  error
+	// several: a RUN_STARTED may begin the next run. Read is the run's id and whether it has ended, begins that event.
+	several bool
+	read    struct {
+		run   string
+		ended bool
+	}
+	begins []byte
 }
 
 // newSequenced returns the events as a body, the first skip of them left out. What ends the events
-// early (a line that is not JSON, or end) ends the body as the end of the events would, so that what
+// early (a line that is no event, or end) ends the body as the end of the events would, so that what
 // came before it is acknowledged.
-func newSequenced(first []byte, f *feed, skip int64, end <-chan struct{}) *sequenced {
-	return &sequenced{feed: f, end: end, closed: make(chan struct{}), pending: first, skip: skip}
+// Several says that the next run may follow, whose first event ends the body too.
+func newSequenced(first []byte, f *feed, skip int64, end <-chan struct{}, several bool) *sequenced {
+	return &sequenced{feed: f, end: end, closed: make(chan struct{}), pending: first, skip: skip, several: several}
+}
+
+// beginsNext reports whether an event begins the next run, and takes in what it says of this one where it does not.
+func (s *sequenced) beginsNext(event []byte) bool {
+	if !s.several {
+		return false
+	}
+	ev, err := agui.Decode(event)
+	if err != nil {
+		return false
+	}
+	if ev.Type == agui.RunStarted && s.seq > 0 && (s.read.ended || ev.RunID != s.read.run) {
+		s.begins = event
+		return true
+	}
+	s.read.run = cmp.Or(s.read.run, ev.RunID)
+	s.read.ended = s.read.ended || ev.Type == agui.RunFinished || ev.Type == agui.RunError
+	return false
 }
 
 // errBodyClosed is what a Read of a closed body returns: the request is over.
@@ -99,6 +129,8 @@ func (s *sequenced) Read(p []byte) (int, error) {
 			return 0, item.err
 		case item.err != nil:
 			s.err = item.err
+		case s.beginsNext(item.event):
+			s.err = io.EOF
 		default:
 			if s.seq >= s.skip {
 				s.rest, s.last = sequencedLine(s.seq, item.event), item.event
@@ -132,15 +164,15 @@ func (s *sequenced) Close() error {
 	return nil
 }
 
-// ended says what ended the events: nil at their end. Last is the last one that was sent. It is asked
-// when the request is over.
-func (s *sequenced) ended() (last []byte, err error) {
+// ended says what ended the events: nil at their end. Last is the last one that was sent, next the one that begins the
+// next run, nil where there is none. It is asked when the request is over.
+func (s *sequenced) ended() (last, next []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(s.err, io.EOF) {
-		return s.last, nil
+		return s.last, s.begins, nil
 	}
-	return s.last, s.err
+	return s.last, nil, s.err
 }
 
 // sequencedLine returns one line of client.TypeSequenced.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,8 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
 )
 
 func newFold(out *output) *cobra.Command {
@@ -28,11 +30,14 @@ func newFold(out *output) *cobra.Command {
 		Short:   "Fold event files without a server",
 		Long: `Fold event files without a server and print {messages, state} at the end of the last run.
 
-The files (NDJSON or SSE) are the runs of one chain in order; a file may hold several runs.
-FILE.input.json beside FILE.jsonl is the RunAgentInput of its first run. A run that has an input
-starts from its messages, any other from what the run before left.
+The files (NDJSON, SSE, a JSON array, or JSON that spans lines) are the runs of one thread in order; a file
+may hold several runs.
+FILE.input.json beside FILE.jsonl is the RunAgentInput of its first run, and the whole conversation. An input
+on RUN_STARTED may leave out what came before. A run without input goes on from the parent that it names,
+or from the run before.
 
-What is no event, or comes after a run's end, is left out and told on stderr, as the compactor would.
+What is no event, or comes after a run's end, is left out and told on stderr, as the compactor would. A file
+in which nothing is an event is an error.
 
 All that is printed is JSON. What an artifact (--export) has not, and whose time started_at is, is told on
 stderr, or with --json beside the artifact, as "skein export" does.`,
@@ -61,7 +66,7 @@ stderr, or with --json beside the artifact, as "skein export" does.`,
 		},
 	}
 	cmd.Flags().BoolVar(&records, "records", false, "print the run records, one a line")
-	cmd.Flags().BoolVar(&events, "events", false, "print the compacted AG-UI events of the runs, one a line")
+	cmd.Flags().BoolVar(&events, "events", false, "print the compacted AG-UI events of all runs, one a line")
 	cmd.Flags().BoolVar(&export, "export", false, "print the export artifact of the last run")
 	app.KeepEventsFlag(cmd.Flags(), &kept)
 	startedAtFlag(cmd, &startedAt)
@@ -69,28 +74,47 @@ stderr, or with --json beside the artifact, as "skein export" does.`,
 	return cmd
 }
 
-// chainRun is one run as it stands in the files.
+// chainRun is one run as it stands in the files, and what was decoded to find it there.
 type chainRun struct {
-	input  []byte
-	events []fileEvent
+	// input is the file beside that of the run's events; nil where there is none.
+	input []byte
+	// started is the RUN_STARTED that the run begins with; nil where it begins otherwise.
+	started *agui.Event
+	// thread, run and parent are the first that the run's own events name.
+	thread, run, parent string
+	// begun says that there was an event, and ended that the last of them is terminal.
+	begun, ended bool
+	events       []fileEvent
 }
 
-// ids are what the run's first event names, else its input. What is wrong with either is told when it
-// is folded.
+// add takes what a decoded event says of its run. As in the compactor, RUN_STARTED and RUN_FINISHED name it, with
+// ids that can be ones.
+func (r *chainRun) add(ev *agui.Event) {
+	if r.ended {
+		return
+	}
+	if ev.Type == agui.RunStarted && !r.begun {
+		r.started = ev
+	}
+	r.begun = true
+	r.ended = ev.Type == agui.RunFinished || ev.Type == agui.RunError
+	r.run = cmp.Or(r.run, refold.Named(record.Headers{}, ev))
+	if record.ValidateID(ev.ThreadID) == nil {
+		r.thread = cmp.Or(r.thread, ev.ThreadID)
+	}
+	if ev.Type == agui.RunStarted {
+		r.parent = cmp.Or(r.parent, ev.ParentRunID)
+	}
+}
+
+// ids are those of the first event of the run that has them, else of its input. What is wrong with that is told
+// when it is folded.
 func (r chainRun) ids() (thread, run, parent string) {
-	type ids struct{ ThreadID, RunID, ParentRunID string }
-	var first struct {
-		ids
-		Input json.RawMessage
+	in, err := r.startInput()
+	if err != nil || in == nil {
+		return r.thread, r.run, r.parent
 	}
-	_ = json.Unmarshal(r.events[0].text, &first)
-	input := r.input
-	if input == nil {
-		input = first.Input
-	}
-	var given ids
-	_ = json.Unmarshal(input, &given)
-	return cmp.Or(first.ThreadID, given.ThreadID), cmp.Or(first.RunID, given.RunID), cmp.Or(first.ParentRunID, given.ParentRunID)
+	return cmp.Or(r.thread, in.ThreadID), cmp.Or(r.run, in.RunID), cmp.Or(r.parent, in.ParentRunID)
 }
 
 // fileEvent is a line of a file and where it stands, for messages about it.
@@ -133,7 +157,7 @@ func inputBeside(path string) ([]byte, error) {
 	if i := strings.LastIndexByte(path, '.'); i > strings.LastIndexAny(path, `/\`) {
 		name = path[:i]
 	}
-	input, err := os.ReadFile(name + ".input.json")
+	input, err := readInput(name + ".input.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -143,86 +167,99 @@ func inputBeside(path string) ([]byte, error) {
 	return input, nil
 }
 
+// readInput reads a file that holds a RunAgentInput, as the door would take it: without a byte order mark and white
+// space round it.
+func readInput(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	b = bytes.TrimPrefix(b, []byte(byteOrderMark))
+	if input := bytes.Trim(b, jsonSpace); input != nil {
+		return input, nil
+	}
+	return b, nil // an empty file: an input that is malformed, not none
+}
+
+// readRuns reads the runs of a file. A RUN_STARTED opens the next one, also where the schema rejects it: it is left
+// out then, and names no run, as in the compactor, but what comes behind it is of the run that it would have opened.
 func readRuns(r io.Reader, path string, input []byte) ([]chainRun, error) {
 	var runs []chainRun
+	var refused error // what is wrong with the first line that is no event
 	reader := newEventReader(r)
 	for {
 		text, err := reader.next()
 		if errors.Is(err, io.EOF) {
+			if len(runs) > 0 && !runs[0].begun {
+				return nil, fmt.Errorf("nothing in it is an event: %w", refused)
+			}
 			return runs, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		var head struct{ Type agui.Type }
-		starts := json.Unmarshal(text, &head) == nil && head.Type == agui.RunStarted
-		if len(runs) == 0 || starts && len(runs[len(runs)-1].events) > 0 {
+		ev, err := agui.Decode(text)
+		if err != nil && refused == nil {
+			refused = fmt.Errorf("%s: %w", reader.where(), err)
+		}
+		if len(runs) == 0 {
+			runs = append(runs, chainRun{input: input})
+		} else if runs[len(runs)-1].begun && opensRun(text) {
 			runs = append(runs, chainRun{})
-			if len(runs) == 1 {
-				runs[0].input = input
-			}
 		}
 		last := &runs[len(runs)-1]
-		last.events = append(last.events, fileEvent{text: text, where: fmt.Sprintf("%s:%d", path, reader.line)})
+		if err == nil {
+			last.add(ev)
+		}
+		last.events = append(last.events, fileEvent{text: text, where: reader.in(path)})
 	}
 }
 
-// foldChain folds all runs, each from what the one before left.
-func foldChain(out *output, runs []chainRun, kept agui.Families) ([]*compact.Run, error) {
-	var history lineage.History
-	var folds []*compact.Run
-	for _, run := range runs {
-		input, err := run.startInput(out)
-		if err != nil {
+// opensRun reports whether an event is a RUN_STARTED, be it malformed.
+func opensRun(text []byte) bool {
+	kind, err := agui.Envelope(text)
+	return err == nil && kind == agui.RunStarted
+}
+
+// foldRuns folds all runs, each placed among those before it.
+func foldRuns(out *output, runs []chainRun, kept agui.Families) (*refold.Sequence, error) {
+	s, err := refold.NewSequence(kept)
+	if err != nil {
+		return nil, err
+	}
+	for i, run := range runs {
+		events := make([][]byte, len(run.events))
+		for n, e := range run.events {
+			events[n] = e.text
+		}
+		if err := s.Add(run.id(i), run.input, events, func(n int, why error) {
+			out.note("%s: left out: %v", run.events[n].where, why)
+		}); err != nil {
 			return nil, err
 		}
-		start := lineage.StartHistory(history, input)
-		fold := compact.New(start.Messages, start.State)
-		fold.Keep(kept)
-		for _, e := range run.events {
-			ev, err := agui.Decode(e.text)
-			if err == nil {
-				err = fold.Apply(ev)
-			}
-			if err != nil && !agui.IsMalformed(err) && !errors.Is(err, compact.ErrEnded) {
-				return nil, fmt.Errorf("folding %s: %w", e.where, err)
-			}
-			if err != nil {
-				out.note("%s: left out: %v", e.where, err)
-			}
-		}
-		history = lineage.History{Messages: fold.Messages(), State: fold.State()}
-		folds = append(folds, fold)
 	}
-	return folds, nil
+	return s, nil
 }
 
 // startInput is the input beside the file, else the one on RUN_STARTED, else nil.
-func (r chainRun) startInput(out *output) (*agui.RunAgentInput, error) {
-	if r.input != nil {
-		input, err := agui.DecodeInput(r.input)
+func (r chainRun) startInput() (*agui.RunAgentInput, error) {
+	switch {
+	case r.input != nil:
+		input, err := agui.DecodeInput(r.input, "")
 		if err != nil {
 			return nil, fmt.Errorf("reading input: %w", err)
 		}
 		return input, nil
+	case r.started != nil:
+		return r.started.Input(""), nil
 	}
-	var started struct {
-		Type  agui.Type
-		Input json.RawMessage
-	}
-	first := r.events[0]
-	if json.Unmarshal(first.text, &started) != nil {
-		started.Input = nil // the fold says what is wrong with it
-	}
-	if started.Type != agui.RunStarted || len(started.Input) == 0 || string(started.Input) == "null" {
-		return nil, nil
-	}
-	input, err := agui.DecodeInput(started.Input)
-	if err != nil {
-		out.note("%s: its input is left out: %v", first.where, err)
-		return nil, nil
-	}
-	return input, nil
+	return nil, nil
+}
+
+// id is the run's id, or one by its place among the runs where nobody names it.
+func (r chainRun) id(place int) string {
+	_, id, _ := r.ids()
+	return cmp.Or(id, fmt.Sprintf("run-%d", place+1))
 }
 
 // folded is what "skein fold" prints.
@@ -232,19 +269,19 @@ type folded struct {
 }
 
 func printFold(out *output, runs []chainRun, asEvents bool, kept agui.Families) error {
-	folds, err := foldChain(out, runs, kept)
+	s, err := foldRuns(out, runs, kept)
 	if err != nil {
 		return err
 	}
 	if asEvents {
-		for _, event := range compact.Compacted(folds...) {
+		for _, event := range compact.Compacted(s.Steps()...) {
 			if err := out.json(event); err != nil { // which puts it on one line
 				return err
 			}
 		}
 		return nil
 	}
-	last := folds[len(folds)-1]
+	last := s.Runs()[len(runs)-1].Fold
 	result := folded{Messages: last.Messages(), State: last.State()}
 	if result.Messages == nil {
 		result.Messages = []agui.Message{}

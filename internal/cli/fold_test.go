@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -280,5 +281,126 @@ func TestFold_KeepsTheFamiliesThatAreAskedFor(t *testing.T) {
 	_, stderr, code := skein(t, "", "fold", path, "--keep-events", "steps")
 	if code != app.ExitUsage || !strings.Contains(stderr, "there are step, subagent, custom, meta, unknown, raw") {
 		t.Errorf("an unknown family: exit %d, %s", code, stderr)
+	}
+}
+
+// A file is read as it is meant, or refused: it does not fold to nothing.
+func TestFold_FailsWhereNothingInAFileIsAnEvent(t *testing.T) {
+	good := writeFile(t, "good.jsonl", eventStart+"\n"+eventEnd)
+	for name, c := range map[string]struct{ text, want string }{
+		"lines":       {"\nnonsense\n{}\n", "line 2: not JSON: unexpected character at byte 1"},
+		"other names": {`{"TYPE":"RUN_STARTED","threadId":"t","runId":"r"}`, "line 1: no type"},
+		"schema":      {`{"type":"RUN_STARTED","thread_id":"t","run_id":"r"}`, "line 1: RUN_STARTED: runId is missing"},
+		"over lines":  {"{\n\"event\": 1\n}\n", "line 1: no type"},
+		"array":       {"[1]", "event 1 of the array: not a JSON object"},
+		"SSE":         {"data: [DONE]\n\n", "line 1: not JSON: unexpected character at byte 2"},
+		"no data":     {": ping\n", "line 1 looks like SSE, but no line has data"},
+		"UTF-16":      {"\xff\xfe{\x00}\x00", "line 1: not JSON: the text is not UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, form := range []string{"--records=false", "--records", "--events"} {
+				stdout, stderr, code := skein(t, "", "fold", form, good, writeFile(t, "bad.jsonl", c.text))
+				if code != app.ExitFailed || stdout != "" || !strings.Contains(stderr, "bad.jsonl: ") || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+					t.Errorf("%s: exit %d, %s%s, want %q", form, code, stdout, stderr, c.want)
+				}
+			}
+		})
+	}
+	for name, text := range map[string]string{"empty": "", "a mark": byteOrderMark, "lines": "\r\n \n", "array": "[]"} {
+		stdout, stderr, code := skein(t, "", "fold", good, writeFile(t, "none.jsonl", text))
+		if code != app.ExitDone || stdout == "" || !strings.Contains(stderr, "none.jsonl: no events") {
+			t.Errorf("%s: exit %d, %s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
+// runsOf is what the run records of files say of their runs.
+func runsOf(t *testing.T, paths ...string) []string {
+	t.Helper()
+	stdout, stderr, code := skein(t, "", append([]string{"fold", "--records"}, paths...)...)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	var got []string
+	for _, line := range strings.Split(strings.TrimSpace(stdout), "\n") {
+		r, err := record.DecodeRun([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.Join([]string{r.ThreadID, r.RunID, cmp.Or(r.ParentRunID, "-")}, " "))
+	}
+	return got
+}
+
+// Names of members are read as the stages read them: as they are written, unescaped, and the last of several.
+func TestFold_ReadsMembersAsTheStagesDo(t *testing.T) {
+	const end = `{"type":"RUN_FINISHED","threadId":"t","runId":"r1"}`
+	for name, c := range map[string]struct{ events, want string }{
+		"other case of a type":     {eventStart + `{"type":"CUSTOM","name":"x","value":1,"TYPE":"RUN_STARTED"}` + eventEnd, "t r -"},
+		"other case of ids":        {`{"type":"RUN_STARTED","threadId":"t","runId":"r","ThreadID":"T","RunID":"R","parentRunID":"P"}`, "t r -"},
+		"a repeated type":          {eventStart + eventEnd + `{"type":7,"type":"RUN_STARTED","threadId":"t","runId":"r1"}` + end, "t r -, t r1 r"},
+		"a repeated type, undone":  {eventStart + `{"type":"RUN_STARTED","type":"CUSTOM","name":"x","value":1}` + eventEnd, "t r -"},
+		"repeated ids":             {`{"type":"RUN_STARTED","threadId":7,"runId":"R","threadId":"t","runId":"r"}`, "t r -"},
+		"escaped names":            {eventStart + eventEnd + `{"typ\u0065":"RUN_STARTE\u0044","thread\u0049d":"t","runI\u0064":"r1"}` + end, "t r -, t r1 r"},
+		"an input of another case": {`{"type":"RUN_STARTED","runId":"r","input":{"messages":[],"threadId":"t","ThreadID":"T","parentRunID":"P"}}`, "t r -"},
+		"a repeated input": {
+			`{"type":"RUN_STARTED","runId":"r","input":{"messages":[],"threadId":"T"},"input":{"messages":[],"thread\u0049d":"T","threadId":"t"}}`, "t r -"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := runsOf(t, writeFile(t, "run.jsonl", strings.ReplaceAll(c.events, "}{", "}\n{")))
+			if got := strings.Join(got, ", "); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+	beside := writeFile(t, "run.jsonl", eventText)
+	input := byteOrderMark + `{"threadId":"t","runId":"R","run\u0049d":"r","RunID":"R","messages":[]}` + "\r\n"
+	if err := os.WriteFile(strings.TrimSuffix(beside, ".jsonl")+".input.json", []byte(input), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(runsOf(t, beside), ", "); got != "t r -" {
+		t.Errorf("an input beside the file: got %q", got)
+	}
+}
+
+// A run has the ids of its first event that names them, and its input's where none does.
+func TestFold_NamesRunsByTheirEvents(t *testing.T) {
+	const badStart = `{"type":"RUN_STARTED","threadId":"x","runId":"x","parentRunId":7}`
+	for name, c := range map[string]struct{ events, want string }{
+		"no start":                    {eventText + eventEnd, "t r -"},
+		"no thread on the start":      {`{"type":"RUN_STARTED","runId":"r"}` + `{"type":"RUN_FINISHED","threadId":"t","runId":"r1"}`, "t r -"},
+		"an id that can be none":      {`{"type":"RUN_STARTED","threadId":"","runId":".."}` + eventEnd, "t r -"},
+		"behind the end":              {eventText + `{"type":"RUN_ERROR","message":"x"}` + eventEnd, "thread run-1 -"},
+		"a start that is malformed":   {badStart + eventEnd, "t r -"},
+		"a second one":                {eventStart + eventEnd + badStart + eventText + `{"type":"RUN_FINISHED","threadId":"t","runId":"r2"}`, "t r -, t r2 r"},
+		"a line before the start":     {`nonsense` + "\n" + eventStart + eventEnd, "t r -"},
+		"a start that is cut, before": {`{"type":"RUN_STARTED","threadId":"x","runId":` + "\n" + `7}` + eventStart + eventEnd, "t r -"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := runsOf(t, writeFile(t, "run.jsonl", strings.ReplaceAll(c.events, "}{", "}\n{")))
+			if got := strings.Join(got, ", "); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// The input beside a file is the run's, whatever lines stand before its events. An empty one is malformed.
+func TestFold_TakesTheInputBesideForTheFirstRun(t *testing.T) {
+	path := writeFile(t, "run.jsonl", "nonsense\n"+eventStart+"\n"+eventEnd)
+	beside := strings.TrimSuffix(path, ".jsonl") + ".input.json"
+	for input, want := range map[string]string{
+		byteOrderMark + `{"messages":[{"id":"u","role":"user","content":"hi"}]}`: `{"messages":[{"id":"u","role":"user","content":"hi"}],"state":{}}`,
+		"":                "reading input: not JSON",
+		"\n":              "reading input: not JSON",
+		`{"Messages":[]}`: "reading input: messages must be a list",
+	} {
+		if err := os.WriteFile(beside, []byte(input), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, code := skein(t, "", "fold", path)
+		if code == app.ExitDone && strings.TrimSpace(stdout) != want || code != app.ExitDone && !strings.Contains(stderr, want) {
+			t.Errorf("%q: exit %d, %s%s, want %s", input, code, stdout, stderr, want)
+		}
 	}
 }

@@ -84,6 +84,6 @@ func indexedTo(ctx context.Context, c *client.Client, p published, position stri
 
 // isTerminalEvent reports whether an event ends its run.
 func isTerminalEvent(event []byte) bool {
-	var head struct{ Type agui.Type }
-	return json.Unmarshal(event, &head) == nil && (head.Type == agui.RunFinished || head.Type == agui.RunError)
+	ev, err := agui.Decode(event)
+	return err == nil && (ev.Type == agui.RunFinished || ev.Type == agui.RunError)
 }

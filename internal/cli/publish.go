@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 type publishOptions struct {
@@ -36,8 +37,10 @@ func newPublish(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "publish [FILE]",
 		GroupID: groupWrite,
-		Short:   "Send the events of a run to the HTTP door",
-		Long: `Send the events of one run, NDJSON, SSE or a JSON array, from FILE or stdin to the HTTP door.
+		Short:   "Send the events of runs to the HTTP door",
+		Long: `Send the events of a run, NDJSON, SSE, a JSON array or JSON that spans lines, from FILE or stdin to the
+HTTP door. Where neither --run nor --input names the run, a RUN_STARTED behind the run's end, or of another
+run, begins the next one.
 
 Every event carries its number in the run, so that one that is sent again is dropped. A try that was
 cut can therefore be repeated as it was, or go on with --from and the number that it said.
@@ -99,39 +102,54 @@ func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) er
 	var input []byte
 	if o.input != "" {
 		var err error
-		if input, err = os.ReadFile(o.input); err != nil {
+		if input, err = readInput(o.input); err != nil {
 			return app.Usagef("reading input: %w", err)
 		}
 	}
+	several, thread := o.run == "" && input == nil, o.thread
 	if err := o.takeIDs(input, first.event); err != nil {
 		return err
 	}
 	return o.server.connect(func(c *client.Client) error {
-		result := published{ThreadID: o.thread, RunID: o.run}
-		// Once events were accepted the input lies before them, and one that comes after them
-		// would count as late.
-		if input != nil && o.from == 0 {
-			var err error
-			if result.InputPosition, err = c.PutInput(ctx, o.thread, o.run, input); err != nil {
-				return fmt.Errorf("sending input: %w", err)
+		sent := newSequenced(first.event, feed, o.from, ctx.Done(), several)
+		for {
+			next, err := publishRun(ctx, out, c, o, input, sent)
+			if next == nil || err != nil {
+				return err
 			}
+			o.thread, o.run, o.from, input = thread, "", 0, nil
+			if err := o.takeIDs(nil, next); err != nil {
+				return err
+			}
+			sent = newSequenced(next, feed, 0, ctx.Done(), several)
 		}
-		sent := newSequenced(first.event, feed, o.from, ctx.Done())
-		ack, err := postEvents(ctx, c, o, sent)
-		if err != nil {
-			return err
-		}
-		result.Ack = ack
-		last, err := sent.ended()
-		if err != nil {
-			return endedEarly(err, ack, o.from)
-		}
-		if err := o.say(out, result); err != nil || o.noWait || ack.Accepted == 0 {
-			return err
-		}
-		awaitIndexed(ctx, out, c, result, isTerminalEvent(last), indexedWithin)
-		return nil
 	})
+}
+
+// publishRun sends the events of one run, and returns the event that begins the next one; nil where there is none.
+func publishRun(ctx context.Context, out *output, c *client.Client, o publishOptions, input []byte, sent *sequenced) (next []byte, err error) {
+	result := published{ThreadID: o.thread, RunID: o.run}
+	// Once events were accepted the input lies before them, and one that comes after them
+	// would count as late.
+	if input != nil && o.from == 0 {
+		if result.InputPosition, err = c.PutInput(ctx, o.thread, o.run, input); err != nil {
+			return nil, fmt.Errorf("sending input: %w", err)
+		}
+	}
+	ack, err := postEvents(ctx, c, o, sent)
+	if err != nil {
+		return nil, err
+	}
+	result.Ack = ack
+	last, next, err := sent.ended()
+	if err != nil {
+		return nil, endedEarly(err, ack, o.from)
+	}
+	if err := o.say(out, result); err != nil || o.noWait || ack.Accepted == 0 || next != nil {
+		return next, err
+	}
+	awaitIndexed(ctx, out, c, result, isTerminalEvent(last), indexedWithin)
+	return nil, nil
 }
 
 // postEvents sends the events and returns how far the door took them. Ctrl-C ends the events; the door
@@ -201,20 +219,22 @@ func endedEarly(err error, ack client.Ack, from int64) error {
 
 // takeIDs fills thread and run from the input or the first event, where no flag says them.
 func (o *publishOptions) takeIDs(input, first []byte) error {
-	for _, text := range [][]byte{input, first} {
-		var ids struct{ ThreadID, RunID string }
-		if len(text) == 0 || json.Unmarshal(text, &ids) != nil {
-			continue // what is wrong with it, the door says, with its line
+	if input != nil {
+		in, err := agui.DecodeInput(input, "")
+		if err != nil {
+			return fmt.Errorf("reading input: %w", err)
 		}
-		if o.thread == "" {
-			o.thread = ids.ThreadID
-		}
-		if o.run == "" {
-			o.run = ids.RunID
-		}
+		o.thread, o.run = cmp.Or(o.thread, in.ThreadID), cmp.Or(o.run, in.RunID)
 	}
-	if o.thread == "" || o.run == "" {
-		return app.Usagef("neither --input nor the first event names thread and run: say --thread ID --run ID")
+	ev, err := agui.Decode(first)
+	if err == nil {
+		o.thread, o.run = cmp.Or(o.thread, ev.ThreadID), cmp.Or(o.run, ev.RunID)
 	}
-	return nil
+	if o.thread != "" && o.run != "" {
+		return nil
+	}
+	if err != nil {
+		return app.Usagef("the first event names no thread and run: %w; say --thread ID --run ID", err)
+	}
+	return app.Usagef("neither --input nor the first event names thread and run: say --thread ID --run ID")
 }

@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -218,15 +216,96 @@ func TestPublish_SaysWhatTheIndexDoesNotShow(t *testing.T) {
 	}
 }
 
-func TestPublish_TakesAnArray(t *testing.T) {
+func TestPublish_TakesEveryForm(t *testing.T) {
 	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
-		path := filepath.Join(t.TempDir(), "run.json")
-		text := "[\n  " + strings.Join([]string{eventStart, strings.ReplaceAll(eventText, ",", ",\n    "), eventEnd}, ",\n  ") + "\n]\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if stdout, stderr, code := skein(t, "", "publish", path, "--url", s.URL()); code != 0 || !strings.HasPrefix(stdout, "3 events of run r in thread t") {
-			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		events := []string{eventStart, strings.ReplaceAll(eventText, ",", ",\n    "), eventEnd}
+		for name, text := range map[string]string{
+			"lines with a mark":     byteOrderMark + strings.Join([]string{eventStart, eventText, eventEnd}, "\r\n"),
+			"SSE with a mark":       byteOrderMark + "data: " + strings.Join([]string{eventStart, eventText, eventEnd}, "\n\ndata: "),
+			"array":                 "[\n  " + strings.Join(events, ",\n  ") + "\n]\n",
+			"array with a mark":     byteOrderMark + "[" + strings.Join(events, ",") + "]",
+			"JSON that spans lines": strings.ReplaceAll(strings.Join(events, "\n"), "{", "{\n  "),
+		} {
+			input := writeFile(t, "input.json", byteOrderMark+`{"messages":[],"thread\u0049d":"`+name+`","ThreadID":"other","RunID":"other"}`+"\n")
+			stdout, stderr, code := skein(t, text, "publish", "--input", input, "--url", s.URL())
+			if code != 0 || !strings.HasPrefix(stdout, "3 events of run r in thread "+name+" ") {
+				t.Errorf("%s: exit %d, %s%s", name, code, stdout, stderr)
+			}
 		}
 	})
+}
+
+// What is no event is told with its line, before the door has to.
+func TestPublish_SaysWhichLineIsNoEvent(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		for name, c := range map[string]struct{ text, want string }{
+			"the first line":  {"\nnonsense\n" + eventStart, "skein: line 2: not JSON: unexpected character at byte 1\n"},
+			"other names":     {`{"TYPE":"RUN_STARTED","threadId":"t","runId":"r"}`, "skein: line 1: no type"},
+			"a later line":    {eventStart + "\n\n" + `{"Type":"CUSTOM"}`, "line 3: no type: an event needs a member \"type\" that is a string with a character in it; 1 event accepted: mend the rest and go on with --from 1\n"},
+			"cut":             {"{\n" + eventStart[1:] + "\n{\n\"type\":", "line 3: not JSON: the text ends before the value does; 1 event accepted"},
+			"no data":         {": ping\n\n", "line 1 looks like SSE, but no line has data"},
+			"nothing":         {byteOrderMark + "\n", "there are none"},
+			"malformed input": {eventStart, "reading input: threadId must be a string, not a number"},
+		} {
+			args := []string{"publish", "--url", s.URL()}
+			if name == "malformed input" {
+				args = append(args, "--input", writeFile(t, "input.json", `{"threadId":7,"messages":[]}`))
+			}
+			stdout, stderr, code := skein(t, c.text, args...)
+			if want := map[bool]int{true: app.ExitUsage, false: app.ExitFailed}[name == "nothing"]; code != want || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("%s: exit %d, %s%s, want %q", name, code, stdout, stderr, c.want)
+			}
+		}
+	})
+}
+
+// Thread and run are those that the stages would read.
+func TestPublish_ReadsIDsAsTheStagesDo(t *testing.T) {
+	const none = "say --thread ID --run ID"
+	for name, c := range map[string]struct{ input, first, want string }{
+		"a start":             {"", eventStart, "t r"},
+		"an end":              {"", eventEnd, "t r"},
+		"other case":          {"", `{"type":"RUN_STARTED","threadId":"t","runId":"r","ThreadID":"T","RunID":"R"}`, "t r"},
+		"other case only":     {"", `{"type":"RUN_STARTED","threadId":"t","runId":"r","threadid":"T"}`, "t r"},
+		"repeated":            {"", `{"type":"RUN_STARTED","threadId":7,"runId":"R","threadId":"t","runId":"r"}`, "t r"},
+		"escaped":             {"", `{"typ\u0065":"RUN_STARTED","thread\u0049d":"t","runId":"\u0072"}`, "t r"},
+		"another event":       {"", `{"type":"CUSTOM","name":"x","value":1,"threadId":"t","runId":"r"}`, none},
+		"malformed":           {"", `{"type":"RUN_STARTED","threadId":"t","runId":7}`, "RUN_STARTED: runId must be a string, not a number; " + none},
+		"an input":            {`{"threadId":"t","runId":"r","messages":[]}`, eventText, "t r"},
+		"an input, then both": {`{"threadId":"ti","messages":[]}`, eventStart, "ti r"},
+		"an input, repeated":  {`{"threadId":"T","threadId":"ti","ThreadID":"T","run\u0049d":"ri","messages":[]}`, eventStart, "ti ri"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o publishOptions
+			var input []byte
+			if c.input != "" {
+				input = []byte(c.input)
+			}
+			err := o.takeIDs(input, []byte(c.first))
+			got := o.thread + " " + o.run
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.HasSuffix(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// The wait for the index goes by the end that the compactor sees.
+func TestIsTerminalEvent_ReadsAsTheStagesDo(t *testing.T) {
+	for event, want := range map[string]bool{
+		eventEnd:                                                    true,
+		`{"type":"RUN_ERROR","message":"x"}`:                        true,
+		`{"typ\u0065":"RUN_ERROR","message":"x"}`:                   true,
+		`{"type":"CUSTOM","type":"RUN_ERROR","message":"x"}`:        true,
+		`{"type":"CUSTOM","name":"x","value":1,"TYPE":"RUN_ERROR"}`: false,
+		`{"type":"RUN_FINISHED","threadId":"t"}`:                    false,
+		eventText:                                                   false,
+	} {
+		if got := isTerminalEvent([]byte(event)); got != want {
+			t.Errorf("%s: %v", event, got)
+		}
+	}
 }

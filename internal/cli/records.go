@@ -39,13 +39,11 @@ func printRecords(out *output, runs []chainRun, kept agui.Families) error {
 // recordsOf returns the runs as they would lie in skein.events, and where each record is from.
 func recordsOf(runs []chainRun) (thread string, sources []compactor.Source, where []string) {
 	for i, run := range runs {
-		ofThread, id, _ := run.ids()
+		ofThread, _, _ := run.ids()
 		if thread == "" {
 			thread = ofThread
 		}
-		if id == "" {
-			id = fmt.Sprintf("run-%d", i+1)
-		}
+		id := run.id(i)
 		add := func(kind record.Kind, value []byte, at string) {
 			sources = append(sources, compactor.Source{
 				Headers: record.Headers{Version: record.Version, Kind: kind, RunID: id, Seq: -1},

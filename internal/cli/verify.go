@@ -23,12 +23,12 @@ func newVerify(out *output, environ []string) *cobra.Command {
 		GroupID: groupRead,
 		Short:   "Fold the raw events again and compare with the record",
 		Long: `Fold the raw events of a run again and compare what comes of it with the run's record: the hashes over
-events and input, their number, every member of the record, and its parent, branch and base where no other
-run of the thread was going on when it began. Without RUN it is every run of the thread, with --all every
-run of every thread.
+events and input, their number, every member of the record, and its parent, branch and base. Without RUN it is
+every run of the thread, with --all every run of every thread.
 
-What cannot be proved is said: events that Kafka has deleted by age, ends that Skein made, contents
-that were cut. The exit code is 4 where a record differs, and 1 where a run that was named is not proved.`,
+What cannot be proved is said: events that Kafka has deleted by age, ends that Skein made, contents that were
+cut, and places of runs where no record tells how others stood that were going on. Of several runs that
+are proved together that is known more often than of one. The exit code is 4 where a record differs, and 1 where a run that was named is not proved.`,
 		Example: `  skein verify my-thread
   skein verify --all --json | jq -r 'select(.verdict != "proved") | .threadId'`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/skeinhq/skein/internal/parts"
 )
 
 // The engine's package, and the hash of it as package managers write it; libraryVersion is beside Version.
@@ -29,22 +31,10 @@ const (
 // downloadTimeout bounds the download of some 180 MB, the wait for another process's included.
 const downloadTimeout = 8 * time.Minute
 
-// cacheDir is where downloads stay between runs.
-func cacheDir() (string, error) {
-	if dir := os.Getenv("SKEIN_CACHE"); dir != "" {
-		return dir, nil
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("finding the cache folder (SKEIN_CACHE names one): %w", err)
-	}
-	return filepath.Join(dir, "skein"), nil
-}
-
 // fetchLibrary returns the path of the engine's library, downloading it where it is not there yet. Test
 // processes that run at the same time wait for the one that downloads.
 func fetchLibrary(ctx context.Context) (string, error) {
-	cache, err := cacheDir()
+	cache, err := parts.CacheDir()
 	if err != nil {
 		return "", err
 	}

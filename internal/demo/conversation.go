@@ -1,10 +1,10 @@
 package demo
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // Conversation is one thread to play.
@@ -29,18 +29,13 @@ type Run struct {
 func (c Conversation) Questions() map[string]string {
 	out := make(map[string]string, len(c.Runs))
 	for _, r := range c.Runs {
-		var input struct {
-			Messages []struct {
-				Role    string `json:"role"`
-				Content any    `json:"content"`
-			} `json:"messages"`
-		}
-		if json.Unmarshal(r.Input, &input) != nil || len(input.Messages) == 0 {
+		input, err := agui.DecodeInput(r.Input, "")
+		if err != nil || len(input.Messages) == 0 {
 			continue // only a picture's label is missing
 		}
 		last := input.Messages[len(input.Messages)-1]
-		if text, ok := last.Content.(string); ok && last.Role == "user" {
-			out[r.ID] = text
+		if content := last.Get("content"); last.Role == agui.RoleUser && agui.IsString(content) {
+			out[r.ID] = agui.TextOf(content).String()
 		}
 	}
 	return out

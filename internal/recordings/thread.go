@@ -9,6 +9,8 @@ import (
 	"path"
 	"strings"
 	"sync"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 //go:embed */*.jsonl */*.json
@@ -132,12 +134,12 @@ func readRun(fsys fs.FS, file string) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	var ids struct{ ThreadID, RunID, ParentRunID string }
-	if err := json.Unmarshal(input, &ids); err != nil {
+	in, err := agui.DecodeInput(input, "")
+	if err != nil {
 		return Run{}, fmt.Errorf("decoding input: %w", err)
 	}
 	return Run{
-		File: file, ThreadID: ids.ThreadID, RunID: ids.RunID, ParentRunID: ids.ParentRunID,
+		File: file, ThreadID: in.ThreadID, RunID: in.RunID, ParentRunID: in.ParentRunID,
 		Input: input, Events: events,
 	}, nil
 }

@@ -204,8 +204,8 @@ func stringOrNone(v json.RawMessage) string {
 	return unquote(v)
 }
 
-// isPatch accepts an RFC 6902 patch. An operation of an unknown name is left to the fold, where it
-// makes the patch fail as a whole.
+// isPatch accepts an RFC 6902 patch. An operation of an unknown name may be anything else: the client strips it, and the
+// fold leaves it out.
 func isPatch(t Type, f Field, v []byte) error {
 	if kindOf(v) != kindArray {
 		return want(t, f, v, "a JSON Patch, a list of operations")
@@ -355,6 +355,6 @@ func stringList(t Type, where string, v json.RawMessage) error {
 }
 
 func isInput(t Type, f Field, v []byte) error {
-	_, err := decodeInput(v)
+	_, err := decodeInput(v, "", true)
 	return inner(t, f.String(), err)
 }

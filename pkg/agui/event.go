@@ -2,6 +2,7 @@ package agui
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"time"
 	"unicode/utf8"
@@ -17,6 +18,9 @@ type Event struct {
 	Type Type
 	// Raw is the event as it came. It aliases the bytes given to Decode.
 	Raw json.RawMessage
+	// Body is what is folded and kept of it: Raw, with null in the place of numbers that no double can hold, as 1e400.
+	// The client has infinity there until it writes null, and other readers refuse such a number.
+	Body json.RawMessage
 
 	// ThreadID, RunID and ParentRunID are what RUN_STARTED and RUN_FINISHED name.
 	ThreadID, RunID, ParentRunID string
@@ -28,8 +32,9 @@ type Event struct {
 
 	spec        *spec                // of Type; of no members for an unknown one
 	undescribed bool                 // a member that no event type has
+	beyond      bool                 // a number that no double can hold
 	has         uint64               // bit f: member f is there
-	spans       [numFields][2]uint32 // of Raw, or {^0, index} of extras
+	spans       [numFields][2]uint32 // of Body, or {^0, index} of extras
 	extras      []json.RawMessage    // values that the upgrade table made
 }
 
@@ -59,9 +64,15 @@ func Decode(b []byte) (*Event, error) {
 // Decode is the function Decode into an event that is used again.
 func (e *Event) Decode(b []byte) error {
 	e.ThreadID, e.RunID, e.ParentRunID, e.Timestamp, e.HasTimestamp = "", "", "", 0, false
-	e.extras = e.extras[:0]
+	e.beyond, e.extras = false, e.extras[:0]
 	if err := e.scan(b); err != nil {
 		return err
+	}
+	if e.beyond {
+		if err := e.scan(withinDoubles(b)); err != nil {
+			return err
+		}
+		e.Raw = b
 	}
 	e.upgrade()
 	return e.check()
@@ -118,7 +129,7 @@ func (e *Event) scanDepth(b []byte, depth int) error {
 			return err
 		}
 		i = skipSpace(b, i)
-		end, err := skipValue(b, i, within(depth)+1)
+		end, err := skipNoting(b, i, within(depth)+1, &e.beyond)
 		if err != nil {
 			return err
 		}
@@ -144,7 +155,7 @@ func (e *Event) scanDepth(b []byte, depth int) error {
 	if i = skipSpace(b, i); i != len(b) {
 		return syntaxAt(i)
 	}
-	e.Raw = b
+	e.Raw, e.Body = b, b
 	t := e.JSON(FieldType)
 	if kindOf(t) != kindString || len(t) == 2 {
 		return errNoType
@@ -228,7 +239,7 @@ func (e *Event) JSON(f Field) json.RawMessage {
 	if s[0] == inExtras {
 		return e.extras[s[1]]
 	}
-	return e.Raw[s[0]:s[1]]
+	return e.Body[s[0]:s[1]]
 }
 
 // String returns a member that is a string, decoded, and whether it is there.
@@ -255,13 +266,14 @@ func (e *Event) Messages() (messages []Message, stripped int) {
 	return messagesOf(e.JSON(FieldMessages))
 }
 
-// Input returns RUN_STARTED's input, or nil where it has none.
-func (e *Event) Input() *RunAgentInput {
+// Input returns RUN_STARTED's input, or nil where it has none. It shares nothing with the event. Run is the id that made
+// ids of messages contain, the event's runId where it is empty.
+func (e *Event) Input(run string) *RunAgentInput {
 	v := e.JSON(FieldInput)
 	if e.Type != RunStarted || v == nil {
 		return nil
 	}
-	in, err := decodeInput(v)
+	in, err := decodeInput(bytes.Clone(v), cmp.Or(run, e.RunID), true)
 	if err != nil { // cannot be: check has accepted it
 		return nil
 	}

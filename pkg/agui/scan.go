@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 	"math"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -68,7 +69,10 @@ func skipSpace(b []byte, i int) int {
 }
 
 // skipValue checks the value that begins at b[i] and returns the index after it.
-func skipValue(b []byte, i, depth int) (int, error) {
+func skipValue(b []byte, i, depth int) (int, error) { return skipNoting(b, i, depth, nil) }
+
+// skipNoting is skipValue that notes in beyond, where it is given, whether the value holds a number that no double can.
+func skipNoting(b []byte, i, depth int, beyond *bool) (int, error) {
 	if i >= len(b) {
 		return i, errTruncated
 	}
@@ -76,9 +80,9 @@ func skipValue(b []byte, i, depth int) (int, error) {
 	case '"':
 		return skipString(b, i)
 	case '{':
-		return skipObject(b, i, depth)
+		return skipObject(b, i, depth, beyond)
 	case '[':
-		return skipArray(b, i, depth)
+		return skipArray(b, i, depth, beyond)
 	case 't':
 		return skipWord(b, i, "true")
 	case 'f':
@@ -87,13 +91,13 @@ func skipValue(b []byte, i, depth int) (int, error) {
 		return skipWord(b, i, "null")
 	default:
 		if c == '-' || (c >= '0' && c <= '9') {
-			return skipNumber(b, i)
+			return skipNumber(b, i, beyond)
 		}
 		return i, syntaxAt(i)
 	}
 }
 
-func skipObject(b []byte, i, depth int) (int, error) {
+func skipObject(b []byte, i, depth int, beyond *bool) (int, error) {
 	if depth >= MaxDepth {
 		return i, errTooDeep
 	}
@@ -115,7 +119,7 @@ func skipObject(b []byte, i, depth int) (int, error) {
 		if i, err = skipByte(b, i, ':'); err != nil {
 			return i, err
 		}
-		if i, err = skipValue(b, skipSpace(b, i), depth+1); err != nil {
+		if i, err = skipNoting(b, skipSpace(b, i), depth+1, beyond); err != nil {
 			return i, err
 		}
 		i = skipSpace(b, i)
@@ -133,7 +137,7 @@ func skipObject(b []byte, i, depth int) (int, error) {
 	}
 }
 
-func skipArray(b []byte, i, depth int) (int, error) {
+func skipArray(b []byte, i, depth int, beyond *bool) (int, error) {
 	if depth >= MaxDepth {
 		return i, errTooDeep
 	}
@@ -143,7 +147,7 @@ func skipArray(b []byte, i, depth int) (int, error) {
 	}
 	for {
 		var err error
-		if i, err = skipValue(b, i, depth+1); err != nil {
+		if i, err = skipNoting(b, i, depth+1, beyond); err != nil {
 			return i, err
 		}
 		i = skipSpace(b, i)
@@ -216,7 +220,8 @@ func skipString(b []byte, i int) (int, error) {
 	}
 }
 
-func skipNumber(b []byte, i int) (int, error) {
+func skipNumber(b []byte, i int, beyond *bool) (int, error) {
+	start := i
 	if b[i] == '-' {
 		i++
 	}
@@ -230,6 +235,7 @@ func skipNumber(b []byte, i int) (int, error) {
 	default:
 		return i, syntaxAt(i)
 	}
+	large := i-start > 200
 	if i < len(b) && b[i] == '.' {
 		n := skipDigits(b, i+1)
 		if n == i+1 {
@@ -239,6 +245,7 @@ func skipNumber(b []byte, i int) (int, error) {
 	}
 	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
 		i++
+		negative := i < len(b) && b[i] == '-'
 		if i < len(b) && (b[i] == '+' || b[i] == '-') {
 			i++
 		}
@@ -246,9 +253,36 @@ func skipNumber(b []byte, i int) (int, error) {
 		if n == i {
 			return n, syntaxAt(n)
 		}
+		large = large || n-i > 2 && !negative // with two digits it is below 1e300
 		i = n
 	}
+	if large && beyond != nil && !*beyond {
+		_, err := strconv.ParseFloat(string(b[start:i]), 64)
+		*beyond = err != nil // it is of range: too small a number is 0
+	}
 	return i, nil
+}
+
+// withinDoubles returns a checked text with null in the place of each number that no double can hold.
+func withinDoubles(b []byte) []byte {
+	out := make([]byte, 0, len(b)) // null is shorter than all of these
+	kept := 0
+	for i := 0; i < len(b); {
+		start, beyond := i, false
+		switch c := b[i]; {
+		case c == '"':
+			i, _ = skipString(b, i) // of a checked text: there is no error, here and below
+		case c == '-' || c >= '0' && c <= '9':
+			i, _ = skipNumber(b, i, &beyond)
+		default:
+			i++
+		}
+		if beyond {
+			out = append(append(out, b[kept:start]...), "null"...)
+			kept = i
+		}
+	}
+	return append(out, b[kept:]...)
 }
 
 func skipDigits(b []byte, i int) int {
@@ -284,11 +318,14 @@ func skipByte(b []byte, i int, c byte) (int, error) {
 func Check(b []byte) error { return CheckDepth(b, MaxDepth) }
 
 // CheckDepth is Check with another limit.
-func CheckDepth(b []byte, depth int) error {
+func CheckDepth(b []byte, depth int) error { return checkNoting(b, depth, nil) }
+
+// checkNoting is CheckDepth that notes in beyond, where it is given, whether b holds a number that no double can.
+func checkNoting(b []byte, depth int, beyond *bool) error {
 	if !utf8.Valid(b) {
 		return errNotUTF8
 	}
-	i, err := skipValue(b, skipSpace(b, 0), within(depth))
+	i, err := skipNoting(b, skipSpace(b, 0), within(depth), beyond)
 	if err != nil {
 		return atDepth(err, "", depth)
 	}

@@ -22,7 +22,7 @@ import (
 //	content parts: null metadata                      absent
 //	TOOL_CALL_RESULT content: both of these           as in the message that it becomes
 //	messages of unknown roles: null subagentRunId     absent
-//	input: messages as strings, without id or role    user messages with an id by their place
+//	input: messages as strings, without id or role    user messages with an id of the run's and their place
 //	input: resume as an object                        a list of one
 //	input: null forwardedProps, parameters, payload   absent
 //	THINKING_*                                        REASONING_* (the fold gives the ids)
@@ -98,38 +98,39 @@ func upgradeInput(in json.RawMessage) (json.RawMessage, bool) {
 		case "tools":
 			return mapElements(v, dropsNull("parameters"))
 		case "messages":
-			place := 0
-			return mapElements(v, func(m json.RawMessage) (json.RawMessage, bool) {
-				place++
-				named, changed := nameMessage(m, place)
-				up, changedToo := upgradeMessage(named)
-				return up, changed || changedToo
-			})
+			return mapElements(v, upgradeMessage)
 		}
 		return v, false
 	})
 }
 
-// nameMessage makes a user message of a bare string and gives id and role to a message that has
-// none; a role only where it has the content of a user's. The id is the message's place, counted from 1: the same conversation sent again with more at
-// its end gets the same ids.
-func nameMessage(m json.RawMessage, place int) (json.RawMessage, bool) {
-	id := AppendString(nil, "message-"+strconv.Itoa(place))
-	switch kindOf(m) {
-	case kindString:
-		return concat(`{"id":`, id, `,"role":"user","content":`, m, `}`), true
-	case kindObject:
-		changed := false
-		content := kindOf(Lookup(m, "content"))
-		if Lookup(m, "role") == nil && (content == kindString || content == kindArray) {
-			m, changed = withFirst(m, "role", json.RawMessage(`"user"`)), true
+// nameMessages makes user messages of bare strings and gives id and role to messages that have none; a role only where
+// one has the content of a user's. The id is made of the run's and the message's place, counted from 1, so that what one
+// run was given is never taken for what another was.
+func nameMessages(list json.RawMessage, run string) (json.RawMessage, bool) {
+	place := 0
+	return mapElements(list, func(m json.RawMessage) (json.RawMessage, bool) {
+		place++
+		switch kindOf(m) {
+		case kindString:
+			return concat(`{"id":`, madeID(run, place), `,"role":"user","content":`, m, `}`), true
+		case kindObject:
+			changed := false
+			content := kindOf(Lookup(m, "content"))
+			if Lookup(m, "role") == nil && (content == kindString || content == kindArray) {
+				m, changed = withFirst(m, "role", json.RawMessage(`"user"`)), true
+			}
+			if Lookup(m, "id") == nil {
+				m, changed = withFirst(m, "id", madeID(run, place)), true
+			}
+			return m, changed
 		}
-		if Lookup(m, "id") == nil {
-			m, changed = withFirst(m, "id", id), true
-		}
-		return m, changed
-	}
-	return m, false
+		return m, false
+	})
+}
+
+func madeID(run string, place int) json.RawMessage {
+	return AppendString(nil, "message-"+run+"-"+strconv.Itoa(place))
 }
 
 // upgradeMessage turns binary content parts into media parts and drops their null metadata, and the null

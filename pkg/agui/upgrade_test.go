@@ -41,9 +41,6 @@ func TestUpgrade_EachRow(t *testing.T) {
 		"media metadata null of a tool result": {`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"type":"audio","source":{"type":"url","value":"u"},"metadata":null}]}`,
 			`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"type":"audio","source":{"type":"url","value":"u"}}]}`},
 		"unknown role, subagentRunId null": {input + `[{"id":"a","role":"narrator","subagentRunId":null}]}}`, input + `[{"id":"a","role":"narrator"}]}}`},
-		"messages as strings": {input + `["hi","there"]}}`,
-			input + `[{"id":"message-1","role":"user","content":"hi"},{"id":"message-2","role":"user","content":"there"}]}}`},
-		"messages without id and role": {input + `[{"content":"hi"}]}}`, input + `[{"id":"message-1","role":"user","content":"hi"}]}}`},
 		"resume as an object": {input + `[],"resume":{"interruptId":"i","status":"resolved"}}}`,
 			input + `[],"resume":[{"interruptId":"i","status":"resolved"}]}}`},
 		"resume payload null": {input + `[],"resume":[{"interruptId":"i","status":"resolved","payload":null}]}}`,
@@ -82,7 +79,7 @@ func TestUpgrade_RunStartedWithoutThread(t *testing.T) {
 
 func TestDecodeInput_KeepsWhatIsNotOlder(t *testing.T) {
 	in := `{"threadId":"t","runId":"r","parentRunId":"p","messages":[{"id":"a","role":"user","content":"x","extra":1.0}],"state":{"n":1.50},"tools":[],"forwardedProps":{"x":1}}`
-	got, err := DecodeInput([]byte(" " + in + "\n"))
+	got, err := DecodeInput([]byte(" "+in+"\n"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,12 +94,59 @@ func TestDecodeInput_KeepsWhatIsNotOlder(t *testing.T) {
 	}
 }
 
+// Messages that come without an id get one of the run's, so that two runs never have the same.
+func TestDecodeInput_NamesMessagesAfterTheirRun(t *testing.T) {
+	const list = `["hi",{"content":"there"},{"id":"a","content":"you"},{"role":"system","content":"x"}]`
+	want := func(run string) string {
+		return `[{"id":"message-` + run + `-1","role":"user","content":"hi"},{"id":"message-` + run + `-2","role":"user","content":"there"},` +
+			`{"role":"user","id":"a","content":"you"},{"id":"message-` + run + `-4","role":"system","content":"x"}]`
+	}
+	for name, c := range map[string]struct{ input, run, want string }{
+		"the run that the caller names": {`{"runId":"other","messages":` + list + `}`, "r~2", want("r~2")},
+		"the run that the input names":  {`{"runId":"r","messages":` + list + `}`, "", want("r")},
+		"nobody names a run":            {`{"messages":` + list + `}`, "", want("")},
+		"an id that has to be escaped":  {`{"messages":["hi"]}`, `a"b`, `[{"id":"message-a\"b-1","role":"user","content":"hi"}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, err := DecodeInput([]byte(c.input), c.run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.Marshal(in.Messages)
+			if err != nil || string(got) != c.want {
+				t.Errorf("got %s, %v, want %s", got, err, c.want)
+			}
+		})
+	}
+	ev, err := Decode([]byte(`{"type":"RUN_STARTED","runId":"r","input":{"runId":"other","messages":["hi"]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := ev.Input("").Messages[0].ID, ev.Input("r~2").Messages[0].ID; a != "message-r-1" || b != "message-r~2-1" {
+		t.Errorf("of RUN_STARTED: %q and %q", a, b)
+	}
+}
+
+// AG-UI's serialised form may leave out all messages. What is sent beside the stream is the whole conversation.
+func TestInput_MayHaveNoMessagesOnRunStartedOnly(t *testing.T) {
+	ev, err := Decode([]byte(`{"type":"RUN_STARTED","runId":"r","input":{"state":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := ev.Input(""); in == nil || !in.Serialised || len(in.Messages) != 0 || string(in.State) != "1" {
+		t.Errorf("got %+v", in)
+	}
+	if _, err := DecodeInput([]byte(`{"state":1}`), ""); !IsMalformed(err) {
+		t.Errorf("beside the stream: want a malformed error, got %v", err)
+	}
+}
+
 func TestDecodeInput_RefusesWhatTheSchemaRejects(t *testing.T) {
 	for _, in := range []string{
 		``, `[]`, `{}`, `{"messages":{}}`, `{"messages":[7]}`, `{"messages":[],"runId":1}`, `{"messages":[],"tools":{}}`,
 		`{"messages":[],"resume":[{"interruptId":"i"}]}`, `{"messages":[{"id":"a","role":"user","content":7}]}`,
 	} {
-		if _, err := DecodeInput([]byte(in)); !IsMalformed(err) {
+		if _, err := DecodeInput([]byte(in), ""); !IsMalformed(err) {
 			t.Errorf("%s: want a malformed error, got %v", in, err)
 		}
 	}
@@ -112,7 +156,7 @@ func TestDecodeInput_RefusesWhatTheSchemaRejects(t *testing.T) {
 func FuzzDecodeInput(f *testing.F) {
 	f.Add([]byte(`{"messages":["a",{"content":[{"type":"binary","mimeType":"a/b","url":"u"}]}],"resume":{},"state":null}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		in, err := DecodeInput(b)
+		in, err := DecodeInput(b, "")
 		if err != nil {
 			if !IsMalformed(err) {
 				t.Fatalf("not about the data: %v", err)

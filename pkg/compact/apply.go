@@ -230,7 +230,7 @@ func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 // not claim to own.
 func (r *Run) messagesSnapshot(ev *agui.Event) {
 	incoming, stripped := ev.Messages()
-	r.noteStripped(stripped)
+	r.noteStripped(ruleStripped, stripped)
 	fresh := make([]*message, len(incoming))
 	hasActivity, hasReasoning := false, false
 	for i, m := range incoming {
@@ -260,10 +260,10 @@ func (r *Run) messagesSnapshot(ev *agui.Event) {
 	r.conv.merge(fresh, dropped)
 }
 
-// noteStripped counts messages that a list has and the fold leaves out.
-func (r *Run) noteStripped(n int) {
+// noteStripped counts what a list has and the fold leaves out: messages, or operations of a patch that it has applied.
+func (r *Run) noteStripped(rule string, n int) {
 	for range n {
-		r.Note(ruleStripped)
+		r.Note(rule)
 	}
 }
 
@@ -375,10 +375,12 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 		before = doc.JSON()
 	}
 	others := r.state.bytes() + r.conv.contentBytes() - had
-	if err := doc.apply(ev.JSON(agui.FieldPatch), func() int { return others }); err != nil {
+	stripped, err := doc.apply(ev.JSON(agui.FieldPatch), func() int { return others })
+	if err != nil {
 		r.Note("activity-patch-failed")
 		return
 	}
+	r.noteStripped(ruleOperation, stripped)
 	if m.more > 0 && obj.get("content") == value(doc) {
 		obj.set("content", rawValue(before))
 	}
@@ -392,7 +394,10 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 
 // stateDelta applies a patch as a whole or not at all.
 func (r *Run) stateDelta(patch json.RawMessage) {
-	if err := r.state.apply(patch, r.conv.contentBytes); err != nil {
+	stripped, err := r.state.apply(patch, r.conv.contentBytes)
+	if err != nil {
 		r.Note("state-patch-failed")
+		return
 	}
+	r.noteStripped(ruleOperation, stripped)
 }

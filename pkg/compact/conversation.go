@@ -10,8 +10,7 @@ import (
 )
 
 // conversation is the list of messages with what finds one in it without a walk. What an event does to it
-// costs the same however long it is; a MESSAGES_SNAPSHOT costs what it brings and drops, unless an id stands in
-// the list twice, which only a snapshot or input that names it twice and results of one id lead to.
+// costs the same however long it is; a MESSAGES_SNAPSHOT costs what it brings and drops, in all places where that stands.
 type conversation struct {
 	// base stands before the list while no event has touched it, by id or by tool call: most runs only add.
 	// unshare puts its messages into the list.
@@ -19,8 +18,11 @@ type conversation struct {
 	start, last *link
 	count       int
 	first       map[string]*link // by id: the first in the list
-	kinds       map[kind]*kin
-	allKin      []*kin // of kinds, which costs what it held at most when it is walked
+	// twins are the places of each id that stands in the list several times, which only a snapshot or input that names it
+	// so often and results of one id lead to.
+	twins  map[string]*twins
+	kinds  map[kind]*kin
+	allKin []*kin // of kinds, which costs what it held at most when it is walked
 	// odd are the places of reasoning and activity messages that carry tool calls, which the schema does not know,
 	// with those calls, and oddOwners finds them by call id. Snapshots keep such messages, so these last
 	// where owners is made anew. What nobody has asked about yet is unread.
@@ -34,9 +36,10 @@ type conversation struct {
 	recent *message
 	// contents is how many bytes the contents of activities have; -1 until somebody asks.
 	contents int
-	// repeated is how many bytes messages have in places beyond their first, by their size. incoming is how
-	// many the event has that is being folded.
-	repeated, incoming int
+	// repeated is how many bytes messages have in places beyond their first, by their size, and kept how many of them those
+	// that a snapshot may keep. incoming is how many the event has that is being folded.
+	repeated, kept, incoming int
+	numbered                 int // of link
 }
 
 // link is one place of the list.
@@ -44,8 +47,10 @@ type link struct {
 	m          *message
 	prev, next *link
 	in         *stretch
+	number     int // grows along a stretch
 	kin        *kin
 	place      int // in kin
+	twin       int // in twins, where the id stands in the list several times
 	// calls counts how often the place lost the tool calls that it held: who remembers another number knows
 	// of calls that are gone.
 	calls int
@@ -57,6 +62,9 @@ type link struct {
 // kind tells messages apart that a snapshot keeps or drops: reasoning, activities by their type, and the zero
 // value for all others.
 type kind struct{ role, activityType string }
+
+// keeps reports whether a snapshot may keep a message that it does not name: one that is not of the zero kind.
+func keeps(m *message) bool { return m.role == agui.RoleReasoning || m.role == agui.RoleActivity }
 
 func kindOf(m *message) kind {
 	switch m.role {
@@ -114,7 +122,7 @@ func (c *conversation) at(id string) *link {
 
 // reset puts another list in place.
 func (c *conversation) reset(list []*message) {
-	*c = conversation{first: make(map[string]*link, len(list)+8), kinds: make(map[kind]*kin), odd: make(map[*link][]*oddCall), oddOwners: make(map[string]*oddCalls),
+	*c = conversation{first: make(map[string]*link, len(list)+8), twins: make(map[string]*twins), kinds: make(map[kind]*kin), odd: make(map[*link][]*oddCall), oddOwners: make(map[string]*oddCalls),
 		unread: make(map[*link]bool), contents: -1, incoming: c.incoming}
 	places := make([]link, len(list))
 	for _, m := range list {
@@ -124,7 +132,7 @@ func (c *conversation) reset(list []*message) {
 		places[i] = link{m: m, again: m.at}
 		if m.at != nil {
 			m.more++
-			c.repeated += m.size
+			c.repeat(m, m.size)
 		}
 		m.at = &places[i]
 	}
@@ -151,7 +159,7 @@ func (c *conversation) listed() iter.Seq[*message] {
 // place and the message's size.
 func (c *conversation) same() [][3]int {
 	// No id stands in the list twice; or nothing but new messages does, each in one place.
-	if len(c.first) == c.count || len(c.base.messages) > 0 {
+	if len(c.twins) == 0 || len(c.base.messages) > 0 {
 		return nil
 	}
 	var places [][3]int
@@ -216,7 +224,7 @@ func (c *conversation) find(id string) *message {
 // found counts the event as growth of a message that it may change: it would show in all of its places.
 func (c *conversation) found(m *message) {
 	m.size += c.incoming
-	c.repeated += m.more * c.incoming
+	c.repeat(m, m.more*c.incoming)
 }
 
 func (c *conversation) push(m *message) {
@@ -274,16 +282,13 @@ func (c *conversation) forget(p *link) {
 	delete(c.unread, p)
 }
 
-// merge is a snapshot: what it names is replaced in its place, all else of the given kinds is dropped, and what
-// was not there comes to the end. Tool messages are of one of the kinds. Nothing is shared any more.
+// merge is a snapshot: what it names is replaced in all its places by the last message that has its id, all else of the given
+// kinds is dropped, and what was not there comes to the end. Tool messages are of one of the kinds. Nothing is shared any
+// more.
 func (c *conversation) merge(fresh []*message, dropped []kind) {
 	named := make(map[string]*message, len(fresh))
 	for _, m := range fresh {
 		named[m.id] = m
-	}
-	if len(c.first) != c.count || len(named) != len(fresh) {
-		c.mergeRepeated(fresh, named, dropped)
-		return
 	}
 	for _, of := range dropped {
 		k := c.kinds[of]
@@ -299,16 +304,14 @@ func (c *conversation) merge(fresh []*message, dropped []kind) {
 	var changed []*link
 	added := fresh[:0:0]
 	for _, m := range fresh {
-		p := c.first[m.id]
-		if p == nil {
+		switch {
+		case c.first[m.id] == nil:
 			added = append(added, m)
-			continue
+		case named[m.id] == m:
+			before := len(changed)
+			changed = c.appendPlaces(changed, m.id)
+			c.put(m, changed[before:])
 		}
-		c.forget(p)
-		c.grow(m.contentBytes() - p.m.contentBytes())
-		p.m, m.at, p.in = m, p, nil
-		c.join(p)
-		changed = append(changed, p)
 	}
 	c.settle(changed)
 	c.owners, c.recent = nil, nil
@@ -317,15 +320,42 @@ func (c *conversation) merge(fresh []*message, dropped []kind) {
 	}
 }
 
+// put puts a message in all places of its id, which have to be settled then.
+func (c *conversation) put(m *message, places []*link) {
+	slices.SortFunc(places, (*link).compare)
+	for i, p := range places {
+		c.forget(p)
+		c.grow(m.contentBytes() - p.m.contentBytes())
+		c.release(p)
+		if p.m, p.in = m, nil; i == 0 {
+			m.at = p
+		} else {
+			places[i-1].again = p
+		}
+		c.join(p)
+	}
+	m.more, m.size = len(places)-1, len(m.raw)
+	c.repeat(m, m.more*m.size)
+}
+
+// release takes a place away from its message, which may have others.
+func (c *conversation) release(p *link) {
+	if p.m.more > 0 {
+		p.m.more--
+		c.repeat(p.m, -p.m.size)
+	}
+}
+
 // maxRepeated is how many bytes messages may have in places beyond their first: all places are written, so a large
 // message in many, or one that grows there, would fill the memory. The client gets there only by results that come
 // again and again with one id.
 const maxRepeated = 16 << 20
 
-// repeats returns how many bytes messages would have in places beyond their first once a snapshot was merged.
+// repeats returns how many bytes messages would have in places beyond their first once a snapshot was merged, those
+// counted that it may keep.
 func (c *conversation) repeats(snapshot *agui.Event) int {
 	c.unshare()
-	if len(c.first) == c.count {
+	if len(c.twins) == 0 {
 		return 0
 	}
 	messages, _ := snapshot.Messages()
@@ -333,17 +363,15 @@ func (c *conversation) repeats(snapshot *agui.Event) int {
 	for _, m := range messages {
 		named[m.ID] = len(m.Raw)
 	}
-	seen := make(map[string]bool, len(messages))
-	total := 0
-	for p := c.start; p != nil; p = p.next {
-		size, ok := named[p.m.id]
-		switch {
-		case ok && seen[p.m.id]:
-			total += size
-		case ok:
-			seen[p.m.id] = true
-		case p.m.at != p && p.kin.of != (kind{}): // it may stay
-			total += p.m.size
+	total := c.kept
+	var places []*link
+	for id, size := range named {
+		places = c.appendPlaces(places[:0], id)
+		total += max(0, len(places)-1) * size
+		for _, p := range places {
+			if p.m.at != p && keeps(p.m) {
+				total -= p.m.size
+			}
 		}
 	}
 	return total
@@ -362,34 +390,8 @@ func (c *conversation) separate() {
 	c.reset(list)
 }
 
-// mergeRepeated is merge where an id is, or comes, more than once. It walks the list.
-func (c *conversation) mergeRepeated(fresh []*message, named map[string]*message, dropped []kind) {
-	drops := make(map[*kin]bool, len(dropped))
-	for _, of := range dropped {
-		drops[c.kinds[of]] = true
-	}
-	list := make([]*message, 0, len(fresh)+8)
-	existing := make(map[string]bool, len(fresh))
-	for p := c.start; p != nil; p = p.next {
-		m := p.m
-		if n := named[m.id]; n != nil {
-			m, n.size = n, len(n.raw)
-		} else if drops[p.kin] {
-			continue
-		}
-		list = append(list, m)
-		existing[m.id] = true
-	}
-	for _, m := range fresh {
-		if !existing[m.id] {
-			list = append(list, m)
-		}
-	}
-	c.reset(list)
-}
-
-// drop takes the only message of an id out of the list. If it is the head of a stretch, what is left of that
-// has to be settled.
+// drop takes a place out of the list; its message is dropped from all. If it is the head of a stretch, what is left of
+// that has to be settled.
 func (c *conversation) drop(p *link) {
 	if p.in.last == p && p.prev != nil && p.prev.in == p.in {
 		p.in.last = p.prev
@@ -405,7 +407,8 @@ func (c *conversation) drop(p *link) {
 		c.last = p.prev
 	}
 	c.forget(p)
-	delete(c.first, p.m.id)
+	c.exit(p)
+	c.release(p)
 	c.count--
 	c.grow(-p.m.contentBytes())
 }
@@ -425,11 +428,16 @@ func (c *conversation) append(p *link) {
 		p.prev.next = p
 	}
 	p.in.last, c.last = p, p
+	c.number(p)
 	c.join(p)
 	c.count++
-	if c.first[p.m.id] == nil {
-		c.first[p.m.id] = p
-	}
+	c.enter(p)
+}
+
+// number numbers a place that stands behind all others of its stretch.
+func (c *conversation) number(p *link) {
+	c.numbered++
+	p.number = c.numbered
 }
 
 // insertResult puts the result of a tool call behind the message that holds the call and behind the tool
@@ -444,10 +452,11 @@ func (c *conversation) insertResult(caller, m *message) {
 		c.last = p
 	}
 	m.at, in.last = p, p
+	c.number(p)
 	c.join(p)
 	c.count++
-	if first := c.first[m.id]; first == nil || first.in.order > in.order {
-		c.first[m.id], c.recent = p, nil
+	if c.enter(p) {
+		c.recent = nil
 	}
 }
 
@@ -463,8 +472,7 @@ func (c *conversation) replace(p *link, m *message, had int) {
 		p.calls++
 	}
 	if p.again != nil {
-		before.more--
-		c.repeated -= before.size
+		c.release(p)
 	}
 	before.at, p.again = p.again, nil
 	p.m, m.at = m, p

@@ -49,22 +49,65 @@ func (l plain) merge(fresh []*message, dropped []kind) plain {
 	return next
 }
 
+// repeats is how many bytes messages would have in places beyond their first behind a snapshot that drops the zero kind alone.
+func (l plain) repeats(fresh []*message) int {
+	named := map[string]int{}
+	for _, m := range fresh {
+		named[m.id] = len(snapshotted(m))
+	}
+	total := 0
+	seen, seenIDs := map[*message]bool{}, map[string]bool{}
+	for _, m := range l {
+		size, ok := named[m.id]
+		switch {
+		case ok && seenIDs[m.id]:
+			total += size
+		case !ok && seen[m] && kindOf(m) != (kind{}):
+			total += m.size
+		}
+		seen[m], seenIDs[m.id] = true, true
+	}
+	return total
+}
+
+func snapshotOf(t *testing.T, fresh []*message) *agui.Event {
+	t.Helper()
+	var list []string
+	for _, m := range fresh {
+		list = append(list, snapshotted(m))
+	}
+	ev, err := agui.Decode([]byte(`{"type":"MESSAGES_SNAPSHOT","messages":[` + strings.Join(list, ",") + `]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev
+}
+
+// snapshotted is a message of an unknown role, which can be anything, and of a length of its own.
+func snapshotted(m *message) string {
+	return fmt.Sprintf(`{"id":%q,"role":"unknown","is":%q}`, m.id, m.role+string(m.raw))
+}
+
 // check holds a conversation against its plain form.
 func check(t *testing.T, what string, c *conversation, want plain) {
 	t.Helper()
 	if got := plain(slices.Collect(c.messages())); !slices.Equal(got, want) || c.count != len(want) {
 		t.Fatalf("%s: %d messages %v, want %v", what, c.count, got, want)
 	}
-	seen := map[*message]bool{}
+	seen, last := map[*message]int{}, map[*message]*link{}
+	of := map[string][]*link{}
 	order, i, odd, kin := uint64(0), 0, 0, 0
 	for p := c.start; p != nil; p = p.next {
-		if !seen[p.m] {
-			seen[p.m] = true
+		if seen[p.m]++; seen[p.m] == 1 {
 			if p.m.at != p {
 				t.Fatalf("%s: the message at %d is not known to be there", what, i)
 			}
-		} else if p.m.at == p {
-			t.Fatalf("%s: the message at %d stands earlier", what, i)
+		} else if last[p.m].again != p {
+			t.Fatalf("%s: the message at %d is not known to be there again", what, i)
+		}
+		last[p.m] = p
+		if of[p.m.id] = append(of[p.m.id], p); p.prev != nil && p.in == p.prev.in && p.number <= p.prev.number {
+			t.Fatalf("%s: the numbers of a stretch do not grow at %d", what, i)
 		}
 		if c.find(p.m.id) != want[want.first(p.m.id)] {
 			t.Fatalf("%s: another message than the first is found for %s", what, p.m.id)
@@ -84,6 +127,32 @@ func check(t *testing.T, what string, c *conversation, want plain) {
 			t.Fatalf("%s: a stretch does not know that it begins or ends at %d", what, i)
 		}
 		i++
+	}
+	repeated, kept, doubled := 0, 0, 0
+	for m, n := range seen {
+		if m.more != n-1 || last[m].again != nil {
+			t.Fatalf("%s: %s is known to stand in %d places more, want %d", what, m.id, m.more, n-1)
+		}
+		repeated += m.more * m.size
+		if kindOf(m) != (kind{}) {
+			kept += m.more * m.size
+		}
+	}
+	if c.repeated != repeated || c.kept != kept {
+		t.Fatalf("%s: %d bytes are repeated, %d of them kept, want %d and %d", what, c.repeated, c.kept, repeated, kept)
+	}
+	for id, places := range of {
+		if len(places) > 1 {
+			doubled++
+		}
+		known := c.appendPlaces(nil, id)
+		slices.SortFunc(known, func(p, q *link) int { return slices.Index(places, p) - slices.Index(places, q) })
+		if !slices.Equal(known, places) || c.first[id] != places[0] {
+			t.Fatalf("%s: %s is known in %d places, want %d", what, id, len(known), len(places))
+		}
+	}
+	if len(c.first) != len(of) || len(c.twins) != doubled {
+		t.Fatalf("%s: %d ids and %d in several places, want %d and %d", what, len(c.first), len(c.twins), len(of), doubled)
 	}
 	for of, k := range c.kinds {
 		if kin += len(k.links); len(k.links) == 0 || k.of != of || c.allKin[k.place] != k {
@@ -121,10 +190,7 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 	roles := []string{agui.RoleAssistant, agui.RoleTool, agui.RoleTool, agui.RoleUser, agui.RoleActivity, agui.RoleReasoning}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		ids := 40
-		if seed%2 == 0 { // so many that none comes twice
-			ids = 1 << 30
-		}
+		ids := []int{40, 3, 1 << 30}[seed%3] // of so many none comes twice
 		fresh := func(role string) *message {
 			m := &message{id: fmt.Sprint(rng.IntN(ids)), role: role, raw: json.RawMessage(`{}`)}
 			if role == agui.RoleAssistant || role != agui.RoleTool && rng.IntN(40) == 0 {
@@ -140,7 +206,10 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 		c := newConversation(nil)
 		for range 150 {
 			what := fmt.Sprintf("seed %d, ", seed)
+			c.incoming = rng.IntN(50)
 			m := fresh(roles[rng.IntN(len(roles))])
+			id := m.id
+			c.find(id) // so that it is the recent one
 			switch n := rng.IntN(22); {
 			case n > 19:
 				what += "merge"
@@ -153,6 +222,9 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 					next = append(next, m)
 				}
 				dropped := []kind{{}, {role: agui.RoleReasoning}, {role: agui.RoleActivity}}[:1+rng.IntN(3)]
+				if got, would := c.repeats(snapshotOf(t, next)), want.repeats(next); got != would {
+					t.Fatalf("%s: it would repeat %d bytes, want %d", what, got, would)
+				}
 				want = want.merge(next, dropped)
 				c.merge(next, dropped)
 			case n == 0: // a snapshot keeps some, and names what may stand there twice
@@ -186,6 +258,9 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 				what += "push"
 				want = append(want, m)
 				c.push(m)
+			}
+			if at := want.first(id); at >= 0 && c.find(id) != want[at] {
+				t.Fatalf("%s: another message than the first is found for %s", what, id)
 			}
 			check(t, what, c, want)
 		}

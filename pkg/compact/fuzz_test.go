@@ -73,7 +73,7 @@ func FuzzRun(f *testing.F) {
 			t.Fatalf("%v: %s", err, whole.State())
 		}
 		again := compact.New(nil, nil)
-		for _, raw := range compact.Compacted(whole) {
+		for _, raw := range compact.Compacted(compact.Step{Run: whole}) {
 			ev, err := agui.Decode(raw)
 			if err == nil {
 				err = again.Apply(ev)

@@ -36,7 +36,6 @@ const maxRead = 2 << 20
 var (
 	errNoSuchPath = errors.New("applying patch: the path does not exist")
 	errIndex      = errors.New("applying patch: the index is not a number or is out of range")
-	errOperation  = errors.New("applying patch: the operation is not one of RFC 6902")
 	errTest       = errors.New("applying patch: the test failed")
 	errPrototype  = errors.New("applying patch: the path names __proto__ or constructor/prototype, which the client refuses")
 	errNoObject   = errors.New("applying patch: it leaves something else than an object")
@@ -52,20 +51,22 @@ type patcher struct {
 	undo   []func()
 	copied int
 	copies bool // one of its operations was a copy
+	// stripped is how many operations RFC 6902 does not have.
+	stripped int
 }
 
-// apply applies a patch, a checked JSON array, as a whole or not at all. Others tells how many bytes the
-// other documents have.
-func (t *tree) apply(patch json.RawMessage, others func() int) error {
+// apply applies a patch, a checked JSON array, as a whole or not at all. It returns how many operations it has left
+// out, since RFC 6902 does not have them. Others tells how many bytes the other documents have.
+func (t *tree) apply(patch json.RawMessage, others func() int) (stripped int, err error) {
 	p := &patcher{t: t, others: others}
 	if err := p.operations(patch); err != nil {
 		p.back()
-		return err
+		return 0, err
 	}
 	if len(p.undo) > 0 {
 		t.text = nil
 	}
-	return nil
+	return p.stripped, nil
 }
 
 func (p *patcher) operations(patch json.RawMessage) error {
@@ -98,6 +99,10 @@ func (p *patcher) operation(op json.RawMessage) error {
 			value = v
 		}
 	}
+	if !isOperation(name) {
+		p.stripped++ // as by the client's enforcement, whatever else is in it
+		return nil
+	}
 	if path != "" && !p.t.root.isObject() && !p.t.root.isArray() {
 		return p.onScalar(name, path, from)
 	}
@@ -112,7 +117,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 	case "test":
 		have := p.t.root
 		if path != "" {
-			at, err := p.lastStep(path)
+			at, err := p.lastStep(path, true)
 			if err != nil {
 				return err
 			}
@@ -134,10 +139,18 @@ func (p *patcher) operation(op json.RawMessage) error {
 		}
 		p.remove(at)
 		return nil
-	case "move", "copy":
+	default: // move, copy
 		return p.transfer(name == "move", from, path)
 	}
-	return errOperation
+}
+
+// isOperation reports whether RFC 6902 has an operation of that name.
+func isOperation(name string) bool {
+	switch name {
+	case "add", "replace", "test", "remove", "move", "copy":
+		return true
+	}
+	return false
 }
 
 // onScalar is an operation on a document that holds no members. JavaScript lets a member of a number
@@ -245,7 +258,7 @@ func (p *patcher) back() {
 
 // set is add and replace. add makes the last member of the path, and nothing above it.
 func (p *patcher) set(path string, v *node, replace bool) error {
-	at, err := p.lastStep(path)
+	at, err := p.lastStep(path, false)
 	if err != nil {
 		return err
 	}
@@ -279,7 +292,7 @@ func (p *patcher) transfer(move bool, from, path string) error {
 	if path == "" {
 		return p.setRoot(source)
 	}
-	if _, err := p.lastStep(path); err != nil {
+	if _, err := p.lastStep(path, true); err != nil {
 		return err
 	}
 	if move {
@@ -291,7 +304,7 @@ func (p *patcher) transfer(move bool, from, path string) error {
 		source.shared, p.t.shares, p.copies = true, true, true
 	}
 	// The target is looked up again: removing the source may have moved or taken it.
-	target, err := p.lastStep(path)
+	target, err := p.lastStep(path, true)
 	if err != nil {
 		return err
 	}
@@ -342,8 +355,9 @@ var inherited = map[string]bool{
 	"propertyIsEnumerable": true, "__defineGetter__": true, "__defineSetter__": true, "__lookupGetter__": true, "__lookupSetter__": true,
 }
 
-// lastStep follows a path that is not empty up to its last step. All containers on the way must exist.
-func (p *patcher) lastStep(path string) (place, error) {
+// lastStep follows a path that is not empty up to its last step. All containers on the way must exist. Loose lets an index
+// lead on that is written otherwise than RFC 6901 has it, as "01": so the client does with the path of test, move and copy.
+func (p *patcher) lastStep(path string, loose bool) (place, error) {
 	at := place{}
 	n := p.t.root
 	steps := strings.Split(path, "/")[1:]
@@ -373,9 +387,9 @@ func (p *patcher) lastStep(path string) (place, error) {
 		if i == len(steps)-1 {
 			return at, nil
 		}
-		// "-" and "01" make a new element at the end of a path and lead nowhere inside of one.
+		// At the end of a path "-" and "01" make a new element.
 		next := at.value()
-		if next == nil || (n.isArray() && !at.shown) {
+		if next == nil || (n.isArray() && !at.shown && !loose) {
 			return at, errNoSuchPath
 		}
 		n = next
@@ -406,7 +420,7 @@ func (at *place) element(key string) error {
 
 // existing follows a path to something that is there.
 func (p *patcher) existing(path string) (place, error) {
-	at, err := p.lastStep(path)
+	at, err := p.lastStep(path, false)
 	if err != nil {
 		return at, err
 	}

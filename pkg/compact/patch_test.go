@@ -50,12 +50,13 @@ func TestTree_PatchesAsTheClientDoes(t *testing.T) {
 		"replace what is inherited":          {`[{"op":"replace","path":"/toString","value":1}]`, `{"a":1,"l":[1, 2, 3],"o":{"k": null},"toString":1}`, nil},
 		"remove what is inherited":           {`[{"op":"remove","path":"/o/valueOf"},{"op":"remove","path":"/a"}]`, `{"l":[1, 2, 3],"o":{"k": null}}`, nil},
 		"fails as a whole":                   {`[{"op":"remove","path":"/l/0"},{"op":"move","from":"/a","path":"/o/a"},{"op":"replace","path":"","value":1},{"op":"remove","path":"/nope"}]`, doc, errNoSuchPath},
-		"an operation that nobody knows":     {`[{"op":"remove","path":"/a"},{"op":"invented","path":"/a"}]`, doc, errOperation},
+		"an operation that nobody knows":     {`[{"op":"invented","path":"/a"},{"op":"remove","path":"/a"},{"op":"_get","path":"/x"},{"path":7}]`, `{"l":[1, 2, 3],"o":{"k": null}}`, nil},
+		"add below zeros in front":           {`[{"op":"add","path":"/l/00/x","value":1}]`, doc, errNoSuchPath},
 		"prototype":                          {`[{"op":"add","path":"/__proto__","value":1}]`, doc, errPrototype},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTree(new(reading), json.RawMessage(doc))
-			err := tr.apply(json.RawMessage(row.patch), noOthers)
+			_, err := tr.apply(json.RawMessage(row.patch), noOthers)
 			if !errors.Is(err, row.err) || (err != nil) != (row.err != nil) {
 				t.Errorf("want error %v, got %v", row.err, err)
 			}
@@ -116,7 +117,7 @@ func TestTree_EqualsTheLibrary(t *testing.T) {
 				rt.Fatal(err)
 			}
 			next, libErr := library.ApplyWithOptions(want, &jsonpatch.ApplyOptions{})
-			err = tr.apply(json.RawMessage(patch), noOthers)
+			_, err = tr.apply(json.RawMessage(patch), noOthers)
 			if strings.Contains(patch, "/l/-") && (err == nil) != (libErr == nil) {
 				rt.Skip("replace and remove of - differ by design")
 			}
@@ -141,7 +142,7 @@ func TestTree_Limits(t *testing.T) {
 		tr := newTree(new(reading), json.RawMessage(`{"a":"`+strings.Repeat("x", 1<<10)+`"}`))
 		var err error
 		for i := 0; err == nil && i < 64; i++ {
-			err = tr.apply(json.RawMessage(`[`+strings.TrimSuffix(strings.Repeat(fmt.Sprintf(`{"op":"copy","from":"","path":"/b%d"},`, i), 8), ",")+`]`), noOthers)
+			_, err = tr.apply(json.RawMessage(`[`+strings.TrimSuffix(strings.Repeat(fmt.Sprintf(`{"op":"copy","from":"","path":"/b%d"},`, i), 8), ",")+`]`), noOthers)
 		}
 		if !errors.Is(err, errCopyLimit) {
 			t.Errorf("want the copy limit, got %v", err)
@@ -155,13 +156,13 @@ func TestTree_Limits(t *testing.T) {
 		var err error
 		others, patches := 10<<20, 0
 		for ; err == nil && patches < 64; patches++ {
-			err = tr.apply(json.RawMessage(fmt.Sprintf(`[{"op":"copy","from":"/a","path":"/b%d"}]`, patches)), func() int { return others })
+			_, err = tr.apply(json.RawMessage(fmt.Sprintf(`[{"op":"copy","from":"/a","path":"/b%d"}]`, patches)), func() int { return others })
 		}
 		if size := len(tr.JSON()) + others; !errors.Is(err, errSizeLimit) || size > maxDocuments || size < maxDocuments-1<<20 {
 			t.Errorf("%v after %d patches, with %d bytes in all", err, patches, size)
 		}
 		// What an event brings is its own.
-		if err := tr.apply(json.RawMessage(`[{"op":"move","from":"/b0","path":"/c"},{"op":"add","path":"/d","value":"`+strings.Repeat("x", 2<<20)+`"}]`), noOthers); err != nil {
+		if _, err := tr.apply(json.RawMessage(`[{"op":"move","from":"/b0","path":"/c"},{"op":"add","path":"/d","value":"`+strings.Repeat("x", 2<<20)+`"}]`), noOthers); err != nil {
 			t.Error(err)
 		}
 	})
@@ -169,7 +170,7 @@ func TestTree_Limits(t *testing.T) {
 		tr := newTree(new(reading), json.RawMessage(`{"a":{}}`))
 		var err error
 		for i := 0; err == nil && i < 2*agui.MaxDepth; i++ {
-			err = tr.apply(json.RawMessage(`[{"op":"move","from":"/a","path":"/b"},{"op":"add","path":"/a","value":{}},{"op":"move","from":"/b","path":"/a/b"}]`), noOthers)
+			_, err = tr.apply(json.RawMessage(`[{"op":"move","from":"/a","path":"/b"},{"op":"add","path":"/a","value":{}},{"op":"move","from":"/b","path":"/a/b"}]`), noOthers)
 		}
 		if !errors.Is(err, errDepth) {
 			t.Errorf("want the depth limit, got %v", err)
@@ -197,7 +198,7 @@ func FuzzTree(f *testing.F) {
 		}
 		doc = strings.TrimSpace(doc)
 		tr := newTree(new(reading), json.RawMessage(doc))
-		if err := tr.apply(ev.JSON(agui.FieldDelta), noOthers); err != nil && string(tr.JSON()) != doc {
+		if _, err := tr.apply(ev.JSON(agui.FieldDelta), noOthers); err != nil && string(tr.JSON()) != doc {
 			t.Fatalf("%v, and yet %s became %s", err, doc, tr.JSON())
 		}
 		if err := agui.Check(tr.JSON()); err != nil {
@@ -287,7 +288,7 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 				tr.reading.nodes = maxRead - rng.IntN(300) // it is made anew in the middle of the patch
 			}
 			for _, tr := range []*tree{tr, resumed} {
-				if err := tr.apply(json.RawMessage("["+strings.Join(ops, ",")+"]"), noOthers); (err != nil) != undone {
+				if _, err := tr.apply(json.RawMessage("["+strings.Join(ops, ",")+"]"), noOthers); (err != nil) != undone {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 			}
@@ -360,7 +361,7 @@ func TestTree_CopiesStandForThemselves(t *testing.T) {
 					op = fmt.Sprintf(`{"op":%q,"path":%q,"value":{"0":%d}}`, []string{"add", "replace"}[rng.IntN(2)], path(), rng.IntN(100))
 				}
 				one := newTree(new(reading), want)
-				if one.apply(json.RawMessage("["+op+"]"), noOthers) == nil && len(one.JSON()) < 1<<18 {
+				if _, err := one.apply(json.RawMessage("["+op+"]"), noOthers); err == nil && len(one.JSON()) < 1<<18 {
 					want, ops = one.JSON(), append(ops, op)
 					if strings.HasPrefix(op, `{"op":"copy"`) {
 						copies++
@@ -376,13 +377,13 @@ func TestTree_CopiesStandForThemselves(t *testing.T) {
 				tr.reading.nodes = maxRead - rng.IntN(300)
 			}
 			patch := strings.Join(ops, ",")
-			if err := tr.apply(json.RawMessage("["+patch+`,{"op":"remove","path":"/nothing"}]`), noOthers); err == nil {
+			if _, err := tr.apply(json.RawMessage("["+patch+`,{"op":"remove","path":"/nothing"}]`), noOthers); err == nil {
 				t.Fatalf("seed %d: it should fail", seed)
 			}
 			if tr.text = nil; rng.IntN(2) == 0 && !bytes.Equal(tr.JSON(), before) {
 				t.Fatalf("seed %d: %s\nhas failed and changed\n%.2000s\nto\n%.2000s", seed, patch, before, tr.JSON())
 			}
-			if err := tr.apply(json.RawMessage("["+patch+"]"), noOthers); err != nil {
+			if _, err := tr.apply(json.RawMessage("["+patch+"]"), noOthers); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			if !bytes.Equal(tr.JSON(), want) {
@@ -415,7 +416,7 @@ func TestTree_ReadingALargeObjectFillsNoMemory(t *testing.T) {
 	doc = append(doc, '}')
 	before := liveBytes()
 	tr := newTree(new(reading), doc)
-	if err := tr.apply(json.RawMessage(`[{"op":"replace","path":"/fffff","value":2},{"op":"remove","path":"/0"}]`), noOthers); err != nil {
+	if _, err := tr.apply(json.RawMessage(`[{"op":"replace","path":"/fffff","value":2},{"op":"remove","path":"/0"}]`), noOthers); err != nil {
 		t.Fatal(err)
 	}
 	if grown := liveBytes() - before; grown > 4*len(doc) {
@@ -441,7 +442,7 @@ func TestTree_ReadingALargeArrayFillsNoMemory(t *testing.T) {
 	doc[len(doc)-1] = ']'
 	before := liveBytes()
 	tr := newTree(new(reading), doc)
-	if err := tr.apply(json.RawMessage(`[{"op":"replace","path":"/0","value":2}]`), noOthers); err != nil {
+	if _, err := tr.apply(json.RawMessage(`[{"op":"replace","path":"/0","value":2}]`), noOthers); err != nil {
 		t.Fatal(err)
 	}
 	if grown := liveBytes() - before; grown > 4*len(doc) {
@@ -454,13 +455,13 @@ func TestTree_ReadingALargeArrayFillsNoMemory(t *testing.T) {
 		want[2*i+1] = '3'
 	}
 	patch := strings.Join(ops, ",")
-	if err := tr.apply(json.RawMessage("["+patch+`,{"op":"test","path":"/0","value":0}]`), noOthers); !errors.Is(err, errTest) {
+	if _, err := tr.apply(json.RawMessage("["+patch+`,{"op":"test","path":"/0","value":0}]`), noOthers); !errors.Is(err, errTest) {
 		t.Fatal(err)
 	}
 	if bytes.Equal(tr.JSON(), want) || tr.JSON()[1] != '2' || bytes.IndexByte(tr.JSON(), '3') >= 0 {
 		t.Error("a patch that failed has left something")
 	}
-	if err := tr.apply(json.RawMessage("["+patch+"]"), noOthers); err != nil {
+	if _, err := tr.apply(json.RawMessage("["+patch+"]"), noOthers); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(tr.JSON(), want) {
@@ -524,7 +525,7 @@ func TestTree_PartsOfLargeValuesFillNoMemory(t *testing.T) {
 	tr := newTree(new(reading), json.RawMessage(`{"h":[]}`))
 	for i := range n {
 		patch := fmt.Sprintf(`[{"op":"add","path":"/doc","value":{"id":%d,"body":%q}},{"op":"copy","from":"/doc/id","path":"/h/-"}]`, i, body)
-		if err := tr.apply(json.RawMessage(patch), noOthers); err != nil {
+		if _, err := tr.apply(json.RawMessage(patch), noOthers); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -554,7 +555,7 @@ func BenchmarkTree_SmallPatchOfALargeState(b *testing.B) {
 		tr := newTree(new(reading), state)
 		for i := 0; b.Loop(); i++ {
 			patch := fmt.Sprintf(`[{"op":"replace","path":"/counter","value":%d},{"op":"replace","path":"/rows/%d/score","value":1}]`, i, i%50_000)
-			if err := tr.apply(json.RawMessage(patch), noOthers); err != nil {
+			if _, err := tr.apply(json.RawMessage(patch), noOthers); err != nil {
 				b.Fatal(err)
 			}
 		}

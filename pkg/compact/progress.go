@@ -121,7 +121,7 @@ func (r *Run) count(ev *agui.Event) {
 	r.p.burst.events++
 	r.p.burst.bytes += int64(len(ev.Raw))
 	if r.p.burst.keep {
-		r.p.Kept = append(r.p.Kept, bytes.Clone(ev.Raw))
+		r.p.Kept = append(r.p.Kept, bytes.Clone(ev.Body))
 	}
 }
 

@@ -29,13 +29,17 @@ func VerificationRules() []string {
 func ReducerRules() []string {
 	return []string{
 		"activity-delta-on-message", "activity-patch-failed", "activity-unknown", "encrypted-value-unknown", ruleStripped, "message-unknown",
-		"state-patch-failed", "text-on-activity", "tool-call-renamed", "tool-call-unknown", "tool-parent-not-assistant",
+		ruleOperation, "state-patch-failed", "text-on-activity", "tool-call-renamed", "tool-call-unknown", "tool-parent-not-assistant",
 	}
 }
 
 // ruleStripped is of a message that has no role, or an unknown one and no id: the client's enforcement takes it out of
 // the list that it came in, and so does the fold.
 const ruleStripped = "message-stripped"
+
+// ruleOperation is of an operation that RFC 6902 does not have: the client's enforcement takes it out of the patch, and
+// the others are applied.
+const ruleOperation = "operation-stripped"
 
 // What the names of rules on an entity are made of.
 const (

@@ -2,6 +2,7 @@ package compact
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,6 +83,10 @@ func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, e
 // says otherwise. It comes before the first Apply, of a fold that Resume goes on with too: a checkpoint does
 // not hold it.
 func (r *Run) Keep(families agui.Families) { r.keep = families }
+
+// Name says which run it is: ids that the fold makes contain that. Without it they contain what RUN_STARTED says, which
+// another run of the thread may say too. It comes before the first Apply; a checkpoint holds it.
+func (r *Run) Name(id string) { r.p.RunID = agui.String(id) }
 
 // Checkpoint returns what Resume needs beside Messages and State. It is JSON, the same for the same
 // events however they came.
@@ -239,18 +244,18 @@ func (r *Run) messageID(ev *agui.Event) string {
 
 func (r *Run) runStarted(ev *agui.Event) {
 	r.p.verify.runStarted()
-	r.p.Started = bytes.Clone(agui.Without(ev.Raw, agui.FieldInput.String()))
-	r.p.RunID = agui.String(ev.RunID)
+	r.p.Started = bytes.Clone(agui.Without(ev.Body, agui.FieldInput.String()))
+	r.p.RunID = cmp.Or(r.p.RunID, agui.String(ev.RunID))
 	r.p.ToolCallIDs, r.p.called, r.p.Answered = nil, set{}, set{}
-	in := ev.Input()
+	in := ev.Input(string(r.p.RunID))
 	if in == nil {
 		return
 	}
-	r.noteStripped(in.Stripped)
+	r.noteStripped(ruleStripped, in.Stripped)
 	for _, m := range in.Messages {
 		r.p.verify.seed(m, false)
 		if r.conv.find(m.ID) == nil {
-			m.Raw = bytes.Clone(m.Raw)
+			m.Raw = bytes.Clone(m.Raw) // without the rest of the input
 			r.conv.push(fromMessage(m))
 		}
 	}
@@ -281,7 +286,7 @@ func (r *Run) end(ev *agui.Event, status string) {
 	if ev.Type == agui.RunError {
 		r.p.verify.runError()
 	}
-	r.p.Terminal = bytes.Clone(ev.Raw)
+	r.p.Terminal = bytes.Clone(ev.Body)
 	r.p.Status = status
 	r.p.lanes = lanes{}
 	if len(r.p.PendingToolCalls) == 0 {

@@ -666,3 +666,19 @@ func TestRun_TheEndOfALaneBringsNothing(t *testing.T) {
 		}
 	}
 }
+
+// What a record keeps of a run has no number that no reader can hold, as what it folds.
+func TestRun_KeepsNoNumberBeyondDoubles(t *testing.T) {
+	r := straightAndResumed(t, `{"type":"RUN_STARTED","threadId":"t","runId":"r","metadata":{"n":1e400}}`,
+		`{"type":"CUSTOM","name":"n","value":1e400}`, `{"type":"RUN_FINISHED","threadId":"t","runId":"r","result":[-1e400]}`)
+	s := r.Summary()
+	for got, want := range map[string]string{
+		string(s.Started):  `{"type":"RUN_STARTED","threadId":"t","runId":"r","metadata":{"n":null}}`,
+		string(s.Kept[0]):  `{"type":"CUSTOM","name":"n","value":null}`,
+		string(s.Terminal): `{"type":"RUN_FINISHED","threadId":"t","runId":"r","result":[null]}`,
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

@@ -60,6 +60,15 @@ func rows(n int) string {
 	return `[` + strings.Repeat(`{"name":"a row of a table","tags":["a","b","c"],"score":0.5,"open":true},`, n-1) + `{}]`
 }
 
+// doubled is a snapshot of n messages, two of each id.
+func doubled(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,{"id":"m%d","role":"reasoning","content":""}`, i/2)
+	}
+	return `{"type":"MESSAGES_SNAPSHOT","messages":[` + b.String()[1:] + `]}`
+}
+
 // members are n members of an object.
 func members(n int) string {
 	var b strings.Builder
@@ -354,6 +363,38 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p%d","content":{}}`, i, i)
 			}
 			return `{"type":"MESSAGES_SNAPSHOT","messages":[],"metadata":{"@ag-ui/client":{"authoritativeActivityTypes":null}}}`
+		}, ""},
+		"snapshots that keep messages of doubled ids": {80_000, func(i, n int) string {
+			if i == 0 {
+				return doubled(n)
+			}
+			return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
+		}, ""},
+		"snapshots that name one of many doubled ids": {80_000, func(i, n int) string {
+			if i == 0 {
+				return doubled(n)
+			}
+			return fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m%d","role":"assistant"},{"id":"n%d","role":"user","content":""},{"id":"n%d","role":"user","content":""}]}`,
+				i/2, i/2, i/2)
+		}, ""},
+		"snapshots and deltas in turn, while all messages stand in two places": {80_000, func(i, n int) string {
+			switch {
+			case i < 2:
+				return doubled(n)
+			case i%2 == 0:
+				return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m%d","delta":"x"}`, i/4)
+			}
+			return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
+		}, "text-content-not-open"},
+		"results that come and go in front of reasoning of their id": {80_000, func(i, n int) string {
+			const caller = `{"id":"a","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":""}}]}`
+			switch {
+			case i == 0:
+				return `{"type":"MESSAGES_SNAPSHOT","messages":[` + caller + strings.Repeat(`,{"id":"r","role":"reasoning","content":""}`, n) + `]}`
+			case i%2 == 0:
+				return `{"type":"MESSAGES_SNAPSHOT","messages":[` + caller + `]}`
+			}
+			return `{"type":"TOOL_CALL_RESULT","messageId":"r","toolCallId":"c","content":""}`
 		}, ""},
 		"snapshots and chunks in turn, after many lanes": {200_000, func(i, n int) string {
 			switch {

@@ -51,6 +51,7 @@ func (c *conversation) settle(places []*link) {
 			between = (end.in.order - order) / (heads + 1)
 		}
 		for ; p != end; p = p.next {
+			c.number(p)
 			if p.prev == nil || p.m.role != agui.RoleTool {
 				order += between
 				p.in = &stretch{first: p, order: order}

@@ -2,6 +2,7 @@ package compact
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -32,11 +33,20 @@ type thinking struct {
 	Message agui.String `json:"message,omitempty"`
 }
 
+// madeByThinking begins the ids of messages that come from THINKING_* events.
+const madeByThinking = "thinking-"
+
+// MadeByThinking reports whether a message has an id that a fold has made up, as its events brought none. A client that
+// took in the same events has the message under another one.
+func MadeByThinking(m agui.Message) bool {
+	return m.Role == agui.RoleReasoning && strings.HasPrefix(m.ID, madeByThinking)
+}
+
 // thinkingID returns an id that no message of the conversation has.
 func (r *Run) thinkingID() string {
 	for {
 		r.p.Thinking.Made++
-		id := "thinking-" + string(r.p.RunID) + "-" + strconv.Itoa(r.p.Thinking.Made)
+		id := madeByThinking + string(r.p.RunID) + "-" + strconv.Itoa(r.p.Thinking.Made)
 		if r.conv.find(id) == nil {
 			return id
 		}

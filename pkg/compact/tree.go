@@ -278,9 +278,9 @@ func equalScalar(n, o json.RawMessage) bool {
 	if !isNumber(n) || !isNumber(o) || string(n) == string(o) {
 		return string(n) == string(o)
 	}
-	a, errA := strconv.ParseFloat(string(n), 64)
-	b, errB := strconv.ParseFloat(string(o), 64)
-	return a == b && (errA == nil) == (errB == nil)
+	a, _ := strconv.ParseFloat(string(n), 64) // the error is of range, of what was stored before that was a rule
+	b, _ := strconv.ParseFloat(string(o), 64)
+	return a == b
 }
 
 func isNumber(v json.RawMessage) bool { return v[0] == '-' || (v[0] >= '0' && v[0] <= '9') }

@@ -57,12 +57,13 @@ func (p *partition) erase(t *thread, m *message) (outcome, error) {
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindErase, Seq: -1}),
 	}})
 	// Not read from the local store, which knows of the erasure once it is committed.
-	next, err := newThread(t.key, t.tenant, t.id, nil)
+	next, err := p.newThread(t.key, t.tenant, t.id, nil)
 	if err != nil {
 		return 0, err
 	}
 	next.erased, next.usedAt = below, m.now
 	p.threads[t.key] = next
+	delete(p.said, t.key)
 	return outcomeErasure, nil
 }
 

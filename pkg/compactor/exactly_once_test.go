@@ -922,7 +922,7 @@ func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
 						w.script.send(thread, run, large)
 						w.script.send("t", "r", custom("c"))
 					}
-					for range maxRanges { // so that a record does not say where the small gaps above are
+					for range record.MaxRanges { // so that a record does not say where the small gaps above are
 						w.script.send("another", "s", custom("c"))
 						w.script.send("another", "s", custom("c"))
 						w.script.send("t", "r", custom("c"))

@@ -60,7 +60,7 @@ func headOf(r *record.Run) (*head, error) {
 		Run: lineage.Run{
 			ID: r.RunID, GivenID: r.GivenRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy),
 			SpawnedBy: string(r.SpawnedBy), Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base,
-			HasInput: r.Input != nil, Start: r.Raw.First, End: -1, Status: lineage.Status(r.Status),
+			HasInput: r.HasWholeInput(), Start: r.Raw.First, End: -1, Status: lineage.Status(r.Status),
 			Sealed: r.Open == nil, StartedAt: r.StartedAt, MessageCount: r.MessageCount,
 			Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
 		},

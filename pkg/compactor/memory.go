@@ -199,7 +199,7 @@ func (p *partition) mustStay(t *thread) int {
 // leave has a thread begin anew with what is open, and leaves its other runs to the local store. All that
 // has ended must be committed.
 func (p *partition) leave(t *thread) error {
-	anew, err := newThread(t.key, t.tenant, t.id, t.open)
+	anew, err := p.newThread(t.key, t.tenant, t.id, t.open)
 	if err != nil {
 		return err
 	}

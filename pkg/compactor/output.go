@@ -18,8 +18,9 @@ type output struct {
 	record *kgo.Record
 	kind   string // for the metric; empty for a dead letter
 	// What the local store takes in after the commit; only for run records.
-	key  string
-	head *head
+	key      string
+	head     *head
+	messages []messageSum
 	// erased is set for an erasure record: events of the thread below it are erased.
 	erased int64
 	// reached is set for a position record.
@@ -290,7 +291,7 @@ func (p *partition) committed(b batch, now time.Time) error {
 			}
 			continue
 		}
-		entries = append(entries, entry{key: []byte(o.key), value: o.record.Value, head: o.head, erased: o.erased, offset: o.record.Offset, at: o.record.Timestamp})
+		entries = append(entries, entry{key: []byte(o.key), value: o.record.Value, head: o.head, messages: o.messages, erased: o.erased, offset: o.record.Offset, at: o.record.Timestamp})
 		if o.run == nil {
 			delete(p.unsaved, o.key)
 			continue
@@ -314,6 +315,7 @@ func (p *partition) committed(b batch, now time.Time) error {
 		}
 		delete(p.dirty, r)
 	}
+	clear(p.said) // nothing was sealed since the batch was collected
 	if p.skip == nil {
 		p.position, p.settled, p.told = b.position, b.position, b.told
 	}
@@ -332,7 +334,7 @@ func (p *partition) thread(key, tenant, id string) (*thread, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := newThread(key, tenant, id, unsealed)
+	t, err := p.newThread(key, tenant, id, unsealed)
 	if err != nil {
 		return nil, err
 	}

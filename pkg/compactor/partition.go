@@ -42,8 +42,10 @@ type partition struct {
 	runs      map[string]*run // in memory, by record key
 	dirty     map[*run]struct{}
 	histories ownHistories
-	// unsaved holds sealed records, encoded, that no committed transaction holds yet.
+	// unsaved holds sealed records, encoded, that no committed transaction holds yet; said the ids of their own messages, by
+	// thread.
 	unsaved map[string][]byte
+	said    map[string]lineage.Said
 	// silent holds every run that is running, since its last record in stream time; abandoned every one that is abandoned and may
 	// go on, since its last record on skein.runs, by the clock.
 	silent, abandoned *waits
@@ -105,7 +107,7 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 	p := &partition{
 		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, told: pos.committedOffset, next: pos.committedOffset,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
-		histories: kept.own(), unsaved: map[string][]byte{}, silent: newWaits(), abandoned: newWaits(),
+		histories: kept.own(), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, silent: newWaits(), abandoned: newWaits(),
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
 		portion: portionBytes, mostPortion: portionBytes, mostRoom: checkpointBytes,
 	}
@@ -281,7 +283,7 @@ func (p *partition) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error
 	if err != nil {
 		return false, err
 	}
-	return !bytes.Equal(refold.Compacted(agui.Without(ev.Raw, agui.FieldInput.String())), refold.Compacted(rec.Started)), nil
+	return !bytes.Equal(refold.Compacted(agui.Without(ev.Body, agui.FieldInput.String())), refold.Compacted(rec.Started)), nil
 }
 
 // repeatsInput reports whether an input is that of the sealed run, sent again. Where the producer
@@ -397,7 +399,7 @@ func (p *partition) repeat(t *thread, h *head, m *message) (outcome, error) {
 
 // takeInput takes a run's input that was sent beside the stream.
 func (p *partition) takeInput(t *thread, m *message) (outcome, error) {
-	in, malformed := agui.DecodeInput(bytes.Clone(m.Value))
+	in, malformed := agui.DecodeInput(bytes.Clone(m.Value), "")
 	given := refold.InputNamed(m.headers, in)
 	if given == "" {
 		if malformed != nil {
@@ -458,6 +460,11 @@ func (p *partition) takeInput(t *thread, m *message) (outcome, error) {
 	}
 	if r.input != nil {
 		p.anomaly(r, m, ruleInputReplaced)
+	}
+	if in.RunID != r.head.ID { // ids that it makes contain that
+		if in, err = agui.DecodeInput(bytes.Clone(m.Value), r.head.ID); err != nil {
+			return 0, err
+		}
 	}
 	r.setInput(in, sum)
 	if in.ThreadID != "" && in.ThreadID != t.id {

@@ -672,6 +672,19 @@ func TestPartition_TakesAnIDUsedAgainForANewRun(t *testing.T) {
 	}
 }
 
+// A record has null for a number that no double can hold: the same RUN_STARTED is a repeat all the same.
+func TestPartition_TakesARepeatWithANumberBeyondDoublesForOne(t *testing.T) {
+	s := newSim(t, nil)
+	for range 2 {
+		s.send("t", "r", `{"type":"RUN_STARTED","threadId":"t","runId":"r","metadata":{"n":1e400}}`, seq(0))
+		s.send("t", "r", finished("r"), seq(1))
+		s.all()
+	}
+	equal(t, "runs", len(s.latest()), 1)
+	equal(t, "events", s.run("r").Raw.Events, int64(2))
+	equal(t, "dead letters", len(s.letters()), 0)
+}
+
 func TestPartition_ARecordFromTheFutureAbandonsNobody(t *testing.T) {
 	s := newSim(t, nil)
 	s.send("t", "r", started("r"))

@@ -60,10 +60,7 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	}
 	pl.input, pl.inputSum = r.input, r.inputSum
 	if pl.input == nil && ev != nil && ev.Type == agui.RunStarted {
-		var err error
-		if pl.input, pl.inputSum, err = refold.InputOf(ev); err != nil {
-			return nil, err
-		}
+		pl.input, pl.inputSum = refold.InputOf(ev, r.head.ID)
 	}
 	if r.decided == nil {
 		if err := p.placeAmong(r, pl, ev, offset); err != nil {
@@ -74,7 +71,9 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 			return nil, err
 		}
 	}
-	pl.fold, pl.input = refold.Start(pl.parent, pl.input, p.cfg.KeepEvents)
+	by := pl.Run.ParentBy
+	pl.Run.HasInput = pl.input != nil && !lineage.Normalised(by, pl.parent, pl.input)
+	pl.fold, pl.input = refold.Start(r.head.ID, by, pl.parent, pl.input, p.cfg.KeepEvents)
 	return pl, nil
 }
 
@@ -140,7 +139,7 @@ func (p *partition) decide(r *run, pl *placement) error {
 	h := r.head
 	start := h.Start // of its first record, which may be the input
 	h.Run = pl.Run
-	h.Start, h.Pending, h.Placed, h.HasInput, h.RawLost = start, false, false, pl.input != nil, r.rec.RawLost
+	h.Start, h.Pending, h.Placed, h.RawLost = start, false, false, r.rec.RawLost
 	r.setPlacement(pl)
 	for rule, n := range r.early {
 		for range n {
@@ -320,7 +319,7 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 		r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = rec.ParentRunID, rec.ParentBy, rec.SpawnedBy
 		r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = rec.BranchID, rec.RootRunID, rec.Depth, rec.Base
 		r.rec.Input, r.rec.InputMessages, r.rec.InputLayout = rec.Input, rec.InputMessages, rec.InputLayout
-		r.rec.Rewrote, r.rec.Resumes, r.rec.InputSHA256 = rec.Rewrote, rec.Resumes, rec.InputSHA256
+		r.rec.InputForm, r.rec.Rewrote, r.rec.Resumes, r.rec.InputSHA256 = rec.InputForm, rec.Rewrote, rec.Resumes, rec.InputSHA256
 		if err := r.show(); err != nil {
 			return nil, err
 		}
@@ -352,7 +351,7 @@ func (r *run) resume(rec *record.Run, size int) error {
 	if rec.Input == nil { // its place alone
 		return nil
 	}
-	in, err := agui.DecodeInput(withMessages(rec.Input, rec.InputMessages))
+	in, err := agui.DecodeInput(withMessages(rec.Input, rec.InputMessages), rec.RunID)
 	if err != nil {
 		return fmt.Errorf("loading input of run: %w", err)
 	}

@@ -1,9 +1,10 @@
 package compactor
 
-import "math"
+import (
+	"math"
 
-// maxRanges is how many sub-ranges of offsets a record names at most.
-const maxRanges = 64
+	"github.com/skeinhq/skein/pkg/record"
+)
 
 // ranges are half-open, rising, disjoint offset ranges.
 type ranges struct {
@@ -13,7 +14,7 @@ type ranges struct {
 	closing int
 }
 
-// add takes in the offset, which is not below any before it. Above maxRanges the smallest gap is
+// add takes in the offset, which is not below any before it. Above record.MaxRanges the smallest gap is
 // closed, the earliest of equal ones, so that the result does not depend on how events were batched.
 func (r *ranges) add(offset int64) {
 	n := len(r.list)
@@ -21,7 +22,7 @@ func (r *ranges) add(offset int64) {
 	case n > 0 && offset <= r.list[n-1][1]:
 		r.list[n-1][1] = max(r.list[n-1][1], offset+1)
 		return
-	case n < maxRanges:
+	case n < record.MaxRanges:
 		r.list = append(r.list, [2]int64{offset, offset + 1})
 		return
 	case r.closing == 0:

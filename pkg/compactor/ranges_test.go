@@ -4,9 +4,11 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Above maxRanges the largest gaps stay, the later of equal ones, however far apart a run's events lie.
+// Above record.MaxRanges the largest gaps stay, the later of equal ones, however far apart a run's events lie.
 func TestRanges_KeepTheLargestGaps(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -42,7 +44,7 @@ func rangesOf(offsets []int64) [][2]int64 {
 		}
 		return b.at - a.at
 	})
-	gaps = gaps[:min(len(gaps), maxRanges-1)]
+	gaps = gaps[:min(len(gaps), record.MaxRanges-1)]
 	slices.SortFunc(gaps, func(a, b gap) int { return a.at - b.at })
 	out := [][2]int64{{offsets[0], 0}}
 	for _, g := range gaps {

@@ -170,7 +170,7 @@ func (p *partition) refold(r *refolding, raw []*kgo.Record, start int64) (writte
 			return 0, nil, err
 		}
 		heads[h.ID] = h
-		p.unsaved[key] = values[i]
+		p.hold(t, h, key, a.Record, values[i])
 		out, err := p.runOutput(key, a.Record, values[i], outputRefolded)
 		if err != nil {
 			return 0, nil, err
@@ -184,7 +184,7 @@ func (p *partition) refold(r *refolding, raw []*kgo.Record, start int64) (writte
 			return 0, nil, err
 		}
 	}
-	next, err := newThread(t.key, t.tenant, t.id, slices.Collect(maps.Values(heads)))
+	next, err := p.newThread(t.key, t.tenant, t.id, slices.Collect(maps.Values(heads)))
 	if err != nil {
 		return 0, nil, err
 	}

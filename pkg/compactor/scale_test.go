@@ -93,7 +93,8 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 				{"named, of a tree with a late parent", `,"parentRunId":"late0"`, "late0", record.ParentExplicit, 6},
 				{"by content", input(append(messages, userMessage("u", "go on"))...), tip, record.ParentContent, 4},
 				{"by the content of a part", input(append(messages[:depth/2:depth/2], userMessage("u", "or so"))...), histories[tip][depth/2-1][1:], record.ParentContent, 4},
-				{"of another content", input(userMessage("v", "hello"), userMessage("w", "you")), "", record.ParentNone, 2},
+				{"of no content that is known", input(userMessage("v of RUN", "hello"), userMessage("w of RUN", "you")), "", record.ParentLatest, 5}, // one for each message, and for the first child
+				{"of another content", input(userMessage("s", "hello"), messages[0]), "", record.ParentNone, 5},
 				{"unknown", `,"parentRunId":"elsewhere"`, "", record.ParentNone, 2},
 				{"latest", "", "", record.ParentLatest, 2},
 			}
@@ -104,7 +105,7 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 						s.store.takeReads()
 					}
 					id := fmt.Sprint("new", n, cold)
-					s.send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q%s}`, id, way.more))
+					s.send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q%s}`, id, strings.ReplaceAll(way.more, "RUN", id)))
 					s.feed(1)
 					got := s.store.takeReads()
 					most := map[string]reads{readHead: {way.heads, 2048}, readRecord: {1, 4096}}

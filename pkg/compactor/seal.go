@@ -66,7 +66,7 @@ func (p *partition) finish(r *run, rec *record.Run, kind string) (*output, error
 		return nil, err
 	}
 	r.head.Truncated = rec.Truncated
-	p.unsaved[r.key] = value
+	p.hold(r.thread, r.head, r.key, rec, value)
 	p.letGo(r)
 	delete(p.dirty, r)
 	p.silent.drop(r.key)
@@ -88,7 +88,7 @@ func (p *partition) runOutput(key string, rec *record.Run, value []byte, kind st
 			Topic: p.topics.Runs, Partition: p.id, Key: []byte(key), Value: value,
 			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: rec.RunID, Seq: -1}),
 		},
-		kind: kind, key: key, head: h,
+		kind: kind, key: key, head: h, messages: messageSums(rec.Messages),
 	}, nil
 }
 

@@ -3,6 +3,7 @@ package compactor
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -42,6 +44,10 @@ import (
 //	"l/" … end:                  by its end
 //	"c/" … parent "/" start:     by its parent
 //	"b/" … branch "/" depth:     by its branch (depth alone counts)
+//
+// The same way, of runs that are not sealed, too:
+//
+//	"m/" … message sum, start:   by its own messages; an earlier record of the run may have had the message
 type localStore struct {
 	disk   *disk
 	dir    string
@@ -68,7 +74,7 @@ type storeMeta struct {
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
-const storeVersion = 5
+const storeVersion = 6
 
 // The reasons for which a local store is thrown away and rebuilt.
 const (
@@ -243,9 +249,10 @@ func (s *localStore) reset(topicID string, now time.Time) error {
 // entry is one committed record of skein.runs. Value is nil for a tombstone; a fence or a
 // position has no key.
 type entry struct {
-	key   []byte
-	value []byte
-	head  *head // taken from the value where nil
+	key      []byte
+	value    []byte
+	head     *head // taken from the value where nil, as are its messages
+	messages []messageSum
 	// erased is set for an erasure record, whose key is a thread's: its events below are erased.
 	erased int64
 	// reached is what a position record says.
@@ -291,6 +298,7 @@ const (
 	endTable     = 'l'
 	childTable   = 'c'
 	tipTable     = 'b'
+	messageTable = 'm'
 )
 
 func put(b *pebble.Batch, e entry) error {
@@ -301,7 +309,7 @@ func put(b *pebble.Batch, e entry) error {
 	if e.value == nil { // an erasure follows, which takes the rest
 		return errors.Join(b.Delete(headKey, nil), b.Delete(recordKey, nil), b.Delete(openKey, nil))
 	}
-	h := e.head
+	h, messages := e.head, e.messages
 	if h == nil {
 		r, err := record.DecodeRun(e.value)
 		if err != nil {
@@ -310,13 +318,14 @@ func put(b *pebble.Batch, e entry) error {
 		if h, err = headOf(r); err != nil {
 			return fmt.Errorf("reading own run record at offset %d: %w", e.offset, err)
 		}
+		messages = messageSums(r.Messages)
 	}
 	text, err := h.encode()
 	if err != nil {
 		return err
 	}
 	value := append(binary.BigEndian.AppendUint64(nil, uint64(e.offset)), e.value...)
-	err = errors.Join(b.Set(headKey, text, nil), b.Set(recordKey, value, nil))
+	err = errors.Join(b.Set(headKey, text, nil), b.Set(recordKey, value, nil), indexMessages(b, e.key, h, messages))
 	if !h.Sealed {
 		return errors.Join(err, b.Set(openKey, append(binary.BigEndian.AppendUint64(nil, uint64(e.at.UnixMilli())), text...), nil))
 	}
@@ -342,11 +351,38 @@ func index(b *pebble.Batch, key []byte, h *head) error {
 	return errors.Join(errs...)
 }
 
+// messageSum stands for a message's id in the keys that lead to runs by it.
+type messageSum [8]byte
+
+func messageSumOf(id string) messageSum {
+	sum := sha256.Sum256([]byte(id)) // so that no choice of ids leads to many runs
+	return messageSum(sum[:])
+}
+
+func messageSums(messages []agui.Message) []messageSum {
+	sums := make([]messageSum, len(messages))
+	for i, m := range messages {
+		sums[i] = messageSumOf(m.ID)
+	}
+	return sums
+}
+
+// indexMessages writes the keys that lead to a run by its own messages.
+func indexMessages(b *pebble.Batch, key []byte, h *head, messages []messageSum) error {
+	thread := string(key[:bytes.LastIndexByte(key, '/')])
+	for _, sum := range messages {
+		if err := b.Set(orderKey(listKey(messageTable, thread, string(sum[:])), h.Start), []byte(h.ID), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // erased notes how far a thread is erased. Its tombstones lie before that, and what it has from then on behind. Each
 // table is emptied of the thread, also of what tombstones have taken: one may be gone from the topic by now.
 func erased(b *pebble.Batch, e entry) error {
 	errs := []error{b.Set(storeKey('e', e.key), binary.BigEndian.AppendUint64(nil, uint64(e.erased)), nil)}
-	for _, table := range []byte{headTable, recordTable, openTable, historyTable, endTable, childTable, tipTable} {
+	for _, table := range []byte{headTable, recordTable, openTable, historyTable, endTable, childTable, tipTable, messageTable} {
 		from := listKey(table, string(e.key), "")
 		errs = append(errs, b.DeleteRange(from, after(from), nil))
 	}
@@ -482,6 +518,23 @@ func (s *localStore) longest(threadKey string, histories []lineage.Key, offset i
 		return nil
 	})
 	return found, err
+}
+
+// said returns the heads of the runs that started before the offset and may have a message of the id as their own.
+func (s *localStore) said(threadKey, id string, offset int64) (heads []*head, err error) {
+	sum := messageSumOf(id)
+	prefix := listKey(messageTable, threadKey, string(sum[:]))
+	err = s.seek(readHead, prefix, func(it *pebble.Iterator) error {
+		for ok := it.First(); ok && orderOf(it.Key()) < offset; ok = it.Next() {
+			h, err := s.head(readHead, threadKey, it)
+			if err != nil {
+				return err
+			}
+			heads = append(heads, h)
+		}
+		return nil
+	})
+	return heads, err
 }
 
 // firstChild returns the start of the earliest sealed child of a run.

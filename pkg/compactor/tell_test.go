@@ -63,7 +63,7 @@ func (s *sim) checkTold() {
 		r, err := record.DecodeRun(m.Value)
 		s.check(err)
 		of[string(m.Key)] = append(of[string(m.Key)], shown{m.Offset, r.Raw.Next, r.Status})
-		if len(r.Raw.Ranges) < maxRanges { // else ranges may hold what is not the run's
+		if len(r.Raw.Ranges) < record.MaxRanges { // else ranges may hold what is not the run's
 			for _, part := range r.Raw.Ranges {
 				for o := part[0]; o < part[1]; o++ {
 					inRun[o] = string(m.Key)

@@ -39,7 +39,7 @@ type thread struct {
 }
 
 // newThread returns the thread of these runs.
-func newThread(key, tenant, id string, heads []*head) (*thread, error) {
+func (p *partition) newThread(key, tenant, id string, heads []*head) (*thread, error) {
 	t := &thread{key: key, tenant: tenant, id: id, heads: make(map[string]*head, len(heads)), given: make(map[string][]*head, len(heads)), tips: map[string]int{}}
 	slices.SortFunc(heads, func(a, b *head) int { return cmp.Compare(a.Start, b.Start) })
 	placed := make([]lineage.Run, 0, len(heads))
@@ -50,8 +50,11 @@ func newThread(key, tenant, id string, heads []*head) (*thread, error) {
 		}
 	}
 	var err error
-	t.lineage, err = lineage.NewThread(placed...)
-	return t, err
+	if t.lineage, err = lineage.NewThread(placed...); err != nil {
+		return nil, err
+	}
+	t.lineage.Tell(known{p, key})
+	return t, nil
 }
 
 // add takes in a run that starts after all of its id that are there. Of the open ones some may start later: those have

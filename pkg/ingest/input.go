@@ -50,7 +50,7 @@ func readInput(b *body, limit int) ([]byte, *rejection) {
 	if len(value) > limit {
 		return nil, tooLarge(0, limit)
 	}
-	if _, err := agui.DecodeInput(value); err != nil {
+	if _, err := agui.DecodeInput(value, ""); err != nil {
 		return nil, malformed(err, 0)
 	}
 	return value, nil

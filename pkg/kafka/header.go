@@ -30,8 +30,11 @@ func ToRecordHeaders(hs []record.Header) []kgo.RecordHeader {
 
 // OfRun reports whether a record of skein.events may be of a run, and returns its headers: an event or
 // an input that the compactor takes.
-func OfRun(m *kgo.Record) (record.Headers, bool) {
-	headers, err := ParseHeaders(m.Headers)
+func OfRun(m *kgo.Record) (record.Headers, bool) { return OfRunLike(m, record.Headers{}) }
+
+// OfRunLike is OfRun for a record that is likely to say the same as another; see record.ParseHeadersLike.
+func OfRunLike(m *kgo.Record, like record.Headers) (record.Headers, bool) {
+	headers, err := ParseHeadersLike(m.Headers, like)
 	taken := err == nil && len(m.Value) <= MaxValueBytes && (headers.Kind == record.KindEvent || headers.Kind == record.KindInput)
 	return headers, taken
 }

@@ -225,51 +225,84 @@ func (c *conversation) note(from int) {
 	}
 }
 
-// StartHistory returns what a run's fold starts from. With an input these are its messages, with
+// Normalised reports whether a run's input leaves out what is in the history already, as AG-UI's serialised form does:
+// history is then the parent's with the input's messages behind. By is how the parent was found, parent its history at
+// the run's start.
+//
+// An input that was sent beside the stream never does: it is what the agent was given. One on RUN_STARTED does where none
+// of its messages is known: in the parent's history, or where no parent was given, in the thread (Thread.Place: the
+// parent is then the latest). One that names a message which is known is whole, so that an edit or a regeneration can be
+// read from it. So is one of a run without a parent in the thread: nothing can be left out.
+func Normalised(by ParentBy, parent History, input *agui.RunAgentInput) bool {
+	if input == nil || !input.Serialised {
+		return false
+	}
+	switch by {
+	case ParentLatest:
+		return true
+	case ParentExplicit:
+		return !parent.hasAny(input.Messages)
+	}
+	return false
+}
+
+// hasAny reports whether a message of the history has the id of one of these.
+func (h History) hasAny(messages []agui.Message) bool {
+	if h.shared != nil {
+		return slices.ContainsFunc(messages, func(m agui.Message) bool { return h.shared.Has(m.ID) })
+	}
+	ids := make(map[string]struct{}, len(messages))
+	for _, m := range messages {
+		ids[m.ID] = struct{}{}
+	}
+	return slices.ContainsFunc(h.Messages, func(m agui.Message) bool {
+		_, ok := ids[m.ID]
+		return ok
+	})
+}
+
+// StartHistory returns what a run's fold starts from. With a whole input these are its messages, with
 // the parent's activity messages kept in place, since clients leave those out of inputs; without
-// one, the parent's. The state is the input's, else the parent's, else {}. A run without a parent
+// one, the parent's. Behind those of a parent the fold itself puts the messages of a normalised one, at RUN_STARTED, as
+// the client does. The state is the input's, else the parent's, else {}. A run without a parent
 // has the zero History for one.
 //
 // In place means: behind the message that stood before it in the parent's history, or where that
 // is gone behind the nearest earlier one that remains, or else in front.
-func StartHistory(parent History, input *agui.RunAgentInput) History {
-	if input == nil {
-		return History{Messages: slices.Clip(parent.Messages), State: stateOrEmpty(parent.State), shared: parent.shared}
+func StartHistory(by ParentBy, parent History, input *agui.RunAgentInput) History {
+	state := stateOrEmpty(parent.State)
+	if input != nil && input.State != nil {
+		state = input.State
 	}
-	state := input.State
-	if state == nil {
-		state = stateOrEmpty(parent.State)
+	if input == nil || Normalised(by, parent, input) {
+		return History{Messages: slices.Clip(parent.Messages), State: state, shared: parent.shared}
 	}
 	return History{Messages: keepActivity(parent.Messages, input.Messages), State: state}
 }
 
+// keepActivity returns an input's messages with those activities of the parent's history in place that the client left out.
+// An input that has no message of the history, which has some, goes on from nothing: the conversation was cleared, and
+// its activities with it.
 func keepActivity(parent, input []agui.Message) []agui.Message {
 	if !slices.ContainsFunc(parent, isActivity) {
 		return slices.Clip(input)
 	}
-	// An activity and another message may have one id: what the client left out of the input is not there
-	// because the other is.
-	type name struct {
-		id       string
-		activity bool
+	at := pair(parent, input)
+	shared, other := false, false // messages that clients send
+	for i, m := range parent {
+		if !isActivity(m) {
+			other, shared = true, shared || at[i] >= 0
+		}
 	}
-	places := make(map[name][]int, len(input))
-	for i, m := range input {
-		n := name{m.ID, isActivity(m)}
-		places[n] = append(places[n], i)
+	if other && !shared {
+		return slices.Clip(input)
 	}
 	kept := make(map[int][]agui.Message) // by the number of input messages before them
 	n, anchor := 0, 0
-	for _, m := range parent {
-		id := name{m.ID, isActivity(m)}
-		if at := places[id]; len(at) > 0 {
-			anchor = at[0] + 1
-			if len(at) > 1 {
-				places[id] = at[1:]
-			}
-			continue
-		}
-		if isActivity(m) {
+	for i, m := range parent {
+		if at[i] >= 0 {
+			anchor = at[i] + 1
+		} else if isActivity(m) {
 			kept[anchor] = append(kept[anchor], m)
 			n++
 		}
@@ -279,6 +312,73 @@ func keepActivity(parent, input []agui.Message) []agui.Message {
 		out = append(append(out, m), kept[i+1]...)
 	}
 	return out
+}
+
+// name is what tells messages of a list apart. An activity and another message may have one id: what a client left out
+// of an input is not there because the other is.
+type name struct {
+	id       string
+	activity bool
+}
+
+func nameOf(m agui.Message) name { return name{m.ID, isActivity(m)} }
+
+// pair returns for each message of a history its place in an input, -1 where it is gone. A message whose name stands once
+// in both is found by that. The others, of names that stand several times and those that the fold has named itself
+// (compact.MadeByThinking), are looked for in turn between the ones that were found, so that none is taken for another
+// that stood elsewhere.
+func pair(history, input []agui.Message) []int {
+	had := make(map[name]int, len(history)) // how often
+	for _, m := range history {
+		had[nameOf(m)]++
+	}
+	places := make(map[name][]int, len(input))
+	for i, m := range input {
+		places[nameOf(m)] = append(places[nameOf(m)], i)
+	}
+	unique := func(m agui.Message) bool { return had[nameOf(m)] == 1 && len(places[nameOf(m)]) == 1 }
+	thoughts := map[string][]int{} // those that the history does not have, by content
+	end := make([]int, len(input)+1)
+	end[len(input)] = len(input)
+	for i, m := range slices.Backward(input) {
+		if end[i] = end[i+1]; unique(m) {
+			end[i] = i
+		}
+		if text, ok := thought(m); ok && had[nameOf(m)] == 0 {
+			thoughts[text] = append(thoughts[text], i)
+		}
+	}
+	for _, list := range thoughts {
+		slices.Reverse(list)
+	}
+
+	at := make([]int, len(history))
+	next := 0 // in the input, behind what was found last
+	for i, m := range history {
+		at[i] = -1
+		list := places[nameOf(m)]
+		if unique(m) {
+			at[i], next = list[0], list[0]+1
+			continue
+		}
+		if compact.MadeByThinking(m) && len(list) == 0 {
+			text, _ := thought(m)
+			list = thoughts[text]
+		}
+		if n, _ := slices.BinarySearch(list, next); n < len(list) && list[n] < end[next] {
+			at[i], next = list[n], list[n]+1
+		}
+	}
+	return at
+}
+
+// thought returns the content of a reasoning message.
+func thought(m agui.Message) (string, bool) {
+	content := m.Get("content")
+	if m.Role != agui.RoleReasoning || !agui.IsString(content) {
+		return "", false
+	}
+	return agui.TextOf(content).String(), true
 }
 
 func isActivity(m agui.Message) bool { return m.Role == agui.RoleActivity }

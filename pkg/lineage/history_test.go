@@ -35,12 +35,15 @@ func TestStartHistory(t *testing.T) {
 		"activity stays in place":               {parent: "u1 @x a1 @y @z", input: "u1 a1 u2", want: "u1 @x a1 @y @z u2", wantState: `{}`},
 		"activity in front":                     {parent: "@x u1", input: "u1 u2", want: "@x u1 u2", wantState: `{}`},
 		"what stood before it is gone":          {parent: "u1 a1 u2 @x a2", input: "u1 a1 u3", want: "u1 a1 @x u3", wantState: `{}`},
-		"all that stood before it is gone":      {parent: "u1 @x a1", input: "s u3", want: "@x s u3", wantState: `{}`},
+		"all that stood before it is gone":      {parent: "u1 @x a1", input: "s u3", want: "s u3", wantState: `{}`},
 		"the input brings its own activity":     {parent: "u1 @x @y a1", input: "u1 @y:new a1", want: "u1 @x @y:new a1", wantState: `{}`},
 		"an id that became another message":     {parent: "u1 @x", input: "u1 u2 @x:2", want: "u1 u2 @x:2", wantState: `{}`},
 		"the input is in another order":         {parent: "u1 a1 @x u2 @y", input: "u2 u1 a1", want: "u2 @y u1 a1 @x", wantState: `{}`},
 		"an id that stands twice":               {parent: "d @x d @y", input: "d d", want: "d @x d @y", wantState: `{}`},
-		"an input without messages":             {parent: "u1 @x", input: "", want: "@x", wantState: `{}`},
+		"its first place is gone":               {parent: "d a @x d @y", input: "a d", want: "a @x d @y", wantState: `{}`},
+		"its second place is gone":              {parent: "d a d @y", input: "d a u", want: "d a @y u", wantState: `{}`},
+		"nothing but activity is there":         {parent: "@x", input: "u1", want: "@x u1", wantState: `{}`},
+		"an input without messages":             {parent: "u1 @x", input: "", want: "", wantState: `{}`},
 		"null is a state of the parent's":       {parent: "u1", input: "u1", parentState: `null`, want: "u1", wantState: `null`},
 		"the input's state replaces the parent": {parent: "u1", input: "u1", parentState: `{"a":1}`, inputState: `[]`, want: "u1", wantState: `[]`},
 	}
@@ -51,7 +54,7 @@ func TestStartHistory(t *testing.T) {
 				input = inputOf(tt.input)
 				input.State = state(tt.inputState)
 			}
-			got := StartHistory(History{Messages: msgs(tt.parent), State: state(tt.parentState)}, input)
+			got := StartHistory(ParentExplicit, History{Messages: msgs(tt.parent), State: state(tt.parentState)}, input)
 			if words(got.Messages) != tt.want || string(got.State) != tt.wantState {
 				t.Errorf("got %q, %s; want %q, %s", words(got.Messages), got.State, tt.want, tt.wantState)
 			}
@@ -70,7 +73,7 @@ func TestStartHistory_KeepsAnActivityWhoseIDAnotherMessageHas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := json.Marshal(StartHistory(History{Messages: parent}, &agui.RunAgentInput{Messages: input}).Messages)
+	got, err := json.Marshal(StartHistory(ParentExplicit, History{Messages: parent}, &agui.RunAgentInput{Messages: input}).Messages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +86,7 @@ func TestStartHistory_OfTheParentsOwnMessagesIsTheParent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := conversationOf(t, "history")
 		in := &agui.RunAgentInput{Messages: InputMessages(h)}
-		if got := words(StartHistory(History{Messages: h}, in).Messages); got != words(h) {
+		if got := words(StartHistory(ParentExplicit, History{Messages: h}, in).Messages); got != words(h) {
 			t.Fatalf("got %q, want %q", got, words(h))
 		}
 		if own, layout := NormalizeInput(h, in.Messages); own != nil || layout != nil {

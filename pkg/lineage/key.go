@@ -7,10 +7,12 @@ import (
 	"fmt"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 )
 
-// Key names a history by the ids of its messages in order, activity messages aside: what the
-// official client would send as an input's messages. Two histories of one key have the same ids.
+// Key names a history by the ids of its messages in order: what the official client would send as an input's messages.
+// Activity messages are left out, which clients do not send, and messages that the fold has named itself
+// (compact.MadeByThinking), which clients have under ids of their own. Two histories of one key have the same ids.
 //
 // A key is a chain of hashes, so that the keys of all prefixes of a history come out of one pass
 // over it. The zero Key is the empty history.
@@ -24,12 +26,15 @@ func KeyOf(messages []agui.Message) Key { return Key{}.Extend(messages) }
 func (k Key) Extend(messages []agui.Message) Key {
 	var buf []byte
 	for _, m := range messages {
-		if m.Role != agui.RoleActivity {
+		if counts(m) {
 			k, buf = k.next(m.ID, buf)
 		}
 	}
 	return k
 }
+
+// counts reports whether a message counts in a history's key.
+func counts(m agui.Message) bool { return !isActivity(m) && !compact.MadeByThinking(m) }
 
 // next appends one id. SHA-256, so that no choice of ids gives another history's key; buf is
 // reused between calls.

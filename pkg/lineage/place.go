@@ -1,9 +1,12 @@
 package lineage
 
 import (
+	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 )
 
 // The anomalies that placing a run can find.
@@ -32,7 +35,8 @@ type Start struct {
 
 // Placement is where a run belongs.
 type Placement struct {
-	// Run is the head of the new run: open, its history not yet told.
+	// Run is the head of the new run: open, its history not yet told. Whether its input is whole (HasInput) is for the
+	// caller to say, who has the parent's history: see Normalised.
 	Run Run
 	// Anomalies are counted by rule in the run's statistics.
 	Anomalies []string
@@ -49,9 +53,9 @@ type Placement struct {
 // the run is a root and keeps the id as SpawnedBy. Where none is given and there is an input, the
 // longest prefix of its messages that is the whole history of a run names the parent, of several
 // such runs the one that started last; no such run, and the new one is a root. Where there is no
-// input either, the run that ended last is the parent.
+// input either, or one on RUN_STARTED that has no message which the thread has, the run that ended last is the parent.
 //
-// An error is one of Rest's: a thread that holds all its runs has none.
+// An error is one of Rest's or Known's.
 func (t *Thread) Place(s Start) (Placement, error) {
 	p := Placement{
 		Run: Run{
@@ -112,66 +116,142 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 		return parent, nil
 	case s.Input != nil:
 		p.Run.ParentBy = ParentContent
-		return t.longestPrefix(s)
-	default:
-		p.Run.ParentBy = ParentLatest
-		return t.lastEnded(s.Offset), nil
+		parent, err := t.longestPrefix(s)
+		if parent != nil || err != nil {
+			return parent, err
+		}
+		if whole, err := t.knowsOf(s); whole || err != nil {
+			return nil, err
+		}
 	}
+	p.Run.ParentBy = ParentLatest
+	return t.lastEnded(s.Offset), nil
+}
+
+// knowsOf reports whether an input that names no parent is whole: it came beside the stream, or the thread has one of
+// its messages.
+func (t *Thread) knowsOf(s Start) (bool, error) {
+	if !s.Input.Serialised {
+		return true, nil
+	}
+	ids := make([]string, len(s.Input.Messages))
+	for i, m := range s.Input.Messages {
+		ids[i] = m.ID
+	}
+	if len(ids) == 0 {
+		return false, nil
+	}
+	slices.Sort(ids)
+	for _, e := range t.open {
+		if e.messages == nil || e.Start >= s.Offset || e.ID == s.RunID {
+			continue
+		}
+		for _, m := range e.messages() {
+			if _, ok := slices.BinarySearch(ids, m.ID); ok {
+				return true, nil
+			}
+		}
+	}
+	if t.known == nil {
+		return false, errNoKnown
+	}
+	return t.known.Any(slices.Compact(ids), s.Offset)
+}
+
+var errNoKnown = errors.New("placing a run: nobody tells which messages the thread has (Thread.Tell)")
+
+// prefix is a beginning of an input's messages as a history would have them.
+type prefix struct {
+	ids []string
+	key Key
+	// length is how many messages the input has up to there, activities aside.
+	length int
+}
+
+// prefixesOf returns the beginnings of an input that may be a run's whole history, the longest first. Messages that the
+// fold has named itself count in no history (Key), and the client has them under other ids: so reasoning is looked for as
+// it stands, and as if it were none.
+func prefixesOf(input []agui.Message) []prefix {
+	var all []prefix
+	for _, without := range []bool{false, true} {
+		var ids []string
+		var key Key
+		var buf []byte
+		length, reasoning, from := 0, false, len(all)
+		for _, m := range input {
+			if isActivity(m) {
+				continue
+			}
+			length++
+			reasoning = reasoning || m.Role == agui.RoleReasoning
+			if compact.MadeByThinking(m) || without && m.Role == agui.RoleReasoning {
+				if len(all) > from {
+					all[len(all)-1].length = length
+				}
+				continue
+			}
+			ids = append(ids, m.ID)
+			key, buf = key.next(m.ID, buf)
+			all = append(all, prefix{ids, key, length})
+		}
+		if !reasoning {
+			break
+		}
+	}
+	slices.SortStableFunc(all, func(a, b prefix) int { return cmp.Compare(b.length, a.length) })
+	return all
 }
 
 // longestPrefix finds the run whose whole history is the longest prefix of the input's messages.
 func (t *Thread) longestPrefix(s Start) (*entry, error) {
-	ids := make([]string, 0, len(s.Input.Messages))
-	for _, m := range s.Input.Messages {
-		if m.Role != agui.RoleActivity {
-			ids = append(ids, m.ID)
-		}
-	}
-	best, length := t.longestLive(ids, s)
-	keys := make([]Key, len(ids)+1) // by length of the prefix; the empty one names nobody
-	var buf []byte
-	for i, id := range ids {
-		keys[i+1], buf = keys[i].next(id, buf)
-	}
-	best, length = t.longestEnded(keys, best, length, s)
+	prefixes := prefixesOf(s.Input.Messages)
+	best, length := t.longestLive(prefixes, s)
+	best, length = t.longestEnded(prefixes, best, length, s)
 	if t.rest == nil {
 		return best, nil
 	}
 	// Of the same length, too: of several runs the one that started last is the parent.
-	longer := slices.Clone(keys[max(length, 1):])
-	slices.Reverse(longer)
+	var longer []Key
+	for _, p := range prefixes {
+		if p.length >= length {
+			longer = append(longer, p.key)
+		}
+	}
 	if err := t.rest.Longest(longer, s.Offset); err != nil {
 		return nil, err
 	}
-	best, _ = t.longestEnded(keys, best, length, s)
+	best, _ = t.longestEnded(prefixes, best, length, s)
 	return best, nil
 }
 
 // longestEnded is longestPrefix over the runs that are not live, where best, of that length, is found already.
-func (t *Thread) longestEnded(keys []Key, best *entry, length int, s Start) (*entry, int) {
-	for n := len(keys) - 1; n > 0 && n >= length; n-- {
-		list := startedBefore(t.byKey[keys[n]], s.Offset)
+func (t *Thread) longestEnded(prefixes []prefix, best *entry, length int, s Start) (*entry, int) {
+	for _, p := range prefixes {
+		if p.length < length {
+			break
+		}
+		list := startedBefore(t.byKey[p.key], s.Offset)
 		for i := len(list) - 1; i >= 0; i-- {
 			e := list[i]
 			if e.ID == s.RunID || e.End >= s.Offset { // how that one stood at the offset is not known
 				continue
 			}
-			if n > length || byStart(e, best) > 0 {
-				return e, n
+			if p.length > length || byStart(e, best) > 0 {
+				best, length = e, p.length
 			}
-			return best, length
+			break
 		}
 	}
 	return best, length
 }
 
 // longestLive is longestPrefix over the live runs.
-func (t *Thread) longestLive(ids []string, s Start) (best *entry, length int) {
+func (t *Thread) longestLive(prefixes []prefix, s Start) (best *entry, length int) {
 	for _, e := range t.open {
 		if e.messages == nil || e.Start >= s.Offset || e.ID == s.RunID {
 			continue
 		}
-		n := matches(e.messages(), ids)
+		n := matches(e.messages(), prefixes)
 		if n > length || n > 0 && n == length && byStart(e, best) > 0 {
 			best, length = e, n
 		}
@@ -179,19 +259,20 @@ func (t *Thread) longestLive(ids []string, s Start) (best *entry, length int) {
 	return best, length
 }
 
-// matches returns the length of a history, activity messages aside, that is a prefix of ids, else 0.
-func matches(history []agui.Message, ids []string) int {
-	n := 0
+// matches returns the length of the longest prefix that a history is, else 0.
+func matches(history []agui.Message, prefixes []prefix) int {
+	ids := make([]string, 0, len(history))
 	for _, m := range history {
-		if m.Role == agui.RoleActivity {
-			continue
+		if counts(m) {
+			ids = append(ids, m.ID)
 		}
-		if n == len(ids) || ids[n] != m.ID {
-			return 0
-		}
-		n++
 	}
-	return n
+	for _, p := range prefixes {
+		if len(p.ids) == len(ids) && slices.Equal(p.ids, ids) {
+			return p.length
+		}
+	}
+	return 0
 }
 
 // maxTrees bounds the search for a cycle of given parents. Each tree is one whose root named a parent that came

@@ -1,6 +1,7 @@
 package lineage
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -378,6 +379,57 @@ func BenchmarkThread_Place(b *testing.B) {
 		b.Run(fmt.Sprintf("latest/%d runs", n), func(b *testing.B) {
 			for b.Loop() {
 				placed(th, Start{RunID: "new", Offset: int64(2 * n)})
+			}
+		})
+	}
+}
+
+// A client has what THINKING_* events brought under ids of its own. An input that repeats it goes on from the run all the
+// same, the longest history first.
+func TestThread_PlacesAnInputThatHasThinkingUnderOtherIDs(t *testing.T) {
+	reasoning := func(id string) agui.Message {
+		return agui.Message{ID: id, Role: agui.RoleReasoning, Raw: json.RawMessage(`{"id":"` + id + `","role":"reasoning","content":"hm"}`)}
+	}
+	list := func(front string, m agui.Message, back string) []agui.Message {
+		return slices.Concat(msgs(front), []agui.Message{m}, msgs(back))
+	}
+	var runs []Run
+	histories := map[string][]agui.Message{
+		"short": msgs("u1"), "made": list("u1", reasoning("thinking-made-1"), "a1"), "named": list("u1", reasoning("z"), "a1"), "plain": msgs("u1 a2"),
+	}
+	for i, id := range []string{"short", "made", "named", "plain"} {
+		at := int64(10 * i)
+		runs = append(runs, Run{ID: id, Branch: id, Root: id, Start: at, End: at + 1, Sealed: true, HistoryKey: KeyOf(histories[id])})
+	}
+	for name, c := range map[string]struct {
+		input []agui.Message
+		want  string
+	}{
+		"under the client's id":     {list("u1", reasoning("5f0c"), "a1 u2"), "made"},
+		"under Skein's":             {list("u1", reasoning("thinking-made-1"), "a1 u2"), "made"},
+		"reasoning with its own id": {list("u1", reasoning("z"), "a1 u2"), "named"},
+		"none":                      {msgs("u1 a2 u2"), "plain"},
+		"only that":                 {list("u1", reasoning("5f0c"), ""), "short"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, live := range []bool{false, true} {
+				th, err := NewThread()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range runs {
+					if live {
+						r.End, r.Sealed, r.HistoryKey = -1, false, Key{}
+						if err := th.AddLive(r, func() []agui.Message { return histories[r.ID] }); err != nil {
+							t.Fatal(err)
+						}
+					} else if err := th.Add(r); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if p := placed(th, Start{RunID: "new", Input: &agui.RunAgentInput{Messages: c.input}, Offset: 100}); p.Run.Parent != c.want {
+					t.Errorf("live %t: parent %q, want %q", live, p.Run.Parent, c.want)
+				}
 			}
 		})
 	}

@@ -11,7 +11,8 @@ const (
 	ParentExplicit ParentBy = "explicit"
 	// ParentContent: the input's messages continue that run's history.
 	ParentContent ParentBy = "content"
-	// ParentLatest: there was no input; it is the run of the thread that ended last.
+	// ParentLatest: there was no input, or one that leaves the history out (Normalised); it is the run of the thread that
+	// ended last.
 	ParentLatest ParentBy = "latest"
 	// ParentNone: the run is a root.
 	ParentNone ParentBy = "none"
@@ -48,7 +49,7 @@ type Run struct {
 	Root      string   `json:"rootRunId"`
 	Depth     int      `json:"depth"`
 	Base      string   `json:"base,omitempty"`
-	// HasInput says that the history starts from an input, not from the parent's history.
+	// HasInput says that the history starts from a whole input, not from the parent's history.
 	HasInput bool `json:"hasInput,omitempty"`
 	// Rewrote says how that input departs from the parent's history; see RewritesOf.
 	Rewrote []Rewrite `json:"rewrote,omitempty"`

@@ -15,6 +15,8 @@ import (
 type Thread struct {
 	// rest brings the runs that are not held; nil where all are.
 	rest Rest
+	// known tells which messages the thread has; nil where nobody does.
+	known Known
 
 	runs map[string]*entry
 	// byGiven holds the runs of each id that an agent used, by start.
@@ -43,6 +45,33 @@ type Rest interface {
 	FirstChild(run string) (start int64, ok bool, err error)
 }
 
+// Known tells which messages a thread has: an input on RUN_STARTED that has none of them leaves the history out.
+type Known interface {
+	// Any reports whether a message of one of the ids, which are in order, stands in the history of a run that started before the offset and is
+	// not live: as the run's end left it, if that lies before the offset too, else as it stands.
+	Any(ids []string, offset int64) (bool, error)
+}
+
+// Said is Known over runs that have ended, in memory: by message id, where the first run ended that left one.
+type Said map[string]int64
+
+// Add takes in the messages of a run that ended at the offset. What stands in its base may be left out.
+func (s Said) Add(end int64, messages []agui.Message) {
+	for _, m := range messages {
+		if first, ok := s[m.ID]; !ok || end < first {
+			s[m.ID] = end
+		}
+	}
+}
+
+// Any implements Known.
+func (s Said) Any(ids []string, offset int64) (bool, error) {
+	return slices.ContainsFunc(ids, func(id string) bool {
+		end, ok := s[id]
+		return ok && end < offset
+	}), nil
+}
+
 type entry struct {
 	Run
 	// messages gives the history of a live run as it stands.
@@ -68,6 +97,9 @@ func NewThread(runs ...Run) (*Thread, error) {
 
 // Leave lets runs of the thread be left to rest.
 func (t *Thread) Leave(rest Rest) { t.rest = rest }
+
+// Tell has the thread ask which messages it has. Without it Place fails where that counts.
+func (t *Thread) Tell(known Known) { t.known = known }
 
 // Add puts a run in, or what has become of it: a run of the same id is replaced. The history is
 // the one that HistoryKey names, so an open run whose events may still come from memory is added

@@ -168,7 +168,7 @@ func (c *call) startOver(in *newInput, runs []store.Run, h restored) error {
 			return &refusal{status: http.StatusConflict, detail: fmt.Sprintf(
 				"run %q had no input and started from run %q while that was open: what it started from was not kept", h.run.RunID, h.run.ParentRunID)}
 		}
-		start := lineage.StartHistory(base, nil)
+		start := lineage.StartHistory(lineage.ParentBy(h.run.ParentBy), base, nil)
 		in.messages, in.state = lineage.InputMessages(start.Messages), start.State
 		return nil
 	}

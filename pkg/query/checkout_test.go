@@ -17,7 +17,7 @@ func (f *fixture) checkedOut(path string) (*agui.RunAgentInput, reply) {
 	if r.status != http.StatusOK {
 		f.t.Fatalf("GET %s: %d %s", path, r.status, r.body)
 	}
-	in, err := agui.DecodeInput([]byte(r.body))
+	in, err := agui.DecodeInput([]byte(r.body), "")
 	if err != nil {
 		f.t.Fatalf("GET %s: %v in %s", path, err, r.body)
 	}

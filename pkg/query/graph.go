@@ -31,7 +31,7 @@ func headOf(r store.Run) lineage.Run {
 		ID: r.RunID, GivenID: r.GivenRunID,
 		Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
 		Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base,
-		HasInput: r.Input != nil, Rewrote: rewrote,
+		HasInput: r.HasWholeInput(), Rewrote: rewrote,
 		Start: r.Raw.First, End: end,
 		Sealed: r.Status.Sealed(), Status: lineage.Status(r.Status), StartedAt: r.StartedAt,
 		MessageCount: r.MessageCount,

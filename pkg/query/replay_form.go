@@ -102,14 +102,19 @@ func (w *replayWriter) marked(e replayed) error {
 	} else {
 		line.Bytes = e.value
 	}
-	text, err := marshal(line)
+	return w.line(line)
+}
+
+// line writes a document on a line of its own.
+func (w *replayWriter) line(v any) error {
+	text, err := marshal(v)
 	if err != nil {
 		return err
 	}
 	if _, err = w.b.Write(text); err == nil {
 		err = w.b.WriteByte('\n')
 	}
-	return err
+	return callers(err)
 }
 
 // flush sends what is written so far.

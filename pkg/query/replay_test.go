@@ -25,6 +25,7 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
+	"github.com/skeinhq/skein/pkg/shadow"
 )
 
 // rawFixture is the stage over raw events on partition 3, where the fixture's records say they are.
@@ -107,7 +108,7 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 	var input *agui.RunAgentInput
 	r.Begin = func(in *agui.RunAgentInput, _ string) (*compact.Run, error) {
 		var fold *compact.Run
-		fold, input = refold.Start(lineage.History{}, in, 0)
+		fold, input = refold.Start(run, lineage.ParentNone, lineage.History{}, in, 0)
 		return fold, nil
 	}
 	for _, o := range at {
@@ -248,7 +249,7 @@ func TestReplay_GivesBackWhatTheRecordIsMadeOf(t *testing.T) {
 			}
 			var p proofAnswer
 			f.json("/v1/threads/chat/runs/r/verify", &p)
-			if p.Verdict != verdictProved {
+			if p.Verdict != shadow.Proved {
 				t.Errorf("verdict %+v", p)
 			}
 			f.get("umbrella", chatR).problem(t, http.StatusNotFound)
@@ -374,7 +375,7 @@ func TestReplay_SaysWhatRetentionHasTaken(t *testing.T) {
 	f.replays("/v1/threads/chat/runs/r~2/events", 5, 6)
 	var p proofAnswer
 	f.json("/v1/threads/chat/runs/r/verify", &p)
-	if p.Verdict != verdictUnproved || p.Earliest == nil || p.Earliest.String() != "3:2" || p.Reason == "" || p.Raw != nil {
+	if p.Verdict != shadow.Unproved || p.Earliest == nil || p.Earliest.String() != "3:2" || p.Reason == "" || p.Raw != nil {
 		t.Errorf("verdict %+v", p)
 	}
 

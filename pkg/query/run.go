@@ -21,6 +21,8 @@ type runAnswer struct {
 	BranchID    string          `json:"branchId"`
 	RootRunID   string          `json:"rootRunId"`
 	Depth       int             `json:"depth"`
+	// InputForm is "normalised" where the input left out what is in the parent's history.
+	InputForm record.InputForm `json:"inputForm,omitempty"`
 	// Rewrote says how the input departs from the parent's history.
 	Rewrote []string `json:"rewrote,omitempty"`
 
@@ -82,7 +84,7 @@ func newRunAnswer(r store.Run, to record.Position) runAnswer {
 	return runAnswer{
 		ThreadID: r.ThreadID, RunID: r.RunID, GivenRunID: r.GivenRunID,
 		ParentRunID: r.ParentRunID, ParentBy: r.ParentBy, SpawnedBy: r.SpawnedBy,
-		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth, Rewrote: r.Rewrote,
+		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth, InputForm: r.InputForm, Rewrote: r.Rewrote,
 		Status: r.Status, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal,
 		Interrupts: list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),

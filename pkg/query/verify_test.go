@@ -12,11 +12,11 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
+	"github.com/skeinhq/skein/pkg/shadow"
 )
 
 // talk puts a run of one message on the log and returns its offsets: start, message, kept event, state, end.
@@ -67,7 +67,7 @@ func TestVerify_SaysWhatDiffers(t *testing.T) {
 			if value, err := jsonschema.UnmarshalJSON(strings.NewReader(r.body)); err != nil || describer(t)("Proof").Validate(value) != nil {
 				t.Errorf("%s is not as described: %v", r.body, err)
 			}
-			if p.Verdict != verdictDiffers || !slices.Equal(p.Differences, c.differences) || p.DiffersFrom == nil || p.DiffersFrom.String() != c.from {
+			if p.Verdict != shadow.Differs || !slices.Equal(p.Differences, c.differences) || p.DiffersFrom == nil || p.DiffersFrom.String() != c.from {
 				t.Errorf("verdict %s, differences %v from %v, want %v from %s", p.Verdict, p.Differences, p.DiffersFrom, c.differences, c.from)
 			}
 		})
@@ -96,7 +96,7 @@ func TestVerify_SaysWhatItDoesNotProve(t *testing.T) {
 			f.indexedFor("acme", "chat", "r", "", c.change, at[:len(at)-1]...)
 			var p proofAnswer
 			f.json("/v1/threads/chat/runs/r/verify", &p)
-			if p.Verdict != verdictProved || !slices.ContainsFunc(p.Unproved, func(s string) bool { return strings.HasPrefix(s, c.remark) }) {
+			if p.Verdict != shadow.Proved || !slices.ContainsFunc(p.Unproved, func(s string) bool { return strings.HasPrefix(s, c.remark) }) {
 				t.Errorf("verdict %s, differences %v, unproved %q", p.Verdict, p.Differences, p.Unproved)
 			}
 		})
@@ -111,7 +111,7 @@ func TestVerify_FoldsARunThatBeganAlone(t *testing.T) {
 	parent = append(parent, f.event("p", fmt.Sprintf(finished, "p")))
 	child = append(child, f.event("r", fmt.Sprintf(finished, "r")))
 	f.indexed("p", "", parent...)
-	for alone, want := range map[int64]verdict{1: verdictProved, 0: verdictDiffers} {
+	for alone, want := range map[int64]shadow.Verdict{1: shadow.Proved, 0: shadow.Differs} {
 		f.indexedFor("acme", "chat", "r", "", func(r *record.Run) {
 			r.ParentRunID, r.ParentBy, r.Depth = "p", record.ParentExplicit, 1
 			if alone > 0 {
@@ -136,8 +136,8 @@ func TestVerify_FoldsAParentThatWasGoingOn(t *testing.T) {
 	f.indexed("p", "", parent...)
 	for _, c := range []struct {
 		state string
-		want  verdict
-	}{{`{"n":1,"m":3}`, verdictProved}, {`{"n":2,"m":3}`, verdictDiffers}} {
+		want  shadow.Verdict
+	}{{`{"n":1,"m":3}`, shadow.Proved}, {`{"n":2,"m":3}`, shadow.Differs}} {
 		f.indexedFor("acme", "chat", "r", "", func(r *record.Run) {
 			r.ParentRunID, r.ParentBy, r.Depth, r.State = "p", record.ParentExplicit, 1, json.RawMessage(c.state)
 			delete(r.Stats.Anomalies, "state-delta-failed")
@@ -153,29 +153,78 @@ func TestVerify_FoldsAParentThatWasGoingOn(t *testing.T) {
 	}
 	var p proofAnswer
 	f.json("/v1/threads/chat/runs/r/verify", &p)
-	if p.Verdict != verdictUnproved || !strings.Contains(p.Reason, "its parent") {
+	if p.Verdict != shadow.Unproved || !strings.Contains(p.Reason, "its parent") {
 		t.Errorf("verdict %s %q", p.Verdict, p.Reason)
 	}
 }
 
-// A parent of which a record says the place alone: nobody can say yet what it had said. The record itself is right.
+// A parent of which a record says the place alone: what it had said is in no record yet, but in the raw events.
 func TestVerify_AParentWhoseEventsAreInNoRecordYet(t *testing.T) {
 	f := newRawFixture(t)
 	parent := f.event("p", fmt.Sprintf(started, "p"))
+	f.event("p", `{"type":"STATE_SNAPSHOT","snapshot":{"n":1}}`)
 	child := []int64{f.event("r", fmt.Sprintf(started, "r")), f.event("r", fmt.Sprintf(finished, "r"))}
 	f.indexedFor("acme", "chat", "p", "", func(r *record.Run) {
 		none := refold.NewTally()
 		r.Raw.Next, r.Raw.Ranges, r.Raw.Events, r.Raw.SHA256 = r.Raw.First, nil, 0, none.SHA256()
 		r.Open.Pending, r.Open.Placed = true, true
 	}, parent)
-	f.indexedFor("acme", "chat", "r", "", func(r *record.Run) {
-		r.ParentRunID, r.ParentBy, r.Depth = "p", record.ParentExplicit, 1
-	}, child...)
-	for run, want := range map[string]verdict{"p": verdictProved, "r": verdictUnproved} {
-		var p proofAnswer
-		f.json("/v1/threads/chat/runs/"+run+"/verify", &p)
-		if p.Verdict != want || want == verdictUnproved && !strings.Contains(p.Reason, "holds none of its events yet") {
-			t.Errorf("%s: verdict %s %q, differences %v", run, p.Verdict, p.Reason, p.Differences)
+	for state, want := range map[string]shadow.Verdict{`{"n":1}`: shadow.Proved, `{"n":2}`: shadow.Differs} {
+		f.indexedFor("acme", "chat", "r", "", func(r *record.Run) {
+			r.ParentRunID, r.ParentBy, r.Depth, r.State = "p", record.ParentExplicit, 1, json.RawMessage(state)
+		}, child...)
+		for run, want := range map[string]shadow.Verdict{"p": shadow.Proved, "r": want} {
+			var p proofAnswer
+			f.json("/v1/threads/chat/runs/"+run+"/verify", &p)
+			if p.Verdict != want {
+				t.Errorf("%s: verdict %s %q, differences %v", run, p.Verdict, p.Reason, p.Differences)
+			}
+		}
+	}
+}
+
+// An input that was sent beside the stream begins no run: b, whose input was there before anything of a, goes on from a.
+func TestVerify_TakesNoInputForABeginning(t *testing.T) {
+	f := newRawFixture(t)
+	input := func(run, messages string) int64 {
+		return f.add("acme", "chat", record.Headers{Kind: record.KindInput, RunID: run, Seq: -1},
+			fmt.Sprintf(`{"threadId":"chat","runId":%q,"messages":[%s],"tools":[],"context":[],"forwardedProps":{}}`, run, messages))
+	}
+	const ua, ma = `{"id":"ua","role":"user","content":"one"}`, `{"id":"m-a","role":"assistant","content":"a"}`
+	a, b := []int64{input("a", ua)}, []int64{input("b", ua+","+ma)}
+	for _, of := range []struct {
+		run string
+		at  *[]int64
+	}{{"a", &a}, {"b", &b}} {
+		*of.at = append(*of.at, f.event(of.run, fmt.Sprintf(started, of.run)),
+			f.event(of.run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m-%[1]s","role":"assistant","delta":%[1]q}`, of.run)),
+			f.event(of.run, fmt.Sprintf(finished, of.run)))
+	}
+	f.indexed("a", "", a...)
+	for branch, want := range map[string]string{"a": "proved []", "b": "differs [branchId]"} {
+		f.indexedFor("acme", "chat", "b", "", func(r *record.Run) {
+			r.ParentRunID, r.ParentBy, r.Base, r.BranchID, r.RootRunID, r.Depth = "a", record.ParentContent, "a", branch, "a", 1
+			r.Messages, r.Layout, r.InputMessages, r.InputLayout = r.Messages[2:], nil, nil, nil // told against a
+			r.Stats.Messages = 1
+		}, b...)
+		for _, path := range []string{"/v1/threads/chat/runs/a/verify", "/v1/threads/chat/runs/b/verify", "/v1/threads/chat/verify"} {
+			for line := range strings.Lines(f.get("acme", path).body) {
+				var p proofAnswer
+				if err := json.Unmarshal([]byte(line), &p); err != nil {
+					t.Fatal(err)
+				}
+				want := want
+				if p.RunID == "a" {
+					want = "proved []"
+				}
+				if got := fmt.Sprint(p.Verdict, " ", p.Differences); got != want {
+					t.Errorf("%s: run %s: %s, want %s", path, p.RunID, got, want)
+				}
+				// By itself nobody knows whether the other had begun.
+				if got, want := slices.Contains(p.Unproved, shadow.UnprovedPlace), path == "/v1/threads/chat/runs/a/verify"; got != want {
+					t.Errorf("%s: run %s: unproved %q", path, p.RunID, p.Unproved)
+				}
+			}
 		}
 	}
 }
@@ -191,14 +240,14 @@ func TestVerify_ProvesPlaces(t *testing.T) {
 	for name, c := range map[string]struct {
 		change      func(*record.Run)
 		going       bool // a third run was going on
-		verdict     verdict
+		verdict     shadow.Verdict
 		differences string
 	}{
-		"as it was decided":      {func(*record.Run) {}, false, verdictProved, ""},
-		"another branch":         {func(r *record.Run) { r.BranchID = "b" }, false, verdictDiffers, "branchId"},
-		"another way":            {func(r *record.Run) { r.ParentBy = record.ParentLatest }, false, verdictDiffers, "parentBy"},
-		"another depth and root": {func(r *record.Run) { r.RootRunID, r.Depth = "b", 7 }, false, verdictDiffers, "rootRunId depth"},
-		"beside another run":     {func(r *record.Run) { r.BranchID = "b" }, true, verdictProved, ""},
+		"as it was decided":      {func(*record.Run) {}, false, shadow.Proved, ""},
+		"another branch":         {func(r *record.Run) { r.BranchID = "b" }, false, shadow.Differs, "branchId"},
+		"another way":            {func(r *record.Run) { r.ParentBy = record.ParentLatest }, false, shadow.Differs, "parentBy"},
+		"another depth and root": {func(r *record.Run) { r.RootRunID, r.Depth = "b", 7 }, false, shadow.Differs, "rootRunId depth"},
+		"beside another run":     {func(r *record.Run) { r.BranchID = "b" }, true, shadow.Proved, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newRawFixture(t)
@@ -219,7 +268,7 @@ func TestVerify_ProvesPlaces(t *testing.T) {
 				if err := json.Unmarshal([]byte(lines[len(lines)-1]), &p); err != nil || r.status != http.StatusOK {
 					t.Fatalf("%s: %d %s", path, r.status, r.body)
 				}
-				if got := strings.Join(p.Differences, " "); p.RunID != "b" || p.Verdict != c.verdict || got != c.differences || slices.Contains(p.Unproved, unprovedPlace) != c.going {
+				if got := strings.Join(p.Differences, " "); p.RunID != "b" || p.Verdict != c.verdict || got != c.differences || slices.Contains(p.Unproved, shadow.UnprovedPlace) != c.going {
 					t.Errorf("%s: run %s: %s, differences %q, unproved %q; want %s, %q", path, p.RunID, p.Verdict, got, p.Unproved, c.verdict, c.differences)
 				}
 			}
@@ -305,23 +354,5 @@ func TestVerify_ReadsAThreadWithOneClient(t *testing.T) {
 	t.Logf("%d connections for 2 runs, %d for 12", few, many)
 	if few == 0 || many >= 12 {
 		t.Errorf("%d connections for 2 runs, %d for 12", few, many)
-	}
-}
-
-// Of a run of which nothing but its input has come there is no fold to compare with, be it open, or abandoned and too
-// large for a record that could go on.
-func TestVerify_ComparesNoFoldWhereOnlyAnInputHasCome(t *testing.T) {
-	pending := &record.Run{Status: record.StatusRunning, Open: &record.Open{Pending: true}, FoldVersion: compact.Version}
-	cut := &record.Run{Status: record.StatusAbandoned, Truncated: true, FoldVersion: compact.Version}
-	for _, r := range []*record.Run{pending, cut} {
-		skip := uncompared(r)
-		for member, want := range map[string]bool{"status": true, "historyKey": true, "endedAt": true, "inputSha256": false, "raw.sha256": false} {
-			if skip(member) != want {
-				t.Errorf("%s: %s is left out: %t, want %t", r.Status, member, !want, want)
-			}
-		}
-		if said := unprovedOf(r); !slices.Contains(said, "the contents: no event has come") {
-			t.Errorf("%s: it says %q", r.Status, said)
-		}
 	}
 }

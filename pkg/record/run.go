@@ -34,11 +34,18 @@ const (
 	ParentExplicit ParentBy = "explicit"
 	// ParentContent: the input's messages continue that run's history.
 	ParentContent ParentBy = "content"
-	// ParentLatest: there was no input; the run of the thread that ended last is taken.
+	// ParentLatest: there was no input, or a normalised one; the run of the thread that ended last is taken.
 	ParentLatest ParentBy = "latest"
 	// ParentNone: the run is a root.
 	ParentNone ParentBy = "none"
 )
+
+// InputForm says how an input tells the conversation.
+type InputForm string
+
+// InputNormalised is the form in which AG-UI serialises inputs: messages that are in the history already are left out, and
+// those that stand there come behind it (lineage.Normalised). InputMessages and InputLayout give the whole list.
+const InputNormalised InputForm = "normalised"
 
 // Run is the run record: the compact form of one run, one per run on skein.runs. It holds all
 // that is needed to restore, index, resume and audit the run. Encode and Decode are its codec.
@@ -70,6 +77,8 @@ type Run struct {
 	Input         json.RawMessage `json:"input,omitempty"`
 	InputLayout   agui.Layout     `json:"inputLayout,omitempty"`
 	InputMessages []agui.Message  `json:"inputMessages,omitempty"`
+	// InputForm is InputNormalised where the input left out what is in the history; empty where it is whole.
+	InputForm InputForm `json:"inputForm,omitempty"`
 	// Rewrote says how the input departs from the parent's history, as that was when the run began; nil
 	// where it goes on from it. Package lineage makes the words.
 	Rewrote []string `json:"rewrote,omitempty"`
@@ -138,13 +147,19 @@ type Run struct {
 // that it was abandoned without one. Its fold was never begun.
 func (r *Run) InputOnly() bool { return r.Raw.Events == 0 }
 
+// HasWholeInput reports whether the history starts from an input, not from the parent's.
+func (r *Run) HasWholeInput() bool { return r.Input != nil && r.InputForm != InputNormalised }
+
+// MaxRanges is how many sub-ranges of offsets a record names at most.
+const MaxRanges = 64
+
 // Raw is where a run's events lie in skein.events, and the proof of them.
 type Raw struct {
 	Partition int32 `json:"partition"`
 	// First is the offset of the run's first record, Next the one after its last.
 	First int64 `json:"first"`
 	Next  int64 `json:"next"`
-	// Ranges are up to 64 half-open offset ranges that hold every record of the run.
+	// Ranges are up to MaxRanges half-open offset ranges that hold every record of the run.
 	Ranges [][2]int64 `json:"ranges"`
 	// Events is the number of folded events: dropped repeats and synthetic ends excluded.
 	Events int64 `json:"events"`

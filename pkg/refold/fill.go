@@ -3,7 +3,6 @@ package refold
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -13,31 +12,44 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Start begins a run's fold from its parent's history (the zero History without a parent) and its
-// input, nil where there is none; it keeps events of these families. It returns the input as it is recorded: what equals a message of the
+// Start begins the fold of a run from its parent's history (the zero History without a parent), which was found by
+// that, and its input, nil where there is none; it keeps events of these families. It returns the input as it is recorded: what equals a message of the
 // parent in value is that message.
-func Start(parent lineage.History, input *agui.RunAgentInput, kept agui.Families) (*compact.Run, *agui.RunAgentInput) {
+func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.RunAgentInput, kept agui.Families) (*compact.Run, *agui.RunAgentInput) {
 	if input != nil {
 		in := *input
-		in.Messages = adopt(parent.Messages, in.Messages)
+		if lineage.Normalised(by, parent, input) {
+			in.Messages = compactedAll(nil, in.Messages)
+		} else {
+			in.Messages = adopt(parent.Messages, in.Messages)
+		}
 		input = &in
 	}
-	fold := lineage.StartHistory(parent, input).Fold()
+	fold := lineage.StartHistory(by, parent, input).Fold()
+	fold.Name(run)
 	fold.Keep(kept)
 	return fold, input
 }
 
-// FillInput fills what a record says of an input that Start returned; parent is what Start was given, base
-// the history of the record's base, sum the hash of the input as it came.
+// FillInput fills what a record says of an input that Start returned; the record says how the parent was found, parent
+// is what Start was given, base the history of the record's base, sum the hash of the input as it came.
 func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAgentInput, sum string) {
 	if input == nil {
 		return
 	}
 	rec.Input = agui.Without(input.Raw, "messages")
-	rec.InputMessages, rec.InputLayout = lineage.NormalizeInput(base.Messages, input.Messages)
-	rec.Rewrote = nil
-	for _, r := range lineage.RewritesOf(parent.Messages, input.Messages) {
-		rec.Rewrote = append(rec.Rewrote, string(r))
+	rec.InputForm, rec.Rewrote = "", nil
+	switch {
+	case !lineage.Normalised(lineage.ParentBy(rec.ParentBy), parent, input):
+		rec.InputMessages, rec.InputLayout = lineage.NormalizeInput(base.Messages, input.Messages)
+		for _, r := range lineage.RewritesOf(parent.Messages, input.Messages) {
+			rec.Rewrote = append(rec.Rewrote, string(r))
+		}
+	case rec.Base != "": // it is normalised as it came
+		rec.InputForm, rec.InputMessages, rec.InputLayout = record.InputNormalised, slices.Clone(input.Messages), nil
+	default:
+		rec.InputForm, rec.InputLayout = record.InputNormalised, nil
+		rec.InputMessages = slices.Concat(lineage.InputMessages(parent.Messages), input.Messages)
 	}
 	rec.Resumes = input.Resume
 	rec.InputSHA256 = sum
@@ -106,15 +118,11 @@ func usageOf(usage map[string]map[string]int64) map[string]record.TokenUsage {
 	return out
 }
 
-// InputOf returns the input that a RUN_STARTED carries and the hash of its bytes; nil where it has none.
-func InputOf(ev *agui.Event) (*agui.RunAgentInput, string, error) {
-	in := ev.Input()
+// InputOf returns the input that a RUN_STARTED of the run carries and the hash of its bytes; nil where it has none.
+func InputOf(ev *agui.Event, run string) (*agui.RunAgentInput, string) {
+	in := ev.Input(run)
 	if in == nil {
-		return nil, "", nil
+		return nil, ""
 	}
-	own, err := agui.DecodeInput(bytes.Clone(in.Raw)) // the event's bytes are not ours to keep
-	if err != nil {
-		return nil, "", fmt.Errorf("reading input of event: %w", err)
-	}
-	return own, SHA256(agui.Lookup(ev.Raw, agui.FieldInput.String())), nil
+	return in, SHA256(agui.Lookup(ev.Raw, agui.FieldInput.String()))
 }

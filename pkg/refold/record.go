@@ -17,9 +17,9 @@ import (
 // Begin is Start for a run that has a record: what was found in placing the run is taken from the
 // record, as are its place and the families of events that it keeps.
 func Begin(given *record.Run, parent lineage.History, input *agui.RunAgentInput) (*compact.Run, *agui.RunAgentInput) {
-	fold, input := Start(parent, input, given.Kept)
+	fold, input := Start(given.RunID, lineage.ParentBy(given.ParentBy), parent, input, given.Kept)
 	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone} {
-		for range given.Stats.Anomalies[rule] {
+		if given.Stats.Anomalies[rule] > 0 { // each is found once
 			fold.Note(rule)
 		}
 	}

@@ -55,7 +55,7 @@ func NamedBy(h record.Headers, value []byte) string {
 	case h.RunID != "":
 		return h.RunID
 	case h.Kind == record.KindInput:
-		in, err := agui.DecodeInput(value)
+		in, err := agui.DecodeInput(value, "")
 		if err != nil {
 			return ""
 		}

@@ -106,6 +106,9 @@ func (r *Run) Take(m Message) (Outcome, error) {
 	return Folded, nil
 }
 
+// Event is the event that was taken last, or is being taken. It aliases the message.
+func (r *Run) Event() *agui.Event { return &r.event }
+
 // fold returns the run's fold, or before the first event the one that starts with it.
 func (r *Run) fold(ev *agui.Event) (*compact.Run, error) {
 	switch {
@@ -115,16 +118,13 @@ func (r *Run) fold(ev *agui.Event) (*compact.Run, error) {
 		return compact.New(nil, nil), nil
 	}
 	if r.Input == nil {
-		var err error
-		if r.Input, r.InputSHA256, err = InputOf(ev); err != nil {
-			return nil, err
-		}
+		r.Input, r.InputSHA256 = InputOf(ev, r.Span.RunID)
 	}
 	return r.Begin(r.Input, r.InputSHA256)
 }
 
 func (r *Run) takeInput(m Message) Outcome {
-	in, malformed := agui.DecodeInput(m.Value)
+	in, malformed := agui.DecodeInput(m.Value, r.Span.RunID)
 	if malformed != nil {
 		return r.refuse(m)
 	}

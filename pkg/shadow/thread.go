@@ -110,7 +110,7 @@ func (t *Thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) 
 		case p == nil:
 			r.leave(fmt.Sprintf("its parent %q has no record", id))
 			return nil, errLeft
-		case (p.keep != Open || p.rec.Closed) && p.rec.Raw.Next <= r.first: // closed with only an input, it is as its record says
+		case (p.keep != Open || p.rec.Closed) && p.rec.Raw.Next < r.next: // closed with only an input, it is as its record says
 			var err error
 			if r.parent, err = t.history(p); err != nil {
 				return nil, err

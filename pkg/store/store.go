@@ -124,6 +124,9 @@ type Reader interface {
 	// Contents returns the messages and states of the named runs of a thread. A run that is
 	// not in the answer has none yet: it is running, or its rows are not those of its version.
 	Contents(ctx context.Context, tenant, thread string, runs []string) (map[string]Content, error)
+	// Holding returns the runs of a thread, sealed or abandoned, that have a message of one of these ids as their own, with
+	// the versions of their records.
+	Holding(ctx context.Context, tenant, thread string, messageIDs []string) (map[string]int64, error)
 	// Threads returns a page of threads, ordered by thread id, and the cursor of the next
 	// page ("" at the end).
 	Threads(ctx context.Context, tenant string, q ThreadQuery) ([]Thread, string, error)

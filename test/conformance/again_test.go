@@ -16,7 +16,7 @@ func TestCompacted_FoldsToTheSame(t *testing.T) {
 		t.Helper()
 		f := fold(t, start, events)
 		var compacted [][]byte
-		for _, e := range compact.Compacted(f.run) {
+		for _, e := range compact.Compacted(compact.Step{Run: f.run}) {
 			compacted = append(compacted, e)
 		}
 		again := fold(t, conformance.Start{}, compacted)

@@ -17,13 +17,15 @@ import (
 )
 
 // A case is testdata/cases/NAME.txtar: a comment, in.jsonl, start.json where the conversation is not
-// empty before, and want.json, which the official client wrote (-update).
+// empty before, and want.json, which the official client wrote (-update). Where the whole client, which strips what its
+// schema does not know, makes something else of it, that is whole.json.
 type testCase struct {
 	file    string
 	archive *txtar.Archive
 	start   conformance.Start
 	events  [][]byte
 	want    caseResult
+	whole   *caseResult
 }
 
 type caseResult struct {
@@ -35,12 +37,20 @@ type caseResult struct {
 func TestFold_EqualsTheOfficialClientOnCases(t *testing.T) {
 	cases := readCases(t)
 	if live, ok := conformance.Live(t); ok {
-		for i, result := range reduceCases(t, live, cases) {
+		results, stripped := reduceCases(t, live, cases, false), reduceCases(t, live, cases, true)
+		for i := range cases {
 			c := &cases[i]
 			if *update {
-				c.write(t, result)
-			} else if d := c.diff(result); d != "" {
+				c.write(t, results[i], stripped[i])
+			} else if d := c.want.diff(results[i]); d != "" {
 				t.Errorf("%s: want.json against the running client: %s", c.file, d)
+			}
+			whole := &c.want
+			if c.whole != nil {
+				whole = c.whole
+			}
+			if d := whole.diff(stripped[i]); d != "" {
+				t.Errorf("%s: the whole client is told to make something else: %s", c.file, d)
 			}
 		}
 	} else if *update {
@@ -50,7 +60,7 @@ func TestFold_EqualsTheOfficialClientOnCases(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(c.file), ".txtar"), func(t *testing.T) {
 			report.cases++
 			f := fold(t, c.start, c.events)
-			if d := c.diff(caseResult{f.Conversation, f.malformed}); d != "" {
+			if d := c.want.diff(caseResult{f.Conversation, f.malformed}); d != "" {
 				t.Errorf("%s\n%s", bytes.TrimSpace(c.archive.Comment), d)
 			}
 		})
@@ -87,22 +97,23 @@ func TestVerification_EqualsTheOfficialClientOnCases(t *testing.T) {
 	}
 }
 
-// diff compares a result with want.json.
-func (c *testCase) diff(got caseResult) string {
-	if d := conformance.Diff(c.want.Conversation, got.Conversation); d != "" {
+// diff compares a result with one that is wanted.
+func (r caseResult) diff(got caseResult) string {
+	if d := conformance.Diff(r.Conversation, got.Conversation); d != "" {
 		return d
 	}
-	if !slices.Equal(c.want.Rejected, got.Rejected) {
-		return fmt.Sprintf("rejected events: want %v, got %v", c.want.Rejected, got.Rejected)
+	if !slices.Equal(r.Rejected, got.Rejected) {
+		return fmt.Sprintf("rejected events: want %v, got %v", r.Rejected, got.Rejected)
 	}
 	return ""
 }
 
-func reduceCases(t *testing.T, live *conformance.Client, cases []testCase) []caseResult {
+// reduceCases returns what the client makes of each case; stripped, what the whole client does.
+func reduceCases(t *testing.T, live *conformance.Client, cases []testCase, stripped bool) []caseResult {
 	t.Helper()
 	jobs := make([]conformance.Job, len(cases))
 	for i, c := range cases {
-		jobs[i] = conformance.Job{Start: c.start, Upgrade: true, Schema: true, Skip: true}
+		jobs[i] = conformance.Job{Start: c.start, Upgrade: true, Schema: true, Strip: stripped, Skip: true}
 		for _, line := range c.events {
 			jobs[i].Events = append(jobs[i].Events, line)
 		}
@@ -149,6 +160,9 @@ func readCases(t *testing.T) []testCase {
 				c.events = bytes.Split(bytes.TrimSpace(f.Data), []byte("\n"))
 			case "want.json":
 				err = json.Unmarshal(f.Data, &c.want)
+			case "whole.json":
+				c.whole = &caseResult{}
+				err = json.Unmarshal(f.Data, c.whole)
 			default:
 				t.Errorf("%s: there is no use for a file %s", file, f.Name)
 			}
@@ -161,23 +175,34 @@ func readCases(t *testing.T) []testCase {
 	return cases
 }
 
-// write puts a result of the client into the case's want.json, and into the case.
-func (c *testCase) write(t *testing.T, r caseResult) {
+// write puts the results of the client into the case's files, and into the case.
+func (c *testCase) write(t *testing.T, want, whole caseResult) {
+	t.Helper()
+	c.want, c.whole = want, nil
+	c.archive.Files = slices.DeleteFunc(c.archive.Files, func(f txtar.File) bool { return f.Name == "want.json" || f.Name == "whole.json" })
+	c.archive.Files = append(c.archive.Files, jsonFile(t, "want.json", want))
+	if want.diff(whole) != "" {
+		c.whole = &whole
+		c.archive.Files = append(c.archive.Files, jsonFile(t, "whole.json", whole))
+	}
+	writeArchive(t, c.file, c.archive)
+}
+
+func jsonFile(t *testing.T, name string, v any) txtar.File {
 	t.Helper()
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(r); err != nil {
+	if err := enc.Encode(v); err != nil {
 		t.Fatal(err)
 	}
-	for i := range c.archive.Files {
-		if c.archive.Files[i].Name == "want.json" {
-			c.archive.Files[i].Data = b.Bytes()
-		}
-	}
-	if err := os.WriteFile(c.file, txtar.Format(c.archive), 0o644); err != nil {
+	return txtar.File{Name: name, Data: b.Bytes()}
+}
+
+func writeArchive(t *testing.T, file string, a *txtar.Archive) {
+	t.Helper()
+	if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.want = r
 }

@@ -110,7 +110,7 @@ try {
       const sent = cut(whole ?? []); // a stream may be empty
       const job = { start: { messages: start.messages ?? [], state: start.state === undefined ? {} : start.state }, events: sent };
       child.stdin.write(JSON.stringify({ id: compared, ...job }) + '\n');
-      const want = await reduce({ ...job, upgrade: true, schema: true, skip: true });
+      const want = JSON.parse(JSON.stringify(await reduce({ ...job, upgrade: true, schema: true, skip: true }))); // as the command's
       const { value: line } = await answers.next();
       if (line === undefined) throw new Error(`${name}: no answer; the command ended${stopped && `: ${stopped}`}`);
       const got = JSON.parse(line);

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/skeinhq/skein/internal/cli"
@@ -71,5 +73,90 @@ func TestCommand_FoldEqualsTheOfficialClientOnEveryRecordedRun(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// command runs "skein" on files of testdata/command.
+func command(t *testing.T, args ...string) []byte {
+	t.Helper()
+	for i, arg := range args {
+		if strings.HasSuffix(arg, ".jsonl") {
+			args[i] = filepath.Join("testdata", "command", arg)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if err := cli.Run(t.Context(), args, nil, &stdout, &stderr); err != nil || stderr.Len() > 0 {
+		t.Fatalf("skein %q: %v\n%s", args, err, stderr.String())
+	}
+	return stdout.Bytes()
+}
+
+func decodeFile(t *testing.T, name string, v any) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", "command", name))
+	if err == nil {
+		err = json.Unmarshal(b, v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file is read as it is meant: with a byte order mark, and laid out over lines.
+func TestCommand_FoldReadsFilesAsTheyAreMeant(t *testing.T) {
+	var want map[string]conformance.Conversation
+	decodeFile(t, "want.json", &want)
+	if len(want) == 0 {
+		t.Fatal("want.json holds nothing")
+	}
+	for name, want := range want {
+		var got conformance.Conversation
+		if err := json.Unmarshal(command(t, "fold", name+".jsonl"), &got); err != nil {
+			t.Fatal(err)
+		}
+		if d := conformance.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+// Activities stay where they stood behind a message that the client has under an id of its own, and go with a
+// conversation that is cleared.
+func TestCommand_FoldKeepsActivitiesInPlace(t *testing.T) {
+	var want map[string]conformance.Conversation
+	decodeFile(t, "want-activities.json", &want)
+	for name, files := range map[string][]string{"thinking": {"thinking.jsonl"}, "cleared": {"cleared-1.jsonl", "cleared-2.jsonl"}} {
+		var got conformance.Conversation
+		if err := json.Unmarshal(command(t, append([]string{"fold"}, files...)...), &got); err != nil {
+			t.Fatal(err)
+		}
+		if d := conformance.Diff(want[name], got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+// A run without RUN_STARTED has the ids that its RUN_FINISHED names, so that a later run finds it as its parent.
+func TestCommand_FoldNamesARunByTheEventThatHasItsIDs(t *testing.T) {
+	type place struct {
+		ThreadID    string  `json:"threadId"`
+		RunID       string  `json:"runId"`
+		ParentRunID *string `json:"parentRunId"`
+		ParentBy    string  `json:"parentBy"`
+		SpawnedBy   *string `json:"spawnedBy"`
+		RootRunID   string  `json:"rootRunId"`
+		Depth       int     `json:"depth"`
+	}
+	var got, want []place
+	decodeFile(t, "want-records.json", &want)
+	for line := range bytes.Lines(command(t, "fold", "--records", "no-start.jsonl", "second.jsonl")) {
+		var p place
+		if err := json.Unmarshal(line, &p); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, p)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

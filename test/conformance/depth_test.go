@@ -87,7 +87,7 @@ func TestDepth_WhatAFoldHoldsIsReadAgain(t *testing.T) {
 			messages, state := f.run.Messages(), f.run.State()
 			if started, err := agui.Decode([]byte(of(0)[0])); err != nil {
 				t.Fatal(err)
-			} else if in := started.Input(); in != nil && in.State != nil {
+			} else if in := started.Input(""); in != nil && in.State != nil {
 				state = in.State // an input's state is that of the run, which the fold is given
 			}
 
@@ -102,7 +102,7 @@ func TestDepth_WhatAFoldHoldsIsReadAgain(t *testing.T) {
 			// As events; compacted ones, and those of the history's SSE form and of skein.snapshots, are the same two.
 			whole := compact.New(messages, state)
 			var again [][]byte
-			for _, e := range compact.Compacted(whole) {
+			for _, e := range compact.Compacted(compact.Step{Run: whole}) {
 				again = append(again, e)
 			}
 			played := fold(t, conformance.Start{}, again)
@@ -113,12 +113,12 @@ func TestDepth_WhatAFoldHoldsIsReadAgain(t *testing.T) {
 
 			// As an input, sent beside the stream and on RUN_STARTED, and as that is read back from a record.
 			resume := json.RawMessage(`[]`)
-			if in, err := agui.Decode([]byte(of(0)[0])); err == nil && in.Input() != nil && in.Input().Resume != nil {
-				resume = toJSON(t, in.Input().Resume)
+			if in, err := agui.Decode([]byte(of(0)[0])); err == nil && in.Input("") != nil && in.Input("").Resume != nil {
+				resume = toJSON(t, in.Input("").Resume)
 			}
 			text := fmt.Appendf(nil, `{"threadId":"t","runId":"r","messages":%s,"state":%s,"resume":%s,"tools":[],"context":[]}`,
 				toJSON(t, append([]agui.Message{}, messages...)), state, resume)
-			in, err := agui.DecodeInput(text)
+			in, err := agui.DecodeInput(text, "")
 			if err != nil {
 				t.Fatalf("the input is malformed: %v", err)
 			}
@@ -127,11 +127,11 @@ func TestDepth_WhatAFoldHoldsIsReadAgain(t *testing.T) {
 			if err != nil {
 				t.Fatalf("RUN_STARTED is malformed: %v", err)
 			}
-			same("the input of RUN_STARTED", ev.Input().Messages, ev.Input().State)
-			if got := toJSON(t, ev.Input().Resume); string(got) != string(resume) && len(ev.Input().Resume) > 0 {
+			same("the input of RUN_STARTED", ev.Input("").Messages, ev.Input("").State)
+			if got := toJSON(t, ev.Input("").Resume); string(got) != string(resume) && len(ev.Input("").Resume) > 0 {
 				t.Errorf("resume is %s, want %s", got, resume)
 			}
-			if again, err := agui.DecodeInput(in.Raw); err != nil {
+			if again, err := agui.DecodeInput(in.Raw, ""); err != nil {
 				t.Errorf("the input does not decode again: %v", err)
 			} else {
 				same("the input again", again.Messages, again.State)

@@ -57,7 +57,7 @@ func fold(tb testing.TB, start conformance.Start, events [][]byte) folded {
 // foldRun folds a recorded run from its own input.
 func foldRun(tb testing.TB, run recordings.Run) folded {
 	tb.Helper()
-	input, err := agui.DecodeInput(run.Input)
+	input, err := agui.DecodeInput(run.Input, "")
 	if err != nil {
 		tb.Fatalf("decoding input: %v", err)
 	}

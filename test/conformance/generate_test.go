@@ -126,7 +126,7 @@ func (g gen) patch() []any {
 				op["from"] = "/o"
 			}
 		}
-		if g.chance(2) {
+		if g.chance(4) {
 			op["op"] = "invented"
 		}
 		ops = append(ops, op)

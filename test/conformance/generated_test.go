@@ -248,7 +248,7 @@ func playsBack(client *conformance.Client, chain []foldedStream, sent []json.Raw
 		runs[i] = f.run
 		started = started && f.run.Summary().Started != nil
 	}
-	results, err := client.Reduce(conformance.Job{Events: compact.Compacted(runs...), Upgrade: true, Schema: true, Verify: true})
+	results, err := client.Reduce(conformance.Job{Events: compact.Compacted(steps(runs)...), Upgrade: true, Schema: true, Verify: true})
 	if err != nil {
 		return "", err
 	}
@@ -296,11 +296,11 @@ func (g gen) nextInput(got foldedStream, want conformance.Result) (lineage.Histo
 
 // startsFrom is what Skein starts a run from that is called with messages and a state.
 func (g gen) startsFrom(parent lineage.History, called conformance.Start) lineage.History {
-	input, err := agui.DecodeInput(fmt.Appendf(nil, `{"messages":%s,"state":%s}`, called.Messages, called.State))
+	input, err := agui.DecodeInput(fmt.Appendf(nil, `{"messages":%s,"state":%s}`, called.Messages, called.State), "")
 	if err != nil {
 		g.t.Fatalf("the client goes on with an input that is malformed to Skein: %v", err)
 	}
-	return lineage.StartHistory(parent, input)
+	return lineage.StartHistory(lineage.ParentExplicit, parent, input)
 }
 
 func history(tb rapid.TB, c conformance.Conversation) lineage.History {

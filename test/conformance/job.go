@@ -17,7 +17,7 @@ type Job struct {
 	// that come from THINKING_* are random then: see Mask.
 	Upgrade bool `json:"upgrade,omitempty"`
 	// Schema makes events that the client's schema rejects an error. Unknown types and unknown
-	// members are none.
+	// members are none, and stay; operations of a patch that RFC 6902 does not have go.
 	Schema bool `json:"schema,omitempty"`
 	// Strip folds what the client's schema leaves of an event, without what it does not know.
 	Strip bool `json:"strip,omitempty"`

@@ -99,10 +99,10 @@ func TestGenerated_CompactedEventsFoldToTheSameBytes(t *testing.T) {
 					rt.Fatal(err)
 				}
 			}
-			start := lineage.StartHistory(lineage.History{Messages: run.Messages(), State: run.State()}, input)
+			start := lineage.StartHistory(lineage.ParentExplicit, lineage.History{Messages: run.Messages(), State: run.State()}, input)
 			run, s = compact.New(start.Messages, start.State), drawStream(rt, fmt.Sprint("r", len(chain)))
 		}
-		once := compact.Compacted(chain...)
+		once := compact.Compacted(steps(chain)...)
 		again := foldAsChain(rt, once)
 		if len(again) > 1 {
 			several++
@@ -114,13 +114,25 @@ func TestGenerated_CompactedEventsFoldToTheSameBytes(t *testing.T) {
 		if a, b := run.State(), last.State(); !bytes.Equal(a, b) {
 			rt.Fatalf("state\n%s\nbecame\n%s", a, b)
 		}
-		if a, b := toJSON(rt, once), toJSON(rt, compact.Compacted(again...)); !bytes.Equal(a, b) {
+		if a, b := toJSON(rt, once), toJSON(rt, compact.Compacted(steps(again)...)); !bytes.Equal(a, b) {
 			rt.Fatalf("events\n%s\nbecame\n%s", a, b)
 		}
 	})
 	if several == 0 {
 		t.Error("no chain of several runs was drawn")
 	}
+}
+
+// steps are the runs of a chain.
+func steps(chain []*compact.Run) []compact.Step {
+	out := make([]compact.Step, len(chain))
+	for i, r := range chain {
+		out[i].Run = r
+		if i > 0 {
+			out[i].Parent = chain[i-1]
+		}
+	}
+	return out
 }
 
 // foldAsChain folds a stream of several runs as "skein fold" reads a file: a RUN_STARTED opens the next run.

@@ -26,7 +26,7 @@ func TestPlace_FindsTheRecordedChainWithoutParentRunID(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, run := range recorded.Runs {
-				input, err := agui.DecodeInput(run.Input)
+				input, err := agui.DecodeInput(run.Input, "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -98,7 +98,7 @@ func TestRewrites_OfRecordedThreads(t *testing.T) {
 				for i, run := range recorded.Runs[:2] {
 					input := []byte(run.Input)
 					if i == 1 {
-						in, err := agui.DecodeInput(run.Input)
+						in, err := agui.DecodeInput(run.Input, "")
 						if err != nil {
 							t.Fatal(err)
 						}

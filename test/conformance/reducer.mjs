@@ -52,6 +52,13 @@ function enforce(event) {
   return left;
 }
 
+/** The event with the patch that the schema leaves of it: whatever else is kept, operations that RFC 6902 does not have go. */
+function patched(event, left) {
+  if (left?.type === 'STATE_DELTA') return { ...event, delta: left.delta };
+  if (left?.type === 'ACTIVITY_DELTA') return { ...event, patch: left.patch };
+  return event;
+}
+
 /** The events up to and with the first terminal one that the schema accepts: what comes after it is none of the run. */
 export function cut(events) {
   const boundary = new client.CompatibilityBoundary();
@@ -95,7 +102,7 @@ async function fold(events, start, { upgrade, schema, strip, skip }) {
       const own = skip ? structuredClone(events[index]) : events[index];
       for (const event of translate(own)) {
         const left = schema || strip ? enforce(event) : [];
-        for (const e of (strip ? left : [event]).flatMap(expand)) {
+        for (const e of (strip ? left : [patched(event, left[0])]).flatMap(expand)) {
           expanded.push(e);
           origin.push(index);
         }
@@ -145,7 +152,8 @@ function firstViolation(events, { upgrade }) {
  *   -> {messages, state, error?, skipped?, violation?}
  *
  * upgrade: translate older wire forms as the client does (ids of THINKING_* messages become random).
- * schema: an event that the client's schema rejects is an error. Unknown types and fields are not.
+ * schema: an event that the client's schema rejects is an error. Unknown types and fields are not, and stay; operations of
+ *   a patch that RFC 6902 does not have go, as always before the reducer.
  * strip: fold what the client's schema leaves of an event: no unknown types, fields, content parts and messages.
  * skip: leave out an event that is an error, note it in skipped and go on; else stop there.
  * verify: say in violation where the client's verification would have ended the stream that was folded.

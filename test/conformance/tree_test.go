@@ -94,15 +94,15 @@ func (tr *tree) begin() {
 			started["parentRunId"] = r.parent.id
 		}
 	}
-	from := lineage.StartHistory(held, nil)
+	from := lineage.StartHistory(lineage.ParentExplicit, held, nil)
 	if r.way != "no input" && !(r.way == "root" && !tr.chance(80)) {
 		text := encode(input)
-		decoded, err := agui.DecodeInput(text)
+		decoded, err := agui.DecodeInput(text, "")
 		if err != nil {
 			tr.t.Fatal(err)
 		}
 		tr.send(record.KindInput, r.id, text)
-		from = lineage.StartHistory(held, decoded)
+		from = lineage.StartHistory(lineage.ParentExplicit, held, decoded)
 		if r.way == "continue" { // the client's own list, as it stands
 			from.Messages = slices.Concat(held.Messages, asked)
 		}

@@ -393,9 +393,10 @@ var documented = func() map[string]string {
 		}
 	}
 	const (
-		older  = "an older form that Skein takes: pkg/agui/upgrade.go"
-		unused = "the fold does not use it, and the messages beside it would be lost: folded"
-		object = "an activity's content stays an object: the patch fails"
+		older      = "an older form that Skein takes: pkg/agui/upgrade.go"
+		serialised = "AG-UI's serialised form leaves out what is in the history, and so may all of the list: folded"
+		unused     = "the fold does not use it, and the messages beside it would be lost: folded"
+		object     = "an activity's content stays an object: the patch fails"
 	)
 	noString := []string{"null", "true", "7", "1.5", "-1", "[]", "[null]", "{}"}
 	noObject := []string{"null", "true", "7", "1.5", "-1", `""`, `"x"`, "[]", "[null]"}
@@ -410,6 +411,8 @@ var documented = func() map[string]string {
 		differ(older, input+"/messages/0/id", "missing")
 		differ(older, input+"/threadId", "missing")
 		differ(older, input+"/runId", "missing")
+		differ(serialised, input, "{}")
+		differ(serialised, input+"/messages", "missing")
 		differ(older, "RUN_STARTED ("+kind+")/threadId", "missing")
 	}
 	differ(noRole, "MESSAGES_SNAPSHOT (invented)/messages/0/id", append(noString, "missing")...)
@@ -427,6 +430,8 @@ var documented = func() map[string]string {
 	differ(older, "RUN_STARTED (input)/threadId", "missing")
 	differ(older, input+"/threadId", "missing")
 	differ(older, input+"/runId", "missing")
+	differ(serialised, input, "{}")
+	differ(serialised, input+"/messages", "missing")
 	differ(noRole, input+"/messages/0", "{}")
 	differ(noRole, input+"/messages/0/role", noString...)
 	differ(older, input+"/messages/0", `""`, `"x"`)

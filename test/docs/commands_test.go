@@ -20,6 +20,9 @@ const root = "../.."
 // defaultURL is what documentation says and "skein dev" listens on; here it becomes the test's server.
 const defaultURL = "http://127.0.0.1:8420"
 
+// defaultBroker is the same for its Kafka.
+const defaultBroker = "127.0.0.1:8492"
+
 var block = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
 func TestDocs_CommandsWork(t *testing.T) {
@@ -44,6 +47,7 @@ func TestDocs_CommandsWork(t *testing.T) {
 			}
 			name, _, _ := strings.Cut(script, "\n")
 			script = strings.ReplaceAll(script, defaultURL, url)
+			script = strings.ReplaceAll(script, defaultBroker, server.Broker())
 			script = strings.ReplaceAll(script, "bin/skein ", "skein ")
 			t.Run(file+": "+name, func(t *testing.T) {
 				if _, err := exec.LookPath("curl"); err != nil && strings.Contains(script, "curl ") && os.Getenv("CI") != "true" {
@@ -73,8 +77,8 @@ func TestDocs_CommandsWork(t *testing.T) {
 		}
 	}
 	// A pattern that finds nothing would pass for ever.
-	if ran < 7 {
-		t.Errorf("%d command blocks in %v, want at least the 7 of README, CONTRIBUTING, the kit and the example", ran, files)
+	if ran < 8 {
+		t.Errorf("%d command blocks in %v, want at least the 8 of README, CONTRIBUTING, docs/producing.md, the kit and the example", ran, files)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/skeinhq/skein/internal/parts"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
 )
@@ -120,7 +121,7 @@ func (c *RealCluster) start(ctx context.Context, count int, o realOptions) {
 	} else {
 		c.nodes, err = shared(ctx, count)
 	}
-	var missing *apache.UnavailableError
+	var missing *parts.UnavailableError
 	switch {
 	case errors.As(err, &missing):
 		unavailable(c.tb, fmt.Sprintf("%s is not set, no Docker daemon answers, and %v", BrokersVariable, err))

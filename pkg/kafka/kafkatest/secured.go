@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/skeinhq/skein/internal/parts"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
 )
@@ -42,7 +43,7 @@ func Secured(tb testing.TB) *SecuredCluster {
 	cluster, err := apache.Start(ctx, apache.Options{Nodes: 1, Security: &apache.Security{
 		KeystoreFile: certs.brokerFile, CAFile: certs.caFile, User: user, Password: password,
 	}})
-	if missing := new(apache.UnavailableError); errors.As(err, &missing) {
+	if missing := new(parts.UnavailableError); errors.As(err, &missing) {
 		unavailable(tb, err.Error())
 	} else if err != nil {
 		tb.Fatalf("starting a real Kafka: %v", err)

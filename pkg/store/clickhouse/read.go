@@ -163,6 +163,24 @@ func (s *Store) contents(ctx context.Context, args named) (map[string]*contents,
 	return of, nil
 }
 
+// Holding implements store.Reader.
+func (s *Store) Holding(ctx context.Context, tenant, thread string, messageIDs []string) (map[string]int64, error) {
+	runs := map[string]int64{}
+	for _, ids := range idChunks(messageIDs) {
+		err := s.each(ctx, selectHolding, named{"tenant": tenant, "thread": thread, "ids": ids}, func(scan scan) error {
+			var run string
+			var version uint64
+			err := scan(&run, &version)
+			runs[run] = int64(version)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("looking for messages: %w", err)
+		}
+	}
+	return runs, nil
+}
+
 // Threads implements store.Reader.
 func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery) ([]store.Thread, string, error) {
 	since := int64(math.MinInt64)

@@ -17,6 +17,8 @@ var (
 	selectStates string
 	//go:embed sql/messages.sql
 	selectMessages string
+	//go:embed sql/holding.sql
+	selectHolding string
 	//go:embed sql/threads.sql
 	selectThreads string
 	//go:embed sql/erasure.sql

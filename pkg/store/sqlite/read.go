@@ -100,6 +100,29 @@ func readContents(ctx context.Context, tx *sql.Tx, into map[string]store.Content
 	})
 }
 
+// Holding implements store.Reader.
+func (s *Store) Holding(ctx context.Context, tenant, thread string, messageIDs []string) (map[string]int64, error) {
+	runs := map[string]int64{}
+	for part := range slices.Chunk(messageIDs, contentsPart) {
+		args := []any{tenant, thread}
+		for _, id := range part {
+			args = append(args, id)
+		}
+		query := fmt.Sprintf(selectHolding, strings.TrimSuffix(strings.Repeat("?,", len(part)), ","))
+		err := each(ctx, s.read, query, args, func(scan func(...any) error) error {
+			var run string
+			var version int64
+			err := scan(&run, &version)
+			runs[run] = version
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("looking for messages: %w", err)
+		}
+	}
+	return runs, nil
+}
+
 // Threads implements store.Reader.
 func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery) ([]store.Thread, string, error) {
 	since := int64(-1 << 63)

@@ -124,6 +124,11 @@ WHERE m.tenant = ? AND m.thread_id = ? AND m.run_id IN (%s) AND r.deleted = 0 AN
 ORDER BY m.run_id, m.input, m.idx`
 )
 
+// selectHolding goes by the thread's part of the primary key; %s takes the placeholders.
+const selectHolding = `SELECT DISTINCT m.run_id, m.version FROM messages m
+JOIN runs r ON r.tenant = m.tenant AND r.thread_id = m.thread_id AND r.run_id = m.run_id AND r.version = m.version
+WHERE m.tenant = ? AND m.thread_id = ? AND m.message_id IN (%s) AND m.input = 0 AND r.deleted = 0 AND r.status <> 'running'`
+
 // selectThreads pages over threads: one pass over the tenant's rows in the order of the index,
 // ended by the limit; the last run is one look by index. (A join with it would first bring all
 // threads into a temporary table.) Parameters are named, since most are used more than once.

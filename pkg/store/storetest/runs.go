@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -278,5 +279,41 @@ func afterTombstone(t *testing.T, s Store) {
 	}
 	if c := mustContents(t, s, "acme", "thread", "run-1")["run-1"]; len(c.Messages) != 1 || c.Messages[0].ID != "c" {
 		t.Errorf("messages %v, want c alone", c.Messages)
+	}
+}
+
+func holding(t *testing.T, s Store) {
+	in := func(run string) key { return key{"acme", "thread", run} }
+	asked := in("asked").record(10, record.StatusFinished, "b")
+	asked.InputMessages = []agui.Message{message("a", "user", "hello")}
+	write(t, s,
+		in("first").entry(10, in("first").record(0, record.StatusFinished, "a", "b")),
+		in("again").entry(11, in("again").record(5, record.StatusError, "a")),
+		in("asked").entry(12, asked),
+		in("open").entry(13, in("open").record(15, record.StatusRunning, "a")),
+		in("gone").entry(14, in("gone").record(20, record.StatusFinished, "a")), in("gone").entry(15, nil),
+		in("newer").entry(16, in("newer").record(25, record.StatusAbandoned, "a")),
+		in("newer").entry(17, in("newer").record(25, record.StatusFinished, "c")),
+		key{"acme", "elsewhere", "first"}.entry(18, k1.record(30, record.StatusFinished, "a")),
+		key{"globex", "thread", "first"}.entry(19, k1.record(35, record.StatusFinished, "a")))
+	many := []string{"a"}
+	for i := range 3000 { // more than one statement names
+		many = append(many, fmt.Sprintf("nobody's %d", i))
+	}
+	for name, c := range map[string]struct {
+		ids  []string
+		want map[string]int64
+	}{
+		"own messages, not those of inputs": {[]string{"a"}, map[string]int64{"first": 10, "again": 11}},
+		"several":                           {[]string{"b", "c"}, map[string]int64{"first": 10, "asked": 12, "newer": 17}},
+		"among many":                        {many, map[string]int64{"first": 10, "again": 11}},
+		"nobody's":                          {[]string{"z"}, map[string]int64{}},
+		"none":                              {nil, map[string]int64{}},
+	} {
+		got, err := s.Holding(t.Context(), "acme", "thread", c.ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, name, fmt.Sprint(got), fmt.Sprint(c.want))
 	}
 }

@@ -44,6 +44,7 @@ func cases() []testCase {
 		{"JSON text is kept as it came", exactText},
 		{"large records", largeRecord},
 		{"many runs in one answer", manyRuns},
+		{"runs are found by their own messages", holding},
 		{"runs come in the order of their first event", threadOrder},
 		{"threads are paged by id", threadPages},
 		{"threads are filtered", threadFilters},

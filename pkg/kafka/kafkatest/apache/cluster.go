@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/skeinhq/skein/internal/parts"
 )
 
 // ClusterID is any UUID in base64; clusters do not meet.
@@ -44,7 +46,7 @@ type Cluster struct {
 }
 
 // Start fetches what is needed, starts the nodes and returns when all of them answer. Bound it with
-// ctx; three nodes on two cores take about 10 s. The error is an *UnavailableError where this machine
+// ctx; three nodes on two cores take about 10 s. The error is a *parts.UnavailableError where this machine
 // has no Java, or no jars and no way to them.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Nodes != 1 && o.Nodes != 3 {
@@ -53,7 +55,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err := supported(); err != nil {
 		return nil, err
 	}
-	java, err := Java(ctx)
+	java, err := parts.Java(ctx)
 	if err != nil {
 		return nil, err
 	}

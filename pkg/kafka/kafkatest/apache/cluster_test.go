@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skeinhq/skein/internal/parts"
 )
 
 // childVariable makes this test binary the process that starts a cluster and is killed.
@@ -22,7 +24,7 @@ func startOne(t *testing.T) *Cluster {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	c, err := Start(ctx, Options{Nodes: 1, Heap: "256m"})
-	var missing *UnavailableError
+	var missing *parts.UnavailableError
 	if errors.As(err, &missing) && os.Getenv("CI") != "true" {
 		t.Skipf("SKIP: %v", err)
 	}

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"os"
 	"syscall"
+
+	"github.com/skeinhq/skein/internal/parts"
 )
 
 func supported() error {
-	return &UnavailableError{Reason: "Kafka from jars runs on Unix systems only", Install: "use Docker, or name brokers in SKEIN_TEST_BROKERS"}
+	return &parts.UnavailableError{Reason: "Kafka from jars runs on Unix systems only", Install: "use Docker, or name brokers in SKEIN_TEST_BROKERS"}
 }
 
 var errNotHere = errors.New("not on this system")

@@ -1,10 +1,9 @@
-package query
+package shadow
 
 import (
 	"bytes"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
 )
@@ -15,44 +14,52 @@ type traces struct {
 	types    map[agui.Type]int64 // first event of a type
 	kept     []int64             // the kept events
 	last     int64
+
+	// What the event before had, as events of one message follow each other.
+	recentType agui.Type
+	recentID   []byte
 }
 
 func newTraces() traces {
 	return traces{messages: map[string]int64{}, types: map[agui.Type]int64{}}
 }
 
-// note takes in an event that was folded.
-func (t *traces) note(offset int64, value []byte, fold *compact.Run) {
+// note takes in an event that was folded; kept are the families of events that its run keeps.
+func (t *traces) note(offset int64, ev *agui.Event, kept agui.Families) {
 	t.last = offset
-	ev, err := agui.Decode(value)
-	if err != nil { // cannot be: it was folded
-		return
-	}
-	if _, ok := t.types[ev.Type]; !ok {
-		t.types[ev.Type] = offset
-	}
-	for _, f := range []agui.Field{agui.FieldMessageID, agui.FieldParentMessageID} {
-		if id, ok := ev.String(f); ok {
-			if _, ok := t.messages[id]; !ok {
-				t.messages[id] = offset
-			}
+	if ev.Type != t.recentType {
+		t.recentType = ev.Type
+		if _, ok := t.types[ev.Type]; !ok {
+			t.types[ev.Type] = offset
 		}
 	}
-	if len(fold.Summary().Kept) > len(t.kept) {
+	if id := ev.JSON(agui.FieldMessageID); !bytes.Equal(id, t.recentID) {
+		t.recentID = append(t.recentID[:0], id...)
+		t.message(offset, ev, agui.FieldMessageID)
+	}
+	t.message(offset, ev, agui.FieldParentMessageID)
+	if kept.Keep(ev.Type) {
 		t.kept = append(t.kept, offset)
 	}
 }
 
-// first returns the first of the events that the members were made of which differ, as far as that can
+func (t *traces) message(offset int64, ev *agui.Event, f agui.Field) {
+	if id, ok := ev.String(f); ok {
+		if _, ok := t.messages[id]; !ok {
+			t.messages[id] = offset
+		}
+	}
+}
+
+// first returns the first of the events that the members were made of in which two records differ, as far as that can
 // be told; else the run's first.
-func (t *traces) first(want *record.Run, got *refolded, differences []string) int64 {
+func (t *traces) first(want, made *record.Run, differences []string) int64 {
 	best := int64(-1)
 	offer := func(offset int64, ok bool) {
 		if ok && (best < 0 || offset < best) {
 			best = offset
 		}
 	}
-	made := got.record(want)
 	for _, name := range differences {
 		switch name {
 		case "messages":

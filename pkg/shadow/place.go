@@ -1,0 +1,301 @@
+package shadow
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// placer decides again where runs belong, each at its first event, as the compactor has decided it: from the
+// runs whose own first event lay before, and as they stood then. An input that was sent beside the stream begins no run.
+//
+// Some of how they stood is in no record: when a silent run was given up, and when one was closed that had been. So there
+// are two threads, in least such a run is open, in most it has ended; what both give is certain, as of what has ended the last one
+// counts, and of equal histories the last that began. Runs whose events are not read are open at an unknown state.
+type placer struct {
+	byStart, byNext []*record.Run
+	// started and ended are how many of them the threads know of.
+	started, ended int
+	least, most    *lineage.Thread
+
+	// read returns the run's proof where its events are read.
+	read func(run string) *proof
+	// source tells which runs hold a message. That counts where an input on RUN_STARTED names no parent.
+	source Source
+	heads  map[string]*record.Run
+	// unsure says that the run which is being placed depends on what a run held that had not ended by then.
+	unsure bool
+	// open are the runs that are read, have begun, and whose records do not say an end that lies before; blind those that are
+	// not read and had not ended.
+	open  map[string]*proof
+	blind map[string]*record.Run
+	// doubtful says that most differs from least.
+	doubtful bool
+	// retold says that a history was told anew since: nobody knows by which key it was found.
+	retold bool
+	// lost says that a run has begun whose place nobody knows.
+	lost bool
+	// touched says that runs may have been given up that had records since, of which their own say nothing: those that are
+	// dropped do not take that back. Where all records are read (whole), these are seen.
+	touched, whole bool
+}
+
+func newPlacer(heads []*record.Run, whole bool, source Source, read func(run string) *proof) (*placer, error) {
+	p := &placer{
+		byStart: slices.Clone(heads), byNext: slices.Clone(heads), read: read, source: source, heads: make(map[string]*record.Run, len(heads)), open: map[string]*proof{}, blind: map[string]*record.Run{}, whole: whole,
+	}
+	slices.SortFunc(p.byStart, func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) })
+	slices.SortFunc(p.byNext, func(a, b *record.Run) int { return cmp.Compare(a.Raw.Next, b.Raw.Next) })
+	for _, h := range heads {
+		p.heads[h.RunID] = h
+	}
+	for _, t := range []**lineage.Thread{&p.least, &p.most} {
+		var err error
+		if *t, err = lineage.NewThread(); err != nil {
+			return nil, err
+		}
+		(*t).Tell(p)
+	}
+	return p, nil
+}
+
+// Any implements lineage.Known.
+func (p *placer) Any(ids []string, offset int64) (bool, error) {
+	runs, err := p.source.Holding(ids)
+	if err != nil {
+		return false, err
+	}
+	for _, run := range runs {
+		switch h := p.heads[run]; {
+		case h == nil || h.Raw.First >= offset:
+		case h.InputOnly(): // whether its place was decided, and it counted, its record does not say
+			p.unsure = true
+		case h.Raw.Next <= offset:
+			return true, nil
+		case p.read(run) == nil || p.open[run] == nil: // else the thread has looked at what it held
+			p.unsure = true
+		}
+	}
+	return false, nil
+}
+
+// place returns the members of a record in which a run's place comes out otherwise; certain is false where that cannot be
+// told. Runs are placed in the order of their first events.
+func (p *placer) place(own *proof, start lineage.Start) (at lineage.Run, differ []string, certain bool, err error) {
+	if err := p.pass(own.head, start.Offset); err != nil {
+		return at, nil, false, err
+	}
+	p.unsure = false
+	least, err := p.least.Place(start)
+	if err != nil {
+		return at, nil, false, err
+	}
+	most := least
+	if p.doubtful || len(p.blind) > 0 {
+		if most, err = p.most.Place(start); err != nil {
+			return at, nil, false, err
+		}
+	}
+	if own.head.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
+		return at, nil, false, nil
+	}
+	at, rec := least.Run, own.head
+	for _, m := range []struct {
+		name string
+		same bool
+	}{
+		{"parentRunId", at.Parent == rec.ParentRunID},
+		{"parentBy", string(at.ParentBy) == string(rec.ParentBy)},
+		{"spawnedBy", at.SpawnedBy == string(rec.SpawnedBy)},
+		{"branchId", at.Branch == rec.BranchID},
+		{"rootRunId", at.Root == rec.RootRunID},
+		{"depth", at.Depth == rec.Depth},
+		{"base", at.Base == rec.Base},
+		{"stats.anomalies", sameAnomalies(least, rec.Stats.Anomalies)},
+	} {
+		if !m.same {
+			differ = append(differ, m.name)
+		}
+	}
+	return at, differ, true, nil
+}
+
+func samePlace(a, b lineage.Placement) bool {
+	return a.Run.Parent == b.Run.Parent && a.Run.ParentBy == b.Run.ParentBy && a.Run.SpawnedBy == b.Run.SpawnedBy && a.Run.Branch == b.Run.Branch &&
+		a.Run.Root == b.Run.Root && a.Run.Depth == b.Run.Depth && a.Run.Base == b.Run.Base && slices.Equal(a.Anomalies, b.Anomalies)
+}
+
+// sameAnomalies reports whether a record counts what placing its run has found. How much room a record had nobody
+// knows, but alone is only who has a parent that goes on.
+func sameAnomalies(at lineage.Placement, counted map[string]int64) bool {
+	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
+		if slices.Contains(at.Anomalies, rule) != (counted[rule] > 0) {
+			return false
+		}
+	}
+	return counted[lineage.AnomalyPlacedAlone] == 0 || at.Run.Parent != "" && at.Run.Base == ""
+}
+
+// stoodSo reports whether it is known how the runs stood that the parent was found among.
+func (p *placer) stoodSo(start lineage.Start, at lineage.Run) bool {
+	for _, h := range p.blind {
+		if !final(h) && h.InputOnly() { // if it had begun, its record does not say where
+			return false
+		}
+	}
+	switch given := start.ParentRunID; {
+	case given != "" && given != start.RunID && given != start.GivenID:
+		return true
+	case start.Input != nil: // by histories
+		if p.retold || len(p.blind) > 0 {
+			return false
+		}
+		for _, o := range p.open {
+			if start.Offset > o.until || o.head.FoldVersion != compact.Version || o.head.Refolds > 0 {
+				return false
+			}
+		}
+		if at.ParentBy == lineage.ParentContent || !start.Input.Serialised {
+			return true
+		}
+	}
+	// By ends: any that was going on may have been given up just then.
+	last := int64(-1)
+	if e, ok := p.least.Run(at.Parent); ok {
+		last = e.End
+	}
+	for _, o := range p.open {
+		if o.next-1 > last {
+			return false
+		}
+	}
+	return len(p.blind) == 0 && !p.touched
+}
+
+// final reports whether nothing behind a record is its run's.
+func final(r *record.Run) bool { return r.Status.Sealed() || r.Closed || r.Truncated }
+
+// pass has the threads know what the records say of the runs before an offset, but for one that is about to begin there.
+func (p *placer) pass(own *record.Run, offset int64) error {
+	for ; p.started < len(p.byStart) && p.byStart[p.started].Raw.First < offset; p.started++ {
+		h := p.byStart[p.started]
+		if h.RunID == own.RunID || p.read(h.RunID) != nil || h.Raw.Next <= offset && h.Status != record.StatusRunning {
+			continue
+		}
+		if err := p.hide(h, stands{open: true, maybe: h.InputSHA256 != ""}); err != nil {
+			return err
+		}
+	}
+	for ; p.ended < len(p.byNext) && p.byNext[p.ended].Raw.Next <= offset; p.ended++ {
+		h := p.byNext[p.ended]
+		if r := p.read(h.RunID); h.Status == record.StatusRunning || h.RunID == own.RunID || r != nil && r.late {
+			continue
+		}
+		delete(p.open, h.RunID)
+		delete(p.blind, h.RunID)
+		p.retold = p.retold || h.Refolds > 0
+		var how stands
+		switch {
+		case h.Status.Sealed():
+			how = stands{sealed: true}
+		case !h.InputOnly():
+			how = stands{givenUp: true, sealed: final(h)}
+			p.touched = p.touched || !p.whole && !final(h)
+		case final(h): // with nothing but its input: once it was closed
+			how = stands{maybe: true, sealed: true}
+		default:
+			continue
+		}
+		if err := p.add(h, how); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stands says how a run stands.
+type stands struct {
+	// open: it goes on, and what it has said is not known. givenUp: it has what its record says, and may have ended or not.
+	open, givenUp bool
+	// maybe: it may not be there at all.
+	maybe bool
+	// sealed: its end is for good.
+	sealed bool
+}
+
+func (p *placer) add(h *record.Run, how stands) error {
+	r := lineageOf(h)
+	if err := r.HistoryKey.UnmarshalText([]byte(h.HistoryKey)); err != nil {
+		return fmt.Errorf("placing runs again: %w", err)
+	}
+	open := r
+	open.End, open.Status, open.Sealed = -1, lineage.StatusRunning, false
+	r.Sealed = how.sealed
+	if how.open {
+		open.HistoryKey = lineage.Key{}
+		r = open
+	}
+	p.doubtful = p.doubtful || how.maybe || how.givenUp
+	if how.givenUp {
+		return p.put(&open, &r)
+	}
+	if how.maybe {
+		return p.put(nil, &r)
+	}
+	return p.put(&r, &r)
+}
+
+// hide takes a run for one whose events are not read, from where it is on.
+func (p *placer) hide(h *record.Run, how stands) error {
+	delete(p.open, h.RunID)
+	p.blind[h.RunID] = h
+	return p.add(h, how)
+}
+
+// begin has the threads know a run that goes on, from its first event on.
+func (p *placer) begin(own *proof) error {
+	r := lineageOf(own.head)
+	if own.preliminary() { // its record says where it would have been
+		if !own.certain {
+			p.lost = true
+			return nil
+		}
+		r = own.at
+		r.Start = own.head.Raw.First
+	}
+	r.End, r.Status, r.Sealed = -1, lineage.StatusRunning, false
+	p.open[r.ID] = own
+	messages := func() []agui.Message { return own.Fold.Messages() }
+	for _, t := range []*lineage.Thread{p.least, p.most} {
+		if err := t.AddLive(r, messages); err != nil {
+			return fmt.Errorf("placing runs again: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *placer) put(least, most *lineage.Run) error {
+	if least != nil {
+		if err := p.least.Add(*least); err != nil {
+			return fmt.Errorf("placing runs again: %w", err)
+		}
+	}
+	if err := p.most.Add(*most); err != nil {
+		return fmt.Errorf("placing runs again: %w", err)
+	}
+	return nil
+}
+
+// lineageOf is what lineage needs to know of a record, but for the key of its history.
+func lineageOf(r *record.Run) lineage.Run {
+	return lineage.Run{
+		ID: r.RunID, GivenID: r.GivenRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
+		Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base, HasInput: r.HasWholeInput(),
+		Start: r.Raw.First, End: r.Raw.Next - 1, Status: lineage.Status(r.Status), MessageCount: r.MessageCount,
+	}
+}

@@ -1,0 +1,225 @@
+package conformance_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
+	"github.com/skeinhq/skein/test/conformance"
+)
+
+// event is a source of compactor.Offline.
+func event(run string, value []byte) compactor.Source {
+	return compactor.Source{Headers: record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, Value: value, At: time.Unix(1_790_000_000, 0)}
+}
+
+// AG-UI's serialised form: RUN_STARTED carries its input, without the messages that are in the history already. One
+// client that plays all runs of a recorded thread holds what Skein restores of each.
+func TestNormalised_OneClientPlaysTheRecordedThreads(t *testing.T) {
+	client, ok := conformance.Live(t)
+	if !ok {
+		t.Skip("one client over several runs has no checked-in results; install Node 20 and run: make conformance-setup")
+	}
+	runs := 0
+	for _, recorded := range recordings.All() {
+		for _, named := range []bool{false, true} {
+			t.Run(fmt.Sprint(recorded, " named ", named), func(t *testing.T) {
+				var sources []compactor.Source
+				var jobs []conformance.Job
+				var played []json.RawMessage
+				known := map[string]bool{}
+				for i, run := range recorded.Runs {
+					input, err := agui.DecodeInput(run.Input, "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					fresh := slices.DeleteFunc(slices.Clone(input.Messages), func(m agui.Message) bool { return known[m.ID] })
+					for n, line := range run.Lines() {
+						if n == 0 {
+							var started obj
+							if err := json.Unmarshal(line, &started); err != nil || started["type"] != "RUN_STARTED" {
+								t.Fatalf("it begins with %s", line)
+							}
+							// Without a state: the client passes over that of RUN_STARTED.
+							started["input"] = obj{"threadId": run.ThreadID, "runId": run.RunID, "messages": fresh, "tools": []any{}, "context": []any{}}
+							if named && i > 0 {
+								started["parentRunId"] = recorded.Runs[i-1].RunID
+							}
+							line = encode(started)
+						}
+						sources = append(sources, event(run.RunID, line))
+						played = append(played, line)
+					}
+					jobs = append(jobs, conformance.Job{Events: slices.Clone(played), Upgrade: true, Schema: true})
+					for _, m := range foldRun(t, run).run.Messages() {
+						known[m.ID] = true
+					}
+				}
+				results, err := client.Reduce(jobs...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				records := offline(t, recorded.ThreadID, sources)
+				for i, run := range recorded.Runs {
+					runs++
+					history, err := restore(records, run.RunID)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := conformance.Conversation{Messages: encode(list(history.Messages)), State: history.State}
+					want := results[i].Conversation
+					for _, c := range []*conformance.Conversation{&got, &want} {
+						if *c, err = conformance.MaskReasoning(*c); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if results[i].Error != nil {
+						t.Fatalf("%s: the client gives up: %s", run.RunID, results[i].Error.Message)
+					}
+					if d := conformance.Diff(want, got); d != "" {
+						t.Errorf("%s: %s", run.RunID, d)
+					}
+					if i > 0 && records[run.RunID].InputForm != record.InputNormalised {
+						t.Errorf("%s: its input is taken for whole", run.RunID)
+					}
+				}
+			})
+		}
+	}
+	if runs < 2*60 {
+		t.Errorf("%d runs were compared", runs)
+	}
+}
+
+func offline(t rapid.TB, thread string, sources []compactor.Source) map[string]*record.Run {
+	t.Helper()
+	records, refused, err := compactor.Offline(compactor.DefaultConfig(), "acme", thread, sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range refused {
+		if r.Reason != "malformed" && r.Reason != "after-terminal" {
+			t.Fatalf("source %d is refused: %s %s", r.Source, r.Reason, r.Detail)
+		}
+	}
+	byID := map[string]*record.Run{}
+	for _, r := range records {
+		byID[r.RunID] = r
+	}
+	return byID
+}
+
+// What "skein fold --events" prints of all runs of a thread gives, published into a Skein that holds nothing, the same
+// history for each run, and the same parents where AG-UI has a word for them: it has none for a run without a parent that
+// comes behind others, and none that tells runs of one id apart.
+func TestCompactedThread_PublishedGivesTheSameHistories(t *testing.T) {
+	ways := map[lineage.ParentBy]int{}
+	afresh := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		g := gen{rt}
+		s, err := refold.NewSequence(0)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for n := range rapid.IntRange(2, 6).Draw(rt, "runs") {
+			run := fmt.Sprint("r", n)
+			if n > 0 && g.chance(10) {
+				run = "r0" // used again
+			}
+			started := obj{"type": "RUN_STARTED", "threadId": "t", "runId": run}
+			if n > 0 && g.chance(40) {
+				started["parentRunId"] = pick(g, append([]string{"elsewhere"}, idsOf(s)...))
+			}
+			var beside []byte
+			if g.chance(70) {
+				input := obj{"threadId": "t", "runId": run, "messages": g.messages(4), "tools": []any{}, "context": []any{}}
+				if n > 0 && g.chance(60) { // of what a run had: all, less, in another order, and something new
+					had := pick(g, s.Runs()).Fold.Messages()
+					from := g.n(len(had))
+					kept := slices.Clone(had[from:])
+					if g.chance(30) {
+						slices.Reverse(kept)
+					}
+					said := encode(obj{"id": fmt.Sprint("said", n), "role": "user", "content": "x"})
+					kept = append(kept, agui.Message{ID: fmt.Sprint("said", n), Role: "user", Raw: said})
+					input["messages"] = kept
+				}
+				if g.chance(50) {
+					beside = encode(input)
+				} else {
+					started["input"] = input
+				}
+			}
+			events := [][]byte{encode(started)}
+			for _, e := range drawStream(rt, run).events {
+				if !strings.Contains(string(e), `"type":"RUN_STARTED"`) {
+					events = append(events, enforced(e))
+				}
+			}
+			events = append(events, encode(obj{"type": "RUN_FINISHED", "threadId": "t", "runId": run}))
+			if err := s.Add(run, beside, events, func(int, error) {}); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		var sources []compactor.Source
+		for _, e := range compact.Compacted(s.Steps()...) {
+			ev, err := agui.Decode(e)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if strings.Contains(string(e), `"skein-afresh"`) && ev.Type == agui.ActivitySnapshot {
+				afresh++
+			}
+			sources = append(sources, event("", e))
+		}
+		records := offline(rt, "t", sources)
+		for i, r := range s.Runs() {
+			got, err := restore(records, r.Place.ID)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			want := conformance.Conversation{Messages: encode(list(r.Fold.Messages())), State: r.Fold.State()}
+			if d := conformance.Diff(want, conformance.Conversation{Messages: encode(list(got.Messages)), State: got.State}); d != "" {
+				rt.Fatalf("run %d, %s: %s\n%s", i, r.Place.ID, d, linesOf(sources))
+			}
+			ways[r.Place.ParentBy]++
+			again := slices.ContainsFunc(s.Runs()[:i+1], func(o *refold.Sequenced) bool {
+				return o.Place.ID != r.Place.Parent && o.Place.Given() == r.Place.Parent
+			})
+			if rec := records[r.Place.ID]; r.Place.ParentBy != lineage.ParentNone && !again && rec.ParentRunID != r.Place.Parent {
+				rt.Fatalf("run %d, %s: its parent is %q, want %q\n%s", i, r.Place.ID, rec.ParentRunID, r.Place.Parent, linesOf(sources))
+			}
+		}
+	})
+	if len(ways) < 4 || afresh == 0 {
+		t.Errorf("parents were found by %v, %d runs began afresh", ways, afresh)
+	}
+}
+
+func idsOf(s *refold.Sequence) (ids []string) {
+	for _, r := range s.Runs() {
+		ids = append(ids, r.Place.ID)
+	}
+	return ids
+}
+
+func linesOf(sources []compactor.Source) string {
+	var b strings.Builder
+	for _, s := range sources {
+		b.Write(s.Value)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
