@@ -191,7 +191,7 @@ func (r *refolding) tell(run shadow.Run) error {
 	r.bar.end()
 	names := make([]string, len(run.Differences))
 	for i, d := range run.Differences {
-		names[i] = oneLine(d.Member+d.At, 80)
+		names[i] = oneLine(d.Member+string(d.At), 80)
 	}
 	return r.out.text(fmt.Sprintf("tenant %s, thread %s, run %s, folded by version %d: changes in %s\n", oneLine(run.Tenant, 40),
 		oneLine(run.ThreadID, 80), oneLine(run.RunID, 80), run.FoldVersion, strings.Join(names, ", ")))

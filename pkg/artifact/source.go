@@ -18,9 +18,9 @@ type Report struct {
 	Messages int `json:"messages"`
 	// LeftOut counts messages by reason: no-text (content is no text, or is empty and tools are called),
 	// content-parts, or the role, such as activity.
-	LeftOut map[string]int `json:"leftOut"`
+	LeftOut agui.StringMap[int] `json:"leftOut"`
 	// Stripped counts members of kept messages by name, such as toolCalls, or a name that is empty.
-	Stripped map[string]int `json:"stripped"`
+	Stripped agui.StringMap[int] `json:"stripped"`
 	// Events counts the events of a capture that are not part of the envelope, by type.
 	Events map[agui.Type]int `json:"events,omitempty"`
 	// StartedAtFrom says whose time started_at is: FromOption, FromEvent or FromRecord.

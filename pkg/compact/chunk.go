@@ -28,17 +28,41 @@ func (o owner) tag(obj *object) {
 
 // lane is the stream that one owner is assembling from chunks.
 type lane struct {
-	Owner  string     `json:"owner,omitempty"`
-	Tagged bool       `json:"tagged,omitempty"` // false: the parent agent
-	Kind   entityKind `json:"kind"`
-	ID     string     `json:"id"`
+	Owner  string
+	Tagged bool // false: the parent agent
+	Kind   entityKind
+	ID     string
 	// What the opener said: a chunk that repeats it must say the same.
-	Role   string  `json:"role,omitempty"`
-	Name   *string `json:"name,omitempty"` // of a text message, or of a tool call
-	Parent *string `json:"parent,omitempty"`
+	Role   string
+	Name   *string // of a text message, or of a tool call
+	Parent *string
 
 	place uint64        // grows in the order of opening
 	among *list.Element // of its kind
+}
+
+// laneJSON is a lane in the checkpoint.
+type laneJSON struct {
+	Owner  agui.String  `json:"owner,omitempty"`
+	Tagged bool         `json:"tagged,omitempty"`
+	Kind   entityKind   `json:"kind"`
+	ID     agui.String  `json:"id"`
+	Role   string       `json:"role,omitempty"`
+	Name   *agui.String `json:"name,omitempty"`
+	Parent *agui.String `json:"parent,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (l *lane) MarshalJSON() ([]byte, error) {
+	return json.Marshal(laneJSON{agui.String(l.Owner), l.Tagged, l.Kind, agui.String(l.ID), l.Role, (*agui.String)(l.Name), (*agui.String)(l.Parent)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *lane) UnmarshalJSON(b []byte) error {
+	var w laneJSON
+	err := json.Unmarshal(b, &w)
+	*l = lane{Owner: string(w.Owner), Tagged: w.Tagged, Kind: w.Kind, ID: string(w.ID), Role: w.Role, Name: (*string)(w.Name), Parent: (*string)(w.Parent)}
+	return err
 }
 
 func (l lane) owner() owner { return owner{l.Owner, l.Tagged} }

@@ -20,19 +20,19 @@ const (
 
 // Summary is what a fold counted and kept.
 type Summary struct {
-	Status     string                      `json:"status"`
-	Events     map[string]int64            `json:"events"`     // folded, by type as it came
-	EventBytes map[string]int64            `json:"eventBytes"` // of them
-	ToolCalls  map[string]int64            `json:"toolCalls"`  // started, by name
-	Usage      map[string]map[string]int64 `json:"usage"`      // model to count name to sum
-	Anomalies  map[string]int64            `json:"anomalies"`  // by rule
+	Status     string                           `json:"status"`
+	Events     agui.StringMap[int64]            `json:"events"`     // folded, by type as it came
+	EventBytes agui.StringMap[int64]            `json:"eventBytes"` // of them
+	ToolCalls  agui.StringMap[int64]            `json:"toolCalls"`  // started, by name
+	Usage      agui.StringMap[map[string]int64] `json:"usage"`      // model to count name to sum
+	Anomalies  map[string]int64                 `json:"anomalies"`  // by rule
 
 	Started  json.RawMessage   `json:"started,omitempty"` // RUN_STARTED without its input
 	Kept     []json.RawMessage `json:"kept,omitempty"`    // events of the families that Keep has named
 	Terminal json.RawMessage   `json:"terminal,omitempty"`
 
 	Interrupts       []json.RawMessage `json:"interrupts,omitempty"`
-	PendingToolCalls []string          `json:"pendingToolCalls,omitempty"`
+	PendingToolCalls agui.Strings      `json:"pendingToolCalls,omitempty"`
 }
 
 // Summary returns what the fold has counted so far. Maps and slices are the fold's own: read them
@@ -45,10 +45,10 @@ func (r *Run) Summary() Summary {
 // progress is all of a fold's state beside messages and state; its JSON is the checkpoint.
 type progress struct {
 	Summary
-	RunID       string   `json:"runId,omitempty"`
-	ToolCallIDs []string `json:"toolCallIds,omitempty"` // started in this run, in order
-	Answered    set      `json:"answered,omitempty"`
-	Thinking    thinking `json:"thinking"`
+	RunID       agui.String  `json:"runId,omitempty"`
+	ToolCallIDs agui.Strings `json:"toolCallIds,omitempty"` // started in this run, in order
+	Answered    set          `json:"answered,omitempty"`
+	Thinking    thinking     `json:"thinking"`
 	// Same are places in the list that hold one message: see conversation.same.
 	Same [][3]int `json:"same,omitempty"`
 
@@ -61,8 +61,8 @@ type progress struct {
 func newProgress() progress {
 	p := progress{
 		Summary: Summary{
-			Status: StatusRunning, Events: map[string]int64{}, EventBytes: map[string]int64{}, ToolCalls: map[string]int64{},
-			Usage: map[string]map[string]int64{}, Anomalies: map[string]int64{},
+			Status: StatusRunning, Events: agui.StringMap[int64]{}, EventBytes: agui.StringMap[int64]{}, ToolCalls: agui.StringMap[int64]{},
+			Usage: agui.StringMap[map[string]int64]{}, Anomalies: map[string]int64{},
 		},
 		Answered: set{},
 		called:   set{},

@@ -88,7 +88,7 @@ func (r *Run) Keep(families agui.Families) { r.keep = families }
 
 // Name says which run it is: ids that the fold makes contain that. Without it they contain what RUN_STARTED says, which
 // another run of the thread may say too. It comes before the first Apply; a checkpoint holds it.
-func (r *Run) Name(id string) { r.p.RunID = id }
+func (r *Run) Name(id string) { r.p.RunID = agui.String(id) }
 
 // Checkpoint returns what Resume needs beside Messages and State. It is JSON, the same for the same
 // events however they came.
@@ -247,9 +247,9 @@ func (r *Run) messageID(ev *agui.Event) string {
 func (r *Run) runStarted(ev *agui.Event) {
 	r.p.verify.runStarted()
 	r.p.Started = bytes.Clone(agui.Without(ev.Body, agui.FieldInput.String()))
-	r.p.RunID = cmp.Or(r.p.RunID, ev.RunID)
+	r.p.RunID = cmp.Or(r.p.RunID, agui.String(ev.RunID))
 	r.p.ToolCallIDs, r.p.called, r.p.Answered = nil, set{}, set{}
-	in := ev.Input(r.p.RunID)
+	in := ev.Input(string(r.p.RunID))
 	if in == nil {
 		return
 	}

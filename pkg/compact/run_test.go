@@ -475,7 +475,7 @@ func TestRun_StatusAndOpenEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, errs := fold(t, row.lines...)
 			s := r.Summary()
-			if len(errs) > 0 || s.Status != row.status || !reflect.DeepEqual(s.PendingToolCalls, row.pending) || len(s.Interrupts) != row.interrupts {
+			if len(errs) > 0 || s.Status != row.status || !slices.Equal(s.PendingToolCalls, row.pending) || len(s.Interrupts) != row.interrupts {
 				t.Errorf("got %s, pending %v, %d interrupts, %v", s.Status, s.PendingToolCalls, len(s.Interrupts), errs)
 			}
 		})

@@ -28,9 +28,9 @@ func thinkingAs(t agui.Type) agui.Type {
 
 // thinking is where the translation stands. It is part of the checkpoint.
 type thinking struct {
-	Made    int    `json:"made,omitempty"` // ids made so far
-	Span    string `json:"span,omitempty"`
-	Message string `json:"message,omitempty"`
+	Made    int         `json:"made,omitempty"` // ids made so far
+	Span    agui.String `json:"span,omitempty"`
+	Message agui.String `json:"message,omitempty"`
 }
 
 // madeByThinking begins the ids of messages that come from THINKING_* events.
@@ -46,7 +46,7 @@ func MadeByThinking(m agui.Message) bool {
 func (r *Run) thinkingID() string {
 	for {
 		r.p.Thinking.Made++
-		id := madeByThinking + r.p.RunID + "-" + strconv.Itoa(r.p.Thinking.Made)
+		id := madeByThinking + string(r.p.RunID) + "-" + strconv.Itoa(r.p.Thinking.Made)
 		if r.conv.find(id) == nil {
 			return id
 		}
@@ -54,11 +54,11 @@ func (r *Run) thinkingID() string {
 }
 
 // orNew returns the id of what is open; where nothing is, one that names nothing, as the client makes one up.
-func (r *Run) orNew(id string) string {
+func (r *Run) orNew(id agui.String) string {
 	if id == "" {
-		id = r.thinkingID()
+		return r.thinkingID()
 	}
-	return id
+	return string(id)
 }
 
 func (r *Run) applyThinking(ev *agui.Event, as agui.Type, o owner) {
@@ -67,14 +67,16 @@ func (r *Run) applyThinking(ev *agui.Event, as agui.Type, o owner) {
 	at := &r.p.Thinking
 	switch as {
 	case agui.ReasoningStart:
-		at.Span = r.thinkingID()
-		r.p.verify.open(kindSpan, at.Span, o)
+		id := r.thinkingID()
+		at.Span = agui.String(id)
+		r.p.verify.open(kindSpan, id, o)
 	case agui.ReasoningEnd:
 		r.p.verify.close(kindSpan, r.orNew(at.Span), o)
 		at.Span = ""
 	case agui.ReasoningMessageStart:
-		at.Message = r.thinkingID()
-		r.reasoningStart(at.Message, o, metadata)
+		id := r.thinkingID()
+		at.Message = agui.String(id)
+		r.reasoningStart(id, o, metadata)
 	case agui.ReasoningMessageContent:
 		r.reasoningContent(r.orNew(at.Message), ev.Text(agui.FieldDelta), o, metadata)
 	case agui.ReasoningMessageEnd:

@@ -30,7 +30,7 @@ type verifier struct {
 	Active set                `json:"active,omitempty"` // subagents
 	Closed set                `json:"closed,omitempty"`
 	// Owners says who opened what, by bucket and id: a subagent, or null, the parent agent.
-	Owners map[string]map[string]*string `json:"owners,omitempty"`
+	Owners map[string]agui.StringMap[*agui.String] `json:"owners,omitempty"`
 
 	note func(rule string)
 	// inside is what the last event was found to be within: the deltas of one entity follow each other.
@@ -45,6 +45,12 @@ type entity struct {
 
 // set is a set of ids; its JSON is sorted.
 type set map[string]bool
+
+// MarshalJSON implements json.Marshaler.
+func (s set) MarshalJSON() ([]byte, error) { return agui.StringMap[bool](s).MarshalJSON() }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *set) UnmarshalJSON(b []byte) error { return (*agui.StringMap[bool])(s).UnmarshalJSON(b) }
 
 // stepKey names a step within its owner: a step is finished by whoever started it.
 func stepKey(name string, o owner) string {
@@ -116,14 +122,14 @@ func (v *verifier) runFinished() {
 
 func (v *verifier) own(bucket, id string, o owner) {
 	if v.Owners == nil {
-		v.Owners = map[string]map[string]*string{}
+		v.Owners = map[string]agui.StringMap[*agui.String]{}
 	}
 	if v.Owners[bucket] == nil {
-		v.Owners[bucket] = map[string]*string{}
+		v.Owners[bucket] = agui.StringMap[*agui.String]{}
 	}
-	var who *string
+	var who *agui.String
 	if o.set {
-		who = &o.id
+		who = (*agui.String)(&o.id)
 	}
 	v.Owners[bucket][id] = who
 }
@@ -132,7 +138,7 @@ func (v *verifier) own(bucket, id string, o owner) {
 func (v *verifier) owner(bucket, id string) (o owner, known bool) {
 	who, known := v.Owners[bucket][id]
 	if who != nil {
-		o = owner{*who, true}
+		o = owner{string(*who), true}
 	}
 	return o, known
 }

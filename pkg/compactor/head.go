@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -58,7 +59,7 @@ func headOf(r *record.Run) (*head, error) {
 	h := &head{
 		Run: lineage.Run{
 			ID: r.RunID, GivenID: r.GivenRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy),
-			SpawnedBy: r.SpawnedBy, Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base,
+			SpawnedBy: string(r.SpawnedBy), Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base,
 			HasInput: r.HasWholeInput(), Start: r.Raw.First, End: -1, Status: lineage.Status(r.Status),
 			Sealed: r.Open == nil, StartedAt: r.StartedAt, MessageCount: r.MessageCount,
 			Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
@@ -77,8 +78,14 @@ func headOf(r *record.Run) (*head, error) {
 	return h, nil
 }
 
+// headJSON is a head in the local store.
+type headJSON struct {
+	*head
+	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
+}
+
 func (h *head) encode() ([]byte, error) {
-	b, err := json.Marshal(h)
+	b, err := json.Marshal(headJSON{h, agui.String(h.SpawnedBy)})
 	if err != nil {
 		return nil, fmt.Errorf("encoding head of run: %w", err)
 	}
@@ -86,9 +93,10 @@ func (h *head) encode() ([]byte, error) {
 }
 
 func decodeHead(b []byte) (*head, error) {
-	h := new(head)
-	if err := json.Unmarshal(b, h); err != nil {
+	w := headJSON{head: new(head)}
+	if err := json.Unmarshal(b, &w); err != nil {
 		return nil, fmt.Errorf("decoding head of run: %w", err)
 	}
-	return h, nil
+	w.head.SpawnedBy = string(w.SpawnedBy)
+	return w.head, nil
 }

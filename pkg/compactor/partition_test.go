@@ -860,7 +860,7 @@ func TestPartition_CountsSelfParentsAndCycles(t *testing.T) {
 		"z":    {"x", "", record.ParentExplicit, lineage.AnomalyParentCycle},
 	} {
 		r := s.run(id)
-		if r.ParentRunID != want.parent || r.SpawnedBy != want.spawnedBy || r.ParentBy != want.by {
+		if r.ParentRunID != want.parent || string(r.SpawnedBy) != want.spawnedBy || r.ParentBy != want.by {
 			t.Errorf("%s: parent %q by %s, spawned by %q", id, r.ParentRunID, r.ParentBy, r.SpawnedBy)
 		}
 		for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {

@@ -162,7 +162,7 @@ func (p *partition) decide(r *run, pl *placement) error {
 
 // setPlacement fills what a record says of lineage and input.
 func (r *run) setPlacement(pl *placement) {
-	r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = pl.Run.Parent, record.ParentBy(pl.Run.ParentBy), pl.Run.SpawnedBy
+	r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = pl.Run.Parent, record.ParentBy(pl.Run.ParentBy), agui.String(pl.Run.SpawnedBy)
 	r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = pl.Run.Branch, pl.Run.Root, pl.Run.Depth, pl.Run.Base
 	r.rec.BaseRefolds = pl.baseRefolds
 	refold.FillInput(&r.rec, pl.parent, pl.base, pl.input, pl.inputSum)

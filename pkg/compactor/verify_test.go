@@ -373,7 +373,7 @@ func spoil(rng *rand.Rand, r *record.Run, ids []string) string {
 			r.ParentBy = []record.ParentBy{record.ParentExplicit, record.ParentContent, record.ParentLatest, record.ParentNone}[rng.IntN(4)]
 			return "parentBy"
 		},
-		func() string { r.SpawnedBy = other(r.SpawnedBy); return "spawnedBy" },
+		func() string { r.SpawnedBy = agui.String(other(string(r.SpawnedBy))); return "spawnedBy" },
 		func() string { r.BranchID = other(r.BranchID); return "branchId" },
 		func() string { r.RootRunID = other(r.RootRunID); return "rootRunId" },
 		func() string { r.Depth += 1 - 2*rng.IntN(2); return "depth" },

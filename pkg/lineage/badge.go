@@ -1,13 +1,17 @@
 package lineage
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
 
 // Badge marks what is not plain truth about a run, or about the runs that a row of a picture
 // stands for.
 type Badge struct {
 	Name BadgeName `json:"name"`
 	// Run is the id of the run that the badge is about, where it is another one.
-	Run string `json:"runId,omitempty"`
+	Run agui.String `json:"runId,omitempty"`
 	// Count is the number of runs in a row of several.
 	Count int `json:"count,omitempty"`
 }
@@ -46,7 +50,7 @@ func (b Badge) String() string { return b.text(false) }
 func (b Badge) text(ascii bool) string {
 	s := string(b.Name)
 	if b.Run != "" {
-		s += ": " + display(b.Run, ascii)
+		s += ": " + display(string(b.Run), ascii)
 	}
 	if b.Count > 1 {
 		s = fmt.Sprintf("%d × %s", b.Count, s)
@@ -77,7 +81,7 @@ func (g *Graph) badges(i int) []Badge {
 	add(r.ParentBy == ParentContent, BadgeContent)
 	add(r.ParentBy == ParentLatest, BadgeLatest)
 	if r.Parent != "" && g.parent[i] < 0 {
-		out = append(out, Badge{Name: BadgeMissing, Run: r.Parent})
+		out = append(out, Badge{Name: BadgeMissing, Run: agui.String(r.Parent)})
 	}
 	if s, ok := g.spawns[i]; ok {
 		name := BadgeSpawned

@@ -23,7 +23,7 @@ type Difference struct {
 
 // Change is one message in two forms.
 type Change struct {
-	ID   string       `json:"id"`
+	ID   agui.String  `json:"id"`
 	From agui.Message `json:"from"`
 	To   agui.Message `json:"to"`
 	// Patch is the JSON Patch that turns the one form into the other.
@@ -75,7 +75,7 @@ func (d *Difference) compare(a, b []agui.Message) error {
 			return fmt.Errorf("comparing message %q: %w", m.ID, err)
 		}
 		if string(patch) != "[]" {
-			d.Changed = append(d.Changed, Change{ID: m.ID, From: m, To: b[i], Patch: patch})
+			d.Changed = append(d.Changed, Change{ID: agui.String(m.ID), From: m, To: b[i], Patch: patch})
 		}
 	}
 	for i, m := range b {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // DOT writes the picture as a Graphviz digraph: solid edges for parents that were given, dashed
@@ -90,7 +92,7 @@ func (d *dot) edge(from, to int, r Row) {
 // spawns draws the edges of runs that name no parent of their thread. What they name has a node of
 // its own unless it is a run with one.
 func (d *dot) spawns() {
-	outside := map[string]int{}
+	outside := map[agui.String]int{}
 	for _, s := range d.p.g.Spawns() {
 		to, ok := d.nodes[s.Run]
 		if !ok {
@@ -108,7 +110,7 @@ func (d *dot) spawns() {
 		if !ok {
 			from = len(outside)
 			outside[s.By] = from
-			d.line(`  s%d [shape=plaintext, label="%s"];`, from, dotText(display(s.By, false)))
+			d.line(`  s%d [shape=plaintext, label="%s"];`, from, dotText(display(string(s.By), false)))
 		}
 		d.line("  s%d -> n%d [style=dotted%s];", from, to, label)
 	}

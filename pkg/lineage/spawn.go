@@ -1,11 +1,13 @@
 package lineage
 
+import "github.com/skeinhq/skein/pkg/agui"
+
 // Spawn is the edge of a run that named a parent which was not a run of its thread at its first
 // event. It is drawn beside the chains and is not part of them.
 type Spawn struct {
 	// Run is the spawned run, By the id that it named.
-	Run string `json:"runId"`
-	By  string `json:"spawnedBy"`
+	Run string      `json:"runId"`
+	By  agui.String `json:"spawnedBy"`
 	// Known is the run of this thread that By turned out to name; empty for one of another
 	// thread, or one that never came. Late says that it began after Run, as each that is known did: else it
 	// would be the parent. (Its input, where its record starts, may lie before.)
@@ -29,7 +31,7 @@ func (g *Graph) linkSpawns() {
 				}
 			}
 		}
-		s := Spawn{Run: r.ID, By: r.SpawnedBy}
+		s := Spawn{Run: r.ID, By: agui.String(r.SpawnedBy)}
 		j, ok := byGiven[r.SpawnedBy]
 		if !ok {
 			j, ok = g.index[r.SpawnedBy]

@@ -153,7 +153,7 @@ func resumeOf(interrupt json.RawMessage) (json.RawMessage, error) {
 // had none what its parent held.
 func (c *call) startOver(in *newInput, runs []store.Run, h restored) error {
 	if in.parent = h.run.ParentRunID; in.parent == "" {
-		in.parent = h.run.SpawnedBy
+		in.parent = string(h.run.SpawnedBy)
 	}
 	var base lineage.History
 	if h.run.Base != "" {
@@ -185,11 +185,11 @@ func (in *newInput) encode() (json.RawMessage, error) {
 	own, err := marshal(struct {
 		ThreadID string            `json:"threadId"`
 		RunID    string            `json:"runId"`
-		Parent   string            `json:"parentRunId,omitempty"`
+		Parent   agui.String       `json:"parentRunId,omitempty"`
 		State    json.RawMessage   `json:"state,omitempty"`
 		Messages []agui.Message    `json:"messages"`
 		Resume   []json.RawMessage `json:"resume,omitempty"`
-	}{in.threadID, in.runID, in.parent, in.state, list(in.messages), in.resume})
+	}{in.threadID, in.runID, agui.String(in.parent), in.state, list(in.messages), in.resume})
 	if err != nil {
 		return nil, err
 	}

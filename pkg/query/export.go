@@ -34,7 +34,7 @@ func (c *call) export() error {
 		return err
 	}
 	run := artifact.Run{
-		ThreadID: h.run.ThreadID, RunID: givenID(v.runs, h.run.RunID), ParentRunID: h.run.SpawnedBy,
+		ThreadID: h.run.ThreadID, RunID: givenID(v.runs, h.run.RunID), ParentRunID: string(h.run.SpawnedBy),
 		StartedAt: h.run.StartedAt, Messages: h.Messages, Basis: string(graph.Basis(h.run.RunID)),
 		Truncated: h.badges.Truncated || h.badges.RawLost,
 	}

@@ -29,7 +29,7 @@ func headOf(r store.Run) lineage.Run {
 	}
 	return lineage.Run{
 		ID: r.RunID, GivenID: r.GivenRunID,
-		Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: r.SpawnedBy,
+		Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
 		Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base,
 		HasInput: r.HasWholeInput(), Rewrote: rewrote,
 		Start: r.Raw.First, End: end,

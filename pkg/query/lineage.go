@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -35,7 +36,7 @@ type lineageRun struct {
 	GivenRunID  string          `json:"givenRunId,omitempty"`
 	ParentRunID string          `json:"parentRunId,omitempty"`
 	ParentBy    record.ParentBy `json:"parentBy"`
-	SpawnedBy   string          `json:"spawnedBy,omitempty"`
+	SpawnedBy   agui.String     `json:"spawnedBy,omitempty"`
 	BranchID    string          `json:"branchId"`
 	RootRunID   string          `json:"rootRunId"`
 	Depth       int             `json:"depth"`

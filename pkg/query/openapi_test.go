@@ -12,6 +12,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/artifact"
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -198,6 +199,29 @@ func TestOpenAPI_HasTheExportContractAsItIs(t *testing.T) {
 	delete(contract, "$defs")
 	if got, want := doc.Components.Schemas["ExportArtifact"], put(contract); !reflect.DeepEqual(got, want) {
 		t.Errorf("the description has\n%v\nthe contract is\n%v", got, want)
+	}
+}
+
+// What stands for an id or a name may be half a surrogate pair: answers say which.
+func TestAnswers_KeepHalvesOfSurrogatePairs(t *testing.T) {
+	const half, other = "\xed\xa0\x80", "\xed\xa0\x81"
+	f := newFixture(t)
+	r := run("chat", "r", 1, agui.Message{ID: half, Role: "user", Raw: json.RawMessage(`{"id":"\ud800","role":"user","content":"x"}`)})
+	r.SpawnedBy, r.PendingToolCalls, r.Stats.ToolCalls = half, []string{half, other}, map[string]int64{half: 1, other: 2}
+	f.put(r)
+	f.put(run("chat", "s", 2, agui.Message{ID: half, Role: "user", Raw: json.RawMessage(`{"id":"\ud800","role":"user","content":"y"}`)}))
+	for path, wants := range map[string][]string{
+		"/v1/threads/chat/runs/r":                   {`"spawnedBy":"\ud800"`, `"pendingToolCalls":["\ud800","\ud801"]`, `"toolCalls":{"\ud800":1,"\ud801":2}`},
+		"/v1/threads/chat/lineage":                  {`"spawnedBy":"\ud800"`, `{"runId":"r","spawnedBy":"\ud800"}`, `{"name":"spawned by","runId":"\ud800"}`},
+		"/v1/threads/chat/diff?from=r&to=s":         {`"changed":[{"id":"\ud800",`},
+		"/v1/threads/chat/runs/r/checkout?at=start": {`"parentRunId":"\ud800"`},
+	} {
+		body := f.get("acme", path).body
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: %s\nhas not %s", path, body, want)
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -16,7 +17,7 @@ type runAnswer struct {
 
 	ParentRunID string          `json:"parentRunId,omitempty"`
 	ParentBy    record.ParentBy `json:"parentBy"`
-	SpawnedBy   string          `json:"spawnedBy,omitempty"`
+	SpawnedBy   agui.String     `json:"spawnedBy,omitempty"`
 	BranchID    string          `json:"branchId"`
 	RootRunID   string          `json:"rootRunId"`
 	Depth       int             `json:"depth"`
@@ -35,7 +36,7 @@ type runAnswer struct {
 	Terminal json.RawMessage   `json:"terminal,omitempty"`
 
 	Interrupts       []json.RawMessage `json:"interrupts"`
-	PendingToolCalls []string          `json:"pendingToolCalls"`
+	PendingToolCalls agui.Strings      `json:"pendingToolCalls"`
 	Resumes          []json.RawMessage `json:"resumes"`
 
 	MessageCount int          `json:"messageCount"`

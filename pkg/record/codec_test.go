@@ -63,6 +63,34 @@ func open() *record.Run {
 	}
 }
 
+// What stands for an id or a name may be half a surrogate pair: each is another one.
+func TestEncodeRun_KeepsHalvesOfSurrogatePairs(t *testing.T) {
+	const half, other = "\xed\xa0\x80", "\xed\xa0\x81"
+	r := open()
+	r.SpawnedBy, r.PendingToolCalls = half, []string{half, other}
+	counts := map[string]int64{half: 1, other: 2, "<&>\u2028": 3}
+	r.Stats = record.Stats{Events: counts, EventBytes: counts, ToolCalls: counts, Usage: map[string]record.TokenUsage{half: {InputTokens: 1}, other: {InputTokens: 2}}}
+	b, err := record.EncodeRun(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"spawnedBy":"\ud800"`, `"pendingToolCalls":["\ud800","\ud801"]`, `"events":{"<&>\u2028":3,"\ud800":1,"\ud801":2}`,
+		`"usage":{"\ud800":{"inputTokens":1},"\ud801":{"inputTokens":2}}`,
+	} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("%s\nhas not %s", b, want)
+		}
+	}
+	back, err := record.DecodeRun(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(back, r) {
+		t.Errorf("read back as\n%+v\nwant\n%+v", back, r)
+	}
+}
+
 func TestEncodeRun_RoundTrip(t *testing.T) {
 	for name, r := range map[string]*record.Run{"sealed": sealed(), "open": open()} {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,7 @@ type Run struct {
 	ParentBy    ParentBy `json:"parentBy"`
 	// SpawnedBy is a parentRunId that names no run of this thread at the run's first event:
 	// what AG-UI 1.0 calls the run that spawned this one, or a parent that came late.
-	SpawnedBy string `json:"spawnedBy,omitempty"`
+	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
 	// BranchID is the id of the branch's first run, RootRunID of the tree's.
 	BranchID  string `json:"branchId"`
 	RootRunID string `json:"rootRunId"`
@@ -115,7 +115,7 @@ type Run struct {
 	// Interrupts are open at the run's end (AG-UI Interrupt objects), as are
 	// PendingToolCalls (their ids). Resumes are the input's resume entries.
 	Interrupts       []json.RawMessage `json:"interrupts,omitempty"`
-	PendingToolCalls []string          `json:"pendingToolCalls,omitempty"`
+	PendingToolCalls agui.Strings      `json:"pendingToolCalls,omitempty"`
 	Resumes          []json.RawMessage `json:"resumes,omitempty"`
 
 	Stats Stats `json:"stats"`
@@ -171,14 +171,14 @@ type Raw struct {
 
 // Stats are a run's statistics.
 type Stats struct {
-	Events           map[string]int64      `json:"events"`     // by event type
-	EventBytes       map[string]int64      `json:"eventBytes"` // by event type
-	Messages         int                   `json:"messages"`   // own messages
-	ToolCalls        map[string]int64      `json:"toolCalls,omitempty"`
-	Usage            map[string]TokenUsage `json:"usage,omitempty"`     // by model, "" where none is named
-	Anomalies        map[string]int64      `json:"anomalies,omitempty"` // by rule
-	TimeToFirstToken *int64                `json:"timeToFirstTokenMs,omitempty"`
-	Duration         *int64                `json:"durationMs,omitempty"`
+	Events           agui.StringMap[int64]      `json:"events"`     // by event type
+	EventBytes       agui.StringMap[int64]      `json:"eventBytes"` // by event type
+	Messages         int                        `json:"messages"`   // own messages
+	ToolCalls        agui.StringMap[int64]      `json:"toolCalls,omitempty"`
+	Usage            agui.StringMap[TokenUsage] `json:"usage,omitempty"`     // by model, "" where none is named
+	Anomalies        map[string]int64           `json:"anomalies,omitempty"` // by rule
+	TimeToFirstToken *int64                     `json:"timeToFirstTokenMs,omitempty"`
+	Duration         *int64                     `json:"durationMs,omitempty"`
 }
 
 // TokenUsage is AG-UI's TokenUsage, summed over a run's entries of one model.

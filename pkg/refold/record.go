@@ -94,7 +94,7 @@ type Difference struct {
 	Member string `json:"member"`
 	// At leads to the first value within it that differs, as a JSON Pointer (RFC 6901); empty where
 	// all of it does.
-	At string `json:"at,omitempty"`
+	At agui.String `json:"at,omitempty"`
 }
 
 // Differences tells two records of a run apart, by name. What an open run goes on from is left out.
@@ -128,7 +128,7 @@ func Differences(a, b *record.Run) ([]Difference, error) {
 	var out []Difference
 	for _, name := range names {
 		if !bytes.Equal(x[name], y[name]) {
-			out = append(out, Difference{Member: name, At: pointer(x[name], y[name])})
+			out = append(out, Difference{Member: name, At: agui.String(pointer(x[name], y[name]))})
 		}
 	}
 	return out, nil
@@ -185,12 +185,12 @@ func pointer(a, b json.RawMessage) string {
 			}
 		}
 	case '{':
-		var x, y map[string]json.RawMessage
+		var x, y agui.StringMap[json.RawMessage]
 		if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
 			return ""
 		}
 		first, found := "", false
-		for _, m := range []map[string]json.RawMessage{x, y} {
+		for _, m := range []agui.StringMap[json.RawMessage]{x, y} {
 			for name := range m {
 				if !bytes.Equal(x[name], y[name]) && (!found || name < first) {
 					first, found = name, true

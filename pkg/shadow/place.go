@@ -111,7 +111,7 @@ func (p *placer) place(own *proof, start lineage.Start) (at lineage.Run, differ 
 	}{
 		{"parentRunId", at.Parent == rec.ParentRunID},
 		{"parentBy", string(at.ParentBy) == string(rec.ParentBy)},
-		{"spawnedBy", at.SpawnedBy == rec.SpawnedBy},
+		{"spawnedBy", at.SpawnedBy == string(rec.SpawnedBy)},
 		{"branchId", at.Branch == rec.BranchID},
 		{"rootRunId", at.Root == rec.RootRunID},
 		{"depth", at.Depth == rec.Depth},
@@ -296,7 +296,7 @@ func (p *placer) put(least, most *lineage.Run) error {
 // lineageOf is what lineage needs to know of a record, but for the key of its history.
 func lineageOf(r *record.Run) lineage.Run {
 	return lineage.Run{
-		ID: r.RunID, GivenID: r.GivenRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: r.SpawnedBy,
+		ID: r.RunID, GivenID: r.GivenRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
 		Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base, HasInput: r.HasWholeInput(),
 		Start: r.Raw.First, End: r.Raw.Next - 1, Status: lineage.Status(r.Status), MessageCount: r.MessageCount,
 	}

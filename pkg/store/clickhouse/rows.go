@@ -112,7 +112,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	}
 	row.Record = string(text)
 
-	row.GivenRunID, row.ParentRunID, row.SpawnedBy = r.GivenRunID, r.ParentRunID, r.SpawnedBy
+	row.GivenRunID, row.ParentRunID, row.SpawnedBy = r.GivenRunID, r.ParentRunID, string(r.SpawnedBy)
 	row.ParentBy = string(r.ParentBy)
 	row.BranchID, row.RootRunID, row.Base, row.Depth = r.BranchID, r.RootRunID, r.Base, uint32(r.Depth)
 

@@ -72,12 +72,13 @@ func migrateAgain(t *testing.T, s Store) {
 	equal(t, "thread", mustDump(t, s, "acme"), before)
 }
 
-// fullRecord has a value in every field.
+// fullRecord has a value in every field. Agents may send half a surrogate pair in place of an id or a name.
 func fullRecord() *record.Run {
+	const half, other = "\xed\xa0\x80", "\xed\xa0\x81"
 	end := epoch.Add(1500 * time.Millisecond)
 	ttft, duration := int64(120), int64(1500)
 	return &record.Run{
-		GivenRunID: "run", ParentRunID: "run-0", ParentBy: record.ParentContent, SpawnedBy: "elsewhere",
+		GivenRunID: "run", ParentRunID: "run-0", ParentBy: record.ParentContent, SpawnedBy: half,
 		BranchID: "run-0", RootRunID: "run-0", Depth: 7,
 		Status:        record.StatusInterrupted,
 		Started:       json.RawMessage(`{"type":"RUN_STARTED","threadId":"thread","runId":"run"}`),
@@ -85,7 +86,7 @@ func fullRecord() *record.Run {
 		InputLayout:   agui.Layout{{From: 0, To: 2}, {Own: true, From: 0, To: 1}},
 		InputMessages: []agui.Message{message("u1", "user", "hello")},
 		Base:          "run-0",
-		Messages:      []agui.Message{message("a1", "assistant", "hi"), message("t1", "tool", "42")},
+		Messages:      []agui.Message{message("a1", "assistant", "hi"), {ID: half, Role: "tool", Raw: json.RawMessage(`{"id":"\ud800","role":"tool","content":"42"}`)}},
 		Layout:        agui.Layout{{From: 0, To: 3}, {Own: true, From: 0, To: 2}},
 		MessageCount:  5,
 		State:         json.RawMessage(`{"n":1}`),
@@ -94,13 +95,13 @@ func fullRecord() *record.Run {
 		Synthetic:     true,
 		Interrupts:    []json.RawMessage{json.RawMessage(`{"id":"i1","reason":"approval"}`)},
 
-		PendingToolCalls: []string{"call-1"},
+		PendingToolCalls: []string{"call-1", half, other},
 		Resumes:          []json.RawMessage{json.RawMessage(`{"interruptId":"i0","status":"resolved"}`)},
 		Stats: record.Stats{
-			Events:     map[string]int64{"RUN_STARTED": 1, "TEXT_MESSAGE_CHUNK": 12},
+			Events:     map[string]int64{"RUN_STARTED": 1, "TEXT_MESSAGE_CHUNK": 12, half: 1, other: 2},
 			EventBytes: map[string]int64{"RUN_STARTED": 60, "TEXT_MESSAGE_CHUNK": 900},
-			Messages:   2, ToolCalls: map[string]int64{"search": 1},
-			Usage:            map[string]record.TokenUsage{"m": {InputTokens: 3, OutputTokens: 4, TotalTokens: 7}},
+			Messages:   2, ToolCalls: map[string]int64{"search": 1, half: 1, other: 2},
+			Usage:            map[string]record.TokenUsage{"m": {InputTokens: 3, OutputTokens: 4, TotalTokens: 7}, half: {InputTokens: 1}, other: {InputTokens: 2}},
 			Anomalies:        map[string]int64{"open-at-end": 1},
 			TimeToFirstToken: &ttft, Duration: &duration,
 		},
