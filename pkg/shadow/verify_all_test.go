@@ -32,7 +32,7 @@ func (s *topics) run(thread, run string) {
 	key, err := record.ThreadKey("acme", thread)
 	s.check(err)
 	rec := &record.Run{
-		Tenant: "acme", ThreadID: thread, RunID: run, ParentBy: record.ParentNone, BranchID: run, RootRunID: run,
+		Tenant: "acme", ThreadID: thread, RunID: run, ParentBy: record.ParentNone, SpawnedBy: "elsewhere", BranchID: run, RootRunID: run,
 		FoldVersion: compact.Version, Raw: record.Raw{First: s.next, Next: s.next + 2, Ranges: [][2]int64{{s.next, s.next + 2}}},
 	}
 	r := refold.NewRun(refold.SpanOf(rec), thread)
@@ -43,7 +43,7 @@ func (s *topics) run(thread, run string) {
 	}
 	at := time.Now().Truncate(time.Millisecond)
 	for _, value := range []string{
-		fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%[1]q,"runId":%[2]q,"input":{"threadId":%[1]q,"runId":%[2]q,"messages":[{"id":%[2]q,"role":"user","content":"x"}],"state":{},"tools":[],"context":[]}}`, thread, run),
+		fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%[1]q,"runId":%[2]q,"parentRunId":"elsewhere","input":{"threadId":%[1]q,"runId":%[2]q,"messages":[{"id":%[2]q,"role":"user","content":"x"}],"state":{},"tools":[],"context":[]}}`, thread, run),
 		fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run),
 	} {
 		headers := record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}
