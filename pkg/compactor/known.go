@@ -17,8 +17,8 @@ type known struct {
 
 // Any implements lineage.Known.
 func (k known) Any(ids []string, offset int64) (bool, error) {
-	if any, err := k.p.said[k.key].Any(ids, offset); any || err != nil {
-		return any, err
+	if known, err := k.p.said[k.key].Any(ids, offset); known || err != nil {
+		return known, err
 	}
 	t := k.p.threads[k.key]
 	wanted := func(m agui.Message) bool {
