@@ -31,14 +31,15 @@ func Compacted(steps ...Step) []json.RawMessage {
 		if s.Started == nil && i < len(steps)-1 {
 			continue
 		}
-		if s.Started != nil {
-			events = append(events, step.started(s.Started))
-		} else {
+		if s.Started == nil {
 			events, before = nil, nil // nothing can stand before a run that does not say where it starts
 			clear(written)
 		}
 		if !written[step.Parent] {
-			step.Parent = nil
+			step.Parent, step.ParentRunID = nil, ""
+		}
+		if s.Started != nil {
+			events = append(events, step.started(s.Started))
 		}
 		events = append(events, s.Kept...)
 		events = append(events, messagesAfter(step.Messages(), before, step.Parent)...)

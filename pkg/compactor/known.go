@@ -30,6 +30,7 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 			return true, nil
 		}
 	}
+	looked := map[string]bool{}
 	for _, id := range ids {
 		heads, err := k.p.store.said(k.key, id, offset)
 		if err != nil {
@@ -40,9 +41,10 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 				h = now
 			}
 			// How a run stood that ended behind the offset is not known; nothing that is placed there rests on it (settle).
-			if h.live != nil || h.Start < t.erased || h.Pending && !h.Placed || h.End >= offset {
+			if looked[h.ID] || h.live != nil || h.Start < t.erased || h.Pending && !h.Placed || h.End >= offset {
 				continue
 			}
+			looked[h.ID] = true
 			rec, err := k.p.recordOfHead(t, h)
 			if err != nil {
 				return false, err

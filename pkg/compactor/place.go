@@ -314,7 +314,8 @@ func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
 			return nil, fmt.Errorf("loading run: %w", err)
 		}
 		r.rec.Refolds, r.rec.BaseRefolds = rec.Refolds, rec.BaseRefolds
-		r.rec.Kept = rec.Kept // whatever the setting is by now
+		r.rec.FoldVersion = rec.FoldVersion // the rules that it began by
+		r.rec.Kept = rec.Kept               // whatever the setting is by now
 		r.fold.Keep(rec.Kept)
 		r.early = nil
 		r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = rec.ParentRunID, rec.ParentBy, rec.SpawnedBy

@@ -138,7 +138,7 @@ func (s *Turns) Steps() []compact.Step {
 		if p != nil {
 			steps[i].Parent = p.Fold
 			switch named := latest[p.Place.ID]; {
-			case by == lineage.ParentLatest && s.runs[i-1] == p:
+			case by == lineage.ParentLatest && s.runs[i-1] == p && p.Fold.Ended():
 			case by != lineage.ParentExplicit && named != nil && named != p:
 				steps[i].Parent = s.runs[i-1].Fold
 			default:

@@ -101,6 +101,9 @@ func (p *placer) place(own *proof, start lineage.Start) (at lineage.Run, differ 
 			return at, nil, false, err
 		}
 	}
+	if own.head.FoldVersion != compact.Version || own.head.Refolds > 0 { // it was placed by other rules, and keeps its place
+		return at, nil, false, nil
+	}
 	if own.head.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
 		return at, nil, false, nil
 	}
