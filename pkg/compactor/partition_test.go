@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -912,5 +914,27 @@ func TestPartition_KeepsTheNameOfAParentThatIsNotThere(t *testing.T) {
 				t.Errorf("it is marked %v, want %q", badges, c.badge)
 			}
 		})
+	}
+}
+
+// A run that goes on over an upgrade is told by the rules that it began by, as far as its record says.
+func TestPartition_KeepsTheRulesVersionOfARunThatGoesOn(t *testing.T) {
+	s := newSim(t, nil)
+	s.send("t", "r", started("r"))
+	s.send("t", "r", text("m", "one"))
+	s.all()
+	s.now = s.now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	at := s.runs[slices.IndexFunc(s.runs, func(m *kgo.Record) bool { return strings.HasSuffix(string(m.Key), "/r") })]
+	rec, err := record.DecodeRun(at.Value)
+	s.check(err)
+	rec.FoldVersion = compact.Version - 1
+	at.Value, err = record.EncodeRun(rec)
+	s.check(err)
+	s.open(true)
+	s.send("t", "r", finished("r"))
+	s.all()
+	if got := s.run("r"); got.FoldVersion != compact.Version-1 || got.Status != record.StatusFinished {
+		t.Errorf("%s by version %d", got.Status, got.FoldVersion)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -445,5 +446,39 @@ func TestThread_FoldsAgainARunWhoseInputCameBeforeItsParentsEnd(t *testing.T) {
 	s.check(err)
 	if len(anew) != 1 || string(anew[0].Record.Messages[0].Raw) != assistantMessage("m2", "two") {
 		t.Errorf("written anew: %+v", anew)
+	}
+}
+
+// Records that older rules have made stay as they are: no proof says that their place differs, before or after they were folded again.
+func TestVerifier_ProvesNoPlaceThatOtherRulesHaveDecided(t *testing.T) {
+	for name, older := range map[string]func(*record.Run){
+		"not folded again": func(r *record.Run) { r.FoldVersion = compact.Version - 1 },
+		"folded again":     func(r *record.Run) { r.Refolds = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, nil)
+			s.answer("run1", startedWith("run1", "", "["+userMessage("u1", "one")+"]"))
+			s.answer("run2", startedWith("run2", "", "["+userMessage("u2", "two")+"]"))
+			s.all()
+			records := s.byThread()["t"]
+			r := records["run2"]
+			if r.ParentBy != record.ParentLatest {
+				t.Fatalf("its parent is found by %s", r.ParentBy)
+			}
+			// As a list on RUN_STARTED was always the whole conversation.
+			r.ParentRunID, r.ParentBy, r.BranchID, r.RootRunID, r.Depth, r.Base = "", record.ParentNone, "run2", "run2", 0, ""
+			r.InputForm, r.MessageCount, r.HistoryKey = "", 2, lineage.KeyOf(r.Messages).String()
+			proofs, err := records.verify(s.events, []string{"run2"}, false)
+			s.check(err)
+			if p := proofs[0]; p.Verdict != shadow.Differs { // by these rules it is wrong
+				t.Fatalf("%+v", p)
+			}
+			older(r)
+			proofs, err = records.verify(s.events, []string{"run2"}, false)
+			s.check(err)
+			if p := proofs[0]; p.Verdict != shadow.Proved || !slices.Contains(p.Unproved, shadow.UnprovedPlace) {
+				t.Errorf("%+v", p)
+			}
+		})
 	}
 }

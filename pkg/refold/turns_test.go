@@ -1,0 +1,57 @@
+package refold_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/refold"
+)
+
+// Compacted events name the parent of a run where who takes them in would not find it: where the one before is open
+// there. They name none that they do not hold.
+func TestTurns_NameTheParentsThatCompactedEventsHold(t *testing.T) {
+	const (
+		starts1 = `{"type":"RUN_STARTED","threadId":"t","runId":"r1"}`
+		says    = `{"type":"TEXT_MESSAGE_CHUNK","messageId":"a1","delta":"one"}`
+		ends1   = `{"type":"RUN_FINISHED","threadId":"t","runId":"r1"}`
+		starts2 = `{"type":"RUN_STARTED","threadId":"t","runId":"r2","input":{"messages":["two"]}}`
+		ends2   = `{"type":"RUN_FINISHED","threadId":"t","runId":"r2"}`
+	)
+	for name, c := range map[string]struct {
+		first []string
+		want  string
+	}{
+		"the run before has ended":      {[]string{starts1, says, ends1}, ""},
+		"the run before has not":        {[]string{starts1, says}, `"r1"`},
+		"the run before does not start": {[]string{says, ends1}, ""},
+		"neither starts it nor ends":    {[]string{says}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			turns, err := refold.NewTurns(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for run, events := range [][]string{c.first, {starts2, ends2}} {
+				var lines [][]byte
+				for _, e := range events {
+					lines = append(lines, []byte(e))
+				}
+				if err := turns.Add([]string{"r1", "r2"}[run], nil, lines, func(_ int, why error) { t.Error(why) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if last := turns.Runs()[1]; last.Place.Parent != "r1" || len(last.Fold.Messages()) != 2 {
+				t.Errorf("its parent is %q, it has %d messages", last.Place.Parent, len(last.Fold.Messages()))
+			}
+			for _, e := range compact.Compacted(turns.Steps()...) {
+				if strings.Contains(string(e), `"r2"`) && strings.Contains(string(e), "RUN_STARTED") {
+					if got := agui.Lookup(e, "parentRunId"); string(got) != c.want {
+						t.Errorf("it names %s, want %s", got, c.want)
+					}
+				}
+			}
+		})
+	}
+}
