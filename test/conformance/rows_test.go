@@ -86,15 +86,27 @@ var documentedRows = []row{
 		}
 		doc := removed(clone(p.doc), stepsOf(p.op["from"].(string)))
 		steps := stepsOf(p.op["path"].(string))
-		at, left := follow(doc, steps[:len(steps)-1])
+		at := doc
+		for _, step := range steps[:len(steps)-1] {
+			if list, ok := at.([]any); ok {
+				if i, ok := looseIndex(step); ok {
+					step = strconv.Itoa(min(i, len(list)))
+				}
+			}
+			next, ok := member(at, step)
+			if !ok {
+				break
+			}
+			at = next
+		}
+		_, digits := looseIndex(steps[len(steps)-1])
 		switch at.(type) {
 		case string, json.Number, bool:
 			return true
 		case []any:
-			_, digits := looseIndex(steps[len(steps)-1])
 			return !digits
 		}
-		return len(left) > 0 // JavaScript goes on through what is no place
+		return false
 	})},
 	{name: "`test` of an object that has a member `hasOwnProperty`", event: onOperation(func(p *parting) bool {
 		return p.op["op"] == "test" && hasMember(p.op["value"], "hasOwnProperty")
