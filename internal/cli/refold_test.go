@@ -45,7 +45,7 @@ func TestRefold_FollowsAChangeAlongTheThread(t *testing.T) {
 		}
 		const first, second = "tenant dev, thread t, run first, folded by version 0: changes in state/first\n", "tenant dev, thread t, run second, folded by version 0: changes in state/first\n"
 		sum := func(runs, same, changes, gone int) string {
-			return fmt.Sprintf("%d runs by version 1 of the rules: %d as they are, %d would change; left: %d whose raw events are gone, 0 open\n", runs, same, changes, gone)
+			return fmt.Sprintf("%d runs by version 2 of the rules: %d as they are, %d would change; left: %d whose raw events are gone, 0 open\n", runs, same, changes, gone)
 		}
 		if got, want := refold(app.ExitDiffers, "t", "--tenant", dev.Tenant), first+second+sum(2, 0, 2, 0); got != want {
 			t.Errorf("it says\n%swant\n%s", got, want)
@@ -163,7 +163,7 @@ func TestRefold_AppliesWhatItReports(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.ThreadID != "t" || r.Tenant != dev.Tenant || r.Changed != 3 || r.Left != 0 || r.Why != "" {
 			t.Errorf("its receipt is %s (%v)", stdout, err)
 		}
-		if stdout, stderr := apply(app.ExitDone, "--yes"); !strings.HasPrefix(stdout, "3 runs by version 1 of the rules: 3 as they are, 0 would change") || !strings.Contains(stderr, "nothing to write") {
+		if stdout, stderr := apply(app.ExitDone, "--yes"); !strings.HasPrefix(stdout, "3 runs by version 2 of the rules: 3 as they are, 0 would change") || !strings.Contains(stderr, "nothing to write") {
 			t.Errorf("once more it says %q, %q", stdout, stderr)
 		}
 		if err := s.Settle(t.Context()); err != nil {

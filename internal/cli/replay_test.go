@@ -196,7 +196,7 @@ func TestVerify_ProvesRunsThatOverlap(t *testing.T) {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
 		if stdout, stderr, code := skein(t, "", "refold", "t", "--tenant", dev.Tenant, "--brokers", s.Broker()); code != 0 ||
-			stdout != "6 runs by version 1 of the rules: 5 as they are, 0 would change; left: 0 whose raw events are gone, 1 open\n" {
+			stdout != "6 runs by version 2 of the rules: 5 as they are, 0 would change; left: 0 whose raw events are gone, 1 open\n" {
 			t.Errorf("refold: exit %d, %s%s", code, stdout, stderr)
 		}
 		if stdout, _, _ := skein(t, "", "verify", "t", "e", "--url", s.URL()); !strings.Contains(stdout, "the run is open") {
