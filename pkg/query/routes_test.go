@@ -52,7 +52,7 @@ func TestHandler_KeepsTenantsApart(t *testing.T) {
 					if strings.Contains(r.body, "secret") || strings.Contains(r.body, `"chat"`) {
 						t.Errorf("%s for %s gives away: %s", path, other, r.body)
 					}
-					if rt.pattern == "/v1/threads" || rt.pattern == "/v1/dead-letters" {
+					if !strings.Contains(rt.pattern, "{") {
 						continue // a list of their own
 					}
 					r.problem(t, http.StatusNotFound)
@@ -83,7 +83,9 @@ func TestHandler_NeedsCredentials(t *testing.T) {
 		}
 		f.get("acme", path+"?nonsense=1").problem(t, http.StatusBadRequest)
 		f.get("acme", path+"?%zz").problem(t, http.StatusBadRequest)
-		f.get("acme", path+"?"+rt.params[0]+"=a&"+rt.params[0]+"=b").problem(t, http.StatusBadRequest)
+		if len(rt.params) > 0 {
+			f.get("acme", path+"?"+rt.params[0]+"=a&"+rt.params[0]+"=b").problem(t, http.StatusBadRequest)
+		}
 	}
 	f.get("acme", "/v1/nowhere").problem(t, http.StatusNotFound)
 	f.get("acme", "/").problem(t, http.StatusNotFound)
