@@ -24,6 +24,7 @@ const (
 	reasonUnavailable = "unavailable"
 	reasonMediaType   = "media-type"
 	reasonID          = "invalid-id"
+	reasonHeader      = "invalid-header"
 	reasonAuth        = "unauthenticated"
 	reasonScope       = "forbidden"
 	reasonInternal    = "internal"
@@ -34,7 +35,7 @@ func reasons() []string {
 	return []string{
 		agui.RuleNotJSON, agui.RuleTooDeep, agui.RuleNotObject, agui.RuleNoType, agui.RuleSchema,
 		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout, reasonDone, reasonNoArray, reasonSeq,
-		reasonUnavailable, reasonMediaType, reasonID, reasonAuth, reasonScope, reasonInternal,
+		reasonUnavailable, reasonMediaType, reasonID, reasonHeader, reasonAuth, reasonScope, reasonInternal,
 	}
 }
 

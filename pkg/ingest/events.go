@@ -18,13 +18,18 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	defer b.close()
+	by, rej := producerOf(r.Header)
+	if rej != nil {
+		s.refuse(w, r, callEvents, rej, nil)
+		return
+	}
 	events, rej := newEventReader(mediaType(r), b, s.cfg.MaxEventBytes)
 	if rej != nil {
 		s.refuse(w, r, callEvents, rej, nil)
 		return
 	}
 	rc := http.NewResponseController(w)
-	p := s.newPublisher(t, record.KindEvent, func() {
+	p := s.newPublisher(t, record.KindEvent, by, func() {
 		// The body may be silent for minutes while the agent thinks: do not wait for it to say
 		// that Kafka is away.
 		_ = rc.SetReadDeadline(time.Now())

@@ -21,12 +21,17 @@ func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	defer b.close()
+	by, rej := producerOf(r.Header)
+	if rej != nil {
+		s.refuse(w, r, callInput, rej, nil)
+		return
+	}
 	value, rej := readInput(b, s.cfg.MaxEventBytes)
 	if rej != nil {
 		s.refuse(w, r, callInput, rej, nil)
 		return
 	}
-	p := s.newPublisher(t, record.KindInput, func() {})
+	p := s.newPublisher(t, record.KindInput, by, func() {})
 	p.send(event{value: value, seq: -1})
 	got, err := p.finish()
 	if err != nil {

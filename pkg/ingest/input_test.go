@@ -32,7 +32,7 @@ func TestInput_IsWrittenAsItCame(t *testing.T) {
 				t.Fatalf("records are %v; answer is %s", rs, a.body)
 			}
 			h, err := kafka.ParseHeaders(rs[0].Headers)
-			if want := (record.Headers{Version: 1, Kind: record.KindInput, RunID: "r1", Seq: -1}); err != nil || h != want {
+			if want := (record.Headers{Version: 1, Kind: record.KindInput, RunID: "r1", Seq: -1}); err != nil || !h.Equal(want) {
 				t.Errorf("headers are %+v, %v; want %+v", h, err, want)
 			}
 		})

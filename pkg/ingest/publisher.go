@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -42,12 +43,10 @@ type ack struct {
 // a connection that has just failed. The answer counts what lies before the gap in any case.
 type publisher struct {
 	svc       *Service
-	kind      record.Kind
-	runID     string
 	topic     string
 	key       []byte
 	partition int32
-	plain     []kgo.RecordHeader // those of a record without seq
+	headers   []kgo.RecordHeader // of each record; one with a number has that behind them
 
 	events, bytes prometheus.Counter
 
@@ -66,11 +65,12 @@ type publisher struct {
 	err      error
 }
 
-func (s *Service) newPublisher(t target, kind record.Kind, failed func()) *publisher {
+// newPublisher makes the publisher of a request, whose records say of their producer what by does.
+func (s *Service) newPublisher(t target, kind record.Kind, by producer, failed func()) *publisher {
 	p := &publisher{
-		svc: s, kind: kind, runID: t.run, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
-		plain:  kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: t.run, Seq: -1}),
-		events: s.metrics.events.WithLabelValues(string(kind)), bytes: s.metrics.bytes.WithLabelValues(string(kind)),
+		svc: s, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
+		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: t.run, Seq: -1, Agent: by.agent, Labels: by.labels}),
+		events:  s.metrics.events.WithLabelValues(string(kind)), bytes: s.metrics.bytes.WithLabelValues(string(kind)),
 		failed: failed,
 		acked:  ack{Partition: t.partition, FirstOffset: -1, LastOffset: -1},
 	}
@@ -94,9 +94,10 @@ func (p *publisher) send(ev event) bool {
 	if over || !p.acquire(size) {
 		return false
 	}
-	headers := p.plain
+	headers := p.headers
 	if ev.seq >= 0 {
-		headers = kafka.Headers(record.Headers{Version: record.Version, Kind: p.kind, RunID: p.runID, Seq: ev.seq})
+		seq := kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, ev.seq, 10)}
+		headers = append(headers[:len(headers):len(headers)], seq)
 	}
 	now := time.Now()
 	p.mu.Lock()

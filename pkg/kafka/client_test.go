@@ -44,9 +44,9 @@ func TestRecordPartition_AgreesWithTheClient(t *testing.T) {
 }
 
 func TestHeaders_SurviveTheClientsType(t *testing.T) {
-	h := record.Headers{Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 3, Source: "s"}
+	h := record.Headers{Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 3, Agent: "s"}
 	got, err := kafka.ParseHeaders(kafka.Headers(h))
-	if err != nil || got != h {
+	if err != nil || !got.Equal(h) {
 		t.Errorf("headers are %+v, %v; want %+v", got, err, h)
 	}
 }
@@ -61,7 +61,7 @@ func TestProducer_TakesAValueOfTheLimit(t *testing.T) {
 	}
 	values := [][]byte{bytes.Repeat([]byte("a"), kafka.MaxValueBytes), noise, []byte("{}")}
 	longKey := bytes.Repeat([]byte("%00"), 3*512)
-	longHeaders := kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: string(bytes.Repeat([]byte("r"), 512)), Seq: 1, Source: string(bytes.Repeat([]byte("s"), 512))})
+	longHeaders := kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: string(bytes.Repeat([]byte("r"), 512)), Seq: 1, Agent: string(bytes.Repeat([]byte("s"), 512))})
 	for _, v := range values {
 		kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Key: longKey, Value: v, Headers: longHeaders})
 	}

@@ -3,7 +3,10 @@ package record
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 )
 
 // Version is the version of everything that this package writes. A reader refuses what is newer.
@@ -22,7 +25,16 @@ const (
 	HeaderKind    = "skein-kind"
 	HeaderRunID   = "run-id"
 	HeaderSeq     = "seq"
-	HeaderSource  = "source"
+
+	// HeaderAgent says who produced the run, HeaderSource did so before: it is read where there is no agent, and not written.
+	HeaderAgent  = "agent"
+	HeaderSource = "source"
+
+	// HeaderLabelPrefix, and a label's key behind it, is the name of a label's header.
+	HeaderLabelPrefix = "label-"
+
+	// HeaderSynthetic is "true" on an event that Skein's proxy wrote in the agent's place.
+	HeaderSynthetic = "skein-synthetic"
 
 	// HeaderReason, HeaderPosition and HeaderDetail are those of dead letters, beside the headers
 	// that the record came with: a rule's name, the Position it was read from, a text for people.
@@ -38,6 +50,24 @@ const (
 	// A HeaderRetryOf beside it names a dead letter of that set.
 	HeaderCopiedFrom = "skein-copied-from"
 )
+
+// The limits of what a record says of its producer. What is beyond them is passed over.
+const (
+	MaxAgentBytes = 512
+	MaxLabels     = 16
+	MaxLabelBytes = 256 // of a label's key, and of its value
+)
+
+// Label is one label of a run: what the platform says of it, such as its user or environment.
+type Label struct{ Key, Value string }
+
+// ValidAgent reports whether s can name an agent: 1 to MaxAgentBytes bytes of UTF-8.
+func ValidAgent(s string) bool { return s != "" && len(s) <= MaxAgentBytes && utf8.ValidString(s) }
+
+// Valid reports whether the label can be one: key and value are UTF-8 of up to MaxLabelBytes bytes, the key not empty.
+func (l Label) Valid() bool {
+	return l.Key != "" && len(l.Key) <= MaxLabelBytes && len(l.Value) <= MaxLabelBytes && utf8.ValidString(l.Key) && utf8.ValidString(l.Value)
+}
 
 // Kind says what a record's value is.
 type Kind string
@@ -91,8 +121,19 @@ type Headers struct {
 	// Seq is the producer's number of the event in its run, from 0; -1 is none. Numbers have to rise in the order of the log: an
 	// event whose number is not above all that came before in its run is dropped, be it a repeat or new.
 	Seq int64
-	// Source names the producer; empty where it does not say.
-	Source string
+	// Agent names who produced the run (ValidAgent); empty where the record does not say.
+	Agent string
+	// Labels are the run's, as far as this record says them: up to MaxLabels that are Valid, no key twice, in the record's order.
+	// Headers that were read like others (ParseHeadersLike) share them: they must not be changed.
+	Labels []Label
+	// Synthetic: Skein's proxy wrote this event in the agent's place.
+	Synthetic bool
+}
+
+// Equal reports whether both say the same.
+func (h Headers) Equal(o Headers) bool {
+	return h.Version == o.Version && h.Kind == o.Kind && h.RunID == o.RunID && h.Seq == o.Seq &&
+		h.Agent == o.Agent && slices.Equal(h.Labels, o.Labels) && h.Synthetic == o.Synthetic
 }
 
 // Encode returns the headers in a fixed order, those without a value left out.
@@ -100,7 +141,7 @@ func (h Headers) Encode() []Header {
 	if h.Version == 0 {
 		h.Version = Version
 	}
-	out := make([]Header, 0, 5)
+	out := make([]Header, 0, 6+len(h.Labels))
 	out = append(out, Header{HeaderVersion, strconv.AppendInt(nil, int64(h.Version), 10)})
 	if h.Kind != "" {
 		out = append(out, Header{HeaderKind, []byte(h.Kind)})
@@ -111,14 +152,21 @@ func (h Headers) Encode() []Header {
 	if h.Seq >= 0 {
 		out = append(out, Header{HeaderSeq, strconv.AppendInt(nil, h.Seq, 10)})
 	}
-	if h.Source != "" {
-		out = append(out, Header{HeaderSource, []byte(h.Source)})
+	if h.Agent != "" {
+		out = append(out, Header{HeaderAgent, []byte(h.Agent)})
+	}
+	for _, l := range h.Labels {
+		out = append(out, Header{HeaderLabelPrefix + l.Key, []byte(l.Value)})
+	}
+	if h.Synthetic {
+		out = append(out, Header{HeaderSynthetic, []byte("true")})
 	}
 	return out
 }
 
 // ParseHeaders reads the headers of a record. Others than Skein's are passed over; of a repeated
-// one the last counts, as in Kafka's own clients. A record without skein-version and skein-kind is
+// one the last counts, as in Kafka's own clients, and of more than MaxLabels labels the first. An agent, label or mark that is
+// none (ValidAgent, Label.Valid) is passed over as well: what a run is called costs no event. A record without skein-version and skein-kind is
 // an event of version 1: what an agent writes that knows nothing of Skein.
 //
 // The error is ErrUnknownVersion, for which the process is at fault, or ErrInvalidHeader, for which
@@ -130,6 +178,8 @@ func ParseHeaders[H AnyHeader](hs []H) (Headers, error) { return ParseHeadersLik
 func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 	h := Headers{Version: Version, Kind: KindEvent, Seq: -1}
 	var err error
+	var source string
+	labels := labelReader{like: like.Labels}
 	bad := func(name, format string, args ...any) {
 		if err == nil {
 			err = fmt.Errorf("reading header %s: %w: %s", name, ErrInvalidHeader, fmt.Sprintf(format, args...))
@@ -178,13 +228,71 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 				continue
 			}
 			h.Seq = int64(v)
-		case HeaderSource:
-			if string(x.Value) == like.Source {
-				h.Source = like.Source
-				continue
+		case HeaderAgent:
+			if a := agentOf(x.Value, like.Agent); a != "" {
+				h.Agent = a
 			}
-			h.Source = string(x.Value)
+		case HeaderSource:
+			if a := agentOf(x.Value, like.Agent); a != "" {
+				source = a
+			}
+		case HeaderSynthetic:
+			h.Synthetic = string(x.Value) == "true"
+		default:
+			if key, ok := strings.CutPrefix(x.Key, HeaderLabelPrefix); ok {
+				labels.add(key, x.Value)
+			}
 		}
 	}
+	if h.Agent == "" {
+		h.Agent = source
+	}
+	h.Labels = labels.read()
 	return h, err
+}
+
+// agentOf reads an agent's name; empty where it is none.
+func agentOf(value []byte, like string) string {
+	if string(value) == like {
+		return like
+	}
+	if s := string(value); ValidAgent(s) {
+		return s
+	}
+	return ""
+}
+
+// labelReader collects the labels of a record, and makes none anew as long as they are those of another, in its order.
+type labelReader struct {
+	like []Label
+	same int // as many are like's
+	own  []Label
+}
+
+func (r *labelReader) add(key string, value []byte) {
+	if r.own == nil && r.same < len(r.like) {
+		if l := r.like[r.same]; l.Key == key && l.Value == string(value) {
+			r.same++
+			return
+		}
+	}
+	l := Label{key, string(value)}
+	if !l.Valid() {
+		return
+	}
+	if r.own == nil {
+		r.own = slices.Clone(r.like[:r.same])
+	}
+	if i := slices.IndexFunc(r.own, func(o Label) bool { return o.Key == key }); i >= 0 {
+		r.own[i].Value = l.Value
+	} else if len(r.own) < MaxLabels {
+		r.own = append(r.own, l)
+	}
+}
+
+func (r *labelReader) read() []Label {
+	if r.own != nil || r.same == 0 {
+		return r.own
+	}
+	return r.like[:r.same:r.same]
 }

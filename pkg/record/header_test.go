@@ -3,6 +3,8 @@ package record_test
 import (
 	"errors"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,7 +13,8 @@ import (
 
 func TestHeaders_RoundTrip(t *testing.T) {
 	for name, h := range map[string]record.Headers{
-		"an event with everything":   {Version: 1, Kind: record.KindEvent, RunID: "run/1 🧶", Seq: 42, Source: "proxy"},
+		"an event with everything":   {Version: 1, Kind: record.KindEvent, RunID: "run/1 🧶", Seq: 42, Agent: "proxy"},
+		"a proxy's own event":        {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 7, Agent: "shop", Labels: []record.Label{{Key: "user", Value: "7"}, {Key: "Env"}}, Synthetic: true},
 		"seq 0":                      {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 0},
 		"an input without seq":       {Version: 1, Kind: record.KindInput, RunID: "r", Seq: -1},
 		"a fence with its kind only": {Version: 1, Kind: record.KindFence, Seq: -1},
@@ -20,7 +23,7 @@ func TestHeaders_RoundTrip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := record.ParseHeaders(h.Encode())
-			if err != nil || got != h {
+			if err != nil || !got.Equal(h) {
 				t.Errorf("headers are %+v, %v; want %+v", got, err, h)
 			}
 		})
@@ -42,7 +45,7 @@ func TestParseHeaders_TakesPlainRecordsForEvents(t *testing.T) {
 		"others' only": {{Key: "traceparent", Value: []byte("00-…")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := record.ParseHeaders(hs); err != nil || got != want {
+			if got, err := record.ParseHeaders(hs); err != nil || !got.Equal(want) {
 				t.Errorf("headers are %+v, %v; want %+v", got, err, want)
 			}
 		})
@@ -97,7 +100,11 @@ func TestParseHeadersLike_SaysTheSameWhateverItIsLike(t *testing.T) {
 	header := func(k, v string) record.Header { return record.Header{Key: k, Value: []byte(v)} }
 	given := [][]record.Header{
 		nil,
-		{header(record.HeaderKind, "event"), header(record.HeaderRunID, "r1"), header(record.HeaderSeq, "3"), header(record.HeaderSource, "a")},
+		{header(record.HeaderKind, "event"), header(record.HeaderRunID, "r1"), header(record.HeaderSeq, "3"), header(record.HeaderAgent, "a"), header("label-a", "1"), header("label-b", "2")},
+		{header(record.HeaderAgent, "a"), header("label-a", "1"), header("label-b", "3"), header(record.HeaderSynthetic, "true")},
+		{header(record.HeaderAgent, "b"), header("label-a", "1")},
+		{header("label-b", "2"), header("label-a", "1"), header("label-a", "1")},
+		{header("label-a", "1"), header("label-b", "2"), header("label-a", "4"), header(record.HeaderSource, "a")},
 		{header(record.HeaderKind, "input"), header(record.HeaderRunID, "r2"), header(record.HeaderSource, "")},
 		{header(record.HeaderKind, "none"), header(record.HeaderRunID, ""), header(record.HeaderSeq, "x")},
 		{header(record.HeaderRunID, "r1"), header(record.HeaderRunID, "r2")},
@@ -108,12 +115,104 @@ func TestParseHeadersLike_SaysTheSameWhateverItIsLike(t *testing.T) {
 		for j, hs := range given {
 			want, wantErr := record.ParseHeaders(hs)
 			got, err := record.ParseHeadersLike(hs, before)
-			if got != want || (err == nil) != (wantErr == nil) {
+			if !got.Equal(want) || (err == nil) != (wantErr == nil) {
 				t.Errorf("%d like %d: got %+v, %v; want %+v, %v", j, i, got, err, want, wantErr)
 			}
-			if again, err := record.ParseHeadersLike(hs, want); again != want || (err == nil) != (wantErr == nil) {
+			if again, err := record.ParseHeadersLike(hs, want); !again.Equal(want) || (err == nil) != (wantErr == nil) {
 				t.Errorf("%d like itself: got %+v, %v", j, again, err)
 			}
 		}
 	}
+}
+
+func TestParseHeadersLike_MakesNothingAnewForTheNextRecordOfARun(t *testing.T) {
+	says := record.Headers{Kind: record.KindEvent, RunID: "run-1", Seq: 7, Agent: "shop", Labels: []record.Label{{Key: "user", Value: "7"}, {Key: "env", Value: "test"}}}
+	hs := says.Encode()
+	like, err := record.ParseHeaders(hs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := testing.AllocsPerRun(100, func() { _, err = record.ParseHeadersLike(hs, like) })
+	says.Agent, says.Labels = "", nil
+	plain := says.Encode()
+	without := testing.AllocsPerRun(100, func() { _, err = record.ParseHeadersLike(plain, like) })
+	if err != nil || with > without {
+		t.Errorf("it makes %v things, %v without agent and labels, %v", with, without, err)
+	}
+}
+
+func TestParseHeaders_ReadsTheAgent(t *testing.T) {
+	long := strings.Repeat("a", 512)
+	for name, c := range map[string]struct {
+		in   []string
+		want string
+	}{
+		"an agent":                   {[]string{"agent", "shop 🧶"}, "shop 🧶"},
+		"its older name":             {[]string{"source", "shop"}, "shop"},
+		"both":                       {[]string{"agent", "shop", "source", "older"}, "shop"},
+		"both, the other way round":  {[]string{"source", "older", "agent", "shop"}, "shop"},
+		"the last of two":            {[]string{"agent", "a", "agent", "b"}, "b"},
+		"512 bytes":                  {[]string{"agent", long}, long},
+		"513 bytes":                  {[]string{"agent", long + "a"}, ""},
+		"nothing":                    {[]string{"agent", ""}, ""},
+		"no text":                    {[]string{"agent", "\xff"}, ""},
+		"no agent but its older one": {[]string{"agent", "", "source", "older"}, "older"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := record.ParseHeaders(headersOf(c.in...)); err != nil || got.Agent != c.want {
+				t.Errorf("agent is %q, %v; want %q", got.Agent, err, c.want)
+			}
+		})
+	}
+}
+
+func TestParseHeaders_ReadsLabels(t *testing.T) {
+	var many []string
+	var first []record.Label
+	for i := range 20 {
+		key := strconv.Itoa(i)
+		many = append(many, "label-"+key, "v")
+		if i < 16 {
+			first = append(first, record.Label{Key: key, Value: "v"})
+		}
+	}
+	first[3].Value = "w"
+	long := strings.Repeat("k", 256)
+	for name, c := range map[string]struct {
+		in   []string
+		want []record.Label
+	}{
+		"as they come":                 {[]string{"label-b", "1", "label-A", ""}, []record.Label{{Key: "b", Value: "1"}, {Key: "A"}}},
+		"the last of a key":            {[]string{"label-b", "1", "label-a", "2", "label-b", "3"}, []record.Label{{Key: "b", Value: "3"}, {Key: "a", Value: "2"}}},
+		"the first 16":                 {append(many, "label-3", "w"), first},
+		"256 bytes":                    {[]string{"label-" + long, long}, []record.Label{{Key: long, Value: long}}},
+		"a key of 257 bytes":           {[]string{"label-" + long + "k", "v", "label-a", "1"}, []record.Label{{Key: "a", Value: "1"}}},
+		"a value of 257 bytes":         {[]string{"label-a", long + "v"}, nil},
+		"no key":                       {[]string{"label-", "v"}, nil},
+		"a key that is no text":        {[]string{"label-\xff", "v"}, nil},
+		"a value that is no text":      {[]string{"label-a", "\xff"}, nil},
+		"other headers, in upper case": {[]string{"Label-a", "1", "labels", "2"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := record.ParseHeaders(headersOf(c.in...)); err != nil || !slices.Equal(got.Labels, c.want) {
+				t.Errorf("labels are %q, %v; want %q", got.Labels, err, c.want)
+			}
+		})
+	}
+}
+
+func TestParseHeaders_ReadsTheMarkOfTheProxy(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "": false, "false": false, "1": false, "TRUE": false} {
+		if got, err := record.ParseHeaders(headersOf("skein-synthetic", value)); err != nil || got.Synthetic != want {
+			t.Errorf("%q: synthetic is %t, %v; want %t", value, got.Synthetic, err, want)
+		}
+	}
+}
+
+// headersOf makes headers of names and values in turn.
+func headersOf(parts ...string) (hs []record.Header) {
+	for i := 0; i < len(parts); i += 2 {
+		hs = append(hs, record.Header{Key: parts[i], Value: []byte(parts[i+1])})
+	}
+	return hs
 }

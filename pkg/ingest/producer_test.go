@@ -1,0 +1,75 @@
+package ingest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func TestProducer_RecordsSayTheAgentAndItsLabels(t *testing.T) {
+	shared := newDoor(t)
+	says := []string{"Skein-Agent", "shop 🧶", "skein-label-USER", "7", "Skein-Label-Env.Name", ""}
+	want := record.Headers{Version: 1, RunID: "r1", Agent: "shop 🧶", Labels: []record.Label{{Key: "env.name"}, {Key: "user", Value: "7"}}}
+	for name, c := range map[string]struct {
+		method, call, contentType, body string
+		kind                            record.Kind
+		seqs                            []int64
+	}{
+		"events":          {http.MethodPost, "events", typeNDJSON, ev1 + "\n" + ev2, record.KindEvent, []int64{-1, -1}},
+		"numbered events": {http.MethodPost, "events", typeSequenced, `{"seq":3,"event":` + ev1 + "}\n" + `{"seq":4,"event":` + ev2 + "}", record.KindEvent, []int64{3, 4}},
+		"an input":        {http.MethodPut, "input", typeJSON, input1, record.KindInput, []int64{-1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := shared.in(t, name)
+			if a := d.do(c.method, d.path(c.call), strings.NewReader(c.body), append([]string{"Content-Type", c.contentType}, says...)...); a.status != http.StatusOK {
+				t.Fatalf("answer is %d %s", a.status, a.body)
+			}
+			rs := d.records()
+			if len(rs) != len(c.seqs) {
+				t.Fatalf("there are %d records", len(rs))
+			}
+			for i, r := range rs {
+				h, err := kafka.ParseHeaders(r.Headers)
+				want := want
+				want.Kind, want.Seq = c.kind, c.seqs[i]
+				if err != nil || !h.Equal(want) {
+					t.Errorf("headers are %+v, %v; want %+v", h, err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestProducer_RefusesWhatCannotBeSaid(t *testing.T) {
+	shared := newDoor(t)
+	many := make([]string, 0, 34)
+	for i := range 17 {
+		many = append(many, fmt.Sprintf("Skein-Label-%d", i), "x")
+	}
+	for name, says := range map[string][]string{
+		"no agent":                 {"Skein-Agent", ""},
+		"an agent of 513 bytes":    {"Skein-Agent", strings.Repeat("a", 513)},
+		"an agent that is no text": {"Skein-Agent", "\xe9"},
+		"a label without a key":    {"Skein-Label-", "x"},
+		"a key of 257 bytes":       {"Skein-Label-" + strings.Repeat("a", 257), "x"},
+		"a value of 257 bytes":     {"Skein-Label-A", strings.Repeat("a", 257)},
+		"17 labels":                many,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := shared.in(t, name)
+			for call, method := range map[string]string{"events": http.MethodPost, "input": http.MethodPut} {
+				body := map[string]string{"events": ev1, "input": input1}[call]
+				if a := d.do(method, d.path(call), strings.NewReader(body), says...); a.status != http.StatusBadRequest || a.Reason != "invalid-header" {
+					t.Errorf("%s: answer is %d %s, want 400 invalid-header", call, a.status, a.body)
+				}
+			}
+			if got := d.written(); len(got) != 0 {
+				t.Errorf("written is %q, want nothing", got)
+			}
+		})
+	}
+}
