@@ -37,8 +37,8 @@ type event struct {
 	line int64
 }
 
-// eventReader takes a body apart. next returns io.EOF at the end, else a *rejection. It returns an
-// event as soon as its last byte is there, and holds no more than one.
+// eventReader takes a body apart. next returns io.EOF at the end, else a *rejection, behind which it can go on where
+// that has more. It returns an event as soon as its last byte is there, and holds no more than one.
 type eventReader interface {
 	next() (event, error)
 }
@@ -79,8 +79,8 @@ type body struct {
 	close  func()
 }
 
-// openBody opens the body by its Content-Encoding. The caller closes it.
-func openBody(r *http.Request) (*body, *rejection) {
+// openBody opens the body by its Content-Encoding, with a buffer of that size. The caller closes it.
+func openBody(r *http.Request, buffer int) (*body, *rejection) {
 	b := &body{source: &source{r: r.Body}, close: func() {}}
 	var rd io.Reader = b.source
 	switch enc := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))); enc {
@@ -98,7 +98,7 @@ func openBody(r *http.Request) (*body, *rejection) {
 		return nil, reject(http.StatusUnsupportedMediaType, reasonEncoding, 0, "cannot read Content-Encoding %.100q: use gzip, zstd or none", enc)
 	}
 	// A look ahead must not swallow the error that ends the body.
-	b.Reader = bufio.NewReaderSize(&source{r: rd}, readBuffer)
+	b.Reader = bufio.NewReaderSize(&source{r: rd}, buffer)
 	return b, nil
 }
 

@@ -17,6 +17,8 @@ type Config struct {
 	// AckTimeout, at most MaxAckTimeout, is how long nothing may be acknowledged before a request is answered with 503, and how long
 	// the producer tries to have a record acknowledged that it could not send.
 	AckTimeout time.Duration
+	// AckBeat is how long a stream of acknowledgements may say nothing before it says the last one again.
+	AckBeat time.Duration
 	// PartitionCheck is how often the partition counts are compared with the pinned one.
 	PartitionCheck time.Duration
 	// RequestWindow and TotalWindow bound the bytes that are written and not acknowledged, of one
@@ -34,6 +36,7 @@ func DefaultConfig(k kafka.Config) Config {
 		Kafka:          k,
 		MaxEventBytes:  kafka.MaxValueBytes,
 		AckTimeout:     12 * time.Second,
+		AckBeat:        15 * time.Second,
 		PartitionCheck: 15 * time.Second,
 		RequestWindow:  4 << 20,
 		TotalWindow:    128 << 20,
@@ -50,6 +53,7 @@ func (c Config) Validate() error {
 	}
 	bad(c.MaxEventBytes < 1 || c.MaxEventBytes > kafka.MaxValueBytes, "event limit %d must be between 1 and %d", c.MaxEventBytes, kafka.MaxValueBytes)
 	bad(c.AckTimeout <= 0 || c.AckTimeout > MaxAckTimeout, "acknowledgement timeout %s must be more than 0 and at most %s", c.AckTimeout, MaxAckTimeout)
+	bad(c.AckBeat <= 0, "interval %s of acknowledgements must be positive", c.AckBeat)
 	bad(c.PartitionCheck <= 0, "partition check interval %s must be positive", c.PartitionCheck)
 	bad(c.RequestWindow < 1, "request window %d must be positive", c.RequestWindow)
 	bad(c.TotalWindow < c.RequestWindow || c.TotalWindow < c.MaxEventBytes+recordOverhead, "total window %d must hold a request's window and the largest event", c.TotalWindow)

@@ -46,6 +46,14 @@ type rejection struct {
 	// line is where in the body, from 1; 0 where it is about no place in it.
 	line   int64
 	detail string
+	// more: the reader that has refused an event can go on behind it.
+	more bool
+}
+
+// andOn says of a refusal that more events can be read behind it.
+func (r *rejection) andOn() *rejection {
+	r.more = true
+	return r
 }
 
 func (r *rejection) Error() string {

@@ -12,7 +12,11 @@ import (
 
 // postEvents is POST /v1/threads/{thread}/runs/{run}/events.
 func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
-	b, rej := openBody(r)
+	acks, buffer := wantsAcks(r), readBuffer
+	if acks {
+		buffer = streamBuffer
+	}
+	b, rej := openBody(r, buffer)
 	if rej != nil {
 		s.refuse(w, r, callEvents, rej, nil)
 		return
@@ -34,7 +38,11 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 		// that Kafka is away.
 		_ = rc.SetReadDeadline(time.Now())
 	})
-	rej = publishAll(events, p)
+	if acks {
+		s.answerAcks(w, events, p)
+		return
+	}
+	rej = publishAll(events, p, func(*rejection) bool { return false })
 	got, err := p.finish()
 	switch {
 	case err != nil: // before rej: a read that was ended by the failure is no fault of the caller
@@ -47,8 +55,8 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 }
 
 // publishAll sends events until the body ends (nil), one is refused, or the publisher fails (nil, its
-// finish tells).
-func publishAll(events eventReader, p *publisher) *rejection {
+// finish tells). It goes on behind an event that is refused where that can be done and without says so.
+func publishAll(events eventReader, p *publisher, without func(*rejection) bool) *rejection {
 	for {
 		ev, err := events.next()
 		if errors.Is(err, io.EOF) {
@@ -56,13 +64,19 @@ func publishAll(events eventReader, p *publisher) *rejection {
 		}
 		if err != nil {
 			var rej *rejection
-			if errors.As(err, &rej) {
+			switch {
+			case !errors.As(err, &rej):
+				return reject(http.StatusInternalServerError, reasonInternal, 0, "%v", err)
+			case !rej.more || !without(rej):
 				return rej
 			}
-			return reject(http.StatusInternalServerError, reasonInternal, 0, "%v", err)
+			continue
 		}
 		if _, err := agui.Envelope(ev.value); err != nil {
-			return malformed(err, ev.line)
+			if rej := malformed(err, ev.line); !without(rej) {
+				return rej
+			}
+			continue
 		}
 		if !p.send(ev) {
 			return nil

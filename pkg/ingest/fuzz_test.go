@@ -30,7 +30,7 @@ var forms = []form{{"ndjson", typeNDJSON}, {"array", typeJSON}, {"sse", typeSSE}
 
 // drain reads a body to its end.
 func drain(mediaType string, r io.Reader) (events []event, end error) {
-	b, rej := openBody(&http.Request{Body: io.NopCloser(r), Header: http.Header{}})
+	b, rej := openBody(&http.Request{Body: io.NopCloser(r), Header: http.Header{}}, readBuffer)
 	if rej != nil {
 		return nil, rej
 	}

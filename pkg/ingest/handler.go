@@ -23,7 +23,7 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case rej != nil:
 		s.metrics.rejected.WithLabelValues(rej.reason).Inc()
-		s.answerRejection(w, r, rej, nil)
+		answerProblem(w, r, rej.problem(nil))
 		return
 	case !ok:
 		endEarly(w, r)
@@ -94,45 +94,61 @@ func (s *Service) accept(w http.ResponseWriter, c call, status int, answer any) 
 
 // refuse answers what is the caller's fault.
 func (s *Service) refuse(w http.ResponseWriter, r *http.Request, c call, rej *rejection, got *ack) {
-	s.metrics.requests.WithLabelValues(string(c), outcomeRejected).Inc()
-	s.metrics.rejected.WithLabelValues(rej.reason).Inc()
-	s.answerRejection(w, r, rej, got)
+	p := s.refusal(c, rej, got)
+	answerProblem(w, r, p)
 }
 
-func (s *Service) answerRejection(w http.ResponseWriter, r *http.Request, rej *rejection, got *ack) {
-	ext := extensions(rej.reason, got)
-	if rej.line > 0 {
-		ext["line"] = rej.line
+// refusal counts what is the caller's fault, and says it.
+func (s *Service) refusal(c call, rej *rejection, got *ack) problem.Problem {
+	s.metrics.requests.WithLabelValues(string(c), outcomeRejected).Inc()
+	s.metrics.rejected.WithLabelValues(rej.reason).Inc()
+	return rej.problem(got)
+}
+
+func (r *rejection) problem(got *ack) problem.Problem {
+	ext := extensions(r.reason, got)
+	if r.line > 0 {
+		ext["line"] = r.line
 	}
-	if rej.status == http.StatusUnsupportedMediaType {
+	return problem.Problem{Status: r.status, Detail: r.Error(), Extensions: ext}
+}
+
+func answerProblem(w http.ResponseWriter, r *http.Request, p problem.Problem) {
+	if p.Status == http.StatusUnsupportedMediaType {
 		w.Header().Set("Accept-Encoding", "gzip, zstd")
 		w.Header().Set("Accept-Post", acceptedTypes)
 	}
 	endEarly(w, r)
-	problem.Write(w, problem.Problem{Status: rej.status, Detail: rej.Error(), Extensions: ext})
+	problem.Write(w, p)
 }
 
-// unavailable answers what is not the caller's fault. What was acknowledged stays; of what was sent
-// after it some may still arrive, which the answer says.
+// unavailable answers what is not the caller's fault.
 func (s *Service) unavailable(w http.ResponseWriter, r *http.Request, c call, err error, got *ack) {
+	p, retry := s.failure(c, err, got)
+	if retry != "" {
+		w.Header().Set("Retry-After", retry)
+	}
+	answerProblem(w, r, p)
+}
+
+// failure counts what is not the caller's fault, and says it, and in how many seconds to try again. What was
+// acknowledged stays; of what was sent after it some may still arrive, which the text says.
+func (s *Service) failure(c call, err error, got *ack) (p problem.Problem, retry string) {
 	if errors.Is(err, kerr.MessageTooLarge) {
 		// The topic's own limit is below ours. Trying again is of no use, so 503 would be a lie.
-		s.refuse(w, r, c, reject(http.StatusRequestEntityTooLarge, reasonTooLarge, 0, "larger than the topic %s takes", s.topics.Events), got)
-		return
+		return s.refusal(c, reject(http.StatusRequestEntityTooLarge, reasonTooLarge, 0, "larger than the topic %s takes", s.topics.Events), got), ""
 	}
 	s.metrics.requests.WithLabelValues(string(c), outcomeUnavailable).Inc()
 	s.metrics.rejected.WithLabelValues(reasonUnavailable).Inc()
-	retry := "5"
+	retry = "5"
 	if errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, kafka.ErrNoTopic) {
 		retry = "60" // a person has to do something first
 	}
-	w.Header().Set("Retry-After", retry)
 	detail := err.Error()
 	if got != nil {
 		detail += "; what comes after the accepted events was not acknowledged and may have been written or not: send it again, with seq numbers a repeat is dropped"
 	}
-	endEarly(w, r)
-	problem.Write(w, problem.Problem{Status: http.StatusServiceUnavailable, Detail: detail, Extensions: extensions(reasonUnavailable, got)})
+	return problem.Problem{Status: http.StatusServiceUnavailable, Detail: detail, Extensions: extensions(reasonUnavailable, got)}, retry
 }
 
 func extensions(reason string, got *ack) map[string]any {

@@ -15,7 +15,7 @@ func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
 		s.refuse(w, r, callInput, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take an input as %.100q: set Content-Type to %s", m, typeJSON), nil)
 		return
 	}
-	b, rej := openBody(r)
+	b, rej := openBody(r, readBuffer)
 	if rej != nil {
 		s.refuse(w, r, callInput, rej, nil)
 		return

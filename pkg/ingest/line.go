@@ -18,6 +18,7 @@ type lineReader struct {
 	line    int64
 	started bool
 	long    []byte
+	cut     bool // the rest of a line that was too long is still there
 }
 
 func newLineReader(b *body, limit int) *lineReader { return &lineReader{body: b, limit: limit} }
@@ -30,6 +31,17 @@ func (l *lineReader) next() ([]byte, error) {
 		l.started = true
 		l.body.skipMark()
 	}
+	for l.cut {
+		_, err := l.body.ReadSlice('\n')
+		switch {
+		case err == nil:
+			l.cut = false
+		case errors.Is(err, io.EOF):
+			return nil, io.EOF
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, l.body.failed(err, l.line)
+		}
+	}
 	l.line++
 	if cap(l.long) > 1<<20 {
 		l.long = nil // one large event must not cost its size for the rest of the stream
@@ -38,7 +50,8 @@ func (l *lineReader) next() ([]byte, error) {
 	for {
 		part, err := l.body.ReadSlice('\n')
 		if len(l.long)+len(part) > l.limit+lineSlack {
-			return nil, tooLarge(l.line, l.limit)
+			l.cut = err != nil
+			return nil, tooLarge(l.line, l.limit).andOn()
 		}
 		switch {
 		case err == nil:

@@ -32,7 +32,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	m := &metrics{
 		requests: prometheus.NewCounterVec(opts("requests_total", "Requests by call and outcome."), []string{"call", "outcome"}),
-		rejected: prometheus.NewCounterVec(opts("rejected_total", "Requests that were not accepted whole, by reason."), []string{"reason"}),
+		rejected: prometheus.NewCounterVec(opts("rejected_total", "Requests that were not accepted whole, and events that streams have refused, by reason."), []string{"reason"}),
 		events:   prometheus.NewCounterVec(opts("events_total", "Records that Kafka has acknowledged, by kind."), []string{"kind"}),
 		bytes:    prometheus.NewCounterVec(opts("event_bytes_total", "Bytes of acknowledged values, before compression, by kind."), []string{"kind"}),
 		produce: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "skein", Subsystem: "ingest", Name: "produce_seconds",

@@ -22,7 +22,7 @@ func (n *ndjsonReader) next() (event, error) {
 			continue
 		}
 		if len(line) > n.limit {
-			return event{}, tooLarge(n.lines.line, n.limit)
+			return event{}, tooLarge(n.lines.line, n.limit).andOn()
 		}
 		return event{value: bytes.Clone(line), seq: -1, line: n.lines.line}, nil
 	}

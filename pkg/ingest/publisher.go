@@ -62,7 +62,9 @@ type publisher struct {
 	timer    *time.Timer
 	done     bool
 	acked    ack
-	err      error
+	// ackedLine is the line of the last event that is acknowledged, as all before it are.
+	ackedLine int64
+	err       error
 }
 
 // newPublisher makes the publisher of a request, whose records say of their producer what by does.
@@ -110,7 +112,7 @@ func (p *publisher) send(ev event) bool {
 	p.svc.metrics.inflight.Add(float64(size))
 	p.svc.producer.Produce(p.ctx, &kgo.Record{
 		Topic: p.topic, Partition: p.partition, Key: p.key, Value: ev.value, Headers: headers,
-	}, func(r *kgo.Record, err error) { p.acknowledged(r, size, now, err) })
+	}, func(r *kgo.Record, err error) { p.acknowledged(r, ev.line, size, now, err) })
 	return true
 }
 
@@ -129,7 +131,7 @@ func (p *publisher) acquire(size int) bool {
 }
 
 // acknowledged is called by the client in the order of send.
-func (p *publisher) acknowledged(r *kgo.Record, size int, sent time.Time, err error) {
+func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, sent time.Time, err error) {
 	p.svc.window.Release(int64(size))
 	m := p.svc.metrics
 	m.inflight.Sub(float64(size))
@@ -147,7 +149,7 @@ func (p *publisher) acknowledged(r *kgo.Record, size int, sent time.Time, err er
 			p.acked.FirstOffset = r.Offset
 		}
 		p.acked.Accepted++
-		p.acked.LastOffset = r.Offset
+		p.acked.LastOffset, p.ackedLine = r.Offset, line
 	}
 	p.out--
 	p.outBytes -= size

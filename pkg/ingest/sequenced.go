@@ -30,10 +30,10 @@ func (s *sequencedReader) next() (event, error) {
 
 func (s *sequencedReader) unwrap(line []byte, at int64) (event, error) {
 	if err := agui.CheckDepth(line, agui.MaxEventDepth+len("{")); err != nil {
-		return event{}, malformed(err, at)
+		return event{}, malformed(err, at).andOn()
 	}
 	if !agui.IsObject(line) {
-		return event{}, badLine(agui.RuleNotObject, at, "not a JSON object: want {\"seq\": n, \"event\": {…}}")
+		return event{}, badLine(agui.RuleNotObject, at, "not a JSON object: want {\"seq\": n, \"event\": {…}}").andOn()
 	}
 	var seq, value []byte
 	for name, v := range agui.Members(line) {
@@ -47,13 +47,13 @@ func (s *sequencedReader) unwrap(line []byte, at int64) (event, error) {
 	// Digits only: 1.0 and 1e3 are numbers of JSON too, but nobody counts like that.
 	n, err := strconv.ParseUint(string(seq), 10, 63)
 	if err != nil {
-		return event{}, badLine(reasonSeq, at, "seq must be the event's number in its run, from 0: want {\"seq\": n, \"event\": {…}}")
+		return event{}, badLine(reasonSeq, at, "seq must be the event's number in its run, from 0: want {\"seq\": n, \"event\": {…}}").andOn()
 	}
 	if value == nil {
-		return event{}, badLine(agui.RuleNotObject, at, "no event: want {\"seq\": n, \"event\": {…}}")
+		return event{}, badLine(agui.RuleNotObject, at, "no event: want {\"seq\": n, \"event\": {…}}").andOn()
 	}
 	if len(value) > s.limit {
-		return event{}, tooLarge(at, s.limit)
+		return event{}, tooLarge(at, s.limit).andOn()
 	}
 	return event{value: bytes.Clone(value), seq: int64(n), line: at}, nil
 }

@@ -19,6 +19,7 @@ type sseReader struct {
 	data []byte
 	has  bool
 	at   int64 // line of the event's first data line
+	lost bool  // the rest of an event that was too large is still there
 }
 
 func (s *sseReader) next() (event, error) {
@@ -29,6 +30,7 @@ func (s *sseReader) next() (event, error) {
 			return s.event()
 		}
 		if err != nil {
+			s.lost = true // where there is more behind it
 			return event{}, err
 		}
 		if n := len(line); n > 0 && line[n-1] == '\r' {
@@ -36,10 +38,14 @@ func (s *sseReader) next() (event, error) {
 		}
 		if len(line) == 0 {
 			// By the standard, empty data is no event.
+			s.lost = false
 			if len(s.data) > 0 {
 				return s.event()
 			}
 			s.has = false
+			continue
+		}
+		if s.lost {
 			continue
 		}
 		field, value, _ := bytes.Cut(line, []byte(":"))
@@ -54,14 +60,15 @@ func (s *sseReader) next() (event, error) {
 		}
 		s.data = append(s.data, value...)
 		if len(s.data) > s.limit {
-			return event{}, tooLarge(s.at, s.limit)
+			s.lost = true
+			return event{}, tooLarge(s.at, s.limit).andOn()
 		}
 	}
 }
 
 func (s *sseReader) event() (event, error) {
 	if string(bytes.Trim(s.data, space)) == "[DONE]" {
-		return event{}, badLine(reasonDone, s.at, "[DONE] is no AG-UI event (the official client fails on it): end the body instead")
+		return event{}, badLine(reasonDone, s.at, "[DONE] is no AG-UI event (the official client fails on it): end the body instead").andOn()
 	}
 	return event{value: s.data, seq: -1, line: s.at}, nil
 }

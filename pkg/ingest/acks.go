@@ -1,0 +1,232 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skeinhq/skein/internal/problem"
+)
+
+// streamBuffer is what a stream reads at once: a request that is open for hours, among thousands, does with less than
+// one that is over in a moment.
+const streamBuffer = 4 << 10
+
+// mostRefusals is how many refusals may wait for a caller that does not read before no more is read from it.
+const mostRefusals = 64
+
+// errNotReading says that a caller does not take its answer.
+var errNotReading = errors.New("the answer cannot be written: nobody reads it")
+
+// ackLine is one line of the answer.
+//
+// A caller that accepts NDJSON is answered while it sends: an agent can hold one request for its whole run and
+// drop what is safe. Lines of the answer have one member each:
+//
+//	{"acknowledged": {"line": 12, "accepted": 11, "partition": 3, "firstOffset": 40, "lastOffset": 50}}
+//	{"refused": {"line": 7, "reason": "not-json", "detail": "…"}}
+//	{"done": {"accepted": 11, "refused": 1, "partition": 3, "firstOffset": 40, "lastOffset": 50}}
+//	{"failed": {…, "status": 503, "reason": "unavailable", "detail": "…", "accepted": 11, …}}
+//
+// All events up to the acknowledged line are on the topic, but for the lines that were refused, which are told
+// before. The last acknowledgement is told again when nothing else was for Config.AckBeat, so that what is between does not
+// take the connection for a dead one. The answer ends with done or failed; where it has neither, it was cut off.
+type ackLine struct {
+	Acknowledged *acknowledged    `json:"acknowledged,omitempty"`
+	Refused      *refusal         `json:"refused,omitempty"`
+	Done         *done            `json:"done,omitempty"`
+	Failed       *problem.Problem `json:"failed,omitempty"`
+}
+
+type acknowledged struct {
+	Line int64 `json:"line"`
+	ack
+}
+
+type refusal struct {
+	Line   int64  `json:"line"`
+	Reason string `json:"reason"`
+	Detail string `json:"detail"`
+}
+
+type done struct {
+	ack
+	Refused int64 `json:"refused"`
+}
+
+// wantsAcks reports whether the caller is to be answered while it sends: it names NDJSON as what it accepts.
+func wantsAcks(r *http.Request) bool {
+	for _, header := range r.Header.Values("Accept") {
+		for one := range strings.SplitSeq(header, ",") {
+			t, params, err := mime.ParseMediaType(one)
+			if q, has := params["q"]; err == nil && t == typeNDJSON && (!has || strings.Trim(q, "0.") != "") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ackStream writes the answer in a goroutine of its own, since the caller's pace of reading must not be that of
+// its events: until mostRefusals wait.
+type ackStream struct {
+	w  http.ResponseWriter
+	rc *http.ResponseController
+	p  *publisher
+	// patience is how long a write may take, pause how long there may be none.
+	patience, pause time.Duration
+	beat            *time.Timer
+	over            sync.WaitGroup
+
+	// What follows is guarded by p.mu, and told by p.moved.
+	refusals []refusal
+	refused  int64
+	due      bool // the last acknowledgement is to be told again
+	closing  bool
+	err      error
+}
+
+// startAcks begins the answer: from here on its status is 200, whatever comes.
+func (s *Service) startAcks(w http.ResponseWriter, p *publisher) *ackStream {
+	a := &ackStream{w: w, rc: http.NewResponseController(w), p: p, patience: s.cfg.AckTimeout, pause: s.cfg.AckBeat}
+	_ = a.rc.EnableFullDuplex() // refused only by writers that are no connection (tests)
+	w.Header().Set("Content-Type", typeNDJSON)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	_ = a.rc.Flush() // what is wrong shows with the first line
+	a.beat = time.AfterFunc(a.pause, a.wake)
+	a.over.Go(a.run)
+	return a
+}
+
+func (a *ackStream) wake() {
+	a.p.mu.Lock()
+	defer a.p.mu.Unlock()
+	a.due = true
+	a.p.moved.Broadcast()
+}
+
+// refuse tells of a line that was left out. It waits while the caller does not read, and reports whether to go on.
+func (a *ackStream) refuse(rej *rejection) bool {
+	a.p.mu.Lock()
+	defer a.p.mu.Unlock()
+	for len(a.refusals) >= mostRefusals && a.p.err == nil {
+		a.p.moved.Wait()
+	}
+	a.refused++
+	a.refusals = append(a.refusals, refusal{Line: rej.line, Reason: rej.reason, Detail: rej.detail})
+	a.p.moved.Broadcast()
+	return a.p.err == nil
+}
+
+// run writes what there is to tell until the stream is closed and all was told.
+func (a *ackStream) run() {
+	told := int64(0)
+	a.p.mu.Lock()
+	defer a.p.mu.Unlock()
+	for {
+		for len(a.refusals) == 0 && a.p.ackedLine == told && !a.due && !a.closing {
+			a.p.moved.Wait()
+		}
+		refusals, at, due, closing := a.refusals, acknowledged{a.p.ackedLine, a.p.acked}, a.due, a.closing
+		a.refusals, a.due = nil, false
+		if len(refusals) >= mostRefusals {
+			a.p.moved.Broadcast()
+		}
+		a.p.mu.Unlock()
+		var lines []ackLine
+		for i := range refusals {
+			lines = append(lines, ackLine{Refused: &refusals[i]})
+		}
+		if at.Line != told || due {
+			lines = append(lines, ackLine{Acknowledged: &at})
+		}
+		err := a.write(lines...)
+		if err == nil {
+			a.beat.Reset(a.pause)
+		} else {
+			a.p.fail(err)
+		}
+		a.p.mu.Lock()
+		told = at.Line
+		if a.err = err; err != nil || closing {
+			return
+		}
+	}
+}
+
+// write writes lines and sends them off.
+func (a *ackStream) write(lines ...ackLine) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	for _, l := range lines {
+		if err := enc.Encode(l); err != nil { // texts and numbers only: cannot be
+			return fmt.Errorf("writing the answer: %w", err)
+		}
+	}
+	_ = a.rc.SetWriteDeadline(time.Now().Add(a.patience)) // refused only by writers that are no connection (tests)
+	if _, err := a.w.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("%w: %w", errNotReading, err)
+	}
+	if err := a.rc.Flush(); err != nil {
+		return fmt.Errorf("%w: %w", errNotReading, err)
+	}
+	return nil
+}
+
+// end tells the rest, and the last line. No acknowledgement comes any more.
+func (a *ackStream) end(last ackLine) {
+	a.p.mu.Lock()
+	a.closing = true
+	a.p.moved.Broadcast()
+	a.p.mu.Unlock()
+	a.over.Wait()
+	a.beat.Stop()
+	if a.err == nil {
+		_ = a.write(last) // a caller that is gone has the same doubt as one that was cut off
+	}
+}
+
+// answerAcks publishes events and answers while they come. A line that is no event is refused and costs only itself.
+func (s *Service) answerAcks(w http.ResponseWriter, events eventReader, p *publisher) {
+	a := s.startAcks(w, p)
+	rej := publishAll(events, p, func(rej *rejection) bool {
+		s.metrics.rejected.WithLabelValues(rej.reason).Inc()
+		return a.refuse(rej)
+	})
+	got, err := p.finish()
+	switch {
+	case errors.Is(err, errNotReading):
+		s.metrics.requests.WithLabelValues(string(callEvents), outcomeRejected).Inc()
+		s.metrics.rejected.WithLabelValues(reasonTimeout).Inc()
+		a.end(ackLine{}) // it cannot be written either
+	case err != nil:
+		failed, _ := s.failure(callEvents, err, &got)
+		a.end(ackLine{Failed: &failed})
+	case rej != nil:
+		failed := s.refusal(callEvents, rej, &got)
+		a.end(ackLine{Failed: &failed})
+	default:
+		outcome := outcomeAccepted
+		if a.refused > 0 {
+			outcome = outcomeRejected
+		}
+		s.metrics.requests.WithLabelValues(string(callEvents), outcome).Inc()
+		a.end(ackLine{Done: &done{ack: got, Refused: a.refused}})
+	}
+	if err != nil || rej != nil {
+		// The rest of the body is read and dropped for a moment; then the connection is of no use.
+		_ = a.rc.SetReadDeadline(time.Now().Add(time.Second))
+	}
+}
