@@ -27,9 +27,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// yardstick runs "consumer|echo BROKERS FROM TO RECORDS" and prints "records seconds", the time from
+// yardstick runs "streams", of BenchmarkStreams, or "consumer|echo BROKERS FROM TO RECORDS" and prints "records seconds", the time from
 // the first record to the last.
 func yardstick(args []string) error {
+	if args[0] == "streams" {
+		return streamServer(args[1:])
+	}
 	kind, brokers, from, to := args[0], args[1], args[2], args[3]
 	n, err := strconv.Atoi(args[4])
 	if err != nil {
