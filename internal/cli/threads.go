@@ -34,7 +34,7 @@ type threadsPage struct {
 
 func newThreads(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
-	var prefix, status string
+	var prefix, status, agent string
 	var asJSON bool
 	var limit int
 	cmd := &cobra.Command{
@@ -52,6 +52,7 @@ func newThreads(out *output, environ []string) *cobra.Command {
 				q := url.Values{}
 				set(q, "prefix", prefix)
 				set(q, "status", status)
+				set(q, "agent", agent)
 				var list []store.Thread
 				n, err := eachThread(cmd.Context(), c, q, limit, func(raw json.RawMessage) error {
 					if asJSON {
@@ -79,6 +80,7 @@ func newThreads(out *output, environ []string) *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&prefix, "prefix", "", "only threads whose id starts with `TEXT`")
 	cmd.Flags().StringVar(&status, "status", "", "only threads whose last run is `STATUS`: running, finished, error, interrupted, cancelled or abandoned")
+	cmd.Flags().StringVar(&agent, "agent", "", "only threads with a run of the agent `NAME`")
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most `N` threads; 0 is all")
 	return cmd
 }

@@ -129,6 +129,26 @@ func (r *Run) Note(rule string) { r.p.Anomalies[rule]++ }
 // true costs only that event, as if it had not been sent. What the client's verification would reject
 // is folded as its reducer would, and counted by rule.
 func (r *Run) Apply(ev *agui.Event) error {
+	if err := r.apply(ev); err != nil {
+		return err
+	}
+	r.count(ev)
+	return nil
+}
+
+// End folds a terminal event that is not the agent's: it is not counted, and breaks no rule by what it leaves open.
+func (r *Run) End(ev *agui.Event) error {
+	if r.Ended() {
+		return ErrEnded
+	}
+	v := r.p.verify
+	note := v.note
+	v.note = func(string) {}
+	defer func() { v.note = note }()
+	return r.apply(ev)
+}
+
+func (r *Run) apply(ev *agui.Event) error {
 	if r.Ended() {
 		return ErrEnded
 	}
@@ -141,7 +161,6 @@ func (r *Run) Apply(ev *agui.Event) error {
 	if r.conv.repeated > maxRepeated {
 		r.conv.separate()
 	}
-	r.count(ev)
 	return nil
 }
 

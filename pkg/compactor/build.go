@@ -54,6 +54,7 @@ func (p *partition) describe(r *run) (*record.Run, *compact.Run, error) {
 	refold.Fill(&rec, fold, r.tally, base)
 	key := p.historyKey(r.thread, &rec, fold)
 	rec.HistoryKey = key.String()
+	rec.Agent, rec.Labels = r.producer.Agent, r.producer.Labels
 	r.head.HistoryKey, r.head.MessageCount = key, rec.MessageCount
 
 	if rec.Status.Sealed() && !fold.Ended() {

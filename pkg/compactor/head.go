@@ -41,11 +41,11 @@ type head struct {
 // endedBefore reports whether the run's terminal event lies below the offset.
 func (h *head) endedBefore(offset int64) bool { return h.Sealed && h.Next <= offset }
 
-// end notes that the run has ended at its last record.
-func (h *head) end(status lineage.Status) {
+// end notes that the run has ended at its last record, synthetic where not by an event of the agent.
+func (h *head) end(status lineage.Status, synthetic bool) {
 	h.Status = status
 	h.Sealed = record.Status(status).Sealed()
-	h.Synthetic = status == lineage.StatusAbandoned
+	h.Synthetic = synthetic
 	h.End = h.Next - 1
 }
 

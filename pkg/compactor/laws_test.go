@@ -23,6 +23,7 @@ var (
 // explicit parents, events without run id, repeats, late events, ids used again, silence, garbage; and
 // where erasures are wanted, threads that are erased, also while runs are open.
 func script(s *sim, rng *rand.Rand, events int, erasures bool) {
+	s.says = rng
 	type open struct {
 		thread, id string
 		seq        int

@@ -256,6 +256,7 @@ func (p *partition) placeRecord(r *run) (*output, error) {
 	h.Run = lineage.Run{ID: r.head.ID, GivenID: r.head.GivenID, Start: r.head.Start, End: -1, Status: lineage.StatusRunning}
 	was := newRun(r.thread, r.key, h, r.touchedAt)
 	was.setSequence(before.seq)
+	was.producer = before.producer
 	was.setInput(before.input, before.inputSum)
 	was.tally.StartedAt, was.rec.RawLost, was.ranges.list, was.decided = r.tally.StartedAt, r.rec.RawLost, before.ranges, r.decided
 	maps.Copy(was.early, before.early)

@@ -325,7 +325,8 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 		}
 		into = placed.fold
 	}
-	if err := into.Apply(ev); err != nil { // nothing was folded, so nothing is decided either
+	synthetic := refold.IsSyntheticEnd(m.headers, ev)
+	if err := refold.Apply(into, ev, synthetic); err != nil { // nothing was folded, so nothing is decided either
 		if !agui.IsMalformed(err) {
 			return 0, err
 		}
@@ -352,7 +353,12 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 		}
 	}
 	r.takeSeq(m.headers.Seq)
-	r.tally.Add(ev, m.Timestamp)
+	if synthetic {
+		r.tally.End(ev, m.Timestamp)
+		r.rec.Synthetic = true
+	} else {
+		r.tally.Add(ev, m.Timestamp)
+	}
 	if ev.ThreadID != "" && ev.ThreadID != t.id {
 		p.anomaly(r, m, ruleThread)
 	}
@@ -539,6 +545,7 @@ func (p *partition) touch(r *run, m *message) error {
 		r.dirtyAt = p.streamTime
 	}
 	r.take(m.Offset, p.heard(m.now), m.now, len(m.Value))
+	r.producer.Take(m.headers)
 	if r.head.Open() {
 		p.silent.heard(r.wait, r.head.LastAt)
 		return nil

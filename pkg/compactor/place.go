@@ -39,6 +39,7 @@ type pending struct {
 	ranges   [][2]int64
 	next     int64
 	seq      refold.Sequence
+	producer refold.Producer
 	// first is that event's offset, at the stream time then.
 	first int64
 	at    time.Time
@@ -48,7 +49,7 @@ func (r *run) pending(first int64, at time.Time) pending {
 	return pending{
 		first: first, at: at,
 		input: r.input, inputSum: r.inputSum, early: r.early, ranges: r.ranges.clone(),
-		next: max(r.head.Next, r.head.Start), seq: r.sequence().Clone(),
+		next: max(r.head.Next, r.head.Start), seq: r.sequence().Clone(), producer: r.producer,
 	}
 }
 
@@ -341,6 +342,7 @@ func (r *run) resume(rec *record.Run, size int) error {
 		r.said += n
 	}
 	r.rec.RawLost = rec.RawLost
+	r.producer.Agent, r.producer.Labels = rec.Agent, rec.Labels
 	if err := r.tally.RestoreHash(rec.Open.Hash); err != nil {
 		return err
 	}

@@ -29,8 +29,9 @@ type run struct {
 	// anyway, and to restore it again at each record could mean to read a long chain.
 	base lineage.History
 
-	tally  *refold.Tally
-	ranges ranges
+	tally    *refold.Tally
+	producer refold.Producer
+	ranges   ranges
 	// missing are the numbers below head.NextSeq that have not come: see sequence.
 	missing [][2]int64
 

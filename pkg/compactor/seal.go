@@ -30,7 +30,7 @@ func (p *partition) end(r *run, rec *record.Run, base lineage.History, as output
 		return fmt.Errorf("sealing run: %w", err)
 	}
 	h := r.head
-	h.end(lineage.Status(rec.Status))
+	h.end(lineage.Status(rec.Status), rec.Synthetic)
 	h.Sealed = true
 	h.SinceSnapshot = p.sinceSnapshot(r, rec, at)
 	whole, err := p.wantsSnapshot(r, at)

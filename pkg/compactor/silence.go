@@ -228,7 +228,7 @@ func (p *partition) abandon(key string, now time.Time) error {
 	}
 	p.silent.drop(r.key)
 	r.wait = p.abandoned.add(r.key, now)
-	r.head.end(lineage.StatusAbandoned)
+	r.head.end(lineage.StatusAbandoned, true)
 	r.due = true
 	p.dirty[r] = struct{}{}
 	p.counts.ended[record.StatusAbandoned]++

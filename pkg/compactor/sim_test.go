@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
@@ -43,6 +44,8 @@ type sim struct {
 
 	rawStart int64   // where the log of skein.events begins for who folds again
 	refused  []error // what became of requests to fold again
+
+	says *rand.Rand // where it is set, records say of their producer what it makes up
 }
 
 func newSim(tb testing.TB, change func(*Config)) *sim {
@@ -91,7 +94,27 @@ func (s *sim) sendKind(kind record.Kind, thread, run, value string, headers ...k
 		Topic: s.topics.Events, Key: []byte(key), Value: []byte(value), Timestamp: s.now,
 		Headers: append(kafka.Headers(record.Headers{Kind: kind, RunID: run, Seq: -1}), headers...),
 	}
+	if s.says != nil {
+		m.Headers = append(m.Headers, sayings(s.says)...)
+	}
 	return s.append(m)
+}
+
+// sayings makes up what a record says of its producer.
+func sayings(rng *rand.Rand) (out []kgo.RecordHeader) {
+	say := func(name string, values ...string) {
+		out = append(out, kgo.RecordHeader{Key: name, Value: []byte(values[rng.IntN(len(values))])})
+	}
+	if rng.IntN(4) == 0 {
+		say([]string{record.HeaderAgent, record.HeaderSource}[rng.IntN(2)], "shop", "desk", "")
+	}
+	for range rng.IntN(4) - 1 {
+		say(record.HeaderLabelPrefix+strconv.Itoa(rng.IntN(20)), "a", "b")
+	}
+	if rng.IntN(4) == 0 { // of what is no end it says nothing
+		say(record.HeaderSynthetic, "true")
+	}
+	return out
 }
 
 func (s *sim) append(m *kgo.Record) *kgo.Record {

@@ -145,6 +145,7 @@ func (s *sim) isProved(rng *rand.Rand, n *tally) {
 // interleaved writes runs of one thread whose inputs, first events and ends lie in any order, each with a parent by
 // name, by content, or none.
 func interleaved(s *sim, rng *rand.Rand) {
+	s.says = rng
 	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
 	n := 1 + rng.IntN(6)
 	conversations := make([][]string, n)
@@ -395,6 +396,14 @@ func spoil(rng *rand.Rand, r *record.Run, ids []string) string {
 			at := rng.IntN(len(r.Raw.Ranges))
 			r.Raw.Ranges[at][rng.IntN(2)] += int64(1 - 2*rng.IntN(2))
 			return "raw.ranges"
+		},
+		func() string { r.Agent += "x"; return "agent" },
+		func() string { r.Labels = map[string]string{"a": fmt.Sprint(len(r.Labels))}; return "labels" },
+		func() string {
+			if r.Status.Sealed() {
+				r.Synthetic = !r.Synthetic
+			}
+			return "synthetic"
 		},
 		func() string { r.MessageCount++; return "messageCount" },
 		func() string { r.StartedAt = r.StartedAt.Add(time.Millisecond); return "startedAt" },

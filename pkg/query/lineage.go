@@ -43,6 +43,7 @@ type lineageRun struct {
 	// Rewrote says how the run's input departs from its parent's history.
 	Rewrote      []string      `json:"rewrote,omitempty"`
 	Status       record.Status `json:"status"`
+	Agent        string        `json:"agent,omitempty"`
 	MessageCount int           `json:"messageCount"`
 	StartedAt    time.Time     `json:"startedAt"`
 	EndedAt      *time.Time    `json:"endedAt,omitempty"`
@@ -56,7 +57,7 @@ func newLineageRun(r store.Run) lineageRun {
 		RunID: r.RunID, GivenRunID: r.GivenRunID,
 		ParentRunID: r.ParentRunID, ParentBy: r.ParentBy, SpawnedBy: r.SpawnedBy,
 		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth, Rewrote: r.Rewrote,
-		Status: r.Status, MessageCount: r.MessageCount, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+		Status: r.Status, Agent: r.Agent, MessageCount: r.MessageCount, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		First:  record.Position{Partition: r.Raw.Partition, Offset: r.Raw.First},
 		badges: badgesOf(r),
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
@@ -291,6 +292,15 @@ func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 		e.outcome = outcomeUnknown
 	case run.steady:
 		e.outcome = refold.Folded
+		if headers.Synthetic {
+			ev, err := agui.Decode(m.Value)
+			if err != nil {
+				return replayed{}, false, fmt.Errorf("%w: event %s is malformed, and its run's record counts none", errBroken, e.position)
+			}
+			if refold.IsSyntheticEnd(headers, ev) {
+				e.outcome = refold.SyntheticEnd
+			}
+		}
 	default:
 		if e.outcome, err = run.Take(refold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value}); err != nil {
 			return replayed{}, false, err

@@ -143,6 +143,7 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 	at2 := refold.At(r.Fold, lineage.History{})
 	rec.HistoryKey = lineage.KeyOf(at2.Messages).String()
 	rec.Raw.Partition, rec.Raw.Events, rec.Raw.SHA256, rec.Raw.NextSeq = 3, r.Tally.Events, r.Tally.SHA256(), r.Seq.Next
+	rec.Agent, rec.Labels, rec.Synthetic = r.Producer.Agent, r.Producer.Labels, r.Synthetic
 	if rec.Status == record.StatusRunning {
 		rec.Open = &record.Open{Fold: json.RawMessage(`{}`)}
 	}
@@ -235,6 +236,19 @@ func TestReplay_GivesBackWhatTheRecordIsMadeOf(t *testing.T) {
 			rec := f.indexed("r", "", at...)
 			f.event("r", fmt.Sprintf(custom, "in no record yet"))
 			return rec, at
+		},
+		"an end that the proxy wrote": func(f *rawFixture) (*record.Run, []int64) {
+			h := record.Headers{Kind: record.KindEvent, RunID: "r", Seq: 0, Agent: "shop", Labels: []record.Label{{Key: "user", Value: "7"}}}
+			a := f.add("acme", "chat", h, fmt.Sprintf(started, "r"))
+			h.Seq, h.Synthetic = 1, true
+			return f.indexed("r", "", a, f.add("acme", "chat", h, fmt.Sprintf(finished, "r"))), []int64{a}
+		},
+		"an end that the proxy wrote behind a repeat": func(f *rawFixture) (*record.Run, []int64) {
+			h := record.Headers{Kind: record.KindEvent, RunID: "r", Seq: 0}
+			a := f.add("acme", "chat", h, fmt.Sprintf(started, "r"))
+			again := f.add("acme", "chat", h, fmt.Sprintf(started, "r"))
+			h.Seq, h.Synthetic = 1, true
+			return f.indexed("r", "", a, again, f.add("acme", "chat", h, fmt.Sprintf(finished, "r"))), []int64{a}
 		},
 		"far apart": func(f *rawFixture) (*record.Run, []int64) {
 			at := []int64{f.event("r", fmt.Sprintf(started, "r"))}

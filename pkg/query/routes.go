@@ -23,7 +23,7 @@ type route struct {
 
 // routes is the whole API of the stage; schemas/openapi.json describes it.
 var routes = []route{
-	{"/v1/threads", []string{"prefix", "status", "since", "limit", "after"}, tenant.ScopeRead, (*call).threads},
+	{"/v1/threads", []string{"prefix", "status", "agent", "since", "limit", "after"}, tenant.ScopeRead, (*call).threads},
 	{"/v1/threads/{thread}", []string{"atLeast"}, tenant.ScopeRead, (*call).thread},
 	{"/v1/threads/{thread}/lineage", []string{"atLeast", "format", "width", "ancestorsOf", "descendantsOf", "siblingsOf"}, tenant.ScopeRead, (*call).lineage},
 	{"/v1/threads/{thread}/history", []string{"atLeast", "limit", "before"}, tenant.ScopeRead, (*call).history},

@@ -26,9 +26,12 @@ type runAnswer struct {
 	// Rewrote says how the input departs from the parent's history.
 	Rewrote []string `json:"rewrote,omitempty"`
 
-	Status    record.Status `json:"status"`
-	StartedAt time.Time     `json:"startedAt"`
-	EndedAt   *time.Time    `json:"endedAt,omitempty"`
+	Status record.Status `json:"status"`
+	// Agent is who produced the run, Labels are what its platform says of it; absent where nobody says.
+	Agent     string            `json:"agent,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	StartedAt time.Time         `json:"startedAt"`
+	EndedAt   *time.Time        `json:"endedAt,omitempty"`
 
 	Started  json.RawMessage   `json:"started,omitempty"`
 	Input    json.RawMessage   `json:"input,omitempty"`
@@ -55,7 +58,7 @@ type runAnswer struct {
 
 // badges say what is not plain truth.
 type badges struct {
-	// Synthetic: Skein made the terminal event; the agent had fallen silent.
+	// Synthetic: the terminal event is not the agent's. Skein made it, as the agent had fallen silent, or its proxy did.
 	Synthetic bool `json:"synthetic,omitempty"`
 	// Truncated: contents above the record limit were replaced by references.
 	Truncated bool `json:"truncated,omitempty"`
@@ -85,7 +88,7 @@ func newRunAnswer(r store.Run, to record.Position) runAnswer {
 		ThreadID: r.ThreadID, RunID: r.RunID, GivenRunID: r.GivenRunID,
 		ParentRunID: r.ParentRunID, ParentBy: r.ParentBy, SpawnedBy: r.SpawnedBy,
 		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth, InputForm: r.InputForm, Rewrote: r.Rewrote,
-		Status: r.Status, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+		Status: r.Status, Agent: r.Agent, Labels: r.Labels, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal,
 		Interrupts: list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),
 		MessageCount: r.MessageCount, Stats: r.Stats, Raw: r.Raw,

@@ -37,6 +37,7 @@ var statuses = []record.Status{
 func (c *call) threads() error {
 	q := store.ThreadQuery{
 		Prefix: c.query.Get("prefix"),
+		Agent:  c.query.Get("agent"),
 		After:  c.query.Get("after"),
 	}
 	var err error

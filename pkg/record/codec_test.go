@@ -27,6 +27,7 @@ func sealed() *record.Run {
 		Tenant: "acme", ThreadID: "thread/1", RunID: "run~2", GivenRunID: "run",
 		ParentRunID: "run", ParentBy: record.ParentContent, SpawnedBy: "elsewhere",
 		BranchID: "run~2", RootRunID: "run", Depth: 1, Status: record.StatusInterrupted,
+		Agent: "shop <1>", Labels: map[string]string{"user": "7", "env": "", "Env": "x"},
 		Started:       json.RawMessage(`{"type":"RUN_STARTED","threadId":"thread/1","runId":"run","z":1,"a":12345678901234567890}`),
 		Input:         json.RawMessage(`{"threadId":"thread/1","state":{"n":1.10}}`),
 		InputLayout:   agui.Layout{{From: 0, To: 1}, {Own: true, From: 0, To: 1}},

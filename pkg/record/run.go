@@ -11,7 +11,7 @@ import (
 type Status string
 
 // The statuses of a run. All but StatusRunning are terminal; all terminal ones but
-// StatusAbandoned are sealed by a real event of the agent and change no more, but where newer rules of the
+// StatusAbandoned are sealed by an event on skein.events, of the agent or of Skein's proxy (Run.Synthetic), and change no more, but where newer rules of the
 // fold are asked for (Run.Refolds). An abandoned run changes no more where it is closed, or its record was cut
 // (Run.Closed, Run.Truncated).
 const (
@@ -23,7 +23,7 @@ const (
 	StatusAbandoned   Status = "abandoned"
 )
 
-// Sealed reports whether a real terminal event ended the run, so that its record is final.
+// Sealed reports whether a terminal event on skein.events ended the run, so that its record is final.
 func (s Status) Sealed() bool { return s != StatusRunning && s != StatusAbandoned && s != "" }
 
 // ParentBy says how a run's parent was found.
@@ -70,6 +70,10 @@ type Run struct {
 	Depth int `json:"depth"`
 
 	Status Status `json:"status"`
+	// Agent is who produced the run, as the first of its records says that names one (Headers.Agent); empty where none does.
+	Agent string `json:"agent,omitempty"`
+	// Labels are what the run's records say of it (Headers.Labels): of a key the first value, and the first MaxLabels keys.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Started is the RUN_STARTED event without its input, if there was one.
 	Started json.RawMessage `json:"started,omitempty"`
 	// Input is the RunAgentInput without its messages; InputLayout names those over the
@@ -105,7 +109,8 @@ type Run struct {
 	Kept agui.Families `json:"kept,omitzero"`
 	// Events are the kept events, as they came.
 	Events []json.RawMessage `json:"events,omitempty"`
-	// Terminal is the terminal event as it came, or one that Skein made (Synthetic).
+	// Terminal is the terminal event as it came, or one that is not the agent's (Synthetic): of an abandoned run Skein made it, and
+	// it is on no topic; else Skein's proxy wrote it to skein.events (Headers.Synthetic).
 	Terminal  json.RawMessage `json:"terminal,omitempty"`
 	Synthetic bool            `json:"synthetic,omitempty"`
 	// Closed: the run was abandoned, and that is its end: nothing behind Raw.Next is its own. Open tells as much to who
@@ -145,7 +150,7 @@ type Run struct {
 
 // InputOnly reports whether nothing of the run has come but its input: be it that it waits for its first event, or
 // that it was abandoned without one. Its fold was never begun.
-func (r *Run) InputOnly() bool { return r.Raw.Events == 0 }
+func (r *Run) InputOnly() bool { return r.Raw.Events == 0 && !r.Status.Sealed() }
 
 // HasWholeInput reports whether the history starts from an input, not from the parent's.
 func (r *Run) HasWholeInput() bool { return r.Input != nil && r.InputForm != InputNormalised }

@@ -41,6 +41,7 @@ func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agu
 		BranchID: given.BranchID, RootRunID: given.RootRunID, Depth: given.Depth, Base: given.Base, Kept: given.Kept,
 		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion, Refolds: given.Refolds, BaseRefolds: given.BaseRefolds,
 		RawLost: given.RawLost, Truncated: given.Truncated, Closed: given.Closed,
+		Agent: r.Producer.Agent, Labels: r.Producer.Labels, Synthetic: r.Synthetic,
 	}
 	var at lineage.History
 	if r.Fold != nil {
@@ -57,7 +58,7 @@ func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agu
 		Partition: given.Raw.Partition, First: first, Next: next, Ranges: given.Raw.Ranges,
 		Events: r.Tally.Events, SHA256: r.Tally.SHA256(), NextSeq: r.Seq.Next,
 	}
-	if given.Synthetic && made.Status == record.StatusRunning {
+	if given.Status == record.StatusAbandoned && made.Status == record.StatusRunning {
 		made.Status, made.Synthetic, made.Terminal, made.EndedAt = given.Status, true, given.Terminal, given.EndedAt
 	}
 	return made, at

@@ -2,6 +2,7 @@ package refold
 
 import (
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -29,6 +30,20 @@ func Rules() []string {
 	return []string{
 		AnomalyMalformed, AnomalyLateInput, AnomalyInputReplaced, AnomalyRepeat, AnomalyBackwards, AnomalyGap, AnomalyThread, AnomalyRun,
 	}
+}
+
+// IsSyntheticEnd reports whether an event is an end that Skein's proxy wrote in the agent's place. It ends the run as one of the agent
+// would, and is neither counted nor hashed: those speak of what the agent said.
+func IsSyntheticEnd(h record.Headers, ev *agui.Event) bool {
+	return h.Synthetic && (ev.Type == agui.RunFinished || ev.Type == agui.RunError)
+}
+
+// Apply folds an event of a run, which may be a synthetic end; errors are those of compact.Run.Apply.
+func Apply(fold *compact.Run, ev *agui.Event, syntheticEnd bool) error {
+	if syntheticEnd {
+		return fold.End(ev)
+	}
+	return fold.Apply(ev)
 }
 
 // Named returns the run that an event names, by the agent's id: in its header, else RUN_STARTED and

@@ -25,6 +25,8 @@ type Outcome string
 const (
 	// Folded: the event is in the run's record, its count and its hash.
 	Folded Outcome = "folded"
+	// SyntheticEnd: Skein's proxy ended the run with it in the agent's place. The record says so, and neither counts nor hashes it.
+	SyntheticEnd Outcome = "synthetic-end"
 	// Repeat: an event whose seq is below one that was seen (Sequence), or the same input once more; it was dropped.
 	Repeat Outcome = "repeat"
 	// Malformed: not an event, or not one that can be folded there.
@@ -52,6 +54,10 @@ type Run struct {
 	Fold *compact.Run
 	// Tally counts the folded events.
 	Tally *Tally
+	// Producer is what the records say of who produced the run.
+	Producer Producer
+	// Synthetic: the end that came is not the agent's.
+	Synthetic bool
 	// Seq is what is known of the producer's numbers.
 	Seq Sequence
 	// Early holds the anomalies from before the first event, which are the fold's from then on.
@@ -70,6 +76,7 @@ func NewRun(span Span, threadID string) *Run {
 
 // Take takes the next record that belongs to the run. The error is never about the record.
 func (r *Run) Take(m Message) (Outcome, error) {
+	r.Producer.Take(m.Headers)
 	if m.Headers.Kind == record.KindInput {
 		return r.takeInput(m), nil
 	}
@@ -86,7 +93,8 @@ func (r *Run) Take(m Message) (Outcome, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := fold.Apply(ev); err != nil {
+	synthetic := IsSyntheticEnd(m.Headers, ev)
+	if err := Apply(fold, ev, synthetic); err != nil {
 		if !agui.IsMalformed(err) && !errors.Is(err, compact.ErrEnded) {
 			return "", err
 		}
@@ -101,8 +109,13 @@ func (r *Run) Take(m Message) (Outcome, error) {
 		}
 	}
 	r.sequence(m.Headers.Seq)
-	r.Tally.Add(ev, m.At)
 	r.compare(ev.ThreadID, ev.RunID)
+	if synthetic {
+		r.Tally.End(ev, m.At)
+		r.Synthetic = true
+		return SyntheticEnd, nil
+	}
+	r.Tally.Add(ev, m.At)
 	return Folded, nil
 }
 

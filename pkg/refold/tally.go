@@ -33,10 +33,7 @@ func (t *Tally) Add(ev *agui.Event, at time.Time) {
 	t.hash.Write(ev.Raw)
 	t.hash.Write(lineFeed)
 	t.Events++
-	at = at.UTC()
-	if own := ev.Time(); !own.IsZero() {
-		at = own
-	}
+	at = timeOf(ev, at)
 	if t.Events == 1 {
 		t.StartedAt = at
 	}
@@ -45,6 +42,22 @@ func (t *Tally) Add(ev *agui.Event, at time.Time) {
 		t.TimeToFirstToken = &ms
 	}
 	t.EndedAt = at
+}
+
+// End takes in an end that is not the agent's: it is in no count and no hash. At is the time of its Kafka record.
+func (t *Tally) End(ev *agui.Event, at time.Time) {
+	t.EndedAt = timeOf(ev, at)
+	if t.Events == 0 && t.StartedAt.IsZero() {
+		t.StartedAt = t.EndedAt
+	}
+}
+
+// timeOf is an event's own time, or where it has none that of its Kafka record.
+func timeOf(ev *agui.Event, at time.Time) time.Time {
+	if own := ev.Time(); !own.IsZero() {
+		return own
+	}
+	return at.UTC()
 }
 
 // SHA256 is the hash over each event's bytes and a line feed, in hexadecimal digits.

@@ -330,7 +330,7 @@ func (v *Verifier) Take(m *kgo.Record) error {
 	if p.failed = why; why != "" { // what it starts from cannot be had
 		return v.placer.hide(p.head, stands{open: true, maybe: true})
 	}
-	if outcome == refold.Folded {
+	if outcome == refold.Folded || outcome == refold.SyntheticEnd {
 		if !p.begun {
 			p.begun, p.traces = true, newTraces()
 			if err := v.begun(p); err != nil {
@@ -548,7 +548,7 @@ const unprovedPending = "lineage: no event has come that would decide it"
 // unprovedOf says what the proof of a record does not speak of, its place aside.
 func unprovedOf(r *record.Run) []string {
 	out := []string{}
-	if r.Synthetic {
+	if r.Status == record.StatusAbandoned {
 		out = append(out, "the end: Skein made it, as the agent had fallen silent; it is in no hash")
 	}
 	if r.Status == record.StatusRunning {

@@ -89,6 +89,7 @@ type Thread struct {
 type ThreadQuery struct {
 	Prefix string // of the thread id
 	Status record.Status
+	Agent  string    // of any of its runs
 	Since  time.Time // last updated at or after
 	Limit  int       // 1 to 1000
 	After  string    // cursor: the thread id that the last page ended with; ordered by thread id

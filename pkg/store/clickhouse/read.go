@@ -189,7 +189,7 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	}
 	limit := min(max(q.Limit, 1), 1000)
 	args := named{
-		"tenant": tenant, "prefix": q.Prefix, "after": q.After, "status": string(q.Status), "since": since,
+		"tenant": tenant, "prefix": q.Prefix, "after": q.After, "status": string(q.Status), "agent": q.Agent, "since": since,
 		"limit": limit + 1, // one more tells whether there is a next page
 	}
 	threads := []store.Thread{}

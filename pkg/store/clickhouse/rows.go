@@ -38,15 +38,17 @@ type runRow struct {
 	Base        string `ch:"base"`
 	Depth       uint32 `ch:"depth"`
 
-	Status           string     `ch:"status"`
-	Synthetic        bool       `ch:"synthetic"`
-	Truncated        bool       `ch:"truncated"`
-	RawLost          bool       `ch:"raw_lost"`
-	StartedAt        time.Time  `ch:"started_at"`
-	EndedAt          *time.Time `ch:"ended_at"`
-	UpdatedAt        time.Time  `ch:"updated_at"`
-	TimeToFirstToken *int64     `ch:"time_to_first_token_ms"`
-	Duration         *int64     `ch:"duration_ms"`
+	Status           string            `ch:"status"`
+	Agent            string            `ch:"agent"`
+	Labels           map[string]string `ch:"labels"`
+	Synthetic        bool              `ch:"synthetic"`
+	Truncated        bool              `ch:"truncated"`
+	RawLost          bool              `ch:"raw_lost"`
+	StartedAt        time.Time         `ch:"started_at"`
+	EndedAt          *time.Time        `ch:"ended_at"`
+	UpdatedAt        time.Time         `ch:"updated_at"`
+	TimeToFirstToken *int64            `ch:"time_to_first_token_ms"`
+	Duration         *int64            `ch:"duration_ms"`
 
 	RawPartition int32 `ch:"raw_partition"`
 	RawFirst     int64 `ch:"raw_first"`
@@ -117,6 +119,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	row.BranchID, row.RootRunID, row.Base, row.Depth = r.BranchID, r.RootRunID, r.Base, uint32(r.Depth)
 
 	row.Status = string(r.Status)
+	row.Agent, row.Labels = r.Agent, r.Labels
 	row.Synthetic, row.Truncated, row.RawLost = r.Synthetic, r.Truncated, r.RawLost
 	row.StartedAt = sayable(r.StartedAt)
 	row.UpdatedAt = row.StartedAt

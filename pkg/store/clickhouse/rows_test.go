@@ -175,6 +175,7 @@ func TestRuns_HaveColumnsToSearchBy(t *testing.T) {
 	ttft, duration := int64(120), int64(1500)
 	end := time.Date(50000, 1, 1, 0, 0, 0, 0, time.UTC)
 	e.Run.StartedAt, e.Run.EndedAt = time.Date(2026, 9, 17, 12, 0, 0, 5e6, time.UTC), &end
+	e.Run.Agent, e.Run.Labels = "shop", map[string]string{"user": "7", "env": ""}
 	e.Run.Interrupts = []json.RawMessage{json.RawMessage(`{}`)}
 	e.Run.PendingToolCalls = []string{"a", "b"}
 	e.Run.Stats = record.Stats{
@@ -191,6 +192,9 @@ func TestRuns_HaveColumnsToSearchBy(t *testing.T) {
 	}
 	for expression, want := range map[string]string{
 		"status":                              "interrupted",
+		"agent":                               "shop",
+		"labels['user']":                      "7",
+		"length(labels)":                      "2",
 		"started_at":                          "2026-09-17 12:00:00.005",
 		"ended_at":                            "2261-12-31 23:59:59.999",
 		"time_to_first_token_ms":              "120",
@@ -239,10 +243,10 @@ func TestStatements_ReadOneRange(t *testing.T) {
 		"run":    {selectRun, named{"tenant": "t", "thread": "thread-0700", "run": "run-3"}, 2},
 		"sealed": {selectSealed, named{"tenant": "t", "thread": "thread-0700", "runs": []string{"run-3", "run-4"}}, 2},
 		"another tenant's threads": {selectThreads, named{
-			"tenant": "u", "prefix": "", "after": "", "status": "", "since": int64(0), "limit": 10,
+			"tenant": "u", "prefix": "", "after": "", "status": "", "agent": "", "since": int64(0), "limit": 10,
 		}, 0},
 		"threads by prefix": {selectThreads, named{
-			"tenant": "t", "prefix": "thread-07", "after": "", "status": "", "since": int64(0), "limit": 10,
+			"tenant": "t", "prefix": "thread-07", "after": "", "status": "", "agent": "", "since": int64(0), "limit": 10,
 		}, 4},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -138,6 +138,7 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 		sql.Named("to", to),
 		sql.Named("since", since),
 		sql.Named("status", string(q.Status)),
+		sql.Named("agent", q.Agent),
 		sql.Named("limit", limit+1), // one more tells whether there is a next page
 	}
 	threads := []store.Thread{}

@@ -14,7 +14,7 @@ type runRow struct {
 	tenant, threadID, runID string
 	version                 int64
 	deleted                 bool
-	status                  string
+	status, agent           string
 	branchID                string
 	messageCount            int
 	startedAt, updatedAt    int64 // Unix milliseconds
@@ -41,7 +41,7 @@ func newRunRow(e store.Entry) (runRow, error) {
 	if err != nil {
 		return runRow{}, fmt.Errorf("building row: %w", err)
 	}
-	row.status = string(r.Status)
+	row.status, row.agent = string(r.Status), r.Agent
 	row.branchID = r.BranchID
 	row.messageCount = r.MessageCount
 	row.startedAt = r.StartedAt.UnixMilli()
@@ -72,11 +72,11 @@ func scanRun(scan func(...any) error) (store.Run, error) {
 }
 
 const upsertRun = `
-INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, branch_id, message_count,
+INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, agent, branch_id, message_count,
                   started_at, updated_at, raw_partition, raw_first, raw_next, record)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, thread_id, run_id) DO UPDATE SET
-    version = excluded.version, deleted = excluded.deleted, status = excluded.status,
+    version = excluded.version, deleted = excluded.deleted, status = excluded.status, agent = excluded.agent,
     branch_id = excluded.branch_id, message_count = excluded.message_count,
     started_at = excluded.started_at, updated_at = excluded.updated_at,
     raw_partition = excluded.raw_partition, raw_first = excluded.raw_first,
@@ -86,7 +86,7 @@ WHERE excluded.version >= runs.version`
 
 // upsert writes the row and reports whether it was not older than what is there.
 func (r runRow) upsert(ctx context.Context, upsert statement) (bool, error) {
-	res, err := upsert.exec(ctx, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.branchID,
+	res, err := upsert.exec(ctx, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
 		r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record)
 	if err != nil {
 		return false, err
@@ -141,7 +141,7 @@ SELECT thread_id, count(*), sum(status = 'running'), count(DISTINCT branch_id),
 FROM runs t
 WHERE tenant = :tenant AND deleted = 0 AND thread_id >= :from AND thread_id < :to AND thread_id <> :after
 GROUP BY thread_id
-HAVING max(updated_at) >= :since AND (:status = '' OR last_status = :status)
+HAVING max(updated_at) >= :since AND (:status = '' OR last_status = :status) AND (:agent = '' OR sum(agent = :agent) > 0)
 ORDER BY thread_id
 LIMIT :limit`
 

@@ -77,7 +77,7 @@ func TestStore_BringsUpAnOlderFile(t *testing.T) {
 	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.write.ExecContext(t.Context(), "DROP TABLE positions; DROP TABLE erasures; DROP TABLE sources; PRAGMA user_version = 1"); err != nil {
+	if _, err := s.write.ExecContext(t.Context(), "DROP TABLE positions; DROP TABLE erasures; DROP TABLE sources; ALTER TABLE runs DROP COLUMN agent; PRAGMA user_version = 1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Migrate(t.Context()); err != nil {
@@ -128,7 +128,7 @@ func TestStore_SyncsEveryCommit(t *testing.T) {
 func TestStatements_UseAnIndex(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store.db"))
 	named := []any{sql.Named("tenant", "t"), sql.Named("after", ""), sql.Named("from", ""), sql.Named("to", "x"),
-		sql.Named("since", 0), sql.Named("status", ""), sql.Named("limit", 10)}
+		sql.Named("since", 0), sql.Named("status", ""), sql.Named("agent", ""), sql.Named("limit", 10)}
 	for _, c := range []struct {
 		name, sql string
 		args      []any

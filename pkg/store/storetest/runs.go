@@ -81,6 +81,8 @@ func fullRecord() *record.Run {
 		GivenRunID: "run", ParentRunID: "run-0", ParentBy: record.ParentContent, SpawnedBy: half,
 		BranchID: "run-0", RootRunID: "run-0", Depth: 7,
 		Status:        record.StatusInterrupted,
+		Agent:         "shop 🧶",
+		Labels:        map[string]string{"user": "7", "env": "", "<&>": "x"},
 		Started:       json.RawMessage(`{"type":"RUN_STARTED","threadId":"thread","runId":"run"}`),
 		Input:         json.RawMessage(`{"threadId":"thread","runId":"run","tools":[]}`),
 		InputLayout:   agui.Layout{{From: 0, To: 2}, {Own: true, From: 0, To: 1}},

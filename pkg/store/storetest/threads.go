@@ -95,6 +95,9 @@ func threadFilters(t *testing.T, s Store) {
 	add("abd", 2000, record.StatusError)
 	add("b", 3000, record.StatusRunning, record.StatusFinished)
 	add("z%", 4000, record.StatusAbandoned)
+	for i, agent := range []string{"shop", "desk", "shop", "", "desk", "shop", "it's"} { // of each run
+		entries[i].Run.Agent = agent
+	}
 	write(t, s, entries...)
 	at := func(sec int) time.Time { return epoch.Add(time.Duration(sec) * time.Second) }
 	for _, c := range []struct {
@@ -111,7 +114,10 @@ func threadFilters(t *testing.T, s Store) {
 		{"since the end of a run", store.ThreadQuery{Since: at(2002)}, []string{"abd", "b", "z%"}},
 		{"since after it", store.ThreadQuery{Since: at(2003)}, []string{"b", "z%"}},
 		{"since long after", store.ThreadQuery{Since: at(9999)}, []string{}},
-		{"all of them", store.ThreadQuery{Prefix: "ab", Status: record.StatusFinished, Since: at(0)}, []string{"ab"}},
+		{"agent of any run", store.ThreadQuery{Agent: "shop"}, []string{"ab", "abc", "b"}},
+		{"agent in quotes", store.ThreadQuery{Agent: "it's"}, []string{"z%"}},
+		{"agent of none", store.ThreadQuery{Agent: "sho"}, []string{}},
+		{"all of them", store.ThreadQuery{Prefix: "ab", Status: record.StatusFinished, Agent: "shop", Since: at(0)}, []string{"ab"}},
 	} {
 		for _, limit := range []int{1, 100} {
 			c.q.Limit = limit

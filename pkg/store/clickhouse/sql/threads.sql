@@ -17,6 +17,7 @@ WHERE tenant = {tenant:String} AND startsWith(thread_id, {prefix:String}) AND th
 GROUP BY thread_id
 HAVING toUnixTimestamp64Milli(thread_updated_at) >= {since:Int64}
    AND ({status:String} = '' OR last_status = {status:String})
+   AND ({agent:String} = '' OR countIf(agent = {agent:String}) > 0)
 ORDER BY thread_id
 LIMIT {limit:UInt32}
 SETTINGS optimize_aggregation_in_order = 1, max_threads = 1, max_block_size = 1024
