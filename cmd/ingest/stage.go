@@ -8,11 +8,13 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/ingest"
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 func stage() app.Stage {
 	var api app.API
+	var agentsFile string
 	cfg := ingest.DefaultConfig(kafka.Config{})
 	return app.Stage{
 		Name:  "ingest",
@@ -20,15 +22,26 @@ func stage() app.Stage {
 		Long: `Take the events and inputs of runs over HTTP and write them to skein.events, byte for byte. It says yes
 only after Kafka has acknowledged, and holds no state: start as many as you like.
 
+With --agents it is also a proxy: POST /v1/agents/NAME takes a RunAgentInput, answers with that agent's
+stream, byte for byte, and publishes input and events on the way.
+
 Every request needs an API key that may publish; the tenant is the key's. skein keys new makes one.`,
 		Example: `  ingest --brokers kafka-0:9092,kafka-1:9092 --listen 0.0.0.0:8420 --api-keys /etc/skein/api-keys.yaml`,
 		Flags: func(f *pflag.FlagSet) {
 			api.Flags(f)
+			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; none by default")
+			app.BytesVar(f, &cfg.ProxyMemory, "proxy-memory", "limit of what all runs of the proxy together hold; a run may have a quarter of it")
 			app.BytesVar(f, &cfg.MaxEventBytes, "max-event-bytes", "limit of one event or input")
 			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long Kafka may acknowledge nothing before a request is answered with 503; at most "+ingest.MaxAckTimeout.String())
 		},
 		Check: func(p *app.Process) error {
 			cfg.Kafka = p.Kafka()
+			if agentsFile != "" {
+				var err error
+				if cfg.Agents, err = agents.Read(agentsFile); err != nil {
+					return app.Usagef("%w", err)
+				}
+			}
 			if err := cfg.Validate(); err != nil {
 				return app.Usagef("%w", err)
 			}

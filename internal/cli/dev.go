@@ -8,11 +8,13 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 )
 
 // devFlags are the flags of the commands that run a development server.
 type devFlags struct {
 	cfg                 dev.Config
+	agents              []string
 	logFormat, logLevel string
 }
 
@@ -25,6 +27,7 @@ func (f *devFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.cfg.AdminListen, "admin-listen", "", "`ADDRESS` for metrics, health and profiles, loopback only; none by default")
 	flags.IntVar(&f.cfg.Partitions, "partitions", f.cfg.Partitions, "partitions of the topics, where they are made anew")
 	flags.DurationVar(&f.cfg.Checkpoint, "checkpoint", f.cfg.Checkpoint, "how often a run that is still open is written, so that it can be looked at")
+	flags.StringSliceVar(&f.agents, "agent", nil, "an agent for the proxy, `NAME=URL`, as often as wanted: POST /v1/agents/NAME is then answered by it, and recorded")
 	app.KeepEventsFlag(flags, &f.cfg.KeepEvents)
 	f.logFlags(cmd, "warn")
 }
@@ -41,6 +44,9 @@ func (f *devFlags) config(out *output) (dev.Config, error) {
 		return dev.Config{}, err
 	}
 	cfg := f.cfg
+	if cfg.Agents, err = agents.ParsePairs(f.agents); err != nil {
+		return dev.Config{}, app.Usagef("checking agent: %w", err)
+	}
 	cfg.Logger = logger
 	cfg.Draining = func(requests int) {
 		things := "requests"
@@ -67,6 +73,7 @@ needs to be installed, and everything is still there after a restart.
 It is for trying, developing and testing. There is no authentication (all requests are of the tenant
 "dev"), so it listens on loopback addresses only. Production is Kafka and the four stage binaries.`,
 		Example: `  skein dev
+  skein dev --agent assistant=http://127.0.0.1:8000/
   skein dev --data /tmp/skein --listen 127.0.0.1:0`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,6 +98,9 @@ It is for trying, developing and testing. There is no authentication (all reques
 func sayReady(out *output, s *dev.Server, logger *slog.Logger) {
 	logger.Info("ready", "http", s.URL(), "kafka", s.Broker(), "start", s.StartTime().Round(time.Millisecond).String())
 	out.note("skein is ready: HTTP API on %s, Kafka on %s, data in %s", s.URL(), s.Broker(), s.Data())
+	for _, name := range s.Agents() {
+		out.note("agent %s answers at %s/v1/agents/%s, and is recorded there", name, s.URL(), name)
+	}
 	if s.AdminURL() != "" {
 		out.note("metrics, health and profiles on %s", s.AdminURL())
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
@@ -24,11 +25,21 @@ type Config struct {
 	// RequestWindow and TotalWindow bound the bytes that are written and not acknowledged, of one
 	// request and of all. A single event may be larger than RequestWindow, never than TotalWindow.
 	RequestWindow, TotalWindow int
+	// Agents are those that the proxy calls.
+	Agents agents.Config
+	// ProxyMemory bounds the bytes that all proxied runs together hold: inputs until their agent has them, events that are not
+	// acknowledged, events beyond the first 16 KiB that are not whole. A run may have a quarter of it for its events.
+	ProxyMemory int
+	// MaxRuns bounds the proxied runs that are under way.
+	MaxRuns int
 }
 
 // MaxAckTimeout is the longest AckTimeout. A process that is told to stop may take 15 s for requests that are under
 // way and then waits for Kafka this long: orchestrators kill it where that takes too long, after 45 s in the chart.
 const MaxAckTimeout = 25 * time.Second
+
+// DefaultProxyMemory holds what 500 agents say in a minute, if each says 10 events of 200 bytes a second.
+const DefaultProxyMemory = 256 << 20
 
 // DefaultConfig returns the settings of production for the given cluster.
 func DefaultConfig(k kafka.Config) Config {
@@ -40,6 +51,8 @@ func DefaultConfig(k kafka.Config) Config {
 		PartitionCheck: 15 * time.Second,
 		RequestWindow:  4 << 20,
 		TotalWindow:    128 << 20,
+		ProxyMemory:    DefaultProxyMemory,
+		MaxRuns:        10_000,
 	}
 }
 
@@ -57,5 +70,7 @@ func (c Config) Validate() error {
 	bad(c.PartitionCheck <= 0, "partition check interval %s must be positive", c.PartitionCheck)
 	bad(c.RequestWindow < 1, "request window %d must be positive", c.RequestWindow)
 	bad(c.TotalWindow < c.RequestWindow || c.TotalWindow < c.MaxEventBytes+recordOverhead, "total window %d must hold a request's window and the largest event", c.TotalWindow)
+	bad(c.ProxyMemory < runShare*(c.MaxEventBytes+recordOverhead), "proxy memory %d must be at least %d, %d times the largest event", c.ProxyMemory, runShare*(c.MaxEventBytes+recordOverhead), runShare)
+	bad(c.MaxRuns < 1, "most runs %d must be positive", c.MaxRuns)
 	return errors.Join(errs...)
 }

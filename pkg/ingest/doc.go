@@ -8,6 +8,10 @@
 // much is unacknowledged, and knows how far the acknowledged part reaches. What ends a request early,
 // bad data or bad weather, is answered with that part, so that the caller goes on from there.
 //
-// The stage keeps no state that outlives a request but the partition count of the topics. That is
+// The proxy (postAgent) stands between callers and agents: what an agent answers goes on as it comes, by a wire, and
+// to Kafka, by a spool, and neither waits for the other.
+//
+// The stage keeps no state that outlives a request but the partition count of the topics, and what
+// a proxied run still has to publish. The count is
 // pinned: where it differs or changes, the door is closed.
 package ingest

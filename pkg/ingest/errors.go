@@ -28,6 +28,8 @@ const (
 	reasonAuth        = "unauthenticated"
 	reasonScope       = "forbidden"
 	reasonInternal    = "internal"
+	reasonAgent       = "no-agent"
+	reasonHeld        = "run-under-way"
 )
 
 // reasons are all of them, for the metrics.
@@ -35,7 +37,7 @@ func reasons() []string {
 	return []string{
 		agui.RuleNotJSON, agui.RuleTooDeep, agui.RuleNotObject, agui.RuleNoType, agui.RuleSchema,
 		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout, reasonDone, reasonNoArray, reasonSeq,
-		reasonUnavailable, reasonMediaType, reasonID, reasonHeader, reasonAuth, reasonScope, reasonInternal,
+		reasonUnavailable, reasonMediaType, reasonID, reasonHeader, reasonAuth, reasonScope, reasonInternal, reasonAgent, reasonHeld,
 	}
 }
 

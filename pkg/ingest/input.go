@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 
@@ -11,11 +12,7 @@ import (
 
 // putInput is PUT /v1/threads/{thread}/runs/{run}/input.
 func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
-	if m := mediaType(r); m != "" && m != typeJSON {
-		s.refuse(w, r, callInput, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take an input as %.100q: set Content-Type to %s", m, typeJSON), nil)
-		return
-	}
-	b, rej := openBody(r, readBuffer)
+	b, rej := openInput(r)
 	if rej != nil {
 		s.refuse(w, r, callInput, rej, nil)
 		return
@@ -59,4 +56,51 @@ func readInput(b *body, limit int) ([]byte, *rejection) {
 		return nil, malformed(err, 0)
 	}
 	return value, nil
+}
+
+// openInput opens a body that is an input.
+func openInput(r *http.Request) (*body, *rejection) {
+	if m := mediaType(r); m != "" && m != typeJSON {
+		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take an input as %.100q: set Content-Type to %s", m, typeJSON)
+	}
+	return openBody(r, readBuffer)
+}
+
+// takeInput reads an input without checking it. It counts the memory that it takes, so that a caller that sends slowly
+// holds what it has sent; held is what the caller releases, in any case.
+func (s *Service) takeInput(r *http.Request) (value []byte, held int, rej *rejection) {
+	b, rej := openInput(r)
+	if rej != nil {
+		return nil, 0, rej
+	}
+	defer b.close()
+	b.skipMark()
+	most := s.cfg.MaxEventBytes + lineSlack
+	for {
+		if len(value) == cap(value) {
+			if len(value) > most {
+				return nil, held, tooLarge(0, s.cfg.MaxEventBytes)
+			}
+			size := min(max(2*cap(value), readBuffer), most+1)
+			if !s.memory.acquire(size) {
+				return nil, held, reject(http.StatusServiceUnavailable, reasonUnavailable, 0, "%v", errNoRoom)
+			}
+			value = append(make([]byte, 0, size), value...)
+			s.memory.release(held)
+			held = size
+		}
+		n, err := b.Read(value[len(value):cap(value)])
+		value = value[:len(value)+n]
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, held, b.failed(err, 0)
+		}
+	}
+	value = bytes.Trim(value, space)
+	if len(value) > s.cfg.MaxEventBytes {
+		return nil, held, tooLarge(0, s.cfg.MaxEventBytes)
+	}
+	return value, held, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -18,7 +19,27 @@ type metrics struct {
 	produce  prometheus.Histogram
 	inflight prometheus.Gauge
 	open     prometheus.Gauge
+
+	// Of the proxy.
+	held    prometheus.Gauge
+	memory  prometheus.Gauge
+	runs    *prometheus.CounterVec // outcome
+	leftOut *prometheus.CounterVec // reason
 }
+
+// The outcomes of proxied runs, beside the codes of RUN_ERRORs.
+const (
+	runEnded     = "ended" // by the agent
+	runCancelled = "cancelled"
+)
+
+// Why an event of an agent is not on the topic.
+const (
+	leftOutMalformed = "malformed" // it is none
+	leftOutTooLarge  = "too-large"
+	leftOutRoom      = "no-room"
+	leftOutRefused   = "refused" // by Kafka, for good
+)
 
 const (
 	outcomeAccepted    = "accepted"
@@ -42,6 +63,18 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "Bytes that are written and not acknowledged."}),
 		open: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "door_open",
 			Help: "1 where the partition counts are known and as they were, else 0: all is answered with 503."}),
+		held: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "proxied_runs",
+			Help: "Runs that the proxy holds: under way, or with events that are not acknowledged."}),
+		memory: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "proxy_memory_bytes",
+			Help: "Bytes of the proxy's memory that its runs have."}),
+		runs:    prometheus.NewCounterVec(opts("proxied_runs_total", "Runs whose agent's stream is over, by how it ended: ended by the agent, cancelled, or the code of the RUN_ERROR that was written."), []string{"outcome"}),
+		leftOut: prometheus.NewCounterVec(opts("proxied_events_left_out_total", "Events of agents that went to the caller and not to Kafka, by reason."), []string{"reason"}),
+	}
+	for _, o := range append([]string{runEnded, runCancelled, codeNotRecorded, codeStopping}, agents.Codes()...) {
+		m.runs.WithLabelValues(o)
+	}
+	for _, r := range []string{leftOutMalformed, leftOutTooLarge, leftOutRoom, leftOutRefused} {
+		m.leftOut.WithLabelValues(r)
 	}
 	for _, e := range table {
 		for _, o := range []string{outcomeAccepted, outcomeRejected, outcomeUnavailable} {
@@ -59,7 +92,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open} {
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory, m.runs, m.leftOut} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)

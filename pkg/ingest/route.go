@@ -17,6 +17,7 @@ const (
 	callEvents call = "events"
 	callInput  call = "input"
 	callErase  call = "erase"
+	callAgent  call = "agent"
 )
 
 // entry is a row of the table of calls.
@@ -30,6 +31,7 @@ type entry struct {
 var table = []entry{
 	{callEvents, tenant.Route{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/events", Scope: tenant.ScopePublish}, (*Service).postEvents},
 	{callInput, tenant.Route{Method: http.MethodPut, Pattern: "/v1/threads/{thread}/runs/{run}/input", Scope: tenant.ScopePublish}, (*Service).putInput},
+	{callAgent, tenant.Route{Method: http.MethodPost, Pattern: "/v1/agents/{agent}", Scope: tenant.ScopePublish}, (*Service).postAgent},
 	{callErase, tenant.Route{Method: http.MethodDelete, Pattern: "/v1/threads/{thread}", Scope: tenant.ScopeErase}, (*Service).deleteThread},
 }
 
@@ -46,6 +48,7 @@ func Routes() []tenant.Route {
 type route struct {
 	entry
 	thread, run string
+	agent       string
 }
 
 // parseRoute reads the path as it was sent. net/http's own mux would answer a path with "." or an
@@ -86,6 +89,8 @@ func (rt *route) match(pattern string, segments []string) bool {
 			rt.thread = segments[i]
 		case name == "{run}":
 			rt.run = segments[i]
+		case name == "{agent}":
+			rt.agent = segments[i]
 		case name != segments[i]:
 			return false
 		}
@@ -101,12 +106,19 @@ func badID(format string, args ...any) *rejection {
 type target struct {
 	thread    string
 	run       string // "" where the call is about the thread
+	agent     string // "" where the call is about none
+	tenant    string
 	key       string
 	partition int32
+	// partitions are as many as skein.events has.
+	partitions int32
 }
 
 // targetOf checks the ids and finds the thread's key and partition.
 func targetOf(tenantID string, rt route, partitions int32) (target, *rejection) {
+	if !strings.Contains(rt.Pattern, "{thread}") { // the body says which
+		return target{agent: rt.agent, tenant: tenantID, partitions: partitions}, nil
+	}
 	if err := record.ValidateID(rt.thread); err != nil {
 		return target{}, badID("thread: %v", err)
 	}
@@ -119,5 +131,8 @@ func targetOf(tenantID string, rt route, partitions int32) (target, *rejection) 
 	if err != nil {
 		return target{}, badID("%v", err)
 	}
-	return target{thread: rt.thread, run: rt.run, key: key, partition: record.Partition([]byte(key), partitions)}, nil
+	return target{
+		thread: rt.thread, run: rt.run, agent: rt.agent, tenant: tenantID,
+		key: key, partition: record.Partition([]byte(key), partitions), partitions: partitions,
+	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
@@ -23,6 +24,13 @@ type Service struct {
 	metrics  *metrics
 	window   *semaphore.Weighted
 	pin      *pin
+
+	logger *slog.Logger
+	agents map[string]*agents.Caller
+	memory *memory
+	runs   *Runs
+	// stalledCaller is the constant of that name, but in tests.
+	stalledCaller time.Duration
 }
 
 // leastDelivery is the least time that the client takes for a delivery.
@@ -55,7 +63,12 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		producer.Close()
 		return nil, err
 	}
+	callers := make(map[string]*agents.Caller, len(cfg.Agents))
+	for name, a := range cfg.Agents {
+		callers[name] = agents.NewCaller(a)
+	}
 	return &Service{
+		logger: logger, agents: callers, memory: newMemory(cfg.ProxyMemory, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller,
 		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
 		window: semaphore.NewWeighted(int64(cfg.TotalWindow)),
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
@@ -83,11 +96,21 @@ func (s *Service) Ready() error {
 func (s *Service) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.AckTimeout+time.Second)
 	defer cancel()
+	lost, runs := s.runs.close(ctx)
 	err := s.producer.Flush(ctx)
 	s.producer.Close()
 	s.pin.adm.Close()
-	if err != nil {
-		return fmt.Errorf("flushing events: %w", err)
+	for _, a := range s.agents {
+		a.Close()
 	}
-	return nil
+	if err != nil {
+		err = fmt.Errorf("flushing events: %w", err)
+	}
+	if lost > 0 {
+		err = errors.Join(err, fmt.Errorf("Kafka has not acknowledged %d records of %d proxied runs: they may be missing", lost, runs)) //nolint:staticcheck // a name
+	}
+	return err
 }
+
+// Runs returns the runs that the process holds as their proxy.
+func (s *Service) Runs() *Runs { return s.runs }

@@ -369,6 +369,9 @@ skein_ingest_events_total{kind="event"} 3
 skein_ingest_events_total{kind="input"} 1
 # HELP skein_ingest_requests_total Requests by call and outcome.
 # TYPE skein_ingest_requests_total counter
+skein_ingest_requests_total{call="agent",outcome="accepted"} 0
+skein_ingest_requests_total{call="agent",outcome="rejected"} 0
+skein_ingest_requests_total{call="agent",outcome="unavailable"} 0
 skein_ingest_requests_total{call="erase",outcome="accepted"} 0
 skein_ingest_requests_total{call="erase",outcome="rejected"} 0
 skein_ingest_requests_total{call="erase",outcome="unavailable"} 0

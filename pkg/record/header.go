@@ -36,6 +36,9 @@ const (
 	// HeaderSynthetic is "true" on an event that Skein's proxy wrote in the agent's place.
 	HeaderSynthetic = "skein-synthetic"
 
+	// HeaderIncomplete is the number, from 1, of records of the run that Skein's proxy left out before this one: they are nowhere.
+	HeaderIncomplete = "skein-incomplete"
+
 	// HeaderReason, HeaderPosition and HeaderDetail are those of dead letters, beside the headers
 	// that the record came with: a rule's name, the Position it was read from, a text for people.
 	HeaderReason   = "skein-reason"

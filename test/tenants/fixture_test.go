@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/ingest"
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
@@ -38,6 +40,8 @@ type site struct {
 	secrets map[string]string
 	// erasure is where acme has asked for one.
 	erasure string
+	// proxied are the runs that the proxy holds.
+	proxied *ingest.Runs
 	// stages are the HTTP sides and their tables of routes.
 	stages []stage
 }
@@ -78,10 +82,13 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 		t.Fatal(err)
 	}
 
-	door, err := ingest.New(ingest.DefaultConfig(s.kafka), auth)
+	front := ingest.DefaultConfig(s.kafka)
+	front.Agents = s.agent()
+	door, err := ingest.New(front, auth)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.proxied = door.Runs()
 	s.run(func(ctx context.Context) error {
 		err := door.Run(ctx)
 		if closed := door.Close(); err == nil {
@@ -117,6 +124,25 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 		return err.Error(), door.Ready() == nil && folding.Ready() == nil && indexing.Ready() == nil
 	})
 	return s
+}
+
+// agentName is the proxy's agent, which says the same to everybody; agentRuns numbers its runs.
+const agentName = "helper"
+
+var agentRuns atomic.Int64
+
+func (s *site) agent() agents.Config {
+	s.t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {\"type\":\"RUN_STARTED\",\"threadId\":\"w\",\"runId\":\"w\"}\n\ndata: {\"type\":\"RUN_FINISHED\",\"threadId\":\"w\",\"runId\":\"w\"}\n\n")
+	}))
+	s.t.Cleanup(server.Close)
+	known, err := agents.ParsePairs([]string{agentName + "=" + server.URL})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return known
 }
 
 // run runs a part until the test ends.
@@ -169,16 +195,31 @@ func (s *site) call(st stage, method, path string, who http.Header) reply {
 	if header == nil {
 		header = http.Header{}
 	}
-	switch method {
-	case http.MethodPost:
+	switch {
+	case strings.HasPrefix(path, "/v1/agents/"):
+		// Here the payload names the thread, and never the tenant.
+		header.Set("Content-Type", "application/json")
+		body = strings.NewReader(fmt.Sprintf(`{"threadId":"w","runId":"run-%d","tenant":"acme","tenantId":"acme","state":{},"messages":[],"tools":[],"context":[],"forwardedProps":{"tenant":"acme"}}`, agentRuns.Add(1)))
+	case method == http.MethodPost:
 		header.Set("Content-Type", "application/x-ndjson")
 		// What a payload says of tenants and threads is nobody's.
 		body = strings.NewReader(`{"type":"RUN_STARTED","threadId":"t1","runId":"r1","tenant":"acme","tenantId":"acme"}`)
-	case http.MethodPut:
+	case method == http.MethodPut:
 		header.Set("Content-Type", "application/json")
 		body = strings.NewReader(input("of nobody"))
 	}
-	return s.send(method, st.url+path, header, body)
+	got := s.send(method, st.url+path, header, body)
+	if run := agentRuns.Load(); strings.HasPrefix(path, "/v1/agents/") {
+		// The stream does not wait for Kafka: only then is all of it there.
+		s.eventually("the run is published", func() (string, bool) {
+			held := false
+			for _, who := range []string{"acme", "umbrella", "stranger"} {
+				held = held || s.proxied.Held(who+"/w", fmt.Sprintf("run-%d", run))
+			}
+			return path, !held
+		})
+	}
+	return got
 }
 
 func (s *site) send(method, url string, header http.Header, body io.Reader) reply {

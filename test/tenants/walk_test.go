@@ -18,7 +18,7 @@ func (s *site) path(r tenant.Route, thread, run string) string {
 	if thread == "nowhere" {
 		position = "0:1000000"
 	}
-	return strings.NewReplacer("{thread}", thread, "{run}", run, "{position}", position).Replace(r.Pattern)
+	return strings.NewReplacer("{thread}", thread, "{run}", run, "{position}", position, "{agent}", agentName).Replace(r.Pattern)
 }
 
 func reads(r tenant.Route) bool { return r.Method == http.MethodGet }

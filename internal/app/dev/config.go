@@ -7,6 +7,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 )
 
 // Tenant is the one tenant of a development server.
@@ -27,7 +28,9 @@ type Config struct {
 	Checkpoint time.Duration
 	// KeepEvents are the families of events that records of runs keep which begin by now.
 	KeepEvents agui.Families
-	Logger     *slog.Logger
+	// Agents are those that the proxy calls.
+	Agents agents.Config
+	Logger *slog.Logger
 	// Draining is told, where Wait stops, how many requests are still under way; Wait lets them end
 	// for a while. May be nil.
 	Draining func(requests int)

@@ -142,6 +142,9 @@ func (s *Server) AdminURL() string {
 	return "http://" + s.adminL.Addr().String()
 }
 
+// Agents are the names of those that the proxy calls.
+func (s *Server) Agents() []string { return s.cfg.Agents.Names() }
+
 // Broker is the address of the embedded Kafka broker.
 func (s *Server) Broker() string { return s.kafka.Brokers[0] }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -374,4 +376,35 @@ func TestConfig_Validate(t *testing.T) {
 	if err := DefaultConfig().Validate(); err != nil {
 		t.Error(err)
 	}
+}
+
+// The proxy of a development server stands before the agents that it was started with.
+func TestServer_StandsBeforeAgents(t *testing.T) {
+	thread := find(t, "pydantic-ai", "multiturn")
+	run := thread.Runs[0]
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write(run.SSE())
+	}))
+	defer agent.Close()
+	cfg := config(t.TempDir())
+	var err error
+	if cfg.Agents, err = agents.ParsePairs([]string{"helper=" + agent.URL}); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, cfg, func(s *Server, c *client.Client) {
+		resp, err := http.Post(s.URL()+"/v1/agents/helper", "application/json", bytes.NewReader(run.Input))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if got, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(got, run.SSE()) {
+			t.Errorf("the stream became %.300q, %v", got, err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+		thread.Runs = thread.Runs[:1]
+		if h := histories(t, c, thread)[run.RunID]; len(h) < 100 {
+			t.Errorf("the history is %s", h)
+		}
+	})
 }

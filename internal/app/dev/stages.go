@@ -35,7 +35,9 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	auth := tenant.Fixed(Tenant)
-	door, err := ingest.New(ingest.DefaultConfig(s.client("ingest")), auth)
+	doorCfg := ingest.DefaultConfig(s.client("ingest"))
+	doorCfg.Agents = s.cfg.Agents
+	door, err := ingest.New(doorCfg, auth)
 	if err != nil {
 		return nil, err
 	}

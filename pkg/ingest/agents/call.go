@@ -1,0 +1,157 @@
+package agents
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/textproto"
+	"strings"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// The codes of errors, as RUN_ERROR has them.
+const (
+	CodeUnreachable = "agent-unreachable" // no connection, or it ended before an answer
+	CodeTimeout     = "agent-timeout"     // one of the agent's timeouts is over
+	CodeRedirect    = "agent-redirect"    // a status of 3xx
+	CodeStatus      = "agent-status"      // any other status but 200
+	CodeNotSSE      = "agent-not-sse"     // 200 with something that is no stream of events
+	CodeCredential  = "agent-credential"  // the secret cannot be read
+	CodeCut         = "agent-cut"         // the stream broke off
+	CodeNoEnd       = "agent-no-end"      // the stream ended without RUN_FINISHED or RUN_ERROR
+)
+
+// Codes returns them.
+func Codes() []string {
+	return []string{CodeUnreachable, CodeTimeout, CodeRedirect, CodeStatus, CodeNotSSE, CodeCredential, CodeCut, CodeNoEnd}
+}
+
+// Error is what is wrong with an agent. The text is for the caller of the run: it names the agent's
+// status and what it may have done, and never its address, headers or answer.
+type Error struct {
+	Code string
+	// Status is the agent's HTTP status; 0 where it gave none.
+	Status int
+	Text   string
+	// Err is the cause, for the log; may be nil.
+	Err error
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Caller calls one agent. It keeps connections to it.
+type Caller struct {
+	Agent
+	client http.Client
+}
+
+// NewCaller returns what calls an agent of a Config. The caller calls Close in the end.
+func NewCaller(a Agent) *Caller {
+	c := &Caller{Agent: a}
+	c.client = http.Client{
+		Transport: &http.Transport{
+			Proxy:       http.ProxyFromEnvironment,
+			DialContext: (&net.Dialer{Timeout: a.ConnectTimeout}).DialContext,
+			// The bytes go on as they come, so nobody may ask for other ones and turn them back.
+			DisableCompression:    true,
+			TLSHandshakeTimeout:   a.ConnectTimeout,
+			ResponseHeaderTimeout: a.AnswerTimeout,
+			ForceAttemptHTTP2:     true,
+			// A connection is free again when its run has ended: as many runs as begin in a burst.
+			MaxIdleConns: 256, MaxIdleConnsPerHost: 256,
+			IdleConnTimeout: 30 * time.Second, // shorter than servers', which close theirs under a request else
+		},
+		// Where to is for the configuration to say.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// Close closes connections that no run uses.
+func (c *Caller) Close() { c.client.CloseIdleConnections() }
+
+// Call gives the agent an input and returns its stream of events, which ends with ctx. Of the caller's
+// headers those go on that the configuration names, but never an API key of Skein. All errors are *Error.
+func (c *Caller) Call(ctx context.Context, input []byte, caller http.Header) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(input))
+	if err != nil {
+		return nil, &Error{Code: CodeUnreachable, Text: "the agent cannot be called", Err: err}
+	}
+	for _, name := range c.Headers {
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		for _, v := range caller[name] {
+			if !holdsKey(v) {
+				req.Header.Add(name, v)
+			}
+		}
+	}
+	secret, err := c.credential()
+	if err != nil {
+		return nil, &Error{Code: CodeCredential, Text: "the agent's credential cannot be read: the log of ingest says why", Err: err}
+	}
+	if secret != "" {
+		req.Header.Set(c.CredentialHeader, secret)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Accept-Encoding", "identity")
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", "skein-ingest")
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return nil, unanswered(err)
+	}
+	if err := checkAnswer(resp); err != nil {
+		_ = resp.Body.Close() // the answer is of no use, so neither is the connection
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// holdsKey reports whether a header's value has an API key of Skein in it: it says who somebody is to Skein, and
+// an agent could use it.
+func holdsKey(value string) bool {
+	for word := range strings.FieldsSeq(value) {
+		if tenant.IsKey(word) {
+			return true
+		}
+	}
+	return false
+}
+
+func unanswered(err error) *Error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return &Error{Code: CodeTimeout, Text: "the agent did not answer in time", Err: err}
+	}
+	return &Error{Code: CodeUnreachable, Text: "the agent cannot be reached", Err: err}
+}
+
+func checkAnswer(resp *http.Response) error {
+	status := resp.StatusCode
+	switch {
+	case status/100 == 3:
+		return &Error{Code: CodeRedirect, Status: status, Text: fmt.Sprintf("the agent answered %s: redirects are not followed, the agent's URL must be its last one", resp.Status)}
+	case status != http.StatusOK:
+		return &Error{Code: CodeStatus, Status: status, Text: "the agent answered " + resp.Status}
+	}
+	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil || media != "text/event-stream" {
+		return &Error{Code: CodeNotSSE, Status: status, Text: fmt.Sprintf("the agent answered %s with %.100q, not with text/event-stream", resp.Status, media)}
+	}
+	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return &Error{Code: CodeNotSSE, Status: status, Text: fmt.Sprintf("the agent answered %s compressed as %.100q, which it was not asked for", resp.Status, enc)}
+	}
+	return nil
+}

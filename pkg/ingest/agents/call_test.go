@@ -1,0 +1,85 @@
+package agents
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// The caller's headers go on that are named, a key of Skein never does, and the credential is read anew for each call.
+func TestCaller_SendsTheHeadersThatItIsToldTo(t *testing.T) {
+	var got http.Header
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header
+		w.Header().Set("Content-Type", "text/event-stream")
+	}))
+	defer srv.Close()
+	secret := filepath.Join(t.TempDir(), "secret")
+	keep := func(text string) {
+		if err := os.WriteFile(secret, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call := func(a Agent, header http.Header) {
+		t.Helper()
+		a.URL = srv.URL
+		a = a.withDefaults()
+		c := NewCaller(a)
+		defer c.Close()
+		body, err := c.Call(t.Context(), []byte("{}"), header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, body)
+		_ = body.Close()
+	}
+	want := func(name string, values ...string) {
+		t.Helper()
+		if len(got[name]) != len(values) || (len(values) > 0 && got.Get(name) != values[0]) {
+			t.Errorf("%s is %q, want %q", name, got[name], values)
+		}
+	}
+	key := tenant.NewKey()
+	caller := http.Header{"Authorization": {"Bearer theirs"}, "X-A": {"1", "2"}, "X-B": {"3"}, "Cookie": {"c"}, "Skein-Authorization": {"Bearer " + key}}
+	call(Agent{Name: "a", Headers: []string{"x-a", "authorization"}}, caller)
+	want("Authorization", "Bearer theirs")
+	want("X-A", "1", "2")
+	want("X-B")
+	want("Cookie")
+	want("Skein-Authorization")
+
+	for _, value := range []string{"Bearer " + key, "bearer  " + key, key, "x " + key + " y"} {
+		call(Agent{Name: "a", Headers: []string{"Authorization", "X-A"}}, http.Header{"Authorization": {value}, "X-A": {value, "fine"}})
+		want("Authorization")
+		want("X-A", "fine")
+	}
+
+	keep("hush\r\n")
+	a := Agent{Name: "a", CredentialFile: secret}
+	call(a, caller)
+	want("Authorization", "Bearer hush")
+	keep("other")
+	call(a, caller)
+	want("Authorization", "Bearer other")
+	a.CredentialHeader = "X-Key"
+	call(a, caller)
+	want("X-Key", "other")
+	want("Authorization")
+}
+
+func TestAgent_ACredentialIsOneLine(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	for text, want := range map[string]bool{"x": true, "x\n": true, "x y\r\n": true, "": false, "\n": false, "a\nb": false, "a\x00": false} {
+		if err := os.WriteFile(secret, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (Agent{CredentialFile: secret}).credential(); (err == nil) != want {
+			t.Errorf("%q gives %v", text, err)
+		}
+	}
+}

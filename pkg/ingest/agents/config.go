@@ -1,0 +1,100 @@
+package agents
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Config are the agents that there are, by name.
+type Config map[string]Agent
+
+// Names returns the agents' names in order.
+func (c Config) Names() []string { return slices.Sorted(maps.Keys(c)) }
+
+// add takes an agent, with defaults for what it does not set.
+func (c Config) add(a Agent) error {
+	a = a.withDefaults()
+	if err := a.check(); err != nil {
+		return err
+	}
+	if _, ok := c[a.Name]; ok {
+		return fmt.Errorf("name %s: there is an agent of that name already: take another one", a.Name)
+	}
+	c[a.Name] = a
+	return nil
+}
+
+// maxFileBytes bounds what is read of a configuration.
+const maxFileBytes = 4 << 20
+
+// Read reads a file of agents. Anything in it that is not known, given twice or wrong makes the whole file an
+// error for which errors.Is ErrConfig: an agent that is half understood may show things to whom nobody meant to.
+func Read(path string) (Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading agents: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading agents: %w", err)
+	}
+	if len(text) > maxFileBytes {
+		return nil, fmt.Errorf("reading agents of %s: %w: it has more than %d bytes", path, ErrConfig, maxFileBytes)
+	}
+	c, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading agents of %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse reads the text of a file of agents. It also looks whether the credentials can be read.
+func Parse(text []byte) (Config, error) {
+	var file struct {
+		Agents *[]Agent `yaml:"agents"`
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	switch err := d.Decode(&file); {
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("%w: it is empty; one without agents is agents: []", ErrConfig)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s", ErrConfig, strings.ReplaceAll(err.Error(), "\n", " "))
+	case file.Agents == nil:
+		return nil, fmt.Errorf("%w: it has no list of agents; one without any is agents: []", ErrConfig)
+	}
+	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: there is more than one YAML document in it", ErrConfig)
+	}
+	c := Config{}
+	for i, a := range *file.Agents {
+		if err := c.add(a); err != nil {
+			return nil, fmt.Errorf("%w: agent %d: %w", ErrConfig, i+1, err)
+		}
+	}
+	return c, nil
+}
+
+// ParsePairs reads agents of the form NAME=URL, which have defaults for all else.
+func ParsePairs(pairs []string) (Config, error) {
+	c := Config{}
+	for _, pair := range pairs {
+		name, url, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, fmt.Errorf("%w: %q: write NAME=URL, such as assistant=http://127.0.0.1:8000/", ErrConfig, pair)
+		}
+		if err := c.add(Agent{Name: name, URL: url}); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+	}
+	return c, nil
+}

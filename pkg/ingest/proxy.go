@@ -1,0 +1,374 @@
+package ingest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/pkg/ingest/sse"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+const (
+	// inputTimeout is how long a caller may take to send an input.
+	inputTimeout = time.Minute
+	// endGrace is how long a caller may take to read the rest of a run that the proxy ends. The run's end must not wait
+	// for a caller that reads nothing.
+	endGrace = 2 * time.Second
+)
+
+// Codes of the RUN_ERRORs that Skein writes beside those of package agents.
+const (
+	codeNotRecorded = "skein-not-recorded" // Kafka does not take the run's events
+	codeStopping    = "skein-stopping"     // the process ends
+)
+
+// Why a run was ended by the proxy.
+var (
+	errCancelled = errors.New("the run was cancelled")
+	errLeft      = errors.New("the caller has left")
+	errStopping  = errors.New("the process ends")
+	errKafka     = errors.New("Kafka does not take the run's events") //nolint:staticcheck // a name
+	errSilent    = errors.New("the agent is silent")
+	errTooLong   = errors.New("the run takes too long")
+	errNoRoom    = fmt.Errorf("%w: the memory for runs under way is used up", ErrUnavailable)
+)
+
+// proxied is a run that this process holds between a caller and an agent. One goroutine, the request's, reads the
+// agent's stream: what it reads it gives to the spool and to the wire, and neither makes the other wait.
+type proxied struct {
+	svc    *Service
+	agent  *agents.Caller
+	key    runKey
+	target target
+	spool  *spool
+	wire   *wire
+
+	ctx    context.Context // of the agent's answer
+	cancel context.CancelCauseFunc
+
+	// terminal: the agent has ended the run. open: the wire stands inside an event that the agent did not end.
+	terminal, open bool
+
+	mu    sync.Mutex
+	ended bool // no reason for an end counts any more
+}
+
+// postAgent is POST /v1/agents/{agent}.
+func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
+	agent, ok := s.agents[t.agent]
+	if !ok {
+		s.refuse(w, r, callAgent, reject(http.StatusNotFound, reasonAgent, 0, "there is no agent %.200q: agents come from the configuration of ingest (--agents)", t.agent), nil)
+		return
+	}
+	by, rej := producerOf(r.Header)
+	if rej != nil {
+		s.refuse(w, r, callAgent, rej, nil)
+		return
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(inputTimeout)) // refused only by writers that are no connection
+	input, held, rej := s.takeInput(r)
+	if rej == nil {
+		t, rej = t.ofInput(input)
+	}
+	switch {
+	case rej == nil:
+	case rej.status == http.StatusServiceUnavailable:
+		s.memory.release(held)
+		s.unavailable(w, r, callAgent, errNoRoom, nil)
+		return
+	default:
+		s.memory.release(held)
+		s.refuse(w, r, callAgent, rej, nil)
+		return
+	}
+	_ = rc.SetReadDeadline(time.Time{})
+	by = producer{agent: agent.Name, labels: addLabels(agent.LabelsOf(input), by.labels)}
+
+	p := &proxied{svc: s, agent: agent, key: runKey{t.key, t.run}, target: t}
+	p.wire = &wire{w: w, rc: rc, stall: s.stalledCaller, left: p.callerLeft}
+	p.spool = s.newSpool(t, by, p.kafkaFailed, func() { s.runs.release(p) })
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	defer p.cancel(nil)
+	if err := s.runs.hold(p); err != nil {
+		s.memory.release(held)
+		p.spool.abandon()
+		s.refuseRun(w, r, t, err)
+		return
+	}
+	if !p.spool.addInput(input) {
+		s.memory.release(held)
+		p.spool.close()
+		s.refuseRun(w, r, t, errNoRoom)
+		return
+	}
+	s.metrics.requests.WithLabelValues(string(callAgent), outcomeAccepted).Inc()
+	p.run(r, input, held)
+}
+
+// refuseRun answers why a run cannot begin.
+func (s *Service) refuseRun(w http.ResponseWriter, r *http.Request, t target, err error) {
+	if errors.Is(err, errHeld) {
+		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonHeld, 0, "the run %.200q of this thread is under way: take another runId, or read what it has said so far", t.run), nil)
+		return
+	}
+	s.unavailable(w, r, callAgent, err, nil)
+}
+
+// run calls the agent and sees the run to its end.
+func (p *proxied) run(r *http.Request, input []byte, held int) {
+	defer p.spool.close()
+	p.wire.begin()
+	if p.agent.OnDisconnect == agents.Cancel {
+		defer context.AfterFunc(r.Context(), p.callerLeft)()
+	}
+	tooLong := time.AfterFunc(p.agent.RunTimeout, func() { p.end(errTooLong) })
+	defer tooLong.Stop()
+
+	body, err := p.agent.Call(p.ctx, input, r.Header)
+	p.svc.memory.release(held)
+	if err == nil {
+		err = p.copy(body)
+		_ = body.Close() // whatever it says, the stream is over
+	}
+	p.finish(err)
+	p.wire.flush()
+}
+
+// copy passes the agent's stream on, piece by piece, and publishes its events. It returns what ended the stream,
+// nil for a whole one that ends the run.
+func (p *proxied) copy(body io.Reader) error {
+	reader := sse.NewReader(p.patient(body), p.svc.cfg.MaxEventBytes, p.svc.memory.acquire, p.svc.memory.release)
+	defer reader.Close()
+	for {
+		piece, err := reader.Next()
+		if err == nil {
+			p.take(piece)
+			continue
+		}
+		rest := reader.Rest()
+		switch {
+		case rest.Data != nil && p.isEvent(rest.Data):
+			p.take(rest) // it lacks its empty line only
+			p.open = true
+		case p.terminal || rest.Partial:
+			p.wire.write(rest.Raw)
+		default: // half an event goes nowhere: an end of ours can follow
+		}
+		switch {
+		case p.terminal:
+			return nil
+		case errors.Is(err, io.EOF):
+			return &agents.Error{Code: agents.CodeNoEnd, Text: "the agent's stream ended without RUN_FINISHED or RUN_ERROR"}
+		}
+		return &agents.Error{Code: agents.CodeCut, Text: "the agent's stream broke off", Err: err}
+	}
+}
+
+// take publishes a piece's event, and sends its bytes on. It is published first: what a caller has seen is recorded, and handing it to
+// the spool takes no time that could be seen.
+func (p *proxied) take(piece sse.Piece) {
+	p.open = piece.Partial
+	switch {
+	case piece.Over:
+		p.spool.skip()
+	case piece.Data != nil:
+		switch t, err := agui.Envelope(piece.Data); {
+		case err != nil:
+			p.svc.metrics.leftOut.WithLabelValues(leftOutMalformed).Inc()
+		default:
+			end := t == agui.RunFinished || t == agui.RunError
+			p.spool.addEvent(piece.Data, false, end)
+			p.terminal = p.terminal || end
+		}
+	}
+	p.wire.write(piece.Raw)
+}
+
+func (p *proxied) isEvent(data []byte) bool {
+	_, err := agui.Envelope(data)
+	return err == nil
+}
+
+// patient reads the agent's stream. Before it waits, all that came is sent on; and it does not wait for ever.
+func (p *proxied) patient(body io.Reader) io.Reader {
+	silence := p.agent.SilenceTimeout
+	timer := time.AfterFunc(silence, func() { p.end(errSilent) })
+	context.AfterFunc(p.ctx, func() { timer.Stop() })
+	return readerFunc(func(b []byte) (int, error) {
+		p.wire.flush()
+		timer.Reset(silence)
+		n, err := body.Read(b)
+		return n, err
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// end closes the agent's connection for a reason that the run's end will tell. It reports whether the reason counts:
+// not behind another one, or behind the agent's own end.
+func (p *proxied) end(reason error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return false
+	}
+	p.ended = true
+	p.cancel(reason)
+	p.wire.endSoon(endGrace)
+	return true
+}
+
+// reason returns why the proxy has ended the run, nil where it has not. No reason counts any more afterwards.
+func (p *proxied) reason() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		p.ended = true
+		return nil
+	}
+	return context.Cause(p.ctx)
+}
+
+func (p *proxied) callerLeft() {
+	if p.agent.OnDisconnect == agents.Cancel {
+		p.end(errLeft)
+	}
+}
+
+// kafkaFailed is told by the spool.
+func (p *proxied) kafkaFailed(err error) {
+	p.svc.logger.Warn("events of a run wait for Kafka", "agent", p.agent.Name, "thread_id", p.target.thread, "run_id", p.target.run, "error", err)
+	if p.agent.OnKafkaFailure == agents.Cut {
+		p.end(errKafka)
+	}
+}
+
+// finish ends a run that its agent has not ended.
+func (p *proxied) finish(err error) {
+	reason := p.reason()
+	if p.terminal {
+		p.svc.metrics.runs.WithLabelValues(runEnded).Inc()
+		p.recordLoss()
+		return
+	}
+	code := codeOf(reason)
+	var text string
+	var agentErr *agents.Error
+	switch {
+	case reason != nil:
+		text = reason.Error()
+		if errors.Is(reason, errSilent) || errors.Is(reason, errTooLong) {
+			text = "the agent took too long: " + text
+		}
+	case errors.As(err, &agentErr):
+		code, text = agentErr.Code, agentErr.Text
+	default: // cannot be
+		code, text = agents.CodeCut, "the agent's stream broke off"
+	}
+	outcome := code
+	var event []byte
+	if code == "" {
+		outcome = runCancelled
+		event = cancelledEvent(p.target)
+	} else {
+		event = errorEvent(code, text)
+	}
+	p.svc.metrics.runs.WithLabelValues(outcome).Inc()
+	p.svc.logger.Warn("a run was ended in its agent's place", "agent", p.agent.Name, "thread_id", p.target.thread, "run_id", p.target.run,
+		"code", outcome, "error", errors.Join(reason, err, errors.Unwrap(err)))
+	p.spool.addEvent(event, true, true)
+	if p.open {
+		p.wire.write([]byte("\n\n"))
+	}
+	p.wire.write([]byte("data: "))
+	p.wire.write(event)
+	p.wire.write([]byte("\n\n"))
+}
+
+// recordLoss ends a run on the topic whose own end had no room there, so that its record says so.
+func (p *proxied) recordLoss() {
+	if p.spool.unsaid() > 0 {
+		p.spool.addEvent(errorEvent(codeNotRecorded, "the last events of the run were not recorded, its end with them"), true, true)
+	}
+}
+
+// codeOf is the code of a RUN_ERROR; "" for a run that ends as cancelled.
+func codeOf(reason error) string {
+	switch {
+	case errors.Is(reason, errSilent), errors.Is(reason, errTooLong):
+		return agents.CodeTimeout
+	case errors.Is(reason, errStopping):
+		return codeStopping
+	case errors.Is(reason, errKafka):
+		return codeNotRecorded
+	}
+	return ""
+}
+
+func errorEvent(code, text string) []byte {
+	return encoded(struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+		Code    string `json:"code"`
+	}{"RUN_ERROR", text, code})
+}
+
+func cancelledEvent(t target) []byte {
+	type outcome struct {
+		Type string `json:"type"`
+	}
+	return encoded(struct {
+		Type     string      `json:"type"`
+		ThreadID agui.String `json:"threadId"`
+		RunID    agui.String `json:"runId"`
+		Outcome  outcome     `json:"outcome"`
+	}{"RUN_FINISHED", agui.String(t.thread), agui.String(t.run), outcome{"cancelled"}})
+}
+
+func encoded(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil { // strings only: cannot be
+		panic(err)
+	}
+	return b
+}
+
+// ofInput finds the thread and run that an input is of.
+func (t target) ofInput(input []byte) (target, *rejection) {
+	in, err := agui.DecodeInput(input, "")
+	if err != nil {
+		return target{}, malformed(err, 0)
+	}
+	// As the calls take it that name both in their path.
+	rt := route{entry: entry{Route: tenant.Route{Pattern: "{thread}{run}"}}, thread: in.ThreadID, run: in.RunID, agent: t.agent}
+	of, rej := targetOf(t.tenant, rt, t.partitions)
+	if rej != nil {
+		rej.detail = "the input's " + rej.detail
+		return target{}, rej
+	}
+	return of, nil
+}
+
+// addLabels adds the caller's labels to those that the configuration has found: what it says counts first.
+func addLabels(labels, more []record.Label) []record.Label {
+	for _, l := range more {
+		known := slices.ContainsFunc(labels, func(o record.Label) bool { return o.Key == l.Key })
+		if !known && len(labels) < record.MaxLabels {
+			labels = append(labels, l)
+		}
+	}
+	return labels
+}

@@ -1,0 +1,735 @@
+package ingest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// behind is a door with one agent, "helper", that answers as f does.
+type behind struct {
+	*door
+	agent *httptest.Server
+}
+
+func startBehind(t *testing.T, cfg Config, set func(*agents.Agent), f http.HandlerFunc) *behind {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Only a server that has read the request sees its connection end.
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if f != nil {
+			f(w, r)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	cfg.Agents = agents.Config{"helper": agentAt(t, srv.URL, set)}
+	b := &behind{door: open(t, cfg), agent: srv}
+	b.thread = "t1"
+	return b
+}
+
+func agentAt(t *testing.T, url string, set func(*agents.Agent)) agents.Agent {
+	t.Helper()
+	c, err := agents.ParsePairs([]string{"helper=" + url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := c["helper"]
+	if set != nil {
+		set(&a)
+	}
+	return a
+}
+
+func proxyConfig(t *testing.T) Config {
+	t.Helper()
+	return testConfig(kafkatest.Start(t, 3))
+}
+
+func inputOf(run string) string {
+	return `{"threadId":"t1","runId":"` + run + `","state":{},"messages":[],"tools":[],"context":[],"forwardedProps":{"userId":"u/7","n":3,"list":["x",true]}}`
+}
+
+// call sends an input to the agent; the answer's stream is the caller's to read and close.
+func (b *behind) call(ctx context.Context, body string, header ...string) *http.Response {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.srv.URL+"/v1/agents/helper", strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := b.client.Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return resp
+}
+
+// stream sends an input and reads the whole answer.
+func (b *behind) stream(body string, header ...string) string {
+	b.t.Helper()
+	resp := b.call(b.t.Context(), body, header...)
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		b.t.Fatalf("answer is %s", resp.Status)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatalf("reading %q: %v", text, err)
+	}
+	return string(text)
+}
+
+// published waits for as many records of the thread.
+func (b *behind) published(n int) []*kgo.Record {
+	b.t.Helper()
+	kafkatest.ConsumeUntil(b.t, b.cfg, b.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) >= n })
+	b.eventually("no run is held", func() bool { return len(b.svc.Runs().all()) == 0 })
+	return b.records()
+}
+
+func (b *behind) eventually(what string, is func() bool) {
+	b.t.Helper()
+	deadline := time.Now().Add(kafkatest.Timeout)
+	for !is() {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("it never comes: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// answers has an agent answer with SSE.
+func answers(parts ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		for _, p := range parts {
+			_, _ = io.WriteString(w, p)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+func headersOf(t testing.TB, r *kgo.Record) record.Headers {
+	t.Helper()
+	h, err := kafka.ParseHeaders(r.Headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+const (
+	begin    = `{"type":"RUN_STARTED","threadId":"t1","runId":"r1"}`
+	said     = `{"type":"CUSTOM","name":"x","value":"ä 🧶"}`
+	finished = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r1"}`
+)
+
+func TestProxy_PassesTheStreamOnAndPublishesIt(t *testing.T) {
+	stream := ": hello\n\nevent: x\nid: 7\ndata: " + begin + "\n\n:\n\n" + "data:" + said + "\n\ndata: {\"type\":\"CUSTOM\",\ndata: \"name\":\"y\"}\r\n\r\n" + "retry: 9\n\ndata: " + finished + "\n\n: bye\n"
+	var got *http.Request
+	var body []byte
+	b := startBehind(t, proxyConfig(t), func(a *agents.Agent) {
+		a.Headers = []string{"X-Request-Id", "Authorization"}
+		a.Labels = map[string]string{"user": "/forwardedProps/userId", "n": "/forwardedProps/n", "second": "/forwardedProps/list/1", "none": "/forwardedProps/list"}
+	}, func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+		answers(stream)(w, r)
+	})
+	in := " " + inputOf("r1") + "\n"
+	resp := b.call(t.Context(), in, "X-Request-Id", "q1", "X-Other", "o", "Accept-Encoding", "gzip", "Skein-Label-Env", "test", "Skein-Label-User", "not this", "Skein-Agent", "nor this")
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || string(text) != stream {
+		t.Errorf("the stream became %q, %v", text, err)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "Content-Encoding": "",
+	} {
+		if v := resp.Header.Get(name); v != want {
+			t.Errorf("%s is %q, want %q", name, v, want)
+		}
+	}
+	if string(body) != strings.TrimSpace(in) || got.Method != http.MethodPost {
+		t.Errorf("the agent was sent %s %q", got.Method, body)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Accept": "text/event-stream", "X-Request-Id": "q1", "X-Other": "", "Skein-Label-Env": "",
+	} {
+		if v := got.Header.Get(name); v != want {
+			t.Errorf("the agent sees %s %q, want %q", name, v, want)
+		}
+	}
+
+	rs := b.published(5)
+	want := []string{strings.TrimSpace(in), begin, said, "{\"type\":\"CUSTOM\",\n\"name\":\"y\"}", finished}
+	labels := []record.Label{{Key: "n", Value: "3"}, {Key: "second", Value: "true"}, {Key: "user", Value: "u/7"}, {Key: "env", Value: "test"}}
+	for i, r := range rs {
+		h := headersOf(t, r)
+		is := record.Headers{Version: 1, Kind: record.KindEvent, RunID: "r1", Seq: int64(i - 1), Agent: "helper", Labels: labels}
+		if i == 0 {
+			is.Kind = record.KindInput
+		}
+		if string(r.Value) != want[i] || !h.Equal(is) {
+			t.Errorf("record %d is %q with %+v, want %q with %+v", i, r.Value, h, want[i], is)
+		}
+	}
+	if len(rs) != len(want) {
+		t.Errorf("%d records, want %d", len(rs), len(want))
+	}
+}
+
+// What the caller reads does not wait for the agent, for Kafka or for more to come.
+func TestProxy_SendsEachPartWhenItIsThere(t *testing.T) {
+	next := make(chan string)
+	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, _ *http.Request) {
+		first := <-next // not even the headers of the agent are there
+		w.Header().Set("Content-Type", "text/event-stream")
+		for part := first; part != ""; part = <-next {
+			_, _ = io.WriteString(w, part)
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	read := bufio.NewReader(resp.Body)
+	for _, part := range []string{"data: " + begin + "\n\n", ": ping\n\n", "data: " + said + "\n\n", "data: " + finished + "\n\n"} {
+		next <- part
+		got := make([]byte, len(part))
+		if _, err := io.ReadFull(read, got); err != nil || string(got) != part {
+			t.Fatalf("read %q, %v; want %q", got, err, part)
+		}
+	}
+	next <- ""
+	if rest, err := io.ReadAll(read); err != nil || len(rest) > 0 {
+		t.Errorf("the rest is %q, %v", rest, err)
+	}
+}
+
+func TestProxy_RefusesWhatIsNoRun(t *testing.T) {
+	called := false
+	b := startBehind(t, proxyConfig(t), nil, func(http.ResponseWriter, *http.Request) { called = true })
+	for name, c := range map[string]struct {
+		method, path, body, kind string
+		status                   int
+		reason, detail           string
+	}{
+		"an unknown agent": {"POST", "/v1/agents/other", inputOf("r1"), "application/json", 404, reasonAgent, "no agent"},
+		"no thread":        {"POST", "/v1/agents/helper", `{"runId":"r1","messages":[],"tools":[],"context":[]}`, "application/json", 400, reasonID, "the input's thread"},
+		"no run":           {"POST", "/v1/agents/helper", `{"threadId":"t1","messages":[],"tools":[],"context":[]}`, "application/json", 400, reasonID, "the input's run"},
+		"a dot":            {"POST", "/v1/agents/helper", `{"threadId":"..","runId":"r1","messages":[],"tools":[],"context":[]}`, "application/json", 400, reasonID, "the input's thread"},
+		"no input":         {"POST", "/v1/agents/helper", `{"threadId":"t1","runId":"r1"}`, "application/json", 400, "schema", "messages"},
+		"no JSON":          {"POST", "/v1/agents/helper", `{"threadId":`, "application/json", 400, "not-json", ""},
+		"nothing":          {"POST", "/v1/agents/helper", ``, "", 400, "not-json", ""},
+		"other than JSON":  {"POST", "/v1/agents/helper", `x`, "text/plain", 415, reasonMediaType, "application/json"},
+		"too large":        {"POST", "/v1/agents/helper", `{"threadId":"t1","runId":"r1","messages":[],"x":"` + strings.Repeat("x", 5000) + `"}`, "", 413, reasonTooLarge, ""},
+		"far too large":    {"POST", "/v1/agents/helper", strings.Repeat(" ", 1<<20), "", 413, reasonTooLarge, ""},
+		"another method":   {"GET", "/v1/agents/helper", "", "", 405, "", "POST"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := b.in(t, "t1").do(c.method, c.path, strings.NewReader(c.body), "Content-Type", c.kind)
+			if a.status != c.status || a.Reason != c.reason || !strings.Contains(a.Detail, c.detail) {
+				t.Errorf("answer is %d %s", a.status, a.body)
+			}
+		})
+	}
+	if called || len(b.written()) > 0 {
+		t.Errorf("the agent was called, or %q was written", b.written())
+	}
+	if used := testutil.ToFloat64(b.svc.metrics.memory); used != 0 {
+		t.Errorf("%v bytes of memory are held", used)
+	}
+}
+
+// Whatever an agent does in the place of a stream that ends its run, the run ends, and says by which status.
+func TestProxy_EndsTheRunOfAnAgentThatDoesNot(t *testing.T) {
+	whole := "data: " + begin + "\n\ndata: " + said + "\n\n"
+	hijacked := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			_, _ = io.WriteString(c, text)
+			_ = c.Close()
+		}
+	}
+	chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
+	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for name, c := range map[string]struct {
+		set    func(*agents.Agent)
+		agent  http.HandlerFunc
+		wire   string // before the end
+		events int    // before the end
+		code   string
+		text   string
+	}{
+		"no end":             {nil, answers(whole), whole, 2, agents.CodeNoEnd, "without RUN_FINISHED"},
+		"no end, no last LF": {nil, answers(strings.TrimSpace(whole)), strings.TrimSpace(whole) + "\n\n", 2, agents.CodeNoEnd, "without RUN_FINISHED"},
+		"nothing":            {nil, answers(), "", 0, agents.CodeNoEnd, "without RUN_FINISHED"},
+		"half an event":      {nil, answers(whole, `data: {"type":"TEXT`), whole, 2, agents.CodeNoEnd, "without RUN_FINISHED"},
+		"dies between":       {nil, hijacked(head + chunk(whole)), whole, 2, agents.CodeCut, "broke off"},
+		"dies inside":        {nil, hijacked(head + chunk(whole+`data: {"type":"TEXT`)), whole, 2, agents.CodeCut, "broke off"},
+		"dies behind a line": {nil, hijacked(head + chunk(whole+"data: "+said+"\n")), whole, 2, agents.CodeCut, "broke off"},
+		"dies at once":       {nil, hijacked(""), "", 0, agents.CodeUnreachable, "cannot be reached"},
+		"speaks no HTTP":     {nil, hijacked("hello\r\n"), "", 0, agents.CodeUnreachable, "cannot be reached"},
+		"refuses":            {func(a *agents.Agent) { a.URL = "http://127.0.0.1:1/" }, nil, "", 0, agents.CodeUnreachable, "cannot be reached"},
+		"status 500":         {nil, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "secret", http.StatusInternalServerError) }, "", 0, agents.CodeStatus, "500 Internal Server Error"},
+		"status 204":         {nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, "", 0, agents.CodeStatus, "204 No Content"},
+		"redirects": {nil, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, "", 0, agents.CodeRedirect, "307 Temporary Redirect"},
+		"redirects to nobody": {nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusFound) }, "", 0, agents.CodeRedirect, "302 Found"},
+		"HTML":                {nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!doctype html>secret") }, "", 0, agents.CodeNotSSE, "200 OK with \"text/html\""},
+		"gzip": {nil, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			answers(whole)(w, r)
+		}, "", 0, agents.CodeNotSSE, "gzip"},
+		"no credential": {func(a *agents.Agent) { a.CredentialFile = "/nowhere/secret" }, answers(whole), "", 0, agents.CodeCredential, "the log of ingest"},
+		"never answers": {func(a *agents.Agent) { a.AnswerTimeout = 50 * time.Millisecond }, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "", 0, agents.CodeTimeout, "in time"},
+		"falls silent": {func(a *agents.Agent) { a.SilenceTimeout = 50 * time.Millisecond }, func(w http.ResponseWriter, r *http.Request) {
+			answers(whole)(w, r)
+			<-r.Context().Done()
+		}, whole, 2, agents.CodeTimeout, "silent"},
+		"never ends": {func(a *agents.Agent) { a.RunTimeout = 100 * time.Millisecond }, func(w http.ResponseWriter, r *http.Request) {
+			answers(whole)(w, r)
+			for r.Context().Err() == nil {
+				_, _ = io.WriteString(w, ":\n")
+				_ = http.NewResponseController(w).Flush()
+			}
+		}, whole, 2, agents.CodeTimeout, "too long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startBehind(t, proxyConfig(t), c.set, c.agent)
+			wire := strings.ReplaceAll(b.stream(inputOf("r1")), ":\n", "") // but for comments
+			rest, ok := strings.CutPrefix(wire, c.wire)
+			event, isEvent := strings.CutPrefix(strings.TrimSuffix(rest, "\n\n"), "data: ")
+			if !ok || !isEvent || !strings.HasSuffix(rest, "\n\n") {
+				t.Fatalf("the stream is %q", wire)
+			}
+			if !strings.Contains(event, `"type":"RUN_ERROR"`) || !strings.Contains(event, `"code":"`+c.code+`"`) || !strings.Contains(event, strings.ReplaceAll(c.text, `"`, `\"`)) {
+				t.Errorf("the end is %s", event)
+			}
+			if strings.Contains(wire, "secret") || strings.Contains(wire, "127.0.0.1") {
+				t.Errorf("the end says too much: %s", event)
+			}
+			rs := b.published(c.events + 2)
+			if len(rs) != c.events+2 {
+				t.Fatalf("%d records", len(rs))
+			}
+			last := rs[len(rs)-1]
+			if h := headersOf(t, last); string(last.Value) != event || !h.Synthetic || h.Seq != int64(c.events) {
+				t.Errorf("the last record is %q with %+v", last.Value, h)
+			}
+			for _, r := range rs[:len(rs)-1] {
+				if headersOf(t, r).Synthetic {
+					t.Errorf("%q is marked", r.Value)
+				}
+			}
+			if n := testutil.ToFloat64(b.svc.metrics.runs.WithLabelValues(c.code)); n != 1 {
+				t.Errorf("%v runs are counted", n)
+			}
+		})
+	}
+}
+
+// What is no event, or too large for one, costs itself on the topic and reaches the caller as it is.
+func TestProxy_ABadEventCostsItself(t *testing.T) {
+	over := `{"type":"CUSTOM","name":"x","value":"` + strings.Repeat("x", 5<<10) + `"}`
+	far := `{"type":"CUSTOM","name":"x","value":"` + strings.Repeat("x", 100<<10) + `"}`
+	stream := "data: " + begin + "\n\ndata: hello\n\ndata: " + over + "\n\ndata: [DONE]\n\ndata: " + far + "\n\ndata: " + finished + "\n\n"
+	b := startBehind(t, proxyConfig(t), nil, answers(stream))
+	if got := b.stream(inputOf("r1")); got != stream {
+		t.Errorf("the stream became %.300q", got)
+	}
+	rs := b.published(3)
+	if len(rs) != 3 || string(rs[1].Value) != begin || string(rs[2].Value) != finished {
+		t.Fatalf("written is %q", b.written())
+	}
+	// What is no event has no number; the two that are missing have.
+	if h := headersOf(t, rs[2]); h.Seq != 3 || incompleteOf(rs[2]) != "2" {
+		t.Errorf("the end has %+v, incomplete %q", h, incompleteOf(rs[2]))
+	}
+	for reason, want := range map[string]float64{leftOutMalformed: 2, leftOutTooLarge: 2} {
+		if n := testutil.ToFloat64(b.svc.metrics.leftOut.WithLabelValues(reason)); n != want {
+			t.Errorf("%v are counted as %s, want %v", n, reason, want)
+		}
+	}
+}
+
+func incompleteOf(r *kgo.Record) string {
+	for _, h := range r.Headers {
+		if h.Key == record.HeaderIncomplete {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// 100 MB in one event pass through a bounded buffer.
+func TestProxy_AnEventOf100MBPassesThrough(t *testing.T) {
+	const size = 100 << 20
+	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"type":"CUSTOM","name":"x","value":"`)
+		part := bytes.Repeat([]byte("x"), 1<<20)
+		for range size / len(part) {
+			_, _ = w.Write(part)
+		}
+		_, _ = io.WriteString(w, "\"}\n\ndata: "+finished+"\n\n")
+	})
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if want := int64(size + len(`data: {"type":"CUSTOM","name":"x","value":"`+"\"}\n\ndata: "+finished+"\n\n")); n != want || err != nil {
+		t.Errorf("%d bytes came, want %d, %v", n, want, err)
+	}
+	if rs := b.published(2); len(rs) != 2 || incompleteOf(rs[1]) != "1" {
+		t.Errorf("%d records", len(rs))
+	}
+}
+
+func TestProxy_GoesOnWhereTheCallerHasLeft(t *testing.T) {
+	goOn, stopped := make(chan struct{}), make(chan struct{})
+	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n")(w, r)
+		<-goOn
+		for range 1000 {
+			answers("data: "+said+"\n\n")(w, r)
+		}
+		answers("data: "+finished+"\n\n")(w, r)
+		close(stopped)
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	resp := b.call(ctx, inputOf("r1"))
+	if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	_ = resp.Body.Close()
+	close(goOn)
+	<-stopped
+	rs := b.published(1003)
+	if len(rs) != 1003 || string(rs[1002].Value) != finished || headersOf(t, rs[1002]).Seq != 1001 {
+		t.Errorf("%d records", len(rs))
+	}
+}
+
+func TestProxy_CancelsTheAgentOfACallerThatHasLeft(t *testing.T) {
+	ended := make(chan struct{})
+	b := startBehind(t, proxyConfig(t), func(a *agents.Agent) { a.OnDisconnect = agents.Cancel }, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n")(w, r)
+		<-r.Context().Done()
+		close(ended)
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	resp := b.call(ctx, inputOf("r1"))
+	if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	_ = resp.Body.Close()
+	<-ended
+	b.wantCancelled(b.published(3), 3)
+}
+
+func (b *behind) wantCancelled(rs []*kgo.Record, n int) {
+	b.t.Helper()
+	const want = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r1","outcome":{"type":"cancelled"}}`
+	if len(rs) != n {
+		b.t.Fatalf("%d records, want %d: %q", len(rs), n, b.written())
+	}
+	if last := rs[n-1]; string(last.Value) != want || !headersOf(b.t, last).Synthetic {
+		b.t.Errorf("the end is %q with %+v", last.Value, headersOf(b.t, last))
+	}
+}
+
+func TestRuns_CancelEndsARun(t *testing.T) {
+	for name, reads := range map[string]bool{"whose caller reads": true, "whose caller reads nothing": false} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan struct{})
+			b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
+				answers("data: "+begin+"\n\n")(w, r)
+				for !reads && r.Context().Err() == nil {
+					_, _ = io.WriteString(w, ": "+strings.Repeat(".", 1<<20)+"\n\n")
+				}
+				<-r.Context().Done()
+				close(ended)
+			})
+			var told []string
+			b.svc.Runs().OnPartition(func(p int32, held bool) { told = append(told, fmt.Sprint(p, held)) })
+			resp := b.call(t.Context(), inputOf("r1"))
+			defer resp.Body.Close()
+			read := bufio.NewReader(resp.Body)
+			if _, err := read.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			key, err := record.ThreadKey("dev", "t1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs := b.svc.Runs()
+			if runs.Cancel(key, "r2") || runs.Cancel("dev/t2", "r1") || !runs.Held(key, "r1") {
+				t.Error("a run that nobody holds was cancelled, or the one that is held is not")
+			}
+			began := time.Now()
+			if !runs.Cancel(key, "r1") || runs.Cancel(key, "r1") {
+				t.Error("the run was not cancelled once")
+			}
+			<-ended
+			b.wantCancelled(b.published(3), 3)
+			if took := time.Since(began); took > endGrace+3*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if reads {
+				rest, err := io.ReadAll(read)
+				if want := "\ndata: {\"type\":\"RUN_FINISHED\",\"threadId\":\"t1\",\"runId\":\"r1\",\"outcome\":{\"type\":\"cancelled\"}}\n\n"; string(rest) != want || err != nil {
+					t.Errorf("the caller reads %q, %v", rest, err)
+				}
+			}
+			p := b.records()[0].Partition
+			if want := []string{fmt.Sprint(p, true), fmt.Sprint(p, false)}; !slices.Equal(told, want) {
+				t.Errorf("told %v, want %v", told, want)
+			}
+			if runs.Cancel(key, "r1") || runs.Held(key, "r1") {
+				t.Error("the run is still held")
+			}
+		})
+	}
+}
+
+func TestProxy_ARunThatIsUnderWayIsA409(t *testing.T) {
+	goOn := make(chan struct{})
+	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n")(w, r)
+		<-goOn
+		answers("data: "+finished+"\n\n")(w, r)
+	})
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	a := b.do(http.MethodPost, "/v1/agents/helper", strings.NewReader(inputOf("r1")))
+	if a.status != http.StatusConflict || a.Reason != reasonHeld {
+		t.Errorf("answer is %d %s", a.status, a.body)
+	}
+	close(goOn)
+	if rest, err := io.ReadAll(resp.Body); err != nil || !strings.HasSuffix(string(rest), finished+"\n\n") {
+		t.Errorf("the first one reads %q, %v", rest, err)
+	}
+	if rs := b.published(3); len(rs) != 3 {
+		t.Errorf("%d records", len(rs))
+	}
+}
+
+func TestProxy_TooManyRunsAreA503(t *testing.T) {
+	goOn := make(chan struct{})
+	cfg := proxyConfig(t)
+	cfg.MaxRuns = 1
+	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, r *http.Request) {
+		<-goOn
+		answers("data: "+finished+"\n\n")(w, r)
+	})
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	wantUnavailable(t, b.do(http.MethodPost, "/v1/agents/helper", strings.NewReader(inputOf("r2"))), 0)
+	close(goOn)
+	if _, err := io.ReadAll(resp.Body); err != nil {
+		t.Error(err)
+	}
+}
+
+// Kafka is away for a while: the caller notices nothing, and all is there afterwards, in order and once.
+func TestProxy_TheCallersStreamOutlivesKafka(t *testing.T) {
+	dir := t.TempDir()
+	c := kafkatest.StartCluster(t, 1, kafkatest.WithDataDir(dir))
+	cfg := testConfig(c.Config)
+	cfg.AckTimeout = 500 * time.Millisecond
+	next := make(chan string)
+	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for part := range next {
+			_, _ = io.WriteString(w, "data: "+part+"\n\n")
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	read := bufio.NewReader(resp.Body)
+	say := func(event string) {
+		t.Helper()
+		next <- event
+		line, err := read.ReadString('\n')
+		if _, err2 := read.ReadString('\n'); err != nil || err2 != nil || line != "data: "+event+"\n" {
+			t.Fatalf("the caller reads %q, %v, %v", line, err, err2)
+		}
+	}
+	say(begin)
+	kafkatest.ConsumeUntil(t, b.cfg, b.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) == 2 })
+	_, port, err := net.SplitHostPort(c.Config.Brokers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stop()
+	for i := range 20 {
+		say(`{"type":"CUSTOM","name":"` + strconv.Itoa(i) + `"}`)
+		time.Sleep(50 * time.Millisecond) // over more than one attempt of the client
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kafkatest.StartCluster(t, 1, kafkatest.WithDataDir(dir), kafkatest.WithPort(n))
+	say(finished)
+	close(next)
+	rs := b.published(23)
+	seq := int64(0)
+	for _, r := range rs[1:] {
+		h := headersOf(t, r)
+		if h.Seq < seq {
+			continue // a repeat, which all who read drop
+		}
+		if h.Seq != seq || incompleteOf(r) != "" {
+			t.Errorf("record with number %d behind %d, incomplete %q", h.Seq, seq-1, incompleteOf(r))
+		}
+		seq = h.Seq + 1
+	}
+	if seq != 22 || string(rs[len(rs)-1].Value) != finished {
+		t.Errorf("%d events are there", seq)
+	}
+	if used := testutil.ToFloat64(b.svc.metrics.memory); used != 0 {
+		t.Errorf("%v bytes of memory are held", used)
+	}
+}
+
+// Where Kafka is away for too long, what there is no room for is left out, and the run says so.
+func TestProxy_ARunThatHadToLeaveEventsOutSaysSo(t *testing.T) {
+	c := kafkatest.StartCluster(t, 1)
+	cfg := testConfig(c.Config)
+	cfg.ProxyMemory = runShare * (cfg.MaxEventBytes + recordOverhead) // a run may have 4608 bytes
+	next := make(chan string)
+	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for part := range next {
+			_, _ = io.WriteString(w, "data: "+part+"\n\n")
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	freeze := make(chan struct{})
+	hold(c, freeze)
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	read := bufio.NewReader(resp.Body)
+	for _, event := range append(append([]string{begin}, slices.Repeat([]string{said}, 50)...), finished) {
+		next <- event
+		if line, err := read.ReadString('\n'); err != nil || line != "data: "+event+"\n" {
+			t.Fatalf("the caller reads %q, %v", line, err)
+		}
+		if _, err := read.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(next)
+	close(freeze)
+	b.eventually("the run is published", func() bool { return len(b.svc.Runs().all()) == 0 })
+	rs := b.records()
+	last := rs[len(rs)-1]
+	left := 52 - (len(rs) - 1)
+	if string(last.Value) != finished || left < 40 || incompleteOf(last) != strconv.Itoa(left) || headersOf(t, last).Seq != 51 {
+		t.Errorf("%d records, the last %q with %+v, incomplete %q", len(rs), last.Value, headersOf(t, last), incompleteOf(last))
+	}
+	if n := testutil.ToFloat64(b.svc.metrics.leftOut.WithLabelValues(leftOutRoom)); n != float64(left) {
+		t.Errorf("%v are counted, want %d", n, left)
+	}
+}
+
+func TestProxy_CutsTheStreamWhereItIsToldTo(t *testing.T) {
+	c := kafkatest.StartCluster(t, 1)
+	cfg := testConfig(c.Config)
+	cfg.AckTimeout = 300 * time.Millisecond
+	b := startBehind(t, cfg, func(a *agents.Agent) { a.OnKafkaFailure = agents.Cut }, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n")(w, r)
+		<-r.Context().Done()
+	})
+	freeze := make(chan struct{})
+	hold(c, freeze)
+	got := b.stream(inputOf("r1"))
+	close(freeze)
+	if !strings.HasPrefix(got, "data: "+begin+"\n\ndata: {\"type\":\"RUN_ERROR\"") || !strings.Contains(got, codeNotRecorded) {
+		t.Errorf("the stream is %q", got)
+	}
+	rs := b.published(3)
+	if last := rs[len(rs)-1]; !strings.Contains(string(last.Value), codeNotRecorded) || !headersOf(t, last).Synthetic {
+		t.Errorf("the last record is %q", last.Value)
+	}
+}
+
+// A record that Kafka refuses for good costs itself.
+func TestProxy_WhatKafkaRefusesCostsItself(t *testing.T) {
+	c := kafkatest.StartCluster(t, 1)
+	b := startBehind(t, testConfig(c.Config), nil, answers("data: "+begin+"\n\n", "data: "+said+"\n\n", "data: "+finished+"\n\n"))
+	refused := b.svc.metrics.leftOut.WithLabelValues(leftOutRefused)
+	c.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.PolicyViolation, Count: -1, When: func(kmsg.Request) bool {
+		return testutil.ToFloat64(refused) == 0 // until one was given up, which is the first: the input
+	}})
+	if got := b.stream(inputOf("r1")); !strings.HasSuffix(got, finished+"\n\n") {
+		t.Errorf("the stream is %q", got)
+	}
+	if rs := b.published(3); len(rs) != 3 || string(rs[0].Value) != begin || incompleteOf(rs[0]) != "1" || incompleteOf(rs[1]) != "" {
+		t.Errorf("written is %q", b.written())
+	}
+}
+
+// hold has the brokers refuse what is produced, for now, until the channel is closed.
+func hold(c *kafkatest.Cluster, until <-chan struct{}) {
+	c.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1, When: func(kmsg.Request) bool {
+		select {
+		case <-until:
+			return false
+		default:
+			return true
+		}
+	}})
+}
+
+// A caller that does not read does not keep the run from its end.
+func TestProxy_ACallerThatReadsNothingCountsAsOneThatHasLeft(t *testing.T) {
+	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n")(w, r)
+		for range 64 {
+			answers(": "+strings.Repeat(".", 1<<20)+"\n\n")(w, r)
+		}
+		answers("data: "+finished+"\n\n")(w, r)
+	})
+	b.svc.stalledCaller = deadlineStep + time.Second
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	if rs := b.published(3); len(rs) != 3 || string(rs[2].Value) != finished {
+		t.Errorf("%d records", len(rs))
+	}
+}

@@ -1,0 +1,135 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Runs are the runs that a process holds as their proxy: from their input until their last event is acknowledged.
+//
+// Whoever reads requests to stop a run (a cancel record of skein.events) hands them in by Cancel. Held says on which
+// partitions there is something to stop, and OnPartition tells when that changes.
+type Runs struct {
+	mu   sync.Mutex
+	held map[runKey]*proxied
+	// partitions counts the runs of each.
+	partitions map[int32]int
+	watch      func(partition int32, held bool)
+	closed     bool
+	empty      chan struct{} // closed once closed is set and nothing is held
+	most       int
+}
+
+// runKey names a run: its thread's record key, which has the tenant, and its id.
+type runKey struct{ thread, run string }
+
+func newRuns(most int) *Runs {
+	return &Runs{held: map[runKey]*proxied{}, partitions: map[int32]int{}, empty: make(chan struct{}), most: most}
+}
+
+var (
+	errHeld     = errors.New("this run is under way")
+	errTooMany  = fmt.Errorf("%w: too many runs are under way", ErrUnavailable)
+	errDraining = fmt.Errorf("%w: this process is about to stop: send the request again, another one takes it", ErrUnavailable)
+)
+
+// hold takes a run in.
+func (r *Runs) hold(p *proxied) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch _, ok := r.held[p.key]; {
+	case r.closed:
+		return errDraining
+	case ok:
+		return errHeld
+	case len(r.held) >= r.most:
+		return errTooMany
+	}
+	r.held[p.key] = p
+	r.partitions[p.target.partition]++
+	p.svc.metrics.held.Set(float64(len(r.held)))
+	if r.watch != nil && r.partitions[p.target.partition] == 1 {
+		r.watch(p.target.partition, true)
+	}
+	return nil
+}
+
+func (r *Runs) release(p *proxied) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.held, p.key)
+	p.svc.metrics.held.Set(float64(len(r.held)))
+	if r.partitions[p.target.partition]--; r.partitions[p.target.partition] == 0 {
+		delete(r.partitions, p.target.partition)
+		if r.watch != nil {
+			r.watch(p.target.partition, false)
+		}
+	}
+	if r.closed && len(r.held) == 0 {
+		close(r.empty)
+	}
+}
+
+// OnPartition has f told when the process begins to hold runs on a partition of skein.events, and when it holds none
+// there any more. It is called in order, and must not block or call back. Set it before the first request.
+func (r *Runs) OnPartition(f func(partition int32, held bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watch = f
+}
+
+// Cancel ends a run that this process holds and that goes on: it closes the agent's connection, takes what it has
+// read by then, and where that does not end the run, writes RUN_FINISHED with the outcome cancelled, marked as
+// synthetic, to the topic and to the caller. Cancel waits for none of this, which takes milliseconds, and no longer than
+// endGrace where the caller reads nothing. It reports whether there was something to end: not where another process holds
+// the run or nobody, where it has ended, or where it is being cancelled. threadKey is record.ThreadKey's.
+func (r *Runs) Cancel(threadKey, runID string) bool {
+	r.mu.Lock()
+	p := r.held[runKey{threadKey, runID}]
+	r.mu.Unlock()
+	return p != nil && p.end(errCancelled)
+}
+
+// Held reports whether this process holds the run, be it that its agent goes on or that its last events are not acknowledged.
+func (r *Runs) Held(threadKey, runID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.held[runKey{threadKey, runID}]
+	return ok
+}
+
+func (r *Runs) all() []*proxied {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]*proxied, 0, len(r.held))
+	for _, p := range r.held {
+		all = append(all, p)
+	}
+	return all
+}
+
+// close takes no run any more, and waits until none is held, or ctx ends: then it returns how many records of
+// how many runs were given up.
+func (r *Runs) close(ctx context.Context) (records, runs int) {
+	r.mu.Lock()
+	if !r.closed {
+		r.closed = true
+		if len(r.held) == 0 {
+			close(r.empty)
+		}
+	}
+	r.mu.Unlock()
+	select {
+	case <-r.empty:
+	case <-ctx.Done():
+	}
+	for _, p := range r.all() {
+		if n := p.spool.abandon(); n > 0 {
+			records += n
+			runs++
+		}
+	}
+	return records, runs
+}

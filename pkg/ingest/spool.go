@@ -1,0 +1,338 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+const (
+	// spoolRetry is the pause before records are given to Kafka again. The client has tried for AckTimeout by then.
+	spoolRetry = 500 * time.Millisecond
+	// forcedBytes is the greatest event that is taken where there is no room: a run's end, without which it
+	// would stay open. With the number of runs that are held this is bounded too.
+	forcedBytes = 64 << 10
+)
+
+// spool publishes what one proxied run has said, in order, and never makes the run wait. It holds what is not
+// acknowledged, and gives it to Kafka again for as long as the process runs: events are numbered, so that one
+// which was there already is dropped by all who read.
+//
+// What it holds is bounded, for the run and for all of them. An event for which there is no room is left out, and
+// the next record says how many were (record.HeaderIncomplete), which marks the run. Its number is left out, too.
+//
+// A record that is given again can stand behind a later one only where Kafka has taken that while it failed the
+// earlier one, which the client does not do on one connection; see publisher.
+type spool struct {
+	svc       *Service
+	key       []byte
+	partition int32
+	input     []kgo.RecordHeader
+	event     []kgo.RecordHeader
+	// failed is called once, in a goroutine of its own, when Kafka does not take what it is given, or there is no more room.
+	failed func(error)
+	// emptied is called when all that was ever added is acknowledged, or was left out for good, after close.
+	emptied func()
+
+	mu       sync.Mutex
+	queue    []*spooled // not acknowledged, oldest first
+	held     int        // bytes of the queue
+	sent     int        // as many of the queue are with the producer
+	sentSize int
+	seq      int64 // of the next event
+	leftOut  int64 // events behind the queue's last
+	careful  bool  // one record at a time: the last attempt failed
+	waiting  bool  // for the next attempt
+	ended    bool  // nothing is added any more
+	stopped  bool  // nothing is tried any more
+	told     bool  // of a failure
+	progress time.Time
+	retry    *time.Timer
+	watchdog *time.Timer
+	ctx      context.Context // of the records that are with the producer
+	cancel   context.CancelFunc
+}
+
+// spooled is a record of a spool.
+type spooled struct {
+	value     []byte
+	kind      record.Kind
+	seq       int64
+	synthetic bool
+	leftOut   int64 // events before it, behind the one before
+	counted   int   // bytes of the budget
+	at        time.Time
+}
+
+func (s *Service) newSpool(t target, by producer, failed func(error), emptied func()) *spool {
+	of := func(k record.Kind) []kgo.RecordHeader {
+		return kafka.Headers(record.Headers{Version: record.Version, Kind: k, RunID: t.run, Seq: -1, Agent: by.agent, Labels: by.labels})
+	}
+	sp := &spool{
+		svc: s, key: []byte(t.key), partition: t.partition, input: of(record.KindInput), event: of(record.KindEvent),
+		failed: failed, emptied: emptied,
+	}
+	sp.ctx, sp.cancel = context.WithCancel(context.Background())
+	return sp
+}
+
+// addInput adds the run's input. It reports whether there was room; where there was none the run must not begin.
+func (sp *spool) addInput(value []byte) bool {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	return sp.add(&spooled{value: value, kind: record.KindInput, seq: -1}, false)
+}
+
+// addEvent adds an event, whose bytes it copies. One that must be there, such as a run's end, is taken without
+// room where it is small.
+func (sp *spool) addEvent(value []byte, synthetic, must bool) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	seq := sp.seq
+	sp.seq++
+	if sp.add(&spooled{value: value, kind: record.KindEvent, seq: seq, synthetic: synthetic}, must) {
+		return
+	}
+	sp.svc.metrics.leftOut.WithLabelValues(leftOutRoom).Inc()
+	sp.leftOut++
+	sp.tell(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))
+}
+
+// skip leaves an event out that was not held: it was too large.
+func (sp *spool) skip() {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	sp.svc.metrics.leftOut.WithLabelValues(leftOutTooLarge).Inc()
+	sp.seq++
+	sp.leftOut++
+}
+
+// add takes a record if there is room.
+func (sp *spool) add(e *spooled, must bool) bool {
+	if sp.stopped {
+		return false
+	}
+	size := len(e.value) + recordOverhead
+	switch {
+	case sp.held+size <= sp.svc.cfg.ProxyMemory/runShare && sp.svc.memory.acquire(size):
+		e.counted = size
+	case must && len(e.value) <= forcedBytes:
+	default:
+		return false
+	}
+	if e.kind == record.KindEvent {
+		e.value = bytes.Clone(e.value)
+	}
+	e.leftOut, sp.leftOut = sp.leftOut, 0
+	sp.held += size
+	sp.queue = append(sp.queue, e)
+	sp.pump()
+	return true
+}
+
+// pump gives the producer what it may have.
+func (sp *spool) pump() {
+	for !sp.waiting && !sp.stopped && sp.sent < len(sp.queue) {
+		e := sp.queue[sp.sent]
+		size := len(e.value) + recordOverhead
+		if sp.sent > 0 && (sp.careful || sp.sentSize+size > sp.svc.cfg.RequestWindow) {
+			return
+		}
+		e.at = time.Now()
+		if sp.sent == 0 {
+			sp.progress = e.at
+		}
+		sp.sent++
+		sp.sentSize += size
+		sp.svc.metrics.inflight.Add(float64(size))
+		if sp.watchdog == nil {
+			sp.watchdog = time.AfterFunc(sp.svc.cfg.AckTimeout, sp.watch)
+		}
+		// Never Produce: that waits where the client's own buffer is full.
+		sp.svc.producer.TryProduce(sp.ctx, &kgo.Record{
+			Topic: sp.svc.topics.Events, Partition: sp.partition, Key: sp.key, Value: e.value, Headers: sp.headers(e),
+		}, func(_ *kgo.Record, err error) { sp.acknowledged(e, size, err) })
+	}
+}
+
+func (sp *spool) headers(e *spooled) []kgo.RecordHeader {
+	if e.kind == record.KindInput {
+		return sp.input
+	}
+	hs := append(sp.event[:len(sp.event):len(sp.event)], kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, e.seq, 10)})
+	if e.synthetic {
+		hs = append(hs, kgo.RecordHeader{Key: record.HeaderSynthetic, Value: []byte("true")})
+	}
+	if e.leftOut > 0 {
+		hs = append(hs, kgo.RecordHeader{Key: record.HeaderIncomplete, Value: strconv.AppendInt(nil, e.leftOut, 10)})
+	}
+	return hs
+}
+
+// acknowledged is called by the client in the order of pump.
+func (sp *spool) acknowledged(e *spooled, size int, err error) {
+	sp.mu.Lock()
+	m := sp.svc.metrics
+	m.inflight.Sub(float64(size))
+	sp.sent--
+	sp.sentSize -= size
+	sp.progress = time.Now()
+	switch {
+	case err == nil:
+		m.produce.Observe(time.Since(e.at).Seconds())
+		m.events.WithLabelValues(string(e.kind)).Inc()
+		m.bytes.WithLabelValues(string(e.kind)).Add(float64(len(e.value)))
+		sp.remove(e)
+		sp.careful = sp.careful && sp.waiting
+	case sp.careful && !sp.waiting && refused(err):
+		// It was alone, so it is this record that Kafka does not want.
+		m.leftOut.WithLabelValues(leftOutRefused).Inc()
+		sp.drop(e)
+		sp.tell(err)
+	default:
+		if !sp.waiting && !sp.stopped {
+			sp.careful, sp.waiting = true, true
+			sp.cancel() // what is still with the producer must not overtake
+			sp.tell(err)
+		}
+	}
+	if sp.waiting && sp.sent == 0 && !sp.stopped { // all of the attempt has come back
+		sp.retry = time.AfterFunc(spoolRetry, sp.again)
+	}
+	sp.pump()
+	done := sp.isEmpty()
+	sp.mu.Unlock()
+	if done {
+		sp.emptied()
+	}
+}
+
+// refused reports whether an error is about the record, and not about the brokers.
+func refused(err error) bool {
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.InvalidRecord) || errors.Is(err, kerr.PolicyViolation) ||
+		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.CorruptMessage)
+}
+
+// again starts the next attempt.
+func (sp *spool) again() {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if sp.stopped || !sp.waiting {
+		return
+	}
+	sp.ctx, sp.cancel = context.WithCancel(context.Background())
+	sp.waiting = false
+	sp.pump()
+}
+
+// watch tells where nothing is acknowledged for too long: a broker that has a record and never answers keeps it from
+// failing by itself.
+func (sp *spool) watch() {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	wait := sp.svc.cfg.AckTimeout
+	if sp.sent == 0 {
+		sp.watchdog = nil // the next record starts it again
+		return
+	}
+	if wait -= time.Since(sp.progress); wait <= 0 {
+		sp.tell(fmt.Errorf("%w: Kafka has acknowledged nothing for %v", ErrUnavailable, sp.svc.cfg.AckTimeout))
+		wait = sp.svc.cfg.AckTimeout
+	}
+	sp.watchdog.Reset(wait)
+}
+
+// tell says once that not all can be published at once, or ever.
+func (sp *spool) tell(err error) {
+	if !sp.told {
+		sp.told = true
+		go sp.failed(err)
+	}
+}
+
+// remove takes a record out that is done with: the first one, but where an earlier one has failed.
+func (sp *spool) remove(e *spooled) int {
+	for i, q := range sp.queue {
+		if q == e {
+			if i == 0 {
+				sp.queue[0] = nil
+				sp.queue = sp.queue[1:]
+			} else {
+				sp.queue = slices.Delete(sp.queue, i, i+1)
+			}
+			sp.held -= len(e.value) + recordOverhead
+			sp.svc.memory.release(e.counted)
+			return i
+		}
+	}
+	return 0
+}
+
+// drop leaves a record out, and has the next one say so.
+func (sp *spool) drop(e *spooled) {
+	at := sp.remove(e)
+	if n := e.leftOut + 1; at < len(sp.queue) {
+		sp.queue[at].leftOut += n
+	} else {
+		sp.leftOut += n
+	}
+}
+
+// unsaid is how many events were left out with no record behind them.
+func (sp *spool) unsaid() int64 {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	return sp.leftOut
+}
+
+// close says that nothing is added any more. What is there is still published.
+func (sp *spool) close() {
+	sp.mu.Lock()
+	sp.ended = true
+	done := sp.isEmpty()
+	sp.mu.Unlock()
+	if done {
+		sp.emptied()
+	}
+}
+
+// isEmpty reports, once, that there is nothing left to do.
+func (sp *spool) isEmpty() bool {
+	if !sp.ended || len(sp.queue) > 0 || sp.stopped {
+		return false
+	}
+	sp.halt()
+	return true
+}
+
+func (sp *spool) halt() {
+	sp.stopped = true
+	sp.cancel()
+	for _, t := range []*time.Timer{sp.retry, sp.watchdog} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// abandon gives up, because the process ends, and returns how many records were not acknowledged.
+func (sp *spool) abandon() int {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if sp.stopped {
+		return 0
+	}
+	sp.halt()
+	return len(sp.queue)
+}
