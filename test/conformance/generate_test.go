@@ -256,7 +256,7 @@ const callingActivity = "calling"
 // brought are messages as an event brings them, at times with one that cannot be stored or found.
 func (g gen) brought(most int) []any {
 	list := g.messages(most)
-	if g.chance(5) {
+	if g.chance(50) {
 		list = slices.Insert(list, g.n(len(list)), pick(g, []any{obj{"id": "m0", "lacks": "role"}, obj{"id": "m0", "role": 7, "content": "x"}, obj{"role": "critic"}, obj{}}))
 	}
 	return list
@@ -342,6 +342,9 @@ func (g gen) episode() []obj {
 		}
 		return out
 	case 13:
+		if g.chance(6) {
+			return g.callingActivities()
+		}
 		e := g.event(agui.MessagesSnapshot, "messages", g.brought(4))
 		if g.chance(25) {
 			e["metadata"] = obj{"@ag-ui/client": pick(g, []any{obj{"authoritativeActivityTypes": []any{"plan"}}, obj{"authoritativeActivityTypes": nil},
@@ -382,6 +385,22 @@ func (g gen) episode() []obj {
 		return []obj{pick(g, []obj{g.event(agui.Custom, "name", "n", "value", nil), g.event(agui.Raw, "event", 1), g.event(unknownType, "messageId", id), g.event(agui.Meta, "metaType", "x")})}
 	}
 }
+
+// callingActivities are activities of one id, with tool calls, of which a patch changes the first and an event brings
+// more of a call.
+func (g gen) callingActivities() []obj {
+	activity := obj{"id": callingActivity, "role": "activity", "activityType": "plan", "content": obj{"l": []any{1}},
+		"toolCalls": []any{obj{"id": call0, "type": "function", "function": obj{"name": "n", "arguments": "{"}}}}
+	out := []obj{
+		g.event(agui.MessagesSnapshot, "messages", append(g.messages(2), activity)),
+		g.event(agui.MessagesSnapshot, "messages", []any{activity, activity}),
+		g.event(agui.ActivityDelta, "messageId", callingActivity, "activityType", "plan", "patch", []any{obj{"op": "add", "path": "/k", "value": 1}}),
+	}
+	return append(out, g.event(agui.ToolCallArgs, "toolCallId", call0, "delta", g.word()))
+}
+
+// call0 is the id of a call.
+const call0 = "c0"
 
 // activity is the content of one.
 func (g gen) activity() obj {
