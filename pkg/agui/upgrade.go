@@ -61,7 +61,7 @@ func (e *Event) upgrade() {
 		e.rename(fieldEncryptedContent, FieldEncryptedValue)
 	case MessagesSnapshot:
 		if v := e.JSON(FieldMessages); kindOf(v) == kindArray {
-			if up, changed := mapElements(v, upgradeMessage); changed {
+			if up, changed := mapElements(v, UpgradeMessage); changed {
 				e.set(FieldMessages, up)
 			}
 		}
@@ -98,7 +98,7 @@ func upgradeInput(in json.RawMessage) (json.RawMessage, bool) {
 		case "tools":
 			return mapElements(v, dropsNull("parameters"))
 		case "messages":
-			return mapElements(v, upgradeMessage)
+			return mapElements(v, UpgradeMessage)
 		}
 		return v, false
 	})
@@ -133,9 +133,9 @@ func madeID(run string, place int) json.RawMessage {
 	return AppendString(nil, "message-"+run+"-"+strconv.Itoa(place))
 }
 
-// upgradeMessage turns binary content parts into media parts and drops their null metadata, and the null
+// UpgradeMessage turns a message's binary content parts into media parts and drops their null metadata, and the null
 // subagentRunId of a message whose role has no schema that would reject it.
-func upgradeMessage(m json.RawMessage) (up json.RawMessage, changed bool) {
+func UpgradeMessage(m json.RawMessage) (up json.RawMessage, changed bool) {
 	if up = m; kindOf(Lookup(m, "subagentRunId")) == kindNull && !knownRole(stringOrNone(Lookup(m, "role"))) {
 		up, changed = Without(up, "subagentRunId"), true
 	}

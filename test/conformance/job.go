@@ -25,6 +25,13 @@ type Job struct {
 	Skip bool `json:"skip,omitempty"`
 	// Verify asks where the client's verification would have ended the stream.
 	Verify bool `json:"verify,omitempty"`
+	// Judge asks what the whole client says of the stream, played as one: Result has Ends and Warned then, and no conversation.
+	Judge bool `json:"judge,omitempty"`
+	// Body asks what a whole HttpAgent makes of an agent's answer of these bytes, in the place of Events: Result has Rejected
+	// and Delivered then. ContentType is text/event-stream, and Status 200, where they are not said.
+	Body        []byte `json:"body,omitempty"`
+	ContentType string `json:"contentType,omitempty"`
+	Status      int    `json:"status,omitempty"`
 }
 
 // Start is where a fold starts from.
@@ -46,9 +53,15 @@ type Result struct {
 	// Unwritable says that the client holds what no JSON can, such as an object that holds itself: Messages and State are
 	// then nil. A State that is nil beside Messages is JavaScript's undefined.
 	Unwritable string `json:"unwritable,omitempty"`
+	// Ends is where the client gave up, and Warned what it said on the way, where Job.Judge asked.
+	Ends   *EventError  `json:"ends,omitempty"`
+	Warned []EventError `json:"warned,omitempty"`
+	// Rejected is why the run of an HttpAgent failed, "" where it did not; Delivered are the types of the events that it took.
+	Rejected  string   `json:"rejected,omitempty"`
+	Delivered []string `json:"delivered,omitempty"`
 }
 
-// EventError is an event on which the client throws.
+// EventError is an event on which the client throws, or warns.
 type EventError struct {
 	// Index is the event's place in Job.Events.
 	Index   int    `json:"index"`

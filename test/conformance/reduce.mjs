@@ -1,6 +1,6 @@
 // Answers jobs, one JSON object a line, with results, one JSON object a line, in the same order:
 //
-//   {"id": …, "start": {"messages": […], "state": …}, "events": […], "upgrade"?, "schema"?, "skip"?, "verify"?}
+//   {"id": …, "start": {"messages": […], "state": …}, "events": […], "upgrade"?, "schema"?, "skip"?, "verify"?, "judge"?}
 //   {"id": …, "messages": […], "state": …, "error"?: {"index", "message"}, "skipped"?: […], "violation"?: {…}}
 //
 // One process serves any number of streams; loading the client takes longer than folding a thousand.
@@ -14,7 +14,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { once } from 'node:events';
-import { cut, reduce } from './reducer.mjs';
+import { answer as answered, cut, judge, reduce } from './reducer.mjs';
 
 const files = process.argv.slice(2);
 if (files.length > 0) {
@@ -36,7 +36,7 @@ async function answer(line) {
   try {
     const job = JSON.parse(line);
     id = job.id;
-    result = await reduce(job);
+    result = await (job.judge ? judge(job) : job.body !== undefined ? answered(job) : reduce(job));
   } catch (error) {
     return JSON.stringify({ id, failure: String(error?.stack ?? error) });
   }

@@ -182,3 +182,78 @@ export async function reduce({ start = {}, events, upgrade = false, schema = fal
     kept.splice(result.error.index, 1);
   }
 }
+
+/**
+ * judge({start, events}) -> {ends?: {index, message}, warned: [{index, message}]}
+ *
+ * What the client as a whole says of a stream that it plays as one: where it gives up, and each warning up to there. The
+ * stages are those of its own pipeline, in their order.
+ */
+export async function judge({ start = {}, events }) {
+  const input = {
+    threadId: 'thread', runId: 'run', tools: [], context: [], forwardedProps: {},
+    messages: structuredClone(start.messages ?? []), state: start.state === undefined ? {} : structuredClone(start.state),
+  };
+  const boundary = new client.CompatibilityBoundary();
+  const translate = stage((source) => boundary.run(input, { run: () => source }));
+  const [enforce, expand, verify] = [client.enforceEvents(), client.transformChunks(), client.verifyEvents()].map(stage);
+  const judged = { warned: [] };
+  const passed = [];
+  const origin = [];
+  const { warn } = console;
+  const { SUPPRESS_TRANSFORMATION_WARNINGS: suppressed } = process.env;
+  let at = 0;
+  console.warn = (message) => void judged.warned.push({ index: at, message: String(message) });
+  delete process.env.SUPPRESS_TRANSFORMATION_WARNINGS;
+  try {
+    for (; at < events.length && !judged.ends; at++) {
+      try {
+        for (const event of translate(structuredClone(events[at])).flatMap(enforce).flatMap(expand).flatMap(verify)) {
+          passed.push(event);
+          origin.push(at);
+        }
+      } catch (thrown) {
+        judged.ends = { index: at, message: text(thrown) };
+      }
+    }
+    let seen = -1;
+    const counter = { onEvent: () => void (at = origin[++seen] ?? -1) };
+    passed.push({ type: 'RAW' }); // changes nothing, and shows that the events before it are done
+    const agent = new Conversation(input.messages, input.state, input.threadId);
+    await new Promise((resolve) => {
+      client.defaultApplyEvents(input, from(passed), agent, [counter]).subscribe({
+        error: (thrown) => {
+          judged.ends = { index: origin[seen], message: text(thrown) };
+          resolve();
+        },
+        complete: resolve,
+      });
+    });
+  } finally {
+    console.warn = warn;
+    process.env.SUPPRESS_TRANSFORMATION_WARNINGS = suppressed;
+  }
+  return judged;
+}
+
+/**
+ * answer({body, status, contentType}) -> {rejected?, delivered}
+ *
+ * What a whole HttpAgent makes of an agent's answer, of which body is the bytes in Base64: why its run fails, where it does, and the types of the
+ * events that came through.
+ */
+export async function answer({ body, status = 200, contentType = 'text/event-stream' }) {
+  const delivered = [];
+  const response = () => new Response(Buffer.from(body, 'base64'), { status, headers: { 'content-type': contentType } });
+  const agent = new client.HttpAgent({ url: 'http://agent.example/', fetch: async () => response() });
+  const { error } = console;
+  console.error = () => {}; // it logs what it throws
+  try {
+    await agent.runAgent({}, { onEvent: ({ event }) => void delivered.push(event.type) });
+    return { delivered };
+  } catch (thrown) {
+    return { delivered, rejected: text(thrown) };
+  } finally {
+    console.error = error;
+  }
+}

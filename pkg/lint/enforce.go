@@ -1,0 +1,205 @@
+package lint
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// enforcement is what the client's enforcement does with one event: what it takes out, and what it refuses.
+type enforcement struct {
+	stripped []stripped
+	refused  []refusal
+}
+
+// stripped is something that the schema does not describe.
+type stripped struct {
+	rule string
+	path string // as the client writes it: names and indexes behind slashes
+	what string
+}
+
+// refusal is a value that is not what the schema says, or a member that is missing.
+type refusal struct{ path, what string }
+
+// enforced returns what is left of a checked value; what is refused stays where it is.
+func (e *enforcement) enforced(v json.RawMessage, of *shape) json.RawMessage {
+	left, _ := e.walk(v, of, "")
+	return left
+}
+
+// walk returns what is left of a value, or that nothing is: it is of a kind that the schema does not know, and goes with
+// what demands it.
+func (e *enforcement) walk(v json.RawMessage, of *shape, path string) (left json.RawMessage, known bool) {
+	switch {
+	case of.is != nil:
+		if want := of.is(v); want != "" {
+			e.refuse(path, "must be "+want+", not "+describe(v))
+		}
+	case of.orText && agui.IsString(v):
+	case of.list != nil:
+		return e.walkList(v, of, path), true
+	case of.options != nil:
+		if !agui.IsObject(v) {
+			e.refuse(path, "must be an object, not "+describe(v))
+			return v, true
+		}
+		kind := ""
+		tag := agui.Lookup(v, of.by)
+		if agui.IsString(tag) {
+			kind = agui.TextOf(tag).String()
+		}
+		option := of.options[kind]
+		if option == nil {
+			return v, false
+		}
+		return e.walkObject(v, option, path)
+	case of.object != nil:
+		if !agui.IsObject(v) {
+			e.refuse(path, "must be an object, not "+describe(v))
+			return v, true
+		}
+		return e.walkObject(v, of, path)
+	}
+	return v, true
+}
+
+func (e *enforcement) walkList(v json.RawMessage, of *shape, path string) json.RawMessage {
+	if !agui.IsArray(v) {
+		want := "a list"
+		if of.orText {
+			want = "a string or a list of content parts"
+		}
+		e.refuse(path, "must be "+want+", not "+describe(v))
+		return v
+	}
+	out, changed, n := []byte{'['}, false, 0
+	for element := range agui.Elements(v) {
+		at := path + "/" + strconv.Itoa(n)
+		n++
+		before := e.mark()
+		left, known := e.walk(element, of.list, at)
+		if !known {
+			e.reset(before)
+			e.strip(of.list, at, element)
+			changed = true
+			continue
+		}
+		changed = changed || !same(left, element)
+		out = appendElement(out, left)
+	}
+	if n < of.min {
+		e.refuse(path, fmt.Sprintf("must hold at least %d", of.min))
+	}
+	if !changed {
+		return v
+	}
+	return append(out, ']')
+}
+
+func (e *enforcement) walkObject(v json.RawMessage, of *shape, path string) (json.RawMessage, bool) {
+	out, changed := []byte{'{'}, false
+	there := make(map[string]bool, len(of.object))
+	for name, value := range agui.Members(v) {
+		at := path + "/" + name
+		left := value
+		f := of.field(name)
+		switch {
+		case f == nil && !of.open:
+			e.stripped = append(e.stripped, stripped{RuleMemberStripped, at, "the protocol does not describe it"})
+			changed = true
+			continue
+		case f != nil:
+			there[name] = true
+			before := e.mark()
+			var known bool
+			left, known = e.walk(value, f.of, at)
+			if !known {
+				e.reset(before)
+				if f.required {
+					return v, false
+				}
+				e.strip(f.of, at, value)
+				changed = true
+				continue
+			}
+			changed = changed || !same(left, value)
+		}
+		out = appendElement(out, nil)
+		out = append(append(agui.AppendString(out, name), ':'), left...)
+	}
+	for _, f := range of.object {
+		if f.required && !there[f.name] {
+			e.refuse(path+"/"+f.name, "is missing")
+		}
+	}
+	if !changed {
+		return v, true
+	}
+	return append(out, '}'), true
+}
+
+func (s *shape) field(name string) *field {
+	for i := range s.object {
+		if s.object[i].name == name {
+			return &s.object[i]
+		}
+	}
+	return nil
+}
+
+// strip notes that something of an unknown kind goes whole.
+func (e *enforcement) strip(of *shape, path string, v json.RawMessage) {
+	rule := map[*shape]string{messages.list: RuleMessageStripped, parts.list: RulePartStripped, patch.list: RuleOperationStripped}[of]
+	if rule == "" {
+		rule = RuleOutcomeStripped
+	}
+	what := "it has no " + of.by + " that is a string"
+	if tag := agui.Lookup(v, of.by); agui.IsString(tag) {
+		what = fmt.Sprintf("the protocol knows no %s %s", of.by, shorten(tag))
+		if of.options[agui.TextOf(tag).String()] != nil {
+			what = "its source is of a type that the protocol does not know"
+		}
+	}
+	e.stripped = append(e.stripped, stripped{rule, path, what})
+}
+
+func (e *enforcement) refuse(path, what string) { e.refused = append(e.refused, refusal{path, what}) }
+
+type mark struct{ stripped, refused int }
+
+func (e *enforcement) mark() mark { return mark{len(e.stripped), len(e.refused)} }
+func (e *enforcement) reset(m mark) {
+	e.stripped, e.refused = e.stripped[:m.stripped], e.refused[:m.refused]
+}
+
+// same reports whether nothing was taken out of a value: it is the same bytes in the same place.
+func same(a, b json.RawMessage) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+func appendElement(out []byte, v json.RawMessage) []byte {
+	if len(out) > 1 {
+		out = append(out, ',')
+	}
+	return append(out, v...)
+}
+
+// describe tells a value in a message: short ones as they are.
+func describe(v json.RawMessage) string {
+	switch {
+	case agui.IsObject(v):
+		return "an object"
+	case agui.IsArray(v):
+		return "a list"
+	}
+	return shorten(v)
+}
+
+func shorten(v json.RawMessage) string {
+	const most = 60
+	if len(v) <= most {
+		return string(v)
+	}
+	return string([]rune(string(v[:most]))) + "…"
+}

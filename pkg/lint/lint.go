@@ -1,0 +1,483 @@
+package lint
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+)
+
+// Finding is something that the client would refuse or bend.
+type Finding struct {
+	Rule  string `json:"rule"`
+	Level Level  `json:"level"`
+	// File is where the event lies; Line its line, from 1, or 0 where that is not known; Event its place among the events of
+	// the file, from 1, or 0 where the finding is about none.
+	File  string `json:"file"`
+	Line  int    `json:"line,omitempty"`
+	Event int    `json:"event,omitempty"`
+	// Run is the id of the run, as RUN_STARTED names it, and Type the event's type.
+	Run  agui.String `json:"runId,omitempty"`
+	Type agui.String `json:"type,omitempty"`
+	// Path is the member of the event, names and indexes behind slashes.
+	Path agui.String `json:"path,omitempty"`
+	// Message is what is there, for a person; Help what to do.
+	Message string `json:"message"`
+	Help    string `json:"help"`
+}
+
+// Tally is what a Linter has seen.
+type Tally struct {
+	Events, Runs            int
+	Errors, Warnings, Notes int
+	// Stops is the first error: there the client gives up. Nil where it does not.
+	Stops *Finding
+}
+
+// Linter looks at the events of one stream, in order, as one client would that plays it.
+type Linter struct {
+	file  string
+	found func(Finding)
+	tally Tally
+
+	run       *compact.Run
+	runID     string
+	counted   map[string]int64 // the run's anomalies, before the event
+	messages  []agui.Message   // before the first run
+	state     json.RawMessage
+	end       agui.Type // of the last run; "" while it goes on
+	open      map[opened]place
+	line      int
+	eventType agui.Type
+}
+
+// opened is something that is open: a kind, as rules name it, and its id.
+type opened struct{ kind, id string }
+
+type place struct{ event, line int }
+
+// New starts a Linter for a stream of that name. Found is called with each finding as it is made. Input is what the agent was
+// called with: the client holds its messages and its state when the stream begins; nil is none and {}.
+func New(file string, input *agui.RunAgentInput, found func(Finding)) *Linter {
+	l := &Linter{file: file, found: found, open: map[opened]place{}}
+	if input != nil {
+		l.messages, l.state = input.Messages, input.State
+	}
+	return l
+}
+
+// Tally says what was seen so far.
+func (l *Linter) Tally() Tally { return l.tally }
+
+// Event takes the next event, of that line; 0 says that the line is not known.
+func (l *Linter) Event(data []byte, line int) {
+	l.tally.Events++
+	l.line, l.eventType = line, ""
+	data = bytes.TrimSpace(data)
+	utf8 := bytes.ToValidUTF8(data, []byte("\ufffd"))
+	broken := !bytes.Equal(utf8, data)
+	t, ok := l.envelope(utf8)
+	if broken {
+		l.find(RuleNotUTF8, "", "the text is not UTF-8")
+	}
+	if !ok {
+		return
+	}
+	l.eventType = t
+	as, v, forms := upgrade(t, utf8)
+	for _, o := range forms {
+		l.find(o.rule, "", o.what+", which the client converts to "+o.instead)
+	}
+	schema := events[as]
+	if schema == nil {
+		l.find(RuleUnknownType, "", fmt.Sprintf("the protocol knows no event %s", strconv.Quote(string(t))))
+		return
+	}
+	var e enforcement
+	left := e.enforced(v, schema)
+	for _, s := range e.stripped {
+		l.find(s.rule, s.path, s.path+" on "+string(t)+": "+s.what)
+	}
+	for _, r := range e.refused {
+		l.find(RuleSchema, r.path, fmt.Sprintf("%s %s on %s%s", r.path, r.what, t, l.skeinTakes(utf8, len(e.refused))))
+	}
+	if len(e.refused) > 0 {
+		return
+	}
+	if as != t {
+		left = utf8 // the fold makes ids of its own
+	}
+	l.fold(t, left)
+	l.numbers(utf8)
+}
+
+// deepest is how deep an event may be to be looked at.
+const deepest = 10_000
+
+// envelope tells the type of what the client takes for an event.
+func (l *Linter) envelope(data []byte) (agui.Type, bool) {
+	if err := agui.CheckDepth(data, deepest); err != nil {
+		var m *agui.MalformedError
+		if errors.As(err, &m) && m.Rule == agui.RuleTooDeep {
+			l.find(RuleSkeinRefuses, "", m.Detail)
+			return "", false
+		}
+		message := fmt.Sprintf("%s: %s", strings.TrimPrefix(err.Error(), "not JSON: "), quoted(data))
+		if len(data) == 0 {
+			message = "there is no data"
+		}
+		l.find(RuleNotJSON, "", message)
+		return "", false
+	}
+	if !agui.IsObject(data) {
+		l.find(RuleNotObject, "", quoted(data)+" is no JSON object")
+		return "", false
+	}
+	kind := agui.Lookup(data, "type")
+	if !agui.IsString(kind) || len(kind) == len(`""`) {
+		l.find(RuleNoType, "/type", "the event has no type: "+quoted(data))
+		return "", false
+	}
+	return agui.Type(agui.TextOf(kind).String()), true
+}
+
+// skeinTakes says of an older form that Skein reads it, where that is all that is wrong.
+func (l *Linter) skeinTakes(data []byte, refused int) string {
+	if _, err := agui.Decode(data); err != nil || refused > 1 {
+		return ""
+	}
+	return " (an older form or a loose one: Skein takes it, the client does not)"
+}
+
+// fold plays an event that has passed the client's enforcement.
+func (l *Linter) fold(t agui.Type, data []byte) {
+	ev, err := agui.Decode(data)
+	if err != nil {
+		l.find(RuleSkeinRefuses, "", err.Error())
+		return
+	}
+	if l.end != "" && t != agui.RunStarted {
+		switch {
+		case t == agui.RunError && l.end == agui.RunFinished:
+			l.end = t
+			l.find(RuleErrorAfterFinish, "", "RUN_ERROR follows RUN_FINISHED")
+		default:
+			l.find(RuleAfterEnd, "", fmt.Sprintf("%s follows %s", l.subject(ev), l.end))
+		}
+		return
+	}
+	if t == agui.RunStarted {
+		if l.end == "" && l.run != nil && l.run.Summary().Started != nil {
+			l.find(ruleStartedTwice, "", fmt.Sprintf("RUN_STARTED of run %s while run %s is active", strconv.Quote(ev.RunID), strconv.Quote(l.runID)))
+			l.begin()
+		}
+		l.runID = ev.RunID
+	}
+	if l.run == nil || l.end != "" {
+		l.begin()
+	}
+	if err := l.run.Apply(ev); err != nil {
+		var m *agui.MalformedError
+		if errors.As(err, &m) && m.Rule == agui.RuleChunk {
+			l.find(RuleChunk, "", l.subject(ev)+": "+m.Detail)
+		} else {
+			l.find(RuleSkeinRefuses, "", err.Error())
+		}
+		return
+	}
+	l.anomalies(ev)
+	l.follow(ev)
+	if t == agui.RunFinished || t == agui.RunError {
+		l.end = t
+		clear(l.open)
+	}
+}
+
+// begin starts the next run, from what the client holds.
+func (l *Linter) begin() {
+	if l.run != nil {
+		l.messages, l.state = l.run.Messages(), l.run.State()
+	}
+	l.tally.Runs++
+	l.run = compact.New(l.messages, l.state)
+	l.run.Name(strconv.Itoa(l.tally.Runs)) // ids that the client makes up are new in each run, whatever the run's id
+	l.counted = map[string]int64{}
+	l.end = ""
+	clear(l.open)
+}
+
+// anomalies finds what the fold has counted at an event. Where the client refuses the event, that is all there is to say.
+func (l *Linter) anomalies(ev *agui.Event) {
+	var names []string
+	refused := false
+	for name, n := range l.run.Summary().Anomalies {
+		if n == l.counted[name] {
+			continue
+		}
+		l.counted[name] = n
+		names = append(names, name)
+		refused = refused || rules[ruleIndex[name]].Level == Error
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if refused && rules[ruleIndex[name]].Level != Error {
+			continue
+		}
+		l.find(name, "", l.explain(name, ev))
+	}
+}
+
+// explain tells what a rule has met.
+func (l *Linter) explain(rule string, ev *agui.Event) string {
+	subject := l.subject(ev)
+	switch {
+	case strings.HasPrefix(rule, "open-at-end-"):
+		return subject + l.whatIsOpen(strings.TrimPrefix(rule, "open-at-end-"))
+	case strings.HasSuffix(rule, "-content-not-open"), strings.HasSuffix(rule, "-end-not-open"):
+		return subject + ", which is not open"
+	case strings.HasSuffix(rule, "-start-while-open"):
+		return subject + ", which is open"
+	case strings.HasSuffix(rule, "-unknown"):
+		return subject + ", which the client does not know"
+	case strings.HasSuffix(rule, "-patch-failed"):
+		return subject + ": the patch does not fit, and is dropped whole"
+	}
+	switch rule {
+	case "first-event-not-run-started":
+		return subject + " is the first event"
+	case "subagent-mismatch":
+		return subject + " says another subagentRunId than what it continues"
+	case "subagent-start-again":
+		return subject + ", which has ended in this run"
+	case "text-on-activity":
+		return subject + ", which is an activity"
+	case "activity-delta-on-message":
+		return subject + ", which is no activity"
+	case "tool-call-renamed":
+		return subject + ", which has another name"
+	case "tool-parent-not-assistant":
+		return subject + ", whose parent is no assistant's message"
+	}
+	return subject
+}
+
+// subject names an event by its type and what it is about.
+func (l *Linter) subject(ev *agui.Event) string {
+	t := string(l.eventType)
+	for _, of := range []struct {
+		field agui.Field
+		what  string
+	}{
+		{agui.FieldToolCallID, "tool call"}, {agui.FieldMessageID, "message"}, {agui.FieldStepName, "step"}, {agui.FieldEntityID, "entity"},
+	} {
+		if id, ok := ev.String(of.field); ok {
+			return fmt.Sprintf("%s for %s %s", t, of.what, strconv.Quote(id))
+		}
+	}
+	if sub, ok := ev.String(agui.FieldSubagentRunID); ok && strings.HasPrefix(t, "SUBAGENT_") {
+		return fmt.Sprintf("%s for subagent %s", t, strconv.Quote(sub))
+	}
+	return t
+}
+
+// entities are what events open and end, by the kind in the names of rules.
+var entities = map[agui.Type]struct {
+	kind string
+	id   agui.Field
+	end  bool
+}{
+	agui.TextMessageStart: {"text", agui.FieldMessageID, false}, agui.TextMessageEnd: {"text", agui.FieldMessageID, true},
+	agui.ToolCallStart: {"tool", agui.FieldToolCallID, false}, agui.ToolCallEnd: {"tool", agui.FieldToolCallID, true},
+	agui.ReasoningMessageStart: {"reasoning", agui.FieldMessageID, false}, agui.ReasoningMessageEnd: {"reasoning", agui.FieldMessageID, true},
+	agui.ReasoningStart: {"reasoning-span", agui.FieldMessageID, false}, agui.ReasoningEnd: {"reasoning-span", agui.FieldMessageID, true},
+	agui.StepStarted: {"step", agui.FieldStepName, false}, agui.StepFinished: {"step", agui.FieldStepName, true},
+	agui.SubagentStarted: {"subagent", agui.FieldSubagentRunID, false}, agui.SubagentFinished: {"subagent", agui.FieldSubagentRunID, true},
+	agui.SubagentError: {"subagent", agui.FieldSubagentRunID, true},
+}
+
+// follow notes where what is open was opened. It is for messages only: what counts is what the fold says.
+func (l *Linter) follow(ev *agui.Event) {
+	e, ok := entities[cmp.Or(thinking[ev.Type], ev.Type)]
+	if !ok {
+		return
+	}
+	id, _ := ev.String(e.id)
+	key := opened{e.kind, id}
+	if e.end {
+		delete(l.open, key)
+	} else if _, there := l.open[key]; !there {
+		l.open[key] = place{l.tally.Events, l.line}
+	}
+}
+
+// whatIsOpen lists what was left open, the oldest first.
+func (l *Linter) whatIsOpen(kind string) string {
+	var ids []string
+	const most = 3
+	keys := make([]opened, 0, len(l.open))
+	for k := range l.open {
+		if k.kind == kind {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b opened) int { return cmp.Compare(l.open[a].event, l.open[b].event) })
+	for i, k := range keys {
+		if i == most {
+			ids = append(ids, fmt.Sprintf("%d more", len(keys)-most))
+			break
+		}
+		where := fmt.Sprintf("event %d", l.open[k].event)
+		if line := l.open[k].line; line > 0 {
+			where = fmt.Sprintf("line %d", line)
+		}
+		ids = append(ids, strings.TrimSpace(fmt.Sprintf("%s %s", name(k.id), "of "+where)))
+	}
+	what := map[string]string{"text": "text message", "tool": "tool call", "reasoning": "reasoning message", "reasoning-span": "span of reasoning"}[kind]
+	return " while a " + cmp.Or(what, kind) + " is open: " + strings.Join(ids, ", ")
+}
+
+func name(id string) string {
+	if id == "" {
+		return "that"
+	}
+	return strconv.Quote(id)
+}
+
+// End says that the stream has ended.
+func (l *Linter) End() {
+	l.eventType = ""
+	switch {
+	case l.run == nil:
+		what := "there are no events"
+		if l.tally.Events > 0 {
+			what = "there is no event that the client plays"
+		}
+		if l.tally.Errors == 0 {
+			l.about(RuleNoEvents, what)
+		}
+	case l.end == "":
+		l.find(RuleNotEnded, "", fmt.Sprintf("the stream ends behind this event, and run %s has not ended", strconv.Quote(l.runID)))
+	}
+}
+
+// numbers finds those that no double holds as they are written.
+func (l *Linter) numbers(data []byte) {
+	rounded, large := "", ""
+	for i := 0; i < len(data); {
+		c := data[i]
+		if c == '"' {
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+			i++
+			continue
+		}
+		if c != '-' && (c < '0' || c > '9') {
+			i++
+			continue
+		}
+		from := i
+		for i < len(data) && strings.IndexByte("+-0123456789.eE", data[i]) >= 0 {
+			i++
+		}
+		number := string(data[from:i])
+		f, _ := strconv.ParseFloat(number, 64)
+		switch {
+		case math.IsInf(f, 0):
+			large = cmp.Or(large, number)
+		case !exact(number, f):
+			rounded = cmp.Or(rounded, number)
+		}
+	}
+	if rounded != "" {
+		f, _ := strconv.ParseFloat(rounded, 64)
+		l.find(RuleNumberRounded, "", fmt.Sprintf("%s becomes %s", shorten(json.RawMessage(rounded)), javaScript(f)))
+	}
+	if large != "" {
+		l.find(RuleNumberTooLarge, "", fmt.Sprintf("%s is more than a double holds", shorten(json.RawMessage(large))))
+	}
+}
+
+// exact reports whether a double is written as a number that is equal to what was read.
+func exact(number string, f float64) bool {
+	const (
+		safe = 15  // digits that each double holds
+		long = 400 // characters: longer than any double that is written in full, but for trailing zeros
+	)
+	if len(number) <= safe && !strings.ContainsAny(number, "eE") {
+		return true
+	}
+	if f == 0 || len(number) > long {
+		return f == 0 && strings.Trim(strings.SplitN(strings.ToLower(number), "e", 2)[0], "-0.") == ""
+	}
+	given, ok := new(big.Rat).SetString(number)
+	shortest, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
+	return ok && given.Cmp(shortest) == 0
+}
+
+// javaScript writes a number as JavaScript does: with the shortest digits that are read as the same double.
+func javaScript(f float64) string {
+	shortest := strconv.FormatFloat(f, 'g', -1, 64)
+	if r, ok := new(big.Rat).SetString(shortest); ok && r.IsInt() && math.Abs(f) < 1e21 {
+		return r.Num().String()
+	}
+	return shortest
+}
+
+// find makes a finding about the event at hand.
+func (l *Linter) find(rule, path, message string) {
+	l.add(Finding{Rule: rule, Line: l.line, Event: l.tally.Events, Run: agui.String(l.runID), Type: agui.String(l.eventType), Path: agui.String(path), Message: message})
+}
+
+// about makes a finding about the stream.
+func (l *Linter) about(rule, message string) { l.add(Finding{Rule: rule, Message: message}) }
+
+// Status says that the agent answered with an HTTP status that is none of success.
+func (l *Linter) Status(status, body string) {
+	l.about(RuleStatus, strings.TrimSpace("HTTP "+status+" "+quoted([]byte(body))))
+}
+
+// ContentType says that the agent's answer has a content type that is not that of SSE.
+func (l *Linter) ContentType(t string) {
+	l.about(RuleContentType, fmt.Sprintf("the answer's Content-Type is %s", strconv.Quote(t)))
+}
+
+func (l *Linter) add(f Finding) {
+	r := rules[ruleIndex[f.Rule]]
+	f.Level, f.Help, f.File = r.Level, r.Do, l.file
+	switch r.Level {
+	case Error:
+		l.tally.Errors++
+		if l.tally.Stops == nil {
+			l.tally.Stops = &f
+		}
+	case Warning:
+		l.tally.Warnings++
+	default:
+		l.tally.Notes++
+	}
+	l.found(f)
+}
+
+// quoted tells a text in a message.
+func quoted(b []byte) string {
+	const most = 80
+	if len(b) == 0 {
+		return ""
+	}
+	if len(b) > most {
+		return strconv.Quote(strings.ToValidUTF8(string(b[:most]), "")) + "…"
+	}
+	return strconv.Quote(string(b))
+}

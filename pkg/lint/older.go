@@ -1,0 +1,119 @@
+package lint
+
+import (
+	"encoding/json"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// older is an older form that the client's compatibility boundary converts, until 2027-09-17.
+type older struct {
+	rule string
+	// what is the older form, and instead the one of 1.0, in the client's words.
+	what, instead string
+}
+
+const absent = "an absent field"
+
+// thinking are the events that left the protocol with 1.0, and what the client makes of them.
+var thinking = map[agui.Type]agui.Type{
+	agui.ThinkingStart: agui.ReasoningStart, agui.ThinkingEnd: agui.ReasoningEnd,
+	agui.ThinkingTextMessageStart: agui.ReasoningMessageStart, agui.ThinkingTextMessageContent: agui.ReasoningMessageContent,
+	agui.ThinkingTextMessageEnd: agui.ReasoningMessageEnd,
+}
+
+// upgrade does what the client's compatibility boundary does: it returns the event of 1.0, its type, and what was older about
+// it. Ids that the client makes up are empty.
+func upgrade(t agui.Type, v json.RawMessage) (agui.Type, json.RawMessage, []older) {
+	var found []older
+	dropNull := func(v json.RawMessage, name, what string) json.RawMessage {
+		if string(agui.Lookup(v, name)) != "null" {
+			return v
+		}
+		found = append(found, older{RuleOlderNull, what + "." + name + ": null", absent})
+		return agui.Without(v, name)
+	}
+	v = dropNull(v, "rawEvent", string(t))
+	switch t {
+	case agui.RunFinished:
+		v = dropNull(v, "result", string(t))
+		v = dropNull(v, "outcome", string(t))
+	case agui.SubagentFinished:
+		v = dropNull(v, "result", string(t))
+	case agui.ToolCallStart, agui.ToolCallChunk:
+		v = dropNull(v, "parentMessageId", string(t))
+	case agui.MessagesSnapshot:
+		v = mapMember(v, "messages", func(m json.RawMessage) json.RawMessage { return upgradeMessage(m, &found) })
+	case agui.RunStarted:
+		in := agui.Lookup(v, "input")
+		if !agui.IsObject(in) {
+			break
+		}
+		up := dropNull(in, "forwardedProps", "RunAgentInput")
+		up = mapMember(up, "tools", func(e json.RawMessage) json.RawMessage { return dropNull(e, "parameters", "Tool") })
+		up = mapMember(up, "resume", func(e json.RawMessage) json.RawMessage { return dropNull(e, "payload", "ResumeEntry") })
+		up = mapMember(up, "messages", func(m json.RawMessage) json.RawMessage { return upgradeMessage(m, &found) })
+		if !same(up, in) {
+			v = with(v, "input", up)
+		}
+	}
+	as, ok := thinking[t]
+	if !ok {
+		return t, v, found
+	}
+	found = append(found, older{RuleOlderThinking, string(t), string(as)})
+	v = with(with(v, "type", agui.AppendString(nil, string(as))), "messageId", json.RawMessage(`""`))
+	if t == agui.ThinkingTextMessageStart {
+		v = with(v, "role", json.RawMessage(`"reasoning"`))
+	}
+	return as, v, found
+}
+
+// upgradeMessage upgrades the content parts of a message of a snapshot or an input.
+func upgradeMessage(m json.RawMessage, found *[]older) json.RawMessage {
+	binary := false
+	for part := range agui.Elements(agui.Lookup(m, "content")) {
+		kind := ""
+		if t := agui.Lookup(part, "type"); agui.IsString(t) {
+			kind = agui.TextOf(t).String()
+		}
+		switch kind {
+		case "binary":
+			binary = true
+		case "image", "audio", "video", "document":
+			if string(agui.Lookup(part, "metadata")) == "null" {
+				*found = append(*found, older{RuleOlderNull, kind + " input content.metadata: null", absent})
+			}
+		}
+	}
+	if binary {
+		*found = append(*found, older{RuleOlderBinary, "binary input content", "the modern media content parts"})
+	}
+	up, _ := agui.UpgradeMessage(m)
+	return up
+}
+
+// mapMember changes the elements of a list in an object.
+func mapMember(v json.RawMessage, name string, change func(json.RawMessage) json.RawMessage) json.RawMessage {
+	list := agui.Lookup(v, name)
+	out, changed := []byte{'['}, false
+	for e := range agui.Elements(list) {
+		up := change(e)
+		changed = changed || !same(up, e)
+		out = appendElement(out, up)
+	}
+	if !changed {
+		return v
+	}
+	return with(v, name, append(out, ']'))
+}
+
+// with returns the object with a member of that value.
+func with(v json.RawMessage, name string, value json.RawMessage) json.RawMessage {
+	rest := agui.Without(v, name)
+	out := append(append(agui.AppendString([]byte{'{'}, name), ':'), value...)
+	for n, m := range agui.Members(rest) {
+		out = append(append(agui.AppendString(append(out, ','), n), ':'), m...)
+	}
+	return append(out, '}')
+}
