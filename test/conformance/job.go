@@ -27,9 +27,14 @@ type Job struct {
 	Verify bool `json:"verify,omitempty"`
 	// Judge asks what the whole client says of the stream, played as one: Result has Ends and Warned then, and no conversation.
 	Judge bool `json:"judge,omitempty"`
-	// Body asks what a whole HttpAgent makes of an agent's answer of these bytes, in the place of Events: Result has Rejected
-	// and Delivered then. ContentType is text/event-stream, and Status 200, where they are not said.
-	Body        []byte `json:"body,omitempty"`
+	// Answer is what a whole HttpAgent gets from its agent, in the place of Events: Result has Rejected and Delivered then.
+	Answer *Answer `json:"answer,omitempty"`
+}
+
+// Answer is an agent's answer over HTTP.
+type Answer struct {
+	Body []byte `json:"body"`
+	// ContentType is text/event-stream, and Status 200, where they are not said.
 	ContentType string `json:"contentType,omitempty"`
 	Status      int    `json:"status,omitempty"`
 }

@@ -1,6 +1,6 @@
 // Answers jobs, one JSON object a line, with results, one JSON object a line, in the same order:
 //
-//   {"id": …, "start": {"messages": […], "state": …}, "events": […], "upgrade"?, "schema"?, "skip"?, "verify"?, "judge"?}
+//   {"id": …, "start": {"messages": […], "state": …}, "events": […], "upgrade"?, "schema"?, "skip"?, "verify"?, "judge"?, "answer"?}
 //   {"id": …, "messages": […], "state": …, "error"?: {"index", "message"}, "skipped"?: […], "violation"?: {…}}
 //
 // One process serves any number of streams; loading the client takes longer than folding a thousand.
@@ -36,7 +36,7 @@ async function answer(line) {
   try {
     const job = JSON.parse(line);
     id = job.id;
-    result = await (job.judge ? judge(job) : job.body !== undefined ? answered(job) : reduce(job));
+    result = await (job.judge ? judge(job) : job.answer ? answered(job.answer) : reduce(job));
   } catch (error) {
     return JSON.stringify({ id, failure: String(error?.stack ?? error) });
   }
