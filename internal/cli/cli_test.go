@@ -17,7 +17,7 @@ import (
 
 func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 	var all strings.Builder
-	for _, command := range []string{"", "dev", "demo", "threads", "lineage", "history", "diff", "checkout", "replay", "verify", "export", "publish", "erase", "fold", "topics", "topics create", "topics check", "topics alter", "dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "version"} {
+	for _, command := range []string{"", "dev", "demo", "threads", "lineage", "history", "diff", "checkout", "replay", "verify", "export", "publish", "erase", "fold", "lint", "topics", "topics create", "topics check", "topics alter", "dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "version"} {
 		args := append(strings.Fields(command), "--help")
 		stdout, stderr, code := skein(t, "", args...)
 		if code != 0 || stderr != "" {

@@ -116,6 +116,16 @@ func (e *eventReader) begin() ([]byte, error) {
 	return e.nextLine()
 }
 
+// startsSSE reports whether the events are SSE, where nothing was read yet. It takes a byte order mark and empty lines in
+// front away; an empty reader is no SSE.
+func (e *eventReader) startsSSE() (bool, error) {
+	e.skipMark()
+	if _, err := e.skip("\r\n"); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return e.isSSE(), nil
+}
+
 // firstObject tells objects that span lines, or share one, from NDJSON.
 func (e *eventReader) firstObject() ([]byte, error) {
 	text, whole, err := e.object()

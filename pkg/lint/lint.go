@@ -47,6 +47,7 @@ type Tally struct {
 type Linter struct {
 	file  string
 	found func(Finding)
+	off   map[string]bool
 	tally Tally
 
 	run       *compact.Run
@@ -73,6 +74,14 @@ func New(file string, input *agui.RunAgentInput, found func(Finding)) *Linter {
 		l.messages, l.state = input.Messages, input.State
 	}
 	return l
+}
+
+// Off leaves out findings of these rules.
+func (l *Linter) Off(rules ...string) {
+	l.off = map[string]bool{}
+	for _, name := range rules {
+		l.off[name] = true
+	}
 }
 
 // Tally says what was seen so far.
@@ -454,6 +463,9 @@ func (l *Linter) ContentType(t string) {
 }
 
 func (l *Linter) add(f Finding) {
+	if l.off[f.Rule] {
+		return
+	}
 	r := rules[ruleIndex[f.Rule]]
 	f.Level, f.Help, f.File = r.Level, r.Do, l.file
 	switch r.Level {

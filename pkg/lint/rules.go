@@ -117,7 +117,7 @@ var rules = slices.Concat([]Rule{
 	{RuleOperationStripped, Warning, "RFC 6902 knows no such operation: the client takes it out, and applies the others.",
 		"Use add, remove, replace, move, copy or test."},
 }, reducer, []Rule{
-	{RuleNumberRounded, Warning, "A number has more digits than a double: the client rounds it.", "Send long numbers, as ids, as strings."},
+	{RuleNumberRounded, Warning, "A number has more digits than a double holds: the client rounds it.", "Send long numbers, as ids, as strings."},
 	{RuleNumberTooLarge, Warning, "A number is too large for a double: the client makes it infinite, and null once it writes it.", "Send it as a string."},
 	{RuleContentType, Note, "The answer says that it is not text/event-stream: the client reads it as such all the same, proxies and browsers may not.",
 		"Answer with Content-Type: text/event-stream."},

@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lint"
+)
+
+type lintOptions struct {
+	input         string
+	headers, off  []string
+	timeout       time.Duration
+	asJSON, sarif bool
+	all           bool
+}
+
+func newLint(out *output) *cobra.Command {
+	var o lintOptions
+	cmd := &cobra.Command{
+		Use:     "lint FILE…|URL|-",
+		GroupID: groupWrite,
+		Short:   "Say what the official AG-UI client would refuse or bend",
+		Long: `Say at which events of a stream the official AG-UI client (@ag-ui/client 1.0.0) would end the run, and which it would
+strip, drop, or take for something else. No Skein needs to run.
+
+Each FILE (SSE, NDJSON, a JSON array, or JSON that spans lines) is one stream, as one client plays it: it may hold
+several runs. SSE is read as the client reads it, with its framing. FILE.input.json beside FILE.jsonl, or --input, is
+the RunAgentInput of the first run: the client holds its messages and its state. - is the standard input.
+
+A URL is an agent's AG-UI endpoint: it gets one POST with --input, or a message that says hello, and is not asked again. It may
+call its model and its tools, as for any client.
+
+An error is where the client ends the run, a warning where it does something else than the event says, a note what works for
+now. Where there is an error or a warning, the exit code is 4. docs/lint.md tells all rules, and what to do.`,
+		Example: `  skein lint run.jsonl
+  skein lint http://127.0.0.1:8000/agent --header "Authorization: Bearer $TOKEN"
+  skein lint --sarif testdata/*.jsonl > lint.sarif`,
+		Args: usageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runLint(cmd.Context(), out, o, args, cmd.InOrStdin())
+		},
+	}
+	jsonFlag(cmd, &o.asJSON)
+	cmd.Flags().BoolVar(&o.sarif, "sarif", false, "print a SARIF 2.1.0 log, for code scanning")
+	cmd.Flags().BoolVar(&o.all, "all", false, "print all findings, not the first 10 of each rule")
+	cmd.Flags().StringVar(&o.input, "input", "", "`FILE` with the RunAgentInput that the agent was called with, or is")
+	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "`HEADER` of the request to a URL, as 'Name: value'; as often as wanted")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "how long the answer of a URL may take, to its end")
+	cmd.Flags().StringSliceVar(&o.off, "off", nil, "`RULES` to leave out")
+	return cmd
+}
+
+func runLint(ctx context.Context, out *output, o lintOptions, args []string, stdin io.Reader) error {
+	if o.asJSON && o.sarif {
+		return app.Usagef("--json and --sarif exclude each other")
+	}
+	if o.input != "" && len(args) > 1 {
+		return app.Usagef("--input is of one stream, and there are %d", len(args))
+	}
+	for _, name := range o.off {
+		if _, ok := lint.RuleNamed(name); !ok {
+			return app.Usagef("there is no rule %q to leave out: docs/lint.md lists them", name)
+		}
+	}
+	var total lint.Tally
+	var found []lint.Finding // for SARIF, which is one document
+	for _, name := range args {
+		tally, err := lintStream(ctx, out, o, name, stdin, func(f lint.Finding) { found = append(found, f) })
+		if err != nil {
+			return err
+		}
+		total.Errors, total.Warnings = total.Errors+tally.Errors, total.Warnings+tally.Warnings
+	}
+	if o.sarif {
+		if most := 25_000; len(found) > most {
+			out.note("the log has the first %d of %d findings: code scanning takes no more", most, len(found))
+			found = found[:most]
+		}
+		if err := out.json(lint.SARIF(app.BuildInfo().Version, found)); err != nil {
+			return err
+		}
+	}
+	if total.Errors+total.Warnings > 0 {
+		return app.Differsf("the client would not play all of it as it is: %s", tallied(total))
+	}
+	return nil
+}
+
+// lintStream looks at one stream, and prints what is found unless that is kept for SARIF.
+func lintStream(ctx context.Context, out *output, o lintOptions, name string, stdin io.Reader, keep func(lint.Finding)) (lint.Tally, error) {
+	source, err := openLinted(name, o, stdin)
+	if err != nil {
+		return lint.Tally{}, err
+	}
+	defer func() { _ = source.close() }() // read only
+	p := findingPrinter{out: out, all: o.all, shown: map[string]int{}}
+	var failed error
+	l := lint.New(source.name, source.input, func(f lint.Finding) {
+		switch {
+		case failed != nil:
+		case o.sarif:
+			if !isURL(name) {
+				f.File = (&url.URL{Path: f.File}).String()
+			}
+			keep(f)
+		case o.asJSON:
+			failed = out.json(f)
+		default:
+			failed = p.print(f)
+		}
+	})
+	l.Off(o.off...)
+	if err := source.read(ctx, l); err != nil {
+		return l.Tally(), err
+	}
+	if failed == nil && !o.sarif && !o.asJSON {
+		failed = p.end(source.name, l.Tally())
+	}
+	return l.Tally(), failed
+}
+
+// findingPrinter prints findings for people.
+type findingPrinter struct {
+	out   *output
+	all   bool
+	shown map[string]int // how many there are of each rule
+	rules []string       // in the order in which they came
+}
+
+// mostOfRule is how many findings of a rule a person wants to see.
+const mostOfRule = 10
+
+func (p *findingPrinter) print(f lint.Finding) error {
+	if p.shown[f.Rule]++; p.shown[f.Rule] == 1 {
+		p.rules = append(p.rules, f.Rule)
+	}
+	if !p.all && p.shown[f.Rule] > mostOfRule {
+		return nil
+	}
+	where := f.File
+	switch {
+	case f.Line > 0:
+		where = fmt.Sprintf("%s:%d", f.File, f.Line)
+	case f.Event > 0:
+		where = fmt.Sprintf("%s: event %d", f.File, f.Event)
+	}
+	const longest = 500
+	return p.out.text(fmt.Sprintf("%s: %s: %s: %s\n", printable(where), p.paint(f.Level), f.Rule, oneLine(f.Message, longest)))
+}
+
+func (p *findingPrinter) paint(level lint.Level) string {
+	style := map[lint.Level]string{lint.Error: "1;31", lint.Warning: "33", lint.Note: "36"}[level]
+	return p.out.paint(style, string(level))
+}
+
+// end prints the sum of a stream, and what to do.
+func (p *findingPrinter) end(name string, t lint.Tally) error {
+	name = printable(name)
+	if len(p.rules) == 0 {
+		return p.out.text(name + ": no findings\n")
+	}
+	var b strings.Builder
+	for _, rule := range p.rules {
+		if n := p.shown[rule] - mostOfRule; n > 0 && !p.all {
+			fmt.Fprintf(&b, "%s: %d more of %s; --all prints them\n", name, n, rule)
+		}
+	}
+	fmt.Fprintf(&b, "%s: %s in %s", name, tallied(t), count(t.Events, "event"))
+	switch s := t.Stops; {
+	case s == nil:
+	case s.Line > 0:
+		fmt.Fprintf(&b, "; the client ends the run at line %d", s.Line)
+	case s.Event > 0:
+		fmt.Fprintf(&b, "; the client ends the run at event %d", s.Event)
+	}
+	b.WriteByte('\n')
+	for _, rule := range p.rules {
+		r, _ := lint.RuleNamed(rule)
+		b.WriteString("\n" + p.out.bold(rule) + "\n" + indent(r.Means+" "+r.Do, "  ", p.out.width()))
+	}
+	return p.out.text(b.String())
+}
+
+// tallied says how many findings there are.
+func tallied(t lint.Tally) string {
+	var parts []string
+	for _, of := range []struct {
+		n    int
+		noun string
+	}{{t.Errors, "error"}, {t.Warnings, "warning"}, {t.Notes, "note"}} {
+		if of.n > 0 {
+			parts = append(parts, count(of.n, of.noun))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// linted is a stream to look at.
+type linted struct {
+	// name is how findings call it.
+	name string
+	// input is what the client holds when it begins; nil where nobody knows.
+	input *agui.RunAgentInput
+	read  func(context.Context, *lint.Linter) error
+	close func() error
+}
+
+func openLinted(name string, o lintOptions, stdin io.Reader) (linted, error) {
+	var input []byte
+	var err error
+	if o.input != "" {
+		if input, err = readInput(o.input); err != nil {
+			return linted{}, app.Usagef("reading input: %w", err)
+		}
+	}
+	if isURL(name) {
+		return openAgent(name, o, input)
+	}
+	s := linted{name: name, close: func() error { return nil }}
+	events := stdin
+	if name == "-" {
+		s.name = "stdin"
+	} else {
+		f, err := os.Open(name)
+		if err != nil {
+			return linted{}, app.Usagef("opening events: %w", err)
+		}
+		events, s.close = f, f.Close
+		if input == nil {
+			if input, err = inputBeside(name); err != nil {
+				return linted{}, errors.Join(err, f.Close())
+			}
+		}
+	}
+	if input != nil {
+		if s.input, err = agui.DecodeInput(input, ""); err != nil {
+			return linted{}, errors.Join(app.Usagef("reading input of %s: %w", name, err), s.close())
+		}
+	}
+	s.read = func(_ context.Context, l *lint.Linter) error { return lintEvents(l, events, s.name) }
+	return s, nil
+}
+
+// lintEvents reads events of any form. SSE is read as the client does.
+func lintEvents(l *lint.Linter, r io.Reader, name string) error {
+	events := newEventReader(r)
+	if sse, err := events.startsSSE(); err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	} else if sse {
+		if err := l.ReadSSE(events.r, events.lines+1); err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		l.End()
+		return nil
+	}
+	for {
+		text, err := events.next()
+		if errors.Is(err, io.EOF) {
+			l.End()
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		line := events.line
+		if events.form == formArray {
+			line = 0 // it is the event's place
+		}
+		l.Event(text, line)
+	}
+}

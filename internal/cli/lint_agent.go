@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lint"
+)
+
+func isURL(name string) bool {
+	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
+}
+
+// openAgent makes a stream of what an agent answers to an input, or to a message that says hello. It is asked once, when the
+// stream is read.
+func openAgent(address string, o lintOptions, input []byte) (linted, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return linted{}, app.Usagef("reading url %q: want http://HOST:PORT/PATH", address)
+	}
+	if o.timeout <= 0 {
+		return linted{}, app.Usagef("timeout %v is none: an agent needs time to answer", o.timeout)
+	}
+	if input == nil {
+		input = hello()
+	}
+	s := linted{
+		name:  (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), // a query or a user may be secret
+		close: func() error { return nil },
+	}
+	if s.input, err = agui.DecodeInput(input, ""); err != nil {
+		return linted{}, app.Usagef("reading input: %w", err)
+	}
+	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
+	for _, h := range o.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return linted{}, app.Usagef("a --header is none: want 'Name: value'") // and not what it is: it may be secret
+		}
+		header.Set(name, strings.TrimSpace(value))
+	}
+	s.read = func(ctx context.Context, l *lint.Linter) error {
+		ctx, cancel := context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(input))
+		if err != nil {
+			return app.Usagef("reading url: %w", err)
+		}
+		request.Header = header
+		if err := ask(request, l); err != nil {
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = fmt.Errorf("it has not ended its answer within --timeout %v", o.timeout)
+			}
+			return fmt.Errorf("asking %s: %w", s.name, err)
+		}
+		return nil
+	}
+	return s, nil
+}
+
+// hello is an input of a new thread.
+func hello() []byte {
+	return fmt.Appendf(nil, `{"threadId":"skein-lint-%s","runId":"skein-lint-%s","protocolVersion":"1.0","messages":[{"id":"m1","role":"user","content":"Hello"}],"tools":[],"context":[],"state":{},"forwardedProps":{}}`,
+		rand.Text(), rand.Text())
+}
+
+// protobuf is the other encoding of AG-UI, which the client reads where an agent chooses it.
+const protobuf = "application/vnd.ag-ui.event+proto"
+
+// ask sends the request, and looks at the answer as the official client does: a status that is not of success fails its
+// run, and all content types but one are read as SSE.
+func ask(request *http.Request, l *lint.Linter) error {
+	// An own transport, that leaves no connection behind. What stands in headers is for this agent only.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {
+		if from := via[0].URL; to.URL.Host != from.Host || to.URL.Scheme != from.Scheme {
+			return fmt.Errorf("it sends elsewhere, to %s://%s: name the address itself", to.URL.Scheme, to.URL.Host)
+		}
+		if to.Method != http.MethodPost {
+			return fmt.Errorf("it answers with a redirect that makes the request a %s: name the address itself", to.Method)
+		}
+		if len(via) >= 10 {
+			return errors.New("it redirects ten times")
+		}
+		return nil
+	}}
+	response, err := client.Do(request)
+	if err != nil {
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err // without the address, in which secrets may be
+		}
+		return err
+	}
+	defer func() { _ = response.Body.Close() }() // read only
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		const most = 1 << 10
+		said, err := io.ReadAll(io.LimitReader(response.Body, most))
+		if err != nil {
+			return err
+		}
+		l.Status(response.Status, string(said))
+		return nil
+	}
+	kind := response.Header.Get("Content-Type")
+	parsed, _, _ := mime.ParseMediaType(kind) // what cannot be parsed is another type
+	switch parsed {
+	case protobuf:
+		return fmt.Errorf("it answers in protobuf (%s), though text/event-stream was asked for: lint reads SSE only", protobuf)
+	case "text/event-stream":
+	default:
+		l.ContentType(kind)
+	}
+	if err := l.ReadSSE(response.Body, 1); err != nil {
+		return err
+	}
+	l.End()
+	return nil
+}

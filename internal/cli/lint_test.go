@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/lint"
+)
+
+const (
+	lintStarted  = `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`
+	lintContent  = `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"x"}`
+	lintFinished = `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`
+)
+
+// What the official client plays as it is, in each form in which it may lie on disk.
+func TestLint_HasNothingAgainstRecordedThreads(t *testing.T) {
+	clean := 0
+	for _, thread := range recordings.All() {
+		for _, sse := range []bool{false, true} {
+			for _, path := range files(t, thread, sse) {
+				stdout, stderr, code := skein(t, "", "lint", path)
+				switch {
+				case code == 0 && stdout == path+": no findings\n" && stderr == "":
+					clean++
+				case strings.Contains(stdout, "error:") || code != 0 && code != app.ExitDiffers:
+					t.Errorf("%s: exit %d: %s%s", path, code, stdout, stderr)
+				}
+			}
+		}
+	}
+	if clean < 60 {
+		t.Errorf("%d recorded runs are clean, want most of them", clean)
+	}
+}
+
+func TestLint_SaysWhereAndWhat(t *testing.T) {
+	for name, c := range map[string]struct{ text, where string }{
+		"NDJSON":  {lintStarted + "\n" + lintContent + "\n" + lintFinished + "\n", ":2"},
+		"SSE":     {"data: " + lintStarted + "\n\ndata: " + lintContent + "\n\ndata: " + lintFinished + "\n\n", ":3"},
+		"array":   {"[" + lintStarted + ",\n" + lintContent + "," + lintFinished + "]", ": event 2"},
+		"objects": {lintStarted + lintContent + lintFinished, ":1"},
+	} {
+		path := filepath.Join(t.TempDir(), "run.jsonl")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := path + c.where + `: error: text-content-not-open: TEXT_MESSAGE_CONTENT for message "m1", which is not open` + "\n" + path + ": 1 error in 3 events; the client ends the run at "
+		stdout, stderr, code := skein(t, "", "lint", path)
+		if code != app.ExitDiffers || !strings.HasPrefix(stdout, want) || !strings.Contains(stdout, "TEXT_MESSAGE_START first, with the same id.") || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: exit %d, stdout %q, stderr %q, want %q", name, code, stdout, stderr, want)
+		}
+	}
+}
+
+func TestLint_PrintsJSONAndSARIF(t *testing.T) {
+	events := lintStarted + "\n" + lintContent + "\n" + lintFinished + "\n"
+	stdout, _, code := skein(t, events, "lint", "--json", "-")
+	var f lint.Finding
+	if err := json.Unmarshal([]byte(stdout), &f); err != nil {
+		t.Fatal(err)
+	}
+	if want := "text-content-not-open error stdin 2 2 r TEXT_MESSAGE_CONTENT"; code != app.ExitDiffers || fmt.Sprint(f.Rule, " ", f.Level, " ", f.File, " ", f.Line, " ", f.Event, " ", f.Run, " ", f.Type) != want || f.Help == "" {
+		t.Errorf("exit %d, %+v", code, f)
+	}
+	stdout, _, code = skein(t, events, "lint", "--sarif", "-")
+	log, err := sarif.FromString(stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Validate(); err != nil || code != app.ExitDiffers || len(log.Runs[0].Results) != 1 {
+		t.Errorf("exit %d, %v: %s", code, err, stdout)
+	}
+	path := filepath.Join(t.TempDir(), "a run#1.jsonl")
+	if err := os.WriteFile(path, []byte(events), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if stdout, _, _ := skein(t, "", "lint", "--sarif", path); !strings.Contains(stdout, `/a%20run%231.jsonl"`) {
+		t.Errorf("a file's name is no reference: %s", stdout)
+	}
+	// A clean stream is a log without results, which closes what code scanning has open.
+	stdout, stderr, code := skein(t, lintStarted+"\n"+lintFinished, "lint", "--sarif", "-")
+	if log, err = sarif.FromString(stdout); err != nil || code != 0 || len(log.Runs[0].Results) != 0 || !strings.Contains(stdout, `"results":[]`) {
+		t.Errorf("exit %d, %v: %s%s", code, err, stdout, stderr)
+	}
+}
+
+func TestLint_PrintsTheFirstOfEachRule(t *testing.T) {
+	events := lintStarted + strings.Repeat("\n"+lintContent, 12) + "\n" + `{"type":"META"}` + "\n" + lintFinished
+	stdout, _, _ := skein(t, events, "lint", "-")
+	if strings.Count(stdout, "error: ") != 10 || !strings.Contains(stdout, "stdin: 2 more of text-content-not-open; --all prints them\n") || !strings.Contains(stdout, "unknown-type") {
+		t.Errorf("%s", stdout)
+	}
+	if stdout, _, _ = skein(t, events, "lint", "--all", "-"); strings.Count(stdout, "error: ") != 12 {
+		t.Errorf("%s", stdout)
+	}
+	if stdout, _, code := skein(t, events, "lint", "--off", "text-content-not-open,unknown-type", "-"); code != 0 || stdout != "stdin: no findings\n" {
+		t.Errorf("exit %d, %s", code, stdout)
+	}
+}
+
+// The client holds what it has sent: a patch that needs the input's state does not fail.
+func TestLint_StartsFromTheInput(t *testing.T) {
+	events := lintStarted + "\n" + `{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/a","value":2}]}` + "\n" + lintFinished
+	input := `{"threadId":"t","runId":"r","messages":[],"state":{"a":1}}`
+	dir := t.TempDir()
+	for name, text := range map[string]string{"run.jsonl": events, "other.json": input} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := filepath.Join(dir, "run.jsonl")
+	if stdout, _, code := skein(t, "", "lint", run); code != app.ExitDiffers || !strings.Contains(stdout, "state-patch-failed") {
+		t.Errorf("without input: exit %d, %s", code, stdout)
+	}
+	if stdout, _, code := skein(t, "", "lint", run, "--input", filepath.Join(dir, "other.json")); code != 0 {
+		t.Errorf("--input: exit %d, %s", code, stdout)
+	}
+	if err := os.Rename(filepath.Join(dir, "other.json"), filepath.Join(dir, "run.input.json")); err != nil {
+		t.Fatal(err)
+	}
+	if stdout, _, code := skein(t, "", "lint", run); code != 0 {
+		t.Errorf("beside: exit %d, %s", code, stdout)
+	}
+}
+
+func TestLint_RefusesWhatCannotWork(t *testing.T) {
+	for want, args := range map[string][]string{
+		"exclude each other":         {"--json", "--sarif", "-"},
+		"--input is of one stream":   {"--input", "x", "a", "b"},
+		"there is no rule \"speed\"": {"--off", "speed", "-"},
+		"no such file":               {"nowhere.jsonl"},
+		"want 'Name: value'":         {"--header", "secret", "http://127.0.0.1:1"},
+		"want http://HOST":           {"http:///x"},
+		"timeout 0s":                 {"--timeout", "0", "http://127.0.0.1:1"},
+	} {
+		stdout, stderr, code := skein(t, "", append([]string{"lint"}, args...)...)
+		if code != app.ExitUsage || stdout != "" || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, "secret") {
+			t.Errorf("%v: exit %d, %s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
+// agent answers each request with the next of a few answers, and says what it was asked.
+func agent(t *testing.T, answer http.HandlerFunc) (url string, asked func() int) {
+	t.Helper()
+	n := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n++
+		answer(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/agent", func() int { return n }
+}
+
+func TestLint_AsksAnAgentOnce(t *testing.T) {
+	var header http.Header
+	var body []byte
+	address, asked := agent(t, func(w http.ResponseWriter, r *http.Request) {
+		header = r.Header
+		body, _ = io.ReadAll(r.Body) // what is not there is missed below
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		_, _ = fmt.Fprintf(w, "data: %s\n\ndata: %s\n\n", lintStarted, lintFinished)
+	})
+	stdout, stderr, code := skein(t, "", "lint", address+"?token=secret", "--header", "Authorization: Bearer secret")
+	if code != 0 || stdout != address+": no findings\n" || stderr != "" || asked() != 1 {
+		t.Errorf("exit %d, %s%s, asked %d times", code, stdout, stderr, asked())
+	}
+	if header.Get("Accept") != "text/event-stream" || header.Get("Content-Type") != "application/json" || header.Get("Authorization") != "Bearer secret" {
+		t.Errorf("asked with %v", header)
+	}
+	// What is sent has to be an input that the client could send.
+	var input struct {
+		ThreadID, RunID string
+		Messages        []struct{ Role, Content string }
+	}
+	if err := json.Unmarshal(body, &input); err != nil || input.ThreadID == "" || input.RunID == "" || len(input.Messages) != 1 || input.Messages[0].Role != "user" {
+		t.Errorf("asked with %s: %v", body, err)
+	}
+	path := filepath.Join(t.TempDir(), "input.json")
+	if err := os.WriteFile(path, []byte(`{"threadId":"mine","runId":"r","messages":[]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, code := skein(t, "", "lint", address, "--input", path); code != 0 || string(body) != `{"threadId":"mine","runId":"r","messages":[]}` {
+		t.Errorf("exit %d, asked with %s", code, body)
+	}
+}
+
+func TestLint_JudgesAnswersOfAgents(t *testing.T) {
+	elsewhere, reached := agent(t, func(http.ResponseWriter, *http.Request) {})
+	sse := func(w http.ResponseWriter, body string) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, body)
+	}
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		code   int
+		want   string
+	}{
+		"an error": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "boom", http.StatusInternalServerError) }, app.ExitDiffers,
+			`error: http-status: HTTP 500 Internal Server Error "boom\n"`},
+		"a page": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, app.ExitDiffers, "warning: no-events"},
+		"another content type": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, "data: %s\n\ndata: %s\n\n", lintStarted, lintFinished)
+		}, 0, "note: content-type"},
+		"protobuf": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", protobuf) }, app.ExitFailed, "lint reads SSE only"},
+		"a cut":    {func(w http.ResponseWriter, _ *http.Request) { sse(w, "data: "+lintStarted+"\n\n") }, app.ExitDiffers, "warning: run-not-ended"},
+		"a broken connection": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			sse(w, "data: "+lintStarted+"\n\n")
+		}, app.ExitFailed, "unexpected EOF"},
+		"[DONE]": {func(w http.ResponseWriter, _ *http.Request) {
+			sse(w, "data: "+lintStarted+"\n\ndata: "+lintFinished+"\n\ndata: [DONE]\n\n")
+		}, app.ExitDiffers, "agent:5: error: not-json"},
+		"a redirect elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
+		}, app.ExitFailed, "it sends elsewhere"},
+		"a redirect to a GET": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/agent/", http.StatusFound) }, app.ExitFailed, "makes the request a GET"},
+		"a redirect of its own": {func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/agent" {
+				http.Redirect(w, r, "/agent/", http.StatusTemporaryRedirect)
+				return
+			}
+			sse(w, "data: "+lintStarted+"\n\ndata: "+lintFinished+"\n\n")
+		}, 0, "no findings"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, asked := agent(t, c.answer)
+			stdout, stderr, code := skein(t, "", "lint", address)
+			if code != c.code || !strings.Contains(stdout+stderr, c.want) || asked() > 2 {
+				t.Errorf("exit %d, %s%s, want %d and %q", code, stdout, stderr, c.code, c.want)
+			}
+		})
+	}
+	if reached() > 0 {
+		t.Error("another server was asked")
+	}
+}
+
+// A stream that does not end is left after the timeout.
+func TestLint_WaitsNoLongerThanTheTimeout(t *testing.T) {
+	address, _ := agent(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", lintStarted)
+		_ = http.NewResponseController(w).Flush() // the wait below shows that it came
+		<-r.Context().Done()
+	})
+	began := time.Now()
+	_, stderr, code := skein(t, "", "lint", address, "--timeout", "200ms")
+	if code != app.ExitFailed || !strings.Contains(stderr, "within --timeout 200ms") || time.Since(began) > 10*time.Second {
+		t.Errorf("exit %d, %s after %v", code, stderr, time.Since(began))
+	}
+}
