@@ -1,0 +1,254 @@
+package agents
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/parts"
+	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/test/process"
+)
+
+const (
+	examples = "../../examples/agents"
+	official = "../conformance/node_modules/@ag-ui/client/package.json"
+)
+
+var frameworks = []string{"pydantic_ai", "langgraph"}
+
+// conversation is what client.mjs prints.
+type conversation struct {
+	Runs []struct {
+		RunID  string
+		Events []map[string]any
+	}
+	Messages []any
+	State    any
+}
+
+func TestAgents_StockClientsSeeTheSameAndRunsAreKept(t *testing.T) {
+	python := needed(t)
+	urls := map[string]string{}
+	var pairs []string
+	for _, name := range frameworks {
+		urls[name] = startAgent(t, python, name)
+		pairs = append(pairs, name+"="+urls[name])
+	}
+	server := startSkein(t, pairs)
+	c, err := client.New(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for _, name := range frameworks {
+		proxied := server.URL() + "/v1/agents/" + name
+		t.Run(name, func(t *testing.T) {
+			thread := name + "-1"
+			direct := converse(t, urls[name], name+"-0", "2")
+			seen := converse(t, proxied, thread, "2")
+			if got, want := inShort(seen), inShort(direct); !reflect.DeepEqual(got, want) {
+				t.Errorf("through Skein the client has\n%q, without\n%q", got, want)
+			}
+			settle(t, server)
+			for i, run := range seen.Runs {
+				var kept []map[string]any
+				for line := range bytes.Lines(get(t, c, client.RunPath(thread, run.RunID)+"/events")) {
+					var event map[string]any
+					decode(t, line, &event)
+					kept = append(kept, event)
+				}
+				if !reflect.DeepEqual(kept, run.Events) {
+					t.Errorf("run %d: the client saw\n%v, Skein has\n%v", i+1, run.Events, kept)
+				}
+				var r struct{ Status, ParentRunID, Agent string }
+				decode(t, get(t, c, client.RunPath(thread, run.RunID)), &r)
+				parent := ""
+				if i > 0 {
+					parent = seen.Runs[i-1].RunID
+				}
+				if r.Status != "finished" || r.ParentRunID != parent || r.Agent != name {
+					t.Errorf("run %d is %+v, want it finished, of agent %s behind %q", i+1, r, name, parent)
+				}
+			}
+			var history struct {
+				Messages []any
+				State    any
+			}
+			decode(t, get(t, c, client.ThreadPath(thread)+"/history"), &history)
+			if !reflect.DeepEqual(history.Messages, seen.Messages) || !reflect.DeepEqual(history.State, seen.State) {
+				t.Errorf("the client holds\n%v, %v, Skein\n%v, %v", seen.Messages, seen.State, history.Messages, history.State)
+			}
+		})
+		t.Run(name+", the client leaves", func(t *testing.T) {
+			thread := name + "-2"
+			left := converse(t, proxied, thread, "2", "leave")
+			if n := len(left.Runs[1].Events); n != 1 {
+				t.Fatalf("the client left behind event %d", n)
+			}
+			run := left.Runs[1].RunID
+			status := ""
+			for deadline := time.Now().Add(process.Patience); status != "finished"; time.Sleep(50 * time.Millisecond) {
+				var r struct{ Status string }
+				settle(t, server)
+				decode(t, get(t, c, client.RunPath(thread, run)), &r)
+				if status = r.Status; time.Now().After(deadline) {
+					t.Fatalf("the run is %s", status)
+				}
+			}
+			var history struct{ Messages []map[string]any }
+			decode(t, get(t, c, client.RunPath(thread, run)+"/history"), &history)
+			if n := len(history.Messages); n != 4 || history.Messages[3]["content"] != history.Messages[1]["content"] {
+				t.Errorf("the history is %v, want two questions and two equal answers", history.Messages)
+			}
+		})
+	}
+}
+
+// inShort is what runs of an agent have in common: ids and times differ, and what RAW events carry.
+func inShort(c conversation) (out []string) {
+	for _, run := range c.Runs {
+		for _, event := range run.Events {
+			out = append(out, fmt.Sprint(event["type"], " ", event["delta"], event["stepName"], event["role"]))
+		}
+	}
+	for _, m := range c.Messages {
+		message, _ := m.(map[string]any)
+		out = append(out, fmt.Sprint(message["role"], " ", message["content"]))
+	}
+	return out
+}
+
+// needed returns the Python of the agents. The test is skipped where it or the official client is not there; with CI=true
+// it fails.
+func needed(t *testing.T) string {
+	t.Helper()
+	_, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat(official)
+	}
+	python := ""
+	if err == nil {
+		var lock []byte
+		if lock, err = os.ReadFile(filepath.Join(examples, "requirements.txt")); err != nil {
+			t.Fatal(err)
+		}
+		python, err = parts.Python{Name: "agents", Requirements: lock}.Interpreter(t.Context())
+	}
+	if errors.Is(err, parts.ErrChecksum) || err != nil && os.Getenv("CI") == "true" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skipf("it needs Python and the official client (make conformance-setup): %v", err)
+	}
+	return python
+}
+
+// startAgent starts an example and returns its URL.
+func startAgent(t *testing.T, python, name string) string {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := free.Addr().(*net.TCPAddr).Port
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := process.Start(t, t.TempDir(), python, filepath.Join(examples, name+"_agent.py"), strconv.Itoa(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	for deadline := time.Now().Add(process.Patience); ; time.Sleep(50 * time.Millisecond) {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+			return "http://" + addr + "/"
+		}
+		select {
+		case <-p.Ended:
+			t.Fatalf("the agent has ended:\n%s", p.Tail())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the agent does not answer:\n%s", p.Tail())
+		}
+	}
+}
+
+func startSkein(t *testing.T, pairs []string) *dev.Server {
+	t.Helper()
+	cfg := dev.DefaultConfig()
+	cfg.Data, cfg.Listen, cfg.KafkaListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
+	var err error
+	if cfg.Agents, err = agents.ParsePairs(pairs); err != nil {
+		t.Fatal(err)
+	}
+	server, err := dev.Start(context.WithoutCancel(t.Context()), cfg) // Close stops in order
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Errorf("stopping skein: %v", err)
+		}
+	})
+	return server
+}
+
+// converse runs the stock client.
+func converse(t *testing.T, args ...string) conversation {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", append([]string{"client.mjs"}, args...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("the client: %v\n%s", err, stderr.String())
+	}
+	var c conversation
+	decode(t, out, &c)
+	if len(c.Runs) == 0 || len(c.Runs[0].Events) < 5 {
+		t.Fatalf("the client saw %s", out)
+	}
+	return c
+}
+
+func settle(t *testing.T, server *dev.Server) {
+	t.Helper()
+	if err := server.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, c *client.Client, path string) []byte {
+	t.Helper()
+	body, err := c.Get(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func decode(t *testing.T, text []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatalf("%.300s: %v", text, err)
+	}
+}
