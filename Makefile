@@ -62,6 +62,11 @@ chaos-long: ## put the compactor through 200 faults on a real Kafka, and mutants
 chaos-mutants: ## take a protection out of the compactor; the same faults have to break it
 	SKEIN_MUTANTS=1 go test -v -count=1 -timeout 1h ./test/chaos -run TestMutants -chaos.seed=$(or $(SEED),0)
 
+.PHONY: copilotkit
+copilotkit: conformance-setup ## put an unchanged CopilotKit runtime (300 MB of packages) before the proxy and a real agent
+	npm ci --prefix test/agents/copilotkit --ignore-scripts --no-progress --loglevel=error
+	SKEIN_COPILOTKIT=1 go test -v -count=1 ./test/agents -run CopilotKit
+
 .PHONY: race-setup
 race-setup:
 	@if $(HAS_C); then :; \

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,14 +162,7 @@ func needed(t *testing.T) string {
 // startAgent starts an example and returns its URL.
 func startAgent(t *testing.T, python, name string) string {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := free.Addr().(*net.TCPAddr).Port
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := freePort(t)
 	p, err := process.Start(t, t.TempDir(), python, filepath.Join(examples, name+"_agent.py"), strconv.Itoa(port))
 	if err != nil {
 		t.Fatal(err)
@@ -251,4 +246,82 @@ func decode(t *testing.T, text []byte, into any) {
 	if err := json.Unmarshal(text, into); err != nil {
 		t.Fatalf("%.300s: %v", text, err)
 	}
+}
+
+// TestCopilotKit_RunsThroughTheProxy puts an unchanged CopilotKit runtime before the proxy. Its packages are 300 MB: they are there
+// where "make copilotkit" has installed them, which says so.
+func TestCopilotKit_RunsThroughTheProxy(t *testing.T) {
+	if os.Getenv("SKEIN_COPILOTKIT") == "" {
+		t.Skip("make copilotkit runs it")
+	}
+	python := needed(t)
+	server := startSkein(t, []string{"helper=" + startAgent(t, python, "pydantic_ai")})
+	port := freePort(t)
+	if _, err := process.Start(t, t.TempDir(), "node", "copilotkit/runtime.mjs", strconv.Itoa(port), server.URL()+"/v1/agents/helper"); err != nil {
+		t.Fatal(err)
+	}
+	url := fmt.Sprintf("http://127.0.0.1:%d/api/copilotkit", port)
+	ask := `{"method":"agent/run","params":{"agentId":"assistant"},"body":{"threadId":"copilot","runId":"copilot-1","state":{},` +
+		`"messages":[{"id":"u1","role":"user","content":"Hello"}],"tools":[],"context":[],"forwardedProps":{}}}`
+	var said []byte
+	for deadline := time.Now().Add(process.Patience); len(said) == 0; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the runtime does not answer")
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(ask))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			continue // it is not up yet
+		}
+		said, err = io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s %v: %s", resp.Status, err, said)
+		}
+	}
+	settle(t, server)
+	c, err := client.New(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// What came through, less the input that the runtime puts on RUN_STARTED, is what was kept.
+	var seen, kept []map[string]any
+	for line := range bytes.Lines(said) {
+		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
+			var event map[string]any
+			decode(t, data, &event)
+			delete(event, "input")
+			seen = append(seen, event)
+		}
+	}
+	for line := range bytes.Lines(get(t, c, client.RunPath("copilot", "copilot-1")+"/events")) {
+		var event map[string]any
+		decode(t, line, &event)
+		kept = append(kept, event)
+	}
+	if len(kept) < 5 || !reflect.DeepEqual(seen, kept) {
+		t.Errorf("the runtime gave\n%v, Skein has\n%v", seen, kept)
+	}
+	var history struct{ Messages []map[string]any }
+	decode(t, get(t, c, client.ThreadPath("copilot")+"/history"), &history)
+	if n := len(history.Messages); n != 2 {
+		t.Errorf("the history is %v", history.Messages)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := free.Addr().(*net.TCPAddr).Port
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
