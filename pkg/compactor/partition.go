@@ -352,7 +352,7 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 			p.anomaly(r, m, rule)
 		}
 	}
-	r.takeSeq(m.headers.Seq)
+	r.takeSeq(m.headers)
 	if synthetic {
 		r.tally.End(ev, m.Timestamp)
 		r.rec.Synthetic = true
@@ -381,7 +381,7 @@ func (p *partition) refuse(t *thread, h *head, m *message, reason error) (outcom
 		if err := p.touch(r, m); err != nil {
 			return 0, err
 		}
-		r.takeSeq(m.headers.Seq)
+		r.takeSeq(m.headers)
 		p.anomaly(r, m, ruleMalformed)
 	}
 	return p.letter(m, reasonMalformed, reason.Error())

@@ -141,6 +141,20 @@ func TestPartition_TheProxyEndsARunWithoutAnEventOfTheAgent(t *testing.T) {
 	s.proves()
 }
 
+// A run of which the proxy left something out says so, whatever the record is that tells.
+func TestPartition_ARunThatTheProxyLeftEventsOutOfIsIncomplete(t *testing.T) {
+	s := newSim(t, nil)
+	s.send("t", "r", started("r"), seq(0))
+	s.send("t", "r", text("m", "x"), seq(4), says(record.HeaderIncomplete, "3")[0])
+	s.send("t", "r", `{"type":`, seq(6), says(record.HeaderIncomplete, "1")[0])
+	s.send("t", "r", text("n", "x"), seq(7), says(record.HeaderIncomplete, "none")[0])
+	s.send("t", "r", `{"type":"RUN_ERROR","message":"gone"}`, seq(9), says(record.HeaderSynthetic, "true")[0], says(record.HeaderIncomplete, "1")[0])
+	s.turn("plain", "m2")
+	s.all()
+	equal(t, "incomplete", []int64{s.run("r").Stats.Anomalies["incomplete"], s.run("plain").Stats.Anomalies["incomplete"]}, []int64{3, 0})
+	s.proves()
+}
+
 // The mark is the proxy's word for an end; on anything else it says nothing.
 func TestPartition_TheMarkOnWhatIsNoEndSaysNothing(t *testing.T) {
 	s := newSim(t, nil)

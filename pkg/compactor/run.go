@@ -101,10 +101,13 @@ func (r *run) sequence() refold.Sequence {
 func (r *run) setSequence(s refold.Sequence) { r.head.NextSeq, r.missing = s.Next, s.Missing }
 
 // takeSeq notes an event's seq header; -1 is none.
-func (r *run) takeSeq(seq int64) {
+func (r *run) takeSeq(h record.Headers) {
 	s := r.sequence()
-	if s.Take(seq) {
+	if s.Take(h.Seq) {
 		r.note(ruleGap)
+	}
+	if h.Incomplete > 0 {
+		r.note(refold.AnomalyIncomplete)
 	}
 	r.setSequence(s)
 }

@@ -131,12 +131,14 @@ type Headers struct {
 	Labels []Label
 	// Synthetic: Skein's proxy wrote this event in the agent's place.
 	Synthetic bool
+	// Incomplete is how many records of the run Skein's proxy left out before this one; 0 is none.
+	Incomplete int64
 }
 
 // Equal reports whether both say the same.
 func (h Headers) Equal(o Headers) bool {
 	return h.Version == o.Version && h.Kind == o.Kind && h.RunID == o.RunID && h.Seq == o.Seq &&
-		h.Agent == o.Agent && slices.Equal(h.Labels, o.Labels) && h.Synthetic == o.Synthetic
+		h.Agent == o.Agent && slices.Equal(h.Labels, o.Labels) && h.Synthetic == o.Synthetic && h.Incomplete == o.Incomplete
 }
 
 // Encode returns the headers in a fixed order, those without a value left out.
@@ -163,6 +165,9 @@ func (h Headers) Encode() []Header {
 	}
 	if h.Synthetic {
 		out = append(out, Header{HeaderSynthetic, []byte("true")})
+	}
+	if h.Incomplete > 0 {
+		out = append(out, Header{HeaderIncomplete, strconv.AppendInt(nil, h.Incomplete, 10)})
 	}
 	return out
 }
@@ -241,6 +246,10 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 			}
 		case HeaderSynthetic:
 			h.Synthetic = string(x.Value) == "true"
+		case HeaderIncomplete:
+			if n, perr := strconv.ParseUint(string(x.Value), 10, 63); perr == nil {
+				h.Incomplete = int64(n)
+			}
 		default:
 			if key, ok := strings.CutPrefix(x.Key, HeaderLabelPrefix); ok {
 				labels.add(key, x.Value)

@@ -14,7 +14,7 @@ import (
 func TestHeaders_RoundTrip(t *testing.T) {
 	for name, h := range map[string]record.Headers{
 		"an event with everything":   {Version: 1, Kind: record.KindEvent, RunID: "run/1 🧶", Seq: 42, Agent: "proxy"},
-		"a proxy's own event":        {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 7, Agent: "shop", Labels: []record.Label{{Key: "user", Value: "7"}, {Key: "Env"}}, Synthetic: true},
+		"a proxy's own event":        {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 7, Agent: "shop", Labels: []record.Label{{Key: "user", Value: "7"}, {Key: "Env"}}, Synthetic: true, Incomplete: 3},
 		"seq 0":                      {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 0},
 		"an input without seq":       {Version: 1, Kind: record.KindInput, RunID: "r", Seq: -1},
 		"a fence with its kind only": {Version: 1, Kind: record.KindFence, Seq: -1},

@@ -20,6 +20,8 @@ const (
 	AnomalyBackwards = "seq-backwards"
 	// AnomalyGap: a seq is missing; what came is folded.
 	AnomalyGap = "seq-gap"
+	// AnomalyIncomplete: Skein's proxy left records of the run out, once or more often; what came is folded.
+	AnomalyIncomplete = "incomplete"
 	// AnomalyThread and AnomalyRun: the payload names another thread or run than key and header.
 	AnomalyThread = "thread-mismatch"
 	AnomalyRun    = "run-mismatch"
@@ -28,7 +30,7 @@ const (
 // Rules are these anomalies.
 func Rules() []string {
 	return []string{
-		AnomalyMalformed, AnomalyLateInput, AnomalyInputReplaced, AnomalyRepeat, AnomalyBackwards, AnomalyGap, AnomalyThread, AnomalyRun,
+		AnomalyMalformed, AnomalyLateInput, AnomalyInputReplaced, AnomalyRepeat, AnomalyBackwards, AnomalyGap, AnomalyIncomplete, AnomalyThread, AnomalyRun,
 	}
 }
 

@@ -108,7 +108,7 @@ func (r *Run) Take(m Message) (Outcome, error) {
 			}
 		}
 	}
-	r.sequence(m.Headers.Seq)
+	r.sequence(m.Headers)
 	r.compare(ev.ThreadID, ev.RunID)
 	if synthetic {
 		r.Tally.End(ev, m.At)
@@ -159,14 +159,17 @@ func (r *Run) takeInput(m Message) Outcome {
 }
 
 func (r *Run) refuse(m Message) Outcome {
-	r.sequence(m.Headers.Seq)
+	r.sequence(m.Headers)
 	r.note(AnomalyMalformed)
 	return Malformed
 }
 
-func (r *Run) sequence(seq int64) {
-	if r.Seq.Take(seq) {
+func (r *Run) sequence(h record.Headers) {
+	if r.Seq.Take(h.Seq) {
 		r.note(AnomalyGap)
+	}
+	if h.Incomplete > 0 {
+		r.note(AnomalyIncomplete)
 	}
 }
 
