@@ -67,6 +67,9 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 				// The HTTP listener is stopped before it is this part's turn.
 				return errors.Join(s.Run(ctx), s.Close())
 			})
+			for _, a := range cfg.Agents {
+				api.CORS.Headers = append(api.CORS.Headers, a.Headers...)
+			}
 			return api.Serve(ctx, p, s.Handler())
 		},
 	}

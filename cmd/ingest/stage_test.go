@@ -18,6 +18,9 @@ func TestStage_OneClearLineForWhatCannotWork(t *testing.T) {
 	apptest.Refuses(t, stage(), "event limit", "--brokers", "127.0.0.1:1", "--tenant", "t", "--max-event-bytes", "0", "--admin-listen", "127.0.0.1:0")
 	apptest.Refuses(t, stage(), "ask for TLS too", "--brokers", "127.0.0.1:1", "--tenant", "t", "--kafka-ca-file", "ca.pem", "--admin-listen", "127.0.0.1:0")
 	apptest.Refuses(t, stage(), "SASL needs a user and a file with the password", "--brokers", "127.0.0.1:1", "--tenant", "t", "--kafka-sasl", "PLAIN", "--admin-listen", "127.0.0.1:0")
+	apptest.Refuses(t, stage(), "is no origin: write one", "--brokers", "127.0.0.1:1", "--tenant", "t", "--cors-origin", "app.example", "--admin-listen", "127.0.0.1:0")
+	apptest.Refuses(t, stage(), "would let every web page in", "--brokers", "127.0.0.1:1", "--tenant", "t", "--cors-origin", "*", "--admin-listen", "127.0.0.1:0")
+	apptest.Refuses(t, stage(), "reading agents", "--brokers", "127.0.0.1:1", "--tenant", "t", "--agents", "/nowhere/agents.yaml", "--admin-listen", "127.0.0.1:0")
 	for _, timeout := range []string{"0s", "-1s", "26s"} {
 		apptest.Refuses(t, stage(), "acknowledgement timeout "+timeout+" must be more than 0 and at most 25s", "--brokers", "127.0.0.1:1", "--tenant", "t", "--ack-timeout", timeout, "--admin-listen", "127.0.0.1:0")
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -13,6 +14,8 @@ import (
 // API is the HTTP side of a stage: where it listens, and how it tells callers apart.
 type API struct {
 	listen, keys, tenant string
+	// CORS says which web pages may call; the flag sets its origins.
+	CORS CORS
 }
 
 // Flags adds the flags.
@@ -20,10 +23,14 @@ func (a *API) Flags(f *pflag.FlagSet) {
 	f.StringVar(&a.listen, "listen", "127.0.0.1:8420", "`ADDRESS` of the HTTP API")
 	f.StringVar(&a.keys, "api-keys", "", "`FILE` of hashed API keys (skein keys new); it is read again when it changes")
 	f.StringVar(&a.tenant, "tenant", "", "for trying, in the place of --api-keys: take every request for one of `TENANT`; only with --listen on loopback")
+	CORSFlag(f, &a.CORS.Origins)
 }
 
 // Check refuses settings that cannot work, or that would let in whom nobody meant to.
 func (a *API) Check() error {
+	if err := a.CORS.Check(); err != nil {
+		return err
+	}
 	switch {
 	case a.keys != "" && a.tenant != "":
 		return Usagef("--api-keys and --tenant: say one of them: with --tenant nobody needs a key")
@@ -31,6 +38,9 @@ func (a *API) Check() error {
 		return nil
 	case a.tenant == "":
 		return Usagef("nobody could call: say --api-keys FILE (or SKEIN_API_KEYS), or for trying on this machine --tenant ID")
+	}
+	if slices.Contains(a.CORS.Origins, anyOrigin) {
+		return Usagef("checking cors-origin: with --tenant nobody needs a key, so * would let every web page in: name the origins, or say --api-keys FILE")
 	}
 	if err := record.ValidateID(a.tenant); err != nil {
 		return Usagef("checking tenant: %w", err)
@@ -66,8 +76,9 @@ func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error
 	if err != nil {
 		return err
 	}
+	handler = a.CORS.Handler(handler)
 	if a.keys == "" {
-		handler = LocalOnly(handler)
+		handler = LocalOnly(handler, a.CORS.Origins...)
 	}
 	p.Logger.Info("listening", "address", l.Addr().String())
 	p.Group.Go(ctx, "HTTP listener", func(ctx context.Context) error { return ServeHTTP(ctx, l, handler, p.Logger) })

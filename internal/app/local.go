@@ -15,9 +15,16 @@ import (
 //     a part of the page's origin. So requests whose Host is no name of loopback are refused;
 //   - a page may send writes across origins without being shown the answer. So those are refused.
 //
+// Pages of the origins that are named may write all the same; Check of CORS has seen them.
+//
 // What is no browser (curl, an agent, the command line) sends neither, and notices nothing.
-func LocalOnly(h http.Handler) http.Handler {
+func LocalOnly(h http.Handler, pages ...string) http.Handler {
 	origins := http.NewCrossOriginProtection()
+	for _, page := range pages {
+		if err := origins.AddTrustedOrigin(page); err != nil {
+			continue // what is no origin is trusted by nobody
+		}
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if name, _, err := net.SplitHostPort(host); err == nil {

@@ -28,6 +28,7 @@ func (f *devFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.cfg.Partitions, "partitions", f.cfg.Partitions, "partitions of the topics, where they are made anew")
 	flags.DurationVar(&f.cfg.Checkpoint, "checkpoint", f.cfg.Checkpoint, "how often a run that is still open is written, so that it can be looked at")
 	flags.StringSliceVar(&f.agents, "agent", nil, "an agent for the proxy, `NAME=URL`, as often as wanted: POST /v1/agents/NAME is then answered by it, and recorded")
+	app.CORSFlag(flags, &f.cfg.CORS.Origins)
 	app.KeepEventsFlag(flags, &f.cfg.KeepEvents)
 	f.logFlags(cmd, "warn")
 }
@@ -48,6 +49,9 @@ func (f *devFlags) config(out *output) (dev.Config, error) {
 		return dev.Config{}, app.Usagef("checking agent: %w", err)
 	}
 	cfg.Logger = logger
+	for _, a := range cfg.Agents {
+		cfg.CORS.Headers = append(cfg.CORS.Headers, a.Headers...)
+	}
 	cfg.Draining = func(requests int) {
 		things := "requests"
 		if requests == 1 {

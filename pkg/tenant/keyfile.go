@@ -28,7 +28,7 @@ const (
 	maxKeyFileBytes = 32 << 20
 )
 
-// KeyFile authenticates by API keys: "Authorization: Bearer sk_…". The keys' digests are in a file
+// KeyFile authenticates by API keys: "Authorization: Bearer sk_…", or Header in its place. The keys' digests are in a file
 // that Run reads again whenever its content changes. A file that is gone, or not as it must be, never
 // changes who gets in: the keys that were read last stay in force, a line is logged, a metric is
 // raised. Until a good file was read, nobody gets in.
@@ -144,17 +144,20 @@ func (f *KeyFile) Authenticate(r *http.Request) (Identity, error) {
 	return Identity{}, fmt.Errorf("%w: the API key is not known", ErrUnauthenticated)
 }
 
-var errNoKey = errors.New("there is no API key: send Authorization: Bearer sk_…")
+var errNoKey = errors.New("there is no API key: send Authorization: Bearer sk_…, or Skein-Authorization where Authorization is an agent's")
 
-// bearer returns the one bearer token of a request (RFC 6750). Two are none: a proxy and the stage
-// might not take the same one.
+// bearer returns the one bearer token of a request (RFC 6750), of Header where it is there. Two in one header are none: a proxy and the
+// stage might not take the same one.
 func bearer(r *http.Request) (string, error) {
-	values := r.Header["Authorization"]
+	values, ok := r.Header[Header]
+	if !ok {
+		values = r.Header["Authorization"]
+	}
 	if len(values) != 1 {
 		return "", fmt.Errorf("%w: %w", ErrUnauthenticated, errNoKey)
 	}
-	scheme, token, ok := strings.Cut(values[0], " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
+	scheme, token, cut := strings.Cut(values[0], " ")
+	if !cut || !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return "", fmt.Errorf("%w: %w", ErrUnauthenticated, errNoKey)
 	}
 	return strings.TrimLeft(token, " "), nil

@@ -233,3 +233,31 @@ func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	t.Fatalf("there is no %s", name)
 	return 0
 }
+
+// Authorization may be somebody else's where Skein-Authorization is there; that one counts alone.
+func TestKeyFile_TakesSkeinAuthorizationFirst(t *testing.T) {
+	key, other := tenant.NewKey(), tenant.NewKey()
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := tenant.AppendKey(path, tenant.Entry("a", "acme", tenant.Scopes(), key)); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := tenant.OpenKeyFile(path, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		header http.Header
+		known  bool
+	}{
+		"beside another's":    {http.Header{"Skein-Authorization": {"Bearer " + key}, "Authorization": {"Bearer theirs"}}, true},
+		"alone":               {http.Header{"Skein-Authorization": {"bearer " + key}}, true},
+		"unknown beside ours": {http.Header{"Skein-Authorization": {"Bearer " + other}, "Authorization": {"Bearer " + key}}, false},
+		"empty beside ours":   {http.Header{"Skein-Authorization": {""}, "Authorization": {"Bearer " + key}}, false},
+		"twice":               {http.Header{"Skein-Authorization": {"Bearer " + key, "Bearer " + key}}, false},
+	} {
+		id, err := keys.Authenticate(&http.Request{Header: c.header})
+		if known := err == nil && id.Tenant == "acme"; known != c.known || (!known && !errors.Is(err, tenant.ErrUnauthenticated)) {
+			t.Errorf("%s: %+v, %v", name, id, err)
+		}
+	}
+}

@@ -9,6 +9,10 @@ import (
 // ErrUnauthenticated says that a request carries no credentials, or none that are known: 401.
 var ErrUnauthenticated = errors.New("unauthenticated")
 
+// Header carries credentials in the place of Authorization, which is then somebody else's, such as an agent's behind
+// the proxy. Where it is there, Authorization is not looked at.
+const Header = "Skein-Authorization"
+
 // Challenge is the WWW-Authenticate header of a 401 (RFC 6750).
 const Challenge = `Bearer realm="skein"`
 

@@ -170,6 +170,7 @@ func (s *site) walk(st stage, r tenant.Route) {
 				"an unknown key":          {"Authorization": {"Bearer " + tenant.NewKey()}},
 				"no key":                  {"Authorization": {"Bearer acme"}},
 				"a user and password":     {"Authorization": {"Basic YWNtZTphY21l"}},
+				"another name for it":     {"Skein-Authorization": {"Bearer acme"}, "Authorization": {"Bearer " + s.secrets["acme"]}},
 				"two keys":                {"Authorization": {"Bearer " + s.secrets["stranger"], "Bearer " + s.secrets["acme"]}},
 			} {
 				refused(t, method+" as "+name, s.call(st, method, p, who), http.StatusUnauthorized)

@@ -3,6 +3,7 @@ package dev
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/skeinhq/skein/internal/app"
@@ -30,6 +31,8 @@ type Config struct {
 	KeepEvents agui.Families
 	// Agents are those that the proxy calls.
 	Agents agents.Config
+	// CORS says which web pages may call; not every one.
+	CORS   app.CORS
 	Logger *slog.Logger
 	// Draining is told, where Wait stops, how many requests are still under way; Wait lets them end
 	// for a while. May be nil.
@@ -58,6 +61,12 @@ func (c Config) Validate() error {
 	}
 	if c.Checkpoint <= 0 {
 		return fmt.Errorf("checking checkpoint: %v is not a positive time", c.Checkpoint)
+	}
+	if err := c.CORS.Check(); err != nil {
+		return err
+	}
+	if slices.Contains(c.CORS.Origins, "*") {
+		return fmt.Errorf("checking cors-origin: nobody needs a key here, so * would let every web page in: name the origins")
 	}
 	for _, a := range []struct{ name, addr string }{
 		{"listen", c.Listen}, {"kafka-listen", c.KafkaListen}, {"admin-listen", c.AdminListen},

@@ -76,7 +76,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	handler = app.LocalOnly(s.counted(handler))
+	handler = app.LocalOnly(s.cfg.CORS.Handler(s.counted(handler)), s.cfg.CORS.Origins...)
 	s.group.Go(ctx, "HTTP listener", func(ctx context.Context) error {
 		return app.ServeHTTP(ctx, s.http, handler, s.cfg.Logger)
 	})

@@ -1,0 +1,106 @@
+package app
+
+import (
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// anyOrigin lets the pages of every origin call.
+const anyOrigin = "*"
+
+// CORS says which web pages may call an HTTP API from a browser, and read its answers: none by default. It is about
+// pages only, and lets nobody in who has no API key.
+type CORS struct {
+	// Origins are SCHEME://HOST[:PORT] each, or one "*".
+	Origins []string
+	// Headers are those that pages may send beside corsHeaders.
+	Headers []string
+}
+
+// corsHeaders are the request headers of the API: who calls, what is sent, who produces the run, and where a stream
+// goes on.
+var corsHeaders = []string{
+	"Authorization", "Skein-Authorization", "Content-Type", "Content-Encoding", "Accept", "Last-Event-ID", "Skein-Agent",
+}
+
+// exposed are the headers of answers that pages may read beside those that they always may.
+const exposed = "Location, Retry-After, WWW-Authenticate"
+
+// CORSFlag adds the flag that names origins.
+func CORSFlag(f *pflag.FlagSet, origins *[]string) {
+	f.StringSliceVar(origins, "cors-origin", nil, "an `ORIGIN` whose web pages may call, such as https://app.example, as often as wanted; * is every one; none by default")
+}
+
+// Check says what is wrong with an origin, and what to write.
+func (c CORS) Check() error {
+	for _, o := range c.Origins {
+		if o == anyOrigin {
+			if len(c.Origins) > 1 {
+				return Usagef("checking cors-origin: * is every origin already: leave the others out, or it")
+			}
+			continue
+		}
+		u, err := url.Parse(o)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.Scheme+"://"+u.Host != o || strings.ToLower(o) != o {
+			return Usagef("checking cors-origin: %.200q is no origin: write one as browsers do, such as https://app.example or http://localhost:3000, without a path", o)
+		}
+	}
+	return nil
+}
+
+// Handler lets the pages in, before h; without origins it is h. Answers name the origin that asked, and allow no
+// cookies: keys are all that counts.
+func (c CORS) Handler(h http.Handler) http.Handler {
+	if len(c.Origins) == 0 {
+		return h
+	}
+	every := slices.Contains(c.Origins, anyOrigin)
+	var allowed []string
+	for _, name := range slices.Concat(corsHeaders, c.Headers) {
+		if name = textproto.CanonicalMIMEHeaderKey(name); !slices.Contains(allowed, name) {
+			allowed = append(allowed, name)
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := w.Header()
+		if !every {
+			answer.Add("Vary", "Origin")
+		}
+		origin := r.Header.Get("Origin")
+		if origin == "" || (!every && !slices.Contains(c.Origins, origin)) {
+			h.ServeHTTP(w, r)
+			return
+		}
+		if every {
+			origin = anyOrigin
+		}
+		answer.Set("Access-Control-Allow-Origin", origin)
+		if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+			answer.Set("Access-Control-Expose-Headers", exposed)
+			h.ServeHTTP(w, r)
+			return
+		}
+		// A preflight: it carries no key, and asks before anything is sent.
+		answer.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
+		answer.Set("Access-Control-Allow-Headers", strings.Join(append(labelsOf(r), allowed...), ", "))
+		answer.Set("Access-Control-Max-Age", "600")
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
+
+// labelsOf returns the headers Skein-Label-KEY that a preflight asks for: their names cannot be listed.
+func labelsOf(r *http.Request) []string {
+	var labels []string
+	for name := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {
+		name = strings.ToLower(strings.TrimSpace(name))
+		if strings.HasPrefix(name, "skein-label-") && len(labels) < 16 {
+			labels = append(labels, name)
+		}
+	}
+	return labels
+}
