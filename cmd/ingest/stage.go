@@ -15,6 +15,7 @@ import (
 func stage() app.Stage {
 	var api app.API
 	var agentsFile string
+	api.Drain.Timeout = app.DrainTimeout
 	cfg := ingest.DefaultConfig(kafka.Config{})
 	return app.Stage{
 		Name:  "ingest",
@@ -31,6 +32,7 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 			api.Flags(f)
 			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; none by default")
 			app.BytesVar(f, &cfg.ProxyMemory, "proxy-memory", "limit of what all runs of the proxy together hold; a run may have a quarter of it")
+			f.DurationVar(&api.Drain.Timeout, "drain-timeout", api.Drain.Timeout, "how long requests and runs that are under way may take to end after a signal; then runs end with RUN_ERROR")
 			app.BytesVar(f, &cfg.MaxEventBytes, "max-event-bytes", "limit of one event or input")
 			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long Kafka may acknowledge nothing before a request is answered with 503; at most "+ingest.MaxAckTimeout.String())
 		},
@@ -44,6 +46,9 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 			}
 			if err := cfg.Validate(); err != nil {
 				return app.Usagef("%w", err)
+			}
+			if api.Drain.Timeout < 0 {
+				return app.Usagef("checking drain-timeout: %s is below 0", api.Drain.Timeout)
 			}
 			return api.Check()
 		},
@@ -70,6 +75,7 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 			for _, a := range cfg.Agents {
 				api.CORS.Headers = append(api.CORS.Headers, a.Headers...)
 			}
+			api.Drain.Begin, api.Drain.End = s.Drain, s.Stop
 			return api.Serve(ctx, p, s.Handler())
 		},
 	}

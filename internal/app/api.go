@@ -16,6 +16,8 @@ type API struct {
 	listen, keys, tenant string
 	// CORS says which web pages may call; the flag sets its origins.
 	CORS CORS
+	// Drain is how the API stops; where it is not set, as ServeHTTP has it.
+	Drain Drain
 }
 
 // Flags adds the flags.
@@ -80,7 +82,10 @@ func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error
 	if a.keys == "" {
 		handler = LocalOnly(handler, a.CORS.Origins...)
 	}
+	if a.Drain.Begin == nil {
+		a.Drain.Timeout = DrainTimeout
+	}
 	p.Logger.Info("listening", "address", l.Addr().String())
-	p.Group.Go(ctx, "HTTP listener", func(ctx context.Context) error { return ServeHTTP(ctx, l, handler, p.Logger) })
+	p.Group.Go(ctx, "HTTP listener", func(ctx context.Context) error { return ServeDraining(ctx, l, handler, p.Logger, a.Drain) })
 	return nil
 }

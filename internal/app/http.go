@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -17,8 +18,10 @@ const (
 	// idleTimeout is longer than that of common load balancers (60 s), so that it is they who
 	// close a connection, and no request meets one that is being closed.
 	idleTimeout = 2 * time.Minute
-	// drainTimeout is how long requests that are being answered may take to end after a signal.
-	drainTimeout = 15 * time.Second
+	// DrainTimeout is how long requests that are being answered may take to end after a signal, unless told otherwise.
+	DrainTimeout = 15 * time.Second
+	// lastGrace is how long they may take that were told to end.
+	lastGrace = 5 * time.Second
 )
 
 // Listen opens a TCP address. Where it is in use, the error says what to do; flag is the name of
@@ -49,6 +52,25 @@ func AddressInUse(addr, flag string) error {
 //
 // Reading a body and writing an answer have no time limit: event streams last as long as a run.
 func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger) error {
+	return ServeDraining(ctx, l, handler, logger, Drain{Timeout: DrainTimeout})
+}
+
+// Drain is how a server stops.
+type Drain struct {
+	// Timeout is how long requests that are under way may take.
+	Timeout time.Duration
+	// Begin has the handler refuse requests, which are still taken for as long as others are under way: callers are told,
+	// and not left with a port that is closed. End has those end that are under way once Timeout is over. Nil: no request
+	// is taken any more, and after Timeout connections are cut.
+	Begin, End func()
+}
+
+// ServeDraining is ServeHTTP for a handler that has a say in how it stops.
+func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, logger *slog.Logger, d Drain) error {
+	var busy inFlight
+	if d.Begin != nil {
+		handler = busy.count(handler)
+	}
 	// Requests under way see their contexts end only when draining did not help.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -70,7 +92,15 @@ func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger
 		return fmt.Errorf("serving HTTP: %w", failed)
 	case <-ctx.Done():
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	timeout := d.Timeout
+	if d.Begin != nil {
+		d.Begin()
+		if !busy.wait(d.Timeout) {
+			d.End()
+		}
+		timeout = lastGrace
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	err := server.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -82,4 +112,48 @@ func ServeHTTP(ctx context.Context, l net.Listener, handler http.Handler, logger
 		return fmt.Errorf("stopping HTTP: %w", err)
 	}
 	return nil
+}
+
+// inFlight counts requests that are being answered.
+type inFlight struct {
+	mu   sync.Mutex
+	n    int
+	none chan struct{} // closed when there are none; nil where nobody waits
+}
+
+func (f *inFlight) count(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		f.n++
+		f.mu.Unlock()
+		defer func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.n--; f.n == 0 && f.none != nil {
+				close(f.none)
+				f.none = nil
+			}
+		}()
+		h.ServeHTTP(w, r)
+	})
+}
+
+// wait returns true once no request is being answered, false when the time is over.
+func (f *inFlight) wait(timeout time.Duration) bool {
+	f.mu.Lock()
+	if f.n == 0 {
+		f.mu.Unlock()
+		return true
+	}
+	none := make(chan struct{})
+	f.none = none
+	f.mu.Unlock()
+	over := time.NewTimer(timeout)
+	defer over.Stop()
+	select {
+	case <-none:
+		return true
+	case <-over.C:
+		return false
+	}
 }

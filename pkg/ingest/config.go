@@ -34,8 +34,8 @@ type Config struct {
 	MaxRuns int
 }
 
-// MaxAckTimeout is the longest AckTimeout. A process that is told to stop may take 15 s for requests that are under
-// way and then waits for Kafka this long: orchestrators kill it where that takes too long, after 45 s in the chart.
+// MaxAckTimeout is the longest AckTimeout. A process that is told to stop takes its drain timeout for requests that are under
+// way, 15 s by default, and then waits for Kafka this long: orchestrators kill it where that takes too long, after 45 s in the chart.
 const MaxAckTimeout = 25 * time.Second
 
 // DefaultProxyMemory holds what 500 agents say in a minute, if each says 10 events of 200 bytes a second.

@@ -47,6 +47,8 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 	switch {
 	case err != nil: // before rej: a read that was ended by the failure is no fault of the caller
 		s.unavailable(w, r, callEvents, err, &got)
+	case rej != nil && rej.reason == reasonTimeout && s.stopping.Err() != nil:
+		s.unavailable(w, r, callEvents, errDraining, &got)
 	case rej != nil:
 		s.refuse(w, r, callEvents, rej, &got)
 	default:

@@ -35,6 +35,11 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this call is " + rt.Method})
 		return
 	}
+	if s.draining.Load() {
+		w.Header().Set("Connection", "close") // the next request finds another process
+		s.unavailable(w, r, rt.call, errDraining, nil)
+		return
+	}
 	id, err := s.auth.Authenticate(r)
 	switch {
 	case errors.Is(err, tenant.ErrUnauthenticated):
@@ -141,6 +146,9 @@ func (s *Service) failure(c call, err error, got *ack) (p problem.Problem, retry
 	s.metrics.requests.WithLabelValues(string(c), outcomeUnavailable).Inc()
 	s.metrics.rejected.WithLabelValues(reasonUnavailable).Inc()
 	retry = "5"
+	if errors.Is(err, errDraining) {
+		retry = "1" // elsewhere
+	}
 	if errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, kafka.ErrNoTopic) {
 		retry = "60" // a person has to do something first
 	}

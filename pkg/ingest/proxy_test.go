@@ -733,3 +733,57 @@ func TestProxy_ACallerThatReadsNothingCountsAsOneThatHasLeft(t *testing.T) {
 		t.Errorf("%d records", len(rs))
 	}
 }
+
+// A process that is about to stop takes nothing new; what is under way goes on, and ends when it is told to, with all that was
+// said published.
+func TestService_DrainsAndStops(t *testing.T) {
+	goOn := make(chan struct{})
+	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n")(w, r)
+		<-goOn
+		answers("data: "+said+"\n\n")(w, r)
+		<-r.Context().Done()
+	})
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	read := bufio.NewReader(resp.Body)
+	if _, err := read.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	in, out := io.Pipe()
+	sent := make(chan answer, 1)
+	go func() { sent <- b.in(t, "t2").do(http.MethodPost, b.in(t, "t2").path("events"), in) }()
+	if _, err := io.WriteString(out, ev1+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	kafkatest.ConsumeUntil(t, b.cfg, b.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) == 3 })
+
+	b.svc.Drain()
+	for _, path := range []string{"/v1/agents/helper", "/v1/threads/t1/runs/r2/events"} {
+		a := b.do(http.MethodPost, path, strings.NewReader(inputOf("r2")))
+		wantUnavailable(t, a, 0)
+		if a.header.Get("Retry-After") != "1" || !strings.Contains(a.Detail, "another one") {
+			t.Errorf("answer is %v %s", a.header, a.body)
+		}
+	}
+	close(goOn)
+	want := "\ndata: " + said + "\n\n"
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(read, got); err != nil || string(got) != want {
+		t.Fatalf("the run does not go on: %q, %v", got, err)
+	}
+
+	b.svc.Stop()
+	rest, err := io.ReadAll(read)
+	if err != nil || !strings.Contains(string(rest), codeStopping) {
+		t.Errorf("the end is %q, %v", rest, err)
+	}
+	wantUnavailable(t, <-sent, 1)
+	if err := out.Close(); err != nil {
+		t.Error(err)
+	}
+	rs := b.published(5)
+	if len(rs) != 4 || !strings.Contains(string(rs[3].Value), codeStopping) || !headersOf(t, rs[3]).Synthetic {
+		t.Errorf("written is %q", b.written())
+	}
+}

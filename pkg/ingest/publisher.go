@@ -60,6 +60,7 @@ type publisher struct {
 	outBytes int
 	progress time.Time // last acknowledgement, or when the first of those under way was sent
 	timer    *time.Timer
+	unhook   func() bool // from the stage's end
 	done     bool
 	acked    ack
 	// ackedLine is the line of the last event that is acknowledged, as all before it are.
@@ -79,6 +80,7 @@ func (s *Service) newPublisher(t target, kind record.Kind, by producer, failed f
 	p.moved.L = &p.mu
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.timer = time.AfterFunc(s.cfg.AckTimeout, p.watch)
+	p.unhook = context.AfterFunc(s.stopping, p.stop)
 	return p
 }
 
@@ -170,6 +172,15 @@ func (p *publisher) fail(err error) {
 	p.moved.Broadcast()
 }
 
+// stop has the request end because the stage does: what was sent is still waited for.
+func (p *publisher) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.done && p.err == nil {
+		p.failed()
+	}
+}
+
 // watch ends the request where nothing is acknowledged for too long: a broker that has a record and
 // never answers keeps it from failing by itself.
 func (p *publisher) watch() {
@@ -200,6 +211,7 @@ func (p *publisher) finish() (ack, error) {
 	}
 	p.done = true
 	p.timer.Stop()
+	p.unhook()
 	p.cancel(errStopped) // after success there is nothing left that it could end
 	return p.acked, p.err
 }

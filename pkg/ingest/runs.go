@@ -100,6 +100,26 @@ func (r *Runs) Held(threadKey, runID string) bool {
 	return ok
 }
 
+// endAll ends all runs for a reason, and takes none any more.
+func (r *Runs) endAll(reason error) {
+	r.seal()
+	for _, p := range r.all() {
+		p.end(reason)
+	}
+}
+
+// seal takes no run any more.
+func (r *Runs) seal() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.closed = true
+		if len(r.held) == 0 {
+			close(r.empty)
+		}
+	}
+}
+
 func (r *Runs) all() []*proxied {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,14 +133,7 @@ func (r *Runs) all() []*proxied {
 // close takes no run any more, and waits until none is held, or ctx ends: then it returns how many records of
 // how many runs were given up.
 func (r *Runs) close(ctx context.Context) (records, runs int) {
-	r.mu.Lock()
-	if !r.closed {
-		r.closed = true
-		if len(r.held) == 0 {
-			close(r.empty)
-		}
-	}
-	r.mu.Unlock()
+	r.seal()
 	select {
 	case <-r.empty:
 	case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -29,6 +30,10 @@ type Service struct {
 	agents map[string]*agents.Caller
 	memory *memory
 	runs   *Runs
+	// draining is set by Drain, stopping ends with Stop.
+	draining *atomic.Bool
+	stopping context.Context
+	stop     context.CancelFunc
 	// stalledCaller is the constant of that name, but in tests.
 	stalledCaller time.Duration
 }
@@ -67,7 +72,9 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	for name, a := range cfg.Agents {
 		callers[name] = agents.NewCaller(a)
 	}
+	stopping, stop := context.WithCancel(context.Background())
 	return &Service{
+		draining: new(atomic.Bool), stopping: stopping, stop: stop,
 		logger: logger, agents: callers, memory: newMemory(cfg.ProxyMemory, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller,
 		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
 		window: semaphore.NewWeighted(int64(cfg.TotalWindow)),
@@ -96,6 +103,7 @@ func (s *Service) Ready() error {
 func (s *Service) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.AckTimeout+time.Second)
 	defer cancel()
+	defer s.stop()
 	lost, runs := s.runs.close(ctx)
 	err := s.producer.Flush(ctx)
 	s.producer.Close()
@@ -110,6 +118,17 @@ func (s *Service) Close() error {
 		err = errors.Join(err, fmt.Errorf("Kafka has not acknowledged %d records of %d proxied runs: they may be missing", lost, runs)) //nolint:staticcheck // a name
 	}
 	return err
+}
+
+// Drain refuses requests from now on, with 503, so that callers go elsewhere. Those that are under way go on.
+func (s *Service) Drain() { s.draining.Store(true) }
+
+// Stop has the requests end that are under way, within seconds: callers that send events are told how far they were
+// acknowledged, and proxied runs end with a RUN_ERROR. It does not wait for them.
+func (s *Service) Stop() {
+	s.Drain()
+	s.stop()
+	s.runs.endAll(errStopping)
 }
 
 // Runs returns the runs that the process holds as their proxy.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/admin"
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
@@ -32,6 +33,7 @@ type Server struct {
 	kafka kafka.Config
 	adm   *kadm.Client
 	store *sqlite.Store
+	door  *ingest.Service
 
 	startTime time.Duration
 	// answering is how many requests of the HTTP API are under way.
@@ -78,7 +80,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	handler = app.LocalOnly(s.cfg.CORS.Handler(s.counted(handler)), s.cfg.CORS.Origins...)
 	s.group.Go(ctx, "HTTP listener", func(ctx context.Context) error {
-		return app.ServeHTTP(ctx, s.http, handler, s.cfg.Logger)
+		return app.ServeDraining(ctx, s.http, handler, s.cfg.Logger, app.Drain{Timeout: app.DrainTimeout, Begin: s.door.Drain, End: s.door.Stop})
 	})
 	return nil
 }

@@ -41,6 +41,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.door = door
 	s.admin.AddCheck("ingest", func(context.Context) error { return door.Ready() })
 	s.group.Go(ctx, "ingest", func(ctx context.Context) error {
 		// The HTTP listener is stopped before it is this part's turn: nothing is under way.
