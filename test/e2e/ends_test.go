@@ -21,8 +21,8 @@ type ends struct {
 	replication int
 	// store are the flags of indexer and query that name the store.
 	store []string
-	// door are flags of ingest.
-	door []string
+	// door are flags of ingest, compactor those of the compactor.
+	door, compactor []string
 	// killLeader, where the broker may be lost, kills the node that leads a partition of skein.events.
 	killLeader func(partition int32)
 	// versions say what the ends are.

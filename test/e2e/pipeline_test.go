@@ -30,15 +30,16 @@ type pipeline struct {
 	ingest, compactor, indexer, query *process.Process
 	// door and api are each tenant's clients of ingest and query.
 	door, api map[string]*client.Client
+	// secrets are the tenants' API keys.
+	secrets map[string]string
 }
 
 func startPipeline(t *testing.T, e ends) *pipeline {
 	t.Helper()
-	p := &pipeline{t: t, ends: e, dir: t.TempDir()}
+	p := &pipeline{t: t, ends: e, dir: t.TempDir(), secrets: map[string]string{}}
 	keys := filepath.Join(p.dir, "api-keys.yaml")
-	secrets := map[string]string{}
 	for _, tenant := range []string{tenantA, tenantB} {
-		secrets[tenant] = strings.TrimSpace(p.skein("keys", "new", "--tenant", tenant, "--scope", "publish,read,erase", "--file", keys))
+		p.secrets[tenant] = strings.TrimSpace(p.skein("keys", "new", "--tenant", tenant, "--scope", "publish,read,erase", "--file", keys))
 	}
 	http := []string{"--listen", "127.0.0.1:0", "--api-keys", keys}
 	// Before what they wait for is there: they have to go on by themselves.
@@ -52,7 +53,7 @@ func startPipeline(t *testing.T, e ends) *pipeline {
 	p.compactor.AwaitReady()
 	p.query = p.launch("query", append(http, e.store...)...)
 	p.query.AwaitReady()
-	p.door, p.api = p.connect(p.ingest, secrets), p.connect(p.query, secrets)
+	p.door, p.api = p.connect(p.ingest), p.connect(p.query)
 	return p
 }
 
@@ -77,10 +78,10 @@ func (p *pipeline) kafkaFlags() []string {
 // startCompactor starts a compactor on the folder and under the name of the one before it.
 func (p *pipeline) startCompactor() {
 	p.t.Helper()
-	p.compactor = p.launch("compactor",
+	p.compactor = p.launch("compactor", append(p.ends.compactor,
 		"--dir", filepath.Join(p.dir, "compactor"), "--instance-id", "one",
 		// Often, so that runs which are open when it is killed have been written as such.
-		"--checkpoint-interval", "100ms", "--checkpoint-max", "100ms")
+		"--checkpoint-interval", "100ms", "--checkpoint-max", "100ms")...)
 }
 
 func (p *pipeline) startIndexer() {
@@ -113,10 +114,10 @@ func (p *pipeline) skein(args ...string) string {
 }
 
 // connect returns a client of a stage for each tenant.
-func (p *pipeline) connect(stage *process.Process, secrets map[string]string) map[string]*client.Client {
+func (p *pipeline) connect(stage *process.Process) map[string]*client.Client {
 	p.t.Helper()
-	out := make(map[string]*client.Client, len(secrets))
-	for tenant, key := range secrets {
+	out := make(map[string]*client.Client, len(p.secrets))
+	for tenant, key := range p.secrets {
 		c, err := client.New("http://"+stage.Said("listening", "address"), client.WithAPIKey(key))
 		if err != nil {
 			p.t.Fatal(err)
