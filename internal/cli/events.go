@@ -31,6 +31,8 @@ type eventReader struct {
 	// lost says that an object was broken: its rest is passed over, up to a line that begins another one.
 	lost  bool
 	array *json.Decoder
+	// fed counts the lines that the array's decoder has read.
+	fed lineFeeds
 	// strict refuses a line of SSE that is no field, where other readers pass over it.
 	strict bool
 }
@@ -106,7 +108,8 @@ func (e *eventReader) begin() ([]byte, error) {
 	case c == '{':
 		return e.firstObject()
 	case first && c == '[':
-		e.form, e.array = formArray, json.NewDecoder(e.r)
+		e.form, e.fed = formArray, lineFeeds{r: e.r, line: e.lines + 1}
+		e.array = json.NewDecoder(&e.fed)
 		_, err := e.array.Token()
 		return nil, err
 	case first && e.isSSE():
@@ -257,7 +260,35 @@ func (e *eventReader) nextOfArray() ([]byte, error) {
 	if err := e.array.Decode(&event); err != nil {
 		return nil, fmt.Errorf("reading array of events: event %d: %w", e.line, unexpected(err))
 	}
+	e.fed.to(e.array.InputOffset() - int64(len(event)))
 	return onOneLine(event), nil
+}
+
+// lineFeeds tells in which line a place of what was read lies, for a reader that reads ahead.
+type lineFeeds struct {
+	r    io.Reader
+	read int64
+	// line is that of the last place; ahead are the line feeds behind it.
+	line  int
+	ahead []int64
+}
+
+// Read implements io.Reader.
+func (l *lineFeeds) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	for i, c := range p[:n] {
+		if c == '\n' {
+			l.ahead = append(l.ahead, l.read+int64(i))
+		}
+	}
+	l.read += int64(n)
+	return n, err
+}
+
+// to goes to a place that is not before the last one.
+func (l *lineFeeds) to(place int64) {
+	n, _ := slices.BinarySearch(l.ahead, place)
+	l.line, l.ahead = l.line+n, append(l.ahead[:0], l.ahead[n:]...)
 }
 
 // unexpected is for an end in the middle, which is not the end of the events.

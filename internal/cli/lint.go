@@ -275,7 +275,7 @@ func lintEvents(l *lint.Linter, r io.Reader, name string) error {
 		}
 		line := events.line
 		if events.form == formArray {
-			line = 0 // it is the event's place
+			line = events.fed.line
 		}
 		l.Event(text, line)
 	}

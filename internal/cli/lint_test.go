@@ -48,10 +48,11 @@ func TestLint_HasNothingAgainstRecordedThreads(t *testing.T) {
 
 func TestLint_SaysWhereAndWhat(t *testing.T) {
 	for name, c := range map[string]struct{ text, where string }{
-		"NDJSON":  {lintStarted + "\n" + lintContent + "\n" + lintFinished + "\n", ":2"},
-		"SSE":     {"data: " + lintStarted + "\n\ndata: " + lintContent + "\n\ndata: " + lintFinished + "\n\n", ":3"},
-		"array":   {"[" + lintStarted + ",\n" + lintContent + "," + lintFinished + "]", ": event 2"},
-		"objects": {lintStarted + lintContent + lintFinished, ":1"},
+		"NDJSON":   {lintStarted + "\n" + lintContent + "\n" + lintFinished + "\n", ":2"},
+		"SSE":      {"data: " + lintStarted + "\n\ndata: " + lintContent + "\n\ndata: " + lintFinished + "\n\n", ":3"},
+		"array":    {"\n[" + lintStarted + ",\n\n" + lintContent + "," + lintFinished + "]", ":4"},
+		"laid out": {"[\n  {\n    \"type\": \"RUN_STARTED\",\n    \"threadId\": \"t\", \"runId\": \"r\"\n  },\n  {\"type\": \"TEXT_MESSAGE_CONTENT\",\n    \"messageId\": \"m1\", \"delta\": \"x\"\n  },\n" + lintFinished + "]", ":6"},
+		"objects":  {lintStarted + lintContent + lintFinished, ":1"},
 	} {
 		path := filepath.Join(t.TempDir(), "run.jsonl")
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {

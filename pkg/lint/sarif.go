@@ -55,12 +55,10 @@ type sarifLocation struct {
 		ArtifactLocation struct {
 			URI string `json:"uri"`
 		} `json:"artifactLocation"`
-		Region *sarifRegion `json:"region,omitempty"`
+		Region struct {
+			StartLine int `json:"startLine"`
+		} `json:"region"`
 	} `json:"physicalLocation"`
-}
-
-type sarifRegion struct {
-	StartLine int `json:"startLine"`
 }
 
 // sarifProperties are what SARIF has no place for.
@@ -91,9 +89,7 @@ func SARIF(version string, findings []Finding) Log {
 		}
 		at := sarifLocation{}
 		at.PhysicalLocation.ArtifactLocation.URI = f.File
-		if f.Line > 0 {
-			at.PhysicalLocation.Region = &sarifRegion{f.Line}
-		}
+		at.PhysicalLocation.Region.StartLine = max(f.Line, 1) // code scanning takes nothing without a line
 		result.Locations = []sarifLocation{at}
 		run.Results = append(run.Results, result)
 	}

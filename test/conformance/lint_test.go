@@ -172,6 +172,30 @@ func TestLint_EqualsTheOfficialClientOnVariants(t *testing.T) {
 	lintEquals(t, client, names, jobs)
 }
 
+// How runs begin, end, and follow each other: each four of these events.
+func TestLint_EqualsTheOfficialClientOnLifecycles(t *testing.T) {
+	client, ok := conformance.Live(t)
+	if !ok {
+		t.Skip("needs the running client; install Node 20 and run: make conformance-setup")
+	}
+	word := []string{
+		`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`, `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`, `{"type":"RUN_ERROR","message":"m"}`,
+		`{"type":"RAW","event":1}`, `{"type":"META"}`, `{"type":"RAW"}`, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m"}`, `{"type":"TEXT_MESSAGE_CHUNK","delta":"x"}`,
+		`{"type":"THINKING_TEXT_MESSAGE_START"}`, `{"type":"THINKING_TEXT_MESSAGE_END"}`, `{"type":"SUBAGENT_STARTED","subagentRunId":"s","name":"n"}`,
+	}
+	var names []string
+	var jobs []conformance.Job
+	n := len(word)
+	for i := range n * n * n * n {
+		j := conformance.Job{}
+		for _, w := range []int{i / n / n / n, i / n / n % n, i / n % n, i % n} {
+			j.Events = append(j.Events, json.RawMessage(word[w]))
+		}
+		names, jobs = append(names, fmt.Sprintf("%s", j.Events)), append(jobs, j)
+	}
+	lintEquals(t, client, names, jobs)
+}
+
 var reducerRules = func() []string {
 	var names []string
 	for _, r := range lint.Rules() {
