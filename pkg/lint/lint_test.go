@@ -52,7 +52,7 @@ func TestLinter_ReadSSEFramesAsTheClient(t *testing.T) {
 		"a byte order mark":           {"\ufeffdata: " + started + "\n\ndata: " + finished + "\n\n", ""},
 		"one event on two lines":      {"data: " + started + "\n\ndata: " + finished[:8] + "\ndata: " + finished[8:] + "\n\n", ""},
 		"a CR within":                 {"data: " + started + "\r\n\ndata: " + finished + "\n\n", ""},
-		"CR LF":                       {"data: " + started + "\r\n\r\ndata: " + finished + "\r\n\r\n", "1 sse-crlf"},
+		"CR LF":                       {"data: " + started + "\r\n\r\ndata: {\"type\":\"RAW\",\"event\":1}\r\n\r\ndata: " + finished + "\r\n\r\n", "1 sse-crlf"},
 		"not separated":               {"data: " + started + "\ndata: " + finished + "\n\n", "1 sse-not-separated"},
 		"a space between":             {"data: " + started + "\n \ndata: " + finished + "\n\n", "2 sse-line-ignored,1 sse-not-separated"},
 		"[DONE]":                      {"data: " + started + "\n\ndata: " + finished + "\n\ndata: [DONE]\n\n", "5 not-json"},
