@@ -39,7 +39,7 @@ func linted(start conformance.Start, events []json.RawMessage) []lint.Finding {
 	return found
 }
 
-// judgedOtherwise compares what lint finds with what the client says: where it ends, what it takes out and converts on the way, and where
+// judgedOtherwise compares what lint finds with what the client says: where it ends, and by which rule, what it takes out and converts on the way, and where
 // its reducer warns. It returns how they differ, up to which event, or "".
 func judgedOtherwise(want conformance.Result, found []lint.Finding, of int) (upTo int, d string) {
 	last := of // the events that the client looks at
@@ -56,6 +56,15 @@ func judgedOtherwise(want conformance.Result, found []lint.Finding, of int) (upT
 		return last, "the client plays it all, lint stops at " + stop
 	case want.Ends != nil && (stop == "" || want.Ends.Index != last-1):
 		return min(last, want.Ends.Index+1), fmt.Sprintf("the client ends at event %d (%s), lint at %q", want.Ends.Index+1, want.Ends.Message, stop)
+	}
+	if want.Ends != nil {
+		rule := endRule(want.Ends.Message)
+		if !slices.ContainsFunc(found, func(f lint.Finding) bool {
+			// That a chunk comes too late says more than that it continues nothing.
+			return f.Event == last && (f.Rule == rule || rule == lint.RuleChunk && f.Rule == lint.RuleAfterEnd)
+		}) {
+			return last, fmt.Sprintf("event %d: the client ends there by %s (%s), lint by %q", last, rule, want.Ends.Message, stop)
+		}
 	}
 	says, finds := make([][]string, last), make([][]string, last)
 	for _, w := range want.Warned {
@@ -76,6 +85,24 @@ func judgedOtherwise(want conformance.Result, found []lint.Finding, of int) (upT
 		}
 	}
 	return 0, ""
+}
+
+// endRule names the rule behind what the client says when it ends.
+func endRule(message string) string {
+	switch {
+	case strings.HasPrefix(message, "["), strings.HasPrefix(message, "Cannot read properties of"): // of zod, of its boundary
+		return lint.RuleSchema
+	case strings.Contains(message, "The run has already"):
+		return lint.RuleAfterEnd
+	case strings.HasPrefix(message, "First TEXT_"), strings.HasPrefix(message, "First TOOL_"), strings.HasPrefix(message, "First REASONING_"),
+		strings.HasPrefix(message, "Cannot continue"), strings.HasPrefix(message, "Ambiguous"):
+		return lint.RuleChunk
+	}
+	rule, err := ruleOf(message)
+	if err != nil {
+		return err.Error()
+	}
+	return rule
 }
 
 const byReducer = "the reducer warns"
