@@ -83,6 +83,7 @@ type parting struct {
 	at     int
 	event  json.RawMessage
 	value  obj // the event
+	sent   []json.RawMessage // the events before it
 	before conformance.Conversation
 	want   conformance.Result
 	got    foldedStream
@@ -114,7 +115,7 @@ func (c comparison) part(history lineage.History, start conformance.Start, event
 	if different == 0 {
 		c.t.Fatalf("they part before the first event: %s", differs(p.want, p.got))
 	}
-	p.at, p.event = different-1, events[different-1]
+	p.at, p.event, p.sent = different-1, events[different-1], events[:different-1]
 	p.value, _ = parsed(c.t, p.event).(obj)
 	c.partingOperation(p)
 	return p

@@ -41,8 +41,13 @@ var documentedRows = []row{
 		return bytes.Count(got.Messages, []byte(`"id":"thinking-`))
 	}},
 	{name: "numbers that no double can hold", event: func(p *parting) (json.RawMessage, bool) {
-		instead := encode(finite(clone(p.value)))
-		return instead, !bytes.Equal(instead, encode(p.value))
+		infinite := func(v any) bool { return !bytes.Equal(encode(finite(clone(v))), encode(v)) }
+		// Infinity, which the client still holds in the place of the state that it would write as null, has no members; null
+		// makes its patch fail.
+		if p.op == nil && p.want.State == nil && string(p.before.State) == "null" {
+			return nil, slices.ContainsFunc(p.sent, func(e json.RawMessage) bool { return infinite(decoded(e)) })
+		}
+		return encode(finite(clone(p.value))), infinite(p.value)
 	}},
 	{name: "numbers beyond 2^53", values: func(_ conformance.Result, got foldedStream) int {
 		return roundedNumbers(got.Messages) + roundedNumbers(got.State)
@@ -574,4 +579,13 @@ func TestRows_AreThoseOfTheDocument(t *testing.T) {
 			t.Errorf("the kit knows no row %q of docs/fold.md: neither in documentedRows nor in notDrawn", cell)
 		}
 	}
+}
+
+// decoded is an event of a stream; nil where it is no JSON.
+func decoded(event json.RawMessage) any {
+	v, err := conformance.Decode(event)
+	if err != nil {
+		return nil
+	}
+	return v
 }
