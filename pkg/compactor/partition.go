@@ -198,6 +198,9 @@ func (p *partition) route(m *message) (_ outcome, err error) {
 	if m.headers, err = kafka.ParseHeadersLike(m.Headers, like); err != nil {
 		return p.letter(m, reasonBadHeaders, err.Error())
 	}
+	if m.headers.Kind == record.KindCancel { // no sign of life of the run, be there one or not
+		return outcomeCancel, nil
+	}
 	if t == nil {
 		if t, err = p.thread(string(m.Key), tenant, id); err != nil {
 			return 0, err

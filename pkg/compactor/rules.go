@@ -48,10 +48,12 @@ const (
 	outcomeErased
 	// outcomeRefold: a thread was to be folded again.
 	outcomeRefold
+	// outcomeCancel: a run was to be stopped, which is not the compactor's to do.
+	outcomeCancel
 	numOutcomes
 )
 
-var outcomeNames = [numOutcomes]string{"folded", "input", "dropped", "dead_letter", "second_terminal", "erasure", "erased", "refold"}
+var outcomeNames = [numOutcomes]string{"folded", "input", "dropped", "dead_letter", "second_terminal", "erasure", "erased", "refold", "cancel"}
 
 // codeAbandoned is the code of the RUN_ERROR that stands in for the end of a silent run.
 const codeAbandoned = "skein-abandoned"

@@ -212,6 +212,9 @@ func interleaved(s *sim, rng *rand.Rand) {
 			if rng.IntN(10) == 0 {
 				s.send("other", "o", custom("between"))
 			}
+			if rng.IntN(10) == 0 {
+				s.sendKind(record.KindCancel, "t", fmt.Sprint("r", rng.IntN(n)), `{}`)
+			}
 			steps[i][0]()
 			steps[i] = steps[i][1:]
 		}

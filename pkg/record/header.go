@@ -75,14 +75,17 @@ func (l Label) Valid() bool {
 // Kind says what a record's value is.
 type Kind string
 
-// The kinds: event, input, erase and refold on skein.events, run, fence, position and erase on skein.runs, snapshot
+// The kinds: event, input, erase, refold and cancel on skein.events, run, fence, position and erase on skein.runs, snapshot
 // and oversize (in the place of a snapshot that is too large) on skein.snapshots.
 const (
 	KindEvent Kind = "event"
 	KindInput Kind = "input"
 	KindErase Kind = "erase"
 	// KindRefold asks the compactor to write a thread's records anew where the rules of the fold make others by now.
-	KindRefold   Kind = "refold"
+	KindRefold Kind = "refold"
+	// KindCancel asks whoever holds a run to stop it: Skein's proxy, or the agent itself. For all others it says nothing; the end that
+	// may come of it is an event like any.
+	KindCancel   Kind = "cancel"
 	KindRun      Kind = "run"
 	KindFence    Kind = "fence"
 	KindPosition Kind = "position"
@@ -93,7 +96,7 @@ const (
 // kinds spares the copy of a name that is known.
 var kinds = func() map[string]Kind {
 	m := map[string]Kind{}
-	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindRefold, KindRun, KindFence, KindPosition, KindSnapshot, KindOversize} {
+	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindRefold, KindCancel, KindRun, KindFence, KindPosition, KindSnapshot, KindOversize} {
 		m[string(k)] = k
 	}
 	return m
