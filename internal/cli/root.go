@@ -74,7 +74,7 @@ thread, and gives conversations back: whole, from any run, along any branch.`,
 		newThreads(out, environ), newLineage(out, environ), newHistory(out, environ),
 		newDiff(out, environ), newCheckout(out, environ),
 		newReplay(out, environ), newVerify(out, environ), newExport(out, environ),
-		newPublish(out, environ), newErase(out, environ), newFold(out), newLint(out),
+		newPublish(out, environ), newErase(out, environ), newCancel(out, environ), newFold(out), newLint(out),
 		newTopics(out), newDeadLetters(out, environ), newRefold(out), newMigrate(out), newKeys(out), newHealth(out),
 		newVersion(out),
 	)

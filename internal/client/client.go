@@ -120,6 +120,38 @@ func (c *Client) EraseThread(ctx context.Context, thread string) (Receipt, error
 	return r, nil
 }
 
+// Cancelled says how a run has ended that was to be stopped.
+type Cancelled struct {
+	ThreadID string `json:"threadId"`
+	RunID    string `json:"runId"`
+	// Position is that of the request in skein.events, End that of the run's terminal event.
+	Position string `json:"position"`
+	End      string `json:"end"`
+	Status   string `json:"status"`
+	// Synthetic: a proxy wrote the end in the agent's place.
+	Synthetic bool `json:"synthetic,omitempty"`
+}
+
+// CancelRun has a run stopped, and waits for its end. The error is an *Error of status 409 where it does not come: the run has
+// ended before, or nobody holds it. The reason is for people; it may be empty.
+func (c *Client) CancelRun(ctx context.Context, thread, run, reason string) (Cancelled, error) {
+	said, err := json.Marshal(struct {
+		Reason string `json:"reason,omitempty"`
+	}{reason})
+	if err != nil { // a string only: cannot be
+		return Cancelled{}, fmt.Errorf("encoding reason: %w", err)
+	}
+	body, err := c.call(ctx, http.MethodPost, runPath(thread, run)+"/cancel", nil, typeJSON, bytes.NewReader(said))
+	if err != nil {
+		return Cancelled{}, err
+	}
+	var out Cancelled
+	if err := json.Unmarshal(body, &out); err != nil {
+		return Cancelled{}, fmt.Errorf("decoding answer: %w", err)
+	}
+	return out, nil
+}
+
 // Get returns the JSON (or text) of one call of the query stage. Path starts with "/v1/" and is
 // escaped already: see ThreadPath and RunPath.
 func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte, error) {

@@ -28,6 +28,7 @@ const (
 	reasonAuth        = "unauthenticated"
 	reasonScope       = "forbidden"
 	reasonInternal    = "internal"
+	reasonNotEnded    = "not-ended"
 	reasonAgent       = "no-agent"
 	reasonHeld        = "run-under-way"
 )
@@ -37,7 +38,7 @@ func reasons() []string {
 	return []string{
 		agui.RuleNotJSON, agui.RuleTooDeep, agui.RuleNotObject, agui.RuleNoType, agui.RuleSchema,
 		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout, reasonDone, reasonNoArray, reasonSeq,
-		reasonUnavailable, reasonMediaType, reasonID, reasonHeader, reasonAuth, reasonScope, reasonInternal, reasonAgent, reasonHeld,
+		reasonUnavailable, reasonMediaType, reasonID, reasonHeader, reasonAuth, reasonScope, reasonInternal, reasonNotEnded, reasonAgent, reasonHeld,
 	}
 }
 

@@ -84,7 +84,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	for _, r := range reasons() {
 		m.rejected.WithLabelValues(r)
 	}
-	for _, k := range []record.Kind{record.KindEvent, record.KindInput, record.KindErase} {
+	for _, k := range []record.Kind{record.KindEvent, record.KindInput, record.KindErase, record.KindCancel} {
 		m.events.WithLabelValues(string(k))
 		m.bytes.WithLabelValues(string(k))
 	}

@@ -17,6 +17,7 @@ const (
 	callEvents call = "events"
 	callInput  call = "input"
 	callErase  call = "erase"
+	callCancel call = "cancel"
 	callAgent  call = "agent"
 )
 
@@ -32,6 +33,7 @@ var table = []entry{
 	{callEvents, tenant.Route{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/events", Scope: tenant.ScopePublish}, (*Service).postEvents},
 	{callInput, tenant.Route{Method: http.MethodPut, Pattern: "/v1/threads/{thread}/runs/{run}/input", Scope: tenant.ScopePublish}, (*Service).putInput},
 	{callAgent, tenant.Route{Method: http.MethodPost, Pattern: "/v1/agents/{agent}", Scope: tenant.ScopePublish}, (*Service).postAgent},
+	{callCancel, tenant.Route{Method: http.MethodPost, Pattern: "/v1/threads/{thread}/runs/{run}/cancel", Scope: tenant.ScopePublish}, (*Service).postCancel},
 	{callErase, tenant.Route{Method: http.MethodDelete, Pattern: "/v1/threads/{thread}", Scope: tenant.ScopeErase}, (*Service).deleteThread},
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,11 @@ type Service struct {
 	draining *atomic.Bool
 	stopping context.Context
 	stop     context.CancelFunc
+	// requests reads which of the runs are to be stopped; nil where there are no agents.
+	requests *cancelReader
+	// cancelling bounds the calls to stop a run that wait; cancelWait is the constant of that name, but in tests.
+	cancelling *semaphore.Weighted
+	cancelWait time.Duration
 	// stalledCaller is the constant of that name, but in tests.
 	stalledCaller time.Duration
 }
@@ -73,21 +79,40 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		callers[name] = agents.NewCaller(a)
 	}
 	stopping, stop := context.WithCancel(context.Background())
-	return &Service{
+	s := &Service{
 		draining: new(atomic.Bool), stopping: stopping, stop: stop,
 		logger: logger, agents: callers, memory: newMemory(cfg.ProxyMemory, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller,
+		cancelling: semaphore.NewWeighted(maxCancels), cancelWait: cancelWait,
 		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
 		window: semaphore.NewWeighted(int64(cfg.TotalWindow)),
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
 			// Else it would refuse all that is written to them, for as long as it lives.
 			anew: func() { producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events) },
 			err:  fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
-	}, nil
+	}
+	if len(callers) == 0 {
+		return s, nil
+	}
+	if s.requests, err = newCancelReader(cfg.Kafka, s.runs.Cancel); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.runs.OnPartition(s.requests.hold)
+	purge := s.pin.anew
+	s.pin.anew = func() {
+		purge()
+		s.requests.topicMadeAnew()
+	}
+	return s, nil
 }
 
-// Run watches the partition counts until ctx ends. Requests are answered with 503 until its first
-// look at the topics, and whenever their counts are not what they were.
+// Run watches the partition counts, and reads which of the runs that the process holds are to be stopped, until ctx ends.
+// Requests are answered with 503 until its first look at the topics, and whenever their counts are not what they were.
 func (s *Service) Run(ctx context.Context) error {
+	if s.requests != nil {
+		var reading sync.WaitGroup
+		reading.Go(func() { s.requests.run(ctx) })
+		defer reading.Wait()
+	}
 	s.pin.watch(ctx, s.cfg.PartitionCheck)
 	return nil
 }
@@ -108,6 +133,9 @@ func (s *Service) Close() error {
 	err := s.producer.Flush(ctx)
 	s.producer.Close()
 	s.pin.adm.Close()
+	if s.requests != nil {
+		s.requests.close()
+	}
 	for _, a := range s.agents {
 		a.Close()
 	}

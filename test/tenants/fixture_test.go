@@ -200,6 +200,9 @@ func (s *site) call(st stage, method, path string, who http.Header) reply {
 		// Here the payload names the thread, and never the tenant.
 		header.Set("Content-Type", "application/json")
 		body = strings.NewReader(fmt.Sprintf(`{"threadId":"w","runId":"run-%d","tenant":"acme","tenantId":"acme","state":{},"messages":[],"tools":[],"context":[],"forwardedProps":{"tenant":"acme"}}`, agentRuns.Add(1)))
+	case strings.HasSuffix(path, "/cancel"):
+		header.Set("Content-Type", "application/json")
+		body = strings.NewReader(`{"reason":"of nobody","tenant":"acme"}`)
 	case method == http.MethodPost:
 		header.Set("Content-Type", "application/x-ndjson")
 		// What a payload says of tenants and threads is nobody's.

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func newCancel(out *output, environ []string) *cobra.Command {
+	at := server{environ: environ}
+	var reason string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "cancel THREAD RUN",
+		GroupID: groupWrite,
+		Short:   "Stop a run, whichever process holds it",
+		Long: `Stop a run, whichever process holds it: Skein's proxy closes the agent's connection and ends the run in
+its place. An agent that writes to Kafka itself may read the request and end its run.
+
+It waits for the run's end, which is a matter of milliseconds as a rule. The exit code is 1 where the
+run does not end: it has ended before, or nobody holds it.`,
+		Example: `  skein cancel my-thread run-7
+  skein cancel my-thread run-7 --reason "the user pressed stop" --json`,
+		Args: usageArgs(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			thread, run := args[0], args[1]
+			return at.connect(func(c *client.Client) error {
+				answer, err := c.CancelRun(cmd.Context(), thread, run, reason)
+				switch {
+				case err != nil:
+					return notCancelled(cmd.Context(), c, thread, run, err)
+				case asJSON:
+					return out.json(answer)
+				}
+				return out.text(cancelledText(answer))
+			})
+		},
+	}
+	serverFlags(cmd, &at)
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().StringVar(&reason, "reason", "", "what to say of it, for people, as `TEXT` of up to 1024 bytes")
+	return cmd
+}
+
+func cancelledText(a client.Cancelled) string {
+	name := fmt.Sprintf("run %s of thread %s", oneLine(a.RunID, 80), oneLine(a.ThreadID, 80))
+	switch {
+	case a.Status != string(record.StatusCancelled):
+		return fmt.Sprintf("%s has come to its own end: %s, at %s\n", name, a.Status, a.End)
+	case a.Synthetic:
+		return fmt.Sprintf("%s is cancelled, at %s; Skein wrote its end\n", name, a.End)
+	}
+	return fmt.Sprintf("%s is cancelled, at %s\n", name, a.End)
+}
+
+// notCancelled says why a run was not stopped, with what the index knows of it where the door knows no more than that it did not end.
+func notCancelled(ctx context.Context, c *client.Client, thread, run string, err error) error {
+	name := fmt.Sprintf("stopping run %s of thread %s", oneLine(run, 80), oneLine(thread, 80))
+	var refused *client.Error
+	if !errors.As(err, &refused) || refused.Status != http.StatusConflict {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var known struct{ Status record.Status }
+	body, lookErr := c.Get(ctx, client.RunPath(thread, run), nil)
+	switch {
+	case lookErr != nil || json.Unmarshal(body, &known) != nil: // the door's own words are what there is to say
+		return fmt.Errorf("%s: %w", name, err)
+	case known.Status == record.StatusRunning:
+		return fmt.Errorf("%s: it goes on: no proxy of Skein holds it, and its agent has not read the request", name)
+	}
+	return fmt.Errorf("%s: it has ended before: %s", name, known.Status)
+}

@@ -1,0 +1,200 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+const (
+	// cancelWait is how long a request to stop a run waits for the run's end. A proxy takes milliseconds for that, and 2 s at most.
+	cancelWait = 3 * time.Second
+	// maxCancels bounds the requests that wait, each with a reader of its own.
+	maxCancels = 256
+	// maxReasonBytes bounds what a caller says of it.
+	maxReasonBytes = 1 << 10
+)
+
+// cancelAgain is when the record is written again where the run has not ended: a proxy that has begun the run just now, or has lost its
+// connection to Kafka, does not read its partition yet.
+var cancelAgain = []time.Duration{250 * time.Millisecond, time.Second}
+
+// cancelled says how a run has ended that was to be stopped.
+type cancelled struct {
+	ThreadID string `json:"threadId"`
+	RunID    string `json:"runId"`
+	// Position is that of the request in skein.events, End that of the run's terminal event.
+	Position record.Position `json:"position"`
+	End      record.Position `json:"end"`
+	// Status is how the run ended: it may have come to its own end meanwhile.
+	Status record.Status `json:"status"`
+	// Synthetic: a proxy wrote the end in the agent's place.
+	Synthetic bool `json:"synthetic,omitempty"`
+}
+
+// errNotEnded says that a run did not end after a request to stop it.
+var errNotEnded = errors.New("the run has not ended")
+
+// postCancel is POST /v1/threads/{thread}/runs/{run}/cancel. It writes the request to the thread's partition, where the process
+// reads it that holds the run, whichever that is, and waits for the run's end behind it.
+func (s *Service) postCancel(w http.ResponseWriter, r *http.Request, t target) {
+	value, rej := readReason(r)
+	if rej != nil {
+		s.refuse(w, r, callCancel, rej, nil)
+		return
+	}
+	if !s.cancelling.TryAcquire(1) {
+		s.unavailable(w, r, callCancel, fmt.Errorf("%w: %d requests to stop runs are waiting already", ErrUnavailable, maxCancels), nil)
+		return
+	}
+	defer s.cancelling.Release(1)
+	answer, err := s.cancelRun(r.Context(), t, value)
+	switch {
+	case errors.Is(err, errNotEnded):
+		s.refuse(w, r, callCancel, reject(http.StatusConflict, reasonNotEnded, 0,
+			"the run has not ended within %v of the request, which lies at %s: it has ended before, or no proxy holds it and its agent does not read the request",
+			s.cancelWait, answer.Position), nil)
+	case err != nil:
+		s.unavailable(w, r, callCancel, err, nil)
+	default:
+		s.accept(w, callCancel, http.StatusOK, answer)
+	}
+}
+
+// readReason reads the body, which may be empty, and returns the value of the record.
+func readReason(r *http.Request) ([]byte, *rejection) {
+	if m := mediaType(r); m != "" && m != typeJSON {
+		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take a reason as %.100q: set Content-Type to %s", m, typeJSON)
+	}
+	b, rej := openBody(r, 1<<10)
+	if rej != nil {
+		return nil, rej
+	}
+	defer b.close()
+	const limit = 8 * maxReasonBytes // as JSON, with whatever else there is
+	text, err := io.ReadAll(io.LimitReader(b, limit+1))
+	if err != nil {
+		return nil, b.failed(err, 0)
+	}
+	var said struct {
+		Reason string `json:"reason,omitempty"`
+	}
+	if len(text) > limit {
+		return nil, tooLarge(0, limit)
+	}
+	if text = bytes.Trim(text, space); len(text) > 0 {
+		if err := json.Unmarshal(text, &said); err != nil {
+			return nil, badLine(agui.RuleNotJSON, 0, `want {"reason": "…"}, or no body: %v`, err)
+		}
+	}
+	if len(said.Reason) > maxReasonBytes {
+		return nil, tooLarge(0, maxReasonBytes)
+	}
+	value, err := json.Marshal(said)
+	if err != nil { // a string only: cannot be
+		return nil, reject(http.StatusInternalServerError, reasonInternal, 0, "%v", err)
+	}
+	return value, nil
+}
+
+// cancelRun writes the request, again where nothing comes of it, and waits for the run's end. With errNotEnded it returns where the
+// request lies.
+func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancelled, error) {
+	request := func() (ack, error) {
+		p := s.newPublisher(t, record.KindCancel, producer{}, func() {})
+		p.send(event{value: value, seq: -1})
+		return p.finish()
+	}
+	got, err := request()
+	if err != nil {
+		return cancelled{}, err
+	}
+	begun := time.Now()
+	out := cancelled{ThreadID: t.thread, RunID: t.run, Position: record.Position{Partition: got.Partition, Offset: got.FirstOffset}}
+	reader, err := kafka.NewDirectReader(s.cfg.Kafka, s.topics.Events, map[int32]int64{t.partition: got.FirstOffset + 1})
+	if err != nil {
+		return out, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	defer reader.Close()
+	for _, until := range append(cancelAgain[:len(cancelAgain):len(cancelAgain)], s.cancelWait) {
+		ended, err := out.await(ctx, reader, t, time.Until(begun.Add(min(until, s.cancelWait))))
+		if ended || err != nil {
+			return out, err
+		}
+		if until >= s.cancelWait {
+			break
+		}
+		if _, err := request(); err != nil {
+			return out, err
+		}
+	}
+	return out, errNotEnded
+}
+
+// await reads the partition until the run's end comes, or for so long.
+func (c *cancelled) await(ctx context.Context, reader *kgo.Client, t target, wait time.Duration) (ended bool, err error) {
+	polling, stop := context.WithTimeout(ctx, wait)
+	defer stop()
+	for polling.Err() == nil {
+		fetches := reader.PollFetches(polling)
+		fetches.EachRecord(func(m *kgo.Record) {
+			if status, synthetic, ok := endOf(m, t); ok && !ended {
+				ended, c.Status, c.Synthetic = true, status, synthetic
+				c.End = record.Position{Partition: m.Partition, Offset: m.Offset}
+			}
+		})
+		if ended {
+			return true, nil
+		}
+		for _, f := range fetches.Errors() {
+			if polling.Err() == nil && !errors.Is(f.Err, context.DeadlineExceeded) {
+				return false, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, f.Err)
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil { // the caller has left
+		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return false, nil
+}
+
+// endOf reports whether a record is the terminal event of the target's run, and how the run ends with it.
+func endOf(m *kgo.Record, t target) (status record.Status, synthetic, ok bool) {
+	if string(m.Key) != t.key {
+		return "", false, false
+	}
+	h, err := kafka.ParseHeaders(m.Headers)
+	if err != nil || h.Kind != record.KindEvent || h.RunID != "" && h.RunID != t.run {
+		return "", false, false
+	}
+	ev, err := agui.Decode(m.Value)
+	if err != nil || h.RunID == "" && ev.RunID != t.run {
+		return "", false, false
+	}
+	switch {
+	case ev.Type == agui.RunError:
+		return record.StatusError, h.Synthetic, true
+	case ev.Type != agui.RunFinished:
+		return "", false, false
+	}
+	switch ev.OutcomeType() {
+	case "interrupt":
+		status = record.StatusInterrupted
+	case "cancelled":
+		status = record.StatusCancelled
+	default:
+		status = record.StatusFinished
+	}
+	return status, h.Synthetic, true
+}

@@ -1,0 +1,543 @@
+package ingest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// runsOn answers with the start of a run, and goes on until its connection is closed.
+func runsOn(w http.ResponseWriter, r *http.Request) {
+	answers("data: "+begin+"\n\n")(w, r)
+	<-r.Context().Done()
+}
+
+// proxies starts doors before one cluster and one agent that goes on for ever.
+func proxies(t *testing.T, cfg Config, n int) []*behind {
+	t.Helper()
+	stop := func(a *agents.Agent) { a.OnDisconnect = agents.Cancel } // with the test
+	all := []*behind{startBehind(t, cfg, stop, runsOn)}
+	for range n - 1 {
+		cfg.Agents = agents.Config{"helper": agentAt(t, all[0].agent.URL, stop)}
+		all = append(all, &behind{door: open(t, cfg), agent: all[0].agent})
+	}
+	return all
+}
+
+// begins has a proxy hold a run of the door's thread, and returns the stream behind its first line.
+func (b *behind) begins(run string) *bufio.Reader {
+	b.t.Helper()
+	resp := b.call(b.t.Context(), strings.Replace(inputOf(run), `"threadId":"t1"`, `"threadId":"`+b.thread+`"`, 1))
+	b.t.Cleanup(func() { _ = resp.Body.Close() })
+	read := bufio.NewReader(resp.Body)
+	if line, err := read.ReadString('\n'); err != nil || resp.StatusCode != http.StatusOK {
+		b.t.Fatalf("answer is %s, %q, %v", resp.Status, line, err)
+	}
+	return read
+}
+
+func (d *door) cancel(run, body string, header ...string) (answer, cancelled) {
+	d.t.Helper()
+	a := d.do(http.MethodPost, strings.Replace(d.path("cancel"), "/runs/r1/", "/runs/"+run+"/", 1), strings.NewReader(body), header...)
+	var c cancelled
+	if a.status == http.StatusOK {
+		if err := json.Unmarshal([]byte(a.body), &c); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	return a, c
+}
+
+// request is the first record of the door's thread that asks for the run to be stopped.
+func (d *door) request(run string) *kgo.Record {
+	d.t.Helper()
+	for _, r := range d.records() {
+		if h := headersOf(d.t, r); h.Kind == record.KindCancel && h.RunID == run {
+			return r
+		}
+	}
+	d.t.Fatal("there is no request")
+	return nil
+}
+
+// last is the last record of the door's thread of a kind.
+func (d *door) last(kind record.Kind) *kgo.Record {
+	d.t.Helper()
+	for _, r := range slices.Backward(d.records()) {
+		if headersOf(d.t, r).Kind == kind {
+			return r
+		}
+	}
+	d.t.Fatalf("there is no record of kind %s", kind)
+	return nil
+}
+
+func TestCancel_EndsARunThatAnotherProcessHolds(t *testing.T) {
+	all := proxies(t, proxyConfig(t), 2)
+	for i, by := range []int{1, 0} { // the other one, and the one that holds it
+		run := fmt.Sprint("r", i)
+		rest := all[0].begins(run)
+		a, c := all[by].cancel(run, `{"reason":"enough ☕"}`, "Content-Type", "application/json")
+		if a.status != http.StatusOK {
+			t.Fatalf("answer is %d %s", a.status, a.body)
+		}
+		request, end := all[0].request(run), all[0].last(record.KindEvent)
+		want := cancelled{
+			ThreadID: "t1", RunID: run, Status: record.StatusCancelled, Synthetic: true,
+			Position: record.Position{Partition: request.Partition, Offset: request.Offset},
+			End:      record.Position{Partition: end.Partition, Offset: end.Offset},
+		}
+		if c != want {
+			t.Errorf("answer is %s, want %+v", a.body, want)
+		}
+		if h := headersOf(t, request); h.RunID != run || string(request.Value) != `{"reason":"enough ☕"}` {
+			t.Errorf("the request is %s with %+v", request.Value, h)
+		}
+		if h := headersOf(t, end); !h.Synthetic || h.RunID != run || !strings.Contains(string(end.Value), `"outcome":{"type":"cancelled"}`) {
+			t.Errorf("the end is %s with %+v", end.Value, h)
+		}
+		text, err := io.ReadAll(rest)
+		if err != nil || !strings.Contains(string(text), `"outcome":{"type":"cancelled"}`) {
+			t.Errorf("the caller of the agent reads %q, %v", text, err)
+		}
+	}
+}
+
+// Runs of the same id in other threads and other runs of the thread go on.
+func TestCancel_EndsNoOtherRun(t *testing.T) {
+	b := proxies(t, testConfig(kafkatest.Start(t, 1)), 1)[0]
+	b.begins("r1")
+	b.begins("r2")
+	other := &behind{door: b.in(t, "t2"), agent: b.agent}
+	other.begins("r1")
+	if a, _ := b.cancel("r1", ""); a.status != http.StatusOK {
+		t.Fatalf("answer is %d %s", a.status, a.body)
+	}
+	held := []string{}
+	for _, p := range b.svc.runs.all() {
+		if p.reasonCounts() {
+			held = append(held, p.target.thread+" "+p.target.run)
+		}
+	}
+	slices.Sort(held)
+	if want := []string{"t1 r2", "t2 r1"}; !slices.Equal(held, want) {
+		t.Errorf("runs that go on are %q, want %q", held, want)
+	}
+}
+
+// reasonCounts reports whether the run goes on.
+func (p *proxied) reasonCounts() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.ended
+}
+
+func TestCancel_ARunThatNobodyEndsIsA409(t *testing.T) {
+	all := proxies(t, proxyConfig(t), 2)
+	b := all[1]
+	b.svc.cancelWait = 2 * time.Second
+	for name, before := range map[string]func(){
+		"a run that nobody knows": func() {},
+		"a run that has ended": func() {
+			if a := b.post(typeNDJSON, ev1+"\n"+`{"type":"RUN_FINISHED","threadId":"t1","runId":"r1"}`); a.status != http.StatusOK {
+				t.Fatal(a.body)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before()
+			n := len(b.records())
+			began := time.Now()
+			a, _ := b.cancel("r1", "")
+			if a.status != http.StatusConflict || a.Reason != "not-ended" {
+				t.Fatalf("answer is %d %s, want 409 not-ended", a.status, a.body)
+			}
+			if took := time.Since(began); took < b.svc.cancelWait || took > b.svc.cancelWait+2*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			rs := b.records()[n:]
+			if len(rs) != 1+len(cancelAgain) {
+				t.Fatalf("there are %d records of it", len(rs))
+			}
+			for _, r := range rs {
+				if h := headersOf(t, r); h.Kind != record.KindCancel || h.RunID != "r1" || string(r.Value) != "{}" {
+					t.Errorf("a record is %s with %+v", r.Value, h)
+				}
+			}
+			if at := fmt.Sprintf("%d:%d", rs[0].Partition, rs[0].Offset); !strings.Contains(a.Detail, at) {
+				t.Errorf("the answer %q does not say where the request lies: %s", a.Detail, at)
+			}
+		})
+	}
+}
+
+// An agent that writes to Kafka itself may read the request, and end its run.
+func TestCancel_TellsOfAnyEndThatComes(t *testing.T) {
+	d := newDoor(t)
+	for name, c := range map[string]struct {
+		end    string
+		runID  string // header
+		status record.Status
+	}{
+		"cancelled":                      {`{"type":"RUN_FINISHED","threadId":"T","runId":"r1","outcome":{"type":"cancelled"}}`, "r1", record.StatusCancelled},
+		"finished":                       {`{"type":"RUN_FINISHED","threadId":"T","runId":"r1"}`, "r1", record.StatusFinished},
+		"interrupted":                    {`{"type":"RUN_FINISHED","threadId":"T","runId":"r1","outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"x"}]}}`, "r1", record.StatusInterrupted},
+		"an error":                       {`{"type":"RUN_ERROR","message":"x"}`, "r1", record.StatusError},
+		"an end that names it by itself": {`{"type":"RUN_FINISHED","threadId":"T","runId":"r1"}`, "", record.StatusFinished},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := d.in(t, name)
+			ended := make(chan error, 1)
+			go func() { ended <- d.endOnRequest(c.runID, c.end) }()
+			a, got := d.cancel("r1", "")
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			if a.status != http.StatusOK || got.Status != c.status || got.Synthetic {
+				t.Errorf("answer is %d %s, want %s", a.status, a.body, c.status)
+			}
+		})
+	}
+}
+
+// endOnRequest reads the thread's partition as an agent does, and ends the run once it is asked to; before that it ends others.
+func (d *door) endOnRequest(runID, end string) error {
+	key, err := record.ThreadKey("dev", d.thread)
+	if err != nil {
+		return err
+	}
+	cfg := d.cfg
+	cfg.Registerer = nil
+	partition := record.Partition([]byte(key), 3)
+	reader, err := kafka.NewDirectReader(cfg, cfg.Topics().Events, map[int32]int64{partition: kafka.StartOffset})
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	producer, err := kafka.NewProducer(cfg)
+	if err != nil {
+		return err
+	}
+	defer producer.Close()
+	for asked := false; !asked; {
+		fetches := reader.PollFetches(d.t.Context())
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			h, err := kafka.ParseHeaders(r.Headers)
+			asked = asked || err == nil && string(r.Key) == key && h.Kind == record.KindCancel && h.RunID == "r1"
+		})
+	}
+	say := func(key, run, value string) *kgo.Record {
+		return &kgo.Record{Topic: cfg.Topics().Events, Partition: partition, Key: []byte(key), Value: []byte(strings.Replace(value, `"T"`, `"`+d.thread+`"`, 1)),
+			Headers: kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1})}
+	}
+	return producer.ProduceSync(d.t.Context(),
+		say(key, "r1", `{"type":`), say(key, "r1", ev2), say(key, "other", `{"type":"RUN_ERROR","message":"of another run"}`),
+		say("dev/another", "r1", `{"type":"RUN_ERROR","message":"of another thread"}`),
+		say(key, "", `{"type":"RUN_ERROR","message":"of nobody knows which run"}`),
+		say(key, runID, end)).FirstErr()
+}
+
+// A proxy whose reader does not read yet, or stands still, is asked again.
+func TestCancel_IsAskedAgainOfAProxyThatDoesNotReadYet(t *testing.T) {
+	cfg := proxyConfig(t)
+	holder, other := proxies(t, cfg, 1)[0], open(t, cfg)
+	holder.svc.runs.OnPartition(func(p int32, held bool) { // later than it says
+		time.AfterFunc(400*time.Millisecond, func() { holder.svc.requests.hold(p, held) })
+	})
+	holder.begins("r1")
+	a, c := other.in(t, "t1").cancel("r1", "")
+	if a.status != http.StatusOK || c.Status != record.StatusCancelled {
+		t.Fatalf("answer is %d %s", a.status, a.body)
+	}
+}
+
+// Partitions without runs are read on for a while, and then no more.
+func TestCancelReader_ReadsOnlyPartitionsWithRuns(t *testing.T) {
+	cfg := kafkatest.Start(t, 3)
+	asked := make(chan string, 100)
+	c, err := newCancelReader(cfg, func(key, run string) bool {
+		asked <- key + " " + run
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.readOn = 200 * time.Millisecond
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		<-done
+		c.close()
+	})
+	ctx := t.Context()
+	go func() {
+		defer close(done)
+		c.run(ctx)
+	}()
+	ask := func(partition int32, run string, more ...kgo.RecordHeader) {
+		t.Helper()
+		kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Partition: partition, Key: []byte("dev/t"), Value: []byte("{}"),
+			Headers: append(kafka.Headers(record.Headers{Kind: record.KindCancel, RunID: run, Seq: -1}), more...)})
+	}
+	// until asks until it is heard: to begin to read takes a moment.
+	until := func(partition int32, run string) {
+		t.Helper()
+		for deadline := time.Now().Add(kafkatest.Timeout); ; {
+			ask(partition, run)
+			select {
+			case got := <-asked:
+				if got == "dev/t "+run {
+					return
+				}
+				t.Fatalf("asked for %q, want %q", got, run)
+			case <-time.After(50 * time.Millisecond):
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("nobody hears of %s", run)
+			}
+		}
+	}
+	drain := func() {
+		for {
+			select {
+			case <-asked:
+			case <-time.After(300 * time.Millisecond):
+				return
+			}
+		}
+	}
+	ask(0, "before")
+	c.hold(0, true)
+	until(0, "a")
+	drain()
+	ask(1, "on another partition")
+	ask(0, "copied", kgo.RecordHeader{Key: record.HeaderCopiedFrom, Value: []byte("0:0")})
+	ask(0, "")
+	c.hold(1, true)
+	until(1, "b")
+	drain()
+	c.hold(0, false)
+	ask(0, "while it is read on")
+	if got := <-asked; got != "dev/t while it is read on" {
+		t.Errorf("asked for %q", got)
+	}
+	deadline := time.Now().Add(kafkatest.Timeout)
+	for {
+		c.mu.Lock()
+		reads := c.reading[0]
+		c.mu.Unlock()
+		if !reads {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is read on for ever")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ask(0, "no more")
+	until(1, "c")
+	c.hold(0, true)
+	until(0, "d")
+}
+
+// listener is a reader of requests on the only partition of a cluster.
+type listener struct {
+	*cancelReader
+	t     *testing.T
+	cfg   kafka.Config
+	asked chan string
+}
+
+func listen(t *testing.T, cfg kafka.Config) *listener {
+	t.Helper()
+	l := &listener{t: t, cfg: cfg, asked: make(chan string, 1000)}
+	var err error
+	if l.cancelReader, err = newCancelReader(cfg, func(_, run string) bool {
+		l.asked <- run
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-done
+		l.close()
+	})
+	l.hold(0, true)
+	return l
+}
+
+// hears asks for a run to be stopped until that is heard.
+func (l *listener) hears(run string) {
+	l.t.Helper()
+	for deadline := time.Now().Add(kafkatest.Timeout); time.Now().Before(deadline); {
+		kafkatest.Produce(l.t, l.cfg, &kgo.Record{Topic: l.cfg.Topics().Events, Key: []byte("dev/t"), Value: []byte("{}"),
+			Headers: kafka.Headers(record.Headers{Kind: record.KindCancel, RunID: run, Seq: -1})})
+		for wait := time.After(50 * time.Millisecond); wait != nil; {
+			select {
+			case got := <-l.asked:
+				if got == run {
+					return
+				}
+			case <-wait:
+				wait = nil
+			}
+		}
+	}
+	l.t.Fatalf("nobody hears of %s", run)
+}
+
+// A topic that was deleted and made again is read from its end as it is then.
+func TestCancelReader_GoesOnWhereTheTopicWasMadeAnew(t *testing.T) {
+	l := listen(t, kafkatest.Start(t, 1))
+	l.hears("before")
+	adm, err := kafka.NewAdmin(l.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	if _, err := adm.DeleteTopic(t.Context(), l.topic); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, l.topic); err != nil {
+		t.Fatal(err)
+	}
+	l.topicMadeAnew()
+	l.hears("after")
+}
+
+// Where the log does not have the offset any more that is read next, it is read from its end.
+func TestCancelReader_GoesOnWhereTheLogWasCut(t *testing.T) {
+	c := kafkatest.StartCluster(t, 1)
+	l := listen(t, c.Config)
+	l.hears("before")
+	cut := make(chan struct{})
+	gone := int64(-1)
+	c.Fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.Fake.KeepControl()
+		r := req.(*kmsg.FetchRequest)
+		resp := r.ResponseKind().(*kmsg.FetchResponse)
+		if len(r.Topics) == 0 && r.SessionID != 0 { // it goes on with what it has asked for before
+			resp.ErrorCode = kerr.FetchSessionIDNotFound.Code
+			return resp, nil, true
+		}
+		for _, asked := range r.Topics {
+			topic := kmsg.NewFetchResponseTopic()
+			topic.Topic, topic.TopicID = asked.Topic, asked.TopicID
+			for _, p := range asked.Partitions {
+				if gone < 0 {
+					gone = p.FetchOffset
+					close(cut)
+				}
+				if p.FetchOffset > gone {
+					return nil, nil, false
+				}
+				part := kmsg.NewFetchResponseTopicPartition()
+				part.Partition, part.ErrorCode = p.Partition, kerr.OffsetOutOfRange.Code
+				topic.Partitions = append(topic.Partitions, part)
+			}
+			resp.Topics = append(resp.Topics, topic)
+		}
+		return resp, nil, true
+	})
+	<-cut
+	l.hears("after")
+}
+
+func TestCancel_RefusesWhatIsNoRequest(t *testing.T) {
+	d := newDoor(t)
+	for name, c := range map[string]struct {
+		contentType, body string
+		status            int
+		reason            string
+	}{
+		"not JSON":             {typeJSON, "stop", 400, "not-json"},
+		"a list":               {typeJSON, "[]", 400, "not-json"},
+		"a reason that is not": {typeJSON, `{"reason":1}`, 400, "not-json"},
+		"a long reason":        {typeJSON, `{"reason":"` + strings.Repeat("x", 1025) + `"}`, 413, "too-large"},
+		"a long body":          {typeJSON, strings.Repeat(" ", 10) + `{"x":"` + strings.Repeat("x", 10<<10) + `"}`, 413, "too-large"},
+		"another form":         {"text/plain", "stop", 415, "media-type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := d.in(t, name)
+			a, _ := d.cancel("r1", c.body, "Content-Type", c.contentType)
+			if a.status != c.status || a.Reason != c.reason {
+				t.Errorf("answer is %d %s, want %d %s", a.status, a.body, c.status, c.reason)
+			}
+			if got := d.written(); len(got) != 0 {
+				t.Errorf("written is %q, want nothing", got)
+			}
+		})
+	}
+}
+
+func TestCancel_KafkaAwayIsA503(t *testing.T) {
+	c := kafkatest.StartCluster(t, 1)
+	d := impatient(t, c)
+	c.Stop()
+	a, _ := d.cancel("r1", "")
+	wantUnavailable(t, a, 0)
+}
+
+func TestCancel_TooManyAreA503(t *testing.T) {
+	d := newDoor(t)
+	d.svc.cancelling.TryAcquire(maxCancels)
+	a, _ := d.cancel("r1", "")
+	wantUnavailable(t, a, 0)
+	if got := d.written(); len(got) != 0 {
+		t.Errorf("written is %q, want nothing", got)
+	}
+}
+
+// From the call to the run's end it takes less than a second, where one process is asked and another one holds the run.
+func TestCancel_TakesLessThanASecond(t *testing.T) {
+	kafkatest.OnBoth(t, 3, func(t *testing.T, cfg kafka.Config) {
+		all := proxies(t, testConfig(cfg), 2)
+		const n = 40
+		var took []time.Duration
+		for i := range n {
+			holder, asked := all[i%2], all[1-i%2]
+			thread := fmt.Sprint("thread ", i)
+			on := &behind{door: holder.in(t, thread), agent: holder.agent}
+			rest := on.begins("r1")
+			began := time.Now()
+			a, _ := asked.in(t, thread).cancel("r1", "")
+			took = append(took, time.Since(began))
+			if a.status != http.StatusOK {
+				t.Fatalf("answer is %d %s", a.status, a.body)
+			}
+			if _, err := io.ReadAll(rest); err != nil {
+				t.Fatal(err)
+			}
+		}
+		slices.Sort(took)
+		t.Logf("%d runs over two proxies: p50 %v, p95 %v, most %v", n, took[n/2], took[n*95/100], took[n-1])
+		if p95 := took[n*95/100]; p95 > time.Second {
+			t.Errorf("p95 is %v", p95)
+		}
+	})
+}
