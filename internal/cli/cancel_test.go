@@ -70,7 +70,7 @@ func TestCancel_StopsARun(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(body, &run)
 		}
-		if err != nil || run.Status != record.StatusCancelled || !run.Synthetic || run.Agent != "helper" || run.Raw.Events != 3 {
+		if err != nil || run.Status != record.StatusCancelled || !run.Synthetic || run.Agent != "helper" || run.Raw.Events != 4 { // with the end of the message
 			t.Errorf("the run is %s, %v", body, err)
 		}
 		if stdout, stderr, code := skein(t, "", "verify", "t", "r", at); code != app.ExitDone {

@@ -56,6 +56,7 @@ type proxied struct {
 	ctx    context.Context // of the agent's answer
 	cancel context.CancelCauseFunc
 
+	unfinished unfinished
 	// terminal: the agent has ended the run. open: the wire stands inside an event that the agent did not end.
 	terminal, open bool
 
@@ -182,6 +183,7 @@ func (p *proxied) take(piece sse.Piece) {
 	switch {
 	case piece.Over:
 		p.spool.skip()
+		p.unfinished.begun = true
 	case piece.Data != nil:
 		switch t, err := agui.Envelope(piece.Data); {
 		case err != nil:
@@ -189,6 +191,7 @@ func (p *proxied) take(piece sse.Piece) {
 		default:
 			end := t == agui.RunFinished || t == agui.RunError
 			p.spool.addEvent(piece.Data, false, end)
+			p.unfinished.see(t, piece.Data)
 			p.terminal = p.terminal || end
 		}
 	}
@@ -289,10 +292,23 @@ func (p *proxied) finish(err error) {
 	p.svc.metrics.runs.WithLabelValues(outcome).Inc()
 	p.svc.logger.Warn("a run was ended in its agent's place", "agent", p.agent.Name, "thread_id", p.target.thread, "run_id", p.target.run,
 		"code", outcome, "error", errors.Join(reason, err, errors.Unwrap(err)))
-	p.spool.addEvent(event, true, true)
 	if p.open {
 		p.wire.write([]byte("\n\n"))
 	}
+	if outcome == runCancelled { // the client lets RUN_FINISHED stand only where all that was begun has ended
+		if !p.unfinished.begun {
+			p.say(startedEvent(p.target))
+		}
+		for _, end := range p.unfinished.ends() {
+			p.say(end)
+		}
+	}
+	p.say(event)
+}
+
+// say writes an event in the agent's place, to Kafka and to the caller.
+func (p *proxied) say(event []byte) {
+	p.spool.addEvent(event, true, true)
 	p.wire.write([]byte("data: "))
 	p.wire.write(event)
 	p.wire.write([]byte("\n\n"))
@@ -324,6 +340,14 @@ func errorEvent(code, text string) []byte {
 		Message string `json:"message"`
 		Code    string `json:"code"`
 	}{"RUN_ERROR", text, code})
+}
+
+func startedEvent(t target) []byte {
+	return encoded(struct {
+		Type     string      `json:"type"`
+		ThreadID agui.String `json:"threadId"`
+		RunID    agui.String `json:"runId"`
+	}{"RUN_STARTED", agui.String(t.thread), agui.String(t.run)})
 }
 
 func cancelledEvent(t target) []byte {
