@@ -25,12 +25,13 @@ import (
 )
 
 var (
-	events  = flag.Int("events", 2_000_000, "events of a backlog")
-	seconds = flag.Int("seconds", 30, "how long the live pace is kept")
-	rounds  = flag.Int("rounds", 1, "how often each of them reads the same events, in turn")
-	built   = flag.String("compactor", "", "`FILE` of a compactor that is measured instead of this one")
-	width   = flag.Int("partitions", 4, "partitions of a topic set")
-	profile = flag.String("compactor-profile", "", "`FILE` for a CPU profile of the compactor while it drains")
+	events   = flag.Int("events", 2_000_000, "events of a backlog")
+	seconds  = flag.Int("seconds", 30, "how long the live pace is kept")
+	rounds   = flag.Int("rounds", 1, "how often each of them reads the same events, in turn")
+	built    = flag.String("compactor", "", "`FILE` of a compactor that is measured instead of this one")
+	commands = flag.String("commands", "", "`FOLDER` of commands, built before, that are measured instead of these")
+	width    = flag.Int("partitions", 4, "partitions of a topic set")
+	profile  = flag.String("compactor-profile", "", "`FILE` for a CPU profile of the compactor while it drains")
 )
 
 // cost is what a process took for its records.
@@ -39,6 +40,7 @@ type cost struct {
 	cpu     float64 // seconds
 	rate    float64 // records a second
 	written float64 // bytes, as a share of bytes read
+	mib     float64 // resident at most
 }
 
 func (c cost) perMillion() float64 { return c.cpu / float64(c.records) * 1e6 }
@@ -224,7 +226,7 @@ func runYardstick(tb testing.TB, cfg kafka.Config, kind string, n int) cost {
 	if err != nil {
 		tb.Fatalf("%s: %v", kind, err)
 	}
-	c := cost{cpu: cpuSeconds(cmd)}
+	c := cost{cpu: cpuSeconds(cmd), mib: peakMiB(cmd)}
 	var took float64
 	if _, err := fmt.Sscan(string(out), &c.records, &took); err != nil {
 		tb.Fatal(err)
@@ -237,11 +239,16 @@ func cpuSeconds(cmd *exec.Cmd) float64 {
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 }
 
-// process is the compactor's.
+// peakMiB is what a process that has ended held of memory at most.
+func peakMiB(cmd *exec.Cmd) float64 {
+	return float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) / 1024 // of KiB
+}
+
+// process is that of a stage.
 type process struct {
 	cmd   *exec.Cmd
 	cfg   kafka.Config
-	dir   string // of the local stores
+	dir   string // of a compactor's local stores
 	admin string
 	from  time.Time
 	at    int64 // events committed at that time
@@ -258,15 +265,25 @@ func startCompactorIn(tb testing.TB, cfg kafka.Config, dir string) *process {
 	tb.Helper()
 	program := *built
 	if program == "" {
-		program = filepath.Join(dir, "compactor")
-		if _, err := os.Stat(program); err != nil {
-			build(tb, "compactor", program)
-		}
+		program = command(tb, "compactor", dir)
 	}
-	p := &process{cfg: cfg, dir: filepath.Join(dir, "stores"), admin: freeAddress(tb)}
-	p.cmd = exec.Command(program, "--brokers", strings.Join(cfg.Brokers, ","), "--topic-prefix", cfg.TopicPrefix,
-		"--instance-id", "bench", "--dir", p.dir, "--admin-listen", p.admin, "--pprof")
-	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	p := start(tb, dir, program, cfg, "--instance-id", "bench", "--dir", filepath.Join(dir, "stores"))
+	p.dir = filepath.Join(dir, "stores")
+	if *profile != "" {
+		go p.takeProfile(tb, *profile)
+	}
+	return p
+}
+
+// start starts a stage on a topic set; its log is in the folder.
+func start(tb testing.TB, dir, program string, cfg kafka.Config, args ...string) *process {
+	tb.Helper()
+	p := &process{cfg: cfg, admin: freeAddress(tb)}
+	p.cmd = exec.Command(program, append([]string{
+		"--brokers", strings.Join(cfg.Brokers, ","), "--topic-prefix", cfg.TopicPrefix, "--admin-listen", p.admin, "--pprof",
+	}, args...)...)
+	name := filepath.Base(program)
+	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -282,13 +299,23 @@ func startCompactorIn(tb testing.TB, cfg kafka.Config, dir string) *process {
 		}
 		if tb.Failed() {
 			text, _ := os.ReadFile(log.Name())
-			tb.Logf("compactor:\n%s", text)
+			tb.Logf("%s:\n%s", name, text)
 		}
 	})
-	if *profile != "" {
-		go p.takeProfile(tb, *profile)
-	}
 	return p
+}
+
+// command is the program of a command: one that was built before (-commands), else this module's, built into the folder.
+func command(tb testing.TB, name, dir string) string {
+	tb.Helper()
+	if *commands != "" {
+		return filepath.Join(*commands, name)
+	}
+	program := filepath.Join(dir, name)
+	if _, err := os.Stat(program); err != nil {
+		build(tb, name, program)
+	}
+	return program
 }
 
 func build(tb testing.TB, command, program string) {

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -48,7 +47,7 @@ func BenchmarkMigrate(b *testing.B) {
 		if err != nil || json.Unmarshal(out, &r) != nil || !r.Done {
 			b.Fatalf("it says %s%s: %v", out, &said, err)
 		}
-		peak := float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) / 1024 // of KiB
+		peak := peakMiB(cmd)
 		b.Logf("%d events, %d runs, %d snapshots of %d threads copied and compared in %s: %.0f events/s, %.2f CPU s per million events, %.0f MiB resident at most; %s\n%s",
 			r.Copied["events"], r.Copied["runs"], r.Copied["snapshots"], r.Proof.Threads, took.Round(100*time.Millisecond), float64(l.records())/took.Seconds(),
 			cpuSeconds(cmd)/float64(l.records())*1e6, peak, cluster.Version, &said)
