@@ -351,6 +351,7 @@ func (r *run) resume(rec *record.Run, size int) error {
 	}
 	if rec.Stats.Anomalies != nil {
 		r.early = rec.Stats.Anomalies
+		r.rec.FoldVersion = rec.FoldVersion // the rules that counted them
 	}
 	if rec.Input == nil { // its place alone
 		return nil

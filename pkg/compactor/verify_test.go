@@ -17,6 +17,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/shadow"
 )
 
@@ -492,5 +493,72 @@ func TestVerifier_ProvesNoPlaceThatOtherRulesHaveDecided(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		})
+	}
+}
+
+// A record of these rules tells numbers that are new from repeats: one that counts a lost event as a repeat differs, and so it is written
+// anew. Those of version 1 have both as repeats, and stay; where one is written anew by these rules, it tells them apart too.
+func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
+	s := newSim(t, nil)
+	s.send("t", "r", started("r"), seq(0))
+	s.send("t", "r", text("m", "b"), seq(2))
+	s.send("t", "r", text("m", "a"), seq(1)) // lost
+	s.send("t", "r", finished("r"), seq(3))
+	s.all()
+	r := s.byThread()["t"]["r"]
+	counted := maps.Clone(r.Stats.Anomalies)
+	equal(t, "anomalies", counted, map[string]int64{ruleGap: 1, ruleBackwards: 1})
+	proved := func() shadow.Proof {
+		t.Helper()
+		proofs, err := recorded{"r": r}.verify(s.events, nil, false)
+		s.check(err)
+		return proofs[0]
+	}
+	anew := func() []shadow.Anew {
+		t.Helper()
+		again := shadow.NewThread([]*record.Run{r}, 0)
+		for _, m := range s.events {
+			s.check(again.Take(m))
+		}
+		list, err := again.Anew()
+		s.check(err)
+		return list
+	}
+	equal(t, "as it is", proved().Verdict, shadow.Proved)
+
+	r.Stats.Anomalies = map[string]int64{ruleGap: 1, ruleRepeat: 1}
+	if p := proved(); p.Verdict != shadow.Differs || !slices.Equal(p.Differences, []string{"stats.anomalies"}) {
+		t.Errorf("by these rules: %+v", p)
+	}
+	if list := anew(); len(list) != 1 || !maps.Equal(list[0].Record.Stats.Anomalies, counted) {
+		t.Errorf("by these rules, written anew: %+v", list)
+	}
+
+	r.FoldVersion = 1
+	equal(t, "by rules of version 1", proved().Verdict, shadow.Proved)
+	equal(t, "records of version 1 that are written anew", len(anew()), 0)
+	r.Messages[0].Raw = json.RawMessage(assistantMessage("m", "B"))
+	if list := anew(); len(list) != 1 || !maps.Equal(list[0].Record.Stats.Anomalies, counted) {
+		t.Errorf("of version 1, written anew: %+v", list)
+	}
+}
+
+// What older rules have counted before a run's first event stays in its record, which is then held to be one of theirs.
+func TestRun_KeepsTheVersionThatCountedBeforeItsFirstEvent(t *testing.T) {
+	hash, err := refold.NewTally().HashState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		counted map[string]int64
+		want    int
+	}{{nil, compact.Version}, {map[string]int64{ruleMalformed: 2, ruleRepeat: 1}, 1}} {
+		r := newRun(&thread{tenant: "acme", id: "t"}, "acme/t/r", &head{Run: lineage.Run{ID: "r"}}, time.Now())
+		if err := r.resume(&record.Run{FoldVersion: 1, Stats: record.Stats{Anomalies: c.counted}, Open: &record.Open{Pending: true, Hash: hash}}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if r.rec.FoldVersion != c.want {
+			t.Errorf("with %v counted it is of version %d, want %d", c.counted, r.rec.FoldVersion, c.want)
+		}
 	}
 }

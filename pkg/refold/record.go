@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +48,6 @@ func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agu
 	if r.Fold != nil {
 		FillInput(made, parent, base, input, r.InputSHA256)
 		Fill(made, r.Fold, r.Tally, base)
-		asCounted(made.Stats.Anomalies, given.Stats.Anomalies)
 		var key lineage.Key
 		at, key = r.end(made, base)
 		made.HistoryKey = key.String()
@@ -64,17 +64,21 @@ func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agu
 	return made, at
 }
 
-// asCounted has anomalies that are made told as those of a record are: those that have not told new numbers from repeats, at first or ever,
-// count both as repeats.
-func asCounted(made, given map[string]int64) {
-	undecided := made[AnomalyBackwards] - given[AnomalyBackwards]
-	if undecided <= 0 || made[AnomalyRepeat]+undecided != given[AnomalyRepeat] {
-		return
+// asCounted returns a record that was made with its anomalies told as those of the given one are. Records of version 1 count numbers that
+// are new as repeats: wholly, or up to where they were written when that was mended.
+func asCounted(given, made *record.Run) *record.Run {
+	was, is := given.Stats.Anomalies, made.Stats.Anomalies
+	undecided := is[AnomalyBackwards] - was[AnomalyBackwards]
+	if given.FoldVersion > 1 || undecided <= 0 || is[AnomalyRepeat]+undecided != was[AnomalyRepeat] {
+		return made
 	}
-	made[AnomalyRepeat] = given[AnomalyRepeat]
-	if made[AnomalyBackwards] = given[AnomalyBackwards]; given[AnomalyBackwards] == 0 {
-		delete(made, AnomalyBackwards)
+	told := *made
+	told.Stats.Anomalies = maps.Clone(is)
+	told.Stats.Anomalies[AnomalyRepeat] = was[AnomalyRepeat]
+	if told.Stats.Anomalies[AnomalyBackwards] = was[AnomalyBackwards]; was[AnomalyBackwards] == 0 {
+		delete(told.Stats.Anomalies, AnomalyBackwards)
 	}
+	return &told
 }
 
 // end returns the history at the run's end, and its key.
@@ -98,13 +102,14 @@ type Difference struct {
 	At agui.String `json:"at,omitempty"`
 }
 
-// Differences tells two records of a run apart, by name. What an open run goes on from is left out.
-func Differences(a, b *record.Run) ([]Difference, error) {
-	textA, err := encodeClosed(a)
+// Differences tells a record of a run and the one that its raw records make (Run.Record) apart, by name. What an open run goes on from is
+// left out, and what rules of the given one's version could not tell apart is no difference.
+func Differences(given, made *record.Run) ([]Difference, error) {
+	textA, err := encodeClosed(given)
 	if err != nil {
 		return nil, err
 	}
-	textB, err := encodeClosed(b)
+	textB, err := encodeClosed(asCounted(given, made))
 	if err != nil || bytes.Equal(textA, textB) {
 		return nil, err
 	}

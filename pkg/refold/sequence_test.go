@@ -2,9 +2,12 @@ package refold
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 func TestSequence_TellsNewNumbersFromRepeats(t *testing.T) {
@@ -115,10 +118,19 @@ func TestAsCounted(t *testing.T) {
 		"none":                     {nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asCounted(c.made, c.given)
-			got, _ := json.Marshal(c.made)
+			of := func(version int, counted map[string]int64) *record.Run {
+				return &record.Run{FoldVersion: version, Stats: record.Stats{Anomalies: counted}}
+			}
+			made := of(1, maps.Clone(c.made))
+			got, _ := json.Marshal(asCounted(of(1, c.given), made).Stats.Anomalies)
 			if want, _ := json.Marshal(c.want); string(got) != string(want) {
 				t.Errorf("got %s, want %s", got, want)
+			}
+			if !maps.Equal(made.Stats.Anomalies, c.made) {
+				t.Errorf("what was made is %v by now", made.Stats.Anomalies)
+			}
+			if is := asCounted(of(2, c.given), made); is != made {
+				t.Errorf("by rules of version 2: %v", is.Stats.Anomalies)
 			}
 		})
 	}
