@@ -103,7 +103,8 @@ func TestVerify_SaysWhatItDoesNotProve(t *testing.T) {
 	}
 }
 
-// A child that began without what its parent had said (placed-alone) is folded without it.
+// A child that began without what its parent had said (placed-alone) is folded without it, and the proof says that nobody knows whether there
+// was no room.
 func TestVerify_FoldsARunThatBeganAlone(t *testing.T) {
 	f := newRawFixture(t)
 	parent := []int64{f.event("p", fmt.Sprintf(started, "p")), f.event("p", `{"type":"STATE_SNAPSHOT","snapshot":{"n":1}}`)}
@@ -122,6 +123,9 @@ func TestVerify_FoldsARunThatBeganAlone(t *testing.T) {
 		f.json("/v1/threads/chat/runs/r/verify", &p)
 		if p.Verdict != want {
 			t.Errorf("alone %d: verdict %s %s, differences %v", alone, p.Verdict, p.Reason, p.Differences)
+		}
+		if slices.Contains(p.Unproved, shadow.UnprovedAlone) != (alone > 0) {
+			t.Errorf("alone %d: unproved is %q", alone, p.Unproved)
 		}
 	}
 }

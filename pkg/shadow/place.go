@@ -134,7 +134,7 @@ func samePlace(a, b lineage.Placement) bool {
 }
 
 // sameAnomalies reports whether a record counts what placing its run has found. How much room a record had nobody
-// knows, but alone is only who has a parent that goes on.
+// knows (UnprovedAlone), but alone is only who has a parent that goes on.
 func sameAnomalies(at lineage.Placement, counted map[string]int64) bool {
 	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
 		if slices.Contains(at.Anomalies, rule) != (counted[rule] > 0) {

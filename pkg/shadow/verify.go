@@ -30,6 +30,9 @@ const (
 	Unproved Verdict = "unproved"
 )
 
+// UnprovedAlone says that a run is taken to have begun without what its parent had said (lineage.AnomalyPlacedAlone).
+const UnprovedAlone = "the beginning: that there was no room for what the parent had said, as the record says, and no record tells how much there was"
+
 // UnprovedPlace says that a run's place is not part of its proof.
 const UnprovedPlace = "lineage: parent, branch and base are taken as the record says, as no record tells how those runs stood that were going on when this one began"
 
@@ -556,6 +559,9 @@ func unprovedOf(r *record.Run) []string {
 	}
 	if r.InputOnly() {
 		out = append(out, "the contents: no event has come")
+	}
+	if refold.BeganAlone(r) {
+		out = append(out, UnprovedAlone)
 	}
 	if r.Truncated {
 		out = append(out, "contents: those above the record limit were cut; hashes and counts speak for them")
