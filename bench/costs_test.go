@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -41,6 +42,7 @@ type cost struct {
 	rate    float64 // records a second
 	written float64 // bytes, as a share of bytes read
 	mib     float64 // resident at most
+	wall    float64 // seconds, with its start
 }
 
 func (c cost) perMillion() float64 { return c.cpu / float64(c.records) * 1e6 }
@@ -222,11 +224,11 @@ func runYardstick(tb testing.TB, cfg kafka.Config, kind string, n int) cost {
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %s %s %d", yardstickVariable, kind,
 		strings.Join(cfg.Brokers, ","), cfg.Topics().Events, echoTopic(cfg), n))
 	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+	out, t, err := output(cmd)
 	if err != nil {
 		tb.Fatalf("%s: %v", kind, err)
 	}
-	c := cost{cpu: cpuSeconds(cmd), mib: peakMiB(cmd)}
+	c := cost{cpu: t.cpu, mib: t.mib, wall: t.wall}
 	var took float64
 	if _, err := fmt.Sscan(string(out), &c.records, &took); err != nil {
 		tb.Fatal(err)
@@ -239,9 +241,34 @@ func cpuSeconds(cmd *exec.Cmd) float64 {
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 }
 
-// peakMiB is what a process that has ended held of memory at most.
-func peakMiB(cmd *exec.Cmd) float64 {
-	return float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) / 1024 // of KiB
+// taken is what a command took: seconds by the clock and of processors, and the most of memory.
+type taken struct{ wall, cpu, mib float64 }
+
+func (t taken) String() string {
+	return fmt.Sprintf("%7.2f s, %7.2f CPU s, %5.0f MiB resident at most", t.wall, t.cpu, t.mib)
+}
+
+// output runs a command and returns what it prints.
+func output(cmd *exec.Cmd) (out []byte, t taken, err error) {
+	var printed bytes.Buffer
+	cmd.Stdout = &printed
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return nil, taken{}, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			t.wall, t.cpu = time.Since(began).Seconds(), cpuSeconds(cmd)
+			return printed.Bytes(), t, err
+		case <-time.After(10 * time.Millisecond): // what the system says of a process that has ended is that of its parent, if that was larger
+			if bytes, err := resident(cmd.Process.Pid, "VmHWM"); err == nil {
+				t.mib = max(t.mib, bytes/(1<<20))
+			}
+		}
+	}
 }
 
 // process is that of a stage.

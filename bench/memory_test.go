@@ -241,21 +241,26 @@ func (p *process) watch(tb testing.TB) func() time.Duration {
 // resident is a line of /proc's status of the process, in bytes.
 func (p *process) resident(tb testing.TB, line string) float64 {
 	tb.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	n, err := resident(p.cmd.Process.Pid, line)
 	if err != nil {
 		tb.Fatal(err)
+	}
+	return n
+}
+
+func resident(pid int, line string) (bytes float64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
 	}
 	for text := range strings.Lines(string(status)) {
 		var kib float64
 		if rest, ok := strings.CutPrefix(text, line+":"); ok {
-			if _, err := fmt.Sscan(rest, &kib); err != nil {
-				tb.Fatal(err)
-			}
-			return kib * 1024
+			_, err := fmt.Sscan(rest, &kib)
+			return kib * 1024, err
 		}
 	}
-	tb.Fatalf("/proc does not tell %s", line)
-	return 0
+	return 0, fmt.Errorf("/proc does not tell %s", line)
 }
 
 func (p *process) memory(tb testing.TB) string {

@@ -40,19 +40,16 @@ func BenchmarkMigrate(b *testing.B) {
 			"--topic-prefix", cfg.TopicPrefix, "--to-prefix", cfg.TopicPrefix+"v2.", "--partitions", "5", "--json")
 		var said bytes.Buffer
 		cmd.Stderr = &said
-		began := time.Now()
-		out, err := cmd.Output()
-		took := time.Since(began)
+		out, t, err := output(cmd)
 		var r migrate.Report
 		if err != nil || json.Unmarshal(out, &r) != nil || !r.Done {
 			b.Fatalf("it says %s%s: %v", out, &said, err)
 		}
-		peak := peakMiB(cmd)
 		b.Logf("%d events, %d runs, %d snapshots of %d threads copied and compared in %s: %.0f events/s, %.2f CPU s per million events, %.0f MiB resident at most; %s\n%s",
-			r.Copied["events"], r.Copied["runs"], r.Copied["snapshots"], r.Proof.Threads, took.Round(100*time.Millisecond), float64(l.records())/took.Seconds(),
-			cpuSeconds(cmd)/float64(l.records())*1e6, peak, cluster.Version, &said)
-		b.ReportMetric(float64(l.records())/took.Seconds(), "events/s")
-		b.ReportMetric(peak, "MiB-peak")
+			r.Copied["events"], r.Copied["runs"], r.Copied["snapshots"], r.Proof.Threads, time.Duration(t.wall*1e9).Round(100*time.Millisecond), float64(l.records())/t.wall,
+			t.cpu/float64(l.records())*1e6, t.mib, cluster.Version, &said)
+		b.ReportMetric(float64(l.records())/t.wall, "events/s")
+		b.ReportMetric(t.mib, "MiB-peak")
 	}
 }
 

@@ -193,25 +193,17 @@ func (s *stages) index(tb testing.TB, n int) {
 	s.read.awaitReady(tb)
 }
 
-// taken is what a command took, with the process that works for it: seconds by the clock and of processors, and the most memory.
-type taken struct{ wall, cpu, mib float64 }
-
-func (t taken) String() string {
-	return fmt.Sprintf("%7.2f s, %7.2f CPU s, %5.0f MiB resident at most", t.wall, t.cpu, t.mib)
-}
-
 // run runs skein, and returns what it printed.
 func (s *stages) run(tb testing.TB, args ...string) (string, taken) {
 	tb.Helper()
 	cmd := exec.CommandContext(tb.Context(), s.skein, args...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	began := time.Now()
-	out, err := cmd.Output()
+	out, t, err := output(cmd)
 	if err != nil {
 		tb.Fatalf("skein %s: %v\n%s%s", strings.Join(args, " "), err, out, &said)
 	}
-	return string(out), taken{time.Since(began).Seconds(), cpuSeconds(cmd), peakMiB(cmd)}
+	return string(out), t
 }
 
 // ask is run for a command that has query work for it.
@@ -232,9 +224,8 @@ func (s *stages) compareAll(b *testing.B, records, runs int) {
 	b.Helper()
 	var reads, refolds, verifies []taken
 	for round := range *rounds {
-		began := time.Now()
 		plain := runYardstick(b, s.cfg, "consumer", records)
-		reads = append(reads, taken{wall: time.Since(began).Seconds(), cpu: plain.cpu, mib: plain.mib})
+		reads = append(reads, taken{plain.wall, plain.cpu, plain.mib})
 		out, t := s.run(b, "refold", "--all", "--brokers", strings.Join(s.cfg.Brokers, ","), "--topic-prefix", s.cfg.TopicPrefix)
 		if !strings.Contains(out, fmt.Sprint(runs, " runs")) {
 			b.Fatalf("refold says %s", out)
