@@ -89,6 +89,10 @@ const (
 	// scanQuiet is how long a scan waits for the next record. All that it reads is there already, so
 	// this is for brokers that are away.
 	scanQuiet = 30 * time.Second
+	// scanFetch bounds what one answer of a broker has of a partition. An answer is unpacked whole, and events compress to a tenth and less:
+	// with a reader's 16 MiB that takes some hundred megabytes, and a scan is no faster. FetchMaxBytes would not do: kfake leaves out which
+	// transactions were aborted where that cuts an answer.
+	scanFetch = 2 << 20
 )
 
 // Scan reads spans of a topic, read_committed and outside of any group: records of one partition in
@@ -129,7 +133,7 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span,
 			return
 		}
 		// Control records, as markers are the last of what some producers write.
-		cl, err := NewDirectReader(cfg, topic, from, append(extra, kgo.KeepControlRecords())...)
+		cl, err := NewDirectReader(cfg, topic, from, append(extra, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(scanFetch))...)
 		if err != nil {
 			yield(nil, err)
 			return

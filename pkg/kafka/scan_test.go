@@ -39,6 +39,41 @@ func TestScanPartition_ReadsEachSpanAndNothingElse(t *testing.T) {
 	})
 }
 
+// What was aborted is passed over, also where the marker that says so is in a later answer.
+func TestScan_PassesOverLargeAbortedTransactions(t *testing.T) {
+	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
+		topic := cfg.Topics().Events
+		tx, err := kafka.NewProducer(cfg, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Close()
+		for _, end := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
+			if err := tx.BeginTransaction(); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 { // a batch each
+				if err := tx.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 1, Key: []byte("k"), Value: make([]byte, 3<<20)}).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := tx.EndTransaction(t.Context(), end); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []int64
+		for m, err := range kafka.Scan(t.Context(), cfg, topic, map[int32]kafka.Span{1: {End: 8}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, m.Offset)
+		}
+		if want := []int64{4, 5, 6}; !slices.Equal(got, want) {
+			t.Errorf("it reads %v, want %v", got, want)
+		}
+	})
+}
+
 func TestUnsettled_IsWhatLiesInAnOpenTransactionAndBehindIt(t *testing.T) {
 	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
 		adm, topic := admin(t, cfg), cfg.Topics().Runs
