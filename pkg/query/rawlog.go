@@ -21,6 +21,9 @@ const (
 	rawReaders = 64
 	// rawPoll is how many records are taken from the client at once.
 	rawPoll = 500
+	// rawFetch bounds one answer of a broker, compressed. It is unpacked whole before its first record is there: a read of a few events
+	// waits for no more than this, and a longer one is no slower.
+	rawFetch = 256 << 10
 	// rawSeek is the gap between two ranges, in records, from which on seeking costs less than reading.
 	rawSeek = 2000
 	// rawQuiet is how long a read waits for the next record. All that is read is there already, so this
@@ -153,7 +156,7 @@ func (r *rawRead) earliest(ranges [][2]int64) int64 {
 }
 
 // each calls f with every record in the ranges, which are half-open, rising, disjoint and within the
-// bounds. What lies between two near ones may be among them. f may call each.
+// bounds. f may call each.
 func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Record) error) error {
 	next := int64(0) // to be read
 	for _, part := range ranges {
@@ -165,6 +168,10 @@ func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Recor
 			for _, m := range records {
 				if m.Offset < next {
 					continue
+				}
+				if m.Offset >= part[1] {
+					next = part[1]
+					break
 				}
 				if next = m.Offset + 1; m.Attrs.IsControl() {
 					continue
@@ -193,7 +200,7 @@ func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
 			r.cl.Close()
 		}
 		// Control records, as markers are the last of what some producers write.
-		cl, err := kafka.NewDirectReader(r.log.cfg, r.topic, map[int32]int64{r.partition: next}, kgo.KeepControlRecords())
+		cl, err := kafka.NewDirectReader(r.log.cfg, r.topic, map[int32]int64{r.partition: next}, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(rawFetch))
 		if err != nil {
 			r.cl = nil
 			return nil, err

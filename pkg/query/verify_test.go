@@ -1,6 +1,7 @@
 package query
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,9 +11,11 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/refold"
@@ -358,5 +361,30 @@ func TestVerify_ReadsAThreadWithOneClient(t *testing.T) {
 	t.Logf("%d connections for 2 runs, %d for 12", few, many)
 	if few == 0 || many >= 12 {
 		t.Errorf("%d connections for 2 runs, %d for 12", few, many)
+	}
+}
+
+// A read of one event does not wait for all that lies behind it, and gives what it was asked for.
+func TestRawLog_ReadsLittleForLittle(t *testing.T) {
+	cluster := kafkatest.StartCluster(t, 1)
+	const n = 40
+	for range n { // a batch each
+		value := make([]byte, 64<<10)
+		if _, err := rand.Read(value); err != nil {
+			t.Fatal(err)
+		}
+		kafkatest.Produce(t, cluster.Config, &kgo.Record{Topic: cluster.Config.Topics().Events, Key: []byte("acme/t"), Value: value})
+	}
+	raw, err := NewRawLog(cluster.Config).open(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.close()
+	var got []int64
+	if err := raw.each(t.Context(), [][2]int64{{3, 4}, {5, 7}}, func(m *kgo.Record) error { got = append(got, m.Offset); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, []int64{3, 5, 6}) || raw.to > n/2 {
+		t.Errorf("it gave %v, and read %d of %d records", got, raw.to-3, n-3)
 	}
 }
