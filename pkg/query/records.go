@@ -43,8 +43,9 @@ func (k *KafkaRecords) Record(ctx context.Context, partition int32, offset int64
 		return nil, fmt.Errorf("waiting to read a record: %w", ctx.Err())
 	}
 	topic := k.cfg.Topics().Runs
-	// With control records, the poll ends also where compaction has left nothing but markers.
-	cl, err := kafka.NewDirectReader(k.cfg, topic, map[int32]int64{partition: offset}, kgo.KeepControlRecords())
+	// With control records, the poll ends also where compaction has left nothing but markers. An answer has a batch in any case, however
+	// large (KIP-74), and here it is to have no more: what lies behind would be unpacked for nothing.
+	cl, err := kafka.NewDirectReader(k.cfg, topic, map[int32]int64{partition: offset}, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(1))
 	if err != nil {
 		return nil, fmt.Errorf("reading record: %w", err)
 	}

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -73,6 +76,34 @@ func TestKafkaRecords_ReadsOneRecord(t *testing.T) {
 		if got, err := reader.Record(t.Context(), 1, offset); !errors.Is(err, ErrRecordGone) {
 			t.Errorf("%s: %q, %v; want ErrRecordGone", name, got, err)
 		}
+	}
+}
+
+// One record is read with its batch, and not with all that lies behind it.
+func TestKafkaRecords_ReadsOneBatch(t *testing.T) {
+	cluster := kafkatest.StartCluster(t, 1)
+	var values []string
+	for i := range 3 { // a batch each
+		values = append(values, strings.Repeat(fmt.Sprint(i), 100_000))
+		kafkatest.Produce(t, cluster.Config, &kgo.Record{Topic: cluster.Config.Topics().Runs, Value: []byte(values[i])})
+	}
+	var most atomic.Int64 // bytes that are asked for beyond a batch
+	cluster.Fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fake.KeepControl()
+		for _, t := range req.(*kmsg.FetchRequest).Topics {
+			for _, p := range t.Partitions {
+				most.Store(max(most.Load(), int64(p.PartitionMaxBytes)))
+			}
+		}
+		return nil, nil, false
+	})
+	for i, want := range values {
+		if got, err := NewKafkaRecords(cluster.Config).Record(t.Context(), 0, int64(i)); err != nil || string(got) != want {
+			t.Errorf("offset %d: %d bytes, %v", i, len(got), err)
+		}
+	}
+	if n := most.Load(); n != 1 {
+		t.Errorf("%d bytes beyond a batch are asked for, want 1, the least", n)
 	}
 }
 
