@@ -69,10 +69,11 @@ type Query struct {
 	Apart func(tenant, thread string) error
 }
 
-// The bounds on what is folded at the same time: threads, and bytes of their records. What one partition's
+// The bounds on what is folded at the same time: threads, which take about 30 KB each while their runs go on, and bytes of their records.
+// More threads than that which speak all along a partition have it read once for each such number (docs/bench/verify.md). What one partition's
 // runs need beside that is about 200 bytes each; Verify plans so many of them at once, and reads a partition again where it has more.
 const (
-	maxThreads     = 1000
+	maxThreads     = 4_000
 	maxRecordBytes = 64 << 20
 	maxPlanned     = 250_000
 )
