@@ -136,6 +136,10 @@ bench-compactor: ## the compactor's speed against franz-go's own on a real Kafka
 bench-memory: ## the compactor's memory with 2 million ended and 100,000 open runs, and its start after kill -9
 	go test ./bench -run '^$$' -bench Memory -benchtime 1x -v -ended-runs 2000000 -ended-threads 1000 -open-runs 100000 -timeout 3h
 
+.PHONY: bench-verify
+bench-verify: ## skein verify --all of 1.6 million records beside refold and a plain read; docs/bench/verify.md tells more
+	go test ./bench -run '^$$' -bench 'Verify$$' -benchtime 1x -v -verify-records 1600000 -rounds 3 -timeout 1h
+
 .PHONY: fuzz
 fuzz: ## run every fuzz test for FUZZTIME=10s
 	@go list ./... | while read -r pkg; do \
