@@ -50,18 +50,21 @@ func everything() values {
 		"kafka": values{"topicPrefix": "acme.", "existingSecret": "kafka",
 			"tls":  values{"enabled": true, "serverName": "kafka", "authorityKey": "ca.crt", "certificateKey": "tls.crt", "privateKeyKey": "tls.key"},
 			"sasl": values{"mechanism": "SCRAM-SHA-512", "user": "skein"}},
-		"image":     values{"pullSecrets": []any{values{"name": "pull"}}},
-		"ingest":    scale(values{"enabled": true}),
-		"query":     scale(values{"enabled": true}),
-		"compactor": scale(values{"enabled": true}),
-		"indexer":   scale(values{"enabled": true}),
-		"pprof":     true,
+		"image":       values{"pullSecrets": []any{values{"name": "pull"}}},
+		"ingest":      scale(values{"enabled": true}),
+		"query":       scale(values{"enabled": true}),
+		"compactor":   scale(values{"enabled": true}),
+		"indexer":     scale(values{"enabled": true}),
+		"pprof":       true,
+		"corsOrigins": []any{"https://app.example"},
 		"networkPolicy": values{
 			"enabled":  true,
 			"httpFrom": []any{values{"namespaceSelector": values{"matchLabels": values{"kubernetes.io/metadata.name": "gateway"}}}},
 			"egress":   []any{values{"to": []any{values{"ipBlock": values{"cidr": "10.0.0.0/8"}}}}},
 		},
 	}
+	v["ingest"].(values)["agents"] = []any{values{"name": "helper", "url": "https://helper.example/run", "credential_file": "/etc/skein/agents/helper"}}
+	v["ingest"].(values)["agentsExistingSecret"] = "agents"
 	v["compactor"].(values)["storage"] = values{"className": "fast"}
 	return v
 }
@@ -280,7 +283,7 @@ func TestChart_SelectorsFindTheirPodsAndNoOthers(t *testing.T) {
 func TestChart_TakesSecretsFromSecrets(t *testing.T) {
 	all := pods(t, mustRender(t, everything()))
 	for stage, want := range map[string][]string{
-		"ingest": {"kafka", "keys"}, "indexer": {"kafka", "db"}, "query": {"kafka", "db", "keys"}, "compactor": {"kafka"}, "topics": {"kafka"}, "migrate": {"db"},
+		"ingest": {"kafka", "keys", "agents"}, "indexer": {"kafka", "db"}, "query": {"kafka", "db", "keys"}, "compactor": {"kafka"}, "topics": {"kafka"}, "migrate": {"db"},
 	} {
 		var got []string
 		for _, v := range all["prod-skein-"+stage].Spec.Volumes {
@@ -365,6 +368,35 @@ func TestChart_ReachesEveryFlag(t *testing.T) {
 }
 
 // An empty setting would be an error of the compactor's.
+// The agents are a file beside the settings, and new ones restart the pods; their secrets come from a Secret.
+func TestChart_StandsBeforeAgents(t *testing.T) {
+	plain, full := mustRender(t), mustRender(t, everything())
+	m := strict[corev1.ConfigMap](t, "ingest", full["ConfigMap prod-skein-ingest"])
+	var file struct{ Agents []map[string]string }
+	if err := yaml.UnmarshalStrict([]byte(m.Data["agents.yaml"]), &file); err != nil || len(file.Agents) != 1 || file.Agents[0]["credential_file"] != "/etc/skein/agents/helper" {
+		t.Errorf("the agents are %q, %v", m.Data["agents.yaml"], err)
+	}
+	if !strings.Contains(m.Data["skein.yaml"], "agents: /etc/skein/config/agents.yaml") {
+		t.Errorf("the settings are %s", m.Data["skein.yaml"])
+	}
+	if m := strict[corev1.ConfigMap](t, "ingest", plain["ConfigMap prod-skein-ingest"]); m.Data["agents.yaml"] != "" || strings.Contains(m.Data["skein.yaml"], "agents") {
+		t.Errorf("without agents the settings are %v", m.Data)
+	}
+	other := everything()
+	other["ingest"].(values)["agents"].([]any)[0].(values)["url"] = "https://other.example/run"
+	sum := func(objects map[string]string) string {
+		d := strict[appsv1.Deployment](t, "ingest", objects["Deployment prod-skein-ingest"])
+		return d.Spec.Template.Annotations["checksum/config"]
+	}
+	if sum(full) == sum(mustRender(t, other)) {
+		t.Error("another agent restarts nothing")
+	}
+	d := strict[appsv1.Deployment](t, "ingest", full["Deployment prod-skein-ingest"])
+	if !slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "agents" }) {
+		t.Errorf("the volumes are %v", d.Spec.Template.Spec.Volumes)
+	}
+}
+
 func TestChart_SaysThatNoEventsAreKept(t *testing.T) {
 	for want, kept := range map[string][]any{"none": {}, "step,raw": {"step", "raw"}} {
 		text := mustRender(t, required(), values{"compactor": values{"keepEvents": kept}})["ConfigMap prod-skein-compactor"]

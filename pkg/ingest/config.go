@@ -38,8 +38,8 @@ type Config struct {
 // way, 15 s by default, and then waits for Kafka this long: orchestrators kill it where that takes too long, after 45 s in the chart.
 const MaxAckTimeout = 25 * time.Second
 
-// DefaultProxyMemory holds what 500 agents say in a minute, if each says 10 events of 200 bytes a second.
-const DefaultProxyMemory = 256 << 20
+// DefaultProxyMemory holds what 500 agents say in half a minute, if each says 10 events of 200 bytes a second.
+const DefaultProxyMemory = 128 << 20
 
 // DefaultConfig returns the settings of production for the given cluster.
 func DefaultConfig(k kafka.Config) Config {

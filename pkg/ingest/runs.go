@@ -100,6 +100,17 @@ func (r *Runs) Held(threadKey, runID string) bool {
 	return ok
 }
 
+// Publishing is the number of held runs whose stream is over, and whose last events are not acknowledged.
+func (r *Runs) Publishing() int {
+	n := 0
+	for _, p := range r.all() {
+		if p.spool.isClosed() {
+			n++
+		}
+	}
+	return n
+}
+
 // endAll ends all runs for a reason, and takes none any more.
 func (r *Runs) endAll(reason error) {
 	r.seal()

@@ -307,6 +307,12 @@ func (sp *spool) close() {
 	}
 }
 
+func (sp *spool) isClosed() bool {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	return sp.ended
+}
+
 // isEmpty reports, once, that there is nothing left to do.
 func (sp *spool) isEmpty() bool {
 	if !sp.ended || len(sp.queue) > 0 || sp.stopped {

@@ -2,7 +2,10 @@ package docs
 
 import (
 	"context"
+	"io"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +15,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/test/process"
 )
 
@@ -141,11 +145,32 @@ func markdown(t *testing.T) []string {
 	return files
 }
 
+// startAgent stands for the reader's own agent: it answers with what examples/hello.jsonl says.
+func startAgent(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "examples", "hello.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for line := range strings.Lines(string(text)) {
+			_, _ = io.WriteString(w, "data: "+line+"\n")
+		}
+	}))
+	t.Cleanup(agent.Close)
+	return agent.URL
+}
+
 func startSkein(t *testing.T) *dev.Server {
 	t.Helper()
 	cfg := dev.DefaultConfig()
 	cfg.Data = t.TempDir()
 	cfg.Listen, cfg.KafkaListen = "127.0.0.1:0", "127.0.0.1:0"
+	var err error
+	if cfg.Agents, err = agents.ParsePairs([]string{"assistant=" + startAgent(t)}); err != nil {
+		t.Fatal(err)
+	}
 	// Not the test's own context, which ends before its cleanups: Close stops in order.
 	server, err := dev.Start(context.WithoutCancel(t.Context()), cfg)
 	if err != nil {

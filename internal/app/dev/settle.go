@@ -16,17 +16,26 @@ const (
 	settleFor = 5 * time.Second
 )
 
-// Settle waits until the index has got to the end of skein.events as it is now, or for a few
-// seconds. It tells a run that is not there from one that is not there yet.
+// Settle waits until the index has got to the end of skein.events as it is now, with what the proxy still publishes of
+// streams that are over, or for a few seconds. It tells a run that is not there from one that is not there yet.
 func (s *Server) Settle(ctx context.Context) error {
-	ends, err := s.ends(ctx)
-	if err != nil {
-		return err
-	}
 	deadline := time.NewTimer(settleFor)
 	defer deadline.Stop()
 	poll := time.NewTicker(settlePoll)
 	defer poll.Stop()
+	for s.door.Runs().Publishing() > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			return nil
+		case <-poll.C:
+		}
+	}
+	ends, err := s.ends(ctx)
+	if err != nil {
+		return err
+	}
 	for {
 		to, err := s.store.IndexedTo(ctx, Tenant)
 		if err != nil {

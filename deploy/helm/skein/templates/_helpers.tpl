@@ -98,6 +98,9 @@ log_format: {{ $v.log.format }}
 {{- if has .stage (list "ingest" "query") }}
 listen: ":8420"
 api_keys: /etc/skein/keys/{{ $v.apiKeys.existingSecretKey }}
+{{- with $v.corsOrigins }}
+cors_origin: {{ join "," . | quote }}
+{{- end }}
 {{- end }}
 {{- if has .stage (list "indexer" "query") }}
 {{ include "skein.clickhouse" .root }}
@@ -131,13 +134,17 @@ metadata:
 data:
   skein.yaml: |
     {{- .settings | nindent 4 }}
+  {{- with .agents }}
+  agents.yaml: |
+    {{- . | nindent 4 }}
+  {{- end }}
 {{- end }}
 
 {{- define "skein.podMetadata" -}}
 labels:
   {{- include "skein.labels" . | nindent 2 }}
 annotations:
-  checksum/config: {{ .settings | sha256sum }}
+  checksum/config: {{ printf "%s%s" .settings (.agents | default "") | sha256sum }}
   prometheus.io/scrape: "true"
   prometheus.io/port: "8421"
   prometheus.io/path: /metrics
@@ -168,12 +175,13 @@ seccompProfile:
 {{- $stage := index .root.Values .stage }}
 {{- $secret := .root.Values.clickhouse.existingSecret }}
 {{- $clickhouse := and $secret (has .stage (list "indexer" "query")) }}
+{{- $agents := and (eq .stage "ingest") .root.Values.ingest.agentsExistingSecret }}
 {{- $keys := and .root.Values.apiKeys.existingSecret (has .stage (list "ingest" "query")) -}}
 serviceAccountName: {{ include "skein.fullname" .root }}
 automountServiceAccountToken: false
 # A Service named like a setting would be taken for one.
 enableServiceLinks: false
-terminationGracePeriodSeconds: 45
+terminationGracePeriodSeconds: {{ $stage.terminationGracePeriodSeconds | default 45 }}
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -238,6 +246,11 @@ containers:
         mountPath: /etc/skein/keys
         readOnly: true
       {{- end }}
+      {{- if $agents }}
+      - name: agents
+        mountPath: /etc/skein/agents
+        readOnly: true
+      {{- end }}
       {{- if .data }}
       - name: {{ .data }}
         mountPath: /var/lib/skein
@@ -260,6 +273,11 @@ volumes:
   - name: keys
     secret:
       secretName: {{ .root.Values.apiKeys.existingSecret }}
+  {{- end }}
+  {{- if $agents }}
+  - name: agents
+    secret:
+      secretName: {{ $agents }}
   {{- end }}
 {{- with $stage.nodeSelector }}
 nodeSelector:
