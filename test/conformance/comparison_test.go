@@ -82,7 +82,7 @@ func (c comparison) both(history lineage.History, start conformance.Start, event
 type parting struct {
 	at     int
 	event  json.RawMessage
-	value  obj // the event
+	value  obj               // the event
 	sent   []json.RawMessage // the events before it
 	before conformance.Conversation
 	want   conformance.Result
