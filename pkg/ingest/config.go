@@ -27,8 +27,9 @@ type Config struct {
 	RequestWindow, TotalWindow int
 	// Agents are those that the proxy calls.
 	Agents agents.Config
-	// ProxyMemory bounds the bytes that all proxied runs together hold: inputs until their agent has them, events that are not
-	// acknowledged, events beyond the first 16 KiB that are not whole. A run may have a quarter of it for its events.
+	// ProxyMemory bounds the bytes that all proxied runs together hold: a quarter is for inputs until their agent has
+	// them, the rest for events that are not acknowledged, and events beyond the first 16 KiB that are not whole. A run may have
+	// a quarter of it all for its events.
 	ProxyMemory int
 	// MaxRuns bounds the proxied runs that are under way.
 	MaxRuns int
@@ -38,7 +39,7 @@ type Config struct {
 // way, 15 s by default, and then waits for Kafka this long: orchestrators kill it where that takes too long, after 45 s in the chart.
 const MaxAckTimeout = 25 * time.Second
 
-// DefaultProxyMemory holds what 500 agents say in half a minute, if each says 10 events of 200 bytes a second.
+// DefaultProxyMemory holds what 500 agents say in nearly half a minute, if each says 10 events of 200 bytes a second.
 const DefaultProxyMemory = 128 << 20
 
 // DefaultConfig returns the settings of production for the given cluster.

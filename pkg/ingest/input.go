@@ -12,7 +12,7 @@ import (
 
 // putInput is PUT /v1/threads/{thread}/runs/{run}/input.
 func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
-	b, rej := openInput(r)
+	b, rej := openInput(r, readBuffer)
 	if rej != nil {
 		s.refuse(w, r, callInput, rej, nil)
 		return
@@ -58,18 +58,21 @@ func readInput(b *body, limit int) ([]byte, *rejection) {
 	return value, nil
 }
 
-// openInput opens a body that is an input.
-func openInput(r *http.Request) (*body, *rejection) {
+// openInput opens a body that is an input, with a buffer of that size.
+func openInput(r *http.Request, buffer int) (*body, *rejection) {
 	if m := mediaType(r); m != "" && m != typeJSON {
 		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take an input as %.100q: set Content-Type to %s", m, typeJSON)
 	}
-	return openBody(r, readBuffer)
+	return openBody(r, buffer)
 }
 
-// takeInput reads an input without checking it. It counts the memory that it takes, so that a caller that sends slowly
-// holds what it has sent; held is what the caller releases, in any case.
+// firstInput is what an input takes with its first byte, and the buffer before it.
+const firstInput = 4 << 10
+
+// takeInput reads an input without checking it. It counts the memory that it takes, as bytes come: a caller that sends slowly
+// holds what it has sent, and no more than twice that. held is what the caller releases, in any case.
 func (s *Service) takeInput(r *http.Request) (value []byte, held int, rej *rejection) {
-	b, rej := openInput(r)
+	b, rej := openInput(r, firstInput)
 	if rej != nil {
 		return nil, 0, rej
 	}
@@ -77,26 +80,26 @@ func (s *Service) takeInput(r *http.Request) (value []byte, held int, rej *rejec
 	b.skipMark()
 	most := s.cfg.MaxEventBytes + lineSlack
 	for {
-		if len(value) == cap(value) {
-			if len(value) > most {
-				return nil, held, tooLarge(0, s.cfg.MaxEventBytes)
-			}
-			size := min(max(2*cap(value), readBuffer), most+1)
-			if !s.memory.acquire(size) {
-				return nil, held, reject(http.StatusServiceUnavailable, reasonUnavailable, 0, "%v", errNoRoom)
-			}
-			value = append(make([]byte, 0, size), value...)
-			s.memory.release(held)
-			held = size
-		}
-		n, err := b.Read(value[len(value):cap(value)])
-		value = value[:len(value)+n]
+		_, err := b.Peek(1)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return nil, held, b.failed(err, 0)
 		}
+		if len(value) == cap(value) {
+			if len(value) > most {
+				return nil, held, tooLarge(0, s.cfg.MaxEventBytes)
+			}
+			size := min(max(2*cap(value), firstInput), most+1)
+			if !s.inputs.acquire(size - held) {
+				return nil, held, reject(http.StatusServiceUnavailable, reasonUnavailable, 0, "%v", errNoRoom)
+			}
+			value = append(make([]byte, 0, size), value...)
+			held = size
+		}
+		n, _ := b.Read(value[len(value):cap(value)]) // what is there: no error
+		value = value[:len(value)+n]
 	}
 	value = bytes.Trim(value, space)
 	if len(value) > s.cfg.MaxEventBytes {

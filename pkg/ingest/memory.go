@@ -8,7 +8,17 @@ import (
 // runShare is the part of the proxy's memory that one run may have for what Kafka has not acknowledged: one in so many.
 const runShare = 4
 
-// memory is what all proxied runs together hold of inputs and events. Nobody waits for it: a run that waited
+// inputShare is the part of the proxy's memory that inputs have: one in so many. Callers send them as slowly as they like, and
+// agents take as long to answer: so they have a budget of their own, and cost no run under way its events.
+const inputShare = 4
+
+// split divides the proxy's memory. Inputs have room for the largest one at least.
+func (c Config) split() (inputs, events int) {
+	inputs = max(c.ProxyMemory/inputShare, c.MaxEventBytes+lineSlack+1)
+	return inputs, c.ProxyMemory - inputs
+}
+
+// memory is what all proxied runs together hold of one kind, inputs or events. Nobody waits for it: a run that waited
 // would make its caller wait.
 type memory struct {
 	left *semaphore.Weighted

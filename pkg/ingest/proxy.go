@@ -85,11 +85,11 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	switch {
 	case rej == nil:
 	case rej.status == http.StatusServiceUnavailable:
-		s.memory.release(held)
+		s.inputs.release(held)
 		s.unavailable(w, r, callAgent, errNoRoom, nil)
 		return
 	default:
-		s.memory.release(held)
+		s.inputs.release(held)
 		s.refuse(w, r, callAgent, rej, nil)
 		return
 	}
@@ -102,13 +102,13 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	defer p.cancel(nil)
 	if err := s.runs.hold(p); err != nil {
-		s.memory.release(held)
+		s.inputs.release(held)
 		p.spool.abandon()
 		s.refuseRun(w, r, t, err)
 		return
 	}
 	if !p.spool.addInput(input) {
-		s.memory.release(held)
+		s.inputs.release(held)
 		p.spool.close()
 		s.refuseRun(w, r, t, errNoRoom)
 		return
@@ -136,8 +136,7 @@ func (p *proxied) run(r *http.Request, input []byte, held int) {
 	tooLong := time.AfterFunc(p.agent.RunTimeout, func() { p.end(errTooLong) })
 	defer tooLong.Stop()
 
-	body, err := p.agent.Call(p.ctx, input, r.Header)
-	p.svc.memory.release(held)
+	body, err := p.agent.Call(p.ctx, input, func() { p.svc.inputs.release(held) }, r.Header)
 	if err == nil {
 		err = p.copy(body)
 		_ = body.Close() // whatever it says, the stream is over

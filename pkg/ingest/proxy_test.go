@@ -787,3 +787,58 @@ func TestService_DrainsAndStops(t *testing.T) {
 		t.Errorf("written is %q", b.written())
 	}
 }
+
+// Callers that send slowly take memory from each other, and none from the runs that are under way.
+func TestProxy_SlowInputsCostNoRunItsEvents(t *testing.T) {
+	cfg := proxyConfig(t)
+	cfg.ProxyMemory = 64 << 10 // of it 16 KiB for inputs
+	goOn := make(chan struct{})
+	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n")(w, r)
+		<-goOn
+		for range 10 {
+			answers("data: "+said+"\n\n")(w, r)
+		}
+		answers("data: "+finished+"\n\n")(w, r)
+	})
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	kafkatest.ConsumeUntil(t, b.cfg, b.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) == 2 })
+	used := func() float64 { return testutil.ToFloat64(b.svc.metrics.memory) }
+	b.eventually("nothing is held", func() bool { return used() == 0 })
+
+	slow := func(body string) net.Conn {
+		c, err := net.Dial("tcp", b.srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if _, err := fmt.Fprintf(c, "POST /v1/agents/helper HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\n%s", body); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for range 20 {
+		slow("") // costs nothing before its first byte
+	}
+	for range 4 {
+		slow(strings.Repeat(" ", 100))
+	}
+	b.eventually("the inputs' memory is used up", func() bool { return used() == 16<<10 })
+	answer, err := http.ReadResponse(bufio.NewReader(slow(strings.Repeat(" ", 100))), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one more is answered %s", answer.Status)
+	}
+
+	close(goOn)
+	if rs := b.published(13); len(rs) != 13 || string(rs[12].Value) != finished || incompleteOf(rs[12]) != "" {
+		t.Errorf("%d records", len(rs))
+	}
+	if n := testutil.ToFloat64(b.svc.metrics.leftOut.WithLabelValues(leftOutRoom)); n != 0 {
+		t.Errorf("%v events were left out", n)
+	}
+}

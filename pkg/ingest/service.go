@@ -29,7 +29,8 @@ type Service struct {
 
 	logger *slog.Logger
 	agents map[string]*agents.Caller
-	memory *memory
+	memory *memory // for events, and inputs that are not acknowledged
+	inputs *memory // for inputs that callers send and agents take
 	runs   *Runs
 	// draining is set by Drain, stopping ends with Stop.
 	draining *atomic.Bool
@@ -78,10 +79,11 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	for name, a := range cfg.Agents {
 		callers[name] = agents.NewCaller(a)
 	}
+	forInputs, forEvents := cfg.split()
 	stopping, stop := context.WithCancel(context.Background())
 	s := &Service{
 		draining: new(atomic.Bool), stopping: stopping, stop: stop,
-		logger: logger, agents: callers, memory: newMemory(cfg.ProxyMemory, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller,
+		logger: logger, agents: callers, memory: newMemory(forEvents, m.memory), inputs: newMemory(forInputs, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller,
 		cancelling: semaphore.NewWeighted(maxCancels), cancelWait: cancelWait,
 		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
 		window: semaphore.NewWeighted(int64(cfg.TotalWindow)),

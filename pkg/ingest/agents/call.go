@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -82,11 +81,15 @@ func (c *Caller) Close() { c.client.CloseIdleConnections() }
 
 // Call gives the agent an input and returns its stream of events, which ends with ctx. Of the caller's
 // headers those go on that the configuration names, but never an API key of Skein. All errors are *Error.
-func (c *Caller) Call(ctx context.Context, input []byte, caller http.Header) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(input))
+// It calls sent once, when it holds the input no more: as a rule before it returns, at the end of ctx in any case.
+func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller http.Header) (io.ReadCloser, error) {
+	out := send(ctx, input, sent)
+	defer out.drop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, nil)
 	if err != nil {
 		return nil, &Error{Code: CodeUnreachable, Text: "the agent cannot be called", Err: err}
 	}
+	req.ContentLength, req.GetBody = int64(len(input)), out.body
 	for _, name := range c.Headers {
 		name = textproto.CanonicalMIMEHeaderKey(name)
 		for _, v := range caller[name] {
@@ -107,6 +110,9 @@ func (c *Caller) Call(ctx context.Context, input []byte, caller http.Header) (io
 	req.Header.Set("Accept-Encoding", "identity")
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "skein-ingest")
+	}
+	if req.Body, err = out.body(); err != nil {
+		return nil, &Error{Code: CodeUnreachable, Text: "the agent cannot be called", Err: err} // ctx is over
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {

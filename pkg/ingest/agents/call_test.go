@@ -31,7 +31,7 @@ func TestCaller_SendsTheHeadersThatItIsToldTo(t *testing.T) {
 		a = a.withDefaults()
 		c := NewCaller(a)
 		defer c.Close()
-		body, err := c.Call(t.Context(), []byte("{}"), header)
+		body, err := c.Call(t.Context(), []byte("{}"), func() {}, header)
 		if err != nil {
 			t.Fatal(err)
 		}
