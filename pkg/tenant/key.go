@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -40,6 +41,11 @@ func IsKey(text string) bool {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(rest)
 	return ok && err == nil && len(b) == keyBytes
 }
+
+var keyForm = regexp.MustCompile(keyPrefix + `[A-Za-z0-9_-]{43}`) // 256 bits
+
+// HoldsKey reports whether something of a key's form stands anywhere in a text, whatever is round it.
+func HoldsKey(text string) bool { return keyForm.MatchString(text) }
 
 // digest is what is kept of a key: its SHA-256, whole, "sk_" included. A slow, salted hash is for
 // passwords, which can be guessed; nobody can try 2^256 keys, however fast the hash is, and a table

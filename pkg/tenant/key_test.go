@@ -135,3 +135,18 @@ func TestAppendKey_FollowsTheFormOfTheFileOrRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A key is found whatever stands round it; what is too short for one is none.
+func TestHoldsKey_FindsAKeyAnywhere(t *testing.T) {
+	key := tenant.NewKey()
+	for _, text := range []string{key, "Bearer " + key, "k=" + key + "; a=b", "Basic," + key, `"` + key + `"`, "x" + key + "y", "sk_" + key} {
+		if !tenant.HoldsKey(text) {
+			t.Errorf("%q holds a key", text)
+		}
+	}
+	for _, text := range []string{"", "sk_", key[:45], key[3:], "sk_ " + key[3:], "sk_live"} {
+		if tenant.HoldsKey(text) {
+			t.Errorf("%q holds no key", text)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 const (
 	CodeUnreachable = "agent-unreachable" // no connection, or it ended before an answer
 	CodeTimeout     = "agent-timeout"     // one of the agent's timeouts is over
-	CodeRedirect    = "agent-redirect"    // a status of 3xx
+	CodeRedirect    = "agent-redirect"    // 301, 302, 303, 307 or 308
 	CodeStatus      = "agent-status"      // any other status but 200
 	CodeNotSSE      = "agent-not-sse"     // 200 with something that is no stream of events
 	CodeCredential  = "agent-credential"  // the secret cannot be read
@@ -33,7 +34,7 @@ func Codes() []string {
 }
 
 // Error is what is wrong with an agent. The text is for the caller of the run: it names the agent's
-// status and what it may have done, and never its address, headers or answer.
+// status and what it may have done, and never its address or answer; of its headers at most the name of a content type or coding.
 type Error struct {
 	Code string
 	// Status is the agent's HTTP status; 0 where it gave none.
@@ -80,20 +81,21 @@ func NewCaller(a Agent) *Caller {
 func (c *Caller) Close() { c.client.CloseIdleConnections() }
 
 // Call gives the agent an input and returns its stream of events, which ends with ctx. Of the caller's
-// headers those go on that the configuration names, but never an API key of Skein. All errors are *Error.
+// headers those go on that the configuration names, but no value that holds an API key of Skein. All errors are *Error, without
+// the agent's URL.
 // It calls sent once, when it holds the input no more: as a rule before it returns, at the end of ctx in any case.
 func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller http.Header) (io.ReadCloser, error) {
 	out := send(ctx, input, sent)
 	defer out.drop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, nil)
 	if err != nil {
-		return nil, &Error{Code: CodeUnreachable, Text: "the agent cannot be called", Err: err}
+		return nil, &Error{Code: CodeUnreachable, Text: "the agent cannot be called", Err: withoutURL(err)}
 	}
 	req.ContentLength, req.GetBody = int64(len(input)), out.body
 	for _, name := range c.Headers {
 		name = textproto.CanonicalMIMEHeaderKey(name)
 		for _, v := range caller[name] {
-			if !holdsKey(v) {
+			if !tenant.HoldsKey(v) { // it says who somebody is to Skein, and an agent could use it
 				req.Header.Add(name, v)
 			}
 		}
@@ -116,7 +118,7 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
-		return nil, unanswered(err)
+		return nil, unanswered(withoutURL(err))
 	}
 	if err := checkAnswer(resp); err != nil {
 		_ = resp.Body.Close() // the answer is of no use, so neither is the connection
@@ -125,15 +127,13 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 	return resp.Body, nil
 }
 
-// holdsKey reports whether a header's value has an API key of Skein in it: it says who somebody is to Skein, and
-// an agent could use it.
-func holdsKey(value string) bool {
-	for word := range strings.FieldsSeq(value) {
-		if tenant.IsKey(word) {
-			return true
-		}
+// withoutURL returns an error's cause without the agent's URL, in which secrets may be: the log has the agent's name.
+func withoutURL(err error) error {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return failed.Err
 	}
-	return false
+	return err
 }
 
 func unanswered(err error) *Error {
@@ -145,19 +145,21 @@ func unanswered(err error) *Error {
 }
 
 func checkAnswer(resp *http.Response) error {
-	status := resp.StatusCode
-	switch {
-	case status/100 == 3:
-		return &Error{Code: CodeRedirect, Status: status, Text: fmt.Sprintf("the agent answered %s: redirects are not followed, the agent's URL must be its last one", resp.Status)}
-	case status != http.StatusOK:
-		return &Error{Code: CodeStatus, Status: status, Text: "the agent answered " + resp.Status}
+	code := resp.StatusCode
+	status := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code))) // and not resp.Status, which is the agent's text
+	switch code {
+	case http.StatusOK:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return &Error{Code: CodeRedirect, Status: code, Text: fmt.Sprintf("the agent answered %s: redirects are not followed, the agent's URL must be its last one", status)}
+	default:
+		return &Error{Code: CodeStatus, Status: code, Text: "the agent answered " + status}
 	}
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || media != "text/event-stream" {
-		return &Error{Code: CodeNotSSE, Status: status, Text: fmt.Sprintf("the agent answered %s with %.100q, not with text/event-stream", resp.Status, media)}
+		return &Error{Code: CodeNotSSE, Status: code, Text: fmt.Sprintf("the agent answered %s with %.100q, not with text/event-stream", status, media)}
 	}
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return &Error{Code: CodeNotSSE, Status: status, Text: fmt.Sprintf("the agent answered %s compressed as %.100q, which it was not asked for", resp.Status, enc)}
+		return &Error{Code: CodeNotSSE, Status: code, Text: fmt.Sprintf("the agent answered %s compressed as %.100q, which it was not asked for", status, enc)}
 	}
 	return nil
 }

@@ -1,11 +1,13 @@
 package agents
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -53,7 +55,7 @@ func TestCaller_SendsTheHeadersThatItIsToldTo(t *testing.T) {
 	want("Cookie")
 	want("Skein-Authorization")
 
-	for _, value := range []string{"Bearer " + key, "bearer  " + key, key, "x " + key + " y"} {
+	for _, value := range []string{"Bearer " + key, "bearer  " + key, key, "x " + key + " y", "k=" + key + "; a=b", "Basic," + key} {
 		call(Agent{Name: "a", Headers: []string{"Authorization", "X-A"}}, http.Header{"Authorization": {value}, "X-A": {value, "fine"}})
 		want("Authorization")
 		want("X-A", "fine")
@@ -81,5 +83,50 @@ func TestAgent_ACredentialIsOneLine(t *testing.T) {
 		if _, err := (Agent{CredentialFile: secret}).credential(); (err == nil) != want {
 			t.Errorf("%q gives %v", text, err)
 		}
+	}
+}
+
+// What a caller is told, and what the log gets as a cause, has neither the agent's own text nor its URL.
+func TestCaller_ErrorsSayNothingThatTheAgentOrItsURLSays(t *testing.T) {
+	answering := func(answer string) string {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				panic(err)
+			}
+			_, _ = io.WriteString(c, answer)
+			_ = c.Close()
+		}))
+		t.Cleanup(srv.Close)
+		return srv.URL
+	}
+	const rest = "\r\nContent-Length: 0\r\n\r\n"
+	for name, c := range map[string]struct{ url, code, text string }{
+		"a phrase of its own":  {answering("HTTP/1.1 500 hush hush" + rest), CodeStatus, "the agent answered 500 Internal Server Error"},
+		"a status of its own":  {answering("HTTP/1.1 599 hush" + rest), CodeStatus, "the agent answered 599"},
+		"200 of its own":       {answering("HTTP/1.1 200 hush" + rest), CodeNotSSE, `the agent answered 200 OK with "", not with text/event-stream`},
+		"a redirect":           {answering("HTTP/1.1 302 hush\r\nLocation: /hush" + rest), CodeRedirect, "the agent answered 302 Found: redirects are not followed, the agent's URL must be its last one"},
+		"nothing has changed":  {answering("HTTP/1.1 304 hush\r\n\r\n"), CodeStatus, "the agent answered 304 Not Modified"},
+		"no connection":        {"http://127.0.0.1:1", CodeUnreachable, "the agent cannot be reached"},
+		"an end before it all": {answering(""), CodeUnreachable, "the agent cannot be reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			caller := NewCaller(Agent{Name: "a", URL: c.url + "/?token=hush"}.withDefaults())
+			defer caller.Close()
+			body, err := caller.Call(t.Context(), []byte("{}"), func() {}, nil)
+			if err == nil {
+				_ = body.Close()
+				t.Fatal("there is no error")
+			}
+			var e *Error
+			if !errors.As(err, &e) || e.Code != c.code || e.Text != c.text {
+				t.Errorf("the error is %#v", err)
+			}
+			for ; err != nil; err = errors.Unwrap(err) {
+				if strings.Contains(err.Error(), "hush") {
+					t.Errorf("it says %v", err)
+				}
+			}
+		})
 	}
 }
