@@ -488,6 +488,7 @@ func TestCancel_RefusesWhatIsNoRequest(t *testing.T) {
 			if a.status != c.status || a.Reason != c.reason {
 				t.Errorf("answer is %d %s, want %d %s", a.status, a.body, c.status, c.reason)
 			}
+			wantTypes(t, a, typeJSON)
 			if got := d.written(); len(got) != 0 {
 				t.Errorf("written is %q, want nothing", got)
 			}

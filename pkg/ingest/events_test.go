@@ -210,6 +210,7 @@ func TestEvents_BadDataEndsTheRequestAndKeepsWhatCameBefore(t *testing.T) {
 			if a.status != 415 && (a.Accepted > 0) != (a.FirstOffset >= 0) {
 				t.Errorf("answer is %s", a.body)
 			}
+			wantTypes(t, a, acceptedTypes)
 			if a.Detail == "" {
 				t.Error("the answer has no detail")
 			}
@@ -249,5 +250,16 @@ func TestEvents_AnEventOfTheLimitPasses(t *testing.T) {
 		if a := d.post(contentType, larger); a.status != http.StatusRequestEntityTooLarge {
 			t.Fatalf("%s, one byte larger: answer is %d %s", contentType, a.status, a.body)
 		}
+	}
+}
+
+// wantTypes: a 415 names what the call takes, other answers name nothing.
+func wantTypes(t *testing.T, a answer, types string) {
+	t.Helper()
+	if a.status != http.StatusUnsupportedMediaType {
+		types = ""
+	}
+	if got := a.header.Get("Accept-Post"); got != types {
+		t.Errorf("Accept-Post is %q, want %q", got, types)
 	}
 }

@@ -100,6 +100,14 @@ func (s *Service) accept(w http.ResponseWriter, c call, status int, answer any) 
 // refuse answers what is the caller's fault.
 func (s *Service) refuse(w http.ResponseWriter, r *http.Request, c call, rej *rejection, got *ack) {
 	p := s.refusal(c, rej, got)
+	if rej.status == http.StatusUnsupportedMediaType {
+		types := typeJSON
+		if c == callEvents {
+			types = acceptedTypes
+		}
+		w.Header().Set("Accept-Encoding", "gzip, zstd")
+		w.Header().Set("Accept-Post", types)
+	}
 	answerProblem(w, r, p)
 }
 
@@ -119,10 +127,6 @@ func (r *rejection) problem(got *ack) problem.Problem {
 }
 
 func answerProblem(w http.ResponseWriter, r *http.Request, p problem.Problem) {
-	if p.Status == http.StatusUnsupportedMediaType {
-		w.Header().Set("Accept-Encoding", "gzip, zstd")
-		w.Header().Set("Accept-Post", acceptedTypes)
-	}
 	endEarly(w, r)
 	problem.Write(w, p)
 }

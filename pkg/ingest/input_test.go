@@ -64,6 +64,7 @@ func TestInput_BadDataIsRefused(t *testing.T) {
 			if a.status != tc.status || (tc.reason != "" && a.Reason != tc.reason) {
 				t.Errorf("answer is %d %s, want %d %s", a.status, a.body, tc.status, tc.reason)
 			}
+			wantTypes(t, a, typeJSON)
 			if got := d.written(); len(got) != 0 {
 				t.Errorf("written is %q, want nothing", got)
 			}

@@ -257,6 +257,7 @@ func TestProxy_RefusesWhatIsNoRun(t *testing.T) {
 			if a.status != c.status || a.Reason != c.reason || !strings.Contains(a.Detail, c.detail) {
 				t.Errorf("answer is %d %s", a.status, a.body)
 			}
+			wantTypes(t, a, typeJSON)
 		})
 	}
 	if called || len(b.written()) > 0 {

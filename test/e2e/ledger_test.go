@@ -40,7 +40,7 @@ func ledgerEvent(thread string, n int) string {
 	return fmt.Sprintf(`{"type":"CUSTOM","name":"n","value":%d}`, n)
 }
 
-// ledgerAgent is an agent that sends ledgerEvents with pauses; ended is told which threads it has brought to their end.
+// ledgerAgent is an agent that sends ledgerEvents with pauses.
 func ledgerAgent(t *testing.T, pause time.Duration) *httptest.Server {
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var input struct{ ThreadID string }
