@@ -186,7 +186,9 @@ func (l *Linter) fold(t agui.Type, data []byte) {
 	}
 	if t == agui.RunStarted {
 		if l.end == "" && l.run != nil && l.run.Summary().Started != nil {
-			l.find(ruleStartedTwice, "", fmt.Sprintf("RUN_STARTED of run %s while run %s is active", strconv.Quote(ev.RunID), strconv.Quote(l.runID)))
+			if l.run.Apply(ev) == nil { // which ends what chunks have left open, before it begins
+				l.anomalies(ev)
+			}
 			l.begin()
 		}
 		l.runID = ev.RunID
@@ -236,7 +238,20 @@ func (l *Linter) anomalies(ev *agui.Event) {
 		names = append(names, name)
 		refused = refused || rules[ruleIndex[name]].Level == Error
 	}
-	slices.Sort(names)
+	// An event first ends what chunks have left open, as the client has it.
+	own := entities[cmp.Or(thinking[ev.Type], ev.Type)]
+	closes := func(name string) bool {
+		return strings.HasSuffix(name, "-end-not-open") && (!own.end || name != own.kind+"-end-not-open")
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if closes(a) != closes(b) {
+			if closes(a) {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a, b)
+	})
 	for _, name := range names {
 		if refused && rules[ruleIndex[name]].Level != Error {
 			continue
@@ -261,6 +276,8 @@ func (l *Linter) explain(rule string, ev *agui.Event) string {
 		return subject + ": the patch does not fit, and is dropped whole"
 	}
 	switch rule {
+	case ruleStartedTwice:
+		return fmt.Sprintf("RUN_STARTED of run %s while run %s is active", strconv.Quote(ev.RunID), strconv.Quote(l.runID))
 	case "first-event-not-run-started":
 		return subject + " is the first event"
 	case "subagent-mismatch":

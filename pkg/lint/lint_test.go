@@ -66,6 +66,7 @@ func TestLinter_ReadSSEFramesAsTheClient(t *testing.T) {
 		"an unknown type alone":       {"data: {\"type\":\"FOO\"}\n\n", "1 unknown-type,0 no-events"},
 		"cut":                         {"data: " + started + "\n\n", "1 run-not-ended"},
 		"not UTF-8":                   {"data: " + started + "\n\ndata: {\"type\":\"CUSTOM\",\"name\":\"\xff\",\"value\":1}\n\ndata: " + finished + "\n\n", "3 not-utf8"},
+		"CR LF before all":            {"data:\r\n\r\ndata: " + started + "\n\ndata: " + finished + "\n\n", ""},
 		"CR alone":                    {"data: " + started + "\r\rdata: " + finished + "\r\r", "1 not-json"},
 	} {
 		if got, _ := said(t, c.body, nil); strings.Join(got, ",") != c.want {
@@ -105,6 +106,21 @@ func TestLinter_PlaysSeveralRuns(t *testing.T) {
 }
 
 // The client holds what it has sent the agent.
+// An event first ends what chunks have left open: there the client stops.
+func TestLinter_EndsChunksBeforeWhatTheEventSays(t *testing.T) {
+	for next, then := range map[string]string{
+		started: "run-started-twice",
+		`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"x"}`: "text-content-not-open",
+		`{"type":"TEXT_MESSAGE_END","messageId":"m"}`:                 "text-end-not-open",
+	} {
+		got, _ := said(t, "", events(started, `{"type":"TOOL_CALL_CHUNK","toolCallId":"c","toolCallName":"n"}`,
+			`{"type":"TOOL_CALL_END","toolCallId":"c","subagentRunId":"s"}`, next))
+		if want := "3 subagent-mismatch,4 tool-end-not-open,4 " + then + ",4 run-not-ended"; strings.Join(got, ",") != want {
+			t.Errorf("%s: found %q, want %q", next, got, want)
+		}
+	}
+}
+
 func TestNew_StartsFromTheInput(t *testing.T) {
 	input, err := agui.DecodeInput([]byte(`{"threadId":"t","runId":"r","messages":[],"state":{"a":1}}`), "")
 	if err != nil {

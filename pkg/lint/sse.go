@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
@@ -101,7 +102,7 @@ func (s *frames) take(line []byte) {
 		s.end()
 	case s.full:
 	case string(line) == "\r":
-		s.carriage = len(s.data) > 0
+		s.carriage = slices.ContainsFunc(s.data, func(d []byte) bool { return len(bytes.TrimSpace(d)) > 0 }) // else it is space before the event
 	case isData:
 		if s.carriage {
 			s.lenient = true

@@ -64,7 +64,14 @@ var documentedRows = []row{
 	})},
 	{name: "names in `from` that are no members", event: onFailing(func(p *parting) bool {
 		_, left := p.source()
-		return len(left) > 0 && javaScriptNames[left[0]]
+		if len(left) > 0 {
+			return javaScriptNames[left[0]]
+		}
+		// Once the member is gone, its path leads through what all objects have of that name.
+		from, _ := p.op["from"].(string)
+		into, _ := p.op["path"].(string)
+		steps := stepsOf(from)
+		return p.op["op"] == "move" && strings.HasPrefix(into, from+"/") && len(steps) > 0 && javaScriptNames[steps[len(steps)-1]]
 	})},
 	{name: "`from` of a `move` or `copy` to the root that is no place by RFC 6901", event: onFailing(func(p *parting) bool {
 		at, left := p.source()
