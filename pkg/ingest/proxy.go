@@ -43,13 +43,14 @@ var (
 	errNoRoom    = fmt.Errorf("%w: the memory for runs under way is used up", ErrUnavailable)
 )
 
-// proxied is a run that this process holds between a caller and an agent. One goroutine, the request's, reads the
-// agent's stream: what it reads it gives to the spool and to the wire, and neither makes the other wait.
+// proxied is a run that this process holds between a caller and an agent, or several, where the agent begins another
+// one behind the end of the one before. One goroutine, the request's, reads the agent's stream: what it reads it gives
+// to the spool and to the wire, and neither makes the other wait.
 type proxied struct {
 	svc    *Service
 	agent  *agents.Caller
-	key    runKey
-	target target
+	keys   []runKey // of Runs, whose lock guards them: of all its runs, the last one's is that of target
+	target target   // of the last run, whose id another goroutine reads under mu
 	spool  *spool
 	wire   *wire
 
@@ -96,7 +97,7 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	_ = rc.SetReadDeadline(time.Time{})
 	by = producer{agent: agent.Name, labels: addLabels(agent.LabelsOf(input), by.labels)}
 
-	p := &proxied{svc: s, agent: agent, key: runKey{t.key, t.run}, target: t}
+	p := &proxied{svc: s, agent: agent, target: t}
 	p.wire = &wire{w: w, rc: rc, stall: s.stalledCaller, left: p.callerLeft}
 	p.spool = s.newSpool(t, by, p.kafkaFailed, func() { s.runs.release(p) })
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
@@ -188,6 +189,9 @@ func (p *proxied) take(piece sse.Piece) {
 		case err != nil:
 			p.svc.metrics.leftOut.WithLabelValues(leftOutMalformed).Inc()
 		default:
+			if p.terminal && t == agui.RunStarted {
+				p.next(piece.Data)
+			}
 			end := t == agui.RunFinished || t == agui.RunError
 			p.spool.addEvent(piece.Data, false, end)
 			p.unfinished.see(t, piece.Data)
@@ -195,6 +199,25 @@ func (p *proxied) take(piece sse.Piece) {
 		}
 	}
 	p.wire.write(piece.Raw)
+}
+
+// next begins another run of the stream, by its RUN_STARTED. Where that names no id that can be another run's, the
+// events stay with the run before, and are numbered on: the compactor tells them apart.
+func (p *proxied) next(started []byte) {
+	p.endedByAgent()
+	p.terminal, p.unfinished = false, unfinished{}
+	ev, err := agui.Decode(started)
+	if err != nil {
+		return
+	}
+	run, _ := ev.String(agui.FieldRunID)
+	if record.ValidateID(run) != nil || !p.svc.runs.holdNext(p, run) {
+		return
+	}
+	p.mu.Lock()
+	p.target.run = run
+	p.mu.Unlock()
+	p.spool.begin(run)
 }
 
 func (p *proxied) isEvent(data []byte) bool {
@@ -252,7 +275,10 @@ func (p *proxied) callerLeft() {
 
 // kafkaFailed is told by the spool.
 func (p *proxied) kafkaFailed(err error) {
-	p.svc.logger.Warn("events of a run wait for Kafka", "agent", p.agent.Name, "thread_id", p.target.thread, "run_id", p.target.run, "error", err)
+	p.mu.Lock()
+	run := p.target.run
+	p.mu.Unlock()
+	p.svc.logger.Warn("events of a run wait for Kafka", "agent", p.agent.Name, "thread_id", p.target.thread, "run_id", run, "error", err)
 	if p.agent.OnKafkaFailure == agents.Cut {
 		p.end(errKafka)
 	}
@@ -262,8 +288,7 @@ func (p *proxied) kafkaFailed(err error) {
 func (p *proxied) finish(err error) {
 	reason := p.reason()
 	if p.terminal {
-		p.svc.metrics.runs.WithLabelValues(runEnded).Inc()
-		p.recordLoss()
+		p.endedByAgent()
 		return
 	}
 	code := codeOf(reason)
@@ -313,8 +338,9 @@ func (p *proxied) say(event []byte) {
 	p.wire.write([]byte("\n\n"))
 }
 
-// recordLoss ends a run on the topic whose own end had no room there, so that its record says so.
-func (p *proxied) recordLoss() {
+// endedByAgent closes a run's account. A run whose own end had no room on the topic ends there so that its record says so.
+func (p *proxied) endedByAgent() {
+	p.svc.metrics.runs.WithLabelValues(runEnded).Inc()
 	if p.spool.unsaid() > 0 {
 		p.spool.addEvent(errorEvent(codeNotRecorded, "the last events of the run were not recorded, its end with them"), true, true)
 	}

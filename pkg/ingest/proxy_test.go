@@ -548,6 +548,87 @@ func TestProxy_ARunThatIsUnderWayIsA409(t *testing.T) {
 	}
 }
 
+// begin2 begins another run of a stream.
+const begin2 = `{"type":"RUN_STARTED","threadId":"t1","runId":"r2"}`
+
+// Behind its end an agent may begin another run in the same stream: that has its own id and numbers, and its own end.
+func TestProxy_AStreamMayHoldSeveralRuns(t *testing.T) {
+	const finished2 = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r2"}`
+	first := []string{begin, said, finished}
+	for name, c := range map[string]struct {
+		then []string // the stream's rest
+		run  string   // of its records
+		from int64    // their first number
+		ours string   // code of a synthetic end; "" where the agent ends the run
+	}{
+		"another one":                {[]string{begin2, said, finished2}, "r2", 0, ""},
+		"another one without an end": {[]string{begin2, said}, "r2", 0, agents.CodeNoEnd},
+		"the same id":                {[]string{begin, said}, "r1", 3, agents.CodeNoEnd},
+		"no id that can be":          {[]string{`{"type":"RUN_STARTED","threadId":"t1","runId":".."}`, said}, "r1", 3, agents.CodeNoEnd},
+		"no run":                     {[]string{said}, "r1", 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := append(slices.Clone(first), c.then...)
+			wire := "data: " + strings.Join(all, "\n\ndata: ") + "\n\n"
+			b := startBehind(t, proxyConfig(t), nil, answers(wire))
+			got, ok := strings.CutPrefix(b.stream(inputOf("r1")), wire)
+			if !ok || (c.ours == "") != (got == "") || !strings.Contains(got, c.ours) {
+				t.Errorf("the stream ends with %q", got)
+			}
+			if c.ours != "" {
+				all = append(all, strings.TrimSuffix(strings.TrimPrefix(got, "data: "), "\n\n"))
+			}
+			rs := b.published(1 + len(all))
+			if len(rs) != 1+len(all) {
+				t.Fatalf("written is %q", b.written())
+			}
+			for i, r := range rs[1:] {
+				run, seq := "r1", int64(i)
+				if i >= len(first) {
+					run, seq = c.run, c.from+int64(i-len(first))
+				}
+				h := headersOf(t, r)
+				if string(r.Value) != all[i] || h.RunID != run || h.Seq != seq || h.Agent != "helper" || h.Synthetic != (c.ours != "" && i == len(all)-1) {
+					t.Errorf("record %q has %+v, want number %d of %s", r.Value, h, seq, run)
+				}
+			}
+			if held := testutil.ToFloat64(b.svc.metrics.held); held != 0 {
+				t.Errorf("%v runs are held", held)
+			}
+		})
+	}
+}
+
+// What is to be stopped is the stream's last run: one that has ended before is none to stop.
+func TestRuns_CancelEndsTheLastRunOfAStream(t *testing.T) {
+	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n", "data: "+finished+"\n\n", "data: "+begin2+"\n\n")(w, r)
+		<-r.Context().Done()
+	})
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	kafkatest.ConsumeUntil(t, b.cfg, b.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) == 4 })
+	key, err := record.ThreadKey("dev", "t1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := b.svc.Runs()
+	if !runs.Held(key, "r1") || !runs.Held(key, "r2") || runs.Cancel(key, "r1") || !runs.Cancel(key, "r2") {
+		t.Error("the ended run was cancelled, or the other one was not")
+	}
+	rest, err := io.ReadAll(resp.Body)
+	const want = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r2","outcome":{"type":"cancelled"}}`
+	if err != nil || !strings.HasSuffix(string(rest), "data: "+want+"\n\n") {
+		t.Errorf("the caller reads %q, %v", rest, err)
+	}
+	rs := b.published(5)
+	last := rs[len(rs)-1]
+	if h := headersOf(t, last); len(rs) != 5 || string(last.Value) != want || h.RunID != "r2" || h.Seq != 1 || !h.Synthetic {
+		t.Errorf("the end is %q with %+v", last.Value, headersOf(t, last))
+	}
+}
+
 func TestProxy_TooManyRunsAreA503(t *testing.T) {
 	goOn := make(chan struct{})
 	cfg := proxyConfig(t)

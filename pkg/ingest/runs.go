@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// Runs are the runs that a process holds as their proxy: from their input until their last event is acknowledged.
+// Runs are the runs that a process holds as their proxy: from their input until their last event is acknowledged, and of
+// several in one stream all until the last one's is.
 //
 // Whoever reads requests to stop a run (a cancel record of skein.events) hands them in by Cancel. Held says on which
 // partitions there is something to stop, and OnPartition tells when that changes.
@@ -39,7 +40,8 @@ var (
 func (r *Runs) hold(p *proxied) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch _, ok := r.held[p.key]; {
+	key := runKey{p.target.key, p.target.run}
+	switch _, ok := r.held[key]; {
 	case r.closed:
 		return errDraining
 	case ok:
@@ -47,19 +49,37 @@ func (r *Runs) hold(p *proxied) error {
 	case len(r.held) >= r.most:
 		return errTooMany
 	}
-	r.held[p.key] = p
-	r.partitions[p.target.partition]++
-	p.svc.metrics.held.Set(float64(len(r.held)))
-	if r.watch != nil && r.partitions[p.target.partition] == 1 {
+	r.add(p, key)
+	if r.partitions[p.target.partition]++; r.watch != nil && r.partitions[p.target.partition] == 1 {
 		r.watch(p.target.partition, true)
 	}
 	return nil
 }
 
+// holdNext takes in another run of a stream that is held. It reports whether it does: not where a run of that id is held, or too many are.
+func (r *Runs) holdNext(p *proxied, run string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := runKey{p.target.key, run}
+	if _, ok := r.held[key]; ok || len(r.held) >= r.most {
+		return false
+	}
+	r.add(p, key)
+	return true
+}
+
+func (r *Runs) add(p *proxied, key runKey) {
+	p.keys = append(p.keys, key)
+	r.held[key] = p
+	p.svc.metrics.held.Set(float64(len(r.held)))
+}
+
 func (r *Runs) release(p *proxied) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.held, p.key)
+	for _, key := range p.keys {
+		delete(r.held, key)
+	}
 	p.svc.metrics.held.Set(float64(len(r.held)))
 	if r.partitions[p.target.partition]--; r.partitions[p.target.partition] == 0 {
 		delete(r.partitions, p.target.partition)
@@ -86,10 +106,11 @@ func (r *Runs) OnPartition(f func(partition int32, held bool)) {
 // endGrace where the caller reads nothing. It reports whether there was something to end: not where another process holds
 // the run or nobody, where it has ended, or where it is being cancelled. threadKey is record.ThreadKey's.
 func (r *Runs) Cancel(threadKey, runID string) bool {
-	r.mu.Lock()
-	p := r.held[runKey{threadKey, runID}]
-	r.mu.Unlock()
-	return p != nil && p.end(errCancelled)
+	r.mu.Lock() // so that no other run of the stream begins meanwhile
+	defer r.mu.Unlock()
+	key := runKey{threadKey, runID}
+	p := r.held[key]
+	return p != nil && p.keys[len(p.keys)-1] == key && p.end(errCancelled)
 }
 
 // Held reports whether this process holds the run, be it that its agent goes on or that its last events are not acknowledged.

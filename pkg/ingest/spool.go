@@ -25,7 +25,7 @@ const (
 	forcedBytes = 64 << 10
 )
 
-// spool publishes what one proxied run has said, in order, and never makes the run wait. It holds what is not
+// spool publishes what one proxied run has said, or several of one stream, in order, and never makes the run wait. It holds what is not
 // acknowledged, and gives it to Kafka again for as long as the process runs: events are numbered, so that one
 // which was there already is dropped by all who read.
 //
@@ -38,8 +38,9 @@ type spool struct {
 	svc       *Service
 	key       []byte
 	partition int32
+	by        producer
 	input     []kgo.RecordHeader
-	event     []kgo.RecordHeader
+	event     []kgo.RecordHeader // of the current run's
 	// failed is called once, in a goroutine of its own, when Kafka does not take what it is given, or there is no more room.
 	failed func(error)
 	// emptied is called when all that was ever added is acknowledged, or was left out for good, after close.
@@ -66,6 +67,7 @@ type spool struct {
 
 // spooled is a record of a spool.
 type spooled struct {
+	headers   []kgo.RecordHeader // but for those of the one record
 	value     []byte
 	kind      record.Kind
 	seq       int64
@@ -76,22 +78,28 @@ type spooled struct {
 }
 
 func (s *Service) newSpool(t target, by producer, failed func(error), emptied func()) *spool {
-	of := func(k record.Kind) []kgo.RecordHeader {
-		return kafka.Headers(record.Headers{Version: record.Version, Kind: k, RunID: t.run, Seq: -1, Agent: by.agent, Labels: by.labels})
-	}
-	sp := &spool{
-		svc: s, key: []byte(t.key), partition: t.partition, input: of(record.KindInput), event: of(record.KindEvent),
-		failed: failed, emptied: emptied,
-	}
+	sp := &spool{svc: s, key: []byte(t.key), partition: t.partition, by: by, failed: failed, emptied: emptied}
+	sp.input, sp.event = sp.headersOf(record.KindInput, t.run), sp.headersOf(record.KindEvent, t.run)
 	sp.ctx, sp.cancel = context.WithCancel(context.Background())
 	return sp
+}
+
+func (sp *spool) headersOf(kind record.Kind, run string) []kgo.RecordHeader {
+	return kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: run, Seq: -1, Agent: sp.by.agent, Labels: sp.by.labels})
+}
+
+// begin says that the events from now on are another run's.
+func (sp *spool) begin(run string) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	sp.event, sp.seq = sp.headersOf(record.KindEvent, run), 0
 }
 
 // addInput adds the run's input. It reports whether there was room; where there was none the run must not begin.
 func (sp *spool) addInput(value []byte) bool {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
-	return sp.add(&spooled{value: value, kind: record.KindInput, seq: -1}, false)
+	return sp.add(&spooled{headers: sp.input, value: value, kind: record.KindInput, seq: -1}, false)
 }
 
 // addEvent adds an event, whose bytes it copies. One that must be there, such as a run's end, is taken without
@@ -101,7 +109,7 @@ func (sp *spool) addEvent(value []byte, synthetic, must bool) {
 	defer sp.mu.Unlock()
 	seq := sp.seq
 	sp.seq++
-	if sp.add(&spooled{value: value, kind: record.KindEvent, seq: seq, synthetic: synthetic}, must) {
+	if sp.add(&spooled{headers: sp.event, value: value, kind: record.KindEvent, seq: seq, synthetic: synthetic}, must) {
 		return
 	}
 	sp.svc.metrics.leftOut.WithLabelValues(leftOutRoom).Inc()
@@ -168,9 +176,9 @@ func (sp *spool) pump() {
 
 func (sp *spool) headers(e *spooled) []kgo.RecordHeader {
 	if e.kind == record.KindInput {
-		return sp.input
+		return e.headers
 	}
-	hs := append(sp.event[:len(sp.event):len(sp.event)], kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, e.seq, 10)})
+	hs := append(e.headers[:len(e.headers):len(e.headers)], kgo.RecordHeader{Key: record.HeaderSeq, Value: strconv.AppendInt(nil, e.seq, 10)})
 	if e.synthetic {
 		hs = append(hs, kgo.RecordHeader{Key: record.HeaderSynthetic, Value: []byte("true")})
 	}
