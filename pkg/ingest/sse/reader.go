@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"iter"
 )
 
 // baseBuffer is what a stream holds as long as its events are small. It is not counted by Acquire.
@@ -17,9 +18,14 @@ type Piece struct {
 	// where the piece ends no event: comments, or an event without data.
 	Data []byte
 	// Partial says that Raw ends inside an event, which is over the limit. Over says that Raw is the
-	// last of such an event; its data was not kept.
-	Partial, Over bool
+	// last of such an event; its data was not kept, but for the first bytes: Head has at most HeadBytes of them. NoRoom says with
+	// Over that there was no memory for the event, which may be within the limit.
+	Partial, Over, NoRoom bool
+	Head                  []byte
 }
+
+// HeadBytes is how much of an event's data is kept that is over the limit.
+const HeadBytes = 1 << 10
 
 // Reader reads a stream by pieces. A piece is a whole event with what stands before it, or comments
 // that came before the next event has begun, or a part of an event that is over the limit: those go
@@ -35,21 +41,29 @@ type Reader struct {
 	release func(n int)
 	held    int
 
+	base  int // bytes of a small buffer
 	buf   []byte
 	start int // of what was not handed out
 	line  int // start of the line that is being read
 	scan  int // up to here there is no line end
 	err   error
 
-	data    [][2]int // data lines of the event that is being read, their values in buf
-	size    int      // of the data
-	begun   bool     // the event has a line that is no comment
-	over    bool     // the event is being passed through
-	hasData bool     // …and had data
-	midLine bool     // …and buf[start] is not the start of a line
-	skipLF  bool     // the last line ended with CR: an LF behind it is the same end
-	later   bool     // a line was read: only the first may have a byte order mark
-	joined  []byte
+	// The event that is being read. size is of its data lines, each with a line end: 0 or 1 is no data.
+	begun bool // it has a line that is no comment
+	size  int
+	lines int // of data
+	// from is where the first data line begins in buf, and value is its value, of which there may be no other.
+	from  int
+	value [2]int
+
+	over   bool   // the event is being passed through
+	noRoom bool   // …because there was no memory for it
+	head   []byte // …with data that begins like this
+	cur    []byte // …and so begins the line in it whose end has not come
+
+	skipLF bool // the last line ended with CR: an LF behind it is the same end
+	later  bool // a line was read: only the first may have a byte order mark
+	joined []byte
 }
 
 // frame is what an event may hold beside its data.
@@ -62,7 +76,7 @@ func NewReader(r io.Reader, limit int, acquire func(n int) bool, release func(n 
 	if acquire == nil {
 		acquire, release = func(int) bool { return true }, func(int) {}
 	}
-	return &Reader{r: r, limit: limit, acquire: acquire, release: release, buf: make([]byte, 0, baseBuffer)}
+	return &Reader{r: r, limit: limit, acquire: acquire, release: release, base: baseBuffer, buf: make([]byte, 0, baseBuffer)}
 }
 
 // Close gives the memory back. The reader below is not closed.
@@ -100,7 +114,9 @@ func (r *Reader) Rest() Piece {
 	if r.line < len(r.buf) {
 		r.field(r.line, len(r.buf))
 	}
-	p.Data = r.joinedData()
+	if r.size-1 <= r.limit {
+		p.Data = r.data(len(r.buf))
+	}
 	return p
 }
 
@@ -121,8 +137,7 @@ func (r *Reader) take() (Piece, bool) {
 			break
 		}
 		end += r.scan
-		first, empty := r.line, end == r.line && !r.midLine
-		r.midLine = false
+		first := r.line
 		r.scan = end + 1
 		if r.buf[end] == '\r' {
 			if r.scan < len(r.buf) && r.buf[r.scan] == '\n' {
@@ -133,10 +148,11 @@ func (r *Reader) take() (Piece, bool) {
 		}
 		r.line = r.scan
 		switch {
-		case empty:
+		case first == end && len(r.cur) == 0:
 			return r.finish(), true
 		case r.over:
-			r.hasData = r.hasData || r.buf[first] == 'd'
+			r.passing(r.buf[first:end])
+			r.passed()
 		default:
 			r.field(first, end)
 		}
@@ -144,10 +160,7 @@ func (r *Reader) take() (Piece, bool) {
 	switch {
 	case r.over && r.scan > r.start:
 		// What belongs to the event goes on as it comes.
-		if r.line < r.scan && !r.midLine {
-			r.hasData = r.hasData || r.buf[r.line] == 'd'
-		}
-		r.midLine = r.midLine || r.line < r.scan
+		r.passing(r.buf[r.line:r.scan])
 		p := Piece{Raw: r.buf[r.start:r.scan], Partial: true}
 		r.start, r.line = r.scan, r.scan
 		return p, true
@@ -162,8 +175,8 @@ func (r *Reader) take() (Piece, bool) {
 
 // field takes a line that is not empty.
 func (r *Reader) field(first, end int) {
-	if !r.later && bytes.HasPrefix(r.buf[first:end], []byte("\xef\xbb\xbf")) {
-		first += len("\xef\xbb\xbf")
+	if !r.later {
+		first += len(mark(r.buf[first:end]))
 	}
 	r.later = true
 	line := r.buf[first:end]
@@ -171,18 +184,64 @@ func (r *Reader) field(first, end int) {
 		return
 	}
 	r.begun = true
-	name, value, colon := bytes.Cut(line, []byte(":"))
-	if string(name) != "data" {
+	value, ok := dataOf(line)
+	if !ok {
 		return
 	}
-	at := end
-	if colon {
-		if at = first + len("data:"); len(value) > 0 && value[0] == ' ' {
-			at++
-		}
+	if r.lines == 0 {
+		r.from, r.value = first, [2]int{end - len(value), end}
 	}
-	r.data = append(r.data, [2]int{at, end})
-	r.size += end - at + 1
+	r.lines++
+	r.size += len(value) + 1
+}
+
+// passing takes a part of a line of an event that is being passed through.
+func (r *Reader) passing(part []byte) {
+	// As much as its end can be told from, and its head.
+	r.cur = append(r.cur, part[:min(len(part), maxCur-len(r.cur))]...)
+}
+
+// passed takes such a line at its end.
+func (r *Reader) passed() {
+	line := r.cur
+	if !r.later {
+		line = line[len(mark(line)):]
+	}
+	r.later = true
+	if value, ok := dataOf(line); ok {
+		r.addHead(value)
+		r.size += len(value) + 1
+	}
+	r.cur = r.cur[:0]
+}
+
+const maxCur = len(byteOrderMark) + len("data: ") + HeadBytes
+
+// addHead takes the value of a data line, with a line end.
+func (r *Reader) addHead(value []byte) {
+	r.head = append(r.head, value[:min(len(value), HeadBytes-len(r.head))]...)
+	if len(r.head) < HeadBytes {
+		r.head = append(r.head, '\n')
+	}
+}
+
+const byteOrderMark = "\xef\xbb\xbf"
+
+// mark returns the byte order mark that a line begins with.
+func mark(line []byte) []byte {
+	if bytes.HasPrefix(line, []byte(byteOrderMark)) {
+		return line[:len(byteOrderMark)]
+	}
+	return nil
+}
+
+// dataOf returns the value of a line that is one of data.
+func dataOf(line []byte) ([]byte, bool) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	if string(name) != "data" {
+		return nil, false
+	}
+	return bytes.TrimPrefix(value, []byte(" ")), true
 }
 
 // finish ends an event at its empty line.
@@ -190,43 +249,60 @@ func (r *Reader) finish() Piece {
 	p := Piece{Raw: r.buf[r.start:r.scan]}
 	switch {
 	case r.over:
-		p.Over = r.hasData
+		if r.size > 1 {
+			p.Over, p.NoRoom, p.Head = true, r.noRoom, bytes.TrimSuffix(r.head, []byte("\n"))
+		}
 	case r.size-1 > r.limit:
-		p.Over = true
+		data := r.data(r.scan)
+		p.Over, p.Head = true, data[:min(len(data), HeadBytes)]
 	default:
-		p.Data = r.joinedData()
+		p.Data = r.data(r.scan)
 	}
 	r.start = r.scan
-	r.data, r.size, r.begun, r.over, r.hasData = r.data[:0], 0, false, false, false
+	r.begun, r.size, r.lines, r.later = false, 0, 0, true
+	r.over, r.noRoom = false, false
 	return p
 }
 
-// joinedData returns the event's data, nil where it has none. Empty data is no event, by the standard.
-func (r *Reader) joinedData() []byte {
+// data returns the data of the event that ends before end, nil where it has none. Empty data counts as none.
+func (r *Reader) data(end int) []byte {
 	switch {
-	case r.size <= 1 || r.size-1 > r.limit:
+	case r.size <= 1:
 		return nil
-	case len(r.data) == 1:
-		return r.buf[r.data[0][0]:r.data[0][1]]
+	case r.lines == 1:
+		return r.buf[r.value[0]:r.value[1]]
+	}
+	if cap(r.joined) < r.size {
+		r.joined = make([]byte, 0, r.size)
 	}
 	r.joined = r.joined[:0]
-	for i, d := range r.data {
-		if i > 0 {
-			r.joined = append(r.joined, '\n')
-		}
-		r.joined = append(r.joined, r.buf[d[0]:d[1]]...)
+	for value := range dataLines(r.buf[r.from:end]) {
+		r.joined = append(append(r.joined, value...), '\n')
 	}
-	return r.joined
+	return r.joined[:len(r.joined)-1]
+}
+
+// dataLines yields the values of data lines.
+func dataLines(b []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(b) > 0 {
+			line, rest := b, []byte(nil)
+			if end, ok := lineEnd(b); ok {
+				line, rest = b[:end], b[end+1:]
+			}
+			if value, ok := dataOf(line); ok && !yield(value) {
+				return
+			}
+			b = rest
+		}
+	}
 }
 
 // fill reads more. Where there is no room for it, the event goes on as a part of one that is over the limit.
 func (r *Reader) fill() (Piece, bool) {
 	r.compact()
 	if len(r.buf) == cap(r.buf) && !r.grow() {
-		r.over = true
-		r.hasData = len(r.data) > 0 || (r.line < len(r.buf) && r.buf[r.line] == 'd')
-		r.data, r.size = r.data[:0], 0
-		r.midLine = r.line < len(r.buf)
+		r.pass()
 		p := Piece{Raw: r.buf, Partial: true}
 		r.start, r.line, r.scan = len(r.buf), len(r.buf), len(r.buf)
 		return p, true
@@ -237,6 +313,17 @@ func (r *Reader) fill() (Piece, bool) {
 	return Piece{}, false
 }
 
+// pass begins to pass the event through: of what is there the head stays.
+func (r *Reader) pass() {
+	r.over, r.head, r.cur = true, r.head[:0], r.cur[:0]
+	if r.lines > 0 {
+		for value := range dataLines(r.buf[r.from:r.line]) {
+			r.addHead(value)
+		}
+	}
+	r.passing(r.buf[r.line:])
+}
+
 // compact moves what was not handed out to the start of the buffer, and lets a large buffer go once it is
 // not needed.
 func (r *Reader) compact() {
@@ -245,8 +332,8 @@ func (r *Reader) compact() {
 		return
 	}
 	by := r.start
-	if r.held > 0 && rest <= baseBuffer/2 {
-		small := make([]byte, rest, baseBuffer)
+	if r.held > 0 && rest <= r.base/2 {
+		small := make([]byte, rest, r.base)
 		copy(small, r.buf[r.start:])
 		r.buf = small
 		r.release(r.held)
@@ -255,14 +342,12 @@ func (r *Reader) compact() {
 		copy(r.buf, r.buf[r.start:])
 		r.buf = r.buf[:rest]
 	}
-	if cap(r.joined) > baseBuffer {
+	if cap(r.joined) > r.base {
 		r.joined = nil
 	}
-	r.start, r.line, r.scan = 0, r.line-by, r.scan-by
-	for i := range r.data {
-		r.data[i][0] -= by
-		r.data[i][1] -= by
-	}
+	r.start, r.line, r.scan, r.from = 0, r.line-by, r.scan-by, r.from-by
+	r.value[0] -= by
+	r.value[1] -= by
 }
 
 // grow doubles the buffer, up to what an event may have.
@@ -270,7 +355,11 @@ func (r *Reader) grow() bool {
 	most := r.limit + frame
 	size := min(2*cap(r.buf), most)
 	// The old and the new one are there at the same time, and joining data takes a copy.
-	if r.over || size <= cap(r.buf) || !r.acquire(2*size-r.held) {
+	if size <= cap(r.buf) {
+		return false
+	}
+	if !r.acquire(2*size - r.held) {
+		r.noRoom = true
 		return false
 	}
 	r.held = 2 * size
