@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,8 @@ const (
 	// endGrace is how long a caller may take to read the rest of a run that the proxy ends. The run's end must not wait
 	// for a caller that reads nothing.
 	endGrace = 2 * time.Second
+	// afterEnd is how long an agent may keep its stream open behind the run's end. The run is held until then.
+	afterEnd = 5 * time.Second
 )
 
 // Codes of the RUN_ERRORs that Skein writes beside those of package agents.
@@ -40,6 +43,7 @@ var (
 	errKafka     = errors.New("Kafka does not take the run's events") //nolint:staticcheck // a name
 	errSilent    = errors.New("the agent is silent")
 	errTooLong   = errors.New("the run takes too long")
+	errOver      = errors.New("the agent has ended the run")
 	errNoRoom    = fmt.Errorf("%w: the memory for runs under way is used up", ErrUnavailable)
 )
 
@@ -59,7 +63,9 @@ type proxied struct {
 
 	unfinished unfinished
 	// terminal: the agent has ended the run. open: the wire stands inside an event that the agent did not end.
-	terminal, open bool
+	// endLost: the event that ended it was over the limit.
+	terminal, open, endLost bool
+	closing                 *time.Timer // set while the agent has ended the run
 
 	mu    sync.Mutex
 	ended bool // no reason for an end counts any more
@@ -130,6 +136,7 @@ func (s *Service) refuseRun(w http.ResponseWriter, r *http.Request, t target, er
 // run calls the agent and sees the run to its end.
 func (p *proxied) run(r *http.Request, input []byte, held int) {
 	defer p.spool.close()
+	defer p.keepOpen()
 	p.wire.begin()
 	if p.agent.OnDisconnect == agents.Cancel {
 		defer context.AfterFunc(r.Context(), p.callerLeft)()
@@ -182,8 +189,11 @@ func (p *proxied) take(piece sse.Piece) {
 	p.open = piece.Partial
 	switch {
 	case piece.Over:
-		p.spool.skip()
+		p.spool.skip(piece.NoRoom)
 		p.unfinished.begun = true
+		if isEnd(typeOf(piece.Head)) {
+			p.terminal, p.endLost = true, true
+		}
 	case piece.Data != nil:
 		switch t, err := agui.Envelope(piece.Data); {
 		case err != nil:
@@ -192,13 +202,59 @@ func (p *proxied) take(piece sse.Piece) {
 			if p.terminal && t == agui.RunStarted {
 				p.next(piece.Data)
 			}
-			end := t == agui.RunFinished || t == agui.RunError
+			end := isEnd(t)
 			p.spool.addEvent(piece.Data, false, end)
 			p.unfinished.see(t, piece.Data)
 			p.terminal = p.terminal || end
 		}
 	}
 	p.wire.write(piece.Raw)
+	if p.terminal {
+		p.closeSoon()
+	} else {
+		p.keepOpen()
+	}
+}
+
+// closeSoon gives the agent afterEnd to close a stream that has ended its run.
+func (p *proxied) closeSoon() {
+	if p.closing == nil {
+		p.closing = time.AfterFunc(p.svc.afterEnd, func() { p.end(errOver) })
+	}
+}
+
+// keepOpen undoes it.
+func (p *proxied) keepOpen() {
+	if p.closing != nil {
+		p.closing.Stop()
+		p.closing = nil
+	}
+}
+
+func isEnd(t agui.Type) bool { return t == agui.RunFinished || t == agui.RunError }
+
+// typeOf finds the type of an event of which only the first bytes are there; "" where it is not among them.
+func typeOf(head []byte) agui.Type {
+	d := json.NewDecoder(bytes.NewReader(head))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return ""
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return ""
+		}
+		if name == "type" {
+			t, _ := d.Token()
+			text, _ := t.(string)
+			return agui.Type(text)
+		}
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return ""
+		}
+	}
+	return ""
 }
 
 // next begins another run of the stream, by its RUN_STARTED. Where that names no id that can be another run's, the
@@ -229,12 +285,13 @@ func (p *proxied) isEvent(data []byte) bool {
 func (p *proxied) patient(body io.Reader) io.Reader {
 	silence := p.agent.SilenceTimeout
 	timer := time.AfterFunc(silence, func() { p.end(errSilent) })
-	context.AfterFunc(p.ctx, func() { timer.Stop() })
+	timer.Stop()
 	return readerFunc(func(b []byte) (int, error) {
 		p.wire.flush()
+		// It runs while the agent is waited for, and not while the caller is.
 		timer.Reset(silence)
-		n, err := body.Read(b)
-		return n, err
+		defer timer.Stop()
+		return body.Read(b)
 	})
 }
 
@@ -338,10 +395,11 @@ func (p *proxied) say(event []byte) {
 	p.wire.write([]byte("\n\n"))
 }
 
-// endedByAgent closes a run's account. A run whose own end had no room on the topic ends there so that its record says so.
+// endedByAgent closes a run's account. A run whose own end is not on the topic, for its size or want of room, ends there so that its record says so.
 func (p *proxied) endedByAgent() {
 	p.svc.metrics.runs.WithLabelValues(runEnded).Inc()
-	if p.spool.unsaid() > 0 {
+	if p.endLost || p.spool.unsaid() > 0 {
+		p.endLost = false
 		p.spool.addEvent(errorEvent(codeNotRecorded, "the last events of the run were not recorded, its end with them"), true, true)
 	}
 }

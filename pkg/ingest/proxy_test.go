@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -922,5 +923,109 @@ func TestProxy_SlowInputsCostNoRunItsEvents(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(b.svc.metrics.leftOut.WithLabelValues(leftOutRoom)); n != 0 {
 		t.Errorf("%v events were left out", n)
+	}
+}
+
+// An end that is over the limit ends the run all the same: nothing stands behind it for the caller, and the topic says that it is missing.
+func TestProxy_AnEndThatIsTooLargeEndsTheRun(t *testing.T) {
+	for name, large := range map[string]string{
+		"a little":     `{"messages":[{"type":"x"}],"type":"RUN_FINISHED","result":"` + strings.Repeat("x", 5<<10) + `"}`,
+		"far too much": `{"type":"RUN_ERROR","message":"` + strings.Repeat("x", 100<<10) + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream := "data: " + begin + "\n\ndata: " + large + "\n\n"
+			b := startBehind(t, proxyConfig(t), nil, answers(stream))
+			if got := b.stream(inputOf("r1")); got != stream {
+				t.Errorf("behind the end stands %q", strings.TrimPrefix(got, stream))
+			}
+			rs := b.published(3)
+			last := rs[len(rs)-1]
+			if h := headersOf(t, last); len(rs) != 3 || !strings.Contains(string(last.Value), codeNotRecorded) || !h.Synthetic || incompleteOf(last) != "1" {
+				t.Errorf("%d records, the last %q with %+v", len(rs), last.Value, h)
+			}
+			if n := testutil.ToFloat64(b.svc.metrics.runs.WithLabelValues(runEnded)); n != 1 {
+				t.Errorf("%v runs are counted as ended", n)
+			}
+		})
+	}
+}
+
+func TestTypeOf_ReadsTheHeadOfAnEvent(t *testing.T) {
+	for head, want := range map[string]agui.Type{
+		`{"type":"RUN_ERROR","message":"xx`:                        agui.RunError,
+		` {"a":{"type":"x","b":[{}]},"n":1,"type":"RUN_FINISHED",`: agui.RunFinished,
+		`{"type":"RUN_FINI`:                                        "",
+		`{"a":"type","b":"RUN_FINISHED","`:                         "",
+		`{"type":7,"x`:                                             "",
+		`["type","RUN_FINISHED"`:                                   "",
+		`{"a":{"type":"RUN_FINISHED"`:                              "",
+		``:                                                         "",
+	} {
+		if got := typeOf([]byte(head)); got != want {
+			t.Errorf("%s is %q, want %q", head, got, want)
+		}
+	}
+}
+
+// An event that there is no memory for is missing because of Kafka, and not because of its size: who wants the stream to be cut gets that.
+func TestProxy_CutsTheStreamWhereThereIsNoRoom(t *testing.T) {
+	cfg := proxyConfig(t)
+	cfg.MaxEventBytes = 64 << 10
+	cfg.TotalWindow = 1 << 20
+	b := startBehind(t, cfg, func(a *agents.Agent) { a.OnKafkaFailure = agents.Cut }, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n", `data: {"type":"CUSTOM","name":"x","value":"`+strings.Repeat("x", 40<<10)+"\"}\n\n")(w, r)
+		<-r.Context().Done()
+	})
+	_, events := cfg.split()
+	most := events - 24<<10 // small events have room
+	if !b.svc.memory.acquire(most) {
+		t.Fatal("there is no memory")
+	}
+	defer b.svc.memory.release(most)
+	got := b.stream(inputOf("r1"))
+	if !strings.Contains(got, `"code":"`+codeNotRecorded+`"`) {
+		t.Errorf("the stream ends with %q", got[max(0, len(got)-200):])
+	}
+	for reason, want := range map[string]float64{leftOutRoom: 1, leftOutTooLarge: 0} {
+		if n := testutil.ToFloat64(b.svc.metrics.leftOut.WithLabelValues(reason)); n != want {
+			t.Errorf("%v are counted as %s, want %v", n, reason, want)
+		}
+	}
+}
+
+// While the caller makes the agent wait, the agent is not silent.
+func TestProxy_AnAgentThatIsMadeToWaitIsNotSilent(t *testing.T) {
+	const silence = 300 * time.Millisecond
+	b := startBehind(t, proxyConfig(t), func(a *agents.Agent) { a.SilenceTimeout = silence }, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n")(w, r)
+		for range 64 {
+			_, _ = io.WriteString(w, ": "+strings.Repeat(".", 1<<20)+"\n\n")
+		}
+		answers("data: "+finished+"\n\n")(w, r)
+	})
+	resp := b.call(t.Context(), inputOf("r1"))
+	defer resp.Body.Close()
+	time.Sleep(4 * silence)
+	got, err := io.ReadAll(resp.Body)
+	if err != nil || !bytes.HasSuffix(got, []byte(finished+"\n\n")) {
+		t.Errorf("the stream ends with %q, %v", got[max(0, len(got)-200):], err)
+	}
+}
+
+// A run is over with its end, also where its agent keeps the connection.
+func TestProxy_LetsGoOfARunThatHasEnded(t *testing.T) {
+	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
+		answers("data: "+begin+"\n\n", "data: "+finished+"\n\n", ": more\n\n")(w, r)
+		<-r.Context().Done()
+	})
+	b.svc.afterEnd = 300 * time.Millisecond
+	if got := b.stream(inputOf("r1")); !strings.HasSuffix(got, finished+"\n\n: more\n\n") {
+		t.Errorf("the stream is %q", got)
+	}
+	if rs := b.published(3); len(rs) != 3 || string(rs[2].Value) != finished {
+		t.Errorf("%d records", len(rs))
+	}
+	if n := testutil.ToFloat64(b.svc.metrics.runs.WithLabelValues(runEnded)); n != 1 {
+		t.Errorf("%v runs are counted as ended", n)
 	}
 }

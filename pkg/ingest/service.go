@@ -41,8 +41,8 @@ type Service struct {
 	// cancelling bounds the calls to stop a run that wait; cancelWait is the constant of that name, but in tests.
 	cancelling *semaphore.Weighted
 	cancelWait time.Duration
-	// stalledCaller is the constant of that name, but in tests.
-	stalledCaller time.Duration
+	// stalledCaller and afterEnd are the constants of those names, but in tests.
+	stalledCaller, afterEnd time.Duration
 }
 
 // leastDelivery is the least time that the client takes for a delivery.
@@ -83,7 +83,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	stopping, stop := context.WithCancel(context.Background())
 	s := &Service{
 		draining: new(atomic.Bool), stopping: stopping, stop: stop,
-		logger: logger, agents: callers, memory: newMemory(forEvents, m.memory), inputs: newMemory(forInputs, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller,
+		logger: logger, agents: callers, memory: newMemory(forEvents, m.memory), inputs: newMemory(forInputs, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller, afterEnd: afterEnd,
 		cancelling: semaphore.NewWeighted(maxCancels), cancelWait: cancelWait,
 		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
 		window: semaphore.NewWeighted(int64(cfg.TotalWindow)),

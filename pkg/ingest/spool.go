@@ -112,18 +112,27 @@ func (sp *spool) addEvent(value []byte, synthetic, must bool) {
 	if sp.add(&spooled{headers: sp.event, value: value, kind: record.KindEvent, seq: seq, synthetic: synthetic}, must) {
 		return
 	}
-	sp.svc.metrics.leftOut.WithLabelValues(leftOutRoom).Inc()
 	sp.leftOut++
-	sp.tell(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))
+	sp.noRoom()
 }
 
-// skip leaves an event out that was not held: it was too large.
-func (sp *spool) skip() {
+// skip leaves an event out that was not held: it was too large, or there was no room for it.
+func (sp *spool) skip(noRoom bool) {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
-	sp.svc.metrics.leftOut.WithLabelValues(leftOutTooLarge).Inc()
 	sp.seq++
 	sp.leftOut++
+	if !noRoom {
+		sp.svc.metrics.leftOut.WithLabelValues(leftOutTooLarge).Inc()
+		return
+	}
+	sp.noRoom()
+}
+
+// noRoom counts an event for which there was no room, and tells.
+func (sp *spool) noRoom() {
+	sp.svc.metrics.leftOut.WithLabelValues(leftOutRoom).Inc()
+	sp.tell(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))
 }
 
 // add takes a record if there is room.
