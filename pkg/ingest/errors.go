@@ -31,6 +31,7 @@ const (
 	reasonNotEnded    = "not-ended"
 	reasonAgent       = "no-agent"
 	reasonHeld        = "run-under-way"
+	reasonUsed        = "run-ended"
 )
 
 // reasons are all of them, for the metrics.
@@ -38,7 +39,7 @@ func reasons() []string {
 	return []string{
 		agui.RuleNotJSON, agui.RuleTooDeep, agui.RuleNotObject, agui.RuleNoType, agui.RuleSchema,
 		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout, reasonDone, reasonNoArray, reasonSeq,
-		reasonUnavailable, reasonMediaType, reasonID, reasonHeader, reasonAuth, reasonScope, reasonInternal, reasonNotEnded, reasonAgent, reasonHeld,
+		reasonUnavailable, reasonMediaType, reasonID, reasonHeader, reasonAuth, reasonScope, reasonInternal, reasonNotEnded, reasonAgent, reasonHeld, reasonUsed,
 	}
 }
 

@@ -57,6 +57,7 @@ type proxied struct {
 	target target   // of the last run, whose id another goroutine reads under mu
 	spool  *spool
 	wire   *wire
+	called bool // the agent was called, or tried to be: the run is on the topic
 
 	ctx    context.Context // of the agent's answer
 	cancel context.CancelCauseFunc
@@ -121,16 +122,20 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	s.metrics.requests.WithLabelValues(string(callAgent), outcomeAccepted).Inc()
+	p.called = true
 	p.run(r, input, held)
 }
 
 // refuseRun answers why a run cannot begin.
 func (s *Service) refuseRun(w http.ResponseWriter, r *http.Request, t target, err error) {
-	if errors.Is(err, errHeld) {
+	switch {
+	case errors.Is(err, errHeld):
 		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonHeld, 0, "the run %.200q of this thread is under way: take another runId, or read what it has said so far", t.run), nil)
-		return
+	case errors.Is(err, errUsed):
+		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonUsed, 0, "the run %.200q of this thread has ended, and would not be recorded again: take another runId, or read what it has said", t.run), nil)
+	default:
+		s.unavailable(w, r, callAgent, err, nil)
 	}
-	s.unavailable(w, r, callAgent, err, nil)
 }
 
 // run calls the agent and sees the run to its end.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -546,6 +547,64 @@ func TestProxy_ARunThatIsUnderWayIsA409(t *testing.T) {
 	}
 	if rs := b.published(3); len(rs) != 3 {
 		t.Errorf("%d records", len(rs))
+	}
+}
+
+// A run that is tried again with its id would not be recorded, where its RUN_STARTED is the same: the id is refused.
+func TestProxy_ARunThatHasEndedIsA409(t *testing.T) {
+	const another = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r3"}`
+	calls := 0
+	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		if calls == 1 {
+			answers("data: "+begin+"\n\n")(w, r) // and no end
+			return
+		}
+		answers("data: "+another+"\n\n")(w, r)
+	})
+	if got := b.stream(inputOf("r1")); !strings.Contains(got, agents.CodeNoEnd) {
+		t.Errorf("the stream is %q", got)
+	}
+	b.published(3)
+	a := b.do(http.MethodPost, "/v1/agents/helper", strings.NewReader(inputOf("r1")))
+	if a.status != http.StatusConflict || a.Reason != reasonUsed || calls != 1 {
+		t.Errorf("answer is %d %s, after %d calls", a.status, a.body, calls)
+	}
+	b.stream(inputOf("r3"))
+	if rs := b.published(5); len(rs) != 5 || calls != 2 {
+		t.Errorf("%d records of %d calls", len(rs), calls)
+	}
+}
+
+// What is remembered of runs that have ended is bounded, and a run that never came to its agent is not.
+func TestRuns_RememberAsManyAsMayBeHeld(t *testing.T) {
+	m, err := newMetrics(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := newRuns(2)
+	try := func(id string, called bool) error {
+		p := &proxied{svc: &Service{metrics: m}, target: target{key: "dev/t1", run: id}, called: called}
+		err := runs.hold(p)
+		if err == nil {
+			runs.release(p)
+		}
+		return err
+	}
+	for _, c := range []struct {
+		id     string
+		called bool
+		want   error
+	}{
+		{"r0", false, nil}, {"r0", true, nil}, {"r0", true, errUsed}, {"r1", true, nil}, {"r0", true, errUsed},
+		{"r2", true, nil}, {"r0", true, nil}, {"r2", true, errUsed},
+	} {
+		if err := try(c.id, c.called); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.id, err, c.want)
+		}
+	}
+	if len(runs.used) != 2 || len(runs.oldest) != 2 {
+		t.Errorf("%d are remembered", len(runs.used))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Runs are the runs that a process holds as their proxy: from their input until their last event is acknowledged, and of
@@ -21,17 +22,24 @@ type Runs struct {
 	closed     bool
 	empty      chan struct{} // closed once closed is set and nothing is held
 	most       int
+	// used are the ids of runs that have ended, by when, for usedFor: at most as many as may be held. oldest is in that order.
+	used   map[runKey]time.Time
+	oldest []runKey
 }
+
+// usedFor is how long the id of a run that has ended is refused. Whoever tries a run again by itself does it in that time.
+const usedFor = 10 * time.Minute
 
 // runKey names a run: its thread's record key, which has the tenant, and its id.
 type runKey struct{ thread, run string }
 
 func newRuns(most int) *Runs {
-	return &Runs{held: map[runKey]*proxied{}, partitions: map[int32]int{}, empty: make(chan struct{}), most: most}
+	return &Runs{held: map[runKey]*proxied{}, used: map[runKey]time.Time{}, partitions: map[int32]int{}, empty: make(chan struct{}), most: most}
 }
 
 var (
 	errHeld     = errors.New("this run is under way")
+	errUsed     = errors.New("this run has ended")
 	errTooMany  = fmt.Errorf("%w: too many runs are under way", ErrUnavailable)
 	errDraining = fmt.Errorf("%w: this process is about to stop: send the request again, another one takes it", ErrUnavailable)
 )
@@ -46,6 +54,8 @@ func (r *Runs) hold(p *proxied) error {
 		return errDraining
 	case ok:
 		return errHeld
+	case time.Since(r.used[key]) < usedFor:
+		return errUsed
 	case len(r.held) >= r.most:
 		return errTooMany
 	}
@@ -79,6 +89,14 @@ func (r *Runs) release(p *proxied) {
 	defer r.mu.Unlock()
 	for _, key := range p.keys {
 		delete(r.held, key)
+		if p.called {
+			r.used[key] = time.Now()
+			r.oldest = append(r.oldest, key)
+		}
+	}
+	for len(r.oldest) > r.most || (len(r.oldest) > 0 && time.Since(r.used[r.oldest[0]]) >= usedFor) {
+		delete(r.used, r.oldest[0])
+		r.oldest = r.oldest[1:]
 	}
 	p.svc.metrics.held.Set(float64(len(r.held)))
 	if r.partitions[p.target.partition]--; r.partitions[p.target.partition] == 0 {
