@@ -164,7 +164,8 @@ var errNoKnown = errors.New("placing a run: nobody tells which messages the thre
 type prefix struct {
 	ids []string
 	key Key
-	// length is how many messages the input has up to there, activities aside.
+	// length is twice how many messages the input has up to there, activities aside, and one more where all of them count in the
+	// key: a history that has the reasoning is nearer than one of the same messages without.
 	length int
 }
 
@@ -178,11 +179,14 @@ func prefixesOf(input []agui.Message) []prefix {
 		var key Key
 		var buf []byte
 		length, reasoning, from := 0, false, len(all)
+		if !without {
+			length++
+		}
 		for _, m := range input {
 			if isActivity(m) {
 				continue
 			}
-			length++
+			length += 2
 			reasoning = reasoning || m.Role == agui.RoleReasoning
 			if compact.MadeByThinking(m) || without && m.Role == agui.RoleReasoning {
 				if len(all) > from {

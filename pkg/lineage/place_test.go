@@ -396,8 +396,9 @@ func TestThread_PlacesAnInputThatHasThinkingUnderOtherIDs(t *testing.T) {
 	var runs []Run
 	histories := map[string][]agui.Message{
 		"short": msgs("u1"), "made": list("u1", reasoning("thinking-made-1"), "a1"), "named": list("u1", reasoning("z"), "a1"), "plain": msgs("u1 a2"),
+		"reasoned": list("u1", reasoning("y"), "a3"), "bare": msgs("u1 a3"),
 	}
-	for i, id := range []string{"short", "made", "named", "plain"} {
+	for i, id := range []string{"short", "made", "named", "plain", "reasoned", "bare"} {
 		at := int64(10 * i)
 		runs = append(runs, Run{ID: id, Branch: id, Root: id, Start: at, End: at + 1, Sealed: true, HistoryKey: KeyOf(histories[id])})
 	}
@@ -408,6 +409,7 @@ func TestThread_PlacesAnInputThatHasThinkingUnderOtherIDs(t *testing.T) {
 		"under the client's id":     {list("u1", reasoning("5f0c"), "a1 u2"), "made"},
 		"under Skein's":             {list("u1", reasoning("thinking-made-1"), "a1 u2"), "made"},
 		"reasoning with its own id": {list("u1", reasoning("z"), "a1 u2"), "named"},
+		"and a later run without":   {list("u1", reasoning("y"), "a3 u2"), "reasoned"},
 		"none":                      {msgs("u1 a2 u2"), "plain"},
 		"only that":                 {list("u1", reasoning("5f0c"), ""), "short"},
 	} {
