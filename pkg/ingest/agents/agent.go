@@ -52,7 +52,8 @@ type Agent struct {
 	// CredentialHeader is the header that carries it; Authorization where it is not set, with "Bearer " before the secret.
 	CredentialHeader string `yaml:"credential_header"`
 
-	// ConnectTimeout is for the connection, TLS included; AnswerTimeout from there to the answer's headers;
+	// ConnectTimeout is for the connection, TLS included; AnswerTimeout from there to the answer's headers, and both together bound the time
+	// until these, however slowly the agent reads;
 	// SilenceTimeout without a byte of the answer; RunTimeout for all of it.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 	AnswerTimeout  time.Duration `yaml:"answer_timeout"`

@@ -85,6 +85,10 @@ func (c *Caller) Close() { c.client.CloseIdleConnections() }
 // the agent's URL.
 // It calls sent once, when it holds the input no more: as a rule before it returns, at the end of ctx in any case.
 func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller http.Header) (io.ReadCloser, error) {
+	// The transport's own timeout begins once the request is written: an agent that does not read it would have for ever.
+	ctx, giveUp := context.WithCancelCause(ctx)
+	late := time.AfterFunc(c.ConnectTimeout+c.AnswerTimeout, func() { giveUp(errLate) })
+	defer late.Stop()
 	out := send(ctx, input, sent)
 	defer out.drop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, nil)
@@ -117,6 +121,12 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 		return nil, &Error{Code: CodeUnreachable, Text: "the agent cannot be called", Err: err} // ctx is over
 	}
 	resp, err := c.client.Do(req)
+	if !late.Stop() {
+		if err == nil {
+			_ = resp.Body.Close() // it has come too late
+		}
+		err = errLate
+	}
 	if err != nil {
 		return nil, unanswered(withoutURL(err))
 	}
@@ -126,6 +136,8 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 	}
 	return resp.Body, nil
 }
+
+var errLate = fmt.Errorf("neither the request was read nor an answer given: %w", context.DeadlineExceeded)
 
 // withoutURL returns an error's cause without the agent's URL, in which secrets may be: the log has the agent's name.
 func withoutURL(err error) error {

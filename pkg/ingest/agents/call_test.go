@@ -1,14 +1,18 @@
 package agents
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/tenant"
 )
@@ -129,4 +133,25 @@ func TestCaller_ErrorsSayNothingThatTheAgentOrItsURLSays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A timeout covers an agent that takes the connection and reads nothing.
+func TestCaller_GivesUpOnAnAgentThatReadsNothing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	a := Agent{Name: "a", URL: "http://" + l.Addr().String(), ConnectTimeout: 100 * time.Millisecond, AnswerTimeout: 200 * time.Millisecond}
+	c := NewCaller(a.withDefaults())
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	sent := make(chan struct{})
+	_, err = c.Call(ctx, bytes.Repeat([]byte("x"), 32<<20), func() { close(sent) }, nil)
+	var failed *Error
+	if !errors.As(err, &failed) || failed.Code != CodeTimeout || ctx.Err() != nil {
+		t.Errorf("got %v, %v", err, ctx.Err())
+	}
+	<-sent
 }
