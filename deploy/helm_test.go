@@ -255,6 +255,30 @@ func TestChart_StagesAreProbedAndRestartOnNewSettings(t *testing.T) {
 	}
 }
 
+// A pod is not killed before ingest has drained and Kafka has had its time: lastGrace of 5 s, a second of Close, and a margin.
+func TestChart_GivesIngestTheTimeToStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		ingest values
+		want   int64
+	}{
+		"the defaults":        {values{}, 42},
+		"the longest for ack": {values{"ackTimeout": "25s"}, 55},
+		"minutes to drain":    {values{"drainTimeout": "2m", "ackTimeout": "1.5s"}, 137},
+		"an hour to drain":    {values{"drainTimeout": "1.5h", "ackTimeout": "500ms"}, 5416},
+		"as it is told":       {values{"drainTimeout": "2m", "terminationGracePeriodSeconds": 7}, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := pods(t, mustRender(t, values{"ingest": c.ingest}))
+			if got := *all["prod-skein-ingest"].Spec.TerminationGracePeriodSeconds; got != c.want {
+				t.Errorf("ingest has %d s to stop, want %d", got, c.want)
+			}
+			if got := *all["prod-skein-query"].Spec.TerminationGracePeriodSeconds; got != 45 {
+				t.Errorf("query has %d s to stop", got)
+			}
+		})
+	}
+}
+
 func TestChart_SelectorsFindTheirPodsAndNoOthers(t *testing.T) {
 	objects := mustRender(t)
 	all := pods(t, objects)

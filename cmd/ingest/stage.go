@@ -32,7 +32,7 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 			api.Flags(f)
 			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; none by default")
 			app.BytesVar(f, &cfg.ProxyMemory, "proxy-memory", "limit of what all runs of the proxy together hold; a run may have a quarter of it")
-			f.DurationVar(&api.Drain.Timeout, "drain-timeout", api.Drain.Timeout, "how long requests and runs that are under way may take to end after a signal; then runs end with RUN_ERROR")
+			f.DurationVar(&api.Drain.Timeout, "drain-timeout", api.Drain.Timeout, "how long requests and runs that are under way may take to end after a signal; then runs end with RUN_ERROR. A process may take 15s more than this and --ack-timeout together to stop")
 			app.BytesVar(f, &cfg.MaxEventBytes, "max-event-bytes", "limit of one event or input")
 			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long Kafka may acknowledge nothing before a request is answered with 503; at most "+ingest.MaxAckTimeout.String())
 		},

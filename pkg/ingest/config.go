@@ -36,7 +36,8 @@ type Config struct {
 }
 
 // MaxAckTimeout is the longest AckTimeout. A process that is told to stop takes its drain timeout for requests that are under
-// way, 15 s by default, and then waits for Kafka this long: orchestrators kill it where that takes too long, after 45 s in the chart.
+// way, up to 5 s to end those that are left, and up to AckTimeout and 1 s to wait for Kafka. Orchestrators have to wait as long
+// before they kill it: the chart's grace period is both timeouts and 15 s.
 const MaxAckTimeout = 25 * time.Second
 
 // DefaultProxyMemory holds what 500 agents say in nearly half a minute, if each says 10 events of 200 bytes a second.

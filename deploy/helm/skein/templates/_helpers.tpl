@@ -170,6 +170,27 @@ seccompProfile:
   type: RuntimeDefault
 {{- end }}
 
+{{/* A time such as 1.5s, 500ms or 2m in whole seconds, rounded up. */}}
+{{- define "skein.seconds" -}}
+{{- $unit := regexFind "[a-z]+$" . -}}
+{{- mulf (trimSuffix $unit . | float64) (get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0) $unit) | ceil | int }}
+{{- end }}
+
+{{/*
+How long a pod may take to stop. Ingest drains, ends what is left in 5 s, and waits for Kafka 1 s longer than ackTimeout; the rest of
+the 15 s is a margin.
+*/}}
+{{- define "skein.gracePeriod" -}}
+{{- $stage := index .root.Values .stage -}}
+{{- if $stage.terminationGracePeriodSeconds }}
+{{- $stage.terminationGracePeriodSeconds }}
+{{- else if eq .stage "ingest" }}
+{{- add (include "skein.seconds" $stage.drainTimeout) (include "skein.seconds" $stage.ackTimeout) 15 }}
+{{- else }}
+{{- 45 }}
+{{- end }}
+{{- end }}
+
 {{/* The pod of a stage. Takes root, stage and, for the compactor, data (a volume's name). */}}
 {{- define "skein.podSpec" -}}
 {{- $stage := index .root.Values .stage }}
@@ -181,7 +202,7 @@ serviceAccountName: {{ include "skein.fullname" .root }}
 automountServiceAccountToken: false
 # A Service named like a setting would be taken for one.
 enableServiceLinks: false
-terminationGracePeriodSeconds: {{ $stage.terminationGracePeriodSeconds | default 45 }}
+terminationGracePeriodSeconds: {{ include "skein.gracePeriod" . }}
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
