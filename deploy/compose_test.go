@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
@@ -148,6 +149,16 @@ func TestCompose_StagesAreLockedDownAndChecked(t *testing.T) {
 		want := []string{"CMD", "/usr/local/bin/skein", "health", "http://127.0.0.1:8421"}
 		if !slices.Equal(s.HealthCheck.Test, want) {
 			t.Errorf("%s is checked by %q, want %q", name, s.HealthCheck.Test, want)
+		}
+	}
+}
+
+// 15 s to drain, 12 s for Kafka, and 15 s beside: docs/operations.md.
+func TestCompose_GivesStagesTheTimeToStop(t *testing.T) {
+	project := loadCompose(t)
+	for _, name := range stages {
+		if got := project.Services[name].StopGracePeriod; got == nil || time.Duration(*got) < 42*time.Second {
+			t.Errorf("%s has %v to stop", name, got)
 		}
 	}
 }
