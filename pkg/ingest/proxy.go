@@ -194,9 +194,13 @@ func (p *proxied) take(piece sse.Piece) {
 	p.open = piece.Partial
 	switch {
 	case piece.Over:
+		t := typeOf(piece.Head)
+		if p.terminal && t == agui.RunStarted {
+			p.next(nil) // its id is not read: the events stay with the run before
+		}
 		p.spool.skip(piece.NoRoom)
 		p.unfinished.begun = true
-		if isEnd(typeOf(piece.Head)) {
+		if isEnd(t) {
 			p.terminal, p.endLost = true, true
 		}
 	case piece.Data != nil:

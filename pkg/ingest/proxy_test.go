@@ -1088,3 +1088,29 @@ func TestProxy_LetsGoOfARunThatHasEnded(t *testing.T) {
 		t.Errorf("%v runs are counted as ended", n)
 	}
 }
+
+// The time that an agent has to close its stream is for one that says no more: another run in it goes on.
+func TestProxy_ARunBehindAnEndGoesOn(t *testing.T) {
+	for name, started := range map[string]string{
+		"recorded":  begin2,
+		"too large": `{"type":"RUN_STARTED","threadId":"t1","runId":"r2","input":"` + strings.Repeat("x", 10<<10) + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			const finished2 = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r2"}`
+			const wait = 200 * time.Millisecond
+			b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
+				answers("data: "+begin+"\n\n", "data: "+finished+"\n\n", "data: "+started+"\n\n")(w, r)
+				time.Sleep(3 * wait)
+				answers("data: "+finished2+"\n\n")(w, r)
+			})
+			b.svc.afterEnd = wait
+			if got := b.stream(inputOf("r1")); !strings.HasSuffix(got, "data: "+finished2+"\n\n") {
+				t.Errorf("the stream ends with %q", got[max(0, len(got)-200):])
+			}
+			b.eventually("the run is published", func() bool { return len(b.svc.Runs().all()) == 0 })
+			if got := b.written(); got[len(got)-1] != finished2 {
+				t.Errorf("written is %.300q", got)
+			}
+		})
+	}
+}
