@@ -359,11 +359,13 @@ func TestMetrics_CountWhatHappened(t *testing.T) {
 	want := fmt.Sprintf(`
 # HELP skein_ingest_event_bytes_total Bytes of acknowledged values, before compression, by kind.
 # TYPE skein_ingest_event_bytes_total counter
+skein_ingest_event_bytes_total{kind="cancel"} 0
 skein_ingest_event_bytes_total{kind="erase"} 0
 skein_ingest_event_bytes_total{kind="event"} %d
 skein_ingest_event_bytes_total{kind="input"} %d
 # HELP skein_ingest_events_total Records that Kafka has acknowledged, by kind.
 # TYPE skein_ingest_events_total counter
+skein_ingest_events_total{kind="cancel"} 0
 skein_ingest_events_total{kind="erase"} 0
 skein_ingest_events_total{kind="event"} 3
 skein_ingest_events_total{kind="input"} 1
@@ -372,6 +374,9 @@ skein_ingest_events_total{kind="input"} 1
 skein_ingest_requests_total{call="agent",outcome="accepted"} 0
 skein_ingest_requests_total{call="agent",outcome="rejected"} 0
 skein_ingest_requests_total{call="agent",outcome="unavailable"} 0
+skein_ingest_requests_total{call="cancel",outcome="accepted"} 0
+skein_ingest_requests_total{call="cancel",outcome="rejected"} 0
+skein_ingest_requests_total{call="cancel",outcome="unavailable"} 0
 skein_ingest_requests_total{call="erase",outcome="accepted"} 0
 skein_ingest_requests_total{call="erase",outcome="rejected"} 0
 skein_ingest_requests_total{call="erase",outcome="unavailable"} 0
