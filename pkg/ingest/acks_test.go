@@ -139,6 +139,7 @@ func TestAcks_ABadLineCostsOnlyItself(t *testing.T) {
 		"the first is bad":    {typeNDJSON, "\n" + huge + "\n" + ev1 + "\n" + ev2 + "\n", "refused line 2: too-large"},
 		"the last is bad":     {typeNDJSON, ev1 + "\n" + ev2 + "\n" + huge, "refused line 3: too-large"},
 		"numbered, none":      {typeSequenced, seq(0, ev1) + "\n{}\n" + seq(2, ev2), "refused line 2: no-seq"},
+		"numbered, back":      {typeSequenced, seq(3, ev1) + "\n" + seq(2, ev3) + "\n" + seq(4, ev2), "refused line 2: seq-order"},
 		"numbered, no event":  {typeSequenced, seq(0, ev1) + "\n{\"seq\":1}\n" + seq(2, ev2), "refused line 2: not-an-object"},
 		"numbered, bad event": {typeSequenced, seq(0, ev1) + "\n" + seq(1, "{}") + "\n" + seq(2, ev2), "refused line 2: no-type"},
 		"numbered, no JSON":   {typeSequenced, seq(0, ev1) + "\n{\"seq\n" + seq(2, ev2), "refused line 2: not-json"},

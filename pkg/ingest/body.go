@@ -66,7 +66,7 @@ func newEventReader(mediaType string, b *body, limit int) (eventReader, *rejecti
 	case typeSSE:
 		return &sseReader{lines: newLineReader(b, limit), limit: limit}, nil
 	case typeSequenced:
-		return &sequencedReader{lines: newLineReader(b, limit), limit: limit}, nil
+		return &sequencedReader{lines: newLineReader(b, limit), limit: limit, last: -1}, nil
 	}
 	return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take events as %.100q: set Content-Type to one of %s", mediaType, acceptedTypes)
 }

@@ -21,6 +21,7 @@ const (
 	reasonDone        = "done-marker"
 	reasonNoArray     = "not-an-array"
 	reasonSeq         = "no-seq"
+	reasonSeqOrder    = "seq-order"
 	reasonUnavailable = "unavailable"
 	reasonMediaType   = "media-type"
 	reasonID          = "invalid-id"
@@ -38,7 +39,7 @@ const (
 func reasons() []string {
 	return []string{
 		agui.RuleNotJSON, agui.RuleTooDeep, agui.RuleNotObject, agui.RuleNoType, agui.RuleSchema,
-		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout, reasonDone, reasonNoArray, reasonSeq,
+		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout, reasonDone, reasonNoArray, reasonSeq, reasonSeqOrder,
 		reasonUnavailable, reasonMediaType, reasonID, reasonHeader, reasonAuth, reasonScope, reasonInternal, reasonNotEnded, reasonAgent, reasonHeld, reasonUsed,
 	}
 }

@@ -181,6 +181,8 @@ func TestEvents_BadDataEndsTheRequestAndKeepsWhatCameBefore(t *testing.T) {
 		"no seq":                          {seq, "", numbered(0, ev1) + "\n{\"event\":" + ev2 + "}", 400, "no-seq", 2, 1},
 		"a negative seq":                  {seq, "", numbered(0, ev1) + "\n" + numbered(-1, ev2), 400, "no-seq", 2, 1},
 		"a seq that is a string":          {seq, "", `{"seq":"1","event":` + ev2 + "}", 400, "no-seq", 1, 0},
+		"a seq again":                     {seq, "", numbered(3, ev1) + "\n" + numbered(3, ev2), 400, "seq-order", 2, 1},
+		"a seq that goes back":            {seq, "", numbered(3, ev1) + "\n" + numbered(2, ev2), 400, "seq-order", 2, 1},
 		"no event":                        {seq, "", numbered(0, ev1) + "\n{\"seq\":1}", 400, "not-an-object", 2, 1},
 		"an event that is a string":       {seq, "", numbered(0, ev1) + "\n" + numbered(1, `"x"`), 400, "not-an-object", 2, 1},
 		"an event without type, numbered": {seq, "", numbered(0, ev1) + "\n" + numbered(1, `{}`), 400, "no-type", 2, 1},

@@ -8,10 +8,12 @@ import (
 )
 
 // sequencedReader reads lines of the form {"seq": n, "event": {…}}. The event's bytes are those in
-// the line. Other members are passed over.
+// the line. Other members are passed over. Numbers have to rise within a body: one that does not would be
+// dropped behind the door, where its sender does not see it. Over bodies they may come again: that is what they are for.
 type sequencedReader struct {
 	lines *lineReader
 	limit int
+	last  int64 // the last number; -1 before the first
 }
 
 func (s *sequencedReader) next() (event, error) {
@@ -49,6 +51,10 @@ func (s *sequencedReader) unwrap(line []byte, at int64) (event, error) {
 	if err != nil {
 		return event{}, badLine(reasonSeq, at, "seq must be the event's number in its run, from 0: want {\"seq\": n, \"event\": {…}}").andOn()
 	}
+	if int64(n) <= s.last {
+		return event{}, badLine(reasonSeqOrder, at, "seq %d does not rise: a line before it has %d, and what comes behind a greater number is dropped", n, s.last).andOn()
+	}
+	s.last = int64(n)
 	if value == nil {
 		return event{}, badLine(agui.RuleNotObject, at, "no event: want {\"seq\": n, \"event\": {…}}").andOn()
 	}
