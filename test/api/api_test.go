@@ -57,6 +57,7 @@ func TestAPI_IsWhatItsDescriptionSays(t *testing.T) {
 	if err := os.WriteFile(config, []byte(said), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// One worker: with several, Python 3.11 fails now and then in its own parser, which Hypothesis calls.
 	for name, args := range map[string][]string{
 		"all": {"--phases", "examples,coverage,fuzzing", "--max-examples", "10", "--exclude-operation-id", "cancelRun"},
 		// The answer takes 3 s where nobody obeys: a few are enough.
@@ -64,7 +65,7 @@ func TestAPI_IsWhatItsDescriptionSays(t *testing.T) {
 	} {
 		cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(python), "schemathesis"), append([]string{"--config-file", config, "run", server.URL() + "/openapi.json",
 			"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance",
-			"--seed", "1", "--generation-database", "none", "--request-timeout", "30", "--workers", "2", "--no-color"}, args...)...)
+			"--seed", "1", "--generation-database", "none", "--request-timeout", "30", "--workers", "1", "--no-color"}, args...)...)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		cases := regexp.MustCompile(`(\d+) generated, (\d+) passed`).FindSubmatch(out)
