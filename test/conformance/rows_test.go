@@ -41,7 +41,6 @@ var documentedRows = []row{
 		return bytes.Count(got.Messages, []byte(`"id":"thinking-`))
 	}},
 	{name: "numbers that no double can hold", event: func(p *parting) (json.RawMessage, bool) {
-		infinite := func(v any) bool { return !bytes.Equal(encode(finite(clone(v))), encode(v)) }
 		// Infinity, which the client still holds in the place of the state that it would write as null, has no members; null
 		// makes its patch fail.
 		if p.op == nil && p.want.State == nil && string(p.before.State) == "null" {
@@ -431,6 +430,9 @@ func olderMessage(m any) bool {
 	_, parts := message["content"].([]any)
 	return !object || !hasID || !hasRole && (text || parts)
 }
+
+// infinite reports whether a value has a number that is infinite to JavaScript.
+func infinite(v any) bool { return !bytes.Equal(encode(finite(clone(v))), encode(v)) }
 
 // finite is a value with null in the place of numbers that are infinite to JavaScript.
 func finite(v any) any {
