@@ -34,8 +34,8 @@ var errNotReading = errors.New("the answer cannot be written: nobody reads it")
 //	{"done": {"accepted": 11, "refused": 1, "partition": 3, "firstOffset": 40, "lastOffset": 50}}
 //	{"failed": {…, "status": 503, "reason": "unavailable", "detail": "…", "accepted": 11, …}}
 //
-// All events up to the acknowledged line are on the topic, but for the lines that were refused, which are told
-// before. The last acknowledgement is told again when nothing else was for Config.AckBeat, so that what is between does not
+// All events up to the one that begins on the acknowledged line are on the topic, but for those that were refused, which are
+// told before. Where several stand on one line, as an array may have it, accepted says how many. The last acknowledgement is told again when nothing else was for Config.AckBeat, so that what is between does not
 // take the connection for a dead one. The answer ends with done or failed; where it has neither, it was cut off.
 type ackLine struct {
 	Acknowledged *acknowledged    `json:"acknowledged,omitempty"`
@@ -128,11 +128,11 @@ func (a *ackStream) refuse(rej *rejection) bool {
 
 // run writes what there is to tell until the stream is closed and all was told.
 func (a *ackStream) run() {
-	told := int64(0)
+	var told ack
 	a.p.mu.Lock()
 	defer a.p.mu.Unlock()
 	for {
-		for len(a.refusals) == 0 && a.p.ackedLine == told && !a.due && !a.closing {
+		for len(a.refusals) == 0 && a.p.acked.Accepted == told.Accepted && !a.due && !a.closing {
 			a.p.moved.Wait()
 		}
 		refusals, at, due, closing := a.refusals, acknowledged{a.p.ackedLine, a.p.acked}, a.due, a.closing
@@ -145,7 +145,7 @@ func (a *ackStream) run() {
 		for i := range refusals {
 			lines = append(lines, ackLine{Refused: &refusals[i]})
 		}
-		if at.Line != told || due {
+		if at.Accepted != told.Accepted || due {
 			lines = append(lines, ackLine{Acknowledged: &at})
 		}
 		err := a.write(lines...)
@@ -155,7 +155,7 @@ func (a *ackStream) run() {
 			a.p.fail(err)
 		}
 		a.p.mu.Lock()
-		told = at.Line
+		told = at.ack
 		if a.err = err; err != nil || closing {
 			return
 		}

@@ -125,6 +125,20 @@ func TestAcks_ComeWhileTheCallerSends(t *testing.T) {
 	}
 }
 
+// Of an array all events may stand on one line: then their number says how far it is.
+func TestAcks_EventsOfOneLineAreToldOneByOne(t *testing.T) {
+	k := newDoor(t).talk(t, typeJSON)
+	k.say("[" + ev1)
+	k.wants("acknowledged to line 1, 1 events")
+	k.say("," + ev2)
+	k.wants("acknowledged to line 1, 2 events")
+	k.say("]")
+	if err := k.body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k.ends("done: 2 events, 0 refused")
+}
+
 func TestAcks_ABadLineCostsOnlyItself(t *testing.T) {
 	shared := newDoor(t)
 	large := `{"type":"X","x":"` + strings.Repeat("x", shared.svc.cfg.MaxEventBytes) + `"}`

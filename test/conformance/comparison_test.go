@@ -189,7 +189,7 @@ func (p *parting) onlyForSkein() bool {
 
 // recognised tells the difference that the event meets, counts it, and returns what is compared in its place.
 func (p *parting) recognised() ([]json.RawMessage, bool) {
-	for _, r := range slices.Concat(documentedRows, knownToBeMended) {
+	for _, r := range documentedRows {
 		if r.event == nil {
 			continue
 		}
