@@ -16,8 +16,8 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 func newFold(out *output) *cobra.Command {
@@ -98,7 +98,7 @@ func (r *chainRun) add(ev *agui.Event) {
 	}
 	r.begun = true
 	r.ended = ev.Type == agui.RunFinished || ev.Type == agui.RunError
-	r.run = cmp.Or(r.run, refold.Named(record.Headers{}, ev))
+	r.run = cmp.Or(r.run, fold.Named(record.Headers{}, ev))
 	if record.ValidateID(ev.ThreadID) == nil {
 		r.thread = cmp.Or(r.thread, ev.ThreadID)
 	}
@@ -222,8 +222,8 @@ func opensRun(text []byte) bool {
 }
 
 // foldRuns folds all runs, each placed among those before it.
-func foldRuns(out *output, runs []chainRun, kept agui.Families) (*refold.Turns, error) {
-	s, err := refold.NewTurns(kept)
+func foldRuns(out *output, runs []chainRun, kept agui.Families) (*fold.Turns, error) {
+	s, err := fold.NewTurns(kept)
 	if err != nil {
 		return nil, err
 	}

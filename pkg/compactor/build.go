@@ -7,17 +7,17 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // build makes the record of a run as it stands and returns it with the history of its base; what
 // the run's head says of the history is brought up to date. Of a run that is not sealed it has nothing to go on
 // from (record.Run.Open) where it is over the limit in any case.
 func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
-	rec, fold, err := p.describe(r)
-	if err != nil || fold.Ended() {
+	rec, folded, err := p.describe(r)
+	if err != nil || folded.Ended() {
 		return rec, r.base, err
 	}
 	if !r.head.Open() {
@@ -27,23 +27,23 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 	if leastBytes(rec) > p.cfg.RecordLimit {
 		return rec, r.base, nil
 	}
-	err = r.buildOpen(rec, fold)
+	err = r.buildOpen(rec, folded)
 	return rec, r.base, err
 }
 
 // describe is build without what an end adds, or a fold goes on from.
 func (p *partition) describe(r *run) (*record.Run, *compact.Run, error) {
-	fold, rec, base := r.fold, r.rec, r.base
-	if fold == nil { // pending: placed for now, as if the first event came now, or for good
+	folded, rec, base := r.fold, r.rec, r.base
+	if folded == nil { // pending: placed for now, as if the first event came now, or for good
 		pl, err := p.place(r, nil, p.next)
 		if err != nil {
 			return nil, nil, err
 		}
 		shown := run{rec: r.rec}
 		shown.setPlacement(pl)
-		fold, rec = pl.fold, shown.rec
+		folded, rec = pl.fold, shown.rec
 		if r.decided != nil { // what it starts from, and its input as it came
-			fold, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
+			folded, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
 		} else { // told against no base, so that the input stays whole for the placement that counts
 			rec.Base, rec.BaseRefolds = "", 0
 		}
@@ -51,23 +51,23 @@ func (p *partition) describe(r *run) (*record.Run, *compact.Run, error) {
 			rec.InputMessages, rec.InputLayout = r.input.Messages, nil
 		}
 	}
-	refold.Fill(&rec, fold, r.tally, base)
-	key := p.historyKey(r.thread, &rec, fold)
+	fold.Fill(&rec, folded, r.tally, base)
+	key := p.historyKey(r.thread, &rec, folded)
 	rec.HistoryKey = key.String()
 	rec.Agent, rec.Labels = r.producer.Agent, r.producer.Labels
 	r.head.HistoryKey, r.head.MessageCount = key, rec.MessageCount
 
-	if rec.Status.Sealed() && !fold.Ended() {
+	if rec.Status.Sealed() && !folded.Ended() {
 		return nil, nil, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
 	}
 	if r.fold == nil {
-		rec.Stats.Anomalies = refold.NotEmpty(r.early)
+		rec.Stats.Anomalies = fold.NotEmpty(r.early)
 	}
 	rec.Raw = record.Raw{
 		Partition: p.id, First: r.head.Start, Next: r.head.Next, Ranges: r.ranges.clone(),
 		Events: r.tally.Events, SHA256: r.tally.SHA256(), NextSeq: r.head.NextSeq,
 	}
-	return &rec, fold, nil
+	return &rec, folded, nil
 }
 
 // giveUp has a record say that the run was ended by Skein, with this event.
@@ -77,8 +77,8 @@ func (r *run) giveUp(rec *record.Run, terminal json.RawMessage) {
 }
 
 // buildOpen adds what a fold needs to go on from the record.
-func (r *run) buildOpen(rec *record.Run, fold *compact.Run) error {
-	checkpoint, err := fold.Checkpoint()
+func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
+	checkpoint, err := folded.Checkpoint()
 	if err != nil {
 		return fmt.Errorf("building record: %w", err)
 	}
@@ -92,11 +92,11 @@ func (r *run) buildOpen(rec *record.Run, fold *compact.Run) error {
 
 // historyKey names the history at the run's end; where the run only appended to its base, it costs
 // what was appended.
-func (p *partition) historyKey(t *thread, rec *record.Run, fold *compact.Run) lineage.Key {
+func (p *partition) historyKey(t *thread, rec *record.Run, folded *compact.Run) lineage.Key {
 	if h := t.heads[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
 		return h.HistoryKey.Extend(rec.Messages)
 	}
-	return lineage.KeyOf(fold.Messages())
+	return lineage.KeyOf(folded.Messages())
 }
 
 // abandonment is the terminal event that stands in for the one that never came.

@@ -9,10 +9,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // partition is the state of one open partition. It is used by one goroutine. Records and times come
@@ -236,7 +236,7 @@ func (p *partition) takeEvent(t *thread, m *message) (outcome, error) {
 	if malformed != nil {
 		ev = nil
 	}
-	given := refold.Named(m.headers, ev)
+	given := fold.Named(m.headers, ev)
 	var h *head
 	if given != "" {
 		var err error
@@ -251,14 +251,14 @@ func (p *partition) takeEvent(t *thread, m *message) (outcome, error) {
 		if err != nil {
 			return 0, err
 		}
-		if again || !refold.Behind(m.headers.Seq, h.NextSeq) {
+		if again || !fold.Behind(m.headers.Seq, h.NextSeq) {
 			return p.fold(t, nil, given, ev, m)
 		}
 	}
 	switch {
 	case h != nil && m.Offset < h.Next: // a committed record holds it
 		return outcomeDropped, nil
-	case h != nil && refold.Behind(m.headers.Seq, h.NextSeq):
+	case h != nil && fold.Behind(m.headers.Seq, h.NextSeq):
 		return p.repeat(t, h, m)
 	case h != nil && h.Sealed && malformed == nil:
 		if ev.Type == agui.RunFinished || ev.Type == agui.RunError {
@@ -286,7 +286,7 @@ func (p *partition) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error
 	if err != nil {
 		return false, err
 	}
-	return !bytes.Equal(refold.Compacted(agui.Without(ev.Body, agui.FieldInput.String())), refold.Compacted(rec.Started)), nil
+	return !bytes.Equal(fold.Compacted(agui.Without(ev.Body, agui.FieldInput.String())), fold.Compacted(rec.Started)), nil
 }
 
 // repeatsInput reports whether an input is that of the sealed run, sent again. Where the producer
@@ -328,8 +328,8 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 		}
 		into = placed.fold
 	}
-	synthetic := refold.IsSyntheticEnd(m.headers, ev)
-	if err := refold.Apply(into, ev, synthetic); err != nil { // nothing was folded, so nothing is decided either
+	synthetic := fold.IsSyntheticEnd(m.headers, ev)
+	if err := fold.Apply(into, ev, synthetic); err != nil { // nothing was folded, so nothing is decided either
 		if !agui.IsMalformed(err) {
 			return 0, err
 		}
@@ -411,7 +411,7 @@ func (p *partition) repeat(t *thread, h *head, m *message) (outcome, error) {
 // takeInput takes a run's input that was sent beside the stream.
 func (p *partition) takeInput(t *thread, m *message) (outcome, error) {
 	in, malformed := agui.DecodeInput(bytes.Clone(m.Value), "")
-	given := refold.InputNamed(m.headers, in)
+	given := fold.InputNamed(m.headers, in)
 	if given == "" {
 		if malformed != nil {
 			return p.letter(m, reasonMalformed, malformed.Error())
@@ -425,7 +425,7 @@ func (p *partition) takeInput(t *thread, m *message) (outcome, error) {
 	if h != nil && m.Offset < h.Next {
 		return outcomeDropped, nil
 	}
-	sum := refold.SHA256(m.Value)
+	sum := fold.SHA256(m.Value)
 	if h != nil && h.Sealed {
 		if malformed == nil {
 			if repeated, err := p.repeatsInput(t, h, sum); repeated || err != nil {
@@ -594,7 +594,7 @@ func (p *partition) letter(m *message, reason, detail string) (outcome, error) {
 	// dead letter can only name it.
 	if size > kafka.MaxBatchBytes-deadLetterRoom {
 		dead.Key, dead.Headers = nil, nil
-		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), refold.SHA256(m.Value))
+		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), fold.SHA256(m.Value))
 	}
 	dead.Headers = append(dead.Headers,
 		kgo.RecordHeader{Key: record.HeaderReason, Value: []byte(reason)},

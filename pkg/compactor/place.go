@@ -10,9 +10,9 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // placement is what a run's first event decides for good: its place in the thread and the history
@@ -38,8 +38,8 @@ type pending struct {
 	early    map[string]int64
 	ranges   [][2]int64
 	next     int64
-	seq      refold.Sequence
-	producer refold.Producer
+	seq      fold.Sequence
+	producer fold.Producer
 	// first is that event's offset, at the stream time then.
 	first int64
 	at    time.Time
@@ -62,7 +62,7 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	}
 	pl.input, pl.inputSum = r.input, r.inputSum
 	if pl.input == nil && ev != nil && ev.Type == agui.RunStarted {
-		pl.input, pl.inputSum = refold.InputOf(ev, r.head.ID)
+		pl.input, pl.inputSum = fold.InputOf(ev, r.head.ID)
 	}
 	if r.decided == nil {
 		if err := p.placeAmong(r, pl, ev, offset); err != nil {
@@ -75,7 +75,7 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 	}
 	by := pl.Run.ParentBy
 	pl.Run.HasInput = pl.input != nil && !lineage.Normalised(by, pl.parent, pl.input)
-	pl.fold, pl.input = refold.Start(r.head.ID, by, pl.parent, pl.input, p.cfg.KeepEvents)
+	pl.fold, pl.input = fold.Start(r.head.ID, by, pl.parent, pl.input, p.cfg.KeepEvents)
 	return pl, nil
 }
 
@@ -122,16 +122,16 @@ func (p *partition) fits(at lineage.History, input *agui.RunAgentInput) bool {
 	if bytes <= room { // in a record they are no more
 		return true
 	}
-	bytes = compactedBytes(at.Messages) + len(refold.Compacted(at.State))
+	bytes = compactedBytes(at.Messages) + len(fold.Compacted(at.State))
 	if input != nil {
-		bytes += compactedBytes(input.Messages) + len(refold.Compacted(agui.Without(input.Raw, "messages")))
+		bytes += compactedBytes(input.Messages) + len(fold.Compacted(agui.Without(input.Raw, "messages")))
 	}
 	return bytes <= room
 }
 
 func compactedBytes(messages []agui.Message) (n int) {
 	for _, m := range messages {
-		n += len(refold.Compacted(m.Raw))
+		n += len(fold.Compacted(m.Raw))
 	}
 	return n
 }
@@ -166,7 +166,7 @@ func (r *run) setPlacement(pl *placement) {
 	r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = pl.Run.Parent, record.ParentBy(pl.Run.ParentBy), agui.String(pl.Run.SpawnedBy)
 	r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = pl.Run.Branch, pl.Run.Root, pl.Run.Depth, pl.Run.Base
 	r.rec.BaseRefolds = pl.baseRefolds
-	refold.FillInput(&r.rec, pl.parent, pl.base, pl.input, pl.inputSum)
+	fold.FillInput(&r.rec, pl.parent, pl.base, pl.input, pl.inputSum)
 }
 
 // setInput keeps an input that was sent beside the stream.

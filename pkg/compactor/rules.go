@@ -2,8 +2,8 @@ package compactor
 
 import (
 	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // The reasons of dead letters, as package deadletter explains them.
@@ -20,18 +20,18 @@ const (
 
 // The anomalies that the compactor counts, as package refold names them.
 const (
-	ruleMalformed     = refold.AnomalyMalformed
-	ruleLateInput     = refold.AnomalyLateInput
-	ruleInputReplaced = refold.AnomalyInputReplaced
-	ruleRepeat        = refold.AnomalyRepeat
-	ruleBackwards     = refold.AnomalyBackwards
-	ruleGap           = refold.AnomalyGap
-	ruleThread        = refold.AnomalyThread
-	ruleRun           = refold.AnomalyRun
+	ruleMalformed     = fold.AnomalyMalformed
+	ruleLateInput     = fold.AnomalyLateInput
+	ruleInputReplaced = fold.AnomalyInputReplaced
+	ruleRepeat        = fold.AnomalyRepeat
+	ruleBackwards     = fold.AnomalyBackwards
+	ruleGap           = fold.AnomalyGap
+	ruleThread        = fold.AnomalyThread
+	ruleRun           = fold.AnomalyRun
 )
 
 func anomalyRules() []string {
-	return append(refold.Rules(), lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone)
+	return append(fold.Rules(), lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone)
 }
 
 // outcome is what became of a record of skein.events, for the metric.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // run is one run in memory. A run leaves memory once its record is committed: for good if it is
@@ -29,8 +29,8 @@ type run struct {
 	// anyway, and to restore it again at each record could mean to read a long chain.
 	base lineage.History
 
-	tally    *refold.Tally
-	producer refold.Producer
+	tally    *fold.Tally
+	producer fold.Producer
 	ranges   ranges
 	// missing are the numbers below head.NextSeq that have not come: see sequence.
 	missing [][2]int64
@@ -65,7 +65,7 @@ type run struct {
 
 func newRun(t *thread, key string, h *head, now time.Time) *run {
 	r := &run{
-		key: key, thread: t, head: h, tally: refold.NewTally(), early: map[string]int64{},
+		key: key, thread: t, head: h, tally: fold.NewTally(), early: map[string]int64{},
 		dirtyFrom: -1, savedAt: now, touchedAt: now,
 	}
 	r.rec = record.Run{Tenant: t.tenant, ThreadID: t.id, RunID: h.ID, GivenRunID: h.GivenID, FoldVersion: compact.Version}
@@ -94,11 +94,11 @@ func (r *run) note(rule string) {
 }
 
 // sequence is what is known of the producer's numbers; setSequence notes it.
-func (r *run) sequence() refold.Sequence {
-	return refold.Sequence{Next: r.head.NextSeq, Missing: r.missing}
+func (r *run) sequence() fold.Sequence {
+	return fold.Sequence{Next: r.head.NextSeq, Missing: r.missing}
 }
 
-func (r *run) setSequence(s refold.Sequence) { r.head.NextSeq, r.missing = s.Next, s.Missing }
+func (r *run) setSequence(s fold.Sequence) { r.head.NextSeq, r.missing = s.Next, s.Missing }
 
 // takeSeq notes an event's seq header; -1 is none.
 func (r *run) takeSeq(h record.Headers) {
@@ -107,7 +107,7 @@ func (r *run) takeSeq(h record.Headers) {
 		r.note(ruleGap)
 	}
 	if h.Incomplete > 0 {
-		r.note(refold.AnomalyIncomplete)
+		r.note(fold.AnomalyIncomplete)
 	}
 	r.setSequence(s)
 }

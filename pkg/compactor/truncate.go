@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // fit encodes a record. Where it is over the limit its largest contents are replaced, one by one
@@ -46,7 +46,7 @@ const minCut = 512
 func truncate(rec *record.Run, bytes int) bool {
 	all := slices.Collect(contents(rec))
 	for _, c := range all {
-		*c.raw = refold.Compacted(*c.raw) // as a record has it: a fold that was gone on from has it so already
+		*c.raw = fold.Compacted(*c.raw) // as a record has it: a fold that was gone on from has it so already
 	}
 	slices.SortStableFunc(all, func(a, b content) int { return cmp.Compare(len(*b.raw), len(*a.raw)) })
 	done := false
@@ -112,7 +112,7 @@ func contents(rec *record.Run) iter.Seq[content] {
 // has them all and more.
 func leastBytes(rec *record.Run) (n int) {
 	for c := range contents(rec) {
-		n += len(refold.Compacted(*c.raw))
+		n += len(fold.Compacted(*c.raw))
 	}
 	for name := range rec.Stats.Events {
 		n += 2 * len(name) // in EventBytes too
@@ -125,7 +125,7 @@ func leastBytes(rec *record.Run) (n int) {
 
 // reference stands for what was cut; the raw log between the positions has it.
 func reference(rec *record.Run, raw json.RawMessage) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"bytes":%d,"sha256":%q,"from":%q,"to":%q}`, len(raw), refold.SHA256(raw),
+	return json.RawMessage(fmt.Sprintf(`{"bytes":%d,"sha256":%q,"from":%q,"to":%q}`, len(raw), fold.SHA256(raw),
 		record.Position{Partition: rec.Raw.Partition, Offset: rec.Raw.First}, record.Position{Partition: rec.Raw.Partition, Offset: rec.Raw.Next}))
 }
 

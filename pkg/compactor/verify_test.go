@@ -14,10 +14,10 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/shadow"
 )
 
@@ -545,7 +545,7 @@ func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
 
 // What older rules have counted before a run's first event stays in its record, which is then held to be one of theirs.
 func TestRun_KeepsTheVersionThatCountedBeforeItsFirstEvent(t *testing.T) {
-	hash, err := refold.NewTally().HashState()
+	hash, err := fold.NewTally().HashState()
 	if err != nil {
 		t.Fatal(err)
 	}

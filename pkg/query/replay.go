@@ -15,28 +15,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
 // What a replay with all=true gives beside the outcomes of package refold.
 const (
 	// outcomeLate: the event came after its run's terminal event.
-	outcomeLate refold.Outcome = "late"
+	outcomeLate fold.Outcome = "late"
 	// outcomeAhead: the event is in no record yet, as its run is open.
-	outcomeAhead refold.Outcome = "ahead"
+	outcomeAhead fold.Outcome = "ahead"
 	// outcomeNoRun: the event belongs to no run.
-	outcomeNoRun refold.Outcome = "no-run"
+	outcomeNoRun fold.Outcome = "no-run"
 	// outcomeUnknown: the run had repeats or malformed events, and its first ones are gone.
-	outcomeUnknown refold.Outcome = "unknown"
+	outcomeUnknown fold.Outcome = "unknown"
 )
 
 // replay gives back raw events of a thread: those that its runs were folded from or, with all, all.
 type replay struct {
 	key      string // of the thread
-	thread   *refold.Thread
+	thread   *fold.Thread
 	wanted   map[string]*replayRun // by run id
 	from, to int64
 	all      bool
@@ -46,7 +46,7 @@ type replay struct {
 
 // replayRun is one run that is given back.
 type replayRun struct {
-	*refold.Run
+	*fold.Run
 	// steady: every event of the run is folded, so that one needs not know those before it.
 	steady bool
 	// cut: it is not steady and its first records are not there, so that nothing can be told.
@@ -60,7 +60,7 @@ type replayed struct {
 	at       time.Time
 	kind     record.Kind
 	seq      int64
-	outcome  refold.Outcome
+	outcome  fold.Outcome
 	value    []byte
 }
 
@@ -89,7 +89,7 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	rp := &replay{key: key, thread: refold.NewThread(spans(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
+	rp := &replay{key: key, thread: fold.NewThread(spans(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
 	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c *call) replayEvents() error {
 	}
 	var ranges [][2]int64
 	for _, r := range runs {
-		run := &replayRun{Run: refold.NewRun(refold.SpanOf(&r.Run), c.threadID), steady: steady(&r.Run)}
+		run := &replayRun{Run: fold.NewRun(fold.SpanOf(&r.Run), c.threadID), steady: steady(&r.Run)}
 		rp.wanted[r.RunID] = run
 		run.cut = all && !run.steady && r.Raw.First < raw.start
 		from := rp.from
@@ -164,18 +164,18 @@ func (c *call) replayRuns(all []store.Run) ([]store.Run, error) {
 	return runs, nil
 }
 
-func spans(runs []store.Run) []refold.Span {
-	out := make([]refold.Span, len(runs))
+func spans(runs []store.Run) []fold.Span {
+	out := make([]fold.Span, len(runs))
 	for i := range runs {
-		out[i] = refold.SpanOf(&runs[i].Run)
+		out[i] = fold.SpanOf(&runs[i].Run)
 	}
 	return out
 }
 
 // steady reports whether a run's record says that all of its events were folded.
 func steady(r *record.Run) bool {
-	return r.Stats.Anomalies[refold.AnomalyRepeat] == 0 && r.Stats.Anomalies[refold.AnomalyBackwards] == 0 &&
-		r.Stats.Anomalies[refold.AnomalyMalformed] == 0
+	return r.Stats.Anomalies[fold.AnomalyRepeat] == 0 && r.Stats.Anomalies[fold.AnomalyBackwards] == 0 &&
+		r.Stats.Anomalies[fold.AnomalyMalformed] == 0
 }
 
 // bounds reads from and to. They are offsets, to excluded and no further than what is there now.
@@ -271,7 +271,7 @@ func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 		kind: headers.Kind, seq: headers.Seq, value: m.Value,
 	}
 	in := m.Offset >= rp.from && m.Offset < rp.to
-	span, found := rp.thread.Of(refold.NamedBy(headers, m.Value), m.Offset)
+	span, found := rp.thread.Of(fold.NamedBy(headers, m.Value), m.Offset)
 	if !found {
 		e.outcome = outcomeNoRun
 		return e, in && rp.all && rp.whole, nil
@@ -287,26 +287,26 @@ func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 	case m.Offset >= span.Next:
 		e.outcome = outcomeAhead
 	case headers.Kind == record.KindInput && (run.steady || run.cut):
-		e.outcome = refold.Input
+		e.outcome = fold.Input
 	case run.cut:
 		e.outcome = outcomeUnknown
 	case run.steady:
-		e.outcome = refold.Folded
+		e.outcome = fold.Folded
 		if headers.Synthetic {
 			ev, err := agui.Decode(m.Value)
 			if err != nil {
 				return replayed{}, false, fmt.Errorf("%w: event %s is malformed, and its run's record counts none", errBroken, e.position)
 			}
-			if refold.IsSyntheticEnd(headers, ev) {
-				e.outcome = refold.SyntheticEnd
+			if fold.IsSyntheticEnd(headers, ev) {
+				e.outcome = fold.SyntheticEnd
 			}
 		}
 	default:
-		if e.outcome, err = run.Take(refold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value}); err != nil {
+		if e.outcome, err = run.Take(fold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value}); err != nil {
 			return replayed{}, false, err
 		}
 	}
-	return e, in && (rp.all || e.outcome == refold.Folded), nil
+	return e, in && (rp.all || e.outcome == fold.Folded), nil
 }
 
 // stream ends an answer whose first bytes are out. What fails now can only be told by breaking off.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // replayAlive is the pause after which a stream of server-sent events that has nothing to say says so,
@@ -38,7 +38,7 @@ type replayLine struct {
 	Kind record.Kind `json:"kind"`
 	Seq  *int64      `json:"seq,omitempty"`
 	// Outcome is what became of it.
-	Outcome refold.Outcome `json:"outcome"`
+	Outcome fold.Outcome `json:"outcome"`
 	// Event is the value, or Bytes where that is not JSON.
 	Event json.RawMessage `json:"event,omitempty"`
 	Bytes []byte          `json:"bytes,omitempty"`
@@ -82,7 +82,7 @@ func (w *replayWriter) write(e replayed) error {
 	case typeSSE:
 		// What was not folded has a name of its own, so that an AG-UI client does not take it.
 		name := ""
-		if e.outcome != refold.Folded {
+		if e.outcome != fold.Folded {
 			name = "event: " + string(e.outcome) + "\n"
 		}
 		_, err = fmt.Fprintf(w.b, "id: %s\n%sdata: %s\n\n", e.position, name, oneLine(e.value))

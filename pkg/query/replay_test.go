@@ -20,11 +20,11 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/shadow"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -113,12 +113,12 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 		BranchID: run, RootRunID: run, FoldVersion: compact.Version,
 		Raw: record.Raw{First: at[0], Next: at[len(at)-1] + 1},
 	}
-	r := refold.NewRun(refold.SpanOf(rec), thread)
+	r := fold.NewRun(fold.SpanOf(rec), thread)
 	var input *agui.RunAgentInput
 	r.Begin = func(in *agui.RunAgentInput, _ string) (*compact.Run, error) {
-		var fold *compact.Run
-		fold, input = refold.Start(run, lineage.ParentNone, lineage.History{}, in, 0)
-		return fold, nil
+		var folded *compact.Run
+		folded, input = fold.Start(run, lineage.ParentNone, lineage.History{}, in, 0)
+		return folded, nil
 	}
 	for _, o := range at {
 		m := f.log[o]
@@ -129,7 +129,7 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if _, err := r.Take(refold.Message{Offset: o, At: m.Timestamp, Headers: h, Value: m.Value}); err != nil {
+		if _, err := r.Take(fold.Message{Offset: o, At: m.Timestamp, Headers: h, Value: m.Value}); err != nil {
 			f.t.Fatal(err)
 		}
 		if n := len(rec.Raw.Ranges); n > 0 && rec.Raw.Ranges[n-1][1] == o {
@@ -138,9 +138,9 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 			rec.Raw.Ranges = append(rec.Raw.Ranges, [2]int64{o, o + 1})
 		}
 	}
-	refold.FillInput(rec, lineage.History{}, lineage.History{}, input, r.InputSHA256)
-	refold.Fill(rec, r.Fold, r.Tally, lineage.History{})
-	at2 := refold.At(r.Fold, lineage.History{})
+	fold.FillInput(rec, lineage.History{}, lineage.History{}, input, r.InputSHA256)
+	fold.Fill(rec, r.Fold, r.Tally, lineage.History{})
+	at2 := fold.At(r.Fold, lineage.History{})
 	rec.HistoryKey = lineage.KeyOf(at2.Messages).String()
 	rec.Raw.Partition, rec.Raw.Events, rec.Raw.SHA256, rec.Raw.NextSeq = 3, r.Tally.Events, r.Tally.SHA256(), r.Seq.Next
 	rec.Agent, rec.Labels, rec.Synthetic = r.Producer.Agent, r.Producer.Labels, r.Synthetic

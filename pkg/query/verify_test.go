@@ -14,11 +14,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/shadow"
 )
 
@@ -172,7 +172,7 @@ func TestVerify_AParentWhoseEventsAreInNoRecordYet(t *testing.T) {
 	f.event("p", `{"type":"STATE_SNAPSHOT","snapshot":{"n":1}}`)
 	child := []int64{f.event("r", fmt.Sprintf(started, "r")), f.event("r", fmt.Sprintf(finished, "r"))}
 	f.indexedFor("acme", "chat", "p", "", func(r *record.Run) {
-		none := refold.NewTally()
+		none := fold.NewTally()
 		r.Raw.Next, r.Raw.Ranges, r.Raw.Events, r.Raw.SHA256 = r.Raw.First, nil, 0, none.SHA256()
 		r.Open.Pending, r.Open.Placed = true, true
 	}, parent)

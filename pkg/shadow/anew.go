@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // Anew is a record that is written in the place of the one that is there.
@@ -83,6 +83,6 @@ func (t *Thread) Anew() ([]Anew, error) {
 
 // folded reports whether a member of a record is a result of the fold's rules; the others prove that the raw
 // events are the run's.
-func folded(d refold.Difference) bool {
+func folded(d fold.Difference) bool {
 	return !strings.HasPrefix(d.Member, "raw.") && d.Member != "inputSha256"
 }

@@ -14,9 +14,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // Outcome is what came of a run.
@@ -47,7 +47,7 @@ type Run struct {
 	// Why says what is gone.
 	Why string `json:"why,omitempty"`
 	// Differences are the members that change, and where the first change in each is.
-	Differences []refold.Difference `json:"differences"`
+	Differences []fold.Difference `json:"differences"`
 }
 
 // Query says which runs are meant: those of one thread, those with events in a stretch of one

@@ -9,10 +9,10 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // Thread folds the runs of one thread again, all of them at once: in the order of their raw records, so
@@ -20,12 +20,12 @@ import (
 type Thread struct {
 	runs  []*run // by start
 	byID  map[string]*run
-	spans *refold.Thread
+	spans *fold.Thread
 }
 
 // run is one run of a thread that is folded again.
 type run struct {
-	*refold.Run
+	*fold.Run
 	rec *record.Run
 	// keep says why the record is not made again; what hangs from it then starts from what it says.
 	keep Outcome
@@ -47,10 +47,10 @@ type run struct {
 func NewThread(records []*record.Run, start int64) *Thread {
 	slices.SortFunc(records, compareStart)
 	t := &Thread{byID: make(map[string]*run, len(records))}
-	spans := make([]refold.Span, len(records))
+	spans := make([]fold.Span, len(records))
 	for i, rec := range records {
-		spans[i] = refold.SpanOf(rec)
-		r := &run{Run: refold.NewRun(spans[i], rec.ThreadID), rec: rec, first: -1, next: -1}
+		spans[i] = fold.SpanOf(rec)
+		r := &run{Run: fold.NewRun(spans[i], rec.ThreadID), rec: rec, first: -1, next: -1}
 		switch {
 		case rec.RawLost:
 			r.leave("events were gone before they were folded")
@@ -62,7 +62,7 @@ func NewThread(records []*record.Run, start int64) *Thread {
 		r.Begin = func(input *agui.RunAgentInput, _ string) (*compact.Run, error) { return t.begin(r, input) }
 		t.runs, t.byID[rec.RunID] = append(t.runs, r), r
 	}
-	t.spans = refold.NewThread(spans)
+	t.spans = fold.NewThread(spans)
 	return t
 }
 
@@ -77,7 +77,7 @@ func (t *Thread) Take(m *kgo.Record) error {
 	if !ok {
 		return nil
 	}
-	span, ok := t.spans.Of(refold.NamedBy(headers, m.Value), m.Offset)
+	span, ok := t.spans.Of(fold.NamedBy(headers, m.Value), m.Offset)
 	if !ok {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (t *Thread) Take(m *kgo.Record) error {
 		r.first = m.Offset
 	}
 	r.next = m.Offset + 1
-	switch _, err := r.Take(refold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value}); {
+	switch _, err := r.Take(fold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value}); {
 	case errors.Is(err, errLeft):
 		return nil
 	case err != nil:
@@ -103,7 +103,7 @@ func (t *Thread) Take(m *kgo.Record) error {
 
 // begin starts a run's fold from its parent as it stands by now.
 func (t *Thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) {
-	if id := r.rec.ParentRunID; id != "" && !refold.BeganAlone(r.rec) {
+	if id := r.rec.ParentRunID; id != "" && !fold.BeganAlone(r.rec) {
 		p := t.byID[id]
 		switch {
 		case p == nil:
@@ -135,9 +135,9 @@ func (t *Thread) begin(r *run, input *agui.RunAgentInput) (*compact.Run, error) 
 			r.BaseKey = &b.key
 		}
 	}
-	var fold *compact.Run
-	fold, r.input = refold.Begin(r.rec, r.parent, input)
-	return fold, nil
+	var folded *compact.Run
+	folded, r.input = fold.Begin(r.rec, r.parent, input)
+	return folded, nil
 }
 
 // finish makes the run's record.
@@ -219,7 +219,7 @@ func (r *run) result() (Run, error) {
 	out := Run{
 		Tenant: r.rec.Tenant, ThreadID: r.rec.ThreadID, RunID: r.rec.RunID,
 		Position:    record.Position{Partition: r.rec.Raw.Partition, Offset: r.rec.Raw.First},
-		FoldVersion: r.rec.FoldVersion, Outcome: r.keep, Why: r.why, Differences: []refold.Difference{},
+		FoldVersion: r.rec.FoldVersion, Outcome: r.keep, Why: r.why, Differences: []fold.Difference{},
 	}
 	switch {
 	case r.keep == Gone && r.rec.Status == record.StatusRunning:
@@ -233,7 +233,7 @@ func (r *run) result() (Run, error) {
 			return Run{}, err
 		}
 	}
-	all, err := refold.Differences(r.rec, r.made)
+	all, err := fold.Differences(r.rec, r.made)
 	if err != nil {
 		return Run{}, err
 	}

@@ -4,8 +4,8 @@ import (
 	"bytes"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // traces remember which events made what, to say where a difference begins.
@@ -72,7 +72,7 @@ func (t *traces) first(want, made *record.Run, differences []string) int64 {
 			}
 		case "events":
 			for i, e := range made.Events {
-				if i < len(t.kept) && (i >= len(want.Events) || !bytes.Equal(refold.Compacted(e), refold.Compacted(want.Events[i]))) {
+				if i < len(t.kept) && (i >= len(want.Events) || !bytes.Equal(fold.Compacted(e), fold.Compacted(want.Events[i]))) {
 					offer(t.kept[i], true)
 					break
 				}

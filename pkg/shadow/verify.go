@@ -11,10 +11,10 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // Verdict is what comes of a proof.
@@ -96,7 +96,7 @@ const maxRecent = 8
 type Verifier struct {
 	key    string
 	source Source
-	spans  *refold.Thread
+	spans  *fold.Thread
 	placer *placer
 	heads  map[string]*record.Run
 	// runs are those whose events are read, wanted those that are asked for, by start.
@@ -117,7 +117,7 @@ type named struct {
 
 // proof is one run that is folded again.
 type proof struct {
-	*refold.Run
+	*fold.Run
 	// head is the run's record, perhaps without its contents.
 	head *record.Run
 	// until: the run's records below this offset are read.
@@ -188,11 +188,11 @@ func NewVerifier(heads []*record.Run, wanted []string, held kafka.Span, source S
 	v := &Verifier{
 		key: key, source: source, heads: make(map[string]*record.Run, len(heads)), runs: map[string]*proof{}, recent: map[string]named{},
 	}
-	spans := make([]refold.Span, len(heads))
+	spans := make([]fold.Span, len(heads))
 	for i, h := range heads {
-		spans[i], v.heads[h.RunID] = refold.SpanOf(h), h
+		spans[i], v.heads[h.RunID] = fold.SpanOf(h), h
 	}
-	v.spans = refold.NewThread(spans)
+	v.spans = fold.NewThread(spans)
 	for _, h := range heads {
 		if wanted == nil || slices.Contains(wanted, h.RunID) {
 			p := v.add(h, held)
@@ -222,7 +222,7 @@ func (v *Verifier) add(h *record.Run, held kafka.Span) *proof {
 		return p
 	}
 	p := &proof{
-		Run: refold.NewRun(refold.SpanOf(h), h.ThreadID), head: h, until: h.Raw.Next,
+		Run: fold.NewRun(fold.SpanOf(h), h.ThreadID), head: h, until: h.Raw.Next,
 		first: h.Raw.First, next: h.Raw.First, seen: coverage{ranges: h.Raw.Ranges, last: -1}, from: h.Raw.First, earliest: -1,
 	}
 	if n := len(h.Raw.Ranges); n > 0 && (h.Raw.Ranges[0][0] < held.Start || h.Raw.Ranges[n-1][1] > held.End) {
@@ -248,7 +248,7 @@ func earliest(ranges [][2]int64, held kafka.Span) int64 {
 func (v *Verifier) addParents(p *proof, held kafka.Span) {
 	for n, child := 0, p; ; n++ {
 		parent := v.heads[child.head.ParentRunID]
-		if parent == nil || child.needs != nil || child.head.Base != "" || refold.BeganAlone(child.head) || parent.Raw.Next <= child.head.Raw.First && parent.Status != record.StatusRunning {
+		if parent == nil || child.needs != nil || child.head.Base != "" || fold.BeganAlone(child.head) || parent.Raw.Next <= child.head.Raw.First && parent.Status != record.StatusRunning {
 			return
 		}
 		if n == maxUnsealed {
@@ -299,7 +299,7 @@ func (v *Verifier) Take(m *kgo.Record) error {
 		return nil
 	}
 	v.like = headers
-	span, ok := v.spans.Of(refold.NamedBy(headers, m.Value), m.Offset)
+	span, ok := v.spans.Of(fold.NamedBy(headers, m.Value), m.Offset)
 	if !ok {
 		return nil
 	}
@@ -325,7 +325,7 @@ func (v *Verifier) Take(m *kgo.Record) error {
 		p.seen.see(m.Offset)
 	}
 	p.next = m.Offset + 1
-	outcome, err := p.Take(refold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value})
+	outcome, err := p.Take(fold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value})
 	why, err := unprovable(err)
 	if err != nil {
 		return fmt.Errorf("verifying run %q at %d:%d: %w", p.head.RunID, m.Partition, m.Offset, err)
@@ -333,7 +333,7 @@ func (v *Verifier) Take(m *kgo.Record) error {
 	if p.failed = why; why != "" { // what it starts from cannot be had
 		return v.placer.hide(p.head, stands{open: true, maybe: true})
 	}
-	if outcome == refold.Folded || outcome == refold.SyntheticEnd {
+	if outcome == fold.Folded || outcome == fold.SyntheticEnd {
 		if !p.begun {
 			p.begun, p.traces = true, newTraces()
 			if err := v.begun(p); err != nil {
@@ -378,9 +378,9 @@ func (v *Verifier) begin(p *proof, input *agui.RunAgentInput) (*compact.Run, err
 	if p.at, p.misplaced, p.certain, err = v.placer.place(p, start); err != nil {
 		return nil, err
 	}
-	var fold *compact.Run
-	fold, p.input = refold.Begin(rec, p.parent, input)
-	return fold, nil
+	var folded *compact.Run
+	folded, p.input = fold.Begin(rec, p.parent, input)
+	return folded, nil
 }
 
 // begun notes that a run has begun: from here on others may go on from it, and it needs its parent no more.
@@ -408,7 +408,7 @@ func (p *proof) free() {
 // parent is the history that a run's fold starts from: its parent's, as it was at an offset.
 func (v *Verifier) parent(p *proof, at int64) (lineage.History, error) {
 	rec := p.head
-	if rec.ParentRunID == "" || rec.Base == rec.ParentRunID || refold.BeganAlone(rec) {
+	if rec.ParentRunID == "" || rec.Base == rec.ParentRunID || fold.BeganAlone(rec) {
 		return p.base, nil
 	}
 	head, live := v.heads[rec.ParentRunID], v.runs[rec.ParentRunID]
@@ -471,7 +471,7 @@ func (v *Verifier) compare(p *proof) error {
 	}
 	p.raw = Claim{Events: p.Tally.Events, SHA256: p.Tally.SHA256(), InputSHA256: p.InputSHA256}
 	made, at := p.Record(rec, p.parent, p.base, p.input, p.first, p.next)
-	all, err := refold.Differences(rec, made)
+	all, err := fold.Differences(rec, made)
 	if err != nil {
 		return fmt.Errorf("verifying run %q: %w", p.head.RunID, err)
 	}
@@ -560,7 +560,7 @@ func unprovedOf(r *record.Run) []string {
 	if r.InputOnly() {
 		out = append(out, "the contents: no event has come")
 	}
-	if refold.BeganAlone(r) {
+	if fold.BeganAlone(r) {
 		out = append(out, UnprovedAlone)
 	}
 	if r.Truncated {

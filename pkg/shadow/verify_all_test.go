@@ -12,11 +12,11 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // topics are a topic set of one partition.
@@ -35,11 +35,11 @@ func (s *topics) run(thread, run string) {
 		Tenant: "acme", ThreadID: thread, RunID: run, ParentBy: record.ParentNone, SpawnedBy: "elsewhere", BranchID: run, RootRunID: run,
 		FoldVersion: compact.Version, Raw: record.Raw{First: s.next, Next: s.next + 2, Ranges: [][2]int64{{s.next, s.next + 2}}},
 	}
-	r := refold.NewRun(refold.SpanOf(rec), thread)
+	r := fold.NewRun(fold.SpanOf(rec), thread)
 	var input *agui.RunAgentInput
-	r.Begin = func(in *agui.RunAgentInput, _ string) (fold *compact.Run, _ error) {
-		fold, input = refold.Start(run, lineage.ParentNone, lineage.History{}, in, 0)
-		return fold, nil
+	r.Begin = func(in *agui.RunAgentInput, _ string) (folded *compact.Run, _ error) {
+		folded, input = fold.Start(run, lineage.ParentNone, lineage.History{}, in, 0)
+		return folded, nil
 	}
 	at := time.Now().Truncate(time.Millisecond)
 	for _, value := range []string{
@@ -48,13 +48,13 @@ func (s *topics) run(thread, run string) {
 	} {
 		headers := record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}
 		kafkatest.Produce(s.T, s.kafka, &kgo.Record{Topic: s.kafka.Topics().Events, Key: []byte(key), Value: []byte(value), Timestamp: at, Headers: kafka.Headers(headers)})
-		_, err := r.Take(refold.Message{Offset: s.next, At: at, Headers: headers, Value: []byte(value)})
+		_, err := r.Take(fold.Message{Offset: s.next, At: at, Headers: headers, Value: []byte(value)})
 		s.check(err)
 		s.next++
 	}
-	refold.FillInput(rec, lineage.History{}, lineage.History{}, input, r.InputSHA256)
-	refold.Fill(rec, r.Fold, r.Tally, lineage.History{})
-	rec.HistoryKey = lineage.KeyOf(refold.At(r.Fold, lineage.History{}).Messages).String()
+	fold.FillInput(rec, lineage.History{}, lineage.History{}, input, r.InputSHA256)
+	fold.Fill(rec, r.Fold, r.Tally, lineage.History{})
+	rec.HistoryKey = lineage.KeyOf(fold.At(r.Fold, lineage.History{}).Messages).String()
 	rec.Raw.Events, rec.Raw.SHA256, rec.Raw.NextSeq = r.Tally.Events, r.Tally.SHA256(), -1
 	value, err := record.EncodeRun(rec)
 	s.check(err)

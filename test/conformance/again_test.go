@@ -14,12 +14,12 @@ import (
 func TestCompacted_FoldsToTheSame(t *testing.T) {
 	check := func(t *testing.T, start conformance.Start, events [][]byte) {
 		t.Helper()
-		f := fold(t, start, events)
+		f := foldOf(t, start, events)
 		var compacted [][]byte
 		for _, e := range compact.Compacted(compact.Step{Run: f.run}) {
 			compacted = append(compacted, e)
 		}
-		again := fold(t, conformance.Start{}, compacted)
+		again := foldOf(t, conformance.Start{}, compacted)
 		if len(again.malformed) > 0 {
 			t.Errorf("compacted events %v are malformed", again.malformed)
 		}

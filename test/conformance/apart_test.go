@@ -36,7 +36,7 @@ func TestFold_KeepsWhatTheClientRounds(t *testing.T) {
 				lines = append(lines, []byte(e))
 				job.Events = append(job.Events, []byte(e))
 			}
-			if got := string(fold(t, conformance.Start{}, lines).State); got != tt.want {
+			if got := string(foldOf(t, conformance.Start{}, lines).State); got != tt.want {
 				t.Errorf("Skein keeps %s, want %s", got, tt.want)
 			}
 			if !ok {
@@ -65,7 +65,7 @@ func TestFold_KeepsTheOrderOfMembers(t *testing.T) {
 	lines := [][]byte{[]byte(`{"type":"MESSAGES_SNAPSHOT","messages":[` + inside + `,` + called + `]}`),
 		[]byte(`{"type":"TOOL_CALL_RESULT","messageId":"t","toolCallId":"c","content":` + parts + `}`)}
 	want := `[` + inside + `,` + called + `,{"id":"t","toolCallId":"c","role":"tool","content":` + parts + `}]`
-	if got := string(fold(t, conformance.Start{}, lines).Messages); got != want {
+	if got := string(foldOf(t, conformance.Start{}, lines).Messages); got != want {
 		t.Errorf("Skein keeps\n%s, want\n%s", got, want)
 	}
 	live, ok := conformance.Live(t)
@@ -106,7 +106,7 @@ func TestFold_JoinsHalvesOfACharacterOverDeltas(t *testing.T) {
 			for _, e := range tt.events {
 				lines = append(lines, []byte(e))
 			}
-			f := fold(t, conformance.Start{}, lines)
+			f := foldOf(t, conformance.Start{}, lines)
 			if got := string(f.run.Messages()[0].Get("content")); got != tt.want {
 				t.Errorf("content %s, want %s", got, tt.want)
 			}

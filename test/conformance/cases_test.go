@@ -59,7 +59,7 @@ func TestFold_EqualsTheOfficialClientOnCases(t *testing.T) {
 	for _, c := range cases {
 		t.Run(strings.TrimSuffix(filepath.Base(c.file), ".txtar"), func(t *testing.T) {
 			report.cases++
-			f := fold(t, c.start, c.events)
+			f := foldOf(t, c.start, c.events)
 			if d := c.want.diff(caseResult{f.Conversation, f.malformed}); d != "" {
 				t.Errorf("%s\n%s", bytes.TrimSpace(c.archive.Comment), d)
 			}

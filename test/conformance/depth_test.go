@@ -105,7 +105,7 @@ func TestDepth_WhatAFoldHoldsIsReadAgain(t *testing.T) {
 			for _, e := range compact.Compacted(compact.Step{Run: whole}) {
 				again = append(again, e)
 			}
-			played := fold(t, conformance.Start{}, again)
+			played := foldOf(t, conformance.Start{}, again)
 			if len(played.malformed) > 0 {
 				t.Errorf("compacted events %v are malformed", played.malformed)
 			}
@@ -192,7 +192,7 @@ func foldLines(t *testing.T, events []string) folded {
 	for _, e := range events {
 		lines = append(lines, []byte(e))
 	}
-	return fold(t, conformance.Start{}, lines)
+	return foldOf(t, conformance.Start{}, lines)
 }
 
 // The stages let it through, too: events in all forms, a checkout, the run that goes on from it, and the proof of both.

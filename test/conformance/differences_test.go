@@ -11,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/refold"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
@@ -163,7 +163,7 @@ func TestThreads_EqualOneClientThatPlaysAllRuns(t *testing.T) {
 // foldRuns folds the runs of a thread in turn, as "skein fold" does, and returns what the last one leaves.
 func foldRuns(t *testing.T, events [][]byte) caseResult {
 	t.Helper()
-	s, err := refold.NewTurns(0)
+	s, err := fold.NewTurns(0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ type folded struct {
 	malformed []int
 }
 
-// fold folds a stream the way a stage does: an event that is malformed is left out.
-func fold(tb testing.TB, start conformance.Start, events [][]byte) folded {
+// foldOf folds a stream the way a stage does: an event that is malformed is left out.
+func foldOf(tb testing.TB, start conformance.Start, events [][]byte) folded {
 	tb.Helper()
 	var messages []agui.Message
 	if len(start.Messages) > 0 {
@@ -61,7 +61,7 @@ func foldRun(tb testing.TB, run recordings.Run) folded {
 	if err != nil {
 		tb.Fatalf("decoding input: %v", err)
 	}
-	return fold(tb, conformance.Start{Messages: toJSON(tb, input.Messages), State: input.State}, run.Lines())
+	return foldOf(tb, conformance.Start{Messages: toJSON(tb, input.Messages), State: input.State}, run.Lines())
 }
 
 func TestFold_EqualsTheOfficialClientOnEveryRecordedRun(t *testing.T) {

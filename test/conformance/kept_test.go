@@ -39,7 +39,7 @@ func TestDifference_MessagesOfUnknownRolesAreKept(t *testing.T) {
 			for _, e := range events {
 				lines = append(lines, e)
 			}
-			f := fold(t, conformance.Start{}, lines)
+			f := foldOf(t, conformance.Start{}, lines)
 			if d := conformance.Diff(results[0].Conversation, f.Conversation); d != "" || len(f.run.Messages()) != 2 || len(f.run.Summary().Anomalies) > 0 {
 				t.Errorf("%s: %s, %v", d, f.Messages, f.run.Summary().Anomalies)
 			}

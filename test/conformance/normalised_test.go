@@ -14,9 +14,9 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
@@ -129,7 +129,7 @@ func TestCompactedThread_PublishedGivesTheSameHistories(t *testing.T) {
 	afresh := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		g := gen{t: rt}
-		s, err := refold.NewTurns(0)
+		s, err := fold.NewTurns(0)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestCompactedThread_PublishedGivesTheSameHistories(t *testing.T) {
 				rt.Fatalf("run %d, %s: %s\n%s", i, r.Place.ID, d, linesOf(sources))
 			}
 			ways[r.Place.ParentBy]++
-			again := slices.ContainsFunc(s.Runs()[:i+1], func(o *refold.Turn) bool {
+			again := slices.ContainsFunc(s.Runs()[:i+1], func(o *fold.Turn) bool {
 				return o.Place.ID != r.Place.Parent && o.Place.Given() == r.Place.Parent
 			})
 			if rec := records[r.Place.ID]; r.Place.ParentBy != lineage.ParentNone && !again && rec.ParentRunID != r.Place.Parent {
@@ -205,7 +205,7 @@ func TestCompactedThread_PublishedGivesTheSameHistories(t *testing.T) {
 	}
 }
 
-func idsOf(s *refold.Turns) (ids []string) {
+func idsOf(s *fold.Turns) (ids []string) {
 	for _, r := range s.Runs() {
 		ids = append(ids, r.Place.ID)
 	}

@@ -209,7 +209,7 @@ func (upgradePair) fold(t *testing.T, events []string) folded {
 	for _, e := range events {
 		lines = append(lines, []byte(e))
 	}
-	f := fold(t, conformance.Start{}, lines)
+	f := foldOf(t, conformance.Start{}, lines)
 	for _, i := range f.malformed {
 		_, err := agui.Decode(lines[i])
 		t.Errorf("taken for malformed: %s: %v", lines[i], err)

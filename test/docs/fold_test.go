@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // The first table of docs/fold.md with rules has those of the client's verification, the second those
@@ -23,7 +23,7 @@ func TestFold_EveryRuleIsTold(t *testing.T) {
 	if len(tables) != 4 {
 		t.Fatalf("%d tables of rules, want 4", len(tables))
 	}
-	for i, rules := range [][]string{compact.VerificationRules(), compact.ReducerRules(), {lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone}, refold.Rules()} {
+	for i, rules := range [][]string{compact.VerificationRules(), compact.ReducerRules(), {lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone}, fold.Rules()} {
 		var told []string
 		for _, row := range regexp.MustCompile(`(?m)^\| ([^|]*) \|`).FindAllSubmatch(tables[i][1], -1) {
 			for _, name := range regexp.MustCompile("`([^`]*)`").FindAllSubmatch(row[1], -1) {

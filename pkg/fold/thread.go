@@ -1,4 +1,4 @@
-package refold
+package fold
 
 import (
 	"cmp"

@@ -1,15 +1,15 @@
-package refold_test
+package fold_test
 
 import (
 	"maps"
 	"testing"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/refold"
 )
 
 func TestProducer_KeepsWhatWasSaidFirst(t *testing.T) {
-	var p refold.Producer
+	var p fold.Producer
 	p.Take(record.Headers{})
 	p.Take(record.Headers{Labels: []record.Label{{Key: "a", Value: "1"}}})
 	before := p.Labels
@@ -25,7 +25,7 @@ func TestProducer_KeepsWhatWasSaidFirst(t *testing.T) {
 
 func TestProducer_CostsNothingOnceItIsKnown(t *testing.T) {
 	h := record.Headers{Agent: "shop", Labels: []record.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}}
-	var p refold.Producer
+	var p fold.Producer
 	p.Take(h)
 	if n := testing.AllocsPerRun(100, func() { p.Take(h) }); n != 0 {
 		t.Errorf("it makes %v things for a record that says the same", n)

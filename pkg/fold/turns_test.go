@@ -1,4 +1,4 @@
-package refold_test
+package fold_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/refold"
+	"github.com/skeinhq/skein/pkg/fold"
 )
 
 // Compacted events name the parent of a run where who takes them in would not find it: where the one before is open
@@ -29,7 +29,7 @@ func TestTurns_NameTheParentsThatCompactedEventsHold(t *testing.T) {
 		"neither starts it nor ends":    {[]string{says}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			turns, err := refold.NewTurns(0)
+			turns, err := fold.NewTurns(0)
 			if err != nil {
 				t.Fatal(err)
 			}
