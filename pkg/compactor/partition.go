@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -195,7 +196,11 @@ func (p *partition) route(m *message) (_ outcome, err error) {
 	if t != nil {
 		like = t.headers
 	}
-	if m.headers, err = kafka.ParseHeadersLike(m.Headers, like); err != nil {
+	m.headers, err = kafka.ParseHeadersLike(m.Headers, like)
+	switch {
+	case errors.Is(err, record.ErrUnknownKind):
+		return p.letter(m, reasonUnknownKind, err.Error())
+	case err != nil:
 		return p.letter(m, reasonBadHeaders, err.Error())
 	}
 	if m.headers.Kind == record.KindCancel { // no sign of life of the run, be there one or not

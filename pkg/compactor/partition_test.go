@@ -110,11 +110,12 @@ func TestPartition_RefusesBadDataAndCostsNothingElse(t *testing.T) {
 	s.send("t", "r", custom("x"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("99")}) // 8
 	s.sendKind(record.KindRun, "t", "r", `{}`)                                                      // 9
 	s.input("t", "r", `[]`)                                                                         // 10
-	s.send("t", "r", finished("r"))                                                                 // 11
+	s.sendKind("Event", "t", "r", custom("x"))                                                      // 11
+	s.send("t", "r", finished("r"))                                                                 // 12
 	s.all()
 	equal(t, "dead letters", s.letters(), []string{
 		"0:1 malformed", "0:2 malformed", "0:3 malformed", "0:4 malformed", "0:5 malformed", "0:6 too-large",
-		"0:7 bad-key", "0:8 bad-headers", "0:9 unknown-kind", "0:10 malformed",
+		"0:7 bad-key", "0:8 bad-headers", "0:9 unknown-kind", "0:10 malformed", "0:11 unknown-kind",
 	})
 	r := s.run("r")
 	equal(t, "status", r.Status, record.StatusFinished)

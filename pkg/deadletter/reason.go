@@ -12,7 +12,7 @@ const (
 	BadKey = "bad-key"
 	// BadHeaders: a Skein header that cannot be read, such as a version of the future.
 	BadHeaders = "bad-headers"
-	// UnknownKind: a skein-kind that does not belong on skein.events.
+	// UnknownKind: a skein-kind that is not known, or does not belong on skein.events.
 	UnknownKind = "unknown-kind"
 )
 

@@ -19,6 +19,9 @@ var ErrUnknownVersion = errors.New("unknown record version")
 // ErrInvalidHeader says that a header has a value that its name does not allow.
 var ErrInvalidHeader = errors.New("invalid header")
 
+// ErrUnknownKind says that a record's HeaderKind names none of the kinds.
+var ErrUnknownKind = errors.New("unknown record kind")
+
 // The names of the headers that records carry.
 const (
 	HeaderVersion = "skein-version"
@@ -180,7 +183,7 @@ func (h Headers) Encode() []Header {
 // none (ValidAgent, Label.Valid) is passed over as well: what a run is called costs no event. A record without skein-version and skein-kind is
 // an event of version 1: what an agent writes that knows nothing of Skein.
 //
-// The error is ErrUnknownVersion, for which the process is at fault, or ErrInvalidHeader, for which
+// The error is ErrUnknownVersion, for which the process is at fault, or ErrUnknownKind or ErrInvalidHeader, for which
 // the record is. What could be read is returned with it.
 func ParseHeaders[H AnyHeader](hs []H) (Headers, error) { return ParseHeadersLike(hs, Headers{}) }
 
@@ -217,7 +220,9 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 			}
 			k, ok := kinds[string(x.Value)]
 			if !ok {
-				bad(x.Key, "%.64q is not a kind of record", x.Value)
+				if err == nil {
+					err = fmt.Errorf("reading header %s: %w: %.64q", x.Key, ErrUnknownKind, x.Value)
+				}
 				continue
 			}
 			h.Kind = k

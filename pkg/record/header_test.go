@@ -70,7 +70,7 @@ func TestParseHeaders_RefusesWhatItDoesNotKnow(t *testing.T) {
 		"a version with a sign":    {one("skein-version", "+1"), record.ErrInvalidHeader},
 		"a version that is a word": {one("skein-version", "one"), record.ErrInvalidHeader},
 		"an empty version":         {one("skein-version", ""), record.ErrInvalidHeader},
-		"an unknown kind":          {one("skein-kind", "Event"), record.ErrInvalidHeader},
+		"an unknown kind":          {one("skein-kind", "Event"), record.ErrUnknownKind},
 		"a negative seq":           {one("seq", "-1"), record.ErrInvalidHeader},
 		"a seq that is a float":    {one("seq", "1.0"), record.ErrInvalidHeader},
 		"a seq beyond 63 bits":     {one("seq", "9223372036854775808"), record.ErrInvalidHeader},

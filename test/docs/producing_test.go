@@ -100,7 +100,7 @@ func TestProducing_TellsEveryHeaderKindAndRule(t *testing.T) {
 			t.Errorf("kind %s is not told", kind)
 		}
 	}
-	for _, folder := range []string{"refold", "lineage"} {
+	for _, folder := range []string{"fold", "lineage"} {
 		for _, rule := range constants.Values(t, filepath.Join(root, "pkg", folder), "Anomaly") {
 			if !strings.Contains(text, "`"+rule+"`") {
 				t.Errorf("rule %s is not told", rule)
