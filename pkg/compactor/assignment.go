@@ -43,17 +43,17 @@ type assignment struct {
 	asked bool
 	// known: the client holds the partition as its own; see session.swallowed.
 	known    bool
-	position position
+	progress Progress
 
 	// For the actor alone.
 	fence int64
-	part  *partition
+	part  *Processor
 }
 
 // caught is the end of a catch-up.
 type caught struct {
 	a    *assignment
-	part *partition
+	part *Processor
 	err  error
 }
 
@@ -98,7 +98,7 @@ func (s *session) open(a *assignment) {
 	}
 }
 
-func (s *session) catchUp(a *assignment) (*partition, error) {
+func (s *session) catchUp(a *assignment) (*Processor, error) {
 	store, err := s.stores.get(a.id)
 	if err != nil {
 		return nil, err
@@ -130,41 +130,41 @@ func (s *session) catchUp(a *assignment) (*partition, error) {
 	if err := store.follow(s.eventsID); err != nil {
 		return nil, err
 	}
-	pos, err := a.position.resume(store.meta.Reached)
+	pos, err := a.progress.reconcile(store.meta.Reached)
 	if err != nil {
 		return nil, err
 	}
-	if pos.decidedOffset != a.position.decidedOffset {
+	if pos.Processed != a.progress.Processed {
 		s.logger.Error("committed offsets of the group are gone, or were set back: going on from what skein.runs says", "group", s.cfg.Group,
-			"topic", s.topics.Events, "partition", a.id, "offset", pos.committedOffset, "decided", pos.decidedOffset)
+			"topic", s.topics.Events, "partition", a.id, "offset", pos.Committed, "decided", pos.Processed)
 	}
 	start, err := s.startOffset(a)
 	if err != nil {
 		return nil, err
 	}
-	part, err := newPartition(a.id, s.cfg, s.topics, store, s.stores.histories, pos)
+	part, err := newProcessor(a.id, s.cfg, s.topics, store, s.stores.histories, pos)
 	if err != nil {
 		return nil, err
 	}
-	if pos.decidedOffset != a.position.decidedOffset {
-		part.settled = a.position // so that the group has it again with the next transaction, whatever comes
+	if pos.Processed != a.progress.Processed {
+		part.settled = a.progress // so that the group has it again with the next transaction, whatever comes
 	}
-	from, until := pos.committedOffset, start
-	if a.position.skips(store.meta.Reached) {
-		from, until = store.meta.Reached.Committed, max(start, pos.committedOffset)
-		part.settled = a.position // so that skein.runs and the group say so with the next transaction
+	from, until := pos.Committed, start
+	if a.progress.wasSetHigher(store.meta.Reached) {
+		from, until = store.meta.Reached.Committed, max(start, pos.Committed)
+		part.settled = a.progress // so that skein.runs and the group say so with the next transaction
 		s.logger.Error("committed offsets of the group were set higher: what lies between is not read", "group", s.cfg.Group,
-			"topic", s.topics.Events, "partition", a.id, "offset", from, "until", pos.committedOffset)
+			"topic", s.topics.Events, "partition", a.id, "offset", from, "until", pos.Committed)
 	}
 	if until <= from {
 		return part, nil
 	}
 	lost := int64(0)
-	if pos.decidedOffset > 0 { // else nothing was ever committed, and the log simply begins later
+	if pos.Processed > 0 { // else nothing was ever committed, and the log simply begins later
 		lost = until - from
-		if start > pos.committedOffset {
+		if start > pos.Committed {
 			s.logger.Error("raw events are gone before they were read", "topic", s.topics.Events, "partition", a.id,
-				"offset", pos.committedOffset, "until", start)
+				"offset", pos.Committed, "until", start)
 		}
 	}
 	return part, part.skipTo(until, lost)

@@ -15,7 +15,7 @@ import (
 // build makes the record of a run as it stands and returns it with the history of its base; what
 // the run's head says of the history is brought up to date. Of a run that is not sealed it has nothing to go on
 // from (record.Run.Open) where it is over the limit in any case.
-func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
+func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 	rec, folded, err := p.describe(r)
 	if err != nil || folded.Ended() {
 		return rec, r.base, err
@@ -32,7 +32,7 @@ func (p *partition) build(r *run) (*record.Run, lineage.History, error) {
 }
 
 // describe is build without what an end adds, or a fold goes on from.
-func (p *partition) describe(r *run) (*record.Run, *compact.Run, error) {
+func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 	folded, rec, base := r.fold, r.rec, r.base
 	if folded == nil { // pending: placed for now, as if the first event came now, or for good
 		pl, err := p.place(r, nil, p.next)
@@ -92,7 +92,7 @@ func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 
 // historyKey names the history at the run's end; where the run only appended to its base, it costs
 // what was appended.
-func (p *partition) historyKey(t *thread, rec *record.Run, folded *compact.Run) lineage.Key {
+func (p *Processor) historyKey(t *thread, rec *record.Run, folded *compact.Run) lineage.Key {
 	if h := t.heads[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
 		return h.HistoryKey.Extend(rec.Messages)
 	}

@@ -18,7 +18,7 @@ func TestPartition_LeavesARequestToStopARunToItsHolder(t *testing.T) {
 	s.feed(1)
 	equal(t, "threads at hand", len(s.part.threads), 0)
 	s.feed(3)
-	equal(t, "counted", s.part.counts.outcomes[outcomeCancel], 3)
+	equal(t, "counted", s.part.counts.Outcomes[outcomeCancel], 3)
 	s.commit(true)
 	s.send("t", "r", `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled"}}`, says(record.HeaderSynthetic, "true")...)
 	s.sendKind(record.KindCancel, "t", "r", `{}`)
@@ -26,7 +26,7 @@ func TestPartition_LeavesARequestToStopARunToItsHolder(t *testing.T) {
 	r := s.run("r")
 	equal(t, "run", []any{r.Status, r.Raw.Ranges, r.Stats.Anomalies}, []any{record.StatusCancelled, [][2]int64{{1, 2}, {4, 5}}, map[string]int64(nil)})
 	equal(t, "dead letters", s.letters(), []string{})
-	equal(t, "P", s.settled.decidedOffset, int64(6))
+	equal(t, "P", s.settled.Processed, int64(6))
 	s.proves()
 }
 

@@ -21,7 +21,7 @@ import (
 // the group's offset C stays below the erasure, as another thread has an open run there, the events
 // between C and P are read again after a crash. The erasure record then says which of them are erased:
 // nothing is made of them, not even for a while (route).
-func (p *partition) erase(t *thread, m *message) (outcome, error) {
+func (p *Processor) erase(t *thread, m *message) (outcome, error) {
 	// Below P it is done, and all that the thread has is of a later life.
 	if m.decided {
 		return outcomeErasure, nil
@@ -52,7 +52,7 @@ func (p *partition) erase(t *thread, m *message) (outcome, error) {
 		}
 	}
 	below := m.Offset + 1
-	p.write(output{kind: outputErasure, key: t.key, erased: below, record: &kgo.Record{
+	p.write(Output{Kind: outputErasure, key: t.key, erased: below, Record: &kgo.Record{
 		Topic: p.topics.Runs, Partition: p.id, Key: []byte(t.key), Value: record.EncodeErased(below),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindErase, Seq: -1}),
 	}})
@@ -68,27 +68,27 @@ func (p *partition) erase(t *thread, m *message) (outcome, error) {
 }
 
 // withdraw takes back what this round has made of a thread: nobody has seen it, and nobody shall.
-func (p *partition) withdraw(t *thread) {
+func (p *Processor) withdraw(t *thread) {
 	prefix := t.key + "/"
-	p.outputs = slices.DeleteFunc(p.outputs, func(o output) bool {
-		if o.kind == "" || o.kind == outputTombstone || !strings.HasPrefix(string(o.record.Key), prefix) {
+	p.outputs = slices.DeleteFunc(p.outputs, func(o Output) bool {
+		if o.Kind == "" || o.Kind == outputTombstone || !strings.HasPrefix(string(o.Record.Key), prefix) {
 			return false
 		}
 		p.outputBytes -= o.bytes()
-		if o.kind == outputSealed || o.kind == outputOutgrown {
-			p.counts.ended[record.Status(o.head.Status)]--
+		if o.Kind == outputSealed || o.Kind == outputOutgrown {
+			p.counts.Ended[record.Status(o.head.Status)]--
 		}
 		return true
 	})
 	for _, h := range t.open {
 		if r := h.live; r != nil && !h.Open() && (!r.recorded || r.shownOpen) { // abandoned, and no record says so yet
-			p.counts.ended[record.StatusAbandoned]--
+			p.counts.Ended[record.StatusAbandoned]--
 		}
 	}
 }
 
 // forget drops a run from memory, and reports whether a committed record of it may exist.
-func (p *partition) forget(h *head, key string) bool {
+func (p *Processor) forget(h *head, key string) bool {
 	delete(p.unsaved, key)
 	p.silent.drop(key)
 	p.abandoned.drop(key)
@@ -103,8 +103,8 @@ func (p *partition) forget(h *head, key string) bool {
 }
 
 // tombstone is the record that takes away the one of the same key.
-func (p *partition) tombstone(topic string, kind record.Kind, key string) output {
-	o := output{kind: outputTombstone, record: &kgo.Record{
+func (p *Processor) tombstone(topic string, kind record.Kind, key string) Output {
+	o := Output{Kind: outputTombstone, Record: &kgo.Record{
 		Topic: topic, Partition: p.id, Key: []byte(key),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, Seq: -1}),
 	}}

@@ -60,7 +60,7 @@ func TestPartition_ErasesAThread(t *testing.T) {
 	equal(t, "runs that stay", keysOf(s.latest()), []string{"o"})
 	equal(t, "snapshots that stay", len(s.snapshots()), 2)
 	equal(t, "dead letters", s.letters(), []string{})
-	equal(t, "C", s.settled.committedOffset, int64(10))
+	equal(t, "C", s.settled.Committed, int64(10))
 	equal(t, "position", told(t, s.runs), []int64{9, 10})
 	if n := len(s.runs); string(s.runs[n-2].Key) != "acme/t" {
 		t.Error("the erasure record does not lie behind the tombstones")
@@ -140,8 +140,8 @@ func TestPartition_ReadsNothingErasedAgain(t *testing.T) {
 			s.erase("t") // 7
 			s.feed(len(s.events))
 			s.commit(c.told)
-			equal(t, "C", s.settled.committedOffset, int64(0))
-			equal(t, "P", s.settled.decidedOffset, int64(8))
+			equal(t, "C", s.settled.Committed, int64(0))
+			equal(t, "P", s.settled.Processed, int64(8))
 			for n := range len(s.events) + 1 {
 				s.open(c.newFolder)
 				s.feed(n)
@@ -192,7 +192,7 @@ func TestPartition_DropsOpenRunsOfAnErasedThread(t *testing.T) {
 			s.erase("t")
 			s.all()
 			equal(t, "tombstones", tombstones(s.runs...), want)
-			equal(t, "C", s.settled.committedOffset, int64(len(s.events)))
+			equal(t, "C", s.settled.Committed, int64(len(s.events)))
 			s.now = s.now.Add(2 * s.cfg.IdleLimit)
 			s.send("other", "o", started("o"))
 			s.all()
@@ -215,19 +215,19 @@ func TestPartition_CountsNothingOfWhatAnErasureTakesBack(t *testing.T) {
 	s.feed(len(s.events))
 	bytes := 0
 	for _, o := range s.part.outputs {
-		if !strings.HasPrefix(string(o.record.Key), "acme/t/") {
+		if !strings.HasPrefix(string(o.Record.Key), "acme/t/") {
 			bytes += o.bytes()
 		}
 	}
 	s.now = s.now.Add(2 * s.cfg.IdleLimit)
 	s.part.streamTime = s.now
 	s.check(s.part.takePortion(s.now))
-	equal(t, "ended before", s.part.counts.ended, map[record.Status]int{record.StatusFinished: 2, record.StatusAbandoned: 2})
+	equal(t, "ended before", s.part.counts.Ended, map[record.Status]int{record.StatusFinished: 2, record.StatusAbandoned: 2})
 	s.erase("t")
 	s.feed(1)
-	equal(t, "ended", s.part.counts.ended, map[record.Status]int{record.StatusFinished: 1, record.StatusAbandoned: 0})
+	equal(t, "ended", s.part.counts.Ended, map[record.Status]int{record.StatusFinished: 1, record.StatusAbandoned: 0})
 	for _, o := range s.part.outputs {
-		if o.kind == outputTombstone || o.kind == outputErasure {
+		if o.Kind == outputTombstone || o.Kind == outputErasure {
 			bytes += o.bytes()
 		}
 	}
@@ -271,12 +271,12 @@ func TestPartition_ErasesALongThreadAtOnce(t *testing.T) {
 	b, err := s.part.collect(s.now)
 	s.check(err)
 	size := 0
-	for _, o := range b.outputs {
-		size += len(o.record.Key) + len(o.record.Value) + 100 // headers and frame
+	for _, o := range b.Outputs {
+		size += len(o.Record.Key) + len(o.Record.Value) + 100 // headers and frame
 	}
-	t.Logf("%d records of %d bytes in all", len(b.outputs), size)
-	if len(b.outputs) < runs || size > 4<<20 {
-		t.Errorf("%d records of %d bytes", len(b.outputs), size)
+	t.Logf("%d records of %d bytes in all", len(b.Outputs), size)
+	if len(b.Outputs) < runs || size > 4<<20 {
+		t.Errorf("%d records of %d bytes", len(b.Outputs), size)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestPartition_RecordsKeepByWhatTheySayWhateverIsSet(t *testing.T) {
 		s := newSim(t, nil)
 		script(s, rng, 150, true)
 		s.open(false)
-		for s.settled.decidedOffset < int64(len(s.events)) {
+		for s.settled.Processed < int64(len(s.events)) {
 			s.feed(1 + rng.IntN(30))
 			s.now = s.now.Add(s.cfg.CheckpointMax)
 			s.commit(true)

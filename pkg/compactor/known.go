@@ -11,7 +11,7 @@ import (
 // known tells which messages a thread has, of its runs that are not live (lineage.Known). Own messages are enough: what
 // else stands in a run's history is an own message of a run below it.
 type known struct {
-	p   *partition
+	p   *Processor
 	key string // of the thread
 }
 
@@ -58,7 +58,7 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 }
 
 // hold keeps the last record of a run until it is committed.
-func (p *partition) hold(t *thread, h *head, key string, rec *record.Run, value []byte) {
+func (p *Processor) hold(t *thread, h *head, key string, rec *record.Run, value []byte) {
 	p.unsaved[key] = value
 	if p.said[t.key] == nil {
 		p.said[t.key] = lineage.Said{}

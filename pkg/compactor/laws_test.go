@@ -295,7 +295,7 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 	got.room = []int{0, 1, 3 * runOverhead}[rng.IntN(3)]
 	got.open(false)
 	crashes := 0
-	for got.settled.decidedOffset < int64(len(got.events)) {
+	for got.settled.Processed < int64(len(got.events)) {
 		got.feed(1 + rng.IntN(1+rng.IntN(30)))
 		switch rng.IntN(4) {
 		case 0:
@@ -315,7 +315,7 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 			got.commit(false)
 			switch rng.IntN(6) { // and meanwhile the group is deleted, or set back
 			case 0:
-				got.settled = position{partitions: 1, unsaid: true}
+				got.settled = Progress{Partitions: 1, noMetadata: true}
 			case 1:
 				got.settled = before
 			}

@@ -28,7 +28,7 @@ func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes + r.und
 func (r *run) goesOnFrom(at lineage.History) { r.under = at.Bytes() + len(at.State) }
 
 // share gives the partition its part of what the process may hold, which has so many partitions.
-func (p *partition) share(partitions int) {
+func (p *Processor) share(partitions int) {
 	p.mostRunBytes, p.mostHeads = p.cfg.OpenRunBytes/partitions, p.cfg.maxHeads/partitions
 	p.mostReads = leaveReads / partitions
 	p.mostPortion = portionBytes / partitions
@@ -39,7 +39,7 @@ func (p *partition) share(partitions int) {
 // relieve asks for records of the runs that have been silent longest, where open runs hold more memory
 // than they may: once those are committed, the runs can leave (evict). It returns what those hold: about as much as there is room for, and one
 // run at least; the next transaction goes on. Where that is far too little, nothing is read meanwhile (crowded).
-func (p *partition) relieve(now time.Time, room int) (asked int) {
+func (p *Processor) relieve(now time.Time, room int) (asked int) {
 	p.crowded = false
 	if p.runBytes <= p.mostRunBytes {
 		return 0
@@ -78,7 +78,7 @@ func longestSilent(a, b *run) int {
 // evict lets go of what committed records can give back: runs after a while of silence, or sooner where
 // open runs hold more memory than they may. What no committed record holds stays, and so do, beyond the
 // bound, the runs that are spoken of right now.
-func (p *partition) evict(now time.Time) error {
+func (p *Processor) evict(now time.Time) error {
 	if now.Sub(p.evictedAt) < time.Second {
 		if p.leaving {
 			return p.evictThreads(now)
@@ -130,7 +130,7 @@ func (t *thread) size() int { return threadHeads + len(t.heads) }
 // that stays. Threads without a run in memory go as a whole, least recently used first; then of the others the runs
 // that are sealed, which come back as they are asked for (rest): of those first that have most of them, and no more at once than
 // leaveReads; the next commit goes on (leaving).
-func (p *partition) evictThreads(now time.Time) error {
+func (p *Processor) evictThreads(now time.Time) error {
 	p.leaving = false
 	held := 0
 	for _, t := range p.threads {
@@ -183,9 +183,9 @@ func (p *partition) evictThreads(now time.Time) error {
 
 // mustStay is about what a thread that is spoken of holds in any case: what is open, the parents of that, and the run that
 // ended last. Below P that is what ended behind this record as well: it is not worth while then to leave less than half.
-func (p *partition) mustStay(t *thread) int {
+func (p *Processor) mustStay(t *thread) int {
 	stays := threadHeads + 2*len(t.open) + 1
-	if p.next >= p.position.decidedOffset {
+	if p.next >= p.progress.Processed {
 		return stays
 	}
 	for _, h := range t.heads {
@@ -198,7 +198,7 @@ func (p *partition) mustStay(t *thread) int {
 
 // leave has a thread begin anew with what is open, and leaves its other runs to the local store. All that
 // has ended must be committed.
-func (p *partition) leave(t *thread) error {
+func (p *Processor) leave(t *thread) error {
 	anew, err := p.newThread(t.key, t.tenant, t.id, t.open)
 	if err != nil {
 		return err

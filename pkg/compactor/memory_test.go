@@ -23,7 +23,7 @@ func TestPartition_DropsNothingFromMemoryBeforeItsCommit(t *testing.T) {
 	s.now = s.now.Add(10 * evictAfter)
 	s.turn("r1", "m1")
 	s.all()
-	equal(t, "C", s.settled.committedOffset, int64(0))
+	equal(t, "C", s.settled.Committed, int64(0))
 	s.send("u", "open", text("m", "two"))
 	s.send("u", "open", finished("open"))
 	s.all()
@@ -107,10 +107,10 @@ func TestPartition_WritesWhatHoldsTheCommitWhereMemoryIsScarce(t *testing.T) {
 	s.now = s.now.Add(s.cfg.CheckpointMax)
 	s.send("t0", "r", custom("here"))
 	s.feed(1)
-	equal(t, "C", s.settled.committedOffset, int64(0))
+	equal(t, "C", s.settled.Committed, int64(0))
 	n, _ := s.runsWritten()
-	if n == runs || s.settled.committedOffset == 0 {
-		t.Errorf("%d runs are written, and C is %d", n, s.settled.committedOffset)
+	if n == runs || s.settled.Committed == 0 {
+		t.Errorf("%d runs are written, and C is %d", n, s.settled.Committed)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestPartition_WritesWhatHoldsTheCommitBesideLargeRuns(t *testing.T) {
 	s.send("small", "r", started("r"))
 	s.feed(1)
 	began := s.now
-	for i := 0; s.settled.committedOffset == 0; i++ {
+	for i := 0; s.settled.Committed == 0; i++ {
 		if s.now.Sub(began) > 2*s.cfg.CheckpointMax {
 			t.Fatalf("C stands still, at event %d", s.read)
 		}
@@ -168,7 +168,7 @@ func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 	}
 }
 
-func (p *partition) headsAtHand() (n int) {
+func (p *Processor) headsAtHand() (n int) {
 	for _, t := range p.threads {
 		n += t.size()
 	}
@@ -333,7 +333,7 @@ func TestPartition_ReadsRunsBetweenCAndPAFewTimes(t *testing.T) {
 		s.turnOf("t", "r"+strconv.Itoa(i))
 	}
 	s.all()
-	equal(t, "C", s.settled.committedOffset, int64(0))
+	equal(t, "C", s.settled.Committed, int64(0))
 	s.open(false)
 	reads := 0
 	for s.read < len(s.events) {

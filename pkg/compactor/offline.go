@@ -45,7 +45,7 @@ func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*recor
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
 	topics := kafka.Config{}.Topics()
-	p, err := newPartition(0, cfg, topics, store, newHistories(cfg.CacheBytes), position{partitions: 1})
+	p, err := newProcessor(0, cfg, topics, store, newHistories(cfg.CacheBytes), Progress{Partitions: 1})
 	if err != nil {
 		return nil, nil, fmt.Errorf("folding offline: %w", err)
 	}
@@ -69,19 +69,19 @@ func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*recor
 	if err != nil {
 		return nil, nil, fmt.Errorf("folding offline: %w", err)
 	}
-	return sortOffline(b.outputs, topics)
+	return sortOffline(b.Outputs, topics)
 }
 
 // sortOffline tells run records and dead letters from what else the stage would write.
-func sortOffline(outputs []output, topics kafka.Topics) (runs []*record.Run, refused []Refusal, err error) {
+func sortOffline(outputs []Output, topics kafka.Topics) (runs []*record.Run, refused []Refusal, err error) {
 	last := map[string]int{} // by record key, in runs
 	for _, o := range outputs {
-		switch o.record.Topic {
+		switch o.Record.Topic {
 		case topics.Runs:
 			if o.key == "" { // a position
 				continue
 			}
-			r, err := record.DecodeRun(o.record.Value)
+			r, err := record.DecodeRun(o.Record.Value)
 			if err != nil {
 				return nil, nil, fmt.Errorf("folding offline: %w", err)
 			}
@@ -93,7 +93,7 @@ func sortOffline(outputs []output, topics kafka.Topics) (runs []*record.Run, ref
 			runs = append(runs, r)
 		case topics.DeadLetters:
 			var l Refusal
-			for _, h := range o.record.Headers {
+			for _, h := range o.Record.Headers {
 				switch h.Key {
 				case record.HeaderReason:
 					l.Reason = string(h.Value)

@@ -23,9 +23,9 @@ const partOverhead = 512
 // the fold (docs/fold.md).
 // Below P it was looked at before, and the run went on: what it said was taken in, so it is not ended there where the limit is a
 // lower one by now, nor by a version that knows this rule as the first.
-func (p *partition) endOutgrown(r *run, bytes int) error {
+func (p *Processor) endOutgrown(r *run, bytes int) error {
 	limit, before := int64(p.cfg.RecordLimit), r.said
-	if r.said += int64(bytes); before/limit == r.said/limit || p.next <= p.position.decidedOffset {
+	if r.said += int64(bytes); before/limit == r.said/limit || p.next <= p.progress.Processed {
 		return nil
 	}
 	rec, _, err := p.describe(r)
@@ -37,7 +37,7 @@ func (p *partition) endOutgrown(r *run, bytes int) error {
 		return nil
 	}
 	r.giveUp(rec, runError(fmt.Sprintf("The run was ended, as it had grown too large: its record would have had %d bytes, %d are allowed.", size, limit), codeOutgrown))
-	return p.end(r, rec, r.base, output{kind: outputOutgrown, of: r.thread, size: size})
+	return p.end(r, rec, r.base, Output{Kind: outputOutgrown, of: r.thread, size: size})
 }
 
 // parts is the number of what makes a fold take memory beside the bytes.

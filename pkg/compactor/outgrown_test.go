@@ -45,7 +45,7 @@ func TestPartition_EndsARunThatHasOutgrownItsRecord(t *testing.T) {
 		t.Errorf("a run was in memory with %d bytes, the limit is %d", most, limit)
 	}
 	s.commit(true)
-	equal(t, "C", s.settled.committedOffset, int64(len(s.events)))
+	equal(t, "C", s.settled.Committed, int64(len(s.events)))
 	large := s.run("large")
 	equal(t, "record", []any{large.Status, large.Synthetic, large.Truncated, large.Open == nil}, []any{record.StatusAbandoned, true, true, true})
 	equal(t, "code", string(agui.Lookup(large.Terminal, "code")), `"skein-outgrown"`)
@@ -136,7 +136,7 @@ func TestPartition_EndsNoRunByALowerLimitThatItWasNotHeldTo(t *testing.T) {
 			s.send("t", "r", text(fmt.Sprint("m", i), strings.Repeat("x", 10<<10)))
 		}
 		s.all()
-		equal(t, "C", s.settled.committedOffset, int64(0))
+		equal(t, "C", s.settled.Committed, int64(0))
 		s.cfg.RecordLimit = 64 << 10
 		s.open(false)
 		s.all()
@@ -185,7 +185,7 @@ func TestPartition_TriesARecordOverTheLimitNowAndThen(t *testing.T) {
 		}
 	}
 	equal(t, "tried after", tried, []time.Duration{s.cfg.CheckpointMax, 2 * s.cfg.CheckpointMax})
-	equal(t, "C", s.settled.committedOffset, int64(0))
+	equal(t, "C", s.settled.Committed, int64(0))
 
 	for range 5 { // much is said, and little of it stays
 		s.send("u", "fast", `{"type":"RAW","event":"`+strings.Repeat("x", limit/4)+`"}`)
@@ -663,7 +663,7 @@ func TestPartition_GoesOnFromAPlaceWhoseEventsAreGone(t *testing.T) {
 	s.all()
 	placed := s.run("R")
 	equal(t, "its record", []any{placed.Open.Placed, placed.Open.Pending, placed.Raw.First, placed.Raw.Next, placed.Raw.Events}, []any{true, true, int64(3), int64(3), int64(0)})
-	equal(t, "C", s.settled.committedOffset, int64(3))
+	equal(t, "C", s.settled.Committed, int64(3))
 	s.send("t", "S", text("mS", " two"))
 	s.open(false)
 	s.skipTo(6)
@@ -673,7 +673,7 @@ func TestPartition_GoesOnFromAPlaceWhoseEventsAreGone(t *testing.T) {
 	}
 	lost := s.run("R")
 	equal(t, "its record behind the gap", []any{lost.Open.Placed, lost.Raw.Next}, []any{true, int64(3)})
-	equal(t, "C", s.settled.committedOffset, int64(6)) // where S goes on
+	equal(t, "C", s.settled.Committed, int64(6)) // where S goes on
 	s.now = s.now.Add(2 * s.cfg.IdleLimit)
 	s.send("u", "other", started("other"))
 	s.all()

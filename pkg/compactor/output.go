@@ -13,10 +13,10 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// output is one record on its way to a derived topic.
-type output struct {
-	record *kgo.Record
-	kind   string // for the metric; empty for a dead letter
+// Output is one record on its way to a derived topic.
+type Output struct {
+	Record *kgo.Record
+	Kind   string // for the metric; empty for a dead letter
 	// What the local store takes in after the commit; only for run records.
 	key      string
 	head     *head
@@ -55,14 +55,14 @@ func outputKinds() []string {
 }
 
 // write puts an output into the next transaction.
-func (p *partition) write(o output) {
+func (p *Processor) write(o Output) {
 	p.outputs = append(p.outputs, o)
 	p.outputBytes += o.bytes()
 }
 
 // pending is how many bytes the next transaction is to take, those of runs that were asked for among them. A portion of runs that were
 // given up fills it, and so do open runs that hold far more than they may.
-func (p *partition) pending() int {
+func (p *Processor) pending() int {
 	bytes := p.outputBytes + p.asked
 	if p.portion <= 0 || p.crowded {
 		return max(bytes, roundBytes)
@@ -70,30 +70,30 @@ func (p *partition) pending() int {
 	return bytes
 }
 
-func (o output) bytes() int { return len(o.record.Key) + len(o.record.Value) }
+func (o Output) bytes() int { return len(o.Record.Key) + len(o.Record.Value) }
 
-// batch is what one partition puts into a transaction.
-type batch struct {
-	outputs  []output
-	position position
-	counts   counts
+// Effects are what one partition puts into a transaction.
+type Effects struct {
+	Outputs  []Output
+	Progress Progress
+	Counts   Counts
 	// told is what position records say once the transaction is committed.
 	told int64
 	// changed says that there is a reason for a transaction.
-	changed bool
+	Changed bool
 }
 
 // collect takes what is to be written. The partition must not process anything until the
 // transaction's outcome is known.
-func (p *partition) collect(now time.Time) (batch, error) {
+func (p *Processor) collect(now time.Time) (Effects, error) {
 	if err := p.takePortion(now); err != nil {
-		return batch{}, err
+		return Effects{}, err
 	}
-	b := batch{position: p.position, outputs: p.outputs, counts: p.counts}
-	b.counts.reads = p.store.takeReads()
+	b := Effects{Progress: p.progress, Outputs: p.outputs, Counts: p.counts}
+	b.Counts.Reads = p.store.takeReads()
 	p.outputs, p.outputBytes, p.counts = nil, 0, newCounts()
 
-	hold, holdAt, known := p.next, p.streamTime, p.position.decidedOffset
+	hold, holdAt, known := p.next, p.streamTime, p.progress.Processed
 	held := func(r *run) {
 		if r.dirtyFrom < 0 {
 			return
@@ -110,7 +110,7 @@ func (p *partition) collect(now time.Time) (batch, error) {
 	for _, r := range due {
 		out, err := p.checkpoint(r, now)
 		if err != nil {
-			return batch{}, err
+			return Effects{}, err
 		}
 		if out == nil {
 			held(r)
@@ -119,19 +119,19 @@ func (p *partition) collect(now time.Time) (batch, error) {
 		if out.head.Placed { // nothing of what it holds is in there
 			held(r)
 		}
-		b.outputs = append(b.outputs, *out)
+		b.Outputs = append(b.Outputs, *out)
 	}
-	b.position.committedOffset, b.position.streamTime = hold, 0
+	b.Progress.Committed, b.Progress.StreamTime = hold, 0
 	if !holdAt.IsZero() {
-		b.position.streamTime = holdAt.UnixMilli()
+		b.Progress.StreamTime = holdAt.UnixMilli()
 	}
-	if gap := b.position.gap; gap.Until > 0 && b.position.streamTime >= gap.Until { // nothing that is read again is judged by it
-		b.position.gap, p.position.gap = record.Gap{}, record.Gap{}
+	if gap := b.Progress.Gap; gap.Until > 0 && b.Progress.StreamTime >= gap.Until { // nothing that is read again is judged by it
+		b.Progress.Gap, p.progress.Gap = record.Gap{}, record.Gap{}
 	}
 	if p.skip != nil {
-		b.position = p.settled
+		b.Progress = p.settled
 	}
-	b.changed = len(b.outputs) > 0 || b.position != p.settled
+	b.Changed = len(b.Outputs) > 0 || b.Progress != p.settled
 	p.tell(&b, known)
 	return b, nil
 }
@@ -143,7 +143,7 @@ const checkpointBytes = 16 << 20
 // dueRuns returns the runs that are written now, and tells of those that wait. Very many may fall due at the same moment, as after a
 // restart or where they began together: there is room for some in a transaction (checkpointBytes), those first whose events wait longest, so
 // that C moves on with each. What was asked for otherwise goes in any case, as its place may rest on that (settle); how much that is, a round bounds (ask).
-func (p *partition) dueRuns(now time.Time, waits func(*run)) (due []*run) {
+func (p *Processor) dueRuns(now time.Time, waits func(*run)) (due []*run) {
 	room := p.mostRoom + p.spareRoom
 	room = max(room-p.relieve(now, room/2), 1) // one of the others at least, however scarce memory is, and however large what leaves
 	p.asked = 0
@@ -175,13 +175,13 @@ func (p *partition) dueRuns(now time.Time, waits func(*run)) (due []*run) {
 
 // isDue is the checkpoint rule. A run that says much within the interval does not wait for that: what it says
 // until its next record is read again after a crash.
-func (p *partition) isDue(r *run, now time.Time) bool {
+func (p *Processor) isDue(r *run, now time.Time) bool {
 	age, grown := now.Sub(r.savedAt), r.newBytes >= p.cfg.CheckpointFactor*r.savedSize
 	return age >= p.cfg.CheckpointMax || grown && (age >= p.cfg.CheckpointInterval || r.newBytes >= p.cfg.RecordLimit)
 }
 
 // ask has a run written in the next transaction, whatever the checkpoint rule says.
-func (p *partition) ask(r *run) {
+func (p *Processor) ask(r *run) {
 	if !r.due {
 		r.due = true
 		p.asked += r.size()
@@ -192,7 +192,7 @@ func (p *partition) ask(r *run) {
 // goes on holding the commit: a record that was cut could not be gone on from. It is tried again by the
 // same rule as if it had been written. Where the run's place has to be written now, a record says that alone. An abandoned run
 // ends for good, so that it does not hold the commit for ever.
-func (p *partition) checkpoint(r *run, now time.Time) (*output, error) {
+func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 	if r.made != nil {
 		return r.made, nil
 	}
@@ -224,7 +224,7 @@ const lateRoom = 8 << 10
 
 // openRecord makes the record of a run that is not sealed, from which it can go on; nil where that is over the limit, as its
 // size tells.
-func (p *partition) openRecord(r *run, limit int) (out *output, size int, err error) {
+func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err error) {
 	rec, _, err := p.build(r)
 	if err != nil {
 		return nil, 0, err
@@ -250,7 +250,7 @@ func (p *partition) openRecord(r *run, limit int) (out *output, size int, err er
 // placeRecord makes the record of a run that says where it belongs, and nothing of what came from its first event on: that is read
 // again. It may be over the limit by what there is beside content; there is room for that in a batch (kafka.MaxBatchBytes). For the rest
 // see fits.
-func (p *partition) placeRecord(r *run) (*output, error) {
+func (p *Processor) placeRecord(r *run) (*Output, error) {
 	before := r.decided.before
 	h := &head{Next: before.next, LastAt: r.head.LastAt, Pending: true, Placed: true}
 	h.Run = lineage.Run{ID: r.head.ID, GivenID: r.head.GivenID, Start: r.head.Start, End: -1, Status: lineage.StatusRunning}
@@ -282,18 +282,18 @@ func (p *partition) placeRecord(r *run) (*output, error) {
 	return out, nil
 }
 
-// committed notes that the batch's transaction was committed: only now is the local store written
+// committed notes that the effects' transaction was committed: only now is the local store written
 // and memory dropped.
-func (p *partition) committed(b batch, now time.Time) error {
-	entries := make([]entry, 0, len(b.outputs))
-	for _, o := range b.outputs {
+func (p *Processor) committed(b Effects, now time.Time) error {
+	entries := make([]entry, 0, len(b.Outputs))
+	for _, o := range b.Outputs {
 		if o.key == "" {
 			if o.reached != nil {
-				entries = append(entries, entry{reached: o.reached, offset: o.record.Offset})
+				entries = append(entries, entry{reached: o.reached, offset: o.Record.Offset})
 			}
 			continue
 		}
-		entries = append(entries, entry{key: []byte(o.key), value: o.record.Value, head: o.head, messages: o.messages, erased: o.erased, offset: o.record.Offset, at: o.record.Timestamp})
+		entries = append(entries, entry{key: []byte(o.key), value: o.Record.Value, head: o.head, messages: o.messages, erased: o.erased, offset: o.Record.Offset, at: o.Record.Timestamp})
 		if o.run == nil {
 			delete(p.unsaved, o.key)
 			continue
@@ -311,15 +311,15 @@ func (p *partition) committed(b batch, now time.Time) error {
 			continue
 		}
 		r.dirtyFrom, r.due, r.unfit, r.made = -1, false, false, nil
-		r.savedAt, r.savedSize, r.newBytes = now, len(o.record.Value), 0
+		r.savedAt, r.savedSize, r.newBytes = now, len(o.Record.Value), 0
 		if r.rec.Base == "" { // the record has all that it goes on from
 			r.under = 0
 		}
 		delete(p.dirty, r)
 	}
-	clear(p.said) // nothing was sealed since the batch was collected
+	clear(p.said) // nothing was sealed since the effects were collected
 	if p.skip == nil {
-		p.position, p.settled, p.told = b.position, b.position, b.told
+		p.progress, p.settled, p.told = b.Progress, b.Progress, b.told
 	}
 	if err := p.store.apply(entries, now); err != nil {
 		return err
@@ -328,7 +328,7 @@ func (p *partition) committed(b batch, now time.Time) error {
 }
 
 // thread returns a thread by its key.
-func (p *partition) thread(key, tenant, id string) (*thread, error) {
+func (p *Processor) thread(key, tenant, id string) (*thread, error) {
 	if t := p.threads[key]; t != nil {
 		return t, nil
 	}
@@ -352,7 +352,7 @@ func (p *partition) thread(key, tenant, id string) (*thread, error) {
 
 // bringEnded has those sealed runs at hand that a thread begins with: those that ended at the record that is being
 // processed or behind, which is read again then, and the one that ended last before it, which is the parent of most.
-func (p *partition) bringEnded(t *thread) error {
+func (p *Processor) bringEnded(t *thread) error {
 	last, all, err := p.store.ended(t.key, p.next-1)
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
 			s := newSim(t, nil)
 			s.openMany(runs, size)
 			s.commit(true)
-			equal(t, "C", s.settled.committedOffset, int64(0))
+			equal(t, "C", s.settled.Committed, int64(0))
 			again := func() {
 				s.open(false)
 				s.feed(runs)
@@ -46,7 +46,7 @@ func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
 					t.Fatalf("transaction %d has %d runs of %d bytes, %d are left", transactions, n, bytes, left)
 				}
 				left -= n
-				equal(t, "C", s.settled.committedOffset, int64(runs-left))
+				equal(t, "C", s.settled.Committed, int64(runs-left))
 			}
 			n, _ := s.runsWritten()
 			equal(t, "runs of the next transaction", n, 0)
@@ -79,7 +79,7 @@ func TestPartition_HandsOnTheRoomForRunsThatAreDue(t *testing.T) {
 		s.part.spareRoom = c.spare
 		b, err := s.part.collect(s.now)
 		s.check(err)
-		n := len(b.outputs) - 1 // but for the position
+		n := len(b.Outputs) - 1 // but for the position
 		if left := s.part.spareRoom; n < c.least || n > c.most || left < c.left || left > c.spare {
 			t.Errorf("where others leave %d bytes, %d runs are written and %d bytes are left", c.spare, n, left)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// partition is the state of one open partition. It is used by one goroutine. Records and times come
+// Processor is the state of one open partition. It is used by one goroutine. Records and times come
 // in as values; what is to be written collects in it until a transaction takes it (collect) and
 // tells that it was committed (committed). After a transaction of unknown outcome the whole
 // partition is thrown away and opened again from what was committed.
@@ -27,15 +27,15 @@ import (
 // transaction, together with every run of the thread whose place was never written (settle): so a run
 // that has no record of its place was placed among sealed runs only, and finds them again as they were. Where
 // what the run holds is over the limit, the record says its place alone (placeRecord).
-type partition struct {
+type Processor struct {
 	id     int32
 	cfg    Config
 	topics kafka.Topics
 	count  int32 // partitions of the topic set
 	store  *localStore
 
-	position position // what the next transaction says; P moves with each record
-	settled  position // what the last one said
+	progress Progress // what the next transaction says; P moves with each record
+	settled  Progress // what the last one said
 	told     int64    // the least that position records say by now; see tell
 	next     int64    // the next record to read
 
@@ -72,22 +72,22 @@ type partition struct {
 	// leaving says that more is to leave.
 	leaving bool
 
-	outputs     []output
+	outputs     []Output
 	outputBytes int        // of keys and values
 	refolding   *refolding // the request that the last record was; see wanted
-	counts      counts
+	counts      Counts
 	event       agui.Event // used again for each event
 }
 
-// counts are what the records since the last commit came to.
-type counts struct {
-	outcomes  [numOutcomes]int
-	letters   map[string]int
-	anomalies map[string]int
-	ended     map[record.Status]int
-	reads     map[string]reads // of the local store, by what for
-	bytes     int
-	lost      int64 // offsets that were gone before they were read
+// Counts are what the records since the last commit came to.
+type Counts struct {
+	Outcomes    [numOutcomes]int
+	DeadLetters map[string]int
+	Anomalies   map[string]int
+	Ended       map[record.Status]int
+	Reads       map[string]reads // of the local store, by what for
+	Bytes       int
+	Lost        int64 // offsets that were gone before they were read
 }
 
 // What is read from the local store, for the metric.
@@ -99,21 +99,21 @@ const (
 
 func storeReads() []string { return []string{readThread, readHead, readRecord} }
 
-func newCounts() counts {
-	return counts{letters: map[string]int{}, anomalies: map[string]int{}, ended: map[record.Status]int{}}
+func newCounts() Counts {
+	return Counts{DeadLetters: map[string]int{}, Anomalies: map[string]int{}, Ended: map[record.Status]int{}}
 }
 
-// newPartition opens a partition over a store that has caught up with all that was committed.
-func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, kept *histories, pos position) (*partition, error) {
-	p := &partition{
-		id: id, cfg: cfg, topics: topics, count: pos.partitions, store: store, position: pos, settled: pos, told: pos.committedOffset, next: pos.committedOffset,
+// newProcessor opens a partition over a store that has caught up with all that was committed.
+func newProcessor(id int32, cfg Config, topics kafka.Topics, store *localStore, kept *histories, pos Progress) (*Processor, error) {
+	p := &Processor{
+		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, settled: pos, told: pos.Committed, next: pos.Committed,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
 		histories: kept.own(), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, silent: newWaits(), abandoned: newWaits(),
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
 		portion: portionBytes, mostPortion: portionBytes, mostRoom: checkpointBytes,
 	}
-	if pos.streamTime != 0 {
-		p.streamTime = time.UnixMilli(pos.streamTime).UTC()
+	if pos.StreamTime != 0 {
+		p.streamTime = time.UnixMilli(pos.StreamTime).UTC()
 	}
 	return p, store.openRuns(func(key string, h *head) {
 		if h.Open() {
@@ -131,7 +131,7 @@ func newPartition(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 // process takes the next record of skein.events and keeps nothing of it: its bytes may be used again
 // once process has returned. An error is never about the data: it says that the
 // partition cannot go on.
-func (p *partition) process(m *kgo.Record, now time.Time) error {
+func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	if m.Offset < p.next { // fetched again
 		return nil
 	}
@@ -139,11 +139,11 @@ func (p *partition) process(m *kgo.Record, now time.Time) error {
 	if m.Attrs.IsControl() {
 		// The marker of a transaction: all that it says is that it was read. It counts as decided, so that C comes to the
 		// log's end, too: one that stays below would take a marker that has expired for events that are gone.
-		p.position.decidedOffset = max(p.position.decidedOffset, p.next)
+		p.progress.Processed = max(p.progress.Processed, p.next)
 		return nil
 	}
-	p.counts.bytes += len(m.Key) + len(m.Value)
-	decided := m.Offset < p.position.decidedOffset
+	p.counts.Bytes += len(m.Key) + len(m.Value)
+	decided := m.Offset < p.progress.Processed
 	// A record that says it comes from the future must not age what is open: producers that write to
 	// Kafka themselves set the time as they like.
 	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
@@ -155,8 +155,8 @@ func (p *partition) process(m *kgo.Record, now time.Time) error {
 		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
 	}
 	if !decided {
-		p.position.decidedOffset = m.Offset + 1
-		p.counts.outcomes[result]++
+		p.progress.Processed = m.Offset + 1
+		p.counts.Outcomes[result]++
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ type message struct {
 	now     time.Time
 }
 
-func (p *partition) route(m *message) (_ outcome, err error) {
+func (p *Processor) route(m *message) (_ outcome, err error) {
 	if len(m.Value) > p.cfg.RecordLimit {
 		return p.letter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), p.cfg.RecordLimit))
 	}
@@ -235,7 +235,7 @@ func (p *partition) route(m *message) (_ outcome, err error) {
 }
 
 // takeEvent folds one event into its run.
-func (p *partition) takeEvent(t *thread, m *message) (outcome, error) {
+func (p *Processor) takeEvent(t *thread, m *message) (outcome, error) {
 	ev := &p.event
 	malformed := ev.Decode(m.Value)
 	if malformed != nil {
@@ -286,7 +286,7 @@ func (p *partition) takeEvent(t *thread, m *message) (outcome, error) {
 // startsAgain reports whether a RUN_STARTED is another one than that of the sealed run, so that the
 // id is used again. A producer that numbers its events and repeats them after a broken connection sends
 // the same one.
-func (p *partition) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error) {
+func (p *Processor) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error) {
 	rec, err := p.recordOfHead(t, h)
 	if err != nil {
 		return false, err
@@ -296,7 +296,7 @@ func (p *partition) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error
 
 // repeatsInput reports whether an input is that of the sealed run, sent again. Where the producer
 // numbers its events, a repeat is a retry; where it does not, the id is used again.
-func (p *partition) repeatsInput(t *thread, h *head, sum string) (bool, error) {
+func (p *Processor) repeatsInput(t *thread, h *head, sum string) (bool, error) {
 	if h.NextSeq < 0 {
 		return false, nil
 	}
@@ -307,7 +307,7 @@ func (p *partition) repeatsInput(t *thread, h *head, sum string) (bool, error) {
 	return rec.InputSHA256 == sum, nil
 }
 
-func (p *partition) recordOfHead(t *thread, h *head) (*record.Run, error) {
+func (p *Processor) recordOfHead(t *thread, h *head) (*record.Run, error) {
 	key, err := record.RunKey(t.tenant, t.id, h.ID)
 	if err != nil {
 		return nil, fmt.Errorf("reading record of run: %w", err)
@@ -317,7 +317,7 @@ func (p *partition) recordOfHead(t *thread, h *head) (*record.Run, error) {
 }
 
 // fold folds an event into the run of h, or into a new one with the agent's id given.
-func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *message) (outcome, error) {
+func (p *Processor) fold(t *thread, h *head, given string, ev *agui.Event, m *message) (outcome, error) {
 	r, fresh, err := p.runFor(t, h, given, m)
 	if err != nil {
 		return 0, err
@@ -380,7 +380,7 @@ func (p *partition) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 }
 
 // refuse sends an event that is none to dead letters, counted as an anomaly of its run (h may be nil).
-func (p *partition) refuse(t *thread, h *head, m *message, reason error) (outcome, error) {
+func (p *Processor) refuse(t *thread, h *head, m *message, reason error) (outcome, error) {
 	if h != nil {
 		r, err := p.load(t, h, m.now)
 		if err != nil {
@@ -396,7 +396,7 @@ func (p *partition) refuse(t *thread, h *head, m *message, reason error) (outcom
 }
 
 // repeat drops an event whose seq is below one that was seen.
-func (p *partition) repeat(t *thread, h *head, m *message) (outcome, error) {
+func (p *Processor) repeat(t *thread, h *head, m *message) (outcome, error) {
 	if h.Sealed { // its record does not change any more
 		return outcomeDropped, nil
 	}
@@ -414,7 +414,7 @@ func (p *partition) repeat(t *thread, h *head, m *message) (outcome, error) {
 }
 
 // takeInput takes a run's input that was sent beside the stream.
-func (p *partition) takeInput(t *thread, m *message) (outcome, error) {
+func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
 	in, malformed := agui.DecodeInput(bytes.Clone(m.Value), "")
 	given := fold.InputNamed(m.headers, in)
 	if given == "" {
@@ -493,7 +493,7 @@ func (p *partition) takeInput(t *thread, m *message) (outcome, error) {
 }
 
 // runFor returns the run of h in memory, or for nil a new run that is not registered yet.
-func (p *partition) runFor(t *thread, h *head, given string, m *message) (r *run, fresh bool, err error) {
+func (p *Processor) runFor(t *thread, h *head, given string, m *message) (r *run, fresh bool, err error) {
 	if h != nil {
 		r, err = p.load(t, h, m.now)
 		return r, false, err
@@ -515,7 +515,7 @@ func (p *partition) runFor(t *thread, h *head, given string, m *message) (r *run
 }
 
 // register lets a new run be seen.
-func (p *partition) register(r *run) {
+func (p *Processor) register(r *run) {
 	r.thread.add(r.head)
 	p.keep(r)
 	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
@@ -525,7 +525,7 @@ func (p *partition) register(r *run) {
 }
 
 // settle asks for a record of each run of the thread that has none, or none with its place: see partition.
-func (p *partition) settle(t *thread) {
+func (p *Processor) settle(t *thread) {
 	for _, h := range t.open {
 		if r := h.live; r != nil && (!r.recorded || r.fold != nil && !r.placed) {
 			p.ask(r)
@@ -535,7 +535,7 @@ func (p *partition) settle(t *thread) {
 
 // goOn notes a sign of life: a run that was abandoned is running again. Its record says so at once, as
 // until then it would hold back what can be told of the partition (tell).
-func (p *partition) goOn(r *run) error {
+func (p *Processor) goOn(r *run) error {
 	if r.head.Open() {
 		return nil
 	}
@@ -547,7 +547,7 @@ func (p *partition) goOn(r *run) error {
 }
 
 // touch notes a record as the run's, whatever becomes of it.
-func (p *partition) touch(r *run, m *message) error {
+func (p *Processor) touch(r *run, m *message) error {
 	if r.dirtyFrom < 0 {
 		p.dirty[r] = struct{}{}
 		r.dirtyAt = p.streamTime
@@ -564,25 +564,25 @@ func (p *partition) touch(r *run, m *message) error {
 }
 
 // keep has a run in memory.
-func (p *partition) keep(r *run) {
+func (p *Processor) keep(r *run) {
 	p.runs[r.key], r.head.live = r, r
 }
 
 // letGo drops a run from memory.
-func (p *partition) letGo(r *run) {
+func (p *Processor) letGo(r *run) {
 	delete(p.runs, r.key)
 	r.head.live = nil
 }
 
-func (p *partition) anomaly(r *run, m *message, rule string) {
+func (p *Processor) anomaly(r *run, m *message, rule string) {
 	r.note(rule)
 	if !m.decided {
-		p.counts.anomalies[rule]++
+		p.counts.Anomalies[rule]++
 	}
 }
 
 // letter sends a record to dead letters as it came; below P that was done before.
-func (p *partition) letter(m *message, reason, detail string) (outcome, error) {
+func (p *Processor) letter(m *message, reason, detail string) (outcome, error) {
 	if m.decided {
 		return outcomeLetter, nil
 	}
@@ -607,8 +607,8 @@ func (p *partition) letter(m *message, reason, detail string) (outcome, error) {
 	if detail != "" {
 		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: record.HeaderDetail, Value: []byte(shorten(detail))})
 	}
-	p.write(output{record: dead})
-	p.counts.letters[reason]++
+	p.write(Output{Record: dead})
+	p.counts.DeadLetters[reason]++
 	return outcomeLetter, nil
 }
 

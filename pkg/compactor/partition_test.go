@@ -67,8 +67,8 @@ func TestPartition_FoldsAThreadOfRuns(t *testing.T) {
 	}
 	equal(t, "hash of r2", r2.Raw.SHA256, hex.EncodeToString(sum.Sum(nil)))
 	equal(t, "hash of its input", r2.InputSHA256, fold.SHA256(s.events[3].Value))
-	equal(t, "C", s.settled.committedOffset, int64(7))
-	equal(t, "P", s.settled.decidedOffset, int64(7))
+	equal(t, "C", s.settled.Committed, int64(7))
+	equal(t, "P", s.settled.Processed, int64(7))
 	equal(t, "dead letters", s.letters(), []string{})
 
 	snapshots := s.snapshots()
@@ -126,9 +126,9 @@ func TestPartition_RefusesBadDataAndCostsNothingElse(t *testing.T) {
 
 func TestPartition_RefusesRecordsOfOtherPartitions(t *testing.T) {
 	s := newSim(t, nil)
-	s.settled.partitions = 12
+	s.settled.Partitions = 12
 	s.open(false)
-	s.settled.partitions = 1
+	s.settled.Partitions = 1
 	key := ""
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		if k, _ := record.ThreadKey("acme", id); record.Partition([]byte(k), 12) != 0 {
@@ -142,10 +142,10 @@ func TestPartition_RefusesRecordsOfOtherPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := s.part.collect(s.now)
-	if err != nil || len(b.outputs) != 2 { // and the position
-		t.Fatalf("got %d outputs, error %v", len(b.outputs), err)
+	if err != nil || len(b.Outputs) != 2 { // and the position
+		t.Fatalf("got %d outputs, error %v", len(b.Outputs), err)
 	}
-	equal(t, "reason", header(b.outputs[0].record, record.HeaderReason), reasonWrongPartition)
+	equal(t, "reason", header(b.Outputs[0].Record, record.HeaderReason), reasonWrongPartition)
 }
 
 func TestPartition_SealsAtTheFirstTerminalEvent(t *testing.T) {
@@ -218,7 +218,7 @@ func TestPartition_CountsNumbersThatFallApartFromRepeats(t *testing.T) {
 		s.feed(len(s.events))
 		s.now = s.now.Add(s.cfg.CheckpointMax)
 		s.commit(true)
-		equal(t, "C", s.settled.committedOffset, int64(len(s.events)))
+		equal(t, "C", s.settled.Committed, int64(len(s.events)))
 		s.open(true)
 	}
 	s.open(false)
@@ -284,23 +284,23 @@ func TestPartition_HoldsTheCommitAtTheOldestUnwrittenEvent(t *testing.T) {
 	s.send("u", "open", text("m", "x"))
 	s.turn("r2", "m2")
 	s.all()
-	equal(t, "C", s.settled.committedOffset, int64(3))
-	equal(t, "P", s.settled.decidedOffset, int64(8))
+	equal(t, "C", s.settled.Committed, int64(3))
+	equal(t, "P", s.settled.Processed, int64(8))
 
 	s.now = s.now.Add(s.cfg.CheckpointInterval)
 	s.commit(true)
-	equal(t, "C after the checkpoint", s.settled.committedOffset, int64(8))
+	equal(t, "C after the checkpoint", s.settled.Committed, int64(8))
 	equal(t, "status", s.run("open").Status, record.StatusRunning)
 
 	s.send("u", "open", text("m", "y"))
 	s.all()
-	equal(t, "C with one new event", s.settled.committedOffset, int64(8))
+	equal(t, "C with one new event", s.settled.Committed, int64(8))
 	s.now = s.now.Add(s.cfg.CheckpointInterval)
 	s.commit(true)
-	equal(t, "C while the run has grown little", s.settled.committedOffset, int64(8))
+	equal(t, "C while the run has grown little", s.settled.Committed, int64(8))
 	s.now = s.now.Add(s.cfg.CheckpointMax)
 	s.commit(true)
-	equal(t, "C after the longest interval", s.settled.committedOffset, int64(9))
+	equal(t, "C after the longest interval", s.settled.Committed, int64(9))
 }
 
 func TestPartition_AbandonsSilentRunsInStreamTimeAndYields(t *testing.T) {
@@ -319,7 +319,7 @@ func TestPartition_AbandonsSilentRunsInStreamTimeAndYields(t *testing.T) {
 	equal(t, "status", r.Status, record.StatusAbandoned)
 	equal(t, "synthetic", r.Synthetic, true)
 	equal(t, "terminal event", strings.Contains(string(r.Terminal), codeAbandoned), true)
-	equal(t, "C", s.settled.committedOffset, int64(4))
+	equal(t, "C", s.settled.Committed, int64(4))
 
 	s.open(true)
 	s.send("t", "", text("m", "b"))
@@ -426,54 +426,54 @@ func TestPartition_SaysWhereASnapshotIsTooLarge(t *testing.T) {
 }
 
 func TestPosition_SurvivesItsMetadata(t *testing.T) {
-	want := position{committedOffset: 5, decidedOffset: 9, partitions: 12}
-	got, err := parsePosition(5, want.metadata(), 12)
+	want := Progress{Committed: 5, Processed: 9, Partitions: 12}
+	got, err := ParseProgress(5, want.Metadata(), 12)
 	if err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "position", got, want)
-	if _, err := parsePosition(5, want.metadata(), 13); err == nil {
+	if _, err := ParseProgress(5, want.Metadata(), 13); err == nil {
 		t.Error("another partition count was accepted")
 	}
 	for _, bad := range []string{"garbage", "skein1 p=3 n=12", "skein2 p=9 n=12"} {
-		if _, err := parsePosition(5, bad, 12); err == nil {
+		if _, err := ParseProgress(5, bad, 12); err == nil {
 			t.Errorf("metadata %q was accepted", bad)
 		}
 	}
-	if got, err = parsePosition(-1, "", 12); err != nil || got != (position{partitions: 12, unsaid: true}) {
+	if got, err = ParseProgress(-1, "", 12); err != nil || got != (Progress{Partitions: 12, noMetadata: true}) {
 		t.Errorf("nothing committed gave %+v, %v", got, err)
 	}
-	if again, err := parsePosition(0, got.metadata(), 12); err != nil || again != got {
+	if again, err := ParseProgress(0, got.Metadata(), 12); err != nil || again != got {
 		t.Errorf("behind a fence, nothing committed gave %+v, %v", again, err)
 	}
 }
 
 func TestPosition_GoesOnFromWhatSkeinRunsSays(t *testing.T) {
 	told := record.Reached{Next: 5, Committed: 5, Decided: 9, Partitions: 12}
-	none := position{partitions: 12, unsaid: true}
+	none := Progress{Partitions: 12, noMetadata: true}
 	for name, c := range map[string]struct {
-		group position
+		group Progress
 		told  record.Reached
-		want  position
+		want  Progress
 	}{
-		"the group has it":              {position{committedOffset: 5, decidedOffset: 9, partitions: 12}, told, position{committedOffset: 5, decidedOffset: 9, partitions: 12}},
-		"the group is further":          {position{committedOffset: 3, decidedOffset: 10, partitions: 12}, told, position{committedOffset: 3, decidedOffset: 10, partitions: 12}},
-		"set back with what it had":     {position{committedOffset: 3, decidedOffset: 4, partitions: 12}, told, position{committedOffset: 5, decidedOffset: 9, partitions: 12}},
-		"nothing anywhere":              {none, record.Reached{}, position{partitions: 12}},
-		"gone":                          {none, told, position{committedOffset: 5, decidedOffset: 9, partitions: 12}},
-		"set back by a tool":            {position{committedOffset: 9, decidedOffset: 9, partitions: 12, unsaid: true}, told, position{committedOffset: 5, decidedOffset: 9, partitions: 12}},
-		"set on by a tool":              {position{committedOffset: 10, decidedOffset: 10, partitions: 12, unsaid: true}, told, position{committedOffset: 10, decidedOffset: 10, partitions: 12}},
-		"a record that does not say it": {none, record.Reached{Next: 5}, position{partitions: 12}},
+		"the group has it":              {Progress{Committed: 5, Processed: 9, Partitions: 12}, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"the group is further":          {Progress{Committed: 3, Processed: 10, Partitions: 12}, told, Progress{Committed: 3, Processed: 10, Partitions: 12}},
+		"set back with what it had":     {Progress{Committed: 3, Processed: 4, Partitions: 12}, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"nothing anywhere":              {none, record.Reached{}, Progress{Partitions: 12}},
+		"gone":                          {none, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"set back by a tool":            {Progress{Committed: 9, Processed: 9, Partitions: 12, noMetadata: true}, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"set on by a tool":              {Progress{Committed: 10, Processed: 10, Partitions: 12, noMetadata: true}, told, Progress{Committed: 10, Processed: 10, Partitions: 12}},
+		"a record that does not say it": {none, record.Reached{Next: 5}, Progress{Partitions: 12}},
 	} {
-		if got, err := c.group.resume(c.told); err != nil || got != c.want {
+		if got, err := c.group.reconcile(c.told); err != nil || got != c.want {
 			t.Errorf("%s: got %+v, %v; want %+v", name, got, err, c.want)
 		}
-		if got, want := c.group.skips(c.told), name == "set on by a tool"; got != want {
+		if got, want := c.group.wasSetHigher(c.told), name == "set on by a tool"; got != want {
 			t.Errorf("%s: it skips events: %t", name, got)
 		}
 	}
 	told.Partitions = 11
-	if got, err := none.resume(told); !errors.Is(err, kafka.ErrPartitionCounts) {
+	if got, err := none.reconcile(told); !errors.Is(err, kafka.ErrPartitionCounts) {
 		t.Errorf("of another partition count: %+v, %v", got, err)
 	}
 }
@@ -495,7 +495,7 @@ func TestPartition_MarksOpenRunsWhereRawIsGone(t *testing.T) {
 	equal(t, "mark of a sealed run", s.run("r1").RawLost, false)
 	messages, _ := s.history("open")
 	equal(t, "history", messages, `[`+assistantMessage("m", "here")+`]`)
-	equal(t, "C", s.settled.committedOffset, int64(7))
+	equal(t, "C", s.settled.Committed, int64(7))
 }
 
 // The record of a run may have no room for the mark: it is written all the same, as nothing but that keeps it over a crash.
@@ -509,7 +509,7 @@ func TestPartition_MarksAnOpenRunWhoseRecordIsAtTheLimit(t *testing.T) {
 	s.send("u", "open", text("m", "gone"))
 	s.open(false)
 	s.skipTo(2)
-	equal(t, "C", s.settled.committedOffset, int64(2))
+	equal(t, "C", s.settled.Committed, int64(2))
 	s.open(false)
 	s.send("u", "open", finished("open"))
 	s.all()
@@ -541,8 +541,8 @@ func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 			s.send("a", "before", started("before"))
 			s.send("a", "before", text("m", "gone "))
 			s.all()
-			equal(t, "C", s.settled.committedOffset, int64(0))
-			equal(t, "P", s.settled.decidedOffset, int64(2))
+			equal(t, "C", s.settled.Committed, int64(0))
+			equal(t, "P", s.settled.Processed, int64(2))
 			s.send("b", "within", started("within"))
 			s.now = s.now.Add(c.dated)
 			s.send("a", "before", text("m", "here"))
@@ -565,10 +565,10 @@ func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 					s.send("f", "odd", text("m", "it never says that it begins"))
 					s.send("f", "odd", finished("odd"))
 				}
-				s.feed(int(s.part.position.decidedOffset) - s.read + c.every)
+				s.feed(int(s.part.progress.Processed) - s.read + c.every)
 				s.commit(!c.dies)
 				if c.offsets {
-					s.settled = position{partitions: 1, unsaid: true}
+					s.settled = Progress{Partitions: 1, noMetadata: true}
 				}
 				if c.dies {
 					s.open(c.newFolder)
@@ -580,7 +580,7 @@ func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 				got[id] = r.RawLost
 			}
 			equal(t, "marks", got, map[string]bool{"before": true, "within": true, "behind": false, "asked": false, "odd": false})
-			equal(t, "what the position says of the gap", s.part.position.gap, record.Gap{})
+			equal(t, "what the position says of the gap", s.part.progress.Gap, record.Gap{})
 			s.checkHeads()
 		})
 	}
@@ -596,7 +596,7 @@ func TestPartition_MarksNobodyWhoseRecordReachesBehindWhatIsGone(t *testing.T) {
 	s.all()
 	s.now = s.now.Add(s.cfg.CheckpointMax)
 	s.commit(true)
-	s.settled = position{partitions: 1, decidedOffset: 3} // as if a run without a record had held it
+	s.settled = Progress{Partitions: 1, Processed: 3} // as if a run without a record had held it
 	s.open(true)
 	s.skipTo(2)
 	s.all()
@@ -615,10 +615,10 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 		s.send("t0", "r", text("m", "here"))
 		group := s.settled
 		if tool {
-			group = position{committedOffset: 2, decidedOffset: 2, partitions: 1, unsaid: true}
+			group = Progress{Committed: 2, Processed: 2, Partitions: 1, noMetadata: true}
 		}
 		begin := func(newFolder bool) {
-			s.settled = position{committedOffset: 1, decidedOffset: 1, partitions: 1}
+			s.settled = Progress{Committed: 1, Processed: 1, Partitions: 1}
 			s.open(newFolder)
 			s.part.settled, s.settled = group, group
 			s.check(s.part.skipTo(2, 0))
@@ -639,7 +639,7 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 			}
 		}
 		equal(t, "records", len(s.runs)-records, n+1) // and a position
-		equal(t, "C", s.settled, position{committedOffset: 2, decidedOffset: 2, partitions: 1, gap: record.Gap{End: 2}})
+		equal(t, "C", s.settled, Progress{Committed: 2, Processed: 2, Partitions: 1, Gap: record.Gap{End: 2}})
 		equal(t, "is read next", s.part.next, int64(2))
 		s.read = 2
 		s.all()
@@ -847,8 +847,8 @@ func TestPartition_CountsSelfParentsAndCycles(t *testing.T) {
 	s.send("u", "open", started("open")) // keeps the commit back, so that all but it is read again
 	s.open(false)
 	s.feed(len(s.events))
-	equal(t, "self-parents for the metric", s.part.counts.anomalies[lineage.AnomalySelfParent], 1)
-	equal(t, "cycles for the metric", s.part.counts.anomalies[lineage.AnomalyParentCycle], 2)
+	equal(t, "self-parents for the metric", s.part.counts.Anomalies[lineage.AnomalySelfParent], 1)
+	equal(t, "cycles for the metric", s.part.counts.Anomalies[lineage.AnomalyParentCycle], 2)
 	s.commit(true)
 	for id, want := range map[string]struct {
 		parent, spawnedBy string

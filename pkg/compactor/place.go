@@ -55,7 +55,7 @@ func (r *run) pending(first int64, at time.Time) pending {
 
 // place works out a run's placement as of an offset, where no record has it; it changes nothing. ev is the run's first
 // event, or nil for a preliminary placement of a pending run.
-func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, error) {
+func (p *Processor) place(r *run, ev *agui.Event, offset int64) (*placement, error) {
 	pl := &placement{}
 	if r.decided != nil {
 		*pl = *r.decided
@@ -80,7 +80,7 @@ func (p *partition) place(r *run, ev *agui.Event, offset int64) (*placement, err
 }
 
 // placeAmong places a run among the runs of its thread.
-func (p *partition) placeAmong(r *run, pl *placement, ev *agui.Event, offset int64) (err error) {
+func (p *Processor) placeAmong(r *run, pl *placement, ev *agui.Event, offset int64) (err error) {
 	start := lineage.Start{RunID: r.head.ID, GivenID: r.head.Given(), Offset: offset, Input: pl.input}
 	if ev != nil && ev.Type == agui.RunStarted {
 		start.ParentRunID = ev.ParentRunID
@@ -113,7 +113,7 @@ func (p *partition) placeAmong(r *run, pl *placement, ev *agui.Event, offset int
 
 // fits reports whether a record has room for a history and an input. It is told by their bytes as a record has them, so that it
 // makes no difference whether they have been in one.
-func (p *partition) fits(at lineage.History, input *agui.RunAgentInput) bool {
+func (p *Processor) fits(at lineage.History, input *agui.RunAgentInput) bool {
 	room := p.cfg.RecordLimit * 7 / 8
 	bytes := at.Bytes() + len(at.State)
 	if input != nil {
@@ -137,7 +137,7 @@ func compactedBytes(messages []agui.Message) (n int) {
 }
 
 // decide makes a placement the run's own.
-func (p *partition) decide(r *run, pl *placement) error {
+func (p *Processor) decide(r *run, pl *placement) error {
 	h := r.head
 	start := h.Start // of its first record, which may be the input
 	h.Run = pl.Run
@@ -174,7 +174,7 @@ func (r *run) setInput(in *agui.RunAgentInput, sum string) { r.input, r.inputSum
 
 // history returns a placed run's history as it stands: of a live run out of its fold, of any other
 // out of its record and the chain of bases below.
-func (p *partition) history(t *thread, runID string) (lineage.History, error) {
+func (p *Processor) history(t *thread, runID string) (lineage.History, error) {
 	key, err := record.RunKey(t.tenant, t.id, runID)
 	if err != nil {
 		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
@@ -227,7 +227,7 @@ func contentOf(rec *record.Run) lineage.Content {
 }
 
 // recordOf returns a run's latest record, committed or about to be, and the size of a committed one.
-func (p *partition) recordOf(key string) (*record.Run, int, error) {
+func (p *Processor) recordOf(key string) (*record.Run, int, error) {
 	if value := p.unsaved[key]; value != nil {
 		rec, err := record.DecodeRun(value)
 		return rec, 0, err
@@ -237,7 +237,7 @@ func (p *partition) recordOf(key string) (*record.Run, int, error) {
 
 // bring has a run in memory for the next transaction, by its record key, and takes it off the portion. One that was not
 // there leaves with that.
-func (p *partition) bring(key string, now time.Time) (*run, error) {
+func (p *Processor) bring(key string, now time.Time) (*run, error) {
 	parts, err := record.SplitKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("loading run: %w", err)
@@ -267,7 +267,7 @@ func (p *partition) bring(key string, now time.Time) (*run, error) {
 }
 
 // load brings a run into memory that is not sealed.
-func (p *partition) load(t *thread, h *head, now time.Time) (*run, error) {
+func (p *Processor) load(t *thread, h *head, now time.Time) (*run, error) {
 	if h.live != nil {
 		return h.live, nil
 	}
@@ -365,7 +365,7 @@ func (r *run) resume(rec *record.Run, size int) error {
 }
 
 // decidedBy is the placement that a record says alone.
-func (p *partition) decidedBy(t *thread, h *head, rec *record.Run) (*placement, error) {
+func (p *Processor) decidedBy(t *thread, h *head, rec *record.Run) (*placement, error) {
 	pl := &placement{baseRefolds: rec.BaseRefolds}
 	pl.Run = h.Run
 	pl.Run.End, pl.Run.Status, pl.Run.Synthetic = -1, lineage.StatusRunning, false

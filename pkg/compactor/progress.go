@@ -1,92 +1,83 @@
 package compactor
 
 import (
-	"log/slog"
-	"sync"
-	"time"
+	"fmt"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
-// catchUps tell how far the catch-ups of a session are, in the log and in metrics: on an empty folder
-// one reads all of a partition of skein.runs.
-type catchUps struct {
-	logger  *slog.Logger
-	metrics *Metrics
-
-	mu  sync.Mutex
-	all map[*catchUp]struct{}
+// Progress is what one partition has committed: the group's offset and, in its metadata, the processed offset with
+// what belongs to it.
+type Progress struct {
+	// Committed is the committed offset: the next record that open runs need from the log.
+	Committed int64
+	// Processed is the processed offset: everything below it was decided. It is never below Committed.
+	Processed int64
+	// Partitions is the partition count that both belong to.
+	Partitions int32
+	// StreamTime is the partition's stream time at Committed, in milliseconds since 1970; 0 if it is not known.
+	StreamTime int64
+	// Gap is where raw events were gone last: see Processor.mayBeginInGap.
+	Gap record.Gap
+	// noMetadata: the group holds no metadata, so that Processed is a guess until the progress record confirms it (reconcile).
+	noMetadata bool
 }
 
-func newCatchUps(logger *slog.Logger, metrics *Metrics) *catchUps {
-	return &catchUps{logger: logger, metrics: metrics, all: map[*catchUp]struct{}{}}
-}
-
-// catchUp is the progress of one. It counts offsets: compaction leaves fewer records than offsets, so
-// the time left is an upper estimate where much was compacted.
-type catchUp struct {
-	of        *catchUps
-	partition int32
-	first     int64
-	next      int64
-	end       int64 // behind the fence
-	records   int
-	bytes     int
-	began     time.Time
-	told      time.Time
-}
-
-// tellEvery is the time between two lines about one catch-up.
-const tellEvery = 10 * time.Second
-
-func (c *catchUps) begin(partition int32, next, end int64, now time.Time) *catchUp {
-	u := &catchUp{of: c, partition: partition, first: next, next: next, end: end, began: now, told: now}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all[u] = struct{}{}
-	c.show(now)
-	return u
-}
-
-// read notes what was read and applied: the next offset is next.
-func (u *catchUp) read(records, bytes int, next int64, now time.Time) {
-	c := u.of
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	u.records, u.bytes, u.next = u.records+records, u.bytes+bytes, next
-	c.metrics.CatchUp.Add(float64(records))
-	c.metrics.CatchUpBytes.Add(float64(bytes))
-	c.show(now)
-	if now.Sub(u.told) >= tellEvery {
-		u.told = now
-		c.logger.Info("catching up with run records", "partition", u.partition, "offset", u.next, "until", u.end,
-			"records", u.records, "bytes", u.bytes, "left", u.left(now).Round(time.Second).String())
+// Metadata is the text that goes with the committed offset into the group's offsets.
+func (p Progress) Metadata() string {
+	if p.noMetadata { // whoever opens the partition next has to ask as well
+		return ""
 	}
+	return record.AppendGap(record.AppendStreamTime(record.EncodeDecided(p.Processed, p.Partitions), p.StreamTime), p.Gap)
 }
 
-// done takes it out of the metrics, however it ended.
-func (u *catchUp) done(now time.Time) {
-	c := u.of
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.all, u)
-	c.show(now)
-}
-
-// left is how long it will take at its pace so far; 0 until there is one.
-func (u *catchUp) left(now time.Time) time.Duration {
-	if u.next <= u.first {
-		return 0
+// ParseProgress reads what the group holds. Without metadata (no offset yet, an expired one, or one that a tool has
+// set) everything below the offset counts as processed, if the progress record does not know better. Metadata of an
+// unknown form are an error: guessing the processed offset would decide events twice.
+func ParseProgress(offset int64, metadata string, partitions int32) (Progress, error) {
+	p := Progress{Committed: max(offset, 0), Partitions: partitions}
+	p.Processed = p.Committed
+	if metadata == "" {
+		p.noMetadata = true
+		return p, nil
 	}
-	return time.Duration(float64(now.Sub(u.began)) * float64(u.end-u.next) / float64(u.next-u.first))
+	var err error
+	if p.Processed, p.Partitions, err = record.DecodeDecided(metadata); err != nil {
+		return Progress{}, err
+	}
+	p.StreamTime, p.Gap = record.StreamTime(metadata), record.GapOf(metadata)
+	if p.Processed < p.Committed {
+		return Progress{}, fmt.Errorf("reading offset metadata %q: the position is below the committed offset %d", metadata, offset)
+	}
+	if p.Partitions != partitions {
+		return Progress{}, fmt.Errorf("%w: the committed positions belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, p.Partitions, partitions)
+	}
+	return p, nil
 }
 
-// show sets the gauges: offsets of all, and the time of the one that takes longest.
-func (c *catchUps) show(now time.Time) {
-	var offsets int64
-	var left time.Duration
-	for u := range c.all {
-		offsets += max(0, u.end-u.next)
-		left = max(left, u.left(now))
+// reconcile returns the progress to resume from. The group may hold nothing (it was deleted, its offsets expired) or less
+// than was committed (somebody has set the offset back): then the progress record counts, which each transaction that
+// moved the processed offset has written. Beginning at the group's offset would decide events twice.
+func (p Progress) reconcile(told record.Reached) (Progress, error) {
+	said := !p.noMetadata
+	p.noMetadata = false
+	switch {
+	case told.Partitions == 0: // it was never told
+		return p, nil
+	case said && told.Decided == p.Processed: // they agree
+		return p, nil
+	case told.Decided < p.Processed: // somebody has skipped what lies between, or the last process could not tell
+		return p, nil
+	case told.Partitions != p.Partitions:
+		return Progress{}, fmt.Errorf("%w: the positions on skein.runs belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, told.Partitions, p.Partitions)
 	}
-	c.metrics.CatchUpLeft.Set(float64(offsets))
-	c.metrics.CatchUpLeftSeconds.Set(left.Seconds())
+	return Progress{Committed: told.Committed, Processed: told.Decided, Partitions: p.Partitions, StreamTime: told.StreamTime, Gap: told.Gap}, nil
+}
+
+// wasSetHigher reports whether somebody has set the group's offset higher than what was committed last. A tool does that
+// without metadata; metadata that are ahead of the progress record are the compactor's own, as not every transaction
+// writes that record (tell). Nothing that lies between is folded, and nobody knows which open runs had events there.
+func (p Progress) wasSetHigher(told record.Reached) bool {
+	return p.noMetadata && told.Partitions != 0 && told.Decided < p.Processed
 }

@@ -53,7 +53,7 @@ var (
 )
 
 // takeRefold takes in a request. Below P it was done.
-func (p *partition) takeRefold(t *thread, m *message) (outcome, error) {
+func (p *Processor) takeRefold(t *thread, m *message) (outcome, error) {
 	if m.decided {
 		return outcomeRefold, nil
 	}
@@ -77,14 +77,14 @@ func mayAskForRefold(m *kgo.Record) bool {
 }
 
 // wanted returns the request that the last record was, if it was one.
-func (p *partition) wanted() *refolding {
+func (p *Processor) wanted() *refolding {
 	r := p.refolding
 	p.refolding = nil
 	return r
 }
 
 // prepare takes the thread's records and says where its raw events lie.
-func (p *partition) prepare(r *refolding) error {
+func (p *Processor) prepare(r *refolding) error {
 	var parts [][2]int64
 	size, messages := 0, 0
 	continued := map[string]bool{} // the runs that another one adds to
@@ -129,7 +129,7 @@ func (p *partition) prepare(r *refolding) error {
 
 // refold writes the thread's records anew: raw are its records of skein.events in the request's spans, start is
 // the first offset that is there. It returns how many records that are, or why (refused) it is none.
-func (p *partition) refold(r *refolding, raw []*kgo.Record, start int64) (written int, refused, err error) {
+func (p *Processor) refold(r *refolding, raw []*kgo.Record, start int64) (written int, refused, err error) {
 	again := shadow.NewThread(r.records, start)
 	for _, m := range raw {
 		if err := again.Take(m); err != nil {

@@ -209,7 +209,7 @@ func TestPartition_DecidesARequestToFoldAgainOnce(t *testing.T) {
 		request := int64(len(s.events) - 1)
 		s.send("t", "open", finished("open"))
 		s.all()
-		if s.settled.committedOffset >= request || s.settled.decidedOffset <= request {
+		if s.settled.Committed >= request || s.settled.Processed <= request {
 			t.Fatalf("the request at %d is not between C and P: %+v", request, s.settled)
 		}
 		s.open(newFolder)
@@ -277,7 +277,7 @@ func TestPartition_LeavesAThreadWhoseRunsWouldEndOtherwise(t *testing.T) {
 			s.check(err)
 			s.runs[i] = &old
 		}
-		s.settled.committedOffset = s.settled.decidedOffset
+		s.settled.Committed = s.settled.Processed
 		s.open(true)
 		before := s.values()["acme/t/x"]
 		s.refold("t")
@@ -476,7 +476,7 @@ func TestPartition_FoldsThreadsAgainInAnyHistory(t *testing.T) {
 		for _, thread := range threads {
 			got.refold(thread)
 		}
-		for got.settled.decidedOffset < int64(len(got.events)) {
+		for got.settled.Processed < int64(len(got.events)) {
 			got.feed(1 + rng.IntN(3))
 			switch rng.IntN(3) {
 			case 0: // dies before the transaction ends

@@ -60,7 +60,7 @@ type run struct {
 	touchedAt time.Time
 	wait      *wait
 	// made is its record as an abandoned run, until another record of its comes.
-	made *output
+	made *Output
 }
 
 func newRun(t *thread, key string, h *head, now time.Time) *run {

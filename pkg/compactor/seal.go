@@ -15,16 +15,16 @@ import (
 // seal ends a run whose terminal event was folded: its record is made now and never again. From
 // here on the run is what its record says, read back: whoever builds on it then builds on the same,
 // now or after a restart.
-func (p *partition) seal(r *run) error {
+func (p *Processor) seal(r *run) error {
 	rec, base, err := p.build(r)
 	if err != nil {
 		return err
 	}
-	return p.end(r, rec, base, output{kind: outputSealed})
+	return p.end(r, rec, base, Output{Kind: outputSealed})
 }
 
 // end writes the last record of a run, and its branch where that is due.
-func (p *partition) end(r *run, rec *record.Run, base lineage.History, as output) error {
+func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output) error {
 	at, err := lineage.RestoreFrom(base, contentOf(rec))
 	if err != nil {
 		return fmt.Errorf("sealing run: %w", err)
@@ -41,13 +41,13 @@ func (p *partition) end(r *run, rec *record.Run, base lineage.History, as output
 		h.SinceSnapshot = 0
 	}
 	rec.SinceSnapshot = h.SinceSnapshot
-	out, err := p.finish(r, rec, as.kind)
+	out, err := p.finish(r, rec, as.Kind)
 	if err != nil {
 		return err
 	}
 	out.of, out.size = as.of, as.size
 	p.write(*out)
-	p.counts.ended[rec.Status]++
+	p.counts.Ended[rec.Status]++
 	if !whole {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (p *partition) end(r *run, rec *record.Run, base lineage.History, as output
 }
 
 // finish makes the last record of a run and lets the run go.
-func (p *partition) finish(r *run, rec *record.Run, kind string) (*output, error) {
+func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error) {
 	value, err := fit(rec, p.cfg.RecordLimit)
 	if err != nil {
 		return nil, err
@@ -78,23 +78,23 @@ func (p *partition) finish(r *run, rec *record.Run, kind string) (*output, error
 }
 
 // runOutput wraps a run's encoded record, with the head that a process takes out of it which reads it.
-func (p *partition) runOutput(key string, rec *record.Run, value []byte, kind string) (*output, error) {
+func (p *Processor) runOutput(key string, rec *record.Run, value []byte, kind string) (*Output, error) {
 	h, err := headOf(rec)
 	if err != nil {
 		return nil, err
 	}
-	return &output{
-		record: &kgo.Record{
+	return &Output{
+		Record: &kgo.Record{
 			Topic: p.topics.Runs, Partition: p.id, Key: []byte(key), Value: value,
 			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: rec.RunID, Seq: -1}),
 		},
-		kind: kind, key: key, head: h, messages: messageSums(rec.Messages),
+		Kind: kind, key: key, head: h, messages: messageSums(rec.Messages),
 	}, nil
 }
 
 // sinceSnapshot is how many bytes the run's branch has added since it was last written whole. A
 // branch's first run counts with all of its conversation.
-func (p *partition) sinceSnapshot(r *run, rec *record.Run, at lineage.History) int64 {
+func (p *Processor) sinceSnapshot(r *run, rec *record.Run, at lineage.History) int64 {
 	parent := r.thread.heads[r.head.Parent]
 	if parent == nil || parent.Branch != r.head.Branch || rec.Base != parent.ID {
 		return int64(at.Bytes())
@@ -104,7 +104,7 @@ func (p *partition) sinceSnapshot(r *run, rec *record.Run, at lineage.History) i
 
 // wantsSnapshot reports whether the branch is written whole at this run's end: while it is small,
 // else once half of it is new, so that what is written stays in proportion to what was added.
-func (p *partition) wantsSnapshot(r *run, at lineage.History) (bool, error) {
+func (p *Processor) wantsSnapshot(r *run, at lineage.History) (bool, error) {
 	tip, err := r.thread.tip(r.head.Branch)
 	if err != nil {
 		return false, err
@@ -117,7 +117,7 @@ func (p *partition) wantsSnapshot(r *run, at lineage.History) (bool, error) {
 }
 
 // snapshot writes the branch of a run whole, as of the run's end, as two events that a stock client plays.
-func (p *partition) snapshot(t *thread, h *head, at lineage.History) error {
+func (p *Processor) snapshot(t *thread, h *head, at lineage.History) error {
 	messages := append(make([]byte, 0, at.Bytes()+len(at.Messages)+64), `{"type":"MESSAGES_SNAPSHOT","messages":[`...)
 	for i, m := range at.Messages {
 		if i > 0 {
@@ -141,7 +141,7 @@ func (p *partition) snapshot(t *thread, h *head, at lineage.History) error {
 			kind, counted = record.KindOversize, outputOversize
 			s.value = []byte(`{"bytes":` + strconv.Itoa(len(s.value)) + `}`)
 		}
-		p.write(output{kind: counted, record: &kgo.Record{
+		p.write(Output{Kind: counted, Record: &kgo.Record{
 			Topic: p.topics.Snapshots, Partition: p.id, Key: []byte(key), Value: s.value,
 			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: h.ID, Seq: -1}),
 		}})

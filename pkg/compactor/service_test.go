@@ -199,12 +199,12 @@ func waitDecided(t *testing.T, k kafka.Config, partitions int32) map[int32]int64
 				if !ok || o.Err != nil {
 					return
 				}
-				pos, err := parsePosition(o.At, o.Metadata, partitions)
+				pos, err := ParseProgress(o.At, o.Metadata, partitions)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if pos.decidedOffset == end.Offset {
-					got[end.Partition] = pos.committedOffset
+				if pos.Processed == end.Offset {
+					got[end.Partition] = pos.Committed
 				}
 			})
 			if len(got) == int(partitions) {
@@ -453,7 +453,7 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 				case "aborted":
 					events = 1
 				case "migrated":
-					commitPosition(t, k, position{decidedOffset: 3, partitions: 1})
+					commitPosition(t, k, Progress{Processed: 3, Partitions: 1})
 				}
 
 				cfg := testConfig(t.TempDir(), "a")
@@ -482,7 +482,7 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 }
 
 // commitPosition commits for partition 0 in the name of a group that has no member.
-func commitPosition(t *testing.T, k kafka.Config, pos position) {
+func commitPosition(t *testing.T, k kafka.Config, pos Progress) {
 	t.Helper()
 	admin, err := kafka.NewAdmin(k)
 	if err != nil {
@@ -490,7 +490,7 @@ func commitPosition(t *testing.T, k kafka.Config, pos position) {
 	}
 	defer admin.Close()
 	var offsets kadm.Offsets
-	offsets.Add(kadm.Offset{Topic: k.Topics().Events, At: pos.committedOffset, LeaderEpoch: -1, Metadata: pos.metadata()})
+	offsets.Add(kadm.Offset{Topic: k.Topics().Events, At: pos.Committed, LeaderEpoch: -1, Metadata: pos.Metadata()})
 	if err := admin.CommitAllOffsets(t.Context(), groupOf(k), offsets); err != nil {
 		t.Fatal(err)
 	}

@@ -247,7 +247,7 @@ func (s *session) onOffsetsFetched(_ context.Context, _ *kgo.Client, r *kmsg.Off
 
 // fetched notes what is committed for a partition.
 func (s *session) fetched(a *assignment, offset int64, metadata string) {
-	pos, err := parsePosition(offset, metadata, s.set.Partitions)
+	pos, err := ParseProgress(offset, metadata, s.set.Partitions)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.assigned[a.id] != a || a.phase != phaseAsking {
@@ -257,7 +257,7 @@ func (s *session) fetched(a *assignment, offset int64, metadata string) {
 		s.failure = fmt.Errorf("opening partition %d: %w", a.id, err)
 		return
 	}
-	a.position, a.phase = pos, phaseFencing
+	a.progress, a.phase = pos, phaseFencing
 }
 
 // adjustOffsets turns "nothing committed" into a number: SetOffsets and CommittedOffsets silently
@@ -527,7 +527,7 @@ func (s *session) useUpRevocation(ctx context.Context) (bool, error) {
 type view struct {
 	*assignment
 	phase    phase
-	position position
+	progress Progress
 }
 
 // owned returns the assignments as they stand, and whether a join is under way. Partitions that the
@@ -554,7 +554,7 @@ func (s *session) owned(now time.Time) (map[int32]view, bool) {
 		if a.part != nil {
 			a.part.share(len(s.assigned))
 		}
-		parts[id] = view{assignment: a, phase: a.phase, position: a.position}
+		parts[id] = view{assignment: a, phase: a.phase, progress: a.progress}
 	}
 	s.metrics.Partitions.WithLabelValues("open").Set(float64(len(parts) - opening))
 	s.metrics.Partitions.WithLabelValues("opening").Set(float64(opening))
@@ -583,7 +583,7 @@ func (s *session) takeCaught(now time.Time) error {
 				s.readOn(c.part)
 			}
 			s.metrics.OpenSeconds.Observe(now.Sub(c.a.since).Seconds())
-			s.logger.Info("partition open", "partition", c.a.id, "offset", c.part.next, "decided", c.part.position.decidedOffset)
+			s.logger.Info("partition open", "partition", c.a.id, "offset", c.part.next, "decided", c.part.progress.Processed)
 		default:
 			return nil
 		}
@@ -591,7 +591,7 @@ func (s *session) takeCaught(now time.Time) error {
 }
 
 // readOn has the client fetch what the partition is to read next.
-func (s *session) readOn(p *partition) {
+func (s *session) readOn(p *Processor) {
 	s.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{s.topics.Events: {p.id: {Epoch: -1, Offset: p.next}}})
 	s.client.ResumeFetchPartitions(map[string][]int32{s.topics.Events: {p.id}})
 }
@@ -658,7 +658,7 @@ func (s *session) hasMisplaced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.assigned {
-		if a.phase == phaseOpen && a.part.counts.letters[reasonWrongPartition] > 0 {
+		if a.phase == phaseOpen && a.part.counts.DeadLetters[reasonWrongPartition] > 0 {
 			return true
 		}
 	}

@@ -106,7 +106,7 @@ func (h *waitHeap) Pop() any {
 }
 
 // heard is when a record counts as come: in stream time, so that old events which are told again are no silence.
-func (p *partition) heard(now time.Time) time.Time {
+func (p *Processor) heard(now time.Time) time.Time {
 	if p.streamTime.IsZero() { // all that came says it comes from the future
 		return now.UTC()
 	}
@@ -114,20 +114,20 @@ func (p *partition) heard(now time.Time) time.Time {
 }
 
 // isSilent reports whether the run that waits longest is to be given up at that time.
-func (p *partition) isSilent(at time.Time) bool {
+func (p *Processor) isSilent(at time.Time) bool {
 	w := p.silent.longest()
 	return w != nil && !w.since.Add(p.cfg.IdleLimit).After(at)
 }
 
 // takePortion does as much as the next transaction takes of what is done by the way: not between C and P, where all of that
 // was decided.
-func (p *partition) takePortion(now time.Time) error {
+func (p *Processor) takePortion(now time.Time) error {
 	p.portion += p.spare
 	defer func() { p.portion, p.spare = p.mostPortion, max(0, p.portion) }()
 	switch {
 	case p.skip != nil:
 		return p.markLost(now)
-	case p.next < p.position.decidedOffset:
+	case p.next < p.progress.Processed:
 		return nil
 	}
 	for p.portion > 0 && p.isSilent(p.streamTime) { // those first that fell silent first
@@ -150,7 +150,7 @@ func (p *partition) takePortion(now time.Time) error {
 }
 
 // giveUpSilentOf gives up all runs of a thread that are silent, and notes when to look again.
-func (p *partition) giveUpSilentOf(t *thread, now time.Time) error {
+func (p *Processor) giveUpSilentOf(t *thread, now time.Time) error {
 	t.silentAt = p.streamTime.Add(p.cfg.IdleLimit) // what begins or goes on behind this
 	var silent []*wait
 	for _, h := range t.open {
@@ -179,22 +179,22 @@ func (p *partition) giveUpSilentOf(t *thread, now time.Time) error {
 }
 
 // isOld reports whether the run that was abandoned first is to be closed by now.
-func (p *partition) isOld(now time.Time) bool {
+func (p *Processor) isOld(now time.Time) bool {
 	w := p.abandoned.longest()
 	return w != nil && now.Sub(w.since)/closeAfter >= p.cfg.IdleLimit
 }
 
 // knowEnd takes in where the log ends by now.
-func (p *partition) knowEnd(offset int64, now time.Time) { p.logEnd, p.logEndAt = offset, now }
+func (p *Processor) knowEnd(offset int64, now time.Time) { p.logEnd, p.logEndAt = offset, now }
 
 // isUpToDate reports whether all is read that the log held a moment ago, less than an idle limit. Where the partition is behind, nobody is
 // closed: what waits to be read may be theirs. Times of records do not say that: one fast clock would.
-func (p *partition) isUpToDate(now time.Time) bool {
+func (p *Processor) isUpToDate(now time.Time) bool {
 	return !p.logEndAt.IsZero() && p.next >= p.logEnd && now.Sub(p.logEndAt) < p.cfg.IdleLimit
 }
 
 // close makes the last record of a run that was abandoned.
-func (p *partition) close(r *run, kind string) (*output, error) {
+func (p *Processor) close(r *run, kind string) (*Output, error) {
 	rec, base, err := p.build(r)
 	if err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (p *partition) close(r *run, kind string) (*output, error) {
 
 // abandon gives a run up, and makes its record. One that is over the limit ends for good, so that it does not hold the commit for
 // ever: here, so that it comes out the same whatever else the transaction holds.
-func (p *partition) abandon(key string, now time.Time) error {
+func (p *Processor) abandon(key string, now time.Time) error {
 	r, err := p.bring(key, now)
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ func (p *partition) abandon(key string, now time.Time) error {
 	r.head.end(lineage.StatusAbandoned, true)
 	r.due = true
 	p.dirty[r] = struct{}{}
-	p.counts.ended[record.StatusAbandoned]++
+	p.counts.Ended[record.StatusAbandoned]++
 	if r.fold != nil {
 		r.head.HistoryKey = lineage.KeyOf(r.fold.Messages())
 	}

@@ -159,12 +159,12 @@ func TestSession_GivesPartitionsWhatOthersLeaveOfAPortion(t *testing.T) {
 		}
 		runs := 0
 		for _, sh := range shares {
-			for _, o := range sh.batch.outputs {
-				if o.kind == outputAbandoned {
+			for _, o := range sh.effects.Outputs {
+				if o.Kind == outputAbandoned {
 					runs++
 				}
 			}
-			if err := parts[sh.id].part.committed(sh.batch, now); err != nil {
+			if err := parts[sh.id].part.committed(sh.effects, now); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -240,7 +240,7 @@ func TestPartition_GivesUpNobodyBelowP(t *testing.T) {
 	s.all()
 	equal(t, "running", len(s.part.silent.heap), 2)
 	s.open(false)
-	equal(t, "below P", s.part.next < s.part.position.decidedOffset, true)
+	equal(t, "below P", s.part.next < s.part.progress.Processed, true)
 	s.feed(1)
 	s.commit(true)
 	equal(t, "running below P", len(s.part.silent.heap), 2)
@@ -265,7 +265,7 @@ func TestPartition_TakesRecordsOfLongAgoForNoSilence(t *testing.T) {
 	for i, value := range []string{started("r"), text("m", "a"), text("m", "b")} {
 		s.silence(s.cfg.IdleLimit / 2)
 		s.feed(len(s.events))
-		abandoned += s.part.counts.ended[record.StatusAbandoned]
+		abandoned += s.part.counts.Ended[record.StatusAbandoned]
 		s.commit(true)
 		say(value)
 		equal(t, fmt.Sprint("events at ", i), s.part.runs["acme/t/r"].tally.Events, int64(i+1))
@@ -426,10 +426,10 @@ func TestPartition_ClosesNobodyWhileItIsBehind(t *testing.T) {
 	s.commit(true)
 	equal(t, "closed while it is behind", s.run("r").Closed, false)
 	s.part.streamTime = s.now.Add(-s.cfg.IdleLimit + time.Second)
-	s.part.position.decidedOffset += 2
+	s.part.progress.Processed += 2
 	s.commit(true)
 	equal(t, "closed between C and P", s.run("r").Closed, false)
-	s.part.position.decidedOffset -= 2
+	s.part.progress.Processed -= 2
 	s.part.streamTime = down
 	s.feed(2)
 	s.commit(true)
@@ -568,11 +568,11 @@ func TestPartition_TakesAMarkerForNothingButRead(t *testing.T) {
 	equal(t, "counts", s.part.counts, newCounts())
 	s.commit(true)
 	equal(t, "stream time", s.part.streamTime, streamTime)
-	equal(t, "C and P", s.settled.decidedOffset-s.settled.committedOffset, int64(2)) // the open run's event, and the marker
-	equal(t, "P", s.settled.decidedOffset, marker.Offset+1)
+	equal(t, "C and P", s.settled.Processed-s.settled.Committed, int64(2)) // the open run's event, and the marker
+	equal(t, "P", s.settled.Processed, marker.Offset+1)
 	s.open(false)
 	s.feed(2)
-	equal(t, "read again", []int64{s.part.next, s.part.position.decidedOffset}, []int64{marker.Offset + 1, marker.Offset + 1})
+	equal(t, "read again", []int64{s.part.next, s.part.progress.Processed}, []int64{marker.Offset + 1, marker.Offset + 1})
 	s.now = s.now.Add(s.closing())
 	s.commit(true)
 	equal(t, "closed, with nothing behind the marker", s.run("old").Closed, true)
@@ -674,7 +674,7 @@ func TestPartition_AnyCrashBesideClosingGivesTheSame(t *testing.T) {
 					s.send(fmt.Sprint("t", 1+rng.IntN(3)), []string{id, id, ""}[rng.IntN(3)],
 						[]string{started(id), text("m"+id, "late"), custom("late"), finished(id)}[rng.IntN(4)])
 				}
-				for s.settled.decidedOffset < int64(len(s.events)) {
+				for s.settled.Processed < int64(len(s.events)) {
 					step(1 + rng.IntN(20))
 				}
 				s.silence([]time.Duration{0, s.cfg.IdleLimit, s.closing() / 2, s.closing()}[rng.IntN(4)])
@@ -723,7 +723,7 @@ func TestPartition_FindsSilenceAsItWasWhereItOpens(t *testing.T) {
 				s.send("t", "r", started("r")).Timestamp = s.now.Add(off)
 				s.all()
 				s.rest()
-				equal(t, "C is P", s.settled.committedOffset, s.settled.decidedOffset)
+				equal(t, "C is P", s.settled.Committed, s.settled.Processed)
 				c.again(s)
 				s.silence(40 * time.Minute)
 				s.send("t", "x", started("x"))
@@ -789,8 +789,8 @@ func TestPartition_CountsWhatRunsGoOnFrom(t *testing.T) {
 	b, err := s.part.collect(s.now)
 	s.check(err)
 	given := 0
-	for _, o := range b.outputs {
-		if o.kind == outputAbandoned {
+	for _, o := range b.Outputs {
+		if o.Kind == outputAbandoned {
 			given++
 		}
 	}

@@ -32,11 +32,11 @@ type sim struct {
 	events  []*kgo.Record // the log of skein.events; index is offset
 	runs    []*kgo.Record // committed records of skein.runs
 	other   []*kgo.Record // committed records of the other topics
-	settled position
+	settled Progress
 
 	store *localStore
 	kept  *histories
-	part  *partition
+	part  *Processor
 	dirs  int
 	room  int              // what the partition has of it for runs that are due; 0 is the default
 	read  int              // events that the partition has been given
@@ -57,7 +57,7 @@ func newSim(tb testing.TB, change func(*Config)) *sim {
 	}
 	s := &sim{
 		tb: tb, cfg: cfg, topics: kafka.Config{}.Topics(), now: time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC),
-		cache: pebble.NewCache(1 << 20), fs: vfs.NewMem(), settled: position{partitions: 1},
+		cache: pebble.NewCache(1 << 20), fs: vfs.NewMem(), settled: Progress{Partitions: 1},
 	}
 	tb.Cleanup(func() {
 		if s.store != nil {
@@ -150,15 +150,15 @@ func (s *sim) open(newFolder bool) {
 	}
 	s.check(s.store.apply(entries, s.now))
 	s.kept = newHistories(s.cfg.CacheBytes)
-	pos, err := s.settled.resume(s.store.meta.Reached)
+	pos, err := s.settled.reconcile(s.store.meta.Reached)
 	s.check(err)
-	part, err := newPartition(0, s.cfg, s.topics, s.store, s.kept, pos)
+	part, err := newProcessor(0, s.cfg, s.topics, s.store, s.kept, pos)
 	s.check(err)
 	if s.room != 0 {
 		part.mostRoom = s.room
 	}
-	s.part, s.read = part, int(pos.committedOffset)
-	if s.settled.skips(s.store.meta.Reached) {
+	s.part, s.read = part, int(pos.Committed)
+	if s.settled.wasSetHigher(s.store.meta.Reached) {
 		part.settled = s.settled
 		s.skipTo(s.read)
 	}
@@ -210,28 +210,28 @@ func (s *sim) commit(told bool) {
 	s.part.spareRoom = 0 // it is the only partition
 	b, err := s.part.collect(s.now)
 	s.check(err)
-	s.reads = b.counts.reads
-	if !b.changed {
+	s.reads = b.Counts.Reads
+	if !b.Changed {
 		s.check(s.part.evict(s.now))
 		return
 	}
-	for _, o := range b.outputs {
-		m := *o.record
+	for _, o := range b.Outputs {
+		m := *o.Record
 		if m.Topic == s.topics.Runs {
 			m.Offset, m.Timestamp = int64(len(s.runs)), s.now
 			if most := s.cfg.RecordLimit + 4<<10; len(m.Value) > most {
 				s.tb.Errorf("the record of %s has %d bytes", m.Key, len(m.Value))
 			}
-			o.record.Offset, o.record.Timestamp = m.Offset, m.Timestamp
+			o.Record.Offset, o.Record.Timestamp = m.Offset, m.Timestamp
 			s.runs = append(s.runs, &m)
 		} else {
 			s.other = append(s.other, &m)
 		}
 	}
-	if b.position.committedOffset < s.settled.committedOffset || b.position.decidedOffset < s.settled.decidedOffset {
-		s.tb.Fatalf("position went back from %+v to %+v", s.settled, b.position)
+	if b.Progress.Committed < s.settled.Committed || b.Progress.Processed < s.settled.Processed {
+		s.tb.Fatalf("position went back from %+v to %+v", s.settled, b.Progress)
 	}
-	pos, err := parsePosition(b.position.committedOffset, b.position.metadata(), 1)
+	pos, err := ParseProgress(b.Progress.Committed, b.Progress.Metadata(), 1)
 	s.check(err)
 	s.settled = pos
 	if told {
@@ -324,7 +324,7 @@ func (s *sim) snapshots() map[string]*kgo.Record {
 func (s *sim) history(id string) (messages, state string) {
 	s.tb.Helper()
 	records := s.latest()
-	fresh, err := newPartition(0, s.cfg, s.topics, s.store, newHistories(0), s.settled)
+	fresh, err := newProcessor(0, s.cfg, s.topics, s.store, newHistories(0), s.settled)
 	s.check(err)
 	r := records[id]
 	t, err := fresh.thread("acme/"+r.ThreadID, "acme", r.ThreadID)

@@ -18,7 +18,7 @@ type skip struct {
 }
 
 // skipTo has a partition that was opened just now go on at an offset above the next one. lost is what it counts for that once it has.
-func (p *partition) skipTo(offset, lost int64) error {
+func (p *Processor) skipTo(offset, lost int64) error {
 	p.skip = &skip{to: offset, lost: lost}
 	return p.store.openRuns(func(key string, h *head) {
 		if !h.RawLost && h.Next < offset {
@@ -28,12 +28,12 @@ func (p *partition) skipTo(offset, lost int64) error {
 }
 
 // markLost marks as many runs as the next transaction takes, or goes on where all are marked.
-func (p *partition) markLost(now time.Time) error {
+func (p *Processor) markLost(now time.Time) error {
 	if len(p.skip.marks) == 0 {
 		p.next = p.skip.to
-		p.position.decidedOffset = max(p.position.decidedOffset, p.next)
-		p.position.gap = record.Gap{End: p.next}
-		p.counts.lost += p.skip.lost
+		p.progress.Processed = max(p.progress.Processed, p.next)
+		p.progress.Gap = record.Gap{End: p.next}
+		p.counts.Lost += p.skip.lost
 		p.skip = nil
 		return nil
 	}
@@ -50,15 +50,15 @@ func (p *partition) markLost(now time.Time) error {
 
 // leaveGap notes, with the first record that moves stream time behind a gap, until when a run may have begun there: once an idle limit
 // has gone by, it has spoken again, or counts as silent.
-func (p *partition) leaveGap() {
-	if p.position.gap.End > 0 && p.position.gap.Until == 0 {
-		p.position.gap.Until = p.streamTime.Add(p.cfg.IdleLimit).UnixMilli()
+func (p *Processor) leaveGap() {
+	if p.progress.Gap.End > 0 && p.progress.Gap.Until == 0 {
+		p.progress.Gap.Until = p.streamTime.Add(p.cfg.IdleLimit).UnixMilli()
 	}
 }
 
 // mayBeginInGap reports whether a run that shows itself with this event may have begun where raw is gone: it is not how a run
 // begins. That rests on what the position says, so it comes out the same when the event is read again.
-func (p *partition) mayBeginInGap(first *agui.Event, now time.Time) bool {
-	gap := p.position.gap
+func (p *Processor) mayBeginInGap(first *agui.Event, now time.Time) bool {
+	gap := p.progress.Gap
 	return first.Type != agui.RunStarted && gap.End > 0 && (gap.Until == 0 || p.heard(now).UnixMilli() < gap.Until)
 }

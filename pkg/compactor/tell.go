@@ -7,7 +7,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// tell adds a position record to a batch where it moves what readers of skein.runs can know: that no
+// tell adds a position record to the effects where it moves what readers of skein.runs can know: that no
 // event below known is missing there. Run records alone do not say so: a repeat, a dead letter or a
 // late event changes none, and what the record of one tenant's run says is nothing to another tenant.
 //
@@ -23,21 +23,21 @@ import (
 // that it speaks of. It is never the reason for a transaction. Between C and P, where a fresh process
 // does not know all open runs yet, nothing is told; what the last process has told by then is at least
 // C, and at most P.
-func (p *partition) tell(b *batch, known int64) {
+func (p *Processor) tell(b *Effects, known int64) {
 	b.told = p.told
-	if !b.changed || p.skip != nil || p.next < p.position.decidedOffset {
+	if !b.Changed || p.skip != nil || p.next < p.progress.Processed {
 		return
 	}
 	b.told = max(p.told, known)
 	reached := record.Reached{
 		Next: b.told, Events: p.store.meta.EventsID,
-		Committed: b.position.committedOffset, Decided: b.position.decidedOffset, Partitions: b.position.partitions,
-		StreamTime: b.position.streamTime, Gap: b.position.gap,
+		Committed: b.Progress.Committed, Decided: b.Progress.Processed, Partitions: b.Progress.Partitions,
+		StreamTime: b.Progress.StreamTime, Gap: b.Progress.Gap,
 	}
 	if reached == p.store.meta.Reached || reached.Decided == 0 {
 		return
 	}
-	b.outputs = append(b.outputs, output{kind: outputPosition, reached: &reached, record: &kgo.Record{
+	b.Outputs = append(b.Outputs, Output{Kind: outputPosition, reached: &reached, Record: &kgo.Record{
 		Topic: p.topics.Runs, Partition: p.id, Key: []byte(record.PositionKey), Value: record.EncodePosition(reached),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindPosition, Seq: -1}),
 	}})

@@ -155,7 +155,7 @@ func TestPartition_TellsNothingBeyondARunWithoutARecord(t *testing.T) {
 	s.send("u", "", custom("nobody's")) // 8
 	s.all()
 	equal(t, "an open run that is shown holds nothing", told(t, s.runs), []int64{4, 7, 9})
-	equal(t, "C", s.settled.committedOffset, int64(7))
+	equal(t, "C", s.settled.Committed, int64(7))
 
 	s.now = s.now.Add(s.cfg.IdleLimit)
 	s.send("u", "", custom("nobody's")) // 9
@@ -207,7 +207,7 @@ func TestPartition_TellsNothingTwiceAfterARestart(t *testing.T) {
 		s.commit(toldIt)
 		want := []int64{1, 3}
 		equal(t, "before the restart", told(t, s.runs), want)
-		equal(t, "C and P", []int64{s.settled.committedOffset, s.settled.decidedOffset}, []int64{1, 6})
+		equal(t, "C and P", []int64{s.settled.Committed, s.settled.Processed}, []int64{1, 6})
 
 		s.open(true)
 		for range 4 {

@@ -39,7 +39,7 @@ type thread struct {
 }
 
 // newThread returns the thread of these runs.
-func (p *partition) newThread(key, tenant, id string, heads []*head) (*thread, error) {
+func (p *Processor) newThread(key, tenant, id string, heads []*head) (*thread, error) {
 	t := &thread{key: key, tenant: tenant, id: id, heads: make(map[string]*head, len(heads)), given: make(map[string][]*head, len(heads)), tips: map[string]int{}}
 	slices.SortFunc(heads, func(a, b *head) int { return cmp.Compare(a.Start, b.Start) })
 	placed := make([]lineage.Run, 0, len(heads))

@@ -30,7 +30,7 @@ const (
 // share is one partition's part of a transaction.
 type share struct {
 	view        // its position goes into the group's offsets
-	batch       batch
+	effects     Effects
 	fenceRecord *kgo.Record
 }
 
@@ -109,9 +109,9 @@ func (s *session) shares(parts map[int32]view, now time.Time) (shares []share, c
 			if skipping && v.part.skip == nil {
 				s.readOn(v.part)
 			}
-			changed = changed || b.changed
-			v.position = b.position
-			shares = append(shares, share{view: v, batch: b})
+			changed = changed || b.Changed
+			v.progress = b.Progress
+			shares = append(shares, share{view: v, effects: b})
 		}
 	}
 	return shares, changed, nil
@@ -132,8 +132,8 @@ func (s *session) produce(ctx context.Context, shares []share) error {
 		if sh.fenceRecord != nil {
 			s.group.Produce(ctx, sh.fenceRecord, promise)
 		}
-		for _, o := range sh.batch.outputs {
-			s.group.Produce(ctx, o.record, promise)
+		for _, o := range sh.effects.Outputs {
+			s.group.Produce(ctx, o.Record, promise)
 		}
 	}
 	if err := s.client.Flush(ctx); err != nil {
@@ -157,8 +157,8 @@ func (s *session) learn(shares []share) {
 		if sh.fenceRecord != nil {
 			note(sh.fenceRecord)
 		}
-		for _, o := range sh.batch.outputs {
-			note(o.record)
+		for _, o := range sh.effects.Outputs {
+			note(o.Record)
 		}
 	}
 	if first {
@@ -188,8 +188,8 @@ func (s *session) commitOffsets(shares []share) func(*kmsg.TxnOffsetCommitReques
 		t.Topic = s.topics.Events
 		for _, sh := range shares {
 			p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
-			p.Partition, p.Offset, p.LeaderEpoch = sh.id, sh.position.committedOffset, -1
-			p.Metadata = kmsg.StringPtr(sh.position.metadata())
+			p.Partition, p.Offset, p.LeaderEpoch = sh.id, sh.progress.Committed, -1
+			p.Metadata = kmsg.StringPtr(sh.progress.Metadata())
 			t.Partitions = append(t.Partitions, p)
 		}
 		if len(t.Partitions) == 0 {
@@ -211,7 +211,7 @@ func (s *session) settle(shares []share) error {
 		}
 		switch sh.phase {
 		case phaseOpen:
-			if err := sh.part.committed(sh.batch, now); err != nil {
+			if err := sh.part.committed(sh.effects, now); err != nil {
 				return err
 			}
 			openRuns += len(sh.part.silent.heap)
@@ -267,30 +267,30 @@ func (s *session) reopen() {
 // count raises the metrics by what was committed.
 func (s *session) count(sh share) {
 	m := s.metrics
-	for outcome, n := range sh.batch.counts.outcomes {
+	for outcome, n := range sh.effects.Counts.Outcomes {
 		m.Events.WithLabelValues(outcomeNames[outcome]).Add(float64(n))
 	}
-	for reason, n := range sh.batch.counts.letters {
+	for reason, n := range sh.effects.Counts.DeadLetters {
 		m.DeadLetters.WithLabelValues(reason).Add(float64(n))
 	}
-	for rule, n := range sh.batch.counts.anomalies {
+	for rule, n := range sh.effects.Counts.Anomalies {
 		m.Anomalies.WithLabelValues(rule).Add(float64(n))
 	}
-	for status, n := range sh.batch.counts.ended {
+	for status, n := range sh.effects.Counts.Ended {
 		m.Runs.WithLabelValues(string(status)).Add(float64(n))
 	}
-	for what, r := range sh.batch.counts.reads {
+	for what, r := range sh.effects.Counts.Reads {
 		m.StoreReads.WithLabelValues(what).Add(float64(r.calls))
 		m.StoreReadBytes.WithLabelValues(what).Add(float64(r.bytes))
 	}
-	m.EventBytes.Add(float64(sh.batch.counts.bytes))
-	m.LostOffsets.Add(float64(sh.batch.counts.lost))
-	for _, o := range sh.batch.outputs {
-		m.RecordBytes.Add(float64(len(o.record.Key) + len(o.record.Value)))
-		if o.kind != "" {
-			m.Records.WithLabelValues(o.kind).Inc()
+	m.EventBytes.Add(float64(sh.effects.Counts.Bytes))
+	m.LostOffsets.Add(float64(sh.effects.Counts.Lost))
+	for _, o := range sh.effects.Outputs {
+		m.RecordBytes.Add(float64(len(o.Record.Key) + len(o.Record.Value)))
+		if o.Kind != "" {
+			m.Records.WithLabelValues(o.Kind).Inc()
 		}
-		if o.kind == outputOutgrown {
+		if o.Kind == outputOutgrown {
 			s.logger.Warn("run is ended: it has grown too large", "tenant", o.of.tenant, "thread_id", o.of.id, "run_id", o.head.ID, "partition", sh.id, "bytes", o.size)
 		}
 	}
