@@ -24,7 +24,7 @@ func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 		r.giveUp(rec, abandonment(p.cfg.IdleLimit))
 	}
 	rec.SinceSnapshot = r.head.SinceSnapshot
-	if leastBytes(rec) > p.cfg.RecordLimit {
+	if record.LeastBytes(rec) > p.cfg.RecordLimit {
 		return rec, r.base, nil
 	}
 	err = r.buildOpen(rec, folded)
@@ -64,7 +64,7 @@ func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 		rec.Stats.Anomalies = fold.NotEmpty(r.early)
 	}
 	rec.Raw = record.Raw{
-		Partition: p.id, First: r.head.Start, Next: r.head.Next, Ranges: r.ranges.clone(),
+		Partition: p.id, First: r.head.Start, Next: r.head.Next, Ranges: r.ranges.List(),
 		Events: r.tally.Events, SHA256: r.tally.SHA256(), NextSeq: r.head.NextSeq,
 	}
 	return &rec, folded, nil

@@ -32,7 +32,7 @@ func (p *Processor) endOutgrown(r *run, bytes int) error {
 	if err != nil {
 		return err
 	}
-	size := leastBytes(rec)
+	size := record.LeastBytes(rec)
 	if size <= p.cfg.RecordLimit || size+partOverhead*parts(rec) <= outgrown*p.cfg.RecordLimit {
 		return nil
 	}

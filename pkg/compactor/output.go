@@ -230,7 +230,7 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 		return nil, 0, err
 	}
 	if rec.Open == nil {
-		return nil, leastBytes(rec), nil
+		return nil, record.LeastBytes(rec), nil
 	}
 	value, err := record.EncodeRun(rec)
 	if err != nil || len(value) > limit {
@@ -258,7 +258,7 @@ func (p *Processor) placeRecord(r *run) (*Output, error) {
 	was.setSequence(before.seq)
 	was.producer = before.producer
 	was.setInput(before.input, before.inputSum)
-	was.tally.StartedAt, was.rec.RawLost, was.ranges.list, was.decided = r.tally.StartedAt, r.rec.RawLost, before.ranges, r.decided
+	was.tally.StartedAt, was.rec.RawLost, was.ranges, was.decided = r.tally.StartedAt, r.rec.RawLost, record.NewRanges(before.ranges), r.decided
 	maps.Copy(was.early, before.early)
 	for _, rule := range r.decided.Anomalies {
 		was.early[rule]++

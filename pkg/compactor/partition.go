@@ -291,7 +291,7 @@ func (p *Processor) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error
 	if err != nil {
 		return false, err
 	}
-	return !bytes.Equal(fold.Compacted(agui.Without(ev.Body, agui.FieldInput.String())), fold.Compacted(rec.Started)), nil
+	return !bytes.Equal(record.Compacted(agui.Without(ev.Body, agui.FieldInput.String())), record.Compacted(rec.Started)), nil
 }
 
 // repeatsInput reports whether an input is that of the sealed run, sent again. Where the producer
@@ -430,7 +430,7 @@ func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
 	if h != nil && m.Offset < h.Next {
 		return outcomeDropped, nil
 	}
-	sum := fold.SHA256(m.Value)
+	sum := record.SHA256(m.Value)
 	if h != nil && h.Sealed {
 		if malformed == nil {
 			if repeated, err := p.repeatsInput(t, h, sum); repeated || err != nil {
@@ -599,7 +599,7 @@ func (p *Processor) letter(m *message, reason, detail string) (outcome, error) {
 	// dead letter can only name it.
 	if size > kafka.MaxBatchBytes-deadLetterRoom {
 		dead.Key, dead.Headers = nil, nil
-		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), fold.SHA256(m.Value))
+		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), record.SHA256(m.Value))
 	}
 	dead.Headers = append(dead.Headers,
 		kgo.RecordHeader{Key: record.HeaderReason, Value: []byte(reason)},

@@ -16,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -66,7 +65,7 @@ func TestPartition_FoldsAThreadOfRuns(t *testing.T) {
 		sum.Write(append(m.Value, '\n'))
 	}
 	equal(t, "hash of r2", r2.Raw.SHA256, hex.EncodeToString(sum.Sum(nil)))
-	equal(t, "hash of its input", r2.InputSHA256, fold.SHA256(s.events[3].Value))
+	equal(t, "hash of its input", r2.InputSHA256, record.SHA256(s.events[3].Value))
 	equal(t, "C", s.settled.Committed, int64(7))
 	equal(t, "P", s.settled.Processed, int64(7))
 	equal(t, "dead letters", s.letters(), []string{})
@@ -270,7 +269,7 @@ func TestPartition_TakesTheInputOnRunStarted(t *testing.T) {
 	s.send("t", "r", finished("r"))
 	s.all()
 	r := s.run("r")
-	equal(t, "input hash", r.InputSHA256, fold.SHA256([]byte(in)))
+	equal(t, "input hash", r.InputSHA256, record.SHA256([]byte(in)))
 	equal(t, "RUN_STARTED", string(r.Started), `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)
 	messages, state := s.history("r")
 	equal(t, "history", messages, `[`+userMessage("u1", "hello")+`]`)

@@ -48,7 +48,7 @@ type pending struct {
 func (r *run) pending(first int64, at time.Time) pending {
 	return pending{
 		first: first, at: at,
-		input: r.input, inputSum: r.inputSum, early: r.early, ranges: r.ranges.clone(),
+		input: r.input, inputSum: r.inputSum, early: r.early, ranges: r.ranges.List(),
 		next: max(r.head.Next, r.head.Start), seq: r.sequence().Clone(), producer: r.producer,
 	}
 }
@@ -122,16 +122,16 @@ func (p *Processor) fits(at lineage.History, input *agui.RunAgentInput) bool {
 	if bytes <= room { // in a record they are no more
 		return true
 	}
-	bytes = compactedBytes(at.Messages) + len(fold.Compacted(at.State))
+	bytes = compactedBytes(at.Messages) + len(record.Compacted(at.State))
 	if input != nil {
-		bytes += compactedBytes(input.Messages) + len(fold.Compacted(agui.Without(input.Raw, "messages")))
+		bytes += compactedBytes(input.Messages) + len(record.Compacted(agui.Without(input.Raw, "messages")))
 	}
 	return bytes <= room
 }
 
 func compactedBytes(messages []agui.Message) (n int) {
 	for _, m := range messages {
-		n += len(fold.Compacted(m.Raw))
+		n += len(record.Compacted(m.Raw))
 	}
 	return n
 }
@@ -335,7 +335,7 @@ func (p *Processor) load(t *thread, h *head, now time.Time) (*run, error) {
 func (r *run) resume(rec *record.Run, size int) error {
 	r.recorded, r.savedSize = true, size
 	r.placed, r.shownOpen = !rec.Open.Pending || rec.Open.Placed, rec.Status == record.StatusRunning
-	r.ranges.list, r.missing = rec.Raw.Ranges, rec.Open.MissingSeqs
+	r.ranges, r.missing = record.NewRanges(rec.Raw.Ranges), rec.Open.MissingSeqs
 	r.tally.Events, r.tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
 	r.tally.StartedAt, r.tally.EndedAt = rec.StartedAt, rec.Open.LastAt
 	for _, n := range rec.Stats.EventBytes {

@@ -115,13 +115,11 @@ func (p *Processor) prepare(r *refolding) error {
 		parts = append(parts, rec.Raw.Ranges...)
 	}
 	slices.SortFunc(parts, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
-	var all ranges // as few as a record has: each is a read of its own
+	var all record.Ranges // as few as a record has: each is a read of its own
 	for _, part := range parts {
-		all.add(part[0])
-		last := &all.list[len(all.list)-1]
-		last[1] = max(last[1], part[1])
+		all.AddRange(part)
 	}
-	for _, part := range all.list {
+	for _, part := range all.List() {
 		r.spans = append(r.spans, kafka.Span{Start: part[0], End: part[1]})
 	}
 	return nil

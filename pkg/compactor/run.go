@@ -31,7 +31,7 @@ type run struct {
 
 	tally    *fold.Tally
 	producer fold.Producer
-	ranges   ranges
+	ranges   record.Ranges
 	// missing are the numbers below head.NextSeq that have not come: see sequence.
 	missing [][2]int64
 
@@ -74,7 +74,7 @@ func newRun(t *thread, key string, h *head, now time.Time) *run {
 
 // take notes a record of skein.events as the run's, whatever becomes of it.
 func (r *run) take(offset int64, at, now time.Time, size int) {
-	r.ranges.add(offset)
+	r.ranges.Add(offset)
 	r.head.Next = offset + 1
 	r.head.LastAt = at
 	if r.dirtyFrom < 0 {

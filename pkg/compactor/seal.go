@@ -61,7 +61,7 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 
 // finish makes the last record of a run and lets the run go.
 func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error) {
-	value, err := fit(rec, p.cfg.RecordLimit)
+	value, err := record.Fit(rec, p.cfg.RecordLimit)
 	if err != nil {
 		return nil, err
 	}

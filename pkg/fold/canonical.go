@@ -7,33 +7,10 @@ import (
 	"strings"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
-// The record codec drops white space between JSON tokens. What is compared with what comes out of
-// records, or is kept at hand in the place of it, has to be without it too; else a record would
-// depend on whether its run went through a checkpoint.
-
-// Compacted returns v without white space between tokens: v itself if there is none.
-func Compacted(v json.RawMessage) json.RawMessage {
-	inString := false
-	for i := 0; i < len(v); i++ {
-		switch c := v[i]; {
-		case c == '"':
-			inString = !inString
-		case inString && c == '\\':
-			i++
-		case !inString && (c == ' ' || c == '\n' || c == '\r' || c == '\t'):
-			var b bytes.Buffer
-			if err := json.Compact(&b, v); err != nil {
-				return v // not JSON: the encoder will say so
-			}
-			return b.Bytes()
-		}
-	}
-	return v
-}
-
-// compactedAll is Compacted over a list of messages; the list is copied if one of them changes. What is
+// compactedAll is record.Compacted over a list of messages; the list is copied if one of them changes. What is
 // known stands in a record already and has no such space: messages that are still the same bytes in
 // memory are passed over without a look into them, so that a turn of a long conversation does not read
 // the whole of it again.
@@ -50,7 +27,7 @@ func compactedAll(known, messages []agui.Message) []agui.Message {
 				continue
 			}
 		}
-		raw := Compacted(m.Raw)
+		raw := record.Compacted(m.Raw)
 		if len(raw) == len(m.Raw) {
 			continue
 		}

@@ -57,7 +57,7 @@ func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAge
 
 // At returns a fold's history as it stands, in the form in which records have it.
 func At(fold *compact.Run, base lineage.History) lineage.History {
-	return lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: Compacted(fold.State())}
+	return lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: record.Compacted(fold.State())}
 }
 
 // Fill fills what a record says of a fold and its events. Ids, lineage, input, history key and the place in
@@ -76,7 +76,7 @@ func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	if before == nil {
 		before = json.RawMessage(`{}`)
 	}
-	if state := Compacted(fold.State()); !bytes.Equal(state, before) {
+	if state := record.Compacted(fold.State()); !bytes.Equal(state, before) {
 		rec.State = state
 	}
 	sum := fold.Summary()
@@ -124,5 +124,5 @@ func InputOf(ev *agui.Event, run string) (*agui.RunAgentInput, string) {
 	if in == nil {
 		return nil, ""
 	}
-	return in, SHA256(agui.Lookup(ev.Raw, agui.FieldInput.String()))
+	return in, record.SHA256(agui.Lookup(ev.Raw, agui.FieldInput.String()))
 }

@@ -141,7 +141,7 @@ func (r *Run) takeInput(m Message) Outcome {
 	if malformed != nil {
 		return r.refuse(m)
 	}
-	sum := SHA256(m.Value)
+	sum := record.SHA256(m.Value)
 	switch {
 	case r.InputSHA256 == sum:
 		return Repeat

@@ -89,9 +89,3 @@ func carriesToken(t agui.Type) bool {
 	}
 	return false
 }
-
-// SHA256 is the hash of b in hexadecimal digits, as records write it.
-func SHA256(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
-}

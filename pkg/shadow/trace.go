@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -72,7 +71,7 @@ func (t *traces) first(want, made *record.Run, differences []string) int64 {
 			}
 		case "events":
 			for i, e := range made.Events {
-				if i < len(t.kept) && (i >= len(want.Events) || !bytes.Equal(fold.Compacted(e), fold.Compacted(want.Events[i]))) {
+				if i < len(t.kept) && (i >= len(want.Events) || !bytes.Equal(record.Compacted(e), record.Compacted(want.Events[i]))) {
 					offer(t.kept[i], true)
 					break
 				}

@@ -1,27 +1,25 @@
-package compactor
+package record
 
 import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Above record.MaxRanges the largest gaps stay, the later of equal ones, however far apart a run's events lie.
+// Above MaxRanges the largest gaps stay, the later of equal ones, however far apart a run's events lie.
 func TestRanges_KeepTheLargestGaps(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		spread := 1 + rng.Int64N(60) // 1: all gaps are equal
-		var r ranges
+		var r Ranges
 		var offsets []int64
 		for at := int64(0); len(offsets) < 400; at += 2 + rng.Int64N(spread) {
 			offsets = append(offsets, at)
-			r.add(at)
+			r.Add(at)
 			if rng.IntN(50) == 0 { // as after a restart
-				r = ranges{list: r.clone()}
+				r = NewRanges(r.List())
 			}
-			if got, want := r.clone(), rangesOf(offsets); !slices.Equal(got, want) {
+			if got, want := r.List(), rangesOf(offsets); !slices.Equal(got, want) {
 				t.Fatalf("seed %d, %d offsets: got %v, want %v", seed, len(offsets), got, want)
 			}
 		}
@@ -44,7 +42,7 @@ func rangesOf(offsets []int64) [][2]int64 {
 		}
 		return b.at - a.at
 	})
-	gaps = gaps[:min(len(gaps), record.MaxRanges-1)]
+	gaps = gaps[:min(len(gaps), MaxRanges-1)]
 	slices.SortFunc(gaps, func(a, b gap) int { return a.at - b.at })
 	out := [][2]int64{{offsets[0], 0}}
 	for _, g := range gaps {

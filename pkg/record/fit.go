@@ -1,4 +1,4 @@
-package compactor
+package record
 
 import (
 	"cmp"
@@ -8,15 +8,14 @@ import (
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/fold"
-	"github.com/skeinhq/skein/pkg/record"
 )
 
-// fit encodes a record. Where it is over the limit its largest contents are replaced, one by one
-// and largest first, by a reference (bytes, hash, positions) until it fits, and the run is marked.
-func fit(rec *record.Run, limit int) (value []byte, err error) {
+// Fit encodes a run record. If the text is over the limit, Fit replaces the largest contents, one by one
+// and largest first, by a reference (bytes, hash, positions) until it fits, and sets Truncated. Kept events,
+// input messages, lists and statistics that are too small for a reference go as a whole.
+func Fit(rec *Run, limit int) (value []byte, err error) {
 	for size := 0; ; {
-		if size = max(size, leastBytes(rec)); size > limit { // known before it is all written
+		if size = max(size, LeastBytes(rec)); size > limit { // known before it is all written
 			// What is too much, and the references on top of it, in one pass.
 			if !truncate(rec, size-limit) && !collapse(rec) {
 				return nil, fmt.Errorf("encoding run record: %d bytes are over the limit of %d and nothing is left to cut", size, limit)
@@ -24,7 +23,7 @@ func fit(rec *record.Run, limit int) (value []byte, err error) {
 			rec.Truncated, size = true, 0
 			continue
 		}
-		if value, err = record.EncodeRun(rec); err != nil {
+		if value, err = EncodeRun(rec); err != nil {
 			return nil, fmt.Errorf("encoding run record: %w", err)
 		}
 		if size = len(value); size <= limit {
@@ -43,10 +42,10 @@ type content struct {
 const minCut = 512
 
 // truncate replaces the largest contents until at least that many bytes are gone.
-func truncate(rec *record.Run, bytes int) bool {
+func truncate(rec *Run, bytes int) bool {
 	all := slices.Collect(contents(rec))
 	for _, c := range all {
-		*c.raw = fold.Compacted(*c.raw) // as a record has it: a fold that was gone on from has it so already
+		*c.raw = Compacted(*c.raw) // as a record has it: a fold that was gone on from has it so already
 	}
 	slices.SortStableFunc(all, func(a, b content) int { return cmp.Compare(len(*b.raw), len(*a.raw)) })
 	done := false
@@ -64,7 +63,7 @@ func truncate(rec *record.Run, bytes int) bool {
 }
 
 // collapse takes out a whole list of contents that are each too small for a reference.
-func collapse(rec *record.Run) bool {
+func collapse(rec *Run) bool {
 	switch {
 	case len(rec.Events) > 0:
 		rec.Events = nil
@@ -75,7 +74,7 @@ func collapse(rec *record.Run) bool {
 	case len(rec.Messages)+len(rec.Layout) > 0:
 		rec.Messages, rec.Layout = nil, nil
 	case len(rec.Stats.Events)+len(rec.Stats.ToolCalls)+len(rec.Stats.Usage) > 0:
-		rec.Stats = record.Stats{Messages: rec.Stats.Messages, Anomalies: rec.Stats.Anomalies, TimeToFirstToken: rec.Stats.TimeToFirstToken, Duration: rec.Stats.Duration}
+		rec.Stats = Stats{Messages: rec.Stats.Messages, Anomalies: rec.Stats.Anomalies, TimeToFirstToken: rec.Stats.TimeToFirstToken, Duration: rec.Stats.Duration}
 	default:
 		return false
 	}
@@ -83,7 +82,7 @@ func collapse(rec *record.Run) bool {
 }
 
 // contents goes through what references can stand for.
-func contents(rec *record.Run) iter.Seq[content] {
+func contents(rec *Run) iter.Seq[content] {
 	return func(yield func(content) bool) {
 		for _, list := range [][]agui.Message{rec.Messages, rec.InputMessages} {
 			for i := range list {
@@ -108,11 +107,11 @@ func contents(rec *record.Run) iter.Seq[content] {
 	}
 }
 
-// leastBytes is how many bytes the parts of a record have of which it may have any number: once it is written, it
+// LeastBytes is how many bytes the parts of a record have of which it may have any number: once it is written, it
 // has them all and more.
-func leastBytes(rec *record.Run) (n int) {
+func LeastBytes(rec *Run) (n int) {
 	for c := range contents(rec) {
-		n += len(fold.Compacted(*c.raw))
+		n += len(Compacted(*c.raw))
 	}
 	for name := range rec.Stats.Events {
 		n += 2 * len(name) // in EventBytes too
@@ -124,9 +123,9 @@ func leastBytes(rec *record.Run) (n int) {
 }
 
 // reference stands for what was cut; the raw log between the positions has it.
-func reference(rec *record.Run, raw json.RawMessage) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"bytes":%d,"sha256":%q,"from":%q,"to":%q}`, len(raw), fold.SHA256(raw),
-		record.Position{Partition: rec.Raw.Partition, Offset: rec.Raw.First}, record.Position{Partition: rec.Raw.Partition, Offset: rec.Raw.Next}))
+func reference(rec *Run, raw json.RawMessage) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"bytes":%d,"sha256":%q,"from":%q,"to":%q}`, len(raw), SHA256(raw),
+		Position{Partition: rec.Raw.Partition, Offset: rec.Raw.First}, Position{Partition: rec.Raw.Partition, Offset: rec.Raw.Next}))
 }
 
 // messageStub is a valid message of the same id and role, with nothing in it but the reference.

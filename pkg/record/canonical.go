@@ -1,0 +1,38 @@
+package record
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+)
+
+// The record codec drops white space between JSON tokens. What is compared with what comes out of
+// records, or is kept at hand in the place of it, has to be without it too; else a record would
+// depend on whether its run went through a checkpoint.
+
+// Compacted returns v without white space between tokens: v itself if there is none.
+func Compacted(v json.RawMessage) json.RawMessage {
+	inString := false
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case c == '"':
+			inString = !inString
+		case inString && c == '\\':
+			i++
+		case !inString && (c == ' ' || c == '\n' || c == '\r' || c == '\t'):
+			var b bytes.Buffer
+			if err := json.Compact(&b, v); err != nil {
+				return v // not JSON: the encoder will say so
+			}
+			return b.Bytes()
+		}
+	}
+	return v
+}
+
+// SHA256 is the hash of b in hexadecimal digits, as records write it.
+func SHA256(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
