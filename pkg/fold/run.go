@@ -2,21 +2,12 @@ package fold
 
 import (
 	"errors"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
-
-// Message is one record of skein.events.
-type Message struct {
-	Offset  int64
-	At      time.Time // of the Kafka record
-	Headers record.Headers
-	Value   []byte
-}
 
 // Outcome is what became of a record.
 type Outcome string
@@ -75,30 +66,30 @@ func NewRun(span Span, threadID string) *Run {
 }
 
 // Take takes the next record that belongs to the run. The error is never about the record.
-func (r *Run) Take(m Message) (Outcome, error) {
-	r.Producer.Take(m.Headers)
-	if m.Headers.Kind == record.KindInput {
-		return r.takeInput(m), nil
+func (r *Run) Take(e record.Event) (Outcome, error) {
+	r.Producer.Take(e.Headers)
+	if e.Headers.Kind == record.KindInput {
+		return r.takeInput(e), nil
 	}
 	ev := &r.event
-	whole := ev.Decode(m.Value) == nil
+	whole := ev.Decode(e.Value) == nil
 	switch {
-	case Behind(m.Headers.Seq, r.Seq.Next):
-		r.note(r.Seq.Drop(m.Headers.Seq))
+	case Behind(e.Headers.Seq, r.Seq.Next):
+		r.note(r.Seq.Drop(e.Headers.Seq))
 		return Repeat, nil
 	case !whole:
-		return r.refuse(m), nil
+		return r.refuse(e), nil
 	}
 	fold, err := r.fold(ev)
 	if err != nil {
 		return "", err
 	}
-	synthetic := IsSyntheticEnd(m.Headers, ev)
+	synthetic := IsSyntheticEnd(e.Headers, ev)
 	if err := Apply(fold, ev, synthetic); err != nil {
 		if !agui.IsMalformed(err) && !errors.Is(err, compact.ErrEnded) {
 			return "", err
 		}
-		return r.refuse(m), nil
+		return r.refuse(e), nil
 	}
 	if r.Fold == nil {
 		r.Fold = fold
@@ -108,14 +99,14 @@ func (r *Run) Take(m Message) (Outcome, error) {
 			}
 		}
 	}
-	r.sequence(m.Headers)
+	r.sequence(e.Headers)
 	r.compare(ev.ThreadID, ev.RunID)
 	if synthetic {
-		r.Tally.End(ev, m.At)
+		r.Tally.End(ev, e.Time)
 		r.Synthetic = true
 		return SyntheticEnd, nil
 	}
-	r.Tally.Add(ev, m.At)
+	r.Tally.Add(ev, e.Time)
 	return Folded, nil
 }
 
@@ -136,12 +127,12 @@ func (r *Run) fold(ev *agui.Event) (*compact.Run, error) {
 	return r.Begin(r.Input, r.InputSHA256)
 }
 
-func (r *Run) takeInput(m Message) Outcome {
-	in, malformed := agui.DecodeInput(m.Value, r.Span.RunID)
+func (r *Run) takeInput(e record.Event) Outcome {
+	in, malformed := agui.DecodeInput(e.Value, r.Span.RunID)
 	if malformed != nil {
-		return r.refuse(m)
+		return r.refuse(e)
 	}
-	sum := record.SHA256(m.Value)
+	sum := record.SHA256(e.Value)
 	switch {
 	case r.InputSHA256 == sum:
 		return Repeat
@@ -151,15 +142,15 @@ func (r *Run) takeInput(m Message) Outcome {
 	case r.Input != nil:
 		r.note(AnomalyInputReplaced)
 	default:
-		r.Tally.StartedAt = m.At.UTC()
+		r.Tally.StartedAt = e.Time.UTC()
 	}
 	r.Input, r.InputSHA256 = in, sum
 	r.compare(in.ThreadID, in.RunID)
 	return Input
 }
 
-func (r *Run) refuse(m Message) Outcome {
-	r.sequence(m.Headers)
+func (r *Run) refuse(e record.Event) Outcome {
+	r.sequence(e.Headers)
 	r.note(AnomalyMalformed)
 	return Malformed
 }

@@ -1,6 +1,9 @@
 package kafka
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/record"
@@ -28,13 +31,19 @@ func ToRecordHeaders(hs []record.Header) []kgo.RecordHeader {
 	return out
 }
 
-// OfRun reports whether a record of skein.events may be of a run, and returns its headers: an event or
-// an input that the compactor takes.
-func OfRun(m *kgo.Record) (record.Headers, bool) { return OfRunLike(m, record.Headers{}) }
-
-// OfRunLike is OfRun for a record that is likely to say the same as another; see record.ParseHeadersLike.
-func OfRunLike(m *kgo.Record, like record.Headers) (record.Headers, bool) {
+// Event reads a record of skein.events; like is what record.ParseHeadersLike takes. The error is a *record.VersionError, which
+// must stop whoever reads, or one of record.ErrInvalidHeader and record.ErrUnknownKind, which cost the record. The event shares the record's bytes.
+func Event(m *kgo.Record, like record.Headers) (record.Event, error) {
 	headers, err := ParseHeadersLike(m.Headers, like)
-	taken := err == nil && len(m.Value) <= MaxValueBytes && (headers.Kind == record.KindEvent || headers.Kind == record.KindInput)
-	return headers, taken
+	return record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: headers, Value: m.Value}, err
+}
+
+// RunEvent is Event for those that fold runs again: ok reports whether the record is an event or an input that the compactor takes,
+// and not one that it has put aside. The error is a *record.VersionError.
+func RunEvent(m *kgo.Record, like record.Headers) (e record.Event, ok bool, err error) {
+	e, err = Event(m, like)
+	if errors.Is(err, record.ErrUnknownVersion) {
+		return e, false, fmt.Errorf("reading record %s: %w", e.Position(), err)
+	}
+	return e, err == nil && e.OfRun() && len(m.Value) <= MaxValueBytes, nil
 }

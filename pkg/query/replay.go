@@ -262,10 +262,11 @@ func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 	if string(m.Key) != rp.key {
 		return replayed{}, false, nil
 	}
-	headers, ok := kafka.OfRun(m)
+	raw, ok, err := kafka.RunEvent(m, record.Headers{})
 	if !ok {
-		return replayed{}, false, nil
+		return replayed{}, false, err
 	}
+	headers := raw.Headers
 	e = replayed{
 		position: record.Position{Partition: m.Partition, Offset: m.Offset}, at: m.Timestamp,
 		kind: headers.Kind, seq: headers.Seq, value: m.Value,
@@ -302,7 +303,7 @@ func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 			}
 		}
 	default:
-		if e.outcome, err = run.Take(fold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value}); err != nil {
+		if e.outcome, err = run.Take(raw); err != nil {
 			return replayed{}, false, err
 		}
 	}

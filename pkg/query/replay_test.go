@@ -125,11 +125,11 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 		if m.Offset != o {
 			f.t.Fatalf("record %d lies at offset %d", o, m.Offset)
 		}
-		h, err := kafka.ParseHeaders(m.Headers)
+		e, err := kafka.Event(m, record.Headers{})
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if _, err := r.Take(fold.Message{Offset: o, At: m.Timestamp, Headers: h, Value: m.Value}); err != nil {
+		if _, err := r.Take(e); err != nil {
 			f.t.Fatal(err)
 		}
 		if n := len(rec.Raw.Ranges); n > 0 && rec.Raw.Ranges[n-1][1] == o {

@@ -12,9 +12,22 @@ import (
 // Version is the version of everything that this package writes. A reader refuses what is newer.
 const Version = 1
 
-// ErrUnknownVersion says that a record was written by a version of Skein that this one does not
-// know. It is never guessed at: the process that meets it is too old.
+// ErrUnknownVersion says that a newer Skein wrote a record. Its contents are never guessed: the process that meets it is too old,
+// and has to stop there until it is upgraded. The error in full is a *VersionError.
 var ErrUnknownVersion = errors.New("unknown record version")
+
+// VersionError is ErrUnknownVersion with the versions.
+type VersionError struct {
+	// Met is the record's version, Known the latest one that this program reads.
+	Met, Known int
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%v %d, this program knows up to %d", ErrUnknownVersion, e.Met, e.Known)
+}
+
+// Is reports whether target is ErrUnknownVersion.
+func (e *VersionError) Is(target error) bool { return target == ErrUnknownVersion }
 
 // ErrInvalidHeader says that a header has a value that its name does not allow.
 var ErrInvalidHeader = errors.New("invalid header")
@@ -183,7 +196,7 @@ func (h Headers) Encode() []Header {
 // none (ValidAgent, Label.Valid) is passed over as well: what a run is called costs no event. A record without skein-version and skein-kind is
 // an event of version 1: what an agent writes that knows nothing of Skein.
 //
-// The error is ErrUnknownVersion, for which the process is at fault, or ErrUnknownKind or ErrInvalidHeader, for which
+// The error is a *VersionError (ErrUnknownVersion), for which the process is at fault, or ErrUnknownKind or ErrInvalidHeader, for which
 // the record is. What could be read is returned with it.
 func ParseHeaders[H AnyHeader](hs []H) (Headers, error) { return ParseHeadersLike(hs, Headers{}) }
 
@@ -209,7 +222,7 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 				bad(x.Key, "%.64q is not a version", x.Value)
 			case v > Version:
 				h.Version = int(v)
-				return h, fmt.Errorf("reading header %s: %w %d, this program knows up to %d", x.Key, ErrUnknownVersion, v, Version)
+				return h, fmt.Errorf("reading header %s: %w", x.Key, &VersionError{Met: int(v), Known: Version})
 			default:
 				h.Version = int(v)
 			}

@@ -87,6 +87,17 @@ func TestParseHeaders_RefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+func TestVersionError_NamesBothVersions(t *testing.T) {
+	_, err := record.ParseHeaders([]record.Header{{Key: "skein-kind", Value: []byte("?")}, {Key: "skein-version", Value: []byte("7")}})
+	var unknown *record.VersionError
+	if !errors.As(err, &unknown) || unknown.Met != 7 || unknown.Known != record.Version {
+		t.Fatalf("error is %v", err)
+	}
+	if want := "reading header skein-version: unknown record version 7, this program knows up to 1"; err.Error() != want {
+		t.Errorf("it says %q, want %q", err, want)
+	}
+}
+
 func TestParseHeaders_ReturnsWhatItCouldRead(t *testing.T) {
 	got, err := record.ParseHeaders([]record.Header{
 		{Key: "skein-kind", Value: []byte("input")}, {Key: "seq", Value: []byte("x")}, {Key: "run-id", Value: []byte("r")},

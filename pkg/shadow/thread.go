@@ -73,11 +73,11 @@ var errLeft = errors.New("the run is left as it is")
 
 // Take takes the next raw record of the thread's key. Records that no run needs may be left out.
 func (t *Thread) Take(m *kgo.Record) error {
-	headers, ok := kafka.OfRun(m)
+	e, ok, err := kafka.RunEvent(m, record.Headers{})
 	if !ok {
-		return nil
+		return err
 	}
-	span, ok := t.spans.Of(fold.NamedBy(headers, m.Value), m.Offset)
+	span, ok := t.spans.Of(fold.NamedBy(e.Headers, m.Value), m.Offset)
 	if !ok {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (t *Thread) Take(m *kgo.Record) error {
 		r.first = m.Offset
 	}
 	r.next = m.Offset + 1
-	switch _, err := r.Take(fold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value}); {
+	switch _, err := r.Take(e); {
 	case errors.Is(err, errLeft):
 		return nil
 	case err != nil:

@@ -294,12 +294,12 @@ func (v *Verifier) Take(m *kgo.Record) error {
 	if string(m.Key) != v.key {
 		return nil
 	}
-	headers, ok := kafka.OfRunLike(m, v.like)
+	e, ok, err := kafka.RunEvent(m, v.like)
 	if !ok {
-		return nil
+		return err
 	}
-	v.like = headers
-	span, ok := v.spans.Of(fold.NamedBy(headers, m.Value), m.Offset)
+	v.like = e.Headers
+	span, ok := v.spans.Of(fold.NamedBy(e.Headers, m.Value), m.Offset)
 	if !ok {
 		return nil
 	}
@@ -325,7 +325,7 @@ func (v *Verifier) Take(m *kgo.Record) error {
 		p.seen.see(m.Offset)
 	}
 	p.next = m.Offset + 1
-	outcome, err := p.Take(fold.Message{Offset: m.Offset, At: m.Timestamp, Headers: headers, Value: m.Value})
+	outcome, err := p.Take(e)
 	why, err := unprovable(err)
 	if err != nil {
 		return fmt.Errorf("verifying run %q at %d:%d: %w", p.head.RunID, m.Partition, m.Offset, err)

@@ -1,0 +1,21 @@
+package record
+
+import "time"
+
+// Event is a record of skein.events with its headers read. Its kind says what the value is: an event or an input of a run, or
+// a request about a thread.
+type Event struct {
+	Partition int32
+	Offset    int64
+	// Time is the Kafka record's.
+	Time    time.Time
+	Key     []byte
+	Headers Headers
+	Value   []byte
+}
+
+// Position is where the record lies.
+func (e Event) Position() Position { return Position{Partition: e.Partition, Offset: e.Offset} }
+
+// OfRun reports whether the record is an event or an input.
+func (e Event) OfRun() bool { return e.Headers.Kind == KindEvent || e.Headers.Kind == KindInput }
