@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -56,19 +57,8 @@ func (h *head) revive() {
 
 // headOf takes the head out of a record.
 func headOf(r *record.Run) (*head, error) {
-	h := &head{
-		Run: lineage.Run{
-			ID: r.RunID, GivenID: r.GivenRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy),
-			SpawnedBy: string(r.SpawnedBy), Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base,
-			HasInput: r.HasWholeInput(), Start: r.Raw.First, End: -1, Status: lineage.Status(r.Status),
-			Sealed: r.Open == nil, StartedAt: r.StartedAt, MessageCount: r.MessageCount,
-			Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
-		},
-		Next: r.Raw.Next, NextSeq: r.Raw.NextSeq, SinceSnapshot: r.SinceSnapshot, Refolds: r.Refolds,
-	}
-	if r.Status != record.StatusRunning {
-		h.End = r.Raw.Next - 1
-	}
+	h := &head{Run: fold.LineageOf(r), Next: r.Raw.Next, NextSeq: r.Raw.NextSeq, SinceSnapshot: r.SinceSnapshot, Refolds: r.Refolds}
+	h.Sealed = r.Open == nil
 	if r.Open != nil {
 		h.LastAt, h.Pending, h.Placed = r.Open.LastAt, r.Open.Pending, r.Open.Placed
 	}

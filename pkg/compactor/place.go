@@ -163,9 +163,7 @@ func (p *Processor) decide(r *run, pl *placement) error {
 
 // setPlacement fills what a record says of lineage and input.
 func (r *run) setPlacement(pl *placement) {
-	r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = pl.Run.Parent, record.ParentBy(pl.Run.ParentBy), agui.String(pl.Run.SpawnedBy)
-	r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = pl.Run.Branch, pl.Run.Root, pl.Run.Depth, pl.Run.Base
-	r.rec.BaseRefolds = pl.baseRefolds
+	r.rec.Lineage, r.rec.Base, r.rec.BaseRefolds = fold.RecordLineage(pl.Run), pl.Run.Base, pl.baseRefolds
 	fold.FillInput(&r.rec, pl.parent, pl.base, pl.input, pl.inputSum)
 }
 
@@ -319,8 +317,7 @@ func (p *Processor) load(t *thread, h *head, now time.Time) (*run, error) {
 		r.rec.Kept = rec.Kept               // whatever the setting is by now
 		r.fold.Keep(rec.Kept)
 		r.early = nil
-		r.rec.ParentRunID, r.rec.ParentBy, r.rec.SpawnedBy = rec.ParentRunID, rec.ParentBy, rec.SpawnedBy
-		r.rec.BranchID, r.rec.RootRunID, r.rec.Depth, r.rec.Base = rec.BranchID, rec.RootRunID, rec.Depth, rec.Base
+		r.rec.Lineage, r.rec.Base = rec.Lineage, rec.Base
 		r.rec.Input, r.rec.InputMessages, r.rec.InputLayout = rec.Input, rec.InputMessages, rec.InputLayout
 		r.rec.InputForm, r.rec.Rewrote, r.rec.Resumes, r.rec.InputSHA256 = rec.InputForm, rec.Rewrote, rec.Resumes, rec.InputSHA256
 		if err := r.show(); err != nil {

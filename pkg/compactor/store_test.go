@@ -27,7 +27,7 @@ import (
 func storeRecord(t *testing.T, thread, run string, status record.Status, offset int64) entry {
 	t.Helper()
 	r := &record.Run{
-		Tenant: "acme", ThreadID: thread, RunID: run, BranchID: run, RootRunID: run, ParentBy: record.ParentNone,
+		Tenant: "acme", ThreadID: thread, RunID: run, Lineage: record.Lineage{BranchID: run, RootRunID: run, ParentBy: record.ParentNone},
 		Status: status, Raw: record.Raw{First: offset, Next: offset + 1, NextSeq: -1},
 	}
 	if !status.Sealed() {
@@ -127,8 +127,8 @@ func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
 	put := func(thread, id, given, parent, branch string, depth int, start, next int64) {
 		t.Helper()
 		rec := &record.Run{
-			Tenant: "acme", ThreadID: thread, RunID: id, GivenRunID: given, ParentRunID: parent, BranchID: branch, RootRunID: branch,
-			Depth: depth, ParentBy: record.ParentNone, Status: record.StatusFinished, HistoryKey: history.String(),
+			Tenant: "acme", ThreadID: thread, RunID: id, GivenRunID: given, Lineage: record.Lineage{ParentRunID: parent, BranchID: branch, RootRunID: branch, Depth: depth, ParentBy: record.ParentNone},
+			Status: record.StatusFinished, HistoryKey: history.String(),
 			Raw: record.Raw{First: start, Next: next, NextSeq: -1},
 		}
 		value, err := record.EncodeRun(rec)

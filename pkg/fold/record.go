@@ -38,8 +38,7 @@ func BeganAlone(rec *record.Run) bool {
 func (r *Run) Record(given *record.Run, parent, base lineage.History, input *agui.RunAgentInput, first, next int64) (*record.Run, lineage.History) {
 	made := &record.Run{
 		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, GivenRunID: given.GivenRunID,
-		ParentRunID: given.ParentRunID, ParentBy: given.ParentBy, SpawnedBy: given.SpawnedBy,
-		BranchID: given.BranchID, RootRunID: given.RootRunID, Depth: given.Depth, Base: given.Base, Kept: given.Kept,
+		Lineage: given.Lineage, Base: given.Base, Kept: given.Kept,
 		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion, Refolds: given.Refolds, BaseRefolds: given.BaseRefolds,
 		RawLost: given.RawLost, Truncated: given.Truncated, Closed: given.Closed,
 		Agent: r.Producer.Agent, Labels: r.Producer.Labels, Synthetic: r.Synthetic,

@@ -20,7 +20,7 @@ type Span struct {
 
 // SpanOf takes it out of a record.
 func SpanOf(r *record.Run) Span {
-	s := Span{RunID: r.RunID, Given: r.GivenRunID, First: r.Raw.First, Next: r.Raw.Next, Sealed: r.Status.Sealed() || r.Truncated || r.Closed}
+	s := Span{RunID: r.RunID, Given: r.GivenRunID, First: r.Raw.First, Next: r.Raw.Next, Sealed: Final(r)}
 	if s.Given == "" {
 		s.Given = s.RunID
 	}

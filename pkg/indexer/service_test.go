@@ -184,7 +184,7 @@ func runRecord(t *testing.T, cfg kafka.Config, partition int32, run string, stat
 		return r
 	}
 	r.Value, err = record.EncodeRun(&record.Run{
-		Tenant: "acme", ThreadID: "thread", RunID: run, Status: status, ParentBy: record.ParentNone,
+		Tenant: "acme", ThreadID: "thread", RunID: run, Status: status, Lineage: record.Lineage{ParentBy: record.ParentNone},
 		Raw: record.Raw{Partition: partition},
 	})
 	if err != nil {

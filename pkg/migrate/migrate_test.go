@@ -76,7 +76,7 @@ func (s *topicSet) run(thread string, number int, first, next int64) *kgo.Record
 	id := fmt.Sprintf("r%d", number)
 	p := record.Partition(key(thread), s.partitions)
 	value, err := record.EncodeRun(&record.Run{
-		Tenant: "acme", ThreadID: thread, RunID: id, RootRunID: id, ParentBy: record.ParentNone, Status: record.StatusFinished,
+		Tenant: "acme", ThreadID: thread, RunID: id, Lineage: record.Lineage{RootRunID: id, ParentBy: record.ParentNone}, Status: record.StatusFinished,
 		StartedAt: time.Unix(1, 0), Raw: record.Raw{Partition: p, First: first, Next: next, Ranges: [][2]int64{{first, next}}},
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // A record that says a run's place alone holds none of its events: it begins and ends at the first of them.
 func TestPlaces_OfARecordThatHoldsNoEvent(t *testing.T) {
 	run := &record.Run{
-		Tenant: "acme", ThreadID: "t", RunID: "r", ParentBy: record.ParentNone, Status: record.StatusRunning,
+		Tenant: "acme", ThreadID: "t", RunID: "r", Lineage: record.Lineage{ParentBy: record.ParentNone}, Status: record.StatusRunning,
 		Raw: record.Raw{Partition: 1, First: 20, Next: 20, NextSeq: -1}, Open: &record.Open{Pending: true, Placed: true},
 	}
 	p := newPlaces()

@@ -159,7 +159,7 @@ var epoch = time.Date(2026, 9, 17, 12, 0, 0, 0, time.UTC)
 func run(thread, id string, n int64, messages ...agui.Message) *record.Run {
 	end := epoch.Add(time.Duration(n)*time.Minute + 2*time.Second)
 	return &record.Run{
-		Tenant: "acme", ThreadID: thread, RunID: id, ParentBy: record.ParentNone, BranchID: id, RootRunID: id,
+		Tenant: "acme", ThreadID: thread, RunID: id, Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: id, RootRunID: id},
 		Status:   record.StatusFinished,
 		Started:  jsonf(`{"type":"RUN_STARTED","threadId":%s,"runId":%s}`, thread, id),
 		Terminal: jsonf(`{"type":"RUN_FINISHED","threadId":%s,"runId":%s}`, thread, id),

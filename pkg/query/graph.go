@@ -1,8 +1,8 @@
 package query
 
 import (
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
-	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -19,22 +19,10 @@ func headsOf(runs []store.Run) []lineage.Run {
 
 // headOf is what lineage needs to know of a row.
 func headOf(r store.Run) lineage.Run {
-	end := r.Raw.Next - 1
-	if r.Status == record.StatusRunning {
-		end = -1
-	}
-	var rewrote []lineage.Rewrite
+	head := fold.LineageOf(&r.Run)
+	head.Sealed = r.Status.Sealed()
 	for _, kind := range r.Rewrote {
-		rewrote = append(rewrote, lineage.Rewrite(kind))
+		head.Rewrote = append(head.Rewrote, lineage.Rewrite(kind))
 	}
-	return lineage.Run{
-		ID: r.RunID, GivenID: r.GivenRunID,
-		Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
-		Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base,
-		HasInput: r.HasWholeInput(), Rewrote: rewrote,
-		Start: r.Raw.First, End: end,
-		Sealed: r.Status.Sealed(), Status: lineage.Status(r.Status), StartedAt: r.StartedAt,
-		MessageCount: r.MessageCount,
-		Synthetic:    r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
-	}
+	return head
 }

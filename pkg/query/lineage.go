@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -32,14 +31,9 @@ type lineageAnswer struct {
 
 // lineageRun is a run as a node of the forest.
 type lineageRun struct {
-	RunID       string          `json:"runId"`
-	GivenRunID  string          `json:"givenRunId,omitempty"`
-	ParentRunID string          `json:"parentRunId,omitempty"`
-	ParentBy    record.ParentBy `json:"parentBy"`
-	SpawnedBy   agui.String     `json:"spawnedBy,omitempty"`
-	BranchID    string          `json:"branchId"`
-	RootRunID   string          `json:"rootRunId"`
-	Depth       int             `json:"depth"`
+	RunID      string `json:"runId"`
+	GivenRunID string `json:"givenRunId,omitempty"`
+	record.Lineage
 	// Rewrote says how the run's input departs from its parent's history.
 	Rewrote      []string      `json:"rewrote,omitempty"`
 	Status       record.Status `json:"status"`
@@ -55,8 +49,7 @@ type lineageRun struct {
 func newLineageRun(r store.Run) lineageRun {
 	return lineageRun{
 		RunID: r.RunID, GivenRunID: r.GivenRunID,
-		ParentRunID: r.ParentRunID, ParentBy: r.ParentBy, SpawnedBy: r.SpawnedBy,
-		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth, Rewrote: r.Rewrote,
+		Lineage: r.Lineage, Rewrote: r.Rewrote,
 		Status: r.Status, Agent: r.Agent, MessageCount: r.MessageCount, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		First:  record.Position{Partition: r.Raw.Partition, Offset: r.Raw.First},
 		badges: badgesOf(r),

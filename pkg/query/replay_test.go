@@ -109,9 +109,9 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 	kafkatest.Produce(f.t, f.cluster.Config, f.log[f.sent:]...)
 	f.sent = len(f.log)
 	rec := &record.Run{
-		Tenant: tenantID, ThreadID: thread, RunID: run, GivenRunID: given, ParentBy: record.ParentNone,
-		BranchID: run, RootRunID: run, FoldVersion: compact.Version,
-		Raw: record.Raw{First: at[0], Next: at[len(at)-1] + 1},
+		Tenant: tenantID, ThreadID: thread, RunID: run, GivenRunID: given, Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: run, RootRunID: run},
+		FoldVersion: compact.Version,
+		Raw:         record.Raw{First: at[0], Next: at[len(at)-1] + 1},
 	}
 	r := fold.NewRun(fold.SpanOf(rec), thread)
 	var input *agui.RunAgentInput

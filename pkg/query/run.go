@@ -15,12 +15,7 @@ type runAnswer struct {
 	RunID      string `json:"runId"`
 	GivenRunID string `json:"givenRunId,omitempty"`
 
-	ParentRunID string          `json:"parentRunId,omitempty"`
-	ParentBy    record.ParentBy `json:"parentBy"`
-	SpawnedBy   agui.String     `json:"spawnedBy,omitempty"`
-	BranchID    string          `json:"branchId"`
-	RootRunID   string          `json:"rootRunId"`
-	Depth       int             `json:"depth"`
+	record.Lineage
 	// InputForm is "normalised" where the input left out what is in the parent's history.
 	InputForm record.InputForm `json:"inputForm,omitempty"`
 	// Rewrote says how the input departs from the parent's history.
@@ -86,8 +81,7 @@ func (c *call) run() error {
 func newRunAnswer(r store.Run, to record.Position) runAnswer {
 	return runAnswer{
 		ThreadID: r.ThreadID, RunID: r.RunID, GivenRunID: r.GivenRunID,
-		ParentRunID: r.ParentRunID, ParentBy: r.ParentBy, SpawnedBy: r.SpawnedBy,
-		BranchID: r.BranchID, RootRunID: r.RootRunID, Depth: r.Depth, InputForm: r.InputForm, Rewrote: r.Rewrote,
+		Lineage: r.Lineage, InputForm: r.InputForm, Rewrote: r.Rewrote,
 		Status: r.Status, Agent: r.Agent, Labels: r.Labels, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal,
 		Interrupts: list(r.Interrupts), PendingToolCalls: list(r.PendingToolCalls), Resumes: list(r.Resumes),

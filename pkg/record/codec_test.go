@@ -25,9 +25,9 @@ func sealed() *record.Run {
 	}
 	return &record.Run{
 		Tenant: "acme", ThreadID: "thread/1", RunID: "run~2", GivenRunID: "run",
-		ParentRunID: "run", ParentBy: record.ParentContent, SpawnedBy: "elsewhere",
-		BranchID: "run~2", RootRunID: "run", Depth: 1, Status: record.StatusInterrupted,
-		Agent: "shop <1>", Labels: map[string]string{"user": "7", "env": "", "Env": "x"},
+		Lineage: record.Lineage{ParentRunID: "run", ParentBy: record.ParentContent, SpawnedBy: "elsewhere", BranchID: "run~2", RootRunID: "run", Depth: 1},
+		Status:  record.StatusInterrupted,
+		Agent:   "shop <1>", Labels: map[string]string{"user": "7", "env": "", "Env": "x"},
 		Started:       json.RawMessage(`{"type":"RUN_STARTED","threadId":"thread/1","runId":"run","z":1,"a":12345678901234567890}`),
 		Input:         json.RawMessage(`{"threadId":"thread/1","state":{"n":1.10}}`),
 		InputLayout:   agui.Layout{{From: 0, To: 1}, {Own: true, From: 0, To: 1}},
@@ -56,7 +56,7 @@ func sealed() *record.Run {
 // open is a record of a run that goes on, with as little in it as there can be.
 func open() *record.Run {
 	return &record.Run{
-		Tenant: "acme", ThreadID: "t", RunID: "r", ParentBy: record.ParentNone, BranchID: "r", RootRunID: "r",
+		Tenant: "acme", ThreadID: "t", RunID: "r", Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: "r", RootRunID: "r"},
 		Status: record.StatusRunning, StartedAt: time.Unix(0, 0).UTC(), FoldVersion: 1,
 		Raw:   record.Raw{Ranges: [][2]int64{{0, 1}}, SHA256: strings.Repeat("0", 64), NextSeq: -1},
 		Stats: record.Stats{Events: map[string]int64{}, EventBytes: map[string]int64{}},
@@ -286,10 +286,13 @@ func TestRunRecordSchema_DescribesEveryMember(t *testing.T) {
 	}
 	check := func(v any, described map[string]json.RawMessage) {
 		typ := reflect.TypeOf(v)
-		for i := range typ.NumField() {
-			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		for _, field := range reflect.VisibleFields(typ) {
+			if field.Anonymous { // its fields are members of their own
+				continue
+			}
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if _, ok := described[name]; !ok {
-				t.Errorf("%s.%s (%q) is not in the schema", typ, typ.Field(i).Name, name)
+				t.Errorf("%s.%s (%q) is not in the schema", typ, field.Name, name)
 			}
 			delete(described, name)
 		}

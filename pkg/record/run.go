@@ -40,6 +40,21 @@ const (
 	ParentNone ParentBy = "none"
 )
 
+// Lineage is where a run stands among those of its thread. Base is not part of it.
+type Lineage struct {
+	// ParentRunID is a run of the same thread, or empty for a root.
+	ParentRunID string   `json:"parentRunId,omitempty"`
+	ParentBy    ParentBy `json:"parentBy"`
+	// SpawnedBy is a parentRunId that names no run of this thread at the run's first event:
+	// what AG-UI 1.0 calls the run that spawned this one, or a parent that came late.
+	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
+	// BranchID is the id of the branch's first run, RootRunID of the tree's.
+	BranchID  string `json:"branchId"`
+	RootRunID string `json:"rootRunId"`
+	// Depth is 0 for a root.
+	Depth int `json:"depth"`
+}
+
 // InputForm says how an input tells the conversation.
 type InputForm string
 
@@ -57,17 +72,7 @@ type Run struct {
 	RunID      string `json:"runId"`
 	GivenRunID string `json:"givenRunId,omitempty"`
 
-	// ParentRunID is a run of the same thread, or empty for a root.
-	ParentRunID string   `json:"parentRunId,omitempty"`
-	ParentBy    ParentBy `json:"parentBy"`
-	// SpawnedBy is a parentRunId that names no run of this thread at the run's first event:
-	// what AG-UI 1.0 calls the run that spawned this one, or a parent that came late.
-	SpawnedBy agui.String `json:"spawnedBy,omitempty"`
-	// BranchID is the id of the branch's first run, RootRunID of the tree's.
-	BranchID  string `json:"branchId"`
-	RootRunID string `json:"rootRunId"`
-	// Depth is 0 for a root.
-	Depth int `json:"depth"`
+	Lineage
 
 	Status Status `json:"status"`
 	// Agent is who produced the run, as the first of its records says that names one (Headers.Agent); empty where none does.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -107,30 +108,29 @@ func (p *placer) place(own *proof, start lineage.Start) (at lineage.Run, differ 
 	if own.head.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
 		return at, nil, false, nil
 	}
-	at, rec := least.Run, own.head
+	rec, here := own.head, fold.RecordLineage(least.Run)
 	for _, m := range []struct {
 		name string
 		same bool
 	}{
-		{"parentRunId", at.Parent == rec.ParentRunID},
-		{"parentBy", string(at.ParentBy) == string(rec.ParentBy)},
-		{"spawnedBy", at.SpawnedBy == string(rec.SpawnedBy)},
-		{"branchId", at.Branch == rec.BranchID},
-		{"rootRunId", at.Root == rec.RootRunID},
-		{"depth", at.Depth == rec.Depth},
-		{"base", at.Base == rec.Base},
+		{"parentRunId", here.ParentRunID == rec.ParentRunID},
+		{"parentBy", here.ParentBy == rec.ParentBy},
+		{"spawnedBy", here.SpawnedBy == rec.SpawnedBy},
+		{"branchId", here.BranchID == rec.BranchID},
+		{"rootRunId", here.RootRunID == rec.RootRunID},
+		{"depth", here.Depth == rec.Depth},
+		{"base", least.Run.Base == rec.Base},
 		{"stats.anomalies", sameAnomalies(least, rec.Stats.Anomalies)},
 	} {
 		if !m.same {
 			differ = append(differ, m.name)
 		}
 	}
-	return at, differ, true, nil
+	return least.Run, differ, true, nil
 }
 
 func samePlace(a, b lineage.Placement) bool {
-	return a.Run.Parent == b.Run.Parent && a.Run.ParentBy == b.Run.ParentBy && a.Run.SpawnedBy == b.Run.SpawnedBy && a.Run.Branch == b.Run.Branch &&
-		a.Run.Root == b.Run.Root && a.Run.Depth == b.Run.Depth && a.Run.Base == b.Run.Base && slices.Equal(a.Anomalies, b.Anomalies)
+	return fold.RecordLineage(a.Run) == fold.RecordLineage(b.Run) && a.Run.Base == b.Run.Base && slices.Equal(a.Anomalies, b.Anomalies)
 }
 
 // sameAnomalies reports whether a record counts what placing its run has found. How much room a record had nobody
@@ -147,7 +147,7 @@ func sameAnomalies(at lineage.Placement, counted map[string]int64) bool {
 // stoodSo reports whether it is known how the runs stood that the parent was found among.
 func (p *placer) stoodSo(start lineage.Start, at lineage.Run) bool {
 	for _, h := range p.blind {
-		if !final(h) && h.InputOnly() { // if it had begun, its record does not say where
+		if !fold.Final(h) && h.InputOnly() { // if it had begun, its record does not say where
 			return false
 		}
 	}
@@ -182,9 +182,6 @@ func (p *placer) stoodSo(start lineage.Start, at lineage.Run) bool {
 
 func compareStart(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) }
 
-// final reports whether nothing behind a record is its run's.
-func final(r *record.Run) bool { return r.Status.Sealed() || r.Closed || r.Truncated }
-
 // pass has the threads know what the records say of the runs before an offset, but for one that is about to begin there.
 func (p *placer) pass(own *record.Run, offset int64) error {
 	for ; p.started < len(p.byStart) && p.byStart[p.started].Raw.First < offset; p.started++ {
@@ -209,9 +206,9 @@ func (p *placer) pass(own *record.Run, offset int64) error {
 		case h.Status.Sealed():
 			how = stands{sealed: true}
 		case !h.InputOnly():
-			how = stands{givenUp: true, sealed: final(h)}
-			p.touched = p.touched || !p.whole && !final(h)
-		case final(h): // with nothing but its input: once it was closed
+			how = stands{givenUp: true, sealed: fold.Final(h)}
+			p.touched = p.touched || !p.whole && !fold.Final(h)
+		case fold.Final(h): // with nothing but its input: once it was closed
 			how = stands{maybe: true, sealed: true}
 		default:
 			continue
@@ -234,7 +231,8 @@ type stands struct {
 }
 
 func (p *placer) add(h *record.Run, how stands) error {
-	r := lineageOf(h)
+	r := fold.LineageOf(h)
+	r.End = h.Raw.Next - 1
 	if err := r.HistoryKey.UnmarshalText([]byte(h.HistoryKey)); err != nil {
 		return fmt.Errorf("placing runs again: %w", err)
 	}
@@ -264,7 +262,7 @@ func (p *placer) hide(h *record.Run, how stands) error {
 
 // begin has the threads know a run that goes on, from its first event on.
 func (p *placer) begin(own *proof) error {
-	r := lineageOf(own.head)
+	r := fold.LineageOf(own.head)
 	if own.preliminary() { // its record says where it would have been
 		if !own.certain {
 			p.lost = true
@@ -294,13 +292,4 @@ func (p *placer) put(least, most *lineage.Run) error {
 		return fmt.Errorf("placing runs again: %w", err)
 	}
 	return nil
-}
-
-// lineageOf is what lineage needs to know of a record, but for the key of its history.
-func lineageOf(r *record.Run) lineage.Run {
-	return lineage.Run{
-		ID: r.RunID, GivenID: r.GivenRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
-		Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base, HasInput: r.HasWholeInput(),
-		Start: r.Raw.First, End: r.Raw.Next - 1, Status: lineage.Status(r.Status), MessageCount: r.MessageCount,
-	}
 }

@@ -311,7 +311,7 @@ func (v *Verifier) Take(m *kgo.Record) error {
 		return nil
 	}
 	if m.Offset >= span.Next {
-		if err := v.compare(p); err != nil || final(p.head) {
+		if err := v.compare(p); err != nil || fold.Final(p.head) {
 			return err
 		}
 		if p.head.Status != record.StatusRunning { // it was given up, and its record does not say yet what has come since

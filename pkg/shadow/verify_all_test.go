@@ -32,7 +32,7 @@ func (s *topics) run(thread, run string) {
 	key, err := record.ThreadKey("acme", thread)
 	s.check(err)
 	rec := &record.Run{
-		Tenant: "acme", ThreadID: thread, RunID: run, ParentBy: record.ParentNone, SpawnedBy: "elsewhere", BranchID: run, RootRunID: run,
+		Tenant: "acme", ThreadID: thread, RunID: run, Lineage: record.Lineage{ParentBy: record.ParentNone, SpawnedBy: "elsewhere", BranchID: run, RootRunID: run},
 		FoldVersion: compact.Version, Raw: record.Raw{First: s.next, Next: s.next + 2, Ranges: [][2]int64{{s.next, s.next + 2}}},
 	}
 	r := fold.NewRun(fold.SpanOf(rec), thread)

@@ -16,7 +16,7 @@ import (
 func TestWrite_LeavesNoRowOlderThanATombstone(t *testing.T) {
 	s := open(t)
 	entry := func(version int64, thread string, messages ...string) store.Entry {
-		r := &record.Run{Tenant: "acme", ThreadID: thread, RunID: "r", Status: record.StatusFinished, ParentBy: record.ParentNone,
+		r := &record.Run{Tenant: "acme", ThreadID: thread, RunID: "r", Status: record.StatusFinished, Lineage: record.Lineage{ParentBy: record.ParentNone},
 			StartedAt: time.Unix(1, 0), State: json.RawMessage(`{"of":1}`)}
 		for _, m := range messages {
 			r.Messages = append(r.Messages, agui.Message{ID: m, Role: "user", Raw: json.RawMessage(`{"id":"` + m + `"}`)})

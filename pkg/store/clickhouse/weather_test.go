@@ -18,7 +18,7 @@ import (
 
 func sealedEntry(version int64) store.Entry {
 	return store.Entry{Partition: 3, Version: version, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{
-		Status: record.StatusFinished, ParentBy: record.ParentNone, Raw: record.Raw{Partition: 3, Next: 10 + version},
+		Status: record.StatusFinished, Lineage: record.Lineage{ParentBy: record.ParentNone}, Raw: record.Raw{Partition: 3, Next: 10 + version},
 	}}
 }
 

@@ -52,7 +52,7 @@ func TestStore_KeepsWhatWasWrittenOverARestart(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	entry := store.Entry{Version: 3, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{Status: record.StatusFinished, ParentBy: record.ParentNone}}
+	entry := store.Entry{Version: 3, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{Status: record.StatusFinished, Lineage: record.Lineage{ParentBy: record.ParentNone}}}
 	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestStore_KeepsWhatWasWrittenOverARestart(t *testing.T) {
 func TestStore_BringsUpAnOlderFile(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store.db"))
 	entry := store.Entry{Partition: 1, Version: 3, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{
-		Status: record.StatusFinished, ParentBy: record.ParentNone, Raw: record.Raw{Partition: 1, Next: 7},
+		Status: record.StatusFinished, Lineage: record.Lineage{ParentBy: record.ParentNone}, Raw: record.Raw{Partition: 1, Next: 7},
 	}}
 	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func (k key) entry(version int64, r *record.Run) store.Entry {
 func (k key) record(first int64, status record.Status, messages ...string) *record.Run {
 	r := &record.Run{
 		Tenant: k.tenant, ThreadID: k.thread, RunID: k.run,
-		ParentBy: record.ParentNone, BranchID: k.run, RootRunID: k.run,
+		Lineage:      record.Lineage{ParentBy: record.ParentNone, BranchID: k.run, RootRunID: k.run},
 		Status:       status,
 		MessageCount: len(messages),
 		StartedAt:    epoch.Add(time.Duration(first) * time.Second),
