@@ -130,44 +130,32 @@ func (s *session) catchUp(a *assignment) (*Processor, error) {
 	if err := store.follow(s.eventsID); err != nil {
 		return nil, err
 	}
-	pos, err := a.progress.reconcile(store.meta.Reached)
-	if err != nil {
-		return nil, err
-	}
-	if pos.Processed != a.progress.Processed {
-		s.logger.Error("committed offsets of the group are gone, or were set back: going on from what skein.runs says", "group", s.cfg.Group,
-			"topic", s.topics.Events, "partition", a.id, "offset", pos.Committed, "decided", pos.Processed)
-	}
 	start, err := s.startOffset(a)
 	if err != nil {
 		return nil, err
 	}
-	part, err := newProcessor(a.id, s.cfg, s.topics, store, s.stores.histories, pos)
+	part, report, err := Open(a.id, s.cfg, s.topics, store, s.stores.histories, a.progress, start)
 	if err != nil {
 		return nil, err
 	}
-	if pos.Processed != a.progress.Processed {
-		part.settled = a.progress // so that the group has it again with the next transaction, whatever comes
+	s.logOpening(a.id, report)
+	return part, nil
+}
+
+// logOpening says where a partition does not resume at what the group has committed.
+func (s *session) logOpening(partition int32, r OpenReport) {
+	at := []any{"group", s.cfg.Group, "topic", s.topics.Events, "partition", partition}
+	if r.FromRecord {
+		s.logger.Error("committed offsets of the group are gone, or were set back: going on from what skein.runs says",
+			append(at, "offset", r.Progress.Committed, "decided", r.Progress.Processed)...)
 	}
-	from, until := pos.Committed, start
-	if a.progress.wasSetHigher(store.meta.Reached) {
-		from, until = store.meta.Reached.Committed, max(start, pos.Committed)
-		part.settled = a.progress // so that skein.runs and the group say so with the next transaction
-		s.logger.Error("committed offsets of the group were set higher: what lies between is not read", "group", s.cfg.Group,
-			"topic", s.topics.Events, "partition", a.id, "offset", from, "until", pos.Committed)
+	if r.SetHigher != (OffsetRange{}) {
+		s.logger.Error("committed offsets of the group were set higher: what lies between is not read",
+			append(at, "offset", r.SetHigher.From, "until", r.SetHigher.Until)...)
 	}
-	if until <= from {
-		return part, nil
+	if r.Gone != (OffsetRange{}) {
+		s.logger.Error("raw events are gone before they were read", append(at, "offset", r.Gone.From, "until", r.Gone.Until)...)
 	}
-	lost := int64(0)
-	if pos.Processed > 0 { // else nothing was ever committed, and the log simply begins later
-		lost = until - from
-		if start > pos.Committed {
-			s.logger.Error("raw events are gone before they were read", "topic", s.topics.Events, "partition", a.id,
-				"offset", pos.Committed, "until", start)
-		}
-	}
-	return part, part.skipTo(until, lost)
 }
 
 // readRuns reads skein.runs into the store until a record at or above the acknowledged fence.

@@ -949,7 +949,7 @@ func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
 
 // polling is a session with one open partition for each sim, which has polled nothing yet.
 func polling(sims ...*sim) (*session, map[int32]view) {
-	s := &session{metrics: NewMetrics(prometheus.NewRegistry()), logger: slog.New(slog.DiscardHandler)}
+	s := &session{metrics: NewMetrics(prometheus.NewRegistry()), logger: slog.New(slog.DiscardHandler), room: NewRoom(1)}
 	parts := map[int32]view{}
 	for i, sim := range sims {
 		sim.open(false)
@@ -978,6 +978,7 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	}
 	rounds := 0
 	for full := true; full; rounds++ {
+		s.room = NewRoom(1)
 		var err error
 		full, err = s.process(t.Context(), parts, sims[0].now)
 		out := 0

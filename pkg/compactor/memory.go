@@ -29,6 +29,7 @@ func (r *run) goesOnFrom(at lineage.History) { r.under = at.Bytes() + len(at.Sta
 
 // share gives the partition its part of what the process may hold, which has so many partitions.
 func (p *Processor) share(partitions int) {
+	p.partitions = partitions
 	p.mostRunBytes, p.mostHeads = p.cfg.OpenRunBytes/partitions, p.cfg.maxHeads/partitions
 	p.mostReads = leaveReads / partitions
 	p.mostPortion = portionBytes / partitions

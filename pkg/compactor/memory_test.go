@@ -231,7 +231,7 @@ func TestPartition_SharesMemoryWithTheOthersOfItsProcess(t *testing.T) {
 	s := newSim(t, nil)
 	s.open(false)
 	for _, partitions := range []int{4, 1} {
-		s.part.share(partitions)
+		s.share(partitions)
 		equal(t, "bytes of open runs", s.part.mostRunBytes, s.cfg.OpenRunBytes/partitions)
 		equal(t, "heads", s.part.mostHeads, s.cfg.maxHeads/partitions)
 		equal(t, "reads of what leaves", s.part.mostReads, leaveReads/partitions)

@@ -37,7 +37,7 @@ func (p *Processor) endOutgrown(r *run, bytes int) error {
 		return nil
 	}
 	r.giveUp(rec, runError(fmt.Sprintf("The run was ended, as it had grown too large: its record would have had %d bytes, %d are allowed.", size, limit), codeOutgrown))
-	return p.end(r, rec, r.base, Output{Kind: outputOutgrown, of: r.thread, size: size})
+	return p.end(r, rec, r.base, Output{Kind: outputOutgrown, Outgrown: &Outgrown{r.thread.tenant, r.thread.id, r.head.ID, size}})
 }
 
 // parts is the number of what makes a fold take memory beside the bytes.

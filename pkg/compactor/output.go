@@ -27,9 +27,14 @@ type Output struct {
 	reached *record.Reached
 	// run is set for the record of a run that is not sealed.
 	run *run
-	// of and size are set for the last record of an outgrown run: its thread, and the bytes that it had come to.
-	of   *thread
-	size int
+	// Outgrown is set for the last record of an outgrown run.
+	Outgrown *Outgrown
+}
+
+// Outgrown names a run that was ended as it had grown too large, and the bytes that its record would have had.
+type Outgrown struct {
+	Tenant, ThreadID, RunID string
+	Bytes                   int
 }
 
 // The kinds of output, for the metric.
@@ -282,9 +287,8 @@ func (p *Processor) placeRecord(r *run) (*Output, error) {
 	return out, nil
 }
 
-// committed notes that the effects' transaction was committed: only now is the local store written
-// and memory dropped.
-func (p *Processor) committed(b Effects, now time.Time) error {
+// Committed takes in that the effects are durable: only now it writes the store and drops what memory no longer needs.
+func (p *Processor) Committed(b Effects, now time.Time) error {
 	entries := make([]entry, 0, len(b.Outputs))
 	for _, o := range b.Outputs {
 		if o.key == "" {
@@ -326,6 +330,9 @@ func (p *Processor) committed(b Effects, now time.Time) error {
 	}
 	return p.evict(now)
 }
+
+// Unload drops what memory no longer needs where there was nothing to commit.
+func (p *Processor) Unload(now time.Time) error { return p.evict(now) }
 
 // thread returns a thread by its key.
 func (p *Processor) thread(key, tenant, id string) (*thread, error) {

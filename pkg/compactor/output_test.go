@@ -3,7 +3,6 @@ package compactor
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/record"
@@ -69,40 +68,41 @@ func TestPartition_HandsOnTheRoomForRunsThatAreDue(t *testing.T) {
 	runs := checkpointBytes / runOverhead
 	s := newSim(t, nil)
 	s.openMany(runs, 0)
-	s.part.share(partitions)
+	s.share(partitions)
 	s.now = s.now.Add(s.cfg.CheckpointMax)
 	for _, c := range []struct{ spare, least, most, left int }{
 		{0, 1, runs/partitions + 1, 0},
 		{checkpointBytes / 2, runs / 2, runs*6/10 + 1, 0},
 		{checkpointBytes * 2, runs, runs, checkpointBytes},
 	} {
-		s.part.spareRoom = c.spare
-		b, err := s.part.collect(s.now)
+		room := NewRoom(partitions)
+		room.spareCheckpoints = c.spare
+		b, err := s.part.Collect(Cycle{Now: s.now, LogEnd: -1, Room: room})
 		s.check(err)
 		n := len(b.Outputs) - 1 // but for the position
-		if left := s.part.spareRoom; n < c.least || n > c.most || left < c.left || left > c.spare {
+		if left := room.spareCheckpoints; n < c.least || n > c.most || left < c.left || left > c.spare {
 			t.Errorf("where others leave %d bytes, %d runs are written and %d bytes are left", c.spare, n, left)
 		}
 	}
 }
 
 // What is written in any case, as places rest on it, ends the round once it is much.
-func TestPolled_FoldsNoFurtherOnceEnoughRunsAreAskedFor(t *testing.T) {
+func TestProcessor_FoldsNoFurtherOnceEnoughRunsAreAskedFor(t *testing.T) {
 	const runs, most = 2 * roundBytes / runOverhead, roundBytes/runOverhead + 2
 	s := newSim(t, nil)
 	s.open(false)
-	p := &polled{of: &assignment{part: s.part}}
 	for i := range runs {
 		id := fmt.Sprint("r", i)
-		p.records = append(p.records, s.send("t", id, custom("x")))
+		s.send("t", id, custom("x"))
 	}
-	bytes := new(atomic.Int64)
-	s.check(p.process(bytes, s.now))
-	if done := runs - len(p.records); done < most/2 || done > most {
+	room := NewRoom(1)
+	done, stop, err := s.part.Process(s.events, s.now, room)
+	s.check(err)
+	if done < most/2 || done > most {
 		t.Errorf("%d runs were asked for, want about %d", done, most)
 	}
-	equal(t, "the round is over", bytes.Load() >= roundBytes, true)
+	equal(t, "the round is over", []any{stop, room.Full()}, []any{StopFull, true})
 	n, _ := s.runsWritten()
-	equal(t, "runs that are written", n, runs-len(p.records))
+	equal(t, "runs that are written", n, done)
 	equal(t, "bytes of the next round", s.part.pending(), 0)
 }

@@ -16,69 +16,6 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Processor is the state of one open partition. It is used by one goroutine. Records and times come
-// in as values; what is to be written collects in it until a transaction takes it (collect) and
-// tells that it was committed (committed). After a transaction of unknown outcome the whole
-// partition is thrown away and opened again from what was committed.
-//
-// What is decided must come out the same when the events between C and P are read again. Two rules
-// see to that. Where something depends on time or place, it is asked by offset ("had not ended
-// before"). And a run that is placed while another run of its thread is open is written in the next
-// transaction, together with every run of the thread whose place was never written (settle): so a run
-// that has no record of its place was placed among sealed runs only, and finds them again as they were. Where
-// what the run holds is over the limit, the record says its place alone (placeRecord).
-type Processor struct {
-	id     int32
-	cfg    Config
-	topics kafka.Topics
-	count  int32 // partitions of the topic set
-	store  *localStore
-
-	progress Progress // what the next transaction says; P moves with each record
-	settled  Progress // what the last one said
-	told     int64    // the least that position records say by now; see tell
-	next     int64    // the next record to read
-
-	threads   map[string]*thread
-	runs      map[string]*run // in memory, by record key
-	dirty     map[*run]struct{}
-	histories ownHistories
-	// unsaved holds sealed records, encoded, that no committed transaction holds yet; said the ids of their own messages, by
-	// thread.
-	unsaved map[string][]byte
-	said    map[string]lineage.Said
-	// silent holds every run that is running, since its last record in stream time; abandoned every one that is abandoned and may
-	// go on, since its last record on skein.runs, by the clock.
-	silent, abandoned *waits
-	// streamTime is the latest time of a record, or by the clock where everything was read.
-	streamTime time.Time
-	// portion is what is left of mostPortion in the next transaction, of bytes of runs that are given up.
-	// Spare is what others have left of theirs, and once it has made its part of a transaction, what is left of both.
-	portion, mostPortion, spare int
-	// mostRoom is how much memory runs may hold that are written by the clock, or for the sake of memory, in a transaction. SpareRoom is
-	// what others have left of theirs, and then what is left of both. Asked is what runs hold that are written in any case.
-	mostRoom, spareRoom, asked int
-	// crowded says that runs hold more than twice of what they may, and that not all which can be written had room.
-	crowded bool
-	// logEnd is where the log ended at a time: see isUpToDate.
-	logEnd    int64
-	logEndAt  time.Time
-	skip      *skip // nil: nothing is skipped
-	evictedAt time.Time
-	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
-	runBytes, mostRunBytes int
-	// mostHeads is how many heads its threads may have at hand; mostReads how often what leaves of them may read at once.
-	mostHeads, mostReads int
-	// leaving says that more is to leave.
-	leaving bool
-
-	outputs     []Output
-	outputBytes int        // of keys and values
-	refolding   *refolding // the request that the last record was; see wanted
-	counts      Counts
-	event       agui.Event // used again for each event
-}
-
 // Counts are what the records since the last commit came to.
 type Counts struct {
 	Outcomes    [numOutcomes]int
@@ -101,31 +38,6 @@ func storeReads() []string { return []string{readThread, readHead, readRecord} }
 
 func newCounts() Counts {
 	return Counts{DeadLetters: map[string]int{}, Anomalies: map[string]int{}, Ended: map[record.Status]int{}}
-}
-
-// newProcessor opens a partition over a store that has caught up with all that was committed.
-func newProcessor(id int32, cfg Config, topics kafka.Topics, store *localStore, kept *histories, pos Progress) (*Processor, error) {
-	p := &Processor{
-		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, settled: pos, told: pos.Committed, next: pos.Committed,
-		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
-		histories: kept.own(), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, silent: newWaits(), abandoned: newWaits(),
-		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
-		portion: portionBytes, mostPortion: portionBytes, mostRoom: checkpointBytes,
-	}
-	if pos.StreamTime != 0 {
-		p.streamTime = time.UnixMilli(pos.StreamTime).UTC()
-	}
-	return p, store.openRuns(func(key string, h *head) {
-		if h.Open() {
-			since := h.LastAt
-			if h.recordedAt.Before(since.Add(-clockSkew)) { // an older version took what the producer said
-				since = h.recordedAt
-			}
-			p.silent.add(key, since)
-		} else {
-			p.abandoned.add(key, h.recordedAt)
-		}
-	})
 }
 
 // process takes the next record of skein.events and keeps nothing of it: its bytes may be used again

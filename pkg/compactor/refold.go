@@ -25,15 +25,18 @@ import (
 // nothing of the thread can begin or go on. What it would take to do so beside the actor, or for threads
 // with open runs, stands in ADR 008.
 
-// refolding is a request that waits for its raw events.
-type refolding struct {
-	thread *thread
-	offset int64 // of the request
-	// refused says why nothing is done; nil: nothing speaks against it yet.
-	refused error
+// RefoldRequest is a request to refold a thread that waits for the thread's raw events.
+type RefoldRequest struct {
+	// Tenant, ThreadID and Key name the thread: Key is that of its records on skein.events.
+	Tenant, ThreadID, Key string
+	// Offset is that of the request.
+	Offset int64
+	// Ranges are where the thread's raw events lie, in order.
+	Ranges []kafka.Span
+	// Refused says why nothing is done; nil: nothing speaks against it yet.
+	Refused error
+	thread  *thread
 	records []*record.Run
-	// spans are where the thread's raw events lie, in order.
-	spans []kafka.Span
 }
 
 // The bounds on what is in memory for one request: of the thread's records, of its raw events, and of the lists of
@@ -65,7 +68,7 @@ func (p *Processor) takeRefold(t *thread, m *message) (outcome, error) {
 	if len(t.heads) == 0 {
 		return outcomeRefold, nil
 	}
-	p.refolding = &refolding{thread: t, offset: m.Offset}
+	p.refolding = &RefoldRequest{Tenant: t.tenant, ThreadID: t.id, Key: t.key, Offset: m.Offset, thread: t}
 	return outcomeRefold, p.prepare(p.refolding)
 }
 
@@ -76,22 +79,23 @@ func mayAskForRefold(m *kgo.Record) bool {
 	})
 }
 
-// wanted returns the request that the last record was, if it was one.
-func (p *Processor) wanted() *refolding {
-	r := p.refolding
+// BeginRefold processes the record before which Process has stopped. It returns the request that has to be finished
+// before anything else is processed, or nil if there is nothing to do for this record.
+func (p *Processor) BeginRefold(m *kgo.Record, now time.Time) (*RefoldRequest, error) {
 	p.refolding = nil
-	return r
+	err := p.process(m, now)
+	return p.refolding, err
 }
 
 // prepare takes the thread's records and says where its raw events lie.
-func (p *Processor) prepare(r *refolding) error {
+func (p *Processor) prepare(r *RefoldRequest) error {
 	var parts [][2]int64
 	size, messages := 0, 0
 	continued := map[string]bool{} // the runs that another one adds to
 	for _, h := range slices.SortedFunc(maps.Values(r.thread.heads), func(a, b *head) int { return cmp.Compare(a.Start, b.Start) }) {
 		// One that was abandoned leaves memory once its record is committed.
 		if h.live != nil || h.Open() {
-			r.refused = errThreadOpen
+			r.Refused = errThreadOpen
 			return nil
 		}
 		key, err := record.RunKey(r.thread.tenant, r.thread.id, h.ID)
@@ -108,7 +112,7 @@ func (p *Processor) prepare(r *refolding) error {
 		}
 		size, messages = size+n, messages+own
 		if size > p.cfg.refoldBytes || messages > refoldMessages {
-			r.refused = errThreadLarge
+			r.Refused = errThreadLarge
 			return nil
 		}
 		r.records = append(r.records, rec)
@@ -120,15 +124,16 @@ func (p *Processor) prepare(r *refolding) error {
 		all.AddRange(part)
 	}
 	for _, part := range all.List() {
-		r.spans = append(r.spans, kafka.Span{Start: part[0], End: part[1]})
+		r.Ranges = append(r.Ranges, kafka.Span{Start: part[0], End: part[1]})
 	}
 	return nil
 }
 
-// refold writes the thread's records anew: raw are its records of skein.events in the request's spans, start is
-// the first offset that is there. It returns how many records that are, or why (refused) it is none.
-func (p *Processor) refold(r *refolding, raw []*kgo.Record, start int64) (written int, refused, err error) {
-	again := shadow.NewThread(r.records, start)
+// FinishRefold writes the records of the request's thread again. raw are the thread's records of skein.events in the
+// request's ranges, and logStart is the first offset that skein.events still has. It returns how many records that are,
+// or why (refused) there are none.
+func (p *Processor) FinishRefold(r *RefoldRequest, raw []*kgo.Record, logStart int64) (written int, refused, err error) {
+	again := shadow.NewThread(r.records, logStart)
 	for _, m := range raw {
 		if err := again.Take(m); err != nil {
 			return 0, nil, err
@@ -200,22 +205,22 @@ func sameHistory(a, b lineage.History) bool {
 
 // refold reads what a request of the partition asks for, and has it done. Nothing of the round is committed
 // before; an error, as that of any read, ends the session.
-func (s *session) refold(ctx context.Context, a *assignment, r *refolding) error {
+func (s *session) refold(ctx context.Context, a *assignment, r *RefoldRequest) error {
 	written := 0
-	if r.refused == nil {
+	if r.Refused == nil {
 		raw, start, err := s.readThread(ctx, a.id, r)
 		if err != nil {
 			return fmt.Errorf("refolding a thread of partition %d: %w", a.id, err)
 		}
-		if r.refused == nil {
-			if written, r.refused, err = a.part.refold(r, raw, start); err != nil {
+		if r.Refused == nil {
+			if written, r.Refused, err = a.part.FinishRefold(r, raw, start); err != nil {
 				return fmt.Errorf("refolding a thread of partition %d: %w", a.id, err)
 			}
 		}
 	}
-	at := []any{"tenant", r.thread.tenant, "thread_id", r.thread.id, "partition", a.id, "offset", r.offset}
-	if r.refused != nil {
-		s.logger.Warn("thread is not folded again", append(at, "error", r.refused)...)
+	at := []any{"tenant", r.Tenant, "thread_id", r.ThreadID, "partition", a.id, "offset", r.Offset}
+	if r.Refused != nil {
+		s.logger.Warn("thread is not folded again", append(at, "error", r.Refused)...)
 	} else {
 		s.logger.Info("thread is folded again", append(at, "records", written)...)
 	}
@@ -223,7 +228,7 @@ func (s *session) refold(ctx context.Context, a *assignment, r *refolding) error
 }
 
 // readThread reads the thread's raw events, and asks for the first offset that is there.
-func (s *session) readThread(ctx context.Context, partition int32, r *refolding) (raw []*kgo.Record, start int64, err error) {
+func (s *session) readThread(ctx context.Context, partition int32, r *RefoldRequest) (raw []*kgo.Record, start int64, err error) {
 	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	held, err := kafka.Spans(asking, s.admin, s.topics.Events)
@@ -231,7 +236,7 @@ func (s *session) readThread(ctx context.Context, partition int32, r *refolding)
 		return nil, 0, err
 	}
 	start = held[partition].Start
-	spans := slices.Clone(r.spans)
+	spans := slices.Clone(r.Ranges)
 	for i := range spans {
 		spans[i].Start = max(spans[i].Start, start)
 	}
@@ -241,11 +246,11 @@ func (s *session) readThread(ctx context.Context, partition int32, r *refolding)
 			return nil, 0, err
 		}
 		n := len(m.Key) + len(m.Value)
-		if string(m.Key) == r.thread.key {
+		if string(m.Key) == r.Key {
 			raw, size = append(raw, m), size+n
 		}
 		if scanned += n; size > s.cfg.refoldBytes || scanned > s.cfg.refoldScanBytes {
-			r.refused = errThreadLarge
+			r.Refused = errThreadLarge
 			return nil, 0, nil
 		}
 	}

@@ -58,26 +58,27 @@ func olderRecord(tb testing.TB, m *kgo.Record, from, to string) *kgo.Record {
 // refold asks for a thread to be folded again.
 func (s *sim) refold(thread string) { s.sendKind(record.KindRefold, thread, "", `{}`) }
 
-// readWanted does what the session does with a request.
-func (s *sim) readWanted() {
+// answerRefold does what the session does with what may be a request.
+func (s *sim) answerRefold(m *kgo.Record) {
 	s.tb.Helper()
-	r := s.part.wanted()
+	r, err := s.part.BeginRefold(m, s.now)
+	s.check(err)
 	if r == nil {
 		return
 	}
-	s.refused = append(s.refused, r.refused)
-	if r.refused != nil {
+	s.refused = append(s.refused, r.Refused)
+	if r.Refused != nil {
 		return
 	}
 	var raw []*kgo.Record
-	for _, span := range r.spans {
+	for _, span := range r.Ranges {
 		for _, m := range s.events[max(span.Start, s.rawStart):max(span.End, s.rawStart)] {
-			if string(m.Key) == r.thread.key {
+			if string(m.Key) == r.Key {
 				raw = append(raw, m)
 			}
 		}
 	}
-	_, refused, err := s.part.refold(r, raw, s.rawStart)
+	_, refused, err := s.part.FinishRefold(r, raw, s.rawStart)
 	s.check(err)
 	s.refused[len(s.refused)-1] = refused
 }

@@ -45,7 +45,7 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 	if err != nil {
 		return err
 	}
-	out.of, out.size = as.of, as.size
+	out.Outgrown = as.Outgrown
 	p.write(*out)
 	p.counts.Ended[rec.Status]++
 	if !whole {

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -64,6 +63,8 @@ type session struct {
 
 	// rest is what was polled and is not processed yet. Nothing more is polled before it is.
 	rest []*polled
+	// room is that of the next transaction; nil until something is processed for it.
+	room *Room
 
 	said string // the error of a poll that was logged last
 
@@ -296,6 +297,7 @@ func (s *session) run(ctx context.Context) error {
 type polled struct {
 	of      *assignment
 	records []*kgo.Record
+	stop    Stop // why the processor took no more
 }
 
 // round takes what comes within a commit interval and commits it. It is over sooner where that comes to much: a thread
@@ -332,8 +334,11 @@ func (s *session) round(ctx context.Context) error {
 			return err
 		}
 		parts, joining := s.owned(now)
+		if s.room == nil {
+			s.room = NewRoom(max(1, len(parts)))
+		}
 		s.hold(fetches, parts)
-		if (joining || s.awaitsCounts(now)) && written(parts) >= roundBytes {
+		if (joining || s.awaitsCounts(now)) && s.room.Full() {
 			<-interval.Done()
 			return nil
 		}
@@ -353,9 +358,6 @@ func (s *session) round(ctx context.Context) error {
 		// commit after the join.
 		return nil
 	}
-	if err := s.abandonByClock(ctx, parts, now); err != nil {
-		return err
-	}
 	return s.transact(ctx, parts, now)
 }
 
@@ -363,7 +365,7 @@ func (s *session) round(ctx context.Context) error {
 func (s *session) hold(fetches kgo.Fetches, parts map[int32]view) {
 	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 		v := parts[f.Partition]
-		if v.phase != phaseOpen || v.part.skip != nil || len(f.Records) == 0 {
+		if v.phase != phaseOpen || v.part.Stats().Paused || len(f.Records) == 0 {
 			return
 		}
 		s.read(f.Partition, f.Records)
@@ -385,71 +387,48 @@ func (s *session) process(ctx context.Context, parts map[int32]view, now time.Ti
 		s.rest = slices.DeleteFunc(s.rest, func(p *polled) bool { return len(p.records) == 0 })
 	}()
 	for _, p := range s.rest {
-		if mayAskForRefold(p.records[0]) {
+		if p.stop == StopRefold {
 			return s.processAlone(ctx, p, now)
 		}
 	}
-	var bytes atomic.Int64
-	bytes.Store(int64(written(parts)))
 	var folding errgroup.Group
 	folding.SetLimit(runtime.GOMAXPROCS(0))
 	for _, p := range s.rest {
-		folding.Go(func() error { return p.process(&bytes, now) })
+		folding.Go(func() error { return p.process(s.room, now) })
 	}
 	err = folding.Wait()
-	return bytes.Load() >= roundBytes, err
+	return s.room.Full(), err
 }
 
-// process hands records to the partition until the outputs of all are enough, and adds its own to them.
-func (p *polled) process(bytes *atomic.Int64, now time.Time) error {
-	part := p.of.part
-	for range min(foldRecords, len(p.records)) {
-		if mayAskForRefold(p.records[0]) || bytes.Load() >= roundBytes {
-			return nil
-		}
-		before := part.pending()
-		if err := p.next(now); err != nil {
-			return err
-		}
-		if added := part.pending() - before; added > 0 {
-			bytes.Add(int64(added))
-		}
-	}
-	return nil
+// process hands some of the records to the processor.
+func (p *polled) process(room *Room, now time.Time) error {
+	taken, stop, err := p.of.part.Process(p.records[:min(foldRecords, len(p.records))], now, room)
+	p.take(taken)
+	p.stop = stop
+	return err
 }
 
-// next hands the first record to the partition.
-func (p *polled) next(now time.Time) error {
-	m := p.records[0]
-	p.records = p.records[1:]
-	if err := p.of.part.process(m, now); err != nil {
-		return err
+// take drops the first records: the processor has what it needs of them.
+func (p *polled) take(n int) {
+	for _, m := range p.records[:n] {
+		m.Recycle()
 	}
-	m.Recycle()
-	return nil
+	p.records = p.records[n:]
 }
 
 // processAlone hands over what may be a request to refold a thread, and answers it: what that makes is a transaction of its
 // own, and no other partition's request goes with it.
 func (s *session) processAlone(ctx context.Context, p *polled, now time.Time) (refolded bool, err error) {
-	if err := p.next(now); err != nil {
+	r, err := p.of.part.BeginRefold(p.records[0], now)
+	if err != nil {
 		return false, err
 	}
-	r := p.of.part.wanted()
+	p.take(1)
+	p.stop = StopEnd
 	if r == nil {
 		return false, nil
 	}
 	return true, s.refold(ctx, p.of, r)
-}
-
-// written is how many bytes of outputs the open partitions hold.
-func written(parts map[int32]view) (bytes int) {
-	for _, v := range parts {
-		if v.phase == phaseOpen {
-			bytes += v.part.pending()
-		}
-	}
-	return bytes
 }
 
 // read tells the lag of what was polled. For markers of transactions nobody waits.
@@ -551,9 +530,6 @@ func (s *session) owned(now time.Time) (map[int32]view, bool) {
 		if a.phase != phaseOpen {
 			opening++
 		}
-		if a.part != nil {
-			a.part.share(len(s.assigned))
-		}
 		parts[id] = view{assignment: a, phase: a.phase, progress: a.progress}
 	}
 	s.metrics.Partitions.WithLabelValues("open").Set(float64(len(parts) - opening))
@@ -579,21 +555,22 @@ func (s *session) takeCaught(now time.Time) error {
 			c.a.part, c.a.phase = c.part, phaseOpen
 			s.metrics.Lag.Opened(c.a.id)
 			s.mu.Unlock()
-			if c.part.skip == nil {
-				s.readOn(c.part)
+			stats := c.part.Stats()
+			if !stats.Paused {
+				s.readOn(c.a.id, stats.Next)
 			}
 			s.metrics.OpenSeconds.Observe(now.Sub(c.a.since).Seconds())
-			s.logger.Info("partition open", "partition", c.a.id, "offset", c.part.next, "decided", c.part.progress.Processed)
+			s.logger.Info("partition open", "partition", c.a.id, "offset", stats.Next, "decided", stats.Processed)
 		default:
 			return nil
 		}
 	}
 }
 
-// readOn has the client fetch what the partition is to read next.
-func (s *session) readOn(p *Processor) {
-	s.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{s.topics.Events: {p.id: {Epoch: -1, Offset: p.next}}})
-	s.client.ResumeFetchPartitions(map[string][]int32{s.topics.Events: {p.id}})
+// readOn has the client fetch a partition from an offset on.
+func (s *session) readOn(partition int32, offset int64) {
+	s.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{s.topics.Events: {partition: {Epoch: -1, Offset: offset}}})
+	s.client.ResumeFetchPartitions(map[string][]int32{s.topics.Events: {partition}})
 }
 
 // checkCounts looks at partition counts now and then: see askCounts.
@@ -658,7 +635,7 @@ func (s *session) hasMisplaced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.assigned {
-		if a.phase == phaseOpen && a.part.counts.DeadLetters[reasonWrongPartition] > 0 {
+		if a.phase == phaseOpen && a.part.Stats().Misplaced > 0 {
 			return true
 		}
 	}
@@ -687,40 +664,39 @@ func (s *session) askCounts(ctx context.Context) (said bool, err error) {
 	return true, set.Compare(s.set)
 }
 
-// abandonByClock gives up runs that are silent by the wall clock where a partition is read to its
-// end: no record comes to move stream time.
-func (s *session) abandonByClock(ctx context.Context, parts map[int32]view, now time.Time) error {
+// logEnds asks where the log of each partition ends that has a run which expires by the clock; that is looked at now and
+// then. Where the brokers do not say, no run expires.
+func (s *session) logEnds(ctx context.Context, parts map[int32]view, now time.Time) map[int32]int64 {
 	if now.Sub(s.idleAt) < min(time.Minute, max(s.cfg.IdleLimit/10, 50*time.Millisecond)) {
 		return nil
 	}
 	s.idleAt = now
-	var ends kadm.ListedOffsets
+	var due []int32
 	for id, v := range parts {
-		if v.phase != phaseOpen || !v.part.isSilent(now) && !v.part.isOld(now) {
+		if v.phase != phaseOpen {
 			continue
 		}
-		if ends == nil {
-			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-			defer cancel()
-			var err error
-			if ends, err = s.admin.ListEndOffsets(ctx, s.topics.Events); err != nil {
-				s.logger.Debug("asking for the end of events", "error", err)
-				return nil
-			}
-		}
-		end, ok := ends.Lookup(s.topics.Events, id)
-		if !ok || end.Err != nil {
-			continue
-		}
-		v.part.knowEnd(end.Offset, now)
-		if v.part.next < end.Offset {
-			continue
-		}
-		if v.part.streamTime.Before(now) {
-			v.part.streamTime = now.Truncate(time.Millisecond) // the transaction of this round has what comes of it
+		if at := v.part.Stats().NextExpiry; !at.IsZero() && !at.After(now) {
+			due = append(due, id)
 		}
 	}
-	return nil
+	if len(due) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	listed, err := s.admin.ListEndOffsets(ctx, s.topics.Events)
+	if err != nil {
+		s.logger.Debug("asking for the end of events", "error", err)
+		return nil
+	}
+	ends := map[int32]int64{}
+	for _, id := range due {
+		if end, ok := listed.Lookup(s.topics.Events, id); ok && end.Err == nil {
+			ends[id] = end.Offset
+		}
+	}
+	return ends
 }
 
 // isFenced reports whether another process has this instance's ids.

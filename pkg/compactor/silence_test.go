@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,28 +109,28 @@ func TestPartition_GivesUpManyRunsInPortions(t *testing.T) {
 
 // A process has one portion for all its partitions. A round in which it is used up folds no further, and its transaction
 // is due.
-func TestPolled_FoldsNoFurtherOnceAPortionIsUsedUp(t *testing.T) {
+func TestProcessor_FoldsNoFurtherOnceAPortionIsUsedUp(t *testing.T) {
 	s := newSim(t, nil)
 	s.manyRuns(100)
 	const partitions = 10
-	s.part.share(partitions)
+	s.share(partitions)
 	s.now = s.now.Add(2 * s.cfg.IdleLimit)
-	p := &polled{of: &assignment{part: s.part}}
+	var records []*kgo.Record
 	for i := range 100 {
-		p.records = append(p.records, s.send(fmt.Sprint("t", i), "r2", started("r2")))
+		records = append(records, s.send(fmt.Sprint("t", i), "r2", started("r2")))
 	}
-	bytes := new(atomic.Int64)
-	s.check(p.process(bytes, s.now))
+	room := NewRoom(partitions)
+	done, stop, err := s.part.Process(records, s.now, room)
+	s.check(err)
 	const portion = portionBytes/partitions/runOverhead + 1
-	if done := 100 - len(p.records); done == 0 || done > portion {
+	if done == 0 || done > portion {
 		t.Errorf("%d threads have gone on, %d are a portion", done, portion)
 	}
-	equal(t, "the round is over", bytes.Load() >= roundBytes, true)
+	equal(t, "the round is over", []any{stop, room.Full()}, []any{StopFull, true})
 	s.commit(true)
-	bytes.Store(int64(s.part.pending()))
-	left := len(p.records)
-	s.check(p.process(bytes, s.now))
-	equal(t, "it goes on behind the transaction", len(p.records) < left, true)
+	more, _, err := s.part.Process(records[done:], s.now, NewRoom(partitions))
+	s.check(err)
+	equal(t, "it goes on behind the transaction", more > 0, true)
 }
 
 // What one partition leaves of its part, others have.
@@ -148,12 +147,12 @@ func TestSession_GivesPartitionsWhatOthersLeaveOfAPortion(t *testing.T) {
 			s.feed(len(s.events))
 			now = s.now
 		}
-		s.part.share(partitions)
+		s.share(partitions)
 		parts[i] = view{assignment: &assignment{id: i, part: s.part}, phase: phaseOpen}
 	}
 	done, most := 0, 0
 	for range partitions {
-		shares, _, err := (&session{}).shares(parts, now)
+		shares, _, err := (&session{room: NewRoom(partitions)}).shares(parts, nil, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +163,7 @@ func TestSession_GivesPartitionsWhatOthersLeaveOfAPortion(t *testing.T) {
 					runs++
 				}
 			}
-			if err := parts[sh.id].part.committed(sh.effects, now); err != nil {
+			if err := parts[sh.id].part.Committed(sh.effects, now); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -180,7 +179,7 @@ func TestSession_GivesPartitionsWhatOthersLeaveOfAPortion(t *testing.T) {
 func TestPartition_GivesUpFirstWhatFellSilentFirst(t *testing.T) {
 	s := newSim(t, nil)
 	s.manyRuns(3)
-	s.part.share(portionBytes) // one run a transaction
+	s.share(portionBytes) // one run a transaction
 	s.now = s.now.Add(time.Minute)
 	s.send("t0", "r", text("m", "on"))
 	s.feed(1)
@@ -233,7 +232,7 @@ func TestPartition_PlacesRunsByWhatIsAbandonedByThen(t *testing.T) {
 func TestPartition_GivesUpNobodyBelowP(t *testing.T) {
 	s := newSim(t, nil)
 	s.manyRuns(2)
-	s.part.share(portionBytes) // one run a transaction
+	s.share(portionBytes) // one run a transaction
 	s.silence(s.cfg.IdleLimit + time.Second)
 	s.send("u", "open", started("open"))
 	s.send("u", "open", text("m", "x"))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -34,13 +35,15 @@ type sim struct {
 	other   []*kgo.Record // committed records of the other topics
 	settled Progress
 
-	store *localStore
-	kept  *histories
-	part  *Processor
-	dirs  int
-	room  int              // what the partition has of it for runs that are due; 0 is the default
-	read  int              // events that the partition has been given
-	reads map[string]reads // of the store, up to the last commit since the one before
+	store      *localStore
+	kept       *histories
+	part       *Processor
+	inRoom     *Room
+	partitions int // of the process; 0 is 1
+	dirs       int
+	room       int              // what the partition has of it for runs that are due; 0 is the default
+	read       int              // events that the partition has been given
+	reads      map[string]reads // of the store, up to the last commit since the one before
 
 	rawStart int64   // where the log of skein.events begins for who folds again
 	refused  []error // what became of requests to fold again
@@ -150,26 +153,26 @@ func (s *sim) open(newFolder bool) {
 	}
 	s.check(s.store.apply(entries, s.now))
 	s.kept = newHistories(s.cfg.CacheBytes)
-	pos, err := s.settled.reconcile(s.store.meta.Reached)
-	s.check(err)
-	part, err := newProcessor(0, s.cfg, s.topics, s.store, s.kept, pos)
+	part, report, err := Open(0, s.cfg, s.topics, s.store, s.kept, s.settled, 0)
 	s.check(err)
 	if s.room != 0 {
 		part.mostRoom = s.room
 	}
-	s.part, s.read = part, int(pos.Committed)
-	if s.settled.wasSetHigher(s.store.meta.Reached) {
-		part.settled = s.settled
-		s.skipTo(s.read)
+	s.part, s.read, s.inRoom = part, int(report.Progress.Committed), s.endlessRoom()
+	for s.part.Stats().Paused {
+		s.commit(true)
+		s.read = int(s.part.Stats().Next)
 	}
-	s.settled = pos
+	if report.FromRecord {
+		s.settled = report.Progress
+	}
 }
 
 // skipTo has the partition go on behind events that are gone.
 func (s *sim) skipTo(offset int) {
 	s.tb.Helper()
 	s.check(s.part.skipTo(int64(offset), 0))
-	for s.part.skip != nil {
+	for s.part.Stats().Paused {
 		s.commit(true)
 	}
 	s.read = offset
@@ -186,8 +189,7 @@ func (s *sim) feed(n int) {
 		for i := range m.Headers {
 			m.Headers[i].Value = bytes.Clone(m.Headers[i].Value)
 		}
-		s.check(s.part.process(&m, s.now))
-		s.readWanted()
+		s.process(&m)
 		// What the partition keeps must be its own: a client uses the bytes again.
 		scribble(m.Key)
 		scribble(m.Value)
@@ -195,6 +197,33 @@ func (s *sim) feed(n int) {
 			scribble(m.Headers[i].Value)
 		}
 	}
+}
+
+// process hands over a record as the session does.
+func (s *sim) process(m *kgo.Record) {
+	s.tb.Helper()
+	taken, stop, err := s.part.Process([]*kgo.Record{m}, s.now, s.inRoom)
+	s.check(err)
+	switch {
+	case stop == StopRefold:
+		s.answerRefold(m)
+	case taken != 1:
+		s.tb.Fatalf("the record at %d is not taken", m.Offset)
+	}
+}
+
+// share has the process have so many partitions.
+func (s *sim) share(partitions int) {
+	s.partitions = partitions
+	s.inRoom = s.endlessRoom()
+	s.part.enter(s.inRoom)
+}
+
+// endlessRoom has room for all outputs: a test says when it commits.
+func (s *sim) endlessRoom() *Room {
+	r := NewRoom(max(1, s.partitions))
+	r.outputs.Store(math.MinInt64 / 2)
+	return r
 }
 
 func scribble(b []byte) {
@@ -207,12 +236,12 @@ func scribble(b []byte) {
 func (s *sim) commit(told bool) {
 	s.tb.Helper()
 	s.part.knowEnd(int64(len(s.events)), s.now)
-	s.part.spareRoom = 0 // it is the only partition
-	b, err := s.part.collect(s.now)
+	b, err := s.part.Collect(Cycle{Now: s.now, LogEnd: -1, Room: s.inRoom})
 	s.check(err)
+	s.inRoom = s.endlessRoom()
 	s.reads = b.Counts.Reads
 	if !b.Changed {
-		s.check(s.part.evict(s.now))
+		s.check(s.part.Unload(s.now))
 		return
 	}
 	for _, o := range b.Outputs {
@@ -235,7 +264,7 @@ func (s *sim) commit(told bool) {
 	s.check(err)
 	s.settled = pos
 	if told {
-		s.check(s.part.committed(b, s.now))
+		s.check(s.part.Committed(b, s.now))
 	}
 }
 

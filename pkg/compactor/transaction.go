@@ -38,7 +38,7 @@ type share struct {
 // opening, and the offset of every partition whose position is known, polled or not. The offsets
 // carry the fence: the broker checks member, generation and instance, not who owns a partition.
 func (s *session) transact(ctx context.Context, parts map[int32]view, now time.Time) error {
-	shares, changed, err := s.shares(parts, now)
+	shares, changed, err := s.shares(parts, s.logEnds(ctx, parts, now), now)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *session) transact(ctx context.Context, parts map[int32]view, now time.T
 		s.done(shares)
 		for _, sh := range shares {
 			if sh.phase == phaseOpen {
-				if err := sh.part.evict(now); err != nil { // between C and P that may be for long
+				if err := sh.part.Unload(now); err != nil { // between C and P that may be for long
 					return err
 				}
 			}
@@ -83,9 +83,10 @@ func (s *session) transact(ctx context.Context, parts map[int32]view, now time.T
 	return s.settle(shares)
 }
 
-// shares collects what is to be committed.
-func (s *session) shares(parts map[int32]view, now time.Time) (shares []share, changed bool, err error) {
-	spare, room := 0, 0 // of the portions of those that had less to do
+// shares collects what is to be committed, ends being where logs end.
+func (s *session) shares(parts map[int32]view, ends map[int32]int64, now time.Time) (shares []share, changed bool, err error) {
+	room := s.room
+	s.room = nil
 	for _, v := range parts {
 		switch v.phase {
 		case phaseAsking:
@@ -99,19 +100,21 @@ func (s *session) shares(parts map[int32]view, now time.Time) (shares []share, c
 		case phaseCatching:
 			shares = append(shares, share{view: v})
 		case phaseOpen:
-			skipping := v.part.skip != nil
-			v.part.spare, v.part.spareRoom = spare, room
-			b, err := v.part.collect(now)
+			end, known := ends[v.id]
+			if !known {
+				end = -1
+			}
+			paused := v.part.Stats().Paused
+			e, err := v.part.Collect(Cycle{Now: now, LogEnd: end, Room: room})
 			if err != nil {
 				return nil, false, err
 			}
-			spare, room = v.part.spare, v.part.spareRoom
-			if skipping && v.part.skip == nil {
-				s.readOn(v.part)
+			if stats := v.part.Stats(); paused && !stats.Paused {
+				s.readOn(v.id, stats.Next)
 			}
-			changed = changed || b.Changed
-			v.progress = b.Progress
-			shares = append(shares, share{view: v, effects: b})
+			changed = changed || e.Changed
+			v.progress = e.Progress
+			shares = append(shares, share{view: v, effects: e})
 		}
 	}
 	return shares, changed, nil
@@ -211,11 +214,12 @@ func (s *session) settle(shares []share) error {
 		}
 		switch sh.phase {
 		case phaseOpen:
-			if err := sh.part.committed(sh.effects, now); err != nil {
+			if err := sh.part.Committed(sh.effects, now); err != nil {
 				return err
 			}
-			openRuns += len(sh.part.silent.heap)
-			openRunBytes += sh.part.runBytes
+			stats := sh.part.Stats()
+			openRuns += stats.OpenRuns
+			openRunBytes += stats.OpenRunBytes
 		case phaseFencing:
 			a := sh.assignment
 			a.fence = sh.fenceRecord.Offset
@@ -290,8 +294,8 @@ func (s *session) count(sh share) {
 		if o.Kind != "" {
 			m.Records.WithLabelValues(o.Kind).Inc()
 		}
-		if o.Kind == outputOutgrown {
-			s.logger.Warn("run is ended: it has grown too large", "tenant", o.of.tenant, "thread_id", o.of.id, "run_id", o.head.ID, "partition", sh.id, "bytes", o.size)
+		if g := o.Outgrown; g != nil {
+			s.logger.Warn("run is ended: it has grown too large", "tenant", g.Tenant, "thread_id", g.ThreadID, "run_id", g.RunID, "partition", sh.id, "bytes", g.Bytes)
 		}
 	}
 	if sh.fenceRecord != nil {
