@@ -59,8 +59,14 @@ func (r recorded) Holding(messageIDs []string) (runs []string, err error) {
 
 // verify verifies runs of a thread (nil is all), by rows if bare, and with nothing taken but what is asked for where runs are named.
 func (r recorded) verify(events []*kgo.Record, wanted []string, bare bool) ([]shadow.Proof, error) {
+	return r.verifyFrom(0, events, wanted, bare)
+}
+
+// verifyFrom is verify where the log begins at start.
+func (r recorded) verifyFrom(start int, events []*kgo.Record, wanted []string, bare bool) ([]shadow.Proof, error) {
 	heads := make([]*record.Run, 0, len(r))
-	for _, rec := range r {
+	for _, id := range slices.Sorted(maps.Keys(r)) {
+		rec := r[id]
 		if bare {
 			row := *rec
 			row.Messages, row.InputMessages, row.State, row.Open = nil, nil, nil, nil
@@ -69,16 +75,16 @@ func (r recorded) verify(events []*kgo.Record, wanted []string, bare bool) ([]sh
 		heads = append(heads, rec)
 	}
 	slices.SortFunc(heads, func(a, b *record.Run) int { return int(a.Raw.First - b.Raw.First) })
-	v, err := shadow.NewVerifier(heads, wanted, kafka.Span{End: int64(len(events))}, r)
+	v, err := shadow.NewVerifier(heads, wanted, kafka.Span{Start: int64(start), End: int64(len(events))}, r)
 	if err != nil {
 		return nil, err
 	}
-	ranges := [][2]int64{{0, int64(len(events))}}
+	ranges := [][2]int64{{int64(start), int64(len(events))}}
 	if wanted != nil {
 		ranges = v.Ranges()
 	}
 	for _, part := range ranges {
-		for _, m := range events[part[0]:min(part[1], int64(len(events)))] {
+		for _, m := range events[max(part[0], 0):min(part[1], int64(len(events)))] {
 			if err := v.Take(m); err != nil {
 				return nil, err
 			}
@@ -429,7 +435,7 @@ func spoil(rng *rand.Rand, r *record.Run, ids []string) string {
 	if len(r.InputMessages) > 0 {
 		ways = append(ways, func() string { r.InputMessages = r.InputMessages[1:]; return "inputMessages" })
 	}
-	for rule := range r.Stats.Anomalies {
+	for _, rule := range slices.Sorted(maps.Keys(r.Stats.Anomalies)) {
 		ways = append(ways, func() string { r.Stats.Anomalies[rule]++; return "stats.anomalies" })
 	}
 	return ways[rng.IntN(len(ways))]()

@@ -373,15 +373,15 @@ func (s *shadow) fold(ctx context.Context, b *batch) error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(threads)) {
-		for _, r := range threads[key].runs {
+		results, err := threads[key].Results()
+		if err != nil {
+			return err
+		}
+		for i, r := range threads[key].runs {
 			if s.query.Span != nil && !overlap(*s.query.Span, kafka.Span{Start: r.rec.Raw.First, End: r.rec.Raw.Next}) {
 				continue
 			}
-			out, err := r.result()
-			if err != nil {
-				return err
-			}
-			if err := s.tell(out); err != nil {
+			if err := s.tell(results[i]); err != nil {
 				return err
 			}
 		}

@@ -214,6 +214,18 @@ func (t *Thread) recorded(r *run) (lineage.History, error) {
 	return at, nil
 }
 
+// Results say what came of the runs, by start, once all raw records were taken.
+func (t *Thread) Results() ([]Run, error) {
+	out := make([]Run, len(t.runs))
+	for i, r := range t.runs {
+		var err error
+		if out[i], err = r.result(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // result says what came of the run.
 func (r *run) result() (Run, error) {
 	out := Run{
