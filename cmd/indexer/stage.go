@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,8 +15,7 @@ import (
 )
 
 func stage() app.Stage {
-	var choice stores.Choice
-	var delay time.Duration
+	var settings settings
 	return app.Stage{
 		Name:  "indexer",
 		Short: "Write run records to the lineage store",
@@ -25,19 +25,16 @@ and the store's schema (skein migrate) are there. Start more of them on ClickHou
 partitions.`,
 		Example: `  indexer --brokers kafka-0:9092 --clickhouse http://clickhouse-0:8123 --clickhouse-user skein`,
 		Flags: func(f *pflag.FlagSet) {
-			choice.Flags(f)
-			f.DurationVar(&delay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay, "how long records are gathered before they are written")
+			settings.add(f)
 		},
 		Check: func(p *app.Process) error {
-			cfg := indexer.DefaultConfig(p.Kafka())
-			cfg.MaxDelay = delay
-			if err := cfg.Validate(); err != nil {
+			if err := settings.config(p.Kafka()).Validate(); err != nil {
 				return app.Usagef("%w", err)
 			}
-			return choice.Check()
+			return settings.store.Check()
 		},
 		Start: func(ctx context.Context, p *app.Process) error {
-			st, err := choice.Open(ctx, p.Logger)
+			st, err := settings.store.Open(ctx, p.Logger)
 			if err != nil {
 				return err
 			}
@@ -55,8 +52,8 @@ partitions.`,
 			if err := p.Await(ctx, "store", st.Ping, store.ErrSchema); err != nil {
 				return err
 			}
-			cfg := indexer.DefaultConfig(p.Kafka())
-			cfg.MaxDelay, cfg.Logger, cfg.Registerer = delay, p.Logger, p.Registry
+			cfg := settings.config(p.Kafka())
+			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
 			s, err := indexer.New(cfg, st)
 			if err != nil {
 				return err
@@ -70,4 +67,31 @@ partitions.`,
 			return nil
 		},
 	}
+}
+
+// sqliteDelay is the default of --max-delay with SQLite, which takes small blocks at little cost.
+const sqliteDelay = 100 * time.Millisecond
+
+// settings are the values of the flags.
+type settings struct {
+	store    stores.Choice
+	maxDelay time.Duration
+	flags    *pflag.FlagSet
+}
+
+func (s *settings) add(f *pflag.FlagSet) {
+	s.flags = f
+	s.store.Flags(f)
+	f.DurationVar(&s.maxDelay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay,
+		fmt.Sprintf("how long records are gathered before they are written; with --sqlite %v by default", sqliteDelay))
+}
+
+// config returns the indexer's configuration. A --max-delay that is set counts with either store.
+func (s *settings) config(k kafka.Config) indexer.Config {
+	cfg := indexer.DefaultConfig(k)
+	cfg.MaxDelay = s.maxDelay
+	if s.store.IsSQLite() && !s.flags.Changed("max-delay") {
+		cfg.MaxDelay = sqliteDelay
+	}
+	return cfg
 }

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/skeinhq/skein/internal/app/apptest"
+	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 func TestStage_Help(t *testing.T) { apptest.Help(t, stage()) }
@@ -16,4 +21,26 @@ func TestStage_OneClearLineForWhatCannotWork(t *testing.T) {
 		apptest.Refuses(t, stage(), "indexer: a block's delay of "+delay, "--brokers", "127.0.0.1:1", "--sqlite", "x", "--max-delay", delay, "--admin-listen", "127.0.0.1:0")
 	}
 	apptest.Refuses(t, stage(), "say --clickhouse URL", "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0")
+}
+
+func TestStage_GathersRecordsForASecondUnlessTheStoreIsSQLite(t *testing.T) {
+	for _, tc := range []struct {
+		args string
+		want time.Duration
+	}{
+		{"--clickhouse http://127.0.0.1:8123", time.Second},
+		{"--sqlite x", 100 * time.Millisecond},
+		{"--clickhouse http://127.0.0.1:8123 --max-delay 300ms", 300 * time.Millisecond},
+		{"--sqlite x --max-delay 1s", time.Second},
+	} {
+		var s settings
+		f := pflag.NewFlagSet("indexer", pflag.ContinueOnError)
+		s.add(f)
+		if err := f.Parse(strings.Fields(tc.args)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.config(kafka.Config{}).MaxDelay; got != tc.want {
+			t.Errorf("%s: gathers for %v, want %v", tc.args, got, tc.want)
+		}
+	}
 }

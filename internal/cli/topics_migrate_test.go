@@ -135,7 +135,7 @@ func (s *topicSet) answers(runs map[string]*record.Run) map[string]string {
 		s.t.Fatal(err)
 	}
 	icfg, qcfg := indexer.DefaultConfig(s.cfg), query.DefaultConfig()
-	icfg.Logger, icfg.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	icfg.MaxDelay, icfg.Logger, icfg.Registerer = 100*time.Millisecond, slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	qcfg.Logger, qcfg.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	index, err := indexer.New(icfg, st)
 	if err != nil {

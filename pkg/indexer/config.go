@@ -30,15 +30,15 @@ type Config struct {
 	Registerer   prometheus.Registerer
 }
 
-// DefaultConfig returns the defaults for a topic set. They suit a store that takes small blocks at
-// no great cost; for ClickHouse a MaxDelay of a second and more makes fewer and larger parts.
+// DefaultConfig returns the defaults for a topic set. MaxDelay is right for ClickHouse, where each block becomes parts of
+// several tables, which the server has to merge; a store that takes small blocks at little cost can have a shorter one.
 func DefaultConfig(k kafka.Config) Config {
 	return Config{
 		Kafka:        k,
 		Group:        k.TopicPrefix + "skein-indexer",
 		MaxRecords:   10_000,
 		MaxBytes:     32 << 20,
-		MaxDelay:     100 * time.Millisecond,
+		MaxDelay:     time.Second,
 		MinBackoff:   100 * time.Millisecond,
 		MaxBackoff:   10 * time.Second,
 		DrainTimeout: 10 * time.Second,

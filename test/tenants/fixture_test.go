@@ -105,7 +105,7 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 	}
 	s.run(folding.Run)
 	i := indexer.DefaultConfig(s.kafka)
-	i.Logger, i.Registerer = logger, prometheus.NewRegistry()
+	i.MaxDelay, i.Logger, i.Registerer = 20*time.Millisecond, logger, prometheus.NewRegistry()
 	indexing, err := indexer.New(i, st)
 	if err != nil {
 		t.Fatal(err)

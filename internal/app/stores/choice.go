@@ -40,6 +40,9 @@ func (c *Choice) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.sqlite, "sqlite", "", "`FILE` of a store for one machine, in the place of ClickHouse")
 }
 
+// IsSQLite reports whether the flags name a SQLite file.
+func (c *Choice) IsSQLite() bool { return c.sqlite != "" }
+
 // Check says what is wrong with the flags, without opening anything.
 func (c *Choice) Check() error {
 	switch {
