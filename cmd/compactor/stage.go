@@ -70,6 +70,7 @@ over restarts (a pod's name), and a --dir: what is in it is made again if it is 
 				return err
 			}
 			p.Admin.AddCheck("session", func(context.Context) error { return s.Ready() })
+			p.Admin.AddRemark("versions", func(context.Context) error { return s.CheckVersions() })
 			p.Admin.AddBeat("compactor", s.Turned)
 			p.Group.Go(ctx, "compactor", s.Run)
 			return nil

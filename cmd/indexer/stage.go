@@ -62,6 +62,7 @@ partitions.`,
 				return err
 			}
 			p.Admin.AddCheck("index", func(context.Context) error { return s.Ready() })
+			p.Admin.AddRemark("versions", func(context.Context) error { return s.CheckVersions() })
 			p.Admin.AddBeat("indexer", s.Turned)
 			p.Group.Go(ctx, "indexer", s.Run)
 			return nil

@@ -248,6 +248,9 @@ func (s *session) readPortion(a *assignment, store *localStore, reader *kgo.Clie
 
 // entryOf reads a record of skein.runs.
 func entryOf(m *kgo.Record) (entry, error) {
+	if err := kafka.CheckVersion(m); err != nil {
+		return entry{}, err
+	}
 	switch string(m.Key) {
 	case record.FenceKey: // it says nothing of a run
 		return entry{offset: m.Offset}, nil

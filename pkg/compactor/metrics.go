@@ -25,6 +25,7 @@ type Metrics struct {
 	OpenRunBytes  prometheus.Gauge
 	Partitions    *prometheus.GaugeVec // state: open, opening
 	Lag           *kafka.Lag
+	Stops         *kafka.VersionStops
 	CatchUp       prometheus.Counter
 	CatchUpBytes  prometheus.Counter
 	// CatchUpLeft is in offsets, CatchUpLeftSeconds at the pace so far; both are 0 once all is read.
@@ -69,6 +70,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	parts.WithLabelValues("open")
 	parts.WithLabelValues("opening")
 	lag := kafka.NewLag(time.Now)
+	stops := new(kafka.VersionStops)
+	reg.MustRegister(stops.Gauge(sub))
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: ns, Subsystem: sub, Name: "lag_seconds",
 		Help: "Age of the oldest event that was read and is not committed, or lies on a stalled partition, now; of a partition that is being opened, the time since it was assigned; 0 at the end. The scaling signal.",
@@ -87,6 +90,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		OpenRunBytes:       gauge("open_run_bytes", "Memory that open runs hold: about as much as their last records and what came since, and 7 KiB each."),
 		Partitions:         parts,
 		Lag:                lag,
+		Stops:              stops,
 		CatchUp:            counter("catch_up_records_total", "Records of skein.runs read to bring local stores up to date."),
 		CatchUpBytes:       counter("catch_up_bytes_total", "Bytes of skein.runs read to bring local stores up to date, before compression."),
 		CatchUpLeft:        gauge("catch_up_remaining_offsets", "Offsets of skein.runs that local stores are still behind where they open."),

@@ -110,6 +110,8 @@ func (p *Processor) route(m *message) (_ outcome, err error) {
 	}
 	m.headers, err = kafka.ParseHeadersLike(m.Headers, like)
 	switch {
+	case errors.Is(err, record.ErrUnknownVersion):
+		return 0, err
 	case errors.Is(err, record.ErrUnknownKind):
 		return p.letter(m, reasonUnknownKind, err.Error())
 	case err != nil:

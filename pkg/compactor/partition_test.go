@@ -106,7 +106,7 @@ func TestPartition_RefusesBadDataAndCostsNothingElse(t *testing.T) {
 	s.send("t", "r", `{"type":"CUSTOM","name":"big","value":"`+strings.Repeat("x", 70<<10)+`"}`)                   // 6
 	m := s.send("t", "r", custom("x"))                                                                             // 7
 	m.Key = []byte("not a key")
-	s.send("t", "r", custom("x"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("99")}) // 8
+	s.send("t", "r", custom("x"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("no")}) // 8
 	s.sendKind(record.KindRun, "t", "r", `{}`)                                                      // 9
 	s.input("t", "r", `[]`)                                                                         // 10
 	s.sendKind("Event", "t", "r", custom("x"))                                                      // 11

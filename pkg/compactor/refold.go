@@ -242,6 +242,10 @@ func (s *session) readThread(ctx context.Context, partition int32, r *RefoldRequ
 	}
 	size, scanned := 0, 0
 	for m, err := range kafka.ScanPartition(ctx, s.kafka, s.topics.Events, partition, spans) {
+		if errors.Is(err, record.ErrUnknownVersion) {
+			r.Refused = err
+			return nil, 0, nil
+		}
 		if err != nil {
 			return nil, 0, err
 		}

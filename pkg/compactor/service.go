@@ -163,10 +163,17 @@ func (s *Service) Ready() error {
 		}
 	}
 	if opening > 0 {
-		return fmt.Errorf("%d of %d partitions are not open yet", opening, len(one.assigned))
+		err := fmt.Errorf("%d of %d partitions are not open yet", opening, len(one.assigned))
+		if stopped := s.CheckVersions(); stopped != nil {
+			err = fmt.Errorf("%w: %w", err, stopped)
+		}
+		return err
 	}
 	return nil
 }
+
+// CheckVersions returns nil, or why a partition has stopped: a newer Skein wrote its next record.
+func (s *Service) CheckVersions() error { return s.metrics.Stops.Check() }
 
 func (s *Service) turn() { s.turned.Store(time.Now().UnixNano()) }
 

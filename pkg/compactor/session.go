@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // session is one life of the group's client. One goroutine, the actor, polls, processes and commits
@@ -150,6 +151,7 @@ func (s *session) close() {
 	for id, a := range s.assigned {
 		a.cancel()
 		delete(s.assigned, id)
+		s.metrics.Stops.Remove(id)
 	}
 	s.mu.Unlock()
 	// They are of partitions that are not ours any more.
@@ -213,6 +215,7 @@ func (s *session) taken(ids []int32, revoked bool) {
 			a.cancel()
 			delete(s.assigned, id)
 			s.metrics.Lag.Gone(id)
+			s.metrics.Stops.Remove(id)
 		}
 		s.revoked = true
 		s.owed = revoked
@@ -365,18 +368,42 @@ func (s *session) round(ctx context.Context) error {
 func (s *session) hold(fetches kgo.Fetches, parts map[int32]view) {
 	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 		v := parts[f.Partition]
-		if v.phase != phaseOpen || v.part.Stats().Paused || len(f.Records) == 0 {
+		if v.phase != phaseOpen || v.part.Stats().Paused || s.metrics.Stops.Has(f.Partition) {
 			return
 		}
-		s.read(f.Partition, f.Records)
+		records := s.readable(f.Records)
+		if len(records) == 0 {
+			return
+		}
+		s.read(f.Partition, records)
 		for _, p := range s.rest {
 			if p.of == v.assignment { // of another broker
-				p.records = append(slices.Clip(p.records), f.Records...)
+				p.records = append(slices.Clip(p.records), records...)
 				return
 			}
 		}
-		s.rest = append(s.rest, &polled{of: v.assignment, records: f.Records})
+		s.rest = append(s.rest, &polled{of: v.assignment, records: records})
 	})
+}
+
+// readable returns the records of one partition before the first one that a newer Skein wrote. The partition stops there: what was read
+// is committed, and whoever owns the partition after an upgrade reads on from what is committed.
+func (s *session) readable(records []*kgo.Record) []*kgo.Record {
+	for i, m := range records {
+		if err := kafka.CheckVersion(m); err != nil {
+			s.client.PauseFetchPartitions(map[string][]int32{m.Topic: {m.Partition}})
+			s.stop(m.Partition, err)
+			return records[:i]
+		}
+	}
+	return records
+}
+
+// stop notes that a partition stops, since a newer Skein wrote what it would read next.
+func (s *session) stop(partition int32, err error) {
+	if s.metrics.Stops.Add(partition, err) {
+		s.logger.Error("partition stopped: a newer version wrote its next record; update this process", "partition", partition, "error", err)
+	}
 }
 
 // process folds some of the rest: that of each open partition beside the others'. It says that the round is over (full)
@@ -525,6 +552,7 @@ func (s *session) owned(now time.Time) (map[int32]view, bool) {
 			a.cancel()
 			delete(s.assigned, id)
 			s.metrics.Lag.Gone(id)
+			s.metrics.Stops.Remove(id)
 			continue
 		}
 		if a.phase != phaseOpen {
@@ -548,6 +576,10 @@ func (s *session) takeCaught(now time.Time) error {
 			if errors.Is(c.err, errOtherEvents) {
 				return c.err // the same of every partition
 			}
+			if errors.Is(c.err, record.ErrUnknownVersion) {
+				s.stop(c.a.id, c.err) // it stays closed
+				continue
+			}
 			if c.err != nil {
 				return fmt.Errorf("opening partition %d: %w", c.a.id, c.err)
 			}
@@ -570,6 +602,7 @@ func (s *session) takeCaught(now time.Time) error {
 // readOn has the client fetch a partition from an offset on.
 func (s *session) readOn(partition int32, offset int64) {
 	s.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{s.topics.Events: {partition: {Epoch: -1, Offset: offset}}})
+	s.metrics.Stops.Remove(partition)
 	s.client.ResumeFetchPartitions(map[string][]int32{s.topics.Events: {partition}})
 }
 

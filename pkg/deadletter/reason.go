@@ -10,7 +10,7 @@ const (
 	TooLarge = "too-large"
 	// BadKey: the key is not tenant/thread, escaped as schemas/ describes.
 	BadKey = "bad-key"
-	// BadHeaders: a Skein header that cannot be read, such as a version of the future.
+	// BadHeaders: a Skein header that cannot be read, such as a number that is none.
 	BadHeaders = "bad-headers"
 	// UnknownKind: a skein-kind that is not known, or does not belong on skein.events.
 	UnknownKind = "unknown-kind"

@@ -25,10 +25,11 @@ type assignment struct {
 	joined bool
 	count  prometheus.Gauge // of partitions
 	lag    *kafka.Lag
+	stops  *kafka.VersionStops
 }
 
-func newAssignment(count prometheus.Gauge, lag *kafka.Lag) *assignment {
-	return &assignment{epochs: map[int32]int64{}, count: count, lag: lag}
+func newAssignment(count prometheus.Gauge, lag *kafka.Lag, stops *kafka.VersionStops) *assignment {
+	return &assignment{epochs: map[int32]int64{}, count: count, lag: lag, stops: stops}
 }
 
 func (a *assignment) assigned(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
@@ -40,6 +41,7 @@ func (a *assignment) assigned(_ context.Context, _ *kgo.Client, topics map[strin
 			a.epochs[p] = a.last
 		}
 		a.lag.Opened(partitions...)
+		a.stops.Remove(partitions...)
 	}
 	a.joined = true
 	a.count.Set(float64(len(a.epochs)))
@@ -53,6 +55,7 @@ func (a *assignment) revoked(_ context.Context, _ *kgo.Client, topics map[string
 			delete(a.epochs, p)
 		}
 		a.lag.Gone(partitions...)
+		a.stops.Remove(partitions...)
 	}
 	a.count.Set(float64(len(a.epochs)))
 }

@@ -30,7 +30,7 @@ func TestBlock_KeepsTheNewestRecordOfARun(t *testing.T) {
 }
 
 func TestBlock_DropsWhatIsNoLongerOurs(t *testing.T) {
-	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}), kafka.NewLag(time.Now))
+	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}), kafka.NewLag(time.Now), new(kafka.VersionStops))
 	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0, 1, 2}})
 	b := newBlock()
 	for p := range int32(3) {
@@ -50,7 +50,7 @@ func TestBlock_DropsWhatIsNoLongerOurs(t *testing.T) {
 }
 
 func TestAssignment_CommitsOnlyWhatIsOurs(t *testing.T) {
-	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}), kafka.NewLag(time.Now))
+	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}), kafka.NewLag(time.Now), new(kafka.VersionStops))
 	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0, 1}})
 	done := map[int32]progress{0: {next: 5, epoch: a.epoch(0)}, 1: {next: 6, epoch: a.epoch(1)}}
 	a.revoked(t.Context(), nil, map[string][]int32{"runs": {0}})

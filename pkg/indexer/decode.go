@@ -1,7 +1,6 @@
 package indexer
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -22,21 +21,18 @@ const (
 	outcomePosition  outcome = "position"
 	// outcomeErasure: a thread was erased. The tombstones before it say what goes, this that it is gone.
 	outcomeErasure outcome = "erasure"
-	// outcomeUnknownVersion: written by a newer Skein. Once this one is updated, its group's
-	// offsets can be set back; what is in the store meanwhile is older, not wrong.
+	// outcomeUnknownVersion: a newer Skein wrote the record, and the partition stopped there.
 	outcomeUnknownVersion outcome = "unknown_version"
 	outcomeUndecodable    outcome = "undecodable"
 )
 
 var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomePosition, outcomeErasure, outcomeUnknownVersion, outcomeUndecodable}
 
-// decode reads a record of skein.runs. There is an entry for all kinds but a fence, and an error for a
+// decode reads a record of skein.runs whose version is known. There is an entry for all kinds but a fence, and an error for a
 // record that is skipped because of its data.
 func decode(r *kgo.Record) (store.Entry, outcome, error) {
 	h, err := kafka.ParseHeaders(r.Headers)
 	switch {
-	case errors.Is(err, record.ErrUnknownVersion):
-		return store.Entry{}, outcomeUnknownVersion, err
 	case err != nil:
 		return store.Entry{}, outcomeUndecodable, err
 	case h.Kind == record.KindFence:

@@ -17,6 +17,7 @@ type metrics struct {
 	writeDuration prometheus.Histogram
 	age           prometheus.Histogram
 	lag           *kafka.Lag
+	stops         *kafka.VersionStops
 	partitions    prometheus.Gauge
 	writeErrors   prometheus.Counter
 	commitErrors  prometheus.Counter
@@ -45,7 +46,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "skein_indexer_record_age_seconds", Help: "Age of a record when its row was durable.",
 			Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200},
 		}),
-		lag: kafka.NewLag(time.Now),
+		lag:   kafka.NewLag(time.Now),
+		stops: new(kafka.VersionStops),
 		partitions: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_indexer_partitions", Help: "Partitions that the group has given to this process.",
 		}),
@@ -64,7 +66,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.records, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors,
+		m.records, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors, m.stops.Gauge("indexer"),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "skein_indexer_lag_seconds",
 			Help: "Age of the oldest record that was read and whose row is not durable, or lies on a stalled partition, now; 0 at the end.",

@@ -44,7 +44,7 @@ func New(cfg Config, w store.Writer) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering indexer metrics: %w", err)
 	}
-	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag), said: make(map[string]bool)}, nil
+	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag, m.stops), said: make(map[string]bool)}, nil
 }
 
 // Ready returns nil while the group has given this member its partitions (which may be none) and the
@@ -61,6 +61,9 @@ func (s *Service) Ready() error {
 	}
 	return nil
 }
+
+// CheckVersions returns nil, or why a partition has stopped: a newer Skein wrote its next record.
+func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 
 // Lag is the member's lag, for who finds out from outside what the member cannot see.
 func (s *Service) Lag() *kafka.Lag { return s.metrics.lag }
@@ -80,11 +83,14 @@ func (s *Service) Run(ctx context.Context) error {
 		return err
 	}
 	cl, err := kafka.NewGroupReader(s.cfg.Kafka, kafka.GroupOptions{
-		Group:      s.cfg.Group,
-		Topics:     []string{s.cfg.Kafka.Topics().Runs},
-		OnAssigned: s.owned.assigned,
-		OnRevoked:  s.owned.revoked,
-		OnLost:     s.owned.lost,
+		Group:  s.cfg.Group,
+		Topics: []string{s.cfg.Kafka.Topics().Runs},
+		OnAssigned: func(ctx context.Context, cl *kgo.Client, topics map[string][]int32) {
+			s.owned.assigned(ctx, cl, topics)
+			cl.ResumeFetchPartitions(topics) // stop may have paused them when they were last ours
+		},
+		OnRevoked: s.owned.revoked,
+		OnLost:    s.owned.lost,
 	})
 	if err != nil {
 		return fmt.Errorf("starting indexer: %w", err)
@@ -168,13 +174,20 @@ func (s *Service) poll(ctx context.Context, cl *kgo.Client, b *block) error {
 		s.cfg.Logger.Log(ctx, s.level(f.Err), "reading failed; trying again", "topic", f.Topic, "partition", f.Partition, "error", f.Err)
 		s.wait(ctx, 0)
 	}
-	fetches.EachRecord(func(r *kgo.Record) { s.take(ctx, b, r) })
+	fetches.EachRecord(func(r *kgo.Record) { s.take(ctx, cl, b, r) })
 	return nil
 }
 
 // take decodes a record into the block. Rebalances are held up since the poll, so the partition's
 // epoch is the one under which the record was fetched.
-func (s *Service) take(ctx context.Context, b *block, r *kgo.Record) {
+func (s *Service) take(ctx context.Context, cl *kgo.Client, b *block, r *kgo.Record) {
+	if s.metrics.stops.Has(r.Partition) { // fetched together with the record at which it stopped
+		return
+	}
+	if err := kafka.CheckVersion(r); err != nil {
+		s.stop(ctx, cl, r, err)
+		return
+	}
 	epoch := s.owned.epoch(r.Partition)
 	s.metrics.lag.Read(r.Partition, r.Timestamp)
 	b.read(r, epoch, time.Now())
@@ -186,6 +199,16 @@ func (s *Service) take(ctx context.Context, b *block, r *kgo.Record) {
 	case what == outcomeRun || what == outcomeTombstone || what == outcomeErasure || what == outcomePosition:
 		b.add(e, r, epoch)
 	}
+}
+
+// stop reads nothing more of a partition: what lies before the record is written and committed, and whoever owns the partition
+// after an upgrade begins with the record.
+func (s *Service) stop(ctx context.Context, cl *kgo.Client, r *kgo.Record, err error) {
+	cl.PauseFetchPartitions(map[string][]int32{r.Topic: {r.Partition}})
+	s.metrics.records.WithLabelValues(string(outcomeUnknownVersion)).Inc()
+	s.metrics.stops.Add(r.Partition, err)
+	s.cfg.Logger.ErrorContext(ctx, "partition stopped: a newer version wrote its next record; update this process",
+		"topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
 }
 
 // level is that of the log for an error that is tried again: a warning once.

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
+	"github.com/skeinhq/skein/internal/logtest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -261,34 +262,89 @@ func TestService_SkipsWhatItCannotDecode(t *testing.T) {
 	cfg, st := testConfig(k), newFakeStore()
 	var log bytes.Buffer
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	newer := runRecord(t, k, 0, "newer", record.StatusFinished)
-	newer.Headers[0].Value = []byte("99")
 	broken := runRecord(t, k, 0, "broken", record.StatusFinished)
 	broken.Value = []byte(`{"tenant":"secret payload`)
 	key := runRecord(t, k, 0, "key", record.StatusFinished)
 	key.Key = []byte("acme/thread")
 	kind := runRecord(t, k, 0, "kind", record.StatusFinished)
 	kind.Headers = kafka.Headers(record.Headers{Kind: record.KindSnapshot, Seq: -1})
-	kafkatest.Produce(t, k, newer, broken, key, kind, runRecord(t, k, 0, "good", record.StatusFinished))
+	kafkatest.Produce(t, k, broken, key, kind, runRecord(t, k, 0, "good", record.StatusFinished))
 	s := start(t, cfg, st)
-	until(t, "the good record is there", func() bool { return st.text() == "acme/thread/good 0:4 finished\n" })
+	until(t, "the good record is there", func() bool { return st.text() == "acme/thread/good 0:3 finished\n" })
 	if err := s.stop(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if got := committed(t, cfg); got[0] != 5 {
-		t.Errorf("committed %v, want 5: the skipped ones are done with", got)
+	if got := committed(t, cfg); got[0] != 4 {
+		t.Errorf("committed %v, want 4: the skipped ones are done with", got)
 	}
-	for what, want := range map[outcome]float64{outcomeUnknownVersion: 1, outcomeUndecodable: 3, outcomeRun: 1} {
+	for what, want := range map[outcome]float64{outcomeUnknownVersion: 0, outcomeUndecodable: 3, outcomeRun: 1} {
 		if got := testutil.ToFloat64(s.metrics.records.WithLabelValues(string(what))); got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	if n := strings.Count(log.String(), "record skipped"); n != 4 {
-		t.Errorf("%d lines for 4 skipped records:\n%s", n, log.String())
+	if n := strings.Count(log.String(), "record skipped"); n != 3 {
+		t.Errorf("%d lines for 3 skipped records:\n%s", n, log.String())
 	}
 	if strings.Contains(log.String(), "secret payload") {
 		t.Errorf("the log holds a payload:\n%s", log.String())
 	}
+}
+
+func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
+	k := kafkatest.Start(t, 2)
+	cfg, st := testConfig(k), newFakeStore()
+	var log logtest.Log
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	newer := runRecord(t, k, 0, "newer", record.StatusFinished)
+	newer.Headers[0].Value = []byte("2")
+	again := runRecord(t, k, 0, "again", record.StatusFinished)
+	again.Headers[0].Value = []byte("2")
+	kafkatest.Produce(t, k, runRecord(t, k, 0, "before", record.StatusFinished), newer, again,
+		runRecord(t, k, 0, "behind", record.StatusFinished), runRecord(t, k, 1, "other", record.StatusFinished))
+	var s *running
+	stops := func(rows string, offsets map[int32]int64) {
+		t.Helper()
+		until(t, "it stops", func() bool { return s.CheckVersions() != nil })
+		until(t, "all before the record and on the other partition is there", func() bool { return st.text() == rows })
+		until(t, "offsets are committed", func() bool { return maps.Equal(committed(t, cfg), offsets) })
+		for _, part := range []string{k.Topics().Runs + "/0 at offset 1", "unknown record version 2", "knows up to 1"} {
+			if err := s.CheckVersions(); !strings.Contains(err.Error(), part) {
+				t.Errorf("readiness says %q, want %q in it", err, part)
+			}
+		}
+		if err := s.Ready(); err != nil {
+			t.Errorf("it is not ready, although the other partition goes on: %v", err)
+		}
+		metrics := `
+# HELP skein_indexer_unknown_version_partitions Partitions that stopped at a record of a newer Skein, which this process cannot read.
+# TYPE skein_indexer_unknown_version_partitions gauge
+skein_indexer_unknown_version_partitions 1
+`
+		if err := testutil.GatherAndCompare(cfg.Registerer.(*prometheus.Registry), strings.NewReader(metrics), "skein_indexer_unknown_version_partitions"); err != nil {
+			t.Error(err)
+		}
+		if got := testutil.ToFloat64(s.metrics.records.WithLabelValues(string(outcomeUnknownVersion))); got != 1 {
+			t.Errorf("%v records of an unknown version, want 1", got)
+		}
+		if lines := log.Take(); strings.Count(lines, "level=ERROR") != 1 {
+			t.Errorf("want one line of the log:\n%s", lines)
+		}
+	}
+	s = start(t, cfg, st)
+	stops("acme/thread/before 0:0 finished\nacme/thread/other 1:0 finished\n", map[int32]int64{0: 1, 1: 1})
+	kafkatest.Produce(t, k, runRecord(t, k, 0, "later", record.StatusFinished), runRecord(t, k, 1, "more", record.StatusFinished))
+	rows := "acme/thread/before 0:0 finished\nacme/thread/more 1:1 finished\nacme/thread/other 1:0 finished\n"
+	until(t, "the other partition goes on", func() bool { return st.text() == rows })
+	if err := s.stop(); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if lines := log.Take(); lines != "" {
+		t.Errorf("more lines of the log:\n%s", lines)
+	}
+	// Who owns the partition next begins with the record.
+	cfg.Registerer = prometheus.NewRegistry()
+	s = start(t, cfg, st)
+	stops(rows, map[int32]int64{0: 1, 1: 2})
 }
 
 // Weather: a block that the store does not take is written again, and nothing is committed before.

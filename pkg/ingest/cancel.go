@@ -148,14 +148,24 @@ func (c *cancelled) await(ctx context.Context, reader *kgo.Client, t target, wai
 	defer stop()
 	for polling.Err() == nil {
 		fetches := reader.PollFetches(polling)
+		var newer error // written by a newer Skein: it may be the end
 		fetches.EachRecord(func(m *kgo.Record) {
-			if status, synthetic, ok := endOf(m, t); ok && !ended {
+			if string(m.Key) != t.key || ended || newer != nil {
+				return
+			}
+			if newer = kafka.CheckVersion(m); newer != nil {
+				return
+			}
+			if status, synthetic, ok := endOf(m, t); ok {
 				ended, c.Status, c.Synthetic = true, status, synthetic
 				c.End = record.Position{Partition: m.Partition, Offset: m.Offset}
 			}
 		})
 		if ended {
 			return true, nil
+		}
+		if newer != nil {
+			return false, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, newer)
 		}
 		for _, f := range fetches.Errors() {
 			if polling.Err() == nil && !errors.Is(f.Err, context.DeadlineExceeded) {
@@ -169,11 +179,8 @@ func (c *cancelled) await(ctx context.Context, reader *kgo.Client, t target, wai
 	return false, nil
 }
 
-// endOf reports whether a record is the terminal event of the target's run, and how the run ends with it.
+// endOf reports whether a record of the target's thread is the terminal event of the target's run, and how the run ends with it.
 func endOf(m *kgo.Record, t target) (status record.Status, synthetic, ok bool) {
-	if string(m.Key) != t.key {
-		return "", false, false
-	}
 	h, err := kafka.ParseHeaders(m.Headers)
 	if err != nil || h.Kind != record.KindEvent || h.RunID != "" && h.RunID != t.run {
 		return "", false, false

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/logtest"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -274,7 +277,7 @@ func TestCancel_IsAskedAgainOfAProxyThatDoesNotReadYet(t *testing.T) {
 func TestCancelReader_ReadsOnlyPartitionsWithRuns(t *testing.T) {
 	cfg := kafkatest.Start(t, 3)
 	asked := make(chan string, 100)
-	c, err := newCancelReader(cfg, func(key, run string) bool {
+	c, err := newCancelReader(cfg, new(kafka.VersionStops), func(key, run string) bool {
 		asked <- key + " " + run
 		return true
 	})
@@ -370,7 +373,7 @@ func listen(t *testing.T, cfg kafka.Config) *listener {
 	t.Helper()
 	l := &listener{t: t, cfg: cfg, asked: make(chan string, 1000)}
 	var err error
-	if l.cancelReader, err = newCancelReader(cfg, func(_, run string) bool {
+	if l.cancelReader, err = newCancelReader(cfg, new(kafka.VersionStops), func(_, run string) bool {
 		l.asked <- run
 		return true
 	}); err != nil {
@@ -409,6 +412,46 @@ func (l *listener) hears(run string) {
 		}
 	}
 	l.t.Fatalf("nobody hears of %s", run)
+}
+
+// While a partition has stopped its requests are not guessed at. Once the process has held no run there for a while, it begins again
+// at the end.
+func TestCancelReader_StopsAtARecordOfANewerVersion(t *testing.T) {
+	var log logtest.Log
+	cfg := kafkatest.Start(t, 1)
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+	l := listen(t, cfg)
+	l.hears("before")
+	for range 2 {
+		kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Key: []byte("dev/t"), Value: []byte("{}"),
+			Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindCancel, RunID: "newer", Seq: -1})})
+	}
+	for deadline := time.Now().Add(kafkatest.Timeout); l.stops.Check() == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not stop")
+		}
+	}
+	if err := l.stops.Check(); !errors.Is(err, record.ErrUnknownVersion) || !strings.Contains(err.Error(), "unknown record version 2, this program knows up to 1") {
+		t.Errorf("it stops because %v", err)
+	}
+	kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Key: []byte("dev/t"), Value: []byte("{}"),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindCancel, RunID: "behind", Seq: -1})})
+	time.Sleep(300 * time.Millisecond)
+	for len(l.asked) > 0 {
+		if run := <-l.asked; run != "before" {
+			t.Errorf("it heard of %s", run)
+		}
+	}
+	l.hold(0, false)
+	l.follow(time.Now().Add(l.readOn))
+	l.hold(0, true)
+	l.hears("again")
+	if err := l.stops.Check(); err != nil {
+		t.Errorf("it has begun again, and says %v", err)
+	}
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("%d lines of the log, want 1:\n%s", n, log.String())
+	}
 }
 
 // A topic that was deleted and made again is read from its end as it is then.

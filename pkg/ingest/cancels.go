@@ -28,6 +28,7 @@ type cancelReader struct {
 	// cancel ends a run of a thread's key; it reports whether this process held it.
 	cancel func(threadKey, runID string) bool
 	readOn time.Duration
+	stops  *kafka.VersionStops
 
 	changed chan struct{}
 	mu      sync.Mutex
@@ -41,7 +42,7 @@ type cancelReader struct {
 	reading map[int32]bool // of follow
 }
 
-func newCancelReader(cfg kafka.Config, cancel func(threadKey, runID string) bool) (*cancelReader, error) {
+func newCancelReader(cfg kafka.Config, stops *kafka.VersionStops, cancel func(threadKey, runID string) bool) (*cancelReader, error) {
 	logger := cfg.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -52,7 +53,7 @@ func newCancelReader(cfg kafka.Config, cancel func(threadKey, runID string) bool
 		return nil, err
 	}
 	return &cancelReader{
-		topic: topic, logger: logger, client: client, cancel: cancel, readOn: readOn, changed: make(chan struct{}, 1),
+		topic: topic, logger: logger, client: client, cancel: cancel, readOn: readOn, stops: stops, changed: make(chan struct{}, 1),
 		held: map[int32]bool{}, left: map[int32]time.Time{}, lost: map[int32]bool{}, reading: map[int32]bool{},
 	}, nil
 }
@@ -138,6 +139,8 @@ func (c *cancelReader) follow(now time.Time) {
 	case len(drop) > 0:
 		c.client.RemoveConsumePartitions(map[string][]int32{c.topic: drop})
 	}
+	c.stops.Remove(drop...) // it begins again at the end
+	c.client.ResumeFetchPartitions(map[string][]int32{c.topic: drop})
 	if len(add) > 0 {
 		c.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{c.topic: add})
 	}
@@ -177,6 +180,16 @@ func (c *cancelReader) pause(ctx context.Context) {
 }
 
 func (c *cancelReader) take(m *kgo.Record) {
+	if c.stops.Has(m.Partition) { // fetched together with the record at which it stopped
+		return
+	}
+	if err := kafka.CheckVersion(m); err != nil {
+		c.client.PauseFetchPartitions(map[string][]int32{m.Topic: {m.Partition}})
+		c.stops.Add(m.Partition, err)
+		c.logger.Error("partition stopped: a newer version wrote its next record; runs there cannot be stopped before this process is updated",
+			"topic", m.Topic, "partition", m.Partition, "offset", m.Offset, "error", err)
+		return
+	}
 	kind, copied := "", false
 	for _, h := range m.Headers { // of most records no more is looked at
 		switch h.Key {

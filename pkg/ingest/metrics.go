@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -25,6 +26,7 @@ type metrics struct {
 	memory  prometheus.Gauge
 	runs    *prometheus.CounterVec // outcome
 	leftOut *prometheus.CounterVec // reason
+	stops   *kafka.VersionStops
 }
 
 // The outcomes of proxied runs, beside the codes of RUN_ERRORs.
@@ -52,6 +54,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return prometheus.CounterOpts{Namespace: "skein", Subsystem: "ingest", Name: name, Help: help}
 	}
 	m := &metrics{
+		stops:    new(kafka.VersionStops),
 		requests: prometheus.NewCounterVec(opts("requests_total", "Requests by call and outcome."), []string{"call", "outcome"}),
 		rejected: prometheus.NewCounterVec(opts("rejected_total", "Requests that were not accepted whole, and events that streams have refused, by reason."), []string{"reason"}),
 		events:   prometheus.NewCounterVec(opts("events_total", "Records that Kafka has acknowledged, by kind."), []string{"kind"}),
@@ -92,7 +95,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory, m.runs, m.leftOut} {
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory, m.runs, m.leftOut, m.stops.Gauge("ingest")} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)

@@ -95,7 +95,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	if len(callers) == 0 {
 		return s, nil
 	}
-	if s.requests, err = newCancelReader(cfg.Kafka, s.runs.Cancel); err != nil {
+	if s.requests, err = newCancelReader(cfg.Kafka, m.stops, s.runs.Cancel); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.runs.OnPartition(s.requests.hold)
@@ -118,6 +118,9 @@ func (s *Service) Run(ctx context.Context) error {
 	s.pin.watch(ctx, s.cfg.PartitionCheck)
 	return nil
 }
+
+// CheckVersions returns nil, or why requests to stop runs of a partition are not read: a newer Skein wrote a record there.
+func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 
 // Ready returns nil while the door is open, else the reason why it is not.
 func (s *Service) Ready() error {

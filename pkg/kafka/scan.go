@@ -97,7 +97,7 @@ const (
 
 // Scan reads spans of a topic, read_committed and outside of any group: records of one partition in
 // order, partitions in any. The spans must lie within what Spans has said. It ends with the spans, or
-// with an error.
+// with an error: a record of a newer Skein (record.ErrUnknownVersion) is one.
 func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
 	return scan(ctx, cfg, topic, one(spans))
 }
@@ -157,8 +157,14 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span,
 				for len(list) > 0 && r.Offset >= list[0].End {
 					list = list[1:]
 				}
-				if len(list) > 0 && r.Offset >= list[0].Start && !r.Attrs.IsControl() && !yield(r, nil) {
-					return
+				if len(list) > 0 && r.Offset >= list[0].Start && !r.Attrs.IsControl() {
+					if err := CheckVersion(r); err != nil {
+						yield(nil, err)
+						return
+					}
+					if !yield(r, nil) {
+						return
+					}
 				}
 				if len(list) > 0 && r.Offset == list[0].End-1 {
 					list = list[1:]

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 func TestScanPartition_ReadsEachSpanAndNothingElse(t *testing.T) {
@@ -37,6 +39,25 @@ func TestScanPartition_ReadsEachSpanAndNothingElse(t *testing.T) {
 			t.Errorf("it reads %v, want %v", got, want)
 		}
 	})
+}
+
+func TestScan_EndsAtARecordOfANewerVersion(t *testing.T) {
+	cfg := kafkatest.Start(t, 1)
+	topic := cfg.Topics().Runs
+	for _, version := range []int{1, 2, 1} {
+		kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Key: []byte("k"), Headers: kafka.Headers(record.Headers{Version: version, Kind: record.KindRun, Seq: -1})})
+	}
+	read := 0
+	for _, err := range kafka.Scan(t.Context(), cfg, topic, map[int32]kafka.Span{0: {Start: 0, End: 3}}) {
+		if err == nil {
+			read++
+		} else if want := "reading " + topic + "/0 at offset 1: reading header skein-version: unknown record version 2, this program knows up to 1"; err.Error() != want || !errors.Is(err, record.ErrUnknownVersion) {
+			t.Errorf("it ends with %v, want %s", err, want)
+		}
+	}
+	if read != 1 {
+		t.Errorf("%d records were read, want the one before", read)
+	}
 }
 
 // What was aborted is passed over, also where the marker that says so is in a later answer.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/skeinhq/skein/internal/problem"
+	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
@@ -31,6 +32,9 @@ func later(detail string) error {
 // retryAfterWeather is how long callers are asked to stay away while the store is, in seconds.
 const retryAfterWeather = 2
 
+// retryAfterUpgrade is the same where query is too old to read what a newer Skein wrote.
+const retryAfterUpgrade = 60
+
 // refusalOf says how an error is answered; ours reports whether it is a fault on this side, which
 // the caller hears nothing of but that, and the log says.
 func refusalOf(err error) (r *refusal, ours bool) {
@@ -42,6 +46,11 @@ func refusalOf(err error) (r *refusal, ours bool) {
 		return &refusal{status: http.StatusNotFound, detail: "there is no such thread or run"}, false
 	case errors.Is(err, tenant.ErrUnauthenticated):
 		return &refusal{status: http.StatusUnauthorized, detail: "the request carries no credentials that are known"}, false
+	case errors.Is(err, record.ErrUnknownVersion):
+		return &refusal{
+			status: http.StatusServiceUnavailable, retryAfter: retryAfterUpgrade,
+			detail: "a newer version of Skein wrote what the answer needs: query has to be updated",
+		}, true
 	case errors.Is(err, errBroken):
 		return &refusal{status: http.StatusInternalServerError, detail: "what is stored of this thread cannot be read"}, true
 	default:

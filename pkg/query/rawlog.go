@@ -156,7 +156,7 @@ func (r *rawRead) earliest(ranges [][2]int64) int64 {
 }
 
 // each calls f with every record in the ranges, which are half-open, rising, disjoint and within the
-// bounds. f may call each.
+// bounds. f may call each. A record of a newer Skein (record.ErrUnknownVersion) ends it.
 func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Record) error) error {
 	next := int64(0) // to be read
 	for _, part := range ranges {
@@ -175,6 +175,9 @@ func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Recor
 				}
 				if next = m.Offset + 1; m.Attrs.IsControl() {
 					continue
+				}
+				if err := kafka.CheckVersion(m); err != nil {
+					return err
 				}
 				if err := f(m); err != nil {
 					return err

@@ -534,6 +534,31 @@ func TestReplay_BreaksOffWhatItCannotComplete(t *testing.T) {
 	}
 }
 
+func TestReplay_StopsAtARecordOfANewerVersion(t *testing.T) {
+	f := newRawFixture(t)
+	first := f.event("r", fmt.Sprintf(started, "r"))
+	f.add("acme", "chat", record.Headers{Version: 2, Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(custom, "newer"))
+	f.indexed("r", "", first, f.event("r", fmt.Sprintf(finished, "r")))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.server.URL+"/v1/threads/chat/events?all=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Tenant", "acme")
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err == nil {
+		defer func() { _ = resp.Body.Close() }()
+		_, err = io.ReadAll(resp.Body)
+	}
+	f.server.Close() // the handler has ended: its log can be read
+	if log := f.fixture.log.String(); err == nil || !strings.Contains(log, "unknown record version 2, this program knows up to 1") {
+		t.Errorf("error %v; log %s", err, log)
+	}
+	refused, ours := refusalOf(fmt.Errorf("reading record: %w", record.ErrUnknownVersion))
+	if refused.status != http.StatusServiceUnavailable || !strings.Contains(refused.detail, "query has to be updated") || !ours {
+		t.Errorf("where the record of an open run is newer the answer is %d %q, logged: %v", refused.status, refused.detail, ours)
+	}
+}
+
 func TestReplay_AnswersHEADWithoutReading(t *testing.T) {
 	f := newRawFixture(t)
 	threadOfTwo(f)

@@ -216,15 +216,15 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 		x := Header(given)
 		switch x.Key {
 		case HeaderVersion:
-			v, perr := strconv.ParseUint(string(x.Value), 10, 31)
+			v, verr := parseVersion(x.Value)
 			switch {
-			case perr != nil || v == 0:
+			case verr != nil:
+				h.Version = v
+				return h, verr
+			case v == 0:
 				bad(x.Key, "%.64q is not a version", x.Value)
-			case v > Version:
-				h.Version = int(v)
-				return h, fmt.Errorf("reading header %s: %w", x.Key, &VersionError{Met: int(v), Known: Version})
 			default:
-				h.Version = int(v)
+				h.Version = v
 			}
 		case HeaderKind:
 			if string(x.Value) == string(like.Kind) && like.Kind != "" {
@@ -282,6 +282,30 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 	}
 	h.Labels = labels.read()
 	return h, err
+}
+
+// CheckVersion returns a *VersionError if the headers are those of a newer Skein. It reads no other header: of one that is no version, ParseHeaders tells.
+func CheckVersion[H AnyHeader](hs []H) error {
+	for _, h := range hs {
+		if x := Header(h); x.Key == HeaderVersion {
+			if _, err := parseVersion(x.Value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// parseVersion returns 0 if the value is not a version. One above Version comes with an error.
+func parseVersion(value []byte) (int, error) {
+	v, err := strconv.ParseUint(string(value), 10, 31)
+	if err != nil {
+		v = 0
+	}
+	if v > Version {
+		return int(v), fmt.Errorf("reading header %s: %w", HeaderVersion, &VersionError{Met: int(v), Known: Version})
+	}
+	return int(v), nil
 }
 
 // agentOf reads an agent's name; empty where it is none.

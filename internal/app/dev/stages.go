@@ -76,6 +76,7 @@ func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err err
 		return nil, err
 	}
 	s.admin.AddCheck("compactor", func(context.Context) error { return c.Ready() })
+	s.admin.AddRemark("compactor-versions", func(context.Context) error { return c.CheckVersions() })
 	s.group.Go(ctx, "compactor", c.Run)
 	return func() bool { return c.Ready() == nil }, nil
 }
@@ -90,6 +91,7 @@ func (s *Server) startIndexer(ctx context.Context) (ready func() bool, err error
 		return nil, err
 	}
 	s.admin.AddCheck("indexer", func(context.Context) error { return i.Ready() })
+	s.admin.AddRemark("indexer-versions", func(context.Context) error { return i.CheckVersions() })
 	s.group.Go(ctx, "indexer", i.Run)
 	return func() bool { return i.Ready() == nil }, nil
 }

@@ -1,0 +1,86 @@
+package kafka
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// CheckVersion returns an error with a *record.VersionError and the record's position if a newer Skein wrote the record. No stage may
+// read beyond such a record.
+func CheckVersion(m *kgo.Record) error {
+	if err := record.CheckVersion(m.Headers); err != nil {
+		return fmt.Errorf("reading %s/%d at offset %d: %w", m.Topic, m.Partition, m.Offset, err)
+	}
+	return nil
+}
+
+// VersionStops holds the partitions at which a stage has stopped, since a newer Skein wrote the next record (CheckVersion). The
+// methods may be called concurrently.
+type VersionStops struct {
+	mu    sync.Mutex
+	stops map[int32]error
+}
+
+// Add notes that a partition has stopped, and reports whether that is new.
+func (s *VersionStops) Add(partition int32, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stops[partition] != nil {
+		return false
+	}
+	if s.stops == nil {
+		s.stops = map[int32]error{}
+	}
+	s.stops[partition] = err
+	return true
+}
+
+// Remove drops partitions: another member reads them now, or this one begins again at the committed offset.
+func (s *VersionStops) Remove(partitions ...int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range partitions {
+		delete(s.stops, p)
+	}
+}
+
+// Has reports whether a partition has stopped.
+func (s *VersionStops) Has(partition int32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stops[partition] != nil
+}
+
+// Check returns why the first partition has stopped and how many others have, or nil.
+func (s *VersionStops) Check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.stops) == 0 {
+		return nil
+	}
+	first := slices.Min(slices.Collect(maps.Keys(s.stops)))
+	err := fmt.Errorf("%w; nothing behind it is read before this process is updated", s.stops[first])
+	if more := len(s.stops) - 1; more > 0 {
+		err = fmt.Errorf("%w (and %d more partitions)", err, more)
+	}
+	return err
+}
+
+// Gauge returns the metric of a stage.
+func (s *VersionStops) Gauge(stage string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "skein_" + stage + "_unknown_version_partitions",
+		Help: "Partitions that stopped at a record of a newer Skein, which this process cannot read.",
+	}, func() float64 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return float64(len(s.stops))
+	})
+}
