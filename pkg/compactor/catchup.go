@@ -1,10 +1,133 @@
 package compactor
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
 )
+
+// readRuns reads skein.runs into the store until a record at or above the acknowledged fence.
+// Neither the last stable offset nor the high watermark is the right end: transaction markers lag,
+// and control records are invisible. A later fence may have compacted ours away: it serves as well.
+func (o *opener) readRuns(a *assignment, store *localStore) error {
+	from := store.meta.NextOffset
+	if from > a.fence {
+		return nil
+	}
+	if from == 0 {
+		from = kafka.StartOffset
+	}
+	reader, err := kafka.NewDirectReader(o.kafka, o.topics.Runs, map[int32]int64{a.id: from},
+		// Records of runs take some 10 times the room unpacked, of short runs that are much alike 40 times. A
+		// larger batch comes alone.
+		kgo.FetchMaxPartitionBytes(512<<10), kgo.FetchMaxBytes(1<<20),
+		kgo.MaxConcurrentFetches(0)) // nothing is asked for between two turns
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	began := o.now()
+	progress := o.catchUps.begin(a.id, store.meta.NextOffset, a.fence+1, began)
+	defer func() { progress.done(o.now()) }()
+	for done := false; !done; {
+		if done, err = o.readAnswer(a, store, reader, progress); err != nil {
+			return err
+		}
+	}
+	return store.apply(nil, began)
+}
+
+const (
+	// turnWait is how long a catch-up waits for an answer before it lets others have its turn.
+	turnWait = 200 * time.Millisecond
+	// applyBytes is how many bytes of records go into one batch of a local store.
+	applyBytes = 1 << 20
+)
+
+// readAnswer takes one answer in, and reports whether the fence was in it.
+func (o *opener) readAnswer(a *assignment, store *localStore, reader *kgo.Client, progress *catchUp) (done bool, err error) {
+	give, err := o.stores.turn(a.ctx)
+	if err != nil {
+		return false, err
+	}
+	defer give()
+	ctx, cancel := context.WithTimeout(a.ctx, turnWait)
+	fetches := reader.PollFetches(ctx)
+	cancel()
+	if err := a.ctx.Err(); err != nil {
+		return false, err
+	}
+	for _, e := range fetches.Errors() {
+		if !retriable(e.Err) || errors.Is(e.Err, kerr.UnknownTopicID) { // the topic was made anew: it never passes
+			return false, fmt.Errorf("catching up with %s/%d: %w", e.Topic, e.Partition, e.Err)
+		}
+	}
+	var entries []entry
+	bytes := 0
+	write := func() error {
+		if err := store.apply(entries, time.Time{}); err != nil {
+			return err
+		}
+		progress.read(len(entries), bytes, store.meta.NextOffset, o.now())
+		clear(entries)
+		entries, bytes = entries[:0], 0
+		return a.ctx.Err()
+	}
+	for it := fetches.RecordIter(); !it.Done(); {
+		m := it.Next()
+		e, err := entryOf(m)
+		if err != nil {
+			return false, err
+		}
+		entries = append(entries, e)
+		bytes += len(m.Key) + len(m.Value)
+		done = done || m.Offset >= a.fence
+		if bytes >= applyBytes {
+			if err := write(); err != nil {
+				return false, err
+			}
+		}
+	}
+	if len(entries) == 0 {
+		return done, nil
+	}
+	return done, write()
+}
+
+// entryOf reads a record of skein.runs.
+func entryOf(m *kgo.Record) (entry, error) {
+	if err := kafka.CheckVersion(m); err != nil {
+		return entry{}, err
+	}
+	switch string(m.Key) {
+	case record.FenceKey: // it says nothing of a run
+		return entry{offset: m.Offset}, nil
+	case record.PositionKey:
+		reached, err := record.DecodePosition(m.Value)
+		if err != nil {
+			return entry{}, fmt.Errorf("reading own position record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
+		}
+		return entry{offset: m.Offset, reached: &reached}, nil
+	}
+	h, err := kafka.ParseHeaders(m.Headers)
+	e := entry{key: m.Key, value: m.Value, offset: m.Offset, at: m.Timestamp}
+	if err == nil && h.Kind == record.KindErase {
+		e.erased, err = record.DecodeErased(m.Value)
+	}
+	if err != nil {
+		return entry{}, fmt.Errorf("reading own run record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
+	}
+	return e, nil
+}
 
 // catchUps tell how far the catch-ups of a session are, in the log and in metrics: on an empty folder
 // one reads all of a partition of skein.runs.

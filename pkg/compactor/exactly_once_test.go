@@ -27,8 +27,8 @@ import (
 // without it: docs/failure-model.md has the table.
 
 // outcome is how many transactions of a member had an outcome.
-func (m *member) outcome(name string) float64 {
-	return testutil.ToFloat64(m.metrics.Transactions.WithLabelValues(name))
+func (m *member) outcome(o cycleOutcome) float64 {
+	return testutil.ToFloat64(m.metrics.Transactions.WithLabelValues(string(o)))
 }
 
 // The transaction that holds an ended run's record is aborted: the run is folded and written again.
@@ -45,7 +45,7 @@ func TestService_AnAbortAfterAnEndedRunLosesNothing(t *testing.T) {
 		w.publish()
 		w.decided()
 		w.isTheFold()
-		equal(t, "transactions of unknown outcome", m.outcome(txnUnknown), 1)
+		equal(t, "transactions of unknown outcome", m.outcome(cycleUnknown), 1)
 		equal(t, "sessions", testutil.ToFloat64(m.metrics.Sessions), 1)
 	})
 }
@@ -80,7 +80,7 @@ func TestService_AnEndOfUnknownOutcomeIsAskedFor(t *testing.T) {
 		w.script.send("t", "", custom("nobody's"))
 		w.publish()
 		w.decided()
-		waitFor(t, "the outcome is not known", func() bool { return m.outcome(txnUnknown) == 1 })
+		waitFor(t, "the outcome is not known", func() bool { return m.outcome(cycleUnknown) == 1 })
 		m.waitWorks()
 		w.script.turn("r2", "m2") // its parent is in the store, or nowhere
 		w.publish()
@@ -124,7 +124,7 @@ func TestService_AZombiesTimerWritesNothing(t *testing.T) {
 				t.Errorf("the zombie has written a record of %s", r.RunID)
 			}
 		}
-		equal(t, "transactions of the zombie", a.outcome(txnCommitted), 2) // its fence and its first events
+		equal(t, "transactions of the zombie", a.outcome(cycleCommitted), 2) // its fence and its first events
 	})
 }
 
@@ -294,10 +294,10 @@ func TestService_NoTransactionIsLostToAJoin(t *testing.T) {
 		w.decided()
 		equal(t, "sealed runs", len(w.sealed()), 8*n)
 		// One may begin at the very moment at which the broker begins the join; without the wait they go on without end.
-		if n := a.outcome(txnUnknown) + b.outcome(txnUnknown); n > 1 {
+		if n := a.outcome(cycleUnknown) + b.outcome(cycleUnknown); n > 1 {
 			t.Errorf("%.0f transactions of unknown outcome", n)
 		}
-		equal(t, "transactions in error", a.outcome(txnError)+b.outcome(txnError), 0)
+		equal(t, "transactions in error", a.outcome(cycleFailed)+b.outcome(cycleFailed), 0)
 	})
 }
 
@@ -335,7 +335,7 @@ func TestService_DropsPartitionsThatLeaveWithoutAWord(t *testing.T) {
 				for id, r := range sealed {
 					equal(t, "message of "+id, string(r.Messages[0].Raw), assistantMessage("m", "one two"))
 				}
-				hidden += strings.Count(a.log.String(), "partition left without a word")
+				hidden += strings.Count(a.log.String(), "partition left without a callback")
 			})
 		})
 	}
@@ -616,7 +616,7 @@ func countsRawThatExpired(w *world, aborted bool) {
 	equal(t, "message", string(open.Messages[0].Raw), assistantMessage("m", "one two"))
 	equal(t, "mark of a run that began there", w.sealed()["v/within"].RawLost, true)
 	equal(t, "lost offsets", testutil.ToFloat64(m.metrics.LostOffsets), 2)
-	equal(t, "opened again", m.outcome(txnUnknown) > 0, aborted)
+	equal(t, "opened again", m.outcome(cycleUnknown) > 0, aborted)
 }
 
 // deleteGroup takes away what the group has committed, once it has no members any more.
@@ -867,7 +867,7 @@ func foldedByItself(w *world, joined bool) float64 {
 			return kafkatest.Deliver
 		})
 	}
-	before := a.outcome(txnCommitted)
+	before := a.outcome(cycleCommitted)
 	for i := range threads {
 		thread := fmt.Sprint("t", i)
 		w.script.refold(thread)
@@ -880,10 +880,10 @@ func foldedByItself(w *world, joined bool) float64 {
 		w.join("b", w.TempDir(), nil).waitWorks()
 	}
 	w.decided()
-	if n := a.outcome(txnCommitted) - before; !joined && n < threads {
+	if n := a.outcome(cycleCommitted) - before; !joined && n < threads {
 		t.Errorf("%v transactions for %d threads", n, threads)
 	}
-	equal(t, "transactions in error", a.outcome(txnError), 0)
+	equal(t, "transactions in error", a.outcome(cycleFailed), 0)
 	for i := range threads {
 		of := w.latestOf(fmt.Sprint("t", i))
 		equal(t, fmt.Sprintf("thread %d: refolds, base, its refolds", i),
@@ -898,7 +898,7 @@ func foldedByItself(w *world, joined bool) float64 {
 	for key, n := range written {
 		equal(t, "records anew under "+key, n, 1)
 	}
-	return a.outcome(txnUnknown)
+	return a.outcome(cycleUnknown)
 }
 
 // A thread whose raw events are more than may be in memory, or have too much in between, stays as it is.
@@ -948,16 +948,17 @@ func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
 }
 
 // polling is a session with one open partition for each sim, which has polled nothing yet.
-func polling(sims ...*sim) (*session, map[int32]view) {
-	s := &session{metrics: NewMetrics(prometheus.NewRegistry()), logger: slog.New(slog.DiscardHandler), room: NewRoom(1)}
-	parts := map[int32]view{}
+func polling(sims ...*sim) (*session, owned) {
+	s := newSession(sims[0].cfg, kafka.Config{}, nil, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()), func() time.Time { return sims[0].now })
+	own := owned{parts: map[int32]view{}}
 	for i, sim := range sims {
 		sim.open(false)
-		a := &assignment{id: int32(i), part: sim.part}
-		parts[a.id] = view{assignment: a, phase: phaseOpen}
-		s.rest = append(s.rest, &polled{of: a})
+		a := newAssignment(int32(i), sim.now)
+		a.part = sim.part
+		own.parts[a.id] = view{assignment: a, phase: phaseOpen}
+		s.backlog.stretches = append(s.backlog.stretches, &stretch{of: a})
 	}
-	return s, parts
+	return s, own
 }
 
 // letter sends what becomes a dead letter of a few bytes more.
@@ -968,19 +969,19 @@ func (s *sim) letter(size int) {
 // A poll may bring far more outputs than a transaction is to hold.
 func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	sims := []*sim{newSim(t, nil), newSim(t, nil), newSim(t, nil)}
-	s, parts := polling(sims...)
+	s, own := polling(sims...)
 	const size = 1 << 20
 	for i, sim := range sims {
 		for range roundBytes / size {
 			sim.letter(size)
 		}
-		s.rest[i].records = sim.events
+		s.backlog.stretches[i].records = sim.events
 	}
 	rounds := 0
 	for full := true; full; rounds++ {
 		s.room = NewRoom(1)
-		var err error
-		full, err = s.process(t.Context(), parts, sims[0].now)
+		err := s.process(t.Context(), own)
+		full = s.room.Full()
 		out := 0
 		for _, sim := range sims {
 			sim.check(err)
@@ -995,34 +996,32 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	for _, sim := range sims {
 		equal(t, "how far it is", sim.part.next, int64(roundBytes/size))
 	}
-	if len(s.rest) > 0 || rounds < 3 {
-		t.Errorf("%d are left after %d rounds", len(s.rest), rounds)
+	if len(s.backlog.stretches) > 0 || rounds < 3 {
+		t.Errorf("%d are left after %d rounds", len(s.backlog.stretches), rounds)
 	}
 }
 
 // What waits for an assignment that is past is nobody's.
 func TestSession_DropsWhatWasPolledForAnotherAssignment(t *testing.T) {
 	sim := newSim(t, nil)
-	s, parts := polling(sim)
+	s, own := polling(sim)
 	sim.letter(1)
-	s.rest[0].records = sim.events
-	next := *parts[0].assignment
-	parts[0] = view{assignment: &next, phase: phaseOpen}
-	_, err := s.process(t.Context(), parts, sim.now)
-	sim.check(err)
-	equal(t, "what is left, and how far it is", []any{len(s.rest), sim.part.next}, []any{0, int64(0)})
+	s.backlog.stretches[0].records = sim.events
+	own.parts[0] = view{assignment: newAssignment(0, sim.now), phase: phaseOpen}
+	sim.check(s.process(t.Context(), own))
+	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.part.next}, []any{0, int64(0)})
 }
 
 // A thread that is folded again is a transaction of its own: what is polled behind the request waits, and so do the
 // requests of other partitions.
 func TestSession_TakesRequestsToFoldAgainOneByOne(t *testing.T) {
 	sims := []*sim{newSim(t, nil), newSim(t, nil)}
-	s, parts := polling(sims...)
+	s, own := polling(sims...)
 	for i, sim := range sims {
 		sim.send("t", "r", started("r")) // an open run, so that the request is refused without a reader
 		sim.refold("t")
 		sim.letter(1)
-		s.rest[i].records = sim.events
+		s.backlog.stretches[i].records = sim.events
 	}
 	type step struct {
 		full   bool
@@ -1030,25 +1029,26 @@ func TestSession_TakesRequestsToFoldAgainOneByOne(t *testing.T) {
 		second int64
 	}
 	for _, want := range []step{{false, 1, 1}, {true, 2, 1}, {true, 2, 2}, {false, 3, 3}} {
-		full, err := s.process(t.Context(), parts, sims[0].now)
-		sims[0].check(err)
+		s.room = NewRoom(1)
+		sims[0].check(s.process(t.Context(), own))
+		full := s.room.Full()
 		equal(t, "a round is over, and how far both are", step{full, sims[0].part.next, sims[1].part.next}, want)
 	}
-	equal(t, "what is left", len(s.rest), 0)
+	equal(t, "what is left", len(s.backlog.stretches), 0)
 }
 
 // What is polled at once is more than is folded between two looks at the clock and at what is still ours.
 func TestSession_LooksUpAfterAPartOfAPoll(t *testing.T) {
 	sim := newSim(t, nil)
-	s, parts := polling(sim)
+	s, own := polling(sim)
 	for range foldRecords + 1 {
 		sim.letter(1)
 	}
-	s.rest[0].records = sim.events
+	s.backlog.stretches[0].records = sim.events
 	for _, want := range []int64{foldRecords, foldRecords + 1} {
-		full, err := s.process(t.Context(), parts, sim.now)
-		sim.check(err)
+		sim.check(s.process(t.Context(), own))
+		full := s.room.Full()
 		equal(t, "the round is over, and how far it is", []any{full, sim.part.next}, []any{false, want})
 	}
-	equal(t, "what is left", len(s.rest), 0)
+	equal(t, "what is left", len(s.backlog.stretches), 0)
 }

@@ -83,7 +83,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Records:            vec("records_total", "Committed records of derived topics by kind.", "kind", outputKinds()...),
 		RecordBytes:        counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
 		EventBytes:         counter("event_bytes_total", "Bytes of skein.events read, before compression."),
-		Transactions:       vec("transactions_total", "Transactions by outcome: committed; aborted, as a record was not acknowledged; unknown, where a rebalance or a broker has aborted it or the client cannot tell; error, after which a new session starts. All but committed are done again.", "outcome", txnCommitted, txnAborted, txnUnknown, txnError),
+		Transactions:       vec("transactions_total", "Transactions by outcome: committed; aborted, as a record was not acknowledged; unknown, where a rebalance or a broker has aborted it or the client cannot tell; error, after which a new session starts. All but committed are done again.", "outcome", string(cycleCommitted), string(cycleAborted), string(cycleUnknown), string(cycleFailed)),
 		CommitSeconds:      seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
 		OpenSeconds:        seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
 		OpenRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),

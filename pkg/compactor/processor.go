@@ -250,6 +250,10 @@ func (p *Processor) nextExpiry() (at time.Time) {
 	return at
 }
 
+// roundBytes is how many bytes of outputs fill a room, be it in the middle of a poll: a transaction is held in memory
+// whole. Many short runs can make far more of them than they have read.
+const roundBytes = 32 << 20
+
 // Room is what one transaction of a process may hold. All its processors share it, side by side.
 type Room struct {
 	partitions int // of the process
@@ -263,6 +267,9 @@ func NewRoom(partitions int) *Room { return &Room{partitions: partitions} }
 
 // Full reports whether the transaction is to be committed before anything else is processed.
 func (r *Room) Full() bool { return r.outputs.Load() >= roundBytes }
+
+// Fill has the transaction be committed before anything else is processed.
+func (r *Room) Fill() { r.outputs.Add(roundBytes) }
 
 // enter has the processor use the room, if it does not yet.
 func (p *Processor) enter(room *Room) {

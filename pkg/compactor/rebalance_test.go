@@ -78,15 +78,7 @@ func open(s *Service) map[int32]*assignment {
 	if one == nil {
 		return nil
 	}
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	out := map[int32]*assignment{}
-	for id, a := range one.assigned {
-		if a.phase == phaseOpen {
-			out[id] = a
-		}
-	}
-	return out
+	return one.members.open()
 }
 
 // A second member comes while runs are open and events flow, and leaves again: nothing is lost or
@@ -110,7 +102,7 @@ func losesNothingWhileAnotherComesAndGoes(t *testing.T, k kafka.Config) {
 	}
 	stayed := func(what string, before, after map[int32]*assignment) {
 		t.Helper()
-		cut := testutil.ToFloat64(metrics.Transactions.WithLabelValues(txnUnknown))
+		cut := testutil.ToFloat64(metrics.Transactions.WithLabelValues(string(cycleUnknown)))
 		again := 0
 		for id := range kept {
 			if before[id] != after[id] {

@@ -203,9 +203,20 @@ func sameHistory(a, b lineage.History) bool {
 	})
 }
 
-// refold reads what a request of the partition asks for, and has it done. Nothing of the round is committed
-// before; an error, as that of any read, ends the session.
-func (s *session) refold(ctx context.Context, a *assignment, r *RefoldRequest) error {
+// refold answers what may be a request to refold a thread: it reads the thread's raw events and has its records written
+// again, in the transaction of this cycle, which is then full. An error ends the session, as that of any read.
+func (s *session) refold(ctx context.Context, next *stretch) error {
+	a := next.of
+	r, err := a.part.BeginRefold(next.records[0], s.now())
+	if err != nil {
+		return err
+	}
+	next.take(1)
+	next.stop = StopEnd
+	if r == nil {
+		return nil
+	}
+	s.room.Fill()
 	written := 0
 	if r.Refused == nil {
 		raw, start, err := s.readThread(ctx, a.id, r)

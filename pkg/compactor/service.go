@@ -123,10 +123,8 @@ func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *stor
 }
 
 func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *stores) error {
-	one := &session{
-		cfg: s.cfg, kafka: s.kafka, topics: s.kafka.Topics(), logger: s.logger, metrics: s.metrics,
-		stores: stores, catchUps: newCatchUps(s.logger, s.metrics), now: s.now, admin: admin, turn: s.turn,
-	}
+	one := newSession(s.cfg, s.kafka, admin, stores, s.logger, s.metrics, s.now)
+	one.heartbeat = s.turn
 	s.metrics.Sessions.Inc()
 	defer one.close()
 	if err := one.start(ctx); err != nil {
@@ -151,25 +149,7 @@ func (s *Service) Ready() error {
 		}
 		return errors.New("there is no session with the group")
 	}
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	if !one.joined {
-		return errors.New("the group has not given out its partitions")
-	}
-	opening := 0
-	for _, a := range one.assigned {
-		if a.phase != phaseOpen {
-			opening++
-		}
-	}
-	if opening > 0 {
-		err := fmt.Errorf("%d of %d partitions are not open yet", opening, len(one.assigned))
-		if stopped := s.CheckVersions(); stopped != nil {
-			err = fmt.Errorf("%w: %w", err, stopped)
-		}
-		return err
-	}
-	return nil
+	return one.members.ready()
 }
 
 // CheckVersions returns nil, or why a partition has stopped: a newer Skein wrote its next record.

@@ -541,9 +541,9 @@ func works(s *Service) func() bool {
 		if one == nil || s.Ready() != nil {
 			return false
 		}
-		one.mu.Lock()
-		defer one.mu.Unlock()
-		return len(one.assigned) > 0
+		one.members.mu.Lock()
+		defer one.members.mu.Unlock()
+		return len(one.members.assigned) > 0
 	}
 }
 

@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -136,7 +137,7 @@ func TestProcessor_FoldsNoFurtherOnceAPortionIsUsedUp(t *testing.T) {
 // What one partition leaves of its part, others have.
 func TestSession_GivesPartitionsWhatOthersLeaveOfAPortion(t *testing.T) {
 	const partitions = 10
-	parts := map[int32]view{}
+	own := owned{parts: map[int32]view{}}
 	var now time.Time
 	for i := range int32(partitions) {
 		s := newSim(t, nil)
@@ -148,11 +149,16 @@ func TestSession_GivesPartitionsWhatOthersLeaveOfAPortion(t *testing.T) {
 			now = s.now
 		}
 		s.share(partitions)
-		parts[i] = view{assignment: &assignment{id: i, part: s.part}, phase: phaseOpen}
+		a := newAssignment(i, s.now)
+		a.part = s.part
+		own.parts[i] = view{assignment: a, phase: phaseOpen}
 	}
+	s := newSession(DefaultConfig(), kafka.Config{}, nil, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()), func() time.Time { return now })
+	s.expiryCheckedAt = now
 	done, most := 0, 0
 	for range partitions {
-		shares, _, err := (&session{room: NewRoom(partitions)}).shares(parts, nil, now)
+		s.room = NewRoom(partitions)
+		shares, err := s.collect(t.Context(), own)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,15 +169,15 @@ func TestSession_GivesPartitionsWhatOthersLeaveOfAPortion(t *testing.T) {
 					runs++
 				}
 			}
-			if err := parts[sh.id].part.Committed(sh.effects, now); err != nil {
+			if err := sh.part.Committed(sh.effects, now); err != nil {
 				t.Fatal(err)
 			}
 		}
 		done, most = done+runs, max(most, runs)
 	}
-	const own, all = portionBytes/partitions/runOverhead + 1, portionBytes/runOverhead + 1
-	if done <= 2*partitions*own || most > all {
-		t.Errorf("%d runs in %d transactions, %d at most; a part is %d of %d", done, partitions, most, own, all)
+	const each, all = portionBytes/partitions/runOverhead + 1, portionBytes/runOverhead + 1
+	if done <= 2*partitions*each || most > all {
+		t.Errorf("%d runs in %d transactions, %d at most; a part is %d of %d", done, partitions, most, each, all)
 	}
 }
 
@@ -581,14 +587,13 @@ func TestPartition_TakesAMarkerForNothingButRead(t *testing.T) {
 // Nobody waits for a marker.
 func TestSession_TakesNoLagFromMarkers(t *testing.T) {
 	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
-	s := &session{metrics: NewMetrics(prometheus.NewRegistry())}
-	s.metrics.Lag = kafka.NewLag(func() time.Time { return now })
-	s.metrics.Lag.Opened(0)
+	b := backlog{lag: kafka.NewLag(func() time.Time { return now })}
+	b.lag.Opened(0)
 	marker := &kgo.Record{Timestamp: now.Add(-time.Hour), Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Control: true})}
-	s.read(0, []*kgo.Record{marker})
-	equal(t, "lag of a marker", s.metrics.Lag.Seconds(), 0)
-	s.read(0, []*kgo.Record{marker, {Timestamp: now.Add(-time.Second)}, marker})
-	equal(t, "lag of an event between two", s.metrics.Lag.Seconds(), 1)
+	b.noteLag(0, []*kgo.Record{marker})
+	equal(t, "lag of a marker", b.lag.Seconds(), 0)
+	b.noteLag(0, []*kgo.Record{marker, {Timestamp: now.Add(-time.Second)}, marker})
+	equal(t, "lag of an event between two", b.lag.Seconds(), 1)
 }
 
 // By the clock, where nothing comes any more, and by the times that records have on skein.runs: also for a process that comes later.

@@ -13,91 +13,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/record"
-)
-
-// The outcomes of transactions, for the metric.
-const (
-	txnCommitted = "committed"
-	// txnAborted: this process has given it up, as a record was not acknowledged.
-	txnAborted = "aborted"
-	// txnUnknown: aborted by a rebalance or a broker, or the client cannot tell.
-	txnUnknown = "unknown"
-	// txnError: the client cannot be trusted any more; a new session follows.
-	txnError = "error"
 )
 
 // share is one partition's part of a transaction.
 type share struct {
-	view        // its position goes into the group's offsets
+	view        // its progress goes into the group's offsets
 	effects     Effects
 	fenceRecord *kgo.Record
 }
 
-// transact writes one transaction: the outputs of all open partitions, fences of those that are
-// opening, and the offset of every partition whose position is known, polled or not. The offsets
-// carry the fence: the broker checks member, generation and instance, not who owns a partition.
-func (s *session) transact(ctx context.Context, parts map[int32]view, now time.Time) error {
-	shares, changed, err := s.shares(parts, s.logEnds(ctx, parts, now), now)
-	if err != nil {
-		return err
-	}
-	if !changed { // what was read, if anything, is committed already
-		s.done(shares)
-		for _, sh := range shares {
-			if sh.phase == phaseOpen {
-				if err := sh.part.Unload(now); err != nil { // between C and P that may be for long
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	ctx, cancel := detached(ctx)
-	defer cancel()
-
-	began := s.now()
-	if err := s.group.Begin(); err != nil {
-		return fmt.Errorf("beginning transaction: %w", err)
-	}
-	failed := s.produce(ctx, shares)
-	committed, err := s.end(kgo.PreTxnCommitFnContext(ctx, s.commitOffsets(shares)), failed)
-	s.metrics.CommitSeconds.Observe(s.now().Sub(began).Seconds())
-	switch {
-	case err != nil:
-		s.metrics.Transactions.WithLabelValues(txnError).Inc()
-		return endError(err)
-	case !committed:
-		outcome := txnUnknown
-		if failed != nil {
-			outcome = txnAborted
-		}
-		s.metrics.Transactions.WithLabelValues(outcome).Inc()
-		if errors.Is(failed, kerr.UnknownTopicID) { // made anew: the client stays with the topic that is gone
-			return fmt.Errorf("producing: %w", failed)
-		}
-		s.reopen()
-		return nil
-	}
-	s.metrics.Transactions.WithLabelValues(txnCommitted).Inc()
-	return s.settle(shares)
-}
-
-// shares collects what is to be committed, ends being where logs end.
-func (s *session) shares(parts map[int32]view, ends map[int32]int64, now time.Time) (shares []share, changed bool, err error) {
+// collect takes what is to be committed: the effects of all open partitions, fences of those that are opening, and the
+// offset of every partition whose progress is known, polled or not. The offsets carry the fence: the broker checks member,
+// generation and instance, not who owns a partition. What is processed next goes into another transaction.
+func (s *session) collect(ctx context.Context, own owned) (shares []share, err error) {
+	now := s.now()
+	ends := s.logEnds(ctx, own, now)
 	room := s.room
-	s.room = nil
-	for _, v := range parts {
+	s.room = NewRoom(max(1, len(own.parts)))
+	for _, v := range own.parts {
 		switch v.phase {
-		case phaseAsking:
-			continue
+		case phaseFetchingOffsets:
 		case phaseFencing:
-			changed = true
-			shares = append(shares, share{view: v, fenceRecord: &kgo.Record{
-				Topic: s.topics.Runs, Partition: v.id, Key: []byte(record.FenceKey), Value: []byte(s.cfg.InstanceID),
-				Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindFence, Seq: -1}),
-			}})
-		case phaseCatching:
+			shares = append(shares, share{view: v, fenceRecord: s.opener.fence(v.id)})
+		case phaseCatchingUp:
 			shares = append(shares, share{view: v})
 		case phaseOpen:
 			end, known := ends[v.id]
@@ -107,17 +45,83 @@ func (s *session) shares(parts map[int32]view, ends map[int32]int64, now time.Ti
 			paused := v.part.Stats().Paused
 			e, err := v.part.Collect(Cycle{Now: now, LogEnd: end, Room: room})
 			if err != nil {
-				return nil, false, err
+				return nil, err
 			}
 			if stats := v.part.Stats(); paused && !stats.Paused {
-				s.readOn(v.id, stats.Next)
+				s.opener.readFrom(v.id, stats.Next)
 			}
-			changed = changed || e.Changed
 			v.progress = e.Progress
 			shares = append(shares, share{view: v, effects: e})
 		}
 	}
-	return shares, changed, nil
+	return shares, nil
+}
+
+// isWorthCommitting reports whether there is a reason for a transaction.
+func isWorthCommitting(shares []share) bool {
+	return slices.ContainsFunc(shares, func(sh share) bool { return sh.fenceRecord != nil || sh.effects.Changed })
+}
+
+// logEnds asks where the log of each partition ends that has a run which expires by the clock. It does so now and then.
+// Where the brokers do not say, no run expires.
+func (s *session) logEnds(ctx context.Context, own owned, now time.Time) map[int32]int64 {
+	if now.Sub(s.expiryCheckedAt) < min(time.Minute, max(s.cfg.IdleLimit/10, 50*time.Millisecond)) {
+		return nil
+	}
+	s.expiryCheckedAt = now
+	var due []int32
+	for id, v := range own.parts {
+		if v.phase != phaseOpen {
+			continue
+		}
+		if at := v.part.Stats().NextExpiry; !at.IsZero() && !at.After(now) {
+			due = append(due, id)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	listed, err := s.admin.ListEndOffsets(ctx, s.topics.Events)
+	if err != nil {
+		s.logger.Debug("listing end offsets", "topic", s.topics.Events, "error", err)
+		return nil
+	}
+	ends := map[int32]int64{}
+	for _, id := range due {
+		if end, ok := listed.Lookup(s.topics.Events, id); ok && end.Err == nil {
+			ends[id] = end.Offset
+		}
+	}
+	return ends
+}
+
+// commit writes the shares in one transaction. Only with cycleCommitted they are durable. An error ends the session.
+func (s *session) commit(ctx context.Context, shares []share) (cycleOutcome, error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	began := s.now()
+	if err := s.group.Begin(); err != nil {
+		return cycleFailed, fmt.Errorf("beginning transaction: %w", err)
+	}
+	refused := s.produce(ctx, shares)
+	committed, err := s.end(kgo.PreTxnCommitFnContext(ctx, s.commitOffsets(shares)), refused)
+	s.metrics.CommitSeconds.Observe(s.now().Sub(began).Seconds())
+	outcome := cycleUnknown
+	switch {
+	case err != nil:
+		outcome, err = cycleFailed, endError(err)
+	case committed:
+		outcome = cycleCommitted
+	case refused != nil:
+		outcome = cycleAborted
+		if errors.Is(refused, kerr.UnknownTopicID) { // created again: the client stays with the topic that is gone
+			err = fmt.Errorf("producing: %w", refused)
+		}
+	}
+	s.metrics.Transactions.WithLabelValues(string(outcome)).Inc()
+	return outcome, err
 }
 
 // produce hands all records to the client and waits until each is acknowledged or refused.
@@ -204,68 +208,62 @@ func (s *session) commitOffsets(shares []share) func(*kmsg.TxnOffsetCommitReques
 }
 
 // settle takes in that the transaction was committed.
-func (s *session) settle(shares []share) error {
-	now := s.now()
+func (s *session) settle(shares []share) (cycleOutcome, error) {
+	now, outcome := s.now(), cycleCommitted
 	openRuns, openRunBytes := 0, 0
 	for _, sh := range shares {
 		s.count(sh)
-		if !s.current(sh.assignment) {
-			continue // taken meanwhile: its next owner reads what was committed
+		if !s.members.current(sh.assignment) {
+			outcome = cycleLostPartition // its next owner reads what was committed
+			continue
 		}
 		switch sh.phase {
 		case phaseOpen:
 			if err := sh.part.Committed(sh.effects, now); err != nil {
-				return err
+				return cycleFailed, err
 			}
 			stats := sh.part.Stats()
 			openRuns += stats.OpenRuns
 			openRunBytes += stats.OpenRunBytes
+			s.metrics.Lag.Done(sh.id)
 		case phaseFencing:
-			a := sh.assignment
-			a.fence = sh.fenceRecord.Offset
-			s.mu.Lock()
-			a.phase = phaseCatching
-			s.mu.Unlock()
-			s.work.Add(1)
-			go s.open(a)
+			sh.fence = sh.fenceRecord.Offset
+			s.members.advance(sh.assignment, phaseCatchingUp)
+			s.opener.open(sh.assignment)
 		}
 	}
-	s.done(shares)
 	s.metrics.OpenRuns.Set(float64(openRuns))
 	s.metrics.OpenRunBytes.Set(float64(openRunBytes))
+	return outcome, nil
+}
+
+// settleIdle takes in that there was nothing to commit: what was read, if anything, is committed already.
+func (s *session) settleIdle(shares []share) error {
+	now := s.now()
+	for _, sh := range shares {
+		if sh.phase != phaseOpen {
+			continue
+		}
+		if err := sh.part.Unload(now); err != nil { // between the committed and the processed offset that may be for long
+			return err
+		}
+		s.metrics.Lag.Done(sh.id)
+	}
 	return nil
 }
 
-// done says that all that was read of the shares' partitions is committed.
-func (s *session) done(shares []share) {
-	for _, sh := range shares {
-		if sh.phase == phaseOpen {
-			s.metrics.Lag.Done(sh.id)
-		}
-	}
-}
-
-// reopen goes back to what is committed, on every partition: the outcome is not known. After a held
-// commit the client's own idea of the offsets is the position, not what the broker holds.
+// reopen goes back to what is committed, on every partition: the outcome is not known. After a held commit the client's
+// own idea of the offsets is what it has polled, not what the broker holds.
 func (s *session) reopen() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var ids []int32
-	for id, old := range s.assigned {
-		if old.phase == phaseAsking && !old.asked {
-			continue // the assignment's own answer is still to come
-		}
-		old.cancel()
-		a := &assignment{id: id, since: s.now(), fence: -1, asked: true, known: old.known}
-		a.ctx, a.cancel = context.WithCancel(context.Background())
-		s.assigned[id] = a
-		ids = append(ids, id)
-		s.work.Add(1)
-		go s.refetch(a)
+	assignments := s.members.reopen()
+	ids := make([]int32, 0, len(assignments))
+	for _, a := range assignments {
+		ids = append(ids, a.id)
 	}
-	s.client.PauseFetchPartitions(map[string][]int32{s.topics.Events: ids})
 	slices.Sort(ids)
-	s.logger.Warn("transaction of unknown outcome, opening partitions again", "partitions", ids)
+	s.client.PauseFetchPartitions(map[string][]int32{s.topics.Events: ids})
+	s.opener.refetch(assignments)
+	s.logger.Warn("transaction did not commit, or its outcome is unknown: opening partitions again", "partitions", ids)
 }
 
 // count raises the metrics by what was committed.

@@ -1,0 +1,296 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// membership is what the group says is ours. The client's callbacks note it here and do nothing else; the main loop
+// acts on it.
+type membership struct {
+	topic      string // skein.events
+	partitions int32  // of the topic set
+	logger     *slog.Logger
+	metrics    *Metrics
+	now        func() time.Time
+
+	mu       sync.Mutex
+	assigned map[int32]*assignment
+	// inGroup: the group has said what is ours, which may be nothing, and has not thrown us out since.
+	inGroup bool
+	// revoked: partitions were taken since the last End, so that the next End will abort.
+	revoked bool
+	// joining is when a rebalance began that is not over; zero if none is under way. callbackDue: kgo rejoins after a
+	// revocation and hides that second callback, so one more assignment is to come.
+	joining     time.Time
+	callbackDue bool
+	// failure is what a callback has found; it ends the session.
+	failure error
+}
+
+// joinWait is how long a transaction waits for a join at most.
+const joinWait = 5 * time.Second
+
+// owned is what is ours at a moment.
+type owned struct {
+	parts map[int32]view
+	// joining: a join is under way. A transaction would carry the old generation and be aborted, or stall.
+	joining bool
+}
+
+func (m *membership) onAssigned(_ context.Context, cl *kgo.Client, assigned map[string][]int32) {
+	ids := assigned[m.topic]
+	if len(ids) > 0 {
+		// Before the client even fetches offsets, so nothing leaks through.
+		cl.PauseFetchPartitions(map[string][]int32{m.topic: ids})
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.callbackDue {
+		m.joining = time.Time{}
+	}
+	m.callbackDue = false
+	if !m.inGroup && len(m.assigned) == 0 {
+		m.metrics.Lag.Only(ids...) // what another session had may be another member's now
+	}
+	m.inGroup = true
+	for _, id := range ids {
+		m.put(newAssignment(id, m.now()))
+	}
+	m.metrics.Lag.Opening(ids...)
+	if len(ids) > 0 {
+		m.logger.Info("partitions assigned", "partitions", ids)
+	}
+}
+
+// put replaces the assignment of a partition.
+func (m *membership) put(a *assignment) {
+	if old := m.assigned[a.id]; old != nil {
+		old.cancel()
+	}
+	m.assigned[a.id] = a
+}
+
+// drop ends an assignment.
+func (m *membership) drop(a *assignment) {
+	a.cancel()
+	delete(m.assigned, a.id)
+	m.metrics.Lag.Gone(a.id)
+	m.metrics.Stops.Remove(a.id)
+}
+
+// stop notes that a partition stops, since a newer Skein wrote what it would read next.
+func (m *membership) stop(partition int32, err error) {
+	if m.metrics.Stops.Add(partition, err) {
+		m.logger.Error("partition stopped: a newer version wrote its next record; update this process", "partition", partition, "error", err)
+	}
+}
+
+func (m *membership) onRevoked(_ context.Context, _ *kgo.Client, revoked map[string][]int32) {
+	m.lost(revoked[m.topic], true)
+}
+
+func (m *membership) onLost(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
+	m.lost(lost[m.topic], false)
+}
+
+// lost drops partitions at once, inside the callback: the broker does not check who owns a partition, so nothing may be
+// done in its name from here on.
+func (m *membership) lost(ids []int32, revoked bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.joining = m.now() // until onAssigned, which comes for every generation, even with nothing new
+	m.inGroup = m.inGroup && revoked
+	for _, id := range ids {
+		if a := m.assigned[id]; a != nil { // else the session is being closed: what waits is the next one's
+			m.drop(a)
+		}
+		m.revoked = true
+		m.callbackDue = revoked
+	}
+	if len(ids) > 0 {
+		m.logger.Info("partitions taken", "partitions", ids, "lost", !revoked)
+	}
+}
+
+// onOffsetsFetched takes committed offsets and metadata out of the answer that the client asked for with an assignment.
+func (m *membership) onOffsetsFetched(_ context.Context, _ *kgo.Client, r *kmsg.OffsetFetchResponse) error {
+	for _, g := range r.Groups {
+		for _, t := range g.Topics {
+			for _, p := range t.Partitions {
+				m.mu.Lock()
+				a := m.assigned[p.Partition]
+				waits := a != nil && a.phase == phaseFetchingOffsets && !a.refetched
+				m.mu.Unlock()
+				if !waits || p.ErrorCode != 0 {
+					continue
+				}
+				metadata := ""
+				if p.Metadata != nil {
+					metadata = *p.Metadata
+				}
+				m.offsetFetched(a, p.Offset, metadata)
+			}
+		}
+	}
+	return nil
+}
+
+// offsetFetched notes what the group has committed for a partition.
+func (m *membership) offsetFetched(a *assignment, offset int64, metadata string) {
+	progress, err := ParseProgress(offset, metadata, m.partitions)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.assigned[a.id] != a || a.phase != phaseFetchingOffsets {
+		return
+	}
+	if err != nil {
+		m.failure = fmt.Errorf("opening partition %d: %w", a.id, err)
+		return
+	}
+	a.progress, a.phase = progress, phaseFencing
+}
+
+// adjustOffsets turns "nothing committed" into a number: SetOffsets and CommittedOffsets silently pass over partitions
+// that have none. The partition is paused; its first offset is set when it opens.
+func adjustOffsets(_ context.Context, m map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	for _, offsets := range m {
+		for p, o := range offsets {
+			if o.EpochOffset().Offset < 0 {
+				offsets[p] = kgo.NewOffset().At(0)
+			}
+		}
+	}
+	return m, nil
+}
+
+// owned returns what is ours. Partitions that the client does not hold any more are dropped, as the client hides
+// callbacks between two Ends: held is what it holds.
+func (m *membership) owned(held map[int32]kgo.EpochOffset) owned {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	own := owned{parts: make(map[int32]view, len(m.assigned)), joining: !m.joining.IsZero() && m.now().Sub(m.joining) < joinWait}
+	opening := 0
+	for id, a := range m.assigned {
+		if _, ok := held[id]; ok {
+			a.seen = true
+		} else if a.seen {
+			m.logger.Info("partition left without a callback", "partition", id)
+			m.drop(a)
+			continue
+		}
+		if a.phase != phaseOpen {
+			opening++
+		}
+		own.parts[id] = view{assignment: a, phase: a.phase, progress: a.progress}
+	}
+	m.metrics.Partitions.WithLabelValues("open").Set(float64(len(own.parts) - opening))
+	m.metrics.Partitions.WithLabelValues("opening").Set(float64(opening))
+	return own
+}
+
+// open returns the assignments of open partitions.
+func (m *membership) open() map[int32]*assignment {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	open := make(map[int32]*assignment, len(m.assigned))
+	for id, a := range m.assigned {
+		if a.phase == phaseOpen {
+			open[id] = a
+		}
+	}
+	return open
+}
+
+// misplaced reports whether a record on the wrong partition is to go to dead letters.
+func (m *membership) misplaced() bool {
+	for _, a := range m.open() {
+		if a.part.Stats().Misplaced > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// current reports whether the assignment still holds.
+func (m *membership) current(a *assignment) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.assigned[a.id] == a
+}
+
+// advance notes how far an assignment is.
+func (m *membership) advance(a *assignment, to phase) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a.phase = to
+}
+
+// takeRevocation reports whether partitions were taken since the last time, and what a callback has found.
+func (m *membership) takeRevocation() (revoked bool, failure error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.failure != nil {
+		return false, m.failure
+	}
+	revoked, m.revoked = m.revoked, false
+	return revoked, nil
+}
+
+// reopen replaces all assignments, for what the group has committed is not known, and returns those whose offset has to
+// be fetched. Where the client's own answer to an assignment is still to come, it serves.
+func (m *membership) reopen() (refetch []*assignment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, old := range m.assigned {
+		if old.phase == phaseFetchingOffsets && !old.refetched {
+			continue
+		}
+		a := newAssignment(id, m.now())
+		a.refetched, a.seen = true, old.seen
+		m.put(a)
+		refetch = append(refetch, a)
+	}
+	return refetch
+}
+
+// ready returns nil while all partitions that the group has given us are open, else what is missing.
+func (m *membership) ready() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.inGroup {
+		return errors.New("the group has not given out its partitions")
+	}
+	opening := 0
+	for _, a := range m.assigned {
+		if a.phase != phaseOpen {
+			opening++
+		}
+	}
+	if opening > 0 {
+		err := fmt.Errorf("%d of %d partitions are not open yet", opening, len(m.assigned))
+		if stopped := m.metrics.Stops.Check(); stopped != nil {
+			err = fmt.Errorf("%w: %w", err, stopped)
+		}
+		return err
+	}
+	return nil
+}
+
+// close ends all assignments. Their lag stays: the next session has the partitions, or another member.
+func (m *membership) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, a := range m.assigned {
+		a.cancel()
+		delete(m.assigned, id)
+		m.metrics.Stops.Remove(id)
+	}
+}
