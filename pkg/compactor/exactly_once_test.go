@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -89,6 +90,39 @@ func TestService_AnEndOfUnknownOutcomeIsAskedFor(t *testing.T) {
 		if asked.Load() == 0 || unstable.Load() > 0 {
 			t.Errorf("committed offsets were asked for %d times, %d of them not caring for pending ones", asked.Load(), unstable.Load())
 		}
+	})
+}
+
+// Committed offsets are unstable for as long as a transaction is pending. One request asks for those of all partitions, and
+// the longer that takes, the less often.
+func TestService_FetchesTheOffsetsOfAllPartitionsAtOnce(t *testing.T) {
+	const partitions, unstable = 8, 20 * time.Second
+	inWorld(t, partitions, func(w *world) {
+		t := w.T
+		m := w.join("a", w.TempDir(), nil)
+		m.waitWorks()
+		next := m.wire.Sent()[kmsg.EndTxn]
+		m.wire.Decide(func(r kafkatest.Request) kafkatest.Fate {
+			switch {
+			case r.Key == kmsg.EndTxn && r.At == next: // committed, and nobody learns of it
+				return kafkatest.CutAfter
+			case r.Key == kmsg.EndTxn && r.At == next+1: // asked again, the broker does not know either
+				w.refuse(kmsg.EndTxn, kerr.UnknownServerError)
+			}
+			return kafkatest.Deliver
+		})
+		fault := w.cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit, Count: -1})
+		w.script.turn("r1", "m1")
+		w.publish()
+		waitFor(t, "the outcome is not known", func() bool { return m.outcome(cycleUnknown) == 1 })
+		time.Sleep(unstable) // in virtual time
+		if n, most := fault.Hits(), int64(unstable/time.Second+5); int64(n) < most/2 || int64(n) > most {
+			t.Errorf("committed offsets were asked for %d times in %s, want %d at most", n, unstable, most)
+		}
+		fault.Remove()
+		m.waitWorks()
+		w.decided()
+		equal(t, "sealed", len(w.sealed()), 1)
 	})
 }
 
