@@ -607,3 +607,23 @@ func TestService_GoesOnWithTopicsThatWereMadeAgain(t *testing.T) {
 		}
 	})
 }
+
+// What is read again after a restart changes nothing, so it is in no transaction. It is counted all the same.
+func TestService_CountsWhatIsReadAgain(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		first := w.join("a", w.TempDir(), nil)
+		first.waitWorks()
+		event := w.script.send("t", "r", started("r"))
+		w.publish()
+		w.decided()
+		if err := first.stop(); err != nil {
+			t.Fatal(err)
+		}
+		second := w.join("a", w.TempDir(), nil)
+		second.waitWorks()
+		time.Sleep(2 * second.cfg.CommitInterval) // in virtual time
+		equal(t, "bytes of events", testutil.ToFloat64(second.metrics.EventBytes), float64(len(event.Key)+len(event.Value)))
+		equal(t, "transactions: the fence", second.outcome(cycleCommitted), 1)
+	})
+}

@@ -237,13 +237,14 @@ func (s *session) settle(shares []share) (cycleOutcome, error) {
 	return outcome, nil
 }
 
-// settleIdle takes in that there was nothing to commit: what was read, if anything, is committed already.
+// settleIdle takes in that there was nothing to commit: what was read, if anything, was read again.
 func (s *session) settleIdle(shares []share) error {
 	now := s.now()
 	for _, sh := range shares {
 		if sh.phase != phaseOpen {
 			continue
 		}
+		s.count(sh)
 		if err := sh.part.Unload(now); err != nil { // between the committed and the processed offset that may be for long
 			return err
 		}
@@ -266,7 +267,7 @@ func (s *session) reopen() {
 	s.logger.Warn("transaction did not commit, or its outcome is unknown: opening partitions again", "partitions", ids)
 }
 
-// count raises the metrics by what was committed.
+// count raises the metrics by what was committed, or read again.
 func (s *session) count(sh share) {
 	m := s.metrics
 	for outcome, n := range sh.effects.Counts.Outcomes {
