@@ -935,6 +935,43 @@ func foldedByItself(w *world, joined bool) float64 {
 	return a.outcome(cycleUnknown)
 }
 
+// The raw events of a thread are unpacked in the main loop, beside what was polled: one answer of a broker has no more of them.
+func TestService_ReadsAThreadInSmallAnswers(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		t := w.T
+		first := w.join("first", w.TempDir(), nil)
+		first.waitWorks()
+		w.script.turn("r", "m")
+		w.publish()
+		w.decided()
+		if err := first.stop(); err != nil {
+			t.Fatal(err)
+		}
+		w.olderRecords("answer", "reply")
+		w.join("second", w.TempDir(), nil).waitWorks()
+		var most, readers atomic.Int32
+		w.cluster.Fake.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.Fake.KeepControl()
+			for _, topic := range r.(*kmsg.FetchRequest).Topics {
+				for _, p := range topic.Partitions {
+					most.Store(max(most.Load(), p.PartitionMaxBytes))
+					if p.FetchOffset == 0 { // the session is at the end
+						readers.Add(1)
+					}
+				}
+			}
+			return nil, nil, false
+		})
+		w.script.refold("t")
+		w.publish()
+		w.decided()
+		if n, bytes := readers.Load(), most.Load(); n == 0 || bytes > 128<<10 {
+			t.Errorf("%d reads, one answer may have %d bytes", n, bytes)
+		}
+		equal(t, "refolds", w.latestOf("t")["r"].Refolds, 1)
+	})
+}
+
 // A thread whose raw events are more than may be in memory, or have too much in between, stays as it is.
 func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
 	const holds, reads = 200 << 10, 800 << 10

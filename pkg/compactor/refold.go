@@ -262,7 +262,7 @@ func (s *session) readThread(ctx context.Context, partition int32, r *RefoldRequ
 		}
 		n := len(m.Key) + len(m.Value)
 		if string(m.Key) == r.Key {
-			raw, size = append(raw, m), size+n
+			raw, size = append(raw, ownCopy(m)), size+n
 		}
 		if scanned += n; size > s.cfg.refoldBytes || scanned > s.cfg.refoldScanBytes {
 			r.Refused = errThreadLarge
@@ -270,4 +270,14 @@ func (s *session) readThread(ctx context.Context, partition int32, r *RefoldRequ
 		}
 	}
 	return raw, start, nil
+}
+
+// ownCopy copies a record, so that it does not keep the whole batch in memory that it came with.
+func ownCopy(m *kgo.Record) *kgo.Record {
+	c := *m
+	c.Key, c.Value, c.Headers = bytes.Clone(m.Key), bytes.Clone(m.Value), slices.Clone(m.Headers)
+	for i := range c.Headers {
+		c.Headers[i].Value = bytes.Clone(c.Headers[i].Value)
+	}
+	return &c
 }

@@ -107,9 +107,10 @@ func ScanUncommitted(ctx context.Context, cfg Config, topic string, spans map[in
 	return scan(ctx, cfg, topic, one(spans), kgo.FetchIsolationLevel(kgo.ReadUncommitted()))
 }
 
-// ScanPartition is Scan for several spans of one partition, which are in order and do not overlap.
+// ScanPartition is Scan for several spans of one partition, which are in order and do not overlap. It is for a process that
+// has other work in memory: one answer of a broker is smaller, and so is what the records unpack to.
 func ScanPartition(ctx context.Context, cfg Config, topic string, partition int32, spans []Span) iter.Seq2[*kgo.Record, error] {
-	return scan(ctx, cfg, topic, map[int32][]Span{partition: spans})
+	return scan(ctx, cfg, topic, map[int32][]Span{partition: spans}, kgo.FetchMaxPartitionBytes(smallFetch))
 }
 
 func one(spans map[int32]Span) map[int32][]Span {
@@ -133,7 +134,8 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span,
 			return
 		}
 		// Control records, as markers are the last of what some producers write.
-		cl, err := NewDirectReader(cfg, topic, from, append(extra, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(scanFetch))...)
+		opts := append([]kgo.Opt{kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(scanFetch)}, extra...)
+		cl, err := NewDirectReader(cfg, topic, from, opts...)
 		if err != nil {
 			yield(nil, err)
 			return

@@ -30,6 +30,9 @@ type CompactorHooks struct {
 	AdjustFetchOffsets            func(context.Context, map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error)
 }
 
+// smallFetch is what one answer of a broker may have of a partition where it is unpacked beside other work.
+const smallFetch = 128 << 10
+
 // NewCompactorSession joins the group and takes the producer id. A session whose End has returned an
 // error is closed and replaced by a new one: kgo may still believe itself inside a transaction.
 func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*kgo.GroupTransactSession, error) {
@@ -69,7 +72,7 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 		// A broker's answer waits, unpacked, while the one before it is processed. Events take 5 to 10
 		// times the room then, many short runs that are much alike 40 times, and as much again for what the
 		// client notes of each. A larger batch comes alone.
-		kgo.FetchMaxPartitionBytes(128<<10),
+		kgo.FetchMaxPartitionBytes(smallFetch),
 		kgo.FetchMaxBytes(512<<10),
 		// A fetch costs the same for one event as for a thousand, and what is fetched waits for the commit:
 		// at a live pace a broker gathers some before it answers, for no longer than this.
