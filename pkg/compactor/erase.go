@@ -74,7 +74,7 @@ func (p *Processor) withdraw(t *thread) {
 		if o.Kind == "" || o.Kind == outputTombstone || !strings.HasPrefix(string(o.Record.Key), prefix) {
 			return false
 		}
-		p.outputBytes -= o.bytes()
+		p.room.outputs.Add(int64(o.bytes()))
 		if o.Kind == outputSealed || o.Kind == outputOutgrown {
 			p.counts.Ended[record.Status(o.head.Status)]--
 		}

@@ -213,25 +213,25 @@ func TestPartition_CountsNothingOfWhatAnErasureTakesBack(t *testing.T) {
 	s.send("other", "o", started("o"))
 	s.send("other", "o", finished("o"))
 	s.feed(len(s.events))
-	bytes := 0
+	bytes := int64(0)
 	for _, o := range s.part.outputs {
 		if !strings.HasPrefix(string(o.Record.Key), "acme/t/") {
-			bytes += o.bytes()
+			bytes += int64(o.bytes())
 		}
 	}
 	s.now = s.now.Add(2 * s.cfg.IdleLimit)
 	s.part.streamTime = s.now
-	s.check(s.part.takePortion(s.now))
+	s.check(s.part.expire(s.now))
 	equal(t, "ended before", s.part.counts.Ended, map[record.Status]int{record.StatusFinished: 2, record.StatusAbandoned: 2})
 	s.erase("t")
 	s.feed(1)
 	equal(t, "ended", s.part.counts.Ended, map[record.Status]int{record.StatusFinished: 1, record.StatusAbandoned: 0})
 	for _, o := range s.part.outputs {
 		if o.Kind == outputTombstone || o.Kind == outputErasure {
-			bytes += o.bytes()
+			bytes += int64(o.bytes())
 		}
 	}
-	equal(t, "bytes", s.part.outputBytes, bytes)
+	equal(t, "bytes", maxOutputBytes-s.inRoom.outputs.Load(), bytes)
 }
 
 func TestPartition_AnErasureIsOfOneTenantsThread(t *testing.T) {

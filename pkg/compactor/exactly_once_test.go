@@ -481,7 +481,7 @@ func TestService_AsksForPartitionCountsNowAndThen(t *testing.T) {
 		began, before := time.Now(), m.wire.Sent()[kmsg.Metadata]
 		const each, size = 8, 1 << 20 // more between two looks than a transaction holds
 		n := 0
-		for ; n*size < 4*roundBytes; n += each {
+		for ; n*size < 4*maxOutputBytes; n += each {
 			w.misplaced(each, size)
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -1043,7 +1043,7 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	s, own := polling(sims...)
 	const size = 1 << 20
 	for i, sim := range sims {
-		for range roundBytes / size {
+		for range maxOutputBytes / size {
 			sim.letter(size)
 		}
 		s.backlog.stretches[i].records = sim.events
@@ -1056,16 +1056,18 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 		out := 0
 		for _, sim := range sims {
 			sim.check(err)
-			out += sim.part.outputBytes
+			for _, o := range sim.part.outputs {
+				out += o.bytes()
+			}
 			sim.read = int(sim.part.next)
 			sim.commit(true)
 		}
-		if most := roundBytes + (len(sims)+1)*size; full && out < roundBytes || out > most {
-			t.Errorf("full is %v with %d bytes of outputs, want %d to %d", full, out, roundBytes, most)
+		if most := maxOutputBytes + (len(sims)+1)*size; full && out < maxOutputBytes || out > most {
+			t.Errorf("full is %v with %d bytes of outputs, want %d to %d", full, out, maxOutputBytes, most)
 		}
 	}
 	for _, sim := range sims {
-		equal(t, "how far it is", sim.part.next, int64(roundBytes/size))
+		equal(t, "how far it is", sim.part.next, int64(maxOutputBytes/size))
 	}
 	if len(s.backlog.stretches) > 0 || rounds < 3 {
 		t.Errorf("%d are left after %d rounds", len(s.backlog.stretches), rounds)

@@ -181,7 +181,8 @@ func newRand(t *testing.T) *rand.Rand { return rand.New(rand.NewPCG(newSeed(t), 
 func (s *sim) finish() {
 	s.tb.Helper()
 	s.feed(len(s.events))
-	s.part.mostRoom = checkpointBytes
+	s.room = 0
+	s.inRoom = s.endlessRoom()
 	s.commit(true)
 	s.now = s.now.Add(s.cfg.CheckpointMax)
 	s.commit(true)

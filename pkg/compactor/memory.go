@@ -32,18 +32,16 @@ func (p *Processor) share(partitions int) {
 	p.partitions = partitions
 	p.mostRunBytes, p.mostHeads = p.cfg.OpenRunBytes/partitions, p.cfg.maxHeads/partitions
 	p.mostReads = leaveReads / partitions
-	p.mostPortion = portionBytes / partitions
-	p.portion = min(p.portion, p.mostPortion)
-	p.mostRoom = checkpointBytes / partitions
 }
 
-// relieve asks for records of the runs that have been silent longest, where open runs hold more memory
-// than they may: once those are committed, the runs can leave (evict). It returns what those hold: about as much as there is room for, and one
-// run at least; the next transaction goes on. Where that is far too little, nothing is read meanwhile (crowded).
-func (p *Processor) relieve(now time.Time, room int) (asked int) {
-	p.crowded = false
+// relieve marks the least recently used open runs for checkpointing where open runs hold more memory than they may: once
+// their records are committed, the runs can leave (evict). It stops at half of the transaction's room for checkpoints, so
+// that other runs which are due have some, and marks one run at least. If that leaves far too much in memory, nothing is
+// processed before the next transaction (overMemory).
+func (p *Processor) relieve(now time.Time) {
+	p.overMemory = false
 	if p.runBytes <= p.mostRunBytes {
-		return 0
+		return
 	}
 	var silent []*run
 	over := p.runBytes - p.mostRunBytes
@@ -56,20 +54,20 @@ func (p *Processor) relieve(now time.Time, room int) (asked int) {
 		}
 	}
 	slices.SortFunc(silent, longestSilent)
-	for _, r := range silent {
+	half := p.room.checkpoints.Load() / 2
+	for i, r := range silent {
 		if over <= 0 {
-			return asked
+			return
 		}
-		if asked >= room {
-			p.crowded = over > p.mostRunBytes
-			return asked
+		if i > 0 && p.room.checkpoints.Load() <= half {
+			p.overMemory = over > p.mostRunBytes
+			return
 		}
 		r.due = true
 		p.dirty[r] = struct{}{}
-		asked += r.size()
+		p.room.checkpoints.Add(int64(-r.size()))
 		over -= r.size()
 	}
-	return asked
 }
 
 func longestSilent(a, b *run) int {

@@ -73,8 +73,8 @@ func TestPartition_KeepsOpenRunsWithinTheirMemory(t *testing.T) {
 // Where very many runs fall silent they are written in portions as well. Nothing more is read while open runs hold far more than they
 // may and can leave.
 func TestPartition_WritesManyRunsForTheSakeOfMemoryInPortions(t *testing.T) {
-	const most = checkpointBytes/2/runOverhead + 1
-	s := newSim(t, func(c *Config) { c.OpenRunBytes = checkpointBytes / 2 })
+	const most = maxCheckpointBytes/2/runOverhead + 1
+	s := newSim(t, func(c *Config) { c.OpenRunBytes = maxCheckpointBytes / 2 })
 	s.openMany(6*most, 0)
 	s.send("busy", "busy", started("busy"))
 	full := 0
@@ -87,7 +87,7 @@ func TestPartition_WritesManyRunsForTheSakeOfMemoryInPortions(t *testing.T) {
 		if n > most {
 			t.Fatalf("a transaction has %d runs", n)
 		}
-		if s.part.pending() >= roundBytes {
+		if s.isFull() {
 			full++
 		}
 	}
@@ -95,13 +95,13 @@ func TestPartition_WritesManyRunsForTheSakeOfMemoryInPortions(t *testing.T) {
 		t.Errorf("the round was over %d times before it began", full)
 	}
 	s.all()
-	equal(t, "what it may read", s.part.pending() < roundBytes, true)
+	equal(t, "what it may read", s.isFull(), false)
 }
 
 // However scarce memory is, C moves on: a run that holds it and is spoken of is written before all of the silent ones are.
 func TestPartition_WritesWhatHoldsTheCommitWhereMemoryIsScarce(t *testing.T) {
-	const runs = 4 * checkpointBytes / runOverhead
-	s := newSim(t, func(c *Config) { c.OpenRunBytes = checkpointBytes })
+	const runs = 4 * maxCheckpointBytes / runOverhead
+	s := newSim(t, func(c *Config) { c.OpenRunBytes = maxCheckpointBytes })
 	s.openMany(runs, 0)
 	s.commit(true)
 	s.now = s.now.Add(s.cfg.CheckpointMax)

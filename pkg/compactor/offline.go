@@ -64,7 +64,7 @@ func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*recor
 	for r := range p.dirty {
 		r.due = true
 	}
-	p.portion = math.MaxInt // there is one transaction only
+	p.room.expiries.Store(math.MaxInt64) // there is one transaction only
 	b, err := p.collect(now)
 	if err != nil {
 		return nil, nil, fmt.Errorf("folding offline: %w", err)

@@ -62,17 +62,7 @@ func outputKinds() []string {
 // write puts an output into the next transaction.
 func (p *Processor) write(o Output) {
 	p.outputs = append(p.outputs, o)
-	p.outputBytes += o.bytes()
-}
-
-// pending is how many bytes the next transaction is to take, those of runs that were asked for among them. A portion of runs that were
-// given up fills it, and so do open runs that hold far more than they may.
-func (p *Processor) pending() int {
-	bytes := p.outputBytes + p.asked
-	if p.portion <= 0 || p.crowded {
-		return max(bytes, roundBytes)
-	}
-	return bytes
+	p.room.outputs.Add(int64(-o.bytes()))
 }
 
 func (o Output) bytes() int { return len(o.Record.Key) + len(o.Record.Value) }
@@ -91,12 +81,12 @@ type Effects struct {
 // collect takes what is to be written. The partition must not process anything until the
 // transaction's outcome is known.
 func (p *Processor) collect(now time.Time) (Effects, error) {
-	if err := p.takePortion(now); err != nil {
+	if err := p.expire(now); err != nil {
 		return Effects{}, err
 	}
 	b := Effects{Progress: p.progress, Outputs: p.outputs, Counts: p.counts}
 	b.Counts.Reads = p.store.takeReads()
-	p.outputs, p.outputBytes, p.counts = nil, 0, newCounts()
+	p.outputs, p.counts = nil, newCounts()
 
 	hold, holdAt, known := p.next, p.streamTime, p.progress.Processed
 	held := func(r *run) {
@@ -141,17 +131,12 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	return b, nil
 }
 
-// checkpointBytes is about how much memory the runs may hold that are written in one transaction of a process because it is time, or
-// for the sake of memory: some 2,300 small ones, 900 of 10 KB.
-const checkpointBytes = 16 << 20
-
-// dueRuns returns the runs that are written now, and tells of those that wait. Very many may fall due at the same moment, as after a
-// restart or where they began together: there is room for some in a transaction (checkpointBytes), those first whose events wait longest, so
-// that C moves on with each. What was asked for otherwise goes in any case, as its place may rest on that (settle); how much that is, a round bounds (ask).
+// dueRuns returns the runs that are written now, and passes those that wait to waits. Of very many that are due at the
+// same moment a transaction takes some (Room), those first whose events wait longest, so that the committed offset moves
+// on with each. What was requested goes in any case, as its resolution may rest on that (settle): Process stops once that
+// is much (ask).
 func (p *Processor) dueRuns(now time.Time, waits func(*run)) (due []*run) {
-	room := p.mostRoom + p.spareRoom
-	room = max(room-p.relieve(now, room/2), 1) // one of the others at least, however scarce memory is, and however large what leaves
-	p.asked = 0
+	p.relieve(now)
 	var timely []*run
 	for r := range p.dirty {
 		switch {
@@ -166,15 +151,14 @@ func (p *Processor) dueRuns(now time.Time, waits func(*run)) (due []*run) {
 	slices.SortFunc(timely, func(a, b *run) int {
 		return cmp.Or(cmp.Compare(a.dirtyFrom, b.dirtyFrom), cmp.Compare(a.head.Start, b.head.Start))
 	})
-	for len(timely) > 0 && room > 0 {
-		due = append(due, timely[0])
-		room -= timely[0].size()
-		timely = timely[1:]
+	for i, r := range timely {
+		if i > 0 && p.room.checkpoints.Load() <= 0 { // one of them at least
+			waits(r)
+			continue
+		}
+		due = append(due, r)
+		p.room.checkpoints.Add(int64(-r.size()))
 	}
-	for _, r := range timely {
-		waits(r)
-	}
-	p.spareRoom = max(0, room)
 	return due
 }
 
@@ -189,7 +173,7 @@ func (p *Processor) isDue(r *run, now time.Time) bool {
 func (p *Processor) ask(r *run) {
 	if !r.due {
 		r.due = true
-		p.asked += r.size()
+		p.room.outputs.Add(int64(-r.size()))
 	}
 }
 

@@ -23,7 +23,7 @@ func (s *sim) openMany(runs, size int) {
 func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
 	for _, size := range []int{0, 10_000} {
 		t.Run(fmt.Sprint(size, " bytes"), func(t *testing.T) {
-			most := checkpointBytes/(runOverhead+size) + 1
+			most := maxCheckpointBytes/(runOverhead+size) + 1
 			runs := 5 * most / 2
 			s := newSim(t, nil)
 			s.openMany(runs, size)
@@ -41,7 +41,7 @@ func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
 					again()
 				}
 				n, bytes := s.runsWritten()
-				if n == 0 || n > most || bytes > checkpointBytes || transactions > runs/(most*3/4) {
+				if n == 0 || n > most || bytes > maxCheckpointBytes || transactions > runs/(most*3/4) {
 					t.Fatalf("transaction %d has %d runs of %d bytes, %d are left", transactions, n, bytes, left)
 				}
 				left -= n
@@ -62,33 +62,35 @@ func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
 	}
 }
 
-// What one partition leaves of the room for runs that are due, another one of the process has.
-func TestPartition_HandsOnTheRoomForRunsThatAreDue(t *testing.T) {
-	const partitions = 10
-	runs := checkpointBytes / runOverhead
+// The partitions of a process share the room for runs that are due: who comes later has what is left, and one run at least.
+func TestProcessor_SharesTheRoomForRunsThatAreDue(t *testing.T) {
+	runs := maxCheckpointBytes / runOverhead
 	s := newSim(t, nil)
 	s.openMany(runs, 0)
-	s.share(partitions)
 	s.now = s.now.Add(s.cfg.CheckpointMax)
-	for _, c := range []struct{ spare, least, most, left int }{
-		{0, 1, runs/partitions + 1, 0},
-		{checkpointBytes / 2, runs / 2, runs*6/10 + 1, 0},
-		{checkpointBytes * 2, runs, runs, checkpointBytes},
+	for _, c := range []struct{ left, least, most int }{
+		{-1, 1, 1},
+		{0, 1, 1},
+		{maxCheckpointBytes / 2, runs * 9 / 20, runs/2 + 1},
+		{maxCheckpointBytes, runs * 9 / 20, runs * 11 / 20}, // the others were written above
 	} {
-		room := NewRoom(partitions)
-		room.spareCheckpoints = c.spare
+		room := NewRoom(1)
+		room.checkpoints.Store(int64(c.left))
 		b, err := s.part.Collect(Cycle{Now: s.now, LogEnd: -1, Room: room})
 		s.check(err)
 		n := len(b.Outputs) - 1 // but for the position
-		if left := room.spareCheckpoints; n < c.least || n > c.most || left < c.left || left > c.spare {
-			t.Errorf("where others leave %d bytes, %d runs are written and %d bytes are left", c.spare, n, left)
+		if n < c.least || n > c.most {
+			t.Errorf("where others leave %d bytes, %d runs are written", c.left, n)
+		}
+		if c.left == maxCheckpointBytes/2 {
+			s.check(s.part.Committed(b, s.now))
 		}
 	}
 }
 
 // What is written in any case, as places rest on it, ends the round once it is much.
 func TestProcessor_FoldsNoFurtherOnceEnoughRunsAreAskedFor(t *testing.T) {
-	const runs, most = 2 * roundBytes / runOverhead, roundBytes/runOverhead + 2
+	const runs, most = 2 * maxOutputBytes / runOverhead, maxOutputBytes/runOverhead + 2
 	s := newSim(t, nil)
 	s.open(false)
 	for i := range runs {
@@ -104,5 +106,5 @@ func TestProcessor_FoldsNoFurtherOnceEnoughRunsAreAskedFor(t *testing.T) {
 	equal(t, "the round is over", []any{stop, room.Full()}, []any{StopFull, true})
 	n, _ := s.runsWritten()
 	equal(t, "runs that are written", n, done)
-	equal(t, "bytes of the next round", s.part.pending(), 0)
+	equal(t, "the next one is full", s.isFull(), false)
 }

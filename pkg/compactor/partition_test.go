@@ -605,7 +605,7 @@ func TestPartition_MarksNobodyWhoseRecordReachesBehindWhatIsGone(t *testing.T) {
 // They are marked in portions. Until the last of them is committed the group's offset stays and nothing is told: a process that
 // dies in between leaves the others to the next one, also where only the group said what was skipped.
 func TestPartition_MarksManyRunsInPortions(t *testing.T) {
-	const portion = portionBytes/runOverhead + 1
+	const portion = maxExpiryBytes/runOverhead + 1
 	n := 4 * portion
 	for _, tool := range []bool{false, true} { // that set the group's offset
 		s := newSim(t, nil)
@@ -626,7 +626,7 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 		records := len(s.runs)
 		for s.part.skip != nil {
 			runs, bytes := s.runsWritten()
-			if runs > portion || bytes > portionBytes || len(s.part.runs) > 6*portion {
+			if runs > portion || bytes > maxExpiryBytes || len(s.part.runs) > 6*portion {
 				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory", runs, bytes, len(s.part.runs))
 			}
 			if s.part.skip != nil {

@@ -233,8 +233,8 @@ func (p *Processor) recordOf(key string) (*record.Run, int, error) {
 	return p.store.run(key)
 }
 
-// bring has a run in memory for the next transaction, by its record key, and takes it off the portion. One that was not
-// there leaves with that.
+// bring loads a run by its record key, for the next transaction, and takes it off the room for expiries. One that was not
+// in memory leaves with that.
 func (p *Processor) bring(key string, now time.Time) (*run, error) {
 	parts, err := record.SplitKey(key)
 	if err != nil {
@@ -260,7 +260,7 @@ func (p *Processor) bring(key string, now time.Time) (*run, error) {
 	if left {
 		r.touchedAt = time.Time{}
 	}
-	p.portion -= r.size()
+	p.room.expiries.Add(int64(-r.size()))
 	return r, nil
 }
 

@@ -2,7 +2,6 @@ package compactor
 
 import (
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -47,14 +46,11 @@ type Processor struct {
 	silent, abandoned *waits
 	// streamTime is the latest time of a record, or by the clock where everything was read.
 	streamTime time.Time
-	// portion is what is left of mostPortion in the next transaction, of bytes of runs that are given up.
-	// Spare is what others have left of theirs, and once it has made its part of a transaction, what is left of both.
-	portion, mostPortion, spare int
-	// mostRoom is how much memory runs may hold that are written by the clock, or for the sake of memory, in a transaction. SpareRoom is
-	// what others have left of theirs, and then what is left of both. Asked is what runs hold that are written in any case.
-	mostRoom, spareRoom, asked int
-	// crowded says that runs hold more than twice of what they may, and that not all which can be written had room.
-	crowded bool
+	// room is that of the transaction that outputs go into; partitions is how many of the process share what it may hold.
+	room       *Room
+	partitions int
+	// overMemory: runs hold more than twice of what they may, and not all that can be written had room.
+	overMemory bool
 	// logEnd is where the log ended at a time: see isUpToDate.
 	logEnd    int64
 	logEndAt  time.Time
@@ -67,14 +63,10 @@ type Processor struct {
 	// leaving says that more is to leave.
 	leaving bool
 
-	outputs     []Output
-	outputBytes int            // of keys and values
-	room        *Room          // of the transaction that outputs go into
-	filled      int            // what room was told of them
-	partitions  int            // of the process, that share what it may hold
-	refolding   *RefoldRequest // what the last record was; see BeginRefold
-	counts      Counts
-	event       agui.Event // used again for each event
+	outputs   []Output
+	refolding *RefoldRequest // what the last record was; see BeginRefold
+	counts    Counts
+	event     agui.Event // used again for each event
 }
 
 // OpenReport says how a partition was opened, for the log.
@@ -133,7 +125,7 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
 		histories: kept.own(), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, silent: newWaits(), abandoned: newWaits(),
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
-		portion: portionBytes, mostPortion: portionBytes, mostRoom: checkpointBytes, partitions: 1,
+		room: NewRoom(1), partitions: 1,
 	}
 	if pos.StreamTime != 0 {
 		p.streamTime = time.UnixMilli(pos.StreamTime).UTC()
@@ -167,7 +159,7 @@ const (
 // them again. It stops early, between two records, when room is full or before a refold request. An error is never
 // about the data: it says that the partition cannot go on.
 func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (taken int, stop Stop, err error) {
-	p.fill(room)
+	p.enter(room)
 	for taken, m := range records {
 		switch {
 		case mayAskForRefold(m):
@@ -178,7 +170,6 @@ func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (t
 		if err := p.process(m, now); err != nil {
 			return taken, StopEnd, err
 		}
-		p.fill(room)
 	}
 	return len(records), StopEnd, nil
 }
@@ -201,10 +192,7 @@ func (p *Processor) Collect(c Cycle) (Effects, error) {
 			p.streamTime = c.Now.Truncate(time.Millisecond)
 		}
 	}
-	p.spare, p.spareRoom = c.Room.spareExpiry, c.Room.spareCheckpoints
-	e, err := p.collect(c.Now)
-	c.Room.spareExpiry, c.Room.spareCheckpoints = p.spare, p.spareRoom
-	return e, err
+	return p.collect(c.Now)
 }
 
 // Stats is what the session has to know of a processor.
@@ -250,42 +238,16 @@ func (p *Processor) nextExpiry() (at time.Time) {
 	return at
 }
 
-// roundBytes is how many bytes of outputs fill a room, be it in the middle of a poll: a transaction is held in memory
-// whole. Many short runs can make far more of them than they have read.
-const roundBytes = 32 << 20
-
-// Room is what one transaction of a process may hold. All its processors share it, side by side.
-type Room struct {
-	partitions int // of the process
-	outputs    atomic.Int64
-	// What processors have left of their parts: bytes of runs that expire, and of those that are written by the clock.
-	spareExpiry, spareCheckpoints int
-}
-
-// NewRoom returns the room of a process that has so many partitions.
-func NewRoom(partitions int) *Room { return &Room{partitions: partitions} }
-
-// Full reports whether the transaction is to be committed before anything else is processed.
-func (r *Room) Full() bool { return r.outputs.Load() >= roundBytes }
-
-// Fill has the transaction be committed before anything else is processed.
-func (r *Room) Fill() { r.outputs.Add(roundBytes) }
-
-// enter has the processor use the room, if it does not yet.
+// enter has the processor use the room of the next transaction.
 func (p *Processor) enter(room *Room) {
-	if p.room != room {
-		p.room, p.filled = room, 0
-		if p.partitions != room.partitions {
-			p.share(room.partitions)
-		}
+	if p.room == room {
+		return
 	}
-}
-
-// fill tells the room what the processor has for the transaction by now.
-func (p *Processor) fill(room *Room) {
-	p.enter(room)
-	if pending := p.pending(); pending != p.filled {
-		room.outputs.Add(int64(pending - p.filled))
-		p.filled = pending
+	p.room = room
+	if p.partitions != room.partitions {
+		p.share(room.partitions)
+	}
+	if p.overMemory {
+		room.Fill()
 	}
 }

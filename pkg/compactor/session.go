@@ -35,8 +35,9 @@ type session struct {
 	counts  partitionCounts
 	opener  opener
 	backlog backlog
-	// room is what the next transaction may hold.
+	// room is what the next transaction may hold; turn counts transactions, see inTurn.
 	room *Room
+	turn int
 
 	learned         map[string]bool // topics that the client has written to, and knows
 	expiryCheckedAt time.Time       // see logEnds

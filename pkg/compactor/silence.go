@@ -14,7 +14,7 @@ import (
 // A run of which nothing comes for the idle limit is abandoned: it has an end that yields to a real event. That is judged
 // in stream time, at P and above. It is done for a thread before its next record is looked at (giveUpSilentOf), as
 // what that decides may rest on it; so it makes no difference when it is done for the others: with
-// the next transactions, a portion each (takePortion).
+// the next transactions, as far as each has room (expire).
 //
 // One whose record says for a week that it was abandoned is closed: that end stays, and what comes behind it is handled as behind
 // any end. That is judged by the clock and the record's own time on skein.runs, and not by the times of events:
@@ -24,10 +24,6 @@ import (
 // closeAfter is how many idle limits a run has that was abandoned: a week by default. Agents that wait for a person go on
 // after days; and a run that may go on costs the partition memory, and its thread a record for each later run.
 const closeAfter = 168
-
-// portionBytes is about how much memory the runs that a process gives up in one transaction may hold, but for those of one
-// thread: some 500 small ones, which come into memory for it and take 0.2 s.
-const portionBytes = 4 << 20
 
 // wait is a run that waits for its next record, since a time.
 type wait struct {
@@ -119,23 +115,22 @@ func (p *Processor) isSilent(at time.Time) bool {
 	return w != nil && !w.since.Add(p.cfg.IdleLimit).After(at)
 }
 
-// takePortion does as much as the next transaction takes of what is done by the way: not between C and P, where all of that
-// was decided.
-func (p *Processor) takePortion(now time.Time) error {
-	p.portion += p.spare
-	defer func() { p.portion, p.spare = p.mostPortion, max(0, p.portion) }()
+// expire gives up, and closes, as many runs as the transaction has room for, and one at least; or it marks runs for a gap.
+// Not below the processed offset, where all of that was decided.
+func (p *Processor) expire(now time.Time) error {
+	hasRoom := p.oneAtLeast()
 	switch {
 	case p.skip != nil:
-		return p.markLost(now)
+		return p.markLost(now, hasRoom)
 	case p.next < p.progress.Processed:
 		return nil
 	}
-	for p.portion > 0 && p.isSilent(p.streamTime) { // those first that fell silent first
+	for p.isSilent(p.streamTime) && hasRoom() { // those first that fell silent first
 		if err := p.abandon(p.silent.longest().key, now); err != nil {
 			return err
 		}
 	}
-	for p.portion > 0 && p.isOld(now) && p.isUpToDate(now) {
+	for p.isOld(now) && p.isUpToDate(now) && hasRoom() {
 		r, err := p.bring(p.abandoned.longest().key, now)
 		if err != nil {
 			return err
@@ -147,6 +142,17 @@ func (p *Processor) takePortion(now time.Time) error {
 		p.write(*out)
 	}
 	return nil
+}
+
+// oneAtLeast returns whether the transaction has room for one more run that expires. The first time it has, however full
+// other partitions have made it: so no partition waits for ever.
+func (p *Processor) oneAtLeast() (hasRoom func() bool) {
+	first := true
+	return func() bool {
+		was := first
+		first = false
+		return was || p.room.expiries.Load() > 0
+	}
 }
 
 // giveUpSilentOf gives up all runs of a thread that are silent, and notes when to look again.
@@ -170,7 +176,7 @@ func (p *Processor) giveUpSilentOf(t *thread, now time.Time) error {
 		}
 	}
 	slices.SortFunc(silent, func(a, b *wait) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
-	for _, w := range silent { // in the order in which takePortion does it
+	for _, w := range silent { // in the order in which expire does it
 		if err := p.abandon(w.key, now); err != nil {
 			return err
 		}

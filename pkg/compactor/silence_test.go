@@ -74,7 +74,7 @@ func (s *sim) runsWritten() (runs, bytes int) {
 // However many runs fall silent at the same moment, a transaction has a portion of them, and no more are in
 // memory than a few portions; a process that dies in between leaves the rest to the next one.
 func TestPartition_GivesUpManyRunsInPortions(t *testing.T) {
-	const portion = portionBytes/runOverhead + 1
+	const portion = maxExpiryBytes/runOverhead + 1
 	for _, c := range []struct{ runs, until int }{{100_000, 10 * portion}, {5 * portion, 5 * portion}} {
 		s := newSim(t, nil)
 		s.manyRuns(c.runs)
@@ -88,7 +88,7 @@ func TestPartition_GivesUpManyRunsInPortions(t *testing.T) {
 				s.feed(len(s.events))
 			}
 			runs, bytes := s.runsWritten()
-			if runs == 0 || runs > portion || bytes > portionBytes || len(s.part.runs) > 6*portion {
+			if runs == 0 || runs > portion || bytes > maxExpiryBytes || len(s.part.runs) > 6*portion {
 				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory, %d done", runs, bytes, len(s.part.runs), done)
 			}
 			done += runs
@@ -108,76 +108,85 @@ func TestPartition_GivesUpManyRunsInPortions(t *testing.T) {
 	}
 }
 
-// A process has one portion for all its partitions. A round in which it is used up folds no further, and its transaction
-// is due.
+// A process has one room for all its partitions. Once runs that expire have used it up, it folds no further, and its
+// transaction is due.
 func TestProcessor_FoldsNoFurtherOnceAPortionIsUsedUp(t *testing.T) {
 	s := newSim(t, nil)
 	s.manyRuns(100)
-	const partitions = 10
-	s.share(partitions)
 	s.now = s.now.Add(2 * s.cfg.IdleLimit)
 	var records []*kgo.Record
 	for i := range 100 {
 		records = append(records, s.send(fmt.Sprint("t", i), "r2", started("r2")))
 	}
-	room := NewRoom(partitions)
+	const left = maxExpiryBytes / 10 // by other partitions
+	room := NewRoom(1)
+	room.expiries.Store(left)
 	done, stop, err := s.part.Process(records, s.now, room)
 	s.check(err)
-	const portion = portionBytes/partitions/runOverhead + 1
+	const portion = left/runOverhead + 1
 	if done == 0 || done > portion {
 		t.Errorf("%d threads have gone on, %d are a portion", done, portion)
 	}
-	equal(t, "the round is over", []any{stop, room.Full()}, []any{StopFull, true})
+	equal(t, "the transaction is due", []any{stop, room.Full()}, []any{StopFull, true})
 	s.commit(true)
-	more, _, err := s.part.Process(records[done:], s.now, NewRoom(partitions))
+	more, _, err := s.part.Process(records[done:], s.now, NewRoom(1))
 	s.check(err)
 	equal(t, "it goes on behind the transaction", more > 0, true)
 }
 
-// What one partition leaves of its part, others have.
-func TestSession_GivesPartitionsWhatOthersLeaveOfAPortion(t *testing.T) {
-	const partitions = 10
+// All partitions of a process share the room of a transaction. Another one takes first each time, and each has one run at least.
+func TestSession_SharesTheRoomBetweenPartitions(t *testing.T) {
+	const partitions, busy = 10, 3
 	own := owned{parts: map[int32]view{}}
 	var now time.Time
 	for i := range int32(partitions) {
 		s := newSim(t, nil)
 		s.open(false)
-		if i < 2 { // the others have nothing to do
+		if i < busy { // the others have nothing to do
 			s.manyRuns(2000)
 			s.silence(s.cfg.IdleLimit)
 			s.feed(len(s.events))
 			now = s.now
 		}
-		s.share(partitions)
 		a := newAssignment(i, s.now)
 		a.part = s.part
 		own.parts[i] = view{assignment: a, phase: phaseOpen}
 	}
 	s := newSession(DefaultConfig(), kafka.Config{}, nil, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()), func() time.Time { return now })
 	s.expiryCheckedAt = now
-	done, most := 0, 0
+	const room = 50 // runs
+	most := map[int32]int{}
 	for range partitions {
-		s.room = NewRoom(partitions)
+		s.room.expiries.Store(room * runOverhead)
 		shares, err := s.collect(t.Context(), own)
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs := 0
+		all := 0
 		for _, sh := range shares {
+			runs := 0
 			for _, o := range sh.effects.Outputs {
 				if o.Kind == outputAbandoned {
 					runs++
 				}
 			}
+			if sh.id < busy && runs == 0 {
+				t.Errorf("partition %d has no run in a transaction", sh.id)
+			}
+			all += runs
+			most[sh.id] = max(most[sh.id], runs)
 			if err := sh.part.Committed(sh.effects, now); err != nil {
 				t.Fatal(err)
 			}
 		}
-		done, most = done+runs, max(most, runs)
+		if all < room*3/4 || all > room+busy {
+			t.Errorf("%d runs in a transaction, which has room for %d", all, room)
+		}
 	}
-	const each, all = portionBytes/partitions/runOverhead + 1, portionBytes/runOverhead + 1
-	if done <= 2*partitions*each || most > all {
-		t.Errorf("%d runs in %d transactions, %d at most; a part is %d of %d", done, partitions, most, each, all)
+	for i := range int32(busy) {
+		if most[i] < room*3/4 {
+			t.Errorf("partition %d never came first: it had %d runs at most", i, most[i])
+		}
 	}
 }
 
@@ -185,7 +194,8 @@ func TestSession_GivesPartitionsWhatOthersLeaveOfAPortion(t *testing.T) {
 func TestPartition_GivesUpFirstWhatFellSilentFirst(t *testing.T) {
 	s := newSim(t, nil)
 	s.manyRuns(3)
-	s.share(portionBytes) // one run a transaction
+	s.oneByOne = true
+	s.inRoom = s.endlessRoom()
 	s.now = s.now.Add(time.Minute)
 	s.send("t0", "r", text("m", "on"))
 	s.feed(1)
@@ -238,7 +248,8 @@ func TestPartition_PlacesRunsByWhatIsAbandonedByThen(t *testing.T) {
 func TestPartition_GivesUpNobodyBelowP(t *testing.T) {
 	s := newSim(t, nil)
 	s.manyRuns(2)
-	s.share(portionBytes) // one run a transaction
+	s.oneByOne = true
+	s.inRoom = s.endlessRoom()
 	s.silence(s.cfg.IdleLimit + time.Second)
 	s.send("u", "open", started("open"))
 	s.send("u", "open", text("m", "x"))
@@ -519,7 +530,7 @@ func TestPartition_ClosesNobodyWhereTheIdleLimitIsVeryLong(t *testing.T) {
 
 // Closing is done in portions, behind giving up, and a run beside a closed one needs no record of its place.
 func TestPartition_ClosesManyRunsInPortions(t *testing.T) {
-	const portion = portionBytes/runOverhead + 1
+	const portion = maxExpiryBytes/runOverhead + 1
 	n := 3 * portion
 	s := newSim(t, nil)
 	s.manyRuns(n)
@@ -534,7 +545,7 @@ func TestPartition_ClosesManyRunsInPortions(t *testing.T) {
 	s.feed(len(s.events))
 	for done := 0; done < n; {
 		runs, bytes := s.runsWritten()
-		if runs == 0 || runs > portion || bytes > portionBytes {
+		if runs == 0 || runs > portion || bytes > maxExpiryBytes {
 			t.Fatalf("%d runs of %d bytes in a transaction, %d done", runs, bytes, done)
 		}
 		done += runs
@@ -779,7 +790,7 @@ func TestPartition_CountsWhatRunsGoOnFrom(t *testing.T) {
 		s.send(thread, "open", started("open"))
 	}
 	s.all()
-	for range 2 + threads<<20/(checkpointBytes/2) { // they are counted, then written in portions, then they leave
+	for range 2 + threads<<20/(maxCheckpointBytes/2) { // they are counted, then written in portions, then they leave
 		s.now = s.now.Add(2 * time.Second)
 		s.commit(true)
 	}
@@ -789,8 +800,7 @@ func TestPartition_CountsWhatRunsGoOnFrom(t *testing.T) {
 	s.rest()
 	s.silence(s.cfg.IdleLimit)
 	s.feed(len(s.events))
-	s.part.spare = 0
-	b, err := s.part.collect(s.now)
+	b, err := s.part.Collect(Cycle{Now: s.now, LogEnd: -1, Room: NewRoom(1)})
 	s.check(err)
 	given := 0
 	for _, o := range b.Outputs {
@@ -798,7 +808,7 @@ func TestPartition_CountsWhatRunsGoOnFrom(t *testing.T) {
 			given++
 		}
 	}
-	if most := portionBytes/(turns*size) + 1; given == 0 || given > most {
+	if most := maxExpiryBytes/(turns*size) + 1; given == 0 || given > most {
 		t.Errorf("%d runs are given up in a transaction, %d would be right", given, most)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -39,7 +38,8 @@ type sim struct {
 	kept       *histories
 	part       *Processor
 	inRoom     *Room
-	partitions int // of the process; 0 is 1
+	oneByOne   bool // a transaction has one run that expires
+	partitions int  // of the process; 0 is 1
 	dirs       int
 	room       int              // what the partition has of it for runs that are due; 0 is the default
 	read       int              // events that the partition has been given
@@ -155,9 +155,6 @@ func (s *sim) open(newFolder bool) {
 	s.kept = newHistories(s.cfg.CacheBytes)
 	part, report, err := Open(0, s.cfg, s.topics, s.store, s.kept, s.settled, 0)
 	s.check(err)
-	if s.room != 0 {
-		part.mostRoom = s.room
-	}
 	s.part, s.read, s.inRoom = part, int(report.Progress.Committed), s.endlessRoom()
 	for s.part.Stats().Paused {
 		s.commit(true)
@@ -219,10 +216,27 @@ func (s *sim) share(partitions int) {
 	s.part.enter(s.inRoom)
 }
 
-// endlessRoom has room for all outputs: a test says when it commits.
+// isFull reports whether the next transaction is to be committed before anything is processed.
+func (s *sim) isFull() bool {
+	s.tb.Helper()
+	room := NewRoom(1)
+	_, _, err := s.part.Process(nil, s.now, room)
+	s.check(err)
+	s.inRoom = s.endlessRoom()
+	s.part.enter(s.inRoom)
+	return room.Full()
+}
+
+// endlessRoom is never full: a test says when it commits.
 func (s *sim) endlessRoom() *Room {
 	r := NewRoom(max(1, s.partitions))
-	r.outputs.Store(math.MinInt64 / 2)
+	r.endless = true
+	if s.oneByOne {
+		r.expiries.Store(0)
+	}
+	if s.room != 0 {
+		r.checkpoints.Store(int64(s.room))
+	}
 	return r
 }
 

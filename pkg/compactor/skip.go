@@ -8,7 +8,7 @@ import (
 )
 
 // skip is what a partition has to do before it goes on behind events that are gone. Which runs had events there
-// nobody can say: each that may go on is marked, if its record does not reach behind them, a portion in a transaction. Until then nothing
+// nobody can say: each that may go on is marked, if its record does not reach behind them, as far as a transaction has room. Until then nothing
 // is read, and the group's offset stays as it is: a process that dies in between begins again, and marks the others. Of a run that began there
 // nobody knows: see mayBeginInGap.
 type skip struct {
@@ -28,7 +28,7 @@ func (p *Processor) skipTo(offset, lost int64) error {
 }
 
 // markLost marks as many runs as the next transaction takes, or goes on where all are marked.
-func (p *Processor) markLost(now time.Time) error {
+func (p *Processor) markLost(now time.Time, hasRoom func() bool) error {
 	if len(p.skip.marks) == 0 {
 		p.next = p.skip.to
 		p.progress.Processed = max(p.progress.Processed, p.next)
@@ -37,7 +37,7 @@ func (p *Processor) markLost(now time.Time) error {
 		p.skip = nil
 		return nil
 	}
-	for ; p.portion > 0 && len(p.skip.marks) > 0; p.skip.marks = p.skip.marks[1:] {
+	for ; len(p.skip.marks) > 0 && hasRoom(); p.skip.marks = p.skip.marks[1:] {
 		r, err := p.bring(p.skip.marks[0], now)
 		if err != nil {
 			return err

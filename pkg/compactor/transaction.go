@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ func (s *session) collect(ctx context.Context, own owned) (shares []share, err e
 	ends := s.logEnds(ctx, own, now)
 	room := s.room
 	s.room = NewRoom(max(1, len(own.parts)))
-	for _, v := range own.parts {
+	for _, v := range s.inTurn(own) {
 		switch v.phase {
 		case phaseFetchingOffsets:
 		case phaseFencing:
@@ -55,6 +56,17 @@ func (s *session) collect(ctx context.Context, own owned) (shares []share, err e
 		}
 	}
 	return shares, nil
+}
+
+// inTurn returns what is ours with another partition first each time: it finds the room empty.
+func (s *session) inTurn(own owned) []view {
+	ids := slices.Sorted(maps.Keys(own.parts))
+	parts := make([]view, len(ids))
+	for i, id := range ids {
+		parts[(i+s.turn)%len(ids)] = own.parts[id]
+	}
+	s.turn++
+	return parts
 }
 
 // isWorthCommitting reports whether there is a reason for a transaction.
