@@ -43,7 +43,7 @@ test: build conformance-setup race-setup ## run all tests: with the race detecto
 # Packages and tests of one goroutine. The race detector has nothing to find in them, and they take ten times
 # as long with it. Of the faults at each request it sees every fifth.
 SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/lineage pkg/lint pkg/record pkg/fold
-SIMULATED  := ^Test(Golden|Partition|Ranges|Normalised|Verifier)_
+SIMULATED  := ^Test(Golden|Partition|Processor|Ranges|Normalised|Verifier)_
 
 # True where the race detector can be built. "go env CC" may hold options behind the compiler's name.
 HAS_C = { [ "$$(go env CGO_ENABLED)" = 1 ] && command -v $$(go env CC | cut -d ' ' -f 1); } >/dev/null
