@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/app"
-	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -81,7 +81,7 @@ func TestCompactor_EndsWithOneLineWhereItsDiskRefusesWrites(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
 	last := lines[len(lines)-1]
-	for _, want := range []string{"compactor: running compactor: compacting: " + compactor.ErrStore.Error() + ", in " + dir + " (", syscall.EFBIG.Error(), "Make room"} {
+	for _, want := range []string{"compactor: running compactor: compacting: " + runstore.ErrFailed.Error() + ", in " + dir + " (", syscall.EFBIG.Error(), "Make room"} {
 		if !strings.Contains(last, want) {
 			t.Errorf("the last line does not say %q", want)
 		}

@@ -1,62 +1,17 @@
 package compactor
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
-
-// Catch-ups take turns in the order in which they ask, so many at a time; one whose assignment ends does not wait on.
-func TestStores_GiveTurnsInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStores(nil, 0, slog.New(slog.DiscardHandler), nil)
-		ctx := t.Context()
-		var given []func()
-		for range mostTurns {
-			done, err := s.turn(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			given = append(given, done)
-		}
-		ended, end := context.WithCancel(ctx)
-		var order []int
-		for i := range 3 {
-			go func() {
-				ctx := ctx
-				if i == 1 {
-					ctx = ended
-				}
-				done, err := s.turn(ctx)
-				if err != nil {
-					if i != 1 || !errors.Is(err, context.Canceled) {
-						t.Errorf("turn %d: %v", i, err)
-					}
-					return
-				}
-				order = append(order, i)
-				done()
-			}()
-			synctest.Wait()
-		}
-		equal(t, "turns while all are given", len(order), 0)
-		end()
-		synctest.Wait()
-		given[0]()
-		synctest.Wait()
-		equal(t, "turns", order, []int{0, 2})
-	})
-}
 
 // On an empty folder only so many partitions are read at a time, as what is read is held in memory.
 func TestService_ReadsFewPartitionsAtATimeOnAnEmptyFolder(t *testing.T) {
@@ -83,7 +38,7 @@ func TestService_ReadsFewPartitionsAtATimeOnAnEmptyFolder(t *testing.T) {
 				n := now.Add(1)
 				for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
 				}
-				time.Sleep(turnWait / 4)
+				time.Sleep(slotWait / 4)
 				now.Add(-1)
 			}
 			return kafkatest.Deliver
@@ -91,8 +46,8 @@ func TestService_ReadsFewPartitionsAtATimeOnAnEmptyFolder(t *testing.T) {
 		m = w.joinBy(wire, "a", w.TempDir(), nil)
 		metrics.Store(m.metrics)
 		m.waitWorks()
-		if n := most.Load(); n < 2 || n > mostTurns {
-			t.Errorf("%d partitions were read at a time, want 2 to %d", n, mostTurns)
+		if n := most.Load(); n < 2 || n > runstore.MaxCatchUps {
+			t.Errorf("%d partitions were read at a time, want 2 to %d", n, runstore.MaxCatchUps)
 		}
 		if n := testutil.ToFloat64(m.metrics.CatchUp); n < 5*partitions {
 			t.Errorf("%v records were read, there are %d runs", n, 5*partitions)
@@ -102,7 +57,7 @@ func TestService_ReadsFewPartitionsAtATimeOnAnEmptyFolder(t *testing.T) {
 
 // Partitions whose fences cannot be read yet keep no turn from one that can be read.
 func TestService_OpensAPartitionBesideOthersThatWait(t *testing.T) {
-	const partitions = 3 * mostTurns
+	const partitions = 3 * runstore.MaxCatchUps
 	inWorld(t, partitions, func(w *world) {
 		t := w.T
 		var release []func()
@@ -145,10 +100,10 @@ func TestService_RebuildsAStoreThatNoCatchUpHasFinishedForLong(t *testing.T) {
 			release()
 			time.Sleep(30 * time.Hour) // delete.retention.ms is a week
 		}
-		equal(t, "rebuilds so far", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(rebuildAge)), 0)
+		equal(t, "rebuilds so far", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(runstore.RebuildAge)), 0)
 		a = w.join("a", dir, nil)
 		a.waitWorks()
-		equal(t, "rebuilds", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(rebuildAge)), 1)
+		equal(t, "rebuilds", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(runstore.RebuildAge)), 1)
 		equal(t, "runs", testutil.ToFloat64(a.metrics.CatchUp) >= 3, true)
 
 		// One that is finished makes it young, though nothing comes.
@@ -157,7 +112,7 @@ func TestService_RebuildsAStoreThatNoCatchUpHasFinishedForLong(t *testing.T) {
 			time.Sleep(60 * time.Hour)
 			a = w.join("a", dir, nil)
 			a.waitWorks()
-			equal(t, "rebuilds", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(rebuildAge)), 0)
+			equal(t, "rebuilds", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(runstore.RebuildAge)), 0)
 		}
 	})
 }

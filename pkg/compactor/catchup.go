@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -18,8 +19,8 @@ import (
 // readRuns reads skein.runs into the store until a record at or above the acknowledged fence.
 // Neither the last stable offset nor the high watermark is the right end: transaction markers lag,
 // and control records are invisible. A later fence may have compacted ours away: it serves as well.
-func (o *opener) readRuns(a *assignment, store *localStore) error {
-	from := store.meta.NextOffset
+func (o *opener) readRuns(a *assignment, store *runstore.Store) error {
+	from := store.Followed().NextOffset
 	if from > a.fence {
 		return nil
 	}
@@ -30,37 +31,37 @@ func (o *opener) readRuns(a *assignment, store *localStore) error {
 		// Records of runs take some 10 times the room unpacked, of short runs that are much alike 40 times. A
 		// larger batch comes alone.
 		kgo.FetchMaxPartitionBytes(512<<10), kgo.FetchMaxBytes(1<<20),
-		kgo.MaxConcurrentFetches(0)) // nothing is asked for between two turns
+		kgo.MaxConcurrentFetches(0)) // nothing is fetched between two slots
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
 	began := o.now()
-	progress := o.catchUps.begin(a.id, store.meta.NextOffset, a.fence+1, began)
+	progress := o.catchUps.begin(a.id, store.Followed().NextOffset, a.fence+1, began)
 	defer func() { progress.done(o.now()) }()
 	for done := false; !done; {
 		if done, err = o.readAnswer(a, store, reader, progress); err != nil {
 			return err
 		}
 	}
-	return store.apply(nil, began)
+	return store.Apply(nil, began)
 }
 
 const (
-	// turnWait is how long a catch-up waits for an answer before it lets others have its turn.
-	turnWait = 200 * time.Millisecond
+	// slotWait is how long a catch-up waits for an answer before it gives its slot to another.
+	slotWait = 200 * time.Millisecond
 	// applyBytes is how many bytes of records go into one batch of a local store.
 	applyBytes = 1 << 20
 )
 
 // readAnswer takes one answer in, and reports whether the fence was in it.
-func (o *opener) readAnswer(a *assignment, store *localStore, reader *kgo.Client, progress *catchUp) (done bool, err error) {
-	give, err := o.stores.turn(a.ctx)
+func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Client, progress *catchUp) (done bool, err error) {
+	release, err := o.stores.Acquire(a.ctx)
 	if err != nil {
 		return false, err
 	}
-	defer give()
-	ctx, cancel := context.WithTimeout(a.ctx, turnWait)
+	defer release()
+	ctx, cancel := context.WithTimeout(a.ctx, slotWait)
 	fetches := reader.PollFetches(ctx)
 	cancel()
 	if err := a.ctx.Err(); err != nil {
@@ -71,13 +72,13 @@ func (o *opener) readAnswer(a *assignment, store *localStore, reader *kgo.Client
 			return false, fmt.Errorf("catching up with %s/%d: %w", e.Topic, e.Partition, e.Err)
 		}
 	}
-	var entries []entry
+	var entries []runstore.Entry
 	bytes := 0
 	write := func() error {
-		if err := store.apply(entries, time.Time{}); err != nil {
+		if err := store.Apply(entries, time.Time{}); err != nil {
 			return err
 		}
-		progress.read(len(entries), bytes, store.meta.NextOffset, o.now())
+		progress.read(len(entries), bytes, store.Followed().NextOffset, o.now())
 		clear(entries)
 		entries, bytes = entries[:0], 0
 		return a.ctx.Err()
@@ -104,27 +105,27 @@ func (o *opener) readAnswer(a *assignment, store *localStore, reader *kgo.Client
 }
 
 // entryOf reads a record of skein.runs.
-func entryOf(m *kgo.Record) (entry, error) {
+func entryOf(m *kgo.Record) (runstore.Entry, error) {
 	if err := kafka.CheckVersion(m); err != nil {
-		return entry{}, err
+		return runstore.Entry{}, err
 	}
 	switch string(m.Key) {
 	case record.FenceKey: // it says nothing of a run
-		return entry{offset: m.Offset}, nil
+		return runstore.Entry{Offset: m.Offset}, nil
 	case record.PositionKey:
 		reached, err := record.DecodePosition(m.Value)
 		if err != nil {
-			return entry{}, fmt.Errorf("reading own position record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
+			return runstore.Entry{}, fmt.Errorf("reading own position record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
 		}
-		return entry{offset: m.Offset, reached: &reached}, nil
+		return runstore.Entry{Offset: m.Offset, Progress: &reached}, nil
 	}
 	h, err := kafka.ParseHeaders(m.Headers)
-	e := entry{key: m.Key, value: m.Value, offset: m.Offset, at: m.Timestamp}
+	e := runstore.Entry{Key: m.Key, Value: m.Value, Offset: m.Offset, Time: m.Timestamp}
 	if err == nil && h.Kind == record.KindErase {
-		e.erased, err = record.DecodeErased(m.Value)
+		e.Erased, err = record.DecodeErased(m.Value)
 	}
 	if err != nil {
-		return entry{}, fmt.Errorf("reading own run record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
+		return runstore.Entry{}, fmt.Errorf("reading own run record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
 	}
 	return e, nil
 }

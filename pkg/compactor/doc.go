@@ -17,7 +17,7 @@
 //   - Processor is the engine of one partition: records and times come in as values, Effects go out as values.
 //   - Room is what one transaction may hold; all processors share it.
 //   - run is one run in memory; its record is made by build.
-//   - localStore holds, for one partition, what committed records of skein.runs say, and nothing
+//   - runstore.Store holds, for one partition, what committed records of skein.runs say, and nothing
 //     else. Deleting its folder costs time and nothing more.
 //
 // A request to refold a thread is answered in the main loop: nothing else writes records.
@@ -25,5 +25,5 @@
 // Bad data (a malformed event, a record on a wrong partition) becomes a dead letter and costs only
 // itself. Bad weather (a broker away) ends the session, and with it everything that was not committed;
 // the next session starts from what was. A disk that is full or fails ends the process, without waiting
-// for its stores (disk): Pebble may hold on for ever to who writes, while the client's heartbeats go on.
+// for its stores (runstore.Set): Pebble may hold on for ever to who writes, while the client's heartbeats go on.
 package compactor

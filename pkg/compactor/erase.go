@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -52,7 +53,7 @@ func (p *Processor) erase(t *thread, m *message) (outcome, error) {
 		}
 	}
 	below := m.Offset + 1
-	p.write(Output{Kind: outputErasure, key: t.key, erased: below, Record: &kgo.Record{
+	p.write(Output{Kind: outputErasure, entry: runstore.Entry{Key: []byte(t.key), Erased: below}, Record: &kgo.Record{
 		Topic: p.topics.Runs, Partition: p.id, Key: []byte(t.key), Value: record.EncodeErased(below),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindErase, Seq: -1}),
 	}})
@@ -76,7 +77,7 @@ func (p *Processor) withdraw(t *thread) {
 		}
 		p.room.outputs.Add(int64(o.bytes()))
 		if o.Kind == outputSealed || o.Kind == outputOutgrown {
-			p.counts.Ended[record.Status(o.head.Status)]--
+			p.counts.Ended[record.Status(o.entry.Metadata.Status)]--
 		}
 		return true
 	})
@@ -109,7 +110,7 @@ func (p *Processor) tombstone(topic string, kind record.Kind, key string) Output
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, Seq: -1}),
 	}}
 	if kind == record.KindRun {
-		o.key = key
+		o.entry.Key = []byte(key)
 	}
 	return o
 }

@@ -32,11 +32,11 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 	}
 	looked := map[string]bool{}
 	for _, id := range ids {
-		heads, err := k.p.store.said(k.key, id, offset)
+		runs, err := k.p.store.Thread(k.key).ByMessage(id, offset)
 		if err != nil {
 			return false, err
 		}
-		for _, h := range heads {
+		for _, h := range headsOf(runs) {
 			if now := t.heads[h.ID]; now != nil {
 				h = now
 			}

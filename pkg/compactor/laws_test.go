@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -224,19 +226,19 @@ func (s *sim) decidedValues() map[string]string {
 // of a run with only an input where it would be if its first event came now.
 func (s *sim) checkHeads() {
 	s.tb.Helper()
-	text := func(h head) string {
-		b, err := h.encode()
+	text := func(h runstore.Metadata) string {
+		b, err := json.Marshal(h)
 		s.check(err)
-		return string(b)
+		return string(b) + h.SpawnedBy // which may be no valid UTF-8
 	}
-	needed := func(h head) string {
+	needed := func(h runstore.Metadata) string {
 		if h.Pending {
 			h.Run = lineage.Run{ID: h.ID, GivenID: h.GivenID, Start: h.Start, End: h.End, Status: h.Status, Synthetic: h.Synthetic, RawLost: h.RawLost}
 		}
 		if h.Sealed {
 			h.LastAt = time.Time{}
 		}
-		h.StartedAt, h.Rewrote, h.live = time.Time{}, nil, nil
+		h.StartedAt, h.Rewrote = time.Time{}, nil
 		return text(h)
 	}
 	for key, value := range s.values() {
@@ -244,19 +246,19 @@ func (s *sim) checkHeads() {
 		if err != nil {
 			continue // a position, an erasure
 		}
-		want, err := headOf(r)
+		want, err := runstore.MetadataOf(r)
 		s.check(err)
 		thread := key[:strings.LastIndexByte(key, '/')]
-		stored, err := s.store.heads(thread)
+		stored, err := s.store.Thread(thread).All()
 		s.check(err)
-		at := slices.IndexFunc(stored, func(h *head) bool { return h.ID == r.RunID })
+		at := slices.IndexFunc(stored, func(h *runstore.Metadata) bool { return h.ID == r.RunID })
 		if at < 0 {
 			s.tb.Errorf("the local store has no head of %s", key)
 			continue
 		}
 		equal(s.tb, "head in the local store of "+key, text(*stored[at]), text(*want))
 		if t := s.part.threads[thread]; t != nil && t.heads[r.RunID] != nil {
-			equal(s.tb, "head in memory of "+key, needed(*t.heads[r.RunID]), needed(*want))
+			equal(s.tb, "head in memory of "+key, needed(t.heads[r.RunID].Metadata), needed(*want))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -316,7 +318,7 @@ func TestPartition_KeepsAThreadOfManyUnsealedRunsWhileItIsSpokenOf(t *testing.T)
 		s.now = s.now.Add(busyFor)
 		s.turnOf("t", "r"+strconv.Itoa(i))
 		s.all()
-		if reads := s.reads[readThread].calls; i > 0 && reads > 20 {
+		if reads := s.reads[runstore.ReadThread].Calls; i > 0 && reads > 20 {
 			t.Errorf("turn %d has read the thread %d times", i, reads)
 		}
 	}
@@ -340,7 +342,7 @@ func TestPartition_ReadsRunsBetweenCAndPAFewTimes(t *testing.T) {
 		s.now = s.now.Add(busyFor)
 		s.feed(3)
 		s.commit(true)
-		reads += s.reads[readThread].calls
+		reads += s.reads[runstore.ReadThread].Calls
 		if left, n := len(s.events)-s.read, s.part.headsAtHand(); n > 2*left/3+30 {
 			t.Fatalf("%d heads are at hand %d events before P", n, left)
 		}
@@ -391,7 +393,11 @@ func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 	}
 	for name, threads := range map[string]int{"a thread of many runs": 1, "threads of one run": 5_000} {
 		s := newSim(t, func(c *Config) { c.CacheBytes = 0 })
-		s.fs, s.cfg.Dir = vfs.Default, t.TempDir()
+		stores := runstore.NewSet(vfs.Default, t.TempDir(), slog.New(slog.DiscardHandler)) // whose data is not in memory
+		s.newStore = func() (*runstore.Store, error) {
+			store, _, _, err := stores.Lock(0)
+			return store, err
+		}
 		s.open(false)
 		before := heap()
 		for i := range 5_000 {

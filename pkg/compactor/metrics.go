@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
@@ -96,9 +97,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		CatchUpLeft:        gauge("catch_up_remaining_offsets", "Offsets of skein.runs that local stores are still behind where they open."),
 		CatchUpLeftSeconds: gauge("catch_up_remaining_seconds", "Time until the last partition that is catching up is open, at the pace so far."),
 		LostOffsets:        counter("lost_offsets_total", "Offsets of skein.events that were gone before they were read."),
-		Rebuilds:           vec("store_rebuilds_total", "Local stores thrown away and rebuilt, by reason.", "reason", rebuildReasons()...),
-		StoreReads:         vec("store_reads_total", "Reads of local stores: what a thread that was not at hand begins with, a run's head or where to find it, or the record of one run.", "what", storeReads()...),
-		StoreReadBytes:     vec("store_read_bytes_total", "Bytes that reads of local stores gave.", "what", storeReads()...),
+		Rebuilds:           vec("store_rebuilds_total", "Local stores thrown away and rebuilt, by reason.", "reason", runstore.RebuildReasons()...),
+		StoreReads:         vec("store_reads_total", "Reads of local stores: what a thread that was not at hand begins with, a run's head or where to find it, or the record of one run.", "what", runstore.ReadKinds()...),
+		StoreReadBytes:     vec("store_read_bytes_total", "Bytes that reads of local stores gave.", "what", runstore.ReadKinds()...),
 		Sessions:           counter("sessions_total", "Group sessions started."),
 		Anomalies:          vec("anomalies_total", "Irregular events by rule, those that the fold counts excepted.", "rule", anomalyRules()...),
 	}

@@ -3,14 +3,12 @@ package compactor
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -37,13 +35,11 @@ func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*recor
 	if err != nil {
 		return nil, nil, fmt.Errorf("folding offline: %w", err)
 	}
-	cache := pebble.NewCache(1 << 20)
-	defer cache.Unref()
-	store, _, err := openStore(newDisk(vfs.NewMem(), "offline", slog.New(slog.DiscardHandler)), 0, cache)
+	store, err := runstore.OpenMemory()
 	if err != nil {
 		return nil, nil, fmt.Errorf("folding offline: %w", err)
 	}
-	defer func() { err = errors.Join(err, store.close()) }()
+	defer func() { err = errors.Join(err, store.Close()) }()
 	topics := kafka.Config{}.Topics()
 	p, err := newProcessor(0, cfg, topics, store, newHistories(cfg.CacheBytes), Progress{Partitions: 1})
 	if err != nil {
@@ -78,18 +74,19 @@ func sortOffline(outputs []Output, topics kafka.Topics) (runs []*record.Run, ref
 	for _, o := range outputs {
 		switch o.Record.Topic {
 		case topics.Runs:
-			if o.key == "" { // a position
+			key := string(o.entry.Key)
+			if key == "" { // a position
 				continue
 			}
 			r, err := record.DecodeRun(o.Record.Value)
 			if err != nil {
 				return nil, nil, fmt.Errorf("folding offline: %w", err)
 			}
-			if i, ok := last[o.key]; ok { // abandoned, and then a sign of life
+			if i, ok := last[key]; ok { // abandoned, and then a sign of life
 				runs[i] = r
 				continue
 			}
-			last[o.key] = len(runs)
+			last[key] = len(runs)
 			runs = append(runs, r)
 		case topics.DeadLetters:
 			var l Refusal

@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -29,7 +31,9 @@ type opener struct {
 	admin   *kadm.Client
 	client  *kgo.Client // the session's
 	members *membership
-	stores  *stores
+	stores  *runstore.Set
+	// histories are of all partitions.
+	histories *histories
 	// catchUps tell how far the stores are that are behind.
 	catchUps *catchUps
 
@@ -121,7 +125,7 @@ func (o *opener) takeOpened() error {
 			if !o.members.current(c.a) {
 				continue
 			}
-			if errors.Is(c.err, errOtherEvents) {
+			if errors.Is(c.err, runstore.ErrOtherEvents) {
 				return c.err // the same of every partition
 			}
 			if errors.Is(c.err, record.ErrUnknownVersion) {
@@ -155,42 +159,41 @@ func (o *opener) readFrom(partition int32, offset int64) {
 
 // catchUp brings the local store up to the fence and makes the processor.
 func (o *opener) catchUp(a *assignment) (*Processor, error) {
-	store, err := o.stores.get(a.id)
+	store, rebuilt, unlock, err := o.stores.Lock(a.id)
 	if err != nil {
 		return nil, err
 	}
-	// A catch-up for an assignment that is past may still be on its way out.
-	store.catching.Lock()
-	defer store.catching.Unlock()
-	rebuilt, err := store.prepare(o.runsTopicID, o.storeMaxAge, o.now())
+	defer unlock()
+	outdated, err := store.Prepare(o.runsTopicID, o.storeMaxAge, o.now())
 	if err != nil {
 		return nil, err
 	}
+	rebuilt = cmp.Or(rebuilt, outdated)
 	for {
 		if rebuilt != "" {
 			o.metrics.Rebuilds.WithLabelValues(rebuilt).Inc()
 			o.logger.Info("rebuilding local store", "partition", a.id, "reason", rebuilt)
 		}
 		err := o.readRuns(a, store)
-		if !errors.Is(err, kerr.OffsetOutOfRange) || store.meta.NextOffset == 0 {
+		if !errors.Is(err, kerr.OffsetOutOfRange) || store.Followed().NextOffset == 0 {
 			if err != nil {
 				return nil, err
 			}
 			break
 		}
-		rebuilt = rebuildRange
-		if err := store.reset(o.runsTopicID, o.now()); err != nil {
+		rebuilt = runstore.RebuildRange
+		if err := store.Reset(o.runsTopicID, o.now()); err != nil {
 			return nil, err
 		}
 	}
-	if err := store.follow(o.eventsID); err != nil {
+	if err := store.BindEvents(o.eventsID); err != nil {
 		return nil, err
 	}
 	start, err := o.startOffset(a)
 	if err != nil {
 		return nil, err
 	}
-	part, report, err := Open(a.id, o.cfg, o.topics, store, o.stores.histories, a.progress, start)
+	part, report, err := Open(a.id, o.cfg, o.topics, store, o.histories, a.progress, start)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -17,14 +18,8 @@ import (
 type Output struct {
 	Record *kgo.Record
 	Kind   string // for the metric; empty for a dead letter
-	// What the local store takes in after the commit; only for run records.
-	key      string
-	head     *head
-	messages []messageSum
-	// erased is set for an erasure record: events of the thread below it are erased.
-	erased int64
-	// reached is set for a position record.
-	reached *record.Reached
+	// entry is what the local store takes in after the commit, but for what the broker adds; empty where that is nothing.
+	entry runstore.Entry
 	// run is set for the record of a run that is not sealed.
 	run *run
 	// Outgrown is set for the last record of an outgrown run.
@@ -85,7 +80,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 		return Effects{}, err
 	}
 	b := Effects{Progress: p.progress, Outputs: p.outputs, Counts: p.counts}
-	b.Counts.Reads = p.store.takeReads()
+	b.Counts.Reads = p.store.TakeReads()
 	p.outputs, p.counts = nil, newCounts()
 
 	hold, holdAt, known := p.next, p.streamTime, p.progress.Processed
@@ -111,7 +106,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 			held(r)
 			continue
 		}
-		if out.head.Placed { // nothing of what it holds is in there
+		if out.entry.Metadata.Placed { // nothing of what it holds is in there
 			held(r)
 		}
 		b.Outputs = append(b.Outputs, *out)
@@ -241,7 +236,7 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 // see fits.
 func (p *Processor) placeRecord(r *run) (*Output, error) {
 	before := r.decided.before
-	h := &head{Next: before.next, LastAt: r.head.LastAt, Pending: true, Placed: true}
+	h := &head{Metadata: runstore.Metadata{Next: before.next, LastAt: r.head.LastAt, Pending: true, Placed: true}}
 	h.Run = lineage.Run{ID: r.head.ID, GivenID: r.head.GivenID, Start: r.head.Start, End: -1, Status: lineage.StatusRunning}
 	was := newRun(r.thread, r.key, h, r.touchedAt)
 	was.setSequence(before.seq)
@@ -273,22 +268,20 @@ func (p *Processor) placeRecord(r *run) (*Output, error) {
 
 // Committed takes in that the effects are durable: only now it writes the store and drops what memory no longer needs.
 func (p *Processor) Committed(b Effects, now time.Time) error {
-	entries := make([]entry, 0, len(b.Outputs))
+	entries := make([]runstore.Entry, 0, len(b.Outputs))
 	for _, o := range b.Outputs {
-		if o.key == "" {
-			if o.reached != nil {
-				entries = append(entries, entry{reached: o.reached, offset: o.Record.Offset})
-			}
+		if o.entry.Key == nil && o.entry.Progress == nil {
 			continue
 		}
-		entries = append(entries, entry{key: []byte(o.key), value: o.Record.Value, head: o.head, messages: o.messages, erased: o.erased, offset: o.Record.Offset, at: o.Record.Timestamp})
+		o.entry.Offset, o.entry.Time = o.Record.Offset, o.Record.Timestamp
+		entries = append(entries, o.entry)
 		if o.run == nil {
-			delete(p.unsaved, o.key)
+			delete(p.unsaved, string(o.entry.Key))
 			continue
 		}
 		r := o.run
 		r.recorded, r.shownOpen = true, r.head.Open()
-		alone := r.fold != nil && o.head.Placed // its place: what came from its first event on is in none
+		alone := r.fold != nil && o.entry.Metadata.Placed // its place: what came from its first event on is in none
 		if alone {
 			r.dirtyFrom, r.dirtyAt = r.decided.before.first, r.decided.before.at
 		}
@@ -309,7 +302,7 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 	if p.skip == nil {
 		p.progress, p.settled, p.told = b.Progress, b.Progress, b.told
 	}
-	if err := p.store.apply(entries, now); err != nil {
+	if err := p.store.Apply(entries, now); err != nil {
 		return err
 	}
 	return p.evict(now)
@@ -323,18 +316,18 @@ func (p *Processor) thread(key, tenant, id string) (*thread, error) {
 	if t := p.threads[key]; t != nil {
 		return t, nil
 	}
-	unsealed, err := p.store.unsealed(key)
+	unsealed, err := p.store.Thread(key).Unsealed()
 	if err != nil {
 		return nil, err
 	}
-	t, err := p.newThread(key, tenant, id, unsealed)
+	t, err := p.newThread(key, tenant, id, headsOf(unsealed))
 	if err != nil {
 		return nil, err
 	}
 	if err := p.bringEnded(t); err != nil {
 		return nil, err
 	}
-	if t.erased, err = p.store.erasedBelow(key); err != nil {
+	if t.erased, err = p.store.Thread(key).ErasedBelow(); err != nil {
 		return nil, err
 	}
 	p.threads[key] = t
@@ -344,11 +337,12 @@ func (p *Processor) thread(key, tenant, id string) (*thread, error) {
 // bringEnded has those sealed runs at hand that a thread begins with: those that ended at the record that is being
 // processed or behind, which is read again then, and the one that ended last before it, which is the parent of most.
 func (p *Processor) bringEnded(t *thread) error {
-	last, all, err := p.store.ended(t.key, p.next-1)
+	stored := p.store.Thread(t.key)
+	last, all, err := stored.EndedAt(p.next - 1)
 	if err != nil {
 		return err
 	}
-	t.rest = &rest{thread: t, store: p.store, asked: map[restKey]struct{}{}}
+	t.rest = &rest{thread: t, store: stored, asked: map[restKey]struct{}{}}
 	if err := t.rest.bring(last...); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -22,19 +23,10 @@ type Counts struct {
 	DeadLetters map[string]int
 	Anomalies   map[string]int
 	Ended       map[record.Status]int
-	Reads       map[string]reads // of the local store, by what for
+	Reads       map[string]runstore.Reads // of the local store, by what for
 	Bytes       int
 	Lost        int64 // offsets that were gone before they were read
 }
-
-// What is read from the local store, for the metric.
-const (
-	readThread = "thread" // what a thread that was not at hand begins with
-	readHead   = "head"   // a run's head, or where it is: by an id, a history, as a child, as a tip
-	readRecord = "record" // the record of one run
-)
-
-func storeReads() []string { return []string{readThread, readHead, readRecord} }
 
 func newCounts() Counts {
 	return Counts{DeadLetters: map[string]int{}, Anomalies: map[string]int{}, Ended: map[record.Status]int{}}
@@ -416,7 +408,7 @@ func (p *Processor) runFor(t *thread, h *head, given string, m *message) (r *run
 	if err != nil {
 		return nil, false, err
 	}
-	h = &head{NextSeq: -1, Pending: true}
+	h = &head{Metadata: runstore.Metadata{NextSeq: -1, Pending: true}}
 	h.Run = lineage.Run{ID: id, Start: m.Offset, End: -1, Status: lineage.StatusRunning}
 	if h.ID != given {
 		h.GivenID = given

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -905,7 +906,7 @@ func TestPartition_KeepsTheNameOfAParentThatIsNotThere(t *testing.T) {
 			}
 			var runs []lineage.Run
 			for _, r := range s.latest() {
-				h, err := headOf(r)
+				h, err := runstore.MetadataOf(r)
 				s.check(err)
 				runs = append(runs, h.Run)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -98,7 +99,7 @@ func (p *Processor) placeAmong(r *run, pl *placement, ev *agui.Event, offset int
 		pl.base = pl.parent
 		base := r.thread.heads[pl.Run.Base] // at hand, since the run was placed beside it
 		if base == nil {
-			return fmt.Errorf("placing run: %w: its base", errMissing)
+			return fmt.Errorf("placing run: %w: its base", runstore.ErrMissing)
 		}
 		pl.baseRefolds = base.Refolds
 		return nil
@@ -230,7 +231,7 @@ func (p *Processor) recordOf(key string) (*record.Run, int, error) {
 		rec, err := record.DecodeRun(value)
 		return rec, 0, err
 	}
-	return p.store.run(key)
+	return p.store.Record(key)
 }
 
 // bring loads a run by its record key, for the next transaction, and takes it off the room for expiries. One that was not
@@ -250,7 +251,7 @@ func (p *Processor) bring(key string, now time.Time) (*run, error) {
 	}
 	h := t.heads[parts[2]]
 	if h == nil {
-		return nil, fmt.Errorf("loading run: %w: %s", errMissing, key)
+		return nil, fmt.Errorf("loading run: %w: %s", runstore.ErrMissing, key)
 	}
 	left := h.live == nil
 	r, err := p.load(t, h, now)

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 )
@@ -26,7 +27,7 @@ type Processor struct {
 	cfg    Config
 	topics kafka.Topics
 	count  int32 // partitions of the topic set
-	store  *localStore
+	store  *runstore.Store
 
 	progress Progress // what the next transaction says; P moves with each record
 	settled  Progress // what the last one said
@@ -86,8 +87,8 @@ type OffsetRange struct{ From, Until int64 }
 
 // Open returns the processor of a partition, on a store that has every committed record. group is what the group has
 // committed, and logStart the first offset that skein.events still has.
-func Open(id int32, cfg Config, topics kafka.Topics, store *localStore, kept *histories, group Progress, logStart int64) (*Processor, OpenReport, error) {
-	last := store.meta.Reached
+func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, kept *histories, group Progress, logStart int64) (*Processor, OpenReport, error) {
+	last := store.Followed().Progress
 	resumed, err := group.reconcile(last)
 	if err != nil {
 		return nil, OpenReport{}, err
@@ -119,7 +120,7 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *localStore, kept *hi
 }
 
 // newProcessor opens a partition over a store that has caught up with all that was committed.
-func newProcessor(id int32, cfg Config, topics kafka.Topics, store *localStore, kept *histories, pos Progress) (*Processor, error) {
+func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, kept *histories, pos Progress) (*Processor, error) {
 	p := &Processor{
 		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, settled: pos, told: pos.Committed, next: pos.Committed,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
@@ -130,15 +131,15 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *localStore, 
 	if pos.StreamTime != 0 {
 		p.streamTime = time.UnixMilli(pos.StreamTime).UTC()
 	}
-	return p, store.openRuns(func(key string, h *head) {
+	return p, store.EachUnsealed(func(key string, recordedAt time.Time, h *runstore.Metadata) {
 		if h.Open() {
 			since := h.LastAt
-			if h.recordedAt.Before(since.Add(-clockSkew)) { // an older version took what the producer said
-				since = h.recordedAt
+			if recordedAt.Before(since.Add(-clockSkew)) { // an older version took what the producer said
+				since = recordedAt
 			}
 			p.silent.add(key, since)
 		} else {
-			p.abandoned.add(key, h.recordedAt)
+			p.abandoned.add(key, recordedAt)
 		}
 	})
 }

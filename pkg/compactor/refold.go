@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -168,10 +169,11 @@ func (p *Processor) FinishRefold(r *RefoldRequest, raw []*kgo.Record, logStart i
 		if err != nil {
 			return 0, nil, err
 		}
-		h, err := headOf(a.Record)
+		m, err := runstore.MetadataOf(a.Record)
 		if err != nil {
 			return 0, nil, err
 		}
+		h := &head{Metadata: *m}
 		heads[h.ID] = h
 		p.hold(t, h, key, a.Record, values[i])
 		out, err := p.runOutput(key, a.Record, values[i], outputRefolded)

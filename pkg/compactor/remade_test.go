@@ -173,25 +173,3 @@ func TestService_GoesOnWhereRunsAloneWereMadeAgain(t *testing.T) {
 		})
 	}
 }
-
-func TestLocalStore_TakesPositionsThatNameNoTopic(t *testing.T) {
-	store := newStoreTest(t)
-	if err := store.apply([]entry{{offset: 0}, {offset: 1}}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.follow("one"); err != nil {
-		t.Errorf("nobody has named a topic: %v", err)
-	}
-	if err := store.follow(""); err != nil {
-		t.Errorf("the brokers know no ids: %v", err)
-	}
-	if err := store.follow("two"); !errors.Is(err, errOtherEvents) {
-		t.Errorf("another topic: %v", err)
-	}
-	if err := store.apply([]entry{{offset: 2, reached: &record.Reached{Events: "two"}}}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.follow("two"); err != nil {
-		t.Errorf("the topic that the last position record names: %v", err)
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
@@ -11,19 +12,19 @@ import (
 // came with the thread, and so did the sealed ones that ended last: see partition.thread.
 type rest struct {
 	*thread
-	store *localStore
+	store runstore.Thread
 	// asked holds the names and branches that the store was asked for: what has come since is at hand.
 	asked map[restKey]struct{}
 }
 
 type restKey struct {
-	table byte
-	id    string
+	id     string
+	branch bool
 }
 
 // first reports whether the store is asked for the first time.
-func (r *rest) first(table byte, id string) bool {
-	k := restKey{table, id}
+func (r *rest) first(id string, branch bool) bool {
+	k := restKey{id, branch}
 	if _, ok := r.asked[k]; ok {
 		return false
 	}
@@ -32,11 +33,12 @@ func (r *rest) first(table byte, id string) bool {
 }
 
 // bring puts runs in that the thread does not have yet.
-func (r *rest) bring(heads ...*head) error {
-	for _, h := range heads {
-		if r.heads[h.ID] != nil {
+func (r *rest) bring(runs ...*runstore.Metadata) error {
+	for _, m := range runs {
+		if r.heads[m.ID] != nil {
 			continue
 		}
+		h := &head{Metadata: *m}
 		r.heads[h.ID] = h
 		same := r.given[h.Given()]
 		at, _ := slices.BinarySearchFunc(same, h.Start, func(o *head, start int64) int { return cmp.Compare(o.Start, start) })
@@ -51,10 +53,10 @@ func (r *rest) bring(heads ...*head) error {
 
 // Named implements lineage.Rest.
 func (r *rest) Named(id string, offset int64) error {
-	if !r.first(headTable, id) {
+	if !r.first(id, false) {
 		return nil
 	}
-	heads, err := r.store.named(r.key, id, offset)
+	heads, err := r.store.ByID(id, offset)
 	if err != nil {
 		return err
 	}
@@ -63,7 +65,7 @@ func (r *rest) Named(id string, offset int64) error {
 
 // Longest implements lineage.Rest.
 func (r *rest) Longest(histories []lineage.Key, offset int64) error {
-	h, err := r.store.longest(r.key, histories, offset)
+	h, err := r.store.ByHistory(histories, offset)
 	if h == nil || err != nil {
 		return err
 	}
@@ -72,22 +74,22 @@ func (r *rest) Longest(histories []lineage.Key, offset int64) error {
 
 // FirstChild implements lineage.Rest.
 func (r *rest) FirstChild(run string) (start int64, ok bool, err error) {
-	return r.store.firstChild(r.key, run)
+	return r.store.FirstChild(run)
 }
 
 // tip brings the depth of the deepest sealed run of a branch.
 func (r *rest) tip(branch string) error {
-	if !r.first(tipTable, branch) {
+	if !r.first(branch, true) {
 		return nil
 	}
-	depth, err := r.store.deepest(r.key, branch)
+	depth, err := r.store.Deepest(branch)
 	r.tips[branch] = max(r.tips[branch], depth)
 	return err
 }
 
 // all brings all runs.
 func (r *rest) all() error {
-	heads, err := r.store.heads(r.key)
+	heads, err := r.store.All()
 	if err != nil {
 		return err
 	}

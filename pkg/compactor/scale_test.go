@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -102,19 +103,19 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 				for _, cold := range []bool{true, false} {
 					if cold {
 						s.open(false)
-						s.store.takeReads()
+						s.store.TakeReads()
 					}
 					id := fmt.Sprint("new", n, cold)
 					s.send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q%s}`, id, strings.ReplaceAll(way.more, "RUN", id)))
 					s.feed(1)
-					got := s.store.takeReads()
-					most := map[string]reads{readHead: {way.heads, 2048}, readRecord: {1, 4096}}
+					got := s.store.TakeReads()
+					most := map[string]runstore.Reads{runstore.ReadMetadata: {Calls: way.heads, Bytes: 2048}, runstore.ReadRecord: {Calls: 1, Bytes: 4096}}
 					if cold {
-						most[readThread], most[readRecord] = reads{4, 1024}, reads{depth + 2*n, 1 << 20}
+						most[runstore.ReadThread], most[runstore.ReadRecord] = runstore.Reads{Calls: 4, Bytes: 1024}, runstore.Reads{Calls: depth + 2*n, Bytes: 1 << 20}
 					}
 					for what, r := range got {
-						if r.calls > most[what].calls || r.bytes > most[what].bytes {
-							t.Errorf("%s, cold %t: %d reads of %d bytes (%s), want at most %v", way.name, cold, r.calls, r.bytes, what, most[what])
+						if r.Calls > most[what].Calls || r.Bytes > most[what].Bytes {
+							t.Errorf("%s, cold %t: %d reads of %d bytes (%s), want at most %v", way.name, cold, r.Calls, r.Bytes, what, most[what])
 						}
 					}
 					s.send("t", id, text("m"+id, "x"))
@@ -137,13 +138,13 @@ func TestPartition_ATurnCostsWhatItAdds(t *testing.T) {
 	const turns = 64
 	cost := func(messages, cache int) float64 {
 		s := longThread(t, messages, cache)
-		s.store.takeReads()
+		s.store.TakeReads()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for n := range turns {
 			s.shortTurn(fmt.Sprint("r", n))
-			if r := s.reads[readRecord]; r.calls > 1 {
-				t.Fatalf("turn %d on %d messages read %d records", n, messages, r.calls)
+			if r := s.reads[runstore.ReadRecord]; r.Calls > 1 {
+				t.Fatalf("turn %d on %d messages read %d records", n, messages, r.Calls)
 			}
 		}
 		runtime.ReadMemStats(&after)
@@ -185,8 +186,8 @@ func TestPartition_GoesOnFromALongChain(t *testing.T) {
 		}
 		s.send("t", id, finished(id))
 		s.feed(3)
-		if r := s.store.takeReads()[readRecord]; r.calls > 1 {
-			t.Fatalf("run %d read %d records", i, r.calls)
+		if r := s.store.TakeReads()[runstore.ReadRecord]; r.Calls > 1 {
+			t.Fatalf("run %d read %d records", i, r.Calls)
 		}
 	}
 	s.commit(true)
@@ -194,14 +195,14 @@ func TestPartition_GoesOnFromALongChain(t *testing.T) {
 		if cold {
 			s.open(false)
 		}
-		s.store.takeReads()
+		s.store.TakeReads()
 		id := fmt.Sprint("new", i)
 		s.shortTurn(id)
 		most := 1
 		if cold {
 			most = n + 1 + i
 		}
-		if read := s.reads[readRecord].calls; read > most {
+		if read := s.reads[runstore.ReadRecord].Calls; read > most {
 			t.Errorf("run %s read %d records, want at most %d", id, read, most)
 		}
 		r := s.run(id)
@@ -235,7 +236,7 @@ func TestPartition_ReadsAConversationOnceATurnAtMost(t *testing.T) {
 		for _, thread := range []string{"t", "u"} {
 			id := fmt.Sprint(thread, i)
 			say(thread, id, started(id))
-			if n := s.reads[readRecord].calls; n > i {
+			if n := s.reads[runstore.ReadRecord].Calls; n > i {
 				t.Fatalf("run %d read %d records", i, n)
 			}
 			say(thread, id, text("m"+id, strings.Repeat("x", 1_000)))
@@ -247,7 +248,7 @@ func TestPartition_ReadsAConversationOnceATurnAtMost(t *testing.T) {
 			}
 			for _, value := range []string{text("m"+id, "!"), finished(id)} {
 				say(thread, id, value)
-				if n := s.reads[readRecord].calls; n > 0 {
+				if n := s.reads[runstore.ReadRecord].Calls; n > 0 {
 					t.Fatalf("an event of run %d that was open read %d records", i, n)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -79,7 +80,7 @@ func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error
 
 // runOutput wraps a run's encoded record, with the head that a process takes out of it which reads it.
 func (p *Processor) runOutput(key string, rec *record.Run, value []byte, kind string) (*Output, error) {
-	h, err := headOf(rec)
+	entry, err := runstore.RunEntry(key, rec, value)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (p *Processor) runOutput(key string, rec *record.Run, value []byte, kind st
 			Topic: p.topics.Runs, Partition: p.id, Key: []byte(key), Value: value,
 			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: rec.RunID, Seq: -1}),
 		},
-		Kind: kind, key: key, head: h, messages: messageSums(rec.Messages),
+		Kind: kind, entry: entry,
 	}, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
@@ -42,10 +43,10 @@ func New(cfg Config, k kafka.Config, logger *slog.Logger, metrics *Metrics) (*Se
 
 // Run works until ctx ends (nil), or until going on would be wrong: another process has this
 // instance's ids (ErrFenced), partition counts differ (kafka.ErrPartitionCounts), or the local stores cannot be used any
-// more (ErrStore). Everything else ends a session, and the next one starts, after a pause, from what was committed. What is
+// more (runstore.ErrFailed). Everything else ends a session, and the next one starts, after a pause, from what was committed. What is
 // under way when ctx ends may be committed for a few seconds more.
 //
-// With ErrStore it may leave goroutines behind which wait for the disk; they write nothing to Kafka.
+// With runstore.ErrFailed it may leave goroutines behind which wait for the disk; they write nothing to Kafka.
 func (s *Service) Run(ctx context.Context) error {
 	admin, err := kafka.NewAdmin(s.kafka)
 	if err != nil {
@@ -54,22 +55,22 @@ func (s *Service) Run(ctx context.Context) error {
 	defer admin.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	disk := newDisk(s.fs, s.cfg.Dir, s.logger)
+	stores := runstore.NewSet(s.fs, s.cfg.Dir, s.logger)
 	var result error
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		stores := newStores(disk, s.cfg.CacheBytes, s.logger, s.metrics)
-		result = errors.Join(s.sessions(ctx, admin, stores), stores.close())
+		result = errors.Join(s.sessions(ctx, admin, stores), stores.Close())
 	}()
 	select {
 	case <-ended:
-	case <-disk.failed:
+	case <-stores.Failed():
 	}
-	if !disk.hasFailed() {
+	failure := stores.Err()
+	if failure == nil {
 		return result
 	}
-	s.broken.Store(&disk.err)
+	s.broken.Store(&failure)
 	cancel()
 	select {
 	case <-ended:
@@ -78,14 +79,14 @@ func (s *Service) Run(ctx context.Context) error {
 			go one.group.CloseAllowingRebalance() // so that the group does not take it for alive
 		}
 	}
-	return fmt.Errorf("compacting: %w", disk.err)
+	return fmt.Errorf("compacting: %w", failure)
 }
 
 // unwind is how long a session may take to end once the local stores have failed.
 const unwind = time.Second
 
 // sessions runs one session after another.
-func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *stores) error {
+func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *runstore.Set) error {
 	const shortest, longest = 200 * time.Millisecond, 5 * time.Second
 	pause := shortest
 	said := make(map[string]bool) // since a session was up
@@ -93,7 +94,7 @@ func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *stor
 		s.turn()
 		began := s.now()
 		err := s.session(ctx, admin, stores)
-		if errors.Is(err, ErrFenced) || errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, ErrStore) {
+		if errors.Is(err, ErrFenced) || errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, runstore.ErrFailed) {
 			return fmt.Errorf("compacting: %w", err)
 		}
 		if ctx.Err() != nil { // what a session ends with then is no news
@@ -104,8 +105,8 @@ func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *stor
 		}
 		// While Kafka is away each try ends like the one before.
 		level := slog.LevelError
-		// errOtherEvents is found by sessions that are up.
-		if s.failure.Swap(&err) == nil && !errors.Is(err, errOtherEvents) {
+		// runstore.ErrOtherEvents is found by sessions that are up.
+		if s.failure.Swap(&err) == nil && !errors.Is(err, runstore.ErrOtherEvents) {
 			clear(said)
 		}
 		if said[err.Error()] {
@@ -122,7 +123,7 @@ func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *stor
 	return nil
 }
 
-func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *stores) error {
+func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *runstore.Set) error {
 	one := newSession(s.cfg, s.kafka, admin, stores, s.logger, s.metrics, s.now)
 	one.heartbeat = s.turn
 	s.metrics.Sessions.Inc()

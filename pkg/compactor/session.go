@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
@@ -66,7 +67,7 @@ const (
 )
 
 // newSession makes a session that has not started.
-func newSession(cfg Config, k kafka.Config, admin *kadm.Client, st *stores, logger *slog.Logger, metrics *Metrics, now func() time.Time) *session {
+func newSession(cfg Config, k kafka.Config, admin *kadm.Client, st *runstore.Set, logger *slog.Logger, metrics *Metrics, now func() time.Time) *session {
 	topics := k.Topics()
 	s := &session{
 		cfg: cfg, kafka: k, topics: topics, logger: logger, metrics: metrics, now: now, heartbeat: func() {}, admin: admin,
@@ -77,7 +78,7 @@ func newSession(cfg Config, k kafka.Config, admin *kadm.Client, st *stores, logg
 	}
 	s.opener = opener{
 		cfg: cfg, kafka: k, topics: topics, logger: logger, metrics: metrics, now: now, admin: admin, members: &s.members,
-		stores: st, catchUps: newCatchUps(logger, metrics), opened: make(chan opened),
+		stores: st, histories: newHistories(cfg.CacheBytes), catchUps: newCatchUps(logger, metrics), opened: make(chan opened),
 	}
 	return s
 }

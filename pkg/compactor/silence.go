@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -214,12 +215,11 @@ func (p *Processor) close(r *run, kind string) (*Output, error) {
 	}
 	rec.Open, rec.Closed = nil, true
 	// As a process that reads the record will say: a run with only an input was placed for now, and that stands.
-	h, err := headOf(rec)
+	m, err := runstore.MetadataOf(rec)
 	if err != nil {
 		return nil, err
 	}
-	h.live = r
-	*r.head = *h
+	r.head.Metadata = *m
 	r.head.SinceSnapshot = p.sinceSnapshot(r, rec, at)
 	rec.SinceSnapshot = r.head.SinceSnapshot
 	return p.finish(r, rec, kind)

@@ -4,17 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -26,24 +24,22 @@ type sim struct {
 	cfg    Config
 	topics kafka.Topics
 	now    time.Time
-	cache  *pebble.Cache
-	fs     vfs.FS
 
 	events  []*kgo.Record // the log of skein.events; index is offset
 	runs    []*kgo.Record // committed records of skein.runs
 	other   []*kgo.Record // committed records of the other topics
 	settled Progress
 
-	store      *localStore
+	newStore   func() (*runstore.Store, error)
+	store      *runstore.Store
 	kept       *histories
 	part       *Processor
 	inRoom     *Room
-	oneByOne   bool // a transaction has one run that expires
-	partitions int  // of the process; 0 is 1
-	dirs       int
-	room       int              // what the partition has of it for runs that are due; 0 is the default
-	read       int              // events that the partition has been given
-	reads      map[string]reads // of the store, up to the last commit since the one before
+	oneByOne   bool                      // a transaction has one run that expires
+	partitions int                       // of the process; 0 is 1
+	room       int                       // what the partition has of it for runs that are due; 0 is the default
+	read       int                       // events that the partition has been given
+	reads      map[string]runstore.Reads // of the store, up to the last commit since the one before
 
 	rawStart int64   // where the log of skein.events begins for who folds again
 	refused  []error // what became of requests to fold again
@@ -60,13 +56,12 @@ func newSim(tb testing.TB, change func(*Config)) *sim {
 	}
 	s := &sim{
 		tb: tb, cfg: cfg, topics: kafka.Config{}.Topics(), now: time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC),
-		cache: pebble.NewCache(1 << 20), fs: vfs.NewMem(), settled: Progress{Partitions: 1},
+		settled: Progress{Partitions: 1}, newStore: runstore.OpenMemory,
 	}
 	tb.Cleanup(func() {
 		if s.store != nil {
-			s.check(s.store.close())
+			s.check(s.store.Close())
 		}
-		s.cache.Unref()
 	})
 	return s
 }
@@ -136,22 +131,21 @@ func (s *sim) open(newFolder bool) {
 	s.tb.Helper()
 	if newFolder || s.store == nil {
 		if s.store != nil {
-			s.check(s.store.close())
+			s.check(s.store.Close())
 		}
-		s.dirs++
-		store, _, err := openStore(newDisk(s.fs, fmt.Sprintf("%s/%d", s.cfg.Dir, s.dirs), slog.New(slog.DiscardHandler)), 0, s.cache)
+		store, err := s.newStore()
 		s.check(err)
 		s.store = store
-		_, err = store.prepare("topic", time.Hour, s.now)
+		_, err = store.Prepare("topic", time.Hour, s.now)
 		s.check(err)
 	}
-	var entries []entry
+	var entries []runstore.Entry
 	for _, m := range s.runs {
 		e, err := entryOf(m)
 		s.check(err)
 		entries = append(entries, e)
 	}
-	s.check(s.store.apply(entries, s.now))
+	s.check(s.store.Apply(entries, s.now))
 	s.kept = newHistories(s.cfg.CacheBytes)
 	part, report, err := Open(0, s.cfg, s.topics, s.store, s.kept, s.settled, 0)
 	s.check(err)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -20,7 +21,7 @@ type skip struct {
 // skipTo has a partition that was opened just now go on at an offset above the next one. lost is what it counts for that once it has.
 func (p *Processor) skipTo(offset, lost int64) error {
 	p.skip = &skip{to: offset, lost: lost}
-	return p.store.openRuns(func(key string, h *head) {
+	return p.store.EachUnsealed(func(key string, _ time.Time, h *runstore.Metadata) {
 		if !h.RawLost && h.Next < offset {
 			p.skip.marks = append(p.skip.marks, key)
 		}

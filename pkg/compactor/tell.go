@@ -3,6 +3,7 @@ package compactor
 import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -30,14 +31,14 @@ func (p *Processor) tell(b *Effects, known int64) {
 	}
 	b.told = max(p.told, known)
 	reached := record.Reached{
-		Next: b.told, Events: p.store.meta.EventsID,
+		Next: b.told, Events: p.store.Followed().EventsID,
 		Committed: b.Progress.Committed, Decided: b.Progress.Processed, Partitions: b.Progress.Partitions,
 		StreamTime: b.Progress.StreamTime, Gap: b.Progress.Gap,
 	}
-	if reached == p.store.meta.Reached || reached.Decided == 0 {
+	if reached == p.store.Followed().Progress || reached.Decided == 0 {
 		return
 	}
-	b.Outputs = append(b.Outputs, Output{Kind: outputPosition, reached: &reached, Record: &kgo.Record{
+	b.Outputs = append(b.Outputs, Output{Kind: outputPosition, entry: runstore.Entry{Progress: &reached}, Record: &kgo.Record{
 		Topic: p.topics.Runs, Partition: p.id, Key: []byte(record.PositionKey), Value: record.EncodePosition(reached),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindPosition, Seq: -1}),
 	}})

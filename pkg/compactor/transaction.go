@@ -295,8 +295,8 @@ func (s *session) count(sh share) {
 		m.Runs.WithLabelValues(string(status)).Add(float64(n))
 	}
 	for what, r := range sh.effects.Counts.Reads {
-		m.StoreReads.WithLabelValues(what).Add(float64(r.calls))
-		m.StoreReadBytes.WithLabelValues(what).Add(float64(r.bytes))
+		m.StoreReads.WithLabelValues(what).Add(float64(r.Calls))
+		m.StoreReadBytes.WithLabelValues(what).Add(float64(r.Bytes))
 	}
 	m.EventBytes.Add(float64(sh.effects.Counts.Bytes))
 	m.LostOffsets.Add(float64(sh.effects.Counts.Lost))

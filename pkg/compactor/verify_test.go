@@ -14,6 +14,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -559,7 +560,7 @@ func TestRun_KeepsTheVersionThatCountedBeforeItsFirstEvent(t *testing.T) {
 		counted map[string]int64
 		want    int
 	}{{nil, compact.Version}, {map[string]int64{ruleMalformed: 2, ruleRepeat: 1}, 1}} {
-		r := newRun(&thread{tenant: "acme", id: "t"}, "acme/t/r", &head{Run: lineage.Run{ID: "r"}}, time.Now())
+		r := newRun(&thread{tenant: "acme", id: "t"}, "acme/t/r", &head{Metadata: runstore.Metadata{Run: lineage.Run{ID: "r"}}}, time.Now())
 		if err := r.resume(&record.Run{FoldVersion: 1, Stats: record.Stats{Anomalies: c.counted}, Open: &record.Open{Pending: true, Hash: hash}}, 0); err != nil {
 			t.Fatal(err)
 		}

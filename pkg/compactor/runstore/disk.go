@@ -1,4 +1,4 @@
-package compactor
+package runstore
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// disk is the file system that the local stores of a process lie on. It tells of the first failure, whichever store meets
-// it, and lets no write that fails return: Pebble would panic with its locks held, or try again for ever with whoever writes
-// waiting. So the process has to end, and nothing may wait for a store then.
+// disk is the file system that the stores of a process lie on. It reports the first failure, whichever store meets it, and lets no
+// failed write return: Pebble would panic with its locks held, or try again for ever while writers wait. So the process has to end, and
+// nothing may wait for a store then.
 type disk struct {
 	vfs.FS
 	dir    string
@@ -21,41 +21,36 @@ type disk struct {
 	failed chan struct{} // closed once it has failed; err says why
 	once   sync.Once
 	err    error
-	// patience is how long one call of a local store may take: also a disk that says nothing at all is one that fails.
-	patience time.Duration
+	// timeout is how long one call of a store may take: a disk that does not answer at all has failed, too.
+	timeout time.Duration
 
-	mu      sync.Mutex
-	saidAt  time.Time // of what Pebble reports
-	leftOut int
+	mu       sync.Mutex
+	loggedAt time.Time // of what Pebble reports
+	leftOut  int
 }
 
 func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
-	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), patience: time.Minute}
+	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), timeout: time.Minute}
 }
-
-var (
-	errStuck   = errors.New("a read or write has not come back")
-	errDamaged = errors.New("it is damaged, and the next start makes it anew")
-)
 
 // watch fails the disk unless done is called in time.
 func (d *disk) watch() (done func() bool) {
-	return time.AfterFunc(d.patience, func() { _ = d.fail(fmt.Errorf("%w for %v", errStuck, d.patience)) }).Stop
+	return time.AfterFunc(d.timeout, func() { _ = d.fail(fmt.Errorf("%w for %v", errStuck, d.timeout)) }).Stop
 }
 
 // fail notes a failure, and returns the first one with what to do about it.
 func (d *disk) fail(err error) error {
 	d.once.Do(func() {
 		free := ""
-		if !errors.Is(err, errStuck) { // else nobody knows when this would come back
+		if !errors.Is(err, errStuck) { // else this call may not return either
 			if usage, err := d.GetDiskUsage(d.dir); err == nil {
 				free = fmt.Sprintf(" (%d MiB are free there)", usage.AvailBytes>>20)
 			}
 		}
 		d.err = fmt.Errorf("%w, in %s%s: %w. Make room, or name another folder: the next start goes on from what was committed, "+
-			"and makes again what it does not find, so the folder can be deleted", ErrStore, d.dir, free, err)
+			"and makes again what it does not find, so the folder can be deleted", ErrFailed, d.dir, free, err)
 		if errors.Is(err, errDamaged) {
-			d.err = fmt.Errorf("%w, in %s: %w", ErrStore, d.dir, err)
+			d.err = fmt.Errorf("%w, in %s: %w", ErrFailed, d.dir, err)
 		}
 		close(d.failed)
 	})
@@ -71,8 +66,8 @@ func (d *disk) hasFailed() bool {
 	}
 }
 
-// stop lets no failed write return, which ends what it was for.
-func (d *disk) stop(err error) {
+// block returns only without an error: a write that failed never returns.
+func (d *disk) block(err error) {
 	if err != nil {
 		_ = d.fail(err)
 		select {}
@@ -82,29 +77,29 @@ func (d *disk) stop(err error) {
 // Create implements vfs.FS, as do the others that write.
 func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.Create(name, category)
-	d.stop(err)
+	d.block(err)
 	return diskFile{f, d}, nil
 }
 
 func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.ReuseForWrite(oldname, newname, category)
-	d.stop(err)
+	d.block(err)
 	return diskFile{f, d}, nil
 }
 
 func (d *disk) OpenDir(name string) (vfs.File, error) {
 	f, err := d.FS.OpenDir(name)
-	d.stop(err)
+	d.block(err)
 	return diskFile{f, d}, nil
 }
 
 func (d *disk) Rename(oldname, newname string) error {
-	d.stop(d.FS.Rename(oldname, newname))
+	d.block(d.FS.Rename(oldname, newname))
 	return nil
 }
 
 func (d *disk) MkdirAll(dir string, perm os.FileMode) error {
-	d.stop(d.FS.MkdirAll(dir, perm))
+	d.block(d.FS.MkdirAll(dir, perm))
 	return nil
 }
 
@@ -119,52 +114,52 @@ type diskFile struct {
 
 func (f diskFile) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
-	f.disk.stop(err)
+	f.disk.block(err)
 	return n, nil
 }
 
 func (f diskFile) WriteAt(p []byte, at int64) (int, error) {
 	n, err := f.File.WriteAt(p, at)
-	f.disk.stop(err)
+	f.disk.block(err)
 	return n, nil
 }
 
 func (f diskFile) Sync() error {
-	f.disk.stop(f.File.Sync())
+	f.disk.block(f.File.Sync())
 	return nil
 }
 
 func (f diskFile) SyncData() error {
-	f.disk.stop(f.File.SyncData())
+	f.disk.block(f.File.SyncData())
 	return nil
 }
 
 func (f diskFile) SyncTo(length int64) (bool, error) {
 	all, err := f.File.SyncTo(length)
-	f.disk.stop(err)
+	f.disk.block(err)
 	return all, nil
 }
 
 func (f diskFile) Close() error {
-	f.disk.stop(f.File.Close())
+	f.disk.block(f.File.Close())
 	return nil
 }
 
-// Infof implements pebble.Logger. What Pebble says names files and sizes, never data.
+// Infof implements pebble.Logger. Pebble's messages name files and sizes, never data.
 func (d *disk) Infof(string, ...any) {}
 
-// Errorf implements pebble.Logger: one line, then one in sayAgain at most, as Pebble says the same at each try.
+// Errorf implements pebble.Logger: one line, then one in logAgain at most, since Pebble reports the same at each try.
 func (d *disk) Errorf(format string, args ...any) {
-	const sayAgain = 10 * time.Second
+	const logAgain = 10 * time.Second
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now := time.Now(); now.Sub(d.saidAt) >= sayAgain {
+	if now := time.Now(); now.Sub(d.loggedAt) >= logAgain {
 		d.logger.Error("local store reported an error", "error", fmt.Sprintf(format, args...), "left_out", d.leftOut)
-		d.saidAt, d.leftOut = now, 0
+		d.loggedAt, d.leftOut = now, 0
 		return
 	}
 	d.leftOut++
 }
 
 // Fatalf implements pebble.Logger. It must not return: Pebble calls it where its files can no longer be trusted.
-func (d *disk) Fatalf(format string, args ...any) { d.stop(fmt.Errorf(format, args...)) }
+func (d *disk) Fatalf(format string, args ...any) { d.block(fmt.Errorf(format, args...)) }

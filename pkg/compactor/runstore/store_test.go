@@ -1,4 +1,4 @@
-package compactor
+package runstore
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,13 +19,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore/runstoretest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}
+
 // storeRecord is a run record as it lies on skein.runs.
-func storeRecord(t *testing.T, thread, run string, status record.Status, offset int64) entry {
+func storeRecord(t *testing.T, thread, run string, status record.Status, offset int64) Entry {
 	t.Helper()
 	r := &record.Run{
 		Tenant: "acme", ThreadID: thread, RunID: run, Lineage: record.Lineage{BranchID: run, RootRunID: run, ParentBy: record.ParentNone},
@@ -37,14 +46,14 @@ func storeRecord(t *testing.T, thread, run string, status record.Status, offset 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return entry{key: []byte("acme/" + thread + "/" + run), value: value, offset: offset}
+	return Entry{Key: []byte("acme/" + thread + "/" + run), Value: value, Offset: offset}
 }
 
 type storeTest struct {
 	t     *testing.T
 	fs    vfs.FS
 	cache *pebble.Cache
-	*localStore
+	*Store
 }
 
 func newStoreTest(t *testing.T) *storeTest {
@@ -56,15 +65,15 @@ func newStoreTest(t *testing.T) *storeTest {
 
 func (s *storeTest) reopen() (rebuilt string) {
 	s.t.Helper()
-	if s.localStore != nil {
-		s.do(s.localStore.close())
+	if s.Store != nil {
+		s.do(s.Store.Close())
 	}
 	st, rebuilt, err := openStore(newDisk(s.fs, "dir", slog.New(slog.DiscardHandler)), 3, s.cache)
 	s.do(err)
-	if s.localStore == nil {
-		s.t.Cleanup(func() { s.do(s.localStore.close()) })
+	if s.Store == nil {
+		s.t.Cleanup(func() { s.do(s.Store.Close()) })
 	}
-	s.localStore = st
+	s.Store = st
 	return rebuilt
 }
 
@@ -77,7 +86,7 @@ func (s *storeTest) do(err error) {
 
 func (s *storeTest) ids(thread string) []string {
 	s.t.Helper()
-	heads, err := s.heads("acme/" + thread)
+	heads, err := s.Thread("acme/" + thread).All()
 	s.do(err)
 	out := []string{}
 	for _, h := range heads {
@@ -86,39 +95,39 @@ func (s *storeTest) ids(thread string) []string {
 	return out
 }
 
-func TestLocalStore_HoldsWhatCommittedRecordsSay(t *testing.T) {
+func TestStore_HoldsWhatCommittedRecordsSay(t *testing.T) {
 	s, now := newStoreTest(t), time.Unix(1000, 0)
-	_, err := s.prepare("topic", time.Hour, now)
+	_, err := s.Prepare("topic", time.Hour, now)
 	s.do(err)
-	s.do(s.apply([]entry{
+	s.do(s.Apply([]Entry{
 		storeRecord(t, "t", "a", record.StatusRunning, 0),
-		{offset: 1}, // a fence
+		{Offset: 1}, // a fence
 		storeRecord(t, "t", "b", record.StatusRunning, 2),
 		storeRecord(t, "tt", "c", record.StatusFinished, 3), // "t" is a prefix of its thread
 		storeRecord(t, "t", "a", record.StatusFinished, 4),
 	}, now))
 	equal(t, "runs of t", s.ids("t"), []string{"a", "b"})
-	open := map[string]*head{}
-	s.do(s.openRuns(func(key string, h *head) { open[key] = h }))
-	equal(t, "open runs", keysOf(open), []string{"acme/t/b"})
+	open := map[string]*Metadata{}
+	s.do(s.EachUnsealed(func(key string, _ time.Time, h *Metadata) { open[key] = h }))
+	equal(t, "open runs", slices.Sorted(maps.Keys(open)), []string{"acme/t/b"})
 	equal(t, "time of its last record", open["acme/t/b"].LastAt, time.Unix(5, 0).UTC())
 
 	// A catch-up overlaps what is there: what is older changes nothing.
-	s.do(s.apply([]entry{storeRecord(t, "t", "a", record.StatusRunning, 0), {key: []byte("acme/t/b"), offset: 5}}, now))
+	s.do(s.Apply([]Entry{storeRecord(t, "t", "a", record.StatusRunning, 0), {Key: []byte("acme/t/b"), Offset: 5}}, now))
 	equal(t, "runs after a tombstone", s.ids("t"), []string{"a"})
-	r, _, err := s.run("acme/t/a")
+	r, _, err := s.Record("acme/t/a")
 	s.do(err)
 	equal(t, "status", r.Status, record.StatusFinished)
 
 	equal(t, "a reopened store is rebuilt", s.reopen(), "")
-	equal(t, "next offset", s.meta.NextOffset, int64(6))
+	equal(t, "next offset", s.followed.NextOffset, int64(6))
 	equal(t, "runs", s.ids("t"), []string{"a"})
 }
 
 // What leads to a sealed run leads to nothing of another thread, nor of a life of the thread that was erased.
-func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
+func TestStore_LeadsToSealedRuns(t *testing.T) {
 	s, now := newStoreTest(t), time.Unix(1000, 0)
-	_, err := s.prepare("topic", time.Hour, now)
+	_, err := s.Prepare("topic", time.Hour, now)
 	s.do(err)
 	// Ids whose escaped forms lie beside each other, and one that looks like a head.
 	const a, b, brace = "r", "r/2", "{"
@@ -135,7 +144,7 @@ func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
 		s.do(err)
 		key, err := record.RunKey("acme", thread, id)
 		s.do(err)
-		s.do(s.apply([]entry{{key: []byte(key), value: value, offset: offset}}, now))
+		s.do(s.Apply([]Entry{{Key: []byte(key), Value: value, Offset: offset}}, now))
 		offset++
 	}
 	fill := func(thread string, from int64) {
@@ -146,7 +155,7 @@ func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
 	}
 	fill("t", 100)
 	fill("t-", 100)
-	idsOf := func(heads []*head, err error) string {
+	idsOf := func(heads []*Metadata, err error) string {
 		t.Helper()
 		s.do(err)
 		out := ""
@@ -158,15 +167,15 @@ func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
 	look := func(thread string) (got []string) {
 		key := "acme/" + thread
 		for _, offset := range []int64{100, 111, 121} {
-			got = append(got, idsOf(s.named(key, a, offset)))
+			got = append(got, idsOf(s.Thread(key).ByID(a, offset)))
 		}
-		got = append(got, idsOf(s.named(key, a+"~2", 200)), idsOf(s.named(key, b, 200)), idsOf(s.named(key, "none", 200)))
+		got = append(got, idsOf(s.Thread(key).ByID(a+"~2", 200)), idsOf(s.Thread(key).ByID(b, 200)), idsOf(s.Thread(key).ByID("none", 200)))
 		for _, offset := range []int64{101, 103, 125, 200} {
-			heads, all, err := s.ended(key, offset)
+			heads, all, err := s.Thread(key).EndedAt(offset)
 			got = append(got, idsOf(heads, err)+fmt.Sprint(all))
 		}
 		for _, offset := range []int64{100, 112, 129, 200} {
-			h, err := s.longest(key, []lineage.Key{lineage.KeyOf([]agui.Message{{ID: "n"}}), history}, offset)
+			h, err := s.Thread(key).ByHistory([]lineage.Key{lineage.KeyOf([]agui.Message{{ID: "n"}}), history}, offset)
 			s.do(err)
 			if h == nil {
 				got = append(got, "")
@@ -175,13 +184,13 @@ func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
 			got = append(got, h.ID)
 		}
 		for _, run := range []string{a, brace, b} {
-			start, ok, err := s.firstChild(key, run)
+			start, ok, err := s.Thread(key).FirstChild(run)
 			s.do(err)
-			depth, err := s.deepest(key, run)
+			depth, err := s.Thread(key).Deepest(run)
 			s.do(err)
 			got = append(got, fmt.Sprint(start, ok, depth))
 		}
-		return append(got, idsOf(s.heads(key)))
+		return append(got, idsOf(s.Thread(key).All()))
 	}
 	want := []string{
 		"{ r~2 r ", "{ r~2 r ", "{ r ", "r~2 ", "r/2 ", "",
@@ -192,10 +201,10 @@ func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
 	}
 	equal(t, "what is found", look("t"), want)
 
-	s.do(s.apply([]entry{
-		{key: []byte("acme/t/r"), offset: offset}, {key: []byte("acme/t/r~2"), offset: offset + 1},
-		{key: []byte("acme/t/%7B"), offset: offset + 2}, {key: []byte("acme/t/r%2F2"), offset: offset + 3},
-		{key: []byte("acme/t"), value: record.EncodeErased(150), erased: 150, offset: offset + 4},
+	s.do(s.Apply([]Entry{
+		{Key: []byte("acme/t/r"), Offset: offset}, {Key: []byte("acme/t/r~2"), Offset: offset + 1},
+		{Key: []byte("acme/t/%7B"), Offset: offset + 2}, {Key: []byte("acme/t/r%2F2"), Offset: offset + 3},
+		{Key: []byte("acme/t"), Value: record.EncodeErased(150), Erased: 150, Offset: offset + 4},
 	}, now))
 	offset += 5
 	equal(t, "what is found of an erased thread", look("t"), []string{
@@ -207,21 +216,21 @@ func TestLocalStore_LeadsToSealedRuns(t *testing.T) {
 }
 
 // The tombstones of an erased thread may be gone from the topic before the store has read them: the erasure says it all.
-func TestLocalStore_KnowsNothingOfAThreadThatIsErasedWithoutItsTombstones(t *testing.T) {
+func TestStore_KnowsNothingOfAThreadThatIsErasedWithoutItsTombstones(t *testing.T) {
 	s, now := newStoreTest(t), time.Unix(1000, 0)
-	_, err := s.prepare("topic", time.Hour, now)
+	_, err := s.Prepare("topic", time.Hour, now)
 	s.do(err)
-	s.do(s.apply([]entry{
+	s.do(s.Apply([]Entry{
 		storeRecord(t, "t", "open", record.StatusRunning, 0),
 		storeRecord(t, "t", "ended", record.StatusFinished, 1),
 		storeRecord(t, "t-", "other", record.StatusRunning, 2),
 		storeRecord(t, "tt", "another", record.StatusRunning, 3),
-		{key: []byte("acme/t"), value: record.EncodeErased(150), erased: 150, offset: 9},
+		{Key: []byte("acme/t"), Value: record.EncodeErased(150), Erased: 150, Offset: 9},
 	}, now))
-	open := map[string]*head{}
-	s.do(s.openRuns(func(key string, h *head) { open[key] = h }))
+	open := map[string]*Metadata{}
+	s.do(s.EachUnsealed(func(key string, _ time.Time, h *Metadata) { open[key] = h }))
 	equal(t, "open runs", slices.Sorted(maps.Keys(open)), []string{"acme/t-/other", "acme/tt/another"})
-	heads, err := s.unsealed("acme/t")
+	heads, err := s.Thread("acme/t").Unsealed()
 	s.do(err)
 	equal(t, "open runs of the thread", len(heads), 0)
 	for _, id := range []string{"open", "ended"} {
@@ -232,33 +241,33 @@ func TestLocalStore_KnowsNothingOfAThreadThatIsErasedWithoutItsTombstones(t *tes
 		equal(t, "record of "+id+" is gone", errors.Is(err, pebble.ErrNotFound), true)
 	}
 	equal(t, "runs", append(s.ids("t"), s.ids("t-")...), []string{"other"})
-	s.do(s.apply([]entry{storeRecord(t, "t", "open", record.StatusRunning, 200)}, now))
+	s.do(s.Apply([]Entry{storeRecord(t, "t", "open", record.StatusRunning, 200)}, now))
 	equal(t, "runs of the thread's next life", s.ids("t"), []string{"open"})
 }
 
 // Until a catch-up is done, a store is as old as it was: half of it says nothing of what was taken away behind.
-func TestLocalStore_IsAsOldAsWhatItLastKnewWhole(t *testing.T) {
+func TestStore_IsAsOldAsWhatItLastKnewWhole(t *testing.T) {
 	s, now := newStoreTest(t), time.Unix(100_000, 0)
 	prepare := func(after time.Duration) string {
 		t.Helper()
-		rebuilt, err := s.prepare("topic", time.Hour, now.Add(after))
+		rebuilt, err := s.Prepare("topic", time.Hour, now.Add(after))
 		s.do(err)
 		return rebuilt
 	}
 	prepare(0)
-	s.do(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, time.Time{}))
+	s.do(s.Apply([]Entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, time.Time{}))
 	equal(t, "cut short, soon", prepare(time.Hour), "")
-	equal(t, "cut short, long ago", prepare(2*time.Hour), rebuildAge)
-	s.do(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, time.Time{}))
+	equal(t, "cut short, long ago", prepare(2*time.Hour), RebuildAge)
+	s.do(s.Apply([]Entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, time.Time{}))
 	equal(t, "cut short after that", prepare(3*time.Hour), "")
-	s.do(s.apply(nil, now.Add(3*time.Hour)))
-	s.do(s.apply([]entry{storeRecord(t, "t", "b", record.StatusFinished, 8)}, time.Time{}))
+	s.do(s.Apply(nil, now.Add(3*time.Hour)))
+	s.do(s.Apply([]Entry{storeRecord(t, "t", "b", record.StatusFinished, 8)}, time.Time{}))
 	equal(t, "cut short, after it was whole", prepare(4*time.Hour), "")
-	equal(t, "the same, long ago", prepare(5*time.Hour), rebuildAge)
+	equal(t, "the same, long ago", prepare(5*time.Hour), RebuildAge)
 	equal(t, "empty for long", prepare(100*time.Hour), "")
 }
 
-func TestLocalStore_IsRebuiltWhereACatchUpWouldNotLeadToTheTruth(t *testing.T) {
+func TestStore_IsRebuiltWhereACatchUpWouldNotLeadToTheTruth(t *testing.T) {
 	now := time.Unix(100_000, 0)
 	for _, c := range []struct {
 		name, topic string
@@ -266,20 +275,20 @@ func TestLocalStore_IsRebuiltWhereACatchUpWouldNotLeadToTheTruth(t *testing.T) {
 		want        string
 	}{
 		{"the same topic, soon", "topic", time.Minute, ""},
-		{"another topic of the name", "other", time.Minute, rebuildTopic},
-		{"so late that tombstones may be gone", "topic", 2 * time.Hour, rebuildAge},
+		{"another topic of the name", "other", time.Minute, RebuildTopic},
+		{"so late that tombstones may be gone", "topic", 2 * time.Hour, RebuildAge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStoreTest(t)
-			rebuilt, err := s.prepare("topic", time.Hour, now)
+			rebuilt, err := s.Prepare("topic", time.Hour, now)
 			s.do(err)
 			equal(t, "a new store is rebuilt", rebuilt, "")
-			s.do(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, now))
+			s.do(s.Apply([]Entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, now))
 			s.reopen()
-			rebuilt, err = s.prepare(c.topic, time.Hour, now.Add(c.after))
+			rebuilt, err = s.Prepare(c.topic, time.Hour, now.Add(c.after))
 			s.do(err)
 			equal(t, "reason", rebuilt, c.want)
-			if empty := len(s.ids("t")) == 0 && s.meta.NextOffset == 0; empty != (c.want != "") {
+			if empty := len(s.ids("t")) == 0 && s.followed.NextOffset == 0; empty != (c.want != "") {
 				t.Errorf("the store is empty: %v", empty)
 			}
 		})
@@ -298,15 +307,15 @@ func newDamagedStore(t *testing.T, fs vfs.FS, suffix string, damage func(b []byt
 	s := &damagedStore{storeTest: &storeTest{t: t, fs: fs, cache: pebble.NewCache(0)}}
 	t.Cleanup(s.cache.Unref)
 	s.start()
-	_, err := s.prepare("topic", time.Hour, time.Unix(1, 0))
+	_, err := s.Prepare("topic", time.Hour, time.Unix(1, 0))
 	s.do(err)
 	for i := range inTable + inLog {
 		if i == inTable {
 			s.do(s.db.Flush())
 		}
-		s.do(s.apply([]entry{storeRecord(t, damagedThread, fmt.Sprint(i), record.StatusFinished, int64(i))}, time.Unix(1, 0)))
+		s.do(s.Apply([]Entry{storeRecord(t, damagedThread, fmt.Sprint(i), record.StatusFinished, int64(i))}, time.Unix(1, 0)))
 	}
-	s.do(s.close())
+	s.do(s.Close())
 	names, err := fs.List("dir/3")
 	s.do(err)
 	damaged := false
@@ -342,25 +351,25 @@ func (s *damagedStore) start() (rebuilt string) {
 	s.disk = newDisk(s.fs, "dir", slog.New(slog.DiscardHandler))
 	st, rebuilt, err := openStore(s.disk, 3, s.cache)
 	s.do(err)
-	s.localStore = st
+	s.Store = st
 	return rebuilt
 }
 
 // readAll reads what the store says it knows; it fails the test where something is not there.
 func (s *damagedStore) readAll() error {
 	s.t.Helper()
-	for i := range s.meta.NextOffset {
-		_, _, err := s.run("acme/" + damagedThread + "/" + fmt.Sprint(i))
-		if err != nil && strings.Contains(err.Error(), errMissing.Error()) {
-			s.t.Fatalf("the store knows all below %d, and has no record %d", s.meta.NextOffset, i)
+	for i := range s.followed.NextOffset {
+		_, _, err := s.Record("acme/" + damagedThread + "/" + fmt.Sprint(i))
+		if err != nil && strings.Contains(err.Error(), ErrMissing.Error()) {
+			s.t.Fatalf("the store knows all below %d, and has no record %d", s.followed.NextOffset, i)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	heads, err := s.heads("acme/" + damagedThread)
+	heads, err := s.Thread("acme/" + damagedThread).All()
 	if err == nil {
-		equal(s.t, "heads", int64(len(heads)), s.meta.NextOffset)
+		equal(s.t, "heads", int64(len(heads)), s.followed.NextOffset)
 	}
 	return err
 }
@@ -371,7 +380,7 @@ func other(b []byte) []byte { return []byte(strings.Repeat("not what it was ", l
 func block(b []byte) []byte { clear(b[len(b)*70/100 : len(b)*75/100]); return b }
 
 // What is found damaged as it is opened is made anew at once.
-func TestLocalStore_IsMadeAnewWhenDamaged(t *testing.T) {
+func TestStore_IsMadeAnewWhenDamaged(t *testing.T) {
 	for _, c := range []struct {
 		name, suffix string
 		damage       func([]byte) []byte
@@ -382,19 +391,19 @@ func TestLocalStore_IsMadeAnewWhenDamaged(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newDamagedStore(t, vfs.NewMem(), c.suffix, c.damage)
-			equal(t, "reason", s.start(), rebuildDamage)
+			equal(t, "reason", s.start(), RebuildDamage)
 			equal(t, "the process ends", s.disk.hasFailed(), false)
 			equal(t, "runs", s.ids(damagedThread), []string{})
-			equal(t, "next offset", s.meta.NextOffset, int64(0))
-			s.do(s.close())
+			equal(t, "next offset", s.followed.NextOffset, int64(0))
+			s.do(s.Close())
 			equal(t, "reason in the next life", s.start(), "")
-			s.do(s.close())
+			s.do(s.Close())
 		})
 	}
 }
 
 // What is met later ends the process, and the next one makes the store anew.
-func TestLocalStore_IsMadeAnewAtTheNextStartWhereDamageIsMetLater(t *testing.T) {
+func TestStore_IsMadeAnewAtTheNextStartWhereDamageIsMetLater(t *testing.T) {
 	read := (*damagedStore).readAll
 	compact := func(s *damagedStore) error {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -424,55 +433,55 @@ func TestLocalStore_IsMadeAnewAtTheNextStartWhereDamageIsMetLater(t *testing.T) 
 			s := newDamagedStore(t, vfs.NewMem(), ".sst", c.damage)
 			equal(t, "reason", s.start(), "")
 			err := c.meet(s)
-			if !errors.Is(err, ErrStore) || !errors.Is(err, errDamaged) || !s.disk.hasFailed() {
+			if !errors.Is(err, ErrFailed) || !errors.Is(err, errDamaged) || !s.disk.hasFailed() {
 				t.Errorf("error %v", err)
 			}
 			if strings.Contains(s.disk.err.Error(), "\n") {
 				t.Errorf("more than one line: %q", s.disk.err)
 			}
-			_ = s.close()
-			equal(t, "reason in the next life", s.start(), rebuildDamage)
-			equal(t, "next offset", s.meta.NextOffset, int64(0))
+			_ = s.Close()
+			equal(t, "reason in the next life", s.start(), RebuildDamage)
+			equal(t, "next offset", s.followed.NextOffset, int64(0))
 			s.do(s.readAll())
-			s.do(s.close())
+			s.do(s.Close())
 			equal(t, "reason in the life after that", s.start(), "")
-			s.do(s.close())
+			s.do(s.Close())
 		})
 	}
 	t.Run("where nothing can be written", func(t *testing.T) {
-		faulty := &faultyDisk{FS: vfs.NewMem(), suffix: damagedName, err: syscall.EROFS}
-		faulty.left.Store(-1)
+		faulty := &runstoretest.FaultyDisk{FS: vfs.NewMem(), Suffix: damagedName, Err: syscall.EROFS}
+		faulty.Left.Store(-1)
 		s := newDamagedStore(t, faulty, ".sst", block)
 		for range 2 {
 			equal(t, "reason", s.start(), "")
-			if err := s.readAll(); !errors.Is(err, ErrStore) || errors.Is(err, errDamaged) || !s.disk.hasFailed() {
+			if err := s.readAll(); !errors.Is(err, ErrFailed) || errors.Is(err, errDamaged) || !s.disk.hasFailed() {
 				t.Errorf("error %v", err)
 			}
-			_ = s.close()
+			_ = s.Close()
 		}
 	})
 }
 
 // So does what Pebble gives back as it was written, and cannot be what a compactor wrote, or is not there.
-func TestLocalStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.T) {
+func TestStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.T) {
 	const thread, run = "acme/t", "acme/t/a"
-	threads := func(s *storeTest) error { _, err := s.heads(thread); return err }
-	ended := func(s *storeTest) error { _, _, err := s.ended(thread, 9); return err }
-	open := func(s *storeTest) error { return s.openRuns(func(string, *head) {}) }
-	unsealed := func(s *storeTest) error { _, err := s.unsealed(thread); return err }
-	named := func(s *storeTest) error { _, err := s.named(thread, "a", 9); return err }
-	records := func(s *storeTest) error { _, _, err := s.run(run); return err }
-	erased := func(s *storeTest) error { _, err := s.erasedBelow(thread); return err }
+	threads := func(s *storeTest) error { _, err := s.Thread(thread).All(); return err }
+	ended := func(s *storeTest) error { _, _, err := s.Thread(thread).EndedAt(9); return err }
+	open := func(s *storeTest) error { return s.EachUnsealed(func(string, time.Time, *Metadata) {}) }
+	unsealed := func(s *storeTest) error { _, err := s.Thread(thread).Unsealed(); return err }
+	named := func(s *storeTest) error { _, err := s.Thread(thread).ByID("a", 9); return err }
+	records := func(s *storeTest) error { _, _, err := s.Record(run); return err }
+	erased := func(s *storeTest) error { _, err := s.Thread(thread).ErasedBelow(); return err }
 	for _, c := range []struct {
 		name  string
 		key   []byte
 		value []byte // nil: it is not there
 		meet  func(s *storeTest) error
 	}{
-		{"a head is missing", headKey([]byte(run)), nil, ended},
-		{"a head is no head, as all are asked for", headKey([]byte(run)), []byte("{"), threads},
-		{"a head is no head, as the last is asked for", headKey([]byte(run)), []byte("{"), ended},
-		{"a head is no head, as its id is asked for", headKey([]byte(run)), []byte("{"), named},
+		{"a head is missing", metadataKey([]byte(run)), nil, ended},
+		{"a head is no head, as all are asked for", metadataKey([]byte(run)), []byte("{"), threads},
+		{"a head is no head, as the last is asked for", metadataKey([]byte(run)), []byte("{"), ended},
+		{"a head is no head, as its id is asked for", metadataKey([]byte(run)), []byte("{"), named},
 		{"a head of a run that is open is none, as a partition opens", storeKey(openTable, []byte(run)), []byte("{"), open},
 		{"a head of a run that is open is none, as its thread is asked for", storeKey(openTable, []byte(run)), []byte("12345678{"), unsealed},
 		{"a record is missing", storeKey('r', []byte(run)), nil, records},
@@ -482,7 +491,7 @@ func TestLocalStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStoreTest(t)
-			s.do(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 1)}, time.Unix(1, 0)))
+			s.do(s.Apply([]Entry{storeRecord(t, "t", "a", record.StatusFinished, 1)}, time.Unix(1, 0)))
 			if s.do(c.meet(s)); c.value == nil {
 				s.do(s.db.Delete(c.key, pebble.NoSync))
 			} else {
@@ -490,16 +499,16 @@ func TestLocalStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.
 			}
 			for range 2 {
 				err := c.meet(s)
-				if !errors.Is(err, ErrStore) || !errors.Is(err, errDamaged) || !s.disk.hasFailed() {
+				if !errors.Is(err, ErrFailed) || !errors.Is(err, errDamaged) || !s.disk.hasFailed() {
 					t.Errorf("error %v", err)
 				}
 				if !strings.Contains(fmt.Sprint(err), "please report it") {
 					t.Errorf("it does not say what it may be: %v", err)
 				}
 			}
-			equal(t, "reason in the next life", s.reopen(), rebuildDamage)
-			equal(t, "next offset", s.meta.NextOffset, int64(0))
-			s.do(s.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 1)}, time.Unix(1, 0)))
+			equal(t, "reason in the next life", s.reopen(), RebuildDamage)
+			equal(t, "next offset", s.followed.NextOffset, int64(0))
+			s.do(s.Apply([]Entry{storeRecord(t, "t", "a", record.StatusFinished, 1)}, time.Unix(1, 0)))
 			s.do(c.meet(s))
 		})
 	}
@@ -507,7 +516,7 @@ func TestLocalStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.
 
 // Wherever a bit of a table, a log or the options falls over, or they are cut: the store is whole as far as it says, or made
 // anew, by the next start at the latest. (Of the list of tables Pebble takes a damaged end for one that was not written.)
-func TestLocalStore_IsWholeOrMadeAnew(t *testing.T) {
+func TestStore_IsWholeOrMadeAnew(t *testing.T) {
 	const seeds = 15
 	anew := 0
 	for seed := range uint64(seeds) {
@@ -522,22 +531,22 @@ func TestLocalStore_IsWholeOrMadeAnew(t *testing.T) {
 		})
 		rebuilt := s.start()
 		if err := s.readAll(); err != nil || s.disk.hasFailed() {
-			_ = s.close()
-			equal(t, fmt.Sprint("reason to make it anew, seed ", seed, suffix, err), s.start(), rebuildDamage)
-			rebuilt = rebuildDamage
+			_ = s.Close()
+			equal(t, fmt.Sprint("reason to make it anew, seed ", seed, suffix, err), s.start(), RebuildDamage)
+			rebuilt = RebuildDamage
 			s.do(s.readAll())
 		}
 		if rebuilt != "" {
 			anew++
 		}
-		s.do(s.close())
+		s.do(s.Close())
 	}
 	t.Logf("%d of %d were made anew", anew, seeds)
 }
 
 // Two of them on one folder: the second waits for the first, whose store is whole. Of another process the file system says so,
 // of this one Pebble does.
-func TestLocalStore_IsNotTakenFromWhoHasItOpen(t *testing.T) {
+func TestStore_IsNotTakenFromWhoHasItOpen(t *testing.T) {
 	for name, d := range map[string]*disk{
 		"another process": newDisk(vfs.NewMem(), "dir", slog.New(slog.DiscardHandler)),
 		"this process":    newDisk(vfs.Default, t.TempDir(), slog.New(slog.DiscardHandler)),
@@ -549,13 +558,13 @@ func TestLocalStore_IsNotTakenFromWhoHasItOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := first.apply([]entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, time.Now()); err != nil {
+			if err := first.Apply([]Entry{storeRecord(t, "t", "a", record.StatusFinished, 7)}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			if _, _, err := openStore(d, 3, cache); !errors.Is(err, errLocked) || d.hasFailed() {
 				t.Errorf("error %v", err)
 			}
-			if err := first.close(); err != nil {
+			if err := first.Close(); err != nil {
 				t.Fatal(err)
 			}
 			second, rebuilt, err := openStore(d, 3, cache)
@@ -563,25 +572,143 @@ func TestLocalStore_IsNotTakenFromWhoHasItOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			equal(t, "reason", rebuilt, "")
-			if _, _, err := second.run("acme/t/a"); err != nil {
+			if _, _, err := second.Record("acme/t/a"); err != nil {
 				t.Error(err)
 			}
-			if err := second.close(); err != nil {
+			if err := second.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-func BenchmarkLocalStore_Get(b *testing.B) {
+func BenchmarkStore_Get(b *testing.B) {
 	s := &storeTest{fs: vfs.NewMem(), cache: pebble.NewCache(1 << 20)}
 	st, _, err := openStore(newDisk(s.fs, "dir", slog.New(slog.DiscardHandler)), 3, s.cache)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := st.erasedBelow("acme/t"); err != nil {
+		if _, err := st.Thread("acme/t").ErasedBelow(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestStore_TakesPositionsThatNameNoTopic(t *testing.T) {
+	store := newStoreTest(t)
+	if err := store.Apply([]Entry{{Offset: 0}, {Offset: 1}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.BindEvents("one"); err != nil {
+		t.Errorf("nobody has named a topic: %v", err)
+	}
+	if err := store.BindEvents(""); err != nil {
+		t.Errorf("the brokers know no ids: %v", err)
+	}
+	if err := store.BindEvents("two"); !errors.Is(err, ErrOtherEvents) {
+		t.Errorf("another topic: %v", err)
+	}
+	if err := store.Apply([]Entry{{Offset: 2, Progress: &record.Reached{Events: "two"}}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.BindEvents("two"); err != nil {
+		t.Errorf("the topic that the last position record names: %v", err)
+	}
+}
+
+// Reads that fail are no reason to begin another session on the same store, nor to throw it away.
+func TestStore_SaysWhatToDoWhereItCannotBeRead(t *testing.T) {
+	faulty := &runstoretest.FaultyDisk{FS: vfs.NewMem(), Suffix: "never"}
+	cache := pebble.NewCache(0)
+	defer cache.Unref()
+	d := newDisk(faulty, "dir", slog.New(slog.DiscardHandler))
+	isSaid := func(err error) {
+		t.Helper()
+		if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "in dir") {
+			t.Errorf("error %v", err)
+		}
+		if !d.hasFailed() {
+			t.Error("the process goes on")
+		}
+	}
+	s, _, err := openStore(d, 3, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Apply([]Entry{storeRecord(t, "t", "a", record.StatusFinished, 1)}, time.Now()), s.db.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	faulty.Unread.Store(true)
+	_, _, err = s.Record("acme/t/a")
+	isSaid(err)
+	faulty.Unread.Store(false)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+
+	d = newDisk(faulty, "dir", slog.New(slog.DiscardHandler))
+	faulty.Unread.Store(true)
+	_, _, err = openStore(d, 3, cache)
+	isSaid(err)
+	faulty.Unread.Store(false)
+	s, rebuilt, err := openStore(newDisk(faulty, "dir", slog.New(slog.DiscardHandler)), 3, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "reason to make it anew", rebuilt, "")
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A disk that says nothing is one that fails: the client's heartbeats must not go on over an actor that waits for it.
+func TestStore_GivesUpOnADiskThatDoesNotAnswer(t *testing.T) {
+	var entries []Entry
+	for i := range 12_000 { // more than a log takes
+		entries = append(entries, storeRecord(t, "t", fmt.Sprint(i), record.StatusFinished, int64(i)))
+	}
+	for name, do := range map[string]func(s *Store) error{
+		"opening": func(s *Store) error {
+			other, _, err := openStore(s.disk, 4, nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(other.Close(), s.Close())
+		},
+		"writing": func(s *Store) error { return errors.Join(s.Apply(entries, time.Now()), s.Close()) },
+		"a key":   func(s *Store) error { _, _, err := s.Record("acme/t/a"); return errors.Join(err, s.Close()) },
+		"keys":    func(s *Store) error { _, err := s.Thread("acme/t").All(); return errors.Join(err, s.Close()) },
+		"closing": func(s *Store) error { return s.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			faulty := &runstoretest.FaultyDisk{FS: vfs.NewMem(), Suffix: "never"}
+			cache := pebble.NewCache(0)
+			defer cache.Unref()
+			d := newDisk(faulty, "dir", slog.New(slog.DiscardHandler))
+			s, _, err := openStore(d, 3, cache)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(s.Apply([]Entry{storeRecord(t, "t", "a", record.StatusFinished, 0)}, time.Now()), s.db.Flush()); err != nil {
+				t.Fatal(err)
+			}
+			d.timeout = time.Millisecond
+			until, done := make(chan struct{}), make(chan error, 1)
+			faulty.Hangs.Store(&until)
+			go func() { done <- do(s) }()
+			select {
+			case <-d.failed:
+				if !errors.Is(d.err, errStuck) {
+					t.Error(d.err)
+				}
+			case <-time.After(kafkatest.Timeout):
+				t.Error("nobody watches it")
+			}
+			close(until)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -1,0 +1,114 @@
+package runstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Entry is one committed record of skein.runs. Value is nil for a tombstone; a fence or a progress record has no key.
+type Entry struct {
+	Key   []byte
+	Value []byte
+	// Metadata is that of a run's record: see RunEntry.
+	Metadata *Metadata
+	messages []messageSum
+	// Erased is set for an erasure record, whose key is a thread's: its events below are erased.
+	Erased int64
+	// Progress is what a progress record says.
+	Progress *record.Reached
+	Offset   int64
+	Time     time.Time // of the record
+}
+
+// RunEntry returns the entry of a run's record without offset and time. Apply makes it from the value where an entry has no metadata.
+func RunEntry(key string, r *record.Run, value []byte) (Entry, error) {
+	m, err := MetadataOf(r)
+	if err != nil {
+		return Entry{}, err
+	}
+	return Entry{Key: []byte(key), Value: value, Metadata: m, messages: messageSums(r.Messages)}, nil
+}
+
+// decoded returns the entry with its metadata.
+func (e Entry) decoded() (Entry, error) {
+	if e.Metadata != nil || e.Value == nil || e.Erased > 0 {
+		return e, nil
+	}
+	r, err := record.DecodeRun(e.Value)
+	if err != nil {
+		return e, fmt.Errorf("reading own run record at offset %d: %w", e.Offset, err)
+	}
+	full, err := RunEntry(string(e.Key), r, e.Value)
+	if err != nil {
+		return e, fmt.Errorf("reading own run record at offset %d: %w", e.Offset, err)
+	}
+	full.Offset, full.Time = e.Offset, e.Time
+	return full, nil
+}
+
+// put writes one entry.
+func put(b *pebble.Batch, e Entry) error {
+	if e.Erased > 0 {
+		return putErasure(b, e)
+	}
+	metadataKey, recordKey, openKey := metadataKey(e.Key), storeKey(recordTable, e.Key), storeKey(openTable, e.Key)
+	if e.Value == nil { // an erasure follows, which takes the rest
+		return errors.Join(b.Delete(metadataKey, nil), b.Delete(recordKey, nil), b.Delete(openKey, nil))
+	}
+	text, err := e.Metadata.encode()
+	if err != nil {
+		return err
+	}
+	value := append(binary.BigEndian.AppendUint64(nil, uint64(e.Offset)), e.Value...)
+	err = errors.Join(b.Set(metadataKey, text, nil), b.Set(recordKey, value, nil), indexMessages(b, e))
+	if !e.Metadata.Sealed {
+		return errors.Join(err, b.Set(openKey, append(binary.BigEndian.AppendUint64(nil, uint64(e.Time.UnixMilli())), text...), nil))
+	}
+	return errors.Join(err, b.Delete(openKey, nil), index(b, threadOf(e.Key), e.Metadata))
+}
+
+// index writes the keys that lead to a sealed run.
+func index(b *pebble.Batch, thread string, m *Metadata) error {
+	set := func(table byte, name string, order int64) error {
+		return b.Set(orderKey(listKey(table, thread, name), order), []byte(m.ID), nil)
+	}
+	errs := []error{set(endTable, "", m.End), set(tipTable, escape(m.Branch), int64(m.Depth))}
+	if m.GivenID != "" {
+		errs = append(errs, set(metadataTable, escape(m.GivenID), m.Start))
+	}
+	if !m.HistoryKey.IsZero() {
+		errs = append(errs, set(historyTable, string(m.HistoryKey[:]), m.Start))
+	}
+	if m.Parent != "" {
+		errs = append(errs, set(childTable, escape(m.Parent), m.Start))
+	}
+	return errors.Join(errs...)
+}
+
+// indexMessages writes the keys that lead to a run by its own messages.
+func indexMessages(b *pebble.Batch, e Entry) error {
+	thread := threadOf(e.Key)
+	for _, sum := range e.messages {
+		if err := b.Set(orderKey(listKey(messageTable, thread, string(sum[:])), e.Metadata.Start), []byte(e.Metadata.ID), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putErasure notes how far a thread is erased. Its tombstones come before it, and what the thread has from then on after it. Each
+// table is emptied of the thread, including what tombstones have deleted: one of them may be gone from the topic by now.
+func putErasure(b *pebble.Batch, e Entry) error {
+	errs := []error{b.Set(storeKey(erasureTable, e.Key), binary.BigEndian.AppendUint64(nil, uint64(e.Erased)), nil)}
+	for _, table := range []byte{metadataTable, recordTable, openTable, historyTable, endTable, childTable, tipTable, messageTable} {
+		from := listKey(table, string(e.Key), "")
+		errs = append(errs, b.DeleteRange(from, after(from), nil))
+	}
+	return errors.Join(errs...)
+}

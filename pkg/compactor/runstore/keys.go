@@ -1,0 +1,99 @@
+package runstore
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// The tables of a store; a key is the table's letter, a slash, and:
+//
+//	"h" record key "/":           a run's metadata
+//	"r" record key:               its record, after the record's offset
+//	"o" record key:               the metadata once more, of runs that are not sealed, after the time of the record
+//	"e" thread key:               the offset below which the thread is erased
+//
+// and beside them "meta". The parts of record keys are escaped, so a thread's keys are exactly those that begin with its key and "/".
+//
+// Sealed runs do not change any more. Further keys lead to the run's id, so that a thread of any size is read with a few short reads.
+// All begin with the thread's key and "/", and end with a number of eight bytes by which they are in order:
+//
+//	"h" … client run id "/" start: of a run that is kept under another id than its client's
+//	"k" … history key, start:      by its history
+//	"l" … end:                     by its end
+//	"c" … parent "/" start:        by its parent
+//	"b" … branch "/" depth:        by its branch (depth alone counts)
+//
+// The same way, of runs that are not sealed, too:
+//
+//	"m" … message sum, start:      by its own messages; an earlier record of the run may have had the message
+const (
+	openTable     = 'o'
+	metadataTable = 'h'
+	recordTable   = 'r'
+	historyTable  = 'k'
+	endTable      = 'l'
+	childTable    = 'c'
+	tipTable      = 'b'
+	messageTable  = 'm'
+	erasureTable  = 'e'
+)
+
+var followedKey = []byte("meta")
+
+func storeKey(table byte, key []byte) []byte {
+	return append([]byte{table, '/'}, key...)
+}
+
+// metadataKey is the key of a run's metadata. It ends with a slash, so that what leads to it by the same id is beside it.
+func metadataKey(key []byte) []byte { return append(storeKey(metadataTable, key), '/') }
+
+// listKey begins the keys of a table that belong to a thread and, unless it is empty, a name.
+func listKey(table byte, threadKey, name string) []byte {
+	key := append(append(make([]byte, 0, len(threadKey)+len(name)+12), table, '/'), threadKey...)
+	key = append(key, '/')
+	if name != "" {
+		key = append(append(key, name...), '/')
+	}
+	return key
+}
+
+// orderKey completes such a key with the number by which it is in order; orderOf is the reverse.
+func orderKey(prefix []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(slices.Clip(prefix), uint64(n))
+}
+
+func orderOf(key []byte) int64 { return int64(binary.BigEndian.Uint64(key[len(key)-8:])) }
+
+// after is the first key behind those with the prefix.
+func after(prefix []byte) []byte {
+	end := bytes.Clone(prefix)
+	end[len(end)-1]++
+	return end
+}
+
+func escape(id string) string { return record.EscapeKeyPart(id) }
+
+func threadOf(recordKey []byte) string {
+	return string(recordKey[:bytes.LastIndexByte(recordKey, '/')])
+}
+
+// messageSum stands for a message's id in the keys that lead to runs by it.
+type messageSum [8]byte
+
+func messageSumOf(id string) messageSum {
+	sum := sha256.Sum256([]byte(id)) // so that no choice of ids leads to many runs
+	return messageSum(sum[:])
+}
+
+func messageSums(messages []agui.Message) []messageSum {
+	sums := make([]messageSum, len(messages))
+	for i, m := range messages {
+		sums[i] = messageSumOf(m.ID)
+	}
+	return sums
+}

@@ -1,0 +1,132 @@
+package runstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Reads counts reads of a store: look-ups of a key, or of several that follow each other, and the bytes of keys and values they gave.
+type Reads struct{ Calls, Bytes int }
+
+// The kinds of reads, for the metric.
+const (
+	ReadThread   = "thread" // what a thread that was not in memory begins with
+	ReadMetadata = "head"   // a run's metadata, or what leads to it: an id, a history, a parent, a branch
+	ReadRecord   = "record" // the record of one run
+)
+
+// ReadKinds returns all kinds of reads.
+func ReadKinds() []string { return []string{ReadThread, ReadMetadata, ReadRecord} }
+
+// TakeReads returns the reads since the last call, by kind.
+func (s *Store) TakeReads() map[string]Reads {
+	taken := s.reads
+	s.reads = map[string]Reads{}
+	return taken
+}
+
+// count notes a read, or with 0 calls more of one, and the bytes of keys and values that it gave.
+func (s *Store) count(kind string, calls int, bytes ...[]byte) {
+	r := s.reads[kind]
+	r.Calls += calls
+	for _, b := range bytes {
+		r.Bytes += len(b)
+	}
+	s.reads[kind] = r
+}
+
+// EachUnsealed calls fn for the metadata of all runs that are not sealed, and the time of their records, in the order of record keys.
+func (s *Store) EachUnsealed(fn func(key string, recordedAt time.Time, m *Metadata)) error {
+	prefix := storeKey(openTable, nil)
+	return s.scan(ReadThread, prefix, func(key, value []byte) error {
+		m, at, err := decodeOpen(value)
+		if err == nil {
+			fn(string(key[len(prefix):]), at, m)
+		}
+		return err
+	})
+}
+
+func decodeOpen(value []byte) (m *Metadata, recordedAt time.Time, err error) {
+	if len(value) < 8 {
+		return nil, time.Time{}, errCut
+	}
+	m, err = decodeMetadata(value[8:])
+	return m, time.UnixMilli(int64(binary.BigEndian.Uint64(value))), err
+}
+
+// Record returns the latest committed record of a run that is known, and its size.
+func (s *Store) Record(key string) (r *record.Run, size int, err error) {
+	err = s.get(ReadRecord, storeKey(recordTable, []byte(key)), func(value []byte) error {
+		if size = len(value) - 8; size < 0 {
+			return errCut
+		}
+		r, err = record.DecodeRun(value[8:])
+		return err
+	})
+	if err == nil && r == nil {
+		err = s.checkSound([]byte(key), ErrMissing)
+	}
+	return r, size, err
+}
+
+// get calls fn for the value of a key, if it is there; the value is valid during the call only.
+func (s *Store) get(kind string, key []byte, fn func(value []byte) error) error {
+	defer s.disk.watch()()
+	s.count(kind, 1)
+	value, closer, err := s.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return s.fail(fmt.Errorf("reading local store: %w", err))
+	}
+	s.count(kind, 0, key, value)
+	err = fn(value)
+	if err := closer.Close(); err != nil {
+		return s.fail(fmt.Errorf("reading local store: %w", err))
+	}
+	return s.checkSound(key, err)
+}
+
+// checkSound fails the store if what was read cannot be what was written, though Pebble returned it as that.
+func (s *Store) checkSound(key []byte, err error) error {
+	if err == nil || errors.Is(err, ErrFailed) { // met before, by a read inside this one
+		return err
+	}
+	return s.fail(fmt.Errorf("%w: reading %q: %w", errContradiction, key, err))
+}
+
+// seek calls fn with an iterator over the keys with the prefix.
+func (s *Store) seek(kind string, prefix []byte, fn func(it *pebble.Iterator) error) error {
+	defer s.disk.watch()()
+	s.count(kind, 1)
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return s.fail(fmt.Errorf("reading local store: %w", err))
+	}
+	err = fn(it)
+	if err := it.Close(); err != nil {
+		return s.fail(fmt.Errorf("reading local store: %w", err))
+	}
+	return s.checkSound(prefix, err)
+}
+
+// scan calls fn for every key with the prefix; key and value are valid during the call only.
+func (s *Store) scan(kind string, prefix []byte, fn func(key, value []byte) error) error {
+	return s.seek(kind, prefix, func(it *pebble.Iterator) error {
+		for ok := it.First(); ok; ok = it.Next() {
+			s.count(kind, 0, it.Key(), it.Value())
+			if err := fn(it.Key(), it.Value()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,95 @@
+package runstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Set holds the local stores of one process. A store is opened with its partition's first assignment and stays open: a partition that
+// comes back finds it a little behind.
+type Set struct {
+	disk  *disk
+	cache *pebble.Cache
+	slots chan struct{} // taken by catch-ups, in the order in which they ask
+
+	mu     sync.Mutex // of the map alone
+	stores map[int32]*lockedStore
+}
+
+// lockedStore is a store and the lock that a catch-up holds, which opens it first.
+type lockedStore struct {
+	sync.Mutex
+	store *Store
+}
+
+// MaxCatchUps is how many catch-ups of a process read and write at a time. What one has in hand is in memory, unpacked and as a batch
+// for its store; the others wait with nothing, or with the one answer that came when they gave their slot back.
+const MaxCatchUps = 4
+
+// NewSet returns the stores of a process, in sub-folders of a folder. Nothing is opened yet.
+func NewSet(fs vfs.FS, dir string, logger *slog.Logger) *Set {
+	return &Set{
+		disk: newDisk(fs, dir, logger), cache: pebble.NewCache(32 << 20), slots: make(chan struct{}, MaxCatchUps), stores: map[int32]*lockedStore{},
+	}
+}
+
+// Lock returns a partition's store, and opens it if it is not open; rebuilt says why it was created again. A catch-up holds the lock
+// until it calls unlock: one for an earlier assignment may still be on its way out. All other use is that of the partition's
+// processor, which begins after the catch-up.
+func (s *Set) Lock(partition int32) (store *Store, rebuilt string, unlock func(), err error) {
+	s.mu.Lock()
+	one := s.stores[partition]
+	if one == nil {
+		one = &lockedStore{}
+		s.stores[partition] = one
+	}
+	s.mu.Unlock()
+	one.Lock()
+	if one.store == nil {
+		if one.store, rebuilt, err = openStore(s.disk, partition, s.cache); err != nil {
+			one.Unlock()
+			return nil, "", nil, err
+		}
+	}
+	return one.store, rebuilt, one.Unlock, nil
+}
+
+// Acquire takes a catch-up slot for one fetch; call the result to release it. A catch-up that has little to read waits for one fetch
+// of each of the others, and not until they are done.
+func (s *Set) Acquire(ctx context.Context) (release func(), err error) {
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Failed is closed once a store cannot be read or written; Err says why then, and is nil before. Calls of a store may never return
+// after that.
+func (s *Set) Failed() <-chan struct{} { return s.disk.failed }
+
+// Err returns why the stores cannot be used any more; nil if they can.
+func (s *Set) Err() error {
+	if s.disk.hasFailed() {
+		return s.disk.err
+	}
+	return nil
+}
+
+// Close closes the stores. Nothing may use them by then.
+func (s *Set) Close() error {
+	var errs []error
+	for _, one := range s.stores {
+		if one.store != nil {
+			errs = append(errs, one.store.Close())
+		}
+	}
+	s.cache.Unref()
+	return errors.Join(errs...)
+}

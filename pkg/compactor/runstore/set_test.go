@@ -1,0 +1,110 @@
+package runstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+)
+
+// Catch-ups take slots in the order in which they ask, so many at a time; one whose assignment ends does not wait on.
+func TestSet_GivesSlotsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSet(vfs.NewMem(), "dir", slog.New(slog.DiscardHandler))
+		ctx := t.Context()
+		var given []func()
+		for range MaxCatchUps {
+			done, err := s.Acquire(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			given = append(given, done)
+		}
+		ended, end := context.WithCancel(ctx)
+		var order []int
+		for i := range 3 {
+			go func() {
+				ctx := ctx
+				if i == 1 {
+					ctx = ended
+				}
+				done, err := s.Acquire(ctx)
+				if err != nil {
+					if i != 1 || !errors.Is(err, context.Canceled) {
+						t.Errorf("slot %d: %v", i, err)
+					}
+					return
+				}
+				order = append(order, i)
+				done()
+			}()
+			synctest.Wait()
+		}
+		equal(t, "slots while all are given", len(order), 0)
+		end()
+		synctest.Wait()
+		given[0]()
+		synctest.Wait()
+		equal(t, "slots", order, []int{0, 2})
+	})
+}
+
+// slowDisk lets what is opened below a folder wait.
+type slowDisk struct {
+	vfs.FS
+	below        string
+	begun, until chan struct{}
+}
+
+func (d slowDisk) MkdirAll(dir string, perm os.FileMode) error {
+	if strings.HasSuffix(dir, d.below) {
+		select {
+		case d.begun <- struct{}{}:
+		default:
+		}
+		<-d.until
+	}
+	return d.FS.MkdirAll(dir, perm)
+}
+
+// A store that takes long to open, as Pebble reads its log again, keeps no other partition waiting.
+func TestSet_OpensStoresSideBySide(t *testing.T) {
+	begun, until, first := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
+	s := NewSet(slowDisk{vfs.NewMem(), "/0", begun, until}, "dir", slog.New(slog.DiscardHandler))
+	lock := func(partition int32, done chan<- error) {
+		_, _, unlock, err := s.Lock(partition)
+		if err == nil {
+			unlock()
+		}
+		done <- err
+	}
+	go lock(0, first)
+	<-begun
+	for range 2 { // the second one finds it open
+		second := make(chan error, 1)
+		go lock(1, second)
+		select {
+		case err := <-second:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(kafkatest.Timeout):
+			t.Error("a store waits until another one is open")
+		}
+	}
+	close(until)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,291 @@
+package runstore
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Store holds, for one partition, what committed records of skein.runs say: each run's latest record, its metadata, and an entry for
+// each run that is not sealed; and up to where threads were erased. One goroutine uses it at a time.
+type Store struct {
+	disk     *disk
+	dir      string
+	db       *pebble.DB
+	cache    *pebble.Cache // its own, in memory only
+	followed Followed
+	reads    map[string]Reads // since TakeReads, by kind
+	opened   atomic.Bool
+}
+
+// Followed says which topics a store follows and how far.
+type Followed struct {
+	Version int    `json:"version"`
+	TopicID string `json:"topicId"`
+	// EventsID is the skein.events that all offsets in the records are of; empty until a record or a broker has said so.
+	EventsID string `json:"eventsId,omitempty"`
+	// NextOffset is the first record of skein.runs that the store does not know.
+	NextOffset int64 `json:"nextOffset"`
+	// Progress is what the last progress record says.
+	Progress record.Reached `json:"reached,omitzero"`
+	// WrittenAt is when the store last knew all that was committed, or was empty. Tombstones that were removed from the topic after that
+	// cannot be learned any more. A catch-up that was cut short leaves it as it was.
+	WrittenAt time.Time `json:"writtenAt"`
+}
+
+const storeVersion = 6
+
+// The reasons for which a store is thrown away and rebuilt.
+const (
+	RebuildTopic   = "other-topic"
+	RebuildAge     = "too-old"
+	RebuildRange   = "out-of-range"
+	RebuildVersion = "other-version"
+	RebuildDamage  = "damaged"
+)
+
+// RebuildReasons returns all of them, for the metric.
+func RebuildReasons() []string {
+	return []string{RebuildTopic, RebuildAge, RebuildRange, RebuildVersion, RebuildDamage}
+}
+
+// damagedName is a file in a store's folder which says that the store is damaged.
+const damagedName = "DAMAGED"
+
+// OpenMemory opens a store that lies in memory and is gone once it is closed.
+func OpenMemory() (*Store, error) {
+	cache := pebble.NewCache(1 << 20)
+	s, _, err := openStore(newDisk(vfs.NewMem(), "memory", slog.New(slog.DiscardHandler)), 0, cache)
+	if err != nil {
+		cache.Unref()
+		return nil, err
+	}
+	s.cache = cache
+	return s, nil
+}
+
+// openStore opens or creates the store of one partition. A store that cannot be opened, or is marked as damaged, is removed and created
+// again (rebuilt says why): it holds nothing that skein.runs does not. A call that the file system refuses is no damage.
+func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *Store, rebuilt string, err error) {
+	defer disk.watch()()
+	s = &Store{disk: disk, dir: disk.PathJoin(disk.dir, strconv.Itoa(int(partition))), reads: map[string]Reads{}}
+	err = s.open(cache)
+	if err != nil && !errors.Is(err, errLocked) && !isRefusal(err) {
+		disk.logger.Warn("local store is damaged", "partition", partition, "error", err)
+		rebuilt, err = RebuildDamage, disk.RemoveAll(s.dir)
+		if err == nil {
+			err = s.open(cache)
+		}
+	}
+	if errors.Is(err, errLocked) {
+		return nil, "", err
+	}
+	if err != nil {
+		return nil, "", disk.fail(err)
+	}
+	s.opened.Store(true)
+	if s.followed.Version != storeVersion {
+		if s.followed.Version != 0 {
+			rebuilt = RebuildVersion
+		}
+		if err := s.Reset("", time.Time{}); err != nil {
+			return nil, "", errors.Join(err, s.Close())
+		}
+	}
+	return s, rebuilt, nil
+}
+
+// isRefusal reports whether the file system refused a call; that a file does not exist is no refusal.
+func isRefusal(err error) bool {
+	var code syscall.Errno
+	return errors.As(err, &code) && !errors.Is(err, fs.ErrNotExist)
+}
+
+func (s *Store) open(cache *pebble.Cache) error {
+	if err := s.disk.MkdirAll(s.dir, 0o755); err != nil {
+		return fmt.Errorf("making folder of local store: %w", err)
+	}
+	lock, err := pebble.LockDirectory(s.dir, s.disk)
+	if err != nil && (!isRefusal(err) || errors.Is(err, syscall.EAGAIN)) {
+		err = fmt.Errorf("%w: %w", errLocked, err)
+	}
+	if err != nil {
+		return fmt.Errorf("opening local store: %w", err)
+	}
+	defer func() { _ = lock.Close() }() // an open database holds it too
+	if _, err := s.disk.Stat(s.disk.PathJoin(s.dir, damagedName)); err == nil {
+		return errDamaged
+	}
+	db, err := pebble.Open(s.dir, &pebble.Options{
+		FS:   s.disk,
+		Lock: lock,
+		// One cache for all partitions, so that memory does not grow with their number.
+		Cache: cache,
+		// Records of ended runs are written once and read rarely: a small memtable suffices.
+		MemTableSize: 4 << 20,
+		Logger:       s.disk,
+		EventListener: &pebble.EventListener{
+			BackgroundError: func(err error) {
+				if s.opened.Load() { // else opening returns it
+					_ = s.fail(err)
+				}
+			},
+			DataCorruption: func(pebble.DataCorruptionInfo) {}, // the call that met it returns an error
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("opening local store: %w", err)
+	}
+	s.db = db
+	s.followed = Followed{}
+	b, closer, err := db.Get(followedKey)
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return nil
+	case err != nil:
+		return errors.Join(fmt.Errorf("reading local store: %w", err), db.Close())
+	}
+	err = json.Unmarshal(b, &s.followed)
+	if err := closer.Close(); err != nil {
+		return errors.Join(fmt.Errorf("reading local store: %w", err), db.Close())
+	}
+	if err != nil {
+		s.followed = Followed{Version: -1}
+	}
+	return nil
+}
+
+// fail makes the process end. A store that is damaged is marked, so that the next start creates it again; where the mark cannot be
+// written the damage is met again.
+func (s *Store) fail(err error) error {
+	if pebble.IsCorruptionError(err) || errors.Is(err, errContradiction) {
+		defer s.disk.watch()()
+		f, cause := s.disk.FS.Create(s.disk.PathJoin(s.dir, damagedName), vfs.WriteCategoryUnspecified)
+		if cause == nil {
+			cause = f.Close()
+		}
+		first, _, _ := strings.Cut(err.Error(), "\n") // the rest is Pebble's
+		if err = errors.New(first); cause == nil {
+			err = fmt.Errorf("%w: %w", errDamaged, err)
+		}
+	}
+	return s.disk.fail(err)
+}
+
+// Followed returns which topics the store follows and how far.
+func (s *Store) Followed() Followed { return s.followed }
+
+// Prepare makes sure that a catch-up from NextOffset leads to all that is committed, and empties the store where it would not: it
+// followed another topic, or it is so old that tombstones may be gone.
+func (s *Store) Prepare(topicID string, maxAge time.Duration, now time.Time) (rebuilt string, err error) {
+	switch {
+	case s.followed.TopicID == topicID && now.Sub(s.followed.WrittenAt) <= maxAge:
+		return "", nil
+	case s.followed.NextOffset == 0: // it is empty as it is
+	case s.followed.TopicID != topicID:
+		rebuilt = RebuildTopic
+	default:
+		rebuilt = RebuildAge
+	}
+	return rebuilt, s.Reset(topicID, now)
+}
+
+// BindEvents binds the store to a skein.events: its records are of the first one that it meets, and another one of that name is refused.
+// A broker that knows no topic ids gives "".
+func (s *Store) BindEvents(eventsID string) error {
+	switch {
+	case eventsID == "":
+	case s.followed.EventsID == "":
+		s.followed.EventsID = eventsID
+	case s.followed.EventsID != eventsID:
+		return ErrOtherEvents
+	}
+	return nil
+}
+
+// Reset empties the store and lets it follow the topic from its start.
+func (s *Store) Reset(topicID string, now time.Time) error {
+	b := s.db.NewBatch()
+	if err := b.DeleteRange([]byte{0}, []byte{0xff}, nil); err != nil {
+		return fmt.Errorf("emptying local store: %w", err)
+	}
+	if err := s.commit(b, Followed{Version: storeVersion, TopicID: topicID, WrittenAt: now}); err != nil {
+		return fmt.Errorf("emptying local store: %w", err)
+	}
+	return nil
+}
+
+// Apply writes committed records in the order of their offsets, and passes over what the store knows, so that a catch-up may overlap
+// what was written before. With them the store knows all that was committed by the time known; within a catch-up, where more is to
+// come, that is zero.
+func (s *Store) Apply(entries []Entry, known time.Time) error {
+	followed := s.followed
+	b := s.db.NewBatch()
+	for _, e := range entries {
+		if e.Offset < followed.NextOffset {
+			continue
+		}
+		followed.NextOffset = e.Offset + 1
+		if e.Progress != nil {
+			followed.Progress = *e.Progress
+			followed.EventsID = cmp.Or(e.Progress.Events, followed.EventsID)
+		}
+		if len(e.Key) == 0 {
+			continue
+		}
+		e, err := e.decoded()
+		if err == nil {
+			err = put(b, e)
+		}
+		if err != nil {
+			return errors.Join(err, b.Close())
+		}
+	}
+	if !known.IsZero() {
+		followed.WrittenAt = known
+	}
+	return s.commit(b, followed)
+}
+
+func (s *Store) commit(b *pebble.Batch, followed Followed) error {
+	text, err := json.Marshal(followed)
+	if err != nil {
+		return errors.Join(err, b.Close())
+	}
+	if err := b.Set(followedKey, text, nil); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	defer s.disk.watch()()
+	// No sync: what a machine's crash takes from the end of the log is read again from skein.runs.
+	if err := b.Commit(pebble.NoSync); err != nil {
+		return s.fail(fmt.Errorf("writing local store: %w", err))
+	}
+	s.followed = followed
+	return nil
+}
+
+// Close closes the store. All other calls must have returned.
+func (s *Store) Close() error {
+	defer s.disk.watch()()
+	err := s.db.Close()
+	if s.cache != nil {
+		s.cache.Unref()
+	}
+	if err != nil {
+		return fmt.Errorf("closing local store: %w", err)
+	}
+	return nil
+}
