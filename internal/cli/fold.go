@@ -98,7 +98,7 @@ func (r *chainRun) add(ev *agui.Event) {
 	}
 	r.begun = true
 	r.ended = ev.Type == agui.RunFinished || ev.Type == agui.RunError
-	r.run = cmp.Or(r.run, fold.Named(record.Headers{}, ev))
+	r.run = cmp.Or(r.run, fold.ClientRunID(ev))
 	if record.ValidateID(ev.ThreadID) == nil {
 		r.thread = cmp.Or(r.thread, ev.ThreadID)
 	}

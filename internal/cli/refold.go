@@ -14,7 +14,8 @@ import (
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/refold"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 func newRefold(out *output) *cobra.Command {
@@ -44,7 +45,7 @@ is 4 where a record would still change.`,
   skein refold --brokers kafka-0:9092 --all --json | jq -r 'select(.outcome == "changes") | .threadId' | uniq`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := shadow.Query{Tenant: tenant}
+			q := refold.Query{Tenant: tenant}
 			ways := len(args)
 			if all {
 				ways++
@@ -110,7 +111,7 @@ is 4 where a record would still change.`,
 }
 
 // stretch reads --from and --to into the query.
-func stretch(q *shadow.Query, from, to string) error {
+func stretch(q *refold.Query, from, to string) error {
 	if from == "" {
 		return app.Usagef("--to goes with --from POSITION")
 	}
@@ -136,12 +137,12 @@ var errNotApplied = errors.New("nothing was asked for")
 
 // report folds the runs that are meant again and says what comes of them; where records are to be written
 // anew, a change is no error yet.
-func report(ctx context.Context, out *output, cfg kafka.Config, q shadow.Query, asJSON, apply bool) (*refolding, error) {
+func report(ctx context.Context, out *output, cfg kafka.Config, q refold.Query, asJSON, apply bool) (*refolding, error) {
 	bar := newProgress(out, "refold")
 	defer bar.end()
 	q.Progress = bar.step
-	r := &refolding{out: out, bar: bar, asJSON: asJSON, apply: apply, counts: map[shadow.Outcome]int{}, ofThread: map[shadow.Request]ofThread{}}
-	if err := shadow.Refold(ctx, cfg, q, r.tell); err != nil {
+	r := &refolding{out: out, bar: bar, asJSON: asJSON, apply: apply, counts: map[verify.Outcome]int{}, ofThread: map[refold.Request]ofThread{}}
+	if err := refold.Refold(ctx, cfg, q, r.tell); err != nil {
 		return nil, err
 	}
 	bar.end()
@@ -160,23 +161,23 @@ type refolding struct {
 	out           *output
 	bar           *progress
 	asJSON, apply bool
-	counts        map[shadow.Outcome]int
+	counts        map[verify.Outcome]int
 	// threads are those in which a run changes, in order, without a position.
-	threads  []shadow.Request
-	ofThread map[shadow.Request]ofThread
+	threads  []refold.Request
+	ofThread map[refold.Request]ofThread
 }
 
-func (r *refolding) tell(run shadow.Run) error {
+func (r *refolding) tell(run verify.Result) error {
 	r.counts[run.Outcome]++
-	thread := shadow.Request{Tenant: run.Tenant, ThreadID: run.ThreadID}
+	thread := refold.Request{Tenant: run.Tenant, ThreadID: run.ThreadID}
 	of := r.ofThread[thread]
 	of.runs++
 	switch run.Outcome {
-	case shadow.Changes:
+	case verify.Changes:
 		if of.changes++; of.changes == 1 {
 			r.threads = append(r.threads, thread)
 		}
-	case shadow.Gone:
+	case verify.Gone:
 		of.gone++
 	}
 	r.ofThread[thread] = of
@@ -185,7 +186,7 @@ func (r *refolding) tell(run shadow.Run) error {
 		return nil
 	case r.asJSON:
 		return r.out.json(run)
-	case run.Outcome != shadow.Changes:
+	case run.Outcome != verify.Changes:
 		return nil
 	}
 	r.bar.end()
@@ -198,7 +199,7 @@ func (r *refolding) tell(run shadow.Run) error {
 }
 
 func (r *refolding) end() error {
-	changes, runs := r.counts[shadow.Changes], 0
+	changes, runs := r.counts[verify.Changes], 0
 	for _, n := range r.counts {
 		runs += n
 	}
@@ -207,7 +208,7 @@ func (r *refolding) end() error {
 	}
 	if !r.asJSON {
 		if err := r.out.text(fmt.Sprintf("%d runs by version %d of the rules: %d as they are, %d would change; left: %d whose raw events are gone, %d open\n",
-			runs, compact.Version, r.counts[shadow.Same], changes, r.counts[shadow.Gone], r.counts[shadow.Open])); err != nil {
+			runs, compact.Version, r.counts[verify.Same], changes, r.counts[verify.Gone], r.counts[verify.Open])); err != nil {
 			return err
 		}
 	}
@@ -231,28 +232,28 @@ type refoldReceipt struct {
 }
 
 // applyRefold asks the compactors, waits until they have decided, and compares once more.
-func applyRefold(ctx context.Context, out *output, cfg kafka.Config, group string, q shadow.Query, before *refolding, asJSON bool) error {
+func applyRefold(ctx context.Context, out *output, cfg kafka.Config, group string, q refold.Query, before *refolding, asJSON bool) error {
 	requests := slices.Clone(before.threads)
-	if err := shadow.Ask(ctx, cfg, requests); err != nil {
+	if err := refold.Send(ctx, cfg, requests); err != nil {
 		return err
 	}
 	bar := newProgress(out, "threads")
 	defer bar.end()
-	if err := shadow.Await(ctx, cfg, group, requests, shadow.NobodyFor, bar.step); err != nil {
+	if err := refold.Await(ctx, cfg, group, requests, refold.NobodyFor, bar.step); err != nil {
 		return fmt.Errorf("%w; it was asked for all the same: the same command without --apply says how far it is", err)
 	}
 	bar.end()
-	after := &refolding{out: out, asJSON: true, apply: true, counts: map[shadow.Outcome]int{}, ofThread: map[shadow.Request]ofThread{}}
+	after := &refolding{out: out, asJSON: true, apply: true, counts: map[verify.Outcome]int{}, ofThread: map[refold.Request]ofThread{}}
 	bar = newProgress(out, "compare")
 	defer bar.end()
 	q.Progress = bar.step
-	q.Left = func(tenant, thread, why string) {
-		key := shadow.Request{Tenant: tenant, ThreadID: thread}
+	q.Unchanged = func(tenant, thread, why string) {
+		key := refold.Request{Tenant: tenant, ThreadID: thread}
 		of := after.ofThread[key]
 		of.left = why
 		after.ofThread[key] = of
 	}
-	if err := shadow.Refold(ctx, cfg, q, after.tell); err != nil {
+	if err := refold.Refold(ctx, cfg, q, after.tell); err != nil {
 		return err
 	}
 	bar.end()
@@ -272,7 +273,7 @@ func applyRefold(ctx context.Context, out *output, cfg kafka.Config, group strin
 }
 
 // receiptOf says what became of a request by what the thread was before and is after it.
-func receiptOf(asked shadow.Request, before, after ofThread) refoldReceipt {
+func receiptOf(asked refold.Request, before, after ofThread) refoldReceipt {
 	r := refoldReceipt{Tenant: asked.Tenant, ThreadID: asked.ThreadID, Position: asked.Position, Changed: before.changes, Left: after.changes}
 	expired := after.gone - before.gone
 	switch {

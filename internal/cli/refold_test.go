@@ -16,7 +16,8 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/refold"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // Records as older rules might have made them: of a run and of the one that goes on from it.
@@ -53,9 +54,9 @@ func TestRefold_FollowsAChangeAlongTheThread(t *testing.T) {
 		if got, want := refold(app.ExitDiffers, "--from", next.String()), second+sum(1, 0, 1, 0); got != want {
 			t.Errorf("of the second run's events it says\n%swant\n%s", got, want)
 		}
-		var one shadow.Run
+		var one verify.Result
 		if line, _, _ := strings.Cut(refold(app.ExitDiffers, "--all", "--json"), "\n"); json.Unmarshal([]byte(line), &one) != nil ||
-			one.RunID != "first" || one.Outcome != shadow.Changes || len(one.Differences) != 1 || one.Differences[0].At != "/first" {
+			one.RunID != "first" || one.Outcome != verify.Changes || len(one.Differences) != 1 || one.Differences[0].At != "/first" {
 			t.Errorf("as JSON it says %s", line)
 		}
 		refold(app.ExitNotFound, "--all", "--tenant", "another")
@@ -189,7 +190,7 @@ func TestRefold_SaysWhatBecameOfARequest(t *testing.T) {
 		"1 of 2 left: raw events of 1 run are go":  {runs: 3, gone: 2},
 	} {
 		var b bytes.Buffer
-		r := receiptOf(shadow.Request{Tenant: "a", ThreadID: "t", Position: record.Position{Offset: 7}}, ofThread{runs: 3, changes: 2, gone: 1}, after)
+		r := receiptOf(refold.Request{Tenant: "a", ThreadID: "t", Position: record.Position{Offset: 7}}, ofThread{runs: 3, changes: 2, gone: 1}, after)
 		if err := r.print(&output{stdout: &b}, false); err != nil || !strings.Contains(b.String(), want) {
 			t.Errorf("of %+v it says %q (%v), want %q", after, b.String(), err, want)
 		}

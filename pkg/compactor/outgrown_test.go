@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // A run that grows beyond four times the record limit is ended there, with a record that says so; it leaves memory, and
@@ -61,11 +61,11 @@ func TestPartition_EndsARunThatHasOutgrownItsRecord(t *testing.T) {
 	want, wantLetters := s.values(), s.letters()
 
 	records := []*record.Run{s.run("first"), large, next}
-	again := shadow.NewThread(records, 0)
+	again := verify.NewRewriter(records, 0)
 	for _, m := range s.events {
-		s.check(again.Take(m))
+		s.check(takeRaw(again.Take, m))
 	}
-	anew, err := again.Anew()
+	anew, err := again.Rewrite()
 	if err != nil || len(anew) > 0 {
 		t.Errorf("folded again, %d records come out otherwise, %v", len(anew), err)
 	}

@@ -2,6 +2,7 @@ package compactor
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -147,7 +148,7 @@ func (p *Processor) takeEvent(t *thread, m *message) (outcome, error) {
 	if malformed != nil {
 		ev = nil
 	}
-	given := fold.Named(m.headers, ev)
+	given := cmp.Or(m.headers.RunID, fold.ClientRunID(ev))
 	var h *head
 	if given != "" {
 		var err error
@@ -239,8 +240,11 @@ func (p *Processor) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 		}
 		into = placed.fold
 	}
-	synthetic := fold.IsSyntheticEnd(m.headers, ev)
-	if err := fold.Apply(into, ev, synthetic); err != nil { // nothing was folded, so nothing is decided either
+	apply, synthetic := into.Apply, m.headers.Synthetic && (ev.Type == agui.RunFinished || ev.Type == agui.RunError)
+	if synthetic {
+		apply = into.End
+	}
+	if err := apply(ev); err != nil { // nothing was folded, so nothing is decided either
 		if !agui.IsMalformed(err) {
 			return 0, err
 		}
@@ -322,7 +326,10 @@ func (p *Processor) repeat(t *thread, h *head, m *message) (outcome, error) {
 // takeInput takes a run's input that was sent beside the stream.
 func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
 	in, malformed := agui.DecodeInput(bytes.Clone(m.Value), "")
-	given := fold.InputNamed(m.headers, in)
+	given := m.headers.RunID
+	if given == "" && in != nil && record.ValidateID(in.RunID) == nil {
+		given = in.RunID
+	}
 	if given == "" {
 		if malformed != nil {
 			return p.letter(m, reasonMalformed, malformed.Error())

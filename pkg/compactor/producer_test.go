@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // says makes headers of names and values in turn.
@@ -178,10 +178,10 @@ func TestVerifier_FindsAnEndThatIsNotTheAgents(t *testing.T) {
 	records["r"].Synthetic = false
 	proofs, err := records.verify(s.events, nil, false)
 	s.check(err)
-	equal(t, "proof", []any{proofs[0].Verdict, proofs[0].Differences}, []any{shadow.Differs, []string{"synthetic"}})
+	equal(t, "proof", []any{proofs[0].Verdict, proofs[0].Differences}, []any{verify.Differs, []string{"synthetic"}})
 	records["r"].Synthetic = true
 	s.events[1].Value = []byte(custom("no end"))
 	proofs, err = records.verify(s.events, nil, false)
 	s.check(err)
-	equal(t, "verdict without the end", proofs[0].Verdict, shadow.Differs)
+	equal(t, "verdict without the end", proofs[0].Verdict, verify.Differs)
 }

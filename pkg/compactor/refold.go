@@ -17,7 +17,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // A request to refold a thread (skein refold --apply) has its records written anew where the rules of the fold
@@ -134,15 +134,19 @@ func (p *Processor) prepare(r *RefoldRequest) error {
 // request's ranges, and logStart is the first offset that skein.events still has. It returns how many records that are,
 // or why (refused) there are none.
 func (p *Processor) FinishRefold(r *RefoldRequest, raw []*kgo.Record, logStart int64) (written int, refused, err error) {
-	again := shadow.NewThread(r.records, logStart)
+	again := verify.NewRewriter(r.records, logStart)
 	for _, m := range raw {
-		if err := again.Take(m); err != nil {
+		e, ok, err := kafka.RunEvent(m, record.Headers{})
+		if ok {
+			err = again.Take(e)
+		}
+		if err != nil {
 			return 0, nil, err
 		}
 	}
-	anew, err := again.Anew()
+	anew, err := again.Rewrite()
 	switch {
-	case errors.Is(err, shadow.ErrLeft):
+	case errors.Is(err, verify.ErrUnchanged):
 		return 0, err, nil
 	case err != nil || len(anew) == 0:
 		return 0, nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // older has the records on skein.runs, and the snapshots, be those of older rules, by which texts and states
@@ -409,11 +409,11 @@ func TestThread_SharesWhatItsRunsHaveInCommon(t *testing.T) {
 	for _, r := range s.latest() {
 		records = append(records, r)
 	}
-	again := shadow.NewThread(records, 0)
+	again := verify.NewRewriter(records, 0)
 	for _, m := range s.events {
-		s.check(again.Take(m))
+		s.check(takeRaw(again.Take, m))
 	}
-	anew, err := again.Anew()
+	anew, err := again.Rewrite()
 	s.check(err)
 	equal(t, "records anew", len(anew), runs)
 	lists := map[*agui.Message]bool{}

@@ -16,7 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // silence lets time pass, which another thread's event tells.
@@ -379,7 +379,7 @@ func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
 }
 
 // foldedAgain are the records of a thread that come out otherwise where it is folded again by its raw events and records.
-func (s *sim) foldedAgain(thread string) []shadow.Anew {
+func (s *sim) foldedAgain(thread string) []verify.Rewritten {
 	s.tb.Helper()
 	var records []*record.Run
 	for key, value := range s.values() {
@@ -390,13 +390,13 @@ func (s *sim) foldedAgain(thread string) []shadow.Anew {
 			records = append(records, r)
 		}
 	}
-	again := shadow.NewThread(records, 0)
+	again := verify.NewRewriter(records, 0)
 	for _, m := range s.events {
 		if string(m.Key) == "acme/"+thread {
-			s.check(again.Take(m))
+			s.check(takeRaw(again.Take, m))
 		}
 	}
-	anew, err := again.Anew()
+	anew, err := again.Rewrite()
 	s.check(err)
 	return anew
 }

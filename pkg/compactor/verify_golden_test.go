@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // TestGolden_VerifyAndRefoldSayTheSame holds what verify and refold say of records, spoilt or not, to what they said before: each
@@ -104,10 +104,10 @@ func (s *sim) golden(rng *rand.Rand, records recorded, out *bytes.Buffer) {
 	for _, id := range ids {
 		list = append(list, records[id])
 	}
-	again := shadow.NewThread(list, int64(start))
+	again := verify.NewRewriter(list, int64(start))
 	for _, m := range s.events[start:] {
 		if strings.HasSuffix(string(m.Key), "/"+list[0].ThreadID) {
-			if err := again.Take(m); err != nil {
+			if err := takeRaw(again.Take, m); err != nil {
 				fmt.Fprintf(out, "refold: error: %v\n", err)
 				return
 			}
@@ -122,7 +122,7 @@ func (s *sim) golden(rng *rand.Rand, records recorded, out *bytes.Buffer) {
 		s.check(err)
 		fmt.Fprintf(out, "%s\n", text)
 	}
-	anew, err := again.Anew()
+	anew, err := again.Rewrite()
 	fmt.Fprintf(out, "anew: %v", err)
 	for _, a := range anew {
 		text, err := record.EncodeRun(a.Record)

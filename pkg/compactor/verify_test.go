@@ -19,52 +19,28 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
-// recorded gives records to a shadow.Verifier, as an index and skein.runs do.
+// recorded are the records of a thread, by run.
 type recorded map[string]*record.Run
 
-func (r recorded) Record(run string) (*record.Run, error) { return r[run], nil }
-
-func (r recorded) History(run string) (lineage.History, error) {
-	chain, err := lineage.BaseChain(run, func(id string) (string, bool) {
-		rec, ok := r[id]
-		if !ok {
-			return "", false
-		}
-		return rec.Base, true
-	})
-	if err != nil {
-		return lineage.History{}, &shadow.UnprovableError{Reason: err.Error()}
+// takeRaw hands a raw record to what folds again.
+func takeRaw(take func(record.Event) error, m *kgo.Record) error {
+	e, ok, err := kafka.RunEvent(m, record.Headers{})
+	if !ok {
+		return err
 	}
-	var contents []lineage.Content
-	for _, id := range chain {
-		contents = append(contents, contentOf(r[id]))
-	}
-	at, err := lineage.Restore(contents...)
-	if err != nil {
-		err = &shadow.UnprovableError{Reason: err.Error()}
-	}
-	return at, err
-}
-
-func (r recorded) Holding(messageIDs []string) (runs []string, err error) {
-	for id, rec := range r {
-		if rec.Status != record.StatusRunning && slices.ContainsFunc(rec.Messages, func(m agui.Message) bool { return slices.Contains(messageIDs, m.ID) }) {
-			runs = append(runs, id)
-		}
-	}
-	return runs, nil
+	return take(e)
 }
 
 // verify verifies runs of a thread (nil is all), by rows if bare, and with nothing taken but what is asked for where runs are named.
-func (r recorded) verify(events []*kgo.Record, wanted []string, bare bool) ([]shadow.Proof, error) {
+func (r recorded) verify(events []*kgo.Record, wanted []string, bare bool) ([]verify.Report, error) {
 	return r.verifyFrom(0, events, wanted, bare)
 }
 
 // verifyFrom is verify where the log begins at start.
-func (r recorded) verifyFrom(start int, events []*kgo.Record, wanted []string, bare bool) ([]shadow.Proof, error) {
+func (r recorded) verifyFrom(start int, events []*kgo.Record, wanted []string, bare bool) ([]verify.Report, error) {
 	heads := make([]*record.Run, 0, len(r))
 	for _, id := range slices.Sorted(maps.Keys(r)) {
 		rec := r[id]
@@ -76,22 +52,29 @@ func (r recorded) verifyFrom(start int, events []*kgo.Record, wanted []string, b
 		heads = append(heads, rec)
 	}
 	slices.SortFunc(heads, func(a, b *record.Run) int { return int(a.Raw.First - b.Raw.First) })
-	v, err := shadow.NewVerifier(heads, wanted, kafka.Span{Start: int64(start), End: int64(len(events))}, r)
+	t, err := verify.NewThread(heads, wanted, [2]int64{int64(start), int64(len(events))}, verify.NewRecords(slices.Collect(maps.Values(r))))
+	if err != nil {
+		return nil, err
+	}
+	key, err := record.ThreadKey(heads[0].Tenant, heads[0].ThreadID)
 	if err != nil {
 		return nil, err
 	}
 	ranges := [][2]int64{{int64(start), int64(len(events))}}
 	if wanted != nil {
-		ranges = v.Ranges()
+		ranges = t.Ranges()
 	}
 	for _, part := range ranges {
 		for _, m := range events[max(part[0], 0):min(part[1], int64(len(events)))] {
-			if err := v.Take(m); err != nil {
+			if string(m.Key) != key {
+				continue
+			}
+			if err := takeRaw(t.Take, m); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return v.Proofs()
+	return t.Reports()
 }
 
 // byThread are the latest records, by thread and run.
@@ -124,15 +107,15 @@ func (s *sim) isProved(rng *rand.Rand, n *tally) {
 			proofs, err := records.verify(s.events, wanted, rng.IntN(2) == 0)
 			s.check(err)
 			for _, p := range proofs {
-				if p.Verdict == shadow.Differs {
+				if p.Verdict == verify.Differs {
 					b, err := record.EncodeRun(records[p.RunID])
 					s.check(err)
 					s.tb.Errorf("%s of thread %s, run %s: %+v\n%s", way, thread, p.RunID, p, b)
 				}
 				switch {
-				case p.Verdict == shadow.Unproved:
+				case p.Verdict == verify.Unproved:
 					n.unproved++
-				case slices.Contains(p.Unproved, shadow.UnprovedPlace):
+				case slices.Contains(p.Unproved, verify.UnprovedPlace):
 					n.unprovedPlaces++
 				default:
 					n.places++
@@ -341,11 +324,11 @@ func TestVerifier_FindsWhatIsChanged(t *testing.T) {
 			for _, wanted := range [][]string{nil, {id}} {
 				proofs, err := records.verify(s.events, wanted, rng.IntN(2) == 0)
 				s.check(err)
-				at := slices.IndexFunc(proofs, func(p shadow.Proof) bool { return p.RunID == id })
+				at := slices.IndexFunc(proofs, func(p verify.Report) bool { return p.RunID == id })
 				switch p := proofs[at]; {
-				case p.Verdict == shadow.Differs && (slices.Contains(p.Differences, name) || strings.HasPrefix(name, "raw.")):
+				case p.Verdict == verify.Differs && (slices.Contains(p.Differences, name) || strings.HasPrefix(name, "raw.")):
 					found++
-				case p.Verdict == shadow.Unproved, isPlace(name) && slices.Contains(p.Unproved, shadow.UnprovedPlace):
+				case p.Verdict == verify.Unproved, isPlace(name) && slices.Contains(p.Unproved, verify.UnprovedPlace):
 					said++
 				default:
 					t.Errorf("%s of %s was changed, wanted %v: %+v\nwas %s\nis  %s", name, id, wanted, p, was, is)
@@ -458,11 +441,11 @@ func TestThread_FoldsAgainARunWhoseInputCameBeforeItsParentsEnd(t *testing.T) {
 	records := s.byThread()["t"]
 	equal(t, "base", records["r2"].Base, "r1")
 	records["r2"].Messages[0].Raw = json.RawMessage(assistantMessage("m2", "zwei")) // as older rules had it
-	again := shadow.NewThread(slices.Collect(maps.Values(records)), 0)
+	again := verify.NewRewriter(slices.Collect(maps.Values(records)), 0)
 	for _, m := range s.events {
-		s.check(again.Take(m))
+		s.check(takeRaw(again.Take, m))
 	}
-	anew, err := again.Anew()
+	anew, err := again.Rewrite()
 	s.check(err)
 	if len(anew) != 1 || string(anew[0].Record.Messages[0].Raw) != assistantMessage("m2", "two") {
 		t.Errorf("written anew: %+v", anew)
@@ -490,13 +473,13 @@ func TestVerifier_ProvesNoPlaceThatOtherRulesHaveDecided(t *testing.T) {
 			r.InputForm, r.MessageCount, r.HistoryKey = "", 2, lineage.KeyOf(r.Messages).String()
 			proofs, err := records.verify(s.events, []string{"run2"}, false)
 			s.check(err)
-			if p := proofs[0]; p.Verdict != shadow.Differs { // by these rules it is wrong
+			if p := proofs[0]; p.Verdict != verify.Differs { // by these rules it is wrong
 				t.Fatalf("%+v", p)
 			}
 			older(r)
 			proofs, err = records.verify(s.events, []string{"run2"}, false)
 			s.check(err)
-			if p := proofs[0]; p.Verdict != shadow.Proved || !slices.Contains(p.Unproved, shadow.UnprovedPlace) {
+			if p := proofs[0]; p.Verdict != verify.Proved || !slices.Contains(p.Unproved, verify.UnprovedPlace) {
 				t.Errorf("%+v", p)
 			}
 		})
@@ -515,26 +498,26 @@ func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
 	r := s.byThread()["t"]["r"]
 	counted := maps.Clone(r.Stats.Anomalies)
 	equal(t, "anomalies", counted, map[string]int64{ruleGap: 1, ruleBackwards: 1})
-	proved := func() shadow.Proof {
+	proved := func() verify.Report {
 		t.Helper()
 		proofs, err := recorded{"r": r}.verify(s.events, nil, false)
 		s.check(err)
 		return proofs[0]
 	}
-	anew := func() []shadow.Anew {
+	anew := func() []verify.Rewritten {
 		t.Helper()
-		again := shadow.NewThread([]*record.Run{r}, 0)
+		again := verify.NewRewriter([]*record.Run{r}, 0)
 		for _, m := range s.events {
-			s.check(again.Take(m))
+			s.check(takeRaw(again.Take, m))
 		}
-		list, err := again.Anew()
+		list, err := again.Rewrite()
 		s.check(err)
 		return list
 	}
-	equal(t, "as it is", proved().Verdict, shadow.Proved)
+	equal(t, "as it is", proved().Verdict, verify.Proved)
 
 	r.Stats.Anomalies = map[string]int64{ruleGap: 1, ruleRepeat: 1}
-	if p := proved(); p.Verdict != shadow.Differs || !slices.Equal(p.Differences, []string{"stats.anomalies"}) {
+	if p := proved(); p.Verdict != verify.Differs || !slices.Equal(p.Differences, []string{"stats.anomalies"}) {
 		t.Errorf("by these rules: %+v", p)
 	}
 	if list := anew(); len(list) != 1 || !maps.Equal(list[0].Record.Stats.Anomalies, counted) {
@@ -542,7 +525,7 @@ func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
 	}
 
 	r.FoldVersion = 1
-	equal(t, "by rules of version 1", proved().Verdict, shadow.Proved)
+	equal(t, "by rules of version 1", proved().Verdict, verify.Proved)
 	equal(t, "records of version 1 that are written anew", len(anew()), 0)
 	r.Messages[0].Raw = json.RawMessage(assistantMessage("m", "B"))
 	if list := anew(); len(list) != 1 || !maps.Equal(list[0].Record.Stats.Anomalies, counted) {

@@ -1,8 +1,7 @@
-// Package fold holds the rules by which the raw records of skein.events become a run's record: which
-// run a record belongs to, which event is a repeat, what is hashed and counted, and what a record says
-// of a fold. The compactor applies them as events come; readers apply them again, to give back the
-// events of a run and to prove its record. What only the compactor decides is not here: a run's place
-// in its thread, when a record is written, and what becomes a dead letter.
+// Package fold is the one loop that turns raw records of skein.events into folded runs. A Loop decodes each record once and knows what is an event
+// or an input, a repeat or malformed, and what is hashed and counted. Those who fold (Runs) say which run a record belongs to, and what a run
+// starts from: the compactor as events come; readers again, to give back the events of a run and to verify its record. What only the
+// compactor decides is not here: parent resolution, when a record is written, and what becomes a dead letter.
 //
 // Everything is pure: records and histories come in as values.
 package fold

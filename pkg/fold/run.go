@@ -1,18 +1,18 @@
 package fold
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
 // Outcome is what became of a record.
 type Outcome string
 
-// The outcomes of a run's records.
+// The outcomes of a run's records. Runs.Find may have others.
 const (
 	// Folded: the event is in the run's record, its count and its hash.
 	Folded Outcome = "folded"
@@ -26,20 +26,10 @@ const (
 	Input Outcome = "input"
 )
 
-// Run goes over the records of one run, from its first to the last that its record holds, and decides
-// about each what the compactor has decided.
+// Run is a run that a Loop folds.
 type Run struct {
-	// Span is the run's, ThreadID its thread's id.
-	Span     Span
-	ThreadID string
-	// Begin starts the fold at the run's first event, with the input that came before it or in it (nil
-	// without one) and its hash. Nil: the run is folded from nothing, which is enough to know what can
-	// be folded, as that does not depend on the messages and state before the run.
-	Begin func(input *agui.RunAgentInput, sum string) (*compact.Run, error)
-
-	// BaseKey names the history of the run's base, where the caller knows that; nil where not. What a run only
-	// adds to is not gone over again then.
-	BaseKey *lineage.Key
+	// ThreadID is its thread's id, ID its own, ClientID the one that the agent uses for it.
+	ThreadID, ID, ClientID string
 
 	// Fold is nil before the first event.
 	Fold *compact.Run
@@ -56,101 +46,106 @@ type Run struct {
 	// Input is the one that the run has so far, InputSHA256 its hash.
 	Input       *agui.RunAgentInput
 	InputSHA256 string
-
-	event agui.Event
+	// Noted are the anomalies that the last record brought.
+	Noted []string
 }
 
 // NewRun returns a run before its first record.
-func NewRun(span Span, threadID string) *Run {
-	return &Run{Span: span, ThreadID: threadID, Tally: NewTally(), Seq: NewSequence(), Early: map[string]int64{}}
+func NewRun(threadID, id, clientID string) *Run {
+	return &Run{ThreadID: threadID, ID: id, ClientID: clientID, Tally: NewTally(), Seq: NewSequence(), Early: map[string]int64{}}
 }
 
-// Take takes the next record that belongs to the run. The error is never about the record.
-func (r *Run) Take(e record.Event) (Outcome, error) {
-	r.Producer.Take(e.Headers)
-	if e.Headers.Kind == record.KindInput {
-		return r.takeInput(e), nil
-	}
-	ev := &r.event
-	whole := ev.Decode(e.Value) == nil
+// step takes the next record that belongs to the run. The error is Begin's.
+func (r *Run) step(d *Decoded, runs Runs) (outcome Outcome, err error) {
+	r.Noted = r.Noted[:0]
 	switch {
-	case Behind(e.Headers.Seq, r.Seq.Next):
-		r.note(r.Seq.Drop(e.Headers.Seq))
-		return Repeat, nil
-	case !whole:
-		return r.refuse(e), nil
+	case d.Headers.Kind == record.KindInput:
+		outcome, err = r.takeInput(d)
+	case Behind(d.Headers.Seq, r.Seq.Next):
+		r.note(r.Seq.Drop(d.Headers.Seq))
+		outcome = Repeat
+	default:
+		outcome, err = r.takeEvent(d, runs)
 	}
-	fold, err := r.fold(ev)
-	if err != nil {
-		return "", err
+	if err == nil {
+		r.Producer.Take(d.Headers)
 	}
-	synthetic := IsSyntheticEnd(e.Headers, ev)
-	if err := Apply(fold, ev, synthetic); err != nil {
+	return outcome, err
+}
+
+func (r *Run) takeEvent(d *Decoded, runs Runs) (Outcome, error) {
+	ev := d.Payload()
+	if ev == nil {
+		return r.refuse(d), nil
+	}
+	into, input, sum := r.Fold, r.Input, r.InputSHA256
+	if into == nil {
+		if input == nil {
+			input, sum = InputOf(ev, r.ID)
+		}
+		var err error
+		if into, err = runs.Begin(r, d, input); err != nil {
+			return "", err
+		}
+	}
+	apply, synthetic := into.Apply, d.SyntheticEnd()
+	if synthetic {
+		apply = into.End
+	}
+	if err := apply(ev); err != nil {
 		if !agui.IsMalformed(err) && !errors.Is(err, compact.ErrEnded) {
 			return "", err
 		}
-		return r.refuse(e), nil
+		return r.refuse(d), nil
 	}
 	if r.Fold == nil {
-		r.Fold = fold
+		r.Fold, r.Input, r.InputSHA256 = into, input, sum
 		for rule, n := range r.Early {
 			for range n {
-				fold.Note(rule)
+				into.Note(rule)
 			}
 		}
 	}
-	r.sequence(e.Headers)
+	r.sequence(d.Headers)
 	r.compare(ev.ThreadID, ev.RunID)
 	if synthetic {
-		r.Tally.End(ev, e.Time)
+		r.Tally.End(ev, d.Time)
 		r.Synthetic = true
 		return SyntheticEnd, nil
 	}
-	r.Tally.Add(ev, e.Time)
+	r.Tally.Add(ev, d.Time)
 	return Folded, nil
 }
 
-// Event is the event that was taken last, or is being taken. It aliases the message.
-func (r *Run) Event() *agui.Event { return &r.event }
-
-// fold returns the run's fold, or before the first event the one that starts with it.
-func (r *Run) fold(ev *agui.Event) (*compact.Run, error) {
+func (r *Run) takeInput(d *Decoded) (Outcome, error) {
+	in := d.Input()
 	switch {
-	case r.Fold != nil:
-		return r.Fold, nil
-	case r.Begin == nil:
-		return compact.New(nil, nil), nil
-	}
-	if r.Input == nil {
-		r.Input, r.InputSHA256 = InputOf(ev, r.Span.RunID)
-	}
-	return r.Begin(r.Input, r.InputSHA256)
-}
-
-func (r *Run) takeInput(e record.Event) Outcome {
-	in, malformed := agui.DecodeInput(e.Value, r.Span.RunID)
-	if malformed != nil {
-		return r.refuse(e)
-	}
-	sum := record.SHA256(e.Value)
-	switch {
-	case r.InputSHA256 == sum:
-		return Repeat
+	case in == nil:
+		return r.refuse(d), nil
+	case r.InputSHA256 == d.SHA256():
+		return Repeat, nil
 	case r.Fold != nil:
 		r.note(AnomalyLateInput)
-		return Input
-	case r.Input != nil:
-		r.note(AnomalyInputReplaced)
-	default:
-		r.Tally.StartedAt = e.Time.UTC()
+		return Input, nil
+	case in.RunID != r.ID: // ids that decoding makes contain that
+		var err error
+		if in, err = agui.DecodeInput(bytes.Clone(d.Value), r.ID); err != nil {
+			return "", err
+		}
 	}
-	r.Input, r.InputSHA256 = in, sum
+	if r.Input != nil {
+		r.note(AnomalyInputReplaced)
+	}
+	if r.Tally.StartedAt.IsZero() {
+		r.Tally.StartedAt = d.Time.UTC()
+	}
+	r.Input, r.InputSHA256 = in, d.SHA256()
 	r.compare(in.ThreadID, in.RunID)
-	return Input
+	return Input, nil
 }
 
-func (r *Run) refuse(e record.Event) Outcome {
-	r.sequence(e.Headers)
+func (r *Run) refuse(d *Decoded) Outcome {
+	r.sequence(d.Headers)
 	r.note(AnomalyMalformed)
 	return Malformed
 }
@@ -168,12 +163,13 @@ func (r *Run) compare(thread, run string) {
 	if thread != "" && thread != r.ThreadID {
 		r.note(AnomalyThread)
 	}
-	if run != "" && run != r.Span.Given {
+	if run != "" && run != r.ClientID {
 		r.note(AnomalyRun)
 	}
 }
 
 func (r *Run) note(rule string) {
+	r.Noted = append(r.Noted, rule)
 	if r.Fold == nil {
 		r.Early[rule]++
 		return

@@ -15,13 +15,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// What a replay with all=true gives beside the outcomes of package refold.
+// What a replay with all=true gives beside the outcomes of package fold.
 const (
 	// outcomeLate: the event came after its run's terminal event.
 	outcomeLate fold.Outcome = "late"
@@ -31,17 +32,23 @@ const (
 	outcomeNoRun fold.Outcome = "no-run"
 	// outcomeUnknown: the run had repeats or malformed events, and its first ones are gone.
 	outcomeUnknown fold.Outcome = "unknown"
+	// outcomeOther: the event belongs to a run that is not asked for. It is not given back.
+	outcomeOther fold.Outcome = ""
 )
 
 // replay gives back raw events of a thread: those that its runs were folded from or, with all, all.
 type replay struct {
 	key      string // of the thread
-	thread   *fold.Thread
+	recorded *fold.Recorded
 	wanted   map[string]*replayRun // by run id
 	from, to int64
 	all      bool
 	// whole: every run of the thread is wanted, and so what belongs to none.
 	whole bool
+
+	loop *fold.Loop
+	// runID is the run of the last record.
+	runID string
 }
 
 // replayRun is one run that is given back.
@@ -89,7 +96,8 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	rp := &replay{key: key, thread: fold.NewThread(spans(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
+	rp := &replay{key: key, recorded: fold.NewRecorded(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
+	rp.loop = fold.NewLoop(rp)
 	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
 	if err != nil {
 		return err
@@ -100,7 +108,7 @@ func (c *call) replayEvents() error {
 	}
 	var ranges [][2]int64
 	for _, r := range runs {
-		run := &replayRun{Run: fold.NewRun(fold.SpanOf(&r.Run), c.threadID), steady: steady(&r.Run)}
+		run := &replayRun{Run: fold.NewRun(c.threadID, r.RunID, cmp.Or(r.GivenRunID, r.RunID)), steady: steady(&r.Run)}
 		rp.wanted[r.RunID] = run
 		run.cut = all && !run.steady && r.Raw.First < raw.start
 		from := rp.from
@@ -164,10 +172,11 @@ func (c *call) replayRuns(all []store.Run) ([]store.Run, error) {
 	return runs, nil
 }
 
-func spans(runs []store.Run) []fold.Span {
-	out := make([]fold.Span, len(runs))
+// recordsOf are the records of rows.
+func recordsOf(runs []store.Run) []*record.Run {
+	out := make([]*record.Run, len(runs))
 	for i := range runs {
-		out[i] = fold.SpanOf(&runs[i].Run)
+		out[i] = &runs[i].Run
 	}
 	return out
 }
@@ -262,52 +271,55 @@ func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 	if string(m.Key) != rp.key {
 		return replayed{}, false, nil
 	}
-	raw, ok, err := kafka.RunEvent(m, record.Headers{})
+	raw, ok, err := kafka.RunEvent(m, rp.loop.Decoded().Headers)
 	if !ok {
 		return replayed{}, false, err
 	}
-	headers := raw.Headers
+	_, outcome, err := rp.loop.Next(raw)
+	if err != nil || outcome == outcomeOther {
+		return replayed{}, false, err
+	}
 	e = replayed{
-		position: record.Position{Partition: m.Partition, Offset: m.Offset}, at: m.Timestamp,
-		kind: headers.Kind, seq: headers.Seq, value: m.Value,
+		position: raw.Position(), runID: rp.runID, at: m.Timestamp, kind: raw.Headers.Kind, seq: raw.Headers.Seq, outcome: outcome, value: m.Value,
 	}
 	in := m.Offset >= rp.from && m.Offset < rp.to
-	span, found := rp.thread.Of(fold.NamedBy(headers, m.Value), m.Offset)
-	if !found {
-		e.outcome = outcomeNoRun
-		return e, in && rp.all && rp.whole, nil
-	}
+	return e, in && (rp.all || outcome == fold.Folded), nil
+}
+
+// Find implements fold.Runs: it returns a run whose events have to be folded to tell what became of them.
+func (rp *replay) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
+	rp.runID = ""
+	span, found := rp.recorded.Of(d)
 	run := rp.wanted[span.RunID]
-	if run == nil {
-		return replayed{}, false, nil
-	}
-	e.runID = span.RunID
 	switch {
-	case m.Offset >= span.Next && span.Sealed:
-		e.outcome = outcomeLate
-	case m.Offset >= span.Next:
-		e.outcome = outcomeAhead
-	case headers.Kind == record.KindInput && (run.steady || run.cut):
-		e.outcome = fold.Input
-	case run.cut:
-		e.outcome = outcomeUnknown
-	case run.steady:
-		e.outcome = fold.Folded
-		if headers.Synthetic {
-			ev, err := agui.Decode(m.Value)
-			if err != nil {
-				return replayed{}, false, fmt.Errorf("%w: event %s is malformed, and its run's record counts none", errBroken, e.position)
-			}
-			if fold.IsSyntheticEnd(headers, ev) {
-				e.outcome = fold.SyntheticEnd
-			}
-		}
-	default:
-		if e.outcome, err = run.Take(raw); err != nil {
-			return replayed{}, false, err
-		}
+	case !found && rp.whole:
+		return nil, outcomeNoRun, nil
+	case run == nil:
+		return nil, outcomeOther, nil
 	}
-	return e, in && (rp.all || e.outcome == fold.Folded), nil
+	rp.runID = span.RunID
+	switch {
+	case d.Offset >= span.Next && span.Sealed:
+		return nil, outcomeLate, nil
+	case d.Offset >= span.Next:
+		return nil, outcomeAhead, nil
+	case d.Headers.Kind == record.KindInput && (run.steady || run.cut):
+		return nil, fold.Input, nil
+	case run.cut:
+		return nil, outcomeUnknown, nil
+	case !run.steady:
+		return run.Run, "", nil
+	case d.Headers.Synthetic && d.Malformed() != nil:
+		return nil, "", fmt.Errorf("%w: event %s is malformed, and its run's record counts none", errBroken, d.Position())
+	case d.SyntheticEnd():
+		return nil, fold.SyntheticEnd, nil
+	}
+	return nil, fold.Folded, nil
+}
+
+// Begin implements fold.Runs: what can be folded does not depend on the messages and state before the run.
+func (rp *replay) Begin(*fold.Run, *fold.Decoded, *agui.RunAgentInput) (*compact.Run, error) {
+	return compact.New(nil, nil), nil
 }
 
 // stream ends an answer whose first bytes are out. What fails now can only be told by breaking off.

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -23,10 +24,9 @@ import (
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // rawFixture is the stage over raw events on partition 3, where the fixture's records say they are.
@@ -97,6 +97,19 @@ func (f *rawFixture) event(run, value string) int64 {
 	return f.add("acme", "chat", record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, value)
 }
 
+// alone is a run that is folded by itself (fold.Runs).
+type alone struct {
+	run  *fold.Run
+	rec  *record.Run
+	from fold.Origin
+}
+
+func (a *alone) Find(*fold.Decoded) (*fold.Run, fold.Outcome, error) { return a.run, "", nil }
+
+func (a *alone) Begin(_ *fold.Run, _ *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
+	return fold.StartRecorded(a.rec, &a.from, input), nil
+}
+
 // indexed produces what was added and indexes a run of acme's thread "chat" over these offsets.
 func (f *rawFixture) indexed(run, given string, at ...int64) *record.Run {
 	f.t.Helper()
@@ -113,13 +126,8 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 		FoldVersion: compact.Version,
 		Raw:         record.Raw{First: at[0], Next: at[len(at)-1] + 1},
 	}
-	r := fold.NewRun(fold.SpanOf(rec), thread)
-	var input *agui.RunAgentInput
-	r.Begin = func(in *agui.RunAgentInput, _ string) (*compact.Run, error) {
-		var folded *compact.Run
-		folded, input = fold.Start(run, lineage.ParentNone, lineage.History{}, in, 0)
-		return folded, nil
-	}
+	r := &alone{run: fold.NewRun(thread, run, cmp.Or(given, run)), rec: rec}
+	loop := fold.NewLoop(r)
 	for _, o := range at {
 		m := f.log[o]
 		if m.Offset != o {
@@ -129,7 +137,7 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if _, err := r.Take(e); err != nil {
+		if _, _, err := loop.Next(e); err != nil {
 			f.t.Fatal(err)
 		}
 		if n := len(rec.Raw.Ranges); n > 0 && rec.Raw.Ranges[n-1][1] == o {
@@ -138,12 +146,8 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 			rec.Raw.Ranges = append(rec.Raw.Ranges, [2]int64{o, o + 1})
 		}
 	}
-	fold.FillInput(rec, lineage.History{}, lineage.History{}, input, r.InputSHA256)
-	fold.Fill(rec, r.Fold, r.Tally, lineage.History{})
-	at2 := fold.At(r.Fold, lineage.History{})
-	rec.HistoryKey = lineage.KeyOf(at2.Messages).String()
-	rec.Raw.Partition, rec.Raw.Events, rec.Raw.SHA256, rec.Raw.NextSeq = 3, r.Tally.Events, r.Tally.SHA256(), r.Seq.Next
-	rec.Agent, rec.Labels, rec.Synthetic = r.Producer.Agent, r.Producer.Labels, r.Synthetic
+	rec.Raw.Partition = 3
+	rec, _ = r.run.Record(rec, r.from, rec.Raw.First, rec.Raw.Next)
 	if rec.Status == record.StatusRunning {
 		rec.Open = &record.Open{Fold: json.RawMessage(`{}`)}
 	}
@@ -272,7 +276,7 @@ func TestReplay_GivesBackWhatTheRecordIsMadeOf(t *testing.T) {
 			}
 			var p proofAnswer
 			f.json("/v1/threads/chat/runs/r/verify", &p)
-			if p.Verdict != shadow.Proved {
+			if p.Verdict != verify.Proved {
 				t.Errorf("verdict %+v", p)
 			}
 			f.get("umbrella", chatR).problem(t, http.StatusNotFound)
@@ -398,7 +402,7 @@ func TestReplay_SaysWhatRetentionHasTaken(t *testing.T) {
 	f.replays("/v1/threads/chat/runs/r~2/events", 5, 6)
 	var p proofAnswer
 	f.json("/v1/threads/chat/runs/r/verify", &p)
-	if p.Verdict != shadow.Unproved || p.Earliest == nil || p.Earliest.String() != "3:2" || p.Reason == "" || p.Raw != nil {
+	if p.Verdict != verify.Unproved || p.Earliest == nil || p.Earliest.String() != "3:2" || p.Reason == "" || p.Raw != nil {
 		t.Errorf("verdict %+v", p)
 	}
 

@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // proofAnswer says whether a run's record is what its raw events make.
@@ -18,7 +20,7 @@ type proofAnswer struct {
 	ThreadID string         `json:"threadId"`
 	RunID    string         `json:"runId"`
 	Status   record.Status  `json:"status"`
-	Verdict  shadow.Verdict `json:"verdict"`
+	Verdict  verify.Verdict `json:"verdict"`
 	// Reason says why nothing is proved.
 	Reason string `json:"reason,omitempty"`
 	// Earliest is the first of the run's events that is still there, where the first ones are gone.
@@ -65,7 +67,7 @@ func (c *call) verify() error {
 	if err != nil {
 		return err
 	}
-	if from.later != nil && answers[0].Verdict == shadow.Unproved {
+	if from.later != nil && answers[0].Verdict == verify.Unproved {
 		return from.later
 	}
 	return c.json(v.status, answers[0])
@@ -132,46 +134,56 @@ func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) 
 
 // prove proves some runs of a thread, as rows tell of it.
 func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.Position) ([]proofAnswer, error) {
-	heads, ids := make([]*record.Run, len(from.runs)), make([]string, len(wanted))
-	for i := range from.runs {
-		heads[i] = &from.runs[i].Run
-	}
+	ids := make([]string, len(wanted))
 	for i := range wanted {
 		ids[i] = wanted[i].RunID
 	}
-	v, err := shadow.NewVerifier(heads, ids, kafka.Span{Start: raw.start, End: raw.end}, from)
+	v, err := verify.NewThread(recordsOf(from.runs), ids, [2]int64{raw.start, raw.end}, from)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	var expired error
-	err = raw.each(c.r.Context(), v.Ranges(), v.Take)
+	key, err := record.ThreadKey(c.tenant, c.threadID)
+	if err != nil {
+		return nil, err
+	}
+	err = raw.each(c.r.Context(), v.Ranges(), func(m *kgo.Record) error {
+		if string(m.Key) != key {
+			return nil
+		}
+		e, ok, err := kafka.RunEvent(m, v.Headers())
+		if !ok {
+			return err
+		}
+		return v.Take(e)
+	})
 	if errors.Is(err, errRawGone) { // since it was asked where they begin
 		expired, err = from.lacks("raw events have expired while they were read; try again"), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	proofs, err := v.Proofs()
+	reports, err := v.Reports()
 	if err != nil {
 		return nil, err
 	}
 	stale := expired
-	if expired == nil && slices.ContainsFunc(proofs, func(p shadow.Proof) bool { return p.Verdict == shadow.Differs }) {
+	if expired == nil && slices.ContainsFunc(reports, func(p verify.Report) bool { return p.Verdict == verify.Differs }) {
 		if stale, err = from.stale(); err != nil {
 			return nil, err
 		}
 	}
-	answers := make([]proofAnswer, len(proofs))
-	for i, p := range proofs {
-		if expired != nil || stale != nil && p.Verdict == shadow.Differs {
-			p = shadow.Proof{RunID: p.RunID, Verdict: shadow.Unproved, Reason: stale.Error(), Earliest: -1, Differences: []string{}, Unproved: []string{}}
+	answers := make([]proofAnswer, len(reports))
+	for i, p := range reports {
+		if expired != nil || stale != nil && p.Verdict == verify.Differs {
+			p = verify.Report{RunID: p.RunID, Verdict: verify.Unproved, Reason: stale.Error(), Earliest: -1, Differences: []string{}, Unproved: []string{}}
 		}
 		answers[i] = newProofAnswer(wanted[i], p, to)
 	}
 	return answers, nil
 }
 
-func newProofAnswer(row store.Run, p shadow.Proof, to record.Position) proofAnswer {
+func newProofAnswer(row store.Run, p verify.Report, to record.Position) proofAnswer {
 	a := proofAnswer{
 		ThreadID: row.ThreadID, RunID: row.RunID, Status: row.Status, Verdict: p.Verdict, Reason: p.Reason,
 		Record:      claim{Events: row.Raw.Events, SHA256: row.Raw.SHA256, InputSHA256: row.InputSHA256},
@@ -181,7 +193,7 @@ func newProofAnswer(row store.Run, p shadow.Proof, to record.Position) proofAnsw
 	if p.Raw != nil {
 		a.Raw = &claim{Events: p.Raw.Events, SHA256: p.Raw.SHA256, InputSHA256: p.Raw.InputSHA256}
 	}
-	if p.Verdict == shadow.Differs {
+	if p.Verdict == verify.Differs {
 		a.DiffersFrom = &record.Position{Partition: row.Raw.Partition, Offset: p.From}
 	}
 	if p.Earliest >= 0 {
@@ -190,7 +202,7 @@ func newProofAnswer(row store.Run, p shadow.Proof, to record.Position) proofAnsw
 	return a
 }
 
-// indexed gives what the index and skein.runs say of a thread's runs (shadow.Source).
+// indexed gives what the index and skein.runs say of a thread's runs (verify.Source).
 type indexed struct {
 	*call
 	runs []store.Run
@@ -204,10 +216,10 @@ func (s *indexed) row(run string) int {
 
 func (s *indexed) lacks(detail string) error {
 	s.later = later(detail)
-	return &shadow.UnprovableError{Reason: detail}
+	return &verify.UnprovableError{Reason: detail}
 }
 
-// Record implements shadow.Source.
+// Record implements verify.Source.
 func (s *indexed) Record(run string) (*record.Run, error) {
 	rec, err := s.recordOf(s.runs[s.row(run)])
 	if errors.Is(err, ErrRecordGone) {
@@ -216,7 +228,7 @@ func (s *indexed) Record(run string) (*record.Run, error) {
 	return rec, err
 }
 
-// History implements shadow.Source.
+// History implements verify.Source.
 func (s *indexed) History(run string) (lineage.History, error) {
 	i := s.row(run)
 	if i < 0 {
@@ -227,7 +239,7 @@ func (s *indexed) History(run string) (lineage.History, error) {
 	case errors.As(err, &why):
 		return lineage.History{}, s.lacks(why.detail)
 	case errors.Is(err, errBroken):
-		return lineage.History{}, &shadow.UnprovableError{Reason: fmt.Sprintf("the history at the end of run %q, from which it starts, cannot be put together", run)}
+		return lineage.History{}, &verify.UnprovableError{Reason: fmt.Sprintf("the history at the end of run %q, from which it starts, cannot be put together", run)}
 	case err != nil:
 		return lineage.History{}, err
 	case s.runs[i].Version != h.run.Version: // what is proved hangs from the older one
@@ -236,7 +248,7 @@ func (s *indexed) History(run string) (lineage.History, error) {
 	return h.History, nil
 }
 
-// Holding implements shadow.Source.
+// Holding implements verify.Source.
 func (s *indexed) Holding(messageIDs []string) ([]string, error) {
 	versions, err := s.store.Holding(s.r.Context(), s.tenant, s.threadID, messageIDs)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/refold"
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // verifyEvery is the time between two lines that say how far the proof of all runs is.
@@ -56,8 +57,8 @@ func (c *call) verifyAll() error {
 		a.out.start()
 		return nil
 	}
-	q := shadow.Query{Tenant: c.tenant, Progress: a.progress, Apart: a.apart}
-	if err = shadow.Verify(c.r.Context(), c.raw.cfg, q, a.runs); !a.started && err != nil {
+	q := refold.Query{Tenant: c.tenant, Progress: a.progress, Excluded: a.excluded}
+	if err = refold.Verify(c.r.Context(), c.raw.cfg, q, a.runs); !a.started && err != nil {
 		return err
 	}
 	return c.stream(err, a.out)
@@ -95,7 +96,7 @@ func (a *allAnswer) progress(done, total int) {
 }
 
 // runs writes the answers about a thread's runs, and compares their rows with the records that were verified.
-func (a *allAnswer) runs(runs []shadow.Verified) error {
+func (a *allAnswer) runs(runs []refold.Verified) error {
 	if a.broken != nil {
 		return a.broken
 	}
@@ -112,8 +113,8 @@ func (a *allAnswer) runs(runs []shadow.Verified) error {
 	return nil
 }
 
-// apart writes the answers about a thread that is not verified with the others, as the index tells of it.
-func (a *allAnswer) apart(_, thread string) error {
+// excluded writes the answers about a thread that is not verified with the others, as the index tells of it.
+func (a *allAnswer) excluded(_, thread string) error {
 	c := *a.call
 	c.threadID = thread
 	rows, err := c.store.Thread(c.r.Context(), c.tenant, thread)
@@ -134,7 +135,7 @@ func (a *allAnswer) apart(_, thread string) error {
 }
 
 // besideRows are the answers about a thread's runs, whose rows are held against the records that were verified.
-func (a *allAnswer) besideRows(runs []shadow.Verified) ([]proofAnswer, error) {
+func (a *allAnswer) besideRows(runs []refold.Verified) ([]proofAnswer, error) {
 	first := runs[0].Record
 	rows, err := a.store.Thread(a.r.Context(), a.tenant, first.ThreadID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -147,7 +148,7 @@ func (a *allAnswer) besideRows(runs []shadow.Verified) ([]proofAnswer, error) {
 	indexedTo := record.Position{Partition: first.Raw.Partition, Offset: max(a.to[first.Raw.Partition]-1, 0)}
 	answers := make([]proofAnswer, len(runs))
 	for i, r := range runs {
-		p := r.Proof
+		p := r.Report
 		switch row, ok := byID[r.Record.RunID]; {
 		case !ok, row.Version < r.Version:
 			p.Unproved = append(p.Unproved, unindexedYet)
@@ -158,8 +159,8 @@ func (a *allAnswer) besideRows(runs []shadow.Verified) ([]proofAnswer, error) {
 			if err != nil {
 				return nil, err
 			}
-			if !same && p.Verdict != shadow.Differs {
-				p.Verdict, p.From = shadow.Differs, r.Record.Raw.First
+			if !same && p.Verdict != verify.Differs {
+				p.Verdict, p.From = verify.Differs, r.Record.Raw.First
 			}
 			if !same {
 				p.Differences = append(p.Differences, "index")

@@ -16,8 +16,8 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // publishRecords has the run records that were indexed lie on skein.runs, where their rows say.
@@ -186,7 +186,7 @@ func TestVerifyAll_FindsARowThatIsNotItsRecords(t *testing.T) {
 	f.indexedFor("acme", "chat", "r", "", nil, f.talkOf("acme", "chat", "r")...)
 	f.publishRecords()
 	all, _, _ := proofs(t, f.get("acme", "/v1/verify").body)
-	if p := all["chat/r"]; p.Verdict != shadow.Differs || !slices.Equal(p.Differences, []string{"index"}) || p.DiffersFrom == nil {
+	if p := all["chat/r"]; p.Verdict != verify.Differs || !slices.Equal(p.Differences, []string{"index"}) || p.DiffersFrom == nil {
 		t.Errorf("%+v", p)
 	}
 }

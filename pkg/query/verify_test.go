@@ -19,7 +19,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // talk puts a run of one message on the log and returns its offsets: start, message, kept event, state, end.
@@ -70,7 +70,7 @@ func TestVerify_SaysWhatDiffers(t *testing.T) {
 			if value, err := jsonschema.UnmarshalJSON(strings.NewReader(r.body)); err != nil || describer(t)("Proof").Validate(value) != nil {
 				t.Errorf("%s is not as described: %v", r.body, err)
 			}
-			if p.Verdict != shadow.Differs || !slices.Equal(p.Differences, c.differences) || p.DiffersFrom == nil || p.DiffersFrom.String() != c.from {
+			if p.Verdict != verify.Differs || !slices.Equal(p.Differences, c.differences) || p.DiffersFrom == nil || p.DiffersFrom.String() != c.from {
 				t.Errorf("verdict %s, differences %v from %v, want %v from %s", p.Verdict, p.Differences, p.DiffersFrom, c.differences, c.from)
 			}
 		})
@@ -99,7 +99,7 @@ func TestVerify_SaysWhatItDoesNotProve(t *testing.T) {
 			f.indexedFor("acme", "chat", "r", "", c.change, at[:len(at)-1]...)
 			var p proofAnswer
 			f.json("/v1/threads/chat/runs/r/verify", &p)
-			if p.Verdict != shadow.Proved || !slices.ContainsFunc(p.Unproved, func(s string) bool { return strings.HasPrefix(s, c.remark) }) {
+			if p.Verdict != verify.Proved || !slices.ContainsFunc(p.Unproved, func(s string) bool { return strings.HasPrefix(s, c.remark) }) {
 				t.Errorf("verdict %s, differences %v, unproved %q", p.Verdict, p.Differences, p.Unproved)
 			}
 		})
@@ -115,7 +115,7 @@ func TestVerify_FoldsARunThatBeganAlone(t *testing.T) {
 	parent = append(parent, f.event("p", fmt.Sprintf(finished, "p")))
 	child = append(child, f.event("r", fmt.Sprintf(finished, "r")))
 	f.indexed("p", "", parent...)
-	for alone, want := range map[int64]shadow.Verdict{1: shadow.Proved, 0: shadow.Differs} {
+	for alone, want := range map[int64]verify.Verdict{1: verify.Proved, 0: verify.Differs} {
 		f.indexedFor("acme", "chat", "r", "", func(r *record.Run) {
 			r.ParentRunID, r.ParentBy, r.Depth = "p", record.ParentExplicit, 1
 			if alone > 0 {
@@ -127,7 +127,7 @@ func TestVerify_FoldsARunThatBeganAlone(t *testing.T) {
 		if p.Verdict != want {
 			t.Errorf("alone %d: verdict %s %s, differences %v", alone, p.Verdict, p.Reason, p.Differences)
 		}
-		if slices.Contains(p.Unproved, shadow.UnprovedAlone) != (alone > 0) {
+		if slices.Contains(p.Unproved, verify.UnprovedAlone) != (alone > 0) {
 			t.Errorf("alone %d: unproved is %q", alone, p.Unproved)
 		}
 	}
@@ -143,8 +143,8 @@ func TestVerify_FoldsAParentThatWasGoingOn(t *testing.T) {
 	f.indexed("p", "", parent...)
 	for _, c := range []struct {
 		state string
-		want  shadow.Verdict
-	}{{`{"n":1,"m":3}`, shadow.Proved}, {`{"n":2,"m":3}`, shadow.Differs}} {
+		want  verify.Verdict
+	}{{`{"n":1,"m":3}`, verify.Proved}, {`{"n":2,"m":3}`, verify.Differs}} {
 		f.indexedFor("acme", "chat", "r", "", func(r *record.Run) {
 			r.ParentRunID, r.ParentBy, r.Depth, r.State = "p", record.ParentExplicit, 1, json.RawMessage(c.state)
 			delete(r.Stats.Anomalies, "state-delta-failed")
@@ -160,7 +160,7 @@ func TestVerify_FoldsAParentThatWasGoingOn(t *testing.T) {
 	}
 	var p proofAnswer
 	f.json("/v1/threads/chat/runs/r/verify", &p)
-	if p.Verdict != shadow.Unproved || !strings.Contains(p.Reason, "its parent") {
+	if p.Verdict != verify.Unproved || !strings.Contains(p.Reason, "its parent") {
 		t.Errorf("verdict %s %q", p.Verdict, p.Reason)
 	}
 }
@@ -176,11 +176,11 @@ func TestVerify_AParentWhoseEventsAreInNoRecordYet(t *testing.T) {
 		r.Raw.Next, r.Raw.Ranges, r.Raw.Events, r.Raw.SHA256 = r.Raw.First, nil, 0, none.SHA256()
 		r.Open.Pending, r.Open.Placed = true, true
 	}, parent)
-	for state, want := range map[string]shadow.Verdict{`{"n":1}`: shadow.Proved, `{"n":2}`: shadow.Differs} {
+	for state, want := range map[string]verify.Verdict{`{"n":1}`: verify.Proved, `{"n":2}`: verify.Differs} {
 		f.indexedFor("acme", "chat", "r", "", func(r *record.Run) {
 			r.ParentRunID, r.ParentBy, r.Depth, r.State = "p", record.ParentExplicit, 1, json.RawMessage(state)
 		}, child...)
-		for run, want := range map[string]shadow.Verdict{"p": shadow.Proved, "r": want} {
+		for run, want := range map[string]verify.Verdict{"p": verify.Proved, "r": want} {
 			var p proofAnswer
 			f.json("/v1/threads/chat/runs/"+run+"/verify", &p)
 			if p.Verdict != want {
@@ -228,7 +228,7 @@ func TestVerify_TakesNoInputForABeginning(t *testing.T) {
 					t.Errorf("%s: run %s: %s, want %s", path, p.RunID, got, want)
 				}
 				// By itself nobody knows whether the other had begun.
-				if got, want := slices.Contains(p.Unproved, shadow.UnprovedPlace), path == "/v1/threads/chat/runs/a/verify"; got != want {
+				if got, want := slices.Contains(p.Unproved, verify.UnprovedPlace), path == "/v1/threads/chat/runs/a/verify"; got != want {
 					t.Errorf("%s: run %s: unproved %q", path, p.RunID, p.Unproved)
 				}
 			}
@@ -247,14 +247,14 @@ func TestVerify_ProvesPlaces(t *testing.T) {
 	for name, c := range map[string]struct {
 		change      func(*record.Run)
 		going       bool // a third run was going on
-		verdict     shadow.Verdict
+		verdict     verify.Verdict
 		differences string
 	}{
-		"as it was decided":      {func(*record.Run) {}, false, shadow.Proved, ""},
-		"another branch":         {func(r *record.Run) { r.BranchID = "b" }, false, shadow.Differs, "branchId"},
-		"another way":            {func(r *record.Run) { r.ParentBy = record.ParentLatest }, false, shadow.Differs, "parentBy"},
-		"another depth and root": {func(r *record.Run) { r.RootRunID, r.Depth = "b", 7 }, false, shadow.Differs, "rootRunId depth"},
-		"beside another run":     {func(r *record.Run) { r.BranchID = "b" }, true, shadow.Proved, ""},
+		"as it was decided":      {func(*record.Run) {}, false, verify.Proved, ""},
+		"another branch":         {func(r *record.Run) { r.BranchID = "b" }, false, verify.Differs, "branchId"},
+		"another way":            {func(r *record.Run) { r.ParentBy = record.ParentLatest }, false, verify.Differs, "parentBy"},
+		"another depth and root": {func(r *record.Run) { r.RootRunID, r.Depth = "b", 7 }, false, verify.Differs, "rootRunId depth"},
+		"beside another run":     {func(r *record.Run) { r.BranchID = "b" }, true, verify.Proved, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newRawFixture(t)
@@ -275,7 +275,7 @@ func TestVerify_ProvesPlaces(t *testing.T) {
 				if err := json.Unmarshal([]byte(lines[len(lines)-1]), &p); err != nil || r.status != http.StatusOK {
 					t.Fatalf("%s: %d %s", path, r.status, r.body)
 				}
-				if got := strings.Join(p.Differences, " "); p.RunID != "b" || p.Verdict != c.verdict || got != c.differences || slices.Contains(p.Unproved, shadow.UnprovedPlace) != c.going {
+				if got := strings.Join(p.Differences, " "); p.RunID != "b" || p.Verdict != c.verdict || got != c.differences || slices.Contains(p.Unproved, verify.UnprovedPlace) != c.going {
 					t.Errorf("%s: run %s: %s, differences %q, unproved %q; want %s, %q", path, p.RunID, p.Verdict, got, p.Unproved, c.verdict, c.differences)
 				}
 			}

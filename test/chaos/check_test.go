@@ -21,7 +21,8 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/refold"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // check is the reading of all topics at the end, and what is wrong there.
@@ -38,7 +39,7 @@ type check struct {
 
 // figures are what was found.
 type figures struct {
-	events, runs, sealed, open, checkpoints, letters, snapshots, shadows int
+	events, runs, sealed, open, checkpoints, letters, snapshots, refolds int
 }
 
 func (c *check) problem(format string, args ...any) {
@@ -227,24 +228,24 @@ func (c *check) compare(key string, r *record.Run) {
 // checkShadow wants each record of a run that has ended to be what its raw events make: folded by the reader of "skein
 // refold", which shares with the stage how an event is read and folded, and nothing of how it commits or restores.
 func (c *check) checkShadow() {
-	err := shadow.Refold(c.t.Context(), c.cfg, shadow.Query{}, func(r shadow.Run) error {
+	err := refold.Refold(c.t.Context(), c.cfg, refold.Query{}, func(r verify.Result) error {
 		key, err := record.RunKey(r.Tenant, r.ThreadID, r.RunID)
 		if err != nil {
 			return err
 		}
 		switch t := c.load.runs[key]; {
-		case t == nil || t.ended && r.Outcome != shadow.Same:
-			c.problem("%s: folded in shadow its record is %s: %s %v", key, r.Outcome, r.Why, r.Differences)
+		case t == nil || t.ended && r.Outcome != verify.Same:
+			c.problem("%s: folded again its record is %s: %s %v", key, r.Outcome, r.Why, r.Differences)
 		case t.ended:
-			c.figures.shadows++
+			c.figures.refolds++
 		}
 		return nil
 	})
 	if err != nil {
-		c.problem("folding in shadow: %v", err)
+		c.problem("folding again: %v", err)
 	}
-	if c.figures.shadows != c.figures.sealed {
-		c.problem("folded in shadow, %d records are the same, and %d runs are sealed", c.figures.shadows, c.figures.sealed)
+	if c.figures.refolds != c.figures.sealed {
+		c.problem("folded again, %d records are the same, and %d runs are sealed", c.figures.refolds, c.figures.sealed)
 	}
 }
 

@@ -48,7 +48,7 @@ how an event is read and folded, and nothing of how it commits or restores.
 %d checkpoints were written on the way. %d dead letters: those that were planted, each once. %d pairs of snapshots, each
 branch's last one equal to what the records give. Everything was committed %v after the load's end.
 
-`, f.events, f.runs, f.sealed, f.open, f.shadows, "`", "`", f.checkpoints, f.letters, f.snapshots, o.drained.Round(time.Second))
+`, f.events, f.runs, f.sealed, f.open, f.refolds, "`", "`", f.checkpoints, f.letters, f.snapshots, o.drained.Round(time.Second))
 	} else {
 		fmt.Fprintf(&b, "**It failed:** %d things are wrong, such as these.\n\n", len(o.wrong))
 		for _, p := range o.wrong[:min(len(o.wrong), 20)] {

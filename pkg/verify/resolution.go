@@ -1,4 +1,4 @@
-package shadow
+package verify
 
 import (
 	"cmp"
@@ -12,20 +12,20 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// placer decides again where runs belong, each at its first event, as the compactor has decided it: from the
+// resolutionCheck decides again where runs belong, each at its first event, as the compactor has decided it: from the
 // runs whose own first event lay before, and as they stood then. An input that was sent beside the stream begins no run.
 //
 // Some of how they stood is in no record: when a silent run was given up, and when one was closed that had been. So there
 // are two threads, in least such a run is open, in most it has ended; what both give is certain, as of what has ended the last one
 // counts, and of equal histories the last that began. Runs whose events are not read are open at an unknown state.
-type placer struct {
+type resolutionCheck struct {
 	byStart, byNext []*record.Run
 	// started and ended are how many of them the threads know of.
 	started, ended int
 	least, most    *lineage.Thread
 
 	// read returns the run's proof where its events are read.
-	read func(run string) *proof
+	read func(run string) *threadRun
 	// source tells which runs hold a message. That counts where an input on RUN_STARTED names no parent.
 	source Source
 	heads  map[string]*record.Run
@@ -33,7 +33,7 @@ type placer struct {
 	unsure bool
 	// open are the runs that are read, have begun, and whose records do not say an end that lies before; blind those that are
 	// not read and had not ended.
-	open  map[string]*proof
+	open  map[string]*threadRun
 	blind map[string]*record.Run
 	// doubtful says that most differs from least.
 	doubtful bool
@@ -46,9 +46,9 @@ type placer struct {
 	touched, whole bool
 }
 
-func newPlacer(heads []*record.Run, whole bool, source Source, read func(run string) *proof) (*placer, error) {
-	p := &placer{
-		byStart: slices.Clone(heads), byNext: slices.Clone(heads), read: read, source: source, heads: make(map[string]*record.Run, len(heads)), open: map[string]*proof{}, blind: map[string]*record.Run{}, whole: whole,
+func newResolutionCheck(heads []*record.Run, whole bool, source Source, read func(run string) *threadRun) (*resolutionCheck, error) {
+	p := &resolutionCheck{
+		byStart: slices.Clone(heads), byNext: slices.Clone(heads), read: read, source: source, heads: make(map[string]*record.Run, len(heads)), open: map[string]*threadRun{}, blind: map[string]*record.Run{}, whole: whole,
 	}
 	slices.SortFunc(p.byStart, compareStart)
 	slices.SortFunc(p.byNext, func(a, b *record.Run) int { return cmp.Compare(a.Raw.Next, b.Raw.Next) })
@@ -66,7 +66,7 @@ func newPlacer(heads []*record.Run, whole bool, source Source, read func(run str
 }
 
 // Any implements lineage.Known.
-func (p *placer) Any(ids []string, offset int64) (bool, error) {
+func (p *resolutionCheck) Any(ids []string, offset int64) (bool, error) {
 	runs, err := p.source.Holding(ids)
 	if err != nil {
 		return false, err
@@ -85,10 +85,10 @@ func (p *placer) Any(ids []string, offset int64) (bool, error) {
 	return false, nil
 }
 
-// place returns the members of a record in which a run's place comes out otherwise; certain is false where that cannot be
+// check resolves the parent of a run again, and returns the members of a record in which a run's place comes out otherwise; certain is false where that cannot be
 // told. Runs are placed in the order of their first events.
-func (p *placer) place(own *proof, start lineage.Start) (at lineage.Run, differ []string, certain bool, err error) {
-	if err := p.pass(own.head, start.Offset); err != nil {
+func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage.Run, differ []string, certain bool, err error) {
+	if err := p.pass(own.rec, start.Offset); err != nil {
 		return at, nil, false, err
 	}
 	p.unsure = false
@@ -102,13 +102,13 @@ func (p *placer) place(own *proof, start lineage.Start) (at lineage.Run, differ 
 			return at, nil, false, err
 		}
 	}
-	if own.head.FoldVersion != compact.Version || own.head.Refolds > 0 { // it was placed by other rules, and keeps its place
+	if own.rec.FoldVersion != compact.Version || own.rec.Refolds > 0 { // it was placed by other rules, and keeps its place
 		return at, nil, false, nil
 	}
-	if own.head.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
+	if own.rec.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
 		return at, nil, false, nil
 	}
-	rec, here := own.head, fold.RecordLineage(least.Run)
+	rec, here := own.rec, fold.RecordLineage(least.Run)
 	for _, m := range []struct {
 		name string
 		same bool
@@ -145,7 +145,7 @@ func sameAnomalies(at lineage.Placement, counted map[string]int64) bool {
 }
 
 // stoodSo reports whether it is known how the runs stood that the parent was found among.
-func (p *placer) stoodSo(start lineage.Start, at lineage.Run) bool {
+func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 	for _, h := range p.blind {
 		if !fold.Final(h) && h.InputOnly() { // if it had begun, its record does not say where
 			return false
@@ -159,7 +159,7 @@ func (p *placer) stoodSo(start lineage.Start, at lineage.Run) bool {
 			return false
 		}
 		for _, o := range p.open {
-			if start.Offset > o.until || o.head.FoldVersion != compact.Version || o.head.Refolds > 0 {
+			if start.Offset > o.until || o.rec.FoldVersion != compact.Version || o.rec.Refolds > 0 {
 				return false
 			}
 		}
@@ -180,10 +180,8 @@ func (p *placer) stoodSo(start lineage.Start, at lineage.Run) bool {
 	return len(p.blind) == 0 && !p.touched
 }
 
-func compareStart(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) }
-
 // pass has the threads know what the records say of the runs before an offset, but for one that is about to begin there.
-func (p *placer) pass(own *record.Run, offset int64) error {
+func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 	for ; p.started < len(p.byStart) && p.byStart[p.started].Raw.First < offset; p.started++ {
 		h := p.byStart[p.started]
 		if h.RunID == own.RunID || p.read(h.RunID) != nil || h.Raw.Next <= offset && h.Status != record.StatusRunning {
@@ -230,7 +228,7 @@ type stands struct {
 	sealed bool
 }
 
-func (p *placer) add(h *record.Run, how stands) error {
+func (p *resolutionCheck) add(h *record.Run, how stands) error {
 	r := fold.LineageOf(h)
 	r.End = h.Raw.Next - 1
 	if err := r.HistoryKey.UnmarshalText([]byte(h.HistoryKey)); err != nil {
@@ -254,22 +252,22 @@ func (p *placer) add(h *record.Run, how stands) error {
 }
 
 // hide takes a run for one whose events are not read, from where it is on.
-func (p *placer) hide(h *record.Run, how stands) error {
+func (p *resolutionCheck) hide(h *record.Run, how stands) error {
 	delete(p.open, h.RunID)
 	p.blind[h.RunID] = h
 	return p.add(h, how)
 }
 
 // begin has the threads know a run that goes on, from its first event on.
-func (p *placer) begin(own *proof) error {
-	r := fold.LineageOf(own.head)
+func (p *resolutionCheck) begin(own *threadRun) error {
+	r := fold.LineageOf(own.rec)
 	if own.preliminary() { // its record says where it would have been
 		if !own.certain {
 			p.lost = true
 			return nil
 		}
-		r = own.at
-		r.Start = own.head.Raw.First
+		r = own.resolved
+		r.Start = own.rec.Raw.First
 	}
 	r.End, r.Status, r.Sealed = -1, lineage.StatusRunning, false
 	p.open[r.ID] = own
@@ -282,7 +280,7 @@ func (p *placer) begin(own *proof) error {
 	return nil
 }
 
-func (p *placer) put(least, most *lineage.Run) error {
+func (p *resolutionCheck) put(least, most *lineage.Run) error {
 	if least != nil {
 		if err := p.least.Add(*least); err != nil {
 			return fmt.Errorf("placing runs again: %w", err)

@@ -1,4 +1,4 @@
-package shadow_test
+package refold_test
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
-	"github.com/skeinhq/skein/pkg/shadow"
+	"github.com/skeinhq/skein/pkg/refold"
 )
 
 // Nobody decides where no compactor is: the group is misspelt, or they are not running.
 func TestAwait_EndsWhereNobodyIsThere(t *testing.T) {
 	kafkatest.OnBoth(t, 1, func(t *testing.T, cfg kafka.Config) {
 		group := cfg.CompactorGroup()
-		requests := []shadow.Request{{Tenant: "acme", ThreadID: "t"}}
-		if err := shadow.Ask(t.Context(), cfg, requests); err != nil {
+		requests := []refold.Request{{Tenant: "acme", ThreadID: "t"}}
+		if err := refold.Send(t.Context(), cfg, requests); err != nil {
 			t.Fatal(err)
 		}
 		member, err := kafka.NewGroupReader(cfg, kafka.GroupOptions{Group: group, Topics: []string{cfg.Topics().Events}})
@@ -33,12 +33,12 @@ func TestAwait_EndsWhereNobodyIsThere(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		looks := 0
 		// Somebody is there, and takes longer.
-		err = shadow.Await(ctx, cfg, group, requests, time.Millisecond, func(int, int) {
+		err = refold.Await(ctx, cfg, group, requests, time.Millisecond, func(int, int) {
 			if looks++; looks == 5 {
 				cancel()
 			}
 		})
-		if !errors.Is(err, context.Canceled) || errors.Is(err, shadow.ErrNobody) {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, refold.ErrNoCompactor) {
 			t.Errorf("with a member it is %v", err)
 		}
 
@@ -62,8 +62,8 @@ func TestAwait_EndsWhereNobodyIsThere(t *testing.T) {
 			state = described[group+"-of-another-stage"].State
 		}
 		for _, none := range []string{group, group + "-misspelt", group + "-of-another-stage"} {
-			err := shadow.Await(t.Context(), cfg, none, requests, time.Millisecond, nil)
-			if !errors.Is(err, shadow.ErrNobody) || !strings.Contains(err.Error(), none+": 0 of 1 requests") {
+			err := refold.Await(t.Context(), cfg, none, requests, time.Millisecond, nil)
+			if !errors.Is(err, refold.ErrNoCompactor) || !strings.Contains(err.Error(), none+": 0 of 1 requests") {
 				t.Errorf("in a group of nobody it is %v", err)
 			}
 		}
@@ -72,7 +72,7 @@ func TestAwait_EndsWhereNobodyIsThere(t *testing.T) {
 		if err := adm.CommitAllOffsets(t.Context(), group, decided); err != nil {
 			t.Fatal(err)
 		}
-		if err := shadow.Await(t.Context(), cfg, group, requests, time.Millisecond, nil); err != nil {
+		if err := refold.Await(t.Context(), cfg, group, requests, time.Millisecond, nil); err != nil {
 			t.Errorf("once it is decided it is %v", err)
 		}
 	})

@@ -1,6 +1,7 @@
-package shadow
+package refold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // Verified is what came of one run.
@@ -19,24 +20,24 @@ type Verified struct {
 	Record *record.Run
 	// Version is the offset of the record in skein.runs.
 	Version int64
-	Proof   Proof
+	Report  verify.Report
 
 	misnamed []string
 }
 
-// Verify verifies the runs that are meant and calls tell with those of each thread, by start: by partition, by thread. Runs that start
+// Verify verifies the selected runs and calls report with those of each thread, by start: by partition, by thread. Runs that start
 // while it reads are not among them. A partition is read once for its run records, then its raw records in batches of threads that
 // lie close together; what is in memory has the bounds of a batch. It ends with its context.
-func Verify(ctx context.Context, cfg kafka.Config, q Query, tell func([]Verified) error) error {
+func Verify(ctx context.Context, cfg kafka.Config, q Query, report func([]Verified) error) error {
 	if q.Tenant == "" { // which means everybody to others
 		return errors.New("verifying: it is not said whose runs")
 	}
-	s := &shadow{cfg: cfg, query: q, mostPlanned: maxPlanned, mostBytes: maxRecordBytes}
-	return s.verifyAll(ctx, tell)
+	s := &scan{cfg: cfg, query: q, maxRuns: maxPlanned, maxBytes: maxRecordBytes}
+	return s.verifyAll(ctx, report)
 }
 
-func (s *shadow) verifyAll(ctx context.Context, tell func([]Verified) error) error {
-	if err := s.ask(ctx); err != nil {
+func (s *scan) verifyAll(ctx context.Context, report func([]Verified) error) error {
+	if err := s.fetchSpans(ctx); err != nil {
 		return err
 	}
 	p := &progress{tell: s.query.Progress}
@@ -45,7 +46,7 @@ func (s *shadow) verifyAll(ctx context.Context, tell func([]Verified) error) err
 	}
 	p.say(0)
 	for _, partition := range s.partitions {
-		if err := s.verifyPart(ctx, partition, part{}, p, s.events[partition].End-s.events[partition].Start, tell); err != nil {
+		if err := s.verifyPart(ctx, partition, part{}, p, s.events[partition].End-s.events[partition].Start, report); err != nil {
 			return err
 		}
 	}
@@ -54,12 +55,12 @@ func (s *shadow) verifyAll(ctx context.Context, tell func([]Verified) error) err
 
 // verifyPart verifies threads of a partition: those of one part, or where these are too many to be planned at once, of its halves. It is to
 // take as long as so many records.
-func (s *shadow) verifyPart(ctx context.Context, partition int32, of part, p *progress, share int64, tell func([]Verified) error) error {
+func (s *scan) verifyPart(ctx context.Context, partition int32, of part, p *progress, share int64, report func([]Verified) error) error {
 	s.part = of
-	batches, apart, err := s.plan(ctx, partition)
+	batches, excluded, err := s.plan(ctx, partition)
 	if errors.Is(err, errTooMany) {
 		for i, half := range of.halves() {
-			if err := s.verifyPart(ctx, partition, half, p, (share+int64(i))/2, tell); err != nil {
+			if err := s.verifyPart(ctx, partition, half, p, (share+int64(i))/2, report); err != nil {
 				return err
 			}
 		}
@@ -71,16 +72,16 @@ func (s *shadow) verifyPart(ctx context.Context, partition int32, of part, p *pr
 	p.begin(share, batches)
 	defer p.end()
 	for _, b := range batches {
-		later, err := s.verify(ctx, b, p, tell)
+		later, err := s.verify(ctx, b, p, report)
 		if err != nil {
 			return err
 		}
-		apart = append(apart, later...)
+		excluded = append(excluded, later...)
 	}
-	for _, key := range apart {
+	for _, key := range excluded {
 		ids, err := record.SplitKey(key)
 		if err == nil {
-			err = s.query.Apart(ids[0], ids[1])
+			err = s.query.Excluded(ids[0], ids[1])
 		}
 		if err != nil {
 			return err
@@ -90,7 +91,7 @@ func (s *shadow) verifyPart(ctx context.Context, partition int32, of part, p *pr
 }
 
 // verify verifies the threads of a batch, but for those with newer records by now.
-func (s *shadow) verify(ctx context.Context, b *batch, p *progress, tell func([]Verified) error) (apart []string, err error) {
+func (s *scan) verify(ctx context.Context, b *batch, p *progress, report func([]Verified) error) (excluded []string, err error) {
 	runs := map[string][]Verified{}
 	if err := s.read(ctx, b, func(thread string, m *kgo.Record, rec *record.Run) error {
 		ids, err := record.SplitKey(string(m.Key))
@@ -104,19 +105,19 @@ func (s *shadow) verify(ctx context.Context, b *batch, p *progress, tell func([]
 	}
 	for _, thread := range b.records { // those of records that are gone
 		delete(runs, thread)
-		if !slices.Contains(apart, thread) {
-			apart = append(apart, thread)
+		if !slices.Contains(excluded, thread) {
+			excluded = append(excluded, thread)
 		}
 	}
-	threads := make(map[string]*Verifier, len(runs))
+	threads := make(map[string]*verify.Thread, len(runs))
 	for key, list := range runs {
-		slices.SortStableFunc(list, func(a, b Verified) int { return compareStart(a.Record, b.Record) })
-		heads, from := make([]*record.Run, len(list)), &records{byRun: make(map[string]*record.Run, len(list))}
+		slices.SortStableFunc(list, func(a, b Verified) int { return cmp.Compare(a.Record.Raw.First, b.Record.Raw.First) })
+		records := make([]*record.Run, len(list))
 		for i, r := range list {
-			heads[i], from.byRun[r.Record.RunID] = r.Record, r.Record
+			records[i] = r.Record
 		}
-		held := kafka.Span{Start: s.events[b.partition].Start, End: b.raw.End}
-		if threads[key], err = NewVerifier(heads, nil, held, from); err != nil {
+		held := [2]int64{s.events[b.partition].Start, b.raw.End}
+		if threads[key], err = verify.NewThread(records, nil, held, verify.NewRecords(records)); err != nil {
 			return nil, err
 		}
 	}
@@ -126,29 +127,29 @@ func (s *shadow) verify(ctx context.Context, b *batch, p *progress, tell func([]
 		}
 		p.step()
 		if t := threads[string(m.Key)]; t != nil {
-			if err := t.Take(m); err != nil {
+			if err := take(m, t.Headers(), t.Take); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(threads)) {
-		proofs, err := threads[key].Proofs()
+		reports, err := threads[key].Reports()
 		if err != nil {
 			return nil, err
 		}
-		for i, p := range proofs { // in the same order
+		for i, p := range reports { // in the same order
 			r := &runs[key][i]
-			if r.Proof = p; len(r.misnamed) > 0 {
-				r.Proof.Verdict, r.Proof.Differences = Differs, append(r.misnamed, p.Differences...)
+			if r.Report = p; len(r.misnamed) > 0 {
+				r.Report.Verdict, r.Report.Differences = verify.Differs, append(r.misnamed, p.Differences...)
 			}
 		}
-		if err := tell(runs[key]); err != nil {
+		if err := report(runs[key]); err != nil {
 			return nil, err
 		}
 		delete(threads, key)
 		delete(runs, key)
 	}
-	return apart, nil
+	return excluded, nil
 }
 
 // nameAs has a record named as its key says, and returns the members that said otherwise.
@@ -163,58 +164,6 @@ func nameAs(rec *record.Run, ids []string) (differ []string) {
 		}
 	}
 	return differ
-}
-
-// records are those of a thread, by run (Source).
-type records struct {
-	byRun map[string]*record.Run
-	// holding are the runs by their own messages, once somebody asks.
-	holding map[string][]string
-}
-
-// Record implements Source.
-func (r *records) Record(run string) (*record.Run, error) { return r.byRun[run], nil }
-
-// Holding implements Source.
-func (r *records) Holding(messageIDs []string) (runs []string, err error) {
-	if r.holding == nil {
-		r.holding = map[string][]string{}
-		for run, rec := range r.byRun {
-			if rec.Status == record.StatusRunning {
-				continue
-			}
-			for _, m := range rec.Messages {
-				r.holding[m.ID] = append(r.holding[m.ID], run)
-			}
-		}
-	}
-	for _, id := range messageIDs {
-		runs = append(runs, r.holding[id]...)
-	}
-	return runs, nil
-}
-
-// History implements Source.
-func (r *records) History(run string) (lineage.History, error) {
-	chain, err := lineage.BaseChain(run, func(id string) (string, bool) {
-		rec, ok := r.byRun[id]
-		if !ok {
-			return "", false
-		}
-		return rec.Base, true
-	})
-	contents := make([]lineage.Content, len(chain))
-	for i, id := range chain {
-		contents[i] = contentOf(r.byRun[id])
-	}
-	at := lineage.History{}
-	if err == nil {
-		at, err = lineage.Restore(contents...)
-	}
-	if err != nil {
-		return lineage.History{}, &UnprovableError{Reason: err.Error()}
-	}
-	return at, nil
 }
 
 // progress tells how far it is, in records of skein.events. How many of these a part takes is known once that is planned.

@@ -6,12 +6,12 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-func TestThread_Of(t *testing.T) {
-	thread := NewThread([]Span{
-		SpanOf(&record.Run{RunID: "r~2", GivenRunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 40, Next: 50}}),
-		SpanOf(&record.Run{RunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 10, Next: 30}}),
-		SpanOf(&record.Run{RunID: "silent", Status: record.StatusAbandoned, Raw: record.Raw{First: 5, Next: 8}}),
-		SpanOf(&record.Run{RunID: "s", Status: record.StatusError, Raw: record.Raw{First: 20, Next: 25}}),
+func TestRecorded_Of(t *testing.T) {
+	thread := NewRecorded([]*record.Run{
+		{RunID: "r~2", GivenRunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 40, Next: 50}},
+		{RunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 10, Next: 30}},
+		{RunID: "silent", Status: record.StatusAbandoned, Raw: record.Raw{First: 5, Next: 8}},
+		{RunID: "s", Status: record.StatusError, Raw: record.Raw{First: 20, Next: 25}},
 	})
 	for name, c := range map[string]struct {
 		named  string
@@ -32,7 +32,9 @@ func TestThread_Of(t *testing.T) {
 		"unnamed, the last record of a run":        {"", 49, "r~2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := thread.Of(c.named, c.offset)
+			var d Decoded
+			d.Decode(record.Event{Offset: c.offset, Headers: record.Headers{Kind: record.KindEvent, RunID: c.named}, Value: []byte(`{"type":"CUSTOM","name":"x","value":1}`)})
+			got, ok := thread.Of(&d)
 			if got.RunID != c.want || ok != (c.want != "") {
 				t.Errorf("got %q, want %q", got.RunID, c.want)
 			}

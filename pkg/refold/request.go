@@ -1,4 +1,4 @@
-package shadow
+package refold
 
 import (
 	"context"
@@ -22,8 +22,8 @@ type Request struct {
 	Position record.Position
 }
 
-// Ask writes the requests. They are answered in the order of each partition; Await says when that is done.
-func Ask(ctx context.Context, cfg kafka.Config, requests []Request) error {
+// Send writes the requests. They are answered in the order of each partition; Await says when that is done.
+func Send(ctx context.Context, cfg kafka.Config, requests []Request) error {
 	topic, count, err := events(ctx, cfg)
 	if err != nil {
 		return err
@@ -61,15 +61,15 @@ func events(ctx context.Context, cfg kafka.Config) (topic string, count int32, e
 		return "", 0, err
 	}
 	defer adm.Close()
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	topics := cfg.Topics()
 	count, err = kafka.PartitionCount(ctx, adm, topics)
 	return topics.Events, count, err
 }
 
-// ErrNobody says that no compactor is there to decide.
-var ErrNobody = errors.New("nobody in the group reads skein.events of this topic set: start its compactors, or name the group that they are in")
+// ErrNoCompactor says that no compactor of the group reads the events.
+var ErrNoCompactor = errors.New("nobody in the group reads skein.events of this topic set: start its compactors, or name the group that they are in")
 
 const (
 	// awaitEvery is the time between two looks at how far the compactors are.
@@ -79,7 +79,7 @@ const (
 )
 
 // Await waits, as long as ctx lasts, until the compactors of the group have decided all requests, and calls
-// progress (nil: nobody) with how many they have. It is ErrNobody where nobody in the group has read the events for a time: NobodyFor.
+// progress (nil: nobody) with how many they have. It is ErrNoCompactor where nobody in the group has read the events for a time: NobodyFor.
 func Await(ctx context.Context, cfg kafka.Config, group string, requests []Request, nobodyFor time.Duration, progress func(done, total int)) error {
 	adm, err := kafka.NewAdmin(cfg)
 	if err != nil {
@@ -110,7 +110,7 @@ func Await(ctx context.Context, cfg kafka.Config, group string, requests []Reque
 		case there:
 			seen = time.Now()
 		case time.Since(seen) >= nobodyFor:
-			return fmt.Errorf("waiting for the compactors of %s: %d of %d requests are decided: %w", group, done, len(requests), ErrNobody)
+			return fmt.Errorf("waiting for the compactors of %s: %d of %d requests are decided: %w", group, done, len(requests), ErrNoCompactor)
 		}
 		select {
 		case <-ctx.Done():
@@ -123,7 +123,7 @@ func Await(ctx context.Context, cfg kafka.Config, group string, requests []Reque
 // hasReaders reports whether anybody in a group reads a topic; nobody is in one that is not there. While a group shares
 // its partitions out anew, brokers do not say what its members read, and any member is taken for one that does.
 func hasReaders(ctx context.Context, adm *kadm.Client, group, topic string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	described, err := adm.DescribeGroups(ctx, group)
 	if err == nil {
@@ -138,7 +138,7 @@ func hasReaders(ctx context.Context, adm *kadm.Client, group, topic string) (boo
 
 // decidedBelow returns, by partition, the first event about which the compactors have decided nothing.
 func decidedBelow(ctx context.Context, adm *kadm.Client, group, topic string) (map[int32]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	offsets, err := adm.FetchOffsets(ctx, group)
 	if err == nil {

@@ -1,4 +1,4 @@
-package shadow
+package refold
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // topics are a topic set of one partition.
@@ -24,6 +24,19 @@ type topics struct {
 	*testing.T
 	kafka kafka.Config
 	next  int64
+}
+
+// alone is a run that is folded by itself (fold.Runs).
+type alone struct {
+	run  *fold.Run
+	rec  *record.Run
+	from fold.Origin
+}
+
+func (a *alone) Find(*fold.Decoded) (*fold.Run, fold.Outcome, error) { return a.run, "", nil }
+
+func (a *alone) Begin(_ *fold.Run, _ *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
+	return fold.StartRecorded(a.rec, &a.from, input), nil
 }
 
 // run has a run of a thread lie there whole, and its record: a root, as its input says.
@@ -35,12 +48,8 @@ func (s *topics) run(thread, run string) {
 		Tenant: "acme", ThreadID: thread, RunID: run, Lineage: record.Lineage{ParentBy: record.ParentNone, SpawnedBy: "elsewhere", BranchID: run, RootRunID: run},
 		FoldVersion: compact.Version, Raw: record.Raw{First: s.next, Next: s.next + 2, Ranges: [][2]int64{{s.next, s.next + 2}}},
 	}
-	r := fold.NewRun(fold.SpanOf(rec), thread)
-	var input *agui.RunAgentInput
-	r.Begin = func(in *agui.RunAgentInput, _ string) (folded *compact.Run, _ error) {
-		folded, input = fold.Start(run, lineage.ParentNone, lineage.History{}, in, 0)
-		return folded, nil
-	}
+	r := &alone{run: fold.NewRun(thread, run, run), rec: rec}
+	loop := fold.NewLoop(r)
 	at := time.Now().Truncate(time.Millisecond)
 	for _, value := range []string{
 		fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%[1]q,"runId":%[2]q,"parentRunId":"elsewhere","input":{"threadId":%[1]q,"runId":%[2]q,"messages":[{"id":%[2]q,"role":"user","content":"x"}],"state":{},"tools":[],"context":[]}}`, thread, run),
@@ -48,14 +57,11 @@ func (s *topics) run(thread, run string) {
 	} {
 		headers := record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}
 		kafkatest.Produce(s.T, s.kafka, &kgo.Record{Topic: s.kafka.Topics().Events, Key: []byte(key), Value: []byte(value), Timestamp: at, Headers: kafka.Headers(headers)})
-		_, err := r.Take(record.Event{Offset: s.next, Time: at, Headers: headers, Value: []byte(value)})
+		_, _, err := loop.Next(record.Event{Offset: s.next, Time: at, Headers: headers, Value: []byte(value)})
 		s.check(err)
 		s.next++
 	}
-	fold.FillInput(rec, lineage.History{}, lineage.History{}, input, r.InputSHA256)
-	fold.Fill(rec, r.Fold, r.Tally, lineage.History{})
-	rec.HistoryKey = lineage.KeyOf(fold.At(r.Fold, lineage.History{}).Messages).String()
-	rec.Raw.Events, rec.Raw.SHA256, rec.Raw.NextSeq = r.Tally.Events, r.Tally.SHA256(), -1
+	rec, _ = r.run.Record(rec, r.from, rec.Raw.First, s.next)
 	value, err := record.EncodeRun(rec)
 	s.check(err)
 	kafkatest.Produce(s.T, s.kafka, &kgo.Record{
@@ -96,16 +102,16 @@ func TestVerify_TakesNoMoreAtOnceThanItMay(t *testing.T) {
 		{4000, 1 << 20, nil},
 	} {
 		apart, told, done := map[string]bool{}, map[string]int{}, []int{}
-		v := &shadow{cfg: s.kafka, mostPlanned: c.planned, mostBytes: c.bytes, query: Query{
+		v := &scan{cfg: s.kafka, maxRuns: c.planned, maxBytes: c.bytes, query: Query{
 			Tenant:   "acme",
 			Progress: func(n, total int) { done = append(done, n*100/total) },
-			Apart:    func(_, thread string) error { apart[thread] = true; return nil },
+			Excluded: func(_, thread string) error { apart[thread] = true; return nil },
 		}}
 		s.check(v.verifyAll(t.Context(), func(runs []Verified) error {
 			for _, r := range runs {
 				told[r.Record.ThreadID+"/"+r.Record.RunID]++
-				if r.Proof.Verdict != Proved || len(r.Proof.Unproved) > 0 || r.Proof.RunID != r.Record.RunID {
-					t.Errorf("%s: %+v", r.Record.ThreadID, r.Proof)
+				if r.Report.Verdict != verify.Proved || len(r.Report.Unproved) > 0 || r.Report.RunID != r.Record.RunID {
+					t.Errorf("%s: %+v", r.Record.ThreadID, r.Report)
 				}
 			}
 			return nil
@@ -138,8 +144,8 @@ func TestVerify_LeavesAThreadWithNewerRecords(t *testing.T) {
 	s.run("a", "r")
 	s.run("b", "r")
 	s.run("b", "s")
-	v := &shadow{cfg: s.kafka, query: Query{Tenant: "acme"}}
-	s.check(v.ask(t.Context()))
+	v := &scan{cfg: s.kafka, query: Query{Tenant: "acme"}}
+	s.check(v.fetchSpans(t.Context()))
 	batches, _, err := v.plan(t.Context(), 0)
 	s.check(err)
 	if len(batches) != 1 || len(batches[0].records) != 3 {

@@ -1,4 +1,4 @@
-package shadow_test
+package refold_test
 
 import (
 	"testing"

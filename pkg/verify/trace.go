@@ -1,4 +1,4 @@
-package shadow
+package verify
 
 import (
 	"bytes"
@@ -7,8 +7,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// traces remember which events made what, to say where a difference begins.
-type traces struct {
+// trace remembers which events made what, to say where a difference begins.
+type trace struct {
 	messages map[string]int64    // first event of a message, by its id
 	types    map[agui.Type]int64 // first event of a type
 	kept     []int64             // the kept events
@@ -19,12 +19,12 @@ type traces struct {
 	recentID   []byte
 }
 
-func newTraces() traces {
-	return traces{messages: map[string]int64{}, types: map[agui.Type]int64{}}
+func newTrace() trace {
+	return trace{messages: map[string]int64{}, types: map[agui.Type]int64{}}
 }
 
 // note takes in an event that was folded; kept are the families of events that its run keeps.
-func (t *traces) note(offset int64, ev *agui.Event, kept agui.Families) {
+func (t *trace) note(offset int64, ev *agui.Event, kept agui.Families) {
 	t.last = offset
 	if ev.Type != t.recentType {
 		t.recentType = ev.Type
@@ -42,7 +42,7 @@ func (t *traces) note(offset int64, ev *agui.Event, kept agui.Families) {
 	}
 }
 
-func (t *traces) message(offset int64, ev *agui.Event, f agui.Field) {
+func (t *trace) message(offset int64, ev *agui.Event, f agui.Field) {
 	if id, ok := ev.String(f); ok {
 		if _, ok := t.messages[id]; !ok {
 			t.messages[id] = offset
@@ -52,7 +52,7 @@ func (t *traces) message(offset int64, ev *agui.Event, f agui.Field) {
 
 // first returns the first of the events that the members were made of in which two records differ, as far as that can
 // be told; else the run's first.
-func (t *traces) first(want, made *record.Run, differences []string) int64 {
+func (t *trace) first(want, made *record.Run, differences []string) int64 {
 	best := int64(-1)
 	offer := func(offset int64, ok bool) {
 		if ok && (best < 0 || offset < best) {

@@ -1,4 +1,4 @@
-package shadow
+package refold
 
 import (
 	"cmp"
@@ -14,43 +14,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
-// Outcome is what came of a run.
-type Outcome string
-
-// The outcomes.
-const (
-	// Same: the raw events make the record that is there.
-	Same Outcome = "same"
-	// Changes: they make another one.
-	Changes Outcome = "changes"
-	// Gone: raw events that it takes are gone, so the record stays as it is.
-	Gone Outcome = "gone"
-	// Open: the run goes on, and so does its record; or it may, abandoned with nothing but its input.
-	Open Outcome = "open"
-)
-
-// Run is what came of one run.
-type Run struct {
-	Tenant   string `json:"tenant"`
-	ThreadID string `json:"threadId"`
-	RunID    string `json:"runId"`
-	// Position is the run's first in skein.events.
-	Position record.Position `json:"position"`
-	// FoldVersion is that of the rules by which the record was made.
-	FoldVersion int     `json:"foldVersion"`
-	Outcome     Outcome `json:"outcome"`
-	// Why says what is gone.
-	Why string `json:"why,omitempty"`
-	// Differences are the members that change, and where the first change in each is.
-	Differences []fold.Difference `json:"differences"`
-}
-
-// Query says which runs are meant: those of one thread, those with events in a stretch of one
+// Query selects runs: those of one thread, those with events in a stretch of one
 // partition, or all.
 type Query struct {
 	// Tenant is whose runs; empty is everybody's.
@@ -62,11 +31,11 @@ type Query struct {
 	Span      *kafka.Span
 	// Progress is called with raw records, as they are read; nil is nobody.
 	Progress func(done, total int)
-	// Left is called by Refold, behind its runs, with a thread that would not be written anew, and why; nil is nobody.
-	Left func(tenant, thread, why string)
-	// Apart is called by Verify with a thread that it leaves: it is larger than what is folded at once, or has newer records
+	// Unchanged is called by Refold, behind its runs, with a thread whose records would all stay as they are, and why; nil: nothing is called.
+	Unchanged func(tenant, thread, reason string)
+	// Excluded is called by Verify with a thread that it does not verify: it is larger than what is folded at once, or has newer records
 	// since it was planned.
-	Apart func(tenant, thread string) error
+	Excluded func(tenant, thread string) error
 }
 
 // The bounds on what is folded at the same time: threads, which take about 30 KB each while their runs go on, and bytes of their records.
@@ -78,14 +47,14 @@ const (
 	maxPlanned     = 250_000
 )
 
-// askTimeout bounds one round of questions to the brokers.
-const askTimeout = 30 * time.Second
+// requestTimeout bounds one round of requests to the brokers.
+const requestTimeout = 30 * time.Second
 
-// Refold folds the raw events of the runs that are meant again and calls tell with what came of each: by
+// Refold folds the raw events of the selected runs again and calls report with what came of each: by
 // partition, by thread, by start. Runs that start while it reads are not among them.
-func Refold(ctx context.Context, cfg kafka.Config, q Query, tell func(Run) error) error {
-	s := &shadow{cfg: cfg, query: q, tell: tell}
-	if err := s.ask(ctx); err != nil {
+func Refold(ctx context.Context, cfg kafka.Config, q Query, report func(verify.Result) error) error {
+	s := &scan{cfg: cfg, query: q, report: report}
+	if err := s.fetchSpans(ctx); err != nil {
 		return err
 	}
 	var plans [][]*batch
@@ -109,18 +78,19 @@ func Refold(ctx context.Context, cfg kafka.Config, q Query, tell func(Run) error
 	return nil
 }
 
-type shadow struct {
+// scan reads the runs that a query selects, thread by thread.
+type scan struct {
 	cfg         kafka.Config
 	query       Query
-	tell        func(Run) error
+	report      func(verify.Result) error
 	partitions  []int32
 	thread      string // its key
 	events      map[int32]kafka.Span
 	runs        map[int32]kafka.Span
 	done, total int
-	// mostPlanned is how many runs are planned at once, mostBytes how large the records of a thread may be; 0 is any.
-	mostPlanned, mostBytes int
-	part                   part
+	// maxRuns is how many runs are planned at once, maxBytes how large the records of a thread may be; 0 is any.
+	maxRuns, maxBytes int
+	part              part
 }
 
 // part is a part of a partition's threads: those whose hash leaves n when divided by of; the zero part is all.
@@ -141,14 +111,14 @@ func (p part) halves() [2]part {
 	return [2]part{{p.n, 2 * of}, {p.n + of, 2 * of}}
 }
 
-// ask asks for what the topics hold.
-func (s *shadow) ask(ctx context.Context) error {
+// fetchSpans fetches what the topics hold.
+func (s *scan) fetchSpans(ctx context.Context) error {
 	adm, err := kafka.NewAdmin(s.cfg)
 	if err != nil {
 		return err
 	}
 	defer adm.Close()
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	topics := s.cfg.Topics()
 	count, err := kafka.PartitionCount(ctx, adm, topics)
@@ -178,8 +148,8 @@ func (s *shadow) ask(ctx context.Context) error {
 	return nil
 }
 
-// head is what is kept of a run's latest record while its partition is planned.
-type head struct {
+// latest is what is kept of a run's latest record while its partition is planned.
+type latest struct {
 	offset int64 // of the record
 	bytes  int
 	raw    kafka.Span
@@ -199,16 +169,16 @@ type batch struct {
 // errTooMany says that there are more runs than are planned at once.
 var errTooMany = errors.New("there are more runs than are planned at once")
 
-// plan puts the threads of a partition that are meant into batches, by their first event: the threads of
-// a batch then lie close together. Apart are the keys of those that are too large for one.
-func (s *shadow) plan(ctx context.Context, partition int32) (batches []*batch, apart []string, err error) {
-	threads, planned := map[string]map[string]head{}, 0
+// plan puts the selected threads of a partition into batches, by their first event: the threads of
+// a batch then lie close together. Excluded are the keys of those that are too large for one.
+func (s *scan) plan(ctx context.Context, partition int32) (batches []*batch, excluded []string, err error) {
+	threads, planned := map[string]map[string]latest{}, 0
 	large := map[string]bool{}
 	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Runs, map[int32]kafka.Span{partition: s.runs[partition]}) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading run records: %w", err)
 		}
-		thread, ok := s.means(m)
+		thread, ok := s.selects(m)
 		if !ok || large[thread] {
 			continue
 		}
@@ -224,36 +194,36 @@ func (s *shadow) plan(ctx context.Context, partition int32) (batches []*batch, a
 			return nil, nil, err
 		}
 		if runs == nil {
-			runs = map[string]head{}
+			runs = map[string]latest{}
 			threads[thread] = runs
 		}
-		runs[string(m.Key)] = head{
+		runs[string(m.Key)] = latest{
 			offset: m.Offset, bytes: len(m.Value), raw: kafka.Span{Start: rec.Raw.First, End: rec.Raw.Next},
 		}
 		planned += len(runs) - before
 		switch {
-		case s.mostPlanned == 0:
-		case len(runs) > s.mostPlanned/4:
+		case s.maxRuns == 0:
+		case len(runs) > s.maxRuns/4:
 			planned -= len(runs)
 			large[thread] = true
 			delete(threads, thread)
-		case planned > s.mostPlanned:
+		case planned > s.maxRuns:
 			return nil, nil, errTooMany
 		}
 	}
-	apart = slices.Collect(maps.Keys(large))
+	excluded = slices.Collect(maps.Keys(large))
 	var parts []*batch
 	for key, runs := range threads {
-		one := s.whole(partition, key, runs)
+		one := s.threadBatch(partition, key, runs)
 		switch {
 		case one == nil:
-		case s.mostBytes > 0 && one.bytes > s.mostBytes:
-			apart = append(apart, key)
+		case s.maxBytes > 0 && one.bytes > s.maxBytes:
+			excluded = append(excluded, key)
 		default:
 			parts = append(parts, one)
 		}
 	}
-	slices.Sort(apart)
+	slices.Sort(excluded)
 	slices.SortFunc(parts, func(a, b *batch) int { return cmp.Compare(a.raw.Start, b.raw.Start) })
 	for _, part := range parts {
 		if n := len(batches); n > 0 && batches[n-1].threads < maxThreads && batches[n-1].bytes+part.bytes <= maxRecordBytes {
@@ -266,12 +236,12 @@ func (s *shadow) plan(ctx context.Context, partition int32) (batches []*batch, a
 		held := s.events[partition]
 		b.raw = kafka.Span{Start: max(b.raw.Start, held.Start), End: min(b.raw.End, held.End)}
 	}
-	return batches, apart, nil
+	return batches, excluded, nil
 }
 
-// means reports whether a record of skein.runs is a run's of a thread that may be meant, and returns the
+// selects reports whether a record of skein.runs is of a run of a thread that the query may select, and returns the
 // thread's key.
-func (s *shadow) means(m *kgo.Record) (thread string, ok bool) {
+func (s *scan) selects(m *kgo.Record) (thread string, ok bool) {
 	headers, err := kafka.ParseHeaders(m.Headers)
 	if err != nil || headers.Kind != record.KindRun {
 		return "", false
@@ -286,16 +256,16 @@ func (s *shadow) means(m *kgo.Record) (thread string, ok bool) {
 	return thread, (s.thread == "" || thread == s.thread) && s.part.has(thread)
 }
 
-// whole is a batch of one thread; nil where it has no run that is meant.
-func (s *shadow) whole(partition int32, thread string, runs map[string]head) *batch {
+// threadBatch is a batch of one thread; nil where it has no selected run.
+func (s *scan) threadBatch(partition int32, thread string, runs map[string]latest) *batch {
 	var b *batch
-	meant := false
+	selected := false
 	for _, h := range runs {
 		one := &batch{
 			partition: partition, records: map[int64]string{h.offset: thread}, bytes: h.bytes, threads: 1,
 			runs: kafka.Span{Start: h.offset, End: h.offset + 1}, raw: h.raw,
 		}
-		meant = meant || s.query.Span == nil || overlap(*s.query.Span, h.raw)
+		selected = selected || s.query.Span == nil || overlap(*s.query.Span, h.raw)
 		if b == nil {
 			b = one
 			continue
@@ -303,7 +273,7 @@ func (s *shadow) whole(partition int32, thread string, runs map[string]head) *ba
 		b.join(one)
 		b.threads = 1
 	}
-	if !meant {
+	if !selected {
 		return nil
 	}
 	return b
@@ -320,7 +290,7 @@ func (b *batch) join(other *batch) {
 }
 
 // read calls f with the run records of a batch, by their threads, and leaves in it those that are not there any more.
-func (s *shadow) read(ctx context.Context, b *batch, f func(thread string, m *kgo.Record, rec *record.Run) error) error {
+func (s *scan) read(ctx context.Context, b *batch, f func(thread string, m *kgo.Record, rec *record.Run) error) error {
 	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Runs, map[int32]kafka.Span{b.partition: b.runs}) {
 		if err != nil {
 			return fmt.Errorf("reading run records: %w", err)
@@ -342,7 +312,7 @@ func (s *shadow) read(ctx context.Context, b *batch, f func(thread string, m *kg
 }
 
 // fold folds the threads of a batch and tells what came of their runs.
-func (s *shadow) fold(ctx context.Context, b *batch) error {
+func (s *scan) fold(ctx context.Context, b *batch) error {
 	records := map[string][]*record.Run{}
 	err := s.read(ctx, b, func(thread string, _ *kgo.Record, rec *record.Run) error {
 		records[thread] = append(records[thread], rec)
@@ -355,9 +325,9 @@ func (s *shadow) fold(ctx context.Context, b *batch) error {
 		return fmt.Errorf("reading run records: %d of partition %d were replaced or erased meanwhile; try again", missing, b.partition)
 	}
 	start := s.events[b.partition].Start
-	threads := make(map[string]*Thread, len(records))
+	threads := make(map[string]*verify.Rewriter, len(records))
 	for key, list := range records {
-		threads[key] = NewThread(list, start)
+		threads[key] = verify.NewRewriter(list, start)
 	}
 	for m, err := range kafka.Scan(ctx, s.cfg, s.cfg.Topics().Events, map[int32]kafka.Span{b.partition: b.raw}) {
 		if err != nil {
@@ -367,7 +337,7 @@ func (s *shadow) fold(ctx context.Context, b *batch) error {
 			s.query.Progress(s.done, s.total)
 		}
 		if t := threads[string(m.Key)]; t != nil {
-			if err := t.Take(m); err != nil {
+			if err := take(m, record.Headers{}, t.Take); err != nil {
 				return err
 			}
 		}
@@ -377,20 +347,20 @@ func (s *shadow) fold(ctx context.Context, b *batch) error {
 		if err != nil {
 			return err
 		}
-		for i, r := range threads[key].runs {
-			if s.query.Span != nil && !overlap(*s.query.Span, kafka.Span{Start: r.rec.Raw.First, End: r.rec.Raw.Next}) {
+		for i, rec := range records[key] { // in the same order
+			if s.query.Span != nil && !overlap(*s.query.Span, kafka.Span{Start: rec.Raw.First, End: rec.Raw.Next}) {
 				continue
 			}
-			if err := s.tell(results[i]); err != nil {
+			if err := s.report(results[i]); err != nil {
 				return err
 			}
 		}
-		if s.query.Left == nil {
+		if s.query.Unchanged == nil {
 			continue
 		}
 		one := records[key][0]
-		if _, err := threads[key].Anew(); errors.Is(err, ErrLeft) {
-			s.query.Left(one.Tenant, one.ThreadID, strings.TrimPrefix(err.Error(), ErrLeft.Error()+": "))
+		if _, err := threads[key].Rewrite(); errors.Is(err, verify.ErrUnchanged) {
+			s.query.Unchanged(one.Tenant, one.ThreadID, strings.TrimPrefix(err.Error(), verify.ErrUnchanged.Error()+": "))
 		} else if err != nil {
 			return err
 		}
@@ -404,4 +374,13 @@ func decode(m *kgo.Record) (*record.Run, error) {
 		return nil, fmt.Errorf("reading run record %d:%d: %w", m.Partition, m.Offset, err)
 	}
 	return rec, nil
+}
+
+// take calls f with a raw record where it is one that runs are folded from; like is what record.ParseHeadersLike takes.
+func take(m *kgo.Record, like record.Headers, f func(record.Event) error) error {
+	e, ok, err := kafka.RunEvent(m, like)
+	if !ok {
+		return err
+	}
+	return f(e)
 }

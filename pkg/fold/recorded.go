@@ -1,0 +1,60 @@
+package fold
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Span is where a run lies in its thread's partition.
+type Span struct {
+	RunID string
+	// ClientRunID is the id that the agent uses for the run.
+	ClientRunID string
+	// First is the offset of the run's first record, Next the one after its last.
+	First, Next int64
+	// Sealed: nothing at Next or behind is the run's.
+	Sealed bool
+}
+
+// SpanOf takes it out of a record.
+func SpanOf(r *record.Run) Span {
+	return Span{RunID: r.RunID, ClientRunID: cmp.Or(r.GivenRunID, r.RunID), First: r.Raw.First, Next: r.Raw.Next, Sealed: Final(r)}
+}
+
+// Recorded are the runs of a thread as their records tell of them. It says which of them a raw record belongs to.
+type Recorded struct {
+	byStart  []Span
+	byClient map[string][]Span // by start
+}
+
+// NewRecorded returns the runs of these records.
+func NewRecorded(records []*record.Run) *Recorded {
+	t := &Recorded{byStart: make([]Span, len(records)), byClient: make(map[string][]Span, len(records))}
+	for i, r := range records {
+		t.byStart[i] = SpanOf(r)
+	}
+	slices.SortFunc(t.byStart, func(a, b Span) int { return cmp.Compare(a.First, b.First) })
+	for _, s := range t.byStart {
+		t.byClient[s.ClientRunID] = append(t.byClient[s.ClientRunID], s)
+	}
+	return t
+}
+
+// Of returns the run that a raw record belongs to. One that names a run, by the agent's id,
+// belongs to the latest of that id which started at or before its offset; one that names none to the
+// run with the greatest start at or before the offset that had not ended before it.
+func (t *Recorded) Of(d *Decoded) (Span, bool) {
+	id, list := d.ClientRunID(), t.byStart
+	if id != "" {
+		list = t.byClient[id]
+	}
+	n, _ := slices.BinarySearchFunc(list, d.Offset+1, func(s Span, at int64) int { return cmp.Compare(s.First, at) })
+	for i := n - 1; i >= 0; i-- {
+		if id != "" || !list[i].Sealed || list[i].Next > d.Offset {
+			return list[i], true
+		}
+	}
+	return Span{}, false
+}

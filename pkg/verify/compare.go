@@ -1,0 +1,198 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Difference is a member in which two records of a run differ.
+type Difference struct {
+	// Member is its name; statistics and the log's are named one by one, as in "stats.messages".
+	Member string `json:"member"`
+	// At leads to the first value within it that differs, as a JSON Pointer (RFC 6901); empty where
+	// all of it does.
+	At agui.String `json:"at,omitempty"`
+}
+
+// Differences tells a record of a run and the one that its raw records make (fold.Run.Record) apart, by name. What an open run goes on from is
+// left out, and what rules of the given one's version could not tell apart is no difference.
+func Differences(given, made *record.Run) ([]Difference, error) {
+	textA, err := encodeClosed(given)
+	if err != nil {
+		return nil, err
+	}
+	textB, err := encodeClosed(asCounted(given, made))
+	if err != nil || bytes.Equal(textA, textB) {
+		return nil, err
+	}
+	x, err := members(textA)
+	if err != nil {
+		return nil, err
+	}
+	y, err := members(textB)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(x))
+	for name := range x {
+		names = append(names, name)
+	}
+	for name := range y {
+		if _, ok := x[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var out []Difference
+	for _, name := range names {
+		if !bytes.Equal(x[name], y[name]) {
+			out = append(out, Difference{Member: name, At: agui.String(pointer(x[name], y[name]))})
+		}
+	}
+	return out, nil
+}
+
+// encodeClosed encodes a record without what an open run goes on from.
+func encodeClosed(r *record.Run) ([]byte, error) {
+	closed := *r
+	closed.Open = nil
+	text, err := record.EncodeRun(&closed)
+	if err != nil {
+		return nil, fmt.Errorf("comparing records: %w", err)
+	}
+	return text, nil
+}
+
+// members are the parts of an encoded record that are compared.
+func members(text []byte) (map[string]json.RawMessage, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("comparing records: %w", err)
+	}
+	for _, group := range []string{"raw", "stats"} {
+		var parts map[string]json.RawMessage
+		if err := json.Unmarshal(all[group], &parts); err != nil {
+			return nil, fmt.Errorf("comparing records: %w", err)
+		}
+		for name, value := range parts {
+			all[group+"."+name] = value
+		}
+		delete(all, group)
+	}
+	return all, nil
+}
+
+// pointer leads to the first place in which two JSON texts differ: lists in their order, objects by
+// name. Where one of the two has nothing there, it leads to what the other one has.
+func pointer(a, b json.RawMessage) string {
+	if len(a) == 0 || len(b) == 0 || a[0] != b[0] {
+		return ""
+	}
+	switch a[0] {
+	case '[':
+		var x, y []json.RawMessage
+		if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+			return ""
+		}
+		for i := range max(len(x), len(y)) {
+			if i >= len(x) || i >= len(y) {
+				return "/" + strconv.Itoa(i)
+			}
+			if !bytes.Equal(x[i], y[i]) {
+				return "/" + strconv.Itoa(i) + pointer(x[i], y[i])
+			}
+		}
+	case '{':
+		var x, y agui.StringMap[json.RawMessage]
+		if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+			return ""
+		}
+		first, found := "", false
+		for _, m := range []agui.StringMap[json.RawMessage]{x, y} {
+			for name := range m {
+				if !bytes.Equal(x[name], y[name]) && (!found || name < first) {
+					first, found = name, true
+				}
+			}
+		}
+		if found {
+			return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(first) + pointer(x[first], y[first])
+		}
+	}
+	return ""
+}
+
+// asCounted returns a record that was made with its anomalies told as those of the given one are. Records of version 1 count numbers that
+// are new as repeats: wholly, or up to where they were written when that was mended.
+func asCounted(given, made *record.Run) *record.Run {
+	was, is := given.Stats.Anomalies, made.Stats.Anomalies
+	undecided := is[fold.AnomalyBackwards] - was[fold.AnomalyBackwards]
+	if given.FoldVersion > 1 || undecided <= 0 || is[fold.AnomalyRepeat]+undecided != was[fold.AnomalyRepeat] {
+		return made
+	}
+	told := *made
+	told.Stats.Anomalies = maps.Clone(is)
+	told.Stats.Anomalies[fold.AnomalyRepeat] = was[fold.AnomalyRepeat]
+	if told.Stats.Anomalies[fold.AnomalyBackwards] = was[fold.AnomalyBackwards]; was[fold.AnomalyBackwards] == 0 {
+		delete(told.Stats.Anomalies, fold.AnomalyBackwards)
+	}
+	return &told
+}
+
+// compared reports whether a member of a record can be compared with what its raw events make: of contents that were cut, and of a run of which
+// nothing but an input has come, hashes and counts can. ByOthers says that other rules of the fold made the record; then
+// no result of the rules can.
+func compared(r *record.Run, byOthers bool, member string) bool {
+	pending := r.InputOnly()
+	switch {
+	case !pending && !r.Truncated && !byOthers, isProof(member):
+		return true
+	case member == "messageCount", member == "historyKey", member == "status", member == "startedAt", member == "endedAt":
+		return !pending && !byOthers
+	default:
+		return false
+	}
+}
+
+// isProof reports whether a member shows that raw events are the run's. The others are results of the fold's rules.
+func isProof(member string) bool { return strings.HasPrefix(member, "raw.") || member == "inputSha256" }
+
+// unprovedPending says that a run's place is not decided.
+const unprovedPending = "lineage: no event has come that would decide it"
+
+// unprovedOf says what the proof of a record does not speak of, its place aside.
+func unprovedOf(r *record.Run) []string {
+	out := []string{}
+	if r.Status == record.StatusAbandoned {
+		out = append(out, "the end: Skein made it, as the agent had fallen silent; it is in no hash")
+	}
+	if r.Status == record.StatusRunning {
+		out = append(out, "what came after the latest record: the run is open")
+	}
+	if r.InputOnly() {
+		out = append(out, "the contents: no event has come")
+	}
+	if fold.StartedAlone(r) {
+		out = append(out, UnprovedAlone)
+	}
+	if r.Truncated {
+		out = append(out, "contents: those above the record limit were cut; hashes and counts speak for them")
+	}
+	if r.RawLost {
+		out = append(out, "the events that were gone before they were folded")
+	}
+	if r.FoldVersion != compact.Version {
+		out = append(out, fmt.Sprintf("contents: they were folded by version %d of the rules, this is %d", r.FoldVersion, compact.Version))
+	}
+	return out
+}

@@ -1,0 +1,347 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Rewriter folds the runs of one thread again, all of them at once in the order of their raw records, and says which records come out
+// otherwise by now. Unlike a Thread it follows a change along the thread: a run starts from what its parent's raw events make now.
+// Lineage is taken from the records, as it was decided once and for all.
+type Rewriter struct {
+	loop     *fold.Loop
+	recorded *fold.Recorded
+	runs     []*rewriteRun // by start
+	byID     map[string]*rewriteRun
+	current  *rewriteRun // the run of the last record
+}
+
+// rewriteRun is one run of a Rewriter.
+type rewriteRun struct {
+	run
+	// excluded says why the record is not made again; runs that are based on it then start from what it says.
+	excluded Outcome
+	reason   string
+	made     *record.Run
+	// at is the history at the end of what was made, key its name; recorded is that of the record. Runs that only add
+	// to one another share theirs: a thread is held once, not once for each of its runs.
+	at       lineage.History
+	key      lineage.Key
+	recorded *lineage.History
+}
+
+// Outcome is what came of a run that was folded again.
+type Outcome string
+
+// The outcomes.
+const (
+	// Same: the raw events make the record that is there.
+	Same Outcome = "same"
+	// Changes: they make another one.
+	Changes Outcome = "changes"
+	// Gone: raw events that it takes are gone, so the record stays as it is.
+	Gone Outcome = "gone"
+	// Open: the run goes on, and so does its record; or it may, abandoned with nothing but its input.
+	Open Outcome = "open"
+)
+
+// Result is what came of one run that was folded again.
+type Result struct {
+	Tenant   string `json:"tenant"`
+	ThreadID string `json:"threadId"`
+	RunID    string `json:"runId"`
+	// Position is the run's first in skein.events.
+	Position record.Position `json:"position"`
+	// FoldVersion is that of the rules by which the record was made.
+	FoldVersion int     `json:"foldVersion"`
+	Outcome     Outcome `json:"outcome"`
+	// Why says what is gone.
+	Why string `json:"why,omitempty"`
+	// Differences are the members that change, and where the first change in each is.
+	Differences []Difference `json:"differences"`
+}
+
+// Rewritten is a record that replaces the one that is there.
+type Rewritten struct {
+	Record *record.Run
+	// Was is the history at the run's end as records tell it so far, Is as they tell it from then on.
+	Was, Is lineage.History
+}
+
+// ErrUnchanged says that all records of a thread stay as they are: one that would have to be replaced cannot be.
+var ErrUnchanged = errors.New("the thread stays as it is")
+
+// NewRewriter takes the latest records of all runs of a thread, and sorts them by start; start is the first offset that skein.events still has.
+func NewRewriter(records []*record.Run, start int64) *Rewriter {
+	slices.SortFunc(records, compareStart)
+	w := &Rewriter{recorded: fold.NewRecorded(records), byID: make(map[string]*rewriteRun, len(records))}
+	w.loop = fold.NewLoop(w)
+	for _, rec := range records {
+		r := &rewriteRun{run: newRun(rec)}
+		switch {
+		case rec.RawLost:
+			r.exclude("events were gone before they were folded")
+		case rec.Raw.First < rec.Raw.Next && (len(rec.Raw.Ranges) == 0 || rec.Raw.Ranges[0][0] < start):
+			r.exclude("raw events are older than skein.events keeps them")
+		case rec.Status == record.StatusRunning || rec.InputOnly():
+			r.excluded = Open // folded all the same: others may be based on it
+		}
+		w.runs, w.byID[rec.RunID] = append(w.runs, r), r
+	}
+	return w
+}
+
+func (r *rewriteRun) exclude(reason string) { r.excluded, r.reason = Gone, reason }
+
+// errExcluded says that a run cannot be folded again; its reason says why.
+var errExcluded = errors.New("the run is excluded")
+
+// Take takes the next raw record of the thread's key. Records that no run needs may be left out.
+func (w *Rewriter) Take(e record.Event) error {
+	taken, _, err := w.loop.Next(e)
+	r := w.current
+	switch {
+	case errors.Is(err, errExcluded):
+		return nil
+	case err != nil:
+		return fmt.Errorf("folding run %q again at %s: %w", r.ID, e.Position(), err)
+	case taken != nil && r.excluded != Open && r.next == r.rec.Raw.Next:
+		return r.finish()
+	}
+	return nil
+}
+
+// Find implements fold.Runs.
+func (w *Rewriter) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
+	span, ok := w.recorded.Of(d)
+	if !ok {
+		return nil, "", nil
+	}
+	r := w.byID[span.RunID]
+	if r.excluded == Gone || r.excluded != Open && d.Offset >= span.Next {
+		return nil, "", nil
+	}
+	if r.first < 0 {
+		r.first = d.Offset
+	}
+	r.next, w.current = d.Offset+1, r
+	return r.Run, "", nil
+}
+
+// Begin implements fold.Runs: the run starts from its parent as it stands by now.
+func (w *Rewriter) Begin(_ *fold.Run, _ *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
+	r := w.current
+	if id := r.rec.ParentRunID; id != "" && !fold.StartedAlone(r.rec) {
+		p := w.byID[id]
+		switch {
+		case p == nil:
+			r.exclude(fmt.Sprintf("its parent %q has no record", id))
+			return nil, errExcluded
+		case (p.excluded != Open || p.rec.Closed) && p.rec.Raw.Next < r.next: // closed with only an input, it is as its record says
+			var err error
+			if r.from.Parent, err = w.history(p); err != nil {
+				return nil, err
+			}
+		case p.excluded == Gone || p.Fold == nil:
+			r.exclude(fmt.Sprintf("raw events of its parent %q, which was going on when the run started, are gone", id))
+			return nil, errExcluded
+		default:
+			r.from.Parent = lineage.History{Messages: p.Fold.Messages(), State: p.Fold.State()}
+		}
+	}
+	if r.rec.Base != "" {
+		b := w.byID[r.rec.Base]
+		if b == nil {
+			r.exclude(fmt.Sprintf("its base %q has no record", r.rec.Base))
+			return nil, errExcluded
+		}
+		var err error
+		if r.from.Base, err = w.history(b); err != nil {
+			return nil, err
+		}
+		if b.replaces() {
+			r.from.BaseKey = &b.key
+		}
+	}
+	return fold.StartRecorded(r.rec, &r.from, input), nil
+}
+
+// finish makes the run's record.
+func (r *rewriteRun) finish() error {
+	r.made, _ = r.make(r.rec)
+	if r.Fold != nil {
+		at, err := lineage.RestoreFrom(r.from.Base, contentOf(r.made))
+		if err == nil {
+			err = r.key.UnmarshalText([]byte(r.made.HistoryKey))
+		}
+		if err != nil {
+			return fmt.Errorf("folding run %q again: %w", r.ID, err)
+		}
+		r.at = at.Share()
+	}
+	if was := r.rec.Open; was != nil && r.Fold != nil { // abandoned: a real event may yet come
+		checkpoint, err := r.Fold.Checkpoint()
+		if err != nil {
+			return err
+		}
+		hash, err := r.Tally.HashState()
+		if err != nil {
+			return err
+		}
+		r.made.Open = &record.Open{Fold: checkpoint, Hash: hash, MissingSeqs: r.Seq.Missing, LastAt: was.LastAt}
+	}
+	r.free()
+	return nil
+}
+
+// replaces reports whether runs that are based on this one start from what was made of it. From a record that was cut, the
+// compactor too goes on from what it says.
+func (r *rewriteRun) replaces() bool { return r.made != nil && !r.rec.Truncated }
+
+// history is what runs that are based on a run start from: what was made of it, or what its record says
+// where nothing was made.
+func (w *Rewriter) history(r *rewriteRun) (lineage.History, error) {
+	if r.replaces() {
+		return r.at, nil
+	}
+	return w.recordedHistory(r)
+}
+
+// recordedHistory is the history at a run's end as the records tell it.
+func (w *Rewriter) recordedHistory(r *rewriteRun) (lineage.History, error) {
+	var chain []*rewriteRun
+	for at := r; ; {
+		chain = append(chain, at)
+		if at.recorded != nil || at.rec.Base == "" {
+			break
+		}
+		base := w.byID[at.rec.Base]
+		if base == nil || len(chain) > len(w.runs) {
+			return lineage.History{}, fmt.Errorf("restoring run %q: its base %q has no record", at.ID, at.rec.Base)
+		}
+		at = base
+	}
+	at := lineage.History{}.Share()
+	for _, r := range slices.Backward(chain) {
+		if r.recorded == nil {
+			h, err := lineage.RestoreFrom(at, contentOf(r.rec))
+			if err != nil {
+				return lineage.History{}, fmt.Errorf("restoring run %q: %w", r.ID, err)
+			}
+			h = h.Share()
+			r.recorded = &h
+		}
+		at = *r.recorded
+	}
+	return at, nil
+}
+
+// Results say what came of the runs, by start, once all raw records were taken.
+func (w *Rewriter) Results() ([]Result, error) {
+	out := make([]Result, len(w.runs))
+	for i, r := range w.runs {
+		var err error
+		if out[i], err = r.result(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (r *rewriteRun) result() (Result, error) {
+	out := Result{
+		Tenant: r.rec.Tenant, ThreadID: r.rec.ThreadID, RunID: r.ID,
+		Position:    record.Position{Partition: r.rec.Raw.Partition, Offset: r.rec.Raw.First},
+		FoldVersion: r.rec.FoldVersion, Outcome: r.excluded, Why: r.reason, Differences: []Difference{},
+	}
+	switch {
+	case r.excluded == Gone && r.rec.Status == record.StatusRunning:
+		out.Outcome, out.Why = Open, ""
+		return out, nil
+	case r.excluded != "":
+		return out, nil
+	}
+	if r.made == nil { // its last raw records are not there
+		if err := r.finish(); err != nil {
+			return Result{}, err
+		}
+	}
+	all, err := Differences(r.rec, r.made)
+	if err != nil {
+		return Result{}, err
+	}
+	for _, d := range all {
+		if compared(r.rec, false, d.Member) {
+			out.Differences = append(out.Differences, d)
+		}
+	}
+	out.Outcome = Same
+	if len(out.Differences) > 0 {
+		out.Outcome = Changes
+	}
+	return out, nil
+}
+
+// Rewrite returns the records to write, by start, once all raw records were taken: of runs that come
+// out otherwise by now, and of those that are based on them, whose own part is then encoded relative to another
+// history. Lineage, positions, hashes and the families of kept events stay. From records that were written so, and
+// the same raw records, nothing comes.
+//
+// A run that would come out otherwise and cannot be folded again (raw events are gone, contents were cut) stays;
+// where it is based on one that changes, the error is ErrUnchanged, as half of a chain is no history. It is too where a run is
+// open, or would have ended otherwise than it has.
+func (w *Rewriter) Rewrite() ([]Rewritten, error) {
+	var all []Rewritten
+	refolds := map[string]int{} // of the runs in all
+	for _, r := range w.runs {
+		if r.rec.Status == record.StatusRunning {
+			return nil, fmt.Errorf("%w: run %q is open: ask again once it has ended", ErrUnchanged, r.ID)
+		}
+		of, based := refolds[r.rec.Base]
+		out, err := r.result()
+		if err != nil {
+			return nil, err
+		}
+		switch reason := r.reason; {
+		case out.Outcome != Changes && !based:
+			continue
+		case r.rec.Truncated:
+			reason = "its contents were cut"
+			fallthrough
+		case r.excluded != "":
+			if based {
+				return nil, fmt.Errorf("%w: run %q hangs from one that changes, and cannot be folded again: %s", ErrUnchanged, r.ID, reason)
+			}
+			continue
+		}
+		if i := slices.IndexFunc(out.Differences, func(d Difference) bool { return isProof(d.Member) }); i >= 0 {
+			return nil, fmt.Errorf("%w: the raw events of run %q are not those of its record, which differs in %s", ErrUnchanged, r.ID, out.Differences[i].Member)
+		}
+		if was, is := r.rec.Status.Sealed(), r.made.Status.Sealed(); was != is {
+			// What came behind was taken for the run's, or for another's, by where it ended.
+			ended := "would not have ended"
+			if is {
+				ended = "would have ended"
+			}
+			return nil, fmt.Errorf("%w: run %q %s by the rules of this version", ErrUnchanged, r.ID, ended)
+		}
+		was, err := w.recordedHistory(r)
+		if err != nil {
+			return nil, err
+		}
+		r.made.FoldVersion, r.made.Refolds = compact.Version, r.rec.Refolds+1
+		if based {
+			r.made.BaseRefolds = of
+		}
+		refolds[r.ID] = r.made.Refolds
+		all = append(all, Rewritten{Record: r.made, Was: was, Is: r.at})
+	}
+	return all, nil
+}
