@@ -188,8 +188,11 @@ func (s *session) cycle(ctx context.Context) (cycleOutcome, error) {
 			return cycleFailed, err
 		}
 	}
-	if known, err := s.counts.confirmMisplaced(ctx, s.members.misplaced()); !known || err != nil {
-		return s.hold(interval), err
+	switch known, err := s.counts.confirmMisplaced(ctx, s.members.misplaced()); {
+	case err != nil:
+		return cycleFailed, err
+	case !known:
+		return s.hold(interval), nil
 	}
 	own := s.owned() // again: what was read since took time
 	if own.joining {
