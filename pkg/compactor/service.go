@@ -27,7 +27,7 @@ type Service struct {
 	current atomic.Pointer[session]
 	failure atomic.Pointer[error] // of the last session; nil while one is up
 	broken  atomic.Pointer[error] // why there will be no other
-	turned  atomic.Int64          // when the work has last come round, in nanoseconds of the clock
+	turned  atomic.Int64          // when the main loop has last come round, in nanoseconds of the clock
 }
 
 // New makes the stage; nothing is opened before Run. The topics must be there.
@@ -91,7 +91,7 @@ func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *runs
 	pause := shortest
 	said := make(map[string]bool) // since a session was up
 	for ctx.Err() == nil {
-		s.turn()
+		s.heartbeat()
 		began := s.now()
 		err := s.session(ctx, admin, stores)
 		if errors.Is(err, ErrFenced) || errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, runstore.ErrFailed) {
@@ -125,7 +125,7 @@ func (s *Service) sessions(ctx context.Context, admin *kadm.Client, stores *runs
 
 func (s *Service) session(ctx context.Context, admin *kadm.Client, stores *runstore.Set) error {
 	one := newSession(s.cfg, s.kafka, admin, stores, s.logger, s.metrics, s.now)
-	one.heartbeat = s.turn
+	one.heartbeat = s.heartbeat
 	s.metrics.Sessions.Inc()
 	defer one.close()
 	if err := one.start(ctx); err != nil {
@@ -156,13 +156,13 @@ func (s *Service) Ready() error {
 // CheckVersions returns nil, or why a partition has stopped: a newer Skein wrote its next record.
 func (s *Service) CheckVersions() error { return s.metrics.Stops.Check() }
 
-func (s *Service) turn() { s.turned.Store(time.Now().UnixNano()) }
+func (s *Service) heartbeat() { s.turned.Store(s.now().UnixNano()) }
 
-// Turned is when Run has last come round: polled, committed, or begun a session. While Kafka does not
-// answer one turn may take as long as that lasts; else it takes seconds. Before Run it is now.
+// Turned is when Run has last come round: polled, committed, or begun a session. That takes seconds, or as long as Kafka
+// does not answer. Before Run it is now.
 func (s *Service) Turned() time.Time {
 	if at := s.turned.Load(); at != 0 {
 		return time.Unix(0, at)
 	}
-	return time.Now()
+	return s.now()
 }

@@ -627,3 +627,17 @@ func TestService_CountsWhatIsReadAgain(t *testing.T) {
 		equal(t, "transactions: the fence", second.outcome(cycleCommitted), 1)
 	})
 }
+
+// The service has one clock. Whoever watches it compares by the same.
+func TestService_TellsItsTurnsByItsClock(t *testing.T) {
+	s, err := New(testConfig(t.TempDir(), "a"), kafka.Config{Brokers: []string{"127.0.0.1:1"}}, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	s.now = func() time.Time { return now }
+	equal(t, "before it runs", s.Turned().Equal(now), true)
+	s.heartbeat()
+	now = now.Add(time.Minute)
+	equal(t, "since its last turn", now.Sub(s.Turned()), time.Minute)
+}
