@@ -32,25 +32,24 @@ run: build ## start all stages on one folder (.skein), play recorded conversatio
 test: export SKEIN_TEST_BIN := $(CURDIR)/bin
 .PHONY: test
 test: build conformance-setup race-setup ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes, under faults and in bad weather
-	go test $$($(HAS_C) && echo -race) -p 3 -timeout 15m -skip '$(SIMULATED)' $$(go list ./... | grep -v -E '/(test/(e2e|chaos|conformance)|$(subst $() ,|,$(SEQUENTIAL)))$$')
+	go test $$($(HAS_C) && echo -race) -p 3 -timeout 15m $$(go list ./... | grep -v -E '/(test/(e2e|chaos|conformance)|$(subst $() ,|,$(SEQUENTIAL)))$$')
 	go test -timeout 10m -skip CostsGrow $(SEQUENTIAL:%=./%)
-	go test -timeout 10m -run '$(SIMULATED)|AFaultAtEachRequest' ./pkg/compactor -faults.all
+	go test -timeout 10m -run AFaultAtEachRequest ./pkg/compactor -faults.all
 	go test -list CostsGrow ./pkg/compact | grep CostsGrow
 	go test -count=1 -p 1 -timeout 10m -run CostsGrow ./pkg/compact
 	cd $(KIT) && go test -count=1 -timeout 15m
 	go test -v -count=1 -p 2 -timeout 15m ./test/e2e ./test/chaos
 
-# Packages and tests of one goroutine. The race detector has nothing to find in them, and they take ten times
-# as long with it. Of the faults at each request it sees every fifth.
-SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/lineage pkg/lint pkg/record pkg/fold
-SIMULATED  := ^Test(Golden|Partition|Processor|Ranges|Normalised|Verifier)_
+# Packages of one goroutine. The race detector has nothing to find in them, and they take ten times as long with it. Of the
+# faults at each request it sees every fifth.
+SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/verify
 
 # True where the race detector can be built. "go env CC" may hold options behind the compiler's name.
 HAS_C = { [ "$$(go env CGO_ENABLED)" = 1 ] && command -v $$(go env CC | cut -d ' ' -f 1); } >/dev/null
 
 .PHONY: long-chains
 long-chains: ## go on from a conversation of 100,001 runs, restore it, draw it
-	go test -v -count=1 -timeout 1h ./pkg/compactor -run LongChain -chain 100001
+	go test -v -count=1 -timeout 1h ./pkg/compactor/partition -run LongChain -chain 100001
 	go test -v -count=1 -timeout 1h ./pkg/query -run LongChain -chain 100001
 
 .PHONY: chaos-long

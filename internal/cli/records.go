@@ -6,7 +6,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -14,10 +14,10 @@ import (
 // compactor's own code that makes them. Where events have no timestamp, times are 1970: no clock
 // has a part in it, and the same files give the same records.
 func printRecords(out *output, runs []chainRun, kept agui.Families) error {
-	cfg := compactor.DefaultConfig()
+	cfg := partition.DefaultConfig()
 	cfg.KeepEvents = kept
 	thread, sources, where := recordsOf(runs)
-	records, refused, err := compactor.Offline(cfg, dev.Tenant, thread, sources)
+	records, refused, err := partition.Offline(cfg, dev.Tenant, thread, sources)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func printRecords(out *output, runs []chainRun, kept agui.Families) error {
 }
 
 // recordsOf returns the runs as they would lie in skein.events, and where each record is from.
-func recordsOf(runs []chainRun) (thread string, sources []compactor.Source, where []string) {
+func recordsOf(runs []chainRun) (thread string, sources []partition.Source, where []string) {
 	for i, run := range runs {
 		ofThread, _, _ := run.ids()
 		if thread == "" {
@@ -45,7 +45,7 @@ func recordsOf(runs []chainRun) (thread string, sources []compactor.Source, wher
 		}
 		id := run.id(i)
 		add := func(kind record.Kind, value []byte, at string) {
-			sources = append(sources, compactor.Source{
+			sources = append(sources, partition.Source{
 				Headers: record.Headers{Version: record.Version, Kind: kind, RunID: id, Seq: -1},
 				Value:   value, At: time.UnixMilli(0).UTC(),
 			})

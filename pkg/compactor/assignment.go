@@ -3,6 +3,8 @@ package compactor
 import (
 	"context"
 	"time"
+
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 )
 
 // phase is how far the opening of a partition is.
@@ -34,11 +36,11 @@ type assignment struct {
 	refetched bool
 	// seen: the client has held the partition as its own; see membership.owned.
 	seen     bool
-	progress Progress
+	progress partition.Progress
 
 	// For the main loop alone.
 	fence int64
-	part  *Processor
+	part  *partition.Processor
 }
 
 func newAssignment(id int32, now time.Time) *assignment {
@@ -51,5 +53,5 @@ func newAssignment(id int32, now time.Time) *assignment {
 type view struct {
 	*assignment
 	phase    phase
-	progress Progress
+	progress partition.Progress
 }

@@ -21,8 +21,8 @@ func TestService_ReadsFewPartitionsAtATimeOnAnEmptyFolder(t *testing.T) {
 		m := w.join("a", w.TempDir(), nil)
 		for i := range 5 * partitions {
 			thread := fmt.Sprint("t", i)
-			w.script.send(thread, "r", started("r"))
-			w.script.send(thread, "r", finished("r"))
+			w.script.Send(thread, "r", started("r"))
+			w.script.Send(thread, "r", finished("r"))
 		}
 		w.publish()
 		w.decided()
@@ -86,7 +86,7 @@ func TestService_RebuildsAStoreThatNoCatchUpHasFinishedForLong(t *testing.T) {
 		a.kill()
 		for i := range 3 {
 			b := w.join("b", other, nil)
-			w.script.turn(fmt.Sprint("r", i), fmt.Sprint("m", i))
+			w.script.Turn(fmt.Sprint("r", i), fmt.Sprint("m", i))
 			w.publish()
 			w.decided()
 			b.waitWorks()

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
@@ -40,7 +41,7 @@ type backlog struct {
 type stretch struct {
 	of      *assignment
 	records []*kgo.Record
-	stop    Stop // why the processor took no more
+	stop    partition.Stop // why the processor took no more
 }
 
 // fetch polls where nothing is left, and keeps what comes for open partitions. What leaks through of a paused one is
@@ -126,7 +127,7 @@ func (b *backlog) noteLagAgain() {
 }
 
 // noteLag tells the lag of what was polled. Nobody waits for markers of transactions.
-func (b *backlog) noteLag(partition int32, records []*kgo.Record) {
+func (b *backlog) noteLag(id int32, records []*kgo.Record) {
 	var oldest, newest time.Time
 	for _, m := range records {
 		if m.Attrs.IsControl() {
@@ -142,8 +143,8 @@ func (b *backlog) noteLag(partition int32, records []*kgo.Record) {
 	if oldest.IsZero() {
 		return
 	}
-	b.lag.Read(partition, oldest)
-	b.lag.Read(partition, newest)
+	b.lag.Read(id, oldest)
+	b.lag.Read(id, newest)
 }
 
 // dropLost drops what belongs to an assignment that does not hold any more.
@@ -154,7 +155,7 @@ func (b *backlog) dropLost(own owned) {
 // refoldNext returns the stretch whose next record may be a request to refold a thread; nil if there is none.
 func (b *backlog) refoldNext() *stretch {
 	for _, s := range b.stretches {
-		if s.stop == StopRefold {
+		if s.stop == partition.StopRefold {
 			return s
 		}
 	}
@@ -162,7 +163,7 @@ func (b *backlog) refoldNext() *stretch {
 }
 
 // process folds some of the backlog into the room, each partition beside the others.
-func (b *backlog) process(room *Room, now time.Time) error {
+func (b *backlog) process(room *partition.Room, now time.Time) error {
 	var folding errgroup.Group
 	folding.SetLimit(runtime.GOMAXPROCS(0))
 	for _, s := range b.stretches {

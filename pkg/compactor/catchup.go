@@ -13,7 +13,6 @@ import (
 
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/record"
 )
 
 // readRuns reads skein.runs into the store until a record at or above the acknowledged fence.
@@ -85,7 +84,7 @@ func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Cl
 	}
 	for it := fetches.RecordIter(); !it.Done(); {
 		m := it.Next()
-		e, err := entryOf(m)
+		e, err := runstore.EntryOf(m)
 		if err != nil {
 			return false, err
 		}
@@ -102,32 +101,6 @@ func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Cl
 		return done, nil
 	}
 	return done, write()
-}
-
-// entryOf reads a record of skein.runs.
-func entryOf(m *kgo.Record) (runstore.Entry, error) {
-	if err := kafka.CheckVersion(m); err != nil {
-		return runstore.Entry{}, err
-	}
-	switch string(m.Key) {
-	case record.FenceKey: // it says nothing of a run
-		return runstore.Entry{Offset: m.Offset}, nil
-	case record.PositionKey:
-		reached, err := record.DecodePosition(m.Value)
-		if err != nil {
-			return runstore.Entry{}, fmt.Errorf("reading own position record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
-		}
-		return runstore.Entry{Offset: m.Offset, Progress: &reached}, nil
-	}
-	h, err := kafka.ParseHeaders(m.Headers)
-	e := runstore.Entry{Key: m.Key, Value: m.Value, Offset: m.Offset, Time: m.Timestamp}
-	if err == nil && h.Kind == record.KindErase {
-		e.Erased, err = record.DecodeErased(m.Value)
-	}
-	if err != nil {
-		return runstore.Entry{}, fmt.Errorf("reading own run record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
-	}
-	return e, nil
 }
 
 // catchUps tell how far the catch-ups of a session are, in the log and in metrics: on an empty folder
@@ -147,22 +120,22 @@ func newCatchUps(logger *slog.Logger, metrics *Metrics) *catchUps {
 // catchUp is the progress of one. It counts offsets: compaction leaves fewer records than offsets, so
 // the time left is an upper estimate where much was compacted.
 type catchUp struct {
-	of        *catchUps
-	partition int32
-	first     int64
-	next      int64
-	end       int64 // behind the fence
-	records   int
-	bytes     int
-	began     time.Time
-	told      time.Time
+	of      *catchUps
+	id      int32
+	first   int64
+	next    int64
+	end     int64 // behind the fence
+	records int
+	bytes   int
+	began   time.Time
+	told    time.Time
 }
 
 // tellEvery is the time between two lines about one catch-up.
 const tellEvery = 10 * time.Second
 
-func (c *catchUps) begin(partition int32, next, end int64, now time.Time) *catchUp {
-	u := &catchUp{of: c, partition: partition, first: next, next: next, end: end, began: now, told: now}
+func (c *catchUps) begin(id int32, next, end int64, now time.Time) *catchUp {
+	u := &catchUp{of: c, id: id, first: next, next: next, end: end, began: now, told: now}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all[u] = struct{}{}
@@ -181,7 +154,7 @@ func (u *catchUp) read(records, bytes int, next int64, now time.Time) {
 	c.show(now)
 	if now.Sub(u.told) >= tellEvery {
 		u.told = now
-		c.logger.Info("catching up with run records", "partition", u.partition, "offset", u.next, "until", u.end,
+		c.logger.Info("catching up with run records", "partition", u.id, "offset", u.next, "until", u.end,
 			"records", u.records, "bytes", u.bytes, "left", u.left(now).Round(time.Second).String())
 	}
 }

@@ -44,7 +44,7 @@ func TestService_ReadsOnItsFolderOnlyWhatIsNew(t *testing.T) {
 		m := w.join("a", dir, nil)
 		m.waitWorks()
 		for i := range runs {
-			w.script.turn("r"+strconv.Itoa(i), "m"+strconv.Itoa(i))
+			w.script.Turn("r"+strconv.Itoa(i), "m"+strconv.Itoa(i))
 		}
 		w.publish()
 		w.decided()

@@ -40,9 +40,9 @@ func whatFillsIt(t *testing.T) *sim {
 	s := newSim(t, nil)
 	for i := range 40 {
 		run := fmt.Sprint("r", i)
-		s.send("t", run, started(run))
-		s.send("t", run, text("m"+run, strings.Repeat(run, 100<<10)))
-		s.send("t", run, finished(run))
+		s.Send("t", run, started(run))
+		s.Send("t", run, text("m"+run, strings.Repeat(run, 100<<10)))
+		s.Send("t", run, finished(run))
 	}
 	return s
 }
@@ -57,7 +57,7 @@ func TestService_EndsWhereItsDiskIsFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := kafkatest.Start(t, 1)
 			s := whatFillsIt(t)
-			produce(t, k, 1, s.events...)
+			produce(t, k, 1, s.Events...)
 			dir := t.TempDir()
 			p := startProcess(t, k, dir, "a", "COMPACTOR_DISK="+disk)
 			waitEnded(t, p)
@@ -77,8 +77,8 @@ func TestService_EndsWhereItsDiskIsFull(t *testing.T) {
 				t.Fatal(err)
 			}
 			runService(t, k, testConfig(dir, "a"))
-			s.turn("last", "m")
-			produce(t, k, 1, s.events[len(s.events)-3:]...)
+			s.Turn("last", "m")
+			produce(t, k, 1, s.Events[len(s.Events)-3:]...)
 			waitSealed(t, k, 41)
 			waitDecided(t, k, 1)
 			isTheFold(t, k)
@@ -102,8 +102,8 @@ func TestService_MakesAStoreAnewThatContradictsItself(t *testing.T) {
 	k := kafkatest.Start(t, 1)
 	cfg := testConfig(t.TempDir(), "a")
 	s := newSim(t, nil)
-	s.turn("r1", "m1")
-	produce(t, k, 1, s.events...)
+	s.Turn("r1", "m1")
+	produce(t, k, 1, s.Events...)
 	_, _, stop := runService(t, k, cfg)
 	waitDecided(t, k, 1)
 	if err := stop(); err != nil {
@@ -116,9 +116,9 @@ func TestService_MakesAStoreAnewThatContradictsItself(t *testing.T) {
 	if err := errors.Join(db.Delete([]byte("r/acme/t/r1"), pebble.Sync), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	before := len(s.events)
-	s.turn("r2", "m2") // which goes on from it
-	produce(t, k, 1, s.events[before:]...)
+	before := len(s.Events)
+	s.Turn("r2", "m2") // which goes on from it
+	produce(t, k, 1, s.Events[before:]...)
 	p := startProcess(t, k, cfg.Dir, cfg.InstanceID)
 	waitEnded(t, p)
 	if log := p.log.String(); !strings.Contains(log, "it is damaged, and the next start makes it anew") || !strings.Contains(log, "reading \\\"acme/t/r1\\\": "+runstore.ErrMissing.Error()) {

@@ -14,9 +14,8 @@
 //   - opener brings a partition from its assignment to its first event, beside the main loop: committed offset, fence,
 //     catch-up of the local store.
 //   - backlog is what was polled and is not processed yet. Partitions are processed side by side.
-//   - Processor is the engine of one partition: records and times come in as values, Effects go out as values.
-//   - Room is what one transaction may hold; all processors share it.
-//   - run is one run in memory; its record is made by build.
+//   - partition.Processor is the engine of one partition: records and times come in as values, Effects go out as values.
+//   - partition.Room is what one transaction may hold; all processors share it.
 //   - runstore.Store holds, for one partition, what committed records of skein.runs say, and nothing
 //     else. Deleting its folder costs time and nothing more.
 //

@@ -19,6 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/pkg/compactor/partition"
+	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -38,11 +40,11 @@ func TestService_AnAbortAfterAnEndedRunLosesNothing(t *testing.T) {
 		t := w.T
 		m := w.join("a", w.TempDir(), nil)
 		m.waitWorks()
-		w.script.turn("r1", "m1")
+		w.script.Turn("r1", "m1")
 		m.refuse(kmsg.TxnOffsetCommit, kerr.IllegalGeneration)
 		w.publish()
 		w.decided()
-		w.script.turn("r2", "m2")
+		w.script.Turn("r2", "m2")
 		w.publish()
 		w.decided()
 		w.isTheFold()
@@ -77,13 +79,13 @@ func TestService_AnEndOfUnknownOutcomeIsAskedFor(t *testing.T) {
 			}
 			return kafkatest.Deliver
 		})
-		w.script.turn("r1", "m1")
-		w.script.send("t", "", custom("nobody's"))
+		w.script.Turn("r1", "m1")
+		w.script.Send("t", "", custom("nobody's"))
 		w.publish()
 		w.decided()
 		waitFor(t, "the outcome is not known", func() bool { return m.outcome(cycleUnknown) == 1 })
 		m.waitWorks()
-		w.script.turn("r2", "m2") // its parent is in the store, or nowhere
+		w.script.Turn("r2", "m2") // its parent is in the store, or nowhere
 		w.publish()
 		w.decided()
 		w.isTheFold()
@@ -112,7 +114,7 @@ func TestService_FetchesTheOffsetsOfAllPartitionsAtOnce(t *testing.T) {
 			return kafkatest.Deliver
 		})
 		fault := w.cluster.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit, Count: -1})
-		w.script.turn("r1", "m1")
+		w.script.Turn("r1", "m1")
 		w.publish()
 		waitFor(t, "the outcome is not known", func() bool { return m.outcome(cycleUnknown) == 1 })
 		time.Sleep(unstable) // in virtual time
@@ -134,8 +136,8 @@ func TestService_AZombiesTimerWritesNothing(t *testing.T) {
 		change := func(c *Config) { c.CheckpointInterval, c.CheckpointFactor = 20*time.Second, 0 }
 		a := w.join("a", w.TempDir(), change)
 		a.waitWorks()
-		w.script.send("u", "open", started("open"))
-		w.script.send("u", "open", text("m", "one "))
+		w.script.Send("u", "open", started("open"))
+		w.script.Send("u", "open", text("m", "one "))
 		w.publish()
 		w.decided()
 		w.cluster.Fake.ControlKey(int16(kmsg.Heartbeat), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -148,8 +150,8 @@ func TestService_AZombiesTimerWritesNothing(t *testing.T) {
 		equal(t, "the first one thinks that it works", a.works(), true)
 		before := a.wire.Sent()[kmsg.TxnOffsetCommit]
 		waitFor(t, "the zombie has tried", func() bool { return a.wire.Sent()[kmsg.TxnOffsetCommit] > before })
-		w.script.send("u", "open", text("m", "two"))
-		w.script.send("u", "open", finished("open"))
+		w.script.Send("u", "open", text("m", "two"))
+		w.script.Send("u", "open", finished("open"))
 		w.publish()
 		w.decided()
 		w.isTheFold()
@@ -171,13 +173,13 @@ func TestService_OpensBehindDelayedMarkers(t *testing.T) {
 		a.waitWorks()
 		// As if a marker were still to come, a transaction that is open holds back all that follows it.
 		held := w.holdRuns(0)
-		w.script.turn("r1", "m1")
+		w.script.Turn("r1", "m1")
 		w.publish()
 		w.decided()
 		equal(t, "records that readers see", len(records(t, w.runs())), 0)
 		a.kill()
 		b := w.join("b", w.TempDir(), nil)
-		w.script.turn("r2", "m2")
+		w.script.Turn("r2", "m2")
 		w.publish()
 		time.Sleep(20 * time.Second)
 		equal(t, "it works while markers are missing", b.works(), false)
@@ -223,21 +225,21 @@ func TestService_PoisonBetweenCAndPIsOneDeadLetter(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		t := w.T
 		m := w.join("a", w.TempDir(), nil)
-		w.script.send("u", "open", started("open"))
-		w.script.send("u", "open", "poison")
-		w.script.send("t", "r", finished("other"))
-		w.script.send("u", "open", text("m", "one"))
+		w.script.Send("u", "open", started("open"))
+		w.script.Send("u", "open", "poison")
+		w.script.Send("t", "r", finished("other"))
+		w.script.Send("u", "open", text("m", "one"))
 		w.publish()
 		equal(t, "C", w.decided()[0], int64(0))
 		for range 2 {
 			m.kill()
 			m = w.join("a", w.TempDir(), nil)
 			m.waitWorks()
-			w.script.send("u", "open", text("m", "more"))
+			w.script.Send("u", "open", text("m", "more"))
 			w.publish()
 			equal(t, "C", w.decided()[0], int64(0))
 		}
-		w.script.send("u", "open", finished("open"))
+		w.script.Send("u", "open", finished("open"))
 		w.publish()
 		w.decided()
 		w.isTheFold()
@@ -250,21 +252,21 @@ func TestService_AnIdleOpenRunHoldsNoCommit(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		t := w.T
 		m := w.join("a", w.TempDir(), nil)
-		w.script.send("u", "open", started("open"))
-		w.script.send("u", "open", text("m", "one "))
+		w.script.Send("u", "open", started("open"))
+		w.script.Send("u", "open", text("m", "one "))
 		w.publish()
 		equal(t, "C while it has no record", w.decided()[0], int64(0))
 		time.Sleep(m.cfg.CheckpointMax + time.Second)
 		for i := range 3 {
-			w.script.turn("r"+strconv.Itoa(i), "m"+strconv.Itoa(i))
+			w.script.Turn("r"+strconv.Itoa(i), "m"+strconv.Itoa(i))
 			w.publish()
-			equal(t, "C behind an idle run", w.decided()[0], int64(len(w.script.events)))
+			equal(t, "C behind an idle run", w.decided()[0], int64(len(w.script.Events)))
 			time.Sleep(time.Minute) // it leaves memory
 		}
 		m.kill()
 		w.join("a", w.TempDir(), nil)
-		w.script.send("u", "open", text("m", "two"))
-		w.script.send("u", "open", finished("open"))
+		w.script.Send("u", "open", text("m", "two"))
+		w.script.Send("u", "open", finished("open"))
 		w.publish()
 		w.decided()
 		w.isTheFold()
@@ -286,7 +288,7 @@ func TestService_OpensAtOnceAfterDyingInATransaction(t *testing.T) {
 			}
 			return kafkatest.Deliver
 		})
-		w.script.turn("r1", "m1")
+		w.script.Turn("r1", "m1")
 		w.publish()
 		<-m.wire.Dead()
 		m.kill()
@@ -313,8 +315,8 @@ func TestService_NoTransactionIsLostToAJoin(t *testing.T) {
 			waitFor(t, "the group has settled", func() bool {
 				for i := range 8 {
 					thread := "t" + strconv.Itoa(i)
-					w.script.send(thread, "r"+strconv.Itoa(n), started("r"+strconv.Itoa(n)))
-					w.script.send(thread, "r"+strconv.Itoa(n), finished("r"+strconv.Itoa(n)))
+					w.script.Send(thread, "r"+strconv.Itoa(n), started("r"+strconv.Itoa(n)))
+					w.script.Send(thread, "r"+strconv.Itoa(n), finished("r"+strconv.Itoa(n)))
 				}
 				n++
 				w.publish()
@@ -347,8 +349,8 @@ func TestService_DropsPartitionsThatLeaveWithoutAWord(t *testing.T) {
 				a := w.join("a", w.TempDir(), func(c *Config) { c.CommitInterval = 5 * time.Second })
 				a.waitWorks()
 				for i := range 12 {
-					w.script.send("t"+strconv.Itoa(i), "r", started("r"))
-					w.script.send("t"+strconv.Itoa(i), "r", text("m", "one "))
+					w.script.Send("t"+strconv.Itoa(i), "r", started("r"))
+					w.script.Send("t"+strconv.Itoa(i), "r", text("m", "one "))
 				}
 				w.publish()
 				w.decided()
@@ -358,8 +360,8 @@ func TestService_DropsPartitionsThatLeaveWithoutAWord(t *testing.T) {
 				c := w.join("c", w.TempDir(), nil)
 				waitFor(t, "all have partitions", func() bool { return a.works() && b.works() && c.works() })
 				for i := range 12 {
-					w.script.send("t"+strconv.Itoa(i), "r", text("m", "two"))
-					w.script.send("t"+strconv.Itoa(i), "r", finished("r"))
+					w.script.Send("t"+strconv.Itoa(i), "r", text("m", "two"))
+					w.script.Send("t"+strconv.Itoa(i), "r", finished("r"))
 				}
 				w.publish()
 				w.decided()
@@ -383,7 +385,7 @@ func TestService_StopsWherePartitionsAreAdded(t *testing.T) {
 	inWorld(t, 2, func(w *world) {
 		t := w.T
 		m := w.join("a", w.TempDir(), nil)
-		w.script.turn("r1", "m1")
+		w.script.Turn("r1", "m1")
 		w.publish()
 		w.decided()
 		if _, err := w.admin().CreatePartitions(context.Background(), 1, w.kafka.Topics().All()...); err != nil {
@@ -391,8 +393,8 @@ func TestService_StopsWherePartitionsAreAdded(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		equal(t, "it works", m.works(), false)
-		w.script.send("t", "", custom("nobody's"))
-		produce(t, w.kafka, 3, w.script.events[w.sent:]...)
+		w.script.Send("t", "", custom("nobody's"))
+		produce(t, w.kafka, 3, w.script.Events[w.sent:]...)
 		time.Sleep(time.Minute)
 		equal(t, "dead letters", w.letters(), 0)
 	})
@@ -433,8 +435,8 @@ func TestService_StopsBeforeItRefusesWhatIsOnAPartitionOfMore(t *testing.T) {
 					t := w.T
 					m := w.join("a", w.TempDir(), nil)
 					m.waitWorks()
-					w.script.turn("r1", "m1")
-					w.script.send("t", "", custom("nobody's")) // the producer knows the topic of dead letters from now on
+					w.script.Turn("r1", "m1")
+					w.script.Send("t", "", custom("nobody's")) // the producer knows the topic of dead letters from now on
 					w.publish()
 					w.decided()
 					time.Sleep(2 * time.Second)
@@ -481,7 +483,7 @@ func TestService_AsksForPartitionCountsNowAndThen(t *testing.T) {
 		began, before := time.Now(), m.wire.Sent()[kmsg.Metadata]
 		const each, size = 8, 1 << 20 // more between two looks than a transaction holds
 		n := 0
-		for ; n*size < 4*maxOutputBytes; n += each {
+		for ; n*size < 4*partition.MaxOutputBytes; n += each {
 			w.misplaced(each, size)
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -503,9 +505,9 @@ func TestService_EndsASessionThatWaitsLongForPartitionCounts(t *testing.T) {
 				t := w.T
 				m := w.join("a", w.TempDir(), nil)
 				m.waitWorks()
-				w.script.turn("r1", "m1")
-				w.script.send("t", "", custom("nobody's")) // the producer knows the topic of dead letters from now on
-				w.script.send("open", "r2", started("r2"))
+				w.script.Turn("r1", "m1")
+				w.script.Send("t", "", custom("nobody's")) // the producer knows the topic of dead letters from now on
+				w.script.Send("open", "r2", started("r2"))
 				w.publish()
 				w.decided()
 				time.Sleep(2 * time.Second)
@@ -516,7 +518,7 @@ func TestService_EndsASessionThatWaitsLongForPartitionCounts(t *testing.T) {
 					return kafkatest.Deliver
 				})
 				w.misplaced(1, 10)
-				w.script.send("open", "r2", text("m2", "one"))
+				w.script.Send("open", "r2", text("m2", "one"))
 				w.publish()
 				time.Sleep(misplacedWait - time.Second)
 				equal(t, "it is ready while it waits", m.ready(), nil)
@@ -547,7 +549,7 @@ func TestService_CommitsBesideAProducerOfTheWrongPartition(t *testing.T) {
 		before := m.wire.Sent()[kmsg.EndTxn]
 		for i := range 100 {
 			id := fmt.Sprint("r", i)
-			w.script.turn(id, "m"+id)
+			w.script.Turn(id, "m"+id)
 			w.publish()
 			w.misplaced(1, 10)
 			time.Sleep(100 * time.Millisecond)
@@ -611,19 +613,19 @@ func TestService_CountsRawThatExpiredWhileItWasDown(t *testing.T) {
 func countsRawThatExpired(w *world, aborted bool) {
 	t := w.T
 	m := w.join("a", w.TempDir(), nil)
-	w.script.send("u", "open", started("open"))
-	w.script.send("u", "open", text("m", "one "))
+	w.script.Send("u", "open", started("open"))
+	w.script.Send("u", "open", text("m", "one "))
 	w.publish()
 	w.decided()
 	time.Sleep(m.cfg.CheckpointMax + time.Second)
 	equal(t, "C", w.decided()[0], int64(2))
 	m.kill()
-	w.script.send("u", "open", text("m", "gone"))
-	w.script.send("v", "within", started("within"))
-	w.script.send("u", "open", text("m", "two"))
-	w.script.send("v", "within", text("m", "two"))
-	w.script.send("v", "within", finished("within"))
-	w.script.send("u", "open", finished("open"))
+	w.script.Send("u", "open", text("m", "gone"))
+	w.script.Send("v", "within", started("within"))
+	w.script.Send("u", "open", text("m", "two"))
+	w.script.Send("v", "within", text("m", "two"))
+	w.script.Send("v", "within", finished("within"))
+	w.script.Send("u", "open", finished("open"))
 	w.publish()
 	var until kadm.Offsets
 	until.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: 4})
@@ -682,18 +684,18 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 				dir := w.TempDir()
 				m := w.join("a", dir, nil)
 				m.waitWorks()
-				w.script.turn("r1", "m1")
-				w.script.send("v", "", custom("nobody's"))
-				w.script.send("u", "open", started("open"))
-				w.script.send("u", "open", text("m", "one "))
-				w.script.send("v", "", custom("nobody's"))
+				w.script.Turn("r1", "m1")
+				w.script.Send("v", "", custom("nobody's"))
+				w.script.Send("u", "open", started("open"))
+				w.script.Send("u", "open", text("m", "one "))
+				w.script.Send("v", "", custom("nobody's"))
 				w.publish()
 				equal(t, "C", w.decided()[0], int64(4))
 				m.kill()
 				w.deleteGroup()
-				w.script.send("u", "open", text("m", "two"))
-				w.script.send("u", "open", finished("open"))
-				w.script.turn("r2", "m2")
+				w.script.Send("u", "open", text("m", "two"))
+				w.script.Send("u", "open", finished("open"))
+				w.script.Turn("r2", "m2")
 				w.publish()
 				if c.reset {
 					var back kadm.Offsets
@@ -755,7 +757,7 @@ func TestService_GivesTheGroupItsOffsetsBackWhereNothingComes(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		t := w.T
 		m := w.join("a", w.TempDir(), nil)
-		w.script.turn("r1", "m1")
+		w.script.Turn("r1", "m1")
 		w.publish()
 		w.decided()
 		m.kill()
@@ -779,20 +781,20 @@ func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
 				t := w.T
 				dir := w.TempDir()
 				m := w.join("a", dir, nil)
-				w.script.turn("r1", "m1")
+				w.script.Turn("r1", "m1")
 				if open {
-					w.script.send("u", "open", started("open"))
-					w.script.send("u", "open", text("m", "one "))
+					w.script.Send("u", "open", started("open"))
+					w.script.Send("u", "open", text("m", "one "))
 				}
 				w.publish()
 				w.decided()
 				time.Sleep(m.cfg.CheckpointMax + time.Second)
-				at := int64(len(w.script.events))
+				at := int64(len(w.script.Events))
 				equal(t, "C", w.decided()[0], at)
 				m.kill()
 				w.deleteGroup()
-				w.script.send("u", "open", text("m", "skipped "))
-				w.script.turn("skipped", "m2")
+				w.script.Send("u", "open", text("m", "skipped "))
+				w.script.Turn("skipped", "m2")
 				w.publish()
 				var higher kadm.Offsets
 				higher.Add(kadm.Offset{Topic: w.kafka.Topics().Events, Partition: 0, At: at + 4, LeaderEpoch: -1})
@@ -810,7 +812,7 @@ func TestService_MarksOpenRunsWhereTheGroupsOffsetsWereSetHigher(t *testing.T) {
 					time.Sleep(time.Minute)
 				}
 				w.join("a", dir, nil)
-				w.script.send("u", "open", finished("open"))
+				w.script.Send("u", "open", finished("open"))
 				w.publish()
 				w.decided()
 				sealed := w.sealed()
@@ -829,7 +831,7 @@ func TestService_StopsWherePartitionsWereAddedAndTheGroupIsGone(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		t := w.T
 		m := w.join("a", w.TempDir(), nil)
-		w.script.turn("r1", "m1")
+		w.script.Turn("r1", "m1")
 		w.publish()
 		w.decided()
 		m.kill()
@@ -850,7 +852,7 @@ func (w *world) olderRecords(from, to string) {
 	w.Helper()
 	for _, m := range w.runs() {
 		if header(m, record.HeaderKind) == string(record.KindRun) {
-			old := olderRecord(w.T, m, from, to)
+			old := partitiontest.OlderRecord(w.T, m, from, to)
 			kafkatest.Produce(w.T, w.kafka, &kgo.Record{Topic: m.Topic, Partition: m.Partition, Key: m.Key, Value: old.Value, Headers: m.Headers})
 		}
 	}
@@ -879,9 +881,9 @@ func foldedByItself(w *world, joined bool) float64 {
 	first := w.join("first", w.TempDir(), nil)
 	for i := range threads {
 		thread := fmt.Sprint("t", i)
-		w.script.send(thread, "r", started("r"))
-		w.script.send(thread, "r", text("m", "one"))
-		w.script.send(thread, "r", finished("r"))
+		w.script.Send(thread, "r", started("r"))
+		w.script.Send(thread, "r", text("m", "one"))
+		w.script.Send(thread, "r", finished("r"))
 	}
 	w.publish()
 	w.decided()
@@ -904,9 +906,9 @@ func foldedByItself(w *world, joined bool) float64 {
 	before := a.outcome(cycleCommitted)
 	for i := range threads {
 		thread := fmt.Sprint("t", i)
-		w.script.refold(thread)
-		w.script.send(thread, "next", started("next"))
-		w.script.send(thread, "next", finished("next"))
+		w.script.Refold(thread)
+		w.script.Send(thread, "next", started("next"))
+		w.script.Send(thread, "next", finished("next"))
 	}
 	w.publish()
 	if joined {
@@ -941,7 +943,7 @@ func TestService_ReadsAThreadInSmallAnswers(t *testing.T) {
 		t := w.T
 		first := w.join("first", w.TempDir(), nil)
 		first.waitWorks()
-		w.script.turn("r", "m")
+		w.script.Turn("r", "m")
 		w.publish()
 		w.decided()
 		if err := first.stop(); err != nil {
@@ -962,7 +964,7 @@ func TestService_ReadsAThreadInSmallAnswers(t *testing.T) {
 			}
 			return nil, nil, false
 		})
-		w.script.refold("t")
+		w.script.Refold("t")
 		w.publish()
 		w.decided()
 		if n, bytes := readers.Load(), most.Load(); n == 0 || bytes > 128<<10 {
@@ -976,7 +978,7 @@ func TestService_ReadsAThreadInSmallAnswers(t *testing.T) {
 func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
 	const holds, reads = 200 << 10, 800 << 10
 	large := fmt.Sprintf(`{"type":"RAW","event":%q}`, strings.Repeat("x", 14<<10)) // which its record does not keep
-	less := func(c *Config) { c.refoldBytes, c.refoldScanBytes = holds, reads }
+	less := func(c *Config) { c.RefoldBytes, c.refoldScanBytes = holds, reads }
 	for thread, bound := range map[string]int{"t": holds, "another": reads} {
 		for _, fits := range []bool{true, false} {
 			t.Run(fmt.Sprintf("large events of %s, fits %v", thread, fits), func(t *testing.T) {
@@ -986,20 +988,20 @@ func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
 				}
 				inWorld(t, 1, func(w *world) {
 					first := w.join("first", w.TempDir(), nil)
-					w.script.send("t", "r", started("r"))
-					w.script.send("another", "s", started("s"))
+					w.script.Send("t", "r", started("r"))
+					w.script.Send("another", "s", started("s"))
 					run := map[string]string{"t": "r", "another": "s"}[thread]
 					for range n {
-						w.script.send(thread, run, large)
-						w.script.send("t", "r", custom("c"))
+						w.script.Send(thread, run, large)
+						w.script.Send("t", "r", custom("c"))
 					}
 					for range record.MaxRanges { // so that a record does not say where the small gaps above are
-						w.script.send("another", "s", custom("c"))
-						w.script.send("another", "s", custom("c"))
-						w.script.send("t", "r", custom("c"))
+						w.script.Send("another", "s", custom("c"))
+						w.script.Send("another", "s", custom("c"))
+						w.script.Send("t", "r", custom("c"))
 					}
-					w.script.send("t", "r", text("m", "one"))
-					w.script.send("t", "r", finished("r"))
+					w.script.Send("t", "r", text("m", "one"))
+					w.script.Send("t", "r", finished("r"))
 					w.publish()
 					w.decided()
 					if err := first.stop(); err != nil {
@@ -1007,11 +1009,11 @@ func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
 					}
 					w.olderRecords("one", "eins")
 					second := w.join("second", w.TempDir(), less)
-					w.script.refold("t")
+					w.script.Refold("t")
 					w.publish()
 					w.decided()
 					equal(w.T, "folded again", w.latestOf("t")["r"].Refolds == 1, fits)
-					equal(w.T, "it says why not", strings.Contains(second.log.String(), errThreadLarge.Error()), !fits)
+					equal(w.T, "it says why not", strings.Contains(second.log.String(), partition.ErrThreadLarge.Error()), !fits)
 				})
 			})
 		}
@@ -1020,11 +1022,10 @@ func TestService_LeavesAThreadThatIsTooMuchToRead(t *testing.T) {
 
 // polling is a session with one open partition for each sim, which has polled nothing yet.
 func polling(sims ...*sim) (*session, owned) {
-	s := newSession(sims[0].cfg, kafka.Config{}, nil, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()), func() time.Time { return sims[0].now })
+	s := newSession(DefaultConfig(), kafka.Config{}, nil, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()), func() time.Time { return sims[0].Now })
 	own := owned{parts: map[int32]view{}}
 	for i, sim := range sims {
-		sim.open(false)
-		a := newAssignment(int32(i), sim.now)
+		a := newAssignment(int32(i), sim.Now)
 		a.part = sim.part
 		own.parts[a.id] = view{assignment: a, phase: phaseOpen}
 		s.backlog.stretches = append(s.backlog.stretches, &stretch{of: a})
@@ -1034,7 +1035,7 @@ func polling(sims ...*sim) (*session, owned) {
 
 // letter sends what becomes a dead letter of a few bytes more.
 func (s *sim) letter(size int) {
-	s.append(&kgo.Record{Topic: s.topics.Events, Key: []byte("no key"), Value: make([]byte, size)})
+	s.Append(&kgo.Record{Topic: s.Topics.Events, Key: []byte("no key"), Value: make([]byte, size)})
 }
 
 // A poll may bring far more outputs than a transaction is to hold.
@@ -1043,31 +1044,34 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 	s, own := polling(sims...)
 	const size = 1 << 20
 	for i, sim := range sims {
-		for range maxOutputBytes / size {
+		for range partition.MaxOutputBytes / size {
 			sim.letter(size)
 		}
-		s.backlog.stretches[i].records = sim.events
+		s.backlog.stretches[i].records = sim.Events
 	}
 	rounds := 0
 	for full := true; full; rounds++ {
-		s.room = NewRoom(1)
+		s.room = partition.NewRoom(1)
 		err := s.process(t.Context(), own)
 		full = s.room.Full()
 		out := 0
 		for _, sim := range sims {
 			sim.check(err)
-			for _, o := range sim.part.outputs {
-				out += o.bytes()
+			e, err := sim.part.Collect(partition.Cycle{Now: sim.Now, LogEnd: -1, Room: partition.NewRoom(1)})
+			sim.check(err)
+			for _, o := range e.Outputs {
+				if o.Record.Topic == sim.Topics.DeadLetters {
+					out += len(o.Record.Key) + len(o.Record.Value)
+				}
 			}
-			sim.read = int(sim.part.next)
-			sim.commit(true)
+			sim.committed(e)
 		}
-		if most := maxOutputBytes + (len(sims)+1)*size; full && out < maxOutputBytes || out > most {
-			t.Errorf("full is %v with %d bytes of outputs, want %d to %d", full, out, maxOutputBytes, most)
+		if most := partition.MaxOutputBytes + (len(sims)+1)*size; full && out < partition.MaxOutputBytes || out > most {
+			t.Errorf("full is %v with %d bytes of outputs, want %d to %d", full, out, partition.MaxOutputBytes, most)
 		}
 	}
 	for _, sim := range sims {
-		equal(t, "how far it is", sim.part.next, int64(maxOutputBytes/size))
+		equal(t, "how far it is", sim.next(), int64(partition.MaxOutputBytes/size))
 	}
 	if len(s.backlog.stretches) > 0 || rounds < 3 {
 		t.Errorf("%d are left after %d rounds", len(s.backlog.stretches), rounds)
@@ -1079,10 +1083,10 @@ func TestSession_DropsWhatWasPolledForAnotherAssignment(t *testing.T) {
 	sim := newSim(t, nil)
 	s, own := polling(sim)
 	sim.letter(1)
-	s.backlog.stretches[0].records = sim.events
-	own.parts[0] = view{assignment: newAssignment(0, sim.now), phase: phaseOpen}
+	s.backlog.stretches[0].records = sim.Events
+	own.parts[0] = view{assignment: newAssignment(0, sim.Now), phase: phaseOpen}
 	sim.check(s.process(t.Context(), own))
-	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.part.next}, []any{0, int64(0)})
+	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.next()}, []any{0, int64(0)})
 }
 
 // A thread that is folded again is a transaction of its own: what is polled behind the request waits, and so do the
@@ -1091,10 +1095,10 @@ func TestSession_TakesRequestsToFoldAgainOneByOne(t *testing.T) {
 	sims := []*sim{newSim(t, nil), newSim(t, nil)}
 	s, own := polling(sims...)
 	for i, sim := range sims {
-		sim.send("t", "r", started("r")) // an open run, so that the request is refused without a reader
-		sim.refold("t")
+		sim.Send("t", "r", started("r")) // an open run, so that the request is refused without a reader
+		sim.Refold("t")
 		sim.letter(1)
-		s.backlog.stretches[i].records = sim.events
+		s.backlog.stretches[i].records = sim.Events
 	}
 	type step struct {
 		full   bool
@@ -1102,10 +1106,10 @@ func TestSession_TakesRequestsToFoldAgainOneByOne(t *testing.T) {
 		second int64
 	}
 	for _, want := range []step{{false, 1, 1}, {true, 2, 1}, {true, 2, 2}, {false, 3, 3}} {
-		s.room = NewRoom(1)
+		s.room = partition.NewRoom(1)
 		sims[0].check(s.process(t.Context(), own))
 		full := s.room.Full()
-		equal(t, "a round is over, and how far both are", step{full, sims[0].part.next, sims[1].part.next}, want)
+		equal(t, "a round is over, and how far both are", step{full, sims[0].next(), sims[1].next()}, want)
 	}
 	equal(t, "what is left", len(s.backlog.stretches), 0)
 }
@@ -1117,11 +1121,11 @@ func TestSession_LooksUpAfterAPartOfAPoll(t *testing.T) {
 	for range foldRecords + 1 {
 		sim.letter(1)
 	}
-	s.backlog.stretches[0].records = sim.events
+	s.backlog.stretches[0].records = sim.Events
 	for _, want := range []int64{foldRecords, foldRecords + 1} {
 		sim.check(s.process(t.Context(), own))
 		full := s.room.Full()
-		equal(t, "the round is over, and how far it is", []any{full, sim.part.next}, []any{false, want})
+		equal(t, "the round is over, and how far it is", []any{full, sim.next()}, []any{false, want})
 	}
 	equal(t, "what is left", len(s.backlog.stretches), 0)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -212,19 +213,19 @@ func smallHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sameF
 	m, over := w.mortal(decide, sameFolder)
 	defer over()
 
-	s.turn("r1", "m1")
-	s.send("u", "open", started("open"))
-	s.send("u", "open", text("m", "one "))
-	s.send("t", "", custom("nobody's"))
+	s.Turn("r1", "m1")
+	s.Send("u", "open", started("open"))
+	s.Send("u", "open", text("m", "one "))
+	s.Send("t", "", custom("nobody's"))
 	w.publish()
 	w.decided()
-	s.turn("r2", "m2")
-	s.send("u", "open", "poison")
+	s.Turn("r2", "m2")
+	s.Send("u", "open", "poison")
 	w.publish()
 	w.decided()
-	s.send("u", "", text("m", "two"))
-	s.send("u", "", finished("open"))
-	s.turn("r3", "m3")
+	s.Send("u", "", text("m", "two"))
+	s.Send("u", "", finished("open"))
+	s.Turn("r3", "m3")
 	w.publish()
 	w.decided()
 	sent := m.wire.Sent()
@@ -240,9 +241,9 @@ func refoldedHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sa
 	w.Helper()
 	s := w.script
 	first := w.join("first", w.TempDir(), nil)
-	s.send("u", "open", started("open")) // holds the commit below all that follows
-	s.send("u", "open", text("m", "one "))
-	s.aChain()
+	s.Send("u", "open", started("open")) // holds the commit below all that follows
+	s.Send("u", "open", text("m", "one "))
+	s.Chain()
 	w.publish()
 	w.decided()
 	if err := first.stop(); err != nil {
@@ -254,7 +255,7 @@ func refoldedHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sa
 		old := m
 		switch header(m, record.HeaderKind) {
 		case string(record.KindRun):
-			old = olderRecord(w.T, m, "one", "eins")
+			old = partitiontest.OlderRecord(w.T, m, "one", "eins")
 		case string(record.KindSnapshot):
 			old.Value = []byte(strings.ReplaceAll(string(m.Value), "one", "eins"))
 		default:
@@ -265,12 +266,12 @@ func refoldedHistory(w *world, decide func(kafkatest.Request) kafkatest.Fate, sa
 
 	m, over := w.mortal(decide, sameFolder)
 	defer over()
-	s.refold("t")
-	s.send("u", "open", text("m", "and one"))
+	s.Refold("t")
+	s.Send("u", "open", text("m", "and one"))
 	w.publish()
 	w.decided()
-	s.turn("next", "mnext")
-	s.send("u", "open", finished("open"))
+	s.Turn("next", "mnext")
+	s.Send("u", "open", finished("open"))
 	w.publish()
 	w.decided()
 	sent := m.wire.Sent()

@@ -28,15 +28,15 @@ func TestService_LagRisesWhileNothingIsCommitted(t *testing.T) {
 		}
 	}
 	s := newSim(t, nil)
-	s.turn("r1", "m1")
-	produce(t, c.Config, 1, s.events...)
+	s.Turn("r1", "m1")
+	produce(t, c.Config, 1, s.Events...)
 	waitSealed(t, c.Config, 1)
 	soon("the end", func() bool { return metrics.Lag.Seconds() == 0 })
 
 	refusing := c.Fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.TxnOffsetCommit}, Err: kerr.InvalidCommitOffsetSize, Count: -1})
-	s.events = nil
-	s.turn("r2", "m2")
-	produce(t, c.Config, 1, s.events...)
+	s.Events = nil
+	s.Turn("r2", "m2")
+	produce(t, c.Config, 1, s.Events...)
 	for n := range 3 {
 		before := metrics.Lag.Seconds()
 		soon("another commit is refused", func() bool { return refusing.Hits() > n })

@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 )
 
 // membership is what the group says is ours. The client's callbacks note it here and do nothing else; the main loop
@@ -87,9 +89,9 @@ func (m *membership) drop(a *assignment) {
 }
 
 // stop notes that a partition stops, since a newer Skein wrote what it would read next.
-func (m *membership) stop(partition int32, err error) {
-	if m.metrics.Stops.Add(partition, err) {
-		m.logger.Error("partition stopped: a newer version wrote its next record; update this process", "partition", partition, "error", err)
+func (m *membership) stop(id int32, err error) {
+	if m.metrics.Stops.Add(id, err) {
+		m.logger.Error("partition stopped: a newer version wrote its next record; update this process", "partition", id, "error", err)
 	}
 }
 
@@ -145,7 +147,7 @@ func (m *membership) onOffsetsFetched(_ context.Context, _ *kgo.Client, r *kmsg.
 
 // offsetFetched notes what the group has committed for a partition.
 func (m *membership) offsetFetched(a *assignment, offset int64, metadata string) {
-	progress, err := ParseProgress(offset, metadata, m.partitions)
+	progress, err := partition.ParseProgress(offset, metadata, m.partitions)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.assigned[a.id] != a || a.phase != phaseFetchingOffsets {

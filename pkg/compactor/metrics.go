@@ -5,10 +5,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
+
+// kindFence is the kind of an output that no partition makes.
+const kindFence = "fence"
 
 // Metrics are the stage's metrics. Counters of events and runs are raised once per event or run
 // by the process that committed it; after a crash between commit and count one may be missing.
@@ -78,10 +82,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Help: "Age of the oldest event that was read and is not committed, or lies on a stalled partition, now; of a partition that is being opened, the time since it was assigned; 0 at the end. The scaling signal.",
 	}, lag.Seconds))
 	return &Metrics{
-		Events:             vec("events_total", "Records of skein.events by what became of them.", "outcome", outcomeNames[:]...),
+		Events:             vec("events_total", "Records of skein.events by what became of them.", "outcome", partition.Outcomes()...),
 		DeadLetters:        vec("dead_letters_total", "Records sent to dead letters by reason.", "reason", deadletter.Reasons()...),
 		Runs:               vec("runs_total", "Runs that ended by status.", "status", "finished", "error", "interrupted", "cancelled", "abandoned"),
-		Records:            vec("records_total", "Committed records of derived topics by kind.", "kind", outputKinds()...),
+		Records:            vec("records_total", "Committed records of derived topics by kind.", "kind", append(partition.OutputKinds(), kindFence)...),
 		RecordBytes:        counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
 		EventBytes:         counter("event_bytes_total", "Bytes of skein.events read, before compression."),
 		Transactions:       vec("transactions_total", "Transactions by outcome: committed; aborted, as a record was not acknowledged; unknown, where a rebalance or a broker has aborted it or the client cannot tell; error, after which a new session starts. All but committed are done again.", "outcome", string(cycleCommitted), string(cycleAborted), string(cycleUnknown), string(cycleFailed)),
@@ -101,6 +105,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		StoreReads:         vec("store_reads_total", "Reads of local stores: what a thread that was not at hand begins with, a run's head or where to find it, or the record of one run.", "what", runstore.ReadKinds()...),
 		StoreReadBytes:     vec("store_read_bytes_total", "Bytes that reads of local stores gave.", "what", runstore.ReadKinds()...),
 		Sessions:           counter("sessions_total", "Group sessions started."),
-		Anomalies:          vec("anomalies_total", "Irregular events by rule, those that the fold counts excepted.", "rule", anomalyRules()...),
+		Anomalies:          vec("anomalies_total", "Irregular events by rule, those that the fold counts excepted.", "rule", partition.AnomalyRules()...),
 	}
 }

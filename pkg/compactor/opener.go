@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
@@ -33,7 +34,7 @@ type opener struct {
 	members *membership
 	stores  *runstore.Set
 	// histories are of all partitions.
-	histories *histories
+	histories *partition.Histories
 	// catchUps tell how far the stores are that are behind.
 	catchUps *catchUps
 
@@ -48,15 +49,15 @@ type opener struct {
 // opened is the end of an opening.
 type opened struct {
 	a    *assignment
-	part *Processor
+	part *partition.Processor
 	err  error
 }
 
 // fence is the record that a partition's owner writes before it reads what was committed: once it is acknowledged, no
 // transaction of an earlier owner can end.
-func (o *opener) fence(partition int32) *kgo.Record {
+func (o *opener) fence(id int32) *kgo.Record {
 	return &kgo.Record{
-		Topic: o.topics.Runs, Partition: partition, Key: []byte(record.FenceKey), Value: []byte(o.cfg.InstanceID),
+		Topic: o.topics.Runs, Partition: id, Key: []byte(record.FenceKey), Value: []byte(o.cfg.InstanceID),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindFence, Seq: -1}),
 	}
 }
@@ -151,14 +152,14 @@ func (o *opener) takeOpened() error {
 }
 
 // readFrom has the client fetch a partition from an offset on.
-func (o *opener) readFrom(partition int32, offset int64) {
-	o.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{o.topics.Events: {partition: {Epoch: -1, Offset: offset}}})
-	o.metrics.Stops.Remove(partition)
-	o.client.ResumeFetchPartitions(map[string][]int32{o.topics.Events: {partition}})
+func (o *opener) readFrom(id int32, offset int64) {
+	o.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{o.topics.Events: {id: {Epoch: -1, Offset: offset}}})
+	o.metrics.Stops.Remove(id)
+	o.client.ResumeFetchPartitions(map[string][]int32{o.topics.Events: {id}})
 }
 
 // catchUp brings the local store up to the fence and makes the processor.
-func (o *opener) catchUp(a *assignment) (*Processor, error) {
+func (o *opener) catchUp(a *assignment) (*partition.Processor, error) {
 	store, rebuilt, unlock, err := o.stores.Lock(a.id)
 	if err != nil {
 		return nil, err
@@ -193,7 +194,7 @@ func (o *opener) catchUp(a *assignment) (*Processor, error) {
 	if err != nil {
 		return nil, err
 	}
-	part, report, err := Open(a.id, o.cfg, o.topics, store, o.histories, a.progress, start)
+	part, report, err := partition.Open(a.id, o.cfg.Config, o.topics, store, o.histories, a.progress, start)
 	if err != nil {
 		return nil, err
 	}
@@ -202,17 +203,17 @@ func (o *opener) catchUp(a *assignment) (*Processor, error) {
 }
 
 // logReport says where a partition does not resume at what the group has committed.
-func (o *opener) logReport(partition int32, r OpenReport) {
-	at := []any{"group", o.cfg.Group, "topic", o.topics.Events, "partition", partition}
+func (o *opener) logReport(id int32, r partition.OpenReport) {
+	at := []any{"group", o.cfg.Group, "topic", o.topics.Events, "partition", id}
 	if r.FromRecord {
 		o.logger.Error("committed offsets of the group are gone, or were set back: going on from what skein.runs says",
 			append(at, "offset", r.Progress.Committed, "processed", r.Progress.Processed)...)
 	}
-	if r.SetHigher != (OffsetRange{}) {
+	if r.SetHigher != (partition.OffsetRange{}) {
 		o.logger.Error("committed offsets of the group were set higher: what lies between is not read",
 			append(at, "offset", r.SetHigher.From, "until", r.SetHigher.Until)...)
 	}
-	if r.Gone != (OffsetRange{}) {
+	if r.Gone != (partition.OffsetRange{}) {
 		o.logger.Error("raw events are gone before they were read", append(at, "offset", r.Gone.From, "until", r.Gone.Until)...)
 	}
 }

@@ -32,7 +32,7 @@ func startTalk(t *testing.T, k kafka.Config, partitions int32, runs int) *talk {
 
 func (l *talk) each(event string) {
 	for i := range l.runs {
-		l.sim.send(fmt.Sprintf("t%d", i), "r", event)
+		l.sim.Send(fmt.Sprintf("t%d", i), "r", event)
 	}
 }
 
@@ -49,8 +49,8 @@ func (l *talk) say(t *testing.T, what string, done func() bool) {
 
 func (l *talk) send(t *testing.T) {
 	t.Helper()
-	produce(t, l.k, l.partitions, l.sim.events[l.sent:]...)
-	l.sent = len(l.sim.events)
+	produce(t, l.k, l.partitions, l.sim.Events[l.sent:]...)
+	l.sent = len(l.sim.Events)
 }
 
 // end ends the runs and checks that each has one sealed record, with every number once and in order.
@@ -147,7 +147,7 @@ func TestService_IsNotReadyWhileTheGroupHasThrownItOut(t *testing.T) {
 		})
 		letIn()
 		m.waitWorks()
-		w.script.turn("r1", "m1")
+		w.script.Turn("r1", "m1")
 		w.publish()
 		w.decided()
 		w.isTheFold()

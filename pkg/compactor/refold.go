@@ -2,212 +2,18 @@ package compactor
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/verify"
 )
-
-// A request to refold a thread (skein refold --apply) has its records written anew where the rules of the fold
-// make others by now. The actor meets it in the thread's partition, reads the thread's raw events then and
-// there, and puts all records that change into the transaction that takes P behind the request: while it reads,
-// nothing of the thread can begin or go on. What it would take to do so beside the actor, or for threads
-// with open runs, stands in ADR 008.
-
-// RefoldRequest is a request to refold a thread that waits for the thread's raw events.
-type RefoldRequest struct {
-	// Tenant, ThreadID and Key name the thread: Key is that of its records on skein.events.
-	Tenant, ThreadID, Key string
-	// Offset is that of the request.
-	Offset int64
-	// Ranges are where the thread's raw events lie, in order.
-	Ranges []kafka.Span
-	// Refused says why nothing is done; nil: nothing speaks against it yet.
-	Refused error
-	thread  *thread
-	records []*record.Run
-}
-
-// The bounds on what is in memory for one request: of the thread's records, of its raw events, and of the lists of
-// messages that its runs end with, where a run that only adds to its base counts with what it adds: they share one. What is
-// read to find these, with other threads' in between, is bounded as well: it is a pause of the stage.
-const (
-	refoldBytes     = 64 << 20
-	refoldMessages  = 512 << 10 // about 100 bytes each, as the thread is told by now and as it is told then
-	refoldScanBytes = 256 << 20
-)
-
-// The reasons for which a request is refused.
-var (
-	errThreadOpen  = errors.New("a run of the thread is open, or was a moment ago: ask again")
-	errThreadLarge = errors.New("the thread is larger than what is folded again at once")
-	errRecordLarge = errors.New("a record would be over the limit")
-)
-
-// takeRefold takes in a request. Below P it was done.
-func (p *Processor) takeRefold(t *thread, m *message) (outcome, error) {
-	if m.decided {
-		return outcomeRefold, nil
-	}
-	if t.rest != nil {
-		if err := t.rest.all(); err != nil {
-			return 0, err
-		}
-	}
-	if len(t.heads) == 0 {
-		return outcomeRefold, nil
-	}
-	p.refolding = &RefoldRequest{Tenant: t.tenant, ThreadID: t.id, Key: t.key, Offset: m.Offset, thread: t}
-	return outcomeRefold, p.prepare(p.refolding)
-}
-
-// mayAskForRefold reports whether a record may be a request, as far as its headers tell.
-func mayAskForRefold(m *kgo.Record) bool {
-	return !m.Attrs.IsControl() && slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool {
-		return h.Key == record.HeaderKind && string(h.Value) == string(record.KindRefold)
-	})
-}
-
-// BeginRefold processes the record before which Process has stopped. It returns the request that has to be finished
-// before anything else is processed, or nil if there is nothing to do for this record.
-func (p *Processor) BeginRefold(m *kgo.Record, now time.Time) (*RefoldRequest, error) {
-	p.refolding = nil
-	err := p.process(m, now)
-	return p.refolding, err
-}
-
-// prepare takes the thread's records and says where its raw events lie.
-func (p *Processor) prepare(r *RefoldRequest) error {
-	var parts [][2]int64
-	size, messages := 0, 0
-	continued := map[string]bool{} // the runs that another one adds to
-	for _, h := range slices.SortedFunc(maps.Values(r.thread.heads), func(a, b *head) int { return cmp.Compare(a.Start, b.Start) }) {
-		// One that was abandoned leaves memory once its record is committed.
-		if h.live != nil || h.Open() {
-			r.Refused = errThreadOpen
-			return nil
-		}
-		key, err := record.RunKey(r.thread.tenant, r.thread.id, h.ID)
-		if err != nil {
-			return fmt.Errorf("refolding a thread: %w", err)
-		}
-		rec, n, err := p.recordOf(key)
-		if err != nil {
-			return err
-		}
-		own := rec.MessageCount
-		if base := r.thread.heads[rec.Base]; base != nil && !continued[base.ID] && len(rec.Layout) == 0 && base.MessageCount+len(rec.Messages) == own {
-			own, continued[base.ID] = len(rec.Messages), true
-		}
-		size, messages = size+n, messages+own
-		if size > p.cfg.refoldBytes || messages > refoldMessages {
-			r.Refused = errThreadLarge
-			return nil
-		}
-		r.records = append(r.records, rec)
-		parts = append(parts, rec.Raw.Ranges...)
-	}
-	slices.SortFunc(parts, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
-	var all record.Ranges // as few as a record has: each is a read of its own
-	for _, part := range parts {
-		all.AddRange(part)
-	}
-	for _, part := range all.List() {
-		r.Ranges = append(r.Ranges, kafka.Span{Start: part[0], End: part[1]})
-	}
-	return nil
-}
-
-// FinishRefold writes the records of the request's thread again. raw are the thread's records of skein.events in the
-// request's ranges, and logStart is the first offset that skein.events still has. It returns how many records that are,
-// or why (refused) there are none.
-func (p *Processor) FinishRefold(r *RefoldRequest, raw []*kgo.Record, logStart int64) (written int, refused, err error) {
-	again := verify.NewRewriter(r.records, logStart)
-	for _, m := range raw {
-		e, ok, err := kafka.RunEvent(m, record.Headers{})
-		if ok {
-			err = again.Take(e)
-		}
-		if err != nil {
-			return 0, nil, err
-		}
-	}
-	anew, err := again.Rewrite()
-	switch {
-	case errors.Is(err, verify.ErrUnchanged):
-		return 0, err, nil
-	case err != nil || len(anew) == 0:
-		return 0, nil, err
-	}
-	values := make([][]byte, len(anew))
-	for i, a := range anew {
-		if values[i], err = record.EncodeRun(a.Record); err != nil {
-			return 0, nil, err
-		}
-		if len(values[i]) > p.cfg.RecordLimit {
-			return 0, fmt.Errorf("%w: run %q", errRecordLarge, a.Record.RunID), nil
-		}
-	}
-	t := r.thread
-	heads := maps.Clone(t.heads)
-	whole := map[string]*head{} // by branch: the run that its snapshot stands for
-	for _, h := range t.heads {
-		if last := whole[h.Branch]; h.Sealed && h.SinceSnapshot == 0 && (last == nil || h.Depth > last.Depth) {
-			whole[h.Branch] = h
-		}
-	}
-	for i, a := range anew {
-		key, err := record.RunKey(t.tenant, t.id, a.Record.RunID)
-		if err != nil {
-			return 0, nil, err
-		}
-		m, err := runstore.MetadataOf(a.Record)
-		if err != nil {
-			return 0, nil, err
-		}
-		h := &head{Metadata: *m}
-		heads[h.ID] = h
-		p.hold(t, h, key, a.Record, values[i])
-		out, err := p.runOutput(key, a.Record, values[i], outputRefolded)
-		if err != nil {
-			return 0, nil, err
-		}
-		p.write(*out)
-		p.histories.drop(key)
-		if whole[h.Branch] != t.heads[h.ID] || sameHistory(a.Was, a.Is) {
-			continue
-		}
-		if err := p.snapshot(t, h, a.Is); err != nil {
-			return 0, nil, err
-		}
-	}
-	next, err := p.newThread(t.key, t.tenant, t.id, slices.Collect(maps.Values(heads)))
-	if err != nil {
-		return 0, nil, err
-	}
-	next.erased, next.usedAt = t.erased, t.usedAt
-	p.threads[t.key] = next
-	return len(anew), nil, nil
-}
-
-// sameHistory reports whether two histories are written the same.
-func sameHistory(a, b lineage.History) bool {
-	return bytes.Equal(a.State, b.State) && slices.EqualFunc(a.Messages, b.Messages, func(x, y agui.Message) bool {
-		return bytes.Equal(x.Raw, y.Raw)
-	})
-}
 
 // refold answers what may be a request to refold a thread: it reads the thread's raw events and has its records written
 // again, in the transaction of this cycle, which is then full. An error ends the session, as that of any read.
@@ -218,7 +24,7 @@ func (s *session) refold(ctx context.Context, next *stretch) error {
 		return err
 	}
 	next.take(1)
-	next.stop = StopEnd
+	next.stop = partition.StopEnd
 	if r == nil {
 		return nil
 	}
@@ -227,11 +33,11 @@ func (s *session) refold(ctx context.Context, next *stretch) error {
 	if r.Refused == nil {
 		raw, start, err := s.readThread(ctx, a.id, r)
 		if err != nil {
-			return fmt.Errorf("refolding a thread of partition %d: %w", a.id, err)
+			return fmt.Errorf("refolding a thread of id %d: %w", a.id, err)
 		}
 		if r.Refused == nil {
 			if written, r.Refused, err = a.part.FinishRefold(r, raw, start); err != nil {
-				return fmt.Errorf("refolding a thread of partition %d: %w", a.id, err)
+				return fmt.Errorf("refolding a thread of id %d: %w", a.id, err)
 			}
 		}
 	}
@@ -245,20 +51,20 @@ func (s *session) refold(ctx context.Context, next *stretch) error {
 }
 
 // readThread reads the thread's raw events, and asks for the first offset that is there.
-func (s *session) readThread(ctx context.Context, partition int32, r *RefoldRequest) (raw []*kgo.Record, start int64, err error) {
+func (s *session) readThread(ctx context.Context, id int32, r *partition.RefoldRequest) (raw []*kgo.Record, start int64, err error) {
 	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	held, err := kafka.Spans(asking, s.admin, s.topics.Events)
 	if err != nil {
 		return nil, 0, err
 	}
-	start = held[partition].Start
+	start = held[id].Start
 	spans := slices.Clone(r.Ranges)
 	for i := range spans {
 		spans[i].Start = max(spans[i].Start, start)
 	}
 	size, scanned := 0, 0
-	for m, err := range kafka.ScanPartition(ctx, s.kafka, s.topics.Events, partition, spans) {
+	for m, err := range kafka.ScanPartition(ctx, s.kafka, s.topics.Events, id, spans) {
 		if errors.Is(err, record.ErrUnknownVersion) {
 			r.Refused = err
 			return nil, 0, nil
@@ -270,8 +76,8 @@ func (s *session) readThread(ctx context.Context, partition int32, r *RefoldRequ
 		if string(m.Key) == r.Key {
 			raw, size = append(raw, ownCopy(m)), size+n
 		}
-		if scanned += n; size > s.cfg.refoldBytes || scanned > s.cfg.refoldScanBytes {
-			r.Refused = errThreadLarge
+		if scanned += n; size > s.cfg.RefoldBytes || scanned > s.cfg.refoldScanBytes {
+			r.Refused = partition.ErrThreadLarge
 			return nil, 0, nil
 		}
 	}

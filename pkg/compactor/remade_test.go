@@ -56,8 +56,8 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 		old := t.TempDir()
 		_, _, stop := runService(t, k, testConfig(old, "a"))
 		script := newSim(t, nil)
-		script.turn("r1", "m1")
-		produce(t, k, 1, script.events...)
+		script.Turn("r1", "m1")
+		produce(t, k, 1, script.Events...)
 		waitSealed(t, k, 1)
 		named := ""
 		kafkatest.ConsumeUntil(t, k, topics.Runs, func(all []*kgo.Record) bool {
@@ -74,8 +74,8 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 		}
 		remake(t, k, topics.Events)
 		script = newSim(t, nil)
-		script.turn("r2", "m2")
-		produce(t, k, 1, script.events...)
+		script.Turn("r2", "m2")
+		produce(t, k, 1, script.Events...)
 
 		for _, dir := range []string{t.TempDir(), old} {
 			log := new(logtest.Log)
@@ -137,7 +137,7 @@ func TestService_GoesOnWhereRunsAloneWereMadeAgain(t *testing.T) {
 			inWorld(t, 1, func(w *world) {
 				m := w.join("a", w.TempDir(), nil)
 				m.waitWorks()
-				w.script.turn("r1", "m1")
+				w.script.Turn("r1", "m1")
 				w.publish()
 				w.decided()
 				sessions := testutil.ToFloat64(m.metrics.Sessions)
@@ -147,7 +147,7 @@ func TestService_GoesOnWhereRunsAloneWereMadeAgain(t *testing.T) {
 				}
 				began := time.Now()
 				for _, run := range c.meanwhile {
-					w.script.turn(run, "m "+run)
+					w.script.Turn(run, "m "+run)
 				}
 				w.publish()
 				for testutil.ToFloat64(m.metrics.Sessions) == sessions && time.Since(began) <= c.within {
@@ -157,7 +157,7 @@ func TestService_GoesOnWhereRunsAloneWereMadeAgain(t *testing.T) {
 					w.Errorf("the session ended after %v", took)
 				}
 				m.waitWorks()
-				w.script.turn("r3", "m3")
+				w.script.Turn("r3", "m3")
 				w.publish()
 				w.decided()
 				var got []string

@@ -19,6 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
+	"github.com/skeinhq/skein/pkg/compactor/partition"
+	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
+	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -199,7 +202,7 @@ func waitDecided(t *testing.T, k kafka.Config, partitions int32) map[int32]int64
 				if !ok || o.Err != nil {
 					return
 				}
-				pos, err := ParseProgress(o.At, o.Metadata, partitions)
+				pos, err := partition.ParseProgress(o.At, o.Metadata, partitions)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -224,10 +227,10 @@ func TestService_WritesRecordsSnapshotsAndDeadLetters(t *testing.T) {
 
 func writesRecordsSnapshotsAndDeadLetters(t *testing.T, k kafka.Config) {
 	s := newSim(t, nil)
-	s.turn("r1", "m1")
-	s.send("t", "", custom("nobody's"))
-	s.turn("r2", "m2")
-	produce(t, k, 2, s.events...)
+	s.Turn("r1", "m1")
+	s.Send("t", "", custom("nobody's"))
+	s.Turn("r2", "m2")
+	produce(t, k, 2, s.Events...)
 	service, metrics, stop := runService(t, k, testConfig(t.TempDir(), "a"))
 	runs := waitSealed(t, k, 2)
 	waitDecided(t, k, 2)
@@ -236,7 +239,7 @@ func writesRecordsSnapshotsAndDeadLetters(t *testing.T, k kafka.Config) {
 
 	letters := kafkatest.Consume(t, k, k.Topics().DeadLetters)
 	equal(t, "dead letters", len(letters), 1)
-	equal(t, "reason", header(letters[0], record.HeaderReason), reasonNoRun)
+	equal(t, "reason", header(letters[0], record.HeaderReason), deadletter.NoRun)
 	equal(t, "value", string(letters[0].Value), custom("nobody's"))
 	p := record.Partition([]byte("acme/t"), 2)
 	equal(t, "position", header(letters[0], record.HeaderPosition), fmt.Sprintf("%d:3", p))
@@ -250,8 +253,8 @@ func writesRecordsSnapshotsAndDeadLetters(t *testing.T, k kafka.Config) {
 	}
 	equal(t, "ready after the end", service.Ready() != nil, true)
 	equal(t, "finished runs", testutil.ToFloat64(metrics.Runs.WithLabelValues("finished")), 2)
-	equal(t, "dead letters", testutil.ToFloat64(metrics.DeadLetters.WithLabelValues(reasonNoRun)), 1)
-	equal(t, "folded events", testutil.ToFloat64(metrics.Events.WithLabelValues(outcomeNames[outcomeFolded])), 6)
+	equal(t, "dead letters", testutil.ToFloat64(metrics.DeadLetters.WithLabelValues(deadletter.NoRun)), 1)
+	equal(t, "folded events", testutil.ToFloat64(metrics.Events.WithLabelValues("folded")), 6)
 }
 
 // The commit is held at the open run; a process that is killed leaves nothing but what it committed.
@@ -261,24 +264,24 @@ func TestService_KilledInTheMiddleOfARun(t *testing.T) {
 			kafkatest.OnBoth(t, 1, func(t *testing.T, k kafka.Config) {
 				dir := t.TempDir()
 				s := newSim(t, nil)
-				s.turn("r1", "m1")
-				s.send("u", "open", started("open"))
-				s.send("u", "open", text("m", "one "))
-				s.send("t", "", custom("nobody's"))
-				s.turn("r2", "m2")
+				s.Turn("r1", "m1")
+				s.Send("u", "open", started("open"))
+				s.Send("u", "open", text("m", "one "))
+				s.Send("t", "", custom("nobody's"))
+				s.Turn("r2", "m2")
 				p := startProcess(t, k, dir, "a")
-				produce(t, k, 1, s.events...)
+				produce(t, k, 1, s.Events...)
 				equal(t, "C while a run is open", waitDecided(t, k, 1)[0], int64(3))
 				p.kill()
 
 				if !sameFolder {
 					dir = t.TempDir()
 				}
-				before := len(s.events)
-				s.send("u", "", text("m", "two"))
-				s.send("u", "", finished("open"))
-				s.turn("r3", "m3")
-				produce(t, k, 1, s.events[before:]...)
+				before := len(s.Events)
+				s.Send("u", "", text("m", "two"))
+				s.Send("u", "", finished("open"))
+				s.Turn("r3", "m3")
+				produce(t, k, 1, s.Events[before:]...)
 				startProcess(t, k, dir, "a")
 				runs := waitSealed(t, k, 4)
 				waitDecided(t, k, 1)
@@ -298,13 +301,13 @@ func TestService_KilledAgainAndAgain(t *testing.T) { kafkatest.OnBoth(t, 1, kill
 func killedAgainAndAgain(t *testing.T, k kafka.Config) {
 	want := newSim(t, nil)
 	rng := newRand(t)
-	script(want, rng, 300, false)
-	for _, m := range want.events { // stream time is that of the broker here
+	partitiontest.Random(want.Script, rng, 300, false)
+	for _, m := range want.Events { // stream time is that of the broker here
 		m.Timestamp = time.Time{}
 	}
 	dirs := []string{t.TempDir(), t.TempDir()}
 	p := startProcess(t, k, dirs[0], "a")
-	for chunk := range slices.Chunk(want.events, 60) {
+	for chunk := range slices.Chunk(want.Events, 60) {
 		produce(t, k, 1, chunk...)
 		time.Sleep(time.Duration(rng.IntN(900)) * time.Millisecond) // the fault's own time: any will do
 		p.kill()
@@ -322,17 +325,17 @@ func movesAPartitionWhenAMemberLeaves(t *testing.T, k kafka.Config) {
 	s := newSim(t, nil)
 	for i := range 6 {
 		thread := fmt.Sprintf("t%d", i)
-		s.send(thread, "r", started("r"))
-		s.send(thread, "r", text("m", "one "))
+		s.Send(thread, "r", started("r"))
+		s.Send(thread, "r", text("m", "one "))
 	}
-	half := len(s.events)
+	half := len(s.Events)
 	for i := range 6 {
 		thread := fmt.Sprintf("t%d", i)
-		s.send(thread, "r", text("m", "two"))
-		s.send(thread, "r", finished("r"))
+		s.Send(thread, "r", text("m", "two"))
+		s.Send(thread, "r", finished("r"))
 	}
 	_, _, stop := runService(t, k, testConfig(t.TempDir(), "a"))
-	produce(t, k, 2, s.events[:half]...)
+	produce(t, k, 2, s.Events[:half]...)
 	waitDecided(t, k, 2)
 	b, _, _ := runService(t, k, testConfig(t.TempDir(), "b"))
 	waitFor(t, "the second member has a partition", works(b))
@@ -340,7 +343,7 @@ func movesAPartitionWhenAMemberLeaves(t *testing.T, k kafka.Config) {
 		t.Fatal(err)
 	}
 	leave(t, k, "a")
-	produce(t, k, 2, s.events[half:]...)
+	produce(t, k, 2, s.Events[half:]...)
 	for id, r := range waitSealed(t, k, 6) {
 		equal(t, "message of "+id, string(r.Messages[0].Raw), assistantMessage("m", "one two"))
 	}
@@ -356,8 +359,8 @@ func stopsWhenAnotherProcessHasItsIDs(t *testing.T, k kafka.Config) {
 	b, _, _ := runService(t, k, testConfig(t.TempDir(), "same"))
 	waitFor(t, "the second is ready", works(b))
 	s := newSim(t, nil)
-	s.turn("r1", "m1")
-	produce(t, k, 1, s.events...)
+	s.Turn("r1", "m1")
+	produce(t, k, 1, s.Events...)
 	waitSealed(t, k, 1)
 	waitFor(t, "the first has ended", func() bool { return a.current.Load() == nil })
 	if err := stopA(); !errors.Is(err, ErrFenced) {
@@ -371,8 +374,8 @@ func TestService_StopsOnOtherPartitionCounts(t *testing.T) {
 
 func stopsOnOtherPartitionCounts(t *testing.T, k kafka.Config) {
 	s := newSim(t, nil)
-	s.turn("r1", "m1")
-	produce(t, k, 2, s.events...)
+	s.Turn("r1", "m1")
+	produce(t, k, 2, s.Events...)
 	cfg := testConfig(t.TempDir(), "a")
 	service, err := New(cfg, k, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()))
 	if err != nil {
@@ -417,8 +420,8 @@ func abandonsByTheClockOnceEverythingIsRead(t *testing.T, k kafka.Config) {
 	cfg := testConfig(t.TempDir(), "a")
 	cfg.IdleLimit = 300 * time.Millisecond
 	s := newSim(t, nil)
-	s.send("t", "r", started("r"))
-	produce(t, k, 1, s.events...)
+	s.Send("t", "r", started("r"))
+	produce(t, k, 1, s.Events...)
 	runService(t, k, cfg)
 	kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
 		got := records(t, all)
@@ -433,16 +436,16 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kafkatest.OnBoth(t, 1, func(t *testing.T, k kafka.Config) {
 				s := newSim(t, nil)
-				s.send("t", "r", started("r"))
+				s.Send("t", "r", started("r"))
 				began := time.Now()
-				produce(t, k, 1, s.events...)
+				produce(t, k, 1, s.Events...)
 				cl, err := kafka.NewProducer(k, kgo.TransactionalID(k.TopicPrefix+"other"))
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer cl.Close()
 				// No later than the run, so that no stream time gives it up.
-				m := *s.send("t", "r", text("m", "a"))
+				m := *s.Send("t", "r", text("m", "a"))
 				m.Topic, m.Timestamp = k.Topics().Events, began
 				err = errors.Join(cl.BeginTransaction(), cl.ProduceSync(t.Context(), &m).FirstErr(), cl.EndTransaction(t.Context(), end))
 				if err != nil {
@@ -453,7 +456,7 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 				case "aborted":
 					events = 1
 				case "migrated":
-					commitPosition(t, k, Progress{Processed: 3, Partitions: 1})
+					commitPosition(t, k, partition.Progress{Processed: 3, Partitions: 1})
 				}
 
 				cfg := testConfig(t.TempDir(), "a")
@@ -472,7 +475,7 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 					events = 0
 				}
 				total := 0.
-				for _, outcome := range outcomeNames {
+				for _, outcome := range partition.Outcomes() {
 					total += testutil.ToFloat64(metrics.Events.WithLabelValues(outcome))
 				}
 				equal(t, "records that are counted", total, float64(events))
@@ -482,7 +485,7 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 }
 
 // commitPosition commits for partition 0 in the name of a group that has no member.
-func commitPosition(t *testing.T, k kafka.Config, pos Progress) {
+func commitPosition(t *testing.T, k kafka.Config, pos partition.Progress) {
 	t.Helper()
 	admin, err := kafka.NewAdmin(k)
 	if err != nil {
@@ -503,20 +506,20 @@ func goesOnWhereRawIsGone(t *testing.T, k kafka.Config) {
 	cfg := testConfig(t.TempDir(), "a")
 	cfg.CheckpointInterval, cfg.CheckpointFactor = time.Millisecond, 0
 	s := newSim(t, nil)
-	s.turn("r1", "m1")
-	s.send("u", "open", started("open"))
-	produce(t, k, 1, s.events...)
+	s.Turn("r1", "m1")
+	s.Send("u", "open", started("open"))
+	produce(t, k, 1, s.Events...)
 	_, _, stop := runService(t, k, cfg)
 	kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool { return len(records(t, all)) == 2 })
 	waitDecided(t, k, 1)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	before := len(s.events)
-	s.send("u", "open", text("m", "gone"))
-	s.send("u", "open", text("m", "here"))
-	s.send("u", "open", finished("open"))
-	produce(t, k, 1, s.events[before:]...)
+	before := len(s.Events)
+	s.Send("u", "open", text("m", "gone"))
+	s.Send("u", "open", text("m", "here"))
+	s.Send("u", "open", finished("open"))
+	produce(t, k, 1, s.Events[before:]...)
 	admin, err := kafka.NewAdmin(k)
 	if err != nil {
 		t.Fatal(err)
@@ -577,7 +580,7 @@ func TestService_GoesOnWithTopicsThatWereMadeAgain(t *testing.T) {
 		t := w.T
 		m := w.join("a", w.TempDir(), nil)
 		m.waitWorks()
-		w.script.turn("r1", "m1")
+		w.script.Turn("r1", "m1")
 		w.publish()
 		w.decided()
 		topics := w.kafka.Topics().All()
@@ -598,7 +601,7 @@ func TestService_GoesOnWithTopicsThatWereMadeAgain(t *testing.T) {
 		m.waitWorks()
 		w.script = newSim(t, nil)
 		w.sent = 0
-		w.script.turn("r2", "m2")
+		w.script.Turn("r2", "m2")
 		w.publish()
 		w.decided()
 		w.isTheFold()
@@ -614,7 +617,7 @@ func TestService_CountsWhatIsReadAgain(t *testing.T) {
 		t := w.T
 		first := w.join("a", w.TempDir(), nil)
 		first.waitWorks()
-		event := w.script.send("t", "r", started("r"))
+		event := w.script.Send("t", "r", started("r"))
 		w.publish()
 		w.decided()
 		if err := first.stop(); err != nil {

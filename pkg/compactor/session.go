@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
@@ -37,7 +38,7 @@ type session struct {
 	opener  opener
 	backlog backlog
 	// room is what the next transaction may hold; turn counts transactions, see inTurn.
-	room *Room
+	room *partition.Room
 	turn int
 
 	learned         map[string]bool // topics that the client has written to, and knows
@@ -74,11 +75,11 @@ func newSession(cfg Config, k kafka.Config, admin *kadm.Client, st *runstore.Set
 		members: membership{topic: topics.Events, logger: logger, metrics: metrics, now: now, assigned: map[int32]*assignment{}},
 		counts:  partitionCounts{admin: admin, topics: topics, logger: logger, now: now},
 		backlog: backlog{logger: logger, lag: metrics.Lag},
-		room:    NewRoom(1), learned: map[string]bool{},
+		room:    partition.NewRoom(1), learned: map[string]bool{},
 	}
 	s.opener = opener{
 		cfg: cfg, kafka: k, topics: topics, logger: logger, metrics: metrics, now: now, admin: admin, members: &s.members,
-		stores: st, histories: newHistories(cfg.CacheBytes), catchUps: newCatchUps(logger, metrics), opened: make(chan opened),
+		stores: st, histories: partition.NewHistories(cfg.CacheBytes), catchUps: newCatchUps(logger, metrics), opened: make(chan opened),
 	}
 	return s
 }

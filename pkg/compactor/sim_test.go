@@ -1,300 +1,107 @@
 package compactor
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strconv"
+	"reflect"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/partition"
+	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
-	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// sim is one partition with a log on either side, so that a test decides what is committed, what is
-// aborted and where a process dies. Time stands still unless the test moves it.
+// What tests send.
+var (
+	started          = partitiontest.Started
+	finished         = partitiontest.Finished
+	text             = partitiontest.Text
+	custom           = partitiontest.Custom
+	assistantMessage = partitiontest.AssistantMessage
+	header           = partitiontest.Header
+)
+
+// sim is a log of skein.events and a processor that folds it without Kafka: what the stage is held to.
 type sim struct {
-	tb     testing.TB
-	cfg    Config
-	topics kafka.Topics
-	now    time.Time
-
-	events  []*kgo.Record // the log of skein.events; index is offset
-	runs    []*kgo.Record // committed records of skein.runs
-	other   []*kgo.Record // committed records of the other topics
-	settled Progress
-
-	newStore   func() (*runstore.Store, error)
-	store      *runstore.Store
-	kept       *histories
-	part       *Processor
-	inRoom     *Room
-	oneByOne   bool                      // a transaction has one run that expires
-	partitions int                       // of the process; 0 is 1
-	room       int                       // what the partition has of it for runs that are due; 0 is the default
-	read       int                       // events that the partition has been given
-	reads      map[string]runstore.Reads // of the store, up to the last commit since the one before
-
-	rawStart int64   // where the log of skein.events begins for who folds again
-	refused  []error // what became of requests to fold again
-
-	says *rand.Rand // where it is set, records say of their producer what it makes up
+	*partitiontest.Script
+	part  *partition.Processor
+	runs  []*kgo.Record // committed records of skein.runs
+	other []*kgo.Record // of the other topics
 }
 
 func newSim(tb testing.TB, change func(*Config)) *sim {
 	tb.Helper()
 	cfg := DefaultConfig()
-	cfg.Dir, cfg.InstanceID = "stores", "test"
 	if change != nil {
 		change(&cfg)
 	}
-	s := &sim{
-		tb: tb, cfg: cfg, topics: kafka.Config{}.Topics(), now: time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC),
-		settled: Progress{Partitions: 1}, newStore: runstore.OpenMemory,
-	}
-	tb.Cleanup(func() {
-		if s.store != nil {
-			s.check(s.store.Close())
-		}
-	})
+	s := &sim{Script: partitiontest.New(tb)}
+	store, err := runstore.OpenMemory()
+	s.check(err)
+	tb.Cleanup(func() { s.check(store.Close()) })
+	s.part, _, err = partition.Open(0, cfg.Config, s.Topics, store, partition.NewHistories(cfg.CacheBytes), partition.Progress{Partitions: 1}, 0)
+	s.check(err)
 	return s
 }
 
 func (s *sim) check(err error) {
-	s.tb.Helper()
+	s.TB.Helper()
 	if err != nil {
-		s.tb.Fatal(err)
+		s.TB.Fatal(err)
 	}
 }
 
-// send appends an event to the log. A run of "" sends no header.
-func (s *sim) send(thread, run, value string, headers ...kgo.RecordHeader) *kgo.Record {
-	s.tb.Helper()
-	return s.sendKind(record.KindEvent, thread, run, value, headers...)
-}
+// next is the next record that the processor takes.
+func (s *sim) next() int64 { return s.part.Stats().Next }
 
-func (s *sim) input(thread, run, value string) *kgo.Record {
-	s.tb.Helper()
-	return s.sendKind(record.KindInput, thread, run, value)
-}
-
-func (s *sim) sendKind(kind record.Kind, thread, run, value string, headers ...kgo.RecordHeader) *kgo.Record {
-	s.tb.Helper()
-	key, err := record.ThreadKey("acme", thread)
-	s.check(err)
-	m := &kgo.Record{
-		Topic: s.topics.Events, Key: []byte(key), Value: []byte(value), Timestamp: s.now,
-		Headers: append(kafka.Headers(record.Headers{Kind: kind, RunID: run, Seq: -1}), headers...),
-	}
-	if s.says != nil {
-		m.Headers = append(m.Headers, sayings(s.says)...)
-	}
-	return s.append(m)
-}
-
-// sayings makes up what a record says of its producer.
-func sayings(rng *rand.Rand) (out []kgo.RecordHeader) {
-	say := func(name string, values ...string) {
-		out = append(out, kgo.RecordHeader{Key: name, Value: []byte(values[rng.IntN(len(values))])})
-	}
-	if rng.IntN(4) == 0 {
-		say([]string{record.HeaderAgent, record.HeaderSource}[rng.IntN(2)], "shop", "desk", "")
-	}
-	for range rng.IntN(4) - 1 {
-		say(record.HeaderLabelPrefix+strconv.Itoa(rng.IntN(20)), "a", "b")
-	}
-	if rng.IntN(4) == 0 { // of what is no end it says nothing
-		say(record.HeaderSynthetic, "true")
-	}
-	return out
-}
-
-func (s *sim) append(m *kgo.Record) *kgo.Record {
-	m.Offset = int64(len(s.events))
-	s.events = append(s.events, m)
-	return m
-}
-
-func seq(n int) kgo.RecordHeader {
-	return kgo.RecordHeader{Key: record.HeaderSeq, Value: []byte(strconv.Itoa(n))}
-}
-
-// open opens the partition as a process does that starts: on the folder of the last one, or on a
-// new one, from what is committed.
-func (s *sim) open(newFolder bool) {
-	s.tb.Helper()
-	if newFolder || s.store == nil {
-		if s.store != nil {
-			s.check(s.store.Close())
-		}
-		store, err := s.newStore()
+// feed has the processor take all that it has not taken.
+func (s *sim) feed() {
+	s.TB.Helper()
+	for room := partition.NewRoom(1); s.next() < int64(len(s.Events)); {
+		_, _, err := s.part.Process(s.Events[s.next():], s.Now, room)
 		s.check(err)
-		s.store = store
-		_, err = store.Prepare("topic", time.Hour, s.now)
-		s.check(err)
-	}
-	var entries []runstore.Entry
-	for _, m := range s.runs {
-		e, err := entryOf(m)
-		s.check(err)
-		entries = append(entries, e)
-	}
-	s.check(s.store.Apply(entries, s.now))
-	s.kept = newHistories(s.cfg.CacheBytes)
-	part, report, err := Open(0, s.cfg, s.topics, s.store, s.kept, s.settled, 0)
-	s.check(err)
-	s.part, s.read, s.inRoom = part, int(report.Progress.Committed), s.endlessRoom()
-	for s.part.Stats().Paused {
-		s.commit(true)
-		s.read = int(s.part.Stats().Next)
-	}
-	if report.FromRecord {
-		s.settled = report.Progress
-	}
-}
-
-// skipTo has the partition go on behind events that are gone.
-func (s *sim) skipTo(offset int) {
-	s.tb.Helper()
-	s.check(s.part.skipTo(int64(offset), 0))
-	for s.part.Stats().Paused {
-		s.commit(true)
-	}
-	s.read = offset
-}
-
-// feed gives the partition up to n more events.
-func (s *sim) feed(n int) {
-	s.tb.Helper()
-	for ; n > 0 && s.read < len(s.events); n-- {
-		m := *s.events[s.read]
-		s.read++
-		m.Key, m.Value = bytes.Clone(m.Key), bytes.Clone(m.Value)
-		m.Headers = slices.Clone(m.Headers)
-		for i := range m.Headers {
-			m.Headers[i].Value = bytes.Clone(m.Headers[i].Value)
-		}
-		s.process(&m)
-		// What the partition keeps must be its own: a client uses the bytes again.
-		scribble(m.Key)
-		scribble(m.Value)
-		for i := range m.Headers {
-			scribble(m.Headers[i].Value)
+		if room.Full() {
+			s.commit()
+			room = partition.NewRoom(1)
 		}
 	}
 }
 
-// process hands over a record as the session does.
-func (s *sim) process(m *kgo.Record) {
-	s.tb.Helper()
-	taken, stop, err := s.part.Process([]*kgo.Record{m}, s.now, s.inRoom)
+func (s *sim) commit() {
+	s.TB.Helper()
+	e, err := s.part.Collect(partition.Cycle{Now: s.Now, LogEnd: -1, Room: partition.NewRoom(1)})
 	s.check(err)
-	switch {
-	case stop == StopRefold:
-		s.answerRefold(m)
-	case taken != 1:
-		s.tb.Fatalf("the record at %d is not taken", m.Offset)
-	}
+	s.committed(e)
 }
 
-// share has the process have so many partitions.
-func (s *sim) share(partitions int) {
-	s.partitions = partitions
-	s.inRoom = s.endlessRoom()
-	s.part.enter(s.inRoom)
-}
-
-// isFull reports whether the next transaction is to be committed before anything is processed.
-func (s *sim) isFull() bool {
-	s.tb.Helper()
-	room := NewRoom(1)
-	_, _, err := s.part.Process(nil, s.now, room)
-	s.check(err)
-	s.inRoom = s.endlessRoom()
-	s.part.enter(s.inRoom)
-	return room.Full()
-}
-
-// endlessRoom is never full: a test says when it commits.
-func (s *sim) endlessRoom() *Room {
-	r := NewRoom(max(1, s.partitions))
-	r.endless = true
-	if s.oneByOne {
-		r.expiries.Store(0)
-	}
-	if s.room != 0 {
-		r.checkpoints.Store(int64(s.room))
-	}
-	return r
-}
-
-func scribble(b []byte) {
-	for i := range b {
-		b[i] = '#'
-	}
-}
-
-// commit ends a transaction, where there is a reason for one (session.transact). Unless told, the process learns of it.
-func (s *sim) commit(told bool) {
-	s.tb.Helper()
-	s.part.knowEnd(int64(len(s.events)), s.now)
-	b, err := s.part.Collect(Cycle{Now: s.now, LogEnd: -1, Room: s.inRoom})
-	s.check(err)
-	s.inRoom = s.endlessRoom()
-	s.reads = b.Counts.Reads
-	if !b.Changed {
-		s.check(s.part.Unload(s.now))
-		return
-	}
-	for _, o := range b.Outputs {
-		m := *o.Record
-		if m.Topic == s.topics.Runs {
-			m.Offset, m.Timestamp = int64(len(s.runs)), s.now
-			if most := s.cfg.RecordLimit + 4<<10; len(m.Value) > most {
-				s.tb.Errorf("the record of %s has %d bytes", m.Key, len(m.Value))
-			}
-			o.Record.Offset, o.Record.Timestamp = m.Offset, m.Timestamp
-			s.runs = append(s.runs, &m)
-		} else {
-			s.other = append(s.other, &m)
+func (s *sim) committed(e partition.Effects) {
+	s.TB.Helper()
+	for _, o := range e.Outputs {
+		to := &s.other
+		if o.Record.Topic == s.Topics.Runs {
+			to = &s.runs
 		}
+		o.Record.Offset, o.Record.Timestamp = int64(len(*to)), s.Now
+		*to = append(*to, o.Record)
 	}
-	if b.Progress.Committed < s.settled.Committed || b.Progress.Processed < s.settled.Processed {
-		s.tb.Fatalf("position went back from %+v to %+v", s.settled, b.Progress)
-	}
-	pos, err := ParseProgress(b.Progress.Committed, b.Progress.Metadata(), 1)
-	s.check(err)
-	s.settled = pos
-	if told {
-		s.check(s.part.Committed(b, s.now))
-	}
+	s.check(s.part.Committed(e, s.Now))
 }
 
-// all feeds everything in one batch and commits it.
+// all folds the whole log and commits it.
 func (s *sim) all() {
-	s.tb.Helper()
-	if s.part == nil {
-		s.open(false)
-	}
-	s.feed(len(s.events))
-	s.commit(true)
+	s.TB.Helper()
+	s.feed()
+	s.commit()
 }
 
 // latest are the latest run records by run id.
 func (s *sim) latest() map[string]*record.Run {
-	s.tb.Helper()
+	s.TB.Helper()
 	out := map[string]*record.Run{}
 	for _, m := range s.runs {
-		if string(m.Key) == record.PositionKey {
-			continue
-		}
-		if header(m, record.HeaderKind) == string(record.KindErase) {
+		if header(m, record.HeaderKind) != string(record.KindRun) && m.Value != nil {
 			continue
 		}
 		if m.Value == nil {
@@ -310,105 +117,26 @@ func (s *sim) latest() map[string]*record.Run {
 	return out
 }
 
-// erase asks for the erasure of a thread.
-func (s *sim) erase(thread string) { s.sendKind(record.KindErase, thread, "", `{}`) }
-
-func (s *sim) run(id string) *record.Run {
-	s.tb.Helper()
-	for _, m := range slices.Backward(s.runs) {
-		parts, err := record.SplitKey(string(m.Key))
-		s.check(err)
-		if len(parts) < 3 || parts[2] != id {
-			continue
-		}
-		if m.Value == nil {
-			break
-		}
-		r, err := record.DecodeRun(m.Value)
-		s.check(err)
-		return r
-	}
-	s.tb.Fatalf("there is no record of run %q; there are %v", id, keysOf(s.latest()))
-	return nil
-}
-
 // letters are the dead letters as "offset reason".
 func (s *sim) letters() []string {
 	out := []string{}
 	for _, m := range s.other {
-		if m.Topic == s.topics.DeadLetters {
+		if m.Topic == s.Topics.DeadLetters {
 			out = append(out, header(m, record.HeaderPosition)+" "+header(m, record.HeaderReason))
 		}
 	}
 	return out
 }
 
-// snapshots are the latest snapshots by key.
-func (s *sim) snapshots() map[string]*kgo.Record {
-	out := map[string]*kgo.Record{}
-	for _, m := range s.other {
-		if m.Topic == s.topics.Snapshots {
-			out[string(m.Key)] = m
-			if m.Value == nil {
-				delete(out, string(m.Key))
-			}
-		}
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
 	}
-	return out
 }
 
-// history restores a run as a reader does: out of records alone.
-func (s *sim) history(id string) (messages, state string) {
-	s.tb.Helper()
-	records := s.latest()
-	fresh, err := newProcessor(0, s.cfg, s.topics, s.store, newHistories(0), s.settled)
-	s.check(err)
-	r := records[id]
-	t, err := fresh.thread("acme/"+r.ThreadID, "acme", r.ThreadID)
-	s.check(err)
-	h, err := fresh.history(t, id)
-	s.check(err)
-	text, err := json.Marshal(h.Messages)
-	s.check(err)
-	return string(text), string(h.State)
-}
-
-func header(m *kgo.Record, name string) string {
-	for _, h := range m.Headers {
-		if h.Key == name {
-			return string(h.Value)
-		}
-	}
-	return ""
-}
-
-func keysOf[V any](m map[string]V) []string {
-	out := []string{}
-	for k := range m {
-		out = append(out, k)
-	}
-	return out
-}
-
-// The events that tests send.
-func started(run string) string {
-	return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q}`, run)
-}
-
-func finished(run string) string {
-	return fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, run)
-}
-
-func text(id, delta string) string {
-	return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":%q,"role":"assistant","delta":%q}`, id, delta)
-}
-
-func custom(name string) string { return fmt.Sprintf(`{"type":"CUSTOM","name":%q,"value":1}`, name) }
-
-func userMessage(id, content string) string {
-	return fmt.Sprintf(`{"id":%q,"role":"user","content":%q}`, id, content)
-}
-
-func assistantMessage(id, content string) string {
-	return fmt.Sprintf(`{"id":%q,"role":"assistant","content":%q}`, id, content)
+func newRand(t *testing.T) *rand.Rand {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
 }

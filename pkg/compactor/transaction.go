@@ -13,13 +13,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
 // share is one partition's part of a transaction.
 type share struct {
 	view        // its progress goes into the group's offsets
-	effects     Effects
+	effects     partition.Effects
 	fenceRecord *kgo.Record
 }
 
@@ -30,7 +31,7 @@ func (s *session) collect(ctx context.Context, own owned) (shares []share, err e
 	now := s.now()
 	ends := s.logEnds(ctx, own, now)
 	room := s.room
-	s.room = NewRoom(max(1, len(own.parts)))
+	s.room = partition.NewRoom(max(1, len(own.parts)))
 	for _, v := range s.inTurn(own) {
 		switch v.phase {
 		case phaseFetchingOffsets:
@@ -44,7 +45,7 @@ func (s *session) collect(ctx context.Context, own owned) (shares []share, err e
 				end = -1
 			}
 			paused := v.part.Stats().Paused
-			e, err := v.part.Collect(Cycle{Now: now, LogEnd: end, Room: room})
+			e, err := v.part.Collect(partition.Cycle{Now: now, LogEnd: end, Room: room})
 			if err != nil {
 				return nil, err
 			}
@@ -283,7 +284,7 @@ func (s *session) reopen() {
 func (s *session) count(sh share) {
 	m := s.metrics
 	for outcome, n := range sh.effects.Counts.Outcomes {
-		m.Events.WithLabelValues(outcomeNames[outcome]).Add(float64(n))
+		m.Events.WithLabelValues(partition.Outcomes()[outcome]).Add(float64(n))
 	}
 	for reason, n := range sh.effects.Counts.DeadLetters {
 		m.DeadLetters.WithLabelValues(reason).Add(float64(n))
@@ -310,7 +311,7 @@ func (s *session) count(sh share) {
 		}
 	}
 	if sh.fenceRecord != nil {
-		m.Records.WithLabelValues(outputFence).Inc()
+		m.Records.WithLabelValues(kindFence).Inc()
 	}
 }
 

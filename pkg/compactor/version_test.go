@@ -49,11 +49,11 @@ func TestService_StopsAPartitionBeforeARecordOfANewerVersion(t *testing.T) {
 		t, dir := w.T, w.TempDir()
 		stopped, other := threadOn(t, 0, 2), threadOn(t, 1, 2)
 		turn := func(thread, run string) {
-			w.script.send(thread, run, started(run))
-			w.script.send(thread, run, finished(run))
+			w.script.Send(thread, run, started(run))
+			w.script.Send(thread, run, finished(run))
 		}
 		turn(stopped, "before")
-		w.script.send(stopped, "newer", started("newer"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("2")})
+		w.script.Send(stopped, "newer", started("newer"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("2")})
 		turn(stopped, "behind")
 		turn(other, "other")
 		w.publish()
@@ -98,8 +98,8 @@ func TestService_OpensNoPartitionOverARecordOfANewerVersion(t *testing.T) {
 		m := w.join("a", w.TempDir(), nil)
 		waitFor(t, "it stops", func() bool { return m.metrics.Stops.Check() != nil })
 		other := threadOn(t, 1, 2)
-		w.script.send(other, "r", started("r"))
-		w.script.send(other, "r", finished("r"))
+		w.script.Send(other, "r", started("r"))
+		w.script.Send(other, "r", finished("r"))
 		w.publish()
 		waitFor(t, "the other partition goes on", func() bool {
 			committed, err := w.admin().FetchOffsets(context.Background(), groupOf(w.kafka))

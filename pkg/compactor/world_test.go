@@ -71,8 +71,8 @@ func (w *world) ownFate(kafkatest.Request) kafkatest.Fate {
 // publish writes what the script has come to since the last time.
 func (w *world) publish() {
 	w.Helper()
-	produce(w.T, w.kafka, w.partitions, w.script.events[w.sent:]...)
-	w.sent = len(w.script.events)
+	produce(w.T, w.kafka, w.partitions, w.script.Events[w.sent:]...)
+	w.sent = len(w.script.Events)
 }
 
 // decided waits until the group has decided all there is, and returns C by partition.
@@ -231,7 +231,7 @@ func isTheFold(t *testing.T, k kafka.Config) {
 	t.Helper()
 	want := newSim(t, nil)
 	for _, m := range kafkatest.Consume(t, k, k.Topics().Events) {
-		want.append(m)
+		want.Append(m)
 	}
 	want.all()
 	sealed := sealedOnce(t, kafkatest.Consume(t, k, k.Topics().Runs))

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -79,15 +79,15 @@ func (c *check) foldAgain() map[*kgo.Record]string {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		var sources []compactor.Source
+		var sources []partition.Source
 		for _, m := range events {
 			h, err := kafka.ParseHeaders(m.Headers)
 			if err != nil {
 				c.t.Fatal(err)
 			}
-			sources = append(sources, compactor.Source{Headers: h, Value: m.Value, At: m.Timestamp})
+			sources = append(sources, partition.Source{Headers: h, Value: m.Value, At: m.Timestamp})
 		}
-		runs, letters, err := compactor.Offline(compactor.DefaultConfig(), parts[0], parts[1], sources)
+		runs, letters, err := partition.Offline(partition.DefaultConfig(), parts[0], parts[1], sources)
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -20,11 +20,11 @@ import (
 var mutants = []struct{ name, file, old, new string }{
 	{
 		"a partition opens without waiting for its fence", "pkg/compactor/transaction.go",
-		"a.fence = sh.fenceRecord.Offset", "a.fence = -1",
+		"sh.fence = sh.fenceRecord.Offset", "sh.fence = -1",
 	},
 	{
 		"open runs hold no commit", "pkg/compactor/transaction.go",
-		"sh.position.committedOffset, -1", "sh.position.decidedOffset, -1",
+		"sh.progress.Committed, -1", "sh.progress.Processed, -1",
 	},
 }
 

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/test/conformance"
 )
@@ -89,7 +89,7 @@ func (ch *chain) next(id string) string {
 
 // compare holds what Skein's records give to what the client held after each run, and to one client that plays all.
 func (ch *chain) compare() {
-	var sources []compactor.Source
+	var sources []partition.Source
 	var sent []json.RawMessage
 	for _, r := range ch.runs {
 		sent = append(sent, r.events...)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -91,9 +91,9 @@ func TestRewrites_OfRecordedThreads(t *testing.T) {
 		threads++
 		for want, rewrite := range rewrites {
 			t.Run(recorded.String()+" "+want, func(t *testing.T) {
-				var sources []compactor.Source
+				var sources []partition.Source
 				add := func(kind record.Kind, run string, value []byte) {
-					sources = append(sources, compactor.Source{Headers: record.Headers{Kind: kind, RunID: run, Seq: -1}, Value: value, At: time.Unix(1_790_000_000, 0)})
+					sources = append(sources, partition.Source{Headers: record.Headers{Kind: kind, RunID: run, Seq: -1}, Value: value, At: time.Unix(1_790_000_000, 0)})
 				}
 				for i, run := range recorded.Runs[:2] {
 					input := []byte(run.Input)
@@ -114,7 +114,7 @@ func TestRewrites_OfRecordedThreads(t *testing.T) {
 						add(record.KindEvent, run.RunID, line)
 					}
 				}
-				records, _, err := compactor.Offline(compactor.DefaultConfig(), "acme", recorded.ThreadID, sources)
+				records, _, err := partition.Offline(partition.DefaultConfig(), "acme", recorded.ThreadID, sources)
 				if err != nil || len(records) != 2 {
 					t.Fatal(len(records), err)
 				}

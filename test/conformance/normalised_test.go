@@ -13,16 +13,16 @@ import (
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
-// event is a source of compactor.Offline.
-func event(run string, value []byte) compactor.Source {
-	return compactor.Source{Headers: record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, Value: value, At: time.Unix(1_790_000_000, 0)}
+// event is a source of partition.Offline.
+func event(run string, value []byte) partition.Source {
+	return partition.Source{Headers: record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, Value: value, At: time.Unix(1_790_000_000, 0)}
 }
 
 // AG-UI's serialised form: RUN_STARTED carries its input, without the messages that are in the history already. One
@@ -36,7 +36,7 @@ func TestNormalised_OneClientPlaysTheRecordedThreads(t *testing.T) {
 	for _, recorded := range recordings.All() {
 		for _, named := range []bool{false, true} {
 			t.Run(fmt.Sprint(recorded, " named ", named), func(t *testing.T) {
-				var sources []compactor.Source
+				var sources []partition.Source
 				var jobs []conformance.Job
 				var played []json.RawMessage
 				known := map[string]bool{}
@@ -103,9 +103,9 @@ func TestNormalised_OneClientPlaysTheRecordedThreads(t *testing.T) {
 	}
 }
 
-func offline(t rapid.TB, thread string, sources []compactor.Source) map[string]*record.Run {
+func offline(t rapid.TB, thread string, sources []partition.Source) map[string]*record.Run {
 	t.Helper()
-	records, refused, err := compactor.Offline(compactor.DefaultConfig(), "acme", thread, sources)
+	records, refused, err := partition.Offline(partition.DefaultConfig(), "acme", thread, sources)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestCompactedThread_PublishedGivesTheSameHistories(t *testing.T) {
 				rt.Fatal(err)
 			}
 		}
-		var sources []compactor.Source
+		var sources []partition.Source
 		for _, e := range compact.Compacted(s.Steps()...) {
 			ev, err := agui.Decode(e)
 			if err != nil {
@@ -212,7 +212,7 @@ func idsOf(s *fold.Turns) (ids []string) {
 	return ids
 }
 
-func linesOf(sources []compactor.Source) string {
+func linesOf(sources []partition.Source) string {
 	var b strings.Builder
 	for _, s := range sources {
 		b.Write(s.Value)

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/test/conformance"
@@ -23,7 +23,7 @@ import (
 type tree struct {
 	gen
 	client  *conformance.Client
-	sources []compactor.Source
+	sources []partition.Source
 	runs    []*treeRun
 	ended   []*treeRun // by their ends
 	// hidden says that no run names its parent.
@@ -136,7 +136,7 @@ func unique(messages []agui.Message) bool {
 }
 
 func (tr *tree) send(kind record.Kind, run string, value json.RawMessage) {
-	tr.sources = append(tr.sources, compactor.Source{
+	tr.sources = append(tr.sources, partition.Source{
 		Headers: record.Headers{Kind: kind, RunID: run, Seq: -1}, Value: value, At: time.Unix(1_790_000_000, 0),
 	})
 }
@@ -196,7 +196,7 @@ func TestTree_EveryHistoryEqualsTheOfficialClient(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		tr := &tree{gen: gen{t: rt, noOdd: true, plain: true}, client: client, hidden: rapid.Bool().Draw(rt, "hidden"), ways: ways}
 		tr.play(rapid.IntRange(2, 9).Draw(rt, "runs"))
-		records, _, err := compactor.Offline(compactor.DefaultConfig(), "acme", "t", tr.sources)
+		records, _, err := partition.Offline(partition.DefaultConfig(), "acme", "t", tr.sources)
 		if err != nil {
 			rt.Fatal(err)
 		}

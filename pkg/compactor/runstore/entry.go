@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -24,6 +26,32 @@ type Entry struct {
 	Progress *record.Reached
 	Offset   int64
 	Time     time.Time // of the record
+}
+
+// EntryOf reads a record of skein.runs.
+func EntryOf(m *kgo.Record) (Entry, error) {
+	if err := kafka.CheckVersion(m); err != nil {
+		return Entry{}, err
+	}
+	switch string(m.Key) {
+	case record.FenceKey: // it says nothing of a run
+		return Entry{Offset: m.Offset}, nil
+	case record.PositionKey:
+		reached, err := record.DecodePosition(m.Value)
+		if err != nil {
+			return Entry{}, fmt.Errorf("reading own position record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
+		}
+		return Entry{Offset: m.Offset, Progress: &reached}, nil
+	}
+	h, err := kafka.ParseHeaders(m.Headers)
+	e := Entry{Key: m.Key, Value: m.Value, Offset: m.Offset, Time: m.Timestamp}
+	if err == nil && h.Kind == record.KindErase {
+		e.Erased, err = record.DecodeErased(m.Value)
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("reading own run record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
+	}
+	return e, nil
 }
 
 // RunEntry returns the entry of a run's record without offset and time. Apply makes it from the value where an entry has no metadata.

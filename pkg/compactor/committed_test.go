@@ -1,0 +1,242 @@
+package compactor
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// A compactor is killed after an erasure that it has committed, while runs of other threads, and of the
+// erased one before it, were open.
+func TestService_KilledAfterAnErasure(t *testing.T) {
+	kafkatest.OnBoth(t, 1, killedAfterAnErasure)
+}
+
+// An outgrown run is told of once, in the log and in the metrics.
+func TestService_TellsOfAnOutgrownRun(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		m := w.join("a", t.TempDir(), func(c *Config) { c.RecordLimit = 64 << 10 })
+		w.script.Send("t", "large", started("large"))
+		for i := range 10 {
+			w.script.Send("t", "large", text(fmt.Sprint("m", i), strings.Repeat("x", 50<<10)))
+		}
+		w.publish()
+		w.decided()
+		const line = `level=WARN msg="run is ended: it has grown too large" tenant=acme thread_id=t run_id=large partition=0 bytes=`
+		equal(t, "lines", strings.Count(m.log.String(), line), 1)
+		equal(t, "records", testutil.ToFloat64(m.metrics.Records.WithLabelValues("outgrown")), 1.0)
+		equal(t, "runs", testutil.ToFloat64(m.metrics.Runs.WithLabelValues(string(record.StatusAbandoned))), 1.0)
+	})
+}
+
+// Nobody waits for a marker.
+func TestSession_TakesNoLagFromMarkers(t *testing.T) {
+	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	b := backlog{lag: kafka.NewLag(func() time.Time { return now })}
+	b.lag.Opened(0)
+	marker := &kgo.Record{Timestamp: now.Add(-time.Hour), Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Control: true})}
+	b.noteLag(0, []*kgo.Record{marker})
+	equal(t, "lag of a marker", b.lag.Seconds(), 0)
+	b.noteLag(0, []*kgo.Record{marker, {Timestamp: now.Add(-time.Second)}, marker})
+	equal(t, "lag of an event between two", b.lag.Seconds(), 1)
+}
+
+// By the clock, where nothing comes any more, and by the times that records have on skein.runs: also for a process that comes later.
+func TestService_ClosesByTheClockOnceEverythingIsRead(t *testing.T) {
+	kafkatest.OnBoth(t, 1, closesByTheClockOnceEverythingIsRead)
+}
+
+// On Kafka: the position is there in the same transaction as what it speaks of, on the partition of its
+// events, also where that is nothing but a dead letter; and after a restart the partition opens over it.
+func TestService_TellsHowFarItHasDecided(t *testing.T) {
+	kafkatest.OnBoth(t, 2, tellsHowFarItHasDecided)
+}
+
+func killedAfterAnErasure(t *testing.T, k kafka.Config) {
+	s := newSim(t, nil)
+	dir := t.TempDir()
+	p := startProcess(t, k, dir, "a")
+	s.Send("other", "o", started("o")) // holds C
+	s.Turn("r1", "secret")
+	s.Send("t", "open", started("open"))
+	s.Send("t", "open", text("m", "secret"))
+	produce(t, k, 1, s.Events...)
+	waitDecided(t, k, 1)
+	sent := len(s.Events)
+	s.Erase("t")
+	produce(t, k, 1, s.Events[sent:]...)
+	if c := waitDecided(t, k, 1)[0]; c != 0 {
+		t.Fatalf("C is %d; nothing would be read again", c)
+	}
+	p.kill()
+	sent = len(s.Events)
+	s.Send("t", "open", text("m", "after")) // its agent knows nothing of the erasure
+	s.Send("t", "open", finished("open"))
+	s.Send("other", "o", finished("o"))
+	produce(t, k, 1, s.Events[sent:]...)
+	startProcess(t, k, dir, "a")
+	waitDecided(t, k, 1)
+
+	live := map[string]string{}
+	for _, topic := range []string{k.Topics().Runs, k.Topics().Snapshots} {
+		for _, m := range kafkatest.Consume(t, k, topic) {
+			live[string(m.Key)] = string(m.Value)
+		}
+	}
+	for key, value := range live {
+		if strings.Contains(value, "secret") {
+			t.Errorf("%s is there again: %s", key, value)
+		}
+	}
+	if r1, ok := live["acme/t/r1"]; !ok || r1 != "" {
+		t.Errorf("r1 is %q", r1)
+	}
+	if !strings.Contains(live["acme/t/open"], "after") || !strings.Contains(live["acme/other/o"], "finished") {
+		t.Errorf("what came behind the erasure is missing: %q", live)
+	}
+}
+
+func closesByTheClockOnceEverythingIsRead(t *testing.T, k kafka.Config) {
+	s := newSim(t, nil)
+	s.Send("t", "r", started("r"))
+	produce(t, k, 1, s.Events...)
+	at := map[bool]time.Time{} // of the record, by whether it is closed
+	for _, closed := range []bool{false, true} {
+		cfg := testConfig(t.TempDir(), "a")
+		cfg.IdleLimit = 20 * time.Millisecond
+		_, _, stop := runService(t, k, cfg)
+		kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
+			for _, m := range all {
+				if header(m, record.HeaderKind) != string(record.KindRun) {
+					continue
+				}
+				if r := records(t, []*kgo.Record{m})[0]; r.Status == record.StatusAbandoned {
+					at[r.Closed] = m.Timestamp
+				}
+			}
+			return !at[closed].IsZero()
+		})
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if age := at[true].Sub(at[false]); age < 3*time.Second { // 168 times 20 ms, but for what it takes to write
+		t.Errorf("it was closed %v after it was abandoned", age)
+	}
+}
+
+// All partitions of a process share the room of a transaction. Another one takes first each time, and each has one run at least.
+func TestSession_SharesTheRoomBetweenPartitions(t *testing.T) {
+	const partitions = 3
+	own := owned{parts: map[int32]view{}}
+	var now time.Time
+	for i := range int32(partitions) {
+		s := newSim(t, nil)
+		for n := range 1000 {
+			s.Send(fmt.Sprint("t", n), "r", started("r"))
+		}
+		s.Now = s.Now.Add(DefaultConfig().IdleLimit)
+		s.TurnOf("elsewhere", "later")
+		s.feed()
+		now = s.Now
+		a := newAssignment(i, s.Now)
+		a.part = s.part
+		own.parts[i] = view{assignment: a, phase: phaseOpen}
+	}
+	s := newSession(DefaultConfig(), kafka.Config{}, nil, nil, slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry()), func() time.Time { return now })
+	s.expiryCheckedAt = now
+	const room = 400 // runs at least
+	most := map[int32]int{}
+	for range partitions {
+		shares, err := s.collect(t.Context(), own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := 0
+		for _, sh := range shares {
+			runs := 0
+			for _, o := range sh.effects.Outputs {
+				if o.Kind == "abandoned" {
+					runs++
+				}
+			}
+			if runs == 0 {
+				t.Errorf("partition %d has no run in a transaction", sh.id)
+			}
+			all += runs
+			most[sh.id] = max(most[sh.id], runs)
+			if err := sh.part.Committed(sh.effects, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all < room || all > 2*room {
+			t.Errorf("%d runs in a transaction, which has room for some %d", all, room)
+		}
+	}
+	for i := range int32(partitions) {
+		if most[i] < room {
+			t.Errorf("partition %d never came first: it had %d runs at most", i, most[i])
+		}
+	}
+}
+
+func tellsHowFarItHasDecided(t *testing.T, k kafka.Config) {
+	s := newSim(t, nil)
+	s.Turn("r", "m")
+	produce(t, k, 2, s.Events...)
+	cfg, p := testConfig(t.TempDir(), "a"), record.Partition([]byte("acme/t"), 2)
+	tellsUpTo := func(want int64) {
+		t.Helper()
+		kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
+			for _, m := range all {
+				if string(m.Key) == record.PositionKey && m.Partition != p {
+					t.Errorf("a position on partition %d, which has no events", m.Partition)
+				}
+			}
+			positions := partitiontest.Told(t, all)
+			return len(positions) > 0 && positions[len(positions)-1] == want
+		})
+	}
+	_, _, stop := runService(t, k, cfg)
+	tellsUpTo(3)
+	produce(t, k, 2, s.Send("t", "r", custom("late")))
+	tellsUpTo(4)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{cfg.Dir, t.TempDir()} { // the store goes on, or is made anew: over positions
+		cfg.Dir = dir
+		_, _, stop := runService(t, k, cfg)
+		m := s.Send("t", "r", custom("late"))
+		produce(t, k, 2, m)
+		tellsUpTo(m.Offset + 1)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := partitiontest.Told(t, kafkatest.Consume(t, k, k.Topics().Runs))
+	equal(t, "told", got[len(got)-3:], []int64{4, 5, 6})
+	if n := strings.Count(strings.Join(keysOfRuns(t, k), " "), record.FenceKey); n < 3 {
+		t.Errorf("%d fences: the partition was not opened each time", n)
+	}
+}
+
+func keysOfRuns(t *testing.T, k kafka.Config) []string {
+	t.Helper()
+	var keys []string
+	for _, m := range kafkatest.Consume(t, k, k.Topics().Runs) {
+		keys = append(keys, string(m.Key))
+	}
+	return keys
+}

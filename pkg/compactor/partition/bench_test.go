@@ -1,0 +1,157 @@
+package partition
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// One event on its way through a partition: threads of 10 turns, each with the conversation so far as
+// its input, 500 deltas a run, 200 runs at a time; a transaction every 10,000 events. Bytes written are
+// told as a share of bytes read.
+func BenchmarkPartition_Process(b *testing.B) {
+	s := newSim(b, nil)
+	const threads, turns, deltas = 200, 10, 500
+	for turn := range turns {
+		for step := range deltas + 3 {
+			for i := range threads {
+				thread, run := fmt.Sprintf("t%d", i), fmt.Sprintf("r%d", turn)
+				switch step {
+				case 0:
+					input := ""
+					for k := range turn {
+						input += userMessage(fmt.Sprintf("u%d", k), "a question of some length, as people write them") + "," +
+							fmt.Sprintf(`{"id":"m%d","role":"assistant","content":%q},`, k, answer(deltas))
+					}
+					s.Input(thread, run, `{"threadId":"`+thread+`","runId":"`+run+`","messages":[`+input+userMessage(fmt.Sprintf("u%d", turn), "a question of some length, as people write them")+`],"tools":[],"context":[]}`)
+				case 1:
+					s.Send(thread, run, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run))
+				case deltas + 2:
+					s.Send(thread, run, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run))
+				default:
+					s.Send(thread, run, text(fmt.Sprintf("m%d", turn), "token "))
+				}
+			}
+		}
+	}
+	read := 0
+	for _, m := range s.Events {
+		read += len(m.Key) + len(m.Value)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	done := 0
+	for done < b.N {
+		b.StopTimer()
+		s.runs, s.other, s.settled = nil, nil, Progress{Partitions: 1}
+		s.open(true)
+		b.StartTimer()
+		for s.read < len(s.Events) && done < b.N {
+			n := min(10_000, b.N-done)
+			s.feed(n)
+			s.commit(true)
+			s.Now = s.Now.Add(500 * time.Millisecond)
+			done += n
+		}
+	}
+	b.StopTimer()
+	if s.read == len(s.Events) {
+		written := 0
+		for _, m := range append(s.runs, s.other...) {
+			written += len(m.Key) + len(m.Value)
+		}
+		b.ReportMetric(float64(written)/float64(read), "written/read")
+	}
+}
+
+// Events as they come off a topic: 200 runs at a time of 500 deltas each, every thread of one turn, a
+// transaction every 10,000 events.
+func BenchmarkPartition_Deltas(b *testing.B) {
+	s := newSim(b, nil)
+	const runs, deltas = 200, 500
+	for step := range deltas + 4 {
+		for i := range runs {
+			thread, run, message := fmt.Sprintf("t%d", i), fmt.Sprintf("run-%08d", i), fmt.Sprintf("6f1e2d3c-4b5a-%012d", i)
+			switch step {
+			case 0:
+				s.Send(thread, run, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run))
+			case 1:
+				s.Send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","messageId":%q,"role":"assistant"}`, message))
+			case deltas + 2:
+				s.Send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_END","messageId":%q}`, message))
+			case deltas + 3:
+				s.Send(thread, run, fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run))
+			default:
+				s.Send(thread, run, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","timestamp":1767225600000,"messageId":%q,"delta":" token"}`, message))
+			}
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for done := 0; done < b.N; {
+		b.StopTimer()
+		s.runs, s.other, s.settled = nil, nil, Progress{Partitions: 1}
+		s.open(true)
+		b.StartTimer()
+		for s.read < len(s.Events) && done < b.N {
+			n := min(10_000, b.N-done)
+			s.feed(n)
+			s.commit(true)
+			s.Now = s.Now.Add(500 * time.Millisecond)
+			done += n
+		}
+	}
+}
+
+func answer(deltas int) string {
+	out := ""
+	for range deltas {
+		out += "token "
+	}
+	return out
+}
+
+// longThread is a thread whose first run brings so many messages, with one more turn on it.
+func longThread(tb testing.TB, messages, cache int) *sim {
+	s := newSim(tb, func(c *Config) { c.CacheBytes = cache })
+	var b strings.Builder
+	for i := range messages {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(userMessage(fmt.Sprintf("u%d", i), strings.Repeat("x", 140)))
+	}
+	s.cfg.RecordLimit = 1 << 30
+	s.Send("t", "first", fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":"first","input":{"threadId":"t","runId":"first","messages":[%s],"tools":[],"context":[]}}`, b.String()))
+	s.Send("t", "first", finished("first"))
+	s.open(false)
+	s.feed(2)
+	s.commit(true)
+	s.shortTurn("second")
+	return s
+}
+
+// shortTurn plays a run without input and commits it; s.reads is then what it read.
+func (s *sim) shortTurn(id string) {
+	s.Send("t", id, started(id))
+	s.Send("t", id, text("m"+id, "an answer"))
+	s.Send("t", id, finished(id))
+	s.feed(3)
+	s.commit(true)
+}
+
+// A run without input in a conversation of so many messages; docs/bench/bytes-per-turn.md has the result.
+func BenchmarkPartition_TurnOfALongConversation(b *testing.B) {
+	for _, messages := range []int{100, 1_000, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("%d messages", messages), func(b *testing.B) {
+			s := longThread(b, messages, DefaultConfig().CacheBytes)
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				n++
+				s.shortTurn(fmt.Sprint("r", n))
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package partition
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// build makes the record of a run as it stands and returns it with the history of its base; what
+// the run's head says of the history is brought up to date. Of a run that is not sealed it has nothing to go on
+// from (record.Run.Open) where it is over the limit in any case.
+func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
+	rec, folded, err := p.describe(r)
+	if err != nil || folded.Ended() {
+		return rec, r.base, err
+	}
+	if !r.head.Open() {
+		r.giveUp(rec, abandonment(p.cfg.IdleLimit))
+	}
+	rec.SinceSnapshot = r.head.SinceSnapshot
+	if record.LeastBytes(rec) > p.cfg.RecordLimit {
+		return rec, r.base, nil
+	}
+	err = r.buildOpen(rec, folded)
+	return rec, r.base, err
+}
+
+// describe is build without what an end adds, or a fold goes on from.
+func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
+	folded, rec, base := r.fold, r.rec, r.base
+	if folded == nil { // pending: placed for now, as if the first event came now, or for good
+		pl, err := p.place(r, nil, p.next)
+		if err != nil {
+			return nil, nil, err
+		}
+		shown := run{rec: r.rec}
+		shown.setPlacement(pl)
+		folded, rec = pl.fold, shown.rec
+		if r.decided != nil { // what it starts from, and its input as it came
+			folded, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
+		} else { // told against no base, so that the input stays whole for the placement that counts
+			rec.Base, rec.BaseRefolds = "", 0
+		}
+		if r.input != nil {
+			rec.InputMessages, rec.InputLayout = r.input.Messages, nil
+		}
+	}
+	fold.Fill(&rec, folded, r.tally, base)
+	key := p.historyKey(r.thread, &rec, folded)
+	rec.HistoryKey = key.String()
+	rec.Agent, rec.Labels = r.producer.Agent, r.producer.Labels
+	r.head.HistoryKey, r.head.MessageCount = key, rec.MessageCount
+
+	if rec.Status.Sealed() && !folded.Ended() {
+		return nil, nil, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
+	}
+	if r.fold == nil {
+		rec.Stats.Anomalies = fold.NotEmpty(r.early)
+	}
+	rec.Raw = record.Raw{
+		Partition: p.id, First: r.head.Start, Next: r.head.Next, Ranges: r.ranges.List(),
+		Events: r.tally.Events, SHA256: r.tally.SHA256(), NextSeq: r.head.NextSeq,
+	}
+	return &rec, folded, nil
+}
+
+// giveUp has a record say that the run was ended by Skein, with this event.
+func (r *run) giveUp(rec *record.Run, terminal json.RawMessage) {
+	lastAt := r.head.LastAt
+	rec.Status, rec.Synthetic, rec.EndedAt, rec.Terminal = record.StatusAbandoned, true, &lastAt, terminal
+}
+
+// buildOpen adds what a fold needs to go on from the record.
+func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
+	checkpoint, err := folded.Checkpoint()
+	if err != nil {
+		return fmt.Errorf("building record: %w", err)
+	}
+	hash, err := r.tally.HashState()
+	if err != nil {
+		return err
+	}
+	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, MissingSeqs: r.missing, LastAt: r.head.LastAt, Pending: r.head.Pending, Placed: r.head.Placed}
+	return nil
+}
+
+// historyKey names the history at the run's end; where the run only appended to its base, it costs
+// what was appended.
+func (p *Processor) historyKey(t *thread, rec *record.Run, folded *compact.Run) lineage.Key {
+	if h := t.heads[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
+		return h.HistoryKey.Extend(rec.Messages)
+	}
+	return lineage.KeyOf(folded.Messages())
+}
+
+// abandonment is the terminal event that stands in for the one that never came.
+func abandonment(limit time.Duration) json.RawMessage {
+	return runError("The run was silent for longer than "+limit.String()+".", codeAbandoned)
+}
+
+func runError(message, code string) json.RawMessage {
+	b := []byte(`{"type":"RUN_ERROR","message":`)
+	b = agui.AppendString(b, message)
+	return append(b, `,"code":"`+code+`"}`...)
+}

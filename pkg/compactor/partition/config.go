@@ -1,0 +1,79 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// Config are the settings of a partition. DefaultConfig gives values for all.
+type Config struct {
+	// CheckpointInterval is the least time between two records of an open run.
+	CheckpointInterval time.Duration
+	// CheckpointFactor is how many times its last record's size a run must have grown by, in raw
+	// bytes, before it is written again at CheckpointInterval; 0 writes every changed run.
+	CheckpointFactor int
+	// CheckpointMax is the time after which a changed open run is written in any case. It bounds
+	// how far the committed offset lags behind.
+	CheckpointMax time.Duration
+	// IdleLimit is the silence, in stream time, after which a run is abandoned.
+	IdleLimit time.Duration
+	// SnapshotBelow is the size in bytes under which a branch's conversation is written whole at
+	// every run's end. Above it that happens once half of it is new.
+	SnapshotBelow int
+	// RecordLimit is the largest value in bytes that is written to a derived topic.
+	RecordLimit int
+	// KeepEvents are the families of events that runs which begin by now keep in their records.
+	KeepEvents agui.Families
+	// OpenRunBytes is about how much memory open runs may hold in this process. Over it, those that have
+	// been silent longest are written and leave; runs that are spoken of within a second stay in any case.
+	OpenRunBytes int
+	// CacheBytes bounds the histories of ended runs that this process keeps at hand for the next turn, but
+	// for one that is larger itself.
+	CacheBytes int
+
+	// RefoldBytes bounds the records, and the raw events, that a request to refold a thread holds.
+	RefoldBytes int
+
+	maxHeads int // that threads hold; tests set less
+}
+
+// DefaultConfig returns the settings of production.
+func DefaultConfig() Config {
+	return Config{
+		CheckpointInterval: 30 * time.Second,
+		CheckpointFactor:   8,
+		CheckpointMax:      5 * time.Minute,
+		IdleLimit:          time.Hour,
+		SnapshotBelow:      32 << 10,
+		RecordLimit:        16 << 20,
+		OpenRunBytes:       256 << 20,
+		CacheBytes:         64 << 20,
+		RefoldBytes:        64 << 20,
+		maxHeads:           maxHeads,
+	}
+}
+
+// Validate reports every setting that cannot work, all at once.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bad(c.CheckpointInterval <= 0, "compactor: checkpoint interval %s must be positive", c.CheckpointInterval)
+	bad(c.CheckpointFactor < 0, "compactor: checkpoint factor %d must not be negative", c.CheckpointFactor)
+	bad(c.CheckpointMax < c.CheckpointInterval, "compactor: longest checkpoint interval %s must be at least the interval %s", c.CheckpointMax, c.CheckpointInterval)
+	bad(c.IdleLimit <= 0, "compactor: idle limit %s must be positive", c.IdleLimit)
+	bad(c.SnapshotBelow < 0, "compactor: snapshot threshold %d must not be negative", c.SnapshotBelow)
+	bad(c.RecordLimit < 64<<10, "compactor: record limit %d must be at least 65536", c.RecordLimit)
+	// Topics and producers are made for values up to this.
+	bad(c.RecordLimit > kafka.MaxValueBytes, "compactor: record limit %d must be at most %d", c.RecordLimit, kafka.MaxValueBytes)
+	bad(c.OpenRunBytes < 1<<20, "compactor: memory of open runs %d must be at least 1048576 bytes", c.OpenRunBytes)
+	bad(c.CacheBytes < 0, "compactor: cache size %d must not be negative", c.CacheBytes)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,67 @@
+package partition
+
+import (
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// known tells which messages a thread has, of its runs that are not live (lineage.Known). Own messages are enough: what
+// else stands in a run's history is an own message of a run below it.
+type known struct {
+	p   *Processor
+	key string // of the thread
+}
+
+// Any implements lineage.Known.
+func (k known) Any(ids []string, offset int64) (bool, error) {
+	if known, err := k.p.said[k.key].Any(ids, offset); known || err != nil {
+		return known, err
+	}
+	t := k.p.threads[k.key]
+	wanted := func(m agui.Message) bool {
+		_, ok := slices.BinarySearch(ids, m.ID)
+		return ok
+	}
+	for _, h := range t.open { // abandoned, and still in memory
+		if h.live != nil && h.live.fold != nil && !h.Open() && h.End < offset && slices.ContainsFunc(h.live.fold.Messages(), wanted) {
+			return true, nil
+		}
+	}
+	looked := map[string]bool{}
+	for _, id := range ids {
+		runs, err := k.p.store.Thread(k.key).ByMessage(id, offset)
+		if err != nil {
+			return false, err
+		}
+		for _, h := range headsOf(runs) {
+			if now := t.heads[h.ID]; now != nil {
+				h = now
+			}
+			// How a run stood that ended behind the offset is not known; nothing that is placed there rests on it (settle).
+			if looked[h.ID] || h.live != nil || h.Start < t.erased || h.Pending && !h.Placed || h.End >= offset {
+				continue
+			}
+			looked[h.ID] = true
+			rec, err := k.p.recordOfHead(t, h)
+			if err != nil {
+				return false, err
+			}
+			if slices.ContainsFunc(rec.Messages, wanted) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// hold keeps the last record of a run until it is committed.
+func (p *Processor) hold(t *thread, h *head, key string, rec *record.Run, value []byte) {
+	p.unsaved[key] = value
+	if p.said[t.key] == nil {
+		p.said[t.key] = lineage.Said{}
+	}
+	p.said[t.key].Add(h.End, rec.Messages)
+}

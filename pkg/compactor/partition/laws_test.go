@@ -1,0 +1,228 @@
+package partition
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "seed of the random histories; 0 takes a new one")
+	roundFlag = flag.Int("histories", 40, "number of random histories")
+)
+
+func newSeed(t *testing.T) uint64 {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	return seed
+}
+
+// finish lets everything that is open be written.
+func (s *sim) finish() {
+	s.tb.Helper()
+	s.feed(len(s.Events))
+	s.room = 0
+	s.inRoom = s.endlessRoom()
+	s.commit(true)
+	s.Now = s.Now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+}
+
+// values are the latest records' bytes on skein.runs by key, the position's among them, as the topic's
+// compaction leaves them.
+func (s *sim) values() map[string]string {
+	out := map[string]string{}
+	for _, m := range s.runs {
+		out[string(m.Key)] = string(m.Value)
+		if m.Value == nil {
+			delete(out, string(m.Key))
+		}
+	}
+	return out
+}
+
+// decidedValues are values without what a record of a run with only an input says of its place: where it would be if its first
+// event came just then.
+func (s *sim) decidedValues() map[string]string {
+	s.tb.Helper()
+	out := s.values()
+	for key, value := range out {
+		r, err := record.DecodeRun([]byte(value))
+		if err != nil || !r.InputOnly() || r.Open != nil && r.Open.Placed {
+			continue
+		}
+		r.ParentRunID, r.ParentBy, r.SpawnedBy, r.BranchID, r.RootRunID, r.Depth, r.Rewrote = "", record.ParentNone, "", "", "", 0, nil
+		b, err := record.EncodeRun(r)
+		s.check(err)
+		out[key] = string(b)
+	}
+	return out
+}
+
+// checkHeads demands that the local store has the heads that a process takes out of the records, and this
+// process what it needs of them. What it does not: when the run started, when an ended one had its last record, and
+// of a run with only an input where it would be if its first event came now.
+func (s *sim) checkHeads() {
+	s.tb.Helper()
+	text := func(h runstore.Metadata) string {
+		b, err := json.Marshal(h)
+		s.check(err)
+		return string(b) + h.SpawnedBy // which may be no valid UTF-8
+	}
+	needed := func(h runstore.Metadata) string {
+		if h.Pending {
+			h.Run = lineage.Run{ID: h.ID, GivenID: h.GivenID, Start: h.Start, End: h.End, Status: h.Status, Synthetic: h.Synthetic, RawLost: h.RawLost}
+		}
+		if h.Sealed {
+			h.LastAt = time.Time{}
+		}
+		h.StartedAt, h.Rewrote = time.Time{}, nil
+		return text(h)
+	}
+	for key, value := range s.values() {
+		r, err := record.DecodeRun([]byte(value))
+		if err != nil {
+			continue // a position, an erasure
+		}
+		want, err := runstore.MetadataOf(r)
+		s.check(err)
+		thread := key[:strings.LastIndexByte(key, '/')]
+		stored, err := s.store.Thread(thread).All()
+		s.check(err)
+		at := slices.IndexFunc(stored, func(h *runstore.Metadata) bool { return h.ID == r.RunID })
+		if at < 0 {
+			s.tb.Errorf("the local store has no head of %s", key)
+			continue
+		}
+		equal(s.tb, "head in the local store of "+key, text(*stored[at]), text(*want))
+		if t := s.part.threads[thread]; t != nil && t.heads[r.RunID] != nil {
+			equal(s.tb, "head in memory of "+key, needed(t.heads[r.RunID].Metadata), needed(*want))
+		}
+	}
+}
+
+// However events are split into batches, whenever runs are checkpointed or leave memory, and wherever the process
+// dies, aborts or moves to another folder: the same records, each sealed one once, the same dead
+// letters, each once.
+func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
+	seed := newSeed(t)
+	for i := range *roundFlag {
+		seed := seed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			kept := agui.Families(rng.IntN(64))
+			want := newSim(t, func(c *Config) { c.KeepEvents = kept })
+			partitiontest.Random(want.Script, rng, 40+rng.IntN(200), true)
+			sameHowever(t, rng, want, func(c *Config) {
+				c.OpenRunBytes, c.maxHeads, c.KeepEvents = rng.IntN(2)<<20, rng.IntN(2)*maxHeads, kept
+			})
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// sameHowever demands that what a script makes when it is folded at once comes out with batches and crashes at
+// any place, too, and returns what it was folded by then.
+func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) (got *sim) {
+	t.Helper()
+	end := want.Now
+	want.open(false)
+	want.finish()
+
+	got = newSim(t, change)
+	got.Events, got.Now = want.Events, end
+	got.room = []int{0, 1, 3 * runOverhead}[rng.IntN(3)]
+	got.open(false)
+	crashes := 0
+	for got.settled.Processed < int64(len(got.Events)) {
+		got.feed(1 + rng.IntN(1+rng.IntN(30)))
+		switch rng.IntN(4) {
+		case 0:
+			got.Now = got.Now.Add(got.cfg.CheckpointInterval)
+		case 1:
+			got.Now = got.Now.Add(got.cfg.CheckpointMax)
+		}
+		switch {
+		case crashes < 40 && rng.IntN(3) == 0: // dies before the transaction ends, or it is aborted
+			if _, err := got.part.collect(got.Now); err != nil {
+				t.Fatal(err)
+			}
+			got.open(rng.IntN(3) == 0)
+			crashes++
+		case crashes < 40 && rng.IntN(4) == 0: // dies after the commit, before it learns of it
+			before := got.settled
+			got.commit(false)
+			switch rng.IntN(6) { // and meanwhile the group is deleted, or set back
+			case 0:
+				got.settled = Progress{Partitions: 1, noMetadata: true}
+			case 1:
+				got.settled = before
+			}
+			got.open(rng.IntN(3) == 0)
+			crashes++
+		default:
+			got.commit(true)
+		}
+	}
+	got.finish()
+
+	a, b := want.decidedValues(), got.decidedValues()
+	keys := keysOf(a)
+	slices.Sort(keys)
+	for _, k := range keys {
+		if a[k] != b[k] {
+			t.Errorf("record %s differs\n got %s\nwant %s", k, b[k], a[k])
+		}
+	}
+	for k := range b {
+		if _, ok := a[k]; !ok {
+			t.Errorf("record %s should not be there", k)
+		}
+	}
+	equal(t, "snapshots", got.snapshotValues(), want.snapshotValues())
+	equal(t, "dead letters", got.letters(), want.letters())
+	got.checkTold()
+	got.checkHeads()
+	sealed := map[string]int{}
+	for _, m := range got.runs {
+		if m.Value == nil || header(m, record.HeaderKind) != string(record.KindRun) {
+			continue
+		}
+		r, err := record.DecodeRun(m.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Status.Sealed() || r.Closed { // an id may come again in another life of its thread
+			sealed[fmt.Sprintf("%s/%s of %d", r.ThreadID, r.RunID, r.Raw.First)]++
+		}
+	}
+	for id, n := range sealed {
+		if n != 1 {
+			t.Errorf("%s was sealed %d times", id, n)
+		}
+	}
+	equal(t, "C", got.settled, want.settled)
+	if t.Failed() {
+		for i, m := range want.Events {
+			t.Logf("%d %s %s %q %s", i, m.Key, header(m, record.HeaderRunID), header(m, record.HeaderSeq), m.Value)
+		}
+		t.FailNow()
+	}
+	return got
+}

@@ -1,0 +1,225 @@
+package partition
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/lineage"
+)
+
+// evictAfter is how long a run without unwritten events stays in memory.
+const evictAfter = 30 * time.Second
+
+// busyFor is how long a run that is spoken of stays in memory in any case: to load it again with its
+// next event would cost more than it holds.
+const busyFor = time.Second
+
+// runOverhead is what a run holds in memory, with its thread, before it has said anything:
+// TestRun_HoldsAboutWhatItIsCountedFor.
+const runOverhead = 7 << 10
+
+// size is about what the run holds in memory: as much as its last record and what came since, the history that it goes on
+// from, which runs of one thread may share, and what every run does.
+func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes + r.under }
+
+// goesOnFrom notes the history that the run goes on from.
+func (r *run) goesOnFrom(at lineage.History) { r.under = at.Bytes() + len(at.State) }
+
+// share gives the partition its part of what the process may hold, which has so many partitions.
+func (p *Processor) share(partitions int) {
+	p.partitions = partitions
+	p.mostRunBytes, p.mostHeads = p.cfg.OpenRunBytes/partitions, p.cfg.maxHeads/partitions
+	p.mostReads = leaveReads / partitions
+}
+
+// relieve marks the least recently used open runs for checkpointing where open runs hold more memory than they may: once
+// their records are committed, the runs can leave (evict). It stops at half of the transaction's room for checkpoints, so
+// that other runs which are due have some, and marks one run at least. If that leaves far too much in memory, nothing is
+// processed before the next transaction (overMemory).
+func (p *Processor) relieve(now time.Time) {
+	p.overMemory = false
+	if p.runBytes <= p.mostRunBytes {
+		return
+	}
+	var silent []*run
+	over := p.runBytes - p.mostRunBytes
+	for _, r := range p.runs {
+		switch _, dirty := p.dirty[r]; {
+		case !dirty && r.recorded, r.due:
+			over -= r.size() // it can leave as it is, or is written anyway
+		case !r.unfit && now.Sub(r.touchedAt) >= busyFor:
+			silent = append(silent, r)
+		}
+	}
+	slices.SortFunc(silent, longestSilent)
+	half := p.room.checkpoints.Load() / 2
+	for i, r := range silent {
+		if over <= 0 {
+			return
+		}
+		if i > 0 && p.room.checkpoints.Load() <= half {
+			p.overMemory = over > p.mostRunBytes
+			return
+		}
+		r.due = true
+		p.dirty[r] = struct{}{}
+		p.room.checkpoints.Add(int64(-r.size()))
+		over -= r.size()
+	}
+}
+
+func longestSilent(a, b *run) int {
+	return cmp.Or(a.touchedAt.Compare(b.touchedAt), cmp.Compare(a.head.Start, b.head.Start))
+}
+
+// evict lets go of what committed records can give back: runs after a while of silence, or sooner where
+// open runs hold more memory than they may. What no committed record holds stays, and so do, beyond the
+// bound, the runs that are spoken of right now.
+func (p *Processor) evict(now time.Time) error {
+	if now.Sub(p.evictedAt) < time.Second {
+		if p.leaving {
+			return p.evictThreads(now)
+		}
+		return nil
+	}
+	p.evictedAt = now
+	p.runBytes = 0
+	var clean []*run
+	for _, r := range p.runs {
+		p.runBytes += r.size()
+		if _, dirty := p.dirty[r]; !dirty && r.recorded {
+			clean = append(clean, r)
+		}
+	}
+	slices.SortFunc(clean, longestSilent)
+	for _, r := range clean {
+		silence := now.Sub(r.touchedAt)
+		if silence < busyFor || silence < evictAfter && p.runBytes <= p.mostRunBytes {
+			break
+		}
+		if r.fold != nil || r.head.Placed {
+			// The record that was committed says the same of the history as the fold.
+			if err := r.thread.lineage.Add(r.head.Run); err != nil {
+				return err
+			}
+		}
+		p.letGo(r)
+		p.runBytes -= r.size()
+	}
+	return p.evictThreads(now)
+}
+
+// maxHeads bounds the heads of runs that the threads at hand of a process hold; a thread itself counts for threadHeads,
+// and each for headBytes about: TestThread_HoldsAboutWhatItIsCountedFor.
+const (
+	maxHeads    = 64 << 10
+	threadHeads = 2
+	headBytes   = 2 << 10
+)
+
+// leaveReads is how often threads that leave sealed runs may read the local stores of a process at once: 0.1 s, by some 50 µs each.
+const leaveReads = 1_500
+
+// size is about what the thread holds, in heads.
+func (t *thread) size() int { return threadHeads + len(t.heads) }
+
+// evictThreads lets go of what the local store has of threads, where the threads at hand hold more than they may: half of
+// that stays. Threads without a run in memory go as a whole, least recently used first; then of the others the runs
+// that are sealed, which come back as they are asked for (rest): of those first that have most of them, and no more at once than
+// leaveReads; the next commit goes on (leaving).
+func (p *Processor) evictThreads(now time.Time) error {
+	p.leaving = false
+	held := 0
+	for _, t := range p.threads {
+		held += t.size()
+	}
+	if held <= p.mostHeads {
+		return nil
+	}
+	busy := map[*thread]bool{}
+	for _, r := range p.runs {
+		busy[r.thread] = true
+	}
+	type leaver struct {
+		*thread
+		gives int
+	}
+	var leavers []leaver
+	for _, t := range slices.SortedFunc(maps.Values(p.threads), func(a, b *thread) int { return a.usedAt.Compare(b.usedAt) }) {
+		if held <= p.mostHeads/2 {
+			return nil
+		}
+		stays := p.mustStay(t)
+		switch {
+		case !busy[t] && (stays <= threadHeads+1 || now.Sub(t.usedAt) >= busyFor):
+			delete(p.threads, t.key)
+			held -= t.size()
+		case t.size() > stays:
+			leavers = append(leavers, leaver{t, t.size() - stays})
+		}
+	}
+	slices.SortStableFunc(leavers, func(a, b leaver) int { return cmp.Compare(b.gives, a.gives) })
+	reads := 0
+	for _, t := range leavers {
+		if held <= p.mostHeads/2 {
+			return nil
+		}
+		if reads >= p.mostReads && reads > 0 {
+			p.leaving = true
+			return nil
+		}
+		before := t.size()
+		if err := p.leave(t.thread); err != nil {
+			return err
+		}
+		held += t.size() - before
+		reads += 2 + len(t.open)
+	}
+	return nil
+}
+
+// mustStay is about what a thread that is spoken of holds in any case: what is open, the parents of that, and the run that
+// ended last. Below P that is what ended behind this record as well: it is not worth while then to leave less than half.
+func (p *Processor) mustStay(t *thread) int {
+	stays := threadHeads + 2*len(t.open) + 1
+	if p.next >= p.progress.Processed {
+		return stays
+	}
+	for _, h := range t.heads {
+		if h.Sealed && h.Next >= p.next {
+			stays++
+		}
+	}
+	return 2 * stays
+}
+
+// leave has a thread begin anew with what is open, and leaves its other runs to the local store. All that
+// has ended must be committed.
+func (p *Processor) leave(t *thread) error {
+	anew, err := p.newThread(t.key, t.tenant, t.id, t.open)
+	if err != nil {
+		return err
+	}
+	anew.erased, anew.usedAt, anew.headers = t.erased, t.usedAt, t.headers
+	*t = *anew // runs in memory have it
+	if err := p.bringEnded(t); err != nil {
+		return err
+	}
+	for _, h := range t.open {
+		r := h.live
+		if r == nil || r.fold == nil {
+			continue
+		}
+		if h.Parent != "" { // what its end rests on
+			if err := t.ask(h.Parent, h.Start); err != nil {
+				return err
+			}
+		}
+		if err := t.live(h, r.fold.Messages); err != nil {
+			return err
+		}
+	}
+	return nil
+}

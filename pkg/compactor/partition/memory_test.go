@@ -1,0 +1,411 @@
+package partition
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// A run falls silent with events that no committed record holds: it stays in memory while others are
+// committed, and what is committed stays behind it.
+func TestPartition_DropsNothingFromMemoryBeforeItsCommit(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.CheckpointInterval, c.CheckpointMax = time.Hour, time.Hour })
+	s.Send("u", "open", started("open"))
+	s.Send("u", "open", text("m", "one "))
+	s.all()
+	s.Now = s.Now.Add(10 * evictAfter)
+	s.Turn("r1", "m1")
+	s.all()
+	equal(t, "C", s.settled.Committed, int64(0))
+	s.Send("u", "open", text("m", "two"))
+	s.Send("u", "open", finished("open"))
+	s.all()
+	equal(t, "message", string(s.run("open").Messages[0].Raw), assistantMessage("m", "one two"))
+}
+
+// Open runs that hold more memory than they may are written, longest silent first, and leave; what is
+// spoken of stays. None of them loses anything.
+func TestPartition_KeepsOpenRunsWithinTheirMemory(t *testing.T) {
+	const runs, size = 40, 10_000
+	s := newSim(t, func(c *Config) {
+		c.CheckpointInterval, c.CheckpointMax = time.Hour, time.Hour
+		c.OpenRunBytes = 10 * (size + runOverhead)
+	})
+	id := func(i int) string { return "r" + strconv.Itoa(i) }
+	for i := range runs {
+		s.Send("t"+id(i), id(i), started(id(i)))
+		s.Send("t"+id(i), id(i), text("m", strings.Repeat("x", size)))
+		s.all()
+		s.Now = s.Now.Add(busyFor)
+	}
+	s.Send("busy", "busy", started("busy"))
+	for range 3 { // one asks for records, one commits them, one looks again
+		s.Send("busy", "busy", custom("here"))
+		s.all()
+		s.Now = s.Now.Add(busyFor)
+	}
+	if n := s.part.runBytes; n > s.cfg.OpenRunBytes {
+		t.Errorf("open runs hold %d bytes, %d are allowed", n, s.cfg.OpenRunBytes)
+	}
+	if n := len(s.part.runs); n < 5 || n > 15 {
+		t.Errorf("%d runs are in memory, want about 10", n)
+	}
+	if _, there := s.part.runs["acme/t"+id(runs-1)+"/"+id(runs-1)]; !there {
+		t.Error("the one that spoke last has left memory before others")
+	}
+	for i := range runs {
+		s.Send("t"+id(i), id(i), text("m", "!"))
+		s.Send("t"+id(i), id(i), finished(id(i)))
+	}
+	s.all()
+	for i := range runs {
+		equal(t, "message of "+id(i), string(s.run(id(i)).Messages[0].Raw), assistantMessage("m", strings.Repeat("x", size)+"!"))
+	}
+}
+
+// Where very many runs fall silent they are written in portions as well. Nothing more is read while open runs hold far more than they
+// may and can leave.
+func TestPartition_WritesManyRunsForTheSakeOfMemoryInPortions(t *testing.T) {
+	const most = maxCheckpointBytes/2/runOverhead + 1
+	s := newSim(t, func(c *Config) { c.OpenRunBytes = maxCheckpointBytes / 2 })
+	s.openMany(6*most, 0)
+	s.Send("busy", "busy", started("busy"))
+	full := 0
+	for transactions := 0; len(s.part.runs) > most || transactions == 0; transactions++ {
+		if transactions > 10 {
+			t.Fatalf("%d runs are in memory", len(s.part.runs))
+		}
+		s.Now = s.Now.Add(busyFor)
+		n, _ := s.runsWritten()
+		if n > most {
+			t.Fatalf("a transaction has %d runs", n)
+		}
+		if s.isFull() {
+			full++
+		}
+	}
+	if full < 2 || full > 5 {
+		t.Errorf("the round was over %d times before it began", full)
+	}
+	s.all()
+	equal(t, "what it may read", s.isFull(), false)
+}
+
+// However scarce memory is, C moves on: a run that holds it and is spoken of is written before all of the silent ones are.
+func TestPartition_WritesWhatHoldsTheCommitWhereMemoryIsScarce(t *testing.T) {
+	const runs = 4 * maxCheckpointBytes / runOverhead
+	s := newSim(t, func(c *Config) { c.OpenRunBytes = maxCheckpointBytes })
+	s.openMany(runs, 0)
+	s.commit(true)
+	s.Now = s.Now.Add(s.cfg.CheckpointMax)
+	s.Send("t0", "r", custom("here"))
+	s.feed(1)
+	equal(t, "C", s.settled.Committed, int64(0))
+	n, _ := s.runsWritten()
+	if n == runs || s.settled.Committed == 0 {
+		t.Errorf("%d runs are written, and C is %d", n, s.settled.Committed)
+	}
+}
+
+// The same where each run that is to leave takes more than there is room for.
+func TestPartition_WritesWhatHoldsTheCommitBesideLargeRuns(t *testing.T) {
+	const runs, size = 30, 100_000
+	s := newSim(t, func(c *Config) { c.OpenRunBytes = runs / 2 * size })
+	s.room = size / 2
+	s.open(false)
+	s.Send("small", "r", started("r"))
+	s.feed(1)
+	began := s.Now
+	for i := 0; s.settled.Committed == 0; i++ {
+		if s.Now.Sub(began) > 2*s.cfg.CheckpointMax {
+			t.Fatalf("C stands still, at event %d", s.read)
+		}
+		s.Now = s.Now.Add(200 * time.Millisecond)
+		s.Send("small", "r", custom("x"))
+		s.Send(fmt.Sprint("large", i%runs), "r", text("m", strings.Repeat("x", size/10)))
+		s.feed(2)
+		s.commit(true)
+	}
+}
+
+// The bound on open runs means bytes of memory: what a run is counted for is about what it holds, whether it
+// has said much or next to nothing.
+func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
+	const runs = 5_000
+	heap := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	for _, size := range []int{0, 20_000} {
+		s := newSim(t, nil)
+		s.open(false)
+		before := heap()
+		for i := range runs {
+			id := "run-" + strconv.Itoa(i)
+			s.Send("thread-of-"+id, id, started(id))
+			s.Send("thread-of-"+id, id, text("message-of-"+id, strings.Repeat("x", size)))
+			s.feed(2)
+			clear(s.Events) // the log is not the partition's
+		}
+		held, counted := heap()-before, 0
+		for _, r := range s.part.runs {
+			counted += r.size()
+		}
+		t.Logf("with %d bytes said: %d bytes held, %d counted", size, held/runs, counted/runs)
+		if held > counted*3/2 || held < counted/2 {
+			t.Errorf("with %d bytes said a run holds %d bytes and is counted for %d", size, held/runs, counted/runs)
+		}
+		runtime.KeepAlive(s)
+	}
+}
+
+func (p *Processor) headsAtHand() (n int) {
+	for _, t := range p.threads {
+		n += t.size()
+	}
+	return n
+}
+
+// The runs that have ended leave memory but for some, also those of threads that always have an open run, and what is made
+// is the same.
+func TestPartition_KeepsTheRunsAtHandWithinTheirMemory(t *testing.T) {
+	const threads, runs, batch = 5, 3_000, 300
+	made := func(most int) (*sim, int) {
+		s := newSim(t, func(c *Config) { c.maxHeads, c.SnapshotBelow = most, 1 })
+		s.open(false)
+		for i := range threads {
+			s.Send("t"+strconv.Itoa(i), "first", started("first"))
+		}
+		for i := range 300 { // spoken of once
+			s.TurnOf("idle"+strconv.Itoa(i), "only")
+		}
+		held := 0
+		for i := range runs {
+			thread, id := "t"+strconv.Itoa(i%threads), "run-"+strconv.Itoa(i)
+			if i%(threads*20) < threads { // one is always open
+				s.Send(thread, "open-"+strconv.Itoa(i), started("open-"+strconv.Itoa(i)))
+				s.Send(thread, "first", finished("first"))
+				s.Send(thread, "open-"+strconv.Itoa(i-threads*20), finished("open-"+strconv.Itoa(i-threads*20)))
+			}
+			s.Send(thread, id, started(id))
+			s.Send(thread, id, text("m"+id, "x"))
+			s.Send(thread, id, finished(id))
+			if i%batch == batch-1 {
+				s.Now = s.Now.Add(busyFor)
+				s.all()
+				held = max(held, s.part.headsAtHand())
+			}
+		}
+		return s, held
+	}
+	free, all := made(maxHeads)
+	bound, some := made(500)
+	equal(t, "records", bound.values(), free.values())
+	equal(t, "snapshots", bound.snapshotValues(), free.snapshotValues())
+	if all < runs || some > 500 {
+		t.Errorf("%d heads were at hand, and %d where 500 may be", all, some)
+	}
+	if n := len(bound.part.threads); n != threads {
+		t.Errorf("%d threads are at hand, want those with an open run", n)
+	}
+}
+
+// What open runs may hold in a process is the same whatever the number of its partitions.
+func TestPartition_SharesMemoryWithTheOthersOfItsProcess(t *testing.T) {
+	s := newSim(t, nil)
+	s.open(false)
+	for _, partitions := range []int{4, 1} {
+		s.share(partitions)
+		equal(t, "bytes of open runs", s.part.mostRunBytes, s.cfg.OpenRunBytes/partitions)
+		equal(t, "heads", s.part.mostHeads, s.cfg.maxHeads/partitions)
+		equal(t, "reads of what leaves", s.part.mostReads, leaveReads/partitions)
+	}
+}
+
+// What leaves at once is bounded, as each thread that leaves runs reads the local store; the commits behind go on.
+func TestPartition_LeavesRunsInParts(t *testing.T) {
+	const threads, runs = 100, 6
+	s := newSim(t, nil)
+	for i := range threads {
+		for n := range runs {
+			s.TurnOf("t"+strconv.Itoa(i), "r"+strconv.Itoa(n))
+		}
+		s.Send("t"+strconv.Itoa(i), "open", started("open"))
+	}
+	s.all()
+	s.Now = s.Now.Add(busyFor)
+	s.part.mostHeads, s.part.mostReads = threads*runs, 30
+	held := []int{s.part.headsAtHand()}
+	for held[len(held)-1] > s.part.mostHeads {
+		s.commit(true)
+		n := s.part.headsAtHand()
+		if gave := held[len(held)-1] - n; gave == 0 || gave > 10*runs {
+			t.Fatalf("with %d heads at hand %d have left at once", n, gave)
+		}
+		held = append(held, n)
+	}
+	if len(held) < 5 {
+		t.Errorf("they have left within %d commits", len(held)-1)
+	}
+}
+
+// A thread that is spoken of has more runs that are not sealed than may be at hand: to let it go would mean to read all of
+// them with its next event.
+func TestPartition_KeepsAThreadOfManyUnsealedRunsWhileItIsSpokenOf(t *testing.T) {
+	const runs = 200
+	s := newSim(t, func(c *Config) { c.maxHeads = runs / 2 })
+	for i := range runs {
+		s.Send("t", "silent"+strconv.Itoa(i), started("silent"+strconv.Itoa(i)))
+	}
+	s.all()
+	s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
+	s.Send("other", "", custom("x"))
+	for range 3 { // they are abandoned, and leave
+		s.all()
+		s.Now = s.Now.Add(evictAfter)
+	}
+	equal(t, "runs in memory", len(s.part.runs), 0)
+	equal(t, "status", s.run("silent7").Status, record.StatusAbandoned)
+	equal(t, "it has left, as nobody speaks of it", s.part.threads["acme/t"] == nil, true)
+	for i := range 5 {
+		s.Now = s.Now.Add(busyFor)
+		s.TurnOf("t", "r"+strconv.Itoa(i))
+		s.all()
+		if reads := s.reads[runstore.ReadThread].Calls; i > 0 && reads > 20 {
+			t.Errorf("turn %d has read the thread %d times", i, reads)
+		}
+	}
+}
+
+// Between C and P a thread has those runs at hand that ended there. As it is read on they leave, and not so that the others are read
+// again each time.
+func TestPartition_ReadsRunsBetweenCAndPAFewTimes(t *testing.T) {
+	const runs = 200
+	s := newSim(t, func(c *Config) { c.RecordLimit, c.maxHeads = 64<<10, runs/10 })
+	s.Send("large", "large", text("m", strings.Repeat("x", 40<<10)))
+	s.Send("large", "large", text("m", strings.Repeat("x", 40<<10)))
+	for i := range runs {
+		s.TurnOf("t", "r"+strconv.Itoa(i))
+	}
+	s.all()
+	equal(t, "C", s.settled.Committed, int64(0))
+	s.open(false)
+	reads := 0
+	for s.read < len(s.Events) {
+		s.Now = s.Now.Add(busyFor)
+		s.feed(3)
+		s.commit(true)
+		reads += s.reads[runstore.ReadThread].Calls
+		if left, n := len(s.Events)-s.read, s.part.headsAtHand(); n > 2*left/3+30 {
+			t.Fatalf("%d heads are at hand %d events before P", n, left)
+		}
+	}
+	if reads > 4*runs {
+		t.Errorf("the local store was read %d times for %d runs", reads, runs)
+	}
+}
+
+// A thread whose sealed runs leave is what it was: its open run is placed onto by what it says by now.
+func TestPartition_KeepsOpenRunsLiveWhereSealedOnesLeave(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.maxHeads = 1 })
+	input := func(run, messages string) string {
+		return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"input":{"threadId":"t","runId":%[1]q,"messages":[%s],"tools":[],"context":[],"state":{}}}`, run, messages)
+	}
+	s.TurnOf("t", "erased")
+	s.Erase("t")
+	for i := range 6 {
+		s.TurnOf("t", "before"+strconv.Itoa(i))
+	}
+	s.all()
+	s.Send("t", "open", input("open", userMessage("u", "a")))
+	s.Send("t", "open", text("m", "one"))
+	for i := range 6 {
+		s.TurnOf("t", "beside"+strconv.Itoa(i))
+	}
+	s.Now = s.Now.Add(busyFor)
+	s.all()
+	at := s.part.threads["acme/t"]
+	if n := len(at.heads); n > 4 { // the open one, its parent, and the one that ended last
+		t.Fatalf("%d heads are at hand", n)
+	}
+	equal(t, "erased below", at.erased, int64(4))
+	s.Send("t", "open", `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"z","role":"assistant","content":"z"}]}`)
+	s.Send("t", "next", input("next", assistantMessage("z", "z")+","+userMessage("u2", "b")))
+	s.Send("t", "next", finished("next"))
+	s.all()
+	equal(t, "parent", s.run("next").ParentRunID, "open")
+}
+
+// The bound on the runs at hand means bytes of memory, too.
+func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
+	heap := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	for name, threads := range map[string]int{"a thread of many runs": 1, "threads of one run": 5_000} {
+		s := newSim(t, func(c *Config) { c.CacheBytes = 0 })
+		stores := runstore.NewSet(vfs.Default, t.TempDir(), slog.New(slog.DiscardHandler)) // whose data is not in memory
+		s.newStore = func() (*runstore.Store, error) {
+			store, _, _, err := stores.Lock(0)
+			return store, err
+		}
+		s.open(false)
+		before := heap()
+		for i := range 5_000 {
+			id := strconv.Itoa(i)
+			s.TurnOf("a-thread-with-some-name-"+strconv.Itoa(i%threads), "a-run-with-some-name-"+id)
+			if i%100 == 99 {
+				s.all()
+				clear(s.Events) // the logs are not the partition's
+				clear(s.runs)
+				clear(s.other)
+			}
+		}
+		runs := heap() - before
+		counted := s.part.headsAtHand()
+		t.Logf("%s: %d bytes a head", name, runs/counted)
+		if bytes := runs / counted; bytes > headBytes*3 /* the race detector doubles it */ || bytes < headBytes/4 {
+			t.Errorf("%s: a head takes %d bytes and is counted for %d", name, bytes, headBytes)
+		}
+		runtime.KeepAlive(s)
+	}
+}
+
+// A run that is over the limit holds the committed offset, and what ended behind it is read again after a crash. That
+// changes nothing, so there is no transaction; the runs at hand are bounded all the same.
+func TestPartition_BoundsTheRunsAtHandBetweenCAndP(t *testing.T) {
+	const most = 60
+	s := newSim(t, func(c *Config) { c.RecordLimit, c.maxHeads = 64<<10, most })
+	s.Send("large", "large", started("large"))
+	for range 10 {
+		s.Send("large", "large", text("m", strings.Repeat("x", 10<<10)))
+	}
+	for i := range 100 {
+		s.TurnOf("t"+strconv.Itoa(i), "r")
+	}
+	s.all()
+	equal(t, "the committed offset", s.settled.Committed, int64(0))
+	s.open(true)
+	s.feed(len(s.Events))
+	for range 5 {
+		s.Now = s.Now.Add(time.Second)
+		s.commit(true)
+	}
+	equal(t, "read up to", s.part.next, int64(len(s.Events)))
+	if n := s.part.headsAtHand(); n > most {
+		t.Errorf("%d heads are at hand where %d may be", n, most)
+	}
+}

@@ -1,0 +1,538 @@
+package partition
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Counts are what the records since the last commit came to.
+type Counts struct {
+	Outcomes    [numOutcomes]int
+	DeadLetters map[string]int
+	Anomalies   map[string]int
+	Ended       map[record.Status]int
+	Reads       map[string]runstore.Reads // of the local store, by what for
+	Bytes       int
+	Lost        int64 // offsets that were gone before they were read
+}
+
+func newCounts() Counts {
+	return Counts{DeadLetters: map[string]int{}, Anomalies: map[string]int{}, Ended: map[record.Status]int{}}
+}
+
+// process takes the next record of skein.events and keeps nothing of it: its bytes may be used again
+// once process has returned. An error is never about the data: it says that the
+// partition cannot go on.
+func (p *Processor) process(m *kgo.Record, now time.Time) error {
+	if m.Offset < p.next { // fetched again
+		return nil
+	}
+	p.next = m.Offset + 1
+	if m.Attrs.IsControl() {
+		// The marker of a transaction: all that it says is that it was read. It counts as decided, so that C comes to the
+		// log's end, too: one that stays below would take a marker that has expired for events that are gone.
+		p.progress.Processed = max(p.progress.Processed, p.next)
+		return nil
+	}
+	p.counts.Bytes += len(m.Key) + len(m.Value)
+	decided := m.Offset < p.progress.Processed
+	// A record that says it comes from the future must not age what is open: producers that write to
+	// Kafka themselves set the time as they like.
+	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
+		p.streamTime = m.Timestamp
+		p.leaveGap()
+	}
+	result, err := p.route(&message{Record: m, decided: decided, now: now})
+	if err != nil {
+		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
+	}
+	if !decided {
+		p.progress.Processed = m.Offset + 1
+		p.counts.Outcomes[result]++
+	}
+	return nil
+}
+
+// clockSkew is how far a producer's clock may be ahead of this one.
+const clockSkew = time.Minute
+
+// message is one record of skein.events on its way through a partition.
+type message struct {
+	*kgo.Record
+	headers record.Headers
+	// decided: the record lies below P, so it only rebuilds runs.
+	decided bool
+	now     time.Time
+}
+
+func (p *Processor) route(m *message) (_ outcome, err error) {
+	if len(m.Value) > p.cfg.RecordLimit {
+		return p.letter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), p.cfg.RecordLimit))
+	}
+	t := p.threads[string(m.Key)] // a key that is at hand was checked before
+	var tenant, id string
+	if t == nil {
+		parts, err := record.SplitKey(string(m.Key))
+		if err != nil {
+			return p.letter(m, reasonBadKey, err.Error())
+		}
+		if len(parts) != 2 {
+			return p.letter(m, reasonBadKey, "want tenant/thread")
+		}
+		if want := record.Partition(m.Key, p.count); want != p.id {
+			return p.letter(m, reasonWrongPartition, fmt.Sprintf("the key belongs to partition %d of %d", want, p.count))
+		}
+		tenant, id = parts[0], parts[1]
+	}
+	var like record.Headers
+	if t != nil {
+		like = t.headers
+	}
+	m.headers, err = kafka.ParseHeadersLike(m.Headers, like)
+	switch {
+	case errors.Is(err, record.ErrUnknownVersion):
+		return 0, err
+	case errors.Is(err, record.ErrUnknownKind):
+		return p.letter(m, reasonUnknownKind, err.Error())
+	case err != nil:
+		return p.letter(m, reasonBadHeaders, err.Error())
+	}
+	if m.headers.Kind == record.KindCancel { // no sign of life of the run, be there one or not
+		return outcomeCancel, nil
+	}
+	if t == nil {
+		if t, err = p.thread(string(m.Key), tenant, id); err != nil {
+			return 0, err
+		}
+	}
+	t.usedAt, t.headers = m.now, m.headers
+	if !m.decided && !p.streamTime.Before(t.silentAt) {
+		if err := p.giveUpSilentOf(t, m.now); err != nil {
+			return 0, err
+		}
+	}
+	if m.Offset < t.erased { // between C and P: what was made of it is gone
+		return outcomeErased, nil
+	}
+	switch m.headers.Kind {
+	case record.KindEvent:
+		return p.takeEvent(t, m)
+	case record.KindInput:
+		return p.takeInput(t, m)
+	case record.KindErase:
+		return p.erase(t, m)
+	case record.KindRefold:
+		return p.takeRefold(t, m)
+	default:
+		return p.letter(m, reasonUnknownKind, string(m.headers.Kind))
+	}
+}
+
+// takeEvent folds one event into its run.
+func (p *Processor) takeEvent(t *thread, m *message) (outcome, error) {
+	ev := &p.event
+	malformed := ev.Decode(m.Value)
+	if malformed != nil {
+		ev = nil
+	}
+	given := cmp.Or(m.headers.RunID, fold.ClientRunID(ev))
+	var h *head
+	if given != "" {
+		var err error
+		if h, err = t.named(given, m.Offset); err != nil {
+			return 0, err
+		}
+	} else {
+		h = t.current(m.Offset, m.decided)
+	}
+	if h != nil && h.Sealed && m.Offset >= h.Next && malformed == nil && ev.Type == agui.RunStarted {
+		again, err := p.startsAgain(t, h, ev)
+		if err != nil {
+			return 0, err
+		}
+		if again || !fold.Behind(m.headers.Seq, h.NextSeq) {
+			return p.fold(t, nil, given, ev, m)
+		}
+	}
+	switch {
+	case h != nil && m.Offset < h.Next: // a committed record holds it
+		return outcomeDropped, nil
+	case h != nil && fold.Behind(m.headers.Seq, h.NextSeq):
+		return p.repeat(t, h, m)
+	case h != nil && h.Sealed && malformed == nil:
+		if ev.Type == agui.RunFinished || ev.Type == agui.RunError {
+			return outcomeTerminal, nil
+		}
+		return p.letter(m, reasonAfterTerminal, "run "+h.ID)
+	case h != nil && h.Sealed:
+		return p.letter(m, reasonMalformed, malformed.Error())
+	}
+
+	if malformed != nil {
+		return p.refuse(t, h, m, malformed)
+	}
+	if h == nil && given == "" {
+		return p.letter(m, reasonNoRun, "")
+	}
+	return p.fold(t, h, given, ev, m)
+}
+
+// startsAgain reports whether a RUN_STARTED is another one than that of the sealed run, so that the
+// id is used again. A producer that numbers its events and repeats them after a broken connection sends
+// the same one.
+func (p *Processor) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error) {
+	rec, err := p.recordOfHead(t, h)
+	if err != nil {
+		return false, err
+	}
+	return !bytes.Equal(record.Compacted(agui.Without(ev.Body, agui.FieldInput.String())), record.Compacted(rec.Started)), nil
+}
+
+// repeatsInput reports whether an input is that of the sealed run, sent again. Where the producer
+// numbers its events, a repeat is a retry; where it does not, the id is used again.
+func (p *Processor) repeatsInput(t *thread, h *head, sum string) (bool, error) {
+	if h.NextSeq < 0 {
+		return false, nil
+	}
+	rec, err := p.recordOfHead(t, h)
+	if err != nil {
+		return false, err
+	}
+	return rec.InputSHA256 == sum, nil
+}
+
+func (p *Processor) recordOfHead(t *thread, h *head) (*record.Run, error) {
+	key, err := record.RunKey(t.tenant, t.id, h.ID)
+	if err != nil {
+		return nil, fmt.Errorf("reading record of run: %w", err)
+	}
+	rec, _, err := p.recordOf(key)
+	return rec, err
+}
+
+// fold folds an event into the run of h, or into a new one with the agent's id given.
+func (p *Processor) fold(t *thread, h *head, given string, ev *agui.Event, m *message) (outcome, error) {
+	r, fresh, err := p.runFor(t, h, given, m)
+	if err != nil {
+		return 0, err
+	}
+	if fresh {
+		r.rec.RawLost = p.mayBeginInGap(ev, m.now)
+	}
+	into := r.fold
+	var placed *placement
+	if into == nil {
+		if placed, err = p.place(r, ev, m.Offset); err != nil {
+			return 0, err
+		}
+		into = placed.fold
+	}
+	apply, synthetic := into.Apply, m.headers.Synthetic && (ev.Type == agui.RunFinished || ev.Type == agui.RunError)
+	if synthetic {
+		apply = into.End
+	}
+	if err := apply(ev); err != nil { // nothing was folded, so nothing is decided either
+		if !agui.IsMalformed(err) {
+			return 0, err
+		}
+		return p.refuse(t, h, m, err)
+	}
+	if placed != nil {
+		placed.before = r.pending(m.Offset, p.streamTime)
+	}
+	if fresh {
+		p.register(r)
+	}
+	if err := p.touch(r, m); err != nil {
+		return 0, err
+	}
+	if err := p.goOn(r); err != nil { // before its place says that it is open
+		return 0, err
+	}
+	if placed != nil {
+		if err := p.decide(r, placed); err != nil {
+			return 0, err
+		}
+		for _, rule := range placed.Anomalies {
+			p.anomaly(r, m, rule)
+		}
+	}
+	r.takeSeq(m.headers)
+	if synthetic {
+		r.tally.End(ev, m.Timestamp)
+		r.rec.Synthetic = true
+	} else {
+		r.tally.Add(ev, m.Timestamp)
+	}
+	if ev.ThreadID != "" && ev.ThreadID != t.id {
+		p.anomaly(r, m, ruleThread)
+	}
+	if ev.RunID != "" && ev.RunID != r.head.Given() {
+		p.anomaly(r, m, ruleRun)
+	}
+	if r.fold.Ended() {
+		return outcomeFolded, p.seal(r)
+	}
+	return outcomeFolded, p.endOutgrown(r, len(ev.Raw))
+}
+
+// refuse sends an event that is none to dead letters, counted as an anomaly of its run (h may be nil).
+func (p *Processor) refuse(t *thread, h *head, m *message, reason error) (outcome, error) {
+	if h != nil {
+		r, err := p.load(t, h, m.now)
+		if err != nil {
+			return 0, err
+		}
+		if err := p.touch(r, m); err != nil {
+			return 0, err
+		}
+		r.takeSeq(m.headers)
+		p.anomaly(r, m, ruleMalformed)
+	}
+	return p.letter(m, reasonMalformed, reason.Error())
+}
+
+// repeat drops an event whose seq is below one that was seen.
+func (p *Processor) repeat(t *thread, h *head, m *message) (outcome, error) {
+	if h.Sealed { // its record does not change any more
+		return outcomeDropped, nil
+	}
+	r, err := p.load(t, h, m.now)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.touch(r, m); err != nil {
+		return 0, err
+	}
+	s := r.sequence()
+	p.anomaly(r, m, s.Drop(m.headers.Seq))
+	r.setSequence(s)
+	return outcomeDropped, nil
+}
+
+// takeInput takes a run's input that was sent beside the stream.
+func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
+	in, malformed := agui.DecodeInput(bytes.Clone(m.Value), "")
+	given := m.headers.RunID
+	if given == "" && in != nil && record.ValidateID(in.RunID) == nil {
+		given = in.RunID
+	}
+	if given == "" {
+		if malformed != nil {
+			return p.letter(m, reasonMalformed, malformed.Error())
+		}
+		return p.letter(m, reasonNoRun, "")
+	}
+	h, err := t.named(given, m.Offset)
+	if err != nil {
+		return 0, err
+	}
+	if h != nil && m.Offset < h.Next {
+		return outcomeDropped, nil
+	}
+	sum := record.SHA256(m.Value)
+	if h != nil && h.Sealed {
+		if malformed == nil {
+			if repeated, err := p.repeatsInput(t, h, sum); repeated || err != nil {
+				return outcomeDropped, err
+			}
+		}
+		h = nil // the id is used again
+	}
+	if malformed != nil {
+		return p.refuse(t, h, m, malformed)
+	}
+	if h != nil && !h.Pending {
+		r, err := p.load(t, h, m.now)
+		if err != nil {
+			return 0, err
+		}
+		if err := p.touch(r, m); err != nil {
+			return 0, err
+		}
+		if r.rec.InputSHA256 == sum { // sent twice
+			return outcomeDropped, nil
+		}
+		p.anomaly(r, m, ruleLateInput)
+		return outcomeInput, nil
+	}
+
+	r, fresh, err := p.runFor(t, h, given, m)
+	if err != nil {
+		return 0, err
+	}
+	if fresh {
+		r.tally.StartedAt = m.Timestamp.UTC()
+		p.register(r)
+	}
+	if err := p.touch(r, m); err != nil {
+		return 0, err
+	}
+	if err := p.goOn(r); err != nil {
+		return 0, err
+	}
+	if r.inputSum == sum { // sent twice
+		return outcomeDropped, nil
+	}
+	if r.input != nil {
+		p.anomaly(r, m, ruleInputReplaced)
+	}
+	if in.RunID != r.head.ID { // ids that it makes contain that
+		if in, err = agui.DecodeInput(bytes.Clone(m.Value), r.head.ID); err != nil {
+			return 0, err
+		}
+	}
+	r.setInput(in, sum)
+	if in.ThreadID != "" && in.ThreadID != t.id {
+		p.anomaly(r, m, ruleThread)
+	}
+	if in.RunID != "" && in.RunID != given {
+		p.anomaly(r, m, ruleRun)
+	}
+	return outcomeInput, nil
+}
+
+// runFor returns the run of h in memory, or for nil a new run that is not registered yet.
+func (p *Processor) runFor(t *thread, h *head, given string, m *message) (r *run, fresh bool, err error) {
+	if h != nil {
+		r, err = p.load(t, h, m.now)
+		return r, false, err
+	}
+	id, err := t.freeID(given, m.Offset)
+	if err != nil {
+		return nil, false, err
+	}
+	h = &head{Metadata: runstore.Metadata{NextSeq: -1, Pending: true}}
+	h.Run = lineage.Run{ID: id, Start: m.Offset, End: -1, Status: lineage.StatusRunning}
+	if h.ID != given {
+		h.GivenID = given
+	}
+	key, err := record.RunKey(t.tenant, t.id, h.ID)
+	if err != nil {
+		return nil, false, fmt.Errorf("starting run: %w", err)
+	}
+	return newRun(t, key, h, m.now), true, nil
+}
+
+// register lets a new run be seen.
+func (p *Processor) register(r *run) {
+	r.thread.add(r.head)
+	p.keep(r)
+	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
+	if r.thread.unsettled(r.head) {
+		p.settle(r.thread)
+	}
+}
+
+// settle asks for a record of each run of the thread that has none, or none with its place: see partition.
+func (p *Processor) settle(t *thread) {
+	for _, h := range t.open {
+		if r := h.live; r != nil && (!r.recorded || r.fold != nil && !r.placed) {
+			p.ask(r)
+		}
+	}
+}
+
+// goOn notes a sign of life: a run that was abandoned is running again. Its record says so at once, as
+// until then it would hold back what can be told of the partition (tell).
+func (p *Processor) goOn(r *run) error {
+	if r.head.Open() {
+		return nil
+	}
+	r.head.revive()
+	p.ask(r)
+	p.abandoned.drop(r.key)
+	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
+	return r.show()
+}
+
+// touch notes a record as the run's, whatever becomes of it.
+func (p *Processor) touch(r *run, m *message) error {
+	if r.dirtyFrom < 0 {
+		p.dirty[r] = struct{}{}
+		r.dirtyAt = p.streamTime
+	}
+	r.take(m.Offset, p.heard(m.now), m.now, len(m.Value))
+	r.producer.Take(m.headers)
+	if r.head.Open() {
+		p.silent.heard(r.wait, r.head.LastAt)
+		return nil
+	}
+	r.wait.since = m.now
+	r.head.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say
+	return r.show()
+}
+
+// keep has a run in memory.
+func (p *Processor) keep(r *run) {
+	p.runs[r.key], r.head.live = r, r
+}
+
+// letGo drops a run from memory.
+func (p *Processor) letGo(r *run) {
+	delete(p.runs, r.key)
+	r.head.live = nil
+}
+
+func (p *Processor) anomaly(r *run, m *message, rule string) {
+	r.note(rule)
+	if !m.decided {
+		p.counts.Anomalies[rule]++
+	}
+}
+
+// letter sends a record to dead letters as it came; below P that was done before.
+func (p *Processor) letter(m *message, reason, detail string) (outcome, error) {
+	if m.decided {
+		return outcomeLetter, nil
+	}
+	at := record.Position{Partition: p.id, Offset: m.Offset}
+	dead := &kgo.Record{
+		Topic: p.topics.DeadLetters, Partition: p.id, Key: bytes.Clone(m.Key), Value: bytes.Clone(m.Value),
+	}
+	size := len(m.Key) + len(m.Value)
+	for _, h := range m.Headers {
+		size += len(h.Key) + len(h.Value)
+		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: h.Key, Value: bytes.Clone(h.Value)})
+	}
+	// Producers may compress what is far over the limit into a batch that is not; then even a
+	// dead letter can only name it.
+	if size > kafka.MaxBatchBytes-deadLetterRoom {
+		dead.Key, dead.Headers = nil, nil
+		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), record.SHA256(m.Value))
+	}
+	dead.Headers = append(dead.Headers,
+		kgo.RecordHeader{Key: record.HeaderReason, Value: []byte(reason)},
+		kgo.RecordHeader{Key: record.HeaderPosition, Value: []byte(at.String())})
+	if detail != "" {
+		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: record.HeaderDetail, Value: []byte(shorten(detail))})
+	}
+	p.write(Output{Record: dead})
+	p.counts.DeadLetters[reason]++
+	return outcomeLetter, nil
+}
+
+// deadLetterRoom is kept free for the headers that a dead letter gets and the batch's frame.
+const deadLetterRoom = 4 << 10
+
+// shorten keeps a detail small enough for a header; it may quote what the agent sent.
+func shorten(s string) string {
+	const most = 512
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

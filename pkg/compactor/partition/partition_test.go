@@ -1,0 +1,933 @@
+package partition
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}
+
+func TestPartition_FoldsAThreadOfRuns(t *testing.T) {
+	s := newSim(t, nil)
+	s.Turn("r1", "m1")
+	s.Input("t", "r2", `{"threadId":"t","runId":"r2","messages":[`+assistantMessage("m1", "answer m1")+`,`+userMessage("u2", "more")+`],"state":{"a":1},"tools":[],"context":[]}`)
+	s.Turn("r2", "m2")
+	s.all()
+
+	r1, r2 := s.run("r1"), s.run("r2")
+	equal(t, "status of r1", r1.Status, record.StatusFinished)
+	equal(t, "parent of r1", r1.ParentBy, record.ParentNone)
+	equal(t, "parent of r2", r2.ParentRunID, "r1")
+	equal(t, "how it was found", r2.ParentBy, record.ParentContent)
+	equal(t, "base of r2", r2.Base, "r1")
+	equal(t, "branch of r2", r2.BranchID, "r1")
+	equal(t, "depth of r2", r2.Depth, 1)
+	equal(t, "own messages of r2", len(r2.Messages), 2)
+	equal(t, "input messages of r2", len(r2.InputMessages), 1)
+	equal(t, "message count of r2", r2.MessageCount, 3)
+	equal(t, "positions of r2", r2.Raw.Ranges, [][2]int64{{3, 7}})
+	equal(t, "events of r2", r2.Raw.Events, int64(3))
+	messages, state := s.history("r2")
+	equal(t, "history of r2", messages, `[`+assistantMessage("m1", "answer m1")+`,`+userMessage("u2", "more")+`,`+assistantMessage("m2", "answer m2")+`]`)
+	equal(t, "state of r2", state, `{"a":1}`)
+
+	sum := sha256.New()
+	for _, m := range s.Events[4:] {
+		sum.Write(append(m.Value, '\n'))
+	}
+	equal(t, "hash of r2", r2.Raw.SHA256, hex.EncodeToString(sum.Sum(nil)))
+	equal(t, "hash of its input", r2.InputSHA256, record.SHA256(s.Events[3].Value))
+	equal(t, "C", s.settled.Committed, int64(7))
+	equal(t, "P", s.settled.Processed, int64(7))
+	equal(t, "dead letters", s.letters(), []string{})
+
+	snapshots := s.snapshots()
+	equal(t, "snapshots", len(snapshots), 2)
+	equal(t, "run of the snapshot", header(snapshots["acme/t/r1/MESSAGES_SNAPSHOT"], record.HeaderRunID), "r2")
+	equal(t, "snapshot", string(snapshots["acme/t/r1/MESSAGES_SNAPSHOT"].Value), `{"type":"MESSAGES_SNAPSHOT","messages":`+messages+`}`)
+	equal(t, "state snapshot", string(snapshots["acme/t/r1/STATE_SNAPSHOT"].Value), `{"type":"STATE_SNAPSHOT","snapshot":{"a":1}}`)
+}
+
+func TestPartition_RoutesEventsWithoutRunID(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "", custom("before any run")) // 0
+	s.Send("t", "", started("a"))
+	s.Send("t", "", text("m", "of a"))
+	s.Send("t", "", started("b"))
+	s.Send("t", "", text("n", "of b"))
+	s.Send("t", "", finished("b"))
+	s.Send("t", "", text("m", " and on")) // a is the only one that has not ended
+	s.Send("t", "", finished("a"))
+	s.Send("t", "", custom("after all runs")) // 8
+	s.all()
+	equal(t, "dead letters", s.letters(), []string{"0:0 no-run", "0:8 no-run"})
+	a, _ := s.history("a")
+	equal(t, "history of a", a, `[`+assistantMessage("m", "of a and on")+`]`)
+	equal(t, "events of b", s.run("b").Raw.Events, int64(3))
+}
+
+func TestPartition_RefusesBadDataAndCostsNothingElse(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
+	s.Send("t", "r", started("r"))                                                                                 // 0
+	s.Send("t", "r", `{"type":"TEXT_MESSAGE_CONTENT"`)                                                             // 1
+	s.Send("t", "r", `{"type":"TEXT_MESSAGE_CONTENT","messageId":5}`)                                              // 2
+	s.Send("t", "r", `{"no":"type"}`)                                                                              // 3
+	s.Send("t", "r", `{"type":"CUSTOM","name":"x","value":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}`) // 4
+	s.Send("t", "new", `not json`)                                                                                 // 5: opens no run
+	s.Send("t", "r", `{"type":"CUSTOM","name":"big","value":"`+strings.Repeat("x", 70<<10)+`"}`)                   // 6
+	m := s.Send("t", "r", custom("x"))                                                                             // 7
+	m.Key = []byte("not a key")
+	s.Send("t", "r", custom("x"), kgo.RecordHeader{Key: record.HeaderVersion, Value: []byte("no")}) // 8
+	s.SendKind(record.KindRun, "t", "r", `{}`)                                                      // 9
+	s.Input("t", "r", `[]`)                                                                         // 10
+	s.SendKind("Event", "t", "r", custom("x"))                                                      // 11
+	s.Send("t", "r", finished("r"))                                                                 // 12
+	s.all()
+	equal(t, "dead letters", s.letters(), []string{
+		"0:1 malformed", "0:2 malformed", "0:3 malformed", "0:4 malformed", "0:5 malformed", "0:6 too-large",
+		"0:7 bad-key", "0:8 bad-headers", "0:9 unknown-kind", "0:10 malformed", "0:11 unknown-kind",
+	})
+	r := s.run("r")
+	equal(t, "status", r.Status, record.StatusFinished)
+	equal(t, "folded events", r.Raw.Events, int64(2))
+	equal(t, "anomalies", r.Stats.Anomalies[ruleMalformed], int64(5))
+	equal(t, "runs", len(s.latest()), 1)
+}
+
+func TestPartition_RefusesRecordsOfOtherPartitions(t *testing.T) {
+	s := newSim(t, nil)
+	s.settled.Partitions = 12
+	s.open(false)
+	s.settled.Partitions = 1
+	key := ""
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		if k, _ := record.ThreadKey("acme", id); record.Partition([]byte(k), 12) != 0 {
+			key = k
+			break
+		}
+	}
+	m := s.Send("t", "r", started("r"))
+	m.Key = []byte(key)
+	if err := s.part.process(m, s.Now); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.part.collect(s.Now)
+	if err != nil || len(b.Outputs) != 2 { // and the position
+		t.Fatalf("got %d outputs, error %v", len(b.Outputs), err)
+	}
+	equal(t, "reason", header(b.Outputs[0].Record, record.HeaderReason), reasonWrongPartition)
+}
+
+func TestPartition_SealsAtTheFirstTerminalEvent(t *testing.T) {
+	s := newSim(t, nil)
+	s.Turn("r", "m")                                                      // 0 to 2
+	s.Send("t", "r", `{"type":"RUN_ERROR","message":"again"}`)            // 3: counted
+	s.Send("t", "r", text("m", "late"))                                   // 4: dead letter
+	s.Send("t", "r", `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`) // 5: r~2
+	s.Send("t", "r", text("n", "second"))
+	s.Send("t", "r~2", started("r~2")) // 7: an agent's own r~2
+	s.Send("t", "r", finished("r"))    // 8
+	s.Send("t", "r", text("n", "late"))
+	s.Send("t", "r~2", finished("r~2"))
+	s.all()
+	equal(t, "dead letters", s.letters(), []string{"0:4 after-terminal", "0:9 after-terminal"})
+	equal(t, "status", s.run("r").Status, record.StatusFinished)
+	equal(t, "given id", s.run("r~2").GivenRunID, "r")
+	equal(t, "its end", s.run("r~2").Raw.Next, int64(9))
+	equal(t, "given id", s.run("r~2~2").GivenRunID, "r~2")
+}
+
+// An id of the greatest length that is used again has no room for a number: it is cut before it.
+func TestPartition_MakesRoomForTheNumberOfAnIDUsedAgain(t *testing.T) {
+	s := newSim(t, nil)
+	x, fox := strings.Repeat("x", 512), strings.Repeat("🦊", 128)
+	other := strings.Repeat("x", 511) + "y"
+	for _, id := range []string{x, fox, x, fox, other, other, x} {
+		s.Send("t", id, started(id))
+		s.Send("t", id, text("m", "hello"))
+		s.Send("t", id, finished(id))
+	}
+	s.all()
+	equal(t, "dead letters", s.letters(), []string{})
+	for id, given := range map[string]string{
+		x: "", fox: "", other: "", x[:510] + "~2": x, fox[:508] + "~2": fox, x[:510] + "~3": other, x[:510] + "~4": x,
+	} {
+		r := s.run(id)
+		equal(t, "given id of "+id[500:], r.GivenRunID, given)
+		equal(t, "status", r.Status, record.StatusFinished)
+	}
+}
+
+func TestPartition_DropsRepeatedSeqs(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "r", started("r"), seq(0))
+	s.Send("t", "r", text("m", "a"), seq(1))
+	s.Send("t", "r", started("r"), seq(0))
+	s.Send("t", "r", text("m", "a"), seq(1))
+	s.Send("t", "r", text("m", "b"), seq(2))
+	s.Send("t", "r", text("m", "d"), seq(4))
+	s.Send("t", "r", finished("r"), seq(5))
+	s.Send("t", "r", started("r"), seq(0)) // the whole request once more, after the end
+	s.Send("t", "r", finished("r"), seq(5))
+	s.all()
+	r := s.run("r")
+	equal(t, "folded events", r.Raw.Events, int64(5))
+	equal(t, "next seq", r.Raw.NextSeq, int64(6))
+	equal(t, "repeats", r.Stats.Anomalies[ruleRepeat], int64(2))
+	equal(t, "gaps", r.Stats.Anomalies[ruleGap], int64(1))
+	messages, _ := s.history("r")
+	equal(t, "history", messages, `[`+assistantMessage("m", "abd")+`]`)
+	equal(t, "runs", len(s.latest()), 1)
+	equal(t, "dead letters", s.letters(), []string{})
+}
+
+// A number below one that was seen is dropped whether it is new or not: what is known of that goes through records.
+func TestPartition_CountsNumbersThatFallApartFromRepeats(t *testing.T) {
+	s := newSim(t, nil)
+	again := func() { // as in another process, on an empty folder
+		s.feed(len(s.Events))
+		s.Now = s.Now.Add(s.cfg.CheckpointMax)
+		s.commit(true)
+		equal(t, "C", s.settled.Committed, int64(len(s.Events)))
+		s.open(true)
+	}
+	s.open(false)
+	s.Send("t", "r", started("r"), seq(0))
+	s.Send("t", "r", text("m", "a"), seq(1))
+	s.Send("t", "r", text("m", "e"), seq(5))
+	again()
+	equal(t, "missing numbers", s.run("r").Open.MissingSeqs, [][2]int64{{2, 5}})
+	s.Send("t", "r", text("m", "c"), seq(3))
+	s.Send("t", "r", text("m", "a"), seq(1))
+	again()
+	equal(t, "missing numbers", s.run("r").Open.MissingSeqs, [][2]int64{{2, 3}, {4, 5}})
+	s.Send("t", "r", text("m", "c"), seq(3)) // by now it was seen
+	s.Send("t", "r", text("m", "b"), seq(2))
+	s.Send("t", "r", text("m", "f"), seq(6))
+	s.Send("t", "r", finished("r"), seq(7))
+	s.all()
+	r := s.run("r")
+	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{ruleGap: 1, ruleRepeat: 2, ruleBackwards: 2})
+	equal(t, "next seq", r.Raw.NextSeq, int64(8))
+	messages, _ := s.history("r")
+	equal(t, "history", messages, `[`+assistantMessage("m", "aef")+`]`)
+	s.isProved(rand.New(rand.NewPCG(1, 1)), &tally{})
+}
+
+func TestPartition_TakesTheInputBeforeTheFirstEventOnly(t *testing.T) {
+	input := func(id string) string {
+		return `{"threadId":"t","runId":"r","messages":[` + userMessage(id, "hello") + `],"tools":[],"context":[]}`
+	}
+	s := newSim(t, nil)
+	s.Input("t", "r", input("u1"))
+	s.Input("t", "r", input("u1")) // sent twice
+	s.Input("t", "r", input("u2")) // another one: it counts
+	s.Send("t", "r", started("r"))
+	s.Input("t", "r", input("u3")) // too late
+	s.Send("t", "r", finished("r"))
+	s.all()
+	r := s.run("r")
+	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{ruleInputReplaced: 1, ruleLateInput: 1})
+	messages, _ := s.history("r")
+	equal(t, "history", messages, `[`+userMessage("u2", "hello")+`]`)
+	equal(t, "positions", r.Raw.Ranges, [][2]int64{{0, 6}})
+}
+
+func TestPartition_TakesTheInputOnRunStarted(t *testing.T) {
+	s := newSim(t, nil)
+	in := `{"threadId":"t","runId":"r","messages":[` + userMessage("u1", "hello") + `],"state":{"k":2},"tools":[],"context":[]}`
+	s.Send("t", "r", `{"type":"RUN_STARTED","threadId":"t","runId":"r","input":`+in+`}`)
+	s.Send("t", "r", finished("r"))
+	s.all()
+	r := s.run("r")
+	equal(t, "input hash", r.InputSHA256, record.SHA256([]byte(in)))
+	equal(t, "RUN_STARTED", string(r.Started), `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)
+	messages, state := s.history("r")
+	equal(t, "history", messages, `[`+userMessage("u1", "hello")+`]`)
+	equal(t, "state", state, `{"k":2}`)
+}
+
+func TestPartition_HoldsTheCommitAtTheOldestUnwrittenEvent(t *testing.T) {
+	s := newSim(t, nil)
+	s.Turn("r1", "m1")
+	s.Send("u", "open", started("open"))
+	s.Send("u", "open", text("m", "x"))
+	s.Turn("r2", "m2")
+	s.all()
+	equal(t, "C", s.settled.Committed, int64(3))
+	equal(t, "P", s.settled.Processed, int64(8))
+
+	s.Now = s.Now.Add(s.cfg.CheckpointInterval)
+	s.commit(true)
+	equal(t, "C after the checkpoint", s.settled.Committed, int64(8))
+	equal(t, "status", s.run("open").Status, record.StatusRunning)
+
+	s.Send("u", "open", text("m", "y"))
+	s.all()
+	equal(t, "C with one new event", s.settled.Committed, int64(8))
+	s.Now = s.Now.Add(s.cfg.CheckpointInterval)
+	s.commit(true)
+	equal(t, "C while the run has grown little", s.settled.Committed, int64(8))
+	s.Now = s.Now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	equal(t, "C after the longest interval", s.settled.Committed, int64(9))
+}
+
+func TestPartition_AbandonsSilentRunsInStreamTimeAndYields(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "r", started("r"))
+	s.Send("t", "r", text("m", "a"))
+	s.all()
+	s.Now = s.Now.Add(s.cfg.IdleLimit - time.Second)
+	s.Send("u", "x", started("x"))
+	s.all()
+	equal(t, "status before the limit", s.run("r").Status, record.StatusRunning)
+	s.Now = s.Now.Add(time.Second)
+	s.Send("u", "x", finished("x"))
+	s.all()
+	r := s.run("r")
+	equal(t, "status", r.Status, record.StatusAbandoned)
+	equal(t, "synthetic", r.Synthetic, true)
+	equal(t, "terminal event", strings.Contains(string(r.Terminal), codeAbandoned), true)
+	equal(t, "C", s.settled.Committed, int64(4))
+
+	s.open(true)
+	s.Send("t", "", text("m", "b"))
+	s.Send("t", "r", finished("r"))
+	s.all()
+	r = s.run("r")
+	equal(t, "status after a real end", r.Status, record.StatusFinished)
+	equal(t, "synthetic after a real end", r.Synthetic, false)
+	equal(t, "events", r.Raw.Events, int64(4))
+	messages, _ := s.history("r")
+	equal(t, "history", messages, `[`+assistantMessage("m", "ab")+`]`)
+}
+
+func TestPartition_WritesLargeBranchesWholeOnlyOnceHalfIsNew(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.SnapshotBelow = 1 << 10 })
+	var wrote []int
+	for i := range 40 {
+		id := string(rune('a'+i%26)) + strings.Repeat("x", i/26)
+		s.Send("t", id, started(id))
+		s.Send("t", id, text("m"+id, strings.Repeat("y", 200)))
+		s.Send("t", id, finished(id))
+		before := len(s.other)
+		s.all()
+		if len(s.other) > before {
+			wrote = append(wrote, i)
+		}
+	}
+	// 1 KB is reached at the fifth turn; from there on the conversation doubles between snapshots.
+	equal(t, "turns that were written whole", wrote, []int{0, 1, 2, 3, 7, 15, 31})
+}
+
+func TestPartition_CutsRecordsOverTheLimit(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
+	s.Send("t", "r", started("r"))
+	for range 4 {
+		s.Send("t", "r", text("m", strings.Repeat("x", 30<<10)))
+	}
+	s.Send("t", "r", text("n", "small"))
+	for range 1000 { // each too small for a reference of its own
+		s.Send("t", "r", `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("z", 90)+`"}`)
+	}
+	s.Send("t", "r", finished("r"))
+	s.Turn("r2", "m2")
+	s.all()
+	r := s.run("r")
+	equal(t, "truncated", r.Truncated, true)
+	equal(t, "status", r.Status, record.StatusFinished)
+	equal(t, "last message", string(r.Messages[1].Raw), assistantMessage("n", "small"))
+	messages, _ := s.history("r2")
+	equal(t, "descendants build on what the record says", strings.Contains(messages, "skeinTruncated"), true)
+}
+
+// A branch's snapshot says what its run's record says, also where that was cut.
+func TestPartition_WritesTheSnapshotOfACutRecordAsTheRecordHasIt(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
+	s.Send("t", "r", started("r"))
+	s.Send("t", "r", text("m", strings.Repeat("x", 40<<10)))
+	for range 400 {
+		s.Send("t", "r", `{"type":"CUSTOM","name":"x","value":"`+strings.Repeat("z", 90)+`"}`)
+	}
+	s.Send("t", "r", finished("r"))
+	s.all()
+	equal(t, "truncated", s.run("r").Truncated, true)
+	messages, _ := s.history("r")
+	equal(t, "snapshot", string(s.snapshots()["acme/t/r/MESSAGES_SNAPSHOT"].Value), `{"type":"MESSAGES_SNAPSHOT","messages":`+messages+`}`)
+}
+
+// Where the conversation of a branch is over the limit, an oversize record stands in for it; the state is whole and
+// of the same run, and the conversation is restored over the chain. It gives way to a whole one that is small enough.
+func TestPartition_SaysWhereASnapshotIsTooLarge(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.RecordLimit, c.SnapshotBelow = 8<<10, 1<<20 })
+	kinds := func(run, want string) *kgo.Record {
+		t.Helper()
+		s.all()
+		messages, state := s.snapshots()["acme/t/r0/MESSAGES_SNAPSHOT"], s.snapshots()["acme/t/r0/STATE_SNAPSHOT"]
+		equal(t, "messages", header(messages, record.HeaderKind)+" of "+header(messages, record.HeaderRunID), want+" of "+run)
+		equal(t, "state", header(state, record.HeaderKind)+" of "+header(state, record.HeaderRunID), "snapshot of "+run)
+		equal(t, "state's value", string(state.Value), `{"type":"STATE_SNAPSHOT","snapshot":{"run":"`+run+`"}}`)
+		return messages
+	}
+	var whole []string
+	for i := range 8 {
+		id := fmt.Sprint("r", i)
+		s.Send("t", id, started(id))
+		s.Send("t", id, text("m"+id, strings.Repeat("y", 1500)))
+		s.Send("t", id, `{"type":"STATE_SNAPSHOT","snapshot":{"run":"`+id+`"}}`)
+		s.Send("t", id, finished(id))
+		whole = append(whole, assistantMessage("m"+id, strings.Repeat("y", 1500)))
+		if i < 4 {
+			kinds(id, "snapshot")
+		}
+	}
+	last := kinds("r7", "oversize")
+	size := len(`{"type":"MESSAGES_SNAPSHOT","messages":[` + strings.Join(whole, ",") + `]}`)
+	equal(t, "in its place", string(last.Value), fmt.Sprintf(`{"bytes":%d}`, size))
+	messages, _ := s.history("r7")
+	equal(t, "restored over the chain", messages, "["+strings.Join(whole, ",")+"]")
+
+	s.Send("t", "r8", started("r8"))
+	s.Send("t", "r8", `{"type":"MESSAGES_SNAPSHOT","messages":[`+userMessage("u", "short")+`]}`)
+	s.Send("t", "r8", `{"type":"STATE_SNAPSHOT","snapshot":{"run":"r8"}}`)
+	s.Send("t", "r8", finished("r8"))
+	equal(t, "small again", string(kinds("r8", "snapshot").Value), `{"type":"MESSAGES_SNAPSHOT","messages":[`+userMessage("u", "short")+`]}`)
+}
+
+func TestPosition_SurvivesItsMetadata(t *testing.T) {
+	want := Progress{Committed: 5, Processed: 9, Partitions: 12}
+	got, err := ParseProgress(5, want.Metadata(), 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "position", got, want)
+	if _, err := ParseProgress(5, want.Metadata(), 13); err == nil {
+		t.Error("another partition count was accepted")
+	}
+	for _, bad := range []string{"garbage", "skein1 p=3 n=12", "skein2 p=9 n=12"} {
+		if _, err := ParseProgress(5, bad, 12); err == nil {
+			t.Errorf("metadata %q was accepted", bad)
+		}
+	}
+	if got, err = ParseProgress(-1, "", 12); err != nil || got != (Progress{Partitions: 12, noMetadata: true}) {
+		t.Errorf("nothing committed gave %+v, %v", got, err)
+	}
+	if again, err := ParseProgress(0, got.Metadata(), 12); err != nil || again != got {
+		t.Errorf("behind a fence, nothing committed gave %+v, %v", again, err)
+	}
+}
+
+func TestPosition_GoesOnFromWhatSkeinRunsSays(t *testing.T) {
+	told := record.Reached{Next: 5, Committed: 5, Decided: 9, Partitions: 12}
+	none := Progress{Partitions: 12, noMetadata: true}
+	for name, c := range map[string]struct {
+		group Progress
+		told  record.Reached
+		want  Progress
+	}{
+		"the group has it":              {Progress{Committed: 5, Processed: 9, Partitions: 12}, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"the group is further":          {Progress{Committed: 3, Processed: 10, Partitions: 12}, told, Progress{Committed: 3, Processed: 10, Partitions: 12}},
+		"set back with what it had":     {Progress{Committed: 3, Processed: 4, Partitions: 12}, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"nothing anywhere":              {none, record.Reached{}, Progress{Partitions: 12}},
+		"gone":                          {none, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"set back by a tool":            {Progress{Committed: 9, Processed: 9, Partitions: 12, noMetadata: true}, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"set on by a tool":              {Progress{Committed: 10, Processed: 10, Partitions: 12, noMetadata: true}, told, Progress{Committed: 10, Processed: 10, Partitions: 12}},
+		"a record that does not say it": {none, record.Reached{Next: 5}, Progress{Partitions: 12}},
+	} {
+		if got, err := c.group.reconcile(c.told); err != nil || got != c.want {
+			t.Errorf("%s: got %+v, %v; want %+v", name, got, err, c.want)
+		}
+		if got, want := c.group.wasSetHigher(c.told), name == "set on by a tool"; got != want {
+			t.Errorf("%s: it skips events: %t", name, got)
+		}
+	}
+	told.Partitions = 11
+	if got, err := none.reconcile(told); !errors.Is(err, kafka.ErrPartitionCounts) {
+		t.Errorf("of another partition count: %+v, %v", got, err)
+	}
+}
+
+func TestPartition_MarksOpenRunsWhereRawIsGone(t *testing.T) {
+	s := newSim(t, nil)
+	s.Turn("r1", "m1")
+	s.Send("u", "open", started("open"))
+	s.all()
+	s.Now = s.Now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	s.Send("u", "open", text("m", "gone"))
+	s.Send("u", "open", text("m", "here"))
+	s.Send("u", "open", finished("open"))
+	s.open(true)
+	s.skipTo(5)
+	s.all()
+	equal(t, "mark", s.run("open").RawLost, true)
+	equal(t, "mark of a sealed run", s.run("r1").RawLost, false)
+	messages, _ := s.history("open")
+	equal(t, "history", messages, `[`+assistantMessage("m", "here")+`]`)
+	equal(t, "C", s.settled.Committed, int64(7))
+}
+
+// The record of a run may have no room for the mark: it is written all the same, as nothing but that keeps it over a crash.
+func TestPartition_MarksAnOpenRunWhoseRecordIsAtTheLimit(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("u", "open", text("m", strings.Repeat("x", 1_000)))
+	s.all()
+	s.Now = s.Now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	s.cfg.RecordLimit = len(s.values()["acme/u/open"])
+	s.Send("u", "open", text("m", "gone"))
+	s.open(false)
+	s.skipTo(2)
+	equal(t, "C", s.settled.Committed, int64(2))
+	s.open(false)
+	s.Send("u", "open", finished("open"))
+	s.all()
+	equal(t, "mark", s.run("open").RawLost, true)
+}
+
+// Of a run that has no record, as it began below the gap a moment ago or in it, nobody knows: what it shows first behind the gap is not how
+// runs begin. That holds for an idle limit, as others may begin that way, and comes out the same however the process dies.
+func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		every     int // events in a transaction, beside those between C and P
+		newFolder bool
+		dies      bool // behind each transaction; told or not
+		offsets   bool // of the group are lost each time
+		down      time.Duration
+		dated     time.Duration // the first record behind the gap
+	}{
+		{name: "at once", every: 100, down: time.Minute, dated: time.Minute},
+		{name: "one by one", every: 1, down: time.Minute, dated: time.Minute},
+		{name: "behind a record of long ago", every: 1, down: 3 * time.Hour},
+		{name: "behind a record of the future", every: 1, down: 3 * time.Hour, dated: 9 * time.Hour},
+		{name: "and it dies", every: 1, dies: true, down: time.Minute, dated: time.Minute},
+		{name: "and it dies on its way", every: 3, dies: true, newFolder: true, down: 3 * time.Hour},
+		{name: "and only skein.runs knows", every: 2, dies: true, newFolder: true, offsets: true, down: time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSim(t, nil)
+			s.Send("a", "before", started("before"))
+			s.Send("a", "before", text("m", "gone "))
+			s.all()
+			equal(t, "C", s.settled.Committed, int64(0))
+			equal(t, "P", s.settled.Processed, int64(2))
+			s.Send("b", "within", started("within"))
+			s.Now = s.Now.Add(c.dated)
+			s.Send("a", "before", text("m", "here"))
+			s.Now = s.Now.Add(c.down - c.dated)
+			s.Send("d", "behind", started("behind"))
+			s.Send("b", "within", text("m", "here"))
+			s.Input("e", "asked", `{"threadId":"e","runId":"asked","messages":[],"tools":[],"context":[]}`)
+			s.Send("e", "asked", text("m", "here"))
+			s.Send("d", "behind", text("m", "here"))
+			for _, of := range []string{"a/before", "b/within", "d/behind", "e/asked"} {
+				thread, run, _ := strings.Cut(of, "/")
+				s.Send(thread, run, finished(run))
+			}
+			s.open(c.newFolder)
+			s.skipTo(3)
+			late := false
+			for s.read < len(s.Events) || !late {
+				if s.read == len(s.Events) {
+					s.Now, late = s.Now.Add(s.cfg.IdleLimit), true
+					s.Send("f", "odd", text("m", "it never says that it begins"))
+					s.Send("f", "odd", finished("odd"))
+				}
+				s.feed(int(s.part.progress.Processed) - s.read + c.every)
+				s.commit(!c.dies)
+				if c.offsets {
+					s.settled = Progress{Partitions: 1, noMetadata: true}
+				}
+				if c.dies {
+					s.open(c.newFolder)
+				}
+			}
+			got := map[string]bool{}
+			for id, r := range s.latest() {
+				equal(t, "status of "+id, r.Status, record.StatusFinished)
+				got[id] = r.RawLost
+			}
+			equal(t, "marks", got, map[string]bool{"before": true, "within": true, "behind": false, "asked": false, "odd": false})
+			equal(t, "what the position says of the gap", s.part.progress.Gap, record.Gap{})
+			s.checkHeads()
+		})
+	}
+}
+
+// A run whose record reaches behind the gap has lost nothing, though it may go on.
+func TestPartition_MarksNobodyWhoseRecordReachesBehindWhatIsGone(t *testing.T) {
+	s := newSim(t, nil)
+	for _, run := range []string{"lost", "kept"} {
+		s.Send(run, run, started(run))
+	}
+	s.Send("kept", "kept", text("m", "one"))
+	s.all()
+	s.Now = s.Now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	s.settled = Progress{Partitions: 1, Processed: 3} // as if a run without a record had held it
+	s.open(true)
+	s.skipTo(2)
+	s.all()
+	equal(t, "marks", []bool{s.run("lost").RawLost, s.run("kept").RawLost}, []bool{true, false})
+}
+
+// They are marked in portions. Until the last of them is committed the group's offset stays and nothing is told: a process that
+// dies in between leaves the others to the next one, also where only the group said what was skipped.
+func TestPartition_MarksManyRunsInPortions(t *testing.T) {
+	const portion = maxExpiryBytes/runOverhead + 1
+	n := 4 * portion
+	for _, tool := range []bool{false, true} { // that set the group's offset
+		s := newSim(t, nil)
+		s.manyRuns(n)
+		s.Send("t0", "r", text("m", "gone"))
+		s.Send("t0", "r", text("m", "here"))
+		group := s.settled
+		if tool {
+			group = Progress{Committed: 2, Processed: 2, Partitions: 1, noMetadata: true}
+		}
+		begin := func(newFolder bool) {
+			s.settled = Progress{Committed: 1, Processed: 1, Partitions: 1}
+			s.open(newFolder)
+			s.part.settled, s.settled = group, group
+			s.check(s.part.skipTo(2, 0))
+		}
+		begin(false)
+		records := len(s.runs)
+		for s.part.skip != nil {
+			runs, bytes := s.runsWritten()
+			if runs > portion || bytes > maxExpiryBytes || len(s.part.runs) > 6*portion {
+				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory", runs, bytes, len(s.part.runs))
+			}
+			if s.part.skip != nil {
+				equal(t, "what is committed meanwhile", s.settled, group)
+			}
+			if marked := len(s.runs) - records; marked == runs {
+				begin(true)
+				equal(t, "that are left after a crash", len(s.part.skip.marks), n-runs)
+			}
+		}
+		equal(t, "records", len(s.runs)-records, n+1) // and a position
+		equal(t, "C", s.settled, Progress{Committed: 2, Processed: 2, Partitions: 1, Gap: record.Gap{End: 2}})
+		equal(t, "is read next", s.part.next, int64(2))
+		s.read = 2
+		s.all()
+		for key, value := range s.values() {
+			if key != record.PositionKey && !strings.Contains(value, `"rawLost":true`) {
+				t.Fatalf("%s is %s", key, value)
+			}
+		}
+		s.rest()
+		r, err := record.DecodeRun([]byte(s.values()["acme/t0/r"]))
+		s.check(err)
+		equal(t, "events", r.Raw.Events, int64(2))
+		s.checkHeads()
+	}
+}
+
+// A producer that numbers its events sends a whole run again where the acknowledgement was lost.
+func TestPartition_TakesARepeatedRunForWhatItIs(t *testing.T) {
+	const input = `{"threadId":"t","runId":"r","messages":[],"state":{"a":1},"tools":[],"context":[]}`
+	s := newSim(t, nil)
+	for range 2 {
+		s.Input("t", "r", input)
+		s.Send("t", "r", started("r"), seq(0))
+		s.Send("t", "r", text("m", "x"), seq(1))
+		s.Send("t", "r", finished("r"), seq(2))
+	}
+	s.all()
+	equal(t, "runs", len(s.latest()), 1)
+	equal(t, "folded events", s.run("r").Raw.Events, int64(3))
+	equal(t, "anomalies", len(s.run("r").Stats.Anomalies), 0)
+	equal(t, "dead letters", len(s.letters()), 0)
+}
+
+func TestPartition_AnInputSentTwiceIsNoAnomaly(t *testing.T) {
+	const input = `{"threadId":"t","runId":"r","messages":[],"tools":[],"context":[]}`
+	s := newSim(t, nil)
+	s.Input("t", "r", input)
+	s.Send("t", "r", started("r"))
+	s.Input("t", "r", input)
+	s.Send("t", "r", finished("r"))
+	s.all()
+	equal(t, "anomalies", len(s.run("r").Stats.Anomalies), 0)
+}
+
+// An id that is used again opens a run of its own, numbered events or not: only the same RUN_STARTED
+// with a number that was seen is a repeat.
+func TestPartition_TakesAnIDUsedAgainForANewRun(t *testing.T) {
+	for name, numbered := range map[string]bool{"numbered": true, "not numbered": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, nil)
+			for i, at := range []string{"1795250047000", "1795250048000"} {
+				var headers [3][]kgo.RecordHeader
+				for n := range headers {
+					if numbered {
+						headers[n] = []kgo.RecordHeader{seq(n)}
+					}
+				}
+				s.Send("t", "r", `{"type":"RUN_STARTED","threadId":"t","runId":"r","timestamp":`+at+`}`, headers[0]...)
+				s.Send("t", "r", text("m"+strconv.Itoa(i), "x"), headers[1]...)
+				s.Send("t", "r", finished("r"), headers[2]...)
+			}
+			s.all()
+			equal(t, "events of the first", s.run("r").Raw.Events, int64(3))
+			equal(t, "events of the second", s.run("r~2").Raw.Events, int64(3))
+			equal(t, "dead letters", len(s.letters()), 0)
+		})
+	}
+}
+
+// A record has null for a number that no double can hold: the same RUN_STARTED is a repeat all the same.
+func TestPartition_TakesARepeatWithANumberBeyondDoublesForOne(t *testing.T) {
+	s := newSim(t, nil)
+	for range 2 {
+		s.Send("t", "r", `{"type":"RUN_STARTED","threadId":"t","runId":"r","metadata":{"n":1e400}}`, seq(0))
+		s.Send("t", "r", finished("r"), seq(1))
+		s.all()
+	}
+	equal(t, "runs", len(s.latest()), 1)
+	equal(t, "events", s.run("r").Raw.Events, int64(2))
+	equal(t, "dead letters", len(s.letters()), 0)
+}
+
+func TestPartition_ARecordFromTheFutureAbandonsNobody(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "r", started("r"))
+	late := s.Send("other", "o", started("o"))
+	late.Timestamp = s.Now.Add(1000 * time.Hour)
+	s.Send("t", "r", text("m", "x"))
+	s.all()
+	equal(t, "records of abandoned runs", len(s.latest()), 0)
+}
+
+// A run whose input came first has a record before it is placed. What its first event then decides,
+// while another run is open, must be in a record before that other run goes on.
+func TestPartition_KeepsThePlaceOfARunWhoseInputCameFirst(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "a", started("a"))
+	s.Send("t", "a", text("m", "one"))
+	s.Input("t", "r", `{"threadId":"t","runId":"r","messages":[`+assistantMessage("m", "one")+`,`+userMessage("u", "more")+`],"tools":[],"context":[]}`)
+	s.all()
+	s.Send("t", "r", started("r"))
+	s.all()
+	s.Send("t", "a", text("m", " two"))
+	s.Send("t", "a", finished("a"))
+	s.all()
+	s.open(true)
+	s.Send("t", "r", finished("r"))
+	s.all()
+	equal(t, "parent", s.run("r").ParentRunID, "a")
+	equal(t, "how it was found", s.run("r").ParentBy, record.ParentContent)
+}
+
+// What was found in a run's input is said at its end as at its checkpoint, also by a process that has the run from there.
+func TestPartition_SaysOfAnInputWhatItsCheckpointSaid(t *testing.T) {
+	play := func(dies bool) *record.Run {
+		s := newSim(t, nil)
+		s.open(false)
+		input := func(run, more string, messages ...string) {
+			s.Input("t", run, fmt.Sprintf(`{"threadId":"t","runId":%q,"messages":[%s],"tools":[],"context":[]%s}`, run, strings.Join(messages, ","), more))
+			s.Send("t", run, started(run))
+		}
+		input("r1", "", userMessage("u1", "hello"))
+		s.Send("t", "r1", text("a1", "x"))
+		s.Send("t", "r1", finished("r1"))
+		input("r2", `,"resume":[{"interruptId":"i","status":"resolved"}]`, userMessage("u1", "edited"), assistantMessage("a1", "x"), userMessage("u2", "go on"))
+		s.feed(len(s.Events))
+		s.commit(true)
+		s.Now = s.Now.Add(s.cfg.CheckpointMax)
+		s.commit(true)
+		equal(t, "status of the checkpoint", s.run("r2").Status, record.StatusRunning)
+		if dies {
+			s.open(true)
+		}
+		s.Send("t", "r2", finished("r2"))
+		s.feed(1)
+		s.commit(true)
+		return s.run("r2")
+	}
+	want, got := play(false), play(true)
+	equal(t, "rewrites", want.Rewrote, []string{"edited"})
+	equal(t, "resumed", len(want.Resumes), 1)
+	equal(t, "the record of a process that took the run over", got, want)
+}
+
+// Of a run that was given up before its first event, that event is a sign of life like any other.
+func TestPartition_AbandonsOnceMoreARunThatHadOnlyItsInput(t *testing.T) {
+	s := newSim(t, nil)
+	silence := func() {
+		s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
+		s.Send("other", "x", text("m", "later"))
+		s.all()
+	}
+	s.Input("t", "r", `{"threadId":"t","runId":"r","messages":[],"tools":[],"context":[]}`)
+	silence()
+	equal(t, "status with nothing but an input", s.run("r").Status, record.StatusAbandoned)
+	s.Send("t", "r", started("r"))
+	s.all()
+	equal(t, "status after the first event", s.run("r").Status, record.StatusRunning)
+	silence()
+	equal(t, "status after silence", s.run("r").Status, record.StatusAbandoned)
+}
+
+// An abandoned run that has only an input, and whose record is over the limit, ends for good where it was placed
+// for now: this process and the next one place what comes behind it alike.
+func TestPartition_GoesOnBehindAnInputThatIsTooLargeForARecord(t *testing.T) {
+	for name, reopen := range map[string]func(s *sim){
+		"the same process": func(*sim) {}, "the same folder": func(s *sim) { s.open(false) }, "a new folder": func(s *sim) { s.open(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, func(c *Config) { c.RecordLimit = 4000 })
+			s.Turn("first", "m1")
+			s.Input("t", "large", fmt.Sprintf(`{"threadId":"t","runId":"large","messages":[%s,%s],"tools":[],"context":[]}`,
+				assistantMessage("m1", "answer m1"), userMessage("u", strings.Repeat("x", 3000))))
+			s.all()
+			s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
+			s.Send("other", "x", text("m", "later"))
+			s.all()
+			large := s.run("large")
+			equal(t, "status and what is left of it", []any{large.Status, large.Truncated, large.Open == nil}, []any{record.StatusAbandoned, true, true})
+			s.checkHeads()
+			reopen(s)
+			s.Turn("next", "m2")
+			s.all()
+			next := s.run("next")
+			equal(t, "place of the next run", []any{next.ParentRunID, next.ParentBy, next.BranchID, next.RootRunID, next.Depth, next.Base},
+				[]any{"large", record.ParentLatest, "first", "first", 2, "large"})
+		})
+	}
+}
+
+// A run that names itself as its parent is placed as if it named none, and one that closes a cycle as the parent's
+// child, which was a root by then; both are counted, once, in the run and for the metric.
+func TestPartition_CountsSelfParentsAndCycles(t *testing.T) {
+	s := newSim(t, nil)
+	run := func(id, parent string) {
+		s.Send("t", id, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"parentRunId":%q}`, id, parent))
+		s.Send("t", id, finished(id))
+	}
+	run("self", "self")
+	run("b", "c")
+	run("c", "b")
+	run("x", "y")
+	run("y", "z")
+	run("z", "x")
+	s.Send("u", "open", started("open")) // keeps the commit back, so that all but it is read again
+	s.open(false)
+	s.feed(len(s.Events))
+	equal(t, "self-parents for the metric", s.part.counts.Anomalies[lineage.AnomalySelfParent], 1)
+	equal(t, "cycles for the metric", s.part.counts.Anomalies[lineage.AnomalyParentCycle], 2)
+	s.commit(true)
+	for id, want := range map[string]struct {
+		parent, spawnedBy string
+		by                record.ParentBy
+		anomaly           string
+	}{
+		"self": {"", "", record.ParentNone, lineage.AnomalySelfParent},
+		"b":    {"", "c", record.ParentNone, ""},
+		"c":    {"b", "", record.ParentExplicit, lineage.AnomalyParentCycle},
+		"x":    {"", "y", record.ParentNone, ""},
+		"y":    {"", "z", record.ParentNone, ""},
+		"z":    {"x", "", record.ParentExplicit, lineage.AnomalyParentCycle},
+	} {
+		r := s.run(id)
+		if r.ParentRunID != want.parent || string(r.SpawnedBy) != want.spawnedBy || r.ParentBy != want.by {
+			t.Errorf("%s: parent %q by %s, spawned by %q", id, r.ParentRunID, r.ParentBy, r.SpawnedBy)
+		}
+		for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
+			n := int64(0)
+			if rule == want.anomaly {
+				n = 1
+			}
+			equal(t, id+": "+rule, r.Stats.Anomalies[rule], n)
+		}
+	}
+}
+
+// A run whose parent is not there when it begins is a root for good, and keeps the name: of a run that never comes,
+// and of one that begins later, with its input before the child or behind.
+func TestPartition_KeepsTheNameOfAParentThatIsNotThere(t *testing.T) {
+	for name, c := range map[string]struct {
+		input, comes bool
+		badge        string
+	}{
+		"it never comes":                {false, false, "spawned by: p"},
+		"its input came, and no more":   {true, false, "late parent: p"},
+		"it comes late":                 {false, true, "late parent: p"},
+		"its input came, and it begins": {true, true, "late parent: p"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, nil)
+			if c.input {
+				s.Input("t", "p", `{"threadId":"t","runId":"p","messages":[`+userMessage("u", "x")+`],"tools":[],"context":[]}`)
+			}
+			s.Send("t", "c", `{"type":"RUN_STARTED","threadId":"t","runId":"c","parentRunId":"p"}`)
+			if c.comes {
+				s.Send("t", "p", started("p"))
+				s.Send("t", "p", finished("p"))
+			}
+			s.Send("t", "c", finished("c"))
+			s.all()
+			child := s.run("c")
+			if child.ParentRunID != "" || child.SpawnedBy != "p" {
+				t.Errorf("parent %q, spawned by %q", child.ParentRunID, child.SpawnedBy)
+			}
+			var runs []lineage.Run
+			for _, r := range s.latest() {
+				h, err := runstore.MetadataOf(r)
+				s.check(err)
+				runs = append(runs, h.Run)
+			}
+			badges := lineage.NewGraph(runs).Badges("c")
+			if len(badges) != 1 || badges[0].String() != c.badge {
+				t.Errorf("it is marked %v, want %q", badges, c.badge)
+			}
+		})
+	}
+}
+
+// A run that goes on over an upgrade is told by the rules that it began by, as far as its record says.
+func TestPartition_KeepsTheRulesVersionOfARunThatGoesOn(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "r", started("r"))
+	s.Send("t", "r", text("m", "one"))
+	s.all()
+	s.Now = s.Now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	at := s.runs[slices.IndexFunc(s.runs, func(m *kgo.Record) bool { return strings.HasSuffix(string(m.Key), "/r") })]
+	rec, err := record.DecodeRun(at.Value)
+	s.check(err)
+	rec.FoldVersion = compact.Version - 1
+	at.Value, err = record.EncodeRun(rec)
+	s.check(err)
+	s.open(true)
+	s.Send("t", "r", finished("r"))
+	s.all()
+	if got := s.run("r"); got.FoldVersion != compact.Version-1 || got.Status != record.StatusFinished {
+		t.Errorf("%s by version %d", got.Status, got.FoldVersion)
+	}
+}

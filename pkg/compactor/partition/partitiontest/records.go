@@ -1,0 +1,58 @@
+package partitiontest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// OlderRecord is a record of a run as older rules might have made it: its contents say to where they said from.
+func OlderRecord(tb testing.TB, m *kgo.Record, from, to string) *kgo.Record {
+	tb.Helper()
+	r, err := record.DecodeRun(m.Value)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if r.HistoryKey != "" && from == "mr3" && r.RunID == "r3" { // its ids are others
+		r.HistoryKey = lineage.KeyOf([]agui.Message{{ID: "mr1"}, {ID: "mr2"}, {ID: to}}).String()
+	}
+	for i, own := range r.Messages {
+		r.Messages[i].Raw = []byte(strings.ReplaceAll(string(own.Raw), from, to))
+	}
+	r.State = []byte(strings.ReplaceAll(string(r.State), from, to))
+	r.FoldVersion = 0
+	old := *m
+	if old.Value, err = record.EncodeRun(r); err != nil {
+		tb.Fatal(err)
+	}
+	return &old
+}
+
+// Told are the positions that are told, in the order of the topic.
+func Told(tb testing.TB, runs []*kgo.Record) []int64 {
+	tb.Helper()
+	out := []int64{}
+	for _, m := range runs {
+		if string(m.Key) != record.PositionKey {
+			continue
+		}
+		h, err := kafka.ParseHeaders(m.Headers)
+		if err != nil || h.Kind != record.KindPosition {
+			tb.Errorf("kind of a position record: %q, %v", h.Kind, err)
+		}
+		reached, err := record.DecodePosition(m.Value)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if at := append([]int64{0}, out...); reached.Next != at[len(out)] { // else what is committed has moved
+			out = append(out, reached.Next)
+		}
+	}
+	return out
+}

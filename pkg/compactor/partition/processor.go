@@ -1,0 +1,254 @@
+package partition
+
+import (
+	"math"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
+)
+
+// Processor folds the records of one partition and collects what a transaction has to write. One goroutine uses it at a
+// time. Records and times come in as values. After a transaction of unknown outcome it is thrown away, and the next one
+// is opened from what was committed.
+//
+// What is decided must come out the same when the events between C and P are read again. Two rules
+// see to that. Where something depends on time or place, it is asked by offset ("had not ended
+// before"). And a run that is placed while another run of its thread is open is written in the next
+// transaction, together with every run of the thread whose place was never written (settle): so a run
+// that has no record of its place was placed among sealed runs only, and finds them again as they were. Where
+// what the run holds is over the limit, the record says its place alone (placeRecord).
+type Processor struct {
+	id     int32
+	cfg    Config
+	topics kafka.Topics
+	count  int32 // partitions of the topic set
+	store  *runstore.Store
+
+	progress Progress // what the next transaction says; P moves with each record
+	settled  Progress // what the last one said
+	told     int64    // the least that position records say by now; see tell
+	next     int64    // the next record to read
+
+	threads   map[string]*thread
+	runs      map[string]*run // in memory, by record key
+	dirty     map[*run]struct{}
+	histories ownHistories
+	// unsaved holds sealed records, encoded, that no committed transaction holds yet; said the ids of their own messages, by
+	// thread.
+	unsaved map[string][]byte
+	said    map[string]lineage.Said
+	// silent holds every run that is running, since its last record in stream time; abandoned every one that is abandoned and may
+	// go on, since its last record on skein.runs, by the clock.
+	silent, abandoned *waits
+	// streamTime is the latest time of a record, or by the clock where everything was read.
+	streamTime time.Time
+	// room is that of the transaction that outputs go into; partitions is how many of the process share what it may hold.
+	room       *Room
+	partitions int
+	// overMemory: runs hold more than twice of what they may, and not all that can be written had room.
+	overMemory bool
+	// logEnd is where the log ended at a time: see isUpToDate.
+	logEnd    int64
+	logEndAt  time.Time
+	skip      *skip // nil: nothing is skipped
+	evictedAt time.Time
+	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
+	runBytes, mostRunBytes int
+	// mostHeads is how many heads its threads may have at hand; mostReads how often what leaves of them may read at once.
+	mostHeads, mostReads int
+	// leaving says that more is to leave.
+	leaving bool
+
+	outputs   []Output
+	refolding *RefoldRequest // what the last record was; see BeginRefold
+	counts    Counts
+	event     agui.Event // used again for each event
+}
+
+// OpenReport says how a partition was opened, for the log.
+type OpenReport struct {
+	// Progress is where the processor resumes.
+	Progress Progress
+	// FromRecord: the group's offsets are gone or were set back, so that Progress is from the progress record.
+	FromRecord bool
+	// SetHigher is what nobody reads, as somebody has set the group's offset higher than what was committed.
+	SetHigher OffsetRange
+	// Gone is what skein.events lost before it was read.
+	Gone OffsetRange
+}
+
+// OffsetRange is a range of offsets, without its end. The zero value is none.
+type OffsetRange struct{ From, Until int64 }
+
+// Open returns the processor of a partition, on a store that has every committed record. group is what the group has
+// committed, and logStart the first offset that skein.events still has.
+func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, kept *Histories, group Progress, logStart int64) (*Processor, OpenReport, error) {
+	last := store.Followed().Progress
+	resumed, err := group.reconcile(last)
+	if err != nil {
+		return nil, OpenReport{}, err
+	}
+	p, err := newProcessor(id, cfg, topics, store, kept, resumed)
+	if err != nil {
+		return nil, OpenReport{}, err
+	}
+	report := OpenReport{Progress: resumed, FromRecord: resumed.Processed != group.Processed}
+	from, until := resumed.Committed, logStart
+	if group.wasSetHigher(last) {
+		from, until = last.Committed, max(logStart, resumed.Committed)
+		report.SetHigher = OffsetRange{from, resumed.Committed}
+	}
+	if report.FromRecord || report.SetHigher != (OffsetRange{}) {
+		p.settled = group // so that the next transaction tells the group and skein.runs, whatever comes
+	}
+	if until <= from {
+		return p, report, nil
+	}
+	lost := int64(0)
+	if resumed.Processed > 0 { // else nothing was ever committed, and the log simply begins later
+		lost = until - from
+		if logStart > resumed.Committed {
+			report.Gone = OffsetRange{resumed.Committed, logStart}
+		}
+	}
+	return p, report, p.skipTo(until, lost)
+}
+
+// newProcessor opens a partition over a store that has caught up with all that was committed.
+func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, kept *Histories, pos Progress) (*Processor, error) {
+	p := &Processor{
+		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, settled: pos, told: pos.Committed, next: pos.Committed,
+		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
+		histories: kept.own(), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, silent: newWaits(), abandoned: newWaits(),
+		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
+		room: NewRoom(1), partitions: 1,
+	}
+	if pos.StreamTime != 0 {
+		p.streamTime = time.UnixMilli(pos.StreamTime).UTC()
+	}
+	return p, store.EachUnsealed(func(key string, recordedAt time.Time, h *runstore.Metadata) {
+		if h.Open() {
+			since := h.LastAt
+			if recordedAt.Before(since.Add(-clockSkew)) { // an older version took what the producer said
+				since = recordedAt
+			}
+			p.silent.add(key, since)
+		} else {
+			p.abandoned.add(key, recordedAt)
+		}
+	})
+}
+
+// Stop says why Process took no more records.
+type Stop int
+
+const (
+	// StopEnd: there are no more.
+	StopEnd Stop = iota
+	// StopFull: the room of the transaction is full.
+	StopFull
+	// StopRefold: the next record may be a request to refold a thread, for BeginRefold.
+	StopRefold
+)
+
+// Process folds records in offset order and returns how many it took. It keeps none of their bytes: the caller may use
+// them again. It stops early, between two records, when room is full or before a refold request. An error is never
+// about the data: it says that the partition cannot go on.
+func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (taken int, stop Stop, err error) {
+	p.enter(room)
+	for taken, m := range records {
+		switch {
+		case mayAskForRefold(m):
+			return taken, StopRefold, nil
+		case room.Full():
+			return taken, StopFull, nil
+		}
+		if err := p.process(m, now); err != nil {
+			return taken, StopEnd, err
+		}
+	}
+	return len(records), StopEnd, nil
+}
+
+// Cycle is what Collect has to know of the transaction and of the log.
+type Cycle struct {
+	Now time.Time
+	// LogEnd is where skein.events ends, -1 if nobody has asked. Once everything below it is processed, runs expire
+	// by the clock, as no record comes that moves stream time.
+	LogEnd int64
+	Room   *Room
+}
+
+// Collect returns what the next transaction holds. Nothing may be processed until its outcome is known.
+func (p *Processor) Collect(c Cycle) (Effects, error) {
+	p.enter(c.Room)
+	if c.LogEnd >= 0 {
+		p.knowEnd(c.LogEnd, c.Now)
+		if p.next >= c.LogEnd && p.streamTime.Before(c.Now) {
+			p.streamTime = c.Now.Truncate(time.Millisecond)
+		}
+	}
+	return p.collect(c.Now)
+}
+
+// Stats is what the session has to know of a processor.
+type Stats struct {
+	// Next is the next record to read, Processed the processed offset.
+	Next, Processed int64
+	// Paused: open runs are being marked for a gap in skein.events. Nothing may be processed meanwhile, and Next is not
+	// known yet.
+	Paused bool
+	// OpenRuns are the runs that have not ended; OpenRunBytes is what runs hold in memory.
+	OpenRuns, OpenRunBytes int
+	// NextExpiry is when a run expires, if no record of it comes; zero if no run waits for that.
+	NextExpiry time.Time
+	// Misplaced are the records on the wrong partition that the next transaction sends to dead letters.
+	Misplaced int
+}
+
+// Stats returns how the processor stands.
+func (p *Processor) Stats() Stats {
+	return Stats{
+		Next: p.next, Processed: p.progress.Processed, Paused: p.skip != nil,
+		OpenRuns: len(p.silent.heap), OpenRunBytes: p.runBytes, NextExpiry: p.nextExpiry(),
+		Misplaced: p.counts.DeadLetters[reasonWrongPartition],
+	}
+}
+
+// nextExpiry is when the run that waits longest is to be given up, or to be closed.
+func (p *Processor) nextExpiry() (at time.Time) {
+	if w := p.silent.longest(); w != nil {
+		at = w.since.Add(p.cfg.IdleLimit)
+	}
+	w := p.abandoned.longest()
+	if w == nil {
+		return at
+	}
+	limit := time.Duration(math.MaxInt64)
+	if p.cfg.IdleLimit <= limit/closeAfter {
+		limit = p.cfg.IdleLimit * closeAfter
+	}
+	if closed := w.since.Add(limit); at.IsZero() || closed.Before(at) {
+		return closed
+	}
+	return at
+}
+
+// enter has the processor use the room of the next transaction.
+func (p *Processor) enter(room *Room) {
+	if p.room == room {
+		return
+	}
+	p.room = room
+	if p.partitions != room.partitions {
+		p.share(room.partitions)
+	}
+	if p.overMemory {
+		room.Fill()
+	}
+}

@@ -1,0 +1,187 @@
+package partition
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/verify"
+)
+
+// says makes headers of names and values in turn.
+func says(parts ...string) (hs []kgo.RecordHeader) {
+	for i := 0; i < len(parts); i += 2 {
+		hs = append(hs, kgo.RecordHeader{Key: parts[i], Value: []byte(parts[i+1])})
+	}
+	return hs
+}
+
+// proves demands that every record of the partition is proved.
+func (s *sim) proves() {
+	s.tb.Helper()
+	var n tally
+	s.isProved(rand.New(rand.NewPCG(1, 1)), &n)
+	if n.unproved > 0 || n.places == 0 {
+		s.tb.Errorf("proofs: %+v", n)
+	}
+}
+
+func TestPartition_RecordsSayWhoProducedTheRun(t *testing.T) {
+	s := newSim(t, nil)
+	in := s.Input("t", "r", `{"threadId":"t","runId":"r","messages":[],"state":{},"tools":[],"context":[]}`)
+	in.Headers = append(in.Headers, says("label-user", "7", "label-env", "test")...)
+	s.Send("t", "r", started("r"), says("source", "shop", "label-user", "8")...)
+	s.Send("t", "r", `{"type":`, says("label-bad", "event")...)
+	s.Send("t", "r", text("m", "x"), says("agent", "another", "label-user", "9", "label-b", "1")...)
+	s.Send("t", "r", finished("r"), says("label-end", "")...)
+	s.Send("t", "r", custom("behind the end"), says("label-late", "x")...)
+	s.Turn("plain", "m2")
+	s.all()
+	r := s.run("r")
+	equal(t, "agent", r.Agent, "shop")
+	equal(t, "labels", r.Labels, map[string]string{"user": "7", "env": "test", "bad": "event", "b": "1", "end": ""})
+	plain := s.run("plain")
+	equal(t, "of a run that nobody is named for", []any{plain.Agent, plain.Labels}, []any{"", map[string]string(nil)})
+	s.proves()
+}
+
+func TestPartition_KeepsTheFirstSixteenLabels(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "r", started("r"))
+	want := map[string]string{}
+	for i := range 20 {
+		key := strconv.Itoa(i)
+		s.Send("t", "r", text("m", "x"), says("label-"+key, "v", "label-0", key)...)
+		if i < 16 {
+			want[key] = "v"
+		}
+	}
+	want["0"] = "0" // of its two in one record the last
+	s.Send("t", "r", finished("r"))
+	s.all()
+	equal(t, "labels", s.run("r").Labels, want)
+	s.proves()
+}
+
+// What a run is called outlives the process, whether it was written by then or not.
+func TestPartition_KnowsTheProducerOfARunThatItLoads(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		for _, folder := range []bool{true, false} {
+			t.Run(fmt.Sprint(told, folder), func(t *testing.T) {
+				s := newSim(t, nil)
+				s.open(false)
+				s.Send("t", "r", started("r"), says("agent", "shop", "label-user", "7")...)
+				s.feed(1)
+				s.Now = s.Now.Add(s.cfg.CheckpointMax)
+				s.commit(told)
+				equal(t, "agent of the open run", s.run("r").Agent, "shop")
+				s.open(folder)
+				s.Send("t", "r", text("m", "x"), says("agent", "another", "label-user", "8", "label-env", "test")...)
+				s.Send("t", "r", finished("r"))
+				s.feed(2)
+				s.commit(true)
+				r := s.run("r")
+				equal(t, "producer", []any{r.Agent, r.Labels}, []any{"shop", map[string]string{"user": "7", "env": "test"}})
+				s.proves()
+			})
+		}
+	}
+}
+
+// An end that the proxy wrote ends the run like one of the agent, but is in none of its counts, nor in its hash.
+func TestPartition_AnEndOfTheProxyIsSynthetic(t *testing.T) {
+	cancelled := `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled"}}`
+	for name, c := range map[string]struct {
+		end    string
+		status record.Status
+	}{
+		"cancelled": {cancelled, record.StatusCancelled},
+		"an error":  {`{"type":"RUN_ERROR","message":"the agent is gone"}`, record.StatusError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, nil)
+			s.Send("t", "r", started("r"), seq(0))
+			s.Send("t", "r", `{"type":"TEXT_MESSAGE_START","messageId":"m"}`, seq(1))
+			s.Send("t", "r", `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"half"}`, seq(2))
+			s.Now = s.Now.Add(3 * time.Second)
+			s.Send("t", "r", c.end, seq(3), says(record.HeaderSynthetic, "true")[0])
+			s.Send("t", "r", finished("r"), seq(4)) // the agent's own end comes too late
+			s.all()
+			r := s.run("r")
+			equal(t, "status", []any{r.Status, r.Synthetic, string(r.Terminal)}, []any{c.status, true, c.end})
+			equal(t, "anomalies", r.Stats.Anomalies, map[string]int64(nil))
+			equal(t, "counts", []any{r.Raw.Events, r.Stats.Events["RUN_FINISHED"] + r.Stats.Events["RUN_ERROR"], r.Raw.NextSeq, r.Raw.Next}, []any{int64(3), int64(0), int64(4), int64(4)})
+			equal(t, "duration", *r.Stats.Duration, int64(3000))
+			equal(t, "open", r.Open == nil, true)
+			equal(t, "dead letters", s.letters(), []string{})
+			h := s.part.threads["acme/t"].heads["r"]
+			equal(t, "head", []any{h.Sealed, h.Synthetic, h.End}, []any{true, true, int64(3)})
+			s.proves()
+		})
+	}
+}
+
+func TestPartition_TheProxyEndsARunWithoutAnEventOfTheAgent(t *testing.T) {
+	s := newSim(t, nil)
+	s.Input("t", "r", `{"threadId":"t","runId":"r","messages":[`+userMessage("u", "hi")+`],"state":{},"tools":[],"context":[]}`)
+	s.Send("t", "r", `{"type":"RUN_ERROR","message":"the agent does not answer"}`, seq(0), says(record.HeaderSynthetic, "true")[0])
+	s.Send("t", "r2", started("r2"))
+	s.Send("t", "r2", finished("r2"))
+	s.all()
+	r := s.run("r")
+	equal(t, "status", []any{r.Status, r.Synthetic, r.Raw.Events, r.InputOnly()}, []any{record.StatusError, true, int64(0), false})
+	messages, _ := s.history("r")
+	equal(t, "history", messages, `[`+userMessage("u", "hi")+`]`)
+	equal(t, "parent of the next", s.run("r2").ParentRunID, "r")
+	s.proves()
+}
+
+// A run of which the proxy left something out says so, whatever the record is that tells.
+func TestPartition_ARunThatTheProxyLeftEventsOutOfIsIncomplete(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "r", started("r"), seq(0))
+	s.Send("t", "r", text("m", "x"), seq(4), says(record.HeaderIncomplete, "3")[0])
+	s.Send("t", "r", `{"type":`, seq(6), says(record.HeaderIncomplete, "1")[0])
+	s.Send("t", "r", text("n", "x"), seq(7), says(record.HeaderIncomplete, "none")[0])
+	s.Send("t", "r", `{"type":"RUN_ERROR","message":"gone"}`, seq(9), says(record.HeaderSynthetic, "true")[0], says(record.HeaderIncomplete, "1")[0])
+	s.Turn("plain", "m2")
+	s.all()
+	equal(t, "incomplete", []int64{s.run("r").Stats.Anomalies["incomplete"], s.run("plain").Stats.Anomalies["incomplete"]}, []int64{3, 0})
+	s.proves()
+}
+
+// The mark is the proxy's word for an end; on anything else it says nothing.
+func TestPartition_TheMarkOnWhatIsNoEndSaysNothing(t *testing.T) {
+	s := newSim(t, nil)
+	mark := says(record.HeaderSynthetic, "true")
+	s.Send("t", "r", started("r"), mark...)
+	s.Send("t", "r", text("m", "x"), mark...)
+	s.Send("t", "r", finished("r"))
+	s.all()
+	r := s.run("r")
+	equal(t, "status", []any{r.Status, r.Synthetic, r.Raw.Events}, []any{record.StatusFinished, false, int64(3)})
+	s.proves()
+}
+
+// A record that says that an end was the agent's, which was the proxy's, differs, and so does one whose end is not there.
+func TestVerifier_FindsAnEndThatIsNotTheAgents(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "r", started("r"))
+	s.Send("t", "r", `{"type":"RUN_ERROR","message":"gone"}`, says(record.HeaderSynthetic, "true")...)
+	s.all()
+	records := s.byThread()["t"]
+	records["r"].Synthetic = false
+	proofs, err := records.verify(s.Events, nil, false)
+	s.check(err)
+	equal(t, "proof", []any{proofs[0].Verdict, proofs[0].Differences}, []any{verify.Differs, []string{"synthetic"}})
+	records["r"].Synthetic = true
+	s.Events[1].Value = []byte(custom("no end"))
+	proofs, err = records.verify(s.Events, nil, false)
+	s.check(err)
+	equal(t, "verdict without the end", proofs[0].Verdict, verify.Differs)
+}

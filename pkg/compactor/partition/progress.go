@@ -1,0 +1,83 @@
+package partition
+
+import (
+	"fmt"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Progress is what one partition has committed: the group's offset and, in its metadata, the processed offset with
+// what belongs to it.
+type Progress struct {
+	// Committed is the committed offset: the next record that open runs need from the log.
+	Committed int64
+	// Processed is the processed offset: everything below it was decided. It is never below Committed.
+	Processed int64
+	// Partitions is the partition count that both belong to.
+	Partitions int32
+	// StreamTime is the partition's stream time at Committed, in milliseconds since 1970; 0 if it is not known.
+	StreamTime int64
+	// Gap is where raw events were gone last: see Processor.mayBeginInGap.
+	Gap record.Gap
+	// noMetadata: the group holds no metadata, so that Processed is a guess until the progress record confirms it (reconcile).
+	noMetadata bool
+}
+
+// Metadata is the text that goes with the committed offset into the group's offsets.
+func (p Progress) Metadata() string {
+	if p.noMetadata { // whoever opens the partition next has to ask as well
+		return ""
+	}
+	return record.AppendGap(record.AppendStreamTime(record.EncodeDecided(p.Processed, p.Partitions), p.StreamTime), p.Gap)
+}
+
+// ParseProgress reads what the group holds. Without metadata (no offset yet, an expired one, or one that a tool has
+// set) everything below the offset counts as processed, if the progress record does not know better. Metadata of an
+// unknown form are an error: guessing the processed offset would decide events twice.
+func ParseProgress(offset int64, metadata string, partitions int32) (Progress, error) {
+	p := Progress{Committed: max(offset, 0), Partitions: partitions}
+	p.Processed = p.Committed
+	if metadata == "" {
+		p.noMetadata = true
+		return p, nil
+	}
+	var err error
+	if p.Processed, p.Partitions, err = record.DecodeDecided(metadata); err != nil {
+		return Progress{}, err
+	}
+	p.StreamTime, p.Gap = record.StreamTime(metadata), record.GapOf(metadata)
+	if p.Processed < p.Committed {
+		return Progress{}, fmt.Errorf("reading offset metadata %q: the position is below the committed offset %d", metadata, offset)
+	}
+	if p.Partitions != partitions {
+		return Progress{}, fmt.Errorf("%w: the committed positions belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, p.Partitions, partitions)
+	}
+	return p, nil
+}
+
+// reconcile returns the progress to resume from. The group may hold nothing (it was deleted, its offsets expired) or less
+// than was committed (somebody has set the offset back): then the progress record counts, which each transaction that
+// moved the processed offset has written. Beginning at the group's offset would decide events twice.
+func (p Progress) reconcile(told record.Reached) (Progress, error) {
+	said := !p.noMetadata
+	p.noMetadata = false
+	switch {
+	case told.Partitions == 0: // it was never told
+		return p, nil
+	case said && told.Decided == p.Processed: // they agree
+		return p, nil
+	case told.Decided < p.Processed: // somebody has skipped what lies between, or the last process could not tell
+		return p, nil
+	case told.Partitions != p.Partitions:
+		return Progress{}, fmt.Errorf("%w: the positions on skein.runs belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, told.Partitions, p.Partitions)
+	}
+	return Progress{Committed: told.Committed, Processed: told.Decided, Partitions: p.Partitions, StreamTime: told.StreamTime, Gap: told.Gap}, nil
+}
+
+// wasSetHigher reports whether somebody has set the group's offset higher than what was committed last. A tool does that
+// without metadata; metadata that are ahead of the progress record are the compactor's own, as not every transaction
+// writes that record (tell). Nothing that lies between is folded, and nobody knows which open runs had events there.
+func (p Progress) wasSetHigher(told record.Reached) bool {
+	return p.noMetadata && told.Partitions != 0 && told.Decided < p.Processed
+}

@@ -1,0 +1,66 @@
+package partition
+
+import (
+	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/lineage"
+)
+
+// The reasons of dead letters, as package deadletter explains them.
+const (
+	reasonMalformed      = deadletter.Malformed
+	reasonNoRun          = deadletter.NoRun
+	reasonAfterTerminal  = deadletter.AfterTerminal
+	reasonWrongPartition = deadletter.WrongPartition
+	reasonTooLarge       = deadletter.TooLarge
+	reasonBadKey         = deadletter.BadKey
+	reasonBadHeaders     = deadletter.BadHeaders
+	reasonUnknownKind    = deadletter.UnknownKind
+)
+
+// The anomalies that the compactor counts, as package refold names them.
+const (
+	ruleMalformed     = fold.AnomalyMalformed
+	ruleLateInput     = fold.AnomalyLateInput
+	ruleInputReplaced = fold.AnomalyInputReplaced
+	ruleRepeat        = fold.AnomalyRepeat
+	ruleBackwards     = fold.AnomalyBackwards
+	ruleGap           = fold.AnomalyGap
+	ruleThread        = fold.AnomalyThread
+	ruleRun           = fold.AnomalyRun
+)
+
+// AnomalyRules returns the rules of the anomalies that are counted, for the metric.
+func AnomalyRules() []string {
+	return append(fold.Rules(), lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone)
+}
+
+// outcome is what became of a record of skein.events, for the metric.
+type outcome uint8
+
+const (
+	outcomeFolded outcome = iota
+	outcomeInput
+	outcomeDropped
+	outcomeLetter
+	outcomeTerminal
+	// outcomeErasure: a thread was erased. outcomeErased: a record of a thread that was erased since.
+	outcomeErasure
+	outcomeErased
+	// outcomeRefold: a thread was to be folded again.
+	outcomeRefold
+	// outcomeCancel: a run was to be stopped, which is not the compactor's to do.
+	outcomeCancel
+	numOutcomes
+)
+
+// Outcomes returns what may become of a record of skein.events, for the metric: Counts.Outcomes has their numbers.
+func Outcomes() []string { return outcomeNames[:] }
+
+var outcomeNames = [numOutcomes]string{"folded", "input", "dropped", "dead_letter", "second_terminal", "erasure", "erased", "refold", "cancel"}
+
+// codeAbandoned is the code of the RUN_ERROR that stands in for the end of a silent run.
+const codeAbandoned = "skein-abandoned"
+
+// codeOutgrown is that of the one which ends a run that has grown too large.
+const codeOutgrown = "skein-outgrown"

@@ -1,0 +1,113 @@
+package partition
+
+import (
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// run is one run in memory. A run leaves memory once its record is committed: for good if it is
+// sealed, else after a while of silence, to be loaded from its record when it goes on.
+type run struct {
+	key    string // of its record
+	thread *thread
+	head   *head // shared with the thread
+
+	// rec holds what does not change any more once the run is placed: ids, lineage, input.
+	rec record.Run
+	// input and inputSum, its hash, are the run's input until its first event.
+	input    *agui.RunAgentInput
+	inputSum string
+	// fold is nil while the run is pending; early then holds its anomalies.
+	fold  *compact.Run
+	early map[string]int64
+	// base is the history that rec is told against; empty without a base. The fold holds its messages
+	// anyway, and to restore it again at each record could mean to read a long chain.
+	base lineage.History
+
+	tally    *fold.Tally
+	producer fold.Producer
+	ranges   record.Ranges
+	// missing are the numbers below head.NextSeq that have not come: see sequence.
+	missing [][2]int64
+
+	// dirtyFrom is the first record of the run that is in no committed record, -1 if all are.
+	dirtyFrom int64
+	dirtyAt   time.Time // the stream time then
+	// recorded says that a committed record of the run exists.
+	recorded bool
+	// placed says that a committed record has the run's place. What a pending run's record says of it is, as a rule,
+	// for now only: its first event decides.
+	placed bool
+	// decided is the run's place, from its first event on until it is in a record, or out of a record until its first event is read again.
+	decided *placement
+	// shownOpen says that the latest committed record shows the run as open: whoever reads it knows
+	// that there may be more.
+	shownOpen bool
+	// due asks for a record in the next transaction, whatever the checkpoint rule says.
+	due bool
+	// unfit says that its last record was over the limit and was not written.
+	unfit     bool
+	savedAt   time.Time // when the last record was made, or the run came into memory
+	savedSize int       // bytes of the last record, or about that where it was not written
+	newBytes  int       // raw bytes since
+	under     int       // bytes of the history that it goes on from
+	said      int64     // raw bytes of all folded events
+	touchedAt time.Time
+	wait      *wait
+	// made is its record as an abandoned run, until another record of its comes.
+	made *Output
+}
+
+func newRun(t *thread, key string, h *head, now time.Time) *run {
+	r := &run{
+		key: key, thread: t, head: h, tally: fold.NewTally(), early: map[string]int64{},
+		dirtyFrom: -1, savedAt: now, touchedAt: now,
+	}
+	r.rec = record.Run{Tenant: t.tenant, ThreadID: t.id, RunID: h.ID, GivenRunID: h.GivenID, FoldVersion: compact.Version}
+	return r
+}
+
+// take notes a record of skein.events as the run's, whatever becomes of it.
+func (r *run) take(offset int64, at, now time.Time, size int) {
+	r.ranges.Add(offset)
+	r.head.Next = offset + 1
+	r.head.LastAt = at
+	if r.dirtyFrom < 0 {
+		r.dirtyFrom = offset
+	}
+	r.newBytes += size
+	r.touchedAt, r.made = now, nil
+}
+
+// note counts an anomaly.
+func (r *run) note(rule string) {
+	if r.fold == nil {
+		r.early[rule]++
+		return
+	}
+	r.fold.Note(rule)
+}
+
+// sequence is what is known of the producer's numbers; setSequence notes it.
+func (r *run) sequence() fold.Sequence {
+	return fold.Sequence{Next: r.head.NextSeq, Missing: r.missing}
+}
+
+func (r *run) setSequence(s fold.Sequence) { r.head.NextSeq, r.missing = s.Next, s.Missing }
+
+// takeSeq notes an event's seq header; -1 is none.
+func (r *run) takeSeq(h record.Headers) {
+	s := r.sequence()
+	if s.Take(h.Seq) {
+		r.note(ruleGap)
+	}
+	if h.Incomplete > 0 {
+		r.note(fold.AnomalyIncomplete)
+	}
+	r.setSequence(s)
+}

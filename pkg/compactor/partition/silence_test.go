@@ -1,0 +1,723 @@
+package partition
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/verify"
+)
+
+// silence lets time pass, which another thread's event tells.
+func (s *sim) silence(d time.Duration) {
+	s.tb.Helper()
+	s.Now = s.Now.Add(d)
+	id := fmt.Sprint("at", len(s.Events))
+	s.Send("elsewhere", id, started(id))
+	s.Send("elsewhere", id, finished(id))
+}
+
+// rest commits until open runs are written and have left memory.
+func (s *sim) rest() {
+	s.tb.Helper()
+	for _, d := range []time.Duration{0, s.cfg.CheckpointMax, evictAfter} {
+		s.Now = s.Now.Add(d)
+		s.commit(true)
+	}
+	equal(s.tb, "runs in memory", len(s.part.runs), 0)
+}
+
+// manyRuns opens the partition behind the records of so many open runs, each in a thread of its own, one second later
+// than the one before.
+func (s *sim) manyRuns(n int) {
+	s.tb.Helper()
+	s.Send("t0", "r", started("r"))
+	s.open(false)
+	s.feed(1)
+	s.rest()
+	model, rec := s.runs[0], s.run("r")
+	for i := 1; i < n; i++ {
+		m := *model
+		rec.ThreadID, rec.Open.LastAt = fmt.Sprint("t", i), rec.Open.LastAt.Add(time.Second)
+		value, err := record.EncodeRun(rec)
+		s.check(err)
+		m.Key, m.Value, m.Offset = []byte("acme/"+rec.ThreadID+"/r"), value, int64(len(s.runs))
+		s.runs = append(s.runs, &m)
+	}
+	s.Now = rec.Open.LastAt
+	s.open(false)
+}
+
+// runsWritten counts the records of runs of a commit, but for those of the thread that tells the time, and their bytes.
+func (s *sim) runsWritten() (runs, bytes int) {
+	s.tb.Helper()
+	before := len(s.runs)
+	s.commit(true)
+	for _, m := range s.runs[before:] {
+		if header(m, record.HeaderKind) == string(record.KindRun) && !strings.HasPrefix(string(m.Key), "acme/elsewhere") {
+			runs, bytes = runs+1, bytes+len(m.Value)
+		}
+	}
+	return runs, bytes
+}
+
+// However many runs fall silent at the same moment, a transaction has a portion of them, and no more are in
+// memory than a few portions; a process that dies in between leaves the rest to the next one.
+func TestPartition_GivesUpManyRunsInPortions(t *testing.T) {
+	const portion = maxExpiryBytes/runOverhead + 1
+	for _, c := range []struct{ runs, until int }{{100_000, 10 * portion}, {5 * portion, 5 * portion}} {
+		s := newSim(t, nil)
+		s.manyRuns(c.runs)
+		s.silence(s.cfg.IdleLimit)
+		s.feed(len(s.Events))
+		done := 0
+		for transactions := 0; done < c.until; transactions++ {
+			if transactions == 3 {
+				s.open(false)
+				s.silence(0)
+				s.feed(len(s.Events))
+			}
+			runs, bytes := s.runsWritten()
+			if runs == 0 || runs > portion || bytes > maxExpiryBytes || len(s.part.runs) > 6*portion {
+				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory, %d done", runs, bytes, len(s.part.runs), done)
+			}
+			done += runs
+			s.Now = s.Now.Add(200 * time.Millisecond)
+		}
+		equal(t, "runs that wait", len(s.part.silent.heap), c.runs-done)
+		if done < c.runs {
+			continue
+		}
+		for key, value := range s.values() {
+			if strings.HasPrefix(key, "acme/t") && !strings.Contains(value, `"status":"abandoned"`) {
+				t.Fatalf("%s is %s", key, value)
+			}
+		}
+		runs, _ := s.runsWritten()
+		equal(t, "runs of the next transaction", runs, 0)
+	}
+}
+
+// A process has one room for all its partitions. Once runs that expire have used it up, it folds no further, and its
+// transaction is due.
+func TestProcessor_FoldsNoFurtherOnceAPortionIsUsedUp(t *testing.T) {
+	s := newSim(t, nil)
+	s.manyRuns(100)
+	s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
+	var records []*kgo.Record
+	for i := range 100 {
+		records = append(records, s.Send(fmt.Sprint("t", i), "r2", started("r2")))
+	}
+	const left = maxExpiryBytes / 10 // by other partitions
+	room := NewRoom(1)
+	room.expiries.Store(left)
+	done, stop, err := s.part.Process(records, s.Now, room)
+	s.check(err)
+	const portion = left/runOverhead + 1
+	if done == 0 || done > portion {
+		t.Errorf("%d threads have gone on, %d are a portion", done, portion)
+	}
+	equal(t, "the transaction is due", []any{stop, room.Full()}, []any{StopFull, true})
+	s.commit(true)
+	more, _, err := s.part.Process(records[done:], s.Now, NewRoom(1))
+	s.check(err)
+	equal(t, "it goes on behind the transaction", more > 0, true)
+}
+
+// Those that fell silent first come first.
+func TestPartition_GivesUpFirstWhatFellSilentFirst(t *testing.T) {
+	s := newSim(t, nil)
+	s.manyRuns(3)
+	s.oneByOne = true
+	s.inRoom = s.endlessRoom()
+	s.Now = s.Now.Add(time.Minute)
+	s.Send("t0", "r", text("m", "on"))
+	s.feed(1)
+	s.rest()
+	s.silence(s.cfg.IdleLimit)
+	s.feed(2)
+	for _, want := range [][3]record.Status{
+		{record.StatusRunning, record.StatusAbandoned, record.StatusRunning},
+		{record.StatusRunning, record.StatusAbandoned, record.StatusAbandoned},
+		{record.StatusAbandoned, record.StatusAbandoned, record.StatusAbandoned},
+	} {
+		s.commit(true)
+		latest := s.values()
+		for i, status := range want {
+			r, err := record.DecodeRun([]byte(latest[fmt.Sprintf("acme/t%d/r", i)]))
+			s.check(err)
+			equal(t, r.ThreadID, r.Status, status)
+		}
+	}
+}
+
+// What a run is placed beside depends on the time of its first event, and not on when others were given up by the way.
+func TestPartition_PlacesRunsByWhatIsAbandonedByThen(t *testing.T) {
+	for _, each := range []bool{true, false} {
+		s := newSim(t, nil)
+		s.open(false)
+		say := func(run, value string) {
+			s.Send("t", run, value)
+			if each {
+				s.all()
+			}
+		}
+		say("first", started("first"))
+		s.Now = s.Now.Add(s.cfg.IdleLimit / 2)
+		say("a", started("a"))
+		s.Now = s.Now.Add(s.cfg.IdleLimit / 2)
+		say("b", started("b"))
+		s.Now = s.Now.Add(s.cfg.IdleLimit/2 - time.Second)
+		say("x", started("x"))
+		s.Now = s.Now.Add(time.Second)
+		say("y", started("y"))
+		s.all()
+		s.Now = s.Now.Add(s.cfg.CheckpointMax)
+		s.commit(true)
+		equal(t, fmt.Sprintf("parents, one by one %t", each), []string{s.run("b").ParentRunID, s.run("x").ParentRunID, s.run("y").ParentRunID}, []string{"first", "first", "a"})
+	}
+}
+
+// Between C and P nobody is given up: that was decided.
+func TestPartition_GivesUpNobodyBelowP(t *testing.T) {
+	s := newSim(t, nil)
+	s.manyRuns(2)
+	s.oneByOne = true
+	s.inRoom = s.endlessRoom()
+	s.silence(s.cfg.IdleLimit + time.Second)
+	s.Send("u", "open", started("open"))
+	s.Send("u", "open", text("m", "x"))
+	s.all()
+	equal(t, "running", len(s.part.silent.heap), 2)
+	s.open(false)
+	equal(t, "below P", s.part.next < s.part.progress.Processed, true)
+	s.feed(1)
+	s.commit(true)
+	equal(t, "running below P", len(s.part.silent.heap), 2)
+	s.feed(1)
+	s.commit(true)
+	equal(t, "running at P", len(s.part.silent.heap), 1)
+}
+
+// Events of long ago are told again beside those of today: the run goes on, however slowly that is, and is given up an idle limit
+// after the last of them.
+func TestPartition_TakesRecordsOfLongAgoForNoSilence(t *testing.T) {
+	s := newSim(t, nil)
+	s.open(false)
+	old := s.Now.Add(-1000 * time.Hour)
+	say := func(value string) *kgo.Record {
+		m := s.Send("t", "r", value)
+		m.Timestamp = old
+		s.all()
+		return m
+	}
+	abandoned := 0
+	for i, value := range []string{started("r"), text("m", "a"), text("m", "b")} {
+		s.silence(s.cfg.IdleLimit / 2)
+		s.feed(len(s.Events))
+		abandoned += s.part.counts.Ended[record.StatusAbandoned]
+		s.commit(true)
+		say(value)
+		equal(t, fmt.Sprint("events at ", i), s.part.runs["acme/t/r"].tally.Events, int64(i+1))
+	}
+	equal(t, "times that it was given up", abandoned, 0)
+	s.silence(s.cfg.IdleLimit - time.Second)
+	s.all()
+	equal(t, "status before the limit", s.run("r").Status, record.StatusRunning)
+	s.silence(time.Second)
+	s.all()
+	equal(t, "status behind it", s.run("r").Status, record.StatusAbandoned)
+	say(finished("r"))
+	equal(t, "status and events", []any{s.run("r").Status, s.run("r").Raw.Events}, []any{record.StatusFinished, int64(4)})
+}
+
+// closing is how long a run stays abandoned.
+func (s *sim) closing() time.Duration { return s.cfg.IdleLimit * closeAfter }
+
+// openKeys are the runs that the local store has as not sealed.
+func (s *sim) openKeys() []string {
+	var keys []string
+	s.check(s.store.EachUnsealed(func(key string, _ time.Time, _ *runstore.Metadata) { keys = append(keys, key) }))
+	return keys
+}
+
+// abandoned begins runs of a thread and lets them fall silent.
+func (s *sim) abandoned(thread string, runs ...string) {
+	s.tb.Helper()
+	for _, id := range runs {
+		s.Send(thread, id, started(id))
+		s.Send(thread, id, text("m"+id, "a"))
+	}
+	s.all()
+	s.silence(s.cfg.IdleLimit)
+	s.all()
+	for _, id := range runs {
+		equal(s.tb, "status of "+id, s.run(id).Status, record.StatusAbandoned)
+	}
+}
+
+// A run that has been abandoned for a week is closed. What comes then is handled as behind any end, now and when it is
+// folded by somebody else, and nothing of the run waits any more.
+func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
+	for name, step := range map[string]func(s *sim){
+		"on the way":             func(*sim) {},
+		"by another process":     func(s *sim) { s.open(false) },
+		"on a new folder":        func(s *sim) { s.open(true) },
+		"with others of its own": func(s *sim) { s.Send("t", "r2", started("r2")); s.all() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, nil)
+			s.Turn("r0", "m0")
+			s.abandoned("t", "r")
+			at := s.Now
+			step(s)
+			s.Now = at.Add(s.closing() - time.Second)
+			s.silence(0)
+			s.all()
+			equal(t, "closed before it is time", s.run("r").Closed, false)
+			s.Now = at.Add(s.closing())
+			s.silence(0)
+			s.all()
+			r := s.run("r")
+			equal(t, "status, synthetic, closed, open", []any{r.Status, r.Synthetic, r.Closed, r.Open == nil}, []any{record.StatusAbandoned, true, true, true})
+			equal(t, "bytes for its branch's next snapshot", r.SinceSnapshot, int64(conversationBytes(r.Messages)))
+			equal(t, "not sealed, by the local store", slices.Contains(s.openKeys(), "acme/t/r"), false)
+			equal(t, "waits", s.part.abandoned.byKey["acme/t/r"] == nil && s.part.silent.byKey["acme/t/r"] == nil, true)
+			messages, _ := s.history("r")
+			late := s.Send("t", "r", text("mr", "late"))
+			s.all()
+			equal(t, "dead letters", s.letters(), []string{fmt.Sprintf("0:%d after-terminal", late.Offset)})
+			equal(t, "raw", s.run("r").Raw, r.Raw)
+			s.checkHeads()
+
+			s.open(true)
+			s.Send("t", "r", started("r"))
+			s.Send("t", "r", text("m2", "b"))
+			s.Send("t", "r", finished("r"))
+			s.all()
+			again := s.run("r~2")
+			equal(t, "the id used again", []any{again.GivenRunID, again.Status, again.Raw.Events}, []any{"r", record.StatusFinished, int64(3)})
+			if name != "with others of its own" {
+				equal(t, "its place", []any{again.ParentRunID, again.Base, again.Depth}, []any{"r", "r", 2})
+			}
+			after, _ := s.history("r")
+			equal(t, "the history of the closed one", after, messages)
+			if s.latest()["r2"] != nil {
+				s.Send("t", "r2", finished("r2"))
+				s.all()
+			}
+			equal(t, "records that come out otherwise", len(s.foldedAgain("t")), 0)
+		})
+	}
+}
+
+// foldedAgain are the records of a thread that come out otherwise where it is folded again by its raw events and records.
+func (s *sim) foldedAgain(thread string) []verify.Rewritten {
+	s.tb.Helper()
+	var records []*record.Run
+	for key, value := range s.values() {
+		if strings.HasPrefix(key, "acme/"+thread+"/") {
+			r, err := record.DecodeRun([]byte(value))
+			s.check(err)
+			r.Open = nil // as rows have it
+			records = append(records, r)
+		}
+	}
+	again := verify.NewRewriter(records, 0)
+	for _, m := range s.Events {
+		if string(m.Key) == "acme/"+thread {
+			s.check(takeRaw(again.Take, m))
+		}
+	}
+	anew, err := again.Rewrite()
+	s.check(err)
+	return anew
+}
+
+// What tells that time has passed are neither the times of events nor stream time where a partition opens: events of
+// long ago that are told again go on with their run, beside those of today or by themselves.
+func TestPartition_ClosesNobodyByTheTimesOfEvents(t *testing.T) {
+	for _, beside := range []bool{true, false} {
+		s := newSim(t, nil)
+		s.open(false)
+		old := s.Now.Add(-10 * s.closing())
+		for i, value := range []string{started("r"), text("m", "a"), text("m", "b"), finished("r")} {
+			s.Send("t", "r", value).Timestamp = old
+			s.all()
+			s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
+			if beside {
+				s.silence(0)
+				s.all()
+			} else {
+				s.part.streamTime = s.Now // as by the clock
+				s.commit(true)
+			}
+			if i < 3 {
+				equal(t, "status in between", s.run("r").Status, record.StatusAbandoned)
+			}
+			s.open(i%2 == 0)
+		}
+		r := s.run("r")
+		equal(t, fmt.Sprintf("status and events, beside others %t", beside), []any{r.Status, r.Raw.Events}, []any{record.StatusFinished, int64(4)})
+	}
+}
+
+// A compactor that was down for a month, or is behind, closes nobody: what waits to be read may go on with the run.
+func TestPartition_ClosesNobodyWhileItIsBehind(t *testing.T) {
+	s := newSim(t, nil)
+	s.abandoned("t", "r")
+	down := s.Now
+	s.Now = s.Now.Add(2 * s.closing())
+	s.silence(0)
+	s.Send("t", "r", finished("r"))
+	s.Events[len(s.Events)-3].Timestamp = down.Add(time.Minute) // "elsewhere" was spoken of then
+	s.open(true)
+	s.feed(1)
+	s.commit(true)
+	equal(t, "closed while it is behind", s.run("r").Closed, false)
+	s.part.streamTime = s.Now.Add(-s.cfg.IdleLimit + time.Second)
+	s.part.progress.Processed += 2
+	s.commit(true)
+	equal(t, "closed between C and P", s.run("r").Closed, false)
+	s.part.progress.Processed -= 2
+	s.part.streamTime = down
+	s.feed(2)
+	s.commit(true)
+	equal(t, "status", s.run("r").Status, record.StatusFinished)
+}
+
+// A run counts as abandoned since its last record: an event for it that is none puts that off.
+func TestPartition_ClosesAWeekAfterTheLastRecord(t *testing.T) {
+	s := newSim(t, nil)
+	s.abandoned("t", "r")
+	s.Now = s.Now.Add(s.closing() - s.cfg.IdleLimit/2)
+	s.Send("t", "r", `{"type":"TEXT_MESSAGE_CONTENT","messageId":7}`)
+	s.silence(0)
+	s.all()
+	s.silence(s.cfg.IdleLimit / 2)
+	s.all()
+	equal(t, "closed", s.run("r").Closed, false)
+	s.silence(s.closing() - s.cfg.IdleLimit/2)
+	s.all()
+	equal(t, "closed a week later", s.run("r").Closed, true)
+	equal(t, "Next", s.run("r").Raw.Next > 4, true)
+	s.checkHeads()
+}
+
+// A run of which only an input has come stays where it would have been; another input of its id is another run's.
+func TestPartition_ClosesARunThatHasOnlyAnInput(t *testing.T) {
+	input := fmt.Sprintf(`{"threadId":"t","runId":"r","messages":[%s,%s],"tools":[],"context":[]}`,
+		assistantMessage("m1", "answer m1"), userMessage("u", "and?"))
+	s := newSim(t, nil)
+	s.Turn("first", "m1")
+	s.Input("t", "r", input)
+	s.all()
+	s.silence(s.cfg.IdleLimit)
+	s.all()
+	s.silence(s.closing())
+	s.all()
+	s.Input("t", "r", input)
+	s.Send("t", "r", started("r"))
+	s.Send("t", "r", text("m2", "a word"))
+	s.Send("t", "r", finished("r"))
+	s.all()
+	r, again := s.run("r"), s.run("r~2")
+	equal(t, "closed", []any{r.Status, r.Closed, r.InputOnly(), r.Open == nil}, []any{record.StatusAbandoned, true, true, true})
+	equal(t, "its place", []any{r.ParentRunID, r.ParentBy, r.BranchID, r.Depth}, []any{"first", record.ParentContent, "first", 1})
+	equal(t, "the next one's", []any{again.ParentRunID, again.ParentBy, again.Base}, []any{"r", record.ParentContent, "r"})
+	s.checkHeads()
+	equal(t, "records that come out otherwise", len(s.foldedAgain("t")), 0)
+	s.older("word", "Wort")
+	equal(t, "records of an older version that come out otherwise", len(s.foldedAgain("t")), 1)
+}
+
+// What was placed while a run could go on that is closed by now finds it as it was: it has its place in a record. An event that names
+// no run is not the closed one's either, by whoever folds.
+func TestPartition_FindsAClosedRunAsItWasBetweenCAndP(t *testing.T) {
+	s := newSim(t, nil)
+	s.abandoned("t", "a", "r")
+	s.Now = s.Now.Add(s.closing())
+	s.Send("t", "x", started("x"))
+	s.Send("t", "x", text("mx", "x"))
+	s.feed(2)
+	s.commit(true)
+	equal(t, "closed", []bool{s.run("a").Closed, s.run("r").Closed}, []bool{true, true})
+	equal(t, "parent", s.run("x").ParentRunID, "r")
+	s.Send("t", "", text("mx", "y"))
+	s.all()
+	s.open(true)
+	s.Send("t", "", finished("x"))
+	s.all()
+	x := s.run("x")
+	equal(t, "parent and events of what was read again", []any{x.ParentRunID, x.Raw.Events}, []any{"r", int64(4)})
+	equal(t, "records that come out otherwise", len(s.foldedAgain("t")), 0)
+	s.checkHeads()
+}
+
+// 168 idle limits may be more than a duration holds.
+func TestPartition_ClosesNobodyWhereTheIdleLimitIsVeryLong(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.IdleLimit = 100 * 365 * 24 * time.Hour })
+	s.open(false)
+	s.part.abandoned.add("r", s.Now)
+	equal(t, "old at once", s.part.isOld(s.Now.Add(time.Second)), false)
+}
+
+// Closing is done in portions, behind giving up, and a run beside a closed one needs no record of its place.
+func TestPartition_ClosesManyRunsInPortions(t *testing.T) {
+	const portion = maxExpiryBytes/runOverhead + 1
+	n := 3 * portion
+	s := newSim(t, nil)
+	s.manyRuns(n)
+	s.silence(s.cfg.IdleLimit)
+	s.feed(len(s.Events))
+	for len(s.part.silent.heap) > 0 {
+		s.commit(true)
+		s.Now = s.Now.Add(time.Second)
+	}
+	s.open(true)
+	s.silence(s.closing())
+	s.feed(len(s.Events))
+	for done := 0; done < n; {
+		runs, bytes := s.runsWritten()
+		if runs == 0 || runs > portion || bytes > maxExpiryBytes {
+			t.Fatalf("%d runs of %d bytes in a transaction, %d done", runs, bytes, done)
+		}
+		done += runs
+		equal(t, "runs in memory", len(s.part.runs), 0)
+		if done < 2*runs {
+			s.open(false)
+			s.silence(0)
+			s.feed(len(s.Events))
+		}
+	}
+	equal(t, "not sealed", len(s.openKeys()), 0)
+	runs, _ := s.runsWritten()
+	equal(t, "runs of the next transaction", runs, 0)
+	s.Send("t7", "next", started("next"))
+	runs = len(s.runs)
+	s.all()
+	for _, m := range s.runs[runs:] {
+		equal(t, "key of what is written", string(m.Key), record.PositionKey)
+	}
+}
+
+// A marker of a transaction is read, and that is all: also where it is read again, and whatever it holds.
+func TestPartition_TakesAMarkerForNothingButRead(t *testing.T) {
+	s := newSim(t, nil)
+	s.abandoned("t", "old")
+	s.Send("u", "open", started("open"))
+	s.all()
+	streamTime, letters := s.part.streamTime, len(s.letters())
+	s.Now = s.Now.Add(time.Second)
+	marker := s.Append(&kgo.Record{
+		Key: []byte{0, 0, 0, 1}, Value: make([]byte, 6), Timestamp: s.Now, Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true, Control: true}),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindRefold, Seq: -1}),
+	})
+	equal(t, "asks for something", mayAskForRefold(marker), false)
+	s.feed(1)
+	equal(t, "counts", s.part.counts, newCounts())
+	s.commit(true)
+	equal(t, "stream time", s.part.streamTime, streamTime)
+	equal(t, "C and P", s.settled.Processed-s.settled.Committed, int64(2)) // the open run's event, and the marker
+	equal(t, "P", s.settled.Processed, marker.Offset+1)
+	s.open(false)
+	s.feed(2)
+	equal(t, "read again", []int64{s.part.next, s.part.progress.Processed}, []int64{marker.Offset + 1, marker.Offset + 1})
+	s.Now = s.Now.Add(s.closing())
+	s.commit(true)
+	equal(t, "closed, with nothing behind the marker", s.run("old").Closed, true)
+	equal(t, "dead letters", len(s.letters()), letters)
+}
+
+// Whenever runs are closed, and wherever the process dies: what was sealed or closed never changes, nothing is a dead letter twice, and
+// the raw events make the same records again.
+func TestPartition_AnyCrashBesideClosingGivesTheSame(t *testing.T) {
+	seed := newSeed(t)
+	closed, letters := 0, 0
+	for i := range *roundFlag {
+		seed := seed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			s := newSim(t, func(c *Config) { c.OpenRunBytes, c.maxHeads = rng.IntN(2)<<20, rng.IntN(2)*maxHeads })
+			s.open(false)
+			last := map[string]string{} // records that say an end for good
+			check := func() {
+				for key, value := range s.values() {
+					r, err := record.DecodeRun([]byte(value))
+					if err == nil && last[key] == "" && (r.Status.Sealed() || r.Closed) {
+						last[key] = value
+					}
+				}
+				for key, want := range last {
+					if got := s.values()[key]; got != want {
+						t.Fatalf("%s was\n%s\nand is\n%s", key, want, got)
+					}
+				}
+			}
+			step := func(feed int) {
+				s.feed(feed)
+				s.Now = s.Now.Add(time.Duration(rng.IntN(2)) * s.cfg.CheckpointMax)
+				switch rng.IntN(4) {
+				case 0: // it dies before the commit
+					_, err := s.part.collect(s.Now)
+					s.check(err)
+					s.open(rng.IntN(2) == 0)
+				case 1: // it dies behind it
+					s.commit(false)
+					s.open(rng.IntN(2) == 0)
+				default:
+					s.commit(true)
+				}
+				check()
+			}
+			for range 6 {
+				partitiontest.Random(s.Script, rng, len(s.Events)+10+rng.IntN(30), false)
+				for range rng.IntN(8) { // for a run of long ago, which may be closed by then
+					id := fmt.Sprint("r", 1+rng.IntN(8))
+					s.Send(fmt.Sprint("t", 1+rng.IntN(3)), []string{id, id, ""}[rng.IntN(3)],
+						[]string{started(id), text("m"+id, "late"), custom("late"), finished(id)}[rng.IntN(4)])
+				}
+				for s.settled.Processed < int64(len(s.Events)) {
+					step(1 + rng.IntN(20))
+				}
+				s.silence([]time.Duration{0, s.cfg.IdleLimit, s.closing() / 2, s.closing()}[rng.IntN(4)])
+			}
+			for range 4 { // all that is open is abandoned, and then closed
+				s.silence(s.closing())
+				s.all()
+				check()
+			}
+			equal(t, "not sealed", len(s.openKeys()), 0)
+			s.checkHeads()
+			for _, thread := range []string{"t1", "t2", "t3"} {
+				equal(t, "records of "+thread+" that come out otherwise", len(s.foldedAgain(thread)), 0)
+			}
+			got := s.letters()
+			letters += len(got)
+			once := slices.Compact(slices.Sorted(slices.Values(got)))
+			equal(t, "dead letters", len(once), len(got))
+			for _, value := range last {
+				closed += strings.Count(value, `"closed":true`)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d runs were closed, there were %d dead letters", closed, letters)
+	if closed < *roundFlag || letters < *roundFlag {
+		t.Error("the histories tell nothing")
+	}
+}
+
+// A run is silent by when its records came, wherever a partition opens: whatever times its producer says, behind or ahead.
+func TestPartition_FindsSilenceAsItWasWhereItOpens(t *testing.T) {
+	for _, off := range []time.Duration{-30 * time.Minute, -1000 * time.Hour, 365 * 24 * time.Hour} {
+		for _, c := range []struct {
+			name  string
+			again func(s *sim)
+		}{{"on the way", func(*sim) {}}, {"same folder", func(s *sim) { s.open(false) }}, {"new folder", func(s *sim) { s.open(true) }}} {
+			t.Run(fmt.Sprint(off, " ", c.name), func(t *testing.T) {
+				s := newSim(t, nil)
+				s.open(false)
+				s.Turn("first", "m0")
+				s.silence(0)
+				s.all()
+				s.Send("t", "r", started("r")).Timestamp = s.Now.Add(off)
+				s.all()
+				s.rest()
+				equal(t, "C is P", s.settled.Committed, s.settled.Processed)
+				c.again(s)
+				s.silence(40 * time.Minute)
+				s.Send("t", "x", started("x"))
+				s.all()
+				equal(t, "parent of the next run, and the run", []any{s.run("x").ParentRunID, s.run("r").Status}, []any{"first", record.StatusRunning})
+				c.again(s)
+				s.silence(s.cfg.IdleLimit)
+				s.all()
+				equal(t, "later", s.run("r").Status, record.StatusAbandoned)
+			})
+		}
+	}
+}
+
+// Whether a partition is behind is told by its log, not by times: one record from a fast clock says nothing of what waits behind it.
+func TestPartition_ClosesNobodyWhileItIsBehindWhateverTimesSay(t *testing.T) {
+	s := newSim(t, nil)
+	s.abandoned("t", "r")
+	down := s.Now
+	s.Send("elsewhere", "fast", started("fast")).Timestamp = down.Add(s.closing() + 24*time.Hour)
+	s.Now = down.Add(72 * time.Hour)
+	s.Send("t", "r", text("mr", "I am back"))
+	s.Send("t", "r", finished("r"))
+	s.Now = down.Add(s.closing() + 24*time.Hour)
+	s.open(false)
+	s.feed(1)
+	s.commit(true)
+	s.feed(2)
+	s.commit(true)
+	r := s.run("r")
+	equal(t, "status, closed, letters", []any{r.Status, r.Closed, s.letters()}, []any{record.StatusFinished, false, []string{}})
+}
+
+// What a run goes on from is in memory with it: runs of long conversations are given up in portions of fewer, and leave memory as others do.
+func TestPartition_CountsWhatRunsGoOnFrom(t *testing.T) {
+	const threads, turns, size = 40, 4, 256 << 10
+	s := newSim(t, func(c *Config) { c.OpenRunBytes, c.CacheBytes, c.SnapshotBelow = 4<<20, 1<<20, 0 })
+	s.open(false)
+	for i := range threads {
+		thread := fmt.Sprint("t", i)
+		for n := range turns {
+			id := fmt.Sprint("r", n)
+			s.Send(thread, id, started(id))
+			s.Send(thread, id, text(fmt.Sprint("m", n), strings.Repeat("x", size)))
+			s.Send(thread, id, finished(id))
+		}
+		s.feed(len(s.Events))
+		s.commit(true)
+		s.Send(thread, "open", started("open"))
+	}
+	s.all()
+	for range 2 + threads<<20/(maxCheckpointBytes/2) { // they are counted, then written in portions, then they leave
+		s.Now = s.Now.Add(2 * time.Second)
+		s.commit(true)
+	}
+	if n := len(s.part.runs); n > 4 {
+		t.Errorf("%d runs are in memory, each with a conversation of 1 MiB; 4 MiB are allowed", n)
+	}
+	s.rest()
+	s.silence(s.cfg.IdleLimit)
+	s.feed(len(s.Events))
+	b, err := s.part.Collect(Cycle{Now: s.Now, LogEnd: -1, Room: NewRoom(1)})
+	s.check(err)
+	given := 0
+	for _, o := range b.Outputs {
+		if o.Kind == outputAbandoned {
+			given++
+		}
+	}
+	if most := maxExpiryBytes/(turns*size) + 1; given == 0 || given > most {
+		t.Errorf("%d runs are given up in a transaction, %d would be right", given, most)
+	}
+}
+
+func TestWaits_FindTheLongestWhereOneGoesBack(t *testing.T) {
+	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	w := newWaits()
+	first := w.add("first", now.Add(365*24*time.Hour))
+	other := w.add("other", now.Add(time.Minute))
+	w.heard(first, now)
+	equal(t, "longest", w.longest().key, "first")
+	w.heard(first, now.Add(time.Hour))
+	w.heard(other, now.Add(2*time.Hour))
+	equal(t, "longest once both have gone on", w.longest().key, "first")
+}

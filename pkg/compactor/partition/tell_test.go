@@ -1,0 +1,231 @@
+package partition
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// checkTold holds each position record to what it says, for every event below it: its run, where it
+// has one, has a record at a lower offset; and a record that tells less than up to it shows a run that
+// is open. What has no run is found in no record, ever.
+func (s *sim) checkTold() {
+	s.tb.Helper()
+	type shown struct {
+		at     int64
+		next   int64
+		status record.Status
+	}
+	of := map[string][]shown{} // by key, in the order of the topic
+	inRun := map[int64]string{}
+	for _, m := range s.runs {
+		if string(m.Key) == record.PositionKey {
+			continue
+		}
+		if header(m, record.HeaderKind) == string(record.KindErase) {
+			continue
+		}
+		if m.Value == nil { // all that there was of it is decided
+			of[string(m.Key)] = append(of[string(m.Key)], shown{m.Offset, math.MaxInt64, ""})
+			continue
+		}
+		r, err := record.DecodeRun(m.Value)
+		s.check(err)
+		of[string(m.Key)] = append(of[string(m.Key)], shown{m.Offset, r.Raw.Next, r.Status})
+		if len(r.Raw.Ranges) < record.MaxRanges { // else ranges may hold what is not the run's
+			for _, part := range r.Raw.Ranges {
+				for o := part[0]; o < part[1]; o++ {
+					inRun[o] = string(m.Key)
+				}
+			}
+		}
+	}
+	last := int64(-1)
+	for _, m := range s.runs {
+		if string(m.Key) != record.PositionKey {
+			continue
+		}
+		reached, err := record.DecodePosition(m.Value)
+		s.check(err)
+		next := reached.Next
+		if next < last {
+			s.tb.Errorf("position %d after %d", next, last)
+		}
+		last = next
+		for o := range next {
+			key, ok := inRun[o]
+			if !ok {
+				continue
+			}
+			var at shown
+			for _, sh := range of[key] {
+				if sh.at < m.Offset {
+					at = sh
+				}
+			}
+			if at.next <= o && at.status != record.StatusRunning {
+				s.tb.Errorf("position %d is told, but event %d of %s is in no record before it: %+v", next, o, key, at)
+			}
+		}
+	}
+}
+
+// What moves no run's record moves the position: readers know how far all is decided.
+func TestPartition_TellsHowFarItHasDecided(t *testing.T) {
+	s := newSim(t, nil)
+	s.open(false)
+	step := func(what string, want ...int64) {
+		t.Helper()
+		s.all()
+		equal(t, what, partitiontest.Told(t, s.runs), want)
+		if n := len(s.runs); len(want) > 0 && n > 0 && string(s.runs[n-1].Key) != record.PositionKey {
+			t.Errorf("%s: the position is not the last of its transaction", what)
+		}
+	}
+	s.commit(true)
+	equal(t, "nothing", partitiontest.Told(t, s.runs), []int64{})
+	s.Turn("r", "m") // 0 to 2
+	step("a run", 3)
+	s.Send("t", "r", text("m", "late")) // 3
+	step("a late event", 3, 4)
+	s.Send("t", "r", `{"type":"RUN_ERROR","message":"again"}`) // 4
+	step("a second terminal event", 3, 4, 5)
+	s.Send("u", "", custom("nobody's")) // 5
+	s.Send("u", "", custom("nobody's")) // 6
+	step("dead letters", 3, 4, 5, 7)
+	s.Send("t", "q", started("q"), seq(0)) // 7
+	s.Send("t", "q", finished("q"), seq(1))
+	step("another run", 3, 4, 5, 7, 9)
+	s.Send("t", "q", finished("q"), seq(1)) // 9
+	step("a repeat", 3, 4, 5, 7, 9, 10)
+	s.commit(true)
+	s.commit(true)
+	equal(t, "nothing new", partitiontest.Told(t, s.runs), []int64{3, 4, 5, 7, 9, 10})
+	equal(t, "the position", s.values()[record.PositionKey], fmt.Sprintf(`{"next":10,"committed":10,"decided":10,"partitions":1,"streamTime":%d}`, s.Now.UnixMilli()))
+	s.checkTold()
+}
+
+// An open run that no record shows holds the position: a reader could not know that it is missing.
+func TestPartition_TellsNothingBeyondARunWithoutARecord(t *testing.T) {
+	s := newSim(t, nil)
+	s.Turn("r", "m")                    // 0 to 2
+	s.Send("t", "r", text("m", "late")) // 3
+	s.Send("t", "open", started("open"))
+	s.Send("u", "", custom("nobody's")) // 5
+	s.all()
+	equal(t, "before the run's first record", partitiontest.Told(t, s.runs), []int64{4})
+	s.Send("u", "", custom("nobody's")) // 6
+	s.all()
+	equal(t, "still", partitiontest.Told(t, s.runs), []int64{4})
+	s.Now = s.Now.Add(s.cfg.CheckpointInterval)
+	s.commit(true)
+	equal(t, "its record shows that it is open", partitiontest.Told(t, s.runs), []int64{4, 7})
+	s.Send("t", "open", text("n", "x")) // 7
+	s.Send("u", "", custom("nobody's")) // 8
+	s.all()
+	equal(t, "an open run that is shown holds nothing", partitiontest.Told(t, s.runs), []int64{4, 7, 9})
+	equal(t, "C", s.settled.Committed, int64(7))
+
+	s.Now = s.Now.Add(s.cfg.IdleLimit)
+	s.Send("u", "", custom("nobody's")) // 9
+	s.all()
+	equal(t, "status", s.run("open").Status, record.StatusAbandoned)
+	equal(t, "with the record that says so", partitiontest.Told(t, s.runs), []int64{4, 7, 9, 10})
+	s.Send("u", "", custom("nobody's")) // 10
+	s.Send("t", "open", text("n", "y")) // 11
+	s.Send("u", "", custom("nobody's")) // 12
+	s.all()
+	equal(t, "status of an abandoned run that goes on", s.run("open").Status, record.StatusRunning)
+	equal(t, "its record shows that at once", partitiontest.Told(t, s.runs), []int64{4, 7, 9, 10, 13})
+	s.checkTold()
+}
+
+// A run over the record limit has no checkpoint: it holds the position, as it holds the commit.
+func TestPartition_TellsNothingBeyondARunOverTheLimit(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
+	s.Send("t", "large", started("large"))
+	for range 3 {
+		s.Send("t", "large", text("m", strings.Repeat("x", 30<<10)))
+	}
+	s.Send("u", "", custom("nobody's")) // 4
+	s.all()
+	s.Now = s.Now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	equal(t, "while it is open", partitiontest.Told(t, s.runs), []int64{})
+	s.Send("t", "large", finished("large")) // 5
+	s.all()
+	equal(t, "once it has ended", partitiontest.Told(t, s.runs), []int64{6})
+	s.checkTold()
+}
+
+// A fresh process reads the events between C and P again. It does not know all open runs before it has
+// read up to P, and tells nothing before.
+func TestPartition_TellsNothingTwiceAfterARestart(t *testing.T) {
+	for _, toldIt := range []bool{true, false} {
+		s := newSim(t, nil)
+		s.Send("u", "shown", started("shown")) // 0
+		s.all()
+		s.Now = s.Now.Add(s.cfg.CheckpointInterval)
+		s.commit(true)
+		s.Send("u", "shown", text("m", "x"))   // 1: C
+		s.Send("t", "", custom("nobody's"))    // 2
+		s.Send("t", "hidden", started("hide")) // 3
+		s.Send("t", "", text("n", "y"))        // 4
+		s.Send("v", "", custom("nobody's"))    // 5
+		s.feed(len(s.Events))
+		s.commit(toldIt)
+		want := []int64{1, 3}
+		equal(t, "before the restart", partitiontest.Told(t, s.runs), want)
+		equal(t, "C and P", []int64{s.settled.Committed, s.settled.Processed}, []int64{1, 6})
+
+		s.open(true)
+		for range 4 {
+			s.feed(1)
+			s.Now = s.Now.Add(time.Second)
+			s.commit(true)
+			equal(t, "between C and P", partitiontest.Told(t, s.runs), want)
+		}
+		s.open(true)
+		s.feed(len(s.Events))
+		s.Send("v", "", custom("nobody's")) // 6
+		s.feed(1)
+		s.commit(true)
+		for _, next := range partitiontest.Told(t, s.runs)[2:] {
+			equal(t, "while the other run has no record", next, int64(3))
+		}
+		s.Now = s.Now.Add(s.cfg.CheckpointMax)
+		s.commit(true)
+		equal(t, "once it has one", s.values()[record.PositionKey], fmt.Sprintf(`{"next":7,"committed":7,"decided":7,"partitions":1,"streamTime":%d}`, s.part.streamTime.UnixMilli()))
+		s.checkTold()
+
+		n := len(s.runs)
+		s.open(true)
+		s.feed(len(s.Events))
+		s.commit(true)
+		equal(t, "records of a restart without anything new", len(s.runs), n)
+	}
+}
+
+// The record of one tenant's run is nothing to another tenant, so it is no reason to tell less.
+func TestPartition_TellsBesideRecordsOfOthers(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("nobodys", "", custom("nobody's")).Key = []byte("other/thread") // 0
+	s.Turn("r", "m")                                                       // 1 to 3
+	s.all()
+	equal(t, "told", partitiontest.Told(t, s.runs), []int64{4})
+}
+
+func TestOffline_PassesOverPositions(t *testing.T) {
+	h := record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}
+	runs, refused, err := Offline(DefaultConfig(), "acme", "t", []Source{
+		{Headers: h, Value: []byte(started("r"))}, {Headers: h, Value: []byte(finished("r"))}, {Headers: h, Value: []byte(custom("late"))},
+	})
+	if err != nil || len(runs) != 1 || len(refused) != 1 {
+		t.Errorf("%d runs, %d refused, %v", len(runs), len(refused), err)
+	}
+}

@@ -1,0 +1,555 @@
+package partition
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/verify"
+)
+
+// recorded are the records of a thread, by run.
+type recorded map[string]*record.Run
+
+// takeRaw hands a raw record to what folds again.
+func takeRaw(take func(record.Event) error, m *kgo.Record) error {
+	e, ok, err := kafka.RunEvent(m, record.Headers{})
+	if !ok {
+		return err
+	}
+	return take(e)
+}
+
+// verify verifies runs of a thread (nil is all), by rows if bare, and with nothing taken but what is asked for where runs are named.
+func (r recorded) verify(events []*kgo.Record, wanted []string, bare bool) ([]verify.Report, error) {
+	return r.verifyFrom(0, events, wanted, bare)
+}
+
+// verifyFrom is verify where the log begins at start.
+func (r recorded) verifyFrom(start int, events []*kgo.Record, wanted []string, bare bool) ([]verify.Report, error) {
+	heads := make([]*record.Run, 0, len(r))
+	for _, id := range slices.Sorted(maps.Keys(r)) {
+		rec := r[id]
+		if bare {
+			row := *rec
+			row.Messages, row.InputMessages, row.State, row.Open = nil, nil, nil, nil
+			rec = &row
+		}
+		heads = append(heads, rec)
+	}
+	slices.SortFunc(heads, func(a, b *record.Run) int { return int(a.Raw.First - b.Raw.First) })
+	t, err := verify.NewThread(heads, wanted, [2]int64{int64(start), int64(len(events))}, verify.NewRecords(slices.Collect(maps.Values(r))))
+	if err != nil {
+		return nil, err
+	}
+	key, err := record.ThreadKey(heads[0].Tenant, heads[0].ThreadID)
+	if err != nil {
+		return nil, err
+	}
+	ranges := [][2]int64{{int64(start), int64(len(events))}}
+	if wanted != nil {
+		ranges = t.Ranges()
+	}
+	for _, part := range ranges {
+		for _, m := range events[max(part[0], 0):min(part[1], int64(len(events)))] {
+			if string(m.Key) != key {
+				continue
+			}
+			if err := takeRaw(t.Take, m); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return t.Reports()
+}
+
+// byThread are the latest records, by thread and run.
+func (s *sim) byThread() map[string]recorded {
+	s.tb.Helper()
+	out := map[string]recorded{}
+	for key, value := range s.values() {
+		r, err := record.DecodeRun([]byte(value))
+		if err != nil || strings.Count(key, "/") != 2 {
+			continue
+		}
+		if out[r.ThreadID] == nil {
+			out[r.ThreadID] = recorded{}
+		}
+		out[r.ThreadID][r.RunID] = r
+	}
+	return out
+}
+
+// tally counts what came of proofs.
+type tally struct{ places, unprovedPlaces, unproved int }
+
+// isProved demands that no record of the partition differs, however it is verified.
+func (s *sim) isProved(rng *rand.Rand, n *tally) {
+	s.tb.Helper()
+	for thread, records := range s.byThread() {
+		ids := slices.Sorted(maps.Keys(records))
+		ways := map[string][]string{"all": nil, "one": {ids[rng.IntN(len(ids))]}, "some": ids[rng.IntN(len(ids)):]}
+		for way, wanted := range ways {
+			proofs, err := records.verify(s.Events, wanted, rng.IntN(2) == 0)
+			s.check(err)
+			for _, p := range proofs {
+				if p.Verdict == verify.Differs {
+					b, err := record.EncodeRun(records[p.RunID])
+					s.check(err)
+					s.tb.Errorf("%s of thread %s, run %s: %+v\n%s", way, thread, p.RunID, p, b)
+				}
+				switch {
+				case p.Verdict == verify.Unproved:
+					n.unproved++
+				case slices.Contains(p.Unproved, verify.UnprovedPlace):
+					n.unprovedPlaces++
+				default:
+					n.places++
+				}
+			}
+		}
+	}
+	if s.tb.Failed() {
+		for i, m := range s.Events {
+			s.tb.Logf("%d %s %s %s %q %s", i, m.Key, header(m, record.HeaderKind), header(m, record.HeaderRunID), header(m, record.HeaderSeq), m.Value)
+		}
+		for key, value := range s.values() {
+			s.tb.Logf("%s: %s", key, value)
+		}
+	}
+}
+
+// interleaved writes runs of one thread whose inputs, first events and ends lie in any order, each with a parent by
+// name, by content, or none.
+func interleaved(s *sim, rng *rand.Rand) {
+	s.Says = rng
+	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
+	n := 1 + rng.IntN(6)
+	conversations := make([][]string, n)
+	steps := make([][]func(), n)
+	for i := range n {
+		id := fmt.Sprint("r", i)
+		var messages []string
+		if i > 0 && rng.IntN(4) > 0 {
+			messages = slices.Clone(conversations[rng.IntN(i)])
+			if len(messages) > 0 && rng.IntN(4) == 0 {
+				messages = messages[:rng.IntN(len(messages))]
+			}
+		}
+		messages = append(messages, userMessage("u"+id, "hello"))
+		conversations[i] = append(slices.Clone(messages), assistantMessage("m"+id, "x"))
+		parent := ""
+		if rng.IntN(3) == 0 {
+			parent = fmt.Sprintf(`,"parentRunId":%q`, pick(fmt.Sprint("r", rng.IntN(n)), fmt.Sprint("r", rng.IntN(n)), "elsewhere"))
+		}
+		input := fmt.Sprintf(`{"threadId":"t","runId":%q,"messages":[%s],"state":{"n":%d},"tools":[],"context":[]%s}`, id, strings.Join(messages, ","), i, parent)
+		start := `{"type":"RUN_STARTED","threadId":"t","runId":%q%s}`
+		header := pick(id, id, "")
+		switch rng.IntN(4) {
+		case 0, 1:
+			steps[i] = append(steps[i], func() { s.Input("t", id, input) })
+			if rng.IntN(6) == 0 {
+				steps[i] = append(steps[i], func() { s.Input("t", id, strings.Replace(input, "hello", "again", 1)) })
+			}
+			start = fmt.Sprintf(start, id, "")
+		case 2:
+			start = fmt.Sprintf(start, id, `,"input":`+input)
+		default:
+			start = fmt.Sprintf(start, id, parent)
+		}
+		if rng.IntN(8) > 0 {
+			steps[i] = append(steps[i], func() { s.Send("t", header, start) })
+			for k := range 1 + rng.IntN(3) {
+				value := pick(text("m"+id, "x"), text("m"+id, "x"), fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/k","value":%d}]}`, k), `{"type":`)
+				steps[i] = append(steps[i], func() { s.Send("t", pick(id, id, id, ""), value) })
+			}
+			if rng.IntN(5) > 0 {
+				end := pick(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, `{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, `{"type":"RUN_ERROR","message":%q}`)
+				steps[i] = append(steps[i], func() { s.Send("t", id, fmt.Sprintf(end, id)) })
+			}
+		}
+	}
+	for len(steps) > 0 {
+		i := rng.IntN(len(steps))
+		if len(steps[i]) == 0 {
+			steps = slices.Delete(steps, i, i+1)
+			continue
+		}
+		for range 1 + rng.IntN(3) {
+			if len(steps[i]) == 0 {
+				break
+			}
+			s.Now = s.Now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
+			switch rng.IntN(40) {
+			case 0, 1:
+				s.Now = s.Now.Add(2 * time.Hour)
+			case 2:
+				s.Now = s.Now.Add(10 * 24 * time.Hour)
+			}
+			if rng.IntN(10) == 0 {
+				s.Send("other", "o", custom("between"))
+			}
+			if rng.IntN(10) == 0 {
+				s.SendKind(record.KindCancel, "t", fmt.Sprint("r", rng.IntN(n)), `{}`)
+			}
+			steps[i][0]()
+			steps[i] = steps[i][1:]
+		}
+	}
+}
+
+// In whatever order inputs, first events and ends of a thread's runs come: the compactor places them the same
+// wherever it dies, and no record of them is said to differ, neither in the end nor on the way.
+func TestVerifier_ProvesRunsInAnyOrderOfInputsAndFirstEvents(t *testing.T) {
+	seed := newSeed(t)
+	var n tally
+	for i := range 10 * *roundFlag {
+		seed := seed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			want := newSim(t, nil)
+			interleaved(want, rng)
+			sameHowever(t, rng, want, nil).isProved(rng, &n)
+			onTheWay(want, rng, &n)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%+v", n)
+	if n.places < n.unprovedPlaces+n.unproved {
+		t.Errorf("of few runs anything is proved: %+v", n)
+	}
+}
+
+// onTheWay verifies what records say while a partition goes on, commit by commit.
+func onTheWay(script *sim, rng *rand.Rand, n *tally) {
+	script.tb.Helper()
+	s := newSim(script.tb, nil)
+	s.Now = script.Now
+	s.open(false)
+	for _, m := range script.Events {
+		s.Events = append(s.Events, m)
+		s.feed(1)
+		switch rng.IntN(12) {
+		case 0:
+			s.Now = s.Now.Add(s.cfg.CheckpointMax)
+		case 1:
+			s.Now = s.Now.Add(10 * 24 * time.Hour) // what is silent is closed
+		case 2:
+			s.open(rng.IntN(3) == 0)
+		}
+		if rng.IntN(3) == 0 {
+			s.commit(true)
+			s.isProved(rng, n)
+		}
+		if s.tb.Failed() {
+			return
+		}
+	}
+}
+
+// The same of the histories of TestPartition_AnyBatchingAndAnyCrashGiveTheSame, in which there are repeats, garbage, ids used again and
+// erasures.
+func TestVerifier_ProvesWhatAnyHistoryMakes(t *testing.T) {
+	seed := newSeed(t)
+	var n tally
+	for i := range *roundFlag {
+		seed := seed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			s := newSim(t, nil)
+			partitiontest.Random(s.Script, rng, 40+rng.IntN(200), true)
+			s.open(false)
+			for s.read < len(s.Events) {
+				s.feed(1 + rng.IntN(30))
+				s.commit(true)
+			}
+			s.finish()
+			s.isProved(rng, &n)
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%+v", n)
+	if n.places < n.unprovedPlaces+n.unproved {
+		t.Errorf("of few runs anything is proved: %+v", n)
+	}
+}
+
+// A member that is changed in a record is found: the record differs, or where the place of its run cannot be told, that is said.
+func TestVerifier_FindsWhatIsChanged(t *testing.T) {
+	seed := newSeed(t)
+	found, said := 0, 0
+	for i := range 10 * *roundFlag {
+		seed := seed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			s := newSim(t, nil)
+			interleaved(s, rng)
+			s.all()
+			s.finish()
+			records := s.byThread()["t"]
+			ids := slices.Sorted(maps.Keys(records))
+			if len(ids) == 0 {
+				return
+			}
+			id := ids[rng.IntN(len(ids))]
+			if records[id].InputOnly() {
+				return
+			}
+			was, err := record.EncodeRun(records[id])
+			s.check(err)
+			name := spoil(rng, records[id], ids)
+			is, err := record.EncodeRun(records[id])
+			s.check(err)
+			if string(is) == string(was) {
+				return
+			}
+			for _, wanted := range [][]string{nil, {id}} {
+				proofs, err := records.verify(s.Events, wanted, rng.IntN(2) == 0)
+				s.check(err)
+				at := slices.IndexFunc(proofs, func(p verify.Report) bool { return p.RunID == id })
+				switch p := proofs[at]; {
+				case p.Verdict == verify.Differs && (slices.Contains(p.Differences, name) || strings.HasPrefix(name, "raw.")):
+					found++
+				case p.Verdict == verify.Unproved, isPlace(name) && slices.Contains(p.Unproved, verify.UnprovedPlace):
+					said++
+				default:
+					t.Errorf("%s of %s was changed, wanted %v: %+v\nwas %s\nis  %s", name, id, wanted, p, was, is)
+				}
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d found, %d said to be unproved", found, said)
+	if found < 2*said {
+		t.Errorf("%d found, %d said to be unproved", found, said)
+	}
+}
+
+func isPlace(member string) bool {
+	return slices.Contains([]string{"parentRunId", "parentBy", "spawnedBy", "branchId", "rootRunId", "depth", "base"}, member)
+}
+
+// spoil changes one member of a record and returns its name.
+func spoil(rng *rand.Rand, r *record.Run, ids []string) string {
+	other := func(now string) string {
+		if len(ids) > 1 && rng.IntN(3) > 0 {
+			now = ids[rng.IntN(len(ids))]
+		} else {
+			now += "x"
+		}
+		return now
+	}
+	digit := func(hash string) string {
+		at := rng.IntN(len(hash))
+		return hash[:at] + string("0123456789abcdef"[rng.IntN(16)]) + hash[at+1:]
+	}
+	ways := []func() string{
+		func() string { r.ParentRunID = other(r.ParentRunID); return "parentRunId" },
+		func() string {
+			r.ParentBy = []record.ParentBy{record.ParentExplicit, record.ParentContent, record.ParentLatest, record.ParentNone}[rng.IntN(4)]
+			return "parentBy"
+		},
+		func() string { r.SpawnedBy = agui.String(other(string(r.SpawnedBy))); return "spawnedBy" },
+		func() string { r.BranchID = other(r.BranchID); return "branchId" },
+		func() string { r.RootRunID = other(r.RootRunID); return "rootRunId" },
+		func() string { r.Depth += 1 - 2*rng.IntN(2); return "depth" },
+		func() string {
+			if r.Base != "" && rng.IntN(2) == 0 {
+				r.Base = ""
+			} else {
+				r.Base = other(r.Base)
+			}
+			return "base"
+		},
+		func() string { r.Raw.SHA256 = digit(r.Raw.SHA256); return "raw.sha256" },
+		func() string { r.Raw.Events++; return "raw.events" },
+		func() string { r.Raw.NextSeq++; return "raw.nextSeq" },
+		func() string { r.Raw.First++; return "raw.first" },
+		func() string { r.Raw.Next--; return "raw.next" },
+		func() string {
+			at := rng.IntN(len(r.Raw.Ranges))
+			r.Raw.Ranges[at][rng.IntN(2)] += int64(1 - 2*rng.IntN(2))
+			return "raw.ranges"
+		},
+		func() string { r.Agent += "x"; return "agent" },
+		func() string { r.Labels = map[string]string{"a": fmt.Sprint(len(r.Labels))}; return "labels" },
+		func() string {
+			if r.Status.Sealed() {
+				r.Synthetic = !r.Synthetic
+			}
+			return "synthetic"
+		},
+		func() string { r.MessageCount++; return "messageCount" },
+		func() string { r.StartedAt = r.StartedAt.Add(time.Millisecond); return "startedAt" },
+		func() string { r.State = json.RawMessage(`{"n":77}`); return "state" },
+	}
+	if r.HistoryKey != "" {
+		ways = append(ways, func() string { r.HistoryKey = digit(r.HistoryKey); return "historyKey" })
+	}
+	if r.InputSHA256 != "" {
+		ways = append(ways, func() string { r.InputSHA256 = digit(r.InputSHA256); return "inputSha256" })
+	}
+	if len(r.Messages) > 0 {
+		ways = append(ways, func() string {
+			at := rng.IntN(len(r.Messages))
+			r.Messages[at].Raw = json.RawMessage(strings.Replace(string(r.Messages[at].Raw), `"content":"`, `"content":"!`, 1))
+			return "messages"
+		})
+	}
+	if len(r.InputMessages) > 0 {
+		ways = append(ways, func() string { r.InputMessages = r.InputMessages[1:]; return "inputMessages" })
+	}
+	for _, rule := range slices.Sorted(maps.Keys(r.Stats.Anomalies)) {
+		ways = append(ways, func() string { r.Stats.Anomalies[rule]++; return "stats.anomalies" })
+	}
+	return ways[rng.IntN(len(ways))]()
+}
+
+// A run whose input came while its parent was going on, and whose first event after that had ended, starts from the parent's end:
+// when it is folded again, too.
+func TestThread_FoldsAgainARunWhoseInputCameBeforeItsParentsEnd(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "r1", started("r1"))
+	s.Input("t", "r2", `{"threadId":"t","runId":"r2","messages":[{"id":"u1","role":"user","content":"one"},{"id":"m1","role":"assistant","content":"x"}],"tools":[],"context":[],"parentRunId":"r1"}`)
+	s.Send("t", "r1", `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"u1","role":"user","content":"one"}]}`)
+	s.Send("t", "r1", text("m1", "x"))
+	s.Send("t", "r1", finished("r1"))
+	s.Send("t", "r2", started("r2"))
+	s.Send("t", "r2", text("m2", "two"))
+	s.Send("t", "r2", finished("r2"))
+	s.all()
+	records := s.byThread()["t"]
+	equal(t, "base", records["r2"].Base, "r1")
+	records["r2"].Messages[0].Raw = json.RawMessage(assistantMessage("m2", "zwei")) // as older rules had it
+	again := verify.NewRewriter(slices.Collect(maps.Values(records)), 0)
+	for _, m := range s.Events {
+		s.check(takeRaw(again.Take, m))
+	}
+	anew, err := again.Rewrite()
+	s.check(err)
+	if len(anew) != 1 || string(anew[0].Record.Messages[0].Raw) != assistantMessage("m2", "two") {
+		t.Errorf("written anew: %+v", anew)
+	}
+}
+
+// Records that older rules have made stay as they are: no proof says that their place differs, before or after they were folded again.
+func TestVerifier_ProvesNoPlaceThatOtherRulesHaveDecided(t *testing.T) {
+	for name, older := range map[string]func(*record.Run){
+		"not folded again": func(r *record.Run) { r.FoldVersion = compact.Version - 1 },
+		"folded again":     func(r *record.Run) { r.Refolds = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, nil)
+			s.answer("run1", startedWith("run1", "", "["+userMessage("u1", "one")+"]"))
+			s.answer("run2", startedWith("run2", "", "["+userMessage("u2", "two")+"]"))
+			s.all()
+			records := s.byThread()["t"]
+			r := records["run2"]
+			if r.ParentBy != record.ParentLatest {
+				t.Fatalf("its parent is found by %s", r.ParentBy)
+			}
+			// As a list on RUN_STARTED was always the whole conversation.
+			r.ParentRunID, r.ParentBy, r.BranchID, r.RootRunID, r.Depth, r.Base = "", record.ParentNone, "run2", "run2", 0, ""
+			r.InputForm, r.MessageCount, r.HistoryKey = "", 2, lineage.KeyOf(r.Messages).String()
+			proofs, err := records.verify(s.Events, []string{"run2"}, false)
+			s.check(err)
+			if p := proofs[0]; p.Verdict != verify.Differs { // by these rules it is wrong
+				t.Fatalf("%+v", p)
+			}
+			older(r)
+			proofs, err = records.verify(s.Events, []string{"run2"}, false)
+			s.check(err)
+			if p := proofs[0]; p.Verdict != verify.Proved || !slices.Contains(p.Unproved, verify.UnprovedPlace) {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// A record of these rules tells numbers that are new from repeats: one that counts a lost event as a repeat differs, and so it is written
+// anew. Those of version 1 have both as repeats, and stay; where one is written anew by these rules, it tells them apart too.
+func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
+	s := newSim(t, nil)
+	s.Send("t", "r", started("r"), seq(0))
+	s.Send("t", "r", text("m", "b"), seq(2))
+	s.Send("t", "r", text("m", "a"), seq(1)) // lost
+	s.Send("t", "r", finished("r"), seq(3))
+	s.all()
+	r := s.byThread()["t"]["r"]
+	counted := maps.Clone(r.Stats.Anomalies)
+	equal(t, "anomalies", counted, map[string]int64{ruleGap: 1, ruleBackwards: 1})
+	proved := func() verify.Report {
+		t.Helper()
+		proofs, err := recorded{"r": r}.verify(s.Events, nil, false)
+		s.check(err)
+		return proofs[0]
+	}
+	anew := func() []verify.Rewritten {
+		t.Helper()
+		again := verify.NewRewriter([]*record.Run{r}, 0)
+		for _, m := range s.Events {
+			s.check(takeRaw(again.Take, m))
+		}
+		list, err := again.Rewrite()
+		s.check(err)
+		return list
+	}
+	equal(t, "as it is", proved().Verdict, verify.Proved)
+
+	r.Stats.Anomalies = map[string]int64{ruleGap: 1, ruleRepeat: 1}
+	if p := proved(); p.Verdict != verify.Differs || !slices.Equal(p.Differences, []string{"stats.anomalies"}) {
+		t.Errorf("by these rules: %+v", p)
+	}
+	if list := anew(); len(list) != 1 || !maps.Equal(list[0].Record.Stats.Anomalies, counted) {
+		t.Errorf("by these rules, written anew: %+v", list)
+	}
+
+	r.FoldVersion = 1
+	equal(t, "by rules of version 1", proved().Verdict, verify.Proved)
+	equal(t, "records of version 1 that are written anew", len(anew()), 0)
+	r.Messages[0].Raw = json.RawMessage(assistantMessage("m", "B"))
+	if list := anew(); len(list) != 1 || !maps.Equal(list[0].Record.Stats.Anomalies, counted) {
+		t.Errorf("of version 1, written anew: %+v", list)
+	}
+}
+
+// What older rules have counted before a run's first event stays in its record, which is then held to be one of theirs.
+func TestRun_KeepsTheVersionThatCountedBeforeItsFirstEvent(t *testing.T) {
+	hash, err := fold.NewTally().HashState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		counted map[string]int64
+		want    int
+	}{{nil, compact.Version}, {map[string]int64{ruleMalformed: 2, ruleRepeat: 1}, 1}} {
+		r := newRun(&thread{tenant: "acme", id: "t"}, "acme/t/r", &head{Metadata: runstore.Metadata{Run: lineage.Run{ID: "r"}}}, time.Now())
+		if err := r.resume(&record.Run{FoldVersion: 1, Stats: record.Stats{Anomalies: c.counted}, Open: &record.Open{Pending: true, Hash: hash}}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if r.rec.FoldVersion != c.want {
+			t.Errorf("with %v counted it is of version %d, want %d", c.counted, r.rec.FoldVersion, c.want)
+		}
+	}
+}
