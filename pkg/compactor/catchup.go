@@ -15,9 +15,9 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// readRuns reads skein.runs into the store until a record at or above the acknowledged fence.
-// Neither the last stable offset nor the high watermark is the right end: transaction markers lag,
-// and control records are invisible. A later fence may have compacted ours away: it serves as well.
+// readRuns reads skein.runs into the store, up to a record at or above the acknowledged fence. Neither the last stable
+// offset nor the high watermark is the right end: transaction markers lag, and control records are invisible. If a later
+// fence has compacted ours away, that one serves.
 func (o *opener) readRuns(a *assignment, store *runstore.Store) error {
 	from := store.Followed().NextOffset
 	if from > a.fence {
@@ -67,7 +67,7 @@ func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Cl
 		return false, err
 	}
 	for _, e := range fetches.Errors() {
-		if !retriable(e.Err) || errors.Is(e.Err, kerr.UnknownTopicID) { // the topic was made anew: it never passes
+		if !retriable(e.Err) || errors.Is(e.Err, kerr.UnknownTopicID) { // the topic was created again: it never passes
 			return false, fmt.Errorf("catching up with %s/%d: %w", e.Topic, e.Partition, e.Err)
 		}
 	}
@@ -103,8 +103,8 @@ func (o *opener) readAnswer(a *assignment, store *runstore.Store, reader *kgo.Cl
 	return done, write()
 }
 
-// catchUps tell how far the catch-ups of a session are, in the log and in metrics: on an empty folder
-// one reads all of a partition of skein.runs.
+// catchUps report the catch-ups of a session in the log and in metrics: on an empty folder one reads all of a partition of
+// skein.runs.
 type catchUps struct {
 	logger  *slog.Logger
 	metrics *Metrics
@@ -117,25 +117,25 @@ func newCatchUps(logger *slog.Logger, metrics *Metrics) *catchUps {
 	return &catchUps{logger: logger, metrics: metrics, all: map[*catchUp]struct{}{}}
 }
 
-// catchUp is the progress of one. It counts offsets: compaction leaves fewer records than offsets, so
-// the time left is an upper estimate where much was compacted.
+// catchUp is how far one is. It counts offsets: compaction leaves fewer records than offsets, so the time left is an upper
+// estimate where much was compacted.
 type catchUp struct {
-	of      *catchUps
-	id      int32
-	first   int64
-	next    int64
-	end     int64 // behind the fence
-	records int
-	bytes   int
-	began   time.Time
-	told    time.Time
+	of       *catchUps
+	id       int32
+	first    int64
+	next     int64
+	end      int64 // behind the fence
+	records  int
+	bytes    int
+	began    time.Time
+	loggedAt time.Time
 }
 
-// tellEvery is the time between two lines about one catch-up.
-const tellEvery = 10 * time.Second
+// catchUpLogEvery is the time between two lines about one catch-up.
+const catchUpLogEvery = 10 * time.Second
 
 func (c *catchUps) begin(id int32, next, end int64, now time.Time) *catchUp {
-	u := &catchUp{of: c, id: id, first: next, next: next, end: end, began: now, told: now}
+	u := &catchUp{of: c, id: id, first: next, next: next, end: end, began: now, loggedAt: now}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all[u] = struct{}{}
@@ -152,8 +152,8 @@ func (u *catchUp) read(records, bytes int, next int64, now time.Time) {
 	c.metrics.CatchUp.Add(float64(records))
 	c.metrics.CatchUpBytes.Add(float64(bytes))
 	c.show(now)
-	if now.Sub(u.told) >= tellEvery {
-		u.told = now
+	if now.Sub(u.loggedAt) >= catchUpLogEvery {
+		u.loggedAt = now
 		c.logger.Info("catching up with run records", "partition", u.id, "offset", u.next, "until", u.end,
 			"records", u.records, "bytes", u.bytes, "left", u.left(now).Round(time.Second).String())
 	}
@@ -176,7 +176,7 @@ func (u *catchUp) left(now time.Time) time.Duration {
 	return time.Duration(float64(now.Sub(u.began)) * float64(u.end-u.next) / float64(u.next-u.first))
 }
 
-// show sets the gauges: offsets of all, and the time of the one that takes longest.
+// show sets the gauges: the offsets of all, and the time of the one that takes longest.
 func (c *catchUps) show(now time.Time) {
 	var offsets int64
 	var left time.Duration

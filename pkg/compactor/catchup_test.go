@@ -19,9 +19,9 @@ func TestCatchUps_TellRecordsBytesAndTimeLeft(t *testing.T) {
 	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 	u := c.begin(3, 0, 1000, now)
 	v := c.begin(4, 0, 50, now)
-	u.read(80, 4000, 100, now.Add(tellEvery/2))
+	u.read(80, 4000, 100, now.Add(catchUpLogEvery/2))
 	equal(t, "lines before it is time", log.Len(), 0)
-	u.read(80, 4000, 250, now.Add(tellEvery))
+	u.read(80, 4000, 250, now.Add(catchUpLogEvery))
 	if want := "partition=3 offset=250 until=1000 records=160 bytes=8000 left=30s"; !strings.Contains(log.String(), want) {
 		t.Errorf("log is %q, want %q", log.String(), want)
 	}

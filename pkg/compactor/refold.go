@@ -33,11 +33,11 @@ func (s *session) refold(ctx context.Context, next *stretch) error {
 	if r.Refused == nil {
 		raw, start, err := s.readThread(ctx, a.id, r)
 		if err != nil {
-			return fmt.Errorf("refolding a thread of id %d: %w", a.id, err)
+			return fmt.Errorf("refolding a thread of partition %d: %w", a.id, err)
 		}
 		if r.Refused == nil {
 			if written, r.Refused, err = a.part.FinishRefold(r, raw, start); err != nil {
-				return fmt.Errorf("refolding a thread of id %d: %w", a.id, err)
+				return fmt.Errorf("refolding a thread of partition %d: %w", a.id, err)
 			}
 		}
 	}
