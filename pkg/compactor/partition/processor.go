@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // Processor folds the records of one partition and collects what a transaction has to write. One goroutine uses it at a
@@ -252,3 +254,39 @@ func (p *Processor) enter(room *Room) {
 		room.Fill()
 	}
 }
+
+// process takes the next record of skein.events and keeps nothing of it: its bytes may be used again
+// once process has returned. An error is never about the data: it says that the
+// partition cannot go on.
+func (p *Processor) process(m *kgo.Record, now time.Time) error {
+	if m.Offset < p.next { // fetched again
+		return nil
+	}
+	p.next = m.Offset + 1
+	if m.Attrs.IsControl() {
+		// The marker of a transaction: all that it says is that it was read. It counts as decided, so that C comes to the
+		// log's end, too: one that stays below would take a marker that has expired for events that are gone.
+		p.progress.Processed = max(p.progress.Processed, p.next)
+		return nil
+	}
+	p.counts.Bytes += len(m.Key) + len(m.Value)
+	decided := m.Offset < p.progress.Processed
+	// A record that says it comes from the future must not age what is open: producers that write to
+	// Kafka themselves set the time as they like.
+	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
+		p.streamTime = m.Timestamp
+		p.leaveGap()
+	}
+	result, err := p.route(&message{Record: m, decided: decided, now: now})
+	if err != nil {
+		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
+	}
+	if !decided {
+		p.progress.Processed = m.Offset + 1
+		p.counts.Outcomes[result]++
+	}
+	return nil
+}
+
+// clockSkew is how far a producer's clock may be ahead of this one.
+const clockSkew = time.Minute

@@ -111,3 +111,46 @@ func (r *run) takeSeq(h record.Headers) {
 	}
 	r.setSequence(s)
 }
+
+// touch notes a record as the run's, whatever becomes of it.
+func (p *Processor) touch(r *run, m *message) error {
+	if r.dirtyFrom < 0 {
+		p.dirty[r] = struct{}{}
+		r.dirtyAt = p.streamTime
+	}
+	r.take(m.Offset, p.heard(m.now), m.now, len(m.Value))
+	r.producer.Take(m.headers)
+	if r.head.Open() {
+		p.silent.heard(r.wait, r.head.LastAt)
+		return nil
+	}
+	r.wait.since = m.now
+	r.head.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say
+	return r.show()
+}
+
+// runOverhead is what a run holds in memory, with its thread, before it has said anything:
+// TestRun_HoldsAboutWhatItIsCountedFor.
+const runOverhead = 7 << 10
+
+// size is about what the run holds in memory: as much as its last record and what came since, the history that it goes on
+// from, which runs of one thread may share, and what every run does.
+func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes + r.under }
+
+// goesOnFrom notes the history that the run goes on from.
+func (r *run) goesOnFrom(at lineage.History) { r.under = at.Bytes() + len(at.State) }
+
+// setInput keeps an input that was sent beside the stream.
+func (r *run) setInput(in *agui.RunAgentInput, sum string) { r.input, r.inputSum = in, sum }
+
+// show lets lineage see the run as it stands, once its place is decided.
+func (r *run) show() error {
+	switch {
+	case r.fold != nil:
+		return r.thread.live(r.head, r.fold.Messages)
+	case r.head.Placed:
+		return r.thread.live(r.head, func() []agui.Message { return r.decided.parent.Messages })
+	default:
+		return nil
+	}
+}

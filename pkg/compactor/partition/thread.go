@@ -184,3 +184,49 @@ func numberOf(given, id string) int {
 func (t *thread) unsettled(h *head) bool {
 	return len(t.open) > 1 || len(t.open) == 1 && t.open[0] != h
 }
+
+// thread returns a thread by its key.
+func (p *Processor) thread(key, tenant, id string) (*thread, error) {
+	if t := p.threads[key]; t != nil {
+		return t, nil
+	}
+	unsealed, err := p.store.Thread(key).Unsealed()
+	if err != nil {
+		return nil, err
+	}
+	t, err := p.newThread(key, tenant, id, headsOf(unsealed))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.bringEnded(t); err != nil {
+		return nil, err
+	}
+	if t.erased, err = p.store.Thread(key).ErasedBelow(); err != nil {
+		return nil, err
+	}
+	p.threads[key] = t
+	return t, nil
+}
+
+// bringEnded has those sealed runs at hand that a thread begins with: those that ended at the record that is being
+// processed or behind, which is read again then, and the one that ended last before it, which is the parent of most.
+func (p *Processor) bringEnded(t *thread) error {
+	stored := p.store.Thread(t.key)
+	last, all, err := stored.EndedAt(p.next - 1)
+	if err != nil {
+		return err
+	}
+	t.rest = &rest{thread: t, store: stored, asked: map[restKey]struct{}{}}
+	if err := t.rest.bring(last...); err != nil {
+		return err
+	}
+	if all {
+		t.rest = nil
+	} else {
+		t.lineage.Leave(t.rest)
+	}
+	return nil
+}
+
+// size is about what the thread holds, in heads.
+func (t *thread) size() int { return threadHeads + len(t.heads) }

@@ -1,9 +1,11 @@
 package partition
 
 import (
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // The reasons of dead letters, as package deadletter explains them.
@@ -64,3 +66,18 @@ const codeAbandoned = "skein-abandoned"
 
 // codeOutgrown is that of the one which ends a run that has grown too large.
 const codeOutgrown = "skein-outgrown"
+
+// Counts are what the records since the last commit came to.
+type Counts struct {
+	Outcomes    [numOutcomes]int
+	DeadLetters map[string]int
+	Anomalies   map[string]int
+	Ended       map[record.Status]int
+	Reads       map[string]runstore.Reads // of the local store, by what for
+	Bytes       int
+	Lost        int64 // offsets that were gone before they were read
+}
+
+func newCounts() Counts {
+	return Counts{DeadLetters: map[string]int{}, Anomalies: map[string]int{}, Ended: map[record.Status]int{}}
+}

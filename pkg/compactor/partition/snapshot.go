@@ -1,97 +1,15 @@
 package partition
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
-
-// seal ends a run whose terminal event was folded: its record is made now and never again. From
-// here on the run is what its record says, read back: whoever builds on it then builds on the same,
-// now or after a restart.
-func (p *Processor) seal(r *run) error {
-	rec, base, err := p.build(r)
-	if err != nil {
-		return err
-	}
-	return p.end(r, rec, base, Output{Kind: outputSealed})
-}
-
-// end writes the last record of a run, and its branch where that is due.
-func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output) error {
-	at, err := lineage.RestoreFrom(base, contentOf(rec))
-	if err != nil {
-		return fmt.Errorf("sealing run: %w", err)
-	}
-	h := r.head
-	h.end(lineage.Status(rec.Status), rec.Synthetic)
-	h.Sealed = true
-	h.SinceSnapshot = p.sinceSnapshot(r, rec, at)
-	whole, err := p.wantsSnapshot(r, at)
-	if err != nil {
-		return err
-	}
-	if whole {
-		h.SinceSnapshot = 0
-	}
-	rec.SinceSnapshot = h.SinceSnapshot
-	out, err := p.finish(r, rec, as.Kind)
-	if err != nil {
-		return err
-	}
-	out.Outgrown = as.Outgrown
-	p.write(*out)
-	p.counts.Ended[rec.Status]++
-	if !whole {
-		return nil
-	}
-	if rec.Truncated { // since at was restored
-		if at, err = lineage.RestoreFrom(base, contentOf(rec)); err != nil {
-			return fmt.Errorf("sealing run: %w", err)
-		}
-	}
-	return p.snapshot(r.thread, h, at)
-}
-
-// finish makes the last record of a run and lets the run go.
-func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error) {
-	value, err := record.Fit(rec, p.cfg.RecordLimit)
-	if err != nil {
-		return nil, err
-	}
-	r.head.Truncated = rec.Truncated
-	p.hold(r.thread, r.head, r.key, rec, value)
-	p.letGo(r)
-	delete(p.dirty, r)
-	p.silent.drop(r.key)
-	p.abandoned.drop(r.key)
-	if err := r.thread.seal(r.head); err != nil {
-		return nil, err
-	}
-	return p.runOutput(r.key, rec, value, kind)
-}
-
-// runOutput wraps a run's encoded record, with the head that a process takes out of it which reads it.
-func (p *Processor) runOutput(key string, rec *record.Run, value []byte, kind string) (*Output, error) {
-	entry, err := runstore.RunEntry(key, rec, value)
-	if err != nil {
-		return nil, err
-	}
-	return &Output{
-		Record: &kgo.Record{
-			Topic: p.topics.Runs, Partition: p.id, Key: []byte(key), Value: value,
-			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: rec.RunID, Seq: -1}),
-		},
-		Kind: kind, entry: entry,
-	}, nil
-}
 
 // sinceSnapshot is how many bytes the run's branch has added since it was last written whole. A
 // branch's first run counts with all of its conversation.
@@ -148,4 +66,13 @@ func (p *Processor) snapshot(t *thread, h *head, at lineage.History) error {
 		}})
 	}
 	return nil
+}
+
+// conversationBytes is the size of the messages as JSON, but for what joins them.
+func conversationBytes(messages []agui.Message) int {
+	n := 0
+	for _, m := range messages {
+		n += len(m.Raw)
+	}
+	return n
 }

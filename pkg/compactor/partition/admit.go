@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -17,57 +16,6 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
-
-// Counts are what the records since the last commit came to.
-type Counts struct {
-	Outcomes    [numOutcomes]int
-	DeadLetters map[string]int
-	Anomalies   map[string]int
-	Ended       map[record.Status]int
-	Reads       map[string]runstore.Reads // of the local store, by what for
-	Bytes       int
-	Lost        int64 // offsets that were gone before they were read
-}
-
-func newCounts() Counts {
-	return Counts{DeadLetters: map[string]int{}, Anomalies: map[string]int{}, Ended: map[record.Status]int{}}
-}
-
-// process takes the next record of skein.events and keeps nothing of it: its bytes may be used again
-// once process has returned. An error is never about the data: it says that the
-// partition cannot go on.
-func (p *Processor) process(m *kgo.Record, now time.Time) error {
-	if m.Offset < p.next { // fetched again
-		return nil
-	}
-	p.next = m.Offset + 1
-	if m.Attrs.IsControl() {
-		// The marker of a transaction: all that it says is that it was read. It counts as decided, so that C comes to the
-		// log's end, too: one that stays below would take a marker that has expired for events that are gone.
-		p.progress.Processed = max(p.progress.Processed, p.next)
-		return nil
-	}
-	p.counts.Bytes += len(m.Key) + len(m.Value)
-	decided := m.Offset < p.progress.Processed
-	// A record that says it comes from the future must not age what is open: producers that write to
-	// Kafka themselves set the time as they like.
-	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
-		p.streamTime = m.Timestamp
-		p.leaveGap()
-	}
-	result, err := p.route(&message{Record: m, decided: decided, now: now})
-	if err != nil {
-		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
-	}
-	if !decided {
-		p.progress.Processed = m.Offset + 1
-		p.counts.Outcomes[result]++
-	}
-	return nil
-}
-
-// clockSkew is how far a producer's clock may be ahead of this one.
-const clockSkew = time.Minute
 
 // message is one record of skein.events on its way through a partition.
 type message struct {
@@ -427,112 +375,9 @@ func (p *Processor) runFor(t *thread, h *head, given string, m *message) (r *run
 	return newRun(t, key, h, m.now), true, nil
 }
 
-// register lets a new run be seen.
-func (p *Processor) register(r *run) {
-	r.thread.add(r.head)
-	p.keep(r)
-	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
-	if r.thread.unsettled(r.head) {
-		p.settle(r.thread)
-	}
-}
-
-// settle asks for a record of each run of the thread that has none, or none with its place: see partition.
-func (p *Processor) settle(t *thread) {
-	for _, h := range t.open {
-		if r := h.live; r != nil && (!r.recorded || r.fold != nil && !r.placed) {
-			p.ask(r)
-		}
-	}
-}
-
-// goOn notes a sign of life: a run that was abandoned is running again. Its record says so at once, as
-// until then it would hold back what can be told of the partition (tell).
-func (p *Processor) goOn(r *run) error {
-	if r.head.Open() {
-		return nil
-	}
-	r.head.revive()
-	p.ask(r)
-	p.abandoned.drop(r.key)
-	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
-	return r.show()
-}
-
-// touch notes a record as the run's, whatever becomes of it.
-func (p *Processor) touch(r *run, m *message) error {
-	if r.dirtyFrom < 0 {
-		p.dirty[r] = struct{}{}
-		r.dirtyAt = p.streamTime
-	}
-	r.take(m.Offset, p.heard(m.now), m.now, len(m.Value))
-	r.producer.Take(m.headers)
-	if r.head.Open() {
-		p.silent.heard(r.wait, r.head.LastAt)
-		return nil
-	}
-	r.wait.since = m.now
-	r.head.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say
-	return r.show()
-}
-
-// keep has a run in memory.
-func (p *Processor) keep(r *run) {
-	p.runs[r.key], r.head.live = r, r
-}
-
-// letGo drops a run from memory.
-func (p *Processor) letGo(r *run) {
-	delete(p.runs, r.key)
-	r.head.live = nil
-}
-
 func (p *Processor) anomaly(r *run, m *message, rule string) {
 	r.note(rule)
 	if !m.decided {
 		p.counts.Anomalies[rule]++
 	}
-}
-
-// letter sends a record to dead letters as it came; below P that was done before.
-func (p *Processor) letter(m *message, reason, detail string) (outcome, error) {
-	if m.decided {
-		return outcomeLetter, nil
-	}
-	at := record.Position{Partition: p.id, Offset: m.Offset}
-	dead := &kgo.Record{
-		Topic: p.topics.DeadLetters, Partition: p.id, Key: bytes.Clone(m.Key), Value: bytes.Clone(m.Value),
-	}
-	size := len(m.Key) + len(m.Value)
-	for _, h := range m.Headers {
-		size += len(h.Key) + len(h.Value)
-		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: h.Key, Value: bytes.Clone(h.Value)})
-	}
-	// Producers may compress what is far over the limit into a batch that is not; then even a
-	// dead letter can only name it.
-	if size > kafka.MaxBatchBytes-deadLetterRoom {
-		dead.Key, dead.Headers = nil, nil
-		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), record.SHA256(m.Value))
-	}
-	dead.Headers = append(dead.Headers,
-		kgo.RecordHeader{Key: record.HeaderReason, Value: []byte(reason)},
-		kgo.RecordHeader{Key: record.HeaderPosition, Value: []byte(at.String())})
-	if detail != "" {
-		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: record.HeaderDetail, Value: []byte(shorten(detail))})
-	}
-	p.write(Output{Record: dead})
-	p.counts.DeadLetters[reason]++
-	return outcomeLetter, nil
-}
-
-// deadLetterRoom is kept free for the headers that a dead letter gets and the batch's frame.
-const deadLetterRoom = 4 << 10
-
-// shorten keeps a detail small enough for a header; it may quote what the agent sent.
-func shorten(s string) string {
-	const most = 512
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

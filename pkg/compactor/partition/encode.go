@@ -1,11 +1,8 @@
 package partition
 
 import (
-	"encoding/json"
 	"fmt"
-	"time"
 
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -70,12 +67,6 @@ func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 	return &rec, folded, nil
 }
 
-// giveUp has a record say that the run was ended by Skein, with this event.
-func (r *run) giveUp(rec *record.Run, terminal json.RawMessage) {
-	lastAt := r.head.LastAt
-	rec.Status, rec.Synthetic, rec.EndedAt, rec.Terminal = record.StatusAbandoned, true, &lastAt, terminal
-}
-
 // buildOpen adds what a fold needs to go on from the record.
 func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 	checkpoint, err := folded.Checkpoint()
@@ -97,15 +88,4 @@ func (p *Processor) historyKey(t *thread, rec *record.Run, folded *compact.Run) 
 		return h.HistoryKey.Extend(rec.Messages)
 	}
 	return lineage.KeyOf(folded.Messages())
-}
-
-// abandonment is the terminal event that stands in for the one that never came.
-func abandonment(limit time.Duration) json.RawMessage {
-	return runError("The run was silent for longer than "+limit.String()+".", codeAbandoned)
-}
-
-func runError(message, code string) json.RawMessage {
-	b := []byte(`{"type":"RUN_ERROR","message":`)
-	b = agui.AppendString(b, message)
-	return append(b, `,"code":"`+code+`"}`...)
 }

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/skeinhq/skein/pkg/lineage"
 )
 
 // evictAfter is how long a run without unwritten events stays in memory.
@@ -16,62 +14,11 @@ const evictAfter = 30 * time.Second
 // next event would cost more than it holds.
 const busyFor = time.Second
 
-// runOverhead is what a run holds in memory, with its thread, before it has said anything:
-// TestRun_HoldsAboutWhatItIsCountedFor.
-const runOverhead = 7 << 10
-
-// size is about what the run holds in memory: as much as its last record and what came since, the history that it goes on
-// from, which runs of one thread may share, and what every run does.
-func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes + r.under }
-
-// goesOnFrom notes the history that the run goes on from.
-func (r *run) goesOnFrom(at lineage.History) { r.under = at.Bytes() + len(at.State) }
-
 // share gives the partition its part of what the process may hold, which has so many partitions.
 func (p *Processor) share(partitions int) {
 	p.partitions = partitions
 	p.mostRunBytes, p.mostHeads = p.cfg.OpenRunBytes/partitions, p.cfg.maxHeads/partitions
 	p.mostReads = leaveReads / partitions
-}
-
-// relieve marks the least recently used open runs for checkpointing where open runs hold more memory than they may: once
-// their records are committed, the runs can leave (evict). It stops at half of the transaction's room for checkpoints, so
-// that other runs which are due have some, and marks one run at least. If that leaves far too much in memory, nothing is
-// processed before the next transaction (overMemory).
-func (p *Processor) relieve(now time.Time) {
-	p.overMemory = false
-	if p.runBytes <= p.mostRunBytes {
-		return
-	}
-	var silent []*run
-	over := p.runBytes - p.mostRunBytes
-	for _, r := range p.runs {
-		switch _, dirty := p.dirty[r]; {
-		case !dirty && r.recorded, r.due:
-			over -= r.size() // it can leave as it is, or is written anyway
-		case !r.unfit && now.Sub(r.touchedAt) >= busyFor:
-			silent = append(silent, r)
-		}
-	}
-	slices.SortFunc(silent, longestSilent)
-	half := p.room.checkpoints.Load() / 2
-	for i, r := range silent {
-		if over <= 0 {
-			return
-		}
-		if i > 0 && p.room.checkpoints.Load() <= half {
-			p.overMemory = over > p.mostRunBytes
-			return
-		}
-		r.due = true
-		p.dirty[r] = struct{}{}
-		p.room.checkpoints.Add(int64(-r.size()))
-		over -= r.size()
-	}
-}
-
-func longestSilent(a, b *run) int {
-	return cmp.Or(a.touchedAt.Compare(b.touchedAt), cmp.Compare(a.head.Start, b.head.Start))
 }
 
 // evict lets go of what committed records can give back: runs after a while of silence, or sooner where
@@ -121,9 +68,6 @@ const (
 
 // leaveReads is how often threads that leave sealed runs may read the local stores of a process at once: 0.1 s, by some 50 µs each.
 const leaveReads = 1_500
-
-// size is about what the thread holds, in heads.
-func (t *thread) size() int { return threadHeads + len(t.heads) }
 
 // evictThreads lets go of what the local store has of threads, where the threads at hand hold more than they may: half of
 // that stays. Threads without a run in memory go as a whole, least recently used first; then of the others the runs

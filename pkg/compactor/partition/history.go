@@ -2,9 +2,12 @@ package partition
 
 import (
 	"container/list"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // Histories keeps the histories of recently ended runs, of all partitions of a process, so that the next
@@ -117,4 +120,67 @@ func (c *Histories) remove(e *list.Element) {
 		c.size -= l.size
 		delete(c.lists, v.list)
 	}
+}
+
+// history returns a placed run's history as it stands: of a live run out of its fold, of any other
+// out of its record and the chain of bases below.
+func (p *Processor) history(t *thread, runID string) (lineage.History, error) {
+	key, err := record.RunKey(t.tenant, t.id, runID)
+	if err != nil {
+		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
+	}
+	if r := p.runs[key]; r != nil && r.fold != nil {
+		return lineage.History{Messages: r.fold.Messages(), State: r.fold.State()}, nil
+	}
+	// Down the chain until a history is at hand, then up again.
+	var chain []lineage.Content
+	sealed := true
+	at := lineage.History{}.Share()
+	for key != "" {
+		if h, ok := p.histories.get(key); ok {
+			at = h
+			break
+		}
+		rec, _, err := p.recordOf(key)
+		if err != nil {
+			return lineage.History{}, err
+		}
+		if len(chain) == 0 {
+			sealed = rec.Open == nil
+		}
+		chain = append(chain, contentOf(rec)) // of a long chain no more is held than that
+		key = ""
+		if rec.Base != "" {
+			if key, err = record.RunKey(t.tenant, t.id, rec.Base); err != nil {
+				return lineage.History{}, fmt.Errorf("restoring history: %w", err)
+			}
+		}
+	}
+	if !sealed {
+		at = at.Unshare() // nobody goes on from what an open run says for now
+	}
+	slices.Reverse(chain)
+	if at, err = lineage.RestoreFrom(at, chain...); err != nil {
+		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
+	}
+	if len(chain) > 0 && sealed {
+		at = at.Share()
+		if key, err = record.RunKey(t.tenant, t.id, runID); err == nil {
+			p.histories.put(key, at)
+		}
+	}
+	return at, nil
+}
+
+func contentOf(rec *record.Run) lineage.Content {
+	return lineage.Content{RunID: rec.RunID, Base: rec.Base, Messages: rec.Messages, Layout: rec.Layout, State: rec.State}
+}
+
+// recordOf returns a run's latest record, committed or about to be, and the size of a committed one.
+func (p *Processor) recordOf(key string) (*record.Run, int, error) {
+	if value := p.unsaved[key]; value != nil {
+		rec, err := record.DecodeRun(value)
+		return rec, 0, err
+	}
+	return p.store.Record(key)
 }

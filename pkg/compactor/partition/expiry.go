@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -198,59 +196,4 @@ func (p *Processor) knowEnd(offset int64, now time.Time) { p.logEnd, p.logEndAt 
 // closed: what waits to be read may be theirs. Times of records do not say that: one fast clock would.
 func (p *Processor) isUpToDate(now time.Time) bool {
 	return !p.logEndAt.IsZero() && p.next >= p.logEnd && now.Sub(p.logEndAt) < p.cfg.IdleLimit
-}
-
-// close makes the last record of a run that was abandoned.
-func (p *Processor) close(r *run, kind string) (*Output, error) {
-	rec, base, err := p.build(r)
-	if err != nil {
-		return nil, err
-	}
-	if r.fold == nil && r.decided != nil { // it has its place, and no event
-		base = r.decided.base
-	}
-	at, err := lineage.RestoreFrom(base, contentOf(rec))
-	if err != nil {
-		return nil, fmt.Errorf("closing run: %w", err)
-	}
-	rec.Open, rec.Closed = nil, true
-	// As a process that reads the record will say: a run with only an input was placed for now, and that stands.
-	m, err := runstore.MetadataOf(rec)
-	if err != nil {
-		return nil, err
-	}
-	r.head.Metadata = *m
-	r.head.SinceSnapshot = p.sinceSnapshot(r, rec, at)
-	rec.SinceSnapshot = r.head.SinceSnapshot
-	return p.finish(r, rec, kind)
-}
-
-// abandon gives a run up, and makes its record. One that is over the limit ends for good, so that it does not hold the commit for
-// ever: here, so that it comes out the same whatever else the transaction holds.
-func (p *Processor) abandon(key string, now time.Time) error {
-	r, err := p.bring(key, now)
-	if err != nil {
-		return err
-	}
-	p.silent.drop(r.key)
-	r.wait = p.abandoned.add(r.key, now)
-	r.head.end(lineage.StatusAbandoned, true)
-	r.due = true
-	p.dirty[r] = struct{}{}
-	p.counts.Ended[record.StatusAbandoned]++
-	if r.fold != nil {
-		r.head.HistoryKey = lineage.KeyOf(r.fold.Messages())
-	}
-	if err := r.show(); err != nil {
-		return err
-	}
-	if r.made, _, err = p.openRecord(r, p.cfg.RecordLimit); err != nil || r.made != nil {
-		return err
-	}
-	out, err := p.close(r, outputAbandoned)
-	if err != nil {
-		return err
-	}
-	p.write(*out)
-	return nil
 }

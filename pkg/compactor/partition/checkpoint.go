@@ -1,0 +1,202 @@
+package partition
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// dueRuns returns the runs that are written now, and passes those that wait to waits. Of very many that are due at the
+// same moment a transaction takes some (Room), those first whose events wait longest, so that the committed offset moves
+// on with each. What was requested goes in any case, as its resolution may rest on that (settle): Process stops once that
+// is much (ask).
+func (p *Processor) dueRuns(now time.Time, waits func(*run)) (due []*run) {
+	p.relieve(now)
+	var timely []*run
+	for r := range p.dirty {
+		switch {
+		case r.due:
+			due = append(due, r)
+		case p.isDue(r, now):
+			timely = append(timely, r)
+		default:
+			waits(r)
+		}
+	}
+	slices.SortFunc(timely, func(a, b *run) int {
+		return cmp.Or(cmp.Compare(a.dirtyFrom, b.dirtyFrom), cmp.Compare(a.head.Start, b.head.Start))
+	})
+	for i, r := range timely {
+		if i > 0 && p.room.checkpoints.Load() <= 0 { // one of them at least
+			waits(r)
+			continue
+		}
+		due = append(due, r)
+		p.room.checkpoints.Add(int64(-r.size()))
+	}
+	return due
+}
+
+// isDue is the checkpoint rule. A run that says much within the interval does not wait for that: what it says
+// until its next record is read again after a crash.
+func (p *Processor) isDue(r *run, now time.Time) bool {
+	age, grown := now.Sub(r.savedAt), r.newBytes >= p.cfg.CheckpointFactor*r.savedSize
+	return age >= p.cfg.CheckpointMax || grown && (age >= p.cfg.CheckpointInterval || r.newBytes >= p.cfg.RecordLimit)
+}
+
+// ask has a run written in the next transaction, whatever the checkpoint rule says.
+func (p *Processor) ask(r *run) {
+	if !r.due {
+		r.due = true
+		p.room.outputs.Add(int64(-r.size()))
+	}
+}
+
+// settle asks for a record of each run of the thread that has none, or none with its place: see partition.
+func (p *Processor) settle(t *thread) {
+	for _, h := range t.open {
+		if r := h.live; r != nil && (!r.recorded || r.fold != nil && !r.placed) {
+			p.ask(r)
+		}
+	}
+}
+
+// relieve marks the least recently used open runs for checkpointing where open runs hold more memory than they may: once
+// their records are committed, the runs can leave (evict). It stops at half of the transaction's room for checkpoints, so
+// that other runs which are due have some, and marks one run at least. If that leaves far too much in memory, nothing is
+// processed before the next transaction (overMemory).
+func (p *Processor) relieve(now time.Time) {
+	p.overMemory = false
+	if p.runBytes <= p.mostRunBytes {
+		return
+	}
+	var silent []*run
+	over := p.runBytes - p.mostRunBytes
+	for _, r := range p.runs {
+		switch _, dirty := p.dirty[r]; {
+		case !dirty && r.recorded, r.due:
+			over -= r.size() // it can leave as it is, or is written anyway
+		case !r.unfit && now.Sub(r.touchedAt) >= busyFor:
+			silent = append(silent, r)
+		}
+	}
+	slices.SortFunc(silent, longestSilent)
+	half := p.room.checkpoints.Load() / 2
+	for i, r := range silent {
+		if over <= 0 {
+			return
+		}
+		if i > 0 && p.room.checkpoints.Load() <= half {
+			p.overMemory = over > p.mostRunBytes
+			return
+		}
+		r.due = true
+		p.dirty[r] = struct{}{}
+		p.room.checkpoints.Add(int64(-r.size()))
+		over -= r.size()
+	}
+}
+
+func longestSilent(a, b *run) int {
+	return cmp.Or(a.touchedAt.Compare(b.touchedAt), cmp.Compare(a.head.Start, b.head.Start))
+}
+
+// checkpoint makes the record of a run that is not sealed. Over the limit it makes none, and the run
+// goes on holding the commit: a record that was cut could not be gone on from. It is tried again by the
+// same rule as if it had been written. Where the run's place has to be written now, a record says that alone. An abandoned run
+// ends for good, so that it does not hold the commit for ever.
+func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
+	if r.made != nil {
+		return r.made, nil
+	}
+	limit := p.cfg.RecordLimit
+	if !r.head.Open() || r.dirtyFrom < 0 {
+		limit += lateRoom
+	}
+	out, size, err := p.openRecord(r, limit)
+	switch {
+	case err != nil:
+		return nil, err
+	case out != nil:
+		return out, nil
+	case !r.head.Open(): // the limit was another one
+		return p.close(r, outputAbandoned)
+	}
+	place := r.due && !r.placed && r.fold != nil
+	r.savedAt, r.savedSize, r.newBytes, r.due, r.unfit = now, size, 0, false, true
+	if place {
+		return p.placeRecord(r)
+	}
+	return nil, nil
+}
+
+// lateRoom is by how much a run that was abandoned may be over the limit: what comes for it and does not take that back adds ranges and
+// anomalies. It would end for good else, or not, by what else the transaction holds. So may one of which nothing came since its last record, as
+// all that is new is a mark (markLost): nothing holds the commit for that, and without a record it would be forgotten in a crash.
+const lateRoom = 8 << 10
+
+// openRecord makes the record of a run that is not sealed, from which it can go on; nil where that is over the limit, as its
+// size tells.
+func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err error) {
+	rec, _, err := p.build(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if rec.Open == nil {
+		return nil, record.LeastBytes(rec), nil
+	}
+	value, err := record.EncodeRun(rec)
+	if err != nil || len(value) > limit {
+		return nil, len(value), err
+	}
+	kind := outputCheckpoint
+	if !r.head.Open() {
+		kind = outputAbandoned
+	}
+	if out, err = p.runOutput(r.key, rec, value, kind); err != nil {
+		return nil, 0, err
+	}
+	out.run = r
+	return out, len(value), nil
+}
+
+// placeRecord makes the record of a run that says where it belongs, and nothing of what came from its first event on: that is read
+// again. It may be over the limit by what there is beside content; there is room for that in a batch (kafka.MaxBatchBytes). For the rest
+// see fits.
+func (p *Processor) placeRecord(r *run) (*Output, error) {
+	before := r.decided.before
+	h := &head{Metadata: runstore.Metadata{Next: before.next, LastAt: r.head.LastAt, Pending: true, Placed: true}}
+	h.Run = lineage.Run{ID: r.head.ID, GivenID: r.head.GivenID, Start: r.head.Start, End: -1, Status: lineage.StatusRunning}
+	was := newRun(r.thread, r.key, h, r.touchedAt)
+	was.setSequence(before.seq)
+	was.producer = before.producer
+	was.setInput(before.input, before.inputSum)
+	was.tally.StartedAt, was.rec.RawLost, was.ranges, was.decided = r.tally.StartedAt, r.rec.RawLost, record.NewRanges(before.ranges), r.decided
+	maps.Copy(was.early, before.early)
+	for _, rule := range r.decided.Anomalies {
+		was.early[rule]++
+	}
+	rec, fold, err := p.describe(was)
+	if err != nil {
+		return nil, err
+	}
+	if err := was.buildOpen(rec, fold); err != nil {
+		return nil, err
+	}
+	value, err := record.EncodeRun(rec)
+	if err != nil {
+		return nil, fmt.Errorf("encoding place of run: %w", err)
+	}
+	out, err := p.runOutput(r.key, rec, value, outputCheckpoint)
+	if err != nil {
+		return nil, err
+	}
+	out.run = r
+	return out, nil
+}

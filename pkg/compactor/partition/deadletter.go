@@ -1,0 +1,55 @@
+package partition
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// letter sends a record to dead letters as it came; below P that was done before.
+func (p *Processor) letter(m *message, reason, detail string) (outcome, error) {
+	if m.decided {
+		return outcomeLetter, nil
+	}
+	at := record.Position{Partition: p.id, Offset: m.Offset}
+	dead := &kgo.Record{
+		Topic: p.topics.DeadLetters, Partition: p.id, Key: bytes.Clone(m.Key), Value: bytes.Clone(m.Value),
+	}
+	size := len(m.Key) + len(m.Value)
+	for _, h := range m.Headers {
+		size += len(h.Key) + len(h.Value)
+		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: h.Key, Value: bytes.Clone(h.Value)})
+	}
+	// Producers may compress what is far over the limit into a batch that is not; then even a
+	// dead letter can only name it.
+	if size > kafka.MaxBatchBytes-deadLetterRoom {
+		dead.Key, dead.Headers = nil, nil
+		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), record.SHA256(m.Value))
+	}
+	dead.Headers = append(dead.Headers,
+		kgo.RecordHeader{Key: record.HeaderReason, Value: []byte(reason)},
+		kgo.RecordHeader{Key: record.HeaderPosition, Value: []byte(at.String())})
+	if detail != "" {
+		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: record.HeaderDetail, Value: []byte(shorten(detail))})
+	}
+	p.write(Output{Record: dead})
+	p.counts.DeadLetters[reason]++
+	return outcomeLetter, nil
+}
+
+// deadLetterRoom is kept free for the headers that a dead letter gets and the batch's frame.
+const deadLetterRoom = 4 << 10
+
+// shorten keeps a detail small enough for a header; it may quote what the agent sent.
+func shorten(s string) string {
+	const most = 512
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

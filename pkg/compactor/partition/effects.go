@@ -1,0 +1,185 @@
+package partition
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Output is one record on its way to a derived topic.
+type Output struct {
+	Record *kgo.Record
+	Kind   string // for the metric; empty for a dead letter
+	// entry is what the local store takes in after the commit, but for what the broker adds; empty where that is nothing.
+	entry runstore.Entry
+	// run is set for the record of a run that is not sealed.
+	run *run
+	// Outgrown is set for the last record of an outgrown run.
+	Outgrown *Outgrown
+}
+
+// Outgrown names a run that was ended as it had grown too large, and the bytes that its record would have had.
+type Outgrown struct {
+	Tenant, ThreadID, RunID string
+	Bytes                   int
+}
+
+// The kinds of output, for the metric.
+const (
+	outputSealed     = "sealed"
+	outputCheckpoint = "checkpoint"
+	outputAbandoned  = "abandoned"
+	outputClosed     = "closed" // the last record of a run that was abandoned
+	outputPosition   = "position"
+	outputSnapshot   = "snapshot"
+	outputOversize   = "oversize"
+	outputTombstone  = "tombstone"
+	outputErasure    = "erasure"
+	// outputRefolded: the record of a run that had ended, written anew.
+	outputRefolded = "refolded"
+	// outputOutgrown: the last record of a run that had grown too large: see endOutgrown.
+	outputOutgrown = "outgrown"
+)
+
+// OutputKinds returns the kinds of output, for the metric.
+func OutputKinds() []string {
+	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown}
+}
+
+// write puts an output into the next transaction.
+func (p *Processor) write(o Output) {
+	p.outputs = append(p.outputs, o)
+	p.room.outputs.Add(int64(-o.bytes()))
+}
+
+func (o Output) bytes() int { return len(o.Record.Key) + len(o.Record.Value) }
+
+// Effects are what one partition puts into a transaction.
+type Effects struct {
+	Outputs  []Output
+	Progress Progress
+	Counts   Counts
+	// told is what position records say once the transaction is committed.
+	told int64
+	// changed says that there is a reason for a transaction.
+	Changed bool
+}
+
+// collect takes what is to be written. The partition must not process anything until the
+// transaction's outcome is known.
+func (p *Processor) collect(now time.Time) (Effects, error) {
+	if err := p.expire(now); err != nil {
+		return Effects{}, err
+	}
+	b := Effects{Progress: p.progress, Outputs: p.outputs, Counts: p.counts}
+	b.Counts.Reads = p.store.TakeReads()
+	p.outputs, p.counts = nil, newCounts()
+
+	hold, holdAt, known := p.next, p.streamTime, p.progress.Processed
+	held := func(r *run) {
+		if r.dirtyFrom < 0 {
+			return
+		}
+		if r.dirtyFrom < hold {
+			hold, holdAt = r.dirtyFrom, r.dirtyAt
+		}
+		if !r.shownOpen {
+			known = min(known, r.dirtyFrom)
+		}
+	}
+	due := p.dueRuns(now, held)
+	slices.SortFunc(due, func(a, b *run) int { return cmp.Compare(a.head.Start, b.head.Start) })
+	for _, r := range due {
+		out, err := p.checkpoint(r, now)
+		if err != nil {
+			return Effects{}, err
+		}
+		if out == nil {
+			held(r)
+			continue
+		}
+		if out.entry.Metadata.Placed { // nothing of what it holds is in there
+			held(r)
+		}
+		b.Outputs = append(b.Outputs, *out)
+	}
+	b.Progress.Committed, b.Progress.StreamTime = hold, 0
+	if !holdAt.IsZero() {
+		b.Progress.StreamTime = holdAt.UnixMilli()
+	}
+	if gap := b.Progress.Gap; gap.Until > 0 && b.Progress.StreamTime >= gap.Until { // nothing that is read again is judged by it
+		b.Progress.Gap, p.progress.Gap = record.Gap{}, record.Gap{}
+	}
+	if p.skip != nil {
+		b.Progress = p.settled
+	}
+	b.Changed = len(b.Outputs) > 0 || b.Progress != p.settled
+	p.tell(&b, known)
+	return b, nil
+}
+
+// Committed takes in that the effects are durable: only now it writes the store and drops what memory no longer needs.
+func (p *Processor) Committed(b Effects, now time.Time) error {
+	entries := make([]runstore.Entry, 0, len(b.Outputs))
+	for _, o := range b.Outputs {
+		if o.entry.Key == nil && o.entry.Progress == nil {
+			continue
+		}
+		o.entry.Offset, o.entry.Time = o.Record.Offset, o.Record.Timestamp
+		entries = append(entries, o.entry)
+		if o.run == nil {
+			delete(p.unsaved, string(o.entry.Key))
+			continue
+		}
+		r := o.run
+		r.recorded, r.shownOpen = true, r.head.Open()
+		alone := r.fold != nil && o.entry.Metadata.Placed // its place: what came from its first event on is in none
+		if alone {
+			r.dirtyFrom, r.dirtyAt = r.decided.before.first, r.decided.before.at
+		}
+		if r.fold != nil {
+			r.placed, r.decided = true, nil
+		}
+		if alone {
+			continue
+		}
+		r.dirtyFrom, r.due, r.unfit, r.made = -1, false, false, nil
+		r.savedAt, r.savedSize, r.newBytes = now, len(o.Record.Value), 0
+		if r.rec.Base == "" { // the record has all that it goes on from
+			r.under = 0
+		}
+		delete(p.dirty, r)
+	}
+	clear(p.said) // nothing was sealed since the effects were collected
+	if p.skip == nil {
+		p.progress, p.settled, p.told = b.Progress, b.Progress, b.told
+	}
+	if err := p.store.Apply(entries, now); err != nil {
+		return err
+	}
+	return p.evict(now)
+}
+
+// Unload drops what memory no longer needs where there was nothing to commit.
+func (p *Processor) Unload(now time.Time) error { return p.evict(now) }
+
+// runOutput wraps a run's encoded record, with the head that a process takes out of it which reads it.
+func (p *Processor) runOutput(key string, rec *record.Run, value []byte, kind string) (*Output, error) {
+	entry, err := runstore.RunEntry(key, rec, value)
+	if err != nil {
+		return nil, err
+	}
+	return &Output{
+		Record: &kgo.Record{
+			Topic: p.topics.Runs, Partition: p.id, Key: []byte(key), Value: value,
+			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindRun, RunID: rec.RunID, Seq: -1}),
+		},
+		Kind: kind, entry: entry,
+	}, nil
+}

@@ -1,0 +1,205 @@
+package partition
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// outgrown is how many record limits a run may hold. Over one limit it has no record until it ends, so it
+// stays in memory and holds the commit; over this many it is ended.
+const outgrown = 4
+
+// partOverhead is what a message, a tool call or a type of events counts for beside its bytes.
+const partOverhead = 512
+
+// endOutgrown ends a run for good, as one that was abandoned, where an event of so many bytes has made it too large: it
+// could fill the memory of this process, and of the next one, which would fold it again. Its record is
+// cut to the limit and says why; what comes behind it is handled as behind any end.
+//
+// That follows from the events alone, whenever records are written and wherever a fold goes on from one: so
+// it comes out the same when they are read again. It is looked at whenever what the run has said crosses another
+// record limit, as to measure it takes a part of what it took to fold that. What patches copy meanwhile is bounded by
+// the fold (docs/fold.md).
+// Below P it was looked at before, and the run went on: what it said was taken in, so it is not ended there where the limit is a
+// lower one by now, nor by a version that knows this rule as the first.
+func (p *Processor) endOutgrown(r *run, bytes int) error {
+	limit, before := int64(p.cfg.RecordLimit), r.said
+	if r.said += int64(bytes); before/limit == r.said/limit || p.next <= p.progress.Processed {
+		return nil
+	}
+	rec, _, err := p.describe(r)
+	if err != nil {
+		return err
+	}
+	size := record.LeastBytes(rec)
+	if size <= p.cfg.RecordLimit || size+partOverhead*parts(rec) <= outgrown*p.cfg.RecordLimit {
+		return nil
+	}
+	r.giveUp(rec, runError(fmt.Sprintf("The run was ended, as it had grown too large: its record would have had %d bytes, %d are allowed.", size, limit), codeOutgrown))
+	return p.end(r, rec, r.base, Output{Kind: outputOutgrown, Outgrown: &Outgrown{r.thread.tenant, r.thread.id, r.head.ID, size}})
+}
+
+// parts is the number of what makes a fold take memory beside the bytes.
+func parts(rec *record.Run) int {
+	n := len(rec.Messages) + len(rec.Stats.Events)
+	for _, calls := range rec.Stats.ToolCalls {
+		n += int(calls)
+	}
+	return n
+}
+
+// seal ends a run whose terminal event was folded: its record is made now and never again. From
+// here on the run is what its record says, read back: whoever builds on it then builds on the same,
+// now or after a restart.
+func (p *Processor) seal(r *run) error {
+	rec, base, err := p.build(r)
+	if err != nil {
+		return err
+	}
+	return p.end(r, rec, base, Output{Kind: outputSealed})
+}
+
+// goOn notes a sign of life: a run that was abandoned is running again. Its record says so at once, as
+// until then it would hold back what can be told of the partition (tell).
+func (p *Processor) goOn(r *run) error {
+	if r.head.Open() {
+		return nil
+	}
+	r.head.revive()
+	p.ask(r)
+	p.abandoned.drop(r.key)
+	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
+	return r.show()
+}
+
+// end writes the last record of a run, and its branch where that is due.
+func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output) error {
+	at, err := lineage.RestoreFrom(base, contentOf(rec))
+	if err != nil {
+		return fmt.Errorf("sealing run: %w", err)
+	}
+	h := r.head
+	h.end(lineage.Status(rec.Status), rec.Synthetic)
+	h.Sealed = true
+	h.SinceSnapshot = p.sinceSnapshot(r, rec, at)
+	whole, err := p.wantsSnapshot(r, at)
+	if err != nil {
+		return err
+	}
+	if whole {
+		h.SinceSnapshot = 0
+	}
+	rec.SinceSnapshot = h.SinceSnapshot
+	out, err := p.finish(r, rec, as.Kind)
+	if err != nil {
+		return err
+	}
+	out.Outgrown = as.Outgrown
+	p.write(*out)
+	p.counts.Ended[rec.Status]++
+	if !whole {
+		return nil
+	}
+	if rec.Truncated { // since at was restored
+		if at, err = lineage.RestoreFrom(base, contentOf(rec)); err != nil {
+			return fmt.Errorf("sealing run: %w", err)
+		}
+	}
+	return p.snapshot(r.thread, h, at)
+}
+
+// finish makes the last record of a run and lets the run go.
+func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error) {
+	value, err := record.Fit(rec, p.cfg.RecordLimit)
+	if err != nil {
+		return nil, err
+	}
+	r.head.Truncated = rec.Truncated
+	p.hold(r.thread, r.head, r.key, rec, value)
+	p.letGo(r)
+	delete(p.dirty, r)
+	p.silent.drop(r.key)
+	p.abandoned.drop(r.key)
+	if err := r.thread.seal(r.head); err != nil {
+		return nil, err
+	}
+	return p.runOutput(r.key, rec, value, kind)
+}
+
+// abandon gives a run up, and makes its record. One that is over the limit ends for good, so that it does not hold the commit for
+// ever: here, so that it comes out the same whatever else the transaction holds.
+func (p *Processor) abandon(key string, now time.Time) error {
+	r, err := p.bring(key, now)
+	if err != nil {
+		return err
+	}
+	p.silent.drop(r.key)
+	r.wait = p.abandoned.add(r.key, now)
+	r.head.end(lineage.StatusAbandoned, true)
+	r.due = true
+	p.dirty[r] = struct{}{}
+	p.counts.Ended[record.StatusAbandoned]++
+	if r.fold != nil {
+		r.head.HistoryKey = lineage.KeyOf(r.fold.Messages())
+	}
+	if err := r.show(); err != nil {
+		return err
+	}
+	if r.made, _, err = p.openRecord(r, p.cfg.RecordLimit); err != nil || r.made != nil {
+		return err
+	}
+	out, err := p.close(r, outputAbandoned)
+	if err != nil {
+		return err
+	}
+	p.write(*out)
+	return nil
+}
+
+// close makes the last record of a run that was abandoned.
+func (p *Processor) close(r *run, kind string) (*Output, error) {
+	rec, base, err := p.build(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.fold == nil && r.decided != nil { // it has its place, and no event
+		base = r.decided.base
+	}
+	at, err := lineage.RestoreFrom(base, contentOf(rec))
+	if err != nil {
+		return nil, fmt.Errorf("closing run: %w", err)
+	}
+	rec.Open, rec.Closed = nil, true
+	// As a process that reads the record will say: a run with only an input was placed for now, and that stands.
+	m, err := runstore.MetadataOf(rec)
+	if err != nil {
+		return nil, err
+	}
+	r.head.Metadata = *m
+	r.head.SinceSnapshot = p.sinceSnapshot(r, rec, at)
+	rec.SinceSnapshot = r.head.SinceSnapshot
+	return p.finish(r, rec, kind)
+}
+
+// giveUp has a record say that the run was ended by Skein, with this event.
+func (r *run) giveUp(rec *record.Run, terminal json.RawMessage) {
+	lastAt := r.head.LastAt
+	rec.Status, rec.Synthetic, rec.EndedAt, rec.Terminal = record.StatusAbandoned, true, &lastAt, terminal
+}
+
+// abandonment is the terminal event that stands in for the one that never came.
+func abandonment(limit time.Duration) json.RawMessage {
+	return runError("The run was silent for longer than "+limit.String()+".", codeAbandoned)
+}
+
+func runError(message, code string) json.RawMessage {
+	b := []byte(`{"type":"RUN_ERROR","message":`)
+	b = agui.AppendString(b, message)
+	return append(b, `,"code":"`+code+`"}`...)
+}

@@ -1,0 +1,181 @@
+package partition
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// placement is what a run's first event decides for good: its place in the thread and the history
+// that its fold starts from.
+type placement struct {
+	lineage.Placement
+	input    *agui.RunAgentInput
+	inputSum string
+	parent   lineage.History
+	// base is the history that the run's messages are told against; empty without a base.
+	base lineage.History
+	// baseRefolds is how often that history was told anew. While the run is open it is not.
+	baseRefolds int
+	fold        *compact.Run
+	// before is the run as it was before that event: see placeRecord.
+	before pending
+}
+
+// pending is what there is of a run before its first event.
+type pending struct {
+	input    *agui.RunAgentInput
+	inputSum string
+	early    map[string]int64
+	ranges   [][2]int64
+	next     int64
+	seq      fold.Sequence
+	producer fold.Producer
+	// first is that event's offset, at the stream time then.
+	first int64
+	at    time.Time
+}
+
+func (r *run) pending(first int64, at time.Time) pending {
+	return pending{
+		first: first, at: at,
+		input: r.input, inputSum: r.inputSum, early: r.early, ranges: r.ranges.List(),
+		next: max(r.head.Next, r.head.Start), seq: r.sequence().Clone(), producer: r.producer,
+	}
+}
+
+// place works out a run's placement as of an offset, where no record has it; it changes nothing. ev is the run's first
+// event, or nil for a preliminary placement of a pending run.
+func (p *Processor) place(r *run, ev *agui.Event, offset int64) (*placement, error) {
+	pl := &placement{}
+	if r.decided != nil {
+		*pl = *r.decided
+	}
+	pl.input, pl.inputSum = r.input, r.inputSum
+	if pl.input == nil && ev != nil && ev.Type == agui.RunStarted {
+		pl.input, pl.inputSum = fold.InputOf(ev, r.head.ID)
+	}
+	if r.decided == nil {
+		if err := p.placeAmong(r, pl, ev, offset); err != nil {
+			return nil, err
+		}
+	} else if pl.Run.Parent != "" { // what its end rests on: see sinceSnapshot
+		if err := r.thread.ask(pl.Run.Parent, r.head.Start); err != nil {
+			return nil, err
+		}
+	}
+	by := pl.Run.ParentBy
+	pl.Run.HasInput = pl.input != nil && !lineage.Normalised(by, pl.parent, pl.input)
+	pl.fold, pl.input = fold.Start(r.head.ID, by, pl.parent, pl.input, p.cfg.KeepEvents)
+	return pl, nil
+}
+
+// placeAmong places a run among the runs of its thread.
+func (p *Processor) placeAmong(r *run, pl *placement, ev *agui.Event, offset int64) (err error) {
+	start := lineage.Start{RunID: r.head.ID, GivenID: r.head.Given(), Offset: offset, Input: pl.input}
+	if ev != nil && ev.Type == agui.RunStarted {
+		start.ParentRunID = ev.ParentRunID
+	}
+	if pl.input != nil && start.ParentRunID == "" {
+		start.ParentRunID = pl.input.ParentRunID
+	}
+	if pl.Placement, err = r.thread.lineage.Place(start); err != nil || pl.Run.Parent == "" {
+		return err
+	}
+	if pl.parent, err = p.history(r.thread, pl.Run.Parent); err != nil {
+		return err
+	}
+	if pl.Run.Base != "" {
+		pl.base = pl.parent
+		base := r.thread.heads[pl.Run.Base] // at hand, since the run was placed beside it
+		if base == nil {
+			return fmt.Errorf("placing run: %w: its base", runstore.ErrMissing)
+		}
+		pl.baseRefolds = base.Refolds
+		return nil
+	}
+	// What it takes over has to be in the record of its place, beside an input that came before its first event.
+	if !p.fits(pl.parent, r.input) {
+		pl.parent = lineage.History{}
+		pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
+	}
+	return nil
+}
+
+// fits reports whether a record has room for a history and an input. It is told by their bytes as a record has them, so that it
+// makes no difference whether they have been in one.
+func (p *Processor) fits(at lineage.History, input *agui.RunAgentInput) bool {
+	room := p.cfg.RecordLimit * 7 / 8
+	bytes := at.Bytes() + len(at.State)
+	if input != nil {
+		bytes += len(input.Raw)
+	}
+	if bytes <= room { // in a record they are no more
+		return true
+	}
+	bytes = compactedBytes(at.Messages) + len(record.Compacted(at.State))
+	if input != nil {
+		bytes += compactedBytes(input.Messages) + len(record.Compacted(agui.Without(input.Raw, "messages")))
+	}
+	return bytes <= room
+}
+
+func compactedBytes(messages []agui.Message) (n int) {
+	for _, m := range messages {
+		n += len(record.Compacted(m.Raw))
+	}
+	return n
+}
+
+// decide makes a placement the run's own.
+func (p *Processor) decide(r *run, pl *placement) error {
+	h := r.head
+	start := h.Start // of its first record, which may be the input
+	h.Run = pl.Run
+	h.Start, h.Pending, h.Placed, h.RawLost = start, false, false, r.rec.RawLost
+	r.setPlacement(pl)
+	for rule, n := range r.early {
+		for range n {
+			pl.fold.Note(rule)
+		}
+	}
+	r.early, r.input, r.fold, r.base = nil, nil, pl.fold, pl.base
+	r.rec.Kept = p.cfg.KeepEvents
+	if pl.Concurrent || r.thread.unsettled(h) {
+		p.settle(r.thread)
+	}
+	r.goesOnFrom(pl.parent)
+	r.decided = nil
+	if !r.placed {
+		r.decided = &placement{Placement: pl.Placement, parent: pl.parent, base: pl.base, baseRefolds: pl.baseRefolds, before: pl.before}
+	}
+	return r.show()
+}
+
+// setPlacement fills what a record says of lineage and input.
+func (r *run) setPlacement(pl *placement) {
+	r.rec.Lineage, r.rec.Base, r.rec.BaseRefolds = fold.RecordLineage(pl.Run), pl.Run.Base, pl.baseRefolds
+	fold.FillInput(&r.rec, pl.parent, pl.base, pl.input, pl.inputSum)
+}
+
+// decidedBy is the placement that a record says alone.
+func (p *Processor) decidedBy(t *thread, h *head, rec *record.Run) (*placement, error) {
+	pl := &placement{baseRefolds: rec.BaseRefolds}
+	pl.Run = h.Run
+	pl.Run.End, pl.Run.Status, pl.Run.Synthetic = -1, lineage.StatusRunning, false
+	if rec.Base == "" {
+		at, err := lineage.Restore(contentOf(rec))
+		pl.parent = at
+		return pl, err
+	}
+	var err error
+	pl.base, err = p.history(t, rec.Base)
+	pl.parent = pl.base
+	return pl, err
+}

@@ -1,0 +1,181 @@
+package partition
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// register lets a new run be seen.
+func (p *Processor) register(r *run) {
+	r.thread.add(r.head)
+	p.keep(r)
+	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
+	if r.thread.unsettled(r.head) {
+		p.settle(r.thread)
+	}
+}
+
+// bring loads a run by its record key, for the next transaction, and takes it off the room for expiries. One that was not
+// in memory leaves with that.
+func (p *Processor) bring(key string, now time.Time) (*run, error) {
+	parts, err := record.SplitKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("loading run: %w", err)
+	}
+	threadKey, err := record.ThreadKey(parts[0], parts[1])
+	if err != nil {
+		return nil, fmt.Errorf("loading run: %w", err)
+	}
+	t, err := p.thread(threadKey, parts[0], parts[1])
+	if err != nil {
+		return nil, err
+	}
+	h := t.heads[parts[2]]
+	if h == nil {
+		return nil, fmt.Errorf("loading run: %w: %s", runstore.ErrMissing, key)
+	}
+	left := h.live == nil
+	r, err := p.load(t, h, now)
+	if err != nil {
+		return nil, err
+	}
+	if left {
+		r.touchedAt = time.Time{}
+	}
+	p.room.expiries.Add(int64(-r.size()))
+	return r, nil
+}
+
+// load brings a run into memory that is not sealed.
+func (p *Processor) load(t *thread, h *head, now time.Time) (*run, error) {
+	if h.live != nil {
+		return h.live, nil
+	}
+	key, err := record.RunKey(t.tenant, t.id, h.ID)
+	if err != nil {
+		return nil, fmt.Errorf("loading run: %w", err)
+	}
+	rec, size, err := p.recordOf(key)
+	if err != nil {
+		return nil, err
+	}
+	if rec.Open == nil {
+		return nil, fmt.Errorf("loading run: its record of offset %d is not open", rec.Raw.Next)
+	}
+	r := newRun(t, key, h, now)
+	r.wait = cmp.Or(p.silent.byKey[key], p.abandoned.byKey[key])
+	if err := r.resume(rec, size); err != nil {
+		return nil, err
+	}
+	if rec.Open.Pending {
+		if rec.Open.Placed {
+			if r.decided, err = p.decidedBy(t, h, rec); err != nil {
+				return nil, err
+			}
+			r.goesOnFrom(r.decided.parent)
+		}
+	} else {
+		// What its end rests on: see sinceSnapshot, historyKey.
+		if rec.ParentRunID != "" {
+			if err := t.ask(rec.ParentRunID, h.Start); err != nil {
+				return nil, err
+			}
+		}
+		if rec.Base != "" {
+			if r.base, err = p.history(t, rec.Base); err != nil {
+				return nil, err
+			}
+			r.goesOnFrom(r.base)
+		}
+		at, err := lineage.RestoreFrom(r.base.Unshare(), contentOf(rec))
+		if err != nil {
+			return nil, fmt.Errorf("loading run: %w", err)
+		}
+		if r.fold, err = compact.Resume(at.Messages, at.State, rec.Open.Fold); err != nil {
+			return nil, fmt.Errorf("loading run: %w", err)
+		}
+		r.rec.Refolds, r.rec.BaseRefolds = rec.Refolds, rec.BaseRefolds
+		r.rec.FoldVersion = rec.FoldVersion // the rules that it began by
+		r.rec.Kept = rec.Kept               // whatever the setting is by now
+		r.fold.Keep(rec.Kept)
+		r.early = nil
+		r.rec.Lineage, r.rec.Base = rec.Lineage, rec.Base
+		r.rec.Input, r.rec.InputMessages, r.rec.InputLayout = rec.Input, rec.InputMessages, rec.InputLayout
+		r.rec.InputForm, r.rec.Rewrote, r.rec.Resumes, r.rec.InputSHA256 = rec.InputForm, rec.Rewrote, rec.Resumes, rec.InputSHA256
+		if err := r.show(); err != nil {
+			return nil, err
+		}
+	}
+	p.keep(r)
+	return r, nil
+}
+
+// resume takes in what a record that is not sealed says of the run, but for its place and what was folded.
+func (r *run) resume(rec *record.Run, size int) error {
+	r.recorded, r.savedSize = true, size
+	r.placed, r.shownOpen = !rec.Open.Pending || rec.Open.Placed, rec.Status == record.StatusRunning
+	r.ranges, r.missing = record.NewRanges(rec.Raw.Ranges), rec.Open.MissingSeqs
+	r.tally.Events, r.tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
+	r.tally.StartedAt, r.tally.EndedAt = rec.StartedAt, rec.Open.LastAt
+	for _, n := range rec.Stats.EventBytes {
+		r.said += n
+	}
+	r.rec.RawLost = rec.RawLost
+	r.producer.Agent, r.producer.Labels = rec.Agent, rec.Labels
+	if err := r.tally.RestoreHash(rec.Open.Hash); err != nil {
+		return err
+	}
+	if !rec.Open.Pending {
+		return nil
+	}
+	if rec.Stats.Anomalies != nil {
+		r.early = rec.Stats.Anomalies
+		r.rec.FoldVersion = rec.FoldVersion // the rules that counted them
+	}
+	if rec.Input == nil { // its place alone
+		return nil
+	}
+	in, err := agui.DecodeInput(withMessages(rec.Input, rec.InputMessages), rec.RunID)
+	if err != nil {
+		return fmt.Errorf("loading input of run: %w", err)
+	}
+	r.setInput(in, rec.InputSHA256)
+	return nil
+}
+
+// withMessages puts the messages back into an input that was stored without them.
+func withMessages(input json.RawMessage, messages []agui.Message) json.RawMessage {
+	out := []byte(`{"messages":[`)
+	for i, m := range messages {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, m.Raw...)
+	}
+	out = append(out, ']')
+	rest := bytes.TrimSpace(bytes.TrimSpace(input)[1:])
+	if rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, rest...)
+}
+
+// keep has a run in memory.
+func (p *Processor) keep(r *run) {
+	p.runs[r.key], r.head.live = r, r
+}
+
+// letGo drops a run from memory.
+func (p *Processor) letGo(r *run) {
+	delete(p.runs, r.key)
+	r.head.live = nil
+}
