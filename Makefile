@@ -28,21 +28,39 @@ build: ## build the commands into bin/
 run: build ## start all stages on one folder (.skein), play recorded conversations, stay up until Ctrl-C
 	@bin/skein demo
 
-# The commands that tests start are built once, and found there.
+# The commands that tests start are built once, and found there. Two groups run side by side, as each waits a good part of its time, on one
+# Kafka; what measures time runs alone.
 test: export SKEIN_TEST_BIN := $(CURDIR)/bin
 .PHONY: test
-test: build conformance-setup race-setup ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes, under faults and in bad weather
-	go test $$($(HAS_C) && echo -race) -p 3 -timeout 15m $$(go list ./... | grep -v -E '/(test/(e2e|chaos|conformance)|$(subst $() ,|,$(SEQUENTIAL)))$$')
-	go test -timeout 10m -skip CostsGrow $(SEQUENTIAL:%=./%)
-	go test -timeout 10m -run AFaultAtEachRequest ./pkg/compactor -faults.all
+test: build conformance-setup race-setup ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes, under faults and in bad weather; samples are random, SEED=n for the same again
+	go run ./test/broker $(MAKE) --no-print-directory -j2 -Otarget test-race test-beside SEED=$(TEST_SEED)
 	go test -list CostsGrow ./pkg/compact | grep CostsGrow
 	go test -count=1 -p 1 -timeout 10m -run CostsGrow ./pkg/compact
-	cd $(KIT) && go test -count=1 -timeout 15m
-	go test -v -count=1 -p 2 -timeout 15m ./test/e2e ./test/chaos
 
-# Packages of one goroutine. The race detector has nothing to find in them, and they take ten times as long with it. Of the
-# faults at each request it sees every fifth.
+TEST_SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
+
+.PHONY: test-race
+test-race:
+	go test $$($(HAS_C) && echo -race) -p 2 -timeout 15m -skip AFaultAtEachRequest $$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')
+
+.PHONY: test-beside
+test-beside:
+	go test -timeout 10m -skip CostsGrow $(SEQUENTIAL:%=./%)
+	go test -timeout 10m -run AFaultAtEachRequest ./pkg/compactor -faults.seed=$(TEST_SEED)
+	go test -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')
+	cd $(KIT) && go test -count=1 -timeout 15m -rapid.seed=$(TEST_SEED)
+	go test -v -count=1 -timeout 15m ./test/chaos -chaos.seed=$(TEST_SEED)
+	go test -v -count=1 -timeout 15m ./test/e2e
+
+.PHONY: faults
+faults: ## put each fault at every request of the compactor ("make test": at every fourth, from a random one on)
+	go test -v -count=1 -timeout 30m -run AFaultAtEachRequest ./pkg/compactor -faults.all
+
+# Packages of one goroutine. The race detector has nothing to find in them, and they take ten times as long with it. So do the faults at
+# each request, which run without it, too.
 SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/verify
+# What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
+DRIVERS    := /(test/(agents|api|docs|e2e|chaos|conformance)|examples/[^/]*|internal/(parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
 
 # True where the race detector can be built. "go env CC" may hold options behind the compiler's name.
 HAS_C = { [ "$$(go env CGO_ENABLED)" = 1 ] && command -v $$(go env CC | cut -d ' ' -f 1); } >/dev/null
@@ -85,7 +103,7 @@ test-deploy: build ## check the Compose file and render the Helm chart, with a l
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them
 	SKEIN_MUTANTS=1 go test -count=1 -v -timeout 1h -run TestMutants_AreCaught ./$(KIT)
 
-# Run in the kit's own folder, so that go test shows the kit's summary. "make test" takes 2,000 threads.
+# Run in the kit's own folder, so that go test shows the kit's summary. "make test" takes 700 threads.
 SEEDED = $(if $(SEED),-rapid.seed=$(SEED))
 .PHONY: conformance
 conformance: conformance-setup ## compare with the official AG-UI client: recordings, cases, 10,000 generated threads; SEED=n for the same again

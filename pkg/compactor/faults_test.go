@@ -1,9 +1,11 @@
 package compactor
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +23,10 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-var everyRequest = flag.Bool("faults.all", false, "put each fault at every request, not at every fifth")
+var (
+	everyRequest = flag.Bool("faults.all", false, "put each fault at every request, not at every fourth")
+	faultSeed    = flag.Uint64("faults.seed", 0, "decides at which requests faults are put; 0 draws one")
+)
 
 // refusals are what a broker may answer instead of what it was asked for: what passes by itself, and
 // what does not. REQUEST_TIMED_OUT is answered after the work was done.
@@ -100,9 +105,20 @@ func everyFault(t *testing.T, h history, only []kmsg.Key, broker ...kfake.Opt) m
 		}
 	}
 
-	step := 5 // every fifth request, and another fifth for each fault
+	step := 4 // every fourth request, from a random one on for each fault
 	if *everyRequest {
 		step = 1
+	}
+	seed := *faultSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-faults.seed=%d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	slices.SortFunc(faults, func(a, b fault) int { return cmp.Or(cmp.Compare(a.key, b.key), strings.Compare(a.name, b.name)) })
+	first := make([]int, len(faults))
+	for i := range first {
+		first[i] = rng.IntN(step)
 	}
 	var mu sync.Mutex
 	table := map[kmsg.Key]map[string]int{}
@@ -114,7 +130,7 @@ func everyFault(t *testing.T, h history, only []kmsg.Key, broker ...kfake.Opt) m
 			t.Run(f.key.Name()+" "+f.name, func(t *testing.T) {
 				t.Parallel()
 				n := 0
-				for at := i % step; at < 10*clean[f.key] && f.at(t, h, at, broker); at += step {
+				for at := first[i]; at < 10*clean[f.key] && f.at(t, h, at, broker); at += step {
 					n++
 				}
 				for at := 0; n == 0 && at < clean[f.key]; at++ { // a run makes fewer requests at times

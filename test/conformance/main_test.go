@@ -11,7 +11,7 @@ import (
 )
 
 // checks is how many threads are generated where the command line does not say, nor -short.
-const checks = 2_000
+const checks = 700
 
 // demanding is how many it takes for the summary's counts to be held to something.
 const demanding = 10_000
