@@ -43,9 +43,9 @@ func (s *session) refold(ctx context.Context, next *stretch) error {
 	}
 	at := []any{"tenant", r.Tenant, "thread_id", r.ThreadID, "partition", a.id, "offset", r.Offset}
 	if r.Refused != nil {
-		s.logger.Warn("thread is not folded again", append(at, "error", r.Refused)...)
+		s.logger.Warn("refold request was refused", append(at, "error", r.Refused)...)
 	} else {
-		s.logger.Info("thread is folded again", append(at, "records", written)...)
+		s.logger.Info("thread was refolded", append(at, "records", written)...)
 	}
 	return nil
 }
