@@ -53,7 +53,9 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 			}
 			cfg := query.DefaultConfig()
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
-			s, err := query.New(cfg, st, query.NewKafkaRecords(p.Kafka()), query.NewRawLog(p.Kafka()), auth)
+			records := query.NewKafkaRecords(p.Kafka())
+			defer records.Close()
+			s, err := query.New(cfg, st, records, query.NewRawLog(p.Kafka()), auth)
 			if err != nil {
 				return err
 			}

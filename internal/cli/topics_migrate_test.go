@@ -141,7 +141,9 @@ func (s *topicSet) answers(runs map[string]*record.Run) map[string]string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	service, err := query.New(qcfg, st, query.NewKafkaRecords(s.cfg), query.NewRawLog(s.cfg), tenant.Fixed("acme"))
+	records := query.NewKafkaRecords(s.cfg)
+	s.t.Cleanup(records.Close)
+	service, err := query.New(qcfg, st, records, query.NewRawLog(s.cfg), tenant.Fixed("acme"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 )
@@ -19,17 +17,40 @@ const readers = 16
 // asks brokers that are away for as long as the caller stays.
 const recordWait = 5 * time.Second
 
-// KafkaRecords reads records of skein.runs from Kafka, each with a client of its own: positions and
-// buffers are not shared, and nothing is left behind by a call that is given up.
+// KafkaRecords reads records of skein.runs from Kafka, all over one client, which lives from the first read to Close.
 type KafkaRecords struct {
 	cfg   kafka.Config
 	slots chan struct{}
 	wait  time.Duration
+
+	mu     sync.Mutex
+	reader *kafka.RecordReader // nil before the first read
 }
 
-// NewKafkaRecords returns a reader for a topic set.
+// NewKafkaRecords returns a reader for a topic set. Close it.
 func NewKafkaRecords(cfg kafka.Config) *KafkaRecords {
 	return &KafkaRecords{cfg: cfg, slots: make(chan struct{}, readers), wait: recordWait}
+}
+
+// Close closes the connections. Reads that are under way fail.
+func (k *KafkaRecords) Close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.reader != nil {
+		k.reader.Close()
+	}
+}
+
+// open returns the one reader.
+func (k *KafkaRecords) open() (*kafka.RecordReader, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.reader != nil {
+		return k.reader, nil
+	}
+	var err error
+	k.reader, err = kafka.NewRecordReader(k.cfg, k.cfg.Topics().Runs)
+	return k.reader, err
 }
 
 // Record implements RecordReader.
@@ -43,32 +64,21 @@ func (k *KafkaRecords) Record(ctx context.Context, partition int32, offset int64
 		return nil, fmt.Errorf("waiting to read a record: %w", ctx.Err())
 	}
 	topic := k.cfg.Topics().Runs
-	// With control records, the poll ends also where compaction has left nothing but markers. An answer has a batch in any case, however
-	// large (KIP-74), and here it is to have no more: what lies behind would be unpacked for nothing.
-	cl, err := kafka.NewDirectReader(k.cfg, topic, map[int32]int64{partition: offset}, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(1))
+	reader, err := k.open()
 	if err != nil {
 		return nil, fmt.Errorf("reading record: %w", err)
 	}
-	defer cl.Close()
-	for {
-		fetches := cl.PollRecords(ctx, 1)
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("reading record %d:%d of %s: %w", partition, offset, topic, err)
-		}
-		for _, f := range fetches.Errors() {
-			if errors.Is(f.Err, kerr.OffsetOutOfRange) {
-				return nil, fmt.Errorf("%w: %d:%d of %s", ErrRecordGone, partition, offset, topic)
-			}
-			return nil, fmt.Errorf("reading record %d:%d of %s: %w", partition, offset, topic, f.Err)
-		}
-		for _, r := range fetches.Records() {
-			if r.Offset != offset || r.Attrs.IsControl() {
-				return nil, fmt.Errorf("%w: %d:%d of %s", ErrRecordGone, partition, offset, topic)
-			}
-			if _, err := kafka.ParseHeaders(r.Headers); err != nil {
-				return nil, fmt.Errorf("reading record %d:%d of %s: %w", partition, offset, topic, err)
-			}
-			return r.Value, nil
-		}
+	r, err := reader.Read(ctx, partition, offset)
+	switch {
+	case errors.Is(err, kafka.ErrNoRecord):
+		return nil, fmt.Errorf("%w: %d:%d of %s", ErrRecordGone, partition, offset, topic)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("reading record %d:%d of %s: %w", partition, offset, topic, ctx.Err())
+	case err == nil:
+		_, err = kafka.ParseHeaders(r.Headers)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("reading record %d:%d of %s: %w", partition, offset, topic, err)
+	}
+	return r.Value, nil
 }

@@ -58,6 +58,7 @@ func TestKafkaRecords_ReadsOneRecord(t *testing.T) {
 	}
 
 	reader := NewKafkaRecords(k)
+	defer reader.Close()
 	for i := range 5 {
 		got, err := reader.Record(t.Context(), 1, int64(i))
 		if err != nil || string(got) != fmt.Sprint("value ", i) {
@@ -97,8 +98,10 @@ func TestKafkaRecords_ReadsOneBatch(t *testing.T) {
 		}
 		return nil, nil, false
 	})
+	reader := NewKafkaRecords(cluster.Config)
+	defer reader.Close()
 	for i, want := range values {
-		if got, err := NewKafkaRecords(cluster.Config).Record(t.Context(), 0, int64(i)); err != nil || string(got) != want {
+		if got, err := reader.Record(t.Context(), 0, int64(i)); err != nil || string(got) != want {
 			t.Errorf("offset %d: %d bytes, %v", i, len(got), err)
 		}
 	}
@@ -107,8 +110,36 @@ func TestKafkaRecords_ReadsOneBatch(t *testing.T) {
 	}
 }
 
+// Each connection begins with ApiVersions: reads that follow each other make no new ones.
+func TestKafkaRecords_ShareOneClient(t *testing.T) {
+	cluster := kafkatest.StartCluster(t, 1)
+	kafkatest.Produce(t, cluster.Config, &kgo.Record{Topic: cluster.Config.Topics().Runs, Value: []byte("x")})
+	reader := NewKafkaRecords(cluster.Config)
+	defer reader.Close()
+	read := func() {
+		t.Helper()
+		if _, err := reader.Record(t.Context(), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	var connections atomic.Int64
+	cluster.Fake.ControlKey(int16(kmsg.ApiVersions), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fake.KeepControl()
+		connections.Add(1)
+		return nil, nil, false
+	})
+	for range 10 {
+		read()
+	}
+	if n := connections.Load(); n > 0 {
+		t.Errorf("10 reads made %d connections", n)
+	}
+}
+
 func TestKafkaRecords_GivesUpWithItsCaller(t *testing.T) {
 	reader := NewKafkaRecords(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
+	defer reader.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := reader.Record(ctx, 0, 0); !errors.Is(err, context.DeadlineExceeded) {
@@ -118,6 +149,7 @@ func TestKafkaRecords_GivesUpWithItsCaller(t *testing.T) {
 
 func TestKafkaRecords_GiveUpOnKafkaThatDoesNotAnswer(t *testing.T) {
 	k := NewKafkaRecords(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
+	defer k.Close()
 	k.wait = 50 * time.Millisecond
 	_, err := k.Record(t.Context(), 0, 0)
 	if !errors.Is(err, context.DeadlineExceeded) {

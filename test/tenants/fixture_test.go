@@ -113,7 +113,9 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 	s.run(indexing.Run)
 	q := query.DefaultConfig()
 	q.Logger, q.Registerer = logger, prometheus.NewRegistry()
-	answers, err := query.New(q, st, query.NewKafkaRecords(s.kafka), query.NewRawLog(s.kafka), auth)
+	records := query.NewKafkaRecords(s.kafka)
+	t.Cleanup(records.Close)
+	answers, err := query.New(q, st, records, query.NewRawLog(s.kafka), auth)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,13 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 
 	queryCfg := query.DefaultConfig()
 	queryCfg.Logger, queryCfg.Registerer = s.cfg.Logger, s.registry
-	answers, err := query.New(queryCfg, s.store, query.NewKafkaRecords(s.client("query")), query.NewRawLog(s.client("query")), auth)
+	records := query.NewKafkaRecords(s.client("query"))
+	s.group.Go(ctx, "query", func(ctx context.Context) error {
+		<-ctx.Done()
+		records.Close()
+		return nil
+	})
+	answers, err := query.New(queryCfg, s.store, records, query.NewRawLog(s.client("query")), auth)
 	if err != nil {
 		return nil, err
 	}
