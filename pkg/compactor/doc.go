@@ -4,7 +4,7 @@
 // One transaction holds what one cycle of the main loop has made, and the group's offsets. The committed offset of a
 // partition is the first event that an open run still needs from the log; its metadata carry the processed offset, below
 // which everything was decided. Between the two, events only rebuild open runs: nothing is decided, counted or written a
-// second time. A progress record on skein.runs tells readers how far that is (tell).
+// second time. A progress record on skein.runs tells readers how far that is (partition.Progress).
 //
 // The types, from the outside in:
 //

@@ -65,8 +65,6 @@ type Effects struct {
 	Outputs  []Output
 	Progress Progress
 	Counts   Counts
-	// told is what position records say once the transaction is committed.
-	told int64
 	// changed says that there is a reason for a transaction.
 	Changed bool
 }
@@ -120,7 +118,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 		b.Progress = p.settled
 	}
 	b.Changed = len(b.Outputs) > 0 || b.Progress != p.settled
-	p.tell(&b, known)
+	p.addProgressRecord(&b, known)
 	return b, nil
 }
 
@@ -158,7 +156,7 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 	}
 	clear(p.said) // nothing was sealed since the effects were collected
 	if p.skip == nil {
-		p.progress, p.settled, p.told = b.Progress, b.Progress, b.told
+		p.progress, p.settled = b.Progress, b.Progress
 	}
 	if err := p.store.Apply(entries, now); err != nil {
 		return err

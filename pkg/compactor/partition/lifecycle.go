@@ -66,7 +66,7 @@ func (p *Processor) seal(r *run) error {
 }
 
 // goOn notes a sign of life: a run that was abandoned is running again. Its record says so at once, as
-// until then it would hold back what can be told of the partition (tell).
+// until then it would hold back the progress record (addProgressRecord).
 func (p *Processor) goOn(r *run) error {
 	if r.head.Open() {
 		return nil

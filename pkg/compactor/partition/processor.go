@@ -33,7 +33,6 @@ type Processor struct {
 
 	progress Progress // what the next transaction says; P moves with each record
 	settled  Progress // what the last one said
-	told     int64    // the least that position records say by now; see tell
 	next     int64    // the next record to read
 
 	threads   map[string]*thread
@@ -124,7 +123,7 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, kept
 // newProcessor opens a partition over a store that has caught up with all that was committed.
 func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, kept *Histories, pos Progress) (*Processor, error) {
 	p := &Processor{
-		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, settled: pos, told: pos.Committed, next: pos.Committed,
+		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, settled: pos, next: pos.Committed,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
 		histories: kept.own(), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, silent: newWaits(), abandoned: newWaits(),
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,

@@ -80,39 +80,36 @@ func (p Progress) reconcile(told record.Reached) (Progress, error) {
 
 // wasSetHigher reports whether somebody has set the group's offset higher than what was committed last. A tool does that
 // without metadata; metadata that are ahead of the progress record are the compactor's own, as not every transaction
-// writes that record (tell). Nothing that lies between is folded, and nobody knows which open runs had events there.
+// writes that record (addProgressRecord). Nothing that lies between is folded, and nobody knows which open runs had events there.
 func (p Progress) wasSetHigher(told record.Reached) bool {
 	return p.noMetadata && told.Partitions != 0 && told.Decided < p.Processed
 }
 
-// tell adds a position record to the effects where it moves what readers of skein.runs can know: that no
-// event below known is missing there. Run records alone do not say so: a repeat, a dead letter or a
-// late event changes none, and what the record of one tenant's run says is nothing to another tenant.
+// addProgressRecord adds a progress record to the effects if readers of skein.runs can know more by it: no event below its Next is
+// missing there. Run records alone do not say so: a repeat, a dead letter or a late event changes none of them, and the record of one
+// tenant's run says nothing to another tenant.
 //
-// known is P, or less: an event of an open run that has no record yet, or that was shown as abandoned
-// and goes on, is in no record, and nobody who reads skein.runs can know that it is missing. (An open
-// run that is shown as open holds nothing back: its own record says how far it is told.) So known never
-// goes back: such an event lies at or above the P of the time before it came.
+// readable is the processed offset, or less: an event of an open run that has no record yet, or whose record shows it as expired, is in
+// no record, and readers cannot know that it is missing. (An open run that is shown as open holds nothing back: its own record says up
+// to which event it goes.) Such an event lies at or above the processed offset of the time before it came, so readable never goes back.
 //
-// Beside known it says C, P and the partition count, as the group has them from the same transaction: should the group be
-// deleted, or its offsets expire, the partition goes on from there (position.resume).
+// The record also holds the committed offset, the processed offset and the partition count, as the group has them from the same
+// transaction. If the group is deleted or its offsets expire, the partition resumes from them (Progress.reconcile).
 //
-// The record is the last of the partition in its transaction: whoever has read up to it has read all
-// that it speaks of. It is never the reason for a transaction. Between C and P, where a fresh process
-// does not know all open runs yet, nothing is told; what the last process has told by then is at least
-// C, and at most P.
-func (p *Processor) tell(b *Effects, known int64) {
-	b.told = p.told
+// It is the partition's last record in its transaction: a reader that has read up to it has read all that it speaks of. It is never the
+// reason for a transaction. Below the processed offset, where a fresh process does not know all open runs yet, none is written; the last
+// one says at least the committed offset, and at most the processed one.
+func (p *Processor) addProgressRecord(b *Effects, readable int64) {
 	if !b.Changed || p.skip != nil || p.next < p.progress.Processed {
 		return
 	}
-	b.told = max(p.told, known)
+	last := p.store.Followed()
 	reached := record.Reached{
-		Next: b.told, Events: p.store.Followed().EventsID,
+		Next: max(last.Progress.Next, readable), Events: last.EventsID,
 		Committed: b.Progress.Committed, Decided: b.Progress.Processed, Partitions: b.Progress.Partitions,
 		StreamTime: b.Progress.StreamTime, Gap: b.Progress.Gap,
 	}
-	if reached == p.store.Followed().Progress || reached.Decided == 0 {
+	if reached == last.Progress || reached.Decided == 0 {
 		return
 	}
 	b.Outputs = append(b.Outputs, Output{Kind: outputPosition, entry: runstore.Entry{Progress: &reached}, Record: &kgo.Record{
