@@ -33,8 +33,6 @@ type opener struct {
 	client  *kgo.Client // the session's
 	members *membership
 	stores  *runstore.Set
-	// histories are of all partitions.
-	histories *partition.Histories
 	// catchUps tell how far the stores are that are behind.
 	catchUps *catchUps
 
@@ -194,7 +192,7 @@ func (o *opener) catchUp(a *assignment) (*partition.Processor, error) {
 	if err != nil {
 		return nil, err
 	}
-	part, report, err := partition.Open(a.id, o.cfg.Config, o.topics, store, o.histories, a.progress, start)
+	part, report, err := partition.Open(a.id, o.cfg.Config, o.topics, store, a.progress, start)
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func newSession(cfg Config, k kafka.Config, admin *kadm.Client, st *runstore.Set
 	}
 	s.opener = opener{
 		cfg: cfg, kafka: k, topics: topics, logger: logger, metrics: metrics, now: now, admin: admin, members: &s.members,
-		stores: st, histories: partition.NewHistories(cfg.CacheBytes), catchUps: newCatchUps(logger, metrics), opened: make(chan opened),
+		stores: st, catchUps: newCatchUps(logger, metrics), opened: make(chan opened),
 	}
 	return s
 }

@@ -41,7 +41,7 @@ func newSim(tb testing.TB, change func(*Config)) *sim {
 	store, err := runstore.OpenMemory()
 	s.check(err)
 	tb.Cleanup(func() { s.check(store.Close()) })
-	s.part, _, err = partition.Open(0, cfg.Config, s.Topics, store, partition.NewHistories(cfg.CacheBytes), partition.Progress{Partitions: 1}, 0)
+	s.part, _, err = partition.Open(0, cfg.Config, s.Topics, store, partition.Progress{Partitions: 1}, 0)
 	s.check(err)
 	return s
 }

@@ -19,6 +19,7 @@ func (p *Processor) share(partitions int) {
 	p.partitions = partitions
 	p.mostRunBytes, p.mostHeads = p.cfg.OpenRunBytes/partitions, p.cfg.maxHeads/partitions
 	p.mostReads = leaveReads / partitions
+	p.histories.limit = p.cfg.CacheBytes / partitions
 }
 
 // evict lets go of what committed records can give back: runs after a while of silence, or sooner where

@@ -4,123 +4,100 @@ import (
 	"container/list"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Histories keeps the histories of recently ended runs, of all partitions of a process, so that the next
-// turn of a conversation does not read its whole chain. The least recently used go first once they exceed
-// their bound. The one that was used last stays in any case, however large: a conversation over the bound
-// would else be read from its beginning at each turn.
-//
-// The histories of one conversation share their list of messages, which counts once, and leaves with the
-// last of them. Lists that differ count in full, whatever messages they have in common.
-type Histories struct {
-	limit int
-
-	mu    sync.Mutex // a partition may be opened beside the actor
-	size  int
-	order *list.List // of *cached, most recently used first
-	byKey map[historyKey]*list.Element
-	lists map[any]*shared
-	parts int // that ever kept something here
+// histories keeps the histories of a partition's recently ended runs, so that the next turn of a conversation does not
+// read its whole chain. The histories of one conversation share their list of messages, which counts once and leaves with
+// all of them; lists that differ count in full, whatever messages they have in common. The least recently used list goes
+// first once they exceed the limit. The one that was used last stays in any case, however large: a conversation over the
+// limit would else be read from its beginning at each turn.
+type histories struct {
+	limit, size int
+	order       *list.List // of *messageList, most recently used first
+	byID        map[any]*list.Element
+	byRun       map[string]*list.Element // by the run's record key
 }
 
-// historyKey is a run's record key, of one life of its partition: what another one kept may never have been
-// committed. Nobody asks for that, so it leaves in time.
-type historyKey struct {
-	part int
-	run  string
+// messageList is a list of messages and the histories on it, each of a run.
+type messageList struct {
+	id   any
+	held int // bytes of the list
+	own  int // bytes of its histories beside the list
+	runs map[string]lineage.History
+	keys []string // of the runs, in the order in which they came
 }
 
-type cached struct {
-	key     historyKey
-	history lineage.History
-	list    any // what it shares
-	size    int // without that
+// historyOverhead is about what a history takes beside its messages and state.
+const historyOverhead = 512
+
+func newHistories(limit int) *histories {
+	return &histories{limit: limit, order: list.New(), byID: map[any]*list.Element{}, byRun: map[string]*list.Element{}}
 }
 
-// shared is a list of messages that cached histories share.
-type shared struct{ histories, size int }
-
-// cachedOverhead is about what a history takes beside its messages and state.
-const cachedOverhead = 512
-
-// NewHistories returns histories that hold about so many bytes.
-func NewHistories(limit int) *Histories {
-	return &Histories{limit: limit, order: list.New(), byKey: map[historyKey]*list.Element{}, lists: map[any]*shared{}}
-}
-
-// ownHistories are those of one partition. A history itself is used by that one alone.
-type ownHistories struct {
-	all  *Histories
-	part int
-}
-
-func (c *Histories) own() ownHistories {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.parts++
-	return ownHistories{c, c.parts}
-}
-
-func (o ownHistories) get(run string) (lineage.History, bool) {
-	c := o.all
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, ok := c.byKey[historyKey{o.part, run}]
+func (h *histories) get(run string) (lineage.History, bool) {
+	e, ok := h.byRun[run]
 	if !ok {
 		return lineage.History{}, false
 	}
-	c.order.MoveToFront(e)
-	return e.Value.(*cached).history, true
+	h.order.MoveToFront(e)
+	return e.Value.(*messageList).runs[run], true
 }
 
 // put takes in a history that is shared (lineage.History.Share).
-func (o ownHistories) put(run string, h lineage.History) {
-	o.drop(run)
-	id, held := h.List()
-	size := cachedOverhead + len(run) + len(h.State)
-	c := o.all
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.lists[id]
-	if l == nil {
-		l = &shared{}
-		c.lists[id] = l
+func (h *histories) put(run string, history lineage.History) {
+	h.drop(run)
+	id, held := history.List()
+	e := h.byID[id]
+	if e == nil {
+		e = h.order.PushFront(&messageList{id: id, runs: map[string]lineage.History{}})
+		h.byID[id] = e
 	}
-	c.size += size + held - l.size // the list may have grown
-	l.size = held
-	l.histories++
-	key := historyKey{o.part, run}
-	c.byKey[key] = c.order.PushFront(&cached{key, h, id, size})
-	for c.size > c.limit && c.order.Len() > 1 {
-		c.remove(c.order.Back())
+	h.order.MoveToFront(e)
+	l := e.Value.(*messageList)
+	l.runs[run], h.byRun[run] = history, e
+	l.keys = append(l.keys, run)
+	h.grow(l, held-l.held, historySize(run, history)) // the list may be longer by now
+	for h.size > h.limit && h.order.Len() > 1 {
+		h.removeList(h.order.Back())
 	}
-}
-
-// drop forgets the history of a run, if it is there.
-func (o ownHistories) drop(run string) {
-	c := o.all
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e, ok := c.byKey[historyKey{o.part, run}]; ok {
-		c.remove(e)
+	for l.own > h.limit && len(l.runs) > 1 {
+		h.drop(l.keys[0])
+		l.keys = l.keys[1:]
 	}
 }
 
-func (c *Histories) remove(e *list.Element) {
-	v := c.order.Remove(e).(*cached)
-	delete(c.byKey, v.key)
-	c.size -= v.size
-	l := c.lists[v.list]
-	if l.histories--; l.histories == 0 {
-		c.size -= l.size
-		delete(c.lists, v.list)
+// drop removes the history of a run, if it is there.
+func (h *histories) drop(run string) {
+	e, ok := h.byRun[run]
+	if !ok {
+		return
+	}
+	l := e.Value.(*messageList)
+	h.grow(l, 0, -historySize(run, l.runs[run]))
+	delete(l.runs, run)
+	delete(h.byRun, run)
+	if len(l.runs) == 0 {
+		h.removeList(e)
 	}
 }
+
+func (h *histories) removeList(e *list.Element) {
+	l := h.order.Remove(e).(*messageList)
+	delete(h.byID, l.id)
+	for run := range l.runs {
+		delete(h.byRun, run)
+	}
+	h.size -= l.held + l.own
+}
+
+func (h *histories) grow(l *messageList, held, own int) {
+	l.held, l.own, h.size = l.held+held, l.own+own, h.size+held+own
+}
+
+func historySize(run string, h lineage.History) int { return historyOverhead + len(run) + len(h.State) }
 
 // history returns a placed run's history as it stands: of a live run out of its fold, of any other
 // out of its record and the chain of bases below.

@@ -22,54 +22,72 @@ func goesOn(t *testing.T, h lineage.History, id string, size int) lineage.Histor
 	return h
 }
 
-// A conversation counts once, however many of its histories are kept; what was used longest ago goes first, of
-// whichever partition, and the one that was used last stays though it is over the bound alone.
-func TestHistories_KeepWhatWasUsedLastWithinTheirBound(t *testing.T) {
+// A conversation counts once, however many of its histories are kept; the one that was used longest ago goes first, with all
+// of its histories, and the one that was used last stays though it is over the limit alone.
+func TestHistories_KeepWhatWasUsedLastWithinTheirLimit(t *testing.T) {
 	const size = 1_000
-	all := NewHistories(300 << 10)
-	one, other := all.own(), all.own()
-	var h lineage.History
+	kept := newHistories(300 << 10)
+	var long lineage.History
 	for i := range 100 {
-		h = goesOn(t, h, fmt.Sprint("m", i), size)
-		one.put(fmt.Sprint("r", i), h)
+		long = goesOn(t, long, fmt.Sprint("m", i), size)
+		kept.put(fmt.Sprint("r", i), long)
 	}
-	if _, there := one.get("r0"); !there || all.size > 200*size {
-		t.Fatalf("100 histories of one conversation of 100 KB count for %d bytes", all.size)
-	}
-	if _, there := other.get("r1"); there {
-		t.Error("a partition is given what another one kept")
+	if _, there := kept.get("r0"); !there || kept.size > 200*size {
+		t.Fatalf("100 histories of one conversation of 100 KB count for %d bytes", kept.size)
 	}
 	for i := range 100 {
-		other.put(fmt.Sprint("s", i), goesOn(t, lineage.History{}, "m", size))
+		kept.put(fmt.Sprint("s", i), goesOn(t, lineage.History{}, "m", size))
+		if i == 50 {
+			kept.get("r7")
+		}
 	}
-	if _, there := one.get("r0"); !there {
+	if _, there := kept.get("r0"); !there {
 		t.Error("what was used of late has left")
 	}
 	for i := range 300 {
-		other.put(fmt.Sprint("s", i), goesOn(t, lineage.History{}, "m", size))
-		if all.size > all.limit {
-			t.Fatalf("%d bytes are kept, %d are allowed", all.size, all.limit)
+		kept.put(fmt.Sprint("s", i), goesOn(t, lineage.History{}, "m", size))
+		if kept.size > kept.limit {
+			t.Fatalf("%d bytes are kept, %d are allowed", kept.size, kept.limit)
 		}
 	}
-	if _, there := one.get("r99"); there {
-		t.Error("what was used longest ago is still kept")
+	for _, run := range []string{"r0", "r99"} {
+		if _, there := kept.get(run); there {
+			t.Errorf("what was used longest ago is still kept: %s", run)
+		}
 	}
-	large := goesOn(t, lineage.History{}, "m", all.limit)
-	one.put("large", large)
-	if _, there := one.get("large"); !there || len(all.byKey) != 1 || len(all.lists) != 1 {
-		t.Errorf("one over the bound: it is there: %t, with %d others of %d lists", there, len(all.byKey)-1, len(all.lists))
+	large := goesOn(t, lineage.History{}, "m", kept.limit)
+	kept.put("large", large)
+	if _, there := kept.get("large"); !there || len(kept.byRun) != 1 || len(kept.byID) != 1 {
+		t.Errorf("one over the limit: it is there: %t, with %d others of %d lists", there, len(kept.byRun)-1, len(kept.byID))
 	}
-	other.put("s", goesOn(t, lineage.History{}, "m", size))
-	if _, there := one.get("large"); there || all.size > all.limit {
-		t.Errorf("behind it %d bytes are kept", all.size)
+	kept.put("s", goesOn(t, lineage.History{}, "m", size))
+	if _, there := kept.get("large"); there || kept.size > kept.limit {
+		t.Errorf("behind it %d bytes are kept", kept.size)
 	}
-	other.drop("s")
-	if all.size != 0 || len(all.byKey) != 0 || len(all.lists) != 0 || all.order.Len() != 0 {
-		t.Errorf("with nothing kept %d bytes are counted", all.size)
+	kept.drop("s")
+	if kept.size != 0 || len(kept.byRun) != 0 || len(kept.byID) != 0 || kept.order.Len() != 0 {
+		t.Errorf("with nothing kept %d bytes are counted", kept.size)
 	}
 }
 
-// The bound means bytes of memory: a conversation holds no more than it counts for. (What other tests leave to the
+// The states of one conversation's runs are within the limit, too: of many large ones the oldest leave.
+func TestHistories_KeepTheStatesOfOneConversationWithinTheirLimit(t *testing.T) {
+	kept := newHistories(100 << 10)
+	var h lineage.History
+	for i := range 100 {
+		h = goesOn(t, h, fmt.Sprint("m", i), 10)
+		h.State = json.RawMessage(`"` + strings.Repeat("x", 10<<10) + `"`)
+		kept.put(fmt.Sprint("r", i), h)
+		if _, there := kept.get(fmt.Sprint("r", i)); !there {
+			t.Fatalf("the history of run %d is not there", i)
+		}
+	}
+	if _, there := kept.get("r0"); there || len(kept.byRun) < 5 || kept.size > 2*kept.limit {
+		t.Errorf("%d histories are kept, of %d bytes; the first of them: %t", len(kept.byRun), kept.size, there)
+	}
+}
+
+// The limit means bytes of memory: a conversation holds no more than it counts for. (What other tests leave to the
 // garbage collector can make it look like less.)
 func TestHistories_HoldNoMoreThanTheyAreCountedFor(t *testing.T) {
 	heap := func() int {
@@ -79,20 +97,20 @@ func TestHistories_HoldNoMoreThanTheyAreCountedFor(t *testing.T) {
 		return int(m.HeapAlloc)
 	}
 	for _, size := range []int{10, 1_000} {
-		all := NewHistories(1 << 30)
+		kept := newHistories(1 << 30)
 		before := heap()
-		for range 20 {
-			own, h := all.own(), lineage.History{}
+		for thread := range 20 {
+			var h lineage.History
 			for i := range 1_000 {
 				h = goesOn(t, h, fmt.Sprintf("message-%d", i), size)
-				own.put(fmt.Sprintf("run-%d", i), h)
+				kept.put(fmt.Sprintf("run-%d-%d", thread, i), h)
 			}
 		}
 		held := heap() - before
-		t.Logf("with %d bytes a message: %d bytes held, %d counted", size, held, all.size)
-		if held > all.size*5/4 {
-			t.Errorf("with %d bytes a message %d bytes are held and %d counted", size, held, all.size)
+		t.Logf("with %d bytes a message: %d bytes held, %d counted", size, held, kept.size)
+		if held > kept.size*5/4 {
+			t.Errorf("with %d bytes a message %d bytes are held and %d counted", size, held, kept.size)
 		}
-		runtime.KeepAlive(all)
+		runtime.KeepAlive(kept)
 	}
 }

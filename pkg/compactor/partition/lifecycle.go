@@ -103,13 +103,14 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 	out.Outgrown = as.Outgrown
 	p.write(*out)
 	p.counts.Ended[rec.Status]++
-	if !whole {
-		return nil
-	}
 	if rec.Truncated { // since at was restored
 		if at, err = lineage.RestoreFrom(base, contentOf(rec)); err != nil {
 			return fmt.Errorf("sealing run: %w", err)
 		}
+	}
+	p.histories.put(r.key, at.Share()) // for the next turn
+	if !whole {
+		return nil
 	}
 	return p.snapshot(r.thread, h, at)
 }

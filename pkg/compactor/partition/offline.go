@@ -41,7 +41,7 @@ func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*recor
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	topics := kafka.Config{}.Topics()
-	p, err := newProcessor(0, cfg, topics, store, NewHistories(cfg.CacheBytes), Progress{Partitions: 1})
+	p, err := newProcessor(0, cfg, topics, store, Progress{Partitions: 1})
 	if err != nil {
 		return nil, nil, fmt.Errorf("folding offline: %w", err)
 	}

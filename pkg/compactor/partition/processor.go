@@ -38,7 +38,7 @@ type Processor struct {
 	threads   map[string]*thread
 	runs      map[string]*run // in memory, by record key
 	dirty     map[*run]struct{}
-	histories ownHistories
+	histories *histories
 	// unsaved holds sealed records, encoded, that no committed transaction holds yet; said the ids of their own messages, by
 	// thread.
 	unsaved map[string][]byte
@@ -88,13 +88,13 @@ type OffsetRange struct{ From, Until int64 }
 
 // Open returns the processor of a partition, on a store that has every committed record. group is what the group has
 // committed, and logStart the first offset that skein.events still has.
-func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, kept *Histories, group Progress, logStart int64) (*Processor, OpenReport, error) {
+func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, group Progress, logStart int64) (*Processor, OpenReport, error) {
 	last := store.Followed().Progress
 	resumed, err := group.reconcile(last)
 	if err != nil {
 		return nil, OpenReport{}, err
 	}
-	p, err := newProcessor(id, cfg, topics, store, kept, resumed)
+	p, err := newProcessor(id, cfg, topics, store, resumed)
 	if err != nil {
 		return nil, OpenReport{}, err
 	}
@@ -121,11 +121,11 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, kept
 }
 
 // newProcessor opens a partition over a store that has caught up with all that was committed.
-func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, kept *Histories, pos Progress) (*Processor, error) {
+func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, pos Progress) (*Processor, error) {
 	p := &Processor{
 		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, settled: pos, next: pos.Committed,
 		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
-		histories: kept.own(), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, silent: newWaits(), abandoned: newWaits(),
+		histories: newHistories(cfg.CacheBytes), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, silent: newWaits(), abandoned: newWaits(),
 		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
 		room: NewRoom(1), partitions: 1,
 	}

@@ -27,7 +27,6 @@ type sim struct {
 
 	newStore   func() (*runstore.Store, error)
 	store      *runstore.Store
-	kept       *Histories
 	part       *Processor
 	inRoom     *Room
 	oneByOne   bool                      // a transaction has one run that expires
@@ -86,8 +85,7 @@ func (s *sim) open(newFolder bool) {
 		entries = append(entries, e)
 	}
 	s.check(s.store.Apply(entries, s.Now))
-	s.kept = NewHistories(s.cfg.CacheBytes)
-	part, report, err := Open(0, s.cfg, s.Topics, s.store, s.kept, s.settled, 0)
+	part, report, err := Open(0, s.cfg, s.Topics, s.store, s.settled, 0)
 	s.check(err)
 	s.part, s.read, s.inRoom = part, int(report.Progress.Committed), s.endlessRoom()
 	for s.part.Stats().Paused {
@@ -298,7 +296,7 @@ func (s *sim) snapshots() map[string]*kgo.Record {
 func (s *sim) history(id string) (messages, state string) {
 	s.tb.Helper()
 	records := s.latest()
-	fresh, err := newProcessor(0, s.cfg, s.Topics, s.store, NewHistories(0), s.settled)
+	fresh, err := newProcessor(0, s.cfg, s.Topics, s.store, s.settled)
 	s.check(err)
 	r := records[id]
 	t, err := fresh.thread("acme/"+r.ThreadID, "acme", r.ThreadID)
