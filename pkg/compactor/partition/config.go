@@ -31,8 +31,8 @@ type Config struct {
 	// OpenRunBytes is about how much memory open runs may hold in this process. Over it, those that have
 	// been silent longest are written and leave; runs that are spoken of within a second stay in any case.
 	OpenRunBytes int
-	// CacheBytes bounds the histories of ended runs that this process keeps at hand for the next turn, but
-	// for one that is larger itself.
+	// CacheBytes bounds the histories of ended runs that this process keeps in memory for the next turn. Its partitions
+	// share it evenly; each keeps the conversation that it used last, however large.
 	CacheBytes int
 
 	// RefoldBytes bounds the records, and the raw events, that a request to refold a thread holds.
