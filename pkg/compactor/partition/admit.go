@@ -2,7 +2,6 @@ package partition
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -89,14 +88,16 @@ func (p *Processor) route(m *message) (_ outcome, err error) {
 	}
 }
 
+// decode returns the record for decoding, by the rules of everybody who folds.
+func (p *Processor) decode(m *message) *fold.Decoded {
+	p.decoded.Decode(record.Event{Partition: m.Partition, Offset: m.Offset, Time: m.Timestamp, Key: m.Key, Headers: m.headers, Value: m.Value})
+	return &p.decoded
+}
+
 // takeEvent folds one event into its run.
 func (p *Processor) takeEvent(t *thread, m *message) (outcome, error) {
-	ev := &p.event
-	malformed := ev.Decode(m.Value)
-	if malformed != nil {
-		ev = nil
-	}
-	given := cmp.Or(m.headers.RunID, fold.ClientRunID(ev))
+	d := p.decode(m)
+	ev, malformed, given := d.Payload(), d.Malformed(), d.ClientRunID()
 	var h *head
 	if given != "" {
 		var err error
@@ -188,7 +189,7 @@ func (p *Processor) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 		}
 		into = placed.fold
 	}
-	apply, synthetic := into.Apply, m.headers.Synthetic && (ev.Type == agui.RunFinished || ev.Type == agui.RunError)
+	apply, synthetic := into.Apply, p.decoded.SyntheticEnd()
 	if synthetic {
 		apply = into.End
 	}
@@ -273,11 +274,8 @@ func (p *Processor) repeat(t *thread, h *head, m *message) (outcome, error) {
 
 // takeInput takes a run's input that was sent beside the stream.
 func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
-	in, malformed := agui.DecodeInput(bytes.Clone(m.Value), "")
-	given := m.headers.RunID
-	if given == "" && in != nil && record.ValidateID(in.RunID) == nil {
-		given = in.RunID
-	}
+	d := p.decode(m)
+	in, malformed, given := d.Input(), d.Malformed(), d.ClientRunID()
 	if given == "" {
 		if malformed != nil {
 			return p.letter(m, reasonMalformed, malformed.Error())
@@ -291,7 +289,7 @@ func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
 	if h != nil && m.Offset < h.Next {
 		return outcomeDropped, nil
 	}
-	sum := record.SHA256(m.Value)
+	sum := d.SHA256()
 	if h != nil && h.Sealed {
 		if malformed == nil {
 			if repeated, err := p.repeatsInput(t, h, sum); repeated || err != nil {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -68,7 +68,7 @@ type Processor struct {
 	outputs   []Output
 	refolding *RefoldRequest // what the last record was; see BeginRefold
 	counts    Counts
-	event     agui.Event // used again for each event
+	decoded   fold.Decoded // used again for each record
 }
 
 // OpenReport says how a partition was opened, for the log.
