@@ -20,27 +20,27 @@ import (
 type message struct {
 	*kgo.Record
 	headers record.Headers
-	// decided: the record lies below P, so it only rebuilds runs.
-	decided bool
-	now     time.Time
+	// rebuilds: the record lies below the processed offset, so it only rebuilds runs.
+	rebuilds bool
+	now      time.Time
 }
 
 func (p *Processor) route(m *message) (_ outcome, err error) {
 	if len(m.Value) > p.cfg.RecordLimit {
-		return p.letter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), p.cfg.RecordLimit))
+		return p.deadLetter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), p.cfg.RecordLimit))
 	}
-	t := p.threads[string(m.Key)] // a key that is at hand was checked before
+	t := p.threads[string(m.Key)] // a key that is in memory was checked before
 	var tenant, id string
 	if t == nil {
 		parts, err := record.SplitKey(string(m.Key))
 		if err != nil {
-			return p.letter(m, reasonBadKey, err.Error())
+			return p.deadLetter(m, reasonBadKey, err.Error())
 		}
 		if len(parts) != 2 {
-			return p.letter(m, reasonBadKey, "want tenant/thread")
+			return p.deadLetter(m, reasonBadKey, "want tenant/thread")
 		}
 		if want := record.Partition(m.Key, p.count); want != p.id {
-			return p.letter(m, reasonWrongPartition, fmt.Sprintf("the key belongs to partition %d of %d", want, p.count))
+			return p.deadLetter(m, reasonWrongPartition, fmt.Sprintf("the key belongs to partition %d of %d", want, p.count))
 		}
 		tenant, id = parts[0], parts[1]
 	}
@@ -53,9 +53,9 @@ func (p *Processor) route(m *message) (_ outcome, err error) {
 	case errors.Is(err, record.ErrUnknownVersion):
 		return 0, err
 	case errors.Is(err, record.ErrUnknownKind):
-		return p.letter(m, reasonUnknownKind, err.Error())
+		return p.deadLetter(m, reasonUnknownKind, err.Error())
 	case err != nil:
-		return p.letter(m, reasonBadHeaders, err.Error())
+		return p.deadLetter(m, reasonBadHeaders, err.Error())
 	}
 	if m.headers.Kind == record.KindCancel { // no sign of life of the run, be there one or not
 		return outcomeCancel, nil
@@ -66,12 +66,12 @@ func (p *Processor) route(m *message) (_ outcome, err error) {
 		}
 	}
 	t.usedAt, t.headers = m.now, m.headers
-	if !m.decided && !p.streamTime.Before(t.silentAt) {
-		if err := p.giveUpSilentOf(t, m.now); err != nil {
+	if !m.rebuilds && !p.streamTime.Before(t.silentAt) {
+		if err := p.expireIdleOf(t, m.now); err != nil {
 			return 0, err
 		}
 	}
-	if m.Offset < t.erased { // between C and P: what was made of it is gone
+	if m.Offset < t.erased { // between the committed and the processed offset: what was made of it is gone
 		return outcomeErased, nil
 	}
 	switch m.headers.Kind {
@@ -84,7 +84,7 @@ func (p *Processor) route(m *message) (_ outcome, err error) {
 	case record.KindRefold:
 		return p.takeRefold(t, m)
 	default:
-		return p.letter(m, reasonUnknownKind, string(m.headers.Kind))
+		return p.deadLetter(m, reasonUnknownKind, string(m.headers.Kind))
 	}
 }
 
@@ -97,15 +97,15 @@ func (p *Processor) decode(m *message) *fold.Decoded {
 // takeEvent folds one event into its run.
 func (p *Processor) takeEvent(t *thread, m *message) (outcome, error) {
 	d := p.decode(m)
-	ev, malformed, given := d.Payload(), d.Malformed(), d.ClientRunID()
-	var h *head
-	if given != "" {
+	ev, malformed, clientRunID := d.Payload(), d.Malformed(), d.ClientRunID()
+	var h *threadRun
+	if clientRunID != "" {
 		var err error
-		if h, err = t.named(given, m.Offset); err != nil {
+		if h, err = t.named(clientRunID, m.Offset); err != nil {
 			return 0, err
 		}
 	} else {
-		h = t.current(m.Offset, m.decided)
+		h = t.current(m.Offset, m.rebuilds)
 	}
 	if h != nil && h.Sealed && m.Offset >= h.Next && malformed == nil && ev.Type == agui.RunStarted {
 		again, err := p.startsAgain(t, h, ev)
@@ -113,7 +113,7 @@ func (p *Processor) takeEvent(t *thread, m *message) (outcome, error) {
 			return 0, err
 		}
 		if again || !fold.Behind(m.headers.Seq, h.NextSeq) {
-			return p.fold(t, nil, given, ev, m)
+			return p.fold(t, nil, clientRunID, ev, m)
 		}
 	}
 	switch {
@@ -125,25 +125,25 @@ func (p *Processor) takeEvent(t *thread, m *message) (outcome, error) {
 		if ev.Type == agui.RunFinished || ev.Type == agui.RunError {
 			return outcomeTerminal, nil
 		}
-		return p.letter(m, reasonAfterTerminal, "run "+h.ID)
+		return p.deadLetter(m, reasonAfterTerminal, "run "+h.ID)
 	case h != nil && h.Sealed:
-		return p.letter(m, reasonMalformed, malformed.Error())
+		return p.deadLetter(m, reasonMalformed, malformed.Error())
 	}
 
 	if malformed != nil {
 		return p.refuse(t, h, m, malformed)
 	}
-	if h == nil && given == "" {
-		return p.letter(m, reasonNoRun, "")
+	if h == nil && clientRunID == "" {
+		return p.deadLetter(m, reasonNoRun, "")
 	}
-	return p.fold(t, h, given, ev, m)
+	return p.fold(t, h, clientRunID, ev, m)
 }
 
 // startsAgain reports whether a RUN_STARTED is another one than that of the sealed run, so that the
 // id is used again. A producer that numbers its events and repeats them after a broken connection sends
 // the same one.
-func (p *Processor) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error) {
-	rec, err := p.recordOfHead(t, h)
+func (p *Processor) startsAgain(t *thread, h *threadRun, ev *agui.Event) (bool, error) {
+	rec, err := p.recordOfRun(t, h)
 	if err != nil {
 		return false, err
 	}
@@ -152,18 +152,18 @@ func (p *Processor) startsAgain(t *thread, h *head, ev *agui.Event) (bool, error
 
 // repeatsInput reports whether an input is that of the sealed run, sent again. Where the producer
 // numbers its events, a repeat is a retry; where it does not, the id is used again.
-func (p *Processor) repeatsInput(t *thread, h *head, sum string) (bool, error) {
+func (p *Processor) repeatsInput(t *thread, h *threadRun, sum string) (bool, error) {
 	if h.NextSeq < 0 {
 		return false, nil
 	}
-	rec, err := p.recordOfHead(t, h)
+	rec, err := p.recordOfRun(t, h)
 	if err != nil {
 		return false, err
 	}
 	return rec.InputSHA256 == sum, nil
 }
 
-func (p *Processor) recordOfHead(t *thread, h *head) (*record.Run, error) {
+func (p *Processor) recordOfRun(t *thread, h *threadRun) (*record.Run, error) {
 	key, err := record.RunKey(t.tenant, t.id, h.ID)
 	if err != nil {
 		return nil, fmt.Errorf("reading record of run: %w", err)
@@ -173,16 +173,16 @@ func (p *Processor) recordOfHead(t *thread, h *head) (*record.Run, error) {
 }
 
 // fold folds an event into the run of h, or into a new one with the agent's id given.
-func (p *Processor) fold(t *thread, h *head, given string, ev *agui.Event, m *message) (outcome, error) {
-	r, fresh, err := p.runFor(t, h, given, m)
+func (p *Processor) fold(t *thread, h *threadRun, clientRunID string, ev *agui.Event, m *message) (outcome, error) {
+	r, fresh, err := p.runFor(t, h, clientRunID, m)
 	if err != nil {
 		return 0, err
 	}
 	if fresh {
-		r.rec.RawLost = p.mayBeginInGap(ev, m.now)
+		r.rec.RawLost = p.mayHaveBegunInGap(ev, m.now)
 	}
 	into := r.fold
-	var placed *placement
+	var placed *resolution
 	if into == nil {
 		if placed, err = p.place(r, ev, m.Offset); err != nil {
 			return 0, err
@@ -205,10 +205,10 @@ func (p *Processor) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 	if fresh {
 		p.register(r)
 	}
-	if err := p.touch(r, m); err != nil {
+	if err := p.noteRecord(r, m); err != nil {
 		return 0, err
 	}
-	if err := p.goOn(r); err != nil { // before its place says that it is open
+	if err := p.reactivate(r); err != nil { // before its place says that it is open
 		return 0, err
 	}
 	if placed != nil {
@@ -229,7 +229,7 @@ func (p *Processor) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 	if ev.ThreadID != "" && ev.ThreadID != t.id {
 		p.anomaly(r, m, ruleThread)
 	}
-	if ev.RunID != "" && ev.RunID != r.head.Given() {
+	if ev.RunID != "" && ev.RunID != r.meta.Given() {
 		p.anomaly(r, m, ruleRun)
 	}
 	if r.fold.Ended() {
@@ -239,23 +239,23 @@ func (p *Processor) fold(t *thread, h *head, given string, ev *agui.Event, m *me
 }
 
 // refuse sends an event that is none to dead letters, counted as an anomaly of its run (h may be nil).
-func (p *Processor) refuse(t *thread, h *head, m *message, reason error) (outcome, error) {
+func (p *Processor) refuse(t *thread, h *threadRun, m *message, reason error) (outcome, error) {
 	if h != nil {
 		r, err := p.load(t, h, m.now)
 		if err != nil {
 			return 0, err
 		}
-		if err := p.touch(r, m); err != nil {
+		if err := p.noteRecord(r, m); err != nil {
 			return 0, err
 		}
 		r.takeSeq(m.headers)
 		p.anomaly(r, m, ruleMalformed)
 	}
-	return p.letter(m, reasonMalformed, reason.Error())
+	return p.deadLetter(m, reasonMalformed, reason.Error())
 }
 
 // repeat drops an event whose seq is below one that was seen.
-func (p *Processor) repeat(t *thread, h *head, m *message) (outcome, error) {
+func (p *Processor) repeat(t *thread, h *threadRun, m *message) (outcome, error) {
 	if h.Sealed { // its record does not change any more
 		return outcomeDropped, nil
 	}
@@ -263,7 +263,7 @@ func (p *Processor) repeat(t *thread, h *head, m *message) (outcome, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := p.touch(r, m); err != nil {
+	if err := p.noteRecord(r, m); err != nil {
 		return 0, err
 	}
 	s := r.sequence()
@@ -275,14 +275,14 @@ func (p *Processor) repeat(t *thread, h *head, m *message) (outcome, error) {
 // takeInput takes a run's input that was sent beside the stream.
 func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
 	d := p.decode(m)
-	in, malformed, given := d.Input(), d.Malformed(), d.ClientRunID()
-	if given == "" {
+	in, malformed, clientRunID := d.Input(), d.Malformed(), d.ClientRunID()
+	if clientRunID == "" {
 		if malformed != nil {
-			return p.letter(m, reasonMalformed, malformed.Error())
+			return p.deadLetter(m, reasonMalformed, malformed.Error())
 		}
-		return p.letter(m, reasonNoRun, "")
+		return p.deadLetter(m, reasonNoRun, "")
 	}
-	h, err := t.named(given, m.Offset)
+	h, err := t.named(clientRunID, m.Offset)
 	if err != nil {
 		return 0, err
 	}
@@ -306,7 +306,7 @@ func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
 		if err != nil {
 			return 0, err
 		}
-		if err := p.touch(r, m); err != nil {
+		if err := p.noteRecord(r, m); err != nil {
 			return 0, err
 		}
 		if r.rec.InputSHA256 == sum { // sent twice
@@ -316,7 +316,7 @@ func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
 		return outcomeInput, nil
 	}
 
-	r, fresh, err := p.runFor(t, h, given, m)
+	r, fresh, err := p.runFor(t, h, clientRunID, m)
 	if err != nil {
 		return 0, err
 	}
@@ -324,10 +324,10 @@ func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
 		r.tally.StartedAt = m.Timestamp.UTC()
 		p.register(r)
 	}
-	if err := p.touch(r, m); err != nil {
+	if err := p.noteRecord(r, m); err != nil {
 		return 0, err
 	}
-	if err := p.goOn(r); err != nil {
+	if err := p.reactivate(r); err != nil {
 		return 0, err
 	}
 	if r.inputSum == sum { // sent twice
@@ -336,8 +336,8 @@ func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
 	if r.input != nil {
 		p.anomaly(r, m, ruleInputReplaced)
 	}
-	if in.RunID != r.head.ID { // ids that it makes contain that
-		if in, err = agui.DecodeInput(bytes.Clone(m.Value), r.head.ID); err != nil {
+	if in.RunID != r.meta.ID { // ids that it makes contain that
+		if in, err = agui.DecodeInput(bytes.Clone(m.Value), r.meta.ID); err != nil {
 			return 0, err
 		}
 	}
@@ -345,26 +345,26 @@ func (p *Processor) takeInput(t *thread, m *message) (outcome, error) {
 	if in.ThreadID != "" && in.ThreadID != t.id {
 		p.anomaly(r, m, ruleThread)
 	}
-	if in.RunID != "" && in.RunID != given {
+	if in.RunID != "" && in.RunID != clientRunID {
 		p.anomaly(r, m, ruleRun)
 	}
 	return outcomeInput, nil
 }
 
 // runFor returns the run of h in memory, or for nil a new run that is not registered yet.
-func (p *Processor) runFor(t *thread, h *head, given string, m *message) (r *run, fresh bool, err error) {
+func (p *Processor) runFor(t *thread, h *threadRun, clientRunID string, m *message) (r *run, fresh bool, err error) {
 	if h != nil {
 		r, err = p.load(t, h, m.now)
 		return r, false, err
 	}
-	id, err := t.freeID(given, m.Offset)
+	id, err := t.freeID(clientRunID, m.Offset)
 	if err != nil {
 		return nil, false, err
 	}
-	h = &head{Metadata: runstore.Metadata{NextSeq: -1, Pending: true}}
+	h = &threadRun{Metadata: runstore.Metadata{NextSeq: -1, Pending: true}}
 	h.Run = lineage.Run{ID: id, Start: m.Offset, End: -1, Status: lineage.StatusRunning}
-	if h.ID != given {
-		h.GivenID = given
+	if h.ID != clientRunID {
+		h.GivenID = clientRunID
 	}
 	key, err := record.RunKey(t.tenant, t.id, h.ID)
 	if err != nil {
@@ -375,7 +375,7 @@ func (p *Processor) runFor(t *thread, h *head, given string, m *message) (r *run
 
 func (p *Processor) anomaly(r *run, m *message, rule string) {
 	r.note(rule)
-	if !m.decided {
+	if !m.rebuilds {
 		p.counts.Anomalies[rule]++
 	}
 }

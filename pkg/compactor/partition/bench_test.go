@@ -44,7 +44,7 @@ func BenchmarkPartition_Process(b *testing.B) {
 	done := 0
 	for done < b.N {
 		b.StopTimer()
-		s.runs, s.other, s.settled = nil, nil, Progress{Partitions: 1}
+		s.runs, s.other, s.committed = nil, nil, Progress{Partitions: 1}
 		s.open(true)
 		b.StartTimer()
 		for s.read < len(s.Events) && done < b.N {
@@ -91,7 +91,7 @@ func BenchmarkPartition_Deltas(b *testing.B) {
 	b.ResetTimer()
 	for done := 0; done < b.N; {
 		b.StopTimer()
-		s.runs, s.other, s.settled = nil, nil, Progress{Partitions: 1}
+		s.runs, s.other, s.committed = nil, nil, Progress{Partitions: 1}
 		s.open(true)
 		b.StartTimer()
 		for s.read < len(s.Events) && done < b.N {

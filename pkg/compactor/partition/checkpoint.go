@@ -12,29 +12,29 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// dueRuns returns the runs that are written now, and passes those that wait to waits. Of very many that are due at the
+// dueRuns returns the runs that are written now, and passes those that wait to expiryQueue. Of very many that are due at the
 // same moment a transaction takes some (Room), those first whose events wait longest, so that the committed offset moves
 // on with each. What was requested goes in any case, as its resolution may rest on that (settle): Process stops once that
 // is much (ask).
-func (p *Processor) dueRuns(now time.Time, waits func(*run)) (due []*run) {
+func (p *Processor) dueRuns(now time.Time, expiryQueue func(*run)) (due []*run) {
 	p.relieve(now)
 	var timely []*run
-	for r := range p.dirty {
+	for r := range p.changed {
 		switch {
 		case r.due:
 			due = append(due, r)
 		case p.isDue(r, now):
 			timely = append(timely, r)
 		default:
-			waits(r)
+			expiryQueue(r)
 		}
 	}
 	slices.SortFunc(timely, func(a, b *run) int {
-		return cmp.Or(cmp.Compare(a.dirtyFrom, b.dirtyFrom), cmp.Compare(a.head.Start, b.head.Start))
+		return cmp.Or(cmp.Compare(a.changedFrom, b.changedFrom), cmp.Compare(a.meta.Start, b.meta.Start))
 	})
 	for i, r := range timely {
 		if i > 0 && p.room.checkpoints.Load() <= 0 { // one of them at least
-			waits(r)
+			expiryQueue(r)
 			continue
 		}
 		due = append(due, r)
@@ -59,9 +59,9 @@ func (p *Processor) ask(r *run) {
 }
 
 // settle asks for a record of each run of the thread that has none, or none with its place: see partition.
-func (p *Processor) settle(t *thread) {
+func (p *Processor) writeUnsealed(t *thread) {
 	for _, h := range t.open {
-		if r := h.live; r != nil && (!r.recorded || r.fold != nil && !r.placed) {
+		if r := h.live; r != nil && (!r.hasRecord || r.fold != nil && !r.placed) {
 			p.ask(r)
 		}
 	}
@@ -73,38 +73,38 @@ func (p *Processor) settle(t *thread) {
 // processed before the next transaction (overMemory).
 func (p *Processor) relieve(now time.Time) {
 	p.overMemory = false
-	if p.runBytes <= p.mostRunBytes {
+	if p.runBytes <= p.maxRunBytes {
 		return
 	}
-	var silent []*run
-	over := p.runBytes - p.mostRunBytes
+	var expiring []*run
+	over := p.runBytes - p.maxRunBytes
 	for _, r := range p.runs {
-		switch _, dirty := p.dirty[r]; {
-		case !dirty && r.recorded, r.due:
+		switch _, changed := p.changed[r]; {
+		case !changed && r.hasRecord, r.due:
 			over -= r.size() // it can leave as it is, or is written anyway
 		case !r.unfit && now.Sub(r.touchedAt) >= busyFor:
-			silent = append(silent, r)
+			expiring = append(expiring, r)
 		}
 	}
-	slices.SortFunc(silent, longestSilent)
+	slices.SortFunc(expiring, longestSilent)
 	half := p.room.checkpoints.Load() / 2
-	for i, r := range silent {
+	for i, r := range expiring {
 		if over <= 0 {
 			return
 		}
 		if i > 0 && p.room.checkpoints.Load() <= half {
-			p.overMemory = over > p.mostRunBytes
+			p.overMemory = over > p.maxRunBytes
 			return
 		}
 		r.due = true
-		p.dirty[r] = struct{}{}
+		p.changed[r] = struct{}{}
 		p.room.checkpoints.Add(int64(-r.size()))
 		over -= r.size()
 	}
 }
 
 func longestSilent(a, b *run) int {
-	return cmp.Or(a.touchedAt.Compare(b.touchedAt), cmp.Compare(a.head.Start, b.head.Start))
+	return cmp.Or(a.touchedAt.Compare(b.touchedAt), cmp.Compare(a.meta.Start, b.meta.Start))
 }
 
 // checkpoint makes the record of a run that is not sealed. Over the limit it makes none, and the run
@@ -116,7 +116,7 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 		return r.made, nil
 	}
 	limit := p.cfg.RecordLimit
-	if !r.head.Open() || r.dirtyFrom < 0 {
+	if !r.meta.Open() || r.changedFrom < 0 {
 		limit += lateRoom
 	}
 	out, size, err := p.openRecord(r, limit)
@@ -125,20 +125,20 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 		return nil, err
 	case out != nil:
 		return out, nil
-	case !r.head.Open(): // the limit was another one
+	case !r.meta.Open(): // the limit was another one
 		return p.close(r, outputAbandoned)
 	}
 	place := r.due && !r.placed && r.fold != nil
 	r.savedAt, r.savedSize, r.newBytes, r.due, r.unfit = now, size, 0, false, true
 	if place {
-		return p.placeRecord(r)
+		return p.resolutionRecord(r)
 	}
 	return nil, nil
 }
 
 // lateRoom is by how much a run that was abandoned may be over the limit: what comes for it and does not take that back adds ranges and
 // anomalies. It would end for good else, or not, by what else the transaction holds. So may one of which nothing came since its last record, as
-// all that is new is a mark (markLost): nothing holds the commit for that, and without a record it would be forgotten in a crash.
+// all that is new is a mark (markRawLost): nothing holds the commit for that, and without a record it would be forgotten in a crash.
 const lateRoom = 8 << 10
 
 // openRecord makes the record of a run that is not sealed, from which it can go on; nil where that is over the limit, as its
@@ -156,7 +156,7 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 		return nil, len(value), err
 	}
 	kind := outputCheckpoint
-	if !r.head.Open() {
+	if !r.meta.Open() {
 		kind = outputAbandoned
 	}
 	if out, err = p.runOutput(r.key, rec, value, kind); err != nil {
@@ -166,21 +166,21 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 	return out, len(value), nil
 }
 
-// placeRecord makes the record of a run that says where it belongs, and nothing of what came from its first event on: that is read
+// resolutionRecord makes the record of a run that says where it belongs, and nothing of what came from its first event on: that is read
 // again. It may be over the limit by what there is beside content; there is room for that in a batch (kafka.MaxBatchBytes). For the rest
 // see fits.
-func (p *Processor) placeRecord(r *run) (*Output, error) {
+func (p *Processor) resolutionRecord(r *run) (*Output, error) {
 	before := r.decided.before
-	h := &head{Metadata: runstore.Metadata{Next: before.next, LastAt: r.head.LastAt, Pending: true, Placed: true}}
-	h.Run = lineage.Run{ID: r.head.ID, GivenID: r.head.GivenID, Start: r.head.Start, End: -1, Status: lineage.StatusRunning}
+	h := &threadRun{Metadata: runstore.Metadata{Next: before.next, LastAt: r.meta.LastAt, Pending: true, Placed: true}}
+	h.Run = lineage.Run{ID: r.meta.ID, GivenID: r.meta.GivenID, Start: r.meta.Start, End: -1, Status: lineage.StatusRunning}
 	was := newRun(r.thread, r.key, h, r.touchedAt)
 	was.setSequence(before.seq)
 	was.producer = before.producer
 	was.setInput(before.input, before.inputSum)
 	was.tally.StartedAt, was.rec.RawLost, was.ranges, was.decided = r.tally.StartedAt, r.rec.RawLost, record.NewRanges(before.ranges), r.decided
-	maps.Copy(was.early, before.early)
+	maps.Copy(was.anomaliesBeforeStart, before.anomaliesBeforeStart)
 	for _, rule := range r.decided.Anomalies {
-		was.early[rule]++
+		was.anomaliesBeforeStart[rule]++
 	}
 	rec, fold, err := p.describe(was)
 	if err != nil {

@@ -38,22 +38,22 @@ type Config struct {
 	// RefoldBytes bounds the records, and the raw events, that a request to refold a thread holds.
 	RefoldBytes int
 
-	maxHeads int // that threads hold; tests set less
+	maxThreadRunsInMemory int // that threads hold; tests set less
 }
 
 // DefaultConfig returns the settings of production.
 func DefaultConfig() Config {
 	return Config{
-		CheckpointInterval: 30 * time.Second,
-		CheckpointFactor:   8,
-		CheckpointMax:      5 * time.Minute,
-		IdleLimit:          time.Hour,
-		SnapshotBelow:      32 << 10,
-		RecordLimit:        16 << 20,
-		OpenRunBytes:       256 << 20,
-		CacheBytes:         64 << 20,
-		RefoldBytes:        64 << 20,
-		maxHeads:           maxHeads,
+		CheckpointInterval:    30 * time.Second,
+		CheckpointFactor:      8,
+		CheckpointMax:         5 * time.Minute,
+		IdleLimit:             time.Hour,
+		SnapshotBelow:         32 << 10,
+		RecordLimit:           16 << 20,
+		OpenRunBytes:          256 << 20,
+		CacheBytes:            64 << 20,
+		RefoldBytes:           64 << 20,
+		maxThreadRunsInMemory: maxThreadRunsInMemory,
 	}
 }
 

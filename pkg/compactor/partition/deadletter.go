@@ -11,10 +11,10 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// letter sends a record to dead letters as it came; below P that was done before.
-func (p *Processor) letter(m *message, reason, detail string) (outcome, error) {
-	if m.decided {
-		return outcomeLetter, nil
+// letter sends a record to dead letters as it came; below the processed offset that was done before.
+func (p *Processor) deadLetter(m *message, reason, detail string) (outcome, error) {
+	if m.rebuilds {
+		return outcomeDeadLetter, nil
 	}
 	at := record.Position{Partition: p.id, Offset: m.Offset}
 	dead := &kgo.Record{
@@ -39,7 +39,7 @@ func (p *Processor) letter(m *message, reason, detail string) (outcome, error) {
 	}
 	p.write(Output{Record: dead})
 	p.counts.DeadLetters[reason]++
-	return outcomeLetter, nil
+	return outcomeDeadLetter, nil
 }
 
 // deadLetterRoom is kept free for the headers that a dead letter gets and the batch's frame.

@@ -81,18 +81,18 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 
 	hold, holdAt, known := p.next, p.streamTime, p.progress.Processed
 	held := func(r *run) {
-		if r.dirtyFrom < 0 {
+		if r.changedFrom < 0 {
 			return
 		}
-		if r.dirtyFrom < hold {
-			hold, holdAt = r.dirtyFrom, r.dirtyAt
+		if r.changedFrom < hold {
+			hold, holdAt = r.changedFrom, r.changedAt
 		}
-		if !r.shownOpen {
-			known = min(known, r.dirtyFrom)
+		if !r.recordIsOpen {
+			known = min(known, r.changedFrom)
 		}
 	}
 	due := p.dueRuns(now, held)
-	slices.SortFunc(due, func(a, b *run) int { return cmp.Compare(a.head.Start, b.head.Start) })
+	slices.SortFunc(due, func(a, b *run) int { return cmp.Compare(a.meta.Start, b.meta.Start) })
 	for _, r := range due {
 		out, err := p.checkpoint(r, now)
 		if err != nil {
@@ -115,9 +115,9 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 		b.Progress.Gap, p.progress.Gap = record.Gap{}, record.Gap{}
 	}
 	if p.skip != nil {
-		b.Progress = p.settled
+		b.Progress = p.committed
 	}
-	b.Changed = len(b.Outputs) > 0 || b.Progress != p.settled
+	b.Changed = len(b.Outputs) > 0 || b.Progress != p.committed
 	p.addProgressRecord(&b, known)
 	return b, nil
 }
@@ -136,10 +136,10 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 			continue
 		}
 		r := o.run
-		r.recorded, r.shownOpen = true, r.head.Open()
+		r.hasRecord, r.recordIsOpen = true, r.meta.Open()
 		alone := r.fold != nil && o.entry.Metadata.Placed // its place: what came from its first event on is in none
 		if alone {
-			r.dirtyFrom, r.dirtyAt = r.decided.before.first, r.decided.before.at
+			r.changedFrom, r.changedAt = r.decided.before.first, r.decided.before.at
 		}
 		if r.fold != nil {
 			r.placed, r.decided = true, nil
@@ -147,16 +147,16 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 		if alone {
 			continue
 		}
-		r.dirtyFrom, r.due, r.unfit, r.made = -1, false, false, nil
+		r.changedFrom, r.due, r.unfit, r.made = -1, false, false, nil
 		r.savedAt, r.savedSize, r.newBytes = now, len(o.Record.Value), 0
 		if r.rec.Base == "" { // the record has all that it goes on from
-			r.under = 0
+			r.baseBytes = 0
 		}
-		delete(p.dirty, r)
+		delete(p.changed, r)
 	}
 	clear(p.said) // nothing was sealed since the effects were collected
 	if p.skip == nil {
-		p.progress, p.settled = b.Progress, b.Progress
+		p.progress, p.committed = b.Progress, b.Progress
 	}
 	if err := p.store.Apply(entries, now); err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
 			s := newSim(t, nil)
 			s.openMany(runs, size)
 			s.commit(true)
-			equal(t, "C", s.settled.Committed, int64(0))
+			equal(t, "C", s.committed.Committed, int64(0))
 			again := func() {
 				s.open(false)
 				s.feed(runs)
@@ -45,7 +45,7 @@ func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
 					t.Fatalf("transaction %d has %d runs of %d bytes, %d are left", transactions, n, bytes, left)
 				}
 				left -= n
-				equal(t, "C", s.settled.Committed, int64(runs-left))
+				equal(t, "C", s.committed.Committed, int64(runs-left))
 			}
 			n, _ := s.runsWritten()
 			equal(t, "runs of the next transaction", n, 0)

@@ -10,17 +10,17 @@ import (
 )
 
 // build makes the record of a run as it stands and returns it with the history of its base; what
-// the run's head says of the history is brought up to date. Of a run that is not sealed it has nothing to go on
+// the run's metadata says of the history is brought up to date. Of a run that is not sealed it has nothing to go on
 // from (record.Run.Open) where it is over the limit in any case.
 func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 	rec, folded, err := p.describe(r)
 	if err != nil || folded.Ended() {
 		return rec, r.base, err
 	}
-	if !r.head.Open() {
-		r.giveUp(rec, abandonment(p.cfg.IdleLimit))
+	if !r.meta.Open() {
+		r.markExpired(rec, expiryEvent(p.cfg.IdleLimit))
 	}
-	rec.SinceSnapshot = r.head.SinceSnapshot
+	rec.SinceSnapshot = r.meta.SinceSnapshot
 	if record.LeastBytes(rec) > p.cfg.RecordLimit {
 		return rec, r.base, nil
 	}
@@ -37,7 +37,7 @@ func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 			return nil, nil, err
 		}
 		shown := run{rec: r.rec}
-		shown.setPlacement(pl)
+		shown.setResolution(pl)
 		folded, rec = pl.fold, shown.rec
 		if r.decided != nil { // what it starts from, and its input as it came
 			folded, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
@@ -52,17 +52,17 @@ func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 	key := p.historyKey(r.thread, &rec, folded)
 	rec.HistoryKey = key.String()
 	rec.Agent, rec.Labels = r.producer.Agent, r.producer.Labels
-	r.head.HistoryKey, r.head.MessageCount = key, rec.MessageCount
+	r.meta.HistoryKey, r.meta.MessageCount = key, rec.MessageCount
 
 	if rec.Status.Sealed() && !folded.Ended() {
 		return nil, nil, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
 	}
 	if r.fold == nil {
-		rec.Stats.Anomalies = fold.NotEmpty(r.early)
+		rec.Stats.Anomalies = fold.NotEmpty(r.anomaliesBeforeStart)
 	}
 	rec.Raw = record.Raw{
-		Partition: p.id, First: r.head.Start, Next: r.head.Next, Ranges: r.ranges.List(),
-		Events: r.tally.Events, SHA256: r.tally.SHA256(), NextSeq: r.head.NextSeq,
+		Partition: p.id, First: r.meta.Start, Next: r.meta.Next, Ranges: r.ranges.List(),
+		Events: r.tally.Events, SHA256: r.tally.SHA256(), NextSeq: r.meta.NextSeq,
 	}
 	return &rec, folded, nil
 }
@@ -77,14 +77,14 @@ func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 	if err != nil {
 		return err
 	}
-	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, MissingSeqs: r.missing, LastAt: r.head.LastAt, Pending: r.head.Pending, Placed: r.head.Placed}
+	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, MissingSeqs: r.missing, LastAt: r.meta.LastAt, Pending: r.meta.Pending, Placed: r.meta.Placed}
 	return nil
 }
 
 // historyKey names the history at the run's end; where the run only appended to its base, it costs
 // what was appended.
 func (p *Processor) historyKey(t *thread, rec *record.Run, folded *compact.Run) lineage.Key {
-	if h := t.heads[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
+	if h := t.runs[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
 		return h.HistoryKey.Extend(rec.Messages)
 	}
 	return lineage.KeyOf(folded.Messages())

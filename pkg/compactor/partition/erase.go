@@ -20,21 +20,21 @@ import (
 // All tombstones are in one transaction with P, and so is an erasure record that lies behind them; it is written
 // where the thread has no runs, too: dead letters may be all that there is of it, and who lists them goes by the record. Where
 // the group's offset C stays below the erasure, as another thread has an open run there, the events
-// between C and P are read again after a crash. The erasure record then says which of them are erased:
+// between the committed and the processed offset are read again after a crash. The erasure record then says which of them are erased:
 // nothing is made of them, not even for a while (route).
 func (p *Processor) erase(t *thread, m *message) (outcome, error) {
-	// Below P it is done, and all that the thread has is of a later life.
-	if m.decided {
+	// Below the processed offset it is done, and all that the thread has is of a later life.
+	if m.rebuilds {
 		return outcomeErasure, nil
 	}
-	if t.rest != nil {
-		if err := t.rest.all(); err != nil {
+	if t.loader != nil {
+		if err := t.loader.all(); err != nil {
 			return 0, err
 		}
 	}
 	p.withdraw(t)
-	heads := slices.SortedFunc(maps.Values(t.heads), func(a, b *head) int { return cmp.Compare(a.Start, b.Start) })
-	for _, h := range heads {
+	runs := slices.SortedFunc(maps.Values(t.runs), func(a, b *threadRun) int { return cmp.Compare(a.Start, b.Start) })
+	for _, h := range runs {
 		key, err := record.RunKey(t.tenant, t.id, h.ID)
 		if err != nil {
 			return 0, err
@@ -82,25 +82,25 @@ func (p *Processor) withdraw(t *thread) {
 		return true
 	})
 	for _, h := range t.open {
-		if r := h.live; r != nil && !h.Open() && (!r.recorded || r.shownOpen) { // abandoned, and no record says so yet
+		if r := h.live; r != nil && !h.Open() && (!r.hasRecord || r.recordIsOpen) { // abandoned, and no record says so yet
 			p.counts.Ended[record.StatusAbandoned]--
 		}
 	}
 }
 
 // forget drops a run from memory, and reports whether a committed record of it may exist.
-func (p *Processor) forget(h *head, key string) bool {
+func (p *Processor) forget(h *threadRun, key string) bool {
 	delete(p.unsaved, key)
-	p.silent.drop(key)
-	p.abandoned.drop(key)
+	p.expiring.drop(key)
+	p.closing.drop(key)
 	p.histories.drop(key)
 	r := h.live
 	if r == nil {
 		return true
 	}
-	delete(p.dirty, r)
-	p.letGo(r)
-	return r.recorded
+	delete(p.changed, r)
+	p.drop(r)
+	return r.hasRecord
 }
 
 // tombstone is the record that takes away the one of the same key.

@@ -59,7 +59,7 @@ func TestPartition_ErasesAThread(t *testing.T) {
 	equal(t, "runs that stay", keysOf(s.latest()), []string{"o"})
 	equal(t, "snapshots that stay", len(s.snapshots()), 2)
 	equal(t, "dead letters", s.letters(), []string{})
-	equal(t, "C", s.settled.Committed, int64(10))
+	equal(t, "C", s.committed.Committed, int64(10))
 	equal(t, "position", partitiontest.Told(t, s.runs), []int64{9, 10})
 	if n := len(s.runs); string(s.runs[n-2].Key) != "acme/t" {
 		t.Error("the erasure record does not lie behind the tombstones")
@@ -120,7 +120,7 @@ func TestPartition_AnErasedThreadStartsAnew(t *testing.T) {
 
 // A run of another thread holds C below the erasure, so that what is erased is read again.
 func TestPartition_ReadsNothingErasedAgain(t *testing.T) {
-	for name, c := range map[string]struct{ told, newFolder bool }{
+	for name, c := range map[string]struct{ readable, newFolder bool }{
 		"killed after it":                            {true, false},
 		"killed after it, the folder lost":           {true, true},
 		"killed between commit and store":            {false, false},
@@ -138,9 +138,9 @@ func TestPartition_ReadsNothingErasedAgain(t *testing.T) {
 			s.commit(true)
 			s.Erase("t") // 7
 			s.feed(len(s.Events))
-			s.commit(c.told)
-			equal(t, "C", s.settled.Committed, int64(0))
-			equal(t, "P", s.settled.Processed, int64(8))
+			s.commit(c.readable)
+			equal(t, "C", s.committed.Committed, int64(0))
+			equal(t, "P", s.committed.Processed, int64(8))
 			for n := range len(s.Events) + 1 {
 				s.open(c.newFolder)
 				s.feed(n)
@@ -171,15 +171,15 @@ func TestPartition_ReadsNothingErasedAgain(t *testing.T) {
 
 // An open run is dropped: it neither holds the commit nor is it written or abandoned later.
 func TestPartition_DropsOpenRunsOfAnErasedThread(t *testing.T) {
-	for _, recorded := range []bool{false, true} {
-		t.Run(fmt.Sprintf("recorded %v", recorded), func(t *testing.T) {
+	for _, hasRecord := range []bool{false, true} {
+		t.Run(fmt.Sprintf("recorded %v", hasRecord), func(t *testing.T) {
 			s := newSim(t, nil)
 			s.Send("t", "r", started("r"))
 			s.Send("t", "r", text("m", "secret"))
 			s.Input("t", "pending", `{"threadId":"t","runId":"pending","messages":[`+userMessage("u", "secret")+`],"tools":[],"context":[]}`)
 			s.all()
 			want := []string{}
-			if recorded {
+			if hasRecord {
 				s.Now = s.Now.Add(s.cfg.CheckpointMax)
 				s.commit(true)
 			}
@@ -191,7 +191,7 @@ func TestPartition_DropsOpenRunsOfAnErasedThread(t *testing.T) {
 			s.Erase("t")
 			s.all()
 			equal(t, "tombstones", tombstones(s.runs...), want)
-			equal(t, "C", s.settled.Committed, int64(len(s.Events)))
+			equal(t, "C", s.committed.Committed, int64(len(s.Events)))
 			s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
 			s.Send("other", "o", started("o"))
 			s.all()

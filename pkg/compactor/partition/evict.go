@@ -17,8 +17,8 @@ const busyFor = time.Second
 // share gives the partition its part of what the process may hold, which has so many partitions.
 func (p *Processor) share(partitions int) {
 	p.partitions = partitions
-	p.mostRunBytes, p.mostHeads = p.cfg.OpenRunBytes/partitions, p.cfg.maxHeads/partitions
-	p.mostReads = leaveReads / partitions
+	p.maxRunBytes, p.maxThreadRuns = p.cfg.OpenRunBytes/partitions, p.cfg.maxThreadRunsInMemory/partitions
+	p.maxUnloadReads = unloadReads / partitions
 	p.histories.limit = p.cfg.CacheBytes / partitions
 }
 
@@ -27,7 +27,7 @@ func (p *Processor) share(partitions int) {
 // bound, the runs that are spoken of right now.
 func (p *Processor) evict(now time.Time) error {
 	if now.Sub(p.evictedAt) < time.Second {
-		if p.leaving {
+		if p.unloading {
 			return p.evictThreads(now)
 		}
 		return nil
@@ -37,50 +37,50 @@ func (p *Processor) evict(now time.Time) error {
 	var clean []*run
 	for _, r := range p.runs {
 		p.runBytes += r.size()
-		if _, dirty := p.dirty[r]; !dirty && r.recorded {
+		if _, changed := p.changed[r]; !changed && r.hasRecord {
 			clean = append(clean, r)
 		}
 	}
 	slices.SortFunc(clean, longestSilent)
 	for _, r := range clean {
 		silence := now.Sub(r.touchedAt)
-		if silence < busyFor || silence < evictAfter && p.runBytes <= p.mostRunBytes {
+		if silence < busyFor || silence < evictAfter && p.runBytes <= p.maxRunBytes {
 			break
 		}
-		if r.fold != nil || r.head.Placed {
+		if r.fold != nil || r.meta.Placed {
 			// The record that was committed says the same of the history as the fold.
-			if err := r.thread.lineage.Add(r.head.Run); err != nil {
+			if err := r.thread.lineage.Add(r.meta.Run); err != nil {
 				return err
 			}
 		}
-		p.letGo(r)
+		p.drop(r)
 		p.runBytes -= r.size()
 	}
 	return p.evictThreads(now)
 }
 
-// maxHeads bounds the heads of runs that the threads at hand of a process hold; a thread itself counts for threadHeads,
+// maxThreadRunsInMemory bounds the runs of runs that the threads in memory of a process hold; a thread itself counts for threadOverhead,
 // and each for headBytes about: TestThread_HoldsAboutWhatItIsCountedFor.
 const (
-	maxHeads    = 64 << 10
-	threadHeads = 2
-	headBytes   = 2 << 10
+	maxThreadRunsInMemory = 64 << 10
+	threadOverhead        = 2
+	headBytes             = 2 << 10
 )
 
-// leaveReads is how often threads that leave sealed runs may read the local stores of a process at once: 0.1 s, by some 50 µs each.
-const leaveReads = 1_500
+// unloadReads is how often threads that leave sealed runs may read the local stores of a process at once: 0.1 s, by some 50 µs each.
+const unloadReads = 1_500
 
-// evictThreads lets go of what the local store has of threads, where the threads at hand hold more than they may: half of
+// evictThreads lets go of what the local store has of threads, where the threads in memory hold more than they may: half of
 // that stays. Threads without a run in memory go as a whole, least recently used first; then of the others the runs
 // that are sealed, which come back as they are asked for (rest): of those first that have most of them, and no more at once than
-// leaveReads; the next commit goes on (leaving).
+// unloadReads; the next commit goes on (leaving).
 func (p *Processor) evictThreads(now time.Time) error {
-	p.leaving = false
+	p.unloading = false
 	held := 0
 	for _, t := range p.threads {
 		held += t.size()
 	}
-	if held <= p.mostHeads {
+	if held <= p.maxThreadRuns {
 		return nil
 	}
 	busy := map[*thread]bool{}
@@ -93,12 +93,12 @@ func (p *Processor) evictThreads(now time.Time) error {
 	}
 	var leavers []leaver
 	for _, t := range slices.SortedFunc(maps.Values(p.threads), func(a, b *thread) int { return a.usedAt.Compare(b.usedAt) }) {
-		if held <= p.mostHeads/2 {
+		if held <= p.maxThreadRuns/2 {
 			return nil
 		}
 		stays := p.mustStay(t)
 		switch {
-		case !busy[t] && (stays <= threadHeads+1 || now.Sub(t.usedAt) >= busyFor):
+		case !busy[t] && (stays <= threadOverhead+1 || now.Sub(t.usedAt) >= busyFor):
 			delete(p.threads, t.key)
 			held -= t.size()
 		case t.size() > stays:
@@ -108,15 +108,15 @@ func (p *Processor) evictThreads(now time.Time) error {
 	slices.SortStableFunc(leavers, func(a, b leaver) int { return cmp.Compare(b.gives, a.gives) })
 	reads := 0
 	for _, t := range leavers {
-		if held <= p.mostHeads/2 {
+		if held <= p.maxThreadRuns/2 {
 			return nil
 		}
-		if reads >= p.mostReads && reads > 0 {
-			p.leaving = true
+		if reads >= p.maxUnloadReads && reads > 0 {
+			p.unloading = true
 			return nil
 		}
 		before := t.size()
-		if err := p.leave(t.thread); err != nil {
+		if err := p.unload(t.thread); err != nil {
 			return err
 		}
 		held += t.size() - before
@@ -126,13 +126,13 @@ func (p *Processor) evictThreads(now time.Time) error {
 }
 
 // mustStay is about what a thread that is spoken of holds in any case: what is open, the parents of that, and the run that
-// ended last. Below P that is what ended behind this record as well: it is not worth while then to leave less than half.
+// ended last. Below the processed offset that is what ended behind this record as well: it is not worth while then to leave less than half.
 func (p *Processor) mustStay(t *thread) int {
-	stays := threadHeads + 2*len(t.open) + 1
+	stays := threadOverhead + 2*len(t.open) + 1
 	if p.next >= p.progress.Processed {
 		return stays
 	}
-	for _, h := range t.heads {
+	for _, h := range t.runs {
 		if h.Sealed && h.Next >= p.next {
 			stays++
 		}
@@ -142,14 +142,14 @@ func (p *Processor) mustStay(t *thread) int {
 
 // leave has a thread begin anew with what is open, and leaves its other runs to the local store. All that
 // has ended must be committed.
-func (p *Processor) leave(t *thread) error {
+func (p *Processor) unload(t *thread) error {
 	anew, err := p.newThread(t.key, t.tenant, t.id, t.open)
 	if err != nil {
 		return err
 	}
 	anew.erased, anew.usedAt, anew.headers = t.erased, t.usedAt, t.headers
 	*t = *anew // runs in memory have it
-	if err := p.bringEnded(t); err != nil {
+	if err := p.loadEnded(t); err != nil {
 		return err
 	}
 	for _, h := range t.open {

@@ -25,7 +25,7 @@ func TestPartition_DropsNothingFromMemoryBeforeItsCommit(t *testing.T) {
 	s.Now = s.Now.Add(10 * evictAfter)
 	s.Turn("r1", "m1")
 	s.all()
-	equal(t, "C", s.settled.Committed, int64(0))
+	equal(t, "C", s.committed.Committed, int64(0))
 	s.Send("u", "open", text("m", "two"))
 	s.Send("u", "open", finished("open"))
 	s.all()
@@ -109,10 +109,10 @@ func TestPartition_WritesWhatHoldsTheCommitWhereMemoryIsScarce(t *testing.T) {
 	s.Now = s.Now.Add(s.cfg.CheckpointMax)
 	s.Send("t0", "r", custom("here"))
 	s.feed(1)
-	equal(t, "C", s.settled.Committed, int64(0))
+	equal(t, "C", s.committed.Committed, int64(0))
 	n, _ := s.runsWritten()
-	if n == runs || s.settled.Committed == 0 {
-		t.Errorf("%d runs are written, and C is %d", n, s.settled.Committed)
+	if n == runs || s.committed.Committed == 0 {
+		t.Errorf("%d runs are written, and C is %d", n, s.committed.Committed)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestPartition_WritesWhatHoldsTheCommitBesideLargeRuns(t *testing.T) {
 	s.Send("small", "r", started("r"))
 	s.feed(1)
 	began := s.Now
-	for i := 0; s.settled.Committed == 0; i++ {
+	for i := 0; s.committed.Committed == 0; i++ {
 		if s.Now.Sub(began) > 2*s.cfg.CheckpointMax {
 			t.Fatalf("C stands still, at event %d", s.read)
 		}
@@ -182,7 +182,7 @@ func (p *Processor) headsAtHand() (n int) {
 func TestPartition_KeepsTheRunsAtHandWithinTheirMemory(t *testing.T) {
 	const threads, runs, batch = 5, 3_000, 300
 	made := func(most int) (*sim, int) {
-		s := newSim(t, func(c *Config) { c.maxHeads, c.SnapshotBelow = most, 1 })
+		s := newSim(t, func(c *Config) { c.maxThreadRunsInMemory, c.SnapshotBelow = most, 1 })
 		s.open(false)
 		for i := range threads {
 			s.Send("t"+strconv.Itoa(i), "first", started("first"))
@@ -209,7 +209,7 @@ func TestPartition_KeepsTheRunsAtHandWithinTheirMemory(t *testing.T) {
 		}
 		return s, held
 	}
-	free, all := made(maxHeads)
+	free, all := made(maxThreadRunsInMemory)
 	bound, some := made(500)
 	equal(t, "records", bound.values(), free.values())
 	equal(t, "snapshots", bound.snapshotValues(), free.snapshotValues())
@@ -227,9 +227,9 @@ func TestPartition_SharesMemoryWithTheOthersOfItsProcess(t *testing.T) {
 	s.open(false)
 	for _, partitions := range []int{4, 1} {
 		s.share(partitions)
-		equal(t, "bytes of open runs", s.part.mostRunBytes, s.cfg.OpenRunBytes/partitions)
-		equal(t, "heads", s.part.mostHeads, s.cfg.maxHeads/partitions)
-		equal(t, "reads of what leaves", s.part.mostReads, leaveReads/partitions)
+		equal(t, "bytes of open runs", s.part.maxRunBytes, s.cfg.OpenRunBytes/partitions)
+		equal(t, "heads", s.part.maxThreadRuns, s.cfg.maxThreadRunsInMemory/partitions)
+		equal(t, "reads of what leaves", s.part.maxUnloadReads, unloadReads/partitions)
 	}
 }
 
@@ -245,9 +245,9 @@ func TestPartition_LeavesRunsInParts(t *testing.T) {
 	}
 	s.all()
 	s.Now = s.Now.Add(busyFor)
-	s.part.mostHeads, s.part.mostReads = threads*runs, 30
+	s.part.maxThreadRuns, s.part.maxUnloadReads = threads*runs, 30
 	held := []int{s.part.headsAtHand()}
-	for held[len(held)-1] > s.part.mostHeads {
+	for held[len(held)-1] > s.part.maxThreadRuns {
 		s.commit(true)
 		n := s.part.headsAtHand()
 		if gave := held[len(held)-1] - n; gave == 0 || gave > 10*runs {
@@ -260,11 +260,11 @@ func TestPartition_LeavesRunsInParts(t *testing.T) {
 	}
 }
 
-// A thread that is spoken of has more runs that are not sealed than may be at hand: to let it go would mean to read all of
+// A thread that is spoken of has more runs that are not sealed than may be in memory: to let it go would mean to read all of
 // them with its next event.
 func TestPartition_KeepsAThreadOfManyUnsealedRunsWhileItIsSpokenOf(t *testing.T) {
 	const runs = 200
-	s := newSim(t, func(c *Config) { c.maxHeads = runs / 2 })
+	s := newSim(t, func(c *Config) { c.maxThreadRunsInMemory = runs / 2 })
 	for i := range runs {
 		s.Send("t", "silent"+strconv.Itoa(i), started("silent"+strconv.Itoa(i)))
 	}
@@ -288,18 +288,18 @@ func TestPartition_KeepsAThreadOfManyUnsealedRunsWhileItIsSpokenOf(t *testing.T)
 	}
 }
 
-// Between C and P a thread has those runs at hand that ended there. As it is read on they leave, and not so that the others are read
+// Between the committed and the processed offset a thread has those runs in memory that ended there. As it is read on they leave, and not so that the others are read
 // again each time.
 func TestPartition_ReadsRunsBetweenCAndPAFewTimes(t *testing.T) {
 	const runs = 200
-	s := newSim(t, func(c *Config) { c.RecordLimit, c.maxHeads = 64<<10, runs/10 })
+	s := newSim(t, func(c *Config) { c.RecordLimit, c.maxThreadRunsInMemory = 64<<10, runs/10 })
 	s.Send("large", "large", text("m", strings.Repeat("x", 40<<10)))
 	s.Send("large", "large", text("m", strings.Repeat("x", 40<<10)))
 	for i := range runs {
 		s.TurnOf("t", "r"+strconv.Itoa(i))
 	}
 	s.all()
-	equal(t, "C", s.settled.Committed, int64(0))
+	equal(t, "C", s.committed.Committed, int64(0))
 	s.open(false)
 	reads := 0
 	for s.read < len(s.Events) {
@@ -318,7 +318,7 @@ func TestPartition_ReadsRunsBetweenCAndPAFewTimes(t *testing.T) {
 
 // A thread whose sealed runs leave is what it was: its open run is placed onto by what it says by now.
 func TestPartition_KeepsOpenRunsLiveWhereSealedOnesLeave(t *testing.T) {
-	s := newSim(t, func(c *Config) { c.maxHeads = 1 })
+	s := newSim(t, func(c *Config) { c.maxThreadRunsInMemory = 1 })
 	input := func(run, messages string) string {
 		return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"input":{"threadId":"t","runId":%[1]q,"messages":[%s],"tools":[],"context":[],"state":{}}}`, run, messages)
 	}
@@ -336,7 +336,7 @@ func TestPartition_KeepsOpenRunsLiveWhereSealedOnesLeave(t *testing.T) {
 	s.Now = s.Now.Add(busyFor)
 	s.all()
 	at := s.part.threads["acme/t"]
-	if n := len(at.heads); n > 4 { // the open one, its parent, and the one that ended last
+	if n := len(at.runs); n > 4 { // the open one, its parent, and the one that ended last
 		t.Fatalf("%d heads are at hand", n)
 	}
 	equal(t, "erased below", at.erased, int64(4))
@@ -347,7 +347,7 @@ func TestPartition_KeepsOpenRunsLiveWhereSealedOnesLeave(t *testing.T) {
 	equal(t, "parent", s.run("next").ParentRunID, "open")
 }
 
-// The bound on the runs at hand means bytes of memory, too.
+// The bound on the runs in memory means bytes of memory, too.
 func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 	heap := func() int {
 		runtime.GC()
@@ -385,10 +385,10 @@ func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 }
 
 // A run that is over the limit holds the committed offset, and what ended behind it is read again after a crash. That
-// changes nothing, so there is no transaction; the runs at hand are bounded all the same.
+// changes nothing, so there is no transaction; the runs in memory are bounded all the same.
 func TestPartition_BoundsTheRunsAtHandBetweenCAndP(t *testing.T) {
 	const most = 60
-	s := newSim(t, func(c *Config) { c.RecordLimit, c.maxHeads = 64<<10, most })
+	s := newSim(t, func(c *Config) { c.RecordLimit, c.maxThreadRunsInMemory = 64<<10, most })
 	s.Send("large", "large", started("large"))
 	for range 10 {
 		s.Send("large", "large", text("m", strings.Repeat("x", 10<<10)))
@@ -397,7 +397,7 @@ func TestPartition_BoundsTheRunsAtHandBetweenCAndP(t *testing.T) {
 		s.TurnOf("t"+strconv.Itoa(i), "r")
 	}
 	s.all()
-	equal(t, "the committed offset", s.settled.Committed, int64(0))
+	equal(t, "the committed offset", s.committed.Committed, int64(0))
 	s.open(true)
 	s.feed(len(s.Events))
 	for range 5 {

@@ -11,7 +11,7 @@ import (
 )
 
 // A run of which nothing comes for the idle limit is abandoned: it has an end that yields to a real event. That is judged
-// in stream time, at P and above. It is done for a thread before its next record is looked at (giveUpSilentOf), as
+// in stream time, at P and above. It is done for a thread before its next record is looked at (expireIdleOf), as
 // what that decides may rest on it; so it makes no difference when it is done for the others: with
 // the next transactions, as far as each has room (expire).
 //
@@ -24,23 +24,23 @@ import (
 // after days; and a run that may go on costs the partition memory, and its thread a record for each later run.
 const closeAfter = 168
 
-// wait is a run that waits for its next record, since a time.
+// wait is a run that expiryQueue for its next record, since a time.
 type wait struct {
 	key           string // of its record
 	since, sorted time.Time
 	place         int
 }
 
-// waits are runs in the order of what they wait since. A run that is spoken of changes that with each record, and its
+// expiryQueue are runs in the order of what they wait since. A run that is spoken of changes that with each record, and its
 // place (sorted) only when it is the first.
-type waits struct {
+type expiryQueue struct {
 	byKey map[string]*wait
-	heap  waitHeap
+	heap  expiryHeap
 }
 
-func newWaits() *waits { return &waits{byKey: map[string]*wait{}} }
+func newExpiryQueue() *expiryQueue { return &expiryQueue{byKey: map[string]*wait{}} }
 
-func (w *waits) add(key string, since time.Time) *wait {
+func (w *expiryQueue) add(key string, since time.Time) *wait {
 	one := &wait{key: key, since: since, sorted: since}
 	w.byKey[key] = one
 	heap.Push(&w.heap, one)
@@ -48,22 +48,22 @@ func (w *waits) add(key string, since time.Time) *wait {
 }
 
 // heard notes when the last record of a run came. It goes back only where stream time does (an older version's record, the clock).
-func (w *waits) heard(one *wait, since time.Time) {
+func (w *expiryQueue) heard(one *wait, since time.Time) {
 	if one.since = since; since.Before(one.sorted) {
 		one.sorted = since
 		heap.Fix(&w.heap, one.place)
 	}
 }
 
-func (w *waits) drop(key string) {
+func (w *expiryQueue) drop(key string) {
 	if one := w.byKey[key]; one != nil {
 		heap.Remove(&w.heap, one.place)
 		delete(w.byKey, key)
 	}
 }
 
-// longest returns the run that waits longest; nil if there is none.
-func (w *waits) longest() *wait {
+// longest returns the run that expiryQueue longest; nil if there is none.
+func (w *expiryQueue) longest() *wait {
 	for len(w.heap) > 0 {
 		first := w.heap[0]
 		if first.since.Equal(first.sorted) {
@@ -75,25 +75,25 @@ func (w *waits) longest() *wait {
 	return nil
 }
 
-// waitHeap implements heap.Interface.
-type waitHeap []*wait
+// expiryHeap implements heap.Interface.
+type expiryHeap []*wait
 
-func (h waitHeap) Len() int { return len(h) }
-func (h waitHeap) Less(i, j int) bool {
+func (h expiryHeap) Len() int { return len(h) }
+func (h expiryHeap) Less(i, j int) bool {
 	return cmp.Or(h[i].sorted.Compare(h[j].sorted), cmp.Compare(h[i].key, h[j].key)) < 0
 }
-func (h waitHeap) Swap(i, j int) {
+func (h expiryHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].place, h[j].place = i, j
 }
 
-func (h *waitHeap) Push(x any) {
+func (h *expiryHeap) Push(x any) {
 	one := x.(*wait)
 	one.place = len(*h)
 	*h = append(*h, one)
 }
 
-func (h *waitHeap) Pop() any {
+func (h *expiryHeap) Pop() any {
 	last := len(*h) - 1
 	one := (*h)[last]
 	(*h)[last], *h = nil, (*h)[:last]
@@ -108,9 +108,9 @@ func (p *Processor) heard(now time.Time) time.Time {
 	return p.streamTime.UTC()
 }
 
-// isSilent reports whether the run that waits longest is to be given up at that time.
-func (p *Processor) isSilent(at time.Time) bool {
-	w := p.silent.longest()
+// isIdle reports whether the run that expiryQueue longest is to be given up at that time.
+func (p *Processor) isIdle(at time.Time) bool {
+	w := p.expiring.longest()
 	return w != nil && !w.since.Add(p.cfg.IdleLimit).After(at)
 }
 
@@ -120,17 +120,17 @@ func (p *Processor) expire(now time.Time) error {
 	hasRoom := p.oneAtLeast()
 	switch {
 	case p.skip != nil:
-		return p.markLost(now, hasRoom)
+		return p.markRawLost(now, hasRoom)
 	case p.next < p.progress.Processed:
 		return nil
 	}
-	for p.isSilent(p.streamTime) && hasRoom() { // those first that fell silent first
-		if err := p.abandon(p.silent.longest().key, now); err != nil {
+	for p.isIdle(p.streamTime) && hasRoom() { // those first that fell silent first
+		if err := p.abandon(p.expiring.longest().key, now); err != nil {
 			return err
 		}
 	}
 	for p.isOld(now) && p.isUpToDate(now) && hasRoom() {
-		r, err := p.bring(p.abandoned.longest().key, now)
+		r, err := p.loadByKey(p.closing.longest().key, now)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (p *Processor) expire(now time.Time) error {
 }
 
 // oneAtLeast returns whether the transaction has room for one more run that expires. The first time it has, however full
-// other partitions have made it: so no partition waits for ever.
+// other partitions have made it: so no partition expiryQueue for ever.
 func (p *Processor) oneAtLeast() (hasRoom func() bool) {
 	first := true
 	return func() bool {
@@ -154,10 +154,10 @@ func (p *Processor) oneAtLeast() (hasRoom func() bool) {
 	}
 }
 
-// giveUpSilentOf gives up all runs of a thread that are silent, and notes when to look again.
-func (p *Processor) giveUpSilentOf(t *thread, now time.Time) error {
+// expireIdleOf gives up all runs of a thread that are silent, and notes when to look again.
+func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
 	t.silentAt = p.streamTime.Add(p.cfg.IdleLimit) // what begins or goes on behind this
-	var silent []*wait
+	var expiring []*wait
 	for _, h := range t.open {
 		if !h.Open() {
 			continue
@@ -166,16 +166,16 @@ func (p *Processor) giveUpSilentOf(t *thread, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("abandoning run: %w", err)
 		}
-		w := p.silent.byKey[key]
+		w := p.expiring.byKey[key]
 		switch at := w.since.Add(p.cfg.IdleLimit); {
 		case !at.After(p.streamTime):
-			silent = append(silent, w)
+			expiring = append(expiring, w)
 		case at.Before(t.silentAt):
 			t.silentAt = at
 		}
 	}
-	slices.SortFunc(silent, func(a, b *wait) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
-	for _, w := range silent { // in the order in which expire does it
+	slices.SortFunc(expiring, func(a, b *wait) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
+	for _, w := range expiring { // in the order in which expire does it
 		if err := p.abandon(w.key, now); err != nil {
 			return err
 		}
@@ -185,15 +185,15 @@ func (p *Processor) giveUpSilentOf(t *thread, now time.Time) error {
 
 // isOld reports whether the run that was abandoned first is to be closed by now.
 func (p *Processor) isOld(now time.Time) bool {
-	w := p.abandoned.longest()
+	w := p.closing.longest()
 	return w != nil && now.Sub(w.since)/closeAfter >= p.cfg.IdleLimit
 }
 
-// knowEnd takes in where the log ends by now.
-func (p *Processor) knowEnd(offset int64, now time.Time) { p.logEnd, p.logEndAt = offset, now }
+// noteLogEnd takes in where the log ends by now.
+func (p *Processor) noteLogEnd(offset int64, now time.Time) { p.logEnd, p.logEndAt = offset, now }
 
 // isUpToDate reports whether all is read that the log held a moment ago, less than an idle limit. Where the partition is behind, nobody is
-// closed: what waits to be read may be theirs. Times of records do not say that: one fast clock would.
+// closed: what expiryQueue to be read may be theirs. Times of records do not say that: one fast clock would.
 func (p *Processor) isUpToDate(now time.Time) bool {
 	return !p.logEndAt.IsZero() && p.next >= p.logEnd && now.Sub(p.logEndAt) < p.cfg.IdleLimit
 }

@@ -93,7 +93,7 @@ func TestPartition_GivesUpManyRunsInPortions(t *testing.T) {
 			done += runs
 			s.Now = s.Now.Add(200 * time.Millisecond)
 		}
-		equal(t, "runs that wait", len(s.part.silent.heap), c.runs-done)
+		equal(t, "runs that wait", len(s.part.expiring.heap), c.runs-done)
 		if done < c.runs {
 			continue
 		}
@@ -187,7 +187,7 @@ func TestPartition_PlacesRunsByWhatIsAbandonedByThen(t *testing.T) {
 	}
 }
 
-// Between C and P nobody is given up: that was decided.
+// Between the committed and the processed offset nobody is given up: that was decided.
 func TestPartition_GivesUpNobodyBelowP(t *testing.T) {
 	s := newSim(t, nil)
 	s.manyRuns(2)
@@ -197,15 +197,15 @@ func TestPartition_GivesUpNobodyBelowP(t *testing.T) {
 	s.Send("u", "open", started("open"))
 	s.Send("u", "open", text("m", "x"))
 	s.all()
-	equal(t, "running", len(s.part.silent.heap), 2)
+	equal(t, "running", len(s.part.expiring.heap), 2)
 	s.open(false)
 	equal(t, "below P", s.part.next < s.part.progress.Processed, true)
 	s.feed(1)
 	s.commit(true)
-	equal(t, "running below P", len(s.part.silent.heap), 2)
+	equal(t, "running below P", len(s.part.expiring.heap), 2)
 	s.feed(1)
 	s.commit(true)
-	equal(t, "running at P", len(s.part.silent.heap), 1)
+	equal(t, "running at P", len(s.part.expiring.heap), 1)
 }
 
 // Events of long ago are told again beside those of today: the run goes on, however slowly that is, and is given up an idle limit
@@ -266,7 +266,7 @@ func (s *sim) abandoned(thread string, runs ...string) {
 }
 
 // A run that has been abandoned for a week is closed. What comes then is handled as behind any end, now and when it is
-// folded by somebody else, and nothing of the run waits any more.
+// folded by somebody else, and nothing of the run expiryQueue any more.
 func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
 	for name, step := range map[string]func(s *sim){
 		"on the way":             func(*sim) {},
@@ -291,7 +291,7 @@ func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
 			equal(t, "status, synthetic, closed, open", []any{r.Status, r.Synthetic, r.Closed, r.Open == nil}, []any{record.StatusAbandoned, true, true, true})
 			equal(t, "bytes for its branch's next snapshot", r.SinceSnapshot, int64(conversationBytes(r.Messages)))
 			equal(t, "not sealed, by the local store", slices.Contains(s.openKeys(), "acme/t/r"), false)
-			equal(t, "waits", s.part.abandoned.byKey["acme/t/r"] == nil && s.part.silent.byKey["acme/t/r"] == nil, true)
+			equal(t, "waits", s.part.closing.byKey["acme/t/r"] == nil && s.part.expiring.byKey["acme/t/r"] == nil, true)
 			messages, _ := s.history("r")
 			late := s.Send("t", "r", text("mr", "late"))
 			s.all()
@@ -371,7 +371,7 @@ func TestPartition_ClosesNobodyByTheTimesOfEvents(t *testing.T) {
 	}
 }
 
-// A compactor that was down for a month, or is behind, closes nobody: what waits to be read may go on with the run.
+// A compactor that was down for a month, or is behind, closes nobody: what expiryQueue to be read may go on with the run.
 func TestPartition_ClosesNobodyWhileItIsBehind(t *testing.T) {
 	s := newSim(t, nil)
 	s.abandoned("t", "r")
@@ -467,7 +467,7 @@ func TestPartition_FindsAClosedRunAsItWasBetweenCAndP(t *testing.T) {
 func TestPartition_ClosesNobodyWhereTheIdleLimitIsVeryLong(t *testing.T) {
 	s := newSim(t, func(c *Config) { c.IdleLimit = 100 * 365 * 24 * time.Hour })
 	s.open(false)
-	s.part.abandoned.add("r", s.Now)
+	s.part.closing.add("r", s.Now)
 	equal(t, "old at once", s.part.isOld(s.Now.Add(time.Second)), false)
 }
 
@@ -479,7 +479,7 @@ func TestPartition_ClosesManyRunsInPortions(t *testing.T) {
 	s.manyRuns(n)
 	s.silence(s.cfg.IdleLimit)
 	s.feed(len(s.Events))
-	for len(s.part.silent.heap) > 0 {
+	for len(s.part.expiring.heap) > 0 {
 		s.commit(true)
 		s.Now = s.Now.Add(time.Second)
 	}
@@ -527,8 +527,8 @@ func TestPartition_TakesAMarkerForNothingButRead(t *testing.T) {
 	equal(t, "counts", s.part.counts, newCounts())
 	s.commit(true)
 	equal(t, "stream time", s.part.streamTime, streamTime)
-	equal(t, "C and P", s.settled.Processed-s.settled.Committed, int64(2)) // the open run's event, and the marker
-	equal(t, "P", s.settled.Processed, marker.Offset+1)
+	equal(t, "C and P", s.committed.Processed-s.committed.Committed, int64(2)) // the open run's event, and the marker
+	equal(t, "P", s.committed.Processed, marker.Offset+1)
 	s.open(false)
 	s.feed(2)
 	equal(t, "read again", []int64{s.part.next, s.part.progress.Processed}, []int64{marker.Offset + 1, marker.Offset + 1})
@@ -547,7 +547,9 @@ func TestPartition_AnyCrashBesideClosingGivesTheSame(t *testing.T) {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			s := newSim(t, func(c *Config) { c.OpenRunBytes, c.maxHeads = rng.IntN(2)<<20, rng.IntN(2)*maxHeads })
+			s := newSim(t, func(c *Config) {
+				c.OpenRunBytes, c.maxThreadRunsInMemory = rng.IntN(2)<<20, rng.IntN(2)*maxThreadRunsInMemory
+			})
 			s.open(false)
 			last := map[string]string{} // records that say an end for good
 			check := func() {
@@ -586,7 +588,7 @@ func TestPartition_AnyCrashBesideClosingGivesTheSame(t *testing.T) {
 					s.Send(fmt.Sprint("t", 1+rng.IntN(3)), []string{id, id, ""}[rng.IntN(3)],
 						[]string{started(id), text("m"+id, "late"), custom("late"), finished(id)}[rng.IntN(4)])
 				}
-				for s.settled.Processed < int64(len(s.Events)) {
+				for s.committed.Processed < int64(len(s.Events)) {
 					step(1 + rng.IntN(20))
 				}
 				s.silence([]time.Duration{0, s.cfg.IdleLimit, s.closing() / 2, s.closing()}[rng.IntN(4)])
@@ -635,7 +637,7 @@ func TestPartition_FindsSilenceAsItWasWhereItOpens(t *testing.T) {
 				s.Send("t", "r", started("r")).Timestamp = s.Now.Add(off)
 				s.all()
 				s.rest()
-				equal(t, "C is P", s.settled.Committed, s.settled.Processed)
+				equal(t, "C is P", s.committed.Committed, s.committed.Processed)
 				c.again(s)
 				s.silence(40 * time.Minute)
 				s.Send("t", "x", started("x"))
@@ -650,7 +652,7 @@ func TestPartition_FindsSilenceAsItWasWhereItOpens(t *testing.T) {
 	}
 }
 
-// Whether a partition is behind is told by its log, not by times: one record from a fast clock says nothing of what waits behind it.
+// Whether a partition is behind is told by its log, not by times: one record from a fast clock says nothing of what expiryQueue behind it.
 func TestPartition_ClosesNobodyWhileItIsBehindWhateverTimesSay(t *testing.T) {
 	s := newSim(t, nil)
 	s.abandoned("t", "r")
@@ -699,20 +701,20 @@ func TestPartition_CountsWhatRunsGoOnFrom(t *testing.T) {
 	s.feed(len(s.Events))
 	b, err := s.part.Collect(Cycle{Now: s.Now, LogEnd: -1, Room: NewRoom(1)})
 	s.check(err)
-	given := 0
+	clientRunID := 0
 	for _, o := range b.Outputs {
 		if o.Kind == outputAbandoned {
-			given++
+			clientRunID++
 		}
 	}
-	if most := maxExpiryBytes/(turns*size) + 1; given == 0 || given > most {
-		t.Errorf("%d runs are given up in a transaction, %d would be right", given, most)
+	if most := maxExpiryBytes/(turns*size) + 1; clientRunID == 0 || clientRunID > most {
+		t.Errorf("%d runs are given up in a transaction, %d would be right", clientRunID, most)
 	}
 }
 
 func TestWaits_FindTheLongestWhereOneGoesBack(t *testing.T) {
 	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
-	w := newWaits()
+	w := newExpiryQueue()
 	first := w.add("first", now.Add(365*24*time.Hour))
 	other := w.add("other", now.Add(time.Minute))
 	w.heard(first, now)

@@ -11,15 +11,15 @@ import (
 // skip is what a partition has to do before it goes on behind events that are gone. Which runs had events there
 // nobody can say: each that may go on is marked, if its record does not reach behind them, as far as a transaction has room. Until then nothing
 // is read, and the group's offset stays as it is: a process that dies in between begins again, and marks the others. Of a run that began there
-// nobody knows: see mayBeginInGap.
+// nobody knows: see mayHaveBegunInGap.
 type skip struct {
 	to    int64    // the next record then
 	marks []string // the runs that are to be marked, by record key
 	lost  int64    // offsets that were never read, for the metric
 }
 
-// skipTo has a partition that was opened just now go on at an offset above the next one. lost is what it counts for that once it has.
-func (p *Processor) skipTo(offset, lost int64) error {
+// openGap has a partition that was opened just now go on at an offset above the next one. lost is what it counts for that once it has.
+func (p *Processor) openGap(offset, lost int64) error {
 	p.skip = &skip{to: offset, lost: lost}
 	return p.store.EachUnsealed(func(key string, _ time.Time, h *runstore.Metadata) {
 		if !h.RawLost && h.Next < offset {
@@ -28,8 +28,8 @@ func (p *Processor) skipTo(offset, lost int64) error {
 	})
 }
 
-// markLost marks as many runs as the next transaction takes, or goes on where all are marked.
-func (p *Processor) markLost(now time.Time, hasRoom func() bool) error {
+// markRawLost marks as many runs as the next transaction takes, or goes on where all are marked.
+func (p *Processor) markRawLost(now time.Time, hasRoom func() bool) error {
 	if len(p.skip.marks) == 0 {
 		p.next = p.skip.to
 		p.progress.Processed = max(p.progress.Processed, p.next)
@@ -39,27 +39,27 @@ func (p *Processor) markLost(now time.Time, hasRoom func() bool) error {
 		return nil
 	}
 	for ; len(p.skip.marks) > 0 && hasRoom(); p.skip.marks = p.skip.marks[1:] {
-		r, err := p.bring(p.skip.marks[0], now)
+		r, err := p.loadByKey(p.skip.marks[0], now)
 		if err != nil {
 			return err
 		}
-		r.rec.RawLost, r.head.RawLost, r.due = true, true, true
-		p.dirty[r] = struct{}{}
+		r.rec.RawLost, r.meta.RawLost, r.due = true, true, true
+		p.changed[r] = struct{}{}
 	}
 	return nil
 }
 
-// leaveGap notes, with the first record that moves stream time behind a gap, until when a run may have begun there: once an idle limit
+// closeGap notes, with the first record that moves stream time behind a gap, until when a run may have begun there: once an idle limit
 // has gone by, it has spoken again, or counts as silent.
-func (p *Processor) leaveGap() {
+func (p *Processor) closeGap() {
 	if p.progress.Gap.End > 0 && p.progress.Gap.Until == 0 {
 		p.progress.Gap.Until = p.streamTime.Add(p.cfg.IdleLimit).UnixMilli()
 	}
 }
 
-// mayBeginInGap reports whether a run that shows itself with this event may have begun where raw is gone: it is not how a run
+// mayHaveBegunInGap reports whether a run that shows itself with this event may have begun where raw is gone: it is not how a run
 // begins. That rests on what the position says, so it comes out the same when the event is read again.
-func (p *Processor) mayBeginInGap(first *agui.Event, now time.Time) bool {
+func (p *Processor) mayHaveBegunInGap(first *agui.Event, now time.Time) bool {
 	gap := p.progress.Gap
 	return first.Type != agui.RunStarted && gap.End > 0 && (gap.Until == 0 || p.heard(now).UnixMilli() < gap.Until)
 }

@@ -109,7 +109,7 @@ func (p *Processor) history(t *thread, runID string) (lineage.History, error) {
 	if r := p.runs[key]; r != nil && r.fold != nil {
 		return lineage.History{Messages: r.fold.Messages(), State: r.fold.State()}, nil
 	}
-	// Down the chain until a history is at hand, then up again.
+	// Down the chain until a history is in memory, then up again.
 	var chain []lineage.Content
 	sealed := true
 	at := lineage.History{}.Share()

@@ -104,7 +104,7 @@ func TestPartition_RecordsKeepByWhatTheySayWhateverIsSet(t *testing.T) {
 		s := newSim(t, nil)
 		partitiontest.Random(s.Script, rng, 150, true)
 		s.open(false)
-		for s.settled.Processed < int64(len(s.Events)) {
+		for s.committed.Processed < int64(len(s.Events)) {
 			s.feed(1 + rng.IntN(30))
 			s.Now = s.Now.Add(s.cfg.CheckpointMax)
 			s.commit(true)

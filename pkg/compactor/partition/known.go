@@ -36,8 +36,8 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		for _, h := range headsOf(runs) {
-			if now := t.heads[h.ID]; now != nil {
+		for _, h := range threadRunsOf(runs) {
+			if now := t.runs[h.ID]; now != nil {
 				h = now
 			}
 			// How a run stood that ended behind the offset is not known; nothing that is placed there rests on it (settle).
@@ -45,7 +45,7 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 				continue
 			}
 			looked[h.ID] = true
-			rec, err := k.p.recordOfHead(t, h)
+			rec, err := k.p.recordOfRun(t, h)
 			if err != nil {
 				return false, err
 			}
@@ -58,7 +58,7 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 }
 
 // hold keeps the last record of a run until it is committed.
-func (p *Processor) hold(t *thread, h *head, key string, rec *record.Run, value []byte) {
+func (p *Processor) hold(t *thread, h *threadRun, key string, rec *record.Run, value []byte) {
 	p.unsaved[key] = value
 	if p.said[t.key] == nil {
 		p.said[t.key] = lineage.Said{}

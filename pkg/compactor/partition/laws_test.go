@@ -73,7 +73,7 @@ func (s *sim) decidedValues() map[string]string {
 	return out
 }
 
-// checkHeads demands that the local store has the heads that a process takes out of the records, and this
+// checkHeads demands that the local store has the runs that a process takes out of the records, and this
 // process what it needs of them. What it does not: when the run started, when an ended one had its last record, and
 // of a run with only an input where it would be if its first event came now.
 func (s *sim) checkHeads() {
@@ -109,8 +109,8 @@ func (s *sim) checkHeads() {
 			continue
 		}
 		equal(s.tb, "head in the local store of "+key, text(*stored[at]), text(*want))
-		if t := s.part.threads[thread]; t != nil && t.heads[r.RunID] != nil {
-			equal(s.tb, "head in memory of "+key, needed(t.heads[r.RunID].Metadata), needed(*want))
+		if t := s.part.threads[thread]; t != nil && t.runs[r.RunID] != nil {
+			equal(s.tb, "head in memory of "+key, needed(t.runs[r.RunID].Metadata), needed(*want))
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 			want := newSim(t, func(c *Config) { c.KeepEvents = kept })
 			partitiontest.Random(want.Script, rng, 40+rng.IntN(200), true)
 			sameHowever(t, rng, want, func(c *Config) {
-				c.OpenRunBytes, c.maxHeads, c.KeepEvents = rng.IntN(2)<<20, rng.IntN(2)*maxHeads, kept
+				c.OpenRunBytes, c.maxThreadRunsInMemory, c.KeepEvents = rng.IntN(2)<<20, rng.IntN(2)*maxThreadRunsInMemory, kept
 			})
 		})
 		if t.Failed() {
@@ -150,7 +150,7 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 	got.room = []int{0, 1, 3 * runOverhead}[rng.IntN(3)]
 	got.open(false)
 	crashes := 0
-	for got.settled.Processed < int64(len(got.Events)) {
+	for got.committed.Processed < int64(len(got.Events)) {
 		got.feed(1 + rng.IntN(1+rng.IntN(30)))
 		switch rng.IntN(4) {
 		case 0:
@@ -166,13 +166,13 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 			got.open(rng.IntN(3) == 0)
 			crashes++
 		case crashes < 40 && rng.IntN(4) == 0: // dies after the commit, before it learns of it
-			before := got.settled
+			before := got.committed
 			got.commit(false)
 			switch rng.IntN(6) { // and meanwhile the group is deleted, or set back
 			case 0:
-				got.settled = Progress{Partitions: 1, noMetadata: true}
+				got.committed = Progress{Partitions: 1, noMetadata: true}
 			case 1:
-				got.settled = before
+				got.committed = before
 			}
 			got.open(rng.IntN(3) == 0)
 			crashes++
@@ -217,7 +217,7 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 			t.Errorf("%s was sealed %d times", id, n)
 		}
 	}
-	equal(t, "C", got.settled, want.settled)
+	equal(t, "C", got.committed, want.committed)
 	if t.Failed() {
 		for i, m := range want.Events {
 			t.Logf("%d %s %s %q %s", i, m.Key, header(m, record.HeaderRunID), header(m, record.HeaderSeq), m.Value)

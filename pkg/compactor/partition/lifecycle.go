@@ -26,7 +26,7 @@ const partOverhead = 512
 // it comes out the same when they are read again. It is looked at whenever what the run has said crosses another
 // record limit, as to measure it takes a part of what it took to fold that. What patches copy meanwhile is bounded by
 // the fold (docs/fold.md).
-// Below P it was looked at before, and the run went on: what it said was taken in, so it is not ended there where the limit is a
+// Below the processed offset it was looked at before, and the run went on: what it said was taken in, so it is not ended there where the limit is a
 // lower one by now, nor by a version that knows this rule as the first.
 func (p *Processor) endOutgrown(r *run, bytes int) error {
 	limit, before := int64(p.cfg.RecordLimit), r.said
@@ -41,8 +41,8 @@ func (p *Processor) endOutgrown(r *run, bytes int) error {
 	if size <= p.cfg.RecordLimit || size+partOverhead*parts(rec) <= outgrown*p.cfg.RecordLimit {
 		return nil
 	}
-	r.giveUp(rec, runError(fmt.Sprintf("The run was ended, as it had grown too large: its record would have had %d bytes, %d are allowed.", size, limit), codeOutgrown))
-	return p.end(r, rec, r.base, Output{Kind: outputOutgrown, Outgrown: &Outgrown{r.thread.tenant, r.thread.id, r.head.ID, size}})
+	r.markExpired(rec, runError(fmt.Sprintf("The run was ended, as it had grown too large: its record would have had %d bytes, %d are allowed.", size, limit), codeOutgrown))
+	return p.end(r, rec, r.base, Output{Kind: outputOutgrown, Outgrown: &Outgrown{r.thread.tenant, r.thread.id, r.meta.ID, size}})
 }
 
 // parts is the number of what makes a fold take memory beside the bytes.
@@ -65,16 +65,16 @@ func (p *Processor) seal(r *run) error {
 	return p.end(r, rec, base, Output{Kind: outputSealed})
 }
 
-// goOn notes a sign of life: a run that was abandoned is running again. Its record says so at once, as
+// reactivate notes a sign of life: a run that was abandoned is running again. Its record says so at once, as
 // until then it would hold back the progress record (addProgressRecord).
-func (p *Processor) goOn(r *run) error {
-	if r.head.Open() {
+func (p *Processor) reactivate(r *run) error {
+	if r.meta.Open() {
 		return nil
 	}
-	r.head.revive()
+	r.meta.reactivate()
 	p.ask(r)
-	p.abandoned.drop(r.key)
-	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
+	p.closing.drop(r.key)
+	r.wait = p.expiring.add(r.key, p.heard(r.touchedAt))
 	return r.show()
 }
 
@@ -84,7 +84,7 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 	if err != nil {
 		return fmt.Errorf("sealing run: %w", err)
 	}
-	h := r.head
+	h := r.meta
 	h.end(lineage.Status(rec.Status), rec.Synthetic)
 	h.Sealed = true
 	h.SinceSnapshot = p.sinceSnapshot(r, rec, at)
@@ -121,13 +121,13 @@ func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error
 	if err != nil {
 		return nil, err
 	}
-	r.head.Truncated = rec.Truncated
-	p.hold(r.thread, r.head, r.key, rec, value)
-	p.letGo(r)
-	delete(p.dirty, r)
-	p.silent.drop(r.key)
-	p.abandoned.drop(r.key)
-	if err := r.thread.seal(r.head); err != nil {
+	r.meta.Truncated = rec.Truncated
+	p.hold(r.thread, r.meta, r.key, rec, value)
+	p.drop(r)
+	delete(p.changed, r)
+	p.expiring.drop(r.key)
+	p.closing.drop(r.key)
+	if err := r.thread.seal(r.meta); err != nil {
 		return nil, err
 	}
 	return p.runOutput(r.key, rec, value, kind)
@@ -136,18 +136,18 @@ func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error
 // abandon gives a run up, and makes its record. One that is over the limit ends for good, so that it does not hold the commit for
 // ever: here, so that it comes out the same whatever else the transaction holds.
 func (p *Processor) abandon(key string, now time.Time) error {
-	r, err := p.bring(key, now)
+	r, err := p.loadByKey(key, now)
 	if err != nil {
 		return err
 	}
-	p.silent.drop(r.key)
-	r.wait = p.abandoned.add(r.key, now)
-	r.head.end(lineage.StatusAbandoned, true)
+	p.expiring.drop(r.key)
+	r.wait = p.closing.add(r.key, now)
+	r.meta.end(lineage.StatusAbandoned, true)
 	r.due = true
-	p.dirty[r] = struct{}{}
+	p.changed[r] = struct{}{}
 	p.counts.Ended[record.StatusAbandoned]++
 	if r.fold != nil {
-		r.head.HistoryKey = lineage.KeyOf(r.fold.Messages())
+		r.meta.HistoryKey = lineage.KeyOf(r.fold.Messages())
 	}
 	if err := r.show(); err != nil {
 		return err
@@ -182,20 +182,20 @@ func (p *Processor) close(r *run, kind string) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.head.Metadata = *m
-	r.head.SinceSnapshot = p.sinceSnapshot(r, rec, at)
-	rec.SinceSnapshot = r.head.SinceSnapshot
+	r.meta.Metadata = *m
+	r.meta.SinceSnapshot = p.sinceSnapshot(r, rec, at)
+	rec.SinceSnapshot = r.meta.SinceSnapshot
 	return p.finish(r, rec, kind)
 }
 
-// giveUp has a record say that the run was ended by Skein, with this event.
-func (r *run) giveUp(rec *record.Run, terminal json.RawMessage) {
-	lastAt := r.head.LastAt
+// markExpired has a record say that the run was ended by Skein, with this event.
+func (r *run) markExpired(rec *record.Run, terminal json.RawMessage) {
+	lastAt := r.meta.LastAt
 	rec.Status, rec.Synthetic, rec.EndedAt, rec.Terminal = record.StatusAbandoned, true, &lastAt, terminal
 }
 
-// abandonment is the terminal event that stands in for the one that never came.
-func abandonment(limit time.Duration) json.RawMessage {
+// expiryEvent is the terminal event that stands in for the one that never came.
+func expiryEvent(limit time.Duration) json.RawMessage {
 	return runError("The run was silent for longer than "+limit.String()+".", codeAbandoned)
 }
 

@@ -43,7 +43,7 @@ func TestPartition_EndsARunThatHasOutgrownItsRecord(t *testing.T) {
 		t.Errorf("a run was in memory with %d bytes, the limit is %d", most, limit)
 	}
 	s.commit(true)
-	equal(t, "C", s.settled.Committed, int64(len(s.Events)))
+	equal(t, "C", s.committed.Committed, int64(len(s.Events)))
 	large := s.run("large")
 	equal(t, "record", []any{large.Status, large.Synthetic, large.Truncated, large.Open == nil}, []any{record.StatusAbandoned, true, true, true})
 	equal(t, "code", string(agui.Lookup(large.Terminal, "code")), `"skein-outgrown"`)
@@ -70,20 +70,20 @@ func TestPartition_EndsARunThatHasOutgrownItsRecord(t *testing.T) {
 
 	last := int(large.Raw.Next)
 	for _, at := range []int{last - 1, last, last + 1} {
-		for _, told := range []string{"dies before the commit", "dies behind it", "hears of it"} {
+		for _, readable := range []string{"dies before the commit", "dies behind it", "hears of it"} {
 			for _, newFolder := range []bool{false, true} {
 				s := script(t)
 				s.open(false)
 				s.feed(at)
-				if told == "dies before the commit" {
+				if readable == "dies before the commit" {
 					_, err := s.part.collect(s.Now)
 					s.check(err)
 				} else {
-					s.commit(told == "hears of it")
+					s.commit(readable == "hears of it")
 				}
 				s.open(newFolder)
 				s.finish()
-				equal(t, fmt.Sprintf("records where it %s at %d, new folder %t", told, at-last, newFolder), s.values(), want)
+				equal(t, fmt.Sprintf("records where it %s at %d, new folder %t", readable, at-last, newFolder), s.values(), want)
 				equal(t, "letters", s.letters(), wantLetters)
 			}
 		}
@@ -134,7 +134,7 @@ func TestPartition_EndsNoRunByALowerLimitThatItWasNotHeldTo(t *testing.T) {
 			s.Send("t", "r", text(fmt.Sprint("m", i), strings.Repeat("x", 10<<10)))
 		}
 		s.all()
-		equal(t, "C", s.settled.Committed, int64(0))
+		equal(t, "C", s.committed.Committed, int64(0))
 		s.cfg.RecordLimit = 64 << 10
 		s.open(false)
 		s.all()
@@ -162,7 +162,7 @@ func TestPartition_EndsNoRunByALowerLimitThatItWasNotHeldTo(t *testing.T) {
 	}
 }
 
-// A run over the limit is not written out over and over to find that it is: as if it had been written, that waits until
+// A run over the limit is not written out over and over to find that it is: as if it had been written, that expiryQueue until
 // it has grown by much, or for five minutes. One that says much within seconds is written all the same.
 func TestPartition_TriesARecordOverTheLimitNowAndThen(t *testing.T) {
 	const limit = 64 << 10
@@ -183,7 +183,7 @@ func TestPartition_TriesARecordOverTheLimitNowAndThen(t *testing.T) {
 		}
 	}
 	equal(t, "tried after", tried, []time.Duration{s.cfg.CheckpointMax, 2 * s.cfg.CheckpointMax})
-	equal(t, "C", s.settled.Committed, int64(0))
+	equal(t, "C", s.committed.Committed, int64(0))
 
 	for range 5 { // much is said, and little of it stays
 		s.Send("u", "fast", `{"type":"RAW","event":"`+strings.Repeat("x", limit/4)+`"}`)
@@ -272,7 +272,7 @@ func TestPartition_AnyBatchingAndAnyCrashPlaceLargeRunsAlike(t *testing.T) {
 		largeRuns(want, rng)
 		got := sameHowever(t, rng, want, func(c *Config) {
 			configure(c)
-			c.OpenRunBytes, c.maxHeads = rng.IntN(2)<<20, rng.IntN(2)*maxHeads
+			c.OpenRunBytes, c.maxThreadRunsInMemory = rng.IntN(2)<<20, rng.IntN(2)*maxThreadRunsInMemory
 		})
 		for _, r := range want.latest() {
 			alone += int(r.Stats.Anomalies[lineage.AnomalyPlacedAlone])
@@ -550,7 +550,7 @@ func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
 // What a run's end rests on is asked for, too, where its place came out of a record: whether its branch is written whole, and what for.
 func TestPartition_EndsARunWhosePlaceWasWrittenAloneTheSame(t *testing.T) {
 	const limit = 16 << 10
-	fold := func(leave, crash, newFolder bool) *sim {
+	fold := func(unload, crash, newFolder bool) *sim {
 		s := newSim(t, func(c *Config) { c.RecordLimit, c.SnapshotBelow = limit, 0 })
 		s.open(false)
 		for i := range 5 {
@@ -569,20 +569,20 @@ func TestPartition_EndsARunWhosePlaceWasWrittenAloneTheSame(t *testing.T) {
 		if crash {
 			s.open(newFolder)
 		}
-		if leave {
+		if unload {
 			s.Send("t", "S", text("mS", "x"))
 			s.feed(1)
-			s.check(s.part.leave(s.part.threads["acme/t"]))
+			s.check(s.part.unload(s.part.threads["acme/t"]))
 		}
 		s.Send("t", "R", `{"type":"STATE_SNAPSHOT","snapshot":{"v":1}}`)
 		s.Send("t", "R", finished("R"))
 		s.all()
 		return s
 	}
-	for _, leave := range []bool{false, true} {
-		want := fold(leave, false, false)
+	for _, unload := range []bool{false, true} {
+		want := fold(unload, false, false)
 		for _, newFolder := range []bool{false, true} {
-			got := fold(leave, true, newFolder)
+			got := fold(unload, true, newFolder)
 			equal(t, "records", got.values(), want.values())
 			equal(t, "snapshots", got.snapshotValues(), want.snapshotValues())
 		}
@@ -661,17 +661,17 @@ func TestPartition_GoesOnFromAPlaceWhoseEventsAreGone(t *testing.T) {
 	s.all()
 	placed := s.run("R")
 	equal(t, "its record", []any{placed.Open.Placed, placed.Open.Pending, placed.Raw.First, placed.Raw.Next, placed.Raw.Events}, []any{true, true, int64(3), int64(3), int64(0)})
-	equal(t, "C", s.settled.Committed, int64(3))
+	equal(t, "C", s.committed.Committed, int64(3))
 	s.Send("t", "S", text("mS", " two"))
 	s.open(false)
-	s.skipTo(6)
+	s.openGap(6)
 	s.all()
 	place := func(r *record.Run) []any {
 		return []any{r.ParentRunID, r.BranchID, r.RootRunID, r.Depth, r.Base, r.RawLost}
 	}
 	lost := s.run("R")
 	equal(t, "its record behind the gap", []any{lost.Open.Placed, lost.Raw.Next}, []any{true, int64(3)})
-	equal(t, "C", s.settled.Committed, int64(6)) // where S goes on
+	equal(t, "C", s.committed.Committed, int64(6)) // where S goes on
 	s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
 	s.Send("u", "other", started("other"))
 	s.all()

@@ -10,21 +10,21 @@ import (
 
 // rest brings a thread's sealed runs from the local store as they are asked for (lineage.Rest). The others
 // came with the thread, and so did the sealed ones that ended last: see partition.thread.
-type rest struct {
+type loader struct {
 	*thread
 	store runstore.Thread
-	// asked holds the names and branches that the store was asked for: what has come since is at hand.
-	asked map[restKey]struct{}
+	// asked holds the names and branches that the store was asked for: what has come since is in memory.
+	asked map[loaderKey]struct{}
 }
 
-type restKey struct {
+type loaderKey struct {
 	id     string
 	branch bool
 }
 
 // first reports whether the store is asked for the first time.
-func (r *rest) first(id string, branch bool) bool {
-	k := restKey{id, branch}
+func (r *loader) first(id string, branch bool) bool {
+	k := loaderKey{id, branch}
 	if _, ok := r.asked[k]; ok {
 		return false
 	}
@@ -33,16 +33,16 @@ func (r *rest) first(id string, branch bool) bool {
 }
 
 // bring puts runs in that the thread does not have yet.
-func (r *rest) bring(runs ...*runstore.Metadata) error {
+func (r *loader) loadByKey(runs ...*runstore.Metadata) error {
 	for _, m := range runs {
-		if r.heads[m.ID] != nil {
+		if r.runs[m.ID] != nil {
 			continue
 		}
-		h := &head{Metadata: *m}
-		r.heads[h.ID] = h
-		same := r.given[h.Given()]
-		at, _ := slices.BinarySearchFunc(same, h.Start, func(o *head, start int64) int { return cmp.Compare(o.Start, start) })
-		r.given[h.Given()] = slices.Insert(same, at, h)
+		h := &threadRun{Metadata: *m}
+		r.runs[h.ID] = h
+		same := r.clientRunID[h.Given()]
+		at, _ := slices.BinarySearchFunc(same, h.Start, func(o *threadRun, start int64) int { return cmp.Compare(o.Start, start) })
+		r.clientRunID[h.Given()] = slices.Insert(same, at, h)
 		r.tips[h.Branch] = max(r.tips[h.Branch], h.Depth)
 		if err := r.lineage.Add(h.Run); err != nil {
 			return err
@@ -52,7 +52,7 @@ func (r *rest) bring(runs ...*runstore.Metadata) error {
 }
 
 // Named implements lineage.Rest.
-func (r *rest) Named(id string, offset int64) error {
+func (r *loader) Named(id string, offset int64) error {
 	if !r.first(id, false) {
 		return nil
 	}
@@ -60,25 +60,25 @@ func (r *rest) Named(id string, offset int64) error {
 	if err != nil {
 		return err
 	}
-	return r.bring(heads...)
+	return r.loadByKey(heads...)
 }
 
 // Longest implements lineage.Rest.
-func (r *rest) Longest(histories []lineage.Key, offset int64) error {
+func (r *loader) Longest(histories []lineage.Key, offset int64) error {
 	h, err := r.store.ByHistory(histories, offset)
 	if h == nil || err != nil {
 		return err
 	}
-	return r.bring(h)
+	return r.loadByKey(h)
 }
 
 // FirstChild implements lineage.Rest.
-func (r *rest) FirstChild(run string) (start int64, ok bool, err error) {
+func (r *loader) FirstChild(run string) (start int64, ok bool, err error) {
 	return r.store.FirstChild(run)
 }
 
 // tip brings the depth of the deepest sealed run of a branch.
-func (r *rest) tip(branch string) error {
+func (r *loader) tip(branch string) error {
 	if !r.first(branch, true) {
 		return nil
 	}
@@ -88,10 +88,10 @@ func (r *rest) tip(branch string) error {
 }
 
 // all brings all runs.
-func (r *rest) all() error {
+func (r *loader) all() error {
 	heads, err := r.store.All()
 	if err != nil {
 		return err
 	}
-	return r.bring(heads...)
+	return r.loadByKey(heads...)
 }

@@ -44,7 +44,7 @@ const (
 	outcomeFolded outcome = iota
 	outcomeInput
 	outcomeDropped
-	outcomeLetter
+	outcomeDeadLetter
 	outcomeTerminal
 	// outcomeErasure: a thread was erased. outcomeErased: a record of a thread that was erased since.
 	outcomeErasure

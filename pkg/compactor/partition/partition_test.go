@@ -59,8 +59,8 @@ func TestPartition_FoldsAThreadOfRuns(t *testing.T) {
 	}
 	equal(t, "hash of r2", r2.Raw.SHA256, hex.EncodeToString(sum.Sum(nil)))
 	equal(t, "hash of its input", r2.InputSHA256, record.SHA256(s.Events[3].Value))
-	equal(t, "C", s.settled.Committed, int64(7))
-	equal(t, "P", s.settled.Processed, int64(7))
+	equal(t, "C", s.committed.Committed, int64(7))
+	equal(t, "P", s.committed.Processed, int64(7))
 	equal(t, "dead letters", s.letters(), []string{})
 
 	snapshots := s.snapshots()
@@ -118,9 +118,9 @@ func TestPartition_RefusesBadDataAndCostsNothingElse(t *testing.T) {
 
 func TestPartition_RefusesRecordsOfOtherPartitions(t *testing.T) {
 	s := newSim(t, nil)
-	s.settled.Partitions = 12
+	s.committed.Partitions = 12
 	s.open(false)
-	s.settled.Partitions = 1
+	s.committed.Partitions = 1
 	key := ""
 	for _, id := range []string{"a", "b", "c", "d", "e"} {
 		if k, _ := record.ThreadKey("acme", id); record.Partition([]byte(k), 12) != 0 {
@@ -171,11 +171,11 @@ func TestPartition_MakesRoomForTheNumberOfAnIDUsedAgain(t *testing.T) {
 	}
 	s.all()
 	equal(t, "dead letters", s.letters(), []string{})
-	for id, given := range map[string]string{
+	for id, clientRunID := range map[string]string{
 		x: "", fox: "", other: "", x[:510] + "~2": x, fox[:508] + "~2": fox, x[:510] + "~3": other, x[:510] + "~4": x,
 	} {
 		r := s.run(id)
-		equal(t, "given id of "+id[500:], r.GivenRunID, given)
+		equal(t, "given id of "+id[500:], r.GivenRunID, clientRunID)
 		equal(t, "status", r.Status, record.StatusFinished)
 	}
 }
@@ -210,7 +210,7 @@ func TestPartition_CountsNumbersThatFallApartFromRepeats(t *testing.T) {
 		s.feed(len(s.Events))
 		s.Now = s.Now.Add(s.cfg.CheckpointMax)
 		s.commit(true)
-		equal(t, "C", s.settled.Committed, int64(len(s.Events)))
+		equal(t, "C", s.committed.Committed, int64(len(s.Events)))
 		s.open(true)
 	}
 	s.open(false)
@@ -276,23 +276,23 @@ func TestPartition_HoldsTheCommitAtTheOldestUnwrittenEvent(t *testing.T) {
 	s.Send("u", "open", text("m", "x"))
 	s.Turn("r2", "m2")
 	s.all()
-	equal(t, "C", s.settled.Committed, int64(3))
-	equal(t, "P", s.settled.Processed, int64(8))
+	equal(t, "C", s.committed.Committed, int64(3))
+	equal(t, "P", s.committed.Processed, int64(8))
 
 	s.Now = s.Now.Add(s.cfg.CheckpointInterval)
 	s.commit(true)
-	equal(t, "C after the checkpoint", s.settled.Committed, int64(8))
+	equal(t, "C after the checkpoint", s.committed.Committed, int64(8))
 	equal(t, "status", s.run("open").Status, record.StatusRunning)
 
 	s.Send("u", "open", text("m", "y"))
 	s.all()
-	equal(t, "C with one new event", s.settled.Committed, int64(8))
+	equal(t, "C with one new event", s.committed.Committed, int64(8))
 	s.Now = s.Now.Add(s.cfg.CheckpointInterval)
 	s.commit(true)
-	equal(t, "C while the run has grown little", s.settled.Committed, int64(8))
+	equal(t, "C while the run has grown little", s.committed.Committed, int64(8))
 	s.Now = s.Now.Add(s.cfg.CheckpointMax)
 	s.commit(true)
-	equal(t, "C after the longest interval", s.settled.Committed, int64(9))
+	equal(t, "C after the longest interval", s.committed.Committed, int64(9))
 }
 
 func TestPartition_AbandonsSilentRunsInStreamTimeAndYields(t *testing.T) {
@@ -311,7 +311,7 @@ func TestPartition_AbandonsSilentRunsInStreamTimeAndYields(t *testing.T) {
 	equal(t, "status", r.Status, record.StatusAbandoned)
 	equal(t, "synthetic", r.Synthetic, true)
 	equal(t, "terminal event", strings.Contains(string(r.Terminal), codeAbandoned), true)
-	equal(t, "C", s.settled.Committed, int64(4))
+	equal(t, "C", s.committed.Committed, int64(4))
 
 	s.open(true)
 	s.Send("t", "", text("m", "b"))
@@ -441,31 +441,31 @@ func TestPosition_SurvivesItsMetadata(t *testing.T) {
 }
 
 func TestPosition_GoesOnFromWhatSkeinRunsSays(t *testing.T) {
-	told := record.Reached{Next: 5, Committed: 5, Decided: 9, Partitions: 12}
+	readable := record.Reached{Next: 5, Committed: 5, Decided: 9, Partitions: 12}
 	none := Progress{Partitions: 12, noMetadata: true}
 	for name, c := range map[string]struct {
-		group Progress
-		told  record.Reached
-		want  Progress
+		group    Progress
+		readable record.Reached
+		want     Progress
 	}{
-		"the group has it":              {Progress{Committed: 5, Processed: 9, Partitions: 12}, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"the group is further":          {Progress{Committed: 3, Processed: 10, Partitions: 12}, told, Progress{Committed: 3, Processed: 10, Partitions: 12}},
-		"set back with what it had":     {Progress{Committed: 3, Processed: 4, Partitions: 12}, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"the group has it":              {Progress{Committed: 5, Processed: 9, Partitions: 12}, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"the group is further":          {Progress{Committed: 3, Processed: 10, Partitions: 12}, readable, Progress{Committed: 3, Processed: 10, Partitions: 12}},
+		"set back with what it had":     {Progress{Committed: 3, Processed: 4, Partitions: 12}, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
 		"nothing anywhere":              {none, record.Reached{}, Progress{Partitions: 12}},
-		"gone":                          {none, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"set back by a tool":            {Progress{Committed: 9, Processed: 9, Partitions: 12, noMetadata: true}, told, Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"set on by a tool":              {Progress{Committed: 10, Processed: 10, Partitions: 12, noMetadata: true}, told, Progress{Committed: 10, Processed: 10, Partitions: 12}},
+		"gone":                          {none, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"set back by a tool":            {Progress{Committed: 9, Processed: 9, Partitions: 12, noMetadata: true}, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
+		"set on by a tool":              {Progress{Committed: 10, Processed: 10, Partitions: 12, noMetadata: true}, readable, Progress{Committed: 10, Processed: 10, Partitions: 12}},
 		"a record that does not say it": {none, record.Reached{Next: 5}, Progress{Partitions: 12}},
 	} {
-		if got, err := c.group.reconcile(c.told); err != nil || got != c.want {
+		if got, err := c.group.reconcile(c.readable); err != nil || got != c.want {
 			t.Errorf("%s: got %+v, %v; want %+v", name, got, err, c.want)
 		}
-		if got, want := c.group.wasSetHigher(c.told), name == "set on by a tool"; got != want {
+		if got, want := c.group.wasSetHigher(c.readable), name == "set on by a tool"; got != want {
 			t.Errorf("%s: it skips events: %t", name, got)
 		}
 	}
-	told.Partitions = 11
-	if got, err := none.reconcile(told); !errors.Is(err, kafka.ErrPartitionCounts) {
+	readable.Partitions = 11
+	if got, err := none.reconcile(readable); !errors.Is(err, kafka.ErrPartitionCounts) {
 		t.Errorf("of another partition count: %+v, %v", got, err)
 	}
 }
@@ -481,13 +481,13 @@ func TestPartition_MarksOpenRunsWhereRawIsGone(t *testing.T) {
 	s.Send("u", "open", text("m", "here"))
 	s.Send("u", "open", finished("open"))
 	s.open(true)
-	s.skipTo(5)
+	s.openGap(5)
 	s.all()
 	equal(t, "mark", s.run("open").RawLost, true)
 	equal(t, "mark of a sealed run", s.run("r1").RawLost, false)
 	messages, _ := s.history("open")
 	equal(t, "history", messages, `[`+assistantMessage("m", "here")+`]`)
-	equal(t, "C", s.settled.Committed, int64(7))
+	equal(t, "C", s.committed.Committed, int64(7))
 }
 
 // The record of a run may have no room for the mark: it is written all the same, as nothing but that keeps it over a crash.
@@ -500,8 +500,8 @@ func TestPartition_MarksAnOpenRunWhoseRecordIsAtTheLimit(t *testing.T) {
 	s.cfg.RecordLimit = len(s.values()["acme/u/open"])
 	s.Send("u", "open", text("m", "gone"))
 	s.open(false)
-	s.skipTo(2)
-	equal(t, "C", s.settled.Committed, int64(2))
+	s.openGap(2)
+	equal(t, "C", s.committed.Committed, int64(2))
 	s.open(false)
 	s.Send("u", "open", finished("open"))
 	s.all()
@@ -513,7 +513,7 @@ func TestPartition_MarksAnOpenRunWhoseRecordIsAtTheLimit(t *testing.T) {
 func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		every     int // events in a transaction, beside those between C and P
+		every     int // events in a transaction, beside those between the committed and the processed offset
 		newFolder bool
 		dies      bool // behind each transaction; told or not
 		offsets   bool // of the group are lost each time
@@ -533,8 +533,8 @@ func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 			s.Send("a", "before", started("before"))
 			s.Send("a", "before", text("m", "gone "))
 			s.all()
-			equal(t, "C", s.settled.Committed, int64(0))
-			equal(t, "P", s.settled.Processed, int64(2))
+			equal(t, "C", s.committed.Committed, int64(0))
+			equal(t, "P", s.committed.Processed, int64(2))
 			s.Send("b", "within", started("within"))
 			s.Now = s.Now.Add(c.dated)
 			s.Send("a", "before", text("m", "here"))
@@ -549,7 +549,7 @@ func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 				s.Send(thread, run, finished(run))
 			}
 			s.open(c.newFolder)
-			s.skipTo(3)
+			s.openGap(3)
 			late := false
 			for s.read < len(s.Events) || !late {
 				if s.read == len(s.Events) {
@@ -560,7 +560,7 @@ func TestPartition_MarksRunsThatBeganWhereRawIsGone(t *testing.T) {
 				s.feed(int(s.part.progress.Processed) - s.read + c.every)
 				s.commit(!c.dies)
 				if c.offsets {
-					s.settled = Progress{Partitions: 1, noMetadata: true}
+					s.committed = Progress{Partitions: 1, noMetadata: true}
 				}
 				if c.dies {
 					s.open(c.newFolder)
@@ -588,9 +588,9 @@ func TestPartition_MarksNobodyWhoseRecordReachesBehindWhatIsGone(t *testing.T) {
 	s.all()
 	s.Now = s.Now.Add(s.cfg.CheckpointMax)
 	s.commit(true)
-	s.settled = Progress{Partitions: 1, Processed: 3} // as if a run without a record had held it
+	s.committed = Progress{Partitions: 1, Processed: 3} // as if a run without a record had held it
 	s.open(true)
-	s.skipTo(2)
+	s.openGap(2)
 	s.all()
 	equal(t, "marks", []bool{s.run("lost").RawLost, s.run("kept").RawLost}, []bool{true, false})
 }
@@ -605,15 +605,15 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 		s.manyRuns(n)
 		s.Send("t0", "r", text("m", "gone"))
 		s.Send("t0", "r", text("m", "here"))
-		group := s.settled
+		group := s.committed
 		if tool {
 			group = Progress{Committed: 2, Processed: 2, Partitions: 1, noMetadata: true}
 		}
 		begin := func(newFolder bool) {
-			s.settled = Progress{Committed: 1, Processed: 1, Partitions: 1}
+			s.committed = Progress{Committed: 1, Processed: 1, Partitions: 1}
 			s.open(newFolder)
-			s.part.settled, s.settled = group, group
-			s.check(s.part.skipTo(2, 0))
+			s.part.committed, s.committed = group, group
+			s.check(s.part.openGap(2, 0))
 		}
 		begin(false)
 		records := len(s.runs)
@@ -623,7 +623,7 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory", runs, bytes, len(s.part.runs))
 			}
 			if s.part.skip != nil {
-				equal(t, "what is committed meanwhile", s.settled, group)
+				equal(t, "what is committed meanwhile", s.committed, group)
 			}
 			if marked := len(s.runs) - records; marked == runs {
 				begin(true)
@@ -631,7 +631,7 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 			}
 		}
 		equal(t, "records", len(s.runs)-records, n+1) // and a position
-		equal(t, "C", s.settled, Progress{Committed: 2, Processed: 2, Partitions: 1, Gap: record.Gap{End: 2}})
+		equal(t, "C", s.committed, Progress{Committed: 2, Processed: 2, Partitions: 1, Gap: record.Gap{End: 2}})
 		equal(t, "is read next", s.part.next, int64(2))
 		s.read = 2
 		s.all()

@@ -18,12 +18,12 @@ import (
 // time. Records and times come in as values. After a transaction of unknown outcome it is thrown away, and the next one
 // is opened from what was committed.
 //
-// What is decided must come out the same when the events between C and P are read again. Two rules
+// What is decided must come out the same when the events between the committed and the processed offset are read again. Two rules
 // see to that. Where something depends on time or place, it is asked by offset ("had not ended
 // before"). And a run that is placed while another run of its thread is open is written in the next
 // transaction, together with every run of the thread whose place was never written (settle): so a run
 // that has no record of its place was placed among sealed runs only, and finds them again as they were. Where
-// what the run holds is over the limit, the record says its place alone (placeRecord).
+// what the run holds is over the limit, the record says its place alone (resolutionRecord).
 type Processor struct {
 	id     int32
 	cfg    Config
@@ -31,13 +31,13 @@ type Processor struct {
 	count  int32 // partitions of the topic set
 	store  *runstore.Store
 
-	progress Progress // what the next transaction says; P moves with each record
-	settled  Progress // what the last one said
-	next     int64    // the next record to read
+	progress  Progress // what the next transaction says; P moves with each record
+	committed Progress // what the last one said
+	next      int64    // the next record to read
 
 	threads   map[string]*thread
 	runs      map[string]*run // in memory, by record key
-	dirty     map[*run]struct{}
+	changed   map[*run]struct{}
 	histories *histories
 	// unsaved holds sealed records, encoded, that no committed transaction holds yet; said the ids of their own messages, by
 	// thread.
@@ -45,7 +45,7 @@ type Processor struct {
 	said    map[string]lineage.Said
 	// silent holds every run that is running, since its last record in stream time; abandoned every one that is abandoned and may
 	// go on, since its last record on skein.runs, by the clock.
-	silent, abandoned *waits
+	expiring, closing *expiryQueue
 	// streamTime is the latest time of a record, or by the clock where everything was read.
 	streamTime time.Time
 	// room is that of the transaction that outputs go into; partitions is how many of the process share what it may hold.
@@ -58,12 +58,12 @@ type Processor struct {
 	logEndAt  time.Time
 	skip      *skip // nil: nothing is skipped
 	evictedAt time.Time
-	// runBytes is what the runs in memory hold, as of the last look; mostRunBytes what they may.
-	runBytes, mostRunBytes int
-	// mostHeads is how many heads its threads may have at hand; mostReads how often what leaves of them may read at once.
-	mostHeads, mostReads int
+	// runBytes is what the runs in memory hold, as of the last look; maxRunBytes what they may.
+	runBytes, maxRunBytes int
+	// maxThreadRuns is how many runs its threads may have in memory; maxUnloadReads how often what leaves of them may read at once.
+	maxThreadRuns, maxUnloadReads int
 	// leaving says that more is to leave.
-	leaving bool
+	unloading bool
 
 	outputs   []Output
 	refolding *RefoldRequest // what the last record was; see BeginRefold
@@ -105,7 +105,7 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, grou
 		report.SetHigher = OffsetRange{from, resumed.Committed}
 	}
 	if report.FromRecord || report.SetHigher != (OffsetRange{}) {
-		p.settled = group // so that the next transaction tells the group and skein.runs, whatever comes
+		p.committed = group // so that the next transaction tells the group and skein.runs, whatever comes
 	}
 	if until <= from {
 		return p, report, nil
@@ -117,16 +117,16 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, grou
 			report.Gone = OffsetRange{resumed.Committed, logStart}
 		}
 	}
-	return p, report, p.skipTo(until, lost)
+	return p, report, p.openGap(until, lost)
 }
 
 // newProcessor opens a partition over a store that has caught up with all that was committed.
 func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, pos Progress) (*Processor, error) {
 	p := &Processor{
-		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, settled: pos, next: pos.Committed,
-		threads: map[string]*thread{}, runs: map[string]*run{}, dirty: map[*run]struct{}{},
-		histories: newHistories(cfg.CacheBytes), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, silent: newWaits(), abandoned: newWaits(),
-		counts: newCounts(), mostRunBytes: cfg.OpenRunBytes, mostHeads: cfg.maxHeads, mostReads: leaveReads,
+		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, committed: pos, next: pos.Committed,
+		threads: map[string]*thread{}, runs: map[string]*run{}, changed: map[*run]struct{}{},
+		histories: newHistories(cfg.CacheBytes), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, expiring: newExpiryQueue(), closing: newExpiryQueue(),
+		counts: newCounts(), maxRunBytes: cfg.OpenRunBytes, maxThreadRuns: cfg.maxThreadRunsInMemory, maxUnloadReads: unloadReads,
 		room: NewRoom(1), partitions: 1,
 	}
 	if pos.StreamTime != 0 {
@@ -138,9 +138,9 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Sto
 			if recordedAt.Before(since.Add(-clockSkew)) { // an older version took what the producer said
 				since = recordedAt
 			}
-			p.silent.add(key, since)
+			p.expiring.add(key, since)
 		} else {
-			p.abandoned.add(key, recordedAt)
+			p.closing.add(key, recordedAt)
 		}
 	})
 }
@@ -189,7 +189,7 @@ type Cycle struct {
 func (p *Processor) Collect(c Cycle) (Effects, error) {
 	p.enter(c.Room)
 	if c.LogEnd >= 0 {
-		p.knowEnd(c.LogEnd, c.Now)
+		p.noteLogEnd(c.LogEnd, c.Now)
 		if p.next >= c.LogEnd && p.streamTime.Before(c.Now) {
 			p.streamTime = c.Now.Truncate(time.Millisecond)
 		}
@@ -206,7 +206,7 @@ type Stats struct {
 	Paused bool
 	// OpenRuns are the runs that have not ended; OpenRunBytes is what runs hold in memory.
 	OpenRuns, OpenRunBytes int
-	// NextExpiry is when a run expires, if no record of it comes; zero if no run waits for that.
+	// NextExpiry is when a run expires, if no record of it comes; zero if no run expiryQueue for that.
 	NextExpiry time.Time
 	// Misplaced are the records on the wrong partition that the next transaction sends to dead letters.
 	Misplaced int
@@ -216,17 +216,17 @@ type Stats struct {
 func (p *Processor) Stats() Stats {
 	return Stats{
 		Next: p.next, Processed: p.progress.Processed, Paused: p.skip != nil,
-		OpenRuns: len(p.silent.heap), OpenRunBytes: p.runBytes, NextExpiry: p.nextExpiry(),
+		OpenRuns: len(p.expiring.heap), OpenRunBytes: p.runBytes, NextExpiry: p.nextExpiry(),
 		Misplaced: p.counts.DeadLetters[reasonWrongPartition],
 	}
 }
 
-// nextExpiry is when the run that waits longest is to be given up, or to be closed.
+// nextExpiry is when the run that expiryQueue longest is to be given up, or to be closed.
 func (p *Processor) nextExpiry() (at time.Time) {
-	if w := p.silent.longest(); w != nil {
+	if w := p.expiring.longest(); w != nil {
 		at = w.since.Add(p.cfg.IdleLimit)
 	}
-	w := p.abandoned.longest()
+	w := p.closing.longest()
 	if w == nil {
 		return at
 	}
@@ -269,18 +269,18 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 		return nil
 	}
 	p.counts.Bytes += len(m.Key) + len(m.Value)
-	decided := m.Offset < p.progress.Processed
+	rebuilds := m.Offset < p.progress.Processed
 	// A record that says it comes from the future must not age what is open: producers that write to
 	// Kafka themselves set the time as they like.
 	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
 		p.streamTime = m.Timestamp
-		p.leaveGap()
+		p.closeGap()
 	}
-	result, err := p.route(&message{Record: m, decided: decided, now: now})
+	result, err := p.route(&message{Record: m, rebuilds: rebuilds, now: now})
 	if err != nil {
 		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
 	}
-	if !decided {
+	if !rebuilds {
 		p.progress.Processed = m.Offset + 1
 		p.counts.Outcomes[result]++
 	}

@@ -70,15 +70,15 @@ func TestPartition_KeepsTheFirstSixteenLabels(t *testing.T) {
 
 // What a run is called outlives the process, whether it was written by then or not.
 func TestPartition_KnowsTheProducerOfARunThatItLoads(t *testing.T) {
-	for _, told := range []bool{true, false} {
+	for _, readable := range []bool{true, false} {
 		for _, folder := range []bool{true, false} {
-			t.Run(fmt.Sprint(told, folder), func(t *testing.T) {
+			t.Run(fmt.Sprint(readable, folder), func(t *testing.T) {
 				s := newSim(t, nil)
 				s.open(false)
 				s.Send("t", "r", started("r"), says("agent", "shop", "label-user", "7")...)
 				s.feed(1)
 				s.Now = s.Now.Add(s.cfg.CheckpointMax)
-				s.commit(told)
+				s.commit(readable)
 				equal(t, "agent of the open run", s.run("r").Agent, "shop")
 				s.open(folder)
 				s.Send("t", "r", text("m", "x"), says("agent", "another", "label-user", "8", "label-env", "test")...)
@@ -119,7 +119,7 @@ func TestPartition_AnEndOfTheProxyIsSynthetic(t *testing.T) {
 			equal(t, "duration", *r.Stats.Duration, int64(3000))
 			equal(t, "open", r.Open == nil, true)
 			equal(t, "dead letters", s.letters(), []string{})
-			h := s.part.threads["acme/t"].heads["r"]
+			h := s.part.threads["acme/t"].runs["r"]
 			equal(t, "head", []any{h.Sealed, h.Synthetic, h.End}, []any{true, true, int64(3)})
 			s.proves()
 		})

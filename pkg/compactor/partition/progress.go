@@ -21,7 +21,7 @@ type Progress struct {
 	Partitions int32
 	// StreamTime is the partition's stream time at Committed, in milliseconds since 1970; 0 if it is not known.
 	StreamTime int64
-	// Gap is where raw events were gone last: see Processor.mayBeginInGap.
+	// Gap is where raw events were gone last: see Processor.mayHaveBegunInGap.
 	Gap record.Gap
 	// noMetadata: the group holds no metadata, so that Processed is a guess until the progress record confirms it (reconcile).
 	noMetadata bool
@@ -62,27 +62,27 @@ func ParseProgress(offset int64, metadata string, partitions int32) (Progress, e
 // reconcile returns the progress to resume from. The group may hold nothing (it was deleted, its offsets expired) or less
 // than was committed (somebody has set the offset back): then the progress record counts, which each transaction that
 // moved the processed offset has written. Beginning at the group's offset would decide events twice.
-func (p Progress) reconcile(told record.Reached) (Progress, error) {
+func (p Progress) reconcile(readable record.Reached) (Progress, error) {
 	said := !p.noMetadata
 	p.noMetadata = false
 	switch {
-	case told.Partitions == 0: // it was never told
+	case readable.Partitions == 0: // it was never told
 		return p, nil
-	case said && told.Decided == p.Processed: // they agree
+	case said && readable.Decided == p.Processed: // they agree
 		return p, nil
-	case told.Decided < p.Processed: // somebody has skipped what lies between, or the last process could not tell
+	case readable.Decided < p.Processed: // somebody has skipped what lies between, or the last process could not tell
 		return p, nil
-	case told.Partitions != p.Partitions:
-		return Progress{}, fmt.Errorf("%w: the positions on skein.runs belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, told.Partitions, p.Partitions)
+	case readable.Partitions != p.Partitions:
+		return Progress{}, fmt.Errorf("%w: the positions on skein.runs belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, readable.Partitions, p.Partitions)
 	}
-	return Progress{Committed: told.Committed, Processed: told.Decided, Partitions: p.Partitions, StreamTime: told.StreamTime, Gap: told.Gap}, nil
+	return Progress{Committed: readable.Committed, Processed: readable.Decided, Partitions: p.Partitions, StreamTime: readable.StreamTime, Gap: readable.Gap}, nil
 }
 
 // wasSetHigher reports whether somebody has set the group's offset higher than what was committed last. A tool does that
 // without metadata; metadata that are ahead of the progress record are the compactor's own, as not every transaction
 // writes that record (addProgressRecord). Nothing that lies between is folded, and nobody knows which open runs had events there.
-func (p Progress) wasSetHigher(told record.Reached) bool {
-	return p.noMetadata && told.Partitions != 0 && told.Decided < p.Processed
+func (p Progress) wasSetHigher(readable record.Reached) bool {
+	return p.noMetadata && readable.Partitions != 0 && readable.Decided < p.Processed
 }
 
 // addProgressRecord adds a progress record to the effects if readers of skein.runs can know more by it: no event below its Next is

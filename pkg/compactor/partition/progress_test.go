@@ -129,7 +129,7 @@ func TestPartition_TellsNothingBeyondARunWithoutARecord(t *testing.T) {
 	s.Send("u", "", custom("nobody's")) // 8
 	s.all()
 	equal(t, "an open run that is shown holds nothing", partitiontest.Told(t, s.runs), []int64{4, 7, 9})
-	equal(t, "C", s.settled.Committed, int64(7))
+	equal(t, "C", s.committed.Committed, int64(7))
 
 	s.Now = s.Now.Add(s.cfg.IdleLimit)
 	s.Send("u", "", custom("nobody's")) // 9
@@ -163,8 +163,8 @@ func TestPartition_TellsNothingBeyondARunOverTheLimit(t *testing.T) {
 	s.checkTold()
 }
 
-// A fresh process reads the events between C and P again. It does not know all open runs before it has
-// read up to P, and tells nothing before.
+// A fresh process reads the events between the committed and the processed offset again. It does not know all open runs before it has
+// read up to the processed offset, and tells nothing before.
 func TestPartition_TellsNothingTwiceAfterARestart(t *testing.T) {
 	for _, toldIt := range []bool{true, false} {
 		s := newSim(t, nil)
@@ -181,7 +181,7 @@ func TestPartition_TellsNothingTwiceAfterARestart(t *testing.T) {
 		s.commit(toldIt)
 		want := []int64{1, 3}
 		equal(t, "before the restart", partitiontest.Told(t, s.runs), want)
-		equal(t, "C and P", []int64{s.settled.Committed, s.settled.Processed}, []int64{1, 6})
+		equal(t, "C and P", []int64{s.committed.Committed, s.committed.Processed}, []int64{1, 6})
 
 		s.open(true)
 		for range 4 {

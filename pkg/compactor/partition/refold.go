@@ -25,7 +25,7 @@ import (
 // nothing of the thread can begin or go on. What it would take to do so beside the actor, or for threads
 // with open runs, stands in ADR 008.
 
-// RefoldRequest is a request to refold a thread that waits for the thread's raw events.
+// RefoldRequest is a request to refold a thread that expiryQueue for the thread's raw events.
 type RefoldRequest struct {
 	// Tenant, ThreadID and Key name the thread: Key is that of its records on skein.events.
 	Tenant, ThreadID, Key string
@@ -53,17 +53,17 @@ var (
 	errRecordLarge = errors.New("a record would be over the limit")
 )
 
-// takeRefold takes in a request. Below P it was done.
+// takeRefold takes in a request. Below the processed offset it was done.
 func (p *Processor) takeRefold(t *thread, m *message) (outcome, error) {
-	if m.decided {
+	if m.rebuilds {
 		return outcomeRefold, nil
 	}
-	if t.rest != nil {
-		if err := t.rest.all(); err != nil {
+	if t.loader != nil {
+		if err := t.loader.all(); err != nil {
 			return 0, err
 		}
 	}
-	if len(t.heads) == 0 {
+	if len(t.runs) == 0 {
 		return outcomeRefold, nil
 	}
 	p.refolding = &RefoldRequest{Tenant: t.tenant, ThreadID: t.id, Key: t.key, Offset: m.Offset, thread: t}
@@ -90,7 +90,7 @@ func (p *Processor) prepare(r *RefoldRequest) error {
 	var parts [][2]int64
 	size, messages := 0, 0
 	continued := map[string]bool{} // the runs that another one adds to
-	for _, h := range slices.SortedFunc(maps.Values(r.thread.heads), func(a, b *head) int { return cmp.Compare(a.Start, b.Start) }) {
+	for _, h := range slices.SortedFunc(maps.Values(r.thread.runs), func(a, b *threadRun) int { return cmp.Compare(a.Start, b.Start) }) {
 		// One that was abandoned leaves memory once its record is committed.
 		if h.live != nil || h.Open() {
 			r.Refused = errThreadOpen
@@ -105,7 +105,7 @@ func (p *Processor) prepare(r *RefoldRequest) error {
 			return err
 		}
 		own := rec.MessageCount
-		if base := r.thread.heads[rec.Base]; base != nil && !continued[base.ID] && len(rec.Layout) == 0 && base.MessageCount+len(rec.Messages) == own {
+		if base := r.thread.runs[rec.Base]; base != nil && !continued[base.ID] && len(rec.Layout) == 0 && base.MessageCount+len(rec.Messages) == own {
 			own, continued[base.ID] = len(rec.Messages), true
 		}
 		size, messages = size+n, messages+own
@@ -158,9 +158,9 @@ func (p *Processor) FinishRefold(r *RefoldRequest, raw []*kgo.Record, logStart i
 		}
 	}
 	t := r.thread
-	heads := maps.Clone(t.heads)
-	whole := map[string]*head{} // by branch: the run that its snapshot stands for
-	for _, h := range t.heads {
+	runs := maps.Clone(t.runs)
+	whole := map[string]*threadRun{} // by branch: the run that its snapshot stands for
+	for _, h := range t.runs {
 		if last := whole[h.Branch]; h.Sealed && h.SinceSnapshot == 0 && (last == nil || h.Depth > last.Depth) {
 			whole[h.Branch] = h
 		}
@@ -174,8 +174,8 @@ func (p *Processor) FinishRefold(r *RefoldRequest, raw []*kgo.Record, logStart i
 		if err != nil {
 			return 0, nil, err
 		}
-		h := &head{Metadata: *m}
-		heads[h.ID] = h
+		h := &threadRun{Metadata: *m}
+		runs[h.ID] = h
 		p.hold(t, h, key, a.Record, values[i])
 		out, err := p.runOutput(key, a.Record, values[i], outputRefolded)
 		if err != nil {
@@ -183,14 +183,14 @@ func (p *Processor) FinishRefold(r *RefoldRequest, raw []*kgo.Record, logStart i
 		}
 		p.write(*out)
 		p.histories.drop(key)
-		if whole[h.Branch] != t.heads[h.ID] || sameHistory(a.Was, a.Is) {
+		if whole[h.Branch] != t.runs[h.ID] || sameHistory(a.Was, a.Is) {
 			continue
 		}
 		if err := p.snapshot(t, h, a.Is); err != nil {
 			return 0, nil, err
 		}
 	}
-	next, err := p.newThread(t.key, t.tenant, t.id, slices.Collect(maps.Values(heads)))
+	next, err := p.newThread(t.key, t.tenant, t.id, slices.Collect(maps.Values(runs)))
 	if err != nil {
 		return 0, nil, err
 	}

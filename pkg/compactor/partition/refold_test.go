@@ -84,7 +84,7 @@ func TestPartition_WritesAThreadAnewWhereTheRulesMakeOtherRecords(t *testing.T) 
 	want := s.values()
 	s.older("one", "eins")
 	s.open(true)
-	s.Turn("mid", "mmid") // from here on the history of the last of them is at hand
+	s.Turn("mid", "mmid") // from here on the history of the last of them is in memory
 	s.all()
 	before := len(s.runs)
 	s.Refold("t")
@@ -122,7 +122,7 @@ func TestPartition_WritesAThreadAnewWhereTheRulesMakeOtherRecords(t *testing.T) 
 		if strings.Contains(messages+state, "eins") || !strings.Contains(messages, "one again") || !strings.Contains(state, `"r1":"one"`) {
 			t.Errorf("history of %s: %s %s", run, messages, state)
 		}
-		for key, value := range s.snapshotValues() { // made from what was at hand, where records are told against a base
+		for key, value := range s.snapshotValues() { // made from what was in memory, where records are told against a base
 			if strings.Contains(value, "eins") {
 				t.Errorf("%s at the end of %s is %s", key, run, value)
 			}
@@ -175,8 +175,8 @@ func TestPartition_DecidesARequestToFoldAgainOnce(t *testing.T) {
 		request := int64(len(s.Events) - 1)
 		s.Send("t", "open", finished("open"))
 		s.all()
-		if s.settled.Committed >= request || s.settled.Processed <= request {
-			t.Fatalf("the request at %d is not between C and P: %+v", request, s.settled)
+		if s.committed.Committed >= request || s.committed.Processed <= request {
+			t.Fatalf("the request at %d is not between C and P: %+v", request, s.committed)
 		}
 		s.open(newFolder)
 		s.all()
@@ -187,7 +187,7 @@ func TestPartition_DecidesARequestToFoldAgainOnce(t *testing.T) {
 
 // A run that the request itself, being so much later, lets be abandoned: its record is of before that.
 func TestPartition_LeavesAThreadAsItIsUntilAnAbandonmentIsCommitted(t *testing.T) {
-	for _, recorded := range []bool{false, true} {
+	for _, hasRecord := range []bool{false, true} {
 		s := newSim(t, nil)
 		s.Chain()
 		s.all()
@@ -195,7 +195,7 @@ func TestPartition_LeavesAThreadAsItIsUntilAnAbandonmentIsCommitted(t *testing.T
 		s.open(true)
 		s.Send("t", "silent", started("silent"))
 		s.all()
-		if recorded {
+		if hasRecord {
 			s.Now = s.Now.Add(s.cfg.CheckpointMax)
 			s.commit(true)
 		}
@@ -243,7 +243,7 @@ func TestPartition_LeavesAThreadWhoseRunsWouldEndOtherwise(t *testing.T) {
 			s.check(err)
 			s.runs[i] = &old
 		}
-		s.settled.Committed = s.settled.Processed
+		s.committed.Committed = s.committed.Processed
 		s.open(true)
 		before := s.values()["acme/t/x"]
 		s.Refold("t")
@@ -442,7 +442,7 @@ func TestPartition_FoldsThreadsAgainInAnyHistory(t *testing.T) {
 		for _, thread := range threads {
 			got.Refold(thread)
 		}
-		for got.settled.Processed < int64(len(got.Events)) {
+		for got.committed.Processed < int64(len(got.Events)) {
 			got.feed(1 + rng.IntN(3))
 			switch rng.IntN(3) {
 			case 0: // dies before the transaction ends

@@ -12,9 +12,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// placement is what a run's first event decides for good: its place in the thread and the history
+// resolution is what a run's first event decides for good: its place in the thread and the history
 // that its fold starts from.
-type placement struct {
+type resolution struct {
 	lineage.Placement
 	input    *agui.RunAgentInput
 	inputSum string
@@ -24,19 +24,19 @@ type placement struct {
 	// baseRefolds is how often that history was told anew. While the run is open it is not.
 	baseRefolds int
 	fold        *compact.Run
-	// before is the run as it was before that event: see placeRecord.
+	// before is the run as it was before that event: see resolutionRecord.
 	before pending
 }
 
 // pending is what there is of a run before its first event.
 type pending struct {
-	input    *agui.RunAgentInput
-	inputSum string
-	early    map[string]int64
-	ranges   [][2]int64
-	next     int64
-	seq      fold.Sequence
-	producer fold.Producer
+	input                *agui.RunAgentInput
+	inputSum             string
+	anomaliesBeforeStart map[string]int64
+	ranges               [][2]int64
+	next                 int64
+	seq                  fold.Sequence
+	producer             fold.Producer
 	// first is that event's offset, at the stream time then.
 	first int64
 	at    time.Time
@@ -45,40 +45,40 @@ type pending struct {
 func (r *run) pending(first int64, at time.Time) pending {
 	return pending{
 		first: first, at: at,
-		input: r.input, inputSum: r.inputSum, early: r.early, ranges: r.ranges.List(),
-		next: max(r.head.Next, r.head.Start), seq: r.sequence().Clone(), producer: r.producer,
+		input: r.input, inputSum: r.inputSum, anomaliesBeforeStart: r.anomaliesBeforeStart, ranges: r.ranges.List(),
+		next: max(r.meta.Next, r.meta.Start), seq: r.sequence().Clone(), producer: r.producer,
 	}
 }
 
-// place works out a run's placement as of an offset, where no record has it; it changes nothing. ev is the run's first
-// event, or nil for a preliminary placement of a pending run.
-func (p *Processor) place(r *run, ev *agui.Event, offset int64) (*placement, error) {
-	pl := &placement{}
+// place works out a run's resolution as of an offset, where no record has it; it changes nothing. ev is the run's first
+// event, or nil for a preliminary resolution of a pending run.
+func (p *Processor) place(r *run, ev *agui.Event, offset int64) (*resolution, error) {
+	pl := &resolution{}
 	if r.decided != nil {
 		*pl = *r.decided
 	}
 	pl.input, pl.inputSum = r.input, r.inputSum
 	if pl.input == nil && ev != nil && ev.Type == agui.RunStarted {
-		pl.input, pl.inputSum = fold.InputOf(ev, r.head.ID)
+		pl.input, pl.inputSum = fold.InputOf(ev, r.meta.ID)
 	}
 	if r.decided == nil {
-		if err := p.placeAmong(r, pl, ev, offset); err != nil {
+		if err := p.resolveAmong(r, pl, ev, offset); err != nil {
 			return nil, err
 		}
 	} else if pl.Run.Parent != "" { // what its end rests on: see sinceSnapshot
-		if err := r.thread.ask(pl.Run.Parent, r.head.Start); err != nil {
+		if err := r.thread.ask(pl.Run.Parent, r.meta.Start); err != nil {
 			return nil, err
 		}
 	}
 	by := pl.Run.ParentBy
 	pl.Run.HasInput = pl.input != nil && !lineage.Normalised(by, pl.parent, pl.input)
-	pl.fold, pl.input = fold.Start(r.head.ID, by, pl.parent, pl.input, p.cfg.KeepEvents)
+	pl.fold, pl.input = fold.Start(r.meta.ID, by, pl.parent, pl.input, p.cfg.KeepEvents)
 	return pl, nil
 }
 
-// placeAmong places a run among the runs of its thread.
-func (p *Processor) placeAmong(r *run, pl *placement, ev *agui.Event, offset int64) (err error) {
-	start := lineage.Start{RunID: r.head.ID, GivenID: r.head.Given(), Offset: offset, Input: pl.input}
+// resolveAmong places a run among the runs of its thread.
+func (p *Processor) resolveAmong(r *run, pl *resolution, ev *agui.Event, offset int64) (err error) {
+	start := lineage.Start{RunID: r.meta.ID, GivenID: r.meta.Given(), Offset: offset, Input: pl.input}
 	if ev != nil && ev.Type == agui.RunStarted {
 		start.ParentRunID = ev.ParentRunID
 	}
@@ -93,7 +93,7 @@ func (p *Processor) placeAmong(r *run, pl *placement, ev *agui.Event, offset int
 	}
 	if pl.Run.Base != "" {
 		pl.base = pl.parent
-		base := r.thread.heads[pl.Run.Base] // at hand, since the run was placed beside it
+		base := r.thread.runs[pl.Run.Base] // in memory, since the run was placed beside it
 		if base == nil {
 			return fmt.Errorf("placing run: %w: its base", runstore.ErrMissing)
 		}
@@ -133,40 +133,40 @@ func compactedBytes(messages []agui.Message) (n int) {
 	return n
 }
 
-// decide makes a placement the run's own.
-func (p *Processor) decide(r *run, pl *placement) error {
-	h := r.head
+// decide makes a resolution the run's own.
+func (p *Processor) decide(r *run, pl *resolution) error {
+	h := r.meta
 	start := h.Start // of its first record, which may be the input
 	h.Run = pl.Run
 	h.Start, h.Pending, h.Placed, h.RawLost = start, false, false, r.rec.RawLost
-	r.setPlacement(pl)
-	for rule, n := range r.early {
+	r.setResolution(pl)
+	for rule, n := range r.anomaliesBeforeStart {
 		for range n {
 			pl.fold.Note(rule)
 		}
 	}
-	r.early, r.input, r.fold, r.base = nil, nil, pl.fold, pl.base
+	r.anomaliesBeforeStart, r.input, r.fold, r.base = nil, nil, pl.fold, pl.base
 	r.rec.Kept = p.cfg.KeepEvents
-	if pl.Concurrent || r.thread.unsettled(h) {
-		p.settle(r.thread)
+	if pl.Concurrent || r.thread.hasOtherUnsealed(h) {
+		p.writeUnsealed(r.thread)
 	}
-	r.goesOnFrom(pl.parent)
+	r.isBasedOn(pl.parent)
 	r.decided = nil
 	if !r.placed {
-		r.decided = &placement{Placement: pl.Placement, parent: pl.parent, base: pl.base, baseRefolds: pl.baseRefolds, before: pl.before}
+		r.decided = &resolution{Placement: pl.Placement, parent: pl.parent, base: pl.base, baseRefolds: pl.baseRefolds, before: pl.before}
 	}
 	return r.show()
 }
 
-// setPlacement fills what a record says of lineage and input.
-func (r *run) setPlacement(pl *placement) {
+// setResolution fills what a record says of lineage and input.
+func (r *run) setResolution(pl *resolution) {
 	r.rec.Lineage, r.rec.Base, r.rec.BaseRefolds = fold.RecordLineage(pl.Run), pl.Run.Base, pl.baseRefolds
 	fold.FillInput(&r.rec, pl.parent, pl.base, pl.input, pl.inputSum)
 }
 
-// decidedBy is the placement that a record says alone.
-func (p *Processor) decidedBy(t *thread, h *head, rec *record.Run) (*placement, error) {
-	pl := &placement{baseRefolds: rec.BaseRefolds}
+// resolutionOf is the resolution that a record says alone.
+func (p *Processor) resolutionOf(t *thread, h *threadRun, rec *record.Run) (*resolution, error) {
+	pl := &resolution{baseRefolds: rec.BaseRefolds}
 	pl.Run = h.Run
 	pl.Run.End, pl.Run.Status, pl.Run.Synthetic = -1, lineage.StatusRunning, false
 	if rec.Base == "" {

@@ -15,7 +15,7 @@ import (
 type run struct {
 	key    string // of its record
 	thread *thread
-	head   *head // shared with the thread
+	meta   *threadRun // shared with the thread
 
 	// rec holds what does not change any more once the run is placed: ids, lineage, input.
 	rec record.Run
@@ -23,8 +23,8 @@ type run struct {
 	input    *agui.RunAgentInput
 	inputSum string
 	// fold is nil while the run is pending; early then holds its anomalies.
-	fold  *compact.Run
-	early map[string]int64
+	fold                 *compact.Run
+	anomaliesBeforeStart map[string]int64
 	// base is the history that rec is told against; empty without a base. The fold holds its messages
 	// anyway, and to restore it again at each record could mean to read a long chain.
 	base lineage.History
@@ -35,19 +35,19 @@ type run struct {
 	// missing are the numbers below head.NextSeq that have not come: see sequence.
 	missing [][2]int64
 
-	// dirtyFrom is the first record of the run that is in no committed record, -1 if all are.
-	dirtyFrom int64
-	dirtyAt   time.Time // the stream time then
+	// changedFrom is the first record of the run that is in no committed record, -1 if all are.
+	changedFrom int64
+	changedAt   time.Time // the stream time then
 	// recorded says that a committed record of the run exists.
-	recorded bool
+	hasRecord bool
 	// placed says that a committed record has the run's place. What a pending run's record says of it is, as a rule,
 	// for now only: its first event decides.
 	placed bool
 	// decided is the run's place, from its first event on until it is in a record, or out of a record until its first event is read again.
-	decided *placement
-	// shownOpen says that the latest committed record shows the run as open: whoever reads it knows
+	decided *resolution
+	// recordIsOpen says that the latest committed record shows the run as open: whoever reads it knows
 	// that there may be more.
-	shownOpen bool
+	recordIsOpen bool
 	// due asks for a record in the next transaction, whatever the checkpoint rule says.
 	due bool
 	// unfit says that its last record was over the limit and was not written.
@@ -55,7 +55,7 @@ type run struct {
 	savedAt   time.Time // when the last record was made, or the run came into memory
 	savedSize int       // bytes of the last record, or about that where it was not written
 	newBytes  int       // raw bytes since
-	under     int       // bytes of the history that it goes on from
+	baseBytes int       // bytes of the history that it goes on from
 	said      int64     // raw bytes of all folded events
 	touchedAt time.Time
 	wait      *wait
@@ -63,10 +63,10 @@ type run struct {
 	made *Output
 }
 
-func newRun(t *thread, key string, h *head, now time.Time) *run {
+func newRun(t *thread, key string, h *threadRun, now time.Time) *run {
 	r := &run{
-		key: key, thread: t, head: h, tally: fold.NewTally(), early: map[string]int64{},
-		dirtyFrom: -1, savedAt: now, touchedAt: now,
+		key: key, thread: t, meta: h, tally: fold.NewTally(), anomaliesBeforeStart: map[string]int64{},
+		changedFrom: -1, savedAt: now, touchedAt: now,
 	}
 	r.rec = record.Run{Tenant: t.tenant, ThreadID: t.id, RunID: h.ID, GivenRunID: h.GivenID, FoldVersion: compact.Version}
 	return r
@@ -75,10 +75,10 @@ func newRun(t *thread, key string, h *head, now time.Time) *run {
 // take notes a record of skein.events as the run's, whatever becomes of it.
 func (r *run) take(offset int64, at, now time.Time, size int) {
 	r.ranges.Add(offset)
-	r.head.Next = offset + 1
-	r.head.LastAt = at
-	if r.dirtyFrom < 0 {
-		r.dirtyFrom = offset
+	r.meta.Next = offset + 1
+	r.meta.LastAt = at
+	if r.changedFrom < 0 {
+		r.changedFrom = offset
 	}
 	r.newBytes += size
 	r.touchedAt, r.made = now, nil
@@ -87,7 +87,7 @@ func (r *run) take(offset int64, at, now time.Time, size int) {
 // note counts an anomaly.
 func (r *run) note(rule string) {
 	if r.fold == nil {
-		r.early[rule]++
+		r.anomaliesBeforeStart[rule]++
 		return
 	}
 	r.fold.Note(rule)
@@ -95,10 +95,10 @@ func (r *run) note(rule string) {
 
 // sequence is what is known of the producer's numbers; setSequence notes it.
 func (r *run) sequence() fold.Sequence {
-	return fold.Sequence{Next: r.head.NextSeq, Missing: r.missing}
+	return fold.Sequence{Next: r.meta.NextSeq, Missing: r.missing}
 }
 
-func (r *run) setSequence(s fold.Sequence) { r.head.NextSeq, r.missing = s.Next, s.Missing }
+func (r *run) setSequence(s fold.Sequence) { r.meta.NextSeq, r.missing = s.Next, s.Missing }
 
 // takeSeq notes an event's seq header; -1 is none.
 func (r *run) takeSeq(h record.Headers) {
@@ -113,19 +113,19 @@ func (r *run) takeSeq(h record.Headers) {
 }
 
 // touch notes a record as the run's, whatever becomes of it.
-func (p *Processor) touch(r *run, m *message) error {
-	if r.dirtyFrom < 0 {
-		p.dirty[r] = struct{}{}
-		r.dirtyAt = p.streamTime
+func (p *Processor) noteRecord(r *run, m *message) error {
+	if r.changedFrom < 0 {
+		p.changed[r] = struct{}{}
+		r.changedAt = p.streamTime
 	}
 	r.take(m.Offset, p.heard(m.now), m.now, len(m.Value))
 	r.producer.Take(m.headers)
-	if r.head.Open() {
-		p.silent.heard(r.wait, r.head.LastAt)
+	if r.meta.Open() {
+		p.expiring.heard(r.wait, r.meta.LastAt)
 		return nil
 	}
 	r.wait.since = m.now
-	r.head.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say
+	r.meta.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say
 	return r.show()
 }
 
@@ -135,10 +135,10 @@ const runOverhead = 7 << 10
 
 // size is about what the run holds in memory: as much as its last record and what came since, the history that it goes on
 // from, which runs of one thread may share, and what every run does.
-func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes + r.under }
+func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes + r.baseBytes }
 
-// goesOnFrom notes the history that the run goes on from.
-func (r *run) goesOnFrom(at lineage.History) { r.under = at.Bytes() + len(at.State) }
+// isBasedOn notes the history that the run goes on from.
+func (r *run) isBasedOn(at lineage.History) { r.baseBytes = at.Bytes() + len(at.State) }
 
 // setInput keeps an input that was sent beside the stream.
 func (r *run) setInput(in *agui.RunAgentInput, sum string) { r.input, r.inputSum = in, sum }
@@ -147,9 +147,9 @@ func (r *run) setInput(in *agui.RunAgentInput, sum string) { r.input, r.inputSum
 func (r *run) show() error {
 	switch {
 	case r.fold != nil:
-		return r.thread.live(r.head, r.fold.Messages)
-	case r.head.Placed:
-		return r.thread.live(r.head, func() []agui.Message { return r.decided.parent.Messages })
+		return r.thread.live(r.meta, r.fold.Messages)
+	case r.meta.Placed:
+		return r.thread.live(r.meta, func() []agui.Message { return r.decided.parent.Messages })
 	default:
 		return nil
 	}

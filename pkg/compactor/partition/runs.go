@@ -16,17 +16,17 @@ import (
 
 // register lets a new run be seen.
 func (p *Processor) register(r *run) {
-	r.thread.add(r.head)
+	r.thread.add(r.meta)
 	p.keep(r)
-	r.wait = p.silent.add(r.key, p.heard(r.touchedAt))
-	if r.thread.unsettled(r.head) {
-		p.settle(r.thread)
+	r.wait = p.expiring.add(r.key, p.heard(r.touchedAt))
+	if r.thread.hasOtherUnsealed(r.meta) {
+		p.writeUnsealed(r.thread)
 	}
 }
 
 // bring loads a run by its record key, for the next transaction, and takes it off the room for expiries. One that was not
 // in memory leaves with that.
-func (p *Processor) bring(key string, now time.Time) (*run, error) {
+func (p *Processor) loadByKey(key string, now time.Time) (*run, error) {
 	parts, err := record.SplitKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("loading run: %w", err)
@@ -39,7 +39,7 @@ func (p *Processor) bring(key string, now time.Time) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := t.heads[parts[2]]
+	h := t.runs[parts[2]]
 	if h == nil {
 		return nil, fmt.Errorf("loading run: %w: %s", runstore.ErrMissing, key)
 	}
@@ -56,7 +56,7 @@ func (p *Processor) bring(key string, now time.Time) (*run, error) {
 }
 
 // load brings a run into memory that is not sealed.
-func (p *Processor) load(t *thread, h *head, now time.Time) (*run, error) {
+func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 	if h.live != nil {
 		return h.live, nil
 	}
@@ -72,16 +72,16 @@ func (p *Processor) load(t *thread, h *head, now time.Time) (*run, error) {
 		return nil, fmt.Errorf("loading run: its record of offset %d is not open", rec.Raw.Next)
 	}
 	r := newRun(t, key, h, now)
-	r.wait = cmp.Or(p.silent.byKey[key], p.abandoned.byKey[key])
+	r.wait = cmp.Or(p.expiring.byKey[key], p.closing.byKey[key])
 	if err := r.resume(rec, size); err != nil {
 		return nil, err
 	}
 	if rec.Open.Pending {
 		if rec.Open.Placed {
-			if r.decided, err = p.decidedBy(t, h, rec); err != nil {
+			if r.decided, err = p.resolutionOf(t, h, rec); err != nil {
 				return nil, err
 			}
-			r.goesOnFrom(r.decided.parent)
+			r.isBasedOn(r.decided.parent)
 		}
 	} else {
 		// What its end rests on: see sinceSnapshot, historyKey.
@@ -94,7 +94,7 @@ func (p *Processor) load(t *thread, h *head, now time.Time) (*run, error) {
 			if r.base, err = p.history(t, rec.Base); err != nil {
 				return nil, err
 			}
-			r.goesOnFrom(r.base)
+			r.isBasedOn(r.base)
 		}
 		at, err := lineage.RestoreFrom(r.base.Unshare(), contentOf(rec))
 		if err != nil {
@@ -107,7 +107,7 @@ func (p *Processor) load(t *thread, h *head, now time.Time) (*run, error) {
 		r.rec.FoldVersion = rec.FoldVersion // the rules that it began by
 		r.rec.Kept = rec.Kept               // whatever the setting is by now
 		r.fold.Keep(rec.Kept)
-		r.early = nil
+		r.anomaliesBeforeStart = nil
 		r.rec.Lineage, r.rec.Base = rec.Lineage, rec.Base
 		r.rec.Input, r.rec.InputMessages, r.rec.InputLayout = rec.Input, rec.InputMessages, rec.InputLayout
 		r.rec.InputForm, r.rec.Rewrote, r.rec.Resumes, r.rec.InputSHA256 = rec.InputForm, rec.Rewrote, rec.Resumes, rec.InputSHA256
@@ -121,8 +121,8 @@ func (p *Processor) load(t *thread, h *head, now time.Time) (*run, error) {
 
 // resume takes in what a record that is not sealed says of the run, but for its place and what was folded.
 func (r *run) resume(rec *record.Run, size int) error {
-	r.recorded, r.savedSize = true, size
-	r.placed, r.shownOpen = !rec.Open.Pending || rec.Open.Placed, rec.Status == record.StatusRunning
+	r.hasRecord, r.savedSize = true, size
+	r.placed, r.recordIsOpen = !rec.Open.Pending || rec.Open.Placed, rec.Status == record.StatusRunning
 	r.ranges, r.missing = record.NewRanges(rec.Raw.Ranges), rec.Open.MissingSeqs
 	r.tally.Events, r.tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
 	r.tally.StartedAt, r.tally.EndedAt = rec.StartedAt, rec.Open.LastAt
@@ -138,7 +138,7 @@ func (r *run) resume(rec *record.Run, size int) error {
 		return nil
 	}
 	if rec.Stats.Anomalies != nil {
-		r.early = rec.Stats.Anomalies
+		r.anomaliesBeforeStart = rec.Stats.Anomalies
 		r.rec.FoldVersion = rec.FoldVersion // the rules that counted them
 	}
 	if rec.Input == nil { // its place alone
@@ -171,11 +171,11 @@ func withMessages(input json.RawMessage, messages []agui.Message) json.RawMessag
 
 // keep has a run in memory.
 func (p *Processor) keep(r *run) {
-	p.runs[r.key], r.head.live = r, r
+	p.runs[r.key], r.meta.live = r, r
 }
 
-// letGo drops a run from memory.
-func (p *Processor) letGo(r *run) {
+// drop drops a run from memory.
+func (p *Processor) drop(r *run) {
 	delete(p.runs, r.key)
-	r.head.live = nil
+	r.meta.live = nil
 }

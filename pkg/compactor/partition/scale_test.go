@@ -49,10 +49,10 @@ func bush(s *sim, runs int, says string) (tip string, histories map[string][]str
 }
 
 // A new run finds its parent with three short reads of the local store at most, however many runs its thread
-// has and whether or not the thread is at hand; one read more says that no run has its id. Where the parent's tree
+// has and whether or not the thread is in memory; one read more says that no run has its id. Where the parent's tree
 // named a parent that came late, two more look for a cycle. A thread that
-// is not at hand begins, in four reads, with the runs that have not ended and the one that ended last. What else is read are the
-// records that the base's history is told in, as far as they are not at hand.
+// is not in memory begins, in four reads, with the runs that have not ended and the one that ended last. What else is read are the
+// records that the base's history is told in, as far as they are not in memory.
 func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 	many := 10_000
 	if testing.Short() {
@@ -133,7 +133,7 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 
 // What a turn without input asks for does not depend on the conversation that it goes on from. (A turn at which
 // the branch is written whole does, and so does the first one of a new branch, which copies the list.) That holds
-// for a conversation, too, that is larger than all that may be at hand.
+// for a conversation, too, that is larger than all that may be in memory.
 func TestPartition_ATurnCostsWhatItAdds(t *testing.T) {
 	const turns = 64
 	cost := func(messages, cache int) float64 {
@@ -163,9 +163,9 @@ func TestPartition_ATurnCostsWhatItAdds(t *testing.T) {
 
 var chainFlag = flag.Int("chain", 5_000, "runs of the longest chain")
 
-// A chain of any length is gone on from, by a process that has it at hand and by one that has not; make
+// A chain of any length is gone on from, by a process that has it in memory and by one that has not; make
 // long-chains takes more than 100,000. It is read once, by the process that has it not, and then no more, though
-// it is far larger than what may be at hand, and open runs are written in between.
+// it is far larger than what may be in memory, and open runs are written in between.
 func TestPartition_GoesOnFromALongChain(t *testing.T) {
 	s := newSim(t, func(c *Config) {
 		c.CacheBytes = 64 << 10
@@ -218,7 +218,7 @@ func TestPartition_GoesOnFromALongChain(t *testing.T) {
 	}
 }
 
-// Conversations that are too large to be at hand together are read from their beginning when a turn on one comes
+// Conversations that are too large to be in memory together are read from their beginning when a turn on one comes
 // behind one on the other: once a turn, however often the run is written while it is open.
 func TestPartition_ReadsAConversationOnceATurnAtMost(t *testing.T) {
 	const runs = 100
@@ -242,7 +242,7 @@ func TestPartition_ReadsAConversationOnceATurnAtMost(t *testing.T) {
 			}
 			say(thread, id, text("m"+id, strings.Repeat("x", 1_000)))
 			if i == runs-1 {
-				say("v", thread+"other", started(thread+"other")) // has nothing of the conversation stay at hand
+				say("v", thread+"other", started(thread+"other")) // has nothing of the conversation stay in memory
 				say("v", thread+"other", text(thread, strings.Repeat("x", 70_000)))
 				say("v", thread+"other", finished(thread+"other"))
 				say("v", thread+"more", started(thread+"more"))
@@ -258,7 +258,7 @@ func TestPartition_ReadsAConversationOnceATurnAtMost(t *testing.T) {
 	equal(t, "messages", s.run(fmt.Sprint("t", runs-1)).MessageCount, runs)
 }
 
-// A turn on a conversation that is not at hand; docs/bench has the result.
+// A turn on a conversation that is not in memory; docs/bench has the result.
 func BenchmarkPartition_TurnOfAConversationNotAtHand(b *testing.B) {
 	for _, runs := range []int{100, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("%d runs", runs), func(b *testing.B) {

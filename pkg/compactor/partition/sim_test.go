@@ -21,9 +21,9 @@ type sim struct {
 	tb  testing.TB
 	cfg Config
 
-	runs    []*kgo.Record // committed records of skein.runs
-	other   []*kgo.Record // committed records of the other topics
-	settled Progress
+	runs      []*kgo.Record // committed records of skein.runs
+	other     []*kgo.Record // committed records of the other topics
+	committed Progress
 
 	newStore   func() (*runstore.Store, error)
 	store      *runstore.Store
@@ -47,7 +47,7 @@ func newSim(tb testing.TB, change func(*Config)) *sim {
 	}
 	s := &sim{
 		Script: partitiontest.New(tb), tb: tb, cfg: cfg,
-		settled: Progress{Partitions: 1}, newStore: runstore.OpenMemory,
+		committed: Progress{Partitions: 1}, newStore: runstore.OpenMemory,
 	}
 	tb.Cleanup(func() {
 		if s.store != nil {
@@ -85,7 +85,7 @@ func (s *sim) open(newFolder bool) {
 		entries = append(entries, e)
 	}
 	s.check(s.store.Apply(entries, s.Now))
-	part, report, err := Open(0, s.cfg, s.Topics, s.store, s.settled, 0)
+	part, report, err := Open(0, s.cfg, s.Topics, s.store, s.committed, 0)
 	s.check(err)
 	s.part, s.read, s.inRoom = part, int(report.Progress.Committed), s.endlessRoom()
 	for s.part.Stats().Paused {
@@ -93,14 +93,14 @@ func (s *sim) open(newFolder bool) {
 		s.read = int(s.part.Stats().Next)
 	}
 	if report.FromRecord {
-		s.settled = report.Progress
+		s.committed = report.Progress
 	}
 }
 
-// skipTo has the partition go on behind events that are gone.
-func (s *sim) skipTo(offset int) {
+// openGap has the partition go on behind events that are gone.
+func (s *sim) openGap(offset int) {
 	s.tb.Helper()
-	s.check(s.part.skipTo(int64(offset), 0))
+	s.check(s.part.openGap(int64(offset), 0))
 	for s.part.Stats().Paused {
 		s.commit(true)
 	}
@@ -179,9 +179,9 @@ func scribble(b []byte) {
 }
 
 // commit ends a transaction, where there is a reason for one (session.transact). Unless told, the process learns of it.
-func (s *sim) commit(told bool) {
+func (s *sim) commit(readable bool) {
 	s.tb.Helper()
-	s.part.knowEnd(int64(len(s.Events)), s.Now)
+	s.part.noteLogEnd(int64(len(s.Events)), s.Now)
 	b, err := s.part.Collect(Cycle{Now: s.Now, LogEnd: -1, Room: s.inRoom})
 	s.check(err)
 	s.inRoom = s.endlessRoom()
@@ -203,13 +203,13 @@ func (s *sim) commit(told bool) {
 			s.other = append(s.other, &m)
 		}
 	}
-	if b.Progress.Committed < s.settled.Committed || b.Progress.Processed < s.settled.Processed {
-		s.tb.Fatalf("position went back from %+v to %+v", s.settled, b.Progress)
+	if b.Progress.Committed < s.committed.Committed || b.Progress.Processed < s.committed.Processed {
+		s.tb.Fatalf("position went back from %+v to %+v", s.committed, b.Progress)
 	}
 	pos, err := ParseProgress(b.Progress.Committed, b.Progress.Metadata(), 1)
 	s.check(err)
-	s.settled = pos
-	if told {
+	s.committed = pos
+	if readable {
 		s.check(s.part.Committed(b, s.Now))
 	}
 }
@@ -296,7 +296,7 @@ func (s *sim) snapshots() map[string]*kgo.Record {
 func (s *sim) history(id string) (messages, state string) {
 	s.tb.Helper()
 	records := s.latest()
-	fresh, err := newProcessor(0, s.cfg, s.Topics, s.store, s.settled)
+	fresh, err := newProcessor(0, s.cfg, s.Topics, s.store, s.committed)
 	s.check(err)
 	r := records[id]
 	t, err := fresh.thread("acme/"+r.ThreadID, "acme", r.ThreadID)

@@ -14,8 +14,8 @@ import (
 // sinceSnapshot is how many bytes the run's branch has added since it was last written whole. A
 // branch's first run counts with all of its conversation.
 func (p *Processor) sinceSnapshot(r *run, rec *record.Run, at lineage.History) int64 {
-	parent := r.thread.heads[r.head.Parent]
-	if parent == nil || parent.Branch != r.head.Branch || rec.Base != parent.ID {
+	parent := r.thread.runs[r.meta.Parent]
+	if parent == nil || parent.Branch != r.meta.Branch || rec.Base != parent.ID {
 		return int64(at.Bytes())
 	}
 	return parent.SinceSnapshot + int64(conversationBytes(rec.Messages))
@@ -24,19 +24,19 @@ func (p *Processor) sinceSnapshot(r *run, rec *record.Run, at lineage.History) i
 // wantsSnapshot reports whether the branch is written whole at this run's end: while it is small,
 // else once half of it is new, so that what is written stays in proportion to what was added.
 func (p *Processor) wantsSnapshot(r *run, at lineage.History) (bool, error) {
-	tip, err := r.thread.tip(r.head.Branch)
+	tip, err := r.thread.tip(r.meta.Branch)
 	if err != nil {
 		return false, err
 	}
-	if tip > r.head.Depth {
+	if tip > r.meta.Depth {
 		return false, nil // a descendant ended first: the branch's tip is further already
 	}
 	size := int64(at.Bytes())
-	return size < int64(p.cfg.SnapshotBelow) || 2*r.head.SinceSnapshot >= size, nil
+	return size < int64(p.cfg.SnapshotBelow) || 2*r.meta.SinceSnapshot >= size, nil
 }
 
 // snapshot writes the branch of a run whole, as of the run's end, as two events that a stock client plays.
-func (p *Processor) snapshot(t *thread, h *head, at lineage.History) error {
+func (p *Processor) snapshot(t *thread, h *threadRun, at lineage.History) error {
 	messages := append(make([]byte, 0, at.Bytes()+len(at.Messages)+64), `{"type":"MESSAGES_SNAPSHOT","messages":[`...)
 	for i, m := range at.Messages {
 		if i > 0 {

@@ -81,7 +81,7 @@ func TestGolden_VerifyAndRefoldSayTheSame(t *testing.T) {
 }
 
 // golden writes what verify says of all runs of a thread and of one, and refold of the thread, from where the log begins.
-func (s *sim) golden(rng *rand.Rand, records recorded, out *bytes.Buffer) {
+func (s *sim) golden(rng *rand.Rand, records hasRecord, out *bytes.Buffer) {
 	s.tb.Helper()
 	start := 0
 	if rng.IntN(4) == 0 {

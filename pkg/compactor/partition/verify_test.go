@@ -24,7 +24,7 @@ import (
 )
 
 // recorded are the records of a thread, by run.
-type recorded map[string]*record.Run
+type hasRecord map[string]*record.Run
 
 // takeRaw hands a raw record to what folds again.
 func takeRaw(take func(record.Event) error, m *kgo.Record) error {
@@ -36,12 +36,12 @@ func takeRaw(take func(record.Event) error, m *kgo.Record) error {
 }
 
 // verify verifies runs of a thread (nil is all), by rows if bare, and with nothing taken but what is asked for where runs are named.
-func (r recorded) verify(events []*kgo.Record, wanted []string, bare bool) ([]verify.Report, error) {
+func (r hasRecord) verify(events []*kgo.Record, wanted []string, bare bool) ([]verify.Report, error) {
 	return r.verifyFrom(0, events, wanted, bare)
 }
 
 // verifyFrom is verify where the log begins at start.
-func (r recorded) verifyFrom(start int, events []*kgo.Record, wanted []string, bare bool) ([]verify.Report, error) {
+func (r hasRecord) verifyFrom(start int, events []*kgo.Record, wanted []string, bare bool) ([]verify.Report, error) {
 	heads := make([]*record.Run, 0, len(r))
 	for _, id := range slices.Sorted(maps.Keys(r)) {
 		rec := r[id]
@@ -79,16 +79,16 @@ func (r recorded) verifyFrom(start int, events []*kgo.Record, wanted []string, b
 }
 
 // byThread are the latest records, by thread and run.
-func (s *sim) byThread() map[string]recorded {
+func (s *sim) byThread() map[string]hasRecord {
 	s.tb.Helper()
-	out := map[string]recorded{}
+	out := map[string]hasRecord{}
 	for key, value := range s.values() {
 		r, err := record.DecodeRun([]byte(value))
 		if err != nil || strings.Count(key, "/") != 2 {
 			continue
 		}
 		if out[r.ThreadID] == nil {
-			out[r.ThreadID] = recorded{}
+			out[r.ThreadID] = hasRecord{}
 		}
 		out[r.ThreadID][r.RunID] = r
 	}
@@ -501,7 +501,7 @@ func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
 	equal(t, "anomalies", counted, map[string]int64{ruleGap: 1, ruleBackwards: 1})
 	proved := func() verify.Report {
 		t.Helper()
-		proofs, err := recorded{"r": r}.verify(s.Events, nil, false)
+		proofs, err := hasRecord{"r": r}.verify(s.Events, nil, false)
 		s.check(err)
 		return proofs[0]
 	}
@@ -544,7 +544,7 @@ func TestRun_KeepsTheVersionThatCountedBeforeItsFirstEvent(t *testing.T) {
 		counted map[string]int64
 		want    int
 	}{{nil, compact.Version}, {map[string]int64{ruleMalformed: 2, ruleRepeat: 1}, 1}} {
-		r := newRun(&thread{tenant: "acme", id: "t"}, "acme/t/r", &head{Metadata: runstore.Metadata{Run: lineage.Run{ID: "r"}}}, time.Now())
+		r := newRun(&thread{tenant: "acme", id: "t"}, "acme/t/r", &threadRun{Metadata: runstore.Metadata{Run: lineage.Run{ID: "r"}}}, time.Now())
 		if err := r.resume(&record.Run{FoldVersion: 1, Stats: record.Stats{Anomalies: c.counted}, Open: &record.Open{Pending: true, Hash: hash}}, 0); err != nil {
 			t.Fatal(err)
 		}
