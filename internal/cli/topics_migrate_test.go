@@ -92,7 +92,7 @@ func (s *topicSet) awaitDecided() {
 		}
 		for p, at := range last {
 			o, ok := offsets.Lookup(s.cfg.Topics().Events, p)
-			decided, _, err := record.DecodeDecided(o.Metadata)
+			decided, _, err := record.DecodeProcessed(o.Metadata)
 			if !ok || err != nil || decided <= at {
 				return false
 			}

@@ -200,7 +200,7 @@ func tellsHowFarItHasDecided(t *testing.T, k kafka.Config) {
 		t.Helper()
 		kafkatest.ConsumeUntil(t, k, k.Topics().Runs, func(all []*kgo.Record) bool {
 			for _, m := range all {
-				if string(m.Key) == record.PositionKey && m.Partition != p {
+				if string(m.Key) == record.ProgressKey && m.Partition != p {
 					t.Errorf("a position on partition %d, which has no events", m.Partition)
 				}
 			}

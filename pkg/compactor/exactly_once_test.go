@@ -674,7 +674,7 @@ func TestService_GoesOnWhereTheGroupsOffsetsAreGone(t *testing.T) {
 		"on its folder":                  {},
 		"on a new folder":                {newFolder: true},
 		"set back by a tool":             {newFolder: true, reset: true},
-		"set back to an older commit":    {reset: true, metadata: record.EncodeDecided(1, 1)},
+		"set back to an older commit":    {reset: true, metadata: record.EncodeProcessed(1, 1)},
 		"and it dies at its first fence": {newFolder: true, diesAtFence: true},
 		"and raw is gone":                {rawGone: true},
 	} {
@@ -767,7 +767,7 @@ func TestService_GivesTheGroupItsOffsetsBackWhereNothingComes(t *testing.T) {
 		waitFor(t, "the group has its offsets again", func() bool {
 			offsets, err := w.admin().FetchOffsets(context.Background(), groupOf(w.kafka))
 			o, _ := offsets.Lookup(w.kafka.Topics().Events, 0)
-			return err == nil && o.At == 3 && strings.HasPrefix(o.Metadata, record.EncodeDecided(3, 1))
+			return err == nil && o.At == 3 && strings.HasPrefix(o.Metadata, record.EncodeProcessed(3, 1))
 		})
 	})
 }

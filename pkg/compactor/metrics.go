@@ -20,7 +20,7 @@ type Metrics struct {
 	Events        *prometheus.CounterVec // outcome
 	DeadLetters   *prometheus.CounterVec // reason
 	Runs          *prometheus.CounterVec // status
-	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, position, snapshot, oversize, tombstone, erasure, refolded, outgrown
+	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, refolded, outgrown
 	RecordBytes   prometheus.Counter
 	EventBytes    prometheus.Counter
 	Transactions  *prometheus.CounterVec // outcome

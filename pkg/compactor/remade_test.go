@@ -49,7 +49,7 @@ func remake(t *testing.T, k kafka.Config, topics ...string) {
 
 // Where skein.events is deleted and made again by itself, its new events have the offsets of old ones, of
 // which the records on skein.runs speak: each would be dropped in silence. With a new folder the topic
-// knows, with an old one the local store, also of position records that name no topic.
+// knows, with an old one the local store, also of progress records that name no topic.
 func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 	kafkatest.OnBoth(t, 1, func(t *testing.T, k kafka.Config) {
 		topics := k.Topics()
@@ -62,8 +62,8 @@ func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
 		named := ""
 		kafkatest.ConsumeUntil(t, k, topics.Runs, func(all []*kgo.Record) bool {
 			for _, m := range all {
-				if string(m.Key) == record.PositionKey {
-					reached, _ := record.DecodePosition(m.Value)
+				if string(m.Key) == record.ProgressKey {
+					reached, _ := record.DecodeProgress(m.Value)
 					named = reached.Events
 				}
 			}

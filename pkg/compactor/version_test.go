@@ -92,8 +92,8 @@ func TestService_OpensNoPartitionOverARecordOfANewerVersion(t *testing.T) {
 	inWorld(t, 2, func(w *world) {
 		t := w.T
 		kafkatest.Produce(t, w.kafka, &kgo.Record{
-			Topic: w.kafka.Topics().Runs, Partition: 0, Key: []byte(record.PositionKey), Value: []byte("{}"),
-			Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindPosition, Seq: -1}),
+			Topic: w.kafka.Topics().Runs, Partition: 0, Key: []byte(record.ProgressKey), Value: []byte("{}"),
+			Headers: kafka.Headers(record.Headers{Version: 2, Kind: record.KindProgress, Seq: -1}),
 		})
 		m := w.join("a", w.TempDir(), nil)
 		waitFor(t, "it stops", func() bool { return m.metrics.Stops.Check() != nil })

@@ -18,7 +18,7 @@ const (
 	outcomeRun       outcome = "run"
 	outcomeTombstone outcome = "tombstone"
 	outcomeFence     outcome = "fence"
-	outcomePosition  outcome = "position"
+	outcomeProgress  outcome = "progress"
 	// outcomeErasure: a thread was erased. The tombstones before it say what goes, this that it is gone.
 	outcomeErasure outcome = "erasure"
 	// outcomeUnknownVersion: a newer Skein wrote the record, and the partition stopped there.
@@ -26,7 +26,7 @@ const (
 	outcomeUndecodable    outcome = "undecodable"
 )
 
-var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomePosition, outcomeErasure, outcomeUnknownVersion, outcomeUndecodable}
+var outcomes = []outcome{outcomeRun, outcomeTombstone, outcomeFence, outcomeProgress, outcomeErasure, outcomeUnknownVersion, outcomeUndecodable}
 
 // decode reads a record of skein.runs whose version is known. There is an entry for all kinds but a fence, and an error for a
 // record that is skipped because of its data.
@@ -39,8 +39,8 @@ func decode(r *kgo.Record) (store.Entry, outcome, error) {
 		return store.Entry{}, outcomeFence, nil
 	case h.Kind == record.KindErase:
 		return decodeErasure(r)
-	case h.Kind == record.KindPosition:
-		return decodePosition(r)
+	case h.Kind == record.KindProgress:
+		return decodeProgress(r)
 	}
 	parts, err := record.SplitKey(string(r.Key))
 	if err == nil && len(parts) != 3 {
@@ -83,12 +83,12 @@ func decodeErasure(r *kgo.Record) (store.Entry, outcome, error) {
 	}, outcomeErasure, nil
 }
 
-func decodePosition(r *kgo.Record) (store.Entry, outcome, error) {
-	reached, err := record.DecodePosition(r.Value)
+func decodeProgress(r *kgo.Record) (store.Entry, outcome, error) {
+	reached, err := record.DecodeProgress(r.Value)
 	if err != nil {
 		return store.Entry{}, outcomeUndecodable, err
 	}
 	return store.Entry{
 		Partition: r.Partition, Version: r.Offset, Position: &store.Position{Next: reached.Next},
-	}, outcomePosition, nil
+	}, outcomeProgress, nil
 }

@@ -19,8 +19,8 @@ import (
 
 func positionRecord(cfg kafka.Config, partition int32, next int64) *kgo.Record {
 	return &kgo.Record{
-		Topic: cfg.Topics().Runs, Partition: partition, Key: []byte(record.PositionKey), Value: record.EncodePosition(record.Reached{Next: next}),
-		Headers: kafka.Headers(record.Headers{Kind: record.KindPosition, Seq: -1}),
+		Topic: cfg.Topics().Runs, Partition: partition, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(record.Progress{Next: next}),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindProgress, Seq: -1}),
 	}
 }
 
@@ -42,7 +42,7 @@ func TestService_IndexesPositions(t *testing.T) {
 	s := start(t, cfg, st)
 	seen := func(what outcome) float64 { return testutil.ToFloat64(s.metrics.records.WithLabelValues(string(what))) }
 	until(t, "all is read", func() bool {
-		return seen(outcomePosition)+seen(outcomeFence)+seen(outcomeRun)+seen(outcomeUndecodable) == 6
+		return seen(outcomeProgress)+seen(outcomeFence)+seen(outcomeRun)+seen(outcomeUndecodable) == 6
 	})
 	if err := s.stop(); err != nil {
 		t.Errorf("Run: %v", err)
@@ -53,7 +53,7 @@ func TestService_IndexesPositions(t *testing.T) {
 	if !maps.Equal(st.next, map[int32]int64{0: 7, 1: 3}) || st.text() != "acme/thread/a 0:2 finished\n" {
 		t.Errorf("positions %v, rows %q", st.next, st.text())
 	}
-	for what, want := range map[outcome]float64{outcomePosition: 3, outcomeFence: 1, outcomeRun: 1, outcomeUndecodable: 1} {
+	for what, want := range map[outcome]float64{outcomeProgress: 3, outcomeFence: 1, outcomeRun: 1, outcomeUndecodable: 1} {
 		if got := seen(what); got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
@@ -64,7 +64,7 @@ func TestService_IndexesPositions(t *testing.T) {
 }
 
 func putPosition(b *block, partition int32, offset, next, epoch int64) {
-	r := &kgo.Record{Partition: partition, Offset: offset, Value: record.EncodePosition(record.Reached{Next: next})}
+	r := &kgo.Record{Partition: partition, Offset: offset, Value: record.EncodeProgress(record.Progress{Next: next})}
 	b.read(r, epoch, time.Unix(1, 0))
 	b.add(store.Entry{Partition: partition, Version: offset, Position: &store.Position{Next: next}}, r, epoch)
 }

@@ -196,7 +196,7 @@ func (s *Service) take(ctx context.Context, cl *kgo.Client, b *block, r *kgo.Rec
 	switch {
 	case err != nil:
 		s.cfg.Logger.WarnContext(ctx, "record skipped", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
-	case what == outcomeRun || what == outcomeTombstone || what == outcomeErasure || what == outcomePosition:
+	case what == outcomeRun || what == outcomeTombstone || what == outcomeErasure || what == outcomeProgress:
 		b.add(e, r, epoch)
 	}
 }

@@ -243,7 +243,7 @@ func TestService_IndexesRunsAndTombstonesAndSkipsFences(t *testing.T) {
 # TYPE skein_indexer_records_total counter
 skein_indexer_records_total{outcome="erasure"} 1
 skein_indexer_records_total{outcome="fence"} 1
-skein_indexer_records_total{outcome="position"} 0
+skein_indexer_records_total{outcome="progress"} 0
 skein_indexer_records_total{outcome="run"} 4
 skein_indexer_records_total{outcome="tombstone"} 1
 skein_indexer_records_total{outcome="undecodable"} 0

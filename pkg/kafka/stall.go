@@ -173,7 +173,7 @@ func (w *StallWatch) ask(ctx context.Context, partitions map[int32]bool) (map[in
 			s.next = o.At
 			// The compactor holds its offset back at the first event that it needs again, and says beside
 			// it what it has decided.
-			if decided, _, err := record.DecodeDecided(o.Metadata); err == nil {
+			if decided, _, err := record.DecodeProcessed(o.Metadata); err == nil {
 				s.next = decided
 			}
 		}

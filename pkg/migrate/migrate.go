@@ -445,7 +445,7 @@ func (g *migration) quiet(ctx context.Context) (waiting string, err error) {
 			g.committed[p], decided = o.At, o.At
 			if o.Metadata != "" {
 				var count int32
-				if decided, count, err = record.DecodeDecided(o.Metadata); err != nil {
+				if decided, count, err = record.DecodeProcessed(o.Metadata); err != nil {
 					return "", err
 				}
 				if count != g.counts[0] {
@@ -544,13 +544,13 @@ func (g *migration) complete(ctx context.Context) error {
 			committed = ends[q].End
 		}
 		offsets.Add(kadm.Offset{
-			Topic: g.new.Events, Partition: q, At: committed, LeaderEpoch: -1, Metadata: record.EncodeDecided(ends[q].End, g.counts[1]),
+			Topic: g.new.Events, Partition: q, At: committed, LeaderEpoch: -1, Metadata: record.EncodeProcessed(ends[q].End, g.counts[1]),
 		})
 		told = append(told, &kgo.Record{
-			Topic: g.new.Runs, Partition: q, Key: []byte(record.PositionKey), Value: record.EncodePosition(record.Reached{
-				Next: committed, Committed: committed, Decided: ends[q].End, Partitions: g.counts[1],
+			Topic: g.new.Runs, Partition: q, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(record.Progress{
+				Next: committed, Committed: committed, Processed: ends[q].End, Partitions: g.counts[1],
 			}),
-			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindPosition, Seq: -1}),
+			Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindProgress, Seq: -1}),
 		})
 	}
 	proof, err := g.prove(ctx, p)

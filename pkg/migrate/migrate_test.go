@@ -107,7 +107,7 @@ func (s *topicSet) decided() kadm.Offsets {
 	s.Helper()
 	offsets := kadm.Offsets{}
 	for p, end := range s.ends(s.cfg) {
-		offsets.Add(kadm.Offset{Topic: s.cfg.Topics().Events, Partition: p, At: end, LeaderEpoch: -1, Metadata: record.EncodeDecided(end, s.partitions)})
+		offsets.Add(kadm.Offset{Topic: s.cfg.Topics().Events, Partition: p, At: end, LeaderEpoch: -1, Metadata: record.EncodeProcessed(end, s.partitions)})
 	}
 	return offsets
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// decided indexes a position record of partition 3, which comes behind the records so far.
+// decided indexes a progress record of partition 3, which comes behind the records so far.
 func (f *fixture) decided(next int64) {
 	f.t.Helper()
 	f.version++

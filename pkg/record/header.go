@@ -91,7 +91,7 @@ func (l Label) Valid() bool {
 // Kind says what a record's value is.
 type Kind string
 
-// The kinds: event, input, erase, refold and cancel on skein.events, run, fence, position and erase on skein.runs, snapshot
+// The kinds: event, input, erase, refold and cancel on skein.events, run, fence, progress and erase on skein.runs, snapshot
 // and oversize (in the place of a snapshot that is too large) on skein.snapshots.
 const (
 	KindEvent Kind = "event"
@@ -104,7 +104,7 @@ const (
 	KindCancel   Kind = "cancel"
 	KindRun      Kind = "run"
 	KindFence    Kind = "fence"
-	KindPosition Kind = "position"
+	KindProgress Kind = "progress"
 	KindSnapshot Kind = "snapshot"
 	KindOversize Kind = "oversize"
 )
@@ -112,7 +112,7 @@ const (
 // kinds spares the copy of a name that is known.
 var kinds = func() map[string]Kind {
 	m := map[string]Kind{}
-	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindRefold, KindCancel, KindRun, KindFence, KindPosition, KindSnapshot, KindOversize} {
+	for _, k := range []Kind{KindEvent, KindInput, KindErase, KindRefold, KindCancel, KindRun, KindFence, KindProgress, KindSnapshot, KindOversize} {
 		m[string(k)] = k
 	}
 	return m

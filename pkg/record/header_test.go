@@ -18,7 +18,7 @@ func TestHeaders_RoundTrip(t *testing.T) {
 		"seq 0":                      {Version: 1, Kind: record.KindEvent, RunID: "r", Seq: 0},
 		"an input without seq":       {Version: 1, Kind: record.KindInput, RunID: "r", Seq: -1},
 		"a fence with its kind only": {Version: 1, Kind: record.KindFence, Seq: -1},
-		"a position's kind":          {Version: 1, Kind: record.KindPosition, Seq: -1},
+		"a position's kind":          {Version: 1, Kind: record.KindProgress, Seq: -1},
 		"the largest seq":            {Version: 1, Kind: record.KindEvent, Seq: 1<<63 - 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,9 +22,9 @@ var ErrInvalidKey = errors.New("invalid key")
 // so no run can have it.
 const FenceKey = "fence"
 
-// PositionKey is the key of position records on skein.runs (EncodePosition). The topic is compacted,
+// ProgressKey is the key of progress records on skein.runs (EncodeProgress). The topic is compacted,
 // so one stays on each partition. No run can have it either.
-const PositionKey = "position"
+const ProgressKey = "progress"
 
 // ValidateID reports whether s can be an id: 1 to 512 bytes of UTF-8 and neither "." nor "..",
 // which HTTP clients and proxies take out of paths. Every other character is allowed, a slash and

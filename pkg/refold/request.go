@@ -153,7 +153,7 @@ func decidedBelow(ctx context.Context, adm *kadm.Client, group, topic string) (m
 			out[p] = o.At
 			continue
 		}
-		if out[p], _, err = record.DecodeDecided(o.Metadata); err != nil {
+		if out[p], _, err = record.DecodeProcessed(o.Metadata); err != nil {
 			return nil, fmt.Errorf("reading the offsets of %s: %w", group, err)
 		}
 	}

@@ -117,7 +117,7 @@ ORDER BY (tenant, thread_id, run_id)
 SETTINGS index_granularity = 512, non_replicated_deduplication_window = 1000;
 
 -- How far a tenant's events are indexed: the greatest raw_next of a partition, written after the rows
--- that it speaks of. What position records of skein.runs say holds for every tenant and has tenant ''.
+-- that it speaks of. What progress records of skein.runs say holds for every tenant and has tenant ''.
 -- A maximum comes out the same however often its rows are written, and readers that wait for a position
 -- ask for it many times a second: in runs that would read all rows of the tenant.
 CREATE TABLE IF NOT EXISTS positions /* on cluster */

@@ -123,8 +123,8 @@ func (c *check) checkRuns() {
 		switch h.Kind {
 		case record.KindFence:
 			continue
-		case record.KindPosition:
-			reached, err := record.DecodePosition(m.Value)
+		case record.KindProgress:
+			reached, err := record.DecodeProgress(m.Value)
 			if err != nil {
 				c.t.Fatal(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What is written to Kafka, checkpoints, snapshots and position records with it, as a share of what is
+// What is written to Kafka, checkpoints, snapshots and progress records with it, as a share of what is
 // read: bytes of keys and values, uncompressed. One thread whose runs speak at 50 events a second, 500
 // deltas each, alone in its partition; five transactions a second. docs/bench/compactor.md has the figures.
 func TestPartition_WritesAShareOfWhatItReads(t *testing.T) {

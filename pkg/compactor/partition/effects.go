@@ -36,7 +36,7 @@ const (
 	outputCheckpoint = "checkpoint"
 	outputAbandoned  = "abandoned"
 	outputClosed     = "closed" // the last record of a run that was abandoned
-	outputPosition   = "position"
+	outputProgress   = "progress"
 	outputSnapshot   = "snapshot"
 	outputOversize   = "oversize"
 	outputTombstone  = "tombstone"
@@ -49,7 +49,7 @@ const (
 
 // OutputKinds returns the kinds of output, for the metric.
 func OutputKinds() []string {
-	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputPosition, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown}
+	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown}
 }
 
 // write puts an output into the next transaction.

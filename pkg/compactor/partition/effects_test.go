@@ -54,7 +54,7 @@ func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
 			}
 			s.all()
 			for key, value := range s.values() {
-				if key != record.PositionKey && !strings.Contains(value, `"status":"finished"`) {
+				if key != record.ProgressKey && !strings.Contains(value, `"status":"finished"`) {
 					t.Fatalf("%s is %.200s", key, value)
 				}
 			}

@@ -506,7 +506,7 @@ func TestPartition_ClosesManyRunsInPortions(t *testing.T) {
 	runs = len(s.runs)
 	s.all()
 	for _, m := range s.runs[runs:] {
-		equal(t, "key of what is written", string(m.Key), record.PositionKey)
+		equal(t, "key of what is written", string(m.Key), record.ProgressKey)
 	}
 }
 

@@ -441,21 +441,21 @@ func TestPosition_SurvivesItsMetadata(t *testing.T) {
 }
 
 func TestPosition_GoesOnFromWhatSkeinRunsSays(t *testing.T) {
-	readable := record.Reached{Next: 5, Committed: 5, Decided: 9, Partitions: 12}
+	readable := record.Progress{Next: 5, Committed: 5, Processed: 9, Partitions: 12}
 	none := Progress{Partitions: 12, noMetadata: true}
 	for name, c := range map[string]struct {
 		group    Progress
-		readable record.Reached
+		readable record.Progress
 		want     Progress
 	}{
 		"the group has it":              {Progress{Committed: 5, Processed: 9, Partitions: 12}, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
 		"the group is further":          {Progress{Committed: 3, Processed: 10, Partitions: 12}, readable, Progress{Committed: 3, Processed: 10, Partitions: 12}},
 		"set back with what it had":     {Progress{Committed: 3, Processed: 4, Partitions: 12}, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
-		"nothing anywhere":              {none, record.Reached{}, Progress{Partitions: 12}},
+		"nothing anywhere":              {none, record.Progress{}, Progress{Partitions: 12}},
 		"gone":                          {none, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
 		"set back by a tool":            {Progress{Committed: 9, Processed: 9, Partitions: 12, noMetadata: true}, readable, Progress{Committed: 5, Processed: 9, Partitions: 12}},
 		"set on by a tool":              {Progress{Committed: 10, Processed: 10, Partitions: 12, noMetadata: true}, readable, Progress{Committed: 10, Processed: 10, Partitions: 12}},
-		"a record that does not say it": {none, record.Reached{Next: 5}, Progress{Partitions: 12}},
+		"a record that does not say it": {none, record.Progress{Next: 5}, Progress{Partitions: 12}},
 	} {
 		if got, err := c.group.reconcile(c.readable); err != nil || got != c.want {
 			t.Errorf("%s: got %+v, %v; want %+v", name, got, err, c.want)
@@ -636,7 +636,7 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 		s.read = 2
 		s.all()
 		for key, value := range s.values() {
-			if key != record.PositionKey && !strings.Contains(value, `"rawLost":true`) {
+			if key != record.ProgressKey && !strings.Contains(value, `"rawLost":true`) {
 				t.Fatalf("%s is %s", key, value)
 			}
 		}

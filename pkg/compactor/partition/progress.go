@@ -32,7 +32,7 @@ func (p Progress) Metadata() string {
 	if p.noMetadata { // whoever opens the partition next has to ask as well
 		return ""
 	}
-	return record.AppendGap(record.AppendStreamTime(record.EncodeDecided(p.Processed, p.Partitions), p.StreamTime), p.Gap)
+	return record.AppendGap(record.AppendStreamTime(record.EncodeProcessed(p.Processed, p.Partitions), p.StreamTime), p.Gap)
 }
 
 // ParseProgress reads what the group holds. Without metadata (no offset yet, an expired one, or one that a tool has
@@ -46,7 +46,7 @@ func ParseProgress(offset int64, metadata string, partitions int32) (Progress, e
 		return p, nil
 	}
 	var err error
-	if p.Processed, p.Partitions, err = record.DecodeDecided(metadata); err != nil {
+	if p.Processed, p.Partitions, err = record.DecodeProcessed(metadata); err != nil {
 		return Progress{}, err
 	}
 	p.StreamTime, p.Gap = record.StreamTime(metadata), record.GapOf(metadata)
@@ -62,27 +62,27 @@ func ParseProgress(offset int64, metadata string, partitions int32) (Progress, e
 // reconcile returns the progress to resume from. The group may hold nothing (it was deleted, its offsets expired) or less
 // than was committed (somebody has set the offset back): then the progress record counts, which each transaction that
 // moved the processed offset has written. Beginning at the group's offset would decide events twice.
-func (p Progress) reconcile(readable record.Reached) (Progress, error) {
+func (p Progress) reconcile(readable record.Progress) (Progress, error) {
 	said := !p.noMetadata
 	p.noMetadata = false
 	switch {
 	case readable.Partitions == 0: // it was never told
 		return p, nil
-	case said && readable.Decided == p.Processed: // they agree
+	case said && readable.Processed == p.Processed: // they agree
 		return p, nil
-	case readable.Decided < p.Processed: // somebody has skipped what lies between, or the last process could not tell
+	case readable.Processed < p.Processed: // somebody has skipped what lies between, or the last process could not tell
 		return p, nil
 	case readable.Partitions != p.Partitions:
 		return Progress{}, fmt.Errorf("%w: the positions on skein.runs belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, readable.Partitions, p.Partitions)
 	}
-	return Progress{Committed: readable.Committed, Processed: readable.Decided, Partitions: p.Partitions, StreamTime: readable.StreamTime, Gap: readable.Gap}, nil
+	return Progress{Committed: readable.Committed, Processed: readable.Processed, Partitions: p.Partitions, StreamTime: readable.StreamTime, Gap: readable.Gap}, nil
 }
 
 // wasSetHigher reports whether somebody has set the group's offset higher than what was committed last. A tool does that
 // without metadata; metadata that are ahead of the progress record are the compactor's own, as not every transaction
 // writes that record (addProgressRecord). Nothing that lies between is folded, and nobody knows which open runs had events there.
-func (p Progress) wasSetHigher(readable record.Reached) bool {
-	return p.noMetadata && readable.Partitions != 0 && readable.Decided < p.Processed
+func (p Progress) wasSetHigher(readable record.Progress) bool {
+	return p.noMetadata && readable.Partitions != 0 && readable.Processed < p.Processed
 }
 
 // addProgressRecord adds a progress record to the effects if readers of skein.runs can know more by it: no event below its Next is
@@ -104,16 +104,16 @@ func (p *Processor) addProgressRecord(b *Effects, readable int64) {
 		return
 	}
 	last := p.store.Followed()
-	reached := record.Reached{
+	reached := record.Progress{
 		Next: max(last.Progress.Next, readable), Events: last.EventsID,
-		Committed: b.Progress.Committed, Decided: b.Progress.Processed, Partitions: b.Progress.Partitions,
+		Committed: b.Progress.Committed, Processed: b.Progress.Processed, Partitions: b.Progress.Partitions,
 		StreamTime: b.Progress.StreamTime, Gap: b.Progress.Gap,
 	}
-	if reached == last.Progress || reached.Decided == 0 {
+	if reached == last.Progress || reached.Processed == 0 {
 		return
 	}
-	b.Outputs = append(b.Outputs, Output{Kind: outputPosition, entry: runstore.Entry{Progress: &reached}, Record: &kgo.Record{
-		Topic: p.topics.Runs, Partition: p.id, Key: []byte(record.PositionKey), Value: record.EncodePosition(reached),
-		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindPosition, Seq: -1}),
+	b.Outputs = append(b.Outputs, Output{Kind: outputProgress, entry: runstore.Entry{Progress: &reached}, Record: &kgo.Record{
+		Topic: p.topics.Runs, Partition: p.id, Key: []byte(record.ProgressKey), Value: record.EncodeProgress(reached),
+		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindProgress, Seq: -1}),
 	}})
 }

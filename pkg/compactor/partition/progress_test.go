@@ -11,7 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// checkTold holds each position record to what it says, for every event below it: its run, where it
+// checkTold holds each progress record to what it says, for every event below it: its run, where it
 // has one, has a record at a lower offset; and a record that tells less than up to it shows a run that
 // is open. What has no run is found in no record, ever.
 func (s *sim) checkTold() {
@@ -24,7 +24,7 @@ func (s *sim) checkTold() {
 	of := map[string][]shown{} // by key, in the order of the topic
 	inRun := map[int64]string{}
 	for _, m := range s.runs {
-		if string(m.Key) == record.PositionKey {
+		if string(m.Key) == record.ProgressKey {
 			continue
 		}
 		if header(m, record.HeaderKind) == string(record.KindErase) {
@@ -47,10 +47,10 @@ func (s *sim) checkTold() {
 	}
 	last := int64(-1)
 	for _, m := range s.runs {
-		if string(m.Key) != record.PositionKey {
+		if string(m.Key) != record.ProgressKey {
 			continue
 		}
-		reached, err := record.DecodePosition(m.Value)
+		reached, err := record.DecodeProgress(m.Value)
 		s.check(err)
 		next := reached.Next
 		if next < last {
@@ -83,7 +83,7 @@ func TestPartition_TellsHowFarItHasDecided(t *testing.T) {
 		t.Helper()
 		s.all()
 		equal(t, what, partitiontest.Told(t, s.runs), want)
-		if n := len(s.runs); len(want) > 0 && n > 0 && string(s.runs[n-1].Key) != record.PositionKey {
+		if n := len(s.runs); len(want) > 0 && n > 0 && string(s.runs[n-1].Key) != record.ProgressKey {
 			t.Errorf("%s: the position is not the last of its transaction", what)
 		}
 	}
@@ -106,7 +106,7 @@ func TestPartition_TellsHowFarItHasDecided(t *testing.T) {
 	s.commit(true)
 	s.commit(true)
 	equal(t, "nothing new", partitiontest.Told(t, s.runs), []int64{3, 4, 5, 7, 9, 10})
-	equal(t, "the position", s.values()[record.PositionKey], fmt.Sprintf(`{"next":10,"committed":10,"decided":10,"partitions":1,"streamTime":%d}`, s.Now.UnixMilli()))
+	equal(t, "the position", s.values()[record.ProgressKey], fmt.Sprintf(`{"next":10,"committed":10,"processed":10,"partitions":1,"streamTime":%d}`, s.Now.UnixMilli()))
 	s.checkTold()
 }
 
@@ -200,7 +200,7 @@ func TestPartition_TellsNothingTwiceAfterARestart(t *testing.T) {
 		}
 		s.Now = s.Now.Add(s.cfg.CheckpointMax)
 		s.commit(true)
-		equal(t, "once it has one", s.values()[record.PositionKey], fmt.Sprintf(`{"next":7,"committed":7,"decided":7,"partitions":1,"streamTime":%d}`, s.part.streamTime.UnixMilli()))
+		equal(t, "once it has one", s.values()[record.ProgressKey], fmt.Sprintf(`{"next":7,"committed":7,"processed":7,"partitions":1,"streamTime":%d}`, s.part.streamTime.UnixMilli()))
 		s.checkTold()
 
 		n := len(s.runs)

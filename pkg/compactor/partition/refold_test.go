@@ -92,7 +92,7 @@ func TestPartition_WritesAThreadAnewWhereTheRulesMakeOtherRecords(t *testing.T) 
 	equal(t, "refused", s.refused, []error{nil})
 	got := s.withoutRefolds()
 	for key := range want {
-		if key != record.PositionKey {
+		if key != record.ProgressKey {
 			equal(t, "record "+key, got[key], want[key])
 		}
 	}
@@ -334,7 +334,7 @@ func TestPartition_WritesAThreadAnewAsAWholeOrNotAtAll(t *testing.T) {
 			t.Errorf("refused: %v, want %s", s.refused, name)
 		}
 		for key, value := range s.values() {
-			if key != record.PositionKey {
+			if key != record.ProgressKey {
 				equal(t, key, value, before[key])
 			}
 		}
@@ -468,7 +468,7 @@ func TestPartition_FoldsThreadsAgainInAnyHistory(t *testing.T) {
 		}
 		a, b := want.values(), got.withoutRefolds()
 		for key, value := range got.values() {
-			if key == record.PositionKey {
+			if key == record.ProgressKey {
 				continue
 			}
 			equal(t, fmt.Sprintf("history %d, a repeat, %s", seed+uint64(i), key), value, values[key])

@@ -229,7 +229,7 @@ func (s *sim) latest() map[string]*record.Run {
 	s.tb.Helper()
 	out := map[string]*record.Run{}
 	for _, m := range s.runs {
-		if string(m.Key) == record.PositionKey {
+		if string(m.Key) == record.ProgressKey {
 			continue
 		}
 		if header(m, record.HeaderKind) == string(record.KindErase) {

@@ -23,7 +23,7 @@ type Entry struct {
 	// Erased is set for an erasure record, whose key is a thread's: its events below are erased.
 	Erased int64
 	// Progress is what a progress record says.
-	Progress *record.Reached
+	Progress *record.Progress
 	Offset   int64
 	Time     time.Time // of the record
 }
@@ -36,10 +36,10 @@ func EntryOf(m *kgo.Record) (Entry, error) {
 	switch string(m.Key) {
 	case record.FenceKey: // it says nothing of a run
 		return Entry{Offset: m.Offset}, nil
-	case record.PositionKey:
-		reached, err := record.DecodePosition(m.Value)
+	case record.ProgressKey:
+		reached, err := record.DecodeProgress(m.Value)
 		if err != nil {
-			return Entry{}, fmt.Errorf("reading own position record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
+			return Entry{}, fmt.Errorf("reading own progress record %s/%d@%d: %w", m.Topic, m.Partition, m.Offset, err)
 		}
 		return Entry{Offset: m.Offset, Progress: &reached}, nil
 	}

@@ -40,13 +40,13 @@ type Followed struct {
 	// NextOffset is the first record of skein.runs that the store does not know.
 	NextOffset int64 `json:"nextOffset"`
 	// Progress is what the last progress record says.
-	Progress record.Reached `json:"reached,omitzero"`
+	Progress record.Progress `json:"progress,omitzero"`
 	// WrittenAt is when the store last knew all that was committed, or was empty. Tombstones that were removed from the topic after that
 	// cannot be learned any more. A catch-up that was cut short leaves it as it was.
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
-const storeVersion = 6
+const storeVersion = 7
 
 // The reasons for which a store is thrown away and rebuilt.
 const (

@@ -609,11 +609,11 @@ func TestStore_TakesPositionsThatNameNoTopic(t *testing.T) {
 	if err := store.BindEvents("two"); !errors.Is(err, ErrOtherEvents) {
 		t.Errorf("another topic: %v", err)
 	}
-	if err := store.Apply([]Entry{{Offset: 2, Progress: &record.Reached{Events: "two"}}}, time.Now()); err != nil {
+	if err := store.Apply([]Entry{{Offset: 2, Progress: &record.Progress{Events: "two"}}}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.BindEvents("two"); err != nil {
-		t.Errorf("the topic that the last position record names: %v", err)
+		t.Errorf("the topic that the last progress record names: %v", err)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// position returns a position record of a partition.
+// position returns a progress record of a partition.
 func position(partition int32, version, next int64) store.Entry {
 	return store.Entry{Partition: partition, Version: version, Position: &store.Position{Next: next}}
 }

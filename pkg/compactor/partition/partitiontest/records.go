@@ -39,14 +39,14 @@ func Told(tb testing.TB, runs []*kgo.Record) []int64 {
 	tb.Helper()
 	out := []int64{}
 	for _, m := range runs {
-		if string(m.Key) != record.PositionKey {
+		if string(m.Key) != record.ProgressKey {
 			continue
 		}
 		h, err := kafka.ParseHeaders(m.Headers)
-		if err != nil || h.Kind != record.KindPosition {
-			tb.Errorf("kind of a position record: %q, %v", h.Kind, err)
+		if err != nil || h.Kind != record.KindProgress {
+			tb.Errorf("kind of a progress record: %q, %v", h.Kind, err)
 		}
-		reached, err := record.DecodePosition(m.Value)
+		reached, err := record.DecodeProgress(m.Value)
 		if err != nil {
 			tb.Fatal(err)
 		}

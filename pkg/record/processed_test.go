@@ -10,8 +10,8 @@ import (
 // Who knows nothing of stream time reads what stands before it.
 func TestDecided_WithStreamTime(t *testing.T) {
 	for _, ms := range []int64{0, 1, 1788264000000} {
-		metadata := record.AppendStreamTime(record.EncodeDecided(7, 12), ms)
-		offset, partitions, err := record.DecodeDecided(metadata)
+		metadata := record.AppendStreamTime(record.EncodeProcessed(7, 12), ms)
+		offset, partitions, err := record.DecodeProcessed(metadata)
 		if got := record.StreamTime(metadata); offset != 7 || partitions != 12 || err != nil || got != ms {
 			t.Errorf("%q is %d, %d, %d, %v", metadata, offset, partitions, got, err)
 		}
@@ -25,8 +25,8 @@ func TestDecided_WithStreamTime(t *testing.T) {
 
 func TestDecided_WithGap(t *testing.T) {
 	for _, g := range []record.Gap{{}, {End: 7}, {End: math.MaxInt64, Until: 1788264000000}} {
-		metadata := record.AppendGap(record.AppendStreamTime(record.EncodeDecided(7, 12), 8), g)
-		offset, partitions, err := record.DecodeDecided(metadata)
+		metadata := record.AppendGap(record.AppendStreamTime(record.EncodeProcessed(7, 12), 8), g)
+		offset, partitions, err := record.DecodeProcessed(metadata)
 		if got := record.GapOf(metadata); offset != 7 || partitions != 12 || err != nil || got != g || record.StreamTime(metadata) != 8 {
 			t.Errorf("%q is %d, %d, %+v, %v", metadata, offset, partitions, got, err)
 		}
