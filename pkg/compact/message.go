@@ -146,6 +146,19 @@ func (c *toolCall) named(name string) bool {
 	return false
 }
 
+// name is the call's name; other is for a call that has none.
+func (c *toolCall) name(other string) string {
+	switch v := c.fn.get("name").(type) {
+	case stringValue:
+		return string(v)
+	case rawValue:
+		if agui.IsString(json.RawMessage(v)) {
+			return stringOf(json.RawMessage(v))
+		}
+	}
+	return other
+}
+
 type callList struct{ list []*toolCall }
 
 func (l *callList) appendJSON(dst []byte) []byte {

@@ -1,0 +1,151 @@
+package tail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// catchUps are the clients that read what has left the rings, used again by one reader after another.
+type catchUps struct {
+	cfg   Config
+	topic string
+	slots chan struct{}
+	idle  chan *kgo.Client
+}
+
+func newCatchUps(cfg Config, topic string) *catchUps {
+	return &catchUps{cfg: cfg, topic: topic, slots: make(chan struct{}, cfg.CatchUps), idle: make(chan *kgo.Client, cfg.CatchUps)}
+}
+
+func (t *Tail) catchUp() *catchUp { return &catchUp{of: t.catchUps, tail: t} }
+
+// close closes the clients that nobody uses. One that is in use is closed when its reader lets go of it.
+func (c *catchUps) close() {
+	for {
+		select {
+		case cl := <-c.idle:
+			cl.Close()
+		default:
+			return
+		}
+	}
+}
+
+// catchUp reads a partition from the log for one reader.
+type catchUp struct {
+	of     *catchUps
+	tail   *Tail
+	client *kgo.Client // nil before the first read
+	id     int32
+	// polled are records that the client has given and the reader has not had.
+	polled []*kgo.Record
+}
+
+// catchUpFetch bounds one answer of a broker, compressed.
+const catchUpFetch = 256 << 10
+
+// open takes a client, once there is room for one more.
+func (c *catchUp) open(ctx context.Context, r *Reader) error {
+	select {
+	case c.of.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.tail.ctx.Done():
+		return ErrClosed
+	}
+	c.tail.metrics.catchUps.Inc()
+	c.id = r.p.id
+	select {
+	case c.client = <-c.of.idle:
+		c.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{c.of.topic: {c.id: kgo.NoResetOffset().At(r.next)}})
+		return nil
+	default:
+	}
+	var err error
+	c.client, err = kafka.NewDirectReader(c.of.cfg.Kafka, c.of.topic, map[int32]int64{c.id: r.next}, kgo.KeepControlRecords(),
+		kgo.FetchMaxPartitionBytes(catchUpFetch), kgo.FetchMaxBytes(catchUpFetch))
+	if err != nil {
+		<-c.of.slots
+	}
+	return err
+}
+
+// read returns records of the reader's thread, up to batchBytes of them, and moves the reader on behind what was read.
+// Without records it has read some of other threads.
+func (c *catchUp) read(ctx context.Context, r *Reader) (Batch, error) {
+	if c.client == nil {
+		if err := c.open(ctx, r); err != nil {
+			return Batch{}, fmt.Errorf("catching up: %w", err)
+		}
+	}
+	if len(c.polled) == 0 {
+		if err := c.poll(ctx, r); err != nil {
+			return Batch{}, err
+		}
+		if len(c.polled) == 0 {
+			return Batch{Through: r.next, Away: true}, nil
+		}
+	}
+	b, bytes := Batch{}, 0
+	for len(c.polled) > 0 && bytes < batchBytes {
+		m := c.polled[0]
+		c.polled = c.polled[1:]
+		if m.Offset < r.next {
+			continue
+		}
+		r.next = m.Offset + 1
+		if !m.Attrs.IsControl() && string(m.Key) == r.key {
+			b.Records = append(b.Records, m)
+			bytes += size(m)
+		}
+	}
+	b.Through = r.next
+	return b, nil
+}
+
+// poll waits for records, and gives up where brokers do not answer for a while.
+func (c *catchUp) poll(ctx context.Context, r *Reader) error {
+	wait, cancel := context.WithTimeout(ctx, c.of.cfg.Away)
+	defer cancel()
+	stop := context.AfterFunc(c.tail.ctx, cancel)
+	defer stop()
+	fetches := c.client.PollRecords(wait, pollRecords)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if c.tail.ctx.Err() != nil {
+		return ErrClosed
+	}
+	for _, e := range fetches.Errors() {
+		switch {
+		case errors.Is(e.Err, context.DeadlineExceeded):
+		case errors.Is(e.Err, kerr.OffsetOutOfRange):
+			return fmt.Errorf("catching up from offset %d: %w: %w", r.next, ErrGone, e.Err)
+		default:
+			return fmt.Errorf("catching up: %w", e.Err)
+		}
+	}
+	c.polled = fetches.Records()
+	return nil
+}
+
+// end gives the client back.
+func (c *catchUp) end() {
+	if c.client == nil {
+		return
+	}
+	c.client.RemoveConsumePartitions(map[string][]int32{c.of.topic: {c.id}})
+	if c.tail.ctx.Err() != nil {
+		c.client.Close()
+	} else {
+		c.of.idle <- c.client // it has a place for each slot
+	}
+	c.client, c.polled = nil, nil
+	<-c.of.slots
+}

@@ -1,0 +1,58 @@
+package tail
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// Config are the settings of a Tail.
+type Config struct {
+	// RingBytes is how many bytes of keys and values the rings of all partitions hold together. Each partition that is
+	// read has an even share.
+	RingBytes int
+	// Linger is how long a partition is read on once its last reader has left.
+	Linger time.Duration
+	// Window is how many offsets below the log's end a partition is read from when its first reader comes. Readers of
+	// older records catch up by themselves.
+	Window int64
+	// CatchUps is how many readers catch up from the log at the same time; more wait.
+	CatchUps int
+	// Away is how long brokers may answer nothing before readers are told.
+	Away time.Duration
+
+	Kafka      kafka.Config
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// DefaultConfig returns the settings of production for a topic set.
+func DefaultConfig(k kafka.Config) Config {
+	return Config{
+		RingBytes: 64 << 20, Linger: 30 * time.Second, Window: 20_000, CatchUps: 16, Away: 5 * time.Second,
+		Kafka: k, Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
+	}
+}
+
+// Validate reports every setting that cannot work, all at once.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf("tail: "+format, args...))
+		}
+	}
+	bad(c.RingBytes < 1<<20, "ring size %d must be at least 1048576 bytes", c.RingBytes)
+	bad(c.Linger < 0, "linger %s must not be negative", c.Linger)
+	bad(c.Window < 0, "window %d must not be negative", c.Window)
+	bad(c.CatchUps < 1, "catch-ups %d must be at least 1", c.CatchUps)
+	bad(c.Away <= 0, "away %s must be above zero", c.Away)
+	bad(c.Logger == nil, "a logger is needed")
+	bad(c.Registerer == nil, "a metrics registerer is needed")
+	return errors.Join(append(errs, c.Kafka.Validate())...)
+}

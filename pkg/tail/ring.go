@@ -1,0 +1,123 @@
+package tail
+
+import (
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// ring holds the latest records of one partition without a gap, in offset order, with an index by thread.
+type ring struct {
+	// start is the first offset that the ring knows of, next the one after the last: every record of the partition in
+	// between is in records.
+	start, next int64
+	records     queue[*kgo.Record]
+	threads     map[string]*thread // by record key
+	bytes       int
+}
+
+// thread is what a ring knows of one thread. It is kept while it has records in the ring or readers.
+type thread struct {
+	records queue[*kgo.Record]
+	// evicted is the offset after the last record that left the ring.
+	evicted int64
+	readers map[*Reader]struct{}
+}
+
+func newRing(start int64) *ring {
+	return &ring{start: start, next: start, threads: map[string]*thread{}}
+}
+
+// thread returns the thread of a key, made where it is new.
+func (g *ring) thread(key string) *thread {
+	t := g.threads[key]
+	if t == nil {
+		t = &thread{}
+		g.threads[key] = t
+	}
+	return t
+}
+
+// add takes in the next record of the partition. A record below next was there before.
+func (g *ring) add(m *kgo.Record) *thread {
+	if m.Offset < g.next {
+		return nil
+	}
+	g.next = m.Offset + 1
+	if m.Attrs.IsControl() {
+		return nil
+	}
+	t := g.threads[string(m.Key)]
+	if t == nil {
+		t = g.thread(string(m.Key))
+	}
+	t.records.push(m)
+	g.records.push(m)
+	g.bytes += size(m)
+	return t
+}
+
+// evict drops the oldest records until no more than limit bytes are left.
+func (g *ring) evict(limit int) {
+	for g.bytes > limit && g.records.len() > 0 {
+		m := g.records.pop()
+		g.bytes -= size(m)
+		g.start = m.Offset + 1
+		t := g.threads[string(m.Key)]
+		t.records.pop()
+		t.evicted = m.Offset + 1
+		g.drop(string(m.Key), t)
+	}
+}
+
+// drop forgets a thread that has neither records nor readers.
+func (g *ring) drop(key string, t *thread) {
+	if t.records.len() == 0 && len(t.readers) == 0 {
+		delete(g.threads, key)
+	}
+}
+
+// from returns the records of the thread from an offset on, limit bytes of them and at least one.
+func (t *thread) from(offset int64, limit int) []*kgo.Record {
+	all := t.records.all()
+	i, _ := slices.BinarySearchFunc(all, offset, func(m *kgo.Record, offset int64) int { return int(m.Offset - offset) })
+	all = all[i:]
+	n, bytes := 0, 0
+	for n < len(all) && (n == 0 || bytes+size(all[n]) <= limit) {
+		bytes += size(all[n])
+		n++
+	}
+	return slices.Clone(all[:n])
+}
+
+// size is what a record counts in the ring: its key and value, and about what the rest of it takes.
+func size(m *kgo.Record) int { return len(m.Key) + len(m.Value) + recordOverhead }
+
+// recordOverhead is about what a record takes beside its key and value: the struct, its headers, and its place in both
+// queues.
+const recordOverhead = 500
+
+// queue is a first-in, first-out list whose elements lie in one slice.
+type queue[T any] struct {
+	list []T
+	head int
+}
+
+func (q *queue[T]) len() int { return len(q.list) - q.head }
+
+func (q *queue[T]) all() []T { return q.list[q.head:] }
+
+func (q *queue[T]) push(v T) { q.list = append(q.list, v) }
+
+func (q *queue[T]) pop() T {
+	var zero T
+	v := q.list[q.head]
+	q.list[q.head] = zero
+	q.head++
+	if q.head > 32 && q.head > len(q.list)/2 {
+		n := copy(q.list, q.list[q.head:])
+		clear(q.list[n:])
+		q.list, q.head = q.list[:n], 0
+	}
+	return v
+}

@@ -1,0 +1,389 @@
+package tail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+const (
+	// pollRecords is how many records the fetch loop hands out at a time.
+	pollRecords = 5_000
+	// askWait bounds one question for offsets.
+	askWait = 5 * time.Second
+	// fetchWait is how long a broker holds a fetch that has nothing to give. An answer that comes late costs no delay:
+	// brokers answer as soon as there is a record.
+	fetchWait = time.Second
+	// housekeeping is the pause between two looks at partitions without readers, and at brokers that do not answer.
+	housekeeping = time.Second
+)
+
+// Tail reads partitions of skein.events for all who follow threads of them. Make one a process.
+type Tail struct {
+	cfg      Config
+	topic    string
+	client   *kgo.Client // of the fetch loop
+	adm      *kadm.Client
+	catchUps *catchUps
+	metrics  *metrics
+	ctx      context.Context
+	stop     context.CancelFunc
+	ended    chan struct{}
+	closing  sync.Once
+	starting sync.WaitGroup
+	answered atomic.Int64 // when a broker last answered a fetch, in nanoseconds
+
+	mu         sync.Mutex
+	partitions map[int32]*partition
+	// opened are partitions whose ring is made; the fetch loop begins to read them. Only the loop changes what the
+	// client reads, and only between two polls: a record polled for a partition that was given up and taken up again
+	// could else stand behind a gap.
+	opened    []*partition
+	interrupt context.CancelFunc // of the poll under way
+	away      bool
+}
+
+// partition is one partition that is read. It is thrown away once it is not, or cannot be, read on.
+type partition struct {
+	id int32
+	// ready is closed once ring or err is set.
+	ready chan struct{}
+
+	mu   sync.Mutex
+	ring *ring
+	// end is the log's end when the partition was opened.
+	end     int64
+	readers int
+	// toEnd are readers that have not come to their End: a record of another thread may bring them there.
+	toEnd map[*Reader]struct{}
+	idle  time.Time // since when there are no readers
+	err   error     // why it is not read any more
+}
+
+// New returns a tail. It connects to nothing before its first reader. Close it.
+func New(cfg Config) (*Tail, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	t := &Tail{cfg: cfg, topic: cfg.Kafka.Topics().Events, ended: make(chan struct{}), partitions: map[int32]*partition{}}
+	var err error
+	if t.metrics, err = newMetrics(cfg.Registerer); err != nil {
+		return nil, fmt.Errorf("registering tail metrics: %w", err)
+	}
+	// With control records: the end of what a transactional producer has written is a marker.
+	t.client, err = kafka.NewDirectReader(cfg.Kafka, t.topic, nil, kgo.KeepControlRecords(), kgo.FetchMaxWait(fetchWait),
+		kgo.FetchMaxPartitionBytes(1<<20), kgo.FetchMaxBytes(4<<20), kgo.WithHooks(answers{t}))
+	if err != nil {
+		return nil, fmt.Errorf("making tail: %w", err)
+	}
+	if t.adm, err = kafka.NewAdmin(cfg.Kafka); err != nil {
+		t.client.Close()
+		return nil, fmt.Errorf("making tail: %w", err)
+	}
+	t.catchUps = newCatchUps(cfg, t.topic)
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	t.answered.Store(time.Now().UnixNano())
+	go t.run()
+	return t, nil
+}
+
+// Close ends all readers with ErrClosed.
+func (t *Tail) Close() {
+	t.closing.Do(func() {
+		t.stop()
+		<-t.ended
+		t.starting.Wait()
+		t.catchUps.close()
+		t.adm.Close()
+		t.client.Close()
+	})
+}
+
+// Follow returns a reader of the thread with this record key, from an offset on. It returns ErrGone where the log does
+// not have the offset, be it too old or not written yet.
+func (t *Tail) Follow(ctx context.Context, key string, partition int32, from int64) (*Reader, error) {
+	for {
+		p := t.open(partition)
+		select {
+		case <-p.ready:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		r, err := t.follow(ctx, p, key, from)
+		if !errors.Is(err, errLeft) {
+			return r, err
+		}
+	}
+}
+
+// errLeft: the partition was given up between two looks.
+var errLeft = errors.New("the partition is not read any more")
+
+func (t *Tail) follow(ctx context.Context, p *partition, key string, from int64) (*Reader, error) {
+	r := &Reader{tail: t, p: p, key: key, next: from, wake: make(chan struct{}, 1), lastAsked: time.Now()}
+	p.mu.Lock()
+	if p.err != nil {
+		defer p.mu.Unlock()
+		return nil, p.err
+	}
+	r.end = max(p.end, p.ring.next)
+	r.thread = p.ring.thread(key)
+	if r.thread.readers == nil {
+		r.thread.readers = map[*Reader]struct{}{}
+	}
+	r.thread.readers[r] = struct{}{}
+	p.readers++
+	if p.ring.next < r.end {
+		p.toEnd[r] = struct{}{}
+	}
+	p.mu.Unlock()
+	t.metrics.readers.Inc()
+	if from > r.end { // what this process has read so far may be less than there is
+		end, err := t.ask(ctx, t.adm.ListCommittedOffsets, p.id)
+		if err == nil && from > end {
+			err = fmt.Errorf("following from offset %d: %w: it ends at %d", from, ErrGone, end)
+		}
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		r.end = end
+	}
+	return r, nil
+}
+
+// open returns the partition, and begins to open it where it is not read.
+func (t *Tail) open(id int32) *partition {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.partitions[id]
+	if p == nil {
+		p = &partition{id: id, ready: make(chan struct{}), idle: time.Now(), toEnd: map[*Reader]struct{}{}}
+		t.partitions[id] = p
+		if t.ctx.Err() != nil {
+			p.err = ErrClosed
+			close(p.ready)
+			return p
+		}
+		t.starting.Go(func() { t.start(p) })
+	}
+	return p
+}
+
+// start finds where a partition is read from, and hands it to the fetch loop.
+func (t *Tail) start(p *partition) {
+	defer close(p.ready)
+	first, err := t.ask(t.ctx, t.adm.ListStartOffsets, p.id)
+	var end int64
+	if err == nil {
+		end, err = t.ask(t.ctx, t.adm.ListCommittedOffsets, p.id)
+	}
+	if err != nil {
+		t.give(p, err)
+		return
+	}
+	p.mu.Lock()
+	p.end = end
+	p.ring = newRing(max(first, end-t.cfg.Window))
+	p.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.opened = append(t.opened, p)
+	if t.interrupt != nil {
+		t.interrupt()
+	}
+}
+
+// ask asks for one offset of a partition.
+func (t *Tail) ask(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error), partition int32) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	listed, err := list(ctx, t.topic)
+	if err != nil {
+		return 0, fmt.Errorf("reading offsets of %s: %w", t.topic, err)
+	}
+	o, ok := listed.Lookup(t.topic, partition)
+	if !ok {
+		return 0, fmt.Errorf("reading offsets of %s/%d: %w", t.topic, partition, ErrNoPartition)
+	}
+	if o.Err != nil {
+		return 0, fmt.Errorf("reading offsets of %s/%d: %w", t.topic, partition, o.Err)
+	}
+	return o.Offset, nil
+}
+
+// run is the fetch loop.
+func (t *Tail) run() {
+	defer close(t.ended)
+	for last := time.Now(); t.ctx.Err() == nil; {
+		poll := t.arrange()
+		fetches := t.client.PollRecords(poll, pollRecords)
+		fetches.EachPartition(t.take)
+		if now := time.Now(); now.Sub(last) >= housekeeping {
+			t.keepHouse(now)
+			last = now
+		}
+	}
+	t.mu.Lock()
+	parts := maps.Clone(t.partitions)
+	t.mu.Unlock()
+	for _, p := range parts {
+		t.give(p, ErrClosed)
+	}
+}
+
+// arrange has the client read what was opened since, and returns the context of the next poll.
+func (t *Tail) arrange() context.Context {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from := map[int32]kgo.Offset{}
+	for _, p := range t.opened {
+		p.mu.Lock()
+		from[p.id] = kgo.NoResetOffset().At(p.ring.next)
+		p.mu.Unlock()
+	}
+	t.opened = nil
+	if len(from) > 0 {
+		t.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: from})
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, housekeeping)
+	t.interrupt = cancel
+	return ctx
+}
+
+// take puts what was polled of a partition into its ring and wakes those who wait for it.
+func (t *Tail) take(f kgo.FetchTopicPartition) {
+	t.mu.Lock()
+	p := t.partitions[f.Partition]
+	limit := t.cfg.RingBytes / max(1, len(t.partitions))
+	t.mu.Unlock()
+	if p == nil {
+		return
+	}
+	if err := f.Err; err != nil {
+		if errors.Is(err, kerr.OffsetOutOfRange) { // deleted by retention, or the topic was made anew
+			err = fmt.Errorf("%w: %w", ErrGone, err)
+		}
+		t.cfg.Logger.Warn("partition is not followed any more", "topic", t.topic, "partition", p.id, "error", err)
+		t.client.RemoveConsumePartitions(map[string][]int32{t.topic: {p.id}})
+		t.give(p, err)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ring == nil {
+		return
+	}
+	held := p.ring.bytes
+	for _, m := range f.Records {
+		if th := p.ring.add(m); th != nil {
+			for r := range th.readers {
+				r.signal()
+			}
+		}
+	}
+	for r := range p.toEnd {
+		if p.ring.next >= r.end {
+			r.signal()
+			delete(p.toEnd, r)
+		}
+	}
+	p.ring.evict(limit)
+	t.metrics.ringBytes.Add(float64(p.ring.bytes - held))
+}
+
+// give gives a partition up. Its readers end with the error.
+func (t *Tail) give(p *partition, err error) {
+	t.mu.Lock()
+	if t.partitions[p.id] == p {
+		delete(t.partitions, p.id)
+	}
+	t.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+	if p.ring == nil {
+		return
+	}
+	t.metrics.ringBytes.Sub(float64(p.ring.bytes))
+	for _, th := range p.ring.threads {
+		for r := range th.readers {
+			r.signal()
+		}
+	}
+	p.ring = newRing(0)
+}
+
+// keepHouse gives up partitions that nobody has read for a while, and tells readers whether brokers answer.
+func (t *Tail) keepHouse(now time.Time) {
+	t.mu.Lock()
+	parts := maps.Clone(t.partitions)
+	t.mu.Unlock()
+	read := 0
+	for _, p := range parts {
+		p.mu.Lock()
+		left := p.ring != nil && p.readers == 0 && now.Sub(p.idle) >= t.cfg.Linger
+		p.mu.Unlock()
+		if !left {
+			read++
+			continue
+		}
+		t.client.RemoveConsumePartitions(map[string][]int32{t.topic: {p.id}})
+		t.give(p, errLeft)
+	}
+	t.metrics.partitions.Set(float64(read))
+	away := read > 0 && now.Sub(time.Unix(0, t.answered.Load())) >= t.cfg.Away
+	t.mu.Lock()
+	changed := away != t.away
+	t.away = away
+	t.mu.Unlock()
+	if !changed {
+		return
+	}
+	if away {
+		t.cfg.Logger.Warn("brokers do not answer, live streams wait", "topic", t.topic)
+	} else {
+		t.cfg.Logger.Info("brokers answer again, live streams go on", "topic", t.topic)
+	}
+	for _, p := range parts {
+		p.mu.Lock()
+		if p.ring != nil {
+			for _, th := range p.ring.threads {
+				for r := range th.readers {
+					r.signal()
+				}
+			}
+		}
+		p.mu.Unlock()
+	}
+}
+
+// isAway reports whether brokers have answered nothing for a while.
+func (t *Tail) isAway() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.away
+}
+
+// answers notes when a broker has answered a fetch.
+type answers struct{ t *Tail }
+
+var _ kgo.HookBrokerE2E = answers{}
+
+// OnBrokerE2E implements kgo.HookBrokerE2E.
+func (a answers) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	if key == int16(kmsg.Fetch) && e2e.Err() == nil {
+		a.t.answered.Store(time.Now().UnixNano())
+	}
+}

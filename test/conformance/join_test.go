@@ -1,0 +1,157 @@
+package conformance_test
+
+import (
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/internal/recordings"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/test/conformance"
+)
+
+var joinsAll = flag.Bool("joins.all", false, "join recorded runs at each of their events, not at some")
+
+// joinsSome is at how many events of a run a client joins where -joins.all is not set.
+const joinsSome = 6
+
+// joins returns what a client gets that joins a stream before each of its events: the prelude, and what comes then.
+func joins(t rapid.TB, start conformance.Start, events []json.RawMessage) [][]json.RawMessage {
+	t.Helper()
+	var messages []agui.Message
+	if len(start.Messages) > 0 {
+		if err := json.Unmarshal(start.Messages, &messages); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := compact.New(messages, start.State)
+	var streams [][]json.RawMessage
+	for i, line := range events {
+		ev, err := agui.Decode(line)
+		if err == nil {
+			err = r.Apply(ev)
+		}
+		if err != nil && !agui.IsMalformed(err) {
+			break
+		}
+		checkpoint, err := r.Checkpoint() // as where a record is gone on from
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := compact.Resume(r.Messages(), r.State(), checkpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Ended() {
+			break
+		}
+		streams = append(streams, append(again.Prelude(), events[i+1:]...))
+	}
+	return streams
+}
+
+// A client that joins a recorded run at any of its events ends with what one holds that has seen them all, and its
+// verification finds what it finds there.
+func TestPrelude_JoinsARecordedRunAtEachEvent(t *testing.T) {
+	client, ok := conformance.Live(t)
+	if !ok {
+		t.Skip("this is a comparison of what the official client gives, with itself")
+	}
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	points := 0
+	for _, thread := range recordings.All() {
+		t.Run(thread.String(), func(t *testing.T) {
+			for _, run := range thread.Runs {
+				input, err := agui.DecodeInput(run.Input, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := conformance.Start{Messages: toJSON(t, input.Messages), State: input.State}
+				var events []json.RawMessage
+				for _, line := range run.Lines() {
+					events = append(events, line)
+				}
+				jobs := []conformance.Job{{Start: start, Events: events, Upgrade: true, Verify: true}}
+				streams := joins(t, start, events)
+				if !*joinsAll && len(streams) > joinsSome {
+					random.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
+					streams = streams[:joinsSome]
+				}
+				for _, stream := range streams {
+					jobs = append(jobs, conformance.Job{Events: stream, Upgrade: true, Verify: true})
+				}
+				results, err := client.Reduce(jobs...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := mask(t, thread, results[0].Conversation)
+				for i, got := range results[1:] {
+					points++
+					if d := conformance.Diff(want, mask(t, thread, got.Conversation)); d != "" {
+						t.Errorf("%s, joined with %d events to come: %s\n%s", run.RunID, len(jobs[i+1].Events), d, jobs[i+1].Events[:min(8, len(jobs[i+1].Events))])
+						break
+					}
+					if (got.Violation == nil) != (results[0].Violation == nil) {
+						t.Errorf("%s, joined with %d events to come: violation %v, want %v", run.RunID, len(jobs[i+1].Events), got.Violation, results[0].Violation)
+						break
+					}
+				}
+			}
+		})
+	}
+	t.Logf("joined at %d events, seed %d", points, seed)
+}
+
+// The same of generated streams, at one event of each. Where the client's verification finds a fault, it ends the stream
+// there: what it would hold behind that is nobody's concern. Nor are streams here of which Skein holds something else
+// (docs/fold.md has those).
+func TestPrelude_JoinsAGeneratedStreamAtAnyEvent(t *testing.T) {
+	client, ok := conformance.Live(t)
+	if !ok {
+		t.Skip("this is a comparison of what the official client gives, with itself")
+	}
+	fewerChecks(t, 4)
+	joined := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		g := gen{t: rt}.sound()
+		start := conformance.Start{Messages: json.RawMessage(`[]`), State: json.RawMessage(`{}`)}
+		have := history(rt, conformance.Conversation(start))
+		s := g.drawStream("r", have)
+		whole := conformance.Job{Events: s.events, Upgrade: true, Schema: true, Skip: true, Verify: true}
+		streams := joins(rt, start, s.events)
+		if len(streams) == 0 {
+			return
+		}
+		at := g.n(len(streams) - 1)
+		part := whole
+		part.Events = streams[at]
+		results, err := client.Reduce(whole, part)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		folded, err := foldStream(have, s.events)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if results[0].Violation != nil || conformance.Diff(results[0].Conversation, folded.Conversation) != "" {
+			return
+		}
+		joined++
+		if d := conformance.Diff(results[0].Conversation, results[1].Conversation); d != "" {
+			rt.Errorf("joined behind event %d: %s\n%s", at, d, strings.Join(stream{events: part.Events}.lines(), "\n"))
+		}
+		if v := results[1].Violation; v != nil {
+			rt.Errorf("joined behind event %d: event %d breaks a rule: %s\n%s", at, v.Index, v.Message, strings.Join(stream{events: part.Events}.lines(), "\n"))
+		}
+	})
+	if joined == 0 {
+		t.Error("no stream was joined")
+	}
+	t.Logf("joined %d streams", joined)
+}
