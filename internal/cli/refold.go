@@ -20,8 +20,8 @@ import (
 
 func newRefold(out *output) *cobra.Command {
 	var at app.KafkaFlags
-	var tenant, from, to string
-	var group string
+	var tenant, group string
+	var between rangeFlag
 	var all, asJSON, apply, yes bool
 	cmd := &cobra.Command{
 		Use:     "refold [THREAD]",
@@ -40,7 +40,7 @@ each thread with such runs anew, as a whole; waits until they have decided; and 
 to be of this version. A thread in which a run is open stays as it is until it is asked again. The exit code
 is 4 where a record would still change.`,
 		Example: `  skein refold --brokers kafka-0:9092 --tenant acme my-thread
-  skein refold --brokers kafka-0:9092 --from 3:1024 --to 3:4096
+  skein refold --brokers kafka-0:9092 -o 3:1024:3:4096
   skein refold --brokers kafka-0:9092 --tenant acme my-thread --apply
   skein refold --brokers kafka-0:9092 --all --json | jq -r 'select(.outcome == "changes") | .threadId' | uniq`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
@@ -50,11 +50,11 @@ is 4 where a record would still change.`,
 			if all {
 				ways++
 			}
-			if from != "" || to != "" {
+			if between.said() {
 				ways++
 			}
 			if ways != 1 {
-				return app.Usagef("say which runs: THREAD, --from POSITION with or without --to POSITION, or --all")
+				return app.Usagef("say which runs: THREAD, -o FROM:TO, or --all")
 			}
 			if len(args) == 1 {
 				if tenant == "" {
@@ -62,7 +62,7 @@ is 4 where a record would still change.`,
 				}
 				q.Thread = args[0]
 			} else if !all {
-				if err := stretch(&q, from, to); err != nil {
+				if err := eventsBetween(&q, between.Range); err != nil {
 					return err
 				}
 			}
@@ -101,8 +101,7 @@ is 4 where a record would still change.`,
 	jsonFlag(cmd, &asJSON)
 	f := cmd.Flags()
 	f.StringVar(&tenant, "tenant", "", "the tenant's `ID`; everybody by default, but for THREAD")
-	f.StringVar(&from, "from", "", "runs with events at `POSITION` or behind it, in its partition")
-	f.StringVar(&to, "to", "", "and before `POSITION`, of the same partition; its end by default")
+	between.flag(f)
 	f.BoolVar(&all, "all", false, "every run of every thread")
 	f.BoolVar(&apply, "apply", false, "have the compactors write the threads anew in which a record would change")
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask whether it is meant, with --apply")
@@ -110,25 +109,16 @@ is 4 where a record would still change.`,
 	return cmd
 }
 
-// stretch reads --from and --to into the query.
-func stretch(q *refold.Query, from, to string) error {
-	if from == "" {
-		return app.Usagef("--to goes with --from POSITION")
+// eventsBetween has the query select runs with events in a stretch of one partition.
+func eventsBetween(q *refold.Query, r record.Range) error {
+	first, last := r.From.Position, r.To.Position
+	if first == nil || last == nil && !r.To.IsZero() {
+		return app.Usagef("-o %s: want a position, and another one or nothing behind it", r)
 	}
-	first, err := record.ParsePosition(from)
-	if err != nil {
-		return app.Usagef("--from: %w", err)
+	q.Partition, q.Span = first.Partition, &kafka.Span{Start: first.Offset, End: math.MaxInt64}
+	if last != nil {
+		q.Span.End = last.Offset
 	}
-	last := record.Position{Partition: first.Partition, Offset: math.MaxInt64}
-	if to != "" {
-		if last, err = record.ParsePosition(to); err != nil {
-			return app.Usagef("--to: %w", err)
-		}
-	}
-	if last.Partition != first.Partition || last.Offset <= first.Offset {
-		return app.Usagef("--from %s --to %s: want two positions of one partition, the second one behind the first", from, to)
-	}
-	q.Partition, q.Span = first.Partition, &kafka.Span{Start: first.Offset, End: last.Offset}
 	return nil
 }
 

@@ -51,7 +51,7 @@ func TestRefold_FollowsAChangeAlongTheThread(t *testing.T) {
 		if got, want := refold(app.ExitDiffers, "t", "--tenant", dev.Tenant), first+second+sum(2, 0, 2, 0); got != want {
 			t.Errorf("it says\n%swant\n%s", got, want)
 		}
-		if got, want := refold(app.ExitDiffers, "--from", next.String()), second+sum(1, 0, 1, 0); got != want {
+		if got, want := refold(app.ExitDiffers, "-o", next.String()), second+sum(1, 0, 1, 0); got != want {
 			t.Errorf("of the second run's events it says\n%swant\n%s", got, want)
 		}
 		var one verify.Result
@@ -202,10 +202,11 @@ func TestRefold_OneClearLineForWhatCannotWork(t *testing.T) {
 		"say which runs":                        {},
 		"say which runs: THREAD":                {"t", "--all"},
 		"say whose thread: --tenant ID":         {"t"},
-		"--to goes with --from":                 {"--to", "1:2"},
-		"want PARTITION:OFFSET":                 {"--from", "1"},
-		"want two positions of one partition":   {"--from", "1:2", "--to", "2:3"},
-		"the second one behind the first":       {"--from", "1:2", "--to", "1:2"},
+		"want a position, and another one":      {"-o", ":1:2"},
+		"-o @2026-09-17T12:00:00Z:: want a pos": {"-o", "@2026-09-17T12:00:00Z"},
+		"want FROM:TO":                          {"-o", "1"},
+		"are of different partitions":           {"-o", "1:2:2:3"},
+		"its end is not behind its start":       {"-o", "1:2:1:2"},
 		"no Kafka brokers: say --brokers HOST:": {"--all"},
 		"--yes and --group go with --apply":     {"--all", "--yes", "--brokers", "127.0.0.1:1"},
 	} {

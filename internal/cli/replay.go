@@ -15,7 +15,8 @@ import (
 
 func newReplay(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
-	var branch, from, to, pace string
+	var branch, pace string
+	var between rangeFlag
 	var all, sse, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "replay THREAD [RUN]",
@@ -29,7 +30,7 @@ Live readers and consumer groups do not notice. Events that Kafka has deleted by
 which says from where on there are any.`,
 		Example: `  skein replay my-thread my-run | sha256sum   # is raw.sha256 of the run; skein verify compares more
   skein replay my-thread my-run --pace 10 --sse
-  skein replay my-thread --from @2026-09-17T12:00:00Z --all --json`,
+  skein replay my-thread -o @2026-09-17T12:00:00Z:end --all --json`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, run, form := client.ThreadPath(args[0]), "", client.TypeNDJSON
@@ -49,8 +50,8 @@ which says from where on there are any.`,
 			}
 			q := url.Values{}
 			set(q, "branch", branch)
-			set(q, "from", from)
-			set(q, "to", to)
+			set(q, "from", between.From.String())
+			set(q, "to", between.To.String())
 			set(q, "pace", pace)
 			if all {
 				q.Set("all", "true")
@@ -69,8 +70,7 @@ which says from where on there are any.`,
 	serverFlags(cmd, &at)
 	f := cmd.Flags()
 	f.StringVar(&branch, "branch", "", "only the runs of `BRANCH`, which is the id of its first run")
-	f.StringVar(&from, "from", "", "nothing before `POINT`: a position (3:1024), a time (@2026-09-17T12:00:00Z), start or end")
-	f.StringVar(&to, "to", "", "nothing from `POINT` on; end is what is there when the command starts")
+	between.flag(f)
 	f.StringVar(&pace, "pace", "max", "`PACE`: max, recorded (with the pauses as they were), or a factor such as 10")
 	f.BoolVar(&all, "all", false, "inputs and what was not folded as well; --json and --sse say which is which")
 	f.BoolVar(&sse, "sse", false, "print server-sent events, each with its position as id")

@@ -103,6 +103,18 @@ func TestReplay_LeavesRepeatsOut(t *testing.T) {
 				t.Errorf("%s: exit %d, %s%s", run, code, stdout, stderr)
 			}
 		}
+		for between, want := range map[string]string{
+			position(t, s, "t", 1) + ":":                          eventText + "\n" + eventEnd + "\n",
+			position(t, s, "t", 1) + ":" + position(t, s, "t", 2): eventText + "\n",
+			"start:" + position(t, s, "t", 1):                     eventStart + "\n",
+			"end:":                                                "",
+			"@2026-09-17T12:00:00Z:@" + time.Now().Add(time.Minute).Format(time.RFC3339): eventStart + "\n" + eventText + "\n" + eventEnd + "\n",
+		} {
+			stdout, stderr, code := skein(t, "", "replay", "t", "r", "-o", between, "--url", s.URL())
+			if code != 0 || stdout != want {
+				t.Errorf("-o %s: exit %d, %s%s", between, code, stdout, stderr)
+			}
+		}
 		stdout, _, code := skein(t, "", "replay", "t", "--all", "--json", "--url", s.URL())
 		if code != 0 || strings.Count(stdout, "\n") != 10 || strings.Count(stdout, `"outcome":"repeat"`) != 2 || strings.Count(stdout, `"outcome":"late"`) != 3 {
 			t.Errorf("exit %d, %s", code, stdout)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -211,26 +210,22 @@ func (c *call) bounds(raw *rawRead) (from, to int64, err error) {
 	return from, to, nil
 }
 
-// offset reads one end of a range: a position, @ and a time (which may go without the @), start or end.
-// Start is the log's first event ever, so that it does not hide that events are gone.
+// offset reads one end of a range. Start is the log's first event ever, so that it does not hide that events are gone.
 func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
-	switch text {
-	case "start":
-		return 0, nil
-	case "end":
-		return raw.end, nil
-	}
-	if t, err := time.Parse(time.RFC3339, strings.TrimPrefix(text, "@")); err == nil {
-		return raw.at(c.r.Context(), t)
-	}
-	p, err := record.ParsePosition(text)
-	if err != nil {
+	p, err := record.ParsePoint(text)
+	switch {
+	case err != nil:
 		return 0, badRequest(fmt.Sprintf("%s must be a position such as 3:1024, a time such as @2026-09-17T12:00:00Z, start or end, not %q", name, text))
+	case p.Start:
+		return 0, nil
+	case p.End:
+		return raw.end, nil
+	case p.Position == nil:
+		return raw.at(c.r.Context(), p.At)
+	case p.Position.Partition != raw.partition:
+		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", name, p.Position.Partition, raw.partition))
 	}
-	if p.Partition != raw.partition {
-		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", name, p.Partition, raw.partition))
-	}
-	return p.Offset, nil
+	return p.Position.Offset, nil
 }
 
 // gone refuses what is not in the log any more.

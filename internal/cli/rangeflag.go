@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// rangeFlag is the flag that says which part of skein.events is meant; the zero one says all of it.
+type rangeFlag struct{ record.Range }
+
+func (s *rangeFlag) flag(f *pflag.FlagSet) {
+	f.VarP(s, "range", "o", "events of `FROM:TO`, before TO: each a position (3:1024), a time (@2026-09-17T12:00:00Z), start or end (as it is when the command starts)")
+}
+
+// said reports whether there is one.
+func (s *rangeFlag) said() bool { return s.Range != record.Range{} }
+
+// String implements pflag.Value.
+func (s *rangeFlag) String() string {
+	if !s.said() {
+		return ""
+	}
+	return s.Range.String()
+}
+
+// Set implements pflag.Value.
+func (s *rangeFlag) Set(text string) (err error) {
+	s.Range, err = record.ParseRange(text)
+	return err
+}
+
+// Type implements pflag.Value.
+func (s *rangeFlag) Type() string { return "FROM:TO" }
