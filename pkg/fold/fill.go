@@ -55,9 +55,13 @@ func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAge
 	rec.InputSHA256 = sum
 }
 
-// At returns a fold's history as it stands, in the form in which records have it.
+// At returns a fold's history as it stands, in the form in which records have it. Base is in that form: what the two share is not looked at.
 func At(fold *compact.Run, base lineage.History) lineage.History {
-	return lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: record.Compacted(fold.State())}
+	at := lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: fold.State()}
+	if len(at.State) != len(base.State) || len(at.State) > 0 && &at.State[0] != &base.State[0] {
+		at.State = record.Compacted(at.State)
+	}
+	return at
 }
 
 // Fill fills what a record says of a fold and its events. Ids, lineage, input, history key and the place in

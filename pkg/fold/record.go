@@ -35,6 +35,11 @@ func StartedAlone(rec *record.Run) bool {
 	return rec.Base == "" && rec.Stats.Anomalies[lineage.AnomalyPlacedAlone] > 0
 }
 
+// StartsBeside reports whether a run starts from its parent as that stood then, which no record tells: the parent was going on.
+func StartsBeside(rec, parent *record.Run) bool {
+	return rec.Base == "" && !StartedAlone(rec) && (parent.Raw.Next > rec.Raw.First || parent.Status == record.StatusRunning)
+}
+
 // Record is the run record that the run's raw records make, where the given one is right about the
 // run's lineage, and the history at its end. From is what StartRecorded was given, first and next are the offset of the run's first
 // raw record and the one after its last.

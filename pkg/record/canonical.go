@@ -13,14 +13,11 @@ import (
 
 // Compacted returns v without white space between tokens: v itself if there is none.
 func Compacted(v json.RawMessage) json.RawMessage {
-	inString := false
 	for i := 0; i < len(v); i++ {
-		switch c := v[i]; {
-		case c == '"':
-			inString = !inString
-		case inString && c == '\\':
-			i++
-		case !inString && (c == ' ' || c == '\n' || c == '\r' || c == '\t'):
+		switch v[i] {
+		case '"':
+			i = stringEnd(v, i)
+		case ' ', '\n', '\r', '\t':
 			var b bytes.Buffer
 			if err := json.Compact(&b, v); err != nil {
 				return v // not JSON: the encoder will say so
@@ -29,6 +26,24 @@ func Compacted(v json.RawMessage) json.RawMessage {
 		}
 	}
 	return v
+}
+
+// stringEnd returns where the quote is that ends the string which begins at i; the end of v where none does.
+func stringEnd(v []byte, i int) int {
+	for {
+		n := bytes.IndexByte(v[i+1:], '"')
+		if n < 0 {
+			return len(v)
+		}
+		end := i + 1 + n
+		escapes := 0
+		for v[end-1-escapes] == '\\' {
+			escapes++
+		}
+		if i = end; escapes%2 == 0 {
+			return end
+		}
+	}
 }
 
 // SHA256 is the hash of b in hexadecimal digits, as records write it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -17,15 +18,21 @@ const (
 	Add     Op = "add"
 	Replace Op = "replace"
 	Remove  Op = "remove"
+	// Append puts text behind a string of a message, as deltas do, and changes nothing else.
+	Append Op = "append"
 )
 
 // MessageChange is one change of the list of messages. Changes are made one after another: Index counts in the list as
 // the changes before it have left it.
 type MessageChange struct {
-	Op    Op  `json:"op"`
-	Index int `json:"index"`
-	// Message is the message from then on, or the one that was removed.
-	Message agui.Message `json:"message"`
+	Op        Op          `json:"op"`
+	Index     int         `json:"index"`
+	MessageID agui.String `json:"messageId"`
+	// Message is the message from then on, or the one that was removed. Append has none.
+	Message agui.Message `json:"message,omitzero"`
+	// Path is the JSON Pointer (RFC 6901) of the string in the message that Text, a JSON string, is appended to.
+	Path string          `json:"path,omitempty"`
+	Text json.RawMessage `json:"text,omitempty"`
 }
 
 // Change is what one event changed.
@@ -38,6 +45,15 @@ type Change struct {
 // Empty reports whether nothing changed.
 func (c Change) Empty() bool { return len(c.Messages) == 0 && len(c.State) <= len("[]") }
 
+// Bytes is about how long the change is as JSON.
+func (c Change) Bytes() int {
+	n := len(c.State)
+	for _, m := range c.Messages {
+		n += len(m.Message.Raw) + len(m.Text)
+	}
+	return n
+}
+
 // Compare returns what turns one history into another. Where the two share messages, as two moments of one fold do, it
 // costs what differs, and a look at each message.
 func Compare(before, after lineage.History) (Change, error) {
@@ -46,10 +62,18 @@ func Compare(before, after lineage.History) (Change, error) {
 		return c, nil
 	}
 	var err error
-	if c.State, err = lineage.Patch(before.State, after.State); err != nil {
+	if c.State, err = lineage.Patch(orEmpty(before.State), orEmpty(after.State)); err != nil {
 		return Change{}, fmt.Errorf("comparing states: %w", err)
 	}
 	return c, nil
+}
+
+// orEmpty is the state that a run starts from where nobody has set one.
+func orEmpty(state json.RawMessage) json.RawMessage {
+	if state == nil {
+		return json.RawMessage(`{}`)
+	}
+	return state
 }
 
 func compareMessages(before, after []agui.Message) []MessageChange {
@@ -65,17 +89,74 @@ func compareMessages(before, after []agui.Message) []MessageChange {
 	changes := []MessageChange{}
 	for len(before) > 0 && len(after) > 0 && before[0].ID == after[0].ID {
 		if !same(before[0].Raw, after[0].Raw) {
-			changes = append(changes, MessageChange{Replace, front, after[0]})
+			changes = append(changes, CompareMessage(front, before[0], after[0]))
 		}
 		before, after, front = before[1:], after[1:], front+1
 	}
 	for _, m := range before {
-		changes = append(changes, MessageChange{Remove, front, m})
+		changes = append(changes, MessageChange{Op: Remove, Index: front, MessageID: agui.String(m.ID), Message: m})
 	}
 	for i, m := range after {
-		changes = append(changes, MessageChange{Add, front + i, m})
+		changes = append(changes, MessageChange{Op: Add, Index: front + i, MessageID: agui.String(m.ID), Message: m})
 	}
 	return changes
+}
+
+// CompareMessage returns what turns a message into another one of its id, in its place.
+func CompareMessage(index int, before, after agui.Message) MessageChange {
+	c := MessageChange{Op: Replace, Index: index, MessageID: agui.String(after.ID), Message: after}
+	if path, text := appended(before.Raw, after.Raw); path != "" {
+		c.Op, c.Path, c.Text, c.Message = Append, path, text, agui.Message{}
+	}
+	return c
+}
+
+// appended returns where a text was put behind a string of a message, if that is all in which two messages differ, and the
+// text as a JSON string; else nothing. Of the strings of a message, deltas make the content grow and the arguments of tool calls.
+func appended(before, after json.RawMessage) (path string, text json.RawMessage) {
+	more := len(after) - len(before)
+	if more <= 0 || !inserted(before, after) {
+		return "", nil
+	}
+	if text = behind(agui.Lookup(before, "content"), agui.Lookup(after, "content"), more); text != nil {
+		return "/content", text
+	}
+	calls := []json.RawMessage{}
+	for call := range agui.Elements(agui.Lookup(before, "toolCalls")) {
+		calls = append(calls, call)
+	}
+	i := 0
+	for call := range agui.Elements(agui.Lookup(after, "toolCalls")) {
+		if i < len(calls) && !same(calls[i], call) {
+			if text = behind(arguments(calls[i]), arguments(call), more); text != nil {
+				return "/toolCalls/" + strconv.Itoa(i) + "/function/arguments", text
+			}
+			break
+		}
+		i++
+	}
+	return "", nil
+}
+
+// inserted reports whether one text is the other with something put in at one place.
+func inserted(before, after []byte) bool {
+	n := 0
+	for n < len(before) && before[n] == after[n] {
+		n++
+	}
+	return bytes.HasSuffix(after, before[n:])
+}
+
+// behind returns what one string is longer than another, by so many bytes, as a JSON string.
+func behind(before, after json.RawMessage, more int) json.RawMessage {
+	if !agui.IsString(before) || !agui.IsString(after) || len(after)-len(before) != more || !bytes.HasPrefix(after, before[:len(before)-1]) {
+		return nil
+	}
+	return append(json.RawMessage{'"'}, after[len(before)-1:]...)
+}
+
+func arguments(call json.RawMessage) json.RawMessage {
+	return agui.Lookup(agui.Lookup(call, "function"), "arguments")
 }
 
 // same reports whether two texts are equal; mostly they are one.

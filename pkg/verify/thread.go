@@ -235,7 +235,7 @@ func earliest(ranges [][2]int64, held [2]int64) int64 {
 func (t *Thread) addParents(p *threadRun, held [2]int64) {
 	for n, child := 0, p; ; n++ {
 		parent := t.records[child.rec.ParentRunID]
-		if parent == nil || child.needs != nil || child.rec.Base != "" || fold.StartedAlone(child.rec) || parent.Raw.Next <= child.rec.Raw.First && parent.Status != record.StatusRunning {
+		if parent == nil || child.needs != nil || !fold.StartsBeside(child.rec, parent) {
 			return
 		}
 		if n == maxUnsealed {
