@@ -41,24 +41,24 @@ func eventOf(run, n int) []byte {
 	return append(event[:eventBytes-2], `"}`...)
 }
 
-// BenchmarkIngest compares the door with bare clients on one real Kafka, acks=all, in turn: batches of 100 events of
+// BenchmarkIngest compares ingest with bare clients on one real Kafka, acks=all, in turn: batches of 100 events of
 // 200 bytes with a bare producer that is fed the same records, and requests of one event with a net/http
-// handler that does nothing but produce. Once in a while a batch has a bad line, which the door has to refuse.
+// handler that does nothing but produce. Once in a while a batch has a bad line, which ingest has to refuse.
 func BenchmarkIngest(b *testing.B) {
 	cluster := kafkatest.Real(b, 1)
 	for b.Loop() {
 		cfg := topicSet(b, cluster)
-		door := openDoor(b, cfg)
-		bare := bareDoor(b, cfg)
+		ingestServer := openIngest(b, cfg)
+		bare := bareHandler(b, cfg)
 		var shares [2][]float64
 		for range *rounds {
-			batches, producer := door.batches(b), bareProducer(b, cfg)
-			one, handler := requests(b, door.url), requests(b, bare)
+			batches, producer := ingestServer.batches(b), bareProducer(b, cfg)
+			one, handler := requests(b, ingestServer.url), requests(b, bare)
 			b.Logf("batches of %d: %.0f events/s, bare producer %.0f: %.2f of it", batchEvents, batches, producer, batches/producer)
 			b.Logf("one event a request: %.0f/s, bare handler %.0f: %.2f of it", one, handler, one/handler)
 			shares[0], shares[1] = append(shares[0], batches/producer), append(shares[1], one/handler)
 		}
-		b.Logf("%d connections, %s; %d bad lines were refused", *callers, cluster.Version, door.refused.Load())
+		b.Logf("%d connections, %s; %d bad lines were refused", *callers, cluster.Version, ingestServer.refused.Load())
 		for i, name := range []string{"of-producer", "of-handler"} {
 			slices.Sort(shares[i])
 			b.ReportMetric(shares[i][len(shares[i])/2], name)
@@ -66,13 +66,13 @@ func BenchmarkIngest(b *testing.B) {
 	}
 }
 
-type testDoor struct {
+type testIngest struct {
 	url     string
 	refused atomic.Int64
 }
 
-// openDoor serves ingest for one tenant on loopback.
-func openDoor(tb testing.TB, k kafka.Config) *testDoor {
+// openIngest serves ingest for one tenant on loopback.
+func openIngest(tb testing.TB, k kafka.Config) *testIngest {
 	tb.Helper()
 	stage, err := ingest.New(ingest.DefaultConfig(k), tenant.Fixed("acme"))
 	if err != nil {
@@ -84,7 +84,7 @@ func openDoor(tb testing.TB, k kafka.Config) *testDoor {
 	for stage.Ready() != nil {
 		time.Sleep(time.Millisecond)
 	}
-	d := &testDoor{url: serve(tb, stage.Handler())}
+	d := &testIngest{url: serve(tb, stage.Handler())}
 	tb.Cleanup(func() {
 		stop()
 		if err := errors.Join(<-watched, stage.Close()); err != nil {
@@ -115,8 +115,8 @@ func serve(tb testing.TB, h http.Handler) string {
 	return "http://" + l.Addr().String()
 }
 
-// bareDoor is a handler that produces a body as one record and waits for it.
-func bareDoor(tb testing.TB, cfg kafka.Config) string {
+// bareHandler is a handler that produces a body as one record and waits for it.
+func bareHandler(tb testing.TB, cfg kafka.Config) string {
 	tb.Helper()
 	producer, err := kafka.NewProducer(cfg)
 	if err != nil {
@@ -165,7 +165,7 @@ func during(tb testing.TB, work func(web *http.Client, caller, call int) (int, e
 	return float64(n.Load()) / time.Since(began).Seconds()
 }
 
-func (d *testDoor) batches(tb testing.TB) float64 {
+func (d *testIngest) batches(tb testing.TB) float64 {
 	return during(tb, func(web *http.Client, caller, call int) (int, error) {
 		var body bytes.Buffer
 		for i := range batchEvents {

@@ -42,25 +42,25 @@ func BenchmarkProxy(b *testing.B) {
 	if cfg.Agents, err = agents.ParsePairs([]string{"a=" + agent.URL}); err != nil {
 		b.Fatal(err)
 	}
-	door, err := ingest.New(cfg, tenant.Fixed("t"))
+	stage, err := ingest.New(cfg, tenant.Fixed("t"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
-	go func() { stopped <- door.Run(ctx) }()
-	front := httptest.NewServer(door.Handler())
+	go func() { stopped <- stage.Run(ctx) }()
+	front := httptest.NewServer(stage.Handler())
 	defer func() {
 		front.Close()
 		stop()
 		if err := <-stopped; err != nil {
 			b.Error(err)
 		}
-		if err := door.Close(); err != nil {
+		if err := stage.Close(); err != nil {
 			b.Error(err)
 		}
 	}()
-	for door.Ready() != nil {
+	for stage.Ready() != nil {
 		time.Sleep(time.Millisecond)
 	}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: *proxied, DisableCompression: true}}

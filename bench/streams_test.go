@@ -41,9 +41,9 @@ func BenchmarkStreams(b *testing.B) {
 		cfg := kafkatest.Start(b, int32(*width))
 		idle := startStreams(b, "idle")
 		idleBytes := idle.bytesAStream(b, nil)
-		door := startStreams(b, "door", cfg.Brokers[0], cfg.TopicPrefix)
+		ingestServer := startStreams(b, "ingest", cfg.Brokers[0], cfg.TopicPrefix)
 		var took latencies
-		doorBytes := door.bytesAStream(b, &took)
+		ingestBytes := ingestServer.bytesAStream(b, &took)
 		slices.Sort(took.all)
 		if len(took.all) == 0 {
 			b.Fatal("nothing was acknowledged")
@@ -53,15 +53,15 @@ func BenchmarkStreams(b *testing.B) {
 		}
 		b.Logf("%d streams of %d events/s for %d s: %d of %d events acknowledged; median %s, p99 %s, longest %s",
 			*streams, *pace, *seconds, len(took.all), *streams**pace**seconds, at(.5), at(.99), took.all[len(took.all)-1])
-		b.Logf("memory of a stream: %.1f KB behind its first event, idle net/http %.1f KB", doorBytes/1000, idleBytes/1000)
+		b.Logf("memory of a stream: %.1f KB behind its first event, idle net/http %.1f KB", ingestBytes/1000, idleBytes/1000)
 		b.ReportMetric(at(.5).Seconds()*1000, "ms-median")
 		b.ReportMetric(at(.99).Seconds()*1000, "ms-p99")
-		b.ReportMetric(doorBytes/1000, "KB-stream")
+		b.ReportMetric(ingestBytes/1000, "KB-stream")
 		b.ReportMetric(idleBytes/1000, "KB-idle")
 	}
 }
 
-// streamServer is "idle" or "door BROKERS PREFIX": it says its address and serves until its input ends. A line asks it to give
+// streamServer is "idle" or "ingest BROKERS PREFIX": it says its address and serves until its input ends. A line asks it to give
 // back memory that it does not use, and is answered.
 func streamServer(args []string) error {
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +73,7 @@ func streamServer(args []string) error {
 		_ = rc.Flush()
 		_, _ = io.Copy(io.Discard, r.Body)
 	}))
-	if args[0] == "door" {
+	if args[0] == "ingest" {
 		prefix := ""
 		if len(args) > 2 {
 			prefix = args[2]

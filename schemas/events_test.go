@@ -51,8 +51,8 @@ func TestSchemas_TakeTheirOwnExamples(t *testing.T) {
 	}
 }
 
-// The envelope is what the door demands, no more and no less.
-func TestEventSchema_IsTheDoors(t *testing.T) {
+// The envelope is what ingest demands, no more and no less.
+func TestEventSchema_IsThatOfIngest(t *testing.T) {
 	s := compile(t, "event.v1.schema.json")
 	for text, want := range map[string]bool{
 		`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`: true,
@@ -67,7 +67,7 @@ func TestEventSchema_IsTheDoors(t *testing.T) {
 	} {
 		_, err := agui.Envelope([]byte(text))
 		if valid := s.Validate(parse(t, []byte(text))) == nil; valid != want || (err == nil) != want {
-			t.Errorf("%s: valid %t, the door says %v; want %t", text, valid, err, want)
+			t.Errorf("%s: valid %t, ingest says %v; want %t", text, valid, err, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Command ingest runs the HTTP door: it takes the events of agents and writes them to Kafka.
+// Command ingest serves the HTTP API that agents publish to: it takes the events of agents and writes them to Kafka.
 package main
 
 import "github.com/skeinhq/skein/internal/app"

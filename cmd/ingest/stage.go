@@ -67,7 +67,7 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 			if err != nil {
 				return err
 			}
-			p.Admin.AddCheck("door", func(context.Context) error { return s.Ready() })
+			p.Admin.AddCheck("ingest", func(context.Context) error { return s.Ready() })
 			p.Admin.AddRemark("versions", func(context.Context) error { return s.CheckVersions() })
 			p.Group.Go(ctx, "ingest", func(ctx context.Context) error {
 				// The HTTP listener is stopped before it is this part's turn.

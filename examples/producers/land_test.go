@@ -109,7 +109,7 @@ func (bearer) Authenticate(r *http.Request) (tenant.Identity, error) {
 	return tenant.Identity{Tenant: string(name), Scopes: tenant.Scopes()}, nil
 }
 
-// publish sends runs through ingest's HTTP door.
+// publish sends runs through the HTTP API of ingest.
 func publish(t *testing.T, cfg kafka.Config, runs []run) {
 	t.Helper()
 	s, err := ingest.New(ingest.DefaultConfig(cfg), bearer{})
@@ -121,9 +121,9 @@ func publish(t *testing.T, cfg kafka.Config, runs []run) {
 	var service errgroup.Group
 	watching, stop := context.WithCancel(ctx)
 	service.Go(func() error { return s.Run(watching) })
-	door := httptest.NewServer(s.Handler())
+	front := httptest.NewServer(s.Handler())
 	defer func() {
-		door.Close()
+		front.Close()
 		stop()
 		if err := service.Wait(); err != nil {
 			t.Error(err)
@@ -138,7 +138,7 @@ func publish(t *testing.T, cfg kafka.Config, runs []run) {
 	clients := map[string]*client.Client{}
 	for _, r := range runs {
 		if clients[r.Tenant] == nil {
-			if clients[r.Tenant], err = client.New(door.URL, client.WithAPIKey(hex.EncodeToString([]byte(r.Tenant)))); err != nil {
+			if clients[r.Tenant], err = client.New(front.URL, client.WithAPIKey(hex.EncodeToString([]byte(r.Tenant)))); err != nil {
 				t.Fatal(err)
 			}
 			defer clients[r.Tenant].Close()
@@ -174,7 +174,7 @@ func landed(records []*kgo.Record) (byKey map[string][]string, agents map[string
 		var headers []string
 		agent := ""
 		for _, h := range r.Headers {
-			if h.Key == "agent" { // the door has no word for it
+			if h.Key == "agent" { // ingest has no word for it
 				agent = string(h.Value)
 				continue
 			}
@@ -195,7 +195,7 @@ func landed(records []*kgo.Record) (byKey map[string][]string, agents map[string
 	return byKey, agents
 }
 
-// Same key, same partition, same value and headers, in the same order: what a program sends is what the door writes.
+// Same key, same partition, same value and headers, in the same order: what a program sends is what ingest writes.
 func TestProducers_LandWhereIngestLands(t *testing.T) {
 	t.Run("kfake", func(t *testing.T) {
 		land(t, kafkatest.Start(t, 0, kafkatest.WithoutTopics()), programs[:2], runs(t, oddThreads(t, 1000))) // the next test has Java there, too
@@ -220,9 +220,9 @@ func land(t *testing.T, cfg kafka.Config, programs []*program, runs []run) {
 		}
 		return mine
 	}
-	door := topicsOf(t, "ingest")
-	publish(t, door, runs)
-	want, _ := landed(kafkatest.Consume(t, door, door.Topics().Events))
+	front := topicsOf(t, "ingest")
+	publish(t, front, runs)
+	want, _ := landed(kafkatest.Consume(t, front, front.Topics().Events))
 	if len(want) != len(runs) {
 		t.Fatalf("ingest has written %d threads of %d", len(want), len(runs))
 	}

@@ -63,7 +63,7 @@ func TestProducers_WhatIsSentTwiceIsThereOnce(t *testing.T) {
 	}
 }
 
-// overHTTP publishes the runs of a file through the door, events numbered as the programs number them.
+// overHTTP publishes the runs of a file through ingest, events numbered as the programs number them.
 func overHTTP(ctx context.Context, t *testing.T, c *client.Client, text []byte) {
 	t.Helper()
 	var r run

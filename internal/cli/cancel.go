@@ -60,7 +60,7 @@ func cancelledText(a client.Cancelled) string {
 	return fmt.Sprintf("%s is cancelled, at %s\n", name, a.End)
 }
 
-// notCancelled says why a run was not stopped, with what the index knows of it where the door knows no more than that it did not end.
+// notCancelled says why a run was not stopped, with what the index knows of it where ingest knows no more than that it did not end.
 func notCancelled(ctx context.Context, c *client.Client, thread, run string, err error) error {
 	name := fmt.Sprintf("stopping run %s of thread %s", oneLine(run, 80), oneLine(thread, 80))
 	var refused *client.Error
@@ -70,7 +70,7 @@ func notCancelled(ctx context.Context, c *client.Client, thread, run string, err
 	var known struct{ Status record.Status }
 	body, lookErr := c.Get(ctx, client.RunPath(thread, run), nil)
 	switch {
-	case lookErr != nil || json.Unmarshal(body, &known) != nil: // the door's own words are what there is to say
+	case lookErr != nil || json.Unmarshal(body, &known) != nil: // ingest's own words are what there is to say
 		return fmt.Errorf("%s: %w", name, err)
 	case known.Status == record.StatusRunning:
 		return fmt.Errorf("%s: it goes on: no proxy of Skein holds it, and its agent has not read the request", name)

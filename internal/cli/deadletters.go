@@ -93,7 +93,7 @@ func newDeadLettersList(out *output, environ []string) *cobra.Command {
 				return err
 			}
 			q.AnyTenant = anyTenant
-			l := &letterList{out: out, asJSON: d.asJSON, limit: limit}
+			l := &deadLetterList{out: out, asJSON: d.asJSON, limit: limit}
 			if direct {
 				cfg, err := d.kafka.Config("skein-dead-letters")
 				if err == nil {
@@ -118,8 +118,8 @@ func newDeadLettersList(out *output, environ []string) *cobra.Command {
 // deadLetterPage is how many dead letters are asked for at once.
 const deadLetterPage = 1000
 
-// letterList prints dead letters as pages of them come.
-type letterList struct {
+// deadLetterList prints dead letters as pages of them come.
+type deadLetterList struct {
 	out    *output
 	asJSON bool
 	limit  int
@@ -128,7 +128,7 @@ type letterList struct {
 }
 
 // add prints the letters of a page, and reports whether more are wanted.
-func (l *letterList) add(letters []deadletter.Letter) (bool, error) {
+func (l *deadLetterList) add(letters []deadletter.Record) (bool, error) {
 	for _, x := range letters {
 		if l.n++; l.asJSON {
 			if err := l.out.json(x); err != nil {
@@ -144,7 +144,7 @@ func (l *letterList) add(letters []deadletter.Letter) (bool, error) {
 	return true, nil
 }
 
-func (l *letterList) row(x deadletter.Letter) {
+func (l *deadLetterList) row(x deadletter.Record) {
 	// A tabwriter keeps errors until Flush.
 	if l.table == nil {
 		l.table = tabwriter.NewWriter(l.out.stdout, 0, 0, 2, ' ', 0)
@@ -158,7 +158,7 @@ func (l *letterList) row(x deadletter.Letter) {
 		orDash(oneLine(x.ThreadID, 40)), orDash(oneLine(x.RunID, 40)), oneLine(x.Detail, 80))
 }
 
-func chanceText(x deadletter.Letter) string {
+func chanceText(x deadletter.Record) string {
 	if x.RetryOf != nil {
 		return string(x.Chance) + ", failed once"
 	}
@@ -172,7 +172,7 @@ func orDash(s string) string {
 	return s
 }
 
-func (l *letterList) end() error {
+func (l *deadLetterList) end() error {
 	if l.n == 0 {
 		l.out.note("no dead letters")
 	}
@@ -182,21 +182,21 @@ func (l *letterList) end() error {
 	return l.table.Flush()
 }
 
-func (l *letterList) fromKafka(ctx context.Context, cfg kafka.Config, q deadletter.Query) error {
+func (l *deadLetterList) fromKafka(ctx context.Context, cfg kafka.Config, q deadletter.Query) error {
 	var after *record.Position
 	for {
 		page, err := deadletter.ReadPage(ctx, cfg, q, after, deadLetterPage)
 		if err != nil {
 			return err
 		}
-		if more, err := l.add(page.Letters); err != nil || !more || page.Next == nil {
+		if more, err := l.add(page.Records); err != nil || !more || page.Next == nil {
 			return err
 		}
 		after = page.Next
 	}
 }
 
-func (l *letterList) fromServer(ctx context.Context, c *client.Client, d deadLetterFilter) error {
+func (l *deadLetterList) fromServer(ctx context.Context, c *client.Client, d deadLetterFilter) error {
 	q := url.Values{"limit": {strconv.Itoa(deadLetterPage)}}
 	set(q, "reason", d.reason)
 	set(q, "thread", d.thread)
@@ -207,7 +207,7 @@ func (l *letterList) fromServer(ctx context.Context, c *client.Client, d deadLet
 			return err
 		}
 		var page struct {
-			DeadLetters []deadletter.Letter
+			DeadLetters []deadletter.Record
 			Next        string
 		}
 		if err := json.Unmarshal(body, &page); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// produceEvent writes an event of the thread t to Kafka, past the door.
+// produceEvent writes an event of the thread t to Kafka, past ingest.
 func produceEvent(t *testing.T, s *dev.Server, value string) {
 	t.Helper()
 	key, err := record.ThreadKey(dev.Tenant, "t")
@@ -81,15 +81,15 @@ func TestDeadLetters_ListAndRetryThroughTheWholePipeline(t *testing.T) {
 		dead(1)
 		produce(eventStart)
 
-		list := func(args ...string) []deadletter.Letter {
+		list := func(args ...string) []deadletter.Record {
 			t.Helper()
 			stdout, stderr, code := skein(t, "", append([]string{"dead-letters", "list", "--json"}, args...)...)
 			if code != app.ExitDone {
 				t.Fatalf("%v: exit %d, %s", args, code, stderr)
 			}
-			var out []deadletter.Letter
+			var out []deadletter.Record
 			for line := range strings.Lines(stdout) {
-				var l deadletter.Letter
+				var l deadletter.Record
 				if err := json.Unmarshal([]byte(line), &l); err != nil {
 					t.Fatal(err)
 				}

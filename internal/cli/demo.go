@@ -27,7 +27,7 @@ func newDemo(out *output) *cobra.Command {
 		Use:     "demo",
 		GroupID: groupServe,
 		Short:   "Run Skein and play recorded conversations of real agents",
-		Long: `Run all stages as "skein dev" does, play recorded conversations of real agents through the HTTP door,
+		Long: `Run all stages as "skein dev" does, play recorded conversations of real agents through the HTTP API,
 show what became of them, and stay up until Ctrl-C.
 
 What is there already is not played again; a demo that was cut off is finished.`,
@@ -87,7 +87,7 @@ func playDemo(ctx context.Context, out *output, running *dev.Server) error {
 			return err
 		}
 		if played.Runs > 0 {
-			out.note("%s of real agents played through the HTTP door, %s", count(played.Runs, "run"), count(played.Events, "event"))
+			out.note("%s of real agents played through the HTTP API, %s", count(played.Runs, "run"), count(played.Events, "event"))
 		}
 		if played.Present > 0 {
 			out.note("there already: %s", count(played.Present, "run"))

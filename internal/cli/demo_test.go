@@ -110,7 +110,7 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	if code != 0 || second != first {
 		t.Errorf("exit %d; the second demo prints\n%s\n%s", code, second, stderr)
 	}
-	if !strings.Contains(stderr, "there already: ") || strings.Contains(stderr, "played through the HTTP door") {
+	if !strings.Contains(stderr, "there already: ") || strings.Contains(stderr, "played through the HTTP API") {
 		t.Errorf("the second demo played again: %s", stderr)
 	}
 	after, eventsAfter := content(t, data)

@@ -34,7 +34,7 @@ func startFeed(r io.Reader) *feed {
 		for {
 			event, err := events.next()
 			if err == nil {
-				if _, err = agui.Envelope(event); err != nil { // which the door would say too, of another line
+				if _, err = agui.Envelope(event); err != nil { // which ingest would say too, of another line
 					err = fmt.Errorf("%s: %w", events.where(), err)
 				}
 			}

@@ -167,7 +167,7 @@ func inputBeside(path string) ([]byte, error) {
 	return input, nil
 }
 
-// readInput reads a file that holds a RunAgentInput, as the door would take it: without a byte order mark and white
+// readInput reads a file that holds a RunAgentInput, as ingest would take it: without a byte order mark and white
 // space round it.
 func readInput(path string) ([]byte, error) {
 	b, err := os.ReadFile(path)

@@ -37,9 +37,9 @@ func newPublish(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "publish [FILE]",
 		GroupID: groupWrite,
-		Short:   "Send the events of runs to the HTTP door",
+		Short:   "Send the events of runs to the HTTP API",
 		Long: `Send the events of a run, NDJSON, SSE, a JSON array or JSON that spans lines, from FILE or stdin to the
-HTTP door. Where neither --run nor --input names the run, a RUN_STARTED behind the run's end, or of another
+HTTP API. Where neither --run nor --input names the run, a RUN_STARTED behind the run's end, or of another
 run, begins the next one.
 
 Every event carries its number in the run, so that one that is sent again is dropped. A try that was
@@ -47,7 +47,7 @@ cut can therefore be repeated as it was, or go on with --from and the number tha
 
 Thread and run are those of --input or of the first event where --thread and --run do not say.
 
-Once the door has acknowledged, it waits a few seconds until the last event can be read, so that
+Once ingest has acknowledged, it waits a few seconds until the last event can be read, so that
 history and lineage show what was published. Ctrl-C ends the events where they are.`,
 		Example: `  skein publish run.jsonl --input run.input.json
   curl -sN https://agent.example/run -d @input.json | skein publish --thread t1 --run r1 --input input.json`,
@@ -78,7 +78,7 @@ history and lineage show what was published. Ctrl-C ends the events where they a
 	return cmd
 }
 
-// answerGrace is how long the door has to acknowledge what came before Ctrl-C.
+// answerGrace is how long ingest has to acknowledge what came before Ctrl-C.
 const answerGrace = 2 * time.Second
 
 // errInterrupted says that Ctrl-C ended the events.
@@ -152,7 +152,7 @@ func publishRun(ctx context.Context, out *output, c *client.Client, o publishOpt
 	return nil, nil
 }
 
-// postEvents sends the events and returns how far the door took them. Ctrl-C ends the events; the door
+// postEvents sends the events and returns how far ingest took them. Ctrl-C ends the events; ingest
 // then has a moment to say how many it has.
 func postEvents(ctx context.Context, c *client.Client, o publishOptions, sent *sequenced) (client.Ack, error) {
 	request, giveUp := context.WithCancel(context.WithoutCancel(ctx))
@@ -175,7 +175,7 @@ func postEvents(ctx context.Context, c *client.Client, o publishOptions, sent *s
 	return ack, resumeHint(err, o.from)
 }
 
-// say prints what the door acknowledged.
+// say prints what ingest acknowledged.
 func (o *publishOptions) say(out *output, result published) error {
 	if o.asJSON {
 		return out.json(result)

@@ -100,8 +100,8 @@ func awaitEvents(t *testing.T, s *dev.Server, want int64) {
 	}
 }
 
-// door is a server that takes the first event and then does as it is told.
-func door(t *testing.T, then func(net.Conn)) string {
+// ingestServer is a server that takes the first event and then does as it is told.
+func ingestServer(t *testing.T, then func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -125,7 +125,7 @@ func door(t *testing.T, then func(net.Conn)) string {
 
 // The server goes away while the agent has nothing to say.
 func TestPublish_NoticesADeadServerWhileStdinIsQuiet(t *testing.T) {
-	l := publishLive(t, door(t, func(c net.Conn) { _ = c.Close() })) // as a process that is killed does
+	l := publishLive(t, ingestServer(t, func(c net.Conn) { _ = c.Close() })) // as a process that is killed does
 	l.write(eventStart)
 	stderr, code := l.result()
 	if code != app.ExitFailed || !strings.Contains(stderr, "no answer from http://127.0.0.1:") || !strings.Contains(stderr, "repeat the command as it was") || strings.Count(stderr, "\n") != 1 {
@@ -137,7 +137,7 @@ func TestPublish_NoticesADeadServerWhileStdinIsQuiet(t *testing.T) {
 func TestPublish_CtrlCEndsItWhereTheServerHangs(t *testing.T) {
 	reached, end := make(chan struct{}), make(chan struct{})
 	defer close(end)
-	l := publishLive(t, door(t, func(c net.Conn) {
+	l := publishLive(t, ingestServer(t, func(c net.Conn) {
 		close(reached)
 		<-end
 		_ = c.Close() // nobody is there any more
@@ -235,7 +235,7 @@ func TestPublish_TakesEveryForm(t *testing.T) {
 	})
 }
 
-// What is no event is told with its line, before the door has to.
+// What is no event is told with its line, before ingest has to.
 func TestPublish_SaysWhichLineIsNoEvent(t *testing.T) {
 	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
 		for name, c := range map[string]struct{ text, want string }{

@@ -275,7 +275,7 @@ func receiptOf(asked refold.Request, before, after ofThread) refoldReceipt {
 	case r.Left > 0 && after.left != "":
 		r.Why = after.left
 	case r.Left > 0:
-		r.Why = "the log of the compactor says why: a run of it was open or just abandoned (ask again), or it is too large to be folded again at once, or its events lie too far apart"
+		r.Why = "the log of the compactor says why: a run of it was open or just abandoned (try again), or it is too large to be folded again at once, or its events lie too far apart"
 	}
 	return r
 }

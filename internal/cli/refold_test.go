@@ -147,7 +147,7 @@ func TestRefold_AppliesWhatItReports(t *testing.T) {
 		if _, stderr := apply(app.ExitUsage); !strings.Contains(stderr, "1 thread to write anew: there is nobody to ask: say --yes") {
 			t.Errorf("without a person it says %q", stderr)
 		}
-		if stdout, _ := apply(app.ExitDiffers, "--yes"); !strings.Contains(stdout, ", 2 of 2 left: run \"third\" is open: ask again once it has ended\n") {
+		if stdout, _ := apply(app.ExitDiffers, "--yes"); !strings.Contains(stdout, ", 2 of 2 left: run \"third\" is open: try again once it has ended\n") {
 			t.Errorf("while a run is open it says\n%s", stdout)
 		}
 		if got := state("second"); got != `{"first":0,"second":1}` {

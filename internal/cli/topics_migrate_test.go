@@ -415,7 +415,7 @@ func migrateAll(t *testing.T, k kafka.Config, from, to int32) {
 		t.Errorf("%d answers were %d, of %d runs", len(says), len(said), len(old))
 	}
 
-	// The new compactors go on: the open runs end, and a new one hangs from what was the last.
+	// The new compactors go on: the open runs end, and a new one follows what was the last.
 	after.send(record.KindEvent, "t0", "d", runEvents("t0", "d", true)[2:]...)
 	after.send(record.KindEvent, "t0", "e", runEvents("t0", "e", true)[3:]...)
 	after.send(record.KindEvent, "t5", "d", runEvents("t5", "d", true)...)
@@ -427,7 +427,7 @@ func migrateAll(t *testing.T, k kafka.Config, from, to int32) {
 		t.Errorf("the run that was open has %d events, state %s", d.Raw.Events, d.State)
 	}
 	if d := now["acme/t5/d"]; d.ParentRunID != "c" || string(d.State) != `{"a":1,"b":1,"c":1,"d":1}` {
-		t.Errorf("the next run hangs from %q, state %s", d.ParentRunID, d.State)
+		t.Errorf("the next run follows %q, state %s", d.ParentRunID, d.State)
 	}
 	if len(now) != len(copied)+1 {
 		t.Errorf("%d runs became %d, with one that is new", len(copied), len(now))

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// The media types that the ingest door takes.
+// The media types that ingest takes.
 const (
 	TypeNDJSON = "application/x-ndjson"
 	TypeSSE    = "text/event-stream"
@@ -59,7 +59,7 @@ func (c *Client) URL() string { return c.base }
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Ack is what the door says once Kafka has acknowledged.
+// Ack is what ingest says once Kafka has acknowledged.
 type Ack struct {
 	Accepted    int64 `json:"accepted"`
 	Partition   int32 `json:"partition"`
@@ -83,7 +83,7 @@ func (c *Client) PutInput(ctx context.Context, thread, run string, input []byte)
 	return strconv.Itoa(int(at.Partition)) + ":" + strconv.FormatInt(at.Offset, 10), nil
 }
 
-// PostEvents streams events of one of the Type… forms to the door. Where the door refused one of
+// PostEvents streams events of one of the Type… forms to ingest. Where ingest refused one of
 // them, the error is an *Error that says how many came before it.
 //
 // Events that are an io.Closer are closed when ctx ends, when the connection does, or when the request

@@ -40,7 +40,7 @@ type Event struct {
 
 const inExtras = ^uint32(0)
 
-// Envelope checks what the door demands of an event: one JSON object in UTF-8, with a type, nested no deeper than one of
+// Envelope checks what ingest demands of an event: one JSON object in UTF-8, with a type, nested no deeper than one of
 // that type may be. It returns the type as it stands. The error is one for which IsMalformed is true.
 func Envelope(b []byte) (Type, error) {
 	var e Event

@@ -102,7 +102,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		CatchUpLeftSeconds: gauge("catch_up_remaining_seconds", "Time until the last partition that is catching up is open, at the pace so far."),
 		LostOffsets:        counter("lost_offsets_total", "Offsets of skein.events that were gone before they were read."),
 		Rebuilds:           vec("store_rebuilds_total", "Local stores thrown away and rebuilt, by reason.", "reason", runstore.RebuildReasons()...),
-		StoreReads:         vec("store_reads_total", "Reads of local stores: what a thread that was not at hand begins with, a run's head or where to find it, or the record of one run.", "what", runstore.ReadKinds()...),
+		StoreReads:         vec("store_reads_total", "Reads of local stores: what a thread that was not in memory begins with, a run's metadata or where to find it, or the record of one run.", "what", runstore.ReadKinds()...),
 		StoreReadBytes:     vec("store_read_bytes_total", "Bytes that reads of local stores gave.", "what", runstore.ReadKinds()...),
 		Sessions:           counter("sessions_total", "Group sessions started."),
 		Anomalies:          vec("anomalies_total", "Irregular events by rule, those that the fold counts excepted.", "rule", partition.AnomalyRules()...),

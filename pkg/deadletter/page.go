@@ -26,7 +26,7 @@ type Query struct {
 	IDs []record.Position
 }
 
-func (q Query) matches(l Letter) bool {
+func (q Query) matches(l Record) bool {
 	return (q.AnyTenant || l.Tenant != "" && l.Tenant == q.Tenant) &&
 		(q.Reason == "" || l.Reason == q.Reason) &&
 		(q.Thread == "" || l.ThreadID == q.Thread) &&
@@ -36,7 +36,7 @@ func (q Query) matches(l Letter) bool {
 
 // Page is a stretch of the topic.
 type Page struct {
-	Letters []Letter
+	Records []Record
 	// Next is where the next page goes on: behind this dead letter, which may be another tenant's. nil
 	// is the end.
 	Next *record.Position
@@ -49,7 +49,7 @@ const pageScan = 20_000
 // start). A page may be short, even empty, with more behind it: what is read for one is bounded, and
 // other tenants' lie in between.
 func ReadPage(ctx context.Context, cfg kafka.Config, q Query, after *record.Position, limit int) (Page, error) {
-	page, scanned := Page{Letters: []Letter{}}, 0
+	page, scanned := Page{Records: []Record{}}, 0
 	for m, err := range each(ctx, cfg, q, after) {
 		if err != nil {
 			return Page{}, err
@@ -57,9 +57,9 @@ func ReadPage(ctx context.Context, cfg kafka.Config, q Query, after *record.Posi
 		scanned++
 		l := Read(m)
 		if q.matches(l) {
-			page.Letters = append(page.Letters, l)
+			page.Records = append(page.Records, l)
 		}
-		if len(page.Letters) == limit || scanned == pageScan {
+		if len(page.Records) == limit || scanned == pageScan {
 			page.Next = &l.ID
 			break
 		}

@@ -23,7 +23,7 @@ type Outcome string
 // The outcomes. Only Published is of a record that was published.
 const (
 	Published Outcome = "published"
-	// Hopeless: a retry has no chance (Letter.Chance).
+	// Hopeless: a retry has no chance (Record.Chance).
 	Hopeless Outcome = "hopeless"
 	// Unchanged: a retry helps only after something has changed, and neither reason nor id was said.
 	Unchanged Outcome = "unchanged"
@@ -39,7 +39,7 @@ const (
 
 // Retried is what became of one dead letter.
 type Retried struct {
-	Letter
+	Record
 	Outcome Outcome `json:"outcome"`
 	// RetriedAt is where the retry lies in skein.events, this one or the one before.
 	RetriedAt *record.Position `json:"retriedAt,omitempty"`
@@ -142,7 +142,7 @@ func (r Retry) meant(ctx context.Context, cfg kafka.Config) ([]Retried, []*kgo.R
 		if bytes += len(m.Value); len(meant) == maxRetries || bytes > maxRetryBytes {
 			return nil, nil, fmt.Errorf("%w: it takes up to %d, of %d MiB: mean fewer, by thread, reason or time", ErrTooMany, maxRetries, maxRetryBytes>>20)
 		}
-		e := Retried{Letter: l, Outcome: Published}
+		e := Retried{Record: l, Outcome: Published}
 		switch {
 		case l.Chance == ChanceNever:
 			e.Outcome = Hopeless

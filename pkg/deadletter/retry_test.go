@@ -366,7 +366,7 @@ func TestReadPage_GivesEachLetterOnceAndNobodyElses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range page.Letters {
+		for _, l := range page.Records {
 			if !want[l.ID] || l.Tenant != "acme" || !strings.HasPrefix(l.ThreadID, "t") || l.Position == nil || l.Chance != ChanceNow || l.Bytes != len(event) {
 				t.Errorf("not expected (any more): %+v", l)
 			}
@@ -395,8 +395,8 @@ func TestReadPage_GivesEachLetterOnceAndNobodyElses(t *testing.T) {
 		"of the past":      {Query{Tenant: "acme", Until: time.Now().Add(-time.Hour)}, 0},
 		"of this hour":     {Query{Tenant: "acme", Since: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}, 7},
 	} {
-		if page, err := ReadPage(t.Context(), s.cfg, c.q, nil, 100); err != nil || len(page.Letters) != c.want {
-			t.Errorf("%s: %d letters, %v; want %d", name, len(page.Letters), err, c.want)
+		if page, err := ReadPage(t.Context(), s.cfg, c.q, nil, 100); err != nil || len(page.Records) != c.want {
+			t.Errorf("%s: %d letters, %v; want %d", name, len(page.Records), err, c.want)
 		}
 	}
 }

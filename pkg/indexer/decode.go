@@ -22,7 +22,7 @@ const (
 	// outcomeErasure: a thread was erased. The tombstones before it say what goes, this that it is gone.
 	outcomeErasure outcome = "erasure"
 	// outcomeUnknownVersion: a newer Skein wrote the record, and the partition stopped there.
-	outcomeUnknownVersion outcome = "unknown_version"
+	outcomeUnknownVersion outcome = "unknown-version"
 	outcomeUndecodable    outcome = "undecodable"
 )
 

@@ -247,7 +247,7 @@ skein_indexer_records_total{outcome="progress"} 0
 skein_indexer_records_total{outcome="run"} 4
 skein_indexer_records_total{outcome="tombstone"} 1
 skein_indexer_records_total{outcome="undecodable"} 0
-skein_indexer_records_total{outcome="unknown_version"} 0
+skein_indexer_records_total{outcome="unknown-version"} 0
 `
 	if err := testutil.GatherAndCompare(cfg.Registerer.(*prometheus.Registry), strings.NewReader(metrics), "skein_indexer_records_total"); err != nil {
 		t.Error(err)

@@ -47,7 +47,7 @@ type talk struct {
 	r    *bufio.Reader
 }
 
-func (d *door) talk(t *testing.T, contentType string) *talk {
+func (d *stage) talk(t *testing.T, contentType string) *talk {
 	t.Helper()
 	rd, wr := io.Pipe()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.srv.URL+d.path("events"), rd)
@@ -107,7 +107,7 @@ func (k *talk) ends(want string) {
 }
 
 func TestAcks_ComeWhileTheCallerSends(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	k := d.talk(t, typeNDJSON)
 	k.say(ev1 + "\n")
 	k.wants("acknowledged to line 1, 1 events")
@@ -127,7 +127,7 @@ func TestAcks_ComeWhileTheCallerSends(t *testing.T) {
 
 // Of an array all events may stand on one line: then their number says how far it is.
 func TestAcks_EventsOfOneLineAreToldOneByOne(t *testing.T) {
-	k := newDoor(t).talk(t, typeJSON)
+	k := newStage(t).talk(t, typeJSON)
 	k.say("[" + ev1)
 	k.wants("acknowledged to line 1, 1 events")
 	k.say("," + ev2)
@@ -140,7 +140,7 @@ func TestAcks_EventsOfOneLineAreToldOneByOne(t *testing.T) {
 }
 
 func TestAcks_ABadLineCostsOnlyItself(t *testing.T) {
-	shared := newDoor(t)
+	shared := newStage(t)
 	large := `{"type":"X","x":"` + strings.Repeat("x", shared.svc.cfg.MaxEventBytes) + `"}`
 	huge := `{"type":"X","x":"` + strings.Repeat("x", 5*readBuffer) + `"}`
 	seq := func(n int, ev string) string { return fmt.Sprintf(`{"seq":%d,"event":%s}`, n, ev) }
@@ -189,7 +189,7 @@ func TestAcks_ABadLineCostsOnlyItself(t *testing.T) {
 }
 
 func TestAcks_WhatCannotBeReadOnEndsTheStream(t *testing.T) {
-	shared := newDoor(t)
+	shared := newStage(t)
 	for name, tc := range map[string]struct{ contentType, body, want string }{
 		"a broken array":  {typeJSON, "[" + ev1 + "\n" + ev2 + "]", "failed: 400 not-json at line 2, 1 events"},
 		"a large element": {typeJSON, "[" + ev1 + `,{"x":"` + strings.Repeat("x", 5000) + `"}]`, "failed: 413 too-large at line 1, 1 events"},
@@ -220,7 +220,7 @@ func TestAcks_WhatCannotBeReadOnEndsTheStream(t *testing.T) {
 }
 
 func TestAcks_BeforeTheFirstEventErrorsAreProblems(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for path, contentType := range map[string]string{d.path("events"): "text/plain", "/v1/threads/%ff/runs/r/events": typeNDJSON} {
 		if a := d.do(http.MethodPost, path, strings.NewReader(ev1), "Content-Type", contentType, "Accept", typeNDJSON); a.status/100 != 4 {
 			t.Errorf("%s: answer is %d", path, a.status)
@@ -269,7 +269,7 @@ func TestAcks_ACallerThatDoesNotReadIsEnded(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(kafkatest.Timeout):
-		t.Fatal("the door reads on without end")
+		t.Fatal("ingest reads on without end")
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
 
-// BenchmarkDoor publishes bodies of 10,000 events of 150 bytes through HTTP to kfake in the same
-// process, so the number is that of client, door and broker together.
-func BenchmarkDoor(b *testing.B) {
+// BenchmarkIngest publishes bodies of 10,000 events of 150 bytes through HTTP to kfake in the same
+// process, so the number is that of client, stage and broker together.
+func BenchmarkIngest(b *testing.B) {
 	const n = 10_000
 	event := func(i int) string {
 		return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"0b9f6a8e-3f4d-4c0e-9a53-6c1f6f1c2a77","delta":" word%06d of a message","timestamp":%d}`, i, 1758110400000+i)
@@ -39,8 +39,8 @@ func BenchmarkDoor(b *testing.B) {
 	}
 }
 
-// BenchmarkDoor_OneEvent is the time that a caller waits for one acknowledged event.
-func BenchmarkDoor_OneEvent(b *testing.B) {
+// BenchmarkIngest_OneEvent is the time that a caller waits for one acknowledged event.
+func BenchmarkIngest_OneEvent(b *testing.B) {
 	d := open(b, DefaultConfig(kafkatest.Start(b, 4)))
 	for b.Loop() {
 		if a := d.post(typeNDJSON, ev1); a.status != http.StatusOK {

@@ -31,19 +31,19 @@ func runsOn(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// proxies starts doors before one cluster and one agent that goes on for ever.
+// proxies starts stages before one cluster and one agent that goes on for ever.
 func proxies(t *testing.T, cfg Config, n int) []*behind {
 	t.Helper()
 	stop := func(a *agents.Agent) { a.OnDisconnect = agents.Cancel } // with the test
 	all := []*behind{startBehind(t, cfg, stop, runsOn)}
 	for range n - 1 {
 		cfg.Agents = agents.Config{"helper": agentAt(t, all[0].agent.URL, stop)}
-		all = append(all, &behind{door: open(t, cfg), agent: all[0].agent})
+		all = append(all, &behind{stage: open(t, cfg), agent: all[0].agent})
 	}
 	return all
 }
 
-// begins has a proxy hold a run of the door's thread, and returns the stream behind its first line.
+// begins has a proxy hold a run of ingest's thread, and returns the stream behind its first line.
 func (b *behind) begins(run string) *bufio.Reader {
 	b.t.Helper()
 	resp := b.call(b.t.Context(), strings.Replace(inputOf(run), `"threadId":"t1"`, `"threadId":"`+b.thread+`"`, 1))
@@ -55,7 +55,7 @@ func (b *behind) begins(run string) *bufio.Reader {
 	return read
 }
 
-func (d *door) cancel(run, body string, header ...string) (answer, cancelled) {
+func (d *stage) cancel(run, body string, header ...string) (answer, cancelled) {
 	d.t.Helper()
 	a := d.do(http.MethodPost, strings.Replace(d.path("cancel"), "/runs/r1/", "/runs/"+run+"/", 1), strings.NewReader(body), header...)
 	var c cancelled
@@ -67,8 +67,8 @@ func (d *door) cancel(run, body string, header ...string) (answer, cancelled) {
 	return a, c
 }
 
-// request is the first record of the door's thread that asks for the run to be stopped.
-func (d *door) request(run string) *kgo.Record {
+// request is the first record of ingest's thread that asks for the run to be stopped.
+func (d *stage) request(run string) *kgo.Record {
 	d.t.Helper()
 	for _, r := range d.records() {
 		if h := headersOf(d.t, r); h.Kind == record.KindCancel && h.RunID == run {
@@ -79,8 +79,8 @@ func (d *door) request(run string) *kgo.Record {
 	return nil
 }
 
-// last is the last record of the door's thread of a kind.
-func (d *door) last(kind record.Kind) *kgo.Record {
+// last is the last record of ingest's thread of a kind.
+func (d *stage) last(kind record.Kind) *kgo.Record {
 	d.t.Helper()
 	for _, r := range slices.Backward(d.records()) {
 		if headersOf(d.t, r).Kind == kind {
@@ -127,7 +127,7 @@ func TestCancel_EndsNoOtherRun(t *testing.T) {
 	b := proxies(t, testConfig(kafkatest.Start(t, 1)), 1)[0]
 	b.begins("r1")
 	b.begins("r2")
-	other := &behind{door: b.in(t, "t2"), agent: b.agent}
+	other := &behind{stage: b.in(t, "t2"), agent: b.agent}
 	other.begins("r1")
 	if a, _ := b.cancel("r1", ""); a.status != http.StatusOK {
 		t.Fatalf("answer is %d %s", a.status, a.body)
@@ -192,7 +192,7 @@ func TestCancel_ARunThatNobodyEndsIsA409(t *testing.T) {
 
 // An agent that writes to Kafka itself may read the request, and end its run.
 func TestCancel_TellsOfAnyEndThatComes(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for name, c := range map[string]struct {
 		end    string
 		runID  string // header
@@ -220,7 +220,7 @@ func TestCancel_TellsOfAnyEndThatComes(t *testing.T) {
 }
 
 // endOnRequest reads the thread's partition as an agent does, and ends the run once it is asked to; before that it ends others.
-func (d *door) endOnRequest(runID, end string) error {
+func (d *stage) endOnRequest(runID, end string) error {
 	key, err := record.ThreadKey("dev", d.thread)
 	if err != nil {
 		return err
@@ -512,7 +512,7 @@ func TestCancelReader_GoesOnWhereTheLogWasCut(t *testing.T) {
 }
 
 func TestCancel_RefusesWhatIsNoRequest(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for name, c := range map[string]struct {
 		contentType, body string
 		status            int
@@ -548,7 +548,7 @@ func TestCancel_KafkaAwayIsA503(t *testing.T) {
 }
 
 func TestCancel_TooManyAreA503(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	d.svc.cancelling.TryAcquire(maxCancels)
 	a, _ := d.cancel("r1", "")
 	wantUnavailable(t, a, 0)
@@ -566,7 +566,7 @@ func TestCancel_TakesLessThanASecond(t *testing.T) {
 		for i := range n {
 			holder, asked := all[i%2], all[1-i%2]
 			thread := fmt.Sprint("thread ", i)
-			on := &behind{door: holder.in(t, thread), agent: holder.agent}
+			on := &behind{stage: holder.in(t, thread), agent: holder.agent}
 			rest := on.begins("r1")
 			began := time.Now()
 			a, _ := asked.in(t, thread).cancel("r1", "")

@@ -1,4 +1,4 @@
-// Package ingest is the HTTP door: it takes the events and inputs of runs, checks their envelope and
+// Package ingest is the stage that agents publish to over HTTP: it takes the events and inputs of runs, checks their envelope and
 // writes them to skein.events, byte for byte. It is the only stage that can say no to a caller, and
 // it says yes only after Kafka has acknowledged.
 //
@@ -16,5 +16,5 @@
 //
 // The stage keeps no state that outlives a request but the partition count of the topics, and what
 // a proxied run still has to publish. The count is
-// pinned: where it differs or changes, the door is closed.
+// pinned: where it differs or changes, the stage is not ready.
 package ingest

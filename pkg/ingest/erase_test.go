@@ -10,11 +10,11 @@ import (
 )
 
 func TestErase_IsARecordOfTheThreadAndAReceipt(t *testing.T) {
-	d := newDoor(t).in(t, "a/b c")
+	d := newStage(t).in(t, "a/b c")
 	if a := d.post(typeNDJSON, ev1); a.status != http.StatusOK {
 		t.Fatalf("answer is %d %s", a.status, a.body)
 	}
-	for i := range 2 { // to ask again does no harm
+	for i := range 2 { // a retry does no harm
 		a := d.do(http.MethodDelete, "/v1/threads/a%2Fb%20c", nil)
 		if a.status != http.StatusAccepted {
 			t.Fatalf("answer is %d %s", a.status, a.body)

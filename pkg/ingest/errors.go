@@ -8,7 +8,7 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// ErrUnavailable says that the door is closed: Kafka does not answer, the partition counts are not
+// ErrUnavailable says that the stage is not ready: Kafka does not answer, the partition counts are not
 // known, or they are not what they were. The text around it says which.
 var ErrUnavailable = errors.New("unavailable")
 

@@ -46,7 +46,7 @@ func zstandard(t testing.TB, s string) string {
 }
 
 func TestEvents_EveryFormKeepsTheBytes(t *testing.T) {
-	shared := newDoor(t)
+	shared := newStage(t)
 	lines := ev1 + "\n" + ev2 + "\n" + ev3 + "\n"
 	sse := "data: " + ev1 + "\n\ndata: " + ev2 + "\n\ndata: " + ev3 + "\n\n"
 	for name, tc := range map[string]struct {
@@ -105,7 +105,7 @@ func TestEvents_EveryFormKeepsTheBytes(t *testing.T) {
 }
 
 func TestEvents_RecordsSayWhereTheyBelong(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	thread, run := "a/b %🧶", "r/\x00"
 	path := "/v1/threads/a%2Fb%20%25%F0%9F%A7%B6/runs/r%2F%00/events"
 	a := d.do(http.MethodPost, path, strings.NewReader(`{"seq":5,"event":`+ev1+`}`), "Content-Type", typeSequenced)
@@ -127,7 +127,7 @@ func TestEvents_RecordsSayWhereTheyBelong(t *testing.T) {
 }
 
 func TestEvents_BadDataEndsTheRequestAndKeepsWhatCameBefore(t *testing.T) {
-	shared := newDoor(t)
+	shared := newStage(t)
 	deep := `{"type":"X","v":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + "}"
 	large := `{"type":"X","v":"` + strings.Repeat("v", 5000) + `"}`
 	fits := `{"type":"X","v":"` + strings.Repeat("v", 4<<10-len(`{"type":"X","v":""}`)) + `"}`
@@ -222,7 +222,7 @@ func TestEvents_BadDataEndsTheRequestAndKeepsWhatCameBefore(t *testing.T) {
 
 // One body of many events is written in order, in one partition, whatever the windows.
 func TestEvents_KeepTheirOrder(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	var body strings.Builder
 	const n = 5000
 	for i := range n {

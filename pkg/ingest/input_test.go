@@ -12,7 +12,7 @@ import (
 const input1 = `{"threadId":"t1", "runId":"r1","messages":[{"id":"m","role":"user","content":"hi"}],"tools":[],"context":[],"state":{"n":1.0},"forwardedProps":{}}`
 
 func TestInput_IsWrittenAsItCame(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for name, tc := range map[string]struct{ contentType, encoding, body string }{
 		"JSON":                  {"application/json", "", input1},
 		"JSON with a charset":   {"application/json; charset=UTF-8", "", input1},
@@ -40,7 +40,7 @@ func TestInput_IsWrittenAsItCame(t *testing.T) {
 }
 
 func TestInput_BadDataIsRefused(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for name, tc := range map[string]struct {
 		contentType, body string
 		status            int

@@ -23,44 +23,44 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// door is a running stage before a cluster.
-type door struct {
+// stage is a running stage before a cluster.
+type stage struct {
 	t   testing.TB
 	svc *Service
 	srv *httptest.Server
 	cfg kafka.Config
-	// client does not follow redirects: the door must not send any.
+	// client does not follow redirects: ingest must not send any.
 	client *http.Client
-	// thread is where post and written look; in is the same door with another one.
+	// thread is where post and written look; in is the same stage with another one.
 	thread string
 }
 
-// in is the door for a thread of its own, so that tests can share one cluster.
-func (d *door) in(t testing.TB, thread string) *door {
+// in is ingest for a thread of its own, so that tests can share one cluster.
+func (d *stage) in(t testing.TB, thread string) *stage {
 	c := *d
 	c.t, c.thread = t, thread
 	return &c
 }
 
-func (d *door) path(call string) string {
+func (d *stage) path(call string) string {
 	return "/v1/threads/" + url.PathEscape(d.thread) + "/runs/r1/" + call
 }
 
-func open(t testing.TB, cfg Config) *door {
+func open(t testing.TB, cfg Config) *stage {
 	t.Helper()
 	d := start(t, cfg)
 	deadline := time.Now().Add(kafkatest.Timeout)
 	for d.svc.Ready() != nil {
 		if time.Now().After(deadline) {
-			t.Fatalf("the door does not open: %v", d.svc.Ready())
+			t.Fatalf("the stage is not ready: %v", d.svc.Ready())
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return d
 }
 
-// start is open without waiting for the door.
-func start(t testing.TB, cfg Config) *door {
+// start is open without waiting for ingest.
+func start(t testing.TB, cfg Config) *stage {
 	t.Helper()
 	svc, err := New(cfg, tenant.Fixed("dev"))
 	if err != nil {
@@ -85,7 +85,7 @@ func start(t testing.TB, cfg Config) *door {
 			t.Log(err) // the tests that take Kafka away leave records that cannot be flushed
 		}
 	})
-	return &door{t: t, svc: svc, srv: srv, cfg: cfg.Kafka, client: client, thread: "t1"}
+	return &stage{t: t, svc: svc, srv: srv, cfg: cfg.Kafka, client: client, thread: "t1"}
 }
 
 func testConfig(k kafka.Config) Config {
@@ -96,12 +96,12 @@ func testConfig(k kafka.Config) Config {
 	return c
 }
 
-func newDoor(t testing.TB) *door {
+func newStage(t testing.TB) *stage {
 	t.Helper()
 	return open(t, testConfig(kafkatest.Start(t, 3)))
 }
 
-// answer is what the door says, yes or no.
+// answer is what ingest says, yes or no.
 type answer struct {
 	status      int
 	header      http.Header
@@ -116,7 +116,7 @@ type answer struct {
 	Detail      string `json:"detail"`
 }
 
-func (d *door) do(method, path string, body io.Reader, header ...string) answer {
+func (d *stage) do(method, path string, body io.Reader, header ...string) answer {
 	d.t.Helper()
 	req, err := http.NewRequest(method, d.srv.URL+path, body)
 	if err != nil {
@@ -132,7 +132,7 @@ func (d *door) do(method, path string, body io.Reader, header ...string) answer 
 	return d.read(resp)
 }
 
-func (d *door) read(resp *http.Response) answer {
+func (d *stage) read(resp *http.Response) answer {
 	d.t.Helper()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -155,13 +155,13 @@ func (d *door) read(resp *http.Response) answer {
 	return a
 }
 
-func (d *door) post(contentType, body string) answer {
+func (d *stage) post(contentType, body string) answer {
 	d.t.Helper()
 	return d.do(http.MethodPost, d.path("events"), strings.NewReader(body), "Content-Type", contentType)
 }
 
 // written are the values on skein.events, in order.
-func (d *door) written() []string {
+func (d *stage) written() []string {
 	d.t.Helper()
 	var out []string
 	for _, r := range d.records() {
@@ -171,7 +171,7 @@ func (d *door) written() []string {
 }
 
 // records are those of the thread.
-func (d *door) records() []*kgo.Record {
+func (d *stage) records() []*kgo.Record {
 	d.t.Helper()
 	key, err := record.ThreadKey("dev", d.thread)
 	if err != nil {

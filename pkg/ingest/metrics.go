@@ -64,7 +64,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}),
 		inflight: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "unacknowledged_bytes",
 			Help: "Bytes that are written and not acknowledged."}),
-		open: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "door_open",
+		open: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "ready",
 			Help: "1 where the partition counts are known and as they were, else 0: all is answered with 503."}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "proxied_runs",
 			Help: "Runs that the proxy holds: under way, or with events that are not acknowledged."}),

@@ -28,7 +28,7 @@ type pin struct {
 
 	mu   sync.Mutex
 	set  kafka.TopicSet
-	err  error  // why the door is closed; nil: it is open
+	err  error  // why the stage is not ready; nil: it is
 	said string // what was logged since the brokers last answered
 }
 
@@ -40,7 +40,7 @@ func (p *pin) partitions() (int32, error) {
 }
 
 // check compares the topics with the pinned count. An answer that does not come changes nothing once
-// the door is open: whether Kafka takes records shows when it is given one.
+// the stage is ready: whether Kafka takes records shows when it is given one.
 func (p *pin) check(ctx context.Context) {
 	set, err := kafka.ReadTopicSet(ctx, p.adm, p.topics)
 	p.mu.Lock()
@@ -81,9 +81,9 @@ func (p *pin) check(ctx context.Context) {
 	}
 	switch {
 	case p.err != nil && (was == nil || was.Error() != p.err.Error()):
-		p.logger.Error("the door is closed", "error", p.err)
+		p.logger.Error("not ready", "error", p.err)
 	case p.err == nil && was != nil:
-		p.logger.Info("the door is open", "partitions", p.set.Partitions)
+		p.logger.Info("ready", "partitions", p.set.Partitions)
 	}
 }
 

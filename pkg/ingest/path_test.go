@@ -15,7 +15,7 @@ import (
 )
 
 // raw sends a request as it stands and returns the answer: a client library would clean its path.
-func (d *door) raw(request string) answer {
+func (d *stage) raw(request string) answer {
 	d.t.Helper()
 	conn := d.dial()
 	if _, err := conn.Write([]byte(request)); err != nil {
@@ -24,7 +24,7 @@ func (d *door) raw(request string) answer {
 	return d.answerOn(conn)
 }
 
-func (d *door) dial() *net.TCPConn {
+func (d *stage) dial() *net.TCPConn {
 	d.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(d.srv.URL, "http://"))
 	if err != nil {
@@ -37,7 +37,7 @@ func (d *door) dial() *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-func (d *door) answerOn(conn net.Conn) answer {
+func (d *stage) answerOn(conn net.Conn) answer {
 	d.t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d *door) answerOn(conn net.Conn) answer {
 }
 
 func TestPath_ABadIDIsA400AndNeverARedirect(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	long := strings.Repeat("x", 513)
 	for _, path := range []string{
 		"/v1/threads//runs/r/events",
@@ -91,7 +91,7 @@ func TestPath_ABadIDIsA400AndNeverARedirect(t *testing.T) {
 }
 
 func TestPath_IDsKeepEveryCharacter(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for name, tc := range map[string]struct{ path, key string }{
 		"an escaped slash":           {"a%2Fb", "dev/a%2Fb"},
 		"an escaped slash, lower":    {"a%2fb", "dev/a%2Fb"},
@@ -127,7 +127,7 @@ func TestPath_IDsKeepEveryCharacter(t *testing.T) {
 }
 
 func TestHandler_OtherCallsAreProblems(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for name, tc := range map[string]struct {
 		method, path string
 		status       int
@@ -158,7 +158,7 @@ type stranger struct {
 func (s stranger) Authenticate(*http.Request) (tenant.Identity, error) { return s.id, s.err }
 
 func TestHandler_AsksWhoIsCalling(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for name, tc := range map[string]struct {
 		who    stranger
 		status int

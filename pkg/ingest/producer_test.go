@@ -11,7 +11,7 @@ import (
 )
 
 func TestProducer_RecordsSayTheAgentAndItsLabels(t *testing.T) {
-	shared := newDoor(t)
+	shared := newStage(t)
 	says := []string{"Skein-Agent", "shop 🧶", "skein-label-USER", "7", "Skein-Label-Env.Name", ""}
 	want := record.Headers{Version: 1, RunID: "r1", Agent: "shop 🧶", Labels: []record.Label{{Key: "env.name"}, {Key: "user", Value: "7"}}}
 	for name, c := range map[string]struct {
@@ -45,7 +45,7 @@ func TestProducer_RecordsSayTheAgentAndItsLabels(t *testing.T) {
 }
 
 func TestProducer_RefusesWhatCannotBeSaid(t *testing.T) {
-	shared := newDoor(t)
+	shared := newStage(t)
 	many := make([]string, 0, 34)
 	for i := range 17 {
 		many = append(many, fmt.Sprintf("Skein-Label-%d", i), "x")

@@ -29,9 +29,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// behind is a door with one agent, "helper", that answers as f does.
+// behind is a stage with one agent, "helper", that answers as f does.
 type behind struct {
-	*door
+	*stage
 	agent *httptest.Server
 }
 
@@ -47,7 +47,7 @@ func startBehind(t *testing.T, cfg Config, set func(*agents.Agent), f http.Handl
 	}))
 	t.Cleanup(srv.Close)
 	cfg.Agents = agents.Config{"helper": agentAt(t, srv.URL, set)}
-	b := &behind{door: open(t, cfg), agent: srv}
+	b := &behind{stage: open(t, cfg), agent: srv}
 	b.thread = "t1"
 	return b
 }

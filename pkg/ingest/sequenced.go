@@ -9,7 +9,7 @@ import (
 
 // sequencedReader reads lines of the form {"seq": n, "event": {…}}. The event's bytes are those in
 // the line. Other members are passed over. Numbers have to rise within a body: one that does not would be
-// dropped behind the door, where its sender does not see it. Over bodies they may come again: that is what they are for.
+// dropped behind ingest, where its sender does not see it. Over bodies they may come again: that is what they are for.
 type sequencedReader struct {
 	lines *lineReader
 	limit int

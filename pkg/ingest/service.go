@@ -48,7 +48,7 @@ type Service struct {
 // leastDelivery is the least time that the client takes for a delivery.
 const leastDelivery = time.Second
 
-// New makes the stage. It connects to nothing: the door opens once Run has seen the topics. The
+// New makes the stage. It connects to nothing: the stage is ready once Run has seen the topics. The
 // caller calls Close in the end.
 func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
@@ -122,7 +122,7 @@ func (s *Service) Run(ctx context.Context) error {
 // CheckVersions returns nil, or why requests to stop runs of a partition are not read: a newer Skein wrote a record there.
 func (s *Service) CheckVersions() error { return s.metrics.stops.Check() }
 
-// Ready returns nil while the door is open, else the reason why it is not.
+// Ready returns nil while the stage is ready, else the reason why it is not.
 func (s *Service) Ready() error {
 	_, err := s.pin.partitions()
 	return err

@@ -72,7 +72,7 @@ func TestCancel_LeavesAStreamThatTheClientTakes(t *testing.T) {
 	})
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			b := &behind{door: shared.in(t, name), agent: shared.agent}
+			b := &behind{stage: shared.in(t, name), agent: shared.agent}
 			rest := b.begins("r1")
 			if a, got := b.cancel("r1", ""); a.status != http.StatusOK || got.Status != record.StatusCancelled {
 				t.Fatalf("answer is %d %s for %s", a.status, a.body, url.PathEscape(name))

@@ -23,8 +23,8 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
 
-// impatient is a door that waits for Kafka a moment only.
-func impatient(t *testing.T, c *kafkatest.Cluster) *door {
+// impatient is a stage that waits for Kafka a moment only.
+func impatient(t *testing.T, c *kafkatest.Cluster) *stage {
 	cfg := testConfig(c.Config)
 	cfg.AckTimeout = 500 * time.Millisecond
 	return open(t, cfg)
@@ -85,7 +85,7 @@ func TestWeather_KafkaBackIsAYes(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the door does not say yes again")
+			t.Fatal("ingest does not say yes again")
 		}
 	}
 	got := d.written()
@@ -146,7 +146,7 @@ func TestWeather_NothingIsWrittenBehindAGap(t *testing.T) {
 	go func() { got <- d.do(http.MethodPost, d.path("events"), in) }()
 	for i := range 200 {
 		if _, err := fmt.Fprintf(out, `{"type":"X","n":%d}`+"\n", i); err != nil {
-			break // the door has hung up
+			break // ingest has hung up
 		}
 		if i < 2 { // a request each, so that the third one comes in the middle
 			kafkatest.ConsumeUntil(t, d.cfg, d.cfg.Topics().Events, func(rs []*kgo.Record) bool { return len(rs) == i+1 })
@@ -181,7 +181,7 @@ func TestWeather_ATopicWithALowerLimitIsA413(t *testing.T) {
 
 // A caller that hangs up in the middle takes nothing of others with it.
 func TestWeather_ACallerThatHangsUpHurtsNobody(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for i := range 20 {
 		conn := d.dial()
 		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n%s\n%s\n", d.in(t, "gone").path("events"), ev1, ev2[:10]); err != nil {
@@ -202,7 +202,7 @@ func TestWeather_ACallerThatHangsUpHurtsNobody(t *testing.T) {
 }
 
 func TestWeather_ABodyThatIsCutIsA400(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for name, tc := range map[string]struct{ head, body string }{
 		"in an event, by length": {"Content-Length: 1000", ev1 + "\n" + ev2[:10]},
 		// What is there looks whole, but the caller has not finished it.
@@ -231,7 +231,7 @@ func TestWeather_ABodyThatIsCutIsA400(t *testing.T) {
 
 // The answer to a bad line comes while the caller still holds the body open.
 func TestEvents_ABadLineIsAnsweredAtOnce(t *testing.T) {
-	d := newDoor(t)
+	d := newStage(t)
 	for _, line := range []string{"nonsense\n", strings.Repeat("x", 2*readBuffer)} {
 		in, out := io.Pipe()
 		got := make(chan answer, 1)
@@ -249,7 +249,7 @@ func TestEvents_ABadLineIsAnsweredAtOnce(t *testing.T) {
 	}
 }
 
-// While Kafka takes nothing, the door takes no more than its windows: a caller waits.
+// While Kafka takes nothing, ingest takes no more than its windows: a caller waits.
 func TestEvents_ACallerIsSlowedDownToKafkasPace(t *testing.T) {
 	c := kafkatest.StartCluster(t, 1)
 	cfg := testConfig(c.Config)
@@ -262,7 +262,7 @@ func TestEvents_ACallerIsSlowedDownToKafkasPace(t *testing.T) {
 	wantUnavailable(t, a, 0)
 	// Windows, the reader's buffer, and what the kernel holds for a connection on loopback.
 	if n := taken.Load(); n > 16<<20 {
-		t.Errorf("the door took %d bytes that Kafka did not", n)
+		t.Errorf("ingest took %d bytes that Kafka did not", n)
 	}
 }
 
@@ -287,7 +287,7 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestDoor_IsClosedUntilTheTopicsAreThere(t *testing.T) {
+func TestIngest_IsNotReadyUntilTheTopicsAreThere(t *testing.T) {
 	c := kafkatest.StartCluster(t, 1, kafkatest.WithoutTopics())
 	cfg := testConfig(c.Config)
 	cfg.PartitionCheck = 20 * time.Millisecond
@@ -295,7 +295,7 @@ func TestDoor_IsClosedUntilTheTopicsAreThere(t *testing.T) {
 	wantUnavailable(t, d.post(typeNDJSON, ev1), 0)
 	for _, topic := range c.Config.Topics().All() {
 		if d.svc.Ready() == nil {
-			t.Fatal("the door is open before all topics are there")
+			t.Fatal("the stage is ready before all topics are there")
 		}
 		if err := c.Fake.CreateTopic(topic, 2, nil); err != nil {
 			t.Fatal(err)
@@ -307,7 +307,7 @@ func TestDoor_IsClosedUntilTheTopicsAreThere(t *testing.T) {
 	}
 }
 
-func TestDoor_IsClosedWherePartitionCountsDifferOrChange(t *testing.T) {
+func TestIngest_IsNotReadyWherePartitionCountsDifferOrChange(t *testing.T) {
 	c := kafkatest.StartCluster(t, 2)
 	reg := prometheus.NewRegistry()
 	cfg := testConfig(c.Config)
@@ -339,7 +339,7 @@ func TestDoor_IsClosedWherePartitionCountsDifferOrChange(t *testing.T) {
 	await(t, func() bool { return d.svc.Ready() != nil })
 	wantUnavailable(t, d.post(typeNDJSON, ev1), 0)
 	if got := testutil.ToFloat64(d.svc.metrics.open); got != 0 {
-		t.Errorf("skein_ingest_door_open is %v, want 0", got)
+		t.Errorf("skein_ingest_ready is %v, want 0", got)
 	}
 	recreate(c.Config.Topics().All(), 2) // as it was, but other topics: the producer knows those that are gone
 	await(t, func() bool { return d.svc.Ready() == nil })

@@ -34,7 +34,7 @@ const peekBytes = 64 << 10
 
 // The causes of a stall, for the metric.
 const (
-	stalledOpen   = "open_transaction"
+	stalledOpen   = "open-transaction"
 	stalledUnread = "unread"
 )
 

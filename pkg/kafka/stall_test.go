@@ -113,7 +113,7 @@ func (s *stalls) finds(what, text string, open, unread int) {
 	}
 	want := "# HELP skein_compactor_stalled_partitions Partitions that stand still although something lies there, by cause: behind an open transaction of any producer, or unread.\n" +
 		"# TYPE skein_compactor_stalled_partitions gauge\n" +
-		"skein_compactor_stalled_partitions{cause=\"open_transaction\"} " + string(rune('0'+open)) + "\n" +
+		"skein_compactor_stalled_partitions{cause=\"open-transaction\"} " + string(rune('0'+open)) + "\n" +
 		"skein_compactor_stalled_partitions{cause=\"unread\"} " + string(rune('0'+unread)) + "\n"
 	if err := testutil.GatherAndCompare(s.reg, strings.NewReader(want), "skein_compactor_stalled_partitions"); err != nil {
 		s.t.Errorf("%s: %v", what, err)

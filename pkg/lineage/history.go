@@ -82,7 +82,7 @@ func (h History) List() (list any, held int) {
 // Content is what one run's record says about its history.
 type Content struct {
 	RunID string
-	// Base is the run whose history Messages, Layout and State are told against, or empty.
+	// Base is the run whose history Messages, Layout and State are encoded relative to, or empty.
 	Base     string
 	Messages []agui.Message
 	Layout   agui.Layout

@@ -4,7 +4,7 @@ import "slices"
 
 // Picture is the layout that every drawing of a thread uses. Rows go from the oldest run of a tree
 // down, as a conversation grows. Branches are lanes: a run's side branches, the oldest first, stand
-// right below it, one lane to the right and each with all that hangs from it; then its own branch
+// right below it, one lane to the right and each with all that follows it; then its own branch
 // goes on in its own lane. So a thread needs as many lanes as its branches are nested, not as many
 // as it has. Every run is in exactly one row.
 type Picture struct {
@@ -33,7 +33,7 @@ type Row struct {
 	Kind RowKind `json:"kind"`
 	// Lane is where its node stands, from 0.
 	Lane int `json:"lane"`
-	// From is the lane that the node hangs from: Lane itself where it goes on in its lane, Lane-1
+	// From is the lane that the node follows: Lane itself where it goes on in its lane, Lane-1
 	// where a branch parts, -1 for a root.
 	From int `json:"from"`
 	// Down says that its lane goes on below it, Through are the other lanes that do, in order.

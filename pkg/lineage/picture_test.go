@@ -177,7 +177,7 @@ func checkPicture(t fataler, g *Graph, p *Picture, o PictureOptions) {
 		case r.From < 0 && (r.Lane != 0 || len(alive) > 0):
 			t.Fatalf("%s: a root beside lanes %v", where, alive)
 		case r.From >= 0 && r.From != r.Lane && r.From != r.Lane-1, r.From >= 0 && !alive[r.From]:
-			t.Fatalf("%s: it hangs from no lane; alive are %v", where, alive)
+			t.Fatalf("%s: it follows no lane; alive are %v", where, alive)
 		}
 		now := map[int]bool{}
 		if r.Down {
@@ -200,7 +200,7 @@ func checkPicture(t fataler, g *Graph, p *Picture, o PictureOptions) {
 			parent = r.RunID
 		}
 		if r.From >= 0 && last[r.From] != parent {
-			t.Fatalf("%s: it hangs from run %q, its parent is %q", where, last[r.From], parent)
+			t.Fatalf("%s: it follows run %q, its parent is %q", where, last[r.From], parent)
 		}
 		switch r.Kind {
 		case RowRun:

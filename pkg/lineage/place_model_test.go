@@ -325,7 +325,7 @@ func TestThread_FindsTheHiddenParent(t *testing.T) {
 			p := placed(th, Start{RunID: m.fresh("r"), Offset: m.next, Input: &agui.RunAgentInput{Messages: ids(history)}})
 			switch {
 			case hidden == nil && p.Run.Parent != "":
-				t.Fatalf("a root hangs from %q", p.Run.Parent)
+				t.Fatalf("a root follows %q", p.Run.Parent)
 			case hidden != nil:
 				same := 0
 				for _, r := range m.runs {
@@ -335,13 +335,13 @@ func TestThread_FindsTheHiddenParent(t *testing.T) {
 				}
 				found := m.find(p.Run.Parent, m.next)
 				if found == nil || p.Run.ParentBy != ParentContent {
-					t.Fatalf("run %q hangs from %q by %q, not from %q", p.Run.ID, p.Run.Parent, p.Run.ParentBy, hidden.ID)
+					t.Fatalf("run %q follows %q by %q, not from %q", p.Run.ID, p.Run.Parent, p.Run.ParentBy, hidden.ID)
 				}
 				// A run that failed before it said anything has its input as its history, and so
 				// has its repetition more of the input in common with it.
 				failed := slices.Equal(found.history, history)
 				if !failed && !slices.Equal(found.history, hidden.history) || !failed && same == 1 && found != hidden {
-					t.Fatalf("run %q hangs from %q, not from %q", p.Run.ID, found.ID, hidden.ID)
+					t.Fatalf("run %q follows %q, not from %q", p.Run.ID, found.ID, hidden.ID)
 				}
 			}
 			r := &modelRun{Run: p.Run, history: history}

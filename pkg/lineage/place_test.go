@@ -256,13 +256,13 @@ func TestThread_FollowsARunToItsEnd(t *testing.T) {
 	}
 	history = msgs("u1 a1 u5 a5")
 	if got := find("u1 a1 u5 a5 u6", 51); got != "r" {
-		t.Errorf("while it is live its child hangs from %q", got)
+		t.Errorf("while it is live its child follows %q", got)
 	}
 	// It leaves memory, is abandoned, comes back with more and is sealed.
 	r.HistoryKey = KeyOf(history)
 	add(t, th, r)
 	if got := find("u1 a1 u5 a5 u6", 52); got != "r" {
-		t.Errorf("out of memory its child hangs from %q", got)
+		t.Errorf("out of memory its child follows %q", got)
 	}
 	r.End, r.Status = 60, StatusAbandoned
 	add(t, th, r)

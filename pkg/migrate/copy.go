@@ -163,7 +163,7 @@ func (c *chunk) end(ctx context.Context) error {
 // follow it, and dead letters are copied anew.
 func (g *migration) copyDerived(ctx context.Context, p *places) error {
 	if len(g.state.Next[nextDeadLetters]) > 0 {
-		if err := g.dropLetters(ctx); err != nil {
+		if err := g.dropDeadLetters(ctx); err != nil {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func (g *migration) copyDerived(ctx context.Context, p *places) error {
 	}{
 		{nextRuns, g.old.Runs, g.latest, g.copyRun},
 		{nextSnapshots, g.old.Snapshots, g.latest, g.copySnapshot},
-		{nextDeadLetters, g.old.DeadLetters, g.all, g.copyLetter},
+		{nextDeadLetters, g.old.DeadLetters, g.all, g.copyDeadLetter},
 	} {
 		before := len(g.state.Next[t.name]) > 0
 		c := &chunk{migration: g, topic: t.name, state: g.state.clone()}
@@ -203,8 +203,8 @@ func (g *migration) copyDerived(ctx context.Context, p *places) error {
 	return nil
 }
 
-// dropLetters deletes the dead letters that were copied. Killed before it has said so, it is done again.
-func (g *migration) dropLetters(ctx context.Context) error {
+// dropDeadLetters deletes the dead letters that were copied. Killed before it has said so, it is done again.
+func (g *migration) dropDeadLetters(ctx context.Context) error {
 	spans, err := g.spans(ctx, g.new.DeadLetters)
 	if err != nil {
 		return err
@@ -287,8 +287,8 @@ func (g *migration) isErased(p *places, m *kgo.Record) bool {
 	return ok && g.isThreads(m.Key, at.Partition) && at.Offset < p.erased[string(m.Key)]
 }
 
-// copyLetter copies a dead letter, unless it was published again, as what became of that is copied, or erased.
-func (g *migration) copyLetter(p *places, m *kgo.Record) (*kgo.Record, error) {
+// copyDeadLetter copies a dead letter, unless it was published again, as what became of that is copied, or erased.
+func (g *migration) copyDeadLetter(p *places, m *kgo.Record) (*kgo.Record, error) {
 	if p.retried[record.Position{Partition: m.Partition, Offset: m.Offset}] || g.isErased(p, m) {
 		return nil, nil
 	}

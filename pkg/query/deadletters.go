@@ -10,7 +10,7 @@ import (
 
 // deadLettersAnswer is a page of dead letters.
 type deadLettersAnswer struct {
-	DeadLetters []deadletter.Letter `json:"deadLetters"`
+	DeadLetters []deadletter.Record `json:"deadLetters"`
 	// Next is the next page's "after"; empty at the end.
 	Next string `json:"next,omitempty"`
 }
@@ -44,7 +44,7 @@ func (c *call) deadLetters() error {
 	if err != nil {
 		return err
 	}
-	letters, err := c.notErased(page.Letters)
+	letters, err := c.notErased(page.Records)
 	if err != nil {
 		return err
 	}
@@ -57,9 +57,9 @@ func (c *call) deadLetters() error {
 
 // notErased leaves out the dead letters of threads that were erased since. An erasure speaks of its
 // thread's partition: it does not cover what came on another one.
-func (c *call) notErased(letters []deadletter.Letter) ([]deadletter.Letter, error) {
+func (c *call) notErased(letters []deadletter.Record) ([]deadletter.Record, error) {
 	below := map[string]int64{}
-	kept := []deadletter.Letter{}
+	kept := []deadletter.Record{}
 	for _, l := range letters {
 		if l.Position != nil && l.ThreadID != "" && l.Reason != deadletter.WrongPartition {
 			if _, ok := below[l.ThreadID]; !ok {

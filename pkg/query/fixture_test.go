@@ -171,7 +171,7 @@ func run(thread, id string, n int64, messages ...agui.Message) *record.Run {
 	}
 }
 
-// child is a run that continues parent, told against it.
+// child is a run that continues parent, encoded relative to it.
 func child(parent *record.Run, id string, n int64, by record.ParentBy, messages ...agui.Message) *record.Run {
 	r := run(parent.ThreadID, id, n, messages...)
 	r.Tenant = parent.Tenant

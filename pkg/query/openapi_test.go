@@ -119,7 +119,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"History": historyAnswer{}, "Diff": diffAnswer{}, "DiffSide": diffSide{}, "Change": lineage.Change{},
 		"ReplayedEvent": replayLine{}, "Proof": proofAnswer{}, "ProofClaim": claim{}, "VerifyProgress": verifyProgress{},
 		"ExportWithReport": exportAnswer{}, "ExportReport": artifact.Report{},
-		"Erasure": erasureAnswer{}, "DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Letter{},
+		"Erasure": erasureAnswer{}, "DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Record{},
 	} {
 		s, ok := doc.Components.Schemas[name]
 		if !ok {

@@ -12,7 +12,7 @@ import (
 )
 
 // chainOf are three runs, one from the other, as rules of some version tell them: the second changes a message
-// of the first, so that it is told against that one.
+// of the first, so that it is encoded relative to that one.
 func chainOf(refolds int, says string) []*record.Run {
 	first := run("t", "first", 1, msg("a", "user", says+" of the first"))
 	second := child(first, "second", 2, record.ParentExplicit, msg("b", "assistant", says+" of the second"))

@@ -89,7 +89,7 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 	for i, id := range chain {
 		row := rows[id]
 		if base := rows[row.Base]; row.Base != "" && base.Refolds != row.BaseRefolds {
-			return restored{}, fmt.Errorf("%w: run %q is told against another record of run %q", errBehind, id, base.RunID)
+			return restored{}, fmt.Errorf("%w: run %q is encoded relative to another record of run %q", errBehind, id, base.RunID)
 		}
 		out.badges.Truncated = out.badges.Truncated || row.Truncated
 		out.badges.RawLost = out.badges.RawLost || row.RawLost

@@ -252,7 +252,7 @@ func TestLineage_InEveryFormat(t *testing.T) {
 	f.get("acme", "/v1/threads/chat/lineage?format=text&width=3").problem(t, http.StatusBadRequest)
 }
 
-// A part of a thread is a thread of its own: what it hangs from is said, and is no fault of it.
+// A part of a thread is a thread of its own: what it is based on is said, and is no fault of it.
 func TestLineage_OfAPart(t *testing.T) {
 	f := newFixture(t)
 	conversation(f)

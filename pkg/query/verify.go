@@ -242,7 +242,7 @@ func (s *indexed) History(run string) (lineage.History, error) {
 		return lineage.History{}, &verify.UnprovableError{Reason: fmt.Sprintf("the history at the end of run %q, from which it starts, cannot be put together", run)}
 	case err != nil:
 		return lineage.History{}, err
-	case s.runs[i].Version != h.run.Version: // what is proved hangs from the older one
+	case s.runs[i].Version != h.run.Version: // what is proved is based on the older one
 		return lineage.History{}, s.lacks(fmt.Sprintf("run %q has a newer record by now; try again", run))
 	}
 	return h.History, nil

@@ -211,7 +211,7 @@ func TestVerify_TakesNoInputForABeginning(t *testing.T) {
 	for branch, want := range map[string]string{"a": "proved []", "b": "differs [branchId]"} {
 		f.indexedFor("acme", "chat", "b", "", func(r *record.Run) {
 			r.ParentRunID, r.ParentBy, r.Base, r.BranchID, r.RootRunID, r.Depth = "a", record.ParentContent, "a", branch, "a", 1
-			r.Messages, r.Layout, r.InputMessages, r.InputLayout = r.Messages[2:], nil, nil, nil // told against a
+			r.Messages, r.Layout, r.InputMessages, r.InputLayout = r.Messages[2:], nil, nil, nil // encoded relative to a
 			r.Stats.Messages = 1
 		}, b...)
 		for _, path := range []string{"/v1/threads/chat/runs/a/verify", "/v1/threads/chat/runs/b/verify", "/v1/threads/chat/verify"} {
@@ -241,7 +241,7 @@ func TestVerify_TakesNoInputForABeginning(t *testing.T) {
 func TestVerify_ProvesPlaces(t *testing.T) {
 	place := func(r *record.Run) {
 		r.ParentRunID, r.ParentBy, r.Base, r.BranchID, r.RootRunID, r.Depth = "a", record.ParentContent, "a", "a", "a", 1
-		r.Messages, r.Layout, r.InputMessages, r.InputLayout = r.Messages[1:], nil, nil, nil // told against a
+		r.Messages, r.Layout, r.InputMessages, r.InputLayout = r.Messages[1:], nil, nil, nil // encoded relative to a
 		r.Stats.Messages = 0
 	}
 	for name, c := range map[string]struct {

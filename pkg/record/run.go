@@ -92,7 +92,7 @@ type Run struct {
 	// where it goes on from it. Package lineage makes the words.
 	Rewrote []string `json:"rewrote,omitempty"`
 
-	// Base is the sealed run whose history this run's messages are told against, or empty.
+	// Base is the sealed run whose history this run's messages are encoded relative to, or empty.
 	Base string `json:"base,omitempty"`
 	// Messages are the run's own messages: added or changed by it, in order.
 	Messages []agui.Message `json:"messages,omitempty"`
@@ -141,7 +141,7 @@ type Run struct {
 	InputSHA256 string `json:"inputSha256,omitempty"`
 	FoldVersion int    `json:"foldVersion"`
 	// Refolds is how many times the history at the run's end was told anew (skein refold --apply): by this
-	// record, or by one that it hangs from. BaseRefolds is Base's number as this record is told
+	// record, or by one that it is based on. BaseRefolds is Base's number as this record is told
 	// against it: whoever has a record of Base with another one has two that do not fit together.
 	Refolds     int `json:"refolds,omitempty"`
 	BaseRefolds int `json:"baseRefolds,omitempty"`

@@ -302,7 +302,7 @@ func (w *Rewriter) Rewrite() ([]Rewritten, error) {
 	refolds := map[string]int{} // of the runs in all
 	for _, r := range w.runs {
 		if r.rec.Status == record.StatusRunning {
-			return nil, fmt.Errorf("%w: run %q is open: ask again once it has ended", ErrUnchanged, r.ID)
+			return nil, fmt.Errorf("%w: run %q is open: try again once it has ended", ErrUnchanged, r.ID)
 		}
 		of, based := refolds[r.rec.Base]
 		out, err := r.result()
@@ -317,7 +317,7 @@ func (w *Rewriter) Rewrite() ([]Rewritten, error) {
 			fallthrough
 		case r.excluded != "":
 			if based {
-				return nil, fmt.Errorf("%w: run %q hangs from one that changes, and cannot be folded again: %s", ErrUnchanged, r.ID, reason)
+				return nil, fmt.Errorf("%w: run %q is based on one that changes, and cannot be folded again: %s", ErrUnchanged, r.ID, reason)
 			}
 			continue
 		}

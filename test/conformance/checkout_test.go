@@ -89,7 +89,7 @@ func TestCheckout_TheOfficialClientGoesOnFromIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			if run.ParentRunID != first.RunID || run.ParentBy != "explicit" {
-				t.Errorf("it hangs from %q by %s, not from the run that was checked out", run.ParentRunID, run.ParentBy)
+				t.Errorf("it follows %q by %s, not from the run that was checked out", run.ParentRunID, run.ParentBy)
 			}
 		})
 	}

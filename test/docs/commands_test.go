@@ -69,7 +69,7 @@ func TestDocs_CommandsWork(t *testing.T) {
 				if err != nil {
 					t.Errorf("%v\n%s\n%s", err, script, out)
 				}
-				// "skein publish" waits until what it published can be read. The door does not: a person
+				// "skein publish" waits until what it published can be read. Ingest does not: a person
 				// takes longer to type the next call than the index to follow.
 				if strings.Contains(script, "curl ") {
 					if err := server.Settle(ctx); err != nil {

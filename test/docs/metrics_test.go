@@ -103,12 +103,12 @@ func stages(t *testing.T) map[string]*metric {
 	l := &ledger{Registry: prometheus.NewPedanticRegistry(), t: t, metrics: map[string]*metric{}}
 	logger := slog.New(slog.DiscardHandler)
 	k := kafka.Config{Brokers: []string{"127.0.0.1:1"}, Registerer: l}
-	door, err := ingest.New(ingest.DefaultConfig(k), tenant.Fixed("t"))
+	front, err := ingest.New(ingest.DefaultConfig(k), tenant.Fixed("t"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := door.Close(); err != nil {
+		if err := front.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -25,10 +25,10 @@ import (
 
 var seed = flag.Uint64("seed", 0, "the order of publishing; 0 draws one")
 
-// Every recorded run goes in through the HTTP door, and comes out of the HTTP API as the official client
+// Every recorded run goes in through the HTTP API, and comes out of the HTTP API as the official client
 // holds it: each run once, nothing in the dead letters. On the way the compactor is killed while it has
 // open runs, and the indexer while it holds rows that the store has not acknowledged; and a node of the real
-// Kafka, for good, that leads the partition of the next request: the door says what was not acknowledged, and
+// Kafka, for good, that leads the partition of the next request: ingest says what was not acknowledged, and
 // what was is there. Another tenant publishes threads and runs of the same ids meanwhile, and each sees its own only.
 func TestPipeline_GivesBackWhatTheOfficialClientHolds(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) ends{
@@ -65,7 +65,7 @@ func testPipeline(t *testing.T, e ends) {
 			total += len(run.Lines())
 		}
 	}
-	pub := &publisher{door: p.door, rng: rng, again: e.killLeader != nil}
+	pub := &publisher{ingestAPI: p.ingestAPI, rng: rng, again: e.killLeader != nil}
 	killed := false
 	compactor := killer{t: t, after: total/4 + rng.IntN(total/4), find: openRuns(t, p)}
 	indexer := killer{t: t, after: total/4 + rng.IntN(total/4), find: heldRows(t, p)}
@@ -90,7 +90,7 @@ func testPipeline(t *testing.T, e ends) {
 		t.Fatalf("killed the compactor: %v, the indexer: %v; neither was seen at work otherwise", compactor.done, indexer.done)
 	}
 	if e.killLeader != nil && pub.refused == 0 {
-		t.Errorf("the door has refused nobody: a node was killed: %v", killed)
+		t.Errorf("ingest has refused nobody: a node was killed: %v", killed)
 	}
 	t.Logf("%v: %d events of %d threads are published; %d requests were told to come again", elapsed(), pub.sent, len(stories), pub.refused)
 
@@ -168,7 +168,7 @@ func checkErasure(t *testing.T, p *pipeline, pub *publisher, stories []story) {
 		}
 	}
 
-	receipt, err := p.door[tenantA].EraseThread(t.Context(), id)
+	receipt, err := p.ingestAPI[tenantA].EraseThread(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ type ends struct {
 	replication int
 	// store are the flags of indexer and query that name the store.
 	store []string
-	// door are flags of ingest, compactor those of the compactor.
-	door, compactor []string
+	// ingest are flags of ingest, compactor those of the compactor.
+	ingest, compactor []string
 	// killLeader, where the broker may be lost, kills the node that leads a partition of skein.events.
 	killLeader func(partition int32)
 	// versions say what the ends are.
@@ -41,14 +41,14 @@ func embeddedEnds(t *testing.T) ends {
 
 // realEnds are those of production.
 func realEnds(t *testing.T) ends {
-	// A dead node keeps its partitions for longer than the door waits: callers are refused, and come again.
+	// A dead node keeps its partitions for longer than ingest waits: callers are refused, and come again.
 	cluster := kafkatest.Real(t, 3, kafkatest.WithSettings(map[string]string{"broker.session.timeout.ms": "6000"}))
 	server := clickhousetest.Start(t)
 	return ends{
 		kafka:       cluster.Config,
 		replication: 3,
 		store:       storeFlags(t, server),
-		door:        []string{"--ack-timeout", "3s"},
+		ingest:      []string{"--ack-timeout", "3s"},
 		killLeader:  func(partition int32) { cluster.Kill(leader(t, cluster.Config, partition)) },
 		versions:    cluster.Version + "; " + server.Part,
 	}

@@ -76,9 +76,9 @@ func agentsFile(t *testing.T, url string) string {
 }
 
 // callProxy runs a thread's run through the proxy and returns the events that came.
-func callProxy(ctx context.Context, door, key, thread string) (events []string, err error) {
+func callProxy(ctx context.Context, ingestURL, key, thread string) (events []string, err error) {
 	input := fmt.Sprintf(`{"threadId":%q,"runId":"r","state":{},"messages":[],"tools":[],"context":[],"forwardedProps":{}}`, thread)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, door+"/v1/agents/helper", strings.NewReader(input))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, ingestURL+"/v1/agents/helper", strings.NewReader(input))
 	if err != nil {
 		return nil, err
 	}
@@ -113,10 +113,10 @@ func TestLedger_NothingAcknowledgedIsLostWhenKafkaIsKilled(t *testing.T) {
 	cluster := kafkatest.Real(t, 1, kafkatest.Own())
 	agent := ledgerAgent(t, 150*time.Millisecond)
 	p := startPipeline(t, ends{
-		kafka: cluster.Config, replication: 1, door: []string{"--agents", agentsFile(t, agent.URL), "--ack-timeout", "1s"},
+		kafka: cluster.Config, replication: 1, ingest: []string{"--agents", agentsFile(t, agent.URL), "--ack-timeout", "1s"},
 		store: []string{"--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite")},
 	})
-	door := "http://" + p.ingest.Said("listening", "address")
+	ingestURL := "http://" + p.ingest.Said("listening", "address")
 
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -126,7 +126,7 @@ func TestLedger_NothingAcknowledgedIsLostWhenKafkaIsKilled(t *testing.T) {
 			thread := fmt.Sprint("plain-", i)
 			for n := 0; n < ledgerEvents; {
 				line := fmt.Sprintf(`{"seq":%d,"event":%s}`, n, ledgerEvent(thread, n))
-				_, err := p.door[tenantA].PostEvents(t.Context(), thread, "r", client.TypeSequenced, strings.NewReader(line))
+				_, err := p.ingestAPI[tenantA].PostEvents(t.Context(), thread, "r", client.TypeSequenced, strings.NewReader(line))
 				mu.Lock()
 				if err == nil {
 					n++
@@ -140,7 +140,7 @@ func TestLedger_NothingAcknowledgedIsLostWhenKafkaIsKilled(t *testing.T) {
 		})
 		all.Go(func() {
 			thread := fmt.Sprint("proxied-", i)
-			events, err := callProxy(t.Context(), door, p.secrets[tenantA], thread)
+			events, err := callProxy(t.Context(), ingestURL, p.secrets[tenantA], thread)
 			if err != nil || len(events) != ledgerEvents {
 				t.Errorf("%s: %d events of %d came, %v", thread, len(events), ledgerEvents, err)
 			}
@@ -221,15 +221,15 @@ func TestLedger_RunsOfAProxyThatIsKilledEnd(t *testing.T) {
 	cluster := kafkatest.Real(t, 1)
 	agent := ledgerAgent(t, 200*time.Millisecond)
 	p := startPipeline(t, ends{
-		kafka: cluster.Config, replication: 1, door: []string{"--agents", agentsFile(t, agent.URL)}, compactor: []string{"--idle-limit", "5s"},
+		kafka: cluster.Config, replication: 1, ingest: []string{"--agents", agentsFile(t, agent.URL)}, compactor: []string{"--idle-limit", "5s"},
 		store: []string{"--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite")},
 	})
-	door := "http://" + p.ingest.Said("listening", "address")
+	ingestURL := "http://" + p.ingest.Said("listening", "address")
 	var all sync.WaitGroup
 	came := make([]int, runs)
 	for i := range runs {
 		all.Go(func() {
-			events, _ := callProxy(t.Context(), door, p.secrets[tenantA], fmt.Sprint("held-", i)) // it is cut off
+			events, _ := callProxy(t.Context(), ingestURL, p.secrets[tenantA], fmt.Sprint("held-", i)) // it is cut off
 			came[i] = len(events)
 		})
 	}

@@ -28,8 +28,8 @@ type pipeline struct {
 	dir  string
 
 	ingest, compactor, indexer, query *process.Process
-	// door and api are each tenant's clients of ingest and query.
-	door, api map[string]*client.Client
+	// ingestAPI and api are each tenant's clients of ingest and query.
+	ingestAPI, api map[string]*client.Client
 	// secrets are the tenants' API keys.
 	secrets map[string]string
 }
@@ -43,7 +43,7 @@ func startPipeline(t *testing.T, e ends) *pipeline {
 	}
 	http := []string{"--listen", "127.0.0.1:0", "--api-keys", keys}
 	// Before what they wait for is there: they have to go on by themselves.
-	p.ingest = p.launch("ingest", append(e.door, http...)...)
+	p.ingest = p.launch("ingest", append(e.ingest, http...)...)
 	p.startIndexer()
 	p.startCompactor()
 	p.topics("create", "--partitions", strconv.Itoa(partitions), "--replication", strconv.Itoa(e.replication))
@@ -53,7 +53,7 @@ func startPipeline(t *testing.T, e ends) *pipeline {
 	p.compactor.AwaitReady()
 	p.query = p.launch("query", append(http, e.store...)...)
 	p.query.AwaitReady()
-	p.door, p.api = p.connect(p.ingest), p.connect(p.query)
+	p.ingestAPI, p.api = p.connect(p.ingest), p.connect(p.query)
 	return p
 }
 

@@ -20,12 +20,12 @@ const width = 8
 // largestPart is how many events at most go out with one request.
 const largestPart = 12
 
-// publisher plays recorded threads through the door in small parts, always going on with any one of
+// publisher plays recorded threads through ingest in small parts, always going on with any one of
 // the threads that are open: runs of many threads interleave in each partition.
 type publisher struct {
-	// door is each tenant's client of the door.
-	door map[string]*client.Client
-	rng  *rand.Rand
+	// ingestAPI is each tenant's client of ingest.
+	ingestAPI map[string]*client.Client
+	rng       *rand.Rand
 	// sent counts events, open the runs that have begun and not ended, refused the requests that were told
 	// to come again.
 	sent, open, refused int
@@ -71,7 +71,7 @@ func (p *publisher) publish(ctx context.Context, stories []story) error {
 
 // step sends the next part of a thread and reports whether it was the last.
 func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
-	door, run := p.door[t.tenant], t.thread.Runs[t.run]
+	api, run := p.ingestAPI[t.tenant], t.thread.Runs[t.run]
 	key, err := record.ThreadKey(t.tenant, run.ThreadID)
 	if err != nil {
 		return false, err
@@ -79,7 +79,7 @@ func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
 	p.before(key)
 	if !t.begun {
 		t.lines = run.Lines()
-		if _, err := door.PutInput(ctx, run.ThreadID, run.RunID, run.Input); err != nil {
+		if _, err := api.PutInput(ctx, run.ThreadID, run.RunID, run.Input); err != nil {
 			if _, again := p.comeAgain(err); again {
 				return false, nil
 			}
@@ -90,7 +90,7 @@ func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
 	}
 	part := t.lines[t.seq:min(t.seq+1+p.rng.IntN(largestPart), len(t.lines))]
 	mediaType, body := p.body(part, t.seq)
-	ack, err := door.PostEvents(ctx, run.ThreadID, run.RunID, mediaType, bytes.NewReader(body))
+	ack, err := api.PostEvents(ctx, run.ThreadID, run.RunID, mediaType, bytes.NewReader(body))
 	if err != nil {
 		// It says how many are there. Others may be, too: they are sent again with their numbers.
 		if accepted, again := p.comeAgain(err); again {
@@ -114,7 +114,7 @@ func (p *publisher) step(ctx context.Context, t *playing) (bool, error) {
 	return t.run == len(t.thread.Runs), nil
 }
 
-// comeAgain reports whether the door has told a caller to come again, and how many events it took before.
+// comeAgain reports whether ingest has told a caller to come again, and how many events it took before.
 func (p *publisher) comeAgain(err error) (accepted int, again bool) {
 	var said *client.Error
 	if !p.again || !errors.As(err, &said) || said.Status != http.StatusServiceUnavailable {
@@ -125,7 +125,7 @@ func (p *publisher) comeAgain(err error) (accepted int, again bool) {
 	return max(int(said.Accepted), 0), true
 }
 
-// body writes events in one of the forms that the door takes.
+// body writes events in one of the forms that ingest takes.
 func (p *publisher) body(events [][]byte, first int) (mediaType string, body []byte) {
 	form := p.rng.IntN(3)
 	if p.again {

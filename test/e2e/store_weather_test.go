@@ -42,10 +42,10 @@ func TestWeather_StagesOutliveTheirClickHouse(t *testing.T) {
 	publish := func(i int) (check func()) {
 		t.Helper()
 		run, want := namesake(t, runs[i].Runs[0])
-		if _, err := p.door[tenantB].PutInput(t.Context(), run.ThreadID, run.RunID, run.Input); err != nil {
+		if _, err := p.ingestAPI[tenantB].PutInput(t.Context(), run.ThreadID, run.RunID, run.Input); err != nil {
 			t.Fatal(err)
 		}
-		ack, err := p.door[tenantB].PostEvents(t.Context(), run.ThreadID, run.RunID, client.TypeNDJSON, bytes.NewReader(run.Events))
+		ack, err := p.ingestAPI[tenantB].PostEvents(t.Context(), run.ThreadID, run.RunID, client.TypeNDJSON, bytes.NewReader(run.Events))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,10 +32,10 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 		store: []string{"--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite")},
 	})
 	sealed, wantSealed := namesake(t, recordings.All()[1].Runs[0])
-	if _, err := p.door[tenantB].PutInput(t.Context(), sealed.ThreadID, sealed.RunID, sealed.Input); err != nil {
+	if _, err := p.ingestAPI[tenantB].PutInput(t.Context(), sealed.ThreadID, sealed.RunID, sealed.Input); err != nil {
 		t.Fatal(err)
 	}
-	at, err := p.door[tenantB].PostEvents(t.Context(), sealed.ThreadID, sealed.RunID, client.TypeNDJSON, bytes.NewReader(sealed.Events))
+	at, err := p.ingestAPI[tenantB].PostEvents(t.Context(), sealed.ThreadID, sealed.RunID, client.TypeNDJSON, bytes.NewReader(sealed.Events))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,9 +59,9 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 		for i := from; i < to; i++ {
 			fmt.Fprintf(&body, "{\"seq\":%d,\"event\":%s}\n", i, lines[i])
 		}
-		return p.door[tenantB].PostEvents(t.Context(), run.ThreadID, run.RunID, client.TypeSequenced, strings.NewReader(body.String()))
+		return p.ingestAPI[tenantB].PostEvents(t.Context(), run.ThreadID, run.RunID, client.TypeSequenced, strings.NewReader(body.String()))
 	}
-	if _, err := p.door[tenantB].PutInput(t.Context(), run.ThreadID, run.RunID, run.Input); err != nil {
+	if _, err := p.ingestAPI[tenantB].PutInput(t.Context(), run.ThreadID, run.RunID, run.Input); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := post(0, 2); err != nil {
@@ -88,7 +88,7 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 	t.Logf("%v: without a broker query says %s", elapsed(), says)
 	history(sealed, wantSealed, "")
 	asked := make(chan error, 1)
-	go func() { // while the door waits for Kafka
+	go func() { // while ingest waits for Kafka
 		var errs []error
 		for _, path := range []string{
 			client.RunPath(run.ThreadID, run.RunID) + "/history", client.RunPath(sealed.ThreadID, sealed.RunID) + "/events",
@@ -104,7 +104,7 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 	}()
 	_, err = post(2, 3)
 	refused(t, err)
-	t.Logf("%v: the door has said no", elapsed())
+	t.Logf("%v: ingest has said no", elapsed())
 	if err := <-asked; err != nil {
 		t.Error(err)
 	}
@@ -115,7 +115,7 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 		stage.AwaitReady()
 	}
 	t.Logf("%v: the stages are ready again", elapsed())
-	ack := process.Eventually(t, "the door takes events again", func() (client.Ack, bool) {
+	ack := process.Eventually(t, "ingest takes events again", func() (client.Ack, bool) {
 		ack, err := post(2, len(lines))
 		if err != nil {
 			refused(t, err)
@@ -132,7 +132,7 @@ func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testin
 	if code, log := p.compactor.ExitCode(), p.compactor.Tail(); code != 1 || !strings.Contains(log, "partition counts differ") {
 		t.Errorf("where partitions were added the compactor ended with %d and said\n%s", code, log)
 	}
-	for stage, check := range map[*process.Process]string{p.ingest: `"door":"unavailable: `, p.indexer: `"topics":"`} {
+	for stage, check := range map[*process.Process]string{p.ingest: `"ingest":"unavailable: `, p.indexer: `"topics":"`} {
 		says := notReady(t, stage, check+"partition counts differ: there were 4", "now there are 5")
 		t.Logf("%v: %s says %s", elapsed(), stage.Name, says)
 	}
@@ -170,12 +170,12 @@ func readiness(t *testing.T, stage *process.Process, want int, texts ...string) 
 	return strings.TrimSpace(body)
 }
 
-// refused wants the door to have said 503.
+// refused wants ingest to have said 503.
 func refused(t *testing.T, err error) {
 	t.Helper()
 	var said *client.Error
 	if !errors.As(err, &said) || said.Status != http.StatusServiceUnavailable {
-		t.Fatalf("the door says %v, want a 503", err)
+		t.Fatalf("ingest says %v, want a 503", err)
 	}
 }
 

@@ -84,14 +84,14 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 
 	front := ingest.DefaultConfig(s.kafka)
 	front.Agents = s.agent()
-	door, err := ingest.New(front, auth)
+	stage, err := ingest.New(front, auth)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.proxied = door.Runs()
+	s.proxied = stage.Runs()
 	s.run(func(ctx context.Context) error {
-		err := door.Run(ctx)
-		if closed := door.Close(); err == nil {
+		err := stage.Run(ctx)
+		if closed := stage.Close(); err == nil {
 			err = closed
 		}
 		return err
@@ -119,11 +119,11 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.serve("ingest", door.Handler(), ingest.Routes())
+	s.serve("ingest", stage.Handler(), ingest.Routes())
 	s.serve("query", answers.Handler(), query.Routes())
 	s.eventually("the stages are ready", func() (string, bool) {
-		err := fmt.Errorf("ingest: %w; compactor: %w; indexer: %w", door.Ready(), folding.Ready(), indexing.Ready())
-		return err.Error(), door.Ready() == nil && folding.Ready() == nil && indexing.Ready() == nil
+		err := fmt.Errorf("ingest: %w; compactor: %w; indexer: %w", stage.Ready(), folding.Ready(), indexing.Ready())
+		return err.Error(), stage.Ready() == nil && folding.Ready() == nil && indexing.Ready() == nil
 	})
 	return s
 }
@@ -251,7 +251,7 @@ func (s *site) send(method, url string, header http.Header, body io.Reader) repl
 	return reply{resp.StatusCode, resp.Header, string(text)}
 }
 
-// publish plays a run through the door; one without an end stays open.
+// publish plays a run through ingest; one without an end stays open.
 func (s *site) publish(who, thread, run, marker string, ended bool) {
 	s.t.Helper()
 	header := s.as(who)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Ids of any text, of threads and runs, all the way from the door to what is read. Two tenants use the same
+// Ids of any text, of threads and runs, all the way from ingest to what is read. Two tenants use the same
 // ones; a parent that only the other tenant has is a run of nowhere.
 func TestTenants_IDsOfAnyText(t *testing.T) {
 	t.Run("kfake and SQLite", func(t *testing.T) {

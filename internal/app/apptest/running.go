@@ -304,7 +304,7 @@ func OpenTransactionIsTold(t *testing.T, s app.Stage, topic func(kafka.Topics) s
 	if lag, most := r.metric("skein_"+s.Name+"_lag_seconds"), time.Since(began).Seconds(); lag <= 0 || lag > most {
 		t.Errorf("the lag is %v, want more than 0 and at most %v", lag, most)
 	}
-	if n := r.metric(`skein_` + s.Name + `_stalled_partitions{cause="open_transaction"}`); n != 1 {
+	if n := r.metric(`skein_` + s.Name + `_stalled_partitions{cause="open-transaction"}`); n != 1 {
 		t.Errorf("%v partitions are said to be stalled, want 1", n)
 	}
 	r.Said("check fails", "error")

@@ -30,10 +30,10 @@ type Server struct {
 	http     net.Listener
 	adminL   net.Listener
 
-	kafka kafka.Config
-	adm   *kadm.Client
-	store *sqlite.Store
-	door  *ingest.Service
+	kafka  kafka.Config
+	adm    *kadm.Client
+	store  *sqlite.Store
+	ingest *ingest.Service
 
 	startTime time.Duration
 	// answering is how many requests of the HTTP API are under way.
@@ -80,7 +80,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	handler = app.LocalOnly(s.cfg.CORS.Handler(s.counted(handler)), s.cfg.CORS.Origins...)
 	s.group.Go(ctx, "HTTP listener", func(ctx context.Context) error {
-		return app.ServeDraining(ctx, s.http, handler, s.cfg.Logger, app.Drain{Timeout: app.DrainTimeout, Begin: s.door.Drain, End: s.door.Stop})
+		return app.ServeDraining(ctx, s.http, handler, s.cfg.Logger, app.Drain{Timeout: app.DrainTimeout, Begin: s.ingest.Drain, End: s.ingest.Stop})
 	})
 	return nil
 }

@@ -23,7 +23,7 @@ func (s *Server) Settle(ctx context.Context) error {
 	defer deadline.Stop()
 	poll := time.NewTicker(settlePoll)
 	defer poll.Stop()
-	for s.door.Runs().Publishing() > 0 {
+	for s.ingest.Runs().Publishing() > 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -35,17 +35,17 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	auth := tenant.Fixed(Tenant)
-	doorCfg := ingest.DefaultConfig(s.client("ingest"))
-	doorCfg.Agents = s.cfg.Agents
-	door, err := ingest.New(doorCfg, auth)
+	ingestCfg := ingest.DefaultConfig(s.client("ingest"))
+	ingestCfg.Agents = s.cfg.Agents
+	front, err := ingest.New(ingestCfg, auth)
 	if err != nil {
 		return nil, err
 	}
-	s.door = door
-	s.admin.AddCheck("ingest", func(context.Context) error { return door.Ready() })
+	s.ingest = front
+	s.admin.AddCheck("ingest", func(context.Context) error { return front.Ready() })
 	s.group.Go(ctx, "ingest", func(ctx context.Context) error {
 		// The HTTP listener is stopped before it is this part's turn: nothing is under way.
-		return errors.Join(door.Run(ctx), door.Close())
+		return errors.Join(front.Run(ctx), front.Close())
 	})
 
 	queryCfg := query.DefaultConfig()
@@ -61,10 +61,10 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	s.admin.AddCheck("index", s.store.Ping)
-	if err := s.awaitReady(ctx, compactorReady, indexerReady, func() bool { return door.Ready() == nil }); err != nil {
+	if err := s.awaitReady(ctx, compactorReady, indexerReady, func() bool { return front.Ready() == nil }); err != nil {
 		return nil, err
 	}
-	return split(door.Handler(), answers.Handler()), nil
+	return split(front.Handler(), answers.Handler()), nil
 }
 
 func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err error) {

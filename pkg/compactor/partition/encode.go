@@ -41,7 +41,7 @@ func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 		folded, rec = pl.fold, shown.rec
 		if r.decided != nil { // what it starts from, and its input as it came
 			folded, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
-		} else { // told against no base, so that the input stays whole for the placement that counts
+		} else { // encoded relative to no base, so that the input stays whole for the placement that counts
 			rec.Base, rec.BaseRefolds = "", 0
 		}
 		if r.input != nil {

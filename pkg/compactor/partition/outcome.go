@@ -59,7 +59,7 @@ const (
 // Outcomes returns what may become of a record of skein.events, for the metric: Counts.Outcomes has their numbers.
 func Outcomes() []string { return outcomeNames[:] }
 
-var outcomeNames = [numOutcomes]string{"folded", "input", "dropped", "dead_letter", "second_terminal", "erasure", "erased", "refold", "cancel"}
+var outcomeNames = [numOutcomes]string{"folded", "input", "dropped", "dead-letter", "second-terminal", "erasure", "erased", "refold", "cancel"}
 
 // codeAbandoned is the code of the RUN_ERROR that stands in for the end of a silent run.
 const codeAbandoned = "skein-abandoned"

@@ -48,7 +48,7 @@ const (
 
 // The reasons for which a request is refused.
 var (
-	errThreadOpen  = errors.New("a run of the thread is open, or was a moment ago: ask again")
+	errThreadOpen  = errors.New("a run of the thread is open, or was a moment ago: try again")
 	ErrThreadLarge = errors.New("the thread is larger than what is folded again at once")
 	errRecordLarge = errors.New("a record would be over the limit")
 )

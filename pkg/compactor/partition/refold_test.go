@@ -101,7 +101,7 @@ func TestPartition_WritesAThreadAnewWhereTheRulesMakeOtherRecords(t *testing.T) 
 		"acme/t/r1/MESSAGES_SNAPSHOT": `{"type":"MESSAGES_SNAPSHOT","messages":` + messages + `}`,
 		"acme/t/r1/STATE_SNAPSHOT":    `{"type":"STATE_SNAPSHOT","snapshot":` + state + `}`,
 	})
-	// The second run says nothing otherwise, but it hangs from the first.
+	// The second run says nothing otherwise, but it is based on the first.
 	for run, refolds := range map[string][2]int{"r1": {1, 0}, "r2": {1, 1}, "r3": {1, 1}, "mid": {1, 1}} {
 		r := s.run(run)
 		equal(t, "refolds of "+run+" and its base", [2]int{r.Refolds, r.BaseRefolds}, refolds)
@@ -122,7 +122,7 @@ func TestPartition_WritesAThreadAnewWhereTheRulesMakeOtherRecords(t *testing.T) 
 		if strings.Contains(messages+state, "eins") || !strings.Contains(messages, "one again") || !strings.Contains(state, `"r1":"one"`) {
 			t.Errorf("history of %s: %s %s", run, messages, state)
 		}
-		for key, value := range s.snapshotValues() { // made from what was in memory, where records are told against a base
+		for key, value := range s.snapshotValues() { // made from what was in memory, where records are encoded relative to a base
 			if strings.Contains(value, "eins") {
 				t.Errorf("%s at the end of %s is %s", key, run, value)
 			}
@@ -287,7 +287,7 @@ func TestPartition_WritesAnAbandonedRunAnewAndLetsItGoOn(t *testing.T) {
 	}
 }
 
-// Runs whose raw events are gone stay, and what hangs from them is told against what they say.
+// Runs whose raw events are gone stay, and what is based on them is encoded relative to what they say.
 func TestPartition_LeavesRunsWhoseRawEventsAreGone(t *testing.T) {
 	s := newSim(t, nil)
 	s.Chain()
@@ -304,14 +304,14 @@ func TestPartition_LeavesRunsWhoseRawEventsAreGone(t *testing.T) {
 	equal(t, "state", state, `{"r1":"eins","r2":"two","r3":"one again"}`)
 }
 
-// Half of a chain is no history: where one run cannot be folded again that hangs from one that changes, and
+// Half of a chain is no history: where one run cannot be folded again that is based on one that changes, and
 // where the raw events are not those of a record, all stays.
 func TestPartition_WritesAThreadAnewAsAWholeOrNotAtAll(t *testing.T) {
 	for name, spoil := range map[string]func(r *record.Run){
-		"hangs from one that changes, and cannot be folded again: its contents were cut":                    func(r *record.Run) { r.Truncated = true },
-		"hangs from one that changes, and cannot be folded again: events were gone before they were folded": func(r *record.Run) { r.RawLost = true },
-		"the raw events of run \"r2\" are not those of its record, which differs in raw.sha256":             func(r *record.Run) { r.Raw.SHA256 = "other" },
-		"the raw events of run \"r2\" are not those of its record, which differs in raw.events":             func(r *record.Run) { r.Raw.Events = 77 },
+		"is based on one that changes, and cannot be folded again: its contents were cut":                    func(r *record.Run) { r.Truncated = true },
+		"is based on one that changes, and cannot be folded again: events were gone before they were folded": func(r *record.Run) { r.RawLost = true },
+		"the raw events of run \"r2\" are not those of its record, which differs in raw.sha256":              func(r *record.Run) { r.Raw.SHA256 = "other" },
+		"the raw events of run \"r2\" are not those of its record, which differs in raw.events":              func(r *record.Run) { r.Raw.Events = 77 },
 	} {
 		s := newSim(t, nil)
 		s.Chain()

@@ -19,7 +19,7 @@ type resolution struct {
 	input    *agui.RunAgentInput
 	inputSum string
 	parent   lineage.History
-	// base is the history that the run's messages are told against; empty without a base.
+	// base is the history that the run's messages are encoded relative to; empty without a base.
 	base lineage.History
 	// baseRefolds is how often that history was told anew. While the run is open it is not.
 	baseRefolds int

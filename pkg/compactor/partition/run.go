@@ -25,7 +25,7 @@ type run struct {
 	// fold is nil while the run is pending; early then holds its anomalies.
 	fold                 *compact.Run
 	anomaliesBeforeStart map[string]int64
-	// base is the history that rec is told against; empty without a base. The fold holds its messages
+	// base is the history that rec is encoded relative to; empty without a base. The fold holds its messages
 	// anyway, and to restore it again at each record could mean to read a long chain.
 	base lineage.History
 

@@ -16,9 +16,9 @@ type Reads struct{ Calls, Bytes int }
 
 // The kinds of reads, for the metric.
 const (
-	ReadThread   = "thread" // what a thread that was not in memory begins with
-	ReadMetadata = "head"   // a run's metadata, or what leads to it: an id, a history, a parent, a branch
-	ReadRecord   = "record" // the record of one run
+	ReadThread   = "thread"   // what a thread that was not in memory begins with
+	ReadMetadata = "metadata" // a run's metadata, or what leads to it: an id, a history, a parent, a branch
+	ReadRecord   = "record"   // the record of one run
 )
 
 // ReadKinds returns all kinds of reads.

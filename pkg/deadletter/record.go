@@ -10,8 +10,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Letter is what there is to say of a dead letter beside its bytes.
-type Letter struct {
+// Record is what there is to say of a dead letter beside its bytes.
+type Record struct {
 	// ID is the dead letter's own address, in skein.dead-letters.
 	ID record.Position `json:"id"`
 	// Position is the address of the record in skein.events that it was made of.
@@ -35,8 +35,8 @@ type Letter struct {
 }
 
 // Read reads a record of skein.dead-letters. It has no error: what cannot be read is left empty.
-func Read(m *kgo.Record) Letter {
-	l := Letter{
+func Read(m *kgo.Record) Record {
+	l := Record{
 		ID: record.Position{Partition: m.Partition, Offset: m.Offset},
 		At: m.Timestamp.UTC(), Bytes: len(m.Value),
 	}
