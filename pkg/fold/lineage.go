@@ -10,7 +10,7 @@ import (
 // record, be it an input or an event; it is sealed where nothing behind the record is the run's (Final).
 func LineageOf(r *record.Run) lineage.Run {
 	out := lineage.Run{
-		ID: r.RunID, GivenID: r.GivenRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
+		ID: r.RunID, ClientID: r.ClientRunID, Parent: r.ParentRunID, ParentBy: lineage.ParentBy(r.ParentBy), SpawnedBy: string(r.SpawnedBy),
 		Branch: r.BranchID, Root: r.RootRunID, Depth: r.Depth, Base: r.Base, HasInput: r.HasWholeInput(),
 		Start: r.Raw.First, End: -1, Sealed: Final(r), Status: lineage.Status(r.Status), StartedAt: r.StartedAt, MessageCount: r.MessageCount,
 		Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,

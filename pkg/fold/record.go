@@ -45,7 +45,7 @@ func StartsBeside(rec, parent *record.Run) bool {
 // raw record and the one after its last.
 func (r *Run) Record(given *record.Run, from Origin, first, next int64) (*record.Run, lineage.History) {
 	made := &record.Run{
-		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, GivenRunID: given.GivenRunID,
+		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, ClientRunID: given.ClientRunID,
 		Lineage: given.Lineage, Base: given.Base, Kept: given.Kept,
 		SinceSnapshot: given.SinceSnapshot, FoldVersion: given.FoldVersion, Refolds: given.Refolds, BaseRefolds: given.BaseRefolds,
 		RawLost: given.RawLost, Truncated: given.Truncated, Closed: given.Closed,

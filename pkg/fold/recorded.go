@@ -20,7 +20,7 @@ type Span struct {
 
 // SpanOf takes it out of a record.
 func SpanOf(r *record.Run) Span {
-	return Span{RunID: r.RunID, ClientRunID: cmp.Or(r.GivenRunID, r.RunID), First: r.Raw.First, Next: r.Raw.Next, Sealed: Final(r)}
+	return Span{RunID: r.RunID, ClientRunID: cmp.Or(r.ClientRunID, r.RunID), First: r.Raw.First, Next: r.Raw.Next, Sealed: Final(r)}
 }
 
 // Recorded are the runs of a thread as their records tell of them. It says which of them a raw record belongs to.

@@ -8,7 +8,7 @@ import (
 
 func TestRecorded_Of(t *testing.T) {
 	thread := NewRecorded([]*record.Run{
-		{RunID: "r~2", GivenRunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 40, Next: 50}},
+		{RunID: "r~2", ClientRunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 40, Next: 50}},
 		{RunID: "r", Status: record.StatusFinished, Raw: record.Raw{First: 10, Next: 30}},
 		{RunID: "silent", Status: record.StatusAbandoned, Raw: record.Raw{First: 5, Next: 8}},
 		{RunID: "s", Status: record.StatusError, Raw: record.Raw{First: 20, Next: 25}},

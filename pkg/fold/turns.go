@@ -88,7 +88,7 @@ func (s *Turns) Add(given string, input []byte, events [][]byte, left func(event
 
 // begin places a run at its first event.
 func (s *Turns) begin(r *Turn, id, given string, input *agui.RunAgentInput, ev *agui.Event) error {
-	start := lineage.Start{RunID: id, GivenID: given, Input: input, Offset: int64(2 * len(s.runs))}
+	start := lineage.Start{RunID: id, ClientID: given, Input: input, Offset: int64(2 * len(s.runs))}
 	if ev != nil && ev.Type == agui.RunStarted {
 		start.ParentRunID = ev.ParentRunID
 		if start.Input == nil {

@@ -101,12 +101,12 @@ func TestGraph_Spawns(t *testing.T) {
 		{ID: "early", SpawnedBy: "late", Start: 1},
 		{ID: "other", SpawnedBy: "elsewhere", Start: 2},
 		{ID: "late", Start: 3},
-		{ID: "late~2", GivenID: "late", Start: 4},
+		{ID: "late~2", ClientID: "late", Start: 4},
 		{ID: "pending", Start: 5}, // its input lies here, its first event behind "child"
 		{ID: "child", SpawnedBy: "pending", Start: 6},
 		{ID: "self", SpawnedBy: "self", Start: 7},
 		{ID: "number", SpawnedBy: "self~2", Start: 8},
-		{ID: "self~2", GivenID: "self", Start: 9},
+		{ID: "self~2", ClientID: "self", Start: 9},
 	})
 	want := []Spawn{
 		{Run: "early", By: "late", Known: "late", Late: true},

@@ -23,8 +23,8 @@ const (
 
 // Start is a run that is about to begin.
 type Start struct {
-	// RunID is the run's id, unique in its thread; GivenID the id that the agent gave, if another.
-	RunID, GivenID string
+	// RunID is the run's id, unique in its thread; ClientID the id that the agent gave, if another.
+	RunID, ClientID string
 	// ParentRunID is what the run or its input names as parent, or empty.
 	ParentRunID string
 	// Input is nil where none came before the run's first event or with it.
@@ -64,8 +64,8 @@ func (t *Thread) Place(s Start) (Placement, error) {
 		},
 		Concurrent: t.concurrent(s.RunID, s.Offset),
 	}
-	if s.GivenID != s.RunID {
-		p.Run.GivenID = s.GivenID
+	if s.ClientID != s.RunID {
+		p.Run.ClientID = s.ClientID
 	}
 	parent, err := t.parent(s, &p)
 	if err != nil {

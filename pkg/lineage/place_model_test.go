@@ -206,14 +206,14 @@ func TestThread_EqualsThePlainRule(t *testing.T) {
 				s.ParentRunID = rapid.SampledFrom([]string{"r1", "r2", "r3", "r9", "elsewhere", s.RunID}).Draw(t, "parent")
 			}
 			if old := m.find("r1", m.next); old != nil && !old.Open() && rapid.IntRange(0, 6).Draw(t, "again") == 0 {
-				s.GivenID = "r1"
+				s.ClientID = "r1"
 				if s.ParentRunID == "r1" {
 					s.ParentRunID = ""
 				}
 			}
 			got := placed(th, s)
 			parent, by, spawnedBy := m.place(s)
-			want := Run{ID: s.RunID, GivenID: s.GivenID, ParentBy: by, SpawnedBy: spawnedBy, Branch: s.RunID, Root: s.RunID,
+			want := Run{ID: s.RunID, ClientID: s.ClientID, ParentBy: by, SpawnedBy: spawnedBy, Branch: s.RunID, Root: s.RunID,
 				HasInput: s.Input != nil, Start: s.Offset, End: -1, Status: StatusRunning}
 			if parent != nil {
 				want.Parent, want.Root, want.Depth = parent.ID, parent.Root, parent.Depth+1

@@ -106,8 +106,8 @@ func TestThread_Place(t *testing.T) {
 			want: Placement{Anomalies: []string{AnomalySelfParent},
 				Run: Run{Parent: "t2b", ParentBy: ParentContent, Branch: "t2b", Root: "t1", Depth: 2, Base: "t2b"}},
 		},
-		"itself by the given id": {
-			start: Start{RunID: "t3~2", GivenID: "t3", ParentRunID: "t3", Input: inputOf("u9")},
+		"itself by the client run id": {
+			start: Start{RunID: "t3~2", ClientID: "t3", ParentRunID: "t3", Input: inputOf("u9")},
 			want:  Placement{Anomalies: []string{AnomalySelfParent}, Run: Run{ParentBy: ParentNone, Branch: "t3~2", Root: "t3~2"}},
 		},
 		"parents that name one another": {
@@ -127,14 +127,14 @@ func TestThread_Place(t *testing.T) {
 		},
 		"an id used again stands for its latest run": {
 			start: Start{ParentRunID: "t2"},
-			more:  sealed(Run{ID: "t2~2", GivenID: "t2", Branch: "t2~2", Root: "t2~2", Start: 50, End: 59}, "u1"),
+			more:  sealed(Run{ID: "t2~2", ClientID: "t2", Branch: "t2~2", Root: "t2~2", Start: 50, End: 59}, "u1"),
 			want:  Placement{Run: Run{Parent: "t2~2", ParentBy: ParentExplicit, Branch: "t2~2", Root: "t2~2", Depth: 1, Base: "t2~2"}},
 		},
 		"our own id of such a run is understood": {
 			start: Start{ParentRunID: "t2~2"},
 			more: func(t *testing.T, th *Thread) {
-				sealed(Run{ID: "t2~2", GivenID: "t2", Branch: "t2~2", Root: "t2~2", Start: 50, End: 59}, "u1")(t, th)
-				sealed(Run{ID: "t2~3", GivenID: "t2", Branch: "t2~3", Root: "t2~3", Start: 60, End: 69}, "u1")(t, th)
+				sealed(Run{ID: "t2~2", ClientID: "t2", Branch: "t2~2", Root: "t2~2", Start: 50, End: 59}, "u1")(t, th)
+				sealed(Run{ID: "t2~3", ClientID: "t2", Branch: "t2~3", Root: "t2~3", Start: 60, End: 69}, "u1")(t, th)
 			},
 			want: Placement{Run: Run{Parent: "t2~2", ParentBy: ParentExplicit, Branch: "t2~2", Root: "t2~2", Depth: 1, Base: "t2~2"}},
 		},
@@ -184,7 +184,7 @@ func TestThread_Place(t *testing.T) {
 			if tt.start.Offset == 0 {
 				tt.start.Offset = 100
 			}
-			tt.want.Run.ID, tt.want.Run.GivenID = tt.start.RunID, tt.start.GivenID
+			tt.want.Run.ID, tt.want.Run.ClientID = tt.start.RunID, tt.start.ClientID
 			tt.want.Run.Start, tt.want.Run.End, tt.want.Run.Status = tt.start.Offset, -1, StatusRunning
 			tt.want.Run.HasInput = tt.start.Input != nil
 			if got := placed(th, tt.start); !reflect.DeepEqual(got, tt.want) {

@@ -36,10 +36,10 @@ const (
 
 // Run is the head of a run: all that lineage needs to know of it.
 type Run struct {
-	// ID is unique in the thread. GivenID is the id as the agent gave it, where it is another
+	// ID is unique in the thread. ClientID is the id as the agent gave it, where it is another
 	// (an id that was used again after its run was sealed).
-	ID      string `json:"runId"`
-	GivenID string `json:"givenRunId,omitempty"`
+	ID       string `json:"runId"`
+	ClientID string `json:"clientRunId,omitempty"`
 
 	// What Place decided; it never changes.
 	Parent    string   `json:"parentRunId,omitempty"`
@@ -76,8 +76,8 @@ type Run struct {
 
 // Given returns the id that the agent uses for the run.
 func (r *Run) Given() string {
-	if r.GivenID != "" {
-		return r.GivenID
+	if r.ClientID != "" {
+		return r.ClientID
 	}
 	return r.ID
 }

@@ -68,7 +68,7 @@ func (c *call) checkout() error {
 
 // used reports whether a run of the thread has the id, or its agent gave it that.
 func used(runs []store.Run, id string) bool {
-	return slices.ContainsFunc(runs, func(r store.Run) bool { return r.RunID == id || r.GivenRunID == id })
+	return slices.ContainsFunc(runs, func(r store.Run) bool { return r.RunID == id || r.ClientRunID == id })
 }
 
 // remark sets the header of remarks, where there are any.

@@ -118,7 +118,7 @@ func TestCheckout_AtStartGivesBackTheRunsOwnInput(t *testing.T) {
 func TestCheckout_RefusesWhatCannotBe(t *testing.T) {
 	f := newFixture(t)
 	again := run("chat", "root~2", 2)
-	again.GivenRunID = "root"
+	again.ClientRunID = "root"
 	conversation(f)
 	f.put(again)
 	for query, status := range map[string]int{

@@ -79,8 +79,8 @@ func (c *call) export() error {
 // givenID is a run's id as its platform knows it, where that was used again and numbered.
 func givenID(runs []store.Run, id string) string {
 	for _, r := range runs {
-		if r.RunID == id && r.GivenRunID != "" {
-			return r.GivenRunID
+		if r.RunID == id && r.ClientRunID != "" {
+			return r.ClientRunID
 		}
 	}
 	return id

@@ -27,7 +27,7 @@ func TestExport_GivesTheArtifactOfARun(t *testing.T) {
 		}
 	}
 	again := run("chat", "root~2", 8, msg("x", "user", "hi"))
-	again.GivenRunID = "root"
+	again.ClientRunID = "root"
 	f.put(again)
 	if a, err := artifact.Decode([]byte(f.get("acme", "/v1/threads/chat/runs/root~2/export").body)); err != nil || a.RunIDRef != "root" {
 		t.Errorf("an id that was used again: %+v, %v", a, err)

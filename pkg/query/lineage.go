@@ -31,8 +31,8 @@ type lineageAnswer struct {
 
 // lineageRun is a run as a node of the forest.
 type lineageRun struct {
-	RunID      string `json:"runId"`
-	GivenRunID string `json:"givenRunId,omitempty"`
+	RunID       string `json:"runId"`
+	ClientRunID string `json:"clientRunId,omitempty"`
 	record.Lineage
 	// Rewrote says how the run's input departs from its parent's history.
 	Rewrote      []string      `json:"rewrote,omitempty"`
@@ -48,7 +48,7 @@ type lineageRun struct {
 
 func newLineageRun(r store.Run) lineageRun {
 	return lineageRun{
-		RunID: r.RunID, GivenRunID: r.GivenRunID,
+		RunID: r.RunID, ClientRunID: r.ClientRunID,
 		Lineage: r.Lineage, Rewrote: r.Rewrote,
 		Status: r.Status, Agent: r.Agent, MessageCount: r.MessageCount, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		First:  record.Position{Partition: r.Raw.Partition, Offset: r.Raw.First},

@@ -107,7 +107,7 @@ func (c *call) replayEvents() error {
 	}
 	var ranges [][2]int64
 	for _, r := range runs {
-		run := &replayRun{Run: fold.NewRun(c.threadID, r.RunID, cmp.Or(r.GivenRunID, r.RunID)), steady: steady(&r.Run)}
+		run := &replayRun{Run: fold.NewRun(c.threadID, r.RunID, cmp.Or(r.ClientRunID, r.RunID)), steady: steady(&r.Run)}
 		rp.wanted[r.RunID] = run
 		run.cut = all && !run.steady && r.Raw.First < raw.start
 		from := rp.from

@@ -122,7 +122,7 @@ func (f *rawFixture) indexedFor(tenantID, thread, run, given string, change func
 	kafkatest.Produce(f.t, f.cluster.Config, f.log[f.sent:]...)
 	f.sent = len(f.log)
 	rec := &record.Run{
-		Tenant: tenantID, ThreadID: thread, RunID: run, GivenRunID: given, Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: run, RootRunID: run},
+		Tenant: tenantID, ThreadID: thread, RunID: run, ClientRunID: given, Lineage: record.Lineage{ParentBy: record.ParentNone, BranchID: run, RootRunID: run},
 		FoldVersion: compact.Version,
 		Raw:         record.Raw{First: at[0], Next: at[len(at)-1] + 1},
 	}

@@ -309,12 +309,12 @@ func TestLineage_OfAPart(t *testing.T) {
 func TestRun_SaysAllButItsContents(t *testing.T) {
 	f := newFixture(t)
 	r := run("chat", "run", 1, msg("u", "user", "the content"))
-	r.GivenRunID, r.SpawnedBy, r.InputSHA256, r.Truncated = "given", "elsewhere", "ab", true
+	r.ClientRunID, r.SpawnedBy, r.InputSHA256, r.Truncated = "given", "elsewhere", "ab", true
 	r.Input = json.RawMessage(`{"threadId":"chat","x":1.0}`)
 	r.State = json.RawMessage(`{"the":"state"}`)
 	f.put(r)
 	got := f.get("acme", "/v1/threads/chat/runs/run")
-	const want = `{"threadId":"chat","runId":"run","givenRunId":"given","parentBy":"none","spawnedBy":"elsewhere","branchId":"run",` +
+	const want = `{"threadId":"chat","runId":"run","clientRunId":"given","parentBy":"none","spawnedBy":"elsewhere","branchId":"run",` +
 		`"rootRunId":"run","depth":0,"status":"finished","startedAt":"2026-09-17T12:01:00Z","endedAt":"2026-09-17T12:01:02Z",` +
 		`"started":{"type":"RUN_STARTED","threadId":"chat","runId":"run"},"input":{"threadId":"chat","x":1.0},"events":[],` +
 		`"terminal":{"type":"RUN_FINISHED","threadId":"chat","runId":"run"},"interrupts":[],"pendingToolCalls":[],"resumes":[],` +

@@ -11,9 +11,9 @@ import (
 
 // runAnswer is all that is known of a run but its messages and state, which its history gives.
 type runAnswer struct {
-	ThreadID   string `json:"threadId"`
-	RunID      string `json:"runId"`
-	GivenRunID string `json:"givenRunId,omitempty"`
+	ThreadID    string `json:"threadId"`
+	RunID       string `json:"runId"`
+	ClientRunID string `json:"clientRunId,omitempty"`
 
 	record.Lineage
 	// InputForm is "normalised" where the input left out what is in the parent's history.
@@ -80,7 +80,7 @@ func (c *call) run() error {
 
 func newRunAnswer(r store.Run, to record.Position) runAnswer {
 	return runAnswer{
-		ThreadID: r.ThreadID, RunID: r.RunID, GivenRunID: r.GivenRunID,
+		ThreadID: r.ThreadID, RunID: r.RunID, ClientRunID: r.ClientRunID,
 		Lineage: r.Lineage, InputForm: r.InputForm, Rewrote: r.Rewrote,
 		Status: r.Status, Agent: r.Agent, Labels: r.Labels, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 		Started: r.Started, Input: r.Input, Events: list(r.Events), Terminal: r.Terminal,

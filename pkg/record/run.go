@@ -68,9 +68,9 @@ type Run struct {
 	Tenant   string `json:"tenant"`
 	ThreadID string `json:"threadId"`
 	// RunID is unique in its thread. A run id that the agent uses again after the run was
-	// sealed gets "~2", "~3", …; GivenRunID is then the id as the agent gave it.
-	RunID      string `json:"runId"`
-	GivenRunID string `json:"givenRunId,omitempty"`
+	// sealed gets "~2", "~3", …; ClientRunID is then the id as the agent gave it.
+	RunID       string `json:"runId"`
+	ClientRunID string `json:"clientRunId,omitempty"`
 
 	Lineage
 

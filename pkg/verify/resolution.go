@@ -152,7 +152,7 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 		}
 	}
 	switch given := start.ParentRunID; {
-	case given != "" && given != start.RunID && given != start.GivenID:
+	case given != "" && given != start.RunID && given != start.ClientID:
 		return true
 	case start.Input != nil: // by histories
 		if p.retold || len(p.blind) > 0 {

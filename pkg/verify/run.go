@@ -18,7 +18,7 @@ type run struct {
 }
 
 func newRun(rec *record.Run) run {
-	return run{Run: fold.NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.GivenRunID, rec.RunID)), rec: rec, first: -1, next: -1}
+	return run{Run: fold.NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID)), rec: rec, first: -1, next: -1}
 }
 
 // make returns the record that the raw events so far make, where the given one is right about lineage, and the history at its end.

@@ -360,7 +360,7 @@ func (t *Thread) Begin(_ *fold.Run, first *fold.Decoded, input *agui.RunAgentInp
 	if p.from.Parent, err = t.parent(p, first.Offset); err != nil {
 		return nil, err
 	}
-	start := lineage.Start{RunID: p.ID, GivenID: p.ClientID, Input: input, Offset: first.Offset}
+	start := lineage.Start{RunID: p.ID, ClientID: p.ClientID, Input: input, Offset: first.Offset}
 	if ev := first.Payload(); ev.Type == agui.RunStarted {
 		start.ParentRunID = ev.ParentRunID
 	}

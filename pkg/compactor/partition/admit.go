@@ -364,7 +364,7 @@ func (p *Processor) runFor(t *thread, h *threadRun, clientRunID string, m *messa
 	h = &threadRun{Metadata: runstore.Metadata{NextSeq: -1, Pending: true}}
 	h.Run = lineage.Run{ID: id, Start: m.Offset, End: -1, Status: lineage.StatusRunning}
 	if h.ID != clientRunID {
-		h.GivenID = clientRunID
+		h.ClientID = clientRunID
 	}
 	key, err := record.RunKey(t.tenant, t.id, h.ID)
 	if err != nil {

@@ -172,7 +172,7 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 func (p *Processor) resolutionRecord(r *run) (*Output, error) {
 	before := r.decided.before
 	h := &threadRun{Metadata: runstore.Metadata{Next: before.next, LastAt: r.meta.LastAt, Pending: true, Placed: true}}
-	h.Run = lineage.Run{ID: r.meta.ID, GivenID: r.meta.GivenID, Start: r.meta.Start, End: -1, Status: lineage.StatusRunning}
+	h.Run = lineage.Run{ID: r.meta.ID, ClientID: r.meta.ClientID, Start: r.meta.Start, End: -1, Status: lineage.StatusRunning}
 	was := newRun(r.thread, r.key, h, r.touchedAt)
 	was.setSequence(before.seq)
 	was.producer = before.producer

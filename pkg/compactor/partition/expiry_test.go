@@ -305,7 +305,7 @@ func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
 			s.Send("t", "r", finished("r"))
 			s.all()
 			again := s.run("r~2")
-			equal(t, "the id used again", []any{again.GivenRunID, again.Status, again.Raw.Events}, []any{"r", record.StatusFinished, int64(3)})
+			equal(t, "the id used again", []any{again.ClientRunID, again.Status, again.Raw.Events}, []any{"r", record.StatusFinished, int64(3)})
 			if name != "with others of its own" {
 				equal(t, "its place", []any{again.ParentRunID, again.Base, again.Depth}, []any{"r", "r", 2})
 			}

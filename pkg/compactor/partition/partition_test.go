@@ -154,9 +154,9 @@ func TestPartition_SealsAtTheFirstTerminalEvent(t *testing.T) {
 	s.all()
 	equal(t, "dead letters", s.letters(), []string{"0:4 after-terminal", "0:9 after-terminal"})
 	equal(t, "status", s.run("r").Status, record.StatusFinished)
-	equal(t, "given id", s.run("r~2").GivenRunID, "r")
+	equal(t, "client run id", s.run("r~2").ClientRunID, "r")
 	equal(t, "its end", s.run("r~2").Raw.Next, int64(9))
-	equal(t, "given id", s.run("r~2~2").GivenRunID, "r~2")
+	equal(t, "client run id", s.run("r~2~2").ClientRunID, "r~2")
 }
 
 // An id of the greatest length that is used again has no room for a number: it is cut before it.
@@ -175,7 +175,7 @@ func TestPartition_MakesRoomForTheNumberOfAnIDUsedAgain(t *testing.T) {
 		x: "", fox: "", other: "", x[:510] + "~2": x, fox[:508] + "~2": fox, x[:510] + "~3": other, x[:510] + "~4": x,
 	} {
 		r := s.run(id)
-		equal(t, "given id of "+id[500:], r.GivenRunID, clientRunID)
+		equal(t, "client run id of "+id[500:], r.ClientRunID, clientRunID)
 		equal(t, "status", r.Status, record.StatusFinished)
 	}
 }

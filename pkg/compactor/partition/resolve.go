@@ -78,7 +78,7 @@ func (p *Processor) place(r *run, ev *agui.Event, offset int64) (*resolution, er
 
 // resolveAmong places a run among the runs of its thread.
 func (p *Processor) resolveAmong(r *run, pl *resolution, ev *agui.Event, offset int64) (err error) {
-	start := lineage.Start{RunID: r.meta.ID, GivenID: r.meta.Given(), Offset: offset, Input: pl.input}
+	start := lineage.Start{RunID: r.meta.ID, ClientID: r.meta.Given(), Offset: offset, Input: pl.input}
 	if ev != nil && ev.Type == agui.RunStarted {
 		start.ParentRunID = ev.ParentRunID
 	}

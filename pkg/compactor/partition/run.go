@@ -68,7 +68,7 @@ func newRun(t *thread, key string, h *threadRun, now time.Time) *run {
 		key: key, thread: t, meta: h, tally: fold.NewTally(), anomaliesBeforeStart: map[string]int64{},
 		changedFrom: -1, savedAt: now, touchedAt: now,
 	}
-	r.rec = record.Run{Tenant: t.tenant, ThreadID: t.id, RunID: h.ID, GivenRunID: h.GivenID, FoldVersion: compact.Version}
+	r.rec = record.Run{Tenant: t.tenant, ThreadID: t.id, RunID: h.ID, ClientRunID: h.ClientID, FoldVersion: compact.Version}
 	return r
 }
 

@@ -107,8 +107,8 @@ func index(b *pebble.Batch, thread string, m *Metadata) error {
 		return b.Set(orderKey(listKey(table, thread, name), order), []byte(m.ID), nil)
 	}
 	errs := []error{set(endTable, "", m.End), set(tipTable, escape(m.Branch), int64(m.Depth))}
-	if m.GivenID != "" {
-		errs = append(errs, set(metadataTable, escape(m.GivenID), m.Start))
+	if m.ClientID != "" {
+		errs = append(errs, set(metadataTable, escape(m.ClientID), m.Start))
 	}
 	if !m.HistoryKey.IsZero() {
 		errs = append(errs, set(historyTable, string(m.HistoryKey[:]), m.Start))

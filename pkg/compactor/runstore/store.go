@@ -46,7 +46,7 @@ type Followed struct {
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
-const storeVersion = 7
+const storeVersion = 8
 
 // The reasons for which a store is thrown away and rebuilt.
 const (

@@ -136,7 +136,7 @@ func TestStore_LeadsToSealedRuns(t *testing.T) {
 	put := func(thread, id, given, parent, branch string, depth int, start, next int64) {
 		t.Helper()
 		rec := &record.Run{
-			Tenant: "acme", ThreadID: thread, RunID: id, GivenRunID: given, Lineage: record.Lineage{ParentRunID: parent, BranchID: branch, RootRunID: branch, Depth: depth, ParentBy: record.ParentNone},
+			Tenant: "acme", ThreadID: thread, RunID: id, ClientRunID: given, Lineage: record.Lineage{ParentRunID: parent, BranchID: branch, RootRunID: branch, Depth: depth, ParentBy: record.ParentNone},
 			Status: record.StatusFinished, HistoryKey: history.String(),
 			Raw: record.Raw{First: start, Next: next, NextSeq: -1},
 		}

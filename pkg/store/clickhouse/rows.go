@@ -29,7 +29,7 @@ type runRow struct {
 	Version  uint64 `ch:"version"`
 	Deleted  uint8  `ch:"deleted"`
 
-	GivenRunID  string `ch:"given_run_id"`
+	ClientRunID string `ch:"client_run_id"`
 	ParentRunID string `ch:"parent_run_id"`
 	ParentBy    string `ch:"parent_by"`
 	SpawnedBy   string `ch:"spawned_by"`
@@ -114,7 +114,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	}
 	row.Record = string(text)
 
-	row.GivenRunID, row.ParentRunID, row.SpawnedBy = r.GivenRunID, r.ParentRunID, string(r.SpawnedBy)
+	row.ClientRunID, row.ParentRunID, row.SpawnedBy = r.ClientRunID, r.ParentRunID, string(r.SpawnedBy)
 	row.ParentBy = string(r.ParentBy)
 	row.BranchID, row.RootRunID, row.Base, row.Depth = r.BranchID, r.RootRunID, r.Base, uint32(r.Depth)
 

@@ -78,7 +78,7 @@ func fullRecord() *record.Run {
 	end := epoch.Add(1500 * time.Millisecond)
 	ttft, duration := int64(120), int64(1500)
 	return &record.Run{
-		GivenRunID: "run", Lineage: record.Lineage{ParentRunID: "run-0", ParentBy: record.ParentContent, SpawnedBy: half, BranchID: "run-0", RootRunID: "run-0", Depth: 7},
+		ClientRunID: "run", Lineage: record.Lineage{ParentRunID: "run-0", ParentBy: record.ParentContent, SpawnedBy: half, BranchID: "run-0", RootRunID: "run-0", Depth: 7},
 
 		Status:        record.StatusInterrupted,
 		Agent:         "shop 🧶",
