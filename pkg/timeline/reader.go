@@ -93,7 +93,7 @@ func NewReader(records []*record.Run, run string, start, limit int64, history fu
 
 // fold has a run folded.
 func (r *Reader) fold(rec *record.Run, start int64) *folded {
-	p := &folded{Run: fold.NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.GivenRunID, rec.RunID)), rec: rec}
+	p := &folded{Run: fold.NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID)), rec: rec}
 	if len(rec.Raw.Ranges) > 0 && rec.Raw.Ranges[0][0] < start {
 		reason := "the raw events are gone: they are older than skein.events keeps them. What was folded from them stays: ask for the history"
 		if r.target != nil {
