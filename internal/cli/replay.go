@@ -5,34 +5,83 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/replay"
 )
 
 func newReplay(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
 	var branch, pace string
 	var between rangeFlag
+	var types []string
+	var to replayTo
 	var all, sse, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "replay THREAD [RUN]",
 		GroupID: groupRead,
-		Short:   "Give back the raw events of a run, byte for byte",
+		Short:   "Give back the raw events of a run, byte for byte, or publish them to another topic",
 		Long: `Give back the raw events of a run, byte for byte and in order, each with a line feed: those that its
 record was folded from, without repeats. Without RUN they are the events of all runs of the thread.
 An open run is given as far as its latest record tells.
 
 Live readers and consumer groups do not notice. Events that Kafka has deleted by age are an error,
-which says from where on there are any.`,
+which says from where on there are any.
+
+With --to TOPIC they are published to another topic, such as that of a test system: as they lie in
+skein.events, repeats and inputs included, also of a whole tenant where THREAD is left out. It reads Kafka
+itself, outside of any group. First it says what it would publish, and asks. Of the headers those go along
+that say something of the event, its run or its producer, and those of --header; skein-replayed-from is the
+original's position. Events of erased threads are left out. A topic of a topic set is refused.
+
+Exit code 3: there are no such events.`,
 		Example: `  skein replay my-thread my-run | sha256sum   # is raw.sha256 of the run; skein verify compares more
   skein replay my-thread my-run --pace 10 --sse
-  skein replay my-thread -o @2026-09-17T12:00:00Z:end --all --json`,
-		Args: usageArgs(cobra.RangeArgs(1, 2)),
+  skein replay my-thread -o @2026-09-17T12:00:00Z:end --all --json
+  skein replay my-thread --to test-events --brokers kafka-0:9092 --tenant acme --dry-run
+  skein replay --to test-events --brokers kafka-0:9092 --tenant acme -o @2026-09-17T12:00:00Z --pace 10 --yes`,
+		Args: usageArgs(cobra.MaximumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			speed, err := replay.ParsePace(pace)
+			if err != nil {
+				return app.Usagef("--pace: %w", err)
+			}
+			if slices.Contains(types, "") {
+				return app.Usagef("--type: want types of event, such as TOOL_CALL_START")
+			}
+			if to.topic != "" {
+				for _, name := range []string{"branch", "all", "sse"} {
+					if cmd.Flags().Changed(name) {
+						return app.Usagef("--%s does not go with --to, which reads Kafka itself, and events as they lie", name)
+					}
+				}
+				o := replay.Options{Pace: speed, Query: replay.Query{Range: between.Range}}
+				for _, t := range types {
+					o.Types = append(o.Types, agui.Type(t))
+				}
+				if len(args) > 0 {
+					o.Thread = args[0]
+				}
+				if len(args) > 1 {
+					o.Run = args[1]
+				}
+				return to.run(cmd.Context(), out, cmd.InOrStdin(), o, asJSON)
+			}
+			if len(args) == 0 {
+				return app.Usagef("say THREAD, or --to TOPIC: usage: %s", cmd.UseLine())
+			}
+			for _, name := range onlyTo {
+				if cmd.Flags().Changed(name) {
+					return app.Usagef("--%s goes with --to TOPIC", name)
+				}
+			}
 			path, run, form := client.ThreadPath(args[0]), "", client.TypeNDJSON
 			if len(args) == 2 {
 				run = args[1]
@@ -53,6 +102,7 @@ which says from where on there are any.`,
 			set(q, "from", between.From.String())
 			set(q, "to", between.To.String())
 			set(q, "pace", pace)
+			set(q, "types", strings.Join(types, ","))
 			if all {
 				q.Set("all", "true")
 			}
@@ -72,9 +122,11 @@ which says from where on there are any.`,
 	f.StringVar(&branch, "branch", "", "only the runs of `BRANCH`, which is the id of its first run")
 	between.flag(f)
 	f.StringVar(&pace, "pace", "max", "`PACE`: max, recorded (with the pauses as they were), or a factor such as 10")
+	f.StringSliceVar(&types, "type", nil, "only events of these `TYPES`, separated by commas, such as TOOL_CALL_START")
 	f.BoolVar(&all, "all", false, "inputs and what was not folded as well; --json and --sse say which is which")
 	f.BoolVar(&sse, "sse", false, "print server-sent events, each with its position as id")
-	f.BoolVar(&asJSON, "json", false, "print JSON Lines that say position, time, run and what became of each event")
+	f.BoolVar(&asJSON, "json", false, "print JSON Lines that say position, time, run and what became of each event; with --to, one document")
+	to.flags(cmd)
 	return cmd
 }
 

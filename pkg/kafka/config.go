@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,6 +63,14 @@ func (c Config) Topics() Topics {
 
 // All returns the four names, events first.
 func (t Topics) All() []string { return []string{t.Events, t.Runs, t.Snapshots, t.DeadLetters} }
+
+// InTopicSet reports whether a topic of this name belongs to a topic set, of whatever prefix.
+func InTopicSet(topic string) bool {
+	return slices.ContainsFunc(Config{}.Topics().All(), func(name string) bool {
+		prefix, ok := strings.CutSuffix(topic, name)
+		return ok && topicPrefix.MatchString(prefix)
+	})
+}
 
 var topicPrefix = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,200}$`)
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -182,6 +183,85 @@ func scan(ctx context.Context, cfg Config, topic string, spans map[int32][]Span,
 			}
 			if len(jump) > 0 {
 				cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{topic: jump})
+			}
+		}
+	}
+}
+
+// ScanByTime is Scan with the partitions' records in the order of their times, as far as each partition is in it: what reads by time
+// finds the same in a copy, and events of two threads come as they came. Partitions have a reader each, and share what one scan has in memory.
+func ScanByTime(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
+	fetch := kgo.FetchMaxPartitionBytes(max(64<<10, scanFetch/int32(max(1, len(spans)))))
+	return func(yield func(*kgo.Record, error) bool) {
+		type head struct {
+			*kgo.Record
+			next func() (*kgo.Record, error, bool)
+		}
+		var heads []head
+		for _, p := range slices.Sorted(maps.Keys(spans)) { // of two records of one time, that of the lower partition comes first
+			next, stop := iter.Pull2(scan(ctx, cfg, topic, map[int32][]Span{p: {spans[p]}}, fetch))
+			defer stop()
+			m, err, ok := next()
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if ok {
+				heads = append(heads, head{m, next})
+			}
+		}
+		for len(heads) > 0 {
+			first := 0
+			for i, h := range heads {
+				if h.Timestamp.Before(heads[first].Timestamp) {
+					first = i
+				}
+			}
+			if !yield(heads[first].Record, nil) {
+				return
+			}
+			m, err, ok := heads[first].next()
+			switch {
+			case err != nil:
+				yield(nil, err)
+				return
+			case !ok:
+				heads = slices.Delete(heads, first, first+1)
+			default:
+				heads[first].Record = m
+			}
+		}
+	}
+}
+
+// Follow reads partitions of a topic from offsets on, read_committed and outside of any group, and goes on with what comes. It ends
+// with ctx, or with an error: a record of a newer Skein (record.ErrUnknownVersion) is one. Brokers that are away are waited for.
+func Follow(ctx context.Context, cfg Config, topic string, from map[int32]int64) iter.Seq2[*kgo.Record, error] {
+	return func(yield func(*kgo.Record, error) bool) {
+		cl, err := NewDirectReader(cfg, topic, from, kgo.FetchMaxPartitionBytes(scanFetch))
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer cl.Close()
+		for {
+			fetches := cl.PollRecords(ctx, scanPoll)
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, e := range fetches.Errors() {
+				yield(nil, fmt.Errorf("reading %s: partition %d: %w", topic, max(e.Partition, 0), explain(e.Err)))
+				return
+			}
+			for r := range fetches.RecordsAll() {
+				if err := CheckVersion(r); err != nil {
+					yield(nil, err)
+					return
+				}
+				if !yield(r, nil) {
+					return
+				}
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -77,7 +76,7 @@ func (g *migration) copyEvents(ctx context.Context) error {
 		return nil
 	}
 	c := &chunk{migration: g, topic: nextEvents, state: s, total: total}
-	for m, err := range merged(ctx, g.from, g.old.Events, spans) {
+	for m, err := range kafka.ScanByTime(ctx, g.From, g.old.Events, spans) {
 		if err != nil {
 			return err
 		}
@@ -396,52 +395,4 @@ func reading(cfg kafka.Config, most int32) kafka.Config {
 		return append(opts, kgo.FetchMaxBytes(most), kgo.FetchMaxPartitionBytes(most))
 	}
 	return cfg
-}
-
-// merged reads spans of a topic with the partitions' records in the order of their times, as far as each
-// partition is in it: reading by time then finds the same in the copy.
-func merged(ctx context.Context, cfg kafka.Config, topic string, spans map[int32]kafka.Span) iter.Seq2[*kgo.Record, error] {
-	// There is a reader for each partition.
-	cfg = reading(cfg, max(64<<10, readBytes/int32(max(1, len(spans)))))
-	return func(yield func(*kgo.Record, error) bool) {
-		type head struct {
-			*kgo.Record
-			next func() (*kgo.Record, error, bool)
-		}
-		var heads []head
-		for p, span := range spans {
-			next, stop := iter.Pull2(kafka.Scan(ctx, cfg, topic, map[int32]kafka.Span{p: span}))
-			defer stop()
-			m, err, ok := next()
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if ok {
-				heads = append(heads, head{m, next})
-			}
-		}
-		for len(heads) > 0 {
-			first := 0
-			var at time.Time
-			for i, h := range heads {
-				if i == 0 || h.Timestamp.Before(at) {
-					first, at = i, h.Timestamp
-				}
-			}
-			if !yield(heads[first].Record, nil) {
-				return
-			}
-			m, err, ok := heads[first].next()
-			switch {
-			case err != nil:
-				yield(nil, err)
-				return
-			case !ok:
-				heads = slices.Delete(heads, first, first+1)
-			default:
-				heads[first].Record = m
-			}
-		}
-	}
 }

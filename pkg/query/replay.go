@@ -5,10 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,6 +17,7 @@ import (
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/replay"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -35,13 +35,15 @@ const (
 	outcomeOther fold.Outcome = ""
 )
 
-// replay gives back raw events of a thread: those that its runs were folded from or, with all, all.
-type replay struct {
+// rawReplay gives back raw events of a thread: those that its runs were folded from or, with all, all.
+type rawReplay struct {
 	key      string // of the thread
 	recorded *fold.Recorded
 	wanted   map[string]*replayRun // by run id
 	from, to int64
 	all      bool
+	// types are those of the events that are given back; none are all.
+	types []agui.Type
 	// whole: every run of the thread is wanted, and so what belongs to none.
 	whole bool
 
@@ -80,6 +82,10 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
+	types, err := c.types()
+	if err != nil {
+		return err
+	}
 	v, err := c.readThread()
 	if err != nil {
 		return err
@@ -95,7 +101,7 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	rp := &replay{key: key, recorded: fold.NewRecorded(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
+	rp := &rawReplay{key: key, types: types, recorded: fold.NewRecorded(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
 	rp.loop = fold.NewLoop(rp)
 	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
 	if err != nil {
@@ -229,7 +235,7 @@ func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 }
 
 // gone refuses what is not in the log any more.
-func (rp *replay) gone(raw *rawRead, ranges [][2]int64) error {
+func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
 	r := &refusal{status: http.StatusGone, detail: "the raw events are gone: they are older than skein.events keeps them. What was folded from them stays: ask for the history"}
 	if at := raw.earliest(ranges); at >= 0 {
 		earliest := record.Position{Partition: raw.partition, Offset: at}
@@ -261,7 +267,7 @@ func merge(ranges [][2]int64) [][2]int64 {
 }
 
 // take decides about the next record of the partition; ok is false where it is not given back.
-func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
+func (rp *rawReplay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 	// Other threads, and other tenants, lie in between.
 	if string(m.Key) != rp.key {
 		return replayed{}, false, nil
@@ -278,11 +284,35 @@ func (rp *replay) take(m *kgo.Record) (e replayed, ok bool, err error) {
 		position: raw.Position(), runID: rp.runID, at: m.Timestamp, kind: raw.Headers.Kind, seq: raw.Headers.Seq, outcome: outcome, value: m.Value,
 	}
 	in := m.Offset >= rp.from && m.Offset < rp.to
-	return e, in && (rp.all || outcome == fold.Folded), nil
+	return e, in && (rp.all || outcome == fold.Folded) && rp.ofType(), nil
+}
+
+// ofType reports whether the last record is of one of the types that are asked for.
+func (rp *rawReplay) ofType() bool {
+	if len(rp.types) == 0 {
+		return true
+	}
+	ev := rp.loop.Decoded().Payload()
+	return ev != nil && slices.Contains(rp.types, ev.Type)
+}
+
+// types are the types of event that are asked for, separated by commas.
+func (c *call) types() ([]agui.Type, error) {
+	if !c.query.Has("types") {
+		return nil, nil
+	}
+	var types []agui.Type
+	for t := range strings.SplitSeq(c.query.Get("types"), ",") {
+		if t == "" {
+			return nil, c.badParam("types", "types of event, separated by commas, such as TOOL_CALL_START,TOOL_CALL_RESULT")
+		}
+		types = append(types, agui.Type(t))
+	}
+	return types, nil
 }
 
 // Find implements fold.Runs: it returns a run whose events have to be folded to tell what became of them.
-func (rp *replay) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
+func (rp *rawReplay) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 	rp.runID = ""
 	span, found := rp.recorded.Of(d)
 	run := rp.wanted[span.RunID]
@@ -313,7 +343,7 @@ func (rp *replay) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 }
 
 // Begin implements fold.Runs: what can be folded does not depend on the messages and state before the run.
-func (rp *replay) Begin(*fold.Run, *fold.Decoded, *agui.RunAgentInput) (*compact.Run, error) {
+func (rp *rawReplay) Begin(*fold.Run, *fold.Decoded, *agui.RunAgentInput) (*compact.Run, error) {
 	return compact.New(nil, nil), nil
 }
 
@@ -334,24 +364,17 @@ func (c *call) stream(err error, out *replayWriter) error {
 
 // pacer keeps the time between events.
 type pacer struct {
-	// factor is how much faster than recorded; 0 is as fast as can be.
-	factor float64
-	last   time.Time
+	pace replay.Pace
+	last time.Time
 }
 
 func (c *call) pace() (*pacer, error) {
-	switch text := c.query.Get("pace"); text {
-	case "", "max":
-		return &pacer{}, nil
-	case "recorded":
-		return &pacer{factor: 1}, nil
-	default:
-		f, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(f > 0) || math.IsInf(f, 0) {
-			return nil, c.badParam("pace", "max, recorded or a factor above zero such as 2 or 0.5")
-		}
-		return &pacer{factor: f}, nil
+	text := cmp.Or(c.query.Get("pace"), "max")
+	pace, err := replay.ParsePace(text)
+	if err != nil {
+		return nil, c.badParam("pace", "max, recorded or a factor above zero such as 2 or 0.5")
 	}
+	return &pacer{pace: pace}, nil
 }
 
 // wait waits until an event of that time is due after the one before it.
@@ -361,13 +384,14 @@ func (p *pacer) wait(ctx context.Context, at time.Time, out *replayWriter) error
 	if at.After(p.last) {
 		p.last = at
 	}
-	if p.factor == 0 || first || gap <= 0 {
+	pause := p.pace.Pause(gap)
+	if first || pause == 0 {
 		return nil
 	}
 	if err := out.flush(); err != nil {
 		return err
 	}
-	due := time.NewTimer(time.Duration(min(float64(gap)/p.factor, math.MaxInt64/2)))
+	due := time.NewTimer(pause)
 	defer due.Stop()
 	alive := time.NewTicker(replayAlive)
 	defer alive.Stop()

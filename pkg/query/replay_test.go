@@ -325,6 +325,17 @@ func givesParts(f *rawFixture) {
 	f.replays(thread+"?from=start&to=@"+at(first[1]), first[0])
 	f.replays(thread + "?from=end")
 	f.replays(thread + "?to=start")
+	var starts []int64
+	for _, o := range append([]int64{first[0], first[1], first[3]}, again...) {
+		if strings.Contains(string(f.log[o].Value), `"RUN_STARTED"`) {
+			starts = append(starts, o)
+		}
+	}
+	f.replays(thread+"?types=RAW,RUN_STARTED", starts...)
+	f.replays(thread + "?types=NO_SUCH")
+	for _, bad := range []string{"types=", "types=RUN_STARTED,"} {
+		f.get("acme", thread+"?"+bad).problem(t, http.StatusBadRequest)
+	}
 	r := f.get("acme", thread, "Accept", "text/event-stream", "Last-Event-ID", fmt.Sprintf("3:%d", again[0]))
 	if want := fmt.Sprintf("id: 3:%d\ndata: %s\n\n", again[1], f.log[again[1]].Value); r.body != want {
 		t.Errorf("resumed with %q, want %q", r.body, want)

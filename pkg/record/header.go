@@ -80,6 +80,15 @@ const (
 // Label is one label of a run: what the platform says of it, such as its user or environment.
 type Label struct{ Key, Value string }
 
+// SaidByProducer reports whether a header of that name says something of an event, its run or its producer, and not of where Skein has it from.
+func SaidByProducer(name string) bool {
+	switch name {
+	case HeaderVersion, HeaderKind, HeaderRunID, HeaderSeq, HeaderAgent, HeaderSource, HeaderSynthetic, HeaderIncomplete:
+		return true
+	}
+	return strings.HasPrefix(name, HeaderLabelPrefix)
+}
+
 // ValidAgent reports whether s can name an agent: 1 to MaxAgentBytes bytes of UTF-8.
 func ValidAgent(s string) bool { return s != "" && len(s) <= MaxAgentBytes && utf8.ValidString(s) }
 

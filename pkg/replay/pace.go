@@ -1,0 +1,59 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Pace is how much faster than recorded events are given: 1 as they came, 0 without any pause.
+type Pace float64
+
+// ParsePace reads max, recorded or a factor above zero.
+func ParsePace(text string) (Pace, error) {
+	switch text {
+	case "max":
+		return 0, nil
+	case "recorded":
+		return 1, nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(f > 0) || math.IsInf(f, 0) {
+		return 0, fmt.Errorf("reading pace %q: want max, recorded or a factor above zero such as 2 or 0.5", text)
+	}
+	return Pace(f), nil
+}
+
+// Pause is how long to wait for an event that came so much later.
+func (p Pace) Pause(later time.Duration) time.Duration {
+	if p == 0 || later <= 0 {
+		return 0
+	}
+	return time.Duration(min(float64(later)/float64(p), math.MaxInt64/2))
+}
+
+// clock keeps events apart as they came, or nearer by a factor, from the first one on: what is late is made up for.
+type clock struct {
+	pace         Pace
+	begun, first time.Time
+}
+
+// wait waits until an event of that time is due.
+func (c *clock) wait(ctx context.Context, at time.Time) error {
+	if c.pace == 0 {
+		return ctx.Err()
+	}
+	if c.begun.IsZero() {
+		c.begun, c.first = time.Now(), at
+	}
+	due := time.NewTimer(c.pace.Pause(at.Sub(c.first)) - time.Since(c.begun))
+	defer due.Stop()
+	select {
+	case <-due.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,263 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// HeaderReplayedFrom is the header of a record that was replayed: its original's Position in skein.events. No record of a topic set has it.
+const HeaderReplayedFrom = "skein-replayed-from"
+
+// Options say what to replay, and how.
+type Options struct {
+	Query
+	// To is the topic. It has to be there, and must not belong to a topic set.
+	To string
+	// Headers are those that are copied beside what producers say to Skein (record.SaidByProducer).
+	Headers []string
+	Pace    Pace
+	// Follow goes on with what comes behind the range, until the context ends.
+	Follow bool
+	// Progress is called as records are read or published; nil is nobody.
+	Progress func(what string, done, total int)
+}
+
+// scanTold is the number of records after which Progress is called.
+const scanTold = 1000
+
+// askTimeout bounds one round of requests to the brokers.
+const askTimeout = 30 * time.Second
+
+// Plan is what a replay will publish. Its members are the JSON of skein replay --to.
+type Plan struct {
+	Topic      string `json:"topic"`
+	Partitions int32  `json:"partitions"`
+	Records    int    `json:"records"`
+	// Bytes are those of keys and values.
+	Bytes int64 `json:"bytes"`
+	// Ranges are where the records lie in skein.events, those of a partition from its first one to behind its last.
+	Ranges []Range `json:"ranges"`
+	// FirstAt and LastAt are the times of the first record and of the last.
+	FirstAt *time.Time `json:"firstAt,omitempty"`
+	LastAt  *time.Time `json:"lastAt,omitempty"`
+	// Types are the records by type of event, Inputs and Malformed those that are no event.
+	Types     map[string]int `json:"types"`
+	Inputs    int            `json:"inputs"`
+	Malformed int            `json:"malformed"`
+	// Headers are the records by header that is copied, LeftOut by one that is not.
+	Headers map[string]int `json:"headers"`
+	LeftOut map[string]int `json:"leftOut"`
+	// TooLarge is how many records are larger than the topic takes: the first of them will end the replay.
+	TooLarge int `json:"tooLarge"`
+	// Erased is how many records are left out because their thread was erased since.
+	Erased int `json:"erased"`
+
+	// most is how large a batch the topic takes.
+	most      int32
+	cfg       kafka.Config
+	options   Options
+	selection *selection
+	spans     map[int32]kafka.Span
+	// ends are where the partitions of skein.events ended when it was planned.
+	ends map[int32]int64
+}
+
+// Range is a stretch of one partition.
+type Range struct {
+	From    record.Position `json:"from"`
+	To      record.Position `json:"to"`
+	Records int             `json:"records"`
+}
+
+// NewPlan reads what is selected and says what publishing it would mean. Nothing is written. The error is ErrTopicSet, ErrGone, ErrNoRun,
+// ErrQuery, or that of a request.
+func NewPlan(ctx context.Context, cfg kafka.Config, o Options) (*Plan, error) {
+	if kafka.InTopicSet(o.To) {
+		return nil, fmt.Errorf("replaying to %s: %w", o.To, ErrTopicSet)
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int, int) {}
+	}
+	s, err := newSelection(o.Query)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Topic: o.To, cfg: cfg, options: o, selection: s, Ranges: []Range{}, Types: map[string]int{}, Headers: map[string]int{}, LeftOut: map[string]int{}}
+	events, runs, err := p.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.records(ctx, cfg, runs, func(done, total int) { o.Progress("looking for erasures", done, total) }); err != nil {
+		return nil, err
+	}
+	if err := s.erasures(ctx, cfg, events); err != nil {
+		return nil, err
+	}
+	return p, p.count(ctx)
+}
+
+// ask asks the brokers for the topics and what they hold; it returns the spans of skein.events and skein.runs that the selection has to do with.
+func (p *Plan) ask(ctx context.Context) (events, runs map[int32]kafka.Span, err error) {
+	adm, err := kafka.NewAdmin(p.cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer adm.Close()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	topics := p.cfg.Topics()
+	// A thread's partition depends on the count, so one that is under change must not be used.
+	if _, err := kafka.PartitionCount(ctx, adm, topics); err != nil {
+		return nil, nil, err
+	}
+	details, err := adm.ListTopicsWithInternal(ctx, p.Topic)
+	if err != nil {
+		return nil, nil, fmt.Errorf("asking for %s: %w", p.Topic, err)
+	}
+	to := details[p.Topic]
+	switch {
+	case errors.Is(to.Err, kerr.UnknownTopicOrPartition) || to.Err == nil && len(to.Partitions) == 0:
+		return nil, nil, fmt.Errorf("replaying to %s: %w: make it first", p.Topic, kafka.ErrNoTopic)
+	case to.Err != nil:
+		return nil, nil, fmt.Errorf("asking for %s: %w", p.Topic, to.Err)
+	case to.IsInternal || strings.HasPrefix(p.Topic, "__"):
+		return nil, nil, fmt.Errorf("%w: %s is Kafka's own topic", ErrQuery, p.Topic)
+	}
+	p.Partitions = int32(len(to.Partitions))
+	if p.most, err = batchLimit(ctx, adm, p.Topic); err != nil {
+		return nil, nil, err
+	}
+	if p.spans, err = p.selection.spans(ctx, adm, topics.Events); err != nil {
+		return nil, nil, err
+	}
+	if events, err = kafka.Spans(ctx, adm, topics.Events); err != nil {
+		return nil, nil, err
+	}
+	if runs, err = kafka.Spans(ctx, adm, topics.Runs); err != nil {
+		return nil, nil, err
+	}
+	p.ends = map[int32]int64{}
+	for _, spans := range []map[int32]kafka.Span{events, runs} {
+		maps.DeleteFunc(spans, func(partition int32, _ kafka.Span) bool { _, ok := p.spans[partition]; return !ok })
+	}
+	for partition, span := range p.spans {
+		p.ends[partition] = span.End
+	}
+	return events, runs, nil
+}
+
+// batchLimit asks how large a batch a topic takes.
+func batchLimit(ctx context.Context, adm *kadm.Client, topic string) (int32, error) {
+	const setting = "max.message.bytes"
+	configs, err := adm.DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return 0, fmt.Errorf("asking for the settings of %s: %w", topic, err)
+	}
+	c, err := configs.On(topic, nil)
+	if err == nil {
+		err = c.Err
+	}
+	if err != nil {
+		return 0, fmt.Errorf("asking for the settings of %s: %w", topic, err)
+	}
+	for _, x := range c.Configs {
+		if n, err := strconv.ParseInt(x.MaybeValue(), 10, 32); x.Key == setting && err == nil && n > 0 {
+			return int32(min(n, kafka.MaxBatchBytes)), nil
+		}
+	}
+	return 0, fmt.Errorf("asking for the settings of %s: it has no %s", topic, setting)
+}
+
+// count reads what is selected.
+func (p *Plan) count(ctx context.Context) error {
+	total, done := 0, 0
+	for _, span := range p.spans {
+		total += int(max(0, span.End-span.Start))
+	}
+	ranges := map[int32]*Range{}
+	for m, err := range kafka.Scan(ctx, p.cfg, p.cfg.Topics().Events, p.spans) {
+		if err != nil {
+			return err
+		}
+		if done++; done%scanTold == 0 || done == total {
+			p.options.Progress("counting events", done, total)
+		}
+		taken, erased, err := p.selection.takes(m)
+		switch {
+		case err != nil:
+			return err
+		case erased:
+			p.Erased++
+		case taken:
+			r := ranges[m.Partition]
+			if r == nil {
+				r = &Range{From: record.Position{Partition: m.Partition, Offset: m.Offset}}
+				ranges[m.Partition] = r
+			}
+			r.To = record.Position{Partition: m.Partition, Offset: m.Offset + 1}
+			r.Records++
+			p.add(m)
+		}
+	}
+	for _, partition := range slices.Sorted(maps.Keys(ranges)) {
+		p.Ranges = append(p.Ranges, *ranges[partition])
+	}
+	return nil
+}
+
+func (p *Plan) add(m *kgo.Record) {
+	p.Records++
+	p.Bytes += int64(len(m.Key) + len(m.Value))
+	if at := m.Timestamp; p.FirstAt == nil || at.Before(*p.FirstAt) {
+		p.FirstAt = &at
+	}
+	if at := m.Timestamp; p.LastAt == nil || at.After(*p.LastAt) {
+		p.LastAt = &at
+	}
+	switch d := &p.selection.decoded; {
+	case d.Headers.Kind == record.KindInput:
+		p.Inputs++
+	case d.Payload() == nil:
+		p.Malformed++
+	default:
+		p.Types[string(d.Payload().Type)]++
+	}
+	if size(p.replayed(m)) > int(p.most) {
+		p.TooLarge++
+	}
+	for _, h := range m.Headers {
+		if p.options.copies(h.Key) {
+			p.Headers[h.Key]++
+		} else {
+			p.LeftOut[h.Key]++
+		}
+	}
+}
+
+// size is at least what a record takes in a batch of its own, before compression.
+func size(m *kgo.Record) int {
+	const frame, lengths = 61, 24
+	n := frame + lengths + len(m.Key) + len(m.Value)
+	for _, h := range m.Headers {
+		n += len(h.Key) + len(h.Value) + 4
+	}
+	return n
+}
+
+// copies reports whether a header goes along.
+func (o *Options) copies(name string) bool {
+	return name != HeaderReplayedFrom && (record.SaidByProducer(name) || slices.Contains(o.Headers, name))
+}

@@ -1,0 +1,178 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+const (
+	// inFlight bounds what is read and not acknowledged yet; the largest event is a quarter of it.
+	inFlight = 4 * kafka.MaxValueBytes
+	// flushWithin is how long a replay that was stopped waits for what it has sent.
+	flushWithin = kafka.DeliveryTimeout + 5*time.Second
+)
+
+// Done is how far a replay came.
+type Done struct {
+	// Published is how many records were acknowledged.
+	Published int `json:"published"`
+	// Next is, by partition, where another replay goes on: all before it was published.
+	Next []record.Position `json:"next"`
+}
+
+// Run publishes what was planned, without what was erased since, in the order of the partitions, and of times over several. Each record has key and value of its
+// original, the headers that are allowed, the time at which it is published and its original's position (HeaderReplayedFrom); records of one key come
+// to one partition. What Done says holds with an error as well.
+func (p *Plan) Run(ctx context.Context) (Done, error) {
+	ends, err := p.endsNow(ctx)
+	if err != nil {
+		return Done{}, err
+	}
+	if err := p.selection.erasures(ctx, p.cfg, ends); err != nil {
+		return Done{}, err
+	}
+	// A batch that is too large costs all that is in it.
+	cl, err := kafka.NewProducer(p.cfg, kgo.MaxBufferedBytes(inFlight), kgo.ProducerBatchMaxBytes(p.most))
+	if err != nil {
+		return Done{}, err
+	}
+	defer cl.Close()
+	topic := p.cfg.Topics().Events
+	s := &sender{plan: p, client: cl, clock: clock{pace: p.options.Pace}, next: map[int32]int64{}}
+	for partition, span := range p.spans {
+		s.next[partition] = span.Start
+	}
+	err = s.send(ctx, kafka.ScanByTime(ctx, p.cfg, topic, p.spans))
+	if err == nil && p.options.Follow {
+		err = s.send(ctx, kafka.Follow(ctx, p.cfg, topic, p.ends))
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+	defer cancel()
+	return s.end(errors.Join(err, cl.Flush(ending)))
+}
+
+// endsNow returns what the selected partitions of skein.events hold by now.
+func (p *Plan) endsNow(ctx context.Context) (map[int32]kafka.Span, error) {
+	adm, err := kafka.NewAdmin(p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer adm.Close()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	spans, err := kafka.Spans(ctx, adm, p.cfg.Topics().Events)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(spans, func(partition int32, _ kafka.Span) bool { _, ok := p.spans[partition]; return !ok })
+	return spans, nil
+}
+
+// sender publishes records and notes which are acknowledged.
+type sender struct {
+	plan   *Plan
+	client *kgo.Client
+	clock  clock
+
+	mu        sync.Mutex // next, published and err change as acknowledgements come
+	next      map[int32]int64
+	failed    map[int32]int64 // the first by partition
+	published int
+	err       error
+}
+
+// send publishes records until they end, or one of them fails.
+func (s *sender) send(ctx context.Context, records iter.Seq2[*kgo.Record, error]) error {
+	for m, err := range records {
+		if err != nil {
+			return err
+		}
+		taken, _, err := s.plan.selection.takes(m)
+		if err != nil {
+			return err
+		}
+		if taken {
+			if err := s.clock.wait(ctx, m.Timestamp); err != nil {
+				return err
+			}
+			// Not with ctx: what is sent is waited for, so that it can be said how far it came.
+			s.client.Produce(context.WithoutCancel(ctx), s.plan.replayed(m), func(_ *kgo.Record, err error) { s.acknowledged(m, err) })
+		}
+		s.mu.Lock()
+		s.next[m.Partition] = m.Offset + 1
+		err = s.err
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replayed is a record as it is published.
+func (p *Plan) replayed(m *kgo.Record) *kgo.Record {
+	out := &kgo.Record{Topic: p.Topic, Partition: record.Partition(m.Key, p.Partitions), Key: m.Key, Value: m.Value}
+	for _, h := range m.Headers {
+		if p.options.copies(h.Key) {
+			out.Headers = append(out.Headers, h)
+		}
+	}
+	at := record.Position{Partition: m.Partition, Offset: m.Offset}
+	out.Headers = append(out.Headers, kgo.RecordHeader{Key: HeaderReplayedFrom, Value: []byte(at.String())})
+	return out
+}
+
+func (s *sender) acknowledged(m *kgo.Record, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		at := record.Position{Partition: m.Partition, Offset: m.Offset}
+		if errors.Is(err, kerr.MessageTooLarge) {
+			err = fmt.Errorf("%w: raise max.message.bytes of the topic", err)
+		}
+		if s.err == nil {
+			s.err = fmt.Errorf("publishing %s to %s: %w", at, s.plan.Topic, err)
+		}
+		if s.failed == nil {
+			s.failed = map[int32]int64{}
+		}
+		if first, ok := s.failed[m.Partition]; !ok || m.Offset < first {
+			s.failed[m.Partition] = m.Offset
+		}
+		return
+	}
+	s.published++
+	if s.published%scanTold == 0 || s.published == s.plan.Records || s.plan.options.Pace != 0 {
+		s.plan.options.Progress("replaying", s.published, max(s.published, s.plan.Records))
+	}
+}
+
+// end says how far it came, once nothing is under way.
+func (s *sender) end(err error) (Done, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := Done{Published: s.published, Next: []record.Position{}}
+	for _, p := range slices.Sorted(maps.Keys(s.next)) {
+		at := s.next[p]
+		if first, ok := s.failed[p]; ok {
+			at = min(at, first)
+		}
+		d.Next = append(d.Next, record.Position{Partition: p, Offset: at})
+	}
+	if s.err != nil {
+		err = s.err
+	}
+	return d, err
+}
