@@ -230,6 +230,9 @@ var schemas = map[Type][]member{
 	ThinkingTextMessageEnd:     attributable(),
 }
 
+// Terminal reports whether an event of the type ends a run.
+func (t Type) Terminal() bool { return t == RunFinished || t == RunError }
+
 // Known reports whether the type is in the vocabulary of AG-UI 1.0.
 func (t Type) Known() bool {
 	_, ok := specs[t]

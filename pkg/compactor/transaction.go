@@ -284,7 +284,7 @@ func (s *session) reopen() {
 func (s *session) count(sh share) {
 	m := s.metrics
 	for outcome, n := range sh.effects.Counts.Outcomes {
-		m.Events.WithLabelValues(partition.Outcomes()[outcome]).Add(float64(n))
+		m.Events.WithLabelValues(string(outcome)).Add(float64(n))
 	}
 	for reason, n := range sh.effects.Counts.DeadLetters {
 		m.DeadLetters.WithLabelValues(reason).Add(float64(n))

@@ -36,7 +36,7 @@ func (d *Decoded) decode() {
 	d.malformed = d.event.Decode(d.Value)
 }
 
-// Malformed says why the value is neither an event nor an input; nil where it is one.
+// Malformed says why the value is neither an event nor an input, or, once it was refused, why its run cannot fold it; nil where it can.
 func (d *Decoded) Malformed() error {
 	d.decode()
 	return d.malformed
@@ -98,5 +98,5 @@ func (d *Decoded) SyntheticEnd() bool {
 		return false
 	}
 	ev := d.Payload()
-	return ev != nil && (ev.Type == agui.RunFinished || ev.Type == agui.RunError)
+	return ev != nil && ev.Type.Terminal()
 }

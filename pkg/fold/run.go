@@ -96,6 +96,7 @@ func (r *Run) takeEvent(d *Decoded, runs Runs) (Outcome, error) {
 		if !agui.IsMalformed(err) && !errors.Is(err, compact.ErrEnded) {
 			return "", err
 		}
+		d.malformed = err
 		return r.refuse(d), nil
 	}
 	if r.Fold == nil {

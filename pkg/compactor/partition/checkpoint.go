@@ -61,7 +61,7 @@ func (p *Processor) ask(r *run) {
 // settle asks for a record of each run of the thread that has none, or none with its place: see partition.
 func (p *Processor) writeUnsealed(t *thread) {
 	for _, h := range t.open {
-		if r := h.live; r != nil && (!r.hasRecord || r.fold != nil && !r.placed) {
+		if r := h.live; r != nil && (!r.hasRecord || r.Fold != nil && !r.placed) {
 			p.ask(r)
 		}
 	}
@@ -128,7 +128,7 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 	case !r.meta.Open(): // the limit was another one
 		return p.close(r, outputAbandoned)
 	}
-	place := r.due && !r.placed && r.fold != nil
+	place := r.due && !r.placed && r.Fold != nil
 	r.savedAt, r.savedSize, r.newBytes, r.due, r.unfit = now, size, 0, false, true
 	if place {
 		return p.resolutionRecord(r)
@@ -174,13 +174,11 @@ func (p *Processor) resolutionRecord(r *run) (*Output, error) {
 	h := &threadRun{Metadata: runstore.Metadata{Next: before.next, LastAt: r.meta.LastAt, Pending: true, Placed: true}}
 	h.Run = lineage.Run{ID: r.meta.ID, ClientID: r.meta.ClientID, Start: r.meta.Start, End: -1, Status: lineage.StatusRunning}
 	was := newRun(r.thread, r.key, h, r.touchedAt)
-	was.setSequence(before.seq)
-	was.producer = before.producer
-	was.setInput(before.input, before.inputSum)
-	was.tally.StartedAt, was.rec.RawLost, was.ranges, was.decided = r.tally.StartedAt, r.rec.RawLost, record.NewRanges(before.ranges), r.decided
-	maps.Copy(was.anomaliesBeforeStart, before.anomaliesBeforeStart)
+	was.Seq, was.Producer, was.Input, was.InputSHA256 = before.Seq, before.Producer, before.Input, before.InputSHA256
+	was.Tally.StartedAt, was.rec.RawLost, was.ranges, was.decided = r.Tally.StartedAt, r.rec.RawLost, record.NewRanges(before.ranges), r.decided
+	maps.Copy(was.Early, before.Early)
 	for _, rule := range r.decided.Anomalies {
-		was.anomaliesBeforeStart[rule]++
+		was.Early[rule]++
 	}
 	rec, fold, err := p.describe(was)
 	if err != nil {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
 // letter sends a record to dead letters as it came; below the processed offset that was done before.
-func (p *Processor) deadLetter(m *message, reason, detail string) (outcome, error) {
+func (p *Processor) deadLetter(m *message, reason, detail string) (fold.Outcome, error) {
 	if m.rebuilds {
 		return outcomeDeadLetter, nil
 	}

@@ -137,11 +137,11 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 		}
 		r := o.run
 		r.hasRecord, r.recordIsOpen = true, r.meta.Open()
-		alone := r.fold != nil && o.entry.Metadata.Placed // its place: what came from its first event on is in none
+		alone := r.Fold != nil && o.entry.Metadata.Placed // its place: what came from its first event on is in none
 		if alone {
 			r.changedFrom, r.changedAt = r.decided.before.first, r.decided.before.at
 		}
-		if r.fold != nil {
+		if r.Fold != nil {
 			r.placed, r.decided = true, nil
 		}
 		if alone {

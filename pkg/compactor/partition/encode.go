@@ -30,39 +30,38 @@ func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 
 // describe is build without what an end adds, or a fold goes on from.
 func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
-	folded, rec, base := r.fold, r.rec, r.base
+	folded, rec, base := r.Fold, r.rec, r.base
 	if folded == nil { // pending: placed for now, as if the first event came now, or for good
-		pl, err := p.place(r, nil, p.next)
+		pl, err := p.resolve(r, nil, r.Input, p.next)
 		if err != nil {
 			return nil, nil, err
 		}
-		shown := run{rec: r.rec}
-		shown.setResolution(pl)
-		folded, rec = pl.fold, shown.rec
+		pl.describe(&rec, r.InputSHA256)
+		folded = pl.fold
 		if r.decided != nil { // what it starts from, and its input as it came
 			folded, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
 		} else { // encoded relative to no base, so that the input stays whole for the placement that counts
 			rec.Base, rec.BaseRefolds = "", 0
 		}
-		if r.input != nil {
-			rec.InputMessages, rec.InputLayout = r.input.Messages, nil
+		if r.Input != nil {
+			rec.InputMessages, rec.InputLayout = r.Input.Messages, nil
 		}
 	}
-	fold.Fill(&rec, folded, r.tally, base)
+	fold.Fill(&rec, folded, r.Tally, base)
 	key := p.historyKey(r.thread, &rec, folded)
 	rec.HistoryKey = key.String()
-	rec.Agent, rec.Labels = r.producer.Agent, r.producer.Labels
+	rec.Agent, rec.Labels, rec.Synthetic = r.Producer.Agent, r.Producer.Labels, r.Synthetic
 	r.meta.HistoryKey, r.meta.MessageCount = key, rec.MessageCount
 
 	if rec.Status.Sealed() && !folded.Ended() {
 		return nil, nil, fmt.Errorf("building record: the fold says %q and has not ended", rec.Status)
 	}
-	if r.fold == nil {
-		rec.Stats.Anomalies = fold.NotEmpty(r.anomaliesBeforeStart)
+	if r.Fold == nil {
+		rec.Stats.Anomalies = fold.NotEmpty(r.Early)
 	}
 	rec.Raw = record.Raw{
 		Partition: p.id, First: r.meta.Start, Next: r.meta.Next, Ranges: r.ranges.List(),
-		Events: r.tally.Events, SHA256: r.tally.SHA256(), NextSeq: r.meta.NextSeq,
+		Events: r.Tally.Events, SHA256: r.Tally.SHA256(), NextSeq: r.Seq.Next,
 	}
 	return &rec, folded, nil
 }
@@ -73,11 +72,11 @@ func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 	if err != nil {
 		return fmt.Errorf("building record: %w", err)
 	}
-	hash, err := r.tally.HashState()
+	hash, err := r.Tally.HashState()
 	if err != nil {
 		return err
 	}
-	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, MissingSeqs: r.missing, LastAt: r.meta.LastAt, Pending: r.meta.Pending, Placed: r.meta.Placed}
+	rec.Open = &record.Open{Fold: checkpoint, Hash: hash, MissingSeqs: r.Seq.Missing, LastAt: r.meta.LastAt, Pending: r.meta.Pending, Placed: r.meta.Placed}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -22,14 +23,14 @@ import (
 // the group's offset C stays below the erasure, as another thread has an open run there, the events
 // between the committed and the processed offset are read again after a crash. The erasure record then says which of them are erased:
 // nothing is made of them, not even for a while (route).
-func (p *Processor) erase(t *thread, m *message) (outcome, error) {
+func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 	// Below the processed offset it is done, and all that the thread has is of a later life.
 	if m.rebuilds {
 		return outcomeErasure, nil
 	}
 	if t.loader != nil {
 		if err := t.loader.all(); err != nil {
-			return 0, err
+			return "", err
 		}
 	}
 	p.withdraw(t)
@@ -37,7 +38,7 @@ func (p *Processor) erase(t *thread, m *message) (outcome, error) {
 	for _, h := range runs {
 		key, err := record.RunKey(t.tenant, t.id, h.ID)
 		if err != nil {
-			return 0, err
+			return "", err
 		}
 		if p.forget(h, key) {
 			p.write(p.tombstone(p.topics.Runs, record.KindRun, key))
@@ -47,7 +48,7 @@ func (p *Processor) erase(t *thread, m *message) (outcome, error) {
 		for _, kind := range []agui.Type{agui.MessagesSnapshot, agui.StateSnapshot} {
 			key, err := record.SnapshotKey(t.tenant, t.id, branch, kind)
 			if err != nil {
-				return 0, err
+				return "", err
 			}
 			p.write(p.tombstone(p.topics.Snapshots, record.KindSnapshot, key))
 		}
@@ -60,7 +61,7 @@ func (p *Processor) erase(t *thread, m *message) (outcome, error) {
 	// Not read from the local store, which knows of the erasure once it is committed.
 	next, err := p.newThread(t.key, t.tenant, t.id, nil)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	next.erased, next.usedAt = below, m.now
 	p.threads[t.key] = next

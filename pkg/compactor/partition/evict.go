@@ -47,7 +47,7 @@ func (p *Processor) evict(now time.Time) error {
 		if silence < busyFor || silence < evictAfter && p.runBytes <= p.maxRunBytes {
 			break
 		}
-		if r.fold != nil || r.meta.Placed {
+		if r.Fold != nil || r.meta.Placed {
 			// The record that was committed says the same of the history as the fold.
 			if err := r.thread.lineage.Add(r.meta.Run); err != nil {
 				return err
@@ -154,7 +154,7 @@ func (p *Processor) unload(t *thread) error {
 	}
 	for _, h := range t.open {
 		r := h.live
-		if r == nil || r.fold == nil {
+		if r == nil || r.Fold == nil {
 			continue
 		}
 		if h.Parent != "" { // what its end rests on
@@ -162,7 +162,7 @@ func (p *Processor) unload(t *thread) error {
 				return err
 			}
 		}
-		if err := t.live(h, r.fold.Messages); err != nil {
+		if err := t.live(h, r.Fold.Messages); err != nil {
 			return err
 		}
 	}

@@ -227,7 +227,7 @@ func TestPartition_TakesRecordsOfLongAgoForNoSilence(t *testing.T) {
 		abandoned += s.part.counts.Ended[record.StatusAbandoned]
 		s.commit(true)
 		say(value)
-		equal(t, fmt.Sprint("events at ", i), s.part.runs["acme/t/r"].tally.Events, int64(i+1))
+		equal(t, fmt.Sprint("events at ", i), s.part.runs["acme/t/r"].Tally.Events, int64(i+1))
 	}
 	equal(t, "times that it was given up", abandoned, 0)
 	s.silence(s.cfg.IdleLimit - time.Second)

@@ -106,8 +106,8 @@ func (p *Processor) history(t *thread, runID string) (lineage.History, error) {
 	if err != nil {
 		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
 	}
-	if r := p.runs[key]; r != nil && r.fold != nil {
-		return lineage.History{Messages: r.fold.Messages(), State: r.fold.State()}, nil
+	if r := p.runs[key]; r != nil && r.Fold != nil {
+		return lineage.History{Messages: r.Fold.Messages(), State: r.Fold.State()}, nil
 	}
 	// Down the chain until a history is in memory, then up again.
 	var chain []lineage.Content

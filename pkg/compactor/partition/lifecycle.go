@@ -146,8 +146,8 @@ func (p *Processor) abandon(key string, now time.Time) error {
 	r.due = true
 	p.changed[r] = struct{}{}
 	p.counts.Ended[record.StatusAbandoned]++
-	if r.fold != nil {
-		r.meta.HistoryKey = lineage.KeyOf(r.fold.Messages())
+	if r.Fold != nil {
+		r.meta.HistoryKey = lineage.KeyOf(r.Fold.Messages())
 	}
 	if err := r.show(); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (p *Processor) close(r *run, kind string) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.fold == nil && r.decided != nil { // it has its place, and no event
+	if r.Fold == nil && r.decided != nil { // it has its place, and no event
 		base = r.decided.base
 	}
 	at, err := lineage.RestoreFrom(base, contentOf(rec))

@@ -138,7 +138,7 @@ func TestPartition_EndsNoRunByALowerLimitThatItWasNotHeldTo(t *testing.T) {
 		s.cfg.RecordLimit = 64 << 10
 		s.open(false)
 		s.all()
-		equal(t, "events behind the restart", s.part.runs["acme/t/r"].tally.Events, int64(before))
+		equal(t, "events behind the restart", s.part.runs["acme/t/r"].Tally.Events, int64(before))
 		for i := range behind {
 			if i == crash {
 				s.open(true)

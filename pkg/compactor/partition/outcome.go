@@ -20,46 +20,34 @@ const (
 	reasonUnknownKind    = deadletter.UnknownKind
 )
 
-// The anomalies that the compactor counts, as package refold names them.
-const (
-	ruleMalformed     = fold.AnomalyMalformed
-	ruleLateInput     = fold.AnomalyLateInput
-	ruleInputReplaced = fold.AnomalyInputReplaced
-	ruleRepeat        = fold.AnomalyRepeat
-	ruleBackwards     = fold.AnomalyBackwards
-	ruleGap           = fold.AnomalyGap
-	ruleThread        = fold.AnomalyThread
-	ruleRun           = fold.AnomalyRun
-)
-
 // AnomalyRules returns the rules of the anomalies that are counted, for the metric.
 func AnomalyRules() []string {
 	return append(fold.Rules(), lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone)
 }
 
-// outcome is what became of a record of skein.events, for the metric.
-type outcome uint8
-
+// What becomes of a record of skein.events, for the metric.
 const (
-	outcomeFolded outcome = iota
-	outcomeInput
-	outcomeDropped
-	outcomeDeadLetter
-	outcomeTerminal
+	outcomeFolded                  = fold.Folded
+	outcomeInput                   = fold.Input
+	outcomeDropped    fold.Outcome = "dropped"
+	outcomeDeadLetter fold.Outcome = "dead-letter"
+	outcomeTerminal   fold.Outcome = "second-terminal"
 	// outcomeErasure: a thread was erased. outcomeErased: a record of a thread that was erased since.
-	outcomeErasure
-	outcomeErased
+	outcomeErasure fold.Outcome = "erasure"
+	outcomeErased  fold.Outcome = "erased"
 	// outcomeRefold: a thread was to be folded again.
-	outcomeRefold
+	outcomeRefold fold.Outcome = "refold"
 	// outcomeCancel: a run was to be stopped, which is not the compactor's to do.
-	outcomeCancel
-	numOutcomes
+	outcomeCancel fold.Outcome = "cancel"
 )
 
 // Outcomes returns what may become of a record of skein.events, for the metric: Counts.Outcomes has their numbers.
-func Outcomes() []string { return outcomeNames[:] }
-
-var outcomeNames = [numOutcomes]string{"folded", "input", "dropped", "dead-letter", "second-terminal", "erasure", "erased", "refold", "cancel"}
+func Outcomes() []string {
+	return []string{
+		string(outcomeFolded), string(outcomeInput), string(outcomeDropped), string(outcomeDeadLetter), string(outcomeTerminal),
+		string(outcomeErasure), string(outcomeErased), string(outcomeRefold), string(outcomeCancel),
+	}
+}
 
 // codeAbandoned is the code of the RUN_ERROR that stands in for the end of a silent run.
 const codeAbandoned = "skein-abandoned"
@@ -69,7 +57,7 @@ const codeOutgrown = "skein-outgrown"
 
 // Counts are what the records since the last commit came to.
 type Counts struct {
-	Outcomes    [numOutcomes]int
+	Outcomes    map[fold.Outcome]int
 	DeadLetters map[string]int
 	Anomalies   map[string]int
 	Ended       map[record.Status]int
@@ -79,5 +67,5 @@ type Counts struct {
 }
 
 func newCounts() Counts {
-	return Counts{DeadLetters: map[string]int{}, Anomalies: map[string]int{}, Ended: map[record.Status]int{}}
+	return Counts{Outcomes: map[fold.Outcome]int{}, DeadLetters: map[string]int{}, Anomalies: map[string]int{}, Ended: map[record.Status]int{}}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -112,7 +114,7 @@ func TestPartition_RefusesBadDataAndCostsNothingElse(t *testing.T) {
 	r := s.run("r")
 	equal(t, "status", r.Status, record.StatusFinished)
 	equal(t, "folded events", r.Raw.Events, int64(2))
-	equal(t, "anomalies", r.Stats.Anomalies[ruleMalformed], int64(5))
+	equal(t, "anomalies", r.Stats.Anomalies[fold.AnomalyMalformed], int64(5))
 	equal(t, "runs", len(s.latest()), 1)
 }
 
@@ -195,8 +197,8 @@ func TestPartition_DropsRepeatedSeqs(t *testing.T) {
 	r := s.run("r")
 	equal(t, "folded events", r.Raw.Events, int64(5))
 	equal(t, "next seq", r.Raw.NextSeq, int64(6))
-	equal(t, "repeats", r.Stats.Anomalies[ruleRepeat], int64(2))
-	equal(t, "gaps", r.Stats.Anomalies[ruleGap], int64(1))
+	equal(t, "repeats", r.Stats.Anomalies[fold.AnomalyRepeat], int64(2))
+	equal(t, "gaps", r.Stats.Anomalies[fold.AnomalyGap], int64(1))
 	messages, _ := s.history("r")
 	equal(t, "history", messages, `[`+assistantMessage("m", "abd")+`]`)
 	equal(t, "runs", len(s.latest()), 1)
@@ -229,7 +231,7 @@ func TestPartition_CountsNumbersThatFallApartFromRepeats(t *testing.T) {
 	s.Send("t", "r", finished("r"), seq(7))
 	s.all()
 	r := s.run("r")
-	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{ruleGap: 1, ruleRepeat: 2, ruleBackwards: 2})
+	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{fold.AnomalyGap: 1, fold.AnomalyRepeat: 2, fold.AnomalyBackwards: 2})
 	equal(t, "next seq", r.Raw.NextSeq, int64(8))
 	messages, _ := s.history("r")
 	equal(t, "history", messages, `[`+assistantMessage("m", "aef")+`]`)
@@ -249,7 +251,7 @@ func TestPartition_TakesTheInputBeforeTheFirstEventOnly(t *testing.T) {
 	s.Send("t", "r", finished("r"))
 	s.all()
 	r := s.run("r")
-	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{ruleInputReplaced: 1, ruleLateInput: 1})
+	equal(t, "anomalies", r.Stats.Anomalies, map[string]int64{fold.AnomalyInputReplaced: 1, fold.AnomalyLateInput: 1})
 	messages, _ := s.history("r")
 	equal(t, "history", messages, `[`+userMessage("u2", "hello")+`]`)
 	equal(t, "positions", r.Raw.Ranges, [][2]int64{{0, 6}})
@@ -820,6 +822,33 @@ func TestPartition_GoesOnBehindAnInputThatIsTooLargeForARecord(t *testing.T) {
 				[]any{"large", record.ParentLatest, "first", "first", 2, "large"})
 		})
 	}
+}
+
+// What a run's record counts of how its records came is counted for the metric, too; of a run that does not come to be nothing is.
+func TestPartition_CountsAnomaliesForTheMetric(t *testing.T) {
+	s := newSim(t, nil)
+	s.Input("t", "r", `{"threadId":"t","runId":"r","messages":[],"tools":[],"context":[]}`)
+	s.Input("t", "r", `{"threadId":"u","runId":"q","messages":[],"tools":[],"context":[]}`)
+	s.Send("t", "r", started("r"), seq(0), says(record.HeaderIncomplete, "1")[0])
+	s.Send("t", "r", text("m", "a"), seq(2))
+	s.Send("t", "r", text("m", "a"), seq(2))
+	s.Send("t", "r", text("m", "b"), seq(1))
+	s.Send("t", "r", `{"type":`)
+	s.Send("t", "never", `{"type":`, seq(7))
+	s.Send("t", "never", `{"type":"TEXT_MESSAGE_CHUNK","delta":"of no message"}`, seq(7))
+	s.Input("t", "r", `{"threadId":"t","runId":"r","messages":[],"tools":[],"context":[],"state":1}`)
+	s.open(false)
+	s.feed(len(s.Events))
+	counted := maps.Clone(s.part.counts.Anomalies)
+	s.Now = s.Now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	want := map[string]int{}
+	for _, rule := range fold.Rules() {
+		want[rule] = 1
+		equal(t, rule+" in the record", s.run("r").Stats.Anomalies[rule], 1)
+	}
+	equal(t, "for the metric", counted, want)
+	equal(t, "runs", len(s.latest()), 1)
 }
 
 // A run that names itself as its parent is placed as if it named none, and one that closes a cycle as the parent's

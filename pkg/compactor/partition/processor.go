@@ -68,7 +68,8 @@ type Processor struct {
 	outputs   []Output
 	refolding *RefoldRequest // what the last record was; see BeginRefold
 	counts    Counts
-	decoded   fold.Decoded // used again for each record
+	loop      *fold.Loop
+	admission admission // of the record that is being processed
 }
 
 // OpenReport says how a partition was opened, for the log.
@@ -129,6 +130,7 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Sto
 		counts: newCounts(), maxRunBytes: cfg.OpenRunBytes, maxThreadRuns: cfg.maxThreadRunsInMemory, maxUnloadReads: unloadReads,
 		room: NewRoom(1), partitions: 1,
 	}
+	p.loop = fold.NewLoop(&p.admission)
 	if pos.StreamTime != 0 {
 		p.streamTime = time.UnixMilli(pos.StreamTime).UTC()
 	}

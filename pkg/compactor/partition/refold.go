@@ -13,6 +13,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -54,13 +55,13 @@ var (
 )
 
 // takeRefold takes in a request. Below the processed offset it was done.
-func (p *Processor) takeRefold(t *thread, m *message) (outcome, error) {
+func (p *Processor) takeRefold(t *thread, m *message) (fold.Outcome, error) {
 	if m.rebuilds {
 		return outcomeRefold, nil
 	}
 	if t.loader != nil {
 		if err := t.loader.all(); err != nil {
-			return 0, err
+			return "", err
 		}
 	}
 	if len(t.runs) == 0 {

@@ -16,9 +16,8 @@ import (
 // that its fold starts from.
 type resolution struct {
 	lineage.Placement
-	input    *agui.RunAgentInput
-	inputSum string
-	parent   lineage.History
+	input  *agui.RunAgentInput // as it is recorded
+	parent lineage.History
 	// base is the history that the run's messages are encoded relative to; empty without a base.
 	base lineage.History
 	// baseRefolds is how often that history was told anew. While the run is open it is not.
@@ -30,37 +29,28 @@ type resolution struct {
 
 // pending is what there is of a run before its first event.
 type pending struct {
-	input                *agui.RunAgentInput
-	inputSum             string
-	anomaliesBeforeStart map[string]int64
-	ranges               [][2]int64
-	next                 int64
-	seq                  fold.Sequence
-	producer             fold.Producer
+	fold.Run
+	ranges [][2]int64
+	next   int64
 	// first is that event's offset, at the stream time then.
 	first int64
 	at    time.Time
 }
 
 func (r *run) pending(first int64, at time.Time) pending {
-	return pending{
-		first: first, at: at,
-		input: r.input, inputSum: r.inputSum, anomaliesBeforeStart: r.anomaliesBeforeStart, ranges: r.ranges.List(),
-		next: max(r.meta.Next, r.meta.Start), seq: r.sequence().Clone(), producer: r.producer,
-	}
+	before := *r.Run
+	before.Seq = before.Seq.Clone()
+	return pending{Run: before, ranges: r.ranges.List(), next: max(r.meta.Next, r.meta.Start), first: first, at: at}
 }
 
-// place works out a run's resolution as of an offset, where no record has it; it changes nothing. ev is the run's first
-// event, or nil for a preliminary resolution of a pending run.
-func (p *Processor) place(r *run, ev *agui.Event, offset int64) (*resolution, error) {
+// resolve works out a run's resolution as of an offset, where no record has it; it changes nothing. ev is the run's first
+// event, or nil for a preliminary resolution of a pending run, and input what the run has by then; nil without one.
+func (p *Processor) resolve(r *run, ev *agui.Event, input *agui.RunAgentInput, offset int64) (*resolution, error) {
 	pl := &resolution{}
 	if r.decided != nil {
 		*pl = *r.decided
 	}
-	pl.input, pl.inputSum = r.input, r.inputSum
-	if pl.input == nil && ev != nil && ev.Type == agui.RunStarted {
-		pl.input, pl.inputSum = fold.InputOf(ev, r.meta.ID)
-	}
+	pl.input = input
 	if r.decided == nil {
 		if err := p.resolveAmong(r, pl, ev, offset); err != nil {
 			return nil, err
@@ -101,7 +91,7 @@ func (p *Processor) resolveAmong(r *run, pl *resolution, ev *agui.Event, offset 
 		return nil
 	}
 	// What it takes over has to be in the record of its place, beside an input that came before its first event.
-	if !p.fits(pl.parent, r.input) {
+	if !p.fits(pl.parent, r.Input) {
 		pl.parent = lineage.History{}
 		pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
 	}
@@ -139,13 +129,8 @@ func (p *Processor) decide(r *run, pl *resolution) error {
 	start := h.Start // of its first record, which may be the input
 	h.Run = pl.Run
 	h.Start, h.Pending, h.Placed, h.RawLost = start, false, false, r.rec.RawLost
-	r.setResolution(pl)
-	for rule, n := range r.anomaliesBeforeStart {
-		for range n {
-			pl.fold.Note(rule)
-		}
-	}
-	r.anomaliesBeforeStart, r.input, r.fold, r.base = nil, nil, pl.fold, pl.base
+	pl.describe(&r.rec, r.InputSHA256)
+	r.Early, r.Input, r.base = nil, nil, pl.base
 	r.rec.Kept = p.cfg.KeepEvents
 	if pl.Concurrent || r.thread.hasOtherUnsealed(h) {
 		p.writeUnsealed(r.thread)
@@ -158,10 +143,10 @@ func (p *Processor) decide(r *run, pl *resolution) error {
 	return r.show()
 }
 
-// setResolution fills what a record says of lineage and input.
-func (r *run) setResolution(pl *resolution) {
-	r.rec.Lineage, r.rec.Base, r.rec.BaseRefolds = fold.RecordLineage(pl.Run), pl.Run.Base, pl.baseRefolds
-	fold.FillInput(&r.rec, pl.parent, pl.base, pl.input, pl.inputSum)
+// describe fills what a record says of lineage and input, which has the hash.
+func (pl *resolution) describe(rec *record.Run, inputSHA256 string) {
+	rec.Lineage, rec.Base, rec.BaseRefolds = fold.RecordLineage(pl.Run), pl.Run.Base, pl.baseRefolds
+	fold.FillInput(rec, pl.parent, pl.base, pl.input, inputSHA256)
 }
 
 // resolutionOf is the resolution that a record says alone.

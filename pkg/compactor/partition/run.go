@@ -17,23 +17,15 @@ type run struct {
 	thread *thread
 	meta   *threadRun // shared with the thread
 
+	// Run is the run as the loop folds it. Its Input is there until its first event only: from then on rec has it.
+	*fold.Run
 	// rec holds what does not change any more once the run is placed: ids, lineage, input.
 	rec record.Run
-	// input and inputSum, its hash, are the run's input until its first event.
-	input    *agui.RunAgentInput
-	inputSum string
-	// fold is nil while the run is pending; early then holds its anomalies.
-	fold                 *compact.Run
-	anomaliesBeforeStart map[string]int64
 	// base is the history that rec is encoded relative to; empty without a base. The fold holds its messages
 	// anyway, and to restore it again at each record could mean to read a long chain.
 	base lineage.History
 
-	tally    *fold.Tally
-	producer fold.Producer
-	ranges   record.Ranges
-	// missing are the numbers below head.NextSeq that have not come: see sequence.
-	missing [][2]int64
+	ranges record.Ranges
 
 	// changedFrom is the first record of the run that is in no committed record, -1 if all are.
 	changedFrom int64
@@ -65,9 +57,10 @@ type run struct {
 
 func newRun(t *thread, key string, h *threadRun, now time.Time) *run {
 	r := &run{
-		key: key, thread: t, meta: h, tally: fold.NewTally(), anomaliesBeforeStart: map[string]int64{},
+		key: key, thread: t, meta: h, Run: fold.NewRun(t.id, h.ID, h.Given()),
 		changedFrom: -1, savedAt: now, touchedAt: now,
 	}
+	r.Seq.Next = h.NextSeq
 	r.rec = record.Run{Tenant: t.tenant, ThreadID: t.id, RunID: h.ID, ClientRunID: h.ClientID, FoldVersion: compact.Version}
 	return r
 }
@@ -75,7 +68,7 @@ func newRun(t *thread, key string, h *threadRun, now time.Time) *run {
 // take notes a record of skein.events as the run's, whatever becomes of it.
 func (r *run) take(offset int64, at, now time.Time, size int) {
 	r.ranges.Add(offset)
-	r.meta.Next = offset + 1
+	r.meta.Next, r.meta.NextSeq = offset+1, r.Seq.Next
 	r.meta.LastAt = at
 	if r.changedFrom < 0 {
 		r.changedFrom = offset
@@ -84,42 +77,14 @@ func (r *run) take(offset int64, at, now time.Time, size int) {
 	r.touchedAt, r.made = now, nil
 }
 
-// note counts an anomaly.
-func (r *run) note(rule string) {
-	if r.fold == nil {
-		r.anomaliesBeforeStart[rule]++
-		return
-	}
-	r.fold.Note(rule)
-}
-
-// sequence is what is known of the producer's numbers; setSequence notes it.
-func (r *run) sequence() fold.Sequence {
-	return fold.Sequence{Next: r.meta.NextSeq, Missing: r.missing}
-}
-
-func (r *run) setSequence(s fold.Sequence) { r.meta.NextSeq, r.missing = s.Next, s.Missing }
-
-// takeSeq notes an event's seq header; -1 is none.
-func (r *run) takeSeq(h record.Headers) {
-	s := r.sequence()
-	if s.Take(h.Seq) {
-		r.note(ruleGap)
-	}
-	if h.Incomplete > 0 {
-		r.note(fold.AnomalyIncomplete)
-	}
-	r.setSequence(s)
-}
-
-// touch notes a record as the run's, whatever becomes of it.
+// noteRecord notes the record that the run took last as the run's, whatever became of it.
 func (p *Processor) noteRecord(r *run, m *message) error {
 	if r.changedFrom < 0 {
 		p.changed[r] = struct{}{}
 		r.changedAt = p.streamTime
 	}
 	r.take(m.Offset, p.heard(m.now), m.now, len(m.Value))
-	r.producer.Take(m.headers)
+	p.countAnomalies(m, r.Noted)
 	if r.meta.Open() {
 		p.expiring.heard(r.wait, r.meta.LastAt)
 		return nil
@@ -140,14 +105,11 @@ func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes + r.bas
 // isBasedOn notes the history that the run goes on from.
 func (r *run) isBasedOn(at lineage.History) { r.baseBytes = at.Bytes() + len(at.State) }
 
-// setInput keeps an input that was sent beside the stream.
-func (r *run) setInput(in *agui.RunAgentInput, sum string) { r.input, r.inputSum = in, sum }
-
 // show lets lineage see the run as it stands, once its place is decided.
 func (r *run) show() error {
 	switch {
-	case r.fold != nil:
-		return r.thread.live(r.meta, r.fold.Messages)
+	case !r.meta.Pending:
+		return r.thread.live(r.meta, r.Fold.Messages)
 	case r.meta.Placed:
 		return r.thread.live(r.meta, func() []agui.Message { return r.decided.parent.Messages })
 	default:

@@ -100,14 +100,14 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 		if err != nil {
 			return nil, fmt.Errorf("loading run: %w", err)
 		}
-		if r.fold, err = compact.Resume(at.Messages, at.State, rec.Open.Fold); err != nil {
+		if r.Fold, err = compact.Resume(at.Messages, at.State, rec.Open.Fold); err != nil {
 			return nil, fmt.Errorf("loading run: %w", err)
 		}
 		r.rec.Refolds, r.rec.BaseRefolds = rec.Refolds, rec.BaseRefolds
 		r.rec.FoldVersion = rec.FoldVersion // the rules that it began by
 		r.rec.Kept = rec.Kept               // whatever the setting is by now
-		r.fold.Keep(rec.Kept)
-		r.anomaliesBeforeStart = nil
+		r.Fold.Keep(rec.Kept)
+		r.Early, r.InputSHA256 = nil, rec.InputSHA256
 		r.rec.Lineage, r.rec.Base = rec.Lineage, rec.Base
 		r.rec.Input, r.rec.InputMessages, r.rec.InputLayout = rec.Input, rec.InputMessages, rec.InputLayout
 		r.rec.InputForm, r.rec.Rewrote, r.rec.Resumes, r.rec.InputSHA256 = rec.InputForm, rec.Rewrote, rec.Resumes, rec.InputSHA256
@@ -123,22 +123,22 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 func (r *run) resume(rec *record.Run, size int) error {
 	r.hasRecord, r.savedSize = true, size
 	r.placed, r.recordIsOpen = !rec.Open.Pending || rec.Open.Placed, rec.Status == record.StatusRunning
-	r.ranges, r.missing = record.NewRanges(rec.Raw.Ranges), rec.Open.MissingSeqs
-	r.tally.Events, r.tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
-	r.tally.StartedAt, r.tally.EndedAt = rec.StartedAt, rec.Open.LastAt
+	r.ranges, r.Seq.Missing = record.NewRanges(rec.Raw.Ranges), rec.Open.MissingSeqs
+	r.Tally.Events, r.Tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
+	r.Tally.StartedAt, r.Tally.EndedAt = rec.StartedAt, rec.Open.LastAt
 	for _, n := range rec.Stats.EventBytes {
 		r.said += n
 	}
 	r.rec.RawLost = rec.RawLost
-	r.producer.Agent, r.producer.Labels = rec.Agent, rec.Labels
-	if err := r.tally.RestoreHash(rec.Open.Hash); err != nil {
+	r.Producer.Agent, r.Producer.Labels = rec.Agent, rec.Labels
+	if err := r.Tally.RestoreHash(rec.Open.Hash); err != nil {
 		return err
 	}
 	if !rec.Open.Pending {
 		return nil
 	}
 	if rec.Stats.Anomalies != nil {
-		r.anomaliesBeforeStart = rec.Stats.Anomalies
+		r.Early = rec.Stats.Anomalies
 		r.rec.FoldVersion = rec.FoldVersion // the rules that counted them
 	}
 	if rec.Input == nil { // its place alone
@@ -148,7 +148,7 @@ func (r *run) resume(rec *record.Run, size int) error {
 	if err != nil {
 		return fmt.Errorf("loading input of run: %w", err)
 	}
-	r.setInput(in, rec.InputSHA256)
+	r.Input, r.InputSHA256 = in, rec.InputSHA256
 	return nil
 }
 

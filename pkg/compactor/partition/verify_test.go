@@ -498,7 +498,7 @@ func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
 	s.all()
 	r := s.byThread()["t"]["r"]
 	counted := maps.Clone(r.Stats.Anomalies)
-	equal(t, "anomalies", counted, map[string]int64{ruleGap: 1, ruleBackwards: 1})
+	equal(t, "anomalies", counted, map[string]int64{fold.AnomalyGap: 1, fold.AnomalyBackwards: 1})
 	proved := func() verify.Report {
 		t.Helper()
 		proofs, err := hasRecord{"r": r}.verify(s.Events, nil, false)
@@ -517,7 +517,7 @@ func TestVerifier_FindsALostEventThatIsCountedAsARepeat(t *testing.T) {
 	}
 	equal(t, "as it is", proved().Verdict, verify.Proved)
 
-	r.Stats.Anomalies = map[string]int64{ruleGap: 1, ruleRepeat: 1}
+	r.Stats.Anomalies = map[string]int64{fold.AnomalyGap: 1, fold.AnomalyRepeat: 1}
 	if p := proved(); p.Verdict != verify.Differs || !slices.Equal(p.Differences, []string{"stats.anomalies"}) {
 		t.Errorf("by these rules: %+v", p)
 	}
@@ -543,7 +543,7 @@ func TestRun_KeepsTheVersionThatCountedBeforeItsFirstEvent(t *testing.T) {
 	for _, c := range []struct {
 		counted map[string]int64
 		want    int
-	}{{nil, compact.Version}, {map[string]int64{ruleMalformed: 2, ruleRepeat: 1}, 1}} {
+	}{{nil, compact.Version}, {map[string]int64{fold.AnomalyMalformed: 2, fold.AnomalyRepeat: 1}, 1}} {
 		r := newRun(&thread{tenant: "acme", id: "t"}, "acme/t/r", &threadRun{Metadata: runstore.Metadata{Run: lineage.Run{ID: "r"}}}, time.Now())
 		if err := r.resume(&record.Run{FoldVersion: 1, Stats: record.Stats{Anomalies: c.counted}, Open: &record.Open{Pending: true, Hash: hash}}, 0); err != nil {
 			t.Fatal(err)
