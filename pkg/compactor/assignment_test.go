@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
@@ -80,6 +81,10 @@ func TestService_OpensAPartitionBesideOthersThatWait(t *testing.T) {
 func TestService_RebuildsAStoreThatNoCatchUpHasFinishedForLong(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		t := w.T
+		retention := fmt.Sprint((3 * time.Hour).Milliseconds()) // a week takes the simulated clients two minutes
+		if _, err := w.admin().AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: "delete.retention.ms", Value: &retention}}, w.kafka.Topics().Runs); err != nil {
+			t.Fatal(err)
+		}
 		dir, other := w.TempDir(), w.TempDir()
 		a := w.join("a", dir, nil)
 		a.waitWorks()
@@ -98,7 +103,7 @@ func TestService_RebuildsAStoreThatNoCatchUpHasFinishedForLong(t *testing.T) {
 			equal(t, "it works", a.works(), false)
 			a.kill()
 			release()
-			time.Sleep(30 * time.Hour) // delete.retention.ms is a week
+			time.Sleep(35 * time.Minute)
 		}
 		equal(t, "rebuilds so far", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(runstore.RebuildAge)), 0)
 		a = w.join("a", dir, nil)
@@ -109,7 +114,7 @@ func TestService_RebuildsAStoreThatNoCatchUpHasFinishedForLong(t *testing.T) {
 		// One that is finished makes it young, though nothing comes.
 		for range 3 {
 			a.kill()
-			time.Sleep(60 * time.Hour)
+			time.Sleep(70 * time.Minute)
 			a = w.join("a", dir, nil)
 			a.waitWorks()
 			equal(t, "rebuilds", testutil.ToFloat64(a.metrics.Rebuilds.WithLabelValues(runstore.RebuildAge)), 0)

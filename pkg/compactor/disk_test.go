@@ -35,14 +35,14 @@ func fsOfProcess() vfs.FS {
 	return d
 }
 
-// whatFillsIt are runs that a local store of some MiB has no room for.
+// whatFillsIt are runs that a local store of some MiB has no room for, each of a thread of its own, whose snapshots stay small.
 func whatFillsIt(t *testing.T) *sim {
 	s := newSim(t, nil)
 	for i := range 40 {
-		run := fmt.Sprint("r", i)
-		s.Send("t", run, started(run))
-		s.Send("t", run, text("m"+run, strings.Repeat(run, 100<<10)))
-		s.Send("t", run, finished(run))
+		thread, run := fmt.Sprint("t", i), fmt.Sprint("r", i)
+		s.Send(thread, run, started(run))
+		s.Send(thread, run, text("m"+run, strings.Repeat(run, 40<<10)))
+		s.Send(thread, run, finished(run))
 	}
 	return s
 }
