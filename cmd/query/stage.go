@@ -13,12 +13,13 @@ import (
 func stage() app.Stage {
 	var choice stores.Choice
 	var api app.API
+	cfg := query.DefaultConfig()
 	return app.Stage{
 		Name:  "query",
 		Short: "Answer questions about threads and runs over HTTP",
 		Long: `Answer questions about threads and runs over HTTP; GET /openapi.json describes the API.
 
-It reads the lineage store that the indexer writes and holds no state: start as many as you like. Open runs,
+It reads the lineage store that the indexer writes and holds no state but what it has read last: start as many as you like. Open runs,
 replays, proofs and dead letters are read from Kafka; while that is away it answers the rest.
 
 Every request needs an API key that may read; the tenant is the key's. skein keys new makes one.`,
@@ -27,6 +28,7 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 		Flags: func(f *pflag.FlagSet) {
 			choice.Flags(f)
 			api.Flags(f)
+			app.BytesVar(f, &cfg.TimelineBytes, "timeline-memory", "memory for the runs that were stepped through last; one may have an eighth of it")
 		},
 		Check: func(*app.Process) error {
 			if err := api.Check(); err != nil {
@@ -51,7 +53,6 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 			if err := p.MentionKafka(ctx); err != nil {
 				return err
 			}
-			cfg := query.DefaultConfig()
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
 			records := query.NewKafkaRecords(p.Kafka())
 			defer records.Close()

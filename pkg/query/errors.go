@@ -29,6 +29,11 @@ func later(detail string) error {
 	return &refusal{status: http.StatusServiceUnavailable, detail: detail, retryAfter: 1}
 }
 
+// tooEarly refuses where the index did not get to atLeast in time, and there is nothing to answer without it.
+func tooEarly() error {
+	return &refusal{status: http.StatusTooEarly, retryAfter: 1, detail: "the index has not got to atLeast yet; try again"}
+}
+
 // retryAfterWeather is how long callers are asked to stay away while the store is, in seconds.
 const retryAfterWeather = 2
 

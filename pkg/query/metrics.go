@@ -15,12 +15,21 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	waits    *prometheus.CounterVec
 	restored prometheus.Histogram
+
+	timelineReads *prometheus.CounterVec
+	timelineBytes prometheus.Gauge
 }
 
 // The outcomes of waiting for the index.
 const (
 	waitReached = "reached"
 	waitLate    = "late"
+)
+
+// Where a run that is stepped through came from.
+const (
+	readFromCache = "cache"
+	readFromLog   = "log"
 )
 
 func newMetrics(reg prometheus.Registerer, routes []route) (*metrics, error) {
@@ -43,6 +52,14 @@ func newMetrics(reg prometheus.Registerer, routes []route) (*metrics, error) {
 			Help:    "Runs whose records one history was put together from.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
 		}),
+		timelineReads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_query_timeline_reads_total",
+			Help: "Runs that were stepped through, by where their events came from: those at hand sufficed, or raw events were read.",
+		}, []string{"source"}),
+		timelineBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_query_timeline_bytes",
+			Help: "Memory that the runs hold which were stepped through last.",
+		}),
 	}
 	for _, r := range routes {
 		for _, class := range []string{"2xx", "4xx", "5xx"} {
@@ -52,8 +69,10 @@ func newMetrics(reg prometheus.Registerer, routes []route) (*metrics, error) {
 	}
 	m.waits.WithLabelValues(waitReached)
 	m.waits.WithLabelValues(waitLate)
+	m.timelineReads.WithLabelValues(readFromCache)
+	m.timelineReads.WithLabelValues(readFromLog)
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.waits, m.restored} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.waits, m.restored, m.timelineReads, m.timelineBytes} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)

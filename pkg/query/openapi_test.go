@@ -18,6 +18,7 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/timeline"
 	"github.com/skeinhq/skein/schemas"
 )
 
@@ -119,6 +120,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"History": historyAnswer{}, "Diff": diffAnswer{}, "DiffSide": diffSide{}, "Change": lineage.Change{},
 		"ReplayedEvent": replayLine{}, "Proof": proofAnswer{}, "ProofClaim": claim{}, "VerifyProgress": verifyProgress{},
 		"ExportWithReport": exportAnswer{}, "ExportReport": artifact.Report{},
+		"State": stateAnswer{}, "Step": stepAnswer{}, "HistoryChange": timeline.Change{}, "MessageChange": timeline.MessageChange{},
 		"Erasure": erasureAnswer{}, "DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Record{},
 	} {
 		s, ok := doc.Components.Schemas[name]

@@ -91,7 +91,7 @@ func (c *call) replayEvents() error {
 		return err
 	}
 	if v.status == http.StatusTooEarly {
-		return &refusal{status: v.status, retryAfter: 1, detail: "the index has not got to atLeast yet; try again"}
+		return tooEarly()
 	}
 	key, err := record.ThreadKey(c.tenant, c.threadID)
 	if err != nil {

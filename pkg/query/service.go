@@ -21,15 +21,17 @@ type Config struct {
 	// record is newer than the index says.
 	Wait time.Duration
 	// Poll is the pause between two looks at the index while a call waits.
-	Poll       time.Duration
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	Poll time.Duration
+	// TimelineBytes is how much memory the runs may hold that were stepped through last.
+	TimelineBytes int
+	Logger        *slog.Logger
+	Registerer    prometheus.Registerer
 }
 
-// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms.
+// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, and 256 MiB for runs that are stepped through.
 func DefaultConfig() Config {
 	return Config{
-		Wait: 5 * time.Second, Poll: 50 * time.Millisecond,
+		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, TimelineBytes: 256 << 20,
 		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}
 }
@@ -41,6 +43,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("query: wait is %v; it must not be negative", c.Wait)
 	case c.Poll <= 0:
 		return fmt.Errorf("query: poll is %v; it must be above zero", c.Poll)
+	case c.TimelineBytes < 1<<20:
+		return fmt.Errorf("query: the memory for runs that are stepped through is %d bytes; it must be at least 1048576", c.TimelineBytes)
 	case c.Logger == nil:
 		return errors.New("query: a logger is needed")
 	case c.Registerer == nil:
@@ -61,7 +65,7 @@ type RecordReader interface {
 	Record(ctx context.Context, partition int32, offset int64) ([]byte, error)
 }
 
-// Service answers HTTP calls. It holds no state that outlives a request.
+// Service answers HTTP calls. It holds no state that outlives a request, but for what was read last to step through runs.
 type Service struct {
 	cfg     Config
 	store   store.Reader
@@ -70,6 +74,8 @@ type Service struct {
 	auth    tenant.Authenticator
 	metrics *metrics
 	handler http.Handler
+
+	timelines *timelines
 }
 
 // New returns the stage over a store, the records of runs, the raw events and the caller's identity.
@@ -86,7 +92,7 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, auth tenant.A
 	if err != nil {
 		return nil, fmt.Errorf("setting up compression: %w", err)
 	}
-	s := &Service{cfg: cfg, store: r, records: rr, raw: raw, auth: auth, metrics: m}
+	s := &Service{cfg: cfg, store: r, records: rr, raw: raw, auth: auth, metrics: m, timelines: newTimelines(int64(cfg.TimelineBytes), m)}
 	s.handler = compress(s.handlers())
 	return s, nil
 }

@@ -88,7 +88,7 @@ func (c *call) verifyThread() error {
 		return err
 	}
 	if v.status == http.StatusTooEarly {
-		return &refusal{status: v.status, retryAfter: 1, detail: "the index has not got to atLeast yet; try again"}
+		return tooEarly()
 	}
 	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 const (
 	// cacheBytes bounds the histories that the compactor keeps at hand: one person's threads.
 	cacheBytes = 16 << 20
+	// timelineBytes bounds the runs that query keeps at hand, which one person steps through.
+	timelineBytes = 64 << 20
 	// readyPoll is the pause between two looks at whether the stages have started.
 	readyPoll = 10 * time.Millisecond
 	// readyTimeout bounds the wait for them.
@@ -50,6 +52,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 
 	queryCfg := query.DefaultConfig()
 	queryCfg.Logger, queryCfg.Registerer = s.cfg.Logger, s.registry
+	queryCfg.TimelineBytes = timelineBytes
 	records := query.NewKafkaRecords(s.client("query"))
 	s.group.Go(ctx, "query", func(ctx context.Context) error {
 		<-ctx.Done()

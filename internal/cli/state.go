@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/client"
+)
+
+func newState(out *output, environ []string) *cobra.Command {
+	at := server{environ: environ}
+	var asJSON bool
+	var step string
+	cmd := &cobra.Command{
+		Use:     "state THREAD [RUN]",
+		GroupID: groupRead,
+		Short:   "Give back a conversation as it was at any event of a run",
+		Long: `Give back a conversation as it was behind an event of a run: its messages and its state, equal to what the official
+AG-UI client held then, and what that event changed. Without RUN it is the tip of the thread with the latest start.
+
+--at says which: the number of a step (1 is the run's first event, 0 its start: what its input changed), the event's position,
+@ and a time, start or end. The raw events have to be there still.`,
+		Example: `  skein state my-thread run-1 --at 17
+  skein state my-thread run-1 --at 3:1024 --json | jq .state
+  skein state my-thread run-1 --at @2026-09-17T12:00:00Z`,
+		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, run := client.ThreadPath(args[0]), ""
+			if len(args) == 2 {
+				run = args[1]
+				path = client.RunPath(args[0], run)
+			}
+			return at.connect(func(c *client.Client) error {
+				body, err := c.Get(cmd.Context(), path+"/state", url.Values{"at": {step}})
+				if err != nil {
+					return foundStep(err, out, at, args[0], run)
+				}
+				if asJSON {
+					return out.document(body)
+				}
+				var s stateAt
+				if err := json.Unmarshal(body, &s); err != nil {
+					return fmt.Errorf("decoding state: %w", err)
+				}
+				return printState(out, s)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&step, "at", "end", "`STEP` to stop at: a number, a position such as 3:1024, @TIME, start or end")
+	serverFlags(cmd, &at)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// foundStep is found, where it may be a step that is not there.
+func foundStep(err error, out *output, at server, thread, run string) error {
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+		var problem struct{ Total *int }
+		if json.Unmarshal(refused.Body, &problem) == nil && problem.Total != nil {
+			return app.NotFoundf("%s", oneLine(refused.Detail, 1000))
+		}
+	}
+	return found(err, out, at, thread, run)
+}
+
+// stateAt is what a state answer holds, as far as a person is shown it.
+type stateAt struct {
+	conversation
+	Total int  `json:"total"`
+	Step  step `json:"step"`
+}
+
+// step is one step of a run.
+type step struct {
+	N        int       `json:"n"`
+	Position string    `json:"position"`
+	Time     time.Time `json:"time"`
+	Kind     string    `json:"kind"`
+	Type     string    `json:"type"`
+	Outcome  string    `json:"outcome"`
+	Change   struct {
+		Messages []messageChange `json:"messages"`
+		State    []operation     `json:"state"`
+	} `json:"change"`
+}
+
+// messageChange is one change of the list of messages.
+type messageChange struct {
+	Op        string  `json:"op"`
+	MessageID string  `json:"messageId"`
+	Message   message `json:"message"`
+	Path      string  `json:"path"`
+	Text      string  `json:"text"`
+}
+
+// printState shows the step, what it changed, and the conversation behind it.
+func printState(out *output, s stateAt) error {
+	p := differencePrinter{out: out, width: out.width()}
+	p.b.WriteString(out.bold(oneLine(s.Step.title(s.Total), p.width)) + "\n")
+	p.step(s.Step)
+	p.b.WriteString("\n")
+	if err := out.text(p.b.String()); err != nil {
+		return err
+	}
+	return printConversation(out, s.conversation)
+}
+
+// title names a step.
+func (s step) title(total int) string {
+	what := s.Type
+	switch {
+	case s.Kind == "input" && s.N == 0:
+		what = "the start, by the run's input"
+	case s.N == 0:
+		what = "the start"
+	case s.Kind == "input":
+		what = "an input that came too late to count"
+	case s.Outcome != "folded":
+		what = strings.TrimSpace(what + " (" + s.Outcome + ")")
+	}
+	line := fmt.Sprintf("step %d of %d: %s", s.N, total, what)
+	if s.Position != "" {
+		line += ", at " + s.Position + ", " + s.Time.Format(time.RFC3339Nano)
+	}
+	return line
+}
+
+// step shows what a step changed.
+func (p *differencePrinter) step(s step) {
+	names := toolNames{}
+	for _, c := range s.Change.Messages {
+		switch c.Op {
+		case "add":
+			p.message(styleNew, "+", names.who(c.Message), c.Message)
+		case "remove":
+			p.message(styleGone, "-", names.who(c.Message), c.Message)
+		case "append":
+			p.line(styleChanged, "~ message "+c.MessageID+c.where())
+			p.block(styleNew, indent(c.Text, "  + ", p.width))
+		default:
+			p.message(styleChanged, "~", names.who(c.Message), c.Message)
+		}
+	}
+	if len(s.Change.State) > 0 {
+		p.line(styleChanged, "~ state")
+		p.patch("  ", s.Change.State)
+	}
+	if len(s.Change.Messages)+len(s.Change.State) == 0 {
+		p.b.WriteString("it changed nothing\n")
+	}
+}
+
+// where says which string of the message grew, where it is not its content.
+func (c messageChange) where() string {
+	if c.Path == "/content" {
+		return ""
+	}
+	return ", " + strings.TrimPrefix(c.Path, "/")
+}

@@ -1,0 +1,298 @@
+package query
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/timeline"
+)
+
+const (
+	defaultSteps = 100
+	maxSteps     = 1000
+	// maxStepBytes is how long the steps of a page are together; a page has one in any case.
+	maxStepBytes = 4 << 20
+)
+
+// stateAnswer is what the official client held behind a step of a run.
+type stateAnswer struct {
+	ThreadID string        `json:"threadId"`
+	RunID    string        `json:"runId"`
+	Status   record.Status `json:"status"`
+	badges
+	// N is the step behind which messages and state stand; -1 is before the run's start.
+	N int `json:"n"`
+	// Total is the number of the run's last step so far.
+	Total    int             `json:"total"`
+	Messages []agui.Message  `json:"messages"`
+	State    json.RawMessage `json:"state"`
+	// Step is step N, where one step is asked for.
+	Step *stepAnswer `json:"step,omitempty"`
+	// Steps are those behind N, where a page is asked for, and Next the step with which the page behind it begins; absent at the end.
+	Steps     []stepAnswer    `json:"steps,omitempty"`
+	Next      *int            `json:"next,omitempty"`
+	IndexedTo record.Position `json:"indexedTo"`
+}
+
+// stepAnswer is one step of a run: a record of its own, and what that changed.
+type stepAnswer struct {
+	N int `json:"n"`
+	// Position and Time are absent of a step 0 whose input did not come beside the stream.
+	Position *record.Position `json:"position,omitempty"`
+	Time     *time.Time       `json:"time,omitempty"`
+	Kind     record.Kind      `json:"kind"`
+	// Type is that of the event; absent of what is none.
+	Type    agui.Type    `json:"type,omitempty"`
+	Seq     *int64       `json:"seq,omitempty"`
+	Outcome fold.Outcome `json:"outcome"`
+	// Event is the value, or Bytes where that is not JSON.
+	Event  json.RawMessage `json:"event,omitempty"`
+	Bytes  []byte          `json:"bytes,omitempty"`
+	Change timeline.Change `json:"change"`
+}
+
+func newStepAnswer(s timeline.Step, partition int32, change timeline.Change) stepAnswer {
+	a := stepAnswer{N: s.N, Kind: s.Kind, Type: s.Type(), Outcome: s.Outcome, Change: change}
+	if s.Offset >= 0 {
+		a.Position, a.Time = &record.Position{Partition: partition, Offset: s.Offset}, &s.Time
+	}
+	if s.Seq >= 0 {
+		a.Seq = &s.Seq
+	}
+	if agui.CheckDepth(s.Value, agui.MaxEventDepth) == nil {
+		a.Event = s.Value
+	} else {
+		a.Bytes = s.Value
+	}
+	return a
+}
+
+// state answers with messages and state behind an event of the run in the path (the thread's tip, where it names none) and what that event
+// changed or, with from, with those before a step and what the steps from there on changed.
+func (c *call) state() error {
+	page := c.query.Get("from") != "" || c.query.Get("limit") != ""
+	if page && c.query.Get("at") != "" {
+		return badRequest("at asks for one step, from and limit for a page of them: give one of the two")
+	}
+	name := "at"
+	limit, err := c.number("limit", defaultSteps, 1, maxSteps)
+	if err != nil {
+		return err
+	}
+	if page {
+		name = "from"
+	}
+	ref, err := c.stepRef(name)
+	if err != nil {
+		return err
+	}
+	v, err := c.readThread()
+	if err != nil {
+		return err
+	}
+	if v.status == http.StatusTooEarly {
+		return tooEarly()
+	}
+	run := cmp.Or(c.runID, graphOf(v.runs).Tip())
+	enough := func(r *timeline.Reader) bool {
+		if page && ref.n >= 0 {
+			return r.Len() >= ref.n+limit-1
+		}
+		return ref.within(r)
+	}
+	a := stateAnswer{ThreadID: c.threadID, RunID: run, IndexedTo: v.indexedTo}
+	err = c.stepThrough(v, run, enough, func(s stepping) error {
+		a.Status, a.badges, a.Total = s.row.Status, badgesOf(s.row), s.Len()
+		n, err := ref.find(s)
+		switch {
+		case err != nil:
+			return err
+		case page:
+			return a.page(s, n, limit)
+		default:
+			return a.one(s, n)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, a)
+}
+
+// one is the answer about one step.
+func (a *stateAnswer) one(s stepping, n int) error {
+	at, err := s.at(n-1, n)
+	if err != nil {
+		return err
+	}
+	step, change, err := at.Next()
+	if err != nil {
+		return err
+	}
+	answer := newStepAnswer(step, s.row.Raw.Partition, change)
+	a.Step = &answer
+	a.stand(at)
+	return nil
+}
+
+// page is the answer about steps from one on.
+func (a *stateAnswer) page(s stepping, from, limit int) error {
+	end := min(s.Len()+1, from+limit)
+	at, err := s.at(from-1, end-1)
+	if err != nil {
+		return err
+	}
+	a.stand(at)
+	for n, bytes := from, 0; n < end && (n == from || bytes < maxStepBytes); n++ {
+		step, change, err := at.Next()
+		if err != nil {
+			return err
+		}
+		bytes += len(step.Value) + change.Bytes()
+		a.Steps = append(a.Steps, newStepAnswer(step, s.row.Raw.Partition, change))
+	}
+	if next := from + len(a.Steps); next <= s.Len() {
+		a.Next = &next
+	}
+	return nil
+}
+
+// stand fills in where a cursor stands.
+func (a *stateAnswer) stand(at *timeline.Cursor) {
+	h := at.History()
+	a.N, a.Messages, a.State = at.N(), list(h.Messages), h.State
+}
+
+// stepRef names a step of a run.
+type stepRef struct {
+	c    *call
+	name string // of the parameter
+	text string
+	// One of these: n is -1 and position nil where time says it; last is the run's last step.
+	n        int
+	position *record.Position
+	time     time.Time
+	last     bool
+}
+
+// stepRef reads the name of a step: a number, a position, @ and a time, start or end. Without one it is the last step; of a page the first.
+func (c *call) stepRef(name string) (stepRef, error) {
+	ref := stepRef{c: c, name: name, text: c.query.Get(name), n: -1}
+	switch {
+	case ref.text == "" && name == "at", ref.text == "end":
+		ref.last = true
+		return ref, nil
+	case ref.text == "", ref.text == "start":
+		ref.n = 0
+		return ref, nil
+	}
+	if n, err := strconv.Atoi(ref.text); err == nil && n >= 0 {
+		ref.n = n
+		return ref, nil
+	}
+	if t, err := time.Parse(time.RFC3339, strings.TrimPrefix(ref.text, "@")); err == nil {
+		ref.time = t
+		return ref, nil
+	}
+	p, err := record.ParsePosition(ref.text)
+	if err != nil {
+		return ref, c.badParam(name, "the number of a step, a position such as 3:1024, a time such as @2026-09-17T12:00:00Z, start or end")
+	}
+	ref.position = &p
+	return ref, nil
+}
+
+// within reports whether the step is among those that were read for certain.
+func (ref stepRef) within(r *timeline.Reader) bool {
+	switch {
+	case ref.last:
+		return false
+	case ref.position != nil:
+		return r.Next() > ref.position.Offset
+	case ref.n >= 0:
+		return r.Len() >= ref.n
+	}
+	return r.Len() > 0 && r.Step(r.Len()).Time.After(ref.time)
+}
+
+// find returns the step's number, or says what to ask for instead.
+func (ref stepRef) find(s stepping) (int, error) {
+	switch {
+	case ref.last:
+		return s.Len(), nil
+	case ref.position != nil:
+		return ref.findPosition(s)
+	case ref.n >= 0:
+		if ref.n > s.Len() {
+			return 0, ref.none(s, fmt.Sprintf("step %d of run %q is not there", ref.n, s.row.RunID))
+		}
+		return ref.n, nil
+	}
+	return ref.findTime(s)
+}
+
+func (ref stepRef) findPosition(s stepping) (int, error) {
+	p := *ref.position
+	if p.Partition != s.row.Raw.Partition {
+		return 0, badRequest(fmt.Sprintf("%s names partition %d, but this thread lies on partition %d", ref.name, p.Partition, s.row.Raw.Partition))
+	}
+	if p.Offset == s.Step(0).Offset {
+		return 0, nil
+	}
+	i := sort.Search(s.Len(), func(i int) bool { return s.Step(i+1).Offset >= p.Offset }) // steps before it
+	if i < s.Len() && s.Step(i+1).Offset == p.Offset {
+		return i + 1, nil
+	}
+	if i == s.Len() && !s.Done() && p.Offset >= s.Next() {
+		return 0, ref.none(s, fmt.Sprintf("there is no event at %s yet, or none that is known to be of run %q", p, s.row.RunID))
+	}
+	beside := ""
+	for _, n := range []int{i, i + 1} {
+		if n >= 1 && n <= s.Len() {
+			beside += fmt.Sprintf("; step %d is at %s", n, record.Position{Partition: p.Partition, Offset: s.Step(n).Offset})
+		}
+	}
+	return 0, ref.none(s, fmt.Sprintf("what lies at %s is no event of run %q%s", p, s.row.RunID, beside))
+}
+
+// findTime returns the step that a time means: the last one up to then or, where a page begins there, the first one from then on.
+func (ref stepRef) findTime(s stepping) (int, error) {
+	first, last := s.Step(0).Time, s.Step(s.Len()).Time
+	if first.IsZero() {
+		first = s.Step(1).Time
+	}
+	switch {
+	case ref.time.Before(first) && ref.name == "at":
+		return 0, ref.none(s, fmt.Sprintf("run %q began at %s", s.row.RunID, first.Format(time.RFC3339Nano)))
+	case ref.time.After(last) && (s.Done() || ref.name != "at"):
+		return 0, ref.none(s, fmt.Sprintf("the last event of run %q came at %s", s.row.RunID, last.Format(time.RFC3339Nano)))
+	case ref.time.After(last) && ref.time.After(time.Now()):
+		return 0, ref.none(s, fmt.Sprintf("nobody knows how run %q will stand at %s", s.row.RunID, ref.time.Format(time.RFC3339Nano)))
+	}
+	n := 1
+	for n <= s.Len() && (s.Step(n).Time.Before(ref.time) || ref.name == "at" && s.Step(n).Time.Equal(ref.time)) {
+		n++
+	}
+	if ref.name == "at" {
+		n--
+	}
+	return n, nil
+}
+
+// none refuses a step that is not there.
+func (ref stepRef) none(s stepping, what string) error {
+	detail := what + fmt.Sprintf("; the steps go from 0, which is the start, to %d", s.Len())
+	if !s.Done() {
+		detail += " so far"
+	}
+	return &refusal{status: http.StatusNotFound, detail: detail, extensions: map[string]any{"total": s.Len()}}
+}

@@ -1,0 +1,171 @@
+package query
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/timeline"
+)
+
+// stepping is a run that is stepped through.
+type stepping struct {
+	*timeline.Reader
+	c   *call
+	row store.Run
+}
+
+// stepThrough calls f with a run's timeline, as far as enough says; where it goes on to be not enough, as far as the log goes.
+func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) bool, f func(stepping) error) error {
+	i := slices.IndexFunc(v.runs, func(r store.Run) bool { return r.RunID == run })
+	if i < 0 {
+		return store.ErrNotFound
+	}
+	row := v.runs[i]
+	told := fmt.Sprint(row.Raw.Partition, row.Raw.First, row.Refolds, row.BaseRefolds, row.ParentRunID, "/", row.Base)
+	held, err := c.timelines.take(c.r.Context(), timelineKey{c.tenant, c.threadID, run}, told)
+	if err != nil {
+		return err
+	}
+	bytes := int64(-1) // what failed is not kept
+	defer func() { c.timelines.release(held, bytes) }()
+	if r := held.reader; r != nil {
+		r.Update(recordsOf(v.runs))
+	}
+	if r := held.reader; r == nil || !r.Done() && !enough(r) {
+		c.metrics.timelineReads.WithLabelValues(readFromLog).Inc()
+		if held.reader, err = c.readTimeline(v, row, held.reader); err != nil {
+			return err
+		}
+	} else {
+		c.metrics.timelineReads.WithLabelValues(readFromCache).Inc()
+	}
+	bytes = held.reader.Bytes()
+	if !held.reader.Begun() {
+		return &refusal{
+			status: http.StatusNotFound, extensions: map[string]any{"total": 0},
+			detail: fmt.Sprintf("no event of run %q has come that could be folded; what it starts from is decided at its first one", run),
+		}
+	}
+	return f(stepping{held.reader, c, row})
+}
+
+// readTimeline reads on in a run's raw events, from the beginning where r is nil.
+func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timeline.Reader, error) {
+	release, err := c.timelines.read(c.r.Context(), c.tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	raw, err := c.raw.open(c.r.Context(), row.Raw.Partition)
+	if err != nil {
+		return nil, err
+	}
+	defer raw.close()
+	if n := len(row.Raw.Ranges); n > 0 && row.Raw.Ranges[n-1][1] > raw.end { // the topic is another one
+		return nil, c.goneFrom(raw, row, "the raw events are gone. What was folded from them stays: ask for the history")
+	}
+	if r == nil {
+		history := func(run string) (lineage.History, error) {
+			h, err := c.restore(v.runs, run)
+			return h.History, err
+		}
+		r, err = timeline.NewReader(recordsOf(v.runs), row.RunID, raw.start, c.timelines.limit/timelineParts, history)
+		if err != nil {
+			return nil, c.unsteppable(raw, row, err)
+		}
+	}
+	err = c.eachOfThread(raw, r.Ranges(raw.end), r.Headers, r.Take)
+	if err != nil {
+		return nil, c.unsteppable(raw, row, err)
+	}
+	r.Taken(raw.end)
+	return r, nil
+}
+
+// eachOfThread calls f with the thread's events and inputs in the ranges.
+func (c *call) eachOfThread(raw *rawRead, ranges [][2]int64, like func() record.Headers, f func(record.Event) error) error {
+	key, err := record.ThreadKey(c.tenant, c.threadID)
+	if err != nil {
+		return err
+	}
+	return raw.each(c.r.Context(), ranges, func(m *kgo.Record) error {
+		if string(m.Key) != key {
+			return nil
+		}
+		e, ok, err := kafka.RunEvent(m, like())
+		if !ok {
+			return err
+		}
+		return f(e)
+	})
+}
+
+// unsteppable says why a run cannot be stepped through.
+func (c *call) unsteppable(raw *rawRead, row store.Run, err error) error {
+	why := new(timeline.StartError)
+	switch {
+	case errors.As(err, &why) && why.Gone:
+		return c.goneFrom(raw, row, why.Reason)
+	case errors.As(err, &why):
+		return &refusal{status: http.StatusConflict, detail: fmt.Sprintf("run %q cannot be stepped through: %s", row.RunID, why.Reason)}
+	case errors.Is(err, timeline.ErrTooLong):
+		return &refusal{status: http.StatusConflict, detail: fmt.Sprintf("run %q has too many events to step through it; replay gives them back", row.RunID)}
+	case errors.Is(err, errRawGone): // since it was asked where they begin
+		return c.goneFrom(raw, row, "raw events have expired while they were read. What was folded from them stays: ask for the history")
+	}
+	return err
+}
+
+// goneFrom refuses a run whose raw events are not all there.
+func (c *call) goneFrom(raw *rawRead, row store.Run, detail string) error {
+	r := &refusal{status: http.StatusGone, detail: detail}
+	if at := raw.earliest(row.Raw.Ranges); at >= 0 {
+		r.extensions = map[string]any{"earliest": record.Position{Partition: raw.partition, Offset: at}}
+	}
+	return r
+}
+
+// at returns a cursor behind a step, which can go on to another one.
+func (s stepping) at(n, to int) (*timeline.Cursor, error) {
+	var values func(timeline.Step) []byte
+	if missing := s.Missing(n, to); missing[0] < missing[1] {
+		read, err := s.values(missing)
+		if err != nil {
+			return nil, err
+		}
+		values = func(step timeline.Step) []byte { return read[step.Offset] }
+	}
+	return s.At(n, values)
+}
+
+// values reads what the timeline has no room for.
+func (s stepping) values(offsets [2]int64) (map[int64][]byte, error) {
+	raw, err := s.c.raw.open(s.c.r.Context(), s.row.Raw.Partition)
+	if err != nil {
+		return nil, err
+	}
+	defer raw.close()
+	if offsets[0] < raw.start {
+		return nil, s.c.goneFrom(raw, s.row, "the raw events are gone: they are older than skein.events keeps them. What was folded from them stays: ask for the history")
+	}
+	read := map[int64][]byte{}
+	var like record.Headers
+	err = s.c.eachOfThread(raw, [][2]int64{offsets}, func() record.Headers { return like }, func(e record.Event) error {
+		like = e.Headers
+		read[e.Offset] = bytes.Clone(e.Value)
+		return nil
+	})
+	if err != nil {
+		return nil, s.c.unsteppable(raw, s.row, err)
+	}
+	return read, nil
+}
