@@ -219,9 +219,9 @@ func (w *world) holdRuns(partition int32) (release func()) {
 	}
 }
 
-// Poison lies between C, held by an open run, and P; then the process is killed, twice. The next one
+// Poison lies between the committed offset, held by an open run, and the processed one; then the process is killed, twice. The next one
 // reads it again, and decides nothing about it again.
-func TestService_PoisonBetweenCAndPIsOneDeadLetter(t *testing.T) {
+func TestService_PoisonBelowTheProcessedOffsetIsOneDeadLetter(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		t := w.T
 		m := w.join("a", w.TempDir(), nil)

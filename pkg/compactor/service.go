@@ -74,7 +74,7 @@ func (s *Service) Run(ctx context.Context) error {
 	cancel()
 	select {
 	case <-ended:
-	case <-time.After(unwind): // the actor, or a store that is closed, waits for the disk
+	case <-time.After(unwind): // the main loop, or a store that is closed, waits for the disk
 		if one := s.current.Load(); one != nil {
 			go one.group.CloseAllowingRebalance() // so that the group does not take it for alive
 		}

@@ -176,7 +176,7 @@ func waitSealed(t *testing.T, k kafka.Config, n int) map[string]*record.Run {
 	return sealedOnce(t, all)
 }
 
-// waitDecided waits until the group has decided everything that events holds, and returns C by partition.
+// waitDecided waits until the group has decided everything that events holds, and returns the committed offset by partition.
 func waitDecided(t *testing.T, k kafka.Config, partitions int32) map[int32]int64 {
 	t.Helper()
 	admin, err := kafka.NewAdmin(k)
@@ -430,7 +430,7 @@ func abandonsByTheClockOnceEverythingIsRead(t *testing.T, k kafka.Config) {
 }
 
 // The last of the log is the marker of another producer's transaction, as where a dead letter was sent again (committed), a
-// command broke off (aborted), or `skein topics migrate` made the topic: C at the open run, P behind the marker.
+// command broke off (aborted), or `skein topics migrate` made the topic: the committed offset at the open run, the processed one behind the marker.
 func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 	for name, end := range map[string]kgo.TransactionEndTry{"committed": kgo.TryCommit, "aborted": kgo.TryAbort, "migrated": kgo.TryCommit} {
 		t.Run(name, func(t *testing.T) {
@@ -471,7 +471,7 @@ func TestService_AbandonsByTheClockBehindAMarker(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Fatal(err)
 				}
-				if name == "migrated" { // the events below P were counted before
+				if name == "migrated" { // the events below the processed offset were counted before
 					events = 0
 				}
 				total := 0.

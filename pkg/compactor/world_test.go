@@ -75,7 +75,7 @@ func (w *world) publish() {
 	w.sent = len(w.script.Events)
 }
 
-// decided waits until the group has decided all there is, and returns C by partition.
+// decided waits until the group has decided all there is, and returns the committed offset by partition.
 func (w *world) decided() map[int32]int64 {
 	w.Helper()
 	return waitDecided(w.T, w.kafka, w.partitions)

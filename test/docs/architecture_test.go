@@ -11,70 +11,139 @@ import (
 	"testing"
 )
 
-// The functions that the way of an event names are there, under these names.
+// The functions that the way of an event names are there, in the files that stand beside them.
 func TestArchitecture_NamesFunctionsThatAreThere(t *testing.T) {
-	text, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, way, ok := strings.Cut(string(text), "## The way of an event\n")
-	if !ok {
-		t.Fatal("docs/architecture.md has no way of an event")
-	}
-	way, _, _ = strings.Cut(way, "\n## ")
-	names := regexp.MustCompile("`([a-z]+(?:\\.[A-Za-z]+){1,2})`").FindAllStringSubmatch(way, -1)
-	if len(names) < 20 {
-		t.Fatalf("it names %d functions, which is no way", len(names))
-	}
-	folders := map[string]string{"partition": "compactor/partition", "runstore": "compactor/runstore"}
-	known := map[string]map[string]bool{}
-	for _, n := range names {
-		if strings.HasPrefix(n[1], "skein.") { // a topic
-			continue
+	way := section(t, "../../docs/architecture.md", "## The way of an event\n")
+	name := regexp.MustCompile("`([a-z]+)\\.([A-Za-z]+(?:\\.[A-Za-z]+)?)`")
+	file := regexp.MustCompile(`\]\(\.\./(pkg/[a-z/]+\.go)\)`)
+	folders := map[string]string{"partition": "compactor/partition", "runstore": "compactor/runstore", "clickhouse": "store/clickhouse"}
+	known := map[string]map[string]string{}
+	n := 0
+	for line := range strings.Lines(way) {
+		files := map[string]bool{}
+		for _, f := range file.FindAllStringSubmatch(line, -1) {
+			files[f[1]] = false
 		}
-		pkg, function, _ := strings.Cut(n[1], ".")
-		if known[pkg] == nil {
-			folder := folders[pkg]
-			if folder == "" {
-				folder = pkg
+		hasFiles := len(files) > 0
+		for _, m := range name.FindAllStringSubmatch(line, -1) {
+			pkg, function := m[1], m[2]
+			if pkg == "skein" { // a topic
+				continue
 			}
-			known[pkg] = functionsOf(t, filepath.Join("../../pkg", folder))
+			n++
+			if known[pkg] == nil {
+				folder := folders[pkg]
+				if folder == "" {
+					folder = pkg
+				}
+				known[pkg] = namesOf(t, "pkg/"+folder)
+			}
+			at, ok := known[pkg][function]
+			if !ok {
+				t.Errorf("there is no %s.%s", pkg, function)
+			}
+			if _, ok := files[at]; !ok && hasFiles {
+				t.Errorf("%s.%s is in %s, which does not stand beside it", pkg, function, at)
+			}
+			files[at] = true
 		}
-		if !known[pkg][function] {
+		for f, named := range files {
+			if !named {
+				t.Errorf("%s stands beside functions of other files", f)
+			}
+		}
+	}
+	if n < 30 {
+		t.Fatalf("it names %d functions, which is no way", n)
+	}
+}
+
+// What exactly-once is said to rest on is there under these names.
+func TestFailureModel_NamesWhatIsThere(t *testing.T) {
+	rules := section(t, "../../docs/failure-model.md", "### What exactly-once rests on\n")
+	names := regexp.MustCompile("`([A-Za-z]+\\.[A-Za-z]+)`").FindAllStringSubmatch(rules, -1)
+	if len(names) < 20 {
+		t.Fatalf("it names %d functions", len(names))
+	}
+	known := map[string]string{}
+	for _, folder := range []string{"compactor", "compactor/partition", "compactor/runstore"} {
+		for name, file := range namesOf(t, "pkg/"+folder) {
+			known[name] = file
+		}
+	}
+	for name := range namesOf(t, "pkg/kafka") {
+		known["kafka."+name] = "pkg/kafka"
+	}
+	for _, n := range names {
+		if _, ok := known[n[1]]; !ok {
 			t.Errorf("there is no %s", n[1])
 		}
 	}
 }
 
-// functionsOf returns a package's functions, and its methods as Type.Method.
-func functionsOf(t *testing.T, folder string) map[string]bool {
+// section returns what stands below a heading of a document, up to the next one.
+func section(t *testing.T, document, heading string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	text, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]bool{}
+	_, part, ok := strings.Cut(string(text), heading)
+	if !ok {
+		t.Fatalf("%s has no %q", document, heading)
+	}
+	part, _, _ = strings.Cut(part, "\n#")
+	return part
+}
+
+// namesOf returns the functions of a package, its methods and fields of structs as Type.Name, each with its file.
+func namesOf(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../..", folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
 	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
+		at := folder + "/" + filepath.Base(file)
 		for _, d := range f.Decls {
-			fn, ok := d.(*ast.FuncDecl)
-			if !ok {
-				continue
-			}
-			name := fn.Name.Name
-			if fn.Recv != nil {
-				of := fn.Recv.List[0].Type
-				if star, ok := of.(*ast.StarExpr); ok {
-					of = star.X
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				name := d.Name.Name
+				if d.Recv != nil {
+					of := d.Recv.List[0].Type
+					if star, ok := of.(*ast.StarExpr); ok {
+						of = star.X
+					}
+					if id, ok := of.(*ast.Ident); ok {
+						name = id.Name + "." + name
+					}
 				}
-				if id, ok := of.(*ast.Ident); ok {
-					name = id.Name + "." + name
+				found[name] = at
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					typ, ok := spec.(*ast.TypeSpec)
+					if !ok {
+						continue
+					}
+					structure, ok := typ.Type.(*ast.StructType)
+					if !ok {
+						continue
+					}
+					for _, field := range structure.Fields.List {
+						for _, n := range field.Names {
+							found[typ.Name.Name+"."+n.Name] = at
+						}
+					}
 				}
 			}
-			found[name] = true
 		}
 	}
 	return found

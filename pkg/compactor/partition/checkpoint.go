@@ -12,11 +12,11 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// dueRuns returns the runs that are written now, and passes those that wait to expiryQueue. Of very many that are due at the
+// dueRuns returns the runs to write now, and calls notDue for each changed run that is not. Of very many that are due at the
 // same moment a transaction takes some (Room), those first whose events wait longest, so that the committed offset moves
-// on with each. What was requested goes in any case, as its resolution may rest on that (settle): Process stops once that
+// on with each. What was requested goes in any case, as its resolution may rest on that (writeUnsealed): Process stops once that
 // is much (ask).
-func (p *Processor) dueRuns(now time.Time, expiryQueue func(*run)) (due []*run) {
+func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 	p.relieve(now)
 	var timely []*run
 	for r := range p.changed {
@@ -26,7 +26,7 @@ func (p *Processor) dueRuns(now time.Time, expiryQueue func(*run)) (due []*run) 
 		case p.isDue(r, now):
 			timely = append(timely, r)
 		default:
-			expiryQueue(r)
+			notDue(r)
 		}
 	}
 	slices.SortFunc(timely, func(a, b *run) int {
@@ -34,7 +34,7 @@ func (p *Processor) dueRuns(now time.Time, expiryQueue func(*run)) (due []*run) 
 	})
 	for i, r := range timely {
 		if i > 0 && p.room.checkpoints.Load() <= 0 { // one of them at least
-			expiryQueue(r)
+			notDue(r)
 			continue
 		}
 		due = append(due, r)
@@ -58,7 +58,7 @@ func (p *Processor) ask(r *run) {
 	}
 }
 
-// settle asks for a record of each run of the thread that has none, or none with its place: see partition.
+// writeUnsealed requests a record of each open run of the thread that has none, or none with its parent resolution: see Processor.
 func (p *Processor) writeUnsealed(t *thread) {
 	for _, h := range t.open {
 		if r := h.live; r != nil && (!r.hasRecord || r.Fold != nil && !r.placed) {

@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// letter sends a record to dead letters as it came; below the processed offset that was done before.
+// deadLetter sends a record to dead letters as it came; below the processed offset that was done before.
 func (p *Processor) deadLetter(m *message, reason, detail string) (fold.Outcome, error) {
 	if m.rebuilds {
 		return outcomeDeadLetter, nil

@@ -18,9 +18,9 @@ import (
 // erase takes in an erasure of the thread: its runs and snapshots go, and what comes behind it is a new
 // life of the thread, which knows nothing of the one before.
 //
-// All tombstones are in one transaction with P, and so is an erasure record that lies behind them; it is written
+// All tombstones are in one transaction with the processed offset, and so is an erasure record that lies behind them; it is written
 // where the thread has no runs, too: dead letters may be all that there is of it, and who lists them goes by the record. Where
-// the group's offset C stays below the erasure, as another thread has an open run there, the events
+// the committed offset stays below the erasure, as another thread has an open run there, the events
 // between the committed and the processed offset are read again after a crash. The erasure record then says which of them are erased:
 // nothing is made of them, not even for a while (route).
 func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {

@@ -118,7 +118,7 @@ func TestPartition_AnErasedThreadStartsAnew(t *testing.T) {
 	}
 }
 
-// A run of another thread holds C below the erasure, so that what is erased is read again.
+// A run of another thread holds the committed offset below the erasure, so that what is erased is read again.
 func TestPartition_ReadsNothingErasedAgain(t *testing.T) {
 	for name, c := range map[string]struct{ readable, newFolder bool }{
 		"killed after it":                            {true, false},

@@ -59,8 +59,8 @@ func (p *Processor) evict(now time.Time) error {
 	return p.evictThreads(now)
 }
 
-// maxThreadRunsInMemory bounds the runs of runs that the threads in memory of a process hold; a thread itself counts for threadOverhead,
-// and each for headBytes about: TestThread_HoldsAboutWhatItIsCountedFor.
+// maxThreadRunsInMemory is the most run metadata that all threads in memory of a process hold together. A thread itself counts for
+// threadOverhead runs, and each run for some headBytes: TestThread_HoldsAboutWhatItIsCountedFor.
 const (
 	maxThreadRunsInMemory = 64 << 10
 	threadOverhead        = 2
@@ -72,8 +72,8 @@ const unloadReads = 1_500
 
 // evictThreads lets go of what the local store has of threads, where the threads in memory hold more than they may: half of
 // that stays. Threads without a run in memory go as a whole, least recently used first; then of the others the runs
-// that are sealed, which come back as they are asked for (rest): of those first that have most of them, and no more at once than
-// unloadReads; the next commit goes on (leaving).
+// that are sealed, which come back as they are asked for (loader): of those first that have most of them, and no more at once than
+// unloadReads; the next commit goes on (unloading).
 func (p *Processor) evictThreads(now time.Time) error {
 	p.unloading = false
 	held := 0
@@ -140,8 +140,8 @@ func (p *Processor) mustStay(t *thread) int {
 	return 2 * stays
 }
 
-// leave has a thread begin anew with what is open, and leaves its other runs to the local store. All that
-// has ended must be committed.
+// unload replaces a thread by one with its open runs only; the loader reads the others from the local store. All that has
+// ended must be committed.
 func (p *Processor) unload(t *thread) error {
 	anew, err := p.newThread(t.key, t.tenant, t.id, t.open)
 	if err != nil {

@@ -100,7 +100,7 @@ func TestPartition_WritesManyRunsForTheSakeOfMemoryInPortions(t *testing.T) {
 	equal(t, "what it may read", s.isFull(), false)
 }
 
-// However scarce memory is, C moves on: a run that holds it and is spoken of is written before all of the silent ones are.
+// However scarce memory is, the committed offset moves on: a run that holds it and is spoken of is written before all of the silent ones are.
 func TestPartition_WritesWhatHoldsTheCommitWhereMemoryIsScarce(t *testing.T) {
 	const runs = 4 * maxCheckpointBytes / runOverhead
 	s := newSim(t, func(c *Config) { c.OpenRunBytes = maxCheckpointBytes })
@@ -290,7 +290,7 @@ func TestPartition_KeepsAThreadOfManyUnsealedRunsWhileItIsSpokenOf(t *testing.T)
 
 // Between the committed and the processed offset a thread has those runs in memory that ended there. As it is read on they leave, and not so that the others are read
 // again each time.
-func TestPartition_ReadsRunsBetweenCAndPAFewTimes(t *testing.T) {
+func TestPartition_ReadsRunsBelowTheProcessedOffsetAFewTimes(t *testing.T) {
 	const runs = 200
 	s := newSim(t, func(c *Config) { c.RecordLimit, c.maxThreadRunsInMemory = 64<<10, runs/10 })
 	s.Send("large", "large", text("m", strings.Repeat("x", 40<<10)))
@@ -386,7 +386,7 @@ func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 
 // A run that is over the limit holds the committed offset, and what ended behind it is read again after a crash. That
 // changes nothing, so there is no transaction; the runs in memory are bounded all the same.
-func TestPartition_BoundsTheRunsAtHandBetweenCAndP(t *testing.T) {
+func TestPartition_BoundsTheRunsInMemoryBelowTheProcessedOffset(t *testing.T) {
 	const most = 60
 	s := newSim(t, func(c *Config) { c.RecordLimit, c.maxThreadRunsInMemory = 64<<10, most })
 	s.Send("large", "large", started("large"))

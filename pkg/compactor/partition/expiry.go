@@ -11,20 +11,20 @@ import (
 )
 
 // A run of which nothing comes for the idle limit is abandoned: it has an end that yields to a real event. That is judged
-// in stream time, at P and above. It is done for a thread before its next record is looked at (expireIdleOf), as
+// in stream time, at the processed offset and above. It is done for a thread before its next record is looked at (expireIdleOf), as
 // what that decides may rest on it; so it makes no difference when it is done for the others: with
 // the next transactions, as far as each has room (expire).
 //
-// One whose record says for a week that it was abandoned is closed: that end stays, and what comes behind it is handled as behind
-// any end. That is judged by the clock and the record's own time on skein.runs, and not by the times of events:
-// those may be of long ago, and are told again. It is decided once, by a record that says so in a transaction with P: whatever
-// came for the run before lies below its Next, and what was placed beside it has its place in a record (settle).
+// A run that has been abandoned for a week is closed: its end is final, and later events are treated as after any terminal
+// event. That is judged by the clock and the record's own time on skein.runs, and not by the times of events:
+// those may be of long ago, and are told again. It is decided once, by a record that says so in a transaction with the processed offset: whatever
+// came for the run before lies below its Next, and what was placed beside it has its place in a record (writeUnsealed).
 
 // closeAfter is how many idle limits a run has that was abandoned: a week by default. Agents that wait for a person go on
 // after days; and a run that may go on costs the partition memory, and its thread a record for each later run.
 const closeAfter = 168
 
-// wait is a run that expiryQueue for its next record, since a time.
+// wait is a run that has waited for its next record since a time.
 type wait struct {
 	key           string // of its record
 	since, sorted time.Time
@@ -62,7 +62,7 @@ func (w *expiryQueue) drop(key string) {
 	}
 }
 
-// longest returns the run that expiryQueue longest; nil if there is none.
+// longest returns the run that has waited longest; nil if there is none.
 func (w *expiryQueue) longest() *wait {
 	for len(w.heap) > 0 {
 		first := w.heap[0]
@@ -108,7 +108,7 @@ func (p *Processor) heard(now time.Time) time.Time {
 	return p.streamTime.UTC()
 }
 
-// isIdle reports whether the run that expiryQueue longest is to be given up at that time.
+// isIdle reports whether the run that has waited longest expires at that time.
 func (p *Processor) isIdle(at time.Time) bool {
 	w := p.expiring.longest()
 	return w != nil && !w.since.Add(p.cfg.IdleLimit).After(at)
@@ -144,7 +144,7 @@ func (p *Processor) expire(now time.Time) error {
 }
 
 // oneAtLeast returns whether the transaction has room for one more run that expires. The first time it has, however full
-// other partitions have made it: so no partition expiryQueue for ever.
+// other partitions have made it: so no partition waits for ever.
 func (p *Processor) oneAtLeast() (hasRoom func() bool) {
 	first := true
 	return func() bool {
@@ -192,8 +192,8 @@ func (p *Processor) isOld(now time.Time) bool {
 // noteLogEnd takes in where the log ends by now.
 func (p *Processor) noteLogEnd(offset int64, now time.Time) { p.logEnd, p.logEndAt = offset, now }
 
-// isUpToDate reports whether all is read that the log held a moment ago, less than an idle limit. Where the partition is behind, nobody is
-// closed: what expiryQueue to be read may be theirs. Times of records do not say that: one fast clock would.
+// isUpToDate reports whether all is read that the log held a moment ago, less than an idle limit. While the partition lags, no run is
+// closed: unread events may belong to it. Lag is not judged by times of records: one fast clock would mislead.
 func (p *Processor) isUpToDate(now time.Time) bool {
 	return !p.logEndAt.IsZero() && p.next >= p.logEnd && now.Sub(p.logEndAt) < p.cfg.IdleLimit
 }

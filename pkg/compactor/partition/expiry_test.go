@@ -188,7 +188,7 @@ func TestPartition_PlacesRunsByWhatIsAbandonedByThen(t *testing.T) {
 }
 
 // Between the committed and the processed offset nobody is given up: that was decided.
-func TestPartition_GivesUpNobodyBelowP(t *testing.T) {
+func TestPartition_ExpiresNoRunBelowTheProcessedOffset(t *testing.T) {
 	s := newSim(t, nil)
 	s.manyRuns(2)
 	s.oneByOne = true
@@ -266,7 +266,7 @@ func (s *sim) abandoned(thread string, runs ...string) {
 }
 
 // A run that has been abandoned for a week is closed. What comes then is handled as behind any end, now and when it is
-// folded by somebody else, and nothing of the run expiryQueue any more.
+// folded by somebody else, and nothing of the run waits any more.
 func TestPartition_ClosesWhatStaysAbandoned(t *testing.T) {
 	for name, step := range map[string]func(s *sim){
 		"on the way":             func(*sim) {},
@@ -371,7 +371,7 @@ func TestPartition_ClosesNobodyByTheTimesOfEvents(t *testing.T) {
 	}
 }
 
-// A compactor that was down for a month, or is behind, closes nobody: what expiryQueue to be read may go on with the run.
+// A compactor that was down for a month, or is behind, closes nobody: what is still to be read may go on with the run.
 func TestPartition_ClosesNobodyWhileItIsBehind(t *testing.T) {
 	s := newSim(t, nil)
 	s.abandoned("t", "r")
@@ -442,7 +442,7 @@ func TestPartition_ClosesARunThatHasOnlyAnInput(t *testing.T) {
 
 // What was placed while a run could go on that is closed by now finds it as it was: it has its place in a record. An event that names
 // no run is not the closed one's either, by whoever folds.
-func TestPartition_FindsAClosedRunAsItWasBetweenCAndP(t *testing.T) {
+func TestPartition_FindsAClosedRunAsItWasBelowTheProcessedOffset(t *testing.T) {
 	s := newSim(t, nil)
 	s.abandoned("t", "a", "r")
 	s.Now = s.Now.Add(s.closing())
@@ -652,7 +652,7 @@ func TestPartition_FindsSilenceAsItWasWhereItOpens(t *testing.T) {
 	}
 }
 
-// Whether a partition is behind is told by its log, not by times: one record from a fast clock says nothing of what expiryQueue behind it.
+// Whether a partition is behind is told by its log, not by times: one record from a fast clock says nothing of what lies behind it.
 func TestPartition_ClosesNobodyWhileItIsBehindWhateverTimesSay(t *testing.T) {
 	s := newSim(t, nil)
 	s.abandoned("t", "r")

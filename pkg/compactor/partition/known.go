@@ -40,7 +40,7 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 			if now := t.runs[h.ID]; now != nil {
 				h = now
 			}
-			// How a run stood that ended behind the offset is not known; nothing that is placed there rests on it (settle).
+			// How a run stood that ended behind the offset is not known; nothing that is placed there rests on it (writeUnsealed).
 			if looked[h.ID] || h.live != nil || h.Start < t.erased || h.Pending && !h.Placed || h.End >= offset {
 				continue
 			}

@@ -26,8 +26,8 @@ const partOverhead = 512
 // it comes out the same when they are read again. It is looked at whenever what the run has said crosses another
 // record limit, as to measure it takes a part of what it took to fold that. What patches copy meanwhile is bounded by
 // the fold (docs/fold.md).
-// Below the processed offset it was looked at before, and the run went on: what it said was taken in, so it is not ended there where the limit is a
-// lower one by now, nor by a version that knows this rule as the first.
+// Events below the processed offset were accepted before. No run is ended there, even where the limit was lowered meanwhile, or this
+// rule is new.
 func (p *Processor) endOutgrown(r *run, bytes int) error {
 	limit, before := int64(p.cfg.RecordLimit), r.said
 	if r.said += int64(bytes); before/limit == r.said/limit || p.next <= p.progress.Processed {

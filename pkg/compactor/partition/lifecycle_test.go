@@ -162,7 +162,7 @@ func TestPartition_EndsNoRunByALowerLimitThatItWasNotHeldTo(t *testing.T) {
 	}
 }
 
-// A run over the limit is not written out over and over to find that it is: as if it had been written, that expiryQueue until
+// A run over the limit is not written out over and over to find that it is: as if it had been written, that waits until
 // it has grown by much, or for five minutes. One that says much within seconds is written all the same.
 func TestPartition_TriesARecordOverTheLimitNowAndThen(t *testing.T) {
 	const limit = 64 << 10

@@ -8,8 +8,8 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// rest brings a thread's sealed runs from the local store as they are asked for (lineage.Rest). The others
-// came with the thread, and so did the sealed ones that ended last: see partition.thread.
+// loader loads sealed runs of a thread from the local store as they are asked for (lineage.Rest). The open ones came with
+// the thread, and so did the sealed ones that ended last: see Processor.thread.
 type loader struct {
 	*thread
 	store runstore.Thread
@@ -32,7 +32,7 @@ func (r *loader) first(id string, branch bool) bool {
 	return true
 }
 
-// bring puts runs in that the thread does not have yet.
+// loadByKey adds the runs that the thread does not have yet.
 func (r *loader) loadByKey(runs ...*runstore.Metadata) error {
 	for _, m := range runs {
 		if r.runs[m.ID] != nil {

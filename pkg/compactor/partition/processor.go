@@ -18,12 +18,12 @@ import (
 // time. Records and times come in as values. After a transaction of unknown outcome it is thrown away, and the next one
 // is opened from what was committed.
 //
-// What is decided must come out the same when the events between the committed and the processed offset are read again. Two rules
-// see to that. Where something depends on time or place, it is asked by offset ("had not ended
-// before"). And a run that is placed while another run of its thread is open is written in the next
-// transaction, together with every run of the thread whose place was never written (settle): so a run
-// that has no record of its place was placed among sealed runs only, and finds them again as they were. Where
-// what the run holds is over the limit, the record says its place alone (resolutionRecord).
+// Decisions must come out the same when the events between the committed and the processed offset are read again. Two rules
+// see to that. Whatever depends on time or order is asked by offset ("had not ended before"). And where a run's parent is
+// resolved while another run of its thread is open, both are written in the next transaction, together with every run of the
+// thread whose resolution is in no record (writeUnsealed). So a run whose resolution is in no record had only sealed neighbours,
+// which never change: read again, its parent comes out the same. Where what the run holds is over the limit, the
+// record has its resolution alone (resolutionRecord).
 type Processor struct {
 	id     int32
 	cfg    Config
@@ -31,7 +31,7 @@ type Processor struct {
 	count  int32 // partitions of the topic set
 	store  *runstore.Store
 
-	progress  Progress // what the next transaction says; P moves with each record
+	progress  Progress // what the next transaction says; the processed offset moves with each record
 	committed Progress // what the last one said
 	next      int64    // the next record to read
 
@@ -208,7 +208,7 @@ type Stats struct {
 	Paused bool
 	// OpenRuns are the runs that have not ended; OpenRunBytes is what runs hold in memory.
 	OpenRuns, OpenRunBytes int
-	// NextExpiry is when a run expires, if no record of it comes; zero if no run expiryQueue for that.
+	// NextExpiry is when a run expires, if no record of it comes; zero if none can expire.
 	NextExpiry time.Time
 	// Misplaced are the records on the wrong partition that the next transaction sends to dead letters.
 	Misplaced int
@@ -223,7 +223,7 @@ func (p *Processor) Stats() Stats {
 	}
 }
 
-// nextExpiry is when the run that expiryQueue longest is to be given up, or to be closed.
+// nextExpiry is when the run that has waited longest expires, or is to be closed.
 func (p *Processor) nextExpiry() (at time.Time) {
 	if w := p.expiring.longest(); w != nil {
 		at = w.since.Add(p.cfg.IdleLimit)
@@ -265,7 +265,7 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	}
 	p.next = m.Offset + 1
 	if m.Attrs.IsControl() {
-		// The marker of a transaction: all that it says is that it was read. It counts as decided, so that C comes to the
+		// The marker of a transaction: all that it says is that it was read. It counts as decided, so that the committed offset comes to the
 		// log's end, too: one that stays below would take a marker that has expired for events that are gone.
 		p.progress.Processed = max(p.progress.Processed, p.next)
 		return nil

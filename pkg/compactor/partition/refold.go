@@ -21,12 +21,12 @@ import (
 )
 
 // A request to refold a thread (skein refold --apply) has its records written anew where the rules of the fold
-// make others by now. The actor meets it in the thread's partition, reads the thread's raw events then and
-// there, and puts all records that change into the transaction that takes P behind the request: while it reads,
-// nothing of the thread can begin or go on. What it would take to do so beside the actor, or for threads
+// make others by now. The main loop meets it in the thread's partition, reads the thread's raw events then and
+// there, and puts all records that change into the transaction that moves the processed offset behind the request: while it reads,
+// nothing of the thread can begin or go on. What it would take to do so beside the main loop, or for threads
 // with open runs, stands in ADR 008.
 
-// RefoldRequest is a request to refold a thread that expiryQueue for the thread's raw events.
+// RefoldRequest is a refold request that waits for the thread's raw events to be read.
 type RefoldRequest struct {
 	// Tenant, ThreadID and Key name the thread: Key is that of its records on skein.events.
 	Tenant, ThreadID, Key string

@@ -24,8 +24,8 @@ func (p *Processor) register(r *run) {
 	}
 }
 
-// bring loads a run by its record key, for the next transaction, and takes it off the room for expiries. One that was not
-// in memory leaves with that.
+// loadByKey loads a run by its record key, for the next transaction, and counts it towards the room for expiries. One that was
+// not in memory leaves with that transaction.
 func (p *Processor) loadByKey(key string, now time.Time) (*run, error) {
 	parts, err := record.SplitKey(key)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// head is a run as its thread knows it: its metadata, and the run itself while it is in memory.
+// threadRun is a run as its thread knows it: its metadata, and the run itself while it is in memory.
 type threadRun struct {
 	runstore.Metadata
 	live *run
