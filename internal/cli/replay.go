@@ -13,13 +13,15 @@ import (
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/steps"
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/replay"
 )
 
 func newReplay(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
-	var branch, pace string
+	var branch, pace, until string
 	var between rangeFlag
 	var types []string
 	var to replayTo
@@ -41,10 +43,16 @@ itself, outside of any group. First it says what it would publish, and asks. Of 
 that say something of the event, its run or its producer, and those of --header; skein-replayed-from is the
 original's position. Events of erased threads are left out. A topic of a topic set is refused.
 
-Exit code 3: there are no such events.`,
+With --until it stops at the first event of RUN behind which the expression is true, and says where that is.
+The expression is CEL (https://cel.dev) over messages and state as they are behind an event, and event itself.
+What an event lacks makes it not true there: state.?cart.?total.orValue(0) > 100 says what it is then. Numbers
+are those of JSON, with a fraction.
+
+Exit code 3: there are no such events, or --until was true at none.`,
 		Example: `  skein replay my-thread my-run | sha256sum   # is raw.sha256 of the run; skein verify compares more
   skein replay my-thread my-run --pace 10 --sse
   skein replay my-thread -o @2026-09-17T12:00:00Z:end --all --json
+  skein replay my-thread my-run --until 'event.type == "TOOL_CALL_START" && state.cart.total > 100'
   skein replay my-thread --to test-events --brokers kafka-0:9092 --tenant acme --dry-run
   skein replay --to test-events --brokers kafka-0:9092 --tenant acme -o @2026-09-17T12:00:00Z --pace 10 --yes`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),
@@ -53,11 +61,17 @@ Exit code 3: there are no such events.`,
 			if err != nil {
 				return app.Usagef("--pace: %w", err)
 			}
+			var condition *steps.Condition
+			if until != "" {
+				if condition, err = steps.NewCondition(until); err != nil {
+					return app.Usagef("--until: %w", err)
+				}
+			}
 			if slices.Contains(types, "") {
 				return app.Usagef("--type: want types of event, such as TOOL_CALL_START")
 			}
 			if to.topic != "" {
-				for _, name := range []string{"branch", "all", "sse"} {
+				for _, name := range []string{"branch", "all", "sse", "until"} {
 					if cmd.Flags().Changed(name) {
 						return app.Usagef("--%s does not go with --to, which reads Kafka itself, and events as they lie", name)
 					}
@@ -90,6 +104,8 @@ Exit code 3: there are no such events.`,
 			switch {
 			case sse && asJSON:
 				return app.Usagef("say --sse or --json, not both")
+			case run == "" && condition != nil:
+				return app.Usagef("--until goes through one run: say RUN")
 			case run != "" && branch != "":
 				return app.Usagef("--branch is for a whole thread; leave RUN out")
 			case sse:
@@ -107,9 +123,21 @@ Exit code 3: there are no such events.`,
 				q.Set("all", "true")
 			}
 			return at.connect(func(c *client.Client) error {
+				stopped := ""
+				if condition != nil {
+					var end record.Position
+					if end, stopped, err = replayUntil(cmd.Context(), out, c, path, condition, between.Range); err != nil {
+						return foundStep(err, out, at, args[0], run)
+					}
+					q.Set("to", end.String())
+				}
 				w := newReplayed(out)
 				defer w.end()
 				err := c.Copy(cmd.Context(), path+"/events", q, form, w)
+				w.end()
+				if err == nil && stopped != "" {
+					out.note("%s", stopped)
+				}
 				if branch != "" { // the server says which of the two is not there
 					return err
 				}
@@ -122,6 +150,7 @@ Exit code 3: there are no such events.`,
 	f.StringVar(&branch, "branch", "", "only the runs of `BRANCH`, which is the id of its first run")
 	between.flag(f)
 	f.StringVar(&pace, "pace", "max", "`PACE`: max, recorded (with the pauses as they were), or a factor such as 10")
+	f.StringVar(&until, "until", "", "stop at the first event of RUN behind which `EXPR` is true, a CEL expression over messages, state and event")
 	f.StringSliceVar(&types, "type", nil, "only events of these `TYPES`, separated by commas, such as TOOL_CALL_START")
 	f.BoolVar(&all, "all", false, "inputs and what was not folded as well; --json and --sse say which is which")
 	f.BoolVar(&sse, "sse", false, "print server-sent events, each with its position as id")

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
+)
+
+func TestReplay_StopsWhereAConditionIsTrue(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
+		events := []string{
+			eventStart,
+			`{"type":"STATE_SNAPSHOT","snapshot":{ "n" : 1 }}`,
+			`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"how"}`,
+			`{"type":"TEXT_MESSAGE_CHUNK","delta":" are you"}`,
+			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/n","value":7}]}`,
+			`{"type":"RUN_ERROR","message":"out of tokens"}`,
+		}
+		if _, err := c.PostEvents(t.Context(), "t", "r", client.TypeNDJSON, strings.NewReader(strings.Join(events, "\n"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		until := func(expression string, more ...string) (string, string, int) {
+			return skein(t, "", append([]string{"replay", "t", "r", "--url", s.URL(), "--until", expression}, more...)...)
+		}
+		for expression, n := range map[string]int{
+			`state.n > 5`: 5,
+			`messages.exists(m, m.content.contains("are"))`: 4,
+			`event.type == "RUN_ERROR"`:                     6,
+			`true`:                                          1,
+		} {
+			stdout, stderr, code := until(expression)
+			want := fmt.Sprintf("stopped at %s, event %d of the run: %s\n", position(t, s, "t", int64(n-1)), n, expression)
+			if code != 0 || stdout != strings.Join(events[:n], "\n")+"\n" || stderr != want {
+				t.Errorf("%s: exit %d, %s%swant %s", expression, code, stdout, stderr, want)
+			}
+		}
+		if stdout, stderr, code := until(`state.n > 5`, "-o", position(t, s, "t", 2), "--type", "STATE_DELTA"); code != 0 || stdout != events[4]+"\n" {
+			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		}
+		for want, args := range map[string][]string{
+			`state.n > 5 was true at none of 3 events`: {`state.n > 5`, "-o", ":" + position(t, s, "t", 3)},
+			`state.m > 5 was true at none of 6 events; the last one where it could not be told: step 6: no such key: m`: {`state.m > 5`},
+		} {
+			stdout, stderr, code := until(args[0], args[1:]...)
+			if code != app.ExitNotFound || stdout != "" || !strings.Contains(stderr, want) {
+				t.Errorf("%v: exit %d, %s%swant %s", args, code, stdout, stderr, want)
+			}
+		}
+		if _, stderr, code := skein(t, "", "replay", "t", "nobody", "--url", s.URL(), "--until", "true"); code != app.ExitNotFound || !strings.Contains(stderr, "there is no run nobody") {
+			t.Errorf("exit %d, %s", code, stderr)
+		}
+	})
+}

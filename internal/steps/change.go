@@ -1,0 +1,105 @@
+package steps
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/timeline"
+)
+
+// after returns what a change makes of a history, which stays as it is.
+func after(h lineage.History, c timeline.Change) (lineage.History, error) {
+	if len(c.Messages) > 0 {
+		h.Messages = slices.Clone(h.Messages)
+	}
+	for _, m := range c.Messages {
+		if m.Index < 0 || m.Index > len(h.Messages) || m.Index == len(h.Messages) && m.Op != timeline.Add {
+			return h, fmt.Errorf("changing message %d of %d", m.Index, len(h.Messages))
+		}
+		switch m.Op {
+		case timeline.Add:
+			h.Messages = slices.Insert(h.Messages, m.Index, m.Message)
+		case timeline.Replace:
+			h.Messages[m.Index] = m.Message
+		case timeline.Remove:
+			h.Messages = slices.Delete(h.Messages, m.Index, m.Index+1)
+		case timeline.Append:
+			grown, err := appended(h.Messages[m.Index], m)
+			if err != nil {
+				return h, fmt.Errorf("changing message %d: %w", m.Index, err)
+			}
+			h.Messages[m.Index] = grown
+		default:
+			return h, fmt.Errorf("changing message %d: %q is no way to change one", m.Index, m.Op)
+		}
+	}
+	var err error
+	if len(c.State) > len("[]") {
+		if h.State, err = patched(h.State, c.State); err != nil {
+			return h, fmt.Errorf("changing the state: %w", err)
+		}
+	}
+	return h, nil
+}
+
+// appended puts the text of a change behind a string of a message.
+func appended(m agui.Message, c timeline.MessageChange) (agui.Message, error) {
+	was := at(m.Raw, c.Path)
+	if !agui.IsString(was) || !agui.IsString(c.Text) {
+		return m, fmt.Errorf("there is no string at %s", c.Path)
+	}
+	is := slices.Concat(was[:len(was)-1], c.Text[1:])
+	patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": c.Path, "value": is}})
+	if err != nil {
+		return m, err
+	}
+	m.Raw, err = patched(m.Raw, patch)
+	return m, err
+}
+
+// at returns the value at a JSON Pointer of which no part is escaped; nil where there is none.
+func at(v json.RawMessage, path string) json.RawMessage {
+	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if !agui.IsArray(v) {
+			v = agui.Lookup(v, name)
+			continue
+		}
+		i := 0
+		var found json.RawMessage
+		for element := range agui.Elements(v) {
+			if fmt.Sprint(i) == name {
+				found = element
+			}
+			i++
+		}
+		v = found
+	}
+	return v
+}
+
+// patched applies a JSON Patch (RFC 6902) to a document.
+func patched(document, patch json.RawMessage) (json.RawMessage, error) {
+	var ops []struct {
+		Op, Path string
+		Value    json.RawMessage
+	}
+	if err := json.Unmarshal(patch, &ops); err != nil {
+		return nil, err
+	}
+	if len(ops) == 1 && ops[0].Op == "replace" && ops[0].Path == "" { // the library takes objects and lists only
+		return ops[0].Value, nil
+	}
+	p, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	o := jsonpatch.NewApplyOptions()
+	o.EscapeHTML = false // nobody puts it into a page
+	return p.ApplyWithOptions(document, o)
+}

@@ -1,0 +1,92 @@
+package steps
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/timeline"
+)
+
+// Step is one record of a run, and what it changed. Step 0 is the run's start.
+type Step struct {
+	N int `json:"n"`
+	// Position and Time are nil of a start whose input did not come beside the stream.
+	Position *record.Position `json:"position"`
+	Time     *time.Time       `json:"time"`
+	Kind     record.Kind      `json:"kind"`
+	Type     agui.Type        `json:"type"`
+	Outcome  fold.Outcome     `json:"outcome"`
+	// Event is the value, or Bytes where that is not JSON.
+	Event  json.RawMessage `json:"event"`
+	Bytes  []byte          `json:"bytes"`
+	Change timeline.Change `json:"change"`
+}
+
+// Page is some steps of a run that follow one another, and messages and state before them.
+type Page struct {
+	ThreadID string        `json:"threadId"`
+	RunID    string        `json:"runId"`
+	Status   record.Status `json:"status"`
+	// Total is the number of the run's last step so far.
+	Total    int             `json:"total"`
+	Messages []agui.Message  `json:"messages"`
+	State    json.RawMessage `json:"state"`
+	Steps    []Step          `json:"steps"`
+	// Next is the step with which the page behind it begins; nil at the end.
+	Next *int `json:"next"`
+}
+
+// Moment is a step, and messages and state behind it.
+type Moment struct {
+	Step
+	lineage.History
+}
+
+// Source gives pages of a run's steps.
+type Source interface {
+	// Page returns up to limit steps from one on.
+	Page(ctx context.Context, from, limit int) (*Page, error)
+}
+
+// Run is a run of a server's.
+type Run struct {
+	Client *client.Client
+	// Path is client.RunPath's, or client.ThreadPath's for the tip.
+	Path string
+}
+
+// Page implements Source.
+func (r Run) Page(ctx context.Context, from, limit int) (*Page, error) {
+	body, err := r.Client.Get(ctx, r.Path+"/state", url.Values{"from": {strconv.Itoa(from)}, "limit": {strconv.Itoa(limit)}})
+	if err != nil {
+		return nil, err
+	}
+	var p Page
+	if err := json.Unmarshal(body, &p); err != nil {
+		return nil, fmt.Errorf("decoding steps: %w", err)
+	}
+	return &p, nil
+}
+
+// Moments returns messages and state behind each step of the page. They share what a step has not changed.
+func (p *Page) Moments() ([]Moment, error) {
+	at := lineage.History{Messages: p.Messages, State: p.State}
+	moments := make([]Moment, len(p.Steps))
+	for i, s := range p.Steps {
+		var err error
+		if at, err = after(at, s.Change); err != nil {
+			return nil, fmt.Errorf("reading step %d: %w", s.N, err)
+		}
+		moments[i] = Moment{s, at}
+	}
+	return moments, nil
+}
