@@ -2,25 +2,29 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/pflag"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/stores"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
+	"github.com/skeinhq/skein/pkg/tail"
 )
 
 func stage() app.Stage {
 	var choice stores.Choice
 	var api app.API
-	cfg := query.DefaultConfig()
+	api.Drain.Timeout = app.DrainTimeout
+	cfg, follow := query.DefaultConfig(), tail.DefaultConfig(kafka.Config{})
 	return app.Stage{
 		Name:  "query",
 		Short: "Answer questions about threads and runs over HTTP",
 		Long: `Answer questions about threads and runs over HTTP; GET /openapi.json describes the API.
 
-It reads the lineage store that the indexer writes and holds no state but what it has read last: start as many as you like. Open runs,
-replays, proofs and dead letters are read from Kafka; while that is away it answers the rest.
+It reads the lineage store that the indexer writes and holds no state but what it has read last: start as many as you like. Open runs, live
+streams, replays, proofs and dead letters are read from Kafka; while that is away it answers the rest.
 
 Every request needs an API key that may read; the tenant is the key's. skein keys new makes one.`,
 		Example: `  query --brokers kafka-0:9092 --clickhouse http://clickhouse-0:8123 --listen 0.0.0.0:8420 \
@@ -29,8 +33,17 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 			choice.Flags(f)
 			api.Flags(f)
 			app.BytesVar(f, &cfg.TimelineBytes, "timeline-memory", "memory for the runs that were stepped through last; one may have an eighth of it")
+			f.IntVar(&cfg.Streams, "streams", cfg.Streams, "live streams that may be open at the same time")
+			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "pause after which a live stream that has nothing to say says so")
+			f.DurationVar(&cfg.StreamLife, "stream-life", cfg.StreamLife, "how long a live stream lasts at most; its reader goes on with another one. What stands between ends connections, often after 10m")
+			f.DurationVar(&cfg.StreamRetry, "stream-retry", cfg.StreamRetry, "pause before a reader comes again whose live stream has ended")
+			app.BytesVar(f, &follow.RingBytes, "stream-memory", "memory for the latest events, which live streams share")
 		},
-		Check: func(*app.Process) error {
+		Check: func(p *app.Process) error {
+			follow.Kafka = p.Kafka()
+			if err := errors.Join(cfg.Validate(), follow.Validate()); err != nil {
+				return app.Usagef("%w", err)
+			}
 			if err := api.Check(); err != nil {
 				return err
 			}
@@ -54,12 +67,23 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 				return err
 			}
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry
-			records := query.NewKafkaRecords(p.Kafka())
-			defer records.Close()
-			s, err := query.New(cfg, st, records, query.NewRawLog(p.Kafka()), auth)
+			follow.Kafka, follow.Logger, follow.Registerer = p.Kafka(), p.Logger, p.Registry
+			events, err := tail.New(follow)
 			if err != nil {
 				return err
 			}
+			records := query.NewKafkaRecords(p.Kafka())
+			p.Group.Go(ctx, "Kafka readers", func(ctx context.Context) error {
+				<-ctx.Done()
+				events.Close()
+				records.Close()
+				return nil
+			})
+			s, err := query.New(cfg, st, records, query.NewRawLog(p.Kafka()), events, auth)
+			if err != nil {
+				return err
+			}
+			api.Drain.Begin, api.Drain.End = s.Drain, func() {}
 			return api.Serve(ctx, p, s.Handler())
 		},
 	}

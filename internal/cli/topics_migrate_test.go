@@ -143,7 +143,7 @@ func (s *topicSet) answers(runs map[string]*record.Run) map[string]string {
 	}
 	records := query.NewKafkaRecords(s.cfg)
 	s.t.Cleanup(records.Close)
-	service, err := query.New(qcfg, st, records, query.NewRawLog(s.cfg), tenant.Fixed("acme"))
+	service, err := query.New(qcfg, st, records, query.NewRawLog(s.cfg), nil, tenant.Fixed("acme"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -16,7 +16,21 @@ import (
 //
 // A message that older THINKING_* events have open has an id that each client makes up by itself, so the prelude tells
 // it by such events again, as the last message. A run that does not begin with RUN_STARTED has a prelude without it.
-func (r *Run) Prelude() []json.RawMessage {
+func (r *Run) Prelude() []json.RawMessage { return r.prelude(false) }
+
+// PreludeAfresh is Prelude for a client that holds another conversation, of which nothing is to stay.
+func (r *Run) PreludeAfresh() []json.RawMessage { return r.prelude(true) }
+
+// Snapshots returns events that give a client this conversation and state. Where anew is set, nothing stays of what it held
+// before.
+func Snapshots(messages []agui.Message, state json.RawMessage, anew bool) []json.RawMessage {
+	if anew {
+		return append(afresh(messages), stateEvent(state))
+	}
+	return []json.RawMessage{messagesEvent(messages, ""), stateEvent(state)}
+}
+
+func (r *Run) prelude(anew bool) []json.RawMessage {
 	var events []json.RawMessage
 	if r.p.Started != nil {
 		events = append(events, r.p.Started)
@@ -42,7 +56,7 @@ func (r *Run) Prelude() []json.RawMessage {
 			messages = slices.Delete(slices.Clone(messages), i, i+1)
 		}
 	}
-	events = append(events, messagesEvent(messages, ""), stateEvent(r.State()))
+	events = append(events, Snapshots(messages, r.State(), anew)...)
 	for _, key := range slices.Sorted(maps.Keys(v.Steps)) {
 		name, o := key, owner{}
 		if quoted, err := strconv.QuotedPrefix(key); err == nil {

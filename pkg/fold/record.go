@@ -1,6 +1,10 @@
 package fold
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/lineage"
@@ -81,4 +85,34 @@ func (r *Run) end(made *record.Run, from Origin) (lineage.History, lineage.Key) 
 	}
 	at := At(r.Fold, from.Base)
 	return at, lineage.KeyOf(at.Messages)
+}
+
+// PendingInput returns the input of a run that waits for its first event, as its record has it: whole. It is nil where the record
+// has none.
+func PendingInput(rec *record.Run) (*agui.RunAgentInput, error) {
+	if rec.Input == nil {
+		return nil, nil
+	}
+	in, err := agui.DecodeInput(withMessages(rec.Input, rec.InputMessages), rec.RunID)
+	if err != nil {
+		return nil, fmt.Errorf("reading input of a record: %w", err)
+	}
+	return in, nil
+}
+
+// withMessages puts the messages back into an input that was stored without them.
+func withMessages(input json.RawMessage, messages []agui.Message) json.RawMessage {
+	out := []byte(`{"messages":[`)
+	for i, m := range messages {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, m.Raw...)
+	}
+	out = append(out, ']')
+	rest := bytes.TrimSpace(bytes.TrimSpace(input)[1:])
+	if rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, rest...)
 }

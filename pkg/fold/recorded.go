@@ -58,3 +58,9 @@ func (t *Recorded) Of(d *Decoded) (Span, bool) {
 	}
 	return Span{}, false
 }
+
+// Steady reports whether a record says that all of its run's events were folded, so that none of them needs those before it to tell what
+// became of it.
+func Steady(r *record.Run) bool {
+	return r.Stats.Anomalies[AnomalyRepeat] == 0 && r.Stats.Anomalies[AnomalyBackwards] == 0 && r.Stats.Anomalies[AnomalyMalformed] == 0
+}

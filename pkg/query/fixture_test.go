@@ -116,7 +116,7 @@ func startFixtureOver(t *testing.T, wait time.Duration, raw *RawLog, wrap ...fun
 	for _, w := range wrap {
 		reader = w(reader)
 	}
-	s, err := New(cfg, reader, f.records, f.raw, byHeader{})
+	s, err := New(cfg, reader, f.records, f.raw, nil, byHeader{})
 	if err != nil {
 		t.Fatal(err)
 	}

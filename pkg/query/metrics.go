@@ -32,7 +32,7 @@ const (
 	readFromLog   = "log"
 )
 
-func newMetrics(reg prometheus.Registerer, routes []route) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, routes []route, live []liveRoute) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_requests_total",
@@ -61,11 +61,17 @@ func newMetrics(reg prometheus.Registerer, routes []route) (*metrics, error) {
 			Help: "Memory that the runs hold which were stepped through last.",
 		}),
 	}
-	for _, r := range routes {
+	touch := func(pattern string) {
 		for _, class := range []string{"2xx", "4xx", "5xx"} {
-			m.requests.WithLabelValues(r.pattern, class)
+			m.requests.WithLabelValues(pattern, class)
 		}
+	}
+	for _, r := range routes {
+		touch(r.pattern)
 		m.duration.WithLabelValues(r.pattern)
+	}
+	for _, r := range live {
+		touch(r.pattern)
 	}
 	m.waits.WithLabelValues(waitReached)
 	m.waits.WithLabelValues(waitLate)
@@ -80,8 +86,13 @@ func newMetrics(reg prometheus.Registerer, routes []route) (*metrics, error) {
 
 // observe counts one answer.
 func (m *metrics) observe(pattern string, status int, took time.Duration) {
-	m.requests.WithLabelValues(pattern, strconv.Itoa(status/100)+"xx").Inc()
+	m.count(pattern, status)
 	m.duration.WithLabelValues(pattern).Observe(took.Seconds())
+}
+
+// count counts one answer whose duration says nothing.
+func (m *metrics) count(pattern string, status int) {
+	m.requests.WithLabelValues(pattern, strconv.Itoa(status/100)+"xx").Inc()
 }
 
 // statusWriter remembers the status of an answer.

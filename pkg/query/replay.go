@@ -113,7 +113,7 @@ func (c *call) replayEvents() error {
 	}
 	var ranges [][2]int64
 	for _, r := range runs {
-		run := &replayRun{Run: fold.NewRun(c.threadID, r.RunID, cmp.Or(r.ClientRunID, r.RunID)), steady: steady(&r.Run)}
+		run := &replayRun{Run: fold.NewRun(c.threadID, r.RunID, cmp.Or(r.ClientRunID, r.RunID)), steady: fold.Steady(&r.Run)}
 		rp.wanted[r.RunID] = run
 		run.cut = all && !run.steady && r.Raw.First < raw.start
 		from := rp.from
@@ -184,12 +184,6 @@ func recordsOf(runs []store.Run) []*record.Run {
 		out[i] = &runs[i].Run
 	}
 	return out
-}
-
-// steady reports whether a run's record says that all of its events were folded.
-func steady(r *record.Run) bool {
-	return r.Stats.Anomalies[fold.AnomalyRepeat] == 0 && r.Stats.Anomalies[fold.AnomalyBackwards] == 0 &&
-		r.Stats.Anomalies[fold.AnomalyMalformed] == 0
 }
 
 // bounds reads from and to. They are offsets, to excluded and no further than what is there now.

@@ -13,7 +13,7 @@ import (
 	"github.com/skeinhq/skein/schemas"
 )
 
-// route is one call of the API; all are GET.
+// route is one call of the API; all but some of liveRoutes are GET.
 type route struct {
 	pattern string // as in net/http and in OpenAPI
 	params  []string
@@ -21,7 +21,7 @@ type route struct {
 	answer  func(*call) error
 }
 
-// routes is the whole API of the stage; schemas/openapi.json describes it.
+// routes, with liveRoutes, is the whole API of the stage; schemas/openapi.json describes it.
 var routes = []route{
 	{"/v1/threads", []string{"prefix", "status", "agent", "since", "limit", "after"}, tenant.ScopeRead, (*call).threads},
 	{"/v1/threads/{thread}", []string{"atLeast"}, tenant.ScopeRead, (*call).thread},
@@ -45,11 +45,14 @@ var routes = []route{
 	{"/v1/dead-letters", []string{"reason", "thread", "since", "limit", "after"}, tenant.ScopeRead, (*call).deadLetters},
 }
 
-// Routes returns the calls that the stage answers; each is answered to HEAD as well.
+// Routes returns the calls that the stage answers; each that is GET is answered to HEAD as well.
 func Routes() []tenant.Route {
 	all := []tenant.Route{{Method: http.MethodGet, Pattern: openAPIPattern}}
 	for _, r := range routes {
 		all = append(all, tenant.Route{Method: http.MethodGet, Pattern: r.pattern, Scope: r.scope})
+	}
+	for _, r := range liveRoutes {
+		all = append(all, tenant.Route{Method: r.method, Pattern: r.pattern, Scope: r.scope})
 	}
 	return all
 }
@@ -68,13 +71,16 @@ func describe(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(schemas.OpenAPI)
 }
 
-// handlers returns the handler of each pattern.
-func (s *Service) handlers() router {
+// handlers returns the handler of each pattern. Live streams are not compressed: each would hold an encoder's memory.
+func (s *Service) handlers(compress func(http.Handler) http.HandlerFunc) router {
 	rt := router{}
 	for _, r := range routes {
-		rt.add(r.pattern, s.serve(r))
+		rt.add(r.pattern, compress(s.serve(r)))
 	}
-	rt.add(openAPIPattern, http.HandlerFunc(describe))
+	for _, r := range liveRoutes {
+		rt.add(r.pattern, s.serveLive(r))
+	}
+	rt.add(openAPIPattern, compress(http.HandlerFunc(describe)))
 	return rt
 }
 

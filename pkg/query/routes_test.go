@@ -467,7 +467,7 @@ func TestHandler_CountsRequests(t *testing.T) {
 	f.get("acme", "/v1/threads/nobody")
 	f.get("acme", "/v1/threads/chat/history")
 	got, err := testutil.GatherAndCount(f.reg, "skein_query_requests_total")
-	if want := 3 * len(routes); err != nil || got != want {
+	if want := 3 * (len(routes) + len(liveRoutes)); err != nil || got != want {
 		t.Errorf("%d series (%v), want %d: all outcomes are there from the start", got, err, want)
 	}
 	problems, err := testutil.GatherAndLint(f.reg)
@@ -486,7 +486,7 @@ func TestConfig_Validate(t *testing.T) {
 		c := DefaultConfig()
 		c.Registerer = prometheus.NewRegistry()
 		change(&c)
-		if _, err := New(c, nil, nil, nil, byHeader{}); err == nil {
+		if _, err := New(c, nil, nil, nil, nil, byHeader{}); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}

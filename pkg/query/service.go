@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -24,14 +25,22 @@ type Config struct {
 	Poll time.Duration
 	// TimelineBytes is how much memory the runs may hold that were stepped through last.
 	TimelineBytes int
-	Logger        *slog.Logger
-	Registerer    prometheus.Registerer
+	// StreamHeartbeat is the pause after which a live stream that has nothing to say says so: what stands in between ends
+	// connections that are silent for a minute. StreamRetry is after which time a reader is to come again whose
+	// stream has ended, and StreamLife how long a stream lasts at most: what stands in between ends connections, whatever
+	// flows, mostly after ten minutes.
+	StreamHeartbeat, StreamRetry, StreamLife time.Duration
+	// Streams is how many live streams may be open at the same time.
+	Streams    int
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 // DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, and 256 MiB for runs that are stepped through.
 func DefaultConfig() Config {
 	return Config{
 		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, TimelineBytes: 256 << 20,
+		StreamHeartbeat: 15 * time.Second, StreamRetry: time.Second, StreamLife: 9 * time.Minute, Streams: 20_000,
 		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}
 }
@@ -45,6 +54,14 @@ func (c Config) Validate() error {
 		return fmt.Errorf("query: poll is %v; it must be above zero", c.Poll)
 	case c.TimelineBytes < 1<<20:
 		return fmt.Errorf("query: the memory for runs that are stepped through is %d bytes; it must be at least 1048576", c.TimelineBytes)
+	case c.StreamHeartbeat <= 0:
+		return fmt.Errorf("query: stream heartbeat is %v; it must be above zero", c.StreamHeartbeat)
+	case c.StreamRetry < 0:
+		return fmt.Errorf("query: stream retry is %v; it must not be negative", c.StreamRetry)
+	case c.StreamLife <= 0:
+		return fmt.Errorf("query: stream life is %v; it must be above zero", c.StreamLife)
+	case c.Streams < 1:
+		return fmt.Errorf("query: streams are %d; it must be at least 1", c.Streams)
 	case c.Logger == nil:
 		return errors.New("query: a logger is needed")
 	case c.Registerer == nil:
@@ -65,12 +82,15 @@ type RecordReader interface {
 	Record(ctx context.Context, partition int32, offset int64) ([]byte, error)
 }
 
-// Service answers HTTP calls. It holds no state that outlives a request, but for what was read last to step through runs.
+// Service answers HTTP calls. It holds no state that outlives a request, but for what was read last to step through runs. Drain it
+// before it goes, so that live streams end.
 type Service struct {
 	cfg     Config
 	store   store.Reader
 	records RecordReader
 	raw     *RawLog
+	tail    *tail.Tail
+	streams *streams
 	auth    tenant.Authenticator
 	metrics *metrics
 	handler http.Handler
@@ -78,22 +98,29 @@ type Service struct {
 	timelines *timelines
 }
 
-// New returns the stage over a store, the records of runs, the raw events and the caller's identity.
-func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, auth tenant.Authenticator) (*Service, error) {
+// New returns the stage over a store, the records of runs, the raw events, those that come, and the caller's identity.
+func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.Tail, auth tenant.Authenticator) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(cfg.Registerer, routes)
+	m, err := newMetrics(cfg.Registerer, routes, liveRoutes)
 	if err != nil {
 		return nil, fmt.Errorf("registering query metrics: %w", err)
+	}
+	streams, err := newStreams(cfg)
+	if err != nil {
+		return nil, err
 	}
 	// Answers below a packet gain nothing. zstd first: it is faster and smaller than gzip.
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.EnableZstd(true), gzhttp.PreferZstd(true))
 	if err != nil {
 		return nil, fmt.Errorf("setting up compression: %w", err)
 	}
-	s := &Service{cfg: cfg, store: r, records: rr, raw: raw, auth: auth, metrics: m, timelines: newTimelines(int64(cfg.TimelineBytes), m)}
-	s.handler = compress(s.handlers())
+	s := &Service{
+		cfg: cfg, store: r, records: rr, raw: raw, tail: follow, streams: streams, auth: auth, metrics: m,
+		timelines: newTimelines(int64(cfg.TimelineBytes), m),
+	}
+	s.handler = s.handlers(compress)
 	return s, nil
 }
 

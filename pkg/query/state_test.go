@@ -341,7 +341,7 @@ func TestState_OfAChildStartsFromItsParent(t *testing.T) {
 }
 
 func TestTimelines_AreFairToTenants(t *testing.T) {
-	m, err := newMetrics(prometheus.NewRegistry(), nil)
+	m, err := newMetrics(prometheus.NewRegistry(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 const (
@@ -42,6 +43,7 @@ type Tail struct {
 	ended    chan struct{}
 	closing  sync.Once
 	starting sync.WaitGroup
+	count    atomic.Int32 // of partitions; 0 before somebody has asked
 	answered atomic.Int64 // when a broker last answered a fetch, in nanoseconds
 
 	mu         sync.Mutex
@@ -161,6 +163,30 @@ func (t *Tail) follow(ctx context.Context, p *partition, key string, from int64)
 		r.end = end
 	}
 	return r, nil
+}
+
+// Start returns the first offset that a partition still has.
+func (t *Tail) Start(ctx context.Context, partition int32) (int64, error) {
+	return t.ask(ctx, t.adm.ListStartOffsets, partition)
+}
+
+// Partition returns the partition of a record key.
+func (t *Tail) Partition(ctx context.Context, key string) (int32, error) {
+	n := t.count.Load()
+	if n == 0 {
+		ctx, cancel := context.WithTimeout(ctx, askWait)
+		defer cancel()
+		listed, err := t.adm.ListStartOffsets(ctx, t.topic)
+		if err == nil && len(listed[t.topic]) == 0 {
+			err = kafka.ErrNoTopic
+		}
+		if err != nil {
+			return 0, fmt.Errorf("counting the partitions of %s: %w", t.topic, err)
+		}
+		n = int32(len(listed[t.topic]))
+		t.count.Store(n) // positions belong to one topic set, whose count does not change
+	}
+	return record.Partition([]byte(key), n), nil
 }
 
 // open returns the partition, and begins to open it where it is not read.

@@ -27,7 +27,8 @@ type Job struct {
 	Verify bool `json:"verify,omitempty"`
 	// Judge asks what the whole client says of the stream, played as one: Result has Ends and Warned then, and no conversation.
 	Judge bool `json:"judge,omitempty"`
-	// Answer is what a whole HttpAgent gets from its agent, in the place of Events: Result has Rejected and Delivered then.
+	// Answer is what a whole HttpAgent gets from its agent, in the place of Events: Result has Rejected and Delivered then, and what
+	// the agent holds.
 	Answer *Answer `json:"answer,omitempty"`
 }
 
@@ -37,6 +38,9 @@ type Answer struct {
 	// ContentType is text/event-stream, and Status 200, where they are not said.
 	ContentType string `json:"contentType,omitempty"`
 	Status      int    `json:"status,omitempty"`
+	// URL is the agent itself, in the place of an answer. The HttpAgent calls it for the thread, without messages.
+	URL      string `json:"url,omitempty"`
+	ThreadID string `json:"threadId,omitempty"`
 }
 
 // Start is where a fold starts from.

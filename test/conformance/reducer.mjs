@@ -237,14 +237,14 @@ export async function judge({ start = {}, events }) {
 }
 
 /**
- * answer({body, status, contentType}) -> {rejected?, delivered}
+ * answer({body, status, contentType, url, threadId}) -> {rejected?, delivered, messages, state}
  *
- * What a whole HttpAgent makes of an agent's answer, of which body is the bytes in Base64: why its run fails, where it does, and the types of the
- * events that came through.
+ * What a whole HttpAgent makes of an agent's answer, of which body is the bytes in Base64, or which it gets from url: why its run fails, where it
+ * does, the types of the events that came through, and what it holds then.
  */
-export async function answer({ body, status = 200, contentType = 'text/event-stream' }) {
+export async function answer({ body, status = 200, contentType = 'text/event-stream', url, threadId }) {
   const delivered = [];
-  const bytes = Buffer.from(body, 'base64');
+  const bytes = Buffer.from(body ?? '', 'base64');
   const pieces = new ReadableStream({ // as a network brings them: the client's limits count what has come so far
     start: (controller) => {
       for (let at = 0; at < bytes.length; at += 65536) controller.enqueue(new Uint8Array(bytes.subarray(at, at + 65536)));
@@ -252,14 +252,14 @@ export async function answer({ body, status = 200, contentType = 'text/event-str
     },
   });
   const response = () => new Response(pieces, { status, headers: { 'content-type': contentType } });
-  const agent = new client.HttpAgent({ url: 'http://agent.example/', fetch: async () => response() });
+  const agent = new client.HttpAgent(url ? { url, threadId } : { url: 'http://agent.example/', fetch: async () => response() });
   const { error } = console;
   console.error = () => {}; // it logs what it throws
   try {
     await agent.runAgent({}, { onEvent: ({ event }) => void delivered.push(event.type) });
-    return { delivered };
+    return { delivered, messages: agent.messages, state: agent.state };
   } catch (thrown) {
-    return { delivered, rejected: text(thrown) };
+    return { delivered, rejected: text(thrown), messages: agent.messages, state: agent.state };
   } finally {
     console.error = error;
   }

@@ -21,6 +21,7 @@ import (
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
+	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -131,7 +132,14 @@ func stages(t *testing.T) map[string]*metric {
 	}
 	q := query.DefaultConfig()
 	q.Logger, q.Registerer = logger, l
-	if _, err := query.New(q, nil, nil, nil, tenant.Fixed("t")); err != nil {
+	tc := tail.DefaultConfig(k)
+	tc.Logger, tc.Registerer = logger, l
+	follow, err := tail.New(tc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(follow.Close)
+	if _, err := query.New(q, nil, nil, nil, follow, tenant.Fixed("t")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tenant.OpenKeyFile(filepath.Join(t.TempDir(), "none"), logger, l); err != nil {

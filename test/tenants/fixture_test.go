@@ -23,6 +23,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
+	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -115,7 +116,14 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 	q.Logger, q.Registerer = logger, prometheus.NewRegistry()
 	records := query.NewKafkaRecords(s.kafka)
 	t.Cleanup(records.Close)
-	answers, err := query.New(q, st, records, query.NewRawLog(s.kafka), auth)
+	tc := tail.DefaultConfig(s.kafka)
+	tc.Logger, tc.Registerer = logger, prometheus.NewRegistry()
+	follow, err := tail.New(tc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(follow.Close)
+	answers, err := query.New(q, st, records, query.NewRawLog(s.kafka), follow, auth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,6 +210,9 @@ func (s *site) call(st stage, method, path string, who http.Header) reply {
 		// Here the payload names the thread, and never the tenant.
 		header.Set("Content-Type", "application/json")
 		body = strings.NewReader(fmt.Sprintf(`{"threadId":"w","runId":"run-%d","tenant":"acme","tenantId":"acme","state":{},"messages":[],"tools":[],"context":[],"forwardedProps":{"tenant":"acme"}}`, agentRuns.Add(1)))
+	case strings.HasPrefix(path, "/v1/connect"):
+		header.Set("Content-Type", "application/json")
+		body = strings.NewReader(`{"threadId":"t1","runId":"mine","tenant":"acme","state":{},"messages":[],"tools":[],"context":[],"forwardedProps":{"tenant":"acme"}}`)
 	case strings.HasSuffix(path, "/cancel"):
 		header.Set("Content-Type", "application/json")
 		body = strings.NewReader(`{"reason":"of nobody","tenant":"acme"}`)
@@ -227,9 +238,18 @@ func (s *site) call(st stage, method, path string, who http.Header) reply {
 	return got
 }
 
+// streamFor is how long a live stream is read.
+const streamFor = 700 * time.Millisecond
+
 func (s *site) send(method, url string, header http.Header, body io.Reader) reply {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, url, body)
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	live := strings.Contains(url, "/stream") || strings.Contains(url, "/v1/connect")
+	if live { // it may have no end
+		defer time.AfterFunc(streamFor, cancel).Stop()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -244,7 +264,7 @@ func (s *site) send(method, url string, header http.Header, body io.Reader) repl
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
+	if err != nil && !(live && ctx.Err() != nil) {
 		s.t.Fatal(err)
 	}
 	resp.Header.Del("Date")

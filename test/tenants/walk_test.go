@@ -23,9 +23,14 @@ func (s *site) path(r tenant.Route, thread, run string) string {
 
 func reads(r tenant.Route) bool { return r.Method == http.MethodGet }
 
+// isLive reports whether a route answers with a stream that goes on, and waits for a thread or run that is not there.
+func isLive(r tenant.Route) bool {
+	return strings.HasSuffix(r.Pattern, "/stream") || r.Pattern == "/v1/connect"
+}
+
 // place is the thread and the runs that a route is tried with. What is written is of no run that is read.
 func place(r tenant.Route) (thread string, runs []string) {
-	if reads(r) {
+	if reads(r) || isLive(r) {
 		return "t1", []string{"r1", "r2"}
 	}
 	return "w", []string{"w"}
@@ -176,12 +181,16 @@ func (s *site) walk(st stage, r tenant.Route) {
 				refused(t, method+" as "+name, s.call(st, method, p, who), http.StatusUnauthorized)
 			}
 			refused(t, method+" without the scope", s.call(st, method, p, s.as("acme without "+string(r.Scope))), http.StatusForbidden)
-			if reads(r) {
+			if reads(r) && !isLive(r) {
 				s.readAsOthers(st, r, method, thread, run)
 			}
 		}
 	}
-	if !reads(r) {
+	switch {
+	case isLive(r):
+		s.streamAsOthers(st, r)
+		return
+	case !reads(r):
 		s.writeAsOthers(st, r)
 	}
 	for _, run := range runs {

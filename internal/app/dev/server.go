@@ -16,6 +16,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
 )
 
@@ -34,6 +35,7 @@ type Server struct {
 	adm    *kadm.Client
 	store  *sqlite.Store
 	ingest *ingest.Service
+	query  *query.Service
 
 	startTime time.Duration
 	// answering is how many requests of the HTTP API are under way.
@@ -80,9 +82,15 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	handler = app.LocalOnly(s.cfg.CORS.Handler(s.counted(handler)), s.cfg.CORS.Origins...)
 	s.group.Go(ctx, "HTTP listener", func(ctx context.Context) error {
-		return app.ServeDraining(ctx, s.http, handler, s.cfg.Logger, app.Drain{Timeout: app.DrainTimeout, Begin: s.ingest.Drain, End: s.ingest.Stop})
+		return app.ServeDraining(ctx, s.http, handler, s.cfg.Logger, app.Drain{Timeout: app.DrainTimeout, Begin: s.drain, End: s.ingest.Stop})
 	})
 	return nil
+}
+
+// drain lets requests end that are under way.
+func (s *Server) drain() {
+	s.ingest.Drain()
+	s.query.Drain()
 }
 
 // hold makes closing something a part of the group, so that it happens in its turn.

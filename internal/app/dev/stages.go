@@ -11,6 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/query"
+	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -53,16 +54,24 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	queryCfg := query.DefaultConfig()
 	queryCfg.Logger, queryCfg.Registerer = s.cfg.Logger, s.registry
 	queryCfg.TimelineBytes = timelineBytes
-	records := query.NewKafkaRecords(s.client("query"))
-	s.group.Go(ctx, "query", func(ctx context.Context) error {
-		<-ctx.Done()
-		records.Close()
-		return nil
-	})
-	answers, err := query.New(queryCfg, s.store, records, query.NewRawLog(s.client("query")), auth)
+	followCfg := tail.DefaultConfig(s.client("query"))
+	followCfg.Logger, followCfg.Registerer = s.cfg.Logger, s.registry
+	events, err := tail.New(followCfg)
 	if err != nil {
 		return nil, err
 	}
+	records := query.NewKafkaRecords(s.client("query"))
+	s.group.Go(ctx, "query", func(ctx context.Context) error {
+		<-ctx.Done()
+		events.Close()
+		records.Close()
+		return nil
+	})
+	answers, err := query.New(queryCfg, s.store, records, query.NewRawLog(s.client("query")), events, auth)
+	if err != nil {
+		return nil, err
+	}
+	s.query = answers
 	s.admin.AddCheck("index", s.store.Ping)
 	if err := s.awaitReady(ctx, compactorReady, indexerReady, func() bool { return front.Ready() == nil }); err != nil {
 		return nil, err

@@ -1,15 +1,13 @@
 package partition
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
+	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -141,32 +139,14 @@ func (r *run) resume(rec *record.Run, size int) error {
 		r.Early = rec.Stats.Anomalies
 		r.rec.FoldVersion = rec.FoldVersion // the rules that counted them
 	}
-	if rec.Input == nil { // its place alone
-		return nil
-	}
-	in, err := agui.DecodeInput(withMessages(rec.Input, rec.InputMessages), rec.RunID)
+	in, err := fold.PendingInput(rec)
 	if err != nil {
-		return fmt.Errorf("loading input of run: %w", err)
+		return fmt.Errorf("loading run: %w", err)
 	}
-	r.Input, r.InputSHA256 = in, rec.InputSHA256
+	if in != nil {
+		r.Input, r.InputSHA256 = in, rec.InputSHA256
+	}
 	return nil
-}
-
-// withMessages puts the messages back into an input that was stored without them.
-func withMessages(input json.RawMessage, messages []agui.Message) json.RawMessage {
-	out := []byte(`{"messages":[`)
-	for i, m := range messages {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, m.Raw...)
-	}
-	out = append(out, ']')
-	rest := bytes.TrimSpace(bytes.TrimSpace(input)[1:])
-	if rest[0] != '}' {
-		out = append(out, ',')
-	}
-	return append(out, rest...)
 }
 
 // keep has a run in memory.

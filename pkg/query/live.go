@@ -1,0 +1,179 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/internal/problem"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// liveRoute is a call whose answer is a stream of server-sent events that goes on.
+type liveRoute struct {
+	method string
+	route
+}
+
+// liveRoutes are those calls.
+var liveRoutes = []liveRoute{
+	{http.MethodGet, route{"/v1/threads/{thread}/stream", []string{paramLastEventID}, tenant.ScopeRead, (*call).attach}},
+	{http.MethodGet, route{"/v1/threads/{thread}/runs/{run}/stream", []string{paramLastEventID}, tenant.ScopeRead, (*call).attach}},
+	{http.MethodPost, route{"/v1/connect", nil, tenant.ScopeRead, (*call).connect}},
+}
+
+// streams are the live answers that are under way.
+type streams struct {
+	metrics *liveMetrics
+	slots   chan struct{}
+	// draining ends with the process's wish to end.
+	draining context.Context
+	drain    context.CancelCauseFunc
+}
+
+func newStreams(cfg Config) (*streams, error) {
+	m, err := newLiveMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	s := &streams{metrics: m, slots: make(chan struct{}, cfg.Streams)}
+	s.draining, s.drain = context.WithCancelCause(context.Background())
+	return s, nil
+}
+
+// Drain ends all live streams, each with an id that another process goes on from, and takes no new ones.
+func (s *Service) Drain() { s.streams.drain(errDraining) }
+
+// serveLive wraps a live route: method, credentials, parameters, errors, metrics.
+func (s *Service) serveLive(rt liveRoute) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sw := &statusWriter{ResponseWriter: w}
+		// How long it lasts is up to its reader: that is no request's duration.
+		defer func() { s.metrics.count(rt.pattern, max(sw.status, 100)) }()
+		switch {
+		case r.Method == rt.method:
+		case r.Method == http.MethodHead && rt.method == http.MethodGet:
+		default:
+			sw.Header().Set("Allow", allowed(rt.method))
+			problem.Write(sw, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this path takes " + allowed(rt.method)})
+			return
+		}
+		c := &call{Service: s, w: sw, r: r}
+		if err := c.answer(rt.route); err != nil {
+			c.refuse(err)
+		}
+	})
+}
+
+func allowed(method string) string {
+	if method == http.MethodGet {
+		return "GET, HEAD"
+	}
+	return method
+}
+
+// attach streams a run, or a thread's runs.
+func (c *call) attach() error {
+	from, err := c.cursor()
+	if err != nil {
+		return err
+	}
+	if from.seq >= 0 && c.runID == "" {
+		return badRequest(headerLastEventID + ": seq counts the events of one run; ask for that run's stream")
+	}
+	if c.r.Method == http.MethodHead {
+		c.send(http.StatusOK, typeSSE, nil)
+		return nil
+	}
+	return c.live(c.runID, from, false)
+}
+
+// live serves a stream to its end.
+func (c *call) live(runID string, from cursor, once bool) error {
+	streams := c.streams
+	select {
+	case <-streams.draining.Done():
+		return later("this process ends; try again")
+	default:
+	}
+	select {
+	case streams.slots <- struct{}{}:
+		defer func() { <-streams.slots }()
+	default:
+		return later("too many live streams are open; try again")
+	}
+	ctx, cancel := context.WithCancelCause(c.r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(streams.draining, func() { cancel(errDraining) })()
+	s, err := c.newStream(ctx, runID, from)
+	if err != nil {
+		return err
+	}
+	s.once = once
+	streams.metrics.open.Inc()
+	defer streams.metrics.open.Dec()
+	why, err := s.finish(s.serve())
+	streams.metrics.ended.WithLabelValues(why).Inc()
+	return err
+}
+
+// finish tells the reader how the stream ends, and returns why it does.
+func (s *stream) finish(err error) (why string, refused error) {
+	defer func() { _ = s.out.rc.SetWriteDeadline(time.Time{}) }() // the connection may serve other requests
+	end := new(endError)
+	switch {
+	case err == nil:
+		return endRun, nil
+	case errors.Is(err, errCaller), s.r.Context().Err() != nil:
+		return endLeft, nil
+	case !s.out.begun && errors.As(err, &end):
+		return end.why, later(end.detail)
+	case !s.out.begun:
+		return endRefused, err
+	case errors.As(err, &end):
+		if end.event != nil {
+			s.out.event(end.event, nil)
+		}
+	default:
+		end.why, end.detail = endFailed, "the stream cannot go on now; go on from the last id"
+		s.cfg.Logger.ErrorContext(s.ctx, "live stream broken off", "tenant", s.tenant, "thread_id", s.threadID, "run_id", s.runID, "error", err)
+	}
+	if end.detail != "" {
+		s.out.comment(end.detail)
+	}
+	if err := s.out.flush(); err != nil {
+		return endLeft, nil
+	}
+	return end.why, nil
+}
+
+// liveMetrics are those of live streams.
+type liveMetrics struct {
+	open   prometheus.Gauge
+	ended  *prometheus.CounterVec
+	events prometheus.Counter
+}
+
+func newLiveMetrics(reg prometheus.Registerer) (*liveMetrics, error) {
+	m := &liveMetrics{
+		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_query_streams", Help: "Live streams that are open."}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_query_streams_ended_total",
+			Help: "Live streams that ended: with their run, at their longest life, with a reader that was slow or left, an erased thread, this process, refused, or failed.",
+		}, []string{"reason"}),
+		events: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_query_stream_events_total", Help: "Events that live streams have given.",
+		}),
+	}
+	for _, why := range []string{endRun, endLife, endSlow, endErased, endDrain, endLeft, endRefused, endFailed} {
+		m.ended.WithLabelValues(why)
+	}
+	if err := errors.Join(reg.Register(m.open), reg.Register(m.ended), reg.Register(m.events)); err != nil {
+		return nil, fmt.Errorf("registering metrics of live streams: %w", err)
+	}
+	return m, nil
+}

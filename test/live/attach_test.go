@@ -1,0 +1,320 @@
+package live
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/query"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+const input = `{"threadId":%q,"runId":%q,"state":{},"messages":[{"id":"u1","role":"user","content":"Hello"}],"tools":[],"context":[],"forwardedProps":{}}`
+
+// said are events of a run that says so many words.
+func said(thread, run string, words int) []string {
+	events := []string{
+		fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run),
+		fmt.Sprintf(`{"type":"TEXT_MESSAGE_START","messageId":"%s-a","role":"assistant"}`, run),
+	}
+	for i := range words {
+		events = append(events, fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"%s-a","delta":"%d "}`, run, i))
+	}
+	return append(events, fmt.Sprintf(`{"type":"TEXT_MESSAGE_END","messageId":"%s-a"}`, run), fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run))
+}
+
+func typesOf(events []string) string {
+	var types []string
+	for _, ev := range events {
+		_, rest, _ := strings.Cut(ev, `"type":"`)
+		name, _, _ := strings.Cut(rest, `"`)
+		types = append(types, name)
+	}
+	return strings.Join(types, " ")
+}
+
+// A reader comes in the middle of a run, be its record there or not, and has what one has that was there from the start.
+func TestAttach_JoinsARunThatGoesOn(t *testing.T) {
+	for name, o := range map[string]options{
+		"without a record": {},
+		"with a record":    {checkpoint: 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kafkatest.OnBoth(t, 2, func(t *testing.T, k kafka.Config) {
+				s := start(t, k, o)
+				events := said("chat", "r", 6)
+				s.input("chat", "r", fmt.Sprintf(input, "chat", "r"))
+				s.publish("chat", "r", events[:5]...)
+				if o.checkpoint > 0 {
+					s.status("chat", "r", "running")
+				}
+				r := s.attach(0, runPath("chat", "r")+"/stream", "")
+				if f, ok := r.next(); !ok || f.id != "join" || f.data != "" {
+					t.Fatalf("the stream begins with %+v, want the id of who has had nothing", f)
+				}
+				var prelude []string
+				for {
+					f, ok := r.event()
+					if !ok {
+						t.Fatal("the stream is over")
+					}
+					if prelude = append(prelude, f.data); f.id != "" {
+						break
+					}
+				}
+				if got := typesOf(prelude); got != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT TEXT_MESSAGE_START" {
+					t.Fatalf("joined with %s", got)
+				}
+				if !strings.Contains(prelude[1], `"Hello"`) || !strings.Contains(prelude[1], `0 1 2 `) {
+					t.Errorf("the conversation so far is %s", prelude[1])
+				}
+				s.publish("chat", "r", events[5:]...)
+				if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[5:], "\n"); got != want {
+					t.Errorf("then came\n%s\nwant\n%s", got, want)
+				}
+				if again := s.try(0, runPath("chat", "r")+"/stream", r.lastID); again.resp.StatusCode != http.StatusNoContent {
+					t.Errorf("who has had everything gets %d", again.resp.StatusCode)
+				}
+			})
+		})
+	}
+}
+
+// One clear line for an id that cannot be gone on from.
+func TestAttach_RefusesIDsThatAreNotItsOwn(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{})
+	for _, run := range []string{"a", "b"} {
+		s.publish("chat", run, said("chat", run, 2)...)
+	}
+	s.publish("other", "a", said("other", "a", 2)...)
+	s.publish("chat", "open", said("chat", "open", 3)[:3]...)
+	for _, run := range []string{"a", "b"} {
+		s.status("chat", run, "finished")
+	}
+	for _, tc := range []struct {
+		path, id string
+		status   int
+		says     string
+	}{
+		{runPath("chat", "a"), "7:0", 400, "is no event of this run"},
+		{runPath("chat", "a"), "0:8", 400, "is no event of this run"},   // of run b
+		{runPath("chat", "b"), "0:3", 400, "is no event of this run"},   // of run a
+		{runPath("chat", "a"), "0:999", 400, "is no event of this run"}, // of the future, or another topic set
+		{runPath("chat", "open"), "0:3", 400, "is no event of this run"},
+		{runPath("chat", "open"), "0:999", 400, "has nothing at 0:999 yet"},
+		{runPath("chat", "none"), "0:3", 400, "is no event of this run"},
+		{"/v1/threads/chat", "0:13", 400, "is no event of this thread"}, // of another thread
+		{"/v1/threads/chat", "0:999", 400, "has nothing at 0:999 yet"},
+		{"/v1/threads/chat", "1:1", 400, "is no event of this thread"},
+		{"/v1/threads/chat", "seq:1", 400, "seq counts the events of one run"},
+		{"/v1/threads/chat", "yesterday", 400, "neither a position such as 3:1024"},
+		{"/v1/threads/chat", "0:-1", 400, "neither a position such as 3:1024"},
+		{"/v1/threads/chat", "seq:", 400, "no number of an event"},
+		{runPath("chat", "a"), "0:5", 204, ""},
+		{runPath("chat", "a"), "0:5:end", 204, ""},
+	} {
+		r := s.try(0, tc.path+"/stream", tc.id)
+		if text := r.refused(tc.status); !strings.Contains(text, tc.says) {
+			t.Errorf("%s with %s: %s, want %q", tc.path, tc.id, text, tc.says)
+		}
+		r.close()
+	}
+}
+
+// malformed is a record of a run that is no event.
+func malformed(t *testing.T, k kafka.Config, thread, run string) *kgo.Record {
+	t.Helper()
+	key, err := record.ThreadKey("acme", thread)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &kgo.Record{Topic: k.Topics().Events, Key: []byte(key), Value: []byte(`{"type":"TEXT_MESSAGE_CONTENT"}`),
+		Headers: kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1})}
+}
+
+// The stream of a thread goes on over its next runs: each begins with what the client is to hold then.
+func TestAttach_FollowsAThreadOverItsRuns(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 2), options{})
+	r := s.attach(0, "/v1/threads/chat/stream", "")
+	for _, run := range []string{"one", "two", "three"} {
+		s.input("chat", run, fmt.Sprintf(input, "chat", run))
+		events := said("chat", run, 4)
+		s.publish("chat", run, events[:3]...)
+		var got []string
+		for {
+			f, ok := r.event()
+			if !ok {
+				t.Fatalf("the stream is over in run %s", run)
+			}
+			if got = append(got, f.data); len(got) == 1 && f.data != events[0] {
+				t.Fatalf("run %s begins with %s", run, f.data)
+			}
+			if f.id != "" {
+				break
+			}
+		}
+		s.publish("chat", run, events[3:]...)
+		for got[len(got)-1] != events[len(events)-1] {
+			f, ok := r.event()
+			if !ok {
+				t.Fatalf("the stream is over in run %s", run)
+			}
+			got = append(got, f.data)
+		}
+		if all := strings.Join(got, "\n"); !strings.Contains(all, "MESSAGES_SNAPSHOT") || !strings.Contains(all, `"Hello"`) {
+			t.Errorf("run %s was given as\n%s", run, all)
+		}
+		if run == "two" {
+			r.close()
+			r = s.attach(0, "/v1/threads/chat/stream", r.lastID) // another one, which has nothing of the past left
+		}
+	}
+}
+
+// A reader that was cut goes on where it was, while the run goes on, and also when all of it is over long since.
+func TestAttach_GoesOnBehindAnyEvent(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{})
+	events := said("chat", "r", 5)
+	s.publish("chat", "other", said("chat", "other", 1)[:2]...)
+	s.publish("chat", "r", events[:3]...)
+	kafkatest.Produce(t, s.kafka, malformed(t, s.kafka, "chat", "r")) // which is in no stream
+	s.publish("chat", "r", events[3:5]...)
+	check := func() {
+		t.Helper()
+		first := int64(2)
+		for n, at := range []int64{first, first + 1, first + 2, first + 4} {
+			r := s.attach(0, runPath("chat", "r")+"/stream", fmt.Sprintf("0:%d", at))
+			var got []string
+			for len(got) < 4-n {
+				f, ok := r.event()
+				if !ok {
+					break
+				}
+				got = append(got, f.data)
+			}
+			want := events[1:5][n:]
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("behind 0:%d came %q, want %q", at, got, want)
+			}
+			r.close()
+		}
+	}
+	check()
+	s.publish("chat", "r", events[5:]...)
+	s.status("chat", "r", "finished")
+	check()
+}
+
+func TestAttach_GoesOnBehindAnEventOfTheProxy(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{})
+	events := said("chat", "r", 5)
+	numbered := func(from, to int) {
+		var lines []string
+		for i := from; i < to; i++ {
+			lines = append(lines, fmt.Sprintf(`{"seq":%d,"event":%s}`, i, events[i]))
+		}
+		if status, answer := s.send(http.MethodPost, s.ingest+runPath("chat", "r")+"/events", "application/vnd.skein.events+ndjson", strings.Join(lines, "\n")); status != http.StatusOK {
+			t.Fatalf("%d %s", status, answer)
+		}
+	}
+	early := s.attach(0, runPath("chat", "r")+"/stream", "seq:2") // the proxy did not wait for Kafka
+	numbered(0, 5)
+	late := s.attach(0, runPath("chat", "r")+"/stream", "seq:2")
+	numbered(5, len(events))
+	over := func(r *reader) {
+		t.Helper()
+		if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[3:], "\n"); got != want {
+			t.Errorf("behind seq:2 came\n%s\nwant\n%s", got, want)
+		}
+	}
+	over(early)
+	over(late)
+	s.status("chat", "r", "finished")
+	over(s.attach(0, runPath("chat", "r")+"/stream", "seq:2"))
+	s.try(0, runPath("chat", "r")+"/stream", "seq:8").refused(http.StatusNoContent)
+}
+
+func TestAttach_EndsWhereTheThreadIsErased(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{})
+	s.publish("chat", "r", said("chat", "r", 5)[:4]...)
+	r := s.attach(0, runPath("chat", "r")+"/stream", "")
+	if f, ok := r.event(); !ok || !strings.Contains(f.data, "RUN_STARTED") {
+		t.Fatalf("%+v", f)
+	}
+	if status, answer := s.send(http.MethodDelete, s.ingest+"/v1/threads/chat", "", ""); status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	rest := r.rest()
+	if last := rest[len(rest)-1]; !strings.Contains(last, `"code":"skein-erased"`) {
+		t.Errorf("the stream ends with %s", last)
+	}
+	s.eventually("the erasure is indexed", func() (string, bool) {
+		again := s.try(0, runPath("chat", "r")+"/stream", r.lastID)
+		defer again.close()
+		return again.resp.Status, again.resp.StatusCode == http.StatusGone
+	})
+}
+
+func TestAttach_GivesTheEndOfARunThatWasGivenUp(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{idleLimit: 300 * time.Millisecond, query: func(c *query.Config) { c.StreamHeartbeat = 50 * time.Millisecond }})
+	s.publish("chat", "r", said("chat", "r", 5)[:4]...)
+	r := s.attach(0, runPath("chat", "r")+"/stream", "")
+	rest := r.rest()
+	if last := rest[len(rest)-1]; !strings.Contains(last, `"code":"skein-abandoned"`) || r.lastID != "0:3:end" {
+		t.Errorf("the stream ends with %s, id %s", last, r.lastID)
+	}
+	again := s.attach(0, runPath("chat", "r")+"/stream", "0:3") // cut before the end
+	if rest := again.rest(); len(rest) != 1 || !strings.Contains(rest[0], "skein-abandoned") {
+		t.Errorf("then came %s", rest)
+	}
+	s.try(0, runPath("chat", "r")+"/stream", "0:3:end").refused(http.StatusNoContent)
+	if rest := s.attach(0, runPath("chat", "r")+"/stream", "").rest(); typesOf(rest) != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT RUN_ERROR" {
+		t.Errorf("who joins gets %s", typesOf(rest))
+	}
+}
+
+func TestAttach_EndsAtItsLongestLifeAndSaysSo(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{query: func(c *query.Config) {
+		c.StreamLife, c.StreamHeartbeat = 300*time.Millisecond, 50*time.Millisecond
+	}})
+	r := s.attach(0, "/v1/threads/chat/stream", "")
+	var comments []string
+	for {
+		f, ok := r.next()
+		if !ok {
+			break
+		}
+		comments = append(comments, f.comment)
+	}
+	if n := len(comments); n < 3 || !strings.Contains(comments[n-1], "longest life") || r.lastID != "join" {
+		t.Errorf("the stream said %q, and its last id is %q", comments, r.lastID)
+	}
+}
+
+func TestAttach_EndsWhereTheProcessDoes(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{queries: 2})
+	events := said("chat", "r", 5)
+	s.publish("chat", "r", events[:4]...)
+	r := s.attach(0, runPath("chat", "r")+"/stream", "")
+	for r.lastID != "0:3" {
+		if _, ok := r.event(); !ok {
+			t.Fatal("the stream is over")
+		}
+	}
+	s.services[0].Drain()
+	if _, ok := r.event(); ok {
+		t.Error("the stream goes on")
+	}
+	s.try(0, runPath("chat", "r")+"/stream", r.lastID).refused(http.StatusServiceUnavailable)
+	r = s.attach(1, runPath("chat", "r")+"/stream", r.lastID)
+	s.publish("chat", "r", events[4:]...)
+	if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[4:], "\n"); got != want {
+		t.Errorf("elsewhere came\n%s\nwant\n%s", got, want)
+	}
+}
