@@ -46,7 +46,7 @@ func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 // isDue is the checkpoint rule. A run that says much within the interval does not wait for that: what it says
 // until its next record is read again after a crash.
 func (p *Processor) isDue(r *run, now time.Time) bool {
-	age, grown := now.Sub(r.savedAt), r.newBytes >= p.cfg.CheckpointFactor*r.savedSize
+	age, grown := now.Sub(r.written.at), r.newBytes >= p.cfg.CheckpointFactor*r.written.bytes
 	return age >= p.cfg.CheckpointMax || grown && (age >= p.cfg.CheckpointInterval || r.newBytes >= p.cfg.RecordLimit)
 }
 
@@ -61,7 +61,7 @@ func (p *Processor) ask(r *run) {
 // writeUnsealed requests a record of each open run of the thread that has none, or none with its parent resolution: see Processor.
 func (p *Processor) writeUnsealed(t *thread) {
 	for _, h := range t.open {
-		if r := h.live; r != nil && (!r.hasRecord || r.Fold != nil && !r.placed) {
+		if r := h.live; r != nil && (!r.written.exists || r.hasUnwrittenResolution()) {
 			p.ask(r)
 		}
 	}
@@ -80,9 +80,9 @@ func (p *Processor) relieve(now time.Time) {
 	over := p.runBytes - p.maxRunBytes
 	for _, r := range p.runs {
 		switch _, changed := p.changed[r]; {
-		case !changed && r.hasRecord, r.due:
+		case !changed && r.written.exists, r.due:
 			over -= r.size() // it can leave as it is, or is written anyway
-		case !r.unfit && now.Sub(r.touchedAt) >= busyFor:
+		case !r.overLimit && now.Sub(r.touchedAt) >= busyFor:
 			expiring = append(expiring, r)
 		}
 	}
@@ -112,8 +112,8 @@ func longestSilent(a, b *run) int {
 // same rule as if it had been written. Where the run's place has to be written now, a record says that alone. An abandoned run
 // ends for good, so that it does not hold the commit for ever.
 func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
-	if r.made != nil {
-		return r.made, nil
+	if r.expired != nil {
+		return r.expired, nil
 	}
 	limit := p.cfg.RecordLimit
 	if !r.meta.Open() || r.changedFrom < 0 {
@@ -128,9 +128,9 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 	case !r.meta.Open(): // the limit was another one
 		return p.close(r, outputAbandoned)
 	}
-	place := r.due && !r.placed && r.Fold != nil
-	r.savedAt, r.savedSize, r.newBytes, r.due, r.unfit = now, size, 0, false, true
-	if place {
+	alone := r.due && r.hasUnwrittenResolution()
+	r.written.at, r.written.bytes, r.newBytes, r.due, r.overLimit = now, size, 0, false, true
+	if alone {
 		return p.resolutionRecord(r)
 	}
 	return nil, nil
@@ -170,14 +170,14 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 // again. It may be over the limit by what there is beside content; there is room for that in a batch (kafka.MaxBatchBytes). For the rest
 // see fits.
 func (p *Processor) resolutionRecord(r *run) (*Output, error) {
-	before := r.decided.before
+	before := r.resolution.before
 	h := &threadRun{Metadata: runstore.Metadata{Next: before.next, LastAt: r.meta.LastAt, Pending: true, Placed: true}}
 	h.Run = lineage.Run{ID: r.meta.ID, ClientID: r.meta.ClientID, Start: r.meta.Start, End: -1, Status: lineage.StatusRunning}
 	was := newRun(r.thread, r.key, h, r.touchedAt)
 	was.Seq, was.Producer, was.Input, was.InputSHA256 = before.Seq, before.Producer, before.Input, before.InputSHA256
-	was.Tally.StartedAt, was.rec.RawLost, was.ranges, was.decided = r.Tally.StartedAt, r.rec.RawLost, record.NewRanges(before.ranges), r.decided
+	was.Tally.StartedAt, was.rec.RawLost, was.ranges, was.resolution = r.Tally.StartedAt, r.rec.RawLost, record.NewRanges(before.ranges), r.resolution
 	maps.Copy(was.Early, before.Early)
-	for _, rule := range r.decided.Anomalies {
+	for _, rule := range r.resolution.Anomalies {
 		was.Early[rule]++
 	}
 	rec, fold, err := p.describe(was)

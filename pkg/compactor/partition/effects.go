@@ -87,7 +87,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 		if r.changedFrom < hold {
 			hold, holdAt = r.changedFrom, r.changedAt
 		}
-		if !r.recordIsOpen {
+		if !r.written.open {
 			known = min(known, r.changedFrom)
 		}
 	}
@@ -136,23 +136,9 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 			continue
 		}
 		r := o.run
-		r.hasRecord, r.recordIsOpen = true, r.meta.Open()
-		alone := r.Fold != nil && o.entry.Metadata.Placed // its place: what came from its first event on is in none
-		if alone {
-			r.changedFrom, r.changedAt = r.decided.before.first, r.decided.before.at
+		if r.recorded(o.entry.Metadata.Placed, len(o.Record.Value), now) {
+			delete(p.changed, r)
 		}
-		if r.Fold != nil {
-			r.placed, r.decided = true, nil
-		}
-		if alone {
-			continue
-		}
-		r.changedFrom, r.due, r.unfit, r.made = -1, false, false, nil
-		r.savedAt, r.savedSize, r.newBytes = now, len(o.Record.Value), 0
-		if r.rec.Base == "" { // the record has all that it goes on from
-			r.baseBytes = 0
-		}
-		delete(p.changed, r)
 	}
 	clear(p.said) // nothing was sealed since the effects were collected
 	if p.skip == nil {

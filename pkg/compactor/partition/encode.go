@@ -38,7 +38,7 @@ func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 		}
 		pl.describe(&rec, r.InputSHA256)
 		folded = pl.fold
-		if r.decided != nil { // what it starts from, and its input as it came
+		if r.resolution != nil { // what it starts from, and its input as it came
 			folded, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
 		} else { // encoded relative to no base, so that the input stays whole for the placement that counts
 			rec.Base, rec.BaseRefolds = "", 0

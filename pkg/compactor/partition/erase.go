@@ -83,7 +83,7 @@ func (p *Processor) withdraw(t *thread) {
 		return true
 	})
 	for _, h := range t.open {
-		if r := h.live; r != nil && !h.Open() && (!r.hasRecord || r.recordIsOpen) { // abandoned, and no record says so yet
+		if r := h.live; r != nil && !h.Open() && (!r.written.exists || r.written.open) { // abandoned, and no record says so yet
 			p.counts.Ended[record.StatusAbandoned]--
 		}
 	}
@@ -101,7 +101,7 @@ func (p *Processor) forget(h *threadRun, key string) bool {
 	}
 	delete(p.changed, r)
 	p.drop(r)
-	return r.hasRecord
+	return r.written.exists
 }
 
 // tombstone is the record that takes away the one of the same key.

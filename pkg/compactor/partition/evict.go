@@ -37,7 +37,7 @@ func (p *Processor) evict(now time.Time) error {
 	var clean []*run
 	for _, r := range p.runs {
 		p.runBytes += r.size()
-		if _, changed := p.changed[r]; !changed && r.hasRecord {
+		if _, changed := p.changed[r]; !changed && r.written.exists {
 			clean = append(clean, r)
 		}
 	}

@@ -29,8 +29,8 @@ const partOverhead = 512
 // Events below the processed offset were accepted before. No run is ended there, even where the limit was lowered meanwhile, or this
 // rule is new.
 func (p *Processor) endOutgrown(r *run, bytes int) error {
-	limit, before := int64(p.cfg.RecordLimit), r.said
-	if r.said += int64(bytes); before/limit == r.said/limit || p.next <= p.progress.Processed {
+	limit, before := int64(p.cfg.RecordLimit), r.eventBytes
+	if r.eventBytes += int64(bytes); before/limit == r.eventBytes/limit || p.next <= p.progress.Processed {
 		return nil
 	}
 	rec, _, err := p.describe(r)
@@ -152,7 +152,7 @@ func (p *Processor) abandon(key string, now time.Time) error {
 	if err := r.show(); err != nil {
 		return err
 	}
-	if r.made, _, err = p.openRecord(r, p.cfg.RecordLimit); err != nil || r.made != nil {
+	if r.expired, _, err = p.openRecord(r, p.cfg.RecordLimit); err != nil || r.expired != nil {
 		return err
 	}
 	out, err := p.close(r, outputAbandoned)
@@ -169,8 +169,8 @@ func (p *Processor) close(r *run, kind string) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Fold == nil && r.decided != nil { // it has its place, and no event
-		base = r.decided.base
+	if r.Fold == nil && r.resolution != nil { // it has its place, and no event
+		base = r.resolution.base
 	}
 	at, err := lineage.RestoreFrom(base, contentOf(rec))
 	if err != nil {

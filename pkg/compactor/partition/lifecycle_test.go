@@ -36,7 +36,7 @@ func TestPartition_EndsARunThatHasOutgrownItsRecord(t *testing.T) {
 	for s.read < len(s.Events) {
 		s.feed(1)
 		for _, r := range s.part.runs {
-			most = max(most, int(r.said))
+			most = max(most, int(r.eventBytes))
 		}
 	}
 	if most > 5*limit+piece {
@@ -178,7 +178,7 @@ func TestPartition_TriesARecordOverTheLimitNowAndThen(t *testing.T) {
 		s.Now = s.Now.Add(15 * time.Second)
 		s.Send("t", "r", text("m", "x"))
 		s.all()
-		if r := s.part.runs["acme/t/r"]; r.savedAt.Equal(s.Now) {
+		if r := s.part.runs["acme/t/r"]; r.written.at.Equal(s.Now) {
 			tried = append(tried, s.Now.Sub(began))
 		}
 	}

@@ -47,11 +47,11 @@ func (r *run) pending(first int64, at time.Time) pending {
 // event, or nil for a preliminary resolution of a pending run, and input what the run has by then; nil without one.
 func (p *Processor) resolve(r *run, ev *agui.Event, input *agui.RunAgentInput, offset int64) (*resolution, error) {
 	pl := &resolution{}
-	if r.decided != nil {
-		*pl = *r.decided
+	if r.resolution != nil {
+		*pl = *r.resolution
 	}
 	pl.input = input
-	if r.decided == nil {
+	if r.resolution == nil {
 		if err := p.resolveAmong(r, pl, ev, offset); err != nil {
 			return nil, err
 		}
@@ -132,14 +132,15 @@ func (p *Processor) decide(r *run, pl *resolution) error {
 	pl.describe(&r.rec, r.InputSHA256)
 	r.Early, r.Input, r.base = nil, nil, pl.base
 	r.rec.Kept = p.cfg.KeepEvents
+	if r.resolution != nil { // from its record
+		r.resolution = nil
+	} else {
+		r.resolution = &resolution{Placement: pl.Placement, parent: pl.parent, base: pl.base, baseRefolds: pl.baseRefolds, before: pl.before}
+	}
 	if pl.Concurrent || r.thread.hasOtherUnsealed(h) {
 		p.writeUnsealed(r.thread)
 	}
 	r.isBasedOn(pl.parent)
-	r.decided = nil
-	if !r.placed {
-		r.decided = &resolution{Placement: pl.Placement, parent: pl.parent, base: pl.base, baseRefolds: pl.baseRefolds, before: pl.before}
-	}
 	return r.show()
 }
 

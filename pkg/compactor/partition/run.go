@@ -30,35 +30,37 @@ type run struct {
 	// changedFrom is the first record of the run that is in no committed record, -1 if all are.
 	changedFrom int64
 	changedAt   time.Time // the stream time then
-	// recorded says that a committed record of the run exists.
-	hasRecord bool
-	// placed says that a committed record has the run's place. What a pending run's record says of it is, as a rule,
-	// for now only: its first event decides.
-	placed bool
-	// decided is the run's place, from its first event on until it is in a record, or out of a record until its first event is read again.
-	decided *resolution
-	// recordIsOpen says that the latest committed record shows the run as open: whoever reads it knows
-	// that there may be more.
-	recordIsOpen bool
+	written     written
+	// resolution is the run's parent resolution where events and records do not have it both: from the first event on until a
+	// committed record has it; or, out of a record that has it alone (resolutionRecord), until its first event is read again.
+	resolution *resolution
 	// due asks for a record in the next transaction, whatever the checkpoint rule says.
 	due bool
-	// unfit says that its last record was over the limit and was not written.
-	unfit     bool
-	savedAt   time.Time // when the last record was made, or the run came into memory
-	savedSize int       // bytes of the last record, or about that where it was not written
-	newBytes  int       // raw bytes since
-	baseBytes int       // bytes of the history that it goes on from
-	said      int64     // raw bytes of all folded events
-	touchedAt time.Time
-	wait      *wait
-	// made is its record as an abandoned run, until another record of its comes.
-	made *Output
+	// overLimit says that its last record was over the limit and was not written.
+	overLimit  bool
+	newBytes   int   // raw bytes since
+	baseBytes  int   // bytes of the history that it goes on from
+	eventBytes int64 // raw bytes of all folded events
+	touchedAt  time.Time
+	wait       *wait
+	// expired is its record as an expired run, until another record of its comes.
+	expired *Output
+}
+
+// written is what the latest committed record of a run says, for those who read it.
+type written struct {
+	exists bool
+	// open: it shows the run as open, so that readers know that there may be more.
+	open bool
+	// at is when the last record was made, be it written or over the limit, or when the run came into memory; bytes is its size.
+	at    time.Time
+	bytes int
 }
 
 func newRun(t *thread, key string, h *threadRun, now time.Time) *run {
 	r := &run{
 		key: key, thread: t, meta: h, Run: fold.NewRun(t.id, h.ID, h.Given()),
-		changedFrom: -1, savedAt: now, touchedAt: now,
+		changedFrom: -1, written: written{at: now}, touchedAt: now,
 	}
 	r.Seq.Next = h.NextSeq
 	r.rec = record.Run{Tenant: t.tenant, ThreadID: t.id, RunID: h.ID, ClientRunID: h.ClientID, FoldVersion: compact.Version}
@@ -74,7 +76,7 @@ func (r *run) take(offset int64, at, now time.Time, size int) {
 		r.changedFrom = offset
 	}
 	r.newBytes += size
-	r.touchedAt, r.made = now, nil
+	r.touchedAt, r.expired = now, nil
 }
 
 // noteRecord notes the record that the run took last as the run's, whatever became of it.
@@ -94,13 +96,36 @@ func (p *Processor) noteRecord(r *run, m *message) error {
 	return r.show()
 }
 
+// hasUnwrittenResolution reports whether the run's parent resolution is in no committed record. What a pending run's record says of
+// it is, as a rule, for now only: its first event decides.
+func (r *run) hasUnwrittenResolution() bool { return r.Fold != nil && r.resolution != nil }
+
+// recorded takes in that a record of the run was committed, which has so many bytes. A record of the resolution alone (resolutionRecord)
+// has nothing of what came from the first event on. It reports whether the record has all of the run.
+func (r *run) recorded(resolutionAlone bool, bytes int, now time.Time) (all bool) {
+	r.written.exists, r.written.open = true, r.meta.Open()
+	if r.Fold != nil {
+		resolved := r.resolution
+		if r.resolution = nil; resolutionAlone {
+			r.changedFrom, r.changedAt = resolved.before.first, resolved.before.at
+			return false
+		}
+	}
+	r.changedFrom, r.due, r.overLimit, r.expired = -1, false, false, nil
+	r.written.at, r.written.bytes, r.newBytes = now, bytes, 0
+	if r.rec.Base == "" { // the record has all that it goes on from
+		r.baseBytes = 0
+	}
+	return true
+}
+
 // runOverhead is what a run holds in memory, with its thread, before it has said anything:
 // TestRun_HoldsAboutWhatItIsCountedFor.
 const runOverhead = 7 << 10
 
 // size is about what the run holds in memory: as much as its last record and what came since, the history that it goes on
 // from, which runs of one thread may share, and what every run does.
-func (r *run) size() int { return runOverhead + r.savedSize + r.newBytes + r.baseBytes }
+func (r *run) size() int { return runOverhead + r.written.bytes + r.newBytes + r.baseBytes }
 
 // isBasedOn notes the history that the run goes on from.
 func (r *run) isBasedOn(at lineage.History) { r.baseBytes = at.Bytes() + len(at.State) }
@@ -111,7 +136,7 @@ func (r *run) show() error {
 	case !r.meta.Pending:
 		return r.thread.live(r.meta, r.Fold.Messages)
 	case r.meta.Placed:
-		return r.thread.live(r.meta, func() []agui.Message { return r.decided.parent.Messages })
+		return r.thread.live(r.meta, func() []agui.Message { return r.resolution.parent.Messages })
 	default:
 		return nil
 	}

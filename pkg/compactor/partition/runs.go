@@ -76,10 +76,10 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 	}
 	if rec.Open.Pending {
 		if rec.Open.Placed {
-			if r.decided, err = p.resolutionOf(t, h, rec); err != nil {
+			if r.resolution, err = p.resolutionOf(t, h, rec); err != nil {
 				return nil, err
 			}
-			r.isBasedOn(r.decided.parent)
+			r.isBasedOn(r.resolution.parent)
 		}
 	} else {
 		// What its end rests on: see sinceSnapshot, historyKey.
@@ -119,13 +119,12 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 
 // resume takes in what a record that is not sealed says of the run, but for its place and what was folded.
 func (r *run) resume(rec *record.Run, size int) error {
-	r.hasRecord, r.savedSize = true, size
-	r.placed, r.recordIsOpen = !rec.Open.Pending || rec.Open.Placed, rec.Status == record.StatusRunning
+	r.written.exists, r.written.open, r.written.bytes = true, rec.Status == record.StatusRunning, size
 	r.ranges, r.Seq.Missing = record.NewRanges(rec.Raw.Ranges), rec.Open.MissingSeqs
 	r.Tally.Events, r.Tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
 	r.Tally.StartedAt, r.Tally.EndedAt = rec.StartedAt, rec.Open.LastAt
 	for _, n := range rec.Stats.EventBytes {
-		r.said += n
+		r.eventBytes += n
 	}
 	r.rec.RawLost = rec.RawLost
 	r.Producer.Agent, r.Producer.Labels = rec.Agent, rec.Labels
