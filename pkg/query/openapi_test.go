@@ -128,6 +128,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"ReplayedEvent": replayLine{}, "Proof": proofAnswer{}, "ProofClaim": claim{}, "VerifyProgress": verifyProgress{},
 		"ExportWithReport": exportAnswer{}, "ExportReport": artifact.Report{},
 		"State": stateAnswer{}, "Step": stepAnswer{}, "HistoryChange": timeline.Change{}, "MessageChange": timeline.MessageChange{},
+		"Changes": changesAnswer{}, "PlaceChange": placeChange{}, "UnreadRun": unreadRun{},
 		"Erasure": erasureAnswer{}, "DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Record{},
 	} {
 		s, ok := doc.Components.Schemas[name]

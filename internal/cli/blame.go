@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/client"
+)
+
+func newBlame(out *output, environ []string) *cobra.Command {
+	at := server{environ: environ}
+	var asJSON bool
+	var run, messageID string
+	cmd := &cobra.Command{
+		Use:     "blame THREAD [PATH]",
+		GroupID: groupRead,
+		Short:   "Say which events changed a place in the state, or a message",
+		Long: `Say which events changed a place in the state, or a message, along the chain of runs from the root to a run: where each
+lies, when it came, and what it changed. PATH is a JSON Pointer such as /cart/total; without it, it is all of the state. Without
+--run, the chain ends at the tip of the thread with the latest start.
+
+Of a run whose raw events are gone, what it changed as a whole is said, and not by which event.`,
+		Example: `  skein blame my-thread /cart/total
+  skein blame my-thread --message msg-7 --run run-2
+  skein blame my-thread /cart/total --json | jq -r '[.position, .type] | @tsv'`,
+		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, q := client.ThreadPath(args[0]), url.Values{}
+			if run != "" {
+				path = client.RunPath(args[0], run)
+			}
+			if len(args) == 2 {
+				q.Set("path", args[1])
+			}
+			if set(q, "message", messageID); messageID != "" && len(args) == 2 {
+				return app.Usagef("PATH is a place in the state, --message a message: give one of the two")
+			}
+			return at.connect(func(c *client.Client) error {
+				b := blamed{out: out, asJSON: asJSON}
+				for {
+					body, err := c.Get(cmd.Context(), path+"/changes", q)
+					if err != nil {
+						return found(err, out, at, args[0], run)
+					}
+					next, err := b.page(body)
+					if err != nil {
+						return err
+					}
+					if next == "" {
+						return b.done()
+					}
+					q.Set("from", next)
+				}
+			})
+		},
+	}
+	serverFlags(cmd, &at)
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().StringVar(&run, "run", "", "`RUN` at the end of the chain")
+	cmd.Flags().StringVar(&messageID, "message", "", "`ID` of a message to look at, in the place of the state")
+	return cmd
+}
+
+// blamed are the changes of a place, as they come.
+type blamed struct {
+	out    *output
+	asJSON bool
+	rows   []blameRow
+}
+
+// blameRow is a change, or several events in a row that appended to one string of a message.
+type blameRow struct {
+	placeChange
+	was    string // of a value that was replaced
+	events int
+}
+
+// placeChange is a change of a place, as far as a person is shown it.
+type placeChange struct {
+	RunID    string          `json:"runId"`
+	N        *int            `json:"n"`
+	Position string          `json:"position"`
+	Time     time.Time       `json:"time"`
+	Type     string          `json:"type"`
+	Op       string          `json:"op"`
+	Before   json.RawMessage `json:"before"`
+	After    json.RawMessage `json:"after"`
+	Path     string          `json:"path"`
+	Text     string          `json:"text"`
+}
+
+// page takes a page of changes, and returns where the next one begins.
+func (b *blamed) page(body []byte) (next string, err error) {
+	var page struct {
+		MessageID string            `json:"messageId"`
+		Changes   []json.RawMessage `json:"changes"`
+		Unread    []struct {
+			RunID  string `json:"runId"`
+			Reason string `json:"reason"`
+		} `json:"unread"`
+		Next string `json:"next"`
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		return "", fmt.Errorf("decoding changes: %w", err)
+	}
+	for _, r := range page.Unread {
+		b.out.note("run %s is told as a whole: %s", oneLine(r.RunID, 80), oneLine(r.Reason, 300))
+	}
+	for _, raw := range page.Changes {
+		if b.asJSON {
+			if err := b.out.document(raw); err != nil {
+				return "", err
+			}
+			continue
+		}
+		var c placeChange
+		if err := json.Unmarshal(raw, &c); err != nil {
+			return "", fmt.Errorf("decoding change: %w", err)
+		}
+		b.add(c, page.MessageID != "")
+	}
+	return page.Next, nil
+}
+
+// add adds a row, or to the last one. What a row does not show, it does not keep.
+func (b *blamed) add(c placeChange, isMessage bool) {
+	if n := len(b.rows) - 1; n >= 0 && c.Op == "append" {
+		if last := &b.rows[n]; last.Op == "append" && last.RunID == c.RunID && last.Path == c.Path {
+			last.events++
+			last.Text = oneLine(last.Text+c.Text, 400)
+			return
+		}
+	}
+	var was, what string
+	switch c.Op {
+	case "append":
+		what = c.Text
+	case "add":
+		what = "+ " + shown(c.After, isMessage)
+	case "remove":
+		what = "- " + shown(c.Before, isMessage)
+	default:
+		was, what = shown(c.Before, isMessage), shown(c.After, isMessage)
+	}
+	c.Before, c.After, c.Text = nil, nil, what
+	b.rows = append(b.rows, blameRow{c, was, 1})
+}
+
+// shown is a value for a person: of a message, who says what.
+func shown(value json.RawMessage, isMessage bool) string {
+	var m message
+	if !isMessage || json.Unmarshal(value, &m) != nil {
+		return oneLine(string(value), 400)
+	}
+	return oneLine(toolNames{}.who(m)+": "+m.text("", 400), 400)
+}
+
+// done prints the table.
+func (b *blamed) done() error {
+	if b.asJSON {
+		return nil
+	}
+	if len(b.rows) == 0 {
+		b.out.note("nothing along the chain has changed it")
+		return nil
+	}
+	w := tabwriter.NewWriter(b.out.stdout, 0, 0, 2, ' ', 0)
+	// A tabwriter keeps errors until Flush.
+	_, _ = fmt.Fprintln(w, "POSITION\tTIME\tRUN\tSTEP\tEVENT\tCHANGE")
+	room := max(b.out.width()-90, 30)
+	for _, r := range b.rows {
+		step, at, event := "", "", r.Type
+		if r.N != nil {
+			step = fmt.Sprint(*r.N)
+		}
+		if !r.Time.IsZero() {
+			at = r.Time.UTC().Format(time.RFC3339)
+		}
+		switch {
+		case r.N == nil:
+			event = "(the whole run)"
+		case event == "":
+			event = "(its input)"
+		}
+		what := oneLine(r.Text, room)
+		if r.was != "" {
+			what = oneLine(r.was, room/2) + " → " + oneLine(r.Text, room/2)
+		}
+		if r.events > 1 {
+			what += fmt.Sprintf(" (%d events)", r.events)
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Position, at, oneLine(r.RunID, 30), step, event, what)
+	}
+	return w.Flush()
+}

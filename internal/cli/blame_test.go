@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
+)
+
+func TestBlame_SaysWhoChangedWhat(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		at, ok0 := against(t, s)
+		for i, events := range []string{
+			`{"type":"STATE_SNAPSHOT","snapshot":{"cart":{"total":1}}}
+{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":"one"}
+{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":" two"}
+{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":" three"}
+`,
+			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/cart/total","value":2}]}
+`,
+		} {
+			run := fmt.Sprint("r", i)
+			file := filepath.Join(t.TempDir(), "run.jsonl")
+			text := fmt.Sprintf("{\"type\":\"RUN_STARTED\",\"threadId\":\"t\",\"runId\":%q}\n%s{\"type\":\"RUN_FINISHED\",\"threadId\":\"t\",\"runId\":%q}\n", run, events, run)
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ok0("publish", file)
+		}
+		// Positions and times are the server's.
+		rows := func(text string) (all []string) {
+			for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+				if fields := strings.Fields(line); len(fields) > 2 {
+					all = append(all, strings.Join(fields[2:], " "))
+				}
+			}
+			return all
+		}
+		for _, c := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"blame", "t", "/cart/total"}, "RUN STEP EVENT CHANGE|r0 2 STATE_SNAPSHOT + 1|r1 2 STATE_DELTA 1 → 2"},
+			{[]string{"blame", "t", "/cart/total", "--run", "r0"}, "RUN STEP EVENT CHANGE|r0 2 STATE_SNAPSHOT + 1"},
+			{[]string{"blame", "t"}, `RUN STEP EVENT CHANGE|r0 2 STATE_SNAPSHOT {} → {"cart":{"tota…|r1 2 STATE_DELTA {"cart":{"tota… → {"cart":{"tota…`},
+			{[]string{"blame", "t", "--message", "a"}, "RUN STEP EVENT CHANGE|r0 3 TEXT_MESSAGE_CHUNK + assistant: one|r0 4 TEXT_MESSAGE_CHUNK two three (2 events)"},
+		} {
+			if got := strings.Join(rows(ok0(c.args...)), "|"); got != c.want {
+				t.Errorf("skein %v:\n%s\nwant\n%s", c.args, got, c.want)
+			}
+		}
+		lines := strings.Split(strings.TrimSpace(ok0("blame", "t", "--message", "a", "--json")), "\n")
+		if len(lines) != 3 {
+			t.Fatalf("as JSON: %q", lines)
+		}
+		for i, line := range lines {
+			var c placeChange
+			if err := json.Unmarshal([]byte(line), &c); err != nil || c.RunID != "r0" || c.N == nil || *c.N != i+3 || c.Position == "" {
+				t.Errorf("as JSON: %s (%v)", line, err)
+			}
+		}
+		for _, c := range []struct {
+			args []string
+			code int
+			want string
+		}{
+			{[]string{"blame", "t", "/nothing"}, 0, "nothing along the chain has changed it"},
+			{[]string{"blame", "t", "cart"}, 1, "such as /cart/total"},
+			{[]string{"blame", "t", "/cart", "--message", "a"}, app.ExitUsage, "give one of the two"},
+			{[]string{"blame", "t", "/cart", "--run", "nobody"}, app.ExitNotFound, "there is no run nobody in thread t"},
+			{[]string{"blame", "nowhere", "/cart"}, app.ExitNotFound, "there is no thread nowhere"},
+		} {
+			if stdout, stderr, code := skein(t, "", append(c.args, at)...); code != c.code || stdout != "" || !strings.Contains(stderr, c.want) {
+				t.Errorf("skein %v: exit %d, %s%s", c.args, code, stdout, stderr)
+			}
+		}
+	})
+}

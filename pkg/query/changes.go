@@ -1,0 +1,391 @@
+package query
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/timeline"
+)
+
+const (
+	defaultChanges = 100
+	maxChanges     = 1000
+	// maxChangeBytes is how long the changes of a page are together; a page has one in any case, where there is one.
+	maxChangeBytes = 4 << 20
+	// changesFor is how long events are looked through for one page.
+	changesFor = 2 * time.Second
+	// changesLook is how many steps are gone through between two looks at the clock.
+	changesLook = 256
+)
+
+// changesAnswer is a page of the changes of one place along a chain of runs, in their order.
+type changesAnswer struct {
+	ThreadID string `json:"threadId"`
+	// RunID is the run at the end of the chain.
+	RunID string `json:"runId"`
+	// Path is the JSON Pointer of the place in the state; MessageID the message, in its place.
+	Path      *string     `json:"path,omitempty"`
+	MessageID agui.String `json:"messageId,omitempty"`
+	// Before is what was at the place before the page; absent where nothing was.
+	Before  json.RawMessage `json:"before,omitempty"`
+	Changes []placeChange   `json:"changes"`
+	// Unread are the runs of the chain whose events are not there, or not known to be theirs, and why.
+	Unread []unreadRun `json:"unread"`
+	// Next is where the next page begins; absent at the end.
+	Next      string          `json:"next,omitempty"`
+	IndexedTo record.Position `json:"indexedTo"`
+}
+
+// placeChange is one change of a place: by a step of a run or, where its events are not read, by the run as a whole.
+type placeChange struct {
+	RunID    string           `json:"runId"`
+	N        *int             `json:"n,omitempty"`
+	Position *record.Position `json:"position,omitempty"`
+	Time     *time.Time       `json:"time,omitempty"`
+	Type     agui.Type        `json:"type,omitempty"`
+	Op       timeline.Op      `json:"op"`
+	Before   json.RawMessage  `json:"before,omitempty"`
+	After    json.RawMessage  `json:"after,omitempty"`
+	// Path and Text say what was appended to a message, in the place of Before and After.
+	Path string          `json:"path,omitempty"`
+	Text json.RawMessage `json:"text,omitempty"`
+}
+
+// unreadRun is a run whose events are not read.
+type unreadRun struct {
+	RunID  string `json:"runId"`
+	Reason string `json:"reason"`
+}
+
+// changes answers with all events along the chain of the run in the path (the thread's tip, where it names none) that changed a place in the
+// state, or a message.
+func (c *call) changes() error {
+	place, err := c.place()
+	if err != nil {
+		return err
+	}
+	limit, err := c.number("limit", defaultChanges, 1, maxChanges)
+	if err != nil {
+		return err
+	}
+	n, run, err := c.changesFrom()
+	if err != nil {
+		return err
+	}
+	v, err := c.readThread()
+	if err != nil {
+		return err
+	}
+	if v.status == http.StatusTooEarly {
+		return tooEarly()
+	}
+	tip := cmp.Or(c.runID, graphOf(v.runs).Tip())
+	b := blame{c: c, view: v, place: place, limit: limit, until: time.Now().Add(changesFor)}
+	if b.chain = b.rows(graphOf(v.runs).Chain(tip)); len(b.chain) == 0 {
+		return store.ErrNotFound
+	}
+	first := 0
+	if run != "" {
+		if first = slices.IndexFunc(b.chain, func(r store.Run) bool { return r.RunID == run }); first < 0 {
+			return badRequest(fmt.Sprintf("from names run %q, which is not on the chain of run %q; take next of the page before", run, tip))
+		}
+	}
+	b.a = changesAnswer{ThreadID: c.threadID, RunID: tip, Changes: []placeChange{}, Unread: []unreadRun{}, IndexedTo: v.indexedTo}
+	if place.IsMessage() {
+		b.a.MessageID = agui.String(c.query.Get("message"))
+	} else {
+		path := c.query.Get("path")
+		b.a.Path = &path
+	}
+	if err := b.walk(first, n); err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, b.a)
+}
+
+// place reads what is asked for; all of the state, where nothing is.
+func (c *call) place() (timeline.Place, error) {
+	path, message := c.query.Get("path"), c.query.Get("message")
+	switch {
+	case path != "" && message != "":
+		return timeline.Place{}, badRequest("give one of the two: path, a JSON Pointer into the state such as /cart/total, or message, the id of a message")
+	case message != "":
+		return timeline.MessagePlace(message), nil
+	}
+	place, err := timeline.StatePlace(path)
+	if err != nil {
+		return place, badRequest("path: " + err.Error())
+	}
+	return place, nil
+}
+
+// changesFrom reads where a page begins: a step and its run, with a colon between.
+func (c *call) changesFrom() (n int, run string, err error) {
+	text := c.query.Get("from")
+	if text == "" {
+		return 0, "", nil
+	}
+	number, run, ok := strings.Cut(text, ":")
+	n, err = strconv.Atoi(number)
+	if !ok || err != nil || n < 0 || record.ValidateID(run) != nil {
+		return 0, "", c.badParam("from", "next of the page before, such as 17:run-1")
+	}
+	return n, run, nil
+}
+
+// blame goes along a chain of runs.
+type blame struct {
+	c     *call
+	view  view
+	place timeline.Place
+	limit int
+	until time.Time
+	chain []store.Run // the root first
+	bytes int
+	// value is what is at the place; it is known once a run was read.
+	value json.RawMessage
+	known bool
+	a     changesAnswer
+}
+
+func (b *blame) rows(ids []string) []store.Run {
+	rows := make(map[string]store.Run, len(b.view.runs))
+	for _, r := range b.view.runs {
+		rows[r.RunID] = r
+	}
+	chain := make([]store.Run, len(ids))
+	for i, id := range ids {
+		chain[i] = rows[id]
+	}
+	return chain
+}
+
+// walk goes from a step of a run of the chain as far as a page does.
+func (b *blame) walk(first, n int) error {
+	quiet, err := b.quiet(first)
+	if err != nil {
+		return err
+	}
+	for i := first; i < len(b.chain); i, n = i+1, 0 {
+		if quiet[b.chain[i].RunID] {
+			continue
+		}
+		if i > first && b.full() {
+			b.a.Next = "0:" + b.chain[i].RunID
+			return nil
+		}
+		until, err := b.taken(i)
+		if err != nil {
+			return err
+		}
+		err = b.c.stepThrough(b.view, b.chain[i].RunID, func(*timeline.Reader) bool { return false }, func(s stepping) error {
+			return b.run(s, n, until)
+		})
+		if err = b.unread(i, err); err != nil || b.a.Next != "" {
+			return err
+		}
+	}
+	return nil
+}
+
+// full reports whether the page is.
+func (b *blame) full() bool {
+	return len(b.a.Changes) >= b.limit || b.bytes >= maxChangeBytes || time.Now().After(b.until)
+}
+
+// taken is the offset up to which events of a run of the chain are in the history of the next one: that went on from it as it stood
+// then, and what the run did behind that is not on the chain.
+func (b *blame) taken(i int) (int64, error) {
+	if i == len(b.chain)-1 {
+		return math.MaxInt64, nil
+	}
+	child := b.chain[i+1]
+	if b.chain[i].Raw.Next <= child.Raw.First && b.chain[i].Status != record.StatusRunning {
+		return math.MaxInt64, nil
+	}
+	until := child.Raw.First
+	err := b.c.stepThrough(b.view, child.RunID, func(*timeline.Reader) bool { return true }, func(s stepping) error {
+		until = s.Begins()
+		return nil
+	})
+	if why := new(refusal); errors.As(err, &why) && why.retryAfter == 0 { // then what it says of itself is said in its turn
+		err = nil
+	}
+	return until, err
+}
+
+// run goes through the steps of a run up to an offset.
+func (b *blame) run(s stepping, n int, until int64) error {
+	end := s.Len() + 1
+	for end > 1 && s.Step(end-1).Offset >= until {
+		end--
+	}
+	if n >= end {
+		return badRequest(fmt.Sprintf("from names step %d of run %q, whose steps go to %d; take next of the page before", n, s.row.RunID, end-1))
+	}
+	for part := n; part < end; part += changesLook {
+		last := min(part+changesLook, end) - 1
+		at, err := s.at(part-1, last)
+		if err != nil {
+			return err
+		}
+		w := at.Watch(b.place)
+		b.see(w.Value())
+		for k := part; k <= last; k++ {
+			step, before, changed, err := w.Next()
+			if err != nil {
+				return err
+			}
+			if !changed {
+				continue
+			}
+			b.add(s, step, before, w.Value())
+			if len(b.a.Changes) >= b.limit || b.bytes >= maxChangeBytes {
+				b.next(k+1, end, s.row.RunID)
+				return nil
+			}
+		}
+		b.value = w.Value()
+		if b.full() {
+			b.next(last+1, end, s.row.RunID)
+			return nil
+		}
+	}
+	return nil
+}
+
+// see notes what is at the place before the first step that is read.
+func (b *blame) see(value json.RawMessage) {
+	if !b.known {
+		b.a.Before, b.known = value, true
+	}
+	b.value = value
+}
+
+// next ends the page before a step of a run; where that is the run's last, the next run begins the next page.
+func (b *blame) next(n, end int, run string) {
+	if n < end {
+		b.a.Next = fmt.Sprintf("%d:%s", n, run)
+	}
+}
+
+func (b *blame) add(s stepping, step timeline.Step, before, after json.RawMessage) {
+	change := placeChange{RunID: s.row.RunID, N: &step.N, Type: step.Type()}
+	if step.Offset >= 0 {
+		change.Position, change.Time = &record.Position{Partition: s.row.Raw.Partition, Offset: step.Offset}, &step.Time
+	}
+	b.append(change, before, after)
+}
+
+// append adds a change with what it did.
+func (b *blame) append(change placeChange, before, after json.RawMessage) {
+	switch {
+	case before == nil:
+		change.Op, change.After = timeline.Add, after
+	case after == nil:
+		change.Op, change.Before = timeline.Remove, before
+	default:
+		change.Op, change.Before, change.After = timeline.Replace, before, after
+		if !b.place.IsMessage() {
+			break
+		}
+		if m := timeline.CompareMessage(0, agui.Message{Raw: before}, agui.Message{Raw: after}); m.Op == timeline.Append {
+			change.Op, change.Path, change.Text, change.Before, change.After = m.Op, m.Path, m.Text, nil, nil
+		}
+	}
+	b.bytes += len(change.Before) + len(change.After) + len(change.Text)
+	b.a.Changes = append(b.a.Changes, change)
+}
+
+// unread takes a run whose events are not there as a whole: what it changed is told, and not by which event. Other errors stay.
+func (b *blame) unread(i int, err error) error {
+	why := new(refusal)
+	if !errors.As(err, &why) || why.status != http.StatusGone && why.status != http.StatusConflict {
+		if err != nil && why.status == http.StatusNotFound && why.extensions != nil { // nothing of it has come
+			return nil
+		}
+		return err
+	}
+	row := b.chain[i]
+	b.a.Unread = append(b.a.Unread, unreadRun{row.RunID, why.detail})
+	if !b.known && i > 0 {
+		h, err := b.c.restore(b.view.runs, b.chain[i-1].RunID)
+		if err != nil {
+			return err
+		}
+		b.see(record.Compacted(b.place.Of(h.History)))
+	}
+	b.see(b.value)
+	h, err := b.c.restore(b.view.runs, row.RunID)
+	if err != nil {
+		return err
+	}
+	before, after := b.value, record.Compacted(b.place.Of(h.History))
+	b.value = after
+	if differ, err := timeline.Differ(before, after); err != nil || !differ {
+		return err
+	}
+	b.append(placeChange{RunID: row.RunID}, before, after)
+	return nil
+}
+
+// quiet are the runs of the chain, from one on, whose records say that they did not change what is at the place.
+func (b *blame) quiet(first int) (map[string]bool, error) {
+	var asked []string
+	for i := max(first, 1); i < len(b.chain); i++ {
+		row := b.chain[i]
+		if !row.Status.Sealed() || row.Base == "" || row.Base != b.chain[i-1].RunID || len(row.Layout) > 0 || b.restless(row) {
+			continue
+		}
+		asked = append(asked, row.RunID)
+	}
+	quiet := map[string]bool{}
+	if len(asked) == 0 {
+		return quiet, nil
+	}
+	contents, err := b.c.store.Contents(b.c.r.Context(), b.c.tenant, b.c.threadID, asked)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range b.chain {
+		held, ok := contents[row.RunID]
+		if !ok || held.Version != row.Version {
+			continue
+		}
+		if b.place.IsMessage() {
+			id := b.c.query.Get("message")
+			quiet[row.RunID] = !slices.ContainsFunc(held.Messages, func(m agui.Message) bool { return m.ID == id })
+		} else {
+			quiet[row.RunID] = held.State == nil
+		}
+	}
+	return quiet, nil
+}
+
+// restless reports whether a run has events that may have changed what is at the place and changed it back.
+func (b *blame) restless(row store.Run) bool {
+	for name := range row.Stats.Events {
+		switch agui.Type(name) {
+		case agui.StateSnapshot, agui.StateDelta:
+			if !b.place.IsMessage() {
+				return true
+			}
+		case agui.MessagesSnapshot, agui.ActivitySnapshot, agui.ActivityDelta:
+			if b.place.IsMessage() {
+				return true
+			}
+		}
+	}
+	return false
+}

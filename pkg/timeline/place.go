@@ -1,0 +1,219 @@
+package timeline
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Place is what is followed through the steps of a run: a value in the state, or a message.
+type Place struct {
+	path    []string
+	message string // "" for a value in the state
+}
+
+// StatePlace is the value that a JSON Pointer (RFC 6901) names in the state; "" is all of it.
+func StatePlace(pointer string) (Place, error) {
+	if pointer == "" {
+		return Place{}, nil
+	}
+	path, ok := tokens(pointer)
+	if !ok {
+		return Place{}, fmt.Errorf("reading JSON Pointer %q: want names with a / before each, such as /cart/total; / in a name is ~1, ~ is ~0", pointer)
+	}
+	return Place{path: path}, nil
+}
+
+// MessagePlace is the message of an id, which is not empty.
+func MessagePlace(id string) Place { return Place{message: id} }
+
+// IsMessage reports whether the place is a message.
+func (p Place) IsMessage() bool { return p.message != "" }
+
+// tokens are the names of a JSON Pointer that is not empty.
+func tokens(pointer string) ([]string, bool) {
+	if !strings.HasPrefix(pointer, "/") {
+		return nil, false
+	}
+	path := strings.Split(pointer[1:], "/")
+	for i, token := range path {
+		rest := strings.NewReplacer("~0", "", "~1", "").Replace(token)
+		if strings.Contains(rest, "~") {
+			return nil, false
+		}
+		path[i] = strings.NewReplacer("~0", "~", "~1", "/").Replace(token)
+	}
+	return path, true
+}
+
+// Of returns what is at the place in a history, nil where nothing is.
+func (p Place) Of(h lineage.History) json.RawMessage {
+	if p.IsMessage() {
+		return p.among(h.Messages)
+	}
+	return p.in(orEmpty(h.State))
+}
+
+// among returns the first message of the place's id, as find does in the fold.
+func (p Place) among(messages []agui.Message) json.RawMessage {
+	for _, m := range messages {
+		if m.ID == p.message {
+			return m.Raw
+		}
+	}
+	return nil
+}
+
+func (p Place) in(value json.RawMessage) json.RawMessage {
+	for _, token := range p.path {
+		switch {
+		case agui.IsObject(value):
+			value = agui.Lookup(value, token)
+		case agui.IsArray(value):
+			value = element(value, token)
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// element returns the element of a list that a token of a pointer names, nil where there is none.
+func element(list json.RawMessage, token string) json.RawMessage {
+	n, err := strconv.Atoi(token)
+	if err != nil || strconv.Itoa(n) != token {
+		return nil
+	}
+	for e := range agui.Elements(list) {
+		if n == 0 {
+			return e
+		}
+		n--
+	}
+	return nil
+}
+
+// mayChange reports whether an event may change what is at the place. It costs what the event has, and not the history.
+func (p Place) mayChange(ev *agui.Event) bool {
+	switch ev.Type {
+	case agui.StateSnapshot:
+		return !p.IsMessage()
+	case agui.StateDelta:
+		return !p.IsMessage() && p.touched(ev.JSON(agui.FieldDelta))
+	case agui.StepStarted, agui.StepFinished, agui.Custom, agui.Raw, agui.Meta:
+		return false
+	}
+	return p.IsMessage()
+}
+
+// touched reports whether a JSON Patch may change what is at the place: by an operation there, above, below, or on a list that it is in,
+// whose elements move then.
+func (p Place) touched(patch json.RawMessage) bool {
+	for op := range agui.Elements(patch) {
+		for _, name := range []string{"path", "from"} {
+			at := agui.Lookup(op, name)
+			if at == nil && name == "from" {
+				continue
+			}
+			if !agui.IsString(at) {
+				return true
+			}
+			path, ok := tokens(agui.TextOf(at).String())
+			if !ok || begins(p.path, path[:len(path)-1]) || begins(path, p.path) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// begins reports whether a path begins with another one.
+func begins(path, with []string) bool {
+	if len(path) < len(with) {
+		return false
+	}
+	for i := range with {
+		if path[i] != with[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Watch goes through steps and says which of them change what is at a place.
+type Watch struct {
+	c     *Cursor
+	place Place
+	value json.RawMessage // compacted
+}
+
+// Watch returns a watch on a place from where the cursor stands. The cursor goes along.
+func (c *Cursor) Watch(p Place) *Watch {
+	return &Watch{c, p, record.Compacted(p.Of(c.History()))}
+}
+
+// Value is what is at the place behind the cursor's step; nil where nothing is.
+func (w *Watch) Value() json.RawMessage { return w.value }
+
+// Next goes to the next step, and returns it and whether it changed what is at the place, from before to Value. The caller sees to it that
+// there is a next one.
+func (w *Watch) Next() (s Step, before json.RawMessage, changed bool, err error) {
+	before = w.value
+	if s, err = w.c.advance(); err != nil {
+		return s, before, false, err
+	}
+	var after json.RawMessage
+	switch {
+	case s.N == 0:
+		after = w.place.Of(w.c.at)
+	case !folds(s.Outcome):
+		return s, before, false, nil
+	default:
+		ev, err := agui.Decode(s.Value)
+		if err != nil {
+			return s, before, false, fmt.Errorf("folding step %d again: %w", s.N, err)
+		}
+		if !w.place.mayChange(ev) {
+			return s, before, false, nil
+		}
+		if w.place.IsMessage() {
+			after = w.place.among(w.c.fold.Messages())
+		} else {
+			after = w.place.in(w.c.fold.State())
+		}
+	}
+	if same(before, after) && (before == nil) == (after == nil) {
+		return s, before, false, nil
+	}
+	w.value = record.Compacted(after)
+	changed, err = Differ(before, w.value)
+	return s, before, changed, err
+}
+
+// Differ reports whether two values, of which each may be nil, say something else.
+func Differ(a, b json.RawMessage) (bool, error) {
+	if a == nil || b == nil || bytes.Equal(a, b) {
+		return (a == nil) != (b == nil), nil
+	}
+	patch, err := lineage.Patch(a, b)
+	if err != nil {
+		return false, fmt.Errorf("comparing what is at a place: %w", err)
+	}
+	return string(patch) != "[]", nil
+}
+
+// Begins is the offset of the first event that was folded, at which it was decided what the run goes on from.
+func (t *Timeline) Begins() int64 {
+	for _, s := range t.steps {
+		if folds(s.Outcome) {
+			return s.Offset
+		}
+	}
+	return -1
+}
