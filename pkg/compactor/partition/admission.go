@@ -69,7 +69,7 @@ func (a *admission) Begin(_ *fold.Run, first *fold.Decoded, input *agui.RunAgent
 	for _, rule := range a.resolution.Anomalies {
 		a.resolution.fold.Note(rule)
 	}
-	a.resolution.before = a.run.pending(first.Offset, a.p.streamTime)
+	a.resolution.before = a.run.pending(first.Offset, a.p.clock.stream)
 	return a.resolution.fold, nil
 }
 

@@ -15,15 +15,15 @@ import (
 // dueRuns returns the runs to write now, and calls notDue for each changed run that is not. Of very many that are due at the
 // same moment a transaction takes some (Room), those first whose events wait longest, so that the committed offset moves
 // on with each. What was requested goes in any case, as its resolution may rest on that (writeUnsealed): Process stops once that
-// is much (ask).
+// is much (requestCheckpoint).
 func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
-	p.relieve(now)
+	p.runs.relieve(p.share.runBytes, p.room, now)
 	var timely []*run
-	for r := range p.changed {
+	for r := range p.runs.changed {
 		switch {
 		case r.due:
 			due = append(due, r)
-		case p.isDue(r, now):
+		case p.cfg.isDue(r, now):
 			timely = append(timely, r)
 		default:
 			notDue(r)
@@ -45,13 +45,13 @@ func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 
 // isDue is the checkpoint rule. A run that says much within the interval does not wait for that: what it says
 // until its next record is read again after a crash.
-func (p *Processor) isDue(r *run, now time.Time) bool {
-	age, grown := now.Sub(r.written.at), r.newBytes >= p.cfg.CheckpointFactor*r.written.bytes
-	return age >= p.cfg.CheckpointMax || grown && (age >= p.cfg.CheckpointInterval || r.newBytes >= p.cfg.RecordLimit)
+func (c Config) isDue(r *run, now time.Time) bool {
+	age, grown := now.Sub(r.written.at), r.newBytes >= c.CheckpointFactor*r.written.bytes
+	return age >= c.CheckpointMax || grown && (age >= c.CheckpointInterval || r.newBytes >= c.RecordLimit)
 }
 
-// ask has a run written in the next transaction, whatever the checkpoint rule says.
-func (p *Processor) ask(r *run) {
+// requestCheckpoint has a run written in the next transaction, whatever the checkpoint rule says.
+func (p *Processor) requestCheckpoint(r *run) {
 	if !r.due {
 		r.due = true
 		p.room.outputs.Add(int64(-r.size()))
@@ -62,49 +62,9 @@ func (p *Processor) ask(r *run) {
 func (p *Processor) writeUnsealed(t *thread) {
 	for _, h := range t.open {
 		if r := h.live; r != nil && (!r.written.exists || r.hasUnwrittenResolution()) {
-			p.ask(r)
+			p.requestCheckpoint(r)
 		}
 	}
-}
-
-// relieve marks the least recently used open runs for checkpointing where open runs hold more memory than they may: once
-// their records are committed, the runs can leave (evict). It stops at half of the transaction's room for checkpoints, so
-// that other runs which are due have some, and marks one run at least. If that leaves far too much in memory, nothing is
-// processed before the next transaction (overMemory).
-func (p *Processor) relieve(now time.Time) {
-	p.overMemory = false
-	if p.runBytes <= p.maxRunBytes {
-		return
-	}
-	var expiring []*run
-	over := p.runBytes - p.maxRunBytes
-	for _, r := range p.runs {
-		switch _, changed := p.changed[r]; {
-		case !changed && r.written.exists, r.due:
-			over -= r.size() // it can leave as it is, or is written anyway
-		case !r.overLimit && now.Sub(r.touchedAt) >= busyFor:
-			expiring = append(expiring, r)
-		}
-	}
-	slices.SortFunc(expiring, longestSilent)
-	half := p.room.checkpoints.Load() / 2
-	for i, r := range expiring {
-		if over <= 0 {
-			return
-		}
-		if i > 0 && p.room.checkpoints.Load() <= half {
-			p.overMemory = over > p.maxRunBytes
-			return
-		}
-		r.due = true
-		p.changed[r] = struct{}{}
-		p.room.checkpoints.Add(int64(-r.size()))
-		over -= r.size()
-	}
-}
-
-func longestSilent(a, b *run) int {
-	return cmp.Or(a.touchedAt.Compare(b.touchedAt), cmp.Compare(a.meta.Start, b.meta.Start))
 }
 
 // checkpoint makes the record of a run that is not sealed. Over the limit it makes none, and the run

@@ -57,6 +57,22 @@ func DefaultConfig() Config {
 	}
 }
 
+// share is the part of what a process may hold that one of its partitions has.
+type share struct {
+	// runBytes is for open runs, cacheBytes for histories.
+	runBytes, cacheBytes int
+	// threadRuns is how many runs its threads may have in memory; unloadReads how often what leaves of them may read at once.
+	threadRuns, unloadReads int
+}
+
+// share returns the share of each of so many partitions.
+func (c Config) share(partitions int) share {
+	return share{
+		runBytes: c.OpenRunBytes / partitions, cacheBytes: c.CacheBytes / partitions,
+		threadRuns: c.maxThreadRunsInMemory / partitions, unloadReads: unloadReads / partitions,
+	}
+}
+
 // Validate reports every setting that cannot work, all at once.
 func (c Config) Validate() error {
 	var errs []error

@@ -79,7 +79,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	b.Counts.Reads = p.store.TakeReads()
 	p.outputs, p.counts = nil, newCounts()
 
-	hold, holdAt, known := p.next, p.streamTime, p.progress.Processed
+	hold, holdAt, known := p.next, p.clock.stream, p.progress.Processed
 	held := func(r *run) {
 		if r.changedFrom < 0 {
 			return
@@ -132,15 +132,15 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 		o.entry.Offset, o.entry.Time = o.Record.Offset, o.Record.Timestamp
 		entries = append(entries, o.entry)
 		if o.run == nil {
-			delete(p.unsaved, string(o.entry.Key))
+			delete(p.unsaved.records, string(o.entry.Key))
 			continue
 		}
 		r := o.run
 		if r.recorded(o.entry.Metadata.Placed, len(o.Record.Value), now) {
-			delete(p.changed, r)
+			delete(p.runs.changed, r)
 		}
 	}
-	clear(p.said) // nothing was sealed since the effects were collected
+	clear(p.unsaved.said) // nothing was sealed since the effects were collected
 	if p.skip == nil {
 		p.progress, p.committed = b.Progress, b.Progress
 	}

@@ -48,7 +48,7 @@ func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 		}
 	}
 	fold.Fill(&rec, folded, r.Tally, base)
-	key := p.historyKey(r.thread, &rec, folded)
+	key := r.thread.historyKey(&rec, folded)
 	rec.HistoryKey = key.String()
 	rec.Agent, rec.Labels, rec.Synthetic = r.Producer.Agent, r.Producer.Labels, r.Synthetic
 	r.meta.HistoryKey, r.meta.MessageCount = key, rec.MessageCount
@@ -82,7 +82,7 @@ func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 
 // historyKey names the history at the run's end; where the run only appended to its base, it costs
 // what was appended.
-func (p *Processor) historyKey(t *thread, rec *record.Run, folded *compact.Run) lineage.Key {
+func (t *thread) historyKey(rec *record.Run, folded *compact.Run) lineage.Key {
 	if h := t.runs[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
 		return h.HistoryKey.Extend(rec.Messages)
 	}

@@ -65,7 +65,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 	}
 	next.erased, next.usedAt = below, m.now
 	p.threads[t.key] = next
-	delete(p.said, t.key)
+	delete(p.unsaved.said, t.key)
 	return outcomeErasure, nil
 }
 
@@ -91,7 +91,7 @@ func (p *Processor) withdraw(t *thread) {
 
 // forget drops a run from memory, and reports whether a committed record of it may exist.
 func (p *Processor) forget(h *threadRun, key string) bool {
-	delete(p.unsaved, key)
+	delete(p.unsaved.records, key)
 	p.expiring.drop(key)
 	p.closing.drop(key)
 	p.histories.drop(key)
@@ -99,8 +99,7 @@ func (p *Processor) forget(h *threadRun, key string) bool {
 	if r == nil {
 		return true
 	}
-	delete(p.changed, r)
-	p.drop(r)
+	p.runs.drop(r)
 	return r.written.exists
 }
 

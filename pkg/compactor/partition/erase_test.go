@@ -219,7 +219,7 @@ func TestPartition_CountsNothingOfWhatAnErasureTakesBack(t *testing.T) {
 		}
 	}
 	s.Now = s.Now.Add(2 * s.cfg.IdleLimit)
-	s.part.streamTime = s.Now
+	s.part.clock.stream = s.Now
 	s.check(s.part.expire(s.Now))
 	equal(t, "ended before", s.part.counts.Ended, map[record.Status]int{record.StatusFinished: 2, record.StatusAbandoned: 2})
 	s.Erase("t")

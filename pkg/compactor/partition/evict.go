@@ -14,37 +14,19 @@ const evictAfter = 30 * time.Second
 // next event would cost more than it holds.
 const busyFor = time.Second
 
-// share gives the partition its part of what the process may hold, which has so many partitions.
-func (p *Processor) share(partitions int) {
-	p.partitions = partitions
-	p.maxRunBytes, p.maxThreadRuns = p.cfg.OpenRunBytes/partitions, p.cfg.maxThreadRunsInMemory/partitions
-	p.maxUnloadReads = unloadReads / partitions
-	p.histories.limit = p.cfg.CacheBytes / partitions
-}
-
 // evict lets go of what committed records can give back: runs after a while of silence, or sooner where
 // open runs hold more memory than they may. What no committed record holds stays, and so do, beyond the
 // bound, the runs that are spoken of right now.
 func (p *Processor) evict(now time.Time) error {
-	if now.Sub(p.evictedAt) < time.Second {
+	if now.Sub(p.runs.lookedAt) < time.Second {
 		if p.unloading {
 			return p.evictThreads(now)
 		}
 		return nil
 	}
-	p.evictedAt = now
-	p.runBytes = 0
-	var clean []*run
-	for _, r := range p.runs {
-		p.runBytes += r.size()
-		if _, changed := p.changed[r]; !changed && r.written.exists {
-			clean = append(clean, r)
-		}
-	}
-	slices.SortFunc(clean, longestSilent)
-	for _, r := range clean {
+	for _, r := range p.runs.look(now) {
 		silence := now.Sub(r.touchedAt)
-		if silence < busyFor || silence < evictAfter && p.runBytes <= p.maxRunBytes {
+		if silence < busyFor || silence < evictAfter && p.runs.bytes <= p.share.runBytes {
 			break
 		}
 		if r.Fold != nil || r.meta.Placed {
@@ -53,8 +35,8 @@ func (p *Processor) evict(now time.Time) error {
 				return err
 			}
 		}
-		p.drop(r)
-		p.runBytes -= r.size()
+		p.runs.drop(r)
+		p.runs.bytes -= r.size()
 	}
 	return p.evictThreads(now)
 }
@@ -80,11 +62,11 @@ func (p *Processor) evictThreads(now time.Time) error {
 	for _, t := range p.threads {
 		held += t.size()
 	}
-	if held <= p.maxThreadRuns {
+	if held <= p.share.threadRuns {
 		return nil
 	}
 	busy := map[*thread]bool{}
-	for _, r := range p.runs {
+	for _, r := range p.runs.byKey {
 		busy[r.thread] = true
 	}
 	type leaver struct {
@@ -93,7 +75,7 @@ func (p *Processor) evictThreads(now time.Time) error {
 	}
 	var leavers []leaver
 	for _, t := range slices.SortedFunc(maps.Values(p.threads), func(a, b *thread) int { return a.usedAt.Compare(b.usedAt) }) {
-		if held <= p.maxThreadRuns/2 {
+		if held <= p.share.threadRuns/2 {
 			return nil
 		}
 		stays := p.mustStay(t)
@@ -108,10 +90,10 @@ func (p *Processor) evictThreads(now time.Time) error {
 	slices.SortStableFunc(leavers, func(a, b leaver) int { return cmp.Compare(b.gives, a.gives) })
 	reads := 0
 	for _, t := range leavers {
-		if held <= p.maxThreadRuns/2 {
+		if held <= p.share.threadRuns/2 {
 			return nil
 		}
-		if reads >= p.maxUnloadReads && reads > 0 {
+		if reads >= p.share.unloadReads && reads > 0 {
 			p.unloading = true
 			return nil
 		}

@@ -53,13 +53,13 @@ func TestPartition_KeepsOpenRunsWithinTheirMemory(t *testing.T) {
 		s.all()
 		s.Now = s.Now.Add(busyFor)
 	}
-	if n := s.part.runBytes; n > s.cfg.OpenRunBytes {
+	if n := s.part.runs.bytes; n > s.cfg.OpenRunBytes {
 		t.Errorf("open runs hold %d bytes, %d are allowed", n, s.cfg.OpenRunBytes)
 	}
-	if n := len(s.part.runs); n < 5 || n > 15 {
+	if n := len(s.part.runs.byKey); n < 5 || n > 15 {
 		t.Errorf("%d runs are in memory, want about 10", n)
 	}
-	if _, there := s.part.runs["acme/t"+id(runs-1)+"/"+id(runs-1)]; !there {
+	if _, there := s.part.runs.byKey["acme/t"+id(runs-1)+"/"+id(runs-1)]; !there {
 		t.Error("the one that spoke last has left memory before others")
 	}
 	for i := range runs {
@@ -80,9 +80,9 @@ func TestPartition_WritesManyRunsForTheSakeOfMemoryInPortions(t *testing.T) {
 	s.openMany(6*most, 0)
 	s.Send("busy", "busy", started("busy"))
 	full := 0
-	for transactions := 0; len(s.part.runs) > most || transactions == 0; transactions++ {
+	for transactions := 0; len(s.part.runs.byKey) > most || transactions == 0; transactions++ {
 		if transactions > 10 {
-			t.Fatalf("%d runs are in memory", len(s.part.runs))
+			t.Fatalf("%d runs are in memory", len(s.part.runs.byKey))
 		}
 		s.Now = s.Now.Add(busyFor)
 		n, _ := s.runsWritten()
@@ -159,7 +159,7 @@ func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 			clear(s.Events) // the log is not the partition's
 		}
 		held, counted := heap()-before, 0
-		for _, r := range s.part.runs {
+		for _, r := range s.part.runs.byKey {
 			counted += r.size()
 		}
 		t.Logf("with %d bytes said: %d bytes held, %d counted", size, held/runs, counted/runs)
@@ -227,9 +227,9 @@ func TestPartition_SharesMemoryWithTheOthersOfItsProcess(t *testing.T) {
 	s.open(false)
 	for _, partitions := range []int{4, 1} {
 		s.share(partitions)
-		equal(t, "bytes of open runs", s.part.maxRunBytes, s.cfg.OpenRunBytes/partitions)
-		equal(t, "heads", s.part.maxThreadRuns, s.cfg.maxThreadRunsInMemory/partitions)
-		equal(t, "reads of what leaves", s.part.maxUnloadReads, unloadReads/partitions)
+		equal(t, "bytes of open runs", s.part.share.runBytes, s.cfg.OpenRunBytes/partitions)
+		equal(t, "heads", s.part.share.threadRuns, s.cfg.maxThreadRunsInMemory/partitions)
+		equal(t, "reads of what leaves", s.part.share.unloadReads, unloadReads/partitions)
 	}
 }
 
@@ -245,9 +245,9 @@ func TestPartition_LeavesRunsInParts(t *testing.T) {
 	}
 	s.all()
 	s.Now = s.Now.Add(busyFor)
-	s.part.maxThreadRuns, s.part.maxUnloadReads = threads*runs, 30
+	s.part.share.threadRuns, s.part.share.unloadReads = threads*runs, 30
 	held := []int{s.part.headsAtHand()}
-	for held[len(held)-1] > s.part.maxThreadRuns {
+	for held[len(held)-1] > s.part.share.threadRuns {
 		s.commit(true)
 		n := s.part.headsAtHand()
 		if gave := held[len(held)-1] - n; gave == 0 || gave > 10*runs {
@@ -275,7 +275,7 @@ func TestPartition_KeepsAThreadOfManyUnsealedRunsWhileItIsSpokenOf(t *testing.T)
 		s.all()
 		s.Now = s.Now.Add(evictAfter)
 	}
-	equal(t, "runs in memory", len(s.part.runs), 0)
+	equal(t, "runs in memory", len(s.part.runs.byKey), 0)
 	equal(t, "status", s.run("silent7").Status, record.StatusAbandoned)
 	equal(t, "it has left, as nobody speaks of it", s.part.threads["acme/t"] == nil, true)
 	for i := range 5 {

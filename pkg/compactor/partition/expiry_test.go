@@ -33,7 +33,7 @@ func (s *sim) rest() {
 		s.Now = s.Now.Add(d)
 		s.commit(true)
 	}
-	equal(s.tb, "runs in memory", len(s.part.runs), 0)
+	equal(s.tb, "runs in memory", len(s.part.runs.byKey), 0)
 }
 
 // manyRuns opens the partition behind the records of so many open runs, each in a thread of its own, one second later
@@ -87,8 +87,8 @@ func TestPartition_GivesUpManyRunsInPortions(t *testing.T) {
 				s.feed(len(s.Events))
 			}
 			runs, bytes := s.runsWritten()
-			if runs == 0 || runs > portion || bytes > maxExpiryBytes || len(s.part.runs) > 6*portion {
-				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory, %d done", runs, bytes, len(s.part.runs), done)
+			if runs == 0 || runs > portion || bytes > maxExpiryBytes || len(s.part.runs.byKey) > 6*portion {
+				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory, %d done", runs, bytes, len(s.part.runs.byKey), done)
 			}
 			done += runs
 			s.Now = s.Now.Add(200 * time.Millisecond)
@@ -227,7 +227,7 @@ func TestPartition_TakesRecordsOfLongAgoForNoSilence(t *testing.T) {
 		abandoned += s.part.counts.Ended[record.StatusAbandoned]
 		s.commit(true)
 		say(value)
-		equal(t, fmt.Sprint("events at ", i), s.part.runs["acme/t/r"].Tally.Events, int64(i+1))
+		equal(t, fmt.Sprint("events at ", i), s.part.runs.byKey["acme/t/r"].Tally.Events, int64(i+1))
 	}
 	equal(t, "times that it was given up", abandoned, 0)
 	s.silence(s.cfg.IdleLimit - time.Second)
@@ -358,7 +358,7 @@ func TestPartition_ClosesNobodyByTheTimesOfEvents(t *testing.T) {
 				s.silence(0)
 				s.all()
 			} else {
-				s.part.streamTime = s.Now // as by the clock
+				s.part.clock.stream = s.Now // as by the clock
 				s.commit(true)
 			}
 			if i < 3 {
@@ -384,12 +384,12 @@ func TestPartition_ClosesNobodyWhileItIsBehind(t *testing.T) {
 	s.feed(1)
 	s.commit(true)
 	equal(t, "closed while it is behind", s.run("r").Closed, false)
-	s.part.streamTime = s.Now.Add(-s.cfg.IdleLimit + time.Second)
+	s.part.clock.stream = s.Now.Add(-s.cfg.IdleLimit + time.Second)
 	s.part.progress.Processed += 2
 	s.commit(true)
 	equal(t, "closed between C and P", s.run("r").Closed, false)
 	s.part.progress.Processed -= 2
-	s.part.streamTime = down
+	s.part.clock.stream = down
 	s.feed(2)
 	s.commit(true)
 	equal(t, "status", s.run("r").Status, record.StatusFinished)
@@ -492,7 +492,7 @@ func TestPartition_ClosesManyRunsInPortions(t *testing.T) {
 			t.Fatalf("%d runs of %d bytes in a transaction, %d done", runs, bytes, done)
 		}
 		done += runs
-		equal(t, "runs in memory", len(s.part.runs), 0)
+		equal(t, "runs in memory", len(s.part.runs.byKey), 0)
 		if done < 2*runs {
 			s.open(false)
 			s.silence(0)
@@ -516,7 +516,7 @@ func TestPartition_TakesAMarkerForNothingButRead(t *testing.T) {
 	s.abandoned("t", "old")
 	s.Send("u", "open", started("open"))
 	s.all()
-	streamTime, letters := s.part.streamTime, len(s.letters())
+	streamTime, letters := s.part.clock.stream, len(s.letters())
 	s.Now = s.Now.Add(time.Second)
 	marker := s.Append(&kgo.Record{
 		Key: []byte{0, 0, 0, 1}, Value: make([]byte, 6), Timestamp: s.Now, Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true, Control: true}),
@@ -526,7 +526,7 @@ func TestPartition_TakesAMarkerForNothingButRead(t *testing.T) {
 	s.feed(1)
 	equal(t, "counts", s.part.counts, newCounts())
 	s.commit(true)
-	equal(t, "stream time", s.part.streamTime, streamTime)
+	equal(t, "stream time", s.part.clock.stream, streamTime)
 	equal(t, "C and P", s.committed.Processed-s.committed.Committed, int64(2)) // the open run's event, and the marker
 	equal(t, "P", s.committed.Processed, marker.Offset+1)
 	s.open(false)
@@ -693,7 +693,7 @@ func TestPartition_CountsWhatRunsGoOnFrom(t *testing.T) {
 		s.Now = s.Now.Add(2 * time.Second)
 		s.commit(true)
 	}
-	if n := len(s.part.runs); n > 4 {
+	if n := len(s.part.runs.byKey); n > 4 {
 		t.Errorf("%d runs are in memory, each with a conversation of 1 MiB; 4 MiB are allowed", n)
 	}
 	s.rest()

@@ -44,7 +44,7 @@ func (p *Processor) markRawLost(now time.Time, hasRoom func() bool) error {
 			return err
 		}
 		r.rec.RawLost, r.meta.RawLost, r.due = true, true, true
-		p.changed[r] = struct{}{}
+		p.runs.change(r)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func (p *Processor) markRawLost(now time.Time, hasRoom func() bool) error {
 // has gone by, it has spoken again, or counts as silent.
 func (p *Processor) closeGap() {
 	if p.progress.Gap.End > 0 && p.progress.Gap.Until == 0 {
-		p.progress.Gap.Until = p.streamTime.Add(p.cfg.IdleLimit).UnixMilli()
+		p.progress.Gap.Until = p.clock.stream.Add(p.cfg.IdleLimit).UnixMilli()
 	}
 }
 
@@ -61,5 +61,5 @@ func (p *Processor) closeGap() {
 // begins. That rests on what the position says, so it comes out the same when the event is read again.
 func (p *Processor) mayHaveBegunInGap(first *agui.Event, now time.Time) bool {
 	gap := p.progress.Gap
-	return first.Type != agui.RunStarted && gap.End > 0 && (gap.Until == 0 || p.heard(now).UnixMilli() < gap.Until)
+	return first.Type != agui.RunStarted && gap.End > 0 && (gap.Until == 0 || p.clock.recordTime(now).UnixMilli() < gap.Until)
 }

@@ -106,7 +106,7 @@ func (p *Processor) history(t *thread, runID string) (lineage.History, error) {
 	if err != nil {
 		return lineage.History{}, fmt.Errorf("restoring history: %w", err)
 	}
-	if r := p.runs[key]; r != nil && r.Fold != nil {
+	if r := p.runs.byKey[key]; r != nil && r.Fold != nil {
 		return lineage.History{Messages: r.Fold.Messages(), State: r.Fold.State()}, nil
 	}
 	// Down the chain until a history is in memory, then up again.
@@ -155,9 +155,19 @@ func contentOf(rec *record.Run) lineage.Content {
 
 // recordOf returns a run's latest record, committed or about to be, and the size of a committed one.
 func (p *Processor) recordOf(key string) (*record.Run, int, error) {
-	if value := p.unsaved[key]; value != nil {
+	if value := p.unsaved.records[key]; value != nil {
 		rec, err := record.DecodeRun(value)
 		return rec, 0, err
 	}
 	return p.store.Record(key)
+}
+
+// recordOfRun returns the latest record of a run.
+func (p *Processor) recordOfRun(t *thread, h *threadRun) (*record.Run, error) {
+	key, err := record.RunKey(t.tenant, t.id, h.ID)
+	if err != nil {
+		return nil, fmt.Errorf("reading record of run: %w", err)
+	}
+	rec, _, err := p.recordOf(key)
+	return rec, err
 }

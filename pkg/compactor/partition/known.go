@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
-	"github.com/skeinhq/skein/pkg/lineage"
-	"github.com/skeinhq/skein/pkg/record"
 )
 
 // known tells which messages a thread has, of its runs that are not live (lineage.Known). Own messages are enough: what
@@ -17,7 +15,7 @@ type known struct {
 
 // Any implements lineage.Known.
 func (k known) Any(ids []string, offset int64) (bool, error) {
-	if known, err := k.p.said[k.key].Any(ids, offset); known || err != nil {
+	if known, err := k.p.unsaved.said[k.key].Any(ids, offset); known || err != nil {
 		return known, err
 	}
 	t := k.p.threads[k.key]
@@ -55,13 +53,4 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// hold keeps the last record of a run until it is committed.
-func (p *Processor) hold(t *thread, h *threadRun, key string, rec *record.Run, value []byte) {
-	p.unsaved[key] = value
-	if p.said[t.key] == nil {
-		p.said[t.key] = lineage.Said{}
-	}
-	p.said[t.key].Add(h.End, rec.Messages)
 }

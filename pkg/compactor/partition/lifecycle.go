@@ -72,9 +72,9 @@ func (p *Processor) reactivate(r *run) error {
 		return nil
 	}
 	r.meta.reactivate()
-	p.ask(r)
+	p.requestCheckpoint(r)
 	p.closing.drop(r.key)
-	r.wait = p.expiring.add(r.key, p.heard(r.touchedAt))
+	r.wait = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
 	return r.show()
 }
 
@@ -87,7 +87,7 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 	h := r.meta
 	h.end(lineage.Status(rec.Status), rec.Synthetic)
 	h.Sealed = true
-	h.SinceSnapshot = p.sinceSnapshot(r, rec, at)
+	h.SinceSnapshot = r.sinceSnapshot(rec, at)
 	whole, err := p.wantsSnapshot(r, at)
 	if err != nil {
 		return err
@@ -122,9 +122,8 @@ func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error
 		return nil, err
 	}
 	r.meta.Truncated = rec.Truncated
-	p.hold(r.thread, r.meta, r.key, rec, value)
-	p.drop(r)
-	delete(p.changed, r)
+	p.unsaved.put(r.thread.key, r.key, value, r.meta.End, rec.Messages)
+	p.runs.drop(r)
 	p.expiring.drop(r.key)
 	p.closing.drop(r.key)
 	if err := r.thread.seal(r.meta); err != nil {
@@ -144,7 +143,7 @@ func (p *Processor) abandon(key string, now time.Time) error {
 	r.wait = p.closing.add(r.key, now)
 	r.meta.end(lineage.StatusAbandoned, true)
 	r.due = true
-	p.changed[r] = struct{}{}
+	p.runs.change(r)
 	p.counts.Ended[record.StatusAbandoned]++
 	if r.Fold != nil {
 		r.meta.HistoryKey = lineage.KeyOf(r.Fold.Messages())
@@ -183,7 +182,7 @@ func (p *Processor) close(r *run, kind string) (*Output, error) {
 		return nil, err
 	}
 	r.meta.Metadata = *m
-	r.meta.SinceSnapshot = p.sinceSnapshot(r, rec, at)
+	r.meta.SinceSnapshot = r.sinceSnapshot(rec, at)
 	rec.SinceSnapshot = r.meta.SinceSnapshot
 	return p.finish(r, rec, kind)
 }

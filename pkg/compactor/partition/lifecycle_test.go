@@ -35,7 +35,7 @@ func TestPartition_EndsARunThatHasOutgrownItsRecord(t *testing.T) {
 	most := 0
 	for s.read < len(s.Events) {
 		s.feed(1)
-		for _, r := range s.part.runs {
+		for _, r := range s.part.runs.byKey {
 			most = max(most, int(r.eventBytes))
 		}
 	}
@@ -118,7 +118,7 @@ func TestPartition_EndsNoRunThatHoldsLittle(t *testing.T) {
 			}
 			s.open(false)
 			s.feed(len(s.Events))
-			equal(t, "ended", len(s.part.runs) == 0, c.ended)
+			equal(t, "ended", len(s.part.runs.byKey) == 0, c.ended)
 		})
 	}
 }
@@ -138,7 +138,7 @@ func TestPartition_EndsNoRunByALowerLimitThatItWasNotHeldTo(t *testing.T) {
 		s.cfg.RecordLimit = 64 << 10
 		s.open(false)
 		s.all()
-		equal(t, "events behind the restart", s.part.runs["acme/t/r"].Tally.Events, int64(before))
+		equal(t, "events behind the restart", s.part.runs.byKey["acme/t/r"].Tally.Events, int64(before))
 		for i := range behind {
 			if i == crash {
 				s.open(true)
@@ -178,7 +178,7 @@ func TestPartition_TriesARecordOverTheLimitNowAndThen(t *testing.T) {
 		s.Now = s.Now.Add(15 * time.Second)
 		s.Send("t", "r", text("m", "x"))
 		s.all()
-		if r := s.part.runs["acme/t/r"]; r.written.at.Equal(s.Now) {
+		if r := s.part.runs.byKey["acme/t/r"]; r.written.at.Equal(s.Now) {
 			tried = append(tried, s.Now.Sub(began))
 		}
 	}

@@ -57,7 +57,7 @@ func Offline(cfg Config, tenant, thread string, sources []Source) (runs []*recor
 			return nil, nil, fmt.Errorf("folding offline: %w", err)
 		}
 	}
-	for r := range p.changed {
+	for r := range p.runs.changed {
 		r.due = true
 	}
 	p.room.expiries.Store(math.MaxInt64) // there is one transaction only

@@ -621,8 +621,8 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 		records := len(s.runs)
 		for s.part.skip != nil {
 			runs, bytes := s.runsWritten()
-			if runs > portion || bytes > maxExpiryBytes || len(s.part.runs) > 6*portion {
-				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory", runs, bytes, len(s.part.runs))
+			if runs > portion || bytes > maxExpiryBytes || len(s.part.runs.byKey) > 6*portion {
+				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory", runs, bytes, len(s.part.runs.byKey))
 			}
 			if s.part.skip != nil {
 				equal(t, "what is committed meanwhile", s.committed, group)

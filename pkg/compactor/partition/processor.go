@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -35,41 +35,25 @@ type Processor struct {
 	committed Progress // what the last one said
 	next      int64    // the next record to read
 
+	clock     streamClock
 	threads   map[string]*thread
-	runs      map[string]*run // in memory, by record key
-	changed   map[*run]struct{}
+	runs      runTable
 	histories *histories
-	// unsaved holds sealed records, encoded, that no committed transaction holds yet; said the ids of their own messages, by
-	// thread.
-	unsaved map[string][]byte
-	said    map[string]lineage.Said
-	// silent holds every run that is running, since its last record in stream time; abandoned every one that is abandoned and may
+	unsaved   unsaved
+	// expiring holds every open run, since its last record in stream time; closing every one that expired and may
 	// go on, since its last record on skein.runs, by the clock.
 	expiring, closing *expiryQueue
-	// streamTime is the latest time of a record, or by the clock where everything was read.
-	streamTime time.Time
-	// room is that of the transaction that outputs go into; partitions is how many of the process share what it may hold.
-	room       *Room
-	partitions int
-	// overMemory: runs hold more than twice of what they may, and not all that can be written had room.
-	overMemory bool
-	// logEnd is where the log ended at a time: see isUpToDate.
-	logEnd    int64
-	logEndAt  time.Time
-	skip      *skip // nil: nothing is skipped
-	evictedAt time.Time
-	// runBytes is what the runs in memory hold, as of the last look; maxRunBytes what they may.
-	runBytes, maxRunBytes int
-	// maxThreadRuns is how many runs its threads may have in memory; maxUnloadReads how often what leaves of them may read at once.
-	maxThreadRuns, maxUnloadReads int
-	// leaving says that more is to leave.
-	unloading bool
+	share             share // of what the process may hold
+	unloading         bool  // more runs of threads are to leave memory
 
-	outputs   []Output
-	refolding *RefoldRequest // what the last record was; see BeginRefold
-	counts    Counts
 	loop      *fold.Loop
 	admission admission // of the record that is being processed
+	skip      *skip     // nil: nothing is skipped
+
+	room      *Room // of the transaction that outputs go into
+	outputs   []Output
+	counts    Counts
+	refolding *RefoldRequest // what the last record was; see BeginRefold
 }
 
 // OpenReport says how a partition was opened, for the log.
@@ -125,14 +109,12 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, grou
 func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, pos Progress) (*Processor, error) {
 	p := &Processor{
 		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, committed: pos, next: pos.Committed,
-		threads: map[string]*thread{}, runs: map[string]*run{}, changed: map[*run]struct{}{},
-		histories: newHistories(cfg.CacheBytes), unsaved: map[string][]byte{}, said: map[string]lineage.Said{}, expiring: newExpiryQueue(), closing: newExpiryQueue(),
-		counts: newCounts(), maxRunBytes: cfg.OpenRunBytes, maxThreadRuns: cfg.maxThreadRunsInMemory, maxUnloadReads: unloadReads,
-		room: NewRoom(1), partitions: 1,
+		threads: map[string]*thread{}, runs: newRunTable(), histories: newHistories(cfg.CacheBytes), unsaved: newUnsaved(),
+		expiring: newExpiryQueue(), closing: newExpiryQueue(), share: cfg.share(1), room: NewRoom(1), counts: newCounts(),
 	}
 	p.loop = fold.NewLoop(&p.admission)
 	if pos.StreamTime != 0 {
-		p.streamTime = time.UnixMilli(pos.StreamTime).UTC()
+		p.clock.stream = time.UnixMilli(pos.StreamTime).UTC()
 	}
 	return p, store.EachUnsealed(func(key string, recordedAt time.Time, h *runstore.Metadata) {
 		if h.Open() {
@@ -191,10 +173,7 @@ type Cycle struct {
 func (p *Processor) Collect(c Cycle) (Effects, error) {
 	p.enter(c.Room)
 	if c.LogEnd >= 0 {
-		p.noteLogEnd(c.LogEnd, c.Now)
-		if p.next >= c.LogEnd && p.streamTime.Before(c.Now) {
-			p.streamTime = c.Now.Truncate(time.Millisecond)
-		}
+		p.clock.noteLogEnd(c.LogEnd, p.next, c.Now)
 	}
 	return p.collect(c.Now)
 }
@@ -218,7 +197,7 @@ type Stats struct {
 func (p *Processor) Stats() Stats {
 	return Stats{
 		Next: p.next, Processed: p.progress.Processed, Paused: p.skip != nil,
-		OpenRuns: len(p.expiring.heap), OpenRunBytes: p.runBytes, NextExpiry: p.nextExpiry(),
+		OpenRuns: len(p.expiring.heap), OpenRunBytes: p.runs.bytes, NextExpiry: p.nextExpiry(),
 		Misplaced: p.counts.DeadLetters[reasonWrongPartition],
 	}
 }
@@ -247,11 +226,12 @@ func (p *Processor) enter(room *Room) {
 	if p.room == room {
 		return
 	}
-	p.room = room
-	if p.partitions != room.partitions {
-		p.share(room.partitions)
+	if p.room.partitions != room.partitions {
+		p.share = p.cfg.share(room.partitions)
+		p.histories.limit = p.share.cacheBytes
 	}
-	if p.overMemory {
+	p.room = room
+	if p.runs.overMemory {
 		room.Fill()
 	}
 }
@@ -272,10 +252,7 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	}
 	p.counts.Bytes += len(m.Key) + len(m.Value)
 	rebuilds := m.Offset < p.progress.Processed
-	// A record that says it comes from the future must not age what is open: producers that write to
-	// Kafka themselves set the time as they like.
-	if m.Timestamp.After(p.streamTime) && !m.Timestamp.After(now.Add(clockSkew)) {
-		p.streamTime = m.Timestamp
+	if p.clock.advance(m.Timestamp, now) {
 		p.closeGap()
 	}
 	result, err := p.route(&message{Record: m, rebuilds: rebuilds, now: now})
@@ -289,5 +266,123 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	return nil
 }
 
-// clockSkew is how far a producer's clock may be ahead of this one.
-const clockSkew = time.Minute
+// route checks a record, and gives it to what its kind asks for.
+func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
+	if len(m.Value) > p.cfg.RecordLimit {
+		return p.deadLetter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), p.cfg.RecordLimit))
+	}
+	t := p.threads[string(m.Key)] // a key that is in memory was checked before
+	var tenant, id string
+	if t == nil {
+		parts, err := record.SplitKey(string(m.Key))
+		if err != nil {
+			return p.deadLetter(m, reasonBadKey, err.Error())
+		}
+		if len(parts) != 2 {
+			return p.deadLetter(m, reasonBadKey, "want tenant/thread")
+		}
+		if want := record.Partition(m.Key, p.count); want != p.id {
+			return p.deadLetter(m, reasonWrongPartition, fmt.Sprintf("the key belongs to partition %d of %d", want, p.count))
+		}
+		tenant, id = parts[0], parts[1]
+	}
+	var like record.Headers
+	if t != nil {
+		like = t.headers
+	}
+	m.headers, err = kafka.ParseHeadersLike(m.Headers, like)
+	switch {
+	case errors.Is(err, record.ErrUnknownVersion):
+		return "", err
+	case errors.Is(err, record.ErrUnknownKind):
+		return p.deadLetter(m, reasonUnknownKind, err.Error())
+	case err != nil:
+		return p.deadLetter(m, reasonBadHeaders, err.Error())
+	}
+	if m.headers.Kind == record.KindCancel { // no sign of life of the run, be there one or not
+		return outcomeCancel, nil
+	}
+	if t == nil {
+		if t, err = p.thread(string(m.Key), tenant, id); err != nil {
+			return "", err
+		}
+	}
+	t.usedAt, t.headers = m.now, m.headers
+	if !m.rebuilds && !p.clock.stream.Before(t.silentAt) {
+		if err := p.expireIdleOf(t, m.now); err != nil {
+			return "", err
+		}
+	}
+	if m.Offset < t.erased { // between the committed and the processed offset: what was made of it is gone
+		return outcomeErased, nil
+	}
+	switch m.headers.Kind {
+	case record.KindEvent, record.KindInput:
+		return p.fold(t, m)
+	case record.KindErase:
+		return p.erase(t, m)
+	case record.KindRefold:
+		return p.takeRefold(t, m)
+	default:
+		return p.deadLetter(m, reasonUnknownKind, string(m.headers.Kind))
+	}
+}
+
+// fold has the loop fold an event or an input, and does what follows from it for the run.
+func (p *Processor) fold(t *thread, m *message) (fold.Outcome, error) {
+	a := &p.admission
+	*a = admission{p: p, thread: t, message: m}
+	taken, outcome, err := p.loop.Next(m.event())
+	if taken == nil || err != nil {
+		return outcome, err
+	}
+	r := a.run
+	if outcome != fold.Malformed || !a.isNew { // no run begins with what cannot be folded
+		if a.isNew {
+			p.register(r)
+		}
+		if err := p.noteRecord(r, m); err != nil {
+			return "", err
+		}
+	}
+	switch outcome {
+	case fold.Folded, fold.SyntheticEnd:
+		return outcomeFolded, p.advance(r, a.resolution, m)
+	case fold.Malformed:
+		return p.deadLetter(m, reasonMalformed, p.loop.Decoded().Malformed().Error())
+	}
+	if r.Fold == nil && m.headers.Kind == record.KindInput {
+		err = p.reactivate(r)
+	}
+	if outcome == fold.Repeat {
+		return outcomeDropped, err
+	}
+	return outcome, err
+}
+
+// advance does what follows from an event that was folded; at the run's first one, resolved is its parent resolution.
+func (p *Processor) advance(r *run, resolved *resolution, m *message) error {
+	if err := p.reactivate(r); err != nil { // before its resolution says that it is open
+		return err
+	}
+	if resolved != nil {
+		if err := p.decide(r, resolved); err != nil {
+			return err
+		}
+		p.countAnomalies(m, resolved.Anomalies)
+	}
+	if r.Fold.Ended() {
+		return p.seal(r)
+	}
+	return p.endOutgrown(r, len(p.loop.Decoded().Payload().Raw))
+}
+
+// countAnomalies counts anomalies for the metric; below the processed offset that was done before.
+func (p *Processor) countAnomalies(m *message, rules []string) {
+	if m.rebuilds {
+		return
+	}
+	for _, rule := range rules {
+		p.counts.Anomalies[rule]++
+	}
+}

@@ -200,7 +200,7 @@ func TestPartition_TellsNothingTwiceAfterARestart(t *testing.T) {
 		}
 		s.Now = s.Now.Add(s.cfg.CheckpointMax)
 		s.commit(true)
-		equal(t, "once it has one", s.values()[record.ProgressKey], fmt.Sprintf(`{"next":7,"committed":7,"processed":7,"partitions":1,"streamTime":%d}`, s.part.streamTime.UnixMilli()))
+		equal(t, "once it has one", s.values()[record.ProgressKey], fmt.Sprintf(`{"next":7,"committed":7,"processed":7,"partitions":1,"streamTime":%d}`, s.part.clock.stream.UnixMilli()))
 		s.checkTold()
 
 		n := len(s.runs)

@@ -177,7 +177,7 @@ func (p *Processor) FinishRefold(r *RefoldRequest, raw []*kgo.Record, logStart i
 		}
 		h := &threadRun{Metadata: *m}
 		runs[h.ID] = h
-		p.hold(t, h, key, a.Record, values[i])
+		p.unsaved.put(t.key, key, values[i], h.End, a.Record.Messages)
 		out, err := p.runOutput(key, a.Record, values[i], outputRefolded)
 		if err != nil {
 			return 0, nil, err

@@ -91,7 +91,7 @@ func (p *Processor) resolveAmong(r *run, pl *resolution, ev *agui.Event, offset 
 		return nil
 	}
 	// What it takes over has to be in the record of its place, beside an input that came before its first event.
-	if !p.fits(pl.parent, r.Input) {
+	if !p.cfg.fits(pl.parent, r.Input) {
 		pl.parent = lineage.History{}
 		pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
 	}
@@ -100,8 +100,8 @@ func (p *Processor) resolveAmong(r *run, pl *resolution, ev *agui.Event, offset 
 
 // fits reports whether a record has room for a history and an input. It is told by their bytes as a record has them, so that it
 // makes no difference whether they have been in one.
-func (p *Processor) fits(at lineage.History, input *agui.RunAgentInput) bool {
-	room := p.cfg.RecordLimit * 7 / 8
+func (c Config) fits(at lineage.History, input *agui.RunAgentInput) bool {
+	room := c.RecordLimit * 7 / 8
 	bytes := at.Bytes() + len(at.State)
 	if input != nil {
 		bytes += len(input.Raw)

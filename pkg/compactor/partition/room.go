@@ -38,3 +38,14 @@ func (r *Room) Full() bool { return !r.endless && (r.outputs.Load() <= 0 || r.ex
 
 // Fill has the transaction be committed before anything else is processed.
 func (r *Room) Fill() { r.outputs.Store(0) }
+
+// forExpiries returns whether there is room for one more run of a partition that expires. The first time there is, however
+// full other partitions have made it: so no partition waits for ever.
+func (r *Room) forExpiries() (hasRoom func() bool) {
+	first := true
+	return func() bool {
+		was := first
+		first = false
+		return was || r.expiries.Load() > 0
+	}
+}

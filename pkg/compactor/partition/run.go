@@ -82,10 +82,10 @@ func (r *run) take(offset int64, at, now time.Time, size int) {
 // noteRecord notes the record that the run took last as the run's, whatever became of it.
 func (p *Processor) noteRecord(r *run, m *message) error {
 	if r.changedFrom < 0 {
-		p.changed[r] = struct{}{}
-		r.changedAt = p.streamTime
+		p.runs.change(r)
+		r.changedAt = p.clock.stream
 	}
-	r.take(m.Offset, p.heard(m.now), m.now, len(m.Value))
+	r.take(m.Offset, p.clock.recordTime(m.now), m.now, len(m.Value))
 	p.countAnomalies(m, r.Noted)
 	if r.meta.Open() {
 		p.expiring.heard(r.wait, r.meta.LastAt)

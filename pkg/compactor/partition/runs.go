@@ -15,8 +15,8 @@ import (
 // register lets a new run be seen.
 func (p *Processor) register(r *run) {
 	r.thread.add(r.meta)
-	p.keep(r)
-	r.wait = p.expiring.add(r.key, p.heard(r.touchedAt))
+	p.runs.keep(r)
+	r.wait = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
 	if r.thread.hasOtherUnsealed(r.meta) {
 		p.writeUnsealed(r.thread)
 	}
@@ -113,7 +113,7 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 			return nil, err
 		}
 	}
-	p.keep(r)
+	p.runs.keep(r)
 	return r, nil
 }
 
@@ -146,15 +146,4 @@ func (r *run) resume(rec *record.Run, size int) error {
 		r.Input, r.InputSHA256 = in, rec.InputSHA256
 	}
 	return nil
-}
-
-// keep has a run in memory.
-func (p *Processor) keep(r *run) {
-	p.runs[r.key], r.meta.live = r, r
-}
-
-// drop drops a run from memory.
-func (p *Processor) drop(r *run) {
-	delete(p.runs, r.key)
-	r.meta.live = nil
 }

@@ -181,7 +181,7 @@ func scribble(b []byte) {
 // commit ends a transaction, where there is a reason for one (session.transact). Unless told, the process learns of it.
 func (s *sim) commit(readable bool) {
 	s.tb.Helper()
-	s.part.noteLogEnd(int64(len(s.Events)), s.Now)
+	s.part.clock.logEnd, s.part.clock.logEndAt = int64(len(s.Events)), s.Now
 	b, err := s.part.Collect(Cycle{Now: s.Now, LogEnd: -1, Room: s.inRoom})
 	s.check(err)
 	s.inRoom = s.endlessRoom()

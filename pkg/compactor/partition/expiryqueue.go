@@ -1,0 +1,83 @@
+package partition
+
+import (
+	"cmp"
+	"container/heap"
+	"time"
+)
+
+// wait is a run that has waited for its next record since a time.
+type wait struct {
+	key           string // of its record
+	since, sorted time.Time
+	place         int
+}
+
+// expiryQueue are runs in the order of what they wait since. A run that is spoken of changes that with each record, and its
+// place (sorted) only when it is the first.
+type expiryQueue struct {
+	byKey map[string]*wait
+	heap  expiryHeap
+}
+
+func newExpiryQueue() *expiryQueue { return &expiryQueue{byKey: map[string]*wait{}} }
+
+func (w *expiryQueue) add(key string, since time.Time) *wait {
+	one := &wait{key: key, since: since, sorted: since}
+	w.byKey[key] = one
+	heap.Push(&w.heap, one)
+	return one
+}
+
+// heard notes when the last record of a run came. It goes back only where stream time does (an older version's record, the clock).
+func (w *expiryQueue) heard(one *wait, since time.Time) {
+	if one.since = since; since.Before(one.sorted) {
+		one.sorted = since
+		heap.Fix(&w.heap, one.place)
+	}
+}
+
+func (w *expiryQueue) drop(key string) {
+	if one := w.byKey[key]; one != nil {
+		heap.Remove(&w.heap, one.place)
+		delete(w.byKey, key)
+	}
+}
+
+// longest returns the run that has waited longest; nil if there is none.
+func (w *expiryQueue) longest() *wait {
+	for len(w.heap) > 0 {
+		first := w.heap[0]
+		if first.since.Equal(first.sorted) {
+			return first
+		}
+		first.sorted = first.since
+		heap.Fix(&w.heap, 0)
+	}
+	return nil
+}
+
+// expiryHeap implements heap.Interface.
+type expiryHeap []*wait
+
+func (h expiryHeap) Len() int { return len(h) }
+func (h expiryHeap) Less(i, j int) bool {
+	return cmp.Or(h[i].sorted.Compare(h[j].sorted), cmp.Compare(h[i].key, h[j].key)) < 0
+}
+func (h expiryHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+func (h *expiryHeap) Push(x any) {
+	one := x.(*wait)
+	one.place = len(*h)
+	*h = append(*h, one)
+}
+
+func (h *expiryHeap) Pop() any {
+	last := len(*h) - 1
+	one := (*h)[last]
+	(*h)[last], *h = nil, (*h)[:last]
+	return one
+}

@@ -1,0 +1,95 @@
+package partition
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// runTable holds the runs of a partition that are in memory.
+type runTable struct {
+	byKey map[string]*run // by record key
+	// changed are those that have what no committed record has, or of which a record is requested.
+	changed map[*run]struct{}
+	// bytes is what they hold, as of the last look.
+	bytes    int
+	lookedAt time.Time
+	// overMemory: they hold more than twice of what they may, and not all that can be written had room.
+	overMemory bool
+}
+
+func newRunTable() runTable {
+	return runTable{byKey: map[string]*run{}, changed: map[*run]struct{}{}}
+}
+
+// keep has a run in memory.
+func (t *runTable) keep(r *run) { t.byKey[r.key], r.meta.live = r, r }
+
+// drop drops a run from memory.
+func (t *runTable) drop(r *run) {
+	delete(t.byKey, r.key)
+	delete(t.changed, r)
+	r.meta.live = nil
+}
+
+// change has a run looked at for the next transaction.
+func (t *runTable) change(r *run) { t.changed[r] = struct{}{} }
+
+// isWritten reports whether a committed record has all of a run, so that it can leave memory.
+func (t *runTable) isWritten(r *run) bool {
+	_, changed := t.changed[r]
+	return !changed && r.written.exists
+}
+
+// look sums up what the runs hold, and returns those that can leave memory, least recently used first.
+func (t *runTable) look(now time.Time) (written []*run) {
+	t.lookedAt, t.bytes = now, 0
+	for _, r := range t.byKey {
+		t.bytes += r.size()
+		if t.isWritten(r) {
+			written = append(written, r)
+		}
+	}
+	slices.SortFunc(written, leastRecentlyUsed)
+	return written
+}
+
+// relieve marks the least recently used open runs for checkpointing where runs hold more than the limit: once
+// their records are committed, the runs can leave (evict). It stops at half of the transaction's room for checkpoints, so
+// that other runs which are due have some, and marks one run at least. If that leaves far too much in memory, nothing is
+// processed before the next transaction (overMemory).
+func (t *runTable) relieve(limit int, room *Room, now time.Time) {
+	t.overMemory = false
+	if t.bytes <= limit {
+		return
+	}
+	var idle []*run
+	over := t.bytes - limit
+	for _, r := range t.byKey {
+		switch {
+		case t.isWritten(r), r.due:
+			over -= r.size() // it can leave as it is, or is written anyway
+		case !r.overLimit && now.Sub(r.touchedAt) >= busyFor:
+			idle = append(idle, r)
+		}
+	}
+	slices.SortFunc(idle, leastRecentlyUsed)
+	half := room.checkpoints.Load() / 2
+	for i, r := range idle {
+		if over <= 0 {
+			return
+		}
+		if i > 0 && room.checkpoints.Load() <= half {
+			t.overMemory = over > limit
+			return
+		}
+		r.due = true
+		t.change(r)
+		room.checkpoints.Add(int64(-r.size()))
+		over -= r.size()
+	}
+}
+
+func leastRecentlyUsed(a, b *run) int {
+	return cmp.Or(a.touchedAt.Compare(b.touchedAt), cmp.Compare(a.meta.Start, b.meta.Start))
+}

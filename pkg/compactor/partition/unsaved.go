@@ -1,0 +1,25 @@
+package partition
+
+import (
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/lineage"
+)
+
+// unsaved holds the last records of runs until they are committed.
+type unsaved struct {
+	records map[string][]byte       // encoded, by record key
+	said    map[string]lineage.Said // the ids of their own messages, by thread
+}
+
+func newUnsaved() unsaved {
+	return unsaved{records: map[string][]byte{}, said: map[string]lineage.Said{}}
+}
+
+// put takes in the record of a run of a thread that ended at an offset.
+func (u *unsaved) put(thread, key string, value []byte, end int64, own []agui.Message) {
+	u.records[key] = value
+	if u.said[thread] == nil {
+		u.said[thread] = lineage.Said{}
+	}
+	u.said[thread].Add(end, own)
+}
