@@ -18,6 +18,8 @@ type output struct {
 	quiet  bool
 	// noColor is set by NO_COLOR or a terminal that cannot.
 	noColor bool
+	// dumb is a terminal on which nothing can be drawn.
+	dumb bool
 	// self is the command as it was typed, such as bin/skein: what a hint names can be typed again.
 	self string
 }
@@ -30,6 +32,7 @@ func newOutput(stdout, stderr io.Writer, environ []string) *output {
 	for _, v := range environ {
 		if name, value, _ := strings.Cut(v, "="); (name == "NO_COLOR" && value != "") || (name == "TERM" && value == "dumb") {
 			o.noColor = true
+			o.dumb = o.dumb || name == "TERM"
 		}
 	}
 	return o

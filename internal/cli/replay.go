@@ -25,7 +25,7 @@ func newReplay(out *output, environ []string) *cobra.Command {
 	var between rangeFlag
 	var types []string
 	var to replayTo
-	var all, sse, asJSON bool
+	var all, sse, asJSON, step bool
 	cmd := &cobra.Command{
 		Use:     "replay THREAD [RUN]",
 		GroupID: groupRead,
@@ -48,11 +48,15 @@ The expression is CEL (https://cel.dev) over messages and state as they are behi
 What an event lacks makes it not true there: state.?cart.?total.orValue(0) > 100 says what it is then. Numbers
 are those of JSON, with a fraction.
 
+With --step one walks RUN, the thread's tip without it, in the terminal: messages and state as they were behind
+each event, with what it changed. It begins at the event that -o or --until says; ? shows the keys.
+
 Exit code 3: there are no such events, or --until was true at none.`,
 		Example: `  skein replay my-thread my-run | sha256sum   # is raw.sha256 of the run; skein verify compares more
   skein replay my-thread my-run --pace 10 --sse
   skein replay my-thread -o @2026-09-17T12:00:00Z:end --all --json
   skein replay my-thread my-run --until 'event.type == "TOOL_CALL_START" && state.cart.total > 100'
+  skein replay my-thread my-run --step
   skein replay my-thread --to test-events --brokers kafka-0:9092 --tenant acme --dry-run
   skein replay --to test-events --brokers kafka-0:9092 --tenant acme -o @2026-09-17T12:00:00Z --pace 10 --yes`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),
@@ -71,7 +75,7 @@ Exit code 3: there are no such events, or --until was true at none.`,
 				return app.Usagef("--type: want types of event, such as TOOL_CALL_START")
 			}
 			if to.topic != "" {
-				for _, name := range []string{"branch", "all", "sse", "until"} {
+				for _, name := range []string{"branch", "all", "sse", "until", "step"} {
 					if cmd.Flags().Changed(name) {
 						return app.Usagef("--%s does not go with --to, which reads Kafka itself, and events as they lie", name)
 					}
@@ -104,6 +108,19 @@ Exit code 3: there are no such events, or --until was true at none.`,
 			switch {
 			case sse && asJSON:
 				return app.Usagef("say --sse or --json, not both")
+			case step && (sse || asJSON || all || branch != "" || len(types) > 0):
+				return app.Usagef("--step shows all that a run has; leave --sse, --json, --all, --branch and --type out")
+			case step:
+				if err := checkStepping(out, cmd.InOrStdin()); err != nil {
+					return err
+				}
+				if !cmd.Flags().Changed("pace") {
+					speed = 1
+				}
+				return at.connect(func(c *client.Client) error {
+					err := startStepping(cmd, out, environ, steps.Run{Client: c, Path: path}, condition, between.Range, speed)
+					return foundStep(err, out, at, args[0], run)
+				})
 			case run == "" && condition != nil:
 				return app.Usagef("--until goes through one run: say RUN")
 			case run != "" && branch != "":
@@ -151,12 +168,32 @@ Exit code 3: there are no such events, or --until was true at none.`,
 	between.flag(f)
 	f.StringVar(&pace, "pace", "max", "`PACE`: max, recorded (with the pauses as they were), or a factor such as 10")
 	f.StringVar(&until, "until", "", "stop at the first event of RUN behind which `EXPR` is true, a CEL expression over messages, state and event")
+	f.BoolVar(&step, "step", false, "walk the run in the terminal; --pace is that of its play, recorded by default")
 	f.StringSliceVar(&types, "type", nil, "only events of these `TYPES`, separated by commas, such as TOOL_CALL_START")
 	f.BoolVar(&all, "all", false, "inputs and what was not folded as well; --json and --sse say which is which")
 	f.BoolVar(&sse, "sse", false, "print server-sent events, each with its position as id")
 	f.BoolVar(&asJSON, "json", false, "print JSON Lines that say position, time, run and what became of each event; with --to, one document")
 	to.flags(cmd)
 	return cmd
+}
+
+// startStepping has a person walk a run, from where the flags say.
+func startStepping(cmd *cobra.Command, out *output, environ []string, source steps.Source, condition *steps.Condition, between record.Range, speed replay.Pace) error {
+	from := 0
+	if condition != nil || between != (record.Range{}) {
+		if condition == nil {
+			var err error
+			if condition, err = steps.NewCondition("true"); err != nil {
+				return err
+			}
+		}
+		m, err := findStep(cmd.Context(), out, source, condition, between)
+		if err != nil {
+			return err
+		}
+		from = m.N
+	}
+	return stepThrough(cmd.Context(), out, cmd.InOrStdin(), environ, source, from, speed)
 }
 
 // replayed writes a replay to stdout and shows how far it is, where that is not on the same screen.

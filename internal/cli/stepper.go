@@ -1,0 +1,378 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"charm.land/bubbles/v2/help"
+	"charm.land/bubbles/v2/key"
+	"charm.land/bubbles/v2/viewport"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/steps"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/replay"
+	"github.com/skeinhq/skein/pkg/timeline"
+)
+
+const (
+	// stepsPage is how many steps the stepper asks for at once, and stepPages how many such pages it holds.
+	stepsPage = 200
+	stepPages = 6
+	// The bounds on the pause between two steps that are played.
+	minPlayPause = 30 * time.Millisecond
+	maxPlayPause = 2 * time.Second
+)
+
+// stepThrough has a person walk a run in the terminal, from a step on.
+func stepThrough(ctx context.Context, out *output, in io.Reader, environ []string, source steps.Source, from int, pace replay.Pace) error {
+	m := newStepper(ctx, source, pace)
+	loaded := m.load(from)()
+	if err := loaded.(pageLoaded).err; err != nil {
+		return err
+	}
+	m.Update(loaded)
+	m.goTo(from)
+	p := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(out.stdout), tea.WithEnvironment(environ), tea.WithoutSignalHandler())
+	stop := context.AfterFunc(ctx, p.Quit) // not tea.WithContext, which leaves the reader of the terminal behind
+	defer stop()
+	if _, err := p.Run(); err != nil {
+		return fmt.Errorf("drawing on the terminal: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if m.moment.Position != nil {
+		out.note("left at step %d of %d, at %s", m.moment.N, m.total, m.moment.Position)
+	}
+	return nil
+}
+
+// checkStepping reports whether a person can step through a run here.
+func checkStepping(out *output, in io.Reader) error {
+	if !isTerminal(in) || !isTerminal(out.stdout) || out.dumb {
+		return app.Usagef("--step needs a terminal to draw on; skein state THREAD RUN --at STEP prints one step")
+	}
+	return nil
+}
+
+// stepKeys are what a person can press.
+type stepKeys struct {
+	next, previous, change, message, failure, play, first, last, faster, slower, up, down, pane, help, quit key.Binding
+}
+
+func newStepKeys() stepKeys {
+	bind := func(help, what string, keys ...string) key.Binding {
+		return key.NewBinding(key.WithKeys(keys...), key.WithHelp(help, what))
+	}
+	return stepKeys{
+		next:     bind("n/→", "next", "n", "right", "l"),
+		previous: bind("p/←", "previous", "p", "left", "h"),
+		change:   bind("c", "next change", "c"),
+		message:  bind("m", "next message", "m"),
+		failure:  bind("e", "to an error", "e"),
+		play:     bind("space", "play/pause", "space"),
+		faster:   bind("+", "play faster", "+", "="),
+		slower:   bind("-", "play slower", "-"),
+		first:    bind("g", "start", "g", "home"),
+		last:     bind("G", "end", "G", "end"),
+		up:       bind("k/↑", "scroll up", "k", "up", "pgup"),
+		down:     bind("j/↓", "scroll down", "j", "down", "pgdown"),
+		pane:     bind("tab", "scroll the other pane", "tab"),
+		help:     bind("?", "help", "?"),
+		quit:     bind("q", "quit", "q", "esc", "ctrl+c"),
+	}
+}
+
+// ShortHelp implements help.KeyMap.
+func (k stepKeys) ShortHelp() []key.Binding {
+	return []key.Binding{k.next, k.previous, k.change, k.message, k.failure, k.play, k.help, k.quit}
+}
+
+// FullHelp implements help.KeyMap.
+func (k stepKeys) FullHelp() [][]key.Binding {
+	return [][]key.Binding{{k.next, k.previous, k.first, k.last}, {k.change, k.message, k.failure}, {k.play, k.faster, k.slower}, {k.up, k.down, k.pane}, {k.help, k.quit}}
+}
+
+// stepper walks a run in the terminal, as a tea.Model. Pages of steps come as they are needed.
+type stepper struct {
+	ctx    context.Context
+	source steps.Source
+	keys   stepKeys
+	help   help.Model
+
+	pages        []stepPage // the last used one first
+	thread, run  string
+	status       record.Status
+	total        int
+	moment       steps.Moment // which is shown
+	previous     *time.Time   // of the step before it
+	loading      bool
+	seek         *seek // what is gone to; nil: nothing
+	playing      bool
+	played       int // counts plays, so that a tick of an earlier one is passed over
+	pace         replay.Pace
+	note         string
+	conversation viewport.Model
+	state        viewport.Model
+	onState      bool // the pane that scrolls
+	width        int
+	height       int
+}
+
+// stepPage is a page that was read.
+type stepPage struct{ moments []steps.Moment }
+
+func (p stepPage) holds(n int) bool {
+	return len(p.moments) > 0 && p.moments[0].N <= n && n <= p.moments[len(p.moments)-1].N
+}
+
+// pageLoaded says that a page has come.
+type pageLoaded struct {
+	page    *steps.Page
+	moments []steps.Moment
+	err     error
+}
+
+// playTick says that the next step of a play is due.
+type playTick int
+
+// seek is a step that is gone to: the first one from next on that is accepted.
+type seek struct {
+	what    string
+	next    int
+	accepts func(steps.Moment) bool
+}
+
+func newStepper(ctx context.Context, source steps.Source, pace replay.Pace) *stepper {
+	m := &stepper{ctx: ctx, source: source, keys: newStepKeys(), help: help.New(), pace: pace, conversation: viewport.New(), state: viewport.New()}
+	m.width, m.height = defaultWidth, 30
+	m.layout()
+	return m
+}
+
+// Init implements tea.Model.
+func (m *stepper) Init() tea.Cmd { return nil }
+
+// Update implements tea.Model.
+func (m *stepper) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+		m.layout()
+		return m, nil
+	case pageLoaded:
+		return m, m.loaded(msg)
+	case playTick:
+		if !m.playing || int(msg) != m.played {
+			return m, nil
+		}
+		return m, m.step()
+	case tea.KeyPressMsg:
+		return m, m.press(msg)
+	}
+	return m, nil
+}
+
+func (m *stepper) press(msg tea.KeyPressMsg) tea.Cmd {
+	k := m.keys
+	if key.Matches(msg, k.quit) {
+		return tea.Quit
+	}
+	if !key.Matches(msg, k.faster, k.slower, k.help, k.up, k.down, k.pane, k.play) {
+		m.playing = false
+	}
+	m.note, m.seek = "", nil
+	switch {
+	case key.Matches(msg, k.next):
+		return m.step()
+	case key.Matches(msg, k.previous):
+		return m.goTo(m.moment.N - 1)
+	case key.Matches(msg, k.first):
+		return m.goTo(0)
+	case key.Matches(msg, k.last):
+		return m.goTo(m.total)
+	case key.Matches(msg, k.change):
+		return m.find("change", func(at steps.Moment) bool { return !at.Change.Empty() })
+	case key.Matches(msg, k.message):
+		return m.find("message", func(at steps.Moment) bool {
+			return slices.ContainsFunc(at.Change.Messages, func(c timeline.MessageChange) bool { return c.Op == timeline.Add })
+		})
+	case key.Matches(msg, k.failure):
+		return m.find("error", isError)
+	case key.Matches(msg, k.play):
+		return m.play()
+	case key.Matches(msg, k.faster):
+		return m.speed(2)
+	case key.Matches(msg, k.slower):
+		return m.speed(0.5)
+	case key.Matches(msg, k.pane):
+		m.onState = !m.onState
+	case key.Matches(msg, k.help):
+		m.help.ShowAll = !m.help.ShowAll
+		m.layout()
+	case key.Matches(msg, k.up), key.Matches(msg, k.down):
+		m.scroll(msg.String())
+	}
+	return nil
+}
+
+// isError reports whether something went wrong at a step: the run ends with an error, or the event is none.
+func isError(at steps.Moment) bool {
+	return at.Type == agui.RunError || at.Outcome == fold.Malformed
+}
+
+// step goes to the next step.
+func (m *stepper) step() tea.Cmd {
+	if m.moment.N < m.total {
+		return m.goTo(m.moment.N + 1)
+	}
+	m.playing = false
+	if m.status != record.StatusRunning {
+		m.note = "the run ends here"
+		return nil
+	}
+	// It may have gone on.
+	m.note = "the run is going on, and this is its last event so far"
+	m.pages = nil
+	m.seek = &seek{next: m.moment.N + 1, accepts: func(steps.Moment) bool { return true }}
+	return m.load(m.moment.N)
+}
+
+// goTo shows a step.
+func (m *stepper) goTo(n int) tea.Cmd {
+	n = min(max(n, 0), m.total)
+	m.seek = &seek{next: n, accepts: func(steps.Moment) bool { return true }}
+	return m.advance()
+}
+
+// find goes to the first step behind this one that is accepted.
+func (m *stepper) find(what string, accepts func(steps.Moment) bool) tea.Cmd {
+	m.seek = &seek{what: what, next: m.moment.N + 1, accepts: accepts}
+	return m.advance()
+}
+
+// advance goes on with what is looked for, as far as pages have come.
+func (m *stepper) advance() tea.Cmd {
+	for s := m.seek; s.next <= m.total; {
+		i := slices.IndexFunc(m.pages, func(p stepPage) bool { return p.holds(s.next) })
+		if i < 0 {
+			from := s.next
+			if s.next < m.moment.N && s.what == "" { // on the way back
+				from = max(0, s.next-stepsPage+1)
+			}
+			return m.load(from)
+		}
+		p := m.pages[i]
+		m.pages = slices.Insert(slices.Delete(m.pages, i, i+1), 0, p)
+		for _, at := range p.moments[s.next-p.moments[0].N:] {
+			if s.accepts(at) {
+				m.seek = nil
+				m.show(p, at)
+				return m.due()
+			}
+			s.next++
+		}
+	}
+	if m.seek.what != "" {
+		m.note = "no " + m.seek.what + " behind this step"
+	}
+	m.seek = nil
+	return nil
+}
+
+// load reads the page from a step on.
+func (m *stepper) load(from int) tea.Cmd {
+	m.loading = true
+	return func() tea.Msg {
+		p, err := m.source.Page(m.ctx, from, stepsPage)
+		if err != nil {
+			return pageLoaded{err: err}
+		}
+		moments, err := p.Moments()
+		return pageLoaded{p, moments, err}
+	}
+}
+
+// loaded takes a page in.
+func (m *stepper) loaded(msg pageLoaded) tea.Cmd {
+	m.loading = false
+	if msg.err != nil {
+		m.playing, m.seek, m.note = false, nil, oneLine(msg.err.Error(), 300)
+		return nil
+	}
+	p := msg.page
+	m.thread, m.run, m.status, m.total = p.ThreadID, p.RunID, p.Status, p.Total
+	m.pages = slices.Insert(m.pages, 0, stepPage{msg.moments})
+	m.pages = m.pages[:min(len(m.pages), stepPages)]
+	if m.seek == nil {
+		return nil
+	}
+	if n := m.seek.next; n <= m.total && !m.pages[0].holds(n) && m.seek.what == "" {
+		return m.load(n) // the page was cut, as its steps are long
+	}
+	return m.advance()
+}
+
+// show puts a moment on the screen.
+func (m *stepper) show(p stepPage, at steps.Moment) {
+	m.previous = nil
+	if i := at.N - p.moments[0].N; i > 0 {
+		m.previous = p.moments[i-1].Time
+	}
+	m.moment = at
+	m.draw()
+}
+
+// play starts or ends going on by itself.
+func (m *stepper) play() tea.Cmd {
+	m.playing = !m.playing
+	m.played++
+	if !m.playing {
+		return nil
+	}
+	return m.step()
+}
+
+// speed changes the pace of a play by a factor.
+func (m *stepper) speed(factor replay.Pace) tea.Cmd {
+	m.pace *= factor
+	m.note = fmt.Sprintf("plays %g times as fast as recorded", float64(m.pace))
+	return nil
+}
+
+// due has the next step of a play come in time.
+func (m *stepper) due() tea.Cmd {
+	if !m.playing {
+		return nil
+	}
+	pause := minPlayPause
+	if m.previous != nil && m.moment.Time != nil {
+		pause = min(max(m.pace.Pause(m.moment.Time.Sub(*m.previous)), minPlayPause), maxPlayPause)
+	}
+	play := m.played
+	return tea.Tick(pause, func(time.Time) tea.Msg { return playTick(play) })
+}
+
+func (m *stepper) scroll(name string) {
+	pane := &m.conversation
+	if m.onState {
+		pane = &m.state
+	}
+	switch name {
+	case "pgup":
+		pane.PageUp()
+	case "pgdown":
+		pane.PageDown()
+	case "k", "up":
+		pane.ScrollUp(1)
+	default:
+		pane.ScrollDown(1)
+	}
+}
