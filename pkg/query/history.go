@@ -28,6 +28,8 @@ type historyAnswer struct {
 	Total    int            `json:"total"`
 	// State is always there, {} where nobody has set one.
 	State json.RawMessage `json:"state"`
+	// Forks are the places where the thread parts along the run's chain, the root's first: what a branch picker needs.
+	Forks []fork `json:"forks"`
 	// Through is the last event that is in this history.
 	Through   record.Position `json:"through"`
 	IndexedTo record.Position `json:"indexedTo"`
@@ -50,11 +52,16 @@ func (c *call) history() error {
 		Through:   record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1},
 		IndexedTo: v.indexedTo,
 	}
+	if !wantsEvents(c.r) {
+		a.Forks = forksOf(graph, v.runs, h.run.RunID, h.Messages, h.own)
+	}
 	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
 	c.w.Header().Add("Vary", "Accept")
 	tag := ""
 	if h.run.Status.Sealed() && v.status == http.StatusOK {
-		tag = c.entityTag(h)
+		if tag, err = c.entityTag(h, a.Forks); err != nil {
+			return err
+		}
 		c.w.Header().Set("ETag", tag)
 	}
 	if wantsEvents(c.r) {
@@ -99,13 +106,18 @@ func (p messagePage) of(all []agui.Message) (int, []agui.Message) {
 
 // entityTag names a sealed history. It is weak: the same conversation may be written in other bytes
 // (indexedTo, compression). A sealed record does not change, nor does any that it builds on, but where a thread
-// is folded again: then all records that build on one that changes are written anew with it.
-func (c *call) entityTag(h restored) string {
-	form := "json"
-	if wantsEvents(c.r) {
-		form = "events"
+// is folded again: then all records that build on one that changes are written anew with it. Forks do: others may part
+// from its chain later.
+func (c *call) entityTag(h restored, forks []fork) (string, error) {
+	form := "events"
+	if !wantsEvents(c.r) {
+		text, err := json.Marshal(forks)
+		if err != nil {
+			return "", fmt.Errorf("naming a history: %w", err)
+		}
+		form = "json-" + record.SHA256(text)[:16]
 	}
-	return fmt.Sprintf(`W/"%d-%d-%s-%s-%s"`, h.run.Raw.Partition, h.run.Version, form, c.query.Get("limit"), c.query.Get("before"))
+	return fmt.Sprintf(`W/"%d-%d-%s-%s-%s"`, h.run.Raw.Partition, h.run.Version, form, c.query.Get("limit"), c.query.Get("before")), nil
 }
 
 // notModified answers 304 where the caller has the history already.

@@ -129,6 +129,8 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"ExportWithReport": exportAnswer{}, "ExportReport": artifact.Report{},
 		"State": stateAnswer{}, "Step": stepAnswer{}, "HistoryChange": timeline.Change{}, "MessageChange": timeline.MessageChange{},
 		"Changes": changesAnswer{}, "PlaceChange": placeChange{}, "UnreadRun": unreadRun{},
+		"RunningRun": runningRun{}, "Fork": fork{}, "Alternative": alternative{},
+		"Interrupts": interruptsAnswer{}, "WaitingRun": waitingRun{}, "WaitingInterrupt": waitingInterrupt{}, "InterruptAnswer": interruptAnswer{},
 		"Erasure": erasureAnswer{}, "DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Record{},
 	} {
 		s, ok := doc.Components.Schemas[name]
@@ -251,6 +253,7 @@ func TestOpenAPI_FitsAnswers(t *testing.T) {
 	f.put(opened(run("chat", "open", 7, msg("m", "user", "x"))))
 	for path, name := range map[string]string{
 		"/v1/threads":                                   "Threads",
+		"/v1/interrupts":                                "Interrupts",
 		"/v1/threads/chat":                              "ThreadSummary",
 		"/v1/threads/chat?atLeast=3:999":                "ThreadSummary",
 		"/v1/threads/chat/lineage":                      "Lineage",

@@ -20,6 +20,8 @@ type restored struct {
 	run store.Run
 	// inputMessages are the run's own part of its input's.
 	inputMessages []agui.Message
+	// own are the messages that each run told of itself whose contents are in the history.
+	own map[string][]agui.Message
 	// badges are the run's own, and those of every run whose contents are in its history.
 	badges badges
 }
@@ -84,7 +86,7 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 	if err != nil {
 		return restored{}, err
 	}
-	out := restored{run: run, badges: badgesOf(run)}
+	out := restored{run: run, badges: badgesOf(run), own: make(map[string][]agui.Message, len(chain))}
 	parts := make([]lineage.Content, len(chain))
 	for i, id := range chain {
 		row := rows[id]
@@ -103,6 +105,7 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 			return restored{}, fmt.Errorf("%w: contents of run %q are missing, or of another record", errBehind, id)
 		}
 		out.inputMessages = held.InputMessages // of the last one, the run itself
+		out.own[id] = held.Messages
 		parts[i] = lineage.Content{
 			RunID: id, Base: row.Base, Messages: held.Messages, Layout: row.Layout, State: held.State,
 		}

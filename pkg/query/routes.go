@@ -42,6 +42,7 @@ var routes = []route{
 	{"/v1/threads/{thread}/runs/{run}/events", []string{"atLeast", "from", "to", "pace", "types", "all"}, tenant.ScopeRead, (*call).replayEvents},
 	{"/v1/threads/{thread}/runs/{run}/verify", []string{"atLeast"}, tenant.ScopeRead, (*call).verify},
 	{"/v1/threads/{thread}/runs/{run}/export", []string{"atLeast", "startedAt", "report"}, tenant.ScopeRead, (*call).export},
+	{"/v1/interrupts", []string{"agent", "limit", "after"}, tenant.ScopeRead, (*call).interrupts},
 	{"/v1/verify", nil, tenant.ScopeRead, (*call).verifyAll},
 	{"/v1/erasures/{position}", []string{"wait"}, tenant.ScopeErase, (*call).erasure},
 	{"/v1/dead-letters", []string{"reason", "thread", "since", "limit", "after"}, tenant.ScopeRead, (*call).deadLetters},

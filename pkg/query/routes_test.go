@@ -200,7 +200,7 @@ func TestThread_SummaryIsThatOfTheList(t *testing.T) {
 	f.json("/v1/threads", &list)
 	row := strings.TrimSuffix(string(list.Threads[0]), "}")
 	got := f.get("acme", "/v1/threads/chat").body
-	if want := row + `,"indexedTo":"3:69"}` + "\n"; got != want {
+	if want := row + `,"running":[{"runId":"open","branchId":"open","startedAt":"2026-09-17T12:06:00Z"}],"indexedTo":"3:69"}` + "\n"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -21,7 +22,17 @@ type threadsAnswer struct {
 // threadAnswer is the summary of a thread.
 type threadAnswer struct {
 	store.Thread
+	// Running are the runs that have not ended, by start.
+	Running   []runningRun    `json:"running"`
 	IndexedTo record.Position `json:"indexedTo"`
+}
+
+// runningRun is a run that has not ended: one to attach to.
+type runningRun struct {
+	RunID     string    `json:"runId"`
+	BranchID  string    `json:"branchId"`
+	Agent     string    `json:"agent,omitempty"`
+	StartedAt time.Time `json:"startedAt"`
 }
 
 const (
@@ -80,7 +91,18 @@ func (c *call) thread() error {
 	if err != nil {
 		return err
 	}
-	return c.json(v.status, threadAnswer{Thread: summary(v.runs), IndexedTo: v.indexedTo})
+	return c.json(v.status, threadAnswer{Thread: summary(v.runs), Running: running(v.runs), IndexedTo: v.indexedTo})
+}
+
+// running are the runs that have not ended.
+func running(runs []store.Run) []runningRun {
+	open := []runningRun{}
+	for _, r := range runs {
+		if r.Status == record.StatusRunning {
+			open = append(open, runningRun{RunID: r.RunID, BranchID: r.BranchID, Agent: r.Agent, StartedAt: r.StartedAt})
+		}
+	}
+	return open
 }
 
 // summary says of a thread's runs what the store says in a list of threads.
@@ -114,7 +136,10 @@ func summary(runs []store.Run) store.Thread {
 // tip returns the run of a thread with the latest start. No run continues it, since a parent starts
 // before its children.
 func tip(runs []store.Run) store.Run {
-	return slices.MaxFunc(runs, func(a, b store.Run) int {
-		return cmp.Or(cmp.Compare(a.Raw.First, b.Raw.First), cmp.Compare(a.RunID, b.RunID))
-	})
+	return slices.MaxFunc(runs, compareRows)
+}
+
+// compareRows is the order of a thread's runs, by start.
+func compareRows(a, b store.Run) int {
+	return cmp.Or(cmp.Compare(a.Raw.First, b.Raw.First), cmp.Compare(a.RunID, b.RunID))
 }

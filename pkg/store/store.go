@@ -95,6 +95,20 @@ type ThreadQuery struct {
 	After  string    // cursor: the thread id that the last page ended with; ordered by thread id
 }
 
+// InterruptQuery selects and pages runs that wait for an answer.
+type InterruptQuery struct {
+	Agent string // of the run
+	Limit int    // 1 to 1000
+	// After is the last run of the page before; its zero value is the beginning.
+	After InterruptCursor
+}
+
+// InterruptCursor is a run that waits for an answer, by its place among them: the time of its end, in milliseconds since 1970, and its ids.
+type InterruptCursor struct {
+	At              int64
+	ThreadID, RunID string
+}
+
 // Writer is the indexer's side.
 type Writer interface {
 	// Follow ties the store to a skein.runs, by the id that the brokers have given to the topic. The first one
@@ -131,6 +145,9 @@ type Reader interface {
 	// Threads returns a page of threads, ordered by thread id, and the cursor of the next
 	// page ("" at the end).
 	Threads(ctx context.Context, tenant string, q ThreadQuery) ([]Thread, string, error)
+	// Interrupted returns a page of the runs that ended with an interrupt and that no run goes on from, the longest waiting first, and
+	// the cursor of the next page (nil at the end).
+	Interrupted(ctx context.Context, tenant string, q InterruptQuery) ([]Run, *InterruptCursor, error)
 	// Erasure returns the latest erasure of a thread, or ErrNotFound where nothing of it was erased.
 	Erasure(ctx context.Context, tenant, thread string) (Erasure, error)
 	// IndexedTo returns, per partition of skein.events, the offset up to which events are

@@ -215,6 +215,30 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	return slices.Clip(threads[:limit]), threads[limit-1].ThreadID, nil
 }
 
+// Interrupted implements store.Reader.
+func (s *Store) Interrupted(ctx context.Context, tenant string, q store.InterruptQuery) ([]store.Run, *store.InterruptCursor, error) {
+	limit := min(max(q.Limit, 1), 1000)
+	args := named{
+		"tenant": tenant, "agent": q.Agent, "at": q.After.At, "thread": q.After.ThreadID, "run": q.After.RunID,
+		"limit": limit + 1, // one more tells whether there is a next page
+	}
+	runs, ends := []store.Run{}, []int64{}
+	err := s.each(ctx, selectInterrupted, args, func(scan scan) error {
+		var at int64
+		err := scanRun(&runs)(func(dest ...any) error { return scan(append(dest, &at)...) })
+		ends = append(ends, at)
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading interrupted runs: %w", err)
+	}
+	if len(runs) <= limit {
+		return runs, nil, nil
+	}
+	last := runs[limit-1]
+	return slices.Clip(runs[:limit]), &store.InterruptCursor{At: ends[limit-1], ThreadID: last.ThreadID, RunID: last.RunID}, nil
+}
+
 // Erasure implements store.Reader.
 func (s *Store) Erasure(ctx context.Context, tenant, thread string) (store.Erasure, error) {
 	var found []store.Erasure

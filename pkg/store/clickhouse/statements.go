@@ -21,6 +21,8 @@ var (
 	selectHolding string
 	//go:embed sql/threads.sql
 	selectThreads string
+	//go:embed sql/interrupted.sql
+	selectInterrupted string
 	//go:embed sql/erasure.sql
 	selectErasure string
 	//go:embed sql/positions.sql

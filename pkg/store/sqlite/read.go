@@ -157,6 +157,63 @@ func (s *Store) Threads(ctx context.Context, tenant string, q store.ThreadQuery)
 	return threads, threads[limit-1].ThreadID, nil
 }
 
+// Interrupted implements store.Reader. Parents stand in the records only, where SQLite would cut an id at a NUL: hence they are compared here.
+func (s *Store) Interrupted(ctx context.Context, tenant string, q store.InterruptQuery) ([]store.Run, *store.InterruptCursor, error) {
+	limit := min(max(q.Limit, 1), 1000)
+	runs, after := []store.Run{}, q.After
+	var next *store.InterruptCursor
+	for {
+		page, cursors, err := s.interrupted(ctx, tenant, q.Agent, after, limit+1)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading interrupted runs: %w", err)
+		}
+		for i, r := range page {
+			after = cursors[i]
+			open, err := s.open(ctx, tenant, r)
+			if err != nil {
+				return nil, nil, fmt.Errorf("looking for what goes on from a run: %w", err)
+			}
+			if !open {
+				continue
+			}
+			if len(runs) == limit { // one more tells whether there is a next page
+				return runs, next, nil
+			}
+			runs, next = append(runs, r), &store.InterruptCursor{At: after.At, ThreadID: after.ThreadID, RunID: after.RunID}
+		}
+		if len(page) <= limit {
+			return runs, nil, nil
+		}
+	}
+}
+
+func (s *Store) interrupted(ctx context.Context, tenant, agent string, after store.InterruptCursor, limit int) ([]store.Run, []store.InterruptCursor, error) {
+	args := []any{
+		sql.Named("tenant", tenant), sql.Named("agent", agent), sql.Named("limit", limit),
+		sql.Named("at", after.At), sql.Named("thread", after.ThreadID), sql.Named("run", after.RunID),
+	}
+	var runs []store.Run
+	var cursors []store.InterruptCursor
+	err := each(ctx, s.read, selectInterrupted, args, func(scan func(...any) error) error {
+		var at int64
+		r, err := scanRun(func(dest ...any) error { return scan(append(dest, &at)...) })
+		runs, cursors = append(runs, r), append(cursors, store.InterruptCursor{At: at, ThreadID: r.ThreadID, RunID: r.RunID})
+		return err
+	})
+	return runs, cursors, err
+}
+
+// open reports whether no run goes on from one.
+func (s *Store) open(ctx context.Context, tenant string, run store.Run) (bool, error) {
+	open := true
+	err := each(ctx, s.read, selectLater, []any{tenant, run.ThreadID, run.Raw.First}, func(scan func(...any) error) error {
+		r, err := scanRun(scan)
+		open = open && r.ParentRunID != run.RunID
+		return err
+	})
+	return open, err
+}
+
 // Erasure implements store.Reader.
 func (s *Store) Erasure(ctx context.Context, tenant, thread string) (store.Erasure, error) {
 	var e store.Erasure

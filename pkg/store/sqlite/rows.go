@@ -167,6 +167,17 @@ func scanThread(scan func(...any) error) (store.Thread, error) {
 	return t, nil
 }
 
+// selectInterrupted pages over runs that ended with an interrupt, whether one goes on from them or not.
+const selectInterrupted = `SELECT ` + runColumns + `, updated_at FROM runs
+WHERE tenant = :tenant AND deleted = 0 AND status = 'interrupted' AND (:agent = '' OR agent = :agent)
+  AND (updated_at, thread_id, run_id) > (:at, :thread, :run)
+ORDER BY updated_at, thread_id, run_id
+LIMIT :limit`
+
+// selectLater are the runs of a thread that started behind an offset.
+const selectLater = `SELECT ` + runColumns + ` FROM runs
+WHERE tenant = ? AND thread_id = ? AND deleted = 0 AND raw_first > ?`
+
 // upsertErasure keeps the newest erasure of a thread.
 const upsertErasure = `
 INSERT INTO erasures (tenant, thread_id, below, at_ms, version) VALUES (?, ?, ?, ?, ?)

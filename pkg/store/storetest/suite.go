@@ -49,6 +49,7 @@ func cases() []testCase {
 		{"threads are paged by id", threadPages},
 		{"threads are filtered", threadFilters},
 		{"a thread's summary", threadSummary},
+		{"runs that wait for an answer", interrupted},
 		{"indexed positions", indexedTo},
 		{"a position alone is seen by every tenant", positionAlone},
 		{"positions and rows come to the greater", positionBesideRows},

@@ -1,0 +1,122 @@
+package query
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+const (
+	defaultInterrupts = 100
+	maxInterrupts     = 1000
+)
+
+// interruptsAnswer is a page of the runs that wait for an answer, the longest waiting first.
+type interruptsAnswer struct {
+	Runs []waitingRun `json:"runs"`
+	// Next is the next page's "after"; empty at the end.
+	Next      string            `json:"next,omitempty"`
+	IndexedTo []record.Position `json:"indexedTo"`
+}
+
+// waitingRun is a run that ended with interrupts, and that no run goes on from.
+type waitingRun struct {
+	ThreadID string            `json:"threadId"`
+	RunID    string            `json:"runId"`
+	Agent    string            `json:"agent,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	EndedAt  time.Time         `json:"endedAt"`
+	// AgeSeconds is how long it has waited.
+	AgeSeconds int64              `json:"ageSeconds"`
+	Interrupts []waitingInterrupt `json:"interrupts"`
+	Answer     interruptAnswer    `json:"answer"`
+}
+
+// waitingInterrupt is an open interrupt.
+type waitingInterrupt struct {
+	// Interrupt is the AG-UI object as it came.
+	Interrupt json.RawMessage `json:"interrupt"`
+	// Expired: its expiresAt is over.
+	Expired bool `json:"expired,omitempty"`
+}
+
+// interruptAnswer says what would answer a run: the input that Checkout gives, with Resume, sent to the agent.
+type interruptAnswer struct {
+	Checkout string        `json:"checkout"`
+	Resume   []resumeEntry `json:"resume"`
+}
+
+// resumeEntry is an entry of RunAgentInput.resume. Whoever answers adds a payload, or says cancelled.
+type resumeEntry struct {
+	InterruptID agui.String `json:"interruptId"`
+	Status      string      `json:"status"`
+}
+
+// interrupts answers with the runs of the tenant that wait for an answer.
+func (c *call) interrupts() error {
+	q := store.InterruptQuery{Agent: c.query.Get("agent")}
+	var err error
+	if q.Limit, err = c.number("limit", defaultInterrupts, 1, maxInterrupts); err != nil {
+		return err
+	}
+	if text := c.query.Get("after"); text != "" {
+		raw, err := base64.RawURLEncoding.DecodeString(text)
+		if err != nil || json.Unmarshal(raw, &q.After) != nil {
+			return c.badParam("after", "next of the page before")
+		}
+	}
+	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
+	if err != nil {
+		return err
+	}
+	runs, next, err := c.store.Interrupted(c.r.Context(), c.tenant, q)
+	if err != nil {
+		return err
+	}
+	a := interruptsAnswer{Runs: make([]waitingRun, len(runs)), IndexedTo: positions(to)}
+	now := time.Now()
+	for i, r := range runs {
+		a.Runs[i] = newWaitingRun(r, now)
+	}
+	if next != nil {
+		raw, err := json.Marshal(next)
+		if err != nil {
+			return err
+		}
+		a.Next = base64.RawURLEncoding.EncodeToString(raw)
+	}
+	return c.json(http.StatusOK, a)
+}
+
+func newWaitingRun(r store.Run, now time.Time) waitingRun {
+	ended := r.StartedAt
+	if r.EndedAt != nil {
+		ended = *r.EndedAt
+	}
+	w := waitingRun{
+		ThreadID: r.ThreadID, RunID: r.RunID, Agent: r.Agent, Labels: r.Labels,
+		EndedAt: ended, AgeSeconds: max(0, int64(now.Sub(ended)/time.Second)), Interrupts: []waitingInterrupt{},
+		Answer: interruptAnswer{
+			Checkout: "/v1/threads/" + url.PathEscape(r.ThreadID) + "/runs/" + url.PathEscape(r.RunID) + "/checkout",
+			Resume:   []resumeEntry{},
+		},
+	}
+	for _, raw := range r.Interrupts {
+		var said struct {
+			ID        agui.String
+			ExpiresAt string
+		}
+		// It is as the agent sent it: what is of another form says nothing.
+		_ = json.Unmarshal(raw, &said)
+		until, err := time.Parse(time.RFC3339, said.ExpiresAt)
+		w.Interrupts = append(w.Interrupts, waitingInterrupt{raw, err == nil && until.Before(now)})
+		w.Answer.Resume = append(w.Answer.Resume, resumeEntry{said.ID, "resolved"})
+	}
+	return w
+}
