@@ -111,7 +111,7 @@ conformance: conformance-setup ## compare with the official AG-UI client: record
 
 .PHONY: conformance-long
 conformance-long: conformance-setup ## the same with 100,000 generated threads, for every night; SEED=n for the same again
-	cd $(KIT) && go test -count=1 -timeout 3h -rapid.checks=100000 $(SEEDED)
+	cd $(KIT) && go test -count=1 -timeout 3h -rapid.checks=100000 -steps.all $(SEEDED)
 
 .PHONY: conformance-update
 conformance-update: conformance-setup ## write expected results anew from the official client

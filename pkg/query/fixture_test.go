@@ -67,19 +67,20 @@ func (f *fakeRecords) Record(_ context.Context, partition int32, offset int64) (
 
 // fixture is the stage over a real store.
 type fixture struct {
-	t       *testing.T
+	t       testing.TB
 	store   *sqlite.Store
 	records *fakeRecords
 	raw     *RawLog // of the tests that read raw events
 	reg     *prometheus.Registry
 	log     *strings.Builder
 	server  *httptest.Server
+	service *Service
 	version int64
 }
 
 // newFixture starts the stage over an empty store; wrap may put something between the two. It does
 // not wait long for the index.
-func newFixture(t *testing.T, wrap ...func(store.Reader) store.Reader) *fixture {
+func newFixture(t testing.TB, wrap ...func(store.Reader) store.Reader) *fixture {
 	t.Helper()
 	return startFixture(t, 150*time.Millisecond, wrap...)
 }
@@ -90,13 +91,13 @@ func newPatientFixture(t *testing.T, wrap ...func(store.Reader) store.Reader) *f
 	return startFixture(t, time.Minute, wrap...)
 }
 
-func startFixture(t *testing.T, wait time.Duration, wrap ...func(store.Reader) store.Reader) *fixture {
+func startFixture(t testing.TB, wait time.Duration, wrap ...func(store.Reader) store.Reader) *fixture {
 	t.Helper()
 	return startFixtureOver(t, wait, nil, wrap...)
 }
 
 // startFixtureOver starts the stage over raw events.
-func startFixtureOver(t *testing.T, wait time.Duration, raw *RawLog, wrap ...func(store.Reader) store.Reader) *fixture {
+func startFixtureOver(t testing.TB, wait time.Duration, raw *RawLog, wrap ...func(store.Reader) store.Reader) *fixture {
 	t.Helper()
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"))
 	if err != nil {
@@ -120,7 +121,7 @@ func startFixtureOver(t *testing.T, wait time.Duration, raw *RawLog, wrap ...fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.server = httptest.NewServer(s.Handler())
+	f.service, f.server = s, httptest.NewServer(s.Handler())
 	t.Cleanup(func() {
 		f.server.Close()
 		if err := st.Close(); err != nil {
@@ -260,7 +261,7 @@ func (f *fixture) json(path string, into any, more ...string) reply {
 }
 
 // problem checks that an answer is a problem document and returns its detail.
-func (r reply) problem(t *testing.T, status int) string {
+func (r reply) problem(t testing.TB, status int) string {
 	t.Helper()
 	var p struct {
 		Status int    `json:"status"`

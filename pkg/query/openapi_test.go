@@ -149,7 +149,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 }
 
 // describer compiles the description's schemas: those with a name, and what a pointer leads to.
-func describer(t *testing.T) func(name string) *jsonschema.Schema {
+func describer(t testing.TB) func(name string) *jsonschema.Schema {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schemas.OpenAPI)))
 	if err != nil {

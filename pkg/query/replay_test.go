@@ -38,7 +38,7 @@ type rawFixture struct {
 	begin   time.Time // of the log; producers give up records that are old
 }
 
-func newRawFixture(t *testing.T) *rawFixture {
+func newRawFixture(t testing.TB) *rawFixture {
 	t.Helper()
 	return newRawFixtureOver(t, kafkatest.StartCluster(t, 4))
 }
@@ -57,7 +57,7 @@ func newRawFixtureWith(t *testing.T, wrap func(store.Reader) store.Reader) *rawF
 	return newRawFixtureOver(t, kafkatest.StartCluster(t, 4), wrap)
 }
 
-func newRawFixtureOver(t *testing.T, cluster *kafkatest.Cluster, wrap ...func(store.Reader) store.Reader) *rawFixture {
+func newRawFixtureOver(t testing.TB, cluster *kafkatest.Cluster, wrap ...func(store.Reader) store.Reader) *rawFixture {
 	t.Helper()
 	return &rawFixture{
 		fixture: startFixtureOver(t, 150*time.Millisecond, NewRawLog(cluster.Config), wrap...), cluster: cluster, begin: time.Now().Truncate(time.Second),

@@ -62,7 +62,7 @@ func (f *rawFixture) talkOf(tenantID, thread, run string) []int64 {
 }
 
 // proofs are the answers on the lines of a body, by thread and run, and how many lines say how far it is.
-func proofs(t *testing.T, body string) (all map[string]proofAnswer, order []string, progress int) {
+func proofs(t testing.TB, body string) (all map[string]proofAnswer, order []string, progress int) {
 	t.Helper()
 	proof, far := describer(t)("Proof"), describer(t)("VerifyProgress")
 	all = map[string]proofAnswer{}
