@@ -32,7 +32,7 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 		Flags: func(f *pflag.FlagSet) {
 			choice.Flags(f)
 			api.Flags(f)
-			app.BytesVar(f, &cfg.TimelineBytes, "timeline-memory", "memory for the runs that were stepped through last; one may have an eighth of it")
+			app.BytesVar(f, &cfg.TimelineBytes, "timeline-memory", "memory for the runs that were stepped through last; one may have a quarter of it")
 			f.IntVar(&cfg.Streams, "streams", cfg.Streams, "live streams that may be open at the same time")
 			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "pause after which a live stream that has nothing to say says so")
 			f.DurationVar(&cfg.StreamLife, "stream-life", cfg.StreamLife, "how long a live stream lasts at most; its reader goes on with another one. What stands between ends connections, often after 10m")

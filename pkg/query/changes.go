@@ -83,12 +83,9 @@ func (c *call) changes() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.readThread()
+	v, err := c.readStepped()
 	if err != nil {
 		return err
-	}
-	if v.status == http.StatusTooEarly {
-		return tooEarly()
 	}
 	tip := cmp.Or(c.runID, graphOf(v.runs).Tip())
 	b := blame{c: c, view: v, place: place, limit: limit, until: time.Now().Add(changesFor)}

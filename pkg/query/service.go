@@ -36,10 +36,10 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, and 256 MiB for runs that are stepped through.
+// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, and 128 MiB for runs that are stepped through.
 func DefaultConfig() Config {
 	return Config{
-		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, TimelineBytes: 256 << 20,
+		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, TimelineBytes: 128 << 20,
 		StreamHeartbeat: 15 * time.Second, StreamRetry: time.Second, StreamLife: 9 * time.Minute, Streams: 20_000,
 		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}

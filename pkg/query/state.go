@@ -95,12 +95,9 @@ func (c *call) state() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.readThread()
+	v, err := c.readStepped()
 	if err != nil {
 		return err
-	}
-	if v.status == http.StatusTooEarly {
-		return tooEarly()
 	}
 	run := cmp.Or(c.runID, graphOf(v.runs).Tip())
 	enough := func(r *timeline.Reader) bool {

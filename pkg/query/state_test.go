@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -317,6 +318,41 @@ func TestState_ReadsARunOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.get("acme", "/v1/threads/chat/runs/r/state").problem(t, 404)
+	if cache := f.service.timelines; len(cache.byRun) > 0 || len(cache.tenants) > 0 || cache.held != 0 {
+		t.Errorf("%d bytes of what was erased stay", cache.held)
+	}
+}
+
+func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := newMetrics(prometheus.NewRegistry(), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cache := newTimelines(1000, m)
+		use := func(run string) {
+			t.Helper()
+			c, err := cache.take(t.Context(), timelineKey{"acme", "t", run}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cache.release(c, 100)
+		}
+		use("old")
+		use("new")
+		time.Sleep(timelineIdle - time.Second)
+		use("new")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if len(cache.byRun) != 1 || cache.held != 100 {
+			t.Errorf("%d runs stay", len(cache.byRun))
+		}
+		time.Sleep(2 * timelineIdle)
+		synctest.Wait()
+		if len(cache.byRun) != 0 || len(cache.tenants) != 0 || cache.sweep != nil {
+			t.Errorf("%d runs stay for good", len(cache.byRun))
+		}
+	})
 }
 
 func TestState_OfAChildStartsFromItsParent(t *testing.T) {

@@ -58,6 +58,18 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	return f(stepping{held.reader, c, row})
 }
 
+// readStepped is readThread for a thread that is stepped through. What is kept of one that is not there any more is dropped.
+func (c *call) readStepped() (view, error) {
+	v, err := c.readThread()
+	if errors.Is(err, store.ErrNotFound) {
+		c.timelines.forget(c.tenant, c.threadID)
+	}
+	if err == nil && v.status == http.StatusTooEarly {
+		err = tooEarly()
+	}
+	return v, err
+}
+
 // readTimeline reads on in a run's raw events, from the beginning where r is nil.
 func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timeline.Reader, error) {
 	release, err := c.timelines.read(c.r.Context(), c.tenant)

@@ -12,10 +12,10 @@ import (
 
 const (
 	// timelineParts: one run's timeline takes up to this part of the cache, as do those that are read at the same time each.
-	timelineParts = 8
+	timelineParts = 4
 	// timelineReads is how many runs one tenant has read from the log at the same time.
 	timelineReads = 2
-	// timelineIdle is how long a timeline stays that nobody steps through. What was erased is not found any more, and does not stay in memory.
+	// timelineIdle is how long a timeline stays that nobody steps through: what was erased is not to stay in memory.
 	timelineIdle = 10 * time.Minute
 )
 
@@ -29,6 +29,7 @@ type timelines struct {
 	mu      sync.Mutex
 	held    int64
 	byRun   map[timelineKey]*cachedRun
+	sweep   *time.Timer // runs while there is something
 	tenants map[string]*tenantTimelines
 }
 
@@ -86,8 +87,6 @@ func (t *timelines) take(ctx context.Context, key timelineKey, told string) (*ca
 func (t *timelines) find(key timelineKey, told string) *cachedRun {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
-	t.forgetIdle(now)
 	c := t.byRun[key]
 	if c != nil && c.told != told {
 		t.drop(c)
@@ -98,7 +97,10 @@ func (t *timelines) find(key timelineKey, told string) *cachedRun {
 		c.at = t.of(key.tenant).recents.PushFront(c)
 		t.byRun[key] = c
 	}
-	c.used = now
+	c.used = time.Now()
+	if t.sweep == nil {
+		t.sweep = time.AfterFunc(timelineIdle, t.forgetIdle)
+	}
 	t.of(key.tenant).recents.MoveToFront(c.at)
 	return c
 }
@@ -155,16 +157,31 @@ func (t *timelines) tidy(tenant string) {
 	}
 }
 
-func (t *timelines) forgetIdle(now time.Time) {
-	for _, have := range t.tenants {
-		for at := have.recents.Back(); at != nil; at = have.recents.Back() {
-			c := at.Value.(*cachedRun)
-			if now.Sub(c.used) < timelineIdle {
-				break
-			}
+// forgetIdle drops what nobody has used for long.
+func (t *timelines) forgetIdle() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.byRun {
+		if time.Since(c.used) >= timelineIdle {
 			t.drop(c)
 		}
 	}
+	t.metrics.timelineBytes.Set(float64(t.held))
+	if t.sweep = nil; len(t.byRun) > 0 {
+		t.sweep = time.AfterFunc(timelineIdle/2, t.forgetIdle)
+	}
+}
+
+// forget drops the runs of a thread that is not there any more.
+func (t *timelines) forget(tenant, thread string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, c := range t.byRun {
+		if key.tenant == tenant && key.thread == thread {
+			t.drop(c)
+		}
+	}
+	t.metrics.timelineBytes.Set(float64(t.held))
 }
 
 // read takes one of the slots for reading a run from the log; call the result to release it.

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -31,6 +32,8 @@ type thread struct {
 	folds map[string]*oracle
 	// blind: no histories are noted, which takes memory in proportion to the square of what grows.
 	blind bool
+	// every is how many events its timelines fold between two marks at least; 0 is as usual.
+	every int
 }
 
 // oracle folds one run as its records come (fold.Runs), and notes the history behind each event.
@@ -120,6 +123,7 @@ func (th *thread) read(run string, limit int64) *Reader {
 	if err != nil {
 		th.t.Fatal(err)
 	}
+	r.every = cmp.Or(th.every, r.every)
 	th.take(r, int64(len(th.log)))
 	return r
 }
@@ -196,6 +200,7 @@ func TestTimeline_AtEveryEventOfARecordingIsAFoldOfWhatCameBefore(t *testing.T) 
 		t.Run(th.String(), func(t *testing.T) {
 			t.Parallel()
 			made := newThread(t)
+			made.every = 1
 			for i, run := range th.Runs {
 				parent := ""
 				if i > 0 {
