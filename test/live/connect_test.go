@@ -1,0 +1,102 @@
+package live
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/test/conformance"
+)
+
+// connect calls POST /v1/connect and returns the events of its answer.
+func (s *site) connect(thread, props string) []string {
+	s.t.Helper()
+	status, body := s.send(http.MethodPost, s.queries[0]+"/v1/connect", "application/json",
+		fmt.Sprintf(`{"threadId":%q,"runId":"mine","state":{},"messages":[],"tools":[],"context":[],"forwardedProps":%s}`, thread, props))
+	if status != http.StatusOK {
+		s.t.Fatalf("connecting: %d %s", status, body)
+	}
+	var events []string
+	for line := range strings.Lines(body) {
+		if data, ok := strings.CutPrefix(line, "data: "); ok {
+			events = append(events, strings.TrimSpace(data))
+		}
+	}
+	return events
+}
+
+func TestConnect_RestoresAThread(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 2), options{})
+	if got := typesOf(s.connect("never seen", "{}")); got != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT RUN_FINISHED" {
+		t.Errorf("a thread that nobody has seen: %s", got)
+	}
+	for _, run := range []string{"one", "two"} {
+		s.input("chat", run, fmt.Sprintf(input, "chat", run))
+		s.publish("chat", run, said("chat", run, 2)...)
+		s.status("chat", run, "finished")
+	}
+	got := s.connect("chat", "{}")
+	if typesOf(got) != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT RUN_FINISHED" || !strings.Contains(got[1], "two-a") {
+		t.Errorf("the latest run: %s", got)
+	}
+	if got := s.connect("chat", `{"skein":{"runId":"one"}}`); !strings.Contains(got[1], "one-a") || strings.Contains(got[1], "two-a") {
+		t.Errorf("run one: %s", got)
+	}
+	for body, want := range map[string]int{
+		`{`: 400, `{"runId":"r","messages":[]}`: 400,
+		`{"threadId":"chat","runId":"r","messages":[],"forwardedProps":{"skein":{"runId":"none"}}}`: 404,
+		`{"threadId":"chat","runId":"r","messages":[],"forwardedProps":{"skein":{"runId":7}}}`:      400,
+	} {
+		if status, answer := s.send(http.MethodPost, s.queries[0]+"/v1/connect", "application/json", body); status != want {
+			t.Errorf("%s: %d %s, want %d", body, status, answer, want)
+		}
+	}
+	if status, _ := s.send(http.MethodGet, s.queries[0]+"/v1/connect", "", ""); status != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d", status)
+	}
+}
+
+// A stock HttpAgent that knows nothing but the thread's id holds after connect what one holds that made its runs, and one that comes
+// while a run goes on has its end, too.
+func TestConnect_IsAnAgentToAStockClient(t *testing.T) {
+	client, ok := conformance.Live(t)
+	if !ok {
+		t.Skip("this needs the official client")
+	}
+	s := start(t, kafkatest.Start(t, 2), options{})
+	events := said("chat", "r", 6)
+	s.input("chat", "r", fmt.Sprintf(input, "chat", "r"))
+	s.publish("chat", "r", events[:5]...)
+	job := conformance.Job{Answer: &conformance.Answer{URL: s.queries[0] + "/v1/connect", ThreadID: "chat"}}
+	watch := s.attach(0, "/v1/threads/chat/stream", "") // once it is there, so is what was said
+	if _, ok := watch.event(); !ok {
+		t.Fatal("the stream is over")
+	}
+	go func() {
+		s.publish("chat", "r", events[5:]...)
+	}()
+	failed := said("failed", "r", 2)
+	failed[len(failed)-1] = `{"type":"RUN_ERROR","message":"the model is away"}`
+	s.publish("failed", "r", failed...)
+	s.status("failed", "r", "error")
+	error := conformance.Job{Answer: &conformance.Answer{URL: s.queries[0] + "/v1/connect", ThreadID: "failed"}}
+	empty := conformance.Job{Answer: &conformance.Answer{URL: s.queries[0] + "/v1/connect", ThreadID: "never seen"}}
+	results, err := client.Reduce(job, empty, error)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"id":"u1","role":"user","content":"Hello"},{"id":"r-a","role":"assistant","content":"0 1 2 3 4 5 "}]`
+	if d := conformance.DiffJSON("messages", json.RawMessage(want), results[0].Messages); d != "" || results[0].Rejected != "" {
+		t.Errorf("%s, rejected %q", d, results[0].Rejected)
+	}
+	if d := conformance.DiffJSON("messages", json.RawMessage(`[]`), results[1].Messages); d != "" || results[1].Rejected != "" {
+		t.Errorf("%s, rejected %q", d, results[1].Rejected)
+	}
+	if d := conformance.DiffJSON("messages", json.RawMessage(`[{"id":"r-a","role":"assistant","content":"0 1 "}]`), results[2].Messages); d != "" {
+		t.Errorf("a run that failed: %s, rejected %q", d, results[2].Rejected)
+	}
+	t.Logf("of a thread whose last run failed the client says %q", results[2].Rejected)
+}
