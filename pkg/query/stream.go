@@ -129,6 +129,11 @@ func (s *stream) serve() error {
 			return err
 		}
 		b, err := s.next()
+		if errors.Is(err, tail.ErrGone) && !s.resumes() && !s.caughtUp() {
+			if err = s.skip(); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -272,15 +277,8 @@ func (s *stream) openOnce() error {
 	if err != nil {
 		return err
 	}
-	first, err := s.tail.Start(s.ctx, s.partition)
-	if err != nil {
-		return err
-	}
-	if from < first && s.resumes() {
-		return s.gone()
-	}
 	s.thread = thread
-	return s.follow(max(from, first))
+	return s.follow(from)
 }
 
 // follow begins to read from an offset on.
@@ -299,6 +297,18 @@ func (s *stream) follow(from int64) error {
 	}
 	s.reader, s.through = reader, from
 	return nil
+}
+
+// skip goes on where the log begins: what open runs have said before is gone.
+func (s *stream) skip() error {
+	first, err := s.tail.Start(s.ctx, s.partition)
+	if err != nil {
+		return err
+	}
+	if first <= s.through {
+		return fmt.Errorf("following %s from %d:%d on: %w", s.key, s.partition, s.through, tail.ErrGone)
+	}
+	return s.follow(first)
 }
 
 // resumes reports whether the reader has named an event, of which it is not known yet whose it is.

@@ -42,7 +42,7 @@ type Batch struct {
 	Away bool
 }
 
-// End is the end of the log when the reader began, as far as this process knew: what lies below was there.
+// End is the end of the log when the reader began: what lies below was there.
 func (r *Reader) End() int64 { return r.end }
 
 // Next returns the next records of the thread, and waits for them. A batch without records says that the reader has

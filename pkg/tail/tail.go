@@ -62,10 +62,8 @@ type partition struct {
 	// ready is closed once ring or err is set.
 	ready chan struct{}
 
-	mu   sync.Mutex
-	ring *ring
-	// end is the log's end when the partition was opened.
-	end     int64
+	mu      sync.Mutex
+	ring    *ring
 	readers int
 	// toEnd are readers that have not come to their End: a record of another thread may bring them there.
 	toEnd map[*Reader]struct{}
@@ -122,6 +120,9 @@ func (t *Tail) Follow(ctx context.Context, key string, partition int32, from int
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+		if err := p.failed(); err != nil && !errors.Is(err, errLeft) {
+			return nil, err
+		}
 		r, err := t.follow(ctx, p, key, from)
 		if !errors.Is(err, errLeft) {
 			return r, err
@@ -129,17 +130,31 @@ func (t *Tail) Follow(ctx context.Context, key string, partition int32, from int
 	}
 }
 
+// failed says why the partition is not read.
+func (p *partition) failed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
 // errLeft: the partition was given up between two looks.
 var errLeft = errors.New("the partition is not read any more")
 
 func (t *Tail) follow(ctx context.Context, p *partition, key string, from int64) (*Reader, error) {
-	r := &Reader{tail: t, p: p, key: key, next: from, wake: make(chan struct{}, 1), lastAsked: time.Now()}
+	// What this process has read so far may be less than there is: another one may be ahead, and its reader come here.
+	end, err := t.ask(ctx, t.adm.ListCommittedOffsets, p.id)
+	if err == nil && from > end {
+		err = fmt.Errorf("following from offset %d: %w: it ends at %d", from, ErrGone, end)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{tail: t, p: p, key: key, next: from, end: end, wake: make(chan struct{}, 1), lastAsked: time.Now()}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.err != nil {
-		defer p.mu.Unlock()
 		return nil, p.err
 	}
-	r.end = max(p.end, p.ring.next)
 	r.thread = p.ring.thread(key)
 	if r.thread.readers == nil {
 		r.thread.readers = map[*Reader]struct{}{}
@@ -149,19 +164,7 @@ func (t *Tail) follow(ctx context.Context, p *partition, key string, from int64)
 	if p.ring.next < r.end {
 		p.toEnd[r] = struct{}{}
 	}
-	p.mu.Unlock()
 	t.metrics.readers.Inc()
-	if from > r.end { // what this process has read so far may be less than there is
-		end, err := t.ask(ctx, t.adm.ListCommittedOffsets, p.id)
-		if err == nil && from > end {
-			err = fmt.Errorf("following from offset %d: %w: it ends at %d", from, ErrGone, end)
-		}
-		if err != nil {
-			r.Close()
-			return nil, err
-		}
-		r.end = end
-	}
 	return r, nil
 }
 
@@ -220,7 +223,6 @@ func (t *Tail) start(p *partition) {
 		return
 	}
 	p.mu.Lock()
-	p.end = end
 	p.ring = newRing(max(first, end-t.cfg.Window))
 	p.mu.Unlock()
 	t.mu.Lock()
