@@ -24,7 +24,7 @@ func stage() app.Stage {
 only after Kafka has acknowledged, and holds no state: start as many as you like.
 
 With --agents it is also a proxy: POST /v1/agents/NAME takes a RunAgentInput, answers with that agent's
-stream, byte for byte, and publishes input and events on the way.
+stream, each event byte for byte and numbered, and publishes input and events on the way.
 
 Every request needs an API key that may publish; the tenant is the key's. skein keys new makes one.`,
 		Example: `  ingest --brokers kafka-0:9092,kafka-1:9092 --listen 0.0.0.0:8420 --api-keys /etc/skein/api-keys.yaml`,

@@ -192,13 +192,14 @@ func (p *proxied) copy(body io.Reader) error {
 // the spool takes no time that could be seen.
 func (p *proxied) take(piece sse.Piece) {
 	p.open = piece.Partial
+	seq := int64(-1)
 	switch {
 	case piece.Over:
 		t := typeOf(piece.Head)
 		if p.terminal && t == agui.RunStarted {
 			p.next(nil) // its id is not read: the events stay with the run before
 		}
-		p.spool.skip(piece.NoRoom)
+		seq = p.spool.skip(piece.NoRoom)
 		p.unfinished.begun = true
 		if isEnd(t) {
 			p.terminal, p.endLost = true, true
@@ -212,12 +213,12 @@ func (p *proxied) take(piece sse.Piece) {
 				p.next(piece.Data)
 			}
 			end := isEnd(t)
-			p.spool.addEvent(piece.Data, false, end)
+			seq = p.spool.addEvent(piece.Data, false, end)
 			p.unfinished.see(t, piece.Data)
 			p.terminal = p.terminal || end
 		}
 	}
-	p.wire.write(piece.Raw)
+	p.wire.event(piece.Raw, seq)
 	if p.terminal {
 		p.closeSoon()
 	} else {
@@ -398,10 +399,8 @@ func (p *proxied) finish(err error) {
 
 // say writes an event in the agent's place, to Kafka and to the caller.
 func (p *proxied) say(event []byte) {
-	p.spool.addEvent(event, true, true)
-	p.wire.write([]byte("data: "))
-	p.wire.write(event)
-	p.wire.write([]byte("\n\n"))
+	seq := p.spool.addEvent(event, true, true)
+	p.wire.event(slices.Concat([]byte("data: "), event, []byte("\n\n")), seq)
 }
 
 // endedByAgent closes a run's account. A run whose own end is not on the topic, for its size or want of room, ends there so that its record says so.

@@ -74,8 +74,16 @@ func inputOf(run string) string {
 	return `{"threadId":"t1","runId":"` + run + `","state":{},"messages":[],"tools":[],"context":[],"forwardedProps":{"userId":"u/7","n":3,"list":["x",true]}}`
 }
 
-// call sends an input to the agent; the answer's stream is the caller's to read and close.
+// call sends an input to the agent; the answer's stream is the caller's to read and close. It is the agent's: without the numbers that
+// the proxy gives to events.
 func (b *behind) call(ctx context.Context, body string, header ...string) *http.Response {
+	b.t.Helper()
+	resp := b.callRaw(ctx, body, header...)
+	resp.Body = &withoutIDs{ReadCloser: resp.Body}
+	return resp
+}
+
+func (b *behind) callRaw(ctx context.Context, body string, header ...string) *http.Response {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.srv.URL+"/v1/agents/helper", strings.NewReader(body))
 	if err != nil {

@@ -103,30 +103,33 @@ func (sp *spool) addInput(value []byte) bool {
 }
 
 // addEvent adds an event, whose bytes it copies. One that must be there, such as a run's end, is taken without
-// room where it is small.
-func (sp *spool) addEvent(value []byte, synthetic, must bool) {
+// room where it is small. It returns the event's number.
+func (sp *spool) addEvent(value []byte, synthetic, must bool) int64 {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
 	seq := sp.seq
 	sp.seq++
 	if sp.add(&spooled{headers: sp.event, value: value, kind: record.KindEvent, seq: seq, synthetic: synthetic}, must) {
-		return
+		return seq
 	}
 	sp.leftOut++
 	sp.noRoom()
+	return seq
 }
 
-// skip leaves an event out that was not held: it was too large, or there was no room for it.
-func (sp *spool) skip(noRoom bool) {
+// skip leaves an event out that was not held, as it was too large or there was no room for it, and returns its number.
+func (sp *spool) skip(noRoom bool) int64 {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
+	seq := sp.seq
 	sp.seq++
 	sp.leftOut++
 	if !noRoom {
 		sp.svc.metrics.leftOut.WithLabelValues(leftOutTooLarge).Inc()
-		return
+		return seq
 	}
 	sp.noRoom()
+	return seq
 }
 
 // noRoom counts an event for which there was no room, and tells.

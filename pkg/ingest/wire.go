@@ -1,7 +1,9 @@
 package ingest
 
 import (
+	"bytes"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -50,6 +52,25 @@ func (c *wire) write(b []byte) {
 	if _, err := c.w.Write(b); err != nil {
 		c.end()
 	}
+}
+
+// event writes an event with its number as id, for who is cut and goes on at the run's live stream. The id stands last, so that it
+// counts where the agent has given one. An event without a number (-1), or that the agent did not end, stays without.
+func (c *wire) event(raw []byte, seq int64) {
+	body, end := raw, []byte(nil)
+	for _, eol := range []string{"\r\n", "\n", "\r"} {
+		if before, ok := bytes.CutSuffix(raw, []byte(eol)); ok {
+			body, end = before, []byte(eol)
+			break
+		}
+	}
+	if seq < 0 || !bytes.HasSuffix(body, []byte("\n")) && !bytes.HasSuffix(body, []byte("\r")) {
+		c.write(raw)
+		return
+	}
+	c.write(body)
+	c.write(append(strconv.AppendInt([]byte("id: seq:"), seq, 10), end...))
+	c.write(end)
 }
 
 // flush sends what was written.

@@ -1,18 +1,26 @@
 package live
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/tail"
 )
 
 const input = `{"threadId":%q,"runId":%q,"state":{},"messages":[{"id":"u1","role":"user","content":"Hello"}],"tools":[],"context":[],"forwardedProps":{}}`
@@ -316,5 +324,118 @@ func TestAttach_EndsWhereTheProcessDoes(t *testing.T) {
 	s.publish("chat", "r", events[4:]...)
 	if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[4:], "\n"); got != want {
 		t.Errorf("elsewhere came\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAttach_GoesOnOnceKafkaIsBack(t *testing.T) {
+	cluster := kafkatest.StartCluster(t, 1)
+	wire := cluster.Wire()
+	s := start(t, cluster.Config, options{follow: &wire.Config, tail: func(c *tail.Config) { c.Away = 1500 * time.Millisecond }})
+	events := said("chat", "r", 5)
+	s.publish("chat", "r", events[:4]...)
+	r := s.attach(0, runPath("chat", "r")+"/stream", "")
+	for r.lastID != "0:3" {
+		if _, ok := r.event(); !ok {
+			t.Fatal("the stream is over")
+		}
+	}
+	wire.Decide(func(kafkatest.Request) kafkatest.Fate { return kafkatest.CutBefore })
+	if f, ok := r.next(); !ok || !strings.Contains(f.comment, "Kafka does not answer") {
+		t.Fatalf("while Kafka is away the stream says %+v", f)
+	}
+	s.publish("chat", "r", events[4:]...)
+	wire.Decide(nil)
+	if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[4:], "\n"); got != want {
+		t.Errorf("then came\n%s\nwant\n%s", got, want)
+	}
+}
+
+// away is a store that does not answer for a while.
+type away struct {
+	store.Reader
+	is *atomic.Bool
+}
+
+func (a away) Thread(ctx context.Context, tenant, thread string) ([]store.Run, error) {
+	if a.is.Load() {
+		return nil, errors.New("the store is away")
+	}
+	return a.Reader.Thread(ctx, tenant, thread)
+}
+
+func TestAttach_WaitsForTheStore(t *testing.T) {
+	var gone atomic.Bool
+	s := start(t, kafkatest.Start(t, 1), options{reader: func(r store.Reader) store.Reader { return away{r, &gone} }})
+	one, two := said("chat", "one", 5), said("chat", "two", 2)
+	s.publish("chat", "one", one[:4]...)
+	r := s.attach(0, "/v1/threads/chat/stream", "")
+	for r.lastID != "0:3" {
+		if _, ok := r.event(); !ok {
+			t.Fatal("the stream is over")
+		}
+	}
+	gone.Store(true)
+	s.try(0, "/v1/threads/chat/stream", "").refused(http.StatusServiceUnavailable)
+	s.publish("chat", "one", one[4:]...)
+	for range one[4:] { // the run that is followed goes on
+		if f, ok := r.event(); !ok || f.id == "" {
+			t.Fatalf("%+v", f)
+		}
+	}
+	s.publish("chat", "two", two...)
+	for {
+		f, ok := r.next()
+		if !ok {
+			t.Fatal("the stream is over")
+		}
+		if strings.Contains(f.comment, "cannot be read now") {
+			break
+		}
+	}
+	gone.Store(false)
+	if f, ok := r.event(); !ok || f.data != two[0] {
+		t.Errorf("then came %+v", f)
+	}
+}
+
+// A caller of the proxy that is cut goes on at the run's live stream with the number that it has had last.
+func TestAttach_GoesOnForACallerOfTheProxy(t *testing.T) {
+	events, more := said("chat", "r", 8), make(chan struct{})
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i, ev := range events {
+			if i == 5 {
+				_ = http.NewResponseController(w).Flush()
+				<-more
+			}
+			fmt.Fprintf(w, "data: %s\n\n", ev)
+		}
+	}))
+	t.Cleanup(agent.Close)
+	known, err := agents.ParsePairs([]string{"helper=" + agent.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, kafkatest.Start(t, 2), options{agents: known})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.ingest+"/v1/agents/helper", strings.NewReader(fmt.Sprintf(input, "chat", "r")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller := &reader{t: t, lines: bufio.NewReader(resp.Body)}
+	for range 4 {
+		if _, ok := caller.event(); !ok {
+			t.Fatal("the proxy's stream is over")
+		}
+	}
+	_ = resp.Body.Close() // cut
+	r := s.attach(0, runPath("chat", "r")+"/stream", caller.lastID)
+	close(more)
+	if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[4:], "\n"); got != want || caller.lastID != "seq:3" {
+		t.Errorf("behind %s came\n%s\nwant\n%s", caller.lastID, got, want)
 	}
 }
