@@ -17,7 +17,7 @@ import (
 
 func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 	var all strings.Builder
-	for _, command := range []string{"", "dev", "demo", "threads", "lineage", "history", "diff", "checkout", "replay", "verify", "export", "publish", "erase", "fold", "lint", "topics", "topics create", "topics check", "topics alter", "dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "version"} {
+	for _, command := range []string{"", "dev", "demo", "threads", "lineage", "history", "tail", "diff", "checkout", "replay", "verify", "export", "publish", "erase", "fold", "lint", "topics", "topics create", "topics check", "topics alter", "dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "version"} {
 		args := append(strings.Fields(command), "--help")
 		stdout, stderr, code := skein(t, "", args...)
 		if code != 0 || stderr != "" {
@@ -69,7 +69,11 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"until of nothing":        {[]string{"replay", "t", "r", "--until", "state.n >"}, app.ExitUsage, "Syntax error"},
 		"until of no bool":        {[]string{"replay", "t", "r", "--until", "1"}, app.ExitUsage, "not bool"},
 		"until to a topic":        {[]string{"replay", "t", "r", "--until", "true", "--to", "x"}, app.ExitUsage, "--until does not go with --to"},
-		"follow to stdout":        {[]string{"replay", "t", "--follow"}, app.ExitUsage, "--follow goes with --to TOPIC"},
+		"tail as two":             {[]string{"tail", "t", "--events", "--json"}, app.ExitUsage, "--events or --json"},
+		"tail of nothing":         {[]string{"tail"}, app.ExitUsage, "skein tail THREAD [RUN]"},
+		"tail of nobody":          {[]string{"tail", "t", "--url", "http://127.0.0.1:1"}, app.ExitFailed, "is skein dev running?"},
+		"follow for machines":     {[]string{"history", "t", "--follow", "--json"}, app.ExitUsage, "skein tail --json"},
+		"follow to stdout":        {[]string{"replay", "t", "--follow"}, app.ExitUsage, "skein tail --events follows a thread"},
 		"a topic set's":           {[]string{"replay", "t", "--to", "v2.skein.runs", "--yes"}, app.ExitUsage, "belongs to a topic set"},
 		"replay of nobody's":      {[]string{"replay", "--to", "x", "--yes"}, app.ExitUsage, "--tenant ID or --any-tenant"},
 		"replay of anybody's":     {[]string{"replay", "t", "--to", "x", "--yes", "--any-tenant"}, app.ExitUsage, "say whose thread"},

@@ -6,20 +6,30 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
 )
 
 func newHistory(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
-	var asJSON bool
+	var asJSON, follows bool
 	cmd := &cobra.Command{
 		Use:     "history THREAD [RUN]",
 		GroupID: groupRead,
 		Short:   "Give back a conversation as it was at the end of a run",
 		Long: `Give back a conversation as it was at the end of a run: its messages and its state, equal to what the
-official AG-UI client held then. Without RUN it is the tip of the thread with the latest start.`,
+official AG-UI client held then. Without RUN it is the tip of the thread with the latest start.
+
+With --follow it shows the conversation as a chat and goes on with what comes, as skein tail does.`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if follows {
+				if asJSON {
+					return app.Usagef("--follow shows a chat; skein tail --json prints what comes for machines")
+				}
+				c := newChat(out, 0)
+				return follow(cmd.Context(), out, &at, args, c.event, c.end)
+			}
 			path, run := client.ThreadPath(args[0]), ""
 			if len(args) == 2 {
 				run = args[1]
@@ -43,5 +53,6 @@ official AG-UI client held then. Without RUN it is the tip of the thread with th
 	}
 	serverFlags(cmd, &at)
 	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVarP(&follows, "follow", "f", false, "go on with what comes")
 	return cmd
 }

@@ -96,6 +96,9 @@ Exit code 3: there are no such events, or --until was true at none.`,
 				return app.Usagef("say THREAD, or --to TOPIC: usage: %s", cmd.UseLine())
 			}
 			for _, name := range onlyTo {
+				if name == "follow" && to.follow {
+					return app.Usagef("--follow goes with --to TOPIC; skein tail --events follows a thread")
+				}
 				if cmd.Flags().Changed(name) {
 					return app.Usagef("--%s goes with --to TOPIC", name)
 				}

@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// tailMessages is how many of the messages that are there already a tail shows.
+const tailMessages = 4
+
+func newTail(out *output, environ []string) *cobra.Command {
+	at := server{environ: environ}
+	var asEvents, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "tail THREAD [RUN]",
+		GroupID: groupRead,
+		Short:   "Follow a thread live, as a chat or event by event",
+		Long: `Follow a thread live: what its agents say and do as it comes, over one run after another. With RUN it is that
+run, to its end. A thread or run that is not there yet is waited for. Where the server goes away, or ends the stream, it goes on at the
+event where it was, with none left out and none twice. Ctrl-C ends it.
+
+As a chat it shows the last messages that are there already, then text as it is written, tool calls, and how runs
+end. With --events it prints AG-UI events, one a line: first RUN_STARTED and snapshots of what there is, then each
+event byte for byte. skein history THREAD --follow shows the whole conversation first.`,
+		Example: `  skein tail my-thread
+  skein tail my-thread my-run --events | jq -r .type
+  skein tail my-thread --json`,
+		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asEvents && asJSON {
+				return app.Usagef("say --events or --json, not both")
+			}
+			c := newChat(out, tailMessages)
+			show := c.event
+			switch {
+			case asEvents:
+				show = func(e client.LiveEvent) error { return out.document(e.Data) }
+			case asJSON:
+				show = func(e client.LiveEvent) error { return out.json(liveLine{e.Position, e.Data}) }
+			}
+			return follow(cmd.Context(), out, &at, args, show, c.end)
+		},
+	}
+	serverFlags(cmd, &at)
+	cmd.Flags().BoolVar(&asEvents, "events", false, "print AG-UI events, one a line, in place of a chat")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON Lines that say the position of each event; what a reader is given to join has none")
+	return cmd
+}
+
+// liveLine is a line of skein tail --json.
+type liveLine struct {
+	Position string          `json:"position,omitempty"`
+	Event    json.RawMessage `json:"event"`
+}
+
+// waitingAfter is how long a stream is silent at its start before that is said.
+const waitingAfter = 2 * time.Second
+
+// follow shows the events of a thread, or of one run of it, as they come. Pause ends the line that is being written. Ctrl-C is how it ends.
+func follow(ctx context.Context, out *output, at *server, args []string, show func(client.LiveEvent) error, pause func() error) error {
+	path, what := client.ThreadPath(args[0]), "thread "+oneLine(args[0], 80)
+	if len(args) > 1 {
+		path, what = client.RunPath(args[0], args[1]), "run "+oneLine(args[1], 80)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first := make(chan struct{})
+	begun := false
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		select {
+		case <-first:
+		case <-ctx.Done():
+		case <-time.After(waitingAfter):
+			out.note("waiting for %s", what)
+		}
+	}()
+	err := at.connect(func(c *client.Client) error {
+		return c.Follow(ctx, path+"/stream", func(e client.LiveEvent) error {
+			if !begun {
+				begun = true
+				close(first)
+				<-said
+			}
+			return show(e)
+		}, func(err error) {
+			if pause() == nil { // else the next event says so
+				out.note("%s; trying again", oneLine(err.Error(), 300))
+			}
+		})
+	})
+	cancel()
+	<-said
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// chat shows live events the way a conversation is read.
+type chat struct {
+	out *output
+	// most is how many messages of the first snapshot are shown; 0 is all.
+	most  int
+	shown map[string]bool // messages, by id
+	begun map[string]bool // messages and tool calls of which there is something on the screen
+	names toolNames
+	// open is what is being written: a message or tool call by its id. inside reports whether its line goes on.
+	open   string
+	inside bool
+	joined bool
+}
+
+func newChat(out *output, most int) *chat {
+	return &chat{out: out, most: most, shown: map[string]bool{}, begun: map[string]bool{}, names: toolNames{}}
+}
+
+// event shows one event.
+func (c *chat) event(live client.LiveEvent) error {
+	var e struct {
+		Type                                   agui.Type
+		RunID, Message                         string
+		MessageID, Role, Name, Delta           string
+		ToolCallID, ToolCallName, ActivityType string
+		Content, Outcome                       json.RawMessage
+		Messages                               []message
+	}
+	// A member of another form stays empty.
+	if err := json.Unmarshal(live.Data, &e); err != nil && e.Type == "" {
+		return fmt.Errorf("reading live event: %w", err)
+	}
+	switch e.Type {
+	case agui.RunStarted:
+		return c.line("2", "── run "+oneLine(e.RunID, 80)+" ──")
+	case agui.RunFinished:
+		text := "── finished ──"
+		if bytes.Contains(e.Outcome, []byte(`"interrupt"`)) { // a text in older forms, an object since
+			text = "── interrupted: it waits for an answer ──"
+		}
+		return c.line("2", text)
+	case agui.RunError:
+		return c.line(styleGone, "── error: "+oneLine(e.Message, 500)+" ──")
+	case agui.MessagesSnapshot:
+		return c.snapshot(e.Messages)
+	case agui.TextMessageStart, agui.TextMessageContent, agui.TextMessageChunk:
+		role := e.Role
+		if role == "" {
+			role = "assistant"
+		}
+		return c.write(e.MessageID, c.names.who(message{Role: role, Name: e.Name}), e.Delta)
+	case agui.ReasoningMessageStart, agui.ReasoningMessageContent, agui.ReasoningMessageChunk:
+		return c.write(e.MessageID, "reasoning", e.Delta)
+	case agui.ToolCallStart, agui.ToolCallArgs, agui.ToolCallChunk:
+		if e.ToolCallName != "" {
+			c.names[e.ToolCallID] = e.ToolCallName
+		}
+		return c.write(e.ToolCallID, "→ "+c.names[e.ToolCallID], e.Delta)
+	case agui.ToolCallResult:
+		return c.message(message{ID: e.MessageID, Role: "tool", ToolCallID: e.ToolCallID, Content: e.Content})
+	case agui.ActivitySnapshot:
+		return c.message(message{ID: e.MessageID, Role: "activity", ActivityType: e.ActivityType, Content: e.Content})
+	case agui.TextMessageEnd, agui.ReasoningMessageEnd, agui.ToolCallEnd:
+		return c.end()
+	}
+	return nil
+}
+
+// snapshot shows the messages that were not shown yet.
+func (c *chat) snapshot(messages []message) error {
+	left := 0
+	if !c.joined && c.most > 0 {
+		left = max(0, len(messages)-c.most)
+	}
+	c.joined = true
+	if left > 0 {
+		if err := c.line("2", fmt.Sprintf("… %s before", count(left, "message"))); err != nil {
+			return err
+		}
+	}
+	for i, m := range messages {
+		who := c.names.who(m) // also of those that are not shown: they name tools
+		if c.shown[m.ID] {
+			continue
+		}
+		c.shown[m.ID] = true
+		if i < left {
+			continue
+		}
+		if err := c.whole(who, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message shows a message that is whole.
+func (c *chat) message(m message) error {
+	c.shown[m.ID] = true
+	if err := c.whole(c.names.who(m), m); err != nil {
+		return err
+	}
+	return c.end()
+}
+
+// whole shows a message as if it were written now: that of a snapshot may go on.
+func (c *chat) whole(who string, m message) error {
+	text := contentText(m.Content)
+	if text != "" || len(m.ToolCalls) == 0 {
+		if err := c.begin(m.ID, who, text); err != nil {
+			return err
+		}
+	}
+	for _, call := range m.ToolCalls {
+		if err := c.begin(call.ID, "→ "+call.Function.Name, call.Function.Arguments); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin begins to write a message or tool call.
+func (c *chat) begin(id, who, text string) error {
+	if err := c.end(); err != nil {
+		return err
+	}
+	mark := ""
+	if c.begun[id] { // what is before was shown
+		mark = " …"
+	}
+	c.open, c.inside, c.begun[id] = id, true, true
+	return c.out.text(c.out.bold(oneLine(who, c.out.width())) + mark + "\n  " + indented(printable(text)))
+}
+
+// write goes on with what is being written, or begins it.
+func (c *chat) write(id, who, text string) error {
+	if id == "" { // a chunk that goes on with the one before
+		id = c.open
+	}
+	c.shown[id] = true
+	if id != c.open || !c.inside {
+		return c.begin(id, who, text)
+	}
+	return c.out.text(indented(printable(text)))
+}
+
+// indented has each line of a text that is being written begin behind a margin.
+func indented(text string) string {
+	var b []rune
+	for _, r := range text {
+		if b = append(b, r); r == '\n' {
+			b = append(b, ' ', ' ')
+		}
+	}
+	return string(b)
+}
+
+// end ends the line that is being written.
+func (c *chat) end() error {
+	if !c.inside {
+		return nil
+	}
+	c.inside = false
+	return c.out.text("\n")
+}
+
+// line writes a line of its own.
+func (c *chat) line(style, text string) error {
+	if err := c.end(); err != nil {
+		return err
+	}
+	return c.out.text(c.out.paint(style, text) + "\n")
+}
