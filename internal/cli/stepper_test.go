@@ -307,6 +307,9 @@ type short struct {
 
 func (s *short) Page(_ context.Context, from, limit int) (*steps.Page, error) {
 	s.asked++
+	if from < 0 || from > s.total {
+		return nil, fmt.Errorf("there is no step %d", from)
+	}
 	p := &steps.Page{ThreadID: "t", RunID: "r", Status: record.StatusFinished, Total: s.total, State: fmt.Appendf(nil, `{"n":%d}`, max(0, from-1))}
 	if s.open {
 		p.Status = record.StatusRunning

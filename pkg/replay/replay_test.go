@@ -161,7 +161,7 @@ func TestRun_PublishesWhatWasPlanned(t *testing.T) {
 				bytes += int64(len(m.Key) + len(m.Value))
 			}
 		}
-		p := w.plan(replay.Options{Query: replay.Query{Tenant: "acme"}, Headers: []string{"traceparent"}})
+		p := w.plan(replay.Options{Query: replay.Query{Tenant: "acme"}, Headers: []string{"traceparent", replay.HeaderReplayedFrom}})
 		if p.Records != 14 || p.Bytes != bytes || p.Partitions != 2 || p.Inputs != 1 || p.Malformed != 1 || p.Erased != 0 ||
 			!maps.Equal(p.Types, map[string]int{"RUN_STARTED": 6, "TEXT_MESSAGE_CONTENT": 6}) ||
 			!maps.Equal(p.LeftOut, map[string]int{"authorization": 6, replay.HeaderReplayedFrom: 6}) || p.Headers["traceparent"] != 6 || p.Headers["label-user"] != 13 ||
