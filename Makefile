@@ -157,6 +157,15 @@ bench-memory: ## the compactor's memory with 2 million ended and 100,000 open ru
 bench-verify: ## skein verify --all of 1.6 million records beside refold and a plain read; docs/bench/verify.md tells more
 	go test ./bench -run '^$$' -bench 'Verify$$' -benchtime 1x -v -verify-records 1600000 -rounds 3 -timeout 1h
 
+.PHONY: bench-live
+bench-live: ## live streams: first byte, added delay with 1,000 readers, memory a reader, 10,000 that wait; docs/bench/live.md tells more
+	go test ./bench -run '^$$' -bench 'Attach$$' -benchtime 1x -v -readers 1000 -waiting 10000 -seconds 30 -timeout 1h
+
+.PHONY: live-long
+live-long: ## cut live streams at 1,000 random points on a real Kafka, and join each recorded run behind each of its events
+	go test ./test/live -run CutAtRandom -count=1 -v -timeout 1h -args -cuts=1000
+	go test ./test/live -run AStockClient -count=1 -v -timeout 1h -args -joins.all
+
 .PHONY: fuzz
 fuzz: ## run every fuzz test for FUZZTIME=10s
 	@go list ./... | while read -r pkg; do \

@@ -61,7 +61,7 @@ func BenchmarkStreams(b *testing.B) {
 	}
 }
 
-// streamServer is "idle" or "ingest BROKERS PREFIX": it says its address and serves until its input ends. A line asks it to give
+// streamServer is "idle", "ingest BROKERS PREFIX" or "query FOLDER BROKERS PREFIX": it says its address and serves until its input ends. A line asks it to give
 // back memory that it does not use, and is answered.
 func streamServer(args []string) error {
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,6 +87,12 @@ func streamServer(args []string) error {
 			time.Sleep(time.Millisecond)
 		}
 		handler = stage.Handler()
+	}
+	if args[0] == "query" {
+		var err error
+		if handler, err = newQuery(args[1:]); err != nil {
+			return err
+		}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
