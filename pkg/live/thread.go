@@ -216,7 +216,7 @@ func (t *Thread) show(r *Run) error {
 
 // Find implements fold.Runs, by the rules of the compactor.
 func (t *Thread) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
-	id, malformed, r := d.ClientRunID(), d.Malformed() != nil, (*Run)(nil)
+	id, malformed, r := d.ClientRunID(), isMalformed(d), (*Run)(nil)
 	if id != "" {
 		r = t.named(id, d.Offset)
 	} else if d.Headers.Kind != record.KindInput {
@@ -243,9 +243,11 @@ func (t *Thread) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 	return r.folding, "", nil
 }
 
+// isMalformed reports whether a record's value is neither an event nor an input: that costs the record.
+func isMalformed(d *fold.Decoded) bool { return d.Malformed() != nil }
+
 // replay tells what became of an event that the run's record holds.
 func (r *Run) replay(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
-	malformed := d.Malformed() != nil
 	switch {
 	case !r.replays:
 		return nil, Recorded, nil
@@ -253,7 +255,7 @@ func (r *Run) replay(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 		return r.again, "", nil
 	case d.Headers.Kind == record.KindInput:
 		return nil, fold.Input, nil
-	case malformed:
+	case isMalformed(d):
 		return nil, fold.Malformed, nil
 	case d.SyntheticEnd():
 		return nil, fold.SyntheticEnd, nil

@@ -372,13 +372,10 @@ func (s *stream) take(b tail.Batch) error {
 }
 
 func (s *stream) takeRecord(m *kgo.Record) error {
-	e, err := kafka.Event(m, s.like)
-	if errors.Is(err, record.ErrUnknownVersion) {
-		return fmt.Errorf("reading record %s: %w", e.Position(), err)
-	}
-	switch unreadable := err != nil; {
-	case unreadable || len(m.Value) > kafka.MaxValueBytes: // a dead letter
-		return nil
+	e, ok, err := s.readable(m)
+	switch {
+	case !ok:
+		return err
 	case e.Headers.Kind == record.KindErase:
 		return s.erased()
 	case !e.OfRun():
@@ -404,6 +401,15 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	s.give(m.Value, cursor{at: e.Position(), seq: -1})
 	s.beats = 0
 	return nil
+}
+
+// readable reads a record; ok is false for a dead letter.
+func (s *stream) readable(m *kgo.Record) (e record.Event, ok bool, err error) {
+	e, err = kafka.Event(m, s.like)
+	if errors.Is(err, record.ErrUnknownVersion) {
+		return e, false, fmt.Errorf("reading record %s: %w", e.Position(), err)
+	}
+	return e, err == nil && len(m.Value) <= kafka.MaxValueBytes, nil
 }
 
 // give writes an event, with its id.

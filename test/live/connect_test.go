@@ -82,9 +82,9 @@ func TestConnect_IsAnAgentToAStockClient(t *testing.T) {
 	failed[len(failed)-1] = `{"type":"RUN_ERROR","message":"the model is away"}`
 	s.publish("failed", "r", failed...)
 	s.status("failed", "r", "error")
-	error := conformance.Job{Answer: &conformance.Answer{URL: s.queries[0] + "/v1/connect", ThreadID: "failed"}}
+	broken := conformance.Job{Answer: &conformance.Answer{URL: s.queries[0] + "/v1/connect", ThreadID: "failed"}}
 	empty := conformance.Job{Answer: &conformance.Answer{URL: s.queries[0] + "/v1/connect", ThreadID: "never seen"}}
-	results, err := client.Reduce(job, empty, error)
+	results, err := client.Reduce(job, empty, broken)
 	if err != nil {
 		t.Fatal(err)
 	}
