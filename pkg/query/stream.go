@@ -260,6 +260,7 @@ func (s *stream) openOnce() error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
+	lighten(rows)
 	s.rows = rows
 	if len(rows) > 0 {
 		s.partition = rows[0].Raw.Partition
@@ -279,6 +280,18 @@ func (s *stream) openOnce() error {
 	}
 	s.thread = thread
 	return s.follow(from)
+}
+
+// lighten takes out of rows what streams do not ask for: a reader holds those of its thread while a run goes on.
+func lighten(rows []store.Run) {
+	for i := range rows {
+		r := &rows[i]
+		if r.Input != nil { // what counts is that there was one
+			r.Input = json.RawMessage(`{}`)
+		}
+		r.Events, r.Labels, r.Interrupts, r.PendingToolCalls, r.Resumes = nil, nil, nil, nil, nil
+		r.Stats = record.Stats{Anomalies: r.Stats.Anomalies}
+	}
 }
 
 // follow begins to read from an offset on.
