@@ -69,8 +69,12 @@ func newScreen(ctx context.Context, t *testing.T, width int, environ []string, a
 		s.ended <- execute(ctx, out, args, environ, tty)
 	}()
 	t.Cleanup(func() {
-		// The emulator's answers end with it, and the reader once nobody holds the terminal.
-		if err := errors.Join(s.vt.Close(), tty.Close(), master.Close()); err != nil {
+		// The emulator's answers end with their pipe (its own Close races with its Read), the reader once nobody holds the terminal.
+		answers, ok := s.vt.InputPipe().(io.Closer)
+		if !ok {
+			t.Fatal("the emulator's answers cannot be ended")
+		}
+		if err := errors.Join(answers.Close(), tty.Close(), master.Close()); err != nil {
 			t.Error(err)
 		}
 		readers.Wait()
