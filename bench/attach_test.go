@@ -108,7 +108,7 @@ func BenchmarkAttach(b *testing.B) {
 	}
 	connected := time.Since(began)
 	eachIdle := (server.resident(b) - before) / float64(len(idle))
-	for _, r := range append(streams, idle...) {
+	for _, r := range slices.Concat(streams, idle) {
 		r.close()
 	}
 
