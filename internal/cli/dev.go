@@ -27,6 +27,7 @@ func (f *devFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.cfg.AdminListen, "admin-listen", "", "`ADDRESS` for metrics, health and profiles, loopback only; none by default")
 	flags.IntVar(&f.cfg.Partitions, "partitions", f.cfg.Partitions, "partitions of the topics, where they are made anew")
 	flags.DurationVar(&f.cfg.Checkpoint, "checkpoint", f.cfg.Checkpoint, "how often a run that is still open is written, so that it can be looked at")
+	flags.DurationVar(&f.cfg.StreamLife, "stream-life", f.cfg.StreamLife, "how long a live stream lasts at most; a short one tries how a front end reconnects")
 	flags.StringSliceVar(&f.agents, "agent", nil, "an agent for the proxy, `NAME=URL`, as often as wanted: POST /v1/agents/NAME is then answered by it, and recorded")
 	app.CORSFlag(flags, &f.cfg.CORS.Origins)
 	app.KeepEventsFlag(flags, &f.cfg.KeepEvents)

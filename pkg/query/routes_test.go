@@ -29,10 +29,13 @@ func pathOf(pattern, thread, run string) string {
 }
 
 func TestHandler_KeepsTenantsApart(t *testing.T) {
-	f := newFilledFixture(t, 100)
-	root := run("chat", "root", 1, msg("u", "user", "a secret of acme"))
-	f.put(root)
-	f.put(opened(child(root, "open", 2, record.ParentExplicit, msg("a", "assistant", "another secret"))))
+	f := newRawFixture(t)
+	f.add("acme", "chat", record.Headers{Kind: record.KindErase, Seq: -1}, "{}") // the erasure that pathOf names
+	secret := `{"type":"TEXT_MESSAGE_CHUNK","messageId":%q,"role":"assistant","delta":"a secret of acme"}`
+	root := f.indexed("root", "", f.event("root", fmt.Sprintf(started, "root")), f.event("root", fmt.Sprintf(secret, "m1")), f.event("root", fmt.Sprintf(finished, "root")))
+	f.indexedFor("acme", "chat", "open", "", func(rec *record.Run) {
+		rec.ParentRunID, rec.ParentBy, rec.Base, rec.BranchID, rec.RootRunID, rec.Depth = "root", record.ParentExplicit, "root", root.BranchID, root.RootRunID, 1
+	}, f.event("open", fmt.Sprintf(started, "open")), f.event("open", fmt.Sprintf(secret, "m2")))
 	theirs := run("theirs", "root", 3)
 	theirs.Tenant = "acme2"
 	f.put(theirs)
@@ -66,8 +69,9 @@ func TestHandler_KeepsTenantsApart(t *testing.T) {
 }
 
 func TestHandler_NeedsCredentials(t *testing.T) {
-	f := newFilledFixture(t, 200)
-	f.put(run("chat", "run", 1))
+	f := newRawFixture(t)
+	f.add("acme", "chat", record.Headers{Kind: record.KindErase, Seq: -1}, "{}") // the erasure that pathOf names
+	f.indexed("run", "", f.event("run", fmt.Sprintf(started, "run")), f.event("run", fmt.Sprintf(finished, "run")))
 	for _, rt := range routes {
 		path := pathOf(rt.pattern, "chat", "run")
 		f.get("", path).problem(t, http.StatusUnauthorized)
@@ -92,20 +96,24 @@ func TestHandler_NeedsCredentials(t *testing.T) {
 }
 
 func TestHandler_TakesAnyID(t *testing.T) {
-	f := newFilledFixture(t, 200)
-	for i, id := range []string{
+	f := newRawFixture(t)
+	for _, id := range []string{
 		"a/b//c", "/", "..a", "a?b#c", "100%", "%2F", "a b+c", "nul\x00after", "👩‍👩‍👧 é", "\"'<>", strings.Repeat("x", 512),
 		strings.Repeat("🦊", 128), "a\\b", ";a=b", ":", "...",
 	} {
-		f.put(run(id, id, int64(i+1), msg(id, "user", "x")))
+		event := func(format string) int64 {
+			return f.add("acme", id, record.Headers{Kind: record.KindEvent, RunID: id, Seq: -1}, string(jsonf(format, id, id)))
+		}
+		at := []int64{event(`{"type":"RUN_STARTED","threadId":%s,"runId":%s}`), event(`{"type":"RUN_FINISHED","threadId":%s,"runId":%s}`)}
+		f.indexedFor("acme", id, id, "", nil, at...)
 		for _, rt := range routes[1:] {
 			path := pathOf(rt.pattern, id, id)
 			if !strings.Contains(rt.pattern, "{thread}") {
 				continue
 			}
 			r := f.get("acme", path)
-			if strings.HasSuffix(rt.pattern, "/events") { // none of these runs has any
-				if r.status != http.StatusOK || r.body != "" {
+			if strings.HasSuffix(rt.pattern, "/events") { // lines as they were published
+				if r.status != http.StatusOK || r.body != f.lines(at...) {
 					t.Errorf("%s: %d %s", path, r.status, r.body)
 				}
 				continue

@@ -338,19 +338,25 @@ func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
 			}
 			cache.release(c, 100)
 		}
+		// The sweep runs on a timer's goroutine, so the cache is looked at under its lock.
+		holds := func() (runs int, bytes int64, idle bool) {
+			cache.mu.Lock()
+			defer cache.mu.Unlock()
+			return len(cache.byRun), cache.held, len(cache.tenants) == 0 && cache.sweep == nil
+		}
 		use("old")
 		use("new")
 		time.Sleep(timelineIdle - time.Second)
 		use("new")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if len(cache.byRun) != 1 || cache.held != 100 {
-			t.Errorf("%d runs stay", len(cache.byRun))
+		if runs, bytes, _ := holds(); runs != 1 || bytes != 100 {
+			t.Errorf("%d runs of %d bytes stay", runs, bytes)
 		}
 		time.Sleep(2 * timelineIdle)
 		synctest.Wait()
-		if len(cache.byRun) != 0 || len(cache.tenants) != 0 || cache.sweep != nil {
-			t.Errorf("%d runs stay for good", len(cache.byRun))
+		if runs, _, idle := holds(); runs != 0 || !idle {
+			t.Errorf("%d runs stay for good", runs)
 		}
 	})
 }

@@ -114,7 +114,7 @@ func (t *timelines) release(c *cachedRun, bytes int64) {
 		}
 	}
 	for t.held > t.limit {
-		t.drop(t.heaviest().recents.Back().Value.(*cachedRun))
+		t.drop(t.heaviest().oldest())
 	}
 	t.metrics.timelineBytes.Set(float64(t.held))
 	t.mu.Unlock()
@@ -127,16 +127,20 @@ func (t *timelines) count(c *cachedRun, bytes int64) {
 	t.of(c.key.tenant).held += bytes
 }
 
-// heaviest is the tenant that holds most.
+// heaviest returns the tenant that holds most; of several that hold as much, the one whose oldest run was used the longest ago. It needs
+// a tenant that has a run.
 func (t *timelines) heaviest() *tenantTimelines {
 	var most *tenantTimelines
 	for _, have := range t.tenants {
-		if most == nil || have.held > most.held {
+		if have.recents.Len() > 0 && (most == nil || have.held > most.held || have.held == most.held && have.oldest().used.Before(most.oldest().used)) {
 			most = have
 		}
 	}
 	return most
 }
+
+// oldest returns the run that was not used for the longest time.
+func (t *tenantTimelines) oldest() *cachedRun { return t.recents.Back().Value.(*cachedRun) }
 
 // drop gives a run up. Who has its turn goes on with it.
 func (t *timelines) drop(c *cachedRun) {

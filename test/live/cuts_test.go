@@ -38,12 +38,13 @@ func TestAttach_CutAtRandomPoints(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, uint64(round*cutThreads+n)))
 				thread := fmt.Sprintf("t-%d-%d", round, n)
 				events := said(thread, "r", 20+random.IntN(80))
-				under.Go(func() { s.publishSlowly(thread, events, random.Uint64()) })
-				under.Go(func() { s.followCut(thread, events, random.Uint64(), &cut) })
+				publish, follow, late := random.Uint64(), random.Uint64(), random.Uint64()
+				under.Go(func() { s.publishSlowly(thread, events, publish) })
+				under.Go(func() { s.followCut(thread, events, follow, &cut) })
 				if random.IntN(2) == 0 { // one more, which comes when it is over
 					under.Go(func() {
 						s.status(thread, "r", "finished")
-						s.followCut(thread, events, random.Uint64(), &cut)
+						s.followCut(thread, events, late, &cut)
 					})
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/pkg/query"
 )
 
 // Tenant is the one tenant of a development server.
@@ -27,6 +28,8 @@ type Config struct {
 	Partitions int
 	// Checkpoint is how often a run that is still open is written, so that it can be looked at.
 	Checkpoint time.Duration
+	// StreamLife is how long a live stream lasts at most. A short one shows a front end how often it comes again.
+	StreamLife time.Duration
 	// KeepEvents are the families of events that records of runs keep which begin by now.
 	KeepEvents agui.Families
 	// Agents are those that the proxy calls.
@@ -47,6 +50,7 @@ func DefaultConfig() Config {
 		KafkaListen: "127.0.0.1:8492",
 		Partitions:  4,
 		Checkpoint:  2 * time.Second,
+		StreamLife:  query.DefaultConfig().StreamLife,
 		Logger:      slog.New(slog.DiscardHandler),
 	}
 }
@@ -61,6 +65,9 @@ func (c Config) Validate() error {
 	}
 	if c.Checkpoint <= 0 {
 		return fmt.Errorf("checking checkpoint: %v is not a positive time", c.Checkpoint)
+	}
+	if c.StreamLife <= 0 {
+		return fmt.Errorf("checking stream-life: %v is not a positive time", c.StreamLife)
 	}
 	if err := c.CORS.Check(); err != nil {
 		return err

@@ -53,7 +53,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 
 	queryCfg := query.DefaultConfig()
 	queryCfg.Logger, queryCfg.Registerer = s.cfg.Logger, s.registry
-	queryCfg.TimelineBytes = timelineBytes
+	queryCfg.TimelineBytes, queryCfg.StreamLife = timelineBytes, s.cfg.StreamLife
 	followCfg := tail.DefaultConfig(s.client("query"))
 	followCfg.Logger, followCfg.Registerer = s.cfg.Logger, s.registry
 	events, err := tail.New(followCfg)
