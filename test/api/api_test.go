@@ -82,7 +82,7 @@ func start(t *testing.T) *dev.Server {
 	t.Helper()
 	cfg := dev.DefaultConfig()
 	cfg.Data, cfg.Listen, cfg.KafkaListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
-	cfg.StreamLife = 200 * time.Millisecond // a stream is an answer here, which has to end
+	cfg.StreamLife = 200 * time.Millisecond                           // a stream is an answer here, which has to end
 	server, err := dev.Start(context.WithoutCancel(t.Context()), cfg) // Close stops in order
 	if err != nil {
 		t.Fatal(err)
