@@ -6,9 +6,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/fold"
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -124,11 +122,10 @@ func (a *admission) newRun(clientRunID string, d *fold.Decoded) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &threadRun{Metadata: runstore.Metadata{NextSeq: -1, Pending: true}}
-	h.Run = lineage.Run{ID: id, Start: d.Offset, End: -1, Status: lineage.StatusRunning}
-	if id != clientRunID {
-		h.ClientID = clientRunID
+	if id == clientRunID {
+		clientRunID = ""
 	}
+	h := newThreadRun(id, clientRunID, d.Offset)
 	key, err := record.RunKey(t.tenant, t.id, id)
 	if err != nil {
 		return nil, fmt.Errorf("starting run: %w", err)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skeinhq/skein/pkg/compactor/runstore"
-	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -76,7 +74,7 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 		return r.expired, nil
 	}
 	limit := p.cfg.RecordLimit
-	if !r.meta.Open() || r.changedFrom < 0 {
+	if r.meta.isExpired() || r.changedFrom < 0 {
 		limit += lateRoom
 	}
 	out, size, err := p.openRecord(r, limit)
@@ -85,7 +83,7 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 		return nil, err
 	case out != nil:
 		return out, nil
-	case !r.meta.Open(): // the limit was another one
+	case r.meta.isExpired(): // the limit was another one
 		return p.close(r, outputAbandoned)
 	}
 	alone := r.due && r.hasUnwrittenResolution()
@@ -116,7 +114,7 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 		return nil, len(value), err
 	}
 	kind := outputCheckpoint
-	if !r.meta.Open() {
+	if r.meta.isExpired() {
 		kind = outputAbandoned
 	}
 	if out, err = p.runOutput(r.key, rec, value, kind); err != nil {
@@ -131,8 +129,8 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 // see fits.
 func (p *Processor) resolutionRecord(r *run) (*Output, error) {
 	before := r.resolution.before
-	h := &threadRun{Metadata: runstore.Metadata{Next: before.next, LastAt: r.meta.LastAt, Pending: true, Placed: true}}
-	h.Run = lineage.Run{ID: r.meta.ID, ClientID: r.meta.ClientID, Start: r.meta.Start, End: -1, Status: lineage.StatusRunning}
+	h := newThreadRun(r.meta.ID, r.meta.ClientID, r.meta.Start)
+	h.Next, h.LastAt, h.Placed = before.next, r.meta.LastAt, true
 	was := newRun(r.thread, r.key, h, r.touchedAt)
 	was.Seq, was.Producer, was.Input, was.InputSHA256 = before.Seq, before.Producer, before.Input, before.InputSHA256
 	was.Tally.StartedAt, was.rec.RawLost, was.ranges, was.resolution = r.Tally.StartedAt, r.rec.RawLost, record.NewRanges(before.ranges), r.resolution

@@ -17,7 +17,7 @@ func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 	if err != nil || folded.Ended() {
 		return rec, r.base, err
 	}
-	if !r.meta.Open() {
+	if r.meta.isExpired() {
 		r.markExpired(rec, expiryEvent(p.cfg.IdleLimit))
 	}
 	rec.SinceSnapshot = r.meta.SinceSnapshot

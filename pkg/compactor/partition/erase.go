@@ -83,7 +83,7 @@ func (p *Processor) withdraw(t *thread) {
 		return true
 	})
 	for _, h := range t.open {
-		if r := h.live; r != nil && !h.Open() && (!r.written.exists || r.written.open) { // abandoned, and no record says so yet
+		if r := h.live; r != nil && h.isExpired() && (!r.written.exists || r.written.open) { // abandoned, and no record says so yet
 			p.counts.Ended[record.StatusAbandoned]--
 		}
 	}

@@ -63,7 +63,7 @@ func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
 	t.silentAt = p.clock.stream.Add(p.cfg.IdleLimit) // what begins or goes on behind this
 	var expiring []*wait
 	for _, h := range t.open {
-		if !h.Open() {
+		if h.isExpired() {
 			continue
 		}
 		key, err := record.RunKey(t.tenant, t.id, h.ID)

@@ -24,7 +24,7 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 		return ok
 	}
 	for _, h := range t.open { // abandoned, and still in memory
-		if h.live != nil && h.live.Fold != nil && !h.Open() && h.End < offset && slices.ContainsFunc(h.live.Fold.Messages(), wanted) {
+		if h.live != nil && h.live.Fold != nil && h.isExpired() && h.End < offset && slices.ContainsFunc(h.live.Fold.Messages(), wanted) {
 			return true, nil
 		}
 	}

@@ -11,6 +11,59 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
+// The life of a run. Only the methods of threadRun below move a run from one state to the next, and each has one caller beside
+// noteRecord:
+//
+//	state    begins with                                  until
+//	pending  an input (newRun)                            its first event, which resolves its parent for good (decide)
+//	open     its first event (decide), or a record after  its terminal event (seal), the size limit (endOutgrown), or the idle
+//	         it expired (reactivate)                      limit without a record (abandon)
+//	expired  the idle limit (abandon), pending or open    a record of the run (reactivate), 168 idle limits, or a record over the
+//	                                                      limit (close)
+//	sealed   any of these ends (end, close)               an erasure: its record never changes, but by a refold
+//
+// A run that expired before its first event is still pending in what its record says of its parent.
+
+// newThreadRun returns a run that begins at an offset, and is pending. clientRunID is set where it is not the run's id.
+func newThreadRun(id, clientRunID string, start int64) *threadRun {
+	h := &threadRun{Metadata: runstore.Metadata{NextSeq: -1, Pending: true}}
+	h.Run = lineage.Run{ID: id, ClientID: clientRunID, Start: start, End: -1, Status: lineage.StatusRunning}
+	return h
+}
+
+// open takes in the parent resolution with which the run's first event opened it.
+func (h *threadRun) open(resolved lineage.Run, rawLost bool) {
+	start := h.Start // of its first record, which may be the input
+	h.Run = resolved
+	h.Start, h.Pending, h.Placed, h.RawLost = start, false, false, rawLost
+}
+
+// isExpired reports whether the run is expired: abandoned, and not sealed.
+func (h *threadRun) isExpired() bool { return !h.Sealed && !h.Open() }
+
+// expire ends the run at its last record for as long as no other comes.
+func (h *threadRun) expire() {
+	h.Status, h.Synthetic, h.End = lineage.StatusAbandoned, true, h.Next-1
+}
+
+// reactivate opens an expired run again.
+func (h *threadRun) reactivate() { h.Status, h.Synthetic, h.End = lineage.StatusRunning, false, -1 }
+
+// seal ends the run for good at its last record, synthetic where Skein ended it.
+func (h *threadRun) seal(status lineage.Status, synthetic bool) {
+	h.Status, h.Sealed, h.Synthetic, h.End = status, true, synthetic, h.Next-1
+}
+
+// close seals an expired run as a process that reads its last record will see it. Where the run has only an input, the record's preliminary
+// resolution becomes final.
+func (h *threadRun) close(last *record.Run) error {
+	m, err := runstore.MetadataOf(last)
+	if err == nil {
+		h.Metadata = *m
+	}
+	return err
+}
+
 // outgrown is how many record limits a run may hold. Over one limit it has no record until it ends, so it
 // stays in memory and holds the commit; over this many it is ended.
 const outgrown = 4
@@ -68,7 +121,7 @@ func (p *Processor) seal(r *run) error {
 // reactivate notes a sign of life: a run that was abandoned is running again. Its record says so at once, as
 // until then it would hold back the progress record (addProgressRecord).
 func (p *Processor) reactivate(r *run) error {
-	if r.meta.Open() {
+	if !r.meta.isExpired() {
 		return nil
 	}
 	r.meta.reactivate()
@@ -85,8 +138,7 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 		return fmt.Errorf("sealing run: %w", err)
 	}
 	h := r.meta
-	h.end(lineage.Status(rec.Status), rec.Synthetic)
-	h.Sealed = true
+	h.seal(lineage.Status(rec.Status), rec.Synthetic)
 	h.SinceSnapshot = r.sinceSnapshot(rec, at)
 	whole, err := p.wantsSnapshot(r, at)
 	if err != nil {
@@ -141,7 +193,7 @@ func (p *Processor) abandon(key string, now time.Time) error {
 	}
 	p.expiring.drop(r.key)
 	r.wait = p.closing.add(r.key, now)
-	r.meta.end(lineage.StatusAbandoned, true)
+	r.meta.expire()
 	r.due = true
 	p.runs.change(r)
 	p.counts.Ended[record.StatusAbandoned]++
@@ -176,12 +228,9 @@ func (p *Processor) close(r *run, kind string) (*Output, error) {
 		return nil, fmt.Errorf("closing run: %w", err)
 	}
 	rec.Open, rec.Closed = nil, true
-	// As a process that reads the record will say: a run with only an input was placed for now, and that stands.
-	m, err := runstore.MetadataOf(rec)
-	if err != nil {
+	if err := r.meta.close(rec); err != nil {
 		return nil, err
 	}
-	r.meta.Metadata = *m
 	r.meta.SinceSnapshot = r.sinceSnapshot(rec, at)
 	rec.SinceSnapshot = r.meta.SinceSnapshot
 	return p.finish(r, rec, kind)

@@ -126,9 +126,7 @@ func compactedBytes(messages []agui.Message) (n int) {
 // decide makes a resolution the run's own.
 func (p *Processor) decide(r *run, pl *resolution) error {
 	h := r.meta
-	start := h.Start // of its first record, which may be the input
-	h.Run = pl.Run
-	h.Start, h.Pending, h.Placed, h.RawLost = start, false, false, r.rec.RawLost
+	h.open(pl.Run, r.rec.RawLost)
 	pl.describe(&r.rec, r.InputSHA256)
 	r.Early, r.Input, r.base = nil, nil, pl.base
 	r.rec.Kept = p.cfg.KeepEvents

@@ -87,12 +87,12 @@ func (p *Processor) noteRecord(r *run, m *message) error {
 	}
 	r.take(m.Offset, p.clock.recordTime(m.now), m.now, len(m.Value))
 	p.countAnomalies(m, r.Noted)
-	if r.meta.Open() {
+	if !r.meta.isExpired() {
 		p.expiring.heard(r.wait, r.meta.LastAt)
 		return nil
 	}
 	r.wait.since = m.now
-	r.meta.End = m.Offset // abandoned: it ends with its last record, as a process that reads the record will say
+	r.meta.expire() // again: it ends with its last record, as a process that reads the record will say
 	return r.show()
 }
 

@@ -80,7 +80,7 @@ func (t *thread) seal(h *threadRun) error {
 
 // live lets lineage see a placed run that is in memory and open.
 func (t *thread) live(h *threadRun, messages func() []agui.Message) error {
-	if !h.Open() { // abandoned: its history stands until a real event comes
+	if h.isExpired() { // its history stands until a real event comes
 		return t.lineage.Add(h.Run)
 	}
 	return t.lineage.AddLive(h.Run, messages)
