@@ -145,7 +145,7 @@ func (s *Turns) Steps() []compact.Step {
 				steps[i].ParentRunID = p.Place.ID
 			}
 		}
-		latest[r.Place.Given()] = r
+		latest[r.Place.ClientRunID()] = r
 	}
 	return steps
 }

@@ -55,7 +55,7 @@ type Placement struct {
 // such runs the one that started last; no such run, and the new one is a root. Where there is no
 // input either, or one on RUN_STARTED that has no message which the thread has, the run that ended last is the parent.
 //
-// An error is one of Rest's or Known's.
+// An error is the Loader's or Known's.
 func (t *Thread) Place(s Start) (Placement, error) {
 	p := Placement{
 		Run: Run{
@@ -91,7 +91,7 @@ func (t *Thread) Place(s Start) (Placement, error) {
 
 func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 	given := s.ParentRunID
-	if given != "" && (given == s.RunID || given == p.Run.Given()) {
+	if given != "" && (given == s.RunID || given == p.Run.ClientRunID()) {
 		p.Anomalies = append(p.Anomalies, AnomalySelfParent)
 		given = ""
 	}
@@ -105,7 +105,7 @@ func (t *Thread) parent(s Start, p *Placement) (*entry, error) {
 			p.Run.SpawnedBy = given
 			return nil, nil
 		}
-		cycle, err := t.hangsFrom(parent, p.Run.Given(), s.Offset)
+		cycle, err := t.descendsFrom(parent, p.Run.ClientRunID(), s.Offset)
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +211,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 	prefixes := prefixesOf(s.Input.Messages)
 	best, length := t.longestLive(prefixes, s)
 	best, length = t.longestEnded(prefixes, best, length, s)
-	if t.rest == nil {
+	if t.loader == nil {
 		return best, nil
 	}
 	// Of the same length, too: of several runs the one that started last is the parent.
@@ -221,7 +221,7 @@ func (t *Thread) longestPrefix(s Start) (*entry, error) {
 			longer = append(longer, p.key)
 		}
 	}
-	if err := t.rest.Longest(longer, s.Offset); err != nil {
+	if err := t.loader.ByHistory(longer, s.Offset); err != nil {
 		return nil, err
 	}
 	best, _ = t.longestEnded(prefixes, best, length, s)
@@ -284,9 +284,9 @@ func matches(history []agui.Message, prefixes []prefix) int {
 // the run and two such trees; the chain has none in any case.
 const maxTrees = 2
 
-// hangsFrom reports whether the tree of e was said to be spawned by the run of that given id,
+// descendsFrom reports whether the tree of e was said to be spawned by the run of that given id,
 // directly or over other trees.
-func (t *Thread) hangsFrom(e *entry, given string, offset int64) (bool, error) {
+func (t *Thread) descendsFrom(e *entry, given string, offset int64) (bool, error) {
 	for trees := 1; ; trees++ {
 		root := t.runs[e.Root]
 		if root == nil { // it is not held: its own id names it

@@ -27,7 +27,7 @@ type modelRun struct {
 func (m *model) find(given string, offset int64) *modelRun {
 	var best *modelRun
 	for _, r := range m.runs {
-		if r.Given() == given && r.Start < offset && (best == nil || r.Start > best.Start) {
+		if r.ClientRunID() == given && r.Start < offset && (best == nil || r.Start > best.Start) {
 			best = r
 		}
 	}
@@ -86,7 +86,7 @@ func (m *model) fresh(kind string) string {
 	return fmt.Sprint(kind, m.ids)
 }
 
-// part is the thread as one holds it that leaves to Rest what may be left.
+// part is the thread as a Thread holds it that leaves to its Loader what it may.
 func (m *model) part() *Thread {
 	th, err := NewThread()
 	if err != nil {
@@ -106,7 +106,7 @@ func (m *model) part() *Thread {
 			panic(err)
 		}
 	}
-	th.Leave(&modelRest{m, th})
+	th.LoadFrom(&modelRest{m, th})
 	if last != nil {
 		if err := th.Add(last.Run); err != nil {
 			panic(err)
@@ -121,9 +121,9 @@ type modelRest struct {
 	th *Thread
 }
 
-func (r *modelRest) Named(id string, offset int64) error {
+func (r *modelRest) ByID(id string, offset int64) error {
 	for _, run := range r.runs {
-		if run.Sealed && (run.ID == id || run == r.find(id, offset) || run.Given() == id && run.Start >= offset) {
+		if run.Sealed && (run.ID == id || run == r.find(id, offset) || run.ClientRunID() == id && run.Start >= offset) {
 			if err := r.th.Add(run.Run); err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func (r *modelRest) Named(id string, offset int64) error {
 	return nil
 }
 
-func (r *modelRest) Longest(histories []Key, offset int64) error {
+func (r *modelRest) ByHistory(histories []Key, offset int64) error {
 	for _, k := range histories {
 		for _, run := range slices.Backward(r.runs) {
 			if run.Sealed && run.End < offset && run.HistoryKey == k {
@@ -153,7 +153,7 @@ func (r *modelRest) FirstChild(id string) (int64, bool, error) {
 }
 
 // Laws: whatever happens in a thread, Place says what the plain rule says, also where most runs are left to
-// Rest; a thread that is loaded
+// the Loader; a thread that is loaded
 // afterwards from heads in any order says of every run that was placed beside no other what it said
 // then.
 func TestThread_EqualsThePlainRule(t *testing.T) {

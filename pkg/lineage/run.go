@@ -74,8 +74,8 @@ type Run struct {
 	RawLost   bool `json:"rawLost,omitempty"`
 }
 
-// Given returns the id that the agent uses for the run.
-func (r *Run) Given() string {
+// ClientRunID returns the id that the agent uses for the run.
+func (r *Run) ClientRunID() string {
 	if r.ClientID != "" {
 		return r.ClientID
 	}

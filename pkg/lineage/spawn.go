@@ -18,21 +18,21 @@ type Spawn struct {
 // linkSpawns resolves the given ids; several runs may share one, and the first counts.
 func (g *Graph) linkSpawns() {
 	g.spawns = make(map[int]Spawn)
-	var byGiven map[string]int
+	var byClientRunID map[string]int
 	for i, r := range g.runs {
 		if r.SpawnedBy == "" {
 			continue
 		}
-		if byGiven == nil {
-			byGiven = make(map[string]int)
+		if byClientRunID == nil {
+			byClientRunID = make(map[string]int)
 			for j, o := range g.runs {
-				if _, ok := byGiven[o.Given()]; !ok {
-					byGiven[o.Given()] = j
+				if _, ok := byClientRunID[o.ClientRunID()]; !ok {
+					byClientRunID[o.ClientRunID()] = j
 				}
 			}
 		}
 		s := Spawn{Run: r.ID, By: agui.String(r.SpawnedBy)}
-		j, ok := byGiven[r.SpawnedBy]
+		j, ok := byClientRunID[r.SpawnedBy]
 		if !ok {
 			j, ok = g.index[r.SpawnedBy]
 		}

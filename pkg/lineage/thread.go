@@ -10,17 +10,17 @@ import (
 
 // Thread holds the heads of a thread's runs so that a new run can be placed among them. Placing
 // costs in proportion to the run's input and to the runs that are live at that moment, however
-// many runs the thread has; and so does what it asks of Rest, where it does not hold them all. A Thread
+// many runs the thread has; and so does what it asks of a Loader, where it does not hold them all. A Thread
 // is not safe for concurrent use.
 type Thread struct {
-	// rest brings the runs that are not held; nil where all are.
-	rest Rest
+	// loader loads the runs that are not held; nil where all are.
+	loader Loader
 	// known tells which messages the thread has; nil where nobody does.
 	known Known
 
 	runs map[string]*entry
-	// byGiven holds the runs of each id that an agent used, by start.
-	byGiven map[string][]*entry
+	// byClientRunID holds the runs of each id that an agent used, by start.
+	byClientRunID map[string][]*entry
 	// byKey holds the runs of each history that is not empty, by start; live runs are not in it.
 	byKey map[Key][]*entry
 	// ended holds all runs that have ended, by end.
@@ -31,16 +31,15 @@ type Thread struct {
 	firstChild map[string]int64
 }
 
-// Rest brings runs of a thread, as they are asked for, that a Thread does not hold: it puts them in with
-// Add. Only runs that are sealed may be left to it, and neither those that ended at an offset that is asked
-// for or behind, nor the last one that ended before.
-type Rest interface {
-	// Named brings what an id stands for from an offset on: of the runs that agents give it the last that
-	// started before and all that started later, and the run whose own id it is.
-	Named(id string, offset int64) error
-	// Longest goes through histories up to one that a run has which ended before the offset, and brings
-	// of those runs the one that started last.
-	Longest(histories []Key, offset int64) error
+// Loader loads runs of a thread that a Thread does not hold, and adds them to it. Only sealed runs may be left to it: not the
+// last one that ended before the offset for which a parent is resolved, and none that ended at or behind it.
+type Loader interface {
+	// ByID loads what an id means from an offset on: of the runs with this client run id the last one that
+	// started before and all that started later, and the run with this id.
+	ByID(id string, offset int64) error
+	// ByHistory finds the first of the histories with which a run ended before the offset, and loads
+	// the run that started last of those.
+	ByHistory(histories []Key, offset int64) error
 	// FirstChild returns the start of the run's earliest child; false where it has none.
 	FirstChild(run string) (start int64, ok bool, err error)
 }
@@ -81,7 +80,7 @@ type entry struct {
 // NewThread returns a thread of these runs, in any order.
 func NewThread(runs ...Run) (*Thread, error) {
 	t := &Thread{
-		runs: make(map[string]*entry, len(runs)), byGiven: make(map[string][]*entry, len(runs)),
+		runs: make(map[string]*entry, len(runs)), byClientRunID: make(map[string][]*entry, len(runs)),
 		byKey: make(map[Key][]*entry, len(runs)), open: make(map[string]*entry),
 		firstChild: make(map[string]int64, len(runs)),
 	}
@@ -95,8 +94,8 @@ func NewThread(runs ...Run) (*Thread, error) {
 	return t, nil
 }
 
-// Leave lets runs of the thread be left to rest.
-func (t *Thread) Leave(rest Rest) { t.rest = rest }
+// LoadFrom lets the thread hold a part of its runs; it loads others as it needs them.
+func (t *Thread) LoadFrom(loader Loader) { t.loader = loader }
 
 // Tell has the thread ask which messages it has. Without it Place fails where that counts.
 func (t *Thread) Tell(known Known) { t.known = known }
@@ -122,14 +121,14 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 	}
 	e := &entry{Run: r, messages: messages}
 	if old, ok := t.runs[r.ID]; ok {
-		if old.Parent != r.Parent || old.Branch != r.Branch || old.Start != r.Start || old.Given() != r.Given() {
+		if old.Parent != r.Parent || old.Branch != r.Branch || old.Start != r.Start || old.ClientRunID() != r.ClientRunID() {
 			return fmt.Errorf("adding run %q to its thread: it was placed at offset %d under %q on branch %q, and now at %d under %q on %q",
 				r.ID, old.Start, old.Parent, old.Branch, r.Start, r.Parent, r.Branch)
 		}
 		t.remove(old)
 	}
 	t.runs[r.ID] = e
-	t.byGiven[e.Given()] = insert(t.byGiven[e.Given()], e, byStart)
+	t.byClientRunID[e.ClientRunID()] = insert(t.byClientRunID[e.ClientRunID()], e, byStart)
 	if messages == nil && !r.HistoryKey.IsZero() {
 		t.byKey[r.HistoryKey] = insert(t.byKey[r.HistoryKey], e, byStart)
 	}
@@ -148,7 +147,7 @@ func (t *Thread) put(r Run, messages func() []agui.Message) error {
 
 // remove takes out all but what does not change.
 func (t *Thread) remove(e *entry) {
-	t.byGiven[e.Given()] = without(t.byGiven[e.Given()], e, byStart)
+	t.byClientRunID[e.ClientRunID()] = without(t.byClientRunID[e.ClientRunID()], e, byStart)
 	if e.messages == nil && !e.HistoryKey.IsZero() {
 		if rest := without(t.byKey[e.HistoryKey], e, byStart); len(rest) > 0 {
 			t.byKey[e.HistoryKey] = rest
@@ -177,12 +176,12 @@ func (t *Thread) Run(id string) (Run, bool) {
 // latestBefore returns the run that an id as agents give it stands for at an offset: of several runs
 // the one that started last. Skein's own id of a run, as a checkout gives it, is understood too.
 func (t *Thread) latestBefore(given string, offset int64) (*entry, error) {
-	if t.rest != nil {
-		if err := t.rest.Named(given, offset); err != nil {
+	if t.loader != nil {
+		if err := t.loader.ByID(given, offset); err != nil {
 			return nil, err
 		}
 	}
-	if list := startedBefore(t.byGiven[given], offset); len(list) > 0 {
+	if list := startedBefore(t.byClientRunID[given], offset); len(list) > 0 {
 		return list[len(list)-1], nil
 	}
 	if e := t.runs[given]; e != nil && e.Start < offset {
@@ -197,10 +196,10 @@ func (t *Thread) firstChildBefore(run string, offset int64) (bool, error) {
 	if ok && first < offset {
 		return true, nil
 	}
-	if t.rest == nil {
+	if t.loader == nil {
 		return false, nil
 	}
-	first, ok, err := t.rest.FirstChild(run)
+	first, ok, err := t.loader.FirstChild(run)
 	return ok && first < offset, err
 }
 

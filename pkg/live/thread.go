@@ -153,7 +153,7 @@ func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 	if r.steady {
 		return offset
 	}
-	r.again = fold.NewRun(t.id, r.Head.ID, r.Head.Given())
+	r.again = fold.NewRun(t.id, r.Head.ID, r.Head.ClientRunID())
 	return r.Record.Raw.First
 }
 
@@ -184,9 +184,9 @@ func (t *Thread) add(r *Run) {
 	byStart := func(a, b *Run) int { return cmp.Compare(a.Head.Start, b.Head.Start) }
 	at, _ := slices.BinarySearchFunc(t.byStart, r, byStart)
 	t.runs[r.Head.ID], t.byStart = r, slices.Insert(t.byStart, at, r)
-	same := t.byClient[r.Head.Given()]
+	same := t.byClient[r.Head.ClientRunID()]
 	at, _ = slices.BinarySearchFunc(same, r, byStart)
-	t.byClient[r.Head.Given()] = slices.Insert(same, at, r)
+	t.byClient[r.Head.ClientRunID()] = slices.Insert(same, at, r)
 }
 
 // show lets runs that are placed later see how the run stands.
@@ -344,7 +344,7 @@ func (t *Thread) load(r *Run) error {
 	if rec.Open == nil || rec.Raw.Next != r.recorded {
 		return fmt.Errorf("following run %q: %w", rec.RunID, errNotOpen)
 	}
-	f := fold.NewRun(t.id, r.Head.ID, r.Head.Given())
+	f := fold.NewRun(t.id, r.Head.ID, r.Head.ClientRunID())
 	f.Seq = fold.Sequence{Next: rec.Raw.NextSeq, Missing: rec.Open.MissingSeqs}
 	f.InputSHA256 = rec.InputSHA256
 	base := lineage.History{}
@@ -402,7 +402,7 @@ func (t *Thread) Begin(f *fold.Run, first *fold.Decoded, input *agui.RunAgentInp
 }
 
 func (t *Thread) place(r *Run, first *fold.Decoded, input *agui.RunAgentInput) (*start, error) {
-	s := lineage.Start{RunID: r.Head.ID, ClientID: r.Head.Given(), Offset: first.Offset, Input: input}
+	s := lineage.Start{RunID: r.Head.ID, ClientID: r.Head.ClientRunID(), Offset: first.Offset, Input: input}
 	if ev := first.Payload(); ev.Type == agui.RunStarted {
 		s.ParentRunID = ev.ParentRunID
 	}

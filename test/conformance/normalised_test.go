@@ -193,7 +193,7 @@ func TestCompactedThread_PublishedGivesTheSameHistories(t *testing.T) {
 			}
 			ways[r.Place.ParentBy]++
 			again := slices.ContainsFunc(s.Runs()[:i+1], func(o *fold.Turn) bool {
-				return o.Place.ID != r.Place.Parent && o.Place.Given() == r.Place.Parent
+				return o.Place.ID != r.Place.Parent && o.Place.ClientRunID() == r.Place.Parent
 			})
 			if rec := records[r.Place.ID]; r.Place.ParentBy != lineage.ParentNone && !again && rec.ParentRunID != r.Place.Parent {
 				rt.Fatalf("run %d, %s: its parent is %q, want %q\n%s", i, r.Place.ID, rec.ParentRunID, r.Place.Parent, linesOf(sources))

@@ -115,7 +115,7 @@ func repeats(h *threadRun, d *fold.Decoded) bool {
 	return fold.Behind(d.Headers.Seq, h.NextSeq)
 }
 
-// newRun returns a run that begins with a record, by the id that the agent gives it.
+// newRun returns a run that begins with a record, by the id that the agent bytes it.
 func (a *admission) newRun(clientRunID string, d *fold.Decoded) (*run, error) {
 	t := a.thread
 	id, err := t.freeID(clientRunID, d.Offset)

@@ -9,7 +9,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// Config are the settings of a partition. DefaultConfig gives values for all.
+// Config are the settings of a partition. DefaultConfig bytes values for all.
 type Config struct {
 	// CheckpointInterval is the least time between two records of an open run.
 	CheckpointInterval time.Duration

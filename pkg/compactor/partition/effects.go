@@ -114,7 +114,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	if gap := b.Progress.Gap; gap.Until > 0 && b.Progress.StreamTime >= gap.Until { // nothing that is read again is judged by it
 		b.Progress.Gap, p.progress.Gap = record.Gap{}, record.Gap{}
 	}
-	if p.skip != nil {
+	if p.gap != nil {
 		b.Progress = p.committed
 	}
 	b.Changed = len(b.Outputs) > 0 || b.Progress != p.committed
@@ -141,7 +141,7 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 		}
 	}
 	clear(p.unsaved.said) // nothing was sealed since the effects were collected
-	if p.skip == nil {
+	if p.gap == nil {
 		p.progress, p.committed = b.Progress, b.Progress
 	}
 	if err := p.store.Apply(entries, now); err != nil {

@@ -40,7 +40,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 		if err != nil {
 			return "", err
 		}
-		if p.forget(h, key) {
+		if p.remove(h, key) {
 			p.write(p.tombstone(p.topics.Runs, record.KindRun, key))
 		}
 	}
@@ -90,7 +90,7 @@ func (p *Processor) withdraw(t *thread) {
 }
 
 // forget drops a run from memory, and reports whether a committed record of it may exist.
-func (p *Processor) forget(h *threadRun, key string) bool {
+func (p *Processor) remove(h *threadRun, key string) bool {
 	delete(p.unsaved.records, key)
 	p.expiring.drop(key)
 	p.closing.drop(key)

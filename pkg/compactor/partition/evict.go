@@ -42,11 +42,11 @@ func (p *Processor) evict(now time.Time) error {
 }
 
 // maxThreadRunsInMemory is the most run metadata that all threads in memory of a process hold together. A thread itself counts for
-// threadOverhead runs, and each run for some headBytes: TestThread_HoldsAboutWhatItIsCountedFor.
+// threadOverhead runs, and each run for some metadataBytes: TestThread_HoldsAboutWhatItIsCountedFor.
 const (
 	maxThreadRunsInMemory = 64 << 10
 	threadOverhead        = 2
-	headBytes             = 2 << 10
+	metadataBytes         = 2 << 10
 )
 
 // unloadReads is how often threads that leave sealed runs may read the local stores of a process at once: 0.1 s, by some 50 µs each.
@@ -69,11 +69,11 @@ func (p *Processor) evictThreads(now time.Time) error {
 	for _, r := range p.runs.byKey {
 		busy[r.thread] = true
 	}
-	type leaver struct {
+	type candidate struct {
 		*thread
-		gives int
+		frees int
 	}
-	var leavers []leaver
+	var candidates []candidate
 	for _, t := range slices.SortedFunc(maps.Values(p.threads), func(a, b *thread) int { return a.usedAt.Compare(b.usedAt) }) {
 		if held <= p.share.threadRuns/2 {
 			return nil
@@ -84,12 +84,12 @@ func (p *Processor) evictThreads(now time.Time) error {
 			delete(p.threads, t.key)
 			held -= t.size()
 		case t.size() > stays:
-			leavers = append(leavers, leaver{t, t.size() - stays})
+			candidates = append(candidates, candidate{t, t.size() - stays})
 		}
 	}
-	slices.SortStableFunc(leavers, func(a, b leaver) int { return cmp.Compare(b.gives, a.gives) })
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(b.frees, a.frees) })
 	reads := 0
-	for _, t := range leavers {
+	for _, t := range candidates {
 		if held <= p.share.threadRuns/2 {
 			return nil
 		}
@@ -125,12 +125,12 @@ func (p *Processor) mustStay(t *thread) int {
 // unload replaces a thread by one with its open runs only; the loader reads the others from the local store. All that has
 // ended must be committed.
 func (p *Processor) unload(t *thread) error {
-	anew, err := p.newThread(t.key, t.tenant, t.id, t.open)
+	fresh, err := p.newThread(t.key, t.tenant, t.id, t.open)
 	if err != nil {
 		return err
 	}
-	anew.erased, anew.usedAt, anew.headers = t.erased, t.usedAt, t.headers
-	*t = *anew // runs in memory have it
+	fresh.erased, fresh.usedAt, fresh.headers = t.erased, t.usedAt, t.headers
+	*t = *fresh // runs in memory have it
 	if err := p.loadEnded(t); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (p *Processor) unload(t *thread) error {
 			continue
 		}
 		if h.Parent != "" { // what its end rests on
-			if err := t.ask(h.Parent, h.Start); err != nil {
+			if err := t.load(h.Parent, h.Start); err != nil {
 				return err
 			}
 		}

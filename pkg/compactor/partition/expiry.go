@@ -25,27 +25,27 @@ const closeAfter = 168
 
 // isIdle reports whether the run that has waited longest expires at that time.
 func (p *Processor) isIdle(at time.Time) bool {
-	w := p.expiring.longest()
+	w := p.expiring.oldest()
 	return w != nil && !w.since.Add(p.cfg.IdleLimit).After(at)
 }
 
-// expire gives up, and closes, as many runs as the transaction has room for, and one at least; or it marks runs for a gap.
+// expire bytes up, and closes, as many runs as the transaction has room for, and one at least; or it marks runs for a gap.
 // Not below the processed offset, where all of that was decided.
 func (p *Processor) expire(now time.Time) error {
 	hasRoom := p.room.forExpiries()
 	switch {
-	case p.skip != nil:
+	case p.gap != nil:
 		return p.markRawLost(now, hasRoom)
 	case p.next < p.progress.Processed:
 		return nil
 	}
 	for p.isIdle(p.clock.stream) && hasRoom() { // those first that fell silent first
-		if err := p.abandon(p.expiring.longest().key, now); err != nil {
+		if err := p.expireRun(p.expiring.oldest().key, now); err != nil {
 			return err
 		}
 	}
 	for p.isOld(now) && p.clock.isUpToDate(p.next, now, p.cfg.IdleLimit) && hasRoom() {
-		r, err := p.loadByKey(p.closing.longest().key, now)
+		r, err := p.loadByKey(p.closing.oldest().key, now)
 		if err != nil {
 			return err
 		}
@@ -58,10 +58,10 @@ func (p *Processor) expire(now time.Time) error {
 	return nil
 }
 
-// expireIdleOf gives up all runs of a thread that are silent, and notes when to look again.
+// expireIdleOf bytes up all runs of a thread that are silent, and notes when to look again.
 func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
-	t.silentAt = p.clock.stream.Add(p.cfg.IdleLimit) // what begins or goes on behind this
-	var expiring []*wait
+	t.noExpiryBefore = p.clock.stream.Add(p.cfg.IdleLimit) // what begins or goes on behind this
+	var expiring []*expiryEntry
 	for _, h := range t.open {
 		if h.isExpired() {
 			continue
@@ -74,13 +74,13 @@ func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
 		switch at := w.since.Add(p.cfg.IdleLimit); {
 		case !at.After(p.clock.stream):
 			expiring = append(expiring, w)
-		case at.Before(t.silentAt):
-			t.silentAt = at
+		case at.Before(t.noExpiryBefore):
+			t.noExpiryBefore = at
 		}
 	}
-	slices.SortFunc(expiring, func(a, b *wait) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
+	slices.SortFunc(expiring, func(a, b *expiryEntry) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
 	for _, w := range expiring { // in the order in which expire does it
-		if err := p.abandon(w.key, now); err != nil {
+		if err := p.expireRun(w.key, now); err != nil {
 			return err
 		}
 	}
@@ -89,6 +89,6 @@ func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
 
 // isOld reports whether the run that was abandoned first is to be closed by now.
 func (p *Processor) isOld(now time.Time) bool {
-	w := p.closing.longest()
+	w := p.closing.oldest()
 	return w != nil && now.Sub(w.since)/closeAfter >= p.cfg.IdleLimit
 }

@@ -522,7 +522,7 @@ func TestPartition_TakesAMarkerForNothingButRead(t *testing.T) {
 		Key: []byte{0, 0, 0, 1}, Value: make([]byte, 6), Timestamp: s.Now, Attrs: kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Transactional: true, Control: true}),
 		Headers: kafka.Headers(record.Headers{Kind: record.KindRefold, Seq: -1}),
 	})
-	equal(t, "asks for something", mayAskForRefold(marker), false)
+	equal(t, "asks for something", mayBeRefoldRequest(marker), false)
 	s.feed(1)
 	equal(t, "counts", s.part.counts, newCounts())
 	s.commit(true)
@@ -717,9 +717,9 @@ func TestWaits_FindTheLongestWhereOneGoesBack(t *testing.T) {
 	w := newExpiryQueue()
 	first := w.add("first", now.Add(365*24*time.Hour))
 	other := w.add("other", now.Add(time.Minute))
-	w.heard(first, now)
-	equal(t, "longest", w.longest().key, "first")
-	w.heard(first, now.Add(time.Hour))
-	w.heard(other, now.Add(2*time.Hour))
-	equal(t, "longest once both have gone on", w.longest().key, "first")
+	w.refresh(first, now)
+	equal(t, "longest", w.oldest().key, "first")
+	w.refresh(first, now.Add(time.Hour))
+	w.refresh(other, now.Add(2*time.Hour))
+	equal(t, "longest once both have gone on", w.oldest().key, "first")
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // wait is a run that has waited for its next record since a time.
-type wait struct {
+type expiryEntry struct {
 	key           string // of its record
 	since, sorted time.Time
 	place         int
@@ -16,21 +16,21 @@ type wait struct {
 // expiryQueue are runs in the order of what they wait since. A run that is spoken of changes that with each record, and its
 // place (sorted) only when it is the first.
 type expiryQueue struct {
-	byKey map[string]*wait
+	byKey map[string]*expiryEntry
 	heap  expiryHeap
 }
 
-func newExpiryQueue() *expiryQueue { return &expiryQueue{byKey: map[string]*wait{}} }
+func newExpiryQueue() *expiryQueue { return &expiryQueue{byKey: map[string]*expiryEntry{}} }
 
-func (w *expiryQueue) add(key string, since time.Time) *wait {
-	one := &wait{key: key, since: since, sorted: since}
+func (w *expiryQueue) add(key string, since time.Time) *expiryEntry {
+	one := &expiryEntry{key: key, since: since, sorted: since}
 	w.byKey[key] = one
 	heap.Push(&w.heap, one)
 	return one
 }
 
 // heard notes when the last record of a run came. It goes back only where stream time does (an older version's record, the clock).
-func (w *expiryQueue) heard(one *wait, since time.Time) {
+func (w *expiryQueue) refresh(one *expiryEntry, since time.Time) {
 	if one.since = since; since.Before(one.sorted) {
 		one.sorted = since
 		heap.Fix(&w.heap, one.place)
@@ -45,7 +45,7 @@ func (w *expiryQueue) drop(key string) {
 }
 
 // longest returns the run that has waited longest; nil if there is none.
-func (w *expiryQueue) longest() *wait {
+func (w *expiryQueue) oldest() *expiryEntry {
 	for len(w.heap) > 0 {
 		first := w.heap[0]
 		if first.since.Equal(first.sorted) {
@@ -58,7 +58,7 @@ func (w *expiryQueue) longest() *wait {
 }
 
 // expiryHeap implements heap.Interface.
-type expiryHeap []*wait
+type expiryHeap []*expiryEntry
 
 func (h expiryHeap) Len() int { return len(h) }
 func (h expiryHeap) Less(i, j int) bool {
@@ -70,7 +70,7 @@ func (h expiryHeap) Swap(i, j int) {
 }
 
 func (h *expiryHeap) Push(x any) {
-	one := x.(*wait)
+	one := x.(*expiryEntry)
 	one.place = len(*h)
 	*h = append(*h, one)
 }

@@ -12,7 +12,7 @@ import (
 // nobody can say: each that may go on is marked, if its record does not reach behind them, as far as a transaction has room. Until then nothing
 // is read, and the group's offset stays as it is: a process that dies in between begins again, and marks the others. Of a run that began there
 // nobody knows: see mayHaveBegunInGap.
-type skip struct {
+type gap struct {
 	to    int64    // the next record then
 	marks []string // the runs that are to be marked, by record key
 	lost  int64    // offsets that were never read, for the metric
@@ -20,26 +20,26 @@ type skip struct {
 
 // openGap has a partition that was opened just now go on at an offset above the next one. lost is what it counts for that once it has.
 func (p *Processor) openGap(offset, lost int64) error {
-	p.skip = &skip{to: offset, lost: lost}
+	p.gap = &gap{to: offset, lost: lost}
 	return p.store.EachUnsealed(func(key string, _ time.Time, h *runstore.Metadata) {
 		if !h.RawLost && h.Next < offset {
-			p.skip.marks = append(p.skip.marks, key)
+			p.gap.marks = append(p.gap.marks, key)
 		}
 	})
 }
 
 // markRawLost marks as many runs as the next transaction takes, or goes on where all are marked.
 func (p *Processor) markRawLost(now time.Time, hasRoom func() bool) error {
-	if len(p.skip.marks) == 0 {
-		p.next = p.skip.to
+	if len(p.gap.marks) == 0 {
+		p.next = p.gap.to
 		p.progress.Processed = max(p.progress.Processed, p.next)
 		p.progress.Gap = record.Gap{End: p.next}
-		p.counts.Lost += p.skip.lost
-		p.skip = nil
+		p.counts.Lost += p.gap.lost
+		p.gap = nil
 		return nil
 	}
-	for ; len(p.skip.marks) > 0 && hasRoom(); p.skip.marks = p.skip.marks[1:] {
-		r, err := p.loadByKey(p.skip.marks[0], now)
+	for ; len(p.gap.marks) > 0 && hasRoom(); p.gap.marks = p.gap.marks[1:] {
+		r, err := p.loadByKey(p.gap.marks[0], now)
 		if err != nil {
 			return err
 		}

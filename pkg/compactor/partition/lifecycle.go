@@ -127,7 +127,7 @@ func (p *Processor) reactivate(r *run) error {
 	r.meta.reactivate()
 	p.requestCheckpoint(r)
 	p.closing.drop(r.key)
-	r.wait = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
+	r.expiry = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
 	return r.show()
 }
 
@@ -184,15 +184,15 @@ func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error
 	return p.runOutput(r.key, rec, value, kind)
 }
 
-// abandon gives a run up, and makes its record. One that is over the limit ends for good, so that it does not hold the commit for
+// abandon bytes a run up, and makes its record. One that is over the limit ends for good, so that it does not hold the commit for
 // ever: here, so that it comes out the same whatever else the transaction holds.
-func (p *Processor) abandon(key string, now time.Time) error {
+func (p *Processor) expireRun(key string, now time.Time) error {
 	r, err := p.loadByKey(key, now)
 	if err != nil {
 		return err
 	}
 	p.expiring.drop(r.key)
-	r.wait = p.closing.add(r.key, now)
+	r.expiry = p.closing.add(r.key, now)
 	r.meta.expire()
 	r.due = true
 	p.runs.change(r)

@@ -382,7 +382,7 @@ func TestPartition_WritesTheSnapshotOfACutRecordAsTheRecordHasIt(t *testing.T) {
 }
 
 // Where the conversation of a branch is over the limit, an oversize record stands in for it; the state is whole and
-// of the same run, and the conversation is restored over the chain. It gives way to a whole one that is small enough.
+// of the same run, and the conversation is restored over the chain. It bytes way to a whole one that is small enough.
 func TestPartition_SaysWhereASnapshotIsTooLarge(t *testing.T) {
 	s := newSim(t, func(c *Config) { c.RecordLimit, c.SnapshotBelow = 8<<10, 1<<20 })
 	kinds := func(run, want string) *kgo.Record {
@@ -619,17 +619,17 @@ func TestPartition_MarksManyRunsInPortions(t *testing.T) {
 		}
 		begin(false)
 		records := len(s.runs)
-		for s.part.skip != nil {
+		for s.part.gap != nil {
 			runs, bytes := s.runsWritten()
 			if runs > portion || bytes > maxExpiryBytes || len(s.part.runs.byKey) > 6*portion {
 				t.Fatalf("%d runs of %d bytes in a transaction, %d in memory", runs, bytes, len(s.part.runs.byKey))
 			}
-			if s.part.skip != nil {
+			if s.part.gap != nil {
 				equal(t, "what is committed meanwhile", s.committed, group)
 			}
 			if marked := len(s.runs) - records; marked == runs {
 				begin(true)
-				equal(t, "that are left after a crash", len(s.part.skip.marks), n-runs)
+				equal(t, "that are left after a crash", len(s.part.gap.marks), n-runs)
 			}
 		}
 		equal(t, "records", len(s.runs)-records, n+1) // and a position

@@ -48,7 +48,7 @@ type Processor struct {
 
 	loop      *fold.Loop
 	admission admission // of the record that is being processed
-	skip      *skip     // nil: nothing is skipped
+	gap       *gap      // nil: nothing is skipped
 
 	room      *Room // of the transaction that outputs go into
 	outputs   []Output
@@ -148,7 +148,7 @@ func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (t
 	p.enter(room)
 	for taken, m := range records {
 		switch {
-		case mayAskForRefold(m):
+		case mayBeRefoldRequest(m):
 			return taken, StopRefold, nil
 		case room.Full():
 			return taken, StopFull, nil
@@ -196,7 +196,7 @@ type Stats struct {
 // Stats returns how the processor stands.
 func (p *Processor) Stats() Stats {
 	return Stats{
-		Next: p.next, Processed: p.progress.Processed, Paused: p.skip != nil,
+		Next: p.next, Processed: p.progress.Processed, Paused: p.gap != nil,
 		OpenRuns: len(p.expiring.heap), OpenRunBytes: p.runs.bytes, NextExpiry: p.nextExpiry(),
 		Misplaced: p.counts.DeadLetters[reasonWrongPartition],
 	}
@@ -204,10 +204,10 @@ func (p *Processor) Stats() Stats {
 
 // nextExpiry is when the run that has waited longest expires, or is to be closed.
 func (p *Processor) nextExpiry() (at time.Time) {
-	if w := p.expiring.longest(); w != nil {
+	if w := p.expiring.oldest(); w != nil {
 		at = w.since.Add(p.cfg.IdleLimit)
 	}
-	w := p.closing.longest()
+	w := p.closing.oldest()
 	if w == nil {
 		return at
 	}
@@ -266,7 +266,7 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	return nil
 }
 
-// route checks a record, and gives it to what its kind asks for.
+// route checks a record, and bytes it to what its kind asks for.
 func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	if len(m.Value) > p.cfg.RecordLimit {
 		return p.deadLetter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), p.cfg.RecordLimit))
@@ -308,7 +308,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 		}
 	}
 	t.usedAt, t.headers = m.now, m.headers
-	if !m.rebuilds && !p.clock.stream.Before(t.silentAt) {
+	if !m.rebuilds && !p.clock.stream.Before(t.noExpiryBefore) {
 		if err := p.expireIdleOf(t, m.now); err != nil {
 			return "", err
 		}

@@ -100,7 +100,7 @@ func (p Progress) wasSetHigher(readable record.Progress) bool {
 // reason for a transaction. Below the processed offset, where a fresh process does not know all open runs yet, none is written; the last
 // one says at least the committed offset, and at most the processed one.
 func (p *Processor) addProgressRecord(b *Effects, readable int64) {
-	if !b.Changed || p.skip != nil || p.next < p.progress.Processed {
+	if !b.Changed || p.gap != nil || p.next < p.progress.Processed {
 		return
 	}
 	last := p.store.Followed()

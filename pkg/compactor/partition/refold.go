@@ -71,8 +71,8 @@ func (p *Processor) takeRefold(t *thread, m *message) (fold.Outcome, error) {
 	return outcomeRefold, p.prepare(p.refolding)
 }
 
-// mayAskForRefold reports whether a record may be a request, as far as its headers tell.
-func mayAskForRefold(m *kgo.Record) bool {
+// mayBeRefoldRequest reports whether a record may be a request, as far as its headers tell.
+func mayBeRefoldRequest(m *kgo.Record) bool {
 	return !m.Attrs.IsControl() && slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool {
 		return h.Key == record.HeaderKind && string(h.Value) == string(record.KindRefold)
 	})

@@ -56,7 +56,7 @@ func (p *Processor) resolve(r *run, ev *agui.Event, input *agui.RunAgentInput, o
 			return nil, err
 		}
 	} else if pl.Run.Parent != "" { // what its end rests on: see sinceSnapshot
-		if err := r.thread.ask(pl.Run.Parent, r.meta.Start); err != nil {
+		if err := r.thread.load(pl.Run.Parent, r.meta.Start); err != nil {
 			return nil, err
 		}
 	}
@@ -68,7 +68,7 @@ func (p *Processor) resolve(r *run, ev *agui.Event, input *agui.RunAgentInput, o
 
 // resolveAmong places a run among the runs of its thread.
 func (p *Processor) resolveAmong(r *run, pl *resolution, ev *agui.Event, offset int64) (err error) {
-	start := lineage.Start{RunID: r.meta.ID, ClientID: r.meta.Given(), Offset: offset, Input: pl.input}
+	start := lineage.Start{RunID: r.meta.ID, ClientID: r.meta.ClientRunID(), Offset: offset, Input: pl.input}
 	if ev != nil && ev.Type == agui.RunStarted {
 		start.ParentRunID = ev.ParentRunID
 	}

@@ -42,7 +42,7 @@ type run struct {
 	baseBytes  int   // bytes of the history that it goes on from
 	eventBytes int64 // raw bytes of all folded events
 	touchedAt  time.Time
-	wait       *wait
+	expiry     *expiryEntry
 	// expired is its record as an expired run, until another record of its comes.
 	expired *Output
 }
@@ -59,7 +59,7 @@ type written struct {
 
 func newRun(t *thread, key string, h *threadRun, now time.Time) *run {
 	r := &run{
-		key: key, thread: t, meta: h, Run: fold.NewRun(t.id, h.ID, h.Given()),
+		key: key, thread: t, meta: h, Run: fold.NewRun(t.id, h.ID, h.ClientRunID()),
 		changedFrom: -1, written: written{at: now}, touchedAt: now,
 	}
 	r.Seq.Next = h.NextSeq
@@ -88,10 +88,10 @@ func (p *Processor) noteRecord(r *run, m *message) error {
 	r.take(m.Offset, p.clock.recordTime(m.now), m.now, len(m.Value))
 	p.countAnomalies(m, r.Noted)
 	if !r.meta.isExpired() {
-		p.expiring.heard(r.wait, r.meta.LastAt)
+		p.expiring.refresh(r.expiry, r.meta.LastAt)
 		return nil
 	}
-	r.wait.since = m.now
+	r.expiry.since = m.now
 	r.meta.expire() // again: it ends with its last record, as a process that reads the record will say
 	return r.show()
 }

@@ -16,7 +16,7 @@ import (
 func (p *Processor) register(r *run) {
 	r.thread.add(r.meta)
 	p.runs.keep(r)
-	r.wait = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
+	r.expiry = p.expiring.add(r.key, p.clock.recordTime(r.touchedAt))
 	if r.thread.hasOtherUnsealed(r.meta) {
 		p.writeUnsealed(r.thread)
 	}
@@ -70,7 +70,7 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 		return nil, fmt.Errorf("loading run: its record of offset %d is not open", rec.Raw.Next)
 	}
 	r := newRun(t, key, h, now)
-	r.wait = cmp.Or(p.expiring.byKey[key], p.closing.byKey[key])
+	r.expiry = cmp.Or(p.expiring.byKey[key], p.closing.byKey[key])
 	if err := r.resume(rec, size); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 	} else {
 		// What its end rests on: see sinceSnapshot, historyKey.
 		if rec.ParentRunID != "" {
-			if err := t.ask(rec.ParentRunID, h.Start); err != nil {
+			if err := t.load(rec.ParentRunID, h.Start); err != nil {
 				return nil, err
 			}
 		}

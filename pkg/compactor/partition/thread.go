@@ -13,14 +13,14 @@ import (
 )
 
 // thread is what a partition holds in memory of one thread: the runs of all runs that are not sealed, of
-// those that are since it is in memory, and of those that somebody asked for.
+// those that were sealed since it came into memory, and of those that were needed (loader).
 type thread struct {
 	key, tenant, id string
-	// rest brings the runs that are not in memory; nil where all are.
+	// loader loads the runs that are not in memory; nil where all are.
 	loader *loader
 
 	runs map[string]*threadRun
-	// given holds the runs by the id that the agent uses, in the order of their starts.
+	// clientRunID holds the runs by client run id, in the order of their starts.
 	clientRunID map[string][]*threadRun
 	// open holds the runs that are not sealed, in the order of their starts.
 	open []*threadRun
@@ -31,9 +31,9 @@ type thread struct {
 	// erased: events of the thread below this offset were erased; 0 where none were.
 	erased int64
 	usedAt time.Time // for eviction: when the thread's last record came
-	// silentAt is a time before which none of its runs is to be given up; zero where nobody has looked.
-	silentAt time.Time
-	// headers are those of the thread's last record; recent is the run that the agent's id meant last.
+	// noExpiryBefore is a stream time before which none of its runs expires; zero if it is not known.
+	noExpiryBefore time.Time
+	// headers are those of the thread's last record; recent is the run that a client run id meant last.
 	headers record.Headers
 	recent  *threadRun
 }
@@ -61,7 +61,7 @@ func (p *Processor) newThread(key, tenant, id string, runs []*threadRun) (*threa
 // a record between the committed and the processed offset, and this one has none.
 func (t *thread) add(h *threadRun) {
 	t.runs[h.ID] = h
-	t.clientRunID[h.Given()] = append(t.clientRunID[h.Given()], h)
+	t.clientRunID[h.ClientRunID()] = append(t.clientRunID[h.ClientRunID()], h)
 	t.recent = nil
 	if h.Sealed {
 		t.tips[h.Branch] = max(t.tips[h.Branch], h.Depth)
@@ -86,13 +86,13 @@ func (t *thread) live(h *threadRun, messages func() []agui.Message) error {
 	return t.lineage.AddLive(h.Run, messages)
 }
 
-// named returns the run that the agent's id means at the offset: the latest that started there or
+// named returns the run that a client run id means at the offset: the latest that started there or
 // before; nil if there is none.
 func (t *thread) named(clientRunID string, offset int64) (*threadRun, error) {
-	if r := t.recent; r != nil && !r.Sealed && r.Given() == clientRunID && r.Start <= offset {
+	if r := t.recent; r != nil && !r.Sealed && r.ClientRunID() == clientRunID && r.Start <= offset {
 		return r, nil // events of one run follow each other, and its id is not used again before it is sealed
 	}
-	if err := t.ask(clientRunID, offset); err != nil {
+	if err := t.load(clientRunID, offset); err != nil {
 		return nil, err
 	}
 	runs := t.clientRunID[clientRunID]
@@ -105,12 +105,12 @@ func (t *thread) named(clientRunID string, offset int64) (*threadRun, error) {
 	return nil, nil
 }
 
-// ask has the runs in memory that an id stands for from an offset on, as the agent's or as their own.
-func (t *thread) ask(id string, offset int64) error {
+// load loads the runs that an id means from an offset on, as their own or as the client run id.
+func (t *thread) load(id string, offset int64) error {
 	if t.loader == nil {
 		return nil
 	}
-	return t.loader.Named(id, offset)
+	return t.loader.ByID(id, offset)
 }
 
 // tip returns the depth of the deepest sealed run of a branch; 0 where there is none.
@@ -160,7 +160,7 @@ func (t *thread) freeID(clientRunID string, offset int64) (string, error) {
 			}
 			id = front + number
 		}
-		if err := t.ask(id, offset); err != nil {
+		if err := t.load(id, offset); err != nil {
 			return "", err
 		}
 		if t.runs[id] == nil && (id == clientRunID || len(t.clientRunID[id]) == 0) {
@@ -216,14 +216,14 @@ func (p *Processor) loadEnded(t *thread) error {
 	if err != nil {
 		return err
 	}
-	t.loader = &loader{thread: t, store: stored, asked: map[loaderKey]struct{}{}}
-	if err := t.loader.loadByKey(last...); err != nil {
+	t.loader = &loader{thread: t, store: stored, requested: map[loaderKey]struct{}{}}
+	if err := t.loader.put(last...); err != nil {
 		return err
 	}
 	if all {
 		t.loader = nil
 	} else {
-		t.lineage.Leave(t.loader)
+		t.lineage.LoadFrom(t.loader)
 	}
 	return nil
 }

@@ -15,9 +15,9 @@ func (h *threadRun) endedBefore(offset int64) bool { return h.Sealed && h.Next <
 
 // threadRunsOf returns runs that are not in memory.
 func threadRunsOf(runs []*runstore.Metadata) []*threadRun {
-	heads := make([]*threadRun, len(runs))
+	out := make([]*threadRun, len(runs))
 	for i, m := range runs {
-		heads[i] = &threadRun{Metadata: *m}
+		out[i] = &threadRun{Metadata: *m}
 	}
-	return heads
+	return out
 }
