@@ -10,17 +10,17 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// admission tells the loop which run of a partition takes an event or an input, and what a run begins with (fold.Runs). It holds
-// what it found for the record that is being processed.
+// admission implements fold.Runs for one record: it finds the run that an event or an input belongs to, and begins a run at its first
+// event.
 type admission struct {
 	p       *Processor
 	thread  *thread
 	message *message
 
-	run *run // takes the record
+	run *run // that the record belongs to
 	// isNew: the run begins with this record, and is not registered yet.
 	isNew bool
-	// resolution is the run's, where this may be its first event.
+	// resolution is set if this is the run's first event, or may be.
 	resolution *resolution
 }
 
@@ -34,7 +34,7 @@ func (a *admission) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 	begins := h == nil
 	if h != nil {
 		switch {
-		case d.Offset < h.Next: // a committed record holds it
+		case d.Offset < h.Next: // a committed record has it
 			return nil, outcomeDropped, nil
 		case !h.Sealed:
 			return a.takes(a.p.load(a.thread, h, a.message.now))
@@ -44,7 +44,7 @@ func (a *admission) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 		}
 	}
 	switch malformed := d.Malformed(); {
-	case !begins && repeats(h, d): // the record of a sealed run does not change any more
+	case !begins && repeats(h, d): // the record of a sealed run does not change
 		return nil, outcomeDropped, nil
 	case malformed != nil:
 		return a.deadLetter(reasonMalformed, malformed.Error())
@@ -83,8 +83,8 @@ func (a *admission) named(id string, d *fold.Decoded) (*threadRun, error) {
 	}
 }
 
-// beginsAgain reports whether a record begins another run of a sealed one's id: a RUN_STARTED or an input. A producer that numbers its events
-// repeats them after a broken connection: from one, what the sealed run has already begins nothing.
+// beginsAgain reports whether a record begins another run with the id of a sealed one: a RUN_STARTED or an input. A producer that numbers
+// its events repeats them after a broken connection: its repeats of what the sealed run has begin no run.
 func (a *admission) beginsAgain(h *threadRun, d *fold.Decoded) (bool, error) {
 	switch ev := d.Payload(); {
 	case d.Input() != nil:
@@ -107,7 +107,7 @@ func (a *admission) beginsAgain(h *threadRun, d *fold.Decoded) (bool, error) {
 	}
 }
 
-// repeats reports whether a record that begins no run was taken in already by a sealed one.
+// repeats reports whether a sealed run already has a record that begins no run.
 func repeats(h *threadRun, d *fold.Decoded) bool {
 	if d.Headers.Kind == record.KindInput {
 		return d.Input() != nil
@@ -115,7 +115,7 @@ func repeats(h *threadRun, d *fold.Decoded) bool {
 	return fold.Behind(d.Headers.Seq, h.NextSeq)
 }
 
-// newRun returns a run that begins with a record, by the id that the agent bytes it.
+// newRun returns a run that begins with a record, under its client run id or, if that is taken, another one (freeID).
 func (a *admission) newRun(clientRunID string, d *fold.Decoded) (*run, error) {
 	t := a.thread
 	id, err := t.freeID(clientRunID, d.Offset)
@@ -137,7 +137,7 @@ func (a *admission) newRun(clientRunID string, d *fold.Decoded) (*run, error) {
 	return r, nil
 }
 
-// takes has a run take the record.
+// takes returns a run as Find does.
 func (a *admission) takes(r *run, err error) (*fold.Run, fold.Outcome, error) {
 	if err != nil {
 		return nil, "", err

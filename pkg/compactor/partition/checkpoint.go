@@ -10,10 +10,10 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// dueRuns returns the runs to write now, and calls notDue for each changed run that is not. Of very many that are due at the
-// same moment a transaction takes some (Room), those first whose events wait longest, so that the committed offset moves
-// on with each. What was requested goes in any case, as its resolution may rest on that (writeUnsealed): Process stops once that
-// is much (requestCheckpoint).
+// dueRuns returns the runs to write now, and calls notDue for each changed run that is not. If very many are due at the
+// same moment, a transaction takes as many as it has room for, those with the oldest unwritten events first, so that the committed
+// offset moves with each. Requested records are written in any case, as resolutions may depend on that (writeUnsealed): Process
+// stops once these are many (requestCheckpoint).
 func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 	p.runs.relieve(p.share.runBytes, p.room, now)
 	var timely []*run
@@ -31,7 +31,7 @@ func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 		return cmp.Or(cmp.Compare(a.changedFrom, b.changedFrom), cmp.Compare(a.meta.Start, b.meta.Start))
 	})
 	for i, r := range timely {
-		if i > 0 && p.room.checkpoints.Load() <= 0 { // one of them at least
+		if i > 0 && p.room.checkpoints.Load() <= 0 { // one at least
 			notDue(r)
 			continue
 		}
@@ -41,14 +41,14 @@ func (p *Processor) dueRuns(now time.Time, notDue func(*run)) (due []*run) {
 	return due
 }
 
-// isDue is the checkpoint rule. A run that says much within the interval does not wait for that: what it says
-// until its next record is read again after a crash.
+// isDue is the checkpoint rule. A run that grows by a whole record limit does not wait for the interval: after a crash all its events
+// since its last record are read again.
 func (c Config) isDue(r *run, now time.Time) bool {
 	age, grown := now.Sub(r.written.at), r.newBytes >= c.CheckpointFactor*r.written.bytes
 	return age >= c.CheckpointMax || grown && (age >= c.CheckpointInterval || r.newBytes >= c.RecordLimit)
 }
 
-// requestCheckpoint has a run written in the next transaction, whatever the checkpoint rule says.
+// requestCheckpoint requests a record of a run in the next transaction, whatever the checkpoint rule says.
 func (p *Processor) requestCheckpoint(r *run) {
 	if !r.due {
 		r.due = true
@@ -65,10 +65,10 @@ func (p *Processor) writeUnsealed(t *thread) {
 	}
 }
 
-// checkpoint makes the record of a run that is not sealed. Over the limit it makes none, and the run
-// goes on holding the commit: a record that was cut could not be gone on from. It is tried again by the
-// same rule as if it had been written. Where the run's place has to be written now, a record says that alone. An abandoned run
-// ends for good, so that it does not hold the commit for ever.
+// checkpoint makes the record of an unsealed run. If that is over the limit, it returns none, as a fold cannot resume from a record that
+// was cut; the run holds back the committed offset, and is tried again by the same rule as if it had been written. If its resolution
+// has to be written now, it returns a record of the resolution alone. An expired run is closed instead, so that it does not
+// hold back the committed offset for ever.
 func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 	if r.expired != nil {
 		return r.expired, nil
@@ -83,7 +83,7 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 		return nil, err
 	case out != nil:
 		return out, nil
-	case r.meta.isExpired(): // the limit was another one
+	case r.meta.isExpired(): // the limit was changed
 		return p.close(r, outputAbandoned)
 	}
 	alone := r.due && r.hasUnwrittenResolution()
@@ -94,13 +94,12 @@ func (p *Processor) checkpoint(r *run, now time.Time) (*Output, error) {
 	return nil, nil
 }
 
-// lateRoom is by how much a run that was abandoned may be over the limit: what comes for it and does not take that back adds ranges and
-// anomalies. It would end for good else, or not, by what else the transaction holds. So may one of which nothing came since its last record, as
-// all that is new is a mark (markRawLost): nothing holds the commit for that, and without a record it would be forgotten in a crash.
+// lateRoom is by how much the record of an expired run may be over the limit: later events that do not reopen it add ranges and anomalies.
+// Without it, whether the run is closed would depend on what else the transaction holds. It also applies to a run without unwritten
+// events, which has only been marked (markRawLost): nothing holds back the committed offset for it, so a crash would lose the mark.
 const lateRoom = 8 << 10
 
-// openRecord makes the record of a run that is not sealed, from which it can go on; nil where that is over the limit, as its
-// size tells.
+// openRecord makes the record of an unsealed run, from which it can resume, and returns its size. If that is over the limit, out is nil.
 func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err error) {
 	rec, _, err := p.build(r)
 	if err != nil {
@@ -124,9 +123,9 @@ func (p *Processor) openRecord(r *run, limit int) (out *Output, size int, err er
 	return out, len(value), nil
 }
 
-// resolutionRecord makes the record of a run that says where it belongs, and nothing of what came from its first event on: that is read
-// again. It may be over the limit by what there is beside content; there is room for that in a batch (kafka.MaxBatchBytes). For the rest
-// see fits.
+// resolutionRecord makes a record of a run that has its parent resolution and nothing from its first event on: that is read
+// again. It may be over the limit by what a record holds beside content, for which a batch has room (kafka.MaxBatchBytes); the rest
+// fits (Config.fits).
 func (p *Processor) resolutionRecord(r *run) (*Output, error) {
 	before := r.resolution.before
 	h := newThreadRun(r.meta.ID, r.meta.ClientID, r.meta.Start)
@@ -147,7 +146,7 @@ func (p *Processor) resolutionRecord(r *run) (*Output, error) {
 	}
 	value, err := record.EncodeRun(rec)
 	if err != nil {
-		return nil, fmt.Errorf("encoding place of run: %w", err)
+		return nil, fmt.Errorf("encoding resolution of run: %w", err)
 	}
 	out, err := p.runOutput(r.key, rec, value, outputCheckpoint)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// Config are the settings of a partition. DefaultConfig bytes values for all.
+// Config are the settings of a partition. DefaultConfig gives values for all.
 type Config struct {
 	// CheckpointInterval is the least time between two records of an open run.
 	CheckpointInterval time.Duration
@@ -19,20 +19,20 @@ type Config struct {
 	// CheckpointMax is the time after which a changed open run is written in any case. It bounds
 	// how far the committed offset lags behind.
 	CheckpointMax time.Duration
-	// IdleLimit is the silence, in stream time, after which a run is abandoned.
+	// IdleLimit is the stream time without a record of a run after which it expires (status abandoned).
 	IdleLimit time.Duration
 	// SnapshotBelow is the size in bytes under which a branch's conversation is written whole at
 	// every run's end. Above it that happens once half of it is new.
 	SnapshotBelow int
 	// RecordLimit is the largest value in bytes that is written to a derived topic.
 	RecordLimit int
-	// KeepEvents are the families of events that runs which begin by now keep in their records.
+	// KeepEvents are the event families that runs which begin from now on keep in their records.
 	KeepEvents agui.Families
-	// OpenRunBytes is about how much memory open runs may hold in this process. Over it, those that have
-	// been silent longest are written and leave; runs that are spoken of within a second stay in any case.
+	// OpenRunBytes is about how much memory open runs may hold in this process. Above it, the least recently
+	// used ones are checkpointed and evicted; runs with a record within the last second stay in any case.
 	OpenRunBytes int
 	// CacheBytes bounds the histories of ended runs that this process keeps in memory for the next turn. Its partitions
-	// share it evenly; each keeps the conversation that it used last, however large.
+	// share it evenly; each keeps the conversation that it used last, whatever its size.
 	CacheBytes int
 
 	// RefoldBytes bounds the records, and the raw events, that a request to refold a thread holds.
@@ -61,7 +61,7 @@ func DefaultConfig() Config {
 type share struct {
 	// runBytes is for open runs, cacheBytes for histories.
 	runBytes, cacheBytes int
-	// threadRuns is how many runs its threads may have in memory; unloadReads how often what leaves of them may read at once.
+	// threadRuns is how many runs its threads may have in memory; unloadReads how many reads evictThreads may do at once.
 	threadRuns, unloadReads int
 }
 

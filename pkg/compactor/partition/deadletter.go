@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// deadLetter sends a record to dead letters as it came; below the processed offset that was done before.
+// deadLetter writes a record unchanged to dead letters; below the processed offset that was done before.
 func (p *Processor) deadLetter(m *message, reason, detail string) (fold.Outcome, error) {
 	if m.rebuilds {
 		return outcomeDeadLetter, nil
@@ -26,8 +26,7 @@ func (p *Processor) deadLetter(m *message, reason, detail string) (fold.Outcome,
 		size += len(h.Key) + len(h.Value)
 		dead.Headers = append(dead.Headers, kgo.RecordHeader{Key: h.Key, Value: bytes.Clone(h.Value)})
 	}
-	// Producers may compress what is far over the limit into a batch that is not; then even a
-	// dead letter can only name it.
+	// A batch within the limit may compress a record far over it; then the dead letter only names the record.
 	if size > kafka.MaxBatchBytes-deadLetterRoom {
 		dead.Key, dead.Headers = nil, nil
 		dead.Value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(m.Value), record.SHA256(m.Value))

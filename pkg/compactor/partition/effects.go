@@ -16,15 +16,15 @@ import (
 type Output struct {
 	Record *kgo.Record
 	Kind   string // for the metric; empty for a dead letter
-	// entry is what the local store takes in after the commit, but for what the broker adds; empty where that is nothing.
+	// entry is what the local store applies after the commit, without the broker's offset and time; empty if it applies nothing.
 	entry runstore.Entry
-	// run is set for the record of a run that is not sealed.
+	// run is set for the record of an unsealed run.
 	run *run
 	// Outgrown is set for the last record of an outgrown run.
 	Outgrown *Outgrown
 }
 
-// Outgrown names a run that was ended as it had grown too large, and the bytes that its record would have had.
+// Outgrown names a run that was ended because it was too large, and the bytes that its record would have had.
 type Outgrown struct {
 	Tenant, ThreadID, RunID string
 	Bytes                   int
@@ -35,15 +35,15 @@ const (
 	outputSealed     = "sealed"
 	outputCheckpoint = "checkpoint"
 	outputAbandoned  = "abandoned"
-	outputClosed     = "closed" // the last record of a run that was abandoned
+	outputClosed     = "closed" // the final record of an expired run
 	outputProgress   = "progress"
 	outputSnapshot   = "snapshot"
 	outputOversize   = "oversize"
 	outputTombstone  = "tombstone"
 	outputErasure    = "erasure"
-	// outputRefolded: the record of a run that had ended, written anew.
+	// outputRefolded: the rewritten record of an ended run.
 	outputRefolded = "refolded"
-	// outputOutgrown: the last record of a run that had grown too large: see endOutgrown.
+	// outputOutgrown: the final record of a run that was too large: see endOutgrown.
 	outputOutgrown = "outgrown"
 )
 
@@ -69,8 +69,7 @@ type Effects struct {
 	Changed bool
 }
 
-// collect takes what is to be written. The partition must not process anything until the
-// transaction's outcome is known.
+// collect returns what the next transaction holds. Nothing may be processed until its outcome is known.
 func (p *Processor) collect(now time.Time) (Effects, error) {
 	if err := p.expire(now); err != nil {
 		return Effects{}, err
@@ -102,7 +101,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 			held(r)
 			continue
 		}
-		if out.entry.Metadata.Placed { // nothing of what it holds is in there
+		if out.entry.Metadata.Placed { // a resolution record has none of its events
 			held(r)
 		}
 		b.Outputs = append(b.Outputs, *out)
@@ -111,7 +110,7 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	if !holdAt.IsZero() {
 		b.Progress.StreamTime = holdAt.UnixMilli()
 	}
-	if gap := b.Progress.Gap; gap.Until > 0 && b.Progress.StreamTime >= gap.Until { // nothing that is read again is judged by it
+	if gap := b.Progress.Gap; gap.Until > 0 && b.Progress.StreamTime >= gap.Until { // no event that may be read again depends on it
 		b.Progress.Gap, p.progress.Gap = record.Gap{}, record.Gap{}
 	}
 	if p.gap != nil {
@@ -150,10 +149,10 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 	return p.evict(now)
 }
 
-// Unload drops what memory no longer needs where there was nothing to commit.
+// Unload drops what memory no longer needs if there was nothing to commit.
 func (p *Processor) Unload(now time.Time) error { return p.evict(now) }
 
-// runOutput wraps a run's encoded record, with the head that a process takes out of it which reads it.
+// runOutput returns the output of a run's encoded record, with the same metadata that a process reads from it.
 func (p *Processor) runOutput(key string, rec *record.Run, value []byte, kind string) (*Output, error) {
 	entry, err := runstore.RunEntry(key, rec, value)
 	if err != nil {

@@ -9,9 +9,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// build makes the record of a run as it stands and returns it with the history of its base; what
-// the run's metadata says of the history is brought up to date. Of a run that is not sealed it has nothing to go on
-// from (record.Run.Open) where it is over the limit in any case.
+// build makes the record of a run as it stands and returns it with the history of its base. It also updates the history in the
+// run's metadata. The record of an unsealed run has no Open, and so cannot be resumed from, if it is over the limit without it.
 func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 	rec, folded, err := p.describe(r)
 	if err != nil || folded.Ended() {
@@ -28,19 +27,19 @@ func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 	return rec, r.base, err
 }
 
-// describe is build without what an end adds, or a fold goes on from.
+// describe is build without what the end of a run adds and what a fold resumes from.
 func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 	folded, rec, base := r.Fold, r.rec, r.base
-	if folded == nil { // pending: placed for now, as if the first event came now, or for good
+	if folded == nil { // pending: with a preliminary resolution, as if the first event came now, or its final one
 		pl, err := p.resolve(r, nil, r.Input, p.next)
 		if err != nil {
 			return nil, nil, err
 		}
 		pl.describe(&rec, r.InputSHA256)
 		folded = pl.fold
-		if r.resolution != nil { // what it starts from, and its input as it came
+		if r.resolution != nil { // what it starts from, and its input as received
 			folded, base, rec.Rewrote, rec.Resumes = pl.parent.Fold(), pl.base, nil, nil
-		} else { // encoded relative to no base, so that the input stays whole for the placement that counts
+		} else { // encoded relative to no base, so that the final resolution has the whole input
 			rec.Base, rec.BaseRefolds = "", 0
 		}
 		if r.Input != nil {
@@ -66,7 +65,7 @@ func (p *Processor) describe(r *run) (*record.Run, *compact.Run, error) {
 	return &rec, folded, nil
 }
 
-// buildOpen adds what a fold needs to go on from the record.
+// buildOpen adds what a fold needs to resume from the record.
 func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 	checkpoint, err := folded.Checkpoint()
 	if err != nil {
@@ -80,8 +79,7 @@ func (r *run) buildOpen(rec *record.Run, folded *compact.Run) error {
 	return nil
 }
 
-// historyKey names the history at the run's end; where the run only appended to its base, it costs
-// what was appended.
+// historyKey is the key of the history at the run's end. If the run only appended to its base, it costs what was appended.
 func (t *thread) historyKey(rec *record.Run, folded *compact.Run) lineage.Key {
 	if h := t.runs[rec.Base]; h != nil && rec.Layout == nil && h.MessageCount+len(rec.Messages) == rec.MessageCount {
 		return h.HistoryKey.Extend(rec.Messages)

@@ -15,16 +15,14 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// erase takes in an erasure of the thread: its runs and snapshots go, and what comes behind it is a new
-// life of the thread, which knows nothing of the one before.
+// erase deletes the runs and snapshots of a thread. Later records begin the thread as if it were new.
 //
-// All tombstones are in one transaction with the processed offset, and so is an erasure record that lies behind them; it is written
-// where the thread has no runs, too: dead letters may be all that there is of it, and who lists them goes by the record. Where
-// the committed offset stays below the erasure, as another thread has an open run there, the events
-// between the committed and the processed offset are read again after a crash. The erasure record then says which of them are erased:
-// nothing is made of them, not even for a while (route).
+// All tombstones and, behind them, an erasure record are in one transaction with the processed offset. The erasure record is written
+// even if the thread has no runs: there may be dead letters of it, and the list of dead letters leaves out what the record
+// covers. If an open run of another thread holds the committed offset below the erasure, the events between the committed and the
+// processed offset are read again after a crash. The erasure record then says which of them are erased, and route drops them.
 func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
-	// Below the processed offset it is done, and all that the thread has is of a later life.
+	// Below the processed offset it was done, and what the thread has came later.
 	if m.rebuilds {
 		return outcomeErasure, nil
 	}
@@ -58,7 +56,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 		Topic: p.topics.Runs, Partition: p.id, Key: []byte(t.key), Value: record.EncodeErased(below),
 		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindErase, Seq: -1}),
 	}})
-	// Not read from the local store, which knows of the erasure once it is committed.
+	// Not read from the local store, which has the erasure only once it is committed.
 	next, err := p.newThread(t.key, t.tenant, t.id, nil)
 	if err != nil {
 		return "", err
@@ -69,7 +67,7 @@ func (p *Processor) erase(t *thread, m *message) (fold.Outcome, error) {
 	return outcomeErasure, nil
 }
 
-// withdraw takes back what this round has made of a thread: nobody has seen it, and nobody shall.
+// withdraw removes a thread's outputs from the next transaction: they are not written yet, and must not be.
 func (p *Processor) withdraw(t *thread) {
 	prefix := t.key + "/"
 	p.outputs = slices.DeleteFunc(p.outputs, func(o Output) bool {
@@ -83,13 +81,13 @@ func (p *Processor) withdraw(t *thread) {
 		return true
 	})
 	for _, h := range t.open {
-		if r := h.live; r != nil && h.isExpired() && (!r.written.exists || r.written.open) { // abandoned, and no record says so yet
+		if r := h.live; r != nil && h.isExpired() && (!r.written.exists || r.written.open) { // no record shows it as expired yet
 			p.counts.Ended[record.StatusAbandoned]--
 		}
 	}
 }
 
-// forget drops a run from memory, and reports whether a committed record of it may exist.
+// remove drops a run from memory and reports whether a committed record of it may exist.
 func (p *Processor) remove(h *threadRun, key string) bool {
 	delete(p.unsaved.records, key)
 	p.expiring.drop(key)
@@ -103,7 +101,7 @@ func (p *Processor) remove(h *threadRun, key string) bool {
 	return r.written.exists
 }
 
-// tombstone is the record that takes away the one of the same key.
+// tombstone is the record that deletes the one of the same key.
 func (p *Processor) tombstone(topic string, kind record.Kind, key string) Output {
 	o := Output{Kind: outputTombstone, Record: &kgo.Record{
 		Topic: topic, Partition: p.id, Key: []byte(key),

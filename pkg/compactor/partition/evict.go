@@ -10,13 +10,12 @@ import (
 // evictAfter is how long a run without unwritten events stays in memory.
 const evictAfter = 30 * time.Second
 
-// busyFor is how long a run that is spoken of stays in memory in any case: to load it again with its
-// next event would cost more than it holds.
+// busyFor is how long after its last record a run stays in memory in any case: loading it again for its next event would cost more than
+// it holds.
 const busyFor = time.Second
 
-// evict lets go of what committed records can give back: runs after a while of silence, or sooner where
-// open runs hold more memory than they may. What no committed record holds stays, and so do, beyond the
-// bound, the runs that are spoken of right now.
+// evict drops runs that can be loaded again from committed records: after evictAfter, or sooner if open runs hold more memory than
+// they may. Runs with unwritten events stay, and so do busy ones, even over the limit.
 func (p *Processor) evict(now time.Time) error {
 	if now.Sub(p.runs.lookedAt) < time.Second {
 		if p.unloading {
@@ -49,13 +48,12 @@ const (
 	metadataBytes         = 2 << 10
 )
 
-// unloadReads is how often threads that leave sealed runs may read the local stores of a process at once: 0.1 s, by some 50 µs each.
+// unloadReads is how many reads of the local stores evictThreads may do at once in a process: 0.1 s, at some 50 µs each.
 const unloadReads = 1_500
 
-// evictThreads lets go of what the local store has of threads, where the threads in memory hold more than they may: half of
-// that stays. Threads without a run in memory go as a whole, least recently used first; then of the others the runs
-// that are sealed, which come back as they are asked for (loader): of those first that have most of them, and no more at once than
-// unloadReads; the next commit goes on (unloading).
+// evictThreads drops metadata of runs if the threads in memory hold more than they may, down to half of the limit. First it drops
+// threads without a run in memory, least recently used first. Then it drops sealed runs of the other threads, those with most of
+// them first; the loader loads them again as needed. It stops after unloadReads reads, and the next commit continues (unloading).
 func (p *Processor) evictThreads(now time.Time) error {
 	p.unloading = false
 	held := 0
@@ -107,8 +105,8 @@ func (p *Processor) evictThreads(now time.Time) error {
 	return nil
 }
 
-// mustStay is about what a thread that is spoken of holds in any case: what is open, the parents of that, and the run that
-// ended last. Below the processed offset that is what ended behind this record as well: it is not worth while then to leave less than half.
+// mustStay is about what a busy thread keeps in any case, in runs: its open runs, their parents, and the run that ended last. Below the
+// processed offset also the runs that ended at or behind the next record; then it is doubled, as unloading less than half does not pay.
 func (p *Processor) mustStay(t *thread) int {
 	stays := threadOverhead + 2*len(t.open) + 1
 	if p.next >= p.progress.Processed {
@@ -122,8 +120,7 @@ func (p *Processor) mustStay(t *thread) int {
 	return 2 * stays
 }
 
-// unload replaces a thread by one with its open runs only; the loader reads the others from the local store. All that has
-// ended must be committed.
+// unload drops a thread's sealed runs, which must be committed; the loader loads them again from the local store.
 func (p *Processor) unload(t *thread) error {
 	fresh, err := p.newThread(t.key, t.tenant, t.id, t.open)
 	if err != nil {

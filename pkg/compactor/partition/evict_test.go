@@ -378,7 +378,7 @@ func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
 		counted := s.part.headsAtHand()
 		t.Logf("%s: %d bytes a head", name, runs/counted)
 		if bytes := runs / counted; bytes > metadataBytes*3 /* the race detector doubles it */ || bytes < metadataBytes/4 {
-			t.Errorf("%s: a head takes %d bytes and is counted for %d", name, bytes, metadataBytes)
+			t.Errorf("%s: metadata takes %d bytes and is counted for %d", name, bytes, metadataBytes)
 		}
 		runtime.KeepAlive(s)
 	}

@@ -9,28 +9,28 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// A run of which nothing comes for the idle limit is abandoned: it has an end that yields to a real event. That is judged
-// in stream time, at the processed offset and above. It is done for a thread before its next record is looked at (expireIdleOf), as
-// what that decides may rest on it; so it makes no difference when it is done for the others: with
+// A run that gets no record for the idle limit expires: its record has the status abandoned, until a real event reopens it. Expiry is
+// decided in stream time, at and above the processed offset. The runs of a thread expire before the thread's next record is
+// processed, as its outcome may depend on that (expireIdleOf). For other threads the moment makes no difference: their runs expire with
 // the next transactions, as far as each has room (expire).
 //
-// A run that has been abandoned for a week is closed: its end is final, and later events are treated as after any terminal
-// event. That is judged by the clock and the record's own time on skein.runs, and not by the times of events:
-// those may be of long ago, and are told again. It is decided once, by a record that says so in a transaction with the processed offset: whatever
-// came for the run before lies below its Next, and what was placed beside it has its place in a record (writeUnsealed).
+// A run that expired a week ago is closed: its end is final, and later events are treated as after any terminal event. That is
+// decided by wall-clock time since the record was written to skein.runs, not by event times, which may be long past and are read
+// again. It is decided once, by a record in the same transaction as the processed offset: all earlier events of the run lie below its
+// Next, and runs whose parent was resolved beside it have their resolution in a record (writeUnsealed).
 
-// closeAfter is how many idle limits a run has that was abandoned: a week by default. Agents that wait for a person go on
-// after days; and a run that may go on costs the partition memory, and its thread a record for each later run.
+// closeAfter is how many idle limits after its expiry a run is closed: a week by default. Agents that wait for a person may continue
+// after days. But an expired run costs the partition memory, and its thread a record for each later run.
 const closeAfter = 168
 
-// isIdle reports whether the run that has waited longest expires at that time.
+// isIdle reports whether a run expires at that stream time.
 func (p *Processor) isIdle(at time.Time) bool {
 	w := p.expiring.oldest()
 	return w != nil && !w.since.Add(p.cfg.IdleLimit).After(at)
 }
 
-// expire bytes up, and closes, as many runs as the transaction has room for, and one at least; or it marks runs for a gap.
-// Not below the processed offset, where all of that was decided.
+// expire expires and closes runs as far as the transaction has room, at least one of each; in a gap it marks runs instead. Below the
+// processed offset it does nothing: all of that was decided before.
 func (p *Processor) expire(now time.Time) error {
 	hasRoom := p.room.forExpiries()
 	switch {
@@ -39,7 +39,7 @@ func (p *Processor) expire(now time.Time) error {
 	case p.next < p.progress.Processed:
 		return nil
 	}
-	for p.isIdle(p.clock.stream) && hasRoom() { // those first that fell silent first
+	for p.isIdle(p.clock.stream) && hasRoom() { // the longest idle first
 		if err := p.expireRun(p.expiring.oldest().key, now); err != nil {
 			return err
 		}
@@ -58,9 +58,9 @@ func (p *Processor) expire(now time.Time) error {
 	return nil
 }
 
-// expireIdleOf bytes up all runs of a thread that are silent, and notes when to look again.
+// expireIdleOf expires all idle runs of a thread and notes when to check again.
 func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
-	t.noExpiryBefore = p.clock.stream.Add(p.cfg.IdleLimit) // what begins or goes on behind this
+	t.noExpiryBefore = p.clock.stream.Add(p.cfg.IdleLimit) // for runs that begin or get records from now on
 	var expiring []*expiryEntry
 	for _, h := range t.open {
 		if h.isExpired() {
@@ -79,7 +79,7 @@ func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
 		}
 	}
 	slices.SortFunc(expiring, func(a, b *expiryEntry) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
-	for _, w := range expiring { // in the order in which expire does it
+	for _, w := range expiring { // in the same order as expire
 		if err := p.expireRun(w.key, now); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (p *Processor) expireIdleOf(t *thread, now time.Time) error {
 	return nil
 }
 
-// isOld reports whether the run that was abandoned first is to be closed by now.
+// isOld reports whether a run is due to be closed.
 func (p *Processor) isOld(now time.Time) bool {
 	w := p.closing.oldest()
 	return w != nil && now.Sub(w.since)/closeAfter >= p.cfg.IdleLimit

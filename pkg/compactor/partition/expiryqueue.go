@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// wait is a run that has waited for its next record since a time.
+// expiryEntry is a run and the time since which it got no record.
 type expiryEntry struct {
 	key           string // of its record
 	since, sorted time.Time
 	place         int
 }
 
-// expiryQueue are runs in the order of what they wait since. A run that is spoken of changes that with each record, and its
-// place (sorted) only when it is the first.
+// expiryQueue is a heap of runs by the time of their last record. That time changes with each record (since); an entry moves in the heap only
+// when it reaches the front (sorted).
 type expiryQueue struct {
 	byKey map[string]*expiryEntry
 	heap  expiryHeap
@@ -29,7 +29,7 @@ func (w *expiryQueue) add(key string, since time.Time) *expiryEntry {
 	return one
 }
 
-// heard notes when the last record of a run came. It goes back only where stream time does (an older version's record, the clock).
+// refresh notes when the last record of a run came. The time goes back only where stream time does (an older version's record, the clock).
 func (w *expiryQueue) refresh(one *expiryEntry, since time.Time) {
 	if one.since = since; since.Before(one.sorted) {
 		one.sorted = since
@@ -44,7 +44,7 @@ func (w *expiryQueue) drop(key string) {
 	}
 }
 
-// longest returns the run that has waited longest; nil if there is none.
+// oldest returns the run that has been idle longest; nil if there is none.
 func (w *expiryQueue) oldest() *expiryEntry {
 	for len(w.heap) > 0 {
 		first := w.heap[0]

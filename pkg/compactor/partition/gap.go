@@ -8,17 +8,16 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// skip is what a partition has to do before it goes on behind events that are gone. Which runs had events there
-// nobody can say: each that may go on is marked, if its record does not reach behind them, as far as a transaction has room. Until then nothing
-// is read, and the group's offset stays as it is: a process that dies in between begins again, and marks the others. Of a run that began there
-// nobody knows: see mayHaveBegunInGap.
+// gap is a range of raw events that are gone. It is not known which runs had events there, so each unsealed run whose record does not reach
+// past the gap is marked rawLost, as many a transaction as it has room for. Until all are marked nothing is read and the group's offset
+// stays: after a crash the next process marks the rest. A run may also have begun in the gap: see mayHaveBegunInGap.
 type gap struct {
-	to    int64    // the next record then
-	marks []string // the runs that are to be marked, by record key
+	to    int64    // the next record after the gap
+	marks []string // record keys of the runs to mark
 	lost  int64    // offsets that were never read, for the metric
 }
 
-// openGap has a partition that was opened just now go on at an offset above the next one. lost is what it counts for that once it has.
+// openGap makes a partition that was just opened resume at an offset above the next one. It counts lost offsets once it resumes.
 func (p *Processor) openGap(offset, lost int64) error {
 	p.gap = &gap{to: offset, lost: lost}
 	return p.store.EachUnsealed(func(key string, _ time.Time, h *runstore.Metadata) {
@@ -28,7 +27,7 @@ func (p *Processor) openGap(offset, lost int64) error {
 	})
 }
 
-// markRawLost marks as many runs as the next transaction takes, or goes on where all are marked.
+// markRawLost marks as many runs as the next transaction has room for. Once all are marked, the partition resumes.
 func (p *Processor) markRawLost(now time.Time, hasRoom func() bool) error {
 	if len(p.gap.marks) == 0 {
 		p.next = p.gap.to
@@ -49,16 +48,16 @@ func (p *Processor) markRawLost(now time.Time, hasRoom func() bool) error {
 	return nil
 }
 
-// closeGap notes, with the first record that moves stream time behind a gap, until when a run may have begun there: once an idle limit
-// has gone by, it has spoken again, or counts as silent.
+// closeGap sets, at the first record after a gap that moves stream time, until when a run that shows up may have begun in it: for
+// one idle limit, after which such a run would have expired.
 func (p *Processor) closeGap() {
 	if p.progress.Gap.End > 0 && p.progress.Gap.Until == 0 {
 		p.progress.Gap.Until = p.clock.stream.Add(p.cfg.IdleLimit).UnixMilli()
 	}
 }
 
-// mayHaveBegunInGap reports whether a run that shows itself with this event may have begun where raw is gone: it is not how a run
-// begins. That rests on what the position says, so it comes out the same when the event is read again.
+// mayHaveBegunInGap reports whether a run whose first known event is this one may have begun in a gap, as it is not a RUN_STARTED. It depends on
+// the committed progress only, so it comes out the same when the event is read again.
 func (p *Processor) mayHaveBegunInGap(first *agui.Event, now time.Time) bool {
 	gap := p.progress.Gap
 	return first.Type != agui.RunStarted && gap.End > 0 && (gap.Until == 0 || p.clock.recordTime(now).UnixMilli() < gap.Until)

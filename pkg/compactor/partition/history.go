@@ -125,7 +125,7 @@ func (p *Processor) history(t *thread, runID string) (lineage.History, error) {
 		if len(chain) == 0 {
 			sealed = rec.Open == nil
 		}
-		chain = append(chain, contentOf(rec)) // of a long chain no more is held than that
+		chain = append(chain, contentOf(rec)) // not the whole record: chains may be long
 		key = ""
 		if rec.Base != "" {
 			if key, err = record.RunKey(t.tenant, t.id, rec.Base); err != nil {
@@ -134,7 +134,7 @@ func (p *Processor) history(t *thread, runID string) (lineage.History, error) {
 		}
 	}
 	if !sealed {
-		at = at.Unshare() // nobody goes on from what an open run says for now
+		at = at.Unshare() // an open run's record is not what later runs build on
 	}
 	slices.Reverse(chain)
 	if at, err = lineage.RestoreFrom(at, chain...); err != nil {

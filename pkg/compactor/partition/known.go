@@ -23,7 +23,7 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 		_, ok := slices.BinarySearch(ids, m.ID)
 		return ok
 	}
-	for _, h := range t.open { // abandoned, and still in memory
+	for _, h := range t.open { // expired, and still in memory
 		if h.live != nil && h.live.Fold != nil && h.isExpired() && h.End < offset && slices.ContainsFunc(h.live.Fold.Messages(), wanted) {
 			return true, nil
 		}
@@ -38,7 +38,7 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 			if now := t.runs[h.ID]; now != nil {
 				h = now
 			}
-			// How a run stood that ended behind the offset is not known; nothing that is placed there rests on it (writeUnsealed).
+			// What a run that ended behind the offset said at the offset is not known; no resolution there depends on it (writeUnsealed).
 			if looked[h.ID] || h.live != nil || h.Start < t.erased || h.Pending && !h.Placed || h.End >= offset {
 				continue
 			}

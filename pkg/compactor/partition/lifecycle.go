@@ -17,8 +17,8 @@ import (
 //	state    begins with                                  until
 //	pending  an input (newRun)                            its first event, which resolves its parent for good (decide)
 //	open     its first event (decide), or a record after  its terminal event (seal), the size limit (endOutgrown), or the idle
-//	         it expired (reactivate)                      limit without a record (abandon)
-//	expired  the idle limit (abandon), pending or open    a record of the run (reactivate), 168 idle limits, or a record over the
+//	         it expired (reactivate)                      limit without a record (expireRun)
+//	expired  the idle limit (expireRun), pending or open  a record of the run (reactivate), 168 idle limits, or a record over the
 //	                                                      limit (close)
 //	sealed   any of these ends (end, close)               an erasure: its record never changes, but by a refold
 //
@@ -65,22 +65,20 @@ func (h *threadRun) close(last *record.Run) error {
 }
 
 // outgrown is how many record limits a run may hold. Over one limit it has no record until it ends, so it
-// stays in memory and holds the commit; over this many it is ended.
+// stays in memory and holds back the committed offset; over this many it is ended.
 const outgrown = 4
 
-// partOverhead is what a message, a tool call or a type of events counts for beside its bytes.
+// partOverhead is what a message, a tool call or an event type counts for beside its bytes.
 const partOverhead = 512
 
-// endOutgrown ends a run for good, as one that was abandoned, where an event of so many bytes has made it too large: it
-// could fill the memory of this process, and of the next one, which would fold it again. Its record is
-// cut to the limit and says why; what comes behind it is handled as behind any end.
+// endOutgrown seals a run as abandoned if its last event, of so many bytes, made it too large: it could fill the memory of
+// this process, and of the next one, which would fold it again. Its record is cut to the limit and says why; later events are
+// treated as after any terminal event.
 //
-// That follows from the events alone, whenever records are written and wherever a fold goes on from one: so
-// it comes out the same when they are read again. It is looked at whenever what the run has said crosses another
-// record limit, as to measure it takes a part of what it took to fold that. What patches copy meanwhile is bounded by
-// the fold (docs/fold.md).
-// Events below the processed offset were accepted before. No run is ended there, even where the limit was lowered meanwhile, or this
-// rule is new.
+// The decision depends on the events alone, not on when records are written, so it comes out the same when they are read
+// again. Measuring costs about as much as folding did, so it is done each time the run's events cross another record limit.
+// The fold bounds what patches copy in between (docs/fold.md). Events below the processed offset were accepted before: no run
+// is ended there, even if the limit was lowered meanwhile.
 func (p *Processor) endOutgrown(r *run, bytes int) error {
 	limit, before := int64(p.cfg.RecordLimit), r.eventBytes
 	if r.eventBytes += int64(bytes); before/limit == r.eventBytes/limit || p.next <= p.progress.Processed {
@@ -98,7 +96,7 @@ func (p *Processor) endOutgrown(r *run, bytes int) error {
 	return p.end(r, rec, r.base, Output{Kind: outputOutgrown, Outgrown: &Outgrown{r.thread.tenant, r.thread.id, r.meta.ID, size}})
 }
 
-// parts is the number of what makes a fold take memory beside the bytes.
+// parts counts what makes a fold use memory beside its bytes: messages, event types and tool calls.
 func parts(rec *record.Run) int {
 	n := len(rec.Messages) + len(rec.Stats.Events)
 	for _, calls := range rec.Stats.ToolCalls {
@@ -107,9 +105,8 @@ func parts(rec *record.Run) int {
 	return n
 }
 
-// seal ends a run whose terminal event was folded: its record is made now and never again. From
-// here on the run is what its record says, read back: whoever builds on it then builds on the same,
-// now or after a restart.
+// seal ends a run whose terminal event was folded and makes its final record. Later runs build on that record, read back, not
+// on the fold in memory: so they get the same history before and after a restart.
 func (p *Processor) seal(r *run) error {
 	rec, base, err := p.build(r)
 	if err != nil {
@@ -118,8 +115,8 @@ func (p *Processor) seal(r *run) error {
 	return p.end(r, rec, base, Output{Kind: outputSealed})
 }
 
-// reactivate notes a sign of life: a run that was abandoned is running again. Its record says so at once, as
-// until then it would hold back the progress record (addProgressRecord).
+// reactivate opens an expired run again, as a record of it came. It is checkpointed at once: until a record shows it as open, it
+// holds back the progress record (addProgressRecord).
 func (p *Processor) reactivate(r *run) error {
 	if !r.meta.isExpired() {
 		return nil
@@ -131,7 +128,7 @@ func (p *Processor) reactivate(r *run) error {
 	return r.show()
 }
 
-// end writes the last record of a run, and its branch where that is due.
+// end writes the final record of a run, and snapshots of its branch if they are due.
 func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output) error {
 	at, err := lineage.RestoreFrom(base, contentOf(rec))
 	if err != nil {
@@ -167,7 +164,7 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 	return p.snapshot(r.thread, h, at)
 }
 
-// finish makes the last record of a run and lets the run go.
+// finish makes the final record of a run and drops the run from memory.
 func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error) {
 	value, err := record.Fit(rec, p.cfg.RecordLimit)
 	if err != nil {
@@ -184,8 +181,8 @@ func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error
 	return p.runOutput(r.key, rec, value, kind)
 }
 
-// abandon bytes a run up, and makes its record. One that is over the limit ends for good, so that it does not hold the commit for
-// ever: here, so that it comes out the same whatever else the transaction holds.
+// expireRun expires a run and makes its record. If that is over the limit, the run is closed at once, so that it does not hold back the
+// committed offset for ever, and so that the result does not depend on what else the transaction holds.
 func (p *Processor) expireRun(key string, now time.Time) error {
 	r, err := p.loadByKey(key, now)
 	if err != nil {
@@ -214,13 +211,13 @@ func (p *Processor) expireRun(key string, now time.Time) error {
 	return nil
 }
 
-// close makes the last record of a run that was abandoned.
+// close makes the final record of an expired run.
 func (p *Processor) close(r *run, kind string) (*Output, error) {
 	rec, base, err := p.build(r)
 	if err != nil {
 		return nil, err
 	}
-	if r.Fold == nil && r.resolution != nil { // it has its place, and no event
+	if r.Fold == nil && r.resolution != nil { // its parent is resolved, and its first event is not read again yet
 		base = r.resolution.base
 	}
 	at, err := lineage.RestoreFrom(base, contentOf(rec))
@@ -236,13 +233,13 @@ func (p *Processor) close(r *run, kind string) (*Output, error) {
 	return p.finish(r, rec, kind)
 }
 
-// markExpired has a record say that the run was ended by Skein, with this event.
+// markExpired makes a record say that Skein ended the run, with this event.
 func (r *run) markExpired(rec *record.Run, terminal json.RawMessage) {
 	lastAt := r.meta.LastAt
 	rec.Status, rec.Synthetic, rec.EndedAt, rec.Terminal = record.StatusAbandoned, true, &lastAt, terminal
 }
 
-// expiryEvent is the terminal event that stands in for the one that never came.
+// expiryEvent is the synthetic terminal event of an expired run.
 func expiryEvent(limit time.Duration) json.RawMessage {
 	return runError("The run was silent for longer than "+limit.String()+".", codeAbandoned)
 }

@@ -495,7 +495,7 @@ func TestPartition_PlacesALargeRunBesideAnOpenOneTheSameAgain(t *testing.T) {
 			steps: [][]func(*sim){S, {end("S"), sidecar("K", `,"parentRunId":"S"`), carried("R", `,"parentRunId":"K"`, userMessage("u", fill(50*k)))},
 				{event("K", started("K")), say("K", 1)}},
 		},
-		"it bytes a parent that it itself is, and one is spawned by it": {
+		"it gives a parent that it itself is, and one is spawned by it": {
 			steps: [][]func(*sim){{event("W", `{"type":"RUN_STARTED","threadId":"t","runId":"W","parentRunId":"R"}`)},
 				{carried("R", `,"parentRunId":"W"`, userMessage("u", fill(50*k)))}, goesOn},
 			parent: "W",

@@ -25,7 +25,7 @@ func AnomalyRules() []string {
 	return append(fold.Rules(), lineage.AnomalySelfParent, lineage.AnomalyParentCycle, lineage.AnomalyPlacedAlone)
 }
 
-// What becomes of a record of skein.events, for the metric.
+// The outcomes of records of skein.events, for the metric.
 const (
 	outcomeFolded                  = fold.Folded
 	outcomeInput                   = fold.Input
@@ -35,7 +35,7 @@ const (
 	// outcomeErasure: a thread was erased. outcomeErased: a record of a thread that was erased since.
 	outcomeErasure fold.Outcome = "erasure"
 	outcomeErased  fold.Outcome = "erased"
-	// outcomeRefold: a thread was to be folded again.
+	// outcomeRefold: a request to refold a thread.
 	outcomeRefold fold.Outcome = "refold"
 	// outcomeCancel: a run was to be stopped, which is not the compactor's to do.
 	outcomeCancel fold.Outcome = "cancel"
@@ -49,13 +49,13 @@ func Outcomes() []string {
 	}
 }
 
-// codeAbandoned is the code of the RUN_ERROR that stands in for the end of a silent run.
+// codeAbandoned is the code of the synthetic RUN_ERROR of an expired run.
 const codeAbandoned = "skein-abandoned"
 
-// codeOutgrown is that of the one which ends a run that has grown too large.
+// codeOutgrown is the code of the RUN_ERROR that ends a run which is too large.
 const codeOutgrown = "skein-outgrown"
 
-// Counts are what the records since the last commit came to.
+// Counts are figures of the records since the last commit, for metrics.
 type Counts struct {
 	Outcomes    map[fold.Outcome]int
 	DeadLetters map[string]int

@@ -382,7 +382,7 @@ func TestPartition_WritesTheSnapshotOfACutRecordAsTheRecordHasIt(t *testing.T) {
 }
 
 // Where the conversation of a branch is over the limit, an oversize record stands in for it; the state is whole and
-// of the same run, and the conversation is restored over the chain. It bytes way to a whole one that is small enough.
+// of the same run, and the conversation is restored over the chain. It gives way to a whole one that is small enough.
 func TestPartition_SaysWhereASnapshotIsTooLarge(t *testing.T) {
 	s := newSim(t, func(c *Config) { c.RecordLimit, c.SnapshotBelow = 8<<10, 1<<20 })
 	kinds := func(run, want string) *kgo.Record {

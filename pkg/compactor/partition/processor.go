@@ -19,11 +19,11 @@ import (
 // is opened from what was committed.
 //
 // Decisions must come out the same when the events between the committed and the processed offset are read again. Two rules
-// see to that. Whatever depends on time or order is asked by offset ("had not ended before"). And where a run's parent is
-// resolved while another run of its thread is open, both are written in the next transaction, together with every run of the
-// thread whose resolution is in no record (writeUnsealed). So a run whose resolution is in no record had only sealed neighbours,
-// which never change: read again, its parent comes out the same. Where what the run holds is over the limit, the
-// record has its resolution alone (resolutionRecord).
+// ensure that. Whatever depends on time or order is decided by offset ("had not ended before"). And where a run's parent is
+// resolved while another run of its thread is open, the next transaction writes both, and every run of the thread whose
+// resolution is in no record (writeUnsealed). So a run whose resolution is in no record had only sealed neighbours, which
+// never change: read again, it gets the same parent. If the run's record would be over the limit, a record of the
+// resolution alone is written (resolutionRecord).
 type Processor struct {
 	id     int32
 	cfg    Config
@@ -31,8 +31,8 @@ type Processor struct {
 	count  int32 // partitions of the topic set
 	store  *runstore.Store
 
-	progress  Progress // what the next transaction says; the processed offset moves with each record
-	committed Progress // what the last one said
+	progress  Progress // of the next transaction; the processed offset moves with each record
+	committed Progress // of the last one
 	next      int64    // the next record to read
 
 	clock     streamClock
@@ -40,20 +40,20 @@ type Processor struct {
 	runs      runTable
 	histories *histories
 	unsaved   unsaved
-	// expiring holds every open run, since its last record in stream time; closing every one that expired and may
-	// go on, since its last record on skein.runs, by the clock.
+	// expiring holds every open run by the stream time of its last record; closing every expired run by the wall-clock time of
+	// its last record on skein.runs.
 	expiring, closing *expiryQueue
-	share             share // of what the process may hold
-	unloading         bool  // more runs of threads are to leave memory
+	share             share // of the process's memory
+	unloading         bool  // the next commit continues to unload threads
 
 	loop      *fold.Loop
 	admission admission // of the record that is being processed
-	gap       *gap      // nil: nothing is skipped
+	gap       *gap      // nil: there is none to pass
 
 	room      *Room // of the transaction that outputs go into
 	outputs   []Output
 	counts    Counts
-	refolding *RefoldRequest // what the last record was; see BeginRefold
+	refolding *RefoldRequest // the last record, if it was one; see BeginRefold
 }
 
 // OpenReport says how a partition was opened, for the log.
@@ -62,9 +62,9 @@ type OpenReport struct {
 	Progress Progress
 	// FromRecord: the group's offsets are gone or were set back, so that Progress is from the progress record.
 	FromRecord bool
-	// SetHigher is what nobody reads, as somebody has set the group's offset higher than what was committed.
+	// SetHigher are offsets that are never read: the group's offset was set higher than what was committed.
 	SetHigher OffsetRange
-	// Gone is what skein.events lost before it was read.
+	// Gone are offsets that skein.events lost before they were read.
 	Gone OffsetRange
 }
 
@@ -90,13 +90,13 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, grou
 		report.SetHigher = OffsetRange{from, resumed.Committed}
 	}
 	if report.FromRecord || report.SetHigher != (OffsetRange{}) {
-		p.committed = group // so that the next transaction tells the group and skein.runs, whatever comes
+		p.committed = group // differs, so the next transaction writes it to the group and to skein.runs in any case
 	}
 	if until <= from {
 		return p, report, nil
 	}
 	lost := int64(0)
-	if resumed.Processed > 0 { // else nothing was ever committed, and the log simply begins later
+	if resumed.Processed > 0 { // else nothing was ever committed, and the log begins later
 		lost = until - from
 		if logStart > resumed.Committed {
 			report.Gone = OffsetRange{resumed.Committed, logStart}
@@ -105,7 +105,7 @@ func Open(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, grou
 	return p, report, p.openGap(until, lost)
 }
 
-// newProcessor opens a partition over a store that has caught up with all that was committed.
+// newProcessor returns the processor of a partition, on a store that has every committed record.
 func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Store, pos Progress) (*Processor, error) {
 	p := &Processor{
 		id: id, cfg: cfg, topics: topics, count: pos.Partitions, store: store, progress: pos, committed: pos, next: pos.Committed,
@@ -160,10 +160,10 @@ func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (t
 	return len(records), StopEnd, nil
 }
 
-// Cycle is what Collect has to know of the transaction and of the log.
+// Cycle is what Collect needs to know of the transaction and of the log.
 type Cycle struct {
 	Now time.Time
-	// LogEnd is where skein.events ends, -1 if nobody has asked. Once everything below it is processed, runs expire
+	// LogEnd is the end offset of skein.events, -1 if it is not known. Once everything below it is processed, runs expire
 	// by the clock, as no record comes that moves stream time.
 	LogEnd int64
 	Room   *Room
@@ -178,14 +178,14 @@ func (p *Processor) Collect(c Cycle) (Effects, error) {
 	return p.collect(c.Now)
 }
 
-// Stats is what the session has to know of a processor.
+// Stats is what the session needs to know of a processor.
 type Stats struct {
 	// Next is the next record to read, Processed the processed offset.
 	Next, Processed int64
-	// Paused: open runs are being marked for a gap in skein.events. Nothing may be processed meanwhile, and Next is not
-	// known yet.
+	// Paused: open runs are being marked for a gap in skein.events. Until that is done nothing may be processed, and Next is
+	// not known.
 	Paused bool
-	// OpenRuns are the runs that have not ended; OpenRunBytes is what runs hold in memory.
+	// OpenRuns is the number of open runs; OpenRunBytes is what runs hold in memory.
 	OpenRuns, OpenRunBytes int
 	// NextExpiry is when a run expires, if no record of it comes; zero if none can expire.
 	NextExpiry time.Time
@@ -193,7 +193,7 @@ type Stats struct {
 	Misplaced int
 }
 
-// Stats returns how the processor stands.
+// Stats returns the processor's current figures.
 func (p *Processor) Stats() Stats {
 	return Stats{
 		Next: p.next, Processed: p.progress.Processed, Paused: p.gap != nil,
@@ -202,7 +202,7 @@ func (p *Processor) Stats() Stats {
 	}
 }
 
-// nextExpiry is when the run that has waited longest expires, or is to be closed.
+// nextExpiry is when the next run expires, or is closed.
 func (p *Processor) nextExpiry() (at time.Time) {
 	if w := p.expiring.oldest(); w != nil {
 		at = w.since.Add(p.cfg.IdleLimit)
@@ -221,7 +221,7 @@ func (p *Processor) nextExpiry() (at time.Time) {
 	return at
 }
 
-// enter has the processor use the room of the next transaction.
+// enter makes the processor use the room of the next transaction.
 func (p *Processor) enter(room *Room) {
 	if p.room == room {
 		return
@@ -236,17 +236,16 @@ func (p *Processor) enter(room *Room) {
 	}
 }
 
-// process takes the next record of skein.events and keeps nothing of it: its bytes may be used again
-// once process has returned. An error is never about the data: it says that the
-// partition cannot go on.
+// process takes the next record of skein.events and keeps none of its bytes. An error is never about the data: the partition
+// cannot go on.
 func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	if m.Offset < p.next { // fetched again
 		return nil
 	}
 	p.next = m.Offset + 1
 	if m.Attrs.IsControl() {
-		// The marker of a transaction: all that it says is that it was read. It counts as decided, so that the committed offset comes to the
-		// log's end, too: one that stays below would take a marker that has expired for events that are gone.
+		// A transaction marker counts as processed, so that the committed offset reaches the log's end. If it stayed below, an expired
+		// marker would look like lost events.
 		p.progress.Processed = max(p.progress.Processed, p.next)
 		return nil
 	}
@@ -266,12 +265,12 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	return nil
 }
 
-// route checks a record, and bytes it to what its kind asks for.
+// route validates a record and dispatches it by its kind.
 func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	if len(m.Value) > p.cfg.RecordLimit {
 		return p.deadLetter(m, reasonTooLarge, fmt.Sprintf("%d bytes, %d are allowed", len(m.Value), p.cfg.RecordLimit))
 	}
-	t := p.threads[string(m.Key)] // a key that is in memory was checked before
+	t := p.threads[string(m.Key)] // the key of a thread in memory is valid
 	var tenant, id string
 	if t == nil {
 		parts, err := record.SplitKey(string(m.Key))
@@ -299,7 +298,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	case err != nil:
 		return p.deadLetter(m, reasonBadHeaders, err.Error())
 	}
-	if m.headers.Kind == record.KindCancel { // no sign of life of the run, be there one or not
+	if m.headers.Kind == record.KindCancel { // says nothing of the run: it neither keeps it open nor begins one
 		return outcomeCancel, nil
 	}
 	if t == nil {
@@ -313,7 +312,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 			return "", err
 		}
 	}
-	if m.Offset < t.erased { // between the committed and the processed offset: what was made of it is gone
+	if m.Offset < t.erased { // between the committed and the processed offset: its run was deleted
 		return outcomeErased, nil
 	}
 	switch m.headers.Kind {
@@ -328,7 +327,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 	}
 }
 
-// fold has the loop fold an event or an input, and does what follows from it for the run.
+// fold gives an event or an input to the loop, and updates the run by the outcome.
 func (p *Processor) fold(t *thread, m *message) (fold.Outcome, error) {
 	a := &p.admission
 	*a = admission{p: p, thread: t, message: m}
@@ -337,7 +336,7 @@ func (p *Processor) fold(t *thread, m *message) (fold.Outcome, error) {
 		return outcome, err
 	}
 	r := a.run
-	if outcome != fold.Malformed || !a.isNew { // no run begins with what cannot be folded
+	if outcome != fold.Malformed || !a.isNew { // a malformed record begins no run
 		if a.isNew {
 			p.register(r)
 		}
@@ -360,7 +359,7 @@ func (p *Processor) fold(t *thread, m *message) (fold.Outcome, error) {
 	return outcome, err
 }
 
-// advance does what follows from an event that was folded; at the run's first one, resolved is its parent resolution.
+// advance updates a run after an event was folded. At the run's first event, resolved is its parent resolution.
 func (p *Processor) advance(r *run, resolved *resolution, m *message) error {
 	if err := p.reactivate(r); err != nil { // before its resolution says that it is open
 		return err

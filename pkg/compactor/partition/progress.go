@@ -29,7 +29,7 @@ type Progress struct {
 
 // Metadata is the text that goes with the committed offset into the group's offsets.
 func (p Progress) Metadata() string {
-	if p.noMetadata { // whoever opens the partition next has to ask as well
+	if p.noMetadata { // the next process that opens the partition has to reconcile, too
 		return ""
 	}
 	return record.AppendGap(record.AppendStreamTime(record.EncodeProcessed(p.Processed, p.Partitions), p.StreamTime), p.Gap)
@@ -60,17 +60,17 @@ func ParseProgress(offset int64, metadata string, partitions int32) (Progress, e
 }
 
 // reconcile returns the progress to resume from. The group may hold nothing (it was deleted, its offsets expired) or less
-// than was committed (somebody has set the offset back): then the progress record counts, which each transaction that
-// moved the processed offset has written. Beginning at the group's offset would decide events twice.
+// than was committed (its offset was set back): then the progress record counts, which each transaction that moved the
+// processed offset has written. Resuming from the group's offset would decide events twice.
 func (p Progress) reconcile(readable record.Progress) (Progress, error) {
 	said := !p.noMetadata
 	p.noMetadata = false
 	switch {
-	case readable.Partitions == 0: // it was never told
+	case readable.Partitions == 0: // there is no progress record
 		return p, nil
 	case said && readable.Processed == p.Processed: // they agree
 		return p, nil
-	case readable.Processed < p.Processed: // somebody has skipped what lies between, or the last process could not tell
+	case readable.Processed < p.Processed: // the group's offset was set higher, or the last transactions wrote no progress record
 		return p, nil
 	case readable.Partitions != p.Partitions:
 		return Progress{}, fmt.Errorf("%w: the positions on skein.runs belong to %d partitions, the topics have %d", kafka.ErrPartitionCounts, readable.Partitions, p.Partitions)
@@ -78,27 +78,27 @@ func (p Progress) reconcile(readable record.Progress) (Progress, error) {
 	return Progress{Committed: readable.Committed, Processed: readable.Processed, Partitions: p.Partitions, StreamTime: readable.StreamTime, Gap: readable.Gap}, nil
 }
 
-// wasSetHigher reports whether somebody has set the group's offset higher than what was committed last. A tool does that
-// without metadata; metadata that are ahead of the progress record are the compactor's own, as not every transaction
-// writes that record (addProgressRecord). Nothing that lies between is folded, and nobody knows which open runs had events there.
+// wasSetHigher reports whether a tool has set the group's offset higher than what was committed last. Tools set no metadata; metadata
+// ahead of the progress record are the compactor's own, as not every transaction writes that record (addProgressRecord). Events
+// in between are never folded, and it is not known which open runs had any.
 func (p Progress) wasSetHigher(readable record.Progress) bool {
 	return p.noMetadata && readable.Partitions != 0 && readable.Processed < p.Processed
 }
 
-// addProgressRecord adds a progress record to the effects if readers of skein.runs can know more by it: no event below its Next is
-// missing there. Run records alone do not say so: a repeat, a dead letter or a late event changes none of them, and the record of one
-// tenant's run says nothing to another tenant.
+// addProgressRecord adds a progress record to the effects if it tells readers of skein.runs more: that no event below its Next is
+// missing there. Run records alone do not: a repeat, a dead letter or a late event changes none, and the record of one tenant's run
+// tells another tenant nothing.
 //
-// readable is the processed offset, or less: an event of an open run that has no record yet, or whose record shows it as expired, is in
-// no record, and readers cannot know that it is missing. (An open run that is shown as open holds nothing back: its own record says up
-// to which event it goes.) Such an event lies at or above the processed offset of the time before it came, so readable never goes back.
+// readable is the processed offset, or less: the first unwritten event of an open run that has no record yet, or whose record shows it
+// as expired, since readers cannot see that it is missing. (A run whose record shows it as open does not count: the record says up to
+// which event it goes.) Such an event lies at or above the processed offset before it came, so readable never goes back.
 //
 // The record also holds the committed offset, the processed offset and the partition count, as the group has them from the same
 // transaction. If the group is deleted or its offsets expire, the partition resumes from them (Progress.reconcile).
 //
-// It is the partition's last record in its transaction: a reader that has read up to it has read all that it speaks of. It is never the
-// reason for a transaction. Below the processed offset, where a fresh process does not know all open runs yet, none is written; the last
-// one says at least the committed offset, and at most the processed one.
+// It is the partition's last record in its transaction, so a reader that has read it has read all that it covers. It alone is no reason for a
+// transaction. Below the processed offset none is written, as a new process does not know all open runs yet; the last one has at least
+// the committed offset, and at most the processed one.
 func (p *Processor) addProgressRecord(b *Effects, readable int64) {
 	if !b.Changed || p.gap != nil || p.next < p.progress.Processed {
 		return

@@ -20,11 +20,10 @@ import (
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
-// A request to refold a thread (skein refold --apply) has its records written anew where the rules of the fold
-// make others by now. The main loop meets it in the thread's partition, reads the thread's raw events then and
-// there, and puts all records that change into the transaction that moves the processed offset behind the request: while it reads,
-// nothing of the thread can begin or go on. What it would take to do so beside the main loop, or for threads
-// with open runs, stands in ADR 008.
+// A request to refold a thread (skein refold --apply) rewrites its records if the current rules of the fold give others. The main loop
+// finds the request in the thread's partition, reads the thread's raw events at once, and puts all changed records into the
+// transaction that moves the processed offset past the request: meanwhile no run of the thread can begin or continue. ADR 008
+// tells what it would take to do so beside the main loop, or for threads with open runs.
 
 // RefoldRequest is a refold request that waits for the thread's raw events to be read.
 type RefoldRequest struct {
@@ -34,18 +33,16 @@ type RefoldRequest struct {
 	Offset int64
 	// Ranges are where the thread's raw events lie, in order.
 	Ranges []kafka.Span
-	// Refused says why nothing is done; nil: nothing speaks against it yet.
+	// Refused is the reason for which the request is refused; nil: it is not, so far.
 	Refused error
 	thread  *thread
 	records []*record.Run
 }
 
-// The bounds on what is in memory for one request: of the thread's records, of its raw events, and of the lists of
-// messages that its runs end with, where a run that only adds to its base counts with what it adds: they share one. What is
-// read to find these, with other threads' in between, is bounded as well: it is a pause of the stage.
-const (
-	refoldMessages = 512 << 10 // about 100 bytes each, as the thread is told by now and as it is told then
-)
+// refoldMessages bounds the messages in memory for one request, in the histories with which the thread's runs end, before and after:
+// about 100 bytes each. A run that only adds to its base shares that list, and counts with what it adds. Bytes of records and of raw
+// events are bounded by Config.RefoldBytes; what is scanned to find them by the session, as the stage pauses for it.
+const refoldMessages = 512 << 10
 
 // The reasons for which a request is refused.
 var (
@@ -54,7 +51,7 @@ var (
 	errRecordLarge = errors.New("a record would be over the limit")
 )
 
-// takeRefold takes in a request. Below the processed offset it was done.
+// takeRefold notes a request. Below the processed offset it was done.
 func (p *Processor) takeRefold(t *thread, m *message) (fold.Outcome, error) {
 	if m.rebuilds {
 		return outcomeRefold, nil
@@ -71,7 +68,7 @@ func (p *Processor) takeRefold(t *thread, m *message) (fold.Outcome, error) {
 	return outcomeRefold, p.prepare(p.refolding)
 }
 
-// mayBeRefoldRequest reports whether a record may be a request, as far as its headers tell.
+// mayBeRefoldRequest reports whether a record may be a request, by its headers.
 func mayBeRefoldRequest(m *kgo.Record) bool {
 	return !m.Attrs.IsControl() && slices.ContainsFunc(m.Headers, func(h kgo.RecordHeader) bool {
 		return h.Key == record.HeaderKind && string(h.Value) == string(record.KindRefold)
@@ -86,13 +83,13 @@ func (p *Processor) BeginRefold(m *kgo.Record, now time.Time) (*RefoldRequest, e
 	return p.refolding, err
 }
 
-// prepare takes the thread's records and says where its raw events lie.
+// prepare reads the thread's records and finds where its raw events lie.
 func (p *Processor) prepare(r *RefoldRequest) error {
 	var parts [][2]int64
 	size, messages := 0, 0
-	continued := map[string]bool{} // the runs that another one adds to
+	continued := map[string]bool{} // runs that another one adds to
 	for _, h := range slices.SortedFunc(maps.Values(r.thread.runs), func(a, b *threadRun) int { return cmp.Compare(a.Start, b.Start) }) {
-		// One that was abandoned leaves memory once its record is committed.
+		// An expired run leaves memory once its record is committed.
 		if h.live != nil || h.Open() {
 			r.Refused = errThreadOpen
 			return nil
@@ -118,7 +115,7 @@ func (p *Processor) prepare(r *RefoldRequest) error {
 		parts = append(parts, rec.Raw.Ranges...)
 	}
 	slices.SortFunc(parts, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
-	var all record.Ranges // as few as a record has: each is a read of its own
+	var all record.Ranges // as few as a record has: each costs a read
 	for _, part := range parts {
 		all.AddRange(part)
 	}
@@ -160,7 +157,7 @@ func (p *Processor) FinishRefold(r *RefoldRequest, raw []*kgo.Record, logStart i
 	}
 	t := r.thread
 	runs := maps.Clone(t.runs)
-	whole := map[string]*threadRun{} // by branch: the run that its snapshot stands for
+	whole := map[string]*threadRun{} // by branch: the run at whose end it was written whole
 	for _, h := range t.runs {
 		if last := whole[h.Branch]; h.Sealed && h.SinceSnapshot == 0 && (last == nil || h.Depth > last.Depth) {
 			whole[h.Branch] = h

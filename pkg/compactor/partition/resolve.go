@@ -12,22 +12,22 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// resolution is what a run's first event decides for good: its place in the thread and the history
-// that its fold starts from.
+// resolution is a run's parent resolution, which its first event makes final: its lineage and the history that its fold starts
+// from.
 type resolution struct {
 	lineage.Placement
-	input  *agui.RunAgentInput // as it is recorded
+	input  *agui.RunAgentInput // as recorded
 	parent lineage.History
 	// base is the history that the run's messages are encoded relative to; empty without a base.
 	base lineage.History
-	// baseRefolds is how often that history was told anew. While the run is open it is not.
+	// baseRefolds is how often that history was refolded. While the run is open it is not.
 	baseRefolds int
 	fold        *compact.Run
 	// before is the run as it was before that event: see resolutionRecord.
 	before pending
 }
 
-// pending is what there is of a run before its first event.
+// pending is a run as it was before its first event.
 type pending struct {
 	fold.Run
 	ranges [][2]int64
@@ -43,8 +43,8 @@ func (r *run) pending(first int64, at time.Time) pending {
 	return pending{Run: before, ranges: r.ranges.List(), next: max(r.meta.Next, r.meta.Start), first: first, at: at}
 }
 
-// resolve works out a run's resolution as of an offset, where no record has it; it changes nothing. ev is the run's first
-// event, or nil for a preliminary resolution of a pending run, and input what the run has by then; nil without one.
+// resolve returns a run's resolution as of an offset, or the one that its record has; it changes nothing. ev is the run's first
+// event, or nil for a preliminary resolution of a pending run, and input the run's input by then, or nil.
 func (p *Processor) resolve(r *run, ev *agui.Event, input *agui.RunAgentInput, offset int64) (*resolution, error) {
 	pl := &resolution{}
 	if r.resolution != nil {
@@ -55,7 +55,7 @@ func (p *Processor) resolve(r *run, ev *agui.Event, input *agui.RunAgentInput, o
 		if err := p.resolveAmong(r, pl, ev, offset); err != nil {
 			return nil, err
 		}
-	} else if pl.Run.Parent != "" { // what its end rests on: see sinceSnapshot
+	} else if pl.Run.Parent != "" { // its end needs the parent: see sinceSnapshot
 		if err := r.thread.load(pl.Run.Parent, r.meta.Start); err != nil {
 			return nil, err
 		}
@@ -66,7 +66,7 @@ func (p *Processor) resolve(r *run, ev *agui.Event, input *agui.RunAgentInput, o
 	return pl, nil
 }
 
-// resolveAmong places a run among the runs of its thread.
+// resolveAmong chooses a run's parent, branch and base among the runs of its thread.
 func (p *Processor) resolveAmong(r *run, pl *resolution, ev *agui.Event, offset int64) (err error) {
 	start := lineage.Start{RunID: r.meta.ID, ClientID: r.meta.ClientRunID(), Offset: offset, Input: pl.input}
 	if ev != nil && ev.Type == agui.RunStarted {
@@ -83,14 +83,14 @@ func (p *Processor) resolveAmong(r *run, pl *resolution, ev *agui.Event, offset 
 	}
 	if pl.Run.Base != "" {
 		pl.base = pl.parent
-		base := r.thread.runs[pl.Run.Base] // in memory, since the run was placed beside it
+		base := r.thread.runs[pl.Run.Base] // in memory: Place has loaded it
 		if base == nil {
-			return fmt.Errorf("placing run: %w: its base", runstore.ErrMissing)
+			return fmt.Errorf("resolving parent of run: %w: its base", runstore.ErrMissing)
 		}
 		pl.baseRefolds = base.Refolds
 		return nil
 	}
-	// What it takes over has to be in the record of its place, beside an input that came before its first event.
+	// A resolution record has to hold what the run takes over, beside an input that came before its first event.
 	if !p.cfg.fits(pl.parent, r.Input) {
 		pl.parent = lineage.History{}
 		pl.Anomalies = append(pl.Anomalies, lineage.AnomalyPlacedAlone)
@@ -98,15 +98,15 @@ func (p *Processor) resolveAmong(r *run, pl *resolution, ev *agui.Event, offset 
 	return nil
 }
 
-// fits reports whether a record has room for a history and an input. It is told by their bytes as a record has them, so that it
-// makes no difference whether they have been in one.
+// fits reports whether a record has room for a history and an input, by their size as a record encodes them: so it makes no difference
+// whether they come from one.
 func (c Config) fits(at lineage.History, input *agui.RunAgentInput) bool {
 	room := c.RecordLimit * 7 / 8
 	bytes := at.Bytes() + len(at.State)
 	if input != nil {
 		bytes += len(input.Raw)
 	}
-	if bytes <= room { // in a record they are no more
+	if bytes <= room { // a record does not make them larger
 		return true
 	}
 	bytes = compactedBytes(at.Messages) + len(record.Compacted(at.State))
@@ -142,13 +142,13 @@ func (p *Processor) decide(r *run, pl *resolution) error {
 	return r.show()
 }
 
-// describe fills what a record says of lineage and input, which has the hash.
+// describe sets lineage and input in a record, with the input's hash.
 func (pl *resolution) describe(rec *record.Run, inputSHA256 string) {
 	rec.Lineage, rec.Base, rec.BaseRefolds = fold.RecordLineage(pl.Run), pl.Run.Base, pl.baseRefolds
 	fold.FillInput(rec, pl.parent, pl.base, pl.input, inputSHA256)
 }
 
-// resolutionOf is the resolution that a record says alone.
+// resolutionOf is the resolution in a record of the resolution alone.
 func (p *Processor) resolutionOf(t *thread, h *threadRun, rec *record.Run) (*resolution, error) {
 	pl := &resolution{baseRefolds: rec.BaseRefolds}
 	pl.Run = h.Run

@@ -10,19 +10,19 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// run is one run in memory. A run leaves memory once its record is committed: for good if it is
-// sealed, else after a while of silence, to be loaded from its record when it goes on.
+// run is one run in memory. Once its record is committed it leaves memory: at once if it is sealed, else after it was idle for a while
+// (evict), to be loaded from its record when its next event comes.
 type run struct {
 	key    string // of its record
 	thread *thread
 	meta   *threadRun // shared with the thread
 
-	// Run is the run as the loop folds it. Its Input is there until its first event only: from then on rec has it.
+	// Run is the run as the loop folds it. Its Input is set until its first event only: from then on rec has it.
 	*fold.Run
-	// rec holds what does not change any more once the run is placed: ids, lineage, input.
+	// rec holds what does not change after the first event: ids, lineage, input.
 	rec record.Run
 	// base is the history that rec is encoded relative to; empty without a base. The fold holds its messages
-	// anyway, and to restore it again at each record could mean to read a long chain.
+	// anyway, and restoring it for each record could mean reading a long chain.
 	base lineage.History
 
 	ranges record.Ranges
@@ -34,7 +34,7 @@ type run struct {
 	// resolution is the run's parent resolution where events and records do not have it both: from the first event on until a
 	// committed record has it; or, out of a record that has it alone (resolutionRecord), until its first event is read again.
 	resolution *resolution
-	// due asks for a record in the next transaction, whatever the checkpoint rule says.
+	// due requests a record in the next transaction, whatever the checkpoint rule says.
 	due bool
 	// overLimit says that its last record was over the limit and was not written.
 	overLimit  bool
@@ -43,7 +43,7 @@ type run struct {
 	eventBytes int64 // raw bytes of all folded events
 	touchedAt  time.Time
 	expiry     *expiryEntry
-	// expired is its record as an expired run, until another record of its comes.
+	// expired is its record as an expired run, until another record of skein.events comes.
 	expired *Output
 }
 
@@ -67,7 +67,7 @@ func newRun(t *thread, key string, h *threadRun, now time.Time) *run {
 	return r
 }
 
-// take notes a record of skein.events as the run's, whatever becomes of it.
+// take adds a record of skein.events to the run's raw range, whatever its outcome is.
 func (r *run) take(offset int64, at, now time.Time, size int) {
 	r.ranges.Add(offset)
 	r.meta.Next, r.meta.NextSeq = offset+1, r.Seq.Next
@@ -79,7 +79,7 @@ func (r *run) take(offset int64, at, now time.Time, size int) {
 	r.touchedAt, r.expired = now, nil
 }
 
-// noteRecord notes the record that the run took last as the run's, whatever became of it.
+// noteRecord adds a record of skein.events to its run, whatever its outcome is.
 func (p *Processor) noteRecord(r *run, m *message) error {
 	if r.changedFrom < 0 {
 		p.runs.change(r)
@@ -96,12 +96,12 @@ func (p *Processor) noteRecord(r *run, m *message) error {
 	return r.show()
 }
 
-// hasUnwrittenResolution reports whether the run's parent resolution is in no committed record. What a pending run's record says of
-// it is, as a rule, for now only: its first event decides.
+// hasUnwrittenResolution reports whether the run's parent resolution is in no committed record. That in a pending run's record is
+// preliminary, as a rule.
 func (r *run) hasUnwrittenResolution() bool { return r.Fold != nil && r.resolution != nil }
 
-// recorded takes in that a record of the run was committed, which has so many bytes. A record of the resolution alone (resolutionRecord)
-// has nothing of what came from the first event on. It reports whether the record has all of the run.
+// recorded notes that a record of the run, of so many bytes, was committed, and reports whether it has all of the run. A record of the
+// resolution alone (resolutionRecord) has no event.
 func (r *run) recorded(resolutionAlone bool, bytes int, now time.Time) (all bool) {
 	r.written.exists, r.written.open = true, r.meta.Open()
 	if r.Fold != nil {
@@ -119,7 +119,7 @@ func (r *run) recorded(resolutionAlone bool, bytes int, now time.Time) (all bool
 	return true
 }
 
-// runOverhead is what a run holds in memory, with its thread, before it has said anything:
+// runOverhead is what a run without events holds in memory, with its thread:
 // TestRun_HoldsAboutWhatItIsCountedFor.
 const runOverhead = 7 << 10
 
@@ -127,10 +127,10 @@ const runOverhead = 7 << 10
 // from, which runs of one thread may share, and what every run does.
 func (r *run) size() int { return runOverhead + r.written.bytes + r.newBytes + r.baseBytes }
 
-// isBasedOn notes the history that the run goes on from.
+// isBasedOn notes the size of the history that the run starts from.
 func (r *run) isBasedOn(at lineage.History) { r.baseBytes = at.Bytes() + len(at.State) }
 
-// show lets lineage see the run as it stands, once its place is decided.
+// show gives lineage the run as it stands, once its parent is resolved for good.
 func (r *run) show() error {
 	switch {
 	case !r.meta.Pending:

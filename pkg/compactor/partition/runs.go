@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// register lets a new run be seen.
+// register adds a new run to its thread and to the run table.
 func (p *Processor) register(r *run) {
 	r.thread.add(r.meta)
 	p.runs.keep(r)
@@ -53,7 +53,7 @@ func (p *Processor) loadByKey(key string, now time.Time) (*run, error) {
 	return r, nil
 }
 
-// load brings a run into memory that is not sealed.
+// load loads an unsealed run into memory.
 func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 	if h.live != nil {
 		return h.live, nil
@@ -82,7 +82,7 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 			r.isBasedOn(r.resolution.parent)
 		}
 	} else {
-		// What its end rests on: see sinceSnapshot, historyKey.
+		// Its end needs the parent: see sinceSnapshot, historyKey.
 		if rec.ParentRunID != "" {
 			if err := t.load(rec.ParentRunID, h.Start); err != nil {
 				return nil, err
@@ -102,7 +102,7 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 			return nil, fmt.Errorf("loading run: %w", err)
 		}
 		r.rec.Refolds, r.rec.BaseRefolds = rec.Refolds, rec.BaseRefolds
-		r.rec.FoldVersion = rec.FoldVersion // the rules that it began by
+		r.rec.FoldVersion = rec.FoldVersion // the rules under which it began
 		r.rec.Kept = rec.Kept               // whatever the setting is by now
 		r.Fold.Keep(rec.Kept)
 		r.Early, r.InputSHA256 = nil, rec.InputSHA256
@@ -117,7 +117,7 @@ func (p *Processor) load(t *thread, h *threadRun, now time.Time) (*run, error) {
 	return r, nil
 }
 
-// resume takes in what a record that is not sealed says of the run, but for its place and what was folded.
+// resume sets what the record of an unsealed run says of it, except for lineage and the fold.
 func (r *run) resume(rec *record.Run, size int) error {
 	r.written.exists, r.written.open, r.written.bytes = true, rec.Status == record.StatusRunning, size
 	r.ranges, r.Seq.Missing = record.NewRanges(rec.Raw.Ranges), rec.Open.MissingSeqs

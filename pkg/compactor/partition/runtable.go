@@ -9,12 +9,12 @@ import (
 // runTable holds the runs of a partition that are in memory.
 type runTable struct {
 	byKey map[string]*run // by record key
-	// changed are those that have what no committed record has, or of which a record is requested.
+	// changed are those with unwritten events or with a requested record.
 	changed map[*run]struct{}
-	// bytes is what they hold, as of the last look.
+	// bytes is what they held at lookedAt.
 	bytes    int
 	lookedAt time.Time
-	// overMemory: they hold more than twice of what they may, and not all that can be written had room.
+	// overMemory: they hold more than twice their limit, and the transaction had no room to write enough of them.
 	overMemory bool
 }
 
@@ -22,7 +22,7 @@ func newRunTable() runTable {
 	return runTable{byKey: map[string]*run{}, changed: map[*run]struct{}{}}
 }
 
-// keep has a run in memory.
+// keep adds a run.
 func (t *runTable) keep(r *run) { t.byKey[r.key], r.meta.live = r, r }
 
 // drop drops a run from memory.
@@ -32,7 +32,7 @@ func (t *runTable) drop(r *run) {
 	r.meta.live = nil
 }
 
-// change has a run looked at for the next transaction.
+// change marks a run for the next transaction to consider.
 func (t *runTable) change(r *run) { t.changed[r] = struct{}{} }
 
 // isWritten reports whether a committed record has all of a run, so that it can leave memory.

@@ -107,7 +107,7 @@ func (s *sim) openGap(offset int) {
 	s.read = offset
 }
 
-// feed bytes the partition up to n more events.
+// feed gives the partition up to n more events.
 func (s *sim) feed(n int) {
 	s.tb.Helper()
 	for ; n > 0 && s.read < len(s.Events); n-- {

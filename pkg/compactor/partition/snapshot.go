@@ -35,7 +35,7 @@ func (p *Processor) wantsSnapshot(r *run, at lineage.History) (bool, error) {
 	return size < int64(p.cfg.SnapshotBelow) || 2*r.meta.SinceSnapshot >= size, nil
 }
 
-// snapshot writes the branch of a run whole, as of the run's end, as two events that a stock client plays.
+// snapshot writes the whole conversation of a run's branch at the run's end, as two events that any AG-UI client can apply.
 func (p *Processor) snapshot(t *thread, h *threadRun, at lineage.History) error {
 	messages := append(make([]byte, 0, at.Bytes()+len(at.Messages)+64), `{"type":"MESSAGES_SNAPSHOT","messages":[`...)
 	for i, m := range at.Messages {
@@ -68,7 +68,7 @@ func (p *Processor) snapshot(t *thread, h *threadRun, at lineage.History) error 
 	return nil
 }
 
-// conversationBytes is the size of the messages as JSON, but for what joins them.
+// conversationBytes is the size of the messages as JSON, without separators.
 func conversationBytes(messages []agui.Message) int {
 	n := 0
 	for _, m := range messages {

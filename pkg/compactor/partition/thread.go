@@ -12,8 +12,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// thread is what a partition holds in memory of one thread: the runs of all runs that are not sealed, of
-// those that were sealed since it came into memory, and of those that were needed (loader).
+// thread is one thread in memory: its unsealed runs, those that were sealed since it came into memory, and those that were needed
+// (loader).
 type thread struct {
 	key, tenant, id string
 	// loader loads the runs that are not in memory; nil where all are.
@@ -57,8 +57,8 @@ func (p *Processor) newThread(key, tenant, id string, runs []*threadRun) (*threa
 	return t, nil
 }
 
-// add takes in a run that starts after all of its id that are there. Of the open ones some may start later: those have
-// a record between the committed and the processed offset, and this one has none.
+// add adds a run that starts after all with its client run id. Other open runs may start later: those have a record, written after
+// this event was read first, and this one has none.
 func (t *thread) add(h *threadRun) {
 	t.runs[h.ID] = h
 	t.clientRunID[h.ClientRunID()] = append(t.clientRunID[h.ClientRunID()], h)
@@ -71,16 +71,16 @@ func (t *thread) add(h *threadRun) {
 	}
 }
 
-// seal takes a run out of the open ones.
+// seal removes a run from the open ones.
 func (t *thread) seal(h *threadRun) error {
 	t.open = slices.DeleteFunc(t.open, func(o *threadRun) bool { return o == h })
 	t.tips[h.Branch] = max(t.tips[h.Branch], h.Depth)
 	return t.lineage.Add(h.Run)
 }
 
-// live lets lineage see a placed run that is in memory and open.
+// live gives lineage a run that is in memory and has its parent resolved.
 func (t *thread) live(h *threadRun, messages func() []agui.Message) error {
-	if h.isExpired() { // its history stands until a real event comes
+	if h.isExpired() { // its history is as in its record until a real event comes
 		return t.lineage.Add(h.Run)
 	}
 	return t.lineage.AddLive(h.Run, messages)
@@ -90,7 +90,7 @@ func (t *thread) live(h *threadRun, messages func() []agui.Message) error {
 // before; nil if there is none.
 func (t *thread) named(clientRunID string, offset int64) (*threadRun, error) {
 	if r := t.recent; r != nil && !r.Sealed && r.ClientRunID() == clientRunID && r.Start <= offset {
-		return r, nil // events of one run follow each other, and its id is not used again before it is sealed
+		return r, nil // events of one run follow each other, and its id is not reused before it is sealed
 	}
 	if err := t.load(clientRunID, offset); err != nil {
 		return nil, err
@@ -123,10 +123,9 @@ func (t *thread) tip(branch string) (int, error) {
 	return t.tips[branch], nil
 }
 
-// current returns the run to which an event belongs that names none: of those that started at or
-// before the offset and had not ended before it, the one with the greatest start. An abandoned run
-// counts as open, since its end yields to a real event. Below the processed offset (decided) the answer must be the
-// one that was given before, so runs that ended since are asked as well: they are in memory.
+// current returns the run of an event that names none: the one that started last of those that started at or before the offset
+// and had not ended before it. An expired run counts as open, as a real event reopens it. Below the processed offset
+// (decided) the result must be the same as the first time, so runs that were sealed since are considered, too: they are in memory.
 func (t *thread) current(offset int64, decided bool) *threadRun {
 	if !decided {
 		if n := len(t.open); n > 0 {
@@ -143,9 +142,9 @@ func (t *thread) current(offset int64, decided bool) *threadRun {
 	return best
 }
 
-// freeID returns the id under which a run with the agent's id is kept, which starts at the offset: that id,
-// or where a run has it or had it from its agent, the id with "~2", "~3", … that is free. An id that leaves
-// no room for the number is cut before it: what it was stands in the record as the given one.
+// freeID returns the id of a new run that starts at the offset: its client run id or, if a run of the thread has that id or client
+// run id, the first free one of "ID~2", "ID~3" and so on. An id that leaves no room for the number is cut; the record has the whole
+// client run id.
 func (t *thread) freeID(clientRunID string, offset int64) (string, error) {
 	id, n := clientRunID, 1
 	if runs := t.clientRunID[clientRunID]; len(runs) > 0 {
@@ -156,7 +155,7 @@ func (t *thread) freeID(clientRunID string, offset int64) (string, error) {
 			number := "~" + strconv.Itoa(n)
 			front := clientRunID[:min(len(clientRunID), record.MaxIDBytes-len(number))]
 			if len(front) < len(clientRunID) {
-				front = strings.ToValidUTF8(front, "") // a character that was cut in two is left out
+				front = strings.ToValidUTF8(front, "") // drops a character that was cut in two
 			}
 			id = front + number
 		}
@@ -170,7 +169,7 @@ func (t *thread) freeID(clientRunID string, offset int64) (string, error) {
 	}
 }
 
-// numberOf returns the number that freeID put behind an agent's id; 1 where it is the id itself.
+// numberOf returns the number that freeID put behind a client run id; 1 if it is the id itself.
 func numberOf(clientRunID, id string) int {
 	n, err := strconv.Atoi(id[strings.LastIndexByte(id, '~')+1:])
 	if id == clientRunID || err != nil {
@@ -179,8 +178,8 @@ func numberOf(clientRunID, id string) int {
 	return n
 }
 
-// hasOtherUnsealed reports whether a run other than h has not ended: what is decided for h then rests on
-// something that no committed record may say later.
+// hasOtherUnsealed reports whether a run other than h is unsealed: then decisions for h may depend on a state that no committed record
+// has later.
 func (t *thread) hasOtherUnsealed(h *threadRun) bool {
 	return len(t.open) > 1 || len(t.open) == 1 && t.open[0] != h
 }
@@ -208,8 +207,8 @@ func (p *Processor) thread(key, tenant, id string) (*thread, error) {
 	return t, nil
 }
 
-// loadEnded has those sealed runs in memory that a thread begins with: those that ended at the record that is being
-// processed or behind, which is read again then, and the one that ended last before it, which is the parent of most.
+// loadEnded loads the sealed runs that a thread starts with: those that ended at or behind the record that is being processed, which
+// is read again then, and the one that ended last before it, which is the parent of most new runs.
 func (p *Processor) loadEnded(t *thread) error {
 	stored := p.store.Thread(t.key)
 	last, all, err := stored.EndedAt(p.next - 1)
@@ -228,5 +227,5 @@ func (p *Processor) loadEnded(t *thread) error {
 	return nil
 }
 
-// size is about what the thread holds, in runs.
+// size is about what the thread holds in memory, in runs.
 func (t *thread) size() int { return threadOverhead + len(t.runs) }

@@ -15,7 +15,7 @@ func newUnsaved() unsaved {
 	return unsaved{records: map[string][]byte{}, said: map[string]lineage.Said{}}
 }
 
-// put takes in the record of a run of a thread that ended at an offset.
+// put adds the record of a run of a thread that ended at an offset.
 func (u *unsaved) put(thread, key string, value []byte, end int64, own []agui.Message) {
 	u.records[key] = value
 	if u.said[thread] == nil {

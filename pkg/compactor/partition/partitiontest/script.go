@@ -93,7 +93,7 @@ func (s *Script) SendKind(kind record.Kind, thread, run, value string, headers .
 	return s.Append(m)
 }
 
-// Append appends a record as it is, and bytes it its offset.
+// Append appends a record as it is, and gives it its offset.
 func (s *Script) Append(m *kgo.Record) *kgo.Record {
 	m.Offset = int64(len(s.Events))
 	s.Events = append(s.Events, m)
