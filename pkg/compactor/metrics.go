@@ -92,7 +92,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		CommitSeconds:      seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
 		OpenSeconds:        seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
 		OpenRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
-		OpenRunBytes:       gauge("open_run_bytes", "Memory that open runs hold: about as much as their last records and what came since, and 7 KiB each."),
+		OpenRunBytes:       gauge("open_run_bytes", "Memory that open runs hold: about as much as their last records and what came since, and 10 KiB each."),
 		Partitions:         parts,
 		Lag:                lag,
 		Stops:              stops,

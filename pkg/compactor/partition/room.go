@@ -7,11 +7,11 @@ import "sync/atomic"
 const (
 	// MaxOutputBytes bounds outputs. Runs whose record is requested count with the memory that they hold.
 	MaxOutputBytes = 32 << 20
-	// maxCheckpointBytes bounds the memory of runs that are written because they are due, or to free memory: some 2,300
-	// small ones, 900 of 10 KB.
+	// maxCheckpointBytes bounds the memory of runs that are written because they are due, or to free memory: some 1,600
+	// small ones, 800 of 10 KB.
 	maxCheckpointBytes = 16 << 20
 	// maxExpiryBytes bounds the memory of runs that expire or are marked for a gap, without those of the thread being
-	// processed: some 500 small ones, which are loaded for it in 0.2 s.
+	// processed: some 400 small ones, which are loaded for it in 0.2 s.
 	maxExpiryBytes = 4 << 20
 )
 

@@ -121,7 +121,7 @@ func (r *run) recorded(resolutionAlone bool, bytes int, now time.Time) (all bool
 
 // runOverhead is what a run without events holds in memory, with its thread:
 // TestRun_HoldsAboutWhatItIsCountedFor.
-const runOverhead = 7 << 10
+const runOverhead = 10 << 10
 
 // size is about what the run holds in memory: as much as its last record and what came since, the history that it goes on
 // from, which runs of one thread may share, and what every run does.
