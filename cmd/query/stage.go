@@ -72,14 +72,15 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 			if err != nil {
 				return err
 			}
-			records := query.NewKafkaRecords(p.Kafka())
+			records, raw := query.NewKafkaRecords(p.Kafka()), query.NewRawLog(p.Kafka())
 			p.Group.Go(ctx, "Kafka readers", func(ctx context.Context) error {
 				<-ctx.Done()
 				events.Close()
 				records.Close()
+				raw.Close()
 				return nil
 			})
-			s, err := query.New(cfg, st, records, query.NewRawLog(p.Kafka()), events, auth)
+			s, err := query.New(cfg, st, records, raw, events, auth)
 			if err != nil {
 				return err
 			}

@@ -141,9 +141,10 @@ func (s *topicSet) answers(runs map[string]*record.Run) map[string]string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	records := query.NewKafkaRecords(s.cfg)
+	records, raw := query.NewKafkaRecords(s.cfg), query.NewRawLog(s.cfg)
 	s.t.Cleanup(records.Close)
-	service, err := query.New(qcfg, st, records, query.NewRawLog(s.cfg), nil, tenant.Fixed("acme"))
+	s.t.Cleanup(raw.Close)
+	service, err := query.New(qcfg, st, records, raw, nil, tenant.Fixed("acme"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@
 //   - NewCompactorSession: the compactor; one transaction holds its outputs and its offsets.
 //   - NewGroupReader: the indexer; at least once, offsets committed by the caller.
 //   - NewDirectReader: named partitions from named offsets, no group.
+//   - Readers: such readers, lent to one read after another.
 //   - Scan: what lies in a topic by now, on top of a direct reader.
 //   - NewTransactor: commands that write all of something or nothing of it.
 //   - NewAdmin, EnsureTopics, PartitionCount: topics.

@@ -121,7 +121,7 @@ func (l *RawLog) erasure(ctx context.Context, at record.Position) (askedErasure,
 	}
 	if at.Offset >= r.end {
 		// A transaction that is under way, of somebody who publishes dead letters again, hides what lies behind it.
-		end, err := r.ask(ctx, r.adm.ListEndOffsets)
+		end, err := r.ask(ctx, r.admin().ListEndOffsets)
 		if err == nil && at.Offset < end {
 			err = later(fmt.Sprintf("what lies at %s cannot be read yet; try again", at))
 		}
@@ -176,7 +176,7 @@ func (r *rawRead) erasureBounds(ctx context.Context) erasureBounds {
 	ctx, cancel := context.WithTimeout(ctx, recordWait)
 	defer cancel()
 	t := r.log.cfg.Topics()
-	settings, err := kafka.TopicSettings(ctx, r.adm, t.All()...)
+	settings, err := kafka.TopicSettings(ctx, r.admin(), t.All()...)
 	if err != nil { // not everybody is allowed to ask for them
 		return erasureBounds{-1, -1}
 	}

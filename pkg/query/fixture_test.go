@@ -124,6 +124,9 @@ func startFixtureOver(t testing.TB, wait time.Duration, raw *RawLog, wrap ...fun
 	f.service, f.server = s, httptest.NewServer(s.Handler())
 	t.Cleanup(func() {
 		f.server.Close()
+		if raw != nil {
+			raw.Close()
+		}
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}

@@ -19,6 +19,8 @@ const (
 	// rawReaders is how many reads of skein.events go on at the same time. One at recorded pace may last
 	// as long as its run did; so there are many, and further calls are told to come again.
 	rawReaders = 64
+	// rawKept is how many clients are kept for the next reads.
+	rawKept = 8
 	// rawPoll is how many records are taken from the client at once.
 	rawPoll = 500
 	// rawFetch bounds one answer of a broker, compressed. It is unpacked whole before its first record is there: a read of a few events
@@ -41,35 +43,43 @@ var errNoPartition = errors.New("there is no such partition")
 // errRawGone says that skein.events does not have an offset (any more).
 var errRawGone = errors.New("the raw events are gone")
 
-// RawLog reads skein.events, and the dead letters among them, read_committed: each read with a client of its own, outside of any group,
-// so that nobody's position is touched.
+// RawLog reads skein.events, and the dead letters among them, read_committed and outside of any group. Reads share a few clients.
 type RawLog struct {
-	cfg   kafka.Config
-	slots chan struct{}
+	cfg     kafka.Config
+	slots   chan struct{}
+	readers *kafka.Readers
 	// whole are those of the slots that may be taken to verify all that a tenant has.
 	whole chan struct{}
 	quiet time.Duration
 }
 
-// NewRawLog returns a reader for a topic set. It connects to nothing by itself.
+// NewRawLog returns a reader for a topic set. It connects to nothing before the first read. Close it.
 func NewRawLog(cfg kafka.Config) *RawLog {
-	return &RawLog{cfg: cfg, slots: make(chan struct{}, rawReaders), whole: make(chan struct{}, wholeReaders), quiet: rawQuiet}
+	return &RawLog{
+		cfg: cfg, slots: make(chan struct{}, rawReaders), whole: make(chan struct{}, wholeReaders), quiet: rawQuiet,
+		// Control records, as markers are the last of what some producers write.
+		readers: kafka.NewReaders(cfg, cfg.Topics().Events, rawKept, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(rawFetch)),
+	}
 }
+
+// Close closes the connections that no read uses, and the others at the end of their reads.
+func (l *RawLog) Close() { l.readers.Close() }
 
 // rawRead is one read of one partition, or several that follow each other.
 type rawRead struct {
 	log       *RawLog
-	adm       *kadm.Client
+	cl        *kgo.Client
 	topic     string
 	partition int32
 	// start is the first offset that the partition still has, end the one after the last that is committed.
 	start, end int64
 
-	// cl is nil before the first record is asked for. batch is what it gave last, which is all there is from one
-	// offset up to another.
-	cl       *kgo.Client
+	// reading: the client reads the partition. batch is what it gave last, which is all there is from one offset up to another.
+	reading  bool
 	batch    []*kgo.Record
 	from, to int64
+	// failed: the client has given an error, and no other read is to get it.
+	failed bool
 }
 
 // take takes one of the slots; give it back with <-l.slots.
@@ -96,14 +106,14 @@ func (l *RawLog) open(ctx context.Context, partition int32) (*rawRead, error) {
 	if err := l.take(); err != nil {
 		return nil, err
 	}
-	adm, err := kafka.NewAdmin(l.cfg)
+	cl, err := l.readers.Lend()
 	if err != nil {
 		<-l.slots
 		return nil, fmt.Errorf("reading raw events: %w", err)
 	}
-	r := &rawRead{log: l, adm: adm, topic: l.cfg.Topics().Events, partition: partition}
-	if r.start, err = r.ask(ctx, adm.ListStartOffsets); err == nil {
-		r.end, err = r.ask(ctx, adm.ListCommittedOffsets)
+	r := &rawRead{log: l, cl: cl, topic: l.cfg.Topics().Events, partition: partition}
+	if r.start, err = r.ask(ctx, r.admin().ListStartOffsets); err == nil {
+		r.end, err = r.ask(ctx, r.admin().ListCommittedOffsets)
 	}
 	if err != nil {
 		r.close()
@@ -112,11 +122,14 @@ func (l *RawLog) open(ctx context.Context, partition int32) (*rawRead, error) {
 	return r, nil
 }
 
+func (r *rawRead) admin() *kadm.Client { return kadm.NewClient(r.cl) }
+
 func (r *rawRead) close() {
-	if r.cl != nil {
+	if r.failed {
 		r.cl.Close()
+	} else {
+		r.log.readers.Return(r.cl, r.partition)
 	}
-	r.adm.Close()
 	<-r.log.slots
 }
 
@@ -141,7 +154,7 @@ func (r *rawRead) ask(ctx context.Context, list func(context.Context, ...string)
 // at returns the first offset whose record is not older than the time.
 func (r *rawRead) at(ctx context.Context, t time.Time) (int64, error) {
 	return r.ask(ctx, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
-		return r.adm.ListOffsetsAfterMilli(ctx, t.UnixMilli(), topics...)
+		return r.admin().ListOffsetsAfterMilli(ctx, t.UnixMilli(), topics...)
 	})
 }
 
@@ -192,26 +205,19 @@ func (r *rawRead) each(ctx context.Context, ranges [][2]int64, f func(*kgo.Recor
 // among them, and come from the same client where it lies behind: the runs of a thread follow each other.
 func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
 	switch {
-	case r.cl != nil && r.from <= next && next < r.to:
+	case r.reading && r.from <= next && next < r.to:
 		return r.batch, nil
-	case r.cl != nil && r.from <= next && next <= r.to+rawSeek: // read on
-	case r.cl != nil && r.from <= next:
+	case r.reading && r.from <= next && next <= r.to+rawSeek: // read on
+	case r.reading && r.from <= next:
 		r.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {r.partition: {Epoch: -1, Offset: next}}})
 		r.to = next
 	default:
-		if r.cl != nil {
-			r.cl.Close()
-		}
-		// Control records, as markers are the last of what some producers write.
-		cl, err := kafka.NewDirectReader(r.log.cfg, r.topic, map[int32]int64{r.partition: next}, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(rawFetch))
-		if err != nil {
-			r.cl = nil
-			return nil, err
-		}
-		r.cl, r.to = cl, next
+		r.cl.RemoveConsumePartitions(map[string][]int32{r.topic: {r.partition}})
+		r.cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: {r.partition: kgo.NoResetOffset().At(next)}})
+		r.reading, r.to = true, next
 	}
 	for {
-		records, err := r.poll(ctx, r.cl)
+		records, err := r.poll(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -226,15 +232,16 @@ func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
 }
 
 // poll returns the next records, at least one.
-func (r *rawRead) poll(ctx context.Context, cl *kgo.Client) ([]*kgo.Record, error) {
+func (r *rawRead) poll(ctx context.Context) ([]*kgo.Record, error) {
 	wait, cancel := context.WithTimeout(ctx, r.log.quiet)
 	defer cancel()
 	for {
-		fetches := cl.PollRecords(wait, rawPoll)
+		fetches := r.cl.PollRecords(wait, rawPoll)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		for _, e := range fetches.Errors() {
+			r.failed = r.failed || !errors.Is(e.Err, context.DeadlineExceeded)
 			if errors.Is(e.Err, kerr.OffsetOutOfRange) {
 				return nil, fmt.Errorf("%w: %w", errRawGone, e.Err)
 			}

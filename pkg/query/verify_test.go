@@ -4,9 +4,11 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -333,7 +335,7 @@ func TestVerify_RefusesARecordOfAnother(t *testing.T) {
 func TestRawLog_FailsWhereKafkaIsAway(t *testing.T) {
 	f := newRawFixture(t)
 	threadOfTwo(f)
-	f.raw.cfg = kafka.Config{Brokers: []string{"127.0.0.1:1"}}
+	f.raw.readers = kafka.NewReaders(kafka.Config{Brokers: []string{"127.0.0.1:1"}}, f.raw.cfg.Topics().Events, 1)
 	f.get("acme", chatR).problem(t, http.StatusServiceUnavailable)
 }
 
@@ -375,7 +377,9 @@ func TestRawLog_ReadsLittleForLittle(t *testing.T) {
 		}
 		kafkatest.Produce(t, cluster.Config, &kgo.Record{Topic: cluster.Config.Topics().Events, Key: []byte("acme/t"), Value: value})
 	}
-	raw, err := NewRawLog(cluster.Config).open(t.Context(), 0)
+	log := NewRawLog(cluster.Config)
+	defer log.Close()
+	raw, err := log.open(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,5 +390,61 @@ func TestRawLog_ReadsLittleForLittle(t *testing.T) {
 	}
 	if !slices.Equal(got, []int64{3, 5, 6}) || raw.to > n/2 {
 		t.Errorf("it gave %v, and read %d of %d records", got, raw.to-3, n-3)
+	}
+}
+
+// Reads anywhere on the log, many at a time, give each its records: they take clients over from each other, and make few.
+func TestRawLog_SharesItsClients(t *testing.T) {
+	cluster := kafkatest.StartCluster(t, 2)
+	const n = 300
+	for p := range int32(2) {
+		var records []*kgo.Record
+		for i := range n {
+			records = append(records, &kgo.Record{
+				Topic: cluster.Config.Topics().Events, Partition: p, Key: []byte("acme/t"), Value: fmt.Appendf(nil, "%d:%d", p, i),
+			})
+		}
+		kafkatest.Produce(t, cluster.Config, records...)
+	}
+	wire := cluster.Wire()
+	log := NewRawLog(wire.Config)
+	defer log.Close()
+	read := func(seed uint64) {
+		random := mathrand.New(mathrand.NewPCG(seed, 0))
+		raw, err := log.open(t.Context(), random.Int32N(2))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer raw.close()
+		for range 3 { // also backwards
+			first := random.Int64N(n)
+			last := first + random.Int64N(n-first)
+			next := first
+			err := raw.each(t.Context(), [][2]int64{{first, last}}, func(m *kgo.Record) error {
+				if want := fmt.Sprintf("%d:%d", raw.partition, next); string(m.Value) != want || m.Offset != next {
+					return fmt.Errorf("seed %d: got %s at %d, want %s", seed, m.Value, m.Offset, want)
+				}
+				next++
+				return nil
+			})
+			if err != nil || next != last {
+				t.Errorf("seed %d: read %d to %d of %d to %d: %v", seed, first, next, first, last, err)
+			}
+		}
+	}
+	seed := mathrand.Uint64()
+	for range 5 {
+		var under sync.WaitGroup
+		for range rawKept {
+			seed++
+			its := seed
+			under.Go(func() { read(its) })
+		}
+		under.Wait()
+	}
+	// Each connection begins with one; a client has one for fetches and one for other requests, of a broker.
+	if hellos := wire.Sent()[kmsg.ApiVersions]; hellos == 0 || hellos > 4*rawKept {
+		t.Errorf("%d reads made %d connections", 5*rawKept, hellos)
 	}
 }

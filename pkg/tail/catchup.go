@@ -11,31 +11,22 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// catchUps are the clients that read what has left the rings, used again by one reader after another.
+// catchUps are the reads of records that have left the rings, so many of them at the same time.
 type catchUps struct {
-	cfg   Config
-	topic string
-	slots chan struct{}
-	idle  chan *kgo.Client
+	cfg     Config
+	topic   string
+	slots   chan struct{}
+	readers *kafka.Readers
 }
 
 func newCatchUps(cfg Config, topic string) *catchUps {
-	return &catchUps{cfg: cfg, topic: topic, slots: make(chan struct{}, cfg.CatchUps), idle: make(chan *kgo.Client, cfg.CatchUps)}
+	return &catchUps{
+		cfg: cfg, topic: topic, slots: make(chan struct{}, cfg.CatchUps),
+		readers: kafka.NewReaders(cfg.Kafka, topic, cfg.CatchUps, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(catchUpFetch), kgo.FetchMaxBytes(catchUpFetch)),
+	}
 }
 
 func (t *Tail) catchUp() *catchUp { return &catchUp{of: t.catchUps, tail: t} }
-
-// close closes the clients that nobody uses. One that is in use is closed when its reader lets go of it.
-func (c *catchUps) close() {
-	for {
-		select {
-		case cl := <-c.idle:
-			cl.Close()
-		default:
-			return
-		}
-	}
-}
 
 // catchUp reads a partition from the log for one reader.
 type catchUp struct {
@@ -45,6 +36,8 @@ type catchUp struct {
 	id     int32
 	// polled are records that the client has given and the reader has not had.
 	polled []*kgo.Record
+	// failed: the client has given an error, and nobody else is to get it.
+	failed bool
 }
 
 // catchUpFetch bounds one answer of a broker, compressed.
@@ -61,19 +54,13 @@ func (c *catchUp) open(ctx context.Context, r *Reader) error {
 	}
 	c.tail.metrics.catchUps.Inc()
 	c.id = r.p.id
-	select {
-	case c.client = <-c.of.idle:
-		c.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{c.of.topic: {c.id: kgo.NoResetOffset().At(r.next)}})
-		return nil
-	default:
-	}
 	var err error
-	c.client, err = kafka.NewDirectReader(c.of.cfg.Kafka, c.of.topic, map[int32]int64{c.id: r.next}, kgo.KeepControlRecords(),
-		kgo.FetchMaxPartitionBytes(catchUpFetch), kgo.FetchMaxBytes(catchUpFetch))
-	if err != nil {
+	if c.client, err = c.of.readers.Lend(); err != nil {
 		<-c.of.slots
+		return err
 	}
-	return err
+	c.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{c.of.topic: {c.id: kgo.NoResetOffset().At(r.next)}})
+	return nil
 }
 
 // read returns records of the reader's thread, up to batchBytes of them, and moves the reader on behind what was read.
@@ -129,8 +116,10 @@ func (c *catchUp) poll(ctx context.Context, r *Reader) error {
 		switch {
 		case errors.Is(e.Err, context.DeadlineExceeded):
 		case errors.Is(e.Err, kerr.OffsetOutOfRange):
+			c.failed = true
 			return fmt.Errorf("catching up from offset %d: %w: %w", r.next, ErrGone, e.Err)
 		default:
+			c.failed = true
 			return fmt.Errorf("catching up: %w", e.Err)
 		}
 	}
@@ -142,11 +131,10 @@ func (c *catchUp) end() {
 	if c.client == nil {
 		return
 	}
-	c.client.RemoveConsumePartitions(map[string][]int32{c.of.topic: {c.id}})
-	if c.tail.ctx.Err() != nil {
+	if c.failed {
 		c.client.Close()
 	} else {
-		c.of.idle <- c.client // it has a place for each slot
+		c.of.readers.Return(c.client, c.id)
 	}
 	c.client, c.polled = nil, nil
 	<-c.of.slots

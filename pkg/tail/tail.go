@@ -104,7 +104,7 @@ func (t *Tail) Close() {
 		t.stop()
 		<-t.ended
 		t.starting.Wait()
-		t.catchUps.close()
+		t.catchUps.readers.Close()
 		t.adm.Close()
 		t.client.Close()
 	})

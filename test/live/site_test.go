@@ -146,13 +146,14 @@ func (s *site) addQuery(k kafka.Config, o options) {
 	if o.query != nil {
 		o.query(&q)
 	}
-	records := query.NewKafkaRecords(k)
+	records, raw := query.NewKafkaRecords(k), query.NewRawLog(k)
 	s.t.Cleanup(records.Close)
+	s.t.Cleanup(raw.Close)
 	var reader store.Reader = s.store
 	if o.reader != nil {
 		reader = o.reader(reader)
 	}
-	service, err := query.New(q, reader, records, query.NewRawLog(k), follow, tenant.Fixed("acme"))
+	service, err := query.New(q, reader, records, raw, follow, tenant.Fixed("acme"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -114,8 +114,9 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 	s.run(indexing.Run)
 	q := query.DefaultConfig()
 	q.Logger, q.Registerer = logger, prometheus.NewRegistry()
-	records := query.NewKafkaRecords(s.kafka)
+	records, raw := query.NewKafkaRecords(s.kafka), query.NewRawLog(s.kafka)
 	t.Cleanup(records.Close)
+	t.Cleanup(raw.Close)
 	tc := tail.DefaultConfig(s.kafka)
 	tc.Logger, tc.Registerer = logger, prometheus.NewRegistry()
 	follow, err := tail.New(tc)
@@ -123,7 +124,7 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(follow.Close)
-	answers, err := query.New(q, st, records, query.NewRawLog(s.kafka), follow, auth)
+	answers, err := query.New(q, st, records, raw, follow, auth)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,14 +60,15 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	records := query.NewKafkaRecords(s.client("query"))
+	records, raw := query.NewKafkaRecords(s.client("query")), query.NewRawLog(s.client("query"))
 	s.group.Go(ctx, "query", func(ctx context.Context) error {
 		<-ctx.Done()
 		events.Close()
 		records.Close()
+		raw.Close()
 		return nil
 	})
-	answers, err := query.New(queryCfg, s.store, records, query.NewRawLog(s.client("query")), events, auth)
+	answers, err := query.New(queryCfg, s.store, records, raw, events, auth)
 	if err != nil {
 		return nil, err
 	}
