@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,6 +96,9 @@ func TestAgents_StockClientsSeeTheSameAndRunsAreKept(t *testing.T) {
 				t.Errorf("the client holds\n%v, %v, Skein\n%v, %v", seen.Messages, seen.State, history.Messages, history.State)
 			}
 		})
+		if name == "pydantic_ai" { // the example of LangGraph remembers threads by itself, and answers with all that it has of one
+			t.Run(name+", from an old run", func(t *testing.T) { goOnFrom(t, server, c, name, name+"-1") })
+		}
 		t.Run(name+", the client leaves", func(t *testing.T) {
 			thread := name + "-2"
 			left := converse(t, proxied, thread, "2", "leave")
@@ -118,6 +122,77 @@ func TestAgents_StockClientsSeeTheSameAndRunsAreKept(t *testing.T) {
 			}
 		})
 	}
+}
+
+// goOnFrom checks out the first run of a thread that has a second one, has the agent answer another question from there, and expects a branch.
+func goOnFrom(t *testing.T, server *dev.Server, c *client.Client, name, thread string) {
+	t.Helper()
+	old, second, run := thread+"-run-1", thread+"-run-2", thread+"-other"
+	var input map[string]any
+	body, err := c.Get(t.Context(), client.RunPath(thread, old)+"/checkout", url.Values{"runId": {run}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode(t, body, &input)
+	before, _ := input["messages"].([]any)
+	if len(before) != 2 || input["parentRunId"] != old {
+		t.Fatalf("checked out %s", body)
+	}
+	input["messages"] = append(before, map[string]any{"id": thread + "-other-user", "role": "user", "content": "And if I had asked this?"})
+	if body, err = json.Marshal(input); err != nil {
+		t.Fatal(err)
+	}
+	said := callAgent(t, server.URL()+"/v1/agents/"+name, string(body))
+	if !bytes.Contains(said, []byte(`"RUN_FINISHED"`)) {
+		t.Fatalf("the agent says %s", said)
+	}
+	settle(t, server)
+	var lineage struct {
+		Runs     []struct{ RunID, ParentRunID, ParentBy, BranchID, Status string }
+		Branches []struct{ BranchID string }
+	}
+	decode(t, get(t, c, client.ThreadPath(thread)+"/lineage"), &lineage)
+	branches := map[string]string{}
+	for _, r := range lineage.Runs {
+		branches[r.RunID] = r.BranchID
+		if r.RunID == run && (r.ParentRunID != old || r.ParentBy != "explicit" || r.Status != "finished") {
+			t.Errorf("the run is %+v, want it behind %s", r, old)
+		}
+	}
+	if len(lineage.Branches) != 2 || branches[run] != run || branches[second] != branches[old] {
+		t.Errorf("the lineage is %+v, want %s on a branch of its own", lineage, run)
+	}
+	var history struct{ Messages []map[string]any }
+	decode(t, get(t, c, client.RunPath(thread, run)+"/history"), &history)
+	if n := len(history.Messages); n != 4 || history.Messages[2]["content"] != "And if I had asked this?" || !reflect.DeepEqual(history.Messages[1], before[1]) {
+		t.Errorf("the history is %v", history.Messages)
+	}
+	// A client that restores the thread holds the new branch: its run was started last.
+	restored := callAgent(t, server.URL()+"/v1/connect", fmt.Sprintf(`{"threadId":%q,"runId":"restore","state":{},"messages":[],"tools":[],"context":[],"forwardedProps":{}}`, thread))
+	if !bytes.Contains(restored, []byte("And if I had asked this?")) {
+		t.Errorf("connect gives %s", restored)
+	}
+}
+
+// callAgent posts a RunAgentInput and returns the whole answer.
+func callAgent(t *testing.T, address, input string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %v: %s", resp.Status, err, body)
+	}
+	return body
 }
 
 // inShort is what runs of an agent have in common: ids and times differ, and what RAW events carry.
