@@ -206,6 +206,8 @@ func (s *stream) recorded() (done bool, _ error) {
 	case s.from.seq >= 0 && row.Raw.NextSeq >= 0 && s.from.seq >= row.Raw.NextSeq-1 && row.Status != record.StatusAbandoned:
 		s.nothing()
 		return true, nil
+	case s.from.seq >= 0 && row.Raw.NextSeq < 0:
+		return false, s.unnumbered()
 	case s.from.seq >= 0:
 		return false, nil
 	case at.Partition != row.Raw.Partition || at.Offset < row.Raw.First || at.Offset > last:
@@ -332,6 +334,15 @@ func (s *stream) gone() error {
 	return &refusal{status: http.StatusGone, detail: fmt.Sprintf("%s: %s is older than skein.events keeps; come without it to join", headerLastEventID, s.from)}
 }
 
+// unnumbered refuses a number of an event where the run's producer gives none. A stream that has begun is ended.
+func (s *stream) unnumbered() error {
+	detail := fmt.Sprintf("%s: %s, but the events of run %q have no numbers; come without it to join", headerLastEventID, s.from, s.runID)
+	if s.out.begun {
+		return &endError{why: endRefused, detail: detail}
+	}
+	return badRequest(detail)
+}
+
 // unknown refuses an id from the future.
 func (s *stream) unknown() error {
 	return badRequest(fmt.Sprintf("%s: skein.events has nothing at %s yet: the id is of another topic set, or was made up; come without it to join", headerLastEventID, s.from))
@@ -401,6 +412,8 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	}
 	if s.resumes() {
 		switch id := run.Head.ID; {
+		case s.from.seq >= 0 && id == s.runID && run.NextSeq() < 0:
+			return s.unnumbered()
 		case s.from.seq >= 0 && id == s.runID:
 			s.playing = run
 		case m.Offset == s.from.at.Offset && (s.runID == "" || id == s.runID):
@@ -408,7 +421,11 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 			return nil
 		}
 	}
-	if run != s.playing || m.Offset <= s.after || s.seq >= 0 && e.Headers.Seq <= s.seq {
+	if run != s.playing || m.Offset <= s.after || e.Headers.Seq < s.seq {
+		return nil
+	}
+	if had := s.seq >= 0 && e.Headers.Seq == s.seq; had {
+		s.seq = -1 // from here on every event is new, be it numbered or not
 		return nil
 	}
 	s.give(m.Value, cursor{at: e.Position(), seq: -1})
@@ -459,6 +476,9 @@ func (s *stream) play() (done bool, _ error) {
 			}
 		}
 		if !s.over(s.playing) {
+			if s.caughtUp() { // what is wrong with the id is known by now
+				s.out.begin(s.from)
+			}
 			return false, nil
 		}
 		if err := s.end(s.playing); err != nil {

@@ -102,6 +102,8 @@ func TestAttach_RefusesIDsThatAreNotItsOwn(t *testing.T) {
 	}
 	s.publish("other", "a", said("other", "a", 2)...)
 	s.publish("chat", "open", said("chat", "open", 3)[:3]...)
+	// A stream of a run that is not there yet has begun before its events turn out to have no numbers.
+	waits := s.attach(0, runPath("chat", "later")+"/stream", "seq:1")
 	for _, run := range []string{"a", "b"} {
 		s.status("chat", run, "finished")
 	}
@@ -124,6 +126,8 @@ func TestAttach_RefusesIDsThatAreNotItsOwn(t *testing.T) {
 		{"/v1/threads/chat", "yesterday", 400, "neither a position such as 3:1024"},
 		{"/v1/threads/chat", "0:-1", 400, "neither a position such as 3:1024"},
 		{"/v1/threads/chat", "seq:", 400, "no number of an event"},
+		{runPath("chat", "a"), "seq:1", 400, "have no numbers"},
+		{runPath("chat", "open"), "seq:1", 400, "have no numbers"},
 		{runPath("chat", "a"), "0:5", 204, ""},
 		{runPath("chat", "a"), "0:5:end", 204, ""},
 	} {
@@ -132,6 +136,19 @@ func TestAttach_RefusesIDsThatAreNotItsOwn(t *testing.T) {
 			t.Errorf("%s with %s: %s, want %q", tc.path, tc.id, text, tc.says)
 		}
 		r.close()
+	}
+	s.publish("chat", "later", said("chat", "later", 3)[:3]...)
+	for {
+		f, ok := waits.next()
+		if !ok {
+			t.Fatal("the stream ends without a word")
+		}
+		if f.data != "" {
+			t.Fatalf("the stream gives %+v", f)
+		}
+		if strings.Contains(f.comment, "have no numbers") {
+			break
+		}
 	}
 }
 
@@ -217,6 +234,17 @@ func TestAttach_GoesOnBehindAnyEvent(t *testing.T) {
 	s.publish("chat", "r", events[5:]...)
 	s.status("chat", "r", "finished")
 	check()
+}
+
+// A reader that has had everything so far is answered at once, and not at the next event or heartbeat.
+func TestAttach_AnswersAtOnceWhereNothingHasCome(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{query: func(c *query.Config) { c.StreamHeartbeat = time.Hour }})
+	s.publish("chat", "r", said("chat", "r", 2)[:3]...)
+	for _, path := range []string{runPath("chat", "r"), "/v1/threads/chat"} {
+		if f, ok := s.attach(0, path+"/stream", "0:2").next(); !ok || f.id != "0:2" {
+			t.Errorf("%s begins with %+v", path, f)
+		}
+	}
 }
 
 func TestAttach_GoesOnBehindAnEventOfTheProxy(t *testing.T) {
