@@ -56,6 +56,11 @@ func refusalOf(err error) (r *refusal, ours bool) {
 			status: http.StatusServiceUnavailable, retryAfter: retryAfterUpgrade,
 			detail: "a newer version of Skein wrote what the answer needs: query has to be updated",
 		}, true
+	case errors.Is(err, errIndex):
+		return &refusal{
+			status: http.StatusServiceUnavailable, retryAfter: retryAfterWeather,
+			detail: "the lineage store does not answer; try again",
+		}, true
 	case errors.Is(err, errBroken):
 		return &refusal{status: http.StatusInternalServerError, detail: "what is stored of this thread cannot be read"}, true
 	default:

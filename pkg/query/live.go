@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,7 @@ var liveRoutes = []liveRoute{
 type streams struct {
 	metrics *liveMetrics
 	slots   chan struct{}
+	stall   time.Duration
 	// draining ends with the process's wish to end.
 	draining context.Context
 	drain    context.CancelCauseFunc
@@ -40,7 +42,7 @@ func newStreams(cfg Config) (*streams, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &streams{metrics: m, slots: make(chan struct{}, cfg.Streams)}
+	s := &streams{metrics: m, slots: make(chan struct{}, cfg.Streams), stall: sseStall}
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	return s, nil
 }
@@ -128,6 +130,8 @@ func (s *stream) finish(err error) (why string, refused error) {
 	switch {
 	case err == nil:
 		return endRun, nil
+	case errors.Is(err, errCaller) && errors.Is(err, os.ErrDeadlineExceeded):
+		return endSlow, nil
 	case errors.Is(err, errCaller), s.r.Context().Err() != nil:
 		return endLeft, nil
 	case !s.out.begun && errors.As(err, &end):

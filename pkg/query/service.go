@@ -117,7 +117,7 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 		return nil, fmt.Errorf("setting up compression: %w", err)
 	}
 	s := &Service{
-		cfg: cfg, store: r, records: rr, raw: raw, tail: follow, streams: streams, auth: auth, metrics: m,
+		cfg: cfg, store: index{r}, records: rr, raw: raw, tail: follow, streams: streams, auth: auth, metrics: m,
 		timelines: newTimelines(int64(cfg.TimelineBytes), m),
 	}
 	s.handler = s.handlers(compress)

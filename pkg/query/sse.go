@@ -15,13 +15,14 @@ type sse struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	retry time.Duration
+	stall time.Duration // how long a reader may take nothing
 	// begun: the header is out, and no refusal can be sent any more.
 	begun bool
 	b     bytes.Buffer
 }
 
-func newSSE(w http.ResponseWriter, retry time.Duration) *sse {
-	return &sse{w: w, rc: http.NewResponseController(w), retry: retry}
+func newSSE(w http.ResponseWriter, retry, stall time.Duration) *sse {
+	return &sse{w: w, rc: http.NewResponseController(w), retry: retry, stall: stall}
 }
 
 // begin sends the header, and how far the reader has come: what is cut before its first event can be resumed, too.
@@ -77,7 +78,7 @@ func (s *sse) flush() error {
 	if s.b.Len() == 0 {
 		return nil
 	}
-	_ = s.rc.SetWriteDeadline(time.Now().Add(sseStall)) // refused only by writers that are no connection
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.stall)) // refused only by writers that are no connection
 	_, err := s.w.Write(s.b.Bytes())
 	if s.b.Reset(); s.b.Cap() > keptBuffer {
 		s.b = bytes.Buffer{}

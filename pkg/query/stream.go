@@ -105,7 +105,7 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 	// Streams that began in one moment are not to end in one.
 	life := c.cfg.StreamLife - time.Duration(rand.Int64N(int64(c.cfg.StreamLife/10)+1))
 	return &stream{
-		call: c, ctx: ctx, out: newSSE(c.w, c.cfg.StreamRetry), key: key, from: from, last: from, until: time.Now().Add(life),
+		call: c, ctx: ctx, out: newSSE(c.w, c.cfg.StreamRetry, c.streams.stall), key: key, from: from, last: from, until: time.Now().Add(life),
 		runID: runID, begun: -1, after: from.at.Offset, seq: from.seq,
 	}, nil
 }
@@ -113,8 +113,10 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 // serve gives events until the stream ends.
 func (s *stream) serve() error {
 	defer s.close()
-	if done, err := s.recorded(); done || err != nil {
-		return err
+	if done, err := s.recorded(); err != nil {
+		return s.fallBack(err)
+	} else if done {
+		return nil
 	}
 	for {
 		if s.reader == nil {
@@ -169,10 +171,17 @@ func (s *stream) reopen() error {
 	}
 }
 
-// fallBack restores a thread for a client that asks for it once, where raw records cannot be had.
+// fallBack serves what can be had without the store that has failed before the first byte: a run behind an event without the lineage store and,
+// for a client that restores a thread, what the lineage store says without Kafka.
 func (s *stream) fallBack(err error) error {
+	if s.out.begun || s.ctx.Err() != nil {
+		return err
+	}
+	if errors.Is(err, errIndex) {
+		return s.bare(err)
+	}
 	refused := new(refusal)
-	if !s.once || s.out.begun || len(s.rows) == 0 || errors.As(err, &refused) || s.ctx.Err() != nil {
+	if !s.once || len(s.rows) == 0 || errors.As(err, &refused) {
 		return err
 	}
 	run := cmp.Or(s.runID, tip(s.rows).RunID)
@@ -664,7 +673,7 @@ func (s *stream) lost(err error) error {
 
 // beat shows that the stream is alive, and looks from time to time whether its run still is.
 func (s *stream) beat() error {
-	if !s.resumes() {
+	if s.out.begun || !s.resumes() {
 		s.out.begin(s.from)
 		s.out.comment("")
 	}
@@ -697,18 +706,23 @@ func (s *stream) beat() error {
 // codeErased is the code of the RUN_ERROR that ends a stream whose thread was erased.
 const codeErased = "skein-erased"
 
+const erasedDetail = "the thread was erased"
+
+var errErased = &endError{
+	why: endErased, detail: erasedDetail, event: []byte(`{"type":"RUN_ERROR","message":"` + erasedDetail + `","code":"` + codeErased + `"}`),
+}
+
 // erased ends the stream: what was given of the thread is no more.
 func (s *stream) erased() error {
-	const detail = "the thread was erased"
 	switch {
 	case !s.out.begun && !s.from.joins():
-		return &refusal{status: http.StatusGone, detail: detail}
+		return &refusal{status: http.StatusGone, detail: erasedDetail}
 	case s.playing == nil && s.begun < 0: // nothing was given of it: what comes now is of its next life
 		thread, err := live.New(s.threadID, nil, s.through, &recordsOfThread{stream: s})
 		s.thread, s.rows = thread, nil
 		return err
 	}
-	return &endError{why: endErased, detail: detail, event: []byte(`{"type":"RUN_ERROR","message":"` + detail + `","code":"` + codeErased + `"}`)}
+	return errErased
 }
 
 func (s *stream) sleep(d time.Duration) error {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -384,6 +385,20 @@ type away struct {
 	is *atomic.Bool
 }
 
+func (a away) Run(ctx context.Context, tenant, thread, run string) (store.Run, error) {
+	if a.is.Load() {
+		return store.Run{}, errors.New("the store is away")
+	}
+	return a.Reader.Run(ctx, tenant, thread, run)
+}
+
+func (a away) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
+	if a.is.Load() {
+		return nil, errors.New("the store is away")
+	}
+	return a.Reader.IndexedTo(ctx, tenant)
+}
+
 func (a away) Thread(ctx context.Context, tenant, thread string) ([]store.Run, error) {
 	if a.is.Load() {
 		return nil, errors.New("the store is away")
@@ -423,6 +438,98 @@ func TestAttach_WaitsForTheStore(t *testing.T) {
 	gone.Store(false)
 	if f, ok := r.event(); !ok || f.data != two[0] {
 		t.Errorf("then came %+v", f)
+	}
+}
+
+// While the lineage store is away a reader goes on behind the event that it has had; one that joins is refused, and so is all that asks for
+// lineage, with the reason.
+func TestAttach_GoesOnWithoutTheStore(t *testing.T) {
+	var gone atomic.Bool
+	s := start(t, kafkatest.Start(t, 1), options{reader: func(r store.Reader) store.Reader { return away{r, &gone} }})
+	events := said("chat", "r", 5)
+	s.publish("chat", "r", events[:4]...)
+	s.publish("chat", "other", said("chat", "other", 1)[:2]...) // at 4 and 5
+	kafkatest.Produce(t, s.kafka, malformed(t, s.kafka, "chat", "r"))
+	s.publish("erased", "r", said("erased", "r", 1)[:3]...) // from 7 to 9
+	if status, answer := s.send(http.MethodDelete, s.ingest+"/v1/threads/erased", "", ""); status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	gone.Store(true)
+	const reason = "the lineage store does not answer"
+	for _, path := range []string{"/v1/threads/chat/lineage", "/v1/threads/chat", runPath("chat", "r"), runPath("chat", "r") + "/history"} {
+		if status, answer := s.send(http.MethodGet, s.queries[0]+path, "", ""); status != http.StatusServiceUnavailable || !strings.Contains(answer, reason) {
+			t.Errorf("%s: %d %s", path, status, answer)
+		}
+	}
+	for _, tc := range []struct {
+		path, id string
+		status   int
+		says     string
+	}{
+		{runPath("chat", "r"), "", 503, reason},
+		{runPath("chat", "r"), "seq:1", 503, reason},
+		{"/v1/threads/chat", "0:2", 503, reason},
+		{runPath("chat", "r"), "0:5", 503, reason}, // whose it is the store would say
+		{runPath("chat", "r"), "7:2", 400, "is no event of this run"},
+		{runPath("chat", "r"), "0:99", 400, "has nothing at 0:99 yet"},
+		{runPath("erased", "r"), "0:8", 410, "was erased"},
+	} {
+		if text := s.try(0, tc.path+"/stream", tc.id).refused(tc.status); !strings.Contains(text, tc.says) {
+			t.Errorf("%s with %q: %s, want %q", tc.path, tc.id, text, tc.says)
+		}
+	}
+	r := s.attach(0, runPath("chat", "r")+"/stream", "0:1")
+	for _, want := range events[2:4] {
+		if f, ok := r.event(); !ok || f.data != want {
+			t.Fatalf("%+v, want %s", f, want)
+		}
+	}
+	s.publish("chat", "r", events[4:]...)
+	if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[4:], "\n"); got != want {
+		t.Errorf("then came\n%s\nwant\n%s", got, want)
+	}
+	s.try(0, runPath("chat", "r")+"/stream", r.lastID).refused(http.StatusNoContent)
+}
+
+// Many come at once. Those for whom there is no room are told when to come again, the others are served, and a place that is given up is taken.
+func TestAttach_WhereTooManyComeAtOnce(t *testing.T) {
+	const most, come = 40, 400
+	s := start(t, kafkatest.Start(t, 4), options{query: func(c *query.Config) { c.Streams = most }})
+	s.publish("chat", "r", said("chat", "r", 3)[:4]...)
+	var under sync.WaitGroup
+	var mu sync.Mutex
+	var in []*reader
+	refused := 0
+	for range come {
+		under.Go(func() {
+			r := s.try(0, runPath("chat", "r")+"/stream", "")
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case r.resp.StatusCode == http.StatusOK:
+				in = append(in, r)
+			case r.resp.StatusCode != http.StatusServiceUnavailable || r.resp.Header.Get("Retry-After") == "":
+				t.Errorf("%s %v", r.resp.Status, r.resp.Header)
+			default:
+				refused++
+			}
+		})
+	}
+	under.Wait()
+	if len(in) != most || refused != come-most {
+		t.Fatalf("%d of %d are served and %d refused, want %d served", len(in), come, refused, most)
+	}
+	in[0].close()
+	var next *reader
+	s.eventually("the place is free", func() (string, bool) {
+		next = s.try(0, runPath("chat", "r")+"/stream", "")
+		return next.resp.Status, next.resp.StatusCode == http.StatusOK
+	})
+	s.publish("chat", "r", said("chat", "r", 3)[4:]...)
+	for _, r := range append(in[1:], next) {
+		if rest := r.rest(); !strings.HasSuffix(typesOf(rest), "TEXT_MESSAGE_END RUN_FINISHED") {
+			t.Errorf("a reader gets %s", typesOf(rest))
+		}
 	}
 }
 

@@ -1,0 +1,63 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// errIndex marks errors of the lineage store: the reason of a 503.
+var errIndex = errors.New("the lineage store")
+
+// index is the lineage store with its errors marked, ErrNotFound aside.
+type index struct{ of store.Reader }
+
+func marked[T any](v T, err error) (T, error) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", errIndex, err)
+	}
+	return v, err
+}
+
+func (i index) Thread(ctx context.Context, tenant, thread string) ([]store.Run, error) {
+	return marked(i.of.Thread(ctx, tenant, thread))
+}
+
+func (i index) Run(ctx context.Context, tenant, thread, run string) (store.Run, error) {
+	return marked(i.of.Run(ctx, tenant, thread, run))
+}
+
+func (i index) Contents(ctx context.Context, tenant, thread string, runs []string) (map[string]store.Content, error) {
+	return marked(i.of.Contents(ctx, tenant, thread, runs))
+}
+
+func (i index) Holding(ctx context.Context, tenant, thread string, messageIDs []string) (map[string]int64, error) {
+	return marked(i.of.Holding(ctx, tenant, thread, messageIDs))
+}
+
+func (i index) Threads(ctx context.Context, tenant string, q store.ThreadQuery) ([]store.Thread, string, error) {
+	threads, next, err := i.of.Threads(ctx, tenant, q)
+	_, err = marked(0, err)
+	return threads, next, err
+}
+
+func (i index) Interrupted(ctx context.Context, tenant string, q store.InterruptQuery) ([]store.Run, *store.InterruptCursor, error) {
+	runs, next, err := i.of.Interrupted(ctx, tenant, q)
+	_, err = marked(0, err)
+	return runs, next, err
+}
+
+func (i index) Erasure(ctx context.Context, tenant, thread string) (store.Erasure, error) {
+	return marked(i.of.Erasure(ctx, tenant, thread))
+}
+
+func (i index) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
+	return marked(i.of.IndexedTo(ctx, tenant))
+}
+
+func (i index) Ping(ctx context.Context) error {
+	_, err := marked(0, i.of.Ping(ctx))
+	return err
+}

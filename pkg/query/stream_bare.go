@@ -1,0 +1,123 @@
+package query
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// bare serves a run behind an event while the lineage store is away, by the run id in the records' headers. A reader that holds the run up to
+// there needs nothing else; one that joins does, and gets the error of the store.
+func (s *stream) bare(away error) error {
+	at := s.from.at
+	if s.runID == "" || at.Offset < 0 || s.from.ended {
+		return away
+	}
+	var err error
+	if s.partition, err = s.tail.Partition(s.ctx, s.key); err != nil {
+		return err
+	}
+	if at.Partition != s.partition {
+		return s.foreign()
+	}
+	// The store would say whether what lies there was erased. The log does, too, somewhere behind it: so it is read first, and then given.
+	had, err := s.bareScan()
+	switch {
+	case err != nil:
+		return err
+	case had == nil: // only the store knows whose event this is
+		return away
+	case terminal(had):
+		s.nothing()
+		return nil
+	}
+	if err := s.follow(at.Offset); err != nil {
+		return err
+	}
+	s.out.begin(s.from)
+	s.out.comment("the lineage store does not answer; this run goes on without it")
+	for seq := had.Headers.Seq; ; {
+		if err := s.out.flush(); err != nil {
+			return err
+		}
+		over, err := s.bareBatch(func(e record.Event) bool {
+			if !s.isBare(e) || e.Offset <= at.Offset || e.Headers.Seq >= 0 && e.Headers.Seq <= seq {
+				return false
+			}
+			seq = max(seq, e.Headers.Seq)
+			s.give(e.Value, cursor{at: e.Position(), seq: -1})
+			return terminal(&e)
+		})
+		if over || err != nil {
+			return errors.Join(err, s.out.flush())
+		}
+	}
+}
+
+// bareScan reads from the event that the reader has had to the end of the log. It returns that event; nil where it is not known to be the run's.
+func (s *stream) bareScan() (had *record.Event, _ error) {
+	if err := s.follow(s.from.at.Offset); err != nil {
+		return nil, err
+	}
+	for !s.caughtUp() {
+		_, err := s.bareBatch(func(e record.Event) bool {
+			if e.Offset == s.from.at.Offset && s.isBare(e) {
+				had = &e
+			}
+			return false
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return had, nil
+}
+
+// bareBatch calls f with the next events of the thread, until f says that it is done.
+func (s *stream) bareBatch(f func(record.Event) (done bool)) (done bool, _ error) {
+	b, err := s.next()
+	if err != nil {
+		return false, err
+	}
+	for _, m := range b.Records {
+		e, ok, err := s.bareEvent(m)
+		if err != nil {
+			return false, err
+		}
+		if ok && f(e) {
+			return true, nil
+		}
+	}
+	s.through = b.Through
+	return false, nil
+}
+
+func (s *stream) bareEvent(m *kgo.Record) (record.Event, bool, error) {
+	e, ok, err := s.readable(m)
+	if ok && e.Headers.Kind == record.KindErase {
+		if !s.out.begun {
+			return e, false, &refusal{status: http.StatusGone, detail: erasedDetail}
+		}
+		return e, false, errErased
+	}
+	return e, ok, err
+}
+
+// isBare reports whether an event is of the run, and one that clients take.
+func (s *stream) isBare(e record.Event) bool {
+	if e.Headers.Kind != record.KindEvent || e.Headers.RunID != s.runID {
+		return false
+	}
+	_, err := agui.Decode(e.Value)
+	return err == nil
+}
+
+// terminal reports whether an event ends its run.
+func terminal(e *record.Event) bool {
+	ev, err := agui.Decode(e.Value)
+	return err == nil && (ev.Type == agui.RunFinished || ev.Type == agui.RunError)
+}
