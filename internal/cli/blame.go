@@ -39,7 +39,7 @@ Of a run whose raw events are gone, what it changed as a whole is said, and not 
 				q.Set("path", args[1])
 			}
 			if set(q, "message", messageID); messageID != "" && len(args) == 2 {
-				return app.Usagef("PATH is a place in the state, --message a message: give one of the two")
+				return app.Usagef("use either PATH, a place in the state, or --message, a message")
 			}
 			return at.connect(func(c *client.Client) error {
 				b := blamed{out: out, asJSON: asJSON}
@@ -67,21 +67,21 @@ Of a run whose raw events are gone, what it changed as a whole is said, and not 
 	return cmd
 }
 
-// blamed are the changes of a place, as they come.
+// blamed collects the changes of a place.
 type blamed struct {
 	out    *output
 	asJSON bool
 	rows   []blameRow
 }
 
-// blameRow is a change, or several events in a row that appended to one string of a message.
+// blameRow is one change, or several consecutive appends to one string of a message.
 type blameRow struct {
 	placeChange
-	was    string // of a value that was replaced
+	was    string // the value before, if it was replaced
 	events int
 }
 
-// placeChange is a change of a place, as far as a person is shown it.
+// placeChange is the part of a change that the command shows.
 type placeChange struct {
 	RunID    string          `json:"runId"`
 	N        *int            `json:"n"`
@@ -95,7 +95,7 @@ type placeChange struct {
 	Text     string          `json:"text"`
 }
 
-// page takes a page of changes, and returns where the next one begins.
+// page adds a page of changes, and returns where the next one begins.
 func (b *blamed) page(body []byte) (next string, err error) {
 	var page struct {
 		MessageID string            `json:"messageId"`
@@ -110,7 +110,7 @@ func (b *blamed) page(body []byte) (next string, err error) {
 		return "", fmt.Errorf("decoding changes: %w", err)
 	}
 	for _, r := range page.Unread {
-		b.out.note("run %s is told as a whole: %s", oneLine(r.RunID, 80), oneLine(r.Reason, 300))
+		b.out.note("run %s is shown as a whole: %s", oneLine(r.RunID, 80), oneLine(r.Reason, 300))
 	}
 	for _, raw := range page.Changes {
 		if b.asJSON {
@@ -128,7 +128,7 @@ func (b *blamed) page(body []byte) (next string, err error) {
 	return page.Next, nil
 }
 
-// add adds a row, or to the last one. What a row does not show, it does not keep.
+// add adds a row, or extends the last one. A row keeps only what it shows.
 func (b *blamed) add(c placeChange, isMessage bool) {
 	if n := len(b.rows) - 1; n >= 0 && c.Op == "append" {
 		if last := &b.rows[n]; last.Op == "append" && last.RunID == c.RunID && last.Path == c.Path {
@@ -152,7 +152,7 @@ func (b *blamed) add(c placeChange, isMessage bool) {
 	b.rows = append(b.rows, blameRow{c, was, 1})
 }
 
-// shown is a value for a person: of a message, who says what.
+// shown formats a value; a message as its author and text.
 func shown(value json.RawMessage, isMessage bool) string {
 	var m message
 	if !isMessage || json.Unmarshal(value, &m) != nil {
@@ -167,7 +167,7 @@ func (b *blamed) done() error {
 		return nil
 	}
 	if len(b.rows) == 0 {
-		b.out.note("nothing along the chain has changed it")
+		b.out.note("no event of the chain changed it")
 		return nil
 	}
 	w := tabwriter.NewWriter(b.out.stdout, 0, 0, 2, ' ', 0)

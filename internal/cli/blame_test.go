@@ -70,7 +70,7 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 			code int
 			want string
 		}{
-			{[]string{"blame", "t", "/nothing"}, 0, "nothing along the chain has changed it"},
+			{[]string{"blame", "t", "/nothing"}, 0, "no event of the chain changed it"},
 			{[]string{"blame", "t", "cart"}, 1, "such as /cart/total"},
 			{[]string{"blame", "t", "/cart", "--message", "a"}, app.ExitUsage, "give one of the two"},
 			{[]string{"blame", "t", "/cart", "--run", "nobody"}, app.ExitNotFound, "there is no run nobody in thread t"},

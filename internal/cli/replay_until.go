@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// findStep looks for the first event of a run at which the condition is true, in a range of skein.events. It is not found where it is never true.
+// findStep returns the first event of a run in a range of skein.events at which the condition is true, or a not-found error.
 func findStep(ctx context.Context, out *output, source steps.Source, condition *steps.Condition, between record.Range) (steps.Moment, error) {
 	bar := newProgress(out, "looking")
 	defer bar.end()
@@ -26,7 +26,7 @@ func findStep(ctx context.Context, out *output, source steps.Source, condition *
 	case f.Moment != nil:
 		return *f.Moment, nil
 	case f.Undecided != nil:
-		return steps.Moment{}, app.NotFoundf("%s was true at none of %s; the last one where it could not be told: %w", condition, count(f.Looked, "event"), f.Undecided)
+		return steps.Moment{}, app.NotFoundf("%s was true at none of %s; the last one at which it could not be evaluated: %w", condition, count(f.Looked, "event"), f.Undecided)
 	}
 	return steps.Moment{}, app.NotFoundf("%s was true at none of %s", condition, count(f.Looked, "event"))
 }
@@ -48,7 +48,7 @@ func within(s steps.Step, r record.Range) bool {
 	return !before(r.From) && (r.To.IsZero() || before(r.To))
 }
 
-// replayUntil is where a replay ends that is to stop at the first event at which a condition is true, which is its last.
+// replayUntil returns the end of a replay that stops at the first event at which a condition is true, that event included.
 func replayUntil(ctx context.Context, out *output, c *client.Client, path string, condition *steps.Condition, between record.Range) (end record.Position, said string, err error) {
 	m, err := findStep(ctx, out, steps.Run{Client: c, Path: path}, condition, between)
 	if err != nil {

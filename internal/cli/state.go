@@ -60,7 +60,7 @@ AG-UI client held then, and what that event changed. Without RUN it is the tip o
 	return cmd
 }
 
-// foundStep is found, where it may be a step that is not there.
+// foundStep is found for requests that name a step.
 func foundStep(err error, out *output, at server, thread, run string) error {
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
@@ -72,7 +72,7 @@ func foundStep(err error, out *output, at server, thread, run string) error {
 	return found(err, out, at, thread, run)
 }
 
-// stateAt is what a state answer holds, as far as a person is shown it.
+// stateAt is the part of a state answer that the command shows.
 type stateAt struct {
 	conversation
 	Total int  `json:"total"`
@@ -102,7 +102,7 @@ type messageChange struct {
 	Text      string  `json:"text"`
 }
 
-// printState shows the step, what it changed, and the conversation behind it.
+// printState shows the step, what it changed, and the conversation after it.
 func printState(out *output, s stateAt) error {
 	p := differencePrinter{out: out, width: out.width()}
 	p.b.WriteString(out.bold(oneLine(s.Step.title(s.Total), p.width)) + "\n")
@@ -159,7 +159,7 @@ func (p *differencePrinter) step(s step) {
 	}
 }
 
-// where says which string of the message grew, where it is not its content.
+// where names the string of the message that grew, if it is not its content.
 func (c messageChange) where() string {
 	if c.Path == "/content" {
 		return ""

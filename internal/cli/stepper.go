@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// stepsPage is how many steps the stepper asks for at once, and stepPages how many such pages it holds.
+	// stepsPage is the number of steps in one request, and stepPages the number of such pages that the stepper holds.
 	stepsPage = 200
 	stepPages = 6
 	// The bounds on the pause between two steps that are played.
@@ -30,7 +30,7 @@ const (
 	maxPlayPause = 2 * time.Second
 )
 
-// stepThrough has a person walk a run in the terminal, from a step on.
+// stepThrough runs the stepper in the terminal, from a step on.
 func stepThrough(ctx context.Context, out *output, in io.Reader, environ []string, source steps.Source, from int, pace replay.Pace) error {
 	m := newStepper(ctx, source, pace)
 	loaded := m.load(from)()
@@ -54,7 +54,7 @@ func stepThrough(ctx context.Context, out *output, in io.Reader, environ []strin
 	return nil
 }
 
-// checkStepping reports whether a person can step through a run here.
+// checkStepping returns an error if there is no terminal to step in.
 func checkStepping(out *output, in io.Reader) error {
 	if !isTerminal(in) || !isTerminal(out.stdout) || out.dumb {
 		return app.Usagef("--step needs a terminal to draw on; skein state THREAD RUN --at STEP prints one step")
@@ -62,7 +62,7 @@ func checkStepping(out *output, in io.Reader) error {
 	return nil
 }
 
-// stepKeys are what a person can press.
+// stepKeys are the keys of the stepper.
 type stepKeys struct {
 	next, previous, change, message, failure, play, first, last, faster, slower, up, down, pane, help, quit key.Binding
 }
@@ -100,23 +100,23 @@ func (k stepKeys) FullHelp() [][]key.Binding {
 	return [][]key.Binding{{k.next, k.previous, k.first, k.last}, {k.change, k.message, k.failure}, {k.play, k.faster, k.slower}, {k.up, k.down, k.pane}, {k.help, k.quit}}
 }
 
-// stepper walks a run in the terminal, as a tea.Model. Pages of steps come as they are needed.
+// stepper is the tea.Model that shows a run step by step. It loads pages of steps as it needs them.
 type stepper struct {
 	ctx    context.Context
 	source steps.Source
 	keys   stepKeys
 	help   help.Model
 
-	pages        []stepPage // the last used one first
+	pages        []stepPage // most recently used first
 	thread, run  string
 	status       record.Status
 	total        int
-	moment       steps.Moment // which is shown
+	moment       steps.Moment // on the screen
 	previous     *time.Time   // of the step before it
 	loading      bool
-	seek         *seek // what is gone to; nil: nothing
+	seek         *seek // the step to go to; nil if none
 	playing      bool
-	played       int // counts plays, so that a tick of an earlier one is passed over
+	played       int // counts plays, so that ticks of earlier ones are ignored
 	pace         replay.Pace
 	note         string
 	conversation viewport.Model
@@ -126,24 +126,24 @@ type stepper struct {
 	height       int
 }
 
-// stepPage is a page that was read.
+// stepPage is a loaded page.
 type stepPage struct{ moments []steps.Moment }
 
 func (p stepPage) holds(n int) bool {
 	return len(p.moments) > 0 && p.moments[0].N <= n && n <= p.moments[len(p.moments)-1].N
 }
 
-// pageLoaded says that a page has come.
+// pageLoaded is sent when a page was loaded.
 type pageLoaded struct {
 	page    *steps.Page
 	moments []steps.Moment
 	err     error
 }
 
-// playTick says that the next step of a play is due.
+// playTick is sent when the next step of a play is due.
 type playTick int
 
-// seek is a step that is gone to: the first one from next on that is accepted.
+// seek is a search for the first step from next on that is accepted.
 type seek struct {
 	what    string
 	next    int
@@ -223,12 +223,12 @@ func (m *stepper) press(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// isError reports whether something went wrong at a step: the run ends with an error, or the event is none.
+// isError reports whether a step is a RUN_ERROR or a malformed event.
 func isError(at steps.Moment) bool {
 	return at.Type == agui.RunError || at.Outcome == fold.Malformed
 }
 
-// step goes to the next step.
+// step moves to the next step.
 func (m *stepper) step() tea.Cmd {
 	if m.moment.N < m.total {
 		return m.goTo(m.moment.N + 1)
@@ -238,27 +238,27 @@ func (m *stepper) step() tea.Cmd {
 		m.note = "the run ends here"
 		return nil
 	}
-	// It may have gone on.
-	m.note = "the run is going on, and this is its last event so far"
+	// There may be new events.
+	m.note = "the run is still open; this is its last event so far"
 	m.pages = nil
 	m.seek = &seek{next: m.moment.N + 1, accepts: func(steps.Moment) bool { return true }}
 	return m.load(m.moment.N)
 }
 
-// goTo shows a step.
+// goTo searches for a step by its number.
 func (m *stepper) goTo(n int) tea.Cmd {
 	n = min(max(n, 0), m.total)
 	m.seek = &seek{next: n, accepts: func(steps.Moment) bool { return true }}
 	return m.advance()
 }
 
-// find goes to the first step behind this one that is accepted.
+// find goes to the next step that is accepted.
 func (m *stepper) find(what string, accepts func(steps.Moment) bool) tea.Cmd {
 	m.seek = &seek{what: what, next: m.moment.N + 1, accepts: accepts}
 	return m.advance()
 }
 
-// advance goes on with what is looked for, as far as pages have come.
+// advance continues the search in the pages that are loaded.
 func (m *stepper) advance() tea.Cmd {
 	for s := m.seek; s.next <= m.total; {
 		i := slices.IndexFunc(m.pages, func(p stepPage) bool { return p.holds(s.next) })
@@ -281,13 +281,13 @@ func (m *stepper) advance() tea.Cmd {
 		}
 	}
 	if m.seek.what != "" {
-		m.note = "no " + m.seek.what + " behind this step"
+		m.note = "no " + m.seek.what + " after this step"
 	}
 	m.seek = nil
 	return nil
 }
 
-// load reads the page from a step on.
+// load requests the page that starts at a step.
 func (m *stepper) load(from int) tea.Cmd {
 	m.loading = true
 	return func() tea.Msg {
@@ -300,7 +300,7 @@ func (m *stepper) load(from int) tea.Cmd {
 	}
 }
 
-// loaded takes a page in.
+// loaded takes in a page.
 func (m *stepper) loaded(msg pageLoaded) tea.Cmd {
 	m.loading = false
 	if msg.err != nil {
@@ -315,7 +315,7 @@ func (m *stepper) loaded(msg pageLoaded) tea.Cmd {
 		return nil
 	}
 	if n := m.seek.next; n <= m.total && !m.pages[0].holds(n) && m.seek.what == "" {
-		return m.load(n) // the page was cut, as its steps are long
+		return m.load(n) // the page was cut because its steps are large
 	}
 	return m.advance()
 }
@@ -330,7 +330,7 @@ func (m *stepper) show(p stepPage, at steps.Moment) {
 	m.draw()
 }
 
-// play starts or ends going on by itself.
+// play starts or stops playing.
 func (m *stepper) play() tea.Cmd {
 	m.playing = !m.playing
 	m.played++
@@ -347,7 +347,7 @@ func (m *stepper) speed(factor replay.Pace) tea.Cmd {
 	return nil
 }
 
-// due has the next step of a play come in time.
+// due schedules the next step of a play.
 func (m *stepper) due() tea.Cmd {
 	if !m.playing {
 		return nil

@@ -196,7 +196,7 @@ func TestStepper_InATerminal(t *testing.T) {
 			w.press("e")
 			w.shows("step 310 of 310", "RUN_ERROR", "out of tokens", `→ search({"q":1})`)
 			w.press("e")
-			w.shows("no error behind this step")
+			w.shows("no error after this step")
 			w.press("n")
 			w.shows("the run ends here")
 			w.press("p")
@@ -366,7 +366,7 @@ func TestStepper_GoesThroughShortPages(t *testing.T) {
 		at(699)
 		drive(m, "e")
 		at(699)
-		if m.note != "no error behind this step" {
+		if m.note != "no error after this step" {
 			t.Errorf("it says %q", m.note)
 		}
 		drive(m, "n", "n")

@@ -22,7 +22,7 @@ import (
 	"github.com/skeinhq/skein/pkg/timeline"
 )
 
-// The styles say nothing that marks and underlines do not say: without colours all is there.
+// Colours repeat what marks and underlines say, so that nothing is lost without them.
 var (
 	boldStyle    = lipgloss.NewStyle().Bold(true)
 	faintStyle   = lipgloss.NewStyle().Faint(true)
@@ -33,13 +33,13 @@ var (
 )
 
 const (
-	// headLines are above the panes: run and step, event, its JSON, titles.
+	// headLines is the number of lines above the panes: run and step, event, its JSON, titles.
 	headLines = 4
-	// besideWidth is the width from which on the panes stand side by side.
+	// besideWidth is the least width for panes side by side.
 	besideWidth = 100
 )
 
-// layout gives each pane its place.
+// layout sizes the panes.
 func (m *stepper) layout() {
 	m.help.SetWidth(m.width)
 	room := max(2, m.height-headLines-lipgloss.Height(m.foot()))
@@ -59,7 +59,7 @@ func (m *stepper) layout() {
 	m.draw()
 }
 
-// draw fills the panes, and scrolls to what has changed.
+// draw fills the panes and scrolls to the change.
 func (m *stepper) draw() {
 	lines, at := conversationLines(m.moment.Messages, m.moment.Change.Messages, m.conversation.Width())
 	m.conversation.SetContentLines(lines)
@@ -102,7 +102,7 @@ func (m *stepper) View() tea.View {
 	return v
 }
 
-// event says which record the step is.
+// event renders the record of the step.
 func (m *stepper) event() string {
 	at := m.moment
 	what := string(at.Type)
@@ -130,7 +130,7 @@ func (m *stepper) event() string {
 	return what
 }
 
-// foot is what stands below the panes.
+// foot renders the lines below the panes.
 func (m *stepper) foot() string {
 	switch {
 	case m.help.ShowAll:
@@ -145,14 +145,14 @@ func (m *stepper) foot() string {
 	return m.help.ShortHelpView(m.keys.ShortHelp())
 }
 
-// messageMark says what became of one message.
+// messageMark is the mark of one message.
 type messageMark struct {
 	op   timeline.Op
 	path string // of the text that was appended
 	text string
 }
 
-// marksOf says what became of each message that is there behind the changes, and which ones went.
+// marksOf returns the marks of the messages after the changes, and the removed messages.
 func marksOf(after int, changes []timeline.MessageChange) (marks []messageMark, gone []agui.Message) {
 	before := after
 	for _, c := range changes {
@@ -182,7 +182,7 @@ func marksOf(after int, changes []timeline.MessageChange) (marks []messageMark, 
 	return marks, gone
 }
 
-// conversationLines are the messages with what changed marked, and the line of the last change; -1 where there is none.
+// conversationLines renders the messages with marks, and returns the line of the last change; -1 if there is none.
 func conversationLines(messages []agui.Message, changes []timeline.MessageChange, width int) (lines []string, changed int) {
 	changed = -1
 	marks, gone := marksOf(len(messages), changes)
@@ -235,7 +235,7 @@ func decodedMessage(raw agui.Message) message {
 
 // markAppended marks the text that was appended in a message's lines: that of the content, or of a tool call's arguments, which stand behind it.
 func markAppended(lines []string, m message, mark messageMark) {
-	behind := "" // what stands behind the appended text
+	behind := "" // the text after the appended one
 	for i, call := range m.ToolCalls {
 		switch own := call.Function.Name + "(" + call.Function.Arguments + ")"; {
 		case mark.path == "/content":
@@ -271,7 +271,7 @@ func markAppended(lines []string, m message, mark messageMark) {
 	}
 }
 
-// visible counts what is not space: lines are broken at spaces.
+// visible counts the characters that are not spaces, since lines are broken at spaces.
 func visible(s string) (n int) {
 	for _, r := range printable(s) {
 		if !unicode.IsSpace(r) {
@@ -281,7 +281,7 @@ func visible(s string) (n int) {
 	return n
 }
 
-// stateRows are the lines of a state with what a patch changed marked, and the first line that changed; -1 where there is none.
+// stateRows renders a state with marks where a patch changed it, and returns the first changed line; -1 if there is none.
 func stateRows(state, patch json.RawMessage, width int) (lines []string, changed int) {
 	var ops []operation
 	if len(patch) > 0 && json.Unmarshal(patch, &ops) != nil {
@@ -313,7 +313,7 @@ func stateRows(state, patch json.RawMessage, width int) (lines []string, changed
 	return lines, changed
 }
 
-// jsonPrinter lays JSON out in rows, and knows which of them a patch has changed.
+// jsonPrinter formats JSON in rows and marks those that a patch changed.
 type jsonPrinter struct {
 	ops  []operation
 	rows []jsonRow
@@ -336,7 +336,7 @@ func (p *jsonPrinter) print(text json.RawMessage) error {
 	return nil
 }
 
-// value prints the next value, which stands at a path behind its name.
+// value prints the next value, at a path, after its name.
 func (p *jsonPrinter) value(d *json.Decoder, path, margin, name string) error {
 	t, err := d.Token()
 	if err != nil {

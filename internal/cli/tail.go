@@ -15,7 +15,7 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// tailMessages is how many of the messages that are there already a tail shows.
+// tailMessages is how many of the existing messages a tail shows.
 const tailMessages = 4
 
 func newTail(out *output, environ []string) *cobra.Command {
@@ -38,7 +38,7 @@ event byte for byte. skein history THREAD --follow shows the whole conversation 
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asEvents && asJSON {
-				return app.Usagef("say --events or --json, not both")
+				return app.Usagef("--events and --json exclude each other")
 			}
 			c := newChat(out, tailMessages)
 			show := c.event
@@ -53,7 +53,7 @@ event byte for byte. skein history THREAD --follow shows the whole conversation 
 	}
 	serverFlags(cmd, &at)
 	cmd.Flags().BoolVar(&asEvents, "events", false, "print AG-UI events, one a line, in place of a chat")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON Lines that say the position of each event; what a reader is given to join has none")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON Lines with the position of each event; the events that join a reader have none")
 	return cmd
 }
 
@@ -63,10 +63,10 @@ type liveLine struct {
 	Event    json.RawMessage `json:"event"`
 }
 
-// waitingAfter is how long a stream is silent at its start before that is said.
+// waitingAfter is how long a stream may be silent at its start before a note says so.
 const waitingAfter = 2 * time.Second
 
-// follow shows the events of a thread, or of one run of it, as they come. Pause ends the line that is being written. Ctrl-C is how it ends.
+// follow shows the events of a thread or of one run as they come, until Ctrl-C. pause ends the current line of the chat, before a note.
 func follow(ctx context.Context, out *output, at *server, args []string, show func(client.LiveEvent) error, pause func() error) error {
 	path, what := client.ThreadPath(args[0]), "thread "+oneLine(args[0], 80)
 	if len(args) > 1 {
@@ -108,15 +108,15 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 	return err
 }
 
-// chat shows live events the way a conversation is read.
+// chat shows live events as a conversation.
 type chat struct {
 	out *output
-	// most is how many messages of the first snapshot are shown; 0 is all.
+	// most bounds the messages of the first snapshot that are shown; 0 is no bound.
 	most  int
 	shown map[string]bool // messages, by id
-	begun map[string]bool // messages and tool calls of which there is something on the screen
+	begun map[string]bool // messages and tool calls that are on the screen, at least in part
 	names toolNames
-	// open is what is being written: a message or tool call by its id. inside reports whether its line goes on.
+	// open is the id of the message or tool call that is being written. inside: its line is not ended.
 	open   string
 	inside bool
 	joined bool
@@ -136,7 +136,7 @@ func (c *chat) event(live client.LiveEvent) error {
 		Content, Outcome                       json.RawMessage
 		Messages                               []message
 	}
-	// A member of another form stays empty.
+	// Members of other types stay empty.
 	if err := json.Unmarshal(live.Data, &e); err != nil && e.Type == "" {
 		return fmt.Errorf("reading live event: %w", err)
 	}
@@ -176,7 +176,7 @@ func (c *chat) event(live client.LiveEvent) error {
 	return nil
 }
 
-// snapshot shows the messages that were not shown yet.
+// snapshot shows the messages that are not on the screen yet.
 func (c *chat) snapshot(messages []message) error {
 	left := 0
 	if !c.joined && c.most > 0 {
@@ -189,7 +189,7 @@ func (c *chat) snapshot(messages []message) error {
 		}
 	}
 	for i, m := range messages {
-		who := c.names.who(m) // also of those that are not shown: they name tools
+		who := c.names.who(m) // for messages that are not shown, too: they name tools
 		if c.shown[m.ID] {
 			continue
 		}
@@ -204,7 +204,7 @@ func (c *chat) snapshot(messages []message) error {
 	return nil
 }
 
-// message shows a message that is whole.
+// message shows a complete message.
 func (c *chat) message(m message) error {
 	c.shown[m.ID] = true
 	if err := c.whole(c.names.who(m), m); err != nil {
@@ -213,7 +213,7 @@ func (c *chat) message(m message) error {
 	return c.end()
 }
 
-// whole shows a message as if it were written now: that of a snapshot may go on.
+// whole shows a message and leaves its line open, since a message of a snapshot may continue.
 func (c *chat) whole(who string, m message) error {
 	text := contentText(m.Content)
 	if text != "" || len(m.ToolCalls) == 0 {
@@ -229,22 +229,22 @@ func (c *chat) whole(who string, m message) error {
 	return nil
 }
 
-// begin begins to write a message or tool call.
+// begin starts a message or tool call.
 func (c *chat) begin(id, who, text string) error {
 	if err := c.end(); err != nil {
 		return err
 	}
 	mark := ""
-	if c.begun[id] { // what is before was shown
+	if c.begun[id] { // it continues
 		mark = " …"
 	}
 	c.open, c.inside, c.begun[id] = id, true, true
 	return c.out.text(c.out.bold(oneLine(who, c.out.width())) + mark + "\n  " + indented(printable(text)))
 }
 
-// write goes on with what is being written, or begins it.
+// write appends to a message or tool call, and begins it if it is not open.
 func (c *chat) write(id, who, text string) error {
-	if id == "" { // a chunk that goes on with the one before
+	if id == "" { // a chunk of the open message
 		id = c.open
 	}
 	c.shown[id] = true
@@ -254,7 +254,7 @@ func (c *chat) write(id, who, text string) error {
 	return c.out.text(indented(printable(text)))
 }
 
-// indented has each line of a text that is being written begin behind a margin.
+// indented adds the margin after each line break.
 func indented(text string) string {
 	var b []rune
 	for _, r := range text {
@@ -265,7 +265,7 @@ func indented(text string) string {
 	return string(b)
 }
 
-// end ends the line that is being written.
+// end ends the open line.
 func (c *chat) end() error {
 	if !c.inside {
 		return nil
@@ -274,7 +274,7 @@ func (c *chat) end() error {
 	return c.out.text("\n")
 }
 
-// line writes a line of its own.
+// line ends the open line and writes another one.
 func (c *chat) line(style, text string) error {
 	if err := c.end(); err != nil {
 		return err

@@ -1,10 +1,10 @@
-// Package live follows the open end of a thread: the raw records that no run record tells of yet.
+// Package live follows the end of a thread: the raw records that no run record holds yet.
 //
 //	records of the thread's runs ──▶ Thread ◀── raw records, from Thread.From on
 //	                                   │
-//	                                   └──▶ which run takes each of them, and that run's fold as it stands
+//	                                   └──▶ the run of each record, and the current fold of that run
 //
-// A Thread decides as the compactor will: which run a raw record belongs to, where a new run stands among the others,
-// and what it starts from. It needs raw records from the first offset that some open run's record does not hold, and
-// never those of runs that have ended.
+// A Thread makes the decisions that the compactor will make: which run a raw record belongs to, the parent and branch of a new
+// run, and the history that it starts from. It needs raw records from the first offset that the record of some open run does
+// not cover, and never those of runs that have ended.
 package live

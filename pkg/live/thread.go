@@ -16,27 +16,27 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// What becomes of a record beside the outcomes of package fold.
+// The outcomes of a record beside those of package fold.
 const (
-	// Recorded: the run's record holds it.
+	// Recorded: the run's record covers it.
 	Recorded fold.Outcome = "recorded"
 	// Late: it came after its run's terminal event.
 	Late fold.Outcome = "late"
-	// NoRun: it belongs to no run, and begins none.
+	// NoRun: it belongs to no run and begins none.
 	NoRun fold.Outcome = "no-run"
 )
 
-// Source gives what the records say of a thread's runs.
+// Source reads the records of a thread's runs.
 type Source interface {
-	// Record returns the record of a run that has not ended, whole.
+	// Record returns the whole record of a run that has not ended.
 	Record(run string) (*record.Run, error)
-	// History returns the history that a run's record tells.
+	// History returns the history at the end of a run, from its record.
 	History(run string) (lineage.History, error)
-	// Holding returns the runs, sealed or abandoned, whose records have a message of one of these ids as their own.
+	// Holding returns the sealed and abandoned runs that own a message with one of these ids.
 	Holding(messageIDs []string) (runs []string, err error)
 }
 
-// Thread is a thread of which raw records come in. It is not safe for concurrent use.
+// Thread is a thread that takes in raw records. It is not safe for concurrent use.
 type Thread struct {
 	id     string
 	source Source
@@ -45,39 +45,39 @@ type Thread struct {
 
 	runs     map[string]*Run
 	byStart  []*Run
-	byClient map[string][]*Run // by the id that the agent uses, by start
+	byClient map[string][]*Run // by client run id, in the order of their starts
 	lineage  *lineage.Thread
 	said     lineage.Said
-	current  *Run // the run of the last record; it may not be one of runs yet
+	current  *Run // the run of the last record, which may not be in runs yet
 }
 
 // Run is a run of a Thread.
 type Run struct {
-	// Head is where the run stands. Before its first event that is not decided.
+	// Head is the run's place in the lineage. It is decided at the run's first event.
 	Head lineage.Run
-	// Record is the run's record, which may lack contents; nil where the run has none yet.
+	// Record is the run's record, which may lack contents; nil if the run has none yet.
 	Record *record.Run
-	// Next is the offset after the last record that is known to be the run's.
+	// Next is the offset after the last known record of the run.
 	Next int64
 
-	folding *fold.Run // nil where nothing has come since the record, or the record is final
-	// recorded is below which offset the record holds what is the run's.
+	folding *fold.Run // nil if nothing has come since the record, or the record is final
+	// recorded is the offset below which the record covers everything of the run.
 	recorded int64
-	// decided is what the run starts from; recordSays that its record says so, before its first event.
+	// decided is what the run starts from. recordSays means that its record decided it before the run's first event.
 	decided    *start
 	recordSays bool
-	// again folds what the record holds once more, to tell what became of each event; nil where all were folded.
+	// again folds the recorded events once more to find the outcome of each; nil if all of them were folded.
 	again           *fold.Run
 	steady, replays bool
 }
 
-// start is where a run belongs, and the history that it goes on from.
+// start is the place of a run and the history that it continues.
 type start struct {
 	lineage.Placement
 	parent lineage.History
 }
 
-// Final reports whether nothing more will come of the run.
+// Final reports whether the run is sealed: later events do not change it.
 func (r *Run) Final() bool { return r.Head.Sealed }
 
 // Begun reports whether an event of the run was folded.
@@ -85,7 +85,7 @@ func (r *Run) Begun() bool {
 	return r.Fold() != nil || r.Record != nil && !r.Record.InputOnly()
 }
 
-// Fold is the run's fold as it stands; nil where it is in the record only, or nothing was folded.
+// Fold returns the run's current fold; nil if only the record has it, or nothing was folded.
 func (r *Run) Fold() *compact.Run {
 	if r.folding == nil {
 		return nil
@@ -93,7 +93,7 @@ func (r *Run) Fold() *compact.Run {
 	return r.folding.Fold
 }
 
-// NextSeq is the number behind the greatest that the run's producer has given; -1 where it gives none.
+// NextSeq is the producer's next sequence number for the run; -1 if the producer does not number events.
 func (r *Run) NextSeq() int64 {
 	if r.folding != nil {
 		return r.folding.Seq.Next
@@ -101,7 +101,7 @@ func (r *Run) NextSeq() int64 {
 	return r.Record.Raw.NextSeq
 }
 
-// New returns a thread of these runs. Every event below indexed is in one of the records, or in none.
+// New returns a thread of these runs. The records are complete below the offset indexed: an event below it that no record covers belongs to no run.
 func New(id string, records []*record.Run, indexed int64, source Source) (*Thread, error) {
 	t := &Thread{
 		id: id, source: source, from: indexed, runs: make(map[string]*Run, len(records)), byClient: map[string][]*Run{}, said: lineage.Said{},
@@ -141,13 +141,13 @@ func (t *Thread) Run(id string) *Run { return t.runs[id] }
 // Runs are those of the thread, by start.
 func (t *Thread) Runs() []*Run { return t.byStart }
 
-// Open reports whether a run goes on.
+// Open reports whether any run of the thread is open.
 func (t *Thread) Open() bool {
 	return slices.ContainsFunc(t.byStart, func(r *Run) bool { return r.Head.Open() })
 }
 
-// Replay has Take tell what became of the events that the run's record holds, in the place of Recorded, where it gets
-// them. It returns the first of the run's offsets that it needs for what lies at an offset and behind.
+// Replay makes Take return the outcome of recorded events of the run in place of Recorded. It returns the offset from which Take needs the
+// run's records to know the outcomes from the given offset on.
 func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 	r.replays = true
 	if r.steady {
@@ -157,8 +157,8 @@ func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 	return r.Record.Raw.First
 }
 
-// Take takes the thread's next record, and returns the run that it belongs to (nil: none) and what became of it. Errors are
-// those of the source.
+// Take takes in the thread's next record and returns its run (nil if it has none) and its outcome. Errors are those of the
+// source.
 func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 	taken, outcome, err := t.loop.Next(e)
 	r := t.current
@@ -179,7 +179,7 @@ func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 	return r, outcome, err
 }
 
-// add takes a run in.
+// add adds a run to the thread.
 func (t *Thread) add(r *Run) {
 	byStart := func(a, b *Run) int { return cmp.Compare(a.Head.Start, b.Head.Start) }
 	at, _ := slices.BinarySearchFunc(t.byStart, r, byStart)
@@ -189,7 +189,7 @@ func (t *Thread) add(r *Run) {
 	t.byClient[r.Head.ClientRunID()] = slices.Insert(same, at, r)
 }
 
-// show lets runs that are placed later see how the run stands.
+// show updates the lineage with the run's current fold, so that later runs can be placed.
 func (t *Thread) show(r *Run) error {
 	f := r.folding.Fold
 	if r.decided != nil {
@@ -243,10 +243,10 @@ func (t *Thread) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 	return r.folding, "", nil
 }
 
-// isMalformed reports whether a record's value is neither an event nor an input: that costs the record.
+// isMalformed reports whether a record's value is neither an event nor an input.
 func isMalformed(d *fold.Decoded) bool { return d.Malformed() != nil }
 
-// replay tells what became of an event that the run's record holds.
+// replay returns the outcome of an event that the run's record covers.
 func (r *Run) replay(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 	switch {
 	case !r.replays:
@@ -263,7 +263,7 @@ func (r *Run) replay(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 	return nil, fold.Folded, nil
 }
 
-// named returns the run that an agent's id means at an offset: the latest that started there or before.
+// named returns the run that a client run id means at an offset: the latest one that started at or before it.
 func (t *Thread) named(id string, offset int64) *Run {
 	for _, r := range slices.Backward(t.byClient[id]) {
 		if r.Head.Start <= offset {
@@ -273,7 +273,7 @@ func (t *Thread) named(id string, offset int64) *Run {
 	return nil
 }
 
-// unnamed returns the run of an event that names none: of those that started at or before the offset and had not ended
+// unnamed returns the run of an event without a run id: of the runs that started at or before the offset and had not ended
 // before it, the one with the greatest start.
 func (t *Thread) unnamed(offset int64) *Run {
 	for _, r := range slices.Backward(t.byStart) {
@@ -284,8 +284,8 @@ func (t *Thread) unnamed(offset int64) *Run {
 	return nil
 }
 
-// startsAgain reports whether a record of a sealed run's id begins another run: a RUN_STARTED that is not the one which
-// the run had, or an input. A producer that numbers its events sends the same ones again after a broken connection.
+// startsAgain reports whether a record with the id of a sealed run begins another run: an input, or a RUN_STARTED that differs
+// from the run's own. The same one may come again, when a producer that numbers its events resends them after a broken connection.
 func (r *Run) startsAgain(d *fold.Decoded) bool {
 	if d.Malformed() != nil {
 		return false
@@ -315,8 +315,8 @@ func (r *Run) started() []byte {
 	return r.Record.Started
 }
 
-// begin returns a run of an agent's id that starts at the offset. Where another run has that id or had it from its agent, its
-// own is the one with "~2", "~3", … that is free; one that leaves no room for the number is cut before it.
+// begin returns a new run of a client run id that starts at the offset. If the id is taken, the run's own id is the first free one of
+// "id~2", "id~3", …, with the id cut if it leaves no room for the number.
 func (t *Thread) begin(clientID string, offset int64) *Run {
 	id := clientID
 	for n := 2; t.runs[id] != nil || id != clientID && len(t.byClient[id]) > 0; n++ {
@@ -335,7 +335,7 @@ func (t *Thread) begin(clientID string, offset int64) *Run {
 	return r
 }
 
-// load takes up the fold of a run from its record.
+// load resumes the fold of a run from its record.
 func (t *Thread) load(r *Run) error {
 	rec, err := t.source.Record(r.Head.ID)
 	if err != nil {
@@ -382,12 +382,12 @@ func (t *Thread) load(r *Run) error {
 	return t.show(r)
 }
 
-var errNotOpen = errors.New("its record is not that of a run that goes on")
+var errNotOpen = errors.New("its record is not that of an open run")
 
 // Begin implements fold.Runs.
 func (t *Thread) Begin(f *fold.Run, first *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
 	r := t.current
-	if f == r.again { // what can be folded does not depend on the messages and state before the run
+	if f == r.again { // whether an event can be folded does not depend on the history before the run
 		return compact.New(nil, nil), nil
 	}
 	if !r.recordSays {

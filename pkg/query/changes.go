@@ -21,11 +21,11 @@ import (
 const (
 	defaultChanges = 100
 	maxChanges     = 1000
-	// maxChangeBytes is how long the changes of a page are together; a page has one in any case, where there is one.
+	// maxChangeBytes bounds the size of a page of changes; a page has at least one change, if there is one.
 	maxChangeBytes = 4 << 20
-	// changesFor is how long events are looked through for one page.
+	// changesFor bounds the time that is spent on one page.
 	changesFor = 2 * time.Second
-	// changesLook is how many steps are gone through between two looks at the clock.
+	// changesLook is the number of steps between two checks of that time.
 	changesLook = 256
 )
 
@@ -305,7 +305,7 @@ func (b *blame) append(change placeChange, before, after json.RawMessage) {
 	b.a.Changes = append(b.a.Changes, change)
 }
 
-// unread takes a run whose events are not there as a whole: what it changed is told, and not by which event. Other errors stay.
+// unread adds a run whose events cannot be read as a whole: what it changed, but not by which event. It returns other errors as they are.
 func (b *blame) unread(i int, err error) error {
 	why := new(refusal)
 	if !errors.As(err, &why) || why.status != http.StatusGone && why.status != http.StatusConflict {

@@ -13,9 +13,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// connect answers a RunAgentInput with what there is of its thread: a stock client restores a thread with that, joins a run
-// that goes on, and ends with it. Of the input only the ids count, and forwardedProps.skein.runId, which names another run than the
-// latest.
+// connect answers a RunAgentInput with the latest run of its thread, so that a stock client restores the thread and follows an open run to its end. Of
+// the input it uses the ids only, and forwardedProps.skein.runId, which selects another run.
 func (c *call) connect() error {
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, kafka.MaxValueBytes))
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
@@ -44,8 +43,8 @@ func (c *call) connect() error {
 	return c.live(runID, joining(), true)
 }
 
-// nobody answers for a thread that has no run yet.
-func (s *stream) nobody() error {
+// empty answers for a thread without runs.
+func (s *stream) empty() error {
 	if s.runID != "" {
 		return &refusal{status: http.StatusNotFound, detail: fmt.Sprintf("the thread has no run %q", s.runID)}
 	}

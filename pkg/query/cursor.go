@@ -8,29 +8,29 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// cursor is how far a reader of a live stream has come: an id of its events.
+// cursor is the id of the last event that a reader of a live stream has received.
 type cursor struct {
-	// at is the last event that the reader has had; its offset is -1 for a reader that joins.
+	// at is the position of that event; its offset is -1 for a reader that joins.
 	at record.Position
-	// ended: the reader has had the end, too, that Skein has made behind that event.
+	// ended: the reader has received the synthetic end after that event, too.
 	ended bool
-	// seq is the number of the last event that the proxy has given, in the place of at; -1 is none.
+	// seq is the sequence number of the last event that came from the proxy, in place of at; -1 is none.
 	seq int64
 }
 
-// The forms of an id beside a position.
+// The forms of an id other than a position.
 const (
-	// cursorJoin is the first id of a stream: who has had nothing behind it joins again.
+	// cursorJoin is the first id of a stream. A reader that has received nothing after it joins again.
 	cursorJoin = "join"
-	// cursorEnd stands behind the position of a run's last event where Skein has ended the run, and not an event.
+	// cursorEnd follows the position of a run's last event if Skein has ended the run.
 	cursorEnd = ":end"
-	// cursorSeq stands before the number of an event in a stream of the proxy, which knows no positions.
+	// cursorSeq precedes the sequence number of an event in the proxy's stream, which has no positions.
 	cursorSeq = "seq:"
 )
 
 func joining() cursor { return cursor{at: record.Position{Offset: -1}, seq: -1} }
 
-// joins reports whether the reader has had nothing yet.
+// joins reports whether the reader has received nothing yet.
 func (c cursor) joins() bool { return c.at.Offset < 0 && c.seq < 0 }
 
 func (c cursor) String() string {
@@ -45,7 +45,7 @@ func (c cursor) String() string {
 	return c.at.String()
 }
 
-// parseCursor reads an id.
+// parseCursor decodes an id.
 func parseCursor(text string) (cursor, error) {
 	c := joining()
 	if text == "" || text == cursorJoin {
@@ -54,7 +54,7 @@ func parseCursor(text string) (cursor, error) {
 	if number, ok := strings.CutPrefix(text, cursorSeq); ok {
 		n, err := strconv.ParseUint(number, 10, 63)
 		if err != nil {
-			return c, fmt.Errorf("%.80q is no number of an event", text)
+			return c, fmt.Errorf("%.80q is not the number of an event", text)
 		}
 		c.seq = int64(n)
 		return c, nil
@@ -68,8 +68,8 @@ func parseCursor(text string) (cursor, error) {
 	return c, nil
 }
 
-// cursor reads how far the reader has come. The header counts first: a browser that connects again sends it, and the
-// parameter that it has begun with.
+// cursor reads the id from the request. The header wins over the parameter: a browser that reconnects sends both, and the parameter is
+// the one of its first request.
 func (c *call) cursor() (cursor, error) {
 	name, text := headerLastEventID, c.r.Header.Get(headerLastEventID)
 	if text == "" {

@@ -13,25 +13,25 @@ import (
 // maxAlternatives is how many runs a fork names: those next to the one of this history, by start.
 const maxAlternatives = 100
 
-// fork is a place of a history where its thread parts: a run of its chain that has siblings. It is what a branch picker shows.
+// fork is a run of a history's chain that has siblings: what a branch picker shows.
 type fork struct {
-	// RunID is the run of this history's chain, ParentRunID what it goes on from, as the others do; absent of a root.
+	// RunID is the run on this history's chain. ParentRunID is its parent and that of its siblings; absent for a root.
 	RunID       string `json:"runId"`
 	ParentRunID string `json:"parentRunId,omitempty"`
-	// Message is the index in the history of the first message that is the run's own; absent where it has none there, or nobody knows.
+	// Message is the index in the history of the first message that is the run's own; absent if it has none, or it is not known.
 	Message *int `json:"message,omitempty"`
-	// Index is the run's own place among the Total that part here, by start.
+	// Index is the run's place among the Total siblings, itself included, by start.
 	Index int `json:"index"`
 	Total int `json:"total"`
-	// Alternatives are those runs, RunID among them; From is the index of the first one.
+	// Alternatives are the siblings, RunID included, from index From on.
 	Alternatives []alternative `json:"alternatives"`
 	From         int           `json:"from"`
 }
 
-// alternative is one of the runs that part at a fork.
+// alternative is one of the siblings at a fork.
 type alternative struct {
 	RunID string `json:"runId"`
-	// TipRunID is the run that was started last of it and of what goes on from it: whose history to show when it is picked.
+	// TipRunID is the latest run of this sibling and its descendants: the history to show when it is picked.
 	TipRunID  string        `json:"tipRunId"`
 	Status    record.Status `json:"status"`
 	StartedAt time.Time     `json:"startedAt"`

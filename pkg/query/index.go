@@ -8,10 +8,10 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// errIndex marks errors of the lineage store: the reason of a 503.
+// errIndex marks errors of the lineage store, so that a 503 can name it.
 var errIndex = errors.New("the lineage store")
 
-// index is the lineage store with its errors marked, ErrNotFound aside.
+// index wraps the lineage store and marks its errors except store.ErrNotFound.
 type index struct{ of store.Reader }
 
 func marked[T any](v T, err error) (T, error) {

@@ -52,7 +52,7 @@ type interruptAnswer struct {
 	Resume   []resumeEntry `json:"resume"`
 }
 
-// resumeEntry is an entry of RunAgentInput.resume. Whoever answers adds a payload, or says cancelled.
+// resumeEntry is an entry of RunAgentInput.resume. The caller adds a payload, or sets the status to cancelled.
 type resumeEntry struct {
 	InterruptID agui.String `json:"interruptId"`
 	Status      string      `json:"status"`

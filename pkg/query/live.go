@@ -14,25 +14,25 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// liveRoute is a call whose answer is a stream of server-sent events that goes on.
+// liveRoute is a route whose answer is an open-ended stream of server-sent events.
 type liveRoute struct {
 	method string
 	route
 }
 
-// liveRoutes are those calls.
+// liveRoutes are all live routes.
 var liveRoutes = []liveRoute{
 	{http.MethodGet, route{"/v1/threads/{thread}/stream", []string{paramLastEventID}, tenant.ScopeRead, (*call).attach}},
 	{http.MethodGet, route{"/v1/threads/{thread}/runs/{run}/stream", []string{paramLastEventID}, tenant.ScopeRead, (*call).attach}},
 	{http.MethodPost, route{"/v1/connect", nil, tenant.ScopeRead, (*call).connect}},
 }
 
-// streams are the live answers that are under way.
+// streams are the open live streams of the process.
 type streams struct {
 	metrics *liveMetrics
 	slots   chan struct{}
 	stall   time.Duration
-	// draining ends with the process's wish to end.
+	// draining is done when the process starts to stop.
 	draining context.Context
 	drain    context.CancelCauseFunc
 }
@@ -47,14 +47,14 @@ func newStreams(cfg Config) (*streams, error) {
 	return s, nil
 }
 
-// Drain ends all live streams, each with an id that another process goes on from, and takes no new ones.
+// Drain ends all live streams, each with an id that another process resumes from, and refuses new ones.
 func (s *Service) Drain() { s.streams.drain(errDraining) }
 
-// serveLive wraps a live route: method, credentials, parameters, errors, metrics.
+// serveLive wraps a live route with the checks of method, credentials and parameters, with errors and metrics.
 func (s *Service) serveLive(rt liveRoute) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sw := &statusWriter{ResponseWriter: w}
-		// How long it lasts is up to its reader: that is no request's duration.
+		// The reader decides how long the stream lasts, so it does not count in the durations of requests.
 		defer func() { s.metrics.count(rt.pattern, max(sw.status, 100)) }()
 		switch {
 		case r.Method == rt.method:
@@ -85,7 +85,7 @@ func (c *call) attach() error {
 		return err
 	}
 	if from.seq >= 0 && c.runID == "" {
-		return badRequest(headerLastEventID + ": seq counts the events of one run; ask for that run's stream")
+		return badRequest(headerLastEventID + ": seq numbers the events of one run; use that run's stream")
 	}
 	if c.r.Method == http.MethodHead {
 		c.send(http.StatusOK, typeSSE, nil)
@@ -99,7 +99,7 @@ func (c *call) live(runID string, from cursor, once bool) error {
 	streams := c.streams
 	select {
 	case <-streams.draining.Done():
-		return later("this process ends; try again")
+		return later("this process is stopping; try again")
 	default:
 	}
 	select {
@@ -123,7 +123,7 @@ func (c *call) live(runID string, from cursor, once bool) error {
 	return err
 }
 
-// finish tells the reader how the stream ends, and returns why it does.
+// finish sends the end of the stream and returns its reason for the metrics, or the refusal if the stream has not begun.
 func (s *stream) finish(err error) (why string, refused error) {
 	defer func() { _ = s.out.rc.SetWriteDeadline(time.Time{}) }() // the connection may serve other requests
 	end := new(endError)
@@ -143,7 +143,7 @@ func (s *stream) finish(err error) (why string, refused error) {
 			s.out.event(end.event, nil)
 		}
 	default:
-		end.why, end.detail = endFailed, "the stream cannot go on now; go on from the last id"
+		end.why, end.detail = endFailed, "the stream broke off; resume from the last id"
 		s.cfg.Logger.ErrorContext(s.ctx, "live stream broken off", "tenant", s.tenant, "thread_id", s.threadID, "run_id", s.runID, "error", err)
 	}
 	if end.detail != "" {
@@ -167,10 +167,10 @@ func newLiveMetrics(reg prometheus.Registerer) (*liveMetrics, error) {
 		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_query_streams", Help: "Live streams that are open."}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_streams_ended_total",
-			Help: "Live streams that ended: with their run, at their longest life, with a reader that was slow or left, an erased thread, this process, refused, or failed.",
+			Help: "Live streams that ended, by reason: their run ended, --stream-life, a slow reader, a reader that left, an erased thread, a stopping process, a refusal, a failure.",
 		}, []string{"reason"}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_query_stream_events_total", Help: "Events that live streams have given.",
+			Name: "skein_query_stream_events_total", Help: "Events that live streams have sent.",
 		}),
 	}
 	for _, why := range []string{endRun, endLife, endSlow, endErased, endDrain, endLeft, endRefused, endFailed} {

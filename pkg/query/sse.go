@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// sseStall is how long a reader of a live stream may take nothing. Its connection may be half open, and its handler waits with it.
+// sseStall is how long a write to a live stream may block. It ends readers that do not read, and half-open connections.
 const sseStall = 30 * time.Second
 
-// sse writes server-sent events. What is written goes out with flush.
+// sse buffers server-sent events and sends them with flush.
 type sse struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	retry time.Duration
-	stall time.Duration // how long a reader may take nothing
-	// begun: the header is out, and no refusal can be sent any more.
+	stall time.Duration // how long a write may block
+	// begun: the header was sent, so the request can no longer be refused.
 	begun bool
 	b     bytes.Buffer
 }
@@ -25,7 +25,7 @@ func newSSE(w http.ResponseWriter, retry, stall time.Duration) *sse {
 	return &sse{w: w, rc: http.NewResponseController(w), retry: retry, stall: stall}
 }
 
-// begin sends the header, and how far the reader has come: what is cut before its first event can be resumed, too.
+// begin writes the header and the reader's own id, so that a stream that is cut before its first event can be resumed, too.
 func (s *sse) begin(from cursor) {
 	if s.begun {
 		return
@@ -35,7 +35,7 @@ func (s *sse) begin(from cursor) {
 	h.Set("Content-Type", typeSSE)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would collect what comes
+	h.Set("X-Accel-Buffering", "no") // nginx would buffer the stream
 	s.w.WriteHeader(http.StatusOK)
 	s.b.WriteString("retry: ")
 	s.b.WriteString(strconv.FormatInt(s.retry.Milliseconds(), 10))
@@ -50,7 +50,7 @@ func (s *sse) id(c cursor) {
 	s.b.WriteByte('\n')
 }
 
-// event writes an event; at is nil for one that a reader cannot resume behind.
+// event writes an event; at is nil if a reader cannot resume after it.
 func (s *sse) event(data []byte, at *cursor) {
 	if at != nil {
 		s.id(*at)
@@ -63,22 +63,22 @@ func (s *sse) event(data []byte, at *cursor) {
 	s.b.WriteString("\n\n")
 }
 
-// comment writes a line that readers pass over.
+// comment writes a line that clients ignore.
 func (s *sse) comment(text string) {
 	s.b.WriteString(": ")
 	s.b.WriteString(text)
 	s.b.WriteString("\n\n")
 }
 
-// keptBuffer is how large a buffer may be that a silent stream keeps.
+// keptBuffer bounds the buffer that a stream keeps between two flushes.
 const keptBuffer = 4 << 10
 
-// flush sends what was written.
+// flush sends the buffer.
 func (s *sse) flush() error {
 	if s.b.Len() == 0 {
 		return nil
 	}
-	_ = s.rc.SetWriteDeadline(time.Now().Add(s.stall)) // refused only by writers that are no connection
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.stall)) // only writers without a connection refuse it
 	_, err := s.w.Write(s.b.Bytes())
 	if s.b.Reset(); s.b.Cap() > keptBuffer {
 		s.b = bytes.Buffer{}

@@ -19,42 +19,42 @@ import (
 const (
 	defaultSteps = 100
 	maxSteps     = 1000
-	// maxStepBytes is how long the steps of a page are together; a page has one in any case.
+	// maxStepBytes bounds the size of a page of steps; a page has at least one step.
 	maxStepBytes = 4 << 20
 )
 
-// stateAnswer is what the official client held behind a step of a run.
+// stateAnswer is what the official client held after a step of a run.
 type stateAnswer struct {
 	ThreadID string        `json:"threadId"`
 	RunID    string        `json:"runId"`
 	Status   record.Status `json:"status"`
 	badges
-	// N is the step behind which messages and state stand; -1 is before the run's start.
+	// N is the step after which messages and state are as given; -1 is before the run's start.
 	N int `json:"n"`
 	// Total is the number of the run's last step so far.
 	Total    int             `json:"total"`
 	Messages []agui.Message  `json:"messages"`
 	State    json.RawMessage `json:"state"`
-	// Step is step N, where one step is asked for.
+	// Step is step N, if one step was requested.
 	Step *stepAnswer `json:"step,omitempty"`
-	// Steps are those behind N, where a page is asked for, and Next the step with which the page behind it begins; absent at the end.
+	// Steps are the steps after N, if a page was requested. Next is the first step of the next page; absent on the last page.
 	Steps     []stepAnswer    `json:"steps,omitempty"`
 	Next      *int            `json:"next,omitempty"`
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// stepAnswer is one step of a run: a record of its own, and what that changed.
+// stepAnswer is one step of a run and what it changed.
 type stepAnswer struct {
 	N int `json:"n"`
-	// Position and Time are absent of a step 0 whose input did not come beside the stream.
+	// Position and Time are absent in a step 0 without an input of its own.
 	Position *record.Position `json:"position,omitempty"`
 	Time     *time.Time       `json:"time,omitempty"`
 	Kind     record.Kind      `json:"kind"`
-	// Type is that of the event; absent of what is none.
+	// Type is the event's type; absent if the step is not an event.
 	Type    agui.Type    `json:"type,omitempty"`
 	Seq     *int64       `json:"seq,omitempty"`
 	Outcome fold.Outcome `json:"outcome"`
-	// Event is the value, or Bytes where that is not JSON.
+	// Event is the record's value; Bytes if that is not JSON.
 	Event  json.RawMessage `json:"event,omitempty"`
 	Bytes  []byte          `json:"bytes,omitempty"`
 	Change timeline.Change `json:"change"`
@@ -76,12 +76,12 @@ func newStepAnswer(s timeline.Step, partition int32, change timeline.Change) ste
 	return a
 }
 
-// state answers with messages and state behind an event of the run in the path (the thread's tip, where it names none) and what that event
-// changed or, with from, with those before a step and what the steps from there on changed.
+// state answers with messages and state after a step of the run in the path (by default the thread's tip) and what the step changed. With from and
+// limit, it answers with messages and state before a step, and with a page of steps from there on.
 func (c *call) state() error {
 	page := c.query.Get("from") != "" || c.query.Get("limit") != ""
 	if page && c.query.Get("at") != "" {
-		return badRequest("at asks for one step, from and limit for a page of them: give one of the two")
+		return badRequest("at requests one step, from and limit a page of them: use one or the other")
 	}
 	name := "at"
 	limit, err := c.number("limit", defaultSteps, 1, maxSteps)
@@ -125,7 +125,7 @@ func (c *call) state() error {
 	return c.json(http.StatusOK, a)
 }
 
-// one is the answer about one step.
+// one fills in the answer for one step.
 func (a *stateAnswer) one(s stepping, n int) error {
 	at, err := s.at(n-1, n)
 	if err != nil {
@@ -141,7 +141,7 @@ func (a *stateAnswer) one(s stepping, n int) error {
 	return nil
 }
 
-// page is the answer about steps from one on.
+// page fills in the answer for a page of steps.
 func (a *stateAnswer) page(s stepping, from, limit int) error {
 	end := min(s.Len()+1, from+limit)
 	at, err := s.at(from-1, end-1)
@@ -163,7 +163,7 @@ func (a *stateAnswer) page(s stepping, from, limit int) error {
 	return nil
 }
 
-// stand fills in where a cursor stands.
+// stand fills in messages and state at a cursor.
 func (a *stateAnswer) stand(at *timeline.Cursor) {
 	h := at.History()
 	a.N, a.Messages, a.State = at.N(), list(h.Messages), h.State
@@ -174,14 +174,14 @@ type stepRef struct {
 	c    *call
 	name string // of the parameter
 	text string
-	// One of these: n is -1 and position nil where time says it; last is the run's last step.
+	// One of these is set: n is -1 if not, position nil, time zero. last is the run's last step.
 	n        int
 	position *record.Position
 	time     time.Time
 	last     bool
 }
 
-// stepRef reads the name of a step: a number, a position, @ and a time, start or end. Without one it is the last step; of a page the first.
+// stepRef parses a step parameter: a number, a position, @ and a time, start or end. The default of at is the last step, that of from the first.
 func (c *call) stepRef(name string) (stepRef, error) {
 	ref := stepRef{c: c, name: name, text: c.query.Get(name), n: -1}
 	switch {
@@ -208,7 +208,7 @@ func (c *call) stepRef(name string) (stepRef, error) {
 	return ref, nil
 }
 
-// within reports whether the step is among those that were read for certain.
+// within reports whether the step is certainly among those that were read.
 func (ref stepRef) within(r *timeline.Reader) bool {
 	switch {
 	case ref.last:
@@ -221,7 +221,7 @@ func (ref stepRef) within(r *timeline.Reader) bool {
 	return r.Len() > 0 && r.Step(r.Len()).Time.After(ref.time)
 }
 
-// find returns the step's number, or says what to ask for instead.
+// find returns the number of the step, or a refusal that says which steps there are.
 func (ref stepRef) find(s stepping) (int, error) {
 	switch {
 	case ref.last:
@@ -230,7 +230,7 @@ func (ref stepRef) find(s stepping) (int, error) {
 		return ref.findPosition(s)
 	case ref.n >= 0:
 		if ref.n > s.Len() {
-			return 0, ref.none(s, fmt.Sprintf("step %d of run %q is not there", ref.n, s.row.RunID))
+			return 0, ref.none(s, fmt.Sprintf("run %[2]q has no step %[1]d", ref.n, s.row.RunID))
 		}
 		return ref.n, nil
 	}
@@ -250,7 +250,7 @@ func (ref stepRef) findPosition(s stepping) (int, error) {
 		return i + 1, nil
 	}
 	if i == s.Len() && !s.Done() && p.Offset >= s.Next() {
-		return 0, ref.none(s, fmt.Sprintf("there is no event at %s yet, or none that is known to be of run %q", p, s.row.RunID))
+		return 0, ref.none(s, fmt.Sprintf("there is no event at %s yet, or it is not known whether it belongs to run %q", p, s.row.RunID))
 	}
 	beside := ""
 	for _, n := range []int{i, i + 1} {
@@ -258,10 +258,10 @@ func (ref stepRef) findPosition(s stepping) (int, error) {
 			beside += fmt.Sprintf("; step %d is at %s", n, record.Position{Partition: p.Partition, Offset: s.Step(n).Offset})
 		}
 	}
-	return 0, ref.none(s, fmt.Sprintf("what lies at %s is no event of run %q%s", p, s.row.RunID, beside))
+	return 0, ref.none(s, fmt.Sprintf("the record at %s is not an event of run %q%s", p, s.row.RunID, beside))
 }
 
-// findTime returns the step that a time means: the last one up to then or, where a page begins there, the first one from then on.
+// findTime returns the step of a time: the last one at or before it or, for the start of a page, the first one at or after it.
 func (ref stepRef) findTime(s stepping) (int, error) {
 	first, last := s.Step(0).Time, s.Step(s.Len()).Time
 	if first.IsZero() {
@@ -273,7 +273,7 @@ func (ref stepRef) findTime(s stepping) (int, error) {
 	case ref.time.After(last) && (s.Done() || ref.name != "at"):
 		return 0, ref.none(s, fmt.Sprintf("the last event of run %q came at %s", s.row.RunID, last.Format(time.RFC3339Nano)))
 	case ref.time.After(last) && ref.time.After(time.Now()):
-		return 0, ref.none(s, fmt.Sprintf("nobody knows how run %q will stand at %s", s.row.RunID, ref.time.Format(time.RFC3339Nano)))
+		return 0, ref.none(s, fmt.Sprintf("%[2]s is in the future, and run %[1]q is still open", s.row.RunID, ref.time.Format(time.RFC3339Nano)))
 	}
 	n := 1
 	for n <= s.Len() && (s.Step(n).Time.Before(ref.time) || ref.name == "at" && s.Step(n).Time.Equal(ref.time)) {
@@ -285,7 +285,7 @@ func (ref stepRef) findTime(s stepping) (int, error) {
 	return n, nil
 }
 
-// none refuses a step that is not there.
+// none refuses a step that does not exist.
 func (ref stepRef) none(s stepping, what string) error {
 	detail := what + fmt.Sprintf("; the steps go from 0, which is the start, to %d", s.Len())
 	if !s.Done() {

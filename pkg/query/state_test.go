@@ -220,14 +220,14 @@ func TestState_SaysWhatIsWrong(t *testing.T) {
 		"?at=x":                       {400, "the number of a step, a position such as 3:1024"},
 		"?at=-1":                      {400, "the number of a step"},
 		"?at=3:x":                     {400, "the number of a step"},
-		"?at=1&from=2":                {400, "one of the two"},
-		"?at=1&limit=2":               {400, "one of the two"},
+		"?at=1&from=2":                {400, "one or the other"},
+		"?at=1&limit=2":               {400, "one or the other"},
 		"?from=0&limit=0":             {400, "limit must be"},
 		"?from=0&limit=1001":          {400, "limit must be"},
 		"?at=2:1":                     {400, "this thread lies on partition 3"},
 		"?at=7":                       {404, "to 6"},
 		"?from=7":                     {404, "to 6"},
-		"?at=3:0":                     {404, "no event of run"},
+		"?at=3:0":                     {404, "not an event of run"},
 		fmt.Sprint("?at=3:", at[2]+1): {404, "step 2 is at 3:5; step 3 is at 3:7"},
 		"?at=3:999":                   {404, "step 6 is at 3:13"},
 		"?at=" + stamp(f.begin.Add(-1*time.Hour)): {404, "began at"},
@@ -238,7 +238,7 @@ func TestState_SaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %s, want %q", query, detail, want.says)
 		}
 	}
-	for query, says := range map[string]string{"?at=3:999": "yet", "?at=" + stamp(f.begin.Add(time.Hour)): "nobody knows", "?at=2": "to 1 so far"} {
+	for query, says := range map[string]string{"?at=3:999": "yet", "?at=" + stamp(f.begin.Add(time.Hour)): "is in the future", "?at=2": "to 1 so far"} {
 		if detail := f.get("acme", "/v1/threads/chat/runs/other/state"+query).problem(t, 404); !strings.Contains(detail, says) {
 			t.Errorf("of a run that goes on, %s: %s, want %q", query, detail, says)
 		}
@@ -266,7 +266,7 @@ func TestState_OfARunWithItsInputAlone(t *testing.T) {
 	f.indexedFor("acme", "chat", "r", "", func(rec *record.Run) {
 		rec.Status, rec.Open = record.StatusRunning, &record.Open{Fold: json.RawMessage(`{}`), Pending: true}
 	}, at)
-	if detail := f.get("acme", "/v1/threads/chat/runs/r/state").problem(t, 404); !strings.Contains(detail, "no event of run") {
+	if detail := f.get("acme", "/v1/threads/chat/runs/r/state").problem(t, 404); !strings.Contains(detail, "not an event of run") {
 		t.Error(detail)
 	}
 }
@@ -332,7 +332,7 @@ func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
 		cache := newTimelines(1000, m)
 		use := func(run string) {
 			t.Helper()
-			c, err := cache.take(t.Context(), timelineKey{"acme", "t", run}, "")
+			c, err := cache.acquire(t.Context(), timelineKey{"acme", "t", run}, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -390,7 +390,7 @@ func TestTimelines_AreFairToTenants(t *testing.T) {
 	cache := newTimelines(1000, m)
 	put := func(tenant, run string, bytes int64) {
 		t.Helper()
-		c, err := cache.take(t.Context(), timelineKey{tenant, "t", run}, "")
+		c, err := cache.acquire(t.Context(), timelineKey{tenant, "t", run}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,26 +16,26 @@ import (
 	"github.com/skeinhq/skein/pkg/timeline"
 )
 
-// stepping is a run that is stepped through.
+// stepping is one request to step through a run.
 type stepping struct {
 	*timeline.Reader
 	c   *call
 	row store.Run
 }
 
-// stepThrough calls f with a run's timeline, as far as enough says; where it goes on to be not enough, as far as the log goes.
+// stepThrough calls f with a run's timeline. If the cached one is not enough, it is first read to the end of the log.
 func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) bool, f func(stepping) error) error {
 	i := slices.IndexFunc(v.runs, func(r store.Run) bool { return r.RunID == run })
 	if i < 0 {
 		return store.ErrNotFound
 	}
 	row := v.runs[i]
-	told := fmt.Sprint(row.Raw.Partition, row.Raw.First, row.Refolds, row.BaseRefolds, row.ParentRunID, "/", row.Base)
-	held, err := c.timelines.take(c.r.Context(), timelineKey{c.tenant, c.threadID, run}, told)
+	origin := fmt.Sprint(row.Raw.Partition, row.Raw.First, row.Refolds, row.BaseRefolds, row.ParentRunID, "/", row.Base)
+	held, err := c.timelines.acquire(c.r.Context(), timelineKey{c.tenant, c.threadID, run}, origin)
 	if err != nil {
 		return err
 	}
-	bytes := int64(-1) // what failed is not kept
+	bytes := int64(-1) // a timeline that failed is not kept
 	defer func() { c.timelines.release(held, bytes) }()
 	if r := held.reader; r != nil {
 		r.Update(recordsOf(v.runs))
@@ -58,7 +58,7 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	return f(stepping{held.reader, c, row})
 }
 
-// readStepped is readThread for a thread that is stepped through. What is kept of one that is not there any more is dropped.
+// readStepped is readThread for stepping. It drops the cached timelines of a thread that no longer exists.
 func (c *call) readStepped() (view, error) {
 	v, err := c.readThread()
 	if errors.Is(err, store.ErrNotFound) {
@@ -70,7 +70,7 @@ func (c *call) readStepped() (view, error) {
 	return v, err
 }
 
-// readTimeline reads on in a run's raw events, from the beginning where r is nil.
+// readTimeline reads the raw events of a run that r has not read; all of them if r is nil.
 func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timeline.Reader, error) {
 	release, err := c.timelines.read(c.r.Context(), c.tenant)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *call) eachOfThread(raw *rawRead, ranges [][2]int64, like func() record.
 	})
 }
 
-// unsteppable says why a run cannot be stepped through.
+// unsteppable returns the refusal for a run that cannot be stepped through.
 func (c *call) unsteppable(raw *rawRead, row store.Run, err error) error {
 	why := new(timeline.StartError)
 	switch {
@@ -131,13 +131,13 @@ func (c *call) unsteppable(raw *rawRead, row store.Run, err error) error {
 		return &refusal{status: http.StatusConflict, detail: fmt.Sprintf("run %q cannot be stepped through: %s", row.RunID, why.Reason)}
 	case errors.Is(err, timeline.ErrTooLong):
 		return &refusal{status: http.StatusConflict, detail: fmt.Sprintf("run %q has too many events to step through it; replay gives them back", row.RunID)}
-	case errors.Is(err, errRawGone): // since it was asked where they begin
+	case errors.Is(err, errRawGone): // since the start of the log was requested
 		return c.goneFrom(raw, row, "raw events have expired while they were read. What was folded from them stays: ask for the history")
 	}
 	return err
 }
 
-// goneFrom refuses a run whose raw events are not all there.
+// goneFrom returns the refusal for a run of which raw events are missing.
 func (c *call) goneFrom(raw *rawRead, row store.Run, detail string) error {
 	r := &refusal{status: http.StatusGone, detail: detail}
 	if at := raw.earliest(row.Raw.Ranges); at >= 0 {
@@ -146,7 +146,7 @@ func (c *call) goneFrom(raw *rawRead, row store.Run, detail string) error {
 	return r
 }
 
-// at returns a cursor behind a step, which can go on to another one.
+// at returns a cursor behind step n that can advance to another one.
 func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 	var values func(timeline.Step) []byte
 	if missing := s.Missing(n, to); missing[0] < missing[1] {
@@ -159,7 +159,7 @@ func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 	return s.At(n, values)
 }
 
-// values reads what the timeline has no room for.
+// values reads events that the timeline does not hold from the log.
 func (s stepping) values(offsets [2]int64) (map[int64][]byte, error) {
 	raw, err := s.c.raw.open(s.c.r.Context(), s.row.Raw.Partition)
 	if err != nil {

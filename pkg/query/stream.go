@@ -24,25 +24,25 @@ import (
 	"github.com/skeinhq/skein/pkg/tail"
 )
 
-// Why a stream ended, for metrics.
+// The reasons for the end of a stream, for metrics.
 const (
-	endRun     = "run"     // the run is over, and all of it was given
-	endLife    = "life"    // the longest life of a stream
+	endRun     = "run"     // the run is over and was sent whole
+	endLife    = "life"    // --stream-life is over
 	endSlow    = "slow"    // the reader did not keep up
 	endErased  = "erased"  // the thread was erased
-	endDrain   = "drain"   // the process ends
-	endLeft    = "left"    // the reader has left
-	endRefused = "refused" // it was refused before its first byte
+	endDrain   = "drain"   // the process stops
+	endLeft    = "left"    // the reader disconnected
+	endRefused = "refused" // the request was refused
 	endFailed  = "failed"  // something else went wrong
 )
 
-// streamRetry is the pause before a stream that goes on looks again for what does not answer.
+// streamRetry is the pause between two attempts to read the thread while the store or Kafka does not answer.
 const streamRetry = time.Second
 
-// silentBeats is after how many heartbeats without a word of its run a stream looks whether that was given up.
+// silentBeats is the number of heartbeats without an event after which a stream checks whether its run was abandoned.
 const silentBeats = 4
 
-// stream is one live answer: the events of a run, or of a thread's runs, one run after another, as they come.
+// stream serves one reader the events of a run, or of the runs of a thread one after another, as they come.
 type stream struct {
 	*call
 	ctx   context.Context
@@ -51,49 +51,48 @@ type stream struct {
 	from  cursor
 	until time.Time
 
-	// runID is the one run that is asked for; empty for those of a thread, from the latest on, or once the latest alone.
+	// runID is the requested run. If it is empty, the stream serves the thread's runs from the latest on, or with once the latest alone.
 	runID string
 	once  bool
-	// rows are the thread's as the index has them, and thread what has come since. They are nil while no run of the thread
-	// goes on: then a record that comes has them read again.
+	// rows are the thread's runs in the index, and thread follows what has come since. Both are nil while no run of the thread is
+	// open; the next record of the thread makes the stream read them again.
 	rows      []store.Run
 	thread    *live.Thread
 	partition int32
-	// reader gives raw records; everything below through was given.
+	// reader returns raw records; all of them below through were taken in.
 	reader  *tail.Reader
 	through int64
 	like    record.Headers
 
-	// playing is the run whose events are given; nil before the first and between two. Of a stream that was resumed only those are
-	// behind the offset after and the number seq.
+	// playing is the run whose events are sent; nil before the first run and between two. Only events after the offset after, and after the
+	// sequence number seq, are sent.
 	playing *live.Run
 	after   int64
 	seq     int64
-	// played is the run that was given last, and begun its start; -1 before there was one.
+	// played is the last run that was sent whole, and begun its start offset; -1 before the first.
 	played string
 	begun  int64
-	// last is the latest id that was given.
+	// last is the last id that was sent.
 	last cursor
-	// beats counts heartbeats since the last event. away is what the reader was told of Kafka.
+	// beats counts heartbeats since the last event. away: the last comment said that Kafka does not answer.
 	beats int
 	away  bool
 }
 
-// endError ends a stream whose first bytes are out.
+// endError ends a stream that has begun.
 type endError struct {
 	why    string // for metrics
-	detail string // for the reader
-	// event is a RUN_ERROR that is given before; nil where the reader may come again and go on.
+	detail string // for the reader, as a comment
+	// event is a RUN_ERROR that is sent first; nil if the reader can resume.
 	event []byte
 }
 
 func (e *endError) Error() string { return e.detail }
 
 var (
-	errLife = &endError{why: endLife, detail: "the stream has reached its longest life; go on from the last id"}
-	errSlow = &endError{why: endSlow, detail: "the stream was not read fast enough; go on from the last id"}
-	// errDraining ends streams where the process does.
-	errDraining = &endError{why: endDrain, detail: "this process ends; go on from the last id"}
+	errLife     = &endError{why: endLife, detail: "the stream has reached its longest life; resume from the last id"}
+	errSlow     = &endError{why: endSlow, detail: "the stream was not read fast enough; resume from the last id"}
+	errDraining = &endError{why: endDrain, detail: "this process is stopping; resume from the last id"}
 )
 
 // newStream returns a stream of a run, or of a thread's runs.
@@ -102,7 +101,7 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 	if err != nil {
 		return nil, badRequest(err.Error())
 	}
-	// Streams that began in one moment are not to end in one.
+	// Streams that began together should not all end together.
 	life := c.cfg.StreamLife - time.Duration(rand.Int64N(int64(c.cfg.StreamLife/10)+1))
 	return &stream{
 		call: c, ctx: ctx, out: newSSE(c.w, c.cfg.StreamRetry, c.streams.stall), key: key, from: from, last: from, until: time.Now().Add(life),
@@ -110,7 +109,7 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 	}, nil
 }
 
-// serve gives events until the stream ends.
+// serve sends events until the stream ends.
 func (s *stream) serve() error {
 	defer s.close()
 	if done, err := s.recorded(); err != nil {
@@ -145,9 +144,9 @@ func (s *stream) serve() error {
 	}
 }
 
-// reopen opens the thread. A stream whose first bytes are out waits for what does not answer.
+// reopen opens the thread. A stream that has begun retries until the store and Kafka answer.
 func (s *stream) reopen() error {
-	for told := false; ; {
+	for waiting := false; ; {
 		err := s.open()
 		if err == nil || !s.out.begun || s.ctx.Err() != nil || errors.Is(err, errBroken) {
 			return err
@@ -155,10 +154,10 @@ func (s *stream) reopen() error {
 		if !time.Now().Before(s.until) {
 			return errLife
 		}
-		if !told {
-			s.cfg.Logger.WarnContext(s.ctx, "live stream waits", "tenant", s.tenant, "thread_id", s.threadID, "error", err)
-			s.out.comment("what the thread holds cannot be read now; the stream goes on once it can")
-			told = true
+		if !waiting {
+			s.cfg.Logger.WarnContext(s.ctx, "live stream waits until its thread can be read", "tenant", s.tenant, "thread_id", s.threadID, "error", err)
+			s.out.comment("the thread cannot be read now; the stream continues once it can")
+			waiting = true
 		} else {
 			s.out.comment("")
 		}
@@ -171,8 +170,8 @@ func (s *stream) reopen() error {
 	}
 }
 
-// fallBack serves what can be had without the store that has failed before the first byte: a run behind an event without the lineage store and,
-// for a client that restores a thread, what the lineage store says without Kafka.
+// fallBack serves a request whose first read has failed, if it can be served without the part that is away: the rest of a run without the
+// lineage store, or a restored thread without Kafka.
 func (s *stream) fallBack(err error) error {
 	if s.out.begun || s.ctx.Err() != nil {
 		return err
@@ -188,11 +187,11 @@ func (s *stream) fallBack(err error) error {
 	if i := slices.IndexFunc(s.rows, func(r store.Run) bool { return r.RunID == run }); i < 0 || s.rows[i].Status == record.StatusRunning {
 		return err
 	}
-	s.cfg.Logger.WarnContext(s.ctx, "restoring a thread without its latest events", "tenant", s.tenant, "thread_id", s.threadID, "error", err)
+	s.cfg.Logger.WarnContext(s.ctx, "restoring a thread from the lineage store alone", "tenant", s.tenant, "thread_id", s.threadID, "error", err)
 	return s.history(run)
 }
 
-// recorded answers where the run's record says all that is asked for.
+// recorded answers from the run's record alone, if the run has ended and its record is all that the reader needs.
 func (s *stream) recorded() (done bool, _ error) {
 	if s.runID == "" {
 		return false, nil
@@ -228,22 +227,22 @@ func (s *stream) recorded() (done bool, _ error) {
 	return false, nil
 }
 
-// nothing answers a reader that has had everything.
+// nothing answers a reader that already has everything: 204.
 func (s *stream) nothing() {
 	s.w.Header().Set("Cache-Control", "no-store")
 	s.w.WriteHeader(http.StatusNoContent)
 }
 
-// foreign refuses an id that is none of what is asked for.
+// foreign refuses an id that is no event of the requested run or thread.
 func (s *stream) foreign() error {
 	of := "this thread"
 	if s.runID != "" {
 		of = "this run"
 	}
-	return badRequest(fmt.Sprintf("%s: %s is no event of %s that was given; come without it to join", headerLastEventID, s.from, of))
+	return badRequest(fmt.Sprintf("%s: %s is not an event of %s that was sent; leave it out to join", headerLastEventID, s.from, of))
 }
 
-// open reads what the index has of the thread, and begins to follow it from where that ends.
+// open reads the thread's runs from the index and follows the log from where the index ends. It waits while the index is behind.
 func (s *stream) open() error {
 	deadline := time.Now().Add(s.cfg.Wait)
 	for {
@@ -252,7 +251,7 @@ func (s *stream) open() error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return later("the thread is indexed in part; try again")
+			return later("the thread is only partly indexed; try again")
 		}
 		if err := s.sleep(s.cfg.Poll); err != nil {
 			return err
@@ -261,8 +260,8 @@ func (s *stream) open() error {
 }
 
 func (s *stream) openOnce() error {
-	// How far the index is first: rows that are read after it are at least as new. What it says for every tenant: runs of
-	// this one may have rows that are further, while another run of it has none yet.
+	// The index's position comes before the rows, so that the rows are at least as new. It is the position for all tenants: the tenant's own
+	// counts its rows, one of which may be ahead of a run that is not indexed yet.
 	to, err := s.store.IndexedTo(s.ctx, everyTenant)
 	if err != nil {
 		return err
@@ -293,11 +292,11 @@ func (s *stream) openOnce() error {
 	return s.follow(from)
 }
 
-// lighten takes out of rows what streams do not ask for: a reader holds those of its thread while a run goes on.
+// lighten drops the parts of rows that streams do not use: each reader of an open run holds the rows of its thread.
 func lighten(rows []store.Run) {
 	for i := range rows {
 		r := &rows[i]
-		if r.Input != nil { // what counts is that there was one
+		if r.Input != nil { // only its presence counts
 			r.Input = json.RawMessage(`{}`)
 		}
 		r.Events, r.Labels, r.Interrupts, r.PendingToolCalls, r.Resumes = nil, nil, nil, nil, nil
@@ -305,7 +304,7 @@ func lighten(rows []store.Run) {
 	}
 }
 
-// follow begins to read from an offset on.
+// follow starts to read at an offset.
 func (s *stream) follow(from int64) error {
 	s.close()
 	reader, err := s.tail.Follow(s.ctx, s.key, s.partition, from)
@@ -323,7 +322,7 @@ func (s *stream) follow(from int64) error {
 	return nil
 }
 
-// skip goes on where the log begins: what open runs have said before is gone.
+// skip continues at the start of the log. Earlier events of open runs are gone.
 func (s *stream) skip() error {
 	first, err := s.tail.Start(s.ctx, s.partition)
 	if err != nil {
@@ -335,36 +334,36 @@ func (s *stream) skip() error {
 	return s.follow(first)
 }
 
-// resumes reports whether the reader has named an event, of which it is not known yet whose it is.
+// resumes reports whether the reader has given the id of an event whose run is not known yet.
 func (s *stream) resumes() bool { return !s.from.joins() && s.playing == nil && s.begun < 0 }
 
-// gone refuses an id from before what is kept.
+// gone refuses an id that is older than the log.
 func (s *stream) gone() error {
-	return &refusal{status: http.StatusGone, detail: fmt.Sprintf("%s: %s is older than skein.events keeps; come without it to join", headerLastEventID, s.from)}
+	return &refusal{status: http.StatusGone, detail: fmt.Sprintf("%s: %s is older than skein.events keeps; leave it out to join", headerLastEventID, s.from)}
 }
 
-// unnumbered refuses a number of an event where the run's producer gives none. A stream that has begun is ended.
+// unnumbered refuses a seq id for a run whose producer does not number events. It ends a stream that has begun.
 func (s *stream) unnumbered() error {
-	detail := fmt.Sprintf("%s: %s, but the events of run %q have no numbers; come without it to join", headerLastEventID, s.from, s.runID)
+	detail := fmt.Sprintf("%s: %s, but the events of run %q have no sequence numbers; leave it out to join", headerLastEventID, s.from, s.runID)
 	if s.out.begun {
 		return &endError{why: endRefused, detail: detail}
 	}
 	return badRequest(detail)
 }
 
-// unknown refuses an id from the future.
+// unknown refuses an id beyond the end of the log.
 func (s *stream) unknown() error {
-	return badRequest(fmt.Sprintf("%s: skein.events has nothing at %s yet: the id is of another topic set, or was made up; come without it to join", headerLastEventID, s.from))
+	return badRequest(fmt.Sprintf("%s: skein.events has nothing at %s yet: the id is of another topic set, or invented; leave it out to join", headerLastEventID, s.from))
 }
 
-// start returns the offset from which on raw records are needed.
+// start returns the offset from which raw records are needed.
 func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
 	from := thread.From()
 	switch at := s.from.at.Offset; {
 	case !s.resumes():
 	case s.from.seq >= 0:
 		if s.runID == "" {
-			return 0, badRequest(headerLastEventID + ": numbers of the proxy's events belong to a run; ask for that run's stream")
+			return 0, badRequest(headerLastEventID + ": seq numbers the events of one run; use that run's stream")
 		}
 		if r := thread.Run(s.runID); r != nil && r.Record != nil && r.Record.Raw.NextSeq > s.from.seq+1 {
 			from = min(from, thread.Replay(r, r.Record.Raw.First))
@@ -375,7 +374,7 @@ func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
 			return 0, err
 		}
 		if err == nil && at < erased.Below {
-			return 0, &refusal{status: http.StatusGone, detail: fmt.Sprintf("%s: what lay at %s was erased", headerLastEventID, s.from)}
+			return 0, &refusal{status: http.StatusGone, detail: fmt.Sprintf("%s: the event at %s was erased", headerLastEventID, s.from)}
 		}
 		from = min(from, at)
 		for i := range rows {
@@ -387,10 +386,10 @@ func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
 	return from, nil
 }
 
-// take has the thread take records, and gives events of the run that is played.
+// take takes in records and sends the events of the run that is playing.
 func (s *stream) take(b tail.Batch) error {
 	if s.thread == nil && len(b.Records) > 0 {
-		s.close() // all of them are read again
+		s.close() // the thread is opened again, and these records are read once more
 		return nil
 	}
 	for _, m := range b.Records {
@@ -442,7 +441,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	return nil
 }
 
-// readable reads a record; ok is false for a dead letter.
+// readable decodes a record; ok is false if it is a dead letter.
 func (s *stream) readable(m *kgo.Record) (e record.Event, ok bool, err error) {
 	e, err = kafka.Event(m, s.like)
 	if errors.Is(err, record.ErrUnknownVersion) {
@@ -451,7 +450,7 @@ func (s *stream) readable(m *kgo.Record) (e record.Event, ok bool, err error) {
 	return e, err == nil && len(m.Value) <= kafka.MaxValueBytes, nil
 }
 
-// give writes an event, with its id.
+// give sends an event with its id.
 func (s *stream) give(event []byte, at cursor) {
 	s.out.begin(s.from)
 	s.last = at
@@ -459,7 +458,7 @@ func (s *stream) give(event []byte, at cursor) {
 	s.streams.metrics.events.Inc()
 }
 
-// block writes events that a reader has only whole: the last one carries the id.
+// block sends events that belong together: only the last one has an id, so a reader that is cut within them gets all of them again.
 func (s *stream) block(events []json.RawMessage, at cursor) {
 	s.out.begin(s.from)
 	for i, ev := range events {
@@ -472,7 +471,7 @@ func (s *stream) block(events []json.RawMessage, at cursor) {
 	}
 }
 
-// play goes on from what was taken: it ends the run that is over, and joins the one that comes next.
+// play ends the playing run if it is over, and joins the next one.
 func (s *stream) play() (done bool, _ error) {
 	for s.thread != nil {
 		if s.playing == nil {
@@ -485,7 +484,7 @@ func (s *stream) play() (done bool, _ error) {
 			}
 		}
 		if !s.over(s.playing) {
-			if s.caughtUp() { // what is wrong with the id is known by now
+			if s.caughtUp() { // the id is known to be right
 				s.out.begin(s.from)
 			}
 			return false, nil
@@ -500,7 +499,7 @@ func (s *stream) play() (done bool, _ error) {
 			}
 			return true, s.out.flush()
 		}
-		if from := s.thread.From(); s.through < from { // what lies between is of runs that are over
+		if from := s.thread.From(); s.through < from { // the events in between belong to runs that are over
 			if err := s.follow(from); err != nil {
 				return false, err
 			}
@@ -510,19 +509,19 @@ func (s *stream) play() (done bool, _ error) {
 		return false, nil
 	}
 	if s.once {
-		return true, s.nobody()
+		return true, s.empty()
 	}
 	s.out.begin(s.from)
-	if s.thread != nil && !s.thread.Open() { // what comes next has the thread read anew
+	if s.thread != nil && !s.thread.Open() { // the next record makes the stream read the thread again
 		s.thread, s.rows = nil, nil
 	}
 	return false, nil
 }
 
-// caughtUp reports whether all was read that there was when the reader began.
+// caughtUp reports whether everything was read that the log had when the reader began.
 func (s *stream) caughtUp() bool { return s.through >= s.reader.End() }
 
-// pick returns the run that is played next; nil where it is not there.
+// pick returns the run to play next; nil if there is none yet.
 func (s *stream) pick() *live.Run {
 	if s.resumes() || !s.caughtUp() {
 		return nil
@@ -546,10 +545,10 @@ func (s *stream) pick() *live.Run {
 	return latest
 }
 
-// over reports whether all that is known of a run was read, and nothing more will come.
+// over reports whether the run has ended and all of its events were read.
 func (s *stream) over(r *live.Run) bool { return !r.Head.Open() && s.through >= r.Next }
 
-// join brings a client that holds nothing of the run to where it stands.
+// join sends the current state of a run to a client that has none of it.
 func (s *stream) join(r *live.Run) error {
 	s.playing, s.after, s.seq = r, -1, -1
 	f := r.Fold()
@@ -568,10 +567,10 @@ func (s *stream) join(r *live.Run) error {
 	return nil
 }
 
-// holdsOther reports whether a client that has followed the stream holds what is not of a run with this parent.
+// holdsOther reports whether the client holds a run that is not this parent, because the stream played it before.
 func (s *stream) holdsOther(parent string) bool { return s.played != "" && s.played != parent }
 
-// history gives a run as its record tells it.
+// history sends a run from its record.
 func (s *stream) history(run string) error {
 	h, err := s.restore(s.rows, run)
 	if err != nil {
@@ -587,7 +586,7 @@ func (s *stream) history(run string) error {
 	return s.out.flush()
 }
 
-// whole returns the events that give a run which is over to a client.
+// whole returns the events of an ended run for a client: start, snapshots and terminal event.
 func (s *stream) whole(run string, started json.RawMessage, messages []agui.Message, state, terminal json.RawMessage, anew bool) []json.RawMessage {
 	if started == nil {
 		started = s.started(run)
@@ -599,13 +598,13 @@ func (s *stream) whole(run string, started json.RawMessage, messages []agui.Mess
 	return events
 }
 
-// started is the RUN_STARTED of a run that has none.
+// started makes the RUN_STARTED of a run that has none.
 func (s *stream) started(run string) json.RawMessage {
 	b := agui.AppendString([]byte(`{"type":"RUN_STARTED","threadId":`), s.threadID)
 	return append(agui.AppendString(append(b, `,"runId":`...), run), '}')
 }
 
-// end gives the end of a run that Skein has ended: it lies on no topic.
+// end sends the terminal event of a run that Skein has ended. That event is on no topic.
 func (s *stream) end(r *live.Run) error {
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, ended: true, seq: -1}
 	if r.Fold() != nil && r.Fold().Ended() || r.Record == nil || r.Record.Status != record.StatusAbandoned || r.Record.Terminal == nil || s.last == at || s.from == at {
@@ -615,7 +614,7 @@ func (s *stream) end(r *live.Run) error {
 	return nil
 }
 
-// next waits for records. What a reader has to be told meanwhile it says by comments.
+// next waits for records and meanwhile sends heartbeats and comments.
 func (s *stream) next() (tail.Batch, error) {
 	for {
 		wait := min(s.cfg.StreamHeartbeat, time.Until(s.until))
@@ -642,21 +641,21 @@ func (s *stream) next() (tail.Batch, error) {
 	}
 }
 
-// say tells the reader whether Kafka answers.
+// say sends a comment when Kafka stops answering, and when it answers again.
 func (s *stream) say(away bool) {
 	switch {
 	case away == s.away:
 		return
 	case away:
 		s.out.begin(s.from)
-		s.out.comment("Kafka does not answer; the stream goes on once it does")
+		s.out.comment("Kafka does not answer; the stream continues once it does")
 	default:
 		s.out.comment("Kafka answers again")
 	}
 	s.away = away
 }
 
-// lost says why no more records come.
+// lost maps an error of the reader to the end of the stream.
 func (s *stream) lost(err error) error {
 	switch {
 	case s.ctx.Err() != nil:
@@ -671,7 +670,7 @@ func (s *stream) lost(err error) error {
 	return err
 }
 
-// beat shows that the stream is alive, and looks from time to time whether its run still is.
+// beat sends a heartbeat, and checks from time to time whether the run was abandoned or erased.
 func (s *stream) beat() error {
 	if s.out.begun || !s.resumes() {
 		s.out.begin(s.from)
@@ -685,12 +684,12 @@ func (s *stream) beat() error {
 	switch {
 	case errors.Is(err, store.ErrNotFound) && s.playing.Record != nil:
 		return s.erased()
-	case err != nil: // the next look may tell
+	case err != nil: // the next check may succeed
 		return s.ctx.Err()
 	case row.Status != record.StatusAbandoned || row.Raw.Next < s.playing.Next:
 		return nil
 	}
-	// Nothing of it has come since: what is told of it is read anew.
+	// The run has had no event since: send its synthetic end.
 	s.playing.Record = &row.Run
 	s.playing.Head.End, s.playing.Head.Status = s.playing.Next-1, lineage.Status(row.Status)
 	if err := s.end(s.playing); err != nil {
@@ -703,7 +702,7 @@ func (s *stream) beat() error {
 	return &endError{why: endRun}
 }
 
-// codeErased is the code of the RUN_ERROR that ends a stream whose thread was erased.
+// codeErased is the code of the RUN_ERROR that ends the stream of an erased thread.
 const codeErased = "skein-erased"
 
 const erasedDetail = "the thread was erased"
@@ -712,12 +711,13 @@ var errErased = &endError{
 	why: endErased, detail: erasedDetail, event: []byte(`{"type":"RUN_ERROR","message":"` + erasedDetail + `","code":"` + codeErased + `"}`),
 }
 
-// erased ends the stream: what was given of the thread is no more.
+// erased handles an erasure of the thread: it refuses a resumed stream that has not begun, ends one that has sent events, and starts over for one
+// that has sent none.
 func (s *stream) erased() error {
 	switch {
 	case !s.out.begun && !s.from.joins():
 		return &refusal{status: http.StatusGone, detail: erasedDetail}
-	case s.playing == nil && s.begun < 0: // nothing was given of it: what comes now is of its next life
+	case s.playing == nil && s.begun < 0: // nothing was sent; later events belong to a new thread
 		thread, err := live.New(s.threadID, nil, s.through, &recordsOfThread{stream: s})
 		s.thread, s.rows = thread, nil
 		return err
@@ -743,7 +743,7 @@ func (s *stream) close() {
 	}
 }
 
-// recordsOfThread gives what the index and skein.runs say of a thread's runs (live.Source).
+// recordsOfThread reads a thread's runs from the index and skein.runs (live.Source).
 type recordsOfThread struct {
 	*stream
 	rows []store.Run
@@ -771,7 +771,7 @@ func (s *recordsOfThread) Record(run string) (*record.Run, error) {
 		return rec, err
 	}
 	if base, err := s.row(rec.Base); err != nil || base.Refolds != rec.BaseRefolds {
-		return nil, fmt.Errorf("%w: run %q is told against another record of run %q: %w", errBehind, run, rec.Base, err)
+		return nil, fmt.Errorf("%w: run %q is based on another record of run %q: %w", errBehind, run, rec.Base, err)
 	}
 	return rec, nil
 }

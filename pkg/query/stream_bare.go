@@ -10,8 +10,8 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// bare serves a run behind an event while the lineage store is away, by the run id in the records' headers. A reader that holds the run up to
-// there needs nothing else; one that joins does, and gets the error of the store.
+// bare resumes a run while the lineage store is away, by the run ids in the headers of the log's records. A reader that joins needs the store and
+// gets its error.
 func (s *stream) bare(away error) error {
 	at := s.from.at
 	if s.runID == "" || at.Offset < 0 || s.from.ended {
@@ -24,12 +24,12 @@ func (s *stream) bare(away error) error {
 	if at.Partition != s.partition {
 		return s.foreign()
 	}
-	// The store would say whether what lies there was erased. The log does, too, somewhere behind it: so it is read first, and then given.
+	// Without the store, only the log says whether the thread was erased since. So read it to its end before sending anything.
 	had, err := s.bareScan()
 	switch {
 	case err != nil:
 		return err
-	case had == nil: // only the store knows whose event this is
+	case had == nil: // only the store knows the run of this event
 		return away
 	case terminal(had):
 		s.nothing()
@@ -39,7 +39,7 @@ func (s *stream) bare(away error) error {
 		return err
 	}
 	s.out.begin(s.from)
-	s.out.comment("the lineage store does not answer; this run goes on without it")
+	s.out.comment("the lineage store does not answer; this run continues without it")
 	for seq := had.Headers.Seq; ; {
 		if err := s.out.flush(); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (s *stream) bare(away error) error {
 	}
 }
 
-// bareScan reads from the event that the reader has had to the end of the log. It returns that event; nil where it is not known to be the run's.
+// bareScan reads from the reader's last event to the end of the log. It returns that event, or nil if its headers do not name the run.
 func (s *stream) bareScan() (had *record.Event, _ error) {
 	if err := s.follow(s.from.at.Offset); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (s *stream) bareScan() (had *record.Event, _ error) {
 	return had, nil
 }
 
-// bareBatch calls f with the next events of the thread, until f says that it is done.
+// bareBatch calls f with the next events of the thread until f returns true.
 func (s *stream) bareBatch(f func(record.Event) (done bool)) (done bool, _ error) {
 	b, err := s.next()
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *stream) bareEvent(m *kgo.Record) (record.Event, bool, error) {
 	return e, ok, err
 }
 
-// isBare reports whether an event is of the run, and one that clients take.
+// isBare reports whether an event belongs to the run and is not malformed.
 func (s *stream) isBare(e record.Event) bool {
 	if e.Headers.Kind != record.KindEvent || e.Headers.RunID != s.runID {
 		return false

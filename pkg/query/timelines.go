@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// timelineParts: one run's timeline takes up to this part of the cache, as do those that are read at the same time each.
+	// timelineParts divides the cache: one run's timeline may take one part, and that many runs are read from the log at the same time.
 	timelineParts = 4
-	// timelineReads is how many runs one tenant has read from the log at the same time.
+	// timelineReads bounds how many runs of one tenant are read from the log at the same time.
 	timelineReads = 2
-	// timelineIdle is how long a timeline stays that nobody steps through: what was erased is not to stay in memory.
+	// timelineIdle is how long an unused timeline is kept. It bounds how long erased data stays in memory.
 	timelineIdle = 10 * time.Minute
 )
 
-// timelines are the runs that were stepped through last, so that the next step costs its event and not the run. They hold a bounded
-// number of bytes; where there is no room, the tenant that holds most gives up the run that it has not looked at for longest.
+// timelines caches the timelines of runs, so that the next step of a run costs one event and not the whole run. Its size is bounded: when it
+// is full, it evicts the least recently used run of the tenant that holds most.
 type timelines struct {
 	limit   int64
 	metrics *metrics
@@ -35,25 +35,25 @@ type timelines struct {
 
 type timelineKey struct{ tenant, thread, run string }
 
-// tenantTimelines is what one tenant has in the cache.
+// tenantTimelines is one tenant's part of the cache.
 type tenantTimelines struct {
 	held    int64
 	reads   int
-	recents *lru.List // of *cachedRun, the last used one first
+	recents *lru.List // of *cachedRun, most recently used first
 }
 
-// cachedRun is one run of the cache. Who holds turn may use and change the reader.
+// cachedRun is one run in the cache. The holder of turn may use and change the reader.
 type cachedRun struct {
 	key timelineKey
-	// told names what the record says of the run's beginning. A run that is told otherwise is another one.
-	told   string
+	// origin identifies what the run's record says of its beginning. With another origin the timeline is stale.
+	origin string
 	turn   chan struct{}
 	reader *timeline.Reader // nil before it is read
 
 	// The cache's own.
 	bytes int64
 	used  time.Time
-	at    *lru.Element // nil once it was given up
+	at    *lru.Element // nil once evicted
 }
 
 func newTimelines(limit int64, m *metrics) *timelines {
@@ -63,7 +63,7 @@ func newTimelines(limit int64, m *metrics) *timelines {
 	}
 }
 
-// of returns what a tenant has.
+// of returns a tenant's part of the cache.
 func (t *timelines) of(tenant string) *tenantTimelines {
 	have := t.tenants[tenant]
 	if have == nil {
@@ -73,9 +73,9 @@ func (t *timelines) of(tenant string) *tenantTimelines {
 	return have
 }
 
-// take returns a run, and its turn. Give that back with release.
-func (t *timelines) take(ctx context.Context, key timelineKey, told string) (*cachedRun, error) {
-	c := t.find(key, told)
+// acquire returns a run with its turn. Call release when done.
+func (t *timelines) acquire(ctx context.Context, key timelineKey, origin string) (*cachedRun, error) {
+	c := t.find(key, origin)
 	select {
 	case c.turn <- struct{}{}:
 		return c, nil
@@ -84,16 +84,16 @@ func (t *timelines) take(ctx context.Context, key timelineKey, told string) (*ca
 	}
 }
 
-func (t *timelines) find(key timelineKey, told string) *cachedRun {
+func (t *timelines) find(key timelineKey, origin string) *cachedRun {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.byRun[key]
-	if c != nil && c.told != told {
+	if c != nil && c.origin != origin {
 		t.drop(c)
 		c = nil
 	}
 	if c == nil {
-		c = &cachedRun{key: key, told: told, turn: make(chan struct{}, 1)}
+		c = &cachedRun{key: key, origin: origin, turn: make(chan struct{}, 1)}
 		c.at = t.of(key.tenant).recents.PushFront(c)
 		t.byRun[key] = c
 	}
@@ -105,7 +105,7 @@ func (t *timelines) find(key timelineKey, told string) *cachedRun {
 	return c
 }
 
-// release gives a turn back; the run holds so many bytes by now, and below zero it is not kept.
+// release ends a turn. bytes is the current size of the run; a negative one drops it from the cache.
 func (t *timelines) release(c *cachedRun, bytes int64) {
 	t.mu.Lock()
 	if c.at != nil {
@@ -142,7 +142,7 @@ func (t *timelines) heaviest() *tenantTimelines {
 // oldest returns the run that was not used for the longest time.
 func (t *tenantTimelines) oldest() *cachedRun { return t.recents.Back().Value.(*cachedRun) }
 
-// drop gives a run up. Who has its turn goes on with it.
+// drop evicts a run. The holder of its turn may still use it.
 func (t *timelines) drop(c *cachedRun) {
 	t.count(c, -c.bytes)
 	have := t.of(c.key.tenant)
@@ -154,14 +154,14 @@ func (t *timelines) drop(c *cachedRun) {
 	t.tidy(c.key.tenant)
 }
 
-// tidy forgets a tenant that has nothing.
+// tidy removes a tenant that holds nothing.
 func (t *timelines) tidy(tenant string) {
 	if have := t.tenants[tenant]; have.recents.Len() == 0 && have.reads == 0 {
 		delete(t.tenants, tenant)
 	}
 }
 
-// forgetIdle drops what nobody has used for long.
+// forgetIdle evicts runs that were not used for timelineIdle.
 func (t *timelines) forgetIdle() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,7 +176,7 @@ func (t *timelines) forgetIdle() {
 	}
 }
 
-// forget drops the runs of a thread that is not there any more.
+// forget evicts the runs of a thread that no longer exists.
 func (t *timelines) forget(tenant, thread string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,13 +188,13 @@ func (t *timelines) forget(tenant, thread string) {
 	t.metrics.timelineBytes.Set(float64(t.held))
 }
 
-// read takes one of the slots for reading a run from the log; call the result to release it.
+// read acquires a slot for reading a run from the log; call the result to release it.
 func (t *timelines) read(ctx context.Context, tenant string) (release func(), err error) {
 	t.mu.Lock()
 	have := t.of(tenant)
 	if have.reads >= timelineReads {
 		t.mu.Unlock()
-		return nil, later(fmt.Sprintf("%d runs are being read for you; try again", timelineReads))
+		return nil, later(fmt.Sprintf("%d runs of this tenant are being read already; try again", timelineReads))
 	}
 	have.reads++
 	t.mu.Unlock()

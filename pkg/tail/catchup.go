@@ -11,7 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// catchUps are the reads of records that have left the rings, so many of them at the same time.
+// catchUps bounds and serves the reads of records that are no longer in a ring.
 type catchUps struct {
 	cfg     Config
 	topic   string
@@ -28,22 +28,22 @@ func newCatchUps(cfg Config, topic string) *catchUps {
 
 func (t *Tail) catchUp() *catchUp { return &catchUp{of: t.catchUps, tail: t} }
 
-// catchUp reads a partition from the log for one reader.
+// catchUp reads one partition from the log for one reader.
 type catchUp struct {
 	of     *catchUps
 	tail   *Tail
 	client *kgo.Client // nil before the first read
 	id     int32
-	// polled are records that the client has given and the reader has not had.
+	// polled are records from the client that the reader has not returned yet.
 	polled []*kgo.Record
-	// failed: the client has given an error, and nobody else is to get it.
+	// failed: the client has returned an error, so it is not used again.
 	failed bool
 }
 
-// catchUpFetch bounds one answer of a broker, compressed.
+// catchUpFetch bounds one fetch response, compressed.
 const catchUpFetch = 256 << 10
 
-// open takes a client, once there is room for one more.
+// open waits for a free slot and takes a client.
 func (c *catchUp) open(ctx context.Context, r *Reader) error {
 	select {
 	case c.of.slots <- struct{}{}:
@@ -63,8 +63,8 @@ func (c *catchUp) open(ctx context.Context, r *Reader) error {
 	return nil
 }
 
-// read returns records of the reader's thread, up to batchBytes of them, and moves the reader on behind what was read.
-// Without records it has read some of other threads.
+// read returns up to batchBytes of records of the reader's thread and advances the reader. A batch without records means that it
+// has read records of other threads only.
 func (c *catchUp) read(ctx context.Context, r *Reader) (Batch, error) {
 	if c.client == nil {
 		if err := c.open(ctx, r); err != nil {
@@ -96,14 +96,14 @@ func (c *catchUp) read(ctx context.Context, r *Reader) (Batch, error) {
 	return b, nil
 }
 
-// poll waits for records, and gives up where brokers do not answer for a while.
+// poll waits for records until brokers have not answered for a while.
 func (c *catchUp) poll(ctx context.Context, r *Reader) error {
 	wait, cancel := context.WithTimeout(ctx, c.of.cfg.Away)
 	defer cancel()
 	stop := context.AfterFunc(c.tail.ctx, cancel)
 	defer stop()
 	fetches := c.client.PollRecords(wait, pollRecords)
-	if c.polled = fetches.Records(); len(c.polled) > 0 { // also where the time is over: the client gives none of them again
+	if c.polled = fetches.Records(); len(c.polled) > 0 { // even if ctx is over: the client does not return them again
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -126,7 +126,7 @@ func (c *catchUp) poll(ctx context.Context, r *Reader) error {
 	return nil
 }
 
-// end gives the client back.
+// end returns the client.
 func (c *catchUp) end() {
 	if c.client == nil {
 		return

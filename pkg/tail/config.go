@@ -13,17 +13,17 @@ import (
 
 // Config are the settings of a Tail.
 type Config struct {
-	// RingBytes is how many bytes of keys and values the rings of all partitions hold together. Each partition that is
-	// read has an even share.
+	// RingBytes bounds the keys and values in the rings of all partitions together. Each partition that is read gets an
+	// equal share.
 	RingBytes int
-	// Linger is how long a partition is read on once its last reader has left.
+	// Linger is how long a partition is still read after its last reader has left.
 	Linger time.Duration
-	// Window is how many offsets below the log's end a partition is read from when its first reader comes. Readers of
-	// older records catch up by themselves.
+	// Window is how many offsets before the end of the log reading starts when the first reader of a partition comes. A
+	// reader that needs older records catches up by itself.
 	Window int64
-	// CatchUps is how many readers catch up from the log at the same time; more wait.
+	// CatchUps bounds how many readers catch up from the log at the same time; further ones wait.
 	CatchUps int
-	// Away is how long brokers may answer nothing before readers are told.
+	// Away is how long brokers may be silent before readers get Batch.Away.
 	Away time.Duration
 
 	Kafka      kafka.Config

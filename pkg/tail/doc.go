@@ -1,13 +1,13 @@
 // Package tail lets many readers follow threads of skein.events over one read of each partition.
 //
 //	partition ──▶ one fetch loop ──▶ ring of the latest records, with an index by thread ──▶ any number of Readers
-//	                                 older ones: the reader catches up from the log by itself ──▶ Reader
+//	                                 older records: the reader catches up from the log by itself ──▶ Reader
 //
-// A Tail reads a partition from the moment that somebody follows a thread of it until a while after the last reader
-// has left. Its ring keeps the latest records, up to a number of bytes, whether anybody reads them or not: a reader
-// that comes later, or comes back with the position where it stopped, finds them there.
+// A Tail reads a partition while any of its threads has a reader, and for a while after the last one has left. The ring
+// keeps the latest records of all threads, up to a number of bytes: a reader that joins later, or resumes at the offset
+// where it stopped, finds them there.
 //
-// A Reader gives the records of one thread in offset order, each once, from any offset on that the log still has. It
-// holds no records: one that does not keep up is told so (ErrSlow) once its next record has left the ring, and may
-// come back with the offset that it has got to.
+// A Reader returns the records of one thread in offset order, each once, from any offset that the log still has. It
+// buffers no records: if its next record has left the ring because it did not keep up, it ends with ErrSlow, and a new
+// reader may continue from the same offset.
 package tail

@@ -3,9 +3,9 @@ package tail
 import "errors"
 
 var (
-	// ErrSlow: the reader has not asked for so long that records which it has not had left the ring.
+	// ErrSlow: the reader did not call Next for so long that records it had not read left the ring.
 	ErrSlow = errors.New("the reader does not keep up")
-	// ErrGone: the log does not have the offset any more, or does not have it yet.
+	// ErrGone: the log has deleted the offset, or has not reached it.
 	ErrGone = errors.New("the log does not have this offset")
 	// ErrNoPartition: skein.events has no such partition.
 	ErrNoPartition = errors.New("there is no such partition")

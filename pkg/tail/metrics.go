@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "skein_query_tail_catch_ups_total", Help: "Live streams that read older records from the log by themselves.",
 		}),
 		slow: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_query_tail_slow_readers_total", Help: "Live streams that were ended since their reader did not keep up.",
+			Name: "skein_query_tail_slow_readers_total", Help: "Live streams that were ended because their reader did not keep up.",
 		}),
 	}
 	var errs []error

@@ -8,46 +8,46 @@ import (
 )
 
 const (
-	// batchBytes is about how many bytes of records one call of Next returns.
+	// batchBytes is the approximate size of the records that one call of Next returns.
 	batchBytes = 256 << 10
-	// slowAfter is how long a reader may be busy with what it was given before records that left the ring meanwhile
-	// make it slow. One that is quicker catches up from the log: a burst was larger than the ring.
+	// slowAfter is how long a reader may take between two calls of Next. If its next record has left the ring by then, it is
+	// slow; if it came back sooner, a burst was larger than the ring, and it catches up from the log.
 	slowAfter = 10 * time.Second
 )
 
-// Reader gives the records of one thread, from an offset on. One goroutine uses it at a time.
+// Reader returns the records of one thread from an offset on. It is not safe for concurrent use.
 type Reader struct {
 	tail *Tail
 	p    *partition
 	key  string
-	// next is the offset from which on records are still to be given; end is the log's end when the reader began.
+	// next is the offset of the next record to return; end is the end of the log when the reader was made.
 	next, end int64
-	wake      chan struct{} // buffered: one signal is enough, however many records came
+	wake      chan struct{} // buffered: one signal is enough for any number of records
 	thread    *thread
 	lastAsked time.Time
-	away      bool // what the reader was told last
-	// attached: the ring had all from next on at some moment. From then on thread.evicted tells what has left it.
+	away      bool // Away of the last batch
+	// attached: the ring had everything from next on at some moment. From then on thread.evicted says what has left it.
 	attached bool
-	catchUp  *catchUp // nil while the ring has what comes next
+	catchUp  *catchUp // nil while the ring has the next record
 }
 
-// Batch is what a reader is given at a time.
+// Batch is the result of one call of Next.
 type Batch struct {
-	// Records are of the thread, in offset order: events and whatever else its partition has with its key. They are
-	// shared with other readers: do not change them.
+	// Records are the thread's, in offset order: events and everything else with its key. They are shared with other
+	// readers: do not change them.
 	Records []*kgo.Record
-	// Through is an offset: every record of the thread below it was given by now.
+	// Through is an offset: every record of the thread below it has been returned.
 	Through int64
-	// Away says that no broker has answered for a while. The next batch says whether that is over.
+	// Away means that no broker has answered for a while. A later batch without it means that brokers answer again.
 	Away bool
 }
 
-// End is the end of the log when the reader began: what lies below was there.
+// End is the end of the log when the reader was made.
 func (r *Reader) End() int64 { return r.end }
 
-// Next returns the next records of the thread, and waits for them. A batch without records says that the reader has
-// come to End, or that brokers are away, or back. Errors: ErrSlow, ErrGone, ErrClosed, that of the context, or what
-// Kafka says; none of them passes by itself, and another reader may go on from Through.
+// Next waits for the next records of the thread. A batch without records means that the reader has reached End, or that
+// Away has changed. Errors are ErrSlow, ErrGone, ErrClosed, that of the context, or Kafka's. All of them are final for this
+// reader; a new one may continue from Through.
 func (r *Reader) Next(ctx context.Context) (Batch, error) {
 	for {
 		b, wait, err := r.look()
@@ -71,14 +71,14 @@ func (r *Reader) Next(ctx context.Context) (Batch, error) {
 		}
 		select {
 		case <-r.wake:
-			r.lastAsked = time.Now() // it has waited, so it keeps up
+			r.lastAsked = time.Now() // a reader that waits keeps up
 		case <-ctx.Done():
 			return Batch{}, ctx.Err()
 		}
 	}
 }
 
-// look returns what the ring has. Where it does not have what comes next, a catch-up is begun.
+// look returns the next records from the ring. If the ring does not have them, it starts a catch-up.
 func (r *Reader) look() (_ Batch, wait bool, _ error) {
 	away := r.tail.isAway()
 	p := r.p
@@ -128,7 +128,7 @@ func (r *Reader) signal() {
 	}
 }
 
-// Close lets the reader go.
+// Close releases the reader.
 func (r *Reader) Close() {
 	r.endCatchUp()
 	p := r.p

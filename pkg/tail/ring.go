@@ -8,15 +8,14 @@ import (
 
 // ring holds the latest records of one partition without a gap, in offset order, with an index by thread.
 type ring struct {
-	// start is the first offset that the ring knows of, next the one after the last: every record of the partition in
-	// between is in records.
+	// records holds every record of the partition from the offset start to before next.
 	start, next int64
 	records     queue[*kgo.Record]
 	threads     map[string]*thread // by record key
 	bytes       int
 }
 
-// thread is what a ring knows of one thread. It is kept while it has records in the ring or readers.
+// thread is the part of a ring that belongs to one thread. It exists while it has records or readers.
 type thread struct {
 	records queue[*kgo.Record]
 	// evicted is the offset after the last record that left the ring.
@@ -28,7 +27,7 @@ func newRing(start int64) *ring {
 	return &ring{start: start, next: start, threads: map[string]*thread{}}
 }
 
-// thread returns the thread of a key, made where it is new.
+// thread returns the thread of a key, and makes it if it is new.
 func (g *ring) thread(key string) *thread {
 	t := g.threads[key]
 	if t == nil {
@@ -38,7 +37,7 @@ func (g *ring) thread(key string) *thread {
 	return t
 }
 
-// add takes in the next record of the partition. A record below next was there before.
+// add appends the next record of the partition. It ignores a record below next, which the ring had before.
 func (g *ring) add(m *kgo.Record) *thread {
 	if m.Offset < g.next {
 		return nil
@@ -57,7 +56,7 @@ func (g *ring) add(m *kgo.Record) *thread {
 	return t
 }
 
-// evict drops the oldest records until no more than limit bytes are left.
+// evict drops the oldest records until at most limit bytes are left.
 func (g *ring) evict(limit int) {
 	for g.bytes > limit && g.records.len() > 0 {
 		m := g.records.pop()
@@ -70,14 +69,14 @@ func (g *ring) evict(limit int) {
 	}
 }
 
-// drop forgets a thread that has neither records nor readers.
+// drop removes a thread that has neither records nor readers.
 func (g *ring) drop(key string, t *thread) {
 	if t.records.len() == 0 && len(t.readers) == 0 {
 		delete(g.threads, key)
 	}
 }
 
-// from returns the records of the thread from an offset on, limit bytes of them and at least one.
+// from returns records of the thread from an offset on: up to limit bytes, and at least one record if there is any.
 func (t *thread) from(offset int64, limit int) []*kgo.Record {
 	all := t.records.all()
 	i, _ := slices.BinarySearchFunc(all, offset, func(m *kgo.Record, offset int64) int { return int(m.Offset - offset) })
@@ -90,10 +89,10 @@ func (t *thread) from(offset int64, limit int) []*kgo.Record {
 	return slices.Clone(all[:n])
 }
 
-// size is what a record counts in the ring: its key and value, and about what the rest of it takes.
+// size is what a record counts in the ring: key, value and an estimate of the rest.
 func size(m *kgo.Record) int { return len(m.Key) + len(m.Value) + recordOverhead }
 
-// recordOverhead is about what a record takes beside its key and value: the struct, its headers, and its place in both
+// recordOverhead estimates the memory of a record beside its key and value: the struct, its headers and its entries in two
 // queues.
 const recordOverhead = 500
 

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// pollRecords is how many records the fetch loop hands out at a time.
+	// pollRecords bounds the records of one poll.
 	pollRecords = 5_000
-	// askWait bounds one question for offsets.
+	// askWait bounds one request for offsets.
 	askWait = 5 * time.Second
-	// fetchWait is how long a broker holds a fetch that has nothing to give. An answer that comes late costs no delay:
-	// brokers answer as soon as there is a record.
+	// fetchWait is how long a broker holds a fetch without records. It adds no delay: a broker answers as soon as there is a
+	// record.
 	fetchWait = time.Second
-	// housekeeping is the pause between two looks at partitions without readers, and at brokers that do not answer.
+	// housekeeping is the interval of the checks for partitions without readers and for silent brokers.
 	housekeeping = time.Second
 )
 
-// Tail reads partitions of skein.events for all who follow threads of them. Make one a process.
+// Tail reads partitions of skein.events once for all readers of their threads. A process needs one.
 type Tail struct {
 	cfg      Config
 	topic    string
@@ -43,20 +43,20 @@ type Tail struct {
 	ended    chan struct{}
 	closing  sync.Once
 	starting sync.WaitGroup
-	count    atomic.Int32 // of partitions; 0 before somebody has asked
-	answered atomic.Int64 // when a broker last answered a fetch, in nanoseconds
+	count    atomic.Int32 // number of partitions; 0 before the first request for it
+	answered atomic.Int64 // time of the last answer to a fetch, in Unix nanoseconds
 
 	mu         sync.Mutex
 	partitions map[int32]*partition
-	// opened are partitions whose ring is made; the fetch loop begins to read them. Only the loop changes what the
-	// client reads, and only between two polls: a record polled for a partition that was given up and taken up again
-	// could else stand behind a gap.
+	// opened are partitions with a new ring that the fetch loop does not read yet. Only the loop changes what the client
+	// reads, and only between two polls. Otherwise a record polled for a partition that was closed and opened again could
+	// land in the new ring behind a gap.
 	opened    []*partition
 	interrupt context.CancelFunc // of the poll under way
 	away      bool
 }
 
-// partition is one partition that is read. It is thrown away once it is not, or cannot be, read on.
+// partition is one partition that is read. It is dropped once it is no longer read or cannot be.
 type partition struct {
 	id int32
 	// ready is closed once ring or err is set.
@@ -65,13 +65,13 @@ type partition struct {
 	mu      sync.Mutex
 	ring    *ring
 	readers int
-	// toEnd are readers that have not come to their End: a record of another thread may bring them there.
+	// toEnd are readers that have not reached their End: records of other threads may bring them there.
 	toEnd map[*Reader]struct{}
 	idle  time.Time // since when there are no readers
-	err   error     // why it is not read any more
+	err   error     // why it is no longer read
 }
 
-// New returns a tail. It connects to nothing before its first reader. Close it.
+// New returns a tail. It does not connect before its first reader. Close it.
 func New(cfg Config) (*Tail, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func (t *Tail) Close() {
 	})
 }
 
-// Follow returns a reader of the thread with this record key, from an offset on. It returns ErrGone where the log does
-// not have the offset, be it too old or not written yet.
+// Follow returns a reader of the thread with this record key, from an offset on. It returns ErrGone if the offset is beyond the
+// end of the log; one that the log has deleted is ErrGone from the first Next.
 func (t *Tail) Follow(ctx context.Context, key string, partition int32, from int64) (*Reader, error) {
 	for {
 		p := t.open(partition)
@@ -130,18 +130,18 @@ func (t *Tail) Follow(ctx context.Context, key string, partition int32, from int
 	}
 }
 
-// failed says why the partition is not read.
+// failed returns why the partition is not read, or nil.
 func (p *partition) failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// errLeft: the partition was given up between two looks.
+// errLeft: the partition was closed, since it had no readers. Open it again.
 var errLeft = errors.New("the partition is not read any more")
 
 func (t *Tail) follow(ctx context.Context, p *partition, key string, from int64) (*Reader, error) {
-	// What this process has read so far may be less than there is: another one may be ahead, and its reader come here.
+	// The log may be ahead of what this process has read, and the caller may come from a process that has read more.
 	end, err := t.ask(ctx, t.adm.ListCommittedOffsets, p.id)
 	if err == nil && from > end {
 		err = fmt.Errorf("following from offset %d: %w: it ends at %d", from, ErrGone, end)
@@ -192,7 +192,7 @@ func (t *Tail) Partition(ctx context.Context, key string) (int32, error) {
 	return record.Partition([]byte(key), n), nil
 }
 
-// open returns the partition, and begins to open it where it is not read.
+// open returns the partition, and starts to open it if it is not read.
 func (t *Tail) open(id int32) *partition {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +210,7 @@ func (t *Tail) open(id int32) *partition {
 	return p
 }
 
-// start finds where a partition is read from, and hands it to the fetch loop.
+// start finds the first offset to read and hands the partition to the fetch loop.
 func (t *Tail) start(p *partition) {
 	defer close(p.ready)
 	first, err := t.ask(t.ctx, t.adm.ListStartOffsets, p.id)
@@ -233,7 +233,7 @@ func (t *Tail) start(p *partition) {
 	}
 }
 
-// ask asks for one offset of a partition.
+// ask requests one offset of a partition.
 func (t *Tail) ask(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error), partition int32) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
@@ -271,7 +271,7 @@ func (t *Tail) run() {
 	}
 }
 
-// arrange has the client read what was opened since, and returns the context of the next poll.
+// arrange adds opened partitions to the client and returns the context of the next poll.
 func (t *Tail) arrange() context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -290,7 +290,7 @@ func (t *Tail) arrange() context.Context {
 	return ctx
 }
 
-// take puts what was polled of a partition into its ring and wakes those who wait for it.
+// take adds polled records to the partition's ring and wakes the readers of their threads.
 func (t *Tail) take(f kgo.FetchTopicPartition) {
 	t.mu.Lock()
 	p := t.partitions[f.Partition]
@@ -303,7 +303,7 @@ func (t *Tail) take(f kgo.FetchTopicPartition) {
 		if errors.Is(err, kerr.OffsetOutOfRange) { // deleted by retention, or the topic was made anew
 			err = fmt.Errorf("%w: %w", ErrGone, err)
 		}
-		t.cfg.Logger.Warn("partition is not followed any more", "topic", t.topic, "partition", p.id, "error", err)
+		t.cfg.Logger.Warn("stopped following a partition", "topic", t.topic, "partition", p.id, "error", err)
 		t.client.RemoveConsumePartitions(map[string][]int32{t.topic: {p.id}})
 		t.give(p, err)
 		return
@@ -331,7 +331,7 @@ func (t *Tail) take(f kgo.FetchTopicPartition) {
 	t.metrics.ringBytes.Add(float64(p.ring.bytes - held))
 }
 
-// give gives a partition up. Its readers end with the error.
+// give closes a partition. Its readers end with the error.
 func (t *Tail) give(p *partition, err error) {
 	t.mu.Lock()
 	if t.partitions[p.id] == p {
@@ -353,7 +353,7 @@ func (t *Tail) give(p *partition, err error) {
 	p.ring = newRing(0)
 }
 
-// keepHouse gives up partitions that nobody has read for a while, and tells readers whether brokers answer.
+// keepHouse closes partitions that have had no reader for Linger, and wakes readers when Away changes.
 func (t *Tail) keepHouse(now time.Time) {
 	t.mu.Lock()
 	parts := maps.Clone(t.partitions)
@@ -380,9 +380,9 @@ func (t *Tail) keepHouse(now time.Time) {
 		return
 	}
 	if away {
-		t.cfg.Logger.Warn("brokers do not answer, live streams wait", "topic", t.topic)
+		t.cfg.Logger.Warn("brokers do not answer; live streams wait", "topic", t.topic)
 	} else {
-		t.cfg.Logger.Info("brokers answer again, live streams go on", "topic", t.topic)
+		t.cfg.Logger.Info("brokers answer again; live streams continue", "topic", t.topic)
 	}
 	for _, p := range parts {
 		p.mu.Lock()
@@ -397,14 +397,14 @@ func (t *Tail) keepHouse(now time.Time) {
 	}
 }
 
-// isAway reports whether brokers have answered nothing for a while.
+// isAway reports whether brokers have been silent for Away.
 func (t *Tail) isAway() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.away
 }
 
-// answers notes when a broker has answered a fetch.
+// answers records when a broker answers a fetch.
 type answers struct{ t *Tail }
 
 var _ kgo.HookBrokerE2E = answers{}

@@ -10,25 +10,25 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// Op is how an event changed the list of messages.
+// Op is a kind of change of the list of messages.
 type Op string
 
-// The ways to change a list of messages.
+// The kinds of changes.
 const (
 	Add     Op = "add"
 	Replace Op = "replace"
 	Remove  Op = "remove"
-	// Append puts text behind a string of a message, as deltas do, and changes nothing else.
+	// Append appends text to a string of a message, as deltas do, and changes nothing else.
 	Append Op = "append"
 )
 
-// MessageChange is one change of the list of messages. Changes are made one after another: Index counts in the list as
-// the changes before it have left it.
+// MessageChange is one change of the list of messages. Changes apply one after another: Index refers to the list after the
+// changes before it.
 type MessageChange struct {
 	Op        Op          `json:"op"`
 	Index     int         `json:"index"`
 	MessageID agui.String `json:"messageId"`
-	// Message is the message from then on, or the one that was removed. Append has none.
+	// Message is the new message, or the removed one. Append has none.
 	Message agui.Message `json:"message,omitzero"`
 	// Path is the JSON Pointer (RFC 6901) of the string in the message that Text, a JSON string, is appended to.
 	Path string          `json:"path,omitempty"`
@@ -45,7 +45,7 @@ type Change struct {
 // Empty reports whether nothing changed.
 func (c Change) Empty() bool { return len(c.Messages) == 0 && len(c.State) <= len("[]") }
 
-// Bytes is about how long the change is as JSON.
+// Bytes estimates the size of the change as JSON.
 func (c Change) Bytes() int {
 	n := len(c.State)
 	for _, m := range c.Messages {
@@ -54,8 +54,8 @@ func (c Change) Bytes() int {
 	return n
 }
 
-// Compare returns what turns one history into another. Where the two share messages, as two moments of one fold do, it
-// costs what differs, and a look at each message.
+// Compare returns the change from one history to another. It is cheap for two histories of one fold, which share most messages: it looks
+// at each message, but compares only those that differ.
 func Compare(before, after lineage.History) (Change, error) {
 	c := Change{Messages: compareMessages(before.Messages, after.Messages), State: json.RawMessage(`[]`)}
 	if same(before.State, after.State) {
@@ -68,7 +68,7 @@ func Compare(before, after lineage.History) (Change, error) {
 	return c, nil
 }
 
-// orEmpty is the state that a run starts from where nobody has set one.
+// orEmpty returns the state, or the initial one if none was set.
 func orEmpty(state json.RawMessage) json.RawMessage {
 	if state == nil {
 		return json.RawMessage(`{}`)
@@ -102,7 +102,7 @@ func compareMessages(before, after []agui.Message) []MessageChange {
 	return changes
 }
 
-// CompareMessage returns what turns a message into another one of its id, in its place.
+// CompareMessage returns the change from a message to another one with its id.
 func CompareMessage(index int, before, after agui.Message) MessageChange {
 	c := MessageChange{Op: Replace, Index: index, MessageID: agui.String(after.ID), Message: after}
 	if path, text := appended(before.Raw, after.Raw); path != "" {
@@ -111,8 +111,8 @@ func CompareMessage(index int, before, after agui.Message) MessageChange {
 	return c
 }
 
-// appended returns where a text was put behind a string of a message, if that is all in which two messages differ, and the
-// text as a JSON string; else nothing. Of the strings of a message, deltas make the content grow and the arguments of tool calls.
+// appended returns the JSON Pointer of a string in a message and the text that was appended to it, as a JSON string, if the messages differ in
+// nothing else. It looks at the strings that deltas append to: the content and the arguments of tool calls.
 func appended(before, after json.RawMessage) (path string, text json.RawMessage) {
 	more := len(after) - len(before)
 	if more <= 0 || !inserted(before, after) {
@@ -138,7 +138,7 @@ func appended(before, after json.RawMessage) (path string, text json.RawMessage)
 	return "", nil
 }
 
-// inserted reports whether one text is the other with something put in at one place.
+// inserted reports whether after is before with bytes inserted in one place.
 func inserted(before, after []byte) bool {
 	n := 0
 	for n < len(before) && before[n] == after[n] {
@@ -147,7 +147,7 @@ func inserted(before, after []byte) bool {
 	return bytes.HasSuffix(after, before[n:])
 }
 
-// behind returns what one string is longer than another, by so many bytes, as a JSON string.
+// behind returns the suffix of so many bytes by which one string is longer than another, as a JSON string; else nil.
 func behind(before, after json.RawMessage, more int) json.RawMessage {
 	if !agui.IsString(before) || !agui.IsString(after) || len(after)-len(before) != more || !bytes.HasPrefix(after, before[:len(before)-1]) {
 		return nil

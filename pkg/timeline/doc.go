@@ -1,7 +1,7 @@
-// Package timeline goes through a run event by event and says what each event changed in the conversation and the
-// state, so that a debugger can stop at any of them.
+// Package timeline steps through a run event by event and computes what each event changed in the messages and the state,
+// for debuggers.
 //
-// A Reader makes a Timeline out of the raw records of a run, a Cursor walks it, and Compare says what a step changed.
+// A Reader makes a Timeline from the raw records of a run, a Cursor moves along it, and Compare returns what a step changed.
 //
 // It is pure: records and the histories that runs start from come in as values.
 package timeline

@@ -12,7 +12,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Place is what is followed through the steps of a run: a value in the state, or a message.
+// Place is a value in the state or a message, whose changes are of interest.
 type Place struct {
 	path    []string
 	message string // "" for a value in the state
@@ -52,7 +52,7 @@ func tokens(pointer string) ([]string, bool) {
 	return path, true
 }
 
-// Of returns what is at the place in a history, nil where nothing is.
+// Of returns the value at the place in a history; nil if there is none.
 func (p Place) Of(h lineage.History) json.RawMessage {
 	if p.IsMessage() {
 		return p.among(h.Messages)
@@ -60,7 +60,7 @@ func (p Place) Of(h lineage.History) json.RawMessage {
 	return p.in(orEmpty(h.State))
 }
 
-// among returns the first message of the place's id, as find does in the fold.
+// among returns the first message with the place's id, as the fold does.
 func (p Place) among(messages []agui.Message) json.RawMessage {
 	for _, m := range messages {
 		if m.ID == p.message {
@@ -99,7 +99,7 @@ func element(list json.RawMessage, token string) json.RawMessage {
 	return nil
 }
 
-// mayChange reports whether an event may change what is at the place. It costs what the event has, and not the history.
+// mayChange reports whether an event may change the value at the place. It looks at the event only, not at the history.
 func (p Place) mayChange(ev *agui.Event) bool {
 	switch ev.Type {
 	case agui.StateSnapshot:
@@ -112,8 +112,8 @@ func (p Place) mayChange(ev *agui.Event) bool {
 	return p.IsMessage()
 }
 
-// touched reports whether a JSON Patch may change what is at the place: by an operation there, above, below, or on a list that it is in,
-// whose elements move then.
+// touched reports whether a JSON Patch may change the value at the place: by an operation there, above or below it, or on a list around it,
+// whose elements may move.
 func (p Place) touched(patch json.RawMessage) bool {
 	for op := range agui.Elements(patch) {
 		for _, name := range []string{"path", "from"} {
@@ -146,23 +146,22 @@ func begins(path, with []string) bool {
 	return true
 }
 
-// Watch goes through steps and says which of them change what is at a place.
+// Watch moves through steps and reports which of them change the value at a place.
 type Watch struct {
 	c     *Cursor
 	place Place
 	value json.RawMessage // compacted
 }
 
-// Watch returns a watch on a place from where the cursor stands. The cursor goes along.
+// Watch returns a watch on a place that starts at the cursor and moves it.
 func (c *Cursor) Watch(p Place) *Watch {
 	return &Watch{c, p, record.Compacted(p.Of(c.History()))}
 }
 
-// Value is what is at the place behind the cursor's step; nil where nothing is.
+// Value is the value at the place after the cursor's step; nil if there is none.
 func (w *Watch) Value() json.RawMessage { return w.value }
 
-// Next goes to the next step, and returns it and whether it changed what is at the place, from before to Value. The caller sees to it that
-// there is a next one.
+// Next moves to the next step, and reports whether it changed the value at the place, from before to Value. There must be a next step.
 func (w *Watch) Next() (s Step, before json.RawMessage, changed bool, err error) {
 	before = w.value
 	if s, err = w.c.advance(); err != nil {
@@ -196,19 +195,19 @@ func (w *Watch) Next() (s Step, before json.RawMessage, changed bool, err error)
 	return s, before, changed, err
 }
 
-// Differ reports whether two values, of which each may be nil, say something else.
+// Differ reports whether two JSON values differ in meaning. Each may be nil.
 func Differ(a, b json.RawMessage) (bool, error) {
 	if a == nil || b == nil || bytes.Equal(a, b) {
 		return (a == nil) != (b == nil), nil
 	}
 	patch, err := lineage.Patch(a, b)
 	if err != nil {
-		return false, fmt.Errorf("comparing what is at a place: %w", err)
+		return false, fmt.Errorf("comparing the values at a place: %w", err)
 	}
 	return string(patch) != "[]", nil
 }
 
-// Begins is the offset of the first event that was folded, at which it was decided what the run goes on from.
+// Begins is the offset of the first folded event, which decided the run's parent.
 func (t *Timeline) Begins() int64 {
 	for _, s := range t.steps {
 		if folds(s.Outcome) {

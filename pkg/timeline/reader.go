@@ -13,45 +13,45 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// StartError says why it is not known what a run starts from.
+// StartError is returned if the history that a run starts from cannot be rebuilt.
 type StartError struct {
-	// Reason is for who has asked for the run.
+	// Reason is for the caller of the API.
 	Reason string
-	// Gone: raw events that it takes are gone for good.
+	// Gone: raw events that are needed were deleted.
 	Gone bool
 }
 
 func (e *StartError) Error() string { return e.Reason }
 
-// maxUnsealed bounds how many parents that were going on when their child started are folded for one run.
+// maxUnsealed bounds the ancestors that are folded along with a run because they were open when their child started.
 const maxUnsealed = 16
 
-// Reader makes the Timeline of a run out of the raw records of its thread. It goes on where it was as more of them come: those of an open
-// run are taken as far as the log goes, and not only as far as its record.
+// Reader makes the Timeline of a run from the raw records of its thread. It can continue when there are more of them: an open run is read to the
+// end of the log, and not only as far as its record.
 type Reader struct {
 	*Timeline
 	loop     *fold.Loop
 	recorded *fold.Recorded
 	target   *folded
-	runs     map[string]*folded // target, and parents that were going on when their child started
+	runs     map[string]*folded // target, and ancestors that were open when their child started
 	current  *folded            // the run of the last record
-	// history returns the history at the end of a run, as records tell it.
+	// history returns the history at the end of a run, from its record.
 	history func(run string) (lineage.History, error)
-	// next is the offset below which all records are taken.
+	// next is the offset below which all records were taken in.
 	next int64
-	// strangers are the first records of runs that no record tells of yet, by the agent's id. Which of the runs that go on an event
-	// belongs to that names none, is open from there on: stopped.
+	// strangers are the offsets of the first events of runs without a record, by client run id. After such an event, the run of an event without
+	// a run id is not known, and the reader is stopped.
 	strangers map[string]int64
 	stopped   bool
 }
 
-// folded is a run that is folded.
+// folded is a run that the reader folds.
 type folded struct {
 	*fold.Run
 	rec *record.Run
-	// needs is a parent from which the run starts as that stands then.
+	// needs is a parent that was open when the run started.
 	needs *folded
-	// failed says why the run cannot be folded.
+	// failed is set if the run cannot be folded.
 	failed *StartError
 }
 
@@ -77,7 +77,7 @@ func NewReader(records []*record.Run, run string, start, limit int64, history fu
 			break
 		}
 		if n == maxUnsealed {
-			return nil, &StartError{Reason: fmt.Sprintf("more than %d parents were going on when their children started", maxUnsealed)}
+			return nil, &StartError{Reason: fmt.Sprintf("more than %d of its ancestors were open when their children started", maxUnsealed)}
 		}
 		child.needs = r.fold(parent, start)
 		r.next = min(r.next, parent.Raw.First)
@@ -91,13 +91,13 @@ func NewReader(records []*record.Run, run string, start, limit int64, history fu
 	return r, nil
 }
 
-// fold has a run folded.
+// fold adds a run to those that the reader folds.
 func (r *Reader) fold(rec *record.Run, start int64) *folded {
 	p := &folded{Run: fold.NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID)), rec: rec}
 	if len(rec.Raw.Ranges) > 0 && rec.Raw.Ranges[0][0] < start {
 		reason := "the raw events are gone: they are older than skein.events keeps them. What was folded from them stays: ask for the history"
 		if r.target != nil {
-			reason = fmt.Sprintf("the raw events of its parent %q, which was going on when the run started, are gone. What was folded from them stays: ask for the history", rec.RunID)
+			reason = fmt.Sprintf("the raw events of its parent %q, which was open when the run started, are gone. What was folded from them stays: ask for the history", rec.RunID)
 		}
 		p.failed = &StartError{Reason: reason, Gone: true}
 	}
@@ -105,7 +105,7 @@ func (r *Reader) fold(rec *record.Run, start int64) *folded {
 	return p
 }
 
-// Update gives the records of the thread as they are by now.
+// Update replaces the records of the thread by newer ones.
 func (r *Reader) Update(records []*record.Run) {
 	r.recorded, r.stopped = fold.NewRecorded(records), false
 	for _, rec := range records {
@@ -120,15 +120,15 @@ func (r *Reader) Update(records []*record.Run) {
 	}
 }
 
-// Done reports whether no record of the run is to come.
+// Done reports whether all records of the run were taken in and no more will come.
 func (r *Reader) Done() bool {
 	return r.target.Fold != nil && r.target.Fold.Ended() || fold.Final(r.target.rec) && r.next >= r.target.rec.Raw.Next
 }
 
-// Next is the offset below which all records are taken.
+// Next is the offset below which all records were taken in.
 func (r *Reader) Next() int64 { return r.next }
 
-// Ranges are the offsets whose records are to be taken next, rising and disjoint, where the log ends at an offset. Call Taken behind them.
+// Ranges returns the offset ranges to take in next, rising and disjoint, given the end of the log. Call Taken after them.
 func (r *Reader) Ranges(end int64) [][2]int64 {
 	var all [][2]int64
 	for p := r.target; p != nil; p = p.needs {
@@ -153,7 +153,7 @@ func (r *Reader) Ranges(end int64) [][2]int64 {
 	return out
 }
 
-// until is the offset below which records are taken.
+// until is the offset below which the run has records.
 func (r *Reader) until(end int64) int64 {
 	if rec := r.target.rec; rec.Status != record.StatusRunning || rec.InputOnly() {
 		return min(end, rec.Raw.Next)
@@ -161,14 +161,14 @@ func (r *Reader) until(end int64) int64 {
 	return end
 }
 
-// Taken says that the records of Ranges were taken, of a log that ends at an offset.
+// Taken records that Take was called for all records of Ranges(end).
 func (r *Reader) Taken(end int64) {
 	if !r.stopped {
 		r.next = max(r.next, r.until(end))
 	}
 }
 
-// Take takes the next raw record of the thread.
+// Take takes in the next raw record of the thread.
 func (r *Reader) Take(e record.Event) error {
 	if r.stopped || e.Offset < r.next {
 		return nil
@@ -198,7 +198,7 @@ func (r *Reader) Take(e record.Event) error {
 	return r.add(s, bytes.Clone(e.Value), taken.Fold)
 }
 
-// Headers are those of the record that was taken last, which the next one is likely to repeat (record.ParseHeadersLike).
+// Headers are those of the last record; the next record probably repeats them (record.ParseHeadersLike).
 func (r *Reader) Headers() record.Headers { return r.loop.Decoded().Headers }
 
 // Find implements fold.Runs.
@@ -221,7 +221,7 @@ func (r *Reader) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 	return nil, "", nil
 }
 
-// strange notes the first record of a run that no record tells of.
+// strange notes the first event of a run that has no record.
 func (r *Reader) strange(d *fold.Decoded, span fold.Span, found bool) bool {
 	id := d.ClientRunID()
 	if id == "" {
@@ -248,7 +248,7 @@ func within(ranges [][2]int64, offset int64) bool {
 	return slices.ContainsFunc(ranges, func(r [2]int64) bool { return r[0] <= offset && offset < r[1] })
 }
 
-// Begin implements fold.Runs: a run starts from what records say of its parent, or from its parent as that stands.
+// Begin implements fold.Runs: a run starts from its parent's record, or from the current fold of a parent that is still open.
 func (r *Reader) Begin(_ *fold.Run, first *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
 	p := r.current
 	from := fold.Origin{}
@@ -273,7 +273,7 @@ func (r *Reader) Begin(_ *fold.Run, first *fold.Decoded, input *agui.RunAgentInp
 	return started, r.begin(from.Parent, started)
 }
 
-// parent is the history that a run goes on from: its parent's, as it was at an offset.
+// parent returns the history that a run continues: its parent's, as of an offset.
 func (r *Reader) parent(p *folded, base lineage.History, at int64) (lineage.History, error) {
 	id := p.rec.ParentRunID
 	switch parent := p.needs; {

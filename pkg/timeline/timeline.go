@@ -14,22 +14,22 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Step is one record of a run. Step 0 is the run's start: what its input changed in the history that it goes on from. From 1 on they are
-// the run's records in the order of the log, but for inputs that came before the first event.
+// Step is one record of a run. Step 0 is the run's start: the change that its input makes to the parent's history. The steps from 1 on are the
+// run's records in the order of the log, except for inputs before the first event.
 type Step struct {
 	N int
-	// Offset is where the record lies; of step 0 the input's, -1 where none was sent beside the stream.
+	// Offset is the record's offset; for step 0 that of the input, -1 if none was sent beside the stream.
 	Offset int64
-	// Time is the Kafka record's; zero where there is none.
+	// Time is that of the Kafka record; zero if there is none.
 	Time    time.Time
 	Kind    record.Kind
 	Seq     int64
 	Outcome fold.Outcome
-	// Value is nil where a Timeline does not hold it (Missing).
+	// Value is nil if the Timeline does not hold it (Missing).
 	Value []byte
 }
 
-// Type is the AG-UI type of the step's event; empty where it is none.
+// Type is the AG-UI type of the step's event; empty if it is not an event.
 func (s Step) Type() agui.Type {
 	if s.Kind != record.KindEvent {
 		return ""
@@ -41,10 +41,10 @@ func (s Step) Type() agui.Type {
 	return ev.Type
 }
 
-// markEvery is how many events are folded between two marks at least. To go to a step costs up to about as many.
+// markEvery is the least number of events between two marks: about as many are folded at most to go to a step.
 const markEvery = 256
 
-// The memory that steps and messages take beside their bytes.
+// The memory of a step and of a message beside their bytes.
 const (
 	stepBytes    = 112
 	messageBytes = 56
@@ -56,38 +56,38 @@ type mark struct {
 	messages   []agui.Message
 	state      json.RawMessage
 	checkpoint json.RawMessage
-	// fresh is how many bytes it holds that the mark before it does not.
+	// fresh is the bytes that it does not share with the mark before it.
 	fresh int64
 }
 
-// Timeline holds what it takes to go to any step of a run at a cost that does not depend on how long the run is: the steps, and the fold
-// after every few hundred of them. One goroutine adds steps; Cursors may go on beside it.
+// Timeline holds the steps of a run and its fold after every few hundred of them, so that the cost of going to a step does not depend on the length
+// of the run. One goroutine adds steps; Cursors may be used at the same time.
 type Timeline struct {
-	// limit is how many bytes it may hold.
+	// limit bounds the bytes that it holds.
 	limit  int64
-	before lineage.History // what the run goes on from
+	before lineage.History // the parent's history
 	start  Step
 	begun  bool
-	steps  []Step // their values aside
+	steps  []Step // without their values
 	values [][]byte
-	// bare: the values do not fit into the limit and are not held.
+	// bare: the values exceed the limit and are not held.
 	bare  bool
 	marks []mark
 	every int // events between two marks
-	// folded and bytes are of the events since the last mark.
+	// folded and bytes count the events since the last mark.
 	folded, bytes int64
-	// held is all that the timeline holds, origin what of it before does.
+	// held is the bytes that the timeline holds, origin the part of before in it.
 	held, origin int64
 }
 
-// ErrTooLong says that a run has more steps than fit into the memory that a Timeline may hold.
+// ErrTooLong is returned if the steps of a run exceed the limit of its Timeline even without their values.
 var ErrTooLong = errors.New("the run has too many events to step through it")
 
 func newTimeline(limit int64) *Timeline {
 	return &Timeline{limit: limit, every: markEvery, start: Step{Offset: -1, Kind: record.KindInput, Seq: -1, Outcome: fold.Input}}
 }
 
-// Begun reports whether the run has begun: without an event, what it starts from is not decided.
+// Begun reports whether an event of the run was folded. Before that, its parent is not decided.
 func (t *Timeline) Begun() bool { return t.begun }
 
 // Len is the number of the last step.
@@ -108,7 +108,7 @@ func (t *Timeline) Step(n int) Step {
 // Bytes is about how much memory the timeline holds.
 func (t *Timeline) Bytes() int64 { return t.held }
 
-// begin sets what the run starts from. It may come again before the first step that is folded.
+// begin sets the parent's history and the first fold. It may be called again before the first folded step.
 func (t *Timeline) begin(before lineage.History, started *compact.Run) error {
 	for _, m := range t.marks {
 		t.held -= m.fresh
@@ -119,7 +119,7 @@ func (t *Timeline) begin(before lineage.History, started *compact.Run) error {
 	return t.mark(started)
 }
 
-// add adds a step; started is the fold behind it.
+// add adds a step; run is the fold after it.
 func (t *Timeline) add(s Step, value []byte, run *compact.Run) error {
 	s.N, s.Value = len(t.steps)+1, nil
 	t.steps = append(t.steps, s)
@@ -140,10 +140,10 @@ func (t *Timeline) add(s Step, value []byte, run *compact.Run) error {
 	return t.fit()
 }
 
-// folds reports whether a step of the outcome is folded.
+// folds reports whether a step with this outcome is folded.
 func folds(o fold.Outcome) bool { return o == fold.Folded || o == fold.SyntheticEnd }
 
-// mark notes the fold as it stands.
+// mark keeps the current fold.
 func (t *Timeline) mark(run *compact.Run) error {
 	checkpoint, err := run.Checkpoint()
 	if err != nil {
@@ -231,20 +231,20 @@ func (t *Timeline) markAt(n int) mark {
 	return t.marks[max(i, 0)]
 }
 
-// Cursor stands behind a step of a run and goes forward. It is not safe for concurrent use.
+// Cursor is a place after a step of a run. It moves forward. It is not safe for concurrent use.
 type Cursor struct {
 	start  Step
 	steps  []Step
 	values func(Step) []byte
-	first  lineage.History // behind step 0
-	n      int             // the step behind which it stands
+	first  lineage.History // after step 0
+	n      int             // the last step that was folded
 	fold   *compact.Run
 	at     lineage.History
 	stale  bool // at is not that of the fold
 }
 
-// At returns a cursor behind a step, from -1, which is before the run's start, to Len. Values gives what Missing has told of; it may be
-// nil where that is nothing. The run has to have begun.
+// At returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing names; it may be nil if there are
+// none. The run must have begun.
 func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) {
 	m := t.markAt(n)
 	run, err := compact.Resume(m.messages, m.state, m.checkpoint)
@@ -270,10 +270,10 @@ func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) {
 	return c, nil
 }
 
-// N is the step behind which the cursor stands.
+// N is the step that the cursor is after.
 func (c *Cursor) N() int { return c.n }
 
-// History is the history behind the step, in the form in which records have it.
+// History is the history after that step, in the form of records.
 func (c *Cursor) History() lineage.History {
 	if c.stale {
 		c.at, c.stale = fold.At(c.fold, c.at), false
@@ -281,7 +281,7 @@ func (c *Cursor) History() lineage.History {
 	return c.at
 }
 
-// Next goes to the next step, and returns it with what it changed. The caller sees to it that there is one.
+// Next moves to the next step, and returns it with what it changed. There must be one.
 func (c *Cursor) Next() (Step, Change, error) {
 	before := c.History()
 	s, err := c.advance()
@@ -290,12 +290,12 @@ func (c *Cursor) Next() (Step, Change, error) {
 	}
 	change, err := Compare(before, c.History())
 	if err != nil {
-		return s, Change{}, fmt.Errorf("comparing the histories before and behind step %d: %w", s.N, err)
+		return s, Change{}, fmt.Errorf("comparing the histories before and after step %d: %w", s.N, err)
 	}
 	return s, change, nil
 }
 
-// advance goes to the next step.
+// advance moves to the next step.
 func (c *Cursor) advance() (Step, error) {
 	if c.n++; c.n == 0 {
 		c.at = c.first

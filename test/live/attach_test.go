@@ -113,22 +113,22 @@ func TestAttach_RefusesIDsThatAreNotItsOwn(t *testing.T) {
 		status   int
 		says     string
 	}{
-		{runPath("chat", "a"), "7:0", 400, "is no event of this run"},
-		{runPath("chat", "a"), "0:8", 400, "is no event of this run"},   // of run b
-		{runPath("chat", "b"), "0:3", 400, "is no event of this run"},   // of run a
-		{runPath("chat", "a"), "0:999", 400, "is no event of this run"}, // of the future, or another topic set
-		{runPath("chat", "open"), "0:3", 400, "is no event of this run"},
+		{runPath("chat", "a"), "7:0", 400, "is not an event of this run"},
+		{runPath("chat", "a"), "0:8", 400, "is not an event of this run"},   // of run b
+		{runPath("chat", "b"), "0:3", 400, "is not an event of this run"},   // of run a
+		{runPath("chat", "a"), "0:999", 400, "is not an event of this run"}, // of the future, or another topic set
+		{runPath("chat", "open"), "0:3", 400, "is not an event of this run"},
 		{runPath("chat", "open"), "0:999", 400, "has nothing at 0:999 yet"},
-		{runPath("chat", "none"), "0:3", 400, "is no event of this run"},
-		{"/v1/threads/chat", "0:13", 400, "is no event of this thread"}, // of another thread
+		{runPath("chat", "none"), "0:3", 400, "is not an event of this run"},
+		{"/v1/threads/chat", "0:13", 400, "is not an event of this thread"}, // of another thread
 		{"/v1/threads/chat", "0:999", 400, "has nothing at 0:999 yet"},
-		{"/v1/threads/chat", "1:1", 400, "is no event of this thread"},
-		{"/v1/threads/chat", "seq:1", 400, "seq counts the events of one run"},
+		{"/v1/threads/chat", "1:1", 400, "is not an event of this thread"},
+		{"/v1/threads/chat", "seq:1", 400, "seq numbers the events of one run"},
 		{"/v1/threads/chat", "yesterday", 400, "neither a position such as 3:1024"},
 		{"/v1/threads/chat", "0:-1", 400, "neither a position such as 3:1024"},
-		{"/v1/threads/chat", "seq:", 400, "no number of an event"},
-		{runPath("chat", "a"), "seq:1", 400, "have no numbers"},
-		{runPath("chat", "open"), "seq:1", 400, "have no numbers"},
+		{"/v1/threads/chat", "seq:", 400, "is not the number of an event"},
+		{runPath("chat", "a"), "seq:1", 400, "have no sequence numbers"},
+		{runPath("chat", "open"), "seq:1", 400, "have no sequence numbers"},
 		{runPath("chat", "a"), "0:5", 204, ""},
 		{runPath("chat", "a"), "0:5:end", 204, ""},
 	} {
@@ -147,7 +147,7 @@ func TestAttach_RefusesIDsThatAreNotItsOwn(t *testing.T) {
 		if f.data != "" {
 			t.Fatalf("the stream gives %+v", f)
 		}
-		if strings.Contains(f.comment, "have no numbers") {
+		if strings.Contains(f.comment, "have no sequence numbers") {
 			break
 		}
 	}
@@ -356,6 +356,34 @@ func TestAttach_EndsWhereTheProcessDoes(t *testing.T) {
 	}
 }
 
+// The process is killed: its connections break off without a word.
+func TestAttach_GoesOnWhereTheProcessWasKilled(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{queries: 2})
+	events := said("chat", "r", 5)
+	s.publish("chat", "r", events[:4]...)
+	r := s.attach(0, runPath("chat", "r")+"/stream", "")
+	r.lossy = true
+	for r.lastID != "0:3" {
+		if _, ok := r.event(); !ok {
+			t.Fatal("the stream is over")
+		}
+	}
+	s.servers[s.queries[0]].CloseClientConnections()
+	for {
+		f, ok := r.next()
+		if !ok {
+			break
+		}
+		if f.data != "" || f.comment != "" {
+			t.Errorf("the stream still says %+v", f)
+		}
+	}
+	s.publish("chat", "r", events[4:]...)
+	if got, want := strings.Join(s.attach(1, runPath("chat", "r")+"/stream", r.lastID).rest(), "\n"), strings.Join(events[4:], "\n"); got != want {
+		t.Errorf("elsewhere came\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestAttach_GoesOnOnceKafkaIsBack(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, 1)
 	wire := cluster.Wire()
@@ -470,7 +498,7 @@ func TestAttach_GoesOnWithoutTheStore(t *testing.T) {
 		{runPath("chat", "r"), "seq:1", 503, reason},
 		{"/v1/threads/chat", "0:2", 503, reason},
 		{runPath("chat", "r"), "0:5", 503, reason}, // whose it is the store would say
-		{runPath("chat", "r"), "7:2", 400, "is no event of this run"},
+		{runPath("chat", "r"), "7:2", 400, "is not an event of this run"},
 		{runPath("chat", "r"), "0:99", 400, "has nothing at 0:99 yet"},
 		{runPath("erased", "r"), "0:8", 410, "was erased"},
 	} {

@@ -43,6 +43,7 @@ type site struct {
 	// queries are the addresses of the query processes, and services the processes themselves.
 	queries  []string
 	services []*query.Service
+	servers  map[string]*httptest.Server // by URL
 	client   *http.Client
 }
 
@@ -63,7 +64,7 @@ type options struct {
 
 func start(t *testing.T, k kafka.Config, o options) *site {
 	t.Helper()
-	s := &site{t: t, kafka: k, client: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}}}
+	s := &site{t: t, kafka: k, servers: map[string]*httptest.Server{}, client: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100}}}
 	logger := slog.New(slog.DiscardHandler)
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "lineage.sqlite"))
 	if err != nil {
@@ -177,6 +178,7 @@ func (s *site) run(part func(context.Context) error) {
 
 func (s *site) serve(h http.Handler) string {
 	server := httptest.NewServer(h)
+	s.servers[server.URL] = server
 	s.t.Cleanup(server.Close)
 	s.t.Cleanup(s.client.CloseIdleConnections)
 	return server.URL
