@@ -39,7 +39,7 @@ Of a run whose raw events are gone, what it changed as a whole is said, and not 
 				q.Set("path", args[1])
 			}
 			if set(q, "message", messageID); messageID != "" && len(args) == 2 {
-				return app.Usagef("use either PATH, a place in the state, or --message, a message")
+				return app.Usagef("give one of the two: PATH, a place in the state, or --message, a message")
 			}
 			return at.connect(func(c *client.Client) error {
 				b := blamed{out: out, asJSON: asJSON}
