@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/ingest/agents"
@@ -275,6 +276,33 @@ func TestAttach_GoesOnBehindAnEventOfTheProxy(t *testing.T) {
 	s.status("chat", "r", "finished")
 	over(s.attach(0, runPath("chat", "r")+"/stream", "seq:2"))
 	s.try(0, runPath("chat", "r")+"/stream", "seq:8").refused(http.StatusNoContent)
+}
+
+// Retention has deleted the first events of a run: a reader that stopped among them is told to join, and can.
+func TestAttach_RefusesAnIDFromBeforeRetention(t *testing.T) {
+	s := start(t, kafkatest.StartCluster(t, 1).Config, options{})
+	events := said("chat", "r", 5)
+	s.publish("chat", "r", events...)
+	s.status("chat", "r", "finished")
+	adm, err := kafka.NewAdmin(s.kafka)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	below := kadm.Offsets{}
+	below.AddOffset(s.kafka.Topics().Events, 0, 4, -1)
+	if _, err := adm.DeleteRecords(t.Context(), below); err != nil {
+		t.Fatal(err)
+	}
+	if text := s.try(0, runPath("chat", "r")+"/stream", "0:2").refused(http.StatusGone); !strings.Contains(text, "older than skein.events keeps") {
+		t.Error(text)
+	}
+	if got, want := strings.Join(s.attach(0, runPath("chat", "r")+"/stream", "0:4").rest(), "\n"), strings.Join(events[5:], "\n"); got != want {
+		t.Errorf("after 0:4 came\n%s\nwant\n%s", got, want)
+	}
+	if rest := s.attach(0, runPath("chat", "r")+"/stream", "").rest(); typesOf(rest) != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT RUN_FINISHED" {
+		t.Errorf("a join gets %s", typesOf(rest))
+	}
 }
 
 func TestAttach_EndsWhereTheThreadIsErased(t *testing.T) {
