@@ -49,7 +49,7 @@ test-beside:
 	go test -timeout 10m -run AFaultAtEachRequest ./pkg/compactor -faults.seed=$(TEST_SEED)
 	go test -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')
 	cd $(KIT) && go test -count=1 -timeout 15m -rapid.seed=$(TEST_SEED)
-	go test -v -count=1 -timeout 15m ./test/chaos -chaos.seed=$(TEST_SEED)
+	go test -v -count=1 -timeout 15m ./test/chaos -chaos.faults=12 -chaos.seed=$(TEST_SEED)
 	go test -v -count=1 -timeout 15m ./test/e2e
 
 .PHONY: faults
@@ -58,7 +58,7 @@ faults: ## put each fault at every request of the compactor ("make test": at eve
 
 # Packages of one goroutine. The race detector has nothing to find in them, and they take ten times as long with it. So do the faults at
 # each request, which run without it, too.
-SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/verify
+SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/timeline pkg/verify
 # What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
 DRIVERS    := /(test/(agents|api|docs|e2e|chaos|conformance)|examples/[^/]*|internal/(parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
 

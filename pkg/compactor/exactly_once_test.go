@@ -483,7 +483,7 @@ func TestService_AsksForPartitionCountsNowAndThen(t *testing.T) {
 		began, before := time.Now(), m.wire.Sent()[kmsg.Metadata]
 		const each, size = 8, 1 << 20 // more between two looks than a transaction holds
 		n := 0
-		for ; n*size < 4*partition.MaxOutputBytes; n += each {
+		for ; n*size < 2*partition.MaxOutputBytes; n += each {
 			w.misplaced(each, size)
 			time.Sleep(50 * time.Millisecond)
 		}
