@@ -10,10 +10,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// compactedAll is record.Compacted over a list of messages; the list is copied if one of them changes. What is
-// known stands in a record already and has no such space: messages that are still the same bytes in
-// memory are passed over without a look into them, so that a turn of a long conversation does not read
-// the whole of it again.
+// compactedAll is record.Compacted over a list of messages; the list is copied if one of them changes. Known messages are in a
+// record already, and compacted: messages that share their bytes in memory are not read, so that a turn of a long
+// conversation does not read all of it again.
 func compactedAll(known, messages []agui.Message) []agui.Message {
 	out := messages
 	at := 0 // the known message that is expected next
@@ -39,9 +38,8 @@ func compactedAll(known, messages []agui.Message) []agui.Message {
 	return out
 }
 
-// adopt returns an input's messages, each that equals a message of the base in value in the base's
-// form. Clients write members in an order of their own; without this every input would seem to
-// change the whole conversation.
+// adopt returns an input's messages, with each that equals a message of the base in value replaced by that one. Clients write
+// members in their own order; without this every input would seem to change the whole conversation.
 func adopt(base, input []agui.Message) []agui.Message {
 	if len(base) == 0 || len(input) == 0 {
 		return compactedAll(nil, input)
@@ -62,8 +60,8 @@ func adopt(base, input []agui.Message) []agui.Message {
 	return out
 }
 
-// sameValue reports whether two JSON texts say the same: order of members and escapes aside,
-// numbers as they are written.
+// sameValue reports whether two JSON texts have the same value, ignoring the order of members and escapes; numbers are compared as
+// written.
 func sameValue(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true

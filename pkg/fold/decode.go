@@ -7,19 +7,19 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Decoded is a record of skein.events on its way through a Loop. Its value is decoded when something first asks for what it says, and
-// once. It is valid until the next record.
+// Decoded is a record of skein.events on its way through a Loop. Its value is decoded once, when it is first needed. It is valid until
+// the next record.
 type Decoded struct {
 	record.Event
 
 	decoded   bool
-	event     agui.Event // used again for each record
+	event     agui.Event // reused for each record
 	input     *agui.RunAgentInput
 	sum       string
 	malformed error
 }
 
-// Decode makes d the given record.
+// Decode sets d to a record.
 func (d *Decoded) Decode(e record.Event) {
 	d.Event, d.decoded, d.input, d.sum, d.malformed = e, false, nil, "", nil
 }
@@ -36,13 +36,13 @@ func (d *Decoded) decode() {
 	d.malformed = d.event.Decode(d.Value)
 }
 
-// Malformed says why the value is neither an event nor an input, or, once it was refused, why its run cannot fold it; nil where it can.
+// Malformed is the reason for which the value is no event or input, or for which the run could not fold it; nil if it is well-formed.
 func (d *Decoded) Malformed() error {
 	d.decode()
 	return d.malformed
 }
 
-// Payload is the AG-UI event, which shares the record's bytes; nil for an input, or where it is malformed.
+// Payload is the AG-UI event, which shares the record's bytes; nil for an input, or if the value is malformed.
 func (d *Decoded) Payload() *agui.Event {
 	if d.Headers.Kind == record.KindInput || d.Malformed() != nil {
 		return nil
@@ -50,7 +50,7 @@ func (d *Decoded) Payload() *agui.Event {
 	return &d.event
 }
 
-// Input is the input that was sent beside the stream; nil for an event, or where it is malformed.
+// Input is the input that was sent beside the stream; nil for an event, or if the value is malformed.
 func (d *Decoded) Input() *agui.RunAgentInput {
 	d.decode()
 	return d.input
@@ -64,8 +64,8 @@ func (d *Decoded) SHA256() string {
 	return d.sum
 }
 
-// ClientRunID is the run that the record names, by the agent's id: in its header, else in the payload of an input, of RUN_STARTED
-// and of RUN_FINISHED; "" where it names none.
+// ClientRunID is the client run id of the record: from its header, else from the payload of an input, RUN_STARTED or RUN_FINISHED; "" if
+// it has none.
 func (d *Decoded) ClientRunID() string {
 	if d.Headers.RunID != "" {
 		return d.Headers.RunID
@@ -76,7 +76,7 @@ func (d *Decoded) ClientRunID() string {
 	return ClientRunID(d.Payload())
 }
 
-// ClientRunID is the run that an event names in its payload, by the agent's id; "" where it names none, or is nil.
+// ClientRunID is the client run id in an event's payload; "" if it has none, or the event is nil.
 func ClientRunID(ev *agui.Event) string {
 	if ev == nil || ev.Type != agui.RunStarted && ev.Type != agui.RunFinished {
 		return ""
@@ -91,8 +91,8 @@ func validID(id string) string {
 	return id
 }
 
-// SyntheticEnd reports whether the record is an end that Skein's proxy wrote in the agent's place. It ends the run as one of the agent
-// would, and is neither counted nor hashed: those speak of what the agent said.
+// SyntheticEnd reports whether the record is a terminal event that Skein's proxy wrote in the agent's place. It ends the run like one of the
+// agent, but is neither counted nor hashed, as counts and hash cover what the agent sent.
 func (d *Decoded) SyntheticEnd() bool {
 	if !d.Headers.Synthetic {
 		return false

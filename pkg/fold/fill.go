@@ -12,9 +12,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Start begins the fold of a run from its parent's history (the zero History without a parent), which was found by
-// that, and its input, nil where there is none; it keeps events of these families. It returns the input as it is recorded: what equals a message of the
-// parent in value is that message.
+// Start begins the fold of a run from its parent's history (zero without a parent) and its input (nil without one); by says how the parent was
+// found. The fold keeps events of the given families. Start returns the input as it is recorded: a message that equals one of the
+// parent in value is replaced by that one.
 func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.RunAgentInput, kept agui.Families) (*compact.Run, *agui.RunAgentInput) {
 	if input != nil {
 		in := *input
@@ -31,8 +31,8 @@ func Start(run string, by lineage.ParentBy, parent lineage.History, input *agui.
 	return fold, input
 }
 
-// FillInput fills what a record says of an input that Start returned; the record says how the parent was found, parent
-// is what Start was given, base the history of the record's base, sum the hash of the input as it came.
+// FillInput sets the members of a record about an input that Start returned. The record says how the parent was found; parent is the history
+// given to Start, base that of the record's base, and sum the hash of the input as received.
 func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAgentInput, sum string) {
 	if input == nil {
 		return
@@ -55,7 +55,8 @@ func FillInput(rec *record.Run, parent, base lineage.History, input *agui.RunAge
 	rec.InputSHA256 = sum
 }
 
-// At returns a fold's history as it stands, in the form in which records have it. Base is in that form: what the two share is not looked at.
+// At returns a fold's history as it stands, in the form of records. Base is in that form already, so messages that both share are not
+// read.
 func At(fold *compact.Run, base lineage.History) lineage.History {
 	at := lineage.History{Messages: compactedAll(base.Messages, fold.Messages()), State: fold.State()}
 	if len(at.State) != len(base.State) || len(at.State) > 0 && &at.State[0] != &base.State[0] {
@@ -64,8 +65,8 @@ func At(fold *compact.Run, base lineage.History) lineage.History {
 	return at
 }
 
-// Fill fills what a record says of a fold and its events. Ids, lineage, input, history key and the place in
-// the log are the caller's. Where the fold only adds to a base that it shares, the base is not looked at.
+// Fill sets the members of a record about a fold and its events. The caller sets ids, lineage, input, history key and raw
+// ranges. If the fold only appends to a base that it shares, the base is not read.
 func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	if added, only := base.Added(fold); only {
 		rec.Messages, rec.Layout = slices.Clip(compactedAll(nil, added)), nil
@@ -100,7 +101,7 @@ func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	}
 }
 
-// NotEmpty is a copy of counts as a record holds them: nil where there are none.
+// NotEmpty returns a copy of counts as a record holds them: nil if there are none.
 func NotEmpty(m map[string]int64) map[string]int64 {
 	if len(m) == 0 {
 		return nil
@@ -122,7 +123,7 @@ func usageOf(usage map[string]map[string]int64) map[string]record.TokenUsage {
 	return out
 }
 
-// InputOf returns the input that a RUN_STARTED of the run carries and the hash of its bytes; nil where it has none.
+// InputOf returns the input in a RUN_STARTED of the run and the hash of its bytes; nil if there is none.
 func InputOf(ev *agui.Event, run string) (*agui.RunAgentInput, string) {
 	in := ev.Input(run)
 	if in == nil {

@@ -6,19 +6,19 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Producer is what the records of a run say of who produced it. The first agent that is named stands, and of each label the first
-// value, up to record.MaxLabels labels: what a run is called does not change while it goes on, whatever sends the rest of it. All
-// of a run's records say it, also those of which nothing is folded.
+// Producer is the agent and the labels of a run, from the headers of its records, including those that are not folded. The first agent
+// and the first value of each label count, up to record.MaxLabels labels: they do not change while the run is open, whatever
+// sends the rest of it.
 type Producer struct {
 	Agent string
-	// Labels is nil where there are none. It is not changed later, but replaced.
+	// Labels is nil if there are none. It is replaced, never changed in place.
 	Labels map[string]string
 
 	// last are the labels of the record before, which are mostly those of the next one, in the same slice (record.ParseHeadersLike).
 	last []record.Label
 }
 
-// Take takes in the headers of the run's next record.
+// Take adds the headers of the run's next record.
 func (p *Producer) Take(h record.Headers) {
 	if p.Agent == "" {
 		p.Agent = h.Agent

@@ -13,16 +13,16 @@ import (
 
 // Origin is what the fold of a run that has a record starts from.
 type Origin struct {
-	// Parent is the history that the run goes on from, Base the one that its record is encoded relative to; each empty without one.
+	// Parent is the history that the run starts from, Base the one that its record is encoded relative to; each empty without one.
 	Parent, Base lineage.History
-	// BaseKey names Base, where that is known; nil where not. What a run only adds to is not gone over again then.
+	// BaseKey is the key of Base; nil if it is not known. With it, a base to which a run only appends is not read again.
 	BaseKey *lineage.Key
 	// Input is the run's input as its record has it. StartRecorded sets it.
 	Input *agui.RunAgentInput
 }
 
-// StartRecorded is Start for a run that has a record: what was found in resolving the run's parent is taken from the
-// record, as are lineage and the families of events that it keeps.
+// StartRecorded is Start for a run that has a record: lineage, anomalies of the parent resolution and the families of kept events are
+// taken from the record.
 func StartRecorded(given *record.Run, from *Origin, input *agui.RunAgentInput) *compact.Run {
 	var started *compact.Run
 	started, from.Input = Start(given.RunID, lineage.ParentBy(given.ParentBy), from.Parent, input, given.Kept)
@@ -34,19 +34,18 @@ func StartRecorded(given *record.Run, from *Origin, input *agui.RunAgentInput) *
 	return started
 }
 
-// StartedAlone reports whether a run began without what its parent had said by then.
+// StartedAlone reports whether a run began without the history of its parent.
 func StartedAlone(rec *record.Run) bool {
 	return rec.Base == "" && rec.Stats.Anomalies[lineage.AnomalyPlacedAlone] > 0
 }
 
-// StartsBeside reports whether a run starts from its parent as that stood then, which no record tells: the parent was going on.
+// StartsBeside reports whether a run starts from a parent that was open then. No record has what that parent had said by then.
 func StartsBeside(rec, parent *record.Run) bool {
 	return rec.Base == "" && !StartedAlone(rec) && (parent.Raw.Next > rec.Raw.First || parent.Status == record.StatusRunning)
 }
 
-// Record is the run record that the run's raw records make, where the given one is right about the
-// run's lineage, and the history at its end. From is what StartRecorded was given, first and next are the offset of the run's first
-// raw record and the one after its last.
+// Record returns the run record that the run's raw records make, if the given one is right about lineage, and the history at the run's
+// end. From is what StartRecorded was given; first and next are the offset of the run's first raw record and the one after its last.
 func (r *Run) Record(given *record.Run, from Origin, first, next int64) (*record.Run, lineage.History) {
 	made := &record.Run{
 		Tenant: given.Tenant, ThreadID: given.ThreadID, RunID: given.RunID, ClientRunID: given.ClientRunID,
@@ -87,8 +86,7 @@ func (r *Run) end(made *record.Run, from Origin) (lineage.History, lineage.Key) 
 	return at, lineage.KeyOf(at.Messages)
 }
 
-// PendingInput returns the input of a run that waits for its first event, as its record has it: whole. It is nil where the record
-// has none.
+// PendingInput returns the whole input of a pending run from its record; nil if it has none.
 func PendingInput(rec *record.Run) (*agui.RunAgentInput, error) {
 	if rec.Input == nil {
 		return nil, nil
@@ -100,7 +98,7 @@ func PendingInput(rec *record.Run) (*agui.RunAgentInput, error) {
 	return in, nil
 }
 
-// withMessages puts the messages back into an input that was stored without them.
+// withMessages puts the messages back into an input that is stored without them.
 func withMessages(input json.RawMessage, messages []agui.Message) json.RawMessage {
 	out := []byte(`{"messages":[`)
 	for i, m := range messages {

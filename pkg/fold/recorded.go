@@ -7,23 +7,23 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Span is where a run lies in its thread's partition.
+// Span is the stretch of a run in its thread's partition.
 type Span struct {
 	RunID string
-	// ClientRunID is the id that the agent uses for the run.
+	// ClientRunID is the client run id.
 	ClientRunID string
 	// First is the offset of the run's first record, Next the one after its last.
 	First, Next int64
-	// Sealed: nothing at Next or behind is the run's.
+	// Sealed: no record at Next or behind is the run's.
 	Sealed bool
 }
 
-// SpanOf takes it out of a record.
+// SpanOf returns the span of a record's run.
 func SpanOf(r *record.Run) Span {
 	return Span{RunID: r.RunID, ClientRunID: cmp.Or(r.ClientRunID, r.RunID), First: r.Raw.First, Next: r.Raw.Next, Sealed: Final(r)}
 }
 
-// Recorded are the runs of a thread as their records tell of them. It says which of them a raw record belongs to.
+// Recorded finds the runs of a thread's raw records by the runs' records.
 type Recorded struct {
 	byStart  []Span
 	byClient map[string][]Span // by start
@@ -42,9 +42,8 @@ func NewRecorded(records []*record.Run) *Recorded {
 	return t
 }
 
-// Of returns the run that a raw record belongs to. One that names a run, by the agent's id,
-// belongs to the latest of that id which started at or before its offset; one that names none to the
-// run with the greatest start at or before the offset that had not ended before it.
+// Of returns the run of a raw record. A record with a client run id belongs to the last run with that id which started at or
+// before its offset; one without to the last run that started at or before the offset and had not ended before it.
 func (t *Recorded) Of(d *Decoded) (Span, bool) {
 	id, list := d.ClientRunID(), t.byStart
 	if id != "" {
@@ -59,8 +58,7 @@ func (t *Recorded) Of(d *Decoded) (Span, bool) {
 	return Span{}, false
 }
 
-// Steady reports whether a record says that all of its run's events were folded, so that none of them needs those before it to tell what
-// became of it.
+// Steady reports whether all of a run's events were folded by its record, so that the outcome of none depends on those before it.
 func Steady(r *record.Run) bool {
 	return r.Stats.Anomalies[AnomalyRepeat] == 0 && r.Stats.Anomalies[AnomalyBackwards] == 0 && r.Stats.Anomalies[AnomalyMalformed] == 0
 }

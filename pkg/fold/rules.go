@@ -1,8 +1,8 @@
 package fold
 
-// The anomalies that are found in how a run's records came; the fold and lineage have their own.
+// The anomalies in the sequence of a run's records; packages compact and lineage have their own.
 const (
-	// AnomalyMalformed: an event of the run is not one; it is not folded.
+	// AnomalyMalformed: an event of the run is malformed; it is not folded.
 	AnomalyMalformed = "malformed"
 	// AnomalyLateInput: an input came after the run's first event; it changes nothing.
 	AnomalyLateInput = "input-after-start"
@@ -10,11 +10,11 @@ const (
 	AnomalyInputReplaced = "input-replaced"
 	// AnomalyRepeat: an event's seq was seen before; it is dropped.
 	AnomalyRepeat = "repeated-seq"
-	// AnomalyBackwards: an event's seq is below one that was seen, and was not seen itself; it is dropped all the same.
+	// AnomalyBackwards: an event's seq is below one that was seen, and is new; it is dropped, too.
 	AnomalyBackwards = "seq-backwards"
-	// AnomalyGap: a seq is missing; what came is folded.
+	// AnomalyGap: a seq is missing; the others are folded.
 	AnomalyGap = "seq-gap"
-	// AnomalyIncomplete: Skein's proxy left records of the run out, once or more often; what came is folded.
+	// AnomalyIncomplete: Skein's proxy left out records of the run; the others are folded.
 	AnomalyIncomplete = "incomplete"
 	// AnomalyThread and AnomalyRun: the payload names another thread or run than key and header.
 	AnomalyThread = "thread-mismatch"

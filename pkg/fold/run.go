@@ -9,44 +9,44 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Outcome is what became of a record.
+// Outcome is the outcome of a record.
 type Outcome string
 
 // The outcomes of a run's records. Runs.Find may have others.
 const (
 	// Folded: the event is in the run's record, its count and its hash.
 	Folded Outcome = "folded"
-	// SyntheticEnd: Skein's proxy ended the run with it in the agent's place. The record says so, and neither counts nor hashes it.
+	// SyntheticEnd: a terminal event by Skein's proxy in the agent's place. The record says so, and neither counts nor hashes it.
 	SyntheticEnd Outcome = "synthetic-end"
-	// Repeat: an event whose seq is below one that was seen (Sequence), or the same input once more; it was dropped.
+	// Repeat: an event whose seq is not above all that were seen (Sequence), or the same input again; it was dropped.
 	Repeat Outcome = "repeat"
-	// Malformed: not an event, or not one that can be folded there.
+	// Malformed: not an event, or not one that the run can fold.
 	Malformed Outcome = "malformed"
-	// Input: the run's RunAgentInput, or one that came too late to count.
+	// Input: the run's RunAgentInput, or one that came too late.
 	Input Outcome = "input"
 )
 
 // Run is a run that a Loop folds.
 type Run struct {
-	// ThreadID is its thread's id, ID its own, ClientID the one that the agent uses for it.
+	// ThreadID is its thread's id, ID its own, ClientID the client run id.
 	ThreadID, ID, ClientID string
 
 	// Fold is nil before the first event.
 	Fold *compact.Run
 	// Tally counts the folded events.
 	Tally *Tally
-	// Producer is what the records say of who produced the run.
+	// Producer is the agent and the labels of the run.
 	Producer Producer
-	// Synthetic: the end that came is not the agent's.
+	// Synthetic: its terminal event is not the agent's.
 	Synthetic bool
-	// Seq is what is known of the producer's numbers.
+	// Seq tracks the producer's sequence numbers.
 	Seq Sequence
-	// Early holds the anomalies from before the first event, which are the fold's from then on.
+	// Early holds the anomalies before the first event, which moves them into the fold.
 	Early map[string]int64
-	// Input is the one that the run has so far, InputSHA256 its hash.
+	// Input is the run's input so far, InputSHA256 its hash.
 	Input       *agui.RunAgentInput
 	InputSHA256 string
-	// Noted are the anomalies that the last record brought.
+	// Noted are the anomalies of the last record.
 	Noted []string
 }
 

@@ -2,32 +2,32 @@ package fold
 
 import "slices"
 
-// Sequence is what is known of the numbers that a producer gives a run's events (header seq, -1 is none). They have to
-// rise: an event whose number is not above all that came before is dropped, whether it was seen or not, as what it says
-// may not fit behind what has been folded by then. The two are counted apart: AnomalyRepeat costs nothing, AnomalyBackwards an event.
+// Sequence tracks the sequence numbers of a run's events (header seq, -1 is none). They have to rise: an event whose number is
+// not above all before it is dropped, whether that number was seen or not, as it may not fit behind the events folded so
+// far. The two cases are counted apart: AnomalyRepeat loses nothing, AnomalyBackwards an event.
 //
-// The result depends on the numbers alone, wherever a fold goes on from a Sequence that was written.
+// The result depends on the numbers alone, also if a fold resumes from a Sequence that was written.
 type Sequence struct {
-	// Next is the number behind the greatest one that came; -1 where none has.
+	// Next is the greatest number so far plus one; -1 before the first.
 	Next int64
 	// Missing are ranges below Next that hold every number which has not come: half-open, rising, disjoint, at most maxMissing. While there
 	// are no more they hold no other; from then on numbers between two of them may be in, which count for new where they come again.
 	Missing [][2]int64
 }
 
-// maxMissing bounds the ranges of numbers that are known to be missing: a record that goes on has them all.
+// maxMissing bounds the ranges of missing numbers, as each checkpoint holds them all.
 const maxMissing = 16
 
-// NewSequence is one of which nothing has come.
+// NewSequence returns a Sequence without numbers.
 func NewSequence() Sequence { return Sequence{Next: -1} }
 
 // Clone returns a copy that later calls do not change.
 func (s Sequence) Clone() Sequence { return Sequence{s.Next, slices.Clone(s.Missing)} }
 
-// Behind reports whether the event of a number is dropped, where next is the one behind the greatest that came.
+// Behind reports whether an event with a number is dropped; next is the greatest number so far plus one.
 func Behind(seq, next int64) bool { return seq >= 0 && seq < next }
 
-// Take notes the number of an event that is not behind, and reports whether numbers before it are missing.
+// Take adds the number of an event that is not behind, and reports whether numbers before it are missing.
 func (s *Sequence) Take(seq int64) (gap bool) {
 	if seq < 0 {
 		return false
@@ -56,7 +56,7 @@ func (s *Sequence) join() {
 	s.Missing = slices.Delete(s.Missing, at, at+1)
 }
 
-// Drop notes the number of an event that is behind, and returns the anomaly that it is.
+// Drop adds the number of an event that is behind, and returns its anomaly.
 func (s *Sequence) Drop(seq int64) string {
 	at := slices.IndexFunc(s.Missing, func(r [2]int64) bool { return r[0] <= seq && seq < r[1] })
 	if at < 0 {

@@ -16,8 +16,8 @@ type Tally struct {
 	hash hash.Hash
 	// Events is their number.
 	Events int64
-	// StartedAt is the time of the first one, or before it came what the caller has set; EndedAt that
-	// of the latest.
+	// StartedAt is the time of the first event, or what the caller has set before it came; EndedAt is that
+	// of the last one.
 	StartedAt, EndedAt time.Time
 	// TimeToFirstToken is in milliseconds; nil before the first token.
 	TimeToFirstToken *int64
@@ -25,10 +25,10 @@ type Tally struct {
 
 var lineFeed = []byte{'\n'}
 
-// NewTally starts one.
+// NewTally returns an empty Tally.
 func NewTally() *Tally { return &Tally{hash: sha256.New()} }
 
-// Add takes in an event that was folded; at is the time of its Kafka record.
+// Add adds an event that was folded; at is the time of its Kafka record.
 func (t *Tally) Add(ev *agui.Event, at time.Time) {
 	t.hash.Write(ev.Raw)
 	t.hash.Write(lineFeed)
@@ -44,7 +44,7 @@ func (t *Tally) Add(ev *agui.Event, at time.Time) {
 	t.EndedAt = at
 }
 
-// End takes in an end that is not the agent's: it is in no count and no hash. At is the time of its Kafka record.
+// End adds a terminal event that is not the agent's: it is in no count and no hash. At is the time of its Kafka record.
 func (t *Tally) End(ev *agui.Event, at time.Time) {
 	t.EndedAt = timeOf(ev, at)
 	if t.Events == 0 && t.StartedAt.IsZero() {
@@ -52,7 +52,7 @@ func (t *Tally) End(ev *agui.Event, at time.Time) {
 	}
 }
 
-// timeOf is an event's own time, or where it has none that of its Kafka record.
+// timeOf is an event's timestamp or, without one, the time of its Kafka record.
 func timeOf(ev *agui.Event, at time.Time) time.Time {
 	if own := ev.Time(); !own.IsZero() {
 		return own
@@ -63,7 +63,7 @@ func timeOf(ev *agui.Event, at time.Time) time.Time {
 // SHA256 is the hash over each event's bytes and a line feed, in hexadecimal digits.
 func (t *Tally) SHA256() string { return hex.EncodeToString(t.hash.Sum(nil)) }
 
-// HashState is the running hash as it goes into an open record.
+// HashState is the state of the running hash, for a checkpoint.
 func (t *Tally) HashState() ([]byte, error) {
 	b, err := t.hash.(encoding.BinaryMarshaler).MarshalBinary()
 	if err != nil {
@@ -72,7 +72,7 @@ func (t *Tally) HashState() ([]byte, error) {
 	return b, nil
 }
 
-// RestoreHash goes on from a HashState.
+// RestoreHash resumes from a HashState.
 func (t *Tally) RestoreHash(b []byte) error {
 	if err := t.hash.(encoding.BinaryUnmarshaler).UnmarshalBinary(b); err != nil {
 		return fmt.Errorf("restoring hash of run: %w", err)
@@ -80,7 +80,7 @@ func (t *Tally) RestoreHash(b []byte) error {
 	return nil
 }
 
-// carriesToken reports whether an event of the type brings what a model made.
+// carriesToken reports whether events of the type carry output of a model.
 func carriesToken(t agui.Type) bool {
 	switch t {
 	case agui.TextMessageContent, agui.TextMessageChunk, agui.ReasoningMessageContent, agui.ReasoningMessageChunk,

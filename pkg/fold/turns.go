@@ -11,8 +11,8 @@ import (
 	"github.com/skeinhq/skein/pkg/lineage"
 )
 
-// Turns folds the runs of one thread, one after another, and places each among those before it as the compactor
-// places runs that do not overlap. A run that nothing ended counts as ended where the next one begins.
+// Turns folds the runs of one thread, one after another, and resolves the parent of each as the compactor does for runs that
+// do not overlap. A run without a terminal event ends where the next one begins.
 type Turns struct {
 	kept   agui.Families
 	thread *lineage.Thread
@@ -23,13 +23,13 @@ type Turns struct {
 
 // Turn is a run of a Turns.
 type Turn struct {
-	// Place is where the run belongs; offsets in it count runs only.
+	// Place is the run's lineage; offsets in it count runs.
 	Place lineage.Run
 	Fold  *compact.Run
 	at    lineage.History
 }
 
-// NewTurns returns a thread without runs, of which runs will keep events of these families.
+// NewTurns returns a thread without runs; runs keep events of these families.
 func NewTurns(kept agui.Families) (*Turns, error) {
 	thread, err := lineage.NewThread()
 	if err != nil {
@@ -43,9 +43,9 @@ func NewTurns(kept agui.Families) (*Turns, error) {
 // Runs returns the runs in their order.
 func (s *Turns) Runs() []*Turn { return s.runs }
 
-// Add folds the next run, of the id that its agent gave it. Input is what was sent beside the stream, nil where nothing
-// was. Left is called with each event that is left out, by its index, and why: one that is none, or comes behind the end.
-// The error is about the input, or about none of the data.
+// Add folds the next run, with its client run id. Input was sent beside the stream; nil without one. Left is called with the index of
+// each event that is left out, and the reason: it is malformed, or behind the terminal event. The error is about the input, or not
+// about the data.
 func (s *Turns) Add(given string, input []byte, events [][]byte, left func(event int, why error)) error {
 	id := given
 	for n := 2; s.byID[id] != nil; n++ {
@@ -86,7 +86,7 @@ func (s *Turns) Add(given string, input []byte, events [][]byte, left func(event
 	return s.end(r)
 }
 
-// begin places a run at its first event.
+// begin resolves a run's parent at its first event.
 func (s *Turns) begin(r *Turn, id, given string, input *agui.RunAgentInput, ev *agui.Event) error {
 	start := lineage.Start{RunID: id, ClientID: given, Input: input, Offset: int64(2 * len(s.runs))}
 	if ev != nil && ev.Type == agui.RunStarted {
@@ -114,7 +114,7 @@ func (s *Turns) begin(r *Turn, id, given string, input *agui.RunAgentInput, ev *
 	return nil
 }
 
-// end lets later runs go on from a run.
+// end lets later runs start from a run.
 func (s *Turns) end(r *Turn) error {
 	r.at = lineage.History{Messages: r.Fold.Messages(), State: r.Fold.State()}.Share()
 	r.Place.End, r.Place.Sealed, r.Place.Status = r.Place.Start+1, true, lineage.StatusFinished
@@ -127,11 +127,11 @@ func (s *Turns) end(r *Turn) error {
 	return nil
 }
 
-// Steps are the runs as compact.Compacted takes them. A parent is named where its run does not name it, unless who takes
-// them in guesses the same, or its id is by then that of another run: there the run goes on from the one before it.
+// Steps returns the runs for compact.Compacted. A run that names no parent gets its parent's name, unless the receiver would resolve the same
+// one, or that id belongs to another run by then: such a run continues the one before it.
 func (s *Turns) Steps() []compact.Step {
 	steps := make([]compact.Step, len(s.runs))
-	latest := map[string]*Turn{} // by the id that agents give
+	latest := map[string]*Turn{} // by client run id
 	for i, r := range s.runs {
 		p, by := s.byID[r.Place.Parent], r.Place.ParentBy
 		steps[i].Run = r.Fold

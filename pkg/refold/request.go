@@ -15,10 +15,10 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Request asks the compactor to write the records of a thread anew.
+// Request is a request to the compactor to rewrite the records of a thread.
 type Request struct {
 	Tenant, ThreadID string
-	// Position is where it lies in skein.events, once it is asked.
+	// Position is its position in skein.events, once it was sent.
 	Position record.Position
 }
 
@@ -72,14 +72,14 @@ func events(ctx context.Context, cfg kafka.Config) (topic string, count int32, e
 var ErrNoCompactor = errors.New("nobody in the group reads skein.events of this topic set: start its compactors, or name the group that they are in")
 
 const (
-	// awaitEvery is the time between two looks at how far the compactors are.
+	// awaitEvery is the time between two checks of the compactors' progress.
 	awaitEvery = 200 * time.Millisecond
-	// NobodyFor is how long Await waits for a group without compactors: they may be starting anew.
+	// NobodyFor is how long Await waits for a group without compactors: they may be restarting.
 	NobodyFor = time.Minute
 )
 
-// Await waits, as long as ctx lasts, until the compactors of the group have decided all requests, and calls
-// progress (nil: nobody) with how many they have. It is ErrNoCompactor where nobody in the group has read the events for a time: NobodyFor.
+// Await waits, as long as ctx lasts, until the compactors of the group have processed all requests, and calls progress (may be nil) with
+// the number of those processed. It returns ErrNoCompactor if no member of the group has read the events for NobodyFor.
 func Await(ctx context.Context, cfg kafka.Config, group string, requests []Request, nobodyFor time.Duration, progress func(done, total int)) error {
 	adm, err := kafka.NewAdmin(cfg)
 	if err != nil {
@@ -120,8 +120,8 @@ func Await(ctx context.Context, cfg kafka.Config, group string, requests []Reque
 	}
 }
 
-// hasReaders reports whether anybody in a group reads a topic; nobody is in one that is not there. While a group shares
-// its partitions out anew, brokers do not say what its members read, and any member is taken for one that does.
+// hasReaders reports whether a member of a group reads a topic; a group that does not exist has none. During a rebalance brokers do not say
+// what members read, so any member counts.
 func hasReaders(ctx context.Context, adm *kadm.Client, group, topic string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -136,7 +136,7 @@ func hasReaders(ctx context.Context, adm *kadm.Client, group, topic string) (boo
 	return len(g.Members) > 0 && (g.State != "Stable" || slices.Contains(g.JoinTopics(), topic)), nil
 }
 
-// decidedBelow returns, by partition, the first event about which the compactors have decided nothing.
+// decidedBelow returns the processed offset by partition.
 func decidedBelow(ctx context.Context, adm *kadm.Client, group, topic string) (map[int32]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -22,25 +22,25 @@ import (
 // Query selects runs: those of one thread, those with events in a stretch of one
 // partition, or all.
 type Query struct {
-	// Tenant is whose runs; empty is everybody's.
+	// Tenant owns the runs; empty is all tenants.
 	Tenant string
 	// Thread is one thread of the tenant's; empty is all.
 	Thread string
 	// Partition and Span bound where the runs' events lie; nil is anywhere.
 	Partition int32
 	Span      *kafka.Span
-	// Progress is called with raw records, as they are read; nil is nobody.
+	// Progress is called with the number of raw records read; it may be nil.
 	Progress func(done, total int)
-	// Unchanged is called by Refold, behind its runs, with a thread whose records would all stay as they are, and why; nil: nothing is called.
+	// Unchanged is called by Refold, after a thread's runs, if all its records would stay as they are, with the reason; it may be nil.
 	Unchanged func(tenant, thread, reason string)
-	// Excluded is called by Verify with a thread that it does not verify: it is larger than what is folded at once, or has newer records
-	// since it was planned.
+	// Excluded is called by Verify with a thread that it does not verify: it is over the limit, or got newer records while Verify
+	// read.
 	Excluded func(tenant, thread string) error
 }
 
-// The bounds on what is folded at the same time: threads, which take about 30 KB each while their runs go on, and bytes of their records.
-// More threads than that which speak all along a partition have it read once for each such number (docs/bench/verify.md). What one partition's
-// runs need beside that is about 200 bytes each; Verify plans so many of them at once, and reads a partition again where it has more.
+// The bounds on what is folded at the same time: threads, which take about 30 KB each while their runs are open, and bytes of their
+// records. A partition with more threads that all extend over it is read once for each such number of them (docs/bench/verify.md).
+// Each run of a partition takes about 200 bytes beside that; Verify plans so many at once, and reads a partition with more again.
 const (
 	maxThreads     = 4_000
 	maxRecordBytes = 64 << 20
@@ -50,8 +50,8 @@ const (
 // requestTimeout bounds one round of requests to the brokers.
 const requestTimeout = 30 * time.Second
 
-// Refold folds the raw events of the selected runs again and calls report with what came of each: by
-// partition, by thread, by start. Runs that start while it reads are not among them.
+// Refold folds the raw events of the selected runs again and calls report with the result of each, ordered by partition, thread and
+// start. Runs that start while it reads are left out.
 func Refold(ctx context.Context, cfg kafka.Config, q Query, report func(verify.Result) error) error {
 	s := &scan{cfg: cfg, query: q, report: report}
 	if err := s.fetchSpans(ctx); err != nil {
@@ -311,7 +311,7 @@ func (s *scan) read(ctx context.Context, b *batch, f func(thread string, m *kgo.
 	return nil
 }
 
-// fold folds the threads of a batch and tells what came of their runs.
+// fold folds the threads of a batch and reports the results of their runs.
 func (s *scan) fold(ctx context.Context, b *batch) error {
 	records := map[string][]*record.Run{}
 	err := s.read(ctx, b, func(thread string, _ *kgo.Record, rec *record.Run) error {

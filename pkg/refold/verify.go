@@ -15,7 +15,7 @@ import (
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
-// Verified is what came of one run.
+// Verified is the result of verifying one run.
 type Verified struct {
 	Record *record.Run
 	// Version is the offset of the record in skein.runs.
@@ -29,7 +29,7 @@ type Verified struct {
 // while it reads are not among them. A partition is read once for its run records, then its raw records in batches of threads that
 // lie close together; what is in memory has the bounds of a batch. It ends with its context.
 func Verify(ctx context.Context, cfg kafka.Config, q Query, report func([]Verified) error) error {
-	if q.Tenant == "" { // which means everybody to others
+	if q.Tenant == "" { // a Query without one selects all tenants
 		return errors.New("verifying: it is not said whose runs")
 	}
 	s := &scan{cfg: cfg, query: q, maxRuns: maxPlanned, maxBytes: maxRecordBytes}
@@ -53,8 +53,8 @@ func (s *scan) verifyAll(ctx context.Context, report func([]Verified) error) err
 	return nil
 }
 
-// verifyPart verifies threads of a partition: those of one part, or where these are too many to be planned at once, of its halves. It is to
-// take as long as so many records.
+// verifyPart verifies the threads in one part of a partition; if they are too many to be planned at once, its halves one after the
+// other. For the progress it counts as so many records.
 func (s *scan) verifyPart(ctx context.Context, partition int32, of part, p *progress, share int64, report func([]Verified) error) error {
 	s.part = of
 	batches, excluded, err := s.plan(ctx, partition)

@@ -214,7 +214,7 @@ func (w *Rewriter) history(r *rewriteRun) (lineage.History, error) {
 	return w.recordedHistory(r)
 }
 
-// recordedHistory is the history at a run's end as the records tell it.
+// recordedHistory is the history at a run's end by its record.
 func (w *Rewriter) recordedHistory(r *rewriteRun) (lineage.History, error) {
 	var chain []*rewriteRun
 	for at := r; ; {
@@ -243,7 +243,7 @@ func (w *Rewriter) recordedHistory(r *rewriteRun) (lineage.History, error) {
 	return at, nil
 }
 
-// Results say what came of the runs, by start, once all raw records were taken.
+// Results returns the results of the runs, by start, once all raw records were taken.
 func (w *Rewriter) Results() ([]Result, error) {
 	out := make([]Result, len(w.runs))
 	for i, r := range w.runs {
@@ -289,14 +289,12 @@ func (r *rewriteRun) result() (Result, error) {
 	return out, nil
 }
 
-// Rewrite returns the records to write, by start, once all raw records were taken: of runs that come
-// out otherwise by now, and of those that are based on them, whose own part is then encoded relative to another
-// history. Lineage, positions, hashes and the families of kept events stay. From records that were written so, and
-// the same raw records, nothing comes.
+// Rewrite returns the records to write, by start, once all raw records were taken: those of runs whose fold differs now, and
+// of runs based on these, which are then encoded relative to another history. Lineage, positions, hashes and the families of
+// kept events stay. Rewriting the results with the same raw records gives none.
 //
-// A run that would come out otherwise and cannot be folded again (raw events are gone, contents were cut) stays;
-// where it is based on one that changes, the error is ErrUnchanged, as half of a chain is no history. It is too where a run is
-// open, or would have ended otherwise than it has.
+// A run that cannot be folded again (raw events are gone, contents were cut) keeps its record; if it is based on one that changes,
+// the error is ErrUnchanged, as its history would be inconsistent. So it is if a run is open, or would have ended otherwise.
 func (w *Rewriter) Rewrite() ([]Rewritten, error) {
 	var all []Rewritten
 	refolds := map[string]int{} // of the runs in all

@@ -21,7 +21,7 @@ func newRun(rec *record.Run) run {
 	return run{Run: fold.NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID)), rec: rec, first: -1, next: -1}
 }
 
-// make returns the record that the raw events so far make, where the given one is right about lineage, and the history at its end.
+// make returns the record of the raw events so far, if the given one is right about lineage, and the history at its end.
 func (r *run) make(given *record.Run) (*record.Run, lineage.History) {
 	return r.Record(given, r.from, r.first, r.next)
 }

@@ -13,56 +13,56 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Verdict is what verifying a run came to.
+// Verdict is the result of verifying a run.
 type Verdict string
 
 // The verdicts.
 const (
-	// Proved: the raw events give the record again.
+	// Proved: the raw events give the same record.
 	Proved Verdict = "proved"
-	// Differs: they give another one.
+	// Differs: they give another record.
 	Differs Verdict = "differs"
-	// Unproved: they are not there, or what they start from cannot be had.
+	// Unproved: they are gone, or the history that they start from is.
 	Unproved Verdict = "unproved"
 )
 
-// UnprovedAlone says that a run is taken to have begun without what its parent had said (lineage.AnomalyPlacedAlone).
+// UnprovedAlone: the run's record says that it began without its parent's history (lineage.AnomalyPlacedAlone), which is not checked.
 const UnprovedAlone = "the beginning: that there was no room for what the parent had said, as the record says, and no record tells how much there was"
 
-// UnprovedPlace says that the parent resolution of a run was not compared.
+// UnprovedPlace: the parent resolution of a run was not compared.
 const UnprovedPlace = "lineage: parent, branch and base are taken as the record says, as no record tells how those runs stood that were going on when this one began"
 
-// Report says whether a run's record is what its raw events make.
+// Report is the result of verifying one run: whether its raw events make its record.
 type Report struct {
 	RunID   string
 	Verdict Verdict
-	// Reason says why nothing is proved. Where raw events of the run itself are gone, Earliest is the first that is still there; else, or
-	// where none is, it is -1.
+	// Reason is why the run is unproved. If raw events of the run are gone, Earliest is the first that is left, or -1 if none is;
+	// otherwise it is -1.
 	Reason   string
 	Earliest int64
-	// Raw is what the raw events make; nil where they are not there.
+	// Raw is the digest of the raw events; nil if they are gone.
 	Raw *Digest
-	// Differences are the members of the record that came out otherwise, From the first event that differs, or one before it.
+	// Differences are the members of the record that differ, From the first event that makes a difference, or one before it.
 	Differences []string
 	From        int64
 	// Unproved is what was not compared.
 	Unproved []string
 }
 
-// Digest stands for a run's events.
+// Digest is the count and hash of a run's events.
 type Digest struct {
 	Events              int64
 	SHA256, InputSHA256 string
 }
 
-// Source gives what the records say of a thread's runs, one by one. Where it does not have one any more, or not yet, the error
-// is an *UnprovableError.
+// Source reads the records of a thread's runs, one by one. For a run whose record is gone, or not there yet, it returns an
+// *UnprovableError.
 type Source interface {
-	// Record returns the record of a run, whole.
+	// Record returns the whole record of a run.
 	Record(run string) (*record.Run, error)
 	// History returns the history at the end of a run.
 	History(run string) (lineage.History, error)
-	// Holding returns the runs, sealed or abandoned, whose records have a message of one of these ids as their own.
+	// Holding returns the sealed and abandoned runs whose records have an own message with one of these ids.
 	Holding(messageIDs []string) (runs []string, err error)
 }
 
@@ -71,7 +71,7 @@ type UnprovableError struct{ Reason string }
 
 func (u *UnprovableError) Error() string { return u.Reason }
 
-// unprovable tells why a run cannot be verified from what else went wrong.
+// unprovable separates the reason for which a run cannot be verified from other errors.
 func unprovable(err error) (why string, other error) {
 	if u := new(UnprovableError); errors.As(err, &u) {
 		return u.Reason, nil
@@ -79,28 +79,27 @@ func unprovable(err error) (why string, other error) {
 	return "", err
 }
 
-// maxUnsealed bounds how many parents that were going on when their child started are folded for one
-// proof.
+// maxUnsealed bounds how many parents that were open when their child started are folded for one proof.
 const maxUnsealed = 16
 
-// maxRecent bounds the histories that are at hand of a thread.
+// maxRecent bounds the histories of a thread in memory.
 const maxRecent = 8
 
-// Thread folds runs of one thread again, side by side in the order of their raw records, and compares what they make with
-// their records. Unlike a Rewriter, which follows a change along the thread, it takes each record for itself: a run starts
-// from what the records say of those before it.
+// Thread folds runs of one thread again, together in the order of their raw records, and compares the results with their records.
+// Unlike a Rewriter, which follows a change along the thread, it verifies each record by itself: a run starts from the recorded
+// history of its parent.
 type Thread struct {
 	loop       *fold.Loop
 	source     Source
 	recorded   *fold.Recorded
 	resolution *resolutionCheck
 	records    map[string]*record.Run
-	// runs are those whose events are read, wanted those that are asked for, by start.
+	// runs are those whose events are read, wanted those to verify, by start.
 	runs    map[string]*threadRun
 	wanted  []*threadRun
 	current *threadRun // the run of the last record
-	// recent are histories that were asked for last, or proved, by run, and order those runs: the next one mostly goes on
-	// from one of them.
+	// recent are the histories that were used or proved last, by run, and order those runs: the next run mostly starts from one of
+	// them.
 	recent map[string]keyedHistory
 	order  []string
 }
@@ -117,10 +116,10 @@ type threadRun struct {
 	// until: the run's records below this offset are read.
 	until  int64
 	wanted bool
-	// needs is a run from which this one may start as it stands then, children how many such there are that have to begin yet.
+	// needs is an open run from which this one may start; children counts the runs that need this one and have not begun.
 	needs    *threadRun
 	children int
-	// failed says why the run cannot be folded, unread why its record cannot be had. Gone: its raw events are not there.
+	// failed is why the run cannot be folded, unread why its record cannot be read. Gone: its raw events are gone.
 	failed, unread string
 	gone           bool
 	earliest       int64
@@ -128,27 +127,27 @@ type threadRun struct {
 	seen  coverage
 	trace trace
 
-	// resolved is where the run stands as it is decided again, if certain, and misplaced what the record says otherwise.
+	// resolved is the run's parent resolution, done again, if it is certain; misplaced are the members of the record that differ from it.
 	resolved  lineage.Run
 	certain   bool
 	misplaced []string
 	begun     bool
-	// late: a record of the run has come behind the end that its own tells of, which is not for good.
+	// late: a raw record of the run came behind the end in its record, which was not final.
 	late bool
-	// compared: what the raw records below the record's end make was compared with the record, and comes out otherwise in differ,
-	// from that offset on.
+	// compared: the result of the raw records below the record's end was compared with the record; differ are the members that
+	// differ, from that offset on.
 	compared bool
 	digest   Digest
 	differ   []string
 	diverges int64
 }
 
-// preliminary reports whether the record says where the run would be if its first event came now.
+// preliminary reports whether the record's parent resolution is preliminary.
 func (p *threadRun) preliminary() bool {
 	return p.rec.InputOnly() && !(p.rec.Open != nil && p.rec.Open.Placed)
 }
 
-// coverage tells whether ranges of offsets are those of a run's records: all lie in one, and each begins and ends with one.
+// coverage checks that ranges of offsets are those of a run's records: each record lies in one, and each begins and ends with a record.
 type coverage struct {
 	ranges [][2]int64
 	last   int64
@@ -168,9 +167,9 @@ func (c *coverage) whole() bool {
 	return !c.bad && (len(c.ranges) == 0 || len(c.ranges) == 1 && c.last == c.ranges[0][1]-1)
 }
 
-// NewThread takes all runs of a thread (their records, which may lack contents and what a fold goes on from), and those
-// that are to be verified. Held is the range of offsets that skein.events has of the thread's partition. The records in Ranges are to be
-// taken, and others may be; where wanted is nil, which is all runs, all records of the thread in held are to be taken.
+// NewThread returns a Thread over all runs of a thread, by their records, which may lack contents and checkpoint, to verify the wanted
+// ones. Held is the range of offsets that skein.events has of the partition. The caller has to give the records in Ranges to Take, and may
+// give others. If wanted is nil, all runs are verified, and all records of the thread in held have to be taken.
 func NewThread(records []*record.Run, wanted []string, held [2]int64, source Source) (*Thread, error) {
 	t := &Thread{
 		source: source, recorded: fold.NewRecorded(records), records: make(map[string]*record.Run, len(records)),
@@ -204,7 +203,7 @@ func NewThread(records []*record.Run, wanted []string, held [2]int64, source Sou
 	return t, err
 }
 
-// add has a run folded.
+// add adds a run to those that are folded.
 func (t *Thread) add(rec *record.Run, held [2]int64) *threadRun {
 	if p := t.runs[rec.RunID]; p != nil {
 		return p
@@ -221,7 +220,7 @@ func (t *Thread) add(rec *record.Run, held [2]int64) *threadRun {
 	return p
 }
 
-// earliest returns the first offset of ranges that is still there; -1 where there is none.
+// earliest returns the first offset of ranges that is not gone; -1 if there is none.
 func earliest(ranges [][2]int64, held [2]int64) int64 {
 	for _, r := range ranges {
 		if at := max(r[0], held[0]); at < min(r[1], held[1]) {
@@ -231,7 +230,7 @@ func earliest(ranges [][2]int64, held [2]int64) int64 {
 	return -1
 }
 
-// addParents has those folded as well that a run may start from as they stood then.
+// addParents also adds the parents that were open when a run began.
 func (t *Thread) addParents(p *threadRun, held [2]int64) {
 	for n, child := 0, p; ; n++ {
 		parent := t.records[child.rec.ParentRunID]
@@ -252,7 +251,7 @@ func (t *Thread) addParents(p *threadRun, held [2]int64) {
 	}
 }
 
-// Ranges are the offsets whose records are to be taken, rising and disjoint.
+// Ranges are the offsets whose records have to be taken, rising and disjoint.
 func (t *Thread) Ranges() [][2]int64 {
 	var all [][2]int64
 	for _, p := range t.runs {
@@ -276,7 +275,7 @@ func (t *Thread) Ranges() [][2]int64 {
 	return out
 }
 
-// Take takes the next raw record of the thread's key; those of runs that are not folded are passed over.
+// Take takes the next raw record of the thread's key; it ignores those of runs that are not folded.
 func (t *Thread) Take(e record.Event) error {
 	taken, outcome, err := t.loop.Next(e)
 	if taken == nil && err == nil {
@@ -287,7 +286,7 @@ func (t *Thread) Take(e record.Event) error {
 	if err != nil {
 		return fmt.Errorf("verifying run %q at %s: %w", p.ID, e.Position(), err)
 	}
-	if p.failed = reason; reason != "" { // what it starts from cannot be had
+	if p.failed = reason; reason != "" { // the history that it starts from is not there
 		return t.resolution.hide(p.rec, stands{open: true, maybe: true})
 	}
 	if outcome == fold.Folded || outcome == fold.SyntheticEnd {
@@ -307,7 +306,7 @@ func (t *Thread) Take(e record.Event) error {
 	return nil
 }
 
-// Headers are those of the record that was taken last, which the next one is likely to repeat (record.ParseHeadersLike).
+// Headers returns those of the last record, which the next one is likely to repeat (record.ParseHeadersLike).
 func (t *Thread) Headers() record.Headers { return t.loop.Decoded().Headers }
 
 // Find implements fold.Runs.
@@ -328,7 +327,7 @@ func (t *Thread) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 		if err := t.compare(p); err != nil || span.Sealed {
 			return nil, "", err
 		}
-		if p.rec.Status != record.StatusRunning { // it was given up, and its record does not say yet what has come since
+		if p.rec.Status != record.StatusRunning { // it expired, and later records are not in its record yet
 			p.late = true
 			return nil, "", t.resolution.hide(p.rec, stands{open: true})
 		}
@@ -346,7 +345,7 @@ func within(ranges [][2]int64, offset int64) bool {
 	return slices.ContainsFunc(ranges, func(r [2]int64) bool { return r[0] <= offset && offset < r[1] })
 }
 
-// Begin implements fold.Runs: the run starts from what records say of its parent, and its parent is resolved again.
+// Begin implements fold.Runs: the run starts from the recorded history of its parent, and its parent is resolved again.
 func (t *Thread) Begin(_ *fold.Run, first *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
 	p, rec := t.current, t.current.rec
 	var err error
@@ -373,7 +372,7 @@ func (t *Thread) Begin(_ *fold.Run, first *fold.Decoded, input *agui.RunAgentInp
 	return fold.StartRecorded(rec, &p.from, input), nil
 }
 
-// begun notes that a run has begun: from here on others may go on from it, and it needs its parent no more.
+// begun notes that a run has begun: from now on others may start from it, and it no longer needs its parent.
 func (t *Thread) begun(p *threadRun) error {
 	if err := t.resolution.begin(p); err != nil {
 		return err
@@ -415,7 +414,7 @@ func (t *Thread) parent(p *threadRun, at int64) (lineage.History, error) {
 	return lineage.History{Messages: live.Fold.Messages(), State: live.Fold.State()}, nil
 }
 
-// history returns the history at a run's end, as records tell it.
+// history returns the recorded history at a run's end.
 func (t *Thread) history(run string) (keyedHistory, error) {
 	if h, ok := t.recent[run]; ok {
 		return h, nil
@@ -441,7 +440,7 @@ func (t *Thread) keep(run string, h keyedHistory) {
 	t.recent[run] = h
 }
 
-// compare holds what was made of a run so far against its record, once.
+// compare compares a run's fold so far with its record, once.
 func (t *Thread) compare(p *threadRun) error {
 	if p.compared || p.failed != "" {
 		return nil
@@ -484,7 +483,7 @@ func (t *Thread) compare(p *threadRun) error {
 	return nil
 }
 
-// Reports says what came of the runs that were to be verified, by start, once all records were taken.
+// Reports returns the results of the wanted runs, by start, once all records were taken.
 func (t *Thread) Reports() ([]Report, error) {
 	reports := make([]Report, 0, len(t.wanted))
 	for _, p := range t.wanted {
@@ -520,7 +519,7 @@ func (p *threadRun) report() Report {
 	switch {
 	case len(out.Differences) == 0:
 	case p.rec.RawLost && len(p.rec.Raw.Ranges) == record.MaxRanges:
-		// What nobody has folded may be there all the same, between two parts of one range.
+		// A record that was never folded may lie between two parts of one range.
 		out.Verdict, out.Differences = Unproved, []string{}
 		out.Reason = "events were passed over when it was folded, and its ranges do not say which"
 	default:

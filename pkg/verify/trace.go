@@ -23,7 +23,7 @@ func newTrace() trace {
 	return trace{messages: map[string]int64{}, types: map[agui.Type]int64{}}
 }
 
-// note takes in an event that was folded; kept are the families of events that its run keeps.
+// note adds an event that was folded; kept are the event families that its run keeps.
 func (t *trace) note(offset int64, ev *agui.Event, kept agui.Families) {
 	t.last = offset
 	if ev.Type != t.recentType {
@@ -50,8 +50,8 @@ func (t *trace) message(offset int64, ev *agui.Event, f agui.Field) {
 	}
 }
 
-// first returns the first of the events that the members were made of in which two records differ, as far as that can
-// be told; else the run's first.
+// first returns the first event behind the members in which two records differ, as far as the trace knows it; else the run's
+// first event.
 func (t *trace) first(want, made *record.Run, differences []string) int64 {
 	best := int64(-1)
 	offer := func(offset int64, ok bool) {
