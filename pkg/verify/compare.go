@@ -17,15 +17,15 @@ import (
 
 // Difference is a member in which two records of a run differ.
 type Difference struct {
-	// Member is its name; statistics and the log's are named one by one, as in "stats.messages".
+	// Member is its name; members of statistics and raw are named one by one, as in "stats.messages".
 	Member string `json:"member"`
-	// At leads to the first value within it that differs, as a JSON Pointer (RFC 6901); empty where
-	// all of it does.
+	// At is the first value within it that differs, as a JSON Pointer (RFC 6901); empty if the whole
+	// member differs.
 	At agui.String `json:"at,omitempty"`
 }
 
-// Differences tells a record of a run and the one that its raw records make (fold.Run.Record) apart, by name. What an open run goes on from is
-// left out, and what rules of the given one's version could not tell apart is no difference.
+// Differences returns the members, by name, in which a record differs from the one that its raw records make (fold.Run.Record). The checkpoint of
+// an open run is left out, and so is what the given record's version of the rules could not distinguish.
 func Differences(given, made *record.Run) ([]Difference, error) {
 	textA, err := encodeClosed(given)
 	if err != nil {
@@ -62,7 +62,7 @@ func Differences(given, made *record.Run) ([]Difference, error) {
 	return out, nil
 }
 
-// encodeClosed encodes a record without what an open run goes on from.
+// encodeClosed encodes a record without its checkpoint.
 func encodeClosed(r *record.Run) ([]byte, error) {
 	closed := *r
 	closed.Open = nil
@@ -92,8 +92,8 @@ func members(text []byte) (map[string]json.RawMessage, error) {
 	return all, nil
 }
 
-// pointer leads to the first place in which two JSON texts differ: lists in their order, objects by
-// name. Where one of the two has nothing there, it leads to what the other one has.
+// pointer returns the first place in which two JSON texts differ: lists in their order, objects by
+// name. If only one of the two has a value there, it points to that.
 func pointer(a, b json.RawMessage) string {
 	if len(a) == 0 || len(b) == 0 || a[0] != b[0] {
 		return ""
@@ -132,8 +132,8 @@ func pointer(a, b json.RawMessage) string {
 	return ""
 }
 
-// asCounted returns a record that was made with its anomalies told as those of the given one are. Records of version 1 count numbers that
-// are new as repeats: wholly, or up to where they were written when that was mended.
+// asCounted returns a made record with its anomalies counted as in the given one. Records of version 1 count new numbers below earlier
+// ones as repeats: all of them, or those before the fix.
 func asCounted(given, made *record.Run) *record.Run {
 	was, is := given.Stats.Anomalies, made.Stats.Anomalies
 	undecided := is[fold.AnomalyBackwards] - was[fold.AnomalyBackwards]
@@ -149,9 +149,8 @@ func asCounted(given, made *record.Run) *record.Run {
 	return &told
 }
 
-// compared reports whether a member of a record can be compared with what its raw events make: of contents that were cut, and of a run of which
-// nothing but an input has come, hashes and counts can. ByOthers says that other rules of the fold made the record; then
-// no result of the rules can.
+// compared reports whether a member of a record can be compared with what its raw events make. If contents were cut, or the run has only
+// an input, hashes and counts can. If another version of the fold made the record (byOthers), results of its rules cannot.
 func compared(r *record.Run, byOthers bool, member string) bool {
 	pending := r.InputOnly()
 	switch {
@@ -164,13 +163,13 @@ func compared(r *record.Run, byOthers bool, member string) bool {
 	}
 }
 
-// isProof reports whether a member shows that raw events are the run's. The others are results of the fold's rules.
+// isProof reports whether a member identifies the run's raw events. The others are results of the fold's rules.
 func isProof(member string) bool { return strings.HasPrefix(member, "raw.") || member == "inputSha256" }
 
-// unprovedPending says that a run's place is not decided.
+// unprovedPending: the run's parent resolution is preliminary.
 const unprovedPending = "lineage: no event has come that would decide it"
 
-// unprovedOf says what the proof of a record does not speak of, its place aside.
+// unprovedOf returns what the proof of a record does not cover, apart from the parent resolution.
 func unprovedOf(r *record.Run) []string {
 	out := []string{}
 	if r.Status == record.StatusAbandoned {

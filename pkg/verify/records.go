@@ -8,7 +8,7 @@ import (
 // Records are the records of a thread in memory (Source).
 type Records struct {
 	byRun map[string]*record.Run
-	// holding are the runs by their own messages, once somebody asks.
+	// holding are the runs by their own messages, made at the first call of Holding.
 	holding map[string][]string
 }
 

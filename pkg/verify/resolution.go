@@ -12,37 +12,37 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// resolutionCheck decides again where runs belong, each at its first event, as the compactor has decided it: from the
-// runs whose own first event lay before, and as they stood then. An input that was sent beside the stream begins no run.
+// resolutionCheck resolves the parents of runs again, each at its first event, as the compactor did: among the runs whose first
+// event lay before, in their state at that time. An input that was sent beside the stream begins no run.
 //
-// Some of how they stood is in no record: when a silent run was given up, and when one was closed that had been. So there
-// are two threads, in least such a run is open, in most it has ended; what both give is certain, as of what has ended the last one
-// counts, and of equal histories the last that began. Runs whose events are not read are open at an unknown state.
+// Part of that state is in no record: when an idle run expired, and when an expired one was closed. So there are two threads: in
+// least such a run is open, in most it has ended. A result that both give is certain, since of ended runs the last to end counts,
+// and of equal histories the last to begin. Runs whose events are not read are open in an unknown state.
 type resolutionCheck struct {
 	byStart, byNext []*record.Run
 	// started and ended are how many of them the threads know of.
 	started, ended int
 	least, most    *lineage.Thread
 
-	// read returns the run's proof where its events are read.
+	// read returns the run's proof if its events are read.
 	read func(run string) *threadRun
-	// source tells which runs hold a message. That counts where an input on RUN_STARTED names no parent.
+	// source finds the runs that have a message. It is needed if an input on RUN_STARTED names no parent.
 	source Source
 	heads  map[string]*record.Run
-	// unsure says that the run which is being placed depends on what a run held that had not ended by then.
+	// unsure: the run being resolved depends on what a run held that had not ended by then.
 	unsure bool
-	// open are the runs that are read, have begun, and whose records do not say an end that lies before; blind those that are
-	// not read and had not ended.
+	// open are the runs that are read, have begun, and have no recorded end before; blind are those that are not read and had not
+	// ended.
 	open  map[string]*threadRun
 	blind map[string]*record.Run
-	// doubtful says that most differs from least.
+	// doubtful: most differs from least.
 	doubtful bool
-	// retold says that a history was told anew since: nobody knows by which key it was found.
+	// retold: a history was refolded since, so the key by which it was found is not known.
 	retold bool
-	// lost says that a run has begun whose place nobody knows.
+	// lost: a run has begun whose parent resolution is not known.
 	lost bool
-	// touched says that runs may have been given up that had records since, of which their own say nothing: those that are
-	// dropped do not take that back. Where all records are read (whole), these are seen.
+	// touched: runs may have expired and had raw records since that are not in their records, as dropped records do not reopen
+	// a run. If all raw records are read (whole), these are seen.
 	touched, whole bool
 }
 
@@ -85,8 +85,8 @@ func (p *resolutionCheck) Any(ids []string, offset int64) (bool, error) {
 	return false, nil
 }
 
-// check resolves the parent of a run again, and returns the members of a record in which a run's place comes out otherwise; certain is false where that cannot be
-// told. Runs are placed in the order of their first events.
+// check resolves the parent of a run again and returns the members of its record that differ; certain is false if that is not
+// known. Runs are resolved in the order of their first events.
 func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage.Run, differ []string, certain bool, err error) {
 	if err := p.pass(own.rec, start.Offset); err != nil {
 		return at, nil, false, err
@@ -102,7 +102,7 @@ func (p *resolutionCheck) check(own *threadRun, start lineage.Start) (at lineage
 			return at, nil, false, err
 		}
 	}
-	if own.rec.FoldVersion != compact.Version || own.rec.Refolds > 0 { // it was placed by other rules, and keeps its place
+	if own.rec.FoldVersion != compact.Version || own.rec.Refolds > 0 { // it was resolved by other rules, and keeps its parent
 		return at, nil, false, nil
 	}
 	if own.rec.RawLost || p.lost || !samePlace(least, most) || p.unsure || !p.stoodSo(start, least.Run) {
@@ -133,8 +133,8 @@ func samePlace(a, b lineage.Placement) bool {
 	return fold.RecordLineage(a.Run) == fold.RecordLineage(b.Run) && a.Run.Base == b.Run.Base && slices.Equal(a.Anomalies, b.Anomalies)
 }
 
-// sameAnomalies reports whether a record counts what placing its run has found. How much room a record had nobody
-// knows (UnprovedAlone), but alone is only who has a parent that goes on.
+// sameAnomalies reports whether a record counts the anomalies of its parent resolution. How much room a record had is not known
+// (UnprovedAlone), but only a run with an open parent can start without its history.
 func sameAnomalies(at lineage.Placement, counted map[string]int64) bool {
 	for _, rule := range []string{lineage.AnomalySelfParent, lineage.AnomalyParentCycle} {
 		if slices.Contains(at.Anomalies, rule) != (counted[rule] > 0) {
@@ -144,10 +144,10 @@ func sameAnomalies(at lineage.Placement, counted map[string]int64) bool {
 	return counted[lineage.AnomalyPlacedAlone] == 0 || at.Run.Parent != "" && at.Run.Base == ""
 }
 
-// stoodSo reports whether it is known how the runs stood that the parent was found among.
+// stoodSo reports whether the state of the runs among which the parent was found is known.
 func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 	for _, h := range p.blind {
-		if !fold.Final(h) && h.InputOnly() { // if it had begun, its record does not say where
+		if !fold.Final(h) && h.InputOnly() { // if it has begun since, its record does not have its resolution
 			return false
 		}
 	}
@@ -167,7 +167,7 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 			return true
 		}
 	}
-	// By ends: any that was going on may have been given up just then.
+	// By ends: any open run may have expired just then.
 	last := int64(-1)
 	if e, ok := p.least.Run(at.Parent); ok {
 		last = e.End
@@ -180,7 +180,7 @@ func (p *resolutionCheck) stoodSo(start lineage.Start, at lineage.Run) bool {
 	return len(p.blind) == 0 && !p.touched
 }
 
-// pass has the threads know what the records say of the runs before an offset, but for one that is about to begin there.
+// pass adds to the threads what records say of the runs before an offset, except for one that begins there.
 func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 	for ; p.started < len(p.byStart) && p.byStart[p.started].Raw.First < offset; p.started++ {
 		h := p.byStart[p.started]
@@ -218,13 +218,13 @@ func (p *resolutionCheck) pass(own *record.Run, offset int64) error {
 	return nil
 }
 
-// stands says how a run stands.
+// stands is the state of a run.
 type stands struct {
-	// open: it goes on, and what it has said is not known. givenUp: it has what its record says, and may have ended or not.
+	// open: it is open, and what it has said is not known. givenUp: it is as in its record, and may have ended or not.
 	open, givenUp bool
-	// maybe: it may not be there at all.
+	// maybe: it may not exist.
 	maybe bool
-	// sealed: its end is for good.
+	// sealed: its end is final.
 	sealed bool
 }
 
@@ -251,17 +251,17 @@ func (p *resolutionCheck) add(h *record.Run, how stands) error {
 	return p.put(&r, &r)
 }
 
-// hide takes a run for one whose events are not read, from where it is on.
+// hide treats a run from now on as one whose events are not read.
 func (p *resolutionCheck) hide(h *record.Run, how stands) error {
 	delete(p.open, h.RunID)
 	p.blind[h.RunID] = h
 	return p.add(h, how)
 }
 
-// begin has the threads know a run that goes on, from its first event on.
+// begin adds an open run to the threads, from its first event on.
 func (p *resolutionCheck) begin(own *threadRun) error {
 	r := fold.LineageOf(own.rec)
-	if own.preliminary() { // its record says where it would have been
+	if own.preliminary() { // its record has only the preliminary resolution
 		if !own.certain {
 			p.lost = true
 			return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Rewriter folds the runs of one thread again, all of them at once in the order of their raw records, and says which records come out
-// otherwise by now. Unlike a Thread it follows a change along the thread: a run starts from what its parent's raw events make now.
-// Lineage is taken from the records, as it was decided once and for all.
+// Rewriter folds all runs of one thread again, in the order of their raw records, and returns the records that differ under the current
+// rules. Unlike a Thread it follows a change along the thread: a run starts from what its parent's raw events give now.
+// Lineage is taken from the records, as it is final.
 type Rewriter struct {
 	loop     *fold.Loop
 	recorded *fold.Recorded
@@ -26,59 +26,60 @@ type Rewriter struct {
 // rewriteRun is one run of a Rewriter.
 type rewriteRun struct {
 	run
-	// excluded says why the record is not made again; runs that are based on it then start from what it says.
+	// excluded is why the record is not made again; runs based on it then start from its recorded history.
 	excluded Outcome
 	reason   string
 	made     *record.Run
-	// at is the history at the end of what was made, key its name; recorded is that of the record. Runs that only add
-	// to one another share theirs: a thread is held once, not once for each of its runs.
+	// at is the history at the end of the new record, key its key; recorded is that of the old record. Runs that only append to one
+	// another share it, so a thread is in memory once, not once for each run.
 	at       lineage.History
 	key      lineage.Key
 	recorded *lineage.History
 }
 
-// Outcome is what came of a run that was folded again.
+// Outcome is the outcome of folding a run again.
 type Outcome string
 
 // The outcomes.
 const (
-	// Same: the raw events make the record that is there.
+	// Same: the raw events make the same record.
 	Same Outcome = "same"
-	// Changes: they make another one.
+	// Changes: they make another record.
 	Changes Outcome = "changes"
-	// Gone: raw events that it takes are gone, so the record stays as it is.
+	// Gone: raw events that it needs are gone, so the record stays as it is.
 	Gone Outcome = "gone"
-	// Open: the run goes on, and so does its record; or it may, abandoned with nothing but its input.
+	// Open: the run is open, or expired with only an input, so its record will change anyway.
 	Open Outcome = "open"
 )
 
-// Result is what came of one run that was folded again.
+// Result is the result of folding one run again.
 type Result struct {
 	Tenant   string `json:"tenant"`
 	ThreadID string `json:"threadId"`
 	RunID    string `json:"runId"`
-	// Position is the run's first in skein.events.
+	// Position is that of the run's first record in skein.events.
 	Position record.Position `json:"position"`
-	// FoldVersion is that of the rules by which the record was made.
+	// FoldVersion is the version of the rules that made the record.
 	FoldVersion int     `json:"foldVersion"`
 	Outcome     Outcome `json:"outcome"`
 	// Why says what is gone.
 	Why string `json:"why,omitempty"`
-	// Differences are the members that change, and where the first change in each is.
+	// Differences are the members that change, each with the place of its first change.
 	Differences []Difference `json:"differences"`
 }
 
-// Rewritten is a record that replaces the one that is there.
+// Rewritten is a record that replaces the current one.
 type Rewritten struct {
 	Record *record.Run
-	// Was is the history at the run's end as records tell it so far, Is as they tell it from then on.
+	// Was is the history at the run's end by the old records, Is by the new ones.
 	Was, Is lineage.History
 }
 
-// ErrUnchanged says that all records of a thread stay as they are: one that would have to be replaced cannot be.
+// ErrUnchanged means that all records of a thread stay as they are, as one that would have to be replaced cannot be.
 var ErrUnchanged = errors.New("the thread stays as it is")
 
-// NewRewriter takes the latest records of all runs of a thread, and sorts them by start; start is the first offset that skein.events still has.
+// NewRewriter returns a Rewriter over the latest records of all runs of a thread, which it sorts by start. Start is the first offset that
+// skein.events still has.
 func NewRewriter(records []*record.Run, start int64) *Rewriter {
 	slices.SortFunc(records, compareStart)
 	w := &Rewriter{recorded: fold.NewRecorded(records), byID: make(map[string]*rewriteRun, len(records))}
@@ -100,7 +101,7 @@ func NewRewriter(records []*record.Run, start int64) *Rewriter {
 
 func (r *rewriteRun) exclude(reason string) { r.excluded, r.reason = Gone, reason }
 
-// errExcluded says that a run cannot be folded again; its reason says why.
+// errExcluded means that a run cannot be folded again, for its reason.
 var errExcluded = errors.New("the run is excluded")
 
 // Take takes the next raw record of the thread's key. Records that no run needs may be left out.
@@ -135,7 +136,7 @@ func (w *Rewriter) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 	return r.Run, "", nil
 }
 
-// Begin implements fold.Runs: the run starts from its parent as it stands by now.
+// Begin implements fold.Runs: the run starts from its parent's current history.
 func (w *Rewriter) Begin(_ *fold.Run, _ *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
 	r := w.current
 	if id := r.rec.ParentRunID; id != "" && !fold.StartedAlone(r.rec) {
@@ -201,12 +202,11 @@ func (r *rewriteRun) finish() error {
 	return nil
 }
 
-// replaces reports whether runs that are based on this one start from what was made of it. From a record that was cut, the
-// compactor too goes on from what it says.
+// replaces reports whether runs based on this one start from its new record. From a record that was cut, the compactor also starts
+// from the recorded history.
 func (r *rewriteRun) replaces() bool { return r.made != nil && !r.rec.Truncated }
 
-// history is what runs that are based on a run start from: what was made of it, or what its record says
-// where nothing was made.
+// history is what runs based on a run start from: its new history or, if none was made, the recorded one.
 func (w *Rewriter) history(r *rewriteRun) (lineage.History, error) {
 	if r.replaces() {
 		return r.at, nil
