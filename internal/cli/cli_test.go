@@ -69,7 +69,7 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"until of nothing":        {[]string{"replay", "t", "r", "--until", "state.n >"}, app.ExitUsage, "Syntax error"},
 		"until of no bool":        {[]string{"replay", "t", "r", "--until", "1"}, app.ExitUsage, "not bool"},
 		"until to a topic":        {[]string{"replay", "t", "r", "--until", "true", "--to", "x"}, app.ExitUsage, "--until does not go with --to"},
-		"tail as two":             {[]string{"tail", "t", "--events", "--json"}, app.ExitUsage, "--events or --json"},
+		"tail as two":             {[]string{"tail", "t", "--events", "--json"}, app.ExitUsage, "--events and --json exclude each other"},
 		"tail of nothing":         {[]string{"tail"}, app.ExitUsage, "skein tail THREAD [RUN]"},
 		"tail of nobody":          {[]string{"tail", "t", "--url", "http://127.0.0.1:1"}, app.ExitFailed, "is skein dev running?"},
 		"follow for machines":     {[]string{"history", "t", "--follow", "--json"}, app.ExitUsage, "skein tail --json"},

@@ -52,7 +52,7 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	if !held.reader.Begun() {
 		return &refusal{
 			status: http.StatusNotFound, extensions: map[string]any{"total": 0},
-			detail: fmt.Sprintf("no event of run %q has come that could be folded; what it starts from is decided at its first one", run),
+			detail: fmt.Sprintf("run %q has no state yet: none of its events has arrived that could be folded", run),
 		}
 	}
 	return f(stepping{held.reader, c, row})
