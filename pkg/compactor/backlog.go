@@ -85,6 +85,9 @@ func (b *backlog) poll(ctx context.Context) (kgo.Fetches, error) {
 	failed := false
 	fetches := b.group.PollRecords(ctx, pollRecords)
 	for _, e := range fetches.Errors() {
+		if errors.Is(e.Err, kafka.ErrUnpackLater) {
+			continue
+		}
 		if isFenced(e.Err) {
 			return nil, fmt.Errorf("%w: %w", ErrFenced, e.Err)
 		}

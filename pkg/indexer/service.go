@@ -165,6 +165,9 @@ func (s *Service) poll(ctx context.Context, cl *kgo.Client, b *block) error {
 		if errors.Is(f.Err, context.Canceled) || errors.Is(f.Err, context.DeadlineExceeded) {
 			continue // ours
 		}
+		if errors.Is(f.Err, kafka.ErrUnpackLater) {
+			continue
+		}
 		s.metrics.fetchErrors.Inc()
 		if errors.Is(f.Err, kerr.OffsetOutOfRange) || errors.Is(f.Err, kerr.UnknownTopicID) {
 			// The topic was made anew or cut: what the store has belongs to another one.

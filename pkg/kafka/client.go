@@ -40,9 +40,7 @@ func (c Config) base(role string, metrics bool) ([]kgo.Opt, func() error, error)
 		kgo.MetadataMaxAge(time.Minute),
 		// How soon a client may ask again. The default of 5 s is the pause after a failed leader.
 		kgo.MetadataMinAge(250 * time.Millisecond),
-		// What a batch may unpack to. Ours are up to MaxBatchBytes before compression; other
-		// producers' may be more, but 1 GiB, the default, is a way to kill the process.
-		kgo.MaxDecompressBatchBytes(256 << 20),
+		kgo.MaxDecompressBatchBytes(maxUnpackBytes),
 		// KIP-714 has brokers collect the clients' metrics. Skein serves its own.
 		kgo.DisableClientMetrics(),
 	}

@@ -15,6 +15,9 @@ const (
 	EndOffset int64 = -1
 )
 
+// maxAnswerBytes is about what an answer to a reader unpacks to at most. FetchMaxBytes bounds what is sent.
+const maxAnswerBytes = 64 << 20
+
 // consuming are the options of every client that reads.
 func consuming() []kgo.Opt {
 	return []kgo.Opt{
@@ -52,12 +55,16 @@ type GroupOptions struct {
 // CommitOffsetsSync after the data is durable. No rebalance happens between PollFetches and
 // AllowRebalance, so what was polled can be finished and committed while it is still owned: call
 // AllowRebalance after each poll, within the rebalance timeout of 60 s, or the group throws the
-// member out. Close with CloseAllowingRebalance.
+// member out. Close with CloseAllowingRebalance. ErrUnpackLater among the errors of a poll is none.
 func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
 	if o.Group == "" || len(o.Topics) == 0 {
 		return nil, fmt.Errorf("making group reader: group or topics are missing")
 	}
-	opts := append(consuming(),
+	unpacking, err := limitUnpacking(maxAnswerBytes)
+	if err != nil {
+		return nil, fmt.Errorf("making group reader: %w", err)
+	}
+	opts := append(append(consuming(), unpacking...),
 		kgo.ConsumerGroup(o.Group),
 		kgo.ConsumeTopics(o.Topics...),
 		// A member that comes or goes moves only the partitions that must move.
@@ -113,5 +120,12 @@ func NewDirectReader(cfg Config, topic string, from map[int32]int64, extra ...kg
 		offsets[p] = o
 	}
 	opts := append(consuming(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}))
+	if len(offsets) == 1 { // the first batch of an answer is always given: no poll has ErrUnpackLater
+		unpacking, err := limitUnpacking(maxAnswerBytes)
+		if err != nil {
+			return nil, fmt.Errorf("making direct reader of %s: %w", topic, err)
+		}
+		opts = append(opts, unpacking...)
+	}
 	return cfg.newClient("direct", false, append(opts, extra...)...)
 }

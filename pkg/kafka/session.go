@@ -48,8 +48,15 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 	if err != nil {
 		return nil, err
 	}
+	// One answer waits, unpacked, while another one is processed, for each broker: twice this in memory, as a rule. The compactor keeps
+	// nothing of a record that it has processed, and gives it back to the pool.
+	unpacking, err := limitUnpacking(32<<20, &fetchPool{})
+	if err != nil {
+		return nil, fmt.Errorf("making compactor session: %w", err)
+	}
 	opts = append(opts, producing()...)
 	opts = append(opts, consuming()...)
+	opts = append(opts, unpacking...)
 	opts = append(opts,
 		kgo.ConsumerGroup(o.Group),
 		kgo.ConsumeTopics(cfg.Topics().Events),
@@ -81,8 +88,6 @@ func NewCompactorSession(ctx context.Context, cfg Config, o CompactorOptions) (*
 		// Else a partition whose log ends in the marker of a transaction is never known to be read to its end: what
 		// rests on that (runs that are silent by the clock) waits for its next record.
 		kgo.KeepControlRecords(),
-		// The compactor keeps nothing of a record that it has processed, and gives it back.
-		kgo.WithPools(&fetchPool{}),
 		// The fastest level of zstd: 6 % more bytes than the default one for prose, for 3/4 of its time, and
 		// less than a quarter of it where texts hardly repeat.
 		kgo.ProducerBatchCompression(kgo.ZstdCompression().WithLevel(int(zstd.SpeedFastest))),

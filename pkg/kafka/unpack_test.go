@@ -1,0 +1,50 @@
+package kafka_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+)
+
+// Records of 14 MB of one letter are 2 KB where they are sent: an answer within FetchMaxBytes has hundreds of them.
+func TestNewGroupReader_UnpacksNoMoreThanItHolds(t *testing.T) {
+	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
+		const each, size = 6, 14 << 20
+		topic, value := cfg.Topics().Runs, bytes.Repeat([]byte("x"), size)
+		for i := range 2 * each {
+			kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Partition: int32(i % 2), Key: []byte("k"), Value: value})
+		}
+		reader, err := kafka.NewGroupReader(cfg, kafka.GroupOptions{Group: "g-" + topic, Topics: []string{topic}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reader.CloseAllowingRebalance()
+		next := map[int32]int64{}
+		for got, most := 0, 64<<20+2*size; got < 2*each; {
+			fetches := reader.PollFetches(t.Context())
+			for _, e := range fetches.Errors() {
+				if !errors.Is(e.Err, kafka.ErrUnpackLater) {
+					t.Fatal(e.Err)
+				}
+			}
+			held := 0
+			fetches.EachRecord(func(m *kgo.Record) {
+				if m.Offset != next[m.Partition] || len(m.Value) != size {
+					t.Fatalf("at %d of partition %d are %d bytes, want offset %d", m.Offset, m.Partition, len(m.Value), next[m.Partition])
+				}
+				next[m.Partition]++
+				held += len(m.Value)
+				got++
+			})
+			if held > most {
+				t.Errorf("an answer unpacks to %d bytes, want %d at most", held, most)
+			}
+			reader.AllowRebalance()
+		}
+	})
+}
