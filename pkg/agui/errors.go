@@ -37,6 +37,8 @@ const (
 	RuleSchema    = "schema"
 	// RuleChunk is for chunks that the client cannot place, such as a first one without an id.
 	RuleChunk = "chunk"
+	// RuleTooMany is for more than MaxMessages in one input or snapshot.
+	RuleTooMany = "too-many"
 	// RuleRepeated is for a snapshot that would put messages in several places, too large for all of them.
 	RuleRepeated = "repeated"
 )

@@ -74,6 +74,9 @@ func (e *Event) Decode(b []byte) error {
 		}
 		e.Raw = b
 	}
+	if err := e.checkCount(); err != nil {
+		return err
+	}
 	e.upgrade()
 	return e.check()
 }

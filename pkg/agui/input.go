@@ -43,6 +43,9 @@ func DecodeInput(b []byte, run string) (*RunAgentInput, error) {
 	if kindOf(b) != kindObject {
 		return nil, errNotObject
 	}
+	if err := checkInputCount("", b); err != nil {
+		return nil, err
+	}
 	up, _ := upgradeInput(b)
 	return decodeInput(up, run, false)
 }

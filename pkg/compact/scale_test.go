@@ -331,7 +331,7 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return `{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"x"}`
 		}, "tool-content-not-open"},
-		"snapshots and calls in turn over activities, all with calls": {40_000, func(i, n int) string {
+		"snapshots and calls in turn over activities, all with calls": {2 * agui.MaxMessages, func(i, n int) string {
 			if i == 0 {
 				var b strings.Builder
 				for j := range n / 2 {
@@ -364,20 +364,20 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return `{"type":"MESSAGES_SNAPSHOT","messages":[],"metadata":{"@ag-ui/client":{"authoritativeActivityTypes":null}}}`
 		}, ""},
-		"snapshots that keep messages of doubled ids": {80_000, func(i, n int) string {
+		"snapshots that keep messages of doubled ids": {agui.MaxMessages, func(i, n int) string {
 			if i == 0 {
 				return doubled(n)
 			}
 			return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
 		}, ""},
-		"snapshots that name one of many doubled ids": {80_000, func(i, n int) string {
+		"snapshots that name one of many doubled ids": {agui.MaxMessages, func(i, n int) string {
 			if i == 0 {
 				return doubled(n)
 			}
 			return fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m%d","role":"assistant"},{"id":"n%d","role":"user","content":""},{"id":"n%d","role":"user","content":""}]}`,
 				i/2, i/2, i/2)
 		}, ""},
-		"snapshots and deltas in turn, while all messages stand in two places": {80_000, func(i, n int) string {
+		"snapshots and deltas in turn, while all messages stand in two places": {agui.MaxMessages, func(i, n int) string {
 			switch {
 			case i < 2:
 				return doubled(n)
@@ -386,7 +386,7 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
 		}, "text-content-not-open"},
-		"results that come and go in front of reasoning of their id": {80_000, func(i, n int) string {
+		"results that come and go in front of reasoning of their id": {agui.MaxMessages - 1, func(i, n int) string {
 			const caller = `{"id":"a","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":""}}]}`
 			switch {
 			case i == 0:
@@ -445,7 +445,7 @@ func TestRun_CostsGrowWithTheSizeOfAnEvent(t *testing.T) {
 			return []string{`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant",` + members(n) + `}]}`,
 				`{"type":"TEXT_MESSAGE_START","messageId":"m"}`, `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"x"}`}
 		}},
-		"a type that a snapshot owns many times": {40_000, func(n int) []string {
+		"a type that a snapshot owns many times": {agui.MaxMessages, func(n int) []string {
 			var messages []string
 			for i := range n {
 				messages = append(messages, fmt.Sprintf(`{"id":"m%d","role":"activity","activityType":"p","content":{}}`, i))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -171,6 +172,9 @@ func within(records ...sent) []sent {
 // whole is a run of five events.
 var whole = []string{started, open, says, closed, finished}
 
+// many are more messages than an input or snapshot may have.
+var many = strings.Repeat(`"x",`, agui.MaxMessages) + `"x"`
+
 // mistakes are the rows of the table: what a producer sends, and of what it leads to the runs and the text of the messages.
 var mistakes = map[string]struct {
 	records []sent
@@ -182,16 +186,18 @@ var mistakes = map[string]struct {
 		{key: []byte("dev/a b"), value: started}, {key: []byte("dev/a%2fb"), value: started}, {key: []byte("dev/a+b"), value: started}, {key: []byte("dev/%61"), value: started}, {key: []byte("dev/ä"), value: started}}},
 	"an id in the key that is empty, over 512 bytes, `.` or `..`": {records: []sent{
 		{key: []byte("dev/"), value: started}, {key: []byte("dev/" + strings.Repeat("x", 513)), value: started}, {key: []byte("dev/."), value: started}, {key: []byte("dev/.."), value: started}}},
-	"another partition than the key's":                                          {records: []sent{{other: true, value: started}}},
-	"a `skein-version` that is no version, such as `0` or `new`":                {records: []sent{of(started, "skein-version", "0"), of(started, "skein-version", "new")}},
-	"a `skein-kind` that there is not, such as `Event`":                         {records: []sent{of(started, "skein-kind", "Event")}},
-	"a `skein-kind` of Skein's own topics, such as `run`":                       {records: []sent{of(started, "skein-kind", "run")}},
-	"a `seq` that is no decimal number, such as eight bytes, or `1.0`":          {records: []sent{of(started, "seq", "\x00\x00\x00\x00\x00\x00\x00\x01"), of(started, "seq", "1.0"), of(started, "seq", "-1")}},
-	"a `run-id` that is empty, over 512 bytes, `.` or `..`, or not UTF-8":       {records: []sent{of(started, "run-id", ""), of(started, "run-id", strings.Repeat("x", 513)), of(started, "run-id", ".."), of(started, "run-id", "\xff")}},
-	"a value of more than 16 MiB":                                               {records: []sent{of(`{"type":"CUSTOM","name":"large","value":"` + strings.Repeat("x", kafka.MaxValueBytes) + `"}`)}},
-	"a value that is no JSON object with a `type`, or none":                     {records: within(of(`{"type":`), of(`[]`), of(`{"type":""}`), of("")), runs: "r finished"},
-	"an event that AG-UI's schema rejects":                                      {records: within(of(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m"}`)), runs: "r finished"},
-	"an input without a list of `messages`":                                     {records: append([]sent{input(`{"threadId":"T","runId":"r"}`)}, within()...), runs: "r finished"},
+	"another partition than the key's":                                    {records: []sent{{other: true, value: started}}},
+	"a `skein-version` that is no version, such as `0` or `new`":          {records: []sent{of(started, "skein-version", "0"), of(started, "skein-version", "new")}},
+	"a `skein-kind` that there is not, such as `Event`":                   {records: []sent{of(started, "skein-kind", "Event")}},
+	"a `skein-kind` of Skein's own topics, such as `run`":                 {records: []sent{of(started, "skein-kind", "run")}},
+	"a `seq` that is no decimal number, such as eight bytes, or `1.0`":    {records: []sent{of(started, "seq", "\x00\x00\x00\x00\x00\x00\x00\x01"), of(started, "seq", "1.0"), of(started, "seq", "-1")}},
+	"a `run-id` that is empty, over 512 bytes, `.` or `..`, or not UTF-8": {records: []sent{of(started, "run-id", ""), of(started, "run-id", strings.Repeat("x", 513)), of(started, "run-id", ".."), of(started, "run-id", "\xff")}},
+	"a value of more than 16 MiB":                                         {records: []sent{of(`{"type":"CUSTOM","name":"large","value":"` + strings.Repeat("x", kafka.MaxValueBytes) + `"}`)}},
+	"a value that is no JSON object with a `type`, or none":               {records: within(of(`{"type":`), of(`[]`), of(`{"type":""}`), of("")), runs: "r finished"},
+	"an event that AG-UI's schema rejects":                                {records: within(of(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m"}`)), runs: "r finished"},
+	"an input without a list of `messages`":                               {records: append([]sent{input(`{"threadId":"T","runId":"r"}`)}, within()...), runs: "r finished"},
+	"an input, or a `MESSAGES_SNAPSHOT`, of more than 10,000 messages: send what the run adds, and name the parent run for the rest": {
+		records: append([]sent{input(`{"threadId":"T","runId":"r","messages":[` + many + `]}`)}, within(of(`{"type":"MESSAGES_SNAPSHOT","messages":[`+many+`]}`))...), runs: "r finished"},
 	"an event without `run-id` where no run is open":                            {records: []sent{{value: says}}},
 	"an event behind the run's end":                                             {records: append(within(), of(open)), runs: "r finished"},
 	"a second end":                                                              {records: append(within(), of(finished), of(`{"type":"RUN_ERROR","message":"x"}`)), runs: "r finished"},

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // One event on its way through a partition: threads of 10 turns, each with the conversation so far as
@@ -115,18 +117,18 @@ func answer(deltas int) string {
 // longThread is a thread whose first run brings so many messages, with one more turn on it.
 func longThread(tb testing.TB, messages, cache int) *sim {
 	s := newSim(tb, func(c *Config) { c.CacheBytes = cache })
-	var b strings.Builder
-	for i := range messages {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(userMessage(fmt.Sprintf("u%d", i), strings.Repeat("x", 140)))
-	}
 	s.cfg.RecordLimit = 1 << 30
-	s.Send("t", "first", fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":"first","input":{"threadId":"t","runId":"first","messages":[%s],"tools":[],"context":[]}}`, b.String()))
+	const each = agui.MaxMessages // the run starts again and again: the client appends what it does not know
+	for from := 0; from < messages; from += each {
+		var b strings.Builder
+		for i := from; i < min(from+each, messages); i++ {
+			b.WriteString("," + userMessage(fmt.Sprintf("u%d", i), strings.Repeat("x", 140)))
+		}
+		s.Send("t", "first", fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":"first","input":{"threadId":"t","runId":"first","messages":[%s],"tools":[],"context":[]}}`, b.String()[1:]))
+	}
 	s.Send("t", "first", finished("first"))
 	s.open(false)
-	s.feed(2)
+	s.feed(len(s.Events))
 	s.commit(true)
 	s.shortTurn("second")
 	return s

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/runstore"
 )
 
 // known tells which messages a thread has, of its runs that are not live (lineage.Known). Own messages are enough: what
@@ -28,12 +29,8 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 			return true, nil
 		}
 	}
-	looked := map[string]bool{}
-	for _, id := range ids {
-		runs, err := k.p.store.Thread(k.key).ByMessage(id, offset)
-		if err != nil {
-			return false, err
-		}
+	looked, found := map[string]bool{}, false
+	err := k.p.store.Thread(k.key).ByMessage(ids, offset, func(runs []*runstore.Metadata) (more bool, err error) {
 		for _, h := range threadRunsOf(runs) {
 			if now := t.runs[h.ID]; now != nil {
 				h = now
@@ -47,10 +44,11 @@ func (k known) Any(ids []string, offset int64) (bool, error) {
 			if err != nil {
 				return false, err
 			}
-			if slices.ContainsFunc(rec.Messages, wanted) {
-				return true, nil
+			if found = slices.ContainsFunc(rec.Messages, wanted); found {
+				return false, nil
 			}
 		}
-	}
-	return false, nil
+		return true, nil
+	})
+	return found, err
 }

@@ -111,20 +111,30 @@ func (t Thread) ByHistory(histories []lineage.Key, offset int64) (found *Metadat
 	return found, err
 }
 
-// ByMessage returns the runs that started before the offset and may have a message of the id as their own.
-func (t Thread) ByMessage(id string, offset int64) (runs []*Metadata, err error) {
-	sum := messageSumOf(id)
-	err = t.store.seek(ReadMetadata, listKey(messageTable, t.key, string(sum[:])), func(it *pebble.Iterator) error {
-		for ok := it.First(); ok && orderOf(it.Key()) < offset; ok = it.Next() {
-			m, err := t.follow(ReadMetadata, it)
-			if err != nil {
+// ByMessage calls yield, id by id, with the runs that started before the offset and may have a message of the id as their own. It ends
+// where yield returns false. One iterator serves all ids: to open one for each would cost ten times as much.
+func (t Thread) ByMessage(ids []string, offset int64, yield func(runs []*Metadata) (more bool, err error)) error {
+	return t.store.seek(ReadMetadata, listKey(messageTable, t.key, ""), func(it *pebble.Iterator) error {
+		for _, id := range ids {
+			sum := messageSumOf(id)
+			prefix := listKey(messageTable, t.key, string(sum[:]))
+			var runs []*Metadata
+			for ok := it.SeekGE(prefix); ok && bytes.HasPrefix(it.Key(), prefix) && orderOf(it.Key()) < offset; ok = it.Next() {
+				m, err := t.follow(ReadMetadata, it)
+				if err != nil {
+					return err
+				}
+				runs = append(runs, m)
+			}
+			if len(runs) == 0 {
+				continue
+			}
+			if more, err := yield(runs); !more || err != nil {
 				return err
 			}
-			runs = append(runs, m)
 		}
 		return nil
 	})
-	return runs, err
 }
 
 // FirstChild returns the start of the earliest sealed child of a run.
