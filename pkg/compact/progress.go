@@ -51,6 +51,8 @@ type progress struct {
 	Thinking    thinking     `json:"thinking"`
 	// Same are places in the list that hold one message: see conversation.same.
 	Same [][3]int `json:"same,omitempty"`
+	// Cut: contents are folded no more (Run.Cut).
+	Cut bool `json:"cut,omitempty"`
 
 	called set // ToolCallIDs as a set
 	burst  burst
@@ -114,9 +116,12 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 
 // count notes an event that was folded.
 func (r *Run) count(ev *agui.Event) {
+	if !r.counts(ev.Type) {
+		return
+	}
 	if ev.Type != r.p.burst.of {
 		r.p.settle()
-		r.p.burst.of, r.p.burst.keep = ev.Type, r.keep.Keep(ev.Type)
+		r.p.burst.of, r.p.burst.keep = ev.Type, !r.p.Cut && r.keep.Keep(ev.Type)
 	}
 	r.p.burst.events++
 	r.p.burst.bytes += int64(len(ev.Raw))

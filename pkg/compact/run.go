@@ -152,6 +152,10 @@ func (r *Run) apply(ev *agui.Event) error {
 	if r.Ended() {
 		return ErrEnded
 	}
+	if r.p.Cut {
+		r.applyCut(ev)
+		return nil
+	}
 	sub, hasSub := ev.String(agui.FieldSubagentRunID)
 	o := owner{sub, hasSub}
 	r.conv.incoming = len(ev.Raw)

@@ -47,6 +47,16 @@ type owned struct {
 	joining bool
 }
 
+// open returns the processors that may be used: no runs are marked for a gap in them.
+func (o owned) open() (parts []*partition.Processor) {
+	for _, v := range o.parts {
+		if v.phase == phaseOpen && !v.part.Stats().Paused {
+			parts = append(parts, v.part)
+		}
+	}
+	return parts
+}
+
 func (m *membership) onAssigned(_ context.Context, cl *kgo.Client, assigned map[string][]int32) {
 	ids := assigned[m.topic]
 	if len(ids) > 0 {

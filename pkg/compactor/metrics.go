@@ -28,6 +28,7 @@ type Metrics struct {
 	OpenSeconds   prometheus.Histogram
 	OpenRuns      prometheus.Gauge
 	OpenRunBytes  prometheus.Gauge
+	CutRuns       prometheus.Counter
 	Partitions    *prometheus.GaugeVec // state: open, opening
 	Lag           *kafka.Lag
 	Stops         *kafka.VersionStops
@@ -92,7 +93,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		CommitSeconds:      seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
 		OpenSeconds:        seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
 		OpenRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
-		OpenRunBytes:       gauge("open_run_bytes", "Memory that open runs hold: about as much as their last records and what came since, and 10 KiB each."),
+		OpenRunBytes:       gauge("open_run_bytes", "Memory that open runs hold: about as much as their last records and what came since, 10 KiB each and 0.5 KiB a message."),
+		CutRuns:            counter("cut_runs_total", "Open runs whose largest contents were replaced by references, as open runs held more memory than they may."),
 		Partitions:         parts,
 		Lag:                lag,
 		Stops:              stops,

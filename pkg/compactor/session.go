@@ -77,6 +77,7 @@ func newSession(cfg Config, k kafka.Config, admin *kadm.Client, st *runstore.Set
 		backlog: backlog{logger: logger, lag: metrics.Lag},
 		room:    partition.NewRoom(1), learned: map[string]bool{},
 	}
+	s.room.LimitMemory(cfg.Room(0))
 	s.opener = opener{
 		cfg: cfg, kafka: k, topics: topics, logger: logger, metrics: metrics, now: now, admin: admin, members: &s.members,
 		stores: st, catchUps: newCatchUps(logger, metrics), opened: make(chan opened),

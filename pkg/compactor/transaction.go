@@ -30,8 +30,12 @@ type share struct {
 func (s *session) collect(ctx context.Context, own owned) (shares []share, err error) {
 	now := s.now()
 	ends := s.logEnds(ctx, own, now)
+	if err := partition.CutLargest(own.open(), now); err != nil {
+		return nil, err
+	}
 	room := s.room
 	s.room = partition.NewRoom(max(1, len(own.parts)))
+	s.limitMemory(own)
 	for _, v := range s.inTurn(own) {
 		switch v.phase {
 		case phaseFetchingOffsets:
@@ -245,14 +249,30 @@ func (s *session) settle(shares []share) (cycleOutcome, error) {
 			s.opener.open(sh.assignment)
 		}
 	}
-	s.metrics.OpenRuns.Set(float64(openRuns))
-	s.metrics.OpenRunBytes.Set(float64(openRunBytes))
+	s.noteOpenRuns(openRuns, openRunBytes)
 	return outcome, nil
+}
+
+// noteOpenRuns takes in what open runs hold once some have left memory.
+func (s *session) noteOpenRuns(runs, bytes int) {
+	s.metrics.OpenRuns.Set(float64(runs))
+	s.metrics.OpenRunBytes.Set(float64(bytes))
+	s.room.LimitMemory(s.cfg.Room(bytes))
+}
+
+// limitMemory has the next transaction end before open runs hold more than they may.
+func (s *session) limitMemory(own owned) {
+	bytes := 0
+	for _, p := range own.open() {
+		bytes += p.Stats().OpenRunBytes
+	}
+	s.room.LimitMemory(s.cfg.Room(bytes))
 }
 
 // settleIdle takes in that there was nothing to commit: what was read, if anything, was read again.
 func (s *session) settleIdle(shares []share) error {
 	now := s.now()
+	openRuns, openRunBytes := 0, 0
 	for _, sh := range shares {
 		if sh.phase != phaseOpen {
 			continue
@@ -261,8 +281,12 @@ func (s *session) settleIdle(shares []share) error {
 		if err := sh.part.Unload(now); err != nil { // between the committed and the processed offset that may be for long
 			return err
 		}
+		stats := sh.part.Stats()
+		openRuns += stats.OpenRuns
+		openRunBytes += stats.OpenRunBytes
 		s.metrics.Lag.Done(sh.id)
 	}
+	s.noteOpenRuns(openRuns, openRunBytes)
 	return nil
 }
 
@@ -298,6 +322,10 @@ func (s *session) count(sh share) {
 	for what, r := range sh.effects.Counts.Reads {
 		m.StoreReads.WithLabelValues(what).Add(float64(r.Calls))
 		m.StoreReadBytes.WithLabelValues(what).Add(float64(r.Bytes))
+	}
+	for _, c := range sh.effects.Cut {
+		m.CutRuns.Inc()
+		s.logger.Warn("contents of run are cut: open runs hold more memory than they may", "tenant", c.Tenant, "thread_id", c.ThreadID, "run_id", c.RunID, "partition", sh.id, "bytes", c.Bytes)
 	}
 	m.EventBytes.Add(float64(sh.effects.Counts.Bytes))
 	m.LostOffsets.Add(float64(sh.effects.Counts.Lost))

@@ -68,6 +68,9 @@ func (p *places) wantRun(r *record.Run) error {
 	for _, part := range r.Raw.Ranges {
 		t.want(part[0], part[1]-1)
 	}
+	if r.Cut != nil {
+		t.want(r.Cut.Next - 1)
+	}
 	return nil
 }
 
@@ -192,9 +195,21 @@ func (p *places) run(r *record.Run, partition int32) ([]byte, error) {
 			r.Raw.Ranges[i] = [2]int64{t.end(part[0]), t.end(part[1]-1) + 1}
 		}
 	}
+	cut := r.Cut
+	if cut != nil {
+		r.Cut = &record.Cut{Events: cut.Events, Next: r.Raw.First}
+		if at, ok := t.at(cut.Next - 1); ok {
+			r.Cut.Next = at + 1
+		}
+	}
 	value, err := record.EncodeRun(r)
 	if err != nil {
 		return nil, err
+	}
+	if cut != nil { // references that were made then name the run's positions of that moment
+		was, is := old, r.Raw
+		was.Next, is.Next = cut.Next, r.Cut.Next
+		value = bytes.ReplaceAll(value, reference(was), reference(is))
 	}
 	if r.Truncated { // the references name the run's positions
 		value = bytes.ReplaceAll(value, reference(old), reference(r.Raw))

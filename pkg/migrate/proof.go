@@ -272,7 +272,14 @@ func textOf(m *kgo.Record, place func(thread string, raw record.Raw) [3]int64) (
 	}
 	old := r.Raw
 	r.Raw.Partition, r.Raw.First, r.Raw.Next, r.Raw.Ranges = 0, 0, 0, nil
+	cut := old
+	if r.Cut != nil {
+		cut.Next, r.Cut.Next = r.Cut.Next, 0
+	}
 	value, err := record.EncodeRun(r)
+	if r.Cut != nil {
+		value = bytes.ReplaceAll(value, reference(cut), nil)
+	}
 	if r.Truncated {
 		value = bytes.ReplaceAll(value, reference(old), nil)
 	}

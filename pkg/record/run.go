@@ -147,11 +147,25 @@ type Run struct {
 	BaseRefolds int `json:"baseRefolds,omitempty"`
 
 	Truncated bool `json:"truncated,omitempty"`
-	RawLost   bool `json:"rawLost,omitempty"`
+	// Cut is there where contents were cut while the run went on. Truncated comes with its last record.
+	Cut     *Cut `json:"cut,omitempty"`
+	RawLost bool `json:"rawLost,omitempty"`
 
 	// Open is what a fold needs to go on from this record; only while the run is not sealed.
 	Open *Open `json:"open,omitempty"`
 }
+
+// Cut says where a run's contents end that were cut while it went on, as open runs held more memory than they may: what came from there
+// on is counted and hashed, but in no content.
+type Cut struct {
+	// Events is how many of Raw.Events the contents are made of.
+	Events int64 `json:"events"`
+	// Next is Raw.Next at that moment, which references name that were made then.
+	Next int64 `json:"next"`
+}
+
+// Whole reports whether the record has all contents of the run's events.
+func (r *Run) Whole() bool { return !r.Truncated && r.Cut == nil }
 
 // InputOnly reports whether nothing of the run has come but its input: be it that it waits for its first event, or
 // that it was abandoned without one. Its fold was never begun.

@@ -154,8 +154,10 @@ func asCounted(given, made *record.Run) *record.Run {
 func compared(r *record.Run, byOthers bool, member string) bool {
 	pending := r.InputOnly()
 	switch {
-	case !pending && !r.Truncated && !byOthers, isProof(member):
+	case !pending && r.Whole() && !byOthers, isProof(member):
 		return true
+	case (member == "messageCount" || member == "historyKey") && r.Cut != nil:
+		return false
 	case member == "messageCount", member == "historyKey", member == "status", member == "startedAt", member == "endedAt":
 		return !pending && !byOthers
 	default:
@@ -184,7 +186,10 @@ func unprovedOf(r *record.Run) []string {
 	if fold.StartedAlone(r) {
 		out = append(out, UnprovedAlone)
 	}
-	if r.Truncated {
+	switch {
+	case r.Cut != nil:
+		out = append(out, "contents: they were cut while the run went on, as open runs held too much memory; hashes and counts speak for them")
+	case r.Truncated:
 		out = append(out, "contents: those above the record limit were cut; hashes and counts speak for them")
 	}
 	if r.RawLost {

@@ -204,7 +204,7 @@ func (r *rewriteRun) finish() error {
 
 // replaces reports whether runs based on this one start from its new record. From a record that was cut, the compactor also starts
 // from the recorded history.
-func (r *rewriteRun) replaces() bool { return r.made != nil && !r.rec.Truncated }
+func (r *rewriteRun) replaces() bool { return r.made != nil && r.rec.Whole() }
 
 // history is what runs based on a run start from: its new history or, if none was made, the recorded one.
 func (w *Rewriter) history(r *rewriteRun) (lineage.History, error) {
@@ -310,7 +310,7 @@ func (w *Rewriter) Rewrite() ([]Rewritten, error) {
 		switch reason := r.reason; {
 		case out.Outcome != Changes && !based:
 			continue
-		case r.rec.Truncated:
+		case !r.rec.Whole():
 			reason = "its contents were cut"
 			fallthrough
 		case r.excluded != "":

@@ -237,6 +237,10 @@ func (t *Thread) addParents(p *threadRun, held [2]int64) {
 		if parent == nil || child.needs != nil || !fold.StartsBeside(child.rec, parent) {
 			return
 		}
+		if parent.Cut != nil && parent.Cut.Next <= child.rec.Raw.First {
+			p.failed = "contents of a parent that was going on when it started had been cut"
+			return
+		}
 		if n == maxUnsealed {
 			p.failed = fmt.Sprintf("more than %d parents were going on when their children started", maxUnsealed)
 			return

@@ -29,7 +29,8 @@ type Config struct {
 	// KeepEvents are the event families that runs which begin from now on keep in their records.
 	KeepEvents agui.Families
 	// OpenRunBytes is about how much memory open runs may hold in this process. Above it, the least recently
-	// used ones are checkpointed and evicted; runs with a record within the last second stay in any case.
+	// used ones are checkpointed and evicted. Where those that cannot be evicted hold more, as they have a record within the last second or
+	// are over the record limit, the largest run of the tenant that holds most is cut.
 	OpenRunBytes int
 	// CacheBytes bounds the histories of ended runs that this process keeps in memory for the next turn. Its partitions
 	// share it evenly; each keeps the conversation that it used last, whatever its size.
@@ -72,6 +73,9 @@ func (c Config) share(partitions int) share {
 		threadRuns: c.maxThreadRunsInMemory / partitions, unloadReads: unloadReads / partitions,
 	}
 }
+
+// Room returns by how much open runs that hold so many bytes may grow before some have to leave memory: a record at least.
+func (c Config) Room(held int) int { return max(c.OpenRunBytes-held, c.OpenRunBytes/16) }
 
 // Validate reports every setting that cannot work, all at once.
 func (c Config) Validate() error {

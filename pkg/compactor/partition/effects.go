@@ -24,7 +24,8 @@ type Output struct {
 	Outgrown *Outgrown
 }
 
-// Outgrown names a run that was ended because it was too large, and the bytes that its record would have had.
+// Outgrown names a run that was ended because it was too large, and the bytes that its record would have had; or one that was cut, and
+// the bytes that it held.
 type Outgrown struct {
 	Tenant, ThreadID, RunID string
 	Bytes                   int
@@ -65,6 +66,8 @@ type Effects struct {
 	Outputs  []Output
 	Progress Progress
 	Counts   Counts
+	// Cut are the runs whose contents were cut.
+	Cut []Outgrown
 	// changed says that there is a reason for a transaction.
 	Changed bool
 }
@@ -74,9 +77,9 @@ func (p *Processor) collect(now time.Time) (Effects, error) {
 	if err := p.expire(now); err != nil {
 		return Effects{}, err
 	}
-	b := Effects{Progress: p.progress, Outputs: p.outputs, Counts: p.counts}
+	b := Effects{Progress: p.progress, Outputs: p.outputs, Counts: p.counts, Cut: p.cuts}
 	b.Counts.Reads = p.store.TakeReads()
-	p.outputs, p.counts = nil, newCounts()
+	p.outputs, p.cuts, p.counts = nil, nil, newCounts()
 
 	hold, holdAt, known := p.next, p.clock.stream, p.progress.Processed
 	held := func(r *run) {
@@ -135,7 +138,9 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 			continue
 		}
 		r := o.run
-		if r.recorded(o.entry.Metadata.Placed, len(o.Record.Value), now) {
+		all := r.recorded(o.entry.Metadata.Placed, len(o.Record.Value), now)
+		p.runs.recount(r)
+		if all {
 			delete(p.runs.changed, r)
 		}
 	}

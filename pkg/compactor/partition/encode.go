@@ -16,7 +16,10 @@ func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 	if err != nil || folded.Ended() {
 		return rec, r.base, err
 	}
-	if r.meta.isExpired() {
+	switch {
+	case r.cutPending:
+		r.markExpired(rec, p.cfg.cutEvent())
+	case r.meta.isExpired():
 		r.markExpired(rec, expiryEvent(p.cfg.IdleLimit))
 	}
 	rec.SinceSnapshot = r.meta.SinceSnapshot

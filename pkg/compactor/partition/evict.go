@@ -25,7 +25,7 @@ func (p *Processor) evict(now time.Time) error {
 	}
 	for _, r := range p.runs.look(now) {
 		silence := now.Sub(r.touchedAt)
-		if silence < busyFor || silence < evictAfter && p.runs.bytes <= p.share.runBytes {
+		if silence < busyFor || silence < evictAfter && p.runs.lookedBytes <= p.share.runBytes {
 			break
 		}
 		if r.Fold != nil || r.meta.Placed {
@@ -34,8 +34,8 @@ func (p *Processor) evict(now time.Time) error {
 				return err
 			}
 		}
+		p.runs.lookedBytes -= r.size()
 		p.runs.drop(r)
-		p.runs.bytes -= r.size()
 	}
 	return p.evictThreads(now)
 }

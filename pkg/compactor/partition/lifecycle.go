@@ -166,6 +166,7 @@ func (p *Processor) end(r *run, rec *record.Run, base lineage.History, as Output
 
 // finish makes the final record of a run and drops the run from memory.
 func (p *Processor) finish(r *run, rec *record.Run, kind string) (*Output, error) {
+	rec.Truncated = rec.Cut != nil
 	value, err := record.Fit(rec, p.cfg.RecordLimit)
 	if err != nil {
 		return nil, err

@@ -52,6 +52,7 @@ type Processor struct {
 
 	room      *Room // of the transaction that outputs go into
 	outputs   []Output
+	cuts      []Outgrown // since the last transaction
 	counts    Counts
 	refolding *RefoldRequest // the last record, if it was one; see BeginRefold
 }
@@ -153,9 +154,11 @@ func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (t
 		case room.Full():
 			return taken, StopFull, nil
 		}
+		before := p.runs.bytes
 		if err := p.process(m, now); err != nil {
 			return taken, StopEnd, err
 		}
+		room.memory.Add(int64(before - p.runs.bytes))
 	}
 	return len(records), StopEnd, nil
 }
@@ -336,6 +339,11 @@ func (p *Processor) fold(t *thread, m *message) (fold.Outcome, error) {
 		return outcome, err
 	}
 	r := a.run
+	defer func() {
+		if p.runs.byKey[r.key] == r {
+			p.runs.recount(r)
+		}
+	}()
 	if outcome != fold.Malformed || !a.isNew { // a malformed record begins no run
 		if a.isNew {
 			p.register(r)

@@ -1,6 +1,9 @@
 package partition
 
-import "sync/atomic"
+import (
+	"math"
+	"sync/atomic"
+)
 
 // About what one transaction of a process may hold: it is in memory as a whole. Many short runs give far more output than
 // input, and after a restart or an outage very many runs are due, or expire, at the same moment.
@@ -20,6 +23,7 @@ const (
 type Room struct {
 	partitions                     int          // of the process
 	outputs, checkpoints, expiries atomic.Int64 // bytes that are left
+	memory                         atomic.Int64 // bytes by which runs may yet grow
 	endless                        bool
 }
 
@@ -29,11 +33,17 @@ func NewRoom(partitions int) *Room {
 	r.outputs.Store(MaxOutputBytes)
 	r.checkpoints.Store(maxCheckpointBytes)
 	r.expiries.Store(maxExpiryBytes)
+	r.memory.Store(math.MaxInt64)
 	return r
 }
 
 // Full reports whether the transaction is to be committed before anything else is processed.
-func (r *Room) Full() bool { return !r.endless && (r.outputs.Load() <= 0 || r.expiries.Load() <= 0) }
+func (r *Room) Full() bool {
+	return !r.endless && (r.memory.Load() <= 0 || r.outputs.Load() <= 0 || r.expiries.Load() <= 0)
+}
+
+// LimitMemory says by how many bytes open runs may grow until the transaction is to be committed. Then some can leave, or are cut.
+func (r *Room) LimitMemory(bytes int) { r.memory.Store(int64(bytes)) }
 
 // Fill makes the room full: the transaction is committed before anything else is processed.
 func (r *Room) Fill() { r.outputs.Store(0) }

@@ -37,11 +37,14 @@ type run struct {
 	// due requests a record in the next transaction, whatever the checkpoint rule says.
 	due bool
 	// overLimit says that its last record was over the limit and was not written.
-	overLimit  bool
+	overLimit bool
+	// cutPending: it was ended with nothing but its input, to free memory.
+	cutPending bool
 	newBytes   int   // raw bytes since
 	baseBytes  int   // bytes of the history that it goes on from
 	eventBytes int64 // raw bytes of all folded events
 	touchedAt  time.Time
+	counted    int // by runTable
 	expiry     *expiryEntry
 	// expired is its record as an expired run, until another record of skein.events comes.
 	expired *Output
@@ -125,7 +128,16 @@ const runOverhead = 10 << 10
 
 // size is about what the run holds in memory: as much as its last record and what came since, the history that it goes on
 // from, which runs of one thread may share, and what every run does.
-func (r *run) size() int { return runOverhead + r.written.bytes + r.newBytes + r.baseBytes }
+func (r *run) size() int {
+	size := runOverhead + r.written.bytes + r.baseBytes
+	if r.rec.Cut == nil { // else nothing of what comes is held
+		size += r.newBytes
+	}
+	if r.Fold != nil {
+		size += r.Fold.Overhead()
+	}
+	return size
+}
 
 // isBasedOn notes the size of the history that the run starts from.
 func (r *run) isBasedOn(at lineage.History) { r.baseBytes = at.Bytes() + len(at.State) }

@@ -126,7 +126,7 @@ func (r *run) resume(rec *record.Run, size int) error {
 	for _, n := range rec.Stats.EventBytes {
 		r.eventBytes += n
 	}
-	r.rec.RawLost = rec.RawLost
+	r.rec.RawLost, r.rec.Cut = rec.RawLost, rec.Cut
 	r.Producer.Agent, r.Producer.Labels = rec.Agent, rec.Labels
 	if err := r.Tally.RestoreHash(rec.Open.Hash); err != nil {
 		return err

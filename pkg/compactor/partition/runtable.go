@@ -11,9 +11,9 @@ type runTable struct {
 	byKey map[string]*run // by record key
 	// changed are those with unwritten events or with a requested record.
 	changed map[*run]struct{}
-	// bytes is what they held at lookedAt.
-	bytes    int
-	lookedAt time.Time
+	// bytes is what they hold, lookedBytes what they held at lookedAt, less what was evicted since.
+	bytes, lookedBytes int
+	lookedAt           time.Time
 	// overMemory: they hold more than twice their limit, and the transaction had no room to write enough of them.
 	overMemory bool
 }
@@ -23,10 +23,24 @@ func newRunTable() runTable {
 }
 
 // keep adds a run.
-func (t *runTable) keep(r *run) { t.byKey[r.key], r.meta.live = r, r }
+func (t *runTable) keep(r *run) {
+	t.byKey[r.key], r.meta.live = r, r
+	t.recount(r)
+}
+
+// recount takes in what a run in memory holds by now.
+func (t *runTable) recount(r *run) {
+	size := r.size()
+	t.bytes += size - r.counted
+	r.counted = size
+}
 
 // drop drops a run from memory.
 func (t *runTable) drop(r *run) {
+	if t.byKey[r.key] == r {
+		t.bytes -= r.counted
+		r.counted = 0
+	}
 	delete(t.byKey, r.key)
 	delete(t.changed, r)
 	r.meta.live = nil
@@ -41,11 +55,12 @@ func (t *runTable) isWritten(r *run) bool {
 	return !changed && r.written.exists
 }
 
-// look sums up what the runs hold, and returns those that can leave memory, least recently used first.
+// look returns the runs that can leave memory, least recently used first.
 func (t *runTable) look(now time.Time) (written []*run) {
-	t.lookedAt, t.bytes = now, 0
+	t.lookedAt, t.lookedBytes = now, 0
 	for _, r := range t.byKey {
-		t.bytes += r.size()
+		t.recount(r)
+		t.lookedBytes += r.size()
 		if t.isWritten(r) {
 			written = append(written, r)
 		}
@@ -60,11 +75,11 @@ func (t *runTable) look(now time.Time) (written []*run) {
 // processed before the next transaction (overMemory).
 func (t *runTable) relieve(limit int, room *Room, now time.Time) {
 	t.overMemory = false
-	if t.bytes <= limit {
+	if t.lookedBytes <= limit {
 		return
 	}
 	var idle []*run
-	over := t.bytes - limit
+	over := t.lookedBytes - limit
 	for _, r := range t.byKey {
 		switch {
 		case t.isWritten(r), r.due:

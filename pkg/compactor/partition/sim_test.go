@@ -29,6 +29,7 @@ type sim struct {
 	store      *runstore.Store
 	part       *Processor
 	inRoom     *Room
+	cuts       bool                      // runs are cut where memory is short
 	oneByOne   bool                      // a transaction has one run that expires
 	partitions int                       // of the process; 0 is 1
 	room       int                       // what the partition has of it for runs that are due; 0 is the default
@@ -182,6 +183,9 @@ func scribble(b []byte) {
 func (s *sim) commit(readable bool) {
 	s.tb.Helper()
 	s.part.clock.logEnd, s.part.clock.logEndAt = int64(len(s.Events)), s.Now
+	if s.cuts {
+		s.check(CutLargest([]*Processor{s.part}, s.Now))
+	}
 	b, err := s.part.Collect(Cycle{Now: s.Now, LogEnd: -1, Room: s.inRoom})
 	s.check(err)
 	s.inRoom = s.endlessRoom()

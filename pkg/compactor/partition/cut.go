@@ -1,0 +1,132 @@
+package partition
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// Open runs leave memory once they are written and silent. Those that go on, and those over the record limit, stay: where such runs hold
+// more than a process may, the largest run of the tenant that holds most is cut (CutLargest). References stand for its largest contents
+// from then on, and what comes for it is counted and hashed, but folded no more (compact.Run.Cut).
+//
+// That depends on what else is in memory, so it does not come out the same in another process. It is decided once all the same: the run's
+// record of that moment goes into the transaction in which it is cut, and says so. Whoever reads events again that lie below
+// that record's Next drops them. Where the transaction fails, the run is whole again, as it was.
+
+// cutLimit is how large a record of a run may be that is cut: an eighth of the limit, so that the run is cheap to hold and to load from
+// then on. Contents that are small stay.
+func (c Config) cutLimit() int { return max(c.RecordLimit/8, 32<<10) }
+
+// leastCut is how much a run must hold to be cut.
+func (c Config) leastCut() int { return min(1<<20, c.OpenRunBytes/16) }
+
+// Stuck is what runs of one partition hold that cannot leave memory by being written: they are spoken of, or over the record limit.
+type Stuck struct {
+	Bytes int
+	// Tenants has the bytes of each tenant, and Largest a tenant's run that would be cut first.
+	Tenants map[string]int
+	Largest map[string]*run
+}
+
+// Stuck returns what the partition's runs hold that cannot leave memory.
+func (p *Processor) Stuck(now time.Time) Stuck {
+	s := Stuck{Tenants: map[string]int{}, Largest: map[string]*run{}}
+	for _, r := range p.runs.byKey {
+		if silent := now.Sub(r.touchedAt) >= busyFor; silent && (p.runs.isWritten(r) || !r.overLimit) {
+			continue
+		}
+		tenant := r.thread.tenant
+		s.Bytes += r.size()
+		s.Tenants[tenant] += r.size()
+		if r.size() < p.cfg.leastCut() || r.Fold == nil && !r.overLimit || r.rec.Cut != nil || r.meta.isExpired() {
+			continue
+		}
+		if l := s.Largest[tenant]; l == nil || cmp.Or(cmp.Compare(l.size(), r.size()), cmp.Compare(r.meta.Start, l.meta.Start)) < 0 {
+			s.Largest[tenant] = r
+		}
+	}
+	return s
+}
+
+// CutLargest cuts runs until those that cannot leave memory hold no more than a process may: the largest one of the tenant that holds
+// most, again and again. No tenant's run is cut while another one that can be cut holds more. The next transaction has the records.
+func CutLargest(parts []*Processor, now time.Time) error {
+	for len(parts) > 0 {
+		limit, held := parts[0].cfg.OpenRunBytes, 0
+		tenants, largest := map[string]int{}, map[string]*run{}
+		of := map[*run]*Processor{}
+		for _, p := range parts {
+			if p.runs.bytes == 0 {
+				continue
+			}
+			s := p.Stuck(now)
+			held += s.Bytes
+			for tenant, bytes := range s.Tenants {
+				tenants[tenant] += bytes
+			}
+			for tenant, r := range s.Largest {
+				if l := largest[tenant]; l == nil || l.size() < r.size() {
+					largest[tenant] = r
+				}
+				of[r] = p
+			}
+		}
+		if held <= limit || len(largest) == 0 {
+			return nil
+		}
+		var victim *run
+		for tenant, r := range largest {
+			if victim == nil || cmp.Or(cmp.Compare(tenants[victim.thread.tenant], tenants[tenant]), cmp.Compare(tenant, victim.thread.tenant)) < 0 {
+				victim = r
+			}
+		}
+		if err := of[victim].cut(victim, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut replaces the largest contents of an open run by references, and has it fold contents no more. One that has nothing but an input, which
+// is over the limit, ends.
+func (p *Processor) cut(r *run, now time.Time) error {
+	p.cuts = append(p.cuts, Outgrown{r.thread.tenant, r.thread.id, r.meta.ID, r.size()})
+	if r.Fold == nil {
+		r.cutPending = true
+		return p.expireRun(r.key, now)
+	}
+	rec, _, err := p.describe(r)
+	if err != nil {
+		return err
+	}
+	rec.InputMessages, rec.Resumes = slices.Clone(rec.InputMessages), slices.Clone(rec.Resumes)
+	rec.Events, rec.Interrupts = slices.Clone(rec.Events), nil
+	counted := len(rec.Stats.Events)
+	value, err := record.Fit(rec, p.cfg.cutLimit())
+	if err != nil {
+		return err
+	}
+	at, err := lineage.RestoreFrom(r.base.Unshare(), contentOf(rec))
+	if err != nil {
+		return err
+	}
+	r.Fold = r.Fold.Cut(at.Messages, at.State, rec.Started, rec.Events, len(rec.Stats.Events) == counted)
+	r.rec.Cut = &record.Cut{Events: r.Tally.Events, Next: r.meta.Next}
+	r.rec.Input, r.rec.InputMessages, r.rec.InputLayout, r.rec.Resumes = rec.Input, rec.InputMessages, rec.InputLayout, rec.Resumes
+	r.written.bytes, r.newBytes, r.overLimit = len(value), 0, false
+	p.requestCheckpoint(r)
+	p.runs.change(r)
+	p.runs.recount(r)
+	return r.show()
+}
+
+// cutEvent ends a run that had nothing but its input.
+func (c Config) cutEvent() json.RawMessage {
+	return runError(fmt.Sprintf("The run was ended before its first event: its input is over the record limit of %d bytes, and open runs held too much memory.", c.RecordLimit), codeOutgrown)
+}
