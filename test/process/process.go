@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,6 +33,12 @@ type Process struct {
 
 // Start starts a command. Its log goes to a file in dir, whose end is shown if the test fails.
 func Start(tb testing.TB, dir, path string, args ...string) (*Process, error) {
+	tb.Helper()
+	return StartWith(tb, nil, dir, path, args...)
+}
+
+// StartWith is Start with more variables, NAME=VALUE, in the command's environment.
+func StartWith(tb testing.TB, environ []string, dir, path string, args ...string) (*Process, error) {
 	name := filepath.Base(path)
 	log, err := os.CreateTemp(dir, name+"-*.log")
 	if err != nil {
@@ -41,7 +48,7 @@ func Start(tb testing.TB, dir, path string, args ...string) (*Process, error) {
 	ended := make(chan struct{})
 	p := &Process{tb: tb, Name: name, log: log.Name(), Ended: ended}
 	p.cmd = exec.Command(path, args...)
-	p.cmd.Env = Environment()
+	p.cmd.Env = append(Environment(), environ...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = endsWithParent()
 	if err := p.cmd.Start(); err != nil {
@@ -100,6 +107,21 @@ func (p *Process) Stop() {
 func (p *Process) ExitCode() int {
 	<-p.Ended
 	return p.cmd.ProcessState.ExitCode()
+}
+
+// PeakMemory is the most memory that the process has had resident, in bytes, as Linux counts it. The process must be running.
+func (p *Process) PeakMemory() (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the peak memory of %s: %w", p.Name, err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("reading the peak memory of %s: it has none: has it ended?", p.Name)
 }
 
 // Tail is the end of the process's log.

@@ -1,0 +1,290 @@
+package abuse
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/tenant"
+	"github.com/skeinhq/skein/test/process"
+)
+
+// Long says that attacks have their full size, on a real Kafka.
+var Long = flag.Bool("abuse.long", false, "attack with full force, on a real Kafka")
+
+// The tenants.
+const (
+	Hostile = "hostile"
+	Honest  = "honest"
+)
+
+// Partitions of the topics.
+const Partitions = 4
+
+// Site is what the stages of one attack share: a Kafka, a folder, and an API key for each tenant.
+type Site struct {
+	TB    testing.TB
+	Dir   string
+	Kafka kafka.Config
+	// KeyFile is for --api-keys; Keys has the tenants' secrets.
+	KeyFile string
+	Keys    map[string]string
+}
+
+// NewSite starts a Kafka, a real one with -abuse.long, and makes the keys.
+func NewSite(tb testing.TB) *Site {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("-short is set: this starts stages as processes")
+	}
+	s := &Site{TB: tb, Dir: tb.TempDir(), Keys: map[string]string{}}
+	s.KeyFile = filepath.Join(s.Dir, "api-keys.yaml")
+	for _, who := range []string{Hostile, Honest} {
+		s.Keys[who] = tenant.NewKey()
+		if err := tenant.AppendKey(s.KeyFile, tenant.Entry(who, who, tenant.Scopes(), s.Keys[who])); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if *Long {
+		cluster := kafkatest.Real(tb, 1)
+		cluster.MakeTopics(Partitions)
+		s.Kafka = cluster.Config
+	} else {
+		s.Kafka = kafkatest.Start(tb, Partitions)
+	}
+	return s
+}
+
+// Stage is a stage's process.
+type Stage struct {
+	*process.Process
+	// URL is that of its HTTP API, "" for one without.
+	URL string
+	// Limit is the chart's memory limit, in bytes.
+	Limit int64
+}
+
+var binaries = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv(process.BinVariable); dir != "" {
+		return process.Commands(dir)
+	}
+	dir, err := os.MkdirTemp("", "skein-abuse-") // for all tests of the process; the system clears it away
+	if err != nil {
+		return "", fmt.Errorf("making a folder for the commands: %w", err)
+	}
+	return process.Commands(dir)
+})
+
+// Start starts a stage under the chart's memory limit and waits until it is ready. Kafka, administration and, for ingest and query, the
+// HTTP listener with its keys need no flags.
+func (s *Site) Start(name string, args ...string) *Stage {
+	s.TB.Helper()
+	bin, err := binaries()
+	if err != nil {
+		s.TB.Fatal(err)
+	}
+	all := []string{"--brokers", strings.Join(s.Kafka.Brokers, ","), "--topic-prefix", s.Kafka.TopicPrefix, "--admin-listen", "127.0.0.1:0"}
+	web := name == "ingest" || name == "query"
+	if web {
+		all = append(all, "--listen", "127.0.0.1:0", "--api-keys", s.KeyFile)
+	}
+	stage := &Stage{Limit: ChartMemory(s.TB, name)}
+	stage.Process, err = process.StartWith(s.TB, []string{fmt.Sprintf("GOMEMLIMIT=%d", stage.Limit)}, s.Dir, filepath.Join(bin, name), append(all, args...)...)
+	if err != nil {
+		s.TB.Fatal(err)
+	}
+	stage.AwaitReady()
+	if web {
+		stage.URL = "http://" + stage.Said("listening", "address")
+	}
+	return stage
+}
+
+// ChartMemory is the memory limit that the Helm chart gives a stage, in bytes.
+func ChartMemory(tb testing.TB, stage string) int64 {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "helm", "skein", "values.yaml"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		tb.Fatal(err)
+	}
+	at := any(values)
+	for _, key := range []string{stage, "resources", "limits", "memory"} {
+		m, _ := at.(map[string]any)
+		at = m[key]
+	}
+	var n int64
+	var unit string
+	if _, err := fmt.Sscanf(fmt.Sprint(at), "%d%s", &n, &unit); err != nil {
+		tb.Fatalf("the chart's memory limit of %s is %v: %v", stage, at, err)
+	}
+	switch unit {
+	case "Mi":
+		return n << 20
+	case "Gi":
+		return n << 30
+	}
+	tb.Fatalf("the chart's memory limit of %s is %v", stage, at)
+	return 0
+}
+
+// Request makes a request of a tenant's.
+func (s *Site) Request(ctx context.Context, who, method, url string, body any) *http.Request {
+	s.TB.Helper()
+	var req *http.Request
+	var err error
+	switch b := body.(type) {
+	case nil:
+		req, err = http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	case string:
+		req, err = http.NewRequestWithContext(ctx, method, url, strings.NewReader(b))
+	case interface{ Read(p []byte) (int, error) }:
+		req, err = http.NewRequestWithContext(ctx, method, url, b)
+	default:
+		s.TB.Fatalf("a body of %T", body)
+	}
+	if err != nil {
+		s.TB.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.Keys[who])
+	return req
+}
+
+// Web returns a client with as many connections as it takes. It sends what it is given and decompresses nothing.
+func (s *Site) Web() *http.Client {
+	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, DialContext: (&net.Dialer{Timeout: process.Patience}).DialContext}
+	s.TB.Cleanup(t.CloseIdleConnections)
+	return &http.Client{Transport: t}
+}
+
+// Meter calls something again and again, as an honest tenant, and keeps how long each call took.
+type Meter struct {
+	stop func()
+	over chan struct{}
+
+	mu   sync.Mutex
+	took []time.Duration
+	errs []error
+}
+
+// Measure calls call, which is given the number of the call, every pause until Stop.
+func Measure(tb testing.TB, pause time.Duration, call func(ctx context.Context, n int) error) *Meter {
+	ctx, stop := context.WithCancel(tb.Context())
+	m := &Meter{stop: stop, over: make(chan struct{})}
+	go func() {
+		defer close(m.over)
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			began := time.Now()
+			err := call(ctx, n)
+			if ctx.Err() != nil {
+				return
+			}
+			m.mu.Lock()
+			m.took = append(m.took, time.Since(began))
+			if err != nil {
+				m.errs = append(m.errs, err)
+			}
+			m.mu.Unlock()
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	tb.Cleanup(m.Stop)
+	return m
+}
+
+// Calls is the number of calls that were answered.
+func (m *Meter) Calls() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.took)
+}
+
+// Await waits until so many more calls were answered.
+func (m *Meter) Await(tb testing.TB, more int) {
+	tb.Helper()
+	want := m.Calls() + more
+	process.Eventually(tb, "the honest tenant's calls are answered", func() (int, bool) {
+		n := m.Calls()
+		return n, n >= want
+	})
+}
+
+// Take returns the times of the calls since the last Take, in order of length, and fails the test for each that was refused.
+func (m *Meter) Take(tb testing.TB) Times {
+	tb.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, err := range m.errs {
+		tb.Errorf("the honest tenant: %v", err)
+	}
+	took := m.took
+	m.took, m.errs = nil, nil
+	slices.Sort(took)
+	return took
+}
+
+// Stop ends the calls.
+func (m *Meter) Stop() {
+	m.stop()
+	<-m.over
+}
+
+// Times are durations in order.
+type Times []time.Duration
+
+// At returns the time that a share of all is within, 0 where there are none.
+func (t Times) At(share float64) time.Duration {
+	if len(t) == 0 {
+		return 0
+	}
+	return t[min(len(t)-1, int(share*float64(len(t))))]
+}
+
+// Row is what an attack comes to.
+type Row struct {
+	Attack string
+	// Sent is how many bytes the attacker has sent.
+	Sent int64
+	// Before and During are what calls of the other tenant took without and with the attack.
+	Before, During Times
+	// Answer is what the attacker got.
+	Answer string
+}
+
+// Report logs the row and holds the stage to its memory limit.
+func Report(tb testing.TB, stage *Stage, r Row) {
+	tb.Helper()
+	peak, err := stage.PeakMemory()
+	if err != nil {
+		tb.Error(err)
+		return
+	}
+	if peak > stage.Limit {
+		tb.Errorf("%s had %d MiB resident, the chart gives it %d", stage.Name, peak>>20, stage.Limit>>20)
+	}
+	ms := func(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
+	tb.Logf("| %s: %s | %d bytes | %d of %d MiB | median %s (%s before), p99 %s (%s) | %s |", stage.Name, r.Attack, r.Sent,
+		peak>>20, stage.Limit>>20, ms(r.During.At(.5)), ms(r.Before.At(.5)), ms(r.During.At(.99)), ms(r.Before.At(.99)), r.Answer)
+}
