@@ -80,13 +80,13 @@ over restarts (a pod's name), and a --dir: what is in it is made again if it is 
 
 // collectLess lets the garbage collector run half as often as Go would have it: most of what the
 // compactor allocates is needed for one event only, and little stays. The limit, above what the settings
-// let it hold, has it run as often as it takes before memory grows beyond that. Who sets GOGC or
-// GOMEMLIMIT decides.
+// let it hold, has it run as often as it takes before memory grows beyond that. Who sets GOGC or a lower
+// GOMEMLIMIT decides; a higher one, such as the container's limit, would leave no room for what is not on the heap.
 func collectLess(cfg compactor.Config) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(int64(2*(cfg.OpenRunBytes+cfg.CacheBytes) + 128<<20))
+	if most := int64(2*(cfg.OpenRunBytes+cfg.CacheBytes) + 128<<20); debug.SetMemoryLimit(-1) > most {
+		debug.SetMemoryLimit(most)
 	}
 }

@@ -1,0 +1,251 @@
+package abuse
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/test/process"
+)
+
+// pipeline is a compactor with an indexer and a query behind it. Producers write to Kafka themselves, as some platforms do: ingest's own
+// limits are not in the way.
+type pipeline struct {
+	*Site
+	producer *kgo.Client
+	query    *Stage
+	indexer  *Stage
+	// compactor is the process that runs now; kept are those that were killed.
+	compactor *Stage
+	args      []string
+}
+
+// compacting starts one.
+func compacting(t *testing.T, args ...string) *pipeline {
+	t.Helper()
+	p := &pipeline{Site: NewSite(t)}
+	store := []string{"--sqlite", filepath.Join(p.Dir, "index.db")}
+	bin, err := binaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrate := exec.CommandContext(t.Context(), filepath.Join(bin, "skein"), append([]string{"migrate"}, store...)...)
+	migrate.Env = process.Environment()
+	if out, err := migrate.CombinedOutput(); err != nil {
+		t.Fatalf("skein migrate: %v: %s", err, out)
+	}
+	p.args = append([]string{"--dir", filepath.Join(p.Dir, "compactor"), "--instance-id", "one"}, args...)
+	p.compactor = p.Start("compactor", p.args...)
+	p.indexer = p.Start("indexer", append(store, "--max-delay", "20ms")...)
+	p.query = p.Start("query", store...)
+	producer, err := kafka.NewProducer(p.Kafka)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(producer.Close)
+	p.producer = producer
+	return p
+}
+
+// event is an event or input of a tenant's run, on the partition of its thread.
+func (p *pipeline) event(kind record.Kind, tenant, thread, run string, value []byte) *kgo.Record {
+	key, err := record.ThreadKey(tenant, thread)
+	if err != nil {
+		p.TB.Fatal(err)
+	}
+	return &kgo.Record{
+		Topic: p.Kafka.Topics().Events, Partition: record.Partition([]byte(key), Partitions), Key: []byte(key), Value: value,
+		Headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: run, Seq: -1}),
+	}
+}
+
+// turn publishes a short run of the honest tenant and waits until its history can be read.
+func (p *pipeline) turn(ctx context.Context, n int) error {
+	thread, run := fmt.Sprint("thread-", n%16), fmt.Sprint("run-", n)
+	var records []*kgo.Record
+	for _, value := range []string{
+		fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run),
+		fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m-%s","role":"assistant","delta":"hello"}`, run),
+		fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run),
+	} {
+		records = append(records, p.event(record.KindEvent, Honest, thread, run, []byte(value)))
+	}
+	if err := p.producer.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		return fmt.Errorf("publishing: %w", err)
+	}
+	web := p.Web()
+	url := p.query.URL + "/v1/threads/" + thread + "/runs/" + run + "/history"
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		resp, err := web.Do(p.Request(ctx, Honest, "GET", url, nil))
+		if err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+		var body bytes.Buffer
+		_, err = body.ReadFrom(resp.Body)
+		_ = resp.Body.Close() // only read
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading: %w", err)
+		case resp.StatusCode == 200 && strings.Contains(body.String(), "hello"):
+			return nil
+		case resp.StatusCode != 404 && resp.StatusCode != 200:
+			return fmt.Errorf("reading: %d %s", resp.StatusCode, &body)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// attack publishes records of the hostile tenant while the honest one is measured, and returns the row without an answer. Killed says
+// that the compactor is killed while the attack's runs are open, and started again.
+func (p *pipeline) attack(name string, records []*kgo.Record, killed bool) Row {
+	p.TB.Helper()
+	meter := Measure(p.TB, 20*time.Millisecond, p.turn)
+	meter.Await(p.TB, 20) // a first run opens what every later one finds open
+	meter.Take(p.TB)
+	meter.Await(p.TB, 100)
+	row := Row{Attack: name, Before: meter.Take(p.TB)}
+
+	var sent atomic.Int64
+	done := make(chan error, 1)
+	go func() {
+		for _, m := range records {
+			if err := p.producer.ProduceSync(p.TB.Context(), m).FirstErr(); err != nil {
+				done <- err
+				return
+			}
+			sent.Add(int64(len(m.Value)))
+		}
+		done <- nil
+	}()
+	if err := <-done; err != nil {
+		p.TB.Fatal(err)
+	}
+	last := map[int32]int64{}
+	for _, m := range records {
+		last[m.Partition] = max(last[m.Partition], m.Offset)
+	}
+	p.await(last)
+	meter.Await(p.TB, 20)
+	row.Sent, row.During = sent.Load(), meter.Take(p.TB)
+	if killed {
+		row.Answer = fmt.Sprintf("%.0f runs cut", p.cut())
+		row.Attack = name + ", before it is killed"
+		Report(p.TB, p.compactor, row)
+		if p.cut() == 0 {
+			p.TB.Error("no run is cut")
+		}
+		row.Attack = name
+		p.compactor.End(os.Kill)
+		p.compactor = p.Start("compactor", p.args...)
+		meter.Await(p.TB, 20)
+		meter.Take(p.TB) // the calls that waited for the next process
+		meter.Await(p.TB, 100)
+		row.During = meter.Take(p.TB)
+	}
+	meter.Stop()
+	return row
+}
+
+// cut is how many runs the compactor has cut since it started.
+func (p *pipeline) cut() float64 { return p.compactor.Metrics(p.TB)["skein_compactor_cut_runs_total"] }
+
+// await waits until the compactor has decided about all records up to these.
+func (p *pipeline) await(last map[int32]int64) {
+	p.TB.Helper()
+	process.Eventually(p.TB, "the compactor has come behind the attack", func() (float64, bool) {
+		lag := p.compactor.Metrics(p.TB)["skein_compactor_lag_seconds"]
+		return lag, lag < 1
+	})
+}
+
+// hold demands that the honest tenant waited no more than a second longer than without the attack. In the short form the row says how long it
+// was: CI's machines have other work to do.
+func (p *pipeline) hold(row Row) {
+	p.TB.Helper()
+	if during, before := row.During.At(.99), row.Before.At(.99); *Long && during > before+time.Second {
+		p.TB.Errorf("the honest tenant's runs took %v until they could be read, %v without the attack: want a second more at most", during, before)
+	}
+}
+
+// Runs that never end and hold more than their record may have.
+func TestCompactor_UnfinishedLargeRuns(t *testing.T) {
+	runs, parts := 24, 3
+	if *Long {
+		runs, parts = 48, 4
+	}
+	p := compacting(t)
+	delta := []byte(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"` + strings.Repeat("x", 14<<20) + `"}`)
+	var records []*kgo.Record
+	for part := range parts {
+		for i := range runs {
+			run := fmt.Sprint("large-", i)
+			if part == 0 {
+				records = append(records, p.event(record.KindEvent, Hostile, run, run, fmt.Appendf(nil, `{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, run, run)))
+			}
+			records = append(records, p.event(record.KindEvent, Hostile, run, run, delta))
+		}
+	}
+	row := p.attack(fmt.Sprintf("%d unfinished runs of %d × 14 MiB", runs, parts), records, true)
+	row.Answer = fmt.Sprintf("%.0f runs cut since the restart", p.cut())
+	Report(t, p.compactor, row)
+	p.hold(row)
+}
+
+// Inputs of very many messages, each a few bytes.
+func TestCompactor_InputsOfManyMessages(t *testing.T) {
+	inputs := 24
+	p := compacting(t)
+	list := strings.Repeat(`"x",`, 300_000-1) + `"x"`
+	var records []*kgo.Record
+	for i := range inputs {
+		run := fmt.Sprint("many-", i)
+		records = append(records,
+			p.event(record.KindInput, Hostile, run, run, fmt.Appendf(nil, `{"threadId":%q,"runId":%q,"messages":[%s],"tools":[],"context":[]}`, run, run, list)),
+			p.event(record.KindEvent, Hostile, run, run, fmt.Appendf(nil, `{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, run, run)),
+			p.event(record.KindEvent, Hostile, run, run, fmt.Appendf(nil, `{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, run, run)))
+	}
+	row := p.attack(fmt.Sprintf("%d inputs of 300,000 messages", inputs), records, false)
+	row.Answer = fmt.Sprintf("%.0f dead letters", p.compactor.Metrics(t)[`skein_compactor_dead_letters_total{reason="malformed"}`])
+	Report(t, p.compactor, row)
+	p.hold(row)
+}
+
+// The most messages that an input may have, again and again: what is allowed.
+func TestCompactor_InputsAtTheLimit(t *testing.T) {
+	inputs := 40
+	if *Long {
+		inputs = 200
+	}
+	p := compacting(t)
+	list := strings.Repeat(`"x",`, 10_000-1) + `"x"`
+	var records []*kgo.Record
+	for i := range inputs {
+		run := fmt.Sprint("limit-", i)
+		records = append(records,
+			p.event(record.KindInput, Hostile, run, run, fmt.Appendf(nil, `{"threadId":%q,"runId":%q,"messages":[%s],"tools":[],"context":[]}`, run, run, list)),
+			p.event(record.KindEvent, Hostile, run, run, fmt.Appendf(nil, `{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, run, run)),
+			p.event(record.KindEvent, Hostile, run, run, fmt.Appendf(nil, `{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, run, run)))
+	}
+	row := p.attack(fmt.Sprintf("%d inputs of 10,000 messages", inputs), records, false)
+	row.Answer = "taken"
+	Report(t, p.compactor, row)
+	Report(t, p.indexer, row)
+	p.hold(row)
+}
