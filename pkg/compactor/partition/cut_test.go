@@ -102,6 +102,7 @@ func TestPartition_CutsTheLargestRunsOfTheTenantThatHoldsMost(t *testing.T) {
 	if cut < 3 || cut == runs {
 		t.Errorf("%d runs are cut, want some", cut)
 	}
+	s.isProved(rand.New(rand.NewPCG(1, 2)), &tally{})
 }
 
 // A run that was cut goes on the same from memory and from its record.
@@ -238,6 +239,7 @@ func TestPartition_AnyBatchingAndAnyCrashCutRunsAlike(t *testing.T) {
 			equal(t, "dead letters", got.letters(), want.letters())
 			got.checkTold()
 			got.checkHeads()
+			got.isProved(rng, &tally{}) // with what was cut said to be unproved
 		})
 		if t.Failed() {
 			return
