@@ -204,6 +204,9 @@ func checkTopic(topic string, d kadm.TopicDetail, settings map[string]string, co
 	spec.Replication = int16(r.Replication)
 	anyRetention := topic == topics.Events && spec.EventsRetention == 0 || topic == topics.DeadLetters && spec.DeadLettersRetention == 0
 	for key, want := range topicConfigs(topics, spec)[topic] {
+		if _, known := settings[key]; !known && key == timestampLimit {
+			continue
+		}
 		r.Settings[key] = settings[key]
 		if anyRetention && (key == "retention.ms" || key == "retention.bytes") {
 			continue
@@ -238,7 +241,7 @@ func suits(key, is, want string) bool {
 	switch key {
 	case "max.message.bytes", minInsync, "delete.retention.ms":
 		return i > w
-	case "max.compaction.lag.ms", "segment.ms":
+	case "max.compaction.lag.ms", "segment.ms", timestampLimit:
 		return i < w
 	}
 	return false

@@ -160,12 +160,18 @@ func EnsureTopics(ctx context.Context, cfg Config, spec TopicSpec) (int32, error
 		if _, ok := there[t]; ok {
 			continue
 		}
-		r, err := adm.CreateTopic(ctx, n, spec.Replication, topicConfigs(topics, spec)[t], t)
-		switch {
-		case err == nil:
-			err = r.Err
-		case r.Err != nil:
-			err = r.Err
+		settings := topicConfigs(topics, spec)[t]
+		create := func() (kadm.CreateTopicResponse, error) {
+			r, err := adm.CreateTopic(ctx, n, spec.Replication, settings, t)
+			if r.Err != nil {
+				err = r.Err
+			}
+			return r, err
+		}
+		r, err := create()
+		if errors.Is(err, kerr.InvalidConfig) { // brokers before 3.6 know no limit on times
+			delete(settings, timestampLimit)
+			r, err = create()
 		}
 		// Another process that starts at the same time may be first.
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
@@ -203,6 +209,9 @@ func awaitTopics(ctx context.Context, adm *kadm.Client, topics Topics) (int32, e
 		}
 	}
 }
+
+// timestampLimit is by how much a record's time may lie behind that at which a broker takes it; brokers before 3.6 do not know the setting.
+const timestampLimit = "message.timestamp.after.max.ms"
 
 // topicConfigs are the settings that each topic is made with. The specification's replication is set.
 func topicConfigs(topics Topics, spec TopicSpec) map[string]map[string]*string {
@@ -244,8 +253,13 @@ func topicConfigs(topics Topics, spec TopicSpec) map[string]map[string]*string {
 		}
 		return out
 	}
+	events := deleted(spec.EventsRetention)
+	// Producers set a record's time as they like, and open runs expire by the latest one that came: one from the future, which a compactor
+	// reads that is behind, would end everybody's. A broker refuses it by its own clock, so that stream time is the same whoever
+	// reads it, and whenever. Clocks of machines differ by less, or those of producers are wrong.
+	events[timestampLimit] = millis(5 * time.Minute)
 	return map[string]map[string]*string{
-		topics.Events:      of(deleted(spec.EventsRetention)),
+		topics.Events:      of(events),
 		topics.Runs:        of(compacted),
 		topics.Snapshots:   of(compacted),
 		topics.DeadLetters: of(deleted(spec.DeadLettersRetention)),

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -32,7 +35,7 @@ func TestEnsureTopics_MakesWhatIsMissingWithItsSettings(t *testing.T) {
 		t.Fatalf("count is %d, %v; want 3", n, err)
 	}
 	for topic, want := range map[string]map[string]string{
-		"acme.skein.events":       {"cleanup.policy": "delete", "retention.ms": "3600000", "max.message.bytes": "16842752", "compression.type": "zstd", "min.insync.replicas": "2"},
+		"acme.skein.events":       {"cleanup.policy": "delete", "message.timestamp.after.max.ms": "300000", "retention.ms": "3600000", "max.message.bytes": "16842752", "compression.type": "zstd", "min.insync.replicas": "2"},
 		"acme.skein.runs":         {"cleanup.policy": "compact", "max.compaction.lag.ms": "86400000", "segment.ms": "21600000", "max.message.bytes": "16842752"},
 		"acme.skein.snapshots":    {"cleanup.policy": "compact", "max.compaction.lag.ms": "86400000", "segment.ms": "21600000", "delete.retention.ms": "604800000"},
 		"acme.skein.dead-letters": {"cleanup.policy": "delete", "retention.ms": "-1"},
@@ -46,6 +49,48 @@ func TestEnsureTopics_MakesWhatIsMissingWithItsSettings(t *testing.T) {
 				t.Errorf("%s: %s is %v, want %s", topic, name, got, value)
 			}
 		}
+	}
+}
+
+// Brokers before 3.6 do not know the limit on times.
+func TestEnsureTopics_MakesTopicsOnBrokersWithoutALimitOnTimes(t *testing.T) {
+	c := kafkatest.StartCluster(t, 0, kafkatest.WithoutTopics())
+	c.Fake.ControlKey(int16(kmsg.CreateTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.Fake.KeepControl()
+		resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+		for _, topic := range req.(*kmsg.CreateTopicsRequest).Topics {
+			for _, config := range topic.Configs {
+				if config.Name == "message.timestamp.after.max.ms" {
+					r := kmsg.NewCreateTopicsResponseTopic()
+					r.Topic, r.ErrorCode = topic.Topic, kerr.InvalidConfig.Code
+					resp.Topics = append(resp.Topics, r)
+				}
+			}
+		}
+		return resp, nil, len(resp.Topics) > 0
+	})
+	if n, err := kafka.EnsureTopics(t.Context(), c.Config, kafka.TopicSpec{Partitions: 2}); err != nil || n != 2 {
+		t.Errorf("count is %d, %v; want 2", n, err)
+	}
+}
+
+// What a producer says of a record's time is believed by five minutes at most.
+func TestEnsureTopics_HasBrokersRefuseRecordsFromTheFuture(t *testing.T) {
+	cluster := kafkatest.Real(t, 1)
+	cluster.MakeTopics(1)
+	p, err := kafka.NewProducer(cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	send := func(ahead time.Duration) error {
+		return p.ProduceSync(t.Context(), &kgo.Record{Topic: cluster.Config.Topics().Events, Key: []byte("k"), Value: []byte("v"), Timestamp: time.Now().Add(ahead)}).FirstErr()
+	}
+	if err := send(time.Minute); err != nil {
+		t.Errorf("a minute ahead: %v", err)
+	}
+	if err := send(time.Hour); !errors.Is(err, kerr.InvalidTimestamp) {
+		t.Errorf("an hour ahead: %v, want %v", err, kerr.InvalidTimestamp)
 	}
 }
 
