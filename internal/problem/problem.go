@@ -15,6 +15,8 @@ const ContentType = "application/problem+json"
 
 // Problem is one problem document.
 type Problem struct {
+	// Type is a URI that names the kind of problem; empty: "about:blank", the status says it all.
+	Type string
 	// Status is the HTTP status.
 	Status int
 	// Title is a short text that is the same for every occurrence; empty: the status's own.
@@ -25,8 +27,7 @@ type Problem struct {
 	Extensions map[string]any
 }
 
-// MarshalJSON writes the members in a fixed order: status, title, detail, then the extensions by name.
-// The type is left out, which means "about:blank": the status says it all.
+// MarshalJSON writes the members in a fixed order: type where there is one, status, title, detail, then the extensions by name.
 func (p Problem) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -47,6 +48,11 @@ func (p Problem) MarshalJSON() ([]byte, error) {
 	}
 	if p.Title == "" {
 		p.Title = http.StatusText(p.Status)
+	}
+	if p.Type != "" {
+		if err := member("type", p.Type); err != nil {
+			return nil, err
+		}
 	}
 	if err := member("status", p.Status); err != nil {
 		return nil, err

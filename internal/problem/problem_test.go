@@ -17,6 +17,7 @@ func TestWrite_IsAProblemDocument(t *testing.T) {
 		"a status alone": {problem.Problem{Status: 404}, 404, `{"status":404,"title":"Not Found"}`},
 		"everything": {problem.Problem{Status: 400, Title: "Bad Line", Detail: "line 3: <not> JSON & more", Extensions: map[string]any{"line": 3, "accepted": 2}},
 			400, `{"status":400,"title":"Bad Line","detail":"line 3: <not> JSON & more","accepted":2,"line":3}`},
+		"a type": {problem.Problem{Type: "https://example.org/quota", Status: 429}, 429, `{"type":"https://example.org/quota","status":429,"title":"Too Many Requests"}`},
 		"an extension that is none": {problem.Problem{Status: 400, Extensions: map[string]any{"status": 200}},
 			500, `{"status":500,"title":"Internal Server Error","detail":"encoding problem: \"status\" is not an extension"}`},
 		"an extension that is not JSON": {problem.Problem{Status: 400, Extensions: map[string]any{"f": func() {}}},

@@ -1,0 +1,275 @@
+package quota_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/skeinhq/skein/pkg/quota"
+)
+
+func open(t *testing.T, cfg quota.Config) *quota.Quotas {
+	t.Helper()
+	if cfg.Replicas == 0 {
+		cfg.Replicas = 1
+	}
+	q, err := quota.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestQuotas_AnswerSaysWhichLimitAndWhen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, quota.Config{Stage: quota.Limits{RequestsPerSecond: 2, ConcurrentReads: 1}})
+		w := httptest.NewRecorder()
+		done, ok := q.Admit(w, "acme", quota.Requests, quota.Reads)
+		if !ok {
+			t.Fatalf("the first request is refused: %s", w.Body)
+		}
+		if got, want := w.Header().Get("RateLimit-Policy"), `"requests_per_second";q=20;w=10, "concurrent_reads";q=1;qu="concurrent-requests"`; got != want {
+			t.Errorf("RateLimit-Policy is %s, want %s", got, want)
+		}
+		if got, want := w.Header().Get("RateLimit"), `"requests_per_second";r=19;t=1, "concurrent_reads";r=0`; got != want {
+			t.Errorf("RateLimit is %s, want %s", got, want)
+		}
+
+		w = httptest.NewRecorder()
+		if _, ok := q.Admit(w, "acme", quota.Requests, quota.Reads); ok {
+			t.Fatal("a second read is admitted beside the first")
+		}
+		if got, want := w.Header().Get("Retry-After"), "1"; w.Code != http.StatusTooManyRequests || got != want {
+			t.Errorf("the answer is %d with Retry-After %q", w.Code, got)
+		}
+		var p struct {
+			Type     string   `json:"type"`
+			Status   int      `json:"status"`
+			Limit    string   `json:"limit"`
+			Detail   string   `json:"detail"`
+			Violated []string `json:"violated-policies"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+			t.Fatal(err)
+		}
+		if p.Limit != "concurrent_reads" || len(p.Violated) != 1 || p.Violated[0] != p.Limit || p.Status != 429 || !strings.HasSuffix(p.Type, "#quota-exceeded") {
+			t.Errorf("the answer is %s", w.Body)
+		}
+		if _, ok := q.Admit(httptest.NewRecorder(), "umbrella", quota.Requests, quota.Reads); !ok {
+			t.Error("another tenant pays for it")
+		}
+		done()
+		for range 18 {
+			done, ok := q.Admit(httptest.NewRecorder(), "acme", quota.Requests, quota.Reads)
+			if !ok {
+				t.Fatal("refused below the limit")
+			}
+			done()
+		}
+		w = httptest.NewRecorder()
+		if _, ok := q.Admit(w, "acme", quota.Requests); ok || !strings.Contains(w.Body.String(), "requests_per_second is 2") {
+			t.Errorf("the 21st request of ten seconds' worth is answered %d %s", w.Code, w.Body)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if _, ok := q.Admit(httptest.NewRecorder(), "acme", quota.Requests); !ok {
+			t.Error("refused after the time that was said")
+		}
+	})
+}
+
+func TestQuotas_ReplicasShareALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, quota.Config{Replicas: 4, Stage: quota.Limits{RequestsPerSecond: 2, ConcurrentStreams: 5}})
+		requests, streams := 0, 0
+		for range 100 {
+			if _, ok := q.Admit(httptest.NewRecorder(), "acme", quota.Requests); ok {
+				requests++
+			}
+			if _, ok := q.Admit(httptest.NewRecorder(), "acme", quota.Streams); ok {
+				streams++
+			}
+		}
+		if requests != 5 || streams != 2 {
+			t.Errorf("one of four replicas admits %d requests and %d streams, want a quarter of 20 and of 5, rounded up", requests, streams)
+		}
+	})
+}
+
+func TestTenant_WaitSlowsDownToTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tenant := open(t, quota.Config{Stage: quota.Limits{BytesPerSecond: 100}}).Tenant("acme")
+		began := time.Now()
+		for range 20 {
+			if err := tenant.Wait(t.Context(), quota.Bytes, 100, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("2000 bytes at 100 a second took %v behind a bucket of 1000", took)
+		}
+		// More than the bucket holds: let through once it is full, and paid for.
+		began = time.Now()
+		for range 2 {
+			if err := tenant.Wait(t.Context(), quota.Bytes, 3000, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took != 40*time.Second {
+			t.Errorf("twice 3000 bytes at 100 a second took %v", took)
+		}
+		var exceeded *quota.Exceeded
+		if err := tenant.Wait(t.Context(), quota.Bytes, 1, time.Second); !errors.As(err, &exceeded) || exceeded.Kind != quota.Bytes || exceeded.RetryAfter != 20*time.Second+10*time.Millisecond {
+			t.Errorf("beyond the patience: %v, %+v", err, exceeded)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := tenant.Wait(ctx, quota.Bytes, 1, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a wait that is broken off: %v", err)
+		}
+	})
+}
+
+func TestQuotas_FollowTheFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "quotas.yaml")
+		write(t, path, "default:\n  requests_per_second: 1\ntenants:\n  acme:\n    concurrent_streams: 3\n    max_event_bytes: 1000\n")
+		reg := prometheus.NewRegistry()
+		var log bytes.Buffer
+		q := open(t, quota.Config{Path: path, Registerer: reg, Logger: slog.New(slog.NewTextHandler(&log, nil)), Stage: quota.Limits{ConcurrentStreams: 7, ConcurrentReads: 9}})
+		if got, want := q.Tenant("acme").Limits(), (quota.Limits{RequestsPerSecond: 1, ConcurrentStreams: 3, ConcurrentReads: 9, MaxEventBytes: 1000}); got != want {
+			t.Errorf("acme has %+v, want %+v", got, want)
+		}
+		if got, want := q.Tenant("umbrella").Limits(), (quota.Limits{RequestsPerSecond: 1, ConcurrentStreams: 7, ConcurrentReads: 9}); got != want {
+			t.Errorf("umbrella has %+v, want %+v", got, want)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- q.Run(ctx) }()
+
+		streams := q.Tenant("acme")
+		if _, err := streams.Admit(nil, quota.Streams); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, "tenants:\n  acme:\n    concurrent_streams: 1\n")
+		time.Sleep(3 * time.Second)
+		if _, err := streams.Admit(nil, quota.Streams); err == nil {
+			t.Error("a second stream is admitted after the limit became 1")
+		}
+		write(t, path, "tenants:\n  acme:\n    concurrent_stream: 100\n")
+		time.Sleep(5 * time.Second)
+		if got := q.Tenant("acme").Limits().ConcurrentStreams; got != 1 {
+			t.Errorf("a file with an unknown key changes the limit to %d", got)
+		}
+		if n := strings.Count(log.String(), "concurrent_stream not found"); n != 1 {
+			t.Errorf("what is wrong is logged %d times:\n%s", n, &log)
+		}
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP skein_quota_file_stale 1 while the quota file is gone or not as it must be, and the quotas read before stay in force.
+# TYPE skein_quota_file_stale gauge
+skein_quota_file_stale 1
+# HELP skein_quota_refused_total Requests and events that were refused because a tenant's quota was used up, by limit.
+# TYPE skein_quota_refused_total counter
+skein_quota_refused_total{limit="bytes_per_second"} 0
+skein_quota_refused_total{limit="concurrent_reads"} 0
+skein_quota_refused_total{limit="concurrent_streams"} 1
+skein_quota_refused_total{limit="events_per_second"} 0
+skein_quota_refused_total{limit="requests_per_second"} 0
+# HELP skein_quota_reloads_total Changes of the quota file that were seen, by outcome; what is refused changes nothing.
+# TYPE skein_quota_reloads_total counter
+skein_quota_reloads_total{outcome="loaded"} 1
+skein_quota_reloads_total{outcome="refused"} 1
+`)); err != nil {
+			t.Error(err)
+		}
+		write(t, path, "default: {}\n")
+		time.Sleep(3 * time.Second)
+		if got := streams.Limits().ConcurrentStreams; got != 7 {
+			t.Errorf("without an entry acme has %d streams, want the stage's 7", got)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestQuotas_ForgetIdleTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := open(t, quota.Config{Stage: quota.Limits{ConcurrentStreams: 1}})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- q.Run(ctx) }()
+		idle, busy := q.Tenant("idle"), q.Tenant("busy")
+		if _, err := busy.Admit(nil, quota.Streams); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Minute)
+		if q.Tenant("idle") == idle || q.Tenant("busy") != busy {
+			t.Error("an idle tenant must be forgotten, one with an open stream must not")
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOpen_RefusesWhatItDoesNotUnderstand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "quotas.yaml")
+	for name, text := range map[string]string{
+		"empty":                   "",
+		"an unknown limit":        "default:\n  requests: 5\n",
+		"a tenant twice":          "tenants:\n  a: {}\n  a: {}\n",
+		"below zero":              "default:\n  requests_per_second: -1\n",
+		"too much":                "default:\n  bytes_per_second: 9223372036854775807\n",
+		"a fraction":              "default:\n  requests_per_second: 0.5\n",
+		"a tenant without a name": "tenants:\n  '': {}\n",
+		"two documents":           "default: {}\n---\ndefault: {}\n",
+	} {
+		write(t, path, text)
+		if _, err := quota.Open(quota.Config{Path: path, Replicas: 1}); !errors.Is(err, quota.ErrFile) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := quota.Open(quota.Config{Path: path + "-", Replicas: 1}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := quota.Open(quota.Config{}); err == nil || !strings.Contains(err.Error(), "replicas") {
+		t.Errorf("no replicas: %v", err)
+	}
+}
+
+func BenchmarkTenant_AdmitAndWait(b *testing.B) {
+	q, err := quota.Open(quota.Config{Replicas: 1, Stage: quota.Limits{RequestsPerSecond: 1 << 40, EventsPerSecond: 1 << 40, BytesPerSecond: 1 << 40}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		t := q.Tenant("acme")
+		if err := t.Wait(b.Context(), quota.Events, 1, time.Second); err != nil {
+			b.Fatal(err)
+		}
+		if err := t.Wait(b.Context(), quota.Bytes, 200, time.Second); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

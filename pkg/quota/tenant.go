@@ -1,0 +1,240 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/skeinhq/skein/internal/problem"
+)
+
+// Window is what a bucket holds, in time at its rate.
+const Window = 10 * time.Second
+
+// unlimited is the rate of a bucket that nothing is taken from. It is not rate.Inf, whose tokens after no time at all are no number.
+const unlimited = rate.Limit(1 << 50)
+
+// Tenant is what one tenant may take of this process and has taken.
+type Tenant struct {
+	quotas  *Quotas
+	limits  atomic.Pointer[Limits]
+	buckets [Bytes + 1]*rate.Limiter
+	slots   [kinds]atomic.Int64 // those in use
+	used    atomic.Int64        // when it was last used, in Unix seconds
+}
+
+func newTenant(q *Quotas, l Limits) *Tenant {
+	t := &Tenant{quotas: q}
+	for k := range t.buckets {
+		t.buckets[k] = rate.NewLimiter(unlimited, math.MaxInt32)
+	}
+	t.used.Store(time.Now().Unix())
+	t.set(l)
+	return t
+}
+
+// set puts limits in force. A bucket keeps what was taken from it.
+func (t *Tenant) set(l Limits) {
+	if old := t.limits.Swap(&l); old != nil && *old == l {
+		return
+	}
+	now := time.Now()
+	for k, b := range t.buckets {
+		limit := l.of(Kind(k))
+		if limit == 0 {
+			b.SetLimitAt(now, unlimited)
+			b.SetBurstAt(now, math.MaxInt32)
+			continue
+		}
+		share := float64(limit) / float64(t.quotas.cfg.Replicas)
+		b.SetLimitAt(now, rate.Limit(share))
+		b.SetBurstAt(now, max(1, int(min(share*Window.Seconds(), math.MaxInt32))))
+	}
+}
+
+// Limits returns the limits in force. Rates and numbers are those of all replicas together.
+func (t *Tenant) Limits() Limits { return *t.limits.Load() }
+
+func (t *Tenant) idle(now time.Time) bool {
+	for k := range t.slots {
+		if t.slots[k].Load() != 0 {
+			return false
+		}
+	}
+	return now.Unix()-t.used.Load() > int64(forgetAfter/time.Second)
+}
+
+// Admit takes one unit of each kind, in order, and writes the RateLimit headers, where it is given any. It returns what gives slots
+// back, or an *Exceeded; then nothing is kept but what was taken of rates before.
+func (t *Tenant) Admit(header http.Header, of ...Kind) (done func(), err error) {
+	t.used.Store(time.Now().Unix())
+	var taken []Kind
+	done = func() {
+		for _, k := range taken {
+			t.slots[k].Add(-1)
+		}
+	}
+	for _, k := range of {
+		switch {
+		case k.isRate():
+			err = t.take(k)
+		case t.slot(k):
+			taken = append(taken, k)
+		default:
+			err = t.exceeded(k, time.Second)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if header != nil {
+		t.describe(header, of)
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+// take takes one unit of a rate, or none.
+func (t *Tenant) take(k Kind) error {
+	if !t.Limited(k) {
+		return nil
+	}
+	r := t.buckets[k].Reserve()
+	if wait := r.Delay(); wait > 0 {
+		r.Cancel()
+		return t.exceeded(k, wait)
+	}
+	return nil
+}
+
+// slot takes a slot where one is free.
+func (t *Tenant) slot(k Kind) bool {
+	most := t.slotsOf(k)
+	if n := t.slots[k].Add(1); most > 0 && n > most {
+		t.slots[k].Add(-1)
+		return false
+	}
+	return true
+}
+
+// slotsOf is this process's part of a number, at least one; 0 where there is no limit.
+func (t *Tenant) slotsOf(k Kind) int64 {
+	n := int64(t.quotas.cfg.Replicas)
+	return (t.limits.Load().of(k) + n - 1) / n
+}
+
+// Limited reports whether a rate has a limit: a caller that counts much can spare itself the counting.
+func (t *Tenant) Limited(k Kind) bool { return t.limits.Load().of(k) > 0 }
+
+// Wait takes n units of a rate and waits until the bucket holds them, so that a sender is slowed down to its rate. Where that
+// would take longer than patience it takes nothing and returns an *Exceeded. More than the bucket can hold is let through when the bucket
+// is full, and paid for afterwards.
+func (t *Tenant) Wait(ctx context.Context, k Kind, n int64, patience time.Duration) error {
+	if n <= 0 || !t.Limited(k) {
+		return nil
+	}
+	t.used.Store(time.Now().Unix())
+	b := t.buckets[k]
+	now := time.Now()
+	most := int64(b.Burst())
+	r := b.ReserveN(now, int(min(n, most)))
+	wait := r.DelayFrom(now)
+	if wait > patience {
+		r.CancelAt(now)
+		return t.exceeded(k, wait)
+	}
+	for n -= most; n > 0; n -= most {
+		b.ReserveN(now, int(min(n, most)))
+	}
+	if wait == 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s: %w", k, context.Cause(ctx))
+	}
+}
+
+// describe writes RateLimit-Policy and RateLimit as draft-ietf-httpapi-ratelimit-headers names them. q is the limit of all
+// replicas; r is what this process would still grant, times their number.
+func (t *Tenant) describe(h http.Header, of []Kind) {
+	l := t.limits.Load()
+	var policy, left strings.Builder
+	for _, k := range of {
+		limit := l.of(k)
+		if limit == 0 {
+			continue
+		}
+		if policy.Len() > 0 {
+			policy.WriteString(", ")
+			left.WriteString(", ")
+		}
+		name := strconv.Quote(k.String())
+		if !k.isRate() {
+			r := max(0, t.slotsOf(k)-t.slots[k].Load()) * int64(t.quotas.cfg.Replicas)
+			fmt.Fprintf(&policy, `%s;q=%d;qu="concurrent-requests"`, name, limit)
+			fmt.Fprintf(&left, `%s;r=%d`, name, min(limit, r))
+			continue
+		}
+		b := t.buckets[k]
+		tokens := b.Tokens()
+		r := int64(max(0, tokens)) * int64(t.quotas.cfg.Replicas)
+		full := math.Ceil((float64(b.Burst()) - tokens) / float64(b.Limit()))
+		fmt.Fprintf(&policy, `%s;q=%d;w=%d`, name, limit*int64(Window/time.Second), int64(Window/time.Second))
+		fmt.Fprintf(&left, `%s;r=%d;t=%d`, name, r, int64(max(0, full)))
+	}
+	if policy.Len() > 0 {
+		h.Set("RateLimit-Policy", policy.String())
+		h.Set("RateLimit", left.String())
+	}
+}
+
+// Exceeded says that a limit of the tenant is used up.
+type Exceeded struct {
+	Kind Kind
+	// Limit is the tenant's, over all replicas.
+	Limit int64
+	// RetryAfter is when it is worth trying again.
+	RetryAfter time.Duration
+}
+
+func (t *Tenant) exceeded(k Kind, wait time.Duration) *Exceeded {
+	t.quotas.metrics.refused.WithLabelValues(k.String()).Inc()
+	return &Exceeded{Kind: k, Limit: t.limits.Load().of(k), RetryAfter: wait}
+}
+
+func (e *Exceeded) Error() string {
+	return fmt.Sprintf("the tenant's quota is used up: %s is %d; try again in %d s, or ask the operator for more", e.Kind, e.Limit, e.seconds())
+}
+
+func (e *Exceeded) seconds() int64 { return max(1, int64(math.Ceil(e.RetryAfter.Seconds()))) }
+
+// SetHeader sets Retry-After.
+func (e *Exceeded) SetHeader(h http.Header) {
+	h.Set("Retry-After", strconv.FormatInt(e.seconds(), 10))
+}
+
+// problemType is the type that draft-ietf-httpapi-ratelimit-headers registers, violated-policies its member.
+const problemType = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// Problem is the answer.
+func (e *Exceeded) Problem() problem.Problem {
+	return problem.Problem{
+		Type: problemType, Status: http.StatusTooManyRequests, Detail: e.Error(),
+		Extensions: map[string]any{"reason": "quota", "limit": e.Kind.String(), "violated-policies": []string{e.Kind.String()}},
+	}
+}
