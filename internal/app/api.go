@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
@@ -14,6 +15,8 @@ import (
 // API is the HTTP side of a stage: where it listens, and how it tells callers apart.
 type API struct {
 	listen, keys, tenant string
+	quotas               string
+	replicas             int
 	// CORS says which web pages may call; the flag sets its origins.
 	CORS CORS
 	// Drain is how the API stops; where it is not set, as ServeHTTP has it.
@@ -25,6 +28,8 @@ func (a *API) Flags(f *pflag.FlagSet) {
 	f.StringVar(&a.listen, "listen", "127.0.0.1:8420", "`ADDRESS` of the HTTP API")
 	f.StringVar(&a.keys, "api-keys", "", "`FILE` of hashed API keys (skein keys new); it is read again when it changes")
 	f.StringVar(&a.tenant, "tenant", "", "for trying, in the place of --api-keys: take every request for one of `TENANT`; only with --listen on loopback")
+	f.StringVar(&a.quotas, "quotas", "", "YAML `FILE` with what each tenant may take; it is read again when it changes; none by default")
+	f.IntVar(&a.replicas, "replicas", 1, "`NUMBER` of processes of this stage that share the quotas: each grants an equal part")
 	CORSFlag(f, &a.CORS.Origins)
 }
 
@@ -32,6 +37,9 @@ func (a *API) Flags(f *pflag.FlagSet) {
 func (a *API) Check() error {
 	if err := a.CORS.Check(); err != nil {
 		return err
+	}
+	if a.replicas < 1 {
+		return Usagef("checking replicas: %d is below 1: say how many processes of this stage there are", a.replicas)
 	}
 	switch {
 	case a.keys != "" && a.tenant != "":
@@ -70,6 +78,17 @@ func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticat
 	p.Admin.AddCheck("api-keys", func(context.Context) error { return keys.Ready() })
 	p.Group.Go(ctx, "API keys", keys.Run)
 	return keys, nil
+}
+
+// Quotas returns what limits tenants: by the file of --quotas, and where that says nothing by the stage's own limits. The file is read
+// again for as long as the process runs; one that cannot be used at the start ends the process.
+func (a *API) Quotas(ctx context.Context, p *Process, stage quota.Limits) (*quota.Quotas, error) {
+	q, err := quota.Open(quota.Config{Path: a.quotas, Replicas: a.replicas, Stage: stage, Logger: p.Logger, Registerer: p.Registry})
+	if err != nil {
+		return nil, err
+	}
+	p.Group.Go(ctx, "quotas", q.Run)
+	return q, nil
 }
 
 // Serve adds the stage's HTTP API to the process. Where nobody needs a key, web pages stay out.

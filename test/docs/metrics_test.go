@@ -22,6 +22,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/tail"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -145,6 +146,9 @@ func stages(t *testing.T) map[string]*metric {
 	if _, err := tenant.OpenKeyFile(filepath.Join(t.TempDir(), "none"), logger, l); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := quota.Open(quota.Config{Replicas: 1, Registerer: l}); err != nil {
+		t.Fatal(err)
+	}
 	families, err := l.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +172,7 @@ func stages(t *testing.T) map[string]*metric {
 // clients is the subsystem of the Kafka clients' own metrics: their names are the library's.
 const clients = "kafka"
 
-var metricName = regexp.MustCompile(`^skein_(ingest|compactor|indexer|query|auth|` + clients + `)_[a-z][a-z0-9_]*$`)
+var metricName = regexp.MustCompile(`^skein_(ingest|compactor|indexer|query|auth|quota|` + clients + `)_[a-z][a-z0-9_]*$`)
 
 func TestMetrics_HaveNamesOfOneForm(t *testing.T) {
 	for name, m := range stages(t) {
