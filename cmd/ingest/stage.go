@@ -10,6 +10,7 @@ import (
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/quota"
 )
 
 func stage() app.Stage {
@@ -31,6 +32,7 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 		Flags: func(f *pflag.FlagSet) {
 			api.Flags(f)
 			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; none by default")
+			app.BytesVar(f, &cfg.RequestMemory, "request-memory", "limit of what all requests together hold, what Kafka has not acknowledged included; a tenant may have three quarters of it")
 			app.BytesVar(f, &cfg.ProxyMemory, "proxy-memory", "limit of what all runs of the proxy together hold; a run may have a quarter of it")
 			f.DurationVar(&api.Drain.Timeout, "drain-timeout", api.Drain.Timeout, "how long requests and runs that are under way may take to end after a signal; then runs end with RUN_ERROR. A process may take 15s more than this and --ack-timeout together to stop")
 			app.BytesVar(f, &cfg.MaxEventBytes, "max-event-bytes", "limit of one event or input")
@@ -61,6 +63,10 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 				return err
 			}
 			if err := p.AwaitTopics(ctx); err != nil {
+				return err
+			}
+			// Memory bounds a tenant's streams, so that by default nothing else does.
+			if cfg.Quotas, err = api.Quotas(ctx, p, quota.Limits{}); err != nil {
 				return err
 			}
 			s, err := ingest.New(cfg, auth)

@@ -18,6 +18,8 @@ const (
 	// idleTimeout is longer than that of common load balancers (60 s), so that it is they who
 	// close a connection, and no request meets one that is being closed.
 	idleTimeout = 2 * time.Minute
+	// headerBytes is the most that a request's line and headers may have. A path has two ids of up to 1.5 KiB each.
+	headerBytes = 64 << 10
 	// DrainTimeout is how long requests that are being answered may take to end after a signal, unless told otherwise.
 	DrainTimeout = 15 * time.Second
 	// lastGrace is how long they may take that were told to end.
@@ -77,6 +79,7 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
+		MaxHeaderBytes:    headerBytes,
 		IdleTimeout:       idleTimeout,
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),

@@ -37,8 +37,10 @@ const (
 	RuleSchema    = "schema"
 	// RuleChunk is for chunks that the client cannot place, such as a first one without an id.
 	RuleChunk = "chunk"
-	// RuleTooMany is for more than MaxMessages in one input or snapshot.
+	// RuleTooMany is for more than MaxMessages in one input or snapshot, or than MaxMembers in one object.
 	RuleTooMany = "too-many"
+	// RuleTime is for a timestamp before 1970.
+	RuleTime = "before-1970"
 	// RuleRepeated is for a snapshot that would put messages in several places, too large for all of them.
 	RuleRepeated = "repeated"
 )

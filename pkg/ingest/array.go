@@ -18,6 +18,7 @@ type arrayReader struct {
 	line  int64 // of the next byte, from 1
 
 	state arrayState
+	long  grown // an element that does not lie in the buffer whole
 }
 
 type arrayState int
@@ -86,6 +87,9 @@ func (a *arrayReader) element() (event, error) {
 	}
 	ev := event{seq: -1, line: a.line}
 	var s elementScanner
+	value := &a.long
+	value.reset()
+	defer func() { a.body.begun(false) }()
 	for {
 		if _, err := a.body.Peek(1); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -95,15 +99,25 @@ func (a *arrayReader) element() (event, error) {
 		}
 		buf, _ := a.body.Peek(a.body.Buffered()) // what is there: no error
 		n, done := s.scan(buf)
-		if len(ev.value)+n > a.limit {
+		if len(value.b)+n > a.limit {
 			return event{}, tooLarge(ev.line, a.limit)
 		}
-		ev.value = append(ev.value, buf[:n]...)
-		a.take(n)
-		if done {
+		if done && len(value.b) == 0 { // all of it lies in the buffer
+			ev.value = bytes.Clone(buf[:n])
+			a.take(n)
 			a.state = afterElement
 			return ev, nil
 		}
+		if rej := value.add(buf[:n]); rej != nil {
+			return event{}, a.body.failed(rej, ev.line)
+		}
+		a.take(n)
+		if done {
+			a.state = afterElement
+			ev.value, ev.held = value.own()
+			return ev, nil
+		}
+		a.body.begun(true)
 	}
 }
 

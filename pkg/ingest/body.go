@@ -2,14 +2,17 @@ package ingest
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -35,6 +38,8 @@ type event struct {
 	seq int64
 	// line is where in the body the event begins, from 1.
 	line int64
+	// held is what the value counts in the request's claim.
+	held int
 }
 
 // eventReader takes a body apart. next returns io.EOF at the end, else a *rejection, behind which it can go on where
@@ -62,9 +67,9 @@ func newEventReader(mediaType string, b *body, limit int) (eventReader, *rejecti
 	case "", typeNDJSON, "application/ndjson", "application/jsonl", "application/x-jsonl":
 		return &ndjsonReader{lines: newLineReader(b, limit), limit: limit}, nil
 	case typeJSON:
-		return &arrayReader{body: b, limit: limit, line: 1}, nil
+		return &arrayReader{body: b, limit: limit, line: 1, long: grown{claim: b.claim}}, nil
 	case typeSSE:
-		return &sseReader{lines: newLineReader(b, limit), limit: limit}, nil
+		return &sseReader{lines: newLineReader(b, limit), limit: limit, data: grown{claim: b.claim}}, nil
 	case typeSequenced:
 		return &sequencedReader{lines: newLineReader(b, limit), limit: limit, last: -1}, nil
 	}
@@ -76,29 +81,59 @@ type body struct {
 	*bufio.Reader
 	// source is the body as it comes from the network, and the error it ended with.
 	source *source
-	close  func()
+	// plain is the body behind decompression.
+	plain *plain
+	// claim is what the request holds of the memory for requests.
+	claim *claim
+	close func()
 }
 
-// openBody opens the body by its Content-Encoding, with a buffer of that size. The caller closes it.
-func openBody(r *http.Request, buffer int) (*body, *rejection) {
-	b := &body{source: &source{r: r.Body}, close: func() {}}
-	var rd io.Reader = b.source
-	switch enc := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))); enc {
+// openBody opens the body of a tenant's request by its Content-Encoding, with a buffer of that size. The caller closes it.
+func (s *Service) openBody(w http.ResponseWriter, r *http.Request, t target, buffer int) (*body, *rejection) {
+	h := &claim{of: s.window, tenant: t.tenant}
+	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
+	if n := r.ContentLength; n >= 0 && encoding == "" { // a small body needs no large buffer
+		buffer = max(leastBuffer, min(buffer, int(min(n, int64(buffer)))+1))
+	}
+	if rej := h.take(requestBase + buffer); rej != nil {
+		return nil, rej
+	}
+	b, rej := newBody(r.Body, encoding, buffer, h)
+	if rej != nil {
+		h.close()
+		return nil, rej
+	}
+	b.source.pace = &pace{limits: s.pace, rc: http.NewResponseController(w), body: b, opened: time.Now()}
+	b.plain.most = t.limits.MaxRequestBytes
+	return b, nil
+}
+
+// leastBuffer is the smallest buffer of a body.
+const leastBuffer = 512
+
+// newBody opens a body that counts what it holds in h, and closes h with it.
+func newBody(r io.Reader, encoding string, buffer int, h *claim) (*body, *rejection) {
+	b := &body{source: &source{r: r}, claim: h, close: h.close}
+	b.plain = &plain{r: b.source}
+	switch encoding {
 	case "", "identity":
 	case "gzip", "x-gzip":
-		rd = &lazyGzip{r: rd}
-	case "zstd":
-		// One goroutine, a window of at most 8 MiB (RFC 9659): what a decoder may need is bounded.
-		z, err := zstd.NewReader(rd, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
-		if err != nil {
-			return nil, badLine(reasonEncoding, 0, "reading zstd: %v", err)
+		if rej := h.take(inflateGzip); rej != nil {
+			return nil, rej
 		}
-		rd, b.close = z, z.Close
+		b.plain.r, b.plain.wire = &lazyGzip{r: b.source}, b.source
+	case "zstd":
+		z := &lazyZstd{r: b.source, claim: h}
+		b.plain.r, b.plain.wire = z, b.source
+		b.close = func() {
+			z.close()
+			h.close()
+		}
 	default:
-		return nil, reject(http.StatusUnsupportedMediaType, reasonEncoding, 0, "cannot read Content-Encoding %.100q: use gzip, zstd or none", enc)
+		return nil, reject(http.StatusUnsupportedMediaType, reasonEncoding, 0, "cannot read Content-Encoding %.100q: use gzip, zstd or none", encoding)
 	}
 	// A look ahead must not swallow the error that ends the body.
-	b.Reader = bufio.NewReaderSize(&source{r: rd}, buffer)
+	b.Reader = bufio.NewReaderSize(&source{r: b.plain}, buffer)
 	return b, nil
 }
 
@@ -109,8 +144,36 @@ func (b *body) skipMark() {
 	}
 }
 
+// begun says whether an event has begun whose bytes do not all lie in the buffer.
+func (b *body) begun(is bool) {
+	if p := b.source.pace; p != nil {
+		p.begun = is
+	}
+}
+
+// came says that a whole event has come.
+func (b *body) came() {
+	if p := b.source.pace; p != nil {
+		p.events++
+	}
+}
+
+// end has a read that waits end, and all after it. Another goroutine may call it.
+func (b *body) end() {
+	if p := b.source.pace; p != nil {
+		p.ended.Store(true)
+		_ = p.rc.SetReadDeadline(time.Now()) // refused only by writers that are no connection (tests)
+	}
+}
+
 // failed turns a read error other than io.EOF into a refusal.
 func (b *body) failed(err error, line int64) *rejection {
+	var rej *rejection
+	if errors.As(err, &rej) { // of ours
+		at := *rej
+		at.line = line
+		return &at
+	}
 	if src := b.source.err; src != nil && !errors.Is(src, io.EOF) {
 		err = src
 	} else if !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -121,24 +184,76 @@ func (b *body) failed(err error, line int64) *rejection {
 	case errors.As(err, &max):
 		return reject(http.StatusRequestEntityTooLarge, reasonTooLarge, line, "the body is larger than %d bytes", max.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
-		return reject(http.StatusRequestTimeout, reasonTimeout, line, "the body stopped coming")
+		return reject(http.StatusRequestTimeout, reasonTimeout, line, "the body stopped coming: %s", b.source.pace)
 	}
 	return badLine(reasonCut, line, "the body was cut off: %v", err)
+}
+
+// noEvent is the refusal of a body that has bytes and no event; nil for one without bytes.
+func (b *body) noEvent() *rejection {
+	if b.plain.n == 0 {
+		return nil
+	}
+	return badLine(reasonNoEvent, 1, "there is no event in the body, which begins with %q: is its Content-Type right?", b.plain.head)
 }
 
 // source remembers the error that its reader ended with, and ends with it from then on. Of the body
 // itself it tells a broken connection from broken compression.
 type source struct {
-	r   io.Reader
-	err error
+	r    io.Reader
+	err  error
+	n    int64 // bytes that came
+	pace *pace // nil: it may take for ever
 }
 
 func (s *source) Read(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
+	if s.pace != nil && !s.pace.before(s.n) {
+		s.err = os.ErrDeadlineExceeded
+		return 0, s.err
+	}
 	n, err := s.r.Read(p)
+	s.n += int64(n)
 	s.err = err
+	return n, err
+}
+
+const (
+	// A compressed body may hold mostRatio times its bytes, and freeInflated beyond that: the first events of a stream look alike.
+	mostRatio    = 200
+	freeInflated = 1 << 20
+	// mostInflated is the most that one compressed body may hold. An uncompressed one, whose bytes cost its sender as much as us, has no end.
+	mostInflated = 1 << 30
+	// headBytes are shown of a body without an event.
+	headBytes = 64
+)
+
+// plain is a body behind decompression. It bounds what is made of few bytes.
+type plain struct {
+	r    io.Reader
+	wire *source // what it is made of; nil for a body that is not compressed
+	most int64   // the tenant's limit of a request; 0 for none
+	n    int64
+	head []byte
+}
+
+func (l *plain) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	if len(l.head) < headBytes {
+		l.head = append(l.head, p[:min(n, headBytes-len(l.head))]...)
+	}
+	l.n += int64(n)
+	switch {
+	case l.most > 0 && l.n > l.most:
+		return 0, reject(http.StatusRequestEntityTooLarge, reasonTooLarge, 0, "the body is larger than the %d bytes that a request of this tenant may have (max_request_bytes)", l.most)
+	case l.wire == nil:
+	case l.n > mostInflated:
+		return 0, reject(http.StatusRequestEntityTooLarge, reasonTooLarge, 0, "the body holds more than %d bytes, compressed: send it in parts", mostInflated)
+	case l.n-freeInflated > mostRatio*l.wire.n:
+		return 0, reject(http.StatusRequestEntityTooLarge, reasonRatio, 0, "the body holds more than %d times its compressed bytes: send it with less compression, or with none", mostRatio)
+	}
 	return n, err
 }
 
@@ -160,4 +275,71 @@ func (g *lazyGzip) Read(p []byte) (int, error) {
 		g.z = z
 	}
 	return g.z.Read(p)
+}
+
+const (
+	// zstdWindow is the largest window of a body: what RFC 9659 has every decoder of HTTP take.
+	zstdWindow = 8 << 20
+	// leastZstdWindow is what any frame of a body may have, whatever its first one says.
+	leastZstdWindow = 128 << 10
+)
+
+// lazyZstd reads the first frame's header with the first read, and takes memory for the window that it names. No later frame may have
+// a larger one.
+type lazyZstd struct {
+	r     io.Reader
+	claim *claim
+	z     *zstd.Decoder
+}
+
+func (l *lazyZstd) Read(p []byte) (int, error) {
+	if l.z == nil {
+		if err := l.open(); err != nil {
+			return 0, err
+		}
+	}
+	return l.z.Read(p) //nolint:wrapcheck // a reader's own error
+}
+
+func (l *lazyZstd) open() error {
+	head := make([]byte, 0, zstd.HeaderMaxSize)
+	var h zstd.Header
+	window := uint64(zstdWindow) // where the first frame has none: it is to be skipped
+	for {
+		n, err := l.r.Read(head[len(head):cap(head)])
+		head = head[:len(head)+n]
+		if bad := h.Decode(head); bad == nil {
+			if !h.Skippable {
+				window = max(h.WindowSize, leastZstdWindow)
+			}
+			break
+		} else if !errors.Is(bad, io.ErrUnexpectedEOF) || len(head) == cap(head) {
+			return fmt.Errorf("reading its header: %w", bad)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return io.ErrUnexpectedEOF
+		case err != nil:
+			return err //nolint:wrapcheck // a reader's own error
+		}
+	}
+	if window > zstdWindow {
+		return fmt.Errorf("its window has %d bytes, %d are allowed", window, zstdWindow)
+	}
+	if rej := l.claim.take(int(window) + inflateZstd); rej != nil {
+		return rej
+	}
+	// One goroutine, and a window that is known: what a decoder may need is bounded.
+	z, err := zstd.NewReader(io.MultiReader(bytes.NewReader(head), l.r), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
+	if err != nil {
+		return fmt.Errorf("making a decoder: %w", err)
+	}
+	l.z = z
+	return nil
+}
+
+func (l *lazyZstd) close() {
+	if l.z != nil {
+		l.z.Close()
+	}
 }

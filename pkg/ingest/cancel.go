@@ -20,7 +20,7 @@ import (
 const (
 	// cancelWait is how long a request to stop a run waits for the run's end. A proxy takes milliseconds for that, and 2 s at most.
 	cancelWait = 3 * time.Second
-	// maxCancels bounds the requests that wait, each with a reader of its own.
+	// maxCancels bounds the requests that wait, each with a reader of its own. A tenant has a share of them, as of any budget.
 	maxCancels = 256
 	// maxReasonBytes bounds what a caller says of it.
 	maxReasonBytes = 1 << 10
@@ -49,16 +49,16 @@ var errNotEnded = errors.New("the run has not ended")
 // postCancel is POST /v1/threads/{thread}/runs/{run}/cancel. It writes the request to the thread's partition, where the process
 // reads it that holds the run, whichever that is, and waits for the run's end behind it.
 func (s *Service) postCancel(w http.ResponseWriter, r *http.Request, t target) {
-	value, rej := readReason(r)
+	value, rej := s.readReason(w, r, t)
 	if rej != nil {
 		s.refuse(w, r, callCancel, rej, nil)
 		return
 	}
-	if !s.cancelling.TryAcquire(1) {
-		s.unavailable(w, r, callCancel, fmt.Errorf("%w: %d requests to stop runs are waiting already", ErrUnavailable, maxCancels), nil)
+	if !s.cancelling.try(t.tenant, 1) {
+		s.refuse(w, r, callCancel, tooManyCancels(), nil)
 		return
 	}
-	defer s.cancelling.Release(1)
+	defer s.cancelling.release(t.tenant, 1)
 	answer, err := s.cancelRun(r.Context(), t, value)
 	switch {
 	case errors.Is(err, errNotEnded):
@@ -72,16 +72,24 @@ func (s *Service) postCancel(w http.ResponseWriter, r *http.Request, t target) {
 	}
 }
 
+// tooManyCancels is the refusal of a tenant that has as many requests to stop runs waiting as it may, beside those of others.
+func tooManyCancels() *rejection {
+	rej := reject(http.StatusTooManyRequests, reasonMemory, 0, "the tenant's part of the %d requests to stop runs that may wait at a time is used up: try again in a moment", maxCancels).retryIn(time.Second)
+	rej.limit = "waiting_cancels"
+	return rej
+}
+
 // readReason reads the body, which may be empty, and returns the value of the record.
-func readReason(r *http.Request) ([]byte, *rejection) {
+func (s *Service) readReason(w http.ResponseWriter, r *http.Request, t target) ([]byte, *rejection) {
 	if m := mediaType(r); m != "" && m != typeJSON {
 		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take a reason as %.100q: set Content-Type to %s", m, typeJSON)
 	}
-	b, rej := openBody(r, 1<<10)
+	b, rej := s.openBody(w, r, t, 1<<10)
 	if rej != nil {
 		return nil, rej
 	}
 	defer b.close()
+	b.begun(true)
 	const limit = 8 * maxReasonBytes // as JSON, with whatever else there is
 	text, err := io.ReadAll(io.LimitReader(b, limit+1))
 	if err != nil {
@@ -112,7 +120,7 @@ func readReason(r *http.Request) ([]byte, *rejection) {
 // request lies.
 func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancelled, error) {
 	request := func() (ack, error) {
-		p := s.newPublisher(t, record.KindCancel, producer{}, func() {})
+		p := s.newPublisher(t, record.KindCancel, producer{}, nil, func() {})
 		p.send(event{value: value, seq: -1})
 		return p.finish()
 	}

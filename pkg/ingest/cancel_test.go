@@ -547,11 +547,18 @@ func TestCancel_KafkaAwayIsA503(t *testing.T) {
 	wantUnavailable(t, a, 0)
 }
 
-func TestCancel_TooManyAreA503(t *testing.T) {
+func TestCancel_HasAShareForEachTenant(t *testing.T) {
 	d := newStage(t)
-	d.svc.cancelling.TryAcquire(maxCancels)
+	if !d.svc.cancelling.try("dev", d.svc.cancelling.most()) || d.svc.cancelling.try("dev", 1) {
+		t.Fatal("a tenant must have its share of those that may wait, and no more")
+	}
 	a, _ := d.cancel("r1", "")
-	wantUnavailable(t, a, 0)
+	if a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"limit":"waiting_cancels"`) {
+		t.Errorf("answer is %d %v %s", a.status, a.header, a.body)
+	}
+	if !d.svc.cancelling.try("other", 1) {
+		t.Error("another tenant has no share")
+	}
 	if got := d.written(); len(got) != 0 {
 		t.Errorf("written is %q, want nothing", got)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/quota"
 )
 
 // Config are the settings of the stage.
@@ -22,9 +23,13 @@ type Config struct {
 	AckBeat time.Duration
 	// PartitionCheck is how often the partition counts are compared with the pinned one.
 	PartitionCheck time.Duration
-	// RequestWindow and TotalWindow bound the bytes that are written and not acknowledged, of one
-	// request and of all. A single event may be larger than RequestWindow, never than TotalWindow.
-	RequestWindow, TotalWindow int
+	// RequestWindow bounds the bytes of one request that are written and not acknowledged. A single event may be larger.
+	RequestWindow int
+	// RequestMemory bounds what all requests together hold: buffers, decoders, events that have begun, and what is written and not
+	// acknowledged. One tenant may hold three quarters of it, and less where others hold much.
+	RequestMemory int
+	// Quotas limit each tenant; nil: none are limited.
+	Quotas *quota.Quotas
 	// Agents are those that the proxy calls.
 	Agents agents.Config
 	// ProxyMemory bounds the bytes that all proxied runs together hold: a quarter is for inputs until their agent has
@@ -43,6 +48,9 @@ const MaxAckTimeout = 25 * time.Second
 // DefaultProxyMemory holds what 500 agents say in nearly half a minute, if each says 10 events of 200 bytes a second.
 const DefaultProxyMemory = 128 << 20
 
+// DefaultRequestMemory holds 5,000 streams that are acknowledged while they send, or 1,200 batches at a time.
+const DefaultRequestMemory = 128 << 20
+
 // DefaultConfig returns the settings of production for the given cluster.
 func DefaultConfig(k kafka.Config) Config {
 	return Config{
@@ -52,7 +60,7 @@ func DefaultConfig(k kafka.Config) Config {
 		AckBeat:        15 * time.Second,
 		PartitionCheck: 15 * time.Second,
 		RequestWindow:  4 << 20,
-		TotalWindow:    128 << 20,
+		RequestMemory:  DefaultRequestMemory,
 		ProxyMemory:    DefaultProxyMemory,
 		MaxRuns:        10_000,
 	}
@@ -71,7 +79,9 @@ func (c Config) Validate() error {
 	bad(c.AckBeat <= 0, "interval %s of acknowledgements must be positive", c.AckBeat)
 	bad(c.PartitionCheck <= 0, "partition check interval %s must be positive", c.PartitionCheck)
 	bad(c.RequestWindow < 1, "request window %d must be positive", c.RequestWindow)
-	bad(c.TotalWindow < c.RequestWindow || c.TotalWindow < c.MaxEventBytes+recordOverhead, "total window %d must hold a request's window and the largest event", c.TotalWindow)
+	least := max(c.RequestWindow, 3*c.MaxEventBytes) + readBuffer + requestBase
+	least += least/tenantShare + tenantShare
+	bad(c.RequestMemory < least, "request memory %d must be at least %d: a tenant has three quarters of it, for three times the largest event", c.RequestMemory, least)
 	bad(c.ProxyMemory < runShare*(c.MaxEventBytes+recordOverhead), "proxy memory %d must be at least %d, %d times the largest event", c.ProxyMemory, runShare*(c.MaxEventBytes+recordOverhead), runShare)
 	bad(c.MaxRuns < 1, "most runs %d must be positive", c.MaxRuns)
 	return errors.Join(errs...)

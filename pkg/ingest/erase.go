@@ -17,7 +17,7 @@ type erasureReceipt struct {
 // deleteThread is DELETE /v1/threads/{thread}. It knows nothing of the thread, and writes what asks the
 // compactor to erase it: all that lies before that in the thread's partition. A retry does no harm.
 func (s *Service) deleteThread(w http.ResponseWriter, r *http.Request, t target) {
-	p := s.newPublisher(t, record.KindErase, producer{}, func() {})
+	p := s.newPublisher(t, record.KindErase, producer{}, nil, func() {})
 	p.send(event{value: []byte("{}"), seq: -1})
 	got, err := p.finish()
 	if err != nil {

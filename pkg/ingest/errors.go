@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/quota"
 )
 
 // ErrUnavailable says that the stage is not ready: Kafka does not answer, the partition counts are not
@@ -33,6 +35,10 @@ const (
 	reasonAgent       = "no-agent"
 	reasonHeld        = "run-under-way"
 	reasonUsed        = "run-ended"
+	reasonRatio       = "inflates-too-much"
+	reasonNoEvent     = "no-event"
+	reasonMemory      = "memory"
+	reasonQuota       = "quota"
 )
 
 // reasons are all of them, for the metrics.
@@ -41,6 +47,7 @@ func reasons() []string {
 		agui.RuleNotJSON, agui.RuleTooDeep, agui.RuleNotObject, agui.RuleNoType, agui.RuleSchema,
 		reasonTooLarge, reasonCut, reasonEncoding, reasonTimeout, reasonDone, reasonNoArray, reasonSeq, reasonSeqOrder,
 		reasonUnavailable, reasonMediaType, reasonID, reasonHeader, reasonAuth, reasonScope, reasonInternal, reasonNotEnded, reasonAgent, reasonHeld, reasonUsed,
+		agui.RuleTooMany, agui.RuleTime, reasonRatio, reasonNoEvent, reasonMemory, reasonQuota,
 	}
 }
 
@@ -51,6 +58,9 @@ type rejection struct {
 	// line is where in the body, from 1; 0 where it is about no place in it.
 	line   int64
 	detail string
+	// limit names what the tenant has used up, for 429; retry is when to come again.
+	limit string
+	retry time.Duration
 	// more: the reader that has refused an event can go on behind it.
 	more bool
 }
@@ -59,6 +69,23 @@ type rejection struct {
 func (r *rejection) andOn() *rejection {
 	r.more = true
 	return r
+}
+
+// retryIn says when it is worth trying again.
+func (r *rejection) retryIn(wait time.Duration) *rejection {
+	r.retry = wait
+	return r
+}
+
+// overQuota is the refusal of what a tenant's quota does not have.
+func overQuota(err error, line int64) *rejection {
+	var exceeded *quota.Exceeded
+	if !errors.As(err, &exceeded) { // the process ends
+		return reject(http.StatusServiceUnavailable, reasonUnavailable, line, "%v", errDraining).retryIn(time.Second)
+	}
+	rej := reject(http.StatusTooManyRequests, reasonQuota, line, "%v", err).retryIn(exceeded.RetryAfter)
+	rej.limit = exceeded.Kind.String()
+	return rej
 }
 
 func (r *rejection) Error() string {

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -15,8 +15,14 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 	acks, buffer := wantsAcks(r), readBuffer
 	if acks {
 		buffer = streamBuffer
+		done, err := t.quota.Admit(nil, quota.Streams)
+		if err != nil {
+			s.refuse(w, r, callEvents, overQuota(err, 0), nil)
+			return
+		}
+		defer done()
 	}
-	b, rej := openBody(r, buffer)
+	b, rej := s.openBody(w, r, t, buffer)
 	if rej != nil {
 		s.refuse(w, r, callEvents, rej, nil)
 		return
@@ -27,22 +33,18 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 		s.refuse(w, r, callEvents, rej, nil)
 		return
 	}
-	events, rej := newEventReader(mediaType(r), b, s.cfg.MaxEventBytes)
+	events, rej := newEventReader(mediaType(r), b, quota.Smaller(s.cfg.MaxEventBytes, t.limits.MaxEventBytes))
 	if rej != nil {
 		s.refuse(w, r, callEvents, rej, nil)
 		return
 	}
-	rc := http.NewResponseController(w)
-	p := s.newPublisher(t, record.KindEvent, by, func() {
-		// The body may be silent for minutes while the agent thinks: do not wait for it to say
-		// that Kafka is away.
-		_ = rc.SetReadDeadline(time.Now())
-	})
+	// The body may be silent for minutes while the agent thinks: do not wait for it to say that Kafka is away.
+	p := s.newPublisher(t, record.KindEvent, by, b.claim, b.end)
 	if acks {
-		s.answerAcks(w, events, p)
+		s.answerAcks(w, b, events, p)
 		return
 	}
-	rej = publishAll(events, p, func(*rejection) bool { return false })
+	rej = publishAll(b, events, p, func(*rejection) bool { return false })
 	got, err := p.finish()
 	switch {
 	case err != nil: // before rej: a read that was ended by the failure is no fault of the caller
@@ -58,12 +60,18 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 
 // publishAll sends events until the body ends (nil), one is refused, or the publisher fails (nil, its
 // finish tells). It goes on behind an event that is refused where that can be done and without says so.
-func publishAll(events eventReader, p *publisher, without func(*rejection) bool) *rejection {
+func publishAll(b *body, events eventReader, p *publisher, without func(*rejection) bool) *rejection {
+	_, some := events.(*arrayReader) // [] says that it has no event
 	for {
 		ev, err := events.next()
 		if errors.Is(err, io.EOF) {
+			if !some {
+				return b.noEvent()
+			}
 			return nil
 		}
+		some = true
+		b.came()
 		if err != nil {
 			var rej *rejection
 			switch {
@@ -74,11 +82,15 @@ func publishAll(events eventReader, p *publisher, without func(*rejection) bool)
 			}
 			continue
 		}
-		if _, err := agui.Envelope(ev.value); err != nil {
+		if _, err := agui.Admit(ev.value); err != nil {
+			b.claim.give(ev.held)
 			if rej := malformed(err, ev.line); !without(rej) {
 				return rej
 			}
 			continue
+		}
+		if rej := p.admit(ev); rej != nil {
+			return rej
 		}
 		if !p.send(ev) {
 			return nil

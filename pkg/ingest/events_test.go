@@ -71,7 +71,7 @@ func TestEvents_EveryFormKeepsTheBytes(t *testing.T) {
 		"SSE with no space":           {"text/event-stream", "", strings.ReplaceAll(sse, "data: ", "data:"), nil},
 		"SSE with all its fields":     {"text/event-stream", "", ": hello\n\nid: 7\nevent: message\nretry: 10\ndata: " + ev1 + "\n\ndata\n\ndata:\n\n:\ndata: " + ev2 + "\n\nnonsense\ndata: " + ev3 + "\n\n", nil},
 		"SSE in several lines":        {"text/event-stream", "", "data: {\ndata: \"type\":\ndata:  \"X\"}\n\n", []string{"{\n\"type\":\n \"X\"}"}},
-		"an empty SSE body":           {"text/event-stream", "", ": nothing\n\n", []string{}},
+		"an empty SSE body":           {"text/event-stream", "", "", []string{}},
 		"gzip":                        {"", "gzip", gzipped(t, lines), nil},
 		"zstd":                        {"", "zstd", zstandard(t, lines), nil},
 		"gzip of an array":            {"application/json", "gzip", gzipped(t, "["+ev1+","+ev2+","+ev3+"]"), nil},

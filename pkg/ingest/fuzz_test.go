@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -30,7 +29,7 @@ var forms = []form{{"ndjson", typeNDJSON}, {"array", typeJSON}, {"sse", typeSSE}
 
 // drain reads a body to its end.
 func drain(mediaType string, r io.Reader) (events []event, end error) {
-	b, rej := openBody(&http.Request{Body: io.NopCloser(r), Header: http.Header{}}, readBuffer)
+	b, rej := newBody(r, "", readBuffer, &claim{of: newBudget(1<<30, nil), tenant: "t"})
 	if rej != nil {
 		return nil, rej
 	}

@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -63,7 +65,17 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, rt.call, rej, nil)
 		return
 	}
+	t = t.of(s.quotas.Tenant(id.Tenant))
+	if _, err := t.quota.Admit(w.Header(), quota.Requests); err != nil { // a rate: nothing to give back
+		s.refuse(w, r, rt.call, overQuota(err, 0), nil)
+		return
+	}
 	rt.serve(s, w, r, t)
+}
+
+// hurry gives the caller a bounded time to take its answer.
+func hurry(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stalledCaller)) // refused only by writers that are no connection (tests)
 }
 
 // endEarly makes it possible to answer while the body is still coming. Without it net/http reads on
@@ -91,6 +103,7 @@ func (s *Service) accept(w http.ResponseWriter, c call, status int, answer any) 
 		problem.Write(w, problem.Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
 		return
 	}
+	hurry(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
 	w.WriteHeader(status)
@@ -100,6 +113,9 @@ func (s *Service) accept(w http.ResponseWriter, c call, status int, answer any) 
 // refuse answers what is the caller's fault.
 func (s *Service) refuse(w http.ResponseWriter, r *http.Request, c call, rej *rejection, got *ack) {
 	p := s.refusal(c, rej, got)
+	if rej.retry > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(rej.retry.Seconds())))))
+	}
 	if rej.status == http.StatusUnsupportedMediaType {
 		types := typeJSON
 		if c == callEvents {
@@ -113,7 +129,11 @@ func (s *Service) refuse(w http.ResponseWriter, r *http.Request, c call, rej *re
 
 // refusal counts what is the caller's fault, and says it.
 func (s *Service) refusal(c call, rej *rejection, got *ack) problem.Problem {
-	s.metrics.requests.WithLabelValues(string(c), outcomeRejected).Inc()
+	outcome := outcomeRejected
+	if rej.status == http.StatusServiceUnavailable {
+		outcome = outcomeUnavailable
+	}
+	s.metrics.requests.WithLabelValues(string(c), outcome).Inc()
 	s.metrics.rejected.WithLabelValues(rej.reason).Inc()
 	return rej.problem(got)
 }
@@ -123,11 +143,16 @@ func (r *rejection) problem(got *ack) problem.Problem {
 	if r.line > 0 {
 		ext["line"] = r.line
 	}
-	return problem.Problem{Status: r.status, Detail: r.Error(), Extensions: ext}
+	p := problem.Problem{Status: r.status, Detail: r.Error(), Extensions: ext}
+	if r.limit != "" {
+		p.Type, ext["limit"], ext["violated-policies"] = quota.ProblemType, r.limit, []string{r.limit}
+	}
+	return p
 }
 
 func answerProblem(w http.ResponseWriter, r *http.Request, p problem.Problem) {
 	endEarly(w, r)
+	hurry(w)
 	problem.Write(w, p)
 }
 

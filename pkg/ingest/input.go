@@ -7,12 +7,13 @@ import (
 	"net/http"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
 // putInput is PUT /v1/threads/{thread}/runs/{run}/input.
 func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
-	b, rej := openInput(r, readBuffer)
+	b, rej := s.openInput(w, r, t, readBuffer)
 	if rej != nil {
 		s.refuse(w, r, callInput, rej, nil)
 		return
@@ -23,13 +24,17 @@ func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
 		s.refuse(w, r, callInput, rej, nil)
 		return
 	}
-	value, rej := readInput(b, s.cfg.MaxEventBytes)
+	ev, rej := readInput(b, s.maxInput(t))
+	p := s.newPublisher(t, record.KindInput, by, b.claim, func() {})
+	if rej == nil {
+		rej = p.admit(ev)
+	}
 	if rej != nil {
+		_, _ = p.finish() // nothing was sent
 		s.refuse(w, r, callInput, rej, nil)
 		return
 	}
-	p := s.newPublisher(t, record.KindInput, by, func() {})
-	p.send(event{value: value, seq: -1})
+	p.send(ev)
 	got, err := p.finish()
 	if err != nil {
 		s.unavailable(w, r, callInput, err, nil)
@@ -42,28 +47,71 @@ func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
 }
 
 // readInput reads and checks one RunAgentInput. White space round it goes, all else stays.
-func readInput(b *body, limit int) ([]byte, *rejection) {
+func readInput(b *body, limit int) (event, *rejection) {
 	b.skipMark()
-	value, err := io.ReadAll(io.LimitReader(b, int64(limit)+lineSlack+1))
-	if err != nil {
-		return nil, b.failed(err, 0)
+	all := grown{claim: b.claim}
+	for {
+		_, err := b.Peek(1)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return event{}, b.failed(err, 0)
+		}
+		part, _ := b.Peek(b.Buffered()) // what is there: no error
+		if len(all.b)+len(part) > limit+lineSlack {
+			return event{}, tooLarge(0, limit)
+		}
+		if rej := all.add(part); rej != nil {
+			return event{}, rej
+		}
+		_, _ = b.Discard(len(part))
 	}
-	value = bytes.Trim(value, space)
-	if len(value) > limit {
-		return nil, tooLarge(0, limit)
+	value, held := all.hand()
+	if value = bytes.Trim(value, space); len(value) > limit {
+		return event{}, tooLarge(0, limit)
 	}
-	if _, err := agui.DecodeInput(value, ""); err != nil {
+	decoding := len(value) // older forms are written anew
+	if rej := b.claim.take(decoding); rej != nil {
+		return event{}, rej
+	}
+	defer b.claim.give(decoding)
+	if _, rej := decodeInput(value); rej != nil {
+		return event{}, rej
+	}
+	return event{value: value, seq: -1, held: held}, nil
+}
+
+// decodeInput checks an input.
+func decodeInput(value []byte) (*agui.RunAgentInput, *rejection) {
+	if err := agui.CheckDepth(value, agui.MaxInputDepth); err != nil {
 		return nil, malformed(err, 0)
 	}
-	return value, nil
+	if err := agui.CheckMembers(value); err != nil {
+		return nil, malformed(err, 0)
+	}
+	in, err := agui.DecodeInput(value, "")
+	if err != nil {
+		return nil, malformed(err, 0)
+	}
+	return in, nil
+}
+
+// maxInput is the limit of a tenant's input.
+func (s *Service) maxInput(t target) int {
+	return quota.Smaller(s.cfg.MaxEventBytes, t.limits.MaxInputBytes)
 }
 
 // openInput opens a body that is an input, with a buffer of that size.
-func openInput(r *http.Request, buffer int) (*body, *rejection) {
+func (s *Service) openInput(w http.ResponseWriter, r *http.Request, t target, buffer int) (*body, *rejection) {
 	if m := mediaType(r); m != "" && m != typeJSON {
 		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take an input as %.100q: set Content-Type to %s", m, typeJSON)
 	}
-	return openBody(r, buffer)
+	b, rej := s.openBody(w, r, t, buffer)
+	if rej == nil {
+		b.begun(true)
+	}
+	return b, rej
 }
 
 // firstInput is what an input takes with its first byte, and the buffer before it.
@@ -71,14 +119,15 @@ const firstInput = 4 << 10
 
 // takeInput reads an input without checking it. It counts the memory that it takes, as bytes come: a caller that sends slowly
 // holds what it has sent, and no more than twice that. held is what the caller releases, in any case.
-func (s *Service) takeInput(r *http.Request) (value []byte, held int, rej *rejection) {
-	b, rej := openInput(r, firstInput)
+func (s *Service) takeInput(w http.ResponseWriter, r *http.Request, t target) (value []byte, held int, rej *rejection) {
+	b, rej := s.openInput(w, r, t, firstInput)
 	if rej != nil {
 		return nil, 0, rej
 	}
 	defer b.close()
 	b.skipMark()
-	most := s.cfg.MaxEventBytes + lineSlack
+	limit := s.maxInput(t)
+	most := limit + lineSlack
 	for {
 		_, err := b.Peek(1)
 		if errors.Is(err, io.EOF) {
@@ -89,11 +138,11 @@ func (s *Service) takeInput(r *http.Request) (value []byte, held int, rej *rejec
 		}
 		if len(value) == cap(value) {
 			if len(value) > most {
-				return nil, held, tooLarge(0, s.cfg.MaxEventBytes)
+				return nil, held, tooLarge(0, limit)
 			}
 			size := min(max(2*cap(value), firstInput), most+1)
-			if !s.inputs.acquire(size - held) {
-				return nil, held, reject(http.StatusServiceUnavailable, reasonUnavailable, 0, "%v", errNoRoom)
+			if !s.inputs.try(t.tenant, size-held) {
+				return nil, held, noMemory(s.inputs.why(t.tenant), "proxy_memory")
 			}
 			value = append(make([]byte, 0, size), value...)
 			held = size
@@ -102,8 +151,8 @@ func (s *Service) takeInput(r *http.Request) (value []byte, held int, rej *rejec
 		value = value[:len(value)+n]
 	}
 	value = bytes.Trim(value, space)
-	if len(value) > s.cfg.MaxEventBytes {
-		return nil, held, tooLarge(0, s.cfg.MaxEventBytes)
+	if len(value) > limit {
+		return nil, held, tooLarge(0, limit)
 	}
 	return value, held, nil
 }

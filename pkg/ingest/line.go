@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 )
@@ -17,16 +18,21 @@ type lineReader struct {
 	// line is the number of the line that was read last, from 1.
 	line    int64
 	started bool
-	long    []byte
-	cut     bool // the rest of a line that was too long is still there
+	long    grown // a line that does not lie in the buffer whole
+	inLong  bool  // the line that was read last lies there
+	cut     bool  // the rest of a line that was too long is still there
 }
 
-func newLineReader(b *body, limit int) *lineReader { return &lineReader{body: b, limit: limit} }
+func newLineReader(b *body, limit int) *lineReader {
+	return &lineReader{body: b, limit: limit, long: grown{claim: b.claim}}
+}
 
 // next returns the next line without its line feed. The line is valid until the next call. A body
 // that ends without a line feed has one last line; io.EOF comes after it. All other errors are
 // *rejection: a line that was cut off is not returned, even if it looks whole.
 func (l *lineReader) next() ([]byte, error) {
+	l.long.reset()
+	l.inLong = false
 	if !l.started {
 		l.started = true
 		l.body.skipMark()
@@ -43,34 +49,43 @@ func (l *lineReader) next() ([]byte, error) {
 		}
 	}
 	l.line++
-	if cap(l.long) > 1<<20 {
-		l.long = nil // one large event must not cost its size for the rest of the stream
-	}
-	l.long = l.long[:0]
 	for {
 		part, err := l.body.ReadSlice('\n')
-		if len(l.long)+len(part) > l.limit+lineSlack {
+		if len(l.long.b)+len(part) > l.limit+lineSlack {
 			l.cut = err != nil
+			l.body.begun(false)
 			return nil, tooLarge(l.line, l.limit).andOn()
 		}
 		switch {
 		case err == nil:
 			part = part[:len(part)-1]
-			if len(l.long) == 0 {
+			if len(l.long.b) == 0 {
 				return part, nil
 			}
-			l.long = append(l.long, part...)
-			return l.long, nil
 		case errors.Is(err, bufio.ErrBufferFull):
-			l.long = append(l.long, part...)
 		case errors.Is(err, io.EOF):
-			if len(l.long)+len(part) == 0 {
+			if len(l.long.b)+len(part) == 0 {
 				return nil, io.EOF
 			}
-			l.long = append(l.long, part...)
-			return l.long, nil
 		default:
 			return nil, l.body.failed(err, l.line)
 		}
+		if rej := l.long.add(part); rej != nil {
+			return nil, l.body.failed(rej, l.line)
+		}
+		if l.inLong = err == nil || errors.Is(err, io.EOF); l.inLong {
+			l.body.begun(false)
+			return l.long.b, nil
+		}
+		l.body.begun(true)
 	}
+}
+
+// own returns a part of the line that was read last as an event's value, which nobody else holds. A long line is not copied.
+func (l *lineReader) own(part []byte) (value []byte, held int) {
+	if !l.inLong || len(part) < keptRoom {
+		return bytes.Clone(part), 0
+	}
+	_, held = l.long.hand()
+	return part, held
 }

@@ -22,11 +22,12 @@ type metrics struct {
 	open     prometheus.Gauge
 
 	// Of the proxy.
-	held    prometheus.Gauge
-	memory  prometheus.Gauge
-	runs    *prometheus.CounterVec // outcome
-	leftOut *prometheus.CounterVec // reason
-	stops   *kafka.VersionStops
+	held          prometheus.Gauge
+	memory        prometheus.Gauge
+	requestMemory prometheus.Gauge
+	runs          *prometheus.CounterVec // outcome
+	leftOut       *prometheus.CounterVec // reason
+	stops         *kafka.VersionStops
 }
 
 // The outcomes of proxied runs, beside the codes of RUN_ERRORs.
@@ -70,6 +71,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "Runs that the proxy holds: under way, or with events that are not acknowledged."}),
 		memory: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "proxy_memory_bytes",
 			Help: "Bytes of the proxy's memory that its runs have."}),
+		requestMemory: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "skein", Subsystem: "ingest", Name: "request_memory_bytes",
+			Help: "Bytes of the memory for requests that requests have, what is not acknowledged included."}),
 		runs:    prometheus.NewCounterVec(opts("proxied_runs_total", "Runs whose agent's stream is over, by how it ended: ended by the agent, cancelled, or the code of the RUN_ERROR that was written."), []string{"outcome"}),
 		leftOut: prometheus.NewCounterVec(opts("proxied_events_left_out_total", "Events of agents that went to the caller and not to Kafka, by reason."), []string{"reason"}),
 	}
@@ -95,7 +98,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory, m.runs, m.leftOut, m.stops.Gauge("ingest")} {
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory, m.requestMemory, m.runs, m.leftOut, m.stops.Gauge("ingest")} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)

@@ -24,6 +24,7 @@ func (n *ndjsonReader) next() (event, error) {
 		if len(line) > n.limit {
 			return event{}, tooLarge(n.lines.line, n.limit).andOn()
 		}
-		return event{value: bytes.Clone(line), seq: -1, line: n.lines.line}, nil
+		value, held := n.lines.own(line)
+		return event{value: value, seq: -1, line: n.lines.line, held: held}, nil
 	}
 }

@@ -15,13 +15,12 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/ingest/sse"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 const (
-	// inputTimeout is how long a caller may take to send an input.
-	inputTimeout = time.Minute
 	// endGrace is how long a caller may take to read the rest of a run that the proxy ends. The run's end must not wait
 	// for a caller that reads nothing.
 	endGrace = 2 * time.Second
@@ -85,19 +84,25 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(inputTimeout)) // refused only by writers that are no connection
-	input, held, rej := s.takeInput(r)
+	release, rej := s.admitRun(t)
+	if rej != nil {
+		s.refuse(w, r, callAgent, rej, nil)
+		return
+	}
+	defer release()
+	tenantID := t.tenant
+	input, held, rej := s.takeInput(w, r, t)
 	if rej == nil {
 		t, rej = t.ofInput(input)
 	}
 	switch {
 	case rej == nil:
 	case rej.status == http.StatusServiceUnavailable:
-		s.inputs.release(held)
+		s.inputs.release(tenantID, held)
 		s.unavailable(w, r, callAgent, errNoRoom, nil)
 		return
 	default:
-		s.inputs.release(held)
+		s.inputs.release(tenantID, held)
 		s.refuse(w, r, callAgent, rej, nil)
 		return
 	}
@@ -110,13 +115,13 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	defer p.cancel(nil)
 	if err := s.runs.hold(p); err != nil {
-		s.inputs.release(held)
+		s.inputs.release(tenantID, held)
 		p.spool.abandon()
 		s.refuseRun(w, r, t, err)
 		return
 	}
 	if !p.spool.addInput(input) {
-		s.inputs.release(held)
+		s.inputs.release(tenantID, held)
 		p.spool.close()
 		s.refuseRun(w, r, t, errNoRoom)
 		return
@@ -124,6 +129,23 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	s.metrics.requests.WithLabelValues(string(callAgent), outcomeAccepted).Inc()
 	p.called = true
 	p.run(r, input, held)
+}
+
+// admitRun takes what a run counts beside its input and events, and returns what gives it back.
+func (s *Service) admitRun(t target) (release func(), rej *rejection) {
+	done, err := t.quota.Admit(nil, quota.Streams)
+	if err != nil {
+		return nil, overQuota(err, 0)
+	}
+	h := &claim{of: s.window, tenant: t.tenant}
+	if rej := h.take(runBase); rej != nil {
+		done()
+		return nil, rej
+	}
+	return func() {
+		h.close()
+		done()
+	}, nil
 }
 
 // refuseRun answers why a run cannot begin.
@@ -149,7 +171,7 @@ func (p *proxied) run(r *http.Request, input []byte, held int) {
 	tooLong := time.AfterFunc(p.agent.RunTimeout, func() { p.end(errTooLong) })
 	defer tooLong.Stop()
 
-	body, err := p.agent.Call(p.ctx, input, func() { p.svc.inputs.release(held) }, r.Header)
+	body, err := p.agent.Call(p.ctx, input, func() { p.svc.inputs.release(p.target.tenant, held) }, r.Header)
 	if err == nil {
 		err = p.copy(body)
 		_ = body.Close() // whatever it says, the stream is over
@@ -161,7 +183,7 @@ func (p *proxied) run(r *http.Request, input []byte, held int) {
 // copy passes the agent's stream on, piece by piece, and publishes its events. It returns what ended the stream,
 // nil for a whole one that ends the run.
 func (p *proxied) copy(body io.Reader) error {
-	reader := sse.NewReader(p.patient(body), p.svc.cfg.MaxEventBytes, p.svc.memory.acquire, p.svc.memory.release)
+	reader := sse.NewReader(p.patient(body), p.svc.cfg.MaxEventBytes, p.spool.acquire, p.spool.release)
 	defer reader.Close()
 	for {
 		piece, err := reader.Next()
@@ -463,9 +485,9 @@ func encoded(v any) []byte {
 
 // ofInput finds the thread and run that an input is of.
 func (t target) ofInput(input []byte) (target, *rejection) {
-	in, err := agui.DecodeInput(input, "")
-	if err != nil {
-		return target{}, malformed(err, 0)
+	in, rej := decodeInput(input)
+	if rej != nil {
+		return target{}, rej
 	}
 	// As the calls take it that name both in their path.
 	rt := route{entry: entry{Route: tenant.Route{Pattern: "{thread}{run}"}}, thread: in.ThreadID, run: in.RunID, agent: t.agent}
@@ -474,7 +496,7 @@ func (t target) ofInput(input []byte) (target, *rejection) {
 		rej.detail = "the input's " + rej.detail
 		return target{}, rej
 	}
-	return of, nil
+	return of.of(t.quota), nil
 }
 
 // addLabels adds the caller's labels to those that the configuration has found: what it says counts first.

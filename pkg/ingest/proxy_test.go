@@ -941,7 +941,8 @@ func TestService_DrainsAndStops(t *testing.T) {
 // Callers that send slowly take memory from each other, and none from the runs that are under way.
 func TestProxy_SlowInputsCostNoRunItsEvents(t *testing.T) {
 	cfg := proxyConfig(t)
-	cfg.ProxyMemory = 64 << 10 // of it 16 KiB for inputs
+	cfg.RequestMemory = 16 << 20
+	cfg.ProxyMemory = 64 << 10 // of it 16 KiB for inputs, and of those three quarters for one tenant
 	goOn := make(chan struct{})
 	b := startBehind(t, cfg, nil, func(w http.ResponseWriter, r *http.Request) {
 		answers("data: "+begin+"\n\n")(w, r)
@@ -971,17 +972,17 @@ func TestProxy_SlowInputsCostNoRunItsEvents(t *testing.T) {
 	for range 20 {
 		slow("") // costs nothing before its first byte
 	}
-	for range 4 {
+	for range 3 {
 		slow(strings.Repeat(" ", 100))
 	}
-	b.eventually("the inputs' memory is used up", func() bool { return used() == 16<<10 })
+	b.eventually("the tenant's share of the inputs' memory is used up", func() bool { return used() == 12<<10 })
 	answer, err := http.ReadResponse(bufio.NewReader(slow(strings.Repeat(" ", 100))), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("one more is answered %s", answer.Status)
+	if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") == "" {
+		t.Errorf("one more is answered %s with %v", answer.Status, answer.Header)
 	}
 
 	close(goOn)
@@ -1038,17 +1039,23 @@ func TestTypeOf_ReadsTheHeadOfAnEvent(t *testing.T) {
 func TestProxy_CutsTheStreamWhereThereIsNoRoom(t *testing.T) {
 	cfg := proxyConfig(t)
 	cfg.MaxEventBytes = 64 << 10
-	cfg.TotalWindow = 1 << 20
+	cfg.RequestMemory = 1 << 20
 	b := startBehind(t, cfg, func(a *agents.Agent) { a.OnKafkaFailure = agents.Cut }, func(w http.ResponseWriter, r *http.Request) {
 		answers("data: "+begin+"\n\n", `data: {"type":"CUSTOM","name":"x","value":"`+strings.Repeat("x", 40<<10)+"\"}\n\n")(w, r)
 		<-r.Context().Done()
 	})
 	_, events := cfg.split()
 	most := events - 24<<10 // small events have room
-	if !b.svc.memory.acquire(most) {
-		t.Fatal("there is no memory")
+	for i := range 40 {     // a tenant gets its share only
+		if left := most - b.svc.memory.used; left > 0 {
+			tenant := fmt.Sprint("other ", i)
+			n := min(left, tenantShare*(events-b.svc.memory.used)/(tenantShare+1))
+			if !b.svc.memory.try(tenant, n) {
+				t.Fatalf("there is no memory for %d of %d", n, left)
+			}
+			defer b.svc.memory.release(tenant, n)
+		}
 	}
-	defer b.svc.memory.release(most)
 	got := b.stream(inputOf("r1"))
 	if !strings.Contains(got, `"code":"`+codeNotRecorded+`"`) {
 		t.Errorf("the stream ends with %q", got[max(0, len(got)-200):])

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -43,6 +44,9 @@ type ack struct {
 // a connection that has just failed. The answer counts what lies before the gap in any case.
 type publisher struct {
 	svc       *Service
+	tenant    string
+	quota     *quota.Tenant
+	claim     *claim // of the request; nil where its events count in none
 	topic     string
 	key       []byte
 	partition int32
@@ -69,9 +73,9 @@ type publisher struct {
 }
 
 // newPublisher makes the publisher of a request, whose records say of their producer what by does.
-func (s *Service) newPublisher(t target, kind record.Kind, by producer, failed func()) *publisher {
+func (s *Service) newPublisher(t target, kind record.Kind, by producer, h *claim, failed func()) *publisher {
 	p := &publisher{
-		svc: s, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
+		svc: s, tenant: t.tenant, quota: t.quota, claim: h, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
 		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: t.run, Seq: -1, Agent: by.agent, Labels: by.labels}),
 		events:  s.metrics.events.WithLabelValues(string(kind)), bytes: s.metrics.bytes.WithLabelValues(string(kind)),
 		failed: failed,
@@ -84,19 +88,37 @@ func (s *Service) newPublisher(t target, kind record.Kind, by producer, failed f
 	return p
 }
 
+// quotaWait is how long a sender is slowed down to its quota before it is told to come again later.
+const quotaWait = 10 * time.Second
+
+// admit takes an event's part of the tenant's quotas, and waits until they have it.
+func (p *publisher) admit(ev event) *rejection {
+	err := p.quota.Wait(p.svc.stopping, quota.Events, 1, quotaWait)
+	if err == nil {
+		err = p.quota.Wait(p.svc.stopping, quota.Bytes, int64(len(ev.value)), quotaWait)
+	}
+	if err != nil {
+		return overQuota(err, ev.line)
+	}
+	return nil
+}
+
 // send hands an event to the producer. It waits while too much is unacknowledged: that is what slows
 // a caller down to Kafka's pace. It reports whether the event was taken; if not, finish says why and
 // nothing more can be sent.
 func (p *publisher) send(ev event) bool {
-	size := len(ev.value) + recordOverhead
+	size := max(len(ev.value), ev.held) + recordOverhead
 	p.mu.Lock()
 	for p.err == nil && p.out > 0 && p.outBytes+size > p.svc.cfg.RequestWindow {
 		p.moved.Wait()
 	}
 	over := p.err != nil
 	p.mu.Unlock()
-	if over || !p.acquire(size) {
+	if over || !p.acquire(size-ev.held) {
 		return false
+	}
+	if ev.held > 0 {
+		p.claim.n -= ev.held // it is ours now
 	}
 	headers := p.headers
 	if ev.seq >= 0 {
@@ -120,12 +142,12 @@ func (p *publisher) send(ev event) bool {
 
 // acquire takes size bytes of what all requests together may have under way.
 func (p *publisher) acquire(size int) bool {
-	if p.svc.window.TryAcquire(int64(size)) {
+	if p.svc.window.try(p.tenant, size) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.svc.cfg.AckTimeout)
 	defer cancel()
-	if p.svc.window.Acquire(ctx, int64(size)) == nil {
+	if p.svc.window.acquire(ctx, p.tenant, size) == nil {
 		return true
 	}
 	p.fail(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))
@@ -134,7 +156,7 @@ func (p *publisher) acquire(size int) bool {
 
 // acknowledged is called by the client in the order of send.
 func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, sent time.Time, err error) {
-	p.svc.window.Release(int64(size))
+	p.svc.window.release(p.tenant, size)
 	m := p.svc.metrics
 	m.inflight.Sub(float64(size))
 	if err == nil {

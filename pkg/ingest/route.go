@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
@@ -114,6 +115,15 @@ type target struct {
 	partition int32
 	// partitions are as many as skein.events has.
 	partitions int32
+	// quota is what the tenant may take, and limits what it may be large.
+	quota  *quota.Tenant
+	limits quota.Limits
+}
+
+// of says what limits the target's tenant.
+func (t target) of(q *quota.Tenant) target {
+	t.quota, t.limits = q, q.Limits()
+	return t
 }
 
 // targetOf checks the ids and finds the thread's key and partition.

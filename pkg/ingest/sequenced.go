@@ -61,5 +61,6 @@ func (s *sequencedReader) unwrap(line []byte, at int64) (event, error) {
 	if len(value) > s.limit {
 		return event{}, tooLarge(at, s.limit).andOn()
 	}
-	return event{value: bytes.Clone(value), seq: int64(n), line: at}, nil
+	value, held := s.lines.own(value)
+	return event{value: value, seq: int64(n), line: at, held: held}, nil
 }

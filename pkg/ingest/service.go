@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -24,13 +24,15 @@ type Service struct {
 	topics   kafka.Topics
 	producer *kgo.Client
 	metrics  *metrics
-	window   *semaphore.Weighted
-	pin      *pin
+	quotas   *quota.Quotas
+	// window is what requests hold of memory: their buffers, and what is written and not acknowledged.
+	window *budget
+	pin    *pin
 
 	logger *slog.Logger
 	agents map[string]*agents.Caller
-	memory *memory // for events, and inputs that are not acknowledged
-	inputs *memory // for inputs that callers send and agents take
+	memory *budget // for events, and inputs that are not acknowledged
+	inputs *budget // for inputs that callers send and agents take
 	runs   *Runs
 	// draining is set by Drain, stopping ends with Stop.
 	draining *atomic.Bool
@@ -39,10 +41,12 @@ type Service struct {
 	// requests reads which of the runs are to be stopped; nil where there are no agents.
 	requests *cancelReader
 	// cancelling bounds the calls to stop a run that wait; cancelWait is the constant of that name, but in tests.
-	cancelling *semaphore.Weighted
+	cancelling *budget
 	cancelWait time.Duration
 	// stalledCaller and afterEnd are the constants of those names, but in tests.
 	stalledCaller, afterEnd time.Duration
+	// pace is bodyPace, but in tests.
+	pace paceLimits
 }
 
 // leastDelivery is the least time that the client takes for a delivery.
@@ -56,6 +60,9 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	}
 	if auth == nil {
 		return nil, errors.New("ingest: there is no authenticator")
+	}
+	if cfg.Quotas == nil {
+		cfg.Quotas = quota.Unlimited()
 	}
 	logger := cfg.Kafka.Logger
 	if logger == nil {
@@ -83,10 +90,10 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	stopping, stop := context.WithCancel(context.Background())
 	s := &Service{
 		draining: new(atomic.Bool), stopping: stopping, stop: stop,
-		logger: logger, agents: callers, memory: newMemory(forEvents, m.memory), inputs: newMemory(forInputs, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller, afterEnd: afterEnd,
-		cancelling: semaphore.NewWeighted(maxCancels), cancelWait: cancelWait,
+		logger: logger, agents: callers, memory: newBudget(forEvents, m.memory), inputs: newBudget(forInputs, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller, afterEnd: afterEnd,
+		cancelling: newBudget(maxCancels, nil), cancelWait: cancelWait,
 		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
-		window: semaphore.NewWeighted(int64(cfg.TotalWindow)),
+		window: newBudget(cfg.RequestMemory, m.requestMemory), quotas: cfg.Quotas, pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
 			// Else it would refuse all that is written to them, for as long as it lives.
 			anew: func() { producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events) },

@@ -36,6 +36,7 @@ const (
 // earlier one, which the client does not do on one connection; see publisher.
 type spool struct {
 	svc       *Service
+	tenant    string
 	key       []byte
 	partition int32
 	by        producer
@@ -78,7 +79,7 @@ type spooled struct {
 }
 
 func (s *Service) newSpool(t target, by producer, failed func(error), emptied func()) *spool {
-	sp := &spool{svc: s, key: []byte(t.key), partition: t.partition, by: by, failed: failed, emptied: emptied}
+	sp := &spool{svc: s, tenant: t.tenant, key: []byte(t.key), partition: t.partition, by: by, failed: failed, emptied: emptied}
 	sp.input, sp.event = sp.headersOf(record.KindInput, t.run), sp.headersOf(record.KindEvent, t.run)
 	sp.ctx, sp.cancel = context.WithCancel(context.Background())
 	return sp
@@ -145,7 +146,7 @@ func (sp *spool) add(e *spooled, must bool) bool {
 	}
 	size := len(e.value) + recordOverhead
 	switch {
-	case sp.held+size <= sp.svc.cfg.ProxyMemory/runShare && sp.svc.memory.acquire(size):
+	case sp.held+size <= sp.svc.cfg.ProxyMemory/runShare && sp.acquire(size):
 		e.counted = size
 	case must && len(e.value) <= forcedBytes:
 	default:
@@ -160,6 +161,12 @@ func (sp *spool) add(e *spooled, must bool) bool {
 	sp.pump()
 	return true
 }
+
+// acquire takes n bytes of what the runs of the tenant may hold, or nothing. Nobody waits for it: a run that waited would make its caller
+// wait.
+func (sp *spool) acquire(n int) bool { return sp.svc.memory.try(sp.tenant, n) }
+
+func (sp *spool) release(n int) { sp.svc.memory.release(sp.tenant, n) }
 
 // pump gives the producer what it may have.
 func (sp *spool) pump() {
@@ -292,7 +299,7 @@ func (sp *spool) remove(e *spooled) int {
 				sp.queue = slices.Delete(sp.queue, i, i+1)
 			}
 			sp.held -= len(e.value) + recordOverhead
-			sp.svc.memory.release(e.counted)
+			sp.release(e.counted)
 			return i
 		}
 	}

@@ -16,17 +16,19 @@ type sseReader struct {
 	lines *lineReader
 	limit int
 
-	data []byte
+	data grown
 	has  bool
 	at   int64 // line of the event's first data line
 	lost bool  // the rest of an event that was too large is still there
 }
 
 func (s *sseReader) next() (event, error) {
-	s.data, s.has = nil, false
+	s.data.reset()
+	s.has = false
 	for {
+		s.lines.body.begun(s.has)
 		line, err := s.lines.next()
-		if errors.Is(err, io.EOF) && len(s.data) > 0 {
+		if errors.Is(err, io.EOF) && len(s.data.b) > 0 {
 			return s.event()
 		}
 		if err != nil {
@@ -39,7 +41,7 @@ func (s *sseReader) next() (event, error) {
 		if len(line) == 0 {
 			// By the standard, empty data is no event.
 			s.lost = false
-			if len(s.data) > 0 {
+			if len(s.data.b) > 0 {
 				return s.event()
 			}
 			s.has = false
@@ -56,19 +58,25 @@ func (s *sseReader) next() (event, error) {
 		if !s.has {
 			s.has, s.at = true, s.lines.line
 		} else {
-			s.data = append(s.data, '\n')
+			if rej := s.data.add([]byte{'\n'}); rej != nil {
+				return event{}, s.lines.body.failed(rej, s.at)
+			}
 		}
-		s.data = append(s.data, value...)
-		if len(s.data) > s.limit {
+		if len(s.data.b)+len(value) > s.limit {
 			s.lost = true
 			return event{}, tooLarge(s.at, s.limit).andOn()
+		}
+		if rej := s.data.add(value); rej != nil {
+			return event{}, s.lines.body.failed(rej, s.at)
 		}
 	}
 }
 
 func (s *sseReader) event() (event, error) {
-	if string(bytes.Trim(s.data, space)) == "[DONE]" {
+	s.lines.body.begun(false)
+	if string(bytes.Trim(s.data.b, space)) == "[DONE]" {
 		return event{}, badLine(reasonDone, s.at, "[DONE] is no AG-UI event (the official client fails on it): end the body instead").andOn()
 	}
-	return event{value: s.data, seq: -1, line: s.at}, nil
+	value, held := s.data.own()
+	return event{value: value, seq: -1, line: s.at, held: held}, nil
 }

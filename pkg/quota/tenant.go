@@ -228,13 +228,13 @@ func (e *Exceeded) SetHeader(h http.Header) {
 	h.Set("Retry-After", strconv.FormatInt(e.seconds(), 10))
 }
 
-// problemType is the type that draft-ietf-httpapi-ratelimit-headers registers, violated-policies its member.
-const problemType = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+// ProblemType is the type that draft-ietf-httpapi-ratelimit-headers registers, violated-policies its member.
+const ProblemType = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
 // Problem is the answer.
 func (e *Exceeded) Problem() problem.Problem {
 	return problem.Problem{
-		Type: problemType, Status: http.StatusTooManyRequests, Detail: e.Error(),
+		Type: ProblemType, Status: http.StatusTooManyRequests, Detail: e.Error(),
 		Extensions: map[string]any{"reason": "quota", "limit": e.Kind.String(), "violated-policies": []string{e.Kind.String()}},
 	}
 }
