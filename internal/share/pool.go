@@ -1,0 +1,156 @@
+// Package share divides what a process has of something, such as slots or bytes of memory, among tenants.
+package share
+
+import (
+	"context"
+	"sync"
+)
+
+// Pool is a bounded amount that tenants share. A tenant may hold as much as is left free beside it: alone half of the pool, beside one
+// other a third each, and so on. So there is always room for a tenant that comes, without a number of tenants to be set. One unit is
+// for everybody, as long as there is one.
+//
+// A Pool is safe for concurrent use.
+type Pool struct {
+	limit int64
+
+	mu      sync.Mutex
+	held    int64
+	tenants map[string]int64
+	waiting []*waiter // in the order of their coming
+}
+
+// waiter waits for n; ready is closed once it has it.
+type waiter struct {
+	tenant string
+	n      int64
+	ready  chan struct{}
+}
+
+// NewPool returns a pool of an amount.
+func NewPool(limit int64) *Pool { return &Pool{limit: limit, tenants: map[string]int64{}} }
+
+// Limit is the whole amount.
+func (p *Pool) Limit() int64 { return p.limit }
+
+// Alone is how much a tenant may hold that nobody else takes anything beside.
+func (p *Pool) Alone() int64 { return max(1, p.limit/2) }
+
+// Held is how much all tenants hold.
+func (p *Pool) Held() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held
+}
+
+// HeldBy is how much a tenant holds.
+func (p *Pool) HeldBy(tenant string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tenants[tenant]
+}
+
+// Take takes n for a tenant where its share allows that. Return it with Give.
+func (p *Pool) Take(tenant string, n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.fits(tenant, n) {
+		return false
+	}
+	p.add(tenant, n)
+	return true
+}
+
+func (p *Pool) fits(tenant string, n int64) bool {
+	free := p.limit - p.held - n
+	return free >= 0 && p.tenants[tenant]+n <= max(1, free)
+}
+
+// Wait is Take that waits until the share allows it. Who waits is served in the order of coming, but for those whose tenants hold
+// their share.
+func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
+	p.mu.Lock()
+	if p.fits(tenant, n) {
+		p.add(tenant, n)
+		p.mu.Unlock()
+		return nil
+	}
+	w := &waiter{tenant: tenant, n: n, ready: make(chan struct{})}
+	p.waiting = append(p.waiting, w)
+	p.mu.Unlock()
+	select {
+	case <-w.ready:
+		return nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-w.ready: // just now
+		p.give(tenant, n)
+	default:
+		for i, other := range p.waiting {
+			if other == w {
+				p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+				break
+			}
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// Add takes n, which may be negative, whether there is room or not: the holder then gives up what Over says.
+func (p *Pool) Add(tenant string, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.give(tenant, -n)
+}
+
+// Over is how much is held above the limit.
+func (p *Pool) Over() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(0, p.held-p.limit)
+}
+
+// Heaviest is the tenant that holds most; empty where nobody holds anything.
+func (p *Pool) Heaviest() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	most := ""
+	for tenant, n := range p.tenants {
+		if n > p.tenants[most] {
+			most = tenant
+		}
+	}
+	return most
+}
+
+// Give returns what a tenant has taken.
+func (p *Pool) Give(tenant string, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.give(tenant, n)
+}
+
+func (p *Pool) give(tenant string, n int64) {
+	p.add(tenant, -n)
+	kept := p.waiting[:0]
+	for _, w := range p.waiting {
+		if p.fits(w.tenant, w.n) {
+			p.add(w.tenant, w.n)
+			close(w.ready)
+			continue
+		}
+		kept = append(kept, w)
+	}
+	clear(p.waiting[len(kept):])
+	p.waiting = kept
+}
+
+func (p *Pool) add(tenant string, n int64) {
+	p.held += n
+	if p.tenants[tenant] += n; p.tenants[tenant] == 0 {
+		delete(p.tenants, tenant)
+	}
+}

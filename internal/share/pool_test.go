@@ -1,0 +1,115 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fill takes single units for a tenant until its share is used up, and returns how many it holds.
+func fill(p *Pool, tenant string) int64 {
+	for p.Take(tenant, 1) {
+	}
+	return p.HeldBy(tenant)
+}
+
+func TestPool_LeavesRoomForWhoeverComes(t *testing.T) {
+	for _, c := range []struct {
+		limit int64
+		want  []int64 // one tenant after another, each as much as it gets
+	}{
+		{64, []int64{32, 16, 8, 4, 2, 1, 1, 0}},
+		{3, []int64{1, 1, 1, 0}},
+		{2, []int64{1, 1, 0}},
+		{1, []int64{1, 0}},
+	} {
+		p := NewPool(c.limit)
+		for i, want := range c.want {
+			if got := fill(p, fmt.Sprint("tenant ", i)); got != want {
+				t.Errorf("of %d, tenant %d gets %d, want %d", c.limit, i, got, want)
+			}
+		}
+	}
+}
+
+func TestPool_IsSharedEvenlyByThoseWhoTakeInTurn(t *testing.T) {
+	p := NewPool(90)
+	for range 90 {
+		p.Take("a", 1)
+		p.Take("b", 1)
+	}
+	if a, b := p.HeldBy("a"), p.HeldBy("b"); a != 30 || b != 30 {
+		t.Errorf("%d and %d, want a third of the pool each", a, b)
+	}
+}
+
+func TestPool_TakesWholeAmountsOnly(t *testing.T) {
+	p := NewPool(100)
+	if p.Take("a", 51) || p.Held() != 0 {
+		t.Error("more than half was taken at once")
+	}
+	if !p.Take("a", 50) || p.Take("a", 1) {
+		t.Error("half is the share of who is alone")
+	}
+	p.Give("a", 50)
+	if p.Held() != 0 || len(p.tenants) != 0 {
+		t.Errorf("%d held, of %v, once all was given back", p.Held(), p.tenants)
+	}
+}
+
+func TestPool_WaitServesOthersBesideWhoHoldsItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(3)
+		if err := p.Wait(t.Context(), "loud", 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancelCause(t.Context())
+		left := errors.New("left")
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				if err := p.Wait(ctx, "loud", 1); !errors.Is(err, left) {
+					t.Errorf("a waiter that leaves gets %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		begun := time.Now()
+		for _, tenant := range []string{"quiet", "third"} {
+			if err := p.Wait(t.Context(), tenant, 1); err != nil || time.Since(begun) > 0 {
+				t.Errorf("%s waited %v: %v", tenant, time.Since(begun), err)
+			}
+		}
+		leave(left)
+		wg.Wait()
+		wg.Go(func() {
+			if err := p.Wait(t.Context(), "loud", 1); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		p.Give("loud", 1)
+		wg.Wait()
+		if p.HeldBy("loud") != 1 || p.Held() != 3 || len(p.waiting) != 0 {
+			t.Errorf("%d of %d held, %d wait", p.HeldBy("loud"), p.Held(), len(p.waiting))
+		}
+	})
+}
+
+func TestPool_AddSaysHowMuchIsTooMuch(t *testing.T) {
+	p := NewPool(100)
+	p.Add("a", 40)
+	p.Add("b", 90)
+	if p.Over() != 30 || p.Heaviest() != "b" {
+		t.Errorf("%d over, most of it %s", p.Over(), p.Heaviest())
+	}
+	p.Add("b", -90)
+	p.Add("a", -40)
+	if p.Over() != 0 || p.Heaviest() != "" {
+		t.Errorf("%d over, most of it %q", p.Over(), p.Heaviest())
+	}
+}
