@@ -60,10 +60,15 @@ faults: ## put each fault at every request of the compactor ("make test": at eve
 # each request, which run without it, too.
 SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/timeline pkg/verify
 # What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
-DRIVERS    := /(test/(agents|api|docs|e2e|chaos|conformance)|examples/[^/]*|internal/(parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
+DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance)|examples/[^/]*|internal/(parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
 
 # True where the race detector can be built. "go env CC" may hold options behind the compiler's name.
 HAS_C = { [ "$$(go env CGO_ENABLED)" = 1 ] && command -v $$(go env CC | cut -d ' ' -f 1); } >/dev/null
+
+.PHONY: abuse
+abuse: export SKEIN_TEST_BIN := $(CURDIR)/bin
+abuse: build ## attack each stage as a hostile tenant, under the chart's memory limits and on a real Kafka, beside an honest one; a table of what came of it
+	go test -v -count=1 -p 1 -timeout 1h ./test/abuse -abuse.long
 
 .PHONY: long-chains
 long-chains: ## go on from a conversation of 100,001 runs, restore it, draw it

@@ -13,6 +13,7 @@ import (
 // A Pool is safe for concurrent use.
 type Pool struct {
 	limit int64
+	times int64 // a tenant may hold so many times what is left free
 
 	mu      sync.Mutex
 	held    int64
@@ -28,13 +29,18 @@ type waiter struct {
 }
 
 // NewPool returns a pool of an amount.
-func NewPool(limit int64) *Pool { return &Pool{limit: limit, tenants: map[string]int64{}} }
+func NewPool(limit int64) *Pool { return NewPoolOf(limit, 1) }
+
+// NewPoolOf returns a pool of which a tenant may hold so many times what is left free: alone times/(times+1) of it.
+func NewPoolOf(limit, times int64) *Pool {
+	return &Pool{limit: limit, times: times, tenants: map[string]int64{}}
+}
 
 // Limit is the whole amount.
 func (p *Pool) Limit() int64 { return p.limit }
 
 // Alone is how much a tenant may hold that nobody else takes anything beside.
-func (p *Pool) Alone() int64 { return max(1, p.limit/2) }
+func (p *Pool) Alone() int64 { return max(1, p.limit/(p.times+1)*p.times) }
 
 // Held is how much all tenants hold.
 func (p *Pool) Held() int64 {
@@ -63,7 +69,7 @@ func (p *Pool) Take(tenant string, n int64) bool {
 
 func (p *Pool) fits(tenant string, n int64) bool {
 	free := p.limit - p.held - n
-	return free >= 0 && p.tenants[tenant]+n <= max(1, free)
+	return free >= 0 && p.tenants[tenant]+n <= max(1, p.times*free)
 }
 
 // Wait is Take that waits until the share allows it. Who waits is served in the order of coming, but for those whose tenants hold

@@ -6,16 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/internal/share"
 )
 
 const (
 	// tenantShare bounds a tenant: it may hold so many times what it leaves free. One tenant alone gets three quarters of a budget, two
-	// get three sevenths each, and however many there are, something stays free for the next (the dynamic thresholds of
-	// Choudhury and Hahne, 1998).
+	// get three sevenths each, and however many there are, something stays free for the next.
 	tenantShare = 3
 	// memoryWait is how long a body waits for memory to go on with an event that has begun.
 	memoryWait = 2 * time.Second
@@ -42,60 +42,27 @@ func (c Config) split() (inputs, events int) {
 
 // budget is an amount of something, bytes mostly, of which each tenant gets a share. It is taken before it is used.
 type budget struct {
-	total int
+	*share.Pool
 	gauge prometheus.Gauge // of what is used; may be nil
-
-	mu      sync.Mutex
-	used    int
-	tenants map[string]*use // that hold or wait for something
-	waiting int             // tenants whose turn it is
-	moved   chan struct{}   // closed when something was released, while tenants wait
-}
-
-// use is what one tenant has of a budget.
-type use struct {
-	held    int
-	waiting int
-	turn    chan struct{} // holds the turn of those that wait: they get what they want in the order they came
 }
 
 func newBudget(total int, gauge prometheus.Gauge) *budget {
-	return &budget{total: total, gauge: gauge, tenants: map[string]*use{}, moved: make(chan struct{})}
+	return &budget{Pool: share.NewPoolOf(int64(total), tenantShare), gauge: gauge}
 }
 
-// most is what a tenant may hold while no other one holds anything.
-func (b *budget) most() int { return b.total / (tenantShare + 1) * tenantShare }
-
-// try takes n, or nothing where the tenant's share does not have it.
-func (b *budget) try(tenant string, n int) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	u := b.tenants[tenant]
-	if u != nil && u.waiting > 0 {
-		return false
-	}
-	return b.take(tenant, u, n)
-}
-
-// take is try under the lock, past those that wait.
-func (b *budget) take(tenant string, u *use, n int) bool {
-	held := n
-	if u != nil {
-		held += u.held
-	}
-	if held > tenantShare*(b.total-b.used-n) {
-		return false
-	}
-	if u == nil {
-		u = &use{turn: make(chan struct{}, 1)}
-		b.tenants[tenant] = u
-	}
-	u.held = held
-	b.used += n
+func (b *budget) count(n int) {
 	if b.gauge != nil {
 		b.gauge.Add(float64(n))
 	}
-	return true
+}
+
+// try takes n, or nothing where the tenant's share does not have it.
+func (b *budget) try(tenant string, n int) bool {
+	ok := b.Take(tenant, int64(n))
+	if ok {
+		b.count(n)
+	}
+	return ok
 }
 
 var (
@@ -106,65 +73,16 @@ var (
 
 // acquire takes n, and waits for it until ctx ends. The error is errShare or errFull.
 func (b *budget) acquire(ctx context.Context, tenant string, n int) error {
-	if b.try(tenant, n) {
-		return nil
+	if b.Wait(ctx, tenant, int64(n)) != nil {
+		return b.why(tenant)
 	}
-	b.mu.Lock()
-	u := b.tenants[tenant]
-	if u == nil {
-		u = &use{turn: make(chan struct{}, 1)}
-		b.tenants[tenant] = u
-	}
-	u.waiting++
-	b.mu.Unlock()
-	err := b.wait(ctx, tenant, u, n)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	u.waiting--
-	if err != nil {
-		err = b.blame(u)
-	}
-	b.forget(tenant, u)
-	return err
-}
-
-// wait takes n when its turn has come.
-func (b *budget) wait(ctx context.Context, tenant string, u *use, n int) error {
-	select {
-	case u.turn <- struct{}{}:
-	case <-ctx.Done():
-		return errShare
-	}
-	b.mu.Lock()
-	b.waiting++
-	defer func() {
-		b.waiting--
-		b.mu.Unlock()
-		<-u.turn
-	}()
-	for !b.take(tenant, u, n) {
-		moved := b.moved
-		b.mu.Unlock()
-		select {
-		case <-moved:
-			b.mu.Lock()
-		case <-ctx.Done():
-			b.mu.Lock()
-			return errShare
-		}
-	}
+	b.count(n)
 	return nil
 }
 
 // why says why try has taken nothing: errShare or errFull.
 func (b *budget) why(tenant string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.blame(b.tenants[tenant])
-}
-
-func (b *budget) blame(u *use) error {
-	if u == nil || u.held <= b.total/(tenantShare+1) {
+	if b.HeldBy(tenant) <= b.Limit()/(tenantShare+1) {
 		return errFull
 	}
 	return errShare
@@ -172,28 +90,8 @@ func (b *budget) blame(u *use) error {
 
 // release gives n back.
 func (b *budget) release(tenant string, n int) {
-	if n == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	u := b.tenants[tenant]
-	u.held -= n
-	b.used -= n
-	if b.gauge != nil {
-		b.gauge.Sub(float64(n))
-	}
-	b.forget(tenant, u)
-	if b.waiting > 0 {
-		close(b.moved)
-		b.moved = make(chan struct{})
-	}
-}
-
-func (b *budget) forget(tenant string, u *use) {
-	if u.held == 0 && u.waiting == 0 {
-		delete(b.tenants, tenant)
-	}
+	b.Give(tenant, int64(n))
+	b.count(-n)
 }
 
 // claim is what one request holds of a budget.

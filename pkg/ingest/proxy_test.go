@@ -1047,9 +1047,9 @@ func TestProxy_CutsTheStreamWhereThereIsNoRoom(t *testing.T) {
 	_, events := cfg.split()
 	most := events - 24<<10 // small events have room
 	for i := range 40 {     // a tenant gets its share only
-		if left := most - b.svc.memory.used; left > 0 {
+		if left := most - int(b.svc.memory.Held()); left > 0 {
 			tenant := fmt.Sprint("other ", i)
-			n := min(left, tenantShare*(events-b.svc.memory.used)/(tenantShare+1))
+			n := min(left, tenantShare*(events-int(b.svc.memory.Held()))/(tenantShare+1))
 			if !b.svc.memory.try(tenant, n) {
 				t.Fatalf("there is no memory for %d of %d", n, left)
 			}

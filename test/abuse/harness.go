@@ -77,15 +77,18 @@ type Stage struct {
 	Limit int64
 }
 
+// scratch is where the commands were built, where they were; the test's main clears it away.
+var scratch string
+
 var binaries = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv(process.BinVariable); dir != "" {
 		return process.Commands(dir)
 	}
-	dir, err := os.MkdirTemp("", "skein-abuse-") // for all tests of the process; the system clears it away
-	if err != nil {
+	var err error
+	if scratch, err = os.MkdirTemp("", "skein-abuse-"); err != nil {
 		return "", fmt.Errorf("making a folder for the commands: %w", err)
 	}
-	return process.Commands(dir)
+	return process.Commands(scratch)
 })
 
 // Start starts a stage under the chart's memory limit and waits until it is ready. Kafka, administration and, for ingest and query, the
