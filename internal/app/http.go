@@ -77,7 +77,9 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           oneLength(handler),
+		ConnState:         headState,
+		ConnContext:       headContext,
 		ReadHeaderTimeout: headerTimeout,
 		MaxHeaderBytes:    headerBytes,
 		IdleTimeout:       idleTimeout,
@@ -87,7 +89,7 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	var failed error
 	served := make(chan struct{})
 	go func() {
-		failed = server.Serve(l)
+		failed = server.Serve(heads{l})
 		close(served)
 	}()
 	select {

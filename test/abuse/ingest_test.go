@@ -1,6 +1,7 @@
 package abuse
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -373,5 +374,34 @@ func TestIngest_NoTenantTakesItFromAnother(t *testing.T) {
 				t.Errorf("the other tenant's requests took %v at p99, more than a second above the %v before", during.At(.99), before.At(.99))
 			}
 		})
+	}
+}
+
+// Content-Length beside Transfer-Encoding is what a front server and a server behind it may understand differently.
+func TestIngest_RefusesTwoLengthsOfABody(t *testing.T) {
+	site := NewSite(t)
+	stage := site.Start("ingest")
+	ask := func(headers, body string) (*http.Response, error) {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(stage.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n%s", eventsOf(0), site.Keys[Hostile], headers, body); err != nil {
+			t.Fatal(err)
+		}
+		return http.ReadResponse(bufio.NewReader(c), nil)
+	}
+	chunked := "27\r\n{\"type\":\"CUSTOM\",\"name\":\"n\",\"value\":1}\n\r\n0\r\n\r\n"
+	resp, err := ask("Transfer-Encoding: chunked\r\n", chunked)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("a chunked body: %v %v", resp, err)
+	}
+	for _, headers := range []string{
+		"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "Content-Length: 49\r\nTransfer-Encoding: chunked\r\n", "content-length:5\r\ntransfer-encoding:chunked\r\n",
+	} {
+		if resp, err := ask(headers, chunked); err != nil || resp.StatusCode != http.StatusBadRequest || !resp.Close {
+			t.Errorf("%q: %v %v", headers, resp, err)
+		}
 	}
 }

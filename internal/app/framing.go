@@ -1,0 +1,113 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/skeinhq/skein/internal/problem"
+)
+
+// RFC 9112, 6.1: a request with Content-Length beside Transfer-Encoding ought to be handled as an error, as a server before this one may
+// have understood it differently. net/http removes Content-Length before a handler sees it, so the head is looked at on its way in.
+
+// heads is a listener whose connections look at the heads of requests.
+type heads struct{ net.Listener }
+
+func (l heads) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // net/http looks at it
+	}
+	return &headConn{Conn: c}, nil
+}
+
+// headConn looks at what comes until the end of a request's head.
+type headConn struct {
+	net.Conn
+	passed atomic.Bool // a head has come: what follows is its body
+
+	mu   sync.Mutex // net/http waits for the next request while a handler works
+	head []byte
+}
+
+func (c *headConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.passed.Load() {
+		c.mu.Lock()
+		from := max(0, len(c.head)-len(endOfHead)+1)
+		c.head = append(c.head, p[:n]...)
+		c.passed.Store(bytes.Contains(c.head[from:], endOfHead) || len(c.head) > headerBytes)
+		c.mu.Unlock()
+	}
+	return n, err //nolint:wrapcheck // net/http looks at it
+}
+
+var endOfHead = []byte("\r\n\r\n")
+
+// taken ends the look at a request's head. It reports whether the head was seen whole, and whether it has Content-Length.
+func (c *headConn) taken() (whole, length bool) {
+	c.passed.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	head, _, whole := bytes.Cut(c.head, endOfHead)
+	line, fields, _ := bytes.Cut(head, []byte("\r\n"))
+	whole = whole && bytes.Contains(line, []byte(" HTTP/1."))
+	length = hasField(fields, "content-length")
+	if c.head = c.head[:0]; cap(c.head) > keptHead {
+		c.head = nil
+	}
+	return whole, length
+}
+
+// keptHead is the most room for heads that an idle connection keeps.
+const keptHead = 4 << 10
+
+// headState has the next request's head looked at once a connection is idle.
+func headState(c net.Conn, s http.ConnState) {
+	if h, ok := c.(*headConn); ok && s == http.StateIdle {
+		h.passed.Store(false)
+	}
+}
+
+type headKey struct{}
+
+// headContext lets a handler find its connection.
+func headContext(ctx context.Context, c net.Conn) context.Context {
+	if h, ok := c.(*headConn); ok {
+		return context.WithValue(ctx, headKey{}, h)
+	}
+	return ctx
+}
+
+// oneLength refuses requests that say the length of their body twice. Behind a chunked one whose head was not seen whole, since
+// it came with the end of the request before, the connection is closed, as RFC 9112 has it for those that are not refused.
+func oneLength(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(headKey{}).(*headConn); ok {
+			switch whole, length := c.taken(); {
+			case len(r.TransferEncoding) == 0:
+			case !whole:
+				w.Header().Set("Connection", "close")
+			case length:
+				w.Header().Set("Connection", "close")
+				problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "the request has Content-Length beside Transfer-Encoding: send one of them"})
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hasField reports whether a field is among those of a head.
+func hasField(fields []byte, name string) bool {
+	for line := range bytes.Lines(fields) {
+		if field, _, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(bytes.TrimSpace(field), []byte(name)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,78 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+)
+
+func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0", "listen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- ServeHTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			_, _ = fmt.Fprintf(w, "%s %v", body, err) // the answer is read
+		}), slog.New(slog.DiscardHandler))
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	const chunked = "3\r\nabc\r\n0\r\n\r\n"
+	for name, tc := range map[string]struct {
+		requests string
+		status   []int
+		closed   bool
+	}{
+		"chunks":                    {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, []int{200}, false},
+		"a length":                  {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", []int{200}, false},
+		"both":                      {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n" + chunked, []int{400}, true},
+		"both, the other way round": {"POST / HTTP/1.1\r\nHost: x\r\ncontent-length:3\r\nTRANSFER-ENCODING:chunked\r\n\r\n" + chunked, []int{400}, true},
+		"both behind another request": {"GET / HTTP/1.1\r\nHost: x\r\n\r\nPOST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n" + chunked,
+			[]int{200, 200}, true}, // it cannot be told from one without a length, and ends the connection
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := io.WriteString(c, tc.requests); err != nil {
+				t.Fatal(err)
+			}
+			r := bufio.NewReader(c)
+			var last *http.Response
+			for _, want := range tc.status {
+				if last, err = http.ReadResponse(r, nil); err != nil {
+					t.Fatal(err)
+				}
+				if body, err := io.ReadAll(last.Body); err != nil || last.StatusCode != want {
+					t.Errorf("answer is %s %s, %v, want %d", last.Status, body, err, want)
+				}
+			}
+			if last.Close != tc.closed {
+				t.Errorf("the connection is closed: %v, want %v", last.Close, tc.closed)
+			}
+			if !tc.closed { // the next request on the connection is looked at, too
+				if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n"+chunked); err != nil {
+					t.Fatal(err)
+				}
+				if next, err := http.ReadResponse(r, nil); err != nil || next.StatusCode != http.StatusBadRequest {
+					t.Errorf("both on the next request: %v, %v", next, err)
+				}
+			}
+		})
+	}
+}

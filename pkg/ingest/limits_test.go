@@ -1,0 +1,171 @@
+package ingest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/quota"
+)
+
+func TestPace_AStreamMayBeSilentBetweenEventsAndNotWithinOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		p := &pace{limits: paceLimits{first: time.Minute, event: 30 * time.Second, idle: time.Hour},
+			rc: http.NewResponseController(httptest.NewRecorder()), body: &body{Reader: bufio.NewReader(strings.NewReader(""))}, opened: began}
+		until := func(what string, wire int64, want time.Duration) {
+			t.Helper()
+			if !p.before(wire) {
+				t.Fatalf("%s: reading ends", what)
+			}
+			if got := time.Until(p.until); got > want || got < want-deadlineStep {
+				t.Errorf("%s: %v are left, want %v", what, got, want)
+			}
+		}
+		until("nothing has come", 0, time.Minute)
+		time.Sleep(50 * time.Second)
+		p.begun = true
+		until("the first event has begun", 100, 30*time.Second)
+		time.Sleep(20 * time.Second)
+		until("it goes on slowly", 110, 10*time.Second)
+		until("it goes on fast", 100+60*leastRate, 70*time.Second)
+		p.begun = false
+		p.events++
+		until("it has come", 200, time.Hour)
+		time.Sleep(50 * time.Minute)
+		until("nothing comes", 200, 10*time.Minute)
+		p.events++
+		until("another one has come", 300, time.Hour)
+		p.begun = true
+		until("a third one has begun", 300, 30*time.Second)
+		p.body.source = &source{pace: p}
+		p.body.end()
+		if p.before(300) {
+			t.Error("it is read on after its end")
+		}
+	})
+}
+
+func TestEvents_ABodyThatStopsInsideAnEventEnds(t *testing.T) {
+	d := newStage(t)
+	d.svc.pace = paceLimits{first: time.Hour, event: 200 * time.Millisecond, idle: time.Hour}
+	for name, headers := range map[string]string{"a request": "", "a stream": "Accept: application/x-ndjson\r\n"} {
+		c, err := net.Dial("tcp", d.srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 4000\r\n\r\n%s\n{", d.path("events"), headers, ev1); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		if _, err := text.ReadFrom(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text.String(), `"status":408`) || !strings.Contains(text.String(), "an event that has begun has 200ms") || !strings.Contains(text.String(), `"accepted":1`) {
+			t.Errorf("%s is answered %s %s", name, resp.Status, &text)
+		}
+	}
+	if held := d.svc.window.Held(); held != 0 {
+		t.Errorf("%d bytes are held when all is answered", held)
+	}
+}
+
+func TestEvents_BytesWithoutAnEventAreRefused(t *testing.T) {
+	d := newStage(t)
+	for name, tc := range map[string]struct{ contentType, body string }{
+		"JSON as SSE": {typeSSE, `{"error":"no such agent"}` + "\n"},
+		"a comment":   {typeSSE, ": hello\n\n"},
+		"blank lines": {typeNDJSON, "\n\n  \n"},
+	} {
+		a := d.post(tc.contentType, tc.body)
+		if a.status != http.StatusBadRequest || a.Reason != reasonNoEvent || !strings.Contains(a.Detail, strings.TrimSuffix(fmt.Sprintf("%q", tc.body), `"`)) {
+			t.Errorf("%s: answer is %d %s", name, a.status, a.body)
+		}
+	}
+	if got := d.written(); len(got) != 0 {
+		t.Errorf("written is %q", got)
+	}
+}
+
+func TestEvents_WhatInflatesTooMuchIsRefused(t *testing.T) {
+	cfg := testConfig(kafkatest.Start(t, 3))
+	cfg.RequestMemory = 32 << 20 // for a window of 8 MiB
+	d := open(t, cfg)
+	lines := strings.Repeat("\n", 16<<20)
+	for encoding, body := range map[string]string{"gzip": gzipped(t, lines), "zstd": zstandard(t, lines)} {
+		a := d.do(http.MethodPost, d.path("events"), strings.NewReader(body), "Content-Encoding", encoding)
+		if a.status != http.StatusRequestEntityTooLarge || a.Reason != reasonRatio {
+			t.Errorf("%s: answer is %d %s", encoding, a.status, a.body)
+		}
+		// The first megabyte of a stream may be as alike as it likes.
+		few := strings.Repeat(ev1+"\n", 1000)
+		body = gzipped(t, few)
+		if encoding == "zstd" {
+			body = zstandard(t, few)
+		}
+		if a := d.do(http.MethodPost, d.path("events"), strings.NewReader(body), "Content-Encoding", encoding); a.status != http.StatusOK || a.Accepted != 1000 {
+			t.Errorf("%s: events that look alike are answered %d %s", encoding, a.status, a.body)
+		}
+	}
+	if held := d.svc.window.Held(); held != 0 {
+		t.Errorf("%d bytes are held when all is answered", held)
+	}
+}
+
+func TestEvents_WhatATenantHoldsIsBounded(t *testing.T) {
+	d := newStage(t)
+	n := int(d.svc.window.Alone()) - 4<<10
+	if !d.svc.window.try("dev", n) {
+		t.Fatal("the tenant has no share")
+	}
+	a := d.post(typeNDJSON, strings.Repeat(ev1+"\n", 50))
+	if a.status != http.StatusTooManyRequests || a.Reason != reasonMemory || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"limit":"request_memory"`) {
+		t.Errorf("answer is %d %v %s", a.status, a.header, a.body)
+	}
+	d.svc.window.release("dev", n)
+	if a := d.post(typeNDJSON, ev1); a.status != http.StatusOK {
+		t.Errorf("afterwards: answer is %d %s", a.status, a.body)
+	}
+}
+
+func TestQuotas_AreAnsweredWithTheirNames(t *testing.T) {
+	cfg := testConfig(kafkatest.Start(t, 3))
+	var err error
+	cfg.Quotas, err = quota.Open(quota.Config{Replicas: 1, Stage: quota.Limits{RequestsPerSecond: 1, EventsPerSecond: 3, MaxInputBytes: 100, MaxEventBytes: 200, MaxRequestBytes: 3000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, cfg)
+	if a := d.post(typeNDJSON, ev1); a.status != http.StatusOK || a.header.Get("RateLimit-Policy") != `"requests_per_second";q=10;w=10` || !strings.HasPrefix(a.header.Get("RateLimit"), `"requests_per_second";r=9;t=`) {
+		t.Errorf("answer is %d %v", a.status, a.header)
+	}
+	if a := d.post(typeNDJSON, `{"type":"CUSTOM","name":"`+strings.Repeat("n", 200)+`"}`); a.status != http.StatusRequestEntityTooLarge || a.Reason != reasonTooLarge {
+		t.Errorf("an event over max_event_bytes: answer is %d %s", a.status, a.body)
+	}
+	if a := d.post(typeNDJSON, strings.Repeat(strings.Repeat(" ", 150)+"\n", 30)); a.status != http.StatusRequestEntityTooLarge || !strings.Contains(a.Detail, "max_request_bytes") {
+		t.Errorf("a body over max_request_bytes: answer is %d %s", a.status, a.body)
+	}
+	if a := d.do(http.MethodPut, d.path("input"), strings.NewReader(`{"messages":[],"state":"`+strings.Repeat("x", 100)+`"}`)); a.status != http.StatusRequestEntityTooLarge {
+		t.Errorf("an input over max_input_bytes: answer is %d %s", a.status, a.body)
+	}
+	var a answer
+	for a.status != http.StatusTooManyRequests {
+		a = d.post(typeNDJSON, ev1)
+	}
+	if a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"violated-policies":["requests_per_second"]`) {
+		t.Errorf("answer is %d %v %s", a.status, a.header, a.body)
+	}
+}
