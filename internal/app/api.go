@@ -17,6 +17,7 @@ type API struct {
 	listen, keys, tenant string
 	quotas               string
 	replicas             int
+	tokens               tenant.TokenConfig
 	// CORS says which web pages may call; the flag sets its origins.
 	CORS CORS
 	// Drain is how the API stops; where it is not set, as ServeHTTP has it.
@@ -30,6 +31,13 @@ func (a *API) Flags(f *pflag.FlagSet) {
 	f.StringVar(&a.tenant, "tenant", "", "for trying, in the place of --api-keys: take every request for one of `TENANT`; only with --listen on loopback")
 	f.StringVar(&a.quotas, "quotas", "", "YAML `FILE` with what each tenant may take; it is read again when it changes; none by default")
 	f.IntVar(&a.replicas, "replicas", 1, "`NUMBER` of processes of this stage that share the quotas: each grants an equal part")
+	a.tokens = tenant.DefaultTokenConfig()
+	f.StringVar(&a.tokens.JWKS, "jwt-jwks", "", "`FILE` or https:// URL of the key set (JWKS) that signs JSON Web Tokens, which are then taken beside API keys; it is read again")
+	f.StringVar(&a.tokens.Issuer, "jwt-issuer", "", "`ISSUER` that tokens must name (iss)")
+	f.StringVar(&a.tokens.Audience, "jwt-audience", "", "`AUDIENCE` that tokens must name (aud)")
+	f.StringVar(&a.tokens.TenantClaim, "jwt-tenant-claim", a.tokens.TenantClaim, "`CLAIM` of a token that holds the tenant")
+	f.StringVar(&a.tokens.ScopeClaim, "jwt-scope-claim", a.tokens.ScopeClaim, "`CLAIM` of a token that holds publish, read and erase, as a list or with spaces between")
+	f.DurationVar(&a.tokens.Skew, "jwt-skew", a.tokens.Skew, "how far the issuer's clock may be off; at most "+tenant.MaxTokenSkew.String())
 	CORSFlag(f, &a.CORS.Origins)
 }
 
@@ -41,13 +49,21 @@ func (a *API) Check() error {
 	if a.replicas < 1 {
 		return Usagef("checking replicas: %d is below 1: say how many processes of this stage there are", a.replicas)
 	}
+	if a.tokens.JWKS == "" && a.tokens.Issuer+a.tokens.Audience != "" {
+		return Usagef("--jwt-issuer and --jwt-audience need --jwt-jwks, the key set that signs tokens")
+	}
+	if a.tokens.JWKS != "" {
+		if err := a.tokens.Validate(); err != nil {
+			return Usagef("checking jwt-…: %w", err)
+		}
+	}
 	switch {
-	case a.keys != "" && a.tenant != "":
-		return Usagef("--api-keys and --tenant: say one of them: with --tenant nobody needs a key")
-	case a.keys != "":
+	case a.authenticates() && a.tenant != "":
+		return Usagef("--tenant beside --api-keys or --jwt-jwks: with --tenant nobody needs credentials; leave it out")
+	case a.authenticates():
 		return nil
 	case a.tenant == "":
-		return Usagef("nobody could call: say --api-keys FILE (or SKEIN_API_KEYS), or for trying on this machine --tenant ID")
+		return Usagef("nobody could call: say --api-keys FILE (or SKEIN_API_KEYS), --jwt-jwks FILE or URL, or for trying on this machine --tenant ID")
 	}
 	if slices.Contains(a.CORS.Origins, anyOrigin) {
 		return Usagef("checking cors-origin: with --tenant nobody needs a key, so * would let every web page in: name the origins, or say --api-keys FILE")
@@ -61,23 +77,43 @@ func (a *API) Check() error {
 	return nil
 }
 
-// Authenticator returns what tells callers apart, where Check is content. A file of keys is read again for as long as the
-// process runs; until it was read once, the process is not ready.
+// authenticates reports whether callers need credentials.
+func (a *API) authenticates() bool { return a.keys != "" || a.tokens.JWKS != "" }
+
+// Authenticator returns what tells callers apart, where Check is content. A file of keys and a key set are read again for as
+// long as the process runs; until each was read once, the process is not ready.
 func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticator, error) {
 	if err := a.Check(); err != nil { // here too: nobody is let in by a stage that has forgotten it
 		return nil, err
 	}
-	if a.keys == "" {
+	if !a.authenticates() {
 		p.Logger.Warn("there is no authentication: every request is taken for one of the tenant", "tenant", a.tenant)
 		return tenant.Fixed(a.tenant), nil
 	}
-	keys, err := tenant.OpenKeyFile(a.keys, p.Logger, p.Registry)
-	if err != nil {
-		return nil, err
+	var keys *tenant.KeyFile
+	var tokens *tenant.Tokens
+	var err error
+	if a.keys != "" {
+		if keys, err = tenant.OpenKeyFile(a.keys, p.Logger, p.Registry); err != nil {
+			return nil, err
+		}
+		p.Admin.AddCheck("api-keys", func(context.Context) error { return keys.Ready() })
+		p.Group.Go(ctx, "API keys", keys.Run)
 	}
-	p.Admin.AddCheck("api-keys", func(context.Context) error { return keys.Ready() })
-	p.Group.Go(ctx, "API keys", keys.Run)
-	return keys, nil
+	if a.tokens.JWKS != "" {
+		if tokens, err = tenant.OpenTokens(ctx, a.tokens, p.Logger, p.Registry); err != nil {
+			return nil, err
+		}
+		p.Admin.AddCheck("jwks", func(context.Context) error { return tokens.Ready() })
+		p.Group.Go(ctx, "key set of tokens", tokens.Run)
+	}
+	switch {
+	case tokens == nil:
+		return keys, nil
+	case keys == nil:
+		return tokens, nil
+	}
+	return tenant.Either(keys, tokens), nil
 }
 
 // Quotas returns what limits tenants: by the file of --quotas, and where that says nothing by the stage's own limits. The file is read
@@ -98,7 +134,7 @@ func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error
 		return err
 	}
 	handler = a.CORS.Handler(handler)
-	if a.keys == "" {
+	if !a.authenticates() {
 		handler = LocalOnly(handler, a.CORS.Origins...)
 	}
 	if a.Drain.Begin == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,7 @@ func newKeys(out *output) *cobra.Command {
 }
 
 func newKeysNew(out *output) *cobra.Command {
-	var tenantID, name, file string
+	var tenantID, name, file, expires string
 	var scopes []string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -28,9 +29,10 @@ func newKeysNew(out *output) *cobra.Command {
 		Long: `Make an API key, print it, and add its hash to the file that ingest and query take with --api-keys. The
 key itself is shown this one time and kept nowhere. Stages that run see the new file within seconds.
 
-A key is taken back by taking its entry out of the file.`,
+A key is taken back by taking its entry out of the file. With --expires it ends by itself. What was begun with
+a key that has ended is cut off within 5 seconds.`,
 		Example: `  skein keys new --tenant acme --scope publish,read --file api-keys.yaml
-  skein keys new --tenant acme --scope read --name dashboard --file api-keys.yaml >dashboard.key`,
+  skein keys new --tenant acme --scope read --name dashboard --expires 2160h --file api-keys.yaml >dashboard.key`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if file == "" || tenantID == "" || len(scopes) == 0 {
@@ -47,10 +49,15 @@ A key is taken back by taking its entry out of the file.`,
 				}
 				allowed = append(allowed, scope)
 			}
+			end, err := expiry(expires, time.Now())
+			if err != nil {
+				return err
+			}
 			key := tenant.NewKey()
 			entry := tenant.Entry("", tenantID, allowed, key)
 			// A name for people: what is not said is made from what is no secret.
 			entry.Name = cmp.Or(name, "key-"+entry.SHA256[:12])
+			entry.Expires = end
 			if err := tenant.AppendKey(file, entry); err != nil {
 				return err
 			}
@@ -68,9 +75,30 @@ A key is taken back by taking its entry out of the file.`,
 	f.StringVar(&tenantID, "tenant", "", "`ID` of the tenant whose key it is")
 	f.StringSliceVar(&scopes, "scope", nil, "`SCOPES` that it allows, separated by commas: publish, read, erase")
 	f.StringVar(&name, "name", "", "`NAME` that tells it apart in the file; made up where it is not said")
+	f.StringVar(&expires, "expires", "", "`WHEN` the key ends: a time such as 2027-01-31T00:00:00Z, or for how long from now, such as 2160h; never where it is not said")
 	f.StringVar(&file, "file", "", "`FILE` of hashed keys; it is made where there is none")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// expiry reads when a key ends; nil is never.
+func expiry(text string, now time.Time) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	end, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, app.Usagef("checking expires: %.100q is neither a time such as 2027-01-31T00:00:00Z nor a duration such as 2160h", text)
+		}
+		end = now.Add(d)
+	}
+	if !end.After(now) {
+		return nil, app.Usagef("checking expires: %s is over already", text)
+	}
+	end = end.UTC().Truncate(time.Second)
+	return &end, nil
 }
 
 func newKeysList(out *output) *cobra.Command {
@@ -79,7 +107,7 @@ func newKeysList(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the API keys of a file",
-		Long: `List the API keys of a file: name, tenant and scopes. It is also the check of a file that was written by
+		Long: `List the API keys of a file: name, tenant, scopes and when they end. It is also the check of a file that was written by
 hand: what a stage would refuse, it refuses.`,
 		Example: `  skein keys list --file api-keys.yaml`,
 		Args:    usageArgs(cobra.NoArgs),
@@ -101,13 +129,17 @@ hand: what a stage would refuse, it refuses.`,
 			}
 			w := tabwriter.NewWriter(out.stdout, 0, 0, 2, ' ', 0)
 			// A tabwriter keeps errors until Flush.
-			_, _ = fmt.Fprintln(w, "NAME\tTENANT\tSCOPES")
+			_, _ = fmt.Fprintln(w, "NAME\tTENANT\tSCOPES\tEXPIRES")
 			for _, k := range keys {
 				scopes := make([]string, len(k.Scopes))
 				for i, s := range k.Scopes {
 					scopes[i] = string(s)
 				}
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", oneLine(k.Name, 80), oneLine(k.Tenant, 80), strings.Join(scopes, ","))
+				end := "never"
+				if k.Expires != nil {
+					end = k.Expires.UTC().Format(time.RFC3339)
+				}
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", oneLine(k.Name, 80), oneLine(k.Tenant, 80), strings.Join(scopes, ","), end)
 			}
 			return w.Flush()
 		},

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
@@ -64,6 +65,8 @@ type Key struct {
 	Scopes []Scope `yaml:"scopes" json:"scopes"`
 	// SHA256 is the digest of the key, in lower-case hex digits.
 	SHA256 string `yaml:"sha256" json:"sha256"`
+	// Expires is when the key stops being valid; nil is never.
+	Expires *time.Time `yaml:"expires,omitempty" json:"expires,omitempty"`
 }
 
 // Entry returns the entry of a new key.
@@ -170,7 +173,7 @@ func AppendKey(path string, k Key) error {
 			more = append([]byte("\n"), more...)
 		}
 		keys, err := ParseKeys(append(slices.Clip(old), more...))
-		if err != nil || !keys[len(keys)-1].equal(k) {
+		if err != nil || !k.equal(keys[len(keys)-1]) {
 			continue
 		}
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
@@ -218,9 +221,13 @@ func (k Key) text(indent string) string {
 		"- name: " + quoted(k.Name), "  tenant: " + quoted(k.Tenant),
 		"  scopes: [" + strings.Join(scopes, ", ") + "]", "  sha256: " + quoted(k.SHA256),
 	}
+	if k.Expires != nil {
+		lines = append(lines, "  expires: "+k.Expires.UTC().Format(time.RFC3339))
+	}
 	return indent + strings.Join(lines, "\n"+indent) + "\n"
 }
 
 func (k Key) equal(o Key) bool {
-	return k.Name == o.Name && k.Tenant == o.Tenant && k.SHA256 == o.SHA256 && slices.Equal(k.Scopes, o.Scopes)
+	return k.Name == o.Name && k.Tenant == o.Tenant && k.SHA256 == o.SHA256 && slices.Equal(k.Scopes, o.Scopes) &&
+		(k.Expires == nil) == (o.Expires == nil) && (k.Expires == nil || k.Expires.Truncate(time.Second).Equal(*o.Expires))
 }

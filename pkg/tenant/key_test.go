@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/tenant"
 )
@@ -53,6 +54,7 @@ func TestParseKeys_RefusesTheWholeFile(t *testing.T) {
 		"no hash":             "keys:\n" + strings.Replace(entry, sum, tenant.NewKey(), 1),
 		"a name twice":        "keys:\n" + entry + strings.Replace(entry, "9f", "8f", 1),
 		"a hash twice":        "keys:\n" + entry + strings.Replace(entry, "name: n", "name: m", 1),
+		"no time":             "keys:\n" + entry + "  expires: tomorrow\n",
 		"cut in the middle":   "keys:\n" + entry[:len(entry)-10],
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +78,11 @@ func TestAppendKey_KeepsWhatStandsInTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	var want []string
 	for _, name := range []string{"first", "yes", `with "quotes": and #`, "7"} {
+		end := time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC)
 		k := tenant.Entry(name, "acme/é", []tenant.Scope{tenant.ScopePublish, tenant.ScopeRead}, tenant.NewKey())
+		if name == "yes" {
+			k.Expires = &end
+		}
 		if err := tenant.AppendKey(path, k); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +92,7 @@ func TestAppendKey_KeepsWhatStandsInTheFile(t *testing.T) {
 			t.Fatalf("%d keys, %v", len(keys), err)
 		}
 		for i, k := range keys {
-			if k.Name != want[i] || k.Tenant != "acme/é" || len(k.Scopes) != 2 {
+			if k.Name != want[i] || k.Tenant != "acme/é" || len(k.Scopes) != 2 || (k.Expires != nil) != (k.Name == "yes") || k.Expires != nil && !k.Expires.Equal(end.Truncate(time.Second)) {
 				t.Errorf("key %d is %+v", i, k)
 			}
 		}

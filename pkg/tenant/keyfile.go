@@ -129,22 +129,37 @@ func readBounded(path string) (text []byte, err error) {
 
 // Authenticate implements Authenticator. The errors do not repeat what was sent.
 func (f *KeyFile) Authenticate(r *http.Request) (Identity, error) {
+	id, err := f.recheck(r)
+	outcome := requestKnown
+	switch {
+	case errors.Is(err, errNoKey):
+		outcome = requestNone
+	case errors.Is(err, ErrExpired):
+		outcome = requestExpired
+	case err != nil:
+		outcome = requestUnknown
+	}
+	f.metrics.requests.WithLabelValues(outcome).Inc()
+	return id, err
+}
+
+func (f *KeyFile) recheck(r *http.Request) (Identity, error) {
 	key, err := bearer(r)
 	if err != nil {
-		f.metrics.requests.WithLabelValues(requestNone).Inc()
 		return Identity{}, err
 	}
 	if ring := f.ring.Load(); ring != nil && IsKey(key) {
 		if id, ok := ring.find(digest(key)); ok {
-			f.metrics.requests.WithLabelValues(requestKnown).Inc()
+			if !id.Expires.IsZero() && !time.Now().Before(id.Expires) {
+				return Identity{}, ErrExpired
+			}
 			return id, nil
 		}
 	}
-	f.metrics.requests.WithLabelValues(requestUnknown).Inc()
 	return Identity{}, fmt.Errorf("%w: the API key is not known", ErrUnauthenticated)
 }
 
-var errNoKey = errors.New("there is no API key: send Authorization: Bearer sk_…, or Skein-Authorization where Authorization is an agent's")
+var errNoKey = errors.New("there are no credentials: send Authorization: Bearer sk_…, or Skein-Authorization where Authorization is an agent's")
 
 // bearer returns the one bearer token of a request (RFC 6750), of Header where it is there. Two in one header are none: a proxy and the
 // stage might not take the same one.
@@ -180,7 +195,10 @@ type held struct {
 func newRing(keys []Key) *ring {
 	r := &ring{buckets: make(map[uint64][]held, len(keys))}
 	for _, k := range keys {
-		h := held{id: Identity{Tenant: k.Tenant, Scopes: k.Scopes}}
+		h := held{id: Identity{Tenant: k.Tenant, Name: k.Name, Scopes: k.Scopes}}
+		if k.Expires != nil {
+			h.id.Expires = *k.Expires
+		}
 		_, _ = hex.Decode(h.sum[:], []byte(k.SHA256)) // checked
 		b := binary.BigEndian.Uint64(h.sum[:])
 		r.buckets[b] = append(r.buckets[b], h)

@@ -207,8 +207,9 @@ func TestKeyFile_TakesOneBearerTokenOfTheRightForm(t *testing.T) {
 			}
 		}
 		want := `
-# HELP skein_auth_requests_total Requests by what their API key was: known, unknown, or none.
+# HELP skein_auth_requests_total Requests by what their API key was: known, expired, unknown, or none.
 # TYPE skein_auth_requests_total counter
+skein_auth_requests_total{outcome="expired"} 0
 skein_auth_requests_total{outcome="known"} 3
 skein_auth_requests_total{outcome="none"} 6
 skein_auth_requests_total{outcome="unknown"} 6
@@ -232,6 +233,23 @@ func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	}
 	t.Fatalf("there is no %s", name)
 	return 0
+}
+
+// counter sums a counter over its labels.
+func counter(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
 }
 
 // Authorization may be somebody else's where Skein-Authorization is there; that one counts alone.

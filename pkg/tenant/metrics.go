@@ -19,6 +19,7 @@ const (
 	requestKnown   = "known"
 	requestUnknown = "unknown"
 	requestNone    = "none"
+	requestExpired = "expired"
 	reloadLoaded   = "loaded"
 	reloadRefused  = "refused"
 )
@@ -27,7 +28,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_auth_requests_total",
-			Help: "Requests by what their API key was: known, unknown, or none.",
+			Help: "Requests by what their API key was: known, expired, unknown, or none.",
 		}, []string{"outcome"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_auth_reloads_total",
@@ -41,7 +42,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Help: "1 while the key file is gone or not as it must be, and the keys read before stay in force.",
 		}),
 	}
-	for _, o := range []string{requestKnown, requestUnknown, requestNone} {
+	for _, o := range []string{requestKnown, requestUnknown, requestNone, requestExpired} {
 		m.requests.WithLabelValues(o)
 	}
 	for _, o := range []string{reloadLoaded, reloadRefused} {

@@ -2,12 +2,17 @@ package tenant
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"time"
 )
 
 // ErrUnauthenticated says that a request carries no credentials, or none that are known: 401.
 var ErrUnauthenticated = errors.New("unauthenticated")
+
+// ErrExpired says that credentials are known and their time is over. It is an ErrUnauthenticated.
+var ErrExpired = fmt.Errorf("%w: the credentials have expired", ErrUnauthenticated)
 
 // Header carries credentials in the place of Authorization, which is then somebody else's, such as an agent's behind
 // the proxy. Where it is there, Authorization is not looked at.
@@ -46,8 +51,12 @@ type Route struct {
 type Identity struct {
 	// Tenant is the caller's tenant, an id by record.ValidateID.
 	Tenant string
+	// Name tells a tenant's callers apart, for people: the key's name, or the token's subject. It may be empty.
+	Name string
 	// Scopes are what the caller may do.
 	Scopes []Scope
+	// Expires is when the credentials stop being valid; zero is never.
+	Expires time.Time
 }
 
 // Allows reports whether the caller has the scope.

@@ -149,6 +149,11 @@ func stages(t *testing.T) map[string]*metric {
 	if _, err := quota.Open(quota.Config{Replicas: 1, Registerer: l}); err != nil {
 		t.Fatal(err)
 	}
+	tokens := tenant.DefaultTokenConfig()
+	tokens.JWKS, tokens.Issuer, tokens.Audience = filepath.Join(t.TempDir(), "none"), "i", "a"
+	if _, err := tenant.OpenTokens(t.Context(), tokens, logger, l); err != nil {
+		t.Fatal(err)
+	}
 	families, err := l.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,398 @@
+package tenant
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+	"github.com/MicahParks/keyfunc/v3"
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+const (
+	// jwksRefresh is how often a key set is fetched from a URL. A token with a key id that is not in the set fetches it
+	// at once, but not within jwksPause of the last time.
+	jwksRefresh = 5 * time.Minute
+	jwksPause   = 10 * time.Second
+	jwksTimeout = 5 * time.Second
+	// maxJWKSBytes bounds a key set, maxTokenBytes a token.
+	maxJWKSBytes  = 1 << 20
+	maxTokenBytes = 16 << 10
+	// MaxTokenSkew is the largest clock skew that TokenConfig takes.
+	MaxTokenSkew = 5 * time.Minute
+)
+
+// signatures are the algorithms that a token may be signed with. None of them is symmetric: with HMAC, a public key would
+// be the secret, and whoever knows it could sign (key confusion). "none" signs nothing.
+var signatures = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+// TokenConfig says which JSON Web Tokens (RFC 7519) identify callers.
+type TokenConfig struct {
+	// JWKS is the file or the URL of the key set (RFC 7517) that signs tokens.
+	JWKS string
+	// Issuer and Audience are what the claims iss and aud must name.
+	Issuer, Audience string
+	// TenantClaim names the claim that holds the tenant, ScopeClaim the one that holds scopes: a text with spaces between
+	// them (RFC 8693), or a list. Scopes of other systems are passed over.
+	TenantClaim, ScopeClaim string
+	// Skew is how far the issuer's clock may be off.
+	Skew time.Duration
+}
+
+// DefaultTokenConfig returns the claims tenant and scope, and a skew of 30 s.
+func DefaultTokenConfig() TokenConfig {
+	return TokenConfig{TenantClaim: "tenant", ScopeClaim: "scope", Skew: 30 * time.Second}
+}
+
+// Validate says what is wrong with the configuration.
+func (c TokenConfig) Validate() error {
+	switch {
+	case c.JWKS == "":
+		return errors.New("tokens need a key set (JWKS), a file or a URL")
+	case c.Issuer == "" || c.Audience == "":
+		return errors.New("tokens need an issuer and an audience: without them, a token that was made for another service would be taken")
+	case c.TenantClaim == "" || c.ScopeClaim == "":
+		return errors.New("tokens need the names of the claims that hold tenant and scopes")
+	case c.Skew < 0 || c.Skew > MaxTokenSkew:
+		return fmt.Errorf("the clock skew is %v; it must be between 0 and %v", c.Skew, MaxTokenSkew)
+	}
+	if !c.remote() {
+		return nil
+	}
+	u, err := url.Parse(c.JWKS)
+	if err != nil || u.Host == "" {
+		return fmt.Errorf("the key set %q is not a URL", c.JWKS)
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("the key set %q must be fetched over https: whoever changes it on the way signs tokens", c.JWKS)
+	}
+	return nil
+}
+
+func (c TokenConfig) remote() bool {
+	return strings.HasPrefix(c.JWKS, "http://") || strings.HasPrefix(c.JWKS, "https://")
+}
+
+// Tokens authenticates by JSON Web Tokens: "Authorization: Bearer …", or Header in its place. Run reads the key set
+// again: a file every 2 s, a URL every 5 minutes. A key set that cannot be read changes nothing. Until one was read, every
+// token is refused.
+type Tokens struct {
+	cfg     TokenConfig
+	parser  *jwt.Parser
+	client  *http.Client
+	logger  *slog.Logger
+	metrics *tokenMetrics
+	keys    atomic.Pointer[keyfunc.Keyfunc]
+
+	mu      sync.Mutex // of reload
+	tried   time.Time
+	text    string
+	refused error
+}
+
+// OpenTokens reads the key set for the first time. The error is about the configuration and metrics only: a key set that
+// cannot be read is logged, and Ready reports it.
+func OpenTokens(ctx context.Context, cfg TokenConfig, logger *slog.Logger, reg prometheus.Registerer) (*Tokens, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m, err := newTokenMetrics(reg)
+	if err != nil {
+		return nil, fmt.Errorf("registering metrics of tokens: %w", err)
+	}
+	t := &Tokens{
+		cfg: cfg, logger: logger, metrics: m,
+		client: &http.Client{Timeout: jwksTimeout},
+		parser: jwt.NewParser(jwt.WithValidMethods(signatures), jwt.WithIssuer(cfg.Issuer), jwt.WithAudience(cfg.Audience),
+			jwt.WithExpirationRequired(), jwt.WithLeeway(cfg.Skew)),
+	}
+	t.reload(ctx, time.Now())
+	return t, nil
+}
+
+// Run reads the key set again until ctx ends.
+func (t *Tokens) Run(ctx context.Context) error {
+	interval := pollInterval
+	if t.cfg.remote() {
+		interval = jwksRefresh
+	}
+	defer t.client.CloseIdleConnections()
+	for {
+		wait := interval
+		if t.keys.Load() == nil {
+			wait = pollInterval
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+			t.reload(ctx, time.Now())
+		}
+	}
+}
+
+// Ready returns nil once a key set was read, else why there is none.
+func (t *Tokens) Ready() error {
+	if t.keys.Load() != nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refused
+}
+
+// reload reads the key set, unless another call has tried to since the given time.
+func (t *Tokens) reload(ctx context.Context, since time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tried.After(since) {
+		return
+	}
+	keys, text, n, err := t.read(ctx)
+	t.tried = time.Now()
+	was := t.refused
+	if t.refused = err; err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		t.metrics.stale.Set(1)
+		if was == nil || was.Error() != err.Error() {
+			t.logger.Error("the key set of tokens was not read; the one read before stays in force", "error", err)
+		}
+		return
+	}
+	t.keys.Store(&keys)
+	t.metrics.stale.Set(0)
+	t.metrics.keys.Set(float64(n))
+	if text != t.text {
+		t.text = text
+		t.logger.Info("a key set of tokens is in force", "keys", n)
+	}
+}
+
+// read returns the keys of the set that verify signatures.
+func (t *Tokens) read(ctx context.Context) (_ keyfunc.Keyfunc, text string, n int, err error) {
+	raw, err := t.fetch(ctx)
+	if err != nil {
+		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.JWKS, err)
+	}
+	var set jwkset.JWKSMarshal
+	if err := json.Unmarshal(raw, &set); err != nil {
+		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.JWKS, err)
+	}
+	storage := jwkset.NewMemoryStorage()
+	for _, m := range set.Keys {
+		if m.KTY == jwkset.KtyOct || m.USE != "" && m.USE != jwkset.UseSig {
+			continue
+		}
+		key, err := jwkset.NewJWKFromMarshal(m, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
+		if errors.Is(err, jwkset.ErrUnsupportedKey) {
+			continue
+		}
+		if err != nil {
+			return nil, "", 0, fmt.Errorf("reading the key set %s: key %.100q: %w", t.cfg.JWKS, m.KID, err)
+		}
+		if err := storage.KeyWrite(ctx, key); err != nil {
+			return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.JWKS, err)
+		}
+		n++
+	}
+	if n == 0 {
+		return nil, "", 0, fmt.Errorf("reading the key set %s: it holds no public key for signatures", t.cfg.JWKS)
+	}
+	keys, err := keyfunc.New(keyfunc.Options{Storage: storage})
+	if err != nil {
+		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.JWKS, err)
+	}
+	return keys, string(raw), n, nil
+}
+
+func (t *Tokens) fetch(ctx context.Context) ([]byte, error) {
+	var body io.Reader
+	if t.cfg.remote() {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.cfg.JWKS, nil)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := t.client.Do(r)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = answer.Body.Close() }() // only read
+		if answer.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("the server answered %s", answer.Status)
+		}
+		body = answer.Body
+	} else {
+		f, err := os.Open(t.cfg.JWKS)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // only read
+		body = f
+	}
+	raw, err := io.ReadAll(io.LimitReader(body, maxJWKSBytes+1))
+	if err == nil && len(raw) > maxJWKSBytes {
+		err = fmt.Errorf("it has more than %d bytes", maxJWKSBytes)
+	}
+	return raw, err
+}
+
+// Authenticate implements Authenticator. The errors do not repeat the token.
+func (t *Tokens) Authenticate(r *http.Request) (Identity, error) {
+	id, err := t.recheck(r)
+	outcome := tokenValid
+	switch {
+	case errors.Is(err, ErrExpired):
+		outcome = tokenExpired
+	case err != nil:
+		outcome = tokenRefused
+	}
+	t.metrics.requests.WithLabelValues(outcome).Inc()
+	return id, err
+}
+
+func (t *Tokens) recheck(r *http.Request) (Identity, error) {
+	text, err := bearer(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	if len(text) > maxTokenBytes {
+		return Identity{}, fmt.Errorf("%w: the token is larger than %d bytes", ErrUnauthenticated, maxTokenBytes)
+	}
+	keys := t.keys.Load()
+	if keys == nil {
+		return Identity{}, fmt.Errorf("%w: the key set of tokens was not read yet", ErrUnauthenticated)
+	}
+	claims := jwt.MapClaims{}
+	_, err = t.parser.ParseWithClaims(text, claims, (*keys).Keyfunc)
+	if errors.Is(err, jwkset.ErrKeyNotFound) && t.cfg.remote() {
+		// The issuer may have begun to sign with a new key. The fetch serves everybody who waits for it, and does not end with this caller.
+		t.reload(context.WithoutCancel(r.Context()), time.Now().Add(-jwksPause))
+		claims = jwt.MapClaims{}
+		_, err = t.parser.ParseWithClaims(text, claims, (*t.keys.Load()).Keyfunc)
+	}
+	switch {
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return Identity{}, ErrExpired
+	case err != nil:
+		return Identity{}, fmt.Errorf("%w: the token is not valid: %s", ErrUnauthenticated, reasonOf(err))
+	}
+	return t.identity(claims)
+}
+
+// reasonOf says in fixed words why a token is refused: errors of the parser repeat parts of it.
+func reasonOf(err error) error {
+	for _, known := range []error{
+		jwt.ErrTokenSignatureInvalid, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience, jwt.ErrTokenNotValidYet,
+		jwt.ErrTokenRequiredClaimMissing, jwt.ErrTokenUnverifiable, jwt.ErrTokenMalformed,
+	} {
+		if errors.Is(err, known) {
+			return known
+		}
+	}
+	return errors.New("it cannot be verified")
+}
+
+func (t *Tokens) identity(claims jwt.MapClaims) (Identity, error) {
+	tenantID, _ := claims[t.cfg.TenantClaim].(string)
+	if err := record.ValidateID(tenantID); err != nil {
+		return Identity{}, fmt.Errorf("%w: the token's claim %q does not hold a tenant: %w", ErrUnauthenticated, t.cfg.TenantClaim, err)
+	}
+	expires, err := claims.GetExpirationTime()
+	if err != nil || expires == nil { // the parser has seen it
+		return Identity{}, fmt.Errorf("%w: the token does not expire", ErrUnauthenticated)
+	}
+	subject, _ := claims.GetSubject() // one that is not text names nobody
+	id := Identity{Tenant: tenantID, Name: subject, Expires: expires.Add(t.cfg.Skew)}
+	var named []string
+	switch v := claims[t.cfg.ScopeClaim].(type) {
+	case string:
+		named = strings.Fields(v)
+	case []any:
+		for _, s := range v {
+			if text, ok := s.(string); ok {
+				named = append(named, text)
+			}
+		}
+	}
+	for _, s := range Scopes() {
+		if slices.Contains(named, string(s)) {
+			id.Scopes = append(id.Scopes, s)
+		}
+	}
+	return id, nil
+}
+
+// Either authenticates API keys by the one, and every other bearer token by the other.
+func Either(keys *KeyFile, tokens *Tokens) Authenticator { return either{keys, tokens} }
+
+type either struct {
+	keys   *KeyFile
+	tokens *Tokens
+}
+
+// Authenticate implements Authenticator.
+func (e either) Authenticate(r *http.Request) (Identity, error) {
+	if text, err := bearer(r); err != nil || strings.HasPrefix(text, keyPrefix) {
+		return e.keys.Authenticate(r)
+	}
+	return e.tokens.Authenticate(r)
+}
+
+func (e either) recheck(r *http.Request) (Identity, error) {
+	if text, err := bearer(r); err != nil || strings.HasPrefix(text, keyPrefix) {
+		return e.keys.recheck(r)
+	}
+	return e.tokens.recheck(r)
+}
+
+// tokenMetrics are those of Tokens.
+type tokenMetrics struct {
+	requests *prometheus.CounterVec // outcome
+	keys     prometheus.Gauge
+	stale    prometheus.Gauge
+}
+
+// What became of tokens.
+const (
+	tokenValid   = "valid"
+	tokenExpired = "expired"
+	tokenRefused = "refused"
+)
+
+func newTokenMetrics(reg prometheus.Registerer) (*tokenMetrics, error) {
+	m := &tokenMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skein_auth_tokens_total", Help: "Requests whose credentials were checked as a JSON Web Token, by outcome: valid, expired, or refused.",
+		}, []string{"outcome"}),
+		keys: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_auth_jwks_keys", Help: "Public keys in force that sign tokens.",
+		}),
+		stale: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "skein_auth_jwks_stale", Help: "1 while the key set of tokens cannot be read, and the one read before stays in force.",
+		}),
+	}
+	for _, o := range []string{tokenValid, tokenExpired, tokenRefused} {
+		m.requests.WithLabelValues(o)
+	}
+	return m, errors.Join(reg.Register(m.requests), reg.Register(m.keys), reg.Register(m.stale))
+}
