@@ -199,7 +199,7 @@ func (a *ackStream) end(last ackLine) {
 }
 
 // answerAcks publishes events and answers while they come. A line that is no event is refused and costs only itself.
-func (s *Service) answerAcks(w http.ResponseWriter, b *body, events eventReader, p *publisher) {
+func (s *Service) answerAcks(w http.ResponseWriter, r *http.Request, b *body, events eventReader, p *publisher) {
 	a := s.startAcks(w, p)
 	rej := publishAll(b, events, p, func(rej *rejection) bool {
 		s.metrics.rejected.WithLabelValues(rej.reason).Inc()
@@ -215,6 +215,9 @@ func (s *Service) answerAcks(w http.ResponseWriter, b *body, events eventReader,
 		failed, _ := s.failure(callEvents, err, &got)
 		a.end(ackLine{Failed: &failed})
 	case rej != nil:
+		if ended := revoked(r); ended != nil && rej.reason == reasonTimeout {
+			rej = ended
+		}
 		failed := s.refusal(callEvents, rej, &got)
 		a.end(ackLine{Failed: &failed})
 	default:

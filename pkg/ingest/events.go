@@ -41,7 +41,7 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 	// The body may be silent for minutes while the agent thinks: do not wait for it to say that Kafka is away.
 	p := s.newPublisher(t, record.KindEvent, by, b.claim, b.end)
 	if acks {
-		s.answerAcks(w, b, events, p)
+		s.answerAcks(w, r, b, events, p)
 		return
 	}
 	rej = publishAll(b, events, p, func(*rejection) bool { return false })

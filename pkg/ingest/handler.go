@@ -1,10 +1,13 @@
 package ingest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
@@ -45,8 +48,11 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 	id, err := s.auth.Authenticate(r)
 	switch {
 	case errors.Is(err, tenant.ErrUnauthenticated):
-		w.Header().Set("WWW-Authenticate", tenant.Challenge)
-		s.refuse(w, r, rt.call, reject(http.StatusUnauthorized, reasonAuth, 0, "no credentials, or unknown ones"), nil)
+		detail := "no credentials, or unknown ones"
+		if errors.Is(err, tenant.ErrExpired) {
+			detail = "the credentials have expired"
+		}
+		s.refuse(w, r, rt.call, reject(http.StatusUnauthorized, reasonAuth, 0, "%s", detail), nil)
 		return
 	case err != nil:
 		s.unavailable(w, r, rt.call, err, nil)
@@ -70,12 +76,43 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, rt.call, overQuota(err, 0), nil)
 		return
 	}
+	ctx, stop := tenant.Watch(r, s.auth, id, rt.Scope)
+	defer stop()
+	// A body that is open ends with its credentials, though it may be silent.
+	defer context.AfterFunc(ctx, func() {
+		if tenant.Revoked(ctx) {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // refused only by writers that are no connection (tests)
+		}
+	})()
+	r = r.WithContext(ctx)
+	r.Body = heldBody{r.Body, ctx}
 	rt.serve(s, w, r, t)
 }
 
 // hurry gives the caller a bounded time to take its answer.
 func hurry(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stalledCaller)) // refused only by writers that are no connection (tests)
+}
+
+// heldBody is a body that ends once its caller's credentials do, also where it comes fast.
+type heldBody struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (b heldBody) Read(p []byte) (int, error) {
+	if tenant.Revoked(b.ctx) {
+		return 0, os.ErrDeadlineExceeded // as from a read that the deadline above ends
+	}
+	return b.ReadCloser.Read(p)
+}
+
+// revoked returns the refusal of a body that was ended because its caller's credentials were; nil where they were not.
+func revoked(r *http.Request) *rejection {
+	if !tenant.Revoked(r.Context()) {
+		return nil
+	}
+	return reject(http.StatusUnauthorized, reasonAuth, 0, "%v", tenant.ErrRevoked)
 }
 
 // endEarly makes it possible to answer while the body is still coming. Without it net/http reads on
@@ -112,9 +149,17 @@ func (s *Service) accept(w http.ResponseWriter, c call, status int, answer any) 
 
 // refuse answers what is the caller's fault.
 func (s *Service) refuse(w http.ResponseWriter, r *http.Request, c call, rej *rejection, got *ack) {
+	if rej.reason == reasonTimeout {
+		if ended := revoked(r); ended != nil {
+			rej = ended
+		}
+	}
 	p := s.refusal(c, rej, got)
 	if rej.retry > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(rej.retry.Seconds())))))
+	}
+	if rej.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", tenant.Challenge)
 	}
 	if rej.status == http.StatusUnsupportedMediaType {
 		types := typeJSON

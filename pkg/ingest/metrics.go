@@ -76,7 +76,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		runs:    prometheus.NewCounterVec(opts("proxied_runs_total", "Runs whose agent's stream is over, by how it ended: ended by the agent, cancelled, or the code of the RUN_ERROR that was written."), []string{"outcome"}),
 		leftOut: prometheus.NewCounterVec(opts("proxied_events_left_out_total", "Events of agents that went to the caller and not to Kafka, by reason."), []string{"reason"}),
 	}
-	for _, o := range append([]string{runEnded, runCancelled, codeNotRecorded, codeStopping}, agents.Codes()...) {
+	for _, o := range append([]string{runEnded, runCancelled, codeNotRecorded, codeStopping, codeRevoked}, agents.Codes()...) {
 		m.runs.WithLabelValues(o)
 	}
 	for _, r := range []string{leftOutMalformed, leftOutTooLarge, leftOutRoom, leftOutRefused} {

@@ -30,8 +30,9 @@ const (
 
 // Codes of the RUN_ERRORs that Skein writes beside those of package agents.
 const (
-	codeNotRecorded = "skein-not-recorded" // Kafka does not take the run's events
-	codeStopping    = "skein-stopping"     // the process ends
+	codeNotRecorded = "skein-not-recorded"    // Kafka does not take the run's events
+	codeStopping    = "skein-stopping"        // the process ends
+	codeRevoked     = "skein-unauthenticated" // the caller's credentials have expired or were revoked
 )
 
 // Why a run was ended by the proxy.
@@ -165,9 +166,13 @@ func (p *proxied) run(r *http.Request, input []byte, held int) {
 	defer p.spool.close()
 	defer p.keepOpen()
 	p.wire.begin()
-	if p.agent.OnDisconnect == agents.Cancel {
-		defer context.AfterFunc(r.Context(), p.callerLeft)()
-	}
+	defer context.AfterFunc(r.Context(), func() {
+		if tenant.Revoked(r.Context()) { // what began with them ends with them, whatever the agent's on_disconnect says
+			p.end(tenant.ErrRevoked)
+		} else {
+			p.callerLeft()
+		}
+	})()
 	tooLong := time.AfterFunc(p.agent.RunTimeout, func() { p.end(errTooLong) })
 	defer tooLong.Stop()
 
@@ -443,6 +448,8 @@ func codeOf(reason error) string {
 		return codeStopping
 	case errors.Is(reason, errKafka):
 		return codeNotRecorded
+	case errors.Is(reason, tenant.ErrRevoked):
+		return codeRevoked
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 // call is one request that is being answered.
@@ -18,7 +19,9 @@ type call struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	tenant string
-	query  url.Values
+	// release ends the watch over the caller's credentials, once the call is answered.
+	release func()
+	query   url.Values
 	// threadID and runID are those of the path; runID is empty where it has none.
 	threadID, runID string
 }
@@ -69,7 +72,10 @@ func (c *call) send(status int, contentType string, body []byte) {
 
 // refuse answers with an error. It is logged where it is a fault on this side, once and here.
 func (c *call) refuse(err error) {
-	if c.r.Context().Err() != nil && !errors.Is(err, errBroken) {
+	switch {
+	case tenant.Revoked(c.r.Context()):
+		err = tenant.ErrRevoked
+	case c.r.Context().Err() != nil && !errors.Is(err, errBroken):
 		return // the caller has hung up
 	}
 	r, ours := refusalOf(err)

@@ -49,6 +49,8 @@ func refusalOf(err error) (r *refusal, ours bool) {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return &refusal{status: http.StatusNotFound, detail: "there is no such thread or run"}, false
+	case errors.Is(err, tenant.ErrRevoked), errors.Is(err, tenant.ErrExpired):
+		return &refusal{status: http.StatusUnauthorized, detail: "the credentials have expired or were revoked"}, false
 	case errors.Is(err, tenant.ErrUnauthenticated):
 		return &refusal{status: http.StatusUnauthorized, detail: "the request carries no credentials that are known"}, false
 	case errors.Is(err, record.ErrUnknownVersion):

@@ -64,7 +64,8 @@ func (s *Service) serveLive(rt liveRoute) http.Handler {
 			problem.Write(sw, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this path takes " + allowed(rt.method)})
 			return
 		}
-		c := &call{Service: s, w: sw, r: r}
+		c := &call{Service: s, w: sw, r: r, release: func() {}}
+		defer func() { c.release() }()
 		if err := c.answer(rt.route); err != nil {
 			c.refuse(err)
 		}
@@ -130,6 +131,10 @@ func (s *stream) finish(err error) (why string, refused error) {
 	switch {
 	case err == nil:
 		return endRun, nil
+	case tenant.Revoked(s.r.Context()) && !s.out.begun:
+		return endRevoked, tenant.ErrRevoked
+	case tenant.Revoked(s.r.Context()):
+		end.why, end.detail = endRevoked, tenant.ErrRevoked.Error()
 	case errors.Is(err, errCaller) && errors.Is(err, os.ErrDeadlineExceeded):
 		return endSlow, nil
 	case errors.Is(err, errCaller), s.r.Context().Err() != nil:
@@ -167,13 +172,13 @@ func newLiveMetrics(reg prometheus.Registerer) (*liveMetrics, error) {
 		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_query_streams", Help: "Live streams that are open."}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_streams_ended_total",
-			Help: "Live streams that ended, by reason: their run ended, --stream-life, a slow reader, a reader that left, an erased thread, a stopping process, a refusal, a failure.",
+			Help: "Live streams that ended, by reason: their run ended, --stream-life, a slow reader, a reader that left, an erased thread, a stopping process, ended credentials, a refusal, a failure.",
 		}, []string{"reason"}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_query_stream_events_total", Help: "Events that live streams have sent.",
 		}),
 	}
-	for _, why := range []string{endRun, endLife, endSlow, endErased, endDrain, endLeft, endRefused, endFailed} {
+	for _, why := range []string{endRun, endLife, endSlow, endErased, endDrain, endRevoked, endLeft, endRefused, endFailed} {
 		m.ended.WithLabelValues(why)
 	}
 	if err := errors.Join(reg.Register(m.open), reg.Register(m.ended), reg.Register(m.events)); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/replay"
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 // What a replay with all=true gives beside the outcomes of package fold.
@@ -349,7 +350,9 @@ func (c *call) stream(err error, out *replayWriter) error {
 	if err == nil {
 		return nil
 	}
-	if c.r.Context().Err() == nil && !errors.Is(err, errCaller) {
+	if tenant.Revoked(c.r.Context()) {
+		_ = out.comment(tenant.ErrRevoked.Error()) // the caller takes it or has left
+	} else if c.r.Context().Err() == nil && !errors.Is(err, errCaller) {
 		c.cfg.Logger.ErrorContext(c.r.Context(), "replay broken off",
 			"tenant", c.tenant, "thread_id", c.threadID, "run_id", c.runID, "error", err)
 	}

@@ -126,11 +126,17 @@ func (w *replayWriter) flush() error {
 }
 
 // alive tells the caller that more is to come.
-func (w *replayWriter) alive() error {
+func (w *replayWriter) alive() error { return w.comment("") }
+
+// comment writes a line that readers of server-sent events pass over; the other forms have no place for one.
+func (w *replayWriter) comment(text string) error {
 	if w.form != typeSSE {
 		return nil
 	}
-	if _, err := w.b.WriteString(":\n\n"); err != nil {
+	if text != "" {
+		text = " " + text
+	}
+	if _, err := w.b.WriteString(":" + text + "\n\n"); err != nil {
 		return callers(err)
 	}
 	return w.flush()

@@ -1,6 +1,8 @@
 package query
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -106,12 +108,16 @@ func (s *Service) serve(rt route) http.Handler {
 		if !readOnly(sw, r) {
 			return
 		}
-		c := &call{Service: s, w: sw, r: r}
+		c := &call{Service: s, w: sw, r: r, release: func() {}}
+		defer func() { c.release() }()
 		if err := c.answer(rt); err != nil {
 			c.refuse(err)
 		}
 	})
 }
+
+// revokedGrace is how long a caller has to take the rest of its answer, and why it ends, once its credentials have ended.
+const revokedGrace = 2 * time.Second
 
 // answer checks what all routes have in common and then answers.
 func (c *call) answer(rt route) error {
@@ -123,6 +129,19 @@ func (c *call) answer(rt route) error {
 		return &refusal{status: http.StatusForbidden, detail: fmt.Sprintf("these credentials do not allow to %s", rt.scope)}
 	}
 	c.tenant = id.Tenant
+	ctx, stop := tenant.Watch(c.r, c.auth, id, rt.scope)
+	// Neither a body that comes slowly nor a reader that takes little outlasts its credentials.
+	unhook := context.AfterFunc(ctx, func() {
+		if tenant.Revoked(ctx) {
+			rc, now := http.NewResponseController(c.w), time.Now()
+			_ = errors.Join(rc.SetReadDeadline(now), rc.SetWriteDeadline(now.Add(revokedGrace))) // refused only by writers that are no connection
+		}
+	})
+	c.release = func() {
+		unhook()
+		stop()
+	}
+	c.r = c.r.WithContext(ctx)
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return badRequest("the query is not URL-encoded: " + err.Error())
 	}

@@ -31,6 +31,7 @@ const (
 	endSlow    = "slow"    // the reader did not keep up
 	endErased  = "erased"  // the thread was erased
 	endDrain   = "drain"   // the process stops
+	endRevoked = "revoked" // the credentials of the reader expired or were revoked
 	endLeft    = "left"    // the reader disconnected
 	endRefused = "refused" // the request was refused
 	endFailed  = "failed"  // something else went wrong

@@ -54,8 +54,10 @@ type options struct {
 	idleLimit  time.Duration
 	queries    int
 	agents     agents.Config
-	query      func(*query.Config)
-	tail       func(*tail.Config)
+	// auth tells callers apart; all are acme's where it is not there.
+	auth  tenant.Authenticator
+	query func(*query.Config)
+	tail  func(*tail.Config)
 	// reader stands between query and the store.
 	reader func(store.Reader) store.Reader
 	// follow is the Kafka of query, where it is another way to the same brokers.
@@ -79,10 +81,12 @@ func start(t *testing.T, k kafka.Config, o options) *site {
 	if err := st.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	auth := tenant.Fixed("acme")
+	if o.auth == nil {
+		o.auth = tenant.Fixed("acme")
+	}
 	front := ingest.DefaultConfig(k)
 	front.Agents = o.agents
-	door, err := ingest.New(front, auth)
+	door, err := ingest.New(front, o.auth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +158,7 @@ func (s *site) addQuery(k kafka.Config, o options) {
 	if o.reader != nil {
 		reader = o.reader(reader)
 	}
-	service, err := query.New(q, reader, records, raw, follow, tenant.Fixed("acme"))
+	service, err := query.New(q, reader, records, raw, follow, o.auth)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -1,0 +1,133 @@
+package tenant_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// answers is an Authenticator that gives the same answer until it is told another one.
+type answers struct {
+	now atomic.Pointer[func() (tenant.Identity, error)]
+}
+
+func (a *answers) give(id tenant.Identity, err error) {
+	f := func() (tenant.Identity, error) { return id, err }
+	a.now.Store(&f)
+}
+
+func (a *answers) Authenticate(*http.Request) (tenant.Identity, error) { return (*a.now.Load())() }
+
+func TestWatch_EndsWithCredentialsThatAreTakenBack(t *testing.T) {
+	id := tenant.Identity{Tenant: "acme", Scopes: []tenant.Scope{tenant.ScopeRead}}
+	for name, c := range map[string]struct {
+		id      tenant.Identity
+		err     error
+		revoked bool
+	}{
+		"as before":           {id, nil, false},
+		"unknown":             {tenant.Identity{}, tenant.ErrUnauthenticated, true},
+		"expired":             {tenant.Identity{}, tenant.ErrExpired, true},
+		"another's":           {tenant.Identity{Tenant: "umbrella", Scopes: id.Scopes}, nil, true},
+		"without the scope":   {tenant.Identity{Tenant: "acme", Scopes: []tenant.Scope{tenant.ScopePublish}}, nil, true},
+		"cannot be found out": {tenant.Identity{}, errors.New("the key server is away"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				auth := &answers{}
+				auth.give(id, nil)
+				ctx, stop := tenant.Watch(new(http.Request).WithContext(t.Context()), auth, id, tenant.ScopeRead)
+				defer stop()
+				time.Sleep(time.Minute)
+				if ctx.Err() != nil {
+					t.Fatalf("it ended with valid credentials: %v", context.Cause(ctx))
+				}
+				auth.give(c.id, c.err)
+				time.Sleep(tenant.CheckInterval)
+				synctest.Wait()
+				if tenant.Revoked(ctx) != c.revoked || (ctx.Err() != nil) != c.revoked {
+					t.Errorf("it is %v", context.Cause(ctx))
+				}
+				stop()
+				if tenant.Revoked(ctx) != c.revoked {
+					t.Error("stop changes why it ended")
+				}
+			})
+		})
+	}
+}
+
+func TestWatch_EndsWhenTheCredentialsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := tenant.NewKey()
+		e := tenant.Entry("short", "acme", []tenant.Scope{tenant.ScopeRead}, key)
+		end := time.Now().Add(time.Minute)
+		k := watched(t, "keys:\n- {name: short, tenant: acme, scopes: [read], sha256: '"+e.SHA256+"', expires: "+end.Format(time.RFC3339)+"}\n")
+		r := presents(key).WithContext(t.Context())
+		id, err := k.Authenticate(r)
+		if err != nil || !id.Expires.Equal(end) || id.Name != "short" {
+			t.Fatalf("%+v, %v", id, err)
+		}
+		ctx, stop := tenant.Watch(r, k, id, tenant.ScopeRead)
+		defer stop()
+		time.Sleep(time.Minute - time.Millisecond)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Fatal("it ended before the key did")
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if !tenant.Revoked(ctx) {
+			t.Error("it goes on with an expired key")
+		}
+		if _, err := k.Authenticate(r); !errors.Is(err, tenant.ErrExpired) || !errors.Is(err, tenant.ErrUnauthenticated) {
+			t.Errorf("the expired key is %v", err)
+		}
+	})
+}
+
+// The bound that the documents give: a key that is taken out of the file ends what it began within 5 s.
+func TestWatch_EndsWithin5sOfAKeyThatIsTakenOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := tenant.NewKey()
+		k := watched(t, "keys:\n"+entry("one", "acme", key))
+		r := presents(key).WithContext(t.Context())
+		id, err := k.Authenticate(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(7 * time.Millisecond)
+		ctx, stop := tenant.Watch(r, k, id, tenant.ScopeRead)
+		defer stop()
+		time.Sleep(4 * time.Second)
+		k.write("keys: []\n")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if !tenant.Revoked(ctx) {
+			t.Error("it goes on")
+		}
+		if n := counter(t, k.reg, "skein_auth_requests_total"); n != 1 {
+			t.Errorf("%v requests are counted, with one request and several checks", n)
+		}
+	})
+}
+
+func TestWatch_EndsWithTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		auth := &answers{}
+		auth.give(tenant.Identity{Tenant: "acme"}, nil)
+		parent, cancel := context.WithCancel(t.Context())
+		ctx, stop := tenant.Watch(new(http.Request).WithContext(parent), auth, tenant.Identity{Tenant: "acme"}, tenant.ScopeRead)
+		defer stop()
+		cancel()
+		if ctx.Err() == nil || tenant.Revoked(ctx) {
+			t.Errorf("it is %v", context.Cause(ctx))
+		}
+	})
+}
