@@ -2,10 +2,13 @@ package admin
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +50,8 @@ type Admin struct {
 	trouble time.Time
 
 	profiles bool
+	token    [sha256.Size]byte
+	guarded  bool
 }
 
 // check is a Check with what follows if it fails.
@@ -116,18 +121,53 @@ func (a *Admin) set(state string) {
 // ServeProfiles makes Handler serve profiles too.
 func (a *Admin) ServeProfiles() { a.profiles = true }
 
+// minToken is the least length of a token: what is shorter can be guessed.
+const minToken = 16
+
+// RequireToken makes Handler ask for a bearer token before it serves metrics and profiles. Orchestrators have none: health and
+// readiness are answered without it, but without the reasons.
+func (a *Admin) RequireToken(token string) error {
+	if len(token) < minToken {
+		return fmt.Errorf("a token needs at least %d characters", minToken)
+	}
+	a.token, a.guarded = sha256.Sum256([]byte(token)), true
+	return nil
+}
+
+// may reports whether a request carries the token that is asked for.
+func (a *Admin) may(r *http.Request) bool {
+	if !a.guarded {
+		return true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(token))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], a.token[:]) == 1
+}
+
+// guard lets requests with the token through.
+func (a *Admin) guard(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.may(r) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="skein admin"`)
+			http.Error(w, "this needs the token of --admin-token-file", http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // Handler serves the endpoints.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("GET /metrics", a.guard(promhttp.HandlerFor(a.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true})))
 	mux.HandleFunc("GET /healthz", a.serveAlive)
 	mux.HandleFunc("GET /readyz", a.serveReady)
 	if a.profiles {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		mux.Handle("GET /debug/pprof/", a.guard(http.HandlerFunc(pprof.Index)))
+		mux.Handle("GET /debug/pprof/cmdline", a.guard(http.HandlerFunc(pprof.Cmdline)))
+		mux.Handle("GET /debug/pprof/profile", a.guard(http.HandlerFunc(pprof.Profile)))
+		mux.Handle("GET /debug/pprof/symbol", a.guard(http.HandlerFunc(pprof.Symbol)))
+		mux.Handle("GET /debug/pprof/trace", a.guard(http.HandlerFunc(pprof.Trace)))
 	}
 	return mux
 }
@@ -138,9 +178,12 @@ type status struct {
 	Checks map[string]string `json:"checks,omitempty"`
 }
 
-func (a *Admin) serveAlive(w http.ResponseWriter, _ *http.Request) {
+func (a *Admin) serveAlive(w http.ResponseWriter, r *http.Request) {
 	stuck := a.stuck(time.Now())
 	if len(stuck) > 0 {
+		if !a.may(r) {
+			stuck = nil
+		}
 		writeStatus(w, http.StatusServiceUnavailable, status{Status: "stuck", Checks: stuck})
 		return
 	}
@@ -171,6 +214,9 @@ func (a *Admin) serveReady(w http.ResponseWriter, r *http.Request) {
 	}
 	if state != "" {
 		out.Status, code = state, http.StatusServiceUnavailable
+	}
+	if !a.may(r) {
+		out.Checks = nil
 	}
 	writeStatus(w, code, out)
 }

@@ -123,3 +123,46 @@ func TestAdmin_ServesMetricsAndProfilesIfAsked(t *testing.T) {
 		t.Errorf("unknown path: %d", code)
 	}
 }
+
+func TestAdmin_ATokenGuardsMetricsAndProfilesAndLeavesHealth(t *testing.T) {
+	a := New(prometheus.NewRegistry())
+	if err := a.RequireToken("short"); err == nil {
+		t.Error("a token that can be guessed is taken")
+	}
+	const token = "0123456789abcdef"
+	if err := a.RequireToken(token); err != nil {
+		t.Fatal(err)
+	}
+	a.ServeProfiles()
+	a.AddCheck("broker", func(context.Context) error { return errors.New("broker kafka-0 refuses the login") })
+	a.Started()
+	h := a.Handler()
+	ask := func(path, authorization string) (int, string) {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		if authorization != "" {
+			r.Header.Set("Authorization", authorization)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/cmdline"} {
+		for _, wrong := range []string{"", "Bearer", "Bearer ", "Bearer " + token + "x", token, "Basic " + token} {
+			if code, _ := ask(path, wrong); code != http.StatusUnauthorized {
+				t.Errorf("%s with %q: %d", path, wrong, code)
+			}
+		}
+		if code, _ := ask(path, "Bearer "+token); code != http.StatusOK {
+			t.Errorf("%s with the token: %d", path, code)
+		}
+	}
+	if code, _ := ask("/healthz", ""); code != http.StatusOK {
+		t.Errorf("health: %d", code)
+	}
+	if code, body := ask("/readyz", ""); code != http.StatusServiceUnavailable || strings.Contains(body, "kafka-0") {
+		t.Errorf("readiness without the token: %d %s", code, body)
+	}
+	if _, body := ask("/readyz", "Bearer "+token); !strings.Contains(body, "kafka-0") {
+		t.Errorf("readiness with the token: %s", body)
+	}
+}

@@ -18,6 +18,7 @@ type API struct {
 	quotas               string
 	replicas             int
 	tokens               tenant.TokenConfig
+	tls                  ListenerTLS
 	// CORS says which web pages may call; the flag sets its origins.
 	CORS CORS
 	// Drain is how the API stops; where it is not set, as ServeHTTP has it.
@@ -38,6 +39,7 @@ func (a *API) Flags(f *pflag.FlagSet) {
 	f.StringVar(&a.tokens.TenantClaim, "jwt-tenant-claim", a.tokens.TenantClaim, "`CLAIM` of a token that holds the tenant")
 	f.StringVar(&a.tokens.ScopeClaim, "jwt-scope-claim", a.tokens.ScopeClaim, "`CLAIM` of a token that holds publish, read and erase, as a list or with spaces between")
 	f.DurationVar(&a.tokens.Skew, "jwt-skew", a.tokens.Skew, "how far the issuer's clock may be off; at most "+tenant.MaxTokenSkew.String())
+	a.tls.Flags(f, "tls", "the HTTP API")
 	CORSFlag(f, &a.CORS.Origins)
 }
 
@@ -49,6 +51,9 @@ func (a *API) Check() error {
 	if a.replicas < 1 {
 		return Usagef("checking replicas: %d is below 1: say how many processes of this stage there are", a.replicas)
 	}
+	if err := a.tls.Check(); err != nil {
+		return err
+	}
 	if a.tokens.JWKS == "" && a.tokens.Issuer+a.tokens.Audience != "" {
 		return Usagef("--jwt-issuer and --jwt-audience need --jwt-jwks, the key set that signs tokens")
 	}
@@ -59,7 +64,7 @@ func (a *API) Check() error {
 	}
 	switch {
 	case a.authenticates() && a.tenant != "":
-		return Usagef("--tenant beside --api-keys or --jwt-jwks: with --tenant nobody needs credentials; leave it out")
+		return Usagef("--tenant beside --api-keys or --jwt-jwks: say one of them: with --tenant nobody needs credentials")
 	case a.authenticates():
 		return nil
 	case a.tenant == "":
@@ -130,6 +135,10 @@ func (a *API) Quotas(ctx context.Context, p *Process, stage quota.Limits) (*quot
 // Serve adds the stage's HTTP API to the process. Where nobody needs a key, web pages stay out.
 func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error {
 	l, err := Listen(ctx, a.listen, "listen")
+	if err != nil {
+		return err
+	}
+	l, err = p.secure(l, "tls", &a.tls)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -60,8 +62,8 @@ func StageCommand(s Stage) RunFunc {
 func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command {
 	var p Process
 	var brokers KafkaFlags
-	var adminListen, logFormat, logLevel string
-	var profiles bool
+	var logFormat, logLevel string
+	var front adminFront
 	cmd := &cobra.Command{
 		Use: s.Name, Short: s.Short, Long: s.Long, Example: s.Example,
 		Version:      BuildInfo().Version,
@@ -84,7 +86,7 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 			if p.Logger, err = NewLogger(stderr, logFormat, logLevel); err != nil {
 				return err
 			}
-			return runStage(cmd.Context(), s, &p, adminListen, profiles)
+			return runStage(cmd.Context(), s, &p, &front)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -93,8 +95,10 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 	flags := cmd.Flags()
 	flags.String(ConfigFlag, "", "YAML `FILE` with settings; a SKEIN_… variable or a flag wins over it")
 	brokers.Flags(flags)
-	flags.StringVar(&adminListen, "admin-listen", defaultAdminListen, "`ADDRESS` for metrics and health")
-	flags.BoolVar(&profiles, "pprof", false, "serve profiles at --admin-listen too, under /debug/pprof: whoever reaches it can read them")
+	flags.StringVar(&front.listen, "admin-listen", defaultAdminListen, "`ADDRESS` for metrics and health")
+	flags.StringVar(&front.token, "admin-token-file", "", "`FILE` with a token that metrics and profiles then need (Authorization: Bearer …); health needs none, and says no reasons without it")
+	front.tls.Flags(flags, "admin-tls", "--admin-listen")
+	flags.BoolVar(&front.profiles, "pprof", false, "serve profiles at --admin-listen too, under /debug/pprof: whoever reaches it can read them")
 	flags.StringVar(&logFormat, "log-format", "json", "`FORMAT` of the log on stderr: text or json")
 	flags.StringVar(&logLevel, "log-level", "info", "`LEVEL` of the log on stderr: debug, info, warn or error")
 	if s.Flags != nil {
@@ -110,11 +114,53 @@ func NewRegistry() *prometheus.Registry {
 	return r
 }
 
-func runStage(ctx context.Context, s Stage, p *Process, adminListen string, profiles bool) error {
+// adminFront is how a process serves metrics and health.
+type adminFront struct {
+	listen, token string
+	profiles      bool
+	tls           ListenerTLS
+}
+
+// serve opens the listener, and returns what serves it.
+func (f *adminFront) serve(ctx context.Context, p *Process) (net.Listener, error) {
+	if err := f.tls.Check(); err != nil {
+		return nil, err
+	}
+	if f.token != "" {
+		token, err := os.ReadFile(f.token)
+		if err != nil {
+			return nil, fmt.Errorf("reading the admin token: %w", err)
+		}
+		if err := p.Admin.RequireToken(strings.TrimSpace(string(token))); err != nil {
+			return nil, fmt.Errorf("reading the admin token of %s: %w", f.token, err)
+		}
+	} else if CheckLoopback(f.listen) != nil && f.profiles {
+		p.Logger.Warn("profiles can be read from other machines without a credential: set --admin-token-file, or --admin-listen on loopback", "address", f.listen)
+	}
+	l, err := Listen(ctx, f.listen, "admin-listen")
+	if err != nil {
+		return nil, err
+	}
+	return p.secure(l, "admin-tls", &f.tls)
+}
+
+// secure has a listener speak TLS where that is set, and says in readiness where its certificate cannot be used.
+func (p *Process) secure(l net.Listener, name string, t *ListenerTLS) (net.Listener, error) {
+	l, check, err := t.Listen(l, p.Logger)
+	if err != nil {
+		return nil, err
+	}
+	if check != nil {
+		p.Admin.AddRemark(name, check)
+	}
+	return l, nil
+}
+
+func runStage(ctx context.Context, s Stage, p *Process, front *adminFront) error {
 	p.Registry = NewRegistry()
 	p.kafka.Logger, p.kafka.Registerer = ClientLogger(p.Logger), p.Registry
 	p.Admin = admin.New(p.Registry)
-	if profiles {
+	if front.profiles {
 		p.Admin.ServeProfiles()
 	}
 	p.Group = NewGroup()
@@ -125,7 +171,7 @@ func runStage(ctx context.Context, s Stage, p *Process, adminListen string, prof
 	if err := s.Check(p); err != nil {
 		return err
 	}
-	l, err := Listen(ctx, adminListen, "admin-listen")
+	l, err := front.serve(ctx, p)
 	if err != nil {
 		return err
 	}

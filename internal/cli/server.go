@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,8 +20,9 @@ const defaultURL = "http://127.0.0.1:8420"
 
 // server is the HTTP API that a command calls, and as whom.
 type server struct {
-	url, keyFile string
-	environ      []string
+	url, keyFile              string
+	caFile, certFile, ownFile string
+	environ                   []string
 }
 
 // serverFlags adds the flags. There is none for the key itself: the arguments of a process can be read
@@ -27,6 +30,9 @@ type server struct {
 func serverFlags(cmd *cobra.Command, s *server) {
 	cmd.Flags().StringVar(&s.url, "url", defaultURL, "`URL` of the HTTP API")
 	cmd.Flags().StringVar(&s.keyFile, "api-key-file", "", "`FILE` that holds the API key; without it, the variable "+app.APIKeyVariable+" does")
+	cmd.Flags().StringVar(&s.caFile, "server-ca-file", "", "PEM `FILE` of the authorities that vouch for an https:// URL; the system's by default")
+	cmd.Flags().StringVar(&s.certFile, "client-cert-file", "", "PEM `FILE` of one's own certificate, where the server asks for one")
+	cmd.Flags().StringVar(&s.ownFile, "client-key-file", "", "PEM `FILE` of the certificate's key")
 }
 
 // connect calls f with a client for the server.
@@ -35,12 +41,41 @@ func (s *server) connect(f func(c *client.Client) error) error {
 	if err != nil {
 		return err
 	}
-	c, err := client.New(s.url, client.WithAPIKey(key))
+	secure, err := s.tls()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(s.url, client.WithAPIKey(key), client.WithTLS(secure))
 	if err != nil {
 		return app.Usagef("%w", err)
 	}
 	defer c.Close()
 	return keyHint(f(c), key)
+}
+
+// tls returns how https:// is spoken; nil is the system's way.
+func (s *server) tls() (*tls.Config, error) {
+	if s.caFile+s.certFile+s.ownFile == "" {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.caFile != "" {
+		text, err := os.ReadFile(s.caFile)
+		if err != nil {
+			return nil, app.Usagef("reading the server's authorities: %w", err)
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, app.Usagef("reading the server's authorities: %s holds no PEM certificate", s.caFile)
+		}
+	}
+	if s.certFile+s.ownFile != "" {
+		pair, err := tls.LoadX509KeyPair(s.certFile, s.ownFile)
+		if err != nil {
+			return nil, app.Usagef("reading --client-cert-file and --client-key-file: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
 }
 
 // key returns the API key, or "" where none is said: "skein dev" asks for none.

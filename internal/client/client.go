@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,6 +37,15 @@ type Option func(*Client)
 
 // WithAPIKey presents an API key with every call; an empty one presents none.
 func WithAPIKey(key string) Option { return func(c *Client) { c.key = key } }
+
+// WithTLS speaks TLS in this way with an https:// server; nil is the system's way.
+func WithTLS(config *tls.Config) Option {
+	return func(c *Client) {
+		if config != nil {
+			c.http.Transport.(*http.Transport).TLSClientConfig = config.Clone() // New has made it
+		}
+	}
+}
 
 // New returns a client for the server at base, such as "http://127.0.0.1:8420".
 func New(base string, options ...Option) (*Client, error) {

@@ -2,7 +2,11 @@ package stores
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/pflag"
 
@@ -24,6 +28,7 @@ type Choice struct {
 	clickhouse     []string
 	database, user string
 	passwordFile   string
+	caFile         string
 	cluster        string
 	replicated     bool
 	sqlite         string
@@ -35,6 +40,7 @@ func (c *Choice) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.database, "clickhouse-database", clickhouse.DefaultDatabase, "`NAME` of the database")
 	f.StringVar(&c.user, "clickhouse-user", "default", "`NAME` of the user")
 	f.StringVar(&c.passwordFile, "clickhouse-password-file", "", "`FILE` with the user's password, read again whenever it is needed; no file is no password")
+	f.StringVar(&c.caFile, "clickhouse-ca-file", "", "PEM `FILE` of the authorities that vouch for ClickHouse, with https:// and clickhouse:// addresses, which then both speak TLS; the system's by default. It is read at the start")
 	f.StringVar(&c.cluster, "clickhouse-cluster", "", "`NAME` of the cluster that tables are made on, where it is not one server")
 	f.BoolVar(&c.replicated, "clickhouse-replicated", false, "make replicated tables")
 	f.StringVar(&c.sqlite, "sqlite", "", "`FILE` of a store for one machine, in the place of ClickHouse")
@@ -53,7 +59,11 @@ func (c *Choice) Check() error {
 	case len(c.clickhouse) == 0:
 		return app.Usagef("no store: say --clickhouse URL (or SKEIN_CLICKHOUSE), or --sqlite FILE for one machine")
 	}
-	if err := c.options().Validate(); err != nil {
+	o, err := c.options()
+	if err == nil {
+		err = o.Validate()
+	}
+	if err != nil {
 		return app.Usagef("%w", err)
 	}
 	return nil
@@ -71,15 +81,30 @@ func (c *Choice) Open(ctx context.Context, logger *slog.Logger) (Store, error) {
 	return c.openClickHouse(ctx, logger)
 }
 
-func (c *Choice) options() clickhouse.Options {
-	return clickhouse.Options{
+func (c *Choice) options() (clickhouse.Options, error) {
+	o := clickhouse.Options{
 		Addrs: c.clickhouse, Database: c.database, Username: c.user,
 		PasswordFile: c.passwordFile, Cluster: c.cluster, Replicated: c.replicated,
 	}
+	if c.caFile == "" {
+		return o, nil
+	}
+	text, err := os.ReadFile(c.caFile)
+	if err != nil {
+		return o, fmt.Errorf("reading the authorities of ClickHouse: %w", err)
+	}
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	if !o.TLS.RootCAs.AppendCertsFromPEM(text) {
+		return o, fmt.Errorf("reading the authorities of ClickHouse: %s holds no PEM certificate", c.caFile)
+	}
+	return o, nil
 }
 
 func (c *Choice) openClickHouse(ctx context.Context, logger *slog.Logger) (Store, error) {
-	o := c.options()
+	o, err := c.options()
+	if err != nil {
+		return nil, err
+	}
 	// The driver logs, as errors, what it also returns: whoever has asked decides what to say of it.
 	if logger.Enabled(ctx, slog.LevelDebug) {
 		o.Logger = logger

@@ -1,7 +1,10 @@
 package stores
 
 import (
+	"encoding/pem"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,5 +68,44 @@ func TestChoice_OneClearLineForWhatCannotWork(t *testing.T) {
 				t.Errorf("code %d, %v; want code %d and one line with %q", app.ExitCode(err), err, c.code, c.want)
 			}
 		})
+	}
+}
+
+// ClickHouse behind TLS is reached where its authority is named, and not where it is not.
+func TestChoice_TakesAnAuthorityOfOnesOwn(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := open(t, "--clickhouse", server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); err == nil || len(asked) > 0 {
+		t.Errorf("a server that nobody vouches for is asked: %v", err)
+	}
+	if s, err = open(t, "--clickhouse", server.URL, "--clickhouse-ca-file", ca); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); err == nil || len(asked) == 0 {
+		t.Errorf("the server is not asked: %v", err)
+	}
+	for name, args := range map[string][]string{
+		"no file":      {"--clickhouse", server.URL, "--clickhouse-ca-file", ca + ".none"},
+		"in the clear": {"--clickhouse", "http://127.0.0.1:1", "--clickhouse-ca-file", ca},
+	} {
+		if _, err := open(t, args...); app.ExitCode(err) != app.ExitUsage {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

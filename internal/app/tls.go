@@ -1,0 +1,147 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// certificatePoll is how old what was read of a listener's files may be: a connection after that reads them again.
+const certificatePoll = 2 * time.Second
+
+// ListenerTLS is how a listener speaks TLS: not at all where no files are named.
+type ListenerTLS struct {
+	prefix                string // of the flags
+	cert, key, clientsOwn string
+}
+
+// Flags adds the flags, each behind the prefix; what names the listener.
+func (t *ListenerTLS) Flags(f *pflag.FlagSet, prefix, what string) {
+	t.prefix = prefix
+	f.StringVar(&t.cert, prefix+"-cert-file", "", "PEM `FILE` with the certificate of "+what+", which then speaks TLS only; it is read again when it changes")
+	f.StringVar(&t.key, prefix+"-key-file", "", "PEM `FILE` of the certificate's key")
+	f.StringVar(&t.clientsOwn, prefix+"-client-ca-file", "", "PEM `FILE` of the authorities that clients need a certificate of (mTLS); none is asked for by default")
+}
+
+// Check says what is wrong with the settings.
+func (t *ListenerTLS) Check() error {
+	if (t.cert == "") != (t.key == "") {
+		return Usagef("--%[1]s-cert-file and --%[1]s-key-file need each other", t.prefix)
+	}
+	if t.clientsOwn != "" && t.cert == "" {
+		return Usagef("--%[1]s-client-ca-file needs --%[1]s-cert-file: without TLS, clients present no certificate", t.prefix)
+	}
+	return nil
+}
+
+// Listen returns the listener with TLS where it is set, and a check that fails while the files cannot be used and those read before
+// stay in force. The error is that of the first reading.
+func (t *ListenerTLS) Listen(l net.Listener, logger *slog.Logger) (net.Listener, func(context.Context) error, error) {
+	if t.cert == "" {
+		return l, nil, nil
+	}
+	files := &listenerFiles{ListenerTLS: t, logger: logger}
+	if err := files.reload(time.Now()); err != nil {
+		return nil, nil, err
+	}
+	// HTTP/1.1 only: what Skein limits for a connection it limits for a request.
+	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: files.config}), files.check, nil
+}
+
+// listenerFiles are what was read last of a listener's files.
+type listenerFiles struct {
+	*ListenerTLS
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	read    time.Time
+	raw     []byte
+	current *tls.Config
+	leaf    *x509.Certificate
+	err     error
+}
+
+// config is called for each connection.
+func (f *listenerFiles) config(*tls.ClientHelloInfo) (*tls.Config, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refresh(time.Now())
+	return f.current, nil
+}
+
+func (f *listenerFiles) check(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	f.refresh(now)
+	if f.err == nil && now.After(f.leaf.NotAfter) {
+		return fmt.Errorf("the certificate of %s expired at %s", f.cert, f.leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return f.err
+}
+
+// refresh reads the files again where they were read a while ago. It is logged once why they cannot be used.
+func (f *listenerFiles) refresh(now time.Time) {
+	if now.Sub(f.read) < certificatePoll {
+		return
+	}
+	was := f.err
+	if err := f.reload(now); err != nil && (was == nil || was.Error() != err.Error()) {
+		f.logger.Error("a certificate was not read; the one read before stays in force", "error", err)
+	}
+}
+
+func (f *listenerFiles) reload(now time.Time) error {
+	f.read = now
+	f.err = f.load()
+	return f.err
+}
+
+func (f *listenerFiles) load() error {
+	var texts [3][]byte
+	for i, path := range []string{f.cert, f.key, f.clientsOwn} {
+		if path == "" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading a listener's certificate: %w", err)
+		}
+		texts[i] = text
+	}
+	raw := bytes.Join(texts[:], []byte{0})
+	if f.current != nil && bytes.Equal(raw, f.raw) {
+		return nil
+	}
+	pair, err := tls.X509KeyPair(texts[0], texts[1])
+	if err != nil {
+		return fmt.Errorf("reading a listener's certificate %s and key %s: %w", f.cert, f.key, err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
+	if f.clientsOwn != "" {
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		// A session that is resumed would be one under authorities that may be gone.
+		config.SessionTicketsDisabled = true
+		if !config.ClientCAs.AppendCertsFromPEM(texts[2]) {
+			return fmt.Errorf("reading the authorities of clients: %w", errors.New(f.clientsOwn+" holds no PEM certificate"))
+		}
+	}
+	if pair.Leaf == nil {
+		return fmt.Errorf("reading a listener's certificate %s: it has no leaf", f.cert)
+	}
+	if f.current != nil {
+		f.logger.Info("a certificate is in force", "file", f.cert, "until", pair.Leaf.NotAfter)
+	}
+	f.raw, f.current, f.leaf = raw, config, pair.Leaf
+	return nil
+}
