@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,7 +36,8 @@ func TestDev_StartsQuicklyAndStaysSmall(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processor time and resident memory are read from /proc")
 	}
-	data := t.TempDir()
+	data := filepath.Join(t.TempDir(), "data")
+	defer syscall.Umask(syscall.Umask(0)) // as open as can be
 	for _, when := range []string{"on an empty folder", "on a folder with data"} {
 		p := start(t, data)
 		if _, err := p.client.Get(t.Context(), "/v1/threads", nil); err != nil {
@@ -54,12 +59,39 @@ func TestDev_StartsQuicklyAndStaysSmall(t *testing.T) {
 			}
 			return ""
 		})
+		ownOnly(t, data)
 		t.Logf("%s: %d MB resident after %d events", when, resident, len(thread.Runs[0].Lines()))
 		stopping := time.Now()
 		if code := p.stop(t); code != 0 {
 			t.Errorf("%s: Ctrl-C ends with exit code %d\n%s", when, code, p.stderr)
 		}
 		t.Logf("%s: stopped %v after Ctrl-C", when, time.Since(stopping).Round(time.Millisecond))
+	}
+}
+
+// ownOnly checks that nobody else can read what is in a folder.
+func ownOnly(t *testing.T, dir string) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // a file that was replaced meanwhile
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		files++
+		return err
+	})
+	if err != nil || files < 5 {
+		t.Errorf("%d files in %s, %v", files, dir, err)
 	}
 }
 

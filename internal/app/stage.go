@@ -157,6 +157,7 @@ func (p *Process) secure(l net.Listener, name string, t *ListenerTLS) (net.Liste
 }
 
 func runStage(ctx context.Context, s Stage, p *Process, front *adminFront) error {
+	OwnFilesOnly() // local stores
 	p.Registry = NewRegistry()
 	p.kafka.Logger, p.kafka.Registerer = ClientLogger(p.Logger), p.Registry
 	p.Admin = admin.New(p.Registry)

@@ -86,6 +86,7 @@ It is for trying, developing and testing. There is no authentication (all reques
 			if err != nil {
 				return err
 			}
+			app.OwnFilesOnly()
 			server, err := dev.Start(cmd.Context(), cfg)
 			if err != nil {
 				return err

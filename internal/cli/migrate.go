@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/stores"
 )
 
@@ -25,6 +26,7 @@ may run at once. Indexer and query wait until it is done, so that neither needs 
 		Example: `  skein migrate --clickhouse http://clickhouse:8123 --clickhouse-user skein --clickhouse-password-file /run/secrets/clickhouse`,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			app.OwnFilesOnly()
 			ctx, cancel := context.WithTimeout(cmd.Context(), migrateTimeout)
 			defer cancel()
 			s, err := choice.Open(ctx, slog.New(slog.DiscardHandler))

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/skeinhq/skein/internal/app"
@@ -23,9 +24,10 @@ func TestMigrate_BringsUpTheSchema(t *testing.T) {
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "lineage.sqlite")
+		defer syscall.Umask(syscall.Umask(0)) // as open as can be
 		migrated(t, "--sqlite", file)
-		if _, err := os.Stat(file); err != nil {
-			t.Error(err)
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the file is %v, %v; want it for its owner only", info.Mode(), err)
 		}
 	})
 	t.Run("real ClickHouse", func(t *testing.T) {

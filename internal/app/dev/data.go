@@ -85,7 +85,7 @@ func (s *Server) openStore(ctx context.Context) error {
 			return fmt.Errorf("resetting group %s: %w", group, err)
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("making index folder: %w", err)
 	}
 	st, err := sqlite.Open(ctx, path)

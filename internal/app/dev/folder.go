@@ -42,7 +42,7 @@ func openFolder(path string) (*folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding data folder: %w", err)
 	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("making data folder: %w", err)
 	}
 	f := &folder{path: path, lock: flock.New(filepath.Join(path, lockName))}

@@ -115,7 +115,7 @@ func isRefusal(err error) bool {
 }
 
 func (s *Store) open(cache *pebble.Cache) error {
-	if err := s.disk.MkdirAll(s.dir, 0o755); err != nil {
+	if err := s.disk.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("making folder of local store: %w", err)
 	}
 	lock, err := pebble.LockDirectory(s.dir, s.disk)

@@ -68,6 +68,8 @@ func dataSource(path string, writer bool) string {
 		q.Add("_pragma", "synchronous(FULL)")
 		// A large block must not leave a large log behind for ever.
 		q.Add("_pragma", "journal_size_limit(67108864)")
+		// What is deleted is overwritten with zeros: an erased text is not to stay in free pages.
+		q.Add("_pragma", "secure_delete(ON)")
 		// Take the write lock at BEGIN: a deferred one can fail in the middle.
 		q.Add("_txlock", "immediate")
 	} else {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
@@ -60,6 +61,22 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) (err error) {
 	}
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("writing %d records: %w", len(entries), err)
+	}
+	if slices.ContainsFunc(entries, func(e store.Entry) bool { return e.Erasure != nil }) {
+		return s.truncateLog(ctx)
+	}
+	return nil
+}
+
+// truncateLog moves the write-ahead log into the file and empties it: it holds pages as they were before an erasure. It fails while
+// somebody reads what was there before; the caller writes again then, which changes nothing and comes here again.
+func (s *Store) truncateLog(ctx context.Context) error {
+	var busy, frames, moved int
+	if err := s.write.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved); err != nil {
+		return fmt.Errorf("emptying the store's log after an erasure: %w", err)
+	}
+	if busy != 0 {
+		return errors.New("emptying the store's log after an erasure: somebody reads from it")
 	}
 	return nil
 }
