@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 
 	"github.com/spf13/pflag"
 
+	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -19,6 +21,8 @@ type API struct {
 	replicas             int
 	tokens               tenant.TokenConfig
 	tls                  ListenerTLS
+	auditLog             string
+	accessLog            bool
 	// CORS says which web pages may call; the flag sets its origins.
 	CORS CORS
 	// Drain is how the API stops; where it is not set, as ServeHTTP has it.
@@ -40,6 +44,8 @@ func (a *API) Flags(f *pflag.FlagSet) {
 	f.StringVar(&a.tokens.ScopeClaim, "jwt-scope-claim", a.tokens.ScopeClaim, "`CLAIM` of a token that holds publish, read and erase, as a list or with spaces between")
 	f.DurationVar(&a.tokens.Skew, "jwt-skew", a.tokens.Skew, "how far the issuer's clock may be off; at most "+tenant.MaxTokenSkew.String())
 	a.tls.Flags(f, "tls", "the HTTP API")
+	f.StringVar(&a.auditLog, "audit-log", "", "`FILE` that a line is appended to for each request: who read, published, erased or exported what, with which result; - is stdout; none by default")
+	f.BoolVar(&a.accessLog, "access-log", false, "log each request")
 	CORSFlag(f, &a.CORS.Origins)
 }
 
@@ -132,6 +138,27 @@ func (a *API) Quotas(ctx context.Context, p *Process, stage quota.Limits) (*quot
 	return q, nil
 }
 
+// recorded puts the audit log and the access log before a handler, where they are asked for.
+func (a *API) recorded(ctx context.Context, p *Process, handler http.Handler) (http.Handler, error) {
+	var log *audit.Log
+	var access *slog.Logger
+	if a.accessLog {
+		access = p.Logger
+	}
+	if a.auditLog != "" {
+		var err error
+		if log, err = audit.Open(a.auditLog, p.name, p.stdout, p.Logger, p.Registry); err != nil {
+			return nil, err
+		}
+		p.Admin.AddRemark("audit-log", func(context.Context) error { return log.Ready() })
+		p.Group.Go(ctx, "audit log", func(ctx context.Context) error {
+			<-ctx.Done() // after the HTTP listener, which was added later
+			return log.Close()
+		})
+	}
+	return audit.Handler(handler, p.name, log, access), nil
+}
+
 // Serve adds the stage's HTTP API to the process. Where nobody needs a key, web pages stay out.
 func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error {
 	l, err := Listen(ctx, a.listen, "listen")
@@ -143,6 +170,10 @@ func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error
 		return err
 	}
 	handler = a.CORS.Handler(handler)
+	handler, err = a.recorded(ctx, p, handler)
+	if err != nil {
+		return err
+	}
 	if !a.authenticates() {
 		handler = LocalOnly(handler, a.CORS.Origins...)
 	}

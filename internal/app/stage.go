@@ -40,6 +40,8 @@ type Process struct {
 	Registry *prometheus.Registry
 	Admin    *admin.Admin
 	Group    *Group
+	name     string
+	stdout   io.Writer
 	kafka    kafka.Config
 	probe    *kafka.Probe
 }
@@ -80,6 +82,7 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 				return err
 			}
 			var err error
+			p.name, p.stdout = s.Name, cmd.OutOrStdout()
 			if p.kafka, err = brokers.Config("skein"); err != nil {
 				return err
 			}

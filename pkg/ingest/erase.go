@@ -1,8 +1,10 @@
 package ingest
 
 import (
+	"fmt"
 	"net/http"
 
+	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -17,6 +19,10 @@ type erasureReceipt struct {
 // deleteThread is DELETE /v1/threads/{thread}. It knows nothing of the thread, and writes what asks the
 // compactor to erase it: all that lies before that in the thread's partition. A retry does no harm.
 func (s *Service) deleteThread(w http.ResponseWriter, r *http.Request, t target) {
+	if err := audit.Begin(r.Context()); err != nil {
+		s.unavailable(w, r, callErase, fmt.Errorf("%w: %w", ErrUnavailable, audit.ErrNotWritten), nil)
+		return
+	}
 	p := s.newPublisher(t, record.KindErase, producer{}, nil, func() {})
 	p.send(event{value: []byte("{}"), seq: -1})
 	got, err := p.finish()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -40,12 +41,15 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this call is " + rt.Method})
 		return
 	}
+	line := audit.From(r.Context())
+	line.Action, line.Route, line.Thread, line.Run, line.Agent = string(rt.call), rt.Method+" "+rt.Pattern, rt.thread, rt.run, rt.agent
 	if s.draining.Load() {
 		w.Header().Set("Connection", "close") // the next request finds another process
 		s.unavailable(w, r, rt.call, errDraining, nil)
 		return
 	}
 	id, err := s.auth.Authenticate(r)
+	line.Tenant, line.Subject = id.Tenant, id.Name
 	switch {
 	case errors.Is(err, tenant.ErrUnauthenticated):
 		detail := "no credentials, or unknown ones"

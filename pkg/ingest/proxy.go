@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/ingest/sse"
@@ -108,6 +109,8 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	_ = rc.SetReadDeadline(time.Time{})
+	line := audit.From(r.Context())
+	line.Thread, line.Run = t.thread, t.run
 	by = producer{agent: agent.Name, labels: addLabels(agent.LabelsOf(input), by.labels)}
 
 	p := &proxied{svc: s, agent: agent, target: t}

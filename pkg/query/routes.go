@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/pkg/tenant"
 	"github.com/skeinhq/skein/schemas"
@@ -121,7 +122,14 @@ const revokedGrace = 2 * time.Second
 
 // answer checks what all routes have in common and then answers.
 func (c *call) answer(rt route) error {
+	line := audit.From(c.r.Context())
+	line.Action, line.Route = "read", c.r.Method+" "+rt.pattern
+	if strings.HasSuffix(rt.pattern, "/export") {
+		line.Action = "export"
+	}
+	defer func() { line.Thread, line.Run = c.threadID, c.runID }()
 	id, err := c.auth.Authenticate(c.r)
+	line.Tenant, line.Subject = id.Tenant, id.Name
 	if err != nil {
 		return fmt.Errorf("authenticating: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/ingest"
@@ -149,6 +151,9 @@ func stages(t *testing.T) map[string]*metric {
 	if _, err := quota.Open(quota.Config{Replicas: 1, Registerer: l}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := audit.Open("-", "query", io.Discard, logger, l); err != nil {
+		t.Fatal(err)
+	}
 	tokens := tenant.DefaultTokenConfig()
 	tokens.JWKS, tokens.Issuer, tokens.Audience = filepath.Join(t.TempDir(), "none"), "i", "a"
 	if _, err := tenant.OpenTokens(t.Context(), tokens, logger, l); err != nil {
@@ -177,7 +182,7 @@ func stages(t *testing.T) map[string]*metric {
 // clients is the subsystem of the Kafka clients' own metrics: their names are the library's.
 const clients = "kafka"
 
-var metricName = regexp.MustCompile(`^skein_(ingest|compactor|indexer|query|auth|quota|` + clients + `)_[a-z][a-z0-9_]*$`)
+var metricName = regexp.MustCompile(`^skein_(ingest|compactor|indexer|query|auth|audit|quota|` + clients + `)_[a-z][a-z0-9_]*$`)
 
 func TestMetrics_HaveNamesOfOneForm(t *testing.T) {
 	for name, m := range stages(t) {

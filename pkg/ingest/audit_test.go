@@ -1,0 +1,68 @@
+package ingest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/internal/audit"
+)
+
+// Who published and erased what is in the audit log, and nothing is erased that it does not take.
+func TestHandler_TellsTheAuditLog(t *testing.T) {
+	d := newStage(t)
+	var out bytes.Buffer
+	broken := false
+	log, err := audit.Open("-", "ingest", writerFunc(func(b []byte) (int, error) {
+		if broken {
+			return 0, errors.New("no space left on device")
+		}
+		return out.Write(b)
+	}), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := audit.Handler(d.svc.Handler(), "ingest", log, nil)
+	ask := func(method, path, body string) int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, path, io.NopCloser(strings.NewReader(body))))
+		return w.Code
+	}
+	if code := ask(http.MethodPost, d.path("events"), `{"type":"CUSTOM","name":"a secret","value":1}`); code != http.StatusOK {
+		t.Errorf("publishing: %d", code)
+	}
+	if code := ask(http.MethodDelete, "/v1/threads/t1", ""); code != http.StatusAccepted {
+		t.Errorf("erasing: %d", code)
+	}
+	for _, want := range []string{
+		`"action":"events","route":"POST /v1/threads/{thread}/runs/{run}/events","tenant":"dev","threadId":"t1","runId":"r1"`,
+		`"action":"erase","route":"DELETE /v1/threads/{thread}","tenant":"dev","threadId":"t1","from":"192.0.2.1","result":"begun"`,
+		`"action":"erase","route":"DELETE /v1/threads/{thread}","tenant":"dev","threadId":"t1","from":"192.0.2.1","status":202,"result":"done"`,
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the audit log does not have %s:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "a secret") {
+		t.Error("the audit log repeats what was sent")
+	}
+	written := len(d.written())
+	broken = true
+	if code := ask(http.MethodDelete, "/v1/threads/t1", ""); code != http.StatusServiceUnavailable {
+		t.Errorf("erasing without a line: %d", code)
+	}
+	if n := len(d.written()); n != written {
+		t.Errorf("%d records were written, %d before", n, written)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
