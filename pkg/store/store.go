@@ -130,7 +130,7 @@ type Migrator interface {
 	Migrate(ctx context.Context) error
 }
 
-// Reader is the query stage's side. All calls are bound to one tenant.
+// Reader is the query stage's side. All calls are bound to one tenant. Runs and contents are counted by the context's meter (WithMeter).
 type Reader interface {
 	// Thread returns all runs of a thread, ordered by Raw.First. ErrNotFound if there is none.
 	Thread(ctx context.Context, tenant, thread string) ([]Run, error)

@@ -19,7 +19,7 @@ import (
 // Thread implements store.Reader.
 func (s *Store) Thread(ctx context.Context, tenant, thread string) ([]store.Run, error) {
 	var runs []store.Run
-	err := s.each(ctx, selectThread, named{"tenant": tenant, "thread": thread}, scanRun(&runs))
+	err := s.each(ctx, selectThread, named{"tenant": tenant, "thread": thread}, scanRun(ctx, &runs))
 	if err != nil {
 		return nil, fmt.Errorf("reading thread: %w", err)
 	}
@@ -32,7 +32,7 @@ func (s *Store) Thread(ctx context.Context, tenant, thread string) ([]store.Run,
 // Run implements store.Reader.
 func (s *Store) Run(ctx context.Context, tenant, thread, run string) (store.Run, error) {
 	var runs []store.Run
-	err := s.each(ctx, selectRun, named{"tenant": tenant, "thread": thread, "run": run}, scanRun(&runs))
+	err := s.each(ctx, selectRun, named{"tenant": tenant, "thread": thread, "run": run}, scanRun(ctx, &runs))
 	if err != nil {
 		return store.Run{}, fmt.Errorf("reading run: %w", err)
 	}
@@ -43,11 +43,14 @@ func (s *Store) Run(ctx context.Context, tenant, thread, run string) (store.Run,
 }
 
 // scanRun appends a row of runs.
-func scanRun(runs *[]store.Run) func(scan) error {
+func scanRun(ctx context.Context, runs *[]store.Run) func(scan) error {
 	return func(scan scan) error {
 		var version uint64
 		var text string
 		if err := scan(&version, &text); err != nil {
+			return err
+		}
+		if err := store.Metered(ctx, store.RowBytes, len(text)); err != nil {
 			return err
 		}
 		r, err := record.DecodeRun([]byte(text))
@@ -125,9 +128,11 @@ func (s *Store) contents(ctx context.Context, args named) (map[string]*contents,
 	g.Go(func() error {
 		return s.each(ctx, selectStates, args, func(scan scan) error {
 			var r stateOf
-			err := scan(&r.run, &r.version, &r.state)
+			if err := scan(&r.run, &r.version, &r.state); err != nil {
+				return err
+			}
 			states = append(states, r)
-			return err
+			return store.Metered(ctx, store.MessageBytes, len(r.state))
 		})
 	})
 	g.Go(func() error {
@@ -135,9 +140,12 @@ func (s *Store) contents(ctx context.Context, args named) (map[string]*contents,
 			var r messageOf
 			var raw string
 			err := scan(&r.run, &r.version, &r.input, &r.ID, &r.Role, &raw)
+			if err != nil {
+				return err
+			}
 			r.Raw = json.RawMessage(raw)
 			messages = append(messages, r)
-			return err
+			return store.Metered(ctx, store.MessageBytes, len(raw))
 		})
 	})
 	if err := g.Wait(); err != nil {
@@ -225,7 +233,7 @@ func (s *Store) Interrupted(ctx context.Context, tenant string, q store.Interrup
 	runs, ends := []store.Run{}, []int64{}
 	err := s.each(ctx, selectInterrupted, args, func(scan scan) error {
 		var at int64
-		err := scanRun(&runs)(func(dest ...any) error { return scan(append(dest, &at)...) })
+		err := scanRun(ctx, &runs)(func(dest ...any) error { return scan(append(dest, &at)...) })
 		ends = append(ends, at)
 		return err
 	})

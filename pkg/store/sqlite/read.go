@@ -18,7 +18,7 @@ import (
 func (s *Store) Thread(ctx context.Context, tenant, thread string) ([]store.Run, error) {
 	var runs []store.Run
 	err := each(ctx, s.read, selectThread, []any{tenant, thread}, func(scan func(...any) error) error {
-		r, err := scanRun(scan)
+		r, err := scanRun(ctx, scan)
 		runs = append(runs, r)
 		return err
 	})
@@ -33,7 +33,7 @@ func (s *Store) Thread(ctx context.Context, tenant, thread string) ([]store.Run,
 
 // Run implements store.Reader.
 func (s *Store) Run(ctx context.Context, tenant, thread, run string) (store.Run, error) {
-	r, err := scanRun(s.read.QueryRowContext(ctx, selectRun, tenant, thread, run).Scan)
+	r, err := scanRun(ctx, s.read.QueryRowContext(ctx, selectRun, tenant, thread, run).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.Run{}, store.ErrNotFound
 	}
@@ -75,7 +75,7 @@ func readContents(ctx context.Context, tx *sql.Tx, into map[string]store.Content
 			return err
 		}
 		into[run] = store.Content{State: json.RawMessage(state), Version: version}
-		return nil
+		return store.Metered(ctx, store.MessageBytes, len(state))
 	})
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func readContents(ctx context.Context, tx *sql.Tx, into map[string]store.Content
 			c.Messages = append(c.Messages, m)
 		}
 		into[run] = c
-		return nil
+		return store.Metered(ctx, store.MessageBytes, len(raw))
 	})
 }
 
@@ -196,7 +196,7 @@ func (s *Store) interrupted(ctx context.Context, tenant, agent string, after sto
 	var cursors []store.InterruptCursor
 	err := each(ctx, s.read, selectInterrupted, args, func(scan func(...any) error) error {
 		var at int64
-		r, err := scanRun(func(dest ...any) error { return scan(append(dest, &at)...) })
+		r, err := scanRun(ctx, func(dest ...any) error { return scan(append(dest, &at)...) })
 		runs, cursors = append(runs, r), append(cursors, store.InterruptCursor{At: at, ThreadID: r.ThreadID, RunID: r.RunID})
 		return err
 	})
@@ -207,7 +207,7 @@ func (s *Store) interrupted(ctx context.Context, tenant, agent string, after sto
 func (s *Store) open(ctx context.Context, tenant string, run store.Run) (bool, error) {
 	open := true
 	err := each(ctx, s.read, selectLater, []any{tenant, run.ThreadID, run.Raw.First}, func(scan func(...any) error) error {
-		r, err := scanRun(scan)
+		r, err := scanRun(ctx, scan)
 		open = open && r.ParentRunID != run.RunID
 		return err
 	})

@@ -58,10 +58,13 @@ func newRunRow(e store.Entry) (runRow, error) {
 const runColumns = `version, record`
 
 // scanRun reads runColumns.
-func scanRun(scan func(...any) error) (store.Run, error) {
+func scanRun(ctx context.Context, scan func(...any) error) (store.Run, error) {
 	var version int64
 	var text []byte
 	if err := scan(&version, &text); err != nil {
+		return store.Run{}, err
+	}
+	if err := store.Metered(ctx, store.RowBytes, len(text)); err != nil {
 		return store.Run{}, err
 	}
 	r, err := record.DecodeRun(text)

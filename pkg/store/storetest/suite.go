@@ -59,6 +59,7 @@ func cases() []testCase {
 		{"an erasure is kept, a newer one in its place", erasures},
 		{"the rows are of one topic", oneTopic},
 		{"a cancelled call ends with an error", cancelled},
+		{"a meter counts what is read, and ends a read", metered},
 		{"readers see whole batches while a writer writes", concurrentReaders},
 	}
 }
