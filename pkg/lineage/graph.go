@@ -167,6 +167,22 @@ func (g *Graph) Ancestors(id string) []string {
 	return out
 }
 
+// Latest returns, by run, the one that was started last of it and its descendants.
+func (g *Graph) Latest() map[string]string {
+	latest := make([]int, len(g.runs))
+	for _, i := range slices.Backward(g.topo) { // children before their parents
+		latest[i] = max(latest[i], i) // runs are in the order of their starts
+		if p := g.parent[i]; p >= 0 {
+			latest[p] = max(latest[p], latest[i])
+		}
+	}
+	byID := make(map[string]string, len(g.runs))
+	for i, r := range g.runs {
+		byID[r.ID] = g.runs[latest[i]].ID
+	}
+	return byID
+}
+
 // Descendants returns the run's children, their children and so on.
 func (g *Graph) Descendants(id string) []string {
 	i, ok := g.index[id]

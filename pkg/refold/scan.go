@@ -39,13 +39,27 @@ type Query struct {
 }
 
 // The bounds on what is folded at the same time: threads, which take about 30 KB each while their runs are open, and bytes of their
-// records. A partition with more threads that all extend over it is read once for each such number of them (docs/bench/verify.md).
+// records (weigh). A partition with more threads that all extend over it is read once for each such number of them (docs/bench/verify.md).
 // Each run of a partition takes about 200 bytes beside that; Verify plans so many at once, and reads a partition with more again.
 const (
 	maxThreads     = 4_000
 	maxRecordBytes = 64 << 20
 	maxPlanned     = 250_000
 )
+
+// VerifyBytes is about how much memory Verify takes.
+const VerifyBytes = 2 * maxRecordBytes
+
+// The memory that a message takes in a record that is decoded, and that of a run's fold which the number of threads allows for.
+const (
+	decodedMessage = 512
+	smallFold      = 1 << 20
+)
+
+// weigh is how much of a batch's bytes a run takes: its record and, where it is more than a small one, its fold.
+func weigh(m *kgo.Record, rec *record.Run) int {
+	return len(m.Value) + decodedMessage*len(rec.Messages) + max(0, int(verify.Bytes(rec))-smallFold)
+}
 
 // requestTimeout bounds one round of requests to the brokers.
 const requestTimeout = 30 * time.Second
@@ -198,7 +212,7 @@ func (s *scan) plan(ctx context.Context, partition int32) (batches []*batch, exc
 			threads[thread] = runs
 		}
 		runs[string(m.Key)] = latest{
-			offset: m.Offset, bytes: len(m.Value), raw: kafka.Span{Start: rec.Raw.First, End: rec.Raw.Next},
+			offset: m.Offset, bytes: weigh(m, rec), raw: kafka.Span{Start: rec.Raw.First, End: rec.Raw.Next},
 		}
 		planned += len(runs) - before
 		switch {

@@ -98,7 +98,7 @@ func TestVerify_TakesNoMoreAtOnceThanItMay(t *testing.T) {
 		{0, 0, nil},
 		{12, 0, []string{"many"}},
 		{40, 0, []string{"many"}},
-		{0, 4000, []string{"large", "many"}},
+		{0, 5000, []string{"large", "many"}},
 		{4000, 1 << 20, nil},
 	} {
 		apart, told, done := map[string]bool{}, map[string]int{}, []int{}

@@ -43,6 +43,10 @@ type Reader struct {
 	// a run id is not known, and the reader is stopped.
 	strangers map[string]int64
 	stopped   bool
+	// ended: the target's terminal event was folded, and the fold was let go of.
+	ended bool
+	// text is how many bytes the target's records have.
+	text int64
 }
 
 // folded is a run that the reader folds.
@@ -122,7 +126,7 @@ func (r *Reader) Update(records []*record.Run) {
 
 // Done reports whether all records of the run were taken in and no more will come.
 func (r *Reader) Done() bool {
-	return r.target.Fold != nil && r.target.Fold.Ended() || fold.Final(r.target.rec) && r.next >= r.target.rec.Raw.Next
+	return r.ended || fold.Final(r.target.rec) && r.next >= r.target.rec.Raw.Next
 }
 
 // Next is the offset below which all records were taken in.
@@ -195,7 +199,25 @@ func (r *Reader) Take(e record.Event) error {
 		r.begun = true
 		r.target.needs = nil
 	}
-	return r.add(s, bytes.Clone(e.Value), taken.Fold)
+	r.text += int64(len(e.Value))
+	if err := r.add(s, bytes.Clone(e.Value), taken.Fold); err != nil {
+		return err
+	}
+	if taken.Fold != nil && taken.Fold.Ended() { // the steps and marks tell all
+		r.ended, taken.Fold, taken.Tally = true, nil, nil
+	}
+	return nil
+}
+
+// foldedMessage is about how much memory a message takes in a fold beside its text.
+const foldedMessage = 768
+
+// FoldBytes is about how much memory the fold of a run that goes on holds, beside Bytes.
+func (r *Reader) FoldBytes() int64 {
+	if r.ended || r.target.Fold == nil {
+		return 0
+	}
+	return foldedMessage*int64(r.target.Fold.MessageCount()) + 2*r.text
 }
 
 // Headers are those of the last record; the next record probably repeats them (record.ParseHeadersLike).
@@ -212,7 +234,7 @@ func (r *Reader) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 	case !found || p == nil || d.Offset >= span.Next && span.Sealed:
 	case d.Offset >= span.Next && len(r.strangers) > 0 && d.ClientRunID() == "":
 		r.stopped = true
-	case p != r.target && r.begun || p.Fold != nil && p.Fold.Ended():
+	case p != r.target && r.begun || p == r.target && r.ended || p.Fold != nil && p.Fold.Ended():
 	case p.rec.RawLost && d.Offset < span.Next && !within(p.rec.Raw.Ranges, d.Offset): // passed over when it was folded
 	default:
 		r.current = p
@@ -232,8 +254,8 @@ func (r *Reader) strange(d *fold.Decoded, span fold.Span, found bool) bool {
 		begins = ev.Type == agui.RunStarted
 	}
 	ended := span.Sealed && d.Offset >= span.Next
-	if p := r.runs[span.RunID]; p != nil && p.Fold != nil {
-		ended = ended || p.Fold.Ended()
+	if p := r.runs[span.RunID]; p != nil {
+		ended = ended || p == r.target && r.ended || p.Fold != nil && p.Fold.Ended()
 	}
 	if found && (!begins || !ended) {
 		return false

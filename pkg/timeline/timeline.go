@@ -243,6 +243,12 @@ type Cursor struct {
 	stale  bool // at is not that of the fold
 }
 
+// CursorBytes is about how much memory At takes for a cursor behind a step.
+func (t *Timeline) CursorBytes(n int) int64 {
+	m := t.markAt(n)
+	return foldedMessage*int64(len(m.messages)) + sizeOf(m.messages, nil) + int64(len(m.state))
+}
+
 // At returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing names; it may be nil if there are
 // none. The run must have begun.
 func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) {
