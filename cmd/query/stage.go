@@ -10,6 +10,7 @@ import (
 	"github.com/skeinhq/skein/internal/app/stores"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/tail"
 )
 
@@ -33,7 +34,11 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 			choice.Flags(f)
 			api.Flags(f)
 			app.BytesVar(f, &cfg.TimelineBytes, "timeline-memory", "memory for the runs that were stepped through last; one may have a quarter of it")
-			f.IntVar(&cfg.Streams, "streams", cfg.Streams, "live streams that may be open at the same time")
+			f.IntVar(&cfg.Reads, "reads", cfg.Reads, "requests that may read at the same time; tenants share them: one may have as many as are left free")
+			f.IntVar(&cfg.LargeReads, "large-reads", cfg.LargeReads, "of them those that may read much at the same time: long threads, raw events, proofs; shared in the same way")
+			app.BytesVar(f, &cfg.ReadBytes, "read-memory", "memory for what requests read and fold; shared in the same way, so one answer takes half of it at most")
+			f.IntVar(&cfg.Waiting, "waiting", cfg.Waiting, "requests that may wait for their turn or for the index; shared in the same way")
+			f.IntVar(&cfg.Streams, "streams", cfg.Streams, "live streams that may be open at the same time; shared in the same way")
 			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "pause after which a live stream that has nothing to say says so")
 			f.DurationVar(&cfg.StreamLife, "stream-life", cfg.StreamLife, "how long a live stream lasts at most; its reader goes on with another one. What stands between ends connections, often after 10m")
 			f.DurationVar(&cfg.StreamRetry, "stream-retry", cfg.StreamRetry, "pause before a reader comes again whose live stream has ended")
@@ -64,6 +69,9 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 			})
 			p.Admin.AddDependency("store", st.Ping)
 			if err := p.MentionKafka(ctx); err != nil {
+				return err
+			}
+			if cfg.Quotas, err = api.Quotas(ctx, p, quota.Limits{}); err != nil {
 				return err
 			}
 			cfg.Logger, cfg.Registerer = p.Logger, p.Registry

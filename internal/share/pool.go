@@ -119,17 +119,20 @@ func (p *Pool) Over() int64 {
 	return max(0, p.held-p.limit)
 }
 
-// Heaviest is the tenant that holds most; empty where nobody holds anything.
-func (p *Pool) Heaviest() string {
+// Heaviest returns the tenants that hold most: one, or several that hold as much; none where no tenant holds anything.
+func (p *Pool) Heaviest() (tenants []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	most := ""
+	most := int64(0)
 	for tenant, n := range p.tenants {
-		if n > p.tenants[most] {
-			most = tenant
+		if n > most {
+			most, tenants = n, tenants[:0]
+		}
+		if n == most {
+			tenants = append(tenants, tenant)
 		}
 	}
-	return most
+	return tenants
 }
 
 // Give returns what a tenant has taken.

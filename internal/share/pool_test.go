@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -104,12 +105,12 @@ func TestPool_AddSaysHowMuchIsTooMuch(t *testing.T) {
 	p := NewPool(100)
 	p.Add("a", 40)
 	p.Add("b", 90)
-	if p.Over() != 30 || p.Heaviest() != "b" {
-		t.Errorf("%d over, most of it %s", p.Over(), p.Heaviest())
+	if p.Over() != 30 || !slices.Equal(p.Heaviest(), []string{"b"}) {
+		t.Errorf("%d over, most of it %v", p.Over(), p.Heaviest())
 	}
 	p.Add("b", -90)
 	p.Add("a", -40)
-	if p.Over() != 0 || p.Heaviest() != "" {
-		t.Errorf("%d over, most of it %q", p.Over(), p.Heaviest())
+	if p.Over() != 0 || len(p.Heaviest()) > 0 {
+		t.Errorf("%d over, most of it %v", p.Over(), p.Heaviest())
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/skeinhq/skein/internal/problem"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
@@ -24,6 +27,8 @@ type call struct {
 	query   url.Values
 	// threadID and runID are those of the path; runID is empty where it has none.
 	threadID, runID string
+	// load is what the request holds of what tenants share.
+	load *load
 }
 
 // headerIndexedTo says how far the index is in answers that have no room for it.
@@ -43,7 +48,7 @@ func (c *call) ids(pattern string) error {
 	return nil
 }
 
-// json answers with v. Numbers and escapes inside raw JSON stay as they are.
+// json answers with v. Numbers and escapes inside raw JSON stay as they are. What v holds much of is counted before, by weigh.
 func (c *call) json(status int, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -53,6 +58,21 @@ func (c *call) json(status int, v any) error {
 	}
 	c.send(status, "application/json", b.Bytes())
 	return nil
+}
+
+// answerCopies is how many times an answer's text is in memory while it is written.
+const answerCopies = 2
+
+// weigh counts the memory that an answer with these messages and texts takes.
+func (c *call) weigh(messages []agui.Message, texts ...json.RawMessage) error {
+	n := 0
+	for _, m := range messages {
+		n += len(m.Raw)
+	}
+	for _, t := range texts {
+		n += len(t)
+	}
+	return c.load.take(int64(answerCopies * n))
 }
 
 // send answers with a body. What is behind a tenant's credentials is for no shared cache, and is
@@ -66,6 +86,7 @@ func (c *call) send(status int, contentType string, body []byte) {
 		h.Set("Retry-After", "1")
 	}
 	c.w.WriteHeader(status)
+	c.load.rest() // its caller may be slow
 	// An error here is the caller's connection: nobody is left to tell.
 	_, _ = c.w.Write(body)
 }
@@ -77,6 +98,11 @@ func (c *call) refuse(err error) {
 		err = tenant.ErrRevoked
 	case c.r.Context().Err() != nil && !errors.Is(err, errBroken):
 		return // the caller has hung up
+	}
+	if over := new(quota.Exceeded); errors.As(err, &over) {
+		over.SetHeader(c.w.Header())
+		problem.Write(c.w, over.Problem())
+		return
 	}
 	r, ours := refusalOf(err)
 	if ours {

@@ -56,6 +56,9 @@ func (c *call) checkout() error {
 	if err != nil {
 		return err
 	}
+	if err := c.weigh(in.messages, in.state, in.from); err != nil {
+		return err
+	}
 	body, err := in.encode()
 	if err != nil {
 		return err

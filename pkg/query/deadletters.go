@@ -40,7 +40,15 @@ func (c *call) deadLetters() error {
 	if err != nil {
 		return err
 	}
-	page, err := c.raw.deadLetters(c.r.Context(), q, after, limit)
+	if err := c.load.enlarge(c.r.Context()); err != nil {
+		return err
+	}
+	done, err := c.takeRaw()
+	if err != nil {
+		return err
+	}
+	defer done()
+	page, err := deadletter.ReadPage(c.r.Context(), c.raw.cfg, q, after, limit)
 	if err != nil {
 		return err
 	}

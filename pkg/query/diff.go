@@ -65,6 +65,9 @@ func (c *call) diff() error {
 			return err
 		}
 	}
+	if err := c.weigh(right.Messages, right.State, left.State); err != nil {
+		return err
+	}
 	if a.Difference, err = lineage.Diff(left, right); err != nil {
 		return fmt.Errorf("%w: %w", errBroken, err)
 	}

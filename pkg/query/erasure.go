@@ -56,7 +56,7 @@ func (c *call) erasure() error {
 	if err != nil {
 		return err
 	}
-	asked, err := c.raw.erasure(c.r.Context(), at)
+	asked, err := c.erasureAt(at)
 	if err != nil {
 		return err
 	}
@@ -68,14 +68,14 @@ func (c *call) erasure() error {
 	if wait {
 		deadline = deadline.Add(c.cfg.Wait)
 	}
-	for {
-		// The position first: an erasure that is read after it is at least as new. Where an older
-		// compactor found nothing there is none, and the partition's position says that it was looked for. The
-		// tenant's rows do not count: one of another thread may be there before this one's are gone.
-		to, err := c.store.IndexedTo(c.r.Context(), everyTenant)
-		if err != nil {
-			return err
-		}
+	// The position first: an erasure that is read after it is at least as new. Where an older
+	// compactor found nothing there is none, and the partition's position says that it was looked for. The
+	// tenant's rows do not count: one of another thread may be there before this one's are gone.
+	to, err := c.store.IndexedTo(c.r.Context(), everyTenant)
+	if err != nil {
+		return err
+	}
+	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
 		e, err := c.store.Erasure(c.r.Context(), c.tenant, asked.thread)
 		known := err == nil
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -93,7 +93,8 @@ func (c *call) erasure() error {
 		if a.State == erasureDone || !time.Now().Before(deadline) {
 			return c.json(http.StatusOK, a)
 		}
-		if err := c.pause(); err != nil {
+		next := func(map[int32]int64) bool { return true }
+		if to, err = c.await(everyTenant, to, next, min(look, time.Until(deadline))); err != nil {
 			return err
 		}
 	}
@@ -107,8 +108,9 @@ type askedErasure struct {
 }
 
 // erasure reads the record of an erasure, of any tenant. It is store.ErrNotFound where none lies there.
-func (l *RawLog) erasure(ctx context.Context, at record.Position) (askedErasure, error) {
-	r, err := l.open(ctx, at.Partition)
+func (c *call) erasureAt(at record.Position) (askedErasure, error) {
+	ctx := c.r.Context()
+	r, err := c.openRaw(at.Partition)
 	if errors.Is(err, errNoPartition) {
 		return askedErasure{}, store.ErrNotFound
 	}

@@ -63,6 +63,9 @@ func (c *call) export() error {
 	if err != nil {
 		return err
 	}
+	if err := c.weigh(h.Messages, h.State); err != nil {
+		return err
+	}
 	body, err := a.Encode()
 	if err != nil {
 		return err

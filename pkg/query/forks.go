@@ -44,10 +44,14 @@ func forksOf(graph *lineage.Graph, rows []store.Run, run string, messages []agui
 		byID[r.RunID] = r
 	}
 	forks := []fork{}
+	var tips map[string]string
 	for _, id := range graph.Chain(run) {
 		siblings := graph.Siblings(id)
 		if len(siblings) == 0 {
 			continue
+		}
+		if tips == nil { // once for all forks: there may be as many as runs
+			tips = graph.Latest()
 		}
 		all := append(siblings, id)
 		slices.SortFunc(all, func(a, b string) int { return compareRows(byID[a], byID[b]) })
@@ -55,11 +59,7 @@ func forksOf(graph *lineage.Graph, rows []store.Run, run string, messages []agui
 		f.From = max(0, min(f.Index-maxAlternatives/2, f.Total-maxAlternatives))
 		for _, other := range all[f.From:min(f.From+maxAlternatives, f.Total)] {
 			row := byID[other]
-			tip := other
-			if below := graph.Descendants(other); len(below) > 0 { // by start
-				tip = below[len(below)-1]
-			}
-			f.Alternatives = append(f.Alternatives, alternative{RunID: other, TipRunID: tip, Status: row.Status, StartedAt: row.StartedAt})
+			f.Alternatives = append(f.Alternatives, alternative{RunID: other, TipRunID: tips[other], Status: row.Status, StartedAt: row.StartedAt})
 		}
 		forks = append(forks, f)
 	}

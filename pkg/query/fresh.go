@@ -20,19 +20,22 @@ type view struct {
 	status int
 }
 
-// read reads rows, and with ?atLeast= again and again until they hold what lies there.
+// maxLook is the pause between two looks at a run that goes on, at most: its row is read each time.
+const maxLook = 400 * time.Millisecond
+
+// read reads rows, and with ?atLeast= again until they hold what lies there.
 func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 	want, err := c.position("atLeast")
 	if err != nil {
 		return view{}, err
 	}
 	deadline := time.Now().Add(c.cfg.Wait)
-	for {
-		// The position first: rows that are read after it are at least as new.
-		to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
-		if err != nil {
-			return view{}, err
-		}
+	// The position first: rows that are read after it are at least as new.
+	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
+	if err != nil {
+		return view{}, err
+	}
+	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
 		runs, err := rows()
 		if errors.Is(err, store.ErrNotFound) {
 			runs, err = nil, nil
@@ -60,8 +63,32 @@ func (c *call) read(rows func() ([]store.Run, error)) (view, error) {
 			v.status = http.StatusTooEarly
 			return v, nil
 		}
-		if err := c.pause(); err != nil {
+		c.load.free()
+		indexed := func(to map[int32]int64) bool { return to[want.Partition] > want.Offset }
+		atMost := time.Until(deadline)
+		if indexed(to) { // it is the record of a run that goes on which is behind: nothing tells when there is a newer one
+			indexed, atMost = func(map[int32]int64) bool { return false }, min(look, atMost)
+		}
+		if to, err = c.await(c.tenant, to, indexed, atMost); err != nil {
 			return view{}, err
+		}
+	}
+}
+
+// await waits, without a turn, until the index has got as far for a tenant as enough says, for a time at most.
+func (c *call) await(tenant string, to map[int32]int64, enough func(map[int32]int64) bool, atMost time.Duration) (map[int32]int64, error) {
+	c.load.rest()
+	done, err := c.load.queue()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	for over := time.Now().Add(atMost); ; {
+		if to, err = c.watch.next(c.r.Context(), tenant, to, time.Until(over)); err != nil {
+			return nil, err
+		}
+		if enough(to) || !time.Now().Before(over) {
+			return to, c.load.begin(c.r.Context())
 		}
 	}
 }
@@ -116,9 +143,9 @@ func (c *call) absent(to map[int32]int64, want record.Position) error {
 	}
 }
 
-// pause waits for one look at the index.
-func (c *call) pause() error {
-	t := time.NewTimer(c.cfg.Poll)
+// sleep waits for a time.
+func (c *call) sleep(d time.Duration) error {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:

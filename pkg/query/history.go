@@ -71,6 +71,9 @@ func (c *call) history() error {
 		if notModified(c, tag) {
 			return nil
 		}
+		if err := c.weigh(h.Messages, h.State); err != nil {
+			return err
+		}
 		return c.events(v.status, h)
 	}
 	if notModified(c, tag) {
@@ -78,6 +81,9 @@ func (c *call) history() error {
 	}
 	a.Total = len(h.Messages)
 	a.From, a.Messages = page.of(h.Messages)
+	if err := c.weigh(a.Messages, a.State); err != nil {
+		return err
+	}
 	return c.json(v.status, a)
 }
 

@@ -11,11 +11,11 @@ import (
 // errIndex marks errors of the lineage store, so that a 503 can name it.
 var errIndex = errors.New("the lineage store")
 
-// index wraps the lineage store and marks its errors except store.ErrNotFound.
+// index wraps the lineage store and marks its errors except store.ErrNotFound and those of the request's own meter.
 type index struct{ of store.Reader }
 
 func marked[T any](v T, err error) (T, error) {
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, errLarge) && !errors.Is(err, errNoRoom) {
 		err = fmt.Errorf("%w: %w", errIndex, err)
 	}
 	return v, err

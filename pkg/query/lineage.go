@@ -69,6 +69,9 @@ var lineageFormats = map[string]struct {
 	"dot":     {"text/vnd.graphviz; charset=utf-8", func(p *lineage.Picture, w io.Writer, _ int) error { return p.DOT(w) }},
 }
 
+// nodeBytes is about how much memory a run takes of a graph, its picture and the answer.
+const nodeBytes = 1 << 10
+
 // minWidth is the narrowest text that still says something.
 const minWidth = 20
 
@@ -88,6 +91,9 @@ func (c *call) lineage() error {
 	}
 	v, err := c.readThread()
 	if err != nil {
+		return err
+	}
+	if err := c.load.take(int64(len(v.runs)) * nodeBytes); err != nil {
 		return err
 	}
 	graph := graphOf(v.runs)

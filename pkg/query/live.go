@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skeinhq/skein/internal/problem"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
@@ -30,8 +30,6 @@ var liveRoutes = []liveRoute{
 // streams are the open live streams of the process.
 type streams struct {
 	metrics *liveMetrics
-	slots   chan struct{}
-	stall   time.Duration
 	// draining is done when the process starts to stop.
 	draining context.Context
 	drain    context.CancelCauseFunc
@@ -42,7 +40,7 @@ func newStreams(cfg Config) (*streams, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &streams{metrics: m, slots: make(chan struct{}, cfg.Streams), stall: sseStall}
+	s := &streams{metrics: m}
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	return s, nil
 }
@@ -66,7 +64,7 @@ func (s *Service) serveLive(rt liveRoute) http.Handler {
 		}
 		c := &call{Service: s, w: sw, r: r, release: func() {}}
 		defer func() { c.release() }()
-		if err := c.answer(rt.route); err != nil {
+		if err := c.answer(rt.route, quota.Streams); err != nil {
 			c.refuse(err)
 		}
 	})
@@ -103,12 +101,11 @@ func (c *call) live(runID string, from cursor, once bool) error {
 		return later("this process is stopping; try again")
 	default:
 	}
-	select {
-	case streams.slots <- struct{}{}:
-		defer func() { <-streams.slots }()
-	default:
-		return later("too many live streams are open; try again")
+	if !c.room.streams.Take(c.tenant, 1) {
+		return busy("streams", "as many live streams are open as one tenant may have at a time; try again")
 	}
+	defer c.room.streams.Give(c.tenant, 1)
+	defer func() { c.load.kept = 0; c.load.end() }()
 	ctx, cancel := context.WithCancelCause(c.r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(streams.draining, func() { cancel(errDraining) })()
@@ -126,7 +123,6 @@ func (c *call) live(runID string, from cursor, once bool) error {
 
 // finish sends the end of the stream and returns its reason for the metrics, or the refusal if the stream has not begun.
 func (s *stream) finish(err error) (why string, refused error) {
-	defer func() { _ = s.out.rc.SetWriteDeadline(time.Time{}) }() // the connection may serve other requests
 	end := new(endError)
 	switch {
 	case err == nil:

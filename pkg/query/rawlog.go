@@ -10,22 +10,23 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/record"
 )
 
 const (
-	// rawReaders is how many reads of skein.events go on at the same time. One at recorded pace may last
-	// as long as its run did; so there are many, and further calls are told to come again.
-	rawReaders = 64
+	// rawReaders is how many reads of skein.events and skein.dead-letters go on at the same time, which tenants share. One at recorded
+	// pace may last as long as its run did; so there are many, and further calls are told to come again.
+	rawReaders = 32
 	// rawKept is how many clients are kept for the next reads.
 	rawKept = 8
 	// rawPoll is how many records are taken from the client at once.
 	rawPoll = 500
-	// rawFetch bounds one answer of a broker, compressed. It is unpacked whole before its first record is there: a read of a few events
-	// waits for no more than this, and a longer one is no slower.
-	rawFetch = 256 << 10
+	// rawFetch bounds one answer of a broker, compressed; a batch comes whole. It is unpacked before its first record is there, which
+	// may take rawBytes: a read of a few events waits for no more than this.
+	rawFetch = 64 << 10
+	// rawBytes is about how much memory a read takes for what brokers answer.
+	rawBytes = 8 << 20
 	// rawSeek is the gap between two ranges, in records, from which on seeking costs less than reading.
 	rawSeek = 2000
 	// rawQuiet is how long a read waits for the next record. All that is read is there already, so this
@@ -46,17 +47,16 @@ var errRawGone = errors.New("the raw events are gone")
 // RawLog reads skein.events, and the dead letters among them, read_committed and outside of any group. Reads share a few clients.
 type RawLog struct {
 	cfg     kafka.Config
-	slots   chan struct{}
 	readers *kafka.Readers
-	// whole are those of the slots that may be taken to verify all that a tenant has.
-	whole chan struct{}
-	quiet time.Duration
+	// slots are the reads that go on, whole those of them that verify all that a tenant has.
+	slots, whole *share.Pool
+	quiet        time.Duration
 }
 
 // NewRawLog returns a reader for a topic set. It connects to nothing before the first read. Close it.
 func NewRawLog(cfg kafka.Config) *RawLog {
 	return &RawLog{
-		cfg: cfg, slots: make(chan struct{}, rawReaders), whole: make(chan struct{}, wholeReaders), quiet: rawQuiet,
+		cfg: cfg, slots: share.NewPool(rawReaders), whole: share.NewPool(wholeReaders), quiet: rawQuiet,
 		// Control records, as markers are the last of what some producers write.
 		readers: kafka.NewReaders(cfg, cfg.Topics().Events, rawKept, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(rawFetch)),
 	}
@@ -73,6 +73,8 @@ type rawRead struct {
 	partition int32
 	// start is the first offset that the partition still has, end the one after the last that is committed.
 	start, end int64
+	// done gives its slot back.
+	done func()
 
 	// reading: the client reads the partition. batch is what it gave last, which is all there is from one offset up to another.
 	reading  bool
@@ -82,36 +84,41 @@ type rawRead struct {
 	failed bool
 }
 
-// take takes one of the slots; give it back with <-l.slots.
-func (l *RawLog) take() error {
-	select {
-	case l.slots <- struct{}{}:
-		return nil
-	default:
-		return later("too many replays are under way; try again")
+// takeRaw takes one of the slots of raw reads, and memory for what brokers answer; call the result to give both back.
+func (c *call) takeRaw() (done func(), err error) {
+	slots := c.raw.slots
+	if !slots.Take(c.tenant, 1) {
+		return nil, busy("raw-reads", "as many reads of raw events, replays and dead letters are under way as one tenant may have at a time; try again, with fewer at once")
 	}
+	if err := c.load.hold(rawBytes); err != nil {
+		slots.Give(c.tenant, 1)
+		return nil, err
+	}
+	return func() { _ = c.load.hold(-rawBytes); slots.Give(c.tenant, 1) }, nil // giving back never fails
 }
 
-// deadLetters reads a page of skein.dead-letters.
-func (l *RawLog) deadLetters(ctx context.Context, q deadletter.Query, after *record.Position, limit int) (deadletter.Page, error) {
-	if err := l.take(); err != nil {
-		return deadletter.Page{}, err
+// openRaw begins a read of a partition of skein.events for the tenant. Close it.
+func (c *call) openRaw(partition int32) (*rawRead, error) {
+	done, err := c.takeRaw()
+	if err != nil {
+		return nil, err
 	}
-	defer func() { <-l.slots }()
-	return deadletter.ReadPage(ctx, l.cfg, q, after, limit)
+	r, err := c.raw.open(c.r.Context(), partition)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	r.done = done
+	return r, nil
 }
 
 // open begins a read of a partition. Close it.
 func (l *RawLog) open(ctx context.Context, partition int32) (*rawRead, error) {
-	if err := l.take(); err != nil {
-		return nil, err
-	}
 	cl, err := l.readers.Lend()
 	if err != nil {
-		<-l.slots
 		return nil, fmt.Errorf("reading raw events: %w", err)
 	}
-	r := &rawRead{log: l, cl: cl, topic: l.cfg.Topics().Events, partition: partition}
+	r := &rawRead{log: l, cl: cl, topic: l.cfg.Topics().Events, partition: partition, done: func() {}}
 	if r.start, err = r.ask(ctx, r.admin().ListStartOffsets); err == nil {
 		r.end, err = r.ask(ctx, r.admin().ListCommittedOffsets)
 	}
@@ -130,7 +137,7 @@ func (r *rawRead) close() {
 	} else {
 		r.log.readers.Return(r.cl, r.partition)
 	}
-	<-r.log.slots
+	r.done()
 }
 
 // ask asks for one offset of the partition.

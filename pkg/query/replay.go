@@ -104,7 +104,7 @@ func (c *call) replayEvents() error {
 	}
 	rp := &rawReplay{key: key, types: types, recorded: fold.NewRecorded(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
 	rp.loop = fold.NewLoop(rp)
-	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
+	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return err
 	}
@@ -141,6 +141,7 @@ func (c *call) replayEvents() error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
+	c.load.rest() // it lasts as long as its caller likes
 	return c.stream(raw.each(c.r.Context(), ranges, func(m *kgo.Record) error {
 		e, ok, err := rp.take(m)
 		if !ok || err != nil {
@@ -359,6 +360,12 @@ func (c *call) stream(err error, out *replayWriter) error {
 	panic(http.ErrAbortHandler)
 }
 
+// The bounds of a replay's pace. A pause is cut to maxPause: a replay holds a connection to Kafka, and a run may have waited for its user for days.
+const (
+	minPace, maxPace replay.Pace = 0.001, 1000
+	maxPause                     = time.Minute
+)
+
 // pacer keeps the time between events.
 type pacer struct {
 	pace replay.Pace
@@ -371,6 +378,9 @@ func (c *call) pace() (*pacer, error) {
 	if err != nil {
 		return nil, c.badParam("pace", "max, recorded or a factor above zero such as 2 or 0.5")
 	}
+	if pace != 0 && (pace < minPace || pace > maxPace) {
+		return nil, c.badParam("pace", fmt.Sprintf("max, recorded or a factor from %v to %v", minPace, maxPace))
+	}
 	return &pacer{pace: pace}, nil
 }
 
@@ -381,7 +391,7 @@ func (p *pacer) wait(ctx context.Context, at time.Time, out *replayWriter) error
 	if at.After(p.last) {
 		p.last = at
 	}
-	pause := p.pace.Pause(gap)
+	pause := min(p.pace.Pause(gap), maxPause)
 	if first || pause == 0 {
 		return nil
 	}

@@ -340,7 +340,7 @@ func givesParts(f *rawFixture) {
 	if want := fmt.Sprintf("id: 3:%d\ndata: %s\n\n", again[1], f.log[again[1]].Value); r.body != want {
 		t.Errorf("resumed with %q, want %q", r.body, want)
 	}
-	for _, query := range []string{"from=2:1", "from=x", "from=@x", "from=@3:1", "to=4:1", "pace=fast", "pace=0", "pace=-1", "pace=NaN", "all=yes", "branch=r&branch=s", "speed=1"} {
+	for _, query := range []string{"from=2:1", "from=x", "from=@x", "from=@3:1", "to=4:1", "pace=fast", "pace=0", "pace=-1", "pace=NaN", "pace=1e-300", "pace=1e300", "all=yes", "branch=r&branch=s", "speed=1"} {
 		f.get("acme", thread+"?"+query).problem(t, http.StatusBadRequest)
 	}
 	f.get("acme", chatR+"?branch=r").problem(t, http.StatusBadRequest)
@@ -514,13 +514,15 @@ func TestReplay_LeavesGroupsAlone(t *testing.T) {
 func TestReplay_RefusesWhatItHasNoRoomFor(t *testing.T) {
 	f := newRawFixture(t)
 	threadOfTwo(f)
-	for range rawReaders {
-		f.raw.slots <- struct{}{}
+	for f.raw.slots.Take("acme", 1) {
 	}
 	if r := f.get("acme", chatR); r.header.Get("Retry-After") == "" {
 		t.Errorf("answer %d %v", r.status, r.header)
 	} else {
-		r.problem(t, http.StatusServiceUnavailable)
+		r.problem(t, http.StatusTooManyRequests)
+	}
+	if held := f.raw.slots.Held(); held > rawReaders/2 {
+		t.Errorf("one tenant holds %d of %d", held, rawReaders)
 	}
 }
 

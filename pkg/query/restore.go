@@ -45,7 +45,7 @@ func (c *call) restoreOrTip() (view, *lineage.Graph, restored, error) {
 // than its contents or older than its record, it is read again until they fit.
 func (c *call) restore(runs []store.Run, id string) (restored, error) {
 	deadline := time.Now().Add(c.cfg.Wait)
-	for {
+	for look := c.cfg.Poll; ; look = min(2*look, maxLook) {
 		r, err := c.restoreOnce(runs, id)
 		if !errors.Is(err, errBehind) {
 			return r, err
@@ -53,7 +53,8 @@ func (c *call) restore(runs []store.Run, id string) (restored, error) {
 		if time.Now().After(deadline) {
 			return restored{}, later(fmt.Sprintf("run %q is indexed in part; try again", id))
 		}
-		if err := c.pause(); err != nil {
+		c.load.free()
+		if err := c.sleep(look); err != nil {
 			return restored{}, err
 		}
 		if runs, err = c.store.Thread(c.r.Context(), c.tenant, c.threadID); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/internal/problem"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/tenant"
 	"github.com/skeinhq/skein/schemas"
 )
@@ -81,10 +82,10 @@ func describe(w http.ResponseWriter, r *http.Request) {
 func (s *Service) handlers(compress func(http.Handler) http.HandlerFunc) router {
 	rt := router{}
 	for _, r := range routes {
-		rt.add(r.pattern, compress(s.serve(r)))
+		rt.add(r.pattern, s.impatient(compress(s.serve(r))))
 	}
 	for _, r := range liveRoutes {
-		rt.add(r.pattern, s.serveLive(r))
+		rt.add(r.pattern, s.impatient(s.serveLive(r)))
 	}
 	rt.add(openAPIPattern, compress(http.HandlerFunc(describe)))
 	return rt
@@ -111,7 +112,7 @@ func (s *Service) serve(rt route) http.Handler {
 		}
 		c := &call{Service: s, w: sw, r: r, release: func() {}}
 		defer func() { c.release() }()
-		if err := c.answer(rt); err != nil {
+		if err := c.answer(rt, quota.Reads); err != nil {
 			c.refuse(err)
 		}
 	})
@@ -120,8 +121,9 @@ func (s *Service) serve(rt route) http.Handler {
 // revokedGrace is how long a caller has to take the rest of its answer, and why it ends, once its credentials have ended.
 const revokedGrace = 2 * time.Second
 
-// answer checks what all routes have in common and then answers.
-func (c *call) answer(rt route) error {
+// answer checks what all routes have in common and then answers. Of is what the request counts as: a read takes a turn among its tenant's, a
+// live stream one whenever it reads.
+func (c *call) answer(rt route, of quota.Kind) error {
 	line := audit.From(c.r.Context())
 	line.Action, line.Route = "read", c.r.Method+" "+rt.pattern
 	if strings.HasSuffix(rt.pattern, "/export") {
@@ -137,6 +139,11 @@ func (c *call) answer(rt route) error {
 		return &refusal{status: http.StatusForbidden, detail: fmt.Sprintf("these credentials do not allow to %s", rt.scope)}
 	}
 	c.tenant = id.Tenant
+	done, err := c.cfg.Quotas.Tenant(c.tenant).Admit(c.w.Header(), quota.Requests, of)
+	if err != nil {
+		return err
+	}
+	defer done()
 	ctx, stop := tenant.Watch(c.r, c.auth, id, rt.scope)
 	// Neither a body that comes slowly nor a reader that takes little outlasts its credentials.
 	unhook := context.AfterFunc(ctx, func() {
@@ -165,5 +172,10 @@ func (c *call) answer(rt route) error {
 	if err := c.ids(rt.pattern); err != nil {
 		return err
 	}
-	return rt.answer(c)
+	c.load = &load{room: c.room, tenant: c.tenant}
+	c.r = c.r.WithContext(c.load.metered(c.r.Context()))
+	if of == quota.Streams {
+		return rt.answer(c)
+	}
+	return c.load.inTurn(c.r.Context(), func() error { return rt.answer(c) })
 }

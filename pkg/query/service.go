@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -31,16 +32,24 @@ type Config struct {
 	// flows, mostly after ten minutes.
 	StreamHeartbeat, StreamRetry, StreamLife time.Duration
 	// Streams is how many live streams may be open at the same time.
-	Streams    int
+	Streams int
+	// Reads is how many requests may read at the same time, LargeReads how many of them much: long threads, raw events, proofs. Waiting is
+	// how many may wait for their turn or for the index, and ReadBytes how much memory all may hold. Tenants share each (share.Pool).
+	Reads, LargeReads, Waiting, ReadBytes int
+	// Stall is how long a caller may take nothing of its answer.
+	Stall time.Duration
+	// Quotas are what each tenant may have by the operator's word.
+	Quotas     *quota.Quotas
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, and 128 MiB for runs that are stepped through.
+// DefaultConfig returns the defaults: a wait of 5 s, looking every 50 ms, 128 MiB for runs that are stepped through, 384 MiB for reads.
 func DefaultConfig() Config {
 	return Config{
 		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, TimelineBytes: 128 << 20,
 		StreamHeartbeat: 15 * time.Second, StreamRetry: time.Second, StreamLife: 9 * time.Minute, Streams: 20_000,
+		Reads: 16, LargeReads: 3, Waiting: 4096, ReadBytes: 384 << 20, Stall: 30 * time.Second, Quotas: quota.Unlimited(),
 		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}
 }
@@ -62,6 +71,14 @@ func (c Config) Validate() error {
 		return fmt.Errorf("query: stream life is %v; it must be above zero", c.StreamLife)
 	case c.Streams < 1:
 		return fmt.Errorf("query: streams are %d; it must be at least 1", c.Streams)
+	case c.Reads < 1, c.LargeReads < 1, c.Waiting < 1:
+		return fmt.Errorf("query: reads are %d, large reads %d, and %d may wait; each must be at least 1", c.Reads, c.LargeReads, c.Waiting)
+	case c.ReadBytes < 16<<20:
+		return fmt.Errorf("query: the memory for reads is %d bytes; it must be at least 16777216", c.ReadBytes)
+	case c.Stall <= 0:
+		return fmt.Errorf("query: stall is %v; it must be above zero", c.Stall)
+	case c.Quotas == nil:
+		return errors.New("query: quotas are needed; quota.Unlimited() refuse nothing")
 	case c.Logger == nil:
 		return errors.New("query: a logger is needed")
 	case c.Registerer == nil:
@@ -95,6 +112,8 @@ type Service struct {
 	metrics *metrics
 	handler http.Handler
 
+	room      *room
+	watch     *watch
 	timelines *timelines
 }
 
@@ -107,6 +126,7 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 	if err != nil {
 		return nil, fmt.Errorf("registering query metrics: %w", err)
 	}
+	room := newRoom(cfg)
 	streams, err := newStreams(cfg)
 	if err != nil {
 		return nil, err
@@ -118,7 +138,7 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 	}
 	s := &Service{
 		cfg: cfg, store: index{r}, records: rr, raw: raw, tail: follow, streams: streams, auth: auth, metrics: m,
-		timelines: newTimelines(int64(cfg.TimelineBytes), m),
+		room: room, watch: newWatch(index{r}, cfg.Poll), timelines: newTimelines(int64(cfg.TimelineBytes), m),
 	}
 	s.handler = s.handlers(compress)
 	return s, nil

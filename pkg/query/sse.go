@@ -7,22 +7,18 @@ import (
 	"time"
 )
 
-// sseStall is how long a write to a live stream may block. It ends readers that do not read, and half-open connections.
-const sseStall = 30 * time.Second
-
 // sse buffers server-sent events and sends them with flush.
 type sse struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	retry time.Duration
-	stall time.Duration // how long a write may block
 	// begun: the header was sent, so the request can no longer be refused.
 	begun bool
 	b     bytes.Buffer
 }
 
-func newSSE(w http.ResponseWriter, retry, stall time.Duration) *sse {
-	return &sse{w: w, rc: http.NewResponseController(w), retry: retry, stall: stall}
+func newSSE(w http.ResponseWriter, retry time.Duration) *sse {
+	return &sse{w: w, rc: http.NewResponseController(w), retry: retry}
 }
 
 // begin writes the header and the reader's own id, so that a stream that is cut before its first event can be resumed, too.
@@ -78,7 +74,6 @@ func (s *sse) flush() error {
 	if s.b.Len() == 0 {
 		return nil
 	}
-	_ = s.rc.SetWriteDeadline(time.Now().Add(s.stall)) // only writers without a connection refuse it
 	_, err := s.w.Write(s.b.Bytes())
 	if s.b.Reset(); s.b.Cap() > keptBuffer {
 		s.b = bytes.Buffer{}

@@ -122,6 +122,9 @@ func (c *call) state() error {
 	if err != nil {
 		return err
 	}
+	if err := c.weigh(a.Messages, a.State); err != nil {
+		return err
+	}
 	return c.json(http.StatusOK, a)
 }
 

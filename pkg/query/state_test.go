@@ -318,8 +318,8 @@ func TestState_ReadsARunOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.get("acme", "/v1/threads/chat/runs/r/state").problem(t, 404)
-	if cache := f.service.timelines; len(cache.byRun) > 0 || len(cache.tenants) > 0 || cache.held != 0 {
-		t.Errorf("%d bytes of what was erased stay", cache.held)
+	if cache := f.service.timelines; len(cache.byRun) > 0 || len(cache.recents) > 0 || cache.bytes.Held() != 0 {
+		t.Errorf("%d bytes of what was erased stay", cache.bytes.Held())
 	}
 }
 
@@ -342,7 +342,7 @@ func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
 		holds := func() (runs int, bytes int64, idle bool) {
 			cache.mu.Lock()
 			defer cache.mu.Unlock()
-			return len(cache.byRun), cache.held, len(cache.tenants) == 0 && cache.sweep == nil
+			return len(cache.byRun), cache.bytes.Held(), len(cache.recents) == 0 && cache.sweep == nil
 		}
 		use("old")
 		use("new")
@@ -408,12 +408,12 @@ func TestTimelines_AreFairToTenants(t *testing.T) {
 	for i := range 20 {
 		put("loud", fmt.Sprint(i), 200)
 	}
-	if got := has(); got != "loud/17 loud/18 loud/19 quiet/1" || cache.held != 900 {
-		t.Errorf("%d bytes of %s", cache.held, got)
+	if got := has(); got != "loud/17 loud/18 loud/19 quiet/1" || cache.bytes.Held() != 900 {
+		t.Errorf("%d bytes of %s", cache.bytes.Held(), got)
 	}
 	put("loud", "17", 200)
 	put("third", "1", 400)
-	if got := has(); got != "loud/17 quiet/1 third/1" || cache.held != 900 {
-		t.Errorf("%d bytes of %s", cache.held, got)
+	if got := has(); got != "loud/17 quiet/1 third/1" || cache.bytes.Held() != 900 {
+		t.Errorf("%d bytes of %s", cache.bytes.Held(), got)
 	}
 }

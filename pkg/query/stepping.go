@@ -14,6 +14,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/timeline"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // stepping is one request to step through a run.
@@ -48,7 +49,7 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	} else {
 		c.metrics.timelineReads.WithLabelValues(readFromCache).Inc()
 	}
-	bytes = held.reader.Bytes()
+	bytes = held.reader.Bytes() + held.reader.FoldBytes()
 	if !held.reader.Begun() {
 		return &refusal{
 			status: http.StatusNotFound, extensions: map[string]any{"total": 0},
@@ -72,12 +73,16 @@ func (c *call) readStepped() (view, error) {
 
 // readTimeline reads the raw events of a run that r has not read; all of them if r is nil.
 func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timeline.Reader, error) {
-	release, err := c.timelines.read(c.r.Context(), c.tenant)
-	if err != nil {
+	if err := c.load.enlarge(c.r.Context()); err != nil {
 		return nil, err
 	}
-	defer release()
-	raw, err := c.raw.open(c.r.Context(), row.Raw.Partition)
+	counted := verify.Bytes(&row.Run)            // of the fold; what the timeline holds comes beside it
+	defer func() { _ = c.load.take(-counted) }() // giving back never fails
+	if err := c.load.take(counted); err != nil {
+		counted = 0
+		return nil, err
+	}
+	raw, err := c.openRaw(row.Raw.Partition)
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +95,23 @@ func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timelin
 			h, err := c.restore(v.runs, run)
 			return h.History, err
 		}
-		r, err = timeline.NewReader(recordsOf(v.runs), row.RunID, raw.start, c.timelines.limit/timelineParts, history)
+		r, err = timeline.NewReader(recordsOf(v.runs), row.RunID, raw.start, c.timelines.bytes.Limit()/timelineParts, history)
 		if err != nil {
 			return nil, c.unsteppable(raw, row, err)
 		}
 	}
-	err = c.eachOfThread(raw, r.Ranges(raw.end), r.Headers, r.Take)
+	held := r.Bytes()
+	err = c.eachOfThread(raw, r.Ranges(raw.end), r.Headers, func(e record.Event) error {
+		if err := r.Take(e); err != nil {
+			return err
+		}
+		more := r.Bytes() - held
+		if err := c.load.take(more); err != nil {
+			return err
+		}
+		held, counted = held+more, counted+more
+		return nil
+	})
 	if err != nil {
 		return nil, c.unsteppable(raw, row, err)
 	}
@@ -148,6 +164,9 @@ func (c *call) goneFrom(raw *rawRead, row store.Run, detail string) error {
 
 // at returns a cursor behind step n that can advance to another one.
 func (s stepping) at(n, to int) (*timeline.Cursor, error) {
+	if err := s.c.load.take(s.CursorBytes(n)); err != nil {
+		return nil, err
+	}
 	var values func(timeline.Step) []byte
 	if missing := s.Missing(n, to); missing[0] < missing[1] {
 		read, err := s.values(missing)
@@ -161,7 +180,7 @@ func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 
 // values reads events that the timeline does not hold from the log.
 func (s stepping) values(offsets [2]int64) (map[int64][]byte, error) {
-	raw, err := s.c.raw.open(s.c.r.Context(), s.row.Raw.Partition)
+	raw, err := s.c.openRaw(s.row.Raw.Partition)
 	if err != nil {
 		return nil, err
 	}
@@ -169,12 +188,12 @@ func (s stepping) values(offsets [2]int64) (map[int64][]byte, error) {
 	if offsets[0] < raw.start {
 		return nil, s.c.goneFrom(raw, s.row, "the raw events are gone: they are older than skein.events keeps them. What was folded from them stays: ask for the history")
 	}
-	read := map[int64][]byte{}
+	read := map[int64][]byte{} // of up to a page's steps, or those between two marks
 	var like record.Headers
 	err = s.c.eachOfThread(raw, [][2]int64{offsets}, func() record.Headers { return like }, func(e record.Event) error {
 		like = e.Headers
 		read[e.Offset] = bytes.Clone(e.Value)
-		return nil
+		return s.c.load.take(int64(len(e.Value)))
 	})
 	if err != nil {
 		return nil, s.c.unsteppable(raw, s.row, err)

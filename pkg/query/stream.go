@@ -22,6 +22,7 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tail"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // The reasons for the end of a stream, for metrics.
@@ -60,6 +61,8 @@ type stream struct {
 	rows      []store.Run
 	thread    *live.Thread
 	partition int32
+	// held is the memory that rows and folds take.
+	held int64
 	// reader returns raw records; all of them below through were taken in.
 	reader  *tail.Reader
 	through int64
@@ -105,7 +108,7 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 	// Streams that began together should not all end together.
 	life := c.cfg.StreamLife - time.Duration(rand.Int64N(int64(c.cfg.StreamLife/10)+1))
 	return &stream{
-		call: c, ctx: ctx, out: newSSE(c.w, c.cfg.StreamRetry, c.streams.stall), key: key, from: from, last: from, until: time.Now().Add(life),
+		call: c, ctx: ctx, out: newSSE(c.w, c.cfg.StreamRetry), key: key, from: from, last: from, until: time.Now().Add(life),
 		runID: runID, begun: -1, after: from.at.Offset, seq: from.seq,
 	}, nil
 }
@@ -113,7 +116,12 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 // serve sends events until the stream ends.
 func (s *stream) serve() error {
 	defer s.close()
-	if done, err := s.recorded(); err != nil {
+	done := false
+	err := s.load.inTurn(s.ctx, func() (err error) {
+		done, err = s.recorded()
+		return err
+	})
+	if err != nil {
 		return s.fallBack(err)
 	} else if done {
 		return nil
@@ -189,7 +197,7 @@ func (s *stream) fallBack(err error) error {
 		return err
 	}
 	s.cfg.Logger.WarnContext(s.ctx, "restoring a thread from the lineage store alone", "tenant", s.tenant, "thread_id", s.threadID, "error", err)
-	return s.history(run)
+	return s.load.inTurn(s.ctx, func() error { return s.history(run) })
 }
 
 // recorded answers from the run's record alone, if the run has ended and its record is all that the reader needs.
@@ -247,7 +255,7 @@ func (s *stream) foreign() error {
 func (s *stream) open() error {
 	deadline := time.Now().Add(s.cfg.Wait)
 	for {
-		err := s.openOnce()
+		err := s.load.inTurn(s.ctx, s.openOnce)
 		if err == nil || !errors.Is(err, errBehind) {
 			return err
 		}
@@ -271,7 +279,6 @@ func (s *stream) openOnce() error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	lighten(rows)
 	s.rows = rows
 	if len(rows) > 0 {
 		s.partition = rows[0].Raw.Partition
@@ -281,6 +288,8 @@ func (s *stream) openOnce() error {
 	if at := s.from.at; s.resumes() && at.Offset >= 0 && at.Partition != s.partition {
 		return s.foreign()
 	}
+	running := foldsOf(rows)
+	lighten(rows)
 	thread, err := live.New(s.threadID, recordsOf(rows), to[s.partition], &recordsOfThread{s, rows})
 	if err != nil {
 		return err
@@ -290,7 +299,30 @@ func (s *stream) openOnce() error {
 		return err
 	}
 	s.thread = thread
+	if err := s.hold(int64(len(rows))*store.RowBytes + running); err != nil {
+		return err
+	}
 	return s.follow(from)
+}
+
+// foldsOf is about how much memory the folds of the runs take that go on.
+func foldsOf(rows []store.Run) (bytes int64) {
+	for i := range rows {
+		if rows[i].Status == record.StatusRunning {
+			bytes += verify.Bytes(&rows[i].Run)
+		}
+	}
+	return bytes
+}
+
+// hold counts the memory of what the stream keeps of its thread.
+func (s *stream) hold(bytes int64) error {
+	more := bytes - s.held
+	err := s.load.hold(more)
+	if err == nil {
+		s.held = bytes
+	}
+	return err
 }
 
 // lighten drops the parts of rows that streams do not use: each reader of an open run holds the rows of its thread.
@@ -554,7 +586,7 @@ func (s *stream) join(r *live.Run) error {
 	s.playing, s.after, s.seq = r, -1, -1
 	f := r.Fold()
 	if f == nil {
-		return s.history(r.Head.ID)
+		return s.load.inTurn(s.ctx, func() error { return s.history(r.Head.ID) })
 	}
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, seq: -1}
 	switch {
@@ -584,6 +616,7 @@ func (s *stream) history(run string) error {
 		terminal = nil
 	}
 	s.block(s.whole(run, h.run.Started, h.Messages, h.State, terminal, s.holdsOther(h.run.ParentRunID)), at)
+	s.load.rest() // its reader may be slow
 	return s.out.flush()
 }
 
@@ -681,7 +714,11 @@ func (s *stream) beat() error {
 		return nil
 	}
 	id := s.playing.Head.ID
-	row, err := s.store.Run(s.ctx, s.tenant, s.threadID, id)
+	var row store.Run
+	err := s.load.inTurn(s.ctx, func() (err error) {
+		row, err = s.store.Run(s.ctx, s.tenant, s.threadID, id)
+		return err
+	})
 	switch {
 	case errors.Is(err, store.ErrNotFound) && s.playing.Record != nil:
 		return s.erased()
@@ -779,7 +816,11 @@ func (s *recordsOfThread) Record(run string) (*record.Run, error) {
 
 // History implements live.Source.
 func (s *recordsOfThread) History(run string) (lineage.History, error) {
-	h, err := s.restore(s.rows, run)
+	var h restored
+	err := s.load.inTurn(s.ctx, func() (err error) {
+		h, err = s.restore(s.rows, run)
+		return err
+	})
 	return h.History, err
 }
 

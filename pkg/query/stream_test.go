@@ -29,7 +29,7 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.service.tail.Close)
-	f.service.streams.stall = 100 * time.Millisecond
+	f.service.cfg.Stall = 100 * time.Millisecond
 	const events = 200 // of 50 KB: more than what lies in the buffers of a connection
 	offsets := []int64{f.event("r", fmt.Sprintf(started, "r"))}
 	for n := range events {
@@ -52,8 +52,8 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 			t.Fatal("the reader is not ended")
 		}
 	}
-	if n := testutil.ToFloat64(f.service.streams.metrics.open); n != 0 || len(f.service.streams.slots) != 0 {
-		t.Errorf("%v streams are open, %d places taken", n, len(f.service.streams.slots))
+	if n := testutil.ToFloat64(f.service.streams.metrics.open); n != 0 || f.service.room.streams.Held() != 0 {
+		t.Errorf("%v streams are open, %d places taken", n, f.service.room.streams.Held())
 	}
 
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -78,7 +78,7 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 	}
 	req.Header.Set("Tenant", "acme")
 	req.Header.Set("Last-Event-ID", last)
-	f.service.streams.stall = time.Minute
+	f.service.cfg.Stall = time.Minute
 	again, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		t.Fatal(err)

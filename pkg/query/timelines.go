@@ -7,14 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/timeline"
 )
 
 const (
-	// timelineParts divides the cache: one run's timeline may take one part, and that many runs are read from the log at the same time.
+	// timelineParts divides the cache: one run's timeline may take one part.
 	timelineParts = 4
-	// timelineReads bounds how many runs of one tenant are read from the log at the same time.
-	timelineReads = 2
 	// timelineIdle is how long an unused timeline is kept. It bounds how long erased data stays in memory.
 	timelineIdle = 10 * time.Minute
 )
@@ -22,25 +21,17 @@ const (
 // timelines caches the timelines of runs, so that the next step of a run costs one event and not the whole run. Its size is bounded: when it
 // is full, it evicts the least recently used run of the tenant that holds most.
 type timelines struct {
-	limit   int64
 	metrics *metrics
-	reads   chan struct{}
+	bytes   *share.Pool
 
-	mu      sync.Mutex
-	held    int64
-	byRun   map[timelineKey]*cachedRun
-	sweep   *time.Timer // runs while there is something
-	tenants map[string]*tenantTimelines
+	mu    sync.Mutex
+	byRun map[timelineKey]*cachedRun
+	sweep *time.Timer // runs while there is something
+	// recents are the runs of each tenant (*cachedRun), the last used one first.
+	recents map[string]*lru.List
 }
 
 type timelineKey struct{ tenant, thread, run string }
-
-// tenantTimelines is one tenant's part of the cache.
-type tenantTimelines struct {
-	held    int64
-	reads   int
-	recents *lru.List // of *cachedRun, most recently used first
-}
 
 // cachedRun is one run in the cache. The holder of turn may use and change the reader.
 type cachedRun struct {
@@ -58,19 +49,18 @@ type cachedRun struct {
 
 func newTimelines(limit int64, m *metrics) *timelines {
 	return &timelines{
-		limit: limit, metrics: m, reads: make(chan struct{}, timelineParts),
-		byRun: map[timelineKey]*cachedRun{}, tenants: map[string]*tenantTimelines{},
+		metrics: m, bytes: share.NewPool(limit), byRun: map[timelineKey]*cachedRun{}, recents: map[string]*lru.List{},
 	}
 }
 
-// of returns a tenant's part of the cache.
-func (t *timelines) of(tenant string) *tenantTimelines {
-	have := t.tenants[tenant]
-	if have == nil {
-		have = &tenantTimelines{recents: lru.New()}
-		t.tenants[tenant] = have
+// of returns the runs of a tenant.
+func (t *timelines) of(tenant string) *lru.List {
+	recents := t.recents[tenant]
+	if recents == nil {
+		recents = lru.New()
+		t.recents[tenant] = recents
 	}
-	return have
+	return recents
 }
 
 // acquire returns a run with its turn. Call release when done.
@@ -94,14 +84,14 @@ func (t *timelines) find(key timelineKey, origin string) *cachedRun {
 	}
 	if c == nil {
 		c = &cachedRun{key: key, origin: origin, turn: make(chan struct{}, 1)}
-		c.at = t.of(key.tenant).recents.PushFront(c)
+		c.at = t.of(key.tenant).PushFront(c)
 		t.byRun[key] = c
 	}
 	c.used = time.Now()
 	if t.sweep == nil {
 		t.sweep = time.AfterFunc(timelineIdle, t.forgetIdle)
 	}
-	t.of(key.tenant).recents.MoveToFront(c.at)
+	t.of(key.tenant).MoveToFront(c.at)
 	return c
 }
 
@@ -113,51 +103,41 @@ func (t *timelines) release(c *cachedRun, bytes int64) {
 			t.drop(c)
 		}
 	}
-	for t.held > t.limit {
-		t.drop(t.heaviest().oldest())
+	for t.bytes.Over() > 0 {
+		t.drop(t.heaviest())
 	}
-	t.metrics.timelineBytes.Set(float64(t.held))
+	t.metrics.timelineBytes.Set(float64(t.bytes.Held()))
 	t.mu.Unlock()
 	<-c.turn
 }
 
 func (t *timelines) count(c *cachedRun, bytes int64) {
 	c.bytes += bytes
-	t.held += bytes
-	t.of(c.key.tenant).held += bytes
+	t.bytes.Add(c.key.tenant, bytes)
 }
 
-// heaviest returns the tenant that holds most; of several that hold as much, the one whose oldest run was used the longest ago. It needs
-// a tenant that has a run.
-func (t *timelines) heaviest() *tenantTimelines {
-	var most *tenantTimelines
-	for _, have := range t.tenants {
-		if have.recents.Len() > 0 && (most == nil || have.held > most.held || have.held == most.held && have.oldest().used.Before(most.oldest().used)) {
-			most = have
+// heaviest returns the run to give up: the least recently used one of the tenant that holds most; of several that hold as much, of the one
+// whose run is the oldest. It needs a tenant that holds something.
+func (t *timelines) heaviest() *cachedRun {
+	var oldest *cachedRun
+	for _, tenant := range t.bytes.Heaviest() {
+		if c := t.recents[tenant].Back().Value.(*cachedRun); oldest == nil || c.used.Before(oldest.used) {
+			oldest = c
 		}
 	}
-	return most
+	return oldest
 }
-
-// oldest returns the run that was not used for the longest time.
-func (t *tenantTimelines) oldest() *cachedRun { return t.recents.Back().Value.(*cachedRun) }
 
 // drop evicts a run. The holder of its turn may still use it.
 func (t *timelines) drop(c *cachedRun) {
 	t.count(c, -c.bytes)
-	have := t.of(c.key.tenant)
-	have.recents.Remove(c.at)
+	recents := t.of(c.key.tenant)
+	if recents.Remove(c.at); recents.Len() == 0 {
+		delete(t.recents, c.key.tenant)
+	}
 	c.at = nil
 	if t.byRun[c.key] == c {
 		delete(t.byRun, c.key)
-	}
-	t.tidy(c.key.tenant)
-}
-
-// tidy removes a tenant that holds nothing.
-func (t *timelines) tidy(tenant string) {
-	if have := t.tenants[tenant]; have.recents.Len() == 0 && have.reads == 0 {
-		delete(t.tenants, tenant)
 	}
 }
 
@@ -170,7 +150,7 @@ func (t *timelines) forgetIdle() {
 			t.drop(c)
 		}
 	}
-	t.metrics.timelineBytes.Set(float64(t.held))
+	t.metrics.timelineBytes.Set(float64(t.bytes.Held()))
 	if t.sweep = nil; len(t.byRun) > 0 {
 		t.sweep = time.AfterFunc(timelineIdle/2, t.forgetIdle)
 	}
@@ -185,30 +165,5 @@ func (t *timelines) forget(tenant, thread string) {
 			t.drop(c)
 		}
 	}
-	t.metrics.timelineBytes.Set(float64(t.held))
-}
-
-// read acquires a slot for reading a run from the log; call the result to release it.
-func (t *timelines) read(ctx context.Context, tenant string) (release func(), err error) {
-	t.mu.Lock()
-	have := t.of(tenant)
-	if have.reads >= timelineReads {
-		t.mu.Unlock()
-		return nil, later(fmt.Sprintf("%d runs of this tenant are being read already; try again", timelineReads))
-	}
-	have.reads++
-	t.mu.Unlock()
-	done := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		have.reads--
-		t.tidy(tenant)
-	}
-	select {
-	case t.reads <- struct{}{}:
-		return func() { <-t.reads; done() }, nil
-	case <-ctx.Done():
-		done()
-		return nil, fmt.Errorf("waiting to read a run: %w", ctx.Err())
-	}
+	t.metrics.timelineBytes.Set(float64(t.bytes.Held()))
 }

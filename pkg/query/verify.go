@@ -57,11 +57,17 @@ func (c *call) verify() error {
 	if i < 0 {
 		return store.ErrNotFound
 	}
-	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
+	if err := c.load.enlarge(c.r.Context()); err != nil {
+		return err
+	}
+	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return err
 	}
 	defer raw.close()
+	if row := &v.runs[i]; !c.load.fits(verify.Bytes(&row.Run)) {
+		return &refusal{status: http.StatusUnprocessableEntity, detail: c.tooLarge(row), extensions: map[string]any{"limit": "read-memory"}}
+	}
 	from := &indexed{call: c, runs: v.runs}
 	answers, err := c.prove(raw, from, v.runs[i:i+1], v.indexedTo)
 	if err != nil {
@@ -73,8 +79,8 @@ func (c *call) verify() error {
 	return c.json(v.status, answers[0])
 }
 
-// The bounds on the runs of a thread that are folded side by side: their number, and about how large they are, by the events that
-// they say. Those come on top that were going on when one of them began, and the first has room in any case.
+// The bounds on the runs of a thread that are folded side by side: their number, and about how much memory they take. Those come on top
+// that were going on when one of them began, and the first has room in any case.
 const (
 	provedAtOnce      = 64
 	provedAtOnceBytes = 64 << 20
@@ -90,7 +96,10 @@ func (c *call) verifyThread() error {
 	if v.status == http.StatusTooEarly {
 		return tooEarly()
 	}
-	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
+	if err := c.load.enlarge(c.r.Context()); err != nil {
+		return err
+	}
+	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return err
 	}
@@ -109,14 +118,16 @@ func (c *call) verifyThread() error {
 func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) error {
 	for rest := v.runs; len(rest) > 0; {
 		n, size := 0, int64(0)
-		for n < len(rest) && n < provedAtOnce && (n == 0 || size <= provedAtOnceBytes) {
-			for _, bytes := range rest[n].Stats.EventBytes {
-				size += bytes
-			}
+		for n < len(rest) && n < provedAtOnce && (n == 0 || size+verify.Bytes(&rest[n].Run) <= provedAtOnceBytes) {
+			size += verify.Bytes(&rest[n].Run)
 			n++
 		}
-		answers, err := c.prove(raw, from, rest[:n], v.indexedTo)
-		if err != nil {
+		var answers []proofAnswer
+		var err error
+		if row := &rest[0]; !c.load.fits(size) { // it is the only one
+			p := verify.Report{RunID: row.RunID, Verdict: verify.Unproved, Reason: c.tooLarge(row), Earliest: -1, Differences: []string{}, Unproved: []string{}}
+			answers = []proofAnswer{newProofAnswer(*row, p, v.indexedTo)}
+		} else if answers, err = c.prove(raw, from, rest[:n], v.indexedTo); err != nil {
 			return err
 		}
 		for _, a := range answers {
@@ -132,12 +143,23 @@ func (c *call) proveAll(raw *rawRead, from *indexed, v view, out *replayWriter) 
 	return nil
 }
 
+// tooLarge says why a run is not folded again.
+func (c *call) tooLarge(row *store.Run) string {
+	return fmt.Sprintf("folding run %q again takes about %d bytes of memory, and one tenant may have %d here: have the operator raise --read-memory, or verify where that is larger", row.RunID, verify.Bytes(&row.Run), c.room.memory.Alone())
+}
+
 // prove proves some runs of a thread, as rows tell of it.
 func (c *call) prove(raw *rawRead, from *indexed, wanted []store.Run, to record.Position) ([]proofAnswer, error) {
 	ids := make([]string, len(wanted))
+	need := int64(0)
 	for i := range wanted {
 		ids[i] = wanted[i].RunID
+		need += verify.Bytes(&wanted[i].Run)
 	}
+	if err := c.load.take(need); err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.load.take(-need) }() // giving back never fails
 	v, err := verify.NewThread(recordsOf(from.runs), ids, [2]int64{raw.start, raw.end}, from)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
@@ -236,6 +258,8 @@ func (s *indexed) History(run string) (lineage.History, error) {
 	}
 	h, err := s.restore(s.runs, run)
 	switch why := new(refusal); {
+	case errors.Is(err, errNoRoom), errors.Is(err, errLarge):
+		return lineage.History{}, err
 	case errors.As(err, &why):
 		return lineage.History{}, s.lacks(why.detail)
 	case errors.Is(err, errBroken):

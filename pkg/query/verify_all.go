@@ -37,19 +37,23 @@ const (
 // verifyAll is verify for all runs that the tenant has, each an answer of its own on a line, by partition and thread. Runs
 // are those of skein.runs, which is read once with the raw events; so each row of the index is compared with its record as well.
 func (c *call) verifyAll() error {
-	select {
-	case c.raw.whole <- struct{}{}:
-		defer func() { <-c.raw.whole }()
-	default:
-		return later("other proofs of all runs are under way; try again")
+	if !c.raw.whole.Take(c.tenant, 1) {
+		return busy("proofs", "other proofs of all runs are under way; try again")
 	}
-	if err := c.raw.take(); err != nil {
+	defer c.raw.whole.Give(c.tenant, 1)
+	if err := c.load.enlarge(c.r.Context()); err != nil {
 		return err
 	}
-	defer func() { <-c.raw.slots }()
+	if err := c.load.take(refold.VerifyBytes); err != nil {
+		return err
+	}
+	done, err := c.takeRaw()
+	if err != nil {
+		return err
+	}
+	defer done()
 	a := &allAnswer{call: c, out: newReplayWriter(c)}
 	a.out.form = typeNDJSON
-	var err error
 	if a.to, err = c.store.IndexedTo(c.r.Context(), c.tenant); err != nil {
 		return err
 	}
@@ -125,7 +129,7 @@ func (a *allAnswer) excluded(_, thread string) error {
 		return err
 	}
 	v := newView(rows, a.to)
-	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
+	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return err
 	}

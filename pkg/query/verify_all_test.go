@@ -203,7 +203,7 @@ func (w waiting) Thread(ctx context.Context, _, _ string) ([]store.Run, error) {
 	return nil, ctx.Err()
 }
 
-// Two are answered at the same time; who leaves makes room.
+// A tenant has one answered at a time; who leaves makes room.
 func TestVerifyAll_EndsWithItsCaller(t *testing.T) {
 	asked := make(chan struct{})
 	f := newRawFixtureWith(t, func(r store.Reader) store.Reader { return waiting{r, asked} })
@@ -212,34 +212,30 @@ func TestVerifyAll_EndsWithItsCaller(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	ended := make(chan struct{})
-	for range wholeReaders {
-		go func() {
-			defer func() { ended <- struct{}{} }()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.server.URL+"/v1/verify", nil)
-			if err != nil {
-				t.Error(err)
-				return
+	go func() {
+		defer func() { ended <- struct{}{} }()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.server.URL+"/v1/verify", nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		req.Header.Set("Tenant", "acme")
+		transport := &http.Transport{DisableKeepAlives: true}
+		if resp, err := (&http.Client{Transport: transport}).Do(req); err == nil {
+			_, err = http.MaxBytesReader(nil, resp.Body, 1<<20).Read(make([]byte, 1<<20))
+			for err == nil {
+				_, err = resp.Body.Read(make([]byte, 1<<20))
 			}
-			req.Header.Set("Tenant", "acme")
-			transport := &http.Transport{DisableKeepAlives: true}
-			if resp, err := (&http.Client{Transport: transport}).Do(req); err == nil {
-				_, err = http.MaxBytesReader(nil, resp.Body, 1<<20).Read(make([]byte, 1<<20))
-				for err == nil {
-					_, err = resp.Body.Read(make([]byte, 1<<20))
-				}
-				_ = resp.Body.Close()
-			}
-		}()
-		<-asked
-	}
-	f.get("acme", "/v1/verify").problem(t, http.StatusServiceUnavailable)
+			_ = resp.Body.Close()
+		}
+	}()
+	<-asked
+	f.get("acme", "/v1/verify").problem(t, http.StatusTooManyRequests)
 	leave()
-	for range wholeReaders {
-		<-ended
-	}
-	for deadline := time.Now().Add(10 * time.Second); len(f.raw.whole)+len(f.raw.slots) > 0; time.Sleep(time.Millisecond) {
+	<-ended
+	for deadline := time.Now().Add(10 * time.Second); f.raw.whole.Held()+f.raw.slots.Held() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d go on", len(f.raw.whole))
+			t.Fatalf("%d go on", f.raw.whole.Held())
 		}
 	}
 }

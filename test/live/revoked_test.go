@@ -79,7 +79,7 @@ func TestRevoked_EndsWhatIsOpenInEveryStage(t *testing.T) {
 		"a stream that waits for a run": {http.MethodGet, s.queries[0] + "/v1/threads/none/stream", "", "", false, 200, ": " + tenant.ErrRevoked.Error()},
 		"connect":                       {http.MethodPost, s.queries[0] + "/v1/connect", "", fmt.Sprintf(input, "chat", "x"), false, 200, ": " + tenant.ErrRevoked.Error()},
 		"connect before its input":      {http.MethodPost, s.queries[0] + "/v1/connect", "", half, true, 401, tenant.ErrRevoked.Error()},
-		"a replay at a pace":            {http.MethodGet, s.queries[0] + runPath("chat", "done") + "/events?pace=0.0001", "text/event-stream", "", false, 200, ": " + tenant.ErrRevoked.Error()},
+		"a replay at a pace":            {http.MethodGet, s.queries[0] + runPath("chat", "done") + "/events?pace=0.001", "text/event-stream", "", false, 200, ": " + tenant.ErrRevoked.Error()},
 	}
 	ended, begun := make(map[string]chan open), time.Now()
 	for name, r := range requests {

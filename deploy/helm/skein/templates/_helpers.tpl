@@ -215,13 +215,21 @@ containers:
     imagePullPolicy: {{ .root.Values.image.pullPolicy }}
     command: [/usr/local/bin/{{ .stage }}]
     args: [--config=/etc/skein/config/skein.yaml]
-    {{- if .data }}
+    {{- if or .data (eq .stage "query") }}
     env:
+      {{- if .data }}
       # The pod's name is its own in the group, and stays over restarts.
       - name: SKEIN_INSTANCE_ID
         valueFrom:
           fieldRef:
             fieldPath: metadata.name
+      {{- else }}
+      # Has Go collect garbage before the pod is killed for it.
+      - name: GOMEMLIMIT
+        valueFrom:
+          resourceFieldRef:
+            resource: limits.memory
+      {{- end }}
     {{- end }}
     ports:
       {{- if has .stage (list "ingest" "query") }}

@@ -1,0 +1,216 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/skeinhq/skein/internal/share"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+const (
+	// lightBytes is how much memory a read takes before it counts as a large one.
+	lightBytes = 2 << 20
+	// memoryStep is how much memory is taken from the pool at once, so that its lock is not asked for each row.
+	memoryStep = 64 << 10
+)
+
+// room is what the requests of all tenants share. Each pool is shared by the rule of share.Pool: a tenant may hold as much as is left free.
+type room struct {
+	// reads are the requests that work at the same time, large those of them that read much. A request that waits, writes to its caller
+	// or keeps a pace holds neither.
+	reads, large *share.Pool
+	// memory is what requests hold of rows, contents and folds, in bytes.
+	memory *share.Pool
+	// waits are the requests that wait for their turn or for the index.
+	waits *share.Pool
+	// streams are the live streams that are open.
+	streams *share.Pool
+	// patience is how long a request waits for its turn.
+	patience time.Duration
+}
+
+func newRoom(cfg Config) *room {
+	return &room{
+		reads: share.NewPool(int64(cfg.Reads)), large: share.NewPool(int64(cfg.LargeReads)), memory: share.NewPool(int64(cfg.ReadBytes)),
+		waits: share.NewPool(int64(cfg.Waiting)), streams: share.NewPool(int64(cfg.Streams)), patience: cfg.Wait,
+	}
+}
+
+// load is what one request holds of the room. Its methods but take are for one goroutine.
+type load struct {
+	*room
+	tenant        string
+	reads, larges bool
+
+	mu sync.Mutex
+	// used is the memory that was asked for, taken what of the pool that took; kept is what of it hold has taken.
+	used, taken, kept int64
+}
+
+// errLarge says that a request reads too much for one of the tenant's ordinary turns.
+var errLarge = errors.New("the read is a large one")
+
+// errNoRoom is in what take returns where there is no room for more.
+var errNoRoom = errors.New("there is no room")
+
+// busy refuses a request whose tenant holds its share.
+func busy(limit, detail string) error {
+	return &refusal{status: http.StatusTooManyRequests, retryAfter: 1, detail: detail, extensions: map[string]any{"limit": limit}}
+}
+
+// inTurn calls f, which reads what an answer takes, in one of the tenant's turns. Where f turns out to be a large read it is called again
+// in one of those for large reads: f writes nothing before it has read. Behind it nothing of what f has read is counted any more.
+// Within a turn inTurn is f.
+func (l *load) inTurn(ctx context.Context, f func() error) error {
+	if l.reads {
+		return f()
+	}
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	defer l.end()
+	err := f()
+	if errors.Is(err, errLarge) {
+		l.free()
+		if err := l.enlarge(ctx); err != nil {
+			return err
+		}
+		err = f()
+	}
+	return err
+}
+
+// begin takes one of the tenant's turns.
+func (l *load) begin(ctx context.Context) error {
+	if l.reads {
+		return nil
+	}
+	err := l.acquire(ctx, l.room.reads, "reads", "as many of your reads are under way as one tenant may have at a time; try again, with fewer at once")
+	l.reads = err == nil
+	return err
+}
+
+// enlarge takes one of the tenant's turns for large reads.
+func (l *load) enlarge(ctx context.Context) error {
+	if l.larges {
+		return nil
+	}
+	err := l.acquire(ctx, l.room.large, "large-reads", "another large read of yours is under way: of a long thread, of raw events, or a proof; try again, with one after another")
+	l.larges = err == nil
+	return err
+}
+
+// acquire waits for a slot of a pool.
+func (l *load) acquire(ctx context.Context, of *share.Pool, limit, detail string) error {
+	if of.Take(l.tenant, 1) {
+		return nil
+	}
+	done, err := l.queue()
+	if err != nil {
+		return err
+	}
+	defer done()
+	wait, cancel := context.WithTimeout(ctx, l.patience)
+	defer cancel()
+	err = of.Wait(wait, l.tenant, 1)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("waiting for a turn: %w", ctx.Err())
+	case err != nil:
+		return busy(limit, detail)
+	}
+	return nil
+}
+
+// queue lets a request wait; call the result when it waits no more.
+func (l *load) queue() (done func(), err error) {
+	if !l.waits.Take(l.tenant, 1) {
+		return nil, busy("waiting", "as many of your requests wait as one tenant may have waiting at a time; try again, with fewer at once")
+	}
+	return func() { l.waits.Give(l.tenant, 1) }, nil
+}
+
+// rest gives the turn back, and keeps the memory: for a request that waits, or writes what it has read.
+func (l *load) rest() {
+	if l.reads {
+		l.room.reads.Give(l.tenant, 1)
+	}
+	if l.larges {
+		l.large.Give(l.tenant, 1)
+	}
+	l.reads, l.larges = false, false
+}
+
+// end gives all back but what hold has taken.
+func (l *load) end() {
+	l.rest()
+	l.free()
+}
+
+// hold counts memory that is held beyond the turn, and that makes no read a large one; a negative number gives it back.
+func (l *load) hold(bytes int64) error {
+	l.mu.Lock()
+	l.kept += bytes
+	l.mu.Unlock()
+	err := l.take(bytes)
+	if err != nil {
+		l.mu.Lock()
+		l.kept -= bytes
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// free gives the memory back but for what hold has taken.
+func (l *load) free() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = l.kept
+	if over := l.taken - l.kept; over > 0 {
+		l.memory.Give(l.tenant, over)
+		l.taken = l.kept
+	}
+}
+
+// take counts memory before it is taken; a negative number has it used again, and free gives it back. The error is errLarge outside of a turn for large reads, or
+// in a refusal with errNoRoom.
+func (l *load) take(bytes int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if bytes <= 0 {
+		l.used += bytes
+		return nil
+	}
+	if l.used+bytes > lightBytes+l.kept && !l.larges {
+		return errLarge
+	}
+	l.used += bytes
+	more := l.used - l.taken
+	if more <= 0 {
+		return nil
+	}
+	more = max(more, memoryStep)
+	if l.memory.Take(l.tenant, more) {
+		l.taken += more
+		return nil
+	}
+	l.used -= bytes
+	if l.used+bytes > l.memory.Alone() {
+		return errors.Join(errNoRoom, &refusal{
+			status: http.StatusUnprocessableEntity, extensions: map[string]any{"limit": "read-memory"},
+			detail: fmt.Sprintf("the answer takes more than the %d bytes of memory that one tenant may have here: ask for less of the thread (limit, ancestorsOf, one run), or have the operator raise --read-memory", l.memory.Alone()),
+		})
+	}
+	return errors.Join(errNoRoom, busy("read-memory", "your reads hold as much memory as one tenant may have at a time; try again, with fewer at once"))
+}
+
+// fits reports whether a request may ever take so much memory.
+func (l *load) fits(bytes int64) bool { return bytes <= l.memory.Alone() }
+
+// metered returns a context whose reads of the store are counted.
+func (l *load) metered(ctx context.Context) context.Context { return store.WithMeter(ctx, l.take) }

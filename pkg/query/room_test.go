@@ -1,0 +1,192 @@
+package query
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// held says what of the room is held.
+func (r *room) held() string {
+	return fmt.Sprintf("%d reads, %d large, %d waiting, %d bytes", r.reads.Held(), r.large.Held(), r.waits.Held(), r.memory.Held())
+}
+
+const nothingHeld = "0 reads, 0 large, 0 waiting, 0 bytes"
+
+func testRoom() *room {
+	cfg := DefaultConfig()
+	cfg.Reads, cfg.LargeReads, cfg.ReadBytes = 4, 3, 64<<20
+	return newRoom(cfg)
+}
+
+func TestLoad_StartsALargeReadOver(t *testing.T) {
+	l := &load{room: testRoom(), tenant: "acme"}
+	var turns []string
+	err := l.inTurn(t.Context(), func() error {
+		turns = append(turns, l.held())
+		for range 10 {
+			if err := l.take(1 << 20); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if want := "[1 reads, 0 large, 0 waiting, 0 bytes 1 reads, 1 large, 0 waiting, 0 bytes]"; err != nil || fmt.Sprint(turns) != want {
+		t.Errorf("%v: it was called with %v", err, turns)
+	}
+	if l.held() != nothingHeld {
+		t.Errorf("behind it are held %s", l.held())
+	}
+}
+
+func TestLoad_RefusesWhatNeverFitsAndWhatDoesNotFitNow(t *testing.T) {
+	room := testRoom()
+	read := func(bytes int64) *refusal {
+		l := &load{room: room, tenant: "acme"}
+		err := l.inTurn(t.Context(), func() error { return l.take(bytes) })
+		why := new(refusal)
+		if err != nil && (!errors.As(err, &why) || !errors.Is(err, errNoRoom)) {
+			t.Fatal(err)
+		}
+		return why
+	}
+	if r := read(32 << 20); r.status != 0 {
+		t.Errorf("half of the memory: %d %s", r.status, r.detail)
+	}
+	if r := read(32<<20 + 1); r.status != http.StatusUnprocessableEntity || r.retryAfter != 0 || r.extensions["limit"] != "read-memory" {
+		t.Errorf("more than half of the memory: %d %s", r.status, r.detail)
+	}
+	room.memory.Take("acme", 20<<20)
+	if r := read(20 << 20); r.status != http.StatusTooManyRequests || r.retryAfter == 0 || r.extensions["limit"] != "read-memory" {
+		t.Errorf("beside others: %d %s", r.status, r.detail)
+	}
+	other := &load{room: room, tenant: "umbrella"}
+	if err := other.inTurn(t.Context(), func() error { return other.take(20 << 20) }); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+}
+
+func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := testRoom()
+		for room.reads.Take("acme", 1) {
+		}
+		l := &load{room: room, tenant: "acme"}
+		begun := time.Now()
+		why := new(refusal)
+		if err := l.begin(t.Context()); !errors.As(err, &why) || why.status != http.StatusTooManyRequests || time.Since(begun) != room.patience {
+			t.Errorf("after %v: %v", time.Since(begun), err)
+		}
+		other := &load{room: room, tenant: "umbrella"}
+		if err := other.begin(t.Context()); err != nil {
+			t.Errorf("another tenant: %v", err)
+		}
+		other.rest()
+		go func() {
+			time.Sleep(time.Second)
+			room.reads.Give("acme", 1)
+		}()
+		if err := l.begin(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for room.waits.Take("acme", 1) {
+		}
+		third := &load{room: room, tenant: "acme"}
+		if err := third.begin(t.Context()); !errors.As(err, &why) || why.extensions["limit"] != "waiting" {
+			t.Errorf("with as many that wait as may: %v", err)
+		}
+	})
+}
+
+func TestHandler_GivesBackWhatARequestHeld(t *testing.T) {
+	f := newFixture(t)
+	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, "x")))
+	for _, path := range []string{"/v1/threads/chat/history", "/v1/threads/chat/lineage", "/v1/threads/none", "/v1/threads/chat?atLeast=3:9999", "/v1/threads?limit=x"} {
+		f.get("acme", path)
+	}
+	f.server.Close() // handlers have ended
+	if held := f.service.room.held(); held != nothingHeld {
+		t.Errorf("%s", held)
+	}
+}
+
+func TestHandler_GivesUpAnswersThatNobodyReads(t *testing.T) {
+	f := newFixture(t)
+	f.service.cfg.Stall = 100 * time.Millisecond
+	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, strings.Repeat("x", 15<<20))))
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", f.server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }() // nothing of it is read
+	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "GET /v1/threads/chat/history HTTP/1.1\r\nHost: skein\r\nTenant: acme\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	memory := f.service.room.memory
+	until := func(what string, is func() bool) {
+		t.Helper()
+		deadline := time.NewTimer(time.Minute)
+		defer deadline.Stop()
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for !is() {
+			select {
+			case <-tick.C:
+			case <-deadline.C:
+				t.Fatalf("waited a minute until %s: %s", what, f.service.room.held())
+			}
+		}
+	}
+	until("it is read", func() bool { return memory.Held() > 15<<20 })
+	until("it is given up", func() bool { return memory.Held() == 0 })
+}
+
+func TestLive_GivesATenantItsShareOfStreams(t *testing.T) {
+	f := newFixture(t)
+	streams := f.service.room.streams
+	for streams.Take("acme", 1) {
+	}
+	r := f.get("acme", "/v1/threads/chat/stream")
+	r.problem(t, http.StatusTooManyRequests)
+	if r.header.Get("Retry-After") == "" || !strings.Contains(r.body, `"limit":"streams"`) {
+		t.Errorf("it says %v %s", r.header, r.body)
+	}
+	if streams.HeldBy("acme") != streams.Limit()/2 || !streams.Take("umbrella", 1) {
+		t.Errorf("%d of %d streams are one tenant's", streams.HeldBy("acme"), streams.Limit())
+	}
+}
+
+func TestPacer_CutsPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pacer{pace: 1}
+		out := newReplayWriter(&call{w: discard{}, r: &http.Request{Header: http.Header{}}})
+		begun := time.Now()
+		for _, at := range []time.Duration{0, 24 * time.Hour, 24*time.Hour + time.Second} {
+			if err := p.wait(t.Context(), begun.Add(at), out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begun); took != maxPause+time.Second {
+			t.Errorf("a day and a second took %v", took)
+		}
+	})
+}
+
+// discard takes answers.
+type discard struct{}
+
+func (discard) Header() http.Header         { return http.Header{} }
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+func (discard) WriteHeader(int)             {}
+func (discard) FlushError() error           { return nil }

@@ -1,0 +1,73 @@
+package query
+
+import (
+	"errors"
+	"net/http"
+	"time"
+)
+
+// stallWriter gives an answer up whose caller takes nothing of it for a time: what was read for it would stay in memory.
+type stallWriter struct {
+	http.ResponseWriter
+	rc    *http.ResponseController
+	stall time.Duration
+	// written is how much was since the last flush.
+	written int
+}
+
+// stallPart is how much of an answer a caller has to take in the time of a stall. It is less than what the system keeps of a connection, so a
+// caller gets on for as long as it reads at all.
+const stallPart = 64 << 10
+
+// impatient has a handler's answers given up that nobody reads. It comes before compression.
+func (s *Service) impatient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sw := &stallWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: s.cfg.Stall}
+		defer sw.end()
+		next.ServeHTTP(sw, r)
+	})
+}
+
+// begin starts the time of what is written next.
+func (w *stallWriter) begin() {
+	_ = w.rc.SetWriteDeadline(time.Now().Add(w.stall)) // refused only by writers that are no connection
+}
+
+// Write implements http.ResponseWriter.
+func (w *stallWriter) Write(b []byte) (n int, err error) {
+	for len(b) > 0 && err == nil {
+		part := b[:min(len(b), stallPart)]
+		w.begin()
+		var m int
+		m, err = w.ResponseWriter.Write(part)
+		n, b = n+m, b[m:]
+	}
+	w.written += n
+	return n, err
+}
+
+// FlushError serves http.ResponseController.
+func (w *stallWriter) FlushError() error {
+	w.begin()
+	w.written = 0
+	return w.rc.Flush()
+}
+
+// Flush implements http.Flusher, which compression asks for.
+func (w *stallWriter) Flush() { _ = w.FlushError() } // the next write tells
+
+// Unwrap serves http.ResponseController.
+func (w *stallWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// smallAnswer is what net/http keeps until a handler ends, to say its length.
+const smallAnswer = 2048
+
+// end sends what is left in the time of a stall, and lets the connection serve other requests.
+func (w *stallWriter) end() {
+	if w.written > smallAnswer {
+		if err := w.FlushError(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return // it is of no more use
+		}
+	}
+	_ = w.rc.SetWriteDeadline(time.Time{})
+}

@@ -1,0 +1,403 @@
+package abuse
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/fold"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/store/sqlite"
+)
+
+// reads is a site with a query stage over threads of both tenants. They are written as compactor and indexer would have.
+type reads struct {
+	*Site
+	*Stage
+	store *sqlite.Store
+	file  string
+	// next is the next offset of each partition of skein.events, records that of skein.runs.
+	next, records map[int32]int64
+}
+
+// newReads makes the store. Write what there is to read, then start the stage.
+func newReads(t *testing.T) *reads {
+	r := &reads{Site: NewSite(t), next: map[int32]int64{}, records: map[int32]int64{}}
+	r.file = filepath.Join(r.Dir, "store.db")
+	var err error
+	if r.store, err = sqlite.Open(t.Context(), r.file); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.store.Close() })
+	if err := r.store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.run(Honest, "chat", "r", 20)
+	r.chain(Honest, "long", 20)
+	return r
+}
+
+func (r *reads) start() { r.Stage = r.Site.Start("query", "--sqlite", r.file) }
+
+// fatal ends the test on an error.
+func (r *reads) fatal(err error) {
+	r.TB.Helper()
+	if err != nil {
+		r.TB.Fatal(err)
+	}
+}
+
+// oneRun folds all records into one run, which has no parent.
+type oneRun struct{ *fold.Run }
+
+func (o oneRun) Find(*fold.Decoded) (*fold.Run, fold.Outcome, error) { return o.Run, "", nil }
+
+func (o oneRun) Begin(run *fold.Run, _ *fold.Decoded, in *agui.RunAgentInput) (*compact.Run, error) {
+	started, _ := fold.Start(run.ID, lineage.ParentNone, lineage.History{}, in, 0)
+	return started, nil
+}
+
+// run writes a run of so many messages of a character: its events, its record and its rows.
+func (r *reads) run(who, thread, id string, messages int) {
+	r.TB.Helper()
+	key, err := record.ThreadKey(who, thread)
+	r.fatal(err)
+	partition := record.Partition([]byte(key), Partitions)
+	run := fold.NewRun(thread, id, id)
+	loop := fold.NewLoop(oneRun{run})
+	first := r.next[partition]
+	var log []*kgo.Record
+	begun := time.Now()
+	add := func(value string) {
+		offset := r.next[partition]
+		r.next[partition]++
+		h := record.Headers{Kind: record.KindEvent, RunID: id, Seq: offset - first}
+		at := begun.Add(time.Duration(len(log)) * 100 * time.Millisecond)
+		log = append(log, &kgo.Record{Topic: r.Kafka.Topics().Events, Partition: partition, Key: []byte(key), Value: []byte(value), Headers: kafka.Headers(h), Timestamp: at})
+		_, outcome, err := loop.Next(record.Event{Partition: partition, Offset: offset, Time: at, Headers: h, Value: []byte(value)})
+		if err != nil || outcome != fold.Folded {
+			r.TB.Fatalf("folding %s: %s, %v", value, outcome, err)
+		}
+	}
+	add(fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, id))
+	for i := range messages {
+		add(fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"%d","role":"assistant","delta":"a"}`, i))
+	}
+	add(fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, id))
+	kafkatest.Produce(r.TB, r.Kafka, log...)
+	given := &record.Run{Tenant: who, ThreadID: thread, RunID: id, FoldVersion: compact.Version}
+	given.ParentBy, given.BranchID, given.RootRunID = record.ParentNone, id, id
+	given.Raw.Partition, given.Raw.Ranges = partition, [][2]int64{{first, r.next[partition]}}
+	made, _ := run.Record(given, fold.Origin{}, first, r.next[partition])
+	value, err := record.EncodeRun(made)
+	r.fatal(err)
+	runKey, err := record.RunKey(who, thread, id)
+	r.fatal(err)
+	kafkatest.Produce(r.TB, r.Kafka, &kgo.Record{
+		Topic: r.Kafka.Topics().Runs, Partition: partition, Key: []byte(runKey), Value: value, Headers: kafka.Headers(record.Headers{Kind: record.KindRun, RunID: id, Seq: -1}),
+	})
+	r.write(r.records[partition], made)
+	r.records[partition]++
+}
+
+// chain writes the rows of a thread of runs that go on from one another, of a message each.
+func (r *reads) chain(who, thread string, runs int) {
+	r.TB.Helper()
+	key, err := record.ThreadKey(who, thread)
+	r.fatal(err)
+	partition := record.Partition([]byte(key), Partitions)
+	var all []*record.Run
+	for i := range runs {
+		id, at := fmt.Sprint("run-", i), time.Now().Add(time.Duration(i-runs)*time.Second).UTC()
+		run := &record.Run{
+			Tenant: who, ThreadID: thread, RunID: id, Status: record.StatusFinished, StartedAt: at, EndedAt: &at, FoldVersion: compact.Version,
+			Messages:     []agui.Message{{ID: id, Role: agui.RoleAssistant, Raw: json.RawMessage(fmt.Sprintf(`{"id":%q,"role":"assistant","content":"a"}`, id))}},
+			MessageCount: i + 1, Stats: record.Stats{Events: map[string]int64{"RUN_STARTED": 1, "TEXT_MESSAGE_CHUNK": 1, "RUN_FINISHED": 1}, Messages: 1},
+			Raw: record.Raw{Partition: partition, First: int64(i), Next: int64(i) + 1, NextSeq: -1},
+		}
+		run.ParentBy, run.BranchID, run.RootRunID, run.Depth = record.ParentNone, "run-0", "run-0", i
+		if i > 0 {
+			run.ParentBy, run.ParentRunID, run.Base = record.ParentLatest, all[i-1].RunID, all[i-1].RunID
+		}
+		all = append(all, run)
+	}
+	r.write(0, all...)
+}
+
+// write writes rows of run records, which lie at an offset.
+func (r *reads) write(version int64, runs ...*record.Run) {
+	r.TB.Helper()
+	var entries []store.Entry
+	for _, run := range runs {
+		entries = append(entries, store.Entry{Partition: run.Raw.Partition, Version: version, Tenant: run.Tenant, ThreadID: run.ThreadID, RunID: run.RunID, Run: run})
+	}
+	r.fatal(r.store.Write(r.TB.Context(), entries))
+}
+
+// honest reads a short history and a thread's lineage in turn.
+func (r *reads) honest(web *http.Client) func(ctx context.Context, n int) error {
+	paths := []string{"/v1/threads/long/history", "/v1/threads/long/lineage", "/v1/threads"}
+	return func(ctx context.Context, n int) error {
+		resp, err := web.Do(r.Request(ctx, Honest, http.MethodGet, r.URL+paths[n%len(paths)], nil))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }() // only read
+		body, err := io.ReadAll(resp.Body)
+		if err == nil && resp.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%d %s", resp.StatusCode, body)
+		}
+		return err
+	}
+}
+
+// answers counts what an attacker got.
+type answers struct {
+	mu    sync.Mutex
+	by    map[string]int
+	sent  int64
+	hints map[int]string
+}
+
+func (a *answers) note(what string, sent int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.by[what]++
+	a.sent += sent
+}
+
+func (a *answers) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(a.by)) {
+		parts = append(parts, fmt.Sprintf("%s × %d", what, a.by[what]))
+	}
+	for _, status := range slices.Sorted(maps.Keys(a.hints)) {
+		parts = append(parts, fmt.Sprintf("%d: %.120s", status, a.hints[status]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// problem keeps what a refusal says, and fails the test where it does not say what to do.
+func (a *answers) problem(tb testing.TB, resp *http.Response, body []byte) {
+	var p struct{ Detail, Limit string }
+	if json.Unmarshal(body, &p) != nil || p.Detail == "" || resp.StatusCode == http.StatusTooManyRequests && (resp.Header.Get("Retry-After") == "" || p.Limit == "") {
+		tb.Errorf("a refusal without a word: %d %v %s", resp.StatusCode, resp.Header, body)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hints[resp.StatusCode] = p.Detail
+}
+
+// attack has so many callers ask for paths again and again while the honest tenant is measured, and reports.
+func (r *reads) attack(name string, callers int, paths ...string) *answers {
+	r.TB.Helper()
+	got := &answers{by: map[string]int{}, hints: map[int]string{}}
+	t := &http.Transport{MaxIdleConnsPerHost: callers}
+	web := &http.Client{Transport: t}
+	r.measured(name, got, func(ctx context.Context) {
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				for n := i; ctx.Err() == nil; n++ {
+					path := paths[n%len(paths)]
+					resp, err := web.Do(r.Request(ctx, Hostile, http.MethodGet, r.URL+path, nil))
+					if err != nil {
+						continue
+					}
+					if resp.StatusCode >= 400 && resp.StatusCode != http.StatusTooEarly {
+						body, err := io.ReadAll(resp.Body)
+						if err == nil {
+							got.problem(r.TB, resp, body)
+						}
+					} else {
+						_, _ = io.Copy(io.Discard, resp.Body) // it may be broken off
+					}
+					_ = resp.Body.Close()
+					if ctx.Err() == nil {
+						got.note(fmt.Sprint(resp.StatusCode), int64(len(path)))
+					}
+				}
+			})
+		}
+		all.Wait()
+		t.CloseIdleConnections()
+	})
+	return got
+}
+
+// measured has the honest tenant read before and during an attack, which lasts until its context ends, and reports.
+func (r *reads) measured(name string, got *answers, attack func(ctx context.Context)) {
+	r.TB.Helper()
+	calls := size(1500, 300) // of 20 ms at least
+	meter := Measure(r.TB, 20*time.Millisecond, r.honest(r.Web()))
+	meter.Await(r.TB, calls)
+	before := meter.Take(r.TB)
+	ctx, stop := context.WithCancel(r.TB.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		attack(ctx)
+	}()
+	meter.Await(r.TB, calls)
+	during := meter.Take(r.TB)
+	meter.Stop()
+	stop()
+	<-over
+	Report(r.TB, r.Stage, Row{Attack: name, Sent: got.sent, Before: before, During: during, Answer: got.String()})
+	// Where the machine is slow without an attack, ten times what reads take then: attackers and the reader share its cores with the stage.
+	if limit, p99 := max(100*time.Millisecond, 10*before.At(.99)), during.At(.99); p99 > limit {
+		r.TB.Errorf("the honest tenant's reads took %v (p99), at most %v are wanted", p99, limit)
+	}
+}
+
+// size is how large something is in the long form of an attack, and in the short one.
+func size(long, short int) int {
+	if *Long {
+		return long
+	}
+	return short
+}
+
+// What is folded again takes no more memory than was counted, and what is too large is refused before it is taken.
+func TestQuery_VerifyOfManyMessages(t *testing.T) {
+	r := newReads(t)
+	r.run(Hostile, "large", "r", size(200_000, 150_000))
+	r.run(Hostile, "fits", "r", 50_000)
+	r.start()
+	got := r.attack("verify of 150,000 and 50,000 messages × 30", 30, "/v1/threads/large/runs/r/verify", "/v1/threads/fits/runs/r/verify")
+	if got.by["422"] == 0 || got.by["200"]+got.by["429"] == 0 {
+		t.Errorf("the attacker got %s", got)
+	}
+}
+
+func TestQuery_StateAtAnEvent(t *testing.T) {
+	r := newReads(t)
+	for i := range 4 {
+		r.run(Hostile, fmt.Sprint("t", i), "r", size(40_000, 20_000))
+	}
+	r.start()
+	var paths []string
+	for i := range 4 {
+		for _, call := range []string{"state?at=%d", "state?from=%d", "changes?message=%d"} {
+			paths = append(paths, fmt.Sprintf("/v1/threads/t%d/runs/r/"+call, i, 7_000))
+		}
+	}
+	paths = slices.DeleteFunc(paths, func(p string) bool { return strings.Contains(p, "message=") && !strings.Contains(p, "t0") })
+	got := r.attack("state at an event and changes of 20,000 messages × 30", 30, paths...)
+	if got.by["200"] == 0 {
+		t.Errorf("the attacker got %s", got)
+	}
+}
+
+func TestQuery_HistoryAndLineageOfALongThread(t *testing.T) {
+	r := newReads(t)
+	r.chain(Hostile, "long", size(40_000, 10_000))
+	r.start()
+	got := r.attack("history × 20, lineage × 20 of a long thread", 40, "/v1/threads/long/history", "/v1/threads/long/lineage")
+	if got.by["200"] == 0 || got.by["429"] == 0 && *Long {
+		t.Errorf("the attacker got %s", got)
+	}
+}
+
+func TestQuery_WaitersForTheIndex(t *testing.T) {
+	r := newReads(t)
+	r.chain(Hostile, "short", 3)
+	r.start()
+	key, err := record.ThreadKey(Hostile, "short")
+	r.fatal(err)
+	at := record.Position{Partition: record.Partition([]byte(key), Partitions), Offset: 1 << 40}
+	got := r.attack("atLeast × 2,000", 2_000, "/v1/threads/short?atLeast="+url.QueryEscape(at.String()))
+	if n := len(got.by); n > 2 || n > 0 && got.by["425"]+got.by["429"] == 0 {
+		t.Errorf("the attacker got %s", got)
+	}
+}
+
+// Replays at a slow pace leave raw readers to others, and a pace beyond all bounds is refused.
+func TestQuery_ReplaysThatHoldTheirSlot(t *testing.T) {
+	r := newReads(t)
+	r.run(Hostile, "chat", "r", 500)
+	r.start()
+	got := r.attack("replay at a pace of 0.001 and 1e-300 × 64", 64, "/v1/threads/chat/events?pace=0.001", "/v1/threads/chat/events?pace=1e-300")
+	if got.by["400"] == 0 || got.by["429"] == 0 {
+		t.Errorf("the attacker got %s", got)
+	}
+	resp, err := r.Web().Do(r.Request(t.Context(), Honest, http.MethodGet, r.URL+"/v1/threads/chat/events", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusOK || strings.Count(string(body), "\n") != 22 {
+		t.Errorf("the honest tenant's replay: %d %.200s %v", resp.StatusCode, body, err)
+	}
+}
+
+func TestQuery_ReplaysAtFullSpeed(t *testing.T) {
+	r := newReads(t)
+	r.run(Hostile, "chat", "r", size(100_000, 30_000))
+	r.start()
+	if got := r.attack("replay without a pace × 64", 64, "/v1/threads/chat/events"); got.by["200"] == 0 && *Long {
+		t.Errorf("the attacker got %s", got)
+	}
+}
+
+func TestQuery_Attach(t *testing.T) {
+	r := newReads(t)
+	r.chain(Hostile, "long", size(40_000, 10_000))
+	r.start()
+	got := r.attack("stream of a run at the end of a long thread × 40", 40, fmt.Sprintf("/v1/threads/long/runs/run-%d/stream", size(40_000, 10_000)-1))
+	if got.by["200"] == 0 {
+		t.Errorf("the attacker got %s", got)
+	}
+}
+
+// Answers that nobody reads hold no turn, and no more memory than the tenant's share.
+func TestQuery_AnswersThatNobodyReads(t *testing.T) {
+	r := newReads(t)
+	r.chain(Hostile, "long", size(40_000, 10_000))
+	r.start()
+	got := &answers{by: map[string]int{}, hints: map[int]string{}}
+	r.measured("answers that nobody reads × 100", got, func(ctx context.Context) {
+		host := strings.TrimPrefix(r.URL, "http://")
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
+				if err != nil {
+					return
+				}
+				defer func() { _ = conn.Close() }() // nothing of it is read
+				request := "GET /v1/threads/long/lineage HTTP/1.1\r\nHost: " + host + "\r\nAuthorization: Bearer " + r.Keys[Hostile] + "\r\n\r\n"
+				n, err := io.WriteString(conn, request)
+				if err != nil && !errors.Is(err, net.ErrClosed) {
+					return
+				}
+				got.note("not read", int64(n))
+				<-ctx.Done()
+			})
+		}
+		all.Wait()
+	})
+}
