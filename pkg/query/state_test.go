@@ -227,7 +227,7 @@ func TestState_SaysWhatIsWrong(t *testing.T) {
 		"?at=2:1":                     {400, "this thread lies on partition 3"},
 		"?at=7":                       {404, "to 6"},
 		"?from=7":                     {404, "to 6"},
-		"?at=3:0":                     {404, "has no state yet"},
+		"?at=3:0":                     {404, "not an event of run"},
 		fmt.Sprint("?at=3:", at[2]+1): {404, "step 2 is at 3:5; step 3 is at 3:7"},
 		"?at=3:999":                   {404, "step 6 is at 3:13"},
 		"?at=" + stamp(f.begin.Add(-1*time.Hour)): {404, "began at"},

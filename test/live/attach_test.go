@@ -547,10 +547,11 @@ func TestAttach_GoesOnWithoutTheStore(t *testing.T) {
 	s.try(0, runPath("chat", "r")+"/stream", r.lastID).refused(http.StatusNoContent)
 }
 
-// Many come at once. Those for whom there is no room are told when to come again, the others are served, and a place that is given up is taken.
+// Many come at once. A tenant that is alone may have half of a process's streams: beyond that its readers are told when to come again, the others are
+// served, and a place that is given up is taken.
 func TestAttach_WhereTooManyComeAtOnce(t *testing.T) {
 	const most, come = 40, 400
-	s := start(t, kafkatest.Start(t, 4), options{query: func(c *query.Config) { c.Streams = most }})
+	s := start(t, kafkatest.Start(t, 4), options{query: func(c *query.Config) { c.Streams = 2 * most }})
 	s.publish("chat", "r", said("chat", "r", 3)[:4]...)
 	var under sync.WaitGroup
 	var mu sync.Mutex
@@ -564,7 +565,7 @@ func TestAttach_WhereTooManyComeAtOnce(t *testing.T) {
 			switch {
 			case r.resp.StatusCode == http.StatusOK:
 				in = append(in, r)
-			case r.resp.StatusCode != http.StatusServiceUnavailable || r.resp.Header.Get("Retry-After") == "":
+			case r.resp.StatusCode != http.StatusTooManyRequests || r.resp.Header.Get("Retry-After") == "":
 				t.Errorf("%s %v", r.resp.Status, r.resp.Header)
 			default:
 				refused++
