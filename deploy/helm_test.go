@@ -46,7 +46,12 @@ func everything() values {
 	v := values{
 		"global": values{"anything": "goes"}, "enabled": true,
 		"apiKeys":    values{"existingSecret": "keys"},
-		"clickhouse": values{"existingSecret": "db", "cluster": "main", "replicated": true},
+		"clickhouse": values{"existingSecret": "db", "cluster": "main", "replicated": true, "authorityKey": "ca.crt"},
+		"jwt":        values{"jwks": "https://id.example/keys", "issuer": "https://id.example/", "audience": "skein"},
+		"quotas":     values{"default": values{"requests_per_second": 100}},
+		"tls":        values{"existingSecret": "web", "clientAuthorityKey": "ca.crt"},
+		"adminToken": values{"existingSecret": "admin"},
+		"auditLog":   true, "accessLog": true,
 		"kafka": values{"topicPrefix": "acme.", "existingSecret": "kafka",
 			"tls":  values{"enabled": true, "serverName": "kafka", "authorityKey": "ca.crt", "certificateKey": "tls.crt", "privateKeyKey": "tls.key"},
 			"sasl": values{"mechanism": "SCRAM-SHA-512", "user": "skein"}},
@@ -307,7 +312,7 @@ func TestChart_SelectorsFindTheirPodsAndNoOthers(t *testing.T) {
 func TestChart_TakesSecretsFromSecrets(t *testing.T) {
 	all := pods(t, mustRender(t, everything()))
 	for stage, want := range map[string][]string{
-		"ingest": {"kafka", "keys", "agents"}, "indexer": {"kafka", "db"}, "query": {"kafka", "db", "keys"}, "compactor": {"kafka"}, "topics": {"kafka"}, "migrate": {"db"},
+		"ingest": {"kafka", "keys", "web", "admin", "agents"}, "indexer": {"kafka", "db", "web", "admin"}, "query": {"kafka", "db", "keys", "web", "admin"}, "compactor": {"kafka", "web", "admin"}, "topics": {"kafka"}, "migrate": {"db"},
 	} {
 		var got []string
 		for _, v := range all["prod-skein-"+stage].Spec.Volumes {
@@ -370,6 +375,7 @@ func TestChart_ReachesEveryFlag(t *testing.T) {
 		"instance-id": "the pod's name, in its environment",
 		"group":       "one for each topic prefix, by default",
 		"tenant":      "for one machine", "sqlite": "for one machine",
+		"admin-tls-client-ca-file": "the kubelet, which probes, has no certificate",
 	}
 	objects := mustRender(t, everything())
 	for _, stage := range stages {
@@ -573,15 +579,20 @@ func sayTheSame(t *testing.T, path string, schema map[string]any, v values) {
 	}
 }
 
-// Who reaches the pods: nobody but Prometheus the admin port, everybody the HTTP ports unless told
-// otherwise; what the pods reach is restricted only where somebody says to what.
+// Who reaches the pods: Prometheus alone the admin port, everybody the HTTP ports unless told otherwise. What the pods reach: the ports
+// that the values name, unless told otherwise.
 func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
-	for key := range mustRender(t) {
+	for key := range mustRender(t, values{"networkPolicy": values{"enabled": false}}) {
 		if strings.HasPrefix(key, "NetworkPolicy ") {
-			t.Errorf("%s is there, and nobody asked for it", key)
+			t.Errorf("%s is there, though it is turned off", key)
 		}
 	}
-	open := mustRender(t, values{"networkPolicy": values{"enabled": true}})
+	open := mustRender(t, values{
+		"jwt":           values{"jwks": "https://id.example/keys", "issuer": "i", "audience": "a"},
+		"ingest":        values{"agents": []any{values{"name": "helper", "url": "http://helper.agents:8000/run"}, values{"name": "other", "url": "https://other.example/"}}},
+		"networkPolicy": values{"egressPorts": []any{9095}},
+	})
+	reaches := map[string]string{"ingest": "53 53 9092 443 8000 9095", "query": "53 53 9092 8123 443 9095", "indexer": "53 53 9092 8123 9095", "compactor": "53 53 9092 9095"}
 	closed := mustRender(t, everything())
 	all := pods(t, open)
 	for _, stage := range stages {
@@ -593,8 +604,15 @@ func TestChart_NetworkPoliciesKeepTheAdminPort(t *testing.T) {
 				t.Errorf("%s is not of its pods: %s is %q", key, k, v)
 			}
 		}
-		if len(n.PodSelector.MatchLabels) != 3 || !slices.Equal(n.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) || n.Egress != nil {
-			t.Errorf("%s is %+v", key, n)
+		if len(n.PodSelector.MatchLabels) != 3 || len(n.PolicyTypes) != 2 || len(n.Egress) != 1 || len(n.Egress[0].To) > 0 {
+			t.Fatalf("%s is %+v", key, n)
+		}
+		var reached []string
+		for _, p := range n.Egress[0].Ports {
+			reached = append(reached, p.Port.String())
+		}
+		if got := strings.Join(reached, " "); got != reaches[stage] {
+			t.Errorf("%s reaches %s, want %s", stage, got, reaches[stage])
 		}
 		ports := map[string]int{}
 		for _, rule := range n.Ingress {

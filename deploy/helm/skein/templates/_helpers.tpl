@@ -27,7 +27,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- end }}
 
 {{- define "skein.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
 {{- end }}
 
 {{/* Fails with one line that says what to write. */}}
@@ -47,6 +51,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace
 {{- end }}
 {{- if and (not $k.existingSecret) (or $k.sasl.mechanism $k.tls.authorityKey $k.tls.certificateKey $k.tls.privateKeyKey) }}
 {{- fail "kafka.existingSecret is missing: write --set kafka.existingSecret=NAME of the Secret with the files" }}
+{{- end }}
+{{- if and .Values.clickhouse.authorityKey (not .Values.clickhouse.existingSecret) }}
+{{- fail "clickhouse.existingSecret is missing: write --set clickhouse.existingSecret=NAME of the Secret with the authority" }}
+{{- end }}
+{{- if and .Values.tls.clientAuthorityKey (not .Values.tls.existingSecret) }}
+{{- fail "tls.existingSecret is missing: write --set tls.existingSecret=NAME of the Secret with the certificate" }}
+{{- end }}
+{{- with .Values.jwt }}
+{{- if and .jwks (not (and .issuer .audience)) }}
+{{- fail "jwt.issuer and jwt.audience are missing: write --set jwt.issuer=URL,jwt.audience=NAME" }}
+{{- end }}
+{{- if and (not .jwks) (or .issuer .audience) }}
+{{- fail "jwt.jwks is missing: write --set jwt.jwks=https://ISSUER/…" }}
+{{- end }}
 {{- end }}
 {{- range $stage := list "ingest" "query" "compactor" "indexer" }}
 {{- $a := (index $.Values $stage).autoscaling }}
@@ -93,6 +111,13 @@ admin_listen: ":8421"
 {{- if $v.pprof }}
 pprof: true
 {{- end }}
+{{- if $v.tls.existingSecret }}
+admin_tls_cert_file: /etc/skein/tls/{{ $v.tls.certificateKey }}
+admin_tls_key_file: /etc/skein/tls/{{ $v.tls.privateKeyKey }}
+{{- end }}
+{{- if $v.adminToken.existingSecret }}
+admin_token_file: /etc/skein/admin/{{ $v.adminToken.existingSecretKey }}
+{{- end }}
 log_level: {{ $v.log.level }}
 log_format: {{ $v.log.format }}
 {{- if has .stage (list "ingest" "query") }}
@@ -100,6 +125,32 @@ listen: ":8420"
 api_keys: /etc/skein/keys/{{ $v.apiKeys.existingSecretKey }}
 {{- with $v.corsOrigins }}
 cors_origin: {{ join "," . | quote }}
+{{- end }}
+{{- if $v.tls.existingSecret }}
+tls_cert_file: /etc/skein/tls/{{ $v.tls.certificateKey }}
+tls_key_file: /etc/skein/tls/{{ $v.tls.privateKeyKey }}
+{{- with $v.tls.clientAuthorityKey }}
+tls_client_ca_file: /etc/skein/tls/{{ . }}
+{{- end }}
+{{- end }}
+{{- if $v.jwt.jwks }}
+jwt_jwks: {{ $v.jwt.jwks | quote }}
+jwt_issuer: {{ $v.jwt.issuer | quote }}
+jwt_audience: {{ $v.jwt.audience | quote }}
+jwt_tenant_claim: {{ $v.jwt.tenantClaim | quote }}
+jwt_scope_claim: {{ $v.jwt.scopeClaim | quote }}
+jwt_skew: {{ $v.jwt.skew }}
+{{- end }}
+{{- if $v.quotas }}
+quotas: /etc/skein/quotas/quotas.yaml
+{{- end }}
+{{- $stage := index $v .stage }}
+replicas: {{ $stage.autoscaling.enabled | ternary $stage.autoscaling.minReplicas $stage.replicas | int }}
+{{- if $v.auditLog }}
+audit_log: "-"
+{{- end }}
+{{- if $v.accessLog }}
+access_log: true
 {{- end }}
 {{- end }}
 {{- if has .stage (list "indexer" "query") }}
@@ -114,6 +165,9 @@ clickhouse_database: {{ $c.database | quote }}
 clickhouse_user: {{ $c.user | quote }}
 {{- if $c.existingSecret }}
 clickhouse_password_file: /etc/skein/clickhouse/{{ $c.existingSecretKey }}
+{{- end }}
+{{- with $c.authorityKey }}
+clickhouse_ca_file: /etc/skein/clickhouse/{{ . }}
 {{- end }}
 {{- if $c.cluster }}
 clickhouse_cluster: {{ $c.cluster | quote }}
@@ -148,6 +202,9 @@ annotations:
   prometheus.io/scrape: "true"
   prometheus.io/port: "8421"
   prometheus.io/path: /metrics
+  {{- if .root.Values.tls.existingSecret }}
+  prometheus.io/scheme: https
+  {{- end }}
   {{- with (index .root.Values .stage).podAnnotations }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -197,6 +254,11 @@ the 15 s is a margin.
 {{- $secret := .root.Values.clickhouse.existingSecret }}
 {{- $clickhouse := and $secret (has .stage (list "indexer" "query")) }}
 {{- $agents := and (eq .stage "ingest") .root.Values.ingest.agentsExistingSecret }}
+{{- $quotas := and .root.Values.quotas (has .stage (list "ingest" "query")) }}
+{{- $probe := dict "port" "admin" }}
+{{- if .root.Values.tls.existingSecret }}
+{{- $probe = dict "port" "admin" "scheme" "HTTPS" }}
+{{- end }}
 {{- $keys := and .root.Values.apiKeys.existingSecret (has .stage (list "ingest" "query")) -}}
 serviceAccountName: {{ include "skein.fullname" .root }}
 automountServiceAccountToken: false
@@ -240,16 +302,16 @@ containers:
         containerPort: 8421
     # Whether it starts at all; a compactor may have a local store to build first.
     startupProbe:
-      httpGet: {path: /healthz, port: admin}
+      httpGet: {{ merge (dict "path" "/healthz") $probe | toJson }}
       periodSeconds: 2
       failureThreshold: 60
     livenessProbe:
-      httpGet: {path: /healthz, port: admin}
+      httpGet: {{ merge (dict "path" "/healthz") $probe | toJson }}
       periodSeconds: 10
       timeoutSeconds: 5
       failureThreshold: 6
     readinessProbe:
-      httpGet: {path: /readyz, port: admin}
+      httpGet: {{ merge (dict "path" "/readyz") $probe | toJson }}
       periodSeconds: 5
       timeoutSeconds: 2
     resources:
@@ -273,6 +335,21 @@ containers:
       {{- if $keys }}
       - name: keys
         mountPath: /etc/skein/keys
+        readOnly: true
+      {{- end }}
+      {{- if .root.Values.tls.existingSecret }}
+      - name: tls
+        mountPath: /etc/skein/tls
+        readOnly: true
+      {{- end }}
+      {{- if .root.Values.adminToken.existingSecret }}
+      - name: admin
+        mountPath: /etc/skein/admin
+        readOnly: true
+      {{- end }}
+      {{- if $quotas }}
+      - name: quotas
+        mountPath: /etc/skein/quotas
         readOnly: true
       {{- end }}
       {{- if $agents }}
@@ -302,6 +379,22 @@ volumes:
   - name: keys
     secret:
       secretName: {{ .root.Values.apiKeys.existingSecret }}
+  {{- end }}
+  {{- with .root.Values.tls.existingSecret }}
+  - name: tls
+    secret:
+      secretName: {{ . }}
+  {{- end }}
+  {{- with .root.Values.adminToken.existingSecret }}
+  - name: admin
+    secret:
+      secretName: {{ . }}
+  {{- end }}
+  {{- if $quotas }}
+  # No checksum restarts pods for it: the stages read the file again.
+  - name: quotas
+    configMap:
+      name: {{ include "skein.fullname" .root }}-quotas
   {{- end }}
   {{- if $agents }}
   - name: agents
@@ -509,4 +602,22 @@ spec:
         target:
           type: AverageValue
           averageValue: {{ $a.targetLagSeconds | quote }}
+{{- end }}
+
+{{/* The TCP ports that a stage reaches, with spaces between. */}}
+{{- define "skein.egressPorts" -}}
+{{- $v := .root.Values -}}
+{{- $ports := list "53" -}}
+{{- range $v.kafka.brokers }}{{ $ports = append $ports (splitList ":" . | last) }}{{ end -}}
+{{- $urls := list -}}
+{{- if has .stage (list "indexer" "query") }}{{ $urls = concat $urls $v.clickhouse.urls }}{{ end -}}
+{{- if and $v.jwt.jwks (has .stage (list "ingest" "query")) }}{{ $urls = append $urls $v.jwt.jwks }}{{ end -}}
+{{- if eq .stage "ingest" }}{{ range $v.ingest.agents }}{{ $urls = append $urls .url }}{{ end }}{{ end -}}
+{{- range $urls }}
+{{- $url := urlParse . -}}
+{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) -}}
+{{- $ports = append $ports ($port | default (get (dict "http" "80" "https" "443" "clickhouse" "9000") $url.scheme)) -}}
+{{- end -}}
+{{- range $v.networkPolicy.egressPorts }}{{ $ports = append $ports (toString .) }}{{ end -}}
+{{- join " " $ports -}}
 {{- end }}
