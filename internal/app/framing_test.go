@@ -48,7 +48,7 @@ func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 			if _, err := io.WriteString(c, tc.requests); err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,9 @@ func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
 				if last, err = http.ReadResponse(r, nil); err != nil {
 					t.Fatal(err)
 				}
-				if body, err := io.ReadAll(last.Body); err != nil || last.StatusCode != want {
+				body, err := io.ReadAll(last.Body)
+				_ = last.Body.Close()
+				if err != nil || last.StatusCode != want {
 					t.Errorf("answer is %s %s, %v, want %d", last.Status, body, err, want)
 				}
 			}
@@ -69,8 +71,13 @@ func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
 				if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n"+chunked); err != nil {
 					t.Fatal(err)
 				}
-				if next, err := http.ReadResponse(r, nil); err != nil || next.StatusCode != http.StatusBadRequest {
-					t.Errorf("both on the next request: %v, %v", next, err)
+				next, err := http.ReadResponse(r, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = next.Body.Close()
+				if next.StatusCode != http.StatusBadRequest {
+					t.Errorf("both on the next request: %s", next.Status)
 				}
 			}
 		})

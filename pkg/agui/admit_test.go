@@ -36,9 +36,9 @@ func TestAdmit_RefusesWhatItsSenderCanStillBeToldOf(t *testing.T) {
 	} {
 		_, err := agui.Admit([]byte(tc.event))
 		var bad *agui.MalformedError
-		if got := ""; errors.As(err, &bad) {
-			if got = bad.Rule; got != tc.rule {
-				t.Errorf("%s: refused by rule %q, want %q: %v", name, got, tc.rule, err)
+		if errors.As(err, &bad) {
+			if bad.Rule != tc.rule {
+				t.Errorf("%s: refused by rule %q, want %q: %v", name, bad.Rule, tc.rule, err)
 			}
 		} else if tc.rule != "" || err != nil {
 			t.Errorf("%s: %v, want rule %q", name, err, tc.rule)

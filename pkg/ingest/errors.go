@@ -79,7 +79,7 @@ func (r *rejection) retryIn(wait time.Duration) *rejection {
 
 // overQuota is the refusal of what a tenant's quota does not have.
 func overQuota(err error, line int64) *rejection {
-	var exceeded *quota.Exceeded
+	var exceeded *quota.ExceededError
 	if !errors.As(err, &exceeded) { // the process ends
 		return reject(http.StatusServiceUnavailable, reasonUnavailable, line, "%v", errDraining).retryIn(time.Second)
 	}

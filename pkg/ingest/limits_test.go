@@ -62,7 +62,7 @@ func TestEvents_ABodyThatStopsInsideAnEventEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 4000\r\n\r\n%s\n{", d.path("events"), headers, ev1); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,9 @@ func TestEvents_ABodyThatStopsInsideAnEventEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		var text bytes.Buffer
-		if _, err := text.ReadFrom(resp.Body); err != nil {
+		_, err = text.ReadFrom(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(text.String(), `"status":408`) || !strings.Contains(text.String(), "an event that has begun has 200ms") || !strings.Contains(text.String(), `"accepted":1`) {

@@ -99,7 +99,7 @@ func (c *call) refuse(err error) {
 	case c.r.Context().Err() != nil && !errors.Is(err, errBroken):
 		return // the caller has hung up
 	}
-	if over := new(quota.Exceeded); errors.As(err, &over) {
+	if over := new(quota.ExceededError); errors.As(err, &over) {
 		over.SetHeader(c.w.Header())
 		problem.Write(c.w, over.Problem())
 		return

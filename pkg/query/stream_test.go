@@ -61,6 +61,7 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, _ := io.ReadAll(resp.Body) // it breaks off
+	_ = resp.Body.Close()
 	blocks := strings.Split(string(text), "\n\n")
 	last, n := "", -1 // the id of the last event that is there as a whole, and its number
 	for _, block := range blocks[:len(blocks)-1] {

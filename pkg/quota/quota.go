@@ -186,7 +186,7 @@ func (q *Quotas) Tenant(id string) *Tenant {
 // returns false.
 func (q *Quotas) Admit(w http.ResponseWriter, tenant string, of ...Kind) (done func(), ok bool) {
 	done, err := q.Tenant(tenant).Admit(w.Header(), of...)
-	var exceeded *Exceeded
+	var exceeded *ExceededError
 	if errors.As(err, &exceeded) {
 		exceeded.SetHeader(w.Header())
 		problem.Write(w, exceeded.Problem())

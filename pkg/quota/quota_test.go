@@ -137,7 +137,7 @@ func TestTenant_WaitSlowsDownToTheRate(t *testing.T) {
 		if took := time.Since(began); took != 40*time.Second {
 			t.Errorf("twice 3000 bytes at 100 a second took %v", took)
 		}
-		var exceeded *quota.Exceeded
+		var exceeded *quota.ExceededError
 		if err := tenant.Wait(t.Context(), quota.Bytes, 1, time.Second); !errors.As(err, &exceeded) || exceeded.Kind != quota.Bytes || exceeded.RetryAfter != 20*time.Second+10*time.Millisecond {
 			t.Errorf("beyond the patience: %v, %+v", err, exceeded)
 		}

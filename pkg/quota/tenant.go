@@ -72,7 +72,7 @@ func (t *Tenant) idle(now time.Time) bool {
 }
 
 // Admit takes one unit of each kind, in order, and writes the RateLimit headers, where it is given any. It returns what gives slots
-// back, or an *Exceeded; then nothing is kept but what was taken of rates before.
+// back, or an *ExceededError; then nothing is kept but what was taken of rates before.
 func (t *Tenant) Admit(header http.Header, of ...Kind) (done func(), err error) {
 	t.used.Store(time.Now().Unix())
 	var taken []Kind
@@ -137,7 +137,7 @@ func (t *Tenant) slotsOf(k Kind) int64 {
 func (t *Tenant) Limited(k Kind) bool { return t.limits.Load().of(k) > 0 }
 
 // Wait takes n units of a rate and waits until the bucket holds them, so that a sender is slowed down to its rate. Where that
-// would take longer than patience it takes nothing and returns an *Exceeded. More than the bucket can hold is let through when the bucket
+// would take longer than patience it takes nothing and returns an *ExceededError. More than the bucket can hold is let through when the bucket
 // is full, and paid for afterwards.
 func (t *Tenant) Wait(ctx context.Context, k Kind, n int64, patience time.Duration) error {
 	if n <= 0 || !t.Limited(k) {
@@ -203,8 +203,8 @@ func (t *Tenant) describe(h http.Header, of []Kind) {
 	}
 }
 
-// Exceeded says that a limit of the tenant is used up.
-type Exceeded struct {
+// ExceededError says that a limit of the tenant is used up.
+type ExceededError struct {
 	Kind Kind
 	// Limit is the tenant's, over all replicas.
 	Limit int64
@@ -212,19 +212,19 @@ type Exceeded struct {
 	RetryAfter time.Duration
 }
 
-func (t *Tenant) exceeded(k Kind, wait time.Duration) *Exceeded {
+func (t *Tenant) exceeded(k Kind, wait time.Duration) *ExceededError {
 	t.quotas.metrics.refused.WithLabelValues(k.String()).Inc()
-	return &Exceeded{Kind: k, Limit: t.limits.Load().of(k), RetryAfter: wait}
+	return &ExceededError{Kind: k, Limit: t.limits.Load().of(k), RetryAfter: wait}
 }
 
-func (e *Exceeded) Error() string {
+func (e *ExceededError) Error() string {
 	return fmt.Sprintf("the tenant's quota is used up: %s is %d; try again in %d s, or ask the operator for more", e.Kind, e.Limit, e.seconds())
 }
 
-func (e *Exceeded) seconds() int64 { return max(1, int64(math.Ceil(e.RetryAfter.Seconds()))) }
+func (e *ExceededError) seconds() int64 { return max(1, int64(math.Ceil(e.RetryAfter.Seconds()))) }
 
 // SetHeader sets Retry-After.
-func (e *Exceeded) SetHeader(h http.Header) {
+func (e *ExceededError) SetHeader(h http.Header) {
 	h.Set("Retry-After", strconv.FormatInt(e.seconds(), 10))
 }
 
@@ -232,7 +232,7 @@ func (e *Exceeded) SetHeader(h http.Header) {
 const ProblemType = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
 // Problem is the answer.
-func (e *Exceeded) Problem() problem.Problem {
+func (e *ExceededError) Problem() problem.Problem {
 	return problem.Problem{
 		Type: ProblemType, Status: http.StatusTooManyRequests, Detail: e.Error(),
 		Extensions: map[string]any{"reason": "quota", "limit": e.Kind.String(), "violated-policies": []string{e.Kind.String()}},

@@ -294,7 +294,7 @@ func (t *Tokens) recheck(r *http.Request) (Identity, error) {
 	case errors.Is(err, jwt.ErrTokenExpired):
 		return Identity{}, ErrExpired
 	case err != nil:
-		return Identity{}, fmt.Errorf("%w: the token is not valid: %s", ErrUnauthenticated, reasonOf(err))
+		return Identity{}, fmt.Errorf("%w: the token is not valid: %w", ErrUnauthenticated, reasonOf(err))
 	}
 	return t.identity(claims)
 }

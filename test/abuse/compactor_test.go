@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,9 +100,9 @@ func (p *pipeline) turn(ctx context.Context, n int) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("reading: %w", err)
-		case resp.StatusCode == 200 && strings.Contains(body.String(), "hello"):
+		case resp.StatusCode == http.StatusOK && strings.Contains(body.String(), "hello"):
 			return nil
-		case resp.StatusCode != 404 && resp.StatusCode != 200:
+		case resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusOK:
 			return fmt.Errorf("reading: %d %s", resp.StatusCode, &body)
 		}
 		select {

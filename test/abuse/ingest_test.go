@@ -142,7 +142,7 @@ func zstandard(text []byte, opts ...zstd.EOption) []byte {
 	if err != nil {
 		panic(err) // options of the test
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }()
 	return w.EncodeAll(text, nil)
 }
 
@@ -312,7 +312,7 @@ func neverReads(ctx context.Context, f *force) error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	if err := c.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 		return fmt.Errorf("shrinking the buffer: %w", err)
 	}
@@ -381,7 +381,8 @@ func TestIngest_NoTenantTakesItFromAnother(t *testing.T) {
 func TestIngest_RefusesTwoLengthsOfABody(t *testing.T) {
 	site := NewSite(t)
 	stage := site.Start("ingest")
-	ask := func(headers, body string) (*http.Response, error) {
+	ask := func(headers, body string) *http.Response {
+		t.Helper()
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(stage.URL, "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -390,18 +391,22 @@ func TestIngest_RefusesTwoLengthsOfABody(t *testing.T) {
 		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n%s", eventsOf(0), site.Keys[Hostile], headers, body); err != nil {
 			t.Fatal(err)
 		}
-		return http.ReadResponse(bufio.NewReader(c), nil)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("%q: %v", headers, err)
+		}
+		_ = resp.Body.Close()
+		return resp
 	}
 	chunked := "27\r\n{\"type\":\"CUSTOM\",\"name\":\"n\",\"value\":1}\n\r\n0\r\n\r\n"
-	resp, err := ask("Transfer-Encoding: chunked\r\n", chunked)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("a chunked body: %v %v", resp, err)
+	if resp := ask("Transfer-Encoding: chunked\r\n", chunked); resp.StatusCode != http.StatusOK { //nolint:bodyclose // closed by ask
+		t.Fatalf("a chunked body: %s", resp.Status)
 	}
 	for _, headers := range []string{
 		"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "Content-Length: 49\r\nTransfer-Encoding: chunked\r\n", "content-length:5\r\ntransfer-encoding:chunked\r\n",
 	} {
-		if resp, err := ask(headers, chunked); err != nil || resp.StatusCode != http.StatusBadRequest || !resp.Close {
-			t.Errorf("%q: %v %v", headers, resp, err)
+		if resp := ask(headers, chunked); resp.StatusCode != http.StatusBadRequest || !resp.Close { //nolint:bodyclose // closed by ask
+			t.Errorf("%q: %s, closed %v", headers, resp.Status, resp.Close)
 		}
 	}
 }
