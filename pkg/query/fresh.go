@@ -162,6 +162,13 @@ func (c *call) readThread() (view, error) {
 	})
 }
 
+// readLineage reads where the runs of the thread stand, and not their records.
+func (c *call) readLineage() (view, error) {
+	return c.read(func() ([]store.Run, error) {
+		return c.store.Lineage(c.r.Context(), c.tenant, c.threadID)
+	})
+}
+
 // readRun reads the run of the path.
 func (c *call) readRun() (view, error) {
 	return c.read(func() ([]store.Run, error) {

@@ -25,6 +25,10 @@ func (i index) Thread(ctx context.Context, tenant, thread string) ([]store.Run, 
 	return marked(i.of.Thread(ctx, tenant, thread))
 }
 
+func (i index) Lineage(ctx context.Context, tenant, thread string) ([]store.Run, error) {
+	return marked(i.of.Lineage(ctx, tenant, thread))
+}
+
 func (i index) Run(ctx context.Context, tenant, thread, run string) (store.Run, error) {
 	return marked(i.of.Run(ctx, tenant, thread, run))
 }

@@ -89,7 +89,7 @@ func (c *call) lineage() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.readThread()
+	v, err := c.readLineage()
 	if err != nil {
 		return err
 	}

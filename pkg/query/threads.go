@@ -87,7 +87,7 @@ func positions(to map[int32]int64) []record.Position {
 }
 
 func (c *call) thread() error {
-	v, err := c.readThread()
+	v, err := c.readLineage()
 	if err != nil {
 		return err
 	}

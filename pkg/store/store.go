@@ -59,6 +59,8 @@ type Run struct {
 	record.Run
 	// Version is the offset of the record in skein.runs, on partition Run.Raw.Partition.
 	Version int64
+	// Facts are set by Reader.Lineage, and of a row that was written before there were facts partly empty.
+	Facts Facts
 }
 
 // Content is what a sealed or abandoned run's record holds beside its row.
@@ -134,6 +136,8 @@ type Migrator interface {
 type Reader interface {
 	// Thread returns all runs of a thread, ordered by Raw.First. ErrNotFound if there is none.
 	Thread(ctx context.Context, tenant, thread string) ([]Run, error)
+	// Lineage returns the runs of a thread as Thread does, but of each only its head: what HeadOf gives, and Facts.
+	Lineage(ctx context.Context, tenant, thread string) ([]Run, error)
 	// Run returns one run, or ErrNotFound.
 	Run(ctx context.Context, tenant, thread, run string) (Run, error)
 	// Contents returns the messages and states of the named runs of a thread. A run that is

@@ -14,13 +14,16 @@ import (
 // batch is the rows of some entries. It depends on the entries and nothing else, so the same entries
 // give the same blocks, in the same order, with the same tokens.
 type batch struct {
-	from      string // the records that it is made of, for tokens and messages
-	runs      []*runRow
-	messages  []*messageRow
-	states    []*stateRow
-	erasures  []*erasureRow
-	positions []*positionRow
-	deletions []*deletion
+	from       string // the records that it is made of, for tokens and messages
+	runs       []*runRow
+	messages   []*messageRow
+	states     []*stateRow
+	toolCalls  []*toolCallRow
+	interrupts []*interruptRow
+	answers    []*answerRow
+	erasures   []*erasureRow
+	positions  []*positionRow
+	deletions  []*deletion
 }
 
 type runKey struct{ tenant, thread, run string }
@@ -50,6 +53,7 @@ func newBatch(entries []store.Entry) (*batch, error) {
 			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID,
 			Version: uint64(e.Version), State: string(e.Run.State),
 		})
+		b.addFacts(e, row)
 	}
 	b.positions = positionsOf(entries)
 	b.deletions = deletionsOf(entries)

@@ -58,7 +58,7 @@ func (k runKey) compare(o runKey) int {
 // then receives would stay.
 func (s *Store) delete(ctx context.Context, deletions []*deletion) error {
 	for _, d := range deletions {
-		for _, table := range []string{"messages", "states", "runs"} {
+		for _, table := range contentTables {
 			if err := s.deleteRows(ctx, table, d); err != nil {
 				return fmt.Errorf("deleting from %s: %w", table, explain(err))
 			}
@@ -66,6 +66,9 @@ func (s *Store) delete(ctx context.Context, deletions []*deletion) error {
 	}
 	return nil
 }
+
+// contentTables are the tables with rows of runs, that of runs last.
+var contentTables = []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs"}
 
 func (s *Store) deleteRows(ctx context.Context, table string, d *deletion) error {
 	ctx, cancel := s.writing(ctx, nil)

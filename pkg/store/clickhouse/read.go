@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,42 @@ func (s *Store) Thread(ctx context.Context, tenant, thread string) ([]store.Run,
 	if len(runs) == 0 {
 		return nil, store.ErrNotFound
 	}
+	return runs, nil
+}
+
+// Lineage implements store.Reader. Of a thread that has a row from before there were heads, it reads the records.
+func (s *Store) Lineage(ctx context.Context, tenant, thread string) ([]store.Run, error) {
+	var runs []store.Run
+	old := false
+	err := s.each(ctx, selectLineage, named{"tenant": tenant, "thread": thread}, func(scan scan) error {
+		var run, text string
+		var version uint64
+		if err := scan(&run, &version, &text); err != nil {
+			return err
+		}
+		if old = old || text == ""; old {
+			return nil
+		}
+		r, err := store.DecodeHead([]byte(text))
+		if err != nil {
+			return err
+		}
+		r.Tenant, r.ThreadID, r.RunID, r.Version = tenant, thread, run, int64(version)
+		runs = append(runs, r)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading lineage: %w", err)
+	}
+	if old {
+		return s.Thread(ctx, tenant, thread)
+	}
+	if len(runs) == 0 {
+		return nil, store.ErrNotFound
+	}
+	slices.SortFunc(runs, func(a, b store.Run) int {
+		return cmp.Or(cmp.Compare(a.Raw.First, b.Raw.First), cmp.Compare(a.RunID, b.RunID))
+	})
 	return runs, nil
 }
 

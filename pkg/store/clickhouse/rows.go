@@ -38,17 +38,17 @@ type runRow struct {
 	Base        string `ch:"base"`
 	Depth       uint32 `ch:"depth"`
 
-	Status           string            `ch:"status"`
-	Agent            string            `ch:"agent"`
-	Labels           map[string]string `ch:"labels"`
-	Synthetic        bool              `ch:"synthetic"`
-	Truncated        bool              `ch:"truncated"`
-	RawLost          bool              `ch:"raw_lost"`
-	StartedAt        time.Time         `ch:"started_at"`
-	EndedAt          *time.Time        `ch:"ended_at"`
-	UpdatedAt        time.Time         `ch:"updated_at"`
-	TimeToFirstToken *int64            `ch:"time_to_first_token_ms"`
-	Duration         *int64            `ch:"duration_ms"`
+	Status           string         `ch:"status"`
+	Agent            string         `ch:"agent"`
+	Labels           sorted[string] `ch:"labels"`
+	Synthetic        bool           `ch:"synthetic"`
+	Truncated        bool           `ch:"truncated"`
+	RawLost          bool           `ch:"raw_lost"`
+	StartedAt        time.Time      `ch:"started_at"`
+	EndedAt          *time.Time     `ch:"ended_at"`
+	UpdatedAt        time.Time      `ch:"updated_at"`
+	TimeToFirstToken *int64         `ch:"time_to_first_token_ms"`
+	Duration         *int64         `ch:"duration_ms"`
 
 	RawPartition int32 `ch:"raw_partition"`
 	RawFirst     int64 `ch:"raw_first"`
@@ -62,26 +62,34 @@ type runRow struct {
 	PendingToolCalls uint32 `ch:"pending_tool_calls"`
 	Resumes          uint32 `ch:"resumes"`
 
-	Events                map[string]int64 `ch:"events"`
-	EventBytes            map[string]int64 `ch:"event_bytes"`
-	EventBytesSum         int64            `ch:"event_bytes_sum"`
-	ToolCalls             map[string]int64 `ch:"tool_calls"`
-	ToolCallsSum          int64            `ch:"tool_calls_sum"`
-	Anomalies             map[string]int64 `ch:"anomalies"`
-	AnomaliesSum          int64            `ch:"anomalies_sum"`
-	Models                []string         `ch:"models"`
-	ModelInputTokens      []int64          `ch:"model_input_tokens"`
-	ModelOutputTokens     []int64          `ch:"model_output_tokens"`
-	ModelTotalTokens      []int64          `ch:"model_total_tokens"`
-	InputTokens           int64            `ch:"input_tokens"`
-	OutputTokens          int64            `ch:"output_tokens"`
-	TotalTokens           int64            `ch:"total_tokens"`
-	ReasoningTokens       int64            `ch:"reasoning_tokens"`
-	CachedInputTokens     int64            `ch:"cached_input_tokens"`
-	CacheWriteInputTokens int64            `ch:"cache_write_input_tokens"`
-	FoldVersion           uint32           `ch:"fold_version"`
+	Events                sorted[int64] `ch:"events"`
+	EventBytes            sorted[int64] `ch:"event_bytes"`
+	EventBytesSum         int64         `ch:"event_bytes_sum"`
+	ToolCalls             sorted[int64] `ch:"tool_calls"`
+	ToolCallsSum          int64         `ch:"tool_calls_sum"`
+	Anomalies             sorted[int64] `ch:"anomalies"`
+	AnomaliesSum          int64         `ch:"anomalies_sum"`
+	Models                []string      `ch:"models"`
+	ModelInputTokens      []int64       `ch:"model_input_tokens"`
+	ModelOutputTokens     []int64       `ch:"model_output_tokens"`
+	ModelTotalTokens      []int64       `ch:"model_total_tokens"`
+	InputTokens           int64         `ch:"input_tokens"`
+	OutputTokens          int64         `ch:"output_tokens"`
+	TotalTokens           int64         `ch:"total_tokens"`
+	ReasoningTokens       int64         `ch:"reasoning_tokens"`
+	CachedInputTokens     int64         `ch:"cached_input_tokens"`
+	CacheWriteInputTokens int64         `ch:"cache_write_input_tokens"`
+	FoldVersion           uint32        `ch:"fold_version"`
 
 	Record string `ch:"record"`
+
+	Facts        uint8    `ch:"facts"`
+	ErrorCode    string   `ch:"error_code"`
+	ErrorMessage string   `ch:"error_message"`
+	CancelledBy  string   `ch:"cancelled_by"`
+	Rewrote      []string `ch:"rewrote"`
+	Asked        string   `ch:"asked"`
+	Head         string   `ch:"head"`
 }
 
 func (r *runRow) size() int {
@@ -89,7 +97,8 @@ func (r *runRow) size() int {
 }
 
 func (r *runRow) digest(w io.Writer) {
-	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, r.Record)
+	// Facts are made of what is not in Record too, and by rules that may change between two binaries.
+	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, r.Record, fmt.Sprint(r.Facts), r.Head)
 }
 
 // newRunRow builds the row of an entry. It depends on nothing else.
@@ -107,6 +116,9 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	// The key decides whose row this is, whatever the payload says.
 	r.Tenant, r.ThreadID, r.RunID = e.Tenant, e.ThreadID, e.RunID
 	row.OwnMessages, row.InputMessages = uint32(len(r.Messages)), uint32(len(r.InputMessages))
+	if err := row.know(&r); err != nil {
+		return nil, fmt.Errorf("building row: %w", err)
+	}
 	r.Messages, r.InputMessages, r.State, r.Open = nil, nil, nil, nil
 	text, err := record.EncodeRun(&r)
 	if err != nil {
@@ -141,11 +153,24 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	return row, nil
 }
 
+// know fills in the facts of the whole record.
+func (row *runRow) know(r *record.Run) error {
+	text, err := store.EncodeHead(r)
+	if err != nil {
+		return err
+	}
+	f := store.FactsOf(r)
+	row.Head, row.Facts = string(text), store.FactsVersion
+	row.ErrorCode, row.ErrorMessage, row.CancelledBy = f.ErrorCode, f.ErrorMessage, f.CancelledBy
+	row.Rewrote, row.Asked = r.Rewrote, f.Asked
+	return nil
+}
+
 // count fills in the statistics.
 func (r *runRow) count(s record.Stats) {
-	r.Events, r.EventBytes, r.EventBytesSum = s.Events, s.EventBytes, sum(s.EventBytes)
-	r.ToolCalls, r.ToolCallsSum = s.ToolCalls, sum(s.ToolCalls)
-	r.Anomalies, r.AnomaliesSum = s.Anomalies, sum(s.Anomalies)
+	r.Events, r.EventBytes, r.EventBytesSum = sorted[int64](s.Events), sorted[int64](s.EventBytes), sum(s.EventBytes)
+	r.ToolCalls, r.ToolCallsSum = sorted[int64](s.ToolCalls), sum(s.ToolCalls)
+	r.Anomalies, r.AnomaliesSum = sorted[int64](s.Anomalies), sum(s.Anomalies)
 	for _, model := range slices.Sorted(maps.Keys(s.Usage)) {
 		u := s.Usage[model]
 		r.Models = append(r.Models, model)

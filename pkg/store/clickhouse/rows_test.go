@@ -239,9 +239,10 @@ func TestStatements_ReadOneRange(t *testing.T) {
 		args  named
 		most  int
 	}{
-		"thread": {selectThread, named{"tenant": "t", "thread": "thread-0700"}, 2},
-		"run":    {selectRun, named{"tenant": "t", "thread": "thread-0700", "run": "run-3"}, 2},
-		"sealed": {selectSealed, named{"tenant": "t", "thread": "thread-0700", "runs": []string{"run-3", "run-4"}}, 2},
+		"thread":  {selectThread, named{"tenant": "t", "thread": "thread-0700"}, 2},
+		"lineage": {selectLineage, named{"tenant": "t", "thread": "thread-0700"}, 2},
+		"run":     {selectRun, named{"tenant": "t", "thread": "thread-0700", "run": "run-3"}, 2},
+		"sealed":  {selectSealed, named{"tenant": "t", "thread": "thread-0700", "runs": []string{"run-3", "run-4"}}, 2},
 		"another tenant's threads": {selectThreads, named{
 			"tenant": "u", "prefix": "", "after": "", "status": "", "agent": "", "since": int64(0), "limit": 10,
 		}, 0},
@@ -273,5 +274,70 @@ func TestStatements_ReadOneRange(t *testing.T) {
 				t.Errorf("reads %d of %d granules, want at most %d:\n%s", read, of, c.most, strings.Join(plan, "\n"))
 			}
 		})
+	}
+}
+
+// Two rebuilds hold the same bytes: the server keeps a map in the order in which it came.
+func TestRuns_AreTheSameBytesInTwoRebuilds(t *testing.T) {
+	e := withMessages(sealedEntry(1), record.StatusFinished, 2)
+	e.Run.Labels = map[string]string{}
+	e.Run.Stats.Events, e.Run.Stats.ToolCalls = map[string]int64{}, map[string]int64{}
+	for i := range 40 {
+		name := fmt.Sprintf("k%02d", i)
+		e.Run.Labels[name], e.Run.Stats.Events[name], e.Run.Stats.ToolCalls[name] = name, int64(i), int64(i)
+	}
+	for range 2 {
+		s := open(t)
+		if err := s.Write(t.Context(), []store.Entry{e}); err != nil {
+			t.Fatal(err)
+		}
+		for _, column := range []string{"labels", "events", "tool_calls"} {
+			if n := number(t, s, "SELECT toUInt64(mapKeys("+column+") = arraySort(mapKeys("+column+")) AND length("+column+") = 40) FROM runs"); n != 1 {
+				t.Errorf("the keys of %s are not in order", column)
+			}
+		}
+	}
+}
+
+// What a row knows beside its record goes with the thread, in every table.
+func TestWrite_FactsAreDeletedWithTheirRun(t *testing.T) {
+	s := open(t)
+	e := withMessages(sealedEntry(1), record.StatusInterrupted, 1)
+	e.Run.Messages = append(e.Run.Messages, agui.Message{ID: "a", Role: agui.RoleAssistant, Raw: json.RawMessage(
+		`{"id":"a","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"search","arguments":"{}"}}]}`)})
+	e.Run.Interrupts = []json.RawMessage{json.RawMessage(`{"id":"i","expiresAt":"9999-01-01T00:00:00Z"}`)}
+	e.Run.Resumes = []json.RawMessage{json.RawMessage(`{"interruptId":"i0","status":"resolved"}`)}
+	if err := s.Write(t.Context(), []store.Entry{e}); err != nil {
+		t.Fatal(err)
+	}
+	tables := []string{"tool_calls", "interrupts", "answers"}
+	for _, table := range tables {
+		if n := number(t, s, "SELECT count() FROM "+table); n != 1 {
+			t.Errorf("%d rows in %s, want 1", n, table)
+		}
+	}
+	e.Version, e.Run = 2, nil
+	if err := s.Write(t.Context(), []store.Entry{e}); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		until(t, s, "SELECT count() FROM "+table, 0)
+	}
+}
+
+// Rows that an older binary wrote know no facts: the thread is read from its records, and rows that are written again are new.
+func TestLineage_OfRowsFromBeforeThereWereFacts(t *testing.T) {
+	s := open(t)
+	e := withMessages(sealedEntry(1), record.StatusFinished, 1)
+	e.Run.Input = json.RawMessage(`{"state":1}`)
+	if err := s.Write(t.Context(), []store.Entry{e}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.exec(t.Context(), "ALTER TABLE runs UPDATE facts = 0, head = '' WHERE 1 SETTINGS mutations_sync = 1"); err != nil {
+		t.Fatal(err)
+	}
+	runs, err := s.Lineage(t.Context(), "t", "th")
+	if err != nil || len(runs) != 1 || !runs[0].HasWholeInput() {
+		t.Errorf("%+v, %v; the row's record says that it has an input", runs, err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 var (
 	//go:embed sql/thread.sql
 	selectThread string
+	//go:embed sql/lineage.sql
+	selectLineage string
 	//go:embed sql/run.sql
 	selectRun string
 	//go:embed sql/sealed.sql

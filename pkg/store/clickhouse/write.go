@@ -64,6 +64,9 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	for _, step := range []func() error{
 		func() error { return insert(ctx, s, "messages", b.from, b.messages) },
 		func() error { return insert(ctx, s, "states", b.from, b.states) },
+		func() error { return insert(ctx, s, "tool_calls", b.from, b.toolCalls) },
+		func() error { return insert(ctx, s, "interrupts", b.from, b.interrupts) },
+		func() error { return insert(ctx, s, "answers", b.from, b.answers) },
 		func() error { return insert(ctx, s, "runs", b.from, b.runs) },
 		func() error { return s.delete(ctx, b.deletions) },
 		func() error { return insert(ctx, s, "erasures", b.from, b.erasures) },

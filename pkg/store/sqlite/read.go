@@ -31,6 +31,27 @@ func (s *Store) Thread(ctx context.Context, tenant, thread string) ([]store.Run,
 	return runs, nil
 }
 
+// Lineage implements store.Reader.
+func (s *Store) Lineage(ctx context.Context, tenant, thread string) ([]store.Run, error) {
+	var runs []store.Run
+	err := each(ctx, s.read, selectLineage, []any{tenant, thread}, func(scan func(...any) error) error {
+		var f store.Facts
+		r, err := scanRun(func(dest ...any) error {
+			return scan(append(dest, &f.ErrorCode, &f.ErrorMessage, &f.CancelledBy, &f.Asked, &f.Question, &f.Reply, &f.Resumed)...)
+		})
+		r.Facts = f
+		runs = append(runs, r)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading lineage: %w", err)
+	}
+	if len(runs) == 0 {
+		return nil, store.ErrNotFound
+	}
+	return runs, nil
+}
+
 // Run implements store.Reader.
 func (s *Store) Run(ctx context.Context, tenant, thread, run string) (store.Run, error) {
 	r, err := scanRun(ctx, s.read.QueryRowContext(ctx, selectRun, tenant, thread, run).Scan)

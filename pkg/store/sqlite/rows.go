@@ -21,6 +21,7 @@ type runRow struct {
 	rawPartition            int32
 	rawFirst, rawNext       int64
 	record                  string
+	facts                   store.Facts
 }
 
 // newRunRow builds the row of an entry. It depends on nothing else.
@@ -36,6 +37,7 @@ func newRunRow(e store.Entry) (runRow, error) {
 	r := *e.Run
 	// The key decides whose row this is, whatever the payload says.
 	r.Tenant, r.ThreadID, r.RunID = e.Tenant, e.ThreadID, e.RunID
+	row.facts = store.FactsOf(&r)
 	r.Messages, r.InputMessages, r.State, r.Open = nil, nil, nil, nil
 	text, err := record.EncodeRun(&r)
 	if err != nil {
@@ -76,21 +78,27 @@ func scanRun(ctx context.Context, scan func(...any) error) (store.Run, error) {
 
 const upsertRun = `
 INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, agent, branch_id, message_count,
-                  started_at, updated_at, raw_partition, raw_first, raw_next, record)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  started_at, updated_at, raw_partition, raw_first, raw_next, record,
+                  facts, error_code, error_message, cancelled_by, asked, question, reply, resumed)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, thread_id, run_id) DO UPDATE SET
     version = excluded.version, deleted = excluded.deleted, status = excluded.status, agent = excluded.agent,
     branch_id = excluded.branch_id, message_count = excluded.message_count,
     started_at = excluded.started_at, updated_at = excluded.updated_at,
     raw_partition = excluded.raw_partition, raw_first = excluded.raw_first,
-    raw_next = excluded.raw_next, record = excluded.record
+    raw_next = excluded.raw_next, record = excluded.record,
+    facts = excluded.facts, error_code = excluded.error_code, error_message = excluded.error_message,
+    cancelled_by = excluded.cancelled_by, asked = excluded.asked, question = excluded.question, reply = excluded.reply,
+    resumed = excluded.resumed
 -- An equal version is written again: the same row, unless a newer binary makes more of a record.
 WHERE excluded.version >= runs.version`
 
 // upsert writes the row and reports whether it was not older than what is there.
 func (r runRow) upsert(ctx context.Context, upsert statement) (bool, error) {
+	f := r.facts
 	res, err := upsert.exec(ctx, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
-		r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record)
+		r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record,
+		store.FactsVersion, f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed)
 	if err != nil {
 		return false, err
 	}
@@ -105,6 +113,24 @@ const (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertState = `INSERT INTO states (tenant, thread_id, run_id, version, state) VALUES (?, ?, ?, ?, ?)`
 )
+
+// insertToolCall, insertInterrupt and insertAnswer write what a record holds of these.
+const (
+	insertToolCall = `INSERT INTO tool_calls (tenant, thread_id, run_id, idx, version, tool_call_id, name, message_id, made, agent, model,
+    started_at, argument_bytes, answered, result_bytes, failed, error, pending)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertInterrupt = `INSERT INTO interrupts (tenant, thread_id, run_id, idx, version, interrupt_id, reason, message, tool_call_id, agent, opened_at, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertAnswer = `INSERT INTO answers (tenant, thread_id, run_id, idx, version, interrupt_id, status, payload, answered_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	deleteToolCalls  = `DELETE FROM tool_calls WHERE tenant = ? AND thread_id = ? AND run_id = ?`
+	deleteInterrupts = `DELETE FROM interrupts WHERE tenant = ? AND thread_id = ? AND run_id = ?`
+	deleteAnswers    = `DELETE FROM answers WHERE tenant = ? AND thread_id = ? AND run_id = ?`
+)
+
+// selectLineage reads the record as well: one machine has it at hand, and the columns stay few.
+const selectLineage = `SELECT ` + runColumns + `, error_code, error_message, cancelled_by, asked, question, reply, resumed FROM runs
+WHERE tenant = ? AND thread_id = ? AND deleted = 0 ORDER BY raw_first, run_id`
 
 const selectThread = `SELECT ` + runColumns + ` FROM runs
 WHERE tenant = ? AND thread_id = ? AND deleted = 0 ORDER BY raw_first, run_id`

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/store/storetest"
@@ -77,7 +79,11 @@ func TestStore_BringsUpAnOlderFile(t *testing.T) {
 	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.write.ExecContext(t.Context(), "DROP TABLE positions; DROP TABLE erasures; DROP TABLE sources; ALTER TABLE runs DROP COLUMN agent; PRAGMA user_version = 1"); err != nil {
+	older := "DROP TABLE positions; DROP TABLE erasures; DROP TABLE sources; DROP TABLE tool_calls; DROP TABLE interrupts; DROP TABLE answers; PRAGMA user_version = 1;"
+	for _, column := range []string{"agent", "facts", "error_code", "error_message", "cancelled_by", "asked", "question", "reply", "resumed"} {
+		older += "ALTER TABLE runs DROP COLUMN " + column + ";"
+	}
+	if _, err := s.write.ExecContext(t.Context(), older); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Migrate(t.Context()); err != nil {
@@ -88,6 +94,40 @@ func TestStore_BringsUpAnOlderFile(t *testing.T) {
 	}
 	if to, err := s.IndexedTo(t.Context(), "t"); err != nil || len(to) != 1 || to[1] != 7 {
 		t.Errorf("IndexedTo = %v, %v; want 1:7", to, err)
+	}
+	if runs, err := s.Lineage(t.Context(), "t", "th"); err != nil || len(runs) != 1 || runs[0].Version != 3 {
+		t.Errorf("lineage of rows from before there were facts: %v, %v", runs, err)
+	}
+}
+
+// What a row knows beside its record goes with the run.
+func TestStore_FactsAreDeletedWithTheirRun(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	call := `{"id":"a","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"search","arguments":"{}"}}]}`
+	entry := store.Entry{Version: 3, Tenant: "t", ThreadID: "th", RunID: "r", Run: &record.Run{
+		Status: record.StatusInterrupted, Lineage: record.Lineage{ParentBy: record.ParentNone},
+		Messages:   []agui.Message{{ID: "a", Role: agui.RoleAssistant, Raw: json.RawMessage(call)}},
+		Interrupts: []json.RawMessage{json.RawMessage(`{"id":"i","expiresAt":"9999-01-01T00:00:00Z"}`)},
+		Resumes:    []json.RawMessage{json.RawMessage(`{"interruptId":"i0","status":"resolved"}`)},
+	}}
+	rows := func(want int) {
+		t.Helper()
+		for _, table := range []string{"tool_calls", "interrupts", "answers"} {
+			var n int
+			if err := s.read.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil || n != want {
+				t.Errorf("%d rows in %s, %v; want %d", n, table, err, want)
+			}
+		}
+	}
+	for _, write := range []struct {
+		run  *record.Run
+		want int
+	}{{entry.Run, 1}, {entry.Run, 1}, {nil, 0}} {
+		entry.Version, entry.Run = entry.Version+1, write.run
+		if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
+			t.Fatal(err)
+		}
+		rows(write.want)
 	}
 }
 

@@ -86,6 +86,9 @@ type block struct {
 	run, message, state      statement
 	erasure, position        statement
 	dropMessages, dropStates statement
+
+	toolCall, interrupt, answer                statement
+	dropToolCalls, dropInterrupts, dropAnswers statement
 }
 
 // statement is a statement of a transaction, prepared once and used for many rows.
@@ -108,6 +111,12 @@ func newBlock(ctx context.Context, tx *sql.Tx) (*block, error) {
 		{&b.position, upsertPosition},
 		{&b.dropMessages, deleteMessages},
 		{&b.dropStates, deleteState},
+		{&b.toolCall, insertToolCall},
+		{&b.interrupt, insertInterrupt},
+		{&b.answer, insertAnswer},
+		{&b.dropToolCalls, deleteToolCalls},
+		{&b.dropInterrupts, deleteInterrupts},
+		{&b.dropAnswers, deleteAnswers},
 	} {
 		stmt, err := tx.PrepareContext(ctx, p.sql)
 		if err != nil {
@@ -137,11 +146,10 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 	if err != nil || !fresh {
 		return err
 	}
-	if _, err := b.dropMessages.exec(ctx, e.Tenant, e.ThreadID, e.RunID); err != nil {
-		return err
-	}
-	if _, err := b.dropStates.exec(ctx, e.Tenant, e.ThreadID, e.RunID); err != nil {
-		return err
+	for _, drop := range []statement{b.dropMessages, b.dropStates, b.dropToolCalls, b.dropInterrupts, b.dropAnswers} {
+		if _, err := drop.exec(ctx, e.Tenant, e.ThreadID, e.RunID); err != nil {
+			return err
+		}
 	}
 	if e.Run == nil || e.Run.Status == record.StatusRunning {
 		return nil
@@ -152,6 +160,9 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 	if err := b.addMessages(ctx, e, 1, e.Run.InputMessages); err != nil {
 		return err
 	}
+	if err := b.addFacts(ctx, e, row); err != nil {
+		return err
+	}
 	state := sql.NullString{String: string(e.Run.State), Valid: e.Run.State != nil}
 	_, err = b.state.exec(ctx, e.Tenant, e.ThreadID, e.RunID, e.Version, state)
 	return err
@@ -160,6 +171,33 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 func (b *block) addMessages(ctx context.Context, e store.Entry, input int, messages []agui.Message) error {
 	for i, m := range messages {
 		if _, err := b.message.exec(ctx, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addFacts writes what an entry's run called, was interrupted for, and answers.
+func (b *block) addFacts(ctx context.Context, e store.Entry, run runRow) error {
+	c := store.ContentFactsOf(e.Run)
+	for i, t := range c.ToolCalls {
+		if _, err := b.toolCall.exec(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, t.ID, t.Name, t.MessageID, t.Made, run.agent, c.Model,
+			run.startedAt, t.ArgumentBytes, t.Answered, t.ResultBytes, t.Failed, t.Error, t.Pending); err != nil {
+			return err
+		}
+	}
+	for i, n := range c.Interrupts {
+		expires := sql.NullInt64{}
+		if n.ExpiresAt != nil {
+			expires = sql.NullInt64{Int64: n.ExpiresAt.UnixMilli(), Valid: true}
+		}
+		if _, err := b.interrupt.exec(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, n.ID, n.Reason, n.Message, n.ToolCallID,
+			run.agent, run.updatedAt, expires); err != nil {
+			return err
+		}
+	}
+	for i, a := range c.Answers {
+		if _, err := b.answer.exec(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, a.InterruptID, a.Status, a.Payload, run.startedAt); err != nil {
 			return err
 		}
 	}

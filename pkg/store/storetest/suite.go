@@ -46,6 +46,7 @@ func cases() []testCase {
 		{"many runs in one answer", manyRuns},
 		{"runs are found by their own messages", holding},
 		{"runs come in the order of their first event", threadOrder},
+		{"lineage is told by narrow columns", narrowLineage},
 		{"threads are paged by id", threadPages},
 		{"threads are filtered", threadFilters},
 		{"a thread's summary", threadSummary},

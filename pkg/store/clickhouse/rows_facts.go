@@ -1,0 +1,111 @@
+package clickhouse
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// toolCallRow is a row of tool_calls.
+type toolCallRow struct {
+	Tenant        string    `ch:"tenant"`
+	ThreadID      string    `ch:"thread_id"`
+	RunID         string    `ch:"run_id"`
+	Idx           uint32    `ch:"idx"`
+	Version       uint64    `ch:"version"`
+	ToolCallID    string    `ch:"tool_call_id"`
+	Name          string    `ch:"name"`
+	MessageID     string    `ch:"message_id"`
+	Made          bool      `ch:"made"`
+	Agent         string    `ch:"agent"`
+	Model         string    `ch:"model"`
+	StartedAt     time.Time `ch:"started_at"`
+	ArgumentBytes uint32    `ch:"argument_bytes"`
+	Answered      bool      `ch:"answered"`
+	ResultBytes   uint32    `ch:"result_bytes"`
+	Failed        bool      `ch:"failed"`
+	Error         string    `ch:"error"`
+	Pending       bool      `ch:"pending"`
+}
+
+func (r *toolCallRow) size() int {
+	return len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.ToolCallID) + len(r.MessageID) + len(r.Error) + 64
+}
+
+func (r *toolCallRow) digest(w io.Writer) { digestOf(w, r.Version, r.Tenant, fmt.Sprintf("%+v", *r)) }
+
+// interruptRow is a row of interrupts.
+type interruptRow struct {
+	Tenant      string     `ch:"tenant"`
+	ThreadID    string     `ch:"thread_id"`
+	RunID       string     `ch:"run_id"`
+	Idx         uint32     `ch:"idx"`
+	Version     uint64     `ch:"version"`
+	InterruptID string     `ch:"interrupt_id"`
+	Reason      string     `ch:"reason"`
+	Message     string     `ch:"message"`
+	ToolCallID  string     `ch:"tool_call_id"`
+	Agent       string     `ch:"agent"`
+	OpenedAt    time.Time  `ch:"opened_at"`
+	ExpiresAt   *time.Time `ch:"expires_at"`
+}
+
+func (r *interruptRow) size() int {
+	return len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.InterruptID) + len(r.Reason) + len(r.Message) + 64
+}
+
+func (r *interruptRow) digest(w io.Writer) {
+	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, fmt.Sprint(r.Idx), r.InterruptID, r.Reason, r.Message, r.ToolCallID)
+}
+
+// answerRow is a row of answers.
+type answerRow struct {
+	Tenant      string    `ch:"tenant"`
+	ThreadID    string    `ch:"thread_id"`
+	RunID       string    `ch:"run_id"`
+	Idx         uint32    `ch:"idx"`
+	Version     uint64    `ch:"version"`
+	InterruptID string    `ch:"interrupt_id"`
+	Status      string    `ch:"status"`
+	Payload     string    `ch:"payload"`
+	AnsweredAt  time.Time `ch:"answered_at"`
+}
+
+func (r *answerRow) size() int {
+	return len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.InterruptID) + len(r.Payload) + 48
+}
+
+func (r *answerRow) digest(w io.Writer) { digestOf(w, r.Version, r.Tenant, fmt.Sprintf("%+v", *r)) }
+
+// addFacts appends the rows of what an entry's run called, was interrupted for, and answers.
+func (b *batch) addFacts(e store.Entry, run *runRow) {
+	c := store.ContentFactsOf(e.Run)
+	model := c.Model
+	for i, t := range c.ToolCalls {
+		b.toolCalls = append(b.toolCalls, &toolCallRow{
+			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Idx: uint32(i), Version: uint64(e.Version),
+			ToolCallID: t.ID, Name: t.Name, MessageID: t.MessageID, Made: t.Made, Agent: run.Agent, Model: model, StartedAt: run.StartedAt,
+			ArgumentBytes: uint32(t.ArgumentBytes), Answered: t.Answered, ResultBytes: uint32(t.ResultBytes),
+			Failed: t.Failed, Error: t.Error, Pending: t.Pending,
+		})
+	}
+	for i, n := range c.Interrupts {
+		row := &interruptRow{
+			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Idx: uint32(i), Version: uint64(e.Version),
+			InterruptID: n.ID, Reason: n.Reason, Message: n.Message, ToolCallID: n.ToolCallID, Agent: run.Agent, OpenedAt: run.UpdatedAt,
+		}
+		if n.ExpiresAt != nil {
+			at := sayable(*n.ExpiresAt)
+			row.ExpiresAt = &at
+		}
+		b.interrupts = append(b.interrupts, row)
+	}
+	for i, a := range c.Answers {
+		b.answers = append(b.answers, &answerRow{
+			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Idx: uint32(i), Version: uint64(e.Version),
+			InterruptID: a.InterruptID, Status: a.Status, Payload: a.Payload, AnsweredAt: run.StartedAt,
+		})
+	}
+}

@@ -1,0 +1,283 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// FactsVersion numbers the rules of FactsOf and ContentFactsOf. Rows keep the number that made them: 0 stands for rows
+// written before there were facts, whose fact columns are empty until skein.runs is read again.
+const FactsVersion = 1
+
+// The limits of texts in facts; the record and the messages hold the whole text.
+const (
+	maxPreview      = 200  // characters of Question, Reply and Resumed
+	maxErrorCode    = 128  // bytes
+	maxErrorMessage = 1024 // bytes
+)
+
+// The values of Facts.CancelledBy.
+const (
+	CancelledByAgent = "agent" // the agent's own RUN_FINISHED says so
+	CancelledBySkein = "skein" // Skein's proxy ended the run, as somebody asked for
+)
+
+// Facts are what a run record implies and its members do not say directly. They depend on the record alone, so that two
+// rebuilds of a store hold the same bytes.
+type Facts struct {
+	// ErrorCode and ErrorMessage are those of the terminal RUN_ERROR, cut to 128 and 1,024 bytes.
+	ErrorCode    string `json:"errorCode,omitempty"`
+	ErrorMessage string `json:"errorMessage,omitempty"`
+	// CancelledBy is CancelledByAgent, CancelledBySkein, or empty where the run was not cancelled.
+	CancelledBy string `json:"cancelledBy,omitempty"`
+	// Asked is a hash of the messages at the input's end that the run's base does not have, behind the last one of an
+	// assistant: of their roles and contents, not their ids. Empty where there is none. A sibling of a run with an equal
+	// Asked is a regeneration, one with another an edit.
+	Asked string `json:"asked,omitempty"`
+	// Question is the beginning of the last of these messages that a user wrote, Reply of the run's last text.
+	Question string `json:"question,omitempty"`
+	Reply    string `json:"reply,omitempty"`
+	// Resumed is the beginning of the payload that the input's first resume entry has, else that entry's status.
+	Resumed string `json:"resumed,omitempty"`
+}
+
+// ToolCall is a tool call that a run made, or a result that its input brought for a call of an earlier run.
+type ToolCall struct {
+	ID        string // the tool call's id
+	Name      string // empty of a result
+	MessageID string
+	// Made: the run made the call. Else it is a result for a call of an earlier run.
+	Made          bool
+	ArgumentBytes int
+	// Answered: the run itself has the result.
+	Answered    bool
+	ResultBytes int
+	// Failed: the result has an error (ToolMessage.error), whose beginning is Error.
+	Failed bool
+	Error  string
+	// Pending: the run ended and named the call as one to be answered by the client.
+	Pending bool
+}
+
+// Interrupt is an interrupt that a run ended with.
+type Interrupt struct {
+	ID, Reason, Message, ToolCallID string
+	ExpiresAt                       *time.Time
+}
+
+// Answer is a resume entry of a run's input.
+type Answer struct {
+	InterruptID, Status, Payload string
+}
+
+// Contents are the rows that a record yields beside its run: in order, each list numbered from 0.
+type Contents struct {
+	// Model is the model of the run, where its usage names exactly one.
+	Model      string
+	ToolCalls  []ToolCall
+	Interrupts []Interrupt
+	Answers    []Answer
+}
+
+// FactsOf returns the facts of a whole record.
+func FactsOf(r *record.Run) Facts {
+	var f Facts
+	if string(member(r.Terminal, "type")) == string(agui.RunError) {
+		f.ErrorCode = cut(member(r.Terminal, "code"), maxErrorCode)
+		f.ErrorMessage = cut(member(r.Terminal, "message"), maxErrorMessage)
+	}
+	if r.Status == record.StatusCancelled {
+		f.CancelledBy = CancelledByAgent
+		if r.Synthetic {
+			f.CancelledBy = CancelledBySkein
+		}
+	}
+	asked := newMessages(r.InputMessages)
+	f.Asked = hashOf(asked)
+	for _, m := range asked {
+		if m.Role == agui.RoleUser {
+			f.Question = preview(contentText(m))
+		}
+	}
+	for _, m := range r.Messages {
+		if text := contentText(m); m.Role == agui.RoleAssistant && text != "" {
+			f.Reply = preview(text)
+		}
+	}
+	if len(r.Resumes) > 0 {
+		first := r.Resumes[0]
+		if f.Resumed = preview(string(agui.Lookup(first, "payload"))); f.Resumed == "" {
+			f.Resumed = preview(member(first, "status"))
+		}
+	}
+	return f
+}
+
+// newMessages returns what the input brings behind the last message of an agent.
+func newMessages(input []agui.Message) []agui.Message {
+	from := 0
+	for i, m := range input {
+		switch m.Role {
+		case agui.RoleAssistant, agui.RoleReasoning, agui.RoleActivity:
+			from = i + 1
+		}
+	}
+	return input[from:]
+}
+
+// hashOf returns 16 hexadecimal digits over roles and contents.
+func hashOf(messages []agui.Message) string {
+	if len(messages) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	part := func(b []byte) {
+		var size [4]byte
+		binary.BigEndian.PutUint32(size[:], uint32(len(b)))
+		_, _ = h.Write(size[:]) // a hash takes everything
+		_, _ = h.Write(b)
+	}
+	for _, m := range messages {
+		part([]byte(m.Role))
+		part(contentOf(m))
+		part([]byte(member(m.Raw, "error")))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// contentOf returns a message's content, independent of how its JSON was spelled where it is a string.
+func contentOf(m agui.Message) []byte {
+	content := m.Get("content")
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return agui.AppendString(nil, text)
+	}
+	return record.Compacted(content)
+}
+
+// contentText returns the text of a message: its content, or the text parts of it.
+func contentText(m agui.Message) string {
+	content := m.Get("content")
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	if !agui.IsArray(content) {
+		return ""
+	}
+	var parts []string
+	for p := range agui.Elements(content) {
+		if member(p, "type") == "text" {
+			parts = append(parts, member(p, "text"))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// ContentFactsOf returns the tool calls, interrupts and answers of a record.
+func ContentFactsOf(r *record.Run) Contents {
+	var c Contents
+	if len(r.Stats.Usage) == 1 {
+		for model := range r.Stats.Usage {
+			c.Model = model
+		}
+	}
+	at := map[string]int{} // of calls made, by id
+	for _, m := range r.Messages {
+		if m.Role != agui.RoleAssistant || !agui.IsArray(m.Get("toolCalls")) {
+			continue
+		}
+		for call := range agui.Elements(m.Get("toolCalls")) {
+			fn := agui.Lookup(call, "function")
+			id := member(call, "id")
+			if _, again := at[id]; !again {
+				at[id] = len(c.ToolCalls)
+			}
+			c.ToolCalls = append(c.ToolCalls, ToolCall{
+				ID: id, Name: member(fn, "name"), MessageID: m.ID, Made: true, ArgumentBytes: len(member(fn, "arguments")),
+			})
+		}
+	}
+	for _, m := range r.Messages {
+		if i, ok := at[member(m.Raw, "toolCallId")]; ok && m.Role == agui.RoleTool {
+			c.ToolCalls[i].answer(m)
+		}
+	}
+	for _, id := range r.PendingToolCalls {
+		if i, ok := at[id]; ok {
+			c.ToolCalls[i].Pending = true
+		}
+	}
+	for _, m := range newMessages(r.InputMessages) {
+		if m.Role == agui.RoleTool {
+			result := ToolCall{ID: member(m.Raw, "toolCallId"), MessageID: m.ID}
+			result.answer(m)
+			c.ToolCalls = append(c.ToolCalls, result)
+		}
+	}
+	for _, raw := range r.Interrupts {
+		i := Interrupt{
+			ID: member(raw, "id"), Reason: member(raw, "reason"), Message: cut(member(raw, "message"), maxErrorMessage),
+			ToolCallID: member(raw, "toolCallId"),
+		}
+		if t, err := time.Parse(time.RFC3339, member(raw, "expiresAt")); err == nil {
+			t = t.UTC().Truncate(time.Millisecond)
+			i.ExpiresAt = &t
+		}
+		c.Interrupts = append(c.Interrupts, i)
+	}
+	for _, raw := range r.Resumes {
+		c.Answers = append(c.Answers, Answer{
+			InterruptID: member(raw, "interruptId"), Status: member(raw, "status"), Payload: string(agui.Lookup(raw, "payload")),
+		})
+	}
+	return c
+}
+
+// answer notes the result that a tool message is.
+func (t *ToolCall) answer(m agui.Message) {
+	t.Answered, t.ResultBytes = true, len(contentText(m))
+	if e := m.Get("error"); e != nil {
+		t.Failed, t.Error = true, cut(member(m.Raw, "error"), maxErrorMessage)
+	}
+}
+
+// member returns a member that is a string, decoded, and "" for all else.
+func member(raw json.RawMessage, name string) string {
+	v := agui.Lookup(raw, name)
+	var text string
+	if v == nil || json.Unmarshal(v, &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// cut shortens a text to a number of bytes, at the end of a character.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}
+
+// preview returns the first characters of a text.
+func preview(s string) string {
+	n := 0
+	for i := range s {
+		if n++; n > maxPreview {
+			return s[:i]
+		}
+	}
+	return s
+}

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// head is a run's head as a row holds it: one text, as a read of many narrow columns costs more than it saves. With twelve
+// parts, 35 columns took four times as long as whole records (docs/bench/analytics.md).
+type head struct {
+	Run   json.RawMessage `json:"run"` // a run record of HeadOf, without ids of its own
+	Facts Facts           `json:"facts,omitzero"`
+}
+
+// HeadOf returns the part of a record that Reader.Lineage gives.
+func HeadOf(r *record.Run) record.Run {
+	out := record.Run{
+		Tenant: r.Tenant, ThreadID: r.ThreadID, RunID: r.RunID, ClientRunID: r.ClientRunID, Lineage: r.Lineage, Base: r.Base,
+		Status: r.Status, Agent: r.Agent, Rewrote: r.Rewrote, MessageCount: r.MessageCount, InputForm: r.InputForm,
+		StartedAt: r.StartedAt, EndedAt: r.EndedAt, Synthetic: r.Synthetic, Truncated: r.Truncated, RawLost: r.RawLost,
+		Raw: record.Raw{Partition: r.Raw.Partition, First: r.Raw.First, Next: r.Raw.Next, Events: r.Raw.Events, Ranges: r.Raw.Ranges},
+	}
+	out.Stats.Duration = r.Stats.Duration
+	if r.Input != nil {
+		out.Input = json.RawMessage("{}")
+	}
+	return out
+}
+
+// EncodeHead returns the head of a whole record.
+func EncodeHead(r *record.Run) ([]byte, error) {
+	h := HeadOf(r)
+	h.Tenant, h.ThreadID, h.RunID = "", "", "" // the row has them
+	text, err := record.EncodeRun(&h)
+	if err != nil {
+		return nil, fmt.Errorf("encoding head: %w", err)
+	}
+	text, err = json.Marshal(head{Run: text, Facts: FactsOf(r)})
+	if err != nil {
+		return nil, fmt.Errorf("encoding head: %w", err)
+	}
+	return text, nil
+}
+
+// DecodeHead reads what EncodeHead has written; ids and version come from the row.
+func DecodeHead(text []byte) (Run, error) {
+	var h struct {
+		Run   record.Run `json:"run"`
+		Facts Facts      `json:"facts"`
+	}
+	if err := json.Unmarshal(text, &h); err != nil {
+		return Run{}, fmt.Errorf("decoding head: %w", err)
+	}
+	return Run{Run: h.Run, Facts: h.Facts}, nil
+}
