@@ -1,0 +1,415 @@
+package clickhouse
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+const questionsDir = "../../../docs/questions"
+
+// talks makes threads of runs as people make them: they go on, ask again, edit, and leave branches. The last entry of each run counts.
+func talks(t testing.TB, seed uint64) (entries []store.Entry, final []*record.Run) {
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	version := int64(0)
+	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
+	for th := range 40 {
+		var runs []*record.Run
+		var asks []string
+		for i := range 1 + rnd.IntN(12) {
+			e := sealedEntry(version)
+			version += 10
+			e.ThreadID, e.RunID = fmt.Sprintf("thread-%02d", th), fmt.Sprintf("run-%02d", i)
+			r := e.Run
+			r.Tenant, r.ThreadID, r.RunID = e.Tenant, e.ThreadID, e.RunID
+			r.Raw.First = int64(1000*th + 10*i)
+			r.Agent = pick("shop", "desk")
+			r.Lineage = record.Lineage{ParentBy: record.ParentNone, BranchID: e.RunID, RootRunID: e.RunID}
+			text := fmt.Sprint("question ", i)
+			if i > 0 {
+				last := len(runs) - 1
+				switch rnd.IntN(4) {
+				case 0: // the same again
+					r.Lineage, text = runs[last].Lineage, asks[last]
+					r.BranchID = e.RunID
+				case 1: // an edit
+					r.Lineage, text = runs[last].Lineage, asks[last]+" please"
+					r.BranchID = e.RunID
+				case 2: // back to an earlier run
+					p := runs[rnd.IntN(len(runs))]
+					r.Lineage = record.Lineage{ParentRunID: p.RunID, BranchID: e.RunID, RootRunID: p.RootRunID, Depth: p.Depth + 1}
+				default:
+					p := runs[last]
+					r.Lineage = record.Lineage{ParentRunID: p.RunID, BranchID: p.BranchID, RootRunID: p.RootRunID, Depth: p.Depth + 1}
+				}
+				// A branch goes on only from its own tip.
+				if r.BranchID != e.RunID && slices.ContainsFunc(runs, func(o *record.Run) bool { return o.ParentRunID == r.ParentRunID }) {
+					r.BranchID = e.RunID
+				}
+			}
+			r.InputMessages = []agui.Message{{ID: "u" + e.RunID, Role: "user", Raw: json.RawMessage(fmt.Sprintf(`{"id":"u%s","role":"user","content":%q}`, e.RunID, text))}}
+			r.StartedAt = time.Date(2026, 9, 1+th%20+rnd.IntN(3), 8, i, rnd.IntN(60), 0, time.UTC)
+			end := r.StartedAt.Add(time.Duration(rnd.IntN(60_000)) * time.Millisecond)
+			r.EndedAt, r.State = &end, json.RawMessage(`{}`)
+			r.Status = record.Status(pick("finished", "finished", "error", "cancelled", "abandoned", "interrupted"))
+			switch r.Status {
+			case record.StatusError:
+				r.Terminal = json.RawMessage(fmt.Sprintf(`{"type":"RUN_ERROR","message":"m","code":%q}`, pick("quota", "timeout")))
+			case record.StatusCancelled:
+				r.Synthetic = rnd.IntN(2) == 0
+			case record.StatusInterrupted:
+				r.Interrupts = []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"id":"i-%s","reason":"approval"}`, e.RunID))}
+			}
+			if p := r.ParentRunID; p != "" && rnd.IntN(2) == 0 {
+				if at := slices.IndexFunc(runs, func(o *record.Run) bool { return o.RunID == p }); runs[at].Interrupts != nil {
+					r.Resumes = []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"interruptId":"i-%s","status":"resolved"}`, p))}
+					if !r.StartedAt.After(*runs[at].EndedAt) {
+						r.StartedAt = runs[at].EndedAt.Add(time.Duration(1+rnd.IntN(9000)) * time.Millisecond)
+					}
+				}
+			}
+			ttft := int64(rnd.IntN(3000))
+			if rnd.IntN(5) > 0 {
+				r.Stats.TimeToFirstToken = &ttft
+			}
+			in, out := int64(rnd.IntN(1000)), int64(rnd.IntN(1000))
+			r.Stats.Usage = map[string]record.TokenUsage{pick("large", "small"): {InputTokens: in, OutputTokens: out, TotalTokens: in + out}}
+			r.Stats.EventBytes = map[string]int64{"TEXT_MESSAGE_CHUNK": int64(rnd.IntN(5000))}
+			if rnd.IntN(3) == 0 {
+				r.Stats.Anomalies = map[string]int64{pick("open-at-end", "schema"): int64(1 + rnd.IntN(3))}
+			}
+			for c := range rnd.IntN(3) {
+				id := fmt.Sprintf("%s-c%d", e.RunID, c)
+				r.Messages = append(r.Messages, agui.Message{ID: "a" + id, Role: agui.RoleAssistant, Raw: json.RawMessage(fmt.Sprintf(
+					`{"id":"a%s","role":"assistant","toolCalls":[{"id":"%s","type":"function","function":{"name":%q,"arguments":"{}"}}]}`, id, id, pick("search", "fetch")))})
+				if k := rnd.IntN(4); k > 0 {
+					result := fmt.Sprintf(`{"id":"t%s","role":"tool","toolCallId":"%s","content":"x"}`, id, id)
+					if k == 1 {
+						result = strings.TrimSuffix(result, "}") + `,"error":"timeout"}`
+					}
+					r.Messages = append(r.Messages, agui.Message{ID: "t" + id, Role: agui.RoleTool, Raw: json.RawMessage(result)})
+				}
+			}
+			open := *r
+			open.Status, open.EndedAt, open.Terminal = record.StatusRunning, nil, nil
+			before := e
+			before.Version, before.Run = e.Version-5+10, &open
+			e.Version += 9
+			entries = append(entries, before, e)
+			runs, asks, final = append(runs, r), append(asks, text), append(final, r)
+		}
+	}
+	return entries, final
+}
+
+// counted sums up by key, as text.
+type counted map[string][]float64
+
+func (c counted) add(key string, values ...float64) {
+	have := c[key]
+	if have == nil {
+		have = make([]float64, len(values))
+	}
+	for i, v := range values {
+		have[i] += v
+	}
+	c[key] = have
+}
+
+func (c counted) lines() []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(c)) {
+		out = append(out, strings.TrimSuffix(fmt.Sprintf("%s %v", k, c[k]), " []"))
+	}
+	return out
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// byStart are the runs of each thread, by start.
+func byStart(runs []*record.Run) map[string][]*record.Run {
+	of := map[string][]*record.Run{}
+	for _, r := range runs {
+		of[r.ThreadID] = append(of[r.ThreadID], r)
+	}
+	for _, list := range of {
+		slices.SortFunc(list, func(a, b *record.Run) int { return cmp.Compare(a.Raw.First, b.Raw.First) })
+	}
+	return of
+}
+
+func modelOf(r *record.Run) string {
+	for m := range r.Stats.Usage {
+		return m
+	}
+	return ""
+}
+
+// questions are what each file must say of runs, counted in Go; line is how its rows are written for that.
+var questions = map[string]struct {
+	line  string
+	count func(runs []*record.Run) []string
+}{
+	"regenerations": {"agent || ' ' || model || ' ' || toString(week) || ' [' || toString(runs) || ' ' || toString(regenerated) || ' ' || toString(edited) || ']'", func(runs []*record.Run) []string {
+		c := counted{}
+		for _, list := range byStart(runs) {
+			for i, r := range list {
+				again, before := false, false
+				for _, o := range list[:i] {
+					if o.ParentRunID == r.ParentRunID {
+						before = true
+						again = again || string(o.InputMessages[0].Get("content")) == string(r.InputMessages[0].Get("content"))
+					}
+				}
+				week := r.StartedAt.AddDate(0, 0, -(int(r.StartedAt.Weekday())+6)%7)
+				c.add(r.Agent+" "+modelOf(r)+" "+week.Format(time.DateOnly), 1, one(again), one(before && !again))
+			}
+		}
+		return c.lines()
+	}},
+	"unused_branches": {"agent || ' [' || toString(runs) || ' ' || toString(tokens) || ' ' || toString(round(money * 1000000)) || ']'", func(runs []*record.Run) []string {
+		c := counted{}
+		for _, list := range byStart(runs) {
+			latest := list[len(list)-1].BranchID
+			for _, r := range list {
+				// Something parts from this run or from a later one of its branch.
+				wentOn := slices.ContainsFunc(list, func(o *record.Run) bool {
+					return o.BranchID != r.BranchID && slices.ContainsFunc(list, func(p *record.Run) bool {
+						return p.RunID == o.ParentRunID && p.BranchID == r.BranchID && p.Depth >= r.Depth
+					})
+				})
+				if r.BranchID != latest && !wentOn {
+					u := r.Stats.Usage[modelOf(r)]
+					price := map[string][2]float64{"large": {3, 8}, "small": {1, 2}}[modelOf(r)]
+					c.add(r.Agent, 1, float64(u.TotalTokens), float64(u.InputTokens)*price[0]+float64(u.OutputTokens)*price[1])
+				}
+			}
+		}
+		return c.lines()
+	}},
+	"tools": {"tool || ' [' || toString(calls) || ' ' || toString(failures) || ' ' || toString(without_result) || ']'", func(runs []*record.Run) []string {
+		c := counted{}
+		for _, r := range runs {
+			results := map[string]bool{} // failed
+			for _, m := range r.Messages {
+				if m.Role == agui.RoleTool {
+					results[string(m.Get("toolCallId"))] = m.Get("error") != nil
+				}
+			}
+			for _, m := range r.Messages {
+				if m.Role == agui.RoleAssistant {
+					var said struct {
+						ToolCalls []struct {
+							ID       json.RawMessage
+							Function struct{ Name string }
+						}
+					}
+					if err := json.Unmarshal(m.Raw, &said); err != nil {
+						panic(err) // made above
+					}
+					failed, has := results[string(said.ToolCalls[0].ID)]
+					c.add(said.ToolCalls[0].Function.Name, 1, one(failed), one(!has))
+				}
+			}
+		}
+		return c.lines()
+	}},
+	"ends": {"agent || ' ' || status || ' ' || error_code || ' ' || cancelled_by || ' [' || toString(runs) || ']'", func(runs []*record.Run) []string {
+		c := counted{}
+		for _, r := range runs {
+			code, by := "", ""
+			switch {
+			case r.Status == record.StatusError:
+				code = strings.Trim(string(agui.Lookup(r.Terminal, "code")), `"`)
+			case r.Status == record.StatusCancelled && r.Synthetic:
+				by = "skein"
+			case r.Status == record.StatusCancelled:
+				by = "agent"
+			}
+			c.add(fmt.Sprint(r.Agent, " ", r.Status, " ", code, " ", by), 1)
+		}
+		return c.lines()
+	}},
+	"first_token": {"agent || ' [' || toString(runs) || '] ' || toString(p50_p95_p99)", func(runs []*record.Run) []string {
+		of := map[string][]int64{}
+		for _, r := range runs {
+			if r.Stats.TimeToFirstToken != nil {
+				of[r.Agent] = append(of[r.Agent], *r.Stats.TimeToFirstToken)
+			}
+		}
+		var out []string
+		for _, agent := range slices.Sorted(maps.Keys(of)) {
+			list := of[agent]
+			slices.Sort(list)
+			// The value below or at which lies that share, the lower of two in the middle.
+			at := func(share float64) int64 {
+				if share == 0.5 {
+					return list[(len(list)-1)/2]
+				}
+				return list[min(len(list)-1, int(share*float64(len(list))))]
+			}
+			out = append(out, fmt.Sprintf("%s [%d] [%d,%d,%d]", agent, len(list), at(0.5), at(0.95), at(0.99)))
+		}
+		return out
+	}},
+	"interrupts": {"agent || ' [' || toString(interrupts) || ' ' || toString(unanswered) || '] ' || toString(ifNull(longest_wait_ms, 0))", func(runs []*record.Run) []string {
+		c, longest := counted{}, map[string]int64{}
+		for _, list := range byStart(runs) {
+			for _, r := range list {
+				if r.Interrupts == nil {
+					continue
+				}
+				wait := int64(-1)
+				for _, o := range list {
+					if o.Resumes != nil && o.ParentRunID == r.RunID {
+						if w := o.StartedAt.Sub(*r.EndedAt).Milliseconds(); wait < 0 || w < wait {
+							wait = w
+						}
+					}
+				}
+				c.add(r.Agent, 1, one(wait < 0))
+				longest[r.Agent] = max(longest[r.Agent], wait)
+			}
+		}
+		lines := c.lines()
+		for i, line := range lines {
+			agent, _, _ := strings.Cut(line, " ")
+			lines[i] = fmt.Sprint(line, " ", longest[agent])
+		}
+		return lines
+	}},
+	"deep_threads": {"thread_id || ' ' || toString(deepest) || ' ' || toString(widest) || ' ' || toString(runs)", func(runs []*record.Run) []string {
+		type thread struct {
+			id            string
+			deep, wide, n int
+		}
+		var all []thread
+		for id, list := range byStart(runs) {
+			th, children := thread{id: id, n: len(list)}, map[string]int{}
+			for _, r := range list {
+				th.deep = max(th.deep, r.Depth)
+				children[r.ParentRunID]++
+				th.wide = max(th.wide, children[r.ParentRunID])
+			}
+			all = append(all, th)
+		}
+		slices.SortFunc(all, func(a, b thread) int {
+			return cmp.Or(cmp.Compare(b.deep, a.deep), cmp.Compare(b.wide, a.wide), cmp.Compare(a.id, b.id))
+		})
+		var out []string
+		for _, th := range all[:20] {
+			out = append(out, fmt.Sprint(th.id, " ", th.deep, " ", th.wide, " ", th.n))
+		}
+		slices.Sort(out)
+		return out
+	}},
+	"violations": {"agent || ' ' || rule || ' [' || toString(runs) || ' ' || toString(violations) || ']'", func(runs []*record.Run) []string {
+		c := counted{}
+		for _, r := range runs {
+			for rule, n := range r.Stats.Anomalies {
+				c.add(r.Agent+" "+rule, 1, float64(n))
+			}
+		}
+		return c.lines()
+	}},
+	"returns": {"toString(first_day) || ' +' || toString(days_later) || ' [' || toString(threads) || ']'", func(runs []*record.Run) []string {
+		c := counted{}
+		for _, list := range byStart(runs) {
+			days := map[time.Time]bool{}
+			for _, r := range list {
+				days[r.StartedAt.Truncate(24*time.Hour)] = true
+			}
+			sorted := slices.SortedFunc(maps.Keys(days), time.Time.Compare)
+			for _, d := range sorted {
+				c.add(fmt.Sprintf("%s +%d", sorted[0].Format(time.DateOnly), int(d.Sub(sorted[0]).Hours())/24), 1)
+			}
+		}
+		return c.lines()
+	}},
+	"compression": {"agent || ' [' || toString(event_bytes) || ' ' || toString(message_bytes) || ']'", func(runs []*record.Run) []string {
+		c := counted{}
+		for _, r := range runs {
+			own := 0
+			for _, m := range r.Messages {
+				own += len(m.Raw)
+			}
+			c.add(r.Agent, float64(r.Stats.EventBytes["TEXT_MESSAGE_CHUNK"]), float64(own))
+		}
+		return c.lines()
+	}},
+}
+
+// Each question in docs/questions gives what Go counts over the same runs, stale versions and another tenant's runs beside them.
+func TestQuestions_SayWhatGoCounts(t *testing.T) {
+	s := open(t)
+	for _, price := range []string{"('large', 3, 8)", "('small', 1, 2)"} {
+		if err := s.exec(t.Context(), "INSERT INTO prices (model, input_per_million, output_per_million) VALUES "+price); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const seed = 25
+	entries, runs := talks(t, seed)
+	var stale, whole []store.Entry
+	for i, e := range entries {
+		other := e
+		other.Tenant = "another"
+		if i%2 == 0 {
+			stale = append(stale, e, other)
+		} else {
+			whole = append(whole, e, other)
+		}
+	}
+	for _, part := range [][]store.Entry{stale, whole} {
+		if err := s.Write(t.Context(), part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(questionsDir, "*.sql"))
+	if err != nil || len(files) != len(questions) {
+		t.Errorf("%d files, %v; the test knows %d questions", len(files), err, len(questions))
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".sql")
+		t.Run(name, func(t *testing.T) {
+			question, known := questions[name]
+			if !known {
+				t.Fatal("the test does not know the question")
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := named{"tenant": "t", "from": "2026-01-01 00:00:00", "to": "2027-01-01 00:00:00"}
+			var got []string
+			if err := s.each(t.Context(), "SELECT "+question.line+" FROM ("+string(text)+")", args, func(scan scan) error {
+				var line string
+				err := scan(&line)
+				got = append(got, line)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(got)
+			if want := question.count(runs); !slices.Equal(got, want) {
+				t.Errorf("seed %d:\n got %s\nwant %s", seed, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+			}
+		})
+	}
+}
