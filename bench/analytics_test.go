@@ -1,0 +1,222 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/skeinhq/skein/internal/clickhousetest"
+	"github.com/skeinhq/skein/pkg/store/clickhouse"
+)
+
+// analyticsRuns says how many runs BenchmarkAnalytics makes: 5,000,000 in docs/bench/analytics.md.
+const analyticsRuns = "SKEIN_BENCH_RUNS"
+
+// generateRuns makes runs of ten a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part.
+// Ids and hashes are random, as those of agents are, so that they do not compress. The first turns of all threads come first.
+const generateRuns = `
+INSERT INTO runs (tenant, thread_id, run_id, version, parent_run_id, parent_by, branch_id, root_run_id, base, depth, status, agent,
+    started_at, ended_at, updated_at, duration_ms, time_to_first_token_ms, raw_partition, raw_first, raw_next, raw_events, message_count,
+    events, event_bytes, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, facts, asked, head, record)
+WITH
+    number %% %[3]d AS thread, intDiv(number, %[3]d) AS turn,
+    'tenant-' || toString(toUInt32(pow(200, (sipHash64(thread, 't') %% 1000) / 1000))) AS t,
+    lower(hex(sipHash128(thread, 'thread'))) AS th,
+    lower(hex(sipHash128(number, 'run'))) AS r,
+    if(turn = 0, '', lower(hex(sipHash128(number - %[3]d, 'run')))) AS p,
+    lower(hex(sipHash128(thread, 'run'))) AS root,
+    toDateTime64('2026-09-01 00:00:00', 3, 'UTC') + toIntervalMillisecond(sipHash64(thread, 'start') %% 7776000000 + turn * 60000) AS start,
+    lower(hex(sipHash128(number, 'sha')) || hex(sipHash128(number, 'sha2'))) AS sha,
+    number * 100 AS first,
+    toInt64(sipHash64(number, 'd') %% 60000) AS duration
+SELECT
+    t, th, r, number, p, if(turn = 0, 'none', 'content'), root, root, p, turn, 'finished', 'agent-' || toString(sipHash64(thread, 'a') %% 20),
+    start, start + toIntervalMillisecond(duration), start + toIntervalMillisecond(duration), duration, toInt64(duration / 10),
+    0, first, first + 60, 60, turn * 2 + 2,
+    map('RUN_STARTED', 1, 'TEXT_MESSAGE_CHUNK', 50, 'RUN_FINISHED', 1), map('RUN_STARTED', 90, 'TEXT_MESSAGE_CHUNK', 5000, 'RUN_FINISHED', 60),
+    ['large'], [toInt64(sipHash64(number, 'i') %% 9000)], [toInt64(sipHash64(number, 'o') %% 900)],
+    toInt64(sipHash64(number, 'i') %% 9000), toInt64(sipHash64(number, 'o') %% 900), 1, substring(sha, 1, 16),
+    concat('{"run":{"parentRunId":"', p, '","parentBy":"content","branchId":"', root, '","rootRunId":"', root, '","depth":', toString(turn),
+        ',"status":"finished","agent":"agent-1","input":{},"base":"', p, '","messageCount":', toString(turn * 2 + 2),
+        ',"stats":{"events":{},"eventBytes":{},"messages":0,"durationMs":', toString(duration), '},"startedAt":"2026-09-17T12:00:00Z","endedAt":"2026-09-17T12:00:09Z","raw":{"partition":0,"first":',
+        toString(first), ',"next":', toString(first + 60), ',"ranges":[[', toString(first), ',', toString(first + 60), ']],"events":60,"sha256":"","nextSeq":0},"foldVersion":0},"facts":{"asked":"', substring(sha, 1, 16),
+        '","question":"What is the weather like in ', substring(sha, 1, 12), '?","reply":"It is ', substring(sha, 12, 20), '"}}'),
+    concat('{"tenant":"', t, '","threadId":"', th, '","runId":"', r, '","parentRunId":"', p, '","parentBy":"content","branchId":"', root, '","rootRunId":"', root,
+        '","depth":', toString(turn), ',"status":"finished","started":{"type":"RUN_STARTED","threadId":"', th, '","runId":"', r, '"},"input":{"threadId":"', th,
+        '","runId":"', r, '","tools":[{"name":"search","description":"Searches the web","parameters":{"type":"object"}}],"context":[],"forwardedProps":{},"state":{"seen":"',
+        substring(sha, 1, 24), '"}},"base":"', p, '","messageCount":', toString(turn * 2 + 2), ',"historyKey":"', substring(sha, 1, 32),
+        '","terminal":{"type":"RUN_FINISHED","threadId":"', th, '","runId":"', r, '"},"stats":{"events":{"RUN_STARTED":1,"TEXT_MESSAGE_CHUNK":50,"RUN_FINISHED":1},"eventBytes":{"TEXT_MESSAGE_CHUNK":5000},"messages":1,"usage":{"large":{"inputTokens":5,"outputTokens":7}}},"startedAt":"2026-09-17T12:00:00Z","endedAt":"2026-09-17T12:00:09Z","raw":{"partition":0,"first":',
+        toString(first), ',"next":', toString(first + 60), ',"ranges":[[', toString(first), ',', toString(first + 60), ']],"events":60,"sha256":"', sha, '","nextSeq":-1},"inputSha256":"', sha, '","foldVersion":1}')
+FROM numbers(%[1]d, %[2]d)`
+
+// BenchmarkAnalytics measures reads over many runs, at 12 and at 40 parts that are not merged:
+//
+//	SKEIN_BENCH_RUNS=5000000 go test ./bench -run '^$' -bench Analytics -benchtime 200x -v -timeout 60m
+func BenchmarkAnalytics(b *testing.B) {
+	total := 500_000
+	if text := os.Getenv(analyticsRuns); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		total = n
+	}
+	for _, parts := range []int{12, 40} {
+		b.Run(fmt.Sprintf("parts=%d", parts), func(b *testing.B) { analyticsOf(b, total, parts) })
+	}
+}
+
+func analyticsOf(b *testing.B, total, parts int) {
+	server := clickhousetest.Start(b)
+	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username, Password: server.Password})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	if err := s.Migrate(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	host, _ := strings.CutPrefix(server.Addr, "http://")
+	c, err := ch.Open(&ch.Options{Addr: []string{host}, Protocol: ch.HTTP, ReadTimeout: 10 * time.Minute,
+		Auth: ch.Auth{Database: server.Database, Username: server.Username, Password: server.Password}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	began := time.Now()
+	// A statement is made in one block of the server's, so that merges do not take it away: they are stopped.
+	execute(b, c, "SYSTEM STOP MERGES runs")
+	for p := range parts {
+		from, to := total*p/parts, total*(p+1)/parts
+		// The turns of a thread come in different parts, as they do where a thread goes on for hours.
+		execute(b, c, fmt.Sprintf(generateRuns, from, to-from, total/10)+fmt.Sprintf(" SETTINGS max_block_size = %d, min_insert_block_size_rows = %d, min_insert_block_size_bytes = 0, max_insert_threads = 1, max_threads = 1", to-from, to-from))
+	}
+	b.Logf("%d runs in %.0f s, in %s parts, %s bytes a run", total, time.Since(began).Seconds(),
+		value(b, c, "SELECT toString(count()) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"),
+		value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"))
+	rows, err := c.Query(b.Context(), "SELECT tenant, thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0 GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var threads [][2]string
+	for rows.Next() {
+		var t [2]string
+		if err := rows.Scan(&t[0], &t[1]); err != nil {
+			b.Fatal(err)
+		}
+		threads = append(threads, t)
+	}
+	if err := rows.Close(); err != nil {
+		b.Fatal(err)
+	}
+	at := 0
+	next := func() (tenant, thread string) {
+		at++
+		t := threads[at%len(threads)]
+		return t[0], t[1]
+	}
+	b.Run("whole records", func(b *testing.B) {
+		measure(b, c, func(ctx context.Context) error {
+			tenant, thread := next()
+			runs, err := s.Thread(ctx, tenant, thread)
+			return tenRuns(len(runs), err)
+		})
+	})
+	b.Run("lineage", func(b *testing.B) {
+		measure(b, c, func(ctx context.Context) error {
+			tenant, thread := next()
+			runs, err := s.Lineage(ctx, tenant, thread)
+			return tenRuns(len(runs), err)
+		})
+	})
+	for _, name := range []string{"ends", "first_token", "violations", "deep_threads", "regenerations", "unused_branches", "returns"} {
+		text, err := os.ReadFile("../docs/questions/" + name + ".sql")
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("question "+name, func(b *testing.B) {
+			measure(b, c, func(ctx context.Context) error {
+				q := url.Values{"database": {server.Database}, "param_tenant": {"tenant-1"}, "param_from": {"2026-10-01 00:00:00"}, "param_to": {"2026-10-31 00:00:00"}}
+				return askOver(ctx, server.Addr+"/?"+q.Encode(), string(text))
+			})
+		})
+	}
+}
+
+func tenRuns(n int, err error) error {
+	if err == nil && n != 10 {
+		return fmt.Errorf("%d runs, want 10", n)
+	}
+	return err
+}
+
+// measure runs f and reports what the server read for it.
+func measure(b *testing.B, c driver.Conn, f func(context.Context) error) {
+	read := func() float64 {
+		n, err := strconv.ParseFloat(value(b, c, "SELECT toString(sum(value)) FROM system.events WHERE event = 'SelectedBytes'"), 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return n
+	}
+	before := read()
+	for b.Loop() {
+		if err := f(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric((read()-before)/float64(b.N)/1e6, "MB-read/op")
+	b.ReportMetric(b.Elapsed().Seconds()*1000/float64(b.N), "ms/op")
+	b.ReportMetric(0, "ns/op")
+}
+
+func execute(b *testing.B, c driver.Conn, statement string) {
+	b.Helper()
+	if err := c.Exec(b.Context(), statement); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func value(b *testing.B, c driver.Conn, query string) string {
+	b.Helper()
+	var v string
+	if err := c.QueryRow(b.Context(), query).Scan(&v); err != nil {
+		b.Fatal(err)
+	}
+	return v
+}
+
+func askOver(ctx context.Context, at, body string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("asking ClickHouse: %s", resp.Status)
+	}
+	if e := resp.Body.Close(); err == nil {
+		err = e
+	}
+	return err
+}
