@@ -90,7 +90,7 @@ type Contents struct {
 // FactsOf returns the facts of a whole record.
 func FactsOf(r *record.Run) Facts {
 	var f Facts
-	if string(member(r.Terminal, "type")) == string(agui.RunError) {
+	if member(r.Terminal, "type") == string(agui.RunError) {
 		f.ErrorCode = cut(member(r.Terminal, "code"), maxErrorCode)
 		f.ErrorMessage = cut(member(r.Terminal, "message"), maxErrorMessage)
 	}

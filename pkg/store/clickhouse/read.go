@@ -43,6 +43,9 @@ func (s *Store) Lineage(ctx context.Context, tenant, thread string) ([]store.Run
 		if old = old || text == ""; old {
 			return nil
 		}
+		if err := store.Metered(ctx, store.RowBytes, len(text)); err != nil {
+			return err
+		}
 		r, err := store.DecodeHead([]byte(text))
 		if err != nil {
 			return err

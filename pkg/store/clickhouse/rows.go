@@ -154,15 +154,15 @@ func newRunRow(e store.Entry) (*runRow, error) {
 }
 
 // know fills in the facts of the whole record.
-func (row *runRow) know(r *record.Run) error {
-	text, err := store.EncodeHead(r)
+func (r *runRow) know(rec *record.Run) error {
+	text, err := store.EncodeHead(rec)
 	if err != nil {
 		return err
 	}
-	f := store.FactsOf(r)
-	row.Head, row.Facts = string(text), store.FactsVersion
-	row.ErrorCode, row.ErrorMessage, row.CancelledBy = f.ErrorCode, f.ErrorMessage, f.CancelledBy
-	row.Rewrote, row.Asked = r.Rewrote, f.Asked
+	f := store.FactsOf(rec)
+	r.Head, r.Facts = string(text), store.FactsVersion
+	r.ErrorCode, r.ErrorMessage, r.CancelledBy = f.ErrorCode, f.ErrorMessage, f.CancelledBy
+	r.Rewrote, r.Asked = rec.Rewrote, f.Asked
 	return nil
 }
 

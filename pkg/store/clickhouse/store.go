@@ -90,7 +90,7 @@ func (s *Store) reading(ctx context.Context) (context.Context, context.CancelFun
 		"max_threads": 2,
 		// Without it a read with FINAL takes all columns of every granule that the primary key leaves. The server moves only
 		// conditions on the sorting key, which all versions of a row share, so FINAL still sees every version.
-		"optimize_move_to_prewhere_if_final": 1,
+		"optimize_move_to_prewhere_if_final": 1, //nolint:misspell // the server's spelling
 	})
 }
 

@@ -36,7 +36,7 @@ func (s *Store) Lineage(ctx context.Context, tenant, thread string) ([]store.Run
 	var runs []store.Run
 	err := each(ctx, s.read, selectLineage, []any{tenant, thread}, func(scan func(...any) error) error {
 		var f store.Facts
-		r, err := scanRun(func(dest ...any) error {
+		r, err := scanRun(ctx, func(dest ...any) error {
 			return scan(append(dest, &f.ErrorCode, &f.ErrorMessage, &f.CancelledBy, &f.Asked, &f.Question, &f.Reply, &f.Resumed)...)
 		})
 		r.Facts = f

@@ -25,6 +25,7 @@ func metered(t *testing.T, s Store) {
 		call  func(ctx context.Context) error
 	}{
 		{"Thread", 3 * store.RowBytes, func(ctx context.Context) error { _, err := s.Thread(ctx, "acme", "thread"); return err }},
+		{"Lineage", 3 * store.RowBytes, func(ctx context.Context) error { _, err := s.Lineage(ctx, "acme", "thread"); return err }},
 		{"Run", store.RowBytes, func(ctx context.Context) error { _, err := s.Run(ctx, "acme", "thread", "run 1"); return err }},
 		{"Contents", 3 * int64(len(long)), func(ctx context.Context) error {
 			_, err := s.Contents(ctx, "acme", "thread", runs)
