@@ -104,15 +104,11 @@ func showDemo(ctx context.Context, out *output, at server, c *client.Client, con
 			continue
 		}
 		drawn[conv.ThreadID] = true
-		body, err := c.Get(ctx, client.ThreadPath(conv.ThreadID)+"/lineage", nil)
+		body, err := c.Get(ctx, client.ThreadPath(conv.ThreadID)+"/lineage", url.Values{"words": {"true"}})
 		if err != nil {
 			return err
 		}
-		questions := conv.Questions()
-		picture, err := draw(body, false, lineage.TextOptions{
-			Width: out.drawingWidth(), Color: out.colour(),
-			Label: func(r lineage.Run) string { return questions[r.ID] },
-		})
+		picture, err := draw(body, false, lineage.TextOptions{Width: out.drawingWidth(), Color: out.colour()})
 		if err != nil {
 			return err
 		}

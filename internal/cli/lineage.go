@@ -39,14 +39,16 @@ input that does not go on from the parent's history: trimmed, summarised, edited
 			set(q, "ancestorsOf", ancestors)
 			set(q, "descendantsOf", descendants)
 			set(q, "siblingsOf", siblings)
-			if len(q) > 1 {
+			q.Set("words", "true")
+			if len(q) > 2 {
 				return app.Usagef("--ancestors, --descendants and --siblings exclude one another")
 			}
-			part := len(q) > 0
+			part := len(q) > 1
 			switch format {
 			case "text", "json":
 			case "mermaid", "dot":
 				q.Set("format", format)
+				q.Del("words")
 			default:
 				return app.Usagef("format %q is not one of text, json, mermaid, dot", format)
 			}
@@ -82,7 +84,8 @@ func draw(answer []byte, part bool, o lineage.TextOptions) (string, error) {
 	var a struct {
 		Runs []struct {
 			lineage.Run
-			First record.Position `json:"first"`
+			First    record.Position `json:"first"`
+			Question string          `json:"question"`
 		} `json:"runs"`
 	}
 	if err := json.Unmarshal(answer, &a); err != nil {
@@ -97,12 +100,17 @@ func draw(answer []byte, part bool, o lineage.TextOptions) (string, error) {
 		}
 		runs[i].Sealed = r.Status != lineage.StatusRunning && r.Status != lineage.StatusAbandoned
 	}
+	questions := make(map[string]string, len(a.Runs))
+	for _, r := range a.Runs {
+		questions[r.ID] = r.Question
+	}
+	o.Label = func(r lineage.Run) string { return questions[r.ID] }
 	var b strings.Builder
 	graph := lineage.NewGraph
 	if part {
 		graph = lineage.NewPart
 	}
-	if err := graph(runs).Picture(lineage.PictureOptions{}).Text(&b, o); err != nil {
+	if err := graph(runs).Picture(lineage.PictureOptions{MaxLanes: lineage.LanesFor(o.Width)}).Text(&b, o); err != nil {
 		return "", err
 	}
 	return b.String(), nil

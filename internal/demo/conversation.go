@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/skeinhq/skein/internal/recordings"
-	"github.com/skeinhq/skein/pkg/agui"
 )
 
 // Conversation is one thread to play.
@@ -22,23 +21,6 @@ type Run struct {
 	ID     string
 	Input  []byte
 	Events [][]byte
-}
-
-// Questions returns what the user asked in each run: the text of the input's last message of a
-// user. A run that was started by something else (an answer to an interrupt) has none.
-func (c Conversation) Questions() map[string]string {
-	out := make(map[string]string, len(c.Runs))
-	for _, r := range c.Runs {
-		input, err := agui.DecodeInput(r.Input, "")
-		if err != nil || len(input.Messages) == 0 {
-			continue // only a picture's label is missing
-		}
-		last := input.Messages[len(input.Messages)-1]
-		if content := last.Get("content"); last.Role == agui.RoleUser && agui.IsString(content) {
-			out[r.ID] = agui.TextOf(content).String()
-		}
-	}
-	return out
 }
 
 // Conversations returns all of them: those with branches first, then every recording.

@@ -30,13 +30,11 @@ func (d *dot) write() {
 	d.line("digraph lineage {")
 	d.line("  rankdir=TB;")
 	d.line(`  node [shape=box, style=rounded, fontname="sans-serif"];`)
-	last := map[int]int{} // the last row of each lane
 	for n, r := range d.p.Rows {
 		d.node(n, r)
-		if r.From >= 0 {
-			d.edge(last[r.From], n, r)
+		if r.Above >= 0 {
+			d.edge(r.Above, n, r)
 		}
-		last[r.Lane] = n
 	}
 	d.spawns()
 	d.line("}")
@@ -47,8 +45,8 @@ func (d *dot) node(n int, r Row) {
 	case RowFold:
 		d.line(`  n%d [shape=plaintext, label="… %s%s"];`, n, count(r.Runs, "run"), d.badges(r))
 		return
-	case RowBundle:
-		d.line(`  n%d [shape=folder, label="… %s\n%s"];`, n, count(r.Branches, "more branch"), count(r.Runs, "run"))
+	case RowFan, RowBundle:
+		d.line(`  n%d [shape=folder, label="%s%s"];`, n, r.contents("…"), d.badges(r))
 		return
 	}
 	d.nodes[r.RunID] = n

@@ -61,7 +61,7 @@ func TestPicture_DOTIsValid(t *testing.T) {
 		}
 		want := 0
 		for _, r := range p.Rows {
-			if r.From >= 0 {
+			if r.Above >= 0 {
 				want++
 			}
 		}

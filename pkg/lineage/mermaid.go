@@ -21,7 +21,7 @@ type mermaid struct {
 	p *Picture
 	// commits and names are taken: Mermaid wants both unique.
 	commits, names map[string]bool
-	// branches are the names of the branches that are being drawn, by lane; current is checked out.
+	// branches are the names of the branches by Row.Branch; current is checked out.
 	branches map[int]string
 	current  string
 }
@@ -36,7 +36,7 @@ func (m *mermaid) write() {
 	// them are opened before anything else.
 	var roots []string
 	for _, r := range rows {
-		if r.From < 0 {
+		if r.Above < 0 {
 			roots = append(roots, m.branchName(r.RunID))
 		}
 	}
@@ -50,18 +50,19 @@ func (m *mermaid) write() {
 		m.current = roots[0]
 	}
 	for _, r := range rows {
+		name, begun := m.branches[r.Branch]
 		switch {
-		case r.From < 0:
-			m.branches[r.Lane] = roots[0]
+		case r.Above < 0:
+			m.branches[r.Branch] = roots[0]
+			m.checkout(roots[0])
 			roots = roots[1:]
-			m.checkout(m.branches[r.Lane])
-		case r.From < r.Lane:
-			m.checkout(m.branches[r.From])
-			m.branches[r.Lane] = m.branchName(r.RunID)
-			m.line("  branch %q", m.branches[r.Lane])
-			m.current = m.branches[r.Lane]
+		case begun:
+			m.checkout(name)
 		default:
-			m.checkout(m.branches[r.Lane])
+			m.checkout(m.branches[rows[r.Above].Branch])
+			m.branches[r.Branch] = m.branchName(r.RunID)
+			m.line("  branch %q", m.branches[r.Branch])
+			m.current = m.branches[r.Branch]
 		}
 		m.commit(r)
 	}
@@ -81,8 +82,8 @@ func (m *mermaid) commit(r Row) {
 	case RowFold:
 		label = fmt.Sprintf("… %s from %s", count(r.Runs, "run"), display(r.RunID, false))
 		kind = " type: REVERSE"
-	case RowBundle:
-		label = fmt.Sprintf("… %s, %s from %s", count(r.Branches, "more branch"), count(r.Runs, "run"), display(r.RunID, false))
+	case RowFan, RowBundle:
+		label = r.contents("…") + " from " + display(r.RunID, false)
 		kind = " type: REVERSE"
 	default:
 		label = display(r.RunID, false)

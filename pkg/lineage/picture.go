@@ -1,18 +1,20 @@
 package lineage
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// Picture is the layout that every drawing of a thread uses. Rows go from the oldest run of a tree
-// down, as a conversation grows. Branches are lanes: a run's side branches, the oldest first, stand
-// right below it, one lane to the right and each with all that follows it; then its own branch
-// goes on in its own lane. So a thread needs as many lanes as its branches are nested, not as many
-// as it has. Every run is in exactly one row.
+// Picture is the layout that every drawing of a thread uses: the terminal, format=text and the page. Rows are runs by
+// start, the oldest on top, so that a new run adds a row and moves none. A branch keeps one lane: the lowest that is free
+// from the row below its fork to its last run. Every run is in exactly one row. docs/adr/014-lanes.md has the reasons.
 type Picture struct {
 	Rows []Row `json:"rows"`
-	// Lanes is the number of lanes that the rows use; a row of bundled branches counts as one.
+	// Lanes is the number of lanes that the rows use.
 	Lanes int `json:"lanes"`
 
-	g *Graph
+	g     *Graph
+	rowOf []int
 }
 
 // RowKind says what a row shows.
@@ -24,7 +26,9 @@ const (
 	RowRun RowKind = "run"
 	// RowFold is a straight stretch of a branch.
 	RowFold RowKind = "fold"
-	// RowBundle is all side branches of a run that lie too deep to be drawn.
+	// RowFan is several side branches of one run, each of a single plain run.
+	RowFan RowKind = "fan"
+	// RowBundle is neighbouring rows of branches for which no lane is left.
 	RowBundle RowKind = "bundle"
 )
 
@@ -33,200 +37,390 @@ type Row struct {
 	Kind RowKind `json:"kind"`
 	// Lane is where its node stands, from 0.
 	Lane int `json:"lane"`
-	// From is the lane that the node follows: Lane itself where it goes on in its lane, Lane-1
-	// where a branch parts, -1 for a root.
-	From int `json:"from"`
-	// Down says that its lane goes on below it, Through are the other lanes that do, in order.
-	// Where From is another lane and not in Through, that lane ends here.
+	// Branch numbers the branches by order of appearance, which chooses their colour. A fan counts as one branch, and so
+	// do all bundles together; theirs is -1.
+	Branch int `json:"branch"`
+	// Above is the row that this one goes on from, in its own lane or from a fork; -1 for a root. A bundle goes on
+	// from the bundle before.
+	Above int `json:"above"`
+	// Down says that its lane goes on below it, Through are the other lanes that pass the row, and Forks those that
+	// begin at its node and are there from the next row on. Both are in order.
 	Down    bool  `json:"down"`
 	Through []int `json:"through"`
-	// RunID is the run; of a fold the first one and LastRunID the last; of a bundle the run whose
-	// side branches it holds.
+	Forks   []int `json:"forks"`
+	// RunID is the row's first run and LastRunID, where it stands for several, the last.
 	RunID     string `json:"runId"`
 	LastRunID string `json:"lastRunId,omitempty"`
-	// Runs and Branches are how many the row stands for; Branches is 0 unless it is a bundle.
+	// Runs and Branches are how many the row stands for; Branches is 0 unless it is a fan or a bundle.
 	Runs     int `json:"runs"`
 	Branches int `json:"branches,omitempty"`
+	// Running, Waiting and Failed count the runs of a bundle that are open, that ended with an interrupt which nothing
+	// goes on from, and that ended with an error.
+	Running int `json:"running,omitempty"`
+	Waiting int `json:"waiting,omitempty"`
+	Failed  int `json:"failed,omitempty"`
 	// Tip says that it is the tip of the thread.
 	Tip    bool    `json:"tip,omitempty"`
 	Badges []Badge `json:"badges,omitempty"`
+
+	// passing are the branches of Through.
+	passing []int
+	runs    []int
+	span    *span
 }
 
 // The defaults of a picture.
 const (
 	DefaultMaxLanes = 12
 	DefaultMinFold  = 3
+	DefaultMaxSides = 4
 )
+
+// LanesFor returns how many lanes leave room for words on a screen that is width columns wide; 0 is no limit.
+func LanesFor(width int) int {
+	if width == 0 {
+		return DefaultMaxLanes
+	}
+	return max(2, min(DefaultMaxLanes, width/6))
+}
 
 // PictureOptions choose what is drawn. The zero value has the defaults.
 type PictureOptions struct {
-	// MaxLanes is the number of lanes before branches are bundled.
+	// MaxLanes is the number of lanes before branches are bundled; the last one is that of the bundles.
 	MaxLanes int
-	// MinFold is the length from which a straight stretch folds to one row; below 0 nothing does.
+	// MinFold is the length from which a straight stretch folds to one row; below 0 nothing does. Folding changes no lane.
 	MinFold int
+	// MaxSides is the number of plain side branches of one run before they become a fan; below 0 they never do.
+	MaxSides int
 	// Keep are runs that always have a row of their own, unless they lie in a bundle.
 	Keep []string
 }
 
 // Picture lays the graph out.
 func (g *Graph) Picture(o PictureOptions) *Picture {
-	if o.MaxLanes <= 0 {
-		o.MaxLanes = DefaultMaxLanes
-	}
-	d := &drawing{Picture: &Picture{Rows: []Row{}, g: g}, g: g, o: o, keep: make(map[int]bool)}
-	if o.MinFold == 0 {
-		d.o.MinFold = DefaultMinFold
-	}
+	o.MaxLanes = cmp.Or(max(o.MaxLanes, 0), DefaultMaxLanes)
+	o.MinFold = cmp.Or(o.MinFold, DefaultMinFold)
+	o.MaxSides = cmp.Or(o.MaxSides, DefaultMaxSides)
+	d := &drawing{Picture: &Picture{Rows: []Row{}, g: g, rowOf: make([]int, g.Len())}, o: o, keep: make(map[int]bool), spawners: make(map[int]bool)}
 	for _, id := range o.Keep {
 		if i, ok := g.index[id]; ok {
 			d.keep[i] = true
 		}
 	}
-	d.countBelow()
-	for _, root := range g.roots() {
-		d.tree(root)
+	for _, s := range g.spawns {
+		if i, ok := g.index[s.Known]; ok {
+			d.spawners[i] = true
+		}
+	}
+	d.appendRuns()
+	if o.MinFold > 0 {
+		d.fold()
+	}
+	d.assignLanes()
+	if d.Lanes > o.MaxLanes {
+		d.bundle()
+	}
+	d.connect()
+	for n := range d.Rows {
+		d.describe(&d.Rows[n])
 	}
 	return d.Picture
 }
 
+// Row returns the index of the row that shows a run, or -1.
+func (p *Picture) Row(id string) int {
+	if i, ok := p.g.index[id]; ok {
+		return p.rowOf[i]
+	}
+	return -1
+}
+
+// RunsOf returns the runs that a row stands for, in order of rows.
+func (p *Picture) RunsOf(row int) []string { return p.g.ids(p.Rows[row].runs) }
+
 // drawing is the making of a picture.
 type drawing struct {
 	*Picture
-	g    *Graph
-	o    PictureOptions
-	keep map[int]bool
-	// runs and branches count the subtree below and with each run; a run's own branch counts
-	// from where it starts.
-	runs, branches []int
-	// stack holds the branches being drawn, one a lane.
-	stack []lane
+	o PictureOptions
+	// keep are the runs that were asked for, spawners those that others name as what spawned them.
+	keep, spawners map[int]bool
+	spans          []*span
 }
 
-// lane is a branch that is being drawn: run is the next of it, or -1 at its end. sides are the side
-// branches, still to be drawn, of the run before.
-type lane struct {
-	run   int
-	sides []int
+// span is a branch as it is drawn: from the row of its fork, which is -1 for a root, over its first row to its last.
+type span struct {
+	branch, lane      int
+	fork, first, last int
 }
 
-func (l *lane) alive() bool { return l.run >= 0 || len(l.sides) > 0 }
+// low is the first row in which the branch needs its lane.
+func (s *span) low() int {
+	if s.fork < 0 {
+		return s.first
+	}
+	return s.fork + 1
+}
 
-func (d *drawing) countBelow() {
-	d.runs, d.branches = make([]int, d.g.Len()), make([]int, d.g.Len())
-	for _, i := range slices.Backward(d.g.topo) {
-		d.runs[i]++
-		if d.g.starts(i) {
-			d.branches[i]++
+// order lists the runs by start. A run whose parent started later, which sound data never has, comes right behind it.
+func (g *Graph) order() []int {
+	out := make([]int, 0, len(g.runs))
+	placed := make([]bool, len(g.runs))
+	late := make(map[int][]int)
+	for i := range g.runs {
+		if p := g.parent[i]; p >= 0 && !placed[p] {
+			late[p] = append(late[p], i)
+			continue
 		}
-		if p := d.g.parent[i]; p >= 0 {
-			d.runs[p] += d.runs[i]
-			d.branches[p] += d.branches[i]
+		for stack := []int{i}; len(stack) > 0; {
+			next := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			out = append(out, next)
+			placed[next] = true
+			for _, c := range slices.Backward(late[next]) {
+				stack = append(stack, c)
+			}
 		}
+	}
+	return out
+}
+
+// appendRuns makes a row of each run and of each fan, which stands where its first run would.
+func (d *drawing) appendRuns() {
+	fanned := d.fans()
+	fans := make(map[int]int) // row by the run that the fan parts from
+	spans := make([]*span, d.g.Len())
+	for _, i := range d.g.order() {
+		p := d.g.parent[i]
+		if fanned[i] {
+			if n, ok := fans[p]; ok {
+				d.Rows[n].runs = append(d.Rows[n].runs, i)
+				d.rowOf[i] = n
+				continue
+			}
+			fans[p] = len(d.Rows)
+		}
+		s := spans[i]
+		if s == nil {
+			s = &span{branch: len(d.spans), fork: -1, first: len(d.Rows)}
+			d.spans = append(d.spans, s)
+		}
+		row := Row{Kind: RowRun, Above: -1, runs: []int{i}, span: s}
+		if fanned[i] {
+			row.Kind = RowFan
+		}
+		if p >= 0 {
+			row.Above = d.rowOf[p]
+			if d.g.starts(i) {
+				s.fork = row.Above
+			}
+		}
+		if next := d.g.next[i]; next >= 0 {
+			spans[next] = s
+		}
+		s.last = len(d.Rows)
+		d.rowOf[i] = len(d.Rows)
+		d.Rows = append(d.Rows, row)
 	}
 }
 
-func (d *drawing) tree(root int) {
-	d.stack = append(d.stack[:0], lane{run: root})
-	for from := -1; len(d.stack) > 0; {
-		top := len(d.stack) - 1
-		l := &d.stack[top]
-		switch {
-		case len(l.sides) > 0 && top+1 == d.o.MaxLanes:
-			sides := l.sides
-			l.sides = nil
-			d.bundle(sides)
-		case len(l.sides) > 0:
-			side := l.sides[0]
-			l.sides = l.sides[1:]
-			d.stack = append(d.stack, lane{run: side})
-			from = top
-		case l.run < 0:
-			d.stack = d.stack[:top]
+// fans returns the runs that stand in a fan.
+func (d *drawing) fans() map[int]bool {
+	out := make(map[int]bool)
+	if d.o.MaxSides < 0 {
+		return out
+	}
+	for i, children := range d.g.children {
+		if len(children) <= d.o.MaxSides {
+			continue
+		}
+		var sides []int
+		for _, c := range children {
+			if c != d.g.next[i] && len(d.g.children[c]) == 0 && d.plain(c) {
+				sides = append(sides, c)
+			}
+		}
+		if len(sides) > d.o.MaxSides {
+			for _, c := range sides {
+				out[c] = true
+			}
+		}
+	}
+	return out
+}
+
+// plain reports whether nothing about a run asks for a row of its own.
+func (d *drawing) plain(i int) bool {
+	r := &d.g.runs[i]
+	_, spawned := d.g.spawns[i]
+	return !d.keep[i] && i != d.g.tip && !spawned && !d.spawners[i] && !r.Open() &&
+		r.Status != StatusError && r.Status != StatusInterrupted && r.Status != StatusAbandoned &&
+		!r.Synthetic && !r.Truncated && !r.RawLost
+}
+
+// foldable reports whether a row may be part of a straight stretch.
+func (d *drawing) foldable(r *Row) bool {
+	i := r.runs[0]
+	return r.Kind == RowRun && d.g.parent[i] >= 0 && d.g.next[i] >= 0 && len(d.g.children[i]) == 1 && d.plain(i)
+}
+
+// fold makes one row of neighbours that are a straight stretch of one branch.
+func (d *drawing) fold() {
+	d.merge(func(n int) int {
+		end := n
+		for end < len(d.Rows) && d.Rows[end].span == d.Rows[n].span && d.foldable(&d.Rows[end]) {
+			end++
+		}
+		if end-n < d.o.MinFold {
+			return 1
+		}
+		d.Rows[n].Kind = RowFold
+		return end - n
+	})
+}
+
+// bundle makes one row of neighbours whose branches have no lane. Together they are one grey branch in the last lane.
+func (d *drawing) bundle() {
+	lane := d.o.MaxLanes - 1
+	bundles := &span{branch: -1, lane: lane, fork: -1}
+	branches := make(map[int]bool)
+	d.merge(func(n int) int {
+		end := n
+		clear(branches)
+		for end < len(d.Rows) && d.Rows[end].span.lane >= lane {
+			branches[d.Rows[end].span.branch] = true
+			end++
+		}
+		if end == n {
+			return 1
+		}
+		r := &d.Rows[n]
+		r.Branches = len(branches)
+		for _, fan := range d.Rows[n:end] {
+			if fan.Kind == RowFan {
+				r.Branches += len(fan.runs) - 1
+			}
+		}
+		r.Kind = RowBundle
+		return end - n
+	})
+	last := -1
+	for n := range d.Rows {
+		r := &d.Rows[n]
+		if r.Kind != RowBundle {
+			continue
+		}
+		if last < 0 {
+			bundles.first, bundles.fork = n, r.Above
+		} else {
+			r.Above = last
+		}
+		r.span, bundles.last, last = bundles, n, n
+	}
+	d.spans = append(slices.DeleteFunc(d.spans, func(s *span) bool { return s.lane >= lane }), bundles)
+	d.Lanes = d.o.MaxLanes
+}
+
+// merge makes one row of each group of neighbours: group returns how many rows the one that begins at n has.
+func (d *drawing) merge(group func(n int) int) {
+	to := make([]int, len(d.Rows))
+	rows := make([]Row, 0, len(d.Rows))
+	for n := 0; n < len(d.Rows); {
+		r, end := &d.Rows[n], 0
+		size := group(n)
+		for end = n; end < n+size; end++ {
+			to[end] = len(rows)
+			if end > n {
+				r.runs = append(r.runs, d.Rows[end].runs...)
+			}
+		}
+		rows = append(rows, *r)
+		n = end
+	}
+	for n := range rows {
+		if rows[n].Above >= 0 {
+			rows[n].Above = to[rows[n].Above]
+		}
+		for _, i := range rows[n].runs {
+			d.rowOf[i] = n
+		}
+	}
+	for _, s := range d.spans {
+		if s.fork >= 0 {
+			s.fork = to[s.fork]
+		}
+		s.first, s.last = to[s.first], to[s.last]
+	}
+	d.Rows = rows
+}
+
+// assignLanes gives each branch the lowest lane that is free over all its rows.
+func (d *drawing) assignLanes() {
+	order := slices.Clone(d.spans)
+	slices.SortStableFunc(order, func(a, b *span) int {
+		return cmp.Or(cmp.Compare(a.low(), b.low()), cmp.Compare(a.first, b.first))
+	})
+	var taken []int // up to which row, by lane
+	for _, s := range order {
+		s.lane = slices.IndexFunc(taken, func(last int) bool { return last < s.low() })
+		if s.lane < 0 {
+			s.lane = len(taken)
+			taken = append(taken, 0)
+		}
+		taken[s.lane] = s.last
+	}
+	d.Lanes = len(taken)
+}
+
+// connect fills in which lanes pass and leave each row.
+func (d *drawing) connect() {
+	slices.SortFunc(d.spans, func(a, b *span) int { return cmp.Compare(a.lane, b.lane) })
+	for n := range d.Rows {
+		r := &d.Rows[n]
+		r.Lane, r.Branch, r.Down = r.span.lane, r.span.branch, n < r.span.last
+		r.Through, r.Forks = []int{}, []int{}
+	}
+	for _, s := range d.spans {
+		for n := s.low(); n < s.last; n++ {
+			if r := &d.Rows[n]; r.span != s {
+				r.Through, r.passing = append(r.Through, s.lane), append(r.passing, s.branch)
+			}
+		}
+		if s.fork < 0 {
+			continue
+		}
+		switch r := &d.Rows[s.fork]; {
+		case r.Lane == s.lane:
+			r.Down = true
 		default:
-			d.step(l, from)
-			from = top
-		}
-		if n := len(d.stack); n > 0 && n-1 < from {
-			from = n - 1
+			r.Forks = append(r.Forks, s.lane)
 		}
 	}
 }
 
-// step draws the next run of a branch, or the straight stretch that begins with it.
-func (d *drawing) step(l *lane, from int) {
-	i := l.run
-	if stretch := d.stretch(i); len(stretch) > 0 {
-		last := stretch[len(stretch)-1]
-		l.run = d.g.next[last]
-		d.row(Row{
-			Kind: RowFold, Runs: len(stretch), RunID: d.g.runs[i].ID, LastRunID: d.g.runs[last].ID,
-			Badges: d.counted(stretch),
-		}, from)
+// describe fills in what a row says of its runs.
+func (d *drawing) describe(r *Row) {
+	first, last := r.runs[0], r.runs[len(r.runs)-1]
+	r.RunID, r.Runs = d.g.runs[first].ID, len(r.runs)
+	if r.Kind == RowRun {
+		r.Tip, r.Badges = first == d.g.tip, d.g.badges(first)
 		return
 	}
-	l.run = d.g.next[i]
-	l.sides = d.sidesOf(i)
-	d.row(Row{Kind: RowRun, Runs: 1, RunID: d.g.runs[i].ID, Tip: i == d.g.tip, Badges: d.g.badges(i)}, from)
-}
-
-// stretch returns the runs from i on that fold to one row, if they do. What is too short to fold is
-// looked at again for each of its runs, which is no more than MinFold times.
-func (d *drawing) stretch(i int) []int {
-	if d.o.MinFold < 0 {
-		return nil
-	}
-	var out []int
-	for ; d.plain(i); i = d.g.next[i] {
-		out = append(out, i)
-	}
-	if len(out) < d.o.MinFold {
-		return nil
-	}
-	return out
-}
-
-// plain reports whether a run may be folded: it has one child, on its own branch, does not start
-// one, and nothing about it asks for a row.
-func (d *drawing) plain(i int) bool {
-	_, spawned := d.g.spawns[i]
-	return !d.g.starts(i) && d.g.next[i] >= 0 && len(d.g.children[i]) == 1 &&
-		!spawned && !d.keep[i] && !d.g.runs[i].Open()
-}
-
-func (d *drawing) sidesOf(i int) []int {
-	var out []int
-	for _, c := range d.g.children[i] {
-		if c != d.g.next[i] {
-			out = append(out, c)
+	r.LastRunID, r.Badges = d.g.runs[last].ID, d.counted(r.runs)
+	switch r.Kind {
+	case RowFan:
+		r.Branches = len(r.runs)
+	case RowBundle:
+		for _, i := range r.runs {
+			switch run := &d.g.runs[i]; {
+			case run.Open():
+				r.Running++
+			case run.Status == StatusError:
+				r.Failed++
+			case run.Status == StatusInterrupted && len(d.g.children[i]) == 0:
+				r.Waiting++
+			}
 		}
 	}
-	return out
-}
-
-func (d *drawing) bundle(sides []int) {
-	r := Row{Kind: RowBundle, RunID: d.g.runs[d.g.parent[sides[0]]].ID}
-	for _, i := range sides {
-		r.Runs += d.runs[i]
-		r.Branches += d.branches[i]
-	}
-	top := len(d.stack) - 1
-	d.stack = append(d.stack, lane{run: -1}) // the bundle's own lane, for its row only
-	d.row(r, top)
-	d.stack = d.stack[:top+1]
-}
-
-// row appends a row in the lane on top of the stack.
-func (d *drawing) row(r Row, from int) {
-	top := len(d.stack) - 1
-	r.Lane, r.From, r.Down = top, from, d.stack[top].alive()
-	r.Through = []int{}
-	for n := range d.stack[:top] {
-		if d.stack[n].alive() {
-			r.Through = append(r.Through, n)
-		}
-	}
-	d.Lanes = max(d.Lanes, top+1)
-	d.Rows = append(d.Rows, r)
 }
 
 // counted returns the badges of several runs, without those that say how a parent was found: nearly
@@ -235,7 +429,7 @@ func (d *drawing) counted(list []int) []Badge {
 	var out []Badge
 	for _, i := range list {
 		for _, b := range d.g.badges(i) {
-			if b.Name == BadgeContent || b.Name == BadgeLatest {
+			if b.Name == BadgeContent || b.Name == BadgeLatest || b.Name == BadgeOpen {
 				continue
 			}
 			n := slices.IndexFunc(out, func(o Badge) bool { return o.Name == b.Name })

@@ -2,9 +2,11 @@ package lineage
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,80 +159,185 @@ func draw(t *testing.T, g *Graph, name string) string {
 	return strings.ReplaceAll(b.String(), "\x1b", "␛")
 }
 
-// checkPicture checks what holds of every picture: each run is in one row, and the lanes lead from
-// each row to the next.
+// checkPicture checks the rules of docs/adr/014-lanes.md on a picture, from its rows alone.
 func checkPicture(t fataler, g *Graph, p *Picture, o PictureOptions) {
 	t.Helper()
 	if o.MaxLanes == 0 {
 		o.MaxLanes = DefaultMaxLanes
 	}
+	type branch struct{ id, lane, low, last int }
+	branches := map[int]*branch{}
+	var order []*branch // as they need their lanes
 	drawn := map[string]int{}
-	last := map[int]string{} // the last run of each lane
-	alive := map[int]bool{}
-	sum := 0
 	for n, r := range p.Rows {
 		where := fmt.Sprintf("row %d, %+v", n, r)
-		sum += r.Runs
-		switch {
-		case r.Lane > o.MaxLanes || r.Lane == o.MaxLanes && r.Kind != RowBundle:
-			t.Fatalf("%s: too many lanes", where)
-		case r.From < 0 && (r.Lane != 0 || len(alive) > 0):
-			t.Fatalf("%s: a root beside lanes %v", where, alive)
-		case r.From >= 0 && r.From != r.Lane && r.From != r.Lane-1, r.From >= 0 && !alive[r.From]:
-			t.Fatalf("%s: it follows no lane; alive are %v", where, alive)
+		ids := p.RunsOf(n)
+		if r.Runs != len(ids) || r.RunID != ids[0] || r.Runs > 1 && r.LastRunID != ids[len(ids)-1] {
+			t.Fatalf("%s: it stands for %q", where, ids)
 		}
-		now := map[int]bool{}
-		if r.Down {
-			now[r.Lane] = true
-		}
-		for _, l := range r.Through {
-			if !alive[l] || l >= r.Lane {
-				t.Fatalf("%s: lane %d passes and is not there", where, l)
-			}
-			now[l] = true
-		}
-		for l := range alive {
-			if !now[l] && l != r.Lane && l != r.From {
-				t.Fatalf("%s: lane %d ends in nothing", where, l)
+		for _, id := range ids {
+			if drawn[id]++; p.Row(id) != n {
+				t.Fatalf("%s: run %q is said to be in row %d", where, id, p.Row(id))
 			}
 		}
-		alive = now
-		parent := g.Parent(r.RunID)
-		if r.Kind == RowBundle {
-			parent = r.RunID
+		b := branches[r.Branch]
+		if b == nil {
+			b = &branch{r.Branch, r.Lane, n, n}
+			if r.Above >= 0 {
+				b.low = r.Above + 1
+			}
+			branches[r.Branch] = b
+			order = append(order, b)
+		} else if r.Above != b.last {
+			t.Fatalf("%s: it does not go on from row %d, the last of its branch", where, b.last)
 		}
-		if r.From >= 0 && last[r.From] != parent {
-			t.Fatalf("%s: it follows run %q, its parent is %q", where, last[r.From], parent)
+		b.last = n
+		if r.Lane != b.lane || r.Above >= n || r.Lane >= o.MaxLanes {
+			t.Fatalf("%s: its branch stands in lane %d", where, b.lane)
 		}
-		switch r.Kind {
-		case RowRun:
-			drawn[r.RunID]++
-			last[r.Lane] = r.RunID
-		case RowFold:
-			chain := 0
-			for id := r.LastRunID; ; id = g.Parent(id) {
-				drawn[id]++
-				if chain++; id == r.RunID || id == "" {
-					break
+		if above := g.Parent(ids[0]); r.Kind != RowBundle && (r.Above < 0) != (above == "") || r.Kind != RowBundle && above != "" && p.Row(above) != r.Above {
+			t.Fatalf("%s: its parent is %q in row %d", where, above, p.Row(above))
+		}
+		if r.Kind == RowFold {
+			for k, id := range ids[1:] {
+				if g.Parent(id) != ids[k] {
+					t.Fatalf("%s: %q does not go on from %q", where, id, ids[k])
 				}
 			}
-			if chain != r.Runs {
-				t.Fatalf("%s: it folds %d runs", where, chain)
+		}
+	}
+	if len(drawn) != g.Len() {
+		t.Fatalf("%d of %d runs are drawn", len(drawn), g.Len())
+	}
+	// Each branch has the lowest lane that those before it leave free. (Bundles hide what was before.)
+	slices.SortStableFunc(order, func(a, b *branch) int { return cmp.Compare(a.low, b.low) })
+	for k, b := range order {
+		free := make([]bool, p.Lanes)
+		for l := range free {
+			free[l] = true
+		}
+		for _, other := range order[:k] {
+			if other.low <= b.last && b.low <= other.last {
+				free[other.lane] = false
 			}
-			last[r.Lane] = r.LastRunID
+		}
+		if lowest := slices.Index(free, true); lowest != b.lane && branches[-1] == nil || !free[b.lane] {
+			t.Fatalf("branch %+v could stand in lane %d", *b, lowest)
 		}
 	}
-	if len(alive) > 0 {
-		t.Fatalf("lanes %v go on below the last row", alive)
-	}
-	if sum != g.Len() {
-		t.Fatalf("%d of %d runs are drawn", sum, g.Len())
-	}
-	for id, n := range drawn {
-		if n != 1 {
-			t.Fatalf("run %q is drawn %d times", id, n)
+	// What a row says of lanes is what the branches need.
+	through, forks, down := make([][]int, len(p.Rows)), make([][]int, len(p.Rows)), make([]bool, len(p.Rows))
+	for _, b := range branches {
+		for n := b.low; n < b.last; n++ {
+			if p.Rows[n].Branch != b.id {
+				through[n] = append(through[n], b.lane)
+			}
 		}
 	}
+	for n, r := range p.Rows {
+		down[n] = down[n] || n < branches[r.Branch].last
+		switch {
+		case r.Above < 0 || p.Rows[r.Above].Branch == r.Branch:
+		case p.Rows[r.Above].Lane == r.Lane:
+			down[r.Above] = true
+		default:
+			forks[r.Above] = append(forks[r.Above], r.Lane)
+		}
+	}
+	for n, r := range p.Rows {
+		slices.Sort(through[n])
+		slices.Sort(forks[n])
+		if !slices.Equal(r.Through, through[n]) || !slices.Equal(r.Forks, forks[n]) || r.Down != down[n] {
+			t.Fatalf("row %d, %+v: want through %v, forks %v, down %v", n, r, through[n], forks[n], down[n])
+		}
+	}
+}
+
+// Law: lanes keep their rules for any forest, and neither folding nor bundling changes the others.
+func TestPicture_KeepsTheRulesOfLanes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var runs []Run
+		statuses := []Status{StatusFinished, StatusFinished, StatusFinished, StatusError, StatusInterrupted, StatusRunning}
+		for i := range rapid.IntRange(1, 60).Draw(t, "runs") {
+			r := Run{ID: fmt.Sprint("r", i), Start: int64(i), End: int64(i), ParentBy: ParentNone, Status: rapid.SampledFrom(statuses).Draw(t, "status")}
+			if r.Status == StatusRunning {
+				r.End = -1
+			}
+			if i > 0 && rapid.IntRange(0, 20).Draw(t, "root") > 0 {
+				back := i - 1
+				if rapid.IntRange(0, 2).Draw(t, "aside") == 0 {
+					back = rapid.IntRange(0, i-1).Draw(t, "parent")
+				}
+				r.Parent, r.ParentBy = runs[back].ID, ParentExplicit
+			}
+			runs = append(runs, r)
+		}
+		g := NewGraph(runs)
+		o := PictureOptions{MaxLanes: rapid.IntRange(2, 8).Draw(t, "lanes"), MinFold: rapid.SampledFrom([]int{-1, 0, 2}).Draw(t, "fold"), MaxSides: rapid.SampledFrom([]int{-1, 0, 1}).Draw(t, "sides")}
+		p := g.Picture(o)
+		checkPicture(t, g, p, o)
+		o.MinFold, o.MaxLanes = -1, 1000
+		open := g.Picture(o)
+		checkPicture(t, g, open, o)
+		for _, r := range runs {
+			if a, b := p.Rows[p.Row(r.ID)], open.Rows[open.Row(r.ID)]; a.Kind != RowBundle && (a.Lane != b.Lane || a.Branch != b.Branch) {
+				t.Fatalf("run %s stands in lane %d, unfolded in lane %d", r.ID, a.Lane, b.Lane)
+			}
+		}
+	})
+}
+
+// Talk of 10,000 runs takes few lanes: those of a talk that is regenerated and edited now and then fit a screen.
+func TestPicture_TenThousandRunsTakeFewLanes(t *testing.T) {
+	for _, test := range []struct {
+		again, edited float64
+		most          int
+	}{{0.10, 0.05, 10}, {0.30, 0.10, 21}} {
+		for seed := range uint64(4) {
+			g := NewGraph(generatedTalk(10_000, seed, test.again, test.edited))
+			o := PictureOptions{MaxLanes: 1000, MaxSides: -1}
+			p := g.Picture(o)
+			t.Logf("seed %d, %.0f %% regenerated, %.0f %% edited: %d lanes", seed, 100*test.again, 100*test.edited, p.Lanes)
+			if p.Lanes > test.most {
+				t.Errorf("seed %d: %d lanes, want %d at most", seed, p.Lanes, test.most)
+			}
+		}
+	}
+}
+
+// generatedTalk is a conversation that goes on from its last run, but for runs that answer the same question again and
+// for questions of before that are edited.
+func generatedTalk(n int, seed uint64, again, edited float64) []Run {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	runs := make([]Run, n)
+	tip := -1
+	for i := range runs {
+		r := Run{ID: fmt.Sprint("r", i), Start: int64(i), End: int64(i), Sealed: true, Status: StatusFinished, ParentBy: ParentNone}
+		from := tip
+		switch x := rng.Float64(); {
+		case tip > 0 && x < again:
+			from = parentOf(runs, tip)
+		case tip > 0 && x < again+edited:
+			for range 1 + rng.IntN(8) {
+				if from > 0 {
+					from = parentOf(runs, from)
+				}
+			}
+		}
+		if from >= 0 {
+			r.Parent, r.ParentBy = runs[from].ID, ParentExplicit
+		}
+		runs[i], tip = r, i
+	}
+	return runs
+}
+
+func parentOf(runs []Run, i int) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(runs[i].Parent, "r"))
+	if err != nil {
+		return i
+	}
+	return n
 }
 
 // Laws: whatever ids, labels and statuses are, text stays within its width and on its line, and
@@ -261,8 +368,14 @@ func TestPicture_TextNeverLeavesTheScreen(t *testing.T) {
 			}
 		}
 		lines := slices.DeleteFunc(strings.Split(text.String(), "\n"), func(l string) bool { return l == "" })
-		if len(lines) != len(p.Rows) {
-			t.Fatalf("%d lines for %d rows", len(lines), len(p.Rows))
+		want := len(p.Rows)
+		for n, r := range p.Rows {
+			if n > 0 && r.Above < 0 && len(r.Through) > 0 {
+				want++ // the line of lanes above a root
+			}
+		}
+		if len(lines) != want {
+			t.Fatalf("%d lines, want %d for %d rows", len(lines), want, len(p.Rows))
 		}
 		for _, l := range lines {
 			if w := textWidth(l); w > o.Width {

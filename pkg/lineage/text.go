@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,19 +24,21 @@ type TextOptions struct {
 
 // glyphs are the parts of a graph.
 type glyphs struct {
-	run, open, fold, bundle      string
-	pass, blank, fork, last, cut string
-	dot, tip                     string
+	run, open, fold, fan, bundle      string
+	pass, blank, across, cross        string
+	right, left, below, cut, dot, tip string
 }
 
 var (
 	unicodeGlyphs = glyphs{
-		run: "●", open: "○", fold: "┆", bundle: "◆",
-		pass: "│ ", blank: "  ", fork: "├─", last: "└─", cut: "…", dot: " · ", tip: "◄ tip",
+		run: "●", open: "○", fold: "┆", fan: "◆", bundle: "◆",
+		pass: "│", blank: " ", across: "─", cross: "┼", right: "╮", left: "╭", below: "┬",
+		cut: "…", dot: " · ", tip: "◄ tip",
 	}
 	asciiGlyphs = glyphs{
-		run: "*", open: "o", fold: ":", bundle: "#",
-		pass: "| ", blank: "  ", fork: "|-", last: "`-", cut: ">", dot: ", ", tip: "<- tip",
+		run: "*", open: "o", fold: ":", fan: "#", bundle: "#",
+		pass: "|", blank: " ", across: "-", cross: "+", right: ".", left: ".", below: ".",
+		cut: ">", dot: ", ", tip: "<- tip",
 	}
 )
 
@@ -49,23 +52,42 @@ const (
 	yellow style = "33"
 )
 
-var laneStyles = []style{"36", "32", "35", "34", "33", "31"}
+var branchStyles = []style{"36", "32", "35", "34", "33", "31"}
 
-func laneStyle(lane int) style { return laneStyles[lane%len(laneStyles)] }
+func branchStyle(branch int) style {
+	if branch < 0 {
+		return dim
+	}
+	return branchStyles[branch%len(branchStyles)]
+}
 
-// Text writes the picture in the manner of git log --graph: a line a row, and an empty one between
-// trees.
+// Text writes the picture in the manner of git log --graph: a line a row, the words of all rows in one column. A run's line
+// shows the lanes that begin with it; a line of lanes alone stands above each root but the first, which would seem
+// to go on from what is above it.
 func (p *Picture) Text(w io.Writer, o TextOptions) error {
 	var buf bytes.Buffer
 	for n, r := range p.Rows {
-		if r.From < 0 && n > 0 {
-			buf.WriteByte('\n') // or the tree would seem to go on from the one above
-		}
 		l := &line{o: o, g: unicodeGlyphs}
 		if o.ASCII {
 			l.g = asciiGlyphs
 		}
-		l.graph(p, r)
+		if r.Above < 0 && n > 0 {
+			gap := &line{o: o, g: l.g}
+			gap.lanes(p, r, "")
+			gap.write(&buf)
+		}
+		node := l.g.run
+		switch run, _ := p.g.Run(r.RunID); {
+		case r.Kind == RowFold:
+			node = l.g.fold
+		case r.Kind == RowFan:
+			node = l.g.fan
+		case r.Kind == RowBundle:
+			node = l.g.bundle
+		case run.Open():
+			node = l.g.open
+		}
+		l.lanes(p, r, node)
 		l.words(p, r)
 		l.write(&buf)
 	}
@@ -79,50 +101,62 @@ func writeOut(w io.Writer, buf *bytes.Buffer) error {
 	return nil
 }
 
-// line is one line of text: spans of one style each.
+// line is one line of text: parts of one style each.
 type line struct {
 	o     TextOptions
 	g     glyphs
-	spans []span
+	parts []styled
 }
 
-type span struct {
+type styled struct {
 	text  string
 	style style
 }
 
-func (l *line) add(text string, s style) { l.spans = append(l.spans, span{text, s}) }
+func (l *line) add(text string, s style) { l.parts = append(l.parts, styled{text, s}) }
 
-// graph draws the lanes and the row's node.
-func (l *line) graph(p *Picture, r Row) {
-	through := r.Through
-	for n := range r.Lane {
-		passes := len(through) > 0 && through[0] == n
-		if passes {
-			through = through[1:]
+// lanes draws the row's node, the lanes that pass it and those that begin at it; without a node only the lanes.
+func (l *line) lanes(p *Picture, r Row, node string) {
+	from, to := r.Lane, r.Lane
+	if node != "" && len(r.Forks) > 0 {
+		from, to = min(from, r.Forks[0]), max(to, r.Forks[len(r.Forks)-1])
+	}
+	own := branchStyle(r.Branch)
+	lanes := p.Lanes
+	if node == "" {
+		lanes = 0
+		if len(r.Through) > 0 {
+			lanes = r.Through[len(r.Through)-1] + 1
 		}
+	}
+	for n := range lanes {
+		at, passes := slices.BinarySearch(r.Through, n)
+		_, begins := slices.BinarySearch(r.Forks, n)
+		across := n > from && n < to
 		switch {
-		case n == r.From && passes:
-			l.add(l.g.fork, laneStyle(n))
-		case n == r.From:
-			l.add(l.g.last, laneStyle(n))
+		case n == r.Lane && node != "":
+			l.add(node, own)
+		case begins && node != "" && across:
+			l.add(l.g.below, own)
+		case begins && node != "" && n > r.Lane:
+			l.add(l.g.right, own)
+		case begins && node != "":
+			l.add(l.g.left, own)
+		case passes && across:
+			l.add(l.g.cross, branchStyle(r.passing[at]))
 		case passes:
-			l.add(l.g.pass, laneStyle(n))
+			l.add(l.g.pass, branchStyle(r.passing[at]))
+		case across:
+			l.add(l.g.across, own)
 		default:
 			l.add(l.g.blank, "")
 		}
+		if n >= from && n < to {
+			l.add(l.g.across, own)
+		} else {
+			l.add(l.g.blank, "")
+		}
 	}
-	node := l.g.run
-	switch run, _ := p.g.Run(r.RunID); {
-	case r.Kind == RowFold:
-		node = l.g.fold
-	case r.Kind == RowBundle:
-		node = l.g.bundle
-	case run.Open():
-		node = l.g.open
-	}
-	l.add(node, laneStyle(r.Lane))
-	l.add(" ", "")
 }
 
 // words writes what the row says, what matters first: a narrow screen cuts the rest.
@@ -131,8 +165,8 @@ func (l *line) words(p *Picture, r Row) {
 	switch r.Kind {
 	case RowFold:
 		l.add(ellipsis(l.o.ASCII)+" "+count(r.Runs, "run"), dim)
-	case RowBundle:
-		l.add(fmt.Sprintf("%s %s, %s", ellipsis(l.o.ASCII), count(r.Branches, "more branch"), count(r.Runs, "run")), dim)
+	case RowFan, RowBundle:
+		l.add(r.contents(ellipsis(l.o.ASCII)), dim)
 	default:
 		l.add(display(run.ID, l.o.ASCII), bold)
 		if run.Status != "" {
@@ -161,6 +195,24 @@ func (l *line) words(p *Picture, r Row) {
 			l.add("  "+label, dim)
 		}
 	}
+}
+
+// contents says what a fan or a bundle holds.
+func (r *Row) contents(ellipsis string) string {
+	noun := "branch"
+	if r.Kind == RowBundle {
+		noun = "more branch"
+	}
+	text := fmt.Sprintf("%s %s, %s", ellipsis, count(r.Branches, noun), count(r.Runs, "run"))
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{r.Running, "running"}, {r.Waiting, "waiting"}, {r.Failed, "failed"}} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+	return text
 }
 
 func statusStyle(s Status) style {
@@ -206,7 +258,7 @@ func count(n int, noun string) string {
 // write writes the line, cut to the width with a mark at its end.
 func (l *line) write(w *bytes.Buffer) {
 	width := 0
-	for _, s := range l.spans {
+	for _, s := range l.parts {
 		width += textWidth(s.text)
 	}
 	left := width
@@ -214,7 +266,7 @@ func (l *line) write(w *bytes.Buffer) {
 		left = l.o.Width - 1 // for the mark
 	}
 	fits := left == width
-	for _, s := range l.spans {
+	for _, s := range l.parts {
 		text := fit(s.text, left)
 		left -= textWidth(text)
 		if l.o.Color && s.style != "" && text != "" {

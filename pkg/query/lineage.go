@@ -43,7 +43,12 @@ type lineageRun struct {
 	EndedAt      *time.Time    `json:"endedAt,omitempty"`
 	// First is the position of the run's first event.
 	First record.Position `json:"first"`
+	// DurationMS is how long the run took, by its events' timestamps; absent while it is open, or where nobody says.
+	DurationMS *int64 `json:"durationMs,omitempty"`
+	// Row is the index of the picture's row that shows the run.
+	Row int `json:"row"`
 	badges
+	words
 }
 
 func newLineageRun(r store.Run) lineageRun {
@@ -51,8 +56,9 @@ func newLineageRun(r store.Run) lineageRun {
 		RunID: r.RunID, ClientRunID: r.ClientRunID,
 		Lineage: r.Lineage, Rewrote: r.Rewrote,
 		Status: r.Status, Agent: r.Agent, MessageCount: r.MessageCount, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
-		First:  record.Position{Partition: r.Raw.Partition, Offset: r.Raw.First},
-		badges: badgesOf(r),
+		First:      record.Position{Partition: r.Raw.Partition, Offset: r.Raw.First},
+		DurationMS: r.Stats.Duration,
+		badges:     badgesOf(r),
 	}
 }
 
@@ -69,11 +75,14 @@ var lineageFormats = map[string]struct {
 	"dot":     {"text/vnd.graphviz; charset=utf-8", func(p *lineage.Picture, w io.Writer, _ int) error { return p.DOT(w) }},
 }
 
-// nodeBytes is about how much memory a run takes of a graph, its picture and the answer.
-const nodeBytes = 1 << 10
-
-// minWidth is the narrowest text that still says something.
-const minWidth = 20
+const (
+	// nodeBytes is about how much memory a run takes of a graph, its picture and the answer.
+	nodeBytes = 1 << 10
+	// minWidth is the narrowest text that still says something.
+	minWidth = 20
+	// maxLanes is more than anybody can tell apart.
+	maxLanes = 100
+)
 
 func (c *call) lineage() error {
 	name, err := oneOf(c, "format", slices.Sorted(maps.Keys(lineageFormats))...)
@@ -89,6 +98,9 @@ func (c *call) lineage() error {
 	if err != nil {
 		return err
 	}
+	if _, err := oneOf(c, "words", "true", "false"); err != nil {
+		return err
+	}
 	v, err := c.readLineage()
 	if err != nil {
 		return err
@@ -96,14 +108,28 @@ func (c *call) lineage() error {
 	if err := c.load.take(int64(len(v.runs)) * nodeBytes); err != nil {
 		return err
 	}
+	o := lineage.PictureOptions{}
+	if o.MaxLanes, err = c.number("lanes", lineage.LanesFor(width), 2, maxLanes); err != nil {
+		return err
+	}
+	bundle, err := c.runParam("bundle")
+	if err != nil {
+		return err
+	}
 	graph := graphOf(v.runs)
-	if relation != "" {
+	switch {
+	case bundle != "":
+		if v.runs, err = bundled(graph, v.runs, o, bundle); err != nil {
+			return err
+		}
+		graph, o = lineage.NewPart(headsOf(v.runs)), lineage.PictureOptions{MaxLanes: maxLanes, MaxSides: -1}
+	case relation != "":
 		if v.runs, err = relatives(graph, v.runs, relation, c.query.Get(relation)); err != nil {
 			return err
 		}
 		graph = lineage.NewPart(headsOf(v.runs))
 	}
-	picture := graph.Picture(lineage.PictureOptions{})
+	picture := graph.Picture(o)
 	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
 	if format.render != nil {
 		var b bytes.Buffer
@@ -118,8 +144,15 @@ func (c *call) lineage() error {
 		Branches: list(graph.Branches()), Spawns: list(graph.Spawns()),
 		Tips: list(graph.Tips()), TipRunID: graph.Tip(), Picture: picture, IndexedTo: v.indexedTo,
 	}
+	said := map[string]words{}
+	if c.query.Get("words") == "true" {
+		if said, err = c.wordsOf(v.runs); err != nil {
+			return err
+		}
+	}
 	for i, r := range v.runs {
 		a.Runs[i] = newLineageRun(r)
+		a.Runs[i].Row, a.Runs[i].words = picture.Row(r.RunID), said[r.RunID]
 	}
 	return c.json(v.status, a)
 }
@@ -156,8 +189,26 @@ func relatives(g *lineage.Graph, rows []store.Run, relation, run string) ([]stor
 	if _, ok := g.Run(run); !ok {
 		return nil, store.ErrNotFound
 	}
-	wanted := map[string]bool{}
-	for _, id := range relations[relation](g, run) {
+	return only(rows, relations[relation](g, run)), nil
+}
+
+// bundled are the rows of runs that the fan or bundle with this run holds.
+func bundled(g *lineage.Graph, rows []store.Run, o lineage.PictureOptions, run string) ([]store.Run, error) {
+	picture := g.Picture(o)
+	row := picture.Row(run)
+	if row < 0 {
+		return nil, store.ErrNotFound
+	}
+	if picture.Rows[row].Branches == 0 {
+		return nil, badRequest(fmt.Sprintf("bundle: with %d lanes run %q has a row of its own", o.MaxLanes, run))
+	}
+	return only(rows, picture.RunsOf(row)), nil
+}
+
+// only are the rows of these runs.
+func only(rows []store.Run, ids []string) []store.Run {
+	wanted := make(map[string]bool, len(ids))
+	for _, id := range ids {
 		wanted[id] = true
 	}
 	part := []store.Run{}
@@ -166,5 +217,5 @@ func relatives(g *lineage.Graph, rows []store.Run, relation, run string) ([]stor
 			part = append(part, r)
 		}
 	}
-	return part, nil
+	return part
 }

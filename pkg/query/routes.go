@@ -29,7 +29,7 @@ type route struct {
 var routes = []route{
 	{"/v1/threads", []string{"prefix", "status", "agent", "since", "limit", "after"}, tenant.ScopeRead, (*call).threads},
 	{"/v1/threads/{thread}", []string{"atLeast"}, tenant.ScopeRead, (*call).thread},
-	{"/v1/threads/{thread}/lineage", []string{"atLeast", "format", "width", "ancestorsOf", "descendantsOf", "siblingsOf"}, tenant.ScopeRead, (*call).lineage},
+	{"/v1/threads/{thread}/lineage", []string{"atLeast", "format", "width", "lanes", "words", "bundle", "ancestorsOf", "descendantsOf", "siblingsOf"}, tenant.ScopeRead, (*call).lineage},
 	{"/v1/threads/{thread}/history", []string{"atLeast", "limit", "before"}, tenant.ScopeRead, (*call).history},
 	{"/v1/threads/{thread}/diff", []string{"atLeast", "from", "to"}, tenant.ScopeRead, (*call).diff},
 	{"/v1/threads/{thread}/export", []string{"atLeast", "startedAt", "report"}, tenant.ScopeRead, (*call).export},

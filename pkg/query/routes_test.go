@@ -314,6 +314,48 @@ func TestLineage_OfAPart(t *testing.T) {
 	}
 }
 
+// A lineage says what runs are about where that is asked for, and shows the branches of a fan alone.
+func TestLineage_WordsAndBundles(t *testing.T) {
+	f := newFixture(t)
+	ask := run("chat", "ask", 1, msg("u", "user", "  how\n are you "+strings.Repeat("x", 300)), msg("a", "assistant", "well"))
+	took := int64(1500)
+	ask.Stats.Duration = &took
+	f.put(ask)
+	for n, id := range []string{"next", "s1", "s2", "s3", "s4", "s5"} {
+		side := run("chat", id, int64(10+10*n), msg("a-"+id, "assistant", "again"))
+		side.ParentRunID, side.ParentBy, side.RootRunID, side.Depth = "ask", record.ParentExplicit, "ask", 1
+		if id == "next" {
+			side.BranchID = "ask"
+		}
+		f.put(side)
+	}
+	last := run("chat", "last", 90)
+	last.ParentRunID, last.ParentBy, last.BranchID, last.RootRunID, last.Depth = "next", record.ParentExplicit, "ask", "ask", 2
+	last.Resumes = []json.RawMessage{json.RawMessage(`{"interruptId":"i","status":"cancelled"}`)}
+	f.put(last)
+
+	var l lineageAnswer
+	f.json("/v1/threads/chat/lineage?words=true", &l)
+	want := words{Question: "how are you " + strings.Repeat("x", maxWords-len("how are you ")) + "…", Answer: "well"}
+	if got := l.Runs[0]; got.words != want || got.DurationMS == nil || *got.DurationMS != took || got.Row != 0 {
+		t.Errorf("the first run says %+v", got)
+	}
+	if got := l.Runs[len(l.Runs)-1]; got.words != (words{Resumed: "cancelled"}) || got.Row != len(l.Picture.Rows)-1 {
+		t.Errorf("the last run says %+v", got)
+	}
+	if len(l.Picture.Rows) != 4 || l.Picture.Rows[2].Kind != "fan" || l.Runs[4].Row != 2 {
+		t.Errorf("the picture is %+v", l.Picture.Rows)
+	}
+	l = lineageAnswer{}
+	f.json("/v1/threads/chat/lineage?bundle=s3", &l)
+	if len(l.Runs) != 5 || l.Picture.Lanes != 1 || l.Runs[0].words != (words{}) {
+		t.Errorf("the fan alone has %d runs in %d lanes: %+v", len(l.Runs), l.Picture.Lanes, l.Runs)
+	}
+	for query, status := range map[string]int{"bundle=last": 400, "bundle=nobody": 404, "lanes=1": 400, "words=1": 400} {
+		f.get("acme", "/v1/threads/chat/lineage?"+query).problem(t, status)
+	}
+}
+
 func TestRun_SaysAllButItsContents(t *testing.T) {
 	f := newFixture(t)
 	r := run("chat", "run", 1, msg("u", "user", "the content"))
