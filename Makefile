@@ -24,6 +24,19 @@ build: ## build the commands into bin/
 	@mkdir -p bin
 	go build -o bin/ ./cmd/...
 
+.PHONY: web
+web: ## build the page into web/dist, which is committed
+	cd web && npm ci --no-audit --no-fund && npm run check && npm run build
+
+.PHONY: check-web
+check-web: web ## say whether the committed files of the page are those of a fresh build
+	@git diff --exit-code --stat -- web/dist && test -z "$$(git status --porcelain -- web/dist)" || \
+	  { echo "web/dist is not what web/src builds: commit what make web made" >&2; exit 1; }
+
+.PHONY: pictures
+pictures: ## take the pictures of all views of the page into .cache/pictures, by Chromium
+	SKEIN_PICTURES=$(CURDIR)/.cache/pictures go test -count=1 -run TestPage_Pictures ./test/page
+
 .PHONY: run
 run: build ## start all stages on one folder (.skein), play recorded conversations, stay up until Ctrl-C
 	@bin/skein demo

@@ -103,6 +103,7 @@ It is for trying, developing and testing. There is no authentication (all reques
 // wait for the line.
 func sayReady(out *output, s *dev.Server, logger *slog.Logger) {
 	logger.Info("ready", "http", s.URL(), "kafka", s.Broker(), "start", s.StartTime().Round(time.Millisecond).String())
+	out.note("the page: %s/", s.URL())
 	out.note("skein is ready: HTTP API on %s, Kafka on %s, data in %s", s.URL(), s.Broker(), s.Data())
 	for _, name := range s.Agents() {
 		out.note("agent %s answers at %s/v1/agents/%s, and is recorded there", name, s.URL(), name)

@@ -15,6 +15,7 @@ import (
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/tenant"
 	"github.com/skeinhq/skein/schemas"
+	"github.com/skeinhq/skein/web"
 )
 
 // route is one call of the API; all but some of liveRoutes are GET.
@@ -64,7 +65,7 @@ func Routes() []tenant.Route {
 	return all
 }
 
-// openAPIPattern is the one route that needs no credentials.
+// openAPIPattern needs no credentials, as the page does not.
 const openAPIPattern = "/openapi.json"
 
 // describe answers with the description of the API.
@@ -88,6 +89,9 @@ func (s *Service) handlers(compress func(http.Handler) http.HandlerFunc) router 
 		rt.add(r.pattern, s.impatient(s.serveLive(r)))
 	}
 	rt.add(openAPIPattern, compress(http.HandlerFunc(describe)))
+	page := compress(web.Handler())
+	rt.add(web.Index, page)
+	rt.add(web.AssetPrefix+"{file}", page)
 	return rt
 }
 

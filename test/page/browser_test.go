@@ -1,0 +1,302 @@
+// Package page_test drives the page in a real Chromium, as skein dev serves it.
+package page_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/internal/demo"
+)
+
+// patience is how long a view may take on a machine that does much else; what is measured has its own bounds.
+const patience = 30 * time.Second
+
+// serve starts skein dev and returns its address.
+func serve(t *testing.T) string {
+	t.Helper()
+	cfg := dev.DefaultConfig()
+	cfg.Data, cfg.Listen, cfg.KafkaListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	s, err := dev.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.URL()
+}
+
+// play publishes the recorded conversations, those with branches alone unless all are wanted.
+func play(t *testing.T, address string, all bool) {
+	t.Helper()
+	conversations, err := demo.Conversations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if !all {
+		conversations = conversations[:3]
+	}
+	if _, err := (&demo.Player{Client: c}).Play(t.Context(), conversations); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publish publishes a run: its input, and its events one a line.
+func publish(t *testing.T, address, thread, run string, input any, events ...any) {
+	t.Helper()
+	base := address + "/v1/threads/" + url.PathEscape(thread) + "/runs/" + url.PathEscape(run)
+	if input != nil {
+		send(t, http.MethodPut, base+"/input", "application/json", marshal(t, input))
+	}
+	var b strings.Builder
+	for _, e := range events {
+		b.WriteString(marshal(t, e) + "\n")
+	}
+	send(t, http.MethodPost, base+"/events", "application/x-ndjson", b.String())
+}
+
+func send(t *testing.T, method, address, contentType, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", contentType)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode/100 != 2 {
+		t.Fatalf("%s %s: %d %s", method, address, answer.StatusCode, text)
+	}
+}
+
+func marshal(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// get reads an answer of the API; the index may be behind, so it is asked again until ready.
+func get[T any](t *testing.T, address string, ready func(T) bool) T {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		var v T
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err == nil && answer.StatusCode == http.StatusOK {
+			if err := json.Unmarshal(body, &v); err != nil {
+				t.Fatalf("%s: %v", address, err)
+			}
+			if ready == nil || ready(v) {
+				return v
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %d %.300s", address, answer.StatusCode, body)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// browser is one Chromium.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Skip("there is no Chromium: apt-get install chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WSURLReadTimeout(patience), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("force-color-profile", "srgb"))
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &browser{t, ctx}
+	if err := chromedp.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// tab is one tab, with what went wrong in it.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	faults   []string
+	requests []string
+}
+
+func (b *browser) tab(address string, width, height int64, dark bool) *tab {
+	b.t.Helper()
+	ctx, cancel := chromedp.NewContext(b.ctx)
+	b.t.Cleanup(cancel)
+	p := &tab{t: b.t, ctx: ctx}
+	chromedp.ListenTarget(ctx, func(event any) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			p.faults = append(p.faults, "exception: "+e.ExceptionDetails.Error())
+		case *runtime.EventConsoleAPICalled:
+			if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
+				p.faults = append(p.faults, fmt.Sprintf("console: %s", marshal(b.t, e.Args)))
+			}
+		case *network.EventRequestWillBeSent:
+			p.requests = append(p.requests, e.Request.URL)
+		}
+	})
+	// The first context that a tab runs with is that of its life: it must not have a deadline.
+	if err := chromedp.Run(ctx); err != nil {
+		b.t.Fatal(err)
+	}
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	p.run(network.Enable(), emulation.SetDeviceMetricsOverride(width, height, 1, width < 700),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
+		chromedp.Navigate(address))
+	return p
+}
+
+func (p *tab) run(actions ...chromedp.Action) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		shot := filepath.Join(artefacts(p.t), "failed.png")
+		p.shoot(shot)
+		p.t.Fatalf("%v; faults %q; see %s", err, p.faults, shot)
+	}
+}
+
+// wait waits for something to be on the page.
+func (p *tab) wait(selector string) {
+	p.t.Helper()
+	p.until("document.querySelector(" + marshal(p.t, selector) + ") !== null")
+}
+
+// until waits for an expression to be true.
+func (p *tab) until(expression string) {
+	p.t.Helper()
+	// chromedp.Poll makes its function of a string in the page, which the Content-Security-Policy refuses.
+	for deadline := time.Now().Add(patience); !eval[bool](p, "Boolean("+expression+")"); {
+		if time.Now().After(deadline) {
+			shot := filepath.Join(artefacts(p.t), "failed.png")
+			p.shoot(shot)
+			p.t.Fatalf("%s is not so; faults %q; see %s", expression, p.faults, shot)
+		}
+		select {
+		case <-p.ctx.Done():
+			p.t.Fatal(p.ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func eval[T any](p *tab, expression string) T {
+	p.t.Helper()
+	var v T
+	p.run(chromedp.Evaluate(expression, &v, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
+	return v
+}
+
+func (p *tab) shoot(file string) {
+	p.t.Helper()
+	var png []byte
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if err := chromedp.Run(ctx, chromedp.CaptureScreenshot(&png)); err != nil {
+		p.t.Logf("taking %s: %v", file, err)
+		return
+	}
+	if err := os.WriteFile(file, png, 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// calm fails the test where anything went wrong in the tab, or a request went to another host.
+func (p *tab) calm(address string) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, fault := range p.faults {
+		p.t.Errorf("in the page: %s", fault)
+	}
+	for _, r := range p.requests {
+		if !strings.HasPrefix(r, address+"/") && !strings.HasPrefix(r, "blob:"+address) {
+			p.t.Errorf("the page asked for %s", r)
+		}
+	}
+}
+
+// artefacts is the folder for screenshots: SKEIN_PICTURES, or one of the test's own.
+func artefacts(t *testing.T) string {
+	t.Helper()
+	folder := os.Getenv("SKEIN_PICTURES")
+	if folder == "" {
+		return t.TempDir()
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}

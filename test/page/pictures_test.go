@@ -1,0 +1,58 @@
+package page_test
+
+import (
+	"net/url"
+	"path/filepath"
+	"testing"
+)
+
+// TestPage_Pictures opens every view, light and dark, wide and as on a phone, and takes its picture (SKEIN_PICTURES says where).
+// No view may raise an error, ask another host, or be wider than its screen.
+func TestPage_Pictures(t *testing.T) {
+	address := serve(t)
+	play(t, address, true)
+	tour(t, address)
+	b := newBrowser(t)
+	folder := artefacts(t)
+	trip := func(more string) string { return "/?thread=trip-planner" + more }
+	for _, view := range []struct {
+		name, path, ready string
+		width, height     int64
+		dark              bool
+	}{
+		{"threads-light", "/", "[data-row]", 1440, 900, false},
+		{"threads-dark", "/", "[data-row]", 1440, 900, true},
+		{"threads-filter-wrong", "/?q=" + url.QueryEscape("stats:error"), ".reads .bad", 1440, 900, false},
+		{"threads-none", "/?q=nothing-like-it", ".empty h2", 1440, 900, false},
+		{"threads-phone", "/", "[data-row]", 390, 844, false},
+		{"thread-light", trip("&run=ask"), ".msg", 1440, 900, false},
+		{"thread-scrub", trip("&run=ask&at=16"), ".msg.now, .note", 1440, 900, false},
+		{"thread-story-dark", trip("&run=ask&zoom=story"), ".list .r[aria-current]", 1440, 900, true},
+		{"thread-timeline", trip("&run=ask&zoom=timeline"), ".bar-row", 1440, 900, false},
+		{"thread-raw-dark", trip("&run=ask&zoom=raw&at=9"), ".list .r[aria-current]", 1440, 900, true},
+		{"thread-error-dark", trip("&run=archive"), ".card.bad", 1440, 900, true},
+		{"thread-running", trip("&run=now"), ".msg", 1440, 900, false},
+		{"thread-lanes", trip("&run=ask&lanes=3"), ".msg", 1440, 900, false},
+		{"thread-fan", trip("&run=again-1&bundle=again-1"), ".msg", 1440, 900, false},
+		{"thread-1024", trip("&run=ask"), ".msg", 1024, 768, false},
+		{"thread-phone-run", trip("&run=ask"), ".msg", 390, 844, false},
+		{"thread-phone-branches", trip("&run=ask&pane=graph"), ".grow-row", 390, 844, false},
+		{"thread-phone-state", trip("&run=ask&pane=state"), ".tree", 390, 844, true},
+		{"thread-phone-timeline-dark", trip("&run=ask&zoom=timeline"), ".bar-row", 390, 844, true},
+		{"compare-light", trip("&run=no&compare=yes"), ".pair", 1440, 900, false},
+		{"compare-dark", trip("&run=edited&compare=ask"), ".pair", 1440, 900, true},
+		{"compare-phone", trip("&run=no&compare=yes"), ".pair", 390, 844, false},
+	} {
+		t.Run(view.name, func(t *testing.T) {
+			p := b.tab(address+view.path, view.width, view.height, view.dark)
+			p.t = t
+			p.wait(view.ready)
+			p.until("!document.body.innerText.includes('Reading')")
+			p.shoot(filepath.Join(folder, view.name+".png"))
+			if wide := eval[int64](p, "document.documentElement.scrollWidth"); wide > view.width {
+				t.Errorf("the view is %d wide on a screen of %d", wide, view.width)
+			}
+			p.calm(address)
+		})
+	}
+}

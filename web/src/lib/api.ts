@@ -1,0 +1,65 @@
+// The HTTP API. The key, where one is needed, lives in this module alone: it is gone when the tab is closed or loaded again.
+let key = "";
+let ask: () => Promise<string> = () => Promise.reject(new Error("nobody asks for a key"));
+
+/** Says how a key is asked for when the API wants one. */
+export function askWith(f: () => Promise<string>): void {
+  ask = f;
+}
+
+/** What the API says when it refuses (RFC 9457). */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+export type Query = Record<string, string | number | undefined>;
+
+export function path(thread: string, run?: string): string {
+  const at = `/v1/threads/${encodeURIComponent(thread)}`;
+  return run === undefined ? at : `${at}/runs/${encodeURIComponent(run)}`;
+}
+
+export function address(to: string, query: Query = {}): string {
+  const q = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== "") q.set(name, String(value));
+  return q.size ? `${to}?${q}` : to;
+}
+
+/** Sends a request with the key, which is asked for where the API refuses the one at hand. */
+export async function send(to: string, init: RequestInit = {}): Promise<Response> {
+  for (;;) {
+    const sent = key;
+    const headers = new Headers(init.headers);
+    if (sent) headers.set("Authorization", `Bearer ${sent}`);
+    const answer = await fetch(to, { ...init, headers, credentials: "omit" });
+    if (answer.status !== 401) return answer;
+    if (key === sent) key = await ask();
+  }
+}
+
+async function refuse(answer: Response): Promise<never> {
+  const text = await answer.text();
+  let detail = text.slice(0, 300);
+  try {
+    detail = (JSON.parse(text) as { detail?: string }).detail ?? detail;
+  } catch {
+    // not a problem document: the text itself is what there is to say
+  }
+  throw new Problem(answer.status, detail || `HTTP ${answer.status}`);
+}
+
+export async function get<T>(to: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+  const answer = await send(address(to, query), signal ? { signal } : {});
+  if (!answer.ok) return refuse(answer);
+  return (await answer.json()) as T;
+}
+
+export async function post(to: string): Promise<void> {
+  const answer = await send(to, { method: "POST" });
+  if (!answer.ok) await refuse(answer);
+}

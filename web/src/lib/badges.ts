@@ -1,0 +1,24 @@
+export interface BadgeText {
+  text: string;
+  look: "" | "dash" | "warn" | "bad";
+  why: string;
+}
+
+const BADGES: Record<string, BadgeText> = {
+  "~content": { text: "~ content", look: "dash", why: "Inferred parent. The agent named none; the messages that this run was called with equal the history of exactly this parent." },
+  "~latest": { text: "~ latest", look: "dash", why: "Guessed parent. There was no input to compare, so the run of the thread that ended last was taken. The conversation before this run rests on that guess." },
+  "synthetic end": { text: "synthetic end", look: "warn", why: "No event of the agent ended the run: it fell silent, or its proxy lost it. Skein wrote the end itself." },
+  truncated: { text: "truncated", look: "warn", why: "The record was above the size limit. Its largest contents are references here; the raw log has them whole." },
+  "raw lost": { text: "raw lost", look: "bad", why: "Events of this run were gone from the log before they were folded. What is shown can lack them." },
+  "late parent": { text: "late parent", look: "dash", why: "It named a run that arrived only later. The edge is drawn, the history does not use it." },
+  "spawned by": { text: "spawned", look: "", why: "A run of another thread started this one. Its messages are no part of this history." },
+  "parent not here": { text: "parent not here", look: "warn", why: "The run names a parent that this thread does not have." },
+  open: { text: "running", look: "", why: "The run has not ended." },
+};
+
+export function badgeOf(name: string): BadgeText {
+  const known = BADGES[name];
+  if (known) return known;
+  if (name.startsWith("history ")) return { text: name, look: "dash", why: `The run's input does not go on from its parent's history: ${name.slice(8)}.` };
+  return { text: name, look: "", why: name };
+}

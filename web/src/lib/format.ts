@@ -1,0 +1,32 @@
+export function duration(ms: number | undefined | null): string {
+  if (ms === undefined || ms === null) return "–";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+  return `${(ms / 3_600_000).toFixed(1)} h`;
+}
+
+export function ago(time: string, now: number): string {
+  const s = Math.max(0, (now - Date.parse(time)) / 1000);
+  if (s < 60) return `${Math.round(s)} s`;
+  if (s < 3600) return `${Math.round(s / 60)} min`;
+  if (s < 86_400) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86_400)} d`;
+}
+
+export const many = (n: number | undefined): string => (n === undefined ? "–" : n.toLocaleString("en").replaceAll(",", "\u202f"));
+export const plural = (n: number, one: string, more = `${one}s`): string => `${many(n)} ${n === 1 ? one : more}`;
+export const offset = (ms: number): string => `+${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+
+export function absolute(time: string, local: boolean): string {
+  const d = new Date(time);
+  if (local) return d.toLocaleString("sv").replace("T", " ");
+  return d.toISOString().replace("T", " ").replace(/(\.\d+)?Z$/, (m) => (m === ".000Z" ? " UTC" : `${m.slice(0, -1)} UTC`));
+}
+
+const LIMIT = 32 * 1024;
+/** Text of at most 32 KB; cut says how much there is where it is not whole. */
+export function bounded(text: string, whole: boolean): { text: string; cut?: string } {
+  if (whole || text.length <= LIMIT) return { text };
+  return { text: text.slice(0, LIMIT), cut: `${many(Math.round(text.length / 1024))} KB` };
+}

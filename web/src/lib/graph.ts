@@ -1,0 +1,125 @@
+import type { Lineage, LineageRun, ParentBy, Row } from "./types";
+
+// The picture is the server's (pkg/lineage, Picture): rows and lanes come from there, and nothing here moves one. What is
+// added is what a row says, and the pieces of line that it draws, so that a virtual list can cut the picture by row.
+
+export interface Edge {
+  kind: "above" | "below" | "pass" | "enter" | "fork";
+  lane: number;
+  branch: number;
+  dash: string;
+}
+
+export interface Line {
+  key: string;
+  kind: Row["kind"];
+  /** The row of the picture. */
+  row: number;
+  lane: number;
+  branch: number;
+  runs: LineageRun[];
+  branches: number;
+  edges: Edge[];
+  title: string;
+  quiet: boolean;
+  how: "" | "again" | "edited";
+  waits: boolean;
+  badges: string[];
+  tip: boolean;
+  spawn: boolean;
+  running: number;
+  waiting: number;
+  failed: number;
+}
+
+const DASH: Record<ParentBy, string> = { content: "5 2", latest: "2 3", explicit: "", none: "" };
+
+/** The lines of a picture, with these folds open; the fold of the selected run always is. */
+export function drawing(lineage: Lineage, open: Set<string>, selected: string): { lines: Line[] } {
+  const { rows } = lineage.picture;
+  const held: LineageRun[][] = rows.map(() => []);
+  const children = new Map<string, LineageRun[]>();
+  for (const r of lineage.runs) {
+    held[r.row]?.push(r);
+    if (!r.parentRunId) continue;
+    const siblings = children.get(r.parentRunId);
+    if (siblings) siblings.push(r);
+    else children.set(r.parentRunId, [r]);
+  }
+  const spawned = new Set(lineage.spawns.map((s) => s.runId));
+  const edges = edgesOf(rows, held);
+  const lines: Line[] = [];
+  rows.forEach((row, n) => {
+    const runs = held[n] ?? [];
+    const base = { row: n, lane: row.lane, branch: row.branch, branches: row.branches ?? 0, running: row.running ?? 0, waiting: row.waiting ?? 0, failed: row.failed ?? 0 };
+    const isOpen = row.kind === "fold" && (open.has(String(n)) || runs.some((r) => r.runId === selected));
+    if (row.kind !== "run" && !isOpen) {
+      const first = runs[0];
+      const title = row.kind === "fan" ? `“${first?.question || first?.answer || first?.runId || ""}”` : `${row.runId} to ${row.lastRunId ?? row.runId}`;
+      lines.push({ ...base, key: `r${n}`, kind: row.kind, runs, edges: edges[n] ?? [], title, quiet: true, how: "", waits: false, badges: [], tip: false, spawn: false });
+      return;
+    }
+    runs.forEach((run, k) => {
+      const all = edges[n] ?? [];
+      // Runs of an open fold stand in its lane: the first has what comes from above, the last what goes on below.
+      const own: Edge[] = runs.length === 1 ? all : all.flatMap((e): Edge[] => {
+        if (e.kind === "enter" && k > 0) return [{ ...e, kind: "pass" }];
+        if (e.kind === "above" && k > 0) return [{ ...e, dash: DASH[run.parentBy] }];
+        return [e];
+      });
+      const answered = children.has(run.runId);
+      lines.push({
+        ...base, key: run.runId, kind: "run", runs: [run], edges: own, ...said(run, children),
+        waits: run.status === "interrupted" && !answered,
+        badges: row.kind === "fold" ? [] : (row.badges ?? []).map((b) => b.name).filter((b) => b !== "open" && b !== "~content" && !b.startsWith("history ")),
+        tip: run.runId === lineage.tipRunId, spawn: spawned.has(run.runId),
+      });
+    });
+  });
+  return { lines };
+}
+
+function said(run: LineageRun, children: Map<string, LineageRun[]>): { title: string; quiet: boolean; how: Line["how"] } {
+  if (run.resumed) return { title: run.resumed === "resolved" ? "Answer: approved" : "Answer: cancelled", quiet: true, how: "" };
+  if (!run.question) return { title: run.answer ? `No input. ${run.answer}` : run.runId, quiet: true, how: "" };
+  const first = run.parentRunId ? children.get(run.parentRunId)?.[0] : undefined;
+  const how = first && first !== run && !first.resumed && first.question ? (first.question === run.question ? "again" : "edited") : "";
+  return { title: run.question, quiet: false, how };
+}
+
+/** The pieces of line in each row. Walking up, the row below says how a lane that passes is drawn. */
+function edgesOf(rows: Row[], held: LineageRun[][]): Edge[][] {
+  const out: Edge[][] = rows.map(() => []);
+  const look = new Map<number, { branch: number; dash: string }>();
+  for (let n = rows.length - 1; n >= 0; n--) {
+    const row = rows[n] as Row;
+    const begun = n > 0 ? (rows[n - 1]?.forks ?? []) : [];
+    const edges = out[n] as Edge[];
+    const below = look.get(row.lane);
+    if (row.down && below) edges.push({ kind: "below", lane: row.lane, ...below });
+    for (const lane of row.forks) {
+      const to = look.get(lane);
+      if (to) edges.push({ kind: "fork", lane, ...to });
+    }
+    for (const lane of row.through) {
+      const passing = look.get(lane);
+      if (passing) edges.push({ kind: begun.includes(lane) ? "enter" : "pass", lane, ...passing });
+    }
+    const dash = row.kind === "bundle" ? "" : DASH[held[n]?.[0]?.parentBy ?? "none"];
+    if (row.above >= 0 && !begun.includes(row.lane)) edges.push({ kind: "above", lane: row.lane, branch: row.branch, dash });
+    look.set(row.lane, { branch: row.branch, dash });
+  }
+  return out;
+}
+
+/** The path of a piece of line in a row whose middle is at y and whose node stands in lane node. */
+export function edgeOf(e: Edge, x: (lane: number) => number, y: number, size: number, node: number): string {
+  const to = x(e.lane);
+  switch (e.kind) {
+    case "above": return `M${to} ${y - size / 2}V${y}`;
+    case "below": return `M${to} ${y}V${y + size / 2}`;
+    case "pass": return `M${to} ${y - size / 2}V${y + size / 2}`;
+    case "enter": return `M${to} ${y}V${y + size / 2}`;
+    case "fork": return `M${x(node)} ${y}C${x(node)} ${y + size * 0.6} ${to} ${y + size * 0.4} ${to} ${y + size}`;
+  }
+}

@@ -1,0 +1,142 @@
+import type { AGEvent, Step } from "./types";
+
+export type ItemKind = "text" | "reasoning" | "tool" | "activity" | "step" | "state" | "custom" | "error" | "interrupt" | "subagent";
+
+/** What a reader calls one thing in a run: a message, a call, a step. It spans events and says where it begins and ends. */
+export interface Item {
+  kind: ItemKind;
+  id: string;
+  /** The first and the last event that are about it. */
+  first: number;
+  last: number;
+  /** Milliseconds since the run's start. */
+  at: number;
+  called?: number;
+  end?: number;
+  name: string;
+  text: string;
+  result?: string;
+  role?: string;
+  code?: string;
+}
+
+export const WORD: Record<ItemKind, string> = {
+  text: "message", reasoning: "reasoning", tool: "tool call", activity: "activity", step: "step",
+  state: "state", custom: "custom", error: "error", interrupt: "interrupt", subagent: "subagent",
+};
+
+const PREVIEW = 300;
+const str = (v: unknown): string => (typeof v === "string" ? v : v === undefined ? "" : JSON.stringify(v));
+
+/** Collects the items of a run from its events; steps may be given as they come. */
+export class Items {
+  readonly list: Item[] = [];
+  private byId = new Map<string, Item>();
+  private open: Item | undefined;
+  private start = NaN;
+  /** Milliseconds since the start, by step. */
+  readonly times: number[] = [];
+
+  add(steps: Step[]): this {
+    for (let i = this.times.length; i < steps.length; i++) {
+      const step = steps[i] as Step;
+      // An event's own time, where it has one, is when the agent wrote it; the record's is when it came.
+      const own = step.event?.timestamp;
+      const t = typeof own === "number" ? own : step.time === undefined ? NaN : Date.parse(step.time);
+      if (Number.isNaN(this.start)) this.start = t;
+      const before = this.times[i - 1] ?? 0;
+      this.times.push(Number.isNaN(t) ? before : Math.max(before, t - this.start));
+      if (step.event && step.type) this.take(step.event, step, i);
+    }
+    return this;
+  }
+
+  private put(kind: ItemKind, id: string, n: number, more: Partial<Item> = {}): Item {
+    const item: Item = { kind, id, first: n, last: n, at: this.times[n] ?? 0, name: "", text: "", ...more };
+    this.byId.set(`${kind}:${id}`, item);
+    this.list.push(item);
+    return item;
+  }
+
+  private take(e: AGEvent, step: Step, n: number): void {
+    const now = this.times[n] ?? 0;
+    const find = (kind: ItemKind, id: unknown) => this.byId.get(`${kind}:${str(id)}`);
+    const grow = (item: Item | undefined, text: unknown): Item | undefined => {
+      if (item && item.text.length < PREVIEW) item.text += str(text).slice(0, PREVIEW);
+      return item;
+    };
+    const ended = (item: Item | undefined, field: "end" | "called" = "end"): Item | undefined => {
+      if (item) item[field] = now;
+      return item;
+    };
+    let touched: Item | undefined;
+    switch (e.type) {
+      case "TEXT_MESSAGE_START":
+        touched = find("text", e.messageId) ?? this.put("text", str(e.messageId), n, { role: str(e.role) || "assistant" });
+        break;
+      case "TEXT_MESSAGE_CHUNK": {
+        const id = str(e.messageId) || (this.open?.kind === "text" ? this.open.id : "");
+        touched = ended(grow(find("text", id) ?? this.put("text", id, n, { role: str(e.role) || "assistant" }), e.delta));
+        break;
+      }
+      case "TEXT_MESSAGE_CONTENT": touched = grow(find("text", e.messageId), e.delta); break;
+      case "TEXT_MESSAGE_END": touched = ended(find("text", e.messageId)); break;
+      case "REASONING_MESSAGE_START":
+      case "THINKING_TEXT_MESSAGE_START": touched = this.put("reasoning", str(e.messageId) || `${n}`, n); break;
+      case "REASONING_MESSAGE_CONTENT":
+      case "THINKING_TEXT_MESSAGE_CONTENT": touched = grow(find("reasoning", e.messageId) ?? this.open, e.delta); break;
+      case "REASONING_MESSAGE_END":
+      case "THINKING_TEXT_MESSAGE_END": touched = ended(find("reasoning", e.messageId) ?? this.open); break;
+      case "TOOL_CALL_START": touched = this.put("tool", str(e.toolCallId), n, { name: str(e.toolCallName) }); break;
+      case "TOOL_CALL_CHUNK": {
+        const id = str(e.toolCallId) || (this.open?.kind === "tool" ? this.open.id : "");
+        touched = ended(grow(find("tool", id) ?? this.put("tool", id, n, { name: str(e.toolCallName) }), e.delta), "called");
+        break;
+      }
+      case "TOOL_CALL_ARGS": touched = grow(find("tool", e.toolCallId), e.delta); break;
+      case "TOOL_CALL_END": touched = ended(find("tool", e.toolCallId), "called"); break;
+      case "TOOL_CALL_RESULT":
+        touched = ended(find("tool", e.toolCallId) ?? this.put("tool", str(e.toolCallId), n, { name: "result of a call before" }));
+        if (touched) touched.result = str(e.content).slice(0, PREVIEW);
+        break;
+      case "ACTIVITY_SNAPSHOT":
+        touched = ended(find("activity", e.messageId) ?? this.put("activity", str(e.messageId), n, { name: str(e.activityType) }));
+        if (touched) touched.text = str(e.content).slice(0, PREVIEW);
+        break;
+      case "ACTIVITY_DELTA": touched = ended(find("activity", e.messageId)); break;
+      case "STEP_STARTED": touched = this.put("step", `${str(e.stepName)}:${n}`, n, { name: str(e.stepName) }); break;
+      case "STEP_FINISHED":
+        touched = ended(this.list.findLast((s) => s.kind === "step" && s.name === str(e.stepName) && s.end === undefined));
+        break;
+      case "SUBAGENT_STARTED": touched = this.put("subagent", str(e.subagentRunId), n, { name: str(e.name), text: str(e.description) }); break;
+      case "SUBAGENT_FINISHED": touched = ended(find("subagent", e.subagentRunId)); break;
+      case "STATE_SNAPSHOT":
+      case "STATE_DELTA":
+        touched = ended(this.put("state", `${n}`, n, {
+          name: e.type === "STATE_SNAPSHOT" ? "snapshot" : "patch",
+          text: step.change.state.length ? step.change.state.map((o) => `${o.op} ${o.path || "/"}`).join(" ").slice(0, PREVIEW) : "changes nothing",
+        }));
+        break;
+      case "CUSTOM": touched = ended(this.put("custom", `${n}`, n, { name: str(e.name), text: str(e.value).slice(0, PREVIEW) })); break;
+      case "RUN_ERROR": touched = ended(this.put("error", `${n}`, n, { text: str(e.message), code: str(e.code) })); break;
+      case "RUN_FINISHED": {
+        const outcome = e.outcome as { type?: string; interrupts?: { id?: string; message?: string }[] } | undefined;
+        if (outcome?.type === "interrupt")
+          for (const q of outcome.interrupts ?? []) touched = ended(this.put("interrupt", str(q.id), n, { text: str(q.message) }));
+        break;
+      }
+    }
+    if (!touched) return;
+    touched.last = n;
+    this.open = touched;
+  }
+
+  get(kind: ItemKind, id: string): Item | undefined {
+    return this.byId.get(`${kind}:${id}`);
+  }
+
+  /** Those that a reader sees: an assistant message that only carries tool calls is none. */
+  get seen(): Item[] {
+    return this.list.filter((m) => m.kind !== "text" || m.text !== "");
+  }
+}

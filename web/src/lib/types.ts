@@ -1,0 +1,180 @@
+// What the API answers, as far as the page reads it; /openapi.json has the whole.
+export type Status = "running" | "finished" | "error" | "interrupted" | "cancelled" | "abandoned";
+export type ParentBy = "explicit" | "content" | "latest" | "none";
+export type JSONValue = null | boolean | number | string | JSONValue[] | { [key: string]: JSONValue };
+
+export interface Thread {
+  threadId: string;
+  runs: number;
+  openRuns: number;
+  branches: number;
+  messages: number;
+  startedAt: string;
+  updatedAt: string;
+  lastRunId: string;
+  status: Status;
+}
+
+export interface Interrupt {
+  id: string;
+  reason?: string;
+  message?: string;
+  responseSchema?: JSONValue;
+  toolCallId?: string;
+}
+
+export interface WaitingRun {
+  threadId: string;
+  runId: string;
+  agent?: string;
+  endedAt: string;
+  interrupts: { interrupt: Interrupt; expired?: boolean }[];
+}
+
+export interface Badge {
+  name: string;
+  runId?: string;
+  count?: number;
+}
+
+export interface Row {
+  kind: "run" | "fold" | "fan" | "bundle";
+  lane: number;
+  branch: number;
+  above: number;
+  down: boolean;
+  through: number[];
+  forks: number[];
+  runId: string;
+  lastRunId?: string;
+  runs: number;
+  branches?: number;
+  running?: number;
+  waiting?: number;
+  failed?: number;
+  tip?: boolean;
+  badges?: Badge[];
+}
+
+export interface LineageRun {
+  runId: string;
+  parentRunId?: string;
+  parentBy: ParentBy;
+  spawnedBy?: string;
+  branchId: string;
+  rootRunId: string;
+  depth: number;
+  status: Status;
+  agent?: string;
+  messageCount: number;
+  startedAt: string;
+  endedAt?: string;
+  durationMs?: number;
+  row: number;
+  first: string;
+  question?: string;
+  answer?: string;
+  resumed?: string;
+  synthetic?: boolean;
+  truncated?: boolean;
+  rawLost?: boolean;
+}
+
+export interface Lineage {
+  threadId: string;
+  runs: LineageRun[];
+  branches: { branchId: string; runs: string[] }[];
+  spawns: { runId: string; spawnedBy: string; knownRunId?: string; late?: boolean }[];
+  tipRunId: string;
+  picture: { rows: Row[]; lanes: number };
+}
+
+export interface ToolCall {
+  id: string;
+  function: { name: string; arguments: string };
+}
+
+export interface Message {
+  id: string;
+  role: string;
+  content?: JSONValue;
+  toolCalls?: ToolCall[];
+  toolCallId?: string;
+  activityType?: string;
+  encryptedValue?: string;
+  error?: string;
+}
+
+export type PatchOp = { op: "add" | "replace" | "remove" | "move" | "copy" | "test"; path: string; from?: string; value?: JSONValue };
+
+export interface MessageChange {
+  op: "add" | "replace" | "remove" | "append";
+  index: number;
+  messageId: string;
+  message?: Message;
+  path?: string;
+  text?: string;
+}
+
+export interface Change {
+  messages: MessageChange[];
+  state: PatchOp[];
+}
+
+export interface AGEvent {
+  type: string;
+  [field: string]: JSONValue;
+}
+
+export interface Step {
+  n: number;
+  position?: string;
+  time?: string;
+  kind: string;
+  type?: string;
+  outcome: string;
+  event?: AGEvent;
+  change: Change;
+}
+
+export interface StatePage {
+  n: number;
+  total: number;
+  status: Status;
+  messages: Message[];
+  state: JSONValue;
+  steps?: Step[];
+  next?: number;
+}
+
+export interface TokenUsage {
+  inputTokens?: number;
+  outputTokens?: number;
+  cachedInputTokens?: number;
+}
+
+export interface Run {
+  runId: string;
+  status: Status;
+  agent?: string;
+  labels?: Record<string, string>;
+  interrupts: Interrupt[];
+  resumes: { interruptId: string; status: string; payload?: JSONValue }[];
+  stats: {
+    events: Record<string, number>;
+    eventBytes: Record<string, number>;
+    messages: number;
+    toolCalls?: Record<string, number>;
+    usage?: Record<string, TokenUsage>;
+    anomalies?: Record<string, number>;
+    timeToFirstTokenMs?: number;
+    durationMs?: number;
+  };
+  raw: { partition: number; first: number; next: number; sha256: string };
+}
+
+export interface Diff {
+  same: boolean;
+  commonAncestor?: string;
+  statePatch: PatchOp[];
+}

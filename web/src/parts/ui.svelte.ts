@@ -1,0 +1,45 @@
+// What all parts of the page share: the clock, messages that go by themselves, the theme.
+export const ui = $state({ now: Date.now(), toast: "", local: false, theme: "auto" as "auto" | "light" | "dark" });
+setInterval(() => {
+  if (!document.hidden) ui.now = Date.now();
+}, 5000);
+
+let timer: ReturnType<typeof setTimeout>;
+export function toast(text: string): void {
+  ui.toast = text;
+  clearTimeout(timer);
+  timer = setTimeout(() => (ui.toast = ""), 1800);
+}
+
+export async function copy(text: string, what = text): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast(`Copied ${what.length > 48 ? `${what.slice(0, 47)}…` : what}`);
+  } catch {
+    toast("The browser does not let this page copy");
+  }
+}
+
+export function download(name: string, text: string): void {
+  const a = document.createElement("a");
+  a.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  a.download = name;
+  a.click();
+  URL.revokeObjectURL(a.href);
+}
+
+const THEMES = ["auto", "light", "dark"] as const;
+export function theme(to: (typeof THEMES)[number]): void {
+  ui.theme = to;
+  if (to === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = to;
+  localStorage.setItem("theme", to);
+}
+export const nextTheme = (): void => theme(THEMES[(THEMES.indexOf(ui.theme) + 1) % THEMES.length] ?? "auto");
+const stored = localStorage.getItem("theme");
+theme(THEMES.find((t) => t === stored) ?? "auto");
+ui.local = localStorage.getItem("time") === "local";
+export function toggleLocal(): void {
+  ui.local = !ui.local;
+  localStorage.setItem("time", ui.local ? "local" : "utc");
+}

@@ -1,0 +1,91 @@
+// Package web is the page: what a person sees who opens Skein in a browser. Its source is TypeScript in src; make web builds
+// it into dist, which is committed and goes into the binary.
+package web
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed dist
+var dist embed.FS
+
+// policy lets the page load what is served beside it, and nothing else: no other host, no inline script or style.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+
+// Index is the path of the page, AssetPrefix that of what it loads.
+const (
+	Index       = "/"
+	AssetPrefix = "/assets/"
+)
+
+// Handler serves the page. It answers GET and HEAD of Index and below AssetPrefix; the names of assets say what is in them, so
+// that they may be cached for good.
+func Handler() http.Handler {
+	files := make(map[string]file)
+	root, err := fs.Sub(dist, "dist")
+	if err == nil {
+		err = fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			body, err := fs.ReadFile(root, name)
+			if err != nil {
+				return err
+			}
+			sum := sha256.Sum256(body)
+			f := file{name: name, body: string(body), tag: `"` + hex.EncodeToString(sum[:8]) + `"`, cache: "public, max-age=31536000, immutable"}
+			if name == "index.html" {
+				name, f.cache = "", "no-cache"
+			}
+			files["/"+name] = f
+			return nil
+		})
+	}
+	if err != nil {
+		panic("reading the embedded page: " + err.Error()) // it is a part of this binary
+	}
+	return handler(files)
+}
+
+// types are those of the files; what the machine's own list says does not count.
+var types = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+type handler map[string]file
+
+type file struct{ name, body, tag, cache string }
+
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		header.Set("Allow", "GET, HEAD")
+		http.Error(w, "the page is read with GET", http.StatusMethodNotAllowed)
+		return
+	}
+	f, ok := h[r.URL.Path]
+	header.Set("X-Content-Type-Options", "nosniff")
+	if !ok {
+		http.Error(w, "this is no file of the page; load it again from "+Index, http.StatusNotFound)
+		return
+	}
+	header.Set("Content-Type", types[path.Ext(f.name)])
+	header.Set("Cache-Control", f.cache)
+	header.Set("ETag", f.tag)
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if strings.Contains(r.Header.Get("If-None-Match"), f.tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	// An error here is the caller's connection: nobody is left to tell.
+	_, _ = w.Write([]byte(f.body))
+}
