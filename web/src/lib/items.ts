@@ -34,15 +34,17 @@ export class Items {
   private byId = new Map<string, Item>();
   private open: Item | undefined;
   private start = NaN;
+  private owned = false;
   /** Milliseconds since the start, by step. */
   readonly times: number[] = [];
 
   add(steps: Step[]): this {
     for (let i = this.times.length; i < steps.length; i++) {
       const step = steps[i] as Step;
-      // An event's own time, where it has one, is when the agent wrote it; the record's is when it came.
+      // An event's own time says when the agent wrote it, the record's when it came. A run has either the one or the other.
       const own = step.event?.timestamp;
-      const t = typeof own === "number" ? own : step.time === undefined ? NaN : Date.parse(step.time);
+      this.owned ||= steps.slice(0, 3).some((s) => typeof s.event?.timestamp === "number");
+      const t = typeof own === "number" ? own : this.owned || step.time === undefined ? NaN : Date.parse(step.time);
       if (Number.isNaN(this.start)) this.start = t;
       const before = this.times[i - 1] ?? 0;
       this.times.push(Number.isNaN(t) ? before : Math.max(before, t - this.start));
