@@ -7,7 +7,7 @@ import (
 
 // Picture is the layout that every drawing of a thread uses: the terminal, format=text and the page. Rows are runs by
 // start, the oldest on top, so that a new run adds a row and moves none. A branch keeps one lane: the lowest that is free
-// from the row below its fork to its last run. Every run is in exactly one row. docs/adr/014-lanes.md has the reasons.
+// from the row below its fork to its last run. Every run is in exactly one row. docs/adr/015-lanes.md has the reasons.
 type Picture struct {
 	Rows []Row `json:"rows"`
 	// Lanes is the number of lanes that the rows use.

@@ -159,7 +159,7 @@ func draw(t *testing.T, g *Graph, name string) string {
 	return strings.ReplaceAll(b.String(), "\x1b", "␛")
 }
 
-// checkPicture checks the rules of docs/adr/014-lanes.md on a picture, from its rows alone.
+// checkPicture checks the rules of docs/adr/015-lanes.md on a picture, from its rows alone.
 func checkPicture(t fataler, g *Graph, p *Picture, o PictureOptions) {
 	t.Helper()
 	if o.MaxLanes == 0 {
