@@ -1,0 +1,202 @@
+package page_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// hostile are texts that would run, load or leave where a page trusts them.
+var hostile = []string{
+	`<script>window.ran = 1</script>`,
+	`<img src="https://evil.example/a.png" onerror="window.ran = 2">`,
+	`![picture](https://evil.example/b.png)`,
+	`[click](javascript:window.ran=3) [data](data:text/html,<script>window.ran=4</script>) [plain](http://evil.example/c)`,
+	`<iframe src="https://evil.example/d"></iframe><svg onload="window.ran=5">`,
+	`"><style>@import "https://evil.example/e.css"</style>`,
+	`[ok](https://good.example/x) <a href="javascript:window.ran=6">x</a>`,
+}
+
+// Whatever an agent or a user writes, into whatever field, runs nothing and loads nothing from anywhere.
+func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
+	address := serve(t)
+	all := strings.Join(hostile, "\n\n")
+	thread, run := `<img src=x onerror=window.ran=7>`, `"><script>window.ran=8</script>`
+	start := func(id string) object {
+		return object{"type": "RUN_STARTED", "threadId": thread, "runId": id}
+	}
+	content := []object{{"type": "text", "text": all}, {"type": "image", "source": object{"type": "url", "value": "https://evil.example/f.png", "mimeType": "image/png"}}}
+	input := object{"threadId": thread, "runId": run, "messages": []object{{"id": "u" + hostile[0], "role": "user", "content": content}}, "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
+	publish(t, address, thread, run, input,
+		start(run),
+		object{"type": "STEP_STARTED", "stepName": all},
+		object{"type": "REASONING_MESSAGE_START", "messageId": "r", "role": "reasoning"}, object{"type": "REASONING_MESSAGE_CONTENT", "messageId": "r", "delta": all}, object{"type": "REASONING_MESSAGE_END", "messageId": "r"},
+		object{"type": "TEXT_MESSAGE_START", "messageId": "a", "role": "assistant"}, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "a", "delta": all}, object{"type": "TEXT_MESSAGE_END", "messageId": "a"},
+		object{"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": all, "parentMessageId": "a"}, object{"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": marshal(t, all)}, object{"type": "TOOL_CALL_END", "toolCallId": "c"},
+		object{"type": "TOOL_CALL_RESULT", "messageId": "t", "toolCallId": "c", "content": all, "role": "tool"},
+		object{"type": "ACTIVITY_SNAPSHOT", "messageId": "v", "activityType": all, "content": object{all: all}},
+		object{"type": "STATE_SNAPSHOT", "snapshot": object{all: all, "__proto__": all}},
+		object{"type": "CUSTOM", "name": all, "value": all},
+		object{"type": "RUN_ERROR", "message": all, "code": all},
+	)
+	get(t, address+"/v1/threads/"+url.PathEscape(thread)+"/lineage", func(l struct{ Runs []struct{ Status string } }) bool { return len(l.Runs) == 1 && l.Runs[0].Status == "error" })
+	b := newBrowser(t)
+	at := "/?thread=" + url.QueryEscape(thread) + "&run=" + url.QueryEscape(run)
+	for _, view := range []struct{ path, ready string }{
+		{"/", "[data-row]"}, {at, ".card.bad"}, {at + "&plain=1", ".card.bad"}, {at + "&zoom=story", ".list .r[aria-current]"}, {at + "&zoom=timeline", ".bar-row"},
+		{at + "&zoom=raw&at=5", ".list .r[aria-current]"}, {at + "&compare=" + url.QueryEscape(run), ".sides"},
+	} {
+		p := b.tab(address+view.path, 1440, 900, false)
+		p.wait(view.ready)
+		p.run(chromedp.Evaluate(`document.querySelectorAll("details").forEach((d) => (d.open = true))`, nil))
+		if ran := eval[int](p, "window.ran ?? 0"); ran != 0 {
+			t.Errorf("%s: script %d ran", view.path, ran)
+		}
+		for _, link := range eval[[]string](p, `[...document.querySelectorAll("a")].map((a) => a.getAttribute("href"))`) {
+			if !strings.HasPrefix(link, "?") && link != "./" && !strings.HasPrefix(link, "https://") && !strings.HasPrefix(link, "mailto:") {
+				t.Errorf("%s: a link leads to %q", view.path, link)
+			}
+		}
+		if n := eval[int](p, `document.querySelectorAll("#app img, #app iframe, #app script, #app style, #app object, #app embed").length`); n != 0 {
+			t.Errorf("%s: %d elements that load or run", view.path, n)
+		}
+		p.calm(address)
+	}
+	p := b.tab(address+at, 1440, 900, false)
+	p.wait(".placeholder")
+	if !eval[bool](p, `[...document.querySelectorAll("a")].some((a) => a.href === "https://good.example/x" && a.rel.includes("noopener"))`) {
+		t.Error("a link to https is none")
+	}
+}
+
+// The page shows the state that GET …/state gives, at any event.
+func TestPage_StateIsTheServers(t *testing.T) {
+	address := serve(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	const thread, run, n = "states", "r", 700
+	events := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": run}, object{"type": "STATE_SNAPSHOT", "snapshot": object{"list": []any{}, "a/b": object{"~": 0}, "n": 0}}}
+	length := 0
+	for k := range n {
+		var op object
+		switch x := rng.IntN(6); {
+		case x == 0 && length > 0:
+			length--
+			op = object{"op": "remove", "path": fmt.Sprintf("/list/%d", rng.IntN(length+1))}
+		case x < 3:
+			op = object{"op": "add", "path": fmt.Sprintf("/list/%d", rng.IntN(length+1)), "value": object{"k": k, "text": strings.Repeat("x", rng.IntN(20))}}
+			length++
+		case x == 3:
+			op = object{"op": "replace", "path": "/a~1b/~0", "value": []any{k, nil, true, "é"}}
+		case x == 4:
+			op = object{"op": "copy", "from": "/a~1b", "path": "/copied"}
+		default:
+			op = object{"op": "replace", "path": "/n", "value": k}
+		}
+		events = append(events, object{"type": "STATE_DELTA", "delta": []any{op}})
+	}
+	events = append(events, object{"type": "RUN_FINISHED", "threadId": thread, "runId": run})
+	publish(t, address, thread, run, nil, events...)
+	base := address + "/v1/threads/" + thread + "/runs/" + run
+	total := get(t, base+"/state", func(s struct{ Total int }) bool { return s.Total == len(events) }).Total
+	p := newBrowser(t).tab(address+"/?thread="+thread+"&at=0", 1440, 900, false)
+	p.until(fmt.Sprintf(`document.querySelector(".track")?.getAttribute("aria-valuemax") === "%d"`, total))
+	positions := []int{0, total}
+	for len(positions) < 50 {
+		positions = append(positions, rng.IntN(total+1))
+	}
+	for _, at := range positions {
+		// The page reads the position of a tab's address when its history moves.
+		p.run(chromedp.Evaluate(fmt.Sprintf(`history.pushState(null, "", "?thread=%s&at=%d"); dispatchEvent(new PopStateEvent("popstate"))`, thread, at), nil))
+		p.until(fmt.Sprintf(`document.querySelector("#state")?.dataset.n === "%d"`, at))
+		p.run(chromedp.Evaluate(`for (let k = 0; k < 6; k++) document.querySelectorAll("#state .fold-tree[aria-expanded=false]").forEach((b) => b.click())`, nil))
+		got := eval[any](p, `(() => {
+			const read = (span, list) => {
+				const fold = span.querySelector(".fold-tree");
+				if (!fold) return JSON.parse(span.querySelector(".leaf > :last-child").textContent);
+				const items = [...(list?.children ?? [])].map((li) => [li.querySelector(":scope > span .kk").textContent, read(li.querySelector(":scope > span"), li.querySelector(":scope > ul"))]);
+				return fold.textContent.includes("[") ? items.map((i) => i[1]) : Object.fromEntries(items);
+			};
+			const tree = document.querySelector("#state .tree");
+			return tree ? read(tree.querySelector(":scope > span"), tree.querySelector(":scope > ul")) : {};
+		})()`)
+		want := get[struct{ State any }](t, fmt.Sprintf("%s/state?at=%d", base, at), nil).State
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("at event %d the page shows\n%s, the server says\n%s", at, marshal(t, got), marshal(t, want))
+		}
+	}
+	p.calm(address)
+}
+
+// What the page draws is the picture that the server gives: the same rows in the same lanes.
+func TestPage_LanesAreThoseOfThePicture(t *testing.T) {
+	address := serve(t)
+	tour(t, address)
+	type drawn struct {
+		Run          string
+		Lane, Branch int
+	}
+	l := get[struct {
+		Picture struct {
+			Rows []struct {
+				RunID        string
+				Lane, Branch int
+			}
+		}
+	}](t, address+"/v1/threads/trip-planner/lineage", nil)
+	var want []drawn
+	for _, r := range l.Picture.Rows {
+		want = append(want, drawn{r.RunID, r.Lane, r.Branch})
+	}
+	p := newBrowser(t).tab(address+"/?thread=trip-planner&run=ask", 1440, 900, false)
+	p.wait(".grow-row")
+	got := eval[[]drawn](p, `[...document.querySelectorAll(".graph .grow-row")].map((b) => ({Run: b.dataset.run, Lane: Number(b.dataset.lane), Branch: Number(b.dataset.branch)}))`)
+	if !slices.Equal(got, want) {
+		t.Errorf("the page draws %v, want %v", got, want)
+	}
+	p.calm(address)
+}
+
+// A browser allows six connections to a host: ten tabs that are open leave room for the eleventh, as one that is hidden has no stream.
+func TestPage_TenTabs(t *testing.T) {
+	address := serve(t)
+	tour(t, address)
+	b := newBrowser(t)
+	var tabs []*tab
+	for n := range 11 {
+		began := time.Now()
+		p := b.tab(address+"/?thread=trip-planner&run=now", 1440, 900, false)
+		p.wait(".msg")
+		t.Logf("tab %d after %v", n+1, time.Since(began).Round(time.Millisecond))
+		tabs = append(tabs, p)
+	}
+	for n, p := range tabs {
+		hidden := n < len(tabs)-1
+		p.until(fmt.Sprintf(`document.hidden === %v && document.querySelector("main").dataset.live === "%v"`, hidden, !hidden))
+	}
+}
+
+// A run that goes on grows on the page by itself.
+func TestPage_FollowsARunThatGoesOn(t *testing.T) {
+	address := serve(t)
+	const thread, run = "live", "r"
+	publish(t, address, thread, run, nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": run},
+		object{"type": "TEXT_MESSAGE_START", "messageId": "a", "role": "assistant"}, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "a", "delta": "one"})
+	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
+	p := newBrowser(t).tab(address+"/?thread="+thread, 1440, 900, false)
+	p.until(`document.querySelector(".chat")?.innerText.includes("one")`)
+	p.until(`document.querySelector("main")?.dataset.live === "true"`)
+	publish(t, address, thread, run, nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "a", "delta": " and two"})
+	p.until(`document.querySelector(".chat")?.innerText.includes("one and two")`)
+	publish(t, address, thread, run, nil, object{"type": "TEXT_MESSAGE_END", "messageId": "a"}, object{"type": "RUN_FINISHED", "threadId": thread, "runId": run})
+	p.until(`document.querySelector(".runhead .status.finished") !== null`)
+	p.calm(address)
+}
