@@ -26,7 +26,7 @@ build: ## build the commands into bin/
 
 .PHONY: web
 web: ## build the page into web/dist, which is committed
-	cd web && npm ci --no-audit --no-fund && npm run check && npm run build
+	cd web && npm ci --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error && npm run check && npm run build
 
 .PHONY: check-web
 check-web: web ## say whether the committed files of the page are those of a fresh build

@@ -46,7 +46,9 @@ func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
 		object{"type": "CUSTOM", "name": all, "value": all},
 		object{"type": "RUN_ERROR", "message": all, "code": all},
 	)
-	get(t, address+"/v1/threads/"+url.PathEscape(thread)+"/lineage", func(l struct{ Runs []struct{ Status string } }) bool { return len(l.Runs) == 1 && l.Runs[0].Status == "error" })
+	get(t, address+"/v1/threads/"+url.PathEscape(thread)+"/lineage", func(l struct{ Runs []struct{ Status string } }) bool {
+		return len(l.Runs) == 1 && l.Runs[0].Status == "error"
+	})
 	b := newBrowser(t)
 	at := "/?thread=" + url.QueryEscape(thread) + "&run=" + url.QueryEscape(run)
 	for _, view := range []struct{ path, ready string }{

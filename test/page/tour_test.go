@@ -50,7 +50,9 @@ func tour(t *testing.T, address string) {
 		return append(out, object{"type": "TEXT_MESSAGE_END", "messageId": "a-" + id})
 	}
 	finished := func() object { return object{"type": "RUN_FINISHED"} }
-	talk := func(id, parent, question string, words ...string) { run(id, parent, question, say(id, words...), finished()) }
+	talk := func(id, parent, question string, words ...string) {
+		run(id, parent, question, say(id, words...), finished())
+	}
 
 	talk("r01", "", "Where shall we go in May?", "Paris is **mild** in May. ", "Zürich is greener.\n\n", "- 20 °C\n- little rain")
 	for n := 2; n <= 12; n++ {
