@@ -34,8 +34,9 @@ check-web: web ## say whether the committed files of the page are those of a fre
 	  { echo "web/dist is not what web/src builds: commit what make web made" >&2; exit 1; }
 
 .PHONY: pictures
-pictures: ## take the pictures of all views of the page into .cache/pictures, by Chromium
+pictures: ## take pictures of all views of the page into .cache/pictures, by Chromium; README's are copied into docs/pictures
 	SKEIN_PICTURES=$(CURDIR)/.cache/pictures go test -count=1 -run TestPage_Pictures ./test/page
+	mkdir -p docs/pictures && cp .cache/pictures/thread-light.png .cache/pictures/thread-timeline.png docs/pictures/
 
 .PHONY: run
 run: build ## start all stages on one folder (.skein), play recorded conversations, stay up until Ctrl-C

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -14,18 +15,19 @@ func tour(t *testing.T, address string) {
 	t.Helper()
 	const thread = "trip-planner"
 	at := time.Now().Add(-3 * time.Hour).UnixMilli()
-	var history []any
+	histories := map[string][]any{} // by run: the messages behind it
 	run := func(id, parent, question string, middle []object, end object) {
-		message := object{"id": "u-" + id, "role": "user", "content": question}
-		input := object{"threadId": thread, "runId": id, "messages": append(append([]any{}, history...), message), "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
+		messages := append(slices.Clone(histories[parent]), object{"id": "u-" + id, "role": "user", "content": question})
+		input := object{"threadId": thread, "runId": id, "messages": messages, "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
 		if parent != "" {
 			input["parentRunId"] = parent
 		}
-		if question == "" {
-			input["messages"] = history
-		}
 		events := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": id, "timestamp": at}}
+		said := ""
 		for k, e := range middle {
+			if e["type"] == "TEXT_MESSAGE_CONTENT" {
+				said += e["delta"].(string)
+			}
 			e["timestamp"] = at + int64(k+1)*140
 			if gap, ok := e["after"].(int); ok {
 				at += int64(gap)
@@ -34,6 +36,7 @@ func tour(t *testing.T, address string) {
 			}
 			events = append(events, e)
 		}
+		histories[id] = append(messages, object{"id": "a-" + id, "role": "assistant", "content": said})
 		at += int64(len(middle)+1) * 140
 		if end != nil {
 			end["threadId"], end["runId"], end["timestamp"] = thread, id, at
