@@ -81,7 +81,7 @@ func (d *dot) badges(r Row) string {
 
 func (d *dot) edge(from, to int, r Row) {
 	style := ""
-	if run, _ := d.p.g.Run(r.RunID); r.Kind != RowBundle && run.ParentBy.Inferred() {
+	if run, _ := d.p.g.Run(r.RunID); r.Branch >= 0 && run.ParentBy.Inferred() {
 		style = " [style=dashed]"
 	}
 	d.line("  n%d -> n%d%s;", from, to, style)

@@ -38,10 +38,10 @@ type Row struct {
 	// Lane is where its node stands, from 0.
 	Lane int `json:"lane"`
 	// Branch numbers the branches by order of appearance, which chooses their colour. A fan counts as one branch, and so
-	// do all bundles together; theirs is -1.
+	// do all rows in the lane of the bundles; theirs is -1.
 	Branch int `json:"branch"`
-	// Above is the row that this one goes on from, in its own lane or from a fork; -1 for a root. A bundle goes on
-	// from the bundle before.
+	// Above is the row that this one goes on from, in its own lane or from a fork; -1 for a root. In the lane of the bundles
+	// (Branch is -1) each row goes on from the one before, whatever its runs go on from.
 	Above int `json:"above"`
 	// Down says that its lane goes on below it, Through are the other lanes that pass the row, and Forks those that
 	// begin at its node and are there from the next row on. Both are in order.
@@ -278,7 +278,8 @@ func (d *drawing) fold() {
 	})
 }
 
-// bundle makes one row of neighbours whose branches have no lane. Together they are one grey branch in the last lane.
+// bundle makes one row of neighbours whose branches have no lane. Together they are one grey branch in the last lane; a row that
+// has no such neighbour stays what it is.
 func (d *drawing) bundle() {
 	lane := d.o.MaxLanes - 1
 	bundles := &span{branch: -1, lane: lane, fork: -1}
@@ -290,7 +291,7 @@ func (d *drawing) bundle() {
 			branches[d.Rows[end].span.branch] = true
 			end++
 		}
-		if end == n {
+		if end-n < 2 {
 			return 1
 		}
 		r := &d.Rows[n]
@@ -306,7 +307,7 @@ func (d *drawing) bundle() {
 	last := -1
 	for n := range d.Rows {
 		r := &d.Rows[n]
-		if r.Kind != RowBundle {
+		if r.span.lane < lane {
 			continue
 		}
 		if last < 0 {

@@ -195,7 +195,7 @@ func checkPicture(t fataler, g *Graph, p *Picture, o PictureOptions) {
 		if r.Lane != b.lane || r.Above >= n || r.Lane >= o.MaxLanes {
 			t.Fatalf("%s: its branch stands in lane %d", where, b.lane)
 		}
-		if above := g.Parent(ids[0]); r.Kind != RowBundle && (r.Above < 0) != (above == "") || r.Kind != RowBundle && above != "" && p.Row(above) != r.Above {
+		if above := g.Parent(ids[0]); r.Branch >= 0 && ((r.Above < 0) != (above == "") || above != "" && p.Row(above) != r.Above) {
 			t.Fatalf("%s: its parent is %q in row %d", where, above, p.Row(above))
 		}
 		if r.Kind == RowFold {
@@ -280,7 +280,7 @@ func TestPicture_KeepsTheRulesOfLanes(t *testing.T) {
 		open := g.Picture(o)
 		checkPicture(t, g, open, o)
 		for _, r := range runs {
-			if a, b := p.Rows[p.Row(r.ID)], open.Rows[open.Row(r.ID)]; a.Kind != RowBundle && (a.Lane != b.Lane || a.Branch != b.Branch) {
+			if a, b := p.Rows[p.Row(r.ID)], open.Rows[open.Row(r.ID)]; a.Branch >= 0 && (a.Lane != b.Lane || a.Branch != b.Branch) {
 				t.Fatalf("run %s stands in lane %d, unfolded in lane %d", r.ID, a.Lane, b.Lane)
 			}
 		}

@@ -105,7 +105,7 @@ function edgesOf(rows: Row[], held: LineageRun[][]): Edge[][] {
       const passing = look.get(lane);
       if (passing) edges.push({ kind: begun.includes(lane) ? "enter" : "pass", lane, ...passing });
     }
-    const dash = row.kind === "bundle" ? "" : DASH[held[n]?.[0]?.parentBy ?? "none"];
+    const dash = row.branch < 0 ? "" : DASH[held[n]?.[0]?.parentBy ?? "none"];
     if (row.above >= 0 && !begun.includes(row.lane)) edges.push({ kind: "above", lane: row.lane, branch: row.branch, dash });
     look.set(row.lane, { branch: row.branch, dash });
   }
