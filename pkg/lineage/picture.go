@@ -326,9 +326,8 @@ func (d *drawing) merge(group func(n int) int) {
 	to := make([]int, len(d.Rows))
 	rows := make([]Row, 0, len(d.Rows))
 	for n := 0; n < len(d.Rows); {
-		r, end := &d.Rows[n], 0
-		size := group(n)
-		for end = n; end < n+size; end++ {
+		r, end := &d.Rows[n], n
+		for size := group(n); end < n+size; end++ {
 			to[end] = len(rows)
 			if end > n {
 				r.runs = append(r.runs, d.Rows[end].runs...)

@@ -35,7 +35,7 @@ func serve(t *testing.T) string {
 	t.Helper()
 	cfg := dev.DefaultConfig()
 	cfg.Data, cfg.Listen, cfg.KafkaListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
-	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	s, err := dev.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

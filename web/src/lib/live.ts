@@ -50,7 +50,8 @@ export function follow(thread: string, run: string | undefined, changed: () => v
     while (!stopped && !document.hidden) {
       stream = new AbortController();
       try {
-        if ((await read(stream.signal)) === "over") return;
+        // The stream is ahead of the index: that the run is over may be there a moment later.
+        if ((await read(stream.signal)) === "over") soon();
       } catch {
         // closed by this page, or the server is away: it is tried again below
       }
