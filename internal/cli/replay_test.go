@@ -131,15 +131,15 @@ func TestReplay_LeavesRepeatsOut(t *testing.T) {
 			}
 		}
 
-		// Ctrl-C in the middle of a slow replay, whose next event is due in a quarter of an hour or later: a
-		// millisecond of the record is 1,000 s.
+		// Ctrl-C in the middle of a slow replay, whose next event is due in a minute, the longest pause: a
+		// millisecond of the record is a second.
 		ctx, ctrlC := context.WithCancel(t.Context())
 		defer ctrlC()
 		first := &cutter{after: ctrlC}
 		var errs bytes.Buffer
 		ended := make(chan error, 1)
 		go func() {
-			ended <- run(ctx, []string{"replay", "t", "r", "--pace", "0.000001", "--url", s.URL()}, nil, strings.NewReader(""), first, &errs)
+			ended <- run(ctx, []string{"replay", "t", "r", "--pace", "0.001", "--url", s.URL()}, nil, strings.NewReader(""), first, &errs)
 		}()
 		select {
 		case err := <-ended:
