@@ -41,7 +41,7 @@ const (
 // streamRetry is the pause between two attempts to read the thread while the store or Kafka does not answer.
 const streamRetry = time.Second
 
-// silentBeats is the number of heartbeats without an event after which a stream checks whether its run was abandoned.
+// silentBeats is the number of heartbeats' time without an event of its run after which a stream checks whether that was abandoned.
 const silentBeats = 4
 
 // stream serves one reader the events of a run, or of the runs of a thread one after another, as they come.
@@ -78,8 +78,8 @@ type stream struct {
 	begun  int64
 	// last is the last id that was sent.
 	last cursor
-	// beats counts heartbeats since the last event. away: the last comment said that Kafka does not answer.
-	beats int
+	// heard is when the playing run had its last event, or was checked. away: the last comment said that Kafka does not answer.
+	heard time.Time
 	away  bool
 }
 
@@ -456,9 +456,9 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 		case s.from.seq >= 0 && id == s.runID && run.NextSeq() < 0:
 			return s.unnumbered()
 		case s.from.seq >= 0 && id == s.runID:
-			s.playing = run
+			s.playing, s.heard = run, time.Now()
 		case m.Offset == s.from.at.Offset && (s.runID == "" || id == s.runID):
-			s.playing = run
+			s.playing, s.heard = run, time.Now()
 			return nil
 		}
 	}
@@ -470,7 +470,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 		return nil
 	}
 	s.give(m.Value, cursor{at: e.Position(), seq: -1})
-	s.beats = 0
+	s.heard = time.Now()
 	return nil
 }
 
@@ -547,6 +547,7 @@ func (s *stream) play() (done bool, _ error) {
 	s.out.begin(s.from)
 	if s.thread != nil && !s.thread.Open() { // the next record makes the stream read the thread again
 		s.thread, s.rows = nil, nil
+		return false, s.hold(0)
 	}
 	return false, nil
 }
@@ -583,7 +584,7 @@ func (s *stream) over(r *live.Run) bool { return !r.Head.Open() && s.through >= 
 
 // join sends the current state of a run to a client that has none of it.
 func (s *stream) join(r *live.Run) error {
-	s.playing, s.after, s.seq = r, -1, -1
+	s.playing, s.heard, s.after, s.seq = r, time.Now(), -1, -1
 	f := r.Fold()
 	if f == nil {
 		return s.load.inTurn(s.ctx, func() error { return s.history(r.Head.ID) })
@@ -648,9 +649,13 @@ func (s *stream) end(r *live.Run) error {
 	return nil
 }
 
-// next waits for records and meanwhile sends heartbeats and comments.
+// next waits for records and meanwhile sends heartbeats and comments. It returns an empty batch when the playing run turned out to be
+// abandoned: the next one may be there already.
 func (s *stream) next() (tail.Batch, error) {
 	for {
+		if ended, err := s.checkAbandoned(); ended || err != nil {
+			return tail.Batch{Through: s.through}, err
+		}
 		wait := min(s.cfg.StreamHeartbeat, time.Until(s.until))
 		if wait <= 0 {
 			return tail.Batch{}, errLife
@@ -665,9 +670,7 @@ func (s *stream) next() (tail.Batch, error) {
 		case s.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 			return b, s.lost(err)
 		case time.Now().Before(s.until):
-			if err := s.beat(); err != nil {
-				return b, err
-			}
+			s.beat()
 		}
 		if err := s.out.flush(); err != nil {
 			return b, err
@@ -704,15 +707,21 @@ func (s *stream) lost(err error) error {
 	return err
 }
 
-// beat sends a heartbeat, and checks from time to time whether the run was abandoned or erased.
-func (s *stream) beat() error {
+// beat sends a heartbeat.
+func (s *stream) beat() {
 	if s.out.begun || !s.resumes() {
 		s.out.begin(s.from)
 		s.out.comment("")
 	}
-	if s.beats++; s.playing == nil || s.beats%silentBeats != 0 {
-		return nil
+}
+
+// checkAbandoned asks the store about a playing run that has been silent for a while, also while other runs of the thread go on. It sends the
+// end of one that was abandoned, and reports whether it did.
+func (s *stream) checkAbandoned() (ended bool, _ error) {
+	if s.playing == nil || time.Since(s.heard) < silentBeats*s.cfg.StreamHeartbeat {
+		return false, nil
 	}
+	s.heard = time.Now()
 	id := s.playing.Head.ID
 	var row store.Run
 	err := s.load.inTurn(s.ctx, func() (err error) {
@@ -721,23 +730,23 @@ func (s *stream) beat() error {
 	})
 	switch {
 	case errors.Is(err, store.ErrNotFound) && s.playing.Record != nil:
-		return s.erased()
+		return false, s.erased()
 	case err != nil: // the next check may succeed
-		return s.ctx.Err()
+		return false, s.ctx.Err()
 	case row.Status != record.StatusAbandoned || row.Raw.Next < s.playing.Next:
-		return nil
+		return false, nil
 	}
 	// The run has had no event since: send its synthetic end.
 	s.playing.Record = &row.Run
 	s.playing.Head.End, s.playing.Head.Status = s.playing.Next-1, lineage.Status(row.Status)
 	if err := s.end(s.playing); err != nil {
-		return err
+		return false, err
 	}
 	s.played, s.begun, s.playing = id, s.playing.Head.Start, nil
 	if s.runID == "" {
-		return nil
+		return true, nil
 	}
-	return &endError{why: endRun}
+	return true, &endError{why: endRun}
 }
 
 // codeErased is the code of the RUN_ERROR that ends the stream of an erased thread.

@@ -362,6 +362,9 @@ func (t *Tail) keepHouse(now time.Time) {
 	for _, p := range parts {
 		p.mu.Lock()
 		left := p.ring != nil && p.readers == 0 && now.Sub(p.idle) >= t.cfg.Linger
+		if left && p.err == nil {
+			p.err = errLeft // at once: a reader that comes now opens the partition again
+		}
 		p.mu.Unlock()
 		if !left {
 			read++

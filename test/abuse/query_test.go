@@ -250,7 +250,7 @@ func (r *reads) attack(name string, callers int, paths ...string) *answers {
 // measured has the honest tenant read before and during an attack, which lasts until its context ends, and reports.
 func (r *reads) measured(name string, got *answers, attack func(ctx context.Context)) {
 	r.TB.Helper()
-	calls := size(1500, 300) // of 20 ms at least
+	calls := size(1500, 100) // of 20 ms at least
 	meter := Measure(r.TB, 20*time.Millisecond, r.honest(r.Web()))
 	meter.Await(r.TB, calls)
 	before := meter.Take(r.TB)
@@ -266,8 +266,13 @@ func (r *reads) measured(name string, got *answers, attack func(ctx context.Cont
 	stop()
 	<-over
 	Report(r.TB, r.Stage, Row{Attack: name, Sent: got.sent, Before: before, During: during, Answer: got.String()})
-	// Where the machine is slow without an attack, ten times what reads take then: attackers and the reader share its cores with the stage.
-	if limit, p99 := max(100*time.Millisecond, 10*before.At(.99)), during.At(.99); p99 > limit {
+	// The attackers and the reader share the machine's cores with the stage and, in the short form, with other tests: there the row tells how
+	// long reads took, and a second more than before fails.
+	limit := before.At(.99) + time.Second
+	if *Long {
+		limit = max(100*time.Millisecond, 10*before.At(.99))
+	}
+	if p99 := during.At(.99); p99 > limit {
 		r.TB.Errorf("the honest tenant's reads took %v (p99), at most %v are wanted", p99, limit)
 	}
 }

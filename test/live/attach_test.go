@@ -344,6 +344,28 @@ func TestAttach_GivesTheEndOfARunThatWasGivenUp(t *testing.T) {
 	}
 }
 
+// A run of a thread falls silent while the next one begins and ends. Once the first is abandoned, the thread's stream goes on with the next.
+func TestAttach_GoesOnBehindARunThatWasGivenUp(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{idleLimit: 300 * time.Millisecond, query: func(c *query.Config) { c.StreamHeartbeat = 50 * time.Millisecond }})
+	s.publish("chat", "silent", said("chat", "silent", 5)[:4]...)
+	r := s.attach(0, "/v1/threads/chat/stream", "")
+	if _, ok := r.event(); !ok {
+		t.Fatal("the silent run is not streamed")
+	}
+	s.publish("chat", "next", said("chat", "next", 2)...)
+	var got []string
+	for len(got) == 0 || !strings.Contains(got[len(got)-1], `"RUN_FINISHED"`) {
+		f, ok := r.event()
+		if !ok {
+			t.Fatalf("the stream ends behind %s", typesOf(got))
+		}
+		got = append(got, f.data)
+	}
+	if types := typesOf(got); !strings.Contains(types, "RUN_ERROR RUN_STARTED") || strings.Count(types, "RUN_ERROR") != 1 || !strings.Contains(got[len(got)-1], `"next"`) {
+		t.Errorf("it goes on with %s", types)
+	}
+}
+
 func TestAttach_EndsAtItsLongestLifeAndSaysSo(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), options{query: func(c *query.Config) {
 		c.StreamLife, c.StreamHeartbeat = 300*time.Millisecond, 50*time.Millisecond
