@@ -47,7 +47,7 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 	}
 	fmt.Fprint(conn, "GET /v1/threads/chat/runs/r/stream HTTP/1.1\r\nHost: query\r\nTenant: acme\r\nLast-Event-ID: 3:0\r\nConnection: close\r\n\r\n")
 	ended := f.service.streams.metrics.ended.WithLabelValues(endSlow)
-	for deadline := time.Now().Add(kafkatest.Timeout); testutil.ToFloat64(ended) == 0; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(4 * kafkatest.Timeout); testutil.ToFloat64(ended) == 0; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the reader is not ended")
 		}

@@ -1,7 +1,6 @@
 package quota_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/skeinhq/skein/internal/logtest"
 	"github.com/skeinhq/skein/pkg/quota"
 )
 
@@ -154,7 +154,7 @@ func TestQuotas_FollowTheFile(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "quotas.yaml")
 		write(t, path, "default:\n  requests_per_second: 1\ntenants:\n  acme:\n    concurrent_streams: 3\n    max_event_bytes: 1000\n")
 		reg := prometheus.NewRegistry()
-		var log bytes.Buffer
+		var log logtest.Log // the quotas write on while it is read
 		q := open(t, quota.Config{Path: path, Registerer: reg, Logger: slog.New(slog.NewTextHandler(&log, nil)), Stage: quota.Limits{ConcurrentStreams: 7, ConcurrentReads: 9}})
 		if got, want := q.Tenant("acme").Limits(), (quota.Limits{RequestsPerSecond: 1, ConcurrentStreams: 3, ConcurrentReads: 9, MaxEventBytes: 1000}); got != want {
 			t.Errorf("acme has %+v, want %+v", got, want)

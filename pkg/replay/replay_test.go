@@ -52,6 +52,28 @@ func (w *world) event(tenant, thread, run, text string, more ...kgo.RecordHeader
 	return w.write(tenant, thread, headers, text)
 }
 
+// awaitMarker waits until a record can be read: a broker writes the marker of a transaction after it has answered.
+func (w *world) awaitMarker(m *kgo.Record) {
+	w.Helper()
+	adm, err := kafka.NewAdmin(w.cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer adm.Close()
+	for deadline := time.Now().Add(kafkatest.Timeout); ; <-time.After(time.Millisecond) {
+		ends, err := adm.ListCommittedOffsets(w.Context(), m.Topic)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if end, ok := ends.Lookup(m.Topic, m.Partition); ok && end.Err == nil && end.Offset > m.Offset {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.Fatalf("%s cannot be read: the log ends before it", position(m))
+		}
+	}
+}
+
 func (w *world) write(tenant, thread string, headers []kgo.RecordHeader, value string) *kgo.Record {
 	w.Helper()
 	key, err := record.ThreadKey(tenant, thread)
@@ -71,6 +93,7 @@ func (w *world) write(tenant, thread string, headers []kgo.RecordHeader, value s
 	if err := errors.Join(cl.BeginTransaction(), cl.ProduceSync(w.Context(), m).FirstErr(), cl.EndTransaction(w.Context(), kgo.TryCommit)); err != nil {
 		w.Fatal(err)
 	}
+	w.awaitMarker(m)
 	w.events = append(w.events, m)
 	return m
 }

@@ -34,8 +34,8 @@ func Watch(r *http.Request, auth Authenticator, id Identity, scope Scope) (_ con
 	}
 	w := &watch{
 		auth: auth, tenant: id.Tenant, scope: scope, cancel: cancel, expires: id.Expires,
-		// Nothing else of the request, whose body and answer belong to its handler.
-		again: (&http.Request{Header: credentials(r.Header)}).WithContext(ctx),
+		// All that an authenticator may look at, and no body: that belongs to the handler.
+		again: (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header.Clone(), RemoteAddr: r.RemoteAddr, TLS: r.TLS}).WithContext(ctx),
 	}
 	ready := make(chan struct{})
 	w.timer = time.AfterFunc(w.next(), func() {
@@ -89,15 +89,4 @@ func (w *watch) check() {
 		w.expires = id.Expires
 	}
 	w.timer.Reset(w.next())
-}
-
-// credentials copies the headers that identify a caller.
-func credentials(h http.Header) http.Header {
-	only := make(http.Header, 2)
-	for _, name := range []string{Header, "Authorization"} {
-		if v, ok := h[name]; ok {
-			only[name] = v
-		}
-	}
-	return only
 }
