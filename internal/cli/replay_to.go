@@ -124,7 +124,7 @@ func (r *replayTo) run(ctx context.Context, out *output, in io.Reader, o replay.
 	case r.follow && errors.Is(err, context.Canceled): // that is how it ends
 		return nil
 	case len(done.Next) == 1 && r.follow: // there is no end to go on to
-		return fmt.Errorf("%w: %d were published; go on with --follow -o %s:", err, done.Published, done.Next[0])
+		return fmt.Errorf("%w: %d were published; -o %s: --follow goes on", err, done.Published, done.Next[0])
 	case len(done.Next) == 1 && len(p.Ranges) == 1:
 		return fmt.Errorf("%w: %d of %d were published; go on with -o %s:%s", err, done.Published, p.Records, done.Next[0], p.Ranges[0].To)
 	}

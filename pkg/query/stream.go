@@ -522,9 +522,7 @@ func (s *stream) play() (done bool, _ error) {
 			}
 			return false, nil
 		}
-		if err := s.end(s.playing); err != nil {
-			return false, err
-		}
+		s.end(s.playing)
 		s.played, s.begun, s.playing = s.playing.Head.ID, s.playing.Head.Start, nil
 		if s.runID != "" || s.once {
 			if !s.out.begun {
@@ -640,13 +638,12 @@ func (s *stream) started(run string) json.RawMessage {
 }
 
 // end sends the terminal event of a run that Skein has ended. That event is on no topic.
-func (s *stream) end(r *live.Run) error {
+func (s *stream) end(r *live.Run) {
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, ended: true, seq: -1}
 	if r.Fold() != nil && r.Fold().Ended() || r.Record == nil || r.Record.Status != record.StatusAbandoned || r.Record.Terminal == nil || s.last == at || s.from == at {
-		return nil
+		return
 	}
 	s.give(r.Record.Terminal, at)
-	return nil
 }
 
 // next waits for records and meanwhile sends heartbeats and comments. It returns an empty batch when the playing run turned out to be
@@ -739,9 +736,7 @@ func (s *stream) checkAbandoned() (ended bool, _ error) {
 	// The run has had no event since: send its synthetic end.
 	s.playing.Record = &row.Run
 	s.playing.Head.End, s.playing.Head.Status = s.playing.Next-1, lineage.Status(row.Status)
-	if err := s.end(s.playing); err != nil {
-		return false, err
-	}
+	s.end(s.playing)
 	s.played, s.begun, s.playing = id, s.playing.Head.Start, nil
 	if s.runID == "" {
 		return true, nil
