@@ -667,3 +667,16 @@ func TestChart_ServesNoProfilesUnlessAsked(t *testing.T) {
 		}
 	}
 }
+
+// Tokens alone are enough: a file of API keys that is not there would keep the stages from getting ready.
+func TestChart_TakesTokensWithoutKeys(t *testing.T) {
+	jwt := values{"jwks": "https://id.example/keys", "issuer": "i", "audience": "a"}
+	for _, stage := range []string{"ingest", "query"} {
+		key := "ConfigMap prod-skein-" + stage
+		tokens := strict[corev1.ConfigMap](t, key, mustRender(t, values{"jwt": jwt})[key]).Data["skein.yaml"]
+		both := strict[corev1.ConfigMap](t, key, mustRender(t, values{"jwt": jwt, "apiKeys": values{"existingSecret": "keys"}})[key]).Data["skein.yaml"]
+		if strings.Contains(tokens, "api_keys:") || !strings.Contains(both, "api_keys:") {
+			t.Errorf("%s takes keys where there are none, or none where there are", stage)
+		}
+	}
+}

@@ -122,7 +122,9 @@ log_level: {{ $v.log.level }}
 log_format: {{ $v.log.format }}
 {{- if has .stage (list "ingest" "query") }}
 listen: ":8420"
+{{- if or $v.apiKeys.existingSecret (not $v.jwt.jwks) }}
 api_keys: /etc/skein/keys/{{ $v.apiKeys.existingSecretKey }}
+{{- end }}
 {{- with $v.corsOrigins }}
 cors_origin: {{ join "," . | quote }}
 {{- end }}
@@ -145,7 +147,7 @@ jwt_skew: {{ $v.jwt.skew }}
 quotas: /etc/skein/quotas/quotas.yaml
 {{- end }}
 {{- $stage := index $v .stage }}
-replicas: {{ $stage.autoscaling.enabled | ternary $stage.autoscaling.minReplicas $stage.replicas | int }}
+replicas: {{ $stage.autoscaling.enabled | ternary $stage.autoscaling.maxReplicas $stage.replicas | int }}
 {{- if $v.auditLog }}
 audit_log: "-"
 {{- end }}
@@ -277,7 +279,7 @@ containers:
     imagePullPolicy: {{ .root.Values.image.pullPolicy }}
     command: [/usr/local/bin/{{ .stage }}]
     args: [--config=/etc/skein/config/skein.yaml]
-    {{- if or .data (eq .stage "query") }}
+    {{- if or .data (has .stage (list "ingest" "indexer" "query")) }}
     env:
       {{- if .data }}
       # The pod's name is its own in the group, and stays over restarts.
