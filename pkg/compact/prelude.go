@@ -12,7 +12,8 @@ import (
 // Prelude returns events that bring a client which holds nothing to where the fold stands: its start, the conversation
 // and the state so far, whole, and the opening event of everything that is open. A client that plays them, and then the
 // events that come next, ends with what one holds that has seen every event, and its verification finds no fault that
-// it would not have found there.
+// it would not have found there. This holds for streams whose ids mean one thing each: where two agents go on with a message
+// of one id, or a snapshot holds an id twice, the client's answer depends on what it saw before.
 //
 // A message that older THINKING_* events have open has an id that each client makes up by itself, so the prelude tells
 // it by such events again, as the last message. A run that does not begin with RUN_STARTED has a prelude without it.
@@ -80,6 +81,12 @@ func (r *Run) prelude(anew bool) []json.RawMessage {
 // the conversation has no more.
 func (r *Run) opened() (gone, open []json.RawMessage) {
 	v := r.p.verify
+	// A call that is gone is told in a message of its own. Without one, the client would make a message of the call's id, and
+	// one of that id in the snapshot would stand where it stood.
+	nobody := "gone"
+	for r.conv.find(nobody) != nil {
+		nobody += "-"
+	}
 	for _, kind := range []entityKind{kindSpan, kindReasoning, kindText, kindTool} {
 		for _, id := range slices.Sorted(maps.Keys(v.Open[kind])) {
 			if r.p.lanes.of(kind, id) != nil || id == string(r.p.Thinking.Message) && kind == kindReasoning || id == string(r.p.Thinking.Span) && kind == kindSpan {
@@ -93,7 +100,7 @@ func (r *Run) opened() (gone, open []json.RawMessage) {
 			case kindTool:
 				_, call := r.conv.owner(id)
 				if call == nil {
-					gone = append(gone, eventOf(agui.ToolCallStart, o, "toolCallId", id, "toolCallName", id))
+					gone = append(gone, eventOf(agui.ToolCallStart, o, "toolCallId", id, "toolCallName", id, "parentMessageId", nobody))
 					continue
 				}
 				open = append(open, eventOf(agui.ToolCallStart, o, "toolCallId", id, "toolCallName", call.name(id)))

@@ -1,9 +1,12 @@
 package conformance_test
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +53,11 @@ func joins(t rapid.TB, start conformance.Start, events []json.RawMessage) [][]js
 		if r.Ended() {
 			break
 		}
-		streams = append(streams, append(again.Prelude(), events[i+1:]...))
+		prelude := again.Prelude()
+		// What stands before RUN_STARTED is malformed, and nobody joins behind it.
+		if bytes.Contains(prelude[0], []byte(`"RUN_STARTED"`)) {
+			streams = append(streams, append(prelude, events[i+1:]...))
+		}
 	}
 	return streams
 }
@@ -117,12 +124,16 @@ func TestPrelude_JoinsAGeneratedStreamAtAnyEvent(t *testing.T) {
 		t.Skip("this is a comparison of what the official client gives, with itself")
 	}
 	fewerChecks(t, 4)
-	joined := 0
+	drawn, joined := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		g := gen{t: rt}.sound()
 		start := conformance.Start{Messages: json.RawMessage(`[]`), State: json.RawMessage(`{}`)}
 		have := history(rt, conformance.Conversation(start))
 		s := g.drawStream("r", have)
+		drawn++
+		if sharesIDs(s.events) {
+			return
+		}
 		whole := conformance.Job{Events: s.events, Upgrade: true, Schema: true, Skip: true, Verify: true}
 		streams := joins(rt, start, s.events)
 		if len(streams) == 0 {
@@ -139,19 +150,81 @@ func TestPrelude_JoinsAGeneratedStreamAtAnyEvent(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if results[0].Violation != nil || conformance.Diff(results[0].Conversation, folded.Conversation) != "" {
+		// Skein takes a RUN_STARTED without threadId, which the client leaves out.
+		unread := slices.ContainsFunc(results[1].Skipped, func(e conformance.EventError) bool { return e.Index == 0 })
+		if unread || results[0].Violation != nil || conformance.Diff(results[0].Conversation, folded.Conversation) != "" {
 			return
 		}
 		joined++
 		if d := conformance.Diff(results[0].Conversation, results[1].Conversation); d != "" {
-			rt.Errorf("joined behind event %d: %s\n%s", at, d, strings.Join(stream{events: part.Events}.lines(), "\n"))
+			rt.Errorf("joined behind event %d: %s\n%s\nof\n%s", at, d, strings.Join(stream{events: part.Events}.lines(), "\n"), strings.Join(s.lines(), "\n"))
 		}
 		if v := results[1].Violation; v != nil {
-			rt.Errorf("joined behind event %d: event %d breaks a rule: %s\n%s", at, v.Index, v.Message, strings.Join(stream{events: part.Events}.lines(), "\n"))
+			rt.Errorf("joined behind event %d: event %d breaks a rule: %s\n%s\nof\n%s", at, v.Index, v.Message, strings.Join(stream{events: part.Events}.lines(), "\n"), strings.Join(s.lines(), "\n"))
 		}
 	})
 	if joined == 0 {
 		t.Error("no stream was joined")
 	}
-	t.Logf("joined %d streams", joined)
+	t.Logf("joined %d of %d streams", joined, drawn)
+}
+
+// sharesIDs says whether a stream uses an id for more than one thing: a message or a tool call for two agents, or an id of
+// a snapshot for two messages. The client's verification takes what a snapshot holds for its message's agent, and its
+// reducer finds one message by an id, so what it makes of such a stream depends on what it saw before (docs/live.md).
+func sharesIDs(events []json.RawMessage) bool {
+	type held struct {
+		ID            string
+		SubagentRunID *string
+		ToolCalls     []struct{ ID string }
+	}
+	messages, calls := map[string]string{}, map[string]string{} // the agent that each is of
+	shared := false
+	claim := func(of map[string]string, id string, subagent *string) {
+		agent := "main"
+		if subagent != nil {
+			agent = "subagent " + *subagent
+		}
+		was, known := of[id]
+		shared = shared || known && was != agent
+		of[id] = agent
+	}
+	hold := func(list []held) {
+		once := map[string]bool{}
+		for _, m := range list {
+			shared = shared || once[m.ID]
+			once[m.ID] = true
+			claim(messages, m.ID, m.SubagentRunID)
+			for _, c := range m.ToolCalls {
+				claim(calls, c.ID, m.SubagentRunID)
+			}
+		}
+	}
+	for _, line := range events {
+		var ev struct {
+			Type                       agui.Type
+			MessageID, ParentMessageID string
+			ToolCallID                 string
+			SubagentRunID              *string
+			Messages                   []held
+			Input                      struct{ Messages []held }
+		}
+		if json.Unmarshal(line, &ev) != nil {
+			continue
+		}
+		hold(ev.Messages)
+		hold(ev.Input.Messages)
+		switch ev.Type {
+		case agui.TextMessageStart, agui.TextMessageChunk, agui.ReasoningMessageStart, agui.ReasoningMessageChunk:
+			if ev.MessageID != "" {
+				claim(messages, ev.MessageID, ev.SubagentRunID)
+			}
+		case agui.ToolCallStart, agui.ToolCallChunk:
+			if ev.ToolCallID != "" {
+				claim(calls, ev.ToolCallID, ev.SubagentRunID)
+				claim(messages, cmp.Or(ev.ParentMessageID, ev.ToolCallID), ev.SubagentRunID)
+			}
+		}
+	}
+	return shared
 }
