@@ -40,6 +40,7 @@ var (
 const (
 	attachPartitions = 12
 	firstBytes       = 200
+	paceParts        = 20
 )
 
 // BenchmarkAttach tells what live streams cost: how long a reader waits for its first byte on a tail that is warm, how much later than
@@ -74,12 +75,15 @@ func BenchmarkAttach(b *testing.B) {
 		reading.Go(func() { r.measure(events, bare, &took) })
 	}
 	produce.all(func(int) string { return `{"type":"TEXT_MESSAGE_START","messageId":"a","role":"assistant"}` })
-	tick := time.NewTicker(time.Second / time.Duration(*pace))
+	// The runs do not speak in step with one another: each event of a run comes at its own part of the pace.
+	tick := time.NewTicker(time.Second / time.Duration(*pace*paceParts))
 	for n := range events - 1 {
-		<-tick.C
-		produce.all(func(int) string {
-			return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"a word or two, and %d more "}`, n)
-		})
+		for part := range paceParts {
+			<-tick.C
+			produce.some(part**readers/paceParts, (part+1)**readers/paceParts, func(int) string {
+				return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"a word or two, and %d more "}`, n)
+			})
+		}
 	}
 	tick.Stop()
 	reading.Wait()
@@ -184,6 +188,7 @@ func newQuery(args []string) (http.Handler, error) {
 	}
 	q := query.DefaultConfig()
 	q.Logger, q.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	q.Streams = 1 << 20 // one tenant has all readers
 	service, err := query.New(q, st, query.NewKafkaRecords(k), query.NewRawLog(k), follow, tenant.Fixed("acme"))
 	if err != nil {
 		return nil, err
@@ -211,10 +216,16 @@ func newRuns(tb testing.TB, cfg kafka.Config) *runs {
 // all writes one event of each run.
 func (w *runs) all(event func(run int) string) {
 	w.tb.Helper()
+	w.some(0, *readers, event)
+}
+
+// some writes one event of each run from one up to another.
+func (w *runs) some(from, to int, event func(run int) string) {
+	w.tb.Helper()
 	headers := kafka.Headers(record.Headers{Version: record.Version, Kind: record.KindEvent, RunID: "r", Seq: -1})
-	list := make([]*kgo.Record, *readers)
-	for i := range list {
-		list[i] = &kgo.Record{Topic: w.topic, Partition: partitionOf(i), Key: keyOf(i), Value: []byte(event(i)), Headers: headers}
+	var list []*kgo.Record
+	for i := from; i < to; i++ {
+		list = append(list, &kgo.Record{Topic: w.topic, Partition: partitionOf(i), Key: keyOf(i), Value: []byte(event(i)), Headers: headers})
 	}
 	if err := w.cl.ProduceSync(w.tb.Context(), list...).FirstErr(); err != nil {
 		w.tb.Fatal(err)
@@ -288,6 +299,9 @@ func (r *liveReader) id() (string, error) {
 		}
 		if id, ok := strings.CutPrefix(line, "id: "); ok {
 			return strings.TrimSpace(id), nil
+		}
+		if status, ok := strings.CutPrefix(line, "HTTP/1.1 "); ok && !strings.HasPrefix(status, "200") {
+			return "", fmt.Errorf("the answer is %s", status)
 		}
 	}
 }

@@ -105,6 +105,7 @@ func (c *call) live(runID string, from cursor, once bool) error {
 		return busy("streams", "as many live streams are open as one tenant may have at a time; try again")
 	}
 	defer c.room.streams.Give(c.tenant, 1)
+	c.load.stream = true
 	defer func() { c.load.kept = 0; c.load.end() }()
 	ctx, cancel := context.WithCancelCause(c.r.Context())
 	defer cancel(nil)

@@ -46,6 +46,9 @@ type load struct {
 	*room
 	tenant        string
 	reads, larges bool
+	// stream is set for a live stream: it waits for a turn as long as its reader does, since EventSource takes no refusal for
+	// "later", and streams are bounded by themselves.
+	stream bool
 
 	mu sync.Mutex
 	// used is the memory that was asked for, taken what of the pool that took; kept is what of it hold has taken.
@@ -108,6 +111,12 @@ func (l *load) enlarge(ctx context.Context) error {
 // acquire waits for a slot of a pool.
 func (l *load) acquire(ctx context.Context, of *share.Pool, limit, detail string) error {
 	if of.Take(l.tenant, 1) {
+		return nil
+	}
+	if l.stream {
+		if err := of.Wait(ctx, l.tenant, 1); err != nil {
+			return fmt.Errorf("waiting for a turn: %w", err)
+		}
 		return nil
 	}
 	done, err := l.queue()
