@@ -297,16 +297,20 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 func CheckVersion[H AnyHeader](hs []H) error {
 	for _, h := range hs {
 		if x := Header(h); x.Key == HeaderVersion {
-			if _, err := parseVersion(x.Value); err != nil {
-				return err
-			}
+			_, err := parseVersion(x.Value)
+			return err
 		}
 	}
 	return nil
 }
 
+var versionText = strconv.Itoa(Version)
+
 // parseVersion returns 0 if the value is not a version. One above Version comes with an error.
 func parseVersion(value []byte) (int, error) {
+	if string(value) == versionText { // as good as always
+		return Version, nil
+	}
 	v, err := strconv.ParseUint(string(value), 10, 31)
 	if err != nil {
 		v = 0

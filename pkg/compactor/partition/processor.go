@@ -47,8 +47,9 @@ type Processor struct {
 	unloading         bool  // the next commit continues to unload threads
 
 	loop      *fold.Loop
-	admission admission // of the record that is being processed
-	gap       *gap      // nil: there is none to pass
+	message   message // the record that is being processed, and its admission; both are used again for the next
+	admission admission
+	gap       *gap // nil: there is none to pass
 
 	room      *Room // of the transaction that outputs go into
 	outputs   []Output
@@ -257,7 +258,8 @@ func (p *Processor) process(m *kgo.Record, now time.Time) error {
 	if p.clock.advance(m.Timestamp, now) {
 		p.closeGap()
 	}
-	result, err := p.route(&message{Record: m, rebuilds: rebuilds, now: now})
+	p.message = message{Record: m, rebuilds: rebuilds, now: now}
+	result, err := p.route(&p.message)
 	if err != nil {
 		return fmt.Errorf("processing record %s: %w", record.Position{Partition: p.id, Offset: m.Offset}, err)
 	}
@@ -340,7 +342,7 @@ func (p *Processor) fold(t *thread, m *message) (fold.Outcome, error) {
 	}
 	r := a.run
 	defer func() {
-		if p.runs.byKey[r.key] == r {
+		if r.meta.live == r { // it has not left memory meanwhile
 			p.runs.recount(r)
 		}
 	}()

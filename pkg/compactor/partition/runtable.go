@@ -37,7 +37,7 @@ func (t *runTable) recount(r *run) {
 
 // drop drops a run from memory.
 func (t *runTable) drop(r *run) {
-	if t.byKey[r.key] == r {
+	if r.meta.live == r {
 		t.bytes -= r.counted
 		r.counted = 0
 	}
