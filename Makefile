@@ -55,7 +55,7 @@ TEST_SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .PHONY: test-race
 test-race:
-	go test $$($(HAS_C) && echo -race) -p 2 -timeout 15m -skip AFaultAtEachRequest $$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')
+	go test $$($(HAS_C) && echo -race) -p 2 -parallel 8 -timeout 15m -skip AFaultAtEachRequest $$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')
 
 .PHONY: test-beside
 test-beside:

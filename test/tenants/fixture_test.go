@@ -239,7 +239,7 @@ func (s *site) call(st stage, method, path string, who http.Header) reply {
 	return got
 }
 
-// streamFor is how long a live stream is read.
+// streamFor is how long a live stream is read, from its first byte on.
 const streamFor = 700 * time.Millisecond
 
 func (s *site) send(method, url string, header http.Header, body io.Reader) reply {
@@ -247,9 +247,6 @@ func (s *site) send(method, url string, header http.Header, body io.Reader) repl
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
 	live := strings.Contains(url, "/stream") || strings.Contains(url, "/v1/connect")
-	if live { // it may have no end
-		defer time.AfterFunc(streamFor, cancel).Stop()
-	}
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		s.t.Fatal(err)
@@ -264,6 +261,9 @@ func (s *site) send(method, url string, header http.Header, body io.Reader) repl
 		s.t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
+	if live { // it may have no end
+		defer time.AfterFunc(streamFor, cancel).Stop()
+	}
 	text, err := io.ReadAll(resp.Body)
 	if err != nil && !(live && ctx.Err() != nil) {
 		s.t.Fatal(err)

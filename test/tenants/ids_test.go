@@ -14,10 +14,12 @@ import (
 // ones; a parent that only the other tenant has is a run of nowhere.
 func TestTenants_IDsOfAnyText(t *testing.T) {
 	t.Run("kfake and SQLite", func(t *testing.T) {
+		t.Parallel()
 		k, st := fakeEnds(t)
 		idsOfAnyText(t, startSite(t, k, st))
 	})
 	t.Run("real Kafka and real ClickHouse", func(t *testing.T) {
+		t.Parallel()
 		if testing.Short() {
 			t.Skip("-short is set: this starts a real Kafka and a real ClickHouse")
 		}
