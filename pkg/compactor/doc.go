@@ -19,7 +19,7 @@
 //   - runstore.Store holds, for one partition, what committed records of skein.runs say, and nothing
 //     else. Deleting its folder costs time and nothing more.
 //
-// A request to refold a thread is answered in the main loop: nothing else writes records.
+// Refold requests run in the main loop, as only it may begin transactions.
 //
 // Bad data (a malformed event, a record on a wrong partition) becomes a dead letter and costs only
 // itself. Bad weather (a broker away) ends the session, and with it everything that was not committed;

@@ -37,7 +37,7 @@ type session struct {
 	counts  partitionCounts
 	opener  opener
 	backlog backlog
-	// room is what the next transaction may hold; turn counts transactions, see inTurn.
+	// room is what the next transaction may hold; turn counts calls of collect, see inTurn.
 	room *partition.Room
 	turn int
 
@@ -63,7 +63,7 @@ const (
 	cycleIdle cycleOutcome = "idle"
 	// cycleHeld: the transaction waits for a join, or for partition counts.
 	cycleHeld cycleOutcome = "held"
-	// cycleRevoked: partitions were taken, and an empty transaction has taken the abort that follows.
+	// cycleRevoked: partitions were revoked. The client aborts the next transaction, so an empty one was ended first.
 	cycleRevoked cycleOutcome = "revoked"
 )
 

@@ -19,8 +19,8 @@ type Decoded struct {
 	malformed error
 }
 
-// Decode sets d to a record.
-func (d *Decoded) Decode(e record.Event) {
+// Reset sets d to a record, which is not decoded yet.
+func (d *Decoded) Reset(e record.Event) {
 	d.Event, d.decoded, d.input, d.sum, d.malformed = e, false, nil, "", nil
 }
 

@@ -29,7 +29,7 @@ func NewLoop(runs Runs) *Loop { return &Loop{runs: runs} }
 // record.
 func (l *Loop) Next(e record.Event) (*Run, Outcome, error) {
 	d := &l.decoded
-	d.Decode(e)
+	d.Reset(e)
 	r, outcome, err := l.runs.Find(d)
 	if r == nil || err != nil {
 		return nil, outcome, err

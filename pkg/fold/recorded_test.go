@@ -33,7 +33,7 @@ func TestRecorded_Of(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d Decoded
-			d.Decode(record.Event{Offset: c.offset, Headers: record.Headers{Kind: record.KindEvent, RunID: c.named}, Value: []byte(`{"type":"CUSTOM","name":"x","value":1}`)})
+			d.Reset(record.Event{Offset: c.offset, Headers: record.Headers{Kind: record.KindEvent, RunID: c.named}, Value: []byte(`{"type":"CUSTOM","name":"x","value":1}`)})
 			got, ok := thread.Of(&d)
 			if got.RunID != c.want || ok != (c.want != "") {
 				t.Errorf("got %q, want %q", got.RunID, c.want)

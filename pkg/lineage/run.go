@@ -55,10 +55,10 @@ type Run struct {
 	Rewrote []Rewrite `json:"rewrote,omitempty"`
 
 	// Start is the offset at which the run was placed, End that of the record that ended it
-	// (for an abandoned run the offset at which that was decided); -1 while it is open.
+	// (for an abandoned run that of its last record); -1 while it is open.
 	Start int64 `json:"startOffset"`
 	End   int64 `json:"endOffset"`
-	// Sealed: a real terminal event ended the run; its history never changes again.
+	// Sealed: the run has ended for good, by a terminal event or by Skein (closed, outgrown); its history never changes again.
 	Sealed    bool      `json:"sealed"`
 	Status    Status    `json:"status"`
 	StartedAt time.Time `json:"startedAt,omitzero"`

@@ -228,7 +228,7 @@ func (s *selection) takes(m *kgo.Record) (taken, erased bool, err error) {
 	if !ok {
 		return false, false, err
 	}
-	s.decoded.Decode(e)
+	s.decoded.Reset(e)
 	if !s.ofRun() || !s.ofType() {
 		return false, false, nil
 	}

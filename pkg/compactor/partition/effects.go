@@ -68,7 +68,7 @@ type Effects struct {
 	Counts   Counts
 	// Cut are the runs whose contents were cut.
 	Cut []Outgrown
-	// changed says that there is a reason for a transaction.
+	// Changed says that there is a reason for a transaction.
 	Changed bool
 }
 
@@ -138,7 +138,7 @@ func (p *Processor) Committed(b Effects, now time.Time) error {
 			continue
 		}
 		r := o.run
-		all := r.recorded(o.entry.Metadata.Placed, len(o.Record.Value), now)
+		all := r.recordCommitted(o.entry.Metadata.Placed, len(o.Record.Value), now)
 		p.runs.recount(r)
 		if all {
 			delete(p.runs.changed, r)

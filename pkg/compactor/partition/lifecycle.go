@@ -12,7 +12,7 @@ import (
 )
 
 // The life of a run. Only the methods of threadRun below move a run from one state to the next, and each has one caller beside
-// noteRecord:
+// noteEvent:
 //
 //	state    begins with                                  until
 //	pending  an input (newRun)                            its first event, which resolves its parent for good (decide)

@@ -350,7 +350,7 @@ func (p *Processor) fold(t *thread, m *message) (fold.Outcome, error) {
 		if a.isNew {
 			p.register(r)
 		}
-		if err := p.noteRecord(r, m); err != nil {
+		if err := p.noteEvent(r, m); err != nil {
 			return "", err
 		}
 	}

@@ -82,8 +82,8 @@ func (r *run) take(offset int64, at, now time.Time, size int) {
 	r.touchedAt, r.expired = now, nil
 }
 
-// noteRecord adds a record of skein.events to its run, whatever its outcome is.
-func (p *Processor) noteRecord(r *run, m *message) error {
+// noteEvent adds a record of skein.events to its run, whatever its outcome is.
+func (p *Processor) noteEvent(r *run, m *message) error {
 	if r.changedFrom < 0 {
 		p.runs.change(r)
 		r.changedAt = p.clock.stream
@@ -103,9 +103,9 @@ func (p *Processor) noteRecord(r *run, m *message) error {
 // preliminary, as a rule.
 func (r *run) hasUnwrittenResolution() bool { return r.Fold != nil && r.resolution != nil }
 
-// recorded notes that a record of the run, of so many bytes, was committed, and reports whether it has all of the run. A record of the
+// recordCommitted notes that a record of the run, of so many bytes, was committed, and reports whether it has all of the run. A record of the
 // resolution alone (resolutionRecord) has no event.
-func (r *run) recorded(resolutionAlone bool, bytes int, now time.Time) (all bool) {
+func (r *run) recordCommitted(resolutionAlone bool, bytes int, now time.Time) (all bool) {
 	r.written.exists, r.written.open = true, r.meta.Open()
 	if r.Fold != nil {
 		resolved := r.resolution

@@ -269,7 +269,7 @@ func (s *Store) commit(b *pebble.Batch, followed Followed) error {
 		return errors.Join(err, b.Close())
 	}
 	defer s.disk.watch()()
-	// No sync: what a machine's crash takes from the end of the log is read again from skein.runs.
+	// No sync: what a crash takes from the end of the log is read again from skein.runs.
 	if err := b.Commit(pebble.NoSync); err != nil {
 		return s.fail(fmt.Errorf("writing local store: %w", err))
 	}
