@@ -38,6 +38,8 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 			f.IntVar(&cfg.LargeReads, "large-reads", cfg.LargeReads, "of them those that may read much at the same time: long threads, raw events, proofs; shared in the same way")
 			app.BytesVar(f, &cfg.ReadBytes, "read-memory", "memory for what requests read and fold; shared in the same way, so one answer takes half of it at most")
 			f.IntVar(&cfg.Waiting, "waiting", cfg.Waiting, "requests that may wait for their turn or for the index; shared in the same way")
+			f.Int64Var(&cfg.Search.Rows, "search-rows", cfg.Search.Rows, "rows that one search or statistic may read")
+			f.DurationVar(&cfg.Search.Time, "search-time", cfg.Search.Time, "time that one search or statistic may take")
 			f.IntVar(&cfg.Streams, "streams", cfg.Streams, "live streams that may be open at the same time; shared in the same way")
 			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "pause after which a live stream that has nothing to say says so")
 			f.DurationVar(&cfg.StreamLife, "stream-life", cfg.StreamLife, "how long a live stream lasts at most; its reader goes on with another one. What stands between ends connections, often after 10m")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -15,7 +16,7 @@ var errIndex = errors.New("the lineage store")
 type index struct{ of store.Reader }
 
 func marked[T any](v T, err error) (T, error) {
-	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, errLarge) && !errors.Is(err, errNoRoom) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, errLarge) && !errors.Is(err, errNoRoom) && !errors.Is(err, search.ErrTooMuch) {
 		err = fmt.Errorf("%w: %w", errIndex, err)
 	}
 	return v, err
@@ -51,6 +52,14 @@ func (i index) Interrupted(ctx context.Context, tenant string, q store.Interrupt
 	runs, next, err := i.of.Interrupted(ctx, tenant, q)
 	_, err = marked(0, err)
 	return runs, next, err
+}
+
+func (i index) Search(ctx context.Context, tenant string, q search.Query) (search.Page, error) {
+	return marked(i.of.Search(ctx, tenant, q))
+}
+
+func (i index) Statistics(ctx context.Context, tenant string, q search.Statistics) (search.Table, error) {
+	return marked(i.of.Statistics(ctx, tenant, q))
 }
 
 func (i index) Erasure(ctx context.Context, tenant, thread string) (store.Erasure, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/timeline"
 	"github.com/skeinhq/skein/schemas"
@@ -131,6 +132,7 @@ func TestOpenAPI_HasEveryField(t *testing.T) {
 		"Changes": changesAnswer{}, "PlaceChange": placeChange{}, "UnreadRun": unreadRun{},
 		"RunningRun": runningRun{}, "Fork": fork{}, "Alternative": alternative{},
 		"Interrupts": interruptsAnswer{}, "WaitingRun": waitingRun{}, "WaitingInterrupt": waitingInterrupt{}, "InterruptAnswer": interruptAnswer{},
+		"FoundRuns": runsAnswer{}, "FoundRun": search.Run{}, "Searched": searched{}, "Statistics": statisticsAnswer{}, "StatisticsGroup": statisticsGroup{},
 		"Erasure": erasureAnswer{}, "DeadLetters": deadLettersAnswer{}, "DeadLetter": deadletter.Record{},
 	} {
 		s, ok := doc.Components.Schemas[name]
@@ -252,8 +254,13 @@ func TestOpenAPI_FitsAnswers(t *testing.T) {
 	f.put(run("chat", "later", 6))
 	f.put(opened(run("chat", "open", 7, msg("m", "user", "x"))))
 	for path, name := range map[string]string{
-		"/v1/threads":                                   "Threads",
-		"/v1/interrupts":                                "Interrupts",
+		"/v1/threads":    "Threads",
+		"/v1/interrupts": "Interrupts",
+		"/v1/runs":       "FoundRuns",
+		"/v1/runs?limit=1&since=365d&sort=tokens": "FoundRuns",
+		"/v1/statistics": "Statistics",
+		"/v1/statistics?by=model,day,label:user&measure=runs,durationP50": "Statistics",
+		"/v1/runs?status=gone":                          "Problem",
 		"/v1/threads/chat":                              "ThreadSummary",
 		"/v1/threads/chat?atLeast=3:999":                "ThreadSummary",
 		"/v1/threads/chat/lineage":                      "Lineage",

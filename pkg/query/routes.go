@@ -13,6 +13,7 @@ import (
 	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/pkg/quota"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/tenant"
 	"github.com/skeinhq/skein/schemas"
 	"github.com/skeinhq/skein/web"
@@ -47,6 +48,8 @@ var routes = []route{
 	{"/v1/threads/{thread}/runs/{run}/events", []string{"atLeast", "from", "to", "pace", "types", "all"}, tenant.ScopeRead, (*call).replayEvents},
 	{"/v1/threads/{thread}/runs/{run}/verify", []string{"atLeast"}, tenant.ScopeRead, (*call).verify},
 	{"/v1/threads/{thread}/runs/{run}/export", []string{"atLeast", "startedAt", "report"}, tenant.ScopeRead, (*call).export},
+	{"/v1/runs", search.QueryParams, tenant.ScopeRead, (*call).searchRuns},
+	{"/v1/statistics", search.StatisticsParams, tenant.ScopeRead, (*call).statistics},
 	{"/v1/interrupts", []string{"agent", "limit", "after"}, tenant.ScopeRead, (*call).interrupts},
 	{"/v1/verify", nil, tenant.ScopeRead, (*call).verifyAll},
 	{"/v1/erasures/{position}", []string{"wait"}, tenant.ScopeErase, (*call).erasure},
@@ -169,7 +172,7 @@ func (c *call) answer(rt route, of quota.Kind) error {
 		if !slices.Contains(rt.params, name) {
 			return badRequest(fmt.Sprintf("there is no parameter %q here; known are %s", name, strings.Join(rt.params, ", ")))
 		}
-		if len(values) > 1 {
+		if len(values) > 1 && name != search.ParamLabel {
 			return badRequest(fmt.Sprintf("the parameter %q is given more than once", name))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skeinhq/skein/pkg/quota"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -36,6 +37,8 @@ type Config struct {
 	// Reads is how many requests may read at the same time, LargeReads how many of them much: long threads, raw events, proofs. Waiting is
 	// how many may wait for their turn or for the index, and ReadBytes how much memory all may hold. Tenants share each (share.Pool).
 	Reads, LargeReads, Waiting, ReadBytes int
+	// Search bounds what one search or statistic costs the store.
+	Search search.Bounds
 	// Stall is how long a caller may take nothing of its answer.
 	Stall time.Duration
 	// Quotas are what each tenant may have by the operator's word.
@@ -50,6 +53,7 @@ func DefaultConfig() Config {
 		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, TimelineBytes: 128 << 20,
 		StreamHeartbeat: 15 * time.Second, StreamRetry: time.Second, StreamLife: 9 * time.Minute, Streams: 20_000,
 		Reads: 16, LargeReads: 3, Waiting: 4096, ReadBytes: 384 << 20, Stall: 30 * time.Second, Quotas: quota.Unlimited(),
+		Search: search.Bounds{Rows: 50_000_000, Time: 10 * time.Second},
 		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}
 }
@@ -75,6 +79,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("query: reads are %d, large reads %d, and %d may wait; each must be at least 1", c.Reads, c.LargeReads, c.Waiting)
 	case c.ReadBytes < 16<<20:
 		return fmt.Errorf("query: the memory for reads is %d bytes; it must be at least 16777216", c.ReadBytes)
+	case c.Search.Rows < 1, c.Search.Time < time.Second:
+		return fmt.Errorf("query: a search may read %d rows and take %v; it must be at least one row and 1s", c.Search.Rows, c.Search.Time)
 	case c.Stall <= 0:
 		return fmt.Errorf("query: stall is %v; it must be above zero", c.Stall)
 	case c.Quotas == nil:

@@ -104,11 +104,11 @@ func FactsOf(r *record.Run) Facts {
 	f.Asked = hashOf(asked)
 	for _, m := range asked {
 		if m.Role == agui.RoleUser {
-			f.Question = preview(contentText(m))
+			f.Question = preview(TextOf(m))
 		}
 	}
 	for _, m := range r.Messages {
-		if text := contentText(m); m.Role == agui.RoleAssistant && text != "" {
+		if text := TextOf(m); m.Role == agui.RoleAssistant && text != "" {
 			f.Reply = preview(text)
 		}
 	}
@@ -163,8 +163,8 @@ func contentOf(m agui.Message) []byte {
 	return record.Compacted(content)
 }
 
-// contentText returns the text of a message: its content, or the text parts of it.
-func contentText(m agui.Message) string {
+// TextOf returns the text of a message: its content, or the text parts of it by lines.
+func TextOf(m agui.Message) string {
 	content := m.Get("content")
 	var text string
 	if json.Unmarshal(content, &text) == nil {
@@ -244,7 +244,7 @@ func ContentFactsOf(r *record.Run) Contents {
 
 // answer notes the result that a tool message is.
 func (t *ToolCall) answer(m agui.Message) {
-	t.Answered, t.ResultBytes = true, len(contentText(m))
+	t.Answered, t.ResultBytes = true, len(TextOf(m))
 	if e := m.Get("error"); e != nil {
 		t.Failed, t.Error = true, cut(member(m.Raw, "error"), maxErrorMessage)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 )
 
 // ErrNotFound says that a tenant has no such thread or run. A run of another tenant is not found.
@@ -152,6 +153,10 @@ type Reader interface {
 	// Interrupted returns a page of the runs that ended with an interrupt and that no run goes on from, the longest waiting first, and
 	// the cursor of the next page (nil at the end).
 	Interrupted(ctx context.Context, tenant string, q InterruptQuery) ([]Run, *InterruptCursor, error)
+	// Search returns a page of the runs that a filter selects, in the order of the query. Beyond the query's bounds it is search.ErrTooMuch.
+	Search(ctx context.Context, tenant string, q search.Query) (search.Page, error)
+	// Statistics returns groups of the runs that a filter selects, and their measures. Beyond the bounds it is search.ErrTooMuch.
+	Statistics(ctx context.Context, tenant string, q search.Statistics) (search.Table, error)
 	// Erasure returns the latest erasure of a thread, or ErrNotFound where nothing of it was erased.
 	Erasure(ctx context.Context, tenant, thread string) (Erasure, error)
 	// IndexedTo returns, per partition of skein.events, the offset up to which events are

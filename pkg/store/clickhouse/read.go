@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"golang.org/x/sync/errgroup"
@@ -332,8 +333,13 @@ type named map[string]any
 type scan = func(dest ...any) error
 
 // each runs a query and calls f for every row.
-func (s *Store) each(ctx context.Context, query string, args named, f func(scan) error) (err error) {
-	ctx, cancel := s.reading(ctx)
+func (s *Store) each(ctx context.Context, query string, args named, f func(scan) error) error {
+	return s.eachWith(ctx, s.opts.QueryTimeout, nil, query, args, f)
+}
+
+// eachWith is each with a limit of time and settings of its own.
+func (s *Store) eachWith(ctx context.Context, limit time.Duration, settings ch.Settings, query string, args named, f func(scan) error) (err error) {
+	ctx, cancel := s.readingWithin(ctx, limit, settings)
 	defer cancel()
 	params := make([]any, 0, len(args))
 	for name, v := range args {

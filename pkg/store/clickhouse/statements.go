@@ -35,6 +35,19 @@ var (
 	selectColumns string
 	//go:embed sql/delete_older.sql
 	deleteOlder string
+
+	//go:embed sql/selected.sql
+	selectedText string
+	//go:embed sql/search.sql
+	searchText string
+	//go:embed sql/statistics.sql
+	statisticsText string
+)
+
+// The statements that depend on which conditions a filter has. Their templates put no value in, only names of parameters.
+var (
+	selectSearch     = lookup(selectedText, searchText)
+	selectStatistics = lookup(selectedText, statisticsText)
 )
 
 // idBytes bounds the ids that one statement names. Over HTTP they stand in the URL, where each byte may

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -85,13 +86,20 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // reading returns a context for one statement of a read.
 func (s *Store) reading(ctx context.Context) (context.Context, context.CancelFunc) {
-	return s.bounded(ctx, s.opts.QueryTimeout, ch.Settings{
+	return s.readingWithin(ctx, s.opts.QueryTimeout, nil)
+}
+
+// readingWithin is reading with a limit of time and settings of its own.
+func (s *Store) readingWithin(ctx context.Context, limit time.Duration, more ch.Settings) (context.Context, context.CancelFunc) {
+	settings := ch.Settings{
 		// FINAL over a short range is no faster with all cores, and many readers share them.
 		"max_threads": 2,
 		// Without it a read with FINAL takes all columns of every granule that the primary key leaves. The server moves only
 		// conditions on the sorting key, which all versions of a row share, so FINAL still sees every version.
 		"optimize_move_to_prewhere_if_final": 1, //nolint:misspell // the server's spelling
-	})
+	}
+	maps.Copy(settings, more)
+	return s.bounded(ctx, limit, settings)
 }
 
 // writing returns a context for one statement of a write.
@@ -105,9 +113,7 @@ func (s *Store) writing(ctx context.Context, more ch.Settings) (context.Context,
 		// waits for it: what it deletes is hidden by its tombstone.
 		"lightweight_deletes_sync": 0,
 	}
-	for name, value := range more {
-		settings[name] = value
-	}
+	maps.Copy(settings, more)
 	return s.bounded(ctx, s.opts.InsertTimeout, settings)
 }
 

@@ -79,7 +79,7 @@ func TestStore_BringsUpAnOlderFile(t *testing.T) {
 	if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
 		t.Fatal(err)
 	}
-	older := "DROP TABLE positions; DROP TABLE erasures; DROP TABLE sources; DROP TABLE tool_calls; DROP TABLE interrupts; DROP TABLE answers; PRAGMA user_version = 1;"
+	older := "DROP INDEX runs_by_time; DROP TABLE positions; DROP TABLE erasures; DROP TABLE sources; DROP TABLE tool_calls; DROP TABLE interrupts; DROP TABLE answers; PRAGMA user_version = 1;"
 	for _, column := range []string{"agent", "facts", "error_code", "error_message", "cancelled_by", "asked", "question", "reply", "resumed"} {
 		older += "ALTER TABLE runs DROP COLUMN " + column + ";"
 	}
@@ -169,6 +169,8 @@ func TestStatements_UseAnIndex(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store.db"))
 	named := []any{sql.Named("tenant", "t"), sql.Named("after", ""), sql.Named("from", ""), sql.Named("to", "x"),
 		sql.Named("since", 0), sql.Named("status", ""), sql.Named("agent", ""), sql.Named("limit", 10)}
+	byTime := []any{named[0], named[2], named[3], sql.Named("words", ""), sql.Named("since", 0), sql.Named("until", 9),
+		sql.Named("key", 5), sql.Named("thread", "t"), sql.Named("run", "r")}
 	for _, c := range []struct {
 		name, sql string
 		args      []any
@@ -179,6 +181,9 @@ func TestStatements_UseAnIndex(t *testing.T) {
 		{"messages", strings.ReplaceAll(selectMessages, "%s", "?,?"), []any{"t", "th", "a", "b"}},
 		{"threads", selectThreads, named},
 		{"indexed to", selectIndexedTo, named[:1]},
+		{"found", selectFound, []any{named[0], named[2], named[3], sql.Named("words", "")}},
+		{"found by time", selectFoundDescending, byTime},
+		{"found by time, ascending", selectFoundAscending, byTime},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var plan []string

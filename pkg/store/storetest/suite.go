@@ -51,6 +51,8 @@ func cases() []testCase {
 		{"threads are filtered", threadFilters},
 		{"a thread's summary", threadSummary},
 		{"runs that wait for an answer", interrupted},
+		{"a search finds what a plain filter finds", searches},
+		{"a statistic measures what plain counting measures", statistics},
 		{"indexed positions", indexedTo},
 		{"a position alone is seen by every tenant", positionAlone},
 		{"positions and rows come to the greater", positionBesideRows},

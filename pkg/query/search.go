@@ -1,0 +1,134 @@
+package query
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
+)
+
+// searched is the range of starts that was searched. A bound that the request did not give is absent.
+type searched struct {
+	From *time.Time `json:"from,omitempty"`
+	// To is not in the range.
+	To *time.Time `json:"to,omitempty"`
+}
+
+// runsAnswer is a page of the runs that a filter selects.
+type runsAnswer struct {
+	Runs []search.Run `json:"runs"`
+	// Next is the next page's "after"; empty at the end.
+	Next     string   `json:"next,omitempty"`
+	Searched searched `json:"searched"`
+	// Complete: no run follows that the index has.
+	Complete  bool              `json:"complete"`
+	IndexedTo []record.Position `json:"indexedTo"`
+}
+
+// statisticsAnswer is what the runs that a filter selects come to.
+type statisticsAnswer struct {
+	By       []search.Dimension `json:"by"`
+	Measures []search.Measure   `json:"measures"`
+	Groups   []statisticsGroup  `json:"groups"`
+	Searched searched           `json:"searched"`
+	// Complete: there are no more groups than the limit.
+	Complete  bool              `json:"complete"`
+	IndexedTo []record.Position `json:"indexedTo"`
+}
+
+// statisticsGroup is one group of runs.
+type statisticsGroup struct {
+	// By has the group's value of each dimension, Values the number of each measure; null where no run of the group has it.
+	By     map[search.Dimension]agui.String `json:"by"`
+	Values map[search.Measure]*int64        `json:"values"`
+}
+
+func searchedOf(f search.Filter) searched {
+	var s searched
+	if !f.Since.IsZero() {
+		s.From = &f.Since
+	}
+	if !f.Until.IsZero() {
+		s.To = &f.Until
+	}
+	return s
+}
+
+// refuseSearch says what to do about a search that cannot be answered.
+func (c *call) refuseSearch(err error) error {
+	var bad *search.ParameterError
+	switch {
+	case errors.As(err, &bad):
+		return badRequest(bad.Error())
+	case errors.Is(err, search.ErrTooMuch):
+		return &refusal{
+			status: http.StatusUnprocessableEntity, extensions: map[string]any{"limit": "search"},
+			detail: fmt.Sprintf("the search reads more than %d rows or takes more than %v: narrow it by prefix, or by since, until, agent or status where it has words or rewrote, or have the operator raise --search-rows and --search-time",
+				c.cfg.Search.Rows, c.cfg.Search.Time),
+		}
+	}
+	return err
+}
+
+// searchRuns answers with a page of the tenant's runs.
+func (c *call) searchRuns() error {
+	q, err := search.ParseQuery(c.query, c.tenant, time.Now())
+	if err != nil {
+		return c.refuseSearch(err)
+	}
+	q.Bounds = c.cfg.Search
+	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
+	if err != nil {
+		return err
+	}
+	page, err := c.store.Search(c.r.Context(), c.tenant, q)
+	if err != nil {
+		return c.refuseSearch(err)
+	}
+	a := runsAnswer{Runs: page.Runs, Searched: searchedOf(q.Filter), Complete: page.Next == nil, IndexedTo: positions(to)}
+	if page.Next != nil {
+		if a.Next, err = q.Cursor(c.query, c.tenant, *page.Next); err != nil {
+			return err
+		}
+	}
+	return c.json(http.StatusOK, a)
+}
+
+// statistics answers with groups of the tenant's runs.
+func (c *call) statistics() error {
+	q, err := search.ParseStatistics(c.query, time.Now())
+	if err != nil {
+		return c.refuseSearch(err)
+	}
+	q.Bounds = c.cfg.Search
+	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
+	if err != nil {
+		return err
+	}
+	table, err := c.store.Statistics(c.r.Context(), c.tenant, q)
+	if err != nil {
+		return c.refuseSearch(err)
+	}
+	a := statisticsAnswer{
+		By: q.By, Measures: q.Measures, Groups: make([]statisticsGroup, len(table.Groups)), Searched: searchedOf(q.Filter),
+		Complete: !table.More, IndexedTo: positions(to),
+	}
+	if a.By == nil {
+		a.By = []search.Dimension{}
+	}
+	for i, g := range table.Groups {
+		out := statisticsGroup{By: map[search.Dimension]agui.String{}, Values: map[search.Measure]*int64{}}
+		for j, d := range q.By {
+			out.By[d] = agui.String(g.Keys[j])
+		}
+		for j, m := range q.Measures {
+			out.Values[m] = g.Values[j]
+		}
+		a.Groups[i] = out
+	}
+	return c.json(http.StatusOK, a)
+}

@@ -1,0 +1,217 @@
+package search
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// The parameters of a filter. The command line has a flag of the same name for each.
+const (
+	ParamSince   = "since"
+	ParamUntil   = "until"
+	ParamStatus  = "status"
+	ParamAgent   = "agent"
+	ParamUser    = "user"
+	ParamLabel   = "label"
+	ParamTool    = "tool"
+	ParamModel   = "model"
+	ParamError   = "error"
+	ParamRewrote = "rewrote"
+	ParamPrefix  = "prefix"
+	ParamWords   = "words"
+)
+
+// FilterParams are the parameters of a filter. ParamLabel may be given more than once.
+var FilterParams = []string{
+	ParamSince, ParamUntil, ParamStatus, ParamAgent, ParamUser, ParamLabel, ParamTool, ParamModel, ParamError, ParamRewrote, ParamPrefix, ParamWords,
+}
+
+// The limits of a filter's values.
+const (
+	maxValue  = record.MaxIDBytes    // bytes of a name or a prefix
+	maxLabels = record.MaxLabels     // conditions on labels
+	maxLabel  = record.MaxLabelBytes // bytes of a label's key, and of its value
+	maxWords  = 8                    // words
+	maxWord   = 64                   // characters of a word
+)
+
+// userLabel is the label that ParamUser stands for.
+const userLabel = "user"
+
+// ErrorAny selects the runs that ended with an error, whatever its code.
+const ErrorAny = "any"
+
+// The values of Filter.Rewrote. Runs of one parent are siblings. A regeneration asks the same as an earlier sibling, an edit
+// asks something else than all earlier siblings; what a run asks are the contents of the new messages of its input.
+const (
+	Regeneration = "regeneration"
+	Edit         = "edit"
+)
+
+// Filter selects runs. Its zero value selects all; each field that is set must hold.
+type Filter struct {
+	// Since and Until bound the start of a run, Until excluded. Zero is no bound. They have whole milliseconds.
+	Since, Until time.Time
+	Statuses     []record.Status // one of these
+	Agent        string
+	Labels       []LabelIs // all of these
+	Tool         string    // the run called it
+	Model        string    // the run reported tokens of it
+	Error        string    // the code of the run's RUN_ERROR, or ErrorAny
+	Rewrote      string    // Regeneration or Edit
+	Prefix       string    // of the thread's id
+	// Words must all occur in the text of one message that the run added or that its input brought, whatever their case. Messages of
+	// runs that are still running are not searched.
+	Words []string
+}
+
+// LabelIs demands a label, and its value unless Any.
+type LabelIs struct {
+	Key, Value string
+	Any        bool
+}
+
+// ParameterError refuses the value of a parameter.
+type ParameterError struct {
+	Param string
+	Takes string // what the parameter takes
+	Value string
+}
+
+func (e *ParameterError) Error() string {
+	return fmt.Sprintf("%s must be %s, not %.80q", e.Param, e.Takes, e.Value)
+}
+
+// statuses are all that a run may have.
+var statuses = []record.Status{
+	record.StatusRunning, record.StatusFinished, record.StatusError, record.StatusInterrupted, record.StatusCancelled, record.StatusAbandoned,
+}
+
+// ParseFilter reads the filter from parameters; others it leaves alone. A parameter that is empty is as one that is not given.
+// Relative times count back from now. An error is a *ParameterError.
+func ParseFilter(q url.Values, now time.Time) (Filter, error) {
+	var f Filter
+	var err error
+	if f.Since, err = parseTime(q, ParamSince, now); err != nil {
+		return f, err
+	}
+	if f.Until, err = parseTime(q, ParamUntil, now); err != nil {
+		return f, err
+	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return f, &ParameterError{ParamUntil, "later than since", q.Get(ParamUntil)}
+	}
+	if text := q.Get(ParamStatus); text != "" {
+		for _, word := range strings.Split(text, ",") {
+			s := record.Status(word)
+			if !slices.Contains(statuses, s) {
+				return f, &ParameterError{ParamStatus, "running, finished, error, interrupted, cancelled or abandoned, or several of them with commas between", text}
+			}
+			if !slices.Contains(f.Statuses, s) {
+				f.Statuses = append(f.Statuses, s)
+			}
+		}
+	}
+	for _, p := range []struct {
+		name string
+		to   *string
+	}{
+		{ParamAgent, &f.Agent}, {ParamTool, &f.Tool}, {ParamModel, &f.Model}, {ParamError, &f.Error}, {ParamPrefix, &f.Prefix},
+	} {
+		*p.to = q.Get(p.name)
+		if len(*p.to) > maxValue || !utf8.ValidString(*p.to) {
+			return f, &ParameterError{p.name, fmt.Sprintf("at most %d bytes of UTF-8", maxValue), *p.to}
+		}
+	}
+	if f.Labels, err = parseLabels(q); err != nil {
+		return f, err
+	}
+	switch f.Rewrote = q.Get(ParamRewrote); f.Rewrote {
+	case "", Regeneration, Edit:
+	default:
+		return f, &ParameterError{ParamRewrote, Regeneration + " or " + Edit, f.Rewrote}
+	}
+	if text := q.Get(ParamWords); text != "" {
+		f.Words = strings.Fields(text)
+		long := func(w string) bool { return utf8.RuneCountInString(w) > maxWord }
+		if len(f.Words) == 0 || len(f.Words) > maxWords || slices.ContainsFunc(f.Words, long) || !utf8.ValidString(text) {
+			return f, &ParameterError{ParamWords, fmt.Sprintf("1 to %d words of at most %d characters", maxWords, maxWord), text}
+		}
+	}
+	return f, nil
+}
+
+func parseLabels(q url.Values) ([]LabelIs, error) {
+	var labels []LabelIs
+	add := func(param, text string, l LabelIs) error {
+		if !(record.Label{Key: l.Key, Value: l.Value}).Valid() {
+			return &ParameterError{param, fmt.Sprintf("KEY=VALUE, or KEY for any value, each of at most %d bytes", maxLabel), text}
+		}
+		labels = append(labels, l)
+		return nil
+	}
+	for _, text := range q[ParamLabel] {
+		if text == "" {
+			continue
+		}
+		key, value, has := strings.Cut(text, "=")
+		if err := add(ParamLabel, text, LabelIs{key, value, !has}); err != nil {
+			return nil, err
+		}
+	}
+	if len(labels) > maxLabels {
+		return nil, &ParameterError{ParamLabel, fmt.Sprintf("given at most %d times", maxLabels), strconv.Itoa(len(labels)) + " of them"}
+	}
+	if user := q.Get(ParamUser); user != "" {
+		if len(user) > maxLabel || !utf8.ValidString(user) {
+			return nil, &ParameterError{ParamUser, fmt.Sprintf("at most %d bytes of UTF-8", maxLabel), user}
+		}
+		labels = append(labels, LabelIs{userLabel, user, false})
+	}
+	return labels, nil
+}
+
+// The range of times that a store can hold.
+var (
+	firstTime = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	lastTime  = time.Date(2261, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// parseTime reads a time, or how long before now it is.
+func parseTime(q url.Values, name string, now time.Time) (time.Time, error) {
+	text := q.Get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	bad := &ParameterError{name, "a time such as 2026-09-17T12:00:00Z, or how long ago, such as 90m, 24h, 7d or 2w", text}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		ago, ok := parseAgo(text)
+		if !ok {
+			return t, bad
+		}
+		t = now.Add(-ago)
+	}
+	if t.Before(firstTime) || t.After(lastTime) {
+		return t, bad
+	}
+	return t.UTC().Truncate(time.Millisecond), nil
+}
+
+// parseAgo reads a whole number of minutes, hours, days or weeks.
+func parseAgo(text string) (time.Duration, bool) {
+	units := map[byte]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
+	unit := units[text[len(text)-1]]
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	if unit == 0 || err != nil || n > uint64(100*365*24*time.Hour/unit) {
+		return 0, false
+	}
+	return time.Duration(n) * unit, true
+}

@@ -1,0 +1,294 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+
+	ch "github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// selection is what the templates see of a filter: which conditions there are, and the names of parameters. Values are parameters of the
+// server's own, so that nothing of a filter becomes SQL.
+type selection struct {
+	Since, Until, Statuses, Agent, Tool, Model, Error, AnyError, Prefix bool
+	Labels                                                              []labelParams
+	Words                                                               []string // names of parameters
+	Rewrote                                                             string
+	// Narrow: the filter has conditions that a subquery gains by.
+	Narrow bool
+	// Regenerations: "rewriting" selects regenerations, else edits.
+	Regenerations bool
+}
+
+type labelParams struct{ Key, Value string }
+
+// RewroteAs returns the selection for the runs that the filter's own condition demands.
+func (s selection) RewroteAs() selection { return s.as(s.Rewrote) }
+
+func (s selection) as(kind string) selection {
+	s.Regenerations = kind == search.Regeneration
+	return s
+}
+
+// selectionOf returns what templates see of a filter, and the parameters of the statement.
+func selectionOf(tenant string, f search.Filter) (selection, named) {
+	args := named{"tenant": tenant}
+	s := selection{
+		Since: !f.Since.IsZero(), Until: !f.Until.IsZero(), Statuses: len(f.Statuses) > 0, Agent: f.Agent != "", Tool: f.Tool != "",
+		Model: f.Model != "", Error: f.Error != "", AnyError: f.Error == search.ErrorAny, Prefix: f.Prefix != "", Rewrote: f.Rewrote,
+	}
+	s.Narrow = s.Since || s.Until || s.Statuses || s.Agent || s.Tool || s.Model || s.Error || s.Prefix || len(f.Labels) > 0
+	for name, v := range map[string]any{
+		"agent": f.Agent, "tool": f.Tool, "model": f.Model, "error": f.Error, "prefix": f.Prefix,
+	} {
+		if v != "" {
+			args[name] = v
+		}
+	}
+	if s.Since {
+		args["since"] = f.Since.UnixMilli()
+	}
+	if s.Until {
+		args["until"] = f.Until.UnixMilli()
+	}
+	if s.Statuses {
+		var words []string
+		for _, status := range f.Statuses {
+			words = append(words, string(status))
+		}
+		args["statuses"] = words
+	}
+	for i, l := range f.Labels {
+		p := labelParams{Key: fmt.Sprint("label_key_", i)}
+		args[p.Key] = l.Key
+		if !l.Any {
+			p.Value = fmt.Sprint("label_value_", i)
+			args[p.Value] = l.Value
+		}
+		s.Labels = append(s.Labels, p)
+	}
+	for i, w := range f.Words {
+		name := fmt.Sprint("word_", i)
+		s.Words, args[name] = append(s.Words, name), w
+	}
+	return s, args
+}
+
+// The keys by which runs are sorted.
+var sortKeys = map[search.Sort]string{
+	search.SortStarted:  "toUnixTimestamp64Milli(started_at)",
+	search.SortDuration: "ifNull(duration_ms, -1)",
+	search.SortTokens:   "(input_tokens + output_tokens)",
+}
+
+// Search implements store.Reader.
+func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (search.Page, error) {
+	sel, args := selectionOf(tenant, q.Filter)
+	view := struct {
+		selection
+		Key, Direction   string
+		After, Ascending bool
+	}{sel, sortKeys[q.Sort], "DESC", q.After != nil, q.Ascending}
+	if q.Ascending {
+		view.Direction = "ASC"
+	}
+	args["limit"] = q.Limit + 1 // one more tells whether there is a next page
+	if q.After != nil {
+		args["key"], args["after_thread"], args["after_run"] = q.After.Key, q.After.ThreadID, q.After.RunID
+	}
+	page := search.Page{Runs: []search.Run{}}
+	err := s.searching(ctx, selectSearch, view, args, q.Bounds, func(scan scan) error {
+		r, err := scanFound(scan)
+		if err != nil {
+			return err
+		}
+		page.Runs = append(page.Runs, r)
+		return store.Metered(ctx, store.RowBytes, len(r.Question)+len(r.Reply)+len(r.ErrorMessage))
+	})
+	if err != nil {
+		return search.Page{}, fmt.Errorf("searching runs: %w", err)
+	}
+	if len(page.Runs) > q.Limit {
+		page.Runs = slices.Clip(page.Runs[:q.Limit])
+		last := &page.Runs[q.Limit-1]
+		page.Next = &search.Position{Key: last.Key(q.Sort), ThreadID: last.ThreadID, RunID: last.RunID}
+	}
+	return page, nil
+}
+
+// scanFound reads a row of search.sql.
+func scanFound(scan scan) (search.Run, error) {
+	var r search.Run
+	var depth, interrupts, messages uint32
+	var status string
+	var labels map[string]string
+	var tools map[string]int64
+	var models []string
+	err := scan(&r.ThreadID, &r.RunID, &r.ParentRunID, &r.BranchID, &depth, &status, &r.Agent, &labels, &r.StartedAt, &r.EndedAt,
+		&r.DurationMs, &r.TimeToFirstTokenMs, &models, &r.InputTokens, &r.OutputTokens, &tools, &interrupts, &messages,
+		&r.ErrorCode, &r.ErrorMessage, &r.Rewrote, &r.Question, &r.Reply)
+	r.Depth, r.Status, r.Interrupts, r.Messages = int(depth), record.Status(status), int(interrupts), int(messages)
+	r.Labels, r.ToolCalls, r.Models = labels, tools, models
+	r.StartedAt = r.StartedAt.UTC()
+	if r.EndedAt != nil {
+		end := r.EndedAt.UTC()
+		r.EndedAt = &end
+	}
+	return r, err
+}
+
+// dimensions are the expressions of search.Dimension. Times are milliseconds since 1970, of which search.Dimension makes texts.
+var dimensions = map[search.Dimension]string{
+	search.ByAgent:  "agent",
+	search.ByStatus: "status",
+	search.ByModel:  "arrayJoin(if(empty(models), [''], models))",
+	search.ByTool:   "arrayJoin(if(empty(tool_calls), [''], mapKeys(tool_calls)))",
+	search.ByHour:   "toInt64(floor(toUnixTimestamp64Milli(started_at) / 3600000) * 3600000)",
+	search.ByDay:    "toInt64(floor(toUnixTimestamp64Milli(started_at) / 86400000) * 86400000)",
+	search.ByWeek:   "toInt64(floor((toUnixTimestamp64Milli(started_at) + 259200000) / 604800000) * 604800000 - 259200000)",
+}
+
+// measures are the expressions of search.Measure, but for those that depend on dimensions.
+var measures = map[search.Measure]string{
+	search.Runs:          "count()",
+	search.Errors:        "countIf(status = 'error')",
+	search.Interrupts:    "sum(open_interrupts)",
+	search.InputTokens:   "sum(input_tokens)",
+	search.OutputTokens:  "sum(output_tokens)",
+	search.Tokens:        "sum(input_tokens + output_tokens)",
+	search.DurationP50:   "if(count(duration_ms) = 0, NULL, quantileExact(0.5)(duration_ms))",
+	search.DurationP95:   "if(count(duration_ms) = 0, NULL, quantileExact(0.95)(duration_ms))",
+	search.FirstTokenP50: "if(count(time_to_first_token_ms) = 0, NULL, quantileExact(0.5)(time_to_first_token_ms))",
+	search.ToolCalls:     "sum(tool_calls_sum)",
+	search.ToolFailures:  "sum(f.failures)",
+}
+
+// statistics is what statistics.sql sees.
+type statistics struct {
+	Selection    selection
+	By, Measures []string
+	// Failures: tool calls are joined. ByTool is the column of the tool, where there is one.
+	Failures bool
+	ByTool   string
+}
+
+func (s *Store) statisticsOf(sel selection, q search.Statistics, args named) (statistics, error) {
+	view := statistics{Selection: sel, Failures: slices.Contains(q.Measures, search.ToolFailures)}
+	byModel := ""
+	for i, d := range q.By {
+		column := "d" + strconv.Itoa(i)
+		expression := dimensions[d]
+		switch key, is := d.Label(); {
+		case is:
+			name := "by_label_" + strconv.Itoa(i)
+			args[name], expression = key, "labels[{"+name+":String}]"
+		case d == search.ByTool:
+			view.ByTool = column
+		case d == search.ByModel:
+			byModel = column
+		}
+		view.By = append(view.By, expression)
+	}
+	ofModel := func(tokens string) string {
+		return "arraySum((m, t) -> if(m = " + byModel + ", t, 0), models, " + tokens + ")"
+	}
+	for _, m := range q.Measures {
+		expression := measures[m]
+		switch {
+		case m == search.Regenerations || m == search.Edits:
+			var text strings.Builder
+			kind := map[search.Measure]string{search.Regenerations: search.Regeneration, search.Edits: search.Edit}[m]
+			if err := selectSearch.ExecuteTemplate(&text, "rewriting", sel.as(kind)); err != nil {
+				return view, fmt.Errorf("building statement: %w", err)
+			}
+			expression = "countIf((r.thread_id, r.run_id) IN (" + text.String() + "))"
+		case m == search.ToolCalls && view.ByTool != "":
+			expression = "sum(tool_calls[" + view.ByTool + "])"
+		case m == search.InputTokens && byModel != "":
+			expression = "sum(" + ofModel("model_input_tokens") + ")"
+		case m == search.OutputTokens && byModel != "":
+			expression = "sum(" + ofModel("model_output_tokens") + ")"
+		case m == search.Tokens && byModel != "":
+			expression = "sum(" + ofModel("model_input_tokens") + " + " + ofModel("model_output_tokens") + ")"
+		}
+		view.Measures = append(view.Measures, expression)
+	}
+	return view, nil
+}
+
+// Statistics implements store.Reader.
+func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statistics) (search.Table, error) {
+	sel, args := selectionOf(tenant, q.Filter)
+	view, err := s.statisticsOf(sel, q, args)
+	if err != nil {
+		return search.Table{}, err
+	}
+	args["limit"] = q.Limit + 1 // one more tells whether there are more
+	table := search.Table{Groups: []search.Group{}}
+	err = s.searching(ctx, selectStatistics, view, args, q.Bounds, func(scan scan) error {
+		var g search.Group
+		if err := scan(&g.Keys, &g.Values); err != nil {
+			return err
+		}
+		for i, d := range q.By {
+			if !d.Time() {
+				continue
+			}
+			ms, err := strconv.ParseInt(g.Keys[i], 10, 64)
+			if err != nil {
+				return fmt.Errorf("reading time of a group: %w", err)
+			}
+			g.Keys[i] = d.Bucket(time.UnixMilli(ms))
+		}
+		table.Groups = append(table.Groups, g)
+		return store.Metered(ctx, store.MessageBytes, 16*len(g.Values)+len(strings.Join(g.Keys, "")))
+	})
+	if err != nil {
+		return search.Table{}, fmt.Errorf("measuring runs: %w", err)
+	}
+	table.Cut(q.Limit)
+	return table, nil
+}
+
+// tooMuch are the server's error codes of a statement that goes beyond its bounds: TIMEOUT_EXCEEDED, TOO_MANY_ROWS, TOO_SLOW,
+// TOO_MANY_BYTES, TOO_MANY_ROWS_OR_BYTES. (ClickHouse, src/Common/ErrorCodes.cpp)
+var tooMuch = []int32{158, 159, 160, 307, 396}
+
+// maxSearchGroups bounds the groups that the server holds for one statistic.
+const maxSearchGroups = 1_000_000
+
+// searching runs the statement of a template within bounds.
+func (s *Store) searching(ctx context.Context, t *template.Template, view any, args named, b search.Bounds, f func(scan) error) error {
+	var text strings.Builder
+	if err := t.Execute(&text, view); err != nil {
+		return fmt.Errorf("building statement: %w", err)
+	}
+	err := s.eachWith(ctx, b.Time, ch.Settings{
+		"max_rows_to_read": b.Rows, "read_overflow_mode": "throw",
+		"max_rows_to_group_by": maxSearchGroups, "group_by_overflow_mode": "throw",
+	}, text.String(), args, f)
+	var ex *ch.Exception
+	if errors.As(err, &ex) && slices.Contains(tooMuch, ex.Code) {
+		return fmt.Errorf("%w: %w", search.ErrTooMuch, err)
+	}
+	return err
+}
+
+// lookup is a template of the statements in sql/.
+func lookup(texts ...string) *template.Template {
+	t := template.New("")
+	for _, text := range texts {
+		t = template.Must(t.Parse(text))
+	}
+	return t
+}

@@ -1,0 +1,44 @@
+{{- /* Conditions on runs. What needs other rows of the tenant is in subqueries, which look at the threads of "plain" conditions only. */ -}}
+{{define "plain" -}}
+tenant = {tenant:String}
+{{- if .Prefix}} AND startsWith(thread_id, {prefix:String}){{end}}
+{{- if .Since}} AND started_at >= fromUnixTimestamp64Milli({since:Int64}, 'UTC'){{end}}
+{{- if .Until}} AND started_at < fromUnixTimestamp64Milli({until:Int64}, 'UTC'){{end}}
+{{- if .Statuses}} AND status IN {statuses:Array(String)}{{end}}
+{{- if .Agent}} AND agent = {agent:String}{{end}}
+{{- if .Model}} AND has(models, {model:String}){{end}}
+{{- if .Tool}} AND mapContains(tool_calls, {tool:String}){{end}}
+{{- if .AnyError}} AND status = 'error'{{else if .Error}} AND status = 'error' AND error_code = {error:String}{{end}}
+{{- range .Labels}} AND mapContains(labels, { {{- .Key}}:String}){{if .Value}} AND labels[{ {{- .Key}}:String}] = { {{- .Value}}:String}{{end}}{{end}}
+{{- end}}
+
+{{define "selected" -}}
+{{template "plain" .}}
+{{- if .Words}} AND status != 'running' AND (thread_id, run_id, version) IN (
+    SELECT thread_id, run_id, version
+    FROM messages FINAL
+    WHERE tenant = {tenant:String}
+    {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM runs FINAL WHERE {{template "plain" .}}){{end}}
+    {{- range .Words}} AND positionCaseInsensitiveUTF8({{template "text"}}, { {{- .}}:String}) > 0{{end}})
+{{- end}}
+{{- if .Rewrote}} AND (thread_id, run_id) IN ({{template "rewriting" .RewroteAs}}){{end}}
+{{- end}}
+
+{{- /* As store.TextOf says it. */ -}}
+{{define "text" -}}
+if(JSONType(raw, 'content') = 'String', JSONExtractString(raw, 'content'),
+            arrayStringConcat(arrayMap(p -> if(JSONExtractString(p, 'type') = 'text', JSONExtractString(p, 'text'), ''), JSONExtractArrayRaw(raw, 'content')), '\n'))
+{{- end}}
+
+{{- /* Runs that ask the same as an earlier sibling (regenerations), or something else than all earlier ones (edits). */ -}}
+{{define "rewriting" -}}
+SELECT thread_id, run_id
+    FROM (
+        SELECT
+            thread_id, run_id,
+            row_number() OVER (PARTITION BY thread_id, parent_run_id, asked ORDER BY raw_first, run_id) AS same,
+            row_number() OVER (PARTITION BY thread_id, parent_run_id ORDER BY raw_first, run_id) AS place
+        FROM runs FINAL
+        WHERE tenant = {tenant:String} AND asked != ''{{if .Narrow}} AND thread_id IN (SELECT thread_id FROM runs FINAL WHERE {{template "plain" .}}){{end}})
+    WHERE {{if .Regenerations}}same > 1{{else}}same = 1 AND place > 1{{end}}
+{{- end}}

@@ -1,0 +1,266 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	sqlitedriver "modernc.org/sqlite"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// selectFound gives runs by thread, in each by start; selectFoundByTime by start, from a place on. What the columns do not hold is
+// decided on the record, in Go: one machine has few runs.
+const (
+	foundColumns = `SELECT record, error_code, error_message, asked, question, reply,
+    :words = '' OR status <> 'running' AND EXISTS (
+        SELECT 1 FROM messages m
+        WHERE m.tenant = r.tenant AND m.thread_id = r.thread_id AND m.run_id = r.run_id AND m.version = r.version AND skein_has_words(m.raw, :words))
+FROM runs r
+WHERE tenant = :tenant AND deleted = 0 AND thread_id >= :from AND thread_id < :to`
+
+	selectFound = foundColumns + ` ORDER BY thread_id, raw_first, run_id`
+
+	selectFoundAscending = foundColumns + ` AND started_at >= :since AND started_at < :until
+  AND (started_at, thread_id, run_id) > (:key, :thread, :run) ORDER BY started_at, thread_id, run_id`
+
+	selectFoundDescending = foundColumns + ` AND started_at >= :since AND started_at < :until
+  AND (started_at, thread_id, run_id) < (:key, :thread, :run) ORDER BY started_at DESC, thread_id DESC, run_id DESC`
+)
+
+// skein_has_words(raw, words) reports whether a message's text has all words, which are a JSON array in lower case.
+func init() {
+	sqlitedriver.MustRegisterDeterministicScalarFunction("skein_has_words", 2, func(_ *sqlitedriver.FunctionContext, args []driver.Value) (driver.Value, error) {
+		raw, _ := args[0].(string)
+		words, _ := args[1].(string)
+		var m agui.Message
+		var list []string
+		if err := errors.Join(json.Unmarshal([]byte(raw), &m), json.Unmarshal([]byte(words), &list)); err != nil {
+			return nil, fmt.Errorf("looking for words in a message: %w", err)
+		}
+		text := strings.ToLower(store.TextOf(m))
+		for _, w := range list {
+			if !strings.Contains(text, w) {
+				return int64(0), nil
+			}
+		}
+		return int64(1), nil
+	})
+}
+
+// found is a run that a filter selects.
+type found struct {
+	search.Run
+	rewrote string // search.Regeneration, search.Edit or ""
+	usage   agui.StringMap[record.TokenUsage]
+}
+
+// errEnough ends a scan early.
+var errEnough = errors.New("enough")
+
+// scan calls f for each run that a filter selects. A query is selectFound, or one of those by time: only the first knows of siblings.
+func (s *Store) scan(ctx context.Context, tenant string, q search.Filter, most int64, query string, after search.Position, f func(found) error) error {
+	words := ""
+	if len(q.Words) > 0 {
+		lower := make([]string, len(q.Words))
+		for i, w := range q.Words {
+			lower[i] = strings.ToLower(w)
+		}
+		raw, err := json.Marshal(lower)
+		if err != nil {
+			return err
+		}
+		words = string(raw)
+	}
+	since, until := int64(math.MinInt64), int64(math.MaxInt64)
+	if !q.Since.IsZero() {
+		since = q.Since.UnixMilli()
+	}
+	if !q.Until.IsZero() {
+		until = q.Until.UnixMilli()
+	}
+	args := []any{sql.Named("tenant", tenant), sql.Named("words", words), sql.Named("from", q.Prefix), sql.Named("to", q.Prefix+"\xff")}
+	if query != selectFound {
+		args = append(args, sql.Named("since", since), sql.Named("until", until),
+			sql.Named("key", after.Key), sql.Named("thread", after.ThreadID), sql.Named("run", after.RunID))
+	}
+	rows := int64(0)
+	asked := siblings{}
+	err := each(ctx, s.read, query, args, func(scan func(...any) error) error {
+		if rows++; rows > most {
+			return search.ErrTooMuch
+		}
+		var text []byte
+		var facts store.Facts
+		var hasWords bool
+		if err := scan(&text, &facts.ErrorCode, &facts.ErrorMessage, &facts.Asked, &facts.Question, &facts.Reply, &hasWords); err != nil {
+			return err
+		}
+		r, err := record.DecodeRun(text)
+		if err != nil {
+			return fmt.Errorf("decoding row: %w", err)
+		}
+		one := found{Run: foundRun(r, facts), rewrote: asked.add(r, facts.Asked), usage: r.Stats.Usage}
+		at := one.StartedAt.UnixMilli()
+		if !hasWords || at < since || at >= until || q.Rewrote != "" && one.rewrote != q.Rewrote || !selects(q, &one.Run) {
+			return nil
+		}
+		return f(one)
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// bounded calls f, for the time that bounds allow.
+func bounded(ctx context.Context, b search.Bounds, f func(context.Context) error) error {
+	within, cancel := context.WithTimeout(ctx, b.Time)
+	defer cancel()
+	err := f(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", search.ErrTooMuch, err)
+	}
+	return err
+}
+
+// foundRun is what a search says of a run.
+func foundRun(r *record.Run, f store.Facts) search.Run {
+	out := search.Run{
+		ThreadID: r.ThreadID, RunID: r.RunID, ParentRunID: r.ParentRunID, BranchID: r.BranchID, Depth: r.Depth, Status: r.Status,
+		Agent: r.Agent, Labels: r.Labels, StartedAt: r.StartedAt.UTC().Truncate(time.Millisecond),
+		DurationMs: r.Stats.Duration, TimeToFirstTokenMs: r.Stats.TimeToFirstToken, Models: slices.Sorted(maps.Keys(r.Stats.Usage)),
+		ToolCalls: r.Stats.ToolCalls, Interrupts: len(r.Interrupts), Messages: r.MessageCount,
+		ErrorCode: f.ErrorCode, ErrorMessage: f.ErrorMessage, Rewrote: r.Rewrote, Question: f.Question, Reply: f.Reply,
+	}
+	for _, u := range r.Stats.Usage {
+		out.InputTokens += u.InputTokens
+		out.OutputTokens += u.OutputTokens
+	}
+	if r.EndedAt != nil {
+		end := r.EndedAt.UTC().Truncate(time.Millisecond)
+		out.EndedAt = &end
+	}
+	return out
+}
+
+// selects decides the conditions of a filter that a run alone can meet, but for time and words.
+func selects(f search.Filter, r *search.Run) bool {
+	for _, l := range f.Labels {
+		if v, has := r.Labels[l.Key]; !has || !l.Any && v != l.Value {
+			return false
+		}
+	}
+	_, tool := r.ToolCalls[f.Tool]
+	return (len(f.Statuses) == 0 || slices.Contains(f.Statuses, r.Status)) &&
+		(f.Agent == "" || r.Agent == f.Agent) &&
+		(f.Tool == "" || tool) &&
+		(f.Model == "" || slices.Contains(r.Models, f.Model)) &&
+		(f.Error == "" || r.Status == record.StatusError && (f.Error == search.ErrorAny || r.ErrorCode == f.Error))
+}
+
+// siblings are the runs of one thread so far, by parent: whether there is one, and what they asked.
+type siblings struct {
+	thread string
+	asked  map[string]map[string]bool
+}
+
+// add returns what a run is among its siblings. Runs come by thread, in each by start.
+func (s *siblings) add(r *record.Run, asked string) string {
+	if s.asked == nil || s.thread != r.ThreadID {
+		s.thread, s.asked = r.ThreadID, map[string]map[string]bool{}
+	}
+	if asked == "" {
+		return ""
+	}
+	before := s.asked[r.ParentRunID]
+	switch {
+	case before == nil:
+		s.asked[r.ParentRunID] = map[string]bool{asked: true}
+		return ""
+	case before[asked]:
+		return search.Regeneration
+	}
+	before[asked] = true
+	return search.Edit
+}
+
+// Search implements store.Reader.
+func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (search.Page, error) {
+	query, after := selectFound, search.Position{}
+	inOrder := q.Sort == search.SortStarted && q.Rewrote == ""
+	switch {
+	case inOrder && q.Ascending:
+		query, after.Key = selectFoundAscending, math.MinInt64
+	case inOrder:
+		query, after.Key = selectFoundDescending, math.MaxInt64
+	}
+	if q.After != nil {
+		after = *q.After
+	}
+	compare := func(a, b search.Position) int {
+		c := cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.ThreadID, b.ThreadID), cmp.Compare(a.RunID, b.RunID))
+		if !q.Ascending {
+			return -c
+		}
+		return c
+	}
+	place := func(r *search.Run) search.Position {
+		return search.Position{Key: r.Key(q.Sort), ThreadID: r.ThreadID, RunID: r.RunID}
+	}
+	runs := []search.Run{}
+	// The best runs so far, and as many again: then the worse half goes.
+	cut := func() error {
+		slices.SortFunc(runs, func(a, b search.Run) int { return compare(place(&a), place(&b)) })
+		if len(runs) <= q.Limit+1 {
+			return nil
+		}
+		free := len(runs) - (q.Limit + 1)
+		runs = runs[:q.Limit+1]
+		return store.Metered(ctx, -free*store.RowBytes, 0)
+	}
+	err := bounded(ctx, q.Bounds, func(within context.Context) error {
+		return s.scan(within, tenant, q.Filter, q.Rows, query, after, func(r found) error {
+			if q.After != nil && compare(place(&r.Run), *q.After) <= 0 {
+				return nil
+			}
+			if err := store.Metered(ctx, store.RowBytes, 0); err != nil {
+				return err
+			}
+			runs = append(runs, r.Run)
+			switch {
+			case inOrder && len(runs) > q.Limit:
+				return errEnough
+			case len(runs) > 2*(q.Limit+1):
+				return cut()
+			}
+			return nil
+		})
+	})
+	if err == nil {
+		err = cut()
+	}
+	if err != nil {
+		return search.Page{}, fmt.Errorf("searching runs: %w", err)
+	}
+	page := search.Page{Runs: runs}
+	if len(runs) > q.Limit { // one more tells whether there is a next page
+		page.Runs = slices.Clip(runs[:q.Limit])
+		next := place(&page.Runs[q.Limit-1])
+		page.Next = &next
+	}
+	return page, nil
+}

@@ -1,0 +1,558 @@
+package storetest
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// searchBounds are beyond what the suite reads.
+var searchBounds = search.Bounds{Rows: 10_000_000, Time: time.Minute}
+
+// searchedRun is a generated run, with what the reference needs to know of it beside its record.
+type searchedRun struct {
+	*record.Run
+	texts  []string       // of its messages
+	asked  string         // the text of the user's new message
+	failed map[string]int // calls that failed, by tool, be it by the input of a later run
+}
+
+// pick returns one of the values.
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// searchedRuns generates runs of a tenant's threads: branches, tools with results in the run or a later one, errors, labels, texts.
+func searchedRuns(r *rand.Rand, tenant string, n int) []*searchedRun {
+	var all []*searchedRun
+	threads := map[string][]*searchedRun{}
+	for i := range n {
+		thread := fmt.Sprint(pick(r, "a", "ab", "b%", "ü"), r.IntN(5))
+		k := key{tenant, thread, fmt.Sprintf("run-%d", i)}
+		status := pick(r, record.StatusFinished, record.StatusFinished, record.StatusError, record.StatusInterrupted, record.StatusCancelled, record.StatusAbandoned, record.StatusRunning)
+		run := &searchedRun{Run: k.record(int64(10*i), status), failed: map[string]int{}}
+		run.Messages = nil
+		run.Agent = pick(r, "", "shop", "desk", "it's")
+		run.Labels = map[string]string{}
+		for _, key := range []string{"user", "env", "a'b\\"} {
+			if r.IntN(2) == 0 {
+				run.Labels[key] = pick(r, "", "ann", "bob", "x=y")
+			}
+		}
+		before := threads[thread]
+		if len(before) > 0 && r.IntN(4) > 0 {
+			parent := pick(r, before...)
+			run.ParentRunID, run.Depth = parent.RunID, parent.Depth+1
+			run.ParentBy = record.ParentContent
+		}
+		// Weeks, days and hours apart, many at the same time.
+		run.StartedAt = epoch.Add(time.Duration(r.IntN(30*24)) * time.Hour).Add(time.Duration(r.IntN(3)) * time.Millisecond)
+		run.question(r, i)
+		run.call(r, i, before)
+		for _, model := range []string{"large", "small"} {
+			if r.IntN(2) == 0 {
+				if run.Stats.Usage == nil {
+					run.Stats.Usage = map[string]record.TokenUsage{}
+				}
+				run.Stats.Usage[model] = record.TokenUsage{InputTokens: int64(r.IntN(9)), OutputTokens: int64(r.IntN(5)), TotalTokens: 99}
+			}
+		}
+		if status != record.StatusRunning {
+			took := int64(r.IntN(6) * 1000)
+			end := run.StartedAt.Add(time.Duration(took) * time.Millisecond)
+			run.Stats.Duration, run.EndedAt = &took, &end
+		}
+		if r.IntN(3) > 0 {
+			first := int64(r.IntN(500))
+			run.Stats.TimeToFirstToken = &first
+		}
+		switch status {
+		case record.StatusError:
+			run.Terminal = json.RawMessage(fmt.Sprintf(`{"type":"RUN_ERROR","code":%q,"message":"went wrong"}`, pick(r, "timeout", "quota", "")))
+		case record.StatusInterrupted:
+			for j := range 1 + r.IntN(2) {
+				run.Interrupts = append(run.Interrupts, json.RawMessage(fmt.Sprintf(`{"id":"i%d"}`, j)))
+			}
+		}
+		run.MessageCount = len(run.Messages) + len(run.InputMessages)
+		all, threads[thread] = append(all, run), append(before, run)
+	}
+	return all
+}
+
+// question has the input bring a message of a user.
+func (run *searchedRun) question(r *rand.Rand, i int) {
+	if r.IntN(5) == 0 {
+		return
+	}
+	run.asked = pick(r, "Where is Paris?", "where is ÉCLAIR", "100% sure_thing", "tell me\nmore \"please\"")
+	m := message(fmt.Sprint("u", i), "user", run.asked)
+	if r.IntN(3) == 0 { // the same text as parts
+		parts, err := json.Marshal(map[string]any{"id": m.ID, "role": "user", "content": []any{
+			map[string]string{"type": "text", "text": run.asked}, map[string]string{"type": "image", "text": "hidden"},
+		}})
+		if err != nil {
+			panic(err) // of strings
+		}
+		m.Raw, run.asked = parts, run.asked+" in parts"
+	}
+	run.InputMessages = append(run.InputMessages, m)
+	run.texts = append(run.texts, strings.TrimSuffix(run.asked, " in parts"))
+}
+
+// call has the run answer, call tools, and bring the results of earlier runs.
+func (run *searchedRun) call(r *rand.Rand, i int, before []*searchedRun) {
+	text := pick(r, "It is in France.", "An éclair is a cake", "Paris is 100 km away", "50% of it")
+	run.Messages = append(run.Messages, message(fmt.Sprint("a", i), "assistant", text))
+	run.texts = append(run.texts, text)
+	for j := range r.IntN(3) {
+		tool, id := pick(r, "search", "fetch", "o'tool"), fmt.Sprintf("c%d-%d", i, j)
+		run.Stats.ToolCalls = maps.Clone(run.Stats.ToolCalls)
+		if run.Stats.ToolCalls == nil {
+			run.Stats.ToolCalls = map[string]int64{}
+		}
+		run.Stats.ToolCalls[tool]++
+		raw := fmt.Sprintf(`{"id":"m%s","role":"assistant","toolCalls":[{"id":"%s","type":"function","function":{"name":%q,"arguments":"{}"}}]}`, id, id, tool)
+		run.Messages = append(run.Messages, agui.Message{ID: "m" + id, Role: agui.RoleAssistant, Raw: json.RawMessage(raw)})
+		switch r.IntN(3) {
+		case 0:
+			raw := fmt.Sprintf(`{"id":"r%s","role":"tool","toolCallId":"%s","content":"none","error":"went wrong"}`, id, id)
+			run.Messages = append(run.Messages, agui.Message{ID: "r" + id, Role: agui.RoleTool, Raw: json.RawMessage(raw)})
+			run.texts = append(run.texts, "none")
+			if run.Status != record.StatusRunning {
+				run.failed[tool]++
+			}
+		case 1:
+			run.PendingToolCalls = append(run.PendingToolCalls, id)
+		}
+	}
+	if run.Status == record.StatusRunning {
+		return
+	}
+	for _, b := range before { // the result of a call that was left to the client
+		if b.Status == record.StatusRunning || len(b.PendingToolCalls) != 1 || r.IntN(3) > 0 {
+			continue
+		}
+		id := b.PendingToolCalls[0]
+		for _, m := range b.Messages {
+			var said struct {
+				ToolCalls []struct {
+					ID       string
+					Function struct{ Name string }
+				}
+			}
+			if err := json.Unmarshal(m.Raw, &said); err != nil {
+				panic(err) // made above
+			}
+			if len(said.ToolCalls) == 1 && said.ToolCalls[0].ID == id {
+				b.failed[said.ToolCalls[0].Function.Name]++
+			}
+		}
+		b.PendingToolCalls = nil // answered once; its record says the same again
+		raw := fmt.Sprintf(`{"id":"late-%s","role":"tool","toolCallId":"%s","content":"late %s","error":"too late"}`, id, id, id)
+		run.InputMessages = append(run.InputMessages, agui.Message{ID: "late-" + id, Role: agui.RoleTool, Raw: json.RawMessage(raw)})
+		run.texts = append(run.texts, "late "+id)
+		run.asked += " and " + id
+	}
+}
+
+// rewrote says what a run is among its siblings, which come in the order of their start.
+func rewrote(all []*searchedRun, run *searchedRun) string {
+	if run.asked == "" {
+		return ""
+	}
+	kind := ""
+	for _, o := range all {
+		if o == run {
+			return kind
+		}
+		if o.ThreadID != run.ThreadID || o.ParentRunID != run.ParentRunID || o.asked == "" {
+			continue
+		}
+		if o.asked == run.asked {
+			return search.Regeneration
+		}
+		kind = search.Edit
+	}
+	return kind
+}
+
+// lower is a reference of its own for letters of either case.
+func lower(s string) string { return strings.Map(unicode.ToLower, s) }
+
+// wants reports whether a filter selects a run.
+func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
+	switch {
+	case !f.Since.IsZero() && run.StartedAt.Before(f.Since), !f.Until.IsZero() && !run.StartedAt.Before(f.Until),
+		len(f.Statuses) > 0 && !slices.Contains(f.Statuses, run.Status),
+		f.Agent != "" && run.Agent != f.Agent,
+		!strings.HasPrefix(run.ThreadID, f.Prefix),
+		f.Rewrote != "" && rewrote(all, run) != f.Rewrote,
+		f.Error == search.ErrorAny && run.Status != record.StatusError:
+		return false
+	}
+	if f.Error != "" && f.Error != search.ErrorAny {
+		var said struct{ Code string }
+		if run.Status != record.StatusError || json.Unmarshal(run.Terminal, &said) != nil || said.Code != f.Error {
+			return false
+		}
+	}
+	if _, has := run.Stats.ToolCalls[f.Tool]; f.Tool != "" && !has {
+		return false
+	}
+	if _, has := run.Stats.Usage[f.Model]; f.Model != "" && !has {
+		return false
+	}
+	for _, l := range f.Labels {
+		if v, has := run.Labels[l.Key]; !has || !l.Any && v != l.Value {
+			return false
+		}
+	}
+	return len(f.Words) == 0 || run.Status != record.StatusRunning && slices.ContainsFunc(run.texts, func(text string) bool {
+		for _, w := range f.Words {
+			if !strings.Contains(lower(text), lower(w)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// someFilter returns a filter with about two conditions.
+func someFilter(r *rand.Rand) search.Filter {
+	var f search.Filter
+	for range r.IntN(4) {
+		switch r.IntN(11) {
+		case 0:
+			f.Since = epoch.Add(time.Duration(r.IntN(20*24)) * time.Hour)
+		case 1:
+			f.Until = epoch.Add(time.Duration(10*24+r.IntN(20*24)) * time.Hour)
+		case 2:
+			f.Statuses = []record.Status{pick(r, record.StatusFinished, record.StatusRunning), record.StatusError}[:1+r.IntN(2)]
+		case 3:
+			f.Agent = pick(r, "shop", "desk", "it's", "sho")
+		case 4:
+			f.Labels = append(f.Labels, search.LabelIs{Key: pick(r, "user", "env", "a'b\\", "none"), Value: pick(r, "", "ann", "x=y"), Any: r.IntN(3) == 0})
+		case 5:
+			f.Tool = pick(r, "search", "o'tool", "sear")
+		case 6:
+			f.Model = pick(r, "large", "small", "other")
+		case 7:
+			f.Error = pick(r, search.ErrorAny, "timeout", "quota", "nothing")
+		case 8:
+			f.Rewrote = pick(r, search.Regeneration, search.Edit)
+		case 9:
+			f.Prefix = pick(r, "a", "ab", "b%", "%", "ü")
+		case 10:
+			f.Words = [][]string{{"paris"}, {"ÉCLAIR"}, {"100%"}, {"is", "PARIS"}, {`"please"`}, {"e_t"}, {"hidden"}, {"late"}}[r.IntN(8)]
+		}
+	}
+	return f
+}
+
+// searched writes generated runs of two tenants, older versions of them first, and returns those of acme.
+func searched(t *testing.T, s Store, r *rand.Rand, n int) []*searchedRun {
+	t.Helper()
+	all := searchedRuns(r, "acme", n)
+	var stale, whole []store.Entry
+	for i, run := range append(slices.Clone(all), searchedRuns(r, "umbrella", n/4)...) {
+		k := key{run.Tenant, run.ThreadID, run.RunID}
+		old := k.record(run.Raw.First, record.StatusRunning)
+		old.StartedAt, old.Agent = run.StartedAt, "stale"
+		stale = append(stale, k.entry(int64(i), old))
+		whole = append(whole, k.entry(int64(1000+i), run.Run))
+	}
+	gone := key{"acme", "a0", "erased"}
+	stale = append(stale, gone.entry(900, gone.record(3, record.StatusError)))
+	write(t, s, stale...)
+	write(t, s, append(whole, gone.entry(5000, nil))...)
+	return all
+}
+
+func searchSeed(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 25))
+}
+
+// A search finds what a plain filter over the same runs finds, in its order, in pages of any size.
+func searches(t *testing.T, s Store) {
+	r := searchSeed(t)
+	all := searched(t, s, r, 160)
+	for range 60 {
+		q := search.Query{
+			Filter: someFilter(r), Sort: pick(r, search.SortStarted, search.SortDuration, search.SortTokens), Ascending: r.IntN(2) == 0,
+			Limit: pick(r, 1+r.IntN(40), 1000), Bounds: searchBounds,
+		}
+		var want []string
+		matching := slices.DeleteFunc(slices.Clone(all), func(run *searchedRun) bool { return !wants(q.Filter, all, run) })
+		sortKey := func(run *searchedRun) int64 {
+			switch q.Sort {
+			case search.SortDuration:
+				if run.Stats.Duration == nil {
+					return -1
+				}
+				return *run.Stats.Duration
+			case search.SortTokens:
+				sum := int64(0)
+				for _, u := range run.Stats.Usage {
+					sum += u.InputTokens + u.OutputTokens
+				}
+				return sum
+			}
+			return run.StartedAt.UnixMilli()
+		}
+		slices.SortFunc(matching, func(a, b *searchedRun) int {
+			c := cmp.Or(cmp.Compare(sortKey(a), sortKey(b)), cmp.Compare(a.ThreadID, b.ThreadID), cmp.Compare(a.RunID, b.RunID))
+			if q.Ascending {
+				return c
+			}
+			return -c
+		})
+		for _, run := range matching {
+			want = append(want, run.RunID)
+		}
+		var got []string
+		for pages := 0; ; pages++ {
+			page, err := s.Search(t.Context(), "acme", q)
+			if err != nil {
+				t.Fatalf("%+v: %v", q, err)
+			}
+			for i := range page.Runs {
+				got = append(got, page.Runs[i].RunID)
+			}
+			if page.Next == nil {
+				break
+			}
+			if len(page.Runs) != q.Limit || pages > len(all) {
+				t.Fatalf("%+v: a page of %d that goes on", q, len(page.Runs))
+			}
+			q.After = page.Next
+		}
+		if !slices.Equal(got, want) {
+			q.After = nil
+			t.Errorf("%+v:\n got %v\nwant %v", q, got, want)
+		}
+	}
+	page, err := s.Search(t.Context(), "acme", search.Query{Sort: search.SortStarted, Limit: 1000, Bounds: searchBounds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range page.Runs {
+		found := &page.Runs[i]
+		at := slices.IndexFunc(all, func(run *searchedRun) bool { return run.RunID == found.RunID })
+		equal(t, found.RunID, jsonOf(t, found), jsonOf(t, wantedRun(all[at])))
+	}
+	_, err = s.Search(t.Context(), "acme", search.Query{Sort: search.SortStarted, Limit: 10, Bounds: search.Bounds{Rows: 5, Time: time.Minute}})
+	if !errors.Is(err, search.ErrTooMuch) {
+		t.Errorf("more rows than the bound: %v, want ErrTooMuch", err)
+	}
+}
+
+func jsonOf(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// wantedRun is how a search has to tell a generated run.
+func wantedRun(run *searchedRun) *search.Run {
+	w := &search.Run{
+		ThreadID: run.ThreadID, RunID: run.RunID, ParentRunID: run.ParentRunID, BranchID: run.BranchID, Depth: run.Depth,
+		Status: run.Status, Agent: run.Agent, Labels: run.Labels, StartedAt: run.StartedAt, EndedAt: run.EndedAt,
+		DurationMs: run.Stats.Duration, TimeToFirstTokenMs: run.Stats.TimeToFirstToken, ToolCalls: run.Stats.ToolCalls,
+		Models: slices.Sorted(maps.Keys(run.Stats.Usage)), Interrupts: len(run.Interrupts), Messages: run.MessageCount,
+		Reply: run.texts[slices.IndexFunc(run.texts, func(s string) bool {
+			return strings.HasPrefix(s, "It") || strings.HasPrefix(s, "An") || strings.HasPrefix(s, "Paris") || strings.HasPrefix(s, "50")
+		})],
+	}
+	if run.InputMessages != nil && run.InputMessages[0].Role == agui.RoleUser {
+		w.Question = run.texts[0]
+	}
+	for _, u := range run.Stats.Usage {
+		w.InputTokens += u.InputTokens
+		w.OutputTokens += u.OutputTokens
+	}
+	if run.Status == record.StatusError {
+		w.ErrorMessage = "went wrong"
+		w.ErrorCode = strings.Split(string(run.Terminal), `"`)[7]
+	}
+	return w
+}
+
+// A statistic measures what plain counting over the same runs measures.
+func statistics(t *testing.T, s Store) {
+	r := searchSeed(t)
+	all := searched(t, s, r, 160)
+	dimensions := []search.Dimension{search.ByAgent, search.ByModel, search.ByStatus, search.ByTool, search.ByHour, search.ByDay, search.ByWeek, "label:user", "label:a'b\\"}
+	for i := range 40 {
+		q := search.Statistics{Filter: someFilter(r), Measures: slices.Clone(search.Measures), Limit: 10_000, Bounds: searchBounds}
+		if i%2 == 0 { // each alone, too
+			q.Measures = []search.Measure{pick(r, search.Measures...)}
+		}
+		for range r.IntN(4) {
+			if d := pick(r, dimensions...); !slices.Contains(q.By, d) {
+				q.By = append(q.By, d)
+			}
+		}
+		want := counting(q, all)
+		got, err := s.Statistics(t.Context(), "acme", q)
+		if err != nil {
+			t.Fatalf("%+v: %v", q, err)
+		}
+		if g, w := jsonOf(t, got.Groups), jsonOf(t, want); g != w || got.More {
+			t.Errorf("%+v (more %t):\n got %s\nwant %s", q, got.More, g, w)
+		}
+	}
+	q := search.Statistics{By: []search.Dimension{search.ByAgent}, Measures: []search.Measure{search.Tokens, search.Runs}, Limit: 2, Bounds: searchBounds}
+	want := search.Table{Groups: counting(q, all)}
+	want.Cut(2)
+	if got, err := s.Statistics(t.Context(), "acme", q); err != nil || !got.More || jsonOf(t, got) != jsonOf(t, want) {
+		t.Errorf("two of four groups: %s, %v, want %s", jsonOf(t, got), err, jsonOf(t, want))
+	}
+	q.Bounds.Rows = 5
+	if _, err := s.Statistics(t.Context(), "acme", q); !errors.Is(err, search.ErrTooMuch) {
+		t.Errorf("more rows than the bound: %v, want ErrTooMuch", err)
+	}
+}
+
+// counting is the reference of a statistic.
+func counting(q search.Statistics, all []*searchedRun) []search.Group {
+	type member struct {
+		run         *searchedRun
+		model, tool *string // those of the group, where it is one of a model or tool
+	}
+	groups, keys := map[string][]member{}, map[string][]string{}
+	if len(q.By) == 0 {
+		groups["[]"], keys["[]"] = nil, []string{}
+	}
+	for _, run := range all {
+		if !wants(q.Filter, all, run) {
+			continue
+		}
+		models, tools := slices.Collect(maps.Keys(run.Stats.Usage)), slices.Collect(maps.Keys(run.Stats.ToolCalls))
+		if len(models) == 0 || !slices.Contains(q.By, search.ByModel) {
+			models = []string{""}
+		}
+		if len(tools) == 0 || !slices.Contains(q.By, search.ByTool) {
+			tools = []string{""}
+		}
+		for _, model := range models {
+			for _, tool := range tools {
+				m, key := member{run: run}, []string{}
+				for _, d := range q.By {
+					at := run.StartedAt.UTC()
+					switch d {
+					case search.ByAgent:
+						key = append(key, run.Agent)
+					case search.ByStatus:
+						key = append(key, string(run.Status))
+					case search.ByModel:
+						key, m.model = append(key, model), &model
+					case search.ByTool:
+						key, m.tool = append(key, tool), &tool
+					case search.ByHour:
+						key = append(key, at.Format("2006-01-02T15:00:00Z"))
+					case search.ByDay:
+						key = append(key, at.Format(time.DateOnly))
+					case search.ByWeek:
+						key = append(key, at.AddDate(0, 0, -(int(at.Weekday())+6)%7).Format(time.DateOnly))
+					default:
+						key = append(key, run.Labels[strings.TrimPrefix(string(d), "label:")])
+					}
+				}
+				name := fmt.Sprint(len(key), key)
+				if len(key) == 0 {
+					name = "[]"
+				}
+				groups[name], keys[name] = append(groups[name], m), key
+			}
+		}
+	}
+	out := []search.Group{}
+	for name, members := range groups {
+		g := search.Group{Keys: keys[name]}
+		for _, measure := range q.Measures {
+			sum, values := int64(0), []int64(nil)
+			for _, m := range members {
+				value := func(v *int64) {
+					if v != nil {
+						values = append(values, *v)
+					}
+				}
+				switch measure {
+				case search.Runs:
+					sum++
+				case search.Errors:
+					sum += one(m.run.Status == record.StatusError)
+				case search.Regenerations:
+					sum += one(rewrote(all, m.run) == search.Regeneration)
+				case search.Edits:
+					sum += one(rewrote(all, m.run) == search.Edit)
+				case search.Interrupts:
+					sum += int64(len(m.run.Interrupts))
+				case search.InputTokens, search.OutputTokens, search.Tokens:
+					for model, u := range m.run.Stats.Usage {
+						if m.model == nil || *m.model == model {
+							sum += one(measure != search.OutputTokens)*u.InputTokens + one(measure != search.InputTokens)*u.OutputTokens
+						}
+					}
+				case search.ToolCalls:
+					for tool, n := range m.run.Stats.ToolCalls {
+						sum += one(m.tool == nil || *m.tool == tool) * n
+					}
+				case search.ToolFailures:
+					for tool, n := range m.run.failed {
+						sum += one(m.tool == nil || *m.tool == tool) * int64(n)
+					}
+				case search.FirstTokenP50:
+					value(m.run.Stats.TimeToFirstToken)
+				default:
+					value(m.run.Stats.Duration)
+				}
+			}
+			share := 0.0
+			switch measure {
+			case search.DurationP50, search.FirstTokenP50:
+				share = 0.5
+			case search.DurationP95:
+				share = 0.95
+			}
+			switch {
+			case share == 0:
+				g.Values = append(g.Values, &sum)
+			case len(values) == 0:
+				g.Values = append(g.Values, nil)
+			default:
+				slices.Sort(values)
+				v := values[int(share*float64(len(values)))]
+				g.Values = append(g.Values, &v)
+			}
+		}
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b search.Group) int { return slices.Compare(a.Keys, b.Keys) })
+	return out
+}
+
+func one(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
