@@ -167,6 +167,35 @@ func TestPage_LanesAreThoseOfThePicture(t *testing.T) {
 	p.calm(address)
 }
 
+// What Numbers shows of the running week is what the API counts, column by column.
+func TestPage_NumbersAreTheAPIs(t *testing.T) {
+	address := serve(t)
+	tour(t, address)
+	type groups struct {
+		Groups []struct {
+			By     map[string]string
+			Values struct{ Runs, Errors int }
+		}
+	}
+	counted := get(t, address+"/v1/statistics?by=status&measure=runs,errors", func(g groups) bool { return len(g.Groups) > 3 })
+	want := map[string]string{}
+	for _, g := range counted.Groups {
+		want[g.By["status"]] = fmt.Sprintf("%d/%d", g.Values.Errors, g.Values.Runs)
+	}
+	p := newBrowser(t).tab(address+"/?numbers=status&tables=errors", 1440, 900, false)
+	p.wait(".tablebox td")
+	got := eval[[][]string](p, `[...document.querySelectorAll(".tablebox tbody tr")].map((r) => [r.firstElementChild.textContent, r.lastElementChild.textContent])`)
+	if len(got) != min(len(want), 4) {
+		t.Errorf("the page has %d columns of %v", len(got), want)
+	}
+	for _, row := range got {
+		if row[1] != want[row[0]] {
+			t.Errorf("%s: the page says %s, the API %s", row[0], row[1], want[row[0]])
+		}
+	}
+	p.calm(address)
+}
+
 // A browser allows six connections to a host: ten tabs that are open leave room for the eleventh, as one that is hidden has no stream.
 func TestPage_TenTabs(t *testing.T) {
 	address := serve(t)

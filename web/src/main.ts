@@ -5,6 +5,7 @@ import "./page.css";
 import "./threads.css";
 import "./thread.css";
 import "./compare.css";
+import "./numbers.css";
 import "./extra.css";
 
 const target = document.getElementById("app");

@@ -31,6 +31,23 @@ export interface WaitingRun {
   interrupts: { interrupt: Interrupt; expired?: boolean }[];
 }
 
+/** A run as GET /v1/runs answers it. */
+export interface FoundRun {
+  threadId: string;
+  runId: string;
+  status: Status;
+  agent?: string;
+  labels?: Record<string, string>;
+  startedAt: string;
+  durationMs?: number;
+  inputTokens?: number;
+  outputTokens?: number;
+  errorCode?: string;
+  errorMessage?: string;
+  question?: string;
+  reply?: string;
+}
+
 export interface Badge {
   name: string;
   runId?: string;
