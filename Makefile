@@ -74,7 +74,7 @@ faults: ## put each fault at every request of the compactor ("make test": at eve
 # each request, which run without it, too.
 SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/timeline pkg/verify
 # What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
-DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance)|examples/[^/]*|internal/(parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
+DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page)|examples/[^/]*|internal/(parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
 
 # True where the race detector can be built. "go env CC" may hold options behind the compiler's name.
 HAS_C = { [ "$$(go env CGO_ENABLED)" = 1 ] && command -v $$(go env CC | cut -d ' ' -f 1); } >/dev/null

@@ -288,6 +288,25 @@ func (p *tab) calm(address string) {
 	}
 }
 
+// axe is the checker of accessibility, which make web installs.
+const axe = "../../web/node_modules/axe-core/axe.min.js"
+
+// accessible fails the test where axe finds a violation in the tab.
+func (p *tab) accessible() {
+	p.t.Helper()
+	script, err := os.ReadFile(axe)
+	if err != nil && os.Getenv("CI") != "true" {
+		p.t.Logf("accessibility is not checked (make web installs axe): %v", err)
+		return
+	} else if err != nil {
+		p.t.Fatal(err)
+	}
+	p.run(chromedp.Evaluate(string(script), nil))
+	for _, v := range eval[[]string](p, `axe.run({resultTypes: ["violations"]}).then((r) => r.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map((n) => "  " + n.html.slice(0, 200) + " " + (n.any[0]?.message ?? n.all[0]?.message ?? n.none[0]?.message ?? "")).join("\n")))`) {
+		p.t.Errorf("axe: %s", v)
+	}
+}
+
 // artefacts is the folder for screenshots: SKEIN_PICTURES, or one of the test's own.
 func artefacts(t *testing.T) string {
 	t.Helper()

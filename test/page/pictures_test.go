@@ -7,7 +7,7 @@ import (
 )
 
 // TestPage_Pictures opens every view, light and dark, wide and as on a phone, and takes its picture (SKEIN_PICTURES says where).
-// No view may raise an error, ask another host, or be wider than its screen.
+// No view may raise an error, ask another host, be wider than its screen, or have a fault that axe finds.
 func TestPage_Pictures(t *testing.T) {
 	address := serve(t)
 	play(t, address, true)
@@ -57,6 +57,7 @@ func TestPage_Pictures(t *testing.T) {
 			if wide := eval[int64](p, "document.documentElement.scrollWidth"); wide > view.width {
 				t.Errorf("the view is %d wide on a screen of %d", wide, view.width)
 			}
+			p.accessible()
 			p.calm(address)
 		})
 	}
