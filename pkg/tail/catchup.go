@@ -4,59 +4,84 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// catchUps bounds and serves the reads of records that are no longer in a ring.
+// catchUps bounds and serves the reads of records that are no longer in a ring. Tenants share the slots.
 type catchUps struct {
 	cfg     Config
 	topic   string
-	slots   chan struct{}
+	slots   *share.Pool
 	readers *kafka.Readers
 }
 
 func newCatchUps(cfg Config, topic string) *catchUps {
 	return &catchUps{
-		cfg: cfg, topic: topic, slots: make(chan struct{}, cfg.CatchUps),
+		cfg: cfg, topic: topic, slots: share.NewPool(int64(cfg.CatchUps)),
 		readers: kafka.NewReaders(cfg.Kafka, topic, cfg.CatchUps, kgo.KeepControlRecords(), kgo.FetchMaxPartitionBytes(catchUpFetch), kgo.FetchMaxBytes(catchUpFetch)),
 	}
 }
 
-func (t *Tail) catchUp() *catchUp { return &catchUp{of: t.catchUps, tail: t} }
+func (t *Tail) catchUp(r *Reader) *catchUp {
+	tenant, _, _ := strings.Cut(r.key, "/")
+	return &catchUp{of: t.catchUps, tail: t, tenant: tenant, id: r.p.id}
+}
 
 // catchUp reads one partition from the log for one reader.
 type catchUp struct {
 	of     *catchUps
 	tail   *Tail
-	client *kgo.Client // nil before the first read
+	tenant string
 	id     int32
+
+	// mu is held during a read; unused calls end between two reads.
+	mu     sync.Mutex
+	unused *time.Timer // nil before the first read
+	// held: the catch-up has a slot.
+	held   bool
+	client *kgo.Client // nil before the first read with the slot
 	// polled are records from the client that the reader has not returned yet.
 	polled []*kgo.Record
 	// failed: the client has returned an error, so it is not used again.
 	failed bool
 }
 
-// catchUpFetch bounds one fetch response, compressed.
-const catchUpFetch = 256 << 10
+const (
+	// catchUpFetch bounds one fetch response, compressed.
+	catchUpFetch = 256 << 10
+	// slotUnused is how long a reader keeps its slot between two reads. The slot of a stream whose client takes nothing goes to another reader;
+	// that of a quick one is kept, since its client has fetched ahead.
+	slotUnused = 50 * time.Millisecond
+)
+
+// take takes a slot if one is free.
+func (c *catchUp) take() bool {
+	c.held = c.of.slots.Take(c.tenant, 1)
+	return c.held
+}
 
 // open waits for a free slot and takes a client.
 func (c *catchUp) open(ctx context.Context, r *Reader) error {
-	select {
-	case c.of.slots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.tail.ctx.Done():
-		return ErrClosed
+	if !c.held {
+		wait, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(c.tail.ctx, func() { cancel(ErrClosed) })()
+		if err := c.of.slots.Wait(wait, c.tenant, 1); err != nil {
+			return err
+		}
+		c.held = true
 	}
 	c.tail.metrics.catchUps.Inc()
-	c.id = r.p.id
 	var err error
 	if c.client, err = c.of.readers.Lend(); err != nil {
-		<-c.of.slots
 		return err
 	}
 	c.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{c.of.topic: {c.id: kgo.NoResetOffset().At(r.next)}})
@@ -66,6 +91,13 @@ func (c *catchUp) open(ctx context.Context, r *Reader) error {
 // read returns up to batchBytes of records of the reader's thread and advances the reader. A batch without records means that it
 // has read records of other threads only.
 func (c *catchUp) read(ctx context.Context, r *Reader) (Batch, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unused == nil {
+		c.unused = time.AfterFunc(slotUnused, c.end)
+	}
+	c.unused.Stop() // if end runs already, it waits for this read; the next one then takes another slot
+	defer c.unused.Reset(slotUnused)
 	if c.client == nil {
 		if err := c.open(ctx, r); err != nil {
 			return Batch{}, fmt.Errorf("catching up: %w", err)
@@ -126,16 +158,22 @@ func (c *catchUp) poll(ctx context.Context, r *Reader) error {
 	return nil
 }
 
-// end returns the client.
+// end gives back the slot and the client. A later read begins anew where the reader is.
 func (c *catchUp) end() {
-	if c.client == nil {
-		return
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unused != nil {
+		c.unused.Stop()
 	}
-	if c.failed {
+	switch {
+	case c.client == nil:
+	case c.failed:
 		c.client.Close()
-	} else {
+	default:
 		c.of.readers.Return(c.client, c.id)
 	}
-	c.client, c.polled = nil, nil
-	<-c.of.slots
+	if c.held {
+		c.of.slots.Give(c.tenant, 1)
+	}
+	c.client, c.polled, c.held, c.failed = nil, nil, false, false
 }

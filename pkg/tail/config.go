@@ -19,9 +19,10 @@ type Config struct {
 	// Linger is how long a partition is still read after its last reader has left.
 	Linger time.Duration
 	// Window is how many offsets before the end of the log reading starts when the first reader of a partition comes. A
-	// reader that needs older records catches up by itself.
+	// reader that needs older records catches up by itself, and so does one that would wait until the window was read.
 	Window int64
-	// CatchUps bounds how many readers catch up from the log at the same time; further ones wait.
+	// CatchUps bounds how many readers catch up from the log at the same time; further ones wait. Tenants share them (share.Pool): one alone has
+	// half.
 	CatchUps int
 	// Away is how long brokers may be silent before readers get Batch.Away.
 	Away time.Duration
@@ -34,7 +35,7 @@ type Config struct {
 // DefaultConfig returns the settings of production for a topic set.
 func DefaultConfig(k kafka.Config) Config {
 	return Config{
-		RingBytes: 64 << 20, Linger: 30 * time.Second, Window: 20_000, CatchUps: 16, Away: 5 * time.Second,
+		RingBytes: 64 << 20, Linger: 30 * time.Second, Window: 20_000, CatchUps: 32, Away: 5 * time.Second,
 		Kafka: k, Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}
 }

@@ -59,10 +59,11 @@ func (r *Reader) Next(ctx context.Context) (Batch, error) {
 			return b, nil
 		}
 		if r.catchUp != nil {
+			had := r.next
 			if b, err = r.catchUp.read(ctx, r); err != nil {
 				return Batch{}, err
 			}
-			if len(b.Records) > 0 || b.Away != r.away {
+			if len(b.Records) > 0 || b.Away != r.away || had < r.end && r.next >= r.end {
 				r.away = b.Away
 				r.lastAsked = time.Now()
 				return b, nil
@@ -88,6 +89,9 @@ func (r *Reader) look() (_ Batch, wait bool, _ error) {
 		return Batch{}, false, p.err
 	}
 	g := p.ring
+	if r.overtakes() {
+		return Batch{}, true, nil
+	}
 	if r.next >= g.start {
 		r.attached = true
 	}
@@ -98,7 +102,7 @@ func (r *Reader) look() (_ Batch, wait bool, _ error) {
 		}
 		r.attached = false
 		if r.catchUp == nil {
-			r.catchUp = r.tail.catchUp()
+			r.catchUp = r.tail.catchUp(r)
 		}
 		return Batch{}, true, nil
 	}
@@ -111,6 +115,20 @@ func (r *Reader) look() (_ Batch, wait bool, _ error) {
 	wait = len(b.Records) == 0 && (r.next >= r.end || b.Through < r.end) && away == r.away
 	r.next, r.away = b.Through, away
 	return b, wait, nil
+}
+
+// overtakes reports whether the reader reads from the log up to its End, because a ring that is new still reads records before those. If no
+// slot for that is free, the reader waits for the ring. The partition's lock is held.
+func (r *Reader) overtakes() bool {
+	if g := r.p.ring; g.next >= r.p.filled || r.next <= g.next || r.next >= r.end || r.attached {
+		return false
+	}
+	if r.catchUp == nil {
+		if c := r.tail.catchUp(r); c.take() {
+			r.catchUp = c
+		}
+	}
+	return r.catchUp != nil
 }
 
 func (r *Reader) endCatchUp() {

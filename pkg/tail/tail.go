@@ -62,8 +62,10 @@ type partition struct {
 	// ready is closed once ring or err is set.
 	ready chan struct{}
 
-	mu      sync.Mutex
-	ring    *ring
+	mu   sync.Mutex
+	ring *ring
+	// filled is the end of the log when the ring was made.
+	filled  int64
 	readers int
 	// toEnd are readers that have not reached their End: records of other threads may bring them there.
 	toEnd map[*Reader]struct{}
@@ -223,7 +225,7 @@ func (t *Tail) start(p *partition) {
 		return
 	}
 	p.mu.Lock()
-	p.ring = newRing(max(first, end-t.cfg.Window))
+	p.ring, p.filled = newRing(max(first, end-t.cfg.Window)), end
 	p.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
