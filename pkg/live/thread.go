@@ -49,6 +49,7 @@ type Thread struct {
 	lineage  *lineage.Thread
 	said     lineage.Said
 	current  *Run // the run of the last record, which may not be in runs yet
+	bytes    int64
 }
 
 // Run is a run of a Thread.
@@ -69,6 +70,8 @@ type Run struct {
 	// again folds the recorded events once more to find the outcome of each; nil if all of them were folded.
 	again           *fold.Run
 	steady, replays bool
+	// text is about how long the fold's messages and state are, and bytes the part of Thread.Bytes that is the run's.
+	text, bytes int64
 }
 
 // start is the place of a run and the history that it continues.
@@ -174,9 +177,30 @@ func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 		t.add(r)
 	}
 	if outcome == fold.Folded || outcome == fold.SyntheticEnd {
+		t.weigh(r, len(e.Value))
 		err = t.show(r)
 	}
 	return r, outcome, err
+}
+
+// foldedMessage is about how much memory a message takes in a fold beside its text.
+const foldedMessage = 768
+
+// Bytes is about how much memory the folds of the thread's runs hold.
+func (t *Thread) Bytes() int64 { return t.bytes }
+
+// weigh updates Bytes after an event of a run was folded, or the run's fold was resumed.
+func (t *Thread) weigh(r *Run, event int) {
+	f := r.Fold()
+	if r.text += int64(event); r.bytes == 0 { // what the run continues
+		r.text = int64(len(f.State()))
+		for _, m := range f.Messages() {
+			r.text += int64(len(m.Raw))
+		}
+	}
+	bytes := foldedMessage*int64(f.MessageCount()) + 2*r.text
+	t.bytes += bytes - r.bytes
+	r.bytes = bytes
 }
 
 // add adds a run to the thread.
@@ -379,6 +403,7 @@ func (t *Thread) load(r *Run) error {
 	if f.Fold, err = compact.Resume(at.Messages, at.State, rec.Open.Fold); err != nil {
 		return fmt.Errorf("following run %q: %w", rec.RunID, err)
 	}
+	t.weigh(r, 0)
 	return t.show(r)
 }
 

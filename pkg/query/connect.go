@@ -51,5 +51,5 @@ func (s *stream) empty() error {
 	finished := agui.AppendString([]byte(`{"type":"RUN_FINISHED","threadId":`), s.threadID)
 	finished = append(agui.AppendString(append(finished, `,"runId":`...), s.call.runID), '}')
 	s.block(s.whole(s.call.runID, nil, nil, json.RawMessage(`{}`), finished, false), joining())
-	return s.out.flush()
+	return s.flush()
 }

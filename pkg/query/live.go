@@ -114,6 +114,9 @@ func (c *call) live(runID string, from cursor, once bool) error {
 	if err != nil {
 		return err
 	}
+	if err := s.weigh(); err != nil {
+		return err
+	}
 	s.once = once
 	streams.metrics.open.Inc()
 	defer streams.metrics.open.Dec()
@@ -140,6 +143,8 @@ func (s *stream) finish(err error) (why string, refused error) {
 		return end.why, later(end.detail)
 	case !s.out.begun:
 		return endRefused, err
+	case errors.Is(err, errNoRoom):
+		*end = *errRoom
 	case errors.As(err, &end):
 		if end.event != nil {
 			s.out.event(end.event, nil)
@@ -169,13 +174,13 @@ func newLiveMetrics(reg prometheus.Registerer) (*liveMetrics, error) {
 		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_query_streams", Help: "Live streams that are open."}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_streams_ended_total",
-			Help: "Live streams that ended, by reason: their run ended, --stream-life, a slow reader, a reader that left, an erased thread, a stopping process, ended credentials, a refusal, a failure.",
+			Help: "Live streams that ended, by reason: their run ended, --stream-life, a slow reader, a reader that left, an erased thread, a stopping process, no memory left for its tenant, ended credentials, a refusal, a failure.",
 		}, []string{"reason"}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_query_stream_events_total", Help: "Events that live streams have sent.",
 		}),
 	}
-	for _, why := range []string{endRun, endLife, endSlow, endErased, endDrain, endRevoked, endLeft, endRefused, endFailed} {
+	for _, why := range []string{endRun, endLife, endSlow, endErased, endDrain, endRoom, endRevoked, endLeft, endRefused, endFailed} {
 		m.ended.WithLabelValues(why)
 	}
 	if err := errors.Join(reg.Register(m.open), reg.Register(m.ended), reg.Register(m.events)); err != nil {

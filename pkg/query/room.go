@@ -161,24 +161,33 @@ func (l *load) end() {
 	l.free()
 }
 
-// hold counts memory that is held beyond the turn, and that makes no read a large one; a negative number gives it back.
+// hold counts memory that is held beyond the turn, and that makes no read a large one; a negative number gives it back. The error is a refusal
+// with errNoRoom.
 func (l *load) hold(bytes int64) error {
 	l.mu.Lock()
-	l.kept += bytes
-	l.mu.Unlock()
-	err := l.take(bytes)
-	if err != nil {
-		l.mu.Lock()
-		l.kept -= bytes
-		l.mu.Unlock()
+	defer l.mu.Unlock()
+	if more := l.used + bytes - l.taken; more > 0 {
+		if !l.memory.Take(l.tenant, more) {
+			return l.noRoom(bytes)
+		}
+		l.taken += more
 	}
-	return err
+	l.kept += bytes
+	l.used += bytes
+	if bytes < 0 && !l.reads {
+		l.giveBack()
+	}
+	return nil
 }
 
 // free gives the memory back but for what hold has taken.
 func (l *load) free() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.giveBack()
+}
+
+func (l *load) giveBack() {
 	l.used = l.kept
 	if over := l.taken - l.kept; over > 0 {
 		l.memory.Give(l.tenant, over)
@@ -209,6 +218,11 @@ func (l *load) take(bytes int64) error {
 		return nil
 	}
 	l.used -= bytes
+	return l.noRoom(bytes)
+}
+
+// noRoom refuses memory that the pool does not give.
+func (l *load) noRoom(bytes int64) error {
 	if l.used+bytes > l.memory.Alone() {
 		return errors.Join(errNoRoom, &refusal{
 			status: http.StatusUnprocessableEntity, extensions: map[string]any{"limit": "read-memory"},

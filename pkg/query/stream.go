@@ -1,11 +1,13 @@
 package query
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -22,7 +24,6 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tail"
-	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // The reasons for the end of a stream, for metrics.
@@ -32,6 +33,7 @@ const (
 	endSlow    = "slow"    // the reader did not keep up
 	endErased  = "erased"  // the thread was erased
 	endDrain   = "drain"   // the process stops
+	endRoom    = "room"    // the tenant's streams and reads hold its share of memory
 	endRevoked = "revoked" // the credentials of the reader expired or were revoked
 	endLeft    = "left"    // the reader disconnected
 	endRefused = "refused" // the request was refused
@@ -61,7 +63,7 @@ type stream struct {
 	rows      []store.Run
 	thread    *live.Thread
 	partition int32
-	// held is the memory that rows and folds take.
+	// held is the memory that was counted: of the stream itself, its rows and folds.
 	held int64
 	// reader returns raw records; all of them below through were taken in.
 	reader  *tail.Reader
@@ -97,6 +99,7 @@ var (
 	errLife     = &endError{why: endLife, detail: "the stream has reached its longest life; resume from the last id"}
 	errSlow     = &endError{why: endSlow, detail: "the stream was not read fast enough; resume from the last id"}
 	errDraining = &endError{why: endDrain, detail: "this process is stopping; resume from the last id"}
+	errRoom     = &endError{why: endRoom, detail: "your streams and reads hold as much memory as one tenant may have; resume from the last id"}
 )
 
 // newStream returns a stream of a run, or of a thread's runs.
@@ -135,7 +138,7 @@ func (s *stream) serve() error {
 		if done, err := s.play(); done || err != nil {
 			return err
 		}
-		if err := s.out.flush(); err != nil {
+		if err := s.flush(); err != nil {
 			return err
 		}
 		b, err := s.next()
@@ -150,14 +153,22 @@ func (s *stream) serve() error {
 		if err := s.take(b); err != nil {
 			return err
 		}
+		if err := s.weigh(); err != nil {
+			return err
+		}
 	}
 }
 
 // reopen opens the thread. A stream that has begun retries until the store and Kafka answer.
-func (s *stream) reopen() error {
+func (s *stream) reopen() error { return s.patiently(s.open) }
+
+// patiently calls f. A stream that has begun calls it again, and says so in comments, until the store and Kafka answer; an error that another
+// call would return as well, or one of final, ends it.
+func (s *stream) patiently(f func() error, final ...error) error {
 	for waiting := false; ; {
-		err := s.open()
-		if err == nil || !s.out.begun || s.ctx.Err() != nil || errors.Is(err, errBroken) {
+		err := f()
+		is := func(e error) bool { return errors.Is(err, e) }
+		if err == nil || !s.out.begun || s.ctx.Err() != nil || is(errBroken) || is(errCaller) || is(errNoRoom) || slices.ContainsFunc(final, is) {
 			return err
 		}
 		if !time.Now().Before(s.until) {
@@ -170,7 +181,7 @@ func (s *stream) reopen() error {
 		} else {
 			s.out.comment("")
 		}
-		if err := s.out.flush(); err != nil {
+		if err := s.flush(); err != nil {
 			return err
 		}
 		if err := s.sleep(streamRetry); err != nil {
@@ -220,11 +231,15 @@ func (s *stream) recorded() (done bool, _ error) {
 		}
 		s.partition = row.Raw.Partition
 		return true, s.history(s.runID)
-	case s.from.seq >= 0 && row.Raw.NextSeq >= 0 && s.from.seq >= row.Raw.NextSeq-1 && row.Status != record.StatusAbandoned:
-		s.nothing()
-		return true, nil
 	case s.from.seq >= 0 && row.Raw.NextSeq < 0:
 		return false, s.unnumbered()
+	case s.from.seq >= 0 && row.Status == record.StatusAbandoned:
+		return false, nil
+	case s.from.seq >= 0 && s.from.seq >= row.Raw.NextSeq:
+		return false, s.foreign()
+	case s.from.seq >= 0 && s.from.seq == row.Raw.NextSeq-1:
+		s.nothing()
+		return true, nil
 	case s.from.seq >= 0:
 		return false, nil
 	case at.Partition != row.Raw.Partition || at.Offset < row.Raw.First || at.Offset > last:
@@ -288,7 +303,6 @@ func (s *stream) openOnce() error {
 	if at := s.from.at; s.resumes() && at.Offset >= 0 && at.Partition != s.partition {
 		return s.foreign()
 	}
-	running := foldsOf(rows)
 	lighten(rows)
 	thread, err := live.New(s.threadID, recordsOf(rows), to[s.partition], &recordsOfThread{s, rows})
 	if err != nil {
@@ -299,30 +313,38 @@ func (s *stream) openOnce() error {
 		return err
 	}
 	s.thread = thread
-	if err := s.hold(int64(len(rows))*store.RowBytes + running); err != nil {
+	if err := s.weigh(); err != nil {
 		return err
 	}
 	return s.follow(from)
 }
 
-// foldsOf is about how much memory the folds of the runs take that go on.
-func foldsOf(rows []store.Run) (bytes int64) {
-	for i := range rows {
-		if rows[i].Status == record.StatusRunning {
-			bytes += verify.Bytes(&rows[i].Run)
-		}
-	}
-	return bytes
-}
+// streamBytes is about how much memory a stream takes that only waits, its buffer included.
+const streamBytes = 4<<10 + keptBuffer
 
-// hold counts the memory of what the stream keeps of its thread.
-func (s *stream) hold(bytes int64) error {
-	more := bytes - s.held
-	err := s.load.hold(more)
+// weigh counts the memory that the stream holds by now.
+func (s *stream) weigh() error {
+	bytes := int64(streamBytes)
+	if s.thread != nil {
+		bytes += int64(len(s.rows))*store.RowBytes + s.thread.Bytes()
+	}
+	err := s.load.hold(bytes - s.held)
 	if err == nil {
 		s.held = bytes
 	}
 	return err
+}
+
+// flush sends what was written. A reader that takes it slowly keeps its memory, so that is counted.
+func (s *stream) flush() error {
+	if n := int64(s.out.b.Len()); n > keptBuffer {
+		if err := s.load.hold(n); err != nil {
+			s.out.b = bytes.Buffer{}
+			return err
+		}
+		defer func() { _ = s.load.hold(-n) }() // giving back never fails
+	}
+	return s.out.flush()
 }
 
 // lighten drops the parts of rows that streams do not use: each reader of an open run holds the rows of its thread.
@@ -398,8 +420,11 @@ func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
 		if s.runID == "" {
 			return 0, badRequest(headerLastEventID + ": seq numbers the events of one run; use that run's stream")
 		}
-		if r := thread.Run(s.runID); r != nil && r.Record != nil && r.Record.Raw.NextSeq > s.from.seq+1 {
-			from = min(from, thread.Replay(r, r.Record.Raw.First))
+		if r := thread.Run(s.runID); r != nil && r.Record != nil {
+			missing := r.Record.Raw.NextSeq - s.from.seq - 1
+			if missing > 0 || missing == 0 && r.Record.Status != record.StatusRunning { // of an abandoned run the end is missing
+				from = min(from, thread.Replay(r, r.Record.Raw.First))
+			}
 		}
 	default:
 		erased, err := s.store.Erasure(s.ctx, s.tenant, s.threadID)
@@ -448,8 +473,15 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 	}
 	s.like = e.Headers
 	run, outcome, err := s.thread.Take(e)
-	if err != nil || run == nil || outcome != fold.Folded && outcome != fold.SyntheticEnd {
+	if err != nil || run == nil {
 		return err
+	}
+	had := false
+	if s.seq >= 0 && run.Head.ID == s.runID && e.Headers.Seq >= s.seq { // behind it every event is new, be it numbered or not
+		had, s.seq = e.Headers.Seq == s.seq, -1
+	}
+	if outcome != fold.Folded && outcome != fold.SyntheticEnd {
+		return nil
 	}
 	if s.resumes() {
 		switch id := run.Head.ID; {
@@ -462,11 +494,7 @@ func (s *stream) takeRecord(m *kgo.Record) error {
 			return nil
 		}
 	}
-	if run != s.playing || m.Offset <= s.after || e.Headers.Seq < s.seq {
-		return nil
-	}
-	if had := s.seq >= 0 && e.Headers.Seq == s.seq; had {
-		s.seq = -1 // from here on every event is new, be it numbered or not
+	if run != s.playing || m.Offset <= s.after || s.seq >= 0 || had {
 		return nil
 	}
 	s.give(m.Value, cursor{at: e.Position(), seq: -1})
@@ -528,7 +556,7 @@ func (s *stream) play() (done bool, _ error) {
 			if !s.out.begun {
 				s.nothing()
 			}
-			return true, s.out.flush()
+			return true, s.flush()
 		}
 		if from := s.thread.From(); s.through < from { // the events in between belong to runs that are over
 			if err := s.follow(from); err != nil {
@@ -545,7 +573,7 @@ func (s *stream) play() (done bool, _ error) {
 	s.out.begin(s.from)
 	if s.thread != nil && !s.thread.Open() { // the next record makes the stream read the thread again
 		s.thread, s.rows = nil, nil
-		return false, s.hold(0)
+		return false, s.weigh()
 	}
 	return false, nil
 }
@@ -585,7 +613,8 @@ func (s *stream) join(r *live.Run) error {
 	s.playing, s.heard, s.after, s.seq = r, time.Now(), -1, -1
 	f := r.Fold()
 	if f == nil {
-		return s.load.inTurn(s.ctx, func() error { return s.history(r.Head.ID) })
+		history := func() error { return s.history(r.Head.ID) }
+		return s.patiently(func() error { return s.load.inTurn(s.ctx, history) }, store.ErrNotFound)
 	}
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, seq: -1}
 	switch {
@@ -616,7 +645,7 @@ func (s *stream) history(run string) error {
 	}
 	s.block(s.whole(run, h.run.Started, h.Messages, h.State, terminal, s.holdsOther(h.run.ParentRunID)), at)
 	s.load.rest() // its reader may be slow
-	return s.out.flush()
+	return s.flush()
 }
 
 // whole returns the events of an ended run for a client: start, snapshots and terminal event.
@@ -669,7 +698,7 @@ func (s *stream) next() (tail.Batch, error) {
 		case time.Now().Before(s.until):
 			s.beat()
 		}
-		if err := s.out.flush(); err != nil {
+		if err := s.flush(); err != nil {
 			return b, err
 		}
 	}
@@ -785,10 +814,18 @@ func (s *stream) close() {
 	}
 }
 
-// recordsOfThread reads a thread's runs from the index and skein.runs (live.Source).
+// recordsOfThread reads a thread's runs from the index and skein.runs (live.Source). Once the thread is open, its reads wait for the store: the
+// thread cannot take a record twice. Before, reopen repeats them all.
 type recordsOfThread struct {
 	*stream
 	rows []store.Run
+}
+
+func (s *recordsOfThread) patiently(f func() error) error {
+	if s.thread == nil {
+		return f()
+	}
+	return s.stream.patiently(f, errBehind, store.ErrNotFound)
 }
 
 func (s *recordsOfThread) row(run string) (store.Run, error) {
@@ -800,12 +837,15 @@ func (s *recordsOfThread) row(run string) (store.Run, error) {
 }
 
 // Record implements live.Source.
-func (s *recordsOfThread) Record(run string) (*record.Run, error) {
+func (s *recordsOfThread) Record(run string) (rec *record.Run, _ error) {
 	row, err := s.row(run)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := s.recordOf(row)
+	err = s.patiently(func() (err error) {
+		rec, err = s.recordOf(row)
+		return err
+	})
 	if errors.Is(err, ErrRecordGone) {
 		return nil, fmt.Errorf("%w: run %q has a newer record: %w", errBehind, run, err)
 	}
@@ -821,22 +861,21 @@ func (s *recordsOfThread) Record(run string) (*record.Run, error) {
 // History implements live.Source.
 func (s *recordsOfThread) History(run string) (lineage.History, error) {
 	var h restored
-	err := s.load.inTurn(s.ctx, func() (err error) {
-		h, err = s.restore(s.rows, run)
-		return err
+	err := s.patiently(func() error {
+		return s.load.inTurn(s.ctx, func() (err error) {
+			h, err = s.restore(s.rows, run)
+			return err
+		})
 	})
 	return h.History, err
 }
 
 // Holding implements live.Source.
 func (s *recordsOfThread) Holding(messageIDs []string) ([]string, error) {
-	versions, err := s.store.Holding(s.ctx, s.tenant, s.threadID, messageIDs)
-	if err != nil {
-		return nil, err
-	}
-	var runs []string
-	for run := range versions {
-		runs = append(runs, run)
-	}
-	return runs, nil
+	var versions map[string]int64
+	err := s.patiently(func() (err error) {
+		versions, err = s.store.Holding(s.ctx, s.tenant, s.threadID, messageIDs)
+		return err
+	})
+	return slices.Collect(maps.Keys(versions)), err
 }

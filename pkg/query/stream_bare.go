@@ -41,7 +41,7 @@ func (s *stream) bare(away error) error {
 	s.out.begin(s.from)
 	s.out.comment("the lineage store does not answer; this run continues without it")
 	for seq := had.Headers.Seq; ; {
-		if err := s.out.flush(); err != nil {
+		if err := s.flush(); err != nil {
 			return err
 		}
 		over, err := s.bareBatch(func(e record.Event) bool {
@@ -53,7 +53,7 @@ func (s *stream) bare(away error) error {
 			return terminal(&e)
 		})
 		if over || err != nil {
-			return errors.Join(err, s.out.flush())
+			return errors.Join(err, s.flush())
 		}
 	}
 }

@@ -2,6 +2,7 @@ package query
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,11 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tail"
 )
 
-// A reader that takes nothing is ended, and holds nothing any more. What came to it has an id behind which it goes on.
-func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
+// newLiveFixture is newRawFixture with live streams.
+func newLiveFixture(t *testing.T) *rawFixture {
+	t.Helper()
 	f := newRawFixture(t)
 	cfg := tail.DefaultConfig(f.cluster.Config)
 	cfg.Logger, cfg.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
@@ -29,6 +32,143 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.service.tail.Close)
+	t.Cleanup(f.service.Drain)
+	return f
+}
+
+// thread returns a thread whose records lie on partition 3, as those of the fixture do.
+func (f *rawFixture) thread() string {
+	for n := 0; ; n++ {
+		name := fmt.Sprint("live-", n)
+		if key, err := record.ThreadKey("acme", name); err != nil || record.Partition([]byte(key), 4) == 3 {
+			return name
+		}
+	}
+}
+
+// produce writes what was added.
+func (f *rawFixture) produce() {
+	f.t.Helper()
+	kafkatest.Produce(f.t, f.cluster.Config, f.log[f.sent:]...)
+	f.sent = len(f.log)
+}
+
+// stream opens acme's live stream; lines are those of its answer.
+func (f *rawFixture) stream(path, lastID string) (lines *bufio.Scanner) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), kafkatest.Timeout)
+	f.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.server.URL+path, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	req.Header.Set("Tenant", "acme")
+	req.Header.Set("Last-Event-ID", lastID)
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = resp.Body.Close() }) // it was cut
+	lines = bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 16<<20)
+	return lines
+}
+
+// find reads lines up to one that holds a text, and returns the last id before it.
+func find(t *testing.T, lines *bufio.Scanner, text string) (lastID string) {
+	t.Helper()
+	for lines.Scan() {
+		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			lastID = id
+		}
+		if strings.Contains(lines.Text(), text) {
+			return lastID
+		}
+	}
+	t.Fatalf("the stream ends without %q: %v", text, lines.Err())
+	return ""
+}
+
+// What a stream holds counts as its tenant's memory, also as its run grows. Where there is no room it ends with an id to resume from.
+func TestStream_EndsWhereThereIsNoRoom(t *testing.T) {
+	f := newLiveFixture(t)
+	memory, thread := f.service.room.memory, f.thread()
+	event := func(value string) { f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, value) }
+	event(fmt.Sprintf(started, "r"))
+	event(`{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`)
+	f.produce()
+	path := "/v1/threads/" + thread + "/runs/r/stream"
+	lines := f.stream(path, "")
+	find(t, lines, "TEXT_MESSAGE_START")
+	if held := memory.HeldBy("acme"); held < streamBytes+2*foldedAtLeast || held > 1<<20 {
+		t.Errorf("a stream of a run that has begun counts for %d bytes", held)
+	}
+	delta := fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":%q}`, strings.Repeat("x", 300_000))
+	event(delta)
+	f.produce()
+	find(t, lines, "xxx")
+	if held := memory.HeldBy("acme"); held < 600_000 {
+		t.Errorf("a fold with 300,000 characters counts for %d bytes", held)
+	}
+	rest := int64(0)
+	for n := int64(1 << 24); n > 0; n /= 2 {
+		for memory.Take("acme", n) {
+			rest += n
+		}
+	}
+	event(delta)
+	f.produce()
+	id := find(t, lines, "hold as much memory as one tenant may have")
+	if n := testutil.ToFloat64(f.service.streams.metrics.ended.WithLabelValues(endRoom)); n != 1 {
+		t.Errorf("%v streams ended for want of room", n)
+	}
+	if r := f.get("acme", path); r.status != http.StatusTooManyRequests || !strings.Contains(r.body, `"limit":"read-memory"`) {
+		t.Errorf("another stream: %d %s", r.status, r.body)
+	}
+	memory.Give("acme", rest)
+	event(fmt.Sprintf(finished, "r"))
+	f.produce()
+	if last := find(t, f.stream(path, id), "RUN_FINISHED"); id != "3:3" || last != "3:4" {
+		t.Errorf("it ends at %s, and resumes to %s", id, last)
+	}
+	f.server.Close() // handlers have ended
+	if held := f.service.room.held(); held != nothingHeld {
+		t.Error(held)
+	}
+}
+
+// foldedAtLeast is less than one event takes in a fold.
+const foldedAtLeast = 20
+
+// The proxy's caller had an event that Skein could not fold: the stream goes on behind it, also with events that have no number.
+func TestStream_ResumesBehindAnEventThatWasNotFolded(t *testing.T) {
+	f := newLiveFixture(t)
+	thread := f.thread()
+	event := func(seq int64, value string) {
+		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: seq}, value)
+	}
+	event(0, fmt.Sprintf(started, "r"))
+	event(1, `{"type":"CUSTOM","name":"one","value":1}`)
+	event(2, `{"type":"CUSTOM"}`)
+	event(-1, `{"type":"CUSTOM","name":"unnumbered","value":1}`)
+	event(3, `{"type":"CUSTOM","name":"three","value":1}`)
+	event(-1, fmt.Sprintf(finished, "r"))
+	f.produce()
+	lines := f.stream("/v1/threads/"+thread+"/runs/r/stream", "seq:2")
+	var got []string
+	for lines.Scan() {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			got = append(got, data)
+		}
+	}
+	if text := strings.Join(got, " "); len(got) != 3 || !strings.Contains(text, "unnumbered") || !strings.Contains(text, "three") || !strings.Contains(text, "RUN_FINISHED") {
+		t.Errorf("behind seq:2 came %s", text)
+	}
+}
+
+// A reader that takes nothing is ended, and holds nothing any more. What came to it has an id behind which it goes on.
+func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
+	f := newLiveFixture(t)
 	f.service.cfg.Stall = 100 * time.Millisecond
 	const events = 200 // of 50 KB: more than what lies in the buffers of a connection
 	offsets := []int64{f.event("r", fmt.Sprintf(started, "r"))}

@@ -249,18 +249,22 @@ func TestAttach_AnswersAtOnceWhereNothingHasCome(t *testing.T) {
 	}
 }
 
+// numbered publishes events of a run with their numbers.
+func (s *site) numbered(thread, run string, events []string, from, to int) {
+	s.t.Helper()
+	var lines []string
+	for i := from; i < to; i++ {
+		lines = append(lines, fmt.Sprintf(`{"seq":%d,"event":%s}`, i, events[i]))
+	}
+	if status, answer := s.send(http.MethodPost, s.ingest+runPath(thread, run)+"/events", "application/vnd.skein.events+ndjson", strings.Join(lines, "\n")); status != http.StatusOK {
+		s.t.Fatalf("%d %s", status, answer)
+	}
+}
+
 func TestAttach_GoesOnBehindAnEventOfTheProxy(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), options{})
 	events := said("chat", "r", 5)
-	numbered := func(from, to int) {
-		var lines []string
-		for i := from; i < to; i++ {
-			lines = append(lines, fmt.Sprintf(`{"seq":%d,"event":%s}`, i, events[i]))
-		}
-		if status, answer := s.send(http.MethodPost, s.ingest+runPath("chat", "r")+"/events", "application/vnd.skein.events+ndjson", strings.Join(lines, "\n")); status != http.StatusOK {
-			t.Fatalf("%d %s", status, answer)
-		}
-	}
+	numbered := func(from, to int) { s.numbered("chat", "r", events, from, to) }
 	early := s.attach(0, runPath("chat", "r")+"/stream", "seq:2") // the proxy did not wait for Kafka
 	numbered(0, 5)
 	late := s.attach(0, runPath("chat", "r")+"/stream", "seq:2")
@@ -276,6 +280,7 @@ func TestAttach_GoesOnBehindAnEventOfTheProxy(t *testing.T) {
 	s.status("chat", "r", "finished")
 	over(s.attach(0, runPath("chat", "r")+"/stream", "seq:2"))
 	s.try(0, runPath("chat", "r")+"/stream", "seq:8").refused(http.StatusNoContent)
+	s.try(0, runPath("chat", "r")+"/stream", "seq:9").refused(http.StatusBadRequest)
 }
 
 // Retention has deleted the first events of a run: a reader that stopped among them is told to join, and can.
@@ -342,6 +347,13 @@ func TestAttach_GivesTheEndOfARunThatWasGivenUp(t *testing.T) {
 	if rest := s.attach(0, runPath("chat", "r")+"/stream", "").rest(); typesOf(rest) != "RUN_STARTED MESSAGES_SNAPSHOT STATE_SNAPSHOT RUN_ERROR" {
 		t.Errorf("who joins gets %s", typesOf(rest))
 	}
+	s.numbered("numbered", "r", said("numbered", "r", 5), 0, 4)
+	s.status("numbered", "r", "abandoned")
+	for id, want := range map[string]string{"seq:3": "RUN_ERROR", "seq:1": "TEXT_MESSAGE_CONTENT TEXT_MESSAGE_CONTENT RUN_ERROR"} {
+		if got := typesOf(s.attach(0, runPath("numbered", "r")+"/stream", id).rest()); got != want {
+			t.Errorf("behind %s came %s, want %s", id, got, want)
+		}
+	}
 }
 
 // A run of a thread falls silent while the next one begins and ends. Once the first is abandoned, the thread's stream goes on with the next.
@@ -389,11 +401,7 @@ func TestAttach_EndsWhereTheProcessDoes(t *testing.T) {
 	events := said("chat", "r", 5)
 	s.publish("chat", "r", events[:4]...)
 	r := s.attach(0, runPath("chat", "r")+"/stream", "")
-	for r.lastID != "0:3" {
-		if _, ok := r.event(); !ok {
-			t.Fatal("the stream is over")
-		}
-	}
+	r.until("0:3")
 	s.services[0].Drain()
 	if _, ok := r.event(); ok {
 		t.Error("the stream goes on")
@@ -413,11 +421,7 @@ func TestAttach_GoesOnWhereTheProcessWasKilled(t *testing.T) {
 	s.publish("chat", "r", events[:4]...)
 	r := s.attach(0, runPath("chat", "r")+"/stream", "")
 	r.lossy = true
-	for r.lastID != "0:3" {
-		if _, ok := r.event(); !ok {
-			t.Fatal("the stream is over")
-		}
-	}
+	r.until("0:3")
 	s.servers[s.queries[0]].CloseClientConnections()
 	for {
 		f, ok := r.next()
@@ -441,11 +445,7 @@ func TestAttach_GoesOnOnceKafkaIsBack(t *testing.T) {
 	events := said("chat", "r", 5)
 	s.publish("chat", "r", events[:4]...)
 	r := s.attach(0, runPath("chat", "r")+"/stream", "")
-	for r.lastID != "0:3" {
-		if _, ok := r.event(); !ok {
-			t.Fatal("the stream is over")
-		}
-	}
+	r.until("0:3")
 	wire.Decide(func(kafkatest.Request) kafkatest.Fate { return kafkatest.CutBefore })
 	if f, ok := r.next(); !ok || !strings.Contains(f.comment, "Kafka does not answer") {
 		t.Fatalf("while Kafka is away the stream says %+v", f)
@@ -463,25 +463,69 @@ type away struct {
 	is *atomic.Bool
 }
 
-func (a away) Run(ctx context.Context, tenant, thread, run string) (store.Run, error) {
+func unlessAway[T any](a away, read func() (T, error)) (T, error) {
 	if a.is.Load() {
-		return store.Run{}, errors.New("the store is away")
+		var none T
+		return none, errors.New("the store is away")
 	}
-	return a.Reader.Run(ctx, tenant, thread, run)
+	return read()
+}
+
+func (a away) Run(ctx context.Context, tenant, thread, run string) (store.Run, error) {
+	return unlessAway(a, func() (store.Run, error) { return a.Reader.Run(ctx, tenant, thread, run) })
 }
 
 func (a away) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
-	if a.is.Load() {
-		return nil, errors.New("the store is away")
-	}
-	return a.Reader.IndexedTo(ctx, tenant)
+	return unlessAway(a, func() (map[int32]int64, error) { return a.Reader.IndexedTo(ctx, tenant) })
 }
 
 func (a away) Thread(ctx context.Context, tenant, thread string) ([]store.Run, error) {
-	if a.is.Load() {
-		return nil, errors.New("the store is away")
+	return unlessAway(a, func() ([]store.Run, error) { return a.Reader.Thread(ctx, tenant, thread) })
+}
+
+func (a away) Lineage(ctx context.Context, tenant, thread string) ([]store.Run, error) {
+	return unlessAway(a, func() ([]store.Run, error) { return a.Reader.Lineage(ctx, tenant, thread) })
+}
+
+func (a away) Contents(ctx context.Context, tenant, thread string, runs []string) (map[string]store.Content, error) {
+	return unlessAway(a, func() (map[string]store.Content, error) { return a.Reader.Contents(ctx, tenant, thread, runs) })
+}
+
+func (a away) Holding(ctx context.Context, tenant, thread string, ids []string) (map[string]int64, error) {
+	return unlessAway(a, func() (map[string]int64, error) { return a.Reader.Holding(ctx, tenant, thread, ids) })
+}
+
+func (a away) Erasure(ctx context.Context, tenant, thread string) (store.Erasure, error) {
+	return unlessAway(a, func() (store.Erasure, error) { return a.Reader.Erasure(ctx, tenant, thread) })
+}
+
+// While a stream follows a run, another one begins on the thread, whose place only the store knows. The stream waits for the store, and goes on.
+func TestAttach_WaitsForTheStoreWhereAnotherRunBegins(t *testing.T) {
+	var gone atomic.Bool
+	s := start(t, kafkatest.Start(t, 1), options{reader: func(r store.Reader) store.Reader { return away{r, &gone} }})
+	one, two := said("chat", "one", 5), said("chat", "two", 2)
+	s.publish("chat", "zero", said("chat", "zero", 2)...) // to 5
+	s.status("chat", "zero", "finished")
+	s.publish("chat", "one", one[:4]...)
+	r := s.attach(0, runPath("chat", "one")+"/stream", "")
+	r.until("0:9")
+	gone.Store(true)
+	s.input("chat", "two", `{"threadId":"chat","runId":"two","messages":[{"id":"zero-a","role":"assistant","content":"0 1 "},{"id":"u2","role":"user","content":"More"}],"state":{}}`)
+	s.publish("chat", "two", two...)
+	s.publish("chat", "one", one[4:]...)
+	for {
+		f, ok := r.next()
+		if !ok || f.data != "" {
+			t.Fatalf("while the store is away the stream gives %+v", f)
+		}
+		if strings.Contains(f.comment, "cannot be read now") {
+			break
+		}
 	}
-	return a.Reader.Thread(ctx, tenant, thread)
+	gone.Store(false)
+	if got, want := strings.Join(r.rest(), "\n"), strings.Join(one[4:], "\n"); got != want {
+		t.Errorf("then came\n%s\nwant\n%s", got, want)
+	}
 }
 
 func TestAttach_WaitsForTheStore(t *testing.T) {
@@ -490,11 +534,7 @@ func TestAttach_WaitsForTheStore(t *testing.T) {
 	one, two := said("chat", "one", 5), said("chat", "two", 2)
 	s.publish("chat", "one", one[:4]...)
 	r := s.attach(0, "/v1/threads/chat/stream", "")
-	for r.lastID != "0:3" {
-		if _, ok := r.event(); !ok {
-			t.Fatal("the stream is over")
-		}
-	}
+	r.until("0:3")
 	gone.Store(true)
 	s.try(0, "/v1/threads/chat/stream", "").refused(http.StatusServiceUnavailable)
 	s.publish("chat", "one", one[4:]...)

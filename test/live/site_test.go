@@ -380,3 +380,16 @@ func (r *reader) rest() []string {
 		events = append(events, f.data)
 	}
 }
+
+// until reads up to the event with an id, and returns the events.
+func (r *reader) until(id string) (events []string) {
+	r.t.Helper()
+	for r.lastID != id {
+		f, ok := r.event()
+		if !ok {
+			r.t.Fatalf("the stream ends before %s, with %s", id, typesOf(events))
+		}
+		events = append(events, f.data)
+	}
+	return events
+}
