@@ -93,7 +93,9 @@ func find(t *testing.T, lines *bufio.Scanner, text string) (lastID string) {
 func TestStream_EndsWhereThereIsNoRoom(t *testing.T) {
 	f := newLiveFixture(t)
 	memory, thread := f.service.room.memory, f.thread()
-	event := func(value string) { f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, value) }
+	event := func(value string) {
+		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, value)
+	}
 	event(fmt.Sprintf(started, "r"))
 	event(`{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`)
 	f.produce()

@@ -440,6 +440,37 @@ func TestRun_KeepsThePace(t *testing.T) {
 	})
 }
 
+// What is erased while a slow replay goes on is left out from a minute later on.
+func TestRun_LeavesOutWhatIsErasedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, kafkatest.StartCluster(t, 3, kafkatest.Virtual()).Config, nil)
+		var want []*kgo.Record
+		for i := range 4 {
+			if m := w.event("acme", "erased", "", text); i < 2 { // at 0, 100, 200 and 300 s
+				want = append(want, m)
+			}
+			want = append(want, w.event("acme", "kept", "", text))
+		}
+		p := w.plan(replay.Options{Query: replay.Query{Tenant: "acme"}, Pace: 0.02}) // 50 s for each second
+		done := make(chan replay.Done, 1)
+		go func() {
+			d, err := p.Run(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			done <- d
+		}()
+		time.Sleep(110 * time.Second)
+		w.write("acme", "erased", kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1}), `{}`)
+		if d := <-done; d.Published != len(want) {
+			t.Errorf("it says %+v", d)
+		}
+		if got := w.replayed(); !slices.Equal(got, positions(want...)) {
+			t.Errorf("replayed are %s, want %s", got, positions(want...))
+		}
+	})
+}
+
 func TestRun_FollowsWhatComes(t *testing.T) {
 	kafkatest.OnBoth(t, 3, func(t *testing.T, cfg kafka.Config) {
 		w := newWorld(t, cfg, nil)

@@ -22,6 +22,9 @@ const (
 	inFlight = 4 * kafka.MaxValueBytes
 	// flushWithin is how long a replay that was stopped waits for what it has sent.
 	flushWithin = kafka.DeliveryTimeout + 5*time.Second
+	// erasuresEvery is how often a replay that keeps a pace or follows looks for erasures: what it publishes later than that after its thread was erased
+	// is left out.
+	erasuresEvery = time.Minute
 )
 
 // Done is how far a replay came.
@@ -36,11 +39,7 @@ type Done struct {
 // original, the headers that are allowed, the time at which it is published and its original's position (HeaderReplayedFrom); records of one key come
 // to one partition. What Done says holds with an error as well.
 func (p *Plan) Run(ctx context.Context) (Done, error) {
-	ends, err := p.endsNow(ctx)
-	if err != nil {
-		return Done{}, err
-	}
-	if err := p.selection.erasures(ctx, p.cfg, ends); err != nil {
+	if err := p.lookForErasures(ctx); err != nil {
 		return Done{}, err
 	}
 	// A batch that is too large costs all that is in it.
@@ -50,7 +49,7 @@ func (p *Plan) Run(ctx context.Context) (Done, error) {
 	}
 	defer cl.Close()
 	topic := p.cfg.Topics().Events
-	s := &sender{plan: p, client: cl, clock: clock{pace: p.options.Pace}, next: map[int32]int64{}}
+	s := &sender{plan: p, client: cl, clock: clock{pace: p.options.Pace}, next: map[int32]int64{}, looked: time.Now()}
 	for partition, span := range p.spans {
 		s.next[partition] = span.Start
 	}
@@ -61,6 +60,15 @@ func (p *Plan) Run(ctx context.Context) (Done, error) {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
 	defer cancel()
 	return s.end(errors.Join(err, cl.Flush(ending)))
+}
+
+// lookForErasures reads the erasures that have come since it was planned, or since the last look.
+func (p *Plan) lookForErasures(ctx context.Context) error {
+	ends, err := p.endsNow(ctx)
+	if err != nil {
+		return err
+	}
+	return p.selection.erasures(ctx, p.cfg, ends)
 }
 
 // endsNow returns what the selected partitions of skein.events hold by now.
@@ -85,6 +93,7 @@ type sender struct {
 	plan   *Plan
 	client *kgo.Client
 	clock  clock
+	looked time.Time // for erasures
 
 	mu        sync.Mutex // next, published and err change as acknowledgements come
 	next      map[int32]int64
@@ -107,6 +116,11 @@ func (s *sender) send(ctx context.Context, records iter.Seq2[*kgo.Record, error]
 			if err := s.clock.wait(ctx, m.Timestamp); err != nil {
 				return err
 			}
+			if taken, err = s.still(ctx, m); err != nil {
+				return err
+			}
+		}
+		if taken {
 			// Not with ctx: what is sent is waited for, so that it can be said how far it came.
 			s.client.Produce(context.WithoutCancel(ctx), s.plan.replayed(m), func(_ *kgo.Record, err error) { s.acknowledged(m, err) })
 		}
@@ -119,6 +133,17 @@ func (s *sender) send(ctx context.Context, records iter.Seq2[*kgo.Record, error]
 		}
 	}
 	return nil
+}
+
+// still reports whether a record that was taken is not erased by now. It looks for erasures once a minute at most.
+func (s *sender) still(ctx context.Context, m *kgo.Record) (bool, error) {
+	if time.Since(s.looked) >= erasuresEvery {
+		if err := s.plan.lookForErasures(ctx); err != nil {
+			return false, err
+		}
+		s.looked = time.Now()
+	}
+	return m.Offset >= s.plan.selection.erased[string(m.Key)], nil
 }
 
 // replayed is a record as it is published.
