@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -119,5 +120,17 @@ func (s *following) read(ctx context.Context) (came bool, err error) {
 		}
 		before, came = nil, true
 	}
+	// The event that says that the thread was erased has no id, since nothing can be resumed behind it.
+	if n := len(before); n > 0 && isErased(before[n-1].Data) {
+		if s.failed = s.f(before[n-1]); s.failed == nil {
+			return true, errNothingMore
+		}
+	}
 	return came, nil
+}
+
+// isErased reports whether an event ends the stream of a thread that was erased.
+func isErased(event []byte) bool {
+	var e struct{ Type, Code string }
+	return json.Unmarshal(event, &e) == nil && e.Type == "RUN_ERROR" && e.Code == "skein-erased"
 }

@@ -63,6 +63,10 @@ func TestFollow_GivesEachEventOnce(t *testing.T) {
 			[]func(http.ResponseWriter){says("id: 3:1\ndata: a\n\n"), status(410)},
 			[]string{"3:1 a"}, []string{"", "3:1"}, "HTTP 410", 0,
 		},
+		"erased": {
+			[]func(http.ResponseWriter){says("id: 3:1\ndata: a\n\ndata: {\"type\":\"RUN_ERROR\",\"message\":\"gone\",\"code\":\"skein-erased\"}\n\n: the thread was erased\n\n")},
+			[]string{"3:1 a", ` {"type":"RUN_ERROR","message":"gone","code":"skein-erased"}`}, []string{""}, "", 0,
+		},
 		"never there": {nil, nil, []string{""}, "is skein dev running?", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -133,6 +134,32 @@ func TestState_IsThatBehindTheEventWhichIsAskedFor(t *testing.T) {
 			t.Errorf("of the tip %q: %s", tip.RunID, tip.said())
 		}
 	})
+}
+
+// A request that waits for a turn to read the log leaves the steps that are in memory to others.
+func TestState_WaitsForTheLogWithoutTheTimeline(t *testing.T) {
+	f := newRawFixture(t)
+	at := []int64{f.event("r", fmt.Sprintf(started, "r")), f.event("r", `{"type":"CUSTOM","name":"n","value":1}`)}
+	f.indexed("r", "", at...)
+	f.state("?at=1")
+	room := f.service.room
+	room.patience = time.Minute
+	for room.large.Take("acme", 1) {
+	}
+	waits := make(chan reply, 1)
+	go func() { waits <- f.get("acme", "/v1/threads/chat/runs/r/state?at=end") }() // of a run that goes on, so it reads on
+	for deadline := time.Now().Add(kafkatest.Timeout); room.waits.Held() == 0; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not wait for a turn")
+		}
+	}
+	if r := f.state("?at=1"); r.N != 1 {
+		t.Errorf("it answers %+v", r)
+	}
+	room.large.Give("acme", 1)
+	if r := <-waits; r.status != http.StatusOK {
+		t.Errorf("%d %s", r.status, r.body)
+	}
 }
 
 func TestState_GivesPagesOfSteps(t *testing.T) {

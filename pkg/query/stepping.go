@@ -32,16 +32,13 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	}
 	row := v.runs[i]
 	origin := fmt.Sprint(row.Raw.Partition, row.Raw.First, row.Refolds, row.BaseRefolds, row.ParentRunID, "/", row.Base)
-	held, err := c.timelines.acquire(c.r.Context(), timelineKey{c.tenant, c.threadID, run}, origin)
+	held, suffices, err := c.acquireTimeline(v, timelineKey{c.tenant, c.threadID, run}, origin, enough)
 	if err != nil {
 		return err
 	}
 	bytes := int64(-1) // a timeline that failed is not kept
 	defer func() { c.timelines.release(held, bytes) }()
-	if r := held.reader; r != nil {
-		r.Update(recordsOf(v.runs))
-	}
-	if r := held.reader; r == nil || !r.Done() && !enough(r) {
+	if !suffices {
 		c.metrics.timelineReads.WithLabelValues(readFromLog).Inc()
 		if held.reader, err = c.readTimeline(v, row, held.reader); err != nil {
 			return err
@@ -49,7 +46,7 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	} else {
 		c.metrics.timelineReads.WithLabelValues(readFromCache).Inc()
 	}
-	bytes = held.reader.Bytes() + held.reader.FoldBytes()
+	bytes = held.size()
 	if !held.reader.Begun() {
 		return &refusal{
 			status: http.StatusNotFound, extensions: map[string]any{"total": 0},
@@ -57,6 +54,27 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 		}
 	}
 	return f(stepping{held.reader, c, row})
+}
+
+// acquireTimeline acquires a run's timeline, and reports whether it is enough without reading the log. If it is not, the request has one of its
+// tenant's turns for large reads: it waits for that without the timeline, which others can step through meanwhile.
+func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough func(*timeline.Reader) bool) (held *cachedRun, suffices bool, err error) {
+	for {
+		if held, err = c.timelines.acquire(c.r.Context(), key, origin); err != nil {
+			return nil, false, err
+		}
+		if r := held.reader; r != nil {
+			r.Update(recordsOf(v.runs))
+			suffices = r.Done() || enough(r)
+		}
+		if suffices || c.load.larges {
+			return held, suffices, nil
+		}
+		c.timelines.release(held, held.size())
+		if err := c.load.enlarge(c.r.Context()); err != nil {
+			return nil, false, err
+		}
+	}
 }
 
 // readStepped is readThread for stepping. It drops the cached timelines of a thread that no longer exists.
@@ -73,9 +91,6 @@ func (c *call) readStepped() (view, error) {
 
 // readTimeline reads the raw events of a run that r has not read; all of them if r is nil.
 func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timeline.Reader, error) {
-	if err := c.load.enlarge(c.r.Context()); err != nil {
-		return nil, err
-	}
 	counted := verify.Bytes(&row.Run)            // of the fold; what the timeline holds comes beside it
 	defer func() { _ = c.load.take(-counted) }() // giving back never fails
 	if err := c.load.take(counted); err != nil {

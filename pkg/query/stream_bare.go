@@ -3,6 +3,8 @@ package query
 import (
 	"errors"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -45,7 +47,7 @@ func (s *stream) bare(away error) error {
 			return err
 		}
 		over, err := s.bareBatch(func(e record.Event) bool {
-			if !s.isBare(e) || e.Offset <= at.Offset || e.Headers.Seq >= 0 && e.Headers.Seq <= seq {
+			if !ofRun(e, had.Headers.RunID) || e.Offset <= at.Offset || e.Headers.Seq >= 0 && e.Headers.Seq <= seq {
 				return false
 			}
 			seq = max(seq, e.Headers.Seq)
@@ -65,7 +67,7 @@ func (s *stream) bareScan() (had *record.Event, _ error) {
 	}
 	for !s.caughtUp() {
 		_, err := s.bareBatch(func(e record.Event) bool {
-			if e.Offset == s.from.at.Offset && s.isBare(e) {
+			if e.Offset == s.from.at.Offset && (ofRun(e, s.runID) || ofRun(e, clientRunID(s.runID))) {
 				had = &e
 			}
 			return false
@@ -107,9 +109,18 @@ func (s *stream) bareEvent(m *kgo.Record) (record.Event, bool, error) {
 	return e, ok, err
 }
 
-// isBare reports whether an event belongs to the run and is not malformed.
-func (s *stream) isBare(e record.Event) bool {
-	if e.Headers.Kind != record.KindEvent || e.Headers.RunID != s.runID {
+// clientRunID returns the id in the headers of a run "id~2": that of the agent, which has used it before.
+func clientRunID(run string) string {
+	id, number, _ := strings.Cut(run, "~")
+	if _, err := strconv.Atoi(number); err != nil {
+		return run
+	}
+	return id
+}
+
+// ofRun reports whether an event has a run id in its headers and is not malformed.
+func ofRun(e record.Event, id string) bool {
+	if e.Headers.Kind != record.KindEvent || e.Headers.RunID != id {
 		return false
 	}
 	_, err := agui.Decode(e.Value)

@@ -47,6 +47,14 @@ type cachedRun struct {
 	at    *lru.Element // nil once evicted
 }
 
+// size is what the cache counts for the run; -1 before it is read.
+func (c *cachedRun) size() int64 {
+	if c.reader == nil {
+		return -1
+	}
+	return c.reader.Bytes() + c.reader.FoldBytes()
+}
+
 func newTimelines(limit int64, m *metrics) *timelines {
 	return &timelines{
 		metrics: m, bytes: share.NewPool(limit), byRun: map[timelineKey]*cachedRun{}, recents: map[string]*lru.List{},

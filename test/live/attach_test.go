@@ -572,6 +572,10 @@ func TestAttach_GoesOnWithoutTheStore(t *testing.T) {
 	if status, answer := s.send(http.MethodDelete, s.ingest+"/v1/threads/erased", "", ""); status != http.StatusAccepted {
 		t.Fatalf("%d %s", status, answer)
 	}
+	again := said("again", "r", 1)
+	again[0] = `{"type":"RUN_STARTED","threadId":"again","runId":"r","parentRunId":"r"}`
+	s.publish("again", "r", said("again", "r", 1)...) // behind the erasure, from 11 to 15
+	s.publish("again", "r", again[:2]...)             // its second run with this id: r~2
 	gone.Store(true)
 	const reason = "the lineage store does not answer"
 	for _, path := range []string{"/v1/threads/chat/lineage", "/v1/threads/chat", runPath("chat", "r"), runPath("chat", "r") + "/history"} {
@@ -607,6 +611,12 @@ func TestAttach_GoesOnWithoutTheStore(t *testing.T) {
 		t.Errorf("then came\n%s\nwant\n%s", got, want)
 	}
 	s.try(0, runPath("chat", "r")+"/stream", r.lastID).refused(http.StatusNoContent)
+
+	r = s.attach(0, runPath("again", "r~2")+"/stream", "0:16")
+	s.publish("again", "r", again[2:]...)
+	if got, want := strings.Join(r.rest(), "\n"), strings.Join(again[1:], "\n"); got != want {
+		t.Errorf("of the second run with an id came\n%s\nwant\n%s", got, want)
+	}
 }
 
 // Many come at once. A tenant that is alone may have half of a process's streams: beyond that its readers are told when to come again, the others are
