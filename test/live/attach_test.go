@@ -204,6 +204,46 @@ func TestAttach_FollowsAThreadOverItsRuns(t *testing.T) {
 	}
 }
 
+// Runs that overlap come one after another, in the order of their starts, each whole: a client lets no second RUN_STARTED into a run.
+func TestAttach_GivesRunsThatOverlapOneAfterAnother(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{})
+	all := map[string][]string{"a": said("chat", "a", 3), "b": said("chat", "b", 3), "c": said("chat", "c", 3)}
+	s.publish("chat", "a", all["a"][:2]...)
+	r := s.attach(0, "/v1/threads/chat/stream", "")
+	r.until("0:1")
+	s.publish("chat", "b", all["b"][:3]...) // b begins in a, and ends behind it
+	s.publish("chat", "a", all["a"][2:]...)
+	s.publish("chat", "c", all["c"]...) // c begins and ends in b
+	s.publish("chat", "b", all["b"][3:]...)
+	var got []string
+	for len(got) == 0 || !strings.Contains(got[len(got)-1], `"runId":"c"`) || !strings.Contains(got[len(got)-1], "RUN_FINISHED") {
+		f, ok := r.event()
+		if !ok {
+			t.Fatalf("the stream ends with %s", got)
+		}
+		got = append(got, f.data)
+	}
+	text := strings.Join(got, "\n")
+	if !strings.HasPrefix(text, strings.Join(all["a"][2:], "\n")+"\n"+all["b"][0]) {
+		t.Errorf("a does not go on to its end before b begins:\n%s", text)
+	}
+	for _, run := range []string{"b", "c"} {
+		_, of, _ := strings.Cut(text, all[run][0])
+		if run == "b" {
+			of, _, _ = strings.Cut(of, all["c"][0])
+		}
+		says := ""
+		for line := range strings.Lines(of) {
+			if strings.HasPrefix(line, "{") {
+				says += textOf(line, run+"-a")
+			}
+		}
+		if strings.Count(of, "RUN_FINISHED") != 1 || !strings.Contains(of, all[run][len(all[run])-1]) || says != "0 1 2 " {
+			t.Errorf("of run %s came\n%s", run, of)
+		}
+	}
+}
+
 // A reader that was cut goes on where it was, while the run goes on, and also when all of it is over long since.
 func TestAttach_GoesOnBehindAnyEvent(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), options{})
@@ -329,6 +369,27 @@ func TestAttach_EndsWhereTheThreadIsErased(t *testing.T) {
 		defer again.close()
 		return again.resp.Status, again.resp.StatusCode == http.StatusGone
 	})
+}
+
+// An erasure of a thread without runs ends nobody who waits for its first run.
+func TestAttach_WaitsForTheFirstRunBehindAnErasure(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{})
+	events := said("chat", "r", 2)
+	readers := []*reader{s.attach(0, runPath("chat", "r")+"/stream", ""), s.attach(0, "/v1/threads/chat/stream", "")}
+	for _, r := range readers {
+		if f, ok := r.next(); !ok || f.id != "join" {
+			t.Fatalf("the stream begins with %+v", f)
+		}
+	}
+	if status, answer := s.send(http.MethodDelete, s.ingest+"/v1/threads/chat", "", ""); status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	s.publish("chat", "r", events...)
+	for _, r := range readers {
+		if got := r.until("0:6"); !strings.HasSuffix(strings.Join(got, "\n"), events[len(events)-1]) {
+			t.Errorf("behind the erasure came %s", got)
+		}
+	}
 }
 
 func TestAttach_GivesTheEndOfARunThatWasGivenUp(t *testing.T) {

@@ -1,13 +1,18 @@
 package live
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
@@ -59,6 +64,65 @@ func TestConnect_RestoresAThread(t *testing.T) {
 	}
 }
 
+// Many clients connect at the same time to a run that goes on: each has what was said, and follows the run to its end.
+func TestConnect_JoinsARunThatGoesOn(t *testing.T) {
+	const clients = 300
+	s := start(t, kafkatest.Start(t, 2), options{query: func(c *query.Config) { c.Streams = 2 * clients }})
+	events := said("chat", "r", 6)
+	s.input("chat", "r", fmt.Sprintf(input, "chat", "r"))
+	s.publish("chat", "r", events[:5]...)
+	var joined, over sync.WaitGroup
+	joined.Add(clients)
+	for range clients {
+		over.Go(func() {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.queries[0]+"/v1/connect", strings.NewReader(`{"threadId":"chat","runId":"mine","messages":[]}`))
+			if err != nil {
+				panic(err) // a constant request
+			}
+			resp, err := s.client.Do(req)
+			if err != nil {
+				t.Error(err)
+				joined.Done()
+				return
+			}
+			defer func() { _ = resp.Body.Close() }() // read to its end
+			r := &reader{t: t, lines: bufio.NewReader(resp.Body), lossy: true}
+			var got []string
+			for {
+				f, ok := r.event()
+				if !ok {
+					break
+				}
+				if got = append(got, f.data); f.id != "" && len(got) == 4 {
+					joined.Done()
+				}
+			}
+			if text := strings.Join(got[min(4, len(got)):], "\n"); text != strings.Join(events[5:], "\n") || !strings.Contains(strings.Join(got, ""), "0 1 2 ") {
+				t.Errorf("%s: a client got %s", resp.Status, got)
+			}
+		})
+	}
+	joined.Wait()
+	s.publish("chat", "r", events[5:]...)
+	over.Wait()
+}
+
+// publishOnceConnected forwards calls to query, and publishes once one of a thread is answered.
+func (s *site) publishOnceConnected(thread, run string, events ...string) (address string) {
+	to, err := url.Parse(s.queries[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(to)
+	forward.FlushInterval = -1
+	forward.Transport = s.client.Transport
+	forward.ModifyResponse = func(*http.Response) error {
+		s.publish(thread, run, events...)
+		return nil
+	}
+	return s.serve(forward)
+}
+
 // A stock HttpAgent that knows nothing but the thread's id holds after connect what one holds that made its runs, and one that comes
 // while a run goes on has its end, too.
 func TestConnect_IsAnAgentToAStockClient(t *testing.T) {
@@ -70,14 +134,7 @@ func TestConnect_IsAnAgentToAStockClient(t *testing.T) {
 	events := said("chat", "r", 6)
 	s.input("chat", "r", fmt.Sprintf(input, "chat", "r"))
 	s.publish("chat", "r", events[:5]...)
-	job := conformance.Job{Answer: &conformance.Answer{URL: s.queries[0] + "/v1/connect", ThreadID: "chat"}}
-	watch := s.attach(0, "/v1/threads/chat/stream", "") // once it is there, so is what was said
-	if _, ok := watch.event(); !ok {
-		t.Fatal("the stream is over")
-	}
-	go func() {
-		s.publish("chat", "r", events[5:]...)
-	}()
+	job := conformance.Job{Answer: &conformance.Answer{URL: s.publishOnceConnected("chat", "r", events[5:]...) + "/v1/connect", ThreadID: "chat"}}
 	failed := said("failed", "r", 2)
 	failed[len(failed)-1] = `{"type":"RUN_ERROR","message":"the model is away"}`
 	s.publish("failed", "r", failed...)
