@@ -368,13 +368,52 @@ func TestQuery_ReplaysAtFullSpeed(t *testing.T) {
 	}
 }
 
+// Readers come again and again to a run that goes on, which has no record yet: each has the whole run read and folded.
 func TestQuery_Attach(t *testing.T) {
 	r := newReads(t)
 	r.chain(Hostile, "long", size(40_000, 10_000))
-	r.start()
+	open := r.open(Hostile, size(36_000, 5_000))
+	r.Stage = r.Site.Start("query", "--sqlite", r.file, "--stream-life", "1s")
 	got := r.attack("stream of a run at the end of a long thread × 40", 40, fmt.Sprintf("/v1/threads/long/runs/run-%d/stream", size(40_000, 10_000)-1))
 	if got.by["200"] == 0 {
 		t.Errorf("the attacker got %s", got)
+	}
+	got = r.attack("stream of a run that goes on × 40", 40, "/v1/threads/"+open+"/stream", "/v1/threads/"+open+"/runs/r/stream")
+	if got.by["200"] == 0 {
+		t.Errorf("the attacker got %s", got)
+	}
+}
+
+// open writes events of a run that goes on, to a partition that has nothing else, and returns its thread.
+func (r *reads) open(who string, messages int) (thread string) {
+	r.TB.Helper()
+	used := map[int32]bool{}
+	partition := func(who, thread string) (string, int32) {
+		key, err := record.ThreadKey(who, thread)
+		r.fatal(err)
+		return key, record.Partition([]byte(key), Partitions)
+	}
+	for _, t := range [][2]string{{Honest, "chat"}, {Honest, "long"}, {Hostile, "long"}} {
+		_, p := partition(t[0], t[1])
+		used[p] = true
+	}
+	for n := 0; ; n++ {
+		thread = fmt.Sprint("open-", n)
+		key, p := partition(who, thread)
+		if used[p] {
+			continue
+		}
+		var log []*kgo.Record
+		add := func(value string) {
+			log = append(log, &kgo.Record{Topic: r.Kafka.Topics().Events, Partition: p, Key: []byte(key), Value: []byte(value),
+				Headers: kafka.Headers(record.Headers{Kind: record.KindEvent, RunID: "r", Seq: int64(len(log))})})
+		}
+		add(fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":"r"}`, thread))
+		for i := range messages {
+			add(fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"%d","role":"assistant","delta":"a"}`, i))
+		}
+		kafkatest.Produce(r.TB, r.Kafka, log...)
+		return thread
 	}
 }
 
