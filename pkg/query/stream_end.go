@@ -1,0 +1,79 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/skeinhq/skein/pkg/live"
+	"github.com/skeinhq/skein/pkg/tail"
+)
+
+// The reasons for the end of a stream, for metrics.
+const (
+	endRun     = "run"     // the run is over and was sent whole
+	endLife    = "life"    // --stream-life is over
+	endSlow    = "slow"    // the reader did not keep up
+	endErased  = "erased"  // the thread was erased
+	endDrain   = "drain"   // the process stops
+	endRoom    = "room"    // the tenant's streams and reads hold its share of memory
+	endRevoked = "revoked" // the credentials of the reader expired or were revoked
+	endLeft    = "left"    // the reader disconnected
+	endRefused = "refused" // the request was refused
+	endFailed  = "failed"  // something else went wrong
+)
+
+// endError ends a stream that has begun.
+type endError struct {
+	why    string // for metrics
+	detail string // for the reader, as a comment
+	// event is a RUN_ERROR that is sent first; nil if the reader can resume.
+	event []byte
+}
+
+func (e *endError) Error() string { return e.detail }
+
+var (
+	errLife     = &endError{why: endLife, detail: "the stream has reached its longest life; resume from the last id"}
+	errSlow     = &endError{why: endSlow, detail: "the stream was not read fast enough; resume from the last id"}
+	errDraining = &endError{why: endDrain, detail: "this process is stopping; resume from the last id"}
+	errRoom     = &endError{why: endRoom, detail: "your streams and reads hold as much memory as one tenant may have; resume from the last id"}
+)
+
+// lost maps an error of the reader to the end of the stream.
+func (s *stream) lost(err error) error {
+	switch {
+	case s.ctx.Err() != nil:
+		return context.Cause(s.ctx)
+	case errors.Is(err, tail.ErrSlow):
+		return errSlow
+	case errors.Is(err, tail.ErrClosed):
+		return errDraining
+	case errors.Is(err, tail.ErrGone) && s.resumes():
+		return s.gone()
+	}
+	return err
+}
+
+// codeErased is the code of the RUN_ERROR that ends the stream of an erased thread.
+const codeErased = "skein-erased"
+
+const erasedDetail = "the thread was erased"
+
+var errErased = &endError{
+	why: endErased, detail: erasedDetail, event: []byte(`{"type":"RUN_ERROR","message":"` + erasedDetail + `","code":"` + codeErased + `"}`),
+}
+
+// erased handles an erasure of the thread: it refuses a resumed stream that has not begun, ends one that has sent events, and starts over for one
+// that has sent none.
+func (s *stream) erased() error {
+	switch {
+	case !s.out.begun && !s.from.joins():
+		return &refusal{status: http.StatusGone, detail: erasedDetail}
+	case s.playing == nil && s.begun < 0: // nothing was sent; later events belong to a new thread
+		thread, err := live.New(s.threadID, nil, s.through, &recordsOfThread{stream: s})
+		s.thread, s.rows = thread, nil
+		return err
+	}
+	return errErased
+}

@@ -1,0 +1,192 @@
+package query
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compact"
+	"github.com/skeinhq/skein/pkg/lineage"
+	"github.com/skeinhq/skein/pkg/live"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// silentBeats is the number of heartbeats' time without an event of its run after which a stream checks whether that was abandoned.
+const silentBeats = 4
+
+// play ends the playing run if it is over, and joins the next one.
+func (s *stream) play() (done bool, _ error) {
+	for s.thread != nil {
+		if s.playing == nil {
+			next := s.pick()
+			if next == nil {
+				break
+			}
+			if err := s.join(next); err != nil {
+				return false, err
+			}
+		}
+		if !s.over(s.playing) {
+			if s.caughtUp() { // the id is known to be right
+				s.out.begin(s.from)
+			}
+			return false, nil
+		}
+		s.end(s.playing)
+		s.played, s.begun, s.playing = s.playing.Head.ID, s.playing.Head.Start, nil
+		if s.runID != "" || s.once {
+			if !s.out.begun {
+				s.nothing()
+			}
+			return true, s.flush()
+		}
+		if from := s.thread.From(); s.through < from { // the events in between belong to runs that are over
+			if err := s.follow(from); err != nil {
+				return false, err
+			}
+		}
+	}
+	if !s.caughtUp() {
+		return false, nil
+	}
+	if s.once {
+		return true, s.empty()
+	}
+	s.out.begin(s.from)
+	if s.thread != nil && !s.thread.Open() { // the next record makes the stream read the thread again
+		s.thread, s.rows = nil, nil
+		return false, s.weigh()
+	}
+	return false, nil
+}
+
+// caughtUp reports whether everything was read that the log had when the reader began.
+func (s *stream) caughtUp() bool { return s.through >= s.reader.End() }
+
+// pick returns the run to play next; nil if there is none yet.
+func (s *stream) pick() *live.Run {
+	if s.resumes() || !s.caughtUp() {
+		return nil
+	}
+	if s.runID != "" {
+		if r := s.thread.Run(s.runID); r != nil && r.Begun() {
+			return r
+		}
+		return nil
+	}
+	var latest *live.Run
+	for _, r := range s.thread.Runs() {
+		switch {
+		case !r.Begun() || r.Head.Start <= s.begun:
+		case s.begun >= 0:
+			return r
+		default:
+			latest = r
+		}
+	}
+	return latest
+}
+
+// over reports whether the run has ended and all of its events were read.
+func (s *stream) over(r *live.Run) bool { return !r.Head.Open() && s.through >= r.Next }
+
+// join sends the current state of a run to a client that has none of it.
+func (s *stream) join(r *live.Run) error {
+	s.playing, s.heard, s.after, s.seq = r, time.Now(), -1, -1
+	f := r.Fold()
+	if f == nil {
+		history := func() error { return s.history(r.Head.ID) }
+		return s.patiently(func() error { return s.load.inTurn(s.ctx, history) }, store.ErrNotFound)
+	}
+	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, seq: -1}
+	switch {
+	case f.Ended():
+		s.block(s.whole(r.Head.ID, f.Summary().Started, f.Messages(), f.State(), f.Summary().Terminal, s.holdsOther(r.Head.Parent)), at)
+	case s.holdsOther(r.Head.Parent):
+		s.block(f.PreludeAfresh(), at)
+	default:
+		s.block(f.Prelude(), at)
+	}
+	return nil
+}
+
+// holdsOther reports whether the client holds a run that is not this parent, because the stream played it before.
+func (s *stream) holdsOther(parent string) bool { return s.played != "" && s.played != parent }
+
+// history sends a run from its record.
+func (s *stream) history(run string) error {
+	h, err := s.restore(s.rows, run)
+	if err != nil {
+		return err
+	}
+	at := cursor{at: record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1}, seq: -1}
+	at.ended = h.run.Status == record.StatusAbandoned
+	terminal := h.run.Terminal
+	if h.run.Status == record.StatusRunning {
+		terminal = nil
+	}
+	s.block(s.whole(run, h.run.Started, h.Messages, h.State, terminal, s.holdsOther(h.run.ParentRunID)), at)
+	s.load.rest() // its reader may be slow
+	return s.flush()
+}
+
+// whole returns the events of an ended run for a client: start, snapshots and terminal event.
+func (s *stream) whole(run string, started json.RawMessage, messages []agui.Message, state, terminal json.RawMessage, anew bool) []json.RawMessage {
+	if started == nil {
+		started = s.started(run)
+	}
+	events := append([]json.RawMessage{started}, compact.Snapshots(messages, state, anew)...)
+	if terminal != nil {
+		events = append(events, terminal)
+	}
+	return events
+}
+
+// started makes the RUN_STARTED of a run that has none.
+func (s *stream) started(run string) json.RawMessage {
+	b := agui.AppendString([]byte(`{"type":"RUN_STARTED","threadId":`), s.threadID)
+	return append(agui.AppendString(append(b, `,"runId":`...), run), '}')
+}
+
+// end sends the terminal event of a run that Skein has ended. That event is on no topic.
+func (s *stream) end(r *live.Run) {
+	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, ended: true, seq: -1}
+	if r.Fold() != nil && r.Fold().Ended() || r.Record == nil || r.Record.Status != record.StatusAbandoned || r.Record.Terminal == nil || s.last == at || s.from == at {
+		return
+	}
+	s.give(r.Record.Terminal, at)
+}
+
+// checkAbandoned asks the store about a playing run that has been silent for a while, also while other runs of the thread go on. It sends the
+// end of one that was abandoned, and reports whether it did.
+func (s *stream) checkAbandoned() (ended bool, _ error) {
+	if s.playing == nil || time.Since(s.heard) < silentBeats*s.cfg.StreamHeartbeat {
+		return false, nil
+	}
+	s.heard = time.Now()
+	id := s.playing.Head.ID
+	var row store.Run
+	err := s.load.inTurn(s.ctx, func() (err error) {
+		row, err = s.store.Run(s.ctx, s.tenant, s.threadID, id)
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound) && s.playing.Record != nil:
+		return false, s.erased()
+	case err != nil: // the next check may succeed
+		return false, s.ctx.Err()
+	case row.Status != record.StatusAbandoned || row.Raw.Next < s.playing.Next:
+		return false, nil
+	}
+	// The run has had no event since: send its synthetic end.
+	s.playing.Record = &row.Run
+	s.playing.Head.End, s.playing.Head.Status = s.playing.Next-1, lineage.Status(row.Status)
+	s.end(s.playing)
+	s.played, s.begun, s.playing = id, s.playing.Head.Start, nil
+	if s.runID == "" {
+		return true, nil
+	}
+	return true, &endError{why: endRun}
+}

@@ -1,0 +1,121 @@
+package query
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/skeinhq/skein/pkg/live"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// recorded answers from the run's record alone, if the run has ended and its record is all that the reader needs.
+func (s *stream) recorded() (done bool, _ error) {
+	if s.runID == "" {
+		return false, nil
+	}
+	row, err := s.store.Run(s.ctx, s.tenant, s.threadID, s.runID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && row.Status == record.StatusRunning {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	last := row.Raw.Next - 1
+	switch at := s.from.at; {
+	case s.from.joins():
+		if s.rows, err = s.store.Thread(s.ctx, s.tenant, s.threadID); err != nil {
+			return false, err
+		}
+		s.partition = row.Raw.Partition
+		return true, s.history(s.runID)
+	case s.from.seq >= 0 && row.Raw.NextSeq < 0:
+		return false, s.unnumbered()
+	case s.from.seq >= 0 && row.Status == record.StatusAbandoned:
+		return false, nil
+	case s.from.seq >= 0 && s.from.seq >= row.Raw.NextSeq:
+		return false, s.foreign()
+	case s.from.seq >= 0 && s.from.seq == row.Raw.NextSeq-1:
+		s.nothing()
+		return true, nil
+	case s.from.seq >= 0:
+		return false, nil
+	case at.Partition != row.Raw.Partition || at.Offset < row.Raw.First || at.Offset > last:
+		return false, s.foreign()
+	case at.Offset == last && (row.Status != record.StatusAbandoned || s.from.ended):
+		s.nothing()
+		return true, nil
+	}
+	return false, nil
+}
+
+// nothing answers a reader that already has everything: 204.
+func (s *stream) nothing() {
+	s.w.Header().Set("Cache-Control", "no-store")
+	s.w.WriteHeader(http.StatusNoContent)
+}
+
+// foreign refuses an id that is no event of the requested run or thread.
+func (s *stream) foreign() error {
+	of := "this thread"
+	if s.runID != "" {
+		of = "this run"
+	}
+	return badRequest(fmt.Sprintf("%s: %s is not an event of %s that was sent; leave it out to join", headerLastEventID, s.from, of))
+}
+
+// resumes reports whether the reader has given the id of an event whose run is not known yet.
+func (s *stream) resumes() bool { return !s.from.joins() && s.playing == nil && s.begun < 0 }
+
+// gone refuses an id that is older than the log.
+func (s *stream) gone() error {
+	return &refusal{status: http.StatusGone, detail: fmt.Sprintf("%s: %s is older than skein.events keeps; leave it out to join", headerLastEventID, s.from)}
+}
+
+// unnumbered refuses a seq id for a run whose producer does not number events. It ends a stream that has begun.
+func (s *stream) unnumbered() error {
+	detail := fmt.Sprintf("%s: %s, but the events of run %q have no sequence numbers; leave it out to join", headerLastEventID, s.from, s.runID)
+	if s.out.begun {
+		return &endError{why: endRefused, detail: detail}
+	}
+	return badRequest(detail)
+}
+
+// unknown refuses an id beyond the end of the log.
+func (s *stream) unknown() error {
+	return badRequest(fmt.Sprintf("%s: skein.events has nothing at %s yet: the id is of another topic set, or invented; leave it out to join", headerLastEventID, s.from))
+}
+
+// start returns the offset from which raw records are needed.
+func (s *stream) start(thread *live.Thread, rows []store.Run) (int64, error) {
+	from := thread.From()
+	switch at := s.from.at.Offset; {
+	case !s.resumes():
+	case s.from.seq >= 0:
+		if s.runID == "" {
+			return 0, badRequest(headerLastEventID + ": seq numbers the events of one run; use that run's stream")
+		}
+		if r := thread.Run(s.runID); r != nil && r.Record != nil {
+			missing := r.Record.Raw.NextSeq - s.from.seq - 1
+			if missing > 0 || missing == 0 && r.Record.Status != record.StatusRunning { // of an abandoned run the end is missing
+				from = min(from, thread.Replay(r, r.Record.Raw.First))
+			}
+		}
+	default:
+		erased, err := s.store.Erasure(s.ctx, s.tenant, s.threadID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return 0, err
+		}
+		if err == nil && at < erased.Below {
+			return 0, &refusal{status: http.StatusGone, detail: fmt.Sprintf("%s: the event at %s was erased", headerLastEventID, s.from)}
+		}
+		from = min(from, at)
+		for i := range rows {
+			if raw := rows[i].Raw; raw.First <= at && at < raw.Next {
+				from = min(from, thread.Replay(thread.Run(rows[i].RunID), at))
+			}
+		}
+	}
+	return from, nil
+}
