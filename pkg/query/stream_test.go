@@ -121,9 +121,6 @@ func TestStream_EndsWhereThereIsNoRoom(t *testing.T) {
 	event(delta)
 	f.produce()
 	id := find(t, lines, "hold as much memory as one tenant may have")
-	if n := testutil.ToFloat64(f.service.streams.metrics.ended.WithLabelValues(endRoom)); n != 1 {
-		t.Errorf("%v streams ended for want of room", n)
-	}
 	if r := f.get("acme", path); r.status != http.StatusTooManyRequests || !strings.Contains(r.body, `"limit":"read-memory"`) {
 		t.Errorf("another stream: %d %s", r.status, r.body)
 	}
@@ -136,6 +133,9 @@ func TestStream_EndsWhereThereIsNoRoom(t *testing.T) {
 	f.server.Close() // handlers have ended
 	if held := f.service.room.held(); held != nothingHeld {
 		t.Error(held)
+	}
+	if n := testutil.ToFloat64(f.service.streams.metrics.ended.WithLabelValues(endRoom)); n != 1 {
+		t.Errorf("%v streams ended for want of room", n)
 	}
 }
 
