@@ -201,7 +201,7 @@ func (a *ackStream) end(last ackLine) {
 // answerAcks publishes events and answers while they come. A line that is no event is refused and costs only itself.
 func (s *Service) answerAcks(w http.ResponseWriter, r *http.Request, b *body, events eventReader, p *publisher) {
 	a := s.startAcks(w, p)
-	rej := publishAll(b, events, p, func(rej *rejection) bool {
+	rej := publishAll(r, b, events, p, func(rej *rejection) bool {
 		s.metrics.rejected.WithLabelValues(rej.reason).Inc()
 		return a.refuse(rej)
 	})

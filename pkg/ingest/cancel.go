@@ -120,7 +120,7 @@ func (s *Service) readReason(w http.ResponseWriter, r *http.Request, t target) (
 // request lies.
 func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancelled, error) {
 	request := func() (ack, error) {
-		p := s.newPublisher(t, record.KindCancel, producer{}, nil, func() {})
+		p := s.newPublisher(ctx, t, record.KindCancel, producer{}, nil, func() {})
 		p.send(event{value: value, seq: -1})
 		return p.finish()
 	}

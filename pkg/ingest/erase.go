@@ -23,7 +23,7 @@ func (s *Service) deleteThread(w http.ResponseWriter, r *http.Request, t target)
 		s.unavailable(w, r, callErase, fmt.Errorf("%w: %w", ErrUnavailable, audit.ErrNotWritten), nil)
 		return
 	}
-	p := s.newPublisher(t, record.KindErase, producer{}, nil, func() {})
+	p := s.newPublisher(r.Context(), t, record.KindErase, producer{}, nil, func() {})
 	p.send(event{value: []byte("{}"), seq: -1})
 	got, err := p.finish()
 	if err != nil {

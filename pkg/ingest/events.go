@@ -39,12 +39,12 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	// The body may be silent for minutes while the agent thinks: do not wait for it to say that Kafka is away.
-	p := s.newPublisher(t, record.KindEvent, by, b.claim, b.end)
+	p := s.newPublisher(r.Context(), t, record.KindEvent, by, b.claim, b.end)
 	if acks {
 		s.answerAcks(w, r, b, events, p)
 		return
 	}
-	rej = publishAll(b, events, p, func(*rejection) bool { return false })
+	rej = publishAll(r, b, events, p, func(*rejection) bool { return false })
 	got, err := p.finish()
 	switch {
 	case err != nil: // before rej: a read that was ended by the failure is no fault of the caller
@@ -58,12 +58,15 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 	}
 }
 
-// publishAll sends events until the body ends (nil), one is refused, or the publisher fails (nil, its
-// finish tells). It goes on behind an event that is refused where that can be done and without says so.
-func publishAll(b *body, events eventReader, p *publisher, without func(*rejection) bool) *rejection {
+// publishAll sends events until the body ends (nil), one is refused, the credentials end, or the publisher fails (nil; finish returns
+// why). After an event that is refused it goes on if the body allows it and without returns true.
+func publishAll(r *http.Request, b *body, events eventReader, p *publisher, without func(*rejection) bool) *rejection {
 	_, some := events.(*arrayReader) // [] says that it has no event
 	for {
 		ev, err := events.next()
+		if rej := revoked(r); rej != nil { // much may lie in the buffers of a body that the revocation has ended
+			return rej
+		}
 		if errors.Is(err, io.EOF) {
 			if !some {
 				return b.noEvent()

@@ -1,13 +1,10 @@
 package ingest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
@@ -80,16 +77,8 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, rt.call, overQuota(err, 0), nil)
 		return
 	}
-	ctx, stop := tenant.Watch(r, s.auth, id, rt.Scope)
+	r, stop := tenant.Guard(w, r, s.auth, id, rt.Scope)
 	defer stop()
-	// A body that is open ends with its credentials, though it may be silent.
-	defer context.AfterFunc(ctx, func() {
-		if tenant.Revoked(ctx) {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // refused only by writers that are no connection (tests)
-		}
-	})()
-	r = r.WithContext(ctx)
-	r.Body = heldBody{r.Body, ctx}
 	rt.serve(s, w, r, t)
 }
 
@@ -98,20 +87,7 @@ func hurry(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stalledCaller)) // refused only by writers that are no connection (tests)
 }
 
-// heldBody is a body that ends once its caller's credentials do, also where it comes fast.
-type heldBody struct {
-	io.ReadCloser
-	ctx context.Context
-}
-
-func (b heldBody) Read(p []byte) (int, error) {
-	if tenant.Revoked(b.ctx) {
-		return 0, os.ErrDeadlineExceeded // as from a read that the deadline above ends
-	}
-	return b.ReadCloser.Read(p)
-}
-
-// revoked returns the refusal of a body that was ended because its caller's credentials were; nil where they were not.
+// revoked returns the refusal of a request whose credentials have ended; nil while they are valid.
 func revoked(r *http.Request) *rejection {
 	if !tenant.Revoked(r.Context()) {
 		return nil

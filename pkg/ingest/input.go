@@ -25,7 +25,7 @@ func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	ev, rej := readInput(b, s.maxInput(t))
-	p := s.newPublisher(t, record.KindInput, by, b.claim, func() {})
+	p := s.newPublisher(r.Context(), t, record.KindInput, by, b.claim, func() {})
 	if rej == nil {
 		rej = p.admit(ev)
 	}

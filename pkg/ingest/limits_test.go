@@ -14,6 +14,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/quota"
+	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 func TestPace_AStreamMayBeSilentBetweenEventsAndNotWithinOne(t *testing.T) {
@@ -169,5 +170,32 @@ func TestQuotas_AreAnsweredWithTheirNames(t *testing.T) {
 	}
 	if a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"violated-policies":["requests_per_second"]`) {
 		t.Errorf("answer is %d %v %s", a.status, a.header, a.body)
+	}
+}
+
+// expiring are credentials that are valid until a moment.
+type expiring time.Time
+
+func (e expiring) Authenticate(*http.Request) (tenant.Identity, error) {
+	if until := time.Time(e); time.Now().Before(until) {
+		return tenant.Identity{Tenant: "dev", Scopes: []tenant.Scope{tenant.ScopePublish}, Expires: until}, nil
+	}
+	return tenant.Identity{}, tenant.ErrExpired
+}
+
+// A body that has come whole lies in buffers, and waits there for its quota: none of it is published with credentials that have ended.
+func TestEvents_PublishNothingAfterTheCredentialsEnd(t *testing.T) {
+	cfg := testConfig(kafkatest.Start(t, 3))
+	var err error
+	if cfg.Quotas, err = quota.Open(quota.Config{Replicas: 1, Stage: quota.Limits{EventsPerSecond: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, cfg)
+	const life = 200 * time.Millisecond
+	d.svc.auth = expiring(time.Now().Add(life))
+	begun := time.Now()
+	a := d.post(typeNDJSON, strings.Repeat(ev1+"\n", 15))
+	if a.status != http.StatusUnauthorized || a.Reason != reasonAuth || a.Accepted != 10 || time.Since(begun) > 4*life {
+		t.Errorf("after %v the answer is %d %s", time.Since(begun), a.status, a.body)
 	}
 }

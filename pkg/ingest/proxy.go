@@ -169,10 +169,10 @@ func (p *proxied) run(r *http.Request, input []byte, held int) {
 	defer p.spool.close()
 	defer p.keepOpen()
 	p.wire.begin()
+	// A run ends with the credentials that it began with, whatever the agent's on_disconnect says, and also after the caller has left.
+	defer tenant.OnRevoked(r.Context(), func() { p.end(tenant.ErrRevoked) })()
 	defer context.AfterFunc(r.Context(), func() {
-		if tenant.Revoked(r.Context()) { // what began with them ends with them, whatever the agent's on_disconnect says
-			p.end(tenant.ErrRevoked)
-		} else {
+		if !tenant.Revoked(r.Context()) {
 			p.callerLeft()
 		}
 	})()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 // recordOverhead is what a record costs in memory beside its value.
@@ -56,7 +58,10 @@ type publisher struct {
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	failed func() // called once, on the first failure, while the request is still being served
+	// waiting ends what waits for quotas: with the request's context, or when the stage stops.
+	waiting     context.Context
+	stopWaiting context.CancelCauseFunc
+	failed      func() // called once, on the first failure, while the request is still being served
 
 	mu       sync.Mutex
 	moved    sync.Cond // outstanding or err has changed
@@ -72,8 +77,9 @@ type publisher struct {
 	err       error
 }
 
-// newPublisher makes the publisher of a request, whose records say of their producer what by does.
-func (s *Service) newPublisher(t target, kind record.Kind, by producer, h *claim, failed func()) *publisher {
+// newPublisher returns the publisher of a request, whose records name by as their producer. The request's context ends the waiting for
+// quotas, and nothing that was sent.
+func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, by producer, h *claim, failed func()) *publisher {
 	p := &publisher{
 		svc: s, tenant: t.tenant, quota: t.quota, claim: h, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
 		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: t.run, Seq: -1, Agent: by.agent, Labels: by.labels}),
@@ -83,6 +89,7 @@ func (s *Service) newPublisher(t target, kind record.Kind, by producer, h *claim
 	}
 	p.moved.L = &p.mu
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	p.waiting, p.stopWaiting = context.WithCancelCause(ctx)
 	p.timer = time.AfterFunc(s.cfg.AckTimeout, p.watch)
 	p.unhook = context.AfterFunc(s.stopping, p.stop)
 	return p
@@ -93,9 +100,12 @@ const quotaWait = 10 * time.Second
 
 // admit takes an event's part of the tenant's quotas, and waits until they have it.
 func (p *publisher) admit(ev event) *rejection {
-	err := p.quota.Wait(p.svc.stopping, quota.Events, 1, quotaWait)
+	err := p.quota.Wait(p.waiting, quota.Events, 1, quotaWait)
 	if err == nil {
-		err = p.quota.Wait(p.svc.stopping, quota.Bytes, int64(len(ev.value)), quotaWait)
+		err = p.quota.Wait(p.waiting, quota.Bytes, int64(len(ev.value)), quotaWait)
+	}
+	if err != nil && tenant.Revoked(p.waiting) {
+		return reject(http.StatusUnauthorized, reasonAuth, ev.line, "%v", tenant.ErrRevoked)
 	}
 	if err != nil {
 		return overQuota(err, ev.line)
@@ -199,6 +209,7 @@ func (p *publisher) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.done && p.err == nil {
+		p.stopWaiting(errDraining)
 		p.failed()
 	}
 }
@@ -234,6 +245,7 @@ func (p *publisher) finish() (ack, error) {
 	p.done = true
 	p.timer.Stop()
 	p.unhook()
+	p.stopWaiting(nil)
 	p.cancel(errStopped) // after success there is nothing left that it could end
 	return p.acked, p.err
 }

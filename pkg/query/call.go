@@ -96,6 +96,7 @@ func (c *call) refuse(err error) {
 	switch {
 	case tenant.Revoked(c.r.Context()):
 		err = tenant.ErrRevoked
+		c.w.Header().Set("Connection", "close") // what is left of its body is no request
 	case c.r.Context().Err() != nil && !errors.Is(err, errBroken):
 		return // the caller has hung up
 	}

@@ -1,8 +1,6 @@
 package query
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -151,19 +149,16 @@ func (c *call) answer(rt route, of quota.Kind) error {
 		return err
 	}
 	defer done()
-	ctx, stop := tenant.Watch(c.r, c.auth, id, rt.scope)
-	// Neither a body that comes slowly nor a reader that takes little outlasts its credentials.
-	unhook := context.AfterFunc(ctx, func() {
-		if tenant.Revoked(ctx) {
-			rc, now := http.NewResponseController(c.w), time.Now()
-			_ = errors.Join(rc.SetReadDeadline(now), rc.SetWriteDeadline(now.Add(revokedGrace))) // refused only by writers that are no connection
-		}
+	// Neither a body that comes slowly nor an answer that is read slowly outlasts its credentials.
+	r, stop := tenant.Guard(c.w, c.r, c.auth, id, rt.scope)
+	unhook := tenant.OnRevoked(r.Context(), func() {
+		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(revokedGrace)) // only writers without a connection refuse it (tests)
 	})
 	c.release = func() {
 		unhook()
 		stop()
 	}
-	c.r = c.r.WithContext(ctx)
+	c.r = r
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return badRequest("the query is not URL-encoded: " + err.Error())
 	}

@@ -3,23 +3,27 @@ package query
 import (
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 )
 
-// stallWriter gives an answer up whose caller takes nothing of it for a time: what was read for it would stay in memory.
+// stallWriter aborts an answer whose caller takes nothing of it for a time: what was read for it would stay in memory.
 type stallWriter struct {
 	http.ResponseWriter
 	rc    *http.ResponseController
 	stall time.Duration
-	// written is how much was since the last flush.
+	// written is the number of bytes since the last flush.
 	written int
+
+	mu     sync.Mutex
+	ending bool // the deadline is the last one: no write moves it
 }
 
-// stallPart is how much of an answer a caller has to take in the time of a stall. It is less than what the system keeps of a connection, so a
-// caller gets on for as long as it reads at all.
+// stallPart is how much of an answer a caller has to take in the time of a stall. It is less than what the system buffers of a connection, so
+// a caller makes progress for as long as it reads at all.
 const stallPart = 64 << 10
 
-// impatient has a handler's answers given up that nobody reads. It comes before compression.
+// impatient aborts a handler's answers that nobody reads. It comes before compression.
 func (s *Service) impatient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sw := &stallWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: s.cfg.Stall}
@@ -28,9 +32,22 @@ func (s *Service) impatient(next http.Handler) http.Handler {
 	})
 }
 
-// begin starts the time of what is written next.
+// begin sets the deadline of the next write.
 func (w *stallWriter) begin() {
-	_ = w.rc.SetWriteDeadline(time.Now().Add(w.stall)) // refused only by writers that are no connection
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ending {
+		_ = w.rc.SetWriteDeadline(time.Now().Add(w.stall)) // only writers without a connection refuse it
+	}
+}
+
+// SetWriteDeadline serves http.ResponseController: all of the answer has to be written by then, however fast it is read. Another goroutine
+// may call it.
+func (w *stallWriter) SetWriteDeadline(until time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ending = true
+	return w.rc.SetWriteDeadline(until)
 }
 
 // Write implements http.ResponseWriter.

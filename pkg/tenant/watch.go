@@ -3,7 +3,11 @@ package tenant
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,45 +28,128 @@ type rechecker interface {
 	recheck(*http.Request) (Identity, error)
 }
 
-// Watch returns a context that ends with ErrRevoked as its cause when the request's credentials expire, and within
-// CheckInterval after the authenticator refuses them, or takes them for another tenant or without the scope. An authenticator
-// that cannot tell changes nothing. The caller calls stop once the request is answered.
+// Watch checks the credentials of an open request again, until stop is called. It returns a context that ends with ErrRevoked as its
+// cause when they expire, and within CheckInterval after the authenticator refuses them, or accepts them for another tenant or without
+// the scope. An authenticator that cannot answer changes nothing. The checks go on after the request's own context has ended: Revoked and
+// OnRevoked serve work that outlasts its caller. Call stop once the request is answered.
 func Watch(r *http.Request, auth Authenticator, id Identity, scope Scope) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(r.Context())
 	if _, ok := auth.(fixed); ok {
-		return ctx, func() { cancel(nil) }
+		return context.WithCancel(r.Context())
 	}
-	w := &watch{
-		auth: auth, tenant: id.Tenant, scope: scope, cancel: cancel, expires: id.Expires,
-		// All that an authenticator may look at, and no body: that belongs to the handler.
-		again: (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header.Clone(), RemoteAddr: r.RemoteAddr, TLS: r.TLS}).WithContext(ctx),
+	w := &watch{auth: auth, tenant: id.Tenant, scope: scope, expires: id.Expires}
+	var ctx context.Context
+	ctx, w.cancel = context.WithCancelCause(context.WithValue(r.Context(), watchKey{}, w))
+	w.revoked, w.revoke = context.WithCancelCause(context.Background())
+	// All that an authenticator may look at, and no body: that belongs to the handler.
+	w.again = (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header.Clone(), RemoteAddr: r.RemoteAddr, TLS: r.TLS}).
+		WithContext(context.WithoutCancel(r.Context()))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(w.next(), w.check)
+	return ctx, w.stop
+}
+
+// Revoked reports whether the credentials of a context's request were revoked or have expired while Watch checked them.
+func Revoked(ctx context.Context) bool {
+	if errors.Is(context.Cause(ctx), ErrRevoked) {
+		return true
 	}
-	ready := make(chan struct{})
-	w.timer = time.AfterFunc(w.next(), func() {
-		<-ready
-		w.check()
+	w, ok := ctx.Value(watchKey{}).(*watch)
+	return ok && w.revoked.Err() != nil
+}
+
+// OnRevoked calls f in a goroutine of its own once the credentials of a context's request end, also after the context has ended. Call stop
+// before the request is answered: it waits for an f that has begun, so that none acts on a connection that serves another request.
+func OnRevoked(ctx context.Context, f func()) (stop func()) {
+	w, ok := ctx.Value(watchKey{}).(*watch)
+	if !ok {
+		return func() {}
+	}
+	done := make(chan struct{})
+	unhook := context.AfterFunc(w.revoked, func() {
+		defer close(done)
+		f()
 	})
-	close(ready)
-	return ctx, func() {
-		cancel(nil)
-		w.timer.Stop()
+	return sync.OnceFunc(func() {
+		if !unhook() {
+			<-done
+		}
+	})
+}
+
+// Guard is Watch for a handler: the request that it returns has the watched context, and a body that ends with os.ErrDeadlineExceeded
+// once the credentials do, even if the caller sends nothing. Call stop as the last thing of the handler: if the body was ended, it closes the
+// connection, whose remaining bytes are no request.
+func Guard(w http.ResponseWriter, r *http.Request, auth Authenticator, id Identity, scope Scope) (_ *http.Request, stop func()) {
+	ctx, unwatch := Watch(r, auth, id, scope)
+	r = r.WithContext(ctx)
+	if r.Body == nil || r.Body == http.NoBody {
+		return r, unwatch
+	}
+	body, rc, ended := &guardedBody{ReadCloser: r.Body, ctx: ctx}, http.NewResponseController(w), false
+	r.Body = body
+	unhook := OnRevoked(ctx, func() {
+		if !body.whole.Load() {
+			ended = true
+			_ = rc.SetReadDeadline(time.Now()) // only writers without a connection refuse it (tests)
+		}
+	})
+	return r, func() {
+		unhook()
+		unwatch()
+		if ended && r.ProtoMajor < 2 && w.Header().Get("Connection") != "close" {
+			_ = rc.Flush() // the connection is closed in any case
+			panic(http.ErrAbortHandler)
+		}
 	}
 }
 
-// Revoked reports whether a context has ended because the credentials of its request are not valid any more.
-func Revoked(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrRevoked) }
-
-type watch struct {
-	auth    Authenticator
-	again   *http.Request
-	tenant  string
-	scope   Scope
-	expires time.Time
-	cancel  context.CancelCauseFunc
-	timer   *time.Timer
+// guardedBody is a body that ends with the credentials of its caller, even if it comes fast.
+type guardedBody struct {
+	io.ReadCloser
+	ctx   context.Context
+	whole atomic.Bool // it was read to its end: a deadline would only reach the connection's next request
 }
 
-// next returns when to check.
+func (b *guardedBody) Read(p []byte) (int, error) {
+	if Revoked(b.ctx) {
+		return 0, os.ErrDeadlineExceeded // as from a read that the deadline ends
+	}
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.whole.Store(true)
+	}
+	return n, err //nolint:wrapcheck // a reader's own error
+}
+
+type watchKey struct{}
+
+// watch is one request's.
+type watch struct {
+	auth   Authenticator
+	again  *http.Request
+	tenant string
+	scope  Scope
+	cancel context.CancelCauseFunc // of the context that Watch returns
+	// revoked ends when the credentials do, and not with the request.
+	revoked context.Context
+	revoke  context.CancelCauseFunc
+
+	mu      sync.Mutex
+	expires time.Time
+	timer   *time.Timer
+	stopped bool
+}
+
+func (w *watch) stop() {
+	w.cancel(nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.timer.Stop()
+}
+
+// next returns the time until the next check.
 func (w *watch) next() time.Duration {
 	if w.expires.IsZero() {
 		return CheckInterval
@@ -71,9 +158,6 @@ func (w *watch) next() time.Duration {
 }
 
 func (w *watch) check() {
-	if w.again.Context().Err() != nil {
-		return
-	}
 	var id Identity
 	var err error
 	if a, ok := w.auth.(rechecker); ok {
@@ -81,8 +165,14 @@ func (w *watch) check() {
 	} else {
 		id, err = w.auth.Authenticate(w.again)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
 	if errors.Is(err, ErrUnauthenticated) || err == nil && (id.Tenant != w.tenant || !id.Allows(w.scope)) {
 		w.cancel(ErrRevoked)
+		w.revoke(ErrRevoked)
 		return
 	}
 	if err == nil {

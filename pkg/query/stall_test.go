@@ -1,0 +1,53 @@
+package query
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzhttp"
+)
+
+// deadlines is a connection that notes the deadline of its writes.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	until time.Time
+	moved int
+}
+
+func (d *deadlines) SetWriteDeadline(until time.Time) error {
+	d.until = until
+	d.moved++
+	return nil
+}
+
+// A revocation leaves an answer 2 s, which no later write may extend: neither a large answer nor a stream.
+func TestStallWriter_KeepsTheLastDeadline(t *testing.T) {
+	f := newFixture(t)
+	last := time.Now().Add(revokedGrace)
+	for name, compress := range map[string]func(http.Handler) http.HandlerFunc{
+		"plain":      func(h http.Handler) http.HandlerFunc { return h.ServeHTTP },
+		"compressed": func(h http.Handler) http.HandlerFunc { return gzhttp.GzipHandler(h) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+			f.service.impatient(compress(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				rc := http.NewResponseController(&statusWriter{ResponseWriter: w})
+				part := make([]byte, 4*stallPart)
+				_, _ = w.Write(part)
+				if err := rc.SetWriteDeadline(last); err != nil {
+					t.Fatal(err)
+				}
+				_, _ = w.Write(part)
+				_ = rc.Flush()
+				if !d.until.Equal(last) {
+					t.Errorf("the deadline is %v behind the last one", d.until.Sub(last))
+				}
+			}))).ServeHTTP(d, httptest.NewRequest(http.MethodGet, "/", nil))
+			if !d.until.IsZero() || d.moved < 3 {
+				t.Errorf("the next request of the connection has the deadline %v, which was set %d times", d.until, d.moved)
+			}
+		})
+	}
+}
