@@ -3,6 +3,8 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -38,23 +40,55 @@ func (c *headConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.passed.Load() {
 		c.mu.Lock()
-		from := max(0, len(c.head)-len(endOfHead)+1)
+		from := max(0, len(c.head)-2)
 		c.head = append(c.head, p[:n]...)
-		c.passed.Store(bytes.Contains(c.head[from:], endOfHead) || len(c.head) > headerBytes)
+		_, _, whole := cutHead(c.head[from:])
+		c.passed.Store(whole || len(c.head) > headerBytes)
 		c.mu.Unlock()
 	}
 	return n, err //nolint:wrapcheck // net/http looks at it
 }
 
-var endOfHead = []byte("\r\n\r\n")
+// CloseWrite ends the sending half: net/http does so before it closes a connection whose client may still send, so that the client reads its
+// answer and not a reset.
+func (c *headConn) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite() //nolint:wrapcheck // net/http looks at it
+}
+
+// state is the TLS state of a request on the connection, which net/http finds on a *tls.Conn only; nil without TLS.
+func (c *headConn) state() *tls.ConnectionState {
+	t, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	state := t.ConnectionState()
+	return &state
+}
+
+// cutHead cuts a head from what follows it, at the first empty line. As for net/http, a line ends with LF, with or without CR before it.
+func cutHead(b []byte) (head, rest []byte, found bool) {
+	for i, c := range b {
+		if c != '\n' {
+			continue
+		}
+		if next := bytes.TrimPrefix(b[i+1:], []byte("\r")); len(next) > 0 && next[0] == '\n' {
+			return b[:i+1], next[1:], true
+		}
+	}
+	return b, nil, false
+}
 
 // taken ends the look at a request's head. It reports whether the head was seen whole, and whether it has Content-Length.
 func (c *headConn) taken() (whole, length bool) {
 	c.passed.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	head, _, whole := bytes.Cut(c.head, endOfHead)
-	line, fields, _ := bytes.Cut(head, []byte("\r\n"))
+	head, _, whole := cutHead(c.head)
+	line, fields, _ := bytes.Cut(head, []byte("\n"))
 	whole = whole && bytes.Contains(line, []byte(" HTTP/1."))
 	length = hasField(fields, "content-length")
 	if c.head = c.head[:0]; cap(c.head) > keptHead {
@@ -88,6 +122,7 @@ func headContext(ctx context.Context, c net.Conn) context.Context {
 func oneLength(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(headKey{}).(*headConn); ok {
+			r.TLS = c.state()
 			switch whole, length := c.taken(); {
 			case len(r.TransferEncoding) == 0:
 			case !whole:

@@ -3,6 +3,7 @@ package app
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -40,6 +41,9 @@ func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
 		"a length":                  {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", []int{200}, false},
 		"both":                      {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n" + chunked, []int{400}, true},
 		"both, the other way round": {"POST / HTTP/1.1\r\nHost: x\r\ncontent-length:3\r\nTRANSFER-ENCODING:chunked\r\n\r\n" + chunked, []int{400}, true},
+		"both, behind a bare LF":     {"POST / HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\nContent-Length: 3\n\n" + chunked, []int{400}, true},
+		"both, one behind a bare LF": {"POST / HTTP/1.1\nContent-Length: 3\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\n" + chunked, []int{400}, true},
+		"chunks behind a bare LF":    {"POST / HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n" + chunked, []int{200}, false},
 		"both behind another request": {"GET / HTTP/1.1\r\nHost: x\r\n\r\nPOST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n" + chunked,
 			[]int{200, 200}, true}, // it cannot be told from one without a length, and ends the connection
 	} {
@@ -81,5 +85,40 @@ func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A client that is still sending must read its answer, and not a reset: net/http half-closes connections that allow it.
+func TestHeads_LetConnectionsBeHalfClosed(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0", "listen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	server, err := heads{l}.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	half, ok := server.(interface{ CloseWrite() error })
+	if !ok {
+		t.Fatal("it cannot")
+	}
+	if err := half.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the client reads %v", err)
+	}
+	if _, err := client.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
+		t.Errorf("what the client still sends: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
@@ -121,7 +122,7 @@ func startSecured(t *testing.T, args ...string) *secured {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- ServeHTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }), slog.New(slog.DiscardHandler))
+		done <- ServeHTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.Proto, " ", r.TLS != nil) }), slog.New(slog.DiscardHandler))
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -144,7 +145,7 @@ func (s *secured) get(roots *x509.CertPool, own ...tls.Certificate) (string, err
 		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "HTTP/1.1" {
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "HTTP/1.1 true" {
 		s.t.Errorf("the answer is %q, %v", body, err)
 	}
 	return resp.TLS.PeerCertificates[0].Subject.CommonName, nil
