@@ -103,7 +103,11 @@ func (s *Service) openBody(w http.ResponseWriter, r *http.Request, t target, buf
 		h.close()
 		return nil, rej
 	}
-	b.source.pace = &pace{limits: s.pace, rc: http.NewResponseController(w), body: b, opened: time.Now()}
+	limits := s.pace
+	if isShort(r) {
+		limits.idle = min(limits.idle, limits.event)
+	}
+	b.source.pace = &pace{limits: limits, rc: http.NewResponseController(w), body: b, opened: time.Now()}
 	b.plain.most = t.limits.MaxRequestBytes
 	return b, nil
 }

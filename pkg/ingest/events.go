@@ -15,6 +15,8 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 	acks, buffer := wantsAcks(r), readBuffer
 	if acks {
 		buffer = streamBuffer
+	}
+	if acks || !isShort(r) {
 		done, err := t.quota.Admit(nil, quota.Streams)
 		if err != nil {
 			s.refuse(w, r, callEvents, overQuota(err, 0), nil)
@@ -58,6 +60,9 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 	}
 }
 
+// isShort reports whether a request says that its body is short. It then has no time to be silent (openBody), and counts as no stream.
+func isShort(r *http.Request) bool { return r.ContentLength >= 0 && r.ContentLength <= readBuffer }
+
 // publishAll sends events until the body ends (nil), one is refused, the credentials end, or the publisher fails (nil; finish returns
 // why). After an event that is refused it goes on if the body allows it and without returns true.
 func publishAll(r *http.Request, b *body, events eventReader, p *publisher, without func(*rejection) bool) *rejection {
@@ -92,7 +97,7 @@ func publishAll(r *http.Request, b *body, events eventReader, p *publisher, with
 			}
 			continue
 		}
-		if rej := p.admit(ev); rej != nil {
+		if rej := admit(p.waiting, p.quota, ev); rej != nil {
 			return rej
 		}
 		if !p.send(ev) {

@@ -73,10 +73,12 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t = t.of(s.quotas.Tenant(id.Tenant))
-	if _, err := t.quota.Admit(w.Header(), quota.Requests); err != nil { // a rate: nothing to give back
+	done, err := t.quota.Admit(w.Header(), quota.Requests)
+	if err != nil {
 		s.refuse(w, r, rt.call, overQuota(err, 0), nil)
 		return
 	}
+	defer done()
 	r, stop := tenant.Guard(w, r, s.auth, id, rt.Scope)
 	defer stop()
 	rt.serve(s, w, r, t)

@@ -27,7 +27,7 @@ func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
 	ev, rej := readInput(b, s.maxInput(t))
 	p := s.newPublisher(r.Context(), t, record.KindInput, by, b.claim, func() {})
 	if rej == nil {
-		rej = p.admit(ev)
+		rej = admit(p.waiting, p.quota, ev)
 	}
 	if rej != nil {
 		_, _ = p.finish() // nothing was sent

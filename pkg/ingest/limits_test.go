@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -58,13 +59,17 @@ func TestPace_AStreamMayBeSilentBetweenEventsAndNotWithinOne(t *testing.T) {
 func TestEvents_ABodyThatStopsInsideAnEventEnds(t *testing.T) {
 	d := newStage(t)
 	d.svc.pace = paceLimits{first: time.Hour, event: 200 * time.Millisecond, idle: time.Hour}
-	for name, headers := range map[string]string{"a request": "", "a stream": "Accept: application/x-ndjson\r\n"} {
+	for name, tc := range map[string]struct{ headers, rest, want string }{
+		"a request":       {"", "{", "an event that has begun has 200ms"},
+		"a stream":        {"Accept: application/x-ndjson\r\n", "{", "an event that has begun has 200ms"},
+		"a short request": {"", "", "no event came for 200ms"},
+	} {
 		c, err := net.Dial("tcp", d.srv.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close() }()
-		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 4000\r\n\r\n%s\n{", d.path("events"), headers, ev1); err != nil {
+		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 4000\r\n\r\n%s\n%s", d.path("events"), tc.headers, ev1, tc.rest); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -77,7 +82,7 @@ func TestEvents_ABodyThatStopsInsideAnEventEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(text.String(), `"status":408`) || !strings.Contains(text.String(), "an event that has begun has 200ms") || !strings.Contains(text.String(), `"accepted":1`) {
+		if !strings.Contains(text.String(), `"status":408`) || !strings.Contains(text.String(), tc.want) || !strings.Contains(text.String(), `"accepted":1`) {
 			t.Errorf("%s is answered %s %s", name, resp.Status, &text)
 		}
 	}
@@ -170,6 +175,36 @@ func TestQuotas_AreAnsweredWithTheirNames(t *testing.T) {
 	}
 	if a.header.Get("Retry-After") == "" || !strings.Contains(a.body, `"violated-policies":["requests_per_second"]`) {
 		t.Errorf("answer is %d %v %s", a.status, a.header, a.body)
+	}
+}
+
+// A body that may stay open takes one of the tenant's streams; a short one does not.
+func TestQuotas_CountEveryBodyThatMayStayOpen(t *testing.T) {
+	cfg := testConfig(kafkatest.Start(t, 3))
+	var err error
+	if cfg.Quotas, err = quota.Open(quota.Config{Replicas: 1, Stage: quota.Limits{ConcurrentStreams: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, cfg)
+	body, feed := io.Pipe()
+	first := make(chan answer)
+	go func() { first <- d.do(http.MethodPost, d.path("events"), body) }()
+	if _, err := io.WriteString(feed, ev1+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	for len(d.written()) == 0 { // it is under way
+	}
+	if a := d.do(http.MethodPost, d.path("events"), io.MultiReader(strings.NewReader(ev1))); a.status != http.StatusTooManyRequests || !strings.Contains(a.body, `"limit":"concurrent_streams"`) {
+		t.Errorf("beside an open body: answer is %d %s", a.status, a.body)
+	}
+	if a := d.post(typeNDJSON, ev1); a.status != http.StatusOK {
+		t.Errorf("a short body: answer is %d %s", a.status, a.body)
+	}
+	if err := feed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-first; a.status != http.StatusOK || a.Accepted != 1 {
+		t.Errorf("the first: answer is %d %s", a.status, a.body)
 	}
 }
 

@@ -95,7 +95,10 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	tenantID := t.tenant
 	input, held, rej := s.takeInput(w, r, t)
 	if rej == nil {
-		t, rej = t.ofInput(input)
+		t, rej = s.ofInput(t, input)
+	}
+	if rej == nil {
+		rej = admit(r.Context(), t.quota, event{value: input})
 	}
 	switch {
 	case rej == nil:
@@ -196,6 +199,7 @@ func (p *proxied) copy(body io.Reader) error {
 	for {
 		piece, err := reader.Next()
 		if err == nil {
+			p.pay(piece)
 			p.take(piece)
 			continue
 		}
@@ -215,6 +219,22 @@ func (p *proxied) copy(body io.Reader) error {
 			return &agents.Error{Code: agents.CodeNoEnd, Text: "the agent's stream ended without RUN_FINISHED or RUN_ERROR"}
 		}
 		return &agents.Error{Code: agents.CodeCut, Text: "the agent's stream broke off", Err: err}
+	}
+}
+
+// pay takes a piece's event from the tenant's quotas, and waits until they have it: the agent is read no faster.
+func (p *proxied) pay(piece sse.Piece) {
+	q := p.target.quota
+	if piece.Data == nil && !piece.Over || !q.Limited(quota.Events) && !q.Limited(quota.Bytes) {
+		return
+	}
+	p.wire.flush()
+	err := q.Wait(p.ctx, quota.Events, 1, p.agent.RunTimeout)
+	if err == nil {
+		err = q.Wait(p.ctx, quota.Bytes, int64(len(piece.Data)), p.agent.RunTimeout)
+	}
+	if over := new(quota.ExceededError); errors.As(err, &over) {
+		p.end(errTooLong)
 	}
 }
 
@@ -493,8 +513,13 @@ func encoded(v any) []byte {
 	return b
 }
 
-// ofInput finds the thread and run that an input is of.
-func (t target) ofInput(input []byte) (target, *rejection) {
+// ofInput returns the target of the thread and run that an input names.
+func (s *Service) ofInput(t target, input []byte) (target, *rejection) {
+	h := &claim{of: s.window, tenant: t.tenant}
+	if rej := h.take(len(input)); rej != nil { // older forms are written anew
+		return target{}, rej
+	}
+	defer h.close()
 	in, rej := decodeInput(input)
 	if rej != nil {
 		return target{}, rej

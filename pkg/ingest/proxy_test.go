@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -26,6 +27,7 @@ import (
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -1128,4 +1130,47 @@ func TestProxy_ARunBehindAnEndGoesOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestProxy_IsSlowedDownToTheTenantsQuota(t *testing.T) {
+	cfg := proxyConfig(t)
+	var err error
+	if cfg.Quotas, err = quota.Open(quota.Config{Replicas: 1, Stage: quota.Limits{EventsPerSecond: 20, BytesPerSecond: 1 << 20}}); err != nil {
+		t.Fatal(err)
+	}
+	const more = 5 // events beyond the 10 s that the bucket holds
+	events := []string{begin}
+	for n := range 200 + more - 3 { // with the input, the begin and the end
+		events = append(events, fmt.Sprintf(`{"type":"CUSTOM","name":"n","value":%d}`, n))
+	}
+	b := startBehind(t, cfg, nil, answers("data: "+strings.Join(append(events, `{"type":"RUN_FINISHED","threadId":"t1","runId":"r1"}`), "\n\ndata: ")+"\n\n"))
+	begun := time.Now()
+	if text := b.stream(inputOf("r1")); !strings.Contains(text, "RUN_FINISHED") {
+		t.Errorf("the run lacks its end: %.300q", text)
+	}
+	if took := time.Since(begun); took < (more-1)*time.Second/20 {
+		t.Errorf("%d events more than the quota took %v", more, took)
+	}
+	if err := b.svc.quotas.Tenant("dev").Wait(t.Context(), quota.Bytes, 100<<20, time.Minute); err != nil { // the bucket is far below empty
+		t.Fatal(err)
+	}
+	resp := b.call(t.Context(), inputOf("r2"))
+	text, _ := io.ReadAll(resp.Body)
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), `"limit":"bytes_per_second"`) {
+		t.Errorf("an input over the quota: %s %s", resp.Status, text)
+	}
+}
+
+// What checking an input takes counts beside the input itself.
+func TestProxy_CountsTheCheckOfAnInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Service{window: newBudget(64<<10, nil)}
+		input := []byte(strings.Replace(inputOf("r1"), `"state":{}`, `"state":"`+strings.Repeat("x", 60<<10)+`"`, 1))
+		if _, rej := s.ofInput(target{tenant: "dev", partitions: 1}, input); rej == nil || rej.reason != reasonMemory && rej.reason != reasonUnavailable {
+			t.Errorf("it is %v", rej)
+		}
+		if s.window.Held() != 0 {
+			t.Errorf("%d bytes stay taken", s.window.Held())
+		}
+	})
 }

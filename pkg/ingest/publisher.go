@@ -98,13 +98,13 @@ func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, 
 // quotaWait is how long a sender is slowed down to its quota before it is told to come again later.
 const quotaWait = 10 * time.Second
 
-// admit takes an event's part of the tenant's quotas, and waits until they have it.
-func (p *publisher) admit(ev event) *rejection {
-	err := p.quota.Wait(p.waiting, quota.Events, 1, quotaWait)
+// admit takes an event's part of a tenant's quotas, and waits until they have it.
+func admit(ctx context.Context, q *quota.Tenant, ev event) *rejection {
+	err := q.Wait(ctx, quota.Events, 1, quotaWait)
 	if err == nil {
-		err = p.quota.Wait(p.waiting, quota.Bytes, int64(len(ev.value)), quotaWait)
+		err = q.Wait(ctx, quota.Bytes, int64(len(ev.value)), quotaWait)
 	}
-	if err != nil && tenant.Revoked(p.waiting) {
+	if err != nil && tenant.Revoked(ctx) {
 		return reject(http.StatusUnauthorized, reasonAuth, ev.line, "%v", tenant.ErrRevoked)
 	}
 	if err != nil {

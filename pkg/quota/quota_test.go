@@ -219,12 +219,18 @@ func TestQuotas_ForgetIdleTenants(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- q.Run(ctx) }()
 		idle, busy := q.Tenant("idle"), q.Tenant("busy")
-		if _, err := busy.Admit(nil, quota.Streams); err != nil {
+		done, err := busy.Admit(nil, quota.Requests)
+		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(11 * time.Minute)
 		if q.Tenant("idle") == idle || q.Tenant("busy") != busy {
-			t.Error("an idle tenant must be forgotten, one with an open stream must not")
+			t.Error("an idle tenant must be forgotten, one with a request under way must not")
+		}
+		done()
+		time.Sleep(11 * time.Minute)
+		if q.Tenant("busy") == busy {
+			t.Error("a tenant must be forgotten once its last request is long over")
 		}
 		stop()
 		if err := <-ended; err != nil {

@@ -28,6 +28,7 @@ type Tenant struct {
 	buckets [Bytes + 1]*rate.Limiter
 	slots   [kinds]atomic.Int64 // those in use
 	used    atomic.Int64        // when it was last used, in Unix seconds
+	uses    atomic.Int64        // requests that were admitted and are not done
 }
 
 func newTenant(q *Quotas, l Limits) *Tenant {
@@ -63,20 +64,18 @@ func (t *Tenant) set(l Limits) {
 func (t *Tenant) Limits() Limits { return *t.limits.Load() }
 
 func (t *Tenant) idle(now time.Time) bool {
-	for k := range t.slots {
-		if t.slots[k].Load() != 0 {
-			return false
-		}
-	}
-	return now.Unix()-t.used.Load() > int64(forgetAfter/time.Second)
+	return t.uses.Load() == 0 && now.Unix()-t.used.Load() > int64(forgetAfter/time.Second)
 }
 
-// Admit takes one unit of each kind, in order, and writes the RateLimit headers, where it is given any. It returns what gives slots
-// back, or an *ExceededError; then nothing is kept but what was taken of rates before.
+// Admit takes one unit of each kind, in order, and writes the RateLimit headers if header is not nil. Call done when the request ends: it
+// returns the slots, and until then the tenant's counts are kept. The error is an *ExceededError; then nothing stays taken but rates.
 func (t *Tenant) Admit(header http.Header, of ...Kind) (done func(), err error) {
 	t.used.Store(time.Now().Unix())
+	t.uses.Add(1)
 	var taken []Kind
 	done = func() {
+		t.used.Store(time.Now().Unix())
+		t.uses.Add(-1)
 		for _, k := range taken {
 			t.slots[k].Add(-1)
 		}
