@@ -16,24 +16,61 @@ import (
 // RFC 9112, 6.1: a request with Content-Length beside Transfer-Encoding ought to be handled as an error, as a server before this one may
 // have understood it differently. net/http removes Content-Length before a handler sees it, so the head is looked at on its way in.
 
-// heads is a listener whose connections look at the heads of requests.
-type heads struct{ net.Listener }
+// heads is a listener whose connections look at the heads of requests, and bound what heads hold before anybody knows whose they are.
+type heads struct {
+	net.Listener
+	long atomic.Int64 // bytes of heads beyond keptHead each
+}
 
-func (l heads) Accept() (net.Conn, error) {
+const (
+	// keptHead is the size of a head that is always taken, and the most room for heads that an idle connection keeps.
+	keptHead = 4 << 10
+	// maxLongHeads bounds what all heads together have beyond that.
+	maxLongHeads = 8 << 20
+)
+
+// errLongHeads closes a connection. To net/http it is one that broke: anything else it would answer with 400, as the caller's fault.
+var errLongHeads = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("the heads of requests that are being read hold as much as they may")}
+
+func (l *heads) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // net/http looks at it
 	}
-	return &headConn{Conn: c}, nil
+	return &headConn{Conn: c, of: l}, nil
 }
 
 // headConn looks at what comes until the end of a request's head.
 type headConn struct {
 	net.Conn
+	of     *heads
 	passed atomic.Bool // a head has come: what follows is its body
 
 	mu   sync.Mutex // net/http waits for the next request while a handler works
 	head []byte
+	long int64 // what the head counts in of
+}
+
+// count counts the head's bytes beyond keptHead.
+func (c *headConn) count() error {
+	more := int64(max(0, len(c.head)-keptHead)) - c.long
+	if more == 0 {
+		return nil
+	}
+	c.long += more
+	if all := c.of.long.Add(more); more > 0 && all > maxLongHeads {
+		return errLongHeads
+	}
+	return nil
+}
+
+// Close implements net.Conn.
+func (c *headConn) Close() error {
+	c.mu.Lock()
+	c.head = nil
+	_ = c.count() // less is no error
+	c.mu.Unlock()
+	return c.Conn.Close() //nolint:wrapcheck // net/http looks at it
 }
 
 func (c *headConn) Read(p []byte) (int, error) {
@@ -44,7 +81,11 @@ func (c *headConn) Read(p []byte) (int, error) {
 		c.head = append(c.head, p[:n]...)
 		_, _, whole := cutHead(c.head[from:])
 		c.passed.Store(whole || len(c.head) > headerBytes)
+		long := c.count()
 		c.mu.Unlock()
+		if long != nil {
+			return 0, long
+		}
 	}
 	return n, err //nolint:wrapcheck // net/http looks at it
 }
@@ -94,11 +135,9 @@ func (c *headConn) taken() (whole, length bool) {
 	if c.head = c.head[:0]; cap(c.head) > keptHead {
 		c.head = nil
 	}
+	_ = c.count() // less is no error
 	return whole, length
 }
-
-// keptHead is the most room for heads that an idle connection keeps.
-const keptHead = 4 << 10
 
 // headState has the next request's head looked at once a connection is idle.
 func headState(c net.Conn, s http.ConnState) {

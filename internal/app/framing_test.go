@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -37,10 +38,10 @@ func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
 		status   []int
 		closed   bool
 	}{
-		"chunks":                    {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, []int{200}, false},
-		"a length":                  {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", []int{200}, false},
-		"both":                      {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n" + chunked, []int{400}, true},
-		"both, the other way round": {"POST / HTTP/1.1\r\nHost: x\r\ncontent-length:3\r\nTRANSFER-ENCODING:chunked\r\n\r\n" + chunked, []int{400}, true},
+		"chunks":                     {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, []int{200}, false},
+		"a length":                   {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", []int{200}, false},
+		"both":                       {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n" + chunked, []int{400}, true},
+		"both, the other way round":  {"POST / HTTP/1.1\r\nHost: x\r\ncontent-length:3\r\nTRANSFER-ENCODING:chunked\r\n\r\n" + chunked, []int{400}, true},
 		"both, behind a bare LF":     {"POST / HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\nContent-Length: 3\n\n" + chunked, []int{400}, true},
 		"both, one behind a bare LF": {"POST / HTTP/1.1\nContent-Length: 3\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\n" + chunked, []int{400}, true},
 		"chunks behind a bare LF":    {"POST / HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n" + chunked, []int{200}, false},
@@ -100,7 +101,7 @@ func TestHeads_LetConnectionsBeHalfClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	server, err := heads{l}.Accept()
+	server, err := (&heads{Listener: l}).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,5 +121,60 @@ func TestHeads_LetConnectionsBeHalfClosed(t *testing.T) {
 	}
 	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
 		t.Errorf("what the client still sends: %v", err)
+	}
+}
+
+// Heads are read before anybody knows whose they are: long ones are bounded together, and keep no ordinary one out.
+func TestHeads_BoundLongOnesTogether(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0", "listen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs := &heads{Listener: l}
+	srv := &http.Server{
+		Handler:     oneLength(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })),
+		ConnState:   headState,
+		ConnContext: headContext, MaxHeaderBytes: headerBytes, ReadHeaderTimeout: headerTimeout,
+	}
+	served := make(chan struct{})
+	go func() {
+		_ = srv.Serve(hs) // until Close
+		close(served)
+	}()
+	status := func(field string) string {
+		t.Helper()
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nX: "+field+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return "closed"
+		}
+		_ = resp.Body.Close()
+		return resp.Status[:3]
+	}
+	long := strings.Repeat("x", 32<<10)
+	if got := status(long); got != "204" {
+		t.Errorf("a long head alone: %s", got)
+	}
+	if n := hs.long.Load(); n != 0 {
+		t.Errorf("%d bytes are counted when no head is being read", n)
+	}
+	hs.long.Store(maxLongHeads - 10<<10) // others
+	if got := status(long); got != "closed" {
+		t.Errorf("a long head where there is no room: %s", got)
+	}
+	if got := status("x"); got != "204" {
+		t.Errorf("an ordinary head where there is no room: %s", got)
+	}
+	_ = srv.Close()
+	<-served
+	if n := hs.long.Load(); n != maxLongHeads-10<<10 {
+		t.Errorf("%d bytes are counted, want those of others", n)
 	}
 }

@@ -89,7 +89,7 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	var failed error
 	served := make(chan struct{})
 	go func() {
-		failed = server.Serve(heads{l})
+		failed = server.Serve(&heads{Listener: l})
 		close(served)
 	}()
 	select {

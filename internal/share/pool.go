@@ -3,6 +3,8 @@ package share
 
 import (
 	"context"
+	"math"
+	"slices"
 	"sync"
 )
 
@@ -60,8 +62,18 @@ func (p *Pool) HeldBy(tenant string) int64 {
 func (p *Pool) Take(tenant string, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.take(tenant, n)
+}
+
+// take takes n where the share allows it and that overtakes no waiter that comes first.
+func (p *Pool) take(tenant string, n int64) bool {
 	if !p.fits(tenant, n) {
 		return false
+	}
+	for _, w := range p.waiting {
+		if w.tenant == tenant || p.tenants[w.tenant]+w.n <= p.tenants[tenant]+n {
+			return false
+		}
 	}
 	p.add(tenant, n)
 	return true
@@ -72,12 +84,12 @@ func (p *Pool) fits(tenant string, n int64) bool {
 	return free >= 0 && p.tenants[tenant]+n <= max(1, p.times*free)
 }
 
-// Wait is Take that waits until the share allows it. Who waits is served in the order of coming, but for those whose tenants hold
-// their share.
+// Wait is Take that waits until the share allows it. A tenant's waiters are served in the order in which they came. Those of other tenants, and
+// Take, overtake them only if their tenant holds less, with what it asks for, than the waiter's would: so many small requests cannot keep a
+// large one out.
 func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 	p.mu.Lock()
-	if p.fits(tenant, n) {
-		p.add(tenant, n)
+	if p.take(tenant, n) {
 		p.mu.Unlock()
 		return nil
 	}
@@ -95,12 +107,8 @@ func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 	case <-w.ready: // just now
 		p.give(tenant, n)
 	default:
-		for i, other := range p.waiting {
-			if other == w {
-				p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
-				break
-			}
-		}
+		p.waiting = slices.DeleteFunc(p.waiting, func(other *waiter) bool { return other == w })
+		p.serve() // those that it came before
 	}
 	return context.Cause(ctx)
 }
@@ -144,13 +152,24 @@ func (p *Pool) Give(tenant string, n int64) {
 
 func (p *Pool) give(tenant string, n int64) {
 	p.add(tenant, -n)
+	p.serve()
+}
+
+// serve gives to waiters what is free, by the rule of Wait.
+func (p *Pool) serve() {
+	if len(p.waiting) == 0 {
+		return
+	}
 	kept := p.waiting[:0]
+	least, skipped := int64(math.MaxInt64), map[string]bool{} // of those that go on waiting
 	for _, w := range p.waiting {
-		if p.fits(w.tenant, w.n) {
+		with := p.tenants[w.tenant] + w.n
+		if with < least && !skipped[w.tenant] && p.fits(w.tenant, w.n) {
 			p.add(w.tenant, w.n)
 			close(w.ready)
 			continue
 		}
+		least, skipped[w.tenant] = min(least, with), true
 		kept = append(kept, w)
 	}
 	clear(p.waiting[len(kept):])

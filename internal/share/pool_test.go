@@ -114,3 +114,64 @@ func TestPool_AddSaysHowMuchIsTooMuch(t *testing.T) {
 		t.Errorf("%d over, most of it %v", p.Over(), p.Heaviest())
 	}
 }
+
+// A tenant whose small requests never end must not keep out one that waits for much.
+func TestPool_SmallRequestsDoNotOvertakeAWaiterThatHoldsLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPoolOf(100, 3)
+		p.Add("loud", 60)
+		p.Add("quiet", 5)
+		waited := make(chan error, 1)
+		go func() { waited <- p.Wait(t.Context(), "quiet", 36) }()
+		synctest.Wait()
+		if p.Take("loud", 1) {
+			t.Error("the tenant that holds more overtakes")
+		}
+		if p.Take("quiet", 1) {
+			t.Error("the waiter's own tenant overtakes")
+		}
+		if !p.Take("third", 1) {
+			t.Error("a tenant that holds less waits")
+		}
+		p.Give("third", 1)
+		for range 16 { // each is given back and would be taken at once
+			p.Give("loud", 1)
+			p.Take("loud", 1)
+		}
+		synctest.Wait()
+		select {
+		case err := <-waited:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Errorf("it still waits, with %d free", p.Limit()-p.Held())
+		}
+		p.Give("quiet", 41)
+	})
+}
+
+// A waiter that leaves lets those go on that it held up.
+func TestPool_AWaiterThatLeavesHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(100)
+		p.Add("a", 30)
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { _ = p.Wait(ctx, "a", 40) }()
+		synctest.Wait()
+		small := make(chan error, 1)
+		go func() { small <- p.Wait(t.Context(), "a", 10) }()
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		select {
+		case err := <-small:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("it still waits")
+		}
+		p.Give("a", 40)
+	})
+}

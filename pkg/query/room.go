@@ -98,14 +98,21 @@ func (l *load) begin(ctx context.Context) error {
 	return err
 }
 
-// enlarge takes one of the tenant's turns for large reads.
+// enlarge takes one of the tenant's turns for large reads. While it waits for that it gives the other one back.
 func (l *load) enlarge(ctx context.Context) error {
 	if l.larges {
 		return nil
 	}
+	if l.larges = l.room.large.Take(l.tenant, 1); l.larges {
+		return nil
+	}
+	l.rest() // small reads must not wait behind one that waits
 	err := l.acquire(ctx, l.room.large, "large-reads", "another large read of yours is under way: of a long thread, of raw events, or a proof; try again, with one after another")
-	l.larges = err == nil
-	return err
+	if err != nil {
+		return err
+	}
+	l.larges = true
+	return l.begin(ctx)
 }
 
 // acquire waits for a slot of a pool.

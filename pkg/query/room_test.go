@@ -106,6 +106,35 @@ func TestLoad_WaitsItsTurnForAWhile(t *testing.T) {
 	})
 }
 
+// A tenant's large read that waits for another one of it must not keep its small reads waiting.
+func TestLoad_HoldsNoTurnWhileItWaitsForALargeOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := testRoom()
+		for room.large.Take("acme", 1) {
+		}
+		l := &load{room: room, tenant: "acme"}
+		calls := 0
+		done := make(chan error)
+		go func() {
+			done <- l.inTurn(t.Context(), func() error {
+				calls++
+				return l.take(lightBytes + 1)
+			})
+		}()
+		synctest.Wait()
+		if n := room.reads.Held(); calls != 1 || n != 0 {
+			t.Errorf("after %d calls it holds %d turns while it waits", calls, n)
+		}
+		room.large.Give("acme", 1)
+		if err := <-done; err != nil || calls != 2 {
+			t.Errorf("after %d calls: %v", calls, err)
+		}
+		if room.reads.Held() != 0 || room.memory.Held() != 0 {
+			t.Errorf("it keeps %s", room.held())
+		}
+	})
+}
+
 func TestHandler_GivesBackWhatARequestHeld(t *testing.T) {
 	f := newFixture(t)
 	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, "x")))

@@ -77,12 +77,39 @@ func (c TokenConfig) Validate() error {
 	}
 	u, err := url.Parse(c.JWKS)
 	if err != nil || u.Host == "" {
-		return fmt.Errorf("the key set %q is not a URL", c.JWKS)
+		return errors.New("the address of the key set is not a URL")
 	}
-	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("the key set %q must be fetched over https: whoever changes it on the way signs tokens", c.JWKS)
+	return checkKeySetURL(u)
+}
+
+// checkKeySetURL refuses addresses from which a key set could be changed on its way.
+func checkKeySetURL(u *url.URL) error {
+	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("the key set %q must be fetched over https: whoever changes it on the way signs tokens", u.Redacted())
 	}
 	return nil
+}
+
+// keySet names the key set in errors and logs: its URL may hold a password.
+func (c TokenConfig) keySet() string {
+	if u, err := url.Parse(c.JWKS); err == nil && c.remote() {
+		return u.Redacted()
+	}
+	return c.JWKS
+}
+
+// mostRedirects is how many redirects a fetch of the key set follows.
+const mostRedirects = 5
+
+// checkRedirect has a key set fetched over https to its end.
+func checkRedirect(to *http.Request, via []*http.Request) error {
+	if len(via) > mostRedirects {
+		return fmt.Errorf("it is redirected more than %d times", mostRedirects)
+	}
+	if via[0].URL.Scheme == "https" && to.URL.Scheme != "https" {
+		return fmt.Errorf("it is redirected from https to %s: whoever changes it on the way signs tokens", to.URL.Redacted())
+	}
+	return checkKeySetURL(to.URL)
 }
 
 func (c TokenConfig) remote() bool {
@@ -118,7 +145,7 @@ func OpenTokens(ctx context.Context, cfg TokenConfig, logger *slog.Logger, reg p
 	}
 	t := &Tokens{
 		cfg: cfg, logger: logger, metrics: m,
-		client: &http.Client{Timeout: jwksTimeout},
+		client: &http.Client{Timeout: jwksTimeout, CheckRedirect: checkRedirect},
 		parser: jwt.NewParser(jwt.WithValidMethods(signatures), jwt.WithIssuer(cfg.Issuer), jwt.WithAudience(cfg.Audience),
 			jwt.WithExpirationRequired(), jwt.WithLeeway(cfg.Skew)),
 	}
@@ -192,11 +219,11 @@ func (t *Tokens) reload(ctx context.Context, since time.Time) {
 func (t *Tokens) read(ctx context.Context) (_ keyfunc.Keyfunc, text string, n int, err error) {
 	raw, err := t.fetch(ctx)
 	if err != nil {
-		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.JWKS, err)
+		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
 	}
 	var set jwkset.JWKSMarshal
 	if err := json.Unmarshal(raw, &set); err != nil {
-		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.JWKS, err)
+		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
 	}
 	storage := jwkset.NewMemoryStorage()
 	for _, m := range set.Keys {
@@ -208,19 +235,19 @@ func (t *Tokens) read(ctx context.Context) (_ keyfunc.Keyfunc, text string, n in
 			continue
 		}
 		if err != nil {
-			return nil, "", 0, fmt.Errorf("reading the key set %s: key %.100q: %w", t.cfg.JWKS, m.KID, err)
+			return nil, "", 0, fmt.Errorf("reading the key set %s: key %.100q: %w", t.cfg.keySet(), m.KID, err)
 		}
 		if err := storage.KeyWrite(ctx, key); err != nil {
-			return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.JWKS, err)
+			return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
 		}
 		n++
 	}
 	if n == 0 {
-		return nil, "", 0, fmt.Errorf("reading the key set %s: it holds no public key for signatures", t.cfg.JWKS)
+		return nil, "", 0, fmt.Errorf("reading the key set %s: it holds no public key for signatures", t.cfg.keySet())
 	}
 	keys, err := keyfunc.New(keyfunc.Options{Storage: storage})
 	if err != nil {
-		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.JWKS, err)
+		return nil, "", 0, fmt.Errorf("reading the key set %s: %w", t.cfg.keySet(), err)
 	}
 	return keys, string(raw), n, nil
 }

@@ -371,3 +371,34 @@ func TestEither_TellsKeysFromTokens(t *testing.T) {
 		}
 	}
 }
+
+// Whoever can change a key set on its way signs tokens; and its address may hold a password.
+func TestTokens_FetchAKeySetOverHTTPSToItsEnd(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		t.Error("the key set is fetched without TLS")
+	}))
+	defer plain.Close()
+	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
+	defer secure.Close()
+	var log strings.Builder
+	cfg := tenant.DefaultTokenConfig()
+	cfg.Issuer, cfg.Audience = "i", "a"
+	cfg.JWKS = strings.Replace(secure.URL, "https://", "https://user:secret@", 1)
+	tokens, err := tenant.OpenTokens(t.Context(), cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant.UseClient(tokens, secure.Client(), slog.New(slog.NewTextHandler(&log, nil)))
+	tenant.ForgetFetch(tokens)
+	tenant.Reload(t.Context(), tokens)
+	if err := tokens.Ready(); err == nil || !strings.Contains(err.Error(), "redirected from https to http://") {
+		t.Errorf("it is not ready because of %v", err)
+	}
+	if text := log.String() + tokens.Ready().Error(); !strings.Contains(text, "level=ERROR") || strings.Contains(text, "secret") {
+		t.Errorf("it says %s", text)
+	}
+	cfg.JWKS = "http://user:secret@keys.example.com/jwks"
+	if err := cfg.Validate(); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("the address is refused with %v", err)
+	}
+}
