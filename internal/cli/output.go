@@ -29,6 +29,9 @@ const defaultWidth = 100
 
 func newOutput(stdout, stderr io.Writer, environ []string) *output {
 	o := &output{stdout: stdout, stderr: stderr, self: "skein"}
+	if f, ok := stdout.(*os.File); ok && isTerminal(f) {
+		o.stdout = &tty{File: f}
+	}
 	for _, v := range environ {
 		if name, value, _ := strings.Cut(v, "="); (name == "NO_COLOR" && value != "") || (name == "TERM" && value == "dumb") {
 			o.noColor = true
@@ -80,7 +83,7 @@ func (o *output) drawingWidth() int {
 
 // width is the number of columns of stdout.
 func (o *output) width() int {
-	if f, ok := o.stdout.(*os.File); ok {
+	if f, ok := o.stdout.(interface{ Fd() uintptr }); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
 			return w
 		}
@@ -90,7 +93,7 @@ func (o *output) width() int {
 
 // isTerminal reports whether a stream is one that a person sits at.
 func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
+	f, ok := stream.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

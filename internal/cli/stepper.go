@@ -39,7 +39,7 @@ func stepThrough(ctx context.Context, out *output, in io.Reader, environ []strin
 	}
 	m.Update(loaded)
 	m.goTo(from)
-	p := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(out.stdout), tea.WithEnvironment(environ), tea.WithoutSignalHandler())
+	p := tea.NewProgram(m, tea.WithInput(in), tea.WithOutput(out.terminal()), tea.WithEnvironment(environ), tea.WithoutSignalHandler())
 	stop := context.AfterFunc(ctx, p.Quit) // not tea.WithContext, which leaves the reader of the terminal behind
 	defer stop()
 	if _, err := p.Run(); err != nil {

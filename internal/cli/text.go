@@ -14,12 +14,17 @@ func printable(s string) string {
 		switch {
 		case r == '\n' || r == '\t':
 			return r
-		case unicode.IsControl(r), r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069, r == 0x200E, r == 0x200F, r == 0x061C:
+		case unicode.IsControl(r), turnsDirection(r):
 			return utf8.RuneError
 		default:
 			return r
 		}
 	}, s)
+}
+
+// turnsDirection reports whether a character changes the direction of the text around it.
+func turnsDirection(r rune) bool {
+	return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0x200E || r == 0x200F || r == 0x061C
 }
 
 // oneLine returns s printable, on one line and at most max characters long.

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+const steering = "{\"text\":\"é ☕ \u009b2J \x7f \u202e txt\u2066 \u0085\"}\n"
+
+func TestTTY_EscapesWhatSteersATerminal(t *testing.T) {
+	const want = `{"text":"é ☕ \u009b2J \u007f \u202e txt\u2066 \u0085"}` + "\n"
+	for name, write := range map[string]func(*tty) error{
+		"at once": func(s *tty) error {
+			_, err := io.WriteString(s, steering)
+			return err
+		},
+		"byte by byte": func(s *tty) error {
+			for i := range len(steering) {
+				if n, err := s.Write([]byte{steering[i]}); err != nil || n != 1 {
+					return err
+				}
+			}
+			return nil
+		},
+		"copied": func(s *tty) error {
+			r, w := io.Pipe()
+			go func() { _ = w.CloseWithError(func() error { _, err := io.WriteString(w, steering); return err }()) }()
+			_, err := io.Copy(s, r)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "tty")
+			f, err := os.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := write(&tty{File: f}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != want {
+				t.Errorf("written is %q, %v, want %q", got, err, want)
+			}
+		})
+	}
+}
+
+func TestOutput_EscapesOnATerminal(t *testing.T) {
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Skip(err) // there are machines without
+	}
+	defer func() { _ = errors.Join(slave.Close(), master.Close()) }() // only a test's
+	if err := newOutput(slave, io.Discard, nil).document([]byte(steering)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := bufio.NewReader(master).ReadString('\n'); err != nil || !strings.Contains(got, `é ☕ \u009b2J`) {
+		t.Errorf("the terminal gets %q, %v", got, err)
+	}
+}
+
+func TestOutput_LeavesWhatIsNoTerminalAsItIs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := newOutput(f, io.Discard, nil)
+	if err := out.document([]byte(steering)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != steering {
+		t.Errorf("written is %q, %v", got, err)
+	}
+	if out.terminal() != out.stdout {
+		t.Error("a file is taken for a terminal")
+	}
+}
