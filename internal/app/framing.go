@@ -79,7 +79,7 @@ func (c *headConn) Read(p []byte) (int, error) {
 		c.mu.Lock()
 		from := max(0, len(c.head)-2)
 		c.head = append(c.head, p[:n]...)
-		_, _, whole := cutHead(c.head[from:])
+		_, whole := cutHead(c.head[from:])
 		c.passed.Store(whole || len(c.head) > headerBytes)
 		long := c.count()
 		c.mu.Unlock()
@@ -110,17 +110,17 @@ func (c *headConn) state() *tls.ConnectionState {
 	return &state
 }
 
-// cutHead cuts a head from what follows it, at the first empty line. As for net/http, a line ends with LF, with or without CR before it.
-func cutHead(b []byte) (head, rest []byte, found bool) {
+// cutHead returns what stands before the first empty line. As for net/http, a line ends with LF, with or without CR before it.
+func cutHead(b []byte) (head []byte, found bool) {
 	for i, c := range b {
 		if c != '\n' {
 			continue
 		}
 		if next := bytes.TrimPrefix(b[i+1:], []byte("\r")); len(next) > 0 && next[0] == '\n' {
-			return b[:i+1], next[1:], true
+			return b[:i+1], true
 		}
 	}
-	return b, nil, false
+	return b, false
 }
 
 // taken ends the look at a request's head. It reports whether the head was seen whole, and whether it has Content-Length.
@@ -128,7 +128,7 @@ func (c *headConn) taken() (whole, length bool) {
 	c.passed.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	head, _, whole := cutHead(c.head)
+	head, whole := cutHead(c.head)
 	line, fields, _ := bytes.Cut(head, []byte("\n"))
 	whole = whole && bytes.Contains(line, []byte(" HTTP/1."))
 	length = hasField(fields, "content-length")

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -102,14 +103,19 @@ func FactsOf(r *record.Run) Facts {
 	}
 	asked := newMessages(r.InputMessages)
 	f.Asked = hashOf(asked)
-	for _, m := range asked {
+	for _, m := range slices.Backward(asked) {
 		if m.Role == agui.RoleUser {
 			f.Question = preview(TextOf(m))
+			break
 		}
 	}
-	for _, m := range r.Messages {
-		if text := TextOf(m); m.Role == agui.RoleAssistant && text != "" {
+	for _, m := range slices.Backward(r.Messages) {
+		if m.Role != agui.RoleAssistant {
+			continue
+		}
+		if text := TextOf(m); text != "" {
 			f.Reply = preview(text)
+			break
 		}
 	}
 	if len(r.Resumes) > 0 {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/record"
@@ -110,9 +111,15 @@ const (
 	deleteMessages = `DELETE FROM messages WHERE tenant = ? AND thread_id = ? AND run_id = ?`
 	deleteState    = `DELETE FROM states WHERE tenant = ? AND thread_id = ? AND run_id = ?`
 	insertMessage  = `INSERT INTO messages (tenant, thread_id, run_id, input, idx, version, message_id, role, raw)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertState = `INSERT INTO states (tenant, thread_id, run_id, version, state) VALUES (?, ?, ?, ?, ?)`
+VALUES ` + messageValues
+	messageValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertState   = `INSERT INTO states (tenant, thread_id, run_id, version, state) VALUES (?, ?, ?, ?, ?)`
 )
+
+// messageRows is how many messages one statement inserts: with a statement for each, an input of 10,000 costs twice as much.
+const messageRows = 50
+
+var insertMessages = insertMessage + strings.Repeat(", "+messageValues, messageRows-1)
 
 // insertToolCall, insertInterrupt and insertAnswer write what a record holds of these.
 const (

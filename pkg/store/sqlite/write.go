@@ -84,6 +84,7 @@ func (s *Store) truncateLog(ctx context.Context) error {
 // block writes entries within one transaction, with which its statements end.
 type block struct {
 	run, message, state      statement
+	messages                 statement // of messageRows messages
 	erasure, position        statement
 	dropMessages, dropStates statement
 
@@ -106,6 +107,7 @@ func newBlock(ctx context.Context, tx *sql.Tx) (*block, error) {
 	}{
 		{&b.run, upsertRun},
 		{&b.message, insertMessage},
+		{&b.messages, insertMessages},
 		{&b.state, insertState},
 		{&b.erasure, upsertErasure},
 		{&b.position, upsertPosition},
@@ -169,7 +171,22 @@ func (b *block) add(ctx context.Context, e store.Entry) error {
 }
 
 func (b *block) addMessages(ctx context.Context, e store.Entry, input int, messages []agui.Message) error {
-	for i, m := range messages {
+	i := 0
+	for rows := range slices.Chunk(messages, messageRows) {
+		if len(rows) < messageRows {
+			break
+		}
+		args := make([]any, 0, 9*messageRows)
+		for _, m := range rows {
+			args = append(args, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw))
+			i++
+		}
+		if _, err := b.messages.exec(ctx, args...); err != nil {
+			return err
+		}
+	}
+	for ; i < len(messages); i++ {
+		m := messages[i]
 		if _, err := b.message.exec(ctx, e.Tenant, e.ThreadID, e.RunID, input, i, e.Version, m.ID, m.Role, string(m.Raw)); err != nil {
 			return err
 		}
