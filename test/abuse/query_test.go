@@ -318,7 +318,7 @@ func TestQuery_StateAtAnEvent(t *testing.T) {
 
 func TestQuery_HistoryAndLineageOfALongThread(t *testing.T) {
 	r := newReads(t)
-	r.chain(Hostile, "long", size(40_000, 10_000))
+	r.chain(Hostile, "long", size(40_000, 3_000))
 	r.start()
 	got := r.attack("history × 20, lineage × 20 of a long thread", 40, "/v1/threads/long/history", "/v1/threads/long/lineage")
 	if got.by["200"] == 0 || got.by["429"] == 0 && *Long {
@@ -371,10 +371,10 @@ func TestQuery_ReplaysAtFullSpeed(t *testing.T) {
 // Readers come again and again to a run that goes on, which has no record yet: each has the whole run read and folded.
 func TestQuery_Attach(t *testing.T) {
 	r := newReads(t)
-	r.chain(Hostile, "long", size(40_000, 10_000))
+	r.chain(Hostile, "long", size(40_000, 3_000))
 	open := r.open(Hostile, size(36_000, 5_000))
 	r.Stage = r.Site.Start("query", "--sqlite", r.file, "--stream-life", "1s")
-	got := r.attack("stream of a run at the end of a long thread × 40", 40, fmt.Sprintf("/v1/threads/long/runs/run-%d/stream", size(40_000, 10_000)-1))
+	got := r.attack("stream of a run at the end of a long thread × 40", 40, fmt.Sprintf("/v1/threads/long/runs/run-%d/stream", size(40_000, 3_000)-1))
 	if got.by["200"] == 0 {
 		t.Errorf("the attacker got %s", got)
 	}
@@ -420,7 +420,7 @@ func (r *reads) open(who string, messages int) (thread string) {
 // Answers that nobody reads hold no turn, and no more memory than the tenant's share.
 func TestQuery_AnswersThatNobodyReads(t *testing.T) {
 	r := newReads(t)
-	r.chain(Hostile, "long", size(40_000, 10_000))
+	r.chain(Hostile, "long", size(40_000, 3_000))
 	r.start()
 	got := &answers{by: map[string]int{}, hints: map[int]string{}}
 	r.measured("answers that nobody reads × 100", got, func(ctx context.Context) {
