@@ -15,6 +15,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/skeinhq/skein/internal/clickhousetest"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store/clickhouse"
 )
 
@@ -146,6 +147,7 @@ func analyticsOf(b *testing.B, total, parts int) {
 			return tenRuns(len(runs), err)
 		})
 	})
+	searches(b, c, s)
 	for _, name := range []string{"ends", "first_token", "violations", "deep_threads", "regenerations", "unused_branches", "returns"} {
 		text, err := os.ReadFile("../docs/questions/" + name + ".sql")
 		if err != nil {
@@ -155,6 +157,58 @@ func analyticsOf(b *testing.B, total, parts int) {
 			measure(b, c, func(ctx context.Context) error {
 				q := url.Values{"database": {server.Database}, "param_tenant": {"tenant-1"}, "param_from": {"2026-10-01 00:00:00"}, "param_to": {"2026-10-31 00:00:00"}}
 				return askOver(ctx, server.Addr+"/?"+q.Encode(), string(text))
+			})
+		})
+	}
+}
+
+// searches measures GET /v1/runs and GET /v1/statistics in the store, over the tenant with the most threads and 30 days.
+func searches(b *testing.B, c driver.Conn, s *clickhouse.Store) {
+	within := "since=2026-10-01T00:00:00Z&until=2026-10-31T00:00:00Z"
+	bounds := search.Bounds{Rows: 50_000_000, Time: time.Minute}
+	for _, m := range []struct{ name, query string }{
+		{"newest 100", ""},
+		{"newest 100 of 30 days", within},
+		{"longest 100 of an agent", within + "&agent=agent-7&sort=duration"},
+		{"newest 100 of a thread prefix", "prefix=7"},
+		{"newest 100 regenerations", within + "&rewrote=regeneration"},
+	} {
+		b.Run("search "+m.name, func(b *testing.B) {
+			values, err := url.ParseQuery(m.query)
+			if err != nil {
+				b.Fatal(err)
+			}
+			q, err := search.ParseQuery(values, "tenant-1", time.Now())
+			if err != nil {
+				b.Fatal(err)
+			}
+			q.Bounds = bounds
+			measure(b, c, func(ctx context.Context) error {
+				_, err := s.Search(ctx, "tenant-1", q)
+				return err
+			})
+		})
+	}
+	for _, m := range []struct{ name, query string }{
+		{"runs by agent", "by=agent&measure=runs"},
+		{"six measures by agent and week", "by=agent,week&measure=runs,errors,interrupts,tokens,durationP50,durationP95"},
+		{"tokens by model and day", "by=model,day&measure=inputTokens,outputTokens"},
+		{"regenerations and edits by agent", "by=agent&measure=runs,regenerations,edits"},
+		{"tool failures by tool", "by=tool&measure=toolCalls,toolFailures"},
+	} {
+		b.Run("statistics "+m.name, func(b *testing.B) {
+			values, err := url.ParseQuery(within + "&" + m.query)
+			if err != nil {
+				b.Fatal(err)
+			}
+			q, err := search.ParseStatistics(values, time.Now())
+			if err != nil {
+				b.Fatal(err)
+			}
+			q.Bounds = bounds
+			measure(b, c, func(ctx context.Context) error {
+				_, err := s.Statistics(ctx, "tenant-1", q)
+				return err
 			})
 		})
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -60,6 +61,22 @@ func TestCommands_OverHTTP(t *testing.T) {
 		}
 		if text := ok0("threads"); !strings.Contains(text, thread.ThreadID) || strings.Count(text, "\n") != 2 {
 			t.Errorf("threads: %s", text)
+		}
+		if text := ok0("runs"); strings.Count(text, "\n") != 1+len(thread.Runs) || !strings.Contains(text, thread.Runs[0].RunID) {
+			t.Errorf("runs: %s", text)
+		}
+		if stdout, stderr, code := skein(t, "", "runs", "--limit", "1", "--order", "asc", "--json", at); code != 0 || strings.Count(stdout, "\n") != 1 ||
+			!strings.Contains(stdout, `"runId":"`+thread.Runs[0].RunID+`"`) || !strings.Contains(stderr, "there are more runs") {
+			t.Errorf("runs --json: exit %d, %s %s", code, stdout, stderr)
+		}
+		if text := ok0("runs", "--limit", "0", "--label", "none", "--label", "other=x"); text != "" {
+			t.Errorf("runs with labels that none has: %s", text)
+		}
+		if text := ok0("stats", "--by", "status", "--measure", "runs,toolFailures"); text != fmt.Sprintf("status    runs  toolFailures\nfinished  %4d  %12d\n", len(thread.Runs), 0) {
+			t.Errorf("stats: %s", text)
+		}
+		if text := ok0("stats", "--json"); !strings.HasPrefix(text, `{"by":[],"measures":["runs"],"groups":[`) {
+			t.Errorf("stats --json: %s", text)
 		}
 		for format, want := range map[string]string{"text": "◄ tip", "json": `"branches"`, "mermaid": "gitGraph", "dot": "digraph"} {
 			if text := ok0("lineage", thread.ThreadID, "--format", format); !strings.Contains(text, want) || !strings.Contains(text, thread.Runs[0].RunID) {

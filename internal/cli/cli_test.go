@@ -17,7 +17,7 @@ import (
 
 func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 	var all strings.Builder
-	for _, command := range []string{"", "dev", "demo", "threads", "lineage", "history", "tail", "diff", "checkout", "replay", "verify", "export", "publish", "erase", "fold", "lint", "topics", "topics create", "topics check", "topics alter", "dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "version"} {
+	for _, command := range []string{"", "dev", "demo", "threads", "runs", "stats", "lineage", "history", "tail", "diff", "checkout", "replay", "verify", "export", "publish", "erase", "fold", "lint", "topics", "topics create", "topics check", "topics alter", "dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "version"} {
 		args := append(strings.Fields(command), "--help")
 		stdout, stderr, code := skein(t, "", args...)
 		if code != 0 || stderr != "" {
@@ -54,6 +54,8 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"no URL":                  {[]string{"threads", "--url", "localhost"}, app.ExitUsage, "want http://HOST:PORT"},
 		"file that is not there":  {[]string{"fold", "nowhere.jsonl"}, app.ExitUsage, "no such file"},
 		"nothing to publish":      {[]string{"publish", "-"}, app.ExitUsage, "there are none"},
+		"a time of no form":       {[]string{"runs", "--since", "soon"}, app.ExitUsage, "--since must be a time such as"},
+		"unknown measure":         {[]string{"stats", "--measure", "cost"}, app.ExitUsage, "--measure must be some of runs, errors"},
 		"no key file":             {[]string{"threads", "--api-key-file", "nowhere.key"}, app.ExitUsage, "no such file"},
 		"keys for nobody":         {[]string{"keys", "new", "--scope", "read", "--file", "f"}, app.ExitUsage, "say --tenant ID"},
 		"keys for nothing":        {[]string{"keys", "new", "--tenant", "t", "--file", "f"}, app.ExitUsage, "--scope SCOPE"},

@@ -71,7 +71,7 @@ thread, and gives conversations back: whole, from any run, along any branch.`,
 	)
 	root.AddCommand(
 		newDev(out), newDemo(out),
-		newThreads(out, environ), newLineage(out, environ), newHistory(out, environ), newTail(out, environ), newState(out, environ), newBlame(out, environ),
+		newThreads(out, environ), newRuns(out, environ), newStats(out, environ), newLineage(out, environ), newHistory(out, environ), newTail(out, environ), newState(out, environ), newBlame(out, environ),
 		newDiff(out, environ), newCheckout(out, environ),
 		newReplay(out, environ), newVerify(out, environ), newExport(out, environ),
 		newPublish(out, environ), newErase(out, environ), newCancel(out, environ), newFold(out), newLint(out),
