@@ -172,7 +172,7 @@ func printRuns(out *output, list []search.Run) error {
 	w := tabwriter.NewWriter(out.stdout, 0, 0, 2, ' ', 0)
 	// A tabwriter keeps errors until Flush.
 	_, _ = fmt.Fprintln(w, "STARTED\tTHREAD\tRUN\tAGENT\tSTATUS\tDURATION\tTOKENS")
-	room := max((out.width()-70)/2, 20)
+	room := max((out.width()-60)/2, 36)
 	for _, r := range list {
 		status, took := string(r.Status), "-"
 		if r.ErrorCode != "" {

@@ -291,10 +291,10 @@ func searchSeed(t *testing.T) *rand.Rand {
 func searches(t *testing.T, s Store) {
 	r := searchSeed(t)
 	all := searched(t, s, r, 160)
-	for range 60 {
+	for range 40 {
 		q := search.Query{
 			Filter: someFilter(r), Sort: pick(r, search.SortStarted, search.SortDuration, search.SortTokens), Ascending: r.IntN(2) == 0,
-			Limit: pick(r, 1+r.IntN(40), 1000), Bounds: searchBounds,
+			Limit: pick(r, 15+r.IntN(60), 1000), Bounds: searchBounds,
 		}
 		var want []string
 		matching := slices.DeleteFunc(slices.Clone(all), func(run *searchedRun) bool { return !wants(q.Filter, all, run) })
