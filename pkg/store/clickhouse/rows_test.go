@@ -10,6 +10,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
@@ -339,5 +340,9 @@ func TestLineage_OfRowsFromBeforeThereWereFacts(t *testing.T) {
 	runs, err := s.Lineage(t.Context(), "t", "th")
 	if err != nil || len(runs) != 1 || !runs[0].HasWholeInput() {
 		t.Errorf("%+v, %v; the row's record says that it has an input", runs, err)
+	}
+	page, err := s.Search(t.Context(), "t", search.Query{Sort: search.SortStarted, Limit: 1, Bounds: search.Bounds{Rows: 1000, Time: time.Minute}})
+	if err != nil || len(page.Runs) != 1 || page.Runs[0].Status != record.StatusFinished || page.Runs[0].Depth != e.Run.Depth {
+		t.Errorf("searched: %+v, %v", page, err)
 	}
 }

@@ -23,29 +23,20 @@ type selection struct {
 	Since, Until, Statuses, Agent, Tool, Model, Error, AnyError, Prefix bool
 	Labels                                                              []labelParams
 	Words                                                               []string // names of parameters
-	Rewrote                                                             string
+	// Rewrote: runs that ask again, regenerations or else edits.
+	Rewrote, Regenerations bool
 	// Narrow: the filter has conditions that a subquery gains by.
 	Narrow bool
-	// Regenerations: "rewriting" selects regenerations, else edits.
-	Regenerations bool
 }
 
 type labelParams struct{ Key, Value string }
-
-// RewroteAs returns the selection for the runs that the filter's own condition demands.
-func (s selection) RewroteAs() selection { return s.as(s.Rewrote) }
-
-func (s selection) as(kind string) selection {
-	s.Regenerations = kind == search.Regeneration
-	return s
-}
 
 // selectionOf returns what templates see of a filter, and the parameters of the statement.
 func selectionOf(tenant string, f search.Filter) (selection, named) {
 	args := named{"tenant": tenant}
 	s := selection{
 		Since: !f.Since.IsZero(), Until: !f.Until.IsZero(), Statuses: len(f.Statuses) > 0, Agent: f.Agent != "", Tool: f.Tool != "",
-		Model: f.Model != "", Error: f.Error != "", AnyError: f.Error == search.ErrorAny, Prefix: f.Prefix != "", Rewrote: f.Rewrote,
+		Model: f.Model != "", Error: f.Error != "", AnyError: f.Error == search.ErrorAny, Prefix: f.Prefix != "", Rewrote: f.Rewrote != "", Regenerations: f.Rewrote == search.Regeneration,
 	}
 	s.Narrow = s.Since || s.Until || s.Statuses || s.Agent || s.Tool || s.Model || s.Error || s.Prefix || len(f.Labels) > 0
 	for name, v := range map[string]any{
@@ -91,14 +82,19 @@ var sortKeys = map[search.Sort]string{
 	search.SortTokens:   "(input_tokens + output_tokens)",
 }
 
+// searchView is what search.sql sees.
+type searchView struct {
+	selection
+	Key, Direction   string
+	After, Ascending bool
+	// Whole: the records are read, of which rows from before there were heads have all that is known.
+	Whole bool
+}
+
 // Search implements store.Reader.
 func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (search.Page, error) {
 	sel, args := selectionOf(tenant, q.Filter)
-	view := struct {
-		selection
-		Key, Direction   string
-		After, Ascending bool
-	}{sel, sortKeys[q.Sort], "DESC", q.After != nil, q.Ascending}
+	view := searchView{selection: sel, Key: sortKeys[q.Sort], Direction: "DESC", After: q.After != nil, Ascending: q.Ascending}
 	if q.Ascending {
 		view.Direction = "ASC"
 	}
@@ -106,45 +102,71 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 	if q.After != nil {
 		args["key"], args["after_thread"], args["after_run"] = q.After.Key, q.After.ThreadID, q.After.RunID
 	}
-	page := search.Page{Runs: []search.Run{}}
-	err := s.searching(ctx, selectSearch, view, args, q.Bounds, func(scan scan) error {
-		r, err := scanFound(scan)
-		if err != nil {
-			return err
-		}
-		page.Runs = append(page.Runs, r)
-		return store.Metered(ctx, store.RowBytes, len(r.Question)+len(r.Reply)+len(r.ErrorMessage))
-	})
+	page, err := s.search(ctx, view, args, q)
+	if errors.Is(err, errNoHead) {
+		view.Whole = true
+		page, err = s.search(ctx, view, args, q)
+	}
 	if err != nil {
 		return search.Page{}, fmt.Errorf("searching runs: %w", err)
-	}
-	if len(page.Runs) > q.Limit {
-		page.Runs = slices.Clip(page.Runs[:q.Limit])
-		last := &page.Runs[q.Limit-1]
-		page.Next = &search.Position{Key: last.Key(q.Sort), ThreadID: last.ThreadID, RunID: last.RunID}
 	}
 	return page, nil
 }
 
-// scanFound reads a row of search.sql.
-func scanFound(scan scan) (search.Run, error) {
-	var r search.Run
-	var depth, interrupts, messages uint32
-	var status string
+// errNoHead says that a row is from before there were heads.
+var errNoHead = errors.New("a row has no head")
+
+func (s *Store) search(ctx context.Context, view searchView, args named, q search.Query) (search.Page, error) {
+	page := search.Page{Runs: []search.Run{}}
+	var last search.Position
+	err := s.searching(ctx, selectSearch, view, args, q.Bounds, func(scan scan) error {
+		if len(page.Runs) == q.Limit {
+			page.Next = &last
+			return nil
+		}
+		r, key, err := scanFound(ctx, scan)
+		page.Runs, last = append(page.Runs, r), search.Position{Key: key, ThreadID: r.ThreadID, RunID: r.RunID}
+		return err
+	})
+	return page, err
+}
+
+// scanFound reads a row of search.sql: the run and its sort key.
+func scanFound(ctx context.Context, scan scan) (search.Run, int64, error) {
+	var thread, run, head, whole string
+	var key, input, output int64
+	var firstToken *int64
+	var interrupts uint32
 	var labels map[string]string
 	var tools map[string]int64
 	var models []string
-	err := scan(&r.ThreadID, &r.RunID, &r.ParentRunID, &r.BranchID, &depth, &status, &r.Agent, &labels, &r.StartedAt, &r.EndedAt,
-		&r.DurationMs, &r.TimeToFirstTokenMs, &models, &r.InputTokens, &r.OutputTokens, &tools, &interrupts, &messages,
-		&r.ErrorCode, &r.ErrorMessage, &r.Rewrote, &r.Question, &r.Reply)
-	r.Depth, r.Status, r.Interrupts, r.Messages = int(depth), record.Status(status), int(interrupts), int(messages)
-	r.Labels, r.ToolCalls, r.Models = labels, tools, models
-	r.StartedAt = r.StartedAt.UTC()
-	if r.EndedAt != nil {
-		end := r.EndedAt.UTC()
-		r.EndedAt = &end
+	if err := scan(&thread, &run, &head, &whole, &key, &labels, &firstToken, &models, &input, &output, &tools, &interrupts); err != nil {
+		return search.Run{}, 0, err
 	}
-	return r, err
+	if err := store.Metered(ctx, store.RowBytes, len(head)+len(whole)); err != nil {
+		return search.Run{}, 0, err
+	}
+	var r store.Run
+	switch {
+	case head != "":
+		var err error
+		if r, err = store.DecodeHead([]byte(head)); err != nil {
+			return search.Run{}, 0, err
+		}
+	case whole == "":
+		return search.Run{}, 0, errNoHead
+	default:
+		rec, err := record.DecodeRun([]byte(whole))
+		if err != nil {
+			return search.Run{}, 0, fmt.Errorf("decoding row: %w", err)
+		}
+		r.Run = *rec
+	}
+	out := store.Found(&r.Run, r.Facts)
+	out.ThreadID, out.RunID = thread, run
+	out.Labels, out.TimeToFirstTokenMs, out.Models, out.ToolCalls = labels, firstToken, models, tools
+	out.InputTokens, out.OutputTokens, out.Interrupts = input, output, int(interrupts)
+	return out, key, nil
 }
 
 // dimensions are the expressions of search.Dimension. Times are milliseconds since 1970, of which search.Dimension makes texts.
@@ -162,6 +184,8 @@ var dimensions = map[search.Dimension]string{
 var measures = map[search.Measure]string{
 	search.Runs:          "count()",
 	search.Errors:        "countIf(status = 'error')",
+	search.Regenerations: "countIf(w.same > 1)",
+	search.Edits:         "countIf(w.same = 1 AND w.place > 1)",
 	search.Interrupts:    "sum(open_interrupts)",
 	search.InputTokens:   "sum(input_tokens)",
 	search.OutputTokens:  "sum(output_tokens)",
@@ -177,13 +201,17 @@ var measures = map[search.Measure]string{
 type statistics struct {
 	Selection    selection
 	By, Measures []string
-	// Failures: tool calls are joined. ByTool is the column of the tool, where there is one.
-	Failures bool
-	ByTool   string
+	// Failures, Siblings: tool calls are joined, or places among siblings. ByTool is the column of the tool, where there is one.
+	Failures, Siblings bool
+	ByTool             string
 }
 
-func (s *Store) statisticsOf(sel selection, q search.Statistics, args named) (statistics, error) {
-	view := statistics{Selection: sel, Failures: slices.Contains(q.Measures, search.ToolFailures)}
+// statisticsOf returns what the template sees, and adds parameters.
+func statisticsOf(sel selection, q search.Statistics, args named) statistics {
+	view := statistics{
+		Selection: sel, Failures: slices.Contains(q.Measures, search.ToolFailures),
+		Siblings: slices.Contains(q.Measures, search.Regenerations) || slices.Contains(q.Measures, search.Edits),
+	}
 	byModel := ""
 	for i, d := range q.By {
 		column := "d" + strconv.Itoa(i)
@@ -205,13 +233,6 @@ func (s *Store) statisticsOf(sel selection, q search.Statistics, args named) (st
 	for _, m := range q.Measures {
 		expression := measures[m]
 		switch {
-		case m == search.Regenerations || m == search.Edits:
-			var text strings.Builder
-			kind := map[search.Measure]string{search.Regenerations: search.Regeneration, search.Edits: search.Edit}[m]
-			if err := selectSearch.ExecuteTemplate(&text, "rewriting", sel.as(kind)); err != nil {
-				return view, fmt.Errorf("building statement: %w", err)
-			}
-			expression = "countIf((r.thread_id, r.run_id) IN (" + text.String() + "))"
 		case m == search.ToolCalls && view.ByTool != "":
 			expression = "sum(tool_calls[" + view.ByTool + "])"
 		case m == search.InputTokens && byModel != "":
@@ -223,19 +244,16 @@ func (s *Store) statisticsOf(sel selection, q search.Statistics, args named) (st
 		}
 		view.Measures = append(view.Measures, expression)
 	}
-	return view, nil
+	return view
 }
 
 // Statistics implements store.Reader.
 func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statistics) (search.Table, error) {
 	sel, args := selectionOf(tenant, q.Filter)
-	view, err := s.statisticsOf(sel, q, args)
-	if err != nil {
-		return search.Table{}, err
-	}
+	view := statisticsOf(sel, q, args)
 	args["limit"] = q.Limit + 1 // one more tells whether there are more
 	table := search.Table{Groups: []search.Group{}}
-	err = s.searching(ctx, selectStatistics, view, args, q.Bounds, func(scan scan) error {
+	err := s.searching(ctx, selectStatistics, view, args, q.Bounds, func(scan scan) error {
 		var g search.Group
 		if err := scan(&g.Keys, &g.Values); err != nil {
 			return err

@@ -8,11 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	sqlitedriver "modernc.org/sqlite"
 
@@ -113,7 +111,7 @@ func (s *Store) scan(ctx context.Context, tenant string, q search.Filter, most i
 		if err != nil {
 			return fmt.Errorf("decoding row: %w", err)
 		}
-		one := found{Run: foundRun(r, facts), rewrote: asked.add(r, facts.Asked), usage: r.Stats.Usage}
+		one := found{Run: store.Found(r, facts), rewrote: asked.add(r, facts.Asked), usage: r.Stats.Usage}
 		at := one.StartedAt.UnixMilli()
 		if !hasWords || at < since || at >= until || q.Rewrote != "" && one.rewrote != q.Rewrote || !selects(q, &one.Run) {
 			return nil
@@ -135,26 +133,6 @@ func bounded(ctx context.Context, b search.Bounds, f func(context.Context) error
 		err = fmt.Errorf("%w: %w", search.ErrTooMuch, err)
 	}
 	return err
-}
-
-// foundRun is what a search says of a run.
-func foundRun(r *record.Run, f store.Facts) search.Run {
-	out := search.Run{
-		ThreadID: r.ThreadID, RunID: r.RunID, ParentRunID: r.ParentRunID, BranchID: r.BranchID, Depth: r.Depth, Status: r.Status,
-		Agent: r.Agent, Labels: r.Labels, StartedAt: r.StartedAt.UTC().Truncate(time.Millisecond),
-		DurationMs: r.Stats.Duration, TimeToFirstTokenMs: r.Stats.TimeToFirstToken, Models: slices.Sorted(maps.Keys(r.Stats.Usage)),
-		ToolCalls: r.Stats.ToolCalls, Interrupts: len(r.Interrupts), Messages: r.MessageCount,
-		ErrorCode: f.ErrorCode, ErrorMessage: f.ErrorMessage, Rewrote: r.Rewrote, Question: f.Question, Reply: f.Reply,
-	}
-	for _, u := range r.Stats.Usage {
-		out.InputTokens += u.InputTokens
-		out.OutputTokens += u.OutputTokens
-	}
-	if r.EndedAt != nil {
-		end := r.EndedAt.UTC().Truncate(time.Millisecond)
-		out.EndedAt = &end
-	}
-	return out
 }
 
 // selects decides the conditions of a filter that a run alone can meet, but for time and words.

@@ -1,9 +1,8 @@
 -- A page of the runs that a filter selects. The inner statement finds them by narrow columns. PREWHERE, on the sorting key, which all versions of a row
--- share, has the other columns read of their granules only.
+-- share, has the other columns read of their granules only: few of them, as each is a file more in every part.
 SELECT
-    thread_id, run_id, parent_run_id, branch_id, depth, status, agent, labels, started_at, ended_at, duration_ms, time_to_first_token_ms,
-    models, input_tokens, output_tokens, tool_calls, open_interrupts, message_count, error_code, error_message, rewrote,
-    JSONExtractString(head, 'facts', 'question') AS question, JSONExtractString(head, 'facts', 'reply') AS reply
+    thread_id, run_id, head, {{if .Whole}}record{{else}}''{{end}} AS whole, {{.Key}} AS sort_key,
+    labels, time_to_first_token_ms, models, input_tokens, output_tokens, tool_calls, open_interrupts
 FROM runs FINAL
 PREWHERE tenant = {tenant:String} AND (thread_id, run_id) IN (
     SELECT thread_id, run_id

@@ -1,4 +1,5 @@
-{{- /* Conditions on runs. What needs other rows of the tenant is in subqueries, which look at the threads of "plain" conditions only. */ -}}
+{{- /* Conditions on runs. What needs other rows of the tenant is in subqueries, which look at the threads of "plain" conditions only. Those are
+       found without FINAL: stale rows only make them more. */ -}}
 {{define "plain" -}}
 tenant = {tenant:String}
 {{- if .Prefix}} AND startsWith(thread_id, {prefix:String}){{end}}
@@ -18,10 +19,12 @@ tenant = {tenant:String}
     SELECT thread_id, run_id, version
     FROM messages FINAL
     WHERE tenant = {tenant:String}
-    {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM runs FINAL WHERE {{template "plain" .}}){{end}}
+    {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM runs WHERE {{template "plain" .}}){{end}}
     {{- range .Words}} AND positionCaseInsensitiveUTF8({{template "text"}}, { {{- .}}:String}) > 0{{end}})
 {{- end}}
-{{- if .Rewrote}} AND (thread_id, run_id) IN ({{template "rewriting" .RewroteAs}}){{end}}
+{{- if .Rewrote}} AND (thread_id, run_id) IN (
+    SELECT thread_id, run_id FROM ({{template "siblings" .}}) WHERE {{if .Regenerations}}same > 1{{else}}same = 1 AND place > 1{{end}})
+{{- end}}
 {{- end}}
 
 {{- /* As store.TextOf says it. */ -}}
@@ -30,15 +33,18 @@ if(JSONType(raw, 'content') = 'String', JSONExtractString(raw, 'content'),
             arrayStringConcat(arrayMap(p -> if(JSONExtractString(p, 'type') = 'text', JSONExtractString(p, 'text'), ''), JSONExtractArrayRaw(raw, 'content')), '\n'))
 {{- end}}
 
-{{- /* Runs that ask the same as an earlier sibling (regenerations), or something else than all earlier ones (edits). */ -}}
-{{define "rewriting" -}}
-SELECT thread_id, run_id
+{{- /* The places of runs among those of one parent that ask something, and among those of them that ask the same: what asks the same as an
+       earlier one is a regeneration, what asks something else than all earlier ones an edit. Runs without a sibling, which most are, drop out
+       before the rest are sorted. */ -}}
+{{define "siblings" -}}
+SELECT
+        thread_id, sibling.2 AS run_id,
+        row_number() OVER (PARTITION BY thread_id, parent_run_id, sibling.3 ORDER BY sibling.1, sibling.2) AS same,
+        row_number() OVER (PARTITION BY thread_id, parent_run_id ORDER BY sibling.1, sibling.2) AS place
     FROM (
-        SELECT
-            thread_id, run_id,
-            row_number() OVER (PARTITION BY thread_id, parent_run_id, asked ORDER BY raw_first, run_id) AS same,
-            row_number() OVER (PARTITION BY thread_id, parent_run_id ORDER BY raw_first, run_id) AS place
+        SELECT thread_id, parent_run_id, arrayJoin(groupArray((raw_first, run_id, asked))) AS sibling
         FROM runs FINAL
-        WHERE tenant = {tenant:String} AND asked != ''{{if .Narrow}} AND thread_id IN (SELECT thread_id FROM runs FINAL WHERE {{template "plain" .}}){{end}})
-    WHERE {{if .Regenerations}}same > 1{{else}}same = 1 AND place > 1{{end}}
+        WHERE tenant = {tenant:String} AND asked != ''{{if .Narrow}} AND thread_id IN (SELECT thread_id FROM runs WHERE {{template "plain" .}}){{end}}
+        GROUP BY thread_id, parent_run_id
+        HAVING count() > 1)
 {{- end}}

@@ -18,6 +18,11 @@ LEFT JOIN (
     GROUP BY thread_id, run_id{{if .ByTool}}, name{{end}}) AS f
 ON f.thread_id = r.thread_id AND f.run_id = r.run_id{{if .ByTool}} AND f.name = r.{{.ByTool}}{{end}}
 {{- end}}
+{{- if .Siblings}}
+LEFT JOIN (
+    {{template "siblings" .Selection}}) AS w
+ON w.thread_id = r.thread_id AND w.run_id = r.run_id
+{{- end}}
 {{- if .By}}
 GROUP BY {{range $i, $d := .By}}{{if $i}}, {{end}}d{{$i}}{{end}}
 {{- end}}

@@ -1,0 +1,30 @@
+package store
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
+)
+
+// Found is what a search says of a run, by its record and facts.
+func Found(r *record.Run, f Facts) search.Run {
+	out := search.Run{
+		ThreadID: r.ThreadID, RunID: r.RunID, ParentRunID: r.ParentRunID, BranchID: r.BranchID, Depth: r.Depth, Status: r.Status,
+		Agent: r.Agent, Labels: r.Labels, StartedAt: r.StartedAt.UTC().Truncate(time.Millisecond),
+		DurationMs: r.Stats.Duration, TimeToFirstTokenMs: r.Stats.TimeToFirstToken, Models: slices.Sorted(maps.Keys(r.Stats.Usage)),
+		ToolCalls: r.Stats.ToolCalls, Interrupts: len(r.Interrupts), Messages: r.MessageCount,
+		ErrorCode: f.ErrorCode, ErrorMessage: f.ErrorMessage, Rewrote: r.Rewrote, Question: f.Question, Reply: f.Reply,
+	}
+	for _, u := range r.Stats.Usage {
+		out.InputTokens += u.InputTokens
+		out.OutputTokens += u.OutputTokens
+	}
+	if r.EndedAt != nil {
+		end := r.EndedAt.UTC().Truncate(time.Millisecond)
+		out.EndedAt = &end
+	}
+	return out
+}
