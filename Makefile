@@ -22,6 +22,7 @@ help: ## list the targets
 .PHONY: build
 build: ## build the commands into bin/
 	@mkdir -p bin
+	@echo 'Building the commands into bin/: the first time it fetches modules and takes some minutes.'
 	go build -o bin/ ./cmd/...
 
 .PHONY: web
@@ -39,17 +40,29 @@ pictures: ## take pictures of all views of the page into .cache/pictures, by Chr
 	mkdir -p docs/pictures && cp .cache/pictures/thread-light.png .cache/pictures/thread-timeline.png docs/pictures/
 
 .PHONY: run
-run: build ## start all stages on one folder (.skein), play recorded conversations, stay up until Ctrl-C
+run: build ## start all stages on one folder (.skein), play example conversations, stay up until Ctrl-C
 	@bin/skein demo
 
 # The commands that tests start are built once, and found there. Two groups run side by side, as each waits a good part of its time, on one
 # Kafka; what measures time runs alone.
 test: export SKEIN_TEST_BIN := $(CURDIR)/bin
+test: export SKEIN_TEST_SKIPPED := $(CURDIR)/.cache/skipped.txt
 .PHONY: test
-test: build conformance-setup race-setup ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes, under faults and in bad weather; samples are random, SEED=n for the same again
+test: skipped-setup build conformance-setup race-setup ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes, under faults and in bad weather; samples are random, SEED=n for the same again
 	go run ./test/broker $(MAKE) --no-print-directory -j2 -Otarget test-race test-beside SEED=$(TEST_SEED)
 	go test -list CostsGrow ./pkg/compact | grep CostsGrow
 	go test -count=1 -p 1 -timeout 10m -run CostsGrow ./pkg/compact
+	@$(MAKE) --no-print-directory say-skipped
+
+# What tests were skipped for, each reason once, with what would bring it in.
+.PHONY: say-skipped
+say-skipped:
+	@if [ -s "$$SKEIN_TEST_SKIPPED" ]; then echo 'Passed, but what needs these parts was skipped:'; sort -u "$$SKEIN_TEST_SKIPPED" | sed 's/^/  /'; \
+	else echo 'Passed, and no part was missing.'; fi
+
+.PHONY: skipped-setup
+skipped-setup:
+	@mkdir -p .cache && rm -f .cache/skipped.txt
 
 TEST_SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
@@ -107,7 +120,8 @@ copilotkit: conformance-setup ## put an unchanged CopilotKit runtime (300 MB of 
 race-setup:
 	@if $(HAS_C); then :; \
 	elif [ "$$CI" = true ]; then echo 'A C compiler is needed with CI=true: the race detector is built with it.' >&2; exit 1; \
-	else echo 'No C compiler here: tests run without the race detector.'; fi
+	else echo 'No C compiler here: tests run without the race detector.'; \
+		if [ -n "$$SKEIN_TEST_SKIPPED" ]; then echo 'no C compiler: the race detector was off; install gcc or clang' >>"$$SKEIN_TEST_SKIPPED"; fi; fi
 
 .PHONY: real-parts
 real-parts: ## fetch and start what the tests call real, Kafka, its clients and ClickHouse, and say which versions they are
@@ -143,8 +157,13 @@ conformance-setup:
 	@if ! command -v node >/dev/null || ! command -v npm >/dev/null; then \
 		if [ "$$CI" = true ]; then echo 'Node 20 or later is needed with CI=true.' >&2; exit 1; fi; \
 		echo 'No Node here: tests compare with checked-in results of the official client.'; \
+		if [ -n "$$SKEIN_TEST_SKIPPED" ]; then echo 'no Node: the official client was compared by its checked-in results; install Node 20 or later' >>"$$SKEIN_TEST_SKIPPED"; fi; \
 	elif [ $(KIT)/node_modules/.package-lock.json -nt $(KIT)/package-lock.json ]; then :; \
 	else npm ci --prefix $(KIT) --ignore-scripts --no-progress --loglevel=error && touch $(KIT)/node_modules/.package-lock.json; fi
+
+.PHONY: configuration
+configuration: ## write docs/configuration.md anew from the help of the commands
+	go test -count=1 ./test/docs -run TestConfiguration -update
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## check style, import directions and the usual mistakes

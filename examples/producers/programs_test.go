@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/parts"
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
 )
 
@@ -88,7 +89,7 @@ func (p *program) prepare(t *testing.T) {
 		p.command, p.err = p.build(ctx, built)
 	})
 	if missing := new(parts.UnavailableError); errors.As(p.err, &missing) && os.Getenv("CI") != "true" {
-		t.Skipf("SKIP: %v", p.err)
+		partstest.Skip(t, p.err.Error())
 	}
 	if p.err != nil {
 		t.Fatal(p.err)

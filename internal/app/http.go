@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -45,8 +46,8 @@ func AddressInUse(addr, flag string) error {
 	if err != nil {
 		host = "127.0.0.1"
 	}
-	return fmt.Errorf("listening on %s: another process has this port: stop it, or choose another one with --%s %s (0 takes a free one)",
-		addr, flag, net.JoinHostPort(host, "0"))
+	return fmt.Errorf("listening on %s: another process has this port: stop it, or choose another one with --%s %s or SKEIN_%s, which make run obeys too (port 0 takes a free one)",
+		addr, flag, net.JoinHostPort(host, "0"), strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 }
 
 // ServeHTTP answers requests on l until ctx ends. Then no new ones are taken and those under way

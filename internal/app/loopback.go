@@ -19,6 +19,22 @@ func CheckLoopback(addr string) error {
 	return fmt.Errorf("address %q can be reached from other machines, and there is no authentication: use 127.0.0.1, [::1] or localhost", addr)
 }
 
+// Exposed reports whether other machines can reach an address. A host name other than localhost is an error: what it means is decided
+// elsewhere and may change.
+func Exposed(addr string) (bool, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false, fmt.Errorf("address %q: want HOST:PORT, such as 127.0.0.1:8420", addr)
+	}
+	if isLoopback(host) {
+		return false, nil
+	}
+	if _, err := netip.ParseAddr(host); err != nil && host != "" {
+		return false, fmt.Errorf("address %q: want an IP address or localhost: use 127.0.0.1, or 0.0.0.0 for all addresses of this machine", addr)
+	}
+	return true, nil
+}
+
 // isLoopback reports whether a host, without port, is this machine whoever resolves it.
 func isLoopback(host string) bool {
 	if host == "localhost" {

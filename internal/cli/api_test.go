@@ -59,7 +59,7 @@ func TestCommands_OverHTTP(t *testing.T) {
 		if err := json.Unmarshal([]byte(ok0("threads", "--json")), &listed); err != nil || listed.ThreadID != thread.ThreadID || listed.Runs != len(thread.Runs) {
 			t.Errorf("threads --json: %+v, %v", listed, err)
 		}
-		if text := ok0("threads"); !strings.Contains(text, thread.ThreadID) || strings.Count(text, "\n") != 2 {
+		if text := ok0("threads"); !strings.Contains(text, thread.ThreadID) || strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, thread.ThreadID+"\t") {
 			t.Errorf("threads: %s", text)
 		}
 		if text := ok0("runs"); strings.Count(text, "\n") != 1+len(thread.Runs) || !strings.Contains(text, thread.Runs[0].RunID) {
@@ -109,8 +109,11 @@ func TestCommands_OverHTTP(t *testing.T) {
 		}
 
 		first0, last0 := thread.Runs[0].RunID, thread.Runs[len(thread.Runs)-1].RunID
-		if text := ok0("lineage", thread.ThreadID, "--ancestors", last0); !strings.Contains(text, first0) || strings.Contains(text, last0) {
+		if text := ok0("lineage", thread.ThreadID, "--ancestors", last0); !strings.Contains(text, first0) || !strings.Contains(text, last0) || !strings.Contains(text, "◄ tip") {
 			t.Errorf("lineage --ancestors: %s", text)
+		}
+		if text := ok0("lineage", thread.ThreadID, "--ancestors", first0); !strings.Contains(text, first0) || strings.Contains(text, "◄ tip") {
+			t.Errorf("lineage --ancestors marks the cut as a tip: %s", text)
 		}
 		if text := ok0("lineage", thread.ThreadID, "--descendants", first0); !strings.Contains(text, last0) || strings.Contains(text, first0) {
 			t.Errorf("lineage --descendants draws what its runs hang from: %s", text)
@@ -119,10 +122,10 @@ func TestCommands_OverHTTP(t *testing.T) {
 			t.Errorf("two parts at once: exit %d, %s", code, stderr)
 		}
 		stdout, stderr, code := skein(t, "", "diff", thread.ThreadID, first0, last0, at)
-		if code != app.ExitDiffers || strings.Count(stderr, "\n") != 1 || !strings.Contains(stdout, "\n+ run "+last0) || !strings.Contains(stdout, "\n+ assistant ") {
+		if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stdout, "\n+ run "+last0) || !strings.Contains(stdout, "\n+ assistant ") {
 			t.Errorf("diff: exit %d, %s %s", code, stdout, stderr)
 		}
-		if stdout, _, code := skein(t, "", "diff", thread.ThreadID, "--json", at); code != app.ExitDiffers || !strings.Contains(stdout, `"statePatch":`) || strings.Count(stdout, "\n") != 1 {
+		if stdout, _, code := skein(t, "", "diff", thread.ThreadID, "--json", at); code != 1 || !strings.Contains(stdout, `"statePatch":`) || strings.Count(stdout, "\n") != 1 {
 			t.Errorf("diff --json: exit %d, %s", code, stdout)
 		}
 		if text := ok0("diff", thread.ThreadID, first0, first0); !strings.Contains(text, "\nnothing differs\n") {

@@ -17,7 +17,7 @@ import (
 
 func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
 	var all strings.Builder
-	for _, command := range []string{"", "dev", "demo", "threads", "runs", "stats", "lineage", "history", "tail", "diff", "checkout", "replay", "verify", "export", "publish", "erase", "fold", "lint", "topics", "topics create", "topics check", "topics alter", "dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "version"} {
+	for _, command := range []string{"", "dev", "demo", "threads", "show", "runs", "stats", "lineage", "history", "tail", "diff", "checkout", "replay", "verify", "export", "publish", "erase", "fold", "lint", "topics", "topics create", "topics check", "topics alter", "dead-letters", "dead-letters list", "dead-letters retry", "migrate", "keys", "keys new", "keys list", "health", "context", "context set", "version"} {
 		args := append(strings.Fields(command), "--help")
 		stdout, stderr, code := skein(t, "", args...)
 		if code != 0 || stderr != "" {
@@ -44,9 +44,9 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"wrong value":             {[]string{"dev", "--partitions", "many"}, app.ExitUsage, "see skein dev --help"},
 		"unknown key":             {[]string{"dev", "--config", config}, app.ExitUsage, "did you mean listen?"},
 		"argument missing":        {[]string{"history"}, app.ExitUsage, "skein history THREAD [RUN]"},
-		"all addresses":           {[]string{"dev", "--listen", "0.0.0.0:8420"}, app.ExitUsage, "no authentication"},
+		"Kafka on all addresses":  {[]string{"dev", "--kafka-listen", "0.0.0.0:8492"}, app.ExitUsage, "no authentication"},
 		"address of this machine": {[]string{"dev", "--kafka-listen", "192.168.0.1:8492"}, app.ExitUsage, "can be reached from other machines"},
-		"IPv6, all addresses":     {[]string{"demo", "--listen", "[::]:8420"}, app.ExitUsage, "no authentication"},
+		"IPv6, all addresses":     {[]string{"demo", "--kafka-listen", "[::]:8492"}, app.ExitUsage, "no authentication"},
 		"host name":               {[]string{"dev", "--listen", "example.org:8420"}, app.ExitUsage, "use 127.0.0.1"},
 		"no address":              {[]string{"dev", "--listen", "8420"}, app.ExitUsage, "want HOST:PORT"},
 		"log level":               {[]string{"dev", "--log-level", "loud"}, app.ExitUsage, "debug, info, warn, error"},
@@ -92,7 +92,7 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"letters of anybody":      {[]string{"dead-letters", "list", "--brokers", "127.0.0.1:1"}, app.ExitUsage, "--any-tenant"},
 		"letters of another":      {[]string{"dead-letters", "list", "--tenant", "t"}, app.ExitUsage, "the API key's"},
 		"unknown reason":          {[]string{"dead-letters", "list", "--reason", "bad luck"}, app.ExitUsage, "after-terminal"},
-		"picture":                 {[]string{"lineage", "t", "--format", "png"}, app.ExitUsage, "text, json, mermaid, dot"},
+		"picture":                 {[]string{"lineage", "t", "--format", "png"}, app.ExitUsage, "text, json, mermaid or dot"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, code := skein(t, "", c.args...)
@@ -128,7 +128,7 @@ func TestDev_SaysWhatToDoWhenAPortIsInUse(t *testing.T) {
 		}
 		stdout, stderr, code := skein(t, "", args...)
 		if code != app.ExitFailed || !strings.Contains(stderr, "another process has this port") ||
-			!strings.Contains(stderr, "--"+flag+" 127.0.0.1:0") || strings.Count(stderr, "\n") != 1 || stdout != "" {
+			!strings.Contains(stderr, "--"+flag+" 127.0.0.1:0") || !strings.Contains(stderr, "SKEIN_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))) || strings.Count(stderr, "\n") != 1 || stdout != "" {
 			t.Errorf("%s: exit %d, stdout %q, stderr %q", flag, code, stdout, stderr)
 		}
 	}

@@ -10,14 +10,16 @@ import (
 
 // conversation is what a history answer holds, as far as a person is shown it.
 type conversation struct {
-	ThreadID  string          `json:"threadId"`
-	RunID     string          `json:"runId"`
-	Status    string          `json:"status"`
-	Basis     string          `json:"basis"`
-	Truncated bool            `json:"truncated"`
-	RawLost   bool            `json:"rawLost"`
-	Messages  []message       `json:"messages"`
-	State     json.RawMessage `json:"state"`
+	ThreadID   string            `json:"threadId"`
+	RunID      string            `json:"runId"`
+	Status     string            `json:"status"`
+	Basis      string            `json:"basis"`
+	Error      *runFailure       `json:"error"`
+	Interrupts []json.RawMessage `json:"interrupts"`
+	Truncated  bool              `json:"truncated"`
+	RawLost    bool              `json:"rawLost"`
+	Messages   []message         `json:"messages"`
+	State      json.RawMessage   `json:"state"`
 }
 
 type message struct {
@@ -49,6 +51,13 @@ func printConversation(out *output, c conversation) error {
 	}
 	fmt.Fprintf(&b, "%s\n", out.bold(head))
 
+	if c.Error != nil {
+		b.WriteString(indent(c.Error.String(), "error: ", width))
+	}
+	for _, line := range interruptLines(c.Interrupts) {
+		b.WriteString(indent(line, "waits for ", width))
+	}
+
 	names := toolNames{}
 	for _, m := range c.Messages {
 		fmt.Fprintf(&b, "\n%s\n%s", out.bold(oneLine(names.who(m), width)), m.text("  ", width))
@@ -56,6 +65,20 @@ func printConversation(out *output, c conversation) error {
 	fmt.Fprintf(&b, "\n%s\n%s", out.bold("state"), stateText(c.State, width))
 	_, err := io.WriteString(out.stdout, b.String())
 	return err
+}
+
+// runFailure is what a RUN_ERROR says.
+type runFailure struct {
+	Message string `json:"message"`
+	Code    string `json:"code"`
+}
+
+// String is the message, and the code where there is one.
+func (f runFailure) String() string {
+	if f.Code != "" {
+		return f.Message + " (" + f.Code + ")"
+	}
+	return f.Message
 }
 
 // toolNames are the names of tools by the ids of their calls, for the messages that answer them.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,18 +18,15 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// restored is the conversation that the demo gives back as an example.
-const restored = "demo-edit"
-
 func newDemo(out *output) *cobra.Command {
 	var f devFlags
 	var exit bool
 	cmd := &cobra.Command{
 		Use:     "demo",
 		GroupID: groupServe,
-		Short:   "Run Skein and play recorded conversations of real agents",
-		Long: `Run all stages as "skein dev" does, play recorded conversations of real agents through the HTTP API,
-show what became of them, and stay up until Ctrl-C.
+		Short:   "Run Skein and play example conversations",
+		Long: `Run all stages as "skein dev" does, play example conversations through the HTTP API, show what became of
+them, and stay up until Ctrl-C.
 
 What is there already is not played again; a demo that was cut off is finished.`,
 		Args: usageArgs(cobra.NoArgs),
@@ -49,8 +47,9 @@ What is there already is not played again; a demo that was cut off is finished.`
 				stopped <- server.Wait(ctx)
 				stop()
 			}()
-			sayReady(out, server, cfg.Logger)
-			err = playDemo(ctx, out, server)
+			if err = sayReady(out, server, cfg.Logger); err == nil {
+				err = playDemo(ctx, out, server)
+			}
 			if err == nil && !exit {
 				out.note("\nStill running: the HTTP API listens on %s. Ctrl-C stops it.", server.URL())
 				<-ctx.Done()
@@ -78,16 +77,16 @@ func playDemo(ctx context.Context, out *output, running *dev.Server) error {
 	if err != nil {
 		return err
 	}
-	at := server{url: running.URL()}
+	at := server{url: running.URL(), keyFile: running.KeyFile()}
 	return at.connect(func(c *client.Client) error {
-		bar := newProgress(out, "playing recorded conversations")
+		bar := newProgress(out, "playing example conversations")
 		played, err := demo.Player{Client: c, Settle: running.Settle, Progress: bar.step}.Play(ctx, conversations)
 		bar.end()
 		if err != nil {
 			return err
 		}
 		if played.Runs > 0 {
-			out.note("%s of real agents played through the HTTP API, %s", count(played.Runs, "run"), count(played.Events, "event"))
+			out.note("%s of example conversations played through the HTTP API, %s", count(played.Runs, "run"), count(played.Events, "event"))
 		}
 		if played.Present > 0 {
 			out.note("there already: %s", count(played.Present, "run"))
@@ -96,64 +95,40 @@ func playDemo(ctx context.Context, out *output, running *dev.Server) error {
 	})
 }
 
+// showDemo prints the threads, what to try, and last the thread with branches.
 func showDemo(ctx context.Context, out *output, at server, c *client.Client, conversations []demo.Conversation) error {
-	var b strings.Builder
-	drawn := make(map[string]bool)
+	titles := make(map[string]string, len(conversations))
 	for _, conv := range conversations {
-		if !conv.Branched {
-			continue
-		}
-		drawn[conv.ThreadID] = true
-		body, err := c.Get(ctx, client.ThreadPath(conv.ThreadID)+"/lineage", url.Values{"words": {"true"}})
-		if err != nil {
-			return err
-		}
-		picture, err := draw(body, false, lineage.TextOptions{Width: out.drawingWidth(), Color: out.colour()})
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&b, "%s: %s\n%s\n\n", out.bold(conv.ThreadID), conv.Title, strings.TrimRight(picture, "\n"))
+		titles[conv.ThreadID] = conv.Title
 	}
-	if err := out.text(b.String()); err != nil {
-		return err
-	}
-
-	var rest []store.Thread
-	if _, err := eachThread(ctx, c, url.Values{}, 0, func(raw json.RawMessage) error {
+	var rows [][]string
+	if err := eachThread(ctx, c, url.Values{}, 0, func(raw json.RawMessage) error {
 		var t store.Thread
 		if err := json.Unmarshal(raw, &t); err != nil {
 			return fmt.Errorf("decoding thread: %w", err)
 		}
-		if !drawn[t.ThreadID] {
-			rest = append(rest, t)
-		}
+		rows = append(rows, []string{t.ThreadID, t.Status, strconv.Itoa(t.Runs), titles[t.ThreadID]})
 		return nil
 	}); err != nil {
 		return err
 	}
-	if err := printThreads(out, rest); err != nil {
+	columns := []column{{name: "THREAD", keep: true}, {name: "STATUS"}, {name: "RUNS", right: true}, {name: "WHAT IT SHOWS"}}
+	if err := out.text(table(columns, rows, out.width(), false) + "\n"); err != nil {
 		return err
 	}
+	out.note("Try, in another terminal:")
+	for _, args := range [][]string{{"history", "support-4711"}, {"show", demo.Branched}, {"diff", demo.Branched, "hotel", "hotel-again"}} {
+		out.note("  %s", out.hint(at, args...))
+	}
+	out.note("")
 
-	body, err := c.Get(ctx, client.ThreadPath(restored)+"/history", nil)
+	body, err := c.Get(ctx, client.ThreadPath(demo.Branched)+"/lineage", url.Values{"words": {"true"}})
 	if err != nil {
 		return err
 	}
-	var h conversation
-	if err := json.Unmarshal(body, &h); err != nil {
-		return fmt.Errorf("decoding history: %w", err)
-	}
-	if err := out.text("\n"); err != nil {
+	picture, err := draw(body, false, lineage.TextOptions{Width: out.drawingWidth(), Color: out.colour()})
+	if err != nil {
 		return err
 	}
-	if err := printConversation(out, h); err != nil {
-		return err
-	}
-	out.note(`
-Try, in another terminal:
-  %s
-  %s
-  curl %s/v1/threads/demo-edit/lineage`,
-		out.hint(at, "lineage", "demo-regenerate"), out.hint(at, "history", "demo-fork", "--json"), c.URL())
-	return nil
+	return out.text(fmt.Sprintf("%s: %s\n%s\n", out.bold(demo.Branched), titles[demo.Branched], strings.TrimRight(picture, "\n")))
 }

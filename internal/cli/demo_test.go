@@ -27,7 +27,7 @@ func content(t *testing.T, data string) (lineages map[string]string, events int6
 	t.Helper()
 	withServer(t, data, func(s *dev.Server, c *client.Client) {
 		lineages = make(map[string]string)
-		if _, err := eachThread(t.Context(), c, url.Values{}, 0, func(raw json.RawMessage) error {
+		if err := eachThread(t.Context(), c, url.Values{}, 0, func(raw json.RawMessage) error {
 			var id struct{ ThreadID string }
 			if err := json.Unmarshal(raw, &id); err != nil {
 				return err
@@ -79,8 +79,8 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	}
 	t.Logf("the demo prints\n%s\nand on stderr\n%s", first, stderr)
 	for _, want := range []string{
-		"run-multiturn-2-edited", "run-multiturn-3-edited", "run-text-multiturn-3-again", "run-text-multiturn-2-fork",
-		"two, in French", "thread-pydantic-ai-tools", "thread-llama-index",
+		"support-4711         finished        3  a refund that a person approves\n", "research-heat-pumps", "incident-2214",
+		"\ntrip-to-lisbon: branches, and a booking that waits\n", "hotel-again  finished  [~content]",
 	} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%q is not shown", want)
@@ -92,19 +92,14 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	if sample, said := readmeSample(t), masked(stderr+"\n"+first); !strings.Contains(said, sample[0]) || !strings.Contains(said, sample[1]) {
 		t.Errorf("README shows\n%s\n%s\nand the demo says\n%s", sample[0], sample[1], said)
 	}
+	if picture := strings.Index(first, demo.Branched+": "); picture < 0 || strings.Contains(first[picture:], "THREAD") || strings.HasSuffix(first, "state\n  {}\n") {
+		t.Errorf("the picture is not what is printed last:\n%s", first)
+	}
 	lineages, events := content(t, data)
-	if len(lineages) != 49 {
-		t.Errorf("%d threads, want 49", len(lineages))
+	if len(lineages) != 4 {
+		t.Errorf("%d threads, want 4", len(lineages))
 	}
-	for _, thread := range []string{"demo-edit", "demo-regenerate", "demo-fork"} {
-		var l struct{ Branches []any }
-		if err := json.Unmarshal([]byte(lineages[thread]), &l); err != nil {
-			t.Fatal(err)
-		}
-		if len(l.Branches) != 2 {
-			t.Errorf("%s has %d branches, want 2: %s", thread, len(l.Branches), lineages[thread])
-		}
-	}
+	tellsItsStory(t, lineages)
 
 	second, stderr, code := skein(t, "", args...)
 	if code != 0 || second != first {
@@ -124,6 +119,39 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	}
 }
 
+// tellsItsStory checks that runs hang together and end as they were written to.
+func tellsItsStory(t *testing.T, lineages map[string]string) {
+	t.Helper()
+	want := map[string]string{
+		"support-4711":        "question<-:finished refund<-question:interrupted approved<-refund:finished",
+		"research-heat-pumps": "report<-:finished follow-up<-report:finished",
+		"incident-2214":       "first-try<-:error second-try<-:finished",
+		demo.Branched: "plan<-:finished hotel<-plan:finished hotel-again<-plan:finished porto<-plan:finished porto-train<-porto:finished " +
+			"book<-hotel-again:interrupted",
+	}
+	for thread, want := range want {
+		var l struct {
+			Runs []struct {
+				RunID, ParentRunID, Status string
+				Rewrote                    []string
+			}
+		}
+		if err := json.Unmarshal([]byte(lineages[thread]), &l); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range l.Runs {
+			got = append(got, r.RunID+"<-"+r.ParentRunID+":"+r.Status)
+			if len(r.Rewrote) > 0 {
+				t.Errorf("%s: the input of %s is not what its parent's history ends with: %v", thread, r.RunID, r.Rewrote)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s, want %s", thread, strings.Join(got, " "), want)
+		}
+	}
+}
+
 // readmeSample is what README shows of the demo: what it says first, and the first picture, whole.
 func readmeSample(t *testing.T) [2]string {
 	t.Helper()
@@ -134,10 +162,10 @@ func readmeSample(t *testing.T) [2]string {
 	_, block, found := strings.Cut(string(text), "```text\n")
 	block, _, closed := strings.Cut(block, "```")
 	said, picture, split := strings.Cut(block, "\n")
-	if !found || !closed || !split || !strings.HasPrefix(picture, "demo-edit: ") {
+	if !found || !closed || !split || !strings.HasPrefix(picture, demo.Branched+": ") {
 		t.Fatalf("README's first block is not the demo: %s", block)
 	}
-	return [2]string{said + "\n", "\n" + masked(picture) + "\n"}
+	return [2]string{said + "\n", "\n" + masked(picture)}
 }
 
 var timeOfDay = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
@@ -151,7 +179,6 @@ func TestDemo_ACutOneIsFinished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conversations = conversations[:6]
 	cuts := 0
 	for {
 		done := false
@@ -160,7 +187,7 @@ func TestDemo_ACutOneIsFinished(t *testing.T) {
 			defer cancel()
 			var begun atomic.Int64
 			player := demo.Player{Client: c, Settle: s.Settle, Progress: func(int, int) {
-				if begun.Add(1) > int64(2+4*cuts) {
+				if begun.Add(1) > int64(1+2*cuts) {
 					cancel()
 				}
 			}}

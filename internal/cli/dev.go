@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +26,7 @@ func (f *devFlags) add(cmd *cobra.Command) {
 	f.cfg = dev.DefaultConfig()
 	flags := cmd.Flags()
 	flags.StringVar(&f.cfg.Data, "data", f.cfg.Data, "`FOLDER` for everything that is kept; one process uses it at a time")
-	flags.StringVar(&f.cfg.Listen, "listen", f.cfg.Listen, "`ADDRESS` of the HTTP API, loopback only; port 0 takes a free one")
+	flags.StringVar(&f.cfg.Listen, "listen", f.cfg.Listen, "`ADDRESS` of the HTTP API; port 0 takes a free one. On other than loopback addresses every request needs an API key, which is made and printed")
 	flags.StringVar(&f.cfg.KafkaListen, "kafka-listen", f.cfg.KafkaListen, "`ADDRESS` of the embedded Kafka broker, loopback only; port 0 takes a free one")
 	flags.StringVar(&f.cfg.AdminListen, "admin-listen", "", "`ADDRESS` for metrics, health and profiles, loopback only; none by default")
 	flags.IntVar(&f.cfg.Partitions, "partitions", f.cfg.Partitions, "partitions of the topics, where they are made anew")
@@ -75,11 +79,13 @@ func newDev(out *output) *cobra.Command {
 		Long: `Run all stages in one process on one folder, with an embedded Kafka broker and SQLite: nothing else
 needs to be installed, and everything is still there after a restart.
 
-It is for trying, developing and testing. There is no authentication (all requests are of the tenant
-"dev"), so it listens on loopback addresses only. Production is Kafka and the four stage binaries.`,
+It is for trying, developing and testing. All requests are of the tenant "dev". On loopback addresses, which it listens on by
+default, nobody needs a key. With --listen 0.0.0.0:8420, as in a container, every request needs the API key that it makes, prints
+and keeps in the data folder; there is no TLS. Production is Kafka and the four stage binaries.`,
 		Example: `  skein dev
   skein dev --agent assistant=http://127.0.0.1:8000/
-  skein dev --data /tmp/skein --listen 127.0.0.1:0`,
+  skein dev --data /tmp/skein --listen 127.0.0.1:0
+  skein dev --listen 0.0.0.0:8420`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := f.config(out)
@@ -91,7 +97,9 @@ It is for trying, developing and testing. There is no authentication (all reques
 			if err != nil {
 				return err
 			}
-			sayReady(out, server, cfg.Logger)
+			if err := sayReady(out, server, cfg.Logger); err != nil {
+				return errors.Join(err, server.Close())
+			}
 			return server.Wait(cmd.Context())
 		},
 	}
@@ -101,7 +109,7 @@ It is for trying, developing and testing. There is no authentication (all reques
 
 // sayReady says where the server listens. It comes once everything answers, so that a script may
 // wait for the line.
-func sayReady(out *output, s *dev.Server, logger *slog.Logger) {
+func sayReady(out *output, s *dev.Server, logger *slog.Logger) error {
 	logger.Info("ready", "http", s.URL(), "kafka", s.Broker(), "start", s.StartTime().Round(time.Millisecond).String())
 	out.note("the page: %s/", s.URL())
 	out.note("skein is ready: HTTP API on %s, Kafka on %s, data in %s", s.URL(), s.Broker(), s.Data())
@@ -111,4 +119,14 @@ func sayReady(out *output, s *dev.Server, logger *slog.Logger) {
 	if s.AdminURL() != "" {
 		out.note("metrics, health and profiles on %s", s.AdminURL())
 	}
+	if s.KeyFile() == "" {
+		return nil
+	}
+	key, err := os.ReadFile(s.KeyFile())
+	if err != nil {
+		return fmt.Errorf("reading API key: %w", err)
+	}
+	out.note("other machines can reach it, so every request needs this API key, which is kept in %s:", s.KeyFile())
+	out.note("  Authorization: Bearer %s", strings.TrimSpace(string(key)))
+	return nil
 }

@@ -23,7 +23,9 @@ func newDiff(out *output, environ []string) *cobra.Command {
 only one of them has, those that both have with different content, and the state.
 
 Without TO it is the tip of the thread with the latest start; without FROM too, the tip is compared
-with its parent: what the last run has changed. Where something differs, the exit code is 4.`,
+with its parent: what the last run has changed.
+
+The exit code is that of diff and git: 0 where nothing differs, 1 where something does, 2 and above for errors.`,
 		Example: `  skein diff my-thread
   skein diff my-thread run-1 run-2 --json | jq .statePatch`,
 		Args: usageArgs(cobra.RangeArgs(1, 3)),
@@ -36,7 +38,7 @@ with its parent: what the last run has changed. Where something differs, the exi
 					runs = append(runs, args[i+1])
 				}
 			}
-			return at.connect(func(c *client.Client) error {
+			return diffCode(at.connect(func(c *client.Client) error {
 				body, err := c.Get(cmd.Context(), client.ThreadPath(args[0])+"/diff", q)
 				if err != nil {
 					return found(err, out, at, args[0], strings.Join(runs, " or "))
@@ -54,12 +56,24 @@ with its parent: what the last run has changed. Where something differs, the exi
 					err = app.Differsf("the runs differ")
 				}
 				return err
-			})
+			}))
 		},
 	}
 	serverFlags(cmd, &at)
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// diffCode gives an error the exit code that diff and git have for it: 1 is a difference, so what failed is 2.
+func diffCode(err error) error {
+	switch app.ExitCode(err) {
+	case app.ExitDiffers:
+		return &app.ExitError{Code: 1, Err: err}
+	case app.ExitFailed:
+		return &app.ExitError{Code: 2, Err: err}
+	default:
+		return err
+	}
 }
 
 // difference is what a diff answer holds, as far as a person is shown it.

@@ -25,7 +25,7 @@ func newFold(out *output) *cobra.Command {
 	var startedAt string
 	var kept agui.Families
 	cmd := &cobra.Command{
-		Use:     "fold FILE.jsonl…",
+		Use:     "fold FILE.jsonl…|-",
 		GroupID: groupWrite,
 		Short:   "Fold event files without a server",
 		Long: `Fold event files without a server and print {messages, state} at the end of the last run.
@@ -34,7 +34,7 @@ The files (NDJSON, SSE, a JSON array, or JSON that spans lines) are the runs of 
 may hold several runs.
 FILE.input.json beside FILE.jsonl is the RunAgentInput of its first run, and the whole conversation. An input
 on RUN_STARTED may leave out what came before. A run without input goes on from the parent that it names,
-or from the run before.
+or from the run before. FILE - is standard input, which has no input beside it.
 
 What is no event, or comes after a run's end, is left out and told on stderr, as the compactor would. A file
 in which nothing is an event is an error.
@@ -44,7 +44,7 @@ stderr, or with --json beside the artifact, as "skein export" does.`,
 		Example: `  skein fold t1.jsonl t2.jsonl t3.jsonl | jq .messages
   skein fold --records run.jsonl | jq .stats`,
 		Args: usageArgs(cobra.MinimumNArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if records && events || records && export || events && export {
 				return app.Usagef("--records, --events and --export exclude one another")
 			}
@@ -52,7 +52,7 @@ stderr, or with --json beside the artifact, as "skein export" does.`,
 			if err != nil {
 				return err
 			}
-			runs, err := readChain(out, args)
+			runs, err := readChain(out, args, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -125,20 +125,12 @@ type fileEvent struct {
 
 // readChain reads files as the runs of a chain. A RUN_STARTED opens the next run, except as the
 // first event of a file, where the file has opened it.
-func readChain(out *output, paths []string) ([]chainRun, error) {
+func readChain(out *output, paths []string, stdin io.Reader) ([]chainRun, error) {
 	var runs []chainRun
 	for _, path := range paths {
-		input, err := inputBeside(path)
+		of, err := readEventFile(path, stdin)
 		if err != nil {
 			return nil, err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, app.Usagef("opening events: %w", err)
-		}
-		of, err := readRuns(f, path, input)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", path, err)
 		}
 		if len(of) == 0 {
 			out.note("%s: no events", path)
@@ -147,6 +139,30 @@ func readChain(out *output, paths []string) ([]chainRun, error) {
 	}
 	if len(runs) == 0 {
 		return nil, errors.New("folding: there are no events")
+	}
+	return runs, nil
+}
+
+// readEventFile reads the runs of a file, or of stdin where the path is "-".
+func readEventFile(path string, stdin io.Reader) ([]chainRun, error) {
+	if path == "-" {
+		runs, err := readRuns(stdin, "standard input", nil)
+		if err != nil {
+			return nil, fmt.Errorf("reading standard input: %w", err)
+		}
+		return runs, nil
+	}
+	input, err := inputBeside(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, app.Usagef("opening events: %w", err)
+	}
+	runs, err := readRuns(f, path, input)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	return runs, nil
 }

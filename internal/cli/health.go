@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,17 +28,18 @@ func newHealth(out *output) *cobra.Command {
 		Use:     "health [URL]",
 		GroupID: groupOperate,
 		Short:   "Ask a stage whether it can take work",
-		Long: `Ask a stage's administration, at ` + defaultAdminURL + ` unless URL says otherwise, whether it can take work.
+		Long: `Ask a stage's administration whether it can take work. Without URL it is the one at ` + defaultAdminURL + `, or, where
+nothing listens there, skein dev at ` + defaultURL + `.
 Exit code 0 is yes; 1 is no, or no answer, with the reason. It is made for health checks of containers.`,
 		Example: `  skein health
   skein health http://127.0.0.1:8421 --live`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			base := defaultAdminURL
+			bases := []string{defaultAdminURL, defaultURL}
 			if len(args) == 1 {
-				base = args[0]
+				bases = args
 			}
-			if !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
+			if base := bases[0]; !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
 				return app.Usagef("reading url %q: want http://HOST:PORT", base)
 			}
 			path := "/readyz"
@@ -46,13 +48,27 @@ Exit code 0 is yes; 1 is no, or no answer, with the reason. It is made for healt
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return health(ctx, out, strings.TrimRight(base, "/")+path, asJSON)
+			return firstHealth(ctx, out, bases, path, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&live, "live", false, "ask only whether a restart could help, not whether what it needs answers")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// firstHealth asks the first of the servers that answers at all.
+func firstHealth(ctx context.Context, out *output, bases []string, path string, asJSON bool) error {
+	var tried []string
+	for _, base := range bases {
+		url := strings.TrimRight(base, "/") + path
+		err := health(ctx, out, url, asJSON)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return err
+		}
+		tried = append(tried, url)
+	}
+	return fmt.Errorf("no answer from %s: nothing listens there", strings.Join(tried, " or "))
 }
 
 func health(ctx context.Context, out *output, url string, asJSON bool) error {

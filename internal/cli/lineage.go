@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -17,7 +18,7 @@ import (
 func newLineage(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
 	var format string
-	var asJSON, ascii bool
+	var asJSON, ascii, watches bool
 	var ancestors, descendants, siblings string
 	cmd := &cobra.Command{
 		Use:     "lineage THREAD",
@@ -33,6 +34,9 @@ input that does not go on from the parent's history: trimmed, summarised, edited
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON {
+				if format != "text" && format != "json" {
+					return app.Usagef("--json and --format %s exclude each other", format)
+				}
 				format = "json"
 			}
 			q := url.Values{}
@@ -44,16 +48,12 @@ input that does not go on from the parent's history: trimmed, summarised, edited
 				return app.Usagef("--ancestors, --descendants and --siblings exclude one another")
 			}
 			part := len(q) > 1
-			switch format {
-			case "text", "json":
-			case "mermaid", "dot":
+			if format == "mermaid" || format == "dot" {
 				q.Set("format", format)
 				q.Del("words")
-			default:
-				return app.Usagef("format %q is not one of text, json, mermaid, dot", format)
 			}
-			return at.connect(func(c *client.Client) error {
-				body, err := c.Get(cmd.Context(), client.ThreadPath(args[0])+"/lineage", q)
+			show := func(ctx context.Context, out *output, c *client.Client) error {
+				body, err := c.Get(ctx, client.ThreadPath(args[0])+"/lineage", q)
 				if err != nil {
 					return found(err, out, at, args[0], ancestors+descendants+siblings)
 				}
@@ -65,15 +65,25 @@ input that does not go on from the parent's history: trimmed, summarised, edited
 					return err
 				}
 				return out.text(picture)
+			}
+			return at.connect(func(c *client.Client) error {
+				if !watches {
+					return show(cmd.Context(), out, c)
+				}
+				return out.watch(cmd.Context(), func(ctx context.Context, out *output) error { return show(ctx, out, c) })
 			})
 		},
 	}
 	serverFlags(cmd, &at)
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().StringVar(&format, "format", "text", "`FORMAT` of the picture: text, json, mermaid or dot")
-	cmd.Flags().StringVar(&ancestors, "ancestors", "", "only the ancestors of `RUN`")
+	choiceFlag(cmd, &format, "format", "", "text", "`FORMAT` of the picture: text, json, mermaid or dot", "text", "json", "mermaid", "dot")
+	watchFlag(cmd, &watches)
+	cmd.Flags().StringVar(&ancestors, "ancestors", "", "only `RUN` and its ancestors")
 	cmd.Flags().StringVar(&descendants, "descendants", "", "only the descendants of `RUN`")
 	cmd.Flags().StringVar(&siblings, "siblings", "", "only the other children of the parent of `RUN`")
+	for _, flag := range []string{"ancestors", "descendants", "siblings"} {
+		complete(cmd, flag, completeRuns(&at))
+	}
 	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw the text with ASCII characters only")
 	return cmd
 }
@@ -82,7 +92,9 @@ input that does not go on from the parent's history: trimmed, summarised, edited
 // here, and not by the server, so that it fits the screen.
 func draw(answer []byte, part bool, o lineage.TextOptions) (string, error) {
 	var a struct {
-		Runs []struct {
+		Tips     []string `json:"tips"`
+		TipRunID string   `json:"tipRunId"`
+		Runs     []struct {
 			lineage.Run
 			First    record.Position `json:"first"`
 			Question string          `json:"question"`
@@ -106,11 +118,13 @@ func draw(answer []byte, part bool, o lineage.TextOptions) (string, error) {
 	}
 	o.Label = func(r lineage.Run) string { return questions[r.ID] }
 	var b strings.Builder
-	graph := lineage.NewGraph
+	var graph *lineage.Graph
 	if part {
-		graph = lineage.NewPart
+		graph = lineage.NewPart(runs, a.Tips, a.TipRunID)
+	} else {
+		graph = lineage.NewGraph(runs)
 	}
-	if err := graph(runs).Picture(lineage.PictureOptions{MaxLanes: lineage.LanesFor(o.Width)}).Text(&b, o); err != nil {
+	if err := graph.Picture(lineage.PictureOptions{MaxLanes: lineage.LanesFor(o.Width)}).Text(&b, o); err != nil {
 		return "", err
 	}
 	return b.String(), nil

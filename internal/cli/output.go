@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -20,6 +21,10 @@ type output struct {
 	noColor bool
 	// dumb is a terminal on which nothing can be drawn.
 	dumb bool
+	// screen is the terminal that stdout is shown on where stdout itself is none.
+	screen interface{ Fd() uintptr }
+	// now is the clock.
+	now func() time.Time
 	// self is the command as it was typed, such as bin/skein: what a hint names can be typed again.
 	self string
 }
@@ -28,7 +33,7 @@ type output struct {
 const defaultWidth = 100
 
 func newOutput(stdout, stderr io.Writer, environ []string) *output {
-	o := &output{stdout: stdout, stderr: stderr, self: "skein"}
+	o := &output{stdout: stdout, stderr: stderr, self: "skein", now: time.Now}
 	if f, ok := stdout.(*os.File); ok && isTerminal(f) {
 		o.stdout = &tty{File: f}
 	}
@@ -71,11 +76,19 @@ func (o *output) text(s string) error {
 }
 
 // colour reports whether stdout may have colours.
-func (o *output) colour() bool { return !o.noColor && isTerminal(o.stdout) }
+func (o *output) colour() bool { return !o.noColor && o.display() != nil }
+
+// display is the screen that stdout is shown on, or nil.
+func (o *output) display() interface{ Fd() uintptr } {
+	if f, ok := o.stdout.(interface{ Fd() uintptr }); ok && isTerminal(f) {
+		return f
+	}
+	return o.screen
+}
 
 // drawingWidth is the width that a picture has to fit into; 0, no limit, where there is no screen.
 func (o *output) drawingWidth() int {
-	if !isTerminal(o.stdout) {
+	if o.display() == nil {
 		return 0
 	}
 	return o.width()
@@ -83,7 +96,7 @@ func (o *output) drawingWidth() int {
 
 // width is the number of columns of stdout.
 func (o *output) width() int {
-	if f, ok := o.stdout.(interface{ Fd() uintptr }); ok {
+	if f := o.display(); f != nil {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
 			return w
 		}

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,7 +52,7 @@ Thread and run are those of --input or of the first event where --thread and --r
 Once ingest has acknowledged, it waits a few seconds until the last event can be read, so that
 history and lineage show what was published. Ctrl-C ends the events where they are.`,
 		Example: `  skein publish run.jsonl --input run.input.json
-  curl -sN https://agent.example/run -d @input.json | skein publish --thread t1 --run r1 --input input.json`,
+  curl -sSN https://agent.example/run -H 'Content-Type: application/json' -d @input.json | skein publish --input input.json`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			events := cmd.InOrStdin()
@@ -85,7 +87,8 @@ const answerGrace = 2 * time.Second
 var errInterrupted = errors.New("interrupted")
 
 func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) error {
-	feed := startFeed(r)
+	head := &headReader{r: r}
+	feed := startFeed(head)
 	defer feed.stop()
 	var first feedItem
 	select {
@@ -94,10 +97,10 @@ func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) er
 		return ctx.Err()
 	}
 	if errors.Is(first.err, io.EOF) {
-		return app.Usagef("reading events: there are none")
+		return app.Usagef("reading events: there are none; if an agent sends them, check that it answers: curl -sS prints its errors")
 	}
 	if first.err != nil {
-		return first.err
+		return notAStream(out, head, first.err)
 	}
 	var input []byte
 	if o.input != "" {
@@ -126,21 +129,67 @@ func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) er
 	})
 }
 
+// maxHeadBytes is how much of events is kept to be shown where they are none.
+const maxHeadBytes = 1000
+
+// maxHeadLines is how many lines of it are shown.
+const maxHeadLines = 5
+
+// headReader keeps the first bytes that it reads. Read head only once the feed has ended.
+type headReader struct {
+	r    io.Reader
+	head []byte
+}
+
+// Read implements io.Reader.
+func (h *headReader) Read(p []byte) (int, error) {
+	n, err := h.r.Read(p)
+	h.head = append(h.head, p[:min(n, maxHeadBytes-len(h.head))]...)
+	return n, err
+}
+
+// notAStream shows the first lines of what is not an event stream, and returns the error with what to check. It is mostly an
+// agent's refusal, which the pipe would hide.
+func notAStream(out *output, h *headReader, err error) error {
+	lines := strings.Split(strings.TrimSpace(string(bytes.ToValidUTF8(h.head, []byte("\uFFFD")))), "\n")
+	_, writeErr := io.WriteString(out.stderr, "This is not an AG-UI event stream. It begins with:\n")
+	for _, line := range lines[:min(len(lines), maxHeadLines)] {
+		if writeErr == nil {
+			_, writeErr = io.WriteString(out.stderr, indent(oneLine(line, 400), "  ", out.width()))
+		}
+	}
+	if writeErr != nil {
+		return writeErr
+	}
+	return fmt.Errorf("%w; if an agent sends it, check its URL and that the request has the header Content-Type: application/json", err)
+}
+
 // publishRun sends the events of one run, and returns the event that begins the next one; nil where there is none.
 func publishRun(ctx context.Context, out *output, c *client.Client, o publishOptions, input []byte, sent *sequenced) (next []byte, err error) {
 	result := published{ThreadID: o.thread, RunID: o.run}
+	var warnings []client.Warning
 	// Once events were accepted the input lies before them, and one that comes after them
 	// would count as late.
 	if input != nil && o.from == 0 {
-		if result.InputPosition, err = c.PutInput(ctx, o.thread, o.run, input); err != nil {
+		put, err := c.PutInput(ctx, o.thread, o.run, input)
+		if err != nil {
 			return nil, fmt.Errorf("sending input: %w", err)
 		}
+		result.InputPosition, warnings = put.Position, put.Warnings
 	}
 	ack, err := postEvents(ctx, c, o, sent)
 	if err != nil {
 		return nil, err
 	}
 	result.Ack = ack
+	for _, w := range ack.Warnings {
+		w.Line += o.from // of the events, not of the body
+		warnings = append(warnings, w)
+	}
+	result.Warnings = warnings
+	for _, w := range result.Warnings {
+		out.note("warning: %s%s; the run counts it as an anomaly (%s)", atLine(w.Line), oneLine(w.Detail, 400), w.Anomaly)
+	}
 	last, next, err := sent.ended()
 	if err != nil {
 		return nil, endedEarly(err, ack, o.from)
@@ -150,6 +199,14 @@ func publishRun(ctx context.Context, out *output, c *client.Client, o publishOpt
 	}
 	awaitIndexed(ctx, out, c, result, isTerminalEvent(last), indexedWithin)
 	return nil, nil
+}
+
+// atLine names the line of a body, which has an event on each.
+func atLine(line int64) string {
+	if line == 0 {
+		return ""
+	}
+	return fmt.Sprintf("event %d: ", line)
 }
 
 // postEvents sends the events and returns how far ingest took them. Ctrl-C ends the events; ingest

@@ -239,7 +239,9 @@ func TestPublish_TakesEveryForm(t *testing.T) {
 func TestPublish_SaysWhichLineIsNoEvent(t *testing.T) {
 	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
 		for name, c := range map[string]struct{ text, want string }{
-			"the first line":  {"\nnonsense\n" + eventStart, "skein: line 2: not JSON: unexpected character at byte 1\n"},
+			"the first line":  {"\nnonsense\n" + eventStart, "It begins with:\n  nonsense\n  {\"type\":\"RUN_STARTED\",\"threadId\":\"t\",\"runId\":\"r\"}\nskein: line 2: not JSON: unexpected character at byte 1; if an agent sends it"},
+			"a refusal":       {`{"detail":[{"type":"missing","loc":["body"],"msg":"Field required"}]}`, "  {\"detail\":[{\"type\":\"missing\",\"loc\":[\"body\"],\"msg\":\"Field required\"}]}\nskein: line 1: no type: an event needs a member \"type\" that is a string with a character in it; if an agent sends it, check its URL and that the request has the header Content-Type: application/json\n"},
+			"an error page":   {"<html>\n<h1>502 Bad Gateway</h1>\n</html>\n", "  <html>\n  <h1>502 Bad Gateway</h1>\n  </html>\n"},
 			"other names":     {`{"TYPE":"RUN_STARTED","threadId":"t","runId":"r"}`, "skein: line 1: no type"},
 			"a later line":    {eventStart + "\n\n" + `{"Type":"CUSTOM"}`, "line 3: no type: an event needs a member \"type\" that is a string with a character in it; 1 event accepted: mend the rest and go on with --from 1\n"},
 			"cut":             {"{\n" + eventStart[1:] + "\n{\n\"type\":", "line 3: not JSON: the text ends before the value does; 1 event accepted"},
@@ -252,9 +254,29 @@ func TestPublish_SaysWhichLineIsNoEvent(t *testing.T) {
 				args = append(args, "--input", writeFile(t, "input.json", `{"threadId":7,"messages":[]}`))
 			}
 			stdout, stderr, code := skein(t, c.text, args...)
-			if want := map[bool]int{true: app.ExitUsage, false: app.ExitFailed}[name == "nothing"]; code != want || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+			if want := map[bool]int{true: app.ExitUsage, false: app.ExitFailed}[name == "nothing"]; code != want || stdout != "" || !strings.Contains(stderr, c.want) || strings.HasPrefix(stderr, "This is not") == (strings.Count(stderr, "\n") == 1) {
 				t.Errorf("%s: exit %d, %s%s, want %q", name, code, stdout, stderr, c.want)
 			}
+		}
+	})
+}
+
+// Ids that contradict --thread and --run are said, as they were sent.
+func TestPublish_PrintsWarnings(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		input := writeFile(t, "input.json", `{"threadId":"x","runId":"r","messages":[]}`)
+		events := eventStart + "\n" + eventEnd
+		stdout, stderr, code := skein(t, events, "publish", "--thread", "other", "--run", "r", "--input", input, "--url", s.URL(), "--json")
+		for _, want := range []string{
+			`warning: the input names thread "x"; it is published to thread "other", as the path says; the run counts it as an anomaly (thread-mismatch)`,
+			`warning: event 1: RUN_STARTED names thread "t"`, `warning: event 2: RUN_FINISHED names thread "t"`,
+		} {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("it does not say %s: %s", want, stderr)
+			}
+		}
+		if code != 0 || strings.Count(stdout, `"anomaly":"thread-mismatch"`) != 3 {
+			t.Errorf("exit %d, %s", code, stdout)
 		}
 	})
 }

@@ -34,7 +34,11 @@ func newRoot(out *output, environ []string, stdin io.Reader) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Short:                 "A Kafka pipeline for AG-UI event streams",
 		Long: `Skein folds the event streams of AG-UI agents into compact run records, keeps the lineage of every
-thread, and gives conversations back: whole, from any run, along any branch.`,
+thread, and gives conversations back: whole, from any run, along any branch.
+
+Exit codes: 0 done; 1 failed; 2 wrong usage; 3 not found; 4 differs, or faults found (verify, lint).
+skein diff, like diff and git: 0 the same; 1 different; 2 and above an error.`,
+		Version:       versionText(),
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -52,6 +56,7 @@ thread, and gives conversations back: whole, from any run, along any branch.`,
 		}
 		return app.Usagef("unknown command %q; %s", args[0], hint)
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
 	root.SetOut(out.stdout)
 	root.SetErr(out.stderr)
@@ -71,9 +76,9 @@ thread, and gives conversations back: whole, from any run, along any branch.`,
 	)
 	root.AddCommand(
 		newDev(out), newDemo(out),
-		newThreads(out, environ), newRuns(out, environ), newStats(out, environ), newLineage(out, environ), newHistory(out, environ), newTail(out, environ), newState(out, environ), newBlame(out, environ),
+		newThreads(out, environ), newShow(out, environ), newRuns(out, environ), newStats(out, environ), newLineage(out, environ), newHistory(out, environ), newTail(out, environ), newState(out, environ), newBlame(out, environ),
 		newDiff(out, environ), newCheckout(out, environ),
-		newReplay(out, environ), newVerify(out, environ), newExport(out, environ),
+		newContext(out, environ), newReplay(out, environ), newVerify(out, environ), newExport(out, environ),
 		newPublish(out, environ), newErase(out, environ), newCancel(out, environ), newFold(out), newLint(out),
 		newTopics(out), newDeadLetters(out, environ), newRefold(out), newMigrate(out), newKeys(out), newHealth(out),
 		newVersion(out),
@@ -116,6 +121,16 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// versionText says in one line what the binary was built from.
+func versionText() string {
+	b := app.BuildInfo()
+	line := "skein " + b.Version
+	if b.Revision != "" {
+		line += " (" + b.Revision + ")"
+	}
+	return fmt.Sprintf("%s, %s, %s", line, b.Go, b.Platform)
+}
+
 func newVersion(out *output) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -123,16 +138,10 @@ func newVersion(out *output) *cobra.Command {
 		Short: "Say what this binary was built from",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			b := app.BuildInfo()
 			if asJSON {
-				return out.json(b)
+				return out.json(app.BuildInfo())
 			}
-			line := "skein " + b.Version
-			if b.Revision != "" {
-				line += " (" + b.Revision + ")"
-			}
-			_, err := fmt.Fprintf(out.stdout, "%s, %s, %s\n", line, b.Go, b.Platform)
-			return err
+			return out.text(versionText() + "\n")
 		},
 	}
 	jsonFlag(cmd, &asJSON)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
@@ -23,11 +24,22 @@ type server struct {
 	url, keyFile              string
 	caFile, certFile, ownFile string
 	environ                   []string
+	// context is the name of a context, and flags say what else was said.
+	context string
+	flags   *pflag.FlagSet
 }
 
 // serverFlags adds the flags. There is none for the key itself: the arguments of a process can be read
 // by all others of the machine, and stay in a shell's history.
 func serverFlags(cmd *cobra.Command, s *server) {
+	switch words := strings.Fields(cmd.Use); {
+	case len(words) == 2 && words[1] == "THREAD", words[0] == "blame":
+		cmd.ValidArgsFunction = completeThread(s)
+	case len(words) > 1 && words[1] == "THREAD":
+		cmd.ValidArgsFunction = completeRuns(s)
+	}
+	s.flags = cmd.Flags()
+	cmd.Flags().StringVar(&s.context, "context", "", "`NAME` of the server as skein context lists it; the current one by default")
 	cmd.Flags().StringVar(&s.url, "url", defaultURL, "`URL` of the HTTP API")
 	cmd.Flags().StringVar(&s.keyFile, "api-key-file", "", "`FILE` that holds the API key; without it, the variable "+app.APIKeyVariable+" does")
 	cmd.Flags().StringVar(&s.caFile, "server-ca-file", "", "PEM `FILE` of the authorities that vouch for an https:// URL; the system's by default")
@@ -37,6 +49,9 @@ func serverFlags(cmd *cobra.Command, s *server) {
 
 // connect calls f with a client for the server.
 func (s *server) connect(f func(c *client.Client) error) error {
+	if err := s.applyContext(); err != nil {
+		return err
+	}
 	key, err := s.key()
 	if err != nil {
 		return err

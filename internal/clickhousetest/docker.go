@@ -7,6 +7,8 @@ import (
 
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/wait"
+
+	"github.com/skeinhq/skein/internal/parts"
 )
 
 // Image is the container that is started where Docker is at hand.
@@ -21,7 +23,7 @@ const (
 // fromDocker starts a container. The daemon's reaper removes it when this process has ended.
 func fromDocker() (Server, error) {
 	if err := probeDocker(); err != nil {
-		return Server{}, none("Docker does not answer (%v)", err)
+		return Server{}, none("Docker is of no use (%v)", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dockerStart)
 	defer cancel()
@@ -67,5 +69,8 @@ func probeDocker() (err error) {
 			err = e
 		}
 	}()
-	return p.Health(ctx)
+	if err := p.Health(ctx); err != nil {
+		return err
+	}
+	return parts.Image(context.Background(), p.Client(), Image)
 }

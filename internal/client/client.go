@@ -75,22 +75,39 @@ type Ack struct {
 	Partition   int32 `json:"partition"`
 	FirstOffset int64 `json:"firstOffset"`
 	LastOffset  int64 `json:"lastOffset"`
+	// Warnings name what was accepted and will be counted as an anomaly of the run.
+	Warnings []Warning `json:"warnings,omitempty"`
 }
 
-// PutInput sends a run's RunAgentInput. It returns the position of the input, "partition:offset".
-func (c *Client) PutInput(ctx context.Context, thread, run string, input []byte) (string, error) {
+// Warning is an id in an event or input that contradicts the path that it was sent to.
+type Warning struct {
+	// Line is where in the body the event begins; 0 for an input.
+	Line    int64  `json:"line,omitempty"`
+	Anomaly string `json:"anomaly"`
+	Detail  string `json:"detail"`
+}
+
+// InputAck says where an input lies, "partition:offset".
+type InputAck struct {
+	Position string
+	Warnings []Warning
+}
+
+// PutInput sends a run's RunAgentInput.
+func (c *Client) PutInput(ctx context.Context, thread, run string, input []byte) (InputAck, error) {
 	var at struct {
-		Partition int32 `json:"partition"`
-		Offset    int64 `json:"offset"`
+		Partition int32     `json:"partition"`
+		Offset    int64     `json:"offset"`
+		Warnings  []Warning `json:"warnings"`
 	}
 	body, err := c.call(ctx, http.MethodPut, runPath(thread, run)+"/input", nil, typeJSON, bytes.NewReader(input))
 	if err != nil {
-		return "", err
+		return InputAck{}, err
 	}
 	if err := json.Unmarshal(body, &at); err != nil {
-		return "", fmt.Errorf("decoding answer: %w", err)
+		return InputAck{}, fmt.Errorf("decoding answer: %w", err)
 	}
-	return strconv.Itoa(int(at.Partition)) + ":" + strconv.FormatInt(at.Offset, 10), nil
+	return InputAck{strconv.Itoa(int(at.Partition)) + ":" + strconv.FormatInt(at.Offset, 10), at.Warnings}, nil
 }
 
 // PostEvents streams events of one of the Type… forms to ingest. Where ingest refused one of

@@ -1,9 +1,14 @@
 package demo
 
 import (
+	"bytes"
+	"cmp"
+	"embed"
+	"encoding/json"
 	"fmt"
-
-	"github.com/skeinhq/skein/internal/recordings"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // Conversation is one thread to play.
@@ -11,9 +16,7 @@ type Conversation struct {
 	ThreadID string
 	// Title says in a few words what it shows.
 	Title string
-	// Branched marks the conversations that were made from recordings, to be drawn in full.
-	Branched bool
-	Runs     []Run
+	Runs  []Run
 }
 
 // Run is one run of a conversation: what the agent was asked, and the events that it answered.
@@ -23,75 +26,73 @@ type Run struct {
 	Events [][]byte
 }
 
-// Conversations returns all of them: those with branches first, then every recording.
+// Branched is the thread with branches, which the demo draws.
+const Branched = "trip-to-lisbon"
+
+// titles are the conversations, the one with branches last. Each is a folder of conversations/, with the files N-RUN.input.json and
+// N-RUN.jsonl of its runs in their order.
+var titles = []struct{ thread, title string }{
+	{"support-4711", "a refund that a person approves"},
+	{"research-heat-pumps", "a report by two subagents"},
+	{"incident-2214", "a run that fails, and is asked again"},
+	{Branched, "branches, and a booking that waits"},
+}
+
+//go:embed conversations
+var files embed.FS
+
+// Conversations returns all of them.
 func Conversations() ([]Conversation, error) {
-	out, err := branched()
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range recordings.All() {
-		c := Conversation{ThreadID: t.ThreadID, Title: t.String()}
-		for _, r := range t.Runs {
-			c.Runs = append(c.Runs, Run{ID: r.RunID, Input: r.Input, Events: r.Lines()})
+	out := make([]Conversation, 0, len(titles))
+	for _, t := range titles {
+		runs, err := readRuns("conversations/" + t.thread)
+		if err != nil {
+			return nil, fmt.Errorf("reading conversation %s: %w", t.thread, err)
 		}
-		out = append(out, c)
+		out = append(out, Conversation{ThreadID: t.thread, Title: t.title, Runs: runs})
 	}
 	return out, nil
 }
 
-// detour tells a conversation a second time from one of its runs on, in other words.
-type detour struct {
-	framework, name string
-	threadID, title string
-	// from and to are the recorded runs, from 0 and half open, that are told again.
-	from, to int
-	// suffix makes ids of their own for what is told again.
-	suffix string
-	// sameQuestion keeps the input of the first run as it is: only the answer is new.
-	sameQuestion bool
-	// words replaces text, as old and new in turn.
-	words []string
-}
-
-var detours = []detour{
-	{
-		framework: "pydantic-ai", name: "multiturn", threadID: "demo-edit",
-		title: "the second question is edited and sent again, and the talk goes on from there",
-		from:  1, to: 3, suffix: "-edited",
-		words: []string{
-			`"two"`, `"two, in French"`,
-			`'two' `, `'two, in French' `,
-		},
-	},
-	{
-		framework: "ag-ui-langgraph", name: "text-multiturn", threadID: "demo-regenerate",
-		title: "the last answer is made again from the same question",
-		from:  2, to: 3, suffix: "-again", sameQuestion: true,
-		words: []string{
-			`"3: "`, `"3, once more: "`,
-			`turn 3: `, `turn 3, once more: `,
-		},
-	},
-	{
-		framework: "ag-ui-adk", name: "text-multiturn", threadID: "demo-fork",
-		title: "another question is asked from an earlier point",
-		from:  1, to: 2, suffix: "-fork",
-		words: []string{
-			`"Again"`, `"What else can you do?"`,
-			`"2. "`, `"2, the other way. "`,
-			`turn 2. `, `turn 2, the other way. `,
-		},
-	},
-}
-
-func branched() ([]Conversation, error) {
-	var out []Conversation
-	for _, d := range detours {
-		c, err := d.conversation()
-		if err != nil {
-			return nil, fmt.Errorf("making conversation %s: %w", d.threadID, err)
+// readRuns reads the runs of a folder by their numbers.
+func readRuns(dir string) ([]Run, error) {
+	entries, err := files.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	type numbered struct {
+		n int
+		Run
+	}
+	var runs []numbered
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".jsonl")
+		if !ok {
+			continue
 		}
-		out = append(out, c)
+		number, id, _ := strings.Cut(name, "-")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, err
+		}
+		input, err := files.ReadFile(dir + "/" + name + ".input.json")
+		if err != nil {
+			return nil, err
+		}
+		events, err := files.ReadFile(dir + "/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, input); err != nil {
+			return nil, err
+		}
+		runs = append(runs, numbered{n, Run{id, compact.Bytes(), bytes.Split(bytes.TrimSpace(events), []byte("\n"))}})
+	}
+	slices.SortFunc(runs, func(a, b numbered) int { return cmp.Compare(a.n, b.n) })
+	out := make([]Run, len(runs))
+	for i, r := range runs {
+		out[i] = r.Run
 	}
 	return out, nil
 }

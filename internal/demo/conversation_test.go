@@ -2,95 +2,45 @@ package demo
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
-)
 
-type input struct {
-	ThreadID    string
-	RunID       string
-	ParentRunID *string
-	Messages    []struct{ ID, Role string }
-}
+	"github.com/skeinhq/skein/pkg/agui"
+)
 
 func TestConversations_AreConsistent(t *testing.T) {
 	all, err := Conversations()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 49 {
-		t.Errorf("%d conversations, want 46 recordings and 3 with branches", len(all))
+	if len(all) != 4 || all[len(all)-1].ThreadID != Branched {
+		t.Errorf("%d conversations, want 4, the branched one last", len(all))
 	}
-	threads := map[string]bool{}
 	for _, c := range all {
-		if threads[c.ThreadID] {
-			t.Errorf("thread %s is there twice", c.ThreadID)
-		}
-		threads[c.ThreadID] = true
-		runs := map[string]bool{}
+		times := int64(0)
 		for _, r := range c.Runs {
-			if runs[r.ID] {
-				t.Errorf("%s: run %s is there twice", c.ThreadID, r.ID)
-			}
-			runs[r.ID] = true
-			var in input
-			if err := json.Unmarshal(r.Input, &in); err != nil {
+			in, err := agui.DecodeInput(r.Input, "")
+			if err != nil {
 				t.Fatalf("%s %s: %v", c.ThreadID, r.ID, err)
 			}
-			if in.ThreadID != c.ThreadID || in.RunID != r.ID {
-				t.Errorf("%s %s: input is of %s %s", c.ThreadID, r.ID, in.ThreadID, in.RunID)
+			if in.ThreadID != c.ThreadID || in.RunID != r.ID || c.ThreadID == Branched && in.ParentRunID != "" {
+				t.Errorf("%s %s: the input is of %s %s, parent %q", c.ThreadID, r.ID, in.ThreadID, in.RunID, in.ParentRunID)
 			}
-			if c.Branched && in.ParentRunID != nil {
-				t.Errorf("%s %s: names its parent %s", c.ThreadID, r.ID, *in.ParentRunID)
-			}
-			for _, e := range r.Events {
-				var ev struct{ Type, ThreadID, RunID string }
-				if err := json.Unmarshal(e, &ev); err != nil || ev.Type == "" {
-					t.Fatalf("%s %s: no event: %s", c.ThreadID, r.ID, e)
+			for i, e := range r.Events {
+				ev, err := agui.Decode(e)
+				if err != nil {
+					t.Fatalf("%s %s: %s: %v", c.ThreadID, r.ID, e, err)
 				}
 				if ev.ThreadID != "" && (ev.ThreadID != c.ThreadID || ev.RunID != r.ID) {
 					t.Errorf("%s %s: event is of %s %s", c.ThreadID, r.ID, ev.ThreadID, ev.RunID)
 				}
-			}
-		}
-	}
-}
-
-// The prefix of messages that a branched run shares with the thread is what names its parent, so
-// it must be exactly the part before the detour.
-func TestConversations_DetoursBranchWhereTheyShould(t *testing.T) {
-	all, err := Conversations()
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared := map[string]int{"demo-edit": 2, "demo-regenerate": 5, "demo-fork": 2}
-	for _, c := range all[:3] {
-		var recorded, first input
-		n := 3 // the recorded runs
-		if err := json.Unmarshal(c.Runs[n-1].Input, &recorded); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(c.Runs[n].Input, &first); err != nil {
-			t.Fatal(err)
-		}
-		common := 0
-		for common < len(first.Messages) && common < len(recorded.Messages) && first.Messages[common].ID == recorded.Messages[common].ID {
-			common++
-		}
-		if common != shared[c.ThreadID] {
-			t.Errorf("%s: the detour shares %d messages with the recording, want %d", c.ThreadID, common, shared[c.ThreadID])
-		}
-		before := map[string]bool{}
-		for _, r := range c.Runs[:n] {
-			for _, e := range r.Events {
-				for _, id := range idsIn(e) {
-					before[id] = true
+				if ends := ev.Type == agui.RunFinished || ev.Type == agui.RunError; ends != (i == len(r.Events)-1) || (ev.Type == agui.RunStarted) != (i == 0) {
+					t.Errorf("%s %s: event %d is %s", c.ThreadID, r.ID, i, ev.Type)
 				}
-			}
-		}
-		for _, e := range c.Runs[n].Events {
-			if strings.Contains(string(e), "TEXT_MESSAGE_START") && before[idsIn(e)[0]] {
-				t.Errorf("%s: the detour's answer has an id of before: %s", c.ThreadID, e)
+				var at struct{ Timestamp int64 }
+				if err := json.Unmarshal(e, &at); err != nil || at.Timestamp <= times {
+					t.Errorf("%s %s: event %d is at %d, behind %d (%v)", c.ThreadID, r.ID, i, at.Timestamp, times, err)
+				}
+				times = at.Timestamp
 			}
 		}
 	}

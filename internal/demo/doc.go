@@ -1,5 +1,4 @@
-// Package demo plays recorded conversations of real agents through Skein's HTTP API. Most are
-// played as they were recorded; three are continued the way people do it: a question is edited, an
-// answer is made again, and another way is tried from an earlier point. None of those says what it
-// continues: that Skein finds out is what the demo shows.
+// Package demo plays conversations through Skein's HTTP API, so that a newcomer sees what Skein makes of them: tool calls, subagents,
+// interrupts, a failure, and branches. They were written for the demo, as AG-UI events with the times of an agent; no model has said
+// them. The runs of the thread with branches name no parent: that Skein finds it is what the demo shows.
 package demo

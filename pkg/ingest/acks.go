@@ -56,7 +56,7 @@ type refusal struct {
 }
 
 type done struct {
-	ack
+	accepted
 	Refused int64 `json:"refused"`
 }
 
@@ -226,7 +226,7 @@ func (s *Service) answerAcks(w http.ResponseWriter, r *http.Request, b *body, ev
 			outcome = outcomeRejected
 		}
 		s.metrics.requests.WithLabelValues(string(callEvents), outcome).Inc()
-		a.end(ackLine{Done: &done{ack: got, Refused: a.refused}})
+		a.end(ackLine{Done: &done{accepted: accepted{got, a.p.warnings}, Refused: a.refused}})
 	}
 	if err != nil || rej != nil {
 		// The rest of the body is read and dropped for a moment; then the connection is of no use.

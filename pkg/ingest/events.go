@@ -56,7 +56,7 @@ func (s *Service) postEvents(w http.ResponseWriter, r *http.Request, t target) {
 	case rej != nil:
 		s.refuse(w, r, callEvents, rej, &got)
 	default:
-		s.accept(w, callEvents, http.StatusOK, got)
+		s.accept(w, callEvents, http.StatusOK, accepted{got, p.warnings})
 	}
 }
 
@@ -90,7 +90,8 @@ func publishAll(r *http.Request, b *body, events eventReader, p *publisher, with
 			}
 			continue
 		}
-		if _, err := agui.Admit(ev.value); err != nil {
+		of, err := agui.Admit(ev.value)
+		if err != nil {
 			b.claim.give(ev.held)
 			if rej := malformed(err, ev.line); !without(rej) {
 				return rej
@@ -100,6 +101,7 @@ func publishAll(r *http.Request, b *body, events eventReader, p *publisher, with
 		if rej := admit(p.waiting, p.quota, ev); rej != nil {
 			return rej
 		}
+		p.look(ev, of)
 		if !p.send(ev) {
 			return nil
 		}

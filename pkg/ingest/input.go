@@ -24,7 +24,7 @@ func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
 		s.refuse(w, r, callInput, rej, nil)
 		return
 	}
-	ev, rej := readInput(b, s.maxInput(t))
+	ev, in, rej := readInput(b, s.maxInput(t))
 	p := s.newPublisher(r.Context(), t, record.KindInput, by, b.claim, func() {})
 	if rej == nil {
 		rej = admit(p.waiting, p.quota, ev)
@@ -41,13 +41,14 @@ func (s *Service) putInput(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	s.accept(w, callInput, http.StatusOK, struct {
-		Partition int32 `json:"partition"`
-		Offset    int64 `json:"offset"`
-	}{got.Partition, got.FirstOffset})
+		Partition int32     `json:"partition"`
+		Offset    int64     `json:"offset"`
+		Warnings  []warning `json:"warnings,omitempty"`
+	}{got.Partition, got.FirstOffset, t.compareIDs(0, "the input", in.ThreadID, in.RunID)})
 }
 
 // readInput reads and checks one RunAgentInput. White space round it goes, all else stays.
-func readInput(b *body, limit int) (event, *rejection) {
+func readInput(b *body, limit int) (event, *agui.RunAgentInput, *rejection) {
 	b.skipMark()
 	all := grown{claim: b.claim}
 	for {
@@ -56,30 +57,31 @@ func readInput(b *body, limit int) (event, *rejection) {
 			break
 		}
 		if err != nil {
-			return event{}, b.failed(err, 0)
+			return event{}, nil, b.failed(err, 0)
 		}
 		part, _ := b.Peek(b.Buffered()) // what is there: no error
 		if len(all.b)+len(part) > limit+lineSlack {
-			return event{}, tooLarge(0, limit)
+			return event{}, nil, tooLarge(0, limit)
 		}
 		if rej := all.add(part); rej != nil {
-			return event{}, rej
+			return event{}, nil, rej
 		}
 		_, _ = b.Discard(len(part))
 	}
 	value, held := all.hand()
 	if value = bytes.Trim(value, space); len(value) > limit {
-		return event{}, tooLarge(0, limit)
+		return event{}, nil, tooLarge(0, limit)
 	}
 	decoding := len(value) // older forms are written anew
 	if rej := b.claim.take(decoding); rej != nil {
-		return event{}, rej
+		return event{}, nil, rej
 	}
 	defer b.claim.give(decoding)
-	if _, rej := decodeInput(value); rej != nil {
-		return event{}, rej
+	in, rej := decodeInput(value)
+	if rej != nil {
+		return event{}, nil, rej
 	}
-	return event{value: value, seq: -1, held: held}, nil
+	return event{value: value, seq: -1, held: held}, in, nil
 }
 
 // decodeInput checks an input.

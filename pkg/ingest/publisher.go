@@ -32,6 +32,12 @@ type ack struct {
 	LastOffset  int64 `json:"lastOffset"`
 }
 
+// accepted is the answer to a request all of whose events are acknowledged.
+type accepted struct {
+	ack
+	Warnings []warning `json:"warnings,omitempty"`
+}
+
 // publisher writes the records of one request, in order, to one partition. One goroutine calls send
 // and finish; acknowledgements come in on the client's.
 //
@@ -63,6 +69,10 @@ type publisher struct {
 	stopWaiting context.CancelCauseFunc
 	failed      func() // called once, on the first failure, while the request is still being served
 
+	// target is where the records go, warnings what they say against it. Only the goroutine that sends uses them.
+	target   target
+	warnings []warning
+
 	mu       sync.Mutex
 	moved    sync.Cond // outstanding or err has changed
 	out      int       // records under way
@@ -84,8 +94,8 @@ func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, 
 		svc: s, tenant: t.tenant, quota: t.quota, claim: h, topic: s.topics.Events, key: []byte(t.key), partition: t.partition,
 		headers: kafka.Headers(record.Headers{Version: record.Version, Kind: kind, RunID: t.run, Seq: -1, Agent: by.agent, Labels: by.labels}),
 		events:  s.metrics.events.WithLabelValues(string(kind)), bytes: s.metrics.bytes.WithLabelValues(string(kind)),
-		failed: failed,
-		acked:  ack{Partition: t.partition, FirstOffset: -1, LastOffset: -1},
+		failed: failed, target: t,
+		acked: ack{Partition: t.partition, FirstOffset: -1, LastOffset: -1},
 	}
 	p.moved.L = &p.mu
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())

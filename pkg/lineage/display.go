@@ -66,7 +66,7 @@ func pieces(s string, ascii bool) (list []piece, quoted bool) {
 			quoted = true
 		}
 		quoted = quoted || r == ' '
-		list = append(list, piece{text, textWidth(text)})
+		list = append(list, piece{text, TextWidth(text)})
 		s = s[n:]
 	}
 	return list, quoted
@@ -95,9 +95,9 @@ func ellipsis(ascii bool) string {
 	return "…"
 }
 
-// textWidth returns how many columns of a terminal printable text takes at most: characters that a
+// TextWidth returns how many columns of a terminal printable text takes at most: characters that a
 // terminal may draw two columns wide count as two, and combining marks, which take none, as one.
-func textWidth(s string) int {
+func TextWidth(s string) int {
 	n := 0
 	for _, r := range s {
 		n += runeWidth(r)

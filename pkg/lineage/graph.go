@@ -21,7 +21,9 @@ type Graph struct {
 	// next is the child that continues the run's branch, or -1.
 	next   []int
 	spawns map[int]Spawn
-	tip    int
+	tip    int // -1: not among them
+	// tips are those of the whole thread where the graph is a part of one; nil: the runs without children.
+	tips map[string]bool
 }
 
 // NewGraph returns the graph of these runs, in any order. Of several with one id the first in
@@ -56,9 +58,9 @@ func NewGraph(runs []Run) *Graph {
 	return g
 }
 
-// NewPart returns the graph of some of a thread's runs. That a parent is not among them is no fault
-// then: its child begins a tree.
-func NewPart(runs []Run) *Graph {
+// NewPart returns the graph of some of a thread's runs. A run whose parent is not among them begins a tree. Tips and tip are
+// those of the whole thread: where a part was cut is no tip.
+func NewPart(runs []Run, tips []string, tip string) *Graph {
 	there := make(map[string]bool, len(runs))
 	for _, r := range runs {
 		there[r.ID] = true
@@ -69,7 +71,15 @@ func NewPart(runs []Run) *Graph {
 			part[i].Parent = ""
 		}
 	}
-	return NewGraph(part)
+	g := NewGraph(part)
+	g.tips, g.tip = make(map[string]bool, len(tips)), -1
+	for _, id := range tips {
+		g.tips[id] = true
+	}
+	if i, ok := g.index[tip]; ok {
+		g.tip = i
+	}
+	return g
 }
 
 // linkParents finds parents and cuts cycles.
@@ -233,11 +243,11 @@ func (g *Graph) roots() []int {
 	return out
 }
 
-// Tips returns the runs without children.
+// Tips returns the thread's runs without children, as far as the graph has them.
 func (g *Graph) Tips() []string {
 	var out []int
-	for i := range g.runs {
-		if len(g.children[i]) == 0 {
+	for i, r := range g.runs {
+		if g.tips == nil && len(g.children[i]) == 0 || g.tips[r.ID] {
 			out = append(out, i)
 		}
 	}
@@ -245,7 +255,7 @@ func (g *Graph) Tips() []string {
 }
 
 // Tip returns the tip with the latest start, which stands for the thread where no run is named, or
-// "" for a thread without runs.
+// "" for a thread without runs and for a part that does not have it.
 func (g *Graph) Tip() string {
 	if g.tip < 0 {
 		return ""

@@ -378,7 +378,7 @@ func TestPicture_TextNeverLeavesTheScreen(t *testing.T) {
 			t.Fatalf("%d lines, want %d for %d rows", len(lines), want, len(p.Rows))
 		}
 		for _, l := range lines {
-			if w := textWidth(l); w > o.Width {
+			if w := TextWidth(l); w > o.Width {
 				t.Fatalf("%q is %d columns wide, not %d", l, w, o.Width)
 			}
 		}

@@ -259,7 +259,7 @@ func count(n int, noun string) string {
 func (l *line) write(w *bytes.Buffer) {
 	width := 0
 	for _, s := range l.parts {
-		width += textWidth(s.text)
+		width += TextWidth(s.text)
 	}
 	left := width
 	if l.o.Width > 0 && width > l.o.Width {
@@ -268,7 +268,7 @@ func (l *line) write(w *bytes.Buffer) {
 	fits := left == width
 	for _, s := range l.parts {
 		text := fit(s.text, left)
-		left -= textWidth(text)
+		left -= TextWidth(text)
 		if l.o.Color && s.style != "" && text != "" {
 			text = "\x1b[" + string(s.style) + "m" + text + "\x1b[0m"
 		}

@@ -22,6 +22,10 @@ type historyAnswer struct {
 	// Basis says what the messages rest on.
 	Basis lineage.Basis `json:"basis"`
 	badges
+	// Error is what the run's RUN_ERROR says; nil where it has none.
+	Error *runFailure `json:"error,omitempty"`
+	// Interrupts are open at the run's end, as they came: what the run waits for.
+	Interrupts []json.RawMessage `json:"interrupts,omitempty"`
 	// Messages are the page's; From is the index of its first one in the history of Total.
 	Messages []agui.Message `json:"messages"`
 	From     int            `json:"from"`
@@ -33,6 +37,24 @@ type historyAnswer struct {
 	// Through is the last event that is in this history.
 	Through   record.Position `json:"through"`
 	IndexedTo record.Position `json:"indexedTo"`
+}
+
+// runFailure is why a run failed, in the agent's words.
+type runFailure struct {
+	Message agui.String `json:"message"`
+	Code    agui.String `json:"code,omitempty"`
+}
+
+// failureOf returns what a terminal event says of a failure, or nil.
+func failureOf(terminal json.RawMessage) *runFailure {
+	var e struct {
+		Type agui.Type `json:"type"`
+		runFailure
+	}
+	if json.Unmarshal(terminal, &e) != nil || e.Type != agui.RunError {
+		return nil // none, or one of another form, which says nothing
+	}
+	return &e.runFailure
 }
 
 // history answers with the history of the run in the path or, where it names none, of the thread's
@@ -49,6 +71,7 @@ func (c *call) history() error {
 	a := historyAnswer{
 		ThreadID: h.run.ThreadID, RunID: h.run.RunID, Status: h.run.Status,
 		Basis: graph.Basis(h.run.RunID), badges: h.badges, State: h.State,
+		Error: failureOf(h.run.Terminal), Interrupts: h.run.Interrupts,
 		Through:   record.Position{Partition: h.run.Raw.Partition, Offset: h.run.Raw.Next - 1},
 		IndexedTo: v.indexedTo,
 	}

@@ -21,7 +21,8 @@ type lineageAnswer struct {
 	Branches []lineage.Branch `json:"branches"`
 	// Spawns are edges beside the chains: parents that were named but not there.
 	Spawns []lineage.Spawn `json:"spawns"`
-	// Tips are the runs without children, by start; TipRunID is the last of them.
+	// Tips are the thread's runs without children, by start, as far as they are among Runs; TipRunID is the last of the thread's,
+	// also where it is not among Runs.
 	Tips     []string `json:"tips"`
 	TipRunID string   `json:"tipRunId"`
 	// Picture is the layout of lanes that all drawings of the thread share.
@@ -117,17 +118,18 @@ func (c *call) lineage() error {
 		return err
 	}
 	graph := graphOf(v.runs)
+	tips, tip := graph.Tips(), graph.Tip()
 	switch {
 	case bundle != "":
 		if v.runs, err = bundled(graph, v.runs, o, bundle); err != nil {
 			return err
 		}
-		graph, o = lineage.NewPart(headsOf(v.runs)), lineage.PictureOptions{MaxLanes: maxLanes, MaxSides: -1}
+		graph, o = lineage.NewPart(headsOf(v.runs), tips, tip), lineage.PictureOptions{MaxLanes: maxLanes, MaxSides: -1}
 	case relation != "":
 		if v.runs, err = relatives(graph, v.runs, relation, c.query.Get(relation)); err != nil {
 			return err
 		}
-		graph = lineage.NewPart(headsOf(v.runs))
+		graph = lineage.NewPart(headsOf(v.runs), tips, tip)
 	}
 	picture := graph.Picture(o)
 	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
@@ -142,7 +144,7 @@ func (c *call) lineage() error {
 	a := lineageAnswer{
 		ThreadID: c.threadID, Runs: make([]lineageRun, len(v.runs)),
 		Branches: list(graph.Branches()), Spawns: list(graph.Spawns()),
-		Tips: list(graph.Tips()), TipRunID: graph.Tip(), Picture: picture, IndexedTo: v.indexedTo,
+		Tips: list(graph.Tips()), TipRunID: tip, Picture: picture, IndexedTo: v.indexedTo,
 	}
 	said := map[string]words{}
 	if c.query.Get("words") == "true" {
@@ -157,10 +159,10 @@ func (c *call) lineage() error {
 	return c.json(v.status, a)
 }
 
-// relations are the parameters that ask for a part of a thread: the runs that stand in that relation to
-// the run that they name, which is not among them.
+// relations are the parameters that ask for a part of a thread: the runs that stand in that relation to the run that they name.
+// That run is among its ancestors, as in git log, and not among its descendants and siblings.
 var relations = map[string]func(g *lineage.Graph, run string) []string{
-	"ancestorsOf":   (*lineage.Graph).Ancestors,
+	"ancestorsOf":   (*lineage.Graph).Chain,
 	"descendantsOf": (*lineage.Graph).Descendants,
 	"siblingsOf":    (*lineage.Graph).Siblings,
 }

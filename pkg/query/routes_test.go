@@ -274,12 +274,13 @@ func TestLineage_OfAPart(t *testing.T) {
 	theirs.Tenant = "umbrella"
 	f.put(theirs)
 	for query, want := range map[string]string{
-		"ancestorsOf=leaf":   "root left; root:root,left; left",
-		"ancestorsOf=root":   "; ; ",
+		"ancestorsOf=leaf":   "root left leaf; root:root,left,leaf; leaf",
+		"ancestorsOf=left":   "root left; root:root,left; ",
+		"ancestorsOf=root":   "root; root:root; ",
 		"descendantsOf=root": "left leaf right; root:left,leaf right:right; leaf right",
 		"descendantsOf=leaf": "; ; ",
 		"siblingsOf=left":    "right; right:right; right",
-		"siblingsOf=alone":   "root; root:root; root",
+		"siblingsOf=alone":   "root; root:root; ",
 	} {
 		var l lineageAnswer
 		r := f.json("/v1/threads/chat/lineage?"+query, &l)
@@ -294,6 +295,9 @@ func TestLineage_OfAPart(t *testing.T) {
 			branches = append(branches, b.ID+":"+strings.Join(b.Runs, ","))
 		}
 		got := strings.Join(runs, " ") + "; " + strings.Join(branches, " ") + "; " + strings.Join(l.Tips, " ")
+		if tip := l.TipRunID; tip != "alone" {
+			t.Errorf("%s: the thread's tip is %q", query, tip)
+		}
 		if got != want || len(l.Picture.Rows) != len(l.Runs) || strings.Contains(r.body, "not here") {
 			t.Errorf("%s: %s, want %s\n%s", query, got, want, r.body)
 		}

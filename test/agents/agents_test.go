@@ -22,6 +22,7 @@ import (
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/parts"
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/test/process"
 )
@@ -229,7 +230,7 @@ func needed(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if err != nil {
-		t.Skipf("it needs Python and the official client (make conformance-setup): %v", err)
+		partstest.Skip(t, fmt.Sprintf("no Python with the official client (make conformance-setup): %v", err))
 	}
 	return python
 }

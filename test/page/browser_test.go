@@ -25,6 +25,7 @@ import (
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/demo"
+	"github.com/skeinhq/skein/internal/parts/partstest"
 )
 
 // patience is how long a view may take on a machine that does much else; what is measured has its own bounds.
@@ -48,8 +49,8 @@ func serve(t *testing.T) string {
 	return s.URL()
 }
 
-// play publishes the recorded conversations, those with branches alone unless all are wanted.
-func play(t *testing.T, address string, all bool) {
+// play publishes the demo's conversations.
+func play(t *testing.T, address string) {
 	t.Helper()
 	conversations, err := demo.Conversations()
 	if err != nil {
@@ -60,9 +61,6 @@ func play(t *testing.T, address string, all bool) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if !all {
-		conversations = conversations[:3]
-	}
 	if _, err := (&demo.Player{Client: c}).Play(t.Context(), conversations); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +157,7 @@ func newBrowser(t *testing.T) *browser {
 		}
 	}
 	if path == "" {
-		t.Skip("there is no Chromium: apt-get install chromium")
+		partstest.Skip(t, "no Chromium here, which drives the page: install chromium")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.WSURLReadTimeout(patience), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("force-color-profile", "srgb"))

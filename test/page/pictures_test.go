@@ -10,7 +10,7 @@ import (
 // No view may raise an error, ask another host, be wider than its screen, or have a fault that axe finds.
 func TestPage_Pictures(t *testing.T) {
 	address := serve(t)
-	play(t, address, true)
+	play(t, address)
 	tour(t, address)
 	b := newBrowser(t)
 	folder := artefacts(t)

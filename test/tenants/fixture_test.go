@@ -261,7 +261,7 @@ func (s *site) send(method, url string, header http.Header, body io.Reader) repl
 		s.t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
-	if live { // it may have no end
+	if live {                                // it may have no end
 		defer time.AfterFunc(streamFor, cancel).Stop()
 	}
 	text, err := io.ReadAll(resp.Body)

@@ -19,8 +19,10 @@ const Tenant = "dev"
 type Config struct {
 	// Data is the folder for everything that is kept. One process uses it at a time.
 	Data string
-	// Listen and KafkaListen are HOST:PORT on a loopback address; port 0 takes a free one.
-	Listen      string
+	// Listen is HOST:PORT; port 0 takes a free one. Where other machines can reach it, every request needs the API key that the server
+	// makes (Server.KeyFile).
+	Listen string
+	// KafkaListen is HOST:PORT on a loopback address.
 	KafkaListen string
 	// AdminListen is where metrics, health and profiles are served; empty: nowhere.
 	AdminListen string
@@ -75,8 +77,11 @@ func (c Config) Validate() error {
 	if slices.Contains(c.CORS.Origins, "*") {
 		return fmt.Errorf("checking cors-origin: nobody needs a key here, so * would let every web page in: name the origins")
 	}
+	if _, err := app.Exposed(c.Listen); err != nil {
+		return fmt.Errorf("checking listen: %w", err)
+	}
 	for _, a := range []struct{ name, addr string }{
-		{"listen", c.Listen}, {"kafka-listen", c.KafkaListen}, {"admin-listen", c.AdminListen},
+		{"kafka-listen", c.KafkaListen}, {"admin-listen", c.AdminListen},
 	} {
 		if a.name == "admin-listen" && a.addr == "" {
 			continue

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,10 +16,12 @@ import (
 
 	"github.com/skeinhq/skein/internal/admin"
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/store/sqlite"
+	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 // Server is a running development server.
@@ -36,6 +40,9 @@ type Server struct {
 	store  *sqlite.Store
 	ingest *ingest.Service
 	query  *query.Service
+
+	// keyFile holds the API key that requests need; "" where they need none.
+	keyFile string
 
 	startTime time.Duration
 	// answering is how many requests of the HTTP API are under way.
@@ -80,7 +87,10 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	handler = app.LocalOnly(s.cfg.CORS.Handler(s.counted(handler)), s.cfg.CORS.Origins...)
+	handler = s.cfg.CORS.Handler(s.counted(handler))
+	if s.keyFile == "" {
+		handler = app.LocalOnly(handler, s.cfg.CORS.Origins...)
+	}
 	s.group.Go(ctx, "HTTP listener", func(ctx context.Context) error {
 		return app.ServeDraining(ctx, s.http, handler, s.cfg.Logger, app.Drain{Timeout: app.DrainTimeout, Begin: s.drain, End: s.ingest.Stop})
 	})
@@ -142,7 +152,21 @@ func closer(l net.Listener) func() error {
 }
 
 // URL is the address of the HTTP API, such as "http://127.0.0.1:8420".
-func (s *Server) URL() string { return "http://" + s.http.Addr().String() }
+// Of a server that listens on all addresses it is that on this machine.
+func (s *Server) URL() string {
+	host, port, err := net.SplitHostPort(s.http.Addr().String())
+	if err != nil { // a TCP listener's always is HOST:PORT
+		return "http://" + s.http.Addr().String()
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// KeyFile is the file with the API key that every request needs, or "" where they need none, since the server listens on
+// a loopback address.
+func (s *Server) KeyFile() string { return s.keyFile }
 
 // AdminURL is the address of metrics, health and profiles, or "" where they are not served.
 func (s *Server) AdminURL() string {
@@ -196,13 +220,43 @@ func (s *Server) Close() error {
 
 // split hands a request to the stage that answers it: what changes something to ingest, what reads
 // to query. (POST /v1/connect reads, whatever its method says.)
-func split(ingest, query http.Handler) http.Handler {
+func split(front, answers http.Handler) http.Handler {
+	routes := slices.Concat(ingest.Routes(), query.Routes())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		writes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodDelete
-		if writes && r.URL.Path != "/v1/connect" {
-			ingest.ServeHTTP(w, r)
+		if allowed := methodsOf(routes, r.URL.EscapedPath()); len(allowed) > 0 && !slices.Contains(allowed, r.Method) {
+			methods := strings.Join(allowed, ", ")
+			w.Header().Set("Allow", methods)
+			w.Header().Set("Connection", "close") // the rest of the body is not read
+			problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this path takes " + methods})
 			return
 		}
-		query.ServeHTTP(w, r)
+		writes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodDelete
+		if writes && r.URL.Path != "/v1/connect" {
+			front.ServeHTTP(w, r)
+			return
+		}
+		answers.ServeHTTP(w, r)
 	})
+}
+
+// methodsOf lists the methods that a path takes at either stage; none for a path that there is not.
+func methodsOf(routes []tenant.Route, path string) []string {
+	segments := strings.Split(path, "/")
+	var methods []string
+	for _, r := range routes {
+		pattern := strings.Split(r.Pattern, "/")
+		fits := len(pattern) == len(segments)
+		for i := 0; fits && i < len(pattern); i++ {
+			fits = strings.HasPrefix(pattern[i], "{") || pattern[i] == segments[i]
+		}
+		if !fits {
+			continue
+		}
+		methods = append(methods, r.Method)
+		if r.Method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+	}
+	slices.Sort(methods)
+	return slices.Compact(methods)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/skeinhq/skein/pkg/ingest"
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/tail"
-	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 const (
@@ -37,7 +36,10 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	auth := tenant.Fixed(Tenant)
+	auth, err := s.authenticator()
+	if err != nil {
+		return nil, err
+	}
 	ingestCfg := ingest.DefaultConfig(s.client("ingest"))
 	ingestCfg.Agents = s.cfg.Agents
 	front, err := ingest.New(ingestCfg, auth)
@@ -77,7 +79,14 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 	if err := s.awaitReady(ctx, compactorReady, indexerReady, func() bool { return front.Ready() == nil }); err != nil {
 		return nil, err
 	}
-	return split(front.Handler(), answers.Handler()), nil
+	api, health := split(front.Handler(), answers.Handler()), s.admin.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" { // for skein health, without an admin port
+			health.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	}), nil
 }
 
 func (s *Server) startCompactor(ctx context.Context) (ready func() bool, err error) {

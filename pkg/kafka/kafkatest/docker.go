@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	tcnetwork "github.com/testcontainers/testcontainers-go/network"
 	"github.com/testcontainers/testcontainers-go/wait"
 
+	"github.com/skeinhq/skein/internal/parts"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
 )
 
@@ -29,10 +31,11 @@ const image = "apache/kafka:" + apache.Version
 // dockerTimeout is how long a daemon may take to answer before it counts as none.
 const dockerTimeout = 3 * time.Second
 
-// dockerAnswers reports whether there is a Docker daemon to use. It is asked once.
-func dockerAnswers(ctx context.Context) bool {
+// dockerAnswers reports whether there is a Docker daemon to use, which has the image or can pull it. It is asked once, and says on stderr where
+// a daemon that answers is of no use.
+func dockerAnswers(whole context.Context) bool {
 	asked.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, dockerTimeout)
+		ctx, cancel := context.WithTimeout(whole, dockerTimeout)
 		defer cancel()
 		answer := make(chan bool, 1)
 		go func() {
@@ -52,6 +55,17 @@ func dockerAnswers(ctx context.Context) bool {
 		select {
 		case answered = <-answer:
 		case <-ctx.Done():
+		}
+		if !answered {
+			return
+		}
+		p, err := testcontainers.NewDockerProvider()
+		if err == nil {
+			err = errors.Join(parts.Image(whole, p.Client(), image), p.Close())
+		}
+		if err != nil {
+			answered = false
+			_, _ = fmt.Fprintf(os.Stderr, "%v; tests use Apache Kafka's jars in its place\n", err) // lost where stderr is closed
 		}
 	})
 	return answered

@@ -1,0 +1,66 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/pkg/tenant"
+)
+
+// The files of the API key in a data folder: the key itself, for its user only, and its hash.
+const (
+	keyName    = "api-key"
+	hashesName = "api-keys.yaml"
+)
+
+// authenticator takes every request as the one tenant's. Where other machines can reach the API, it demands the API key of the data folder,
+// which is made once and stays.
+func (s *Server) authenticator() (tenant.Authenticator, error) {
+	exposed, err := app.Exposed(s.cfg.Listen)
+	if err != nil || !exposed {
+		return tenant.Fixed(Tenant), err
+	}
+	key, err := s.folder.apiKey()
+	if err != nil {
+		return nil, err
+	}
+	// The hash is written anew each time: an old one may be of a key that was deleted.
+	hashes := s.folder.in(hashesName)
+	if err := os.Remove(hashes); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("writing API key: %w", err)
+	}
+	if err := tenant.AppendKey(hashes, tenant.Entry("dev", Tenant, tenant.Scopes(), key)); err != nil {
+		return nil, err
+	}
+	auth, err := tenant.OpenKeyFile(hashes, s.cfg.Logger, s.registry)
+	if err != nil {
+		return nil, err
+	}
+	s.keyFile = s.folder.in(keyName)
+	return auth, auth.Ready()
+}
+
+// apiKey returns the folder's API key, which it makes where there is none.
+func (f *folder) apiKey() (string, error) {
+	path := f.in(keyName)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		key := strings.TrimSpace(string(text))
+		if !tenant.IsKey(key) {
+			return "", fmt.Errorf("reading API key: %s holds none: delete it, and a new one is made", path)
+		}
+		return key, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading API key: %w", err)
+	}
+	key := tenant.NewKey()
+	if err := os.WriteFile(path, []byte(key+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("writing API key: %w", err)
+	}
+	return key, nil
+}

@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/skeinhq/skein/internal/app"
+)
+
+// serverContext is a server under a name: what the flags of the same names say.
+type serverContext struct {
+	URL            string `yaml:"url"`
+	APIKeyFile     string `yaml:"api_key_file,omitempty"`
+	ServerCAFile   string `yaml:"server_ca_file,omitempty"`
+	ClientCertFile string `yaml:"client_cert_file,omitempty"`
+	ClientKeyFile  string `yaml:"client_key_file,omitempty"`
+}
+
+// contexts is the file of contexts.
+type contexts struct {
+	Current  string                   `yaml:"current,omitempty"`
+	Contexts map[string]serverContext `yaml:"contexts"`
+}
+
+// contextsPath is where a user's contexts are kept: skein/contexts.yaml in XDG_CONFIG_HOME, ~/.config or, on Windows, APPDATA; "" where the
+// environment names none of them.
+func contextsPath(environ []string) string {
+	home := map[string]string{}
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		home[name] = value
+	}
+	for _, dir := range []string{home["XDG_CONFIG_HOME"], home["APPDATA"]} {
+		if dir != "" {
+			return filepath.Join(dir, "skein", "contexts.yaml")
+		}
+	}
+	if home["HOME"] == "" {
+		return ""
+	}
+	return filepath.Join(home["HOME"], ".config", "skein", "contexts.yaml")
+}
+
+// readContexts reads the file; one that is not there has none.
+func readContexts(path string) (contexts, error) {
+	c := contexts{Contexts: map[string]serverContext{}}
+	if path == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, app.Usagef("reading contexts: %w", err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&c); err != nil {
+		return c, app.Usagef("reading contexts %s: %w", path, err)
+	}
+	if c.Contexts == nil {
+		c.Contexts = map[string]serverContext{}
+	}
+	return c, nil
+}
+
+// get returns a context by its name, the current one for "". Without any, ok is false.
+func (c contexts) get(name string) (_ serverContext, ok bool, err error) {
+	if name == "" {
+		name = c.Current
+	}
+	if name == "" {
+		return serverContext{}, false, nil
+	}
+	found, ok := c.Contexts[name]
+	if !ok {
+		return serverContext{}, false, app.Usagef("there is no context %s; skein context lists all", oneLine(name, 80))
+	}
+	return found, true, nil
+}
+
+// write replaces the file as a whole, so that one who reads it finds the old or the new one.
+func (c contexts) write(path string) error {
+	if path == "" {
+		return app.Usagef("writing contexts: neither HOME nor XDG_CONFIG_HOME is set")
+	}
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("writing contexts: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("writing contexts: %w", err)
+	}
+	next := path + ".new"
+	if err := os.WriteFile(next, text, 0o600); err != nil {
+		return fmt.Errorf("writing contexts: %w", err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		return fmt.Errorf("writing contexts: %w", err)
+	}
+	return nil
+}
+
+// applyContext fills in what neither flags, variables nor --config say of the server. A server that is named without a context is not mixed
+// with one: its key belongs to another server.
+func (s *server) applyContext() error {
+	if s.flags == nil || s.context == "" && s.flags.Changed("url") {
+		return nil
+	}
+	all, err := readContexts(contextsPath(s.environ))
+	if err != nil {
+		return err
+	}
+	c, ok, err := all.get(s.context)
+	if err != nil || !ok {
+		return err
+	}
+	for _, f := range []struct {
+		flag, value string
+		field       *string
+	}{
+		{"url", c.URL, &s.url}, {"api-key-file", c.APIKeyFile, &s.keyFile}, {"server-ca-file", c.ServerCAFile, &s.caFile},
+		{"client-cert-file", c.ClientCertFile, &s.certFile}, {"client-key-file", c.ClientKeyFile, &s.ownFile},
+	} {
+		if f.value != "" && !s.flags.Changed(f.flag) {
+			*f.field = f.value
+		}
+	}
+	return nil
+}
+
+func newContext(out *output, environ []string) *cobra.Command {
+	path := contextsPath(environ)
+	names := func(*cobra.Command, []string, string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+		if all, err := readContexts(path); err == nil { // else the command itself says why
+			names = slices.Sorted(maps.Keys(all.Contexts))
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+	cmd := &cobra.Command{
+		Use:     "context",
+		GroupID: groupRead,
+		Short:   "List the servers that have a name, and choose one",
+		Long: `List the servers that have a name. The current one, marked with *, is what commands call where neither --url nor
+--context says another. They are kept in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in their own files.`,
+		Example: `  skein context set production --url https://skein.example --api-key-file ~/.skein-key
+  skein context use production
+  skein threads --context production`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			all, err := readContexts(path)
+			if err != nil {
+				return err
+			}
+			if len(all.Contexts) == 0 {
+				out.note("no contexts: commands call %s", defaultURL)
+				return nil
+			}
+			var rows [][]string
+			for _, name := range slices.Sorted(maps.Keys(all.Contexts)) {
+				mark := ""
+				if name == all.Current {
+					mark = "*"
+				}
+				rows = append(rows, []string{mark, name, all.Contexts[name].URL, all.Contexts[name].APIKeyFile})
+			}
+			return out.text(table([]column{{name: " ", keep: true}, {name: "NAME", keep: true}, {name: "URL", keep: true}, {name: "API KEY FILE"}}, rows, out.drawingWidth(), false))
+		},
+	}
+	change := func(use, short string, f func(all *contexts, name string) error) *cobra.Command {
+		return &cobra.Command{
+			Use: use, Short: short, Args: usageArgs(cobra.ExactArgs(1)), ValidArgsFunction: names,
+			RunE: func(_ *cobra.Command, args []string) error {
+				all, err := readContexts(path)
+				if err != nil {
+					return err
+				}
+				if err := f(&all, args[0]); err != nil {
+					return err
+				}
+				return all.write(path)
+			},
+		}
+	}
+	var s server
+	set := change("set NAME", "Name a server; the first one becomes the current one", func(all *contexts, name string) error {
+		if name == "" {
+			return app.Usagef("a context needs a name")
+		}
+		c := serverContext{s.url, s.keyFile, s.caFile, s.certFile, s.ownFile}
+		for _, file := range []*string{&c.APIKeyFile, &c.ServerCAFile, &c.ClientCertFile, &c.ClientKeyFile} {
+			if *file == "" {
+				continue
+			}
+			whole, err := filepath.Abs(*file) // commands run in other folders
+			if err != nil {
+				return fmt.Errorf("finding %s: %w", *file, err)
+			}
+			*file = whole
+		}
+		if all.Contexts[name] = c; all.Current == "" {
+			all.Current = name
+		}
+		return nil
+	})
+	serverFlags(set, &s)
+	cmd.AddCommand(set,
+		change("use NAME", "Make a context the current one", func(all *contexts, name string) error {
+			if _, _, err := all.get(name); err != nil {
+				return err
+			}
+			all.Current = name
+			return nil
+		}),
+		change("remove NAME", "Forget a context", func(all *contexts, name string) error {
+			if _, _, err := all.get(name); err != nil {
+				return err
+			}
+			delete(all.Contexts, name)
+			if all.Current == name {
+				all.Current = ""
+			}
+			return nil
+		}))
+	return cmd
+}

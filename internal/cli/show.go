@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+func newShow(out *output, environ []string) *cobra.Command {
+	at := server{environ: environ}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "show THREAD [RUN]",
+		GroupID: groupRead,
+		Short:   "Show what is known of a run: its end, what it waits for, statistics, positions",
+		Long: `Show what is known of a run beside its messages and state: why it failed, the interrupts that it waits for,
+where its parent comes from, its statistics and anomalies, and where its events lie, with their hash.
+
+Without RUN it is the thread's tip with the latest start.`,
+		Example: `  skein show my-thread
+  skein show my-thread run-7 --json | jq .stats.anomalies`,
+		Args: usageArgs(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return at.connect(func(c *client.Client) error {
+				run := ""
+				if len(args) == 2 {
+					run = args[1]
+				}
+				body, err := runDetails(cmd.Context(), c, args[0], run)
+				if err != nil {
+					return found(err, out, at, args[0], run)
+				}
+				if asJSON {
+					return out.document(body)
+				}
+				var d details
+				if err := json.Unmarshal(body, &d); err != nil {
+					return fmt.Errorf("decoding run: %w", err)
+				}
+				return out.text(d.text(out))
+			})
+		},
+	}
+	serverFlags(cmd, &at)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// runDetails returns the answer about a run, or about the thread's tip where run is empty.
+func runDetails(ctx context.Context, c *client.Client, thread, run string) ([]byte, error) {
+	if run == "" {
+		body, err := c.Get(ctx, client.ThreadPath(thread), nil)
+		if err != nil {
+			return nil, err
+		}
+		var t struct {
+			LastRunID string `json:"lastRunId"`
+		}
+		if err := json.Unmarshal(body, &t); err != nil {
+			return nil, fmt.Errorf("decoding thread: %w", err)
+		}
+		run = t.LastRunID
+	}
+	return c.Get(ctx, client.RunPath(thread, run), nil)
+}
+
+// details is what an answer about a run holds, as far as a person is shown it.
+type details struct {
+	ThreadID    string `json:"threadId"`
+	RunID       string `json:"runId"`
+	ClientRunID string `json:"clientRunId"`
+	record.Lineage
+	Rewrote          []string          `json:"rewrote"`
+	Status           string            `json:"status"`
+	Agent            string            `json:"agent"`
+	Labels           map[string]string `json:"labels"`
+	StartedAt        time.Time         `json:"startedAt"`
+	EndedAt          *time.Time        `json:"endedAt"`
+	Terminal         json.RawMessage   `json:"terminal"`
+	Interrupts       []json.RawMessage `json:"interrupts"`
+	PendingToolCalls []string          `json:"pendingToolCalls"`
+	MessageCount     int               `json:"messageCount"`
+	Stats            record.Stats      `json:"stats"`
+	Raw              record.Raw        `json:"raw"`
+	FoldVersion      int               `json:"foldVersion"`
+	Record           string            `json:"record"`
+	Synthetic        bool              `json:"synthetic"`
+	Truncated        bool              `json:"truncated"`
+	RawLost          bool              `json:"rawLost"`
+}
+
+// parentNames say in words how a run's parent was found.
+var parentNames = map[record.ParentBy]string{
+	record.ParentExplicit: "named by the agent",
+	record.ParentContent:  "found by the messages of the run's input",
+	record.ParentLatest:   "the latest run of the thread, as there was no input",
+}
+
+// showMargin is the width of the names in front of the values.
+const showMargin = 12
+
+func (d details) text(out *output) string {
+	var b strings.Builder
+	head := fmt.Sprintf("run %s in thread %s: %s", oneLine(d.RunID, 200), oneLine(d.ThreadID, 200), d.Status)
+	b.WriteString(out.bold(head) + "\n")
+	line := func(name, text string) {
+		if text == "" {
+			return
+		}
+		body := indent(text, strings.Repeat(" ", showMargin), out.width())
+		b.WriteString(fmt.Sprintf("%-*s", showMargin, name) + strings.TrimPrefix(body, strings.Repeat(" ", showMargin)))
+	}
+	line("error", runError(d.Terminal))
+	line("waits for", strings.Join(interruptLines(d.Interrupts), "\n"))
+	line("tool calls", pendingText(d.PendingToolCalls))
+	line("honesty", strings.Join(d.honesty(), "\n"))
+	line("client id", d.ClientRunID)
+	parent := "none: the run is a root"
+	if d.ParentRunID != "" {
+		parent = d.ParentRunID + " (" + cmp.Or(parentNames[d.ParentBy], string(d.ParentBy)) + ")"
+	}
+	line("parent", parent)
+	line("branch", fmt.Sprintf("%s, depth %d, root %s", d.BranchID, d.Depth, d.RootRunID))
+	line("agent", d.Agent)
+	var labels []string
+	for _, k := range slices.Sorted(maps.Keys(d.Labels)) {
+		labels = append(labels, k+"="+d.Labels[k])
+	}
+	line("labels", strings.Join(labels, ", "))
+	line("time", d.times())
+	line("messages", fmt.Sprintf("%d of its own, %d in the history", d.Stats.Messages, d.MessageCount))
+	line("events", fmt.Sprintf("%d: %s", d.Raw.Events, tally(d.Stats.Events)))
+	line("tools", tally(d.Stats.ToolCalls))
+	line("tokens", d.tokens())
+	line("anomalies", tally(d.Stats.Anomalies))
+	line("raw", fmt.Sprintf("skein.events %d:%d to %d:%d\nsha256 %s", d.Raw.Partition, d.Raw.First, d.Raw.Partition, d.Raw.Next-1, d.Raw.SHA256))
+	line("record", fmt.Sprintf("skein.runs %s, fold version %d", d.Record, d.FoldVersion))
+	return b.String()
+}
+
+// honesty is all that is not plain truth.
+func (d details) honesty() []string {
+	var out []string
+	if d.Synthetic {
+		out = append(out, "the end is not the agent's: Skein made it")
+	}
+	if d.Truncated {
+		out = append(out, "contents above the record limit were replaced by references")
+	}
+	if d.RawLost {
+		out = append(out, "events were lost before they were folded")
+	}
+	if len(d.Rewrote) > 0 {
+		out = append(out, "the input departs from the parent's history: "+strings.Join(d.Rewrote, ", "))
+	}
+	return out
+}
+
+func (d details) times() string {
+	text := "since " + d.StartedAt.UTC().Format(time.RFC3339)
+	if d.EndedAt != nil {
+		text = d.StartedAt.UTC().Format(time.RFC3339) + " to " + d.EndedAt.UTC().Format(time.RFC3339)
+	}
+	if ms := d.Stats.Duration; ms != nil {
+		text += fmt.Sprintf(", took %v", time.Duration(*ms)*time.Millisecond)
+	}
+	if ms := d.Stats.TimeToFirstToken; ms != nil {
+		text += fmt.Sprintf(", first token after %v", time.Duration(*ms)*time.Millisecond)
+	}
+	return text
+}
+
+func (d details) tokens() string {
+	var lines []string
+	for _, model := range slices.Sorted(maps.Keys(d.Stats.Usage)) {
+		u := d.Stats.Usage[model]
+		lines = append(lines, fmt.Sprintf("%s: %d in, %d out", cmp.Or(model, "(no model named)"), u.InputTokens, u.OutputTokens))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// tally writes numbers by name, the largest first.
+func tally[M ~map[string]int64](m M) string {
+	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %d", name, m[name])
+	}
+	return strings.Join(names, ", ")
+}
+
+func pendingText(ids []string) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	return "without a result: " + strings.Join(ids, ", ")
+}
+
+// runError returns what a RUN_ERROR says, or "".
+func runError(terminal json.RawMessage) string {
+	var e struct {
+		Type string `json:"type"`
+		runFailure
+	}
+	if json.Unmarshal(terminal, &e) != nil || e.Type != string(agui.RunError) {
+		return "" // an error that is of another form says nothing
+	}
+	return e.String()
+}
+
+// interruptLines returns a line for each interrupt: what is asked, why, and the id that an answer names.
+func interruptLines(list []json.RawMessage) []string {
+	lines := make([]string, len(list))
+	for i, raw := range list {
+		var in struct{ ID, Reason, Message, ToolCallID string }
+		_ = json.Unmarshal(raw, &in) // of another form: it is shown as it came
+		switch {
+		case in.ID == "":
+			lines[i] = string(raw)
+		default:
+			lines[i] = "interrupt " + in.ID
+			for _, text := range []string{in.Reason, in.Message} {
+				if text != "" {
+					lines[i] += ": " + text
+				}
+			}
+			if in.ToolCallID != "" {
+				lines[i] += " (tool call " + in.ToolCallID + ")"
+			}
+		}
+	}
+	return lines
+}
