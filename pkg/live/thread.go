@@ -72,6 +72,8 @@ type Run struct {
 	steady, replays bool
 	// text is about how long the fold's messages and state are, and bytes the part of Thread.Bytes that is the run's.
 	text, bytes int64
+	// weighAt is at which text they are measured again.
+	weighAt int64
 }
 
 // start is the place of a run and the history that it continues.
@@ -183,6 +185,9 @@ func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 	return r, outcome, err
 }
 
+// weighEvery is how much text may come, beside as much as a fold had, before it is measured again.
+const weighEvery = 16 << 10
+
 // foldedMessage is about how much memory a message takes in a fold beside its text.
 const foldedMessage = 768
 
@@ -192,11 +197,12 @@ func (t *Thread) Bytes() int64 { return t.bytes }
 // weigh updates Bytes after an event of a run was folded, or the run's fold was resumed.
 func (t *Thread) weigh(r *Run, event int) {
 	f := r.Fold()
-	if r.text += int64(event); r.bytes == 0 { // what the run continues
+	if r.text += int64(event); r.text >= r.weighAt { // not all that came has stayed: snapshots replace, and RAW leaves nothing
 		r.text = int64(len(f.State()))
 		for _, m := range f.Messages() {
 			r.text += int64(len(m.Raw))
 		}
+		r.weighAt = 2*r.text + weighEvery
 	}
 	bytes := foldedMessage*int64(f.MessageCount()) + 2*r.text
 	t.bytes += bytes - r.bytes

@@ -7,25 +7,22 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
+// decodedInput is about how many times its length an input holds while it is decoded.
+const decodedInput = 4
+
 // connect answers a RunAgentInput with the latest run of its thread, so that a stock client restores the thread and follows an open run to its end. Of
 // the input it uses the ids only, and forwardedProps.skein.runId, which selects another run.
 func (c *call) connect() error {
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, kafka.MaxValueBytes))
-	if large := new(http.MaxBytesError); errors.As(err, &large) {
-		return &refusal{status: http.StatusRequestEntityTooLarge, detail: fmt.Sprintf("the input is larger than %d bytes", large.Limit)}
-	}
+	in, err := c.readInput()
 	if err != nil {
-		return badRequest("reading the input: " + err.Error())
-	}
-	in, err := agui.DecodeInput(body, "")
-	if err != nil {
-		return badRequest(err.Error())
+		return err
 	}
 	runID := ""
 	if named := agui.Lookup(agui.Lookup(agui.Lookup(in.Raw, "forwardedProps"), "skein"), "runId"); named != nil {
@@ -41,6 +38,37 @@ func (c *call) connect() error {
 	}
 	c.threadID, c.runID = in.ThreadID, cmp.Or(in.RunID, in.ThreadID)
 	return c.live(runID, joining(), true)
+}
+
+// readInput reads the request's body. What that holds counts as memory of the tenant's reads, and it may take as long as a reader may take nothing.
+func (c *call) readInput() (*agui.RunAgentInput, error) {
+	held := int64(kafka.MaxValueBytes)
+	if n := c.r.ContentLength; n >= 0 {
+		held = min(n, held)
+	}
+	if err := c.load.hold(decodedInput * held); err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.load.hold(-decodedInput * held) }() // giving back never fails
+	rc := http.NewResponseController(c.w)
+	if err := rc.SetReadDeadline(time.Now().Add(c.cfg.Stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, fmt.Errorf("bounding the time of a body: %w", err)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, kafka.MaxValueBytes))
+	if large := new(http.MaxBytesError); errors.As(err, &large) {
+		return nil, &refusal{status: http.StatusRequestEntityTooLarge, detail: fmt.Sprintf("the input is larger than %d bytes", large.Limit)}
+	}
+	if err != nil {
+		return nil, badRequest("reading the input: " + err.Error())
+	}
+	if err := rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, fmt.Errorf("ending the bound of a body: %w", err)
+	}
+	in, err := agui.DecodeInput(body, "")
+	if err != nil {
+		return nil, badRequest(err.Error())
+	}
+	return in, nil
 }
 
 // empty answers for a thread without runs.

@@ -128,6 +128,9 @@ func (c *call) live(runID string, from cursor, once bool) error {
 // finish sends the end of the stream and returns its reason for the metrics, or the refusal if the stream has not begun.
 func (s *stream) finish(err error) (why string, refused error) {
 	end := new(endError)
+	if err != nil && s.ctx.Err() != nil && s.r.Context().Err() == nil { // it drains, in the middle of a call
+		err = context.Cause(s.ctx)
+	}
 	switch {
 	case err == nil:
 		return endRun, nil

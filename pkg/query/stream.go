@@ -53,6 +53,8 @@ type stream struct {
 	begun  int64
 	// last is the last id that was sent.
 	last cursor
+	// wrote is when the reader was last sent something.
+	wrote time.Time
 	// heard is when the playing run had its last event, or was checked. away: the last comment said that Kafka does not answer.
 	heard time.Time
 	away  bool
@@ -67,7 +69,7 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 	// Streams that began together should not all end together.
 	life := c.cfg.StreamLife - time.Duration(rand.Int64N(int64(c.cfg.StreamLife/10)+1))
 	return &stream{
-		call: c, ctx: ctx, out: newSSE(c.w, c.cfg.StreamRetry), key: key, from: from, last: from, until: time.Now().Add(life),
+		call: c, ctx: ctx, out: newSSE(c.w, c.cfg.StreamRetry), key: key, from: from, last: from, until: time.Now().Add(life), wrote: time.Now(),
 		runID: runID, begun: -1, after: from.at.Offset, seq: from.seq,
 	}, nil
 }
@@ -133,6 +135,9 @@ func (s *stream) weigh() error {
 
 // flush sends what was written. A reader that takes it slowly keeps its memory, so that is counted.
 func (s *stream) flush() error {
+	if s.out.b.Len() > 0 {
+		s.wrote = time.Now()
+	}
 	if n := int64(s.out.b.Len()); n > keptBuffer {
 		if err := s.load.hold(n); err != nil {
 			s.out.b = bytes.Buffer{}
@@ -146,6 +151,15 @@ func (s *stream) flush() error {
 // take takes in records and sends the events of the run that is playing.
 func (s *stream) take(b tail.Batch) error {
 	if s.thread == nil && len(b.Records) > 0 {
+		for _, m := range b.Records {
+			e, ok, err := s.readable(m)
+			if err != nil {
+				return err
+			}
+			if ok && e.Headers.Kind == record.KindErase && s.begun >= 0 { // the index may be behind it before the thread is opened again
+				return errErased
+			}
+		}
 		s.close() // the thread is opened again, and these records are read once more
 		return nil
 	}
@@ -238,11 +252,19 @@ func (s *stream) next() (tail.Batch, error) {
 		if ended, err := s.checkAbandoned(); ended || err != nil {
 			return tail.Batch{Through: s.through}, err
 		}
-		wait := min(s.cfg.StreamHeartbeat, time.Until(s.until))
-		if wait <= 0 {
+		left := time.Until(s.until)
+		if left <= 0 {
 			return tail.Batch{}, errLife
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, wait)
+		silent := time.Since(s.wrote)
+		if silent >= s.cfg.StreamHeartbeat { // other runs of the thread may go on meanwhile
+			s.beat()
+			if err := s.flush(); err != nil {
+				return tail.Batch{}, err
+			}
+			continue
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, min(s.cfg.StreamHeartbeat-silent, left))
 		b, err := s.reader.Next(ctx)
 		cancel()
 		switch {
@@ -251,11 +273,6 @@ func (s *stream) next() (tail.Batch, error) {
 			return b, nil
 		case s.ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 			return b, s.lost(err)
-		case time.Now().Before(s.until):
-			s.beat()
-		}
-		if err := s.flush(); err != nil {
-			return b, err
 		}
 	}
 }
@@ -276,6 +293,7 @@ func (s *stream) say(away bool) {
 
 // beat sends a heartbeat.
 func (s *stream) beat() {
+	s.wrote = time.Now()
 	if s.out.begun || !s.resumes() {
 		s.out.begin(s.from)
 		s.out.comment("")

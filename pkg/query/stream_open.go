@@ -87,6 +87,7 @@ func (s *stream) open() error {
 }
 
 func (s *stream) openOnce() error {
+	s.thread = nil // what is read below waits for nothing: recordsOfThread is patient for a thread that is open
 	// The index's position comes before the rows, so that the rows are at least as new. It is the position for all tenants: the tenant's own
 	// counts its rows, one of which may be ahead of a run that is not indexed yet.
 	to, err := s.store.IndexedTo(s.ctx, everyTenant)

@@ -285,6 +285,7 @@ func (t *Tail) arrange() context.Context {
 	}
 	t.opened = nil
 	if len(from) > 0 {
+		t.answered.Store(time.Now().UnixNano()) // nothing was asked while there were no readers
 		t.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{t.topic: from})
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, housekeeping)

@@ -250,7 +250,7 @@ func (r *reads) attack(name string, callers int, paths ...string) *answers {
 // measured has the honest tenant read before and during an attack, which lasts until its context ends, and reports.
 func (r *reads) measured(name string, got *answers, attack func(ctx context.Context)) {
 	r.TB.Helper()
-	calls := size(1500, 100) // of 20 ms at least
+	calls := size(1500, 60) // of 20 ms at least
 	meter := Measure(r.TB, 20*time.Millisecond, r.honest(r.Web()))
 	meter.Await(r.TB, calls)
 	before := meter.Take(r.TB)
@@ -311,7 +311,7 @@ func TestQuery_StateAtAnEvent(t *testing.T) {
 	}
 	paths = slices.DeleteFunc(paths, func(p string) bool { return strings.Contains(p, "message=") && !strings.Contains(p, "t0") })
 	got := r.attack("state at an event and changes of 20,000 messages × 30", 30, paths...)
-	if got.by["200"] == 0 {
+	if got.by["200"] == 0 && *Long { // the short form is over before the first answer, on a busy machine
 		t.Errorf("the attacker got %s", got)
 	}
 }

@@ -371,6 +371,52 @@ func TestAttach_EndsWhereTheThreadIsErased(t *testing.T) {
 	})
 }
 
+// So it does a reader that has all of a run that is over: the index may know of the erasure before the stream reads its thread again.
+func TestAttach_EndsWhereAThreadThatRestsIsErased(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{})
+	s.publish("chat", "r", said("chat", "r", 1)...)
+	s.status("chat", "r", "finished")
+	r := s.attach(0, "/v1/threads/chat/stream", "")
+	for {
+		if f, ok := r.event(); !ok || strings.Contains(f.data, "RUN_FINISHED") {
+			break
+		}
+	}
+	if status, answer := s.send(http.MethodDelete, s.ingest+"/v1/threads/chat", "", ""); status != http.StatusAccepted {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if rest := r.rest(); len(rest) != 1 || !strings.Contains(rest[0], `"code":"skein-erased"`) {
+		t.Errorf("the stream ends with %s", rest)
+	}
+}
+
+// A reader whose run is silent has its heartbeats, also while another run of the thread goes on.
+func TestAttach_BeatsWhileAnotherRunGoesOn(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), options{query: func(c *query.Config) { c.StreamHeartbeat = 200 * time.Millisecond }})
+	s.publish("chat", "a", said("chat", "a", 1)[:2]...)
+	r := s.attach(0, runPath("chat", "a")+"/stream", "")
+	r.until("0:1")
+	events := said("chat", "b", 1000)
+	s.publish("chat", "b", events[:2]...)
+	beat := make(chan bool, 1)
+	go func() {
+		f, ok := r.next()
+		beat <- ok && f.data == ""
+	}()
+	for _, e := range events[2:] { // more often than the heartbeat
+		s.publish("chat", "b", e)
+		select {
+		case ok := <-beat:
+			if !ok {
+				t.Error("what came is no heartbeat")
+			}
+			return
+		default:
+		}
+	}
+	t.Error("no heartbeat came")
+}
+
 // An erasure of a thread without runs ends nobody who waits for its first run.
 func TestAttach_WaitsForTheFirstRunBehindAnErasure(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), options{})
