@@ -296,9 +296,10 @@ func ParseHeadersLike[H AnyHeader](hs []H, like Headers) (Headers, error) {
 // CheckVersion returns a *VersionError if the headers are those of a newer Skein. It reads no other header: of one that is no version, ParseHeaders tells.
 func CheckVersion[H AnyHeader](hs []H) error {
 	for _, h := range hs {
-		if x := Header(h); x.Key == HeaderVersion {
-			_, err := parseVersion(x.Value)
-			return err
+		if x := Header(h); x.Key == HeaderVersion { // each: ParseHeaders reads them all
+			if _, err := parseVersion(x.Value); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
