@@ -211,7 +211,7 @@ func TestCompactor_UnfinishedLargeRuns(t *testing.T) {
 
 // Inputs of very many messages, each a few bytes.
 func TestCompactor_InputsOfManyMessages(t *testing.T) {
-	inputs := 24
+	inputs := size(24, 8)
 	p := compacting(t)
 	list := strings.Repeat(`"x",`, 300_000-1) + `"x"`
 	var records []*kgo.Record
@@ -230,10 +230,7 @@ func TestCompactor_InputsOfManyMessages(t *testing.T) {
 
 // The most messages that an input may have, again and again: what is allowed.
 func TestCompactor_InputsAtTheLimit(t *testing.T) {
-	inputs := 40
-	if *Long {
-		inputs = 200
-	}
+	inputs := size(200, 16)
 	p := compacting(t)
 	list := strings.Repeat(`"x",`, 10_000-1) + `"x"`
 	var records []*kgo.Record

@@ -162,7 +162,7 @@ var ingestAttacks = []attack{
 	{name: "24 posts of a line of 16 MiB without an end, 16 KB as gzip", want: "413 Request Entity Too Large inflates-too-much",
 		run: func(ctx context.Context, f *force) error {
 			body := squeezed(16<<20, 'x')
-			ctx, cancel := context.WithTimeout(ctx, seconds(8, 60))
+			ctx, cancel := context.WithTimeout(ctx, seconds(4, 60))
 			defer cancel()
 			atOnce(24, func(i int) { f.send(ctx, http.MethodPost, eventsOf(i), open(ctx, body), "Content-Encoding", "gzip") })
 			return nil
@@ -170,7 +170,7 @@ var ingestAttacks = []attack{
 	{name: "100 of them with less compression, each again when it is refused", want: "request_memory",
 		run: func(ctx context.Context, f *force) error {
 			body := squeezed(15<<20, 0)
-			ctx, cancel := context.WithTimeout(ctx, seconds(5, 60))
+			ctx, cancel := context.WithTimeout(ctx, seconds(3, 60))
 			defer cancel()
 			atOnce(100, func(i int) {
 				for ctx.Err() == nil {
@@ -182,7 +182,7 @@ var ingestAttacks = []attack{
 	{name: "200 open bodies of zstd with a window of 8 MiB", want: "429 Too Many Requests request_memory",
 		run: func(ctx context.Context, f *force) error {
 			body := zstandard(bytes.Repeat([]byte("0123456789abcdef"), 1<<20), zstd.WithWindowSize(8<<20), zstd.WithSingleSegment(false))
-			ctx, cancel := context.WithTimeout(ctx, seconds(5, 60))
+			ctx, cancel := context.WithTimeout(ctx, seconds(3, 60))
 			defer cancel()
 			atOnce(200, func(i int) {
 				f.send(ctx, http.MethodPost, eventsOf(i), open(ctx, body[:len(body)-8]), "Content-Encoding", "zstd")
@@ -222,7 +222,7 @@ var ingestAttacks = []attack{
 		}},
 	{name: "streams that say nothing, as many as are taken", want: "429 Too Many Requests request_memory",
 		run: func(ctx context.Context, f *force) error {
-			ctx, cancel := context.WithTimeout(ctx, seconds(15, 60))
+			ctx, cancel := context.WithTimeout(ctx, seconds(8, 60))
 			defer cancel()
 			atOnce(7000, func(i int) {
 				f.send(ctx, http.MethodPost, eventsOf(i), open(ctx, []byte("\n")), "Accept", "application/x-ndjson")
@@ -287,7 +287,7 @@ func agentsOf(t *testing.T) []string {
 }
 
 func runsThatNobodyReads(ctx context.Context, f *force) error {
-	ctx, cancel := context.WithTimeout(ctx, seconds(10, 60))
+	ctx, cancel := context.WithTimeout(ctx, seconds(6, 60))
 	defer cancel()
 	atOnce(100, func(i int) {
 		req := f.site.Request(ctx, Hostile, http.MethodPost, f.url+"/v1/agents/endless", fmt.Sprintf(`{"threadId":"t%d","runId":"r","messages":[],"tools":[],"context":[]}`, i))
