@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -132,4 +133,59 @@ func (s *site) masked(thread recordings.Thread, c conformance.Conversation) conf
 		s.t.Fatal(err)
 	}
 	return c
+}
+
+// A stock client that follows a thread holds, at the end of each of its runs, that run's history: where the next run goes on
+// from it, beside it, or from nothing.
+func TestAttach_AStockClientFollowsAThread(t *testing.T) {
+	client, ok := conformance.Live(t)
+	if !ok {
+		t.Skip("this compares what the official client gives with itself")
+	}
+	s := start(t, kafkatest.Start(t, 1), options{})
+	user := func(id string) string { return fmt.Sprintf(`{"id":%q,"role":"user","content":"Question %s"}`, id, id) }
+	answer := `{"id":"one-a","role":"assistant","content":"0 1 2 "}`
+	r := s.attach(0, "/v1/threads/chat/stream", "")
+	var got []string
+	var jobs []conformance.Job
+	var want []conformance.Conversation
+	for _, run := range []struct{ id, messages string }{
+		{"one", user("u1")},
+		{"child", user("u1") + "," + answer + "," + user("u2")},
+		{"sibling", user("u1") + "," + answer + "," + user("u3")},
+		{"root", user("u4")},
+	} {
+		s.input("chat", run.id, fmt.Sprintf(`{"threadId":"chat","runId":%q,"state":{"asked":%q},"messages":[%s],"tools":[],"context":[],"forwardedProps":{}}`, run.id, run.id, run.messages))
+		events := said("chat", run.id, 3)
+		state := fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/said","value":%q}]}`, run.id)
+		events = append(events[:4:4], append([]string{state}, events[4:]...)...)
+		s.publish("chat", run.id, events[:3]...)
+		for joined := false; ; {
+			f, ok := r.event()
+			if !ok {
+				t.Fatalf("the stream is over in run %s", run.id)
+			}
+			got = append(got, f.data)
+			if f.id != "" && !joined {
+				joined = true
+				s.publish("chat", run.id, events[3:]...)
+			}
+			if f.data == events[len(events)-1] {
+				break
+			}
+		}
+		s.status("chat", run.id, "finished")
+		_, history := s.send(http.MethodGet, s.queries[0]+runPath("chat", run.id)+"/history", "", "")
+		want = append(want, conformance.Conversation{Messages: member(json.RawMessage(history), "messages"), State: member(json.RawMessage(history), "state")})
+		jobs = append(jobs, conformance.Job{Events: raw(got), Upgrade: true, Verify: true})
+	}
+	results, err := client.Reduce(jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, result := range results {
+		if d := conformance.Diff(want[i], result.Conversation); d != "" || result.Violation != nil {
+			t.Errorf("behind run %d: %s %v\n%s", i, d, result.Violation, strings.Join(got, "\n"))
+		}
+	}
 }
