@@ -234,3 +234,62 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 		t.Errorf("behind event %d, %s, came %d, want %d and the end", n, last, got, events-1-n)
 	}
 }
+
+// What connect reads counts as its tenant's memory, from before the first byte to the last.
+func TestConnect_CountsItsBody(t *testing.T) {
+	f := newLiveFixture(t)
+	memory := f.service.room.memory
+	post := func(body io.Reader, length int64) chan string {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.server.URL+"/v1/connect", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Tenant", "acme")
+		req.ContentLength = length
+		answer := make(chan string, 1)
+		go func() {
+			resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+			if err != nil {
+				answer <- err.Error()
+				return
+			}
+			text, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			answer <- fmt.Sprint(resp.StatusCode, " ", string(text), " ", err)
+		}()
+		return answer
+	}
+	const large = 1 << 20
+	slow, rest := io.Pipe()
+	first := post(slow, large)
+	deadline := time.Now().Add(kafkatest.Timeout)
+	for memory.HeldBy("acme") < decodedInput*large {
+		if time.Now().After(deadline) {
+			t.Fatalf("a body of %d bytes counts for %d", large, memory.HeldBy("acme"))
+		}
+		time.Sleep(time.Millisecond)
+	}
+	taken := int64(0)
+	for n := int64(1 << 24); n > 0; n /= 2 {
+		for memory.Take("acme", n) {
+			taken += n
+		}
+	}
+	if got := <-post(strings.NewReader("{}"), 2); !strings.HasPrefix(got, "429 ") || !strings.Contains(got, `"limit":"read-memory"`) {
+		t.Errorf("where there is no room the answer is %s", got)
+	}
+	memory.Give("acme", taken)
+	if _, err := rest.Write([]byte(strings.Repeat(" ", large))); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-first; !strings.HasPrefix(got, "400 ") {
+		t.Errorf("a body of white space gets %s", got)
+	}
+	if err := rest.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.server.Close() // handlers have ended
+	if held := f.service.room.held(); held != nothingHeld {
+		t.Error(held)
+	}
+}
