@@ -10,7 +10,9 @@ import (
 
 // Docker's test containers keep one connection for as long as the process lives.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"))
+	// A reader of bubbletea's terminal may be about to hand on a key when the program ends, and then waits for ever: the stepper's process ends there.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/charmbracelet/ultraviolet.(*TerminalReader).sendEvents"),
+		goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"))
 }
 
 // run executes a command line typed as "skein …".

@@ -199,6 +199,16 @@ func (a *answers) String() string {
 	return strings.Join(parts, ", ")
 }
 
+// answered is how many answers the attackers have had.
+func (a *answers) answered() (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, times := range a.by {
+		n += times
+	}
+	return n
+}
+
 // problem keeps what a refusal says, and fails the test where it does not say what to do.
 func (a *answers) problem(tb testing.TB, resp *http.Response, body []byte) {
 	var p struct{ Detail, Limit string }
@@ -250,7 +260,7 @@ func (r *reads) attack(name string, callers int, paths ...string) *answers {
 // measured has the honest tenant read before and during an attack, which lasts until its context ends, and reports.
 func (r *reads) measured(name string, got *answers, attack func(ctx context.Context)) {
 	r.TB.Helper()
-	calls := size(1500, 60) // of 20 ms at least
+	calls := size(1500, 100) // of 20 ms at least
 	meter := Measure(r.TB, 20*time.Millisecond, r.honest(r.Web()))
 	meter.Await(r.TB, calls)
 	before := meter.Take(r.TB)
@@ -261,14 +271,18 @@ func (r *reads) measured(name string, got *answers, attack func(ctx context.Cont
 		attack(ctx)
 	}()
 	meter.Await(r.TB, calls)
+	// On a busy machine the attackers may have had no answer by then, and what they get is a part of what is shown.
+	for until := time.Now().Add(10 * time.Second); got.answered() < 40 && time.Now().Before(until); {
+		meter.Await(r.TB, 5)
+	}
 	during := meter.Take(r.TB)
 	meter.Stop()
 	stop()
 	<-over
 	Report(r.TB, r.Stage, Row{Attack: name, Sent: got.sent, Before: before, During: during, Answer: got.String()})
 	// The attackers and the reader share the machine's cores with the stage and, in the short form, with other tests: there the row tells how
-	// long reads took, and a second more than before fails.
-	limit := before.At(.99) + time.Second
+	// long reads took, and only what looks like a stage that stands still fails.
+	limit := before.At(.99) + 5*time.Second
 	if *Long {
 		limit = max(100*time.Millisecond, 10*before.At(.99))
 	}
