@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/creack/pty"
+
+	"github.com/skeinhq/skein/internal/parts/partstest"
 )
 
 const steering = "{\"text\":\"é ☕ \u009b2J \x7f \u202e txt\u2066 \u0085\"}\n"
@@ -58,7 +60,7 @@ func TestTTY_EscapesWhatSteersATerminal(t *testing.T) {
 func TestOutput_EscapesOnATerminal(t *testing.T) {
 	master, slave, err := pty.Open()
 	if err != nil {
-		t.Skip(err) // there are machines without
+		partstest.Skip(t, "there is no pseudo-terminal: "+err.Error())
 	}
 	defer func() { _ = errors.Join(slave.Close(), master.Close()) }() // only a test's
 	if err := newOutput(slave, io.Discard, nil).document([]byte(steering)); err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// skippedVariable names a file that Skip appends a line to; make test prints it at its end.
+// skippedVariable names a file that Note appends a line to; make test prints it at its end.
 const skippedVariable = "SKEIN_TEST_SKIPPED"
 
 // Skip skips a test for want of a part, and notes what would bring it in for the list at the end of make test. With CI=true, where every part
@@ -18,6 +18,13 @@ func Skip(tb testing.TB, reason string) {
 	if os.Getenv("CI") == "true" {
 		tb.Fatal(reason + " (with CI=true this is a failure)")
 	}
+	Note(tb, reason)
+	tb.Skip("SKIP: " + reason)
+}
+
+// Note puts into the list at the end of make test what a test leaves out that goes on without it.
+func Note(tb testing.TB, reason string) {
+	tb.Helper()
 	if path := os.Getenv(skippedVariable); path != "" {
 		// One line for each reason, whatever test: packages run at the same time, and a line is one write.
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -29,5 +36,4 @@ func Skip(tb testing.TB, reason string) {
 			tb.Errorf("noting a skipped test: %v", err)
 		}
 	}
-	tb.Skip("SKIP: " + reason)
 }
