@@ -443,8 +443,9 @@ func TestRawLog_SharesItsClients(t *testing.T) {
 		}
 		under.Wait()
 	}
-	// Each connection begins with one; a client has one for fetches and one for other requests, of a broker.
-	if hellos := wire.Sent()[kmsg.ApiVersions]; hellos == 0 || hellos > 4*rawKept {
+	// Each connection begins with one, and a client has three of a broker. One that stalls is made anew, so up to half of what unshared
+	// clients would make may pass.
+	if hellos := wire.Sent()[kmsg.ApiVersions]; hellos == 0 || hellos > 5*rawKept*3/2 {
 		t.Errorf("%d reads made %d connections", 5*rawKept, hellos)
 	}
 }
