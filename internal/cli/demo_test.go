@@ -161,7 +161,7 @@ func readmeSample(t *testing.T) [2]string {
 	}
 	_, block, found := strings.Cut(string(text), "```text\n")
 	block, _, closed := strings.Cut(block, "```")
-	said, picture, split := strings.Cut(block, "\n")
+	said, picture, split := strings.Cut(block, "\n…\n")
 	if !found || !closed || !split || !strings.HasPrefix(picture, demo.Branched+": ") {
 		t.Fatalf("README's first block is not the demo: %s", block)
 	}
