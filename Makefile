@@ -158,8 +158,9 @@ conformance-setup:
 		if [ "$$CI" = true ]; then echo 'Node 20 or later is needed with CI=true.' >&2; exit 1; fi; \
 		echo 'No Node here: tests compare with checked-in results of the official client.'; \
 		if [ -n "$$SKEIN_TEST_SKIPPED" ]; then echo 'no Node: the official client was compared by its checked-in results; install Node 20 or later' >>"$$SKEIN_TEST_SKIPPED"; fi; \
-	elif [ $(KIT)/node_modules/.package-lock.json -nt $(KIT)/package-lock.json ]; then :; \
-	else npm ci --prefix $(KIT) --ignore-scripts --no-progress --loglevel=error && touch $(KIT)/node_modules/.package-lock.json; fi
+	else for dir in $(KIT) test/api; do \
+		[ $$dir/node_modules/.package-lock.json -nt $$dir/package-lock.json ] || \
+		{ npm ci --prefix $$dir --ignore-scripts --no-progress --loglevel=error && touch $$dir/node_modules/.package-lock.json; } || exit; done; fi
 
 .PHONY: configuration
 configuration: ## write docs/configuration.md anew from the help of the commands
