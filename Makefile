@@ -162,6 +162,11 @@ conformance-setup:
 		[ $$dir/node_modules/.package-lock.json -nt $$dir/package-lock.json ] || \
 		{ npm ci --prefix $$dir --ignore-scripts --no-progress --loglevel=error && touch $$dir/node_modules/.package-lock.json; } || exit; done; fi
 
+.PHONY: first-hour
+first-hour: ## do a newcomer's first hour on a clean clone with an empty HOME and only Go, make, git and curl; takes ports 8420, 8492 and 8000
+	@mkdir -p .cache
+	go test -v -count=1 -timeout 1h ./test/docs -run TestFirstHour -hour
+
 .PHONY: configuration
 configuration: ## write docs/configuration.md anew from the help of the commands
 	go test -count=1 ./test/docs -run TestConfiguration -update

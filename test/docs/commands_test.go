@@ -145,21 +145,26 @@ func markdown(t *testing.T) []string {
 	return files
 }
 
-// startAgent stands for the reader's own agent: it answers with what examples/hello.jsonl says.
-func startAgent(t *testing.T) string {
+// agent stands for the reader's own: it answers with what examples/hello.jsonl says.
+func agent(t *testing.T) http.Handler {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "examples", "hello.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for line := range strings.Lines(string(text)) {
 			_, _ = io.WriteString(w, "data: "+line+"\n")
 		}
-	}))
-	t.Cleanup(agent.Close)
-	return agent.URL
+	})
+}
+
+func startAgent(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(agent(t))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func startSkein(t *testing.T) *dev.Server {
