@@ -62,8 +62,15 @@ func TestCommands_OverHTTP(t *testing.T) {
 		if text := ok0("threads"); !strings.Contains(text, thread.ThreadID) || strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, thread.ThreadID+"\t") {
 			t.Errorf("threads: %s", text)
 		}
-		if text := ok0("runs"); strings.Count(text, "\n") != 1+len(thread.Runs) || !strings.Contains(text, thread.Runs[0].RunID) {
+		if text := ok0("runs"); strings.Count(text, "\n") != len(thread.Runs) || !strings.Contains(text, thread.ThreadID+"\t"+thread.Runs[0].RunID+"\t") {
 			t.Errorf("runs: %s", text)
+		}
+		if text := ok0("runs", "-o", "name", "--order", "asc", "--limit", "0"); !strings.HasPrefix(text, thread.ThreadID+"\t"+thread.Runs[0].RunID+"\n") {
+			t.Errorf("runs -o name: %s", text)
+		}
+		var array []listedRun
+		if text := ok0("runs", "-o", "json"); json.Unmarshal([]byte(text), &array) != nil || len(array) != len(thread.Runs) {
+			t.Errorf("runs -o json: %s", text)
 		}
 		if stdout, stderr, code := skein(t, "", "runs", "--limit", "1", "--order", "asc", "--json", at); code != 0 || strings.Count(stdout, "\n") != 1 ||
 			!strings.Contains(stdout, `"runId":"`+thread.Runs[0].RunID+`"`) || !strings.Contains(stderr, "there are more runs") {
@@ -72,7 +79,7 @@ func TestCommands_OverHTTP(t *testing.T) {
 		if text := ok0("runs", "--limit", "0", "--label", "none", "--label", "other=x"); text != "" {
 			t.Errorf("runs with labels that none has: %s", text)
 		}
-		if text := ok0("stats", "--by", "status", "--measure", "runs,toolFailures"); text != fmt.Sprintf("status    runs  toolFailures\nfinished  %4d  %12d\n", len(thread.Runs), 0) {
+		if text := ok0("stats", "--by", "status", "--measure", "runs,toolFailures"); text != fmt.Sprintf("finished\t%d\t0\n", len(thread.Runs)) {
 			t.Errorf("stats: %s", text)
 		}
 		if text := ok0("stats", "--json"); !strings.HasPrefix(text, `{"by":[],"measures":["runs"],"groups":[`) {

@@ -94,6 +94,14 @@ func (o *output) drawingWidth() int {
 	return o.width()
 }
 
+// when writes a time: on a screen how long ago it was, else in full.
+func (o *output) when(t time.Time) string {
+	if o.display() != nil {
+		return ago(o.now(), t)
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
 // width is the number of columns of stdout.
 func (o *output) width() int {
 	if f := o.display(); f != nil {

@@ -6,15 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/search"
 )
 
@@ -74,14 +74,15 @@ func newRuns(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
 	var sort, order string
 	var limit int
-	var asJSON bool
+	var form listFormat
 	cmd := &cobra.Command{
 		Use:     "runs",
 		GroupID: groupRead,
 		Short:   "Search the runs of all threads",
 		Long: `Search the runs of all threads, the latest first. A run must meet all conditions.
 
-With --json each run is a line.`,
+On a terminal, ids are whole and columns that do not fit are left out; -o wide prints all of them. Elsewhere the columns are
+separated by tabs.`,
 		Example: `  skein runs --since 24h --error any
   skein runs --agent planner --label env=prod --sort duration --limit 10
   skein runs --rewrote regeneration --since 7d --json | jq -r .threadId`,
@@ -92,6 +93,9 @@ With --json each run is a line.`,
 		if limit < 0 {
 			return app.Usagef("limit %d is negative", limit)
 		}
+		if err := form.resolve(); err != nil {
+			return err
+		}
 		q := of.values()
 		set(q, search.ParamSort, sort)
 		set(q, search.ParamOrder, order)
@@ -99,13 +103,13 @@ With --json each run is a line.`,
 			return flagError(err)
 		}
 		return at.connect(func(c *client.Client) error {
-			var list []search.Run
+			var list []listedRun
 			more, err := eachRun(cmd.Context(), c, q, limit, func(raw json.RawMessage) error {
-				if asJSON {
+				if form.form == formJSONL {
 					return out.document(raw)
 				}
-				var r search.Run
-				if err := json.Unmarshal(raw, &r); err != nil {
+				r := listedRun{raw: raw}
+				if err := json.Unmarshal(raw, &r.Run); err != nil {
 					return fmt.Errorf("decoding run: %w", err)
 				}
 				list = append(list, r)
@@ -117,18 +121,11 @@ With --json each run is a line.`,
 			if more {
 				defer out.note("there are more runs; --limit 0 gives all")
 			}
-			switch {
-			case asJSON:
-				return nil
-			case len(list) == 0:
-				out.note("no runs")
-				return nil
-			}
-			return printRuns(out, list)
+			return printRuns(out, list, form.form)
 		})
 	}
 	serverFlags(cmd, &at)
-	jsonFlag(cmd, &asJSON)
+	listFlags(cmd, &form)
 	cmd.Flags().StringVar(&sort, search.ParamSort, "", "order by `KEY`: started, duration or tokens (default started)")
 	cmd.Flags().StringVar(&order, search.ParamOrder, "", "`DIRECTION`: desc or asc (default desc)")
 	cmd.Flags().IntVar(&limit, search.ParamLimit, 50, "at most `N` runs; 0 is all")
@@ -168,23 +165,50 @@ func eachRun(ctx context.Context, c *client.Client, q url.Values, limit int, f f
 	}
 }
 
-func printRuns(out *output, list []search.Run) error {
-	w := tabwriter.NewWriter(out.stdout, 0, 0, 2, ' ', 0)
-	// A tabwriter keeps errors until Flush.
-	_, _ = fmt.Fprintln(w, "STARTED\tTHREAD\tRUN\tAGENT\tSTATUS\tDURATION\tTOKENS")
-	room := max((out.width()-60)/2, 36)
-	for _, r := range list {
-		status, took := string(r.Status), "-"
-		if r.ErrorCode != "" {
-			status += " (" + oneLine(r.ErrorCode, 20) + ")"
+// listedRun is a run of the list, and its JSON as it came.
+type listedRun struct {
+	search.Run
+	raw json.RawMessage
+}
+
+// printRuns prints a list of runs in a form, but for lines of JSON, which are printed as they come.
+func printRuns(out *output, list []listedRun, form string) error {
+	switch form {
+	case formJSONL:
+		return nil
+	case formJSON:
+		raws := make([]json.RawMessage, len(list))
+		for i, r := range list {
+			raws[i] = r.raw
 		}
+		return out.json(raws)
+	case formName:
+		var rows [][]string
+		for _, r := range list {
+			rows = append(rows, []string{r.ThreadID, r.RunID})
+		}
+		return out.text(table([]column{{}, {}}, rows, 0, true))
+	}
+	if len(list) == 0 {
+		out.note("no runs")
+		return nil
+	}
+	columns := []column{
+		{name: "THREAD", keep: true}, {name: "RUN", keep: true}, {name: "STARTED"}, {name: "STATUS"}, {name: "DURATION", right: true},
+		{name: "AGENT"}, {name: "TOKENS", right: true}, {name: "ERROR", wide: true},
+	}
+	rows := make([][]string, len(list))
+	for i, r := range list {
+		took := "-"
 		if r.DurationMs != nil {
 			took = (time.Duration(*r.DurationMs) * time.Millisecond).String()
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", r.StartedAt.UTC().Format(time.RFC3339), oneLine(r.ThreadID, room), oneLine(r.RunID, room),
-			oneLine(r.Agent, 20), status, took, r.InputTokens+r.OutputTokens)
+		rows[i] = []string{
+			r.ThreadID, r.RunID, out.when(r.StartedAt), string(r.Status), took, orDash(r.Agent),
+			strconv.FormatInt(r.InputTokens+r.OutputTokens, 10), orDash(r.ErrorCode),
+		}
 	}
-	return w.Flush()
+	return out.text(table(columns, rows, out.drawingWidth(), form == formWide))
 }
 
 // statisticsAnswer is the answer of GET /v1/statistics.
@@ -209,7 +233,7 @@ func newStats(out *output, environ []string) *cobra.Command {
 		Short:   "Count and measure runs by group",
 		Long: `Count and measure runs by group. A run must meet all conditions.
 
-On a terminal a single measure is drawn as bars, too.`,
+On a terminal a single measure is drawn as bars, too. Elsewhere the columns are separated by tabs.`,
 		Example: `  skein stats --by agent,week --measure runs,errors,durationP95
   skein stats --by agent --measure regenerations --since 30d
   skein stats --by label:env,tool --measure toolCalls,toolFailures --json`,
@@ -243,11 +267,7 @@ On a terminal a single measure is drawn as bars, too.`,
 				out.note("no runs")
 				return nil
 			}
-			bars := 0
-			if isTerminal(out.stdout) {
-				bars = out.width()
-			}
-			return printStatistics(out, a, bars)
+			return printStatistics(out, a, out.drawingWidth())
 		})
 	}
 	serverFlags(cmd, &at)
@@ -269,60 +289,43 @@ func measureNames() string {
 	return text
 }
 
-// printStatistics writes a table; a single measure has bars where there is a screen of some width.
+// printStatistics writes a table for a screen of a width, 0 for none; on a screen a single measure has bars.
 func printStatistics(out *output, a statisticsAnswer, width int) error {
-	const keyWidth = 30
-	head := append(slices.Clone(a.By), a.Measures...)
-	rows := [][]string{}
-	greatest := int64(0)
-	for _, g := range a.Groups {
-		var row []string
+	var columns []column
+	for _, d := range a.By {
+		columns = append(columns, column{name: d, keep: true})
+	}
+	for _, m := range a.Measures {
+		columns = append(columns, column{name: m, keep: true, right: true})
+	}
+	rows, greatest := make([][]string, len(a.Groups)), int64(0)
+	for i, g := range a.Groups {
 		for _, d := range a.By {
-			row = append(row, oneLine(g.By[d], keyWidth))
-			if row[len(row)-1] == "" {
-				row[len(row)-1] = "-"
-			}
+			rows[i] = append(rows[i], orDash(g.By[d]))
 		}
 		for _, m := range a.Measures {
 			text := "-"
 			if v := g.Values[m]; v != nil {
 				text, greatest = strconv.FormatInt(*v, 10), max(greatest, *v)
 			}
-			row = append(row, text)
-		}
-		rows = append(rows, row)
-	}
-	widths := make([]int, len(head))
-	for _, row := range append([][]string{head}, rows...) {
-		for i, text := range row {
-			widths[i] = max(widths[i], len([]rune(text)))
+			rows[i] = append(rows[i], text)
 		}
 	}
-	room := width
-	for _, w := range widths {
-		room -= w + 2
-	}
-	text := ""
-	for i, row := range append([][]string{head}, rows...) {
-		line := ""
-		for j, cell := range row {
-			if j > 0 {
-				line += "  "
-			}
-			if j < len(a.By) { // words to the left, numbers to the right
-				line += fmt.Sprintf("%-*s", widths[j], cell)
-			} else {
-				line += fmt.Sprintf("%*s", widths[j], cell)
+	if width > 0 && len(a.Measures) == 1 {
+		line, _, _ := strings.Cut(table(columns, rows, width, false), "\n")
+		room := min(width-lineage.TextWidth(line)-tableGap, 60)
+		if room >= 8 && greatest > 0 {
+			columns = append(columns, column{})
+			for i, g := range a.Groups {
+				text := ""
+				if v := g.Values[a.Measures[0]]; v != nil {
+					text = bar(*v, greatest, room)
+				}
+				rows[i] = append(rows[i], text)
 			}
 		}
-		if i > 0 && len(a.Measures) == 1 && room >= 8 && greatest > 0 {
-			if v := a.Groups[i-1].Values[a.Measures[0]]; v != nil {
-				line += "  " + bar(*v, greatest, min(room, 60))
-			}
-		}
-		text += line + "\n"
 	}
-	return out.text(text)
+	return out.text(table(columns, rows, width, false))
 }
 
 // bar draws a number in blocks of eighths, the greatest as wide as there is room.

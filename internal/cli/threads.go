@@ -261,13 +261,6 @@ func threadTable(out *output, list []listedThread, wide bool) string {
 		{name: "THREAD", keep: true}, {name: "UPDATED"}, {name: "STATUS"}, {name: "RUNS", right: true}, {name: "BRANCHES", right: true},
 		{name: "MESSAGES", right: true}, {name: "STARTED", wide: true}, {name: "LAST RUN", wide: true},
 	}
-	screen := out.display() != nil
-	when := func(t time.Time) string {
-		if screen {
-			return ago(out.now(), t)
-		}
-		return t.UTC().Format(time.RFC3339)
-	}
 	rows := make([][]string, len(list))
 	for i, t := range list {
 		status := t.Status
@@ -275,8 +268,8 @@ func threadTable(out *output, list []listedThread, wide bool) string {
 			status += fmt.Sprintf(" (%d running)", t.OpenRuns)
 		}
 		rows[i] = []string{
-			t.ThreadID, when(t.UpdatedAt), status, strconv.Itoa(t.Runs), strconv.Itoa(t.Branches), strconv.Itoa(t.Messages),
-			when(t.StartedAt), t.LastRunID,
+			t.ThreadID, out.when(t.UpdatedAt), status, strconv.Itoa(t.Runs), strconv.Itoa(t.Branches), strconv.Itoa(t.Messages),
+			out.when(t.StartedAt), t.LastRunID,
 		}
 	}
 	return table(columns, rows, out.drawingWidth(), wide)
