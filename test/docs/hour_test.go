@@ -105,6 +105,7 @@ func TestFirstHour(t *testing.T) {
 				tried++
 			case language == "sh":
 				tried++
+				time.Sleep(time.Second) // as a hand takes to paste the next block; the index follows meanwhile
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				out, err := n.run(ctx, n.clone, script)
 				cancel()
