@@ -97,6 +97,11 @@ abuse: export SKEIN_TEST_BIN := $(CURDIR)/bin
 abuse: build ## attack each stage as a hostile tenant, under the chart's memory limits and on a real Kafka, beside an honest one; a table of what came of it
 	go test -v -count=1 -p 1 -timeout 1h ./test/abuse -abuse.long
 
+.PHONY: acls
+acls: export SKEIN_TEST_BIN := $(CURDIR)/bin
+acls: build ## run the stages on a real Kafka with its authorizer, without each one of the documented rules in turn
+	go test -v -count=1 -timeout 20m ./test/e2e -run Authorizer -acls.each
+
 .PHONY: long-chains
 long-chains: ## go on from a conversation of 100,001 runs, restore it, draw it
 	go test -v -count=1 -timeout 1h ./pkg/compactor/partition -run LongChain -chain 100001

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,17 @@ type SecuredCluster struct {
 // another way. Where there is none the test ends as with Real.
 func Secured(tb testing.TB) *SecuredCluster {
 	tb.Helper()
+	return secured(tb, false)
+}
+
+// Authorized is Secured with Kafka's own authorizer: what a user may do is what Allow has said.
+func Authorized(tb testing.TB) *SecuredCluster {
+	tb.Helper()
+	return secured(tb, true)
+}
+
+func secured(tb testing.TB, authorizer bool) *SecuredCluster {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	dir := tb.TempDir()
@@ -41,7 +53,7 @@ func Secured(tb testing.TB) *SecuredCluster {
 	const user = "skein"
 	password := rand.Text()
 	cluster, err := apache.Start(ctx, apache.Options{Nodes: 1, Security: &apache.Security{
-		KeystoreFile: certs.brokerFile, CAFile: certs.caFile, User: user, Password: password,
+		KeystoreFile: certs.brokerFile, CAFile: certs.caFile, User: user, Password: password, Authorizer: authorizer,
 	}})
 	if missing := new(parts.UnavailableError); errors.As(err, &missing) {
 		unavailable(tb, err.Error())
@@ -94,6 +106,64 @@ func (c *SecuredCluster) SetPassword(password string) {
 		}
 	}
 	c.await(ctx, password)
+}
+
+// User makes a user with the password of Config's, and returns how to log in as it.
+func (c *SecuredCluster) User(name string) kafka.Config {
+	c.tb.Helper()
+	password, err := os.ReadFile(c.Config.Security.PasswordFile)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	as := *c
+	as.Config.Security.User = name
+	as.SetPassword(strings.TrimSpace(string(password)))
+	return as.Config
+}
+
+// Keeper reaches the same cluster without a credential, and may do everything.
+func (c *SecuredCluster) Keeper() kafka.Config { return c.admin }
+
+// Allow lets a user do what the rules say, Forbid takes that back. Both return when the brokers have been told.
+func (c *SecuredCluster) Allow(user string, rules ...*kadm.ACLBuilder) {
+	c.tb.Helper()
+	c.rules(func(ctx context.Context, adm *kadm.Client, b *kadm.ACLBuilder) error {
+		done, err := adm.CreateACLs(ctx, b.Allow("User:"+user).AllowHosts("*"))
+		for _, d := range done {
+			err = errors.Join(err, d.Err)
+		}
+		return err
+	}, rules)
+}
+
+// Forbid is the reverse of Allow.
+func (c *SecuredCluster) Forbid(user string, rules ...*kadm.ACLBuilder) {
+	c.tb.Helper()
+	c.rules(func(ctx context.Context, adm *kadm.Client, b *kadm.ACLBuilder) error {
+		done, err := adm.DeleteACLs(ctx, b.Allow("User:"+user).AllowHosts("*"))
+		for _, d := range done {
+			if err = errors.Join(err, d.Err); len(d.Deleted) == 0 {
+				err = errors.Join(err, errors.New("there is no such rule"))
+			}
+		}
+		return err
+	}, rules)
+}
+
+func (c *SecuredCluster) rules(f func(context.Context, *kadm.Client, *kadm.ACLBuilder) error, rules []*kadm.ACLBuilder) {
+	c.tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	adm, err := kafka.NewAdmin(c.admin)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	defer adm.Close()
+	for _, rule := range rules {
+		if err := f(ctx, adm, rule); err != nil {
+			c.tb.Fatalf("changing what a user may do: %v", err)
+		}
+	}
 }
 
 // await returns when a password lets in: brokers learn of a change a moment after it was acknowledged.

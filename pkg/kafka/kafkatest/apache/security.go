@@ -6,6 +6,9 @@ import "fmt"
 type Security struct {
 	// KeystoreFile has the nodes' certificate and its key, CAFile the authority of clients' certificates.
 	KeystoreFile, CAFile string
+	// Authorizer asks Kafka's own authorizer what a user may do. Whoever comes over the plain listeners may do everything: other nodes, and
+	// the test.
+	Authorizer bool
 	// User and Password are taken by SASL PLAIN. Users of SCRAM are the brokers' to make.
 	User, Password string
 }
@@ -29,6 +32,10 @@ func (s *Security) settings() map[string]string {
 	}
 	for _, mechanism := range []string{"scram-sha-256", "scram-sha-512"} {
 		m["listener.name.login."+mechanism+".sasl.jaas.config"] = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+	}
+	if s.Authorizer {
+		m["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+		m["super.users"] = "User:ANONYMOUS"
 	}
 	return m
 }
