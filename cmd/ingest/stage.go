@@ -66,6 +66,7 @@ Every request needs an API key that may publish; the tenant is the key's. skein 
 				return err
 			}
 			// Memory bounds a tenant's streams, so that by default nothing else does.
+			cfg.TenantMetrics = api.TenantMetrics
 			if cfg.Quotas, err = api.Quotas(ctx, p, quota.Limits{}); err != nil {
 				return err
 			}

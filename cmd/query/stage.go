@@ -73,6 +73,7 @@ Every request needs an API key that may read; the tenant is the key's. skein key
 			if err := p.MentionKafka(ctx); err != nil {
 				return err
 			}
+			cfg.TenantMetrics = api.TenantMetrics
 			if cfg.Quotas, err = api.Quotas(ctx, p, quota.Limits{}); err != nil {
 				return err
 			}

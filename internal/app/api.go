@@ -23,6 +23,8 @@ type API struct {
 	tls                  ListenerTLS
 	auditLog             string
 	accessLog            bool
+	// TenantMetrics is how many tenants the stage's metrics name.
+	TenantMetrics int
 	// CORS says which web pages may call; the flag sets its origins.
 	CORS CORS
 	// Drain is how the API stops; where it is not set, as ServeHTTP has it.
@@ -46,6 +48,7 @@ func (a *API) Flags(f *pflag.FlagSet) {
 	a.tls.Flags(f, "tls", "the HTTP API")
 	f.StringVar(&a.auditLog, "audit-log", "", "`FILE` that a line is appended to for each request: who read, published, erased or exported what, with which result; - is stdout; none by default")
 	f.BoolVar(&a.accessLog, "access-log", false, "log each request")
+	f.IntVar(&a.TenantMetrics, "tenant-metrics", 20, "how many of the largest tenants, `N`, metrics name; all others count as \"other\"; 0: no metrics by tenant")
 	CORSFlag(f, &a.CORS.Origins)
 }
 
@@ -53,6 +56,9 @@ func (a *API) Flags(f *pflag.FlagSet) {
 func (a *API) Check() error {
 	if err := a.CORS.Check(); err != nil {
 		return err
+	}
+	if a.TenantMetrics < 0 {
+		return Usagef("checking tenant-metrics: %d is negative", a.TenantMetrics)
 	}
 	if a.replicas < 1 {
 		return Usagef("checking replicas: %d is below 1: say how many processes of this stage there are", a.replicas)

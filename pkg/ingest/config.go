@@ -30,6 +30,8 @@ type Config struct {
 	RequestMemory int
 	// Quotas limit each tenant; nil: none are limited.
 	Quotas *quota.Quotas
+	// TenantMetrics is how many tenants have counters of their own; 0: none.
+	TenantMetrics int
 	// Agents are those that the proxy calls.
 	Agents agents.Config
 	// ProxyMemory bounds the bytes that all proxied runs together hold: a quarter is for inputs until their agent has

@@ -2,9 +2,11 @@ package ingest
 
 import (
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/usage"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
@@ -28,7 +30,15 @@ type metrics struct {
 	runs          *prometheus.CounterVec // outcome
 	leftOut       *prometheus.CounterVec // reason
 	stops         *kafka.VersionStops
+
+	tenants *usage.Counters
 }
+
+// What is counted by tenant, by its place among the counters.
+const (
+	usedEvents = iota
+	usedBytes
+)
 
 // The outcomes of proxied runs, beside the codes of RUN_ERRORs.
 const (
@@ -50,12 +60,15 @@ const (
 	outcomeUnavailable = "unavailable"
 )
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, tenants int) (*metrics, error) {
 	opts := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "skein", Subsystem: "ingest", Name: name, Help: help}
 	}
 	m := &metrics{
-		stops:    new(kafka.VersionStops),
+		stops: new(kafka.VersionStops),
+		tenants: usage.New(tenants, time.Now,
+			usage.Measure{Name: "skein_ingest_tenant_events_total", Help: "Records that Kafka has acknowledged, of the largest tenants and of all others."},
+			usage.Measure{Name: "skein_ingest_tenant_event_bytes_total", Help: "Bytes of acknowledged values, before compression, of the largest tenants and of all others."}),
 		requests: prometheus.NewCounterVec(opts("requests_total", "Requests by call and outcome."), []string{"call", "outcome"}),
 		rejected: prometheus.NewCounterVec(opts("rejected_total", "Requests that were not accepted whole, and events that streams have refused, by reason."), []string{"reason"}),
 		events:   prometheus.NewCounterVec(opts("events_total", "Records that Kafka has acknowledged, by kind."), []string{"kind"}),
@@ -100,6 +113,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	var errs []error
 	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.events, m.bytes, m.produce, m.inflight, m.open, m.held, m.memory, m.requestMemory, m.runs, m.leftOut, m.stops.Gauge("ingest")} {
 		errs = append(errs, reg.Register(c))
+	}
+	if m.tenants != nil {
+		errs = append(errs, reg.Register(m.tenants))
 	}
 	return m, errors.Join(errs...)
 }

@@ -588,7 +588,7 @@ func TestProxy_ARunThatHasEndedIsA409(t *testing.T) {
 
 // What is remembered of runs that have ended is bounded, and a run that never came to its agent is not.
 func TestRuns_RememberAsManyAsMayBeHeld(t *testing.T) {
-	m, err := newMetrics(nil)
+	m, err := newMetrics(nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

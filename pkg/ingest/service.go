@@ -68,7 +68,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	m, err := newMetrics(cfg.Kafka.Registerer)
+	m, err := newMetrics(cfg.Kafka.Registerer, cfg.TenantMetrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering ingest metrics: %w", err)
 	}

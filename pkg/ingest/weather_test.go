@@ -351,7 +351,7 @@ func TestIngest_IsNotReadyWherePartitionCountsDifferOrChange(t *testing.T) {
 func TestMetrics_CountWhatHappened(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg := testConfig(kafkatest.Start(t, 1))
-	cfg.Kafka.Registerer = reg
+	cfg.Kafka.Registerer, cfg.TenantMetrics = reg, 1
 	d := open(t, cfg)
 	d.post(typeNDJSON, ev1+"\n"+ev3)
 	d.post(typeNDJSON, ev1+"\nx")
@@ -386,12 +386,16 @@ skein_ingest_requests_total{call="events",outcome="unavailable"} 0
 skein_ingest_requests_total{call="input",outcome="accepted"} 1
 skein_ingest_requests_total{call="input",outcome="rejected"} 0
 skein_ingest_requests_total{call="input",outcome="unavailable"} 0
+# HELP skein_ingest_tenant_event_bytes_total Bytes of acknowledged values, before compression, of the largest tenants and of all others.
+# TYPE skein_ingest_tenant_event_bytes_total counter
+skein_ingest_tenant_event_bytes_total{tenant="dev"} %d
+skein_ingest_tenant_event_bytes_total{tenant="other"} 0
 # HELP skein_ingest_unacknowledged_bytes Bytes that are written and not acknowledged.
 # TYPE skein_ingest_unacknowledged_bytes gauge
 skein_ingest_unacknowledged_bytes 0
-`, 2*len(ev1)+len(ev3), len(input1))
+`, 2*len(ev1)+len(ev3), len(input1), 2*len(ev1)+len(ev3)+len(input1))
 	err := testutil.GatherAndCompare(reg, bytes.NewReader([]byte(want)), "skein_ingest_event_bytes_total",
-		"skein_ingest_events_total", "skein_ingest_requests_total", "skein_ingest_unacknowledged_bytes")
+		"skein_ingest_events_total", "skein_ingest_requests_total", "skein_ingest_tenant_event_bytes_total", "skein_ingest_unacknowledged_bytes")
 	if err != nil {
 		t.Error(err)
 	}

@@ -19,7 +19,7 @@ import (
 // call is one request that is being answered.
 type call struct {
 	*Service
-	w      http.ResponseWriter
+	w      *statusWriter
 	r      *http.Request
 	tenant string
 	// release ends the watch over the caller's credentials, once the call is answered.

@@ -111,7 +111,7 @@ func startFixtureOver(t testing.TB, wait time.Duration, raw *RawLog, wrap ...fun
 		records: &fakeRecords{values: map[record.Position][]byte{}, asked: make(chan struct{})},
 	}
 	cfg := DefaultConfig()
-	cfg.Wait, cfg.Poll = wait, 2*time.Millisecond
+	cfg.Wait, cfg.Poll, cfg.TenantMetrics = wait, 2*time.Millisecond, 1
 	cfg.Registerer, cfg.Logger = f.reg, slog.New(slog.NewTextHandler(f.log, nil))
 	reader := store.Reader(st)
 	for _, w := range wrap {

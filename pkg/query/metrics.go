@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skeinhq/skein/internal/usage"
 )
 
 // metrics are the stage's. Routes are patterns; no thread or run is in a label.
@@ -18,7 +20,15 @@ type metrics struct {
 
 	timelineReads *prometheus.CounterVec
 	timelineBytes prometheus.Gauge
+
+	tenants *usage.Counters
 }
+
+// What is counted by tenant, by its place among the counters.
+const (
+	usedRequests = iota
+	usedBytes
+)
 
 // The outcomes of waiting for the index.
 const (
@@ -32,7 +42,7 @@ const (
 	readFromLog   = "log"
 )
 
-func newMetrics(reg prometheus.Registerer, routes []route, live []liveRoute) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, tenants int, routes []route, live []liveRoute) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_requests_total",
@@ -61,6 +71,9 @@ func newMetrics(reg prometheus.Registerer, routes []route, live []liveRoute) (*m
 			Help: "Memory that the runs hold which were stepped through last.",
 		}),
 	}
+	m.tenants = usage.New(tenants, time.Now,
+		usage.Measure{Name: "skein_query_tenant_requests_total", Help: "Requests with valid credentials, of the largest tenants and of all others."},
+		usage.Measure{Name: "skein_query_tenant_answer_bytes_total", Help: "Bytes of answers, before compression, of the largest tenants and of all others."})
 	touch := func(pattern string) {
 		for _, class := range []string{"2xx", "4xx", "5xx"} {
 			m.requests.WithLabelValues(pattern, class)
@@ -81,6 +94,9 @@ func newMetrics(reg prometheus.Registerer, routes []route, live []liveRoute) (*m
 	for _, c := range []prometheus.Collector{m.requests, m.duration, m.waits, m.restored, m.timelineReads, m.timelineBytes} {
 		errs = append(errs, reg.Register(c))
 	}
+	if m.tenants != nil {
+		errs = append(errs, reg.Register(m.tenants))
+	}
 	return m, errors.Join(errs...)
 }
 
@@ -99,6 +115,7 @@ func (m *metrics) count(pattern string, status int) {
 type statusWriter struct {
 	http.ResponseWriter
 	status int
+	used   *usage.Tenant // nil until the caller is known
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -114,7 +131,9 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	return w.ResponseWriter.Write(b)
+	n, err := w.ResponseWriter.Write(b)
+	w.used.Add(usedBytes, n)
+	return n, err
 }
 
 // Unwrap serves http.ResponseController.

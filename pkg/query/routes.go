@@ -144,6 +144,8 @@ func (c *call) answer(rt route, of quota.Kind) error {
 		return &refusal{status: http.StatusForbidden, detail: fmt.Sprintf("these credentials do not allow to %s", rt.scope)}
 	}
 	c.tenant = id.Tenant
+	c.w.used = c.metrics.tenants.Of(c.tenant)
+	c.w.used.Add(usedRequests, 1)
 	done, err := c.cfg.Quotas.Tenant(c.tenant).Admit(c.w.Header(), quota.Requests, of)
 	if err != nil {
 		return err

@@ -527,6 +527,15 @@ func TestHandler_CountsRequests(t *testing.T) {
 	if want := 3 * (len(routes) + len(liveRoutes)); err != nil || got != want {
 		t.Errorf("%d series (%v), want %d: all outcomes are there from the start", got, err, want)
 	}
+	f.get("globex", "/v1/threads")
+	if err := testutil.GatherAndCompare(f.reg, strings.NewReader(`
+# HELP skein_query_tenant_requests_total Requests with valid credentials, of the largest tenants and of all others.
+# TYPE skein_query_tenant_requests_total counter
+skein_query_tenant_requests_total{tenant="acme"} 3
+skein_query_tenant_requests_total{tenant="other"} 1
+`), "skein_query_tenant_requests_total"); err != nil {
+		t.Error(err)
+	}
 	problems, err := testutil.GatherAndLint(f.reg)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)

@@ -42,7 +42,10 @@ type Config struct {
 	// Stall is how long a caller may take nothing of its answer.
 	Stall time.Duration
 	// Quotas are what each tenant may have by the operator's word.
-	Quotas     *quota.Quotas
+	Quotas *quota.Quotas
+	// TenantMetrics is how many tenants have counters of their own; 0: none.
+	TenantMetrics int
+
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -128,7 +131,7 @@ func New(cfg Config, r store.Reader, rr RecordReader, raw *RawLog, follow *tail.
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(cfg.Registerer, routes, liveRoutes)
+	m, err := newMetrics(cfg.Registerer, cfg.TenantMetrics, routes, liveRoutes)
 	if err != nil {
 		return nil, fmt.Errorf("registering query metrics: %w", err)
 	}

@@ -352,7 +352,7 @@ func TestState_ReadsARunOnce(t *testing.T) {
 
 func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, err := newMetrics(prometheus.NewRegistry(), nil, nil)
+		m, err := newMetrics(prometheus.NewRegistry(), 0, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -410,7 +410,7 @@ func TestState_OfAChildStartsFromItsParent(t *testing.T) {
 }
 
 func TestTimelines_AreFairToTenants(t *testing.T) {
-	m, err := newMetrics(prometheus.NewRegistry(), nil, nil)
+	m, err := newMetrics(prometheus.NewRegistry(), 0, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,6 +154,7 @@ audit_log: "-"
 {{- if $v.accessLog }}
 access_log: true
 {{- end }}
+tenant_metrics: {{ $v.tenantMetrics | int }}
 {{- end }}
 {{- if has .stage (list "indexer" "query") }}
 {{ include "skein.clickhouse" .root }}

@@ -1,0 +1,155 @@
+package usage
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Other is the label of all tenants that have none of their own. A tenant of this name is one of them.
+const Other = "other"
+
+const (
+	// window is how long a tenant is measured before it may take another's label.
+	window = time.Minute
+	// margin is how many times more it must have taken, so that two that take about the same do not change places again and again.
+	margin = 1.5
+)
+
+// Measure is one metric: its full name and its help.
+type Measure struct{ Name, Help string }
+
+// Counters are one counter a measure and tenant. The first measure says which tenants are the largest. While no more than n tenants
+// have come, each has its label from its first count on. Beyond that one that takes more gets the label of one that takes less; its
+// counter begins at 0 then, and what it took before is with Other. So no counter ever falls, but for one whose tenant lost its label: it
+// is gone. A tenant takes some 150 bytes as long as the process lives. Nil Counters count nothing.
+type Counters struct {
+	n     int
+	descs []*prometheus.Desc
+	now   func() time.Time
+
+	mu      sync.Mutex
+	tenants map[string]*Tenant
+	named   int
+	other   []uint64
+	ranked  time.Time // when labels were given out last
+}
+
+// Tenant is what one tenant has taken. Nil counts nothing.
+type Tenant struct {
+	name   string
+	counts []atomic.Uint64
+
+	// Below: guarded by Counters.mu. seen is what of counts is in shown or in other, score what of the first measure came lately.
+	seen, shown []uint64
+	named       bool
+	score       uint64
+}
+
+// New returns counters with labels for n tenants; nil where n is 0.
+func New(n int, now func() time.Time, measures ...Measure) *Counters {
+	if n <= 0 {
+		return nil
+	}
+	c := &Counters{n: n, now: now, tenants: map[string]*Tenant{}, other: make([]uint64, len(measures)), ranked: now()}
+	for _, m := range measures {
+		c.descs = append(c.descs, prometheus.NewDesc(m.Name, m.Help, []string{"tenant"}, nil))
+	}
+	return c
+}
+
+// Of returns a tenant's counts.
+func (c *Counters) Of(tenant string) *Tenant {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tenants[tenant]
+	if t == nil {
+		k := len(c.descs)
+		t = &Tenant{name: tenant, counts: make([]atomic.Uint64, k), seen: make([]uint64, k), shown: make([]uint64, k)}
+		if c.named < c.n && tenant != Other {
+			t.named = true
+			c.named++
+		}
+		c.tenants[tenant] = t
+	}
+	return t
+}
+
+// Add counts n of a measure, by its place among those of New.
+func (t *Tenant) Add(measure, n int) {
+	if t != nil && n > 0 {
+		t.counts[measure].Add(uint64(n))
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Counters) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Counters) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.tenants {
+		for i := range t.counts {
+			count := t.counts[i].Load()
+			came := count - t.seen[i]
+			t.seen[i] = count
+			if t.named {
+				t.shown[i] += came
+			} else {
+				c.other[i] += came
+			}
+			if i == 0 {
+				t.score += came
+			}
+		}
+	}
+	if c.now().Sub(c.ranked) >= window {
+		c.rank()
+	}
+	for _, t := range c.tenants {
+		for i, d := range c.descs {
+			if t.named {
+				ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(t.shown[i]), t.name)
+			}
+		}
+	}
+	for i, d := range c.descs {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(c.other[i]), Other)
+	}
+}
+
+// rank gives labels of those that take little to those that take much more.
+func (c *Counters) rank() {
+	c.ranked = c.now()
+	var named, rest []*Tenant
+	for _, t := range c.tenants {
+		switch {
+		case t.named:
+			named = append(named, t)
+		case t.name != Other && t.score > 0:
+			rest = append(rest, t)
+		}
+	}
+	byScore := func(a, b *Tenant) int { return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.name, b.name)) }
+	slices.SortFunc(named, byScore)
+	slices.SortFunc(rest, func(a, b *Tenant) int { return byScore(b, a) })
+	for i := 0; i < len(rest) && i < len(named) && float64(rest[i].score) > margin*float64(named[i].score); i++ {
+		named[i].named, rest[i].named = false, true
+		clear(named[i].shown)
+	}
+	for _, t := range c.tenants {
+		t.score /= 2 // what came long ago counts less
+	}
+}
