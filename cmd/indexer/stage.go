@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -22,12 +23,19 @@ func stage() app.Stage {
 		Long: `Write the run records of skein.runs to the lineage store: ClickHouse or, on one machine, a SQLite file,
 which one indexer writes and query processes beside it read. It waits until the topics (skein topics create)
 and the store's schema (skein migrate) are there. Start more of them on ClickHouse to share out the
-partitions.`,
+partitions, each with an --instance-id of its own.`,
 		Example: `  indexer --brokers kafka-0:9092 --clickhouse http://clickhouse-0:8123 --clickhouse-user skein`,
 		Flags: func(f *pflag.FlagSet) {
 			settings.add(f)
 		},
 		Check: func(p *app.Process) error {
+			if settings.instance == "" {
+				host, err := os.Hostname()
+				if err != nil {
+					return app.Usagef("the host has no name: say --instance-id NAME: %w", err)
+				}
+				settings.instance = host
+			}
 			if err := settings.config(p.Kafka()).Validate(); err != nil {
 				return app.Usagef("%w", err)
 			}
@@ -77,12 +85,14 @@ const sqliteDelay = 100 * time.Millisecond
 type settings struct {
 	store    stores.Choice
 	maxDelay time.Duration
+	instance string
 	flags    *pflag.FlagSet
 }
 
 func (s *settings) add(f *pflag.FlagSet) {
 	s.flags = f
 	s.store.Flags(f)
+	f.StringVar(&s.instance, "instance-id", "", "this process's own `NAME` in the group, stable over restarts; the host's name by default")
 	f.DurationVar(&s.maxDelay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay,
 		fmt.Sprintf("how long records are gathered before they are written; with --sqlite %v by default", sqliteDelay))
 }
@@ -90,7 +100,7 @@ func (s *settings) add(f *pflag.FlagSet) {
 // config returns the indexer's configuration. A --max-delay that is set counts with either store.
 func (s *settings) config(k kafka.Config) indexer.Config {
 	cfg := indexer.DefaultConfig(k)
-	cfg.MaxDelay = s.maxDelay
+	cfg.MaxDelay, cfg.InstanceID = s.maxDelay, s.instance
 	if s.store.IsSQLite() && !s.flags.Changed("max-delay") {
 		cfg.MaxDelay = sqliteDelay
 	}

@@ -14,6 +14,9 @@ const (
 	BadHeaders = "bad-headers"
 	// UnknownKind: a skein-kind that is not known, or does not belong on skein.events.
 	UnknownKind = "unknown-kind"
+	// Refused: the lineage store does not take the rows of a run record. The indexer's dead letters are run records, and
+	// their position is that of the run's first event.
+	Refused = "refused"
 )
 
 // Reasons lists the reasons.
@@ -44,7 +47,9 @@ func ChanceOf(reason string) Chance {
 		return ChanceNow
 	case Malformed, TooLarge, BadHeaders, UnknownKind:
 		return ChanceAfterChange
-	default: // AfterTerminal: a run of that id that was started since would take in what is not its own
+	default:
+		// AfterTerminal: a run of that id that was started since would take in what is not its own. Refused: it is no event; the
+		// index takes the run from skein.runs once the store does.
 		return ChanceNever
 	}
 }

@@ -2,6 +2,7 @@ package indexer
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,12 @@ import (
 // The broker does not check who owns a partition when offsets are committed. Commits are therefore
 // made while the lock is held, and a revocation waits for it: after OnRevoked has returned, and with
 // it before the next owner begins, nothing of that partition is committed here.
+//
+// A revocation also waits for the write that is under way. The next owner may read a tombstone and delete what is older:
+// rows that were written here after that would stay.
 type assignment struct {
+	writing sync.Mutex // held while a block is written and committed
+
 	mu     sync.Mutex
 	epochs map[int32]int64
 	last   int64
@@ -48,6 +54,20 @@ func (a *assignment) assigned(_ context.Context, _ *kgo.Client, topics map[strin
 }
 
 func (a *assignment) revoked(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	a.gone(topics)
+}
+
+// lost is revoked for a member that the group has thrown out: the partitions are another's already.
+func (a *assignment) lost(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+	a.gone(topics)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.joined = false
+}
+
+func (a *assignment) gone(topics map[string][]int32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, partitions := range topics {
@@ -58,14 +78,6 @@ func (a *assignment) revoked(_ context.Context, _ *kgo.Client, topics map[string
 		a.stops.Remove(partitions...)
 	}
 	a.count.Set(float64(len(a.epochs)))
-}
-
-// lost is revoked for a member that the group has thrown out.
-func (a *assignment) lost(ctx context.Context, cl *kgo.Client, topics map[string][]int32) {
-	a.revoked(ctx, cl, topics)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.joined = false
 }
 
 // isJoined reports whether this member has its place in the group.
@@ -82,11 +94,29 @@ func (a *assignment) epoch(partition int32) int64 {
 	return a.epochs[partition]
 }
 
-// current drops from a block what is no longer ours.
-func (a *assignment) current(b *block) {
+// copyEpochs returns the epochs of all partitions.
+func (a *assignment) copyEpochs() map[int32]int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b.keep(a.isCurrent)
+	return maps.Clone(a.epochs)
+}
+
+// current returns a block without what is no longer ours.
+func (a *assignment) current(b *block) *block {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return b.kept(a.isCurrent)
+}
+
+// ifCurrent calls f where the partition is ours, under that epoch, and holds other assignments up until it returns.
+func (a *assignment) ifCurrent(partition int32, epoch int64, f func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.isCurrent(partition, epoch) {
+		return false
+	}
+	f()
+	return true
 }
 
 // isCurrent must be called with the lock held. Epoch 0 is that of a partition that is not ours.

@@ -29,10 +29,11 @@ type progress struct {
 	epoch       int64
 }
 
-// block collects what is written together. Of several records of one run the newest one stays: a
-// row is a pure function of one record, and the store would drop the others. A tombstone stays as well,
-// also where the run's id came again behind it: it says that older rows go, the newer record does not.
-// Of erasures of a thread the newest stays.
+// block collects what is written together. It does not change once the writer has it.
+//
+// Of several records of one run the newest one stays: a row is a pure function of one record, and the store would drop
+// the others. A tombstone stays as well, also where the run's id came again behind it: it says that older rows go, the
+// newer record does not. Of erasures of a thread the newest stays.
 type block struct {
 	entries []entry
 	index   map[runKey]int
@@ -58,18 +59,33 @@ func (b *block) read(r *kgo.Record, epoch int64, now time.Time) {
 	b.progress[r.Partition] = progress{next: r.Offset + 1, leaderEpoch: r.LeaderEpoch, epoch: epoch}
 }
 
-// add takes in the entry of a record. Records of a run come in the order of their versions, since
-// they lie on one partition.
-func (b *block) add(e store.Entry, r *kgo.Record, epoch int64) {
-	size := int64(len(r.Key) + len(r.Value))
-	n := entry{Entry: e, bytes: size, epoch: epoch, timestamp: r.Timestamp}
-	if e.Position != nil {
-		b.positions[e.Partition] = n
+// full reports whether a record of that size would take the block over its limits. A block has at least one record.
+func (b *block) full(size int64, maxRecords int, maxBytes int64) bool {
+	return len(b.entries) > 0 && (len(b.entries) >= maxRecords || b.bytes+size > maxBytes)
+}
+
+// rowBytes is about what one row costs beside its text, in memory and on the server: a record of half a megabyte may
+// hold 200,000 messages.
+const rowBytes = 256
+
+// sizeOf is what the entry of a record adds to a block.
+func sizeOf(e store.Entry, r *kgo.Record) int64 {
+	rows := 1
+	if e.Run != nil {
+		rows += len(e.Run.Messages) + len(e.Run.InputMessages)
+	}
+	return int64(len(r.Key) + len(r.Value) + rowBytes*rows)
+}
+
+// add takes in an entry. Records of a run come in the order of their versions, since they lie on one partition.
+func (b *block) add(n entry) {
+	if n.Position != nil {
+		b.positions[n.Partition] = n
 		return
 	}
-	k := runKey{e.Tenant, e.ThreadID, e.RunID}
-	b.bytes += size
-	if i, ok := b.index[k]; ok && (e.Tombstone() || !b.entries[i].Tombstone()) {
+	k := runKey{n.Tenant, n.ThreadID, n.RunID}
+	b.bytes += n.bytes
+	if i, ok := b.index[k]; ok && (n.Tombstone() || !b.entries[i].Tombstone()) {
 		b.bytes -= b.entries[i].bytes
 		b.entries[i] = n
 		return
@@ -78,15 +94,13 @@ func (b *block) add(e store.Entry, r *kgo.Record, epoch int64) {
 	b.entries = append(b.entries, n)
 }
 
-// keep drops what was read under an assignment that has ended.
-func (b *block) keep(current func(partition int32, epoch int64) bool) {
+// kept returns the block without what was read under an assignment that has ended.
+func (b *block) kept(current func(partition int32, epoch int64) bool) *block {
 	kept := newBlock()
 	kept.opened = b.opened
 	for _, e := range b.entries {
 		if current(e.Partition, e.epoch) {
-			kept.index[runKey{e.Tenant, e.ThreadID, e.RunID}] = len(kept.entries)
-			kept.entries = append(kept.entries, e)
-			kept.bytes += e.bytes
+			kept.add(e)
 		}
 	}
 	for p, e := range b.positions {
@@ -99,38 +113,22 @@ func (b *block) keep(current func(partition int32, epoch int64) bool) {
 			kept.progress[p] = at
 		}
 	}
-	*b = *kept
+	return kept
 }
 
-// parts splits the entries into runs of at most that many records and bytes, each with at least one
-// record: a poll may give more than was asked for. Erasures come behind all records of runs, since they
-// say that those are there. The positions, few and small, are in the last one.
-func (b *block) parts(maxRecords int, maxBytes int64) [][]store.Entry {
-	var out [][]store.Entry
-	var part []store.Entry
-	var bytes int64
-	entries := slices.Clone(b.entries)
-	slices.SortStableFunc(entries, func(x, y entry) int {
-		switch {
-		case (x.Erasure == nil) == (y.Erasure == nil):
-			return 0
-		case x.Erasure == nil:
-			return -1
-		default:
-			return 1
+// ordered returns the entries as they are to be written: erasures come behind all records of runs, since they say that
+// those are there, and then positions, which say the same of erasures too.
+func (b *block) ordered() []store.Entry {
+	ordered := make([]store.Entry, 0, len(b.entries)+len(b.positions))
+	for _, erasures := range []bool{false, true} {
+		for _, e := range b.entries {
+			if (e.Erasure != nil) == erasures {
+				ordered = append(ordered, e.Entry)
+			}
 		}
-	})
-	for _, e := range entries {
-		if len(part) > 0 && (len(part) == maxRecords || bytes+e.bytes > maxBytes) {
-			out, part, bytes = append(out, part), nil, 0
-		}
-		part, bytes = append(part, e.Entry), bytes+e.bytes
 	}
 	for _, p := range slices.Sorted(maps.Keys(b.positions)) {
-		part = append(part, b.positions[p].Entry)
+		ordered = append(ordered, b.positions[p].Entry)
 	}
-	if len(part) > 0 {
-		out = append(out, part)
-	}
-	return out
+	return ordered
 }

@@ -1,22 +1,23 @@
 package indexer
 
 import (
-	"reflect"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
 func put(b *block, partition int32, offset int64, run string, bytes int, epoch int64) {
-	r := &kgo.Record{Partition: partition, Offset: offset, Value: make([]byte, bytes)}
-	b.read(r, epoch, time.Unix(1, 0))
-	b.add(store.Entry{Partition: partition, Version: offset, RunID: run}, r, epoch)
+	b.read(&kgo.Record{Partition: partition, Offset: offset}, epoch, time.Unix(1, 0))
+	b.add(entry{Entry: store.Entry{Partition: partition, Version: offset, RunID: run}, bytes: int64(bytes), epoch: epoch})
 }
 
 func TestBlock_KeepsTheNewestRecordOfARun(t *testing.T) {
@@ -39,13 +40,38 @@ func TestBlock_DropsWhatIsNoLongerOurs(t *testing.T) {
 	a.revoked(t.Context(), nil, map[string][]int32{"runs": {0, 1}})
 	a.assigned(t.Context(), nil, map[string][]int32{"runs": {1}}) // back again, but to be read anew
 	put(b, 0, 8, "d", 10, a.epoch(0))                             // epoch 0: not ours
-	a.current(b)
+	b = a.current(b)
 	if len(b.entries) != 1 || b.entries[0].Partition != 2 || len(b.progress) != 1 || b.bytes != 10 {
 		t.Errorf("entries %+v, progress %v", b.entries, b.progress)
 	}
 	put(b, 2, 9, "c", 4, a.epoch(2))
 	if len(b.entries) != 1 || b.bytes != 4 {
 		t.Errorf("after a newer record of the run: %+v, %d bytes", b.entries, b.bytes)
+	}
+}
+
+// Rows that are written behind a tombstone that the next owner has carried out would stay.
+func TestAssignment_ARevocationWaitsForTheWrite(t *testing.T) {
+	a := newAssignment(prometheus.NewGauge(prometheus.GaugeOpts{}), kafka.NewLag(time.Now), new(kafka.VersionStops))
+	a.assigned(t.Context(), nil, map[string][]int32{"runs": {0}})
+	a.writing.Lock()
+	begins, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		close(begins)
+		a.revoked(t.Context(), nil, map[string][]int32{"runs": {0}})
+		close(ended)
+	}()
+	<-begins
+	for range 10_000 {
+		runtime.Gosched()
+	}
+	if a.epoch(0) == 0 {
+		t.Error("the partition has gone in the middle of a write")
+	}
+	a.writing.Unlock()
+	<-ended
+	if a.epoch(0) != 0 {
+		t.Error("the partition is still ours")
 	}
 }
 
@@ -66,35 +92,38 @@ func TestAssignment_CommitsOnlyWhatIsOurs(t *testing.T) {
 	}
 }
 
-func TestBlock_Parts(t *testing.T) {
+func TestBlock_IsFullBeforeItsLimits(t *testing.T) {
 	for _, c := range []struct {
-		name       string
-		sizes      []int
-		maxRecords int
-		maxBytes   int64
-		want       []int
+		name  string
+		sizes []int
+		want  int // of how many records the first block is
 	}{
-		{"nothing", nil, 10, 100, nil},
-		{"all in one", []int{10, 20, 30}, 10, 100, []int{3}},
-		{"by count", []int{1, 1, 1, 1, 1}, 2, 100, []int{2, 2, 1}},
-		{"by bytes", []int{60, 40, 1, 99, 2}, 10, 100, []int{2, 2, 1}},
-		{"one above the limit", []int{1, 500, 1}, 10, 100, []int{1, 1, 1}},
+		{"all in one", []int{10, 20, 30}, 3},
+		{"by count", []int{1, 1, 1, 1, 1}, 4},
+		{"by bytes", []int{60, 40, 1}, 2},
+		{"one above the limit", []int{500, 1}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBlock()
 			for i, size := range c.sizes {
+				if b.full(int64(size), 4, 100) {
+					break
+				}
 				put(b, 0, int64(i), string('a'+rune(i)), size, 1)
 			}
-			parts := b.parts(c.maxRecords, c.maxBytes)
-			if len(parts) != len(c.want) {
-				t.Fatalf("%d parts, want %v", len(parts), c.want)
-			}
-			for i, p := range parts {
-				if len(p) != c.want[i] {
-					t.Errorf("part %d has %d entries, want %d", i, len(p), c.want[i])
-				}
+			if len(b.entries) != c.want {
+				t.Errorf("a block of %d, want %d", len(b.entries), c.want)
 			}
 		})
+	}
+}
+
+// A record of half a megabyte can hold hundreds of thousands of messages, each of which is a row.
+func TestSizeOf_CountsRows(t *testing.T) {
+	r := &kgo.Record{Value: make([]byte, 1000)}
+	e := store.Entry{Run: &record.Run{Messages: make([]agui.Message, 9), InputMessages: make([]agui.Message, 90)}}
+	if got := sizeOf(e, r); got != 1000+100*rowBytes {
+		t.Errorf("%d bytes", got)
 	}
 }
 
@@ -102,9 +131,7 @@ func TestBlock_Parts(t *testing.T) {
 func TestBlock_KeepsATombstoneBeforeANewerRecord(t *testing.T) {
 	b := newBlock()
 	put := func(offset int64, run *record.Run) {
-		r := &kgo.Record{Offset: offset}
-		b.read(r, 1, time.Unix(1, 0))
-		b.add(store.Entry{Version: offset, RunID: "a", Run: run}, r, 1)
+		b.add(entry{Entry: store.Entry{Version: offset, RunID: "a", Run: run}, epoch: 1})
 	}
 	put(1, &record.Run{})
 	put(2, nil)
@@ -123,24 +150,18 @@ func TestBlock_KeepsATombstoneBeforeANewerRecord(t *testing.T) {
 func TestBlock_WritesErasuresBehindAllRuns(t *testing.T) {
 	b := newBlock()
 	erase := func(offset, below int64) {
-		r := &kgo.Record{Offset: offset, Value: make([]byte, 10)}
-		b.read(r, 1, time.Unix(1, 0))
-		b.add(store.Entry{Version: offset, ThreadID: "t", Erasure: &store.Erasure{Below: below}}, r, 1)
+		b.add(entry{Entry: store.Entry{Version: offset, ThreadID: "t", Erasure: &store.Erasure{Below: below}}, epoch: 1})
 	}
 	erase(1, 5)
 	put(b, 0, 2, "a", 10, 1) // a tombstone
 	put(b, 0, 3, "b", 10, 1)
 	erase(4, 9)
 	b.positions[0] = entry{Entry: store.Entry{Version: 5, Position: &store.Position{Next: 10}}}
-	var got [][]int64
-	for _, part := range b.parts(1, 1<<20) {
-		var versions []int64
-		for _, e := range part {
-			versions = append(versions, e.Version)
-		}
-		got = append(got, versions)
+	var got []int64
+	for _, e := range b.ordered() {
+		got = append(got, e.Version)
 	}
-	if want := [][]int64{{2}, {3}, {4, 5}}; !reflect.DeepEqual(got, want) {
+	if want := []int64{2, 3, 4, 5}; !slices.Equal(got, want) {
 		t.Errorf("written are %v, want %v", got, want)
 	}
 }

@@ -17,8 +17,13 @@ type Config struct {
 	Kafka kafka.Config
 	// Group is the consumer group.
 	Group string
+	// InstanceID is this process's own name in the group, stable over restarts (a pod's name): one that was killed and is
+	// started again within 10 s has its partitions at once. A second process of the same name throws the first one out. Empty:
+	// the brokers give it a name, and a killed one's partitions stand still for 10 s.
+	InstanceID string
 	// MaxRecords, MaxBytes and MaxDelay bound one block: it is written when the first of them is
-	// reached. A single record above MaxBytes is a block of its own.
+	// reached and the block before it is written. A record counts with its bytes and 256 for each row that it becomes; one above
+	// MaxBytes is a block of its own.
 	MaxRecords int
 	MaxBytes   int64
 	MaxDelay   time.Duration
@@ -62,7 +67,6 @@ func (c Config) Validate() error {
 	wrong(c.MaxRecords < 1, "a block of %d records; at least 1 is needed", c.MaxRecords)
 	wrong(c.MaxBytes < 1, "a block of %d bytes; at least 1 is needed", c.MaxBytes)
 	wrong(c.MaxDelay <= 0, "a block's delay of %v; it must be above zero", c.MaxDelay)
-	// A poll holds rebalances up; the group throws a member out that does so for a minute.
 	wrong(c.MaxDelay > 30*time.Second, "a block's delay of %v; 30s is the most", c.MaxDelay)
 	wrong(c.MinBackoff <= 0 || c.MaxBackoff < c.MinBackoff, "backoff from %v to %v; want 0 < from <= to", c.MinBackoff, c.MaxBackoff)
 	wrong(c.DrainTimeout <= 0, "a drain timeout of %v; it must be above zero", c.DrainTimeout)

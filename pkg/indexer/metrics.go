@@ -12,6 +12,7 @@ import (
 // metrics are the stage's.
 type metrics struct {
 	records       *prometheus.CounterVec
+	refused       prometheus.Counter
 	blockRecords  prometheus.Histogram
 	blockBytes    prometheus.Histogram
 	writeDuration prometheus.Histogram
@@ -30,6 +31,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "skein_indexer_records_total",
 			Help: "Records of skein.runs that were read, by what became of them.",
 		}, []string{"outcome"}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_indexer_refused_total", Help: "Runs that the store refused and that are in the dead letters.",
+		}),
 		blockRecords: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_indexer_block_records", Help: "Entries in one block.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
@@ -66,7 +70,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.records, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors, m.stops.Gauge("indexer"),
+		m.records, m.refused, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors, m.stops.Gauge("indexer"),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "skein_indexer_lag_seconds",
 			Help: "Age of the oldest record that was read and whose row is not durable, or lies on a stalled partition, now; 0 at the end.",

@@ -64,9 +64,8 @@ func TestService_IndexesPositions(t *testing.T) {
 }
 
 func putPosition(b *block, partition int32, offset, next, epoch int64) {
-	r := &kgo.Record{Partition: partition, Offset: offset, Value: record.EncodeProgress(record.Progress{Next: next})}
-	b.read(r, epoch, time.Unix(1, 0))
-	b.add(store.Entry{Partition: partition, Version: offset, Position: &store.Position{Next: next}}, r, epoch)
+	b.read(&kgo.Record{Partition: partition, Offset: offset}, epoch, time.Unix(1, 0))
+	b.add(entry{Entry: store.Entry{Partition: partition, Version: offset, Position: &store.Position{Next: next}}, epoch: epoch})
 }
 
 // A position says that what lies before it is there: it must not be written before that is.
@@ -78,18 +77,12 @@ func TestBlock_WritesPositionsAfterAllThatTheySpeakOf(t *testing.T) {
 	putPosition(b, 0, 3, 11, 1)
 	putPosition(b, 1, 2, 5, 1)
 	put(b, 0, 4, "c", 10, 1)
-	parts := b.parts(2, 1000)
-	if len(parts) != 2 || len(parts[0]) != 2 || len(parts[1]) != 3 {
-		t.Fatalf("parts %+v", parts)
+	last := b.ordered()
+	if len(last) != 5 {
+		t.Fatalf("entries %+v", last)
 	}
-	for _, e := range parts[0] {
-		if e.Position != nil {
-			t.Errorf("a position in the first part: %+v", e)
-		}
-	}
-	last := parts[1]
-	if last[0].RunID != "c" || last[1].Position.Next != 11 || last[1].Version != 3 || last[2].Partition != 1 || last[2].Position.Next != 5 {
-		t.Errorf("the last part: %+v", last)
+	if last[2].RunID != "c" || last[3].Position.Next != 11 || last[3].Version != 3 || last[4].Partition != 1 || last[4].Position.Next != 5 {
+		t.Errorf("entries %+v", last)
 	}
 	if b.progress[0].next != 5 || b.progress[1].next != 3 {
 		t.Errorf("progress %v", b.progress)
@@ -100,9 +93,8 @@ func TestBlock_HasPositionsAlone(t *testing.T) {
 	b := newBlock()
 	putPosition(b, 0, 1, 10, 1)
 	putPosition(b, 1, 1, 20, 2)
-	b.keep(func(partition int32, epoch int64) bool { return partition == 1 && epoch == 2 })
-	parts := b.parts(10, 1000)
-	if len(parts) != 1 || len(parts[0]) != 1 || parts[0][0].Position.Next != 20 || b.opened.IsZero() {
-		t.Errorf("parts %+v of a block in which only partition 1 is ours", parts)
+	b = b.kept(func(partition int32, epoch int64) bool { return partition == 1 && epoch == 2 })
+	if e := b.ordered(); len(e) != 1 || e[0].Position.Next != 20 || b.opened.IsZero() {
+		t.Errorf("entries %+v of a block in which only partition 1 is ours", e)
 	}
 }

@@ -4,21 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// Service is the indexer. One goroutine polls, writes and commits.
+// Service is the indexer. One goroutine polls, one decodes what was polled into blocks, and one writes blocks and commits.
+// Each waits for the next one, so that what is in memory is bounded.
 type Service struct {
 	cfg     Config
 	store   store.Writer
@@ -28,11 +28,8 @@ type Service struct {
 	mu    sync.Mutex
 	fault error // why the last block could not be written; nil: it could
 
-	// busy is since when the work has been at its present turn, in nanoseconds; 0 while it waits for records.
+	// busy is since when the writer has been at its present turn, in nanoseconds; 0 while it waits for a block.
 	busy atomic.Int64
-	// said are the errors that were logged since something was read, or written: each try ends like the one
-	// before.
-	said map[string]bool
 }
 
 // New checks the configuration and registers the metrics. Nothing is opened before Run.
@@ -44,7 +41,7 @@ func New(cfg Config, w store.Writer) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering indexer metrics: %w", err)
 	}
-	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag, m.stops), said: make(map[string]bool)}, nil
+	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag, m.stops)}, nil
 }
 
 // Ready returns nil while the group has given this member its partitions (which may be none) and the
@@ -83,8 +80,9 @@ func (s *Service) Run(ctx context.Context) error {
 		return err
 	}
 	cl, err := kafka.NewGroupReader(s.cfg.Kafka, kafka.GroupOptions{
-		Group:  s.cfg.Group,
-		Topics: []string{s.cfg.Kafka.Topics().Runs},
+		Group:      s.cfg.Group,
+		InstanceID: s.cfg.InstanceID,
+		Topics:     []string{s.cfg.Kafka.Topics().Runs},
 		OnAssigned: func(ctx context.Context, cl *kgo.Client, topics map[string][]int32) {
 			s.owned.assigned(ctx, cl, topics)
 			cl.ResumeFetchPartitions(topics) // stop may have paused them when they were last ours
@@ -95,19 +93,38 @@ func (s *Service) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting indexer: %w", err)
 	}
-	defer cl.CloseAllowingRebalance()
-	b := newBlock()
-	for ctx.Err() == nil {
-		if err := s.poll(ctx, cl, b); err != nil {
-			return err
-		}
-		if s.due(b) {
-			// An error is that ctx has ended: the block is written below.
-			_ = s.flush(ctx, cl, b)
-		}
-		cl.AllowRebalance()
+	err = s.index(ctx, cl)
+	member, _ := cl.GroupMetadata()
+	cl.CloseAllowingRebalance()
+	if err != nil || s.cfg.InstanceID == "" {
+		return err
 	}
-	return s.drain(ctx, cl, b)
+	// A static member that stops keeps its partitions, for the session's time, for a restart. This one may not come back.
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := kafka.LeaveGroup(leaving, s.cfg.Kafka, s.cfg.Group, member, s.cfg.InstanceID); err != nil {
+		s.cfg.Logger.WarnContext(ctx, "leaving the group failed; its partitions stand still until the session has timed out", "error", err)
+	}
+	return nil
+}
+
+// index runs the three stages until ctx ends, and the last two until what was polled is written or DrainTimeout is over.
+func (s *Service) index(ctx context.Context, cl *kgo.Client) error {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.DrainTimeout, cancel) })()
+	polls, blocks := make(chan polled), make(chan *block)
+	p := &poller{Service: s, said: said{}}
+	g := &gatherer{Service: s, client: cl, block: newBlock(), blocks: blocks}
+	w := &writer{Service: s, client: cl, said: said{}, durable: map[int32]progress{}}
+	var stages errgroup.Group
+	stages.Go(func() error { return p.run(ctx, cl, polls) })
+	stages.Go(func() error { g.run(work, polls); return nil })
+	stages.Go(func() error {
+		defer cancel() // nobody takes blocks any more
+		return w.run(work, blocks)
+	})
+	return stages.Wait()
 }
 
 // follow returns once the store's rows are known to be of the topic that is there now, or ctx has ended. A topic that
@@ -119,6 +136,7 @@ func (s *Service) follow(ctx context.Context) error {
 		return fmt.Errorf("starting indexer: %w", err)
 	}
 	defer adm.Close()
+	said := said{}
 	for try := 0; ctx.Err() == nil; try++ {
 		err := s.followOnce(ctx, adm)
 		switch {
@@ -126,11 +144,10 @@ func (s *Service) follow(ctx context.Context) error {
 			return fmt.Errorf("reading %s: %w; empty the store and reset group %s to build the index anew", s.cfg.Kafka.Topics().Runs, err, s.cfg.Group)
 		case err == nil:
 			s.stands(nil)
-			clear(s.said)
 			return nil
 		case ctx.Err() == nil:
 			s.stands(err)
-			s.cfg.Logger.Log(ctx, s.level(err), "asking what to index failed; trying again", "error", err)
+			s.cfg.Logger.Log(ctx, said.level(err), "asking what to index failed; trying again", "error", err)
 			s.wait(ctx, try)
 		}
 	}
@@ -148,188 +165,13 @@ func (s *Service) followOnce(ctx context.Context, adm *kadm.Client) error {
 	return s.store.Follow(ctx, id.String())
 }
 
-// poll reads into the block until something comes or the block is due.
-func (s *Service) poll(ctx context.Context, cl *kgo.Client, b *block) error {
-	wait, cancel := ctx, func() {}
-	if !b.opened.IsZero() {
-		wait, cancel = context.WithDeadline(ctx, b.opened.Add(s.cfg.MaxDelay))
-	}
-	s.busy.Store(0)
-	fetches := cl.PollRecords(wait, max(s.cfg.MaxRecords-len(b.entries), 1))
-	s.busy.Store(time.Now().UnixNano())
-	cancel()
-	if fetches.NumRecords() > 0 {
-		clear(s.said)
-	}
-	for _, f := range fetches.Errors() {
-		if errors.Is(f.Err, context.Canceled) || errors.Is(f.Err, context.DeadlineExceeded) {
-			continue // ours
-		}
-		if errors.Is(f.Err, kafka.ErrUnpackLater) {
-			continue
-		}
-		s.metrics.fetchErrors.Inc()
-		if errors.Is(f.Err, kerr.OffsetOutOfRange) || errors.Is(f.Err, kerr.UnknownTopicID) {
-			// The topic was made anew or cut: what the store has belongs to another one.
-			return fmt.Errorf("reading %s partition %d: the group's offset is not in the log; empty the store and reset group %s to build the index anew: %w",
-				f.Topic, f.Partition, s.cfg.Group, f.Err)
-		}
-		s.cfg.Logger.Log(ctx, s.level(f.Err), "reading failed; trying again", "topic", f.Topic, "partition", f.Partition, "error", f.Err)
-		s.wait(ctx, 0)
-	}
-	fetches.EachRecord(func(r *kgo.Record) { s.take(ctx, cl, b, r) })
-	return nil
-}
-
-// take decodes a record into the block. Rebalances are held up since the poll, so the partition's
-// epoch is the one under which the record was fetched.
-func (s *Service) take(ctx context.Context, cl *kgo.Client, b *block, r *kgo.Record) {
-	if s.metrics.stops.Has(r.Partition) { // fetched together with the record at which it stopped
-		return
-	}
-	if err := kafka.CheckVersion(r); err != nil {
-		s.stop(ctx, cl, r, err)
-		return
-	}
-	epoch := s.owned.epoch(r.Partition)
-	s.metrics.lag.Read(r.Partition, r.Timestamp)
-	b.read(r, epoch, time.Now())
-	e, what, err := decode(r)
-	s.metrics.records.WithLabelValues(string(what)).Inc()
-	switch {
-	case err != nil:
-		s.cfg.Logger.WarnContext(ctx, "record skipped", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
-	case what == outcomeRun || what == outcomeTombstone || what == outcomeErasure || what == outcomeProgress:
-		b.add(e, r, epoch)
-	}
-}
-
-// stop reads nothing more of a partition: what lies before the record is written and committed, and whoever owns the partition
-// after an upgrade begins with the record.
-func (s *Service) stop(ctx context.Context, cl *kgo.Client, r *kgo.Record, err error) {
-	cl.PauseFetchPartitions(map[string][]int32{r.Topic: {r.Partition}})
-	s.metrics.records.WithLabelValues(string(outcomeUnknownVersion)).Inc()
-	s.metrics.stops.Add(r.Partition, err)
-	s.cfg.Logger.ErrorContext(ctx, "partition stopped: a newer version wrote its next record; update this process",
-		"topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
-}
-
-// level is that of the log for an error that is tried again: a warning once.
-func (s *Service) level(err error) slog.Level {
-	if said := err.Error(); !s.said[said] {
-		s.said[said] = true
-		return slog.LevelWarn
-	}
-	return slog.LevelDebug
-}
-
-// Turned is when Run has last come round: read, or tried to write. It is now where Run waits for records.
+// Turned returns when the writer last came round: took a block, or tried to write one. It is now while it waits for one.
 // While the store or Kafka does not answer one turn may take 4 minutes; else seconds.
 func (s *Service) Turned() time.Time {
 	if at := s.busy.Load(); at != 0 {
 		return time.Unix(0, at)
 	}
 	return time.Now()
-}
-
-// due reports whether a block must be written now.
-func (s *Service) due(b *block) bool {
-	return !b.opened.IsZero() &&
-		(len(b.entries) >= s.cfg.MaxRecords || b.bytes >= s.cfg.MaxBytes || time.Since(b.opened) >= s.cfg.MaxDelay)
-}
-
-// flush writes the block, then commits, and empties it. While the store is away it tries again for
-// as long as ctx lasts, and lets partitions go to others meanwhile. An error says that the block is
-// not durable; it then still holds what is to be written.
-func (s *Service) flush(ctx context.Context, cl *kgo.Client, b *block) error {
-	for try := 0; ; try++ {
-		err := s.write(ctx, b)
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-		s.metrics.writeErrors.Inc()
-		s.stands(err)
-		s.cfg.Logger.Log(ctx, s.level(err), "writing to the store failed; trying again", "error", err)
-		s.busy.Store(time.Now().UnixNano())
-		cl.AllowRebalance()
-		s.wait(ctx, try)
-		s.owned.current(b)
-	}
-	s.stands(nil)
-	clear(s.said)
-	s.commit(ctx, cl, b)
-	return nil
-}
-
-// writeTimeout bounds one call of the store, which may be many statements: less than the 5 minutes after which
-// a turn counts as one that stands still. What of it was done before costs little when it is tried again.
-const writeTimeout = 4 * time.Minute
-
-// write makes all entries durable. After an error some may be: to write them again changes nothing.
-func (s *Service) write(ctx context.Context, b *block) error {
-	for _, part := range b.parts(s.cfg.MaxRecords, s.cfg.MaxBytes) {
-		start := time.Now()
-		s.busy.Store(start.UnixNano())
-		if err := s.writePart(ctx, part); err != nil {
-			return fmt.Errorf("writing block: %w", err)
-		}
-		s.metrics.writeDuration.Observe(time.Since(start).Seconds())
-		s.metrics.blockRecords.Observe(float64(len(part)))
-	}
-	if len(b.entries) > 0 {
-		s.metrics.blockBytes.Observe(float64(b.bytes))
-	}
-	for _, e := range b.entries {
-		s.metrics.age.Observe(max(time.Since(e.timestamp).Seconds(), 0))
-	}
-	for p := range b.progress {
-		s.metrics.lag.Done(p)
-	}
-	return nil
-}
-
-func (s *Service) writePart(ctx context.Context, part []store.Entry) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	return s.store.Write(ctx, part)
-}
-
-// commit moves the group's offsets behind what is durable. If that fails, the offsets stay in the
-// emptied block, which is due again after MaxDelay.
-func (s *Service) commit(ctx context.Context, cl *kgo.Client, b *block) {
-	topic := s.cfg.Kafka.Topics().Runs
-	done := b.progress
-	*b = *newBlock()
-	err := s.owned.whileCurrent(done, func(ours map[int32]progress) error {
-		offsets := make(map[int32]kgo.EpochOffset, len(ours))
-		for p, at := range ours {
-			offsets[p] = kgo.EpochOffset{Epoch: at.leaderEpoch, Offset: at.next}
-		}
-		return commitSync(ctx, cl, map[string]map[int32]kgo.EpochOffset{topic: offsets})
-	})
-	if err == nil {
-		return
-	}
-	b.progress, b.opened = done, time.Now()
-	if ctx.Err() == nil {
-		s.metrics.commitErrors.Inc()
-		s.cfg.Logger.Log(ctx, s.level(err), "committing offsets failed; trying again with the next block", "topic", topic, "error", err)
-	}
-}
-
-// drain writes and commits what was read before ctx ended. If that does not work in time, the next
-// owner reads it again.
-func (s *Service) drain(ctx context.Context, cl *kgo.Client, b *block) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
-	defer cancel()
-	s.owned.current(b)
-	if len(b.progress) == 0 {
-		return nil
-	}
-	return s.flush(ctx, cl, b)
 }
 
 // wait pauses before another try: doubling, with a random part, until ctx ends.

@@ -40,7 +40,7 @@ type fakeStore struct {
 	silent  error  // in the place of saying which
 	fail    error
 	failed  int
-	onWrite func([]store.Entry)
+	onWrite func([]store.Entry) error
 }
 
 func newFakeStore() *fakeStore {
@@ -73,7 +73,9 @@ func (f *fakeStore) Write(ctx context.Context, entries []store.Entry) error {
 		return f.fail
 	}
 	if f.onWrite != nil {
-		f.onWrite(entries)
+		if err := f.onWrite(entries); err != nil {
+			return err
+		}
 	}
 	f.blocks = append(f.blocks, slices.Clone(entries))
 	for _, e := range entries {
@@ -364,7 +366,7 @@ func TestService_WaitsForTheStoreAndCommitsAfterIt(t *testing.T) {
 	var before map[int32]int64
 	st.set(func(f *fakeStore) {
 		f.fail = nil
-		f.onWrite = func([]store.Entry) { before = committed(t, cfg) }
+		f.onWrite = func([]store.Entry) error { before = committed(t, cfg); return nil }
 	})
 	until(t, "the row is there", func() bool { return st.text() == "acme/thread/a 0:0 finished\n" })
 	until(t, "the offset is committed", func() bool { return committed(t, cfg)[0] == 1 })
@@ -591,21 +593,25 @@ func (w *bounded) Write(ctx context.Context, entries []store.Entry) error {
 // Whether a restart would help is decided by how long a turn takes, and a block may be many statements.
 func TestService_NoTurnIsLongerThanOneBoundedWrite(t *testing.T) {
 	cfg := testConfig(kafka.Config{Brokers: []string{"127.0.0.1:1"}})
-	cfg.MaxRecords = 1
 	w := &bounded{fakeStore: newFakeStore()}
 	s, err := New(cfg, w)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.turned = s.Turned
-	b := newBlock()
-	put(b, 0, 1, "a", 10, 1)
-	put(b, 0, 2, "b", 10, 1)
-	if err := s.write(t.Context(), b); err != nil {
+	// Each of the two is a write of its own, as the store refuses both together.
+	w.onWrite = func(entries []store.Entry) error {
+		if len(entries) > 1 {
+			return store.ErrRefused
+		}
+		return nil
+	}
+	all := []store.Entry{{Version: 1, RunID: "a"}, {Version: 2, RunID: "b"}}
+	if err := (&sieve{store: w, busy: &s.busy}).write(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
-	if len(w.turns) != 2 || !w.turns[1].After(w.turns[0]) {
-		t.Errorf("turns began at %v, want another with each of two writes", w.turns)
+	if len(w.turns) != 3 || !w.turns[1].After(w.turns[0]) || !w.turns[2].After(w.turns[1]) {
+		t.Errorf("turns began at %v, want another with each of three writes", w.turns)
 	}
 	for _, limit := range w.limits {
 		if limit <= 0 || limit > writeTimeout {

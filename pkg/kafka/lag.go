@@ -23,6 +23,8 @@ type waiting struct {
 	opening time.Time
 	// oldest and newest are the times of the records that were read and are not done; zero: there are none.
 	oldest, newest time.Time
+	// takenOldest and takenNewest are those of the records among them that are being worked on (Taken).
+	takenOldest, takenNewest time.Time
 	// doneTo is the time of the newest record that is done, doneAt when it was.
 	doneTo, doneAt time.Time
 	// stalled is the time of the oldest record that is there and is not given out; zero: there is none.
@@ -46,7 +48,7 @@ func (l *Lag) Opening(partitions ...int32) {
 	for _, p := range partitions {
 		since := l.now()
 		if w := l.partitions[p]; w != nil {
-			for _, before := range []time.Time{w.opening, w.oldest} {
+			for _, before := range []time.Time{w.opening, w.undone()} {
 				if !before.IsZero() && before.Before(since) {
 					since = before
 				}
@@ -101,14 +103,41 @@ func (l *Lag) Read(partition int32, at time.Time) {
 	}
 }
 
-// Done says that everything is done that was read of a partition.
+// Taken says that what was read of partitions until now is being worked on: the next Done is of that, and of nothing that is
+// read meanwhile. A Done that came before it was of the same.
+func (l *Lag) Taken(partitions ...int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range partitions {
+		if w := l.partitions[p]; w != nil {
+			w.takenOldest, w.takenNewest = w.oldest, w.newest
+			w.oldest, w.newest = time.Time{}, time.Time{}
+		}
+	}
+}
+
+// Done says that everything is done that was taken of a partition or, where nothing was, everything that was read.
 func (l *Lag) Done(partition int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w := l.partitions[partition]; w != nil && !w.oldest.IsZero() {
+	w := l.partitions[partition]
+	switch {
+	case w == nil:
+	case !w.takenOldest.IsZero():
+		w.doneTo, w.doneAt = w.takenNewest, l.now()
+		w.takenOldest, w.takenNewest, w.stalled = time.Time{}, time.Time{}, time.Time{}
+	case !w.oldest.IsZero():
 		w.doneTo, w.doneAt = w.newest, l.now()
 		w.oldest, w.newest, w.stalled = time.Time{}, time.Time{}, time.Time{}
 	}
+}
+
+// undone is the time of the oldest record that was read and is not done; zero: there is none.
+func (w *waiting) undone() time.Time {
+	if w.takenOldest.IsZero() || !w.oldest.IsZero() && w.oldest.Before(w.takenOldest) {
+		return w.oldest
+	}
+	return w.takenOldest
 }
 
 // reading returns the partitions that are ours and read, and whether something was read there and is not done.
@@ -118,7 +147,7 @@ func (l *Lag) reading() map[int32]bool {
 	out := make(map[int32]bool, len(l.partitions))
 	for p, w := range l.partitions {
 		if w.opening.IsZero() {
-			out[p] = !w.oldest.IsZero()
+			out[p] = !w.undone().IsZero()
 		}
 	}
 	return out
@@ -146,8 +175,8 @@ func (l *Lag) Seconds() float64 {
 			longest = max(longest, now.Sub(w.stalled))
 		}
 		switch {
-		case !w.oldest.IsZero():
-			longest = max(longest, now.Sub(w.oldest))
+		case !w.undone().IsZero():
+			longest = max(longest, now.Sub(w.undone()))
 		case !w.opening.IsZero():
 			longest = max(longest, now.Sub(w.opening))
 		case !w.doneAt.IsZero() && now.Sub(w.doneAt) < afterglow:

@@ -47,3 +47,32 @@ func TestLag_IsTheAgeOfTheOldestThatIsNotDone(t *testing.T) {
 	l.Only()
 	step("all were taken away", 70, 0)
 }
+
+// Records that are read while others are worked on are not done when those are.
+func TestLag_KeepsApartWhatIsWorkedOnAndWhatIsReadMeanwhile(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := start.Add(10 * time.Second)
+	l := kafka.NewLag(func() time.Time { return now })
+	lag := func(what string, want float64) {
+		t.Helper()
+		if got := l.Seconds(); got != want {
+			t.Errorf("%s: the lag is %v, want %v", what, got, want)
+		}
+	}
+	read := func(seconds int) { l.Read(0, start.Add(time.Duration(seconds)*time.Second)) }
+	l.Opened(0)
+	read(1)
+	l.Taken(0)
+	read(4)
+	lag("the first one is worked on", 9)
+	l.Done(0)
+	lag("the second one waits", 6)
+	l.Done(0) // before it was said that it is worked on
+	l.Taken(0)
+	read(7)
+	lag("the third one waits", 3)
+	l.Taken(0)
+	l.Opening(0)
+	now = now.Add(time.Second)
+	lag("what was worked on is read again", 4)
+}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -43,8 +45,8 @@ type GroupOptions struct {
 	Group string
 	// Topics are read whole, from the group's committed offsets, else from their start.
 	Topics []string
-	// InstanceID makes the member static (KIP-345): a restart within 10 s then moves no partition.
-	// Empty: dynamic.
+	// InstanceID makes the member static (KIP-345): a restart within 10 s then moves no partition. So
+	// Close does not leave the group: see LeaveGroup. Empty: dynamic.
 	InstanceID string
 	// OnAssigned, OnRevoked and OnLost are called as kgo describes; each may be nil. Commit what is
 	// done in OnRevoked; commit nothing in OnLost and nothing of these partitions afterwards.
@@ -94,6 +96,31 @@ func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
 		opts = append(opts, kgo.OnPartitionsLost(o.OnLost))
 	}
 	return cfg.newClient("group-"+o.Group, true, opts...)
+}
+
+// LeaveGroup takes a static member, whose client was closed, out of its group, so that the others have its partitions at once.
+// Where another process has taken the instance id since, it is an error.
+func LeaveGroup(ctx context.Context, cfg Config, group, member, instance string) error {
+	cl, err := cfg.newClient("leave", false)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	leaves := kmsg.NewLeaveGroupRequestMember()
+	leaves.MemberID, leaves.InstanceID = member, &instance
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group, req.Members = group, append(req.Members, leaves)
+	resp, err := req.RequestWith(ctx, cl)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err == nil && len(resp.Members) == 1 {
+		err = kerr.ErrorForCode(resp.Members[0].ErrorCode)
+	}
+	if err != nil {
+		return fmt.Errorf("leaving group %s as %s: %w", group, instance, err)
+	}
+	return nil
 }
 
 // NewDirectReader makes a reader of named partitions of one topic, outside of any group: from is the

@@ -21,6 +21,10 @@ var ErrSchema = errors.New("the store's schema does not fit this binary")
 // offsets of one log tell.
 var ErrOtherTopic = errors.New("the rows in the store are of another topic")
 
+// ErrRefused says that the store does not take what it was given, however often it is tried: the data is the reason, not
+// the weather. Of several entries it does not say which one.
+var ErrRefused = errors.New("the store refuses the data")
+
 // Entry is one record of skein.runs as the indexer hands it over: of a run (Run is set), of a run's
 // deletion (a tombstone: it names a run, and Run is nil), of a thread's erasure (Erasure is set; it names
 // no run), or of how far its partition is decided (Position is set; it names no tenant, thread or run).
@@ -122,7 +126,7 @@ type Writer interface {
 	// store has for its run changes nothing, nor does an older erasure of its thread, or a position
 	// that is not beyond the one it has. Erasures are not seen before the rows of the entries they
 	// come with, and positions not before either. Either all entries are written or an error is
-	// returned and the call may be repeated.
+	// returned and the call may be repeated; ErrRefused says that this does not help.
 	Write(ctx context.Context, entries []Entry) error
 	Close() error
 }

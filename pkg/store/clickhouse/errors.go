@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/skeinhq/skein/pkg/store"
 )
 
 // What is wrong with the server, for those who wait until it is over. Each error says what to do.
@@ -58,6 +60,33 @@ var codes = map[int32]error{
 	394: ErrUnavailable, // QUERY_WAS_CANCELLED
 	692: ErrUnavailable, // TOO_MANY_MUTATIONS
 	999: ErrUnavailable, // KEEPER_EXCEPTION
+}
+
+// refusals are the server's error codes that say of an insert that a row is the reason. Any other code counts as weather:
+// to wait loses nothing.
+var refusals = map[int32]bool{
+	6:   true, // CANNOT_PARSE_TEXT
+	38:  true, // CANNOT_PARSE_DATE
+	41:  true, // CANNOT_PARSE_DATETIME
+	53:  true, // TYPE_MISMATCH
+	69:  true, // ARGUMENT_OUT_OF_BOUND
+	70:  true, // CANNOT_CONVERT_TYPE
+	72:  true, // CANNOT_PARSE_NUMBER
+	117: true, // INCORRECT_DATA
+	128: true, // TOO_LARGE_ARRAY_SIZE
+	131: true, // TOO_LARGE_STRING_SIZE
+	349: true, // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
+	395: true, // FUNCTION_THROW_IF_VALUE_IS_NON_ZERO, in a materialized view
+	469: true, // VIOLATED_CONSTRAINT
+}
+
+// explainInsert is explain for an insert.
+func explainInsert(err error) error {
+	var ex *ch.Exception
+	if errors.As(err, &ex) && refusals[ex.Code] {
+		return fmt.Errorf("%w: %w", store.ErrRefused, err)
+	}
+	return explain(err)
 }
 
 // explain adds what an error means. The server's or the network's own text stays.

@@ -59,7 +59,7 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	}
 	b, err := newBatch(entries)
 	if err != nil {
-		return fmt.Errorf("writing %d records: %w", len(entries), err)
+		return fmt.Errorf("writing %d records: %w: %w", len(entries), store.ErrRefused, err)
 	}
 	for _, step := range []func() error{
 		func() error { return insert(ctx, s, "messages", b.from, b.messages) },
@@ -91,7 +91,7 @@ func insert[T any, P interface {
 			n++
 		}
 		if err := insertBlock[T](ctx, s, table, from, rows[:n]); err != nil {
-			return fmt.Errorf("inserting %d rows into %s: %w", n, table, explain(err))
+			return fmt.Errorf("inserting %d rows into %s: %w", n, table, explainInsert(err))
 		}
 		rows = rows[n:]
 	}
@@ -122,7 +122,7 @@ func insertBlock[T any, P interface {
 	defer func() { err = errors.Join(err, b.Close()) }()
 	for _, r := range rows {
 		if err := b.AppendStruct(r); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", store.ErrRefused, err)
 		}
 	}
 	return b.Send()

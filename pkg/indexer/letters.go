@@ -1,0 +1,81 @@
+package indexer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/deadletter"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// bury writes refused entries to the dead letters and returns once the brokers have acknowledged them. After a crash
+// before the commit they are written again.
+func (w *writer) bury(ctx context.Context, all []refused) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if w.letters == nil {
+		cl, err := kafka.NewProducer(w.cfg.Kafka)
+		if err != nil {
+			return fmt.Errorf("writing dead letters: %w", err)
+		}
+		w.letters = cl
+	}
+	letters := make([]*kgo.Record, 0, len(all))
+	for _, r := range all {
+		m, err := letter(r, w.cfg.Kafka.Topics().DeadLetters)
+		if err != nil {
+			return err
+		}
+		letters = append(letters, m)
+	}
+	if err := w.letters.ProduceSync(ctx, letters...).FirstErr(); err != nil {
+		return fmt.Errorf("writing dead letters: %w", err)
+	}
+	w.metrics.refused.Add(float64(len(all)))
+	for i, r := range all {
+		// The store's reason, which is in the dead letter, may quote the row.
+		w.cfg.Logger.WarnContext(ctx, "run refused by the store, and written to the dead letters",
+			"topic", w.cfg.Kafka.Topics().Runs, "partition", r.Partition, "offset", r.Version,
+			"dead_letter", record.Position{Partition: letters[i].Partition, Offset: letters[i].Offset}.String())
+	}
+	return nil
+}
+
+// letterRoom is kept free for a dead letter's key, headers and the batch's frame.
+const letterRoom = 8 << 10
+
+// mostDetail bounds the store's reason in a dead letter, in bytes.
+const mostDetail = 512
+
+// letter returns the dead letter of a refused run: its record, on the partition of the thread, with the position of the
+// run's first event.
+func letter(r refused, topic string) (*kgo.Record, error) {
+	key, err := record.ThreadKey(r.Tenant, r.ThreadID)
+	if err != nil {
+		return nil, fmt.Errorf("making dead letter: %w", err)
+	}
+	value, err := record.EncodeRun(r.Run)
+	if err != nil {
+		return nil, fmt.Errorf("making dead letter: %w", err)
+	}
+	if len(value) > kafka.MaxBatchBytes-letterRoom {
+		value = fmt.Appendf(nil, `{"bytes":%d,"sha256":%q}`, len(value), record.SHA256(value))
+	}
+	detail := fmt.Sprintf("record %d:%d of skein.runs: %v", r.Partition, r.Version, r.reason)
+	if len(detail) > mostDetail {
+		detail = strings.ToValidUTF8(detail[:mostDetail], "") + "…"
+	}
+	at := record.Position{Partition: r.Run.Raw.Partition, Offset: r.Run.Raw.First}
+	return &kgo.Record{
+		Topic: topic, Partition: r.Partition, Key: []byte(key), Value: value,
+		Headers: append(kafka.Headers(record.Headers{Kind: record.KindRun, RunID: r.RunID, Seq: -1}),
+			kgo.RecordHeader{Key: record.HeaderReason, Value: []byte(deadletter.Refused)},
+			kgo.RecordHeader{Key: record.HeaderPosition, Value: []byte(at.String())},
+			kgo.RecordHeader{Key: record.HeaderDetail, Value: []byte(detail)}),
+	}, nil
+}

@@ -1,0 +1,69 @@
+package indexer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+)
+
+// poller fetches records. It does not poll again before the gatherer has taken what it has.
+type poller struct {
+	*Service
+	said said
+}
+
+// polled is the result of one poll. epochs are those under which its partitions were fetched.
+type polled struct {
+	records kgo.Fetches
+	epochs  map[int32]int64
+}
+
+// run polls until ctx ends and closes out. An error is one that waiting does not mend.
+func (p *poller) run(ctx context.Context, cl *kgo.Client, out chan<- polled) error {
+	defer close(out)
+	for ctx.Err() == nil {
+		fetches := cl.PollRecords(ctx, p.cfg.MaxRecords)
+		// Rebalances are held up from the poll to AllowRebalance.
+		got := polled{records: fetches, epochs: p.owned.copyEpochs()}
+		cl.AllowRebalance()
+		if err := p.check(ctx, fetches); err != nil {
+			return err
+		}
+		if fetches.NumRecords() == 0 {
+			continue
+		}
+		clear(p.said)
+		select {
+		case out <- got:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// check logs the errors of a poll and returns the first one that ends the process.
+func (p *poller) check(ctx context.Context, fetches kgo.Fetches) error {
+	for _, f := range fetches.Errors() {
+		switch {
+		case errors.Is(f.Err, context.Canceled), errors.Is(f.Err, kafka.ErrUnpackLater):
+			continue
+		case errors.Is(f.Err, kerr.FencedInstanceID):
+			return fmt.Errorf("reading %s: another indexer has joined group %s with the instance id %s; give each its own: %w",
+				p.cfg.Kafka.Topics().Runs, p.cfg.Group, p.cfg.InstanceID, f.Err)
+		case errors.Is(f.Err, kerr.OffsetOutOfRange), errors.Is(f.Err, kerr.UnknownTopicID):
+			p.metrics.fetchErrors.Inc()
+			// The topic was made anew or cut: what the store has belongs to another one.
+			return fmt.Errorf("reading %s partition %d: the group's offset is not in the log; empty the store and reset group %s to build the index anew: %w",
+				f.Topic, f.Partition, p.cfg.Group, f.Err)
+		}
+		p.metrics.fetchErrors.Inc()
+		p.cfg.Logger.Log(ctx, p.said.level(f.Err), "reading failed; trying again", "topic", f.Topic, "partition", f.Partition, "error", f.Err)
+		p.wait(ctx, 0)
+	}
+	return nil
+}

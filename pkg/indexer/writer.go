@@ -1,0 +1,126 @@
+package indexer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// writer writes blocks, one after the other, and commits the offsets of each once it is durable.
+type writer struct {
+	*Service
+	client *kgo.Client
+	said   said
+	// durable is what may be committed and is not yet: a commit that fails is tried again.
+	durable map[int32]progress
+	letters *kgo.Client // of dead letters; made when the first one is written
+}
+
+// run writes blocks until the channel is closed. While the store is away it tries the same block again for as long as
+// ctx lasts; an error says that a block is not durable.
+func (w *writer) run(ctx context.Context, blocks <-chan *block) error {
+	defer w.close()
+	for {
+		var again <-chan time.Time
+		if len(w.durable) > 0 {
+			again = time.After(w.cfg.MaxDelay)
+		}
+		w.busy.Store(0)
+		select {
+		case b, ok := <-blocks:
+			if !ok {
+				w.commit(ctx)
+				return nil
+			}
+			if err := w.write(ctx, b); err != nil {
+				return err
+			}
+		case <-again:
+			w.commit(ctx)
+		}
+	}
+}
+
+// write writes a block, then commits. Between two tries partitions may go to others.
+func (w *writer) write(ctx context.Context, b *block) error {
+	for try := 0; ; try++ {
+		w.busy.Store(time.Now().UnixNano())
+		err := w.writeOnce(ctx, b)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		w.metrics.writeErrors.Inc()
+		w.stands(err)
+		w.cfg.Logger.Log(ctx, w.said.level(err), "writing to the store failed; trying again", "error", err)
+		w.wait(ctx, try)
+	}
+	w.stands(nil)
+	clear(w.said)
+	return nil
+}
+
+// writeTimeout bounds one call of the store, which may be many statements: less than the 5 minutes after which
+// a turn counts as one that stands still. What of it was done before costs little when it is tried again.
+const writeTimeout = 4 * time.Minute
+
+// writeOnce makes what is still ours of a block durable, and commits. After an error some entries may be durable: to
+// write them again changes nothing.
+func (w *writer) writeOnce(ctx context.Context, b *block) error {
+	w.owned.writing.Lock()
+	defer w.owned.writing.Unlock()
+	b = w.owned.current(b)
+	if entries := b.ordered(); len(entries) > 0 {
+		start := time.Now()
+		s := sieve{store: w.store, busy: &w.busy}
+		if err := s.write(ctx, entries); err != nil {
+			return fmt.Errorf("writing block: %w", err)
+		}
+		if err := w.bury(ctx, s.refused); err != nil {
+			return fmt.Errorf("writing block: %w", err)
+		}
+		w.metrics.writeDuration.Observe(time.Since(start).Seconds())
+		w.metrics.blockRecords.Observe(float64(len(entries)))
+		w.metrics.blockBytes.Observe(float64(b.bytes))
+	}
+	for _, e := range b.entries {
+		w.metrics.age.Observe(max(time.Since(e.timestamp).Seconds(), 0))
+	}
+	for p := range b.progress {
+		w.metrics.lag.Done(p)
+	}
+	maps.Copy(w.durable, b.progress)
+	w.commit(ctx)
+	return nil
+}
+
+// commit moves the group's offsets behind what is durable. What could not be committed stays for the next time.
+func (w *writer) commit(ctx context.Context) {
+	topic := w.cfg.Kafka.Topics().Runs
+	err := w.owned.whileCurrent(w.durable, func(ours map[int32]progress) error {
+		offsets := make(map[int32]kgo.EpochOffset, len(ours))
+		for p, at := range ours {
+			offsets[p] = kgo.EpochOffset{Epoch: at.leaderEpoch, Offset: at.next}
+		}
+		return commitSync(ctx, w.client, map[string]map[int32]kgo.EpochOffset{topic: offsets})
+	})
+	switch {
+	case err == nil:
+		clear(w.durable)
+	case ctx.Err() == nil:
+		w.metrics.commitErrors.Inc()
+		w.cfg.Logger.Log(ctx, w.said.level(err), "committing offsets failed; trying again with the next block", "topic", topic, "error", err)
+	}
+}
+
+// close ends the client of dead letters.
+func (w *writer) close() {
+	if w.letters != nil {
+		w.letters.Close()
+	}
+}
