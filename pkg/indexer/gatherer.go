@@ -43,6 +43,7 @@ func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 			for it := p.records.RecordIter(); !it.Done(); {
 				r := it.Next()
 				g.take(ctx, r, p.epochs[r.Partition])
+				r.Recycle() // an entry shares nothing with it
 			}
 		case out <- g.block:
 			g.handedOver()

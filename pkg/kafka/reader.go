@@ -17,8 +17,12 @@ const (
 	EndOffset int64 = -1
 )
 
-// maxAnswerBytes is about what an answer to a reader unpacks to at most. FetchMaxBytes bounds what is sent.
-const maxAnswerBytes = 64 << 20
+// maxAnswerBytes is about what an answer to a direct reader unpacks to at most, maxGroupBytes to a group reader. FetchMaxBytes
+// bounds what is sent.
+const (
+	maxAnswerBytes = 64 << 20
+	maxGroupBytes  = 16 << 20
+)
 
 // consuming are the options of every client that reads.
 func consuming() []kgo.Opt {
@@ -57,16 +61,21 @@ type GroupOptions struct {
 // CommitOffsetsSync after the data is durable. No rebalance happens between PollFetches and
 // AllowRebalance, so what was polled can be finished and committed while it is still owned: call
 // AllowRebalance after each poll, within the rebalance timeout of 60 s, or the group throws the
-// member out. Close with CloseAllowingRebalance. ErrUnpackLater among the errors of a poll is none.
+// member out. A record may be given back (kgo.Record.Recycle) once nothing of it is needed. Close with
+// CloseAllowingRebalance. ErrUnpackLater among the errors of a poll is none.
 func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
 	if o.Group == "" || len(o.Topics) == 0 {
 		return nil, fmt.Errorf("making group reader: group or topics are missing")
 	}
-	unpacking, err := limitUnpacking(maxAnswerBytes)
+	unpacking, err := limitUnpacking(maxGroupBytes, &fetchPool{})
 	if err != nil {
 		return nil, fmt.Errorf("making group reader: %w", err)
 	}
 	opts := append(append(consuming(), unpacking...),
+		// A broker's answer waits, unpacked, while the one before it is worked on. Small ones have something of many partitions:
+		// what is new on one waits for little of the backlog of another. A larger batch comes alone.
+		kgo.FetchMaxPartitionBytes(512<<10),
+		kgo.FetchMaxBytes(4<<20),
 		kgo.ConsumerGroup(o.Group),
 		kgo.ConsumeTopics(o.Topics...),
 		// A member that comes or goes moves only the partitions that must move.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -162,8 +163,7 @@ func hashOf(messages []agui.Message) string {
 // contentOf returns a message's content, independent of how its JSON was spelled where it is a string.
 func contentOf(m agui.Message) []byte {
 	content := m.Get("content")
-	var text string
-	if json.Unmarshal(content, &text) == nil {
+	if text, ok := stringOf(content); ok {
 		return agui.AppendString(nil, text)
 	}
 	return record.Compacted(content)
@@ -172,8 +172,7 @@ func contentOf(m agui.Message) []byte {
 // TextOf returns the text of a message: its content, or the text parts of it by lines.
 func TextOf(m agui.Message) string {
 	content := m.Get("content")
-	var text string
-	if json.Unmarshal(content, &text) == nil {
+	if text, ok := stringOf(content); ok {
 		return text
 	}
 	if !agui.IsArray(content) {
@@ -258,12 +257,19 @@ func (t *ToolCall) answer(m agui.Message) {
 
 // member returns a member that is a string, decoded, and "" for all else.
 func member(raw json.RawMessage, name string) string {
-	v := agui.Lookup(raw, name)
-	var text string
-	if v == nil || json.Unmarshal(v, &text) != nil {
-		return ""
-	}
+	text, _ := stringOf(agui.Lookup(raw, name))
 	return text
+}
+
+// stringOf decodes a JSON string, or null, which is empty.
+func stringOf(v json.RawMessage) (text string, ok bool) {
+	if len(v) >= 2 && v[0] == '"' && bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v) { // most are: encoding/json reads them three times
+		return string(v[1 : len(v)-1]), true
+	}
+	if json.Unmarshal(v, &text) != nil {
+		return "", false
+	}
+	return text, true
 }
 
 // cut shortens a text to a number of bytes, at the end of a character.

@@ -29,15 +29,15 @@ func HeadOf(r *record.Run) record.Run {
 	return out
 }
 
-// EncodeHead returns the head of a whole record.
-func EncodeHead(r *record.Run) ([]byte, error) {
+// EncodeHead returns the head of a whole record, whose facts are those of FactsOf.
+func EncodeHead(r *record.Run, facts Facts) ([]byte, error) {
 	h := HeadOf(r)
 	h.Tenant, h.ThreadID, h.RunID = "", "", "" // the row has them
 	text, err := record.EncodeRun(&h)
 	if err != nil {
 		return nil, fmt.Errorf("encoding head: %w", err)
 	}
-	text, err = json.Marshal(head{Run: text, Facts: FactsOf(r)})
+	text, err = json.Marshal(head{Run: text, Facts: facts})
 	if err != nil {
 		return nil, fmt.Errorf("encoding head: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -47,7 +48,7 @@ func (s *Store) follows(ctx context.Context, topicID string) (followed bool, err
 // Write implements store.Writer. It is some inserts, each of which is durable when it returns, and it
 // gives up at the first error; the same call again sends the same blocks with the same tokens.
 //
-// Contents come before the rows of runs, so that a run that is seen sealed has them; then
+// Contents come before the rows of runs, all their tables at the same time, so that a run that is seen sealed has them; then
 // deletions, when nothing refers to what they delete; erasures and then positions last, as they say that
 // all before them is done.
 func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
@@ -62,11 +63,7 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 		return fmt.Errorf("writing %d records: %w: %w", len(entries), store.ErrRefused, err)
 	}
 	for _, step := range []func() error{
-		func() error { return insert(ctx, s, "messages", b.from, b.messages) },
-		func() error { return insert(ctx, s, "states", b.from, b.states) },
-		func() error { return insert(ctx, s, "tool_calls", b.from, b.toolCalls) },
-		func() error { return insert(ctx, s, "interrupts", b.from, b.interrupts) },
-		func() error { return insert(ctx, s, "answers", b.from, b.answers) },
+		func() error { return s.insertContents(ctx, b) },
 		func() error { return insert(ctx, s, "runs", b.from, b.runs) },
 		func() error { return s.delete(ctx, b.deletions) },
 		func() error { return insert(ctx, s, "erasures", b.from, b.erasures) },
@@ -77,6 +74,16 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 		}
 	}
 	return nil
+}
+
+func (s *Store) insertContents(ctx context.Context, b *batch) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error { return insert(ctx, s, "messages", b.from, b.messages) })
+	all.Go(func() error { return insert(ctx, s, "states", b.from, b.states) })
+	all.Go(func() error { return insert(ctx, s, "tool_calls", b.from, b.toolCalls) })
+	all.Go(func() error { return insert(ctx, s, "interrupts", b.from, b.interrupts) })
+	all.Go(func() error { return insert(ctx, s, "answers", b.from, b.answers) })
+	return all.Wait()
 }
 
 // insert writes rows of a table in blocks.
