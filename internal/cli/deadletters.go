@@ -34,7 +34,7 @@ type deadLetterFilter struct {
 func (d *deadLetterFilter) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&d.tenant, "tenant", "", "the tenant's `ID`, with --brokers")
-	f.StringVar(&d.reason, "reason", "", "only of `REASON`: "+strings.Join(deadletter.Reasons(), ", "))
+	f.StringVar(&d.reason, "reason", "", "only of `REASON`: "+strings.Join(deadletter.AllReasons(), ", "))
 	f.StringVar(&d.thread, "thread", "", "only of `THREAD`")
 	f.StringVar(&d.since, "since", "", "only from `TIME` on, such as 2026-09-17T12:00:00Z")
 	d.kafka.Flags(f)
@@ -44,8 +44,8 @@ func (d *deadLetterFilter) flags(cmd *cobra.Command) {
 // query is what the flags say.
 func (d *deadLetterFilter) query() (deadletter.Query, error) {
 	q := deadletter.Query{Tenant: d.tenant, Reason: d.reason, Thread: d.thread}
-	if d.reason != "" && !slices.Contains(deadletter.Reasons(), d.reason) {
-		return q, app.Usagef("--reason %s: there is %s", d.reason, strings.Join(deadletter.Reasons(), ", "))
+	if d.reason != "" && !slices.Contains(deadletter.AllReasons(), d.reason) {
+		return q, app.Usagef("--reason %s: there is %s", d.reason, strings.Join(deadletter.AllReasons(), ", "))
 	}
 	var err error
 	q.Since, err = timeFlag("--since", d.since)

@@ -19,10 +19,13 @@ const (
 	Refused = "refused"
 )
 
-// Reasons lists the reasons.
+// Reasons lists the reasons of the compactor's dead letters, which are records of skein.events.
 func Reasons() []string {
 	return []string{Malformed, NoRun, AfterTerminal, WrongPartition, TooLarge, BadKey, BadHeaders, UnknownKind}
 }
+
+// AllReasons lists the reasons of the indexer's dead letters, too.
+func AllReasons() []string { return append(Reasons(), Refused) }
 
 // Chance says whether a retry can help.
 type Chance string

@@ -26,7 +26,7 @@ const (
 func (c *call) deadLetters() error {
 	q := deadletter.Query{Tenant: c.tenant, Thread: c.query.Get("thread")}
 	var err error
-	if q.Reason, err = oneOf(c, "reason", deadletter.Reasons()...); err != nil {
+	if q.Reason, err = oneOf(c, "reason", deadletter.AllReasons()...); err != nil {
 		return err
 	}
 	limit, err := c.number("limit", defaultDeadLetters, 1, maxDeadLetters)
