@@ -153,7 +153,7 @@ func TestCompose_StagesAreLockedDownAndChecked(t *testing.T) {
 	}
 }
 
-// 15 s to drain, 12 s for Kafka, and 15 s beside: docs/operations.md.
+// 15 s to drain, 12 s for Kafka, and 15 s beside: docs/sizing.md.
 func TestCompose_GivesStagesTheTimeToStop(t *testing.T) {
 	project := loadCompose(t)
 	for _, name := range stages {
