@@ -18,21 +18,21 @@ func stage() app.Stage {
 		Short: "Fold skein.events into run records, branch snapshots and dead letters",
 		Long: `Fold skein.events into run records, branch snapshots and dead letters, exactly once.
 
-Start more of them to share out the partitions. Each needs an --instance-id of its own that it keeps
-over restarts (a pod's name), and a --dir: what is in it is made again if it is lost.`,
+Start several to share the partitions. Each needs its own --instance-id, which stays the same over restarts
+(a pod's name), and a --dir. A lost --dir is rebuilt from Kafka.`,
 		Example: `  compactor --brokers kafka-0:9092,kafka-1:9092 --instance-id compactor-0 --dir /var/lib/skein`,
 		Flags: func(f *pflag.FlagSet) {
-			f.StringVar(&cfg.Dir, "dir", "", "`FOLDER` of the local stores")
-			f.StringVar(&cfg.InstanceID, "instance-id", "", "this process's own `NAME` in the group, stable over restarts; the host's name by default")
-			f.StringVar(&cfg.Group, "group", cfg.Group, "consumer `GROUP`; the topic prefix and \"skein-compactor\" by default")
-			f.DurationVar(&cfg.CommitInterval, "commit-interval", cfg.CommitInterval, "how long events are gathered before they are committed")
-			f.DurationVar(&cfg.CheckpointInterval, "checkpoint-interval", cfg.CheckpointInterval, "least time between two records of an open run")
-			f.DurationVar(&cfg.CheckpointMax, "checkpoint-max", cfg.CheckpointMax, "time after which a changed open run is written in any case")
-			f.DurationVar(&cfg.IdleLimit, "idle-limit", cfg.IdleLimit, "silence after which a run is abandoned")
-			app.BytesVar(f, &cfg.OpenRunBytes, "open-run-bytes", "memory that open runs may hold, about; over it, those that have been silent longest are written and leave")
+			f.StringVar(&cfg.Dir, "dir", "", "`FOLDER` for the local stores")
+			f.StringVar(&cfg.InstanceID, "instance-id", "", "unique `NAME` of this process in the group, the same after a restart; by default the host name")
+			f.StringVar(&cfg.Group, "group", cfg.Group, "consumer `GROUP`; by default the topic prefix and \"skein-compactor\"")
+			f.DurationVar(&cfg.CommitInterval, "commit-interval", cfg.CommitInterval, "how long to collect events before committing them")
+			f.DurationVar(&cfg.CheckpointInterval, "checkpoint-interval", cfg.CheckpointInterval, "minimum time between two records of an open run")
+			f.DurationVar(&cfg.CheckpointMax, "checkpoint-max", cfg.CheckpointMax, "time after which a changed open run is always written")
+			f.DurationVar(&cfg.IdleLimit, "idle-limit", cfg.IdleLimit, "how long a run may be silent before it is abandoned")
+			app.BytesVar(f, &cfg.OpenRunBytes, "open-run-bytes", "approximate memory for open runs; above it, the least recently used runs are written out and evicted")
 			app.KeepEventsFlag(f, &cfg.KeepEvents)
-			app.BytesVar(f, &cfg.RecordLimit, "record-limit", "largest record in bytes; of a run that is larger, the largest contents become references")
-			app.BytesVar(f, &cfg.SnapshotBelow, "snapshot-below", "bytes under which a branch's conversation is written whole at every run's end")
+			app.BytesVar(f, &cfg.RecordLimit, "record-limit", "maximum size of a record; in larger ones, references replace the largest contents")
+			app.BytesVar(f, &cfg.SnapshotBelow, "snapshot-below", "a branch's conversation below this size is written whole at the end of every run")
 		},
 		Check: func(*app.Process) error {
 			if cfg.Dir == "" {

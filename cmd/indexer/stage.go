@@ -22,9 +22,9 @@ func stage() app.Stage {
 		Name:  "indexer",
 		Short: "Write run records to the lineage store",
 		Long: `Write the run records of skein.runs to the lineage store: ClickHouse or, on one machine, a SQLite file,
-which one indexer writes and query processes beside it read. It waits until the topics (skein topics create)
-and the store's schema (skein migrate) are there. Start more of them on ClickHouse to share out the
-partitions, each with an --instance-id of its own.`,
+which one indexer writes and query processes on the same machine read. It waits until the topics (skein topics
+create) and the store's schema (skein migrate) exist. With ClickHouse, start several to share the partitions,
+each with an --instance-id of its own.`,
 		Example: `  indexer --brokers kafka-0:9092 --clickhouse http://clickhouse-0:8123 --clickhouse-user skein`,
 		Flags: func(f *pflag.FlagSet) {
 			settings.add(f)
@@ -94,9 +94,9 @@ type settings struct {
 func (s *settings) add(f *pflag.FlagSet) {
 	s.flags = f
 	s.store.Flags(f)
-	f.StringVar(&s.instance, "instance-id", "", "this process's own `NAME` in the group, stable over restarts; the host's name by default")
+	f.StringVar(&s.instance, "instance-id", "", "`NAME` of this process in the group, stable over restarts; the host's name by default")
 	f.DurationVar(&s.maxDelay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay,
-		fmt.Sprintf("how long records are gathered before they are written; with --sqlite %v by default", sqliteDelay))
+		fmt.Sprintf("how long to collect records before writing them; with --sqlite, %v by default", sqliteDelay))
 }
 
 // config returns the indexer's configuration. A --max-delay that is set counts with either store.

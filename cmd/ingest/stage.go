@@ -20,23 +20,23 @@ func stage() app.Stage {
 	cfg := ingest.DefaultConfig(kafka.Config{})
 	return app.Stage{
 		Name:  "ingest",
-		Short: "Take the events of agents over HTTP and write them to Kafka",
-		Long: `Take the events and inputs of runs over HTTP and write them to skein.events, byte for byte. It says yes
-only after Kafka has acknowledged, and holds no state: start as many as you like.
+		Short: "Accept the events of agents over HTTP and write them to Kafka",
+		Long: `Accept the events and inputs of runs over HTTP and write them to skein.events, byte for byte. A request succeeds
+only after Kafka has acknowledged. Processes hold no state: start as many as you like.
 
 With --agents it is also a proxy: POST /v1/agents/NAME takes a RunAgentInput, answers with that agent's
 stream, each event byte for byte and numbered, and publishes input and events on the way.
 
-Every request needs an API key that may publish; the tenant is the key's. skein keys new makes one.`,
+Every request needs an API key with the scope publish; the key names the tenant. skein keys new creates one.`,
 		Example: `  ingest --brokers kafka-0:9092,kafka-1:9092 --listen 0.0.0.0:8420 --api-keys /etc/skein/api-keys.yaml`,
 		Flags: func(f *pflag.FlagSet) {
 			api.Flags(f)
-			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; none by default")
-			app.BytesVar(f, &cfg.RequestMemory, "request-memory", "limit of what all requests together hold, what Kafka has not acknowledged included; a tenant may have three quarters of it")
-			app.BytesVar(f, &cfg.ProxyMemory, "proxy-memory", "limit of what all runs of the proxy together hold; a run may have a quarter of it")
-			f.DurationVar(&api.Drain.Timeout, "drain-timeout", api.Drain.Timeout, "how long requests and runs that are under way may take to end after a signal; then runs end with RUN_ERROR. A process may take 15s more than this and --ack-timeout together to stop")
-			app.BytesVar(f, &cfg.MaxEventBytes, "max-event-bytes", "limit of one event or input")
-			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long Kafka may acknowledge nothing before a request is answered with 503; at most "+ingest.MaxAckTimeout.String())
+			f.StringVar(&agentsFile, "agents", "", "YAML `FILE` with the agents that the proxy may call; by default none")
+			app.BytesVar(f, &cfg.RequestMemory, "request-memory", "memory for all requests together, including what Kafka has not acknowledged; one tenant may use three quarters of it")
+			app.BytesVar(f, &cfg.ProxyMemory, "proxy-memory", "memory for all runs of the proxy together; one run may use a quarter of it")
+			f.DurationVar(&api.Drain.Timeout, "drain-timeout", api.Drain.Timeout, "how long requests and runs in progress may take to end after a signal; then runs end with RUN_ERROR. Allow the process this, --ack-timeout and 15s more to stop")
+			app.BytesVar(f, &cfg.MaxEventBytes, "max-event-bytes", "maximum size of one event or input")
+			f.DurationVar(&cfg.AckTimeout, "ack-timeout", cfg.AckTimeout, "how long to wait for an acknowledgement from Kafka before answering 503; at most "+ingest.MaxAckTimeout.String())
 		},
 		Check: func(p *app.Process) error {
 			cfg.Kafka = p.Kafka()

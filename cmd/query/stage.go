@@ -24,27 +24,27 @@ func stage() app.Stage {
 		Short: "Answer questions about threads and runs over HTTP",
 		Long: `Answer questions about threads and runs over HTTP; GET /openapi.json describes the API.
 
-It reads the lineage store that the indexer writes and holds no state but what it has read last: start as many as you like. Open runs, live
-streams, replays, proofs and dead letters are read from Kafka; while that is away it answers the rest.
+It reads the lineage store that the indexer writes, and holds no state but caches: start as many as you like. Open runs, live
+streams, replays, proofs and dead letters are read from Kafka; while Kafka is away it answers everything else.
 
-Every request needs an API key that may read; the tenant is the key's. skein keys new makes one.`,
+Every request needs an API key with the scope read; the key names the tenant. skein keys new creates one.`,
 		Example: `  query --brokers kafka-0:9092 --clickhouse http://clickhouse-0:8123 --listen 0.0.0.0:8420 \
     --api-keys /etc/skein/api-keys.yaml`,
 		Flags: func(f *pflag.FlagSet) {
 			choice.Flags(f)
 			api.Flags(f)
-			app.BytesVar(f, &cfg.TimelineBytes, "timeline-memory", "memory for the runs that were stepped through last; one may have a quarter of it")
-			f.IntVar(&cfg.Reads, "reads", cfg.Reads, "requests that may read at the same time; tenants share them: one may have as many as are left free")
-			f.IntVar(&cfg.LargeReads, "large-reads", cfg.LargeReads, "of them those that may read much at the same time: long threads, raw events, proofs; shared in the same way")
-			app.BytesVar(f, &cfg.ReadBytes, "read-memory", "memory for what requests read and fold; shared in the same way, so one answer takes half of it at most")
-			f.IntVar(&cfg.Waiting, "waiting", cfg.Waiting, "requests that may wait for their turn or for the index; shared in the same way")
-			f.Int64Var(&cfg.Search.Rows, "search-rows", cfg.Search.Rows, "rows that one search or statistic may read")
-			f.DurationVar(&cfg.Search.Time, "search-time", cfg.Search.Time, "time that one search or statistic may take")
-			f.IntVar(&cfg.Streams, "streams", cfg.Streams, "live streams that may be open at the same time; shared in the same way")
-			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "pause after which a live stream that has nothing to say says so")
-			f.DurationVar(&cfg.StreamLife, "stream-life", cfg.StreamLife, "how long a live stream lasts at most; its reader goes on with another one. What stands between ends connections, often after 10m")
-			f.DurationVar(&cfg.StreamRetry, "stream-retry", cfg.StreamRetry, "pause before a reader comes again whose live stream has ended")
-			app.BytesVar(f, &follow.RingBytes, "stream-memory", "memory for the latest events, which live streams share")
+			app.BytesVar(f, &cfg.TimelineBytes, "timeline-memory", "memory for recently stepped-through runs; one run may use a quarter of it")
+			f.IntVar(&cfg.Reads, "reads", cfg.Reads, "number of requests that may read at the same time; tenants share them: one tenant may use as many as stay free")
+			f.IntVar(&cfg.LargeReads, "large-reads", cfg.LargeReads, "how many of --reads may be large reads (long threads, raw events, proofs); shared in the same way")
+			app.BytesVar(f, &cfg.ReadBytes, "read-memory", "memory for reading and folding; shared in the same way, so one answer takes at most half of it")
+			f.IntVar(&cfg.Waiting, "waiting", cfg.Waiting, "number of requests that may wait for a free slot or for the index; shared in the same way")
+			f.Int64Var(&cfg.Search.Rows, "search-rows", cfg.Search.Rows, "maximum rows that one search or statistic may read")
+			f.DurationVar(&cfg.Search.Time, "search-time", cfg.Search.Time, "maximum time that one search or statistic may take")
+			f.IntVar(&cfg.Streams, "streams", cfg.Streams, "number of live streams that may be open at the same time; shared in the same way")
+			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "interval of heartbeat comments on a live stream without events")
+			f.DurationVar(&cfg.StreamLife, "stream-life", cfg.StreamLife, "maximum duration of a live stream; its reader then resumes on a new one. Proxies often cut connections after 10m")
+			f.DurationVar(&cfg.StreamRetry, "stream-retry", cfg.StreamRetry, "how long a reader waits before it reconnects after its live stream has ended")
+			app.BytesVar(f, &follow.RingBytes, "stream-memory", "memory for the latest events, shared by all live streams")
 		},
 		Check: func(p *app.Process) error {
 			follow.Kafka = p.Kafka()

@@ -33,7 +33,7 @@ const exposed = "Location, Retry-After, WWW-Authenticate"
 
 // CORSFlag adds the flag that names origins.
 func CORSFlag(f *pflag.FlagSet, origins *[]string) {
-	f.StringSliceVar(origins, "cors-origin", nil, "an `ORIGIN` whose web pages may call, such as https://app.example, as often as wanted; * is every one; none by default")
+	f.StringSliceVar(origins, "cors-origin", nil, "allow web pages of `ORIGIN`, such as https://app.example, to call the API (repeatable); * allows every origin; by default none")
 }
 
 // Check says what is wrong with an origin, and what to write.

@@ -10,6 +10,6 @@ import (
 
 // KeepEventsFlag adds the flag that says which families of events run records keep.
 func KeepEventsFlag(f *pflag.FlagSet, families *agui.Families) {
-	f.TextVar(families, "keep-events", *families, "`FAMILIES` of events to keep in run records, of "+
+	f.TextVar(families, "keep-events", *families, "`FAMILIES` of events to keep in run records: "+
 		strings.Join(agui.FamilyNames(), ", ")+"; or none")
 }

@@ -24,16 +24,16 @@ type KafkaFlags struct {
 // Flags adds the flags.
 func (k *KafkaFlags) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&k.brokers, "brokers", nil, "Kafka brokers, `HOST:PORT` separated by commas")
-	f.StringVar(&k.topicPrefix, "topic-prefix", "", "`TEXT` in front of all topic names")
+	f.StringVar(&k.topicPrefix, "topic-prefix", "", "prefix `TEXT` of all topic names")
 	s := &k.security
-	f.BoolVar(&s.TLS, "kafka-tls", false, "speak TLS with the brokers")
-	f.StringVar(&s.CAFile, "kafka-ca-file", "", "PEM `FILE` of the authorities that vouch for the brokers; the system's by default")
-	f.StringVar(&s.CertFile, "kafka-cert-file", "", "PEM `FILE` of this process's own certificate, where brokers ask for one")
-	f.StringVar(&s.KeyFile, "kafka-key-file", "", "PEM `FILE` of the certificate's key")
-	f.StringVar(&s.ServerName, "kafka-server-name", "", "`NAME` that the brokers' certificates are for; the host of each address by default")
+	f.BoolVar(&s.TLS, "kafka-tls", false, "use TLS for connections to the brokers")
+	f.StringVar(&s.CAFile, "kafka-ca-file", "", "PEM `FILE` of the CAs to trust for the brokers; by default the system's")
+	f.StringVar(&s.CertFile, "kafka-cert-file", "", "PEM `FILE` with this process's client certificate, if brokers require one")
+	f.StringVar(&s.KeyFile, "kafka-key-file", "", "PEM `FILE` with the certificate's private key")
+	f.StringVar(&s.ServerName, "kafka-server-name", "", "`NAME` to expect in the brokers' certificates; by default the host of each address")
 	f.StringVar(&s.SASL, "kafka-sasl", "", "`MECHANISM` to log in with: "+strings.Join(kafka.SASLMechanisms(), ", "))
 	f.StringVar(&s.User, "kafka-user", "", "`NAME` of the user to log in as")
-	f.StringVar(&s.PasswordFile, "kafka-password-file", "", "`FILE` with the user's password; it is read again for each connection")
+	f.StringVar(&s.PasswordFile, "kafka-password-file", "", "`FILE` with the user's password; read for each new connection")
 }
 
 // Config is what the flags say, for clients of that id.

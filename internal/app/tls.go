@@ -28,9 +28,9 @@ type ListenerTLS struct {
 // Flags adds the flags, each behind the prefix; what names the listener.
 func (t *ListenerTLS) Flags(f *pflag.FlagSet, prefix, what string) {
 	t.prefix = prefix
-	f.StringVar(&t.cert, prefix+"-cert-file", "", "PEM `FILE` with the certificate of "+what+", which then speaks TLS only; it is read again when it changes")
-	f.StringVar(&t.key, prefix+"-key-file", "", "PEM `FILE` of the certificate's key")
-	f.StringVar(&t.clientsOwn, prefix+"-client-ca-file", "", "PEM `FILE` of the authorities that clients need a certificate of (mTLS); none is asked for by default")
+	f.StringVar(&t.cert, prefix+"-cert-file", "", "PEM `FILE` with the certificate of "+what+", which then serves TLS only; reloaded when it changes")
+	f.StringVar(&t.key, prefix+"-key-file", "", "PEM `FILE` with the certificate's private key")
+	f.StringVar(&t.clientsOwn, prefix+"-client-ca-file", "", "PEM `FILE` of the CAs that must have signed client certificates (mTLS); by default no client certificate is required")
 }
 
 // Check says what is wrong with the settings.

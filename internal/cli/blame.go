@@ -20,12 +20,12 @@ func newBlame(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "blame THREAD [PATH]",
 		GroupID: groupRead,
-		Short:   "Say which events changed a place in the state, or a message",
-		Long: `Say which events changed a place in the state, or a message, along the chain of runs from the root to a run: where each
-lies, when it came, and what it changed. PATH is a JSON Pointer such as /cart/total; without it, it is all of the state. Without
+		Short:   "Show which events changed a place in the state, or a message",
+		Long: `Show which events changed a place in the state, or a message, along the chain of runs from the root to a run: the position
+of each event, its time, and what it changed. PATH is a JSON Pointer such as /cart/total; by default it is the whole state. Without
 --run, the chain ends at the tip of the thread with the latest start.
 
-Of a run whose raw events are gone, what it changed as a whole is said, and not by which event.`,
+If the raw events of a run are gone, the output shows what the whole run changed, without the event.`,
 		Example: `  skein blame my-thread /cart/total
   skein blame my-thread --message msg-7 --run run-2
   skein blame my-thread /cart/total --json | jq -r '[.position, .type] | @tsv'`,
@@ -63,7 +63,7 @@ Of a run whose raw events are gone, what it changed as a whole is said, and not 
 	serverFlags(cmd, &at)
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&run, "run", "", "`RUN` at the end of the chain")
-	cmd.Flags().StringVar(&messageID, "message", "", "`ID` of a message to look at, in the place of the state")
+	cmd.Flags().StringVar(&messageID, "message", "", "`ID` of a message, instead of a place in the state")
 	return cmd
 }
 

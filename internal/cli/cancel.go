@@ -24,8 +24,8 @@ func newCancel(out *output, environ []string) *cobra.Command {
 		Long: `Stop a run, whichever process holds it: Skein's proxy closes the agent's connection and ends the run in
 its place. An agent that writes to Kafka itself may read the request and end its run.
 
-It waits for the run's end, which is a matter of milliseconds as a rule. The exit code is 1 where the
-run does not end: it has ended before, or nobody holds it.`,
+The command waits for the run's end, usually some milliseconds. The exit code is 1 if the run does not end
+by it: it has ended before, or no process holds it.`,
 		Example: `  skein cancel my-thread run-7
   skein cancel my-thread run-7 --reason "the user pressed stop" --json`,
 		Args: usageArgs(cobra.ExactArgs(2)),
@@ -45,7 +45,7 @@ run does not end: it has ended before, or nobody holds it.`,
 	}
 	serverFlags(cmd, &at)
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().StringVar(&reason, "reason", "", "what to say of it, for people, as `TEXT` of up to 1024 bytes")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, as `TEXT` of up to 1024 bytes, for people who read it")
 	return cmd
 }
 

@@ -19,13 +19,13 @@ func newCheckout(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "checkout THREAD [RUN]",
 		GroupID: groupRead,
-		Short:   "Print an input with which any agent goes on from a run",
-		Long: `Print a RunAgentInput with which any agent goes on from a run: its messages and state, the tools it had, a
+		Short:   "Print an input from which any agent can continue a run",
+		Long: `Print a RunAgentInput from which any agent can continue a run: its messages and state, the tools it had, a
 new run id, and the run as the parent. Without RUN it is the tip of the thread with the latest start.
 
-An interrupt that is open has an entry in "resume" that cancels it, with the interrupt in its
-metadata: to approve is yours to write. With --start it is the input that the run itself was
-started with, whole, to do it over as a branch beside it.`,
+For each open interrupt, "resume" has an entry that cancels it, with the interrupt in its metadata. To
+approve it, edit that entry. With --start it prints the complete input that the run itself was started with,
+to run it again as a branch beside it.`,
 		Example: `  skein checkout my-thread run-1 >input.json
   skein checkout my-thread | curl -sN https://agent.example/run -H 'Content-Type: application/json' -d @-`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
@@ -53,8 +53,8 @@ started with, whole, to do it over as a branch beside it.`,
 		},
 	}
 	serverFlags(cmd, &at)
-	cmd.Flags().StringVar(&runID, "run-id", "", "the new run's `ID`; a random one where it is not said")
-	cmd.Flags().BoolVar(&start, "start", false, "the input that the run itself was started with")
+	cmd.Flags().StringVar(&runID, "run-id", "", "`ID` of the new run; by default a random one")
+	cmd.Flags().BoolVar(&start, "start", false, "print the input that the run itself was started with")
 	return cmd
 }
 

@@ -151,9 +151,9 @@ func newContext(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "context",
 		GroupID: groupRead,
-		Short:   "List the servers that have a name, and choose one",
-		Long: `List the servers that have a name. The current one, marked with *, is what commands call where neither --url nor
---context says another. They are kept in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in their own files.`,
+		Short:   "List named servers and choose one",
+		Long: `List named servers. Commands call the current one, marked with *, unless --url or --context names another. Contexts are
+stored in skein/contexts.yaml in $XDG_CONFIG_HOME or ~/.config. API keys stay in their own files.`,
 		Example: `  skein context set production --url https://skein.example --api-key-file ~/.skein-key
   skein context use production
   skein threads --context production`,

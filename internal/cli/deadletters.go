@@ -21,7 +21,7 @@ import (
 )
 
 func newDeadLetters(out *output, environ []string) *cobra.Command {
-	return group("dead-letters", "List what could not be folded, and try it again", newDeadLettersList(out, environ), newDeadLettersRetry(out))
+	return group("dead-letters", "List records that could not be folded, and retry them", newDeadLettersList(out, environ), newDeadLettersRetry(out))
 }
 
 // deadLetterFilter are the flags that say which dead letters are meant.
@@ -70,9 +70,9 @@ func newDeadLettersList(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List records that could not be folded, with reason and position",
-		Long: `List records of skein.events that could not be folded: where each lies, why, and whether a retry can help
-(now; only after a change of settings or version; never). Over HTTP they are those of the API key's tenant; with
---brokers they are read from Kafka itself, for --tenant, or for all and for those whose key names no tenant.`,
+		Long: `List records of skein.events that could not be folded: the position of each, the reason, and whether a retry can help
+(now; only after a change of settings or version; never). Over HTTP, the list is that of the API key's tenant. With
+--brokers it is read from Kafka directly, for --tenant, or for --any-tenant, also those whose key names no tenant.`,
 		Example: `  skein dead-letters list --since 2026-09-17T12:00:00Z
   skein dead-letters list --brokers kafka-0:9092 --tenant acme --reason no-run --json`,
 		Args: usageArgs(cobra.NoArgs),
@@ -111,7 +111,7 @@ func newDeadLettersList(out *output, environ []string) *cobra.Command {
 	serverFlags(cmd, &at)
 	d.flags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most `N` dead letters; 0 is all")
-	cmd.Flags().BoolVar(&anyTenant, "any-tenant", false, "everybody's, and those that are nobody's, with --brokers")
+	cmd.Flags().BoolVar(&anyTenant, "any-tenant", false, "those of all tenants, and those that belong to none, with --brokers")
 	return cmd
 }
 
@@ -228,14 +228,15 @@ func newDeadLettersRetry(out *output) *cobra.Command {
 		Use:   "retry [ID...]",
 		Short: "Publish the original records of dead letters again",
 		Long: `Publish the original records of a tenant's dead letters to skein.events again, with the same key, value and
-headers and one that marks the retry, in one transaction: all of them or none. They come behind what the thread
-has by now. A no-run event joins the run that is open in its thread then, whichever it is.
+headers and one header that marks the retry, in one transaction: all of them or none. They come after the thread's
+current events. A no-run event joins the run that is then open in its thread, whichever it is.
 
-Those that cannot succeed (after-terminal, bad-key, not JSON) are never published; those for which something has to
-change first (malformed, too-large, bad-headers, unknown-kind) only where --reason or ID names them. Nothing is
-published twice by accident: a retry is found on skein.events, and of two commands at a time one publishes nothing.
+Those that cannot succeed (after-terminal, bad-key, not JSON) are never published. Those that need a change first
+(malformed, too-large, bad-headers, unknown-kind) are published only if --reason or ID names them. Nothing is
+published twice by accident: the command finds earlier retries on skein.events, and of two commands at the same
+time one publishes nothing.
 
-Exit code 0: all that were meant were published. 4: some were left out, and the list says why. 3: there are none.`,
+Exit code 0: all selected were published. 4: some were left out, and the list says why. 3: there are none.`,
 		Example: `  skein dead-letters retry --brokers kafka-0:9092 --tenant acme --reason no-run --thread my-thread --dry-run
   skein dead-letters retry --brokers kafka-0:9092 --tenant acme 3:17 3:18`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -276,9 +277,9 @@ Exit code 0: all that were meant were published. 4: some were left out, and the 
 	d.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&until, "until", "", "only before `TIME`")
-	f.BoolVar(&all, "all", false, "all of the tenant's")
-	f.BoolVar(&again, "again", false, "also what was retried before, or may have been")
-	f.BoolVar(&dry, "dry-run", false, "publish nothing, say what would be done")
+	f.BoolVar(&all, "all", false, "all dead letters of the tenant")
+	f.BoolVar(&again, "again", false, "also those that were retried before, or may have been")
+	f.BoolVar(&dry, "dry-run", false, "publish nothing, only say what would be done")
 	return cmd
 }
 

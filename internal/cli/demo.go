@@ -25,10 +25,10 @@ func newDemo(out *output) *cobra.Command {
 		Use:     "demo",
 		GroupID: groupServe,
 		Short:   "Run Skein and play example conversations",
-		Long: `Run all stages as "skein dev" does, play example conversations through the HTTP API, show what became of
-them, and stay up until Ctrl-C.
+		Long: `Run all stages as "skein dev" does, play example conversations through the HTTP API, show the
+results, and stay up until Ctrl-C.
 
-What is there already is not played again; a demo that was cut off is finished.`,
+Conversations that exist already are not played again; an interrupted demo is completed.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := f.config(out)
@@ -67,7 +67,7 @@ What is there already is not played again; a demo that was cut off is finished.`
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&exit, "exit", false, "stop once everything was shown")
+	cmd.Flags().BoolVar(&exit, "exit", false, "exit after showing everything")
 	return cmd
 }
 

@@ -25,14 +25,14 @@ type devFlags struct {
 func (f *devFlags) add(cmd *cobra.Command) {
 	f.cfg = dev.DefaultConfig()
 	flags := cmd.Flags()
-	flags.StringVar(&f.cfg.Data, "data", f.cfg.Data, "`FOLDER` for everything that is kept; one process uses it at a time")
-	flags.StringVar(&f.cfg.Listen, "listen", f.cfg.Listen, "`ADDRESS` of the HTTP API; port 0 takes a free one. On other than loopback addresses every request needs an API key, which is made and printed")
-	flags.StringVar(&f.cfg.KafkaListen, "kafka-listen", f.cfg.KafkaListen, "`ADDRESS` of the embedded Kafka broker, loopback only; port 0 takes a free one")
-	flags.StringVar(&f.cfg.AdminListen, "admin-listen", "", "`ADDRESS` for metrics, health and profiles, loopback only; none by default")
-	flags.IntVar(&f.cfg.Partitions, "partitions", f.cfg.Partitions, "partitions of the topics, where they are made anew")
-	flags.DurationVar(&f.cfg.Checkpoint, "checkpoint", f.cfg.Checkpoint, "how often a run that is still open is written, so that it can be looked at")
-	flags.DurationVar(&f.cfg.StreamLife, "stream-life", f.cfg.StreamLife, "how long a live stream lasts at most; a short one tries how a front end reconnects")
-	flags.StringSliceVar(&f.agents, "agent", nil, "an agent for the proxy, `NAME=URL`, as often as wanted: POST /v1/agents/NAME is then answered by it, and recorded")
+	flags.StringVar(&f.cfg.Data, "data", f.cfg.Data, "`FOLDER` for all data; only one process can use it at a time")
+	flags.StringVar(&f.cfg.Listen, "listen", f.cfg.Listen, "`ADDRESS` of the HTTP API; port 0 picks a free one. On addresses other than loopback every request needs an API key, which is generated and printed")
+	flags.StringVar(&f.cfg.KafkaListen, "kafka-listen", f.cfg.KafkaListen, "`ADDRESS` of the embedded Kafka broker, loopback only; port 0 picks a free one")
+	flags.StringVar(&f.cfg.AdminListen, "admin-listen", "", "`ADDRESS` for metrics, health and profiles, loopback only; by default none")
+	flags.IntVar(&f.cfg.Partitions, "partitions", f.cfg.Partitions, "number of partitions, if the topics are created")
+	flags.DurationVar(&f.cfg.Checkpoint, "checkpoint", f.cfg.Checkpoint, "how often an open run is written, so that it can be read")
+	flags.DurationVar(&f.cfg.StreamLife, "stream-life", f.cfg.StreamLife, "maximum duration of a live stream; set it short to test how a front end reconnects")
+	flags.StringSliceVar(&f.agents, "agent", nil, "an agent behind the proxy, `NAME=URL` (repeatable): POST /v1/agents/NAME calls it and records the run")
 	app.CORSFlag(flags, &f.cfg.CORS.Origins)
 	app.KeepEventsFlag(flags, &f.cfg.KeepEvents)
 	f.logFlags(cmd, "warn")
@@ -79,9 +79,9 @@ func newDev(out *output) *cobra.Command {
 		Long: `Run all stages in one process on one folder, with an embedded Kafka broker and SQLite: nothing else
 needs to be installed, and everything is still there after a restart.
 
-It is for trying, developing and testing. All requests are of the tenant "dev". On loopback addresses, which it listens on by
-default, nobody needs a key. With --listen 0.0.0.0:8420, as in a container, every request needs the API key that it makes, prints
-and keeps in the data folder; there is no TLS. Production is Kafka and the four stage binaries.`,
+It is meant for trying, developing and testing. All requests belong to the tenant "dev". On loopback addresses, the default,
+requests need no key. With --listen 0.0.0.0:8420, as in a container, every request needs an API key: skein dev generates it,
+prints it and keeps it in the data folder. There is no TLS. Production means Kafka and the four stage binaries.`,
 		Example: `  skein dev
   skein dev --agent assistant=http://127.0.0.1:8000/
   skein dev --data /tmp/skein --listen 127.0.0.1:0

@@ -23,9 +23,9 @@ func newDiff(out *output, environ []string) *cobra.Command {
 only one of them has, those that both have with different content, and the state.
 
 Without TO it is the tip of the thread with the latest start; without FROM too, the tip is compared
-with its parent: what the last run has changed.
+with its parent: what the last run changed.
 
-The exit code is that of diff and git: 0 where nothing differs, 1 where something does, 2 and above for errors.`,
+The exit code is that of diff and git: 0 if nothing differs, 1 if something differs, 2 and above for errors.`,
 		Example: `  skein diff my-thread
   skein diff my-thread run-1 run-2 --json | jq .statePatch`,
 		Args: usageArgs(cobra.RangeArgs(1, 3)),

@@ -33,13 +33,13 @@ func newErase(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "erase THREAD",
 		GroupID: groupWrite,
-		Short:   "Erase a thread, for good",
-		Long: `Erase all that a thread has up to now: its runs with their messages and states, its snapshots, and its
-events for every reader. What is published afterwards is a new thread of the same id.
+		Short:   "Erase a thread permanently",
+		Long: `Erase everything that a thread has up to now: its runs with their messages and states, its snapshots, and its
+events for every reader. Events that are published later form a new thread of the same id.
 
-It waits, for a minute at most, until nobody is given anything of the thread any more, and then says by
-when the bytes are gone from Kafka: those of what was made of the events once the brokers compact, those
-of the events and dead letters with their retention. The exit code is 1 where it is not done by then.`,
+The command waits, for at most a minute, until no reader gets anything of the thread any more. Then it says when
+the bytes will be gone from Kafka: run records and snapshots once the brokers compact, events and dead
+letters with their retention. The exit code is 1 if the erasure is not done by then.`,
 		Example: `  skein erase my-thread
   skein erase my-thread --yes --json`,
 		Args: usageArgs(cobra.ExactArgs(1)),
@@ -62,7 +62,7 @@ of the events and dead letters with their retention. The exit code is 1 where it
 	}
 	serverFlags(cmd, &o.server)
 	jsonFlag(cmd, &o.asJSON)
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask whether it is meant")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until it is done")
 	return cmd
 }

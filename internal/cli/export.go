@@ -31,14 +31,14 @@ func newExport(out *output, environ []string) *cobra.Command {
 		GroupID: groupRead,
 		Short:   "Export the plain-text messages of a run as a frozen artifact",
 		Long: `Export the plain-text messages of a run as an artifact ` + artifact.Schema + `.
-Without RUN it is the tip of the thread with the latest start. What is left out, whose time started_at is,
-and whether a parent was guessed, is told on stderr, or with --json beside the artifact, as the API does.
+Without RUN it is the tip of the thread with the latest start. Notes on stderr (or with --json, members beside
+the artifact, as in the API) say what was left out, where started_at comes from, and whether a parent was guessed.
 
-With --capture FILE is a captured stream instead, no server is asked, and nothing is folded: it must hold
-exactly one RUN_STARTED, one MESSAGES_SNAPSHOT and one terminal event. A line in it that is no event
-refuses the capture ("skein fold --export" leaves it out): it may have been a second snapshot or another
-end. With --check the files are artifacts, held to the contract. A file named - is stdin. What breaks a
-rule is refused with the rule's name.`,
+With --capture, FILE is a captured stream instead. No server is called and nothing is folded: the stream must hold
+exactly one RUN_STARTED, one MESSAGES_SNAPSHOT and one terminal event. A line that is no event makes the
+command refuse the capture, as it may have been a second snapshot or another end ("skein fold --export" leaves it
+out). With --check, the files are artifacts, checked against the contract. A file named - is stdin. A file that
+breaks a rule is refused with the rule's name.`,
 		Example: `  skein export my-thread run-1 >run-1.json
   skein export --capture stream.sse --started-at 2026-04-14T19:00:00Z
   skein export --check run-1.json`,
@@ -93,15 +93,15 @@ rule is refused with the rule's name.`,
 		},
 	}
 	serverFlags(cmd, &at)
-	cmd.Flags().BoolVar(&check, "check", false, "hold files to the contract")
-	cmd.Flags().BoolVar(&capture, "capture", false, "read a captured stream out of a file")
+	cmd.Flags().BoolVar(&check, "check", false, "check files against the contract")
+	cmd.Flags().BoolVar(&capture, "capture", false, "read a captured stream from a file")
 	startedAtFlag(cmd, &startedAt)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
 func startedAtFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "started-at", "", "`TIME` at which the run began, where its events do not say it or say it wrong")
+	cmd.Flags().StringVar(to, "started-at", "", "`TIME` at which the run began, if its events do not have it or have it wrong")
 }
 
 func startTime(s string) (time.Time, error) {

@@ -32,15 +32,15 @@ func newFold(out *output) *cobra.Command {
 
 The files (NDJSON, SSE, a JSON array, or JSON that spans lines) are the runs of one thread in order; a file
 may hold several runs.
-FILE.input.json beside FILE.jsonl is the RunAgentInput of its first run, and the whole conversation. An input
-on RUN_STARTED may leave out what came before. A run without input goes on from the parent that it names,
-or from the run before. FILE - is standard input, which has no input beside it.
+FILE.input.json beside FILE.jsonl is the RunAgentInput of its first run, with the whole conversation. An input
+on RUN_STARTED may leave out earlier messages. A run without input continues the parent that it names,
+or the previous run. FILE - is standard input, which has no input file.
 
-What is no event, or comes after a run's end, is left out and told on stderr, as the compactor would. A file
-in which nothing is an event is an error.
+Lines that are no event, or come after a run's end, are left out and reported on stderr, as the compactor
+does. A file without any event is an error.
 
-All that is printed is JSON. What an artifact (--export) has not, and whose time started_at is, is told on
-stderr, or with --json beside the artifact, as "skein export" does.`,
+The output is JSON. Notes on stderr (or with --json, members beside the artifact) say what an artifact (--export)
+leaves out and where started_at comes from, as for "skein export".`,
 		Example: `  skein fold t1.jsonl t2.jsonl t3.jsonl | jq .messages
   skein fold --records run.jsonl | jq .stats`,
 		Args: usageArgs(cobra.MinimumNArgs(1)),
@@ -65,8 +65,8 @@ stderr, or with --json beside the artifact, as "skein export" does.`,
 			return printFold(out, runs, events, kept)
 		},
 	}
-	cmd.Flags().BoolVar(&records, "records", false, "print the run records, one a line")
-	cmd.Flags().BoolVar(&events, "events", false, "print the compacted AG-UI events of all runs, one a line")
+	cmd.Flags().BoolVar(&records, "records", false, "print the run records, one per line")
+	cmd.Flags().BoolVar(&events, "events", false, "print the compacted AG-UI events of all runs, one per line")
 	cmd.Flags().BoolVar(&export, "export", false, "print the export artifact of the last run")
 	app.KeepEventsFlag(cmd.Flags(), &kept)
 	startedAtFlag(cmd, &startedAt)

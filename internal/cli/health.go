@@ -27,10 +27,10 @@ func newHealth(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "health [URL]",
 		GroupID: groupOperate,
-		Short:   "Ask a stage whether it can take work",
-		Long: `Ask a stage's administration whether it can take work. Without URL it is the one at ` + defaultAdminURL + `, or, where
-nothing listens there, skein dev at ` + defaultURL + `.
-Exit code 0 is yes; 1 is no, or no answer, with the reason. It is made for health checks of containers.`,
+		Short:   "Check whether a stage is ready",
+		Long: `Check at a stage's admin address whether it is ready. Without URL it checks ` + defaultAdminURL + `, or,
+if nothing listens there, skein dev at ` + defaultURL + `.
+Exit code 0: ready. 1: not ready, or no answer; the output says why. Made for health checks of containers.`,
 		Example: `  skein health
   skein health http://127.0.0.1:8421 --live`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
@@ -51,7 +51,7 @@ Exit code 0 is yes; 1 is no, or no answer, with the reason. It is made for healt
 			return firstHealth(ctx, out, bases, path, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&live, "live", false, "ask only whether a restart could help, not whether what it needs answers")
+	cmd.Flags().BoolVar(&live, "live", false, "check only whether a restart could help, not whether Kafka and the store answer")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")
 	jsonFlag(cmd, &asJSON)
 	return cmd

@@ -16,11 +16,11 @@ func newHistory(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "history THREAD [RUN]",
 		GroupID: groupRead,
-		Short:   "Give back a conversation as it was at the end of a run",
-		Long: `Give back a conversation as it was at the end of a run: its messages and its state, equal to what the
+		Short:   "Print a conversation as it was at the end of a run",
+		Long: `Print a conversation as it was at the end of a run: its messages and its state, equal to what the
 official AG-UI client held then. Without RUN it is the tip of the thread with the latest start.
 
-With --follow it shows the conversation as a chat and goes on with what comes, as skein tail does.`,
+With --follow it shows the conversation as a chat and keeps following new events, as skein tail does.`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if follows {
@@ -53,6 +53,6 @@ With --follow it shows the conversation as a chat and goes on with what comes, a
 	}
 	serverFlags(cmd, &at)
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVarP(&follows, "follow", "f", false, "go on with what comes")
+	cmd.Flags().BoolVarP(&follows, "follow", "f", false, "keep following new events")
 	return cmd
 }

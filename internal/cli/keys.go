@@ -16,7 +16,7 @@ import (
 )
 
 func newKeys(out *output) *cobra.Command {
-	return group("keys", "Make and list API keys", newKeysNew(out), newKeysList(out))
+	return group("keys", "Create and list API keys", newKeysNew(out), newKeysList(out))
 }
 
 func newKeysNew(out *output) *cobra.Command {
@@ -25,12 +25,12 @@ func newKeysNew(out *output) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "new",
-		Short: "Make an API key and add it to a file",
-		Long: `Make an API key, print it, and add its hash to the file that ingest and query take with --api-keys. The
-key itself is shown this one time and kept nowhere. Stages that run see the new file within seconds.
+		Short: "Create an API key and add it to a file",
+		Long: `Create an API key, print it, and add its hash to the file that ingest and query take with --api-keys. The
+key itself is shown only once and stored nowhere. Running stages see the new file within seconds.
 
-A key is taken back by taking its entry out of the file. With --expires it ends by itself. What was begun with
-a key that has ended is cut off within 5 seconds.`,
+To revoke a key, remove its entry from the file. With --expires a key ends by itself. Requests that were begun
+with a key that has ended are cut off within 5 seconds.`,
 		Example: `  skein keys new --tenant acme --scope publish,read --file api-keys.yaml
   skein keys new --tenant acme --scope read --name dashboard --expires 2160h --file api-keys.yaml >dashboard.key`,
 		Args: usageArgs(cobra.NoArgs),
@@ -72,11 +72,11 @@ a key that has ended is cut off within 5 seconds.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&tenantID, "tenant", "", "`ID` of the tenant whose key it is")
-	f.StringSliceVar(&scopes, "scope", nil, "`SCOPES` that it allows, separated by commas: publish, read, erase")
-	f.StringVar(&name, "name", "", "`NAME` that tells it apart in the file; made up where it is not said")
-	f.StringVar(&expires, "expires", "", "`WHEN` the key ends: a time such as 2027-01-31T00:00:00Z, or for how long from now, such as 2160h; never where it is not said")
-	f.StringVar(&file, "file", "", "`FILE` of hashed keys; it is made where there is none")
+	f.StringVar(&tenantID, "tenant", "", "`ID` of the tenant that the key belongs to")
+	f.StringSliceVar(&scopes, "scope", nil, "`SCOPES` that the key allows, separated by commas: publish, read, erase")
+	f.StringVar(&name, "name", "", "unique `NAME` in the file; by default a generated one")
+	f.StringVar(&expires, "expires", "", "`WHEN` the key ends: a time such as 2027-01-31T00:00:00Z, or a duration from now, such as 2160h; by default never")
+	f.StringVar(&file, "file", "", "`FILE` of hashed keys; created if it does not exist")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -107,8 +107,8 @@ func newKeysList(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the API keys of a file",
-		Long: `List the API keys of a file: name, tenant, scopes and when they end. It is also the check of a file that was written by
-hand: what a stage would refuse, it refuses.`,
+		Long: `List the API keys of a file: name, tenant, scopes and when they end. It also checks a file that was written by
+hand: it refuses whatever a stage would refuse.`,
 		Example: `  skein keys list --file api-keys.yaml`,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

@@ -26,9 +26,9 @@ func newLineage(out *output, environ []string) *cobra.Command {
 		Short:   "Draw the runs of a thread and its branches",
 		Long: `Draw the runs of a thread and its branches, oldest first, like git log --graph.
 
-What is not plain truth is marked: a parent that Skein found (~content: the run's input continues
-that run's messages; ~latest: there was no input), an end that Skein made, a run that is open. So is an
-input that does not go on from the parent's history: trimmed, summarised, edited, rewound and so on.`,
+Marks show what is inferred or unusual: a parent that Skein found (~content: the run's input continues that
+run's messages; ~latest: there was no input), an end that Skein made, a run that is open, and an input
+that does not continue the parent's history: trimmed, summarised, edited, rewound and so on.`,
 		Example: `  skein lineage my-thread
   skein lineage my-thread --ancestors run-7 --json | jq -r '.runs[].runId'`,
 		Args: usageArgs(cobra.ExactArgs(1)),

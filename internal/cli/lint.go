@@ -30,19 +30,19 @@ func newLint(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "lint FILE…|URL|-",
 		GroupID: groupWrite,
-		Short:   "Say what the official AG-UI client would refuse or bend",
-		Long: `Say at which events of a stream the official AG-UI client (@ag-ui/client 1.0.0) would end the run, and which it would
-strip, drop, or take for something else. No Skein needs to run.
+		Short:   "Check what the official AG-UI client would reject or change",
+		Long: `Report at which events of a stream the official AG-UI client (@ag-ui/client 1.0.0) would end the run, and which events it
+would strip, drop or misread. Skein does not need to run.
 
-Each FILE (SSE, NDJSON, a JSON array, or JSON that spans lines) is one stream, as one client plays it: it may hold
+Each FILE (SSE, NDJSON, a JSON array, or JSON that spans lines) is one stream, as one client plays it; it may hold
 several runs. SSE is read as the client reads it, with its framing. FILE.input.json beside FILE.jsonl, or --input, is
-the RunAgentInput of the first run: the client holds its messages and its state. - is the standard input.
+the RunAgentInput of the first run: the client starts with its messages and its state. - is the standard input.
 
-A URL is an agent's AG-UI endpoint: it gets one POST with --input, or a message that says hello, and is not asked again. It may
+A URL is an agent's AG-UI endpoint. It gets exactly one POST, with --input or with a message that says hello. The agent may
 call its model and its tools, as for any client.
 
-An error is where the client ends the run, a warning where it does something else than the event says, a note what works for
-now. Where there is an error or a warning, the exit code is 4. docs/lint.md tells all rules, and what to do.`,
+An error means that the client ends the run; a warning, that it does something else than the event says; a note, that the
+event works for now. The exit code is 4 if there is an error or a warning. docs/lint.md lists all rules, and what to do.`,
 		Example: `  skein lint run.jsonl
   skein lint http://127.0.0.1:8000/agent --header "Authorization: Bearer $TOKEN"
   skein lint --sarif testdata/*.jsonl > lint.sarif`,
@@ -54,10 +54,10 @@ now. Where there is an error or a warning, the exit code is 4. docs/lint.md tell
 	jsonFlag(cmd, &o.asJSON)
 	cmd.Flags().BoolVar(&o.sarif, "sarif", false, "print a SARIF 2.1.0 log, for code scanning")
 	cmd.Flags().BoolVar(&o.all, "all", false, "print all findings, not the first 10 of each rule")
-	cmd.Flags().StringVar(&o.input, "input", "", "`FILE` with the RunAgentInput that the agent was called with, or is")
-	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "`HEADER` of the request to a URL, as 'Name: value'; as often as wanted")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "how long the answer of a URL may take, to its end")
-	cmd.Flags().StringSliceVar(&o.off, "off", nil, "`RULES` to leave out")
+	cmd.Flags().StringVar(&o.input, "input", "", "`FILE` with the RunAgentInput of the call: the one recorded, or the one to send")
+	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "`HEADER` of the request to a URL, as 'Name: value' (repeatable)")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "how long the complete answer of a URL may take")
+	cmd.Flags().StringSliceVar(&o.off, "off", nil, "`RULES` to skip")
 	return cmd
 }
 

@@ -20,9 +20,9 @@ func newMigrate(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "migrate",
 		GroupID: groupOperate,
-		Short:   "Bring the schema of the lineage store to this version",
-		Long: `Make the database and its tables, or bring them to this version. To run it again changes nothing, and two
-may run at once. Indexer and query wait until it is done, so that neither needs the right to change tables.`,
+		Short:   "Create or upgrade the schema of the lineage store",
+		Long: `Create the database and its tables, or upgrade them to this version. Running it again changes nothing, and two
+may run at the same time. Indexer and query wait until it is done, so they need no right to change tables.`,
 		Example: `  skein migrate --clickhouse http://clickhouse:8123 --clickhouse-user skein --clickhouse-password-file /run/secrets/clickhouse`,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -130,5 +130,5 @@ func (o *output) paint(style, s string) string {
 }
 
 func jsonFlag(cmd *cobra.Command, v *bool) {
-	cmd.Flags().BoolVar(v, "json", false, "print JSON, for machines")
+	cmd.Flags().BoolVar(v, "json", false, "print JSON")
 }

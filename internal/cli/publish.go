@@ -40,17 +40,17 @@ func newPublish(out *output, environ []string) *cobra.Command {
 		Use:     "publish [FILE]",
 		GroupID: groupWrite,
 		Short:   "Send the events of runs to the HTTP API",
-		Long: `Send the events of a run, NDJSON, SSE, a JSON array or JSON that spans lines, from FILE or stdin to the
-HTTP API. Where neither --run nor --input names the run, a RUN_STARTED behind the run's end, or of another
-run, begins the next one.
+		Long: `Send the events of a run (NDJSON, SSE, a JSON array or JSON that spans lines) from FILE or stdin to the HTTP
+API. If neither --run nor --input names the run, a RUN_STARTED after the run's end, or of another run,
+begins the next one.
 
-Every event carries its number in the run, so that one that is sent again is dropped. A try that was
-cut can therefore be repeated as it was, or go on with --from and the number that it said.
+Every event carries its number in the run, so an event that is sent again is dropped. If publishing was
+interrupted, repeat the same command, or continue with --from and the number that it printed.
 
-Thread and run are those of --input or of the first event where --thread and --run do not say.
+Thread and run are those of --thread and --run, else those of --input or of the first event.
 
-Once ingest has acknowledged, it waits a few seconds until the last event can be read, so that
-history and lineage show what was published. Ctrl-C ends the events where they are.`,
+After ingest has acknowledged, the command waits a few seconds until the last event can be read, so that
+history and lineage show what was published. Ctrl-C stops after the events sent so far.`,
 		Example: `  skein publish run.jsonl --input run.input.json
   curl -sSN https://agent.example/run -H 'Content-Type: application/json' -d @input.json | skein publish --input input.json`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
@@ -75,8 +75,8 @@ history and lineage show what was published. Ctrl-C ends the events where they a
 	cmd.Flags().StringVar(&o.thread, "thread", "", "the thread's `ID`")
 	cmd.Flags().StringVar(&o.run, "run", "", "the run's `ID`")
 	cmd.Flags().StringVar(&o.input, "input", "", "`FILE` with the run's RunAgentInput, sent before the first event")
-	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until what was published can be read")
-	cmd.Flags().Int64Var(&o.from, "from", 0, "leave the first `N` events out: they were accepted in an earlier try")
+	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until the published events can be read")
+	cmd.Flags().Int64Var(&o.from, "from", 0, "skip the first `N` events: they were accepted in an earlier try")
 	return cmd
 }
 

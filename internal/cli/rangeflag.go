@@ -10,7 +10,7 @@ import (
 type rangeFlag struct{ record.Range }
 
 func (s *rangeFlag) flag(f *pflag.FlagSet) {
-	f.VarP(s, "range", "o", "events of `FROM:TO`, before TO: each a position (3:1024), a time (@2026-09-17T12:00:00Z), start or end (as it is when the command starts)")
+	f.VarP(s, "range", "o", "only events from FROM up to but excluding TO, as `FROM:TO`; each is a position (3:1024), a time (@2026-09-17T12:00:00Z), start or end (fixed when the command starts)")
 }
 
 // said reports whether there is one.

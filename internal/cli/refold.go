@@ -26,19 +26,19 @@ func newRefold(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "refold [THREAD]",
 		GroupID: groupOperate,
-		Short:   "Say which records this version would make otherwise, and have them written anew",
-		Long: `Fold the raw events of ended runs again, by the rules of this version, and say which records would come out
-otherwise: the members that change, and where in each the first change is. Where a run changes, those that
-hang from it are held to what they would then start from. Without --apply nothing is written and no consumer
-group is touched; it reads skein.runs and skein.events from Kafka itself, for all tenants unless --tenant says one.
+		Short:   "Report which records this version would fold differently, and rewrite them",
+		Long: `Fold the raw events of ended runs again, by the rules of this version, and report which records would come out
+differently: the members that change, and where in each the first change is. If a run changes, the runs that
+depend on it are folded from what they would then start from. Without --apply nothing is written and no consumer
+group is touched. The command reads skein.runs and skein.events from Kafka directly, for all tenants or for --tenant.
 
-Do so before and after an upgrade. Runs that are open, and those whose raw events are gone, are only counted.
-The exit code is 4 where a record would change.
+Run it before and after an upgrade. Open runs, and runs whose raw events are gone, are only counted.
+The exit code is 4 if a record would change.
 
-With --apply it reports first, and asks. Then it asks the compactors, which alone write records, to write
-each thread with such runs anew, as a whole; waits until they have decided; and compares once more. They have
-to be of this version. A thread in which a run is open stays as it is until it is asked again. The exit code
-is 4 where a record would still change.`,
+With --apply it reports first, and asks for confirmation. Then it requests that the compactors, which alone write
+records, rewrite each thread with such runs as a whole; waits until they have decided; and compares once more. The
+compactors have to be of this version. A thread with an open run stays unchanged: run the command again later.
+The exit code is 4 if a record would still change.`,
 		Example: `  skein refold --brokers kafka-0:9092 --tenant acme my-thread
   skein refold --brokers kafka-0:9092 -o 3:1024:3:4096
   skein refold --brokers kafka-0:9092 --tenant acme my-thread --apply
@@ -100,12 +100,12 @@ is 4 where a record would still change.`,
 	at.Flags(cmd.Flags())
 	jsonFlag(cmd, &asJSON)
 	f := cmd.Flags()
-	f.StringVar(&tenant, "tenant", "", "the tenant's `ID`; everybody by default, but for THREAD")
+	f.StringVar(&tenant, "tenant", "", "the tenant's `ID`; by default all tenants; required with THREAD")
 	between.flag(f)
 	f.BoolVar(&all, "all", false, "every run of every thread")
-	f.BoolVar(&apply, "apply", false, "have the compactors write the threads anew in which a record would change")
-	f.BoolVarP(&yes, "yes", "y", false, "do not ask whether it is meant, with --apply")
-	f.StringVar(&group, "group", "", "the compactors' consumer `GROUP`, with --apply; the topic prefix and \"skein-compactor\" by default")
+	f.BoolVar(&apply, "apply", false, "have the compactors rewrite the threads in which a record would change")
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation, with --apply")
+	f.StringVar(&group, "group", "", "the compactors' consumer `GROUP`, with --apply; by default the topic prefix and \"skein-compactor\"")
 	return cmd
 }
 

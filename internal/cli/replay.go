@@ -29,27 +29,27 @@ func newReplay(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "replay THREAD [RUN]",
 		GroupID: groupRead,
-		Short:   "Give back the raw events of a run, byte for byte, or publish them to another topic",
-		Long: `Give back the raw events of a run, byte for byte and in order, each with a line feed: those that its
-record was folded from, without repeats. Without RUN they are the events of all runs of the thread.
-An open run is given as far as its latest record tells.
+		Short:   "Print the raw events of a run, byte for byte, or publish them to another topic",
+		Long: `Print the raw events of a run, byte for byte and in order, one per line: those that its record was folded
+from, without repeats. Without RUN, print the events of all runs of the thread. Of an open run, print the
+events up to its latest record.
 
-Live readers and consumer groups do not notice. Events that Kafka has deleted by age are an error,
-which says from where on there are any.
+Live readers and consumer groups are not affected. If Kafka has deleted events by age, that is an error,
+which says where the remaining events begin.
 
-With --to TOPIC they are published to another topic, such as that of a test system: as they lie in
-skein.events, repeats and inputs included, also of a whole tenant where THREAD is left out. It reads Kafka
-itself, outside of any group. First it says what it would publish, and asks. Of the headers those go along
-that say something of the event, its run or its producer, and those of --header; skein-replayed-from is the
-original's position. Events of erased threads are left out. A topic of a topic set is refused.
+With --to TOPIC the events are published to another topic, such as one of a test system: as they lie in
+skein.events, including repeats and inputs. Leave THREAD out for a whole tenant. The command reads Kafka
+directly, outside of any group. First it says what it would publish, and asks. It copies the headers that
+describe the event, its run or its producer, and those of --header; skein-replayed-from is the original's
+position. Events of erased threads are left out. A topic of a topic set is refused.
 
-With --until it stops at the first event of RUN behind which the expression is true, and says where that is.
-The expression is CEL (https://cel.dev) over messages and state as they are behind an event, and event itself.
-What an event lacks makes it not true there: state.?cart.?total.orValue(0) > 100 says what it is then. Numbers
-are those of JSON, with a fraction.
+With --until it stops at the first event of RUN after which the expression is true, and prints its position.
+The expression is CEL (https://cel.dev) over messages and state after an event, and the event itself. If it
+uses a member that does not exist, it is not true there; state.?cart.?total.orValue(0) > 100 gives a default.
+Numbers are those of JSON, doubles.
 
-With --step one walks RUN, the thread's tip without it, in the terminal: messages and state as they were behind
-each event, with what it changed. It begins at the event that -o or --until says; ? shows the keys.
+With --step you step through RUN (by default the thread's tip) in the terminal: messages and state after each
+event, with what it changed. It begins at the event of -o or --until; ? shows the keys.
 
 Exit code 3: there are no such events, or --until was true at none.`,
 		Example: `  skein replay my-thread my-run | sha256sum   # is raw.sha256 of the run; skein verify compares more
@@ -169,13 +169,13 @@ Exit code 3: there are no such events, or --until was true at none.`,
 	f := cmd.Flags()
 	f.StringVar(&branch, "branch", "", "only the runs of `BRANCH`, which is the id of its first run")
 	between.flag(f)
-	f.StringVar(&pace, "pace", "max", "`PACE`: max, recorded (with the pauses as they were), or a factor such as 10")
-	f.StringVar(&until, "until", "", "stop at the first event of RUN behind which `EXPR` is true, a CEL expression over messages, state and event")
-	f.BoolVar(&step, "step", false, "walk the run in the terminal; --pace is that of its play, recorded by default")
+	f.StringVar(&pace, "pace", "max", "`PACE`: max, recorded (with the original pauses), or a speed factor such as 10")
+	f.StringVar(&until, "until", "", "stop at the first event of RUN after which `EXPR` is true, a CEL expression over messages, state and event")
+	f.BoolVar(&step, "step", false, "step through the run in the terminal; --pace is its playback speed, by default recorded")
 	f.StringSliceVar(&types, "type", nil, "only events of these `TYPES`, separated by commas, such as TOOL_CALL_START")
-	f.BoolVar(&all, "all", false, "inputs and what was not folded as well; --json and --sse say which is which")
+	f.BoolVar(&all, "all", false, "also inputs and records that were not folded; --json and --sse tell them apart")
 	f.BoolVar(&sse, "sse", false, "print server-sent events, each with its position as id")
-	f.BoolVar(&asJSON, "json", false, "print JSON Lines that say position, time, run and what became of each event; with --to, one document")
+	f.BoolVar(&asJSON, "json", false, "print JSON Lines with position, time, run and outcome of each event; with --to, one document")
 	to.flags(cmd)
 	return cmd
 }

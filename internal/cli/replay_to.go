@@ -29,13 +29,13 @@ type replayTo struct {
 
 func (r *replayTo) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&r.topic, "to", "", "publish the events to `TOPIC`, with --brokers; it has to be there, and outside of any topic set")
+	f.StringVar(&r.topic, "to", "", "publish the events to `TOPIC`, with --brokers; it must exist and not belong to a topic set")
 	f.StringVar(&r.tenant, "tenant", "", "the tenant's `ID`, with --to")
-	f.BoolVar(&r.anyTenant, "any-tenant", false, "everybody's, and what is nobody's, with --to")
-	f.StringSliceVar(&r.headers, "header", nil, "copy the headers of these `NAMES`, separated by commas, too, with --to")
-	f.BoolVarP(&r.follow, "follow", "f", false, "go on with what comes, with --to")
-	f.BoolVarP(&r.yes, "yes", "y", false, "do not ask whether it is meant, with --to")
-	f.BoolVar(&r.dry, "dry-run", false, "publish nothing, say what would be done, with --to")
+	f.BoolVar(&r.anyTenant, "any-tenant", false, "events of all tenants, and those that belong to none, with --to")
+	f.StringSliceVar(&r.headers, "header", nil, "also copy the headers `NAMES`, separated by commas, with --to")
+	f.BoolVarP(&r.follow, "follow", "f", false, "keep following new events, with --to")
+	f.BoolVarP(&r.yes, "yes", "y", false, "do not ask for confirmation, with --to")
+	f.BoolVar(&r.dry, "dry-run", false, "publish nothing, only say what would be done, with --to")
 	r.kafka.Flags(f)
 }
 

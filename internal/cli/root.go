@@ -34,10 +34,10 @@ func newRoot(out *output, environ []string, stdin io.Reader) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Short:                 "A Kafka pipeline for AG-UI event streams",
 		Long: `Skein folds the event streams of AG-UI agents into compact run records, keeps the lineage of every
-thread, and gives conversations back: whole, from any run, along any branch.
+thread, and restores conversations: from any run, along any branch.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 not found; 4 differs, or faults found (verify, lint).
-skein diff, like diff and git: 0 the same; 1 different; 2 and above an error.`,
+skein diff uses the codes of diff and git: 0 same; 1 different; 2 and above error.`,
 		Version:       versionText(),
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
@@ -65,13 +65,13 @@ skein diff, like diff and git: 0 the same; 1 different; 2 and above an error.`,
 		return app.Usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
-	flags.String(app.ConfigFlag, "", "YAML `FILE` with settings; a SKEIN_… variable or a flag wins over it")
-	flags.BoolVarP(&out.quiet, "quiet", "q", false, "no progress and no remarks on stderr, only errors")
+	flags.String(app.ConfigFlag, "", "YAML `FILE` with settings; SKEIN_… variables and flags override it")
+	flags.BoolVarP(&out.quiet, "quiet", "q", false, "print only errors on stderr, no progress or notes")
 
 	root.AddGroup(
 		&cobra.Group{ID: groupServe, Title: "Run Skein on this machine:"},
-		&cobra.Group{ID: groupRead, Title: "Look at threads:"},
-		&cobra.Group{ID: groupWrite, Title: "Bring events in, take them back, or fold them without a server:"},
+		&cobra.Group{ID: groupRead, Title: "Read threads:"},
+		&cobra.Group{ID: groupWrite, Title: "Publish events, erase them, or fold them without a server:"},
 		&cobra.Group{ID: groupOperate, Title: "Run Skein on many machines:"},
 	)
 	root.AddCommand(
@@ -135,7 +135,7 @@ func newVersion(out *output) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say what this binary was built from",
+		Short: "Print version and build information",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {

@@ -30,19 +30,19 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 	for _, f := range []struct{ name, usage string }{
 		{search.ParamSince, "only runs that started at or after `TIME`: RFC 3339, or how long ago, such as 90m, 24h, 7d or 2w"},
 		{search.ParamUntil, "only runs that started before `TIME`, in the same forms"},
-		{search.ParamStatus, "only runs of `STATUS`: running, finished, error, interrupted, cancelled or abandoned; several with commas between"},
+		{search.ParamStatus, "only runs of `STATUS`: running, finished, error, interrupted, cancelled or abandoned; several separated by commas"},
 		{search.ParamAgent, "only runs of the agent `NAME`"},
 		{search.ParamUser, "only runs whose label user is `TEXT`"},
 		{search.ParamTool, "only runs that called the tool `NAME`"},
 		{search.ParamModel, "only runs that reported tokens of the model `NAME`"},
-		{search.ParamError, "only runs that ended with an error of `CODE`; any stands for all"},
+		{search.ParamError, "only runs that ended with an error of `CODE`; any is all codes"},
 		{search.ParamRewrote, "only runs that ask again, as `KIND`: regeneration or edit"},
 		{search.ParamPrefix, "only runs of threads whose id starts with `TEXT`"},
-		{search.ParamWords, "only runs with a message that has all `WORDS`, whatever their case"},
+		{search.ParamWords, "only runs with a message that has all `WORDS`, ignoring case"},
 	} {
 		c.texts[f.name] = cmd.Flags().String(f.name, "", f.usage)
 	}
-	cmd.Flags().StringArrayVar(&c.labels, search.ParamLabel, nil, "only runs with the label `KEY=VALUE`, or KEY for any value; as often as wanted")
+	cmd.Flags().StringArrayVar(&c.labels, search.ParamLabel, nil, "only runs with the label `KEY=VALUE`, or KEY for any value (repeatable)")
 	return c
 }
 
@@ -79,7 +79,7 @@ func newRuns(out *output, environ []string) *cobra.Command {
 		Use:     "runs",
 		GroupID: groupRead,
 		Short:   "Search the runs of all threads",
-		Long: `Search the runs of all threads, the latest first. A run must meet all conditions.
+		Long: `Search the runs of all threads, latest first. A run must meet all conditions.
 
 On a terminal, ids are whole and columns that do not fit are left out; -o wide prints all of them. Elsewhere the columns are
 separated by tabs.`,
@@ -272,8 +272,8 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 	}
 	serverFlags(cmd, &at)
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().StringVar(&by, search.ParamBy, "", "group by up to 3 `DIMENSIONS`, with commas between: agent, model, status, tool, hour, day, week, label:KEY")
-	cmd.Flags().StringVar(&measure, search.ParamMeasure, string(search.Runs), "`MEASURES`, with commas between: "+measureNames())
+	cmd.Flags().StringVar(&by, search.ParamBy, "", "group by up to 3 `DIMENSIONS`, separated by commas: agent, model, status, tool, hour, day, week, label:KEY")
+	cmd.Flags().StringVar(&measure, search.ParamMeasure, string(search.Runs), "`MEASURES`, separated by commas: "+measureNames())
 	cmd.Flags().IntVar(&limit, search.ParamLimit, 1000, "at most `N` groups: those with the greatest first measure")
 	return cmd
 }

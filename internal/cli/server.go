@@ -39,12 +39,12 @@ func serverFlags(cmd *cobra.Command, s *server) {
 		cmd.ValidArgsFunction = completeRuns(s)
 	}
 	s.flags = cmd.Flags()
-	cmd.Flags().StringVar(&s.context, "context", "", "`NAME` of the server as skein context lists it; the current one by default")
+	cmd.Flags().StringVar(&s.context, "context", "", "`NAME` of a context (see skein context); by default the current one")
 	cmd.Flags().StringVar(&s.url, "url", defaultURL, "`URL` of the HTTP API")
-	cmd.Flags().StringVar(&s.keyFile, "api-key-file", "", "`FILE` that holds the API key; without it, the variable "+app.APIKeyVariable+" does")
-	cmd.Flags().StringVar(&s.caFile, "server-ca-file", "", "PEM `FILE` of the authorities that vouch for an https:// URL; the system's by default")
-	cmd.Flags().StringVar(&s.certFile, "client-cert-file", "", "PEM `FILE` of one's own certificate, where the server asks for one")
-	cmd.Flags().StringVar(&s.ownFile, "client-key-file", "", "PEM `FILE` of the certificate's key")
+	cmd.Flags().StringVar(&s.keyFile, "api-key-file", "", "`FILE` with the API key; without it, the variable "+app.APIKeyVariable+" does")
+	cmd.Flags().StringVar(&s.caFile, "server-ca-file", "", "PEM `FILE` of the CAs to trust for an https:// URL; by default the system's")
+	cmd.Flags().StringVar(&s.certFile, "client-cert-file", "", "PEM `FILE` with your client certificate, if the server requires one")
+	cmd.Flags().StringVar(&s.ownFile, "client-key-file", "", "PEM `FILE` with the certificate's private key")
 }
 
 // connect calls f with a client for the server.

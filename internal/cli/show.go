@@ -23,11 +23,11 @@ func newShow(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show THREAD [RUN]",
 		GroupID: groupRead,
-		Short:   "Show what is known of a run: its end, what it waits for, statistics, positions",
-		Long: `Show what is known of a run beside its messages and state: why it failed, the interrupts that it waits for,
-where its parent comes from, its statistics and anomalies, and where its events lie, with their hash.
+		Short:   "Show details of a run: how it ended, what it waits for, statistics, positions",
+		Long: `Show details of a run besides its messages and state: why it failed, the interrupts that it waits for,
+how its parent was found, its statistics and anomalies, and where its events lie, with their hash.
 
-Without RUN it is the thread's tip with the latest start.`,
+Without RUN it shows the tip of the thread with the latest start.`,
 		Example: `  skein show my-thread
   skein show my-thread run-7 --json | jq .stats.anomalies`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),

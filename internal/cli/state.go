@@ -22,12 +22,12 @@ func newState(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "state THREAD [RUN]",
 		GroupID: groupRead,
-		Short:   "Give back a conversation as it was at any event of a run",
-		Long: `Give back a conversation as it was behind an event of a run: its messages and its state, equal to what the official
+		Short:   "Print a conversation as it was at any event of a run",
+		Long: `Print a conversation as it was after an event of a run: its messages and its state, equal to what the official
 AG-UI client held then, and what that event changed. Without RUN it is the tip of the thread with the latest start.
 
---at says which: the number of a step (1 is the run's first event, 0 its start: what its input changed), the event's position,
-@ and a time, start or end. The raw events have to be there still.`,
+--at selects the event: by the number of its step (1 is the run's first event, 0 its start: what its input changed), by its
+position, by @ and a time, or as start or end. The raw events have to exist still.`,
 		Example: `  skein state my-thread run-1 --at 17
   skein state my-thread run-1 --at 3:1024 --json | jq .state
   skein state my-thread run-1 --at @2026-09-17T12:00:00Z`,

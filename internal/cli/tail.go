@@ -25,12 +25,12 @@ func newTail(out *output, environ []string) *cobra.Command {
 		Use:     "tail THREAD [RUN]",
 		GroupID: groupRead,
 		Short:   "Follow a thread live, as a chat or event by event",
-		Long: `Follow a thread live: what its agents say and do as it comes, over one run after another. With RUN it is that
-run, to its end. A thread or run that is not there yet is waited for. Where the server goes away, or ends the stream, it goes on at the
-event where it was, with none left out and none twice. Ctrl-C ends it.
+		Long: `Follow a thread live, over one run after another. With RUN it follows that run, to its end. It waits for a
+thread or run that does not exist yet. If the server goes away, or ends the stream, it resumes after the last
+event: none is missing and none comes twice. Ctrl-C ends it.
 
-As a chat it shows the last messages that are there already, then text as it is written, tool calls, and how runs
-end. With --events it prints AG-UI events, one a line: first RUN_STARTED and snapshots of what there is, then each
+It shows a chat: the last messages so far, then text as it is written, tool calls, and how runs end. With
+--events it prints AG-UI events, one per line: first RUN_STARTED and snapshots of the run so far, then each
 event byte for byte. skein history THREAD --follow shows the whole conversation first.`,
 		Example: `  skein tail my-thread
   skein tail my-thread my-run --events | jq -r .type
@@ -52,8 +52,8 @@ event byte for byte. skein history THREAD --follow shows the whole conversation 
 		},
 	}
 	serverFlags(cmd, &at)
-	cmd.Flags().BoolVar(&asEvents, "events", false, "print AG-UI events, one a line, in place of a chat")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON Lines with the position of each event; the events that join a reader have none")
+	cmd.Flags().BoolVar(&asEvents, "events", false, "print AG-UI events, one per line, instead of a chat")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON Lines with the position of each event; the first events, which describe the run so far, have none")
 	return cmd
 }
 

@@ -63,12 +63,12 @@ func newThreads(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "threads [TEXT]",
 		GroupID: groupRead,
-		Short:   "List threads, those that changed last first",
-		Long: `List threads, those that changed last first. With TEXT, only threads whose id contains it.
+		Short:   "List threads, most recently changed first",
+		Long: `List threads, most recently changed first. With TEXT, only threads whose id contains it.
 
-On a terminal, ids are whole and columns that do not fit are left out; -o wide prints all of them. Elsewhere the
+On a terminal, ids are never cut, and columns that do not fit are left out; -o wide prints all columns. Elsewhere the
 list is tab-separated, without a header, with times in UTC: id, last change, status, runs, branches, messages.
-Except with --sort id, the whole list is read before anything is printed.`,
+Except with --sort id, the command reads the whole list before it prints anything.`,
 		Example: `  skein threads
   skein threads order-17 --since 24h
   skein threads --status interrupted -o name`,

@@ -26,20 +26,20 @@ type topicsOptions struct {
 }
 
 func newTopics(out *output) *cobra.Command {
-	return group("topics", "Make, check, alter and copy the topics of a Kafka cluster", newTopicsCreate(out), newTopicsCheck(out), newTopicsAlter(out), newTopicsMigrate(out))
+	return group("topics", "Create, check, alter and copy the topics of a Kafka cluster", newTopicsCreate(out), newTopicsCheck(out), newTopicsAlter(out), newTopicsMigrate(out))
 }
 
 func newTopicsCreate(out *output) *cobra.Command {
 	var o topicsOptions
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make the topics that do not exist",
-		Long: `Make the topics that do not exist, with the settings that Skein needs. Those that exist are left as they
-are; then all are compared as skein topics check does, and anything that differs is exit code 4.
+		Short: "Create missing topics",
+		Long: `Create the topics that do not exist, with the settings that Skein needs. Existing topics are left unchanged.
+Then all topics are compared as skein topics check does; the exit code is 4 if anything differs.
 
-Stages make no topics: they wait until they are there. Each partition gets three replicas, or as many as
-there are brokers where they are fewer, unless --replication says otherwise; one replica less has to
-be in sync for a record to be acknowledged, so that the loss of one broker costs nothing.`,
+Stages create no topics: they wait until the topics exist. Each partition gets three replicas, or one per
+broker if there are fewer than three, unless --replication says otherwise. All replicas but one have to be
+in sync for a record to be acknowledged, so losing one broker costs nothing.`,
 		Example: `  skein topics create --brokers kafka-0:9092,kafka-1:9092 --partitions 48 --replication 3`,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,8 +55,8 @@ be in sync for a record to be acknowledged, so that the loss of one broker costs
 			})
 		},
 	}
-	o.flags(cmd, fmt.Sprintf("partitions of the topics where none of them exists; 0 is %d", defaultPartitions),
-		"replicas of each partition; 0 is 3, or the number of brokers where that is less", "how long it stays; 0 is 30 days, negative is for ever")
+	o.flags(cmd, fmt.Sprintf("number of partitions, if no topic exists yet; 0 is %d", defaultPartitions),
+		"replicas of each partition; 0 is 3, or the number of brokers if that is smaller", "retention; 0 is 30 days, negative is forever")
 	return cmd
 }
 
@@ -66,8 +66,8 @@ func newTopicsCheck(out *output) *cobra.Command {
 		Use:   "check",
 		Short: "Compare the topics with what Skein needs",
 		Long: `Compare partition counts, replicas and settings of the topics (min.insync.replicas, max.message.bytes,
-cleanup.policy, retention, …) with what Skein needs. What is stricter is as good. Anything that differs
-is exit code 4.`,
+cleanup.policy, retention, …) with what Skein needs. Stricter settings are accepted. The exit code is 4 if
+anything differs.`,
 		Example: `  skein topics check --brokers kafka-0:9092 --replication 3`,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,8 +76,8 @@ is exit code 4.`,
 			})
 		},
 	}
-	o.flags(cmd, "partitions that they must have; 0 is any count, the same for all",
-		"replicas that they must have; 0 is 3 or more, or the number of brokers where that is less", "how long it must stay; 0 is not compared, negative is for ever")
+	o.flags(cmd, "required number of partitions; 0 is any, but the same for all topics",
+		"required number of replicas; 0 is 3 or more, or the number of brokers if that is smaller", "required retention; 0 is not compared, negative is forever")
 	return cmd
 }
 
@@ -85,9 +85,9 @@ func newTopicsAlter(out *output) *cobra.Command {
 	var o topicsOptions
 	cmd := &cobra.Command{
 		Use:   "alter",
-		Short: "Give the topics the settings that Skein needs",
-		Long: `Give the topics that exist the settings that Skein needs, and compare them again. Partition counts and
-replicas stay: a count belongs to the topic set, and replicas are moved with Kafka's own tools.`,
+		Short: "Change the topics to the settings that Skein needs",
+		Long: `Change the existing topics to the settings that Skein needs, and compare them again. Partition counts and
+replicas stay: the count belongs to the topic set, and replicas are moved with Kafka's own tools.`,
 		Example: `  skein topics alter --brokers kafka-0:9092 --events-retention 168h`,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,8 +96,8 @@ replicas stay: a count belongs to the topic set, and replicas are moved with Kaf
 			})
 		},
 	}
-	o.flags(cmd, "partitions that they must have; 0 is any count, the same for all",
-		"replicas that they must have; 0 is 3 or more, or the number of brokers where that is less", "how long it shall stay; 0 leaves it as it is, negative is for ever")
+	o.flags(cmd, "required number of partitions; 0 is any, but the same for all topics",
+		"required number of replicas; 0 is 3 or more, or the number of brokers if that is smaller", "new retention; 0 leaves it unchanged, negative is forever")
 	return cmd
 }
 

@@ -16,17 +16,17 @@ func newTopicsMigrate(out *output) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "migrate --to-prefix TEXT",
-		Short: "Copy the topic set into a new one of another partition count",
-		Long: `Copy the topic set into a new one, with another prefix and partition count: raw events, run records (those
-whose raw events are gone as well), snapshots, dead letters, and the place of the compactors. Positions are
-told anew. The old set stays as it is.
+		Short: "Copy the topic set into a new one with another partition count",
+		Long: `Copy the topic set into a new one, with another prefix and partition count: raw events, run records (also
+those whose raw events are gone), snapshots, dead letters, and the compactors' offsets. Records get new
+positions. The old set stays unchanged.
 
-Run it while everything goes on, and raw events are copied. Then stop ingest, let the compactors come to the
+First run it while everything goes on: it copies raw events. Then stop ingest, let the compactors come to the
 end, stop them, and run it again: it copies the rest, compares both sets, and says that the new one is
 complete. Then start the stages with --topic-prefix, the indexer and query with an empty lineage store.
 
-It goes on where it was when it is killed; nothing is copied twice. Exit code 0: the new set is complete.
-1: it cannot be, and why. 4: it is not complete yet, or the sets differ.`,
+If it is killed, run it again: it continues where it was, and copies nothing twice. Exit code 0: the new set is
+complete. 1: it cannot be completed; the error says why. 4: it is not complete yet, or the sets differ.`,
 		Example: `  skein topics migrate --brokers kafka-0:9092 --to-prefix v2. --partitions 48
   skein topics migrate --brokers kafka-0:9092 --topic-prefix v2. --to-prefix v3. --partitions 96 --dry-run`,
 		Args: usageArgs(cobra.NoArgs),
@@ -66,12 +66,12 @@ It goes on where it was when it is killed; nothing is copied twice. Exit code 0:
 	at.Flags(cmd.Flags())
 	jsonFlag(cmd, &asJSON)
 	f := cmd.Flags()
-	f.StringVar(&o.ToPrefix, "to-prefix", "", "`TEXT` in front of the new topics' names")
+	f.StringVar(&o.ToPrefix, "to-prefix", "", "prefix `TEXT` of the new topics' names")
 	f.Int32Var(&o.Spec.Partitions, "partitions", 0, "partitions of the new topics; 0 is as many as the old ones have")
 	f.Int16Var(&o.Spec.Replication, "replication", 0, "replicas of each partition; 0 is as many as the old ones have")
-	f.StringVar(&o.Group, "group", "", "the old compactors' consumer `GROUP`; the topic prefix and \"skein-compactor\" by default")
-	f.StringVar(&o.ToGroup, "to-group", "", "the new compactors' consumer `GROUP`; the new prefix and \"skein-compactor\" by default")
-	f.BoolVar(&o.DryRun, "dry-run", false, "write nothing, say what there is to do")
+	f.StringVar(&o.Group, "group", "", "the old compactors' consumer `GROUP`; by default the topic prefix and \"skein-compactor\"")
+	f.StringVar(&o.ToGroup, "to-group", "", "the new compactors' consumer `GROUP`; by default the new prefix and \"skein-compactor\"")
+	f.BoolVar(&o.DryRun, "dry-run", false, "write nothing, only say what there is to do")
 	return cmd
 }
 

@@ -21,13 +21,14 @@ func newVerify(out *output, environ []string) *cobra.Command {
 		Use:     "verify THREAD [RUN]",
 		GroupID: groupRead,
 		Short:   "Fold the raw events again and compare with the record",
-		Long: `Fold the raw events of a run again and compare what comes of it with the run's record: the hashes over
-events and input, their number, every member of the record, and its parent, branch and base. Without RUN it is
+		Long: `Fold the raw events of a run again and compare the result with the run's record: the hashes over events and
+input, their number, every member of the record, and its parent, branch and base. Without RUN it verifies
 every run of the thread, with --all every run of every thread.
 
-What cannot be proved is said: events that Kafka has deleted by age, ends that Skein made, contents that were
-cut, and places of runs where no record tells how others stood that were going on. Of several runs that
-are proved together that is known more often than of one. The exit code is 4 where a record differs, and 1 where a run that was named is not proved.`,
+It reports what it cannot prove: events that Kafka has deleted by age, ends that Skein made, contents that were
+cut, and a run's parent if no record says what other open runs had done by then. Verifying several runs together
+can prove more of those than verifying one. The exit code is 4 if a record differs, and 1 if a named run is not
+proved.`,
 		Example: `  skein verify my-thread
   skein verify --all --json | jq -r 'select(.verdict != "proved") | .threadId'`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),

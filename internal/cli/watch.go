@@ -13,7 +13,7 @@ import (
 const watchEvery = 2 * time.Second
 
 func watchFlag(cmd *cobra.Command, v *bool) {
-	cmd.Flags().BoolVarP(v, "watch", "w", false, "look again every "+watchEvery.String()+" until Ctrl-C, and print what has changed anew")
+	cmd.Flags().BoolVarP(v, "watch", "w", false, "refresh every "+watchEvery.String()+" until Ctrl-C, and print the output again when it changes")
 }
 
 // clearScreen moves to the upper left corner of the screen and erases all that is on it.

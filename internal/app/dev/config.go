@@ -28,7 +28,7 @@ type Config struct {
 	AdminListen string
 	// Partitions is the partition count of the topics where they are created.
 	Partitions int
-	// Checkpoint is how often a run that is still open is written, so that it can be looked at.
+	// Checkpoint is how often an open run is written, so that it can be read.
 	Checkpoint time.Duration
 	// StreamLife is how long a live stream lasts at most. A short one shows a front end how often it comes again.
 	StreamLife time.Duration

@@ -39,11 +39,11 @@ func (c *Choice) Flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.clickhouse, "clickhouse", nil, "ClickHouse, `URL`s separated by commas: http://HOST:PORT, https://HOST:PORT or clickhouse://HOST:PORT")
 	f.StringVar(&c.database, "clickhouse-database", clickhouse.DefaultDatabase, "`NAME` of the database")
 	f.StringVar(&c.user, "clickhouse-user", "default", "`NAME` of the user")
-	f.StringVar(&c.passwordFile, "clickhouse-password-file", "", "`FILE` with the user's password, read again whenever it is needed; no file is no password")
-	f.StringVar(&c.caFile, "clickhouse-ca-file", "", "PEM `FILE` of the authorities that vouch for ClickHouse, with https:// and clickhouse:// addresses, which then both speak TLS; the system's by default. It is read at the start")
-	f.StringVar(&c.cluster, "clickhouse-cluster", "", "`NAME` of the cluster that tables are made on, where it is not one server")
-	f.BoolVar(&c.replicated, "clickhouse-replicated", false, "make replicated tables")
-	f.StringVar(&c.sqlite, "sqlite", "", "`FILE` of a store for one machine, in the place of ClickHouse")
+	f.StringVar(&c.passwordFile, "clickhouse-password-file", "", "`FILE` with the user's password, read whenever it is needed; without it, no password")
+	f.StringVar(&c.caFile, "clickhouse-ca-file", "", "PEM `FILE` of the CAs to trust for ClickHouse, for https:// and clickhouse:// addresses, which then both use TLS; by default the system's. Read at the start")
+	f.StringVar(&c.cluster, "clickhouse-cluster", "", "`NAME` of the cluster on which to create the tables, if ClickHouse is not a single server")
+	f.BoolVar(&c.replicated, "clickhouse-replicated", false, "create replicated tables")
+	f.StringVar(&c.sqlite, "sqlite", "", "SQLite `FILE` to use instead of ClickHouse, for one machine")
 }
 
 // IsSQLite reports whether the flags name a SQLite file.
