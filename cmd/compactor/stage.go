@@ -36,12 +36,12 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 		},
 		Check: func(*app.Process) error {
 			if cfg.Dir == "" {
-				return app.Usagef("no folder for the local stores: say --dir FOLDER (or SKEIN_DIR)")
+				return app.Usagef("no folder for the local stores: pass --dir FOLDER (or SKEIN_DIR)")
 			}
 			if cfg.InstanceID == "" {
 				host, err := os.Hostname()
 				if err != nil {
-					return app.Usagef("the host has no name: say --instance-id NAME: %w", err)
+					return app.Usagef("the host has no name: pass --instance-id NAME: %w", err)
 				}
 				cfg.InstanceID = host
 			}

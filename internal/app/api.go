@@ -61,7 +61,7 @@ func (a *API) Check() error {
 		return Usagef("checking tenant-metrics: %d is negative", a.TenantMetrics)
 	}
 	if a.replicas < 1 {
-		return Usagef("checking replicas: %d is below 1: say how many processes of this stage there are", a.replicas)
+		return Usagef("checking replicas: %d is below 1: set the number of processes of this stage", a.replicas)
 	}
 	if err := a.tls.Check(); err != nil {
 		return err
@@ -76,20 +76,20 @@ func (a *API) Check() error {
 	}
 	switch {
 	case a.authenticates() && a.tenant != "":
-		return Usagef("--tenant beside --api-keys or --jwt-jwks: say one of them: with --tenant nobody needs credentials")
+		return Usagef("--tenant cannot be combined with --api-keys or --jwt-jwks: with --tenant requests need no credentials")
 	case a.authenticates():
 		return nil
 	case a.tenant == "":
-		return Usagef("nobody could call: say --api-keys FILE (or SKEIN_API_KEYS), --jwt-jwks FILE or URL, or for trying on this machine --tenant ID")
+		return Usagef("no credentials are configured, so every request would be refused: pass --api-keys FILE (or SKEIN_API_KEYS), --jwt-jwks FILE or URL, or to try it on this machine --tenant ID")
 	}
 	if slices.Contains(a.CORS.Origins, anyOrigin) {
-		return Usagef("checking cors-origin: with --tenant nobody needs a key, so * would let every web page in: name the origins, or say --api-keys FILE")
+		return Usagef("checking cors-origin: with --tenant requests need no key, so * would let every web page in: name the origins, or pass --api-keys FILE")
 	}
 	if err := record.ValidateID(a.tenant); err != nil {
 		return Usagef("checking tenant: %w", err)
 	}
 	if err := CheckLoopback(a.listen); err != nil {
-		return Usagef("checking listen: %w: or say --api-keys FILE", err)
+		return Usagef("checking listen: %w: or pass --api-keys FILE", err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (b *bytesFlag) Set(s string) error {
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil || n > math.MaxInt/unit || n < math.MinInt/unit {
-		return fmt.Errorf("%q is no size: write bytes, such as 1048576 or 1MiB", s)
+		return fmt.Errorf("%q is not a size: write bytes, such as 1048576 or 1MiB", s)
 	}
 	*b = bytesFlag(n * unit)
 	return nil

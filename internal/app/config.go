@@ -137,7 +137,7 @@ func checkKeys(k *koanf.Koanf, known map[string]bool, spell func(string) string,
 		if near := closest(key, known); near != "" {
 			hint = fmt.Sprintf("; did you mean %s?", spell(near))
 		}
-		return Usagef("reading configuration: %s in %s is no setting%s", spell(key), where, hint)
+		return Usagef("reading configuration: %s in %s is not a setting%s", spell(key), where, hint)
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func settingText(v any) (string, error) {
 	case nil:
 		return "", errors.New("it has no value")
 	case map[string]any:
-		return "", errors.New("it is a group of keys, and settings are flat")
+		return "", errors.New("it is a group of keys, but settings are flat")
 	case []any:
 		parts := make([]string, len(v))
 		for i, e := range v {

@@ -76,7 +76,7 @@ func TestConfigure_RefusesWhatItDoesNotKnow(t *testing.T) {
 		"key spelt as flag": {"kafka-listen: x\n", "", "did you mean kafka_listen?"},
 		"variable":          {"", "SKEIN_KAFKA_LISTNE=x", "did you mean SKEIN_KAFKA_LISTEN?"},
 		"another stage's":   {"", "SKEIN_IDLE_LIMITS=1h", "did you mean SKEIN_IDLE_LIMIT?"},
-		"no version":        {"", "SKEIN_VERSIN=1", "SKEIN_VERSIN in environment is no setting"},
+		"no version":        {"", "SKEIN_VERSIN=1", "SKEIN_VERSIN in environment is not a setting"},
 		"nothing like it":   {"frobnicate: 1\n", "", "frobnicate in "},
 		"group of keys":     {"kafka_listen:\n  host: x\n", "", "settings are flat"},
 		"no value":          {"kafka_listen:\n", "", "has no value"},

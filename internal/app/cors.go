@@ -41,13 +41,13 @@ func (c CORS) Check() error {
 	for _, o := range c.Origins {
 		if o == anyOrigin {
 			if len(c.Origins) > 1 {
-				return Usagef("checking cors-origin: * is every origin already: leave the others out, or it")
+				return Usagef("checking cors-origin: * already allows every origin: leave out the others, or *")
 			}
 			continue
 		}
 		u, err := url.Parse(o)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.Scheme+"://"+u.Host != o || strings.ToLower(o) != o {
-			return Usagef("checking cors-origin: %.200q is no origin: write one as browsers do, such as https://app.example or http://localhost:3000, without a path", o)
+			return Usagef("checking cors-origin: %.200q is not an origin: write it as browsers do, such as https://app.example or http://localhost:3000, without a path", o)
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ const (
 )
 
 // errLongHeads closes a connection. To net/http it is one that broke: anything else it would answer with 400, as the caller's fault.
-var errLongHeads = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("the heads of requests that are being read hold as much as they may")}
+var errLongHeads = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("requests whose headers are being read use all of their memory")}
 
 func (l *heads) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()

@@ -57,7 +57,7 @@ func (g *Group) Wait(ctx context.Context) error {
 	case first = <-g.ended:
 	}
 	if first != nil && first.err == nil && ctx.Err() == nil {
-		return g.Abort(fmt.Errorf("running %s: ended without being told to", first.name))
+		return g.Abort(fmt.Errorf("running %s: ended unexpectedly", first.name))
 	}
 	return g.Abort(nil)
 }

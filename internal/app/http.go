@@ -46,7 +46,7 @@ func AddressInUse(addr, flag string) error {
 	if err != nil {
 		host = "127.0.0.1"
 	}
-	return fmt.Errorf("listening on %s: another process has this port: stop it, or choose another one with --%s %s or SKEIN_%s, which make run obeys too (port 0 takes a free one)",
+	return fmt.Errorf("listening on %s: another process uses this port: stop it, or choose another with --%s %s or SKEIN_%s, which make run obeys too (port 0 picks a free one)",
 		addr, flag, net.JoinHostPort(host, "0"), strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 }
 

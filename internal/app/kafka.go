@@ -39,7 +39,7 @@ func (k *KafkaFlags) Flags(f *pflag.FlagSet) {
 // Config is what the flags say, for clients of that id.
 func (k *KafkaFlags) Config(clientID string) (kafka.Config, error) {
 	if len(k.brokers) == 0 {
-		return kafka.Config{}, Usagef("no Kafka brokers: say --brokers HOST:PORT,… (or SKEIN_BROKERS)")
+		return kafka.Config{}, Usagef("no Kafka brokers: pass --brokers HOST:PORT,… (or SKEIN_BROKERS)")
 	}
 	cfg := kafka.Config{Brokers: k.brokers, TopicPrefix: k.topicPrefix, Security: k.security, ClientID: clientID}
 	if err := cfg.Validate(); err != nil {
@@ -94,7 +94,7 @@ func (p *Process) checkTopics() admin.Check {
 		set, err := p.probe.TopicSet(ctx)
 		switch {
 		case errors.Is(err, kafka.ErrNoTopic):
-			return fmt.Errorf("%w: make them with: %s", err, p.topicsCommand())
+			return fmt.Errorf("%w: create them with: %s", err, p.topicsCommand())
 		case err != nil:
 			return fmt.Errorf("asking %s: %w", strings.Join(p.kafka.Brokers, ","), err)
 		case pinned.CompareAndSwap(nil, &set):

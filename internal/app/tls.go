@@ -36,7 +36,7 @@ func (t *ListenerTLS) Flags(f *pflag.FlagSet, prefix, what string) {
 // Check says what is wrong with the settings.
 func (t *ListenerTLS) Check() error {
 	if (t.cert == "") != (t.key == "") {
-		return Usagef("--%[1]s-cert-file and --%[1]s-key-file need each other", t.prefix)
+		return Usagef("--%[1]s-cert-file and --%[1]s-key-file must be set together", t.prefix)
 	}
 	if t.clientsOwn != "" && t.cert == "" {
 		return Usagef("--%[1]s-client-ca-file needs --%[1]s-cert-file: without TLS, clients present no certificate", t.prefix)
@@ -133,7 +133,7 @@ func (f *listenerFiles) load() error {
 		// A session that is resumed would be one under authorities that may be gone.
 		config.SessionTicketsDisabled = true
 		if !config.ClientCAs.AppendCertsFromPEM(texts[2]) {
-			return fmt.Errorf("reading the authorities of clients: %w", errors.New(f.clientsOwn+" holds no PEM certificate"))
+			return fmt.Errorf("reading the CAs of clients: %w", errors.New(f.clientsOwn+" holds no PEM certificate"))
 		}
 	}
 	if pair.Leaf == nil {

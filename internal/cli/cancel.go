@@ -53,7 +53,7 @@ func cancelledText(a client.Cancelled) string {
 	name := fmt.Sprintf("run %s of thread %s", oneLine(a.RunID, 80), oneLine(a.ThreadID, 80))
 	switch {
 	case a.Status != string(record.StatusCancelled):
-		return fmt.Sprintf("%s has come to its own end: %s, at %s\n", name, a.Status, a.End)
+		return fmt.Sprintf("%s ended by itself: %s, at %s\n", name, a.Status, a.End)
 	case a.Synthetic:
 		return fmt.Sprintf("%s is cancelled, at %s; Skein wrote its end\n", name, a.End)
 	}
@@ -73,7 +73,7 @@ func notCancelled(ctx context.Context, c *client.Client, thread, run string, err
 	case lookErr != nil || json.Unmarshal(body, &known) != nil: // ingest's own words are what there is to say
 		return fmt.Errorf("%s: %w", name, err)
 	case known.Status == record.StatusRunning:
-		return fmt.Errorf("%s: it goes on: no proxy of Skein holds it, and its agent has not read the request", name)
+		return fmt.Errorf("%s: it goes on: no proxy of Skein holds it, and its agent did not react to the request", name)
 	}
-	return fmt.Errorf("%s: it has ended before: %s", name, known.Status)
+	return fmt.Errorf("%s: it had already ended: %s", name, known.Status)
 }

@@ -84,7 +84,7 @@ func noteOpen(ctx context.Context, out *output, c *client.Client, thread string,
 		out.note("run %s: %s", oneLine(in.ParentRunID, 80), remark)
 	}
 	for _, i := range r.Interrupts {
-		out.note("interrupt %s is open (%s): as it stands, the input cancels it; edit its entry in resume to answer",
+		out.note("interrupt %s is open (%s): the input cancels it unless you edit its entry in resume",
 			oneLine(i.ID, 80), oneLine(i.Reason+" "+i.Message, 120))
 	}
 	for _, id := range r.PendingToolCalls {

@@ -57,20 +57,20 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"a time of no form":       {[]string{"runs", "--since", "soon"}, app.ExitUsage, "--since must be a time such as"},
 		"unknown measure":         {[]string{"stats", "--measure", "cost"}, app.ExitUsage, "--measure must be some of runs, errors"},
 		"no key file":             {[]string{"threads", "--api-key-file", "nowhere.key"}, app.ExitUsage, "no such file"},
-		"keys for nobody":         {[]string{"keys", "new", "--scope", "read", "--file", "f"}, app.ExitUsage, "say --tenant ID"},
+		"keys for nobody":         {[]string{"keys", "new", "--scope", "read", "--file", "f"}, app.ExitUsage, "pass --tenant ID"},
 		"keys for nothing":        {[]string{"keys", "new", "--tenant", "t", "--file", "f"}, app.ExitUsage, "--scope SCOPE"},
 		"unknown scope":           {[]string{"keys", "new", "--tenant", "t", "--scope", "read,write", "--file", "f"}, app.ExitUsage, "publish, read, erase"},
 		"keys of no file":         {[]string{"keys", "list", "--file", "nowhere.yaml"}, app.ExitFailed, "no such file"},
 		"branch of a run":         {[]string{"replay", "t", "r", "--branch", "b"}, app.ExitUsage, "--branch is for a whole thread"},
 		"two forms":               {[]string{"replay", "t", "--sse", "--json"}, app.ExitUsage, "--sse or --json"},
-		"replay of what":          {[]string{"replay"}, app.ExitUsage, "say THREAD, or --to TOPIC"},
+		"replay of what":          {[]string{"replay"}, app.ExitUsage, "name THREAD, or pass --to TOPIC"},
 		"no range":                {[]string{"replay", "t", "-o", "yesterday"}, app.ExitUsage, "want FROM:TO"},
 		"no pace":                 {[]string{"replay", "t", "--pace", "fast"}, app.ExitUsage, "max, recorded or a factor"},
 		"no type":                 {[]string{"replay", "t", "--type", ",x"}, app.ExitUsage, "want types of event"},
-		"until of a thread":       {[]string{"replay", "t", "--until", "true"}, app.ExitUsage, "say RUN"},
+		"until of a thread":       {[]string{"replay", "t", "--until", "true"}, app.ExitUsage, "name RUN"},
 		"until of nothing":        {[]string{"replay", "t", "r", "--until", "state.n >"}, app.ExitUsage, "Syntax error"},
 		"until of no bool":        {[]string{"replay", "t", "r", "--until", "1"}, app.ExitUsage, "not bool"},
-		"until to a topic":        {[]string{"replay", "t", "r", "--until", "true", "--to", "x"}, app.ExitUsage, "--until does not go with --to"},
+		"until to a topic":        {[]string{"replay", "t", "r", "--until", "true", "--to", "x"}, app.ExitUsage, "--until cannot be combined with --to"},
 		"tail as two":             {[]string{"tail", "t", "--events", "--json"}, app.ExitUsage, "--events and --json exclude each other"},
 		"tail of nothing":         {[]string{"tail"}, app.ExitUsage, "skein tail THREAD [RUN]"},
 		"tail of nobody":          {[]string{"tail", "t", "--url", "http://127.0.0.1:1"}, app.ExitFailed, "is skein dev running?"},
@@ -78,15 +78,15 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"follow to stdout":        {[]string{"replay", "t", "--follow"}, app.ExitUsage, "skein tail --events follows a thread"},
 		"a topic set's":           {[]string{"replay", "t", "--to", "v2.skein.runs", "--yes"}, app.ExitUsage, "belongs to a topic set"},
 		"replay of nobody's":      {[]string{"replay", "--to", "x", "--yes"}, app.ExitUsage, "--tenant ID or --any-tenant"},
-		"replay of anybody's":     {[]string{"replay", "t", "--to", "x", "--yes", "--any-tenant"}, app.ExitUsage, "say whose thread"},
+		"replay of anybody's":     {[]string{"replay", "t", "--to", "x", "--yes", "--any-tenant"}, app.ExitUsage, "the thread's tenant is missing"},
 		"follow a run":            {[]string{"replay", "t", "r", "--to", "x", "--yes", "--tenant", "a", "--follow"}, app.ExitUsage, "leave RUN out"},
 		"follow to an end":        {[]string{"replay", "t", "--to", "x", "--yes", "--tenant", "a", "--follow", "-o", "1:2:1:3"}, app.ExitUsage, "leave TO out"},
-		"replay as two":           {[]string{"replay", "t", "--to", "x", "--yes", "--tenant", "a", "--sse"}, app.ExitUsage, "--sse does not go with --to"},
+		"replay as two":           {[]string{"replay", "t", "--to", "x", "--yes", "--tenant", "a", "--sse"}, app.ExitUsage, "--sse cannot be combined with --to"},
 		"replay nowhere":          {[]string{"replay", "t", "--to", "x", "--yes", "--tenant", "a"}, app.ExitUsage, "--brokers"},
-		"verify nothing":          {[]string{"verify"}, app.ExitUsage, "THREAD, or --all"},
-		"verify all of one":       {[]string{"verify", "t", "--all"}, app.ExitUsage, "THREAD, or --all"},
+		"verify nothing":          {[]string{"verify"}, app.ExitUsage, "THREAD, or pass --all"},
+		"verify all of one":       {[]string{"verify", "t", "--all"}, app.ExitUsage, "THREAD, or pass --all"},
 		"retry of nobody's":       {[]string{"dead-letters", "retry", "--all"}, app.ExitUsage, "--tenant ID"},
-		"retry of nothing":        {[]string{"dead-letters", "retry", "--tenant", "t"}, app.ExitUsage, "or --all"},
+		"retry of nothing":        {[]string{"dead-letters", "retry", "--tenant", "t"}, app.ExitUsage, "all with --all"},
 		"retry of no ID":          {[]string{"dead-letters", "retry", "--tenant", "t", "x"}, app.ExitUsage, "dead-letters list gives IDs"},
 		"retry nowhere":           {[]string{"dead-letters", "retry", "--tenant", "t", "--all"}, app.ExitUsage, "--brokers"},
 		"letters of anybody":      {[]string{"dead-letters", "list", "--brokers", "127.0.0.1:1"}, app.ExitUsage, "--any-tenant"},
@@ -127,7 +127,7 @@ func TestDev_SaysWhatToDoWhenAPortIsInUse(t *testing.T) {
 			args = append(args, "--"+f, addr)
 		}
 		stdout, stderr, code := skein(t, "", args...)
-		if code != app.ExitFailed || !strings.Contains(stderr, "another process has this port") ||
+		if code != app.ExitFailed || !strings.Contains(stderr, "another process uses this port") ||
 			!strings.Contains(stderr, "--"+flag+" 127.0.0.1:0") || !strings.Contains(stderr, "SKEIN_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))) || strings.Count(stderr, "\n") != 1 || stdout != "" {
 			t.Errorf("%s: exit %d, stdout %q, stderr %q", flag, code, stdout, stderr)
 		}

@@ -45,7 +45,7 @@ func (d *deadLetterFilter) flags(cmd *cobra.Command) {
 func (d *deadLetterFilter) query() (deadletter.Query, error) {
 	q := deadletter.Query{Tenant: d.tenant, Reason: d.reason, Thread: d.thread}
 	if d.reason != "" && !slices.Contains(deadletter.AllReasons(), d.reason) {
-		return q, app.Usagef("--reason %s: there is %s", d.reason, strings.Join(deadletter.AllReasons(), ", "))
+		return q, app.Usagef("--reason %s is unknown: want one of %s", d.reason, strings.Join(deadletter.AllReasons(), ", "))
 	}
 	var err error
 	q.Since, err = timeFlag("--since", d.since)
@@ -82,11 +82,11 @@ func newDeadLettersList(out *output, environ []string) *cobra.Command {
 			case limit < 0:
 				return app.Usagef("limit %d is negative", limit)
 			case direct && cmd.Flags().Changed("url"):
-				return app.Usagef("say --url or --brokers, not both")
+				return app.Usagef("pass --url or --brokers, not both")
 			case direct && (d.tenant == "") != anyTenant:
-				return app.Usagef("say --tenant ID or --any-tenant with --brokers")
+				return app.Usagef("pass --tenant ID or --any-tenant with --brokers")
 			case !direct && (d.tenant != "" || anyTenant):
-				return app.Usagef("over HTTP the tenant is the API key's; --tenant and --any-tenant go with --brokers")
+				return app.Usagef("over HTTP the tenant is the API key's; --tenant and --any-tenant need --brokers")
 			}
 			q, err := d.query()
 			if err != nil {
@@ -257,9 +257,9 @@ Exit code 0: all selected were published. 4: some were left out, and the list sa
 			narrowed := len(ids) > 0 || d.reason != "" || d.thread != "" || d.since != "" || until != ""
 			switch {
 			case d.tenant == "":
-				return app.Usagef("say whose dead letters: --tenant ID")
+				return app.Usagef("the tenant is missing: pass --tenant ID")
 			case narrowed == all:
-				return app.Usagef("say which dead letters: by ID, --reason, --thread, --since or --until, or --all")
+				return app.Usagef("select dead letters by ID, --reason, --thread, --since or --until, or all with --all")
 			}
 			cfg, err := d.kafka.Config("skein-dead-letters")
 			if err != nil {

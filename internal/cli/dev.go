@@ -126,7 +126,7 @@ func sayReady(out *output, s *dev.Server, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("reading API key: %w", err)
 	}
-	out.note("other machines can reach it, so every request needs this API key, which is kept in %s:", s.KeyFile())
+	out.note("other machines can reach it, so every request needs this API key, which is stored in %s:", s.KeyFile())
 	out.note("  Authorization: Bearer %s", strings.TrimSpace(string(key)))
 	return nil
 }

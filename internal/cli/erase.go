@@ -48,7 +48,7 @@ letters with their retention. The exit code is 1 if the erasure is not done by t
 			return o.server.connect(func(c *client.Client) error {
 				in := cmd.InOrStdin()
 				if !o.yes && !isTerminal(in) {
-					return app.Usagef("erasing %s: there is nobody to ask: say --yes", oneLine(o.thread, 80))
+					return app.Usagef("erasing %s: stdin is no terminal to ask on: pass --yes", oneLine(o.thread, 80))
 				}
 				o.runs = indexedRuns(cmd.Context(), c, o.thread)
 				if !o.yes {
@@ -135,19 +135,19 @@ func erase(ctx context.Context, out *output, c *client.Client, o eraseOptions) e
 		if o.asJSON {
 			return out.json(receipt)
 		}
-		return out.text(fmt.Sprintf("thread %s will be erased up to %s: %s says how far that is\n", name, receipt.Position, follow))
+		return out.text(fmt.Sprintf("thread %s will be erased up to %s: %s shows the progress\n", name, receipt.Position, follow))
 	}
 	body, e, err := awaitErasure(ctx, out, c, receipt, o.within)
 	switch {
 	case err != nil:
-		return fmt.Errorf("following the erasure of %s: %w; it was asked for all the same: %s says how far it is", name, err, follow)
+		return fmt.Errorf("following the erasure of %s: %w; the request was written all the same: %s shows its progress", name, err, follow)
 	case o.asJSON:
 		err = out.document(body)
 	case e.done():
 		err = out.text(e.text(name, o.runs))
 	}
 	if err == nil && !e.done() {
-		err = fmt.Errorf("erasing %s: it is not done after %v, and goes on: %s says how far it is", name, o.within, follow)
+		err = fmt.Errorf("erasing %s: it is not done after %v and goes on: %s shows its progress", name, o.within, follow)
 	}
 	return err
 }
@@ -190,7 +190,7 @@ func (e erasure) text(name string, runs int) string {
 		}
 		return "by " + t.UTC().Format(time.RFC3339)
 	}
-	text := fmt.Sprintf("thread %s is erased: nobody is given anything of it any more\ngone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
+	text := fmt.Sprintf("thread %s is erased: no reader gets anything of it any more\ngone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
 		name, by(e.CompactedBy), by(e.RawGoneBy))
 	if runs == 0 {
 		text += "no run of it was known before: is the ID the right one?\n"

@@ -240,7 +240,7 @@ func (e *eventReader) nextOfSSE() ([]byte, error) {
 			data = append(append(data, ' '), bytes.TrimPrefix(value, []byte(" "))...)
 		case e.strict && !isSSE(line):
 			e.line = at
-			return nil, fmt.Errorf("reading events: %.80q is no line of SSE", line)
+			return nil, fmt.Errorf("reading events: %.80q is not a line of SSE", line)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func (e *eventReader) nextOfSSE() ([]byte, error) {
 func (e *eventReader) nextOfArray() ([]byte, error) {
 	if !e.array.More() {
 		if _, err := e.array.Token(); err != nil {
-			return nil, fmt.Errorf("reading array of events: it does not end behind event %d: %w", e.line, unexpected(err))
+			return nil, fmt.Errorf("reading array of events: it does not end after event %d: %w", e.line, unexpected(err))
 		}
 		if _, err := e.array.Token(); !errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("reading array of events: something follows it")

@@ -37,7 +37,7 @@ func TestEventReader_TakesEveryForm(t *testing.T) {
 
 func TestEventReader_SaysWhatIsNoForm(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"array that is cut":             {`[{"a":1}`, "does not end behind event 1"},
+		"array that is cut":             {`[{"a":1}`, "does not end after event 1"},
 		"array that is cut in an event": {`[{"a":1},{"b"`, "event 2: unexpected EOF"},
 		"array with an error":           {`[{"a":1},{"b":}]`, "event 2: invalid character"},
 		"something behind the array":    {"[{\"a\":1}]\n{}", "something follows it"},

@@ -49,7 +49,7 @@ breaks a rule is refused with the rule's name.`,
 			}
 			if check {
 				if startedAt != "" || asJSON {
-					return app.Usagef("--check makes no artifact: --started-at and --json are not for it")
+					return app.Usagef("--check makes no artifact: leave --started-at and --json out")
 				}
 				return checkArtifacts(out, cmd.InOrStdin(), args)
 			}
@@ -59,12 +59,12 @@ breaks a rule is refused with the rule's name.`,
 			}
 			if capture {
 				if len(args) != 1 {
-					return app.Usagef("a capture is one file, %d were named", len(args))
+					return app.Usagef("a capture is one file, but %d were named", len(args))
 				}
 				return exportCapture(out, cmd.InOrStdin(), args[0], began, asJSON)
 			}
 			if len(args) > 2 {
-				return app.Usagef("say THREAD, or THREAD and RUN; files need --check or --capture")
+				return app.Usagef("name THREAD, or THREAD and RUN; files need --check or --capture")
 			}
 			path, run := client.ThreadPath(args[0]), ""
 			if len(args) == 2 {
@@ -83,7 +83,7 @@ breaks a rule is refused with the rule's name.`,
 					return fmt.Errorf("decoding export: %w", err)
 				}
 				if _, err := artifact.Decode(answer.Artifact); err != nil {
-					return fmt.Errorf("the server's answer is no artifact: %w", err)
+					return fmt.Errorf("the server's answer is not an artifact: %w", err)
 				}
 				if asJSON {
 					return out.document(body)
@@ -200,7 +200,7 @@ func printExport(out *output, runs []chainRun, began time.Time, asJSON bool) err
 
 func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, err error, asJSON bool) error {
 	if artifact.RuleOf(err) == artifact.RuleNoStart {
-		return fmt.Errorf("the run cannot be exported: %w; say --started-at TIME", err)
+		return fmt.Errorf("the run cannot be exported: %w; pass --started-at TIME", err)
 	}
 	if err != nil {
 		return fmt.Errorf("the run cannot be exported: %w", err)

@@ -100,7 +100,7 @@ func TestExport_PrintsNothingThatIsNoArtifact(t *testing.T) {
 	}
 	newer := strings.Replace(string(good), "export.v1", "export.v2", 1)
 	stdout, stderr, code = skein(t, "", "export", "t", "r", "--url", answer(newer))
-	if code != app.ExitFailed || stdout != "" || !strings.Contains(stderr, "the server's answer is no artifact: schema: ") {
+	if code != app.ExitFailed || stdout != "" || !strings.Contains(stderr, "the server's answer is not an artifact: schema: ") {
 		t.Errorf("a newer schema: exit %d, %s %s", code, stdout, stderr)
 	}
 }
@@ -177,21 +177,21 @@ func TestExport_SaysWhatIsWrong(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no time":        {[]string{"export", "--capture", timeless}, "say --started-at TIME"},
-		"fold, no time":  {[]string{"fold", "--export", timeless}, "say --started-at TIME"},
+		"no time":        {[]string{"export", "--capture", timeless}, "pass --started-at TIME"},
+		"fold, no time":  {[]string{"fold", "--export", timeless}, "pass --started-at TIME"},
 		"two snapshots":  {[]string{"export", "--capture", double}, "several-snapshots: events: there are 2 MESSAGES_SNAPSHOT"},
 		"no snapshot":    {[]string{"export", "--capture", none}, "no-snapshot: events: there is no MESSAGES_SNAPSHOT"},
 		"another's end":  {[]string{"fold", "--export", mixed}, "run-mismatch"},
 		"malformed":      {[]string{"export", "--check", malformed}, "malformed: 1 of 1 file"},
-		"microseconds":   {[]string{"export", "--capture", micros}, "say --started-at TIME"},
+		"microseconds":   {[]string{"export", "--capture", micros}, "pass --started-at TIME"},
 		"no such file":   {[]string{"export", "--capture", "no-such-file"}, "no such file"},
 		"no time at all": {[]string{"export", "--capture", timeless, "--started-at", "0001-01-01T00:00:00Z"}, "--started-at must be a time"},
-		"check at":       {[]string{"export", "--check", malformed, "--started-at", "2026-04-14T19:00:00Z"}, "--started-at and --json are not for it"},
-		"check as JSON":  {[]string{"export", "--check", malformed, "--json"}, "--started-at and --json are not for it"},
+		"check at":       {[]string{"export", "--check", malformed, "--started-at", "2026-04-14T19:00:00Z"}, "leave --started-at and --json out"},
+		"check as JSON":  {[]string{"export", "--check", malformed, "--json"}, "leave --started-at and --json out"},
 		"a bad time":     {[]string{"export", "--capture", timeless, "--started-at", "noon"}, "--started-at must be a time"},
 		"check capture":  {[]string{"export", "--check", "--capture", timeless}, "exclude one another"},
 		"two captures":   {[]string{"export", "--capture", timeless, double}, "a capture is one file"},
-		"three words":    {[]string{"export", "a", "b", "c"}, "say THREAD"},
+		"three words":    {[]string{"export", "a", "b", "c"}, "name THREAD"},
 		"fold exclusive": {[]string{"fold", "--export", "--events", timeless}, "exclude one another"},
 	} {
 		t.Run(name, func(t *testing.T) {

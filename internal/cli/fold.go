@@ -207,7 +207,7 @@ func readRuns(r io.Reader, path string, input []byte) ([]chainRun, error) {
 		text, err := reader.next()
 		if errors.Is(err, io.EOF) {
 			if len(runs) > 0 && !runs[0].begun {
-				return nil, fmt.Errorf("nothing in it is an event: %w", refused)
+				return nil, fmt.Errorf("it holds no event: %w", refused)
 			}
 			return runs, nil
 		}

@@ -91,7 +91,7 @@ func health(ctx context.Context, out *output, url string, asJSON bool) error {
 		Checks map[string]string `json:"checks"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Status == "" {
-		return fmt.Errorf("reading answer: %s is no administration of a Skein stage (HTTP %d)", url, resp.StatusCode)
+		return fmt.Errorf("reading answer: %s is not the admin address of a Skein stage (HTTP %d)", url, resp.StatusCode)
 	}
 	if asJSON {
 		err = out.document(body)

@@ -40,7 +40,7 @@ func TestHealth_OneClearLineWhereNoStageAnswers(t *testing.T) {
 	defer other.Close()
 	for url, want := range map[string]string{
 		"http://127.0.0.1:1": "no answer from http://127.0.0.1:1/readyz",
-		other.URL:            "is no administration of a Skein stage (HTTP 404)",
+		other.URL:            "is not the admin address of a Skein stage (HTTP 404)",
 		"127.0.0.1:8421":     "want http://HOST:PORT",
 	} {
 		stdout, stderr, code := skein(t, "", "health", url)

@@ -36,21 +36,21 @@ func awaitIndexed(ctx context.Context, out *output, c *client.Client, p publishe
 		open := status == record.StatusRunning || status == record.StatusAbandoned
 		switch {
 		case ctx.Err() != nil:
-			out.note("the events are published; nobody waited until the index has them")
+			out.note("the events are published; interrupted before the index had them")
 			return
 		case errors.Is(err, context.DeadlineExceeded):
-			out.note("the events are published, but the index has not got to %s in %v: history does not show them yet", position, within)
+			out.note("the events are published, but the index did not reach %s within %v: history does not show them yet", position, within)
 			return
 		case err != nil:
-			out.note("the events are published, but whether the index has them is not known: %v", err)
+			out.note("the events are published, but it is unknown whether the index has them: %v", err)
 			return
 		case known && !open && !holds:
-			out.note("run %s had ended before: what repeats it is dropped, a new start is a run of its own", run)
+			out.note("run %s had ended before: repeated events are dropped; a new RUN_STARTED begins a run of its own", run)
 			return
 		case known && !open:
 			return
 		case indexed || known && !terminal:
-			out.note("run %s is open: until it has ended, history shows what was published with a delay", run)
+			out.note("run %s is open: until it ends, history shows published events with a delay", run)
 			return
 		}
 		select {

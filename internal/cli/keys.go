@@ -36,7 +36,7 @@ with a key that has ended are cut off within 5 seconds.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if file == "" || tenantID == "" || len(scopes) == 0 {
-				return app.Usagef("say --tenant ID, --scope SCOPE,… and --file FILE")
+				return app.Usagef("pass --tenant ID, --scope SCOPE,… and --file FILE")
 			}
 			if err := record.ValidateID(tenantID); err != nil {
 				return app.Usagef("checking tenant: %w", err)
@@ -45,7 +45,7 @@ with a key that has ended are cut off within 5 seconds.`,
 			for _, s := range scopes {
 				scope := tenant.Scope(s)
 				if !slices.Contains(tenant.Scopes(), scope) || slices.Contains(allowed, scope) {
-					return app.Usagef("scope %q is not one of publish, read, erase, each once", s)
+					return app.Usagef("scope %q is not one of publish, read, erase, or is given twice", s)
 				}
 				allowed = append(allowed, scope)
 			}
@@ -61,7 +61,7 @@ with a key that has ended are cut off within 5 seconds.`,
 			if err := tenant.AppendKey(file, entry); err != nil {
 				return err
 			}
-			out.note("key %s of tenant %s is in %s; it is shown this once:", oneLine(entry.Name, 80), oneLine(tenantID, 80), file)
+			out.note("key %s of tenant %s is in %s; it is shown only once:", oneLine(entry.Name, 80), oneLine(tenantID, 80), file)
 			if asJSON {
 				return out.json(struct {
 					tenant.Key
@@ -113,7 +113,7 @@ hand: it refuses whatever a stage would refuse.`,
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if file == "" {
-				return app.Usagef("say --file FILE")
+				return app.Usagef("pass --file FILE")
 			}
 			keys, err := tenant.ReadKeys(file)
 			if err != nil {

@@ -95,7 +95,7 @@ func TestCommands_PresentAnAPIKey(t *testing.T) {
 		"file named by variable": {[]string{"SKEIN_API_KEY_FILE=" + file}, nil, app.ExitDone, ""},
 		"file over variable":     {[]string{"SKEIN_API_KEY=sk_other"}, []string{"--api-key-file", file}, app.ExitDone, ""},
 		"unknown":                {[]string{"SKEIN_API_KEY=sk_other"}, nil, app.ExitFailed, "does not know this API key"},
-		"not a header":           {[]string{"SKEIN_API_KEY=sk_with\ttab"}, nil, app.ExitUsage, "what is in SKEIN_API_KEY is no API key"},
+		"not a header":           {[]string{"SKEIN_API_KEY=sk_with\ttab"}, nil, app.ExitUsage, "SKEIN_API_KEY does not hold an API key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stderr, code := command(c.environ, c.args...)

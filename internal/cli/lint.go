@@ -66,11 +66,11 @@ func runLint(ctx context.Context, out *output, o lintOptions, args []string, std
 		return app.Usagef("--json and --sarif exclude each other")
 	}
 	if o.input != "" && len(args) > 1 {
-		return app.Usagef("--input is of one stream, and there are %d", len(args))
+		return app.Usagef("--input belongs to one stream, but there are %d", len(args))
 	}
 	for _, name := range o.off {
 		if _, ok := lint.RuleNamed(name); !ok {
-			return app.Usagef("there is no rule %q to leave out: docs/lint.md lists them", name)
+			return app.Usagef("there is no rule %q: docs/lint.md lists them", name)
 		}
 	}
 	var total lint.Tally
@@ -84,7 +84,7 @@ func runLint(ctx context.Context, out *output, o lintOptions, args []string, std
 	}
 	if o.sarif {
 		if most := 25_000; len(found) > most {
-			out.note("the log has the first %d of %d findings: code scanning takes no more", most, len(found))
+			out.note("the log has the first %d of %d findings, the most that code scanning accepts", most, len(found))
 			found = found[:most]
 		}
 		if err := out.json(lint.SARIF(app.BuildInfo().Version, found)); err != nil {
@@ -92,7 +92,7 @@ func runLint(ctx context.Context, out *output, o lintOptions, args []string, std
 		}
 	}
 	if total.Errors+total.Warnings > 0 {
-		return app.Differsf("the client would not play all of it as it is: %s", tallied(total))
+		return app.Differsf("the client would not play all events as they are: %s", tallied(total))
 	}
 	return nil
 }

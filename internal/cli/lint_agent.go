@@ -29,7 +29,7 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 		return linted{}, app.Usagef("reading url %q: want http://HOST:PORT/PATH", address)
 	}
 	if o.timeout <= 0 {
-		return linted{}, app.Usagef("timeout %v is none: an agent needs time to answer", o.timeout)
+		return linted{}, app.Usagef("timeout %v is not positive: an agent needs time to answer", o.timeout)
 	}
 	if input == nil {
 		input = hello()
@@ -45,7 +45,7 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 	for _, h := range o.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" {
-			return linted{}, app.Usagef("a --header is none: want 'Name: value'") // and not what it is: it may be secret
+			return linted{}, app.Usagef("a --header is malformed: want 'Name: value'") // and not what it is: it may be secret
 		}
 		header.Set(name, strings.TrimSpace(value))
 	}
@@ -59,7 +59,7 @@ func openAgent(address string, o lintOptions, input []byte) (linted, error) {
 		request.Header = header
 		if err := ask(request, l); err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
-				err = fmt.Errorf("it has not ended its answer within --timeout %v", o.timeout)
+				err = fmt.Errorf("the answer did not end within --timeout %v", o.timeout)
 			}
 			return fmt.Errorf("asking %s: %w", s.name, err)
 		}
@@ -85,10 +85,10 @@ func ask(request *http.Request, l *lint.Linter) error {
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if from := via[0].URL; to.URL.Host != from.Host || to.URL.Scheme != from.Scheme {
-			return fmt.Errorf("it sends elsewhere, to %s://%s: name the address itself", to.URL.Scheme, to.URL.Host)
+			return fmt.Errorf("it redirects to %s://%s: use that address", to.URL.Scheme, to.URL.Host)
 		}
 		if to.Method != http.MethodPost {
-			return fmt.Errorf("it answers with a redirect that makes the request a %s: name the address itself", to.Method)
+			return fmt.Errorf("it answers with a redirect that turns the request into a %s: use the final address", to.Method)
 		}
 		if len(via) >= 10 {
 			return errors.New("it redirects ten times")
@@ -117,7 +117,7 @@ func ask(request *http.Request, l *lint.Linter) error {
 	parsed, _, _ := mime.ParseMediaType(kind) // what cannot be parsed is another type
 	switch parsed {
 	case protobuf:
-		return fmt.Errorf("it answers in protobuf (%s), though text/event-stream was asked for: lint reads SSE only", protobuf)
+		return fmt.Errorf("it answers in protobuf (%s) instead of text/event-stream: lint reads SSE only", protobuf)
 	case "text/event-stream":
 	default:
 		l.ContentType(kind)

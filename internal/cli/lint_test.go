@@ -139,13 +139,13 @@ func TestLint_StartsFromTheInput(t *testing.T) {
 
 func TestLint_RefusesWhatCannotWork(t *testing.T) {
 	for want, args := range map[string][]string{
-		"exclude each other":         {"--json", "--sarif", "-"},
-		"--input is of one stream":   {"--input", "x", "a", "b"},
-		"there is no rule \"speed\"": {"--off", "speed", "-"},
-		"no such file":               {"nowhere.jsonl"},
-		"want 'Name: value'":         {"--header", "secret", "http://127.0.0.1:1"},
-		"want http://HOST":           {"http:///x"},
-		"timeout 0s":                 {"--timeout", "0", "http://127.0.0.1:1"},
+		"exclude each other":            {"--json", "--sarif", "-"},
+		"--input belongs to one stream": {"--input", "x", "a", "b"},
+		"there is no rule \"speed\"":    {"--off", "speed", "-"},
+		"no such file":                  {"nowhere.jsonl"},
+		"want 'Name: value'":            {"--header", "secret", "http://127.0.0.1:1"},
+		"want http://HOST":              {"http:///x"},
+		"timeout 0s":                    {"--timeout", "0", "http://127.0.0.1:1"},
 	} {
 		stdout, stderr, code := skein(t, "", append([]string{"lint"}, args...)...)
 		if code != app.ExitUsage || stdout != "" || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, "secret") {
@@ -228,8 +228,8 @@ func TestLint_JudgesAnswersOfAgents(t *testing.T) {
 		}, app.ExitDiffers, "agent:5: error: not-json"},
 		"a redirect elsewhere": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
-		}, app.ExitFailed, "it sends elsewhere"},
-		"a redirect to a GET": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/agent/", http.StatusFound) }, app.ExitFailed, "makes the request a GET"},
+		}, app.ExitFailed, "it redirects to"},
+		"a redirect to a GET": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/agent/", http.StatusFound) }, app.ExitFailed, "turns the request into a GET"},
 		"a redirect of its own": {func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/agent" {
 				http.Redirect(w, r, "/agent/", http.StatusTemporaryRedirect)

@@ -40,7 +40,7 @@ may run at the same time. Indexer and query wait until it is done, so they need 
 			if err := s.Ping(ctx); err != nil {
 				return err
 			}
-			return out.text("the schema is that of this version\n")
+			return out.text("the schema is up to date\n")
 		},
 	}
 	choice.Flags(cmd.Flags())

@@ -17,7 +17,7 @@ func TestMigrate_BringsUpTheSchema(t *testing.T) {
 		t.Helper()
 		for range 2 {
 			stdout, stderr, code := skein(t, "", append([]string{"migrate"}, store...)...)
-			if code != app.ExitDone || stdout != "the schema is that of this version\n" || stderr != "" {
+			if code != app.ExitDone || stdout != "the schema is up to date\n" || stderr != "" {
 				t.Fatalf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 			}
 		}

@@ -291,7 +291,7 @@ func (o *publishOptions) takeIDs(input, first []byte) error {
 		return nil
 	}
 	if err != nil {
-		return app.Usagef("the first event names no thread and run: %w; say --thread ID --run ID", err)
+		return app.Usagef("the first event names no thread and run: %w; pass --thread ID --run ID", err)
 	}
-	return app.Usagef("neither --input nor the first event names thread and run: say --thread ID --run ID")
+	return app.Usagef("neither --input nor the first event names thread and run: pass --thread ID --run ID")
 }

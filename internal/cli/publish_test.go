@@ -180,12 +180,12 @@ func TestPublish_SaysWhatTheIndexDoesNotShow(t *testing.T) {
 		events string
 		want   string
 	}{
-		"may not read":    {http.StatusForbidden, `{"status":403,"detail":"these credentials do not allow to read"}`, eventEnd, "not known: these credentials"},
-		"no such call":    {http.StatusNotFound, `{"status":404,"detail":"there is no such call"}`, eventEnd, "not known: there is no such call"},
+		"may not read":    {http.StatusForbidden, `{"status":403,"detail":"these credentials do not allow to read"}`, eventEnd, "unknown whether the index has them: these credentials"},
+		"no such call":    {http.StatusNotFound, `{"status":404,"detail":"there is no such call"}`, eventEnd, "unknown whether the index has them: there is no such call"},
 		"open":            {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"running"}`, eventText, "run r is open"},
 		"ended before":    {http.StatusOK, `{"threadId":"t","runId":"r","status":"finished","raw":{"next":1}}`, eventText, "run r had ended before"},
-		"late":            {http.StatusTooEarly, `{"status":425,"detail":"the index has not got to 0:1 yet"}`, eventEnd, "has not got to 0:1 in 100ms"},
-		"late to the end": {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"running"}`, eventEnd, "has not got to 0:1 in 100ms"},
+		"late":            {http.StatusTooEarly, `{"status":425,"detail":"the index has not got to 0:1 yet"}`, eventEnd, "did not reach 0:1 within 100ms"},
+		"late to the end": {http.StatusTooEarly, `{"threadId":"t","runId":"r","status":"running"}`, eventEnd, "did not reach 0:1 within 100ms"},
 		"there":           {http.StatusOK, `{"threadId":"t","runId":"r","status":"finished","raw":{"next":2}}`, eventEnd, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestPublish_PrintsWarnings(t *testing.T) {
 
 // Thread and run are those that the stages would read.
 func TestPublish_ReadsIDsAsTheStagesDo(t *testing.T) {
-	const none = "say --thread ID --run ID"
+	const none = "pass --thread ID --run ID"
 	for name, c := range map[string]struct{ input, first, want string }{
 		"a start":             {"", eventStart, "t r"},
 		"an end":              {"", eventEnd, "t r"},

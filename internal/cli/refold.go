@@ -54,11 +54,11 @@ The exit code is 4 if a record would still change.`,
 				ways++
 			}
 			if ways != 1 {
-				return app.Usagef("say which runs: THREAD, -o FROM:TO, or --all")
+				return app.Usagef("select runs: THREAD, -o FROM:TO, or --all")
 			}
 			if len(args) == 1 {
 				if tenant == "" {
-					return app.Usagef("say whose thread: --tenant ID")
+					return app.Usagef("the thread's tenant is missing: pass --tenant ID")
 				}
 				q.Thread = args[0]
 			} else if !all {
@@ -71,7 +71,7 @@ The exit code is 4 if a record would still change.`,
 				return err
 			}
 			if !apply && (yes || group != "") {
-				return app.Usagef("--yes and --group go with --apply")
+				return app.Usagef("--yes and --group need --apply")
 			}
 			r, err := report(cmd.Context(), out, cfg, q, asJSON, apply)
 			if err != nil || !apply {
@@ -84,9 +84,9 @@ The exit code is 4 if a record would still change.`,
 			if !yes {
 				in := cmd.InOrStdin()
 				if !isTerminal(in) {
-					return app.Usagef("%s to write anew: there is nobody to ask: say --yes", count(len(r.threads), "thread"))
+					return app.Usagef("rewriting %s: stdin is no terminal to ask on: pass --yes", count(len(r.threads), "thread"))
 				}
-				question := fmt.Sprintf("Have the compactors write %s anew?", count(len(r.threads), "thread"))
+				question := fmt.Sprintf("Have the compactors rewrite %s?", count(len(r.threads), "thread"))
 				if err := confirm(cmd.Context(), out, in, question, errNotApplied); err != nil {
 					return err
 				}
@@ -230,7 +230,7 @@ func applyRefold(ctx context.Context, out *output, cfg kafka.Config, group strin
 	bar := newProgress(out, "threads")
 	defer bar.end()
 	if err := refold.Await(ctx, cfg, group, requests, refold.NobodyFor, bar.step); err != nil {
-		return fmt.Errorf("%w; it was asked for all the same: the same command without --apply says how far it is", err)
+		return fmt.Errorf("%w; the request was written all the same: the same command without --apply shows its progress", err)
 	}
 	bar.end()
 	after := &refolding{out: out, asJSON: true, apply: true, counts: map[verify.Outcome]int{}, ofThread: map[refold.Request]ofThread{}}

@@ -144,7 +144,7 @@ func TestRefold_AppliesWhatItReports(t *testing.T) {
 			}
 			return string(a.State)
 		}
-		if _, stderr := apply(app.ExitUsage); !strings.Contains(stderr, "1 thread to write anew: there is nobody to ask: say --yes") {
+		if _, stderr := apply(app.ExitUsage); !strings.Contains(stderr, "rewriting 1 thread: stdin is no terminal to ask on: pass --yes") {
 			t.Errorf("without a person it says %q", stderr)
 		}
 		if stdout, _ := apply(app.ExitDiffers, "--yes"); !strings.Contains(stdout, ", 2 of 2 left: run \"third\" is open: try again once it has ended\n") {
@@ -199,16 +199,16 @@ func TestRefold_SaysWhatBecameOfARequest(t *testing.T) {
 
 func TestRefold_OneClearLineForWhatCannotWork(t *testing.T) {
 	for want, args := range map[string][]string{
-		"say which runs":                        {},
-		"say which runs: THREAD":                {"t", "--all"},
-		"say whose thread: --tenant ID":         {"t"},
-		"want a position, and another one":      {"-o", ":1:2"},
-		"-o @2026-09-17T12:00:00Z:: want a pos": {"-o", "@2026-09-17T12:00:00Z"},
-		"want FROM:TO":                          {"-o", "1"},
-		"are of different partitions":           {"-o", "1:2:2:3"},
-		"its end is not behind its start":       {"-o", "1:2:1:2"},
-		"no Kafka brokers: say --brokers HOST:": {"--all"},
-		"--yes and --group go with --apply":     {"--all", "--yes", "--brokers", "127.0.0.1:1"},
+		"select runs":         {},
+		"select runs: THREAD": {"t", "--all"},
+		"the thread's tenant is missing: pass --tenant ID": {"t"},
+		"want a position, and another one":                 {"-o", ":1:2"},
+		"-o @2026-09-17T12:00:00Z:: want a pos":            {"-o", "@2026-09-17T12:00:00Z"},
+		"want FROM:TO":                                     {"-o", "1"},
+		"are of different partitions":                      {"-o", "1:2:2:3"},
+		"its end is not behind its start":                  {"-o", "1:2:1:2"},
+		"no Kafka brokers: pass --brokers HOST:":           {"--all"},
+		"--yes and --group need --apply":                   {"--all", "--yes", "--brokers", "127.0.0.1:1"},
 	} {
 		stdout, stderr, code := skein(t, "", append([]string{"refold"}, args...)...)
 		if code != app.ExitUsage || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 || stdout != "" {

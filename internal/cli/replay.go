@@ -77,7 +77,7 @@ Exit code 3: there are no such events, or --until was true at none.`,
 			if to.topic != "" {
 				for _, name := range []string{"branch", "all", "sse", "until", "step"} {
 					if cmd.Flags().Changed(name) {
-						return app.Usagef("--%s does not go with --to, which reads Kafka itself, and events as they lie", name)
+						return app.Usagef("--%s cannot be combined with --to, which reads all events from Kafka directly", name)
 					}
 				}
 				o := replay.Options{Pace: speed, Query: replay.Query{Range: between.Range}}
@@ -93,14 +93,14 @@ Exit code 3: there are no such events, or --until was true at none.`,
 				return to.run(cmd.Context(), out, cmd.InOrStdin(), o, asJSON)
 			}
 			if len(args) == 0 {
-				return app.Usagef("say THREAD, or --to TOPIC: usage: %s", cmd.UseLine())
+				return app.Usagef("name THREAD, or pass --to TOPIC: usage: %s", cmd.UseLine())
 			}
 			for _, name := range onlyTo {
 				if name == "follow" && to.follow {
-					return app.Usagef("--follow goes with --to TOPIC; skein tail --events follows a thread")
+					return app.Usagef("--follow needs --to TOPIC; skein tail --events follows a thread")
 				}
 				if cmd.Flags().Changed(name) {
-					return app.Usagef("--%s goes with --to TOPIC", name)
+					return app.Usagef("--%s needs --to TOPIC", name)
 				}
 			}
 			path, run, form := client.ThreadPath(args[0]), "", client.TypeNDJSON
@@ -110,9 +110,9 @@ Exit code 3: there are no such events, or --until was true at none.`,
 			}
 			switch {
 			case sse && asJSON:
-				return app.Usagef("say --sse or --json, not both")
+				return app.Usagef("pass --sse or --json, not both")
 			case step && (sse || asJSON || all || branch != "" || len(types) > 0):
-				return app.Usagef("--step shows all that a run has; leave --sse, --json, --all, --branch and --type out")
+				return app.Usagef("--step shows the whole run; leave --sse, --json, --all, --branch and --type out")
 			case step:
 				if err := checkStepping(out, cmd.InOrStdin()); err != nil {
 					return err
@@ -125,7 +125,7 @@ Exit code 3: there are no such events, or --until was true at none.`,
 					return foundStep(err, out, at, args[0], run)
 				})
 			case run == "" && condition != nil:
-				return app.Usagef("--until goes through one run: say RUN")
+				return app.Usagef("--until needs one run: name RUN")
 			case run != "" && branch != "":
 				return app.Usagef("--branch is for a whole thread; leave RUN out")
 			case sse:

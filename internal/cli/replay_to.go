@@ -57,15 +57,15 @@ func (r *replayTo) run(ctx context.Context, out *output, in io.Reader, o replay.
 	case kafka.InTopicSet(r.topic):
 		return app.Usagef("--to %s: %w", r.topic, replay.ErrTopicSet)
 	case (r.tenant == "") != r.anyTenant:
-		return app.Usagef("say --tenant ID or --any-tenant with --to")
+		return app.Usagef("pass --tenant ID or --any-tenant with --to")
 	case o.Thread != "" && r.anyTenant:
-		return app.Usagef("say whose thread: --tenant ID")
+		return app.Usagef("the thread's tenant is missing: pass --tenant ID")
 	case r.follow && o.Run != "":
-		return app.Usagef("--follow goes on with a thread, or with all; leave RUN out")
+		return app.Usagef("--follow works with a thread, or with all threads; leave RUN out")
 	case r.follow && !o.Range.To.IsZero():
 		return app.Usagef("-o %s and --follow: leave TO out", o.Range)
 	case !r.yes && !r.dry && !isTerminal(in):
-		return app.Usagef("replaying to %s: there is nobody to ask: say --yes, or --dry-run", r.topic)
+		return app.Usagef("replaying to %s: stdin is no terminal to ask on: pass --yes, or --dry-run", r.topic)
 	}
 	cfg, err := r.kafka.Config("skein-replay")
 	if err != nil {
@@ -124,11 +124,11 @@ func (r *replayTo) run(ctx context.Context, out *output, in io.Reader, o replay.
 	case r.follow && errors.Is(err, context.Canceled): // that is how it ends
 		return nil
 	case len(done.Next) == 1 && r.follow: // there is no end to go on to
-		return fmt.Errorf("%w: %d were published; -o %s: --follow goes on", err, done.Published, done.Next[0])
+		return fmt.Errorf("%w: %d were published; continue with -o %s: --follow", err, done.Published, done.Next[0])
 	case len(done.Next) == 1 && len(p.Ranges) == 1:
-		return fmt.Errorf("%w: %d of %d were published; go on with -o %s:%s", err, done.Published, p.Records, done.Next[0], p.Ranges[0].To)
+		return fmt.Errorf("%w: %d of %d were published; continue with -o %s:%s", err, done.Published, p.Records, done.Next[0], p.Ranges[0].To)
 	}
-	return fmt.Errorf("%w: %d of %d were published; --json says where each partition goes on", err, done.Published, p.Records)
+	return fmt.Errorf("%w: %d of %d were published; --json says where each partition continues", err, done.Published, p.Records)
 }
 
 // publish asks, and does it.

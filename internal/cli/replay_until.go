@@ -20,13 +20,13 @@ func findStep(ctx context.Context, out *output, source steps.Source, condition *
 	bar.end()
 	switch {
 	case errors.Is(err, steps.ErrCost):
-		return steps.Moment{}, fmt.Errorf("%w: ask for less at a time", err)
+		return steps.Moment{}, fmt.Errorf("%w: select fewer events", err)
 	case err != nil:
 		return steps.Moment{}, err
 	case f.Moment != nil:
 		return *f.Moment, nil
 	case f.Undecided != nil:
-		return steps.Moment{}, app.NotFoundf("%s was true at none of %s; the last one at which it could not be evaluated: %w", condition, count(f.Looked, "event"), f.Undecided)
+		return steps.Moment{}, app.NotFoundf("%s was true at none of %s; the last event at which it could not be evaluated: %w", condition, count(f.Looked, "event"), f.Undecided)
 	}
 	return steps.Moment{}, app.NotFoundf("%s was true at none of %s", condition, count(f.Looked, "event"))
 }

@@ -46,7 +46,7 @@ func TestReplay_StopsWhereAConditionIsTrue(t *testing.T) {
 		}
 		for want, args := range map[string][]string{
 			`state.n > 5 was true at none of 3 events`: {`state.n > 5`, "-o", ":" + position(t, s, "t", 3)},
-			`state.m > 5 was true at none of 6 events; the last one at which it could not be evaluated: step 6: no such key: m`: {`state.m > 5`},
+			`state.m > 5 was true at none of 6 events; the last event at which it could not be evaluated: step 6: no such key: m`: {`state.m > 5`},
 		} {
 			stdout, stderr, code := until(args[0], args[1:]...)
 			if code != app.ExitNotFound || stdout != "" || !strings.Contains(stderr, want) {

@@ -119,7 +119,7 @@ separated by tabs.`,
 				return err
 			}
 			if more {
-				defer out.note("there are more runs; --limit 0 gives all")
+				defer out.note("there are more runs; --limit 0 prints all")
 			}
 			return printRuns(out, list, form.form)
 		})
@@ -258,7 +258,7 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 				return fmt.Errorf("decoding statistics: %w", err)
 			}
 			if !a.Complete {
-				defer out.note("there are more groups; --limit takes up to 10000, and conditions narrow them")
+				defer out.note("there are more groups; raise --limit (up to 10000) or narrow the conditions")
 			}
 			switch {
 			case asJSON:

@@ -77,10 +77,10 @@ func (s *server) tls() (*tls.Config, error) {
 	if s.caFile != "" {
 		text, err := os.ReadFile(s.caFile)
 		if err != nil {
-			return nil, app.Usagef("reading the server's authorities: %w", err)
+			return nil, app.Usagef("reading the CAs of --server-ca-file: %w", err)
 		}
 		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, app.Usagef("reading the server's authorities: %s holds no PEM certificate", s.caFile)
+			return nil, app.Usagef("reading the CAs of --server-ca-file: %s holds no PEM certificate", s.caFile)
 		}
 	}
 	if s.certFile+s.ownFile != "" {
@@ -114,7 +114,7 @@ func (s *server) key() (string, error) {
 	key = strings.TrimSpace(key)
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		// It would not pass as a header, and the error of that would repeat it.
-		return "", app.Usagef("reading API key: what is in %s is no API key", from)
+		return "", app.Usagef("reading API key: %s does not hold an API key", from)
 	}
 	return key, nil
 }
@@ -126,7 +126,7 @@ func keyHint(err error, key string) error {
 	case !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized:
 		return err
 	case key == "":
-		return fmt.Errorf("%w: say --api-key-file FILE (or %s)", err, app.APIKeyVariable)
+		return fmt.Errorf("%w: pass --api-key-file FILE (or %s)", err, app.APIKeyVariable)
 	default:
 		return fmt.Errorf("%w: the server does not know this API key", err)
 	}

@@ -38,7 +38,7 @@ complete. 1: it cannot be completed; the error says why. 4: it is not complete y
 			o.From = cfg
 			switch {
 			case !cmd.Flags().Changed("to-prefix"):
-				return app.Usagef("say --to-prefix TEXT: the new topic set's")
+				return app.Usagef("pass --to-prefix TEXT, the prefix of the new topic set")
 			case o.ToPrefix == cfg.TopicPrefix:
 				return app.Usagef("--to-prefix %s is the old set's prefix", o.ToPrefix)
 			case o.Spec.Partitions < 0 || o.Spec.Replication < 0:

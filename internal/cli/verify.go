@@ -34,7 +34,7 @@ proved.`,
 		Args: usageArgs(cobra.MaximumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return app.Usagef("say THREAD, or --all for every thread")
+				return app.Usagef("name THREAD, or pass --all for every thread")
 			}
 			return at.connect(func(c *client.Client) error {
 				v := verification{out: out, at: at, client: c, asJSON: asJSON}
@@ -183,7 +183,7 @@ func (v *verification) many(ctx context.Context, path string, total int) error {
 		}
 	}
 	if differ > 0 {
-		return app.Differsf("%s that the raw events do not make", count(differ, "record"))
+		return app.Differsf("%s not matching the raw events", count(differ, "record"))
 	}
 	return nil
 }

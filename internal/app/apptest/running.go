@@ -266,7 +266,7 @@ func TopicsAreWaitedFor(t *testing.T, s app.Stage, args ...string) {
 	if err := c.Fake.DeleteTopic(snapshots); err != nil {
 		t.Fatal(err)
 	}
-	r.NotReady(`"topics":"reading partition counts: there is no topic of that name: acme.skein.snapshots: make them with: skein topics create`)
+	r.NotReady(`"topics":"reading partition counts: there is no topic of that name: acme.skein.snapshots: create them with: skein topics create`)
 	if err := c.Fake.CreateTopic(snapshots, 2, nil); err != nil {
 		t.Fatal(err)
 	}

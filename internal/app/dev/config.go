@@ -75,7 +75,7 @@ func (c Config) Validate() error {
 		return err
 	}
 	if slices.Contains(c.CORS.Origins, "*") {
-		return fmt.Errorf("checking cors-origin: nobody needs a key here, so * would let every web page in: name the origins")
+		return fmt.Errorf("checking cors-origin: requests need no key here, so * would let every web page in: name the origins")
 	}
 	if _, err := app.Exposed(c.Listen); err != nil {
 		return fmt.Errorf("checking listen: %w", err)

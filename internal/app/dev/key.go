@@ -51,7 +51,7 @@ func (f *folder) apiKey() (string, error) {
 	if err == nil {
 		key := strings.TrimSpace(string(text))
 		if !tenant.IsKey(key) {
-			return "", fmt.Errorf("reading API key: %s holds none: delete it, and a new one is made", path)
+			return "", fmt.Errorf("reading API key: %s holds none: delete it, and a new one is generated", path)
 		}
 		return key, nil
 	}

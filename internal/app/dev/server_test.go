@@ -228,7 +228,7 @@ func TestServer_AFailedStartLeavesNothing(t *testing.T) {
 		} {
 			cfg := config(data)
 			set(&cfg)
-			if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another process has this port") {
+			if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another process uses this port") {
 				t.Errorf("got %v", err)
 			}
 			if _, err := os.Stat(filepath.Join(data, markerName)); !errors.Is(err, os.ErrNotExist) {

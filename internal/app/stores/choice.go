@@ -53,11 +53,11 @@ func (c *Choice) IsSQLite() bool { return c.sqlite != "" }
 func (c *Choice) Check() error {
 	switch {
 	case len(c.clickhouse) > 0 && c.sqlite != "":
-		return app.Usagef("two stores: say either --clickhouse or --sqlite")
+		return app.Usagef("two stores: pass either --clickhouse or --sqlite")
 	case c.sqlite != "":
 		return nil
 	case len(c.clickhouse) == 0:
-		return app.Usagef("no store: say --clickhouse URL (or SKEIN_CLICKHOUSE), or --sqlite FILE for one machine")
+		return app.Usagef("no store: pass --clickhouse URL (or SKEIN_CLICKHOUSE), or --sqlite FILE for one machine")
 	}
 	o, err := c.options()
 	if err == nil {
@@ -91,11 +91,11 @@ func (c *Choice) options() (clickhouse.Options, error) {
 	}
 	text, err := os.ReadFile(c.caFile)
 	if err != nil {
-		return o, fmt.Errorf("reading the authorities of ClickHouse: %w", err)
+		return o, fmt.Errorf("reading the CAs of ClickHouse: %w", err)
 	}
 	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	if !o.TLS.RootCAs.AppendCertsFromPEM(text) {
-		return o, fmt.Errorf("reading the authorities of ClickHouse: %s holds no PEM certificate", c.caFile)
+		return o, fmt.Errorf("reading the CAs of ClickHouse: %s holds no PEM certificate", c.caFile)
 	}
 	return o, nil
 }

@@ -58,7 +58,7 @@ func TestChoice_OneClearLineForWhatCannotWork(t *testing.T) {
 		code int
 		want string
 	}{
-		"none":             {nil, app.ExitUsage, "say --clickhouse URL"},
+		"none":             {nil, app.ExitUsage, "pass --clickhouse URL"},
 		"both":             {[]string{"--clickhouse", "http://a:1", "--sqlite", "x"}, app.ExitUsage, "either --clickhouse or --sqlite"},
 		"no such protocol": {[]string{"--clickhouse", "ftp://a:1"}, app.ExitUsage, "ftp"},
 	} {
