@@ -39,7 +39,7 @@ If the raw events of a run are gone, the output shows what the whole run changed
 				q.Set("path", args[1])
 			}
 			if set(q, "message", messageID); messageID != "" && len(args) == 2 {
-				return app.Usagef("give one of the two: PATH, a place in the state, or --message, a message")
+				return app.Usagef("give either PATH, a place in the state, or --message, a message")
 			}
 			return at.connect(func(c *client.Client) error {
 				b := blamed{out: out, asJSON: asJSON}

@@ -89,7 +89,7 @@ func TestCancel_StopsARun(t *testing.T) {
 			t.Errorf("threads of another agent: %s", stdout)
 		}
 
-		if _, stderr, code := skein(t, "", "cancel", "t", "r", at); code != app.ExitFailed || !strings.Contains(stderr, "it has ended before: cancelled") {
+		if _, stderr, code := skein(t, "", "cancel", "t", "r", at); code != app.ExitFailed || !strings.Contains(stderr, "it had already ended: cancelled") {
 			t.Errorf("again: exit %d: %s", code, stderr)
 		}
 		if _, stderr, code := skein(t, strings.ReplaceAll(eventStart, `"r"`, `"open"`), "publish", at); code != app.ExitDone {

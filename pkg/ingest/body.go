@@ -73,7 +73,7 @@ func newEventReader(mediaType string, b *body, limit int) (eventReader, *rejecti
 	case typeSequenced:
 		return &sequencedReader{lines: newLineReader(b, limit), limit: limit, last: -1}, nil
 	}
-	return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take events as %.100q: set Content-Type to one of %s", mediaType, acceptedTypes)
+	return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot read events as %.100q: set Content-Type to one of %s", mediaType, acceptedTypes)
 }
 
 // body is a request's body, decompressed and buffered. A byte order mark at its start is left out.
@@ -188,7 +188,7 @@ func (b *body) failed(err error, line int64) *rejection {
 	case errors.As(err, &max):
 		return reject(http.StatusRequestEntityTooLarge, reasonTooLarge, line, "the body is larger than %d bytes", max.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
-		return reject(http.StatusRequestTimeout, reasonTimeout, line, "the body stopped coming: %s", b.source.pace)
+		return reject(http.StatusRequestTimeout, reasonTimeout, line, "the body stopped arriving: %s", b.source.pace)
 	}
 	return badLine(reasonCut, line, "the body was cut off: %v", err)
 }

@@ -74,7 +74,7 @@ func (s *Service) postCancel(w http.ResponseWriter, r *http.Request, t target) {
 
 // tooManyCancels is the refusal of a tenant that has as many requests to stop runs waiting as it may, beside those of others.
 func tooManyCancels() *rejection {
-	rej := reject(http.StatusTooManyRequests, reasonMemory, 0, "the tenant's part of the %d requests to stop runs that may wait at a time is used up: try again in a moment", maxCancels).retryIn(time.Second)
+	rej := reject(http.StatusTooManyRequests, reasonMemory, 0, "the tenant's share of the %d cancel requests that may wait at a time is used up: try again in a moment", maxCancels).retryIn(time.Second)
 	rej.limit = "waiting_cancels"
 	return rej
 }
@@ -82,7 +82,7 @@ func tooManyCancels() *rejection {
 // readReason reads the body, which may be empty, and returns the value of the record.
 func (s *Service) readReason(w http.ResponseWriter, r *http.Request, t target) ([]byte, *rejection) {
 	if m := mediaType(r); m != "" && m != typeJSON {
-		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take a reason as %.100q: set Content-Type to %s", m, typeJSON)
+		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot read a reason as %.100q: set Content-Type to %s", m, typeJSON)
 	}
 	b, rej := s.openBody(w, r, t, 1<<10)
 	if rej != nil {

@@ -197,7 +197,7 @@ func (s *Service) unavailable(w http.ResponseWriter, r *http.Request, c call, er
 func (s *Service) failure(c call, err error, got *ack) (p problem.Problem, retry string) {
 	if errors.Is(err, kerr.MessageTooLarge) {
 		// The topic's own limit is below ours. Trying again is of no use, so 503 would be a lie.
-		return s.refusal(c, reject(http.StatusRequestEntityTooLarge, reasonTooLarge, 0, "larger than the topic %s takes", s.topics.Events), got), ""
+		return s.refusal(c, reject(http.StatusRequestEntityTooLarge, reasonTooLarge, 0, "larger than the topic %s accepts", s.topics.Events), got), ""
 	}
 	s.metrics.requests.WithLabelValues(string(c), outcomeUnavailable).Inc()
 	s.metrics.rejected.WithLabelValues(reasonUnavailable).Inc()

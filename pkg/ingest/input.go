@@ -107,7 +107,7 @@ func (s *Service) maxInput(t target) int {
 // openInput opens a body that is an input, with a buffer of that size.
 func (s *Service) openInput(w http.ResponseWriter, r *http.Request, t target, buffer int) (*body, *rejection) {
 	if m := mediaType(r); m != "" && m != typeJSON {
-		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot take an input as %.100q: set Content-Type to %s", m, typeJSON)
+		return nil, reject(http.StatusUnsupportedMediaType, reasonMediaType, 0, "cannot read an input as %.100q: set Content-Type to %s", m, typeJSON)
 	}
 	b, rej := s.openBody(w, r, t, buffer)
 	if rej == nil {

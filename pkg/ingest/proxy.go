@@ -77,7 +77,7 @@ type proxied struct {
 func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	agent, ok := s.agents[t.agent]
 	if !ok {
-		s.refuse(w, r, callAgent, reject(http.StatusNotFound, reasonAgent, 0, "there is no agent %.200q: agents come from the configuration of ingest (--agents)", t.agent), nil)
+		s.refuse(w, r, callAgent, reject(http.StatusNotFound, reasonAgent, 0, "there is no agent %.200q: configure it with --agents of ingest", t.agent), nil)
 		return
 	}
 	by, rej := producerOf(r.Header)
@@ -159,9 +159,9 @@ func (s *Service) admitRun(t target) (release func(), rej *rejection) {
 func (s *Service) refuseRun(w http.ResponseWriter, r *http.Request, t target, err error) {
 	switch {
 	case errors.Is(err, errHeld):
-		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonHeld, 0, "the run %.200q of this thread is under way: take another runId, or read what it has said so far", t.run), nil)
+		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonHeld, 0, "the run %.200q of this thread is in progress: use another runId, or read its events so far", t.run), nil)
 	case errors.Is(err, errUsed):
-		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonUsed, 0, "the run %.200q of this thread has ended, and would not be recorded again: take another runId, or read what it has said", t.run), nil)
+		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonUsed, 0, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", t.run), nil)
 	default:
 		s.unavailable(w, r, callAgent, err, nil)
 	}

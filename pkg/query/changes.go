@@ -95,7 +95,7 @@ func (c *call) changes() error {
 	first := 0
 	if run != "" {
 		if first = slices.IndexFunc(b.chain, func(r store.Run) bool { return r.RunID == run }); first < 0 {
-			return badRequest(fmt.Sprintf("from names run %q, which is not on the chain of run %q; take next of the page before", run, tip))
+			return badRequest(fmt.Sprintf("from names run %q, which is not on the chain of run %q; use next of the previous page", run, tip))
 		}
 	}
 	b.a = changesAnswer{ThreadID: c.threadID, RunID: tip, Changes: []placeChange{}, Unread: []unreadRun{}, IndexedTo: v.indexedTo}
@@ -116,7 +116,7 @@ func (c *call) place() (timeline.Place, error) {
 	path, message := c.query.Get("path"), c.query.Get("message")
 	switch {
 	case path != "" && message != "":
-		return timeline.Place{}, badRequest("give one of the two: path, a JSON Pointer into the state such as /cart/total, or message, the id of a message")
+		return timeline.Place{}, badRequest("give either path, a JSON Pointer into the state such as /cart/total, or message, the id of a message")
 	case message != "":
 		return timeline.MessagePlace(message), nil
 	}
@@ -229,7 +229,7 @@ func (b *blame) run(s stepping, n int, until int64) error {
 		end--
 	}
 	if n >= end {
-		return badRequest(fmt.Sprintf("from names step %d of run %q, whose steps go to %d; take next of the page before", n, s.row.RunID, end-1))
+		return badRequest(fmt.Sprintf("from names step %d of run %q, whose steps end at %d; use next of the previous page", n, s.row.RunID, end-1))
 	}
 	for part := n; part < end; part += changesLook {
 		last := min(part+changesLook, end) - 1

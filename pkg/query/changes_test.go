@@ -262,15 +262,15 @@ func TestChanges_SayWhatIsWrong(t *testing.T) {
 		status int
 		says   string
 	}{
-		"?path=/x&message=a":     {400, "give one of the two"},
+		"?path=/x&message=a":     {400, "give either path"},
 		"?path=x":                {400, "such as /cart/total"},
 		"?path=/a~2":             {400, "~ is ~0"},
 		"?path=/x&limit=0":       {400, "limit must be"},
 		"?path=/x&from=3":        {400, "next of the page before"},
 		"?path=/x&from=-1:root":  {400, "next of the page before"},
 		"?path=/x&from=1:other":  {400, "not on the chain"},
-		"?path=/x&from=100:root": {400, "whose steps go to 6"},
-		"?path=/x&at=1":          {400, "no parameter"},
+		"?path=/x&from=100:root": {400, "whose steps end at 6"},
+		"?path=/x&at=1":          {400, "unknown parameter"},
 	} {
 		if detail := f.get("acme", "/v1/threads/chat/runs/edited/changes"+query).problem(t, want.status); !strings.Contains(detail, want.says) {
 			t.Errorf("%s: %s, want %q", query, detail, want.says)

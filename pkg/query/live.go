@@ -102,7 +102,7 @@ func (c *call) live(runID string, from cursor, once bool) error {
 	default:
 	}
 	if !c.room.streams.Take(c.tenant, 1) {
-		return busy("streams", "as many live streams are open as one tenant may have at a time; try again")
+		return busy("streams", "the tenant's share of live streams is used up; try again later")
 	}
 	defer c.room.streams.Give(c.tenant, 1)
 	c.load.stream = true

@@ -88,7 +88,7 @@ type rawRead struct {
 func (c *call) takeRaw() (done func(), err error) {
 	slots := c.raw.slots
 	if !slots.Take(c.tenant, 1) {
-		return nil, busy("raw-reads", "as many reads of raw events, replays and dead letters are under way as one tenant may have at a time; try again, with fewer at once")
+		return nil, busy("raw-reads", "the tenant's share of concurrent reads of raw events, replays and dead letters is used up; try again, with fewer requests at once")
 	}
 	if err := c.load.hold(rawBytes); err != nil {
 		slots.Give(c.tenant, 1)

@@ -232,7 +232,7 @@ func (c *call) offset(raw *rawRead, name, text string) (int64, error) {
 
 // gone refuses what is not in the log any more.
 func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
-	r := &refusal{status: http.StatusGone, detail: "the raw events are gone: they are older than skein.events keeps them. What was folded from them stays: ask for the history"}
+	r := &refusal{status: http.StatusGone, detail: "the raw events are older than skein.events keeps them; the history is kept: ask for the history"}
 	if at := raw.earliest(ranges); at >= 0 {
 		earliest := record.Position{Partition: raw.partition, Offset: at}
 		r.extensions = map[string]any{"earliest": earliest}

@@ -93,7 +93,7 @@ func (l *load) begin(ctx context.Context) error {
 	if l.reads {
 		return nil
 	}
-	err := l.acquire(ctx, l.room.reads, "reads", "as many of your reads are under way as one tenant may have at a time; try again, with fewer at once")
+	err := l.acquire(ctx, l.room.reads, "reads", "the tenant's share of concurrent reads is used up; try again, with fewer requests at once")
 	l.reads = err == nil
 	return err
 }
@@ -146,7 +146,7 @@ func (l *load) acquire(ctx context.Context, of *share.Pool, limit, detail string
 // queue lets a request wait; call the result when it waits no more.
 func (l *load) queue() (done func(), err error) {
 	if !l.waits.Take(l.tenant, 1) {
-		return nil, busy("waiting", "as many of your requests wait as one tenant may have waiting at a time; try again, with fewer at once")
+		return nil, busy("waiting", "the tenant's share of waiting requests is used up; try again, with fewer requests at once")
 	}
 	return func() { l.waits.Give(l.tenant, 1) }, nil
 }
@@ -236,7 +236,7 @@ func (l *load) noRoom(bytes int64) error {
 			detail: fmt.Sprintf("the answer takes more than the %d bytes of memory that one tenant may have here: ask for less of the thread (limit, ancestorsOf, one run), or have the operator raise --read-memory", l.memory.Alone()),
 		})
 	}
-	return errors.Join(errNoRoom, busy("read-memory", "your reads hold as much memory as one tenant may have at a time; try again, with fewer at once"))
+	return errors.Join(errNoRoom, busy("read-memory", "the tenant's share of memory for reads is used up; try again, with fewer requests at once"))
 }
 
 // fits reports whether a request may ever take so much memory.

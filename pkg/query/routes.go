@@ -167,7 +167,7 @@ func (c *call) answer(rt route, of quota.Kind) error {
 	for name, values := range c.query {
 		// A parameter that is passed over would answer another question than was asked.
 		if !slices.Contains(rt.params, name) {
-			return badRequest(fmt.Sprintf("there is no parameter %q here; known are %s", name, strings.Join(rt.params, ", ")))
+			return badRequest(fmt.Sprintf("unknown parameter %q; known are %s", name, strings.Join(rt.params, ", ")))
 		}
 		if len(values) > 1 && name != search.ParamLabel {
 			return badRequest(fmt.Sprintf("the parameter %q is given more than once", name))

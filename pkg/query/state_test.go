@@ -259,7 +259,7 @@ func TestState_SaysWhatIsWrong(t *testing.T) {
 		"?at=3:999":                   {404, "step 6 is at 3:13"},
 		"?at=" + stamp(f.begin.Add(-1*time.Hour)): {404, "began at"},
 		"?at=" + stamp(f.begin.Add(1*time.Hour)):  {404, "the last event of run"},
-		"?to=3":                                   {400, "no parameter"},
+		"?to=3":                                   {400, "unknown parameter"},
 	} {
 		if detail := f.get("acme", "/v1/threads/chat/runs/r/state"+query).problem(t, want.status); !strings.Contains(detail, want.says) {
 			t.Errorf("%s: %s, want %q", query, detail, want.says)

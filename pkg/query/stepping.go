@@ -103,7 +103,7 @@ func (c *call) readTimeline(v view, row store.Run, r *timeline.Reader) (*timelin
 	}
 	defer raw.close()
 	if n := len(row.Raw.Ranges); n > 0 && row.Raw.Ranges[n-1][1] > raw.end { // the topic is another one
-		return nil, c.goneFrom(raw, row, "the raw events are gone. What was folded from them stays: ask for the history")
+		return nil, c.goneFrom(raw, row, "the raw events are gone; the history is kept: ask for the history")
 	}
 	if r == nil {
 		history := func(run string) (lineage.History, error) {
@@ -163,7 +163,7 @@ func (c *call) unsteppable(raw *rawRead, row store.Run, err error) error {
 	case errors.Is(err, timeline.ErrTooLong):
 		return &refusal{status: http.StatusConflict, detail: fmt.Sprintf("run %q has too many events to step through it; replay gives them back", row.RunID)}
 	case errors.Is(err, errRawGone): // since the start of the log was requested
-		return c.goneFrom(raw, row, "raw events have expired while they were read. What was folded from them stays: ask for the history")
+		return c.goneFrom(raw, row, "raw events expired while they were read; the history is kept: ask for the history")
 	}
 	return err
 }
@@ -201,7 +201,7 @@ func (s stepping) values(offsets [2]int64) (map[int64][]byte, error) {
 	}
 	defer raw.close()
 	if offsets[0] < raw.start {
-		return nil, s.c.goneFrom(raw, s.row, "the raw events are gone: they are older than skein.events keeps them. What was folded from them stays: ask for the history")
+		return nil, s.c.goneFrom(raw, s.row, "the raw events are older than skein.events keeps them; the history is kept: ask for the history")
 	}
 	read := map[int64][]byte{} // of up to a page's steps, or those between two marks
 	var like record.Headers

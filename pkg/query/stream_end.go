@@ -37,7 +37,7 @@ var (
 	errLife     = &endError{why: endLife, detail: "the stream has reached its longest life; resume from the last id"}
 	errSlow     = &endError{why: endSlow, detail: "the stream was not read fast enough; resume from the last id"}
 	errDraining = &endError{why: endDrain, detail: "this process is stopping; resume from the last id"}
-	errRoom     = &endError{why: endRoom, detail: "your streams and reads hold as much memory as one tenant may have; resume from the last id"}
+	errRoom     = &endError{why: endRoom, detail: "the memory that the tenant may use for streams and reads is used up; resume from the last id"}
 )
 
 // lost maps an error of the reader to the end of the stream.

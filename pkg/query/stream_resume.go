@@ -62,7 +62,7 @@ func (s *stream) foreign() error {
 	if s.runID != "" {
 		of = "this run"
 	}
-	return badRequest(fmt.Sprintf("%s: %s is not an event of %s that was sent; leave it out to join", headerLastEventID, s.from, of))
+	return badRequest(fmt.Sprintf("%s: %s is not an event of %s that a stream sent; leave it out to join", headerLastEventID, s.from, of))
 }
 
 // resumes reports whether the reader has given the id of an event whose run is not known yet.
@@ -84,7 +84,7 @@ func (s *stream) unnumbered() error {
 
 // unknown refuses an id beyond the end of the log.
 func (s *stream) unknown() error {
-	return badRequest(fmt.Sprintf("%s: skein.events has nothing at %s yet: the id is of another topic set, or invented; leave it out to join", headerLastEventID, s.from))
+	return badRequest(fmt.Sprintf("%s: skein.events has nothing at %s yet: the id is invalid or belongs to another topic set; leave it out to join", headerLastEventID, s.from))
 }
 
 // start returns the offset from which raw records are needed.

@@ -120,7 +120,7 @@ func TestStream_EndsWhereThereIsNoRoom(t *testing.T) {
 	}
 	event(delta)
 	f.produce()
-	id := find(t, lines, "hold as much memory as one tenant may have")
+	id := find(t, lines, "is used up; resume from the last id")
 	if r := f.get("acme", path); r.status != http.StatusTooManyRequests || !strings.Contains(r.body, `"limit":"read-memory"`) {
 		t.Errorf("another stream: %d %s", r.status, r.body)
 	}

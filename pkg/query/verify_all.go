@@ -38,7 +38,7 @@ const (
 // are those of skein.runs, which is read once with the raw events; so each row of the index is compared with its record as well.
 func (c *call) verifyAll() error {
 	if !c.raw.whole.Take(c.tenant, 1) {
-		return busy("proofs", "other proofs of all runs are under way; try again")
+		return busy("proofs", "other verifications of all runs are in progress; try again later")
 	}
 	defer c.raw.whole.Give(c.tenant, 1)
 	if err := c.load.enlarge(c.r.Context()); err != nil {

@@ -99,9 +99,9 @@ func NewReader(records []*record.Run, run string, start, limit int64, history fu
 func (r *Reader) fold(rec *record.Run, start int64) *folded {
 	p := &folded{Run: fold.NewRun(rec.ThreadID, rec.RunID, cmp.Or(rec.ClientRunID, rec.RunID)), rec: rec}
 	if len(rec.Raw.Ranges) > 0 && rec.Raw.Ranges[0][0] < start {
-		reason := "the raw events are gone: they are older than skein.events keeps them. What was folded from them stays: ask for the history"
+		reason := "the raw events are gone: they are older than skein.events keeps them; the history is kept: ask for the history"
 		if r.target != nil {
-			reason = fmt.Sprintf("the raw events of its parent %q, which was open when the run started, are gone. What was folded from them stays: ask for the history", rec.RunID)
+			reason = fmt.Sprintf("the raw events of its parent %q, which was open when the run started, are gone; the history is kept: ask for the history", rec.RunID)
 		}
 		p.failed = &StartError{Reason: reason, Gone: true}
 	}
