@@ -48,7 +48,7 @@ func (a *API) Flags(f *pflag.FlagSet) {
 	a.tls.Flags(f, "tls", "the HTTP API")
 	f.StringVar(&a.auditLog, "audit-log", "", "audit log: append a line to `FILE` for each request (who read, published, erased or exported what, with which result); - is stdout; off by default")
 	f.BoolVar(&a.accessLog, "access-log", false, "log each request")
-	f.IntVar(&a.TenantMetrics, "tenant-metrics", 20, "how many of the largest tenants, `N`, metrics name; all others count as \"other\"; 0: no metrics by tenant")
+	f.IntVar(&a.TenantMetrics, "tenant-metrics", 20, "name the `N` largest tenants in metrics; all others count as \"other\"; 0 means no metrics by tenant")
 	CORSFlag(f, &a.CORS.Origins)
 }
 
