@@ -33,7 +33,7 @@ each with an --instance-id of its own.`,
 			if settings.instance == "" {
 				host, err := os.Hostname()
 				if err != nil {
-					return app.Usagef("the host has no name: say --instance-id NAME: %w", err)
+					return app.Usagef("the host has no name: pass --instance-id NAME: %w", err)
 				}
 				settings.instance = host
 			}
@@ -94,7 +94,7 @@ type settings struct {
 func (s *settings) add(f *pflag.FlagSet) {
 	s.flags = f
 	s.store.Flags(f)
-	f.StringVar(&s.instance, "instance-id", "", "`NAME` of this process in the group, stable over restarts; the host's name by default")
+	f.StringVar(&s.instance, "instance-id", "", "unique `NAME` of this process in the group, the same after a restart; by default the host name")
 	f.DurationVar(&s.maxDelay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay,
 		fmt.Sprintf("how long to collect records before writing them; with --sqlite, %v by default", sqliteDelay))
 }
