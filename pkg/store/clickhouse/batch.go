@@ -14,8 +14,8 @@ import (
 // batch is the rows of some entries. It depends on the entries and nothing else, so the same entries
 // give the same blocks, in the same order, with the same tokens.
 type batch struct {
-	from       string // the records that it is made of, for tokens and messages
-	runs       []*runRow
+	from       string        // the records that it is made of, for tokens and messages
+	ofRuns     []store.Entry // whose rows runRows makes
 	messages   []*messageRow
 	states     []*stateRow
 	toolCalls  []*toolCallRow
@@ -39,11 +39,7 @@ func newBatch(entries []store.Entry) (*batch, error) {
 			b.erasures = append(b.erasures, newErasureRow(e))
 			continue
 		}
-		row, err := newRunRow(e)
-		if err != nil {
-			return nil, err
-		}
-		b.runs = append(b.runs, row)
+		b.ofRuns = append(b.ofRuns, e)
 		if e.Run == nil || e.Run.Status == record.StatusRunning {
 			continue
 		}
@@ -53,11 +49,23 @@ func newBatch(entries []store.Entry) (*batch, error) {
 			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID,
 			Version: uint64(e.Version), State: string(e.Run.State),
 		})
-		b.addFacts(e, row)
+		b.addFacts(e)
 	}
 	b.positions = positionsOf(entries)
 	b.deletions = deletionsOf(entries)
 	return b, nil
+}
+
+// runRows makes the rows of runs. They cost more than all others, which are written meanwhile.
+func (b *batch) runRows() ([]*runRow, error) {
+	rows := make([]*runRow, len(b.ofRuns))
+	for i, e := range b.ofRuns {
+		var err error
+		if rows[i], err = newRunRow(e); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
 }
 
 // newestOf returns each run's newest entry and each thread's newest erasure, without positions, in the order

@@ -3,10 +3,10 @@ package clickhouse
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -18,8 +18,8 @@ import (
 type row interface {
 	// size is about what the row takes on the wire, in bytes.
 	size() int
-	// digest writes what makes this row differ from others.
-	digest(w io.Writer)
+	// appendDigest appends what makes this row differ from others.
+	appendDigest(dst []byte) []byte
 }
 
 // runRow is a row of runs. A tombstone has its key, version and partition, and zeros.
@@ -97,9 +97,9 @@ func (r *runRow) size() int {
 	return len(r.Record) + len(r.Tenant) + len(r.ThreadID) + 4*len(r.RunID) + 512
 }
 
-func (r *runRow) digest(w io.Writer) {
+func (r *runRow) appendDigest(dst []byte) []byte {
 	// Facts are made of what is not in Record too, and by rules that may change between two binaries.
-	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, r.Record, fmt.Sprint(r.Facts), r.Head)
+	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, r.Record, fmt.Sprint(r.Facts), r.Head)
 }
 
 // newRunRow builds the row of an entry. It depends on nothing else.
@@ -134,11 +134,10 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	row.Status = string(r.Status)
 	row.Agent, row.Labels = r.Agent, r.Labels
 	row.Synthetic, row.Truncated, row.RawLost = r.Synthetic, r.Truncated, r.RawLost
-	row.StartedAt = sayable(r.StartedAt)
-	row.UpdatedAt = row.StartedAt
+	row.StartedAt, row.UpdatedAt = timesOf(&r)
 	if r.EndedAt != nil {
-		end := sayable(*r.EndedAt)
-		row.EndedAt, row.UpdatedAt = &end, end
+		end := row.UpdatedAt
+		row.EndedAt = &end
 	}
 	row.TimeToFirstToken, row.Duration = r.Stats.TimeToFirstToken, r.Stats.Duration
 
@@ -152,6 +151,15 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	row.FoldVersion = uint32(r.FoldVersion)
 	row.count(r.Stats)
 	return row, nil
+}
+
+// timesOf returns when a run started and when it was last heard of: its end, where it has one.
+func timesOf(r *record.Run) (startedAt, updatedAt time.Time) {
+	startedAt = sayable(r.StartedAt)
+	if r.EndedAt != nil {
+		return startedAt, sayable(*r.EndedAt)
+	}
+	return startedAt, startedAt
 }
 
 // know fills in the facts of the whole record.
@@ -230,10 +238,10 @@ func (r *messageRow) size() int {
 	return len(r.Raw) + len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.MessageID) + 32
 }
 
-func (r *messageRow) digest(w io.Writer) {
-	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, r.MessageID)
-	_, _ = fmt.Fprintf(w, ",%d:", len(r.Raw)) // a hash takes everything
-	_, _ = w.Write(r.Raw)
+func (r *messageRow) appendDigest(dst []byte) []byte {
+	dst = digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, r.MessageID)
+	dst = append(strconv.AppendInt(append(dst, ','), int64(len(r.Raw)), 10), ':')
+	return append(dst, r.Raw...)
 }
 
 // messageRows appends the rows of a list of messages.
@@ -260,8 +268,8 @@ func (r *stateRow) size() int {
 	return len(r.State) + len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + 16
 }
 
-func (r *stateRow) digest(w io.Writer) {
-	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, r.State)
+func (r *stateRow) appendDigest(dst []byte) []byte {
+	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, r.State)
 }
 
 // erasureRow is a row of erasures.
@@ -281,8 +289,8 @@ func newErasureRow(e store.Entry) *erasureRow {
 
 func (r *erasureRow) size() int { return len(r.Tenant) + len(r.ThreadID) + 24 }
 
-func (r *erasureRow) digest(w io.Writer) {
-	digestOf(w, r.Version, r.Tenant, r.ThreadID, fmt.Sprint(r.Below))
+func (r *erasureRow) appendDigest(dst []byte) []byte {
+	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, fmt.Sprint(r.Below))
 }
 
 // positionRow is a row of positions.
@@ -294,18 +302,18 @@ type positionRow struct {
 
 func (r *positionRow) size() int { return len(r.Tenant) + 16 }
 
-func (r *positionRow) digest(w io.Writer) {
-	digestOf(w, r.RawNext, r.Tenant, fmt.Sprint(r.RawPartition))
+func (r *positionRow) appendDigest(dst []byte) []byte {
+	return digestOf(dst, r.RawNext, r.Tenant, fmt.Sprint(r.RawPartition))
 }
 
-// digestOf writes parts so that no two lists of parts write the same.
-func digestOf(w io.Writer, n uint64, parts ...string) {
-	b := fmt.Appendf(nil, "%d", n)
+// digestOf appends parts so that no two lists of parts append the same.
+func digestOf(dst []byte, n uint64, parts ...string) []byte {
+	dst = strconv.AppendUint(dst, n, 10)
 	for _, p := range parts {
-		b = fmt.Appendf(b, ",%d:", len(p))
-		b = append(b, p...)
+		dst = append(strconv.AppendInt(append(dst, ','), int64(len(p)), 10), ':')
+		dst = append(dst, p...)
 	}
-	_, _ = w.Write(b) // a hash: it takes everything
+	return dst
 }
 
 // checkVersion refuses what no offset is.

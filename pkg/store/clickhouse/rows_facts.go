@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/store"
@@ -34,7 +33,9 @@ func (r *toolCallRow) size() int {
 	return len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.ToolCallID) + len(r.MessageID) + len(r.Error) + 64
 }
 
-func (r *toolCallRow) digest(w io.Writer) { digestOf(w, r.Version, r.Tenant, fmt.Sprintf("%+v", *r)) }
+func (r *toolCallRow) appendDigest(dst []byte) []byte {
+	return digestOf(dst, r.Version, r.Tenant, fmt.Sprintf("%+v", *r))
+}
 
 // interruptRow is a row of interrupts.
 type interruptRow struct {
@@ -56,8 +57,8 @@ func (r *interruptRow) size() int {
 	return len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.InterruptID) + len(r.Reason) + len(r.Message) + 64
 }
 
-func (r *interruptRow) digest(w io.Writer) {
-	digestOf(w, r.Version, r.Tenant, r.ThreadID, r.RunID, fmt.Sprint(r.Idx), r.InterruptID, r.Reason, r.Message, r.ToolCallID)
+func (r *interruptRow) appendDigest(dst []byte) []byte {
+	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, fmt.Sprint(r.Idx), r.InterruptID, r.Reason, r.Message, r.ToolCallID)
 }
 
 // answerRow is a row of answers.
@@ -77,16 +78,19 @@ func (r *answerRow) size() int {
 	return len(r.Tenant) + len(r.ThreadID) + len(r.RunID) + len(r.InterruptID) + len(r.Payload) + 48
 }
 
-func (r *answerRow) digest(w io.Writer) { digestOf(w, r.Version, r.Tenant, fmt.Sprintf("%+v", *r)) }
+func (r *answerRow) appendDigest(dst []byte) []byte {
+	return digestOf(dst, r.Version, r.Tenant, fmt.Sprintf("%+v", *r))
+}
 
 // addFacts appends the rows of what an entry's run called, was interrupted for, and answers.
-func (b *batch) addFacts(e store.Entry, run *runRow) {
+func (b *batch) addFacts(e store.Entry) {
+	startedAt, updatedAt := timesOf(e.Run)
 	c := store.ContentFactsOf(e.Run)
 	model := c.Model
 	for i, t := range c.ToolCalls {
 		b.toolCalls = append(b.toolCalls, &toolCallRow{
 			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Idx: uint32(i), Version: uint64(e.Version),
-			ToolCallID: t.ID, Name: t.Name, MessageID: t.MessageID, Made: t.Made, Agent: run.Agent, Model: model, StartedAt: run.StartedAt,
+			ToolCallID: t.ID, Name: t.Name, MessageID: t.MessageID, Made: t.Made, Agent: e.Run.Agent, Model: model, StartedAt: startedAt,
 			ArgumentBytes: uint32(t.ArgumentBytes), Answered: t.Answered, ResultBytes: uint32(t.ResultBytes),
 			Failed: t.Failed, Error: t.Error, Pending: t.Pending,
 		})
@@ -94,7 +98,7 @@ func (b *batch) addFacts(e store.Entry, run *runRow) {
 	for i, n := range c.Interrupts {
 		row := &interruptRow{
 			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Idx: uint32(i), Version: uint64(e.Version),
-			InterruptID: n.ID, Reason: n.Reason, Message: n.Message, ToolCallID: n.ToolCallID, Agent: run.Agent, OpenedAt: run.UpdatedAt,
+			InterruptID: n.ID, Reason: n.Reason, Message: n.Message, ToolCallID: n.ToolCallID, Agent: e.Run.Agent, OpenedAt: updatedAt,
 		}
 		if n.ExpiresAt != nil {
 			at := sayable(*n.ExpiresAt)
@@ -105,7 +109,7 @@ func (b *batch) addFacts(e store.Entry, run *runRow) {
 	for i, a := range c.Answers {
 		b.answers = append(b.answers, &answerRow{
 			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Idx: uint32(i), Version: uint64(e.Version),
-			InterruptID: a.InterruptID, Status: a.Status, Payload: a.Payload, AnsweredAt: run.StartedAt,
+			InterruptID: a.InterruptID, Status: a.Status, Payload: a.Payload, AnsweredAt: startedAt,
 		})
 	}
 }

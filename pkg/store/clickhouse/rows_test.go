@@ -115,7 +115,11 @@ func TestContents_AreWholeOrNotThere(t *testing.T) {
 	if c, err := s.Contents(t.Context(), "t", "th", []string{"r"}); err != nil || len(c) != 0 {
 		t.Errorf("contents %v, %v; a part of the older version is given as the whole", c, err)
 	}
-	if err := insert(t.Context(), s, "runs", b.from, b.runs); err != nil {
+	runs, err := b.runRows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := insert(t.Context(), s, "runs", b.from, runs); err != nil {
 		t.Fatal(err)
 	}
 	if c, err := s.Contents(t.Context(), "t", "th", []string{"r"}); err != nil || len(c) != 0 {

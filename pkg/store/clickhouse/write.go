@@ -62,9 +62,10 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	if err != nil {
 		return fmt.Errorf("writing %d records: %w: %w", len(entries), store.ErrRefused, err)
 	}
+	var runs []*runRow
 	for _, step := range []func() error{
-		func() error { return s.insertContents(ctx, b) },
-		func() error { return insert(ctx, s, "runs", b.from, b.runs) },
+		func() (err error) { runs, err = s.insertContents(ctx, b); return err },
+		func() error { return insert(ctx, s, "runs", b.from, runs) },
 		func() error { return s.delete(ctx, b.deletions) },
 		func() error { return insert(ctx, s, "erasures", b.from, b.erasures) },
 		func() error { return insert(ctx, s, "positions", b.from, b.positions) },
@@ -76,14 +77,22 @@ func (s *Store) Write(ctx context.Context, entries []store.Entry) error {
 	return nil
 }
 
-func (s *Store) insertContents(ctx context.Context, b *batch) error {
+// insertContents inserts all rows that belong to runs, and makes the rows of runs meanwhile.
+func (s *Store) insertContents(ctx context.Context, b *batch) (runs []*runRow, err error) {
 	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() (err error) {
+		if runs, err = b.runRows(); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrRefused, err)
+		}
+		return nil
+	})
 	all.Go(func() error { return insert(ctx, s, "messages", b.from, b.messages) })
 	all.Go(func() error { return insert(ctx, s, "states", b.from, b.states) })
 	all.Go(func() error { return insert(ctx, s, "tool_calls", b.from, b.toolCalls) })
 	all.Go(func() error { return insert(ctx, s, "interrupts", b.from, b.interrupts) })
 	all.Go(func() error { return insert(ctx, s, "answers", b.from, b.answers) })
-	return all.Wait()
+	err = all.Wait()
+	return runs, err
 }
 
 // insert writes rows of a table in blocks.
@@ -140,9 +149,10 @@ func insertBlock[T any, P interface {
 // a topic that was made anew, have the same offsets.
 func token[P row](table, from string, rows []P) string {
 	h := sha256.New()
+	var text []byte
 	for _, r := range rows {
-		r.digest(h)
-		_, _ = h.Write([]byte{'\n'})
+		text = append(r.appendDigest(text[:0]), '\n')
+		_, _ = h.Write(text) // a hash takes everything
 	}
 	return fmt.Sprintf("%s/%s/%d/%x", table, from, len(rows), h.Sum(nil)[:16])
 }
