@@ -233,7 +233,7 @@ func copyTable(b *testing.B, from, to driver.Conn, table string) (rows int, took
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer all.Close()
+	defer func() { _ = all.Close() }()
 	types, names := all.ColumnTypes(), all.Columns()
 	var held [][]any
 	send := func() {
@@ -344,7 +344,7 @@ func seen(ctx context.Context, b *testing.B, conn driver.Conn, runs []string) (f
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var run string
 		if err := rows.Scan(&run); err != nil {

@@ -106,10 +106,11 @@ func TestService_GoesOnAtOnceAfterItWasKilled(t *testing.T) {
 	kafkatest.Produce(t, k, runRecord(t, k, 0, "a", record.StatusFinished))
 	killed.PollRecords(t.Context(), 1)
 	killed.CloseAllowingRebalance() // as a static member it does not leave, like one that was killed
+	const limit = 5 * time.Second   // it takes 0.3 s on a quiet machine, and 9 s and more where the session has to time out
 	from := time.Now()
 	s := start(t, cfg, st)
 	until(t, "the row is there", func() bool { return st.text() == "acme/thread/a 0:0 finished\n" })
-	if took := time.Since(from); took > 3*time.Second {
+	if took := time.Since(from); took > limit {
 		t.Errorf("it went on after %v", took)
 	}
 	if err := s.stop(); err != nil {
@@ -121,7 +122,7 @@ func TestService_GoesOnAtOnceAfterItWasKilled(t *testing.T) {
 	kafkatest.Produce(t, k, runRecord(t, k, 0, "b", record.StatusFinished))
 	start(t, cfg, st)
 	until(t, "the other one goes on", func() bool { return strings.Contains(st.text(), "/b 0:1") })
-	if took := time.Since(from); took > 3*time.Second {
+	if took := time.Since(from); took > limit {
 		t.Errorf("another member went on after %v", took)
 	}
 }

@@ -76,7 +76,7 @@ var refusals = map[int32]bool{
 	128: true, // TOO_LARGE_ARRAY_SIZE
 	131: true, // TOO_LARGE_STRING_SIZE
 	349: true, // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
-	395: true, // FUNCTION_THROW_IF_VALUE_IS_NON_ZERO, in a materialized view
+	395: true, // FUNCTION_THROW_IF_VALUE_IS_NON_ZERO, in a view that is filled by inserts
 	469: true, // VIOLATED_CONSTRAINT
 }
 
