@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -33,6 +34,7 @@ import (
 
 var (
 	readers = flag.Int("readers", 1_000, "live streams of BenchmarkAttach, each of a run of its own of -pace events a second")
+	heap    = flag.String("heap", "", "file for a heap profile of query with all readers of BenchmarkAttach in the middle of their runs")
 	waiting = flag.Int("waiting", 10_000, "live streams that wait for their first run")
 )
 
@@ -85,7 +87,8 @@ func BenchmarkAttach(b *testing.B) {
 	}
 	tick.Stop()
 	reading.Wait()
-	each := (server.resident(b) - before) / float64(len(streams)) // with a run of all events each
+	server.profile(b, *heap)
+	withReaders := server.resident(b) // with a run of all events each
 	slices.Sort(took.all)
 	if all := *readers * events; len(took.all) < all*99/100 { // the bare consumer has not all that the first batch begins with
 		b.Fatalf("%d of %d events were read", len(took.all), all)
@@ -103,10 +106,16 @@ func BenchmarkAttach(b *testing.B) {
 		r.close()
 	}
 	slices.Sort(first)
+	for _, r := range streams {
+		r.close()
+	}
+	server.awaitReaders(b, 1)  // that of before
+	ring := server.resident(b) // the partitions are still read, so this has the latest records and not the readers
+	each := (withReaders - ring) / float64(len(streams))
 
 	indexAll(b, cfg, dir) // as an index does that keeps up: a new thread has nothing to read
 	openLive(b, server.addr, "/v1/threads/waits/stream").untilJoin(b)
-	before = server.resident(b)
+	beforeIdle := server.resident(b)
 	began := time.Now()
 	idle := make([]*liveReader, *waiting)
 	for i := range idle {
@@ -116,19 +125,21 @@ func BenchmarkAttach(b *testing.B) {
 		r.untilJoin(b)
 	}
 	connected := time.Since(began)
-	eachIdle := (server.resident(b) - before) / float64(len(idle))
-	for _, r := range slices.Concat(streams, idle) {
+	eachIdle := (server.resident(b) - beforeIdle) / float64(len(idle))
+	for _, r := range idle {
 		r.close()
 	}
 
 	b.Logf("first byte of a reader that joins: median %s, p99 %s of %d", at(first, .5), at(first, .99), firstBytes)
 	b.Logf("%d readers of %d events/s for %d s: %d events; behind a bare consumer by %s in the median, p99 %s, longest %s",
 		*readers, *pace, *seconds, len(took.all), at(took.all, .5), at(took.all, .99), took.all[len(took.all)-1])
-	b.Logf("memory: %.1f KB a reader in a run, %.1f KB one that waits; %d that wait were there after %s", each/1000, eachIdle/1000, *waiting, connected)
+	b.Logf("memory: %.1f KB a reader in a run, %.1f KB one that waits; the latest records, which all readers share, %.1f MB; %d that wait were there after %s",
+		each/1000, eachIdle/1000, (ring-before)/1e6, *waiting, connected)
 	b.ReportMetric(at(first, .5).Seconds()*1000, "ms-first-byte")
 	b.ReportMetric(at(took.all, .99).Seconds()*1000, "ms-added-p99")
 	b.ReportMetric(each/1000, "KB-reader")
 	b.ReportMetric(eachIdle/1000, "KB-waiting")
+	b.ReportMetric((ring-before)/1e6, "MB-ring")
 }
 
 // indexAll has the index of a query process say that all events on the topic are indexed.
@@ -192,7 +203,44 @@ func newQuery(args []string) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return service.Handler(), nil
+	mux := http.NewServeMux()
+	mux.Handle("/", service.Handler())
+	mux.HandleFunc(openReaders, func(w http.ResponseWriter, _ *http.Request) {
+		families, err := q.Registerer.(*prometheus.Registry).Gather()
+		if err != nil {
+			panic(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "skein_query_streams" {
+				_, _ = fmt.Fprintf(w, "%d", int(f.GetMetric()[0].GetGauge().GetValue()))
+			}
+		}
+	})
+	return mux, nil
+}
+
+// openReaders is the path at which the query process says how many streams are open.
+const openReaders = "/open-readers"
+
+// awaitReaders waits until so many streams are open.
+func (p *streamProcess) awaitReaders(tb testing.TB, want int) {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		resp, err := http.Get("http://" + p.addr + openReaders)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			tb.Fatal(err)
+		}
+		if string(text) == strconv.Itoa(want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s streams are open, want %d", text, want)
+		}
+	}
 }
 
 // runs writes events of all runs.

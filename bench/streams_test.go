@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,8 +62,8 @@ func BenchmarkStreams(b *testing.B) {
 	}
 }
 
-// streamServer is "idle", "ingest BROKERS PREFIX" or "query FOLDER BROKERS PREFIX": it says its address and serves until its input ends. A line asks it to give
-// back memory that it does not use, and is answered.
+// streamServer is "idle", "ingest BROKERS PREFIX" or "query FOLDER BROKERS PREFIX": it says its address and serves until its input ends. For each line
+// it returns unused memory to the system and, if the line is not empty, writes a heap profile to the file that the line names; then it answers.
 func streamServer(args []string) error {
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -101,10 +102,25 @@ func streamServer(args []string) error {
 	go func() { _ = http.Serve(l, handler) }() //nolint:gosec // no timeouts: the requests are the benchmark's own
 	fmt.Println(l.Addr())
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		debug.FreeOSMemory() // what pools hold goes with the second collection
 		debug.FreeOSMemory()
+		if err := writeHeap(in.Text()); err != nil {
+			return err
+		}
 		fmt.Println("done")
 	}
 	return nil
+}
+
+func writeHeap(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
 type streamProcess struct {
@@ -156,10 +172,7 @@ func (p *streamProcess) line(tb testing.TB) string {
 // resident is what the process has in memory once it has given back what it does not use, in bytes.
 func (p *streamProcess) resident(tb testing.TB) float64 {
 	tb.Helper()
-	if _, err := fmt.Fprintln(p.in); err != nil {
-		tb.Fatal(err)
-	}
-	p.line(tb)
+	p.profile(tb, "")
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
 	if err != nil {
 		tb.Fatal(err)
@@ -170,6 +183,15 @@ func (p *streamProcess) resident(tb testing.TB) float64 {
 		tb.Fatal(err)
 	}
 	return kib * 1024
+}
+
+// profile has the process write a heap profile, if path is not empty.
+func (p *streamProcess) profile(tb testing.TB, path string) {
+	tb.Helper()
+	if _, err := fmt.Fprintln(p.in, path); err != nil {
+		tb.Fatal(err)
+	}
+	p.line(tb)
 }
 
 // latencies are those of all streams.
