@@ -20,11 +20,12 @@ type Pool struct {
 	mu      sync.Mutex
 	held    int64
 	tenants map[string]int64
-	waiting []*waiter // in the order of their coming
+	waiting []*Place // in the order of their coming
 }
 
-// waiter waits for n; ready is closed once it has it.
-type waiter struct {
+// Place is that of a caller that waits for a part of a pool.
+type Place struct {
+	pool   *Pool
 	tenant string
 	n      int64
 	ready  chan struct{}
@@ -93,24 +94,50 @@ func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 		p.mu.Unlock()
 		return nil
 	}
-	w := &waiter{tenant: tenant, n: n, ready: make(chan struct{})}
-	p.waiting = append(p.waiting, w)
+	w := p.enter(tenant, n)
 	p.mu.Unlock()
 	select {
 	case <-w.ready:
 		return nil
 	case <-ctx.Done():
+		w.Leave()
+		return context.Cause(ctx)
 	}
+}
+
+// Queue is Wait for a caller that does other things while it waits: it returns the caller's place among the waiters.
+func (p *Pool) Queue(tenant string, n int64) *Place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.take(tenant, n) {
+		w := &Place{pool: p, tenant: tenant, n: n, ready: make(chan struct{})}
+		close(w.ready)
+		return w
+	}
+	return p.enter(tenant, n)
+}
+
+func (p *Pool) enter(tenant string, n int64) *Place {
+	w := &Place{pool: p, tenant: tenant, n: n, ready: make(chan struct{})}
+	p.waiting = append(p.waiting, w)
+	return w
+}
+
+// Ready is closed once the caller has what it waits for. It then returns that with Give.
+func (w *Place) Ready() <-chan struct{} { return w.ready }
+
+// Leave gives the place up, and returns what it has just got.
+func (w *Place) Leave() {
+	p := w.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
-	case <-w.ready: // just now
-		p.give(tenant, n)
+	case <-w.ready:
+		p.give(w.tenant, w.n)
 	default:
-		p.waiting = slices.DeleteFunc(p.waiting, func(other *waiter) bool { return other == w })
+		p.waiting = slices.DeleteFunc(p.waiting, func(other *Place) bool { return other == w })
 		p.serve() // those that it came before
 	}
-	return context.Cause(ctx)
 }
 
 // Add takes n, which may be negative, whether there is room or not: the holder then gives up what Over says.

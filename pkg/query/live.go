@@ -105,7 +105,6 @@ func (c *call) live(runID string, from cursor, once bool) error {
 		return busy("streams", "the tenant's share of live streams is used up; try again later")
 	}
 	defer c.room.streams.Give(c.tenant, 1)
-	c.load.stream = true
 	defer func() { c.load.kept = 0; c.load.end() }()
 	ctx, cancel := context.WithCancelCause(c.r.Context())
 	defer cancel(nil)
@@ -117,7 +116,7 @@ func (c *call) live(runID string, from cursor, once bool) error {
 	if err := s.weigh(); err != nil {
 		return err
 	}
-	s.once = once
+	s.once, c.load.await = once, s.await
 	streams.metrics.open.Inc()
 	defer streams.metrics.open.Dec()
 	why, err := s.finish(s.serve())
@@ -127,7 +126,7 @@ func (c *call) live(runID string, from cursor, once bool) error {
 
 // finish sends the end of the stream and returns its reason for the metrics, or the refusal if the stream has not begun.
 func (s *stream) finish(err error) (why string, refused error) {
-	end := new(endError)
+	end, refusal := new(endError), new(refusal)
 	if err != nil && s.ctx.Err() != nil && s.r.Context().Err() == nil { // it drains, in the middle of a call
 		err = context.Cause(s.ctx)
 	}
@@ -148,6 +147,8 @@ func (s *stream) finish(err error) (why string, refused error) {
 		return endRefused, err
 	case errors.Is(err, errNoRoom):
 		*end = *errRoom
+	case errors.As(err, &refusal): // found out after the stream had to begin, since it waited for its turn
+		end.why, end.detail = endRefused, refusal.detail
 	case errors.As(err, &end):
 		if end.event != nil {
 			s.out.event(end.event, nil)

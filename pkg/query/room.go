@@ -46,9 +46,9 @@ type load struct {
 	*room
 	tenant        string
 	reads, larges bool
-	// stream is set for a live stream: it waits for a turn as long as its reader does, since EventSource takes no refusal for
-	// "later", and streams are bounded by themselves.
-	stream bool
+	// await waits for a turn in the way of a live stream, which says meanwhile that it is there; nil for other requests. A stream waits as long as
+	// it may last, since EventSource takes no refusal for "later", and streams are bounded by themselves.
+	await func(ready <-chan struct{}) error
 
 	mu sync.Mutex
 	// used is the memory that was asked for, taken what of the pool that took; kept is what of it hold has taken.
@@ -120,8 +120,10 @@ func (l *load) acquire(ctx context.Context, of *share.Pool, limit, detail string
 	if of.Take(l.tenant, 1) {
 		return nil
 	}
-	if l.stream {
-		if err := of.Wait(ctx, l.tenant, 1); err != nil {
+	if l.await != nil {
+		place := of.Queue(l.tenant, 1)
+		if err := l.await(place.Ready()); err != nil {
+			place.Leave()
 			return fmt.Errorf("waiting for a turn: %w", err)
 		}
 		return nil

@@ -6,12 +6,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // held says what of the room is held.
@@ -219,3 +221,48 @@ func (discard) Header() http.Header         { return http.Header{} }
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func (discard) WriteHeader(int)             {}
 func (discard) FlushError() error           { return nil }
+
+// A stream that waits for its turn says that it is there, keeps its place, and ends when its life is over.
+func TestStream_SendsHeartbeatsWhileItWaitsForATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, room := DefaultConfig(), testRoom()
+		for room.reads.Take("acme", 1) {
+		}
+		waiting := func(from cursor) (*stream, *httptest.ResponseRecorder) {
+			w := httptest.NewRecorder()
+			c := &call{Service: &Service{cfg: cfg, room: room}, w: w, tenant: "acme", threadID: "chat", load: &load{room: room, tenant: "acme"}}
+			s, err := c.newStream(t.Context(), "", from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.load.await = s.await
+			return s, w
+		}
+		s, w := waiting(cursor{at: record.Position{Partition: 3, Offset: 7}, seq: -1})
+		first, second := make(chan error), make(chan error)
+		go func() { first <- s.load.begin(t.Context()) }()
+		synctest.Wait()
+		late, _ := waiting(joining())
+		go func() { second <- late.load.begin(t.Context()) }()
+		time.Sleep(3*cfg.StreamHeartbeat + time.Second)
+		synctest.Wait()
+		if got, want := w.Body.String(), "retry: 1000\nid: 3:7\n\n"+strings.Repeat(": \n\n", 3); got != want {
+			t.Errorf("meanwhile it says %q, want %q", got, want)
+		}
+		room.reads.Give("acme", 1)
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-second:
+			t.Errorf("one that came later is served too: %v", err)
+		default:
+		}
+		begun := time.Now()
+		if err := <-second; !errors.Is(err, errLife) || time.Since(begun) > cfg.StreamLife {
+			t.Errorf("after %v: %v", time.Since(begun), err)
+		}
+		s.load.end()
+	})
+}

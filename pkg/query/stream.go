@@ -258,8 +258,7 @@ func (s *stream) next() (tail.Batch, error) {
 		}
 		silent := time.Since(s.wrote)
 		if silent >= s.cfg.StreamHeartbeat { // other runs of the thread may go on meanwhile
-			s.beat()
-			if err := s.flush(); err != nil {
+			if err := s.beat(); err != nil {
 				return tail.Batch{}, err
 			}
 			continue
@@ -291,12 +290,40 @@ func (s *stream) say(away bool) {
 	s.away = away
 }
 
-// beat sends a heartbeat.
-func (s *stream) beat() {
+// beat sends a heartbeat, unless the stream has not begun since the reader's id may turn out to be wrong.
+func (s *stream) beat() error {
 	s.wrote = time.Now()
 	if s.out.begun || !s.resumes() {
 		s.out.begin(s.from)
 		s.out.comment("")
+	}
+	return s.flush()
+}
+
+// await waits for a turn to read, and sends heartbeats meanwhile. Of a resuming reader that has to wait for longer than a heartbeat, a wrong id
+// is found out only after the stream has begun.
+func (s *stream) await(ready <-chan struct{}) error {
+	for {
+		left := time.Until(s.until)
+		if left <= 0 {
+			return errLife
+		}
+		t := time.NewTimer(min(left, max(0, s.cfg.StreamHeartbeat-time.Since(s.wrote))))
+		select {
+		case <-ready:
+			t.Stop()
+			return nil
+		case <-s.ctx.Done():
+			t.Stop()
+			return context.Cause(s.ctx)
+		case <-t.C:
+		}
+		if time.Since(s.wrote) >= s.cfg.StreamHeartbeat {
+			s.out.begin(s.from)
+			if err := s.beat(); err != nil {
+				return err
+			}
+		}
 	}
 }
 

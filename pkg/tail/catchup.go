@@ -45,8 +45,9 @@ type catchUp struct {
 	// mu is held during a read; unused calls end between two reads.
 	mu     sync.Mutex
 	unused *time.Timer // nil before the first read
-	// held: the catch-up has a slot.
+	// held: the catch-up has a slot. place is where it waits for one; nil if it does not. A read that ends before there is a slot keeps its place.
 	held   bool
+	place  *share.Place
 	client *kgo.Client // nil before the first read with the slot
 	// polled are records from the client that the reader has not returned yet.
 	polled []*kgo.Record
@@ -68,16 +69,29 @@ func (c *catchUp) take() bool {
 	return c.held
 }
 
+// wait waits for a free slot.
+func (c *catchUp) wait(ctx context.Context) error {
+	if c.held {
+		return nil
+	}
+	if c.place == nil {
+		c.place = c.of.slots.Queue(c.tenant, 1)
+	}
+	select {
+	case <-c.place.Ready():
+		c.place, c.held = nil, true
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.tail.ctx.Done():
+		return ErrClosed
+	}
+}
+
 // open waits for a free slot and takes a client.
 func (c *catchUp) open(ctx context.Context, r *Reader) error {
-	if !c.held {
-		wait, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(c.tail.ctx, func() { cancel(ErrClosed) })()
-		if err := c.of.slots.Wait(wait, c.tenant, 1); err != nil {
-			return err
-		}
-		c.held = true
+	if err := c.wait(ctx); err != nil {
+		return err
 	}
 	c.tail.metrics.catchUps.Inc()
 	var err error
@@ -94,9 +108,9 @@ func (c *catchUp) read(ctx context.Context, r *Reader) (Batch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unused == nil {
-		c.unused = time.AfterFunc(slotUnused, c.end)
+		c.unused = time.AfterFunc(slotUnused, c.expire)
 	}
-	c.unused.Stop() // if end runs already, it waits for this read; the next one then takes another slot
+	c.unused.Stop() // if expire runs already, it waits for this read; the next one then takes another slot
 	defer c.unused.Reset(slotUnused)
 	if c.client == nil {
 		if err := c.open(ctx, r); err != nil {
@@ -158,10 +172,29 @@ func (c *catchUp) poll(ctx context.Context, r *Reader) error {
 	return nil
 }
 
-// end gives back the slot and the client. A later read begins anew where the reader is.
+// expire gives back what has been unused for slotUnused. A place where no slot has come up yet keeps nothing from other readers, so it is kept.
+func (c *catchUp) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.place != nil {
+		select {
+		case <-c.place.Ready():
+		default:
+			c.unused.Reset(slotUnused)
+			return
+		}
+	}
+	c.giveBack()
+}
+
+// end gives back the slot, the place and the client. A later read begins anew where the reader is.
 func (c *catchUp) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.giveBack()
+}
+
+func (c *catchUp) giveBack() {
 	if c.unused != nil {
 		c.unused.Stop()
 	}
@@ -175,5 +208,8 @@ func (c *catchUp) end() {
 	if c.held {
 		c.of.slots.Give(c.tenant, 1)
 	}
-	c.client, c.polled, c.held, c.failed = nil, nil, false, false
+	if c.place != nil {
+		c.place.Leave()
+	}
+	c.place, c.client, c.polled, c.held, c.failed = nil, nil, nil, false, false
 }

@@ -2,7 +2,9 @@ package tail
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
@@ -75,4 +77,29 @@ func TestReader_OvertakesARingThatIsFilling(t *testing.T) {
 	s.mu.Unlock()
 	s.write(100, 1, "acme/a")
 	expect(t, read(t, r, 1), []int64{100})
+}
+
+// A reader whose Next ends before it has got a slot, as a stream's does for each heartbeat, keeps its place among those that wait.
+func TestReader_KeepsItsPlaceAmongThoseThatWait(t *testing.T) {
+	s := start(t, kafkatest.Start(t, 1), func(c *Config) { c.Window, c.CatchUps = 0, 1 })
+	s.write(0, 2, "acme/a", "acme/b")
+	slots := s.catchUps.slots
+	slots.Take("acme", 1)
+	first := s.follow("acme/a", 0)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := first.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	later := slots.Queue("acme", 1)
+	slots.Give("acme", 1)
+	select {
+	case <-later.Ready():
+		t.Error("one that came later is served before it")
+	default:
+	}
+	expect(t, read(t, first, 1), []int64{0})
+	first.Close()
+	<-later.Ready()
+	later.Leave()
 }

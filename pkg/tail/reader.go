@@ -46,8 +46,9 @@ type Batch struct {
 func (r *Reader) End() int64 { return r.end }
 
 // Next waits for the next records of the thread. A batch without records means that the reader has reached End, or that
-// Away has changed. Errors are ErrSlow, ErrGone, ErrClosed, that of the context, or Kafka's. All of them are final for this
-// reader; a new one may continue from Through.
+// Away has changed. Errors are ErrSlow, ErrGone, ErrClosed, that of the context, or Kafka's. All of them but that of the context are
+// final for this reader; a new one may continue from Through. After that of the context, Next may be called again: a reader that waits for
+// its turn to read older records from the log keeps its place.
 func (r *Reader) Next(ctx context.Context) (Batch, error) {
 	for {
 		b, wait, err := r.look()
