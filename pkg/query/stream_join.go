@@ -43,7 +43,7 @@ func (s *stream) play() (done bool, _ error) {
 			return true, s.flush()
 		}
 		if from := s.thread.From(); s.through < from { // the events in between belong to runs that are over
-			if err := s.follow(from); err != nil {
+			if err := s.patiently(func() error { return s.follow(from) }); err != nil {
 				return false, err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -26,7 +27,8 @@ func (s *stream) patiently(f func() error, final ...error) error {
 	for waiting := false; ; {
 		err := f()
 		is := func(e error) bool { return errors.Is(err, e) }
-		if err == nil || !s.out.begun || s.ctx.Err() != nil || is(errBroken) || is(errCaller) || is(errNoRoom) || slices.ContainsFunc(final, is) {
+		if err == nil || !s.out.begun || s.ctx.Err() != nil || is(errBroken) || is(errCaller) || is(errNoRoom) || is(errLife) || is(tail.ErrGone) || is(tail.ErrClosed) ||
+			wrongID(err) || slices.ContainsFunc(final, is) {
 			return err
 		}
 		if !time.Now().Before(s.until) {
@@ -46,6 +48,12 @@ func (s *stream) patiently(f func() error, final ...error) error {
 			return err
 		}
 	}
+}
+
+// wrongID reports whether an error refuses what the request asks for, whenever it asks.
+func wrongID(err error) bool {
+	r := new(refusal)
+	return errors.As(err, &r) && r.status < http.StatusInternalServerError && r.status != http.StatusTooManyRequests
 }
 
 // fallBack serves a request whose first read has failed, if it can be served without the part that is away: the rest of a run without the
@@ -154,7 +162,9 @@ func (s *stream) follow(from int64) error {
 }
 
 // skip continues at the start of the log. Earlier events of open runs are gone.
-func (s *stream) skip() error {
+func (s *stream) skip() error { return s.patiently(s.skipOnce) }
+
+func (s *stream) skipOnce() error {
 	first, err := s.tail.Start(s.ctx, s.partition)
 	if err != nil {
 		return err

@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -291,5 +293,35 @@ func TestConnect_CountsItsBody(t *testing.T) {
 	f.server.Close() // handlers have ended
 	if held := f.service.room.held(); held != nothingHeld {
 		t.Error(held)
+	}
+}
+
+// A stream that has to look for its place in the log while Kafka is away says so, and goes on.
+func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
+	f := newLiveFixture(t)
+	thread := f.thread()
+	for range 3 {
+		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(started, "r"))
+	}
+	f.produce()
+	if err := f.cluster.Fake.DeleteRecords(f.cluster.Config.Topics().Events, 3, f.log[2].Offset); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	c := &call{Service: f.service, w: w, r: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), tenant: "acme", threadID: thread, load: &load{room: f.service.room, tenant: "acme"}}
+	s, err := c.newStream(t.Context(), "", joining())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	s.partition, s.out.begun = 3, true
+	f.cluster.Fake.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		return nil, errors.New("away"), true
+	})
+	if err := s.skip(); err != nil {
+		t.Errorf("it ends: %v", err)
+	}
+	if !strings.Contains(w.Body.String(), "cannot be read now") || s.through == 0 {
+		t.Errorf("it says %q and is through %d", w.Body, s.through)
 	}
 }

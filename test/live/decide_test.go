@@ -118,6 +118,7 @@ func (h *history) begin() {
 		parent = fmt.Sprintf(`,"parentRunId":%q`, h.used[h.IntN(len(h.used))])
 	}
 	var list []string
+	within := "" // RUN_STARTED
 	if h.IntN(3) > 0 { // an input
 		if len(h.lists) > 0 && h.IntN(4) > 0 {
 			list = append(list, h.lists[h.IntN(len(h.lists))]...)
@@ -125,11 +126,16 @@ func (h *history) begin() {
 		}
 		h.n++
 		list = append(list, fmt.Sprintf(`{"id":"u%d","role":"user","content":"question"}`, h.n))
-		h.add(record.KindInput, run, fmt.Sprintf(`{"threadId":%q,"runId":%q%s,"messages":[%s],"state":{"n":%d}}`, h.thread, run, parent, strings.Join(list, ","), h.n))
+		input := fmt.Sprintf(`{"threadId":%q,"runId":%q%s,"messages":[%s],"state":{"n":%d}}`, h.thread, run, parent, strings.Join(list, ","), h.n)
+		if h.IntN(3) == 0 { // normalised if none of its messages is known
+			within = `,"input":` + input
+		} else {
+			h.add(record.KindInput, run, input)
+		}
 	}
 	h.said[run] = list
-	if h.IntN(5) > 0 {
-		h.add(record.KindEvent, run, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q%s}`, h.thread, run, parent))
+	if within != "" || h.IntN(5) > 0 {
+		h.add(record.KindEvent, run, fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q%s%s}`, h.thread, run, parent, within))
 	}
 	h.open, h.used = append(h.open, run), append(h.used, run)
 }
