@@ -127,7 +127,7 @@ func (h *history) begin() {
 		h.n++
 		list = append(list, fmt.Sprintf(`{"id":"u%d","role":"user","content":"question"}`, h.n))
 		input := fmt.Sprintf(`{"threadId":%q,"runId":%q%s,"messages":[%s],"state":{"n":%d}}`, h.thread, run, parent, strings.Join(list, ","), h.n)
-		if h.IntN(3) == 0 { // normalised if none of its messages is known
+		if h.IntN(2) == 0 { // normalised if none of its messages is known
 			within = `,"input":` + input
 		} else {
 			h.add(record.KindInput, run, input)
