@@ -211,9 +211,10 @@ bench-live: ## live streams: first byte, added delay with 1,000 readers, memory 
 	go test ./bench -run '^$$' -bench 'Attach$$' -benchtime 1x -v -readers 1000 -waiting 10000 -seconds 30 -timeout 1h
 
 .PHONY: live-long
-live-long: ## cut live streams at 1,000 random points on a real Kafka, and join each recorded run behind each of its events
+live-long: ## cut live streams at 1,000 random points on a real Kafka, join each recorded run behind each of its events, connect 9,000 clients at once
 	go test ./test/live -run CutAtRandom -count=1 -v -timeout 1h -args -cuts=1000
 	go test ./test/live -run AStockClient -count=1 -v -timeout 1h -args -joins.all
+	go test ./test/live -run Connect_JoinsARun -count=1 -v -timeout 1h -args -connects=9000
 
 .PHONY: fuzz
 fuzz: ## run every fuzz test for FUZZTIME=10s

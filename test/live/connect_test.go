@@ -2,17 +2,22 @@ package live
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
+	"github.com/skeinhq/skein/pkg/tenant"
 	"github.com/skeinhq/skein/test/conformance"
 )
 
@@ -64,13 +69,19 @@ func TestConnect_RestoresAThread(t *testing.T) {
 	}
 }
 
-// Many clients connect at the same time to a run that goes on: each has what was said, and follows the run to its end.
+var connects = flag.Int("connects", 500, "how many clients connect at once to a run that goes on")
+
+// connectMemory bounds the heap of a client that is connected: of query for its stream, and of the test for its client.
+const connectMemory = 160 << 10
+
+// Many clients connect at the same time to a run that goes on: each has what was said, and follows the run to its end. Another tenant is served meanwhile.
 func TestConnect_JoinsARunThatGoesOn(t *testing.T) {
-	const clients = 300
-	s := start(t, kafkatest.Start(t, 2), options{query: func(c *query.Config) { c.Streams = 2 * clients }})
+	clients := *connects
+	s := start(t, kafkatest.Start(t, 2), options{auth: byHeader{}, query: func(c *query.Config) { c.Streams = 2 * clients }})
 	events := said("chat", "r", 6)
 	s.input("chat", "r", fmt.Sprintf(input, "chat", "r"))
 	s.publish("chat", "r", events[:5]...)
+	before, begun := heapInUse(), time.Now()
 	var joined, over sync.WaitGroup
 	joined.Add(clients)
 	for range clients {
@@ -93,18 +104,60 @@ func TestConnect_JoinsARunThatGoesOn(t *testing.T) {
 				if !ok {
 					break
 				}
-				if got = append(got, f.data); f.id != "" && len(got) == 4 {
+				if got = append(got, f.data); len(got) == 4 {
 					joined.Done()
 				}
+			}
+			if len(got) < 4 {
+				joined.Done()
 			}
 			if text := strings.Join(got[min(4, len(got)):], "\n"); text != strings.Join(events[5:], "\n") || !strings.Contains(strings.Join(got, ""), "0 1 2 ") {
 				t.Errorf("%s: a client got %s", resp.Status, got)
 			}
 		})
 	}
+	if status := s.statusOf("umbrella", "/v1/threads/none/history"); status != http.StatusNotFound {
+		t.Errorf("meanwhile another tenant gets %d for a thread that is not there", status)
+	}
+	answered := time.Since(begun)
 	joined.Wait()
+	each := (heapInUse() - before) / int64(clients)
+	t.Logf("%d clients were connected after %s, another tenant was answered after %s; %d bytes a client", clients, time.Since(begun), answered, each)
+	if each > connectMemory {
+		t.Errorf("each of them holds %d bytes, want at most %d", each, connectMemory)
+	}
 	s.publish("chat", "r", events[5:]...)
 	over.Wait()
+}
+
+// byHeader takes a request for one of the tenant in its header, acme's without one.
+type byHeader struct{}
+
+func (byHeader) Authenticate(r *http.Request) (tenant.Identity, error) {
+	return tenant.Identity{Tenant: cmp.Or(r.Header.Get("Tenant"), "acme"), Scopes: tenant.Scopes()}, nil
+}
+
+// statusOf returns the status of a tenant's GET.
+func (s *site) statusOf(tenant, path string) int {
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.queries[0]+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Tenant", tenant)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = resp.Body.Close() // only the status counts
+	return resp.StatusCode
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC() // pools
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
 }
 
 // publishOnceConnected forwards calls to query, and publishes once one of a thread is answered.
