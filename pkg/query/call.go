@@ -48,16 +48,27 @@ func (c *call) ids(pattern string) error {
 	return nil
 }
 
+const typeJSON = "application/json"
+
 // json answers with v. Numbers and escapes inside raw JSON stay as they are. What v holds much of is counted before, by weigh.
 func (c *call) json(status int, v any) error {
+	b, err := encoded(v)
+	if err != nil {
+		return err
+	}
+	c.send(status, typeJSON, append(b, '\n'))
+	return nil
+}
+
+// encoded returns v as JSON.
+func encoded(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("encoding answer: %w: %w", errBroken, err)
+		return nil, fmt.Errorf("encoding answer: %w: %w", errBroken, err)
 	}
-	c.send(status, "application/json", b.Bytes())
-	return nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // answerCopies is how many times an answer's text is in memory while it is written.

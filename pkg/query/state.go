@@ -25,6 +25,14 @@ const (
 
 // stateAnswer is what the official client held after a step of a run.
 type stateAnswer struct {
+	stateHead
+	Messages []agui.Message  `json:"messages"`
+	State    json.RawMessage `json:"state"`
+	stateSteps
+}
+
+// stateHead is the part of a stateAnswer before the messages.
+type stateHead struct {
 	ThreadID string        `json:"threadId"`
 	RunID    string        `json:"runId"`
 	Status   record.Status `json:"status"`
@@ -32,15 +40,44 @@ type stateAnswer struct {
 	// N is the step after which messages and state are as given; -1 is before the run's start.
 	N int `json:"n"`
 	// Total is the number of the run's last step so far.
-	Total    int             `json:"total"`
-	Messages []agui.Message  `json:"messages"`
-	State    json.RawMessage `json:"state"`
+	Total int `json:"total"`
+}
+
+// stateSteps is the part of a stateAnswer after the state.
+type stateSteps struct {
 	// Step is step N, if one step was requested.
 	Step *stepAnswer `json:"step,omitempty"`
 	// Steps are the steps after N, if a page was requested. Next is the first step of the next page; absent on the last page.
 	Steps     []stepAnswer    `json:"steps,omitempty"`
 	Next      *int            `json:"next,omitempty"`
 	IndexedTo record.Position `json:"indexedTo"`
+}
+
+// encode returns the answer as JSON. Messages and state are JSON already and most of the answer; encoding/json would check and copy all of them.
+func (a *stateAnswer) encode() ([]byte, error) {
+	head, err := encoded(a.stateHead)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := encoded(a.stateSteps)
+	if err != nil {
+		return nil, err
+	}
+	n := len(head) + len(a.State) + len(steps) + 64
+	for _, m := range a.Messages {
+		n += len(m.Raw) + 1
+	}
+	b := append(make([]byte, 0, n), head[:len(head)-1]...)
+	b = append(b, `,"messages":[`...)
+	for i, m := range a.Messages {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, m.Raw...)
+	}
+	b = append(append(b, `],"state":`...), a.State...)
+	b = append(append(b, ','), steps[1:]...)
+	return append(b, '\n'), nil
 }
 
 // stepAnswer is one step of a run and what it changed.
@@ -106,7 +143,7 @@ func (c *call) state() error {
 		}
 		return ref.within(r)
 	}
-	a := stateAnswer{ThreadID: c.threadID, RunID: run, IndexedTo: v.indexedTo}
+	a := stateAnswer{stateHead: stateHead{ThreadID: c.threadID, RunID: run}, stateSteps: stateSteps{IndexedTo: v.indexedTo}}
 	err = c.stepThrough(v, run, enough, func(s stepping) error {
 		a.Status, a.badges, a.Total = s.row.Status, badgesOf(s.row), s.Len()
 		n, err := ref.find(s)
@@ -125,7 +162,12 @@ func (c *call) state() error {
 	if err := c.weigh(a.Messages, a.State); err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, a)
+	body, err := a.encode()
+	if err != nil {
+		return err
+	}
+	c.send(http.StatusOK, typeJSON, body)
+	return nil
 }
 
 // one fills in the answer for one step.

@@ -29,7 +29,8 @@ func (f *rawFixture) longRun(events int) {
 	f.indexed("r", "", append(at, f.event("r", fmt.Sprintf(finished, "r")))...)
 }
 
-// BenchmarkState goes to steps of a run over HTTP: for the first time, to any, to the next, and to a screen of them.
+// BenchmarkState goes to steps of a run over HTTP: for the first time, to any, to the next, to the next in the last tenth of the run, and to a screen of
+// them.
 func BenchmarkState(b *testing.B) {
 	for _, events := range []int{360, 36_000} {
 		f := newRawFixture(b)
@@ -49,6 +50,7 @@ func BenchmarkState(b *testing.B) {
 		for name, query := range map[string]func() string{
 			"any":       func() string { n = (n + 7919) % events; return fmt.Sprint("?at=", n) },
 			"next":      func() string { n = (n + 1) % events; return fmt.Sprint("?at=", n) },
+			"late":      func() string { n = events*9/10 + (n+1)%(events/10); return fmt.Sprint("?at=", n) },
 			"screen=50": func() string { n = (n + 50) % events; return fmt.Sprint("?from=", n, "&limit=50") },
 		} {
 			b.Run(fmt.Sprintf("events=%d/%s", events, name), func(b *testing.B) {
