@@ -230,7 +230,7 @@ func TestStream_SendsHeartbeatsWhileItWaitsForATurn(t *testing.T) {
 		}
 		waiting := func(from cursor) (*stream, *httptest.ResponseRecorder) {
 			w := httptest.NewRecorder()
-			c := &call{Service: &Service{cfg: cfg, room: room}, w: w, tenant: "acme", threadID: "chat", load: &load{room: room, tenant: "acme"}}
+			c := &call{Service: &Service{cfg: cfg, room: room}, w: &statusWriter{ResponseWriter: w}, tenant: "acme", threadID: "chat", load: &load{room: room, tenant: "acme"}}
 			s, err := c.newStream(t.Context(), "", from)
 			if err != nil {
 				t.Fatal(err)

@@ -308,7 +308,7 @@ func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	c := &call{Service: f.service, w: w, r: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), tenant: "acme", threadID: thread, load: &load{room: f.service.room, tenant: "acme"}}
+	c := &call{Service: f.service, w: &statusWriter{ResponseWriter: w}, r: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), tenant: "acme", threadID: thread, load: &load{room: f.service.room, tenant: "acme"}}
 	s, err := c.newStream(t.Context(), "", joining())
 	if err != nil {
 		t.Fatal(err)
