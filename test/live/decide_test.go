@@ -118,7 +118,7 @@ func (h *history) begin() {
 		parent = fmt.Sprintf(`,"parentRunId":%q`, h.used[h.IntN(len(h.used))])
 	}
 	var list []string
-	within := "" // RUN_STARTED
+	within := ""       // RUN_STARTED
 	if h.IntN(3) > 0 { // an input
 		if len(h.lists) > 0 && h.IntN(4) > 0 {
 			list = append(list, h.lists[h.IntN(len(h.lists))]...)
