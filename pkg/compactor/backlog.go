@@ -1,10 +1,12 @@
 package compactor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
 	"time"
@@ -18,21 +20,32 @@ import (
 )
 
 const (
-	// foldRecords is how many records of a partition are folded before the main loop looks at the clock and at what is
-	// still ours.
-	foldRecords = 5_000
+	// foldTime is how long all partitions together fold before the main loop looks at the clock, at what is still ours, and at what else has
+	// come. One record is always folded whole.
+	foldTime = 50 * time.Millisecond
+	// foldRecords and foldBytes bound what is folded of a partition between two looks at the clock.
+	foldRecords = 8
+	foldBytes   = 16 << 10
 	// pollRecords is how many records are taken at once of what brokers have answered. One answer is some 25,000 where
 	// texts are short. A broker is asked again once its answer is taken whole, so that the next one is fetched and
 	// unpacked while this one is folded; the bound is for many brokers, as what is taken is held beside it.
 	pollRecords = 50_000
+	// holdBytes is how much may be left of all partitions while others are polled. Partitions that have more than their share of it left are
+	// not fetched.
+	holdBytes = 8 << 20
 )
 
-// backlog is what was polled and is not processed yet. Nothing more is polled before all of it is.
+// backlog is what was polled and is not processed yet. As a rule all of it is processed before more is polled. Where that takes longer than
+// foldTime, partitions are polled beside it, so that none waits for a slow one.
 type backlog struct {
 	group     *kgo.GroupTransactSession
 	logger    *slog.Logger
 	lag       *kafka.Lag
-	stretches []*stretch
+	now       func() time.Time
+	stretches []*stretch // those that have waited longest first
+	turn      int        // calls of process
+	// refused are the partitions that an answer had no room for (kafka.ErrUnpackLater), and when.
+	refused   map[int32]time.Time
 	lastError string // of a poll, that was logged
 }
 
@@ -41,30 +54,78 @@ type backlog struct {
 type stretch struct {
 	of      *assignment
 	records []*kgo.Record
+	bytes   int            // of their values
+	held    bool           // nothing more of the partition is fetched
+	turn    int            // the last one in which records of it were processed
 	stop    partition.Stop // why the processor took no more
 }
 
-// fetch polls where nothing is left, and keeps what comes for open partitions. What leaks through of a paused one is
-// fetched again once it opens.
+// fetch polls, and keeps what comes for open partitions. It waits only where nothing is left, or where an answer had no room for a partition
+// that has nothing left. What leaks through of a paused partition is fetched again once it opens.
 func (b *backlog) fetch(ctx context.Context, members *membership) error {
-	if len(b.stretches) > 0 {
-		return nil
-	}
-	fetches, err := b.poll(ctx)
-	if err != nil {
-		return err
-	}
-	open := members.open()
-	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
-		a := open[f.Partition]
-		if a == nil || a.part.Stats().Paused || members.metrics.Stops.Has(f.Partition) {
-			return
+	briefly, cancel := context.WithTimeout(ctx, foldTime)
+	defer cancel()
+	for {
+		open := members.open()
+		until := ctx
+		if starving := b.hold(open, members); starving {
+			until = briefly
+		} else if len(b.stretches) > 0 {
+			until = nil // is how the client is told not to wait
 		}
-		if records := b.readable(f.Records, members); len(records) > 0 {
-			b.add(a, records)
+		fetches, err := b.poll(until)
+		if err != nil {
+			return err
 		}
-	})
-	return nil
+		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+			a := open[f.Partition]
+			if a == nil || a.part.Stats().Paused || members.metrics.Stops.Has(f.Partition) {
+				return
+			}
+			if errors.Is(f.Err, kafka.ErrUnpackLater) {
+				b.refused[f.Partition] = b.now()
+			}
+			if records := b.readable(f.Records, members); len(records) > 0 {
+				delete(b.refused, f.Partition)
+				b.add(a, records)
+			}
+		})
+		if !b.isStarving(open) || briefly.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// hold has the client fetch no more of partitions that have much left, and go on with those that have not. An answer may have no room for a
+// partition behind what others have in it: as long as that is so, and nothing is left of that partition (starving), none that has something
+// left is fetched.
+func (b *backlog) hold(open map[int32]*assignment, members *membership) (starving bool) {
+	starving = b.isStarving(open)
+	for _, s := range b.stretches {
+		held := starving || s.bytes > holdBytes/len(b.stretches)
+		if held == s.held || members.metrics.Stops.Has(s.of.id) { // one that has stopped stays paused
+			continue
+		}
+		s.held = held
+		of := map[string][]int32{members.topic: {s.of.id}}
+		if held {
+			b.group.Client().PauseFetchPartitions(of)
+		} else {
+			b.group.Client().ResumeFetchPartitions(of)
+		}
+	}
+	return starving
+}
+
+// isStarving reports whether an open partition of which nothing is left was refused room in an answer, not long ago.
+func (b *backlog) isStarving(open map[int32]*assignment) bool {
+	maps.DeleteFunc(b.refused, func(_ int32, at time.Time) bool { return b.now().Sub(at) > time.Second })
+	for id := range b.refused {
+		if open[id] != nil && !slices.ContainsFunc(b.stretches, func(s *stretch) bool { return s.of.id == id && len(s.records) > 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 // readable returns the records of one partition before the first one that a newer Skein wrote. The partition stops there:
@@ -80,7 +141,7 @@ func (b *backlog) readable(records []*kgo.Record, members *membership) []*kgo.Re
 	return records
 }
 
-// poll takes some of what the client holds, and waits where that is nothing.
+// poll takes some of what the client holds, and waits where that is nothing; not without a context.
 func (b *backlog) poll(ctx context.Context) (kgo.Fetches, error) {
 	failed := false
 	fetches := b.group.PollRecords(ctx, pollRecords)
@@ -104,7 +165,7 @@ func (b *backlog) poll(ctx context.Context) (kgo.Fetches, error) {
 			failed = true
 		}
 	}
-	if failed && fetches.NumRecords() == 0 {
+	if failed && ctx != nil && fetches.NumRecords() == 0 {
 		// The client may have the same answer at once again, such as where the topic is gone.
 		<-ctx.Done()
 	}
@@ -113,13 +174,12 @@ func (b *backlog) poll(ctx context.Context) (kgo.Fetches, error) {
 
 func (b *backlog) add(a *assignment, records []*kgo.Record) {
 	b.noteLag(a.id, records)
-	for _, s := range b.stretches {
-		if s.of == a { // of another broker
-			s.records = append(slices.Clip(s.records), records...)
-			return
-		}
+	at := slices.IndexFunc(b.stretches, func(s *stretch) bool { return s.of == a })
+	if at < 0 {
+		at = len(b.stretches)
+		b.stretches = append(b.stretches, &stretch{of: a, turn: b.turn})
 	}
-	b.stretches = append(b.stretches, &stretch{of: a, records: records})
+	b.stretches[at].add(records)
 }
 
 // noteLagAgain tells the lag of what is left: the last commit has said that all that was read is done.
@@ -165,26 +225,64 @@ func (b *backlog) refoldNext() *stretch {
 	return nil
 }
 
-// process folds some of the backlog into the room, each partition beside the others.
-func (b *backlog) process(room *partition.Room, now time.Time) error {
+// process folds some of the backlog into the room, each partition beside the others, for about foldTime in all.
+func (b *backlog) process(room *partition.Room) error {
+	b.turn++
+	workers := runtime.GOMAXPROCS(0)
+	each := foldTime * time.Duration(workers) / time.Duration(max(workers, len(b.stretches)))
 	var folding errgroup.Group
-	folding.SetLimit(runtime.GOMAXPROCS(0))
+	folding.SetLimit(workers)
 	for _, s := range b.stretches {
-		folding.Go(func() error {
-			taken, stop, err := s.of.part.Process(s.records[:min(foldRecords, len(s.records))], now, room)
-			s.stop = stop
-			s.take(taken)
-			return err
-		})
+		folding.Go(func() error { return s.process(room, b.now, each, b.turn) })
 	}
 	err := folding.Wait()
-	b.stretches = slices.DeleteFunc(b.stretches, func(s *stretch) bool { return len(s.records) == 0 })
+	b.stretches = slices.DeleteFunc(b.stretches, func(s *stretch) bool { return len(s.records) == 0 && !s.held })
+	// Those that found the room full come first the next time.
+	slices.SortStableFunc(b.stretches, func(x, y *stretch) int { return cmp.Compare(x.turn, y.turn) })
 	return err
+}
+
+// process folds records for a time, and some of them in any case.
+func (s *stretch) process(room *partition.Room, clock func() time.Time, most time.Duration, turn int) error {
+	began := clock()
+	for now := began; len(s.records) > 0; {
+		n := s.portion()
+		taken, stop, err := s.of.part.Process(s.records[:n], now, room)
+		s.stop = stop
+		s.take(taken)
+		if taken > 0 {
+			s.turn = turn
+		}
+		if now = clock(); err != nil || taken < n || now.Sub(began) >= most {
+			return err
+		}
+	}
+	return nil
+}
+
+// portion is how many records are folded before the next look at the clock.
+func (s *stretch) portion() (n int) {
+	for bytes := 0; n < min(foldRecords, len(s.records)) && bytes < foldBytes; n++ {
+		bytes += len(s.records[n].Value)
+	}
+	return n
+}
+
+func (s *stretch) add(records []*kgo.Record) {
+	if len(s.records) == 0 {
+		s.records = records
+	} else { // of another broker, or beside what is left
+		s.records = append(slices.Clip(s.records), records...)
+	}
+	for _, m := range records {
+		s.bytes += len(m.Value)
+	}
 }
 
 // take drops the first records: the processor has what it needs of them, and the client uses their memory again.
 func (s *stretch) take(n int) {
 	for _, m := range s.records[:n] {
+		s.bytes -= len(m.Value)
 		m.Recycle()
 	}
 	s.records = s.records[n:]

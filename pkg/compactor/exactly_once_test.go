@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -1047,7 +1048,7 @@ func TestSession_EndsARoundInTheMiddleOfAPoll(t *testing.T) {
 		for range partition.MaxOutputBytes / size {
 			sim.letter(size)
 		}
-		s.backlog.stretches[i].records = sim.Events
+		s.backlog.stretches[i].add(sim.Events)
 	}
 	rounds := 0
 	for full := true; full; rounds++ {
@@ -1083,7 +1084,7 @@ func TestSession_DropsWhatWasPolledForAnotherAssignment(t *testing.T) {
 	sim := newSim(t, nil)
 	s, own := polling(sim)
 	sim.letter(1)
-	s.backlog.stretches[0].records = sim.Events
+	s.backlog.stretches[0].add(sim.Events)
 	own.parts[0] = view{assignment: newAssignment(0, sim.Now), phase: phaseOpen}
 	sim.check(s.process(t.Context(), own))
 	equal(t, "what is left, and how far it is", []any{len(s.backlog.stretches), sim.next()}, []any{0, int64(0)})
@@ -1098,7 +1099,7 @@ func TestSession_TakesRequestsToFoldAgainOneByOne(t *testing.T) {
 		sim.Send("t", "r", started("r")) // an open run, so that the request is refused without a reader
 		sim.Refold("t")
 		sim.letter(1)
-		s.backlog.stretches[i].records = sim.Events
+		s.backlog.stretches[i].add(sim.Events)
 	}
 	type step struct {
 		full   bool
@@ -1114,18 +1115,109 @@ func TestSession_TakesRequestsToFoldAgainOneByOne(t *testing.T) {
 	equal(t, "what is left", len(s.backlog.stretches), 0)
 }
 
-// What is polled at once is more than is folded between two looks at the clock and at what is still ours.
-func TestSession_LooksUpAfterAPartOfAPoll(t *testing.T) {
-	sim := newSim(t, nil)
-	s, own := polling(sim)
-	for range foldRecords + 1 {
-		sim.letter(1)
+// tick has each look at the clock of a session's backlog take so long.
+func (s *session) tick(took time.Duration) {
+	var looks atomic.Int64
+	began := s.now()
+	s.backlog.now = func() time.Time { return began.Add(time.Duration(looks.Add(1)) * took) }
+}
+
+// A partition whose records are slow to fold has its time, and the main loop goes on with what it has and what the others have.
+func TestSession_FoldsForATime(t *testing.T) {
+	slow, quick := newSim(t, nil), newSim(t, nil)
+	s, own := polling(slow, quick)
+	s.tick(foldTime)
+	for range 3 * foldRecords {
+		slow.letter(1)
 	}
-	s.backlog.stretches[0].records = sim.Events
-	for _, want := range []int64{foldRecords, foldRecords + 1} {
-		sim.check(s.process(t.Context(), own))
-		full := s.room.Full()
-		equal(t, "the round is over, and how far it is", []any{full, sim.next()}, []any{false, want})
+	for range 2 {
+		slow.letter(foldBytes)
+	}
+	quick.letter(1)
+	s.backlog.stretches[0].add(slow.Events)
+	s.backlog.stretches[1].add(quick.Events)
+	for _, want := range []int64{foldRecords, 2 * foldRecords, 3 * foldRecords, 3*foldRecords + 1, 3*foldRecords + 2} {
+		slow.check(s.process(t.Context(), own))
+		equal(t, "the round is over, and how far both are", []any{s.room.Full(), slow.next(), quick.next()}, []any{false, want, int64(1)})
 	}
 	equal(t, "what is left", len(s.backlog.stretches), 0)
+}
+
+// A partition that finds the room full comes first the next time, whatever the others have left.
+func TestSession_TakesTurnsWhereTheRoomIsFull(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one partition after another
+	sims := []*sim{newSim(t, nil), newSim(t, nil), newSim(t, nil)}
+	s, own := polling(sims...)
+	for i, sim := range sims {
+		for n := range 3 {
+			sim.Send("t", fmt.Sprint("r", n), started(fmt.Sprint("r", n)))
+		}
+		s.backlog.stretches[i].add(sim.Events)
+	}
+	for round := range 9 {
+		s.room = partition.NewRoom(len(sims))
+		s.room.LimitMemory(1) // any run fills it
+		sims[0].check(s.process(t.Context(), own))
+		for i, sim := range sims {
+			if want := int64(round+len(sims)-i) / int64(len(sims)); sim.next() != want {
+				t.Errorf("after round %d partition %d is at %d, want %d", round, i, sim.next(), want)
+			}
+		}
+	}
+	equal(t, "what is left", len(s.backlog.stretches), 0)
+}
+
+// An answer of a broker has room for a few large records and for nothing behind them. A partition without any does not wait until those of the
+// others are all processed.
+func TestService_APartitionIsFetchedBesideLargeRecordsOfAnother(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		const large, quick = 12, 0
+		threadOn := func(partition int32) string {
+			for i := 0; ; i++ {
+				if id := fmt.Sprint("t", len(w.script.Events), "-", i); record.Partition([]byte("acme/"+id), 3) == partition {
+					return id
+				}
+			}
+		}
+		for i := range int32(large) {
+			id := threadOn((quick + 1 + i%2) % 3)
+			w.script.Send(id, "r", text("m", strings.Repeat("x", 14<<20)))
+		}
+		id := threadOn(quick)
+		w.script.Send(id, "r", text("m", strings.Repeat("y", 4<<10))) // compressed, so that it may be refused room
+		w.script.Send(id, "r", finished("r"))
+		cfg := w.kafka
+		cfg.Options = func() []kgo.Opt {
+			return append(w.kafka.Options(), kgo.ProducerBatchCompression(kgo.GzipCompression()))
+		}
+		producer, err := kafka.NewProducer(cfg)
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer producer.Close()
+		for _, m := range w.script.Events { // each a batch
+			sent := &kgo.Record{Topic: m.Topic, Partition: record.Partition(m.Key, 3), Key: m.Key, Value: m.Value, Headers: m.Headers}
+			if err := producer.ProduceSync(w.Context(), sent).FirstErr(); err != nil {
+				w.Fatal(err)
+			}
+		}
+		var transactions, before atomic.Int32
+		w.cluster.Fake.ControlKey(int16(kmsg.TxnOffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.Fake.KeepControl()
+			n := transactions.Add(1)
+			for _, topic := range r.(*kmsg.TxnOffsetCommitRequest).Topics {
+				for _, p := range topic.Partitions {
+					if p.Partition == quick && p.Offset == 2 {
+						before.CompareAndSwap(0, n)
+					}
+				}
+			}
+			return nil, nil, false
+		})
+		w.join("a", w.TempDir(), func(c *Config) { c.OpenRunBytes = 1 << 20 }) // one of them fills a transaction
+		w.decided()
+		if n := before.Load(); n == 0 || n > large/3 {
+			w.Errorf("the run was committed by transaction %d of %d", n, transactions.Load())
+		}
+	})
 }

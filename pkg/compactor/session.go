@@ -74,7 +74,7 @@ func newSession(cfg Config, k kafka.Config, admin *kadm.Client, st *runstore.Set
 		cfg: cfg, kafka: k, topics: topics, logger: logger, metrics: metrics, now: now, heartbeat: func() {}, admin: admin,
 		members: membership{topic: topics.Events, logger: logger, metrics: metrics, now: now, assigned: map[int32]*assignment{}},
 		counts:  partitionCounts{admin: admin, topics: topics, logger: logger, now: now},
-		backlog: backlog{logger: logger, lag: metrics.Lag},
+		backlog: backlog{logger: logger, lag: metrics.Lag, now: now, refused: map[int32]time.Time{}},
 		room:    partition.NewRoom(1), learned: map[string]bool{},
 	}
 	s.room.LimitMemory(cfg.Room(0))
@@ -239,7 +239,7 @@ func (s *session) process(ctx context.Context, own owned) error {
 	if next := s.backlog.refoldNext(); next != nil {
 		return s.refold(ctx, next)
 	}
-	return s.backlog.process(s.room, s.now())
+	return s.backlog.process(s.room)
 }
 
 // spendRevocation ends an empty transaction after a revocation: the client aborts the next End anyway, and this one has
