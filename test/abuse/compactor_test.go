@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +32,64 @@ type pipeline struct {
 	// compactor is the process that runs now; kept are those that were killed.
 	compactor *Stage
 	args      []string
+}
+
+// committed has the times at which the final records of the honest tenant's runs could be read from skein.runs.
+type committed struct {
+	mu sync.Mutex
+	at map[string]time.Time
+	// toCommit is how long turns took from their acknowledgement to that.
+	toCommit []time.Duration
+}
+
+// follow reads skein.runs until the test ends.
+func follow(p *pipeline) *committed {
+	c := &committed{at: map[string]time.Time{}}
+	from := map[int32]int64{}
+	for id := range int32(Partitions) {
+		from[id] = kafka.EndOffset
+	}
+	reader, err := kafka.NewDirectReader(p.Kafka, p.Kafka.Topics().Runs, from)
+	if err != nil {
+		p.TB.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			fetches := reader.PollFetches(ctx)
+			now := time.Now()
+			c.mu.Lock()
+			fetches.EachRecord(func(m *kgo.Record) {
+				if h, err := kafka.ParseHeaders(m.Headers); err == nil && strings.HasPrefix(h.RunID, "run-") {
+					c.at[h.RunID] = now
+				}
+			})
+			c.mu.Unlock()
+		}
+	}()
+	p.TB.Cleanup(func() { stop(); <-done; reader.Close() })
+	return c
+}
+
+// note is told that a run was acknowledged at a time, and can be read now.
+func (c *committed) note(run string, acknowledged time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.at[run]; ok {
+		c.toCommit = append(c.toCommit, max(0, at.Sub(acknowledged)))
+	}
+}
+
+// take returns what was noted since the last time.
+func (c *committed) take() Times {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	took := c.toCommit
+	c.toCommit = nil
+	slices.Sort(took)
+	return took
 }
 
 // compacting starts one.
@@ -71,9 +131,35 @@ func (p *pipeline) event(kind record.Kind, tenant, thread, run string, value []b
 	}
 }
 
-// turn publishes a short run of the honest tenant and waits until its history can be read.
-func (p *pipeline) turn(ctx context.Context, n int) error {
-	thread, run := fmt.Sprint("thread-", n%16), fmt.Sprint("run-", n)
+// threadsOn returns so many ids of a tenant's threads that lie on some partitions.
+func threadsOn(tenant, prefix string, n int, partitions ...int32) (threads []string) {
+	for i := 0; len(threads) < n; i++ {
+		id := prefix + fmt.Sprint(i)
+		key, err := record.ThreadKey(tenant, id)
+		if err != nil {
+			panic(err) // the ids of this package are right
+		}
+		if slices.Contains(partitions, record.Partition([]byte(key), Partitions)) {
+			threads = append(threads, id)
+		}
+	}
+	return threads
+}
+
+// The hostile tenant has its threads on the first two partitions. Honest threads on these wait behind its events, as Kafka keeps their order;
+// the others are to notice nothing.
+var hostilePartitions, otherPartitions = []int32{0, 1}, []int32{2, 3}
+
+// turns returns a call that publishes a short run of the honest tenant on one of the partitions and waits until its history can be read.
+func (p *pipeline) turns(partitions []int32, toCommit *committed) func(ctx context.Context, n int) error {
+	threads := threadsOn(Honest, fmt.Sprint("thread-", partitions[0], "-"), 16, partitions...)
+	return func(ctx context.Context, n int) error {
+		return p.turn(ctx, threads[n%len(threads)], fmt.Sprint("run-", partitions[0], "-", n), toCommit)
+	}
+}
+
+// turn publishes a run and waits until its history can be read.
+func (p *pipeline) turn(ctx context.Context, thread, run string, toCommit *committed) error {
 	var records []*kgo.Record
 	for _, value := range []string{
 		fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run),
@@ -85,6 +171,7 @@ func (p *pipeline) turn(ctx context.Context, n int) error {
 	if err := p.producer.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		return fmt.Errorf("publishing: %w", err)
 	}
+	acknowledged := time.Now()
 	web := p.Web()
 	url := p.query.URL + "/v1/threads/" + thread + "/runs/" + run + "/history"
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -101,6 +188,7 @@ func (p *pipeline) turn(ctx context.Context, n int) error {
 		case err != nil:
 			return fmt.Errorf("reading: %w", err)
 		case resp.StatusCode == http.StatusOK && strings.Contains(body.String(), "hello"):
+			toCommit.note(run, acknowledged)
 			return nil
 		case resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusOK:
 			return fmt.Errorf("reading: %d %s", resp.StatusCode, &body)
@@ -117,11 +205,15 @@ func (p *pipeline) turn(ctx context.Context, n int) error {
 // that the compactor is killed while the attack's runs are open, and started again.
 func (p *pipeline) attack(name string, records []*kgo.Record, killed bool) Row {
 	p.TB.Helper()
-	meter := Measure(p.TB, 20*time.Millisecond, p.turn)
+	toCommit := follow(p)
+	meter := MeasureBeside(p.TB, 4, 20*time.Millisecond, p.turns(otherPartitions, toCommit))
+	behind := MeasureBeside(p.TB, 2, 20*time.Millisecond, p.turns(hostilePartitions, follow(p)))
 	meter.Await(p.TB, 20) // a first run opens what every later one finds open
 	meter.Take(p.TB)
 	meter.Await(p.TB, 100)
 	row := Row{Attack: name, Before: meter.Take(p.TB)}
+	before := toCommit.take()
+	behind.Take(p.TB)
 
 	var sent atomic.Int64
 	done := make(chan error, 1)
@@ -145,6 +237,10 @@ func (p *pipeline) attack(name string, records []*kgo.Record, killed bool) Row {
 	p.await(last)
 	meter.Await(p.TB, 20)
 	row.Sent, row.During = sent.Load(), meter.Take(p.TB)
+	during := toCommit.take()
+	p.TB.Logf("of that until the compactor has committed: p99 %v, %v before", during.At(.99), before.At(.99))
+	behind.Await(p.TB, 2)
+	p.TB.Logf("runs on the attacked partitions: p99 %v", behind.Take(p.TB).At(.99))
 	if killed {
 		row.Answer = fmt.Sprintf("%.0f runs cut", p.cut())
 		row.Attack = name + ", before it is killed"
@@ -161,6 +257,7 @@ func (p *pipeline) attack(name string, records []*kgo.Record, killed bool) Row {
 		row.During = meter.Take(p.TB)
 	}
 	meter.Stop()
+	behind.Stop()
 	return row
 }
 
@@ -195,8 +292,7 @@ func TestCompactor_UnfinishedLargeRuns(t *testing.T) {
 	delta := []byte(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"` + strings.Repeat("x", 14<<20) + `"}`)
 	var records []*kgo.Record
 	for part := range parts {
-		for i := range runs {
-			run := fmt.Sprint("large-", i)
+		for _, run := range threadsOn(Hostile, "large-", runs, hostilePartitions...) {
 			if part == 0 {
 				records = append(records, p.event(record.KindEvent, Hostile, run, run, fmt.Appendf(nil, `{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, run, run)))
 			}
@@ -215,8 +311,7 @@ func TestCompactor_InputsOfManyMessages(t *testing.T) {
 	p := compacting(t)
 	list := strings.Repeat(`"x",`, 300_000-1) + `"x"`
 	var records []*kgo.Record
-	for i := range inputs {
-		run := fmt.Sprint("many-", i)
+	for _, run := range threadsOn(Hostile, "many-", inputs, hostilePartitions...) {
 		records = append(records,
 			p.event(record.KindInput, Hostile, run, run, fmt.Appendf(nil, `{"threadId":%q,"runId":%q,"messages":[%s],"tools":[],"context":[]}`, run, run, list)),
 			p.event(record.KindEvent, Hostile, run, run, fmt.Appendf(nil, `{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, run, run)),
@@ -230,12 +325,11 @@ func TestCompactor_InputsOfManyMessages(t *testing.T) {
 
 // The most messages that an input may have, again and again: what is allowed.
 func TestCompactor_InputsAtTheLimit(t *testing.T) {
-	inputs := size(200, 16)
+	inputs := size(200, 40)
 	p := compacting(t)
 	list := strings.Repeat(`"x",`, 10_000-1) + `"x"`
 	var records []*kgo.Record
-	for i := range inputs {
-		run := fmt.Sprint("limit-", i)
+	for _, run := range threadsOn(Hostile, "limit-", inputs, hostilePartitions...) {
 		records = append(records,
 			p.event(record.KindInput, Hostile, run, run, fmt.Appendf(nil, `{"threadId":%q,"runId":%q,"messages":[%s],"tools":[],"context":[]}`, run, run, list)),
 			p.event(record.KindEvent, Hostile, run, run, fmt.Appendf(nil, `{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, run, run)),

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,33 +189,48 @@ type Meter struct {
 
 // Measure calls call, which is given the number of the call, every pause until Stop.
 func Measure(tb testing.TB, pause time.Duration, call func(ctx context.Context, n int) error) *Meter {
+	return MeasureBeside(tb, 1, pause, call)
+}
+
+// MeasureBeside is Measure with so many calls at a time.
+func MeasureBeside(tb testing.TB, beside int, pause time.Duration, call func(ctx context.Context, n int) error) *Meter {
 	ctx, stop := context.WithCancel(tb.Context())
 	m := &Meter{stop: stop, over: make(chan struct{})}
+	var callers sync.WaitGroup
+	var calls atomic.Int64
+	for range beside {
+		callers.Go(func() {
+			tick := time.NewTicker(pause)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				began := time.Now()
+				err := call(ctx, int(calls.Add(1)-1))
+				if ctx.Err() != nil {
+					return
+				}
+				m.note(time.Since(began), err)
+				select {
+				case <-ctx.Done():
+				case <-tick.C:
+				}
+			}
+		})
+	}
 	go func() {
-		defer close(m.over)
-		tick := time.NewTicker(pause)
-		defer tick.Stop()
-		for n := 0; ; n++ {
-			began := time.Now()
-			err := call(ctx, n)
-			if ctx.Err() != nil {
-				return
-			}
-			m.mu.Lock()
-			m.took = append(m.took, time.Since(began))
-			if err != nil {
-				m.errs = append(m.errs, err)
-			}
-			m.mu.Unlock()
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-		}
+		callers.Wait()
+		close(m.over)
 	}()
 	tb.Cleanup(m.Stop)
 	return m
+}
+
+func (m *Meter) note(took time.Duration, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.took = append(m.took, took)
+	if err != nil {
+		m.errs = append(m.errs, err)
+	}
 }
 
 // Calls is the number of calls that were answered.
