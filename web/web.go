@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"io/fs"
 	"net/http"
 	"path"
@@ -25,9 +26,9 @@ const (
 	AssetPrefix = "/assets/"
 )
 
-// Handler serves the page. It answers GET and HEAD of Index and below AssetPrefix; the names of assets say what is in them, so
-// that they may be cached for good.
-func Handler() http.Handler {
+// Handler serves the page with these links to other tools. It answers GET and HEAD of Index, LinksPath and below AssetPrefix; the
+// names of assets say what is in them, so that they may be cached for good.
+func Handler(links []Link) http.Handler {
 	files := make(map[string]file)
 	root, err := fs.Sub(dist, "dist")
 	if err == nil {
@@ -39,14 +40,19 @@ func Handler() http.Handler {
 			if err != nil {
 				return err
 			}
-			sum := sha256.Sum256(body)
-			f := file{name: name, body: string(body), tag: `"` + hex.EncodeToString(sum[:8]) + `"`, cache: "public, max-age=31536000, immutable"}
 			if name == "index.html" {
-				name, f.cache = "", "no-cache"
+				files[Index] = newFile(name, body, "no-cache")
+			} else {
+				files["/"+name] = newFile(name, body, "public, max-age=31536000, immutable")
 			}
-			files["/"+name] = f
 			return nil
 		})
+	}
+	if err == nil {
+		var body []byte
+		if body, err = json.Marshal(append([]Link{}, links...)); err == nil {
+			files[LinksPath] = newFile("links.json", body, "no-cache")
+		}
 	}
 	if err != nil {
 		panic("reading the embedded page: " + err.Error()) // it is a part of this binary
@@ -56,12 +62,17 @@ func Handler() http.Handler {
 
 // types are those of the files; what the machine's own list says does not count.
 var types = map[string]string{
-	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".json": "application/json",
 }
 
 type handler map[string]file
 
 type file struct{ name, body, tag, cache string }
+
+func newFile(name string, body []byte, cache string) file {
+	sum := sha256.Sum256(body)
+	return file{name: name, body: string(body), tag: `"` + hex.EncodeToString(sum[:8]) + `"`, cache: cache}
+}
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()

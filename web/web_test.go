@@ -21,7 +21,7 @@ func get(path string, header ...string) *httptest.ResponseRecorder {
 		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
-	web.Handler().ServeHTTP(w, r)
+	web.Handler(nil).ServeHTTP(w, r)
 	return w
 }
 
@@ -59,7 +59,7 @@ func TestHandler_ServesThePageAndWhatItLoads(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	web.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, web.Index, nil))
+	web.Handler(nil).ServeHTTP(w, httptest.NewRequest(http.MethodPost, web.Index, nil))
 	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %d", w.Code)
 	}
@@ -112,5 +112,32 @@ func TestLockFile_NamesNoRegistry(t *testing.T) {
 		if p.Resolved != "" || name != "" && p.Integrity == "" {
 			t.Errorf("%s: resolved %q, integrity %q", name, p.Resolved, p.Integrity)
 		}
+	}
+}
+
+func TestParseLinks_TakesHTTPSWithAFixedHost(t *testing.T) {
+	links, err := web.ParseLinks([]string{"traces=https://traces.example/t/{label.trace-id}?run={run}", " user =https://crm.example/{label.user}#{thread}"})
+	if err != nil || len(links) != 2 || links[1].Name != "user" || links[0].URL != "https://traces.example/t/{label.trace-id}?run={run}" {
+		t.Errorf("got %v, %v", links, err)
+	}
+	for _, bad := range []string{
+		"", "x", "x=", "=https://a.example/", "x=http://a.example/", "x=javascript:alert(1)", "x=https:///{run}", "x=https://{label.host}/", "x=https://a.example:{run}/",
+		"x=https://a.example/{user}", "x=https://a.example/{label.}", "x=https://u:p@a.example/", "x=HTTPS:{run}",
+	} {
+		if links, err := web.ParseLinks([]string{bad}); err == nil {
+			t.Errorf("%q gives %v", bad, links)
+		} else if err != nil && !strings.Contains(err.Error(), "NAME=URL") {
+			t.Errorf("%q: %v does not say what to write", bad, err)
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, web.LinksPath, nil)
+	w := httptest.NewRecorder()
+	web.Handler(links).ServeHTTP(w, r)
+	var got []web.Link
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got) != 2 || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%s gives %s, %v", web.LinksPath, w.Body, err)
+	}
+	if got := get(web.LinksPath).Body.String(); got != "[]" {
+		t.Errorf("without links it is %s", got)
 	}
 }

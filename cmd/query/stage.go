@@ -12,11 +12,13 @@ import (
 	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/tail"
+	"github.com/skeinhq/skein/web"
 )
 
 func stage() app.Stage {
 	var choice stores.Choice
 	var api app.API
+	var links []string
 	api.Drain.Timeout = app.DrainTimeout
 	cfg, follow := query.DefaultConfig(), tail.DefaultConfig(kafka.Config{})
 	return app.Stage{
@@ -44,10 +46,15 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			f.DurationVar(&cfg.StreamHeartbeat, "stream-heartbeat", cfg.StreamHeartbeat, "interval of heartbeat comments on a live stream without events")
 			f.DurationVar(&cfg.StreamLife, "stream-life", cfg.StreamLife, "maximum duration of a live stream; its reader then resumes on a new one. Proxies often cut connections after 10m")
 			f.DurationVar(&cfg.StreamRetry, "stream-retry", cfg.StreamRetry, "how long a reader waits before it reconnects after its live stream has ended")
+			app.PageLinkFlag(f, &links)
 			app.BytesVar(f, &follow.RingBytes, "stream-memory", "memory for the latest events, shared by all live streams")
 		},
 		Check: func(p *app.Process) error {
 			follow.Kafka = p.Kafka()
+			var err error
+			if cfg.Links, err = web.ParseLinks(links); err != nil {
+				return app.Usagef("%w", err)
+			}
 			if err := errors.Join(cfg.Validate(), follow.Validate()); err != nil {
 				return app.Usagef("%w", err)
 			}

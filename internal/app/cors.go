@@ -36,6 +36,11 @@ func CORSFlag(f *pflag.FlagSet, origins *[]string) {
 	f.StringSliceVar(origins, "cors-origin", nil, "allow web pages of `ORIGIN`, such as https://app.example, to call the API (repeatable); * allows every origin; by default none")
 }
 
+// PageLinkFlag adds the flag of the page's links to other tools, which web.ParseLinks reads.
+func PageLinkFlag(f *pflag.FlagSet, links *[]string) {
+	f.StringSliceVar(links, "page-link", nil, "a link from the page's runs to another tool, `NAME=URL` (repeatable); the https URL may hold {thread}, {run}, {agent} and {label.KEY}")
+}
+
 // Check says what is wrong with an origin, and what to write.
 func (c CORS) Check() error {
 	for _, o := range c.Origins {

@@ -13,12 +13,13 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/web"
 )
 
 // devFlags are the flags of the commands that run a development server.
 type devFlags struct {
 	cfg                 dev.Config
-	agents              []string
+	agents, links       []string
 	logFormat, logLevel string
 }
 
@@ -33,6 +34,7 @@ func (f *devFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.cfg.Checkpoint, "checkpoint", f.cfg.Checkpoint, "how often an open run is written, so that it can be read")
 	flags.DurationVar(&f.cfg.StreamLife, "stream-life", f.cfg.StreamLife, "maximum duration of a live stream; set it short to test how a front end reconnects")
 	flags.StringSliceVar(&f.agents, "agent", nil, "an agent behind the proxy, `NAME=URL` (repeatable): POST /v1/agents/NAME calls it and records the run")
+	app.PageLinkFlag(flags, &f.links)
 	app.CORSFlag(flags, &f.cfg.CORS.Origins)
 	app.KeepEventsFlag(flags, &f.cfg.KeepEvents)
 	f.logFlags(cmd, "warn")
@@ -52,6 +54,9 @@ func (f *devFlags) config(out *output) (dev.Config, error) {
 	cfg := f.cfg
 	if cfg.Agents, err = agents.ParsePairs(f.agents); err != nil {
 		return dev.Config{}, app.Usagef("checking agent: %w", err)
+	}
+	if cfg.Links, err = web.ParseLinks(f.links); err != nil {
+		return dev.Config{}, app.Usagef("%w", err)
 	}
 	cfg.Logger = logger
 	for _, a := range cfg.Agents {

@@ -90,8 +90,9 @@ func (s *Service) handlers(compress func(http.Handler) http.HandlerFunc) router 
 		rt.add(r.pattern, s.impatient(s.serveLive(r)))
 	}
 	rt.add(openAPIPattern, compress(http.HandlerFunc(describe)))
-	page := compress(web.Handler())
+	page := compress(web.Handler(s.cfg.Links))
 	rt.add(web.Index, page)
+	rt.add(web.LinksPath, page)
 	rt.add(web.AssetPrefix+"{file}", page)
 	return rt
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tail"
 	"github.com/skeinhq/skein/pkg/tenant"
+	"github.com/skeinhq/skein/web"
 )
 
 // Config is the query stage's configuration.
@@ -41,6 +42,8 @@ type Config struct {
 	Search search.Bounds
 	// Stall is how long a caller may take nothing of its answer.
 	Stall time.Duration
+	// Links lead from the page to other tools.
+	Links []web.Link
 	// Quotas are what each tenant may have by the operator's word.
 	Quotas *quota.Quotas
 	// TenantMetrics is how many tenants have counters of their own; 0: none.

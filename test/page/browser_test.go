@@ -69,24 +69,33 @@ func play(t *testing.T, address string) {
 // publish publishes a run: its input, and its events one a line.
 func publish(t *testing.T, address, thread, run string, input any, events ...any) {
 	t.Helper()
+	publishAs(t, nil, address, thread, run, input, events...)
+}
+
+// publishAs publishes a run with headers that say who produces it.
+func publishAs(t *testing.T, header []string, address, thread, run string, input any, events ...any) {
+	t.Helper()
 	base := address + "/v1/threads/" + url.PathEscape(thread) + "/runs/" + url.PathEscape(run)
 	if input != nil {
-		send(t, http.MethodPut, base+"/input", "application/json", marshal(t, input))
+		send(t, http.MethodPut, base+"/input", "application/json", marshal(t, input), header...)
 	}
 	var b strings.Builder
 	for _, e := range events {
 		b.WriteString(marshal(t, e) + "\n")
 	}
-	send(t, http.MethodPost, base+"/events", "application/x-ndjson", b.String())
+	send(t, http.MethodPost, base+"/events", "application/x-ndjson", b.String(), header...)
 }
 
-func send(t *testing.T, method, address, contentType, body string) {
+func send(t *testing.T, method, address, contentType, body string, header ...string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", contentType)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)

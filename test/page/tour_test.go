@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -15,12 +16,15 @@ func tour(t *testing.T, address string) {
 	t.Helper()
 	const thread = "trip-planner"
 	at := time.Now().Add(-3 * time.Hour).UnixMilli()
+	producer := []string{"Skein-Agent", "travel-desk", "Skein-Label-Env", "prod", "Skein-Label-User", "u-236", "Skein-Label-Trace", "7c0ffee/1"}
+	// What a run names as its parent, where it is not the one that it goes on from; "-" is nothing.
+	names := map[string]string{"found": "-", "spawned": "research/run-7", "early": "one"}
 	histories := map[string][]any{} // by run: the messages behind it
 	run := func(id, parent, question string, middle []object, end object) {
 		messages := append(slices.Clone(histories[parent]), object{"id": "u-" + id, "role": "user", "content": question})
-		input := object{"threadId": thread, "runId": id, "messages": messages, "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
-		if parent != "" {
-			input["parentRunId"] = parent
+		var input any = object{"threadId": thread, "runId": id, "messages": messages, "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
+		if named := cmp.Or(names[id], parent); named != "" && named != "-" {
+			input.(object)["parentRunId"] = named
 		}
 		events := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": id, "timestamp": at}}
 		said := ""
@@ -43,7 +47,10 @@ func tour(t *testing.T, address string) {
 			events = append(events, end)
 		}
 		at += 20_000
-		publish(t, address, thread, id, input, events...)
+		if id == "guess" {
+			input = nil
+		}
+		publishAs(t, producer, address, thread, id, input, events...)
 	}
 	say := func(id string, words ...string) []object {
 		out := []object{{"type": "TEXT_MESSAGE_START", "messageId": "a-" + id, "role": "assistant"}}
@@ -96,7 +103,7 @@ func tour(t *testing.T, address string) {
 			list = append(list, e)
 		}
 		at += 30_000
-		publish(t, address, thread, id, input, append(list, object{"type": "RUN_FINISHED", "threadId": thread, "runId": id, "timestamp": at - 29_000})...)
+		publishAs(t, producer, address, thread, id, input, append(list, object{"type": "RUN_FINISHED", "threadId": thread, "runId": id, "timestamp": at - 29_000})...)
 	}
 	answer("yes", "resolved", "Done: the old list is gone.")
 	answer("no", "cancelled", "I leave it where it is.")
@@ -106,8 +113,13 @@ func tour(t *testing.T, address string) {
 	for n := range 6 {
 		talk(fmt.Sprintf("again-%d", n), "archive-again", "And the year before?", "It rained then, too.")
 	}
+	talk("found", "archive-again", "Show me the map", "Here it is.") // its parent is found by content
+	talk("guess", "", "", "Turn 1: you said nothing.")               // by its time alone
+	talk("spawned", "", "Think", "About Lisbon.")
+	talk("early", "", "Think again", "Porto, then.")
+	talk("one", "early", "One more", "Faro.")
 	run("export", "no", "Remove the old export", say("export", "I need a word on that."), object{"type": "RUN_FINISHED", "outcome": object{"type": "interrupt", "interrupts": []any{object{"id": "i2", "reason": "tool_call", "message": "Approve delete_file(\"/srv/exports/may.zip\")?"}}}})
 	at = time.Now().Add(-20 * time.Second).UnixMilli()
 	run("now", "again-0", "And what did the archive say of May?", say("now", "It says")[:2], nil)
-	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 26 })
+	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 31 })
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/query"
+	"github.com/skeinhq/skein/web"
 )
 
 // Tenant is the one tenant of a development server.
@@ -36,6 +37,8 @@ type Config struct {
 	KeepEvents agui.Families
 	// Agents are those that the proxy calls.
 	Agents agents.Config
+	// Links lead from the page to other tools.
+	Links []web.Link
 	// CORS says which web pages may call; not every one.
 	CORS   app.CORS
 	Logger *slog.Logger

@@ -55,7 +55,7 @@ func (s *Server) startStages(ctx context.Context) (http.Handler, error) {
 
 	queryCfg := query.DefaultConfig()
 	queryCfg.Logger, queryCfg.Registerer = s.cfg.Logger, s.registry
-	queryCfg.TimelineBytes, queryCfg.StreamLife = timelineBytes, s.cfg.StreamLife
+	queryCfg.TimelineBytes, queryCfg.StreamLife, queryCfg.Links = timelineBytes, s.cfg.StreamLife, s.cfg.Links
 	followCfg := tail.DefaultConfig(s.client("query"))
 	followCfg.Logger, followCfg.Registerer = s.cfg.Logger, s.registry
 	events, err := tail.New(followCfg)

@@ -59,6 +59,15 @@ export async function get<T>(to: string, query: Query = {}, signal?: AbortSignal
   return (await answer.json()) as T;
 }
 
+/** Whether the index has an event of a run by now; the server waits for it for some seconds. */
+export async function indexed(thread: string, run: string, at: string, signal: AbortSignal): Promise<boolean> {
+  const answer = await send(address(path(thread, run), { atLeast: at }), { signal });
+  await answer.body?.cancel();
+  if (answer.ok || answer.status === 404 || answer.status === 410) return true; // erased: there is nothing to wait for
+  if (answer.status === 425) return false;
+  throw new Problem(answer.status, `HTTP ${answer.status}`);
+}
+
 export async function post(to: string): Promise<void> {
   const answer = await send(to, { method: "POST" });
   if (!answer.ok) await refuse(answer);

@@ -10,6 +10,8 @@ const BADGES: Record<string, BadgeText> = {
   "synthetic end": { text: "synthetic end", look: "warn", why: "No event of the agent ended the run: it fell silent, or its proxy lost it. Skein wrote the end itself." },
   truncated: { text: "truncated", look: "warn", why: "The record was above the size limit. Its largest contents are references here; the raw log has them whole." },
   "raw lost": { text: "raw lost", look: "bad", why: "Events of this run were gone from the log before they were folded. What is shown can lack them." },
+  incomplete: { text: "incomplete", look: "bad", why: "Kafka took no events for too long, or one was too large: Skein's proxy left some out. Who called the agent saw more than is here." },
+  "index behind": { text: "index behind", look: "warn", why: "The live stream has events that the index lacks. Branches and figures are those of before; they follow by themselves." },
   "late parent": { text: "late parent", look: "dash", why: "It named a run that arrived only later. The edge is drawn, the history does not use it." },
   "spawned by": { text: "spawned", look: "", why: "A run of another thread started this one. Its messages are no part of this history." },
   "parent not here": { text: "parent not here", look: "warn", why: "The run names a parent that this thread does not have." },

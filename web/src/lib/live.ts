@@ -1,22 +1,46 @@
 import { path, send } from "./api";
 
+/** What a stream said since it was last heard: at is the last position; edge is the latest event that began or ended a run. */
+export interface News {
+  edge?: { run: string; at: string };
+  /** Events may have been missed: the tab was hidden, or the stream is over. */
+  all?: boolean;
+}
+
 /**
  * Follows a thread or a run: calls changed soon after events have come. What they change the page reads from GET …/state, so that it
  * never folds by itself. There is one stream a tab. It is closed while the tab is hidden, and goes on with Last-Event-ID.
  */
-export function follow(thread: string, run: string | undefined, changed: () => void, state: (open: boolean) => void): () => void {
+export function follow(thread: string, run: string | undefined, changed: (news: News) => void, state: (open: boolean) => void): () => void {
   const SOON = 250;
   let last = "";
   let stopped = false;
   let stream: AbortController | undefined;
   let pending: ReturnType<typeof setTimeout> | undefined;
   let retry = 1000;
+  let news: News = {};
+  let current = run ?? "";
 
   function soon(): void {
     pending ??= setTimeout(() => {
+      const said = news;
       pending = undefined;
-      changed();
+      news = {};
+      changed(said);
     }, SOON);
+  }
+  function hear(block: string): void {
+    const id = /^id: ?(.*)$/m.exec(block)?.[1];
+    if (id) last = id;
+    const data = /^data: ?(.*)$/m.exec(block)?.[1];
+    if (data === undefined) return;
+    // Most events are pieces of text: only those that can begin or end a run are read.
+    const edge = /"type"\s*:\s*"RUN_(STARTED|FINISHED|ERROR)"/.test(data) ? (JSON.parse(data) as { type: string; runId?: string }) : undefined;
+    if (edge?.type === "RUN_STARTED" && edge.runId) current = edge.runId;
+    const at = /^\d+:\d+/.exec(last)?.[0];
+    if (at === undefined) return; // what a join repeats
+    if (edge && id) news.edge = { run: current, at };
+    soon();
   }
 
   async function read(signal: AbortSignal): Promise<"over" | "again"> {
@@ -37,9 +61,7 @@ export function follow(thread: string, run: string | undefined, changed: () => v
       const blocks = text.split("\n\n");
       text = blocks.pop() ?? "";
       for (const block of blocks) {
-        const id = /^id: ?(.*)$/m.exec(block)?.[1];
-        if (id) last = id;
-        if (/^data:/m.test(block) && last !== "" && last !== "join") soon();
+        hear(block);
         const wait = /^retry: ?(\d+)$/m.exec(block)?.[1];
         if (wait) retry = Number(wait);
       }
@@ -51,7 +73,7 @@ export function follow(thread: string, run: string | undefined, changed: () => v
       stream = new AbortController();
       try {
         // The stream is ahead of the index: that the run is over may be there a moment later.
-        if ((await read(stream.signal)) === "over") soon();
+        if ((await read(stream.signal)) === "over") { news.all = true; soon(); }
       } catch {
         // closed by this page, or the server is away: it is tried again below
       }
@@ -62,7 +84,7 @@ export function follow(thread: string, run: string | undefined, changed: () => v
   function visible(): void {
     if (document.hidden) stream?.abort();
     else {
-      changed();
+      changed({ all: true });
       void loop();
     }
   }

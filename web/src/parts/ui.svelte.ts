@@ -1,5 +1,9 @@
+import type { LinkTemplate } from "../lib/links";
+
 // What all parts of the page share: the clock, messages that go by themselves, the theme.
-export const ui = $state({ now: Date.now(), toast: "", local: false, theme: "auto" as "auto" | "light" | "dark" });
+export const ui = $state({ now: Date.now(), toast: "", local: false, theme: "auto" as "auto" | "light" | "dark",
+  /** Whether the view follows a live stream, and since when (0: not) the index has lacked an event that the stream has sent. */
+  live: false, behind: 0, links: [] as LinkTemplate[] });
 setInterval(() => {
   if (!document.hidden) ui.now = Date.now();
 }, 5000);
