@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -22,7 +21,6 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/demo"
 	"github.com/skeinhq/skein/internal/parts/partstest"
@@ -30,24 +28,6 @@ import (
 
 // patience is how long a view may take on a machine that does much else; what is measured has its own bounds.
 const patience = 30 * time.Second
-
-// serve starts skein dev and returns its address.
-func serve(t *testing.T) string {
-	t.Helper()
-	cfg := dev.DefaultConfig()
-	cfg.Data, cfg.Listen, cfg.KafkaListen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
-	cfg.Logger = slog.New(slog.DiscardHandler)
-	s, err := dev.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s.URL()
-}
 
 // play publishes the demo's conversations.
 func play(t *testing.T, address string) {
@@ -156,8 +136,17 @@ type browser struct {
 	ctx context.Context
 }
 
+// chromium is started by the first test that needs it; each opens tabs of its own.
+var chromium struct {
+	ctx  context.Context
+	stop func()
+}
+
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
+	if chromium.ctx != nil {
+		return &browser{t, chromium.ctx}
+	}
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {
@@ -169,16 +158,15 @@ func newBrowser(t *testing.T) *browser {
 		partstest.Skip(t, "no Chromium here, which drives the page: install chromium")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.WSURLReadTimeout(patience), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("force-color-profile", "srgb"))
-	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(stop)
-	ctx, cancel := chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	b := &browser{t, ctx}
+		chromedp.WSURLReadTimeout(patience), chromedp.Flag("force-color-profile", "srgb"))
+	all, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(all)
+	chromium.stop = func() { cancel(); stop() }
 	if err := chromedp.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return b
+	chromium.ctx = ctx
+	return &browser{t, ctx}
 }
 
 // tab is one tab, with what went wrong in it.

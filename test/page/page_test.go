@@ -2,15 +2,24 @@ package page_test
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/fetch"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/pkg/ingest/agents"
 )
 
 // hostile are texts that would run, load or leave where a page trusts them.
@@ -26,7 +35,7 @@ var hostile = []string{
 
 // Whatever an agent or a user writes, into whatever field, runs nothing and loads nothing from anywhere.
 func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
-	address := serve(t)
+	address := serve(t).URL()
 	all := strings.Join(hostile, "\n\n")
 	thread, run := `<img src=x onerror=window.ran=7>`, `"><script>window.ran=8</script>`
 	start := func(id string) object {
@@ -80,7 +89,7 @@ func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
 
 // The page shows the state that GET …/state gives, at any event.
 func TestPage_StateIsTheServers(t *testing.T) {
-	address := serve(t)
+	address := serve(t).URL()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -140,8 +149,7 @@ func TestPage_StateIsTheServers(t *testing.T) {
 
 // What the page draws is the picture that the server gives: the same rows in the same lanes.
 func TestPage_LanesAreThoseOfThePicture(t *testing.T) {
-	address := serve(t)
-	tour(t, address)
+	address := toured.address(t)
 	type drawn struct {
 		Run          string
 		Lane, Branch int
@@ -164,20 +172,25 @@ func TestPage_LanesAreThoseOfThePicture(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the page draws %v, want %v", got, want)
 	}
+	// A run that names a later one as its parent has an edge of its own, beside the chains.
+	if n := eval[int](p, `document.querySelectorAll(".graph .arc").length`); n != 1 {
+		t.Errorf("%d spawn edges within the thread, want 1", n)
+	}
 	p.calm(address)
 }
 
 // What Numbers shows of the running week is what the API counts, column by column.
 func TestPage_NumbersAreTheAPIs(t *testing.T) {
-	address := serve(t)
-	tour(t, address)
+	address := toured.address(t)
 	type groups struct {
 		Groups []struct {
 			By     map[string]string
 			Values struct{ Runs, Errors int }
 		}
 	}
-	counted := get(t, address+"/v1/statistics?by=status&measure=runs,errors", func(g groups) bool { return len(g.Groups) > 3 })
+	now := time.Now().UTC()
+	monday := now.Truncate(24*time.Hour).AddDate(0, 0, -int(now.Weekday()+6)%7)
+	counted := get(t, address+"/v1/statistics?by=status&measure=runs,errors&since="+monday.Format(time.RFC3339), func(g groups) bool { return len(g.Groups) > 3 })
 	want := map[string]string{}
 	for _, g := range counted.Groups {
 		want[g.By["status"]] = fmt.Sprintf("%d/%d", g.Values.Errors, g.Values.Runs)
@@ -198,8 +211,7 @@ func TestPage_NumbersAreTheAPIs(t *testing.T) {
 
 // A browser allows six connections to a host: ten tabs that are open leave room for the eleventh, as one that is hidden has no stream.
 func TestPage_TenTabs(t *testing.T) {
-	address := serve(t)
-	tour(t, address)
+	address := toured.address(t)
 	b := newBrowser(t)
 	var tabs []*tab
 	for n := range 11 {
@@ -215,19 +227,152 @@ func TestPage_TenTabs(t *testing.T) {
 	}
 }
 
-// A run that goes on grows on the page by itself.
+// A run that goes on grows on the page by itself. What goes on elsewhere in the thread costs a reading of its lineage where a run begins
+// or ends, and not with each event.
 func TestPage_FollowsARunThatGoesOn(t *testing.T) {
-	address := serve(t)
-	const thread, run = "live", "r"
-	publish(t, address, thread, run, nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": run},
-		object{"type": "TEXT_MESSAGE_START", "messageId": "a", "role": "assistant"}, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "a", "delta": "one"})
+	address := serve(t).URL()
+	const thread = "live"
+	begin := func(run string) {
+		publish(t, address, thread, run, nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": run},
+			object{"type": "TEXT_MESSAGE_START", "messageId": run, "role": "assistant"}, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": run, "delta": "one"})
+	}
+	end := func(run string) {
+		publish(t, address, thread, run, nil, object{"type": "TEXT_MESSAGE_END", "messageId": run}, object{"type": "RUN_FINISHED", "threadId": thread, "runId": run})
+	}
+	begin("r")
 	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
-	p := newBrowser(t).tab(address+"/?thread="+thread, 1440, 900, false)
+	b := newBrowser(t)
+	p := b.tab(address+"/?thread="+thread, 1440, 900, false)
 	p.until(`document.querySelector(".chat")?.innerText.includes("one")`)
 	p.until(`document.querySelector("main")?.dataset.live === "true"`)
-	publish(t, address, thread, run, nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "a", "delta": " and two"})
+	publish(t, address, thread, "r", nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "r", "delta": " and two"})
 	p.until(`document.querySelector(".chat")?.innerText.includes("one and two")`)
-	publish(t, address, thread, run, nil, object{"type": "TEXT_MESSAGE_END", "messageId": "a"}, object{"type": "RUN_FINISHED", "threadId": thread, "runId": run})
+	end("r")
 	p.until(`document.querySelector(".runhead .status.finished") !== null`)
+
+	p = b.tab(address+"/?thread="+thread+"&run=r", 1440, 900, false)
+	p.until(`document.querySelector("main")?.dataset.live === "true"`)
+	begin("other")
+	p.until(`document.querySelector(".graph .mini.run") !== null`)
+	readings := func() (n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, r := range p.requests {
+			if strings.Contains(r, "/lineage?") {
+				n++
+			}
+		}
+		return n
+	}
+	before, began, sent := readings(), time.Now(), 0
+	for ; time.Since(began) < 3*time.Second; sent++ {
+		publish(t, address, thread, "other", nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "other", "delta": " more"})
+	}
+	if n := readings() - before; n > 1 {
+		t.Errorf("the page read the lineage %d times while %d events came of a run that it does not show", n, sent)
+	}
+	end("other")
+	p.until(`document.querySelector(".graph .mini.run") === null`)
+	p.calm(address)
+
+	// Where the index lacks what the stream has sent, the page says so as long as it lasts.
+	var behind atomic.Bool
+	behind.Store(true)
+	chromedp.ListenTarget(p.ctx, func(event any) {
+		e, ok := event.(*fetch.EventRequestPaused)
+		if !ok {
+			return
+		}
+		go func() {
+			var answer chromedp.Action = fetch.ContinueRequest(e.RequestID)
+			if behind.Load() {
+				answer = fetch.FulfillRequest(e.RequestID, http.StatusTooEarly)
+			}
+			if err := chromedp.Run(p.ctx, answer); err != nil && p.ctx.Err() == nil {
+				t.Errorf("answering a request: %v", err)
+			}
+		}()
+	})
+	p.run(fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: "*atLeast=*"}}))
+	begin("last")
+	p.until(`document.querySelector(".top .badge")?.textContent.startsWith("index behind by")`)
+	behind.Store(false)
+	p.until(`document.querySelector(".top .badge") === null && [...document.querySelectorAll(".graph .mini.run")].length === 1`)
+}
+
+// Stop ends a run that the proxy runs.
+func TestPage_StopsARunThatAProxyRuns(t *testing.T) {
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"type":"RUN_STARTED","threadId":"held","runId":"r"}`+"\n\n"+
+			`data: {"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"I go on and on"}`+"\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(agent.Close)
+	address := serve(t, func(cfg *dev.Config) {
+		var err error
+		if cfg.Agents, err = agents.ParsePairs([]string{"helper=" + agent.URL}); err != nil {
+			t.Fatal(err)
+		}
+	}).URL()
+	called := make(chan struct{})
+	go func() {
+		defer close(called)
+		send(t, http.MethodPost, address+"/v1/agents/helper", "application/json", `{"threadId":"held","runId":"r","messages":[],"state":{},"tools":[],"context":[],"forwardedProps":{}}`)
+	}()
+	get(t, address+"/v1/threads/held/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
+	p := newBrowser(t).tab(address+"/?thread=held", 1440, 900, false)
+	p.until(`document.querySelector(".chat")?.innerText.includes("on and on")`)
+	p.run(chromedp.Click(".runhead .btn.danger", chromedp.ByQuery))
+	p.until(`document.querySelector(".runhead .status.cancelled") && !document.querySelector(".runhead .btn.danger")`)
+	<-called
+	p.calm(address)
+}
+
+// The list says of each thread what it was about and how its last runs ended.
+func TestPage_ListsLastRuns(t *testing.T) {
+	address := toured.address(t)
+	p := newBrowser(t).tab(address+"/", 1440, 900, false)
+	row := `[...document.querySelectorAll("[data-row]")].find((r) => r.innerText.includes("trip-planner"))`
+	p.until(row + `?.querySelector("[aria-label='Last 24 runs, 1 failed']")`)
+	for _, want := range []string{"And what did the archive say of May?", "travel-desk", "env=prod"} {
+		if !eval[bool](p, row+`.innerText.includes(`+marshal(t, want)+`)`) {
+			t.Errorf("the row does not say %q", want)
+		}
+	}
+	p.calm(address)
+}
+
+// Keys move through a run, ? lists them, and operators' links lead to other tools.
+func TestPage_KeysAndLinks(t *testing.T) {
+	address := toured.address(t)
+	p := newBrowser(t).tab(address+"/?thread=trip-planner&run=ask", 1440, 900, false)
+	p.until(`document.querySelector(".track")?.getAttribute("aria-valuenow") === "28"`)
+	at := func(want string) {
+		t.Helper()
+		p.until(`document.querySelector(".track").getAttribute("aria-valuenow") === "` + want + `"`)
+	}
+	p.run(chromedp.KeyEvent(kb.ArrowLeft))
+	at("27")
+	p.run(chromedp.KeyEvent(kb.Home))
+	at("0")
+	p.run(chromedp.KeyEvent(kb.ArrowRight))
+	at("1")
+	p.run(chromedp.KeyEvent("?"))
+	p.until(`document.querySelector("dialog[open] #keys-title")`)
+	for _, key := range []string{"j", "[", "←", "Space", "?", "g"} {
+		if !eval[bool](p, `[...document.querySelectorAll("dialog[open] kbd")].some((k) => k.textContent === `+marshal(t, key)+`)`) {
+			t.Errorf("the list of keys lacks %s", key)
+		}
+	}
+	p.run(chromedp.KeyEvent(kb.ArrowRight)) // closed to the view below
+	p.run(chromedp.KeyEvent(kb.Escape))
+	p.until(`!document.querySelector("dialog[open]")`)
+	at("1")
+	links := eval[[]string](p, `[...document.querySelectorAll(".facts a.tool")].map((a) => a.href + " " + a.rel)`)
+	if want := []string{"https://traces.example/7c0ffee%2F1?thread=trip-planner noopener noreferrer"}; !slices.Equal(links, want) {
+		t.Errorf("links %q, want %q: one that needs a label which the run has not is none", links, want)
+	}
 	p.calm(address)
 }

@@ -9,9 +9,7 @@ import (
 // TestPage_Pictures opens every view, light and dark, wide and as on a phone, and takes its picture (SKEIN_PICTURES says where).
 // No view may raise an error, ask another host, be wider than its screen, or have a fault that axe finds.
 func TestPage_Pictures(t *testing.T) {
-	address := serve(t)
-	play(t, address)
-	tour(t, address)
+	address := toured.address(t)
 	b := newBrowser(t)
 	folder := artefacts(t)
 	trip := func(more string) string { return "/?thread=trip-planner" + more }

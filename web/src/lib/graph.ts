@@ -34,7 +34,7 @@ export interface Line {
 
 const DASH: Record<ParentBy, string> = { content: "5 2", latest: "2 3", explicit: "", none: "" };
 
-/** The lines of a picture, with these folds open; the fold of the selected run always is. */
+/** The lines of a picture, with these folds open ("all" is every one); the fold of the selected run always is. */
 export function drawing(lineage: Lineage, open: Set<string>, selected: string): { lines: Line[] } {
   const { rows } = lineage.picture;
   const held: LineageRun[][] = rows.map(() => []);
@@ -52,11 +52,11 @@ export function drawing(lineage: Lineage, open: Set<string>, selected: string): 
   rows.forEach((row, n) => {
     const runs = held[n] ?? [];
     const base = { row: n, lane: row.lane, branch: row.branch, branches: row.branches ?? 0, running: row.running ?? 0, waiting: row.waiting ?? 0, failed: row.failed ?? 0 };
-    const isOpen = row.kind === "fold" && (open.has(String(n)) || runs.some((r) => r.runId === selected));
+    const isOpen = row.kind === "fold" && (open.has("all") || open.has(String(n)) || runs.some((r) => r.runId === selected));
     if (row.kind !== "run" && !isOpen) {
       const first = runs[0];
       const title = row.kind === "fan" ? `“${first?.question || first?.answer || first?.runId || ""}”` : `${row.runId} to ${row.lastRunId ?? row.runId}`;
-      lines.push({ ...base, key: `r${n}`, kind: row.kind, runs, edges: edges[n] ?? [], title, quiet: true, how: "", waits: false, badges: [], tip: false, spawn: false });
+      lines.push({ ...base, key: `row:${n}`, kind: row.kind, runs, edges: edges[n] ?? [], title, quiet: true, how: "", waits: false, badges: [], tip: false, spawn: false });
       return;
     }
     runs.forEach((run, k) => {
@@ -69,7 +69,7 @@ export function drawing(lineage: Lineage, open: Set<string>, selected: string): 
       });
       const answered = children.has(run.runId);
       lines.push({
-        ...base, key: run.runId, kind: "run", runs: [run], edges: own, ...said(run, children),
+        ...base, key: `run:${run.runId}`, kind: "run", runs: [run], edges: own, ...said(run, children),
         waits: run.status === "interrupted" && !answered,
         badges: row.kind === "fold" ? [] : (row.badges ?? []).map((b) => b.name).filter((b) => b !== "open" && b !== "~content" && !b.startsWith("history ")),
         tip: run.runId === lineage.tipRunId, spawn: spawned.has(run.runId),

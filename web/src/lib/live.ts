@@ -20,6 +20,7 @@ export function follow(thread: string, run: string | undefined, changed: (news: 
   let retry = 1000;
   let news: News = {};
   let current = run ?? "";
+  let edges = false;
 
   function soon(): void {
     pending ??= setTimeout(() => {
@@ -37,9 +38,12 @@ export function follow(thread: string, run: string | undefined, changed: (news: 
     // Most events are pieces of text: only those that can begin or end a run are read.
     const edge = /"type"\s*:\s*"RUN_(STARTED|FINISHED|ERROR)"/.test(data) ? (JSON.parse(data) as { type: string; runId?: string }) : undefined;
     if (edge?.type === "RUN_STARTED" && edge.runId) current = edge.runId;
-    const at = /^\d+:\d+/.exec(last)?.[0];
-    if (at === undefined) return; // what a join repeats
-    if (edge && id) news.edge = { run: current, at };
+    edges ||= edge !== undefined;
+    // An event without an id belongs to the next that has one; a join itself has no position.
+    const at = id && /^\d+:\d+/.exec(id)?.[0];
+    if (!at) return;
+    if (edges) news.edge = { run: current, at };
+    edges = false;
     soon();
   }
 

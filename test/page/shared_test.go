@@ -1,0 +1,97 @@
+package page_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/web"
+)
+
+var long = flag.Bool("page.long", false, "long threads, and bounds without slack: for a machine that does nothing else")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *long {
+		slack = 1
+	}
+	code := m.Run()
+	if chromium.stop != nil {
+		chromium.stop()
+	}
+	if err := toured.close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// fixture is a server that several tests share.
+type fixture struct {
+	server *dev.Server
+	folder string
+}
+
+// toured has the tour's thread and the demo's conversations, for tests that only read.
+var toured fixture
+
+// address starts the server where no test has yet.
+func (f *fixture) address(t *testing.T) string {
+	t.Helper()
+	if f.server == nil {
+		folder, err := os.MkdirTemp("", "skein-page-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.folder = folder
+		cfg := devConfig(folder)
+		cfg.Links, err = web.ParseLinks([]string{"traces=https://traces.example/{label.trace}?thread={thread}", "tickets=https://tickets.example/{label.ticket}"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.server, err = dev.Start(context.Background(), cfg); err != nil { // it outlives the test that starts it
+			t.Fatal(err)
+		}
+		play(t, f.server.URL())
+		tour(t, f.server.URL())
+	}
+	return f.server.URL()
+}
+
+func (f *fixture) close() error {
+	if f.server == nil {
+		return nil
+	}
+	return errors.Join(f.server.Close(), os.RemoveAll(f.folder))
+}
+
+func devConfig(folder string) dev.Config {
+	cfg := dev.DefaultConfig()
+	cfg.Data, cfg.Listen, cfg.KafkaListen = folder, "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	return cfg
+}
+
+// serve starts skein dev for one test.
+func serve(t *testing.T, options ...func(*dev.Config)) *dev.Server {
+	t.Helper()
+	cfg := devConfig(t.TempDir())
+	for _, o := range options {
+		o(&cfg)
+	}
+	s, err := dev.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
