@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/web"
@@ -18,7 +19,7 @@ var long = flag.Bool("page.long", false, "long threads, and bounds without slack
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *long {
-		slack = 1
+		slack, patience = 1, 5*time.Minute
 	}
 	code := m.Run()
 	if chromium.stop != nil {

@@ -167,7 +167,7 @@ func TestPage_ManyRuns(t *testing.T) {
 
 	b := newBrowser(t)
 	b.tab(s.URL()+"/", 1440, 900, false).wait("[data-row]")
-	p := b.timed(fmt.Sprintf("first view of a thread of %d runs", n), s.URL()+"/?thread="+thread, `document.querySelector(".grow-row") && document.querySelector(".msg")`, 2*time.Second)
+	p := b.timed(fmt.Sprintf("first view of a thread of %d runs", n), s.URL()+"/?thread="+thread, `document.querySelector(".grow-row") && document.querySelector(".msg")`, 3*time.Second)
 	const scroller = `document.querySelector(".graph .scroll")`
 	// The run at the tip has a row of its own also where its fold is closed, so that what is drawn is what the picture has.
 	got := eval[[]drawn](p, `(async () => {
