@@ -36,7 +36,7 @@ check-web: web ## say whether the committed files of the page are those of a fre
 
 .PHONY: pictures
 pictures: ## take pictures of all views of the page into .cache/pictures, by Chromium; README's are copied into docs/pictures
-	SKEIN_PICTURES=$(CURDIR)/.cache/pictures go test -count=1 -run TestPage_Pictures ./test/page
+	SKEIN_TEST_PICTURES=$(CURDIR)/.cache/pictures go test -count=1 -run TestPage_Pictures ./test/page
 	mkdir -p docs/pictures && cp .cache/pictures/thread-light.png .cache/pictures/thread-timeline.png docs/pictures/
 
 .PHONY: run

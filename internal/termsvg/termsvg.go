@@ -37,9 +37,9 @@ var colours = map[int]string{
 // strokes are the characters that are drawn as lines, so that they meet whatever the font is: the edges that each goes to.
 var strokes = map[rune]string{'│': "ud", '─': "lr", '╮': "ld", '╭': "rd", '╯': "lu", '╰': "ru", '┬': "lrd", '┴': "lru", '├': "udr", '┤': "udl", '┼': "udlr"}
 
-// Screen returns what a terminal shows of an output, a line a row. It knows carriage returns, erasing to the end of the line (CSI K) and
+// Screen returns what a terminal of so many columns shows of an output, longer lines wrapped. It knows carriage returns, erasing to the end of the line (CSI K) and
 // colours (CSI m); any other escape sequence is an error.
-func Screen(output string) ([][]cell, error) {
+func Screen(output string, columns int) ([][]cell, error) {
 	rows, row, now := [][]cell{}, []cell(nil), style{}
 	column := 0
 	for rest := output; rest != ""; {
@@ -70,6 +70,9 @@ func Screen(output string) ([][]cell, error) {
 		case r < ' ':
 			return nil, fmt.Errorf("reading terminal output: control character %q is not known", r)
 		default:
+			if column == columns {
+				rows, row, column = append(rows, row), nil, 0
+			}
 			for len(row) <= column {
 				row = append(row, cell{r: ' '})
 			}
@@ -118,7 +121,7 @@ func Write(w io.Writer, rows [][]cell, columns int, title string) error {
 	width, height := float64(columns)*cellWidth+2*margin, len(rows)*cellHeight+2*margin
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %.0f %d" role="img" aria-label="%s">`+"\n", width, height, width, height, html.EscapeString(title))
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" rx="8" fill="#14171c"/>`+"\n"+
-		`<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="14" xml:space="preserve">`+"\n")
+		`<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="14">`+"\n")
 	for y, row := range rows {
 		for x := 0; x < len(row); {
 			end := x + 1
@@ -153,7 +156,7 @@ func draw(b *bytes.Buffer, cells []cell, x, y float64) {
 		if cells[0].bold {
 			look += ` font-weight="bold"`
 		}
-		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" textLength="%.1f" fill="%s"%s>%s</text>`+"\n", x, y+13, float64(len(cells))*cellWidth, colour, look, html.EscapeString(text))
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" textLength="%.1f" fill="%s"%s>%s</text>`+"\n", x, y+13, float64(len(cells))*cellWidth, colour, look, strings.ReplaceAll(html.EscapeString(text), " ", "\u00a0")) // SVG shows no other spaces at a text's ends
 		return
 	}
 	cx, cy := x+cellWidth/2, y+cellHeight/2

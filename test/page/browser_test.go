@@ -302,10 +302,10 @@ func (p *tab) accessible() {
 	}
 }
 
-// artefacts is the folder for screenshots: SKEIN_PICTURES, or one of the test's own.
+// artefacts is the folder for screenshots: SKEIN_TEST_PICTURES, or one of the test's own.
 func artefacts(t *testing.T) string {
 	t.Helper()
-	folder := os.Getenv("SKEIN_PICTURES")
+	folder := os.Getenv("SKEIN_TEST_PICTURES")
 	if folder == "" {
 		return t.TempDir()
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPage_Pictures opens every view, light and dark, wide and as on a phone, and takes its picture (SKEIN_PICTURES says where).
+// TestPage_Pictures opens every view, light and dark, wide and as on a phone, and takes its picture (SKEIN_TEST_PICTURES says where).
 // No view may raise an error, ask another host, be wider than its screen, or have a fault that axe finds.
 func TestPage_Pictures(t *testing.T) {
 	address := toured.address(t)
