@@ -35,9 +35,9 @@ check-web: web ## say whether the committed files of the page are those of a fre
 	  { echo "web/dist is not what web/src builds: commit what make web made" >&2; exit 1; }
 
 .PHONY: pictures
-pictures: ## take pictures of all views of the page into .cache/pictures, by Chromium; README's are copied into docs/pictures
-	SKEIN_TEST_PICTURES=$(CURDIR)/.cache/pictures go test -count=1 -run TestPage_Pictures ./test/page
-	mkdir -p docs/pictures && cp .cache/pictures/thread-light.png .cache/pictures/thread-timeline.png docs/pictures/
+pictures: build ## take pictures of all views of the page, by Chromium, and of what make run prints into .cache/pictures; README's are copied into docs/pictures
+	SKEIN_TEST_BIN=$(CURDIR)/bin SKEIN_TEST_PICTURES=$(CURDIR)/.cache/pictures go test -count=1 -run Pictures ./test/page
+	mkdir -p docs/pictures && cp .cache/pictures/thread-light.png .cache/pictures/thread-timeline.png .cache/pictures/terminal.svg docs/pictures/
 
 .PHONY: run
 run: build ## start all stages on one folder (.skein), play example conversations, stay up until Ctrl-C
@@ -209,6 +209,10 @@ bench-verify: ## skein verify --all of 1.6 million records beside refold and a p
 .PHONY: bench-live
 bench-live: ## live streams: first byte, added delay with 1,000 readers, memory a reader, 10,000 that wait; docs/bench/live.md tells more
 	go test ./bench -run '^$$' -bench 'Attach$$' -benchtime 1x -v -readers 1000 -waiting 10000 -seconds 30 -timeout 1h
+
+.PHONY: bench-page
+bench-page: ## the page in Chromium: a thread of 10,000 runs, runs of 36,000 and 5,000 events, ten tabs, rest; docs/bench/page.md tells more
+	go test -count=1 -v -timeout 1h -run 'IsQuick|ManyRuns|TenTabs|StateIsTheServers' ./test/page -page.long
 
 .PHONY: live-long
 live-long: ## cut live streams at 1,000 random points on a real Kafka, join each recorded run behind each of its events, connect 9,000 clients at once

@@ -20,6 +20,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
+	"github.com/skeinhq/skein/web"
 )
 
 // hostile are texts that would run, load or leave where a page trusts them.
@@ -35,7 +36,12 @@ var hostile = []string{
 
 // Whatever an agent or a user writes, into whatever field, runs nothing and loads nothing from anywhere.
 func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
-	address := serve(t).URL()
+	address := serve(t, func(cfg *dev.Config) {
+		var err error
+		if cfg.Links, err = web.ParseLinks([]string{"traces=https://traces.example/{label.trace}/{label.user}"}); err != nil {
+			t.Fatal(err)
+		}
+	}).URL()
 	all := strings.Join(hostile, "\n\n")
 	thread, run := `<img src=x onerror=window.ran=7>`, `"><script>window.ran=8</script>`
 	start := func(id string) object {
@@ -43,7 +49,9 @@ func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
 	}
 	content := []object{{"type": "text", "text": all}, {"type": "image", "source": object{"type": "url", "value": "https://evil.example/f.png", "mimeType": "image/png"}}}
 	input := object{"threadId": thread, "runId": run, "messages": []object{{"id": "u" + hostile[0], "role": "user", "content": content}}, "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
-	publish(t, address, thread, run, input,
+	// The agent's name and the labels, which links may hold, come in headers: one line each.
+	by := []string{"Skein-Agent", hostile[1], "Skein-Label-User", hostile[3], "Skein-Label-Trace", "javascript:window.ran=9"}
+	publishAs(t, by, address, thread, run, input,
 		start(run),
 		object{"type": "STEP_STARTED", "stepName": all},
 		object{"type": "REASONING_MESSAGE_START", "messageId": "r", "role": "reasoning"}, object{"type": "REASONING_MESSAGE_CONTENT", "messageId": "r", "delta": all}, object{"type": "REASONING_MESSAGE_END", "messageId": "r"},
@@ -55,13 +63,17 @@ func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
 		object{"type": "CUSTOM", "name": all, "value": all},
 		object{"type": "RUN_ERROR", "message": all, "code": all},
 	)
+	publishAs(t, by, address, thread, "asks", nil, start("asks"), object{"type": "RUN_FINISHED", "threadId": thread, "runId": "asks", "outcome": object{
+		"type": "interrupt", "interrupts": []object{{"id": all, "reason": all, "message": all, "responseSchema": object{all: all}}},
+	}})
 	get(t, address+"/v1/threads/"+url.PathEscape(thread)+"/lineage", func(l struct{ Runs []struct{ Status string } }) bool {
-		return len(l.Runs) == 1 && l.Runs[0].Status == "error"
+		return len(l.Runs) == 2 && l.Runs[0].Status == "error" && l.Runs[1].Status == "interrupted"
 	})
 	b := newBrowser(t)
 	at := "/?thread=" + url.QueryEscape(thread) + "&run=" + url.QueryEscape(run)
 	for _, view := range []struct{ path, ready string }{
-		{"/", "[data-row]"}, {at, ".card.bad"}, {at + "&plain=1", ".card.bad"}, {at + "&zoom=story", ".list .r[aria-current]"}, {at + "&zoom=timeline", ".bar-row"},
+		{"/", "#waits li"}, {"/?q=error:any", "[data-row]"}, {"/?numbers=agent", ".multiples"}, {"/?numbers=label:user", ".multiples"},
+		{"/?thread=" + url.QueryEscape(thread) + "&run=asks", ".card.wait"}, {at, ".card.bad"}, {at + "&plain=1", ".card.bad"}, {at + "&zoom=story", ".list .r[aria-current]"}, {at + "&zoom=timeline", ".bar-row"},
 		{at + "&zoom=raw&at=5", ".list .r[aria-current]"}, {at + "&compare=" + url.QueryEscape(run), ".sides"},
 	} {
 		p := b.tab(address+view.path, 1440, 900, false)

@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"path/filepath"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
 // TestPage_Pictures opens every view, light and dark, wide and as on a phone, and takes its picture (SKEIN_TEST_PICTURES says where).
@@ -17,40 +19,46 @@ func TestPage_Pictures(t *testing.T) {
 		name, path, ready string
 		width, height     int64
 		dark              bool
+		click             string
 	}{
-		{"threads-light", "/", "[data-row]", 1440, 900, false},
-		{"threads-dark", "/", "[data-row]", 1440, 900, true},
-		{"threads-filter-wrong", "/?q=" + url.QueryEscape("stats:error"), ".reads .bad", 1440, 900, false},
-		{"threads-none", "/?q=nothing-like-it", ".empty h2", 1440, 900, false},
-		{"runs-found", "/?q=" + url.QueryEscape("rewrote:regeneration"), "[data-row]", 1440, 900, false},
-		{"runs-none-dark", "/?q=" + url.QueryEscape(`words:"no such words"`), ".empty h2", 1440, 900, true},
-		{"threads-phone", "/", "[data-row]", 390, 844, false},
-		{"thread-light", trip("&run=ask"), ".msg", 1440, 900, false},
-		{"thread-scrub", trip("&run=ask&at=16"), ".msg.now, .note", 1440, 900, false},
-		{"thread-story-dark", trip("&run=ask&zoom=story"), ".list .r[aria-current]", 1440, 900, true},
-		{"thread-timeline", trip("&run=ask&zoom=timeline"), ".bar-row", 1440, 900, false},
-		{"thread-raw-dark", trip("&run=ask&zoom=raw&at=9"), ".list .r[aria-current]", 1440, 900, true},
-		{"thread-error-dark", trip("&run=archive"), ".card.bad", 1440, 900, true},
-		{"thread-running", trip("&run=now"), ".msg", 1440, 900, false},
-		{"thread-lanes", trip("&run=ask&lanes=3"), ".msg", 1440, 900, false},
-		{"thread-fan", trip("&run=again-1&bundle=again-1"), ".msg", 1440, 900, false},
-		{"thread-1024", trip("&run=ask"), ".msg", 1024, 768, false},
-		{"thread-phone-run", trip("&run=ask"), ".msg", 390, 844, false},
-		{"thread-phone-branches", trip("&run=ask&pane=graph"), ".grow-row", 390, 844, false},
-		{"thread-phone-state", trip("&run=ask&pane=state"), ".tree", 390, 844, true},
-		{"thread-phone-timeline-dark", trip("&run=ask&zoom=timeline"), ".bar-row", 390, 844, true},
-		{"numbers-light", "/?numbers=agent", ".multiples .cell", 1440, 900, false},
-		{"numbers-tables-dark", "/?numbers=status&range=48h&tables=runs,tokens,duration", ".tablebox td", 1440, 900, true},
-		{"numbers-phone", "/?numbers=agent&range=30d", ".multiples .cell", 390, 844, false},
-		{"compare-light", trip("&run=no&compare=yes"), ".pair", 1440, 900, false},
-		{"compare-dark", trip("&run=edited&compare=ask"), ".pair", 1440, 900, true},
-		{"compare-phone", trip("&run=no&compare=yes"), ".pair", 390, 844, false},
+		{"thread-keys", trip("&run=ask"), ".msg", 1440, 900, false, `[aria-label="Keyboard shortcuts"]`},
+		{"thread-badge-dark", trip("&run=guess"), ".facts .badge", 1440, 900, true, ".facts .badge"},
+		{"threads-light", "/", "[data-row]", 1440, 900, false, ""},
+		{"threads-dark", "/", "[data-row]", 1440, 900, true, ""},
+		{"threads-filter-wrong", "/?q=" + url.QueryEscape("stats:error"), ".reads .bad", 1440, 900, false, ""},
+		{"threads-none", "/?q=nothing-like-it", ".empty h2", 1440, 900, false, ""},
+		{"runs-found", "/?q=" + url.QueryEscape("rewrote:regeneration"), "[data-row]", 1440, 900, false, ""},
+		{"runs-none-dark", "/?q=" + url.QueryEscape(`words:"no such words"`), ".empty h2", 1440, 900, true, ""},
+		{"threads-phone", "/", "[data-row]", 390, 844, false, ""},
+		{"thread-light", trip("&run=ask"), ".msg", 1440, 900, false, ""},
+		{"thread-scrub", trip("&run=ask&at=16"), ".msg.now, .note", 1440, 900, false, ""},
+		{"thread-story-dark", trip("&run=ask&zoom=story"), ".list .r[aria-current]", 1440, 900, true, ""},
+		{"thread-timeline", trip("&run=ask&zoom=timeline"), ".bar-row", 1440, 900, false, ""},
+		{"thread-raw-dark", trip("&run=ask&zoom=raw&at=9"), ".list .r[aria-current]", 1440, 900, true, ""},
+		{"thread-error-dark", trip("&run=archive"), ".card.bad", 1440, 900, true, ""},
+		{"thread-running", trip("&run=now"), ".msg", 1440, 900, false, ""},
+		{"thread-lanes", trip("&run=ask&lanes=3"), ".msg", 1440, 900, false, ""},
+		{"thread-fan", trip("&run=again-1&bundle=again-1"), ".msg", 1440, 900, false, ""},
+		{"thread-1024", trip("&run=ask"), ".msg", 1024, 768, false, ""},
+		{"thread-phone-run", trip("&run=ask"), ".msg", 390, 844, false, ""},
+		{"thread-phone-branches", trip("&run=ask&pane=graph"), ".grow-row", 390, 844, false, ""},
+		{"thread-phone-state", trip("&run=ask&pane=state"), ".tree", 390, 844, true, ""},
+		{"thread-phone-timeline-dark", trip("&run=ask&zoom=timeline"), ".bar-row", 390, 844, true, ""},
+		{"numbers-light", "/?numbers=agent", ".multiples .cell", 1440, 900, false, ""},
+		{"numbers-tables-dark", "/?numbers=status&range=48h&tables=runs,tokens,duration", ".tablebox td", 1440, 900, true, ""},
+		{"numbers-phone", "/?numbers=agent&range=30d", ".multiples .cell", 390, 844, false, ""},
+		{"compare-light", trip("&run=no&compare=yes"), ".pair", 1440, 900, false, ""},
+		{"compare-dark", trip("&run=edited&compare=ask"), ".pair", 1440, 900, true, ""},
+		{"compare-phone", trip("&run=no&compare=yes"), ".pair", 390, 844, false, ""},
 	} {
 		t.Run(view.name, func(t *testing.T) {
 			p := b.tab(address+view.path, view.width, view.height, view.dark)
 			p.t = t
 			p.wait(view.ready)
 			p.until("!document.body.innerText.includes('Reading')")
+			if view.click != "" {
+				p.run(chromedp.Click(view.click, chromedp.ByQuery))
+			}
 			p.shoot(filepath.Join(folder, view.name+".png"))
 			if wide := eval[int64](p, "document.documentElement.scrollWidth"); wide > view.width {
 				t.Errorf("the view is %d wide on a screen of %d", wide, view.width)
