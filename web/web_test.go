@@ -126,7 +126,7 @@ func TestParseLinks_TakesHTTPSWithAFixedHost(t *testing.T) {
 	} {
 		if links, err := web.ParseLinks([]string{bad}); err == nil {
 			t.Errorf("%q gives %v", bad, links)
-		} else if err != nil && !strings.Contains(err.Error(), "NAME=URL") {
+		} else if !strings.Contains(err.Error(), "NAME=URL") {
 			t.Errorf("%q: %v does not say what to write", bad, err)
 		}
 	}

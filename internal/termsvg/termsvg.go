@@ -24,6 +24,9 @@ type style struct {
 	bold, dim bool
 }
 
+// Row is what one line of a terminal shows.
+type Row []cell
+
 type cell struct {
 	r rune
 	style
@@ -39,8 +42,8 @@ var strokes = map[rune]string{'│': "ud", '─': "lr", '╮': "ld", '╭': "rd"
 
 // Screen returns what a terminal of so many columns shows of an output, longer lines wrapped. It knows carriage returns, erasing to the end of the line (CSI K) and
 // colours (CSI m); any other escape sequence is an error.
-func Screen(output string, columns int) ([][]cell, error) {
-	rows, row, now := [][]cell{}, []cell(nil), style{}
+func Screen(output string, columns int) ([]Row, error) {
+	rows, row, now := []Row{}, Row(nil), style{}
 	column := 0
 	for rest := output; rest != ""; {
 		if strings.HasPrefix(rest, "\x1b[") {
@@ -107,7 +110,7 @@ func (s style) after(sgr string) style {
 }
 
 // Text returns a row's characters.
-func Text(row []cell) string {
+func Text(row Row) string {
 	var b strings.Builder
 	for _, c := range row {
 		b.WriteRune(c.r)
@@ -116,7 +119,7 @@ func Text(row []cell) string {
 }
 
 // Write draws rows on a screen of so many columns. Title is for those who do not see the picture.
-func Write(w io.Writer, rows [][]cell, columns int, title string) error {
+func Write(w io.Writer, rows []Row, columns int, title string) error {
 	var b bytes.Buffer
 	width, height := float64(columns)*cellWidth+2*margin, len(rows)*cellHeight+2*margin
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %.0f %d" role="img" aria-label="%s">`+"\n", width, height, width, height, html.EscapeString(title))
@@ -142,7 +145,7 @@ func Write(w io.Writer, rows [][]cell, columns int, title string) error {
 }
 
 // draw writes cells of one style, whose upper left corner is at x and y: one line, or a text.
-func draw(b *bytes.Buffer, cells []cell, x, y float64) {
+func draw(b *bytes.Buffer, cells Row, x, y float64) {
 	text := Text(cells)
 	if strings.TrimSpace(text) == "" {
 		return

@@ -45,7 +45,7 @@ var toured fixture
 func (f *fixture) address(t *testing.T) string {
 	t.Helper()
 	if f.server == nil {
-		folder, err := os.MkdirTemp("", "skein-page-")
+		folder, err := os.MkdirTemp("", "skein-page-") //nolint:usetesting // it outlives the test that makes it
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -257,7 +257,7 @@ type sent struct {
 // produce writes records to Kafka, which is quicker than a request for each run.
 func produce(t *testing.T, s *dev.Server, log map[string][]sent) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.Broker()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.Broker())) //nolint:forbidigo // a producer from outside, as a user has it
 	if err != nil {
 		t.Fatal(err)
 	}
