@@ -382,6 +382,7 @@ func TestPage_KeysAndLinks(t *testing.T) {
 	p.run(chromedp.KeyEvent(kb.Escape))
 	p.until(`!document.querySelector("dialog[open]")`)
 	at("1")
+	p.wait(".facts a.tool")
 	links := eval[[]string](p, `[...document.querySelectorAll(".facts a.tool")].map((a) => a.href + " " + a.rel)`)
 	if want := []string{"https://traces.example/7c0ffee%2F1?thread=trip-planner noopener noreferrer"}; !slices.Equal(links, want) {
 		t.Errorf("links %q, want %q: one that needs a label which the run has not is none", links, want)
