@@ -78,10 +78,12 @@ func (c *call) newStream(ctx context.Context, runID string, from cursor) (*strea
 func (s *stream) serve() error {
 	defer s.close()
 	done := false
-	err := s.load.inTurn(s.ctx, func() (err error) {
-		done, err = s.recorded()
-		return err
-	})
+	err := s.patiently(func() error {
+		return s.load.inTurn(s.ctx, func() (err error) {
+			done, err = s.recorded()
+			return err
+		})
+	}, store.ErrNotFound)
 	if err != nil {
 		return s.fallBack(err)
 	} else if done {

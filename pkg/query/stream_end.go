@@ -68,7 +68,7 @@ var errErased = &endError{
 // that has sent none.
 func (s *stream) erased() error {
 	switch {
-	case !s.out.begun && !s.from.joins():
+	case s.resumes() || !s.out.begun && !s.from.joins():
 		return &refusal{status: http.StatusGone, detail: erasedDetail}
 	case s.playing == nil && s.begun < 0: // nothing was sent; later events belong to a new thread
 		thread, err := live.New(s.threadID, nil, s.through, &recordsOfThread{stream: s})
