@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,9 +86,6 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	if !strings.Contains(stderr, "HTTP API on http://127.0.0.1:") {
 		t.Errorf("it does not say where the API listens: %s", stderr)
 	}
-	if sample, said := readmeSample(t), masked(stderr+"\n"+first); !strings.Contains(said, sample[0]) || !strings.Contains(said, sample[1]) {
-		t.Errorf("README shows\n%s\n%s\nand the demo says\n%s", sample[0], sample[1], said)
-	}
 	if picture := strings.Index(first, demo.Branched+": "); picture < 0 || strings.Contains(first[picture:], "THREAD") || strings.HasSuffix(first, "state\n  {}\n") {
 		t.Errorf("the picture is not what is printed last:\n%s", first)
 	}
@@ -151,26 +145,6 @@ func tellsItsStory(t *testing.T, lineages map[string]string) {
 		}
 	}
 }
-
-// readmeSample is what README shows of the demo: what it says first, and the first picture, whole.
-func readmeSample(t *testing.T) [2]string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, found := strings.Cut(string(text), "```text\n")
-	block, _, closed := strings.Cut(block, "```")
-	said, picture, split := strings.Cut(block, "\n…\n")
-	if !found || !closed || !split || !strings.HasPrefix(picture, demo.Branched+": ") {
-		t.Fatalf("README's first block is not the demo: %s", block)
-	}
-	return [2]string{said + "\n", "\n" + masked(picture)}
-}
-
-var timeOfDay = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
-
-func masked(s string) string { return timeOfDay.ReplaceAllString(s, "TIME") }
 
 // A demo that was cut off anywhere is finished by the next one, and nothing is there twice.
 func TestDemo_ACutOneIsFinished(t *testing.T) {
