@@ -37,12 +37,13 @@ WITH
     lower(hex(sipHash128(thread, 'run'))) AS root,
     toDateTime64('2026-09-01 00:00:00', 3, 'UTC') + toIntervalMillisecond(sipHash64(thread, 'start') %% 7776000000 + turn * 60000) AS start,
     lower(hex(sipHash128(number, 'sha')) || hex(sipHash128(number, 'sha2'))) AS sha,
-    number * 100 AS first,
+    toUnixTimestamp64Milli(start) - 1788220800000 AS first, -- offsets grow with time
+    toInt32(sipHash64(thread, 'p') %% 12) AS part,
     toInt64(sipHash64(number, 'd') %% 60000) AS duration
 SELECT
     t, th, r, number, p, if(turn = 0, 'none', 'content'), root, root, p, turn, 'finished', 'agent-' || toString(sipHash64(thread, 'a') %% 20),
     start, start + toIntervalMillisecond(duration), start + toIntervalMillisecond(duration), duration, toInt64(duration / 10),
-    0, first, first + 60, 60, turn * 2 + 2,
+    part, first, first + 60, 60, turn * 2 + 2,
     map('RUN_STARTED', 1, 'TEXT_MESSAGE_CHUNK', 50, 'RUN_FINISHED', 1), map('RUN_STARTED', 90, 'TEXT_MESSAGE_CHUNK', 5000, 'RUN_FINISHED', 60),
     ['large'], [toInt64(sipHash64(number, 'i') %% 9000)], [toInt64(sipHash64(number, 'o') %% 900)],
     toInt64(sipHash64(number, 'i') %% 9000), toInt64(sipHash64(number, 'o') %% 900), 1, substring(sha, 1, 16),
@@ -104,11 +105,13 @@ func analyticsOf(b *testing.B, total, parts int) {
 	began := time.Now()
 	// A statement is made in one block of the server's, so that merges do not take it away: they are stopped.
 	execute(b, c, "SYSTEM STOP MERGES runs")
+	execute(b, c, "SYSTEM STOP MERGES runs_by_time")
 	for p := range parts {
 		from, to := total*p/parts, total*(p+1)/parts
 		// The turns of a thread come in different parts, as they do where a thread goes on for hours.
 		execute(b, c, fmt.Sprintf(generateRuns, from, to-from, total/10)+fmt.Sprintf(" SETTINGS max_block_size = %d, min_insert_block_size_rows = %d, min_insert_block_size_bytes = 0, max_insert_threads = 1, max_threads = 1", to-from, to-from))
 	}
+	b.Logf("runs_by_time: %s bytes a run", value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs_by_time' AND active"))
 	b.Logf("%d runs in %.0f s, in %s parts, %s bytes a run", total, time.Since(began).Seconds(),
 		value(b, c, "SELECT toString(count()) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"),
 		value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"))
@@ -145,6 +148,13 @@ func analyticsOf(b *testing.B, total, parts int) {
 			tenant, thread := next()
 			runs, err := s.Lineage(ctx, tenant, thread)
 			return tenRuns(len(runs), err)
+		})
+	})
+	b.Run("last 24 hours of all tenants", func(b *testing.B) {
+		const question = "SELECT tenant, status, count() AS runs, quantile(0.95)(duration_ms) AS p95 FROM v_runs_by_time " +
+			"WHERE started_at >= '2026-10-30 00:00:00' AND started_at < '2026-10-31 00:00:00' GROUP BY tenant, status ORDER BY runs DESC"
+		measure(b, c, func(ctx context.Context) error {
+			return askOver(ctx, server.Addr+"/?"+url.Values{"database": {server.Database}}.Encode(), question)
 		})
 	})
 	searches(b, c, s)

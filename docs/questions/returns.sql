@@ -3,7 +3,7 @@ SELECT first_day, dateDiff('day', first_day, day) AS days_later, count() AS thre
 FROM
 (
     SELECT thread_id, toDate(min(started_at)) AS first_day, arrayJoin(groupUniqArray(toDate(started_at))) AS day
-    FROM v_runs
+    FROM v_runs_by_time
     WHERE tenant = {tenant:String} AND started_at >= {from:DateTime64(3, 'UTC')} AND started_at < {to:DateTime64(3, 'UTC')}
     GROUP BY thread_id
 )

@@ -2,6 +2,7 @@ package search
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -25,12 +26,13 @@ const (
 	ParamError   = "error"
 	ParamRewrote = "rewrote"
 	ParamPrefix  = "prefix"
+	ParamDepth   = "depth"
 	ParamWords   = "words"
 )
 
 // FilterParams are the parameters of a filter. ParamLabel may be given more than once.
 var FilterParams = []string{
-	ParamSince, ParamUntil, ParamStatus, ParamAgent, ParamUser, ParamLabel, ParamTool, ParamModel, ParamError, ParamRewrote, ParamPrefix, ParamWords,
+	ParamSince, ParamUntil, ParamStatus, ParamAgent, ParamUser, ParamLabel, ParamTool, ParamModel, ParamError, ParamRewrote, ParamDepth, ParamPrefix, ParamWords,
 }
 
 // The limits of a filter's values.
@@ -66,11 +68,15 @@ type Filter struct {
 	Model        string    // the run reported tokens of it
 	Error        string    // the code of the run's RUN_ERROR, or ErrorAny
 	Rewrote      string    // Regeneration or Edit
+	Depth        *Depth    // nil: any
 	Prefix       string    // of the thread's id
 	// Words must all occur in the text of one message that the run added or that its input brought, whatever their case. Messages of
 	// runs that are still running are not searched.
 	Words []string
 }
+
+// Depth bounds a run's distance from its root, both ends included.
+type Depth struct{ Min, Max int }
 
 // LabelIs demands a label, and its value unless Any.
 type LabelIs struct {
@@ -138,6 +144,9 @@ func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 	default:
 		return f, &ParameterError{ParamRewrote, Regeneration + " or " + Edit, f.Rewrote}
 	}
+	if f.Depth, err = parseDepth(q.Get(ParamDepth)); err != nil {
+		return f, err
+	}
 	if text := q.Get(ParamWords); text != "" {
 		f.Words = strings.Fields(text)
 		long := func(w string) bool { return utf8.RuneCountInString(w) > maxWord }
@@ -146,6 +155,34 @@ func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 		}
 	}
 	return f, nil
+}
+
+// maxDepth is the greatest depth that a store can hold.
+const maxDepth = math.MaxInt32
+
+// parseDepth reads N or FROM:TO, of which either may be left out.
+func parseDepth(text string) (*Depth, error) {
+	if text == "" {
+		return nil, nil
+	}
+	bad := &ParameterError{ParamDepth, "a number of runs from the root such as 0, or a range such as 3:, :5 or 3:5", text}
+	number := func(text string, fallback int) (int, bool) {
+		if text == "" {
+			return fallback, true
+		}
+		n, err := strconv.ParseUint(text, 10, 31)
+		return int(n), err == nil
+	}
+	from, to, is := strings.Cut(text, ":")
+	if !is {
+		to = from
+	}
+	low, ok := number(from, 0)
+	high, okHigh := number(to, maxDepth)
+	if !ok || !okHigh || low > high || text == ":" {
+		return nil, bad
+	}
+	return &Depth{low, high}, nil
 }
 
 func parseLabels(q url.Values) ([]LabelIs, error) {

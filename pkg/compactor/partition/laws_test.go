@@ -200,6 +200,7 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 	got.checkTold()
 	got.checkHeads()
 	sealed := map[string]int{}
+	starts := map[string]time.Time{}
 	for _, m := range got.runs {
 		if m.Value == nil || header(m, record.HeaderKind) != string(record.KindRun) {
 			continue
@@ -207,6 +208,13 @@ func sameHowever(t *testing.T, rng *rand.Rand, want *sim, change func(*Config)) 
 		r, err := record.DecodeRun(m.Value)
 		if err != nil {
 			t.Fatal(err)
+		}
+		// ClickHouse sorts runs by start, and relies on this (docs/adr/017-runs-by-time.md).
+		if life := fmt.Sprintf("%s/%s of %d", r.ThreadID, r.RunID, r.Raw.First); r.Raw.Events > 0 {
+			if at, has := starts[life]; has && !at.Equal(r.StartedAt) {
+				t.Errorf("%s started at %s, and in a later record at %s", life, at, r.StartedAt)
+			}
+			starts[life] = r.StartedAt
 		}
 		if r.Status.Sealed() || r.Closed { // an id may come again in another life of its thread
 			sealed[fmt.Sprintf("%s/%s of %d", r.ThreadID, r.RunID, r.Raw.First)]++

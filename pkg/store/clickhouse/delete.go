@@ -68,7 +68,7 @@ func (s *Store) delete(ctx context.Context, deletions []*deletion) error {
 }
 
 // contentTables are the tables with rows of runs, that of runs last.
-var contentTables = []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs"}
+var contentTables = []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs_by_time", "runs"}
 
 func (s *Store) deleteRows(ctx context.Context, table string, d *deletion) error {
 	ctx, cancel := s.writing(ctx, nil)

@@ -16,7 +16,7 @@ const (
 )
 
 // internalTables are of no use to those who ask questions.
-const internalTables = "'schema_migrations', 'sources'"
+const internalTables = "'schema_migrations', 'sources', 'runs_to_time'"
 
 func TestDocs_DescribeEveryColumnAsTheSchemaDoes(t *testing.T) {
 	s := open(t)

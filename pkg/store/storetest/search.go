@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -197,6 +198,7 @@ func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
 	case !f.Since.IsZero() && run.StartedAt.Before(f.Since), !f.Until.IsZero() && !run.StartedAt.Before(f.Until),
 		len(f.Statuses) > 0 && !slices.Contains(f.Statuses, run.Status),
 		f.Agent != "" && run.Agent != f.Agent,
+		f.Depth != nil && (run.Depth < f.Depth.Min || run.Depth > f.Depth.Max),
 		!strings.HasPrefix(run.ThreadID, f.Prefix),
 		f.Rewrote != "" && rewrote(all, run) != f.Rewrote,
 		f.Error == search.ErrorAny && run.Status != record.StatusError:
@@ -233,7 +235,7 @@ func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
 func someFilter(r *rand.Rand) search.Filter {
 	var f search.Filter
 	for range r.IntN(4) {
-		switch r.IntN(11) {
+		switch r.IntN(12) {
 		case 0:
 			f.Since = epoch.Add(time.Duration(r.IntN(20*24)) * time.Hour)
 		case 1:
@@ -254,6 +256,8 @@ func someFilter(r *rand.Rand) search.Filter {
 			f.Rewrote = pick(r, search.Regeneration, search.Edit)
 		case 9:
 			f.Prefix = pick(r, "a", "ab", "b%", "%", "ü")
+		case 11:
+			f.Depth = pick(r, &search.Depth{Max: 0}, &search.Depth{Min: 1, Max: 1}, &search.Depth{Min: 1, Max: math.MaxInt32})
 		case 10:
 			f.Words = [][]string{{"paris"}, {"ÉCLAIR"}, {"100%"}, {"is", "PARIS"}, {`"please"`}, {"e_t"}, {"hidden"}, {"late"}}[r.IntN(8)]
 		}

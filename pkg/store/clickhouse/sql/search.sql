@@ -3,15 +3,18 @@
 SELECT
     thread_id, run_id, head, {{if .Whole}}record{{else}}''{{end}} AS whole, {{.Key}} AS sort_key,
     labels, time_to_first_token_ms, models, input_tokens, output_tokens, tool_calls, open_interrupts
-FROM runs FINAL
-PREWHERE tenant = {tenant:String} AND (thread_id, run_id) IN (
-    SELECT thread_id, run_id
-    FROM runs FINAL
+FROM {{template "table" .}} FINAL
+PREWHERE {{template "key" .}} IN (
+    SELECT {{template "key" .}}
+    FROM {{template "table" .}} FINAL
     WHERE {{template "selected" .}}
-    {{- if .After}}
+    {{- if .After}}{{if and .ByStart (not .Ascending)}}
+      AND started_at <= fromUnixTimestamp64Milli({key:Int64}, 'UTC'){{end}}
       AND ({{.Key}}, thread_id, run_id) {{if .Ascending}}>{{else}}<{{end}} ({key:Int64}, {after_thread:String}, {after_run:String})
     {{- end}}
     ORDER BY {{.Key}} {{.Direction}}, thread_id {{.Direction}}, run_id {{.Direction}}
     LIMIT {limit:UInt32})
 ORDER BY {{.Key}} {{.Direction}}, thread_id {{.Direction}}, run_id {{.Direction}}
 LIMIT {limit:UInt32}
+
+{{- define "key"}}{{if .ByThread}}(tenant, thread_id, run_id){{else}}(toDate32(started_at), tenant, run_hash){{end}}{{end}}

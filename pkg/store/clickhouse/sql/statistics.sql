@@ -8,7 +8,7 @@ FROM (
         {{$d}} AS d{{$i}},{{end}}
         thread_id, run_id, status, open_interrupts, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens,
         duration_ms, time_to_first_token_ms, tool_calls, tool_calls_sum
-    FROM runs FINAL
+    FROM {{template "table" .Selection}} FINAL
     WHERE {{template "selected" .Selection}}) AS r
 {{- if .Failures}}
 LEFT JOIN (

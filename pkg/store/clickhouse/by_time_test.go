@@ -1,0 +1,94 @@
+package clickhouse
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
+	"github.com/skeinhq/skein/pkg/store"
+)
+
+// byTime are the runs that v_runs_by_time has, and those that a search finds, newest first.
+func byTime(t *testing.T, s *Store, tenant string) (view, found string) {
+	t.Helper()
+	view = text(t, s, "SELECT arrayStringConcat(groupArray(run_id || '@' || toString(version)), ' ') FROM "+
+		"(SELECT * FROM v_runs_by_time WHERE tenant = '"+tenant+"' ORDER BY started_at DESC, run_id DESC)")
+	page, err := s.Search(t.Context(), tenant, search.Query{Sort: search.SortStarted, Limit: 100, Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, r := range page.Runs {
+		ids = append(ids, r.RunID)
+	}
+	return view, strings.Join(ids, " ")
+}
+
+// A run has one row in the order of time: also where its start changes, as that of a run does whose input came first, and where an older record
+// comes behind its tombstone. An id that comes again is a run again.
+func TestRunsByTime_HasEachRunOnce(t *testing.T) {
+	s := open(t)
+	for _, table := range []string{"runs", "runs_by_time"} {
+		if err := s.exec(t.Context(), "SYSTEM STOP MERGES "+table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(version int64, run string, first int64, start time.Time) store.Entry {
+		e := sealedEntry(version)
+		e.RunID = run
+		e.Run.Raw.First, e.Run.StartedAt = first, start
+		return e
+	}
+	gone := func(version int64, run string) store.Entry {
+		return store.Entry{Partition: 3, Version: version, Tenant: "t", ThreadID: "th", RunID: run}
+	}
+	early := at(1, "moved", 10, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	early.Run.Status = record.StatusRunning
+	other := at(2, "erased", 20, epochDay(3))
+	other.Tenant = "another" // has the ids of what is erased below
+	for _, batch := range [][]store.Entry{
+		{early, at(2, "erased", 20, epochDay(3)), other, at(3, "reborn", 30, epochDay(4))},
+		{at(4, "moved", 10, epochDay(5)), gone(5, "erased"), gone(6, "reborn"), gone(7, "late")},
+		{at(2, "erased", 20, epochDay(3)), at(6, "late", 40, epochDay(6))}, // by an indexer that does not know of the tombstones
+		{at(8, "reborn", 50, epochDay(7))},
+	} {
+		if err := s.Write(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	view, found := byTime(t, s, "t")
+	if view != "reborn@8 moved@4" || found != "reborn moved" {
+		t.Errorf("the view has %q, a search finds %q", view, found)
+	}
+	if view, found = byTime(t, s, "another"); view != "erased@2" || found != "erased" {
+		t.Errorf("of another tenant the view has %q, a search finds %q", view, found)
+	}
+}
+
+func epochDay(n int) time.Time { return time.Date(2026, 9, n, 0, 0, 0, 0, time.UTC) }
+
+// A database from before migration 8 has its runs in the order of time once it is migrated.
+func TestMigrate_FillsRunsByTime(t *testing.T) {
+	s := open(t)
+	for _, statement := range []string{"DROP VIEW v_runs_by_time", "DROP VIEW runs_to_time", "DROP TABLE runs_by_time", "DELETE FROM schema_migrations WHERE version >= 8"} {
+		if err := s.exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, _ := talks(t, 8)
+	if err := s.Write(t.Context(), entries[:40]); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const columns = "run_id, thread_id, depth, status, agent, labels, error_code, started_at, duration_ms, event_bytes, anomalies, input_tokens, version"
+	if n := text(t, s, "SELECT toString(count()) FROM (SELECT "+columns+" FROM v_runs EXCEPT SELECT "+columns+" FROM v_runs_by_time)"); n != "0" {
+		t.Errorf("%s runs are not in v_runs_by_time as v_runs has them", n)
+	}
+	if a, b := text(t, s, "SELECT toString(count()) FROM v_runs"), text(t, s, "SELECT toString(count()) FROM v_runs_by_time"); a != b || a == "0" {
+		t.Errorf("%s runs, %s of them in the order of time", a, b)
+	}
+}
