@@ -23,19 +23,20 @@ import (
 const analyticsRuns = "SKEIN_BENCH_RUNS"
 
 // generateRuns makes runs of ten a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part.
-// Ids and hashes are random, as those of agents are, so that they do not compress. The first turns of all threads come first.
+// Ids and hashes are random, as those of agents are, so that they do not compress. Parts are ranges of time, as those of a server are.
 const generateRuns = `
 INSERT INTO runs (tenant, thread_id, run_id, version, parent_run_id, parent_by, branch_id, root_run_id, base, depth, status, agent,
     started_at, ended_at, updated_at, duration_ms, time_to_first_token_ms, raw_partition, raw_first, raw_next, raw_events, message_count,
     events, event_bytes, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, facts, asked, head, record)
 WITH
-    number %% %[3]d AS thread, intDiv(number, %[3]d) AS turn,
+    -- Runs come in the order of time. A thread has ten turns, a twelfth of all time apart, so that they lie in ten parts.
+    number %% 10 AS turn, intDiv(number, 10) AS slot, (slot + %[3]d - turn * intDiv(%[3]d, 12)) %% %[3]d AS thread,
     'tenant-' || toString(toUInt32(pow(200, (sipHash64(thread, 't') %% 1000) / 1000))) AS t,
     lower(hex(sipHash128(thread, 'thread'))) AS th,
-    lower(hex(sipHash128(number, 'run'))) AS r,
-    if(turn = 0, '', lower(hex(sipHash128(number - %[3]d, 'run')))) AS p,
-    lower(hex(sipHash128(thread, 'run'))) AS root,
-    toDateTime64('2026-09-01 00:00:00', 3, 'UTC') + toIntervalMillisecond(sipHash64(thread, 'start') %% 7776000000 + turn * 60000) AS start,
+    lower(hex(sipHash128(thread * 10 + turn, 'run'))) AS r,
+    if(turn = 0, '', lower(hex(sipHash128(thread * 10 + turn - 1, 'run')))) AS p,
+    lower(hex(sipHash128(thread * 10, 'run'))) AS root,
+    toDateTime64('2026-09-01 00:00:00', 3, 'UTC') + toIntervalMillisecond(intDiv(slot * 7776000000, %[3]d) + sipHash64(number, 'start') %% 60000) AS start,
     lower(hex(sipHash128(number, 'sha')) || hex(sipHash128(number, 'sha2'))) AS sha,
     toUnixTimestamp64Milli(start) - 1788220800000 AS first, -- offsets grow with time
     toInt32(sipHash64(thread, 'p') %% 12) AS part,

@@ -14,6 +14,7 @@ import (
 	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/store"
+	"github.com/skeinhq/skein/pkg/store/clickhouse"
 )
 
 func stage() app.Stage {
@@ -39,6 +40,9 @@ each with an --instance-id of its own.`,
 			}
 			if err := settings.config(p.Kafka()).Validate(); err != nil {
 				return app.Usagef("%w", err)
+			}
+			if settings.purge < time.Minute {
+				return app.Usagef("--purge-within must be at least 1m, not %v", settings.purge)
 			}
 			return settings.store.Check()
 		},
@@ -74,6 +78,9 @@ each with an --instance-id of its own.`,
 			p.Admin.AddCheck("index", func(context.Context) error { return s.Ready() })
 			p.Admin.AddRemark("versions", func(context.Context) error { return s.CheckVersions() })
 			p.Admin.AddBeat("indexer", s.Turned)
+			if ch, is := st.(*clickhouse.Store); is {
+				p.Group.Go(ctx, "purge", func(ctx context.Context) error { return ch.KeepSweeping(ctx, settings.purge, p.Logger) })
+			}
 			p.Group.Go(ctx, "indexer", s.Run)
 			return nil
 		},
@@ -88,6 +95,7 @@ type settings struct {
 	store    stores.Choice
 	maxDelay time.Duration
 	instance string
+	purge    time.Duration
 	flags    *pflag.FlagSet
 }
 
@@ -97,6 +105,8 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.StringVar(&s.instance, "instance-id", "", "unique `NAME` of this process in the group, the same after a restart; by default the host name")
 	f.DurationVar(&s.maxDelay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay,
 		fmt.Sprintf("how long to collect records before writing them; with --sqlite, %v by default", sqliteDelay))
+	f.DurationVar(&s.purge, "purge-within", clickhouse.DefaultSweepEvery,
+		"how soon ClickHouse must begin to remove erased rows from disk; it hides them at once. Removing rewrites the parts that held them")
 }
 
 // config returns the indexer's configuration. A --max-delay that is set counts with either store.

@@ -38,8 +38,10 @@ type erasureAnswer struct {
 	// CompactedBy and RawGoneBy are by when Kafka's brokers must have dropped the bytes: of derived topics, of
 	// raw events and dead letters. Absent before ErasedAt is there, where the topics set no bound, and where
 	// the brokers do not tell their settings.
-	CompactedBy *time.Time      `json:"compactedBy,omitempty"`
-	RawGoneBy   *time.Time      `json:"rawGoneBy,omitempty"`
+	CompactedBy *time.Time `json:"compactedBy,omitempty"`
+	RawGoneBy   *time.Time `json:"rawGoneBy,omitempty"`
+	// IndexPurged: the index has removed the bytes as well. Until then they are hidden there from every reader.
+	IndexPurged bool            `json:"indexPurged"`
 	IndexedTo   record.Position `json:"indexedTo"`
 }
 
@@ -84,6 +86,9 @@ func (c *call) erasure() error {
 		a.IndexedTo = record.Position{Partition: at.Partition, Offset: max(to[at.Partition]-1, 0)}
 		if known && e.Below > at.Offset || to[at.Partition] > at.Offset {
 			a.State = erasureDone
+			if a.IndexPurged, err = c.store.Purged(c.r.Context(), c.tenant, asked.thread); err != nil {
+				return err
+			}
 			if known {
 				a.ErasedAt = &e.At
 				a.CompactedBy = asked.bounds.derived.after(e.At)

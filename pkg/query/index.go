@@ -66,6 +66,10 @@ func (i index) Erasure(ctx context.Context, tenant, thread string) (store.Erasur
 	return marked(i.of.Erasure(ctx, tenant, thread))
 }
 
+func (i index) Purged(ctx context.Context, tenant, thread string) (bool, error) {
+	return marked(i.of.Purged(ctx, tenant, thread))
+}
+
 func (i index) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
 	return marked(i.of.IndexedTo(ctx, tenant))
 }

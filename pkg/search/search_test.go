@@ -2,6 +2,7 @@ package search
 
 import (
 	"errors"
+	"math"
 	"net/url"
 	"os"
 	"reflect"
@@ -27,11 +28,11 @@ func params(t testing.TB, text string) url.Values {
 }
 
 func TestParseFilter_ReadsEveryParameter(t *testing.T) {
-	got, err := ParseFilter(params(t, "since=7d&until=2026-09-17T13:00:00%2B02:00&status=error,abandoned,error&agent=shop&user=ann&label=env%3Dprod%3D1&label=beta&label=a%3D&tool=search&model=large&error=timeout&rewrote=edit&prefix=a%25&words=%20two%20words"), now)
+	got, err := ParseFilter(params(t, "since=7d&until=2026-09-17T13:00:00%2B02:00&status=error,abandoned,error&agent=shop&user=ann&label=env%3Dprod%3D1&label=beta&label=a%3D&tool=search&model=large&error=timeout&rewrote=edit&depth=3:&prefix=a%25&words=%20two%20words"), now)
 	want := Filter{
 		Since: now.AddDate(0, 0, -7), Until: now.Add(-time.Hour), Statuses: []record.Status{record.StatusError, record.StatusAbandoned}, Agent: "shop",
 		Labels: []LabelIs{{"env", "prod=1", false}, {"beta", "", true}, {"a", "", false}, {"user", "ann", false}},
-		Tool:   "search", Model: "large", Error: "timeout", Rewrote: Edit, Prefix: "a%", Words: []string{"two", "words"},
+		Tool:   "search", Model: "large", Error: "timeout", Rewrote: Edit, Depth: &Depth{3, math.MaxInt32}, Prefix: "a%", Words: []string{"two", "words"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
@@ -46,7 +47,7 @@ func TestParse_RefusesNonsense(t *testing.T) {
 	long := strings.Repeat("x", 600)
 	for _, text := range []string{
 		"since=yesterday", "since=-1h", "since=1.5h", "since=d", "since=9999999999d", "since=1969-01-01T00:00:00Z", "until=2300-01-01T00:00:00Z", "until=3s",
-		"status=done", "status=error,", "agent=" + long, "agent=%ff", "tool=" + long, "model=" + long, "error=" + long, "prefix=" + long,
+		"status=done", "status=error,", "agent=" + long, "agent=%ff", "tool=" + long, "model=" + long, "error=" + long, "prefix=" + long, "depth=x", "depth=-1", "depth=:", "depth=5:3", "depth=1:2:3", "depth=99999999999",
 		"label=%3Dx", "label=" + long, "user=" + long, "rewrote=rewound", "words=+", "words=1+2+3+4+5+6+7+8+9", "words=" + long,
 		"sort=cost", "order=up", "limit=0", "limit=1001", "limit=x", "after=!", "after=e30",
 		"label=" + strings.Repeat("a&label=", 17) + "a",

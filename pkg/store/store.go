@@ -163,6 +163,9 @@ type Reader interface {
 	Statistics(ctx context.Context, tenant string, q search.Statistics) (search.Table, error)
 	// Erasure returns the latest erasure of a thread, or ErrNotFound where nothing of it was erased.
 	Erasure(ctx context.Context, tenant, thread string) (Erasure, error)
+	// Purged reports whether the store's files hold nothing any more of what the thread's latest erasure took back, beside ids. A store may hide erased rows
+	// at once and remove them later.
+	Purged(ctx context.Context, tenant, thread string) (bool, error)
 	// IndexedTo returns, per partition of skein.events, the offset up to which events are
 	// indexed: the greater of the partition's position, which holds for every tenant, and the
 	// greatest Raw.Next of the tenant's rows.

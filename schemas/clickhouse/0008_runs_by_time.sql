@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS runs_by_time /* on cluster */
 )
 ENGINE = /* replicated */ReplacingMergeTree(version)
 ORDER BY (toDate32(started_at), tenant, run_hash)
-SETTINGS index_granularity = 512, non_replicated_deduplication_window = 1000
+SETTINGS index_granularity = 256, non_replicated_deduplication_window = 1000
 COMMENT 'Runs by day and tenant, with the columns that questions over time need. Ask v_runs_by_time.';
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS runs_to_time /* on cluster */ TO runs_by_time AS

@@ -47,3 +47,72 @@ func TestWrite_LeavesNoRowOlderThanATombstone(t *testing.T) {
 		}
 	}
 }
+
+// An erased thread leaves the disk: every table, counted without the mask that hides deleted rows.
+func TestSweep_RemovesWhatWasErased(t *testing.T) {
+	s := open(t)
+	erase := func(version int64, thread string) {
+		t.Helper()
+		if err := s.Write(t.Context(), []store.Entry{told(version, thread, "r"), told(version+1, "stays-"+thread, "r")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Write(t.Context(), []store.Entry{
+			{Partition: 3, Version: version + 2, Tenant: "t", ThreadID: thread, RunID: "r"},
+			{Partition: 3, Version: version + 3, Tenant: "t", ThreadID: thread, Erasure: &store.Erasure{Below: 100, At: time.Unix(1, 0)}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	is := func(thread string) bool {
+		t.Helper()
+		gone, err := s.Purged(t.Context(), "t", thread)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return gone
+	}
+	sweep := func(notWithin time.Duration) {
+		t.Helper()
+		if err := s.Sweep(t.Context(), notWithin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const sweeps = "SELECT toString(count()) FROM system.mutations WHERE database = currentDatabase() AND command LIKE '%APPLY DELETED MASK%'"
+	deleted := func() bool {
+		return text(t, s, "SELECT toString(count()) FROM system.mutations WHERE database = currentDatabase() AND NOT is_done") == "0"
+	}
+	erase(10, "gone")
+	until("the deletion does not end", deleted)
+	if is("gone") {
+		t.Error("the rows are gone before anything removed them, so this test shows nothing")
+	}
+	until("the rows stay", func() bool { sweep(0); return is("gone") })
+	for _, table := range contentTables {
+		query := "SELECT toString((countIf(thread_id = 'gone'), countIf(thread_id = 'stays-gone') > 0)) FROM " + table + " WHERE version != 12 SETTINGS apply_deleted_mask = 0"
+		if table == "answers" { // told answers nothing
+			continue
+		}
+		if got := text(t, s, query); got != "(0,1)" {
+			t.Errorf("%s has %s of the erased and of the other thread", table, got)
+		}
+	}
+	until("the removal does not end", deleted)
+	before := text(t, s, sweeps)
+	erase(20, "next")
+	until("the deletion does not end", deleted)
+	sweep(time.Hour)
+	if after := text(t, s, sweeps); after != before {
+		t.Errorf("%s removals within the hour, want %s", after, before)
+	}
+	if is("next") {
+		t.Error("what is not yet removed is said to be gone")
+	}
+}

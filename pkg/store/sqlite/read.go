@@ -250,6 +250,9 @@ func (s *Store) Erasure(ctx context.Context, tenant, thread string) (store.Erasu
 	return e, nil
 }
 
+// Purged implements store.Reader. What is deleted is overwritten (secure_delete) before Write returns.
+func (s *Store) Purged(ctx context.Context, _, _ string) (bool, error) { return true, ctx.Err() }
+
 // IndexedTo implements store.Reader.
 func (s *Store) IndexedTo(ctx context.Context, tenant string) (map[int32]int64, error) {
 	to := map[int32]int64{}
