@@ -7,8 +7,8 @@
 
 CREATE TABLE IF NOT EXISTS runs_by_time /* on cluster */
 (
-    tenant                 String COMMENT 'the tenant',
-    raw_partition          Int32 COMMENT 'partition of skein.events',
+    tenant                 String COMMENT 'the tenant' CODEC(ZSTD(1)),
+    raw_partition          Int32 COMMENT 'partition of skein.events' CODEC(ZSTD(1)),
     raw_first              Int64 COMMENT 'offset of the first event' CODEC(ZSTD(1)),
     raw_events             Int64 COMMENT 'events that were folded; while there are none, the start may change' CODEC(ZSTD(1)),
     run_hash               UInt64 COMMENT 'sipHash64(tenant, thread_id, run_id)' CODEC(NONE),
