@@ -65,21 +65,29 @@ FROM numbers(%[1]d, %[2]d)`
 //
 //	SKEIN_BENCH_RUNS=5000000 go test ./bench -run '^$' -bench Analytics -benchtime 200x -v -timeout 60m
 func BenchmarkAnalytics(b *testing.B) {
-	total := 500_000
-	if text := os.Getenv(analyticsRuns); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			b.Fatal(err)
-		}
-		total = n
-	}
+	total := analyticsTotal(b)
 	for _, parts := range []int{12, 40} {
 		b.Run(fmt.Sprintf("parts=%d", parts), func(b *testing.B) { analyticsOf(b, total, parts) })
 	}
 }
 
-func analyticsOf(b *testing.B, total, parts int) {
-	server := clickhousetest.Start(b)
+func analyticsTotal(b *testing.B) int {
+	b.Helper()
+	text := os.Getenv(analyticsRuns)
+	if text == "" {
+		return 500_000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// generated is a new database with runs in so many parts.
+func generated(b *testing.B, total, parts int) (server clickhousetest.Server, s *clickhouse.Store, c driver.Conn) {
+	b.Helper()
+	server = clickhousetest.Start(b)
 	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username, Password: server.Password})
 	if err != nil {
 		b.Fatal(err)
@@ -93,7 +101,7 @@ func analyticsOf(b *testing.B, total, parts int) {
 		b.Fatal(err)
 	}
 	host, _ := strings.CutPrefix(server.Addr, "http://")
-	c, err := ch.Open(&ch.Options{Addr: []string{host}, Protocol: ch.HTTP, ReadTimeout: 10 * time.Minute,
+	c, err = ch.Open(&ch.Options{Addr: []string{host}, Protocol: ch.HTTP, ReadTimeout: 10 * time.Minute,
 		Auth: ch.Auth{Database: server.Database, Username: server.Username, Password: server.Password}})
 	if err != nil {
 		b.Fatal(err)
@@ -116,6 +124,11 @@ func analyticsOf(b *testing.B, total, parts int) {
 	b.Logf("%d runs in %.0f s, in %s parts, %s bytes a run", total, time.Since(began).Seconds(),
 		value(b, c, "SELECT toString(count()) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"),
 		value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"))
+	return server, s, c
+}
+
+func analyticsOf(b *testing.B, total, parts int) {
+	server, s, c := generated(b, total, parts)
 	rows, err := c.Query(b.Context(), "SELECT tenant, thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0 GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")
 	if err != nil {
 		b.Fatal(err)
@@ -168,6 +181,57 @@ func analyticsOf(b *testing.B, total, parts int) {
 			measure(b, c, func(ctx context.Context) error {
 				q := url.Values{"database": {server.Database}, "param_tenant": {"tenant-1"}, "param_from": {"2026-10-01 00:00:00"}, "param_to": {"2026-10-31 00:00:00"}}
 				return askOver(ctx, server.Addr+"/?"+q.Encode(), string(text))
+			})
+		})
+	}
+}
+
+// generateMessages makes a question and an answer of each run: 15 to 40 of 30 words, a seventh of them with a number behind it. One run in
+// 20,011 has a word of its own.
+const generateMessages = `
+INSERT INTO messages (tenant, thread_id, run_id, input, idx, version, message_id, role, raw)
+SELECT
+    tenant, thread_id, run_id, input, 0, version, lower(hex(sipHash128(run_id, input))) AS id, if(input = 1, 'user', 'assistant'),
+    concat('{"id":"', id, '","role":"', if(input = 1, 'user', 'assistant'), '","content":"',
+        arrayStringConcat(arrayMap(i -> concat(
+            ['the','weather','in','train','late','ticket','please','order','number','is','was','not','found','we','can','to','of','a','result','search','hotel','paris','tomorrow','morning','price','about','would','like','change','booking'][1 + sipHash64(run_id, input, i) % 30],
+            if(sipHash64(i, run_id, 2) % 7 = 0, lower(hex(toUInt16(pow(65000, (sipHash64(run_id, i) % 1000) / 1000)))), '')), range(toUInt64(15 + sipHash64(run_id, input) % 25))), ' '),
+        if(sipHash64(run_id) % 20011 = 7, ' Zebrastripe', ''), '"}')
+FROM runs ARRAY JOIN [0, 1] AS input`
+
+// BenchmarkAnalyticsMerged says how many bytes a run and a message take once parts are merged, and measures searches for words:
+//
+//	SKEIN_BENCH_RUNS=200000 go test ./bench -run '^$' -bench AnalyticsMerged -benchtime 20x -v -timeout 60m
+func BenchmarkAnalyticsMerged(b *testing.B) {
+	_, s, c := generated(b, analyticsTotal(b), 4)
+	execute(b, c, generateMessages)
+	for _, table := range []string{"runs", "runs_by_time", "messages"} {
+		execute(b, c, "SYSTEM START MERGES "+table)
+		execute(b, c, "OPTIMIZE TABLE "+table+" FINAL")
+		b.Logf("%s: %s", table, value(b, c, "SELECT concat(toString(sum(rows)), ' rows, bytes a row: ', toString(round(sum(data_compressed_bytes) / sum(rows))), ' of data, ', toString(round(sum(secondary_indices_compressed_bytes) / sum(rows))), ' of indexes') "+
+			"FROM system.parts WHERE database = currentDatabase() AND table = '"+table+"' AND active"))
+		b.Logf("  %s", value(b, c, "SELECT arrayStringConcat(groupArray(concat(column, ' ', toString(bytes))), ', ') FROM (SELECT column, round(sum(column_data_compressed_bytes) / sum(rows), 1) AS bytes "+
+			"FROM system.parts_columns WHERE database = currentDatabase() AND table = '"+table+"' AND active GROUP BY column ORDER BY bytes DESC LIMIT 10)"))
+	}
+	for _, m := range []struct{ name, query string }{
+		{"a word of one run in 20,011", "words=zebrastripe"},
+		{"a word that is nowhere", "words=unheard"},
+		{"a word of most messages", "words=ticket"},
+		{"a word of three letters", "words=xyz"},
+	} {
+		b.Run("search "+m.name, func(b *testing.B) {
+			values, err := url.ParseQuery(m.query)
+			if err != nil {
+				b.Fatal(err)
+			}
+			q, err := search.ParseQuery(values, "tenant-1", time.Now())
+			if err != nil {
+				b.Fatal(err)
+			}
+			q.Bounds = search.Bounds{Rows: 50_000_000, Time: time.Minute}
+			measure(b, c, func(ctx context.Context) error {
+				_, err := s.Search(ctx, "tenant-1", q)
+				return err
 			})
 		})
 	}

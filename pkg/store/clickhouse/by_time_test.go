@@ -1,6 +1,8 @@
 package clickhouse
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +74,7 @@ func epochDay(n int) time.Time { return time.Date(2026, 9, n, 0, 0, 0, 0, time.U
 // A database from before migration 8 has its runs in the order of time once it is migrated.
 func TestMigrate_FillsRunsByTime(t *testing.T) {
 	s := open(t)
-	for _, statement := range []string{"DROP VIEW v_runs_by_time", "DROP VIEW runs_to_time", "DROP TABLE runs_by_time", "DELETE FROM schema_migrations WHERE version >= 8"} {
+	for _, statement := range []string{"DROP VIEW v_runs_by_time", "DROP VIEW runs_to_time", "DROP TABLE runs_by_time", "TRUNCATE TABLE schema_migrations"} {
 		if err := s.exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
@@ -90,5 +92,56 @@ func TestMigrate_FillsRunsByTime(t *testing.T) {
 	}
 	if a, b := text(t, s, "SELECT toString(count()) FROM v_runs"), text(t, s, "SELECT toString(count()) FROM v_runs_by_time"); a != b || a == "0" {
 		t.Errorf("%s runs, %s of them in the order of time", a, b)
+	}
+}
+
+// A search for a rare word reads the granules that may have it, and a search for one that is nowhere reads no message.
+func TestSearch_SkipsMessagesWithoutTheWord(t *testing.T) {
+	s := open(t)
+	var entries []store.Entry
+	for i := range 3000 {
+		e := told(int64(i), fmt.Sprintf("thread-%04d", i), "r")
+		if i == 1000 {
+			e.Run.Messages[0].Raw = json.RawMessage(`{"id":"a","role":"assistant","content":[{"type":"text","text":"A ZEBRAfish"}]}`)
+		}
+		entries = append(entries, e)
+	}
+	if err := s.Write(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.exec(t.Context(), "OPTIMIZE TABLE messages FINAL"); err != nil { // inserts leave the index to merges
+		t.Fatal(err)
+	}
+	for word, want := range map[string]struct{ granules, runs int }{"zebraf": {1, 1}, "nowhere": {0, 0}} {
+		q := search.Query{Filter: search.Filter{Words: []string{word}}, Sort: search.SortStarted, Limit: 10, Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}}
+		page, err := s.Search(t.Context(), "t", q)
+		if err != nil || len(page.Runs) != want.runs {
+			t.Errorf("%s: %d runs, %v; want %d", word, len(page.Runs), err, want.runs)
+		}
+		sel, args := selectionOf("t", q.Filter)
+		var query strings.Builder
+		if err := lookup(selectedText, `EXPLAIN indexes = 1 SELECT thread_id FROM messages FINAL WHERE tenant = {tenant:String}{{template "words" .}}`).Execute(&query, sel); err != nil {
+			t.Fatal(err)
+		}
+		var plan []string
+		index, granules := false, -1
+		if err := s.each(t.Context(), query.String(), args, func(scan scan) error {
+			var line string
+			err := scan(&line)
+			plan = append(plan, line)
+			line = strings.TrimLeft(line, " │├└─")
+			index = index || line == "Name: words"
+			if n, of := 0, 0; index && granules < 0 {
+				if found, _ := fmt.Sscanf(line, "Granules: %d/%d", &n, &of); found == 2 && of > 10 {
+					granules = n
+				}
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if granules != want.granules {
+			t.Errorf("%s: %d granules, want %d:\n%s", word, granules, want.granules, strings.Join(plan, "\n"))
+		}
 	}
 }

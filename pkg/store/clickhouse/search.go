@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/template"
 	"time"
+	"unicode/utf8"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 
@@ -22,7 +23,7 @@ import (
 type selection struct {
 	Since, Until, Statuses, Agent, Tool, Model, Error, AnyError, Prefix, Depth bool
 	Labels                                                                     []labelParams
-	Words                                                                      []string // names of parameters
+	Words                                                                      []wordParam
 	// Rewrote: runs that ask again, regenerations or else edits.
 	Rewrote, Regenerations bool
 	// ByThread: runs are looked for in the order of threads, not in that of time.
@@ -32,6 +33,18 @@ type selection struct {
 }
 
 type labelParams struct{ Key, Value string }
+
+// wordParam is the parameter of a word. Lower: the word is looked for in texts in lower case, of which there is an index by sequences of four
+// characters. Of ASCII alone every case has one lower case.
+type wordParam struct {
+	Param string
+	Lower bool
+}
+
+// indexed reports whether the index of words knows a word.
+func indexed(word string) bool {
+	return len(word) >= 4 && !strings.ContainsFunc(word, func(r rune) bool { return r >= utf8.RuneSelf })
+}
 
 // selectionOf returns what templates see of a filter, and the parameters of the statement.
 func selectionOf(tenant string, f search.Filter) (selection, named) {
@@ -75,7 +88,11 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 	}
 	for i, w := range f.Words {
 		name := fmt.Sprint("word_", i)
-		s.Words, args[name] = append(s.Words, name), w
+		p := wordParam{Param: name, Lower: indexed(w)}
+		if p.Lower {
+			w = strings.ToLower(w)
+		}
+		s.Words, args[name] = append(s.Words, p), w
 	}
 	return s, args
 }
@@ -131,10 +148,10 @@ func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (sear
 
 // windows returns the times since which to look for a page, each earlier than the one before, the last as the search has it. The newest runs
 // of a tenant began in its last day, more often than not, and runs_by_time reads little of one day. A window that has a full page has
-// the right one, as every run that it leaves out comes later in the order.
+// the right one, as every run that it leaves out comes later in the order. What needs other tables is not worth reading them more than once.
 func windows(q search.Query, now time.Time) []time.Time {
 	const day = 24 * time.Hour
-	if q.Sort != search.SortStarted || q.Ascending || q.Prefix != "" {
+	if q.Sort != search.SortStarted || q.Ascending || q.Prefix != "" || q.Rewrote != "" || len(q.Words) > 0 {
 		return []time.Time{q.Since}
 	}
 	top := now

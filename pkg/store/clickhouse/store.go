@@ -109,6 +109,8 @@ func (s *Store) writing(ctx context.Context, more ch.Settings) (context.Context,
 		"async_insert": 0,
 		// Tokens work whatever the server's profile says.
 		"insert_deduplicate": 1,
+		// Merges make the indexes, of words above all: that of a message takes longer than the rest of its insert.
+		"materialize_skip_indexes_on_insert": 0,
 		// A block that runs has and runs_by_time not, as the server died between them, comes to the latter when it is sent again.
 		"deduplicate_blocks_in_dependent_materialized_views": 1,
 		// The server has a deletion in writing and carries it out, also after a restart. Nothing

@@ -39,14 +39,14 @@ tenant = {tenant:String}
     FROM messages FINAL
     WHERE tenant = {tenant:String}
     {{- if .Narrow}} AND (thread_id, run_id) IN (SELECT thread_id, run_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}}
-    {{- range .Words}} AND positionCaseInsensitiveUTF8({{template "text"}}, { {{- .}}:String}) > 0{{end}})
+    {{- template "words" .}})
 {{- end}}
 {{- if .Rewrote}} AND (thread_id, run_id) IN (
     SELECT thread_id, run_id FROM ({{template "siblings" .}}) WHERE {{if .Regenerations}}same > 1{{else}}same = 1 AND place > 1{{end}})
 {{- end}}
 {{- end}}
 
-{{- /* As store.TextOf says it. */ -}}
+{{- /* As store.TextOf says it. Migration 10 has an index of it in lower case. */ -}}
 {{define "text" -}}
 if(JSONType(raw, 'content') = 'String', JSONExtractString(raw, 'content'),
             arrayStringConcat(arrayMap(p -> if(JSONExtractString(p, 'type') = 'text', JSONExtractString(p, 'text'), ''), JSONExtractArrayRaw(raw, 'content')), '\n'))
@@ -67,3 +67,5 @@ SELECT
         GROUP BY thread_id, parent_run_id
         HAVING count() > 1)
 {{- end}}
+
+{{define "words"}}{{range .Words}} AND {{if .Lower}}multiSearchAny(lowerUTF8({{template "text"}}), [{ {{- .Param}}:String}]){{else}}positionCaseInsensitiveUTF8({{template "text"}}, { {{- .Param}}:String}) > 0{{end}}{{end}}{{end}}
