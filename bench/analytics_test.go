@@ -207,7 +207,7 @@ func BenchmarkAnalyticsMerged(b *testing.B) {
 	execute(b, c, generateMessages)
 	for _, table := range []string{"runs", "runs_by_time", "messages"} {
 		execute(b, c, "SYSTEM START MERGES "+table)
-		execute(b, c, "OPTIMIZE TABLE "+table+" FINAL")
+		execute(b, c, "OPTIMIZE TABLE "+table+" FINAL") //nolint:misspell // the server's spelling
 		b.Logf("%s: %s", table, value(b, c, "SELECT concat(toString(sum(rows)), ' rows, bytes a row: ', toString(round(sum(data_compressed_bytes) / sum(rows))), ' of data, ', toString(round(sum(secondary_indices_compressed_bytes) / sum(rows))), ' of indexes') "+
 			"FROM system.parts WHERE database = currentDatabase() AND table = '"+table+"' AND active"))
 		b.Logf("  %s", value(b, c, "SELECT arrayStringConcat(groupArray(concat(column, ' ', toString(bytes))), ', ') FROM (SELECT column, round(sum(column_data_compressed_bytes) / sum(rows), 1) AS bytes "+

@@ -109,7 +109,7 @@ func TestSearch_SkipsMessagesWithoutTheWord(t *testing.T) {
 	if err := s.Write(t.Context(), entries); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.exec(t.Context(), "OPTIMIZE TABLE messages FINAL"); err != nil { // inserts leave the index to merges
+	if err := s.exec(t.Context(), "OPTIMIZE TABLE messages FINAL"); err != nil { //nolint:misspell // the server's spelling; inserts leave the index to merges
 		t.Fatal(err)
 	}
 	for word, want := range map[string]struct{ granules, runs int }{"zebraf": {1, 1}, "nowhere": {0, 0}} {

@@ -110,9 +110,9 @@ func (s *Store) writing(ctx context.Context, more ch.Settings) (context.Context,
 		// Tokens work whatever the server's profile says.
 		"insert_deduplicate": 1,
 		// Merges make the indexes, of words above all: that of a message takes longer than the rest of its insert.
-		"materialize_skip_indexes_on_insert": 0,
+		"materialize_skip_indexes_on_insert": 0, //nolint:misspell // the server's spelling
 		// A block that runs has and runs_by_time not, as the server died between them, comes to the latter when it is sent again.
-		"deduplicate_blocks_in_dependent_materialized_views": 1,
+		"deduplicate_blocks_in_dependent_materialized_views": 1, //nolint:misspell // the server's spelling
 		// The server has a deletion in writing and carries it out, also after a restart. Nothing
 		// waits for it: what it deletes is hidden by its tombstone.
 		"lightweight_deletes_sync": 0,
