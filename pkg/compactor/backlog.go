@@ -54,7 +54,7 @@ type backlog struct {
 type stretch struct {
 	of      *assignment
 	records []*kgo.Record
-	bytes   int            // of their values
+	bytes   int            // about what they take in memory
 	held    bool           // nothing more of the partition is fetched
 	turn    int            // the last one in which records of it were processed
 	stop    partition.Stop // why the processor took no more
@@ -102,6 +102,9 @@ func (b *backlog) fetch(ctx context.Context, members *membership) error {
 func (b *backlog) hold(open map[int32]*assignment, members *membership) (starving bool) {
 	starving = b.isStarving(open)
 	for _, s := range b.stretches {
+		if open[s.of.id] != s.of { // another assignment's pause is not ours to end
+			continue
+		}
 		held := starving || s.bytes > holdBytes/len(b.stretches)
 		if held == s.held || members.metrics.Stops.Has(s.of.id) { // one that has stopped stays paused
 			continue
@@ -275,14 +278,24 @@ func (s *stretch) add(records []*kgo.Record) {
 		s.records = append(slices.Clip(s.records), records...)
 	}
 	for _, m := range records {
-		s.bytes += len(m.Value)
+		s.bytes += memoryOf(m)
 	}
+}
+
+// memoryOf is about what a record takes before it is folded.
+func memoryOf(m *kgo.Record) int {
+	const overhead = 512 // of the record and its headers
+	n := overhead + len(m.Key) + len(m.Value)
+	for _, h := range m.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
 }
 
 // take drops the first records: the processor has what it needs of them, and the client uses their memory again.
 func (s *stretch) take(n int) {
 	for _, m := range s.records[:n] {
-		s.bytes -= len(m.Value)
+		s.bytes -= memoryOf(m)
 		m.Recycle()
 	}
 	s.records = s.records[n:]

@@ -51,8 +51,8 @@ func ChanceOf(reason string) Chance {
 	case Malformed, TooLarge, BadHeaders, UnknownKind:
 		return ChanceAfterChange
 	default:
-		// AfterTerminal: a run of that id that was started since would take in what is not its own. Refused: it is no event; the
-		// index takes the run from skein.runs once the store does.
+		// AfterTerminal: a run of that id that was started since would take in what is not its own. Refused: it is no event; its
+		// record is on skein.runs, which an operator has read again.
 		return ChanceNever
 	}
 }

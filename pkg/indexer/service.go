@@ -76,7 +76,7 @@ func (s *Service) stands(fault error) {
 // nil. The topics and the store's schema must be there. While the store or Kafka is away it waits and
 // tries again. An error is one that waiting does not mend. Run is called once.
 func (s *Service) Run(ctx context.Context) error {
-	if err := s.follow(ctx); err != nil {
+	if err := s.follow(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	cl, err := kafka.NewGroupReader(s.cfg.Kafka, kafka.GroupOptions{
@@ -96,7 +96,7 @@ func (s *Service) Run(ctx context.Context) error {
 	err = s.index(ctx, cl)
 	member, _ := cl.GroupMetadata()
 	cl.CloseAllowingRebalance()
-	if err != nil || s.cfg.InstanceID == "" {
+	if err != nil || s.cfg.InstanceID == "" || member == "" { // one that never joined would take the other of its name out
 		return err
 	}
 	// A static member that stops keeps its partitions, for the session's time, for a restart. This one may not come back.

@@ -12,8 +12,9 @@ import (
 
 // sieve writes entries and finds those that the store refuses.
 type sieve struct {
-	store store.Writer
-	busy  *atomic.Int64 // since when the present call has lasted, in nanoseconds
+	store  store.Writer
+	busy   *atomic.Int64 // since when the present call has lasted, in nanoseconds
+	stands func(error)   // is told of the first refusal; nil: nobody is
 
 	taken   int       // entries of runs
 	refused []refused // in their order
@@ -28,6 +29,10 @@ type refused struct {
 // mostRefused is how many refused entries of a block that has nothing else are bad data. More are a matter of the store:
 // a column of another type, a constraint on all rows.
 const mostRefused = 16
+
+// mostTried bounds the refused entries that are looked for while the store has taken none: each costs some calls of the store, and parts of its
+// tables, and all of it is done again with the next try.
+const mostTried = 256
 
 // errRefusesAll: waiting for the store loses nothing, and dead letters would.
 var errRefusesAll = errors.New("the store refuses all runs that it is given")
@@ -64,7 +69,12 @@ func (s *sieve) halve(ctx context.Context, entries []store.Entry) error {
 	case entries[0].Run == nil: // it has nothing that could be wrong
 		return err
 	}
-	s.refused = append(s.refused, refused{entries[0], err})
+	if len(s.refused) == 0 && s.stands != nil {
+		s.stands(err)
+	}
+	if s.refused = append(s.refused, refused{entries[0], err}); s.taken == 0 && len(s.refused) >= mostTried {
+		return fmt.Errorf("%w: %d one after another; the first one: %w", errRefusesAll, len(s.refused), s.refused[0].reason)
+	}
 	return nil
 }
 

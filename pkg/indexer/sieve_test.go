@@ -121,3 +121,18 @@ func TestSieve_LeavesWeatherToTheNextTry(t *testing.T) {
 		t.Errorf("error %v, %d refused", err, len(s.refused))
 	}
 }
+
+// What is refused is looked for up to a bound while nothing is taken: a fault of the store's costs no call for each run of a large block.
+func TestSieve_GivesUpOnAStoreThatTakesNothing(t *testing.T) {
+	st := newFakeStore()
+	st.onWrite = refusing
+	told := 0
+	s := sieve{store: st, busy: new(atomic.Int64), stands: func(error) { told++ }}
+	all := make([]store.Entry, 10_000)
+	for i := range all {
+		all[i] = store.Entry{Version: int64(i), RunID: fmt.Sprint("bad-", i), Run: &record.Run{}}
+	}
+	if err := s.write(t.Context(), all); !errors.Is(err, errRefusesAll) || len(s.refused) != mostTried || told != 1 {
+		t.Errorf("%d refused, readiness told %d times, error %v", len(s.refused), told, err)
+	}
+}

@@ -77,7 +77,7 @@ func (w *writer) writeOnce(ctx context.Context, b *block) error {
 	b = w.owned.current(b)
 	if entries := b.ordered(); len(entries) > 0 {
 		start := time.Now()
-		s := sieve{store: w.store, busy: &w.busy}
+		s := sieve{store: w.store, busy: &w.busy, stands: w.stands}
 		if err := s.write(ctx, entries); err != nil {
 			return fmt.Errorf("writing block: %w", err)
 		}

@@ -108,7 +108,7 @@ func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
 }
 
 // LeaveGroup takes a static member, whose client was closed, out of its group, so that the others have its partitions at once.
-// Where another process has taken the instance id since, it is an error.
+// The member id is not empty: without one, Kafka takes out whichever process has the instance id. Where another has taken it since, that is an error.
 func LeaveGroup(ctx context.Context, cfg Config, group, member, instance string) error {
 	cl, err := cfg.newClient("leave", false)
 	if err != nil {

@@ -242,8 +242,9 @@ func TestPage_TenTabs(t *testing.T) {
 // A run that goes on grows on the page by itself. What goes on elsewhere in the thread costs a reading of its lineage where a run begins
 // or ends, and not with each event.
 func TestPage_FollowsARunThatGoesOn(t *testing.T) {
-	address := serve(t).URL()
-	const thread = "live"
+	const thread, checkpoint = "live", 10 * time.Second
+	// As in production, records of an open run are far apart: the page does not wait for them.
+	address := serve(t, func(cfg *dev.Config) { cfg.Checkpoint = checkpoint }).URL()
 	begin := func(run string) {
 		publish(t, address, thread, run, nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": run},
 			object{"type": "TEXT_MESSAGE_START", "messageId": run, "role": "assistant"}, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": run, "delta": "one"})
@@ -257,11 +258,19 @@ func TestPage_FollowsARunThatGoesOn(t *testing.T) {
 	p := b.tab(address+"/?thread="+thread, 1440, 900, false)
 	p.until(`document.querySelector(".chat")?.innerText.includes("one")`)
 	p.until(`document.querySelector("main")?.dataset.live === "true"`)
+	sent := time.Now()
 	publish(t, address, thread, "r", nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "r", "delta": " and two"})
 	p.until(`document.querySelector(".chat")?.innerText.includes("one and two")`)
+	if took := time.Since(sent); took > checkpoint/2 {
+		t.Errorf("an event was shown after %v", took)
+	}
 	end("r")
 	p.until(`document.querySelector(".runhead .status.finished") !== null`)
 
+	address = serve(t).URL()
+	begin("r")
+	end("r")
+	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
 	p = b.tab(address+"/?thread="+thread+"&run=r", 1440, 900, false)
 	p.until(`document.querySelector("main")?.dataset.live === "true"`)
 	begin("other")
@@ -276,12 +285,12 @@ func TestPage_FollowsARunThatGoesOn(t *testing.T) {
 		}
 		return n
 	}
-	before, began, sent := readings(), time.Now(), 0
-	for ; time.Since(began) < 3*time.Second; sent++ {
+	before, began, events := readings(), time.Now(), 0
+	for ; time.Since(began) < 3*time.Second; events++ {
 		publish(t, address, thread, "other", nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "other", "delta": " more"})
 	}
 	if n := readings() - before; n > 1 {
-		t.Errorf("the page read the lineage %d times while %d events came of a run that it does not show", n, sent)
+		t.Errorf("the page read the lineage %d times while %d events came of a run that it does not show", n, events)
 	}
 	end("other")
 	p.until(`document.querySelector(".graph .mini.run") === null`)

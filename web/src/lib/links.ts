@@ -19,7 +19,7 @@ export function linksOf(templates: LinkTemplate[], about: About): LinkTemplate[]
     let whole = true;
     const to = url.replace(/\{([^{}]*)\}/g, (_, field: string) => {
       const value = values.get(field);
-      if (!value) whole = false;
+      if (!value || /^\.+$/.test(value)) whole = false; // dots are not escaped, and lead up the path
       return encodeURIComponent(value ?? "");
     });
     return whole && to.startsWith("https://") ? [{ name, url: to }] : [];

@@ -36,9 +36,12 @@ export function follow(thread: string, run: string | undefined, changed: (news: 
     const data = /^data: ?(.*)$/m.exec(block)?.[1];
     if (data === undefined) return;
     // Most events are pieces of text: only those that can begin or end a run are read.
-    const edge = /"type"\s*:\s*"RUN_(STARTED|FINISHED|ERROR)"/.test(data) ? (JSON.parse(data) as { type: string; runId?: string }) : undefined;
-    if (edge?.type === "RUN_STARTED" && edge.runId) current = edge.runId;
-    edges ||= edge !== undefined;
+    if (/"type"\s*:\s*"RUN_(STARTED|FINISHED|ERROR)"/.test(data)) {
+      const event = JSON.parse(data) as { type: string; runId?: string };
+      if (event.type === "RUN_STARTED" && event.runId) current = event.runId;
+      // The start of the run that is followed is known; the index has it only with the run's next record.
+      edges ||= /^RUN_(FINISHED|ERROR)$/.test(event.type) || (event.type === "RUN_STARTED" && run === undefined);
+    }
     // An event without an id belongs to the next that has one; a join itself has no position.
     const at = id && /^\d+:\d+/.exec(id)?.[0];
     if (!at) return;
