@@ -254,13 +254,14 @@ func TestPage_FollowsARunThatGoesOn(t *testing.T) {
 	}
 	begin("r")
 	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
+	publish(t, address, thread, "r", nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "r", "delta": " and a half"}) // behind the record
 	b := newBrowser(t)
 	p := b.tab(address+"/?thread="+thread, 1440, 900, false)
-	p.until(`document.querySelector(".chat")?.innerText.includes("one")`)
+	p.until(`document.querySelector(".chat")?.innerText.includes("one and a half")`)
 	p.until(`document.querySelector("main")?.dataset.live === "true"`)
 	sent := time.Now()
 	publish(t, address, thread, "r", nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "r", "delta": " and two"})
-	p.until(`document.querySelector(".chat")?.innerText.includes("one and two")`)
+	p.until(`document.querySelector(".chat")?.innerText.includes("one and a half and two")`)
 	if took := time.Since(sent); took > checkpoint/2 {
 		t.Errorf("an event was shown after %v", took)
 	}
