@@ -61,7 +61,9 @@ func BenchmarkAttach(b *testing.B) {
 	produce.all(func(run int) string {
 		return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":"r"}`, threadOf(run))
 	})
-	openLive(b, server.addr, runStream(0)).untilID(b) // what the process makes for its first reader is not that of a stream
+	one := openLive(b, server.addr, runStream(0)) // what the process makes for its first reader is not that of a stream
+	one.untilID(b)
+	go func() { _, _ = io.Copy(io.Discard, one.conn) }() // until the process ends; one that takes nothing is ended
 	before := server.resident(b)
 	streams := make([]*liveReader, *readers)
 	for i := range streams {
