@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -398,4 +401,33 @@ func TestPage_KeysAndLinks(t *testing.T) {
 		t.Errorf("links %q, want %q: one that needs a label which the run has not is none", links, want)
 	}
 	p.calm(address)
+}
+
+// What is copied to be pasted into a shell names what it is of, and runs nothing else, whatever an id has in it.
+func TestPage_CopiesCommandsThatAreSafeToPaste(t *testing.T) {
+	address := serve(t).URL()
+	planted := filepath.Join(t.TempDir(), "planted")
+	thread := "a'; touch " + planted + "; echo '"
+	publish(t, address, thread, "r", nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"}, object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
+	get(t, address+"/v1/threads/"+url.PathEscape(thread)+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
+	p := newBrowser(t).tab(address+"/?thread="+url.QueryEscape(thread)+"&run=r", 1440, 900, false)
+	p.wait(".runhead")
+	eval[bool](p, `(window.copied = [], navigator.clipboard.writeText = (t) => (window.copied.push(t), Promise.resolve()), true)`)
+	for n, entry := range []string{"skein command", "curl"} {
+		p.until(fmt.Sprintf(`(() => {
+			const of = (s, text) => [...document.querySelectorAll(s)].find((b) => b.textContent.trim().startsWith(text));
+			of("button, summary", "Copy as")?.click();
+			[...document.querySelectorAll("button")].filter((b) => b.textContent.trim() === %q).at(-1)?.click();
+			return window.copied.length > %d;
+		})()`, entry, n))
+	}
+	for _, command := range eval[[]string](p, `window.copied`) {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", `curl() { printf '%s\n' "$@"; }; skein() { printf '%s\n' "$@"; }; `+command).Output()
+		if err != nil || !strings.Contains(string(out), thread) && !strings.Contains(string(out), "/v1/threads/") {
+			t.Errorf("%s prints %q, %v", command, out, err)
+		}
+	}
+	if _, err := os.Stat(planted); err == nil {
+		t.Error("what an id says was run")
+	}
 }

@@ -43,10 +43,12 @@ export function align(a: Said[], b: Said[]): Pair[] {
 
 /** Both texts in words, those that only one side has marked. */
 export function words(x: string, y: string): [{ text: string; own: boolean }[], { text: string; own: boolean }[]] {
-  const split = (s: string): string[] => s.slice(0, 8192).match(/\s+|[\p{L}\p{N}_]+|[^\s]/gu) ?? [];
+  const most = 8192; // what is behind that is compared as a whole
+  const split = (s: string): string[] => s.slice(0, most).match(/\s+|[\p{L}\p{N}_]+|[^\s]/gu) ?? [];
   const a = split(x), b = split(y);
   const both = common(a, b, (p, q) => p === q);
-  const mark = (list: string[], shared: Set<number>) => {
+  const rest = { x: x.slice(most), y: y.slice(most) };
+  const mark = (list: string[], shared: Set<number>, behind: string) => {
     const out: { text: string; own: boolean }[] = [];
     list.forEach((text, i) => {
       const own = !shared.has(i) && text.trim() !== "";
@@ -54,7 +56,8 @@ export function words(x: string, y: string): [{ text: string; own: boolean }[], 
       if (last && last.own === own) last.text += text;
       else out.push({ text, own });
     });
+    if (behind) out.push({ text: behind, own: rest.x !== rest.y });
     return out;
   };
-  return [mark(a, new Set(both.map(([i]) => i))), mark(b, new Set(both.map(([, j]) => j)))];
+  return [mark(a, new Set(both.map(([i]) => i)), rest.x), mark(b, new Set(both.map(([, j]) => j)), rest.y)];
 }

@@ -2,8 +2,14 @@ export function duration(ms: number | undefined | null): string {
   if (ms === undefined || ms === null) return "–";
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
-  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+  const s = Math.round(ms / 1000);
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
   return `${(ms / 3_600_000).toFixed(1)} h`;
+}
+
+/** An argument of a shell's command, whatever is in it: ids may have quotes. */
+export function shell(argument: string): string {
+  return `'${argument.replaceAll("'", "'\\''")}'`;
 }
 
 export function ago(time: string, now: number): string {

@@ -75,7 +75,10 @@ export function follow(thread: string, run: string | undefined, changed: (news: 
     }
   }
 
+  let looping = false;
   async function loop(): Promise<void> {
+    if (looping) return; // it sleeps, and opens the one stream again when it wakes
+    looping = true;
     while (!stopped && !document.hidden) {
       stream = new AbortController();
       try {
@@ -87,6 +90,7 @@ export function follow(thread: string, run: string | undefined, changed: (news: 
       state(false);
       await new Promise((done) => setTimeout(done, retry));
     }
+    looping = false;
   }
   function visible(): void {
     if (document.hidden) stream?.abort();
