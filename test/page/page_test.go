@@ -349,7 +349,7 @@ func TestPage_StopsARunThatAProxyRuns(t *testing.T) {
 	get(t, address+"/v1/threads/held/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
 	p := newBrowser(t).tab(address+"/?thread=held", 1440, 900, false)
 	p.until(`document.querySelector(".chat")?.innerText.includes("on and on")`)
-	p.run(chromedp.Click(".runhead .btn.danger", chromedp.ByQuery))
+	p.until(`(document.querySelector(".runhead .btn.danger")?.click(), true)`)
 	p.until(`document.querySelector(".runhead .status.cancelled") && !document.querySelector(".runhead .btn.danger")`)
 	<-called
 	p.calm(address)
