@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -13,10 +12,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/skeinhq/skein/internal/logtest"
 )
 
 var hour = flag.Bool("hour", false, "do a newcomer's first hour: needs a network, port 8420, 8492 and 8000, and some minutes")
@@ -43,7 +43,7 @@ func TestFirstHour(t *testing.T) {
 		t.Skip("make first-hour does it")
 	}
 	dir := t.TempDir()
-	n := &newcomer{clone: filepath.Join(dir, "skein"), transcript: &locked{}}
+	n := &newcomer{clone: filepath.Join(dir, "skein"), transcript: &logtest.Log{}}
 	bin, home := filepath.Join(dir, "bin"), filepath.Join(dir, "home")
 	for _, folder := range []string{bin, home} {
 		if err := os.Mkdir(folder, 0o755); err != nil {
@@ -70,7 +70,7 @@ func TestFirstHour(t *testing.T) {
 		if out, err := n.run(context.Background(), dir, "go clean -modcache"); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
-		if err := os.WriteFile(filepath.Join(root, ".cache", "first-hour.txt"), n.transcript.bytes(), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(root, ".cache", "first-hour.txt"), []byte(n.transcript.String()), 0o600); err != nil {
 			t.Error(err)
 		}
 	})
@@ -123,7 +123,7 @@ func TestFirstHour(t *testing.T) {
 type newcomer struct {
 	clone      string
 	environ    []string
-	transcript *locked
+	transcript *logtest.Log
 }
 
 // run runs a block and returns what it printed.
@@ -139,8 +139,8 @@ func (n *newcomer) run(ctx context.Context, dir, script string) ([]byte, error) 
 type terminal struct {
 	cmd        *exec.Cmd
 	command    string
-	out        locked
-	transcript *locked
+	out        logtest.Log
+	transcript *logtest.Log
 	ended      chan error
 }
 
@@ -159,7 +159,7 @@ func (n *newcomer) start(t *testing.T, command string) *terminal {
 	return term
 }
 
-func (term *terminal) said() string { return string(term.out.bytes()) }
+func (term *terminal) said() string { return term.out.String() }
 
 // waitFor waits until the command has printed something.
 func (term *terminal) waitFor(t *testing.T, text string, limit time.Duration) {
@@ -210,22 +210,4 @@ func absolute(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// locked is a buffer that a command writes while the test reads it.
-type locked struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *locked) bytes() []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Clone(l.buf.Bytes())
 }

@@ -87,6 +87,26 @@ func secured(tb testing.TB, authorizer bool) *SecuredCluster {
 // file, and returns when it is in force. Connections that are up stay so.
 func (c *SecuredCluster) SetPassword(password string) {
 	c.tb.Helper()
+	c.keep(func(ctx context.Context, adm *kadm.Client) {
+		c.tb.Helper()
+		for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} {
+			done, err := adm.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{
+				{User: c.Config.Security.User, Mechanism: mechanism, Iterations: 4096, Password: password},
+			})
+			if err == nil {
+				err = done.Error()
+			}
+			if err != nil {
+				c.tb.Fatalf("changing the password of %s: %v", c.Config.Security.User, err)
+			}
+		}
+		c.await(ctx, password)
+	})
+}
+
+// keep calls f with a client that may do everything.
+func (c *SecuredCluster) keep(f func(context.Context, *kadm.Client)) {
+	c.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	adm, err := kafka.NewAdmin(c.admin)
@@ -94,18 +114,7 @@ func (c *SecuredCluster) SetPassword(password string) {
 		c.tb.Fatal(err)
 	}
 	defer adm.Close()
-	for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} {
-		done, err := adm.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{
-			{User: c.Config.Security.User, Mechanism: mechanism, Iterations: 4096, Password: password},
-		})
-		if err == nil {
-			err = done.Error()
-		}
-		if err != nil {
-			c.tb.Fatalf("changing the password of %s: %v", c.Config.Security.User, err)
-		}
-	}
-	c.await(ctx, password)
+	f(ctx, adm)
 }
 
 // User makes a user with the password of Config's, and returns how to log in as it.
@@ -152,18 +161,14 @@ func (c *SecuredCluster) Forbid(user string, rules ...*kadm.ACLBuilder) {
 
 func (c *SecuredCluster) rules(f func(context.Context, *kadm.Client, *kadm.ACLBuilder) error, rules []*kadm.ACLBuilder) {
 	c.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
-	defer cancel()
-	adm, err := kafka.NewAdmin(c.admin)
-	if err != nil {
-		c.tb.Fatal(err)
-	}
-	defer adm.Close()
-	for _, rule := range rules {
-		if err := f(ctx, adm, rule); err != nil {
-			c.tb.Fatalf("changing what a user may do: %v", err)
+	c.keep(func(ctx context.Context, adm *kadm.Client) {
+		c.tb.Helper()
+		for _, rule := range rules {
+			if err := f(ctx, adm, rule); err != nil {
+				c.tb.Fatalf("changing what a user may do: %v", err)
+			}
 		}
-	}
+	})
 }
 
 // await returns when a password lets in: brokers learn of a change a moment after it was acknowledged.
