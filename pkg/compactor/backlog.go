@@ -85,9 +85,9 @@ func (b *backlog) fetch(ctx context.Context, members *membership) error {
 			if errors.Is(f.Err, kafka.ErrUnpackLater) {
 				b.refused[f.Partition] = b.now()
 			}
-			if records := b.readable(f.Records, members); len(records) > 0 {
+			if len(f.Records) > 0 {
 				delete(b.refused, f.Partition)
-				b.add(a, records)
+				b.add(a, f.Records)
 			}
 		})
 		if !b.isStarving(open) || briefly.Err() != nil {
@@ -129,19 +129,6 @@ func (b *backlog) isStarving(open map[int32]*assignment) bool {
 		}
 	}
 	return false
-}
-
-// readable returns the records of one partition before the first one that a newer Skein wrote. The partition stops there:
-// what was read is committed, and whoever owns the partition after an upgrade reads on from what is committed.
-func (b *backlog) readable(records []*kgo.Record, members *membership) []*kgo.Record {
-	for i, m := range records {
-		if err := kafka.CheckVersion(m); err != nil {
-			b.group.Client().PauseFetchPartitions(map[string][]int32{m.Topic: {m.Partition}})
-			members.stop(m.Partition, err)
-			return records[:i]
-		}
-	}
-	return records
 }
 
 // poll takes some of what the client holds, and waits where that is nothing; not without a context.
@@ -229,7 +216,7 @@ func (b *backlog) refoldNext() *stretch {
 }
 
 // process folds some of the backlog into the room, each partition beside the others, for about foldTime in all.
-func (b *backlog) process(room *partition.Room) error {
+func (b *backlog) process(room *partition.Room, members *membership) error {
 	b.turn++
 	workers := runtime.GOMAXPROCS(0)
 	each := foldTime * time.Duration(workers) / time.Duration(max(workers, len(b.stretches)))
@@ -239,10 +226,24 @@ func (b *backlog) process(room *partition.Room) error {
 		folding.Go(func() error { return s.process(room, b.now, each, b.turn) })
 	}
 	err := folding.Wait()
+	for _, s := range b.stretches {
+		if s.stop == partition.StopVersion {
+			b.stop(s, members)
+		}
+	}
 	b.stretches = slices.DeleteFunc(b.stretches, func(s *stretch) bool { return len(s.records) == 0 && !s.held })
 	// Those that found the room full come first the next time.
 	slices.SortStableFunc(b.stretches, func(x, y *stretch) int { return cmp.Compare(x.turn, y.turn) })
 	return err
+}
+
+// stop ends the reading of a partition before a record that a newer Skein wrote. What was read is committed, and whoever owns the partition
+// after an upgrade reads on from there.
+func (b *backlog) stop(s *stretch, members *membership) {
+	b.group.Client().PauseFetchPartitions(map[string][]int32{members.topic: {s.of.id}})
+	members.stop(s.of.id, kafka.CheckVersion(s.records[0]))
+	s.take(len(s.records))
+	s.stop = partition.StopEnd
 }
 
 // process folds records for a time, and some of them in any case.

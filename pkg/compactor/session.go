@@ -239,7 +239,7 @@ func (s *session) process(ctx context.Context, own owned) error {
 	if next := s.backlog.refoldNext(); next != nil {
 		return s.refold(ctx, next)
 	}
-	return s.backlog.process(s.room)
+	return s.backlog.process(s.room, &s.members)
 }
 
 // spendRevocation ends an empty transaction after a revocation: the client aborts the next End anyway, and this one has

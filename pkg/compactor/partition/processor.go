@@ -141,15 +141,19 @@ const (
 	StopFull
 	// StopRefold: the next record may be a request to refold a thread, for BeginRefold.
 	StopRefold
+	// StopVersion: a newer Skein wrote the next record (kafka.CheckVersion says which). The partition must stop there.
+	StopVersion
 )
 
 // Process folds records in offset order and returns how many it took. It keeps none of their bytes: the caller may use
-// them again. It stops early, between two records, when room is full or before a refold request. An error is never
+// them again. It stops early, between two records, when room is full, or before a refold request or a record of a newer Skein. An error is never
 // about the data: it says that the partition cannot go on.
 func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (taken int, stop Stop, err error) {
 	p.enter(room)
 	for taken, m := range records {
 		switch {
+		case kafka.CheckVersion(m) != nil:
+			return taken, StopVersion, nil
 		case mayBeRefoldRequest(m):
 			return taken, StopRefold, nil
 		case room.Full():
