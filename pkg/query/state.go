@@ -183,6 +183,7 @@ func (a *stateAnswer) one(s stepping, n int) error {
 	answer := newStepAnswer(step, s.row.Raw.Partition, change)
 	a.Step = &answer
 	a.stand(at)
+	s.keep(at)
 	return nil
 }
 
@@ -205,6 +206,7 @@ func (a *stateAnswer) page(s stepping, from, limit int) error {
 	if next := from + len(a.Steps); next <= s.Len() {
 		a.Next = &next
 	}
+	s.keep(at)
 	return nil
 }
 

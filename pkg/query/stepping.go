@@ -20,8 +20,9 @@ import (
 // stepping is one request to step through a run.
 type stepping struct {
 	*timeline.Reader
-	c   *call
-	row store.Run
+	c    *call
+	row  store.Run
+	held *cachedRun
 }
 
 // stepThrough calls f with a run's timeline. If the cached one is not enough, it is first read to the end of the log.
@@ -36,8 +37,14 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	if err != nil {
 		return err
 	}
-	bytes := int64(-1) // a timeline that failed is not kept
-	defer func() { c.timelines.release(held, bytes) }()
+	read := false // a timeline that failed is not kept
+	defer func() {
+		bytes := int64(-1)
+		if read {
+			bytes = held.size()
+		}
+		c.timelines.release(held, bytes)
+	}()
 	if !suffices {
 		c.metrics.timelineReads.WithLabelValues(readFromLog).Inc()
 		if held.reader, err = c.readTimeline(v, row, held.reader); err != nil {
@@ -46,14 +53,14 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 	} else {
 		c.metrics.timelineReads.WithLabelValues(readFromCache).Inc()
 	}
-	bytes = held.size()
+	read = true
 	if !held.reader.Begun() {
 		return &refusal{
 			status: http.StatusNotFound, extensions: map[string]any{"total": 0},
 			detail: fmt.Sprintf("run %q has no state yet: none of its events has arrived that could be folded", run),
 		}
 	}
-	return f(stepping{held.reader, c, row})
+	return f(stepping{held.reader, c, row, held})
 }
 
 // acquireTimeline acquires a run's timeline, and reports whether it is enough without reading the log. If it is not, the request has one of its
@@ -190,7 +197,17 @@ func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 		}
 		values = func(step timeline.Step) []byte { return read[step.Offset] }
 	}
-	return s.At(n, values)
+	last := s.held.cursor
+	s.held.cursor = nil // until this one has moved without an error
+	return s.From(last, n, values)
+}
+
+// keep has the next request of the run go on from a cursor, unless it takes more than a part of the cache. What it made before stays as it is.
+func (s stepping) keep(at *timeline.Cursor) {
+	if s.Bytes()+s.CursorBytes(at.N()) <= s.c.timelines.bytes.Limit()/timelineParts {
+		at.Park()
+		s.held.cursor = at
+	}
 }
 
 // values reads events that the timeline does not hold from the log.

@@ -33,13 +33,15 @@ type timelines struct {
 
 type timelineKey struct{ tenant, thread, run string }
 
-// cachedRun is one run in the cache. The holder of turn may use and change the reader.
+// cachedRun is one run in the cache. The holder of turn may use and change the reader and the cursor.
 type cachedRun struct {
 	key timelineKey
 	// origin identifies what the run's record says of its beginning. With another origin the timeline is stale.
 	origin string
 	turn   chan struct{}
 	reader *timeline.Reader // nil before it is read
+	// cursor is where the last request was, as the next one most often goes on from there; nil if there is none.
+	cursor *timeline.Cursor
 
 	// The cache's own.
 	bytes int64
@@ -52,7 +54,11 @@ func (c *cachedRun) size() int64 {
 	if c.reader == nil {
 		return -1
 	}
-	return c.reader.Bytes() + c.reader.FoldBytes()
+	n := c.reader.Bytes() + c.reader.FoldBytes()
+	if c.cursor != nil {
+		n += c.reader.CursorBytes(c.cursor.N())
+	}
+	return n
 }
 
 func newTimelines(limit int64, m *metrics) *timelines {

@@ -251,17 +251,25 @@ func (t *Timeline) CursorBytes(n int) int64 {
 
 // At returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing names; it may be nil if there are
 // none. The run must have begun.
-func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) {
+func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) { return t.From(nil, n, values) }
+
+// From is At for one that has a cursor of this timeline already, or nil, and needs it no more: where no mark is nearer to the step than
+// the cursor, that one moves on, which spares setting up the fold again. After an error the cursor is of no use.
+func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, error) {
 	m := t.markAt(n)
-	run, err := compact.Resume(m.messages, m.state, m.checkpoint)
-	if err != nil {
-		return nil, err
+	if c == nil || c.n > n || c.n < m.after {
+		run, err := compact.Resume(m.messages, m.state, m.checkpoint)
+		if err != nil {
+			return nil, err
+		}
+		c = &Cursor{n: m.after, fold: run, stale: true}
 	}
-	c := &Cursor{start: t.start, steps: t.steps, values: values, n: m.after, fold: run, stale: true}
+	c.start, c.steps, c.values = t.start, t.steps, values
 	if held := t.values; !t.bare {
 		c.values = func(s Step) []byte { return held[s.N-1] }
 	}
 	if n < 0 {
+		run := c.fold
 		c.n, c.at, c.stale, c.first = -1, t.before, false, fold.At(run, t.before)
 		if c.at.State == nil {
 			c.at.State = json.RawMessage(`{}`)
@@ -275,6 +283,9 @@ func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) {
 	}
 	return c, nil
 }
+
+// Park drops what the cursor needs only to move, and no longer holds for the timeline: From gives it back.
+func (c *Cursor) Park() { c.steps, c.values = nil, nil }
 
 // N is the step that the cursor is after.
 func (c *Cursor) N() int { return c.n }

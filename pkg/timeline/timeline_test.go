@@ -154,6 +154,7 @@ func (th *thread) check(r *Reader, run string, sample func(n int) bool) {
 		t.Fatal(err)
 	}
 	at, n := c.History(), -1
+	var kept *Cursor
 	for step := 0; step <= r.Len(); step++ {
 		s, change, err := c.Next()
 		if err != nil {
@@ -171,6 +172,11 @@ func (th *thread) check(r *Reader, run string, sample func(n int) bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if kept, err = r.From(kept, step, th.values); err != nil {
+			t.Fatal(err)
+		}
+		kept.Park()
+		th.same(fmt.Sprintf("%s: step %d from an earlier one", run, step), kept.History(), want[n])
 		th.same(fmt.Sprintf("%s: step %d", run, step), there.History(), want[n])
 	}
 	if n != len(want)-1 {
