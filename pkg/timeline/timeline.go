@@ -251,7 +251,9 @@ func (t *Timeline) CursorBytes(n int) int64 {
 
 // At returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing names; it may be nil if there are
 // none. The run must have begun.
-func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) { return t.From(nil, n, values) }
+func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) {
+	return t.From(nil, n, values)
+}
 
 // From is At for one that has a cursor of this timeline already, or nil, and needs it no more: where no mark is nearer to the step than
 // the cursor, that one moves on, which spares setting up the fold again. After an error the cursor is of no use.

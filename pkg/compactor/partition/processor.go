@@ -152,7 +152,7 @@ func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (t
 	p.enter(room)
 	for taken, m := range records {
 		switch {
-		case kafka.CheckVersion(m) != nil:
+		case isNewer(m):
 			return taken, StopVersion, nil
 		case mayBeRefoldRequest(m):
 			return taken, StopRefold, nil
@@ -167,6 +167,9 @@ func (p *Processor) Process(records []*kgo.Record, now time.Time, room *Room) (t
 	}
 	return len(records), StopEnd, nil
 }
+
+// isNewer reports whether a newer Skein wrote a record.
+func isNewer(m *kgo.Record) bool { return kafka.CheckVersion(m) != nil }
 
 // Cycle is what Collect needs to know of the transaction and of the log.
 type Cycle struct {
