@@ -108,7 +108,7 @@ func (e *enforcement) walkObject(v json.RawMessage, of *shape, path string) (jso
 		f := of.field(name)
 		switch {
 		case f == nil && !of.open:
-			e.stripped = append(e.stripped, stripped{RuleMemberStripped, at, "the protocol does not describe it"})
+			e.stripped = append(e.stripped, stripped{RuleMemberStripped, at, "the protocol does not define it"})
 			changed = true
 			continue
 		case f != nil:
@@ -156,11 +156,11 @@ func (e *enforcement) strip(of *shape, path string, v json.RawMessage) {
 	if rule == "" {
 		rule = RuleOutcomeStripped
 	}
-	what := "it has no " + of.by + " that is a string"
+	what := "its " + of.by + " is missing or is not a string"
 	if tag := agui.Lookup(v, of.by); agui.IsString(tag) {
-		what = fmt.Sprintf("the protocol knows no %s %s", of.by, shorten(tag))
+		what = fmt.Sprintf("the protocol does not define the %s %s", of.by, shorten(tag))
 		if of.options[agui.TextOf(tag).String()] != nil {
-			what = "its source is of a type that the protocol does not know"
+			what = "the protocol does not define the type of its source"
 		}
 	}
 	e.stripped = append(e.stripped, stripped{rule, path, what})

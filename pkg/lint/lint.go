@@ -108,7 +108,7 @@ func (l *Linter) Event(data []byte, line int) {
 	}
 	schema := events[as]
 	if schema == nil {
-		l.find(RuleUnknownType, "", fmt.Sprintf("the protocol knows no event %s", strconv.Quote(string(t))))
+		l.find(RuleUnknownType, "", fmt.Sprintf("the protocol does not define the event type %s", strconv.Quote(string(t))))
 		return
 	}
 	var e enforcement
@@ -164,7 +164,7 @@ func (l *Linter) skeinTakes(data []byte, refused int) string {
 	if _, err := agui.Decode(data); err != nil || refused > 1 {
 		return ""
 	}
-	return " (an older form or a loose one: Skein takes it, the client does not)"
+	return " (an older or lenient form: Skein accepts it, the client does not)"
 }
 
 // fold plays an event that has passed the client's enforcement.
@@ -269,11 +269,11 @@ func (l *Linter) explain(rule string, ev *agui.Event) string {
 	case strings.HasSuffix(rule, "-content-not-open"), strings.HasSuffix(rule, "-end-not-open"):
 		return subject + ", which is not open"
 	case strings.HasSuffix(rule, "-start-while-open"):
-		return subject + ", which is open"
+		return subject + ", which is already open"
 	case strings.HasSuffix(rule, "-unknown"):
 		return subject + ", which the client does not know"
 	case strings.HasSuffix(rule, "-patch-failed"):
-		return subject + ": the patch does not fit, and is dropped whole"
+		return subject + ": the patch does not apply, and the client drops all of it"
 	}
 	switch rule {
 	case ruleStartedTwice:
@@ -281,17 +281,17 @@ func (l *Linter) explain(rule string, ev *agui.Event) string {
 	case "first-event-not-run-started":
 		return subject + " is the first event"
 	case "subagent-mismatch":
-		return subject + " says another subagentRunId than what it continues"
+		return subject + " has another subagentRunId than what it continues"
 	case "subagent-start-again":
 		return subject + ", which has ended in this run"
 	case "text-on-activity":
 		return subject + ", which is an activity"
 	case "activity-delta-on-message":
-		return subject + ", which is no activity"
+		return subject + ", which is not an activity"
 	case "tool-call-renamed":
 		return subject + ", which has another name"
 	case "tool-parent-not-assistant":
-		return subject + ", whose parent is no assistant's message"
+		return subject + ", whose parent is not an assistant message"
 	}
 	return subject
 }
@@ -367,7 +367,7 @@ func (l *Linter) whatIsOpen(kind string) string {
 		}
 		ids = append(ids, strings.TrimSpace(fmt.Sprintf("%s %s", name(k.id), "of "+where)))
 	}
-	what := map[string]string{"text": "text message", "tool": "tool call", "reasoning": "reasoning message", "reasoning-span": "span of reasoning"}[kind]
+	what := map[string]string{"text": "text message", "tool": "tool call", "reasoning": "reasoning message", "reasoning-span": "reasoning span"}[kind]
 	return " while a " + cmp.Or(what, kind) + " is open: " + strings.Join(ids, ", ")
 }
 
@@ -385,13 +385,13 @@ func (l *Linter) End() {
 	case l.run == nil:
 		what := "there are no events"
 		if l.tally.Events > 0 {
-			what = "there is no event that the client plays"
+			what = "the client knows none of the events"
 		}
 		if l.tally.Errors == 0 {
 			l.about(RuleNoEvents, what)
 		}
 	case l.end == "":
-		l.find(RuleNotEnded, "", fmt.Sprintf("the stream ends behind this event, and run %s has not ended", strconv.Quote(l.runID)))
+		l.find(RuleNotEnded, "", fmt.Sprintf("the stream ends after this event, but run %s has not ended", strconv.Quote(l.runID)))
 	}
 }
 
@@ -431,7 +431,7 @@ func (l *Linter) numbers(data []byte) {
 		l.find(RuleNumberRounded, "", fmt.Sprintf("%s becomes %s", shorten(json.RawMessage(rounded)), javaScript(f)))
 	}
 	if large != "" {
-		l.find(RuleNumberTooLarge, "", fmt.Sprintf("%s is more than a double holds", shorten(json.RawMessage(large))))
+		l.find(RuleNumberTooLarge, "", fmt.Sprintf("%s is too large for a double", shorten(json.RawMessage(large))))
 	}
 }
 

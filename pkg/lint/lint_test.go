@@ -153,7 +153,7 @@ func TestLinter_FindsNumbersThatTheClientRounds(t *testing.T) {
 	}
 }
 
-// What Skein alone does not take is no fault of the stream's.
+// An event that only Skein refuses is a note, not an error of the stream.
 func TestLinter_ToldApartFromSkein(t *testing.T) {
 	deep := `{"type":"CUSTOM","name":"n","value":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`
 	got, tally := said(t, "", events(started, deep, finished))
@@ -165,7 +165,7 @@ func TestLinter_ToldApartFromSkein(t *testing.T) {
 		t.Errorf("found %q", got)
 	}
 	older, tally := said(t, "", events(started, `{"type":"STATE_DELTA","patch":[]}`, finished))
-	if strings.Join(older, ",") != "2 member-stripped,2 schema" || !strings.Contains(tally.Stops.Message, "Skein takes it") {
+	if strings.Join(older, ",") != "2 member-stripped,2 schema" || !strings.Contains(tally.Stops.Message, "Skein accepts it") {
 		t.Errorf("found %q, %+v", older, tally.Stops)
 	}
 }

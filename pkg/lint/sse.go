@@ -92,7 +92,7 @@ func (s *frames) hold(piece []byte) {
 	s.data = nil
 	s.l.tally.Events++
 	s.l.line, s.l.eventType = s.at, ""
-	s.l.find(RuleFrameTooLarge, "", "the event has more than 10 MiB")
+	s.l.find(RuleFrameTooLarge, "", "the event is larger than 10 MiB")
 }
 
 func (s *frames) take(line []byte) {
@@ -114,7 +114,7 @@ func (s *frames) take(line []byte) {
 		}
 		s.data = append(s.data, bytes.TrimPrefix(data, []byte(" ")))
 	case !isField(line):
-		s.l.add(Finding{Rule: RuleLineIgnored, Line: s.line, Message: quoted(line) + " is no field of SSE"})
+		s.l.add(Finding{Rule: RuleLineIgnored, Line: s.line, Message: quoted(line) + " is not an SSE field"})
 	}
 }
 
@@ -130,7 +130,7 @@ func (s *frames) end() {
 		s.l.Event(whole, s.at)
 		return
 	}
-	s.framing(RuleNotSeparated, "events follow each other without an empty line")
+	s.framing(RuleNotSeparated, "no empty line separates two events")
 	for i, d := range data {
 		s.l.Event(d, s.at+i)
 	}
