@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,8 @@ func newTail(out *output, environ []string) *cobra.Command {
 		Short:   "Follow a thread live, as a chat or event by event",
 		Long: `Follow a thread live, over one run after another. With RUN it follows that run, to its end. It waits for a
 thread or run that does not exist yet. If the server goes away, or ends the stream, it resumes after the last
-event: none is missing and none comes twice. Ctrl-C ends it.
+event: none is missing and none comes twice. If the server waits, for example because Kafka does not answer, a note on
+standard error says so. Ctrl-C ends it.
 
 It shows a chat: the last messages so far, then text as it is written, tool calls, and how runs end. With
 --events it prints AG-UI events, one per line: first RUN_STARTED and snapshots of the run so far, then each
@@ -66,6 +68,9 @@ type liveLine struct {
 // waitingAfter is how long a stream may be silent at its start before a note says so.
 const waitingAfter = 2 * time.Second
 
+// resumes ends the comments with which the server ends a connection and asks for the next one, which Follow makes.
+const resumes = "; resume from the last id"
+
 // follow shows the events of a thread or of one run as they come, until Ctrl-C. pause ends the current line of the chat, before a note.
 func follow(ctx context.Context, out *output, at *server, args []string, show func(client.LiveEvent) error, pause func() error) error {
 	path, what := client.ThreadPath(args[0]), "thread "+oneLine(args[0], 80)
@@ -86,6 +91,11 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 			out.note("waiting for %s", what)
 		}
 	}()
+	note := func(text string) {
+		if pause() == nil { // else the next event fails as well
+			out.note("%s", oneLine(text, 300))
+		}
+	}
 	err := at.connect(func(c *client.Client) error {
 		return c.Follow(ctx, path+"/stream", func(e client.LiveEvent) error {
 			if !begun {
@@ -94,18 +104,21 @@ func follow(ctx context.Context, out *output, at *server, args []string, show fu
 				<-said
 			}
 			return show(e)
-		}, func(err error) {
-			if pause() == nil { // else the next event says so
-				out.note("%s; trying again", oneLine(err.Error(), 300))
-			}
+		}, client.FollowNotes{
+			Away: func(err error) { note(err.Error() + "; trying again") },
+			Comment: func(text string) {
+				if !strings.HasSuffix(text, resumes) {
+					note("server: " + text)
+				}
+			},
 		})
 	})
 	cancel()
 	<-said
 	if errors.Is(err, context.Canceled) {
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(err, pause())
 }
 
 // chat shows live events as a conversation.

@@ -5,6 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -125,6 +128,28 @@ func TestTail_ShowsAThreadAsItComes(t *testing.T) {
 			t.Errorf("exit %d, %s (%v)", code, stdout, err)
 		}
 	})
+}
+
+func TestTail_SaysWhatHoldsTheServerUp(t *testing.T) {
+	answers := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/v1/threads/t/stream") {
+			http.NotFound(w, r)
+			return
+		}
+		if answers++; answers > 1 {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "id: 0:1\ndata: {\"type\":\"TEXT_MESSAGE_CHUNK\",\"messageId\":\"m\",\"role\":\"assistant\",\"delta\":\"Hel\"}\n\n"+
+			": Kafka does not answer; the stream continues once it does\n\n: \n\n: this process is stopping; resume from the last id\n\n")
+	}))
+	defer server.Close()
+	stdout, stderr, code := skein(t, "", "tail", "t", "--url", server.URL)
+	if want := "server: Kafka does not answer; the stream continues once it does\n"; code != 0 || stderr != want || stdout != "assistant\n  Hel\n" {
+		t.Errorf("exit %d, standard output %q, standard error %q, want %q", code, stdout, stderr, want)
+	}
 }
 
 func TestChat_ShowsTheLastMessagesOfASnapshot(t *testing.T) {

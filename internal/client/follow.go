@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	sse "github.com/tmaxmax/go-sse"
@@ -13,23 +15,31 @@ import (
 
 // LiveEvent is an event of a live stream.
 type LiveEvent struct {
-	// Position is where it lies; "" of what a stream puts before its first event, so that a reader can join.
+	// Position is the event's place in the log. It is empty for the events with which a stream describes what came before a reader joined.
 	Position string
 	// Data is the AG-UI event, on one line.
 	Data []byte
 }
 
-// The pauses before a live stream is asked for again, rising from the first to the last while nothing comes.
+// The pauses between two requests for a live stream, which double from the first to the last while no event comes.
 const (
 	followPause    = 500 * time.Millisecond
 	maxFollowPause = 10 * time.Second
 )
 
-// Follow calls f with the events of a live stream of the query stage, in their order and each once: with what there is, then with what comes. It goes on
-// where it was when a stream ends or breaks off, and when the server goes away for a time; away (nil: nobody) is told why, once each time. It returns nil once
-// there is nothing more to come, else f's error, that of the context, or the server's refusal.
-func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) error, away func(error)) error {
-	s := &following{client: c, path: path, f: f}
+// FollowNotes are called with what happens to a live stream beside its events. Each may be nil.
+type FollowNotes struct {
+	// Away is called with the reason when a stream breaks off or cannot be opened, once until an event comes again.
+	Away func(error)
+	// Comment is called with each comment of the server, such as that Kafka does not answer. Heartbeats are left out.
+	Comment func(string)
+}
+
+// Follow calls f with the events of a live stream of the query stage, in order and each once: first with those that exist, then with new ones. It
+// resumes after the last event when a stream ends or breaks off, and when the server is away for a while. It returns nil when no further event can
+// come, else f's error, the context's error or the server's refusal.
+func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) error, notes FollowNotes) error {
+	s := &following{client: c, path: path, f: f, comment: notes.Comment}
 	pause, told := followPause, false
 	for {
 		came, err := s.read(ctx)
@@ -48,8 +58,8 @@ func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) erro
 		case came:
 			pause, told = followPause, false
 		}
-		if err != nil && !told && away != nil {
-			away(err)
+		if err != nil && !told && notes.Away != nil {
+			notes.Away(err)
 			told = true
 		}
 		select {
@@ -61,17 +71,18 @@ func (c *Client) Follow(ctx context.Context, path string, f func(LiveEvent) erro
 	}
 }
 
-// errNothingMore is the server's answer to an id behind which nothing can come.
+// errNothingMore is the server's answer to an id after which no event can come.
 var errNothingMore = errors.New("there is nothing more")
 
 // following is a live stream that is read in one connection after another.
 type following struct {
-	client *Client
-	path   string
-	f      func(LiveEvent) error
-	// last is the id behind which the next connection begins; "" is none.
+	client  *Client
+	path    string
+	f       func(LiveEvent) error
+	comment func(string)
+	// last is the id after which the next connection resumes; "" is none.
 	last string
-	// answered: a connection was.
+	// answered: the server answered at least once.
 	answered bool
 	// failed is f's error.
 	failed error
@@ -96,9 +107,9 @@ func (s *following) read(ctx context.Context) (came bool, err error) {
 	if resp.StatusCode == http.StatusNoContent {
 		return false, errNothingMore
 	}
-	// What has no id of its own belongs to the next event that has one: cut in between, all of it comes again.
+	// Events without an id belong to the next event that has one: if the stream breaks between them, all of them come again.
 	var before []LiveEvent
-	for e, err := range sse.Read(resp.Body, &sse.ReadConfig{MaxEventSize: maxAnswerBytes}) {
+	for e, err := range sse.Read(s.body(resp.Body), &sse.ReadConfig{MaxEventSize: maxAnswerBytes}) {
 		if err != nil {
 			return came, fmt.Errorf("reading live stream: it was broken off: %w", err)
 		}
@@ -120,13 +131,47 @@ func (s *following) read(ctx context.Context) (came bool, err error) {
 		}
 		before, came = nil, true
 	}
-	// The event that says that the thread was erased has no id, since nothing can be resumed behind it.
+	// The event that says that the thread was erased has no id, since a stream cannot resume after it.
 	if n := len(before); n > 0 && isErased(before[n-1].Data) {
 		if s.failed = s.f(before[n-1]); s.failed == nil {
 			return true, errNothingMore
 		}
 	}
 	return came, nil
+}
+
+// body returns the body of a stream, whose comments go to the caller as they are read.
+func (s *following) body(r io.Reader) io.Reader {
+	if s.comment == nil {
+		return r
+	}
+	return io.TeeReader(r, &comments{call: s.comment})
+}
+
+// maxComment bounds a comment in bytes; the rest of a longer one is left out.
+const maxComment = 500
+
+// comments finds the comments of a stream of server-sent events that is written to it.
+type comments struct {
+	call func(string)
+	// line is the beginning of the current line.
+	line []byte
+}
+
+// Write implements io.Writer. It never fails.
+func (c *comments) Write(p []byte) (int, error) {
+	for _, b := range p {
+		switch {
+		case b == '\n' || b == '\r':
+			if text := strings.TrimSpace(strings.TrimPrefix(string(c.line), ":")); len(c.line) > 0 && c.line[0] == ':' && text != "" {
+				c.call(text)
+			}
+			c.line = c.line[:0]
+		case len(c.line) == 0 || c.line[0] == ':' && len(c.line) < maxComment:
+			c.line = append(c.line, b)
+		}
+	}
+	return len(p), nil
 }
 
 // isErased reports whether an event ends the stream of a thread that was erased.
