@@ -85,10 +85,21 @@ func TestCommands_OverHTTP(t *testing.T) {
 		if text := ok0("stats", "--json"); !strings.HasPrefix(text, `{"by":[],"measures":["runs"],"groups":[`) {
 			t.Errorf("stats --json: %s", text)
 		}
-		for format, want := range map[string]string{"text": "◄ tip", "json": `"branches"`, "mermaid": "gitGraph", "dot": "digraph"} {
-			if text := ok0("lineage", thread.ThreadID, "--format", format); !strings.Contains(text, want) || !strings.Contains(text, thread.Runs[0].RunID) {
-				t.Errorf("lineage --format %s: %s", format, text)
+		for format, want := range map[string]string{"text": "◄ tip", "wide": "◄ tip", "json": `"branches"`, "mermaid": "gitGraph", "dot": "digraph"} {
+			if text := ok0("lineage", thread.ThreadID, "-o", format); !strings.Contains(text, want) || !strings.Contains(text, thread.Runs[0].RunID) {
+				t.Errorf("lineage -o %s: %s", format, text)
 			}
+		}
+		var ids string
+		for line := range strings.Lines(ok0("lineage", thread.ThreadID, "-o", "jsonl")) {
+			var r struct{ RunID, Status string }
+			if err := json.Unmarshal([]byte(line), &r); err != nil || r.Status == "" {
+				t.Errorf("lineage -o jsonl: %s (%v)", line, err)
+			}
+			ids += r.RunID + "\n"
+		}
+		if text := ok0("lineage", thread.ThreadID, "-o", "name"); text != ids || strings.Count(text, "\n") != len(thread.Runs) {
+			t.Errorf("lineage -o name: %s, -o jsonl has %s", text, ids)
 		}
 		if text := ok0("lineage", thread.ThreadID, "--ascii"); !strings.Contains(text, "<- tip") || strings.Contains(text, "●") {
 			t.Errorf("lineage --ascii: %s", text)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +27,6 @@ func newDeadLetters(out *output, environ []string) *cobra.Command {
 type deadLetterFilter struct {
 	kafka                         app.KafkaFlags
 	tenant, reason, thread, since string
-	asJSON                        bool
 }
 
 func (d *deadLetterFilter) flags(cmd *cobra.Command) {
@@ -38,7 +36,6 @@ func (d *deadLetterFilter) flags(cmd *cobra.Command) {
 	f.StringVar(&d.thread, "thread", "", "only of `THREAD`")
 	f.StringVar(&d.since, "since", "", "only from `TIME` on, such as 2026-09-17T12:00:00Z")
 	d.kafka.Flags(f)
-	jsonFlag(cmd, &d.asJSON)
 }
 
 // query is what the flags say.
@@ -65,6 +62,7 @@ func timeFlag(name, text string) (t time.Time, err error) {
 func newDeadLettersList(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
 	var d deadLetterFilter
+	var form listFormat
 	var limit int
 	var anyTenant bool
 	cmd := &cobra.Command{
@@ -72,9 +70,13 @@ func newDeadLettersList(out *output, environ []string) *cobra.Command {
 		Short: "List records that could not be folded, with reason and position",
 		Long: `List records of skein.events that could not be folded: the position of each, the reason, and whether a retry can help
 (now; only after a change of settings or version; never). Over HTTP, the list is that of the API key's tenant. With
---brokers it is read from Kafka directly, for --tenant, or for --any-tenant, also those whose key names no tenant.`,
+--brokers it is read from Kafka directly, for --tenant, or for --any-tenant, also those whose key names no tenant.
+
+On a terminal, columns that do not fit are left out; -o wide prints all columns. Elsewhere the list is tab-separated,
+without a header, with times in UTC: id, reason, retry, thread, run, time, position, detail.`,
 		Example: `  skein dead-letters list --since 2026-09-17T12:00:00Z
-  skein dead-letters list --brokers kafka-0:9092 --tenant acme --reason no-run --json`,
+  skein dead-letters list --brokers kafka-0:9092 --tenant acme --reason no-run --json
+  skein dead-letters list --thread my-thread -o name`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			direct := cmd.Flags().Changed("brokers")
@@ -88,12 +90,15 @@ func newDeadLettersList(out *output, environ []string) *cobra.Command {
 			case !direct && (d.tenant != "" || anyTenant):
 				return app.Usagef("over HTTP the tenant is the API key's; --tenant and --any-tenant need --brokers")
 			}
+			if err := form.resolve(); err != nil {
+				return err
+			}
 			q, err := d.query()
 			if err != nil {
 				return err
 			}
 			q.AnyTenant = anyTenant
-			l := &deadLetterList{out: out, asJSON: d.asJSON, limit: limit}
+			l := &deadLetterList{out: out, form: form.form, limit: limit}
 			if direct {
 				cfg, err := d.kafka.Config("skein-dead-letters")
 				if err == nil {
@@ -110,52 +115,44 @@ func newDeadLettersList(out *output, environ []string) *cobra.Command {
 	}
 	serverFlags(cmd, &at)
 	d.flags(cmd)
+	listFlags(cmd, &form)
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most `N` dead letters; 0 is all")
 	cmd.Flags().BoolVar(&anyTenant, "any-tenant", false, "those of all tenants, and those that belong to none, with --brokers")
 	return cmd
 }
 
-// deadLetterPage is how many dead letters are asked for at once.
+// deadLetterPage is how many dead letters one request returns at most.
 const deadLetterPage = 1000
 
-// deadLetterList prints dead letters as pages of them come.
+// deadLetterList prints dead letters: lines of JSON and ids page by page, the other forms at the end.
 type deadLetterList struct {
-	out    *output
-	asJSON bool
-	limit  int
-	n      int
-	table  *tabwriter.Writer
+	out   *output
+	form  string
+	limit int
+	n     int
+	list  []deadletter.Record
 }
 
-// add prints the letters of a page, and reports whether more are wanted.
-func (l *deadLetterList) add(letters []deadletter.Record) (bool, error) {
-	for _, x := range letters {
-		if l.n++; l.asJSON {
-			if err := l.out.json(x); err != nil {
-				return false, err
-			}
-		} else {
-			l.row(x)
+// add takes the dead letters of a page, and reports whether more are wanted.
+func (l *deadLetterList) add(page []deadletter.Record) (bool, error) {
+	for _, x := range page {
+		var err error
+		switch l.form {
+		case formJSONL:
+			err = l.out.json(x)
+		case formName:
+			err = l.out.text(x.ID.String() + "\n")
+		default:
+			l.list = append(l.list, x)
 		}
-		if l.n == l.limit {
+		if err != nil {
+			return false, err
+		}
+		if l.n++; l.n == l.limit {
 			return false, nil
 		}
 	}
 	return true, nil
-}
-
-func (l *deadLetterList) row(x deadletter.Record) {
-	// A tabwriter keeps errors until Flush.
-	if l.table == nil {
-		l.table = tabwriter.NewWriter(l.out.stdout, 0, 0, 2, ' ', 0)
-		_, _ = fmt.Fprintln(l.table, "ID\tPOSITION\tAT\tREASON\tRETRY\tTHREAD\tRUN\tDETAIL")
-	}
-	at := "-"
-	if x.Position != nil {
-		at = x.Position.String()
-	}
-	_, _ = fmt.Fprintf(l.table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", x.ID, at, x.At.Format(time.RFC3339), oneLine(x.Reason, 20), chanceText(x),
-		orDash(oneLine(x.ThreadID, 40)), orDash(oneLine(x.RunID, 40)), oneLine(x.Detail, 80))
 }
 
 func chanceText(x deadletter.Record) string {
@@ -172,14 +169,33 @@ func orDash(s string) string {
 	return s
 }
 
+// end prints what is left to print.
 func (l *deadLetterList) end() error {
-	if l.n == 0 {
+	switch {
+	case l.form == formJSON:
+		return l.out.json(append([]deadletter.Record{}, l.list...))
+	case l.n == 0:
 		l.out.note("no dead letters")
-	}
-	if l.table == nil {
+		return nil
+	case l.form == formJSONL, l.form == formName:
 		return nil
 	}
-	return l.table.Flush()
+	columns := []column{
+		{name: "ID", keep: true}, {name: "REASON", keep: true}, {name: "RETRY"}, {name: "THREAD"}, {name: "RUN"}, {name: "AT"}, {name: "POSITION"}, {name: "DETAIL"},
+	}
+	rows, width := make([][]string, len(l.list)), l.out.drawingWidth()
+	for i, x := range l.list {
+		at := "-"
+		if x.Position != nil {
+			at = x.Position.String()
+		}
+		detail := x.Detail
+		if width > 0 && l.form != formWide {
+			detail = oneLine(detail, 60)
+		}
+		rows[i] = []string{x.ID.String(), x.Reason, chanceText(x), orDash(x.ThreadID), orDash(x.RunID), l.out.when(x.At), at, orDash(detail)}
+	}
+	return l.out.text(table(columns, rows, width, l.form == formWide))
 }
 
 func (l *deadLetterList) fromKafka(ctx context.Context, cfg kafka.Config, q deadletter.Query) error {
@@ -223,7 +239,7 @@ func (l *deadLetterList) fromServer(ctx context.Context, c *client.Client, d dea
 func newDeadLettersRetry(out *output) *cobra.Command {
 	var d deadLetterFilter
 	var until string
-	var all, again, dry bool
+	var asJSON, all, again, dry bool
 	cmd := &cobra.Command{
 		Use:   "retry [ID...]",
 		Short: "Publish the original records of dead letters again",
@@ -271,10 +287,11 @@ Exit code 0: all selected were published. 4: some were left out, and the list sa
 			if err != nil {
 				return err
 			}
-			return printRetried(out, done, d.asJSON, dry)
+			return printRetried(out, done, asJSON, dry)
 		},
 	}
 	d.flags(cmd)
+	jsonFlag(cmd, &asJSON)
 	f := cmd.Flags()
 	f.StringVar(&until, "until", "", "only before `TIME`")
 	f.BoolVar(&all, "all", false, "all dead letters of the tenant")

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -128,8 +130,20 @@ func TestDeadLetters_ListAndRetryThroughTheWholePipeline(t *testing.T) {
 		if want := eventStart + "\n" + eventText + "\n" + eventEnd + "\n"; code != 0 || stdout != want {
 			t.Errorf("exit %d, the run is %s%s, want %s", code, stdout, stderr, want)
 		}
-		if stdout, stderr, code := skein(t, "", "dead-letters", "list", "--url", s.URL()); code != 0 || strings.Count(stdout, "\n") != 3 || !strings.Contains(stdout, "no-run") {
-			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		first, second := list("--url", s.URL())[0], list("--url", s.URL())[1]
+		for form, want := range map[string]string{
+			"table": fmt.Sprintf("%s\tno-run\tnow\tt\t-\t%s\t%s\t", first.ID, first.At.UTC().Format(time.RFC3339), first.Position),
+			"wide":  fmt.Sprintf("%s\tno-run\tnow\tt\t-\t%s\t%s\t", first.ID, first.At.UTC().Format(time.RFC3339), first.Position),
+			"name":  fmt.Sprintf("%s\n%s\n", first.ID, second.ID),
+			"json":  fmt.Sprintf(`[{"id":"%s",`, first.ID),
+		} {
+			stdout, stderr, code := skein(t, "", "dead-letters", "list", "-o", form, "--url", s.URL())
+			if lines := strings.Count(stdout, "\n"); code != 0 || !strings.HasPrefix(stdout, want) || lines != map[bool]int{true: 1, false: 2}[form == "json"] {
+				t.Errorf("-o %s: exit %d, %s%s, want %s", form, code, stdout, stderr, want)
+			}
+		}
+		if stdout, _, code := skein(t, "", "dead-letters", "list", "-o", "json", "--reason", deadletter.Malformed, "--url", s.URL()); code != 0 || stdout != "[]\n" {
+			t.Errorf("exit %d, no dead letters as JSON are %s", code, stdout)
 		}
 	})
 }

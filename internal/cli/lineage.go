@@ -17,7 +17,7 @@ import (
 
 func newLineage(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
-	var format string
+	var form string
 	var asJSON, ascii, watches bool
 	var ancestors, descendants, siblings string
 	cmd := &cobra.Command{
@@ -30,14 +30,15 @@ Marks show what is inferred or unusual: a parent that Skein found (~content: the
 run's messages; ~latest: there was no input), an end that Skein made, a run that is open, and an input
 that does not continue the parent's history: trimmed, summarised, edited, rewound and so on.`,
 		Example: `  skein lineage my-thread
-  skein lineage my-thread --ancestors run-7 --json | jq -r '.runs[].runId'`,
+  skein lineage my-thread --ancestors run-7 -o name
+  skein lineage my-thread -o dot | dot -Tsvg > my-thread.svg`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON {
-				if format != "text" && format != "json" {
-					return app.Usagef("--json and --format %s exclude each other", format)
+				if form != formText && form != formJSON {
+					return app.Usagef("--json is -o json: leave it or -o %s out", form)
 				}
-				format = "json"
+				form = formJSON
 			}
 			q := url.Values{}
 			set(q, "ancestorsOf", ancestors)
@@ -48,8 +49,8 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 				return app.Usagef("--ancestors, --descendants and --siblings exclude one another")
 			}
 			part := len(q) > 1
-			if format == "mermaid" || format == "dot" {
-				q.Set("format", format)
+			if form == formMermaid || form == formDOT {
+				q.Set("format", form)
 				q.Del("words")
 			}
 			show := func(ctx context.Context, out *output, c *client.Client) error {
@@ -57,10 +58,16 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 				if err != nil {
 					return found(err, out, at, args[0], ancestors+descendants+siblings)
 				}
-				if format != "text" {
+				width := out.drawingWidth()
+				switch form {
+				case formJSON, formMermaid, formDOT:
 					return out.document(body)
+				case formJSONL, formName:
+					return listLineage(out, body, form)
+				case formWide:
+					width = 0
 				}
-				picture, err := draw(body, part, lineage.TextOptions{Width: out.drawingWidth(), ASCII: ascii, Color: out.colour()})
+				picture, err := draw(body, part, lineage.TextOptions{Width: width, ASCII: ascii, Color: out.colour()})
 				if err != nil {
 					return err
 				}
@@ -75,8 +82,10 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 		},
 	}
 	serverFlags(cmd, &at)
-	jsonFlag(cmd, &asJSON)
-	choiceFlag(cmd, &format, "format", "", "text", "`FORMAT` of the picture: text, json, mermaid or dot", "text", "json", "mermaid", "dot")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the same as -o json")
+	choiceFlag(cmd, &form, "output", "o", formText,
+		"`FORM` of the answer: text (a picture), wide (a picture of any width), name (run ids), json (one document), jsonl (a line for each run), mermaid or dot",
+		formText, formWide, formName, formJSON, formJSONL, formMermaid, formDOT)
 	watchFlag(cmd, &watches)
 	cmd.Flags().StringVar(&ancestors, "ancestors", "", "only `RUN` and its ancestors")
 	cmd.Flags().StringVar(&descendants, "descendants", "", "only the descendants of `RUN`")
@@ -86,6 +95,37 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 	}
 	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw the text with ASCII characters only")
 	return cmd
+}
+
+// The forms of a lineage beside those of lists.
+const (
+	formText    = "text"
+	formMermaid = "mermaid"
+	formDOT     = "dot"
+)
+
+// listLineage prints the runs of a lineage answer, one per line: as JSON, or their ids.
+func listLineage(out *output, answer []byte, form string) error {
+	var a struct {
+		Runs []json.RawMessage `json:"runs"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return fmt.Errorf("decoding lineage: %w", err)
+	}
+	for _, raw := range a.Runs {
+		if form == formName {
+			var r struct{ RunID string }
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return fmt.Errorf("decoding lineage: %w", err)
+			}
+			if err := out.text(field(r.RunID) + "\n"); err != nil {
+				return err
+			}
+		} else if err := out.document(raw); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // draw draws a lineage answer, or one of a part of a thread. The layout is the one that every drawing of Skein has; it is done
