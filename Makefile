@@ -168,9 +168,9 @@ conformance-setup:
 		{ npm ci --prefix $$dir --ignore-scripts --no-progress --loglevel=error && touch $$dir/node_modules/.package-lock.json; } || exit; done; fi
 
 .PHONY: first-hour
-first-hour: ## do a newcomer's first hour on a clean clone with an empty HOME and only Go, make, git and curl; takes ports 8420, 8492 and 8000
+first-hour: ## do a newcomer's first hour on a clean clone with an empty HOME and only Go, make, git and curl, with TESTS=1 make test as well; takes ports 8420, 8492 and 8000
 	@mkdir -p .cache
-	go test -v -count=1 -timeout 1h ./test/docs -run TestFirstHour -hour
+	go test -v -count=1 -timeout 3h ./test/docs -run TestFirstHour -hour $(if $(TESTS),-hour.tests)
 
 .PHONY: configuration
 configuration: ## write docs/configuration.md anew from the help of the commands

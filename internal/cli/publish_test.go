@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,31 @@ func TestPublish_CtrlCEndsItAndSaysWhatIsThere(t *testing.T) {
 			t.Errorf("before the first event: exit %d, %s", code, stderr)
 		}
 	})
+}
+
+// Whatever form events have on the way in, ingest gets them numbered from 0 in each run, so that it drops repeats.
+func TestPublish_NumbersEventsOfEveryForm(t *testing.T) {
+	for name, events := range map[string]string{
+		"NDJSON":       eventStart + "\n" + eventText + "\n" + eventEnd + "\n",
+		"SSE":          "data: " + eventStart + "\n\ndata: " + eventText + "\n\ndata: " + eventEnd + "\n\n",
+		"a JSON array": "[" + eventStart + "," + eventText + "," + eventEnd + "]",
+	} {
+		var got []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			got = append(got, r.URL.Path+" "+r.Header.Get("Content-Type")+"\n"+string(body))
+			_, _ = io.WriteString(w, `{"accepted":3}`)
+		}))
+		_, stderr, code := skein(t, events+"\n", "publish", "--no-wait", "--url", server.URL)
+		server.Close()
+		want := []string{fmt.Sprintf("/v1/threads/t/runs/r/events application/vnd.skein.events+ndjson\n{\"seq\":0,\"event\":%s}\n{\"seq\":1,\"event\":%s}\n{\"seq\":2,\"event\":%s}\n", eventStart, eventText, eventEnd)}
+		if code != 0 || !slices.Equal(got, want) {
+			t.Errorf("%s: exit %d, %s, sent %q, want %q", name, code, stderr, got, want)
+		}
+	}
 }
 
 func awaitEvents(t *testing.T, s *dev.Server, want int64) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/test/process"
 )
@@ -69,6 +70,9 @@ func TestDocs_CommandsWork(t *testing.T) {
 				if err != nil {
 					t.Errorf("%v\n%s\n%s", err, script, out)
 				}
+				if want := output(text, found[0]); want != "" && string(out) != want {
+					t.Errorf("%s\nprints\n%s\nand not, as documented,\n%s", script, out, want)
+				}
 				// "skein publish" waits until what it published can be read. Ingest does not: a person
 				// takes longer to type the next call than the index to follow.
 				if strings.Contains(script, "curl ") {
@@ -85,6 +89,17 @@ func TestDocs_CommandsWork(t *testing.T) {
 		t.Errorf("%d command blocks in %v, want at least the 8 of README, CONTRIBUTING, docs/producing.md, the kit and the example", ran, files)
 	}
 }
+
+// output returns what a document says that a block prints: a block of text right behind it.
+func output(text []byte, block string) string {
+	_, rest, _ := strings.Cut(string(text), block)
+	if found := printed.FindStringSubmatch(rest); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+var printed = regexp.MustCompile("(?s)^\n+```text\n(.*?)```\n")
 
 var makeCall = regexp.MustCompile(`^make ([a-z-]+)`)
 
@@ -124,6 +139,52 @@ func TestDocs_LinksLeadSomewhere(t *testing.T) {
 				t.Errorf("%s links to %s, which is not there", file, found[1])
 			}
 		}
+	}
+}
+
+// Every client that Skein ships or documents numbers its events, so that what it sends again is dropped (docs/adr/016-repeated-runs.md). The
+// proxy and the producers of examples/ number on Kafka, which their own tests show.
+func TestDocs_ClientsNumberTheirEvents(t *testing.T) {
+	seen := map[string]int{}
+	for _, file := range markdown(t) {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range fence.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(found[2], "/events") || !strings.Contains(found[2], "curl") || !strings.Contains(found[2], "POST") {
+				continue
+			}
+			if seen["a block"]++; !strings.Contains(found[2], client.TypeSequenced) {
+				t.Errorf("%s sends events without numbers:\n%s", file, found[2])
+			}
+		}
+	}
+	for _, dir := range []string{"cmd", "examples", "internal"} {
+		err := fs.WalkDir(os.DirFS(root), dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(filepath.Join(root, path))
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(string(text)) {
+				if !strings.Contains(line, ".PostEvents(") {
+					continue
+				}
+				if seen["a call"]++; !strings.Contains(line, "client.TypeSequenced") {
+					t.Errorf("%s sends events without numbers: %s", path, line)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen["a block"] < 1 || seen["a call"] < 2 { // README's; those of skein publish and skein demo
+		t.Errorf("found %v, want a block and two calls at least", seen)
 	}
 }
 

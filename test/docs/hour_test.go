@@ -19,7 +19,10 @@ import (
 	"github.com/skeinhq/skein/internal/logtest"
 )
 
-var hour = flag.Bool("hour", false, "do a newcomer's first hour: needs a network, port 8420, 8492 and 8000, and some minutes")
+var (
+	hour      = flag.Bool("hour", false, "do a newcomer's first hour: needs a network, ports 8420, 8492 and 8000, and some minutes")
+	hourTests = flag.Bool("hour.tests", false, "run make test there as well, which takes most of an hour")
+)
 
 // newcomers are the documents of the first hour, in the order in which they name one another.
 var newcomers = []string{
@@ -36,8 +39,8 @@ var system = []string{
 var fence = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
 // TestFirstHour does what a newcomer does, on a clean clone with an empty HOME and only Go, make, git and curl in PATH: make run, then every
-// shell block of README and the guides, in order, pasted as it stands. TestDemo_… holds README's picture to what make run prints. The
-// transcript is left in .cache/first-hour.txt.
+// shell block of README and the guides, in order, pasted as it stands, and make test with -hour.tests. TestDemo_… holds README's picture to what
+// make run prints. The transcript is left in .cache/first-hour.txt.
 func TestFirstHour(t *testing.T) {
 	if !*hour {
 		t.Skip("make first-hour does it")
@@ -106,8 +109,8 @@ func TestFirstHour(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				out, err := n.run(ctx, n.clone, script)
 				cancel()
-				if err != nil {
-					t.Errorf("%s: %v\n%s\n%s", file, err, script, out)
+				if want := output(text, found[0]); err != nil || want != "" && string(out) != want {
+					t.Errorf("%s: %v\n%s\n%s\nwant\n%s", file, err, script, out, want)
 				}
 			}
 		}
@@ -117,6 +120,26 @@ func TestFirstHour(t *testing.T) {
 		t.Errorf("%d blocks tried, want 14 and more", tried)
 	}
 	t.Logf("%d blocks, %v in all", tried, time.Since(began).Round(time.Second))
+	if *hourTests {
+		n.makeTest(t)
+	}
+}
+
+// makeTest runs make test, which has to pass without what the newcomer lacks, and to end with a list of that.
+func (n *newcomer) makeTest(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	out, err := n.run(t.Context(), n.clone, "make test")
+	_, skipped, listed := strings.Cut(string(out), "Passed, but what needs these parts was skipped:\n")
+	if err != nil || !listed {
+		t.Fatalf("make test: %v\n%s", err, out)
+	}
+	t.Logf("make test took %v and left out\n%s", time.Since(began).Round(time.Second), skipped)
+	for _, part := range []string{"no C compiler", "no Node", "no real Kafka", "no Python", "no Chromium", "no nginx"} {
+		if !strings.Contains(skipped, part) {
+			t.Errorf("the list does not name %q", part)
+		}
+	}
 }
 
 // newcomer types commands, as it were, in a clone of the repository.
