@@ -86,10 +86,10 @@ func playDemo(ctx context.Context, out *output, running *dev.Server) error {
 			return err
 		}
 		if played.Runs > 0 {
-			out.note("%s of example conversations played through the HTTP API, %s", count(played.Runs, "run"), count(played.Events, "event"))
+			out.note("played %s of example conversations through the HTTP API, %s", count(played.Runs, "run"), count(played.Events, "event"))
 		}
 		if played.Present > 0 {
-			out.note("there already: %s", count(played.Present, "run"))
+			out.note("%s already there", count(played.Present, "run"))
 		}
 		return showDemo(ctx, out, at, c, conversations)
 	})

@@ -99,7 +99,7 @@ func TestDemo_ShowsBranchesAndASecondOneAddsNothing(t *testing.T) {
 	if code != 0 || second != first {
 		t.Errorf("exit %d; the second demo prints\n%s\n%s", code, second, stderr)
 	}
-	if !strings.Contains(stderr, "there already: ") || strings.Contains(stderr, "played through the HTTP API") {
+	if !strings.Contains(stderr, " already there\n") || strings.Contains(stderr, "through the HTTP API") {
 		t.Errorf("the second demo played again: %s", stderr)
 	}
 	after, eventsAfter := content(t, data)

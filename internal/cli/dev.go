@@ -117,9 +117,10 @@ prints it and keeps it in the data folder. There is no TLS. Production means Kaf
 func sayReady(out *output, s *dev.Server, logger *slog.Logger) error {
 	logger.Info("ready", "http", s.URL(), "kafka", s.Broker(), "start", s.StartTime().Round(time.Millisecond).String())
 	out.note("the page: %s/", s.URL())
-	out.note("skein is ready: HTTP API on %s, Kafka on %s, data in %s", s.URL(), s.Broker(), s.Data())
+	out.note("skein is ready: HTTP API on %s, Kafka on %s", s.URL(), s.Broker())
+	out.note("data in %s", s.Data())
 	for _, name := range s.Agents() {
-		out.note("agent %s answers at %s/v1/agents/%s, and is recorded there", name, s.URL(), name)
+		out.note("agent %s: call %s/v1/agents/%s in its place", name, s.URL(), name)
 	}
 	if s.AdminURL() != "" {
 		out.note("metrics, health and profiles on %s", s.AdminURL())
@@ -131,7 +132,7 @@ func sayReady(out *output, s *dev.Server, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("reading API key: %w", err)
 	}
-	out.note("other machines can reach it, so every request needs this API key, which is stored in %s:", s.KeyFile())
+	out.note("other machines can connect, so every request needs this API key (stored in %s):", s.KeyFile())
 	out.note("  Authorization: Bearer %s", strings.TrimSpace(string(key)))
 	return nil
 }

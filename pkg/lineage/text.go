@@ -17,8 +17,8 @@ type TextOptions struct {
 	ASCII bool
 	// Color writes ANSI escape codes.
 	Color bool
-	// Label gives a run's line something of the caller's, such as the first words of its
-	// question; it may be nil. The text is made safe and cut to fit.
+	// Label returns text for a run's line, such as the first words of its question; it may be nil. The text is made
+	// safe, and cut to fit.
 	Label func(Run) string
 }
 
@@ -159,7 +159,7 @@ func (l *line) lanes(p *Picture, r Row, node string) {
 	}
 }
 
-// words writes what the row says, what matters first: a narrow screen cuts the rest.
+// words writes the row's text, the most important first, as a narrow screen cuts the end.
 func (l *line) words(p *Picture, r Row) {
 	run, _ := p.g.Run(r.RunID)
 	switch r.Kind {
@@ -186,14 +186,14 @@ func (l *line) words(p *Picture, r Row) {
 	if r.Kind != RowRun {
 		return
 	}
+	if l.o.Label != nil {
+		if label := safe(l.o.Label(run), l.o.ASCII); label != "" {
+			l.add("  "+label, "")
+		}
+	}
 	l.add("  "+count(run.MessageCount, "message"), dim)
 	if !run.StartedAt.IsZero() {
 		l.add(l.g.dot+run.StartedAt.UTC().Format(time.RFC3339), dim)
-	}
-	if l.o.Label != nil {
-		if label := safe(l.o.Label(run), l.o.ASCII); label != "" {
-			l.add("  "+label, dim)
-		}
 	}
 }
 
