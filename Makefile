@@ -87,7 +87,7 @@ faults: ## put each fault at every request of the compactor ("make test": at eve
 # each request, which run without it, too.
 SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/timeline pkg/verify
 # What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
-DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page)|examples/[^/]*|internal/(parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
+DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page)|cmd/[^/]*|examples/[^/]*|internal/(parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
 
 # SQLite's own code is C that was translated to Go. The race detector has nothing of ours to find in it, and takes half of the time of the
 # tests that use it. It is that one package alone: it has no generic code, which the linker might take from it for other packages.
