@@ -229,6 +229,7 @@ func TestAcks_BeforeTheFirstEventErrorsAreProblems(t *testing.T) {
 }
 
 func TestAcks_SayWhatKafkaHasWhenItGoesAway(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.StartCluster(t, 1)
 	d := impatient(t, c)
 	k := d.talk(t, typeNDJSON)
@@ -253,6 +254,7 @@ func TestAcks_AreToldAgain(t *testing.T) {
 }
 
 func TestAcks_ACallerThatDoesNotReadIsEnded(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(kafkatest.Start(t, 3))
 	cfg.AckTimeout = 500 * time.Millisecond
 	d := open(t, cfg)

@@ -17,6 +17,7 @@ import (
 // A real Kafka is killed twice while runs go on: every caller has its whole stream at the agents' pace, and every event is on the
 // topic afterwards, in order, once for who drops what comes twice.
 func TestProxy_RealKafkaIsKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("-short is set: this starts a real Kafka")
 	}

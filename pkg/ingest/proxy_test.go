@@ -326,15 +326,16 @@ func TestProxy_EndsTheRunOfAnAgentThatDoesNot(t *testing.T) {
 		}, "", 0, agents.CodeNotSSE, "gzip"},
 		"no credential": {func(a *agents.Agent) { a.CredentialFile = "/nowhere/secret" }, answers(whole), "", 0, agents.CodeCredential, "the log of ingest"},
 		"never answers": {func(a *agents.Agent) { a.AnswerTimeout = 50 * time.Millisecond }, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "", 0, agents.CodeTimeout, "in time"},
-		"falls silent": {func(a *agents.Agent) { a.SilenceTimeout = 50 * time.Millisecond }, func(w http.ResponseWriter, r *http.Request) {
+		"falls silent": {func(a *agents.Agent) { a.SilenceTimeout = 3 * time.Second }, func(w http.ResponseWriter, r *http.Request) {
 			answers(whole)(w, r)
 			<-r.Context().Done()
 		}, whole, 2, agents.CodeTimeout, "silent"},
-		"never ends": {func(a *agents.Agent) { a.RunTimeout = 100 * time.Millisecond }, func(w http.ResponseWriter, r *http.Request) {
+		"never ends": {func(a *agents.Agent) { a.RunTimeout = 3 * time.Second }, func(w http.ResponseWriter, r *http.Request) {
 			answers(whole)(w, r)
 			for r.Context().Err() == nil {
 				_, _ = io.WriteString(w, ":\n")
 				_ = http.NewResponseController(w).Flush()
+				time.Sleep(10 * time.Millisecond)
 			}
 		}, whole, 2, agents.CodeTimeout, "too long"},
 	} {
@@ -518,7 +519,7 @@ func TestRuns_CancelEndsARun(t *testing.T) {
 			}
 			<-ended
 			b.wantCancelled(b.published(3), 3)
-			if took := time.Since(began); took > endGrace+3*time.Second {
+			if took := time.Since(began); took > endGrace+kafkatest.Timeout {
 				t.Errorf("it took %v", took)
 			}
 			if reads {
@@ -718,6 +719,7 @@ func TestProxy_TooManyRunsAreA503(t *testing.T) {
 
 // Kafka is away for a while: the caller notices nothing, and all is there afterwards, in order and once.
 func TestProxy_TheCallersStreamOutlivesKafka(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := kafkatest.StartCluster(t, 1, kafkatest.WithDataDir(dir))
 	cfg := testConfig(c.Config)
@@ -821,6 +823,7 @@ func TestProxy_ARunThatHadToLeaveEventsOutSaysSo(t *testing.T) {
 }
 
 func TestProxy_CutsTheStreamWhereItIsToldTo(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.StartCluster(t, 1)
 	cfg := testConfig(c.Config)
 	cfg.AckTimeout = 300 * time.Millisecond
@@ -871,9 +874,10 @@ func hold(c *kafkatest.Cluster, until <-chan struct{}) {
 
 // A caller that does not read does not keep the run from its end.
 func TestProxy_ACallerThatReadsNothingCountsAsOneThatHasLeft(t *testing.T) {
+	t.Parallel()
 	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
 		answers("data: "+begin+"\n\n")(w, r)
-		for range 64 {
+		for range 32 {
 			answers(": "+strings.Repeat(".", 1<<20)+"\n\n")(w, r)
 		}
 		answers("data: "+finished+"\n\n")(w, r)
@@ -1071,17 +1075,18 @@ func TestProxy_CutsTheStreamWhereThereIsNoRoom(t *testing.T) {
 
 // While the caller makes the agent wait, the agent is not silent.
 func TestProxy_AnAgentThatIsMadeToWaitIsNotSilent(t *testing.T) {
-	const silence = time.Second // a processor that is busy elsewhere is no silence
+	t.Parallel()
+	const silence = 3 * time.Second // a processor that is busy elsewhere is no silence
 	b := startBehind(t, proxyConfig(t), func(a *agents.Agent) { a.SilenceTimeout = silence }, func(w http.ResponseWriter, r *http.Request) {
 		answers("data: "+begin+"\n\n")(w, r)
-		for range 64 {
+		for range 32 { // more than the buffers of two connections hold
 			_, _ = io.WriteString(w, ": "+strings.Repeat(".", 1<<20)+"\n\n")
 		}
 		answers("data: "+finished+"\n\n")(w, r)
 	})
 	resp := b.call(t.Context(), inputOf("r1"))
 	defer resp.Body.Close()
-	time.Sleep(2 * silence)
+	time.Sleep(silence + time.Second)
 	got, err := io.ReadAll(resp.Body)
 	if err != nil || !bytes.HasSuffix(got, []byte(finished+"\n\n")) {
 		t.Errorf("the stream ends with %q, %v", got[max(0, len(got)-200):], err)
@@ -1090,11 +1095,12 @@ func TestProxy_AnAgentThatIsMadeToWaitIsNotSilent(t *testing.T) {
 
 // A run is over with its end, also where its agent keeps the connection.
 func TestProxy_LetsGoOfARunThatHasEnded(t *testing.T) {
+	t.Parallel()
 	b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
 		answers("data: "+begin+"\n\n", "data: "+finished+"\n\n", ": more\n\n")(w, r)
 		<-r.Context().Done()
 	})
-	b.svc.afterEnd = 300 * time.Millisecond
+	b.svc.afterEnd = 3 * time.Second // what is on its way is read before
 	if got := b.stream(inputOf("r1")); !strings.HasSuffix(got, finished+"\n\n: more\n\n") {
 		t.Errorf("the stream is %q", got)
 	}
@@ -1113,11 +1119,12 @@ func TestProxy_ARunBehindAnEndGoesOn(t *testing.T) {
 		"too large": `{"type":"RUN_STARTED","threadId":"t1","runId":"r2","input":"` + strings.Repeat("x", 10<<10) + `"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			const finished2 = `{"type":"RUN_FINISHED","threadId":"t1","runId":"r2"}`
-			const wait = 200 * time.Millisecond
+			const wait = 2 * time.Second // what is on its way is read before
 			b := startBehind(t, proxyConfig(t), nil, func(w http.ResponseWriter, r *http.Request) {
 				answers("data: "+begin+"\n\n", "data: "+finished+"\n\n", "data: "+started+"\n\n")(w, r)
-				time.Sleep(3 * wait)
+				time.Sleep(wait + wait/2)
 				answers("data: "+finished2+"\n\n")(w, r)
 			})
 			b.svc.afterEnd = wait

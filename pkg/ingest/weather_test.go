@@ -23,10 +23,10 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
 
-// impatient is a stage that waits for Kafka a moment only.
+// impatient is a stage that waits for Kafka for seconds only; a busy machine answers within them.
 func impatient(t *testing.T, c *kafkatest.Cluster) *stage {
 	cfg := testConfig(c.Config)
-	cfg.AckTimeout = 500 * time.Millisecond
+	cfg.AckTimeout = 2 * time.Second
 	return open(t, cfg)
 }
 
@@ -49,6 +49,7 @@ func wantUnavailable(t *testing.T, a answer, accepted int64) {
 }
 
 func TestWeather_KafkaAwayIsA503(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.StartCluster(t, 1)
 	d := impatient(t, c)
 	c.Stop()
@@ -62,6 +63,7 @@ func TestWeather_KafkaAwayIsA503(t *testing.T) {
 }
 
 func TestWeather_KafkaBackIsAYes(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := kafkatest.StartCluster(t, 1, kafkatest.WithDataDir(dir))
 	d := impatient(t, c)
@@ -95,6 +97,7 @@ func TestWeather_KafkaBackIsAYes(t *testing.T) {
 }
 
 func TestWeather_ABrokerThatNeverAnswersIsA503(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.StartCluster(t, 1)
 	d := impatient(t, c)
 	silence(c)
@@ -103,6 +106,7 @@ func TestWeather_ABrokerThatNeverAnswersIsA503(t *testing.T) {
 
 // What was acknowledged before Kafka went away is said, and nothing more.
 func TestWeather_APartIsSaidToBeAccepted(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.StartCluster(t, 1)
 	d := impatient(t, c)
 	in, out := io.Pipe()
@@ -130,6 +134,7 @@ func TestWeather_APartIsSaidToBeAccepted(t *testing.T) {
 
 // What Kafka refuses for good in the middle ends the request there, with no gap.
 func TestWeather_NothingIsWrittenBehindAGap(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.StartCluster(t, 1)
 	d := impatient(t, c)
 	var seen atomic.Int64
@@ -251,6 +256,7 @@ func TestEvents_ABadLineIsAnsweredAtOnce(t *testing.T) {
 
 // While Kafka takes nothing, ingest takes no more than its windows: a caller waits.
 func TestEvents_ACallerIsSlowedDownToKafkasPace(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.StartCluster(t, 1)
 	cfg := testConfig(c.Config)
 	cfg.AckTimeout = 2 * time.Second
