@@ -25,7 +25,7 @@ const analyticsRuns = "SKEIN_BENCH_RUNS"
 // generateRuns makes runs of ten a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part.
 // Ids and hashes are random, as those of agents are, so that they do not compress. Parts are ranges of time, as those of a server are.
 const generateRuns = `
-INSERT INTO runs (tenant, thread_id, run_id, version, parent_run_id, parent_by, branch_id, root_run_id, base, depth, status, agent,
+INSERT INTO runs (tenant, thread_id, run_id, version, parent_run_id, parent_by, branch_id, root_run_id, depth, status, agent,
     started_at, ended_at, updated_at, duration_ms, time_to_first_token_ms, raw_partition, raw_first, raw_next, raw_events, message_count,
     events, event_bytes, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, facts, asked, head, record)
 WITH
@@ -42,7 +42,7 @@ WITH
     toInt32(sipHash64(thread, 'p') %% 12) AS part,
     toInt64(sipHash64(number, 'd') %% 60000) AS duration
 SELECT
-    t, th, r, number, p, if(turn = 0, 'none', 'content'), root, root, p, turn, 'finished', 'agent-' || toString(sipHash64(thread, 'a') %% 20),
+    t, th, r, number, p, if(turn = 0, 'none', 'content'), root, root, turn, 'finished', 'agent-' || toString(sipHash64(thread, 'a') %% 20),
     start, start + toIntervalMillisecond(duration), start + toIntervalMillisecond(duration), duration, toInt64(duration / 10),
     part, first, first + 60, 60, turn * 2 + 2,
     map('RUN_STARTED', 1, 'TEXT_MESSAGE_CHUNK', 50, 'RUN_FINISHED', 1), map('RUN_STARTED', 90, 'TEXT_MESSAGE_CHUNK', 5000, 'RUN_FINISHED', 60),

@@ -6,7 +6,8 @@
 -- splitting by a hash of those would cost every read of a thread and every insert block more than it
 -- saves. So an insert block lies in one table partition by itself.
 --
--- Granules are small, since one thread is what is read most and its rows are wide.
+-- Granules are small, since one thread is what is read most and its rows are wide: with 128 rows a lineage of ten runs reads 0.6 MB,
+-- with 512 it reads 3.4 MB (docs/bench/analytics.md). A database that was made with 512 keeps them until skein migrate --rebuild.
 
 CREATE TABLE IF NOT EXISTS schema_migrations /* on cluster */
 (
@@ -81,7 +82,7 @@ CREATE TABLE IF NOT EXISTS runs /* on cluster */
 )
 ENGINE = /* replicated */ReplacingMergeTree(version, deleted)
 ORDER BY (tenant, thread_id, run_id)
-SETTINGS index_granularity = 512, non_replicated_deduplication_window = 1000;
+SETTINGS index_granularity = 128, non_replicated_deduplication_window = 1000;
 
 -- The messages that a run has added or changed, and those of its input. A row counts only where its
 -- version is that of the run's row, and only if all rows of that version are there: a newer version
@@ -114,7 +115,7 @@ CREATE TABLE IF NOT EXISTS states /* on cluster */
 )
 ENGINE = /* replicated */ReplacingMergeTree(version)
 ORDER BY (tenant, thread_id, run_id)
-SETTINGS index_granularity = 512, non_replicated_deduplication_window = 1000;
+SETTINGS index_granularity = 128, non_replicated_deduplication_window = 1000;
 
 -- How far a tenant's events are indexed: the greatest raw_next of a partition, written after the rows
 -- that it speaks of. What progress records of skein.runs say holds for every tenant and has tenant ''.

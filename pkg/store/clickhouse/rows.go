@@ -36,7 +36,6 @@ type runRow struct {
 	SpawnedBy   string `ch:"spawned_by"`
 	BranchID    string `ch:"branch_id"`
 	RootRunID   string `ch:"root_run_id"`
-	Base        string `ch:"base"`
 	Depth       uint32 `ch:"depth"`
 
 	Status           string         `ch:"status"`
@@ -129,7 +128,7 @@ func newRunRow(e store.Entry) (*runRow, error) {
 
 	row.ClientRunID, row.ParentRunID, row.SpawnedBy = r.ClientRunID, r.ParentRunID, string(r.SpawnedBy)
 	row.ParentBy = string(r.ParentBy)
-	row.BranchID, row.RootRunID, row.Base, row.Depth = r.BranchID, r.RootRunID, r.Base, uint32(r.Depth)
+	row.BranchID, row.RootRunID, row.Depth = r.BranchID, r.RootRunID, uint32(r.Depth)
 
 	row.Status = string(r.Status)
 	row.Agent, row.Labels = r.Agent, r.Labels

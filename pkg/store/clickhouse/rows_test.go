@@ -253,7 +253,7 @@ func TestStatements_ReadOneRange(t *testing.T) {
 		}, 0},
 		"threads by prefix": {selectThreads, named{
 			"tenant": "t", "prefix": "thread-07", "after": "", "status": "", "agent": "", "since": int64(0), "limit": 10,
-		}, 4},
+		}, 9}, // 1,000 runs
 	} {
 		t.Run(name, func(t *testing.T) {
 			var plan []string
@@ -275,7 +275,7 @@ func TestStatements_ReadOneRange(t *testing.T) {
 			if name == "another tenant's threads" && read == -1 {
 				return // nothing is read at all
 			}
-			if read < 0 || read > c.most || of < 30 {
+			if read < 0 || read > c.most || of < 150 { // fewer would be larger ones
 				t.Errorf("reads %d of %d granules, want at most %d:\n%s", read, of, c.most, strings.Join(plan, "\n"))
 			}
 		})
