@@ -3,13 +3,18 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/stores"
+	"github.com/skeinhq/skein/pkg/indexer"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/store/clickhouse"
 )
 
 // migrateTimeout bounds a migration; changes of large tables take their time.
@@ -17,23 +22,39 @@ const migrateTimeout = 30 * time.Minute
 
 func newMigrate(out *output) *cobra.Command {
 	var choice stores.Choice
+	var at app.KafkaFlags
+	var rebuild bool
 	cmd := &cobra.Command{
 		Use:     "migrate",
 		GroupID: groupOperate,
 		Short:   "Create or upgrade the schema of the lineage store",
 		Long: `Create the database and its tables, or upgrade them to this version. Running it again changes nothing, and two
-may run at the same time. Indexer and query wait until it is done, so they need no right to change tables.`,
-		Example: `  skein migrate --clickhouse http://clickhouse:8123 --clickhouse-user skein --clickhouse-password-file /run/secrets/clickhouse`,
-		Args:    usageArgs(cobra.NoArgs),
+may run at the same time. Indexer and query wait until it is done, so they need no right to change tables.
+
+With --rebuild, fill new tables from skein.runs in a database beside the live one (its name and "_rebuild"), then
+exchange them with the live tables and drop the old ones. Indexer and query go on meanwhile. Use it where an
+upgrade would copy large tables, after rules or settings of tables have changed, or when rows are in doubt. It
+needs --brokers, the right to create and drop databases, and disk for both. The table prices stays as it is. If it
+is stopped, run it again: it begins anew.`,
+		Example: `  skein migrate --clickhouse http://clickhouse:8123 --clickhouse-user skein --clickhouse-password-file /run/secrets/clickhouse
+  skein migrate --rebuild --clickhouse http://clickhouse:8123 --brokers kafka-0:9092`,
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			app.OwnFilesOnly()
-			ctx, cancel := context.WithTimeout(cmd.Context(), migrateTimeout)
-			defer cancel()
+			ctx := cmd.Context()
+			if !rebuild {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, migrateTimeout)
+				defer cancel()
+			}
 			s, err := choice.Open(ctx, slog.New(slog.DiscardHandler))
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, s.Close()) }()
+			if rebuild {
+				return rebuildStore(ctx, out, &at, s)
+			}
 			if err := s.Migrate(ctx); err != nil {
 				return err
 			}
@@ -44,5 +65,105 @@ may run at the same time. Indexer and query wait until it is done, so they need 
 		},
 	}
 	choice.Flags(cmd.Flags())
+	at.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "fill new tables from skein.runs and exchange them with the live ones; ClickHouse only")
 	return cmd
+}
+
+// rebuildStore fills a database beside that of the store and exchanges the tables.
+func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores.Store) (err error) {
+	live, is := s.(*clickhouse.Store)
+	if !is {
+		return app.Usagef("--rebuild is for ClickHouse; to rebuild a SQLite file, stop indexer and query, delete the file and the indexer's consumer group, and start them")
+	}
+	k, err := at.Config("skein-migrate")
+	if err != nil {
+		return err
+	}
+	cfg := indexer.DefaultConfig(k)
+	cfg.Registerer = prometheus.NewRegistry()
+	cfg.Logger = slog.New(slog.NewTextHandler(out.stderr, nil))
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	adm, err := kafka.NewAdmin(k)
+	if err != nil {
+		return err
+	}
+	defer adm.Close()
+	set, err := kafka.ReadTopicSet(ctx, adm, k.Topics())
+	if err != nil {
+		return err
+	}
+	beside, err := live.Beside(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, beside.Close()) }()
+	if err := beside.Follow(ctx, set.IDs[1].String()); err != nil {
+		return err
+	}
+	began := time.Now()
+	r := rebuilding{out: out, cfg: cfg, read: map[int32]kafka.Span{}}
+	spans := func() (map[int32]kafka.Span, error) { return kafka.Spans(ctx, adm, k.Topics().Runs) }
+	// What came while it was filled is little; so the second time brings it close to the live one.
+	for range 2 {
+		if err := r.fill(ctx, beside, spans); err != nil {
+			return err
+		}
+	}
+	if err := live.Replace(ctx, beside); err != nil {
+		return err
+	}
+	// Rows that an indexer wrote since then went to either tables.
+	if err := r.fill(ctx, live, spans); err != nil {
+		return err
+	}
+	if err := live.Ping(ctx); err != nil {
+		return err
+	}
+	if err := beside.Drop(ctx); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	text := fmt.Sprintf("rebuilt from %s in %s (%.0f a second)\n", count(int(r.filled.Records), "record"), took.Round(100*time.Millisecond),
+		float64(r.filled.Records)/took.Seconds())
+	if n := r.filled.Undecodable + r.filled.Refused; n > 0 {
+		text += fmt.Sprintf("left out, as by the indexer: %d that cannot be decoded, %d that the store refuses\n", r.filled.Undecodable, r.filled.Refused)
+	}
+	return out.text(text)
+}
+
+// rebuilding is how far a rebuild is.
+type rebuilding struct {
+	out    *output
+	cfg    indexer.Config
+	read   map[int32]kafka.Span
+	filled indexer.Filled
+}
+
+// fill writes what skein.runs has behind what was read.
+func (r *rebuilding) fill(ctx context.Context, s *clickhouse.Store, spans func() (map[int32]kafka.Span, error)) error {
+	now, err := spans()
+	if err != nil {
+		return err
+	}
+	bar := newProgress(r.out, "offsets read")
+	defer bar.end()
+	filled, err := indexer.Fill(ctx, r.cfg, s, behind(r.read, now), func(read, total int64) { bar.step(int(read), int(total)) })
+	r.filled.Add(filled)
+	r.read = now
+	return err
+}
+
+// behind returns what there is by now behind what was read.
+func behind(read, now map[int32]kafka.Span) map[int32]kafka.Span {
+	left := map[int32]kafka.Span{}
+	for p, s := range now {
+		if before, ok := read[p]; ok {
+			s.Start = max(s.Start, before.End)
+		}
+		left[p] = s
+	}
+	return left
 }

@@ -175,10 +175,12 @@ func (s *Service) Turned() time.Time {
 }
 
 // wait pauses before another try: doubling, with a random part, until ctx ends.
-func (s *Service) wait(ctx context.Context, try int) {
-	d := s.cfg.MaxBackoff
+func (s *Service) wait(ctx context.Context, try int) { s.cfg.wait(ctx, try) }
+
+func (c Config) wait(ctx context.Context, try int) {
+	d := c.MaxBackoff
 	if try < 30 {
-		d = min(s.cfg.MinBackoff<<try, s.cfg.MaxBackoff)
+		d = min(c.MinBackoff<<try, c.MaxBackoff)
 	}
 	t := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer t.Stop()

@@ -113,19 +113,8 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
 	return explain(s.conn.Exec(ctx, statement, args...))
 }
 
-// createDatabase connects without a database: one that is missing cannot be connected to.
-func (s *Store) createDatabase(ctx context.Context) (err error) {
-	d := *s.driver
-	d.Auth.Database = ""
-	c, err := ch.Open(&d)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	ctx, cancel := s.writing(ctx, nil)
-	defer cancel()
-	statement := "CREATE DATABASE IF NOT EXISTS " + identifier(s.opts.Database) + " /* on cluster */"
-	return explain(c.Exec(ctx, s.opts.shaped(statement)))
+func (s *Store) createDatabase(ctx context.Context) error {
+	return s.withoutDatabase(ctx, "CREATE DATABASE IF NOT EXISTS "+identifier(s.opts.Database)+" /* on cluster */")
 }
 
 // errNoDatabase is ErrSchemaOld where even the database is missing.

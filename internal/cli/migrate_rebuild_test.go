@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/clickhousetest"
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/indexer"
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/store/clickhouse"
+)
+
+// runRecords are records of skein.runs for threads from number first on: of each thread a run that was running and is sealed, one that is open,
+// and for every third thread a tombstone behind that.
+func runRecords(t *testing.T, cfg kafka.Config, first, threads int) (records []*kgo.Record) {
+	t.Helper()
+	for i := first; i < first+threads; i++ {
+		thread := fmt.Sprintf("thread-%04d", i)
+		add := func(run string, r *record.Run) {
+			key, err := record.RunKey("acme", thread, run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := &kgo.Record{Topic: cfg.Topics().Runs, Partition: int32(i % 4), Key: []byte(key), Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1})}
+			if r != nil {
+				r.Tenant, r.ThreadID, r.RunID, r.BranchID, r.RootRunID, r.ParentBy = "acme", thread, run, "one", "one", record.ParentNone
+				r.StartedAt = time.Date(2026, 9, 1, 0, i, 0, 0, time.UTC)
+				r.Raw = record.Raw{Partition: m.Partition, First: int64(i) * 10, Next: int64(i)*10 + 4, Events: 4, Ranges: [][2]int64{{int64(i) * 10, int64(i)*10 + 4}}}
+				if m.Value, err = record.EncodeRun(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			records = append(records, m)
+		}
+		add("one", &record.Run{Status: record.StatusRunning})
+		end := time.Date(2026, 9, 1, 0, i, 9, 0, time.UTC)
+		add("one", &record.Run{
+			Status: record.StatusFinished, EndedAt: &end, Agent: "shop", Labels: map[string]string{"team": "a", "user": "u"}, State: json.RawMessage(`{"n":1}`),
+			InputMessages: []agui.Message{{ID: "q", Role: agui.RoleUser, Raw: json.RawMessage(`{"id":"q","role":"user","content":"Where is my order?"}`)}},
+			Messages: []agui.Message{{ID: "a", Role: agui.RoleAssistant, Raw: json.RawMessage(
+				`{"id":"a","role":"assistant","content":"On its way","toolCalls":[{"id":"c","type":"function","function":{"name":"find","arguments":"{}"}}]}`)}},
+			Interrupts: []json.RawMessage{json.RawMessage(`{"id":"i","reason":"approval"}`)}, Resumes: []json.RawMessage{json.RawMessage(`{"interruptId":"h","status":"resolved"}`)},
+		})
+		add("two", &record.Run{Status: record.StatusRunning})
+		if i%3 == 0 {
+			add("one", nil)
+		}
+	}
+	return records
+}
+
+// A rebuild gives the same rows as an indexer has written, of a database with an older schema too, while an indexer goes on; what that writes
+// meanwhile is there as well.
+func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short is set: this starts a real ClickHouse")
+	}
+	cfg := kafkatest.Start(t, 4)
+	server := clickhousetest.Start(t)
+	at := []string{"--brokers", strings.Join(cfg.Brokers, ","), "--topic-prefix", cfg.TopicPrefix, "--clickhouse", server.Addr, "--clickhouse-database", server.Database, "--clickhouse-user", server.Username}
+	if server.Password != "" {
+		password := filepath.Join(t.TempDir(), "password")
+		if err := os.WriteFile(password, []byte(server.Password), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at = append(at, "--clickhouse-password-file", password)
+	}
+	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username, Password: server.Password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	index := indexer.DefaultConfig(cfg)
+	index.MaxDelay, index.Logger, index.Registerer = 50*time.Millisecond, slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry()
+	service, err := indexer.New(index, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- service.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	conn := server.Open(t)
+	kafkatest.Produce(t, cfg, runRecords(t, cfg, 0, 120)...)
+	sealed := "SELECT toString(countIf(status = 'finished')) || ' of ' || toString(count()) FROM v_runs"
+	awaitValue(t, conn, sealed, "80 of 200")
+	awaitValue(t, conn, "SELECT toString(count()) FROM positions", "4") // they come behind all else
+	tables := []string{"runs", "runs_by_time", "messages", "states", "tool_calls", "interrupts", "answers", "positions"}
+	before := map[string]string{}
+	for _, table := range tables {
+		before[table] = valueOf(t, conn, "SELECT toString(count()) || ' ' || toString(groupBitXor(sipHash64(formatRow('TSV', *)))) FROM "+table+" FINAL")
+	}
+	for _, statement := range []string{ // as before migration 8, and without what it brought
+		"INSERT INTO prices (model, input_per_million) VALUES ('large', 3)", "DROP VIEW v_runs_by_time", "DROP VIEW runs_to_time", "DROP TABLE runs_by_time",
+		"TRUNCATE TABLE schema_migrations", "INSERT INTO schema_migrations (version, name) VALUES (7, 'views')",
+	} {
+		if err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	rebuild := func(t *testing.T) {
+		t.Helper()
+		stdout, stderr, code := skein(t, "", append([]string{"migrate", "--rebuild"}, at...)...)
+		if code != app.ExitDone || !strings.HasPrefix(stdout, "rebuilt from ") || stderr != "" {
+			t.Fatalf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+		}
+	}
+	rebuild(t)
+	for _, table := range tables {
+		if got := valueOf(t, conn, "SELECT toString(count()) || ' ' || toString(groupBitXor(sipHash64(formatRow('TSV', *)))) FROM "+table+" FINAL"); got != before[table] {
+			t.Errorf("%s: rows and hash %s, before %s", table, got, before[table])
+		}
+	}
+	for query, want := range map[string]string{
+		"SELECT toString(input_per_million) FROM prices":                                              "3",
+		"SELECT toString(count()) FROM v_runs_by_time":                                                "200",
+		"SELECT toString(count()) FROM system.databases WHERE name = currentDatabase() || '_rebuild'": "0",
+	} {
+		if got := valueOf(t, conn, query); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+
+	t.Run("while an indexer writes", func(t *testing.T) {
+		more := runRecords(t, cfg, 120, 480)
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			for len(more) > 0 {
+				n := min(len(more), 20)
+				kafkatest.Produce(t, cfg, more[:n]...)
+				more = more[n:]
+			}
+		}()
+		rebuild(t)
+		<-written
+		awaitValue(t, conn, sealed, "400 of 1000")
+		awaitValue(t, conn, "SELECT toString(count()) FROM v_runs_by_time", "1000")
+		const columns = "run_id, thread_id, status, agent, labels, started_at, version"
+		if n := valueOf(t, conn, "SELECT toString(count()) FROM (SELECT "+columns+" FROM v_runs EXCEPT SELECT "+columns+" FROM v_runs_by_time)"); n != "0" {
+			t.Errorf("%s runs are not in v_runs_by_time as v_runs has them", n)
+		}
+		if n := valueOf(t, conn, "SELECT toString(count()) FROM v_messages"); n != "800" {
+			t.Errorf("%s messages, want 800", n)
+		}
+	})
+	t.Run("not of SQLite", func(t *testing.T) {
+		stdout, stderr, code := skein(t, "", "migrate", "--rebuild", "--brokers", cfg.Brokers[0], "--sqlite", filepath.Join(t.TempDir(), "lineage.sqlite"))
+		if code != app.ExitUsage || stdout != "" || !strings.Contains(stderr, "delete the file") {
+			t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+		}
+	})
+}
+
+func valueOf(t *testing.T, conn driver.Conn, query string) (v string) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), query).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// awaitValue asks until a query gives a value.
+func awaitValue(t *testing.T, conn driver.Conn, query, want string) {
+	t.Helper()
+	got := ""
+	for end := time.Now().Add(kafkatest.Timeout); time.Now().Before(end); {
+		if got = valueOf(t, conn, query); got == want {
+			return
+		}
+	}
+	t.Fatalf("%s: %s, want %s", query, got, want)
+}

@@ -1,0 +1,3 @@
+SELECT name, engine
+FROM system.tables
+WHERE database = {database:String}
