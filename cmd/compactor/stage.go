@@ -4,15 +4,20 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
+	"strconv"
 
 	"github.com/spf13/pflag"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/compactor"
+	"github.com/skeinhq/skein/pkg/compactor/partition"
+	"github.com/skeinhq/skein/pkg/quota"
 )
 
 func stage() app.Stage {
 	cfg := compactor.DefaultConfig()
+	var quotaFile string
+	var tenants int
 	return app.Stage{
 		Name:  "compactor",
 		Short: "Fold skein.events into run records, branch snapshots and dead letters",
@@ -30,6 +35,8 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			f.DurationVar(&cfg.CheckpointMax, "checkpoint-max", cfg.CheckpointMax, "time after which a changed open run is always written")
 			f.DurationVar(&cfg.IdleLimit, "idle-limit", cfg.IdleLimit, "how long a run may be silent before it is abandoned")
 			app.BytesVar(f, &cfg.OpenRunBytes, "open-run-bytes", "approximate memory for open runs; above it, the least recently used runs are written out and evicted")
+			f.StringVar(&quotaFile, "quotas", "", "YAML `FILE` with the quotas of tenants, of which the compactor takes open_runs and open_run_bytes; reloaded when it changes; by default none but for "+strconv.Itoa(partition.DefaultOpenRuns)+" open runs")
+			f.IntVar(&tenants, "tenant-metrics", 20, "name the `N` largest tenants in metrics; all others count as \"other\"; 0 means no metrics by tenant")
 			app.KeepEventsFlag(f, &cfg.KeepEvents)
 			app.BytesVar(f, &cfg.RecordLimit, "record-limit", "maximum size of a record; in larger ones, references replace the largest contents")
 			app.BytesVar(f, &cfg.SnapshotBelow, "snapshot-below", "a branch's conversation below this size is written whole at the end of every run")
@@ -48,6 +55,9 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			if err := cfg.Validate(); err != nil {
 				return app.Usagef("%w", err)
 			}
+			if tenants < 0 {
+				return app.Usagef("checking tenant-metrics: %d is negative", tenants)
+			}
 			return nil
 		},
 		Start: func(ctx context.Context, p *app.Process) error {
@@ -61,7 +71,17 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			if cfg.Group == "" {
 				cfg.Group = p.Kafka().CompactorGroup()
 			}
+			quotas, err := quota.Open(quota.Config{Path: quotaFile, Replicas: 1, Stage: quota.Limits{OpenRuns: partition.DefaultOpenRuns}, Logger: p.Logger, Registerer: p.Registry})
+			if err != nil {
+				return err
+			}
+			p.Group.Go(ctx, "quotas", quotas.Run)
+			cfg.Quota = func(tenant string) partition.Quota {
+				l := quotas.Limits(tenant)
+				return partition.Quota{OpenRuns: l.OpenRuns, OpenRunBytes: l.OpenRunBytes}
+			}
 			metrics := compactor.NewMetrics(p.Registry)
+			metrics.NameTenants(p.Registry, tenants)
 			s, err := compactor.New(cfg, p.Kafka(), p.Logger, metrics)
 			if err != nil {
 				return err

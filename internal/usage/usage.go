@@ -2,6 +2,7 @@ package usage
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -86,6 +87,56 @@ func (c *Counters) Of(tenant string) *Tenant {
 func (t *Tenant) Add(measure, n int) {
 	if t != nil && n > 0 {
 		t.counts[measure].Add(uint64(n))
+	}
+}
+
+// Gauge is one gauge a tenant: the largest n have a label, all others are summed up. A nil Gauge shows nothing.
+type Gauge struct {
+	n    int
+	desc *prometheus.Desc
+
+	mu    sync.Mutex
+	shown map[string]float64
+}
+
+// NewGauge returns a gauge with labels for n tenants; nil where n is 0.
+func NewGauge(n int, m Measure) *Gauge {
+	if n <= 0 {
+		return nil
+	}
+	return &Gauge{n: n, desc: prometheus.NewDesc(m.Name, m.Help, []string{"tenant"}, nil), shown: map[string]float64{Other: 0}}
+}
+
+// Set replaces the values of all tenants.
+func (g *Gauge) Set(values map[string]float64) {
+	if g == nil {
+		return
+	}
+	tenants := slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Or(cmp.Compare(values[b], values[a]), cmp.Compare(a, b)) })
+	shown := map[string]float64{Other: values[Other]}
+	for _, tenant := range tenants {
+		switch {
+		case tenant == Other:
+		case len(shown) <= g.n:
+			shown[tenant] = values[tenant]
+		default:
+			shown[Other] += values[tenant]
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shown = shown
+}
+
+// Describe implements prometheus.Collector.
+func (g *Gauge) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
+
+// Collect implements prometheus.Collector.
+func (g *Gauge) Collect(ch chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for tenant, value := range g.shown {
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value, tenant)
 	}
 }
 

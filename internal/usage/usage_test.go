@@ -90,3 +90,28 @@ func TestCounters_NeverFall(t *testing.T) {
 func TestCounters_NilCountsNothing(t *testing.T) {
 	New(0, time.Now, Measure{"events", "Events."}).Of("a").Add(0, 1)
 }
+
+func TestGauge_NamesTheLargestTenants(t *testing.T) {
+	g := NewGauge(2, Measure{"open", "Open."})
+	g.Set(map[string]float64{"a": 1, "b": 5, "c": 3, Other: 10, "d": 2})
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(g)
+	check := func(want map[string]float64) {
+		t.Helper()
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, m := range families[0].GetMetric() {
+			got[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	check(map[string]float64{"b": 5, "c": 3, Other: 13})
+	g.Set(map[string]float64{"a": 1})
+	check(map[string]float64{"a": 1, Other: 0})
+	NewGauge(0, Measure{"none", "None."}).Set(nil)
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -37,6 +38,52 @@ func TestService_TellsOfAnOutgrownRun(t *testing.T) {
 		equal(t, "lines", strings.Count(m.log.String(), line), 1)
 		equal(t, "records", testutil.ToFloat64(m.metrics.Records.WithLabelValues("outgrown")), 1.0)
 		equal(t, "runs", testutil.ToFloat64(m.metrics.Runs.WithLabelValues(string(record.StatusAbandoned))), 1.0)
+	})
+}
+
+// What tenants have open, have ended and have lost to dead letters is counted for the largest of them.
+func TestService_CountsByTenant(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		m := w.join("a", t.TempDir(), func(c *Config) {
+			c.Quota = func(string) partition.Quota { return partition.Quota{OpenRuns: 6} } // three a partition
+		})
+		for i := range 40 {
+			id := fmt.Sprint("r", i)
+			w.script.Send("t"+id, id, started(id))
+		}
+		small := w.script.Send("t", "small", started("small"))
+		small.Key = []byte("small/t")
+		w.script.Send("t", "done", started("done"))
+		w.script.Send("t", "done", finished("done"))
+		w.script.Send("t", "done", text("m", "late"))
+		w.publish()
+		w.decided()
+		time.Sleep(2 * tenantsEvery) // in virtual time
+		w.script.Send("t", "last", started("last"))
+		w.script.Send("t", "last", finished("last"))
+		w.publish()
+		w.decided()
+		equal(t, "records", testutil.ToFloat64(m.metrics.Records.WithLabelValues("over-quota")), 35.0) // 34, and one for the run that ends by itself
+		for c, want := range map[prometheus.Collector]string{
+			m.metrics.tenants: `# HELP skein_compactor_tenant_dead_letters_total Records sent to dead letters whose key names a tenant, of the largest tenants and of all others.
+# TYPE skein_compactor_tenant_dead_letters_total counter
+skein_compactor_tenant_dead_letters_total{tenant="acme"} 1
+skein_compactor_tenant_dead_letters_total{tenant="other"} 0
+# HELP skein_compactor_tenant_runs_total Runs whose final record was committed, of the largest tenants and of all others.
+# TYPE skein_compactor_tenant_runs_total counter
+skein_compactor_tenant_runs_total{tenant="acme"} 37
+skein_compactor_tenant_runs_total{tenant="other"} 0
+`,
+			m.metrics.tenantOpenRuns: `# HELP skein_compactor_tenant_open_runs Open and expired runs, as the quota open_runs counts them, of the largest tenants and of all others.
+# TYPE skein_compactor_tenant_open_runs gauge
+skein_compactor_tenant_open_runs{tenant="acme"} 5
+skein_compactor_tenant_open_runs{tenant="other"} 1
+`,
+		} {
+			if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }
 

@@ -5,10 +5,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skeinhq/skein/internal/usage"
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/deadletter"
 	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // kindFence is the kind of an output that no partition makes.
@@ -20,7 +22,7 @@ type Metrics struct {
 	Events        *prometheus.CounterVec // outcome
 	DeadLetters   *prometheus.CounterVec // reason
 	Runs          *prometheus.CounterVec // status
-	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, refolded, outgrown
+	Records       *prometheus.CounterVec // kind: sealed, checkpoint, abandoned, fence, progress, snapshot, oversize, tombstone, erasure, refolded, outgrown, over-quota
 	RecordBytes   prometheus.Counter
 	EventBytes    prometheus.Counter
 	Transactions  *prometheus.CounterVec // outcome
@@ -43,6 +45,44 @@ type Metrics struct {
 	StoreReadBytes     *prometheus.CounterVec // what
 	Sessions           prometheus.Counter
 	Anomalies          *prometheus.CounterVec // rule
+
+	tenants                            *usage.Counters
+	tenantOpenRuns, tenantOpenRunBytes *usage.Gauge
+}
+
+// The measures of tenants, by their places.
+const (
+	tenantRuns = iota
+	tenantDeadLetters
+)
+
+// NameTenants adds metrics of the n largest tenants, and of all others together; none where n is 0.
+func (m *Metrics) NameTenants(reg prometheus.Registerer, n int) {
+	if n <= 0 {
+		return
+	}
+	m.tenants = usage.New(n, time.Now,
+		usage.Measure{Name: "skein_compactor_tenant_runs_total", Help: "Runs whose final record was committed, of the largest tenants and of all others."},
+		usage.Measure{Name: "skein_compactor_tenant_dead_letters_total", Help: "Records sent to dead letters whose key names a tenant, of the largest tenants and of all others."})
+	m.tenantOpenRuns = usage.NewGauge(n, usage.Measure{Name: "skein_compactor_tenant_open_runs", Help: "Open and expired runs, as the quota open_runs counts them, of the largest tenants and of all others."})
+	m.tenantOpenRunBytes = usage.NewGauge(n, usage.Measure{Name: "skein_compactor_tenant_open_run_bytes", Help: "Memory that open runs hold, of the largest tenants and of all others."})
+	reg.MustRegister(m.tenants, m.tenantOpenRuns, m.tenantOpenRunBytes)
+}
+
+// countTenant counts an output of the tenant that its key names.
+func (m *Metrics) countTenant(o partition.Output) {
+	measure := tenantRuns
+	switch {
+	case m.tenants == nil:
+		return
+	case o.Kind == "":
+		measure = tenantDeadLetters
+	case !o.IsFinal():
+		return
+	}
+	if parts, err := record.SplitKey(string(o.Record.Key)); err == nil {
+		m.tenants.Of(parts[0]).Add(measure, 1)
+	}
 }
 
 // NewMetrics makes the metrics and registers them.

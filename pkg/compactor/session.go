@@ -43,6 +43,7 @@ type session struct {
 
 	learned         map[string]bool // topics that the client has written to, and knows
 	expiryCheckedAt time.Time       // see logEnds
+	tenantsNotedAt  time.Time       // see noteTenants
 }
 
 // cycleOutcome is how a cycle of the main loop ended.
@@ -147,6 +148,8 @@ func (s *session) close() {
 	// They are of partitions that are not ours any more.
 	s.metrics.OpenRuns.Set(0)
 	s.metrics.OpenRunBytes.Set(0)
+	s.metrics.tenantOpenRuns.Set(nil)
+	s.metrics.tenantOpenRunBytes.Set(nil)
 	s.metrics.Partitions.WithLabelValues("open").Set(0)
 	s.metrics.Partitions.WithLabelValues("opening").Set(0)
 	if s.group != nil {

@@ -250,7 +250,7 @@ func (s *session) settle(shares []share) (cycleOutcome, error) {
 		}
 	}
 	s.noteOpenRuns(openRuns, openRunBytes)
-	return outcome, nil
+	return outcome, s.noteTenants(shares, now)
 }
 
 // noteOpenRuns takes in what open runs hold once some have left memory.
@@ -258,6 +258,28 @@ func (s *session) noteOpenRuns(runs, bytes int) {
 	s.metrics.OpenRuns.Set(float64(runs))
 	s.metrics.OpenRunBytes.Set(float64(bytes))
 	s.room.LimitMemory(s.cfg.Room(bytes))
+}
+
+// tenantsEvery is how often open runs are counted by tenant: that looks at each run in memory.
+const tenantsEvery = 5 * time.Second
+
+// noteTenants takes in what tenants have open.
+func (s *session) noteTenants(shares []share, now time.Time) error {
+	if s.metrics.tenants == nil || now.Sub(s.tenantsNotedAt) < tenantsEvery {
+		return nil
+	}
+	s.tenantsNotedAt = now
+	runs, bytes := map[string]float64{}, map[string]float64{}
+	for _, sh := range shares {
+		if sh.phase == phaseOpen && s.members.current(sh.assignment) {
+			if err := sh.part.OpenRuns(runs, bytes); err != nil {
+				return err
+			}
+		}
+	}
+	s.metrics.tenantOpenRuns.Set(runs)
+	s.metrics.tenantOpenRunBytes.Set(bytes)
+	return nil
 }
 
 // limitMemory has the next transaction end before open runs hold more than they may.
@@ -287,7 +309,7 @@ func (s *session) settleIdle(shares []share) error {
 		s.metrics.Lag.Done(sh.id)
 	}
 	s.noteOpenRuns(openRuns, openRunBytes)
-	return nil
+	return s.noteTenants(shares, now)
 }
 
 // reopen goes back to what is committed, on every partition: the outcome is not known. After a held commit the client's
@@ -331,6 +353,7 @@ func (s *session) count(sh share) {
 	m.LostOffsets.Add(float64(sh.effects.Counts.Lost))
 	for _, o := range sh.effects.Outputs {
 		m.RecordBytes.Add(float64(len(o.Record.Key) + len(o.Record.Value)))
+		m.countTenant(o)
 		if o.Kind != "" {
 			m.Records.WithLabelValues(o.Kind).Inc()
 		}

@@ -141,6 +141,7 @@ func (w *world) joinBy(wire *kafkatest.Wire, name, dir string, change func(*Conf
 		change(&cfg)
 	}
 	m := &member{w: w, wire: wire, cfg: cfg, log: &logtest.Log{}, metrics: NewMetrics(prometheus.NewRegistry()), done: make(chan error, 1)}
+	m.metrics.NameTenants(prometheus.NewRegistry(), 1)
 	k := m.wire.Config
 	logger := slog.New(slog.NewTextHandler(m.log, nil))
 	var ctx context.Context

@@ -1,5 +1,5 @@
 // Package quota limits what each tenant may take of the HTTP stages: requests, events and bytes a second, streams and
-// reads at a time, and the size of an event, an input and a request.
+// reads at a time, and the size of an event, an input and a request. The same file has what its open runs may take of the compactor.
 //
 // Limits come from one YAML file, which is read again when it changes:
 //

@@ -45,6 +45,9 @@ type Limits struct {
 	MaxEventBytes   int64
 	MaxInputBytes   int64
 	MaxRequestBytes int64
+	// OpenRuns and OpenRunBytes are the compactor's (partition.Quota).
+	OpenRuns     int64
+	OpenRunBytes int64
 }
 
 func (l *Limits) of(k Kind) int64 {
@@ -72,6 +75,8 @@ type entry struct {
 	MaxEventBytes     *whole `yaml:"max_event_bytes"`
 	MaxInputBytes     *whole `yaml:"max_input_bytes"`
 	MaxRequestBytes   *whole `yaml:"max_request_bytes"`
+	OpenRuns          *whole `yaml:"open_runs"`
+	OpenRunBytes      *whole `yaml:"open_run_bytes"`
 }
 
 // whole is a whole number: YAML's own decoding would make 0 of 0.5, and with it no limit.
@@ -103,6 +108,8 @@ func (e entry) over(l Limits) (Limits, error) {
 		{"max_event_bytes", e.MaxEventBytes, &l.MaxEventBytes},
 		{"max_input_bytes", e.MaxInputBytes, &l.MaxInputBytes},
 		{"max_request_bytes", e.MaxRequestBytes, &l.MaxRequestBytes},
+		{"open_runs", e.OpenRuns, &l.OpenRuns},
+		{"open_run_bytes", e.OpenRunBytes, &l.OpenRunBytes},
 	} {
 		if f.from == nil {
 			continue

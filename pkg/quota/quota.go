@@ -168,6 +168,9 @@ func readBounded(path string) (text []byte, err error) {
 	return text, nil
 }
 
+// Limits returns a tenant's limits in force, those of all replicas together.
+func (q *Quotas) Limits(tenant string) Limits { return q.file.Load().of(tenant) }
+
 // Tenant returns a tenant's share. Keep it for a request, not for longer.
 func (q *Quotas) Tenant(id string) *Tenant {
 	if t, ok := q.tenants.Load(id); ok {

@@ -68,6 +68,8 @@ func (l *ledger) Register(c prometheus.Collector) error {
 		kind = "counter"
 	case *usage.Counters: // which bound their label tenant
 		kind = "counter"
+	case *usage.Gauge: // as well
+		kind = "gauge"
 	case prometheus.GaugeFunc: // the same methods as a CounterFunc: Kafka's clients have gauges only
 		kind = "gauge"
 	default:
@@ -92,7 +94,10 @@ func (l *ledger) Register(c prometheus.Collector) error {
 				m.labels = append(m.labels, name)
 			}
 		}
-		_, m.tenants = c.(*usage.Counters)
+		switch c.(type) {
+		case *usage.Counters, *usage.Gauge:
+			m.tenants = true
+		}
 		l.metrics[m.name] = m
 	}
 	return nil
@@ -124,7 +129,7 @@ func stages(t *testing.T) map[string]*metric {
 			t.Error(err)
 		}
 	})
-	compactor.NewMetrics(l)
+	compactor.NewMetrics(l).NameTenants(l, 1)
 	i := indexer.DefaultConfig(k)
 	i.Logger, i.Registerer = logger, l
 	if _, err := indexer.New(i, nil); err != nil {

@@ -39,7 +39,29 @@ type Config struct {
 	// RefoldBytes bounds the records, and the raw events, that a request to refold a thread holds.
 	RefoldBytes int
 
+	// Quota returns what a tenant's open runs may take; nil, or a quota of 0, is no limit. It is called for each run that begins.
+	Quota func(tenant string) Quota
+
 	maxThreadRunsInMemory int // that threads hold; tests set less
+}
+
+// Quota is what open runs of one tenant may take, over all partitions together. Each partition allows an equal part of it. 0 is no limit.
+type Quota struct {
+	// OpenRuns is how many runs may be open or expired, so that events may still come for them. Beyond it the one that was silent longest ends.
+	OpenRuns int64
+	// OpenRunBytes is the memory of open runs that cannot leave it. Beyond it the largest one is cut.
+	OpenRunBytes int64
+}
+
+// DefaultOpenRuns is how many open and expired runs a tenant may have where no quota says otherwise. One takes some 300 bytes of memory.
+const DefaultOpenRuns = 100_000
+
+// quota returns a tenant's quota.
+func (c Config) quota(tenant string) Quota {
+	if c.Quota == nil {
+		return Quota{}
+	}
+	return c.Quota(tenant)
 }
 
 // DefaultConfig returns the settings of production.
@@ -54,6 +76,7 @@ func DefaultConfig() Config {
 		OpenRunBytes:          256 << 20,
 		CacheBytes:            64 << 20,
 		RefoldBytes:           64 << 20,
+		Quota:                 func(string) Quota { return Quota{OpenRuns: DefaultOpenRuns} },
 		maxThreadRunsInMemory: maxThreadRunsInMemory,
 	}
 }

@@ -34,6 +34,11 @@ type Stuck struct {
 	Largest map[string]*run
 }
 
+// limitOf is what a tenant's open runs may hold in a process that has so many of the topic's partitions; 0 is no limit of its own.
+func (p *Processor) limitOf(tenant string, partitions int) int {
+	return int(p.cfg.quota(tenant).OpenRunBytes * int64(partitions) / int64(max(1, p.count)))
+}
+
 // Stuck returns what the partition's runs hold that cannot leave memory.
 func (p *Processor) Stuck(now time.Time) Stuck {
 	s := Stuck{Tenants: map[string]int{}, Largest: map[string]*run{}}
@@ -55,7 +60,8 @@ func (p *Processor) Stuck(now time.Time) Stuck {
 }
 
 // CutLargest cuts runs until those that cannot leave memory hold no more than a process may: the largest one of the tenant that holds
-// most, again and again. No tenant's run is cut while another one that can be cut holds more. The next transaction has the records.
+// most, again and again. No tenant's run is cut while another one that can be cut holds more. Runs of a tenant are also cut while those of it
+// that cannot leave hold more than its quota. The next transaction has the records.
 func CutLargest(parts []*Processor, now time.Time) error {
 	for len(parts) > 0 {
 		limit, held := parts[0].cfg.OpenRunBytes, 0
@@ -77,14 +83,17 @@ func CutLargest(parts []*Processor, now time.Time) error {
 				of[r] = p
 			}
 		}
-		if held <= limit || len(largest) == 0 {
-			return nil
-		}
 		var victim *run
 		for tenant, r := range largest {
+			if quota := parts[0].limitOf(tenant, len(parts)); held <= limit && (quota == 0 || tenants[tenant] <= quota) {
+				continue
+			}
 			if victim == nil || cmp.Or(cmp.Compare(tenants[victim.thread.tenant], tenants[tenant]), cmp.Compare(tenant, victim.thread.tenant)) < 0 {
 				victim = r
 			}
+		}
+		if victim == nil {
+			return nil
 		}
 		if err := of[victim].cut(victim, now); err != nil {
 			return err
@@ -98,7 +107,7 @@ func CutLargest(parts []*Processor, now time.Time) error {
 func (p *Processor) cut(r *run, now time.Time) error {
 	p.cuts = append(p.cuts, Outgrown{r.thread.tenant, r.thread.id, r.meta.ID, r.size()})
 	if r.Fold == nil {
-		r.cutPending = true
+		r.ending = p.cfg.cutEvent()
 		return p.expireRun(r.key, now)
 	}
 	rec, _, err := p.describe(r)

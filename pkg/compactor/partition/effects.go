@@ -46,11 +46,18 @@ const (
 	outputRefolded = "refolded"
 	// outputOutgrown: the final record of a run that was too large: see endOutgrown.
 	outputOutgrown = "outgrown"
+	// outputOverQuota: the final record of a run that was ended as its tenant had too many: see endOverQuota.
+	outputOverQuota = "over-quota"
 )
 
 // OutputKinds returns the kinds of output, for the metric.
 func OutputKinds() []string {
-	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown}
+	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown, outputOverQuota}
+}
+
+// IsFinal reports whether this is the final record of a run.
+func (o Output) IsFinal() bool {
+	return o.Kind == outputSealed || o.Kind == outputClosed || o.Kind == outputOutgrown || o.Kind == outputOverQuota
 }
 
 // write puts an output into the next transaction.

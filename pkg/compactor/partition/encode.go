@@ -17,8 +17,8 @@ func (p *Processor) build(r *run) (*record.Run, lineage.History, error) {
 		return rec, r.base, err
 	}
 	switch {
-	case r.cutPending:
-		r.markExpired(rec, p.cfg.cutEvent())
+	case r.ending != nil:
+		r.markExpired(rec, r.ending)
 	case r.meta.isExpired():
 		r.markExpired(rec, expiryEvent(p.cfg.IdleLimit))
 	}

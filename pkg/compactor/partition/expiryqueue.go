@@ -3,6 +3,8 @@ package partition
 import (
 	"cmp"
 	"container/heap"
+	"container/list"
+	"strings"
 	"time"
 )
 
@@ -11,6 +13,9 @@ type expiryEntry struct {
 	key           string // of its record
 	since, sorted time.Time
 	place         int
+	// of holds the entries of its tenant, and element is its place there.
+	of      *list.List
+	element *list.Element
 }
 
 // expiryQueue is a heap of runs by the time of their last record. That time changes with each record (since); an entry moves in the heap only
@@ -18,19 +23,30 @@ type expiryEntry struct {
 type expiryQueue struct {
 	byKey map[string]*expiryEntry
 	heap  expiryHeap
+	// tenants has the entries of each tenant, in the order in which their last records came.
+	tenants map[string]*list.List
 }
 
-func newExpiryQueue() *expiryQueue { return &expiryQueue{byKey: map[string]*expiryEntry{}} }
+func newExpiryQueue() *expiryQueue {
+	return &expiryQueue{byKey: map[string]*expiryEntry{}, tenants: map[string]*list.List{}}
+}
 
 func (w *expiryQueue) add(key string, since time.Time) *expiryEntry {
 	one := &expiryEntry{key: key, since: since, sorted: since}
 	w.byKey[key] = one
+	tenant := tenantOf(key)
+	if one.of = w.tenants[tenant]; one.of == nil {
+		one.of = list.New()
+		w.tenants[tenant] = one.of
+	}
+	one.element = one.of.PushBack(one)
 	heap.Push(&w.heap, one)
 	return one
 }
 
 // refresh notes when the last record of a run came. The time goes back only where stream time does (an older version's record, the clock).
 func (w *expiryQueue) refresh(one *expiryEntry, since time.Time) {
+	one.of.MoveToBack(one.element)
 	if one.since = since; since.Before(one.sorted) {
 		one.sorted = since
 		heap.Fix(&w.heap, one.place)
@@ -41,7 +57,32 @@ func (w *expiryQueue) drop(key string) {
 	if one := w.byKey[key]; one != nil {
 		heap.Remove(&w.heap, one.place)
 		delete(w.byKey, key)
+		if one.of.Remove(one.element); one.of.Len() == 0 {
+			delete(w.tenants, tenantOf(key))
+		}
 	}
+}
+
+// tenantOf returns the tenant of a run's record key, escaped as it is there.
+func tenantOf(key string) string {
+	tenant, _, _ := strings.Cut(key, "/")
+	return tenant
+}
+
+// countOf returns how many runs a tenant has in the queue.
+func (w *expiryQueue) countOf(tenant string) int {
+	if of := w.tenants[tenant]; of != nil {
+		return of.Len()
+	}
+	return 0
+}
+
+// oldestOf returns the tenant's run whose last record came first; nil if it has none.
+func (w *expiryQueue) oldestOf(tenant string) *expiryEntry {
+	if of := w.tenants[tenant]; of != nil {
+		return of.Front().Value.(*expiryEntry)
+	}
+	return nil
 }
 
 // oldest returns the run that has been idle longest; nil if there is none.

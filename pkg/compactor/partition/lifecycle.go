@@ -189,16 +189,7 @@ func (p *Processor) expireRun(key string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	p.expiring.drop(r.key)
-	r.expiry = p.closing.add(r.key, now)
-	r.meta.expire()
-	r.due = true
-	p.runs.change(r)
-	p.counts.Ended[record.StatusAbandoned]++
-	if r.Fold != nil {
-		r.meta.HistoryKey = lineage.KeyOf(r.Fold.Messages())
-	}
-	if err := r.show(); err != nil {
+	if err := p.expireLoaded(r, now); err != nil {
 		return err
 	}
 	if r.expired, _, err = p.openRecord(r, p.cfg.RecordLimit); err != nil || r.expired != nil {
@@ -210,6 +201,20 @@ func (p *Processor) expireRun(key string, now time.Time) error {
 	}
 	p.write(*out)
 	return nil
+}
+
+// expireLoaded expires a run in memory.
+func (p *Processor) expireLoaded(r *run, now time.Time) error {
+	p.expiring.drop(r.key)
+	r.expiry = p.closing.add(r.key, now)
+	r.meta.expire()
+	r.due = true
+	p.runs.change(r)
+	p.counts.Ended[record.StatusAbandoned]++
+	if r.Fold != nil {
+		r.meta.HistoryKey = lineage.KeyOf(r.Fold.Messages())
+	}
+	return r.show()
 }
 
 // close makes the final record of an expired run.

@@ -55,6 +55,9 @@ const codeAbandoned = "skein-abandoned"
 // codeOutgrown is the code of the RUN_ERROR that ends a run which is too large.
 const codeOutgrown = "skein-outgrown"
 
+// codeOverQuota is the code of the RUN_ERROR that ends a run because its tenant has too many open ones.
+const codeOverQuota = "skein-open-runs"
+
 // Counts are figures of the records since the last commit, for metrics.
 type Counts struct {
 	Outcomes    map[fold.Outcome]int

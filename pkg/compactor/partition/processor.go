@@ -1,9 +1,11 @@
 package partition
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -118,17 +120,28 @@ func newProcessor(id int32, cfg Config, topics kafka.Topics, store *runstore.Sto
 	if pos.StreamTime != 0 {
 		p.clock.stream = time.UnixMilli(pos.StreamTime).UTC()
 	}
-	return p, store.EachUnsealed(func(key string, recordedAt time.Time, h *runstore.Metadata) {
+	type unsealed struct {
+		key   string
+		since time.Time
+		queue *expiryQueue
+	}
+	var runs []unsealed
+	err := store.EachUnsealed(func(key string, recordedAt time.Time, h *runstore.Metadata) {
 		if h.Open() {
 			since := h.LastAt
 			if recordedAt.Before(since.Add(-clockSkew)) { // an older version took what the producer said
 				since = recordedAt
 			}
-			p.expiring.add(key, since)
+			runs = append(runs, unsealed{key, since, p.expiring})
 		} else {
-			p.closing.add(key, recordedAt)
+			runs = append(runs, unsealed{key, recordedAt, p.closing})
 		}
 	})
+	slices.SortFunc(runs, func(a, b unsealed) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
+	for _, r := range runs {
+		r.queue.add(r.key, r.since)
+	}
+	return p, err
 }
 
 // Stop says why Process took no more records.
@@ -211,6 +224,23 @@ func (p *Processor) Stats() Stats {
 		OpenRuns: len(p.expiring.heap), OpenRunBytes: p.runs.bytes, NextExpiry: p.nextExpiry(),
 		Misplaced: p.counts.DeadLetters[reasonWrongPartition],
 	}
+}
+
+// OpenRuns adds what each tenant has to these: open and expired runs, and the memory that runs hold.
+func (p *Processor) OpenRuns(runs, bytes map[string]float64) error {
+	for _, queue := range []*expiryQueue{p.expiring, p.closing} {
+		for escaped, of := range queue.tenants {
+			tenant, err := record.UnescapeKeyPart(escaped)
+			if err != nil {
+				return fmt.Errorf("counting open runs: %w", err)
+			}
+			runs[tenant] += float64(of.Len())
+		}
+	}
+	for _, r := range p.runs.byKey {
+		bytes[r.thread.tenant] += float64(r.counted)
+	}
+	return nil
 }
 
 // nextExpiry is when the next run expires, or is closed.
@@ -340,7 +370,7 @@ func (p *Processor) route(m *message) (_ fold.Outcome, err error) {
 }
 
 // fold gives an event or an input to the loop, and updates the run by the outcome.
-func (p *Processor) fold(t *thread, m *message) (fold.Outcome, error) {
+func (p *Processor) fold(t *thread, m *message) (outcome fold.Outcome, err error) {
 	a := &p.admission
 	*a = admission{p: p, thread: t, message: m}
 	taken, outcome, err := p.loop.Next(m.event())
@@ -360,6 +390,13 @@ func (p *Processor) fold(t *thread, m *message) (fold.Outcome, error) {
 		if err := p.noteEvent(r, m); err != nil {
 			return "", err
 		}
+	}
+	if a.isNew && r.meta.live == r {
+		defer func() {
+			if err == nil {
+				err = p.endOverQuota(r, m)
+			}
+		}()
 	}
 	switch outcome {
 	case fold.Folded, fold.SyntheticEnd:

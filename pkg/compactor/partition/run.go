@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -38,8 +39,8 @@ type run struct {
 	due bool
 	// overLimit says that its last record was over the limit and was not written.
 	overLimit bool
-	// cutPending: it was ended with nothing but its input, to free memory.
-	cutPending bool
+	// ending is the terminal event of a run that Skein ends early, for the sake of a limit; nil of all others.
+	ending     json.RawMessage
 	newBytes   int   // raw bytes since
 	baseBytes  int   // bytes of the history that it goes on from
 	eventBytes int64 // raw bytes of all folded events
@@ -94,7 +95,7 @@ func (p *Processor) noteEvent(r *run, m *message) error {
 		p.expiring.refresh(r.expiry, r.meta.LastAt)
 		return nil
 	}
-	r.expiry.since = m.now
+	p.closing.refresh(r.expiry, m.now)
 	r.meta.expire() // again: it ends with its last record, as a process that reads the record will say
 	return r.show()
 }

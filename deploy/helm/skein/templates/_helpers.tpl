@@ -143,9 +143,6 @@ jwt_tenant_claim: {{ $v.jwt.tenantClaim | quote }}
 jwt_scope_claim: {{ $v.jwt.scopeClaim | quote }}
 jwt_skew: {{ $v.jwt.skew }}
 {{- end }}
-{{- if $v.quotas }}
-quotas: /etc/skein/quotas/quotas.yaml
-{{- end }}
 {{- $stage := index $v .stage }}
 replicas: {{ $stage.autoscaling.enabled | ternary $stage.autoscaling.maxReplicas $stage.replicas | int }}
 {{- if $v.auditLog }}
@@ -153,6 +150,11 @@ audit_log: "-"
 {{- end }}
 {{- if $v.accessLog }}
 access_log: true
+{{- end }}
+{{- end }}
+{{- if has .stage (list "ingest" "query" "compactor") }}
+{{- if $v.quotas }}
+quotas: /etc/skein/quotas/quotas.yaml
 {{- end }}
 tenant_metrics: {{ $v.tenantMetrics | int }}
 {{- end }}
@@ -257,7 +259,7 @@ the 15 s is a margin.
 {{- $secret := .root.Values.clickhouse.existingSecret }}
 {{- $clickhouse := and $secret (has .stage (list "indexer" "query")) }}
 {{- $agents := and (eq .stage "ingest") .root.Values.ingest.agentsExistingSecret }}
-{{- $quotas := and .root.Values.quotas (has .stage (list "ingest" "query")) }}
+{{- $quotas := and .root.Values.quotas (has .stage (list "ingest" "query" "compactor")) }}
 {{- $probe := dict "port" "admin" }}
 {{- if .root.Values.tls.existingSecret }}
 {{- $probe = dict "port" "admin" "scheme" "HTTPS" }}

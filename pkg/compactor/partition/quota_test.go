@@ -1,0 +1,187 @@
+package partition
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// few gives each tenant a quota of open runs.
+func few(runs int64) func(*Config) {
+	return func(c *Config) { c.Quota = func(string) Quota { return Quota{OpenRuns: runs} } }
+}
+
+// A tenant that begins more runs than it may have open loses the one that was silent longest, and no other tenant loses anything.
+func TestPartition_EndsTheLongestSilentRunOfATenantOverItsQuota(t *testing.T) {
+	for _, reopened := range []bool{false, true} {
+		t.Run(fmt.Sprintf("reopened %v", reopened), func(t *testing.T) {
+			s := newSim(t, few(3))
+			s.open(false)
+			of("other", s.Send("o", "o", started("o")))
+			for i := range 3 {
+				s.Send(fmt.Sprint("t", i), fmt.Sprint("r", i), started(fmt.Sprint("r", i)))
+			}
+			s.all()
+			s.Now = s.Now.Add(s.cfg.CheckpointMax)
+			s.Send("t0", "r0", text("m", "r0 speaks again"))
+			s.all()
+			if reopened {
+				s.Now = s.Now.Add(s.cfg.CheckpointMax) // until all have a record
+				s.commit(true)
+				s.open(true)
+			}
+			s.Send("t3", "r3", started("r3"))
+			s.all()
+
+			r1 := s.run("r1")
+			equal(t, "status", r1.Status, record.StatusAbandoned)
+			equal(t, "closed", r1.Closed, true)
+			equal(t, "code", string(agui.Lookup(r1.Terminal, "code")), `"skein-open-runs"`)
+			equal(t, "dead letters", s.letters(), []string{})
+
+			s.Send("t1", "r1", text("m", "late"))
+			for i := range 4 {
+				s.Send(fmt.Sprint("t", i), fmt.Sprint("r", i), finished(fmt.Sprint("r", i)))
+			}
+			of("other", s.Send("o", "o", finished("o")))
+			s.all()
+			s.open(true)
+			s.all()
+			equal(t, "dead letters", s.letters(), []string{"0:6 after-terminal"})
+			for _, id := range []string{"r0", "r2", "r3", "o"} {
+				equal(t, "status of "+id, s.run(id).Status, record.StatusFinished)
+			}
+			s.isProved(rand.New(rand.NewPCG(1, 2)), &tally{})
+		})
+	}
+}
+
+// Expired runs count, as events may come for them, and they go first.
+func TestPartition_EndsExpiredRunsOfATenantOverItsQuotaFirst(t *testing.T) {
+	s := newSim(t, few(2))
+	s.open(false)
+	s.Send("t0", "r0", started("r0"))
+	s.all()
+	s.silence(s.cfg.IdleLimit)
+	s.all()
+	equal(t, "status", s.run("r0").Status, record.StatusAbandoned)
+	equal(t, "closed", s.run("r0").Closed, false)
+	s.Send("t1", "r1", started("r1"))
+	s.Send("t0", "r0-late", custom("c")) // begins another one
+	s.all()
+	equal(t, "closed", s.run("r0").Closed, true)
+	equal(t, "code", string(agui.Lookup(s.run("r0").Terminal, "code")), `"skein-abandoned"`)
+	equal(t, "open runs", len(s.part.expiring.heap)+len(s.part.closing.heap), 2)
+}
+
+// A quota that was lowered is met as runs begin, and none lets a tenant have what it likes.
+func TestPartition_MeetsALoweredQuotaAsRunsBegin(t *testing.T) {
+	quota := int64(0)
+	s := newSim(t, func(c *Config) { c.Quota = func(string) Quota { return Quota{OpenRuns: quota} } })
+	s.open(false)
+	begin := func(n int) {
+		for range n {
+			id := fmt.Sprint("r", len(s.Events))
+			s.Send("t"+id, id, started(id))
+		}
+		s.all()
+	}
+	begin(20)
+	equal(t, "open runs", s.part.Stats().OpenRuns, 20)
+	quota = 4
+	begin(20)
+	equal(t, "open runs", s.part.Stats().OpenRuns, 4)
+}
+
+// However events are split into batches and wherever the process dies, no tenant has more open runs than its quota, nothing that was ended
+// comes back, and the records are proved by the raw events.
+func TestPartition_AnyBatchingAndAnyCrashEndRunsOverTheQuotaForGood(t *testing.T) {
+	seed := newSeed(t)
+	ended := 0
+	for i := range *roundFlag {
+		seed := seed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			s := newSim(t, few(2))
+			partitiontest.Random(s.Script, rng, 40+rng.IntN(200), true)
+			s.open(false)
+			for crashes := 0; s.committed.Processed < int64(len(s.Events)); {
+				s.feed(1 + rng.IntN(1+rng.IntN(30)))
+				if open := len(s.part.expiring.heap) + len(s.part.closing.heap); open > 2 && crashes == 0 { // what is read again may be over it for a while
+					t.Fatalf("%d runs are open", open)
+				}
+				crash := crashes < 40 && rng.IntN(3) == 0
+				if crash && rng.IntN(2) == 0 {
+					if _, err := s.part.collect(s.Now); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					s.commit(!crash)
+				}
+				if crash {
+					s.open(rng.IntN(3) == 0)
+					crashes++
+				}
+				for id, r := range s.latest() {
+					if r.Closed && string(agui.Lookup(r.Terminal, "code")) == `"skein-open-runs"` {
+						ended++
+						equal(t, "status of "+id, r.Status, record.StatusAbandoned)
+					}
+				}
+			}
+			s.finish()
+			s.checkTold()
+			s.checkHeads()
+			s.isProved(rng, &tally{})
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	if ended == 0 {
+		t.Error("no history has a run over the quota")
+	}
+}
+
+// A quota of bytes holds for a tenant also where the process has room.
+func TestPartition_CutsRunsOfATenantOverItsQuotaOfBytes(t *testing.T) {
+	s := newSim(t, func(c *Config) {
+		scarce(c)
+		c.Quota = func(tenant string) Quota {
+			if tenant == "acme" {
+				return Quota{OpenRunBytes: 300 << 10}
+			}
+			return Quota{}
+		}
+	})
+	s.cuts = true
+	s.open(false)
+	for i := range 3 {
+		id := fmt.Sprint("r", i)
+		for range 4 {
+			s.Send("t"+id, id, text("m", strings.Repeat("g", 30<<10)))
+			of("other", s.Send("o"+id, "o"+id, text("m", strings.Repeat("h", 30<<10))))
+		}
+	}
+	s.all()
+	if n := s.part.runs.bytes; n > s.cfg.OpenRunBytes {
+		t.Fatalf("runs hold %d bytes: this is to be about a quota, not the process's limit of %d", n, s.cfg.OpenRunBytes)
+	}
+	held, cut := 0, map[string]int{}
+	for _, r := range s.part.runs.byKey {
+		if r.thread.tenant == "acme" {
+			held += r.size()
+		}
+		if r.rec.Cut != nil {
+			cut[r.thread.tenant]++
+		}
+	}
+	if held > 300<<10 || cut["acme"] == 0 || cut["acme"] == 3 || cut["other"] != 0 {
+		t.Errorf("acme holds %d bytes, and runs are cut: %v", held, cut)
+	}
+}
