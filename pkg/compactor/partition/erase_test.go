@@ -75,6 +75,18 @@ func TestPartition_ErasesAThread(t *testing.T) {
 	equal(t, "records of erasures of threads without runs, and the position", len(s.runs), before+3)
 	equal(t, "erasure record of a thread erased before", s.values()["acme/t"], `{"below":12}`)
 	equal(t, "erasure record of a thread of dead letters", s.values()["acme/lone"], `{"below":13}`)
+
+	// Neither does anything say that there were none of one that never was: its receipt is the same record.
+	s.Erase("never") // 13
+	before = len(s.runs)
+	s.all()
+	equal(t, "records of the erasure of a thread that never was, and the position", len(s.runs), before+2)
+	equal(t, "erasure record of it", s.values()["acme/never"], `{"below":14}`)
+	s.Send("never", "n", started("n"))
+	s.Send("never", "n", finished("n"))
+	s.open(true)
+	s.all()
+	equal(t, "a run that comes behind it", s.run("n").Status, record.StatusFinished)
 }
 
 // A new life begins at nothing: ids come again, histories and parents of the old one are not there.
