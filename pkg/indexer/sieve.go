@@ -10,11 +10,14 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// sieve writes entries and finds those that the store refuses.
+// sieve writes the entries of a block and finds those that the store refuses. It takes the tenants one by one, so that no tenant's rows decide
+// what becomes of another's.
 type sieve struct {
 	store  store.Writer
 	busy   *atomic.Int64 // since when the present call has lasted, in nanoseconds
-	stands func(error)   // is told of the first refusal; nil: nobody is
+	stands func(error)   // is given the first refusal; may be nil
+	// worked: the store has taken a run not long ago (trust), so that the tenant with most refused runs does not speak for the store.
+	worked bool
 
 	taken   int       // entries of runs
 	refused []refused // in their order
@@ -26,55 +29,139 @@ type refused struct {
 	reason error
 }
 
-// mostRefused is how many refused entries of a block that has nothing else are bad data. More are a matter of the store:
-// a column of another type, a constraint on all rows.
-const mostRefused = 16
+// maxRefused is how many refused runs of a block of which nothing is taken count as bad data in any case. More may be the store's fault: a column
+// of another type, a constraint on all rows.
+const maxRefused = 16
 
-// mostTried bounds the refused entries that are looked for while the store has taken none: each costs some calls of the store, and parts of its
-// tables, and all of it is done again with the next try.
-const mostTried = 256
+// maxTried is how many runs of a tenant are tried one by one while the store takes none of them: each costs some calls of the store, and
+// parts of its tables. The tenant's further runs in the block count as refused, untried.
+const maxTried = 256
 
-// errRefusesAll: waiting for the store loses nothing, and dead letters would.
+// trust is how long a run that was taken shows that the store works. After that, a block that has nothing but refused runs of one tenant waits.
+const trust = 10 * time.Minute
+
+// errRefusesAll: the block waits, which loses nothing; dead letters would take the index away run by run.
 var errRefusesAll = errors.New("the store refuses all runs that it is given")
+
+// errUntried is the reason of runs that were not tried (maxTried).
+var errUntried = fmt.Errorf("it was not tried, as the store refuses the tenant's %d runs before it", maxTried)
 
 // write writes entries in their order, without those that the store refuses. After an error some may be durable.
 func (s *sieve) write(ctx context.Context, entries []store.Entry) error {
-	if err := s.halve(ctx, entries); err != nil {
+	err := s.call(ctx, entries)
+	if !errors.Is(err, store.ErrRefused) {
+		if err == nil {
+			s.taken += runs(entries)
+		}
 		return err
 	}
-	if s.taken == 0 && len(s.refused) > mostRefused {
-		return fmt.Errorf("%w, %d in this block; the first one: %w", errRefusesAll, len(s.refused), s.refused[0].reason)
+	tenants, last := byTenant(entries)
+	most := 0 // refused runs of one tenant
+	for i, of := range tenants {
+		before := len(s.refused)
+		if err := s.sift(ctx, of); err != nil {
+			return err
+		}
+		most = max(most, len(s.refused)-before)
+		count := len(s.refused)
+		if s.worked {
+			count -= most
+		}
+		// It does not wait for the last tenant where very many runs were tried: a store that takes nothing costs no call for each run of a large block.
+		if tried := i > 0 && len(s.refused) > maxTried || i == len(tenants)-1; tried && s.taken == 0 && count > maxRefused {
+			return fmt.Errorf("%w, %d in this block; the first one: %w", errRefusesAll, len(s.refused), s.refused[0].reason)
+		}
 	}
-	return nil
+	if len(last) == 0 {
+		return nil
+	}
+	return s.call(ctx, last) // it has nothing that could be wrong
 }
 
-// halve writes entries, and each half by itself where the store refuses them together.
-func (s *sieve) halve(ctx context.Context, entries []store.Entry) error {
-	err := s.call(ctx, entries)
+// byTenant returns the records of runs by tenant, each in its order, and what is to come behind all of them: erasures and positions.
+func byTenant(entries []store.Entry) (tenants [][]store.Entry, last []store.Entry) {
+	places := map[string]int{}
+	for _, e := range entries {
+		if e.Erasure != nil || e.Position != nil {
+			last = append(last, e)
+			continue
+		}
+		at, ok := places[e.Tenant]
+		if !ok {
+			at = len(tenants)
+			places[e.Tenant], tenants = at, append(tenants, nil)
+		}
+		tenants[at] = append(tenants[at], e)
+	}
+	return tenants, last
+}
+
+// runs counts the entries of runs.
+func runs(entries []store.Entry) (n int) {
+	for _, e := range entries {
+		if e.Run != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// sift writes entries of one tenant, without those that the store refuses.
+func (s *sieve) sift(ctx context.Context, entries []store.Entry) error {
+	t := tenantSieve{sieve: s}
+	if err := t.halve(ctx, entries); !errors.Is(err, errUntried) {
+		return err
+	}
+	var tombstones []store.Entry
+	for _, e := range entries[t.decided:] {
+		if e.Run == nil {
+			tombstones = append(tombstones, e)
+			continue
+		}
+		s.refused = append(s.refused, refused{e, errUntried})
+	}
+	if len(tombstones) == 0 {
+		return nil
+	}
+	return s.call(ctx, tombstones)
+}
+
+// tenantSieve is a sieve for the entries of one tenant.
+type tenantSieve struct {
+	*sieve
+	decided        int // entries that were written or refused: the first ones
+	taken, refused int // runs of them
+}
+
+// halve writes entries, and each half by itself where the store refuses them together. The error is errUntried where it has tried enough.
+func (t *tenantSieve) halve(ctx context.Context, entries []store.Entry) error {
+	if t.taken == 0 && t.refused >= maxTried {
+		return errUntried
+	}
+	err := t.call(ctx, entries)
 	switch {
 	case err == nil:
-		for _, e := range entries {
-			if e.Run != nil {
-				s.taken++
-			}
-		}
+		n := runs(entries)
+		t.taken += n
+		t.sieve.taken += n
+		t.decided += len(entries)
 		return nil
 	case !errors.Is(err, store.ErrRefused):
 		return err
 	case len(entries) > 1:
-		if err := s.halve(ctx, entries[:len(entries)/2]); err != nil {
+		if err := t.halve(ctx, entries[:len(entries)/2]); err != nil {
 			return err
 		}
-		return s.halve(ctx, entries[len(entries)/2:])
+		return t.halve(ctx, entries[len(entries)/2:])
 	case entries[0].Run == nil: // it has nothing that could be wrong
 		return err
 	}
-	if len(s.refused) == 0 && s.stands != nil {
-		s.stands(err)
+	if len(t.sieve.refused) == 0 && t.stands != nil {
+		t.stands(err)
 	}
-	if s.refused = append(s.refused, refused{entries[0], err}); s.taken == 0 && len(s.refused) >= mostTried {
-		return fmt.Errorf("%w: %d one after another; the first one: %w", errRefusesAll, len(s.refused), s.refused[0].reason)
-	}
+	t.sieve.refused = append(t.sieve.refused, refused{entries[0], err})
+	t.refused++
+	t.decided++
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -65,44 +66,87 @@ func TestService_PutsRefusedRunsIntoTheDeadLetters(t *testing.T) {
 	}
 }
 
-// Where the store takes nothing at all, dead letters would take the index away run by run.
+// Where the store takes nothing at all, dead letters would take the index away run by run. A tenant whose runs are refused holds up no other.
 func TestSieve_WaitsWhereTheStoreRefusesAll(t *testing.T) {
+	bad := func(tenant string, n int) (es []store.Entry) {
+		for i := range n {
+			es = append(es, store.Entry{Tenant: tenant, RunID: fmt.Sprint("bad-", i), Run: &record.Run{}})
+		}
+		return es
+	}
+	good := func(tenant string, n int) (es []store.Entry) {
+		for i := range n {
+			es = append(es, store.Entry{Tenant: tenant, RunID: fmt.Sprint("good-", i), Run: &record.Run{}})
+		}
+		return es
+	}
 	for _, c := range []struct {
-		name      string
-		bad, good int
-		err       error
+		name    string
+		worked  bool
+		entries []store.Entry
+		err     error
+		refused int // where err is nil
+		calls   int // of the store at most; 0 is any number
 	}{
-		{"nothing bad", 0, 1000, nil},
-		{"one of many", 1, 1023, nil},
-		{"one alone", 1, 0, nil},
-		{"some, and nothing else", mostRefused, 0, nil},
-		{"many, and one good one", 100, 1, nil},
-		{"many, and nothing else", mostRefused + 1, 0, errRefusesAll},
+		{"nothing bad", false, good("a", 1000), nil, 0, 1},
+		{"one of many", false, append(good("a", 1023), bad("a", 1)...), nil, 1, 0},
+		{"one alone", false, bad("a", 1), nil, 1, 0},
+		{"some, and nothing else", false, bad("a", maxRefused), nil, maxRefused, 0},
+		{"many, and one good one", false, append(good("a", 1), bad("a", 100)...), nil, 100, 0},
+		{"many, and nothing else", false, bad("a", maxRefused+1), errRefusesAll, 0, 0},
+		{"many of one tenant, of a store that worked", true, bad("a", maxRefused+1), nil, maxRefused + 1, 0},
+		{"very many of one tenant, of a store that worked", true, bad("a", 10_000), nil, 10_000, 3 * maxTried},
+		{"very many of one tenant, of a store that has taken nothing yet", false, bad("a", 10_000), errRefusesAll, 0, 3 * maxTried},
+		{"very many of one tenant before one good one of another", false, append(bad("a", 10_000), good("b", 1)...), nil, 10_000, 3 * maxTried},
+		{"some of each of two tenants, of a store that worked", true, append(bad("a", 1000), bad("b", 10)...), nil, 1010, 0},
+		{"some of each of two tenants, of a store that has taken nothing yet", false, append(bad("a", 10), bad("b", 10)...), errRefusesAll, 0, 0},
+		{"very many of each of two tenants", true, append(bad("a", 10_000), bad("b", 10_000)...), errRefusesAll, 0, 6 * maxTried},
+		{"some of each of many tenants", true, slices.Concat(bad("a", 200), bad("b", 200), bad("c", 200), good("d", 1)), errRefusesAll, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var entries []store.Entry
-			for i := range c.bad + c.good {
-				e := store.Entry{Version: int64(i), RunID: fmt.Sprint("good-", i), Run: &record.Run{}}
-				if i >= c.good {
-					e.RunID = fmt.Sprint("bad-", i)
-				}
-				entries = append(entries, e)
-			}
-			entries = append(entries, store.Entry{Position: &store.Position{Next: 1}})
+			entries := append(slices.Clone(c.entries), store.Entry{Tenant: "a", ThreadID: "t", Erasure: &store.Erasure{}}, store.Entry{Position: &store.Position{Next: 1}})
 			st := newFakeStore()
-			st.onWrite = refusing
-			s := sieve{store: st, busy: new(atomic.Int64)}
+			calls, told := 0, 0
+			st.onWrite = func(entries []store.Entry) error { calls++; return refusing(entries) }
+			s := sieve{store: st, busy: new(atomic.Int64), worked: c.worked, stands: func(error) { told++ }}
 			if err := s.write(t.Context(), entries); !errors.Is(err, c.err) {
-				t.Errorf("error %v, want %v", err, c.err)
+				t.Fatalf("error %v, want %v", err, c.err)
 			}
-			if len(s.refused) != c.bad || s.taken != c.good {
-				t.Errorf("%d refused, %d taken; want %d and %d", len(s.refused), s.taken, c.bad, c.good)
+			if c.calls > 0 && calls > c.calls {
+				t.Errorf("%d calls of the store, want %d at most", calls, c.calls)
+			}
+			if told != min(1, len(s.refused)) {
+				t.Errorf("readiness was told %d times", told)
+			}
+			if c.err != nil {
+				return
+			}
+			if taken := len(c.entries) - c.refused; len(s.refused) != c.refused || s.taken != taken {
+				t.Errorf("%d refused, %d taken; want %d and %d", len(s.refused), s.taken, c.refused, taken)
 			}
 			last := st.blocks[len(st.blocks)-1]
-			if last[len(last)-1].Position == nil {
-				t.Error("the position is not the last thing that was written")
+			if n := len(last); n < 2 || last[n-1].Position == nil || last[n-2].Erasure == nil {
+				t.Error("erasure and position are not the last things that were written")
 			}
 		})
+	}
+}
+
+// A tombstone among runs that were not tried is written.
+func TestSieve_WritesTombstonesBehindRefusedRuns(t *testing.T) {
+	st := newFakeStore()
+	st.onWrite = refusing
+	s := sieve{store: st, busy: new(atomic.Int64), worked: true}
+	var all []store.Entry
+	for i := range maxTried + 100 {
+		all = append(all, store.Entry{Version: int64(i), RunID: fmt.Sprint("bad-", i), Run: &record.Run{}})
+	}
+	all = append(all, store.Entry{Version: 1000, RunID: "gone"})
+	if err := s.write(t.Context(), all); err != nil || len(s.refused) != maxTried+100 {
+		t.Fatalf("%d refused, error %v", len(s.refused), err)
+	}
+	if last := st.blocks[len(st.blocks)-1]; len(last) != 1 || last[0].RunID != "gone" {
+		t.Errorf("the last block is %v", last)
 	}
 }
 
@@ -119,20 +163,5 @@ func TestSieve_LeavesWeatherToTheNextTry(t *testing.T) {
 	all := []store.Entry{{RunID: "a", Run: &record.Run{}}, {RunID: "b", Run: &record.Run{}}}
 	if err := s.write(t.Context(), all); !errors.Is(err, away) || len(s.refused) != 0 {
 		t.Errorf("error %v, %d refused", err, len(s.refused))
-	}
-}
-
-// What is refused is looked for up to a bound while nothing is taken: a fault of the store's costs no call for each run of a large block.
-func TestSieve_GivesUpOnAStoreThatTakesNothing(t *testing.T) {
-	st := newFakeStore()
-	st.onWrite = refusing
-	told := 0
-	s := sieve{store: st, busy: new(atomic.Int64), stands: func(error) { told++ }}
-	all := make([]store.Entry, 10_000)
-	for i := range all {
-		all[i] = store.Entry{Version: int64(i), RunID: fmt.Sprint("bad-", i), Run: &record.Run{}}
-	}
-	if err := s.write(t.Context(), all); !errors.Is(err, errRefusesAll) || len(s.refused) != mostTried || told != 1 {
-		t.Errorf("%d refused, readiness told %d times, error %v", len(s.refused), told, err)
 	}
 }
