@@ -95,8 +95,13 @@ func (c *committed) take() Times {
 // compacting starts one.
 func compacting(t *testing.T, args ...string) *pipeline {
 	t.Helper()
+	return compactingInto(t, []string{"--sqlite", filepath.Join(t.TempDir(), "index.db")}, args...)
+}
+
+// compactingInto is compacting with the flags of the lineage store.
+func compactingInto(t *testing.T, store []string, args ...string) *pipeline {
+	t.Helper()
 	p := &pipeline{Site: NewSite(t)}
-	store := []string{"--sqlite", filepath.Join(p.Dir, "index.db")}
 	bin, err := binaries()
 	if err != nil {
 		t.Fatal(err)
@@ -218,23 +223,26 @@ func (p *pipeline) attack(name string, records []*kgo.Record, killed bool) Row {
 	var sent atomic.Int64
 	done := make(chan error, 1)
 	go func() {
-		for _, m := range records {
-			if err := p.producer.ProduceSync(p.TB.Context(), m).FirstErr(); err != nil {
+		for len(records) > 0 {
+			n := 1 // large ones one by one, small ones some megabytes at a time
+			for bytes := len(records[0].Value); n < len(records) && bytes < 1<<20; n++ {
+				bytes += len(records[n].Value)
+			}
+			if err := p.producer.ProduceSync(p.TB.Context(), records[:n]...).FirstErr(); err != nil {
 				done <- err
 				return
 			}
-			sent.Add(int64(len(m.Value)))
+			for _, m := range records[:n] {
+				sent.Add(int64(len(m.Value)))
+			}
+			records = records[n:]
 		}
 		done <- nil
 	}()
 	if err := <-done; err != nil {
 		p.TB.Fatal(err)
 	}
-	last := map[int32]int64{}
-	for _, m := range records {
-		last[m.Partition] = max(last[m.Partition], m.Offset)
-	}
-	p.await(last)
+	p.await()
 	meter.Await(p.TB, 20)
 	row.Sent, row.During = sent.Load(), meter.Take(p.TB)
 	during := toCommit.take()
@@ -264,8 +272,8 @@ func (p *pipeline) attack(name string, records []*kgo.Record, killed bool) Row {
 // cut is how many runs the compactor has cut since it started.
 func (p *pipeline) cut() float64 { return p.compactor.Metrics(p.TB)["skein_compactor_cut_runs_total"] }
 
-// await waits until the compactor has decided about all records up to these.
-func (p *pipeline) await(last map[int32]int64) {
+// await waits until the compactor has decided about all records.
+func (p *pipeline) await() {
 	p.TB.Helper()
 	process.Eventually(p.TB, "the compactor has come behind the attack", func() (float64, bool) {
 		lag := p.compactor.Metrics(p.TB)["skein_compactor_lag_seconds"]
