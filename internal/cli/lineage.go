@@ -138,6 +138,8 @@ func draw(answer []byte, part bool, o lineage.TextOptions) (string, error) {
 			lineage.Run
 			First    record.Position `json:"first"`
 			Question string          `json:"question"`
+			// Resolution is how the run answers an interrupt.
+			Resolution string `json:"resolution"`
 		} `json:"runs"`
 	}
 	if err := json.Unmarshal(answer, &a); err != nil {
@@ -152,11 +154,13 @@ func draw(answer []byte, part bool, o lineage.TextOptions) (string, error) {
 		}
 		runs[i].Sealed = r.Status != lineage.StatusRunning && r.Status != lineage.StatusAbandoned
 	}
-	questions := make(map[string]string, len(a.Runs))
+	labels := make(map[string]string, len(a.Runs))
 	for _, r := range a.Runs {
-		questions[r.ID] = r.Question
+		if labels[r.ID] = r.Question; r.Resolution != "" {
+			labels[r.ID] = "Answer: " + r.Resolution
+		}
 	}
-	o.Label = func(r lineage.Run) string { return questions[r.ID] }
+	o.Label = func(r lineage.Run) string { return labels[r.ID] }
 	var b strings.Builder
 	var graph *lineage.Graph
 	if part {

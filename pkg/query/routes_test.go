@@ -321,6 +321,21 @@ func TestLineage_OfAPart(t *testing.T) {
 	}
 }
 
+func TestResolution_SaysWhatTheAnswerSays(t *testing.T) {
+	for want, answer := range map[string][2]string{
+		"approved":         {"resolved", `{"approved":true,"by":"ann"}`},
+		"declined":         {"resolved", `{"approved":false}`},
+		"cancelled":        {"cancelled", `{"approved":true}`},
+		"the blue one":     {"resolved", `"the\n blue one"`},
+		`{"city":"Paris"}`: {"resolved", `{"city":"Paris"}`},
+		"resolved":         {"resolved", ""},
+	} {
+		if got := resolution(answer[0], json.RawMessage(answer[1])); got != want {
+			t.Errorf("%q says %q, want %q", answer, got, want)
+		}
+	}
+}
+
 // A lineage says what runs are about where that is asked for, and shows the branches of a fan alone.
 func TestLineage_WordsAndBundles(t *testing.T) {
 	f := newFixture(t)
@@ -347,7 +362,7 @@ func TestLineage_WordsAndBundles(t *testing.T) {
 	if got := l.Runs[0]; got.words != want || got.DurationMS == nil || *got.DurationMS != took || got.Row != 0 {
 		t.Errorf("the first run says %+v", got)
 	}
-	if got := l.Runs[len(l.Runs)-1]; got.words != (words{Resumed: "cancelled"}) || got.Row != len(l.Picture.Rows)-1 {
+	if got := l.Runs[len(l.Runs)-1]; got.words != (words{Resumed: "cancelled", Resolution: "cancelled"}) || got.Row != len(l.Picture.Rows)-1 {
 		t.Errorf("the last run says %+v", got)
 	}
 	if len(l.Picture.Rows) != 4 || l.Picture.Rows[2].Kind != "fan" || l.Runs[4].Row != 2 {

@@ -53,17 +53,18 @@ type stateSteps struct {
 	IndexedTo record.Position `json:"indexedTo"`
 }
 
-// encode returns the answer as JSON. Messages and state are JSON already and most of the answer; encoding/json would check and copy all of them.
+// encode returns the answer as JSON. Messages, state and events are JSON already and most of the answer: encoding/json would check and copy
+// all of them, and drop the white space of events, which callers get byte for byte.
 func (a *stateAnswer) encode() ([]byte, error) {
 	head, err := encoded(a.stateHead)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := encoded(a.stateSteps)
+	tail, err := a.stateSteps.encode()
 	if err != nil {
 		return nil, err
 	}
-	n := len(head) + len(a.State) + len(steps) + 64
+	n := len(head) + len(a.State) + len(tail) + 64
 	for _, m := range a.Messages {
 		n += len(m.Raw) + 1
 	}
@@ -76,8 +77,38 @@ func (a *stateAnswer) encode() ([]byte, error) {
 		b = append(b, m.Raw...)
 	}
 	b = append(append(b, `],"state":`...), a.State...)
-	b = append(append(b, ','), steps[1:]...)
+	b = append(append(b, ','), tail[1:]...)
 	return append(b, '\n'), nil
+}
+
+func (s stateSteps) encode() ([]byte, error) {
+	rest := s
+	rest.Step, rest.Steps = nil, nil
+	tail, err := encoded(rest)
+	if err != nil {
+		return nil, err
+	}
+	b := []byte{'{'}
+	if s.Step != nil {
+		if b, err = s.Step.append(append(b, `"step":`...)); err != nil {
+			return nil, err
+		}
+		b = append(b, ',')
+	}
+	for i, step := range s.Steps {
+		if i == 0 {
+			b = append(b, `"steps":[`...)
+		}
+		if b, err = step.append(b); err != nil {
+			return nil, err
+		}
+		b = append(b, ',')
+		if i == len(s.Steps)-1 {
+			b[len(b)-1] = ']'
+			b = append(b, ',')
+		}
+	}
+	return append(b, tail[1:]...), nil
 }
 
 // stepAnswer is one step of a run and what it changed.
@@ -95,6 +126,18 @@ type stepAnswer struct {
 	Event  json.RawMessage `json:"event,omitempty"`
 	Bytes  []byte          `json:"bytes,omitempty"`
 	Change timeline.Change `json:"change"`
+}
+
+// append appends the step as JSON, its event as it came.
+func (a stepAnswer) append(b []byte) ([]byte, error) {
+	event := a.Event
+	a.Event = nil
+	rest, err := encoded(a)
+	if err != nil || event == nil {
+		return append(b, rest...), err
+	}
+	b = append(append(append(b, `{"event":`...), event...), ',')
+	return append(b, rest[1:]...), nil
 }
 
 func newStepAnswer(s timeline.Step, partition int32, change timeline.Change) stepAnswer {

@@ -68,6 +68,9 @@ func (f *rawFixture) state(query string) stateReply {
 	return r
 }
 
+// spaced is an event that an encoder of JSON would write in another way.
+const spaced = `{"type": "TEXT_MESSAGE_CHUNK", "messageId":"a", "delta":"Hello", "rawEvent":{"id":12345678901234567890, "cost":1.50}}`
+
 // talk is a run r of acme's thread "chat": an input beside the stream, and events among which lie those of others.
 func (f *rawFixture) talk() (rec *record.Run, at []int64) {
 	f.t.Helper()
@@ -76,7 +79,7 @@ func (f *rawFixture) talk() (rec *record.Run, at []int64) {
 		`{"threadId":"chat","runId":"r","messages":[{"id":"u","role":"user","content":"Hi"}],"state":{"cart":{"total":0}}}`))
 	for _, value := range []string{
 		fmt.Sprintf(started, "r"),
-		`{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":"Hello"}`,
+		spaced,
 		`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/cart/total","value":3}]}`,
 		`{"type":"NONSENSE`,
 		`{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":", you."}`,
@@ -125,6 +128,11 @@ func TestState_IsThatBehindTheEventWhichIsAskedFor(t *testing.T) {
 		}
 		if s := f.state("?at=5").Step.Change.Messages; len(s) != 1 || s[0].Op != "append" || s[0].MessageID != "a" || s[0].Path != "/content" || s[0].Text != ", you." {
 			t.Errorf("step 5 changes %+v", s)
+		}
+		for _, step := range []stepReply{*f.state("?at=2").Step, f.state("?from=1&limit=2").Steps[1]} {
+			if string(step.Event) != spaced {
+				t.Errorf("step 2 is %s, which came as %s", step.Event, spaced)
+			}
 		}
 		if s := f.state("?at=4").Step; s.Outcome != "malformed" || s.Event != nil || len(s.Change.Messages) > 0 {
 			t.Errorf("what is no event is %+v", s)

@@ -25,6 +25,9 @@ type words struct {
 	Answer   string `json:"answer,omitempty"`
 	// Resumed is the status of the first answer to an interrupt that the run's input brought: resolved or cancelled.
 	Resumed string `json:"resumed,omitempty"`
+	// Resolution says in a few words what that answer says: approved or declined where its payload's "approved" is true or false, cancelled,
+	// or the beginning of the payload.
+	Resolution string `json:"resolution,omitempty"`
 }
 
 // wordsOf reads what runs of a thread are about. A run whose contents are not there now has no words.
@@ -78,12 +81,34 @@ func newWords(r store.Run, held store.Content) words {
 		}
 	}
 	if len(r.Resumes) > 0 {
-		var resume struct{ Status string }
+		var resume struct {
+			Status  string
+			Payload json.RawMessage
+		}
 		// It is as the caller sent it: what is of another form says nothing.
 		_ = json.Unmarshal(r.Resumes[0], &resume)
-		w.Resumed = resume.Status
+		w.Resumed, w.Resolution = resume.Status, resolution(resume.Status, resume.Payload)
 	}
 	return w
+}
+
+// resolution says in one line how a person answered an interrupt.
+func resolution(status string, payload json.RawMessage) string {
+	var said struct{ Approved *bool }
+	var text string
+	switch {
+	case status != "resolved":
+		return status
+	case json.Unmarshal(payload, &said) == nil && said.Approved != nil && *said.Approved:
+		return "approved"
+	case said.Approved != nil:
+		return "declined"
+	case json.Unmarshal(payload, &text) == nil && text != "":
+		return firstWords(text)
+	case len(payload) > 0:
+		return firstWords(string(payload))
+	}
+	return status
 }
 
 // beginning returns a message's first words, of several parts those of the first with text.
@@ -100,6 +125,11 @@ func beginning(m agui.Message) string {
 			}
 		}
 	}
+	return firstWords(text)
+}
+
+// firstWords returns text as one line of at most maxWords characters.
+func firstWords(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if cut := []rune(text); len(cut) > maxWords {
 		return string(cut[:maxWords]) + "…"
