@@ -19,10 +19,15 @@ func tour(t *testing.T, address string) {
 	producer := []string{"Skein-Agent", "travel-desk", "Skein-Label-Env", "prod", "Skein-Label-User", "u-236", "Skein-Label-Trace", "7c0ffee/1"}
 	// What a run names as its parent, where it is not the one that it goes on from; "-" is nothing.
 	names := map[string]string{"found": "-", "spawned": "research/run-7", "early": "one"}
-	histories := map[string][]any{} // by run: the messages behind it
+	histories, states := map[string][]any{}, map[string]any{} // by run: the messages and the state behind it
 	run := func(id, parent, question string, middle []object, end object) {
 		messages := append(slices.Clone(histories[parent]), object{"id": "u-" + id, "role": "user", "content": question})
-		var input any = object{"threadId": thread, "runId": id, "messages": messages, "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
+		state := states[parent]
+		if state == nil {
+			state = object{}
+		}
+		states[id] = state
+		var input any = object{"threadId": thread, "runId": id, "messages": messages, "state": state, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
 		if named := cmp.Or(names[id], parent); named != "" && named != "-" {
 			input.(object)["parentRunId"] = named
 		}
@@ -65,8 +70,20 @@ func tour(t *testing.T, address string) {
 	}
 
 	talk("r01", "", "Where shall we go in May?", "Paris is **mild** in May. ", "Zürich is greener.\n\n", "- 20 °C\n- little rain")
-	for n := 2; n <= 12; n++ {
-		talk(fmt.Sprintf("r%02d", n), fmt.Sprintf("r%02d", n-1), fmt.Sprintf("And what about day %d?", n), "That day is free.")
+	for n, said := range [][2]string{
+		{"How many days does Paris need?", "Three, if you leave out Versailles. "},
+		{"And Zürich?", "Two are enough: the old town, and a boat on the lake."},
+		{"Is there a train between them?", "A TGV, in four hours. It leaves at 7:18, 12:18 and 18:18."},
+		{"What does it cost?", "From 39 € when booked six weeks ahead, else about 120 €."},
+		{"Where would we stay in Paris?", "Near Canal Saint-Martin: quiet, and ten minutes from the Gare de l'Est."},
+		{"Anything for the children?", "The Jardin d'Acclimatation, and the model trains at the Gare de Lyon."},
+		{"What if it rains?", "The Musée d'Orsay on day one. Book a time: the queue is long."},
+		{"And in Zürich?", "The Landesmuseum is beside the station, and free for children."},
+		{"Which day is best for the boat?", "Sunday. On Saturday the lake is full."},
+		{"Do we need francs?", "No. Cards are taken everywhere, on the boat as well."},
+		{"What do we have to pack?", "A coat for the evenings, and good shoes. I can make a list."},
+	} {
+		talk(fmt.Sprintf("r%02d", n+2), fmt.Sprintf("r%02d", n+1), said[0], said[1])
 	}
 	call := func(id, name, args, result string, wait int) []object {
 		out := []object{
@@ -95,30 +112,43 @@ func tour(t *testing.T, address string) {
 	events = append(events, call("c3", "delete_file", `{"path":"/tmp/old-list"}`, "", 0)...)
 	ask := object{"type": "RUN_FINISHED", "outcome": object{"type": "interrupt", "interrupts": []any{object{"id": "i1", "reason": "tool_call", "message": "Approve delete_file(\"/tmp/old-list\")?", "toolCallId": "c3", "responseSchema": object{"type": "object", "properties": object{"approved": object{"type": "boolean"}}}}}}}
 	run("ask", "r12", "Weather in Paris and Zürich, then make a shopping list", events, ask)
+	asked := get(t, address+"/v1/threads/"+thread+"/runs/ask/checkout", func(c struct {
+		Messages []any
+		State    any
+	},
+	) bool {
+		return len(c.Messages) > 24
+	})
+	histories["ask"], states["ask"] = asked.Messages, asked.State
 	answer := func(id, status string, words string) {
-		input := object{"threadId": thread, "runId": id, "parentRunId": "ask", "messages": []any{}, "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}, "resume": []any{object{"interruptId": "i1", "status": status, "payload": object{"approved": status == "resolved"}}}}
+		input := object{"threadId": thread, "runId": id, "parentRunId": "ask", "messages": histories["ask"], "state": states["ask"], "tools": []any{}, "context": []any{}, "forwardedProps": object{}, "resume": []any{object{"interruptId": "i1", "status": status, "payload": object{"approved": status == "resolved"}}}}
 		list := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": id, "timestamp": at}}
 		for _, e := range say(id, words) {
 			e["timestamp"] = at + 300
 			list = append(list, e)
 		}
+		histories[id], states[id] = append(slices.Clone(histories["ask"]), object{"id": "a-" + id, "role": "assistant", "content": words}), states["ask"]
 		at += 30_000
 		publishAs(t, producer, address, thread, id, input, append(list, object{"type": "RUN_FINISHED", "threadId": thread, "runId": id, "timestamp": at - 29_000})...)
 	}
-	answer("yes", "resolved", "Done: the old list is gone.")
-	answer("no", "cancelled", "I leave it where it is.")
+	answer("yes", "resolved", "Done: the old list is gone. The new one has milk and eggs.")
+	answer("no", "cancelled", "Then I leave the old list where it is. Milk and eggs are on a new one.")
 	run("archive", "yes", "Ask the archive for last year", say("archive", "Looking"), object{"type": "RUN_ERROR", "message": "the archive did not answer within 5 s", "code": "timeout"})
-	talk("archive-again", "yes", "Ask the archive for last year", "Last year it rained.")
-	talk("edited", "r12", "Only a shopping list, please", "Milk and eggs.")
-	for n := range 6 {
-		talk(fmt.Sprintf("again-%d", n), "archive-again", "And the year before?", "It rained then, too.")
+	talk("archive-again", "yes", "Ask the archive for last year", "In May of last year it rained on nine days in Paris, and on four in Zürich.")
+	talk("edited", "r12", "Only make a shopping list", "Milk, eggs, and bread for the train.")
+	for n, said := range []string{
+		"It rained on six days in Paris, and on seven in Zürich.", "Six wet days in Paris, seven in Zürich; the coldest night had 4 °C.",
+		"Paris: six days of rain. Zürich: seven.", "In 2024 May was wetter in Zürich, with seven days of rain.",
+		"Six days in Paris. For Zürich the archive has no figure.", "It rained less than last year: six days in Paris.",
+	} {
+		talk(fmt.Sprintf("again-%d", n), "archive-again", "And the year before?", said)
 	}
-	talk("found", "archive-again", "Show me the map", "Here it is.") // its parent is found by content
-	talk("guess", "", "", "Turn 1: you said nothing.")               // by its time alone
-	talk("spawned", "", "Think", "About Lisbon.")
-	talk("early", "", "Think again", "Porto, then.")
-	talk("one", "early", "One more", "Faro.")
-	run("export", "no", "Remove the old export", say("export", "I need a word on that."), object{"type": "RUN_FINISHED", "outcome": object{"type": "interrupt", "interrupts": []any{object{"id": "i2", "reason": "tool_call", "message": "Approve delete_file(\"/srv/exports/may.zip\")?"}}}})
+	talk("found", "archive-again", "Show me both on a map", "Paris and Zürich lie 490 km apart: four hours by train.") // its parent is found by content
+	talk("guess", "", "", "You said nothing. Shall I go on with the list?")                                            // by its time alone
+	talk("spawned", "", "Look for museums that open on Mondays", "The Louvre does, and the Landesmuseum does not.")
+	talk("early", "", "Check the ferry times, too", "The first boat leaves at 9:10.")
+	talk("one", "early", "And the last one?", "At 18:30.")
+	run("export", "no", "Remove the old export", say("export", "That cannot be undone, so I ask first."), object{"type": "RUN_FINISHED", "outcome": object{"type": "interrupt", "interrupts": []any{object{"id": "i2", "reason": "tool_call", "message": "Approve delete_file(\"/srv/exports/may.zip\")?"}}}})
 	at = time.Now().Add(-20 * time.Second).UnixMilli()
 	run("now", "again-0", "And what did the archive say of May?", say("now", "It says")[:2], nil)
 	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 31 })

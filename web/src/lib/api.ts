@@ -59,6 +59,14 @@ export async function get<T>(to: string, query: Query = {}, signal?: AbortSignal
   return (await answer.json()) as T;
 }
 
+/** An answer and its text, for what JSON.parse would not keep. */
+export async function getText<T>(to: string, query: Query = {}, signal?: AbortSignal): Promise<{ body: T; text: string }> {
+  const answer = await send(address(to, query), signal ? { signal } : {});
+  if (!answer.ok) return refuse(answer);
+  const text = await answer.text();
+  return { body: JSON.parse(text) as T, text };
+}
+
 /** Whether the index has an event of a run by now; the server waits for it for some seconds. */
 export async function indexed(thread: string, run: string, at: string, signal: AbortSignal): Promise<boolean> {
   const answer = await send(address(path(thread, run), { atLeast: at }), { signal });

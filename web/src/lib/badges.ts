@@ -1,3 +1,5 @@
+import type { Badge, Lineage, LineageRun } from "./types";
+
 export interface BadgeText {
   text: string;
   look: "" | "dash" | "warn" | "bad";
@@ -17,6 +19,20 @@ const BADGES: Record<string, BadgeText> = {
   "parent not here": { text: "parent not here", look: "warn", why: "The run names a parent that this thread does not have." },
   open: { text: "running", look: "", why: "The run has not ended." },
 };
+
+/** The badges of a run, wherever it is drawn: in a row of its own, a fold or a bundle. */
+export function badgesOf(run: LineageRun, all: Map<string, LineageRun>, spawns: Lineage["spawns"]): Badge[] {
+  const out: Badge[] = [];
+  if (run.parentBy === "content" || run.parentBy === "latest") out.push({ name: `~${run.parentBy}` });
+  if (run.parentRunId && !all.has(run.parentRunId)) out.push({ name: "parent not here", runId: run.parentRunId });
+  const spawn = spawns.find((s) => s.runId === run.runId);
+  if (spawn) out.push({ name: spawn.late ? "late parent" : "spawned by", runId: spawn.spawnedBy });
+  for (const kind of run.rewrote ?? []) out.push({ name: `history ${kind}` });
+  if (run.synthetic) out.push({ name: "synthetic end" });
+  if (run.truncated) out.push({ name: "truncated" });
+  if (run.rawLost) out.push({ name: "raw lost" });
+  return out;
+}
 
 export function badgeOf(name: string): BadgeText {
   const known = BADGES[name];

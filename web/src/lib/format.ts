@@ -1,3 +1,7 @@
+import { masked, size } from "./base64";
+import { bytesOf } from "./raw";
+import type { JSONValue } from "./types";
+
 export function duration(ms: number | undefined | null): string {
   if (ms === undefined || ms === null) return "–";
   if (ms < 1000) return `${Math.round(ms)} ms`;
@@ -31,8 +35,16 @@ export function absolute(time: string, local: boolean): string {
 }
 
 const LIMIT = 32 * 1024;
-/** Text of at most 32 KB; cut says how much there is where it is not whole. */
-export function bounded(text: string, whole: boolean): { text: string; cut?: string } {
-  if (whole || text.length <= LIMIT) return { text };
-  return { text: text.slice(0, LIMIT), cut: `${many(Math.round(text.length / 1024))} KB` };
+/** Text of at most 32 KB, without base64; cut says how much there is where it is not whole. */
+export function bounded(text: string, whole: boolean, limit = LIMIT): { text: string; cut?: string } {
+  text = masked(text);
+  if (whole || text.length <= limit) return { text };
+  return { text: text.slice(0, limit), cut: size(bytesOf(text)) };
+}
+
+/** What an answer to an interrupt says, as the lineage's "resolution" does. */
+export function answered(status: string, payload?: JSONValue): string {
+  if (status !== "resolved") return status;
+  const approved = payload !== null && typeof payload === "object" && !Array.isArray(payload) ? payload.approved : undefined;
+  return approved === true ? "approved" : approved === false ? "declined" : "answered";
 }

@@ -1,4 +1,5 @@
-import type { Lineage, LineageRun, ParentBy, Row } from "./types";
+import { badgeOf, badgesOf } from "./badges";
+import type { Badge, Lineage, LineageRun, ParentBy, Row } from "./types";
 
 // The picture is the server's (pkg/lineage, Picture): rows and lanes come from there, and nothing here moves one. What is
 // added is what a row says, and the pieces of line that it draws, so that a virtual list can cut the picture by row.
@@ -24,7 +25,9 @@ export interface Line {
   quiet: boolean;
   how: "" | "again" | "edited";
   waits: boolean;
-  badges: string[];
+  badges: { text: string; look: string; why: string }[];
+  /** What a row of several runs names, each with its question. */
+  names: string;
   tip: boolean;
   spawn: boolean;
   running: number;
@@ -34,8 +37,13 @@ export interface Line {
 
 const DASH: Record<ParentBy, string> = { content: "5 2", latest: "2 3", explicit: "", none: "" };
 
-/** The lines of a picture, with these folds open ("all" is every one); the fold of the selected run always is. */
-export function drawing(lineage: Lineage, open: Set<string>, selected: string): { lines: Line[] } {
+/** All folds, as an address names them: no run's name has a colon there. */
+export const ALL = ":all";
+/** A fold, as an address names it: by its first run, as a row's number would mean another one when rows come in. */
+export const foldOf = (run: string): string => encodeURIComponent(run);
+
+/** The lines of a picture, with these folds open; the fold of the selected run always is. all are the thread's runs, also of a part of it. */
+export function drawing(lineage: Lineage, open: Set<string>, selected: string, all: Map<string, LineageRun>): { lines: Line[] } {
   const { rows } = lineage.picture;
   const held: LineageRun[][] = rows.map(() => []);
   const children = new Map<string, LineageRun[]>();
@@ -52,17 +60,21 @@ export function drawing(lineage: Lineage, open: Set<string>, selected: string): 
   rows.forEach((row, n) => {
     const runs = held[n] ?? [];
     const base = { row: n, lane: row.lane, branch: row.branch, branches: row.branches ?? 0, running: row.running ?? 0, waiting: row.waiting ?? 0, failed: row.failed ?? 0 };
-    const isOpen = row.kind === "fold" && (open.has("all") || open.has(String(n)) || runs.some((r) => r.runId === selected));
+    const isOpen = row.kind === "fold" && (open.has(ALL) || open.has(foldOf(row.runId)) || runs.some((r) => r.runId === selected));
     if (row.kind !== "run" && !isOpen) {
       const first = runs[0];
-      const title = row.kind === "fan" ? `“${first?.question || first?.answer || first?.runId || ""}”` : `${row.runId} to ${row.lastRunId ?? row.runId}`;
-      lines.push({ ...base, key: `row:${n}`, kind: row.kind, runs, edges: edges[n] ?? [], title, quiet: true, how: "", waits: false, badges: [], tip: false, spawn: false });
+      const named = notable(runs, children);
+      const title = named.length ? named.map((r) => r.title).join(", ") : row.kind === "fan" && first ? `“${titleOf(first)}”` : `${row.runId} to ${row.lastRunId ?? row.runId}`;
+      lines.push({
+        ...base, key: `row:${row.runId}`, kind: row.kind, runs, edges: edges[n] ?? [], title, quiet: true, how: "", waits: false,
+        badges: shown(row.badges ?? []), names: named.map((r) => `${r.word}: ${r.title}`).join("\n"), tip: false, spawn: false,
+      });
       return;
     }
     runs.forEach((run, k) => {
-      const all = edges[n] ?? [];
+      const pieces = edges[n] ?? [];
       // Runs of an open fold stand in its lane: the first has what comes from above, the last what goes on below.
-      const own: Edge[] = runs.length === 1 ? all : all.flatMap((e): Edge[] => {
+      const own: Edge[] = runs.length === 1 ? pieces : pieces.flatMap((e): Edge[] => {
         if (e.kind === "enter" && k > 0) return [{ ...e, kind: "pass" }];
         if (e.kind === "above" && k > 0) return [{ ...e, dash: DASH[run.parentBy] }];
         return [e];
@@ -71,7 +83,7 @@ export function drawing(lineage: Lineage, open: Set<string>, selected: string): 
       lines.push({
         ...base, key: `run:${run.runId}`, kind: "run", runs: [run], edges: own, ...said(run, children),
         waits: run.status === "interrupted" && !answered,
-        badges: row.kind === "fold" ? [] : (row.badges ?? []).map((b) => b.name).filter((b) => b !== "open" && b !== "~content" && !b.startsWith("history ")),
+        badges: shown(badgesOf(run, all, lineage.spawns)), names: "",
         tip: run.runId === lineage.tipRunId, spawn: spawned.has(run.runId),
       });
     });
@@ -79,9 +91,28 @@ export function drawing(lineage: Lineage, open: Set<string>, selected: string): 
   return { lines };
 }
 
+/** The badges that a row has room for; the head of the run has all. */
+function shown(badges: Badge[]): Line["badges"] {
+  return badges.filter((b) => b.name !== "open" && b.name !== "~content" && !b.name.startsWith("history ")).map((b) => {
+    const { text, look, why } = badgeOf(b.name);
+    return { text: (b.count ?? 1) > 1 ? `${b.count}× ${text}` : text, look, why };
+  });
+}
+
+/** What of a bundle wants to be seen: the runs that wait, failed or run. */
+function notable(runs: LineageRun[], children: Map<string, LineageRun[]>): { word: string; title: string }[] {
+  const words = [["waits", (r: LineageRun) => r.status === "interrupted" && !children.has(r.runId)], ["failed", (r: LineageRun) => r.status === "error"], ["runs", (r: LineageRun) => r.status === "running"]] as const;
+  return words.flatMap(([word, is]) => runs.filter(is).map((r) => ({ word, title: titleOf(r) })));
+}
+
+/** What a run is called: its question, else how it answers a person, else what it says. */
+export function titleOf(run: LineageRun): string {
+  if (run.resumed) return `Answer: ${run.resolution ?? run.resumed}`;
+  return run.question || (run.answer ? `No input. ${run.answer}` : run.runId);
+}
+
 function said(run: LineageRun, children: Map<string, LineageRun[]>): { title: string; quiet: boolean; how: Line["how"] } {
-  if (run.resumed) return { title: run.resumed === "resolved" ? "Answer: approved" : "Answer: cancelled", quiet: true, how: "" };
-  if (!run.question) return { title: run.answer ? `No input. ${run.answer}` : run.runId, quiet: true, how: "" };
+  if (run.resumed || !run.question) return { title: titleOf(run), quiet: true, how: "" };
   const first = run.parentRunId ? children.get(run.parentRunId)?.[0] : undefined;
   const how = first && first !== run && !first.resumed && first.question ? (first.question === run.question ? "again" : "edited") : "";
   return { title: run.question, quiet: false, how };

@@ -1,6 +1,6 @@
 import type { AGEvent, Step } from "./types";
 
-export type ItemKind = "text" | "reasoning" | "tool" | "activity" | "step" | "state" | "custom" | "error" | "interrupt" | "subagent";
+export type ItemKind = "text" | "reasoning" | "tool" | "activity" | "step" | "state" | "snapshot" | "custom" | "error" | "interrupt" | "subagent";
 
 /** What a reader calls one thing in a run: a message, a call, a step. It spans events and says where it begins and ends. */
 export interface Item {
@@ -18,11 +18,14 @@ export interface Item {
   result?: string;
   role?: string;
   code?: string;
+  /** The subagent that it is part of, and how many there are around it. */
+  owner: string;
+  depth: number;
 }
 
 export const WORD: Record<ItemKind, string> = {
   text: "message", reasoning: "reasoning", tool: "tool call", activity: "activity", step: "step",
-  state: "state", custom: "custom", error: "error", interrupt: "interrupt", subagent: "subagent",
+  state: "state", snapshot: "messages", custom: "custom", error: "error", interrupt: "interrupt", subagent: "subagent",
 };
 
 const PREVIEW = 300;
@@ -35,26 +38,47 @@ export class Items {
   private open: Item | undefined;
   private start = NaN;
   private owned = false;
-  /** Milliseconds since the start, by step. */
+  private latest = 0;
+  private from: AGEvent | undefined;
+  /** Milliseconds since the start, by step; between steps that were not read, as if they came evenly. */
   readonly times: number[] = [];
 
-  add(steps: Step[]): this {
+  add(steps: (Step | undefined)[]): this {
+    let holes = false;
     for (let i = this.times.length; i < steps.length; i++) {
-      const step = steps[i] as Step;
+      const step = steps[i];
+      if (!step) {
+        holes = true;
+        this.times.push(NaN);
+        continue;
+      }
       // An event's own time says when the agent wrote it, the record's when it came. A run has either the one or the other.
       const own = step.event?.timestamp;
-      this.owned ||= steps.slice(0, 3).some((s) => typeof s.event?.timestamp === "number");
+      if (i < 4) this.owned ||= typeof own === "number" || steps.slice(0, 4).some((s) => typeof s?.event?.timestamp === "number");
       const t = typeof own === "number" ? own : this.owned || step.time === undefined ? NaN : Date.parse(step.time);
       if (Number.isNaN(this.start)) this.start = t;
-      const before = this.times[i - 1] ?? 0;
-      this.times.push(Number.isNaN(t) ? before : Math.max(before, t - this.start));
+      this.latest = Number.isNaN(t) ? this.latest : Math.max(this.latest, t - this.start);
+      this.times.push(this.latest);
       if (step.event && step.type) this.take(step.event, step, i);
     }
+    if (holes) this.fill();
     return this;
   }
 
+  private fill(): void {
+    for (let i = 0, before = 0; i < this.times.length; i++) {
+      if (!Number.isNaN(this.times[i])) { before = i; continue; }
+      const next = this.times.findIndex((t, k) => k > i && !Number.isNaN(t));
+      const from = this.times[before] ?? 0, to = next < 0 ? from : (this.times[next] as number), end = next < 0 ? this.times.length : next;
+      for (; i < end; i++) this.times[i] = from + ((to - from) * (i - before)) / (end - before);
+      i--;
+    }
+  }
+
   private put(kind: ItemKind, id: string, n: number, more: Partial<Item> = {}): Item {
-    const item: Item = { kind, id, first: n, last: n, at: this.times[n] ?? 0, name: "", text: "", ...more };
+    const owner = str(kind === "subagent" ? this.from?.parentSubagentRunId : this.from?.subagentRunId);
+    const depth = owner ? (this.byId.get(`subagent:${owner}`)?.depth ?? 0) + 1 : 0;
+    const item: Item = { kind, id, first: n, last: n, at: this.times[n] ?? 0, name: "", text: "", owner, depth, ...more };
     this.byId.set(`${kind}:${id}`, item);
     this.list.push(item);
     return item;
@@ -72,6 +96,7 @@ export class Items {
       return item;
     };
     let touched: Item | undefined;
+    this.from = e;
     switch (e.type) {
       case "TEXT_MESSAGE_START":
         touched = find("text", e.messageId) ?? this.put("text", str(e.messageId), n, { role: str(e.role) || "assistant" });
@@ -89,6 +114,11 @@ export class Items {
       case "THINKING_TEXT_MESSAGE_CONTENT": touched = grow(find("reasoning", e.messageId) ?? this.open, e.delta); break;
       case "REASONING_MESSAGE_END":
       case "THINKING_TEXT_MESSAGE_END": touched = ended(find("reasoning", e.messageId) ?? this.open); break;
+      case "REASONING_MESSAGE_CHUNK": {
+        const id = str(e.messageId) || (this.open?.kind === "reasoning" ? this.open.id : "");
+        touched = ended(grow(find("reasoning", id) ?? this.put("reasoning", id, n), e.delta));
+        break;
+      }
       case "TOOL_CALL_START": touched = this.put("tool", str(e.toolCallId), n, { name: str(e.toolCallName) }); break;
       case "TOOL_CALL_CHUNK": {
         const id = str(e.toolCallId) || (this.open?.kind === "tool" ? this.open.id : "");
@@ -112,6 +142,15 @@ export class Items {
         break;
       case "SUBAGENT_STARTED": touched = this.put("subagent", str(e.subagentRunId), n, { name: str(e.name), text: str(e.description) }); break;
       case "SUBAGENT_FINISHED": touched = ended(find("subagent", e.subagentRunId)); break;
+      case "SUBAGENT_ERROR":
+        touched = ended(find("subagent", e.subagentRunId));
+        if (touched) touched.text = `failed: ${str(e.message)}`.slice(0, PREVIEW);
+        break;
+      case "MESSAGES_SNAPSHOT": {
+        const count = Array.isArray(e.messages) ? e.messages.length : 0;
+        touched = ended(this.put("snapshot", `${n}`, n, { name: "snapshot", text: `${count} ${count === 1 ? "message" : "messages"} in all` }));
+        break;
+      }
       case "STATE_SNAPSHOT":
       case "STATE_DELTA":
         touched = ended(this.put("state", `${n}`, n, {
@@ -131,6 +170,23 @@ export class Items {
     if (!touched) return;
     touched.last = n;
     this.open = touched;
+  }
+
+  /** Those with a duration, each behind the subagent that it is part of. */
+  get nested(): Item[] {
+    const parts = new Map<string, Item[]>();
+    for (const i of this.seen.filter((i) => i.kind !== "state" && i.kind !== "custom" && i.kind !== "snapshot").sort((a, b) => a.first - b.first)) {
+      const owner = this.byId.has(`subagent:${i.owner}`) ? i.owner : "";
+      const list = parts.get(owner);
+      if (list) list.push(i);
+      else parts.set(owner, [i]);
+    }
+    const under = (owner: string): Item[] => {
+      const list = parts.get(owner) ?? [];
+      parts.delete(owner);
+      return list.flatMap((i) => (i.kind === "subagent" ? [i, ...under(i.id)] : [i]));
+    };
+    return under("");
   }
 
   get(kind: ItemKind, id: string): Item | undefined {

@@ -1,5 +1,6 @@
-import { get, path } from "./api";
+import { get, getText, path } from "./api";
 import { messagesAfter, patched } from "./patch";
+import { events } from "./raw";
 import type { JSONValue, Message, StatePage, Status, Step } from "./types";
 
 /** Messages and state behind one step. */
@@ -9,86 +10,136 @@ export interface Moment {
   state: JSONValue;
 }
 
-const PAGE = 1000;
+export const PAGE = 1000;
 const APART = 128;
+/** Of runs with more events, only the pages that the view needs are read. */
+const WHOLE = 10_000;
 
 /**
- * A run as the API tells it: the moment before its first step, and what each step changed. The page folds nothing itself; it
- * carries out the changes that GET …/state gives, and keeps a moment every few steps so that a scrubber can jump.
+ * A run as the API tells it: pages of steps, each with the moment before it. The page folds nothing itself; it carries out the changes
+ * that GET …/state gives, and keeps a moment every few steps so that a scrubber can jump. A run that is long is read where one looks.
  */
 export class Recording {
-  readonly steps: Step[] = [];
+  /** By number; one that was not read is undefined. */
+  readonly steps: (Step | undefined)[] = [];
+  /** How many steps were read. */
+  read = 0;
   total = 0;
   status: Status = "running";
   /** The moment at the end, which comes before the steps do. */
   end: Moment | undefined;
-  private kept: Moment[] = [];
+  /** Moments by the number of the step that they are behind, plus one: those before a page's steps, and some within. */
+  private kept = new Map<number, Moment>();
   private last: Moment | undefined;
+  private reading = new Map<number, Promise<void>>();
 
   constructor(
     readonly thread: string,
     readonly run: string,
+    private readonly more: () => void,
+    private readonly signal: AbortSignal,
   ) {}
 
   get whole(): boolean {
-    return this.steps.length > this.total;
+    return this.read > this.total;
   }
 
-  /** Reads the end first, then all steps; says after each page that there is more. */
-  async load(more: () => void, signal: AbortSignal): Promise<void> {
-    const page = await get<StatePage>(`${path(this.thread, this.run)}/state`, { from: 0, limit: PAGE }, signal);
-    if (page.next !== undefined) {
-      const end = await get<StatePage>(`${path(this.thread, this.run)}/state`, { at: "end" }, signal);
-      this.end = { n: end.n, messages: end.messages, state: end.state };
+  /** Whether more than what is looked at is read. */
+  get long(): boolean {
+    return this.total > WHOLE;
+  }
+
+  private state(query: Record<string, string | number>): Promise<{ body: StatePage; text: string }> {
+    return getText<StatePage>(`${path(this.thread, this.run)}/state`, query, this.signal);
+  }
+
+  /** Reads the beginning, the end and the page with step n, and the rest where the run is not long. */
+  async load(n: number | undefined): Promise<void> {
+    const { body, text } = await this.state({ from: 0, limit: PAGE });
+    if (body.next !== undefined) await this.readEnd();
+    this.take(body, text);
+    this.more();
+    if (this.long) await Promise.all([this.need(this.total), ...(n === undefined ? [] : [this.need(Math.min(n, this.total))])]);
+    else await this.all();
+  }
+
+  private async readEnd(): Promise<void> {
+    const end = await get<StatePage>(`${path(this.thread, this.run)}/state`, { at: "end" }, this.signal);
+    this.status = end.status;
+    this.total = end.total;
+    this.end = { n: end.n, messages: end.messages, state: end.state };
+  }
+
+  /** Reads all steps that were not read. */
+  async all(): Promise<void> {
+    for (let page = 0; page * PAGE <= this.total; page++) await this.need(page * PAGE);
+  }
+
+  /** Reads the page with step n. */
+  need(n: number): Promise<void> {
+    const page = Math.floor(n / PAGE);
+    let reading = this.reading.get(page);
+    if (!reading) {
+      reading = this.readPage(page).finally(() => this.reading.delete(page));
+      this.reading.set(page, reading);
     }
-    this.take(page);
-    more();
-    await this.extend(more, signal);
+    return reading;
+  }
+
+  private async readPage(page: number): Promise<void> {
+    const next = (): number => {
+      for (let n = page * PAGE; n < (page + 1) * PAGE && n <= this.total; n++) if (!this.steps[n]) return n;
+      return -1;
+    };
+    for (let from = next(); from >= 0 && !this.signal.aborted; from = next()) {
+      const { body, text } = await this.state({ from, limit: (page + 1) * PAGE - from });
+      this.take(body, text);
+      this.more();
+    }
   }
 
   /** Reads the steps that have come since. */
-  async extend(more: () => void, signal: AbortSignal): Promise<void> {
-    for (;;) {
-      const from = this.steps.length;
-      if (from > this.total && this.status !== "running") return;
-      if (from > this.total) {
-        const head = await get<StatePage>(`${path(this.thread, this.run)}/state`, { at: "end" }, signal);
-        this.status = head.status;
-        this.total = head.total;
-        this.end = { n: head.n, messages: head.messages, state: head.state };
-        if (from > this.total) return more();
-      }
-      this.take(await get<StatePage>(`${path(this.thread, this.run)}/state`, { from, limit: PAGE }, signal));
-      more();
-      if (this.whole) return;
-    }
+  async extend(): Promise<void> {
+    await this.readEnd();
+    await (this.long ? this.need(this.total) : this.all());
+    this.more();
   }
 
-  private take(page: StatePage): void {
+  private take(page: StatePage, text: string): void {
     this.total = page.total;
     this.status = page.status;
-    if (this.kept.length === 0) this.kept.push({ n: page.n, messages: page.messages, state: page.state });
-    this.steps.push(...(page.steps ?? []));
+    const raw = events(text);
+    const at = page.n + 1;
+    if (at % PAGE === 0) this.kept.set(at, { n: page.n, messages: page.messages, state: page.state });
+    page.steps?.forEach((step, i) => {
+      if (this.steps[step.n]) return;
+      this.steps[step.n] = Object.assign(step, { raw: raw[i] });
+      this.read++;
+    });
   }
 
-  /** The moment behind step n, or the latest that is known. */
-  at(n: number): Moment {
-    if (n > this.steps.length - 1 && this.end && this.end.n <= n) return this.end;
-    n = Math.min(n, this.steps.length - 1);
-    let from = this.kept[Math.min(this.kept.length - 1, Math.max(0, Math.floor((n + 1) / APART)))] as Moment;
-    if (this.last && this.last.n <= n && this.last.n > from.n) from = this.last;
+  /** The moment behind step n; undefined where its page was not read. */
+  at(n: number): Moment | undefined {
+    const page = Math.floor(n / PAGE) * PAGE;
+    let from: Moment | undefined;
+    for (let k = Math.floor((n + 1) / APART) * APART; k > page && !from; k -= APART) from = this.kept.get(k);
+    from ??= this.kept.get(page);
+    if (this.last && this.last.n <= n && this.last.n >= (from?.n ?? Infinity)) from = this.last;
+    const end = this.end?.n === n ? this.end : undefined;
+    if (!from) return end;
     let { messages, state } = from;
     for (let i = from.n + 1; i <= n; i++) {
-      const { change } = this.steps[i] as Step;
-      messages = messagesAfter(messages, change.messages);
-      if (change.state.length) state = patched(state, change.state);
-      if ((i + 1) % APART === 0 && this.kept.length === (i + 1) / APART) this.kept.push({ n: i, messages, state });
+      const step = this.steps[i];
+      if (!step) return end;
+      messages = messagesAfter(messages, step.change.messages);
+      if (step.change.state.length) state = patched(state, step.change.state);
+      if ((i + 1) % APART === 0 && !this.kept.has(i + 1)) this.kept.set(i + 1, { n: i, messages, state });
     }
     return (this.last = { n, messages, state });
   }
 
   /** The moment before the run's first step: what it goes on from. */
   get base(): Moment {
-    return this.kept[0] as Moment;
+    return this.kept.get(0) as Moment;
   }
 }

@@ -92,6 +92,8 @@ export interface LineageRun {
   question?: string;
   answer?: string;
   resumed?: string;
+  resolution?: string;
+  rewrote?: string[];
   synthetic?: boolean;
   truncated?: boolean;
   rawLost?: boolean;
@@ -151,6 +153,9 @@ export interface Step {
   type?: string;
   outcome: string;
   event?: AGEvent;
+  /** The event as it came, and what is not JSON as base64. */
+  raw?: string;
+  bytes?: string;
   change: Change;
 }
 

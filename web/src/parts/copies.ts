@@ -1,0 +1,68 @@
+import { address } from "../lib/api";
+import { held, masked } from "../lib/base64";
+import { shell } from "../lib/format";
+import type { JSONValue, Message } from "../lib/types";
+import { copy } from "./ui.svelte";
+
+export interface Entry {
+  text: string;
+  act: () => void;
+}
+
+/** What is copied of an object: text in a function is made when it is chosen. */
+export interface Copies {
+  what: string;
+  markdown?: () => string;
+  json?: () => string;
+  csv?: () => string;
+  /** The address of the request that answers with it, and its parameters. */
+  request?: [string, Record<string, string | number | undefined>];
+  skein?: string[];
+  url?: boolean;
+}
+
+export function copies(o: Copies): Entry[] {
+  const out: Entry[] = [];
+  const add = (text: string, make: (() => string) | undefined, what?: string) => { if (make) out.push({ text, act: () => void copy(make(), what) }); };
+  add("URL", o.url ? () => location.href : undefined);
+  add("Markdown", o.markdown, `${o.what} as Markdown`);
+  add("JSON", o.json, `${o.what} as JSON`);
+  add("CSV", o.csv, `${o.what} as CSV`);
+  const { request, skein } = o;
+  add("curl", request && (() => `curl -s ${shell(location.origin + address(...request))}`));
+  // A word of letters, and a flag, needs no quotes.
+  add("skein command", skein && (() => ["skein", ...skein.map((w) => (/^[\w,.-]+$/.test(w) ? w : shell(w)))].join(" ")));
+  return out;
+}
+
+export interface Part {
+  type?: string;
+  text?: string;
+  mimeType?: string;
+  url?: string;
+  id?: string;
+  data?: string;
+  filename?: string;
+  source?: { mimeType?: string; value?: string; type?: string };
+}
+export const partsOf = (c: JSONValue | undefined): Part[] =>
+  Array.isArray(c) ? (c as Part[]) : [{ type: "text", text: typeof c === "string" ? c : c === undefined || c === null ? "" : JSON.stringify(c) }];
+
+/** Where an attachment lies: its address, or how much of it the message itself holds. */
+export function where(p: Part): { type: string; at: string } {
+  const type = p.mimeType ?? p.source?.mimeType ?? p.type ?? "attachment";
+  const inline = p.data ?? (p.source?.type === "data" ? p.source.value : undefined);
+  if (inline !== undefined) return { type, at: `${held(inline.length)} inline, not drawn` };
+  return { type, at: masked(p.url ?? p.source?.value ?? p.id ?? p.filename ?? "") };
+}
+
+/** What a message says as one text, attachments by type and place, calls with their arguments. */
+export function textOf(m: Message): string {
+  const said = partsOf(m.content).map((p) => { if (p.text !== undefined) return p.text; const w = where(p); return `[${w.type}: ${w.at}]`; });
+  return [...said, ...(m.toolCalls ?? []).map((c) => `${c.function.name} ${c.function.arguments}`)].filter(Boolean).join("\n");
+}
+export const markdownOf = (m: Message): string => `**${m.role}**\n\n${textOf(m)}`;
+export const fenced = (json: string): string => `\`\`\`json\n${json}\n\`\`\``;
+/** A table in Markdown: cells are one line each. */
+export const tableOf = (rows: (string | number)[][]): string =>
+  rows.flatMap((r, i) => [`| ${r.map((c) => String(c).replaceAll("|", "\\|").replace(/\s+/g, " ")).join(" | ")} |`, ...(i === 0 ? [`|${r.map(() => "---|").join("")}`] : [])]).join("\n");
