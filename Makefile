@@ -68,12 +68,12 @@ TEST_SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 .PHONY: test-race
 test-race:
-	go test $$($(HAS_C) && echo $(RACE)) -p 2 -parallel 8 -timeout 15m -skip AFaultAtEachRequest $$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')
+	go test $$($(HAS_C) && echo $(RACE)) -p 2 -parallel 8 -timeout 15m -skip '$(HEAVY)' $$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')
 
 .PHONY: test-beside
 test-beside:
 	go test -timeout 10m -skip CostsGrow $(SEQUENTIAL:%=./%)
-	go test -timeout 10m -run AFaultAtEachRequest ./pkg/compactor -faults.seed=$(TEST_SEED)
+	go test -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
 	go test -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')
 	cd $(KIT) && go test -count=1 -timeout 15m -rapid.seed=$(TEST_SEED)
 	go test -v -count=1 -timeout 15m ./test/chaos -chaos.faults=12 -chaos.seed=$(TEST_SEED)
@@ -83,9 +83,10 @@ test-beside:
 faults: ## put each fault at every request of the compactor ("make test": at every fourth, from a random one on)
 	go test -v -count=1 -timeout 30m -run AFaultAtEachRequest ./pkg/compactor -faults.all
 
-# Packages of one goroutine. The race detector has nothing to find in them, and they take ten times as long with it. So do the faults at
-# each request, which run without it, too.
+# Packages of one goroutine. The race detector has nothing to find in them, and they take ten times as long with it.
 SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/timeline pkg/verify
+# Tests of the compactor that run without it, too: they put the same scenario through many faults, or work in child processes and on megabytes.
+HEAVY := AFaultAtEachRequest|EndsWhereItsDiskIsFull|APartitionIsFetchedBesideLargeRecords
 # What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
 DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page)|cmd/[^/]*|examples/[^/]*|internal/(parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
 

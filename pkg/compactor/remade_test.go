@@ -51,6 +51,7 @@ func remake(t *testing.T, k kafka.Config, topics ...string) {
 // which the records on skein.runs speak: each would be dropped in silence. With a new folder the topic
 // knows, with an old one the local store, also of progress records that name no topic.
 func TestService_RefusesEventsThatWereMadeAgainAlone(t *testing.T) {
+	t.Parallel()
 	kafkatest.OnBoth(t, 1, func(t *testing.T, k kafka.Config) {
 		topics := k.Topics()
 		old := t.TempDir()
