@@ -75,7 +75,7 @@ func TestPublish_EndsWithCtrlC(t *testing.T) {
 	if err := l.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if stderr, code := l.wait(t, 5*time.Second); code != 1 || !strings.Contains(stderr, "interrupted: 1 event accepted") {
+	if stderr, code := l.wait(t, 30*time.Second); code != 1 || !strings.Contains(stderr, "interrupted: 1 event accepted") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
@@ -84,7 +84,7 @@ func TestPublish_EndsWithTheServer(t *testing.T) {
 	p := start(t, t.TempDir())
 	l := startPublishing(t, p)
 	p.kill(t)
-	if stderr, code := l.wait(t, 10*time.Second); code != 1 || !strings.Contains(stderr, "no answer from") || !strings.Contains(stderr, "repeat the command as it was") {
+	if stderr, code := l.wait(t, 30*time.Second); code != 1 || !strings.Contains(stderr, "no answer from") || !strings.Contains(stderr, "repeat the command as it was") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }
@@ -98,7 +98,7 @@ func TestDev_SaysWhatItWaitsForAndASecondCtrlCQuits(t *testing.T) {
 	}
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.stderr.String(), "waiting for 1 request; Ctrl-C again quits now\n"); <-poll.C {
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(p.stderr.String(), "waiting for 1 request; Ctrl-C again quits now\n"); <-poll.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("it does not say what it waits for: %s", p.stderr)
 		}
@@ -108,7 +108,7 @@ func TestDev_SaysWhatItWaitsForAndASecondCtrlCQuits(t *testing.T) {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the second Ctrl-C does not quit")
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 130 {

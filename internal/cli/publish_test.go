@@ -17,6 +17,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
 
 const (
@@ -234,7 +235,11 @@ func TestPublish_SaysWhatTheIndexDoesNotShow(t *testing.T) {
 			defer api.Close()
 			var stderr bytes.Buffer
 			p := published{ThreadID: "t", RunID: "r", Ack: client.Ack{Accepted: 2, LastOffset: 1}}
-			awaitIndexed(t.Context(), newOutput(io.Discard, &stderr, nil), api, p, isTerminalEvent([]byte(c.events)), 100*time.Millisecond)
+			patience := kafkatest.Timeout
+			if strings.HasPrefix(name, "late") {
+				patience = 100 * time.Millisecond
+			}
+			awaitIndexed(t.Context(), newOutput(io.Discard, &stderr, nil), api, p, isTerminalEvent([]byte(c.events)), patience)
 			if got := stderr.String(); !strings.Contains(got, c.want) || (c.want == "") != (got == "") || strings.Count(got, "\n") > 1 {
 				t.Errorf("it says %q, want one line with %q", got, c.want)
 			}

@@ -439,7 +439,7 @@ func TestAttach_WaitsForTheFirstRunBehindAnErasure(t *testing.T) {
 }
 
 func TestAttach_GivesTheEndOfARunThatWasGivenUp(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1), options{idleLimit: 300 * time.Millisecond, query: func(c *query.Config) { c.StreamHeartbeat = 50 * time.Millisecond }})
+	s := start(t, kafkatest.Start(t, 1), options{idleLimit: 2 * time.Second, query: func(c *query.Config) { c.StreamHeartbeat = 50 * time.Millisecond }})
 	s.publish("chat", "r", said("chat", "r", 5)[:4]...)
 	r := s.attach(0, runPath("chat", "r")+"/stream", "")
 	rest := r.rest()
@@ -465,7 +465,7 @@ func TestAttach_GivesTheEndOfARunThatWasGivenUp(t *testing.T) {
 
 // A run of a thread falls silent while the next one begins and ends. Once the first is abandoned, the thread's stream goes on with the next.
 func TestAttach_GoesOnBehindARunThatWasGivenUp(t *testing.T) {
-	s := start(t, kafkatest.Start(t, 1), options{idleLimit: 300 * time.Millisecond, query: func(c *query.Config) { c.StreamHeartbeat = 50 * time.Millisecond }})
+	s := start(t, kafkatest.Start(t, 1), options{idleLimit: 3 * time.Second, query: func(c *query.Config) { c.StreamHeartbeat = 50 * time.Millisecond }})
 	s.publish("chat", "silent", said("chat", "silent", 5)[:4]...)
 	r := s.attach(0, "/v1/threads/chat/stream", "")
 	if _, ok := r.event(); !ok {
@@ -487,7 +487,7 @@ func TestAttach_GoesOnBehindARunThatWasGivenUp(t *testing.T) {
 
 func TestAttach_EndsAtItsLongestLifeAndSaysSo(t *testing.T) {
 	s := start(t, kafkatest.Start(t, 1), options{query: func(c *query.Config) {
-		c.StreamLife, c.StreamHeartbeat = 300*time.Millisecond, 50*time.Millisecond
+		c.StreamLife, c.StreamHeartbeat = 2*time.Second, 50*time.Millisecond
 	}})
 	r := s.attach(0, "/v1/threads/chat/stream", "")
 	var comments []string
