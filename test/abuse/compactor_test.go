@@ -179,7 +179,7 @@ func (p *pipeline) turn(ctx context.Context, thread, run string, toCommit *commi
 	acknowledged := time.Now()
 	web := p.Web()
 	url := p.query.URL + "/v1/threads/" + thread + "/runs/" + run + "/history"
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(time.Duration(size(5, 20)) * time.Millisecond) // in the short form the readers share cores with the stages
 	defer tick.Stop()
 	for {
 		resp, err := web.Do(p.Request(ctx, Honest, "GET", url, nil))
@@ -215,7 +215,7 @@ func (p *pipeline) attack(name string, records []*kgo.Record, killed bool) Row {
 	behind := MeasureBeside(p.TB, 2, 20*time.Millisecond, p.turns(hostilePartitions, follow(p)))
 	meter.Await(p.TB, 20) // a first run opens what every later one finds open
 	meter.Take(p.TB)
-	meter.Await(p.TB, 100)
+	meter.Await(p.TB, size(100, 30))
 	row := Row{Attack: name, Before: meter.Take(p.TB)}
 	before := toCommit.take()
 	behind.Take(p.TB)
@@ -261,7 +261,7 @@ func (p *pipeline) attack(name string, records []*kgo.Record, killed bool) Row {
 		p.compactor = p.Start("compactor", p.args...)
 		meter.Await(p.TB, 20)
 		meter.Take(p.TB) // the calls that waited for the next process
-		meter.Await(p.TB, 100)
+		meter.Await(p.TB, size(100, 30))
 		row.During = meter.Take(p.TB)
 	}
 	meter.Stop()
@@ -333,7 +333,7 @@ func TestCompactor_InputsOfManyMessages(t *testing.T) {
 
 // The most messages that an input may have, again and again: what is allowed.
 func TestCompactor_InputsAtTheLimit(t *testing.T) {
-	inputs := size(200, 40)
+	inputs := size(200, 20)
 	p := compacting(t)
 	list := strings.Repeat(`"x",`, 10_000-1) + `"x"`
 	var records []*kgo.Record

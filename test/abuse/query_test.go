@@ -260,7 +260,7 @@ func (r *reads) attack(name string, callers int, paths ...string) *answers {
 // measured has the honest tenant read before and during an attack, which lasts until its context ends, and reports.
 func (r *reads) measured(name string, got *answers, attack func(ctx context.Context)) {
 	r.TB.Helper()
-	calls := size(1500, 100) // of 20 ms at least
+	calls := size(1500, 40) // of 20 ms at least
 	meter := Measure(r.TB, 20*time.Millisecond, r.honest(r.Web()))
 	meter.Await(r.TB, calls)
 	before := meter.Take(r.TB)
