@@ -88,6 +88,7 @@ func TestAttach_JoinsARunThatGoesOn(t *testing.T) {
 				if got, want := strings.Join(r.rest(), "\n"), strings.Join(events[5:], "\n"); got != want {
 					t.Errorf("then came\n%s\nwant\n%s", got, want)
 				}
+				s.status("chat", "r", "finished")
 				if again := s.try(0, runPath("chat", "r")+"/stream", r.lastID); again.resp.StatusCode != http.StatusNoContent {
 					t.Errorf("who has had everything gets %d", again.resp.StatusCode)
 				}

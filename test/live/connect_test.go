@@ -69,7 +69,7 @@ func TestConnect_RestoresAThread(t *testing.T) {
 	}
 }
 
-var connects = flag.Int("connects", 500, "how many clients connect at once to a run that goes on")
+var connects = flag.Int("connects", 250, "how many clients connect at once to a run that goes on")
 
 // connectMemory bounds the heap of a client that is connected: of query for its stream, and of the test for its client.
 const connectMemory = 160 << 10

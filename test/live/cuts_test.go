@@ -20,7 +20,7 @@ import (
 	"github.com/skeinhq/skein/pkg/query"
 )
 
-var cuts = flag.Int("cuts", 60, "how many times streams are cut at random points")
+var cuts = flag.Int("cuts", 30, "how many times streams are cut at random points")
 
 // cutThreads is how many threads are followed at the same time.
 const cutThreads = 6

@@ -189,7 +189,7 @@ func TestThread_DecidesAsTheCompactor(t *testing.T) {
 	s := start(t, k, options{checkpoint: 20 * time.Millisecond})
 	var before, log []*kgo.Record
 	var names []string
-	for i := range 60 {
+	for i := range 30 {
 		h := &history{Rand: rand.New(rand.NewPCG(seed, uint64(i))), thread: fmt.Sprintf("t%d", i), topic: k.Topics().Events, said: map[string][]string{}}
 		for range 5 + h.IntN(60) {
 			h.step()

@@ -20,7 +20,7 @@ var joinsAll = flag.Bool("joins.all", false, "join each recorded run behind each
 
 const (
 	// joinsSome is behind how many events of a run a client joins where -joins.all is not set.
-	joinsSome = 2
+	joinsSome = 1
 	// joinsAtOnce is how many are under way at the same time.
 	joinsAtOnce = 16
 )
