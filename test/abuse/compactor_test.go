@@ -292,7 +292,7 @@ func (p *pipeline) hold(row Row) {
 
 // Runs that never end and hold more than their record may have.
 func TestCompactor_UnfinishedLargeRuns(t *testing.T) {
-	runs, parts := 24, 3
+	runs, parts := 16, 3
 	if *Long {
 		runs, parts = 48, 4
 	}
