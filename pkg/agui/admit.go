@@ -10,7 +10,7 @@ import (
 const MaxMembers = 100_000
 
 // Admit checks what ingest demands of an event: Envelope, and those limits that its sender can still be told of: MaxMessages,
-// MaxMembers and a timestamp before 1970. It returns the type as it stands. The error is one for which IsMalformed is true.
+// MaxToolCalls, MaxMembers and a timestamp before 1970. It returns the type as it stands. The error is one for which IsMalformed is true.
 func Admit(b []byte) (Type, error) {
 	var e Event
 	if err := e.scan(b); err != nil {

@@ -7,7 +7,14 @@ import "encoding/json"
 // this many no record holds up the others of its partition for more than about 0.1 s. The history of a thread has no such limit.
 const MaxMessages = 10_000
 
-// checkCount refuses an event that has more messages than MaxMessages. It comes before the upgrade table, which writes out what
+// MaxToolCalls is how many tool calls the messages of one input or MESSAGES_SNAPSHOT may have together. Each becomes a row of the index, of 300 bytes
+// beside its text: 16 MiB could hold 240,000. Calls that come as events of their own have no such limit.
+const MaxToolCalls = 10_000
+
+// leastToolCall is the length of a tool call that says nothing: what AG-UI's schema demands.
+const leastToolCall = len(`{"id":"","type":"function","function":{"name":"","arguments":""}}`)
+
+// checkCount refuses an event that has more messages than MaxMessages, or more tool calls than MaxToolCalls. It comes before the upgrade table, which writes out what
 // is short: an event that is refused costs no more than its bytes.
 func (e *Event) checkCount() error {
 	switch e.Type {
@@ -43,6 +50,22 @@ func checkCount(t Type, what string, list json.RawMessage) error {
 	for range Elements(list) {
 		if n++; n > MaxMessages {
 			return &MalformedError{Rule: RuleTooMany, Type: t, Detail: what + ": more than 10000; send what the run adds, and name the parent run for the rest"}
+		}
+	}
+	return checkCallCount(t, what, list)
+}
+
+// checkCallCount refuses messages that have more tool calls than MaxToolCalls.
+func checkCallCount(t Type, what string, list json.RawMessage) error {
+	if len(list) < leastToolCall*MaxToolCalls {
+		return nil
+	}
+	n := 0
+	for message := range Elements(list) {
+		for range Elements(Lookup(message, "toolCalls")) {
+			if n++; n > MaxToolCalls {
+				return &MalformedError{Rule: RuleTooMany, Type: t, Detail: "tool calls of " + what + ": more than 10000; send what the run adds, and name the parent run for the rest"}
+			}
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ const (
 	RuleSchema    = "schema"
 	// RuleChunk is for chunks that the client cannot place, such as a first one without an id.
 	RuleChunk = "chunk"
-	// RuleTooMany is for more than MaxMessages in one input or snapshot, or than MaxMembers in one object.
+	// RuleTooMany is for more than MaxMessages or MaxToolCalls in one input or snapshot, or than MaxMembers in one object.
 	RuleTooMany = "too-many"
 	// RuleTime is for a timestamp before 1970.
 	RuleTime = "before-1970"

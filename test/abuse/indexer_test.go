@@ -43,17 +43,17 @@ func (p *pipeline) runOf(who, thread, run string, events ...string) (records []*
 // Runs whose contents become very many rows of the index.
 func TestIndexer_RunsOfManyToolCalls(t *testing.T) {
 	p := indexing(t)
-	const calls = 200_000 // 15 MB
+	const calls = 10_000 // as many as a snapshot may have
 	list := make([]string, calls)
 	for i := range list {
 		list[i] = fmt.Sprintf(`{"id":"%d","type":"function","function":{"name":"n","arguments":""}}`, i)
 	}
 	snapshot := `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant","toolCalls":[` + strings.Join(list, ",") + `]}]}`
 	var records []*kgo.Record
-	for _, run := range threadsOn(Hostile, "calls-", 12, hostilePartitions...) {
+	for _, run := range threadsOn(Hostile, "calls-", 200, hostilePartitions...) {
 		records = append(records, p.runOf(Hostile, run, run, snapshot)...)
 	}
-	row := p.attack(fmt.Sprintf("12 runs of %d tool calls", calls), records, false)
+	row := p.attack(fmt.Sprintf("200 runs of %d tool calls", calls), records, false)
 	row.Answer = "taken"
 	if n := p.compactor.Metrics(t)[`skein_compactor_dead_letters_total{reason="malformed"}`]; n > 0 {
 		t.Errorf("%.0f records are dead letters: the index has nothing to do", n)

@@ -196,7 +196,7 @@ var mistakes = map[string]struct {
 	"a value that is not a JSON object with a `type`, or no value":        {records: within(of(`{"type":`), of(`[]`), of(`{"type":""}`), of("")), runs: "r finished"},
 	"an event that AG-UI's schema rejects":                                {records: within(of(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m"}`)), runs: "r finished"},
 	"an input without a list of `messages`":                               {records: append([]sent{input(`{"threadId":"T","runId":"r"}`)}, within()...), runs: "r finished"},
-	"an input, or a `MESSAGES_SNAPSHOT`, of more than 10,000 messages: send what the run adds, and name the parent run for the rest": {
+	"an input, or a `MESSAGES_SNAPSHOT`, of more than 10,000 messages or tool calls: send what the run adds, and name the parent run for the rest": {
 		records: append([]sent{input(`{"threadId":"T","runId":"r","messages":[` + many + `]}`)}, within(of(`{"type":"MESSAGES_SNAPSHOT","messages":[`+many+`]}`))...), runs: "r finished"},
 	"an event without `run-id` while no run is open":                               {records: []sent{{value: says}}},
 	"an event after the run's end":                                                 {records: append(within(), of(open)), runs: "r finished"},

@@ -110,18 +110,23 @@ func (p *Process) ExitCode() int {
 }
 
 // PeakMemory is the most memory that the process has had resident, in bytes, as Linux counts it. The process must be running.
-func (p *Process) PeakMemory() (int64, error) {
+func (p *Process) PeakMemory() (int64, error) { return p.memory("VmHWM:") }
+
+// Memory is what the process has resident now, in bytes.
+func (p *Process) Memory() (int64, error) { return p.memory("VmRSS:") }
+
+func (p *Process) memory(of string) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
-		return 0, fmt.Errorf("reading the peak memory of %s: %w", p.Name, err)
+		return 0, fmt.Errorf("reading the memory of %s: %w", p.Name, err)
 	}
 	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if value, ok := strings.CutPrefix(line, of); ok {
 			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
 			return kib << 10, err
 		}
 	}
-	return 0, fmt.Errorf("reading the peak memory of %s: it has none: has it ended?", p.Name)
+	return 0, fmt.Errorf("reading the memory of %s: it has none: has it ended?", p.Name)
 }
 
 // Tail is the end of the process's log.
