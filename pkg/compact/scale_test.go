@@ -331,7 +331,7 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return `{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"x"}`
 		}, "tool-content-not-open"},
-		"snapshots and calls in turn over activities, all with calls": {2 * agui.MaxMessages, func(i, n int) string {
+		"snapshots and calls in turn over activities, all with calls": {agui.MaxToolCalls, func(i, n int) string {
 			if i == 0 {
 				var b strings.Builder
 				for j := range n / 2 {
@@ -416,7 +416,7 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return `{"type":"TEXT_MESSAGE_CHUNK","delta":"x"}`
 		}, ""},
-		"patches of an activity of many calls, and calls": {40_000, func(i, n int) string {
+		"patches of an activity of many calls, and calls": {agui.MaxToolCalls, func(i, n int) string {
 			if i == 0 {
 				calls := strings.Repeat(`,{"id":"c","function":{"arguments":""}},{"id":"d","function":{"arguments":""}}`, n/2)[1:]
 				return `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a","role":"activity","activityType":"p","content":{},"toolCalls":[` + calls + `]}]}`

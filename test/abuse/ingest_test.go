@@ -432,4 +432,8 @@ func TestIngest_RefusesTwoLengthsOfABody(t *testing.T) {
 			t.Errorf("%q: %s, closed %v", headers, resp.Status, resp.Close)
 		}
 	}
+	const most = 64<<10 + 4<<10                                                                                                                 // net/http allows some 4 KiB more
+	if resp := ask("X: "+strings.Repeat("x", most)+"\r\n", chunked); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge || !resp.Close { //nolint:bodyclose // closed by ask
+		t.Errorf("headers of %d bytes: %s, closed %v", most, resp.Status, resp.Close)
+	}
 }

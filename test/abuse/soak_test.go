@@ -195,7 +195,8 @@ func (s *soak) do(ctx context.Context, method, url, body string) (int, string, e
 	return resp.StatusCode, string(text), err
 }
 
-// complete demands the record of each run that was acknowledged, and that none of the honest tenant's events is a dead letter.
+// complete demands the record of each run that was acknowledged, whose text was read once it was visible, and that none of the honest tenant's events
+// is a dead letter.
 func (s *soak) complete() {
 	s.TB.Helper()
 	var mu sync.Mutex
@@ -208,14 +209,17 @@ func (s *soak) complete() {
 				thread, run, _ := strings.Cut(of, "/")
 				status, text, err := s.do(s.TB.Context(), http.MethodGet, s.query.URL+"/v1/threads/"+thread+"/runs/"+run, "")
 				var got struct {
-					Status   string
-					Messages json.RawMessage
-					Raw      struct{ Events int }
+					Status string
+					Stats  struct {
+						Messages int
+						Events   map[string]int
+					}
+					Truncated bool
 				}
 				if err == nil {
 					err = json.Unmarshal([]byte(text), &got)
 				}
-				if err != nil || status != http.StatusOK || got.Status != "finished" || got.Raw.Events != 3 || !strings.Contains(string(got.Messages), "hello from "+run+`"`) {
+				if err != nil || status != http.StatusOK || got.Status != "finished" || got.Truncated || got.Stats.Messages != 1 || len(got.Stats.Events) != 3 {
 					mu.Lock()
 					if missing++; first == "" {
 						first = fmt.Sprintf("%s: %d %.500s (%v)", of, status, text, err)
