@@ -68,6 +68,7 @@ func everything() values {
 			"egress":   []any{values{"to": []any{values{"ipBlock": values{"cidr": "10.0.0.0/8"}}}}},
 		},
 	}
+	v["indexer"].(values)["retain"] = []any{"acme=90", "test=7"}
 	v["query"].(values)["pageLinks"] = []any{"traces=https://traces.example/{label.trace}", "user=https://crm.example/{label.user}"}
 	v["ingest"].(values)["agents"] = []any{values{"name": "helper", "url": "https://helper.example/run", "credential_file": "/etc/skein/agents/helper"}}
 	v["ingest"].(values)["agentsExistingSecret"] = "agents"

@@ -44,6 +44,9 @@ each with an --instance-id of its own.`,
 			if settings.purge < time.Minute {
 				return app.Usagef("--purge-within must be at least 1m, not %v", settings.purge)
 			}
+			if _, err := indexer.ParseRetention(settings.retain); err != nil {
+				return app.Usagef("%w", err)
+			}
 			return settings.store.Check()
 		},
 		Start: func(ctx context.Context, p *app.Process) error {
@@ -81,6 +84,11 @@ each with an --instance-id of its own.`,
 			if ch, is := st.(*clickhouse.Store); is {
 				p.Group.Go(ctx, "purge", func(ctx context.Context) error { return ch.KeepSweeping(ctx, settings.purge, p.Logger) })
 			}
+			retention, err := indexer.ParseRetention(settings.retain)
+			if err != nil {
+				return err
+			}
+			p.Group.Go(ctx, "retention", func(ctx context.Context) error { return s.Retain(ctx, st, retention) })
 			p.Group.Go(ctx, "indexer", s.Run)
 			return nil
 		},
@@ -96,6 +104,7 @@ type settings struct {
 	maxDelay time.Duration
 	instance string
 	purge    time.Duration
+	retain   []string
 	flags    *pflag.FlagSet
 }
 
@@ -105,6 +114,7 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.StringVar(&s.instance, "instance-id", "", "unique `NAME` of this process in the group, the same after a restart; by default the host name")
 	f.DurationVar(&s.maxDelay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay,
 		fmt.Sprintf("how long to collect records before writing them; with --sqlite, %v by default", sqliteDelay))
+	f.StringSliceVar(&s.retain, "retain", nil, "for how many days the store keeps a tenant's threads behind their last run, `TENANT=DAYS` separated by commas; without it, for ever. Records stay in Kafka")
 	f.DurationVar(&s.purge, "purge-within", clickhouse.DefaultSweepEvery,
 		"how soon ClickHouse must begin to remove erased rows from disk; it hides them at once. Removing rewrites the parts that held them")
 }

@@ -20,6 +20,7 @@ func TestStage_OneClearLineForWhatCannotWork(t *testing.T) {
 	for _, delay := range []string{"0s", "31s"} {
 		apptest.Refuses(t, stage(), "indexer: a block's delay of "+delay, "--brokers", "127.0.0.1:1", "--sqlite", "x", "--max-delay", delay, "--admin-listen", "127.0.0.1:0")
 	}
+	apptest.Refuses(t, stage(), `reading retention "acme": want TENANT=DAYS`, "--brokers", "127.0.0.1:1", "--sqlite", "x", "--retain", "acme", "--admin-listen", "127.0.0.1:0")
 	apptest.Refuses(t, stage(), "pass --clickhouse URL", "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0")
 }
 

@@ -13,6 +13,7 @@ import (
 type metrics struct {
 	records       *prometheus.CounterVec
 	refused       prometheus.Counter
+	expired       prometheus.Counter
 	blockRecords  prometheus.Histogram
 	blockBytes    prometheus.Histogram
 	writeDuration prometheus.Histogram
@@ -33,6 +34,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"outcome"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_indexer_refused_total", Help: "Runs that the store refused and that are in the dead letters.",
+		}),
+		expired: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "skein_indexer_expired_threads_total", Help: "Threads deleted from the store as their tenant's retention was over.",
 		}),
 		blockRecords: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_indexer_block_records", Help: "Entries in one block.",
@@ -70,7 +74,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.records, m.refused, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors, m.stops.Gauge("indexer"),
+		m.records, m.refused, m.expired, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors, m.stops.Gauge("indexer"),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "skein_indexer_lag_seconds",
 			Help: "Age of the oldest record that was read and whose row is not durable, or lies on a stalled partition, now; 0 at the end.",

@@ -131,6 +131,14 @@ type Writer interface {
 	Close() error
 }
 
+// Expirer deletes what is older than a tenant's retention.
+type Expirer interface {
+	// Expire deletes the rows of a tenant's threads of which every run has ended and none ended at or after a time, by the runs' own times, and returns
+	// how many threads that were; a store may leave some to the next call. The records stay on skein.runs: who reads them again has the
+	// rows again, until the next call.
+	Expire(ctx context.Context, tenant string, before time.Time) (threads int, err error)
+}
+
 // Migrator makes the tables. Stages do not: they wait until somebody has.
 type Migrator interface {
 	// Migrate brings the schema to this binary's version; ErrSchema where it is a newer one's.

@@ -21,6 +21,7 @@ type Store interface {
 	store.Writer
 	store.Reader
 	store.Migrator
+	store.Expirer
 }
 
 // Choice is what the flags say.

@@ -28,6 +28,7 @@ var (
 	_ store.Writer   = (*Store)(nil)
 	_ store.Reader   = (*Store)(nil)
 	_ store.Migrator = (*Store)(nil)
+	_ store.Expirer  = (*Store)(nil)
 )
 
 // New returns a store without asking the server for anything.

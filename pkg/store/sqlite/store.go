@@ -28,6 +28,7 @@ var (
 	_ store.Writer   = (*Store)(nil)
 	_ store.Reader   = (*Store)(nil)
 	_ store.Migrator = (*Store)(nil)
+	_ store.Expirer  = (*Store)(nil)
 )
 
 // Open opens or creates the file at path; its folder must exist. The schema is brought up by

@@ -11,6 +11,7 @@ type Store interface {
 	store.Writer
 	store.Reader
 	store.Migrator
+	store.Expirer
 }
 
 // NewStore returns a store that is empty for the tenants that the suite uses, and migrated. What it
@@ -60,6 +61,7 @@ func cases() []testCase {
 		{"a position stays after an erasure", positionAfterErasure},
 		{"positions in any order among records converge", positionsConverge},
 		{"an erasure is kept, a newer one in its place", erasures},
+		{"threads expire whole, by their last run", expiry},
 		{"the rows are of one topic", oneTopic},
 		{"a cancelled call ends with an error", cancelled},
 		{"a meter counts what is read, and ends a read", metered},

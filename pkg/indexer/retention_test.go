@@ -1,0 +1,79 @@
+package indexer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestParseRetention_TakesDaysByTenant(t *testing.T) {
+	r, err := ParseRetention([]string{"acme=90", "a=b=1"})
+	if err != nil || len(r) != 2 || r["acme"] != 90*24*time.Hour || r["a=b"] != 24*time.Hour {
+		t.Errorf("%v, %v", r, err)
+	}
+	for _, wrong := range []string{"acme", "=1", "acme=", "acme=0", "acme=90d", "acme=-1", "acme=36501"} {
+		if r, err := ParseRetention([]string{wrong}); err == nil || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("%s: %v, %v", wrong, r, err)
+		}
+	}
+	if _, err := ParseRetention([]string{"acme=1", "acme=2"}); err == nil {
+		t.Error("two rules of one tenant are taken")
+	}
+}
+
+// expirer notes the calls; the first one of each tenant deletes threads, and the second one of b fails.
+type expirer struct {
+	began time.Time
+	calls []string
+	of    map[string]int
+}
+
+func (e *expirer) Expire(_ context.Context, tenant string, before time.Time) (int, error) {
+	now := time.Now()
+	e.calls = append(e.calls, fmt.Sprintf("%v %s %v", now.Sub(e.began), tenant, now.Sub(before)))
+	e.of[tenant]++
+	switch {
+	case e.of[tenant] == 1:
+		return 3, nil
+	case e.of[tenant] == 2 && tenant == "b":
+		return 0, errors.New("away")
+	}
+	return 0, nil
+}
+
+func TestRetention_LooksAgainSoonWhereThreadsExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		e := &expirer{began: time.Now(), of: map[string]int{}}
+		m, err := newMetrics(prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Service{cfg: Config{Logger: slog.New(slog.DiscardHandler)}, metrics: m}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.Retain(ctx, e, Retention{"a": 24 * time.Hour, "b": 48 * time.Hour})
+		}()
+		time.Sleep(time.Hour + 2*time.Minute)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		want := []string{"0s a 24h0m0s", "0s b 48h0m0s", "1m0s a 24h0m0s", "1m0s b 48h0m0s", "1h1m0s a 24h0m0s", "1h1m0s b 48h0m0s"}
+		if !slices.Equal(e.calls, want) {
+			t.Errorf("calls %q", e.calls)
+		}
+		if n := testutil.ToFloat64(m.expired); n != 6 {
+			t.Errorf("%v threads are counted, want 6", n)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// expired selects the threads of a tenant that Expire deletes.
+const expired = `SELECT thread_id FROM runs WHERE tenant = ?1 AND deleted = 0
+GROUP BY thread_id HAVING max(updated_at) < ?2 AND sum(status = 'running') = 0`
+
+// Expire implements store.Expirer. It is one transaction; tombstones stay.
+func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (threads int, err error) {
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, fmt.Errorf("deleting expired threads: %w", err)
+	}
+	defer rollback(tx, &err)
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM ("+expired+")", tenant, before.UnixMilli()).Scan(&threads); err != nil {
+		return 0, fmt.Errorf("looking for expired threads: %w", err)
+	}
+	if threads == 0 {
+		return 0, nil
+	}
+	for _, table := range []string{"messages", "states", "tool_calls", "interrupts", "answers", "runs"} {
+		statement := "DELETE FROM " + table + " WHERE tenant = ?1 AND thread_id IN (" + expired + ")"
+		if table == "runs" {
+			statement += " AND deleted = 0"
+		}
+		if _, err := tx.ExecContext(ctx, statement, tenant, before.UnixMilli()); err != nil {
+			return 0, fmt.Errorf("deleting expired threads from %s: %w", table, err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return 0, fmt.Errorf("deleting expired threads: %w", err)
+	}
+	return threads, nil
+}
