@@ -7,13 +7,6 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// head is a run's head as a row holds it: one text, as a read of many narrow columns costs more than it saves. Over five
-// million runs in twelve parts, 35 columns took four times as long as whole records (docs/bench/analytics.md).
-type head struct {
-	Run   json.RawMessage `json:"run"` // a run record of HeadOf, without ids of its own
-	Facts Facts           `json:"facts,omitzero"`
-}
-
 // HeadOf returns the part of a record that Reader.Lineage gives.
 func HeadOf(r *record.Run) record.Run {
 	out := record.Run{
@@ -29,7 +22,9 @@ func HeadOf(r *record.Run) record.Run {
 	return out
 }
 
-// EncodeHead returns the head of a whole record, whose facts are those of FactsOf.
+// EncodeHead returns the head of a whole record, whose facts are those of FactsOf: {"run": a run record of HeadOf without its ids, "facts": …}. It is one
+// text, as a read of many narrow columns costs more than it saves: over five million runs in twelve parts, 35 columns took four times as
+// long as whole records (docs/bench/analytics.md).
 func EncodeHead(r *record.Run, facts Facts) ([]byte, error) {
 	h := HeadOf(r)
 	h.Tenant, h.ThreadID, h.RunID = "", "", "" // the row has them
@@ -37,11 +32,14 @@ func EncodeHead(r *record.Run, facts Facts) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding head: %w", err)
 	}
-	text, err = json.Marshal(head{Run: text, Facts: facts})
+	if facts == (Facts{}) {
+		return fmt.Appendf(nil, `{"run":%s}`, text), nil
+	}
+	known, err := json.Marshal(facts)
 	if err != nil {
 		return nil, fmt.Errorf("encoding head: %w", err)
 	}
-	return text, nil
+	return fmt.Appendf(nil, `{"run":%s,"facts":%s}`, text, known), nil // a Marshal of both would read the record once more
 }
 
 // DecodeHead reads what EncodeHead has written; ids and version come from the row.

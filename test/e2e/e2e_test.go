@@ -74,7 +74,15 @@ func testPipeline(t *testing.T, e ends) {
 			p.startCompactor()
 		}
 		if indexer.kill(pub, p.indexer) {
+			restarted := time.Now()
 			p.startIndexer()
+			p.indexer.AwaitReady()
+			// A static member has its partitions at once; any other waits until the dead one's session has timed out, after 10 s.
+			took := time.Since(restarted)
+			t.Logf("the indexer that was started again had its partitions after %v", took)
+			if took > 8*time.Second {
+				t.Errorf("the indexer that was started again had its partitions after %v", took)
+			}
 		}
 		if e.killLeader != nil && !killed && pub.sent > 2*total/3 {
 			partition := record.Partition([]byte(key), partitions)

@@ -136,8 +136,13 @@ func insertBlock[T any, P interface {
 	}
 	// After Send this does nothing; before it, the connection goes back to the pool.
 	defer func() { err = errors.Join(err, b.Close()) }()
+	values := make([]any, len(columns)) // as AppendStruct would make them, which looks for each field by its name
 	for _, r := range rows {
-		if err := b.AppendStruct(r); err != nil {
+		row := reflect.ValueOf(r).Elem()
+		for i := range values {
+			values[i] = row.Field(i).Interface()
+		}
+		if err := b.Append(values...); err != nil {
 			return fmt.Errorf("%w: %w", store.ErrRefused, err)
 		}
 	}
