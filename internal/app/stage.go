@@ -93,7 +93,7 @@ func newStageCommand(s Stage, environ []string, stderr io.Writer) *cobra.Command
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return Usagef("%w; see %s --help", err, s.Name)
+		return Usagef("%w; see %s --help", FlagError(err), s.Name)
 	})
 	flags := cmd.Flags()
 	flags.String(ConfigFlag, "", "YAML `FILE` with settings; SKEIN_… variables and flags override it")

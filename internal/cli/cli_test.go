@@ -41,7 +41,8 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 	}{
 		"unknown command":         {[]string{"thraeds"}, app.ExitUsage, "did you mean threads?"},
 		"unknown flag":            {[]string{"dev", "--dta", "x"}, app.ExitUsage, "unknown flag: --dta; see skein dev --help"},
-		"wrong value":             {[]string{"dev", "--partitions", "many"}, app.ExitUsage, "see skein dev --help"},
+		"wrong value":             {[]string{"dev", "--partitions", "many"}, app.ExitUsage, `invalid value "many" for --partitions: want a whole number; see skein dev --help`},
+		"wrong duration":          {[]string{"lint", "x", "--timeout", "1 min"}, app.ExitUsage, `for --timeout: want a duration such as 500ms, 90s or 24h; see`},
 		"unknown key":             {[]string{"dev", "--config", config}, app.ExitUsage, "did you mean listen?"},
 		"argument missing":        {[]string{"history"}, app.ExitUsage, "skein history THREAD [RUN]"},
 		"Kafka on all addresses":  {[]string{"dev", "--kafka-listen", "0.0.0.0:8492"}, app.ExitUsage, "no authentication"},

@@ -62,7 +62,7 @@ skein diff uses the codes of diff and git: 0 same; 1 different; 2 and above erro
 	root.SetErr(out.stderr)
 	root.SetIn(stdin)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return app.Usagef("%w; see %s --help", err, cmd.CommandPath())
+		return app.Usagef("%w; see %s --help", app.FlagError(err), cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
 	flags.String(app.ConfigFlag, "", "YAML `FILE` with settings; SKEIN_… variables and flags override it")

@@ -63,7 +63,12 @@ position, by @ and a time, or as start or end. The raw events have to exist stil
 // foundStep is found for requests that name a step.
 func foundStep(err error, out *output, at server, thread, run string) error {
 	var refused *client.Error
-	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case refused.Status == http.StatusBadRequest && strings.HasPrefix(refused.Detail, "at "):
+		return app.Usagef("--%s", oneLine(refused.Detail, 1000))
+	case refused.Status == http.StatusNotFound:
 		var problem struct{ Total *int }
 		if json.Unmarshal(refused.Body, &problem) == nil && problem.Total != nil {
 			return app.NotFoundf("%s", oneLine(refused.Detail, 1000))

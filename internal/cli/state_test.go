@@ -62,7 +62,7 @@ func TestState_StopsAtAnyEvent(t *testing.T) {
 			{[]string{"state", thread.ThreadID, last.RunID, "--at", fmt.Sprint(total + 1)}, app.ExitNotFound, fmt.Sprintf("to %d", total)},
 			{[]string{"state", thread.ThreadID, "nobody"}, app.ExitNotFound, "there is no run nobody in thread"},
 			{[]string{"state", "nowhere"}, app.ExitNotFound, "there is no thread nowhere"},
-			{[]string{"state", thread.ThreadID, "--at", "soon"}, 1, "the number of a step"},
+			{[]string{"state", thread.ThreadID, "--at", "soon"}, app.ExitUsage, "--at must be the number of a step"},
 			{[]string{"state"}, app.ExitUsage, "usage: skein state THREAD [RUN]"},
 		} {
 			if stdout, stderr, code := skein(t, "", append(c.args, at)...); code != c.code || stdout != "" || !strings.Contains(stderr, c.want) {
