@@ -140,7 +140,7 @@ func report(ctx context.Context, out *output, cfg kafka.Config, q refold.Query, 
 }
 
 // ofThread is how many runs of a thread there are, how many change, of how many the raw events are gone, and why that cannot be
-// written anew.
+// rewritten.
 type ofThread struct {
 	runs, changes, gone int
 	left                string
@@ -217,7 +217,7 @@ type refoldReceipt struct {
 	// Changed is how many records came out otherwise before, Left how many of them still do, or cannot be compared any more.
 	Changed int `json:"changed"`
 	Left    int `json:"left"`
-	// Why says what has kept them, or that the thread is not there any more.
+	// Why says what has kept them, or that the thread does not exist any more.
 	Why string `json:"why,omitempty"`
 }
 
@@ -268,14 +268,14 @@ func receiptOf(asked refold.Request, before, after ofThread) refoldReceipt {
 	expired := after.gone - before.gone
 	switch {
 	case after.runs == 0:
-		r.Why = "the thread is not there any more"
+		r.Why = "the thread does not exist any more"
 	case expired > 0: // perhaps before the compactors came to it
 		r.Left = min(r.Changed, r.Left+expired)
-		r.Why = fmt.Sprintf("raw events of %s are gone by now, so whether it was written anew cannot be told", count(expired, "run"))
+		r.Why = fmt.Sprintf("raw events of %s are gone by now, so it is not known whether it was rewritten", count(expired, "run"))
 	case r.Left > 0 && after.left != "":
 		r.Why = after.left
 	case r.Left > 0:
-		r.Why = "the log of the compactor says why: a run of it was open or just abandoned (try again), or it is too large to be folded again at once, or its events lie too far apart"
+		r.Why = "the compactor's log has the reason: a run was open or just abandoned (try again), or the thread is too large to be folded again at once, or its events are too far apart"
 	}
 	return r
 }
@@ -284,14 +284,14 @@ func (r refoldReceipt) print(out *output, asJSON bool) error {
 	if asJSON {
 		return out.json(r)
 	}
-	text := fmt.Sprintf("tenant %s, thread %s: asked at %s, ", oneLine(r.Tenant, 40), oneLine(r.ThreadID, 80), r.Position)
+	text := fmt.Sprintf("tenant %s, thread %s: requested at %s, ", oneLine(r.Tenant, 40), oneLine(r.ThreadID, 80), r.Position)
 	switch {
 	case r.Left > 0:
 		text += fmt.Sprintf("%d of %d left: %s", r.Left, r.Changed, r.Why)
 	case r.Why != "":
 		text += r.Why
 	default:
-		text += "written anew"
+		text += "rewritten"
 	}
 	return out.text(text + "\n")
 }

@@ -151,7 +151,7 @@ func TestRefold_AppliesWhatItReports(t *testing.T) {
 			t.Errorf("while a run is open it says\n%s", stdout)
 		}
 		if got := state("second"); got != `{"first":0,"second":1}` {
-			t.Errorf("before it is written anew, the state is %s", got)
+			t.Errorf("before it is rewritten, the state is %s", got)
 		}
 		if _, err := c.PostEvents(t.Context(), "t", "third", client.TypeNDJSON, strings.NewReader(end("third"))); err != nil {
 			t.Fatal(err)
@@ -183,10 +183,10 @@ func TestRefold_AppliesWhatItReports(t *testing.T) {
 
 func TestRefold_SaysWhatBecameOfARequest(t *testing.T) {
 	for want, after := range map[string]ofThread{
-		"written anew":                             {runs: 3, gone: 1},
+		"rewritten":                                {runs: 3, gone: 1},
 		"1 of 2 left: its contents were cut":       {runs: 3, changes: 1, left: "its contents were cut"},
-		"2 of 2 left: the log of the compactor":    {runs: 3, changes: 2},
-		"asked at 0:7, the thread is not there an": {},
+		"2 of 2 left: the compactor's log has":     {runs: 3, changes: 2},
+		"requested at 0:7, the thread does not ex": {},
 		"1 of 2 left: raw events of 1 run are go":  {runs: 3, gone: 2},
 	} {
 		var b bytes.Buffer

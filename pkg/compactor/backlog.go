@@ -49,8 +49,8 @@ type backlog struct {
 	lastError string // of a poll, that was logged
 }
 
-// stretch is what was polled of a partition, and the assignment under which it was open. Once that ends, or is replaced
-// by another, nobody processes what is left: the next owner reads from what is committed.
+// stretch holds the polled records of a partition, and the assignment under which they were polled. When that assignment ends, the
+// rest is discarded: the next owner reads from the committed offset.
 type stretch struct {
 	of      *assignment
 	records []*kgo.Record
@@ -71,7 +71,7 @@ func (b *backlog) fetch(ctx context.Context, members *membership) error {
 		if starving := b.hold(open, members); starving {
 			until = briefly
 		} else if len(b.stretches) > 0 {
-			until = nil // is how the client is told not to wait
+			until = nil // tells the client not to wait
 		}
 		fetches, err := b.poll(until)
 		if err != nil {
@@ -237,8 +237,8 @@ func (b *backlog) process(room *partition.Room, members *membership) error {
 	return err
 }
 
-// stop ends the reading of a partition before a record that a newer Skein wrote. What was read is committed, and whoever owns the partition
-// after an upgrade reads on from there.
+// stop ends the reading of a partition before a record that a newer Skein wrote. The records before it are committed, and the partition's
+// owner after an upgrade continues from there.
 func (b *backlog) stop(s *stretch, members *membership) {
 	b.group.Client().PauseFetchPartitions(map[string][]int32{members.topic: {s.of.id}})
 	members.stop(s.of.id, kafka.CheckVersion(s.records[0]))

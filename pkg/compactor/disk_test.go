@@ -121,7 +121,7 @@ func TestService_MakesAStoreAnewThatContradictsItself(t *testing.T) {
 	produce(t, k, 1, s.Events[before:]...)
 	p := startProcess(t, k, cfg.Dir, cfg.InstanceID)
 	waitEnded(t, p)
-	if log := p.log.String(); !strings.Contains(log, "it is damaged, and the next start makes it anew") || !strings.Contains(log, "reading \\\"acme/t/r1\\\": "+runstore.ErrMissing.Error()) {
+	if log := p.log.String(); !strings.Contains(log, "it is damaged; the next start rebuilds it") || !strings.Contains(log, "reading \\\"acme/t/r1\\\": "+runstore.ErrMissing.Error()) {
 		t.Errorf("its log is %s", log)
 	}
 	_, metrics, _ := runService(t, k, cfg)

@@ -24,5 +24,5 @@
 // Bad data (a malformed event, a record on a wrong partition) becomes a dead letter and costs only
 // itself. Bad weather (a broker away) ends the session, and with it everything that was not committed;
 // the next session starts from what was. A disk that is full or fails ends the process, without waiting
-// for its stores (runstore.Set): Pebble may hold on for ever to who writes, while the client's heartbeats go on.
+// for its stores (runstore.Set): Pebble may block a writer forever, while the client's heartbeats continue.
 package compactor

@@ -113,8 +113,8 @@ func (m *membership) onLost(_ context.Context, _ *kgo.Client, lost map[string][]
 	m.lost(lost[m.topic], false)
 }
 
-// lost drops partitions at once, inside the callback: the broker does not check who owns a partition, so nothing may be
-// done in its name from here on.
+// lost drops partitions at once, inside the callback: the broker does not check the ownership of a partition, so this member must
+// not write for it any more.
 func (m *membership) lost(ids []int32, revoked bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -29,8 +29,8 @@ const (
 	// countsEvery is the time between two checks.
 	countsEvery = 30 * time.Second
 	// misplacedEvery is the least time between the brokers' answer and the next check on behalf of records on the wrong
-	// partition. It has to be longer than the client keeps what it was told (250 ms), which may be from before a record
-	// came. It is no longer, as all transactions wait for it.
+	// partition. It must exceed the time for which the client caches metadata (250 ms), which may be older than the record.
+	// It is not longer than that, as all transactions wait for it.
 	misplacedEvery = 300 * time.Millisecond
 	// misplacedWait is how long a transaction waits for partition counts at most. Only transactions let runs leave
 	// memory, so runs grow meanwhile. It is time for some tries: one takes 2 s where a broker is silent.

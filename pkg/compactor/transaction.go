@@ -24,9 +24,9 @@ type share struct {
 	fenceRecord *kgo.Record
 }
 
-// collect takes what is to be committed: the effects of all open partitions, fences of those that are opening, and the
-// offset of every partition whose progress is known, polled or not. The offsets carry the fence: the broker checks member,
-// generation and instance, not who owns a partition. What is processed next goes into another transaction.
+// collect returns what the next transaction commits: the effects of all open partitions, the fences of those that are opening, and
+// the offset of every partition whose progress is known, polled or not. The offsets carry the fence: the broker checks member,
+// generation and instance, but not the ownership of a partition. What is processed later goes into another transaction.
 func (s *session) collect(ctx context.Context, own owned) (shares []share, err error) {
 	now := s.now()
 	ends := s.logEnds(ctx, own, now)

@@ -18,25 +18,26 @@ import (
 // one that is over in a moment.
 const streamBuffer = 4 << 10
 
-// mostRefusals is how many refusals may wait for a caller that does not read before no more is read from it.
+// mostRefusals is how many refusals may wait for a caller that does not read its response; beyond it, reading from the caller stops.
 const mostRefusals = 64
 
-// errNotReading says that a caller does not take its answer.
-var errNotReading = errors.New("the answer cannot be written: nobody reads it")
+// errNotReading says that a caller does not read its response.
+var errNotReading = errors.New("the response cannot be written: the caller does not read it")
 
-// ackLine is one line of the answer.
+// ackLine is one line of the response.
 //
-// A caller that accepts NDJSON is answered while it sends: an agent can hold one request for its whole run and
-// drop what is safe. Lines of the answer have one member each:
+// A caller that accepts NDJSON gets lines of the response while it sends: an agent can use one request for its whole run and
+// discard what is safe. Each line has one member:
 //
 //	{"acknowledged": {"line": 12, "accepted": 11, "partition": 3, "firstOffset": 40, "lastOffset": 50}}
 //	{"refused": {"line": 7, "reason": "not-json", "detail": "…"}}
 //	{"done": {"accepted": 11, "refused": 1, "partition": 3, "firstOffset": 40, "lastOffset": 50}}
 //	{"failed": {…, "status": 503, "reason": "unavailable", "detail": "…", "accepted": 11, …}}
 //
-// All events up to the one that begins on the acknowledged line are on the topic, but for those that were refused, which are
-// told before. Where several stand on one line, as an array may have it, accepted says how many. The last acknowledgement is told again when nothing else was for Config.AckBeat, so that what is between does not
-// take the connection for a dead one. The answer ends with done or failed; where it has neither, it was cut off.
+// All events up to the one that begins on the acknowledged line are on the topic, except those that were refused, which earlier
+// lines report. If several events begin on one line, as in an array, accepted says how many. The last acknowledgement is repeated
+// after Config.AckBeat without another line, so that proxies keep the connection. The response ends with done or failed; without
+// either, it was cut off.
 type ackLine struct {
 	Acknowledged *acknowledged    `json:"acknowledged,omitempty"`
 	Refused      *refusal         `json:"refused,omitempty"`
@@ -84,10 +85,10 @@ type ackStream struct {
 	beat            *time.Timer
 	over            sync.WaitGroup
 
-	// What follows is guarded by p.mu, and told by p.moved.
+	// The following fields are guarded by p.mu; p.moved signals changes.
 	refusals []refusal
 	refused  int64
-	due      bool // the last acknowledgement is to be told again
+	due      bool // the last acknowledgement is to be repeated
 	closing  bool
 	err      error
 }
@@ -126,7 +127,7 @@ func (a *ackStream) refuse(rej *rejection) bool {
 	return a.p.err == nil
 }
 
-// run writes what there is to tell until the stream is closed and all was told.
+// run writes lines until the stream is closed and every line was written.
 func (a *ackStream) run() {
 	var told ack
 	a.p.mu.Lock()

@@ -32,7 +32,7 @@ const readBuffer = 64 << 10
 
 // event is one event of a body.
 type event struct {
-	// value is the event's exact bytes; nobody else holds them.
+	// value is the event's exact bytes; no other code refers to them.
 	value []byte
 	// seq is the producer's number; -1 where it sends none.
 	seq int64

@@ -32,8 +32,8 @@ type cancelReader struct {
 
 	changed chan struct{}
 	mu      sync.Mutex
-	// held are the partitions with runs, left those that have none any more, since when. Lost are those that cannot be read from where
-	// the reader stands; all are, once the topic was made anew.
+	// held are the partitions with runs; left are those without runs any more, and since when. Lost are those that cannot be read at
+	// the reader's offset: all of them after the topic was created again.
 	held map[int32]bool
 	left map[int32]time.Time
 	lost map[int32]bool
@@ -58,7 +58,7 @@ func newCancelReader(cfg kafka.Config, stops *kafka.VersionStops, cancel func(th
 	}, nil
 }
 
-// hold is told when the process begins to hold runs on a partition, and when it holds none there any more. It does not block.
+// hold is called when the process gets its first run on a partition, and when the last one there ends. It does not block.
 func (c *cancelReader) hold(partition int32, held bool) {
 	c.mu.Lock()
 	if held {
@@ -72,7 +72,7 @@ func (c *cancelReader) hold(partition int32, held bool) {
 	c.wake()
 }
 
-// topicMadeAnew is told when the topic was deleted and made again.
+// topicMadeAnew is called after the topic was deleted and created again.
 func (c *cancelReader) topicMadeAnew() {
 	c.mu.Lock()
 	c.anew = true

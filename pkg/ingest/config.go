@@ -42,9 +42,9 @@ type Config struct {
 	MaxRuns int
 }
 
-// MaxAckTimeout is the longest AckTimeout. A process that is told to stop takes its drain timeout for requests that are under
-// way, up to 5 s to end those that are left, and up to AckTimeout and 1 s to wait for Kafka. Orchestrators have to wait as long
-// before they kill it: the chart's grace period is both timeouts and 15 s.
+// MaxAckTimeout is the longest AckTimeout. After a signal, a process needs its drain timeout for requests under way, up to 5 s to
+// end the rest, and up to AckTimeout and 1 s to wait for Kafka. Orchestrators must wait that long before they kill it: the
+// chart's grace period is both timeouts and 15 s.
 const MaxAckTimeout = 25 * time.Second
 
 // DefaultProxyMemory holds what 500 agents say in nearly half a minute, if each says 10 events of 200 bytes a second.

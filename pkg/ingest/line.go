@@ -81,7 +81,7 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// own returns a part of the line that was read last as an event's value, which nobody else holds. A long line is not copied.
+// own returns a part of the line that was read last as an event's value that no other code refers to. It does not copy long lines.
 func (l *lineReader) own(part []byte) (value []byte, held int) {
 	if !l.inLong || len(part) < keptRoom {
 		return bytes.Clone(part), 0

@@ -174,7 +174,7 @@ func (g *grown) reset() {
 // keptRoom is the most room that a grown keeps for the next event.
 const keptRoom = 64 << 10
 
-// own returns the bytes as a value which nobody else holds, and what it counts in the claim. Much is not copied.
+// own returns the bytes as a value that no other code refers to, and its size in the claim. It does not copy large values.
 func (g *grown) own() (value []byte, held int) {
 	if len(g.b) < keptRoom {
 		return bytes.Clone(g.b), 0

@@ -23,7 +23,7 @@ type pin struct {
 	topics kafka.Topics
 	m      *metrics
 	logger *slog.Logger
-	// anew has the producer take topics that were made anew for those that it knew.
+	// anew makes the producer forget the old topics after topics of the same names were created again.
 	anew func()
 
 	mu   sync.Mutex
@@ -105,7 +105,7 @@ func (p *pin) watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// isVerdict reports whether err says what the topics are, and not that nobody answers.
+// isVerdict reports whether err is about the topics themselves, rather than about brokers that do not answer.
 func isVerdict(err error) bool {
 	return errors.Is(err, kafka.ErrPartitionCounts) || errors.Is(err, kafka.ErrNoTopic)
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// The headers of a request that say who produces the run.
+// The headers of a request that name the producer of the run and its labels.
 const (
 	headerAgent       = "Skein-Agent"
 	headerLabelPrefix = "Skein-Label-"
 )
 
-// producer is what a request's records say of who produces their run: nothing, where it is zero.
+// producer is the producer that a request's records name; the zero value names none.
 type producer struct {
 	agent  string
 	labels []record.Label
 }
 
-// producerOf reads it from a request's headers. The names of HTTP's headers know no case, so labels that come with them have keys
-// in lower case; they are in the order of their keys, so that the records of all requests of a run say them alike. On Kafka what
-// cannot be a label is passed over, since nobody is there to be told; here it is refused.
+// producerOf reads it from a request's headers. HTTP header names are case-insensitive, so labels get keys in lower
+// case. They are sorted by key, so that all requests of a run write the same records. An invalid label is refused here; on Kafka,
+// where there is no caller to answer, it is ignored.
 func producerOf(header http.Header) (producer, *rejection) {
 	var p producer
 	if v := header.Values(headerAgent); len(v) > 0 {

@@ -107,7 +107,7 @@ func (s *Service) newPublisher(ctx context.Context, t target, kind record.Kind, 
 	return p
 }
 
-// quotaWait is how long a sender is slowed down to its quota before it is told to come again later.
+// quotaWait is how long a sender is slowed down to its quota before it is refused with Retry-After.
 const quotaWait = 10 * time.Second
 
 // admit takes an event's part of a tenant's quotas, and waits until they have it.

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Runs are the runs that a process holds as their proxy: from their input until their last event is acknowledged, and of
-// several in one stream all until the last one's is.
+// Runs are the runs that a process serves as their proxy: from their input until their last event is acknowledged. The runs
+// of one stream stay until the last event of the last one is acknowledged.
 //
-// Whoever reads requests to stop a run (a cancel record of skein.events) hands them in by Cancel. Held says on which
-// partitions there is something to stop, and OnPartition tells when that changes.
+// The reader of cancel records calls Cancel. Held returns the partitions with runs, and OnPartition registers a callback
+// for changes of it.
 type Runs struct {
 	mu   sync.Mutex
 	held map[runKey]*proxied
@@ -27,7 +27,7 @@ type Runs struct {
 	oldest []runKey
 }
 
-// usedFor is how long the id of a run that has ended is refused. Whoever tries a run again by itself does it in that time.
+// usedFor is how long the id of a run that has ended is refused. Automatic retries come within that time.
 const usedFor = 10 * time.Minute
 
 // runKey names a run: its thread's record key, which has the tenant, and its id.
@@ -110,19 +110,19 @@ func (r *Runs) release(p *proxied) {
 	}
 }
 
-// OnPartition has f told when the process begins to hold runs on a partition of skein.events, and when it holds none
-// there any more. It is called in order, and must not block or call back. Set it before the first request.
+// OnPartition registers f, which is called when the process gets its first run on a partition of skein.events, and when the
+// last one there ends. Calls come in order; f must not block or call back. Register it before the first request.
 func (r *Runs) OnPartition(f func(partition int32, held bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watch = f
 }
 
-// Cancel ends a run that this process holds and that goes on: it closes the agent's connection, takes what it has
-// read by then, and where that does not end the run, writes RUN_FINISHED with the outcome cancelled, marked as
-// synthetic, to the topic and to the caller. Cancel waits for none of this, which takes milliseconds, and no longer than
-// endGrace where the caller reads nothing. It reports whether there was something to end: not where another process holds
-// the run or nobody, where it has ended, or where it is being cancelled. threadKey is record.ThreadKey's.
+// Cancel ends an open run that this process serves: it closes the agent's connection and keeps what was read. If that
+// does not end the run, it writes RUN_FINISHED with the outcome cancelled, marked as synthetic, to the topic and to the
+// caller. Cancel does not wait for this, which takes milliseconds, or up to endGrace if the caller does not read. It
+// returns false if this process does not serve the run, if the run has ended, or if it is being cancelled already. threadKey
+// comes from record.ThreadKey.
 func (r *Runs) Cancel(threadKey, runID string) bool {
 	r.mu.Lock() // so that no other run of the stream begins meanwhile
 	defer r.mu.Unlock()

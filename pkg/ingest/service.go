@@ -72,7 +72,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering ingest metrics: %w", err)
 	}
-	// What could not be sent by then is not sent later: its request has been told that it may not be there.
+	// Records that could not be sent by then are not sent later: the caller was answered that they may be missing.
 	producer, err := kafka.NewProducer(cfg.Kafka, kgo.RecordDeliveryTimeout(max(cfg.AckTimeout, leastDelivery)))
 	if err != nil {
 		return nil, err
@@ -160,10 +160,10 @@ func (s *Service) Close() error {
 	return err
 }
 
-// Drain refuses requests from now on, with 503, so that callers go elsewhere. Those that are under way go on.
+// Drain refuses new requests with 503, so that callers go elsewhere. Requests under way continue.
 func (s *Service) Drain() { s.draining.Store(true) }
 
-// Stop has the requests end that are under way, within seconds: callers that send events are told how far they were
+// Stop ends the requests under way within seconds: senders of events get a response that says how far they were
 // acknowledged, and proxied runs end with a RUN_ERROR. It does not wait for them.
 func (s *Service) Stop() {
 	s.Drain()

@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// spoolRetry is the pause before records are given to Kafka again. The client has tried for AckTimeout by then.
+	// spoolRetry is the pause before records are sent to Kafka again. The client has tried for AckTimeout by then.
 	spoolRetry = 500 * time.Millisecond
-	// forcedBytes is the greatest event that is taken where there is no room: a run's end, without which it
-	// would stay open. With the number of runs that are held this is bounded too.
+	// forcedBytes is the size of the largest event that is accepted without room: a run's end, without which the run
+	// would stay open. The number of runs bounds this memory, too.
 	forcedBytes = 64 << 10
 )
 
-// spool publishes what one proxied run has said, or several of one stream, in order, and never makes the run wait. It holds what is not
-// acknowledged, and gives it to Kafka again for as long as the process runs: events are numbered, so that one
-// which was there already is dropped by all who read.
+// spool publishes the events of a proxied run, or of several runs of one stream, in order and without making the run wait. It holds
+// events until they are acknowledged, and sends them to Kafka again for as long as the process runs: events are numbered, so that
+// readers drop repeats.
 //
-// What it holds is bounded, for the run and for all of them. An event for which there is no room is left out, and
-// the next record says how many were (record.HeaderIncomplete), which marks the run. Its number is left out, too.
+// The memory is bounded, per run and in total. An event for which there is no room is left out together with its number,
+// and the next record says how many were left out (record.HeaderIncomplete), which marks the run.
 //
-// A record that is given again can stand behind a later one only where Kafka has taken that while it failed the
-// earlier one, which the client does not do on one connection; see publisher.
+// A record that is sent again can follow a later one only if Kafka accepted the later one while it failed the
+// earlier one, which cannot happen on the client's one connection; see publisher.
 type spool struct {
 	svc       *Service
 	tenant    string

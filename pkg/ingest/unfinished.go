@@ -65,7 +65,7 @@ func (u *unfinished) see(t agui.Type, event []byte) {
 	}
 }
 
-// nameOf is what tells the subject of an event from others of its kind. A message or call is named by its id alone, whoever ends it.
+// nameOf identifies the subject of an event among others of its kind. The id alone identifies a message or a call.
 func nameOf(ev *agui.Event, named agui.Field) string {
 	var b []byte
 	add := func(f agui.Field) {

@@ -31,13 +31,12 @@ type wire struct {
 	ending bool      // …is the last one
 }
 
-// begin sends the headers of the stream: before the agent has answered, so that whoever stands between knows that
-// the request is being answered.
+// begin sends the headers of the stream before the agent has answered, so that proxies in between see a response.
 func (c *wire) begin() {
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would collect what comes
+	h.Set("X-Accel-Buffering", "no") // nginx would buffer the stream
 	c.w.WriteHeader(http.StatusOK)
 	c.dirty = true
 	c.flush()
@@ -54,8 +53,8 @@ func (c *wire) write(b []byte) {
 	}
 }
 
-// event writes an event with its number as id, for who is cut and goes on at the run's live stream. The id stands last, so that it
-// counts where the agent has given one. An event without a number (-1), or that the agent did not end, stays without.
+// event writes an event with its number as id, with which a disconnected caller resumes at the run's live stream. The id comes last, so
+// that it overrides an id of the agent. An event without a number (-1), or that the agent did not complete, gets no id.
 func (c *wire) event(raw []byte, seq int64) {
 	body, end := raw, []byte(nil)
 	for _, eol := range []string{"\r\n", "\n", "\r"} {

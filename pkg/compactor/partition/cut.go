@@ -11,16 +11,16 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// Open runs leave memory once they are written and silent. Those that go on, and those over the record limit, stay: where such runs hold
-// more than a process may, the largest run of the tenant that holds most is cut (CutLargest). References stand for its largest contents
-// from then on, and what comes for it is counted and hashed, but folded no more (compact.Run.Cut).
+// Open runs leave memory when they are written and idle. Active runs, and those over the record limit, stay. If such runs hold more than
+// a process may, the largest run of the tenant that holds most is cut (CutLargest): references replace its largest contents, and later
+// events are counted and hashed, but not folded (compact.Run.Cut).
 //
-// That depends on what else is in memory, so it does not come out the same in another process. It is decided once all the same: the run's
-// record of that moment goes into the transaction in which it is cut, and says so. Whoever reads events again that lie below
-// that record's Next drops them. Where the transaction fails, the run is whole again, as it was.
+// The decision depends on what else is in memory, so another process may decide differently. Nevertheless it is made only once: the
+// transaction that cuts the run contains the run's record of that moment, which says so. A later reader drops events below that
+// record's Next. If the transaction fails, the run is whole again.
 
-// cutLimit is how large a record of a run may be that is cut: an eighth of the limit, so that the run is cheap to hold and to load from
-// then on. Contents that are small stay.
+// cutLimit bounds the record of a run that is cut: an eighth of the record limit, so that the run is cheap to hold and to load
+// afterwards. Small contents stay.
 func (c Config) cutLimit() int { return max(c.RecordLimit/8, 32<<10) }
 
 // leastCut is how much a run must hold to be cut.

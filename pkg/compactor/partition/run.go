@@ -51,7 +51,7 @@ type run struct {
 	expired *Output
 }
 
-// written is what the latest committed record of a run says, for those who read it.
+// written is what readers find in the latest committed record of a run.
 type written struct {
 	exists bool
 	// open: it shows the run as open, so that readers know that there may be more.

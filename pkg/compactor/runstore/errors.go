@@ -15,15 +15,15 @@ var ErrOtherEvents = errors.New("skein.events was deleted and made again, and th
 // ErrMissing says that a run is known but its record or metadata is not there.
 var ErrMissing = errors.New("a run's record is missing")
 
-// errContradiction says that a store has what no compactor wrote, or lacks what it says it has. As far as one process can tell it is
-// damaged. If another one, rebuilt from skein.runs, says the same, the code that wrote it is wrong.
-var errContradiction = errors.New("it contradicts itself (a store that was made anew and says this again is a fault of Skein's: please report it)")
+// errContradiction says that a store has contents that no compactor writes, or lacks a record that its metadata lists. One process takes
+// that for damage. If a store that was rebuilt from skein.runs shows it again, the code that wrote it is wrong.
+var errContradiction = errors.New("its contents contradict each other (if that happens again after a rebuild, it is a bug of Skein: please report it)")
 
 var (
 	// errCut says that a value does not have all its bytes.
 	errCut = errors.New("its value is cut")
 	// errLocked says that a store is open already, usually in another process.
 	errLocked  = errors.New("it is in use")
-	errStuck   = errors.New("a read or write has not come back")
-	errDamaged = errors.New("it is damaged, and the next start makes it anew")
+	errStuck   = errors.New("a read or write has not returned")
+	errDamaged = errors.New("it is damaged; the next start rebuilds it")
 )

@@ -62,7 +62,7 @@ func NewCaller(a Agent) *Caller {
 		Transport: &http.Transport{
 			Proxy:       http.ProxyFromEnvironment,
 			DialContext: (&net.Dialer{Timeout: a.ConnectTimeout}).DialContext,
-			// The bytes go on as they come, so nobody may ask for other ones and turn them back.
+			// The bytes are forwarded unchanged, so the transport must not request compression and decompress them.
 			DisableCompression:    true,
 			TLSHandshakeTimeout:   a.ConnectTimeout,
 			ResponseHeaderTimeout: a.AnswerTimeout,
@@ -99,7 +99,7 @@ func (c *Caller) Call(ctx context.Context, input []byte, sent func(), caller htt
 	for _, name := range c.Headers {
 		name = textproto.CanonicalMIMEHeaderKey(name)
 		for _, v := range caller[name] {
-			if !tenant.HoldsKey(v) { // it says who somebody is to Skein, and an agent could use it
+			if !tenant.HoldsKey(v) { // an agent could use a key to call Skein itself
 				req.Header.Add(name, v)
 			}
 		}

@@ -35,8 +35,8 @@ func (c Config) add(a Agent) error {
 // maxFileBytes bounds what is read of a configuration.
 const maxFileBytes = 4 << 20
 
-// Read reads a file of agents. Anything in it that is not known, given twice or wrong makes the whole file an
-// error for which errors.Is ErrConfig: an agent that is half understood may show things to whom nobody meant to.
+// Read reads a file of agents. Any unknown, repeated or wrong setting makes the whole file an error for which
+// errors.Is ErrConfig: an agent that is configured only in part may disclose data.
 func Read(path string) (Config, error) {
 	f, err := os.Open(path)
 	if err != nil {

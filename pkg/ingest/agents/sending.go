@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// sending is an input on its way to an agent. A transport keeps the request, and with it the body and what makes
-// another one, for as long as the answer's stream goes on; the input itself is let go as soon as nobody needs it.
+// sending is an input on its way to an agent. A transport keeps the request, with the body and GetBody, for as long
+// as the response streams; the input itself is released as soon as it is no longer needed.
 type sending struct {
 	mu    sync.Mutex
 	input []byte

@@ -27,11 +27,11 @@ type Piece struct {
 // HeadBytes is how much of an event's data is kept that is over the limit.
 const HeadBytes = 1 << 10
 
-// Reader reads a stream by pieces. A piece is a whole event with what stands before it, or comments
-// that came before the next event has begun, or a part of an event that is over the limit: those go
+// Reader reads a stream in pieces. A piece is a whole event with the lines before it, or comments
+// that came before the next event began, or a part of an event over the limit, which passes
 // through without being held. Lines end with LF, CRLF or CR.
 //
-// So whoever has sent whole pieces on, and none that was Partial, has sent no half of an event.
+// A caller that forwards whole pieces, and none that is Partial, never forwards half an event.
 type Reader struct {
 	r io.Reader
 	// limit is the greatest event; what stands round its data (field names, comments) may be as much again as frame.
@@ -197,7 +197,7 @@ func (r *Reader) field(first, end int) {
 
 // passing takes a part of a line of an event that is being passed through.
 func (r *Reader) passing(part []byte) {
-	// As much as its end can be told from, and its head.
+	// Keep enough to recognise its end, and its head.
 	r.cur = append(r.cur, part[:min(len(part), maxCur-len(r.cur))]...)
 }
 
