@@ -84,7 +84,7 @@ func TestPublish_EndsWithTheServer(t *testing.T) {
 	p := start(t, t.TempDir())
 	l := startPublishing(t, p)
 	p.kill(t)
-	if stderr, code := l.wait(t, 30*time.Second); code != 1 || !strings.Contains(stderr, "no answer from") || !strings.Contains(stderr, "repeat the command as it was") {
+	if stderr, code := l.wait(t, 30*time.Second); code != 1 || !strings.Contains(stderr, "no answer from") || !strings.Contains(stderr, "repeat the same command") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

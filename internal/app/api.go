@@ -46,13 +46,13 @@ func (a *API) Flags(f *pflag.FlagSet) {
 	f.StringVar(&a.tokens.ScopeClaim, "jwt-scope-claim", a.tokens.ScopeClaim, "`CLAIM` with a token's scopes (publish, read, erase), as a list or separated by spaces")
 	f.DurationVar(&a.tokens.Skew, "jwt-skew", a.tokens.Skew, "how far the issuer's clock may be off; at most "+tenant.MaxTokenSkew.String())
 	a.tls.Flags(f, "tls", "the HTTP API")
-	f.StringVar(&a.auditLog, "audit-log", "", "audit log: append a line to `FILE` for each request (who read, published, erased or exported what, with which result); - is stdout; off by default")
+	f.StringVar(&a.auditLog, "audit-log", "", "audit log: append a line to `FILE` for each read, publish, erasure and export, with its caller and result; - is stdout; off by default")
 	f.BoolVar(&a.accessLog, "access-log", false, "log each request")
 	f.IntVar(&a.TenantMetrics, "tenant-metrics", 20, "name the `N` largest tenants in metrics; all others count as \"other\"; 0 means no metrics by tenant")
 	CORSFlag(f, &a.CORS.Origins)
 }
 
-// Check refuses settings that cannot work, or that would let in whom nobody meant to.
+// Check refuses settings that cannot work, or that would open the API by mistake.
 func (a *API) Check() error {
 	if err := a.CORS.Check(); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (a *API) authenticates() bool { return a.keys != "" || a.tokens.JWKS != "" 
 // Authenticator returns what tells callers apart, where Check is content. A file of keys and a key set are read again for as
 // long as the process runs; until each was read once, the process is not ready.
 func (a *API) Authenticator(ctx context.Context, p *Process) (tenant.Authenticator, error) {
-	if err := a.Check(); err != nil { // here too: nobody is let in by a stage that has forgotten it
+	if err := a.Check(); err != nil { // here too, in case a stage did not call it
 		return nil, err
 	}
 	if !a.authenticates() {
@@ -165,7 +165,7 @@ func (a *API) recorded(ctx context.Context, p *Process, handler http.Handler) (h
 	return audit.Handler(handler, p.name, log, access), nil
 }
 
-// Serve adds the stage's HTTP API to the process. Where nobody needs a key, web pages stay out.
+// Serve adds the stage's HTTP API to the process. If no key is required, it refuses requests of web pages.
 func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error {
 	l, err := Listen(ctx, a.listen, "listen")
 	if err != nil {

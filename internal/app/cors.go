@@ -13,8 +13,8 @@ import (
 // anyOrigin lets the pages of every origin call.
 const anyOrigin = "*"
 
-// CORS says which web pages may call an HTTP API from a browser, and read its answers: none by default. It is about
-// pages only, and lets nobody in who has no API key.
+// CORS says which web pages may call an HTTP API from a browser and read its responses; none by default. It does not
+// replace the API key.
 type CORS struct {
 	// Origins are SCHEME://HOST[:PORT] each, or one "*".
 	Origins []string

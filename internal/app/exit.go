@@ -60,7 +60,7 @@ func ExitCode(err error) int {
 	}
 }
 
-// IsClosedPipe reports whether err comes from writing to a pipe that nobody reads any more.
+// IsClosedPipe reports whether err comes from writing to a pipe that has no reader any more.
 func IsClosedPipe(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
 }

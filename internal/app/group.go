@@ -30,7 +30,7 @@ func NewGroup() *Group { return &Group{ended: make(chan *part, 1)} }
 
 // Go starts a part. Its context is not cancelled by ctx's cancellation but by the group, when it
 // is this part's turn to stop; ctx's values are kept. Run must return after that. A part that
-// returns before it was told to, even without an error, stops the group.
+// returns before its context is cancelled, even without an error, stops the group.
 func (g *Group) Go(ctx context.Context, name string, run func(ctx context.Context) error) {
 	partCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &part{name: name, cancel: cancel, done: make(chan struct{})}

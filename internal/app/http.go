@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// headerTimeout ends connections that never get a request out.
+	// headerTimeout closes connections that never complete a request's headers.
 	headerTimeout = 10 * time.Second
-	// idleTimeout is longer than that of common load balancers (60 s), so that it is they who
-	// close a connection, and no request meets one that is being closed.
+	// idleTimeout is longer than that of common load balancers (60 s), so that the
+	// load balancer closes idle connections, and no request arrives on one that is being closed.
 	idleTimeout = 2 * time.Minute
 	// headerBytes is the most that a request's line and headers may have. A path has two ids of up to 1.5 KiB each.
 	headerBytes = 64 << 10
-	// DrainTimeout is how long requests that are being answered may take to end after a signal, unless told otherwise.
+	// DrainTimeout is how long requests that are being answered may take to end after a signal, by default.
 	DrainTimeout = 15 * time.Second
-	// lastGrace is how long they may take that were told to end.
+	// lastGrace is how long requests may take to end after End was called.
 	lastGrace = 5 * time.Second
 )
 
@@ -124,7 +124,7 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 type inFlight struct {
 	mu   sync.Mutex
 	n    int
-	none chan struct{} // closed when there are none; nil where nobody waits
+	none chan struct{} // closed when there are none; nil if nothing waits for that
 }
 
 func (f *inFlight) count(h http.Handler) http.Handler {

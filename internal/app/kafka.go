@@ -87,7 +87,7 @@ func (p *Process) openProbe(ctx context.Context) error {
 }
 
 // checkTopics returns a check that the topic set is there, with the partition count that it had when the
-// check passed for the first time. Topics that were made anew pass: what that means each stage says itself.
+// check passed for the first time. Topics that were created again pass: each stage handles that itself.
 func (p *Process) checkTopics() admin.Check {
 	var pinned atomic.Pointer[kafka.TopicSet]
 	return func(ctx context.Context) error {

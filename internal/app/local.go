@@ -8,7 +8,7 @@ import (
 	"github.com/skeinhq/skein/internal/problem"
 )
 
-// LocalOnly guards a handler on loopback that asks nobody who they are. Other machines cannot reach
+// LocalOnly guards a handler on loopback that requires no credentials. Other machines cannot reach
 // it, but the browser of this one can, on behalf of any web page:
 //
 //   - a page's own host name can be made to resolve to 127.0.0.1 (DNS rebinding), which makes the API
@@ -17,12 +17,12 @@ import (
 //
 // Pages of the origins that are named may write all the same; Check of CORS has seen them.
 //
-// What is no browser (curl, an agent, the command line) sends neither, and notices nothing.
+// Other clients (curl, an agent, the command line) send neither header and are not affected.
 func LocalOnly(h http.Handler, pages ...string) http.Handler {
 	origins := http.NewCrossOriginProtection()
 	for _, page := range pages {
 		if err := origins.AddTrustedOrigin(page); err != nil {
-			continue // what is no origin is trusted by nobody
+			continue // not an origin, so not trusted
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

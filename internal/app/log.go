@@ -40,10 +40,9 @@ func utc(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// ClientLogger is the logger for Kafka clients. They tell every flush and every transaction as
-// information, which is detail to whoever runs Skein: it is shown at debug level only. While brokers are
-// away they warn of every try: of warnings that say the same, one a minute is shown, with the number of
-// those left out since. At debug level all are.
+// ClientLogger is the logger for Kafka clients. They log every flush and every transaction at info
+// level, which Skein shows at debug level only. While brokers are away they log a warning for every try:
+// equal warnings are shown once a minute, with the number of those left out. At debug level all are shown.
 func ClientLogger(l *slog.Logger) *slog.Logger {
 	return slog.New(clientHandler{l.Handler(), &repeats{last: make(map[string]*repeat)}})
 }

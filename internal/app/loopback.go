@@ -35,7 +35,7 @@ func Exposed(addr string) (bool, error) {
 	return true, nil
 }
 
-// isLoopback reports whether a host, without port, is this machine whoever resolves it.
+// isLoopback reports whether a host, without port, is this machine, independent of name resolution.
 func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true

@@ -45,7 +45,7 @@ by it: it has ended before, or no process holds it.`,
 	}
 	serverFlags(cmd, &at)
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().StringVar(&reason, "reason", "", "reason, as `TEXT` of up to 1024 bytes, for people who read it")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, as `TEXT` of up to 1024 bytes, for people to read")
 	return cmd
 }
 

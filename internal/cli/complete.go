@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// completeWithin bounds the wait for the server: whoever presses Tab waits for it.
+	// completeWithin bounds the wait for the server after the Tab key.
 	completeWithin = 2 * time.Second
 	// completeMost is how many ids are offered.
 	completeMost = 200

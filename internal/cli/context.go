@@ -90,7 +90,7 @@ func (c contexts) get(name string) (_ serverContext, ok bool, err error) {
 	return found, true, nil
 }
 
-// write replaces the file as a whole, so that one who reads it finds the old or the new one.
+// write replaces the file atomically.
 func (c contexts) write(path string) error {
 	if path == "" {
 		return app.Usagef("writing contexts: neither HOME nor XDG_CONFIG_HOME is set")

@@ -48,7 +48,7 @@ letters with their retention. The exit code is 1 if the erasure is not done by t
 			return o.server.connect(func(c *client.Client) error {
 				in := cmd.InOrStdin()
 				if !o.yes && !isTerminal(in) {
-					return app.Usagef("erasing %s: stdin is no terminal to ask on: pass --yes", oneLine(o.thread, 80))
+					return app.Usagef("erasing %s: stdin is not a terminal, so there is no confirmation: pass --yes", oneLine(o.thread, 80))
 				}
 				o.runs = indexedRuns(cmd.Context(), c, o.thread)
 				if !o.yes {
@@ -67,13 +67,13 @@ letters with their retention. The exit code is 1 if the erasure is not done by t
 	return cmd
 }
 
-// errNotMeant says that a person did not answer yes.
+// errNotMeant says that the confirmation was not yes.
 var errNotMeant = errors.New("nothing was erased")
 
-// unknownRuns says that nobody could tell how many runs there are.
+// unknownRuns says that the number of runs is not known.
 const unknownRuns = -1
 
-// indexedRuns asks how many runs a thread has. Whoever may erase need not be allowed to read, and the index may be behind.
+// indexedRuns returns how many runs of a thread are indexed. A key with the scope erase may lack the scope read, and the index may be behind.
 func indexedRuns(ctx context.Context, c *client.Client, thread string) int {
 	var t struct{ Runs int }
 	body, err := c.Get(ctx, client.ThreadPath(thread), nil)

@@ -11,11 +11,11 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// feed reads events in a goroutine of its own. A read of stdin cannot be interrupted, and whoever waits
-// for the next event has to be: by Ctrl-C, or because there is nobody left to send it to.
+// feed reads events in a separate goroutine. A read of stdin cannot be interrupted, but the wait for the
+// next event must be: by Ctrl-C, or because the server is gone.
 //
-// The goroutine ends with the events, or with the first one behind stop. One that hangs in a read
-// until then ends with the process.
+// The goroutine ends with the events, or with the first event after stop. If it hangs in a read, it ends
+// with the process.
 type feed struct {
 	items   chan feedItem
 	stopped chan struct{}

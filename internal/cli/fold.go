@@ -107,8 +107,8 @@ func (r *chainRun) add(ev *agui.Event) {
 	}
 }
 
-// ids are those of the first event of the run that has them, else of its input. What is wrong with that is told
-// when it is folded.
+// ids are those of the run's first event that has them, else of its input. Errors in these are reported when the run
+// is folded.
 func (r chainRun) ids() (thread, run, parent string) {
 	in, err := r.startInput()
 	if err != nil || in == nil {
@@ -272,7 +272,7 @@ func (r chainRun) startInput() (*agui.RunAgentInput, error) {
 	return nil, nil
 }
 
-// id is the run's id, or one by its place among the runs where nobody names it.
+// id is the run's id, or one made from its position among the runs if it has none.
 func (r chainRun) id(place int) string {
 	_, id, _ := r.ids()
 	return cmp.Or(id, fmt.Sprintf("run-%d", place+1))

@@ -18,7 +18,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 )
 
-// defaultAdminURL is where a stage serves its administration unless told otherwise.
+// defaultAdminURL is where a stage serves its administration by default.
 const defaultAdminURL = "http://127.0.0.1:8421"
 
 func newHealth(out *output) *cobra.Command {

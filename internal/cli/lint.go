@@ -210,7 +210,7 @@ func tallied(t lint.Tally) string {
 type linted struct {
 	// name is how findings call it.
 	name string
-	// input is what the client holds when it begins; nil where nobody knows.
+	// input is what the client holds at the start; nil if unknown.
 	input *agui.RunAgentInput
 	read  func(context.Context, *lint.Linter) error
 	close func() error

@@ -242,8 +242,8 @@ func (o *publishOptions) say(out *output, result published) error {
 	return err
 }
 
-// repeatHint is how to go on where nobody knows how much arrived.
-const repeatHint = "repeat the command as it was: events are numbered, and those that are there already are dropped"
+// repeatHint says how to continue if it is not known how much arrived.
+const repeatHint = "repeat the same command: events are numbered, and Skein drops those that it has"
 
 // resumeHint adds to an error how to go on.
 func resumeHint(err error, from int64) error {
@@ -254,7 +254,7 @@ func resumeHint(err error, from int64) error {
 	case errors.Is(err, client.ErrUnreachable):
 		return fmt.Errorf("sending events: %w; %s", err, repeatHint)
 	case errors.As(err, &refused) && refused.Accepted > 0:
-		return fmt.Errorf("sending events: %w; %s accepted: mend the rest and go on with --from %d",
+		return fmt.Errorf("sending events: %w; %s accepted: correct the rest and continue with --from %d",
 			err, count(refused.Accepted, "event"), from+refused.Accepted)
 	default:
 		return fmt.Errorf("sending events: %w", err)
@@ -264,13 +264,13 @@ func resumeHint(err error, from int64) error {
 // endedEarly says what was acknowledged of events that did not come to their end.
 func endedEarly(err error, ack client.Ack, from int64) error {
 	if !errors.Is(err, errInterrupted) {
-		return fmt.Errorf("sending events: %w; %s accepted: mend the rest and go on with --from %d",
+		return fmt.Errorf("sending events: %w; %s accepted: correct the rest and continue with --from %d",
 			err, count(ack.Accepted, "event"), from+ack.Accepted)
 	}
 	if ack.Accepted == 0 {
 		return fmt.Errorf("%w: no event was accepted", err)
 	}
-	return fmt.Errorf("%w: %s accepted, up to %d:%d: repeat the command as it was, or go on with --from %d",
+	return fmt.Errorf("%w: %s accepted, up to %d:%d: repeat the same command, or continue with --from %d",
 		err, count(ack.Accepted, "event"), ack.Partition, ack.LastOffset, from+ack.Accepted)
 }
 

@@ -155,7 +155,7 @@ func TestPublish_NoticesADeadServerWhileStdinIsQuiet(t *testing.T) {
 	l := publishLive(t, ingestServer(t, func(c net.Conn) { _ = c.Close() })) // as a process that is killed does
 	l.write(eventStart)
 	stderr, code := l.result()
-	if code != app.ExitFailed || !strings.Contains(stderr, "no answer from http://127.0.0.1:") || !strings.Contains(stderr, "repeat the command as it was") || strings.Count(stderr, "\n") != 1 {
+	if code != app.ExitFailed || !strings.Contains(stderr, "no answer from http://127.0.0.1:") || !strings.Contains(stderr, "repeat the same command") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }
@@ -173,7 +173,7 @@ func TestPublish_CtrlCEndsItWhereTheServerHangs(t *testing.T) {
 	<-reached
 	l.ctrlC()
 	stderr, code := l.result()
-	if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: how much was accepted is not known") || !strings.Contains(stderr, "repeat the command as it was") {
+	if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: how much was accepted is not known") || !strings.Contains(stderr, "repeat the same command") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }
@@ -274,7 +274,7 @@ func TestPublish_SaysWhichLineIsNoEvent(t *testing.T) {
 			"a refusal":       {`{"detail":[{"type":"missing","loc":["body"],"msg":"Field required"}]}`, "  {\"detail\":[{\"type\":\"missing\",\"loc\":[\"body\"],\"msg\":\"Field required\"}]}\nskein: line 1: no type: an event needs a member \"type\" that is a string with a character in it; if an agent sends it, check its URL and that the request has the header Content-Type: application/json\n"},
 			"an error page":   {"<html>\n<h1>502 Bad Gateway</h1>\n</html>\n", "  <html>\n  <h1>502 Bad Gateway</h1>\n  </html>\n"},
 			"other names":     {`{"TYPE":"RUN_STARTED","threadId":"t","runId":"r"}`, "skein: line 1: no type"},
-			"a later line":    {eventStart + "\n\n" + `{"Type":"CUSTOM"}`, "line 3: no type: an event needs a member \"type\" that is a string with a character in it; 1 event accepted: mend the rest and go on with --from 1\n"},
+			"a later line":    {eventStart + "\n\n" + `{"Type":"CUSTOM"}`, "line 3: no type: an event needs a member \"type\" that is a string with a character in it; 1 event accepted: correct the rest and continue with --from 1\n"},
 			"cut":             {"{\n" + eventStart[1:] + "\n{\n\"type\":", "line 3: not JSON: the text ends before the value does; 1 event accepted"},
 			"no data":         {": ping\n\n", "line 1 looks like SSE, but no line has data"},
 			"nothing":         {byteOrderMark + "\n", "there are none"},

@@ -84,7 +84,7 @@ The exit code is 4 if a record would still change.`,
 			if !yes {
 				in := cmd.InOrStdin()
 				if !isTerminal(in) {
-					return app.Usagef("rewriting %s: stdin is no terminal to ask on: pass --yes", count(len(r.threads), "thread"))
+					return app.Usagef("rewriting %s: stdin is not a terminal, so there is no confirmation: pass --yes", count(len(r.threads), "thread"))
 				}
 				question := fmt.Sprintf("Have the compactors rewrite %s?", count(len(r.threads), "thread"))
 				if err := confirm(cmd.Context(), out, in, question, errNotApplied); err != nil {
@@ -122,11 +122,11 @@ func eventsBetween(q *refold.Query, r record.Range) error {
 	return nil
 }
 
-// errNotApplied says that a person did not answer yes.
-var errNotApplied = errors.New("nothing was asked for")
+// errNotApplied says that the confirmation was not yes.
+var errNotApplied = errors.New("nothing was requested")
 
-// report folds the runs that are meant again and says what comes of them; where records are to be written
-// anew, a change is no error yet.
+// report folds the selected runs again and prints the result. If records are to be rewritten, a change is not an
+// error yet.
 func report(ctx context.Context, out *output, cfg kafka.Config, q refold.Query, asJSON, apply bool) (*refolding, error) {
 	bar := newProgress(out, "refold")
 	defer bar.end()
@@ -146,7 +146,7 @@ type ofThread struct {
 	left                string
 }
 
-// refolding prints runs as they come. Of those that stay as they are, people are only told the number.
+// refolding prints runs as they come. The text form only counts the runs that stay unchanged.
 type refolding struct {
 	out           *output
 	bar           *progress

@@ -144,7 +144,7 @@ func TestRefold_AppliesWhatItReports(t *testing.T) {
 			}
 			return string(a.State)
 		}
-		if _, stderr := apply(app.ExitUsage); !strings.Contains(stderr, "rewriting 1 thread: stdin is no terminal to ask on: pass --yes") {
+		if _, stderr := apply(app.ExitUsage); !strings.Contains(stderr, "rewriting 1 thread: stdin is not a terminal, so there is no confirmation: pass --yes") {
 			t.Errorf("without a person it says %q", stderr)
 		}
 		if stdout, _ := apply(app.ExitDiffers, "--yes"); !strings.Contains(stdout, ", 2 of 2 left: run \"third\" is open: try again once it has ended\n") {

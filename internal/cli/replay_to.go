@@ -65,7 +65,7 @@ func (r *replayTo) run(ctx context.Context, out *output, in io.Reader, o replay.
 	case r.follow && !o.Range.To.IsZero():
 		return app.Usagef("-o %s and --follow: leave TO out", o.Range)
 	case !r.yes && !r.dry && !isTerminal(in):
-		return app.Usagef("replaying to %s: stdin is no terminal to ask on: pass --yes, or --dry-run", r.topic)
+		return app.Usagef("replaying to %s: stdin is not a terminal, so there is no confirmation: pass --yes, or --dry-run", r.topic)
 	}
 	cfg, err := r.kafka.Config("skein-replay")
 	if err != nil {
@@ -197,7 +197,7 @@ func planText(p *replay.Plan, o replay.Options) string {
 	return b.String()
 }
 
-// planRanges is how many partitions a person is told of.
+// planRanges is how many partitions the plan lists.
 const planRanges = 12
 
 // counts writes names with their numbers, the most frequent first.

@@ -50,7 +50,7 @@ func TestReplay_PublishesToAnotherTopic(t *testing.T) {
 		if code != 0 || !strings.HasPrefix(stdout, "to publish to tests (2 partitions): 6 records, ") || !strings.Contains(stdout, "types: CUSTOM 2, RUN_FINISHED 2, RUN_STARTED 2") || there() != 0 {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
-		if _, stderr, code := to("--tenant", dev.Tenant); code != app.ExitUsage || !strings.Contains(stderr, "stdin is no terminal to ask on: pass --yes") || there() != 0 {
+		if _, stderr, code := to("--tenant", dev.Tenant); code != app.ExitUsage || !strings.Contains(stderr, "stdin is not a terminal, so there is no confirmation: pass --yes") || there() != 0 {
 			t.Errorf("exit %d, %s", code, stderr)
 		}
 		stdout, stderr, code = to("--tenant", dev.Tenant, "t", "--yes", "--type", "RUN_STARTED,RUN_FINISHED", "--json")

@@ -16,7 +16,7 @@ import (
 	"github.com/skeinhq/skein/internal/client"
 )
 
-// defaultURL is where "skein dev" listens unless told otherwise.
+// defaultURL is where "skein dev" listens by default.
 const defaultURL = "http://127.0.0.1:8420"
 
 // server is the HTTP API that a command calls, and as whom.

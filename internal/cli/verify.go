@@ -142,8 +142,8 @@ type line struct {
 	Progress *struct{ Done, Total int } `json:"progress"`
 }
 
-// many proves the runs that a path of the server stands for, of which there are so many; 0 where the server says how far it is. Of what
-// is as it should be, people are only told the number.
+// many proves the runs of a path of the server. total is their number, or 0 if the server reports progress. The text form only counts the runs
+// that are proved.
 func (v *verification) many(ctx context.Context, path string, total int) error {
 	bar := newProgress(v.out, "verify")
 	defer bar.end()

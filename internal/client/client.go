@@ -155,12 +155,12 @@ type Cancelled struct {
 	Position string `json:"position"`
 	End      string `json:"end"`
 	Status   string `json:"status"`
-	// Synthetic: a proxy wrote the end in the agent's place.
+	// Synthetic: a proxy ended the run in the agent's place.
 	Synthetic bool `json:"synthetic,omitempty"`
 }
 
-// CancelRun has a run stopped, and waits for its end. The error is an *Error of status 409 where it does not come: the run has
-// ended before, or nobody holds it. The reason is for people; it may be empty.
+// CancelRun requests that a run be stopped, and waits for its end. The error is an *Error of status 409 if the end does not come:
+// the run had ended before, or no proxy serves it. The reason is for people and may be empty.
 func (c *Client) CancelRun(ctx context.Context, thread, run, reason string) (Cancelled, error) {
 	said, err := json.Marshal(struct {
 		Reason string `json:"reason,omitempty"`

@@ -98,7 +98,7 @@ func (c *call) send(status int, contentType string, body []byte) {
 	}
 	c.w.WriteHeader(status)
 	c.load.rest() // its caller may be slow
-	// An error here is the caller's connection: nobody is left to tell.
+	// An error here is the caller's connection, so it cannot be reported to the caller.
 	_, _ = c.w.Write(body)
 }
 

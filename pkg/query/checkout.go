@@ -138,9 +138,9 @@ func (in *newInput) goOn(graph *lineage.Graph, runs []store.Run, h restored) err
 	return nil
 }
 
-// resumeOf is the answer to an interrupt that nobody has given yet. It cancels: an input that is sent
-// off as it is must not approve anything. The interrupt stands beside it, so that whoever answers
-// knows what is asked.
+// resumeOf is the entry of resume for an open interrupt. It cancels the interrupt: an input that is sent
+// unchanged must not approve anything. The entry's metadata has the interrupt, so that a person who answers
+// sees the question.
 func resumeOf(interrupt json.RawMessage) (json.RawMessage, error) {
 	type metadata struct {
 		Interrupt json.RawMessage `json:"interrupt"`

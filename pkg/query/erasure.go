@@ -124,13 +124,13 @@ func (c *call) erasureAt(at record.Position) (askedErasure, error) {
 	}
 	defer r.close()
 	if at.Offset < r.start {
-		return askedErasure{}, &refusal{status: http.StatusGone, detail: fmt.Sprintf("what lay at %s is older than skein.events keeps, and with it all that lay before it", at)}
+		return askedErasure{}, &refusal{status: http.StatusGone, detail: fmt.Sprintf("the record at %s is older than the retention of skein.events, and so is everything before it", at)}
 	}
 	if at.Offset >= r.end {
-		// A transaction that is under way, of somebody who publishes dead letters again, hides what lies behind it.
+		// An open transaction, for example of a retry of dead letters, hides the records after it.
 		end, err := r.ask(ctx, r.admin().ListEndOffsets)
 		if err == nil && at.Offset < end {
-			err = later(fmt.Sprintf("what lies at %s cannot be read yet; try again", at))
+			err = later(fmt.Sprintf("the record at %s cannot be read yet; try again", at))
 		}
 		if err == nil {
 			err = store.ErrNotFound

@@ -18,8 +18,8 @@ type exportAnswer struct {
 	Report   *artifact.Report `json:"report"`
 }
 
-// export answers with the export artifact of the run in the path or, where it names none, of the
-// thread's tip. A run that cannot be told within the contract is refused, with the rule's name.
+// export returns the export artifact of the run in the path or, if it names none, of the thread's
+// tip. A run that the contract cannot express is refused with the rule's name.
 func (c *call) export() error {
 	startedAt, err := c.time("startedAt")
 	if err != nil {

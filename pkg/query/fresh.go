@@ -107,11 +107,11 @@ func newView(runs []store.Run, to map[int32]int64) view {
 	return v
 }
 
-// reached reports whether rows hold the event at a position for certain: a run's record holds it; or
-// the partition is indexed beyond it and the run that is asked for (with no id, none of these runs) is
-// not open and told only up to before it. That others of the partition are further says nothing of an
-// open run, whose record is written from time to time only; of a sealed run it says all, since nothing
-// below that position is missing: what lies there was a repeat, a dead letter, or another run's.
+// reached reports whether rows certainly include the event at a position: a run's record includes it; or
+// the partition is indexed beyond it, and the requested run (without an id, none of these runs) is not an
+// open run whose record ends before it. The progress of a partition says nothing about an open run, whose
+// record is written from time to time only. For a sealed run it is sufficient, as nothing below that
+// position is missing: the event there was a repeat, a dead letter, or another run's.
 func reached(runs []store.Run, runID string, to map[int32]int64, want record.Position) bool {
 	open := false
 	for _, r := range runs {

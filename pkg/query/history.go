@@ -30,9 +30,9 @@ type historyAnswer struct {
 	Messages []agui.Message `json:"messages"`
 	From     int            `json:"from"`
 	Total    int            `json:"total"`
-	// State is always there, {} where nobody has set one.
+	// State is always there; {} if none was set.
 	State json.RawMessage `json:"state"`
-	// Forks are the places where the thread parts along the run's chain, the root's first: what a branch picker needs.
+	// Forks are the points where the thread branches along the run's chain, from the root on: what a branch picker needs.
 	Forks []fork `json:"forks"`
 	// Through is the last event that is in this history.
 	Through   record.Position `json:"through"`
@@ -133,10 +133,9 @@ func (p messagePage) of(all []agui.Message) (int, []agui.Message) {
 	return from, list(all[from:end])
 }
 
-// entityTag names a sealed history. It is weak: the same conversation may be written in other bytes
-// (indexedTo, compression). A sealed record does not change, nor does any that it builds on, but where a thread
-// is folded again: then all records that build on one that changes are written anew with it. Forks do: others may part
-// from its chain later.
+// entityTag identifies a sealed history. It is weak: the same conversation may have other bytes (indexedTo,
+// compression). A sealed record and the records that it is based on change only if the thread is folded again, which
+// rewrites all records based on one that changes. Forks do change: later runs may branch from its chain.
 func (c *call) entityTag(h restored, forks []fork) (string, error) {
 	form := "events"
 	if !wantsEvents(c.r) {

@@ -44,7 +44,7 @@ type lineageRun struct {
 	EndedAt      *time.Time    `json:"endedAt,omitempty"`
 	// First is the position of the run's first event.
 	First record.Position `json:"first"`
-	// DurationMS is how long the run took, by its events' timestamps; absent while it is open, or where nobody says.
+	// DurationMS is how long the run took, by its events' timestamps; absent while it is open, or if the events have none.
 	DurationMS *int64 `json:"durationMs,omitempty"`
 	// Row is the index of the picture's row that shows the run.
 	Row int `json:"row"`

@@ -140,7 +140,7 @@ func (s *stream) finish(err error) (why string, refused error) {
 	case errors.Is(err, errCaller) && errors.Is(err, os.ErrDeadlineExceeded):
 		return endSlow, nil
 	case errors.Is(err, errCaller), s.r.Context().Err() != nil:
-		return endLeft, nil //nolint:nilerr // the caller has left: there is nobody to tell
+		return endLeft, nil //nolint:nilerr // the caller has left
 	case !s.out.begun && errors.As(err, &end):
 		return end.why, later(end.detail)
 	case !s.out.begun:
@@ -161,7 +161,7 @@ func (s *stream) finish(err error) (why string, refused error) {
 		s.out.comment(end.detail)
 	}
 	if err := s.out.flush(); err != nil {
-		return endLeft, nil //nolint:nilerr // the caller has left: there is nobody to tell
+		return endLeft, nil //nolint:nilerr // the caller has left
 	}
 	return end.why, nil
 }

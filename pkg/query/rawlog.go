@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// rawReaders is how many reads of skein.events and skein.dead-letters go on at the same time, which tenants share. One at recorded
-	// pace may last as long as its run did; so there are many, and further calls are told to come again.
+	// rawReaders is the number of concurrent reads of skein.events and skein.dead-letters, which tenants share. A read at recorded pace
+	// may last as long as its run did, so there are many; further calls are refused with Retry-After.
 	rawReaders = 32
 	// rawKept is how many clients are kept for the next reads.
 	rawKept = 8
@@ -228,7 +228,7 @@ func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What lies below was fetched before the client was told to go on elsewhere, or on the way.
+		// Lower offsets were fetched before the client was moved to another offset.
 		if last := records[len(records)-1].Offset; last >= next {
 			r.batch, r.from, r.to = records, r.to, last+1
 			return records, nil

@@ -53,16 +53,16 @@ type rawReplay struct {
 	runID string
 }
 
-// replayRun is one run that is given back.
+// replayRun is a run of a replay.
 type replayRun struct {
 	*fold.Run
-	// steady: every event of the run is folded, so that one needs not know those before it.
+	// steady: every event of the run is folded, so that each can be returned without reading those before it.
 	steady bool
-	// cut: it is not steady and its first records are not there, so that nothing can be told.
+	// cut: it is not steady and its first records have expired, so that outcomes are not known.
 	cut bool
 }
 
-// replayed is one record that is given back.
+// replayed is one record of a replay.
 type replayed struct {
 	position record.Position
 	runID    string
@@ -236,10 +236,10 @@ func (rp *rawReplay) gone(raw *rawRead, ranges [][2]int64) error {
 	if at := raw.earliest(ranges); at >= 0 {
 		earliest := record.Position{Partition: raw.partition, Offset: at}
 		r.extensions = map[string]any{"earliest": earliest}
-		r.detail = fmt.Sprintf("the first of these raw events are gone: they are older than skein.events keeps them. What is left begins at %s: ask for it with from=%s", earliest, earliest)
+		r.detail = fmt.Sprintf("the first of these raw events are gone: they are older than the retention of skein.events. The rest begins at %s: request it with from=%s", earliest, earliest)
 		for _, run := range rp.wanted {
 			if !run.steady {
-				r.detail += " and all=true, as without the first ones repeats cannot be told"
+				r.detail += " and all=true, as repeats cannot be recognised without the first ones"
 				break
 			}
 		}
@@ -343,7 +343,7 @@ func (rp *rawReplay) Begin(*fold.Run, *fold.Decoded, *agui.RunAgentInput) (*comp
 	return compact.New(nil, nil), nil
 }
 
-// stream ends an answer whose first bytes are out. What fails now can only be told by breaking off.
+// stream ends a response whose first bytes were sent. A failure can only be reported by cutting the response off.
 func (c *call) stream(err error, out *replayWriter) error {
 	if err == nil {
 		err = out.flush()

@@ -18,9 +18,9 @@ type restored struct {
 	// run is the row that was restored: a newer one than was asked with where the run is open
 	// and went on meanwhile.
 	run store.Run
-	// inputMessages are the run's own part of its input's.
+	// inputMessages are the messages of the run's input that its record has itself.
 	inputMessages []agui.Message
-	// own are the messages that each run told of itself whose contents are in the history.
+	// own are the messages in the records of all runs whose contents are in the history.
 	own map[string][]agui.Message
 	// badges are the run's own, and those of every run whose contents are in its history.
 	badges badges
@@ -139,8 +139,8 @@ func (c *call) recordOf(row store.Run) (*record.Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
-	// The offset is all that leads here. A topic that was made anew has another run at it, perhaps
-	// another tenant's: that must not get out.
+	// The offset alone leads here. In a topic that was created again it may be another run's, perhaps
+	// another tenant's, which must not be returned.
 	if r.Tenant != c.tenant || r.ThreadID != row.ThreadID || r.RunID != row.RunID || r.Status != row.Status {
 		return nil, fmt.Errorf("%w: the record at %d:%d is not that of run %q", errBroken, row.Raw.Partition, row.Version, row.RunID)
 	}

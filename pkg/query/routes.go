@@ -76,7 +76,7 @@ func describe(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache")
-	// An error here is the caller's connection: nobody is left to tell.
+	// An error here is the caller's connection, so it cannot be reported to the caller.
 	_, _ = w.Write(schemas.OpenAPI)
 }
 

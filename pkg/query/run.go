@@ -22,7 +22,7 @@ type runAnswer struct {
 	Rewrote []string `json:"rewrote,omitempty"`
 
 	Status record.Status `json:"status"`
-	// Agent is who produced the run, Labels are what its platform says of it; absent where nobody says.
+	// Agent is the producer of the run, Labels are its labels; absent if no record has them.
 	Agent     string            `json:"agent,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	StartedAt time.Time         `json:"startedAt"`
@@ -42,9 +42,9 @@ type runAnswer struct {
 	Raw          record.Raw   `json:"raw"`
 	InputSHA256  string       `json:"inputSha256,omitempty"`
 	FoldVersion  int          `json:"foldVersion"`
-	// Refolds is how many times the history at the run's end was told anew: who has kept it from before has another.
+	// Refolds is how many times newer rules of the fold changed the history at the run's end: older copies are superseded.
 	Refolds int `json:"refolds,omitempty"`
-	// Record is where the run's record lies in skein.runs.
+	// Record is the position of the run's record in skein.runs.
 	Record record.Position `json:"record"`
 
 	badges

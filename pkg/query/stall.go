@@ -19,11 +19,11 @@ type stallWriter struct {
 	ending bool // the deadline is the last one: no write moves it
 }
 
-// stallPart is how much of an answer a caller has to take in the time of a stall. It is less than what the system buffers of a connection, so
-// a caller makes progress for as long as it reads at all.
+// stallPart is how much of a response a caller must read within the stall timeout. It is less than the system buffers per connection, so
+// that a caller that reads at all makes progress.
 const stallPart = 64 << 10
 
-// impatient aborts a handler's answers that nobody reads. It comes before compression.
+// impatient aborts responses whose caller does not read. It wraps the handler before compression.
 func (s *Service) impatient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sw := &stallWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: s.cfg.Stall}

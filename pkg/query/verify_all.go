@@ -12,11 +12,11 @@ import (
 	"github.com/skeinhq/skein/pkg/verify"
 )
 
-// verifyEvery is the time between two lines that say how far the proof of all runs is.
+// verifyEvery is the time between two progress lines of the proof of all runs.
 const verifyEvery = time.Second
 
-// verifyProgress says how far the proof of all runs is, in thousandths of the raw records that are read: how many others' there are
-// is nobody's business.
+// verifyProgress is the progress of the proof of all runs, in thousandths of the raw records to read: their number would disclose
+// how many other tenants have.
 type verifyProgress struct {
 	Progress progressAnswer `json:"progress"`
 }

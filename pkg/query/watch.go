@@ -10,8 +10,8 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// watch follows how far the index is for those who wait for it: it looks once for all who wait of a tenant, one tenant after another, so
-// that the store has one question of it at a time however many wait. It looks for as long as somebody waits.
+// watch polls the index's progress for waiting requests: once for all requests of a tenant, and one tenant after another, so that the store
+// has one query of it at a time, however many requests wait. It polls only while a request waits.
 type watch struct {
 	store store.Reader
 	poll  time.Duration
@@ -71,7 +71,7 @@ func (w *watch) next(ctx context.Context, tenant string, since map[int32]int64, 
 	return t.to, t.err
 }
 
-// run looks until nobody waits.
+// run polls until no request waits.
 func (w *watch) run() {
 	for {
 		time.Sleep(w.poll)

@@ -187,7 +187,7 @@ func (c *catchUp) expire() {
 	c.giveBack()
 }
 
-// end gives back the slot, the place and the client. A later read begins anew where the reader is.
+// end releases the slot, the place and the client. A later read starts again at the reader's offset.
 func (c *catchUp) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

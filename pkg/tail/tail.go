@@ -303,7 +303,7 @@ func (t *Tail) take(f kgo.FetchTopicPartition) {
 		return
 	}
 	if err := f.Err; err != nil {
-		if errors.Is(err, kerr.OffsetOutOfRange) { // deleted by retention, or the topic was made anew
+		if errors.Is(err, kerr.OffsetOutOfRange) { // deleted by retention, or the topic was created again
 			err = fmt.Errorf("%w: %w", ErrGone, err)
 		}
 		t.cfg.Logger.Warn("stopped following a partition", "topic", t.topic, "partition", p.id, "error", err)

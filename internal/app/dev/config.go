@@ -42,12 +42,12 @@ type Config struct {
 	// CORS says which web pages may call; not every one.
 	CORS   app.CORS
 	Logger *slog.Logger
-	// Draining is told, where Wait stops, how many requests are still under way; Wait lets them end
-	// for a while. May be nil.
+	// Draining is called when Wait stops, with the number of requests under way, for which Wait waits
+	// a while. It may be nil.
 	Draining func(requests int)
 }
 
-// DefaultConfig returns what "skein dev" uses unless told otherwise.
+// DefaultConfig returns what "skein dev" uses by default.
 func DefaultConfig() Config {
 	return Config{
 		Data:        ".skein",

@@ -75,8 +75,8 @@ func (s *Server) client(name string) kafka.Config {
 	return cfg
 }
 
-// openStore opens the index. Where there is none, the indexer's group forgets how far it was, so
-// that the index is read anew out of skein.runs, and not only from there on.
+// openStore opens the index. If there is none, it resets the offsets of the indexer's group, so that
+// the index is rebuilt from the beginning of skein.runs.
 func (s *Server) openStore(ctx context.Context) error {
 	path := filepath.Join(s.folder.in(indexName), "lineage.sqlite")
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

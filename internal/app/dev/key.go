@@ -28,7 +28,7 @@ func (s *Server) authenticator() (tenant.Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The hash is written anew each time: an old one may be of a key that was deleted.
+	// The hash is rewritten each time: the old one may belong to a key that was deleted.
 	hashes := s.folder.in(hashesName)
 	if err := os.Remove(hashes); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("writing API key: %w", err)

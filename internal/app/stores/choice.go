@@ -106,7 +106,7 @@ func (c *Choice) openClickHouse(ctx context.Context, logger *slog.Logger) (Store
 	if err != nil {
 		return nil, err
 	}
-	// The driver logs, as errors, what it also returns: whoever has asked decides what to say of it.
+	// The driver logs errors that it also returns; the caller decides what to log.
 	if logger.Enabled(ctx, slog.LevelDebug) {
 		o.Logger = logger
 	}
