@@ -61,6 +61,10 @@ func publishAs(t *testing.T, header []string, address, thread, run string, input
 	}
 	var b strings.Builder
 	for _, e := range events {
+		if text, ok := e.(json.RawMessage); ok { // as it is
+			b.Write(append(text, '\n'))
+			continue
+		}
 		b.WriteString(marshal(t, e) + "\n")
 	}
 	send(t, http.MethodPost, base+"/events", "application/x-ndjson", b.String(), header...)
@@ -281,6 +285,19 @@ func (p *tab) calm(address string) {
 			p.t.Errorf("the page asked for %s", r)
 		}
 	}
+	p.faults, p.requests = nil, nil
+}
+
+// visit goes to another place of the page, as a link does.
+func (p *tab) visit(query string) {
+	p.t.Helper()
+	p.run(chromedp.Evaluate("history.pushState(null, '', "+marshal(p.t, query)+"); dispatchEvent(new PopStateEvent('popstate'))", nil))
+}
+
+// click clicks what has this text, once it is there, in one step: what is there may be drawn anew.
+func (p *tab) click(selector, text string) {
+	p.t.Helper()
+	p.until(`((b) => b && (b.click(), true))([...document.querySelectorAll(` + marshal(p.t, selector) + `)].find((b) => (b.ariaLabel ?? b.textContent).trim().startsWith(` + marshal(p.t, text) + `)))`)
 }
 
 // axe is the checker of accessibility, which make web installs.
@@ -299,6 +316,44 @@ func (p *tab) accessible() {
 	p.run(chromedp.Evaluate(string(script), nil))
 	for _, v := range eval[[]string](p, `axe.run({resultTypes: ["violations"]}).then((r) => r.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map((n) => "  " + n.html.slice(0, 200) + " " + (n.any[0]?.message ?? n.all[0]?.message ?? n.none[0]?.message ?? "")).join("\n")))`) {
 		p.t.Errorf("axe: %s", v)
+	}
+}
+
+// legible fails the test where text stands out from what is behind it by less than 4.5 to 1, or 3 to 1 where it is large. Unlike axe it judges
+// text in drawings, and text that is hidden from screen readers.
+func (p *tab) legible() {
+	p.t.Helper()
+	for _, bad := range eval[[]string](p, `(() => {
+		const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+		canvas.canvas.width = canvas.canvas.height = 1;
+		const over = (colours) => {
+			canvas.globalAlpha = 1;
+			canvas.fillStyle = "white";
+			canvas.fillRect(0, 0, 1, 1);
+			for (const [colour, alpha] of colours) { canvas.globalAlpha = alpha; canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+			const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+			return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+		};
+		const found = new Map(), walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+		for (let node; (node = walk.nextNode()); ) {
+			const of = node.parentElement, style = getComputedStyle(of);
+			if (!node.textContent.trim() || of.closest(".sr, dialog:not([open]), option") || style.visibility !== "visible" || !of.getClientRects().length) continue;
+			let alpha = 1;
+			const behind = [];
+			for (let e = of; e; e = e.parentElement) {
+				const s = getComputedStyle(e);
+				alpha *= Number(s.opacity);
+				behind.unshift([s.backgroundColor, 1]);
+			}
+			if (alpha === 0) continue;
+			const ink = of instanceof SVGElement ? style.fill : style.color;
+			const a = over(behind), b = over([...behind, [ink, alpha]]);
+			const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), size = parseFloat(style.fontSize);
+			if (ratio < (size >= 24 || (size >= 18.66 && style.fontWeight >= 700) ? 3 : 4.5)) found.set(of.tagName + "." + of.getAttribute("class"), ratio.toFixed(2) + " " + node.textContent.trim().slice(0, 40));
+		}
+		return [...found].map(([where, what]) => where + ": " + what);
+	})()`) {
+		p.t.Errorf("contrast: %s", bad)
 	}
 }
 

@@ -140,8 +140,7 @@ func TestPage_StateIsTheServers(t *testing.T) {
 		positions = append(positions, rng.IntN(total+1))
 	}
 	for _, at := range positions {
-		// The page reads the position of a tab's address when its history moves.
-		p.run(chromedp.Evaluate(fmt.Sprintf(`history.pushState(null, "", "?thread=%s&at=%d"); dispatchEvent(new PopStateEvent("popstate"))`, thread, at), nil))
+		p.visit(fmt.Sprintf("?thread=%s&at=%d", thread, at))
 		p.until(fmt.Sprintf(`document.querySelector("#state")?.dataset.n === "%d"`, at))
 		p.run(chromedp.Evaluate(`for (let k = 0; k < 6; k++) document.querySelectorAll("#state .fold-tree[aria-expanded=false]").forEach((b) => b.click())`, nil))
 		got := eval[any](p, `(() => {

@@ -1,17 +1,22 @@
 package page_test
 
 import (
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
 )
 
 // TestPage_Pictures opens every view, light and dark, wide and as on a phone, and takes its picture (SKEIN_TEST_PICTURES says where).
-// No view may raise an error, ask another host, be wider than its screen, or have a fault that axe finds.
+// No view may raise an error, ask another host, be wider than its screen, have a fault that axe finds, or text that is hard to tell from what is behind it.
 func TestPage_Pictures(t *testing.T) {
 	address := toured.address(t)
 	b := newBrowser(t)
 	folder := artefacts(t)
+	tabs := map[string]*tab{} // one for each screen: its views come one after another
 	trip := func(more string) string { return "/?thread=trip-planner" + more }
 	for _, view := range []struct {
 		name, path, ready string
@@ -24,9 +29,9 @@ func TestPage_Pictures(t *testing.T) {
 		{"threads-light", "/", "[data-row]", 1440, 900, false, ""},
 		{"threads-dark", "/", "[data-row]", 1440, 900, true, ""},
 		{"threads-filter-wrong", "/?q=" + url.QueryEscape("stats:error"), ".reads .bad", 1440, 900, false, ""},
-		{"threads-none", "/?q=nothing-like-it", ".empty h2", 1440, 900, false, ""},
-		{"runs-found", "/?q=" + url.QueryEscape("rewrote:regeneration"), "[data-row]", 1440, 900, false, ""},
-		{"runs-none-dark", "/?q=" + url.QueryEscape(`words:"no such words"`), ".empty h2", 1440, 900, true, ""},
+		{"threads-none", "/?q=" + url.QueryEscape("agent:travel-desk nothing-like-it"), ".empty .btn .faint", 1440, 900, false, ""},
+		{"threads-found", "/?q=" + url.QueryEscape("rewrote:regeneration"), "[data-row]", 1440, 900, false, ""},
+		{"threads-none-dark", "/?q=" + url.QueryEscape(`words:"no such words"`), ".empty h2", 1440, 900, true, ""},
 		{"threads-phone", "/", "[data-row]", 390, 844, false, ""},
 		{"thread-light", trip("&run=ask"), ".msg", 1440, 900, false, ""},
 		{"thread-scrub", trip("&run=ask&at=16"), ".msg.now, .note", 1440, 900, false, ""},
@@ -38,6 +43,10 @@ func TestPage_Pictures(t *testing.T) {
 		{"thread-lanes", trip("&run=ask&lanes=3"), ".msg", 1440, 900, false, ""},
 		{"thread-fan", trip("&run=again-1&bundle=again-1"), ".msg", 1440, 900, false, ""},
 		{"thread-1024", trip("&run=ask"), ".msg", 1024, 768, false, ""},
+		{"thread-large", "/?thread=expenses-may&run=receipts", ".att", 1440, 900, false, ""},
+		{"thread-trimmed", "/?thread=expenses-may&run=sum", ".later.left", 1440, 900, false, ""},
+		{"thread-subagents-dark", "/?thread=research-heat-pumps&run=report&zoom=timeline", ".bar-row", 1440, 900, true, ""},
+		{"thread-phone-actions", trip("&run=now"), ".msg", 390, 844, false, `[aria-label="Actions"]`},
 		{"thread-phone-run", trip("&run=ask"), ".msg", 390, 844, false, ""},
 		{"thread-phone-branches", trip("&run=ask&pane=graph"), ".grow-row", 390, 844, false, ""},
 		{"thread-phone-state", trip("&run=ask&pane=state"), ".tree", 390, 844, true, ""},
@@ -50,7 +59,14 @@ func TestPage_Pictures(t *testing.T) {
 		{"compare-phone", trip("&run=no&compare=yes"), ".pair", 390, 844, false, ""},
 	} {
 		t.Run(view.name, func(t *testing.T) {
-			p := b.tab(address+view.path, view.width, view.height, view.dark)
+			screen := fmt.Sprint(view.width, view.dark)
+			p := tabs[screen]
+			if p == nil {
+				p = b.tab(address+view.path, view.width, view.height, view.dark)
+				tabs[screen] = p
+			} else {
+				p.run(page.BringToFront(), chromedp.Navigate(address+view.path)) // one that is hidden draws nothing
+			}
 			p.t = t
 			p.wait(view.ready)
 			p.until("!document.body.innerText.includes('Reading')")
@@ -62,6 +78,7 @@ func TestPage_Pictures(t *testing.T) {
 				t.Errorf("the view is %d wide on a screen of %d", wide, view.width)
 			}
 			p.accessible()
+			p.legible()
 			p.calm(address)
 		})
 	}

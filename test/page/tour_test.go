@@ -1,9 +1,13 @@
 package page_test
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -152,4 +156,45 @@ func tour(t *testing.T, address string) {
 	at = time.Now().Add(-20 * time.Second).UnixMilli()
 	run("now", "again-0", "And what did the archive say of May?", say("now", "It says")[:2], nil)
 	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 31 })
+	expenses(t, address, at)
+}
+
+// bigEvent is an event that JSON.parse and an encoder would write in another way; its é is two bytes.
+const bigEvent = `{"type": "CUSTOM", "name": "receipt", "value": {"id": 12345678901234567890, "total": 1.50, "shop": "Café", "2": "b", "1": "a"}, "timestamp": %d}`
+
+// picture is base64 as an agent has it of a file of 1,500 bytes.
+var picture = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("\x89PNG\r\n\x1a\n\x00\x00\xffIHDR"), 100))
+
+// expenses plays a thread with contents that are large: a picture inside of a message, a long result, a history that a later run leaves out.
+func expenses(t *testing.T, address string, at int64) {
+	t.Helper()
+	const thread = "expenses-may"
+	by := []string{"Skein-Agent", "expense-desk", "Skein-Label-Env", "prod", "Skein-Label-User", "u-087"}
+	ask := object{"id": "u1", "role": "user", "content": []object{{"type": "text", "text": "What did we spend on the train?"}, {"type": "binary", "mimeType": "image/png", "data": picture}}}
+	var lines strings.Builder
+	for n := range 900 {
+		fmt.Fprintf(&lines, "%d. 2026-05-%02d, SNCF, seat %d, 39.00 €\n", n+1, n%31+1, n%90+1)
+	}
+	started := func(id string) object {
+		return object{"type": "RUN_STARTED", "threadId": thread, "runId": id, "timestamp": at}
+	}
+	input := func(id string, messages ...object) object {
+		return object{"threadId": thread, "runId": id, "messages": messages, "state": object{"receipt": picture}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
+	}
+	publishAs(t, by, address, thread, "receipts", input("receipts", ask), started("receipts"),
+		object{"type": "REASONING_MESSAGE_CHUNK", "messageId": "think", "delta": "The receipt is of SNCF. I look the others up.", "timestamp": at + 200},
+		json.RawMessage(fmt.Sprintf(bigEvent, at+250)),
+		object{"type": "TOOL_CALL_START", "toolCallId": "c1", "toolCallName": "find_receipts", "timestamp": at + 300}, object{"type": "TOOL_CALL_ARGS", "toolCallId": "c1", "delta": `{"shop":"SNCF"}`, "timestamp": at + 320}, object{"type": "TOOL_CALL_END", "toolCallId": "c1", "timestamp": at + 340},
+		object{"type": "TOOL_CALL_RESULT", "messageId": "t1", "toolCallId": "c1", "role": "tool", "content": marshal(t, object{"list": lines.String(), "scan": picture}), "timestamp": at + 900},
+		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": "a1", "role": "assistant", "delta": "900 seats of 39.00 €:\n\n" + lines.String(), "timestamp": at + 1400},
+		object{"type": "RUN_FINISHED", "threadId": thread, "runId": "receipts", "timestamp": at + 1500})
+	at += 60_000
+	// It goes on from a summary.
+	publishAs(t, by, address, thread, "sum", object{"threadId": thread, "runId": "sum", "parentRunId": "receipts", "messages": []object{{"id": "s", "role": "system", "content": "So far: 900 seats of 39.00 €."}, {"id": "u2", "role": "user", "content": "And in all?"}}, "state": object{}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}, started("sum"),
+		object{"type": "MESSAGES_SNAPSHOT", "messages": []object{{"id": "s", "role": "system", "content": "So far: 900 seats of 39.00 €."}, {"id": "u2", "role": "user", "content": "And in all?"}}, "timestamp": at + 100},
+		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": "a2", "role": "assistant", "delta": "35,100.00 €.", "timestamp": at + 700},
+		object{"type": "RUN_FINISHED", "threadId": thread, "runId": "sum", "timestamp": at + 800})
+	get(t, address+"/v1/threads/"+thread+"/lineage", func(l struct{ Runs []struct{ Status string } }) bool {
+		return len(l.Runs) == 2 && l.Runs[1].Status == "finished"
+	})
 }

@@ -67,7 +67,7 @@ export function drawing(lineage: Lineage, open: Set<string>, selected: string, a
       const title = named.length ? named.map((r) => r.title).join(", ") : row.kind === "fan" && first ? `“${titleOf(first)}”` : `${row.runId} to ${row.lastRunId ?? row.runId}`;
       lines.push({
         ...base, key: `row:${row.runId}`, kind: row.kind, runs, edges: edges[n] ?? [], title, quiet: true, how: "", waits: false,
-        badges: shown(row.badges ?? []), names: named.map((r) => `${r.word}: ${r.title}`).join("\n"), tip: false, spawn: false,
+        badges: shown(counted(runs.flatMap((r) => badgesOf(r, all, lineage.spawns)))), names: named.map((r) => `${r.word}: ${r.title}`).join("\n"), tip: false, spawn: false,
       });
       return;
     }
@@ -89,6 +89,13 @@ export function drawing(lineage: Lineage, open: Set<string>, selected: string, a
     });
   });
   return { lines };
+}
+
+/** Badges of several runs, each once with how many have it. */
+function counted(badges: Badge[]): Badge[] {
+  const out = new Map<string, Badge>();
+  for (const { name } of badges) out.set(name, { name, count: (out.get(name)?.count ?? 0) + 1 });
+  return [...out.values()];
 }
 
 /** The badges that a row has room for; the head of the run has all. */

@@ -70,7 +70,6 @@ export interface Row {
   waiting?: number;
   failed?: number;
   tip?: boolean;
-  badges?: Badge[];
 }
 
 export interface LineageRun {
