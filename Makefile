@@ -46,7 +46,7 @@ pictures: build ## take pictures of all views of the page, by Chromium, and of w
 run: build ## start all stages on one folder (.skein), play example conversations, stay up until Ctrl-C
 	@bin/skein demo
 
-# The commands that tests start are built once, and found there. Two groups run side by side, as each waits a good part of its time, on one
+# The commands that tests start are built once, and found there. "make lint" vets, so tests do not. Two groups run side by side, as each waits a good part of its time, on one
 # Kafka; what measures time runs alone.
 test: export SKEIN_TEST_BIN := $(CURDIR)/bin
 test: export SKEIN_TEST_SKIPPED := $(CURDIR)/.cache/skipped.txt
@@ -78,13 +78,14 @@ RERUN = $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-f
 
 .PHONY: test-race
 test-race:
-	$(call RERUN,$$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')) $$($(HAS_C) && echo $(RACE)) -p 2 -parallel 8 -timeout 15m -skip '$(HEAVY)'
+	$(call RERUN,$$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')) -vet=off $$($(HAS_C) && echo $(RACE)) -p 3 -parallel 8 -timeout 15m -skip '$(HEAVY)'
 
 .PHONY: test-beside
 test-beside:
-	go test -timeout 10m -skip CostsGrow $(SEQUENTIAL:%=./%)
-	go test -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
-	$(call RERUN,$$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')) -p 2 -timeout 15m
+	go test -vet=off -timeout 10m -skip CostsGrow $(patsubst %,./%,$(filter-out $(RANDOM_CRASHES),$(SEQUENTIAL)))
+	go test -vet=off -timeout 10m -skip CostsGrow ./$(RANDOM_CRASHES) -histories=15 -seed=$(TEST_SEED)
+	go test -vet=off -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
+	$(call RERUN,$$(go list ./... | grep -E '$(DRIVERS)' | grep -v -E '/test/(e2e|chaos|conformance)$$')) -vet=off -p 3 -timeout 15m
 	cd $(KIT) && go test -count=1 -timeout 15m -rapid.seed=$(TEST_SEED)
 	go test -v -count=1 -timeout 15m ./test/chaos -chaos.faults=12 -chaos.seed=$(TEST_SEED)
 	go test -v -count=1 -timeout 15m ./test/e2e
@@ -93,8 +94,14 @@ test-beside:
 faults: ## put each fault at every request of the compactor ("make test": at every fourth, from a random one on)
 	go test -v -count=1 -timeout 30m -run AFaultAtEachRequest ./pkg/compactor -faults.all
 
+.PHONY: laws
+laws: ## hold 400 random histories, with batches and crashes, of one partition to each of its laws ("make test": 15); SEED=n for the same again
+	go test -v -count=1 -timeout 2h -skip CostsGrow ./$(RANDOM_CRASHES) -histories=400 -seed=$(or $(SEED),0)
+
 # Packages of one goroutine. The race detector has nothing to find in them, and they take ten times as long with it.
 SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/timeline pkg/verify
+# One of them takes random histories, batches and crashes: 15 for each law in "make test", 400 in "make laws".
+RANDOM_CRASHES := pkg/compactor/partition
 # Tests of the compactor that run without it, too: they put the same scenario through many faults, or work in child processes and on megabytes.
 HEAVY := AFaultAtEachRequest|EndsWhereItsDiskIsFull|APartitionIsFetchedBesideLargeRecords
 # What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
@@ -165,11 +172,11 @@ mutants: conformance-setup ## put faults into the fold; the generated streams ha
 SEEDED = $(if $(SEED),-rapid.seed=$(SEED))
 .PHONY: conformance
 conformance: conformance-setup ## compare with the official AG-UI client: recordings, cases, 10,000 generated threads; SEED=n for the same again
-	cd $(KIT) && go test -count=1 -timeout 30m -rapid.checks=10000 $(SEEDED)
+	cd $(KIT) && go test -count=1 -timeout 30m -rapid.checks=10000 -variants.all $(SEEDED)
 
 .PHONY: conformance-long
 conformance-long: conformance-setup ## the same with 100,000 generated threads, for every night; SEED=n for the same again
-	cd $(KIT) && go test -count=1 -timeout 3h -rapid.checks=100000 -steps.all $(SEEDED)
+	cd $(KIT) && go test -count=1 -timeout 3h -rapid.checks=100000 -steps.all -variants.all $(SEEDED)
 
 .PHONY: conformance-update
 conformance-update: conformance-setup ## write expected results anew from the official client

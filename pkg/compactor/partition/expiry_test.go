@@ -74,7 +74,7 @@ func (s *sim) runsWritten() (runs, bytes int) {
 // memory than a few portions; a process that dies in between leaves the rest to the next one.
 func TestPartition_GivesUpManyRunsInPortions(t *testing.T) {
 	const portion = maxExpiryBytes/runOverhead + 1
-	for _, c := range []struct{ runs, until int }{{100_000, 10 * portion}, {5 * portion, 5 * portion}} {
+	for _, c := range []struct{ runs, until int }{{20 * portion, 10 * portion}, {5 * portion, 5 * portion}} {
 		s := newSim(t, nil)
 		s.manyRuns(c.runs)
 		s.silence(s.cfg.IdleLimit)
