@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -171,6 +172,7 @@ func analyticsOf(b *testing.B, total, parts int) {
 			return askOver(ctx, server.Addr+"/?"+url.Values{"database": {server.Database}}.Encode(), question)
 		})
 	})
+	longLineages(b, c, s, total, parts)
 	searches(b, c, s)
 	for _, name := range []string{"ends", "first_token", "violations", "deep_threads", "regenerations", "unused_branches", "returns"} {
 		text, err := os.ReadFile("../docs/questions/" + name + ".sql")
@@ -289,6 +291,35 @@ func searches(b *testing.B, c driver.Conn, s *clickhouse.Store) {
 	}
 }
 
+// longLineages measures the lineage of threads of 10,000 and of 100,000 runs, which lie in as many parts as the others.
+func longLineages(b *testing.B, c driver.Conn, s *clickhouse.Store, total, parts int) {
+	for _, n := range []int{10_000, 100_000} {
+		if n > total {
+			continue
+		}
+		thread := fmt.Sprintf("long-%d", n)
+		for p := range parts {
+			from, to := n*p/parts, n*(p+1)/parts
+			execute(b, c, fmt.Sprintf("INSERT INTO runs SELECT * REPLACE ('long' AS tenant, '%s' AS thread_id) FROM runs WHERE tenant != 'long' AND version >= %d AND version < %d", thread, from, to))
+		}
+		b.Run(fmt.Sprintf("lineage of %d runs", n), func(b *testing.B) {
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			measure(b, c, func(ctx context.Context) error {
+				runs, err := s.Lineage(ctx, "long", thread)
+				if err == nil && len(runs) != n {
+					err = fmt.Errorf("%d runs, want %d", len(runs), n)
+				}
+				runtime.ReadMemStats(&after)
+				runtime.KeepAlive(runs)
+				return err
+			})
+			b.ReportMetric(float64(after.HeapAlloc-min(before.HeapAlloc, after.HeapAlloc))/1e6, "MB-heap")
+		})
+	}
+}
+
 func tenRuns(n int, err error) error {
 	if err == nil && n != 10 {
 		return fmt.Errorf("%d runs, want 10", n)
@@ -305,12 +336,14 @@ func measure(b *testing.B, c driver.Conn, f func(context.Context) error) {
 		}
 		return n
 	}
-	before := read()
+	before, server, own := read(), serverCPU(b, c), cpu(b)
 	for b.Loop() {
 		if err := f(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
+	own = cpu(b) - own // before the server is asked again
+	b.ReportMetric((serverCPU(b, c)-server+own.Seconds())*1000/float64(b.N), "CPU-ms/op")
 	b.ReportMetric((read()-before)/float64(b.N)/1e6, "MB-read/op")
 	b.ReportMetric(b.Elapsed().Seconds()*1000/float64(b.N), "ms/op")
 	b.ReportMetric(0, "ns/op")

@@ -79,6 +79,9 @@ func testPipeline(t *testing.T, e ends) {
 			p.indexer.AwaitReady()
 			// A static member has its partitions at once; any other waits until the dead one's session has timed out, after 10 s.
 			took := time.Since(restarted)
+			if n := p.indexer.Metrics(t)["skein_indexer_partitions"]; n != partitions {
+				t.Errorf("the indexer that was started again has %v partitions of %d", n, partitions)
+			}
 			t.Logf("the indexer that was started again had its partitions after %v", took)
 			if took > 8*time.Second {
 				t.Errorf("the indexer that was started again had its partitions after %v", took)
