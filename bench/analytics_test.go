@@ -300,7 +300,7 @@ func longLineages(b *testing.B, c driver.Conn, s *clickhouse.Store, total, parts
 		thread := fmt.Sprintf("long-%d", n)
 		for p := range parts {
 			from, to := n*p/parts, n*(p+1)/parts
-			execute(b, c, fmt.Sprintf("INSERT INTO runs SELECT * REPLACE ('long' AS tenant, '%s' AS thread_id) FROM runs WHERE tenant != 'long' AND version >= %d AND version < %d", thread, from, to))
+			execute(b, c, fmt.Sprintf("INSERT INTO runs SELECT * REPLACE ('long' AS tenant, '%s' AS thread_id) FROM (SELECT * FROM runs WHERE tenant != 'long' AND version >= %d AND version < %d)", thread, from, to))
 		}
 		b.Run(fmt.Sprintf("lineage of %d runs", n), func(b *testing.B) {
 			var before, after runtime.MemStats

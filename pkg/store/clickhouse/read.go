@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"time"
 
@@ -33,41 +34,82 @@ func (s *Store) Thread(ctx context.Context, tenant, thread string) ([]store.Run,
 
 // Lineage implements store.Reader. Of a thread that has a row from before there were heads, it reads the records.
 func (s *Store) Lineage(ctx context.Context, tenant, thread string) ([]store.Run, error) {
-	var runs []store.Run
+	var decoded []*headChunk
+	var decoding errgroup.Group
+	decoding.SetLimit(runtime.GOMAXPROCS(0))
+	chunk := &headChunk{}
+	handOver := func() {
+		c := chunk
+		decoded, chunk = append(decoded, c), &headChunk{}
+		decoding.Go(func() error { return c.decode(tenant, thread) })
+	}
 	old := false
 	err := s.each(ctx, selectLineage, named{"tenant": tenant, "thread": thread}, func(scan scan) error {
-		var run, text string
-		var version uint64
-		if err := scan(&run, &version, &text); err != nil {
+		var h headRow
+		if err := scan(&h.run, &h.version, &h.text); err != nil {
 			return err
 		}
-		if old = old || text == ""; old {
+		if old = old || h.text == ""; old {
 			return nil
 		}
-		if err := store.Metered(ctx, store.RowBytes, len(text)); err != nil {
-			return err
+		if chunk.rows = append(chunk.rows, h); len(chunk.rows) == headsAtOnce {
+			handOver()
 		}
-		r, err := store.DecodeHead([]byte(text))
-		if err != nil {
-			return err
-		}
-		r.Tenant, r.ThreadID, r.RunID, r.Version = tenant, thread, run, int64(version)
-		runs = append(runs, r)
-		return nil
+		return store.Metered(ctx, store.RowBytes, len(h.text))
 	})
-	if err != nil {
+	handOver()
+	if err := errors.Join(err, decoding.Wait()); err != nil {
 		return nil, fmt.Errorf("reading lineage: %w", err)
 	}
 	if old {
 		return s.Thread(ctx, tenant, thread)
 	}
-	if len(runs) == 0 {
+	var sorted []*store.Run // runs are large, and would be moved many times
+	for _, c := range decoded {
+		for i := range c.runs {
+			sorted = append(sorted, &c.runs[i])
+		}
+	}
+	if len(sorted) == 0 {
 		return nil, store.ErrNotFound
 	}
-	slices.SortFunc(runs, func(a, b store.Run) int {
+	slices.SortFunc(sorted, func(a, b *store.Run) int {
 		return cmp.Or(cmp.Compare(a.Raw.First, b.Raw.First), cmp.Compare(a.RunID, b.RunID))
 	})
+	runs := make([]store.Run, len(sorted))
+	for i, r := range sorted {
+		runs[i] = *r
+	}
 	return runs, nil
+}
+
+// headsAtOnce is how many heads are decoded while the next ones are read: decoding takes longer than reading.
+const headsAtOnce = 1000
+
+// headRow is a row of lineage.sql.
+type headRow struct {
+	run, text string
+	version   uint64
+}
+
+// headChunk is some rows, and then their runs.
+type headChunk struct {
+	rows []headRow
+	runs []store.Run
+}
+
+func (c *headChunk) decode(tenant, thread string) error {
+	c.runs = make([]store.Run, 0, len(c.rows))
+	for _, h := range c.rows {
+		r, err := store.DecodeHead([]byte(h.text))
+		if err != nil {
+			return err
+		}
+		r.Tenant, r.ThreadID, r.RunID, r.Version = tenant, thread, h.run, int64(h.version)
+		c.runs = append(c.runs, r)
+	}
+	c.rows = nil // the texts are as large as the runs
+	return nil
 }
 
 // Run implements store.Reader.
