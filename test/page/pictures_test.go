@@ -43,7 +43,6 @@ func TestPage_Pictures(t *testing.T) {
 		{"thread-lanes", trip("&run=ask&lanes=3"), ".msg", 1440, 900, false, ""},
 		{"thread-fan", trip("&run=again-1&bundle=again-1"), ".msg", 1440, 900, false, ""},
 		{"thread-1024", trip("&run=ask"), ".msg", 1024, 768, false, ""},
-		{"thread-large", "/?thread=expenses-may&run=receipts", ".att", 1440, 900, false, ""},
 		{"thread-trimmed", "/?thread=expenses-may&run=sum", ".later.left", 1440, 900, false, ""},
 		{"thread-subagents-dark", "/?thread=research-heat-pumps&run=report&zoom=timeline", ".bar-row", 1440, 900, true, ""},
 		{"thread-phone-actions", trip("&run=now"), ".msg", 390, 844, false, `[aria-label="Actions"]`},
@@ -69,7 +68,7 @@ func TestPage_Pictures(t *testing.T) {
 			}
 			p.t = t
 			p.wait(view.ready)
-			p.until("!document.body.innerText.includes('Reading')")
+			p.until("!document.body.innerText.includes('Reading') && ![...document.querySelectorAll('[data-row] .rn')].some((n) => n.textContent === '–')")
 			if view.click != "" {
 				p.until("(document.querySelector(" + marshal(t, view.click) + ")?.click(), true)") // in one step: what is there may be drawn anew
 			}

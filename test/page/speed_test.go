@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -39,6 +41,12 @@ func TestPage_IsQuick(t *testing.T) {
 			object{"type": "TEXT_MESSAGE_START", "messageId": fmt.Sprint("m", n), "role": "assistant"}, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": fmt.Sprint("m", n), "delta": "Words."},
 			object{"type": "TEXT_MESSAGE_END", "messageId": fmt.Sprint("m", n)}, object{"type": "RUN_FINISHED", "threadId": "long", "runId": fmt.Sprint("r", n)})
 	}
+	// More threads than the list reads at once, the latest last by id.
+	const threads = 300
+	for n := range threads {
+		id, at := fmt.Sprintf("short-%03d", n), time.Now().Add(time.Duration(n-threads)*time.Minute).UnixMilli()
+		publish(t, address, id, "r", nil, object{"type": "RUN_STARTED", "threadId": id, "runId": "r", "timestamp": at}, object{"type": "RUN_FINISHED", "threadId": id, "runId": "r", "timestamp": at + 1000})
+	}
 	many := func(thread string, n int) {
 		events := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"}, object{"type": "STATE_SNAPSHOT", "snapshot": object{"n": 0}}}
 		for k := 0; len(events) < n-1; k++ {
@@ -59,19 +67,37 @@ func TestPage_IsQuick(t *testing.T) {
 	many("events-5000", 5000)
 	get(t, address+"/v1/threads/long/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 200 })
 	b := newBrowser(t)
-	warm := b.tab(address+"/", 1440, 900, false)
-	warm.wait("[data-row]")
+	list := b.tab(address+"/", 1440, 900, false)
+	list.wait("[data-row]")
 
 	timed := func(what, path, ready string, bound time.Duration) *tab {
 		return b.timed(what, address+path, ready, bound)
 	}
 	timed("first view of a thread of 200 runs", "/?thread=long", `document.querySelector(".grow-row") && document.querySelector(".msg")`, time.Second)
 	p := timed("opening a run of 36,000 events", "/?thread=events-36000", `document.querySelector(".msg")`, 2*time.Second)
+	reads := func() (n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, r := range p.requests {
+			if strings.Contains(r, "/state?") {
+				n++
+			}
+		}
+		return n
+	}
+	p.until(`document.querySelector(".track")?.getAttribute("aria-valuemax") === "36000"`)
 	began := time.Now()
-	p.until(`document.querySelector(".track")?.getAttribute("aria-valuemax") >= 35999`)
-	t.Logf("all of its events are there after another %v", time.Since(began).Round(time.Millisecond))
+	p.visit("?thread=events-36000&at=18000&zoom=raw")
+	p.until(`document.querySelector("#state")?.dataset.n === "18000" && document.querySelector(".list.raw .r[aria-current]")?.innerText.startsWith("18000")`)
+	t.Logf("an event in its middle is there after %v", time.Since(began).Round(time.Millisecond))
+	want := get(t, address+"/v1/threads/events-36000/runs/r/state?at=18000", func(s struct{ State struct{ N int } }) bool { return s.State.N > 0 })
+	p.shows("#state", fmt.Sprint("n ", want.State.N))
+	if n := reads(); n > 8 {
+		t.Errorf("looking at two places of a run of 36,000 events takes %d requests", n)
+	}
+	p.calm(address)
 
-	p = timed("opening a run of 5,000 events", "/?thread=events-5000", `document.querySelector(".track")?.getAttribute("aria-valuemax") >= 4999`, 2*time.Second)
+	p = timed("opening a run of 5,000 events", "/?thread=events-5000", `document.querySelector(".where")?.innerText.includes("time to scale")`, 2*time.Second)
 	frames := eval[float64](p, `new Promise((done) => {
 		const track = document.querySelector(".track"), box = track.getBoundingClientRect();
 		track.setPointerCapture = () => {};
@@ -93,6 +119,24 @@ func TestPage_IsQuick(t *testing.T) {
 		t.Errorf("scrubbing makes %.0f frames a second, want 30", frames)
 	}
 	p.calm(address)
+
+	// The list has the latest threads first, and reads on where one scrolls.
+	list.run(page.BringToFront())
+	if n := eval[int](list, `document.querySelector(".threads .virtual").offsetHeight / 48`); n > threads {
+		t.Errorf("the list has %d threads before anybody scrolls", n)
+	}
+	if ids := eval[[]string](list, `[...document.querySelectorAll("[data-row] code")].map((c) => c.textContent)`); !slices.Contains(ids, fmt.Sprintf("short-%03d", threads-1)) {
+		t.Errorf("the first threads of the list are %q, without the latest", ids)
+	}
+	list.until(`((s) => (s.scrollTop = s.scrollHeight, [...document.querySelectorAll("[data-row]")].some((r) => r.innerText.includes("short-000"))))(document.querySelector(".threads .scroll"))`)
+	list.mu.Lock()
+	for _, r := range list.requests {
+		if strings.Contains(r, "/v1/threads?") && !strings.Contains(r, "prefix=") {
+			t.Errorf("the list reads all threads: %s", r)
+		}
+	}
+	list.mu.Unlock()
+	list.calm(address)
 
 	// At rest: the time that the tab works in some seconds of nothing.
 	seconds := 2.0
