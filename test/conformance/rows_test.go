@@ -59,7 +59,7 @@ var documentedRows = []row{
 	{name: "a patch that moves the root into itself", event: onFailing(func(p *parting) bool {
 		return p.op["op"] == "move" && p.op["from"] == "" && p.op["path"] != ""
 	})},
-	{name: "names in `from` that are no members", event: onFailing(func(p *parting) bool {
+	{name: "names in `from` that are not members", event: onFailing(func(p *parting) bool {
 		_, left := p.source()
 		if len(left) > 0 {
 			return javaScriptNames[left[0]]
@@ -70,7 +70,7 @@ var documentedRows = []row{
 		steps := stepsOf(from)
 		return p.op["op"] == "move" && strings.HasPrefix(into, from+"/") && len(steps) > 0 && javaScriptNames[steps[len(steps)-1]]
 	})},
-	{name: "`from` of a `move` or `copy` to the root that is no place by RFC 6901", event: onFailing(func(p *parting) bool {
+	{name: "`from` of a `move` or `copy` to the root that RFC 6901 does not allow", event: onFailing(func(p *parting) bool {
 		at, left := p.source()
 		if p.op["path"] != "" || len(left) == 0 {
 			return false
@@ -84,11 +84,11 @@ var documentedRows = []row{
 		}
 		return false
 	})},
-	{name: "a patch that moves or copies to the root what is not there", event: onFailing(func(p *parting) bool {
+	{name: "a patch that moves or copies something that does not exist to the root", event: onFailing(func(p *parting) bool {
 		_, left := p.source()
 		return p.op["path"] == "" && len(left) > 0
 	})},
-	{name: "a `move` whose `path`, once the source is taken out of a list, leads into", event: onFailing(func(p *parting) bool {
+	{name: "a `move` whose `path`, after the source was removed from a list, leads into", event: onFailing(func(p *parting) bool {
 		_, left := p.source()
 		if p.op["op"] != "move" || p.op["path"] == "" || p.op["from"] == "" || len(left) > 0 {
 			return false
@@ -120,22 +120,22 @@ var documentedRows = []row{
 	{name: "`test` of an object that has a member `hasOwnProperty`", event: onOperation(func(p *parting) bool {
 		return p.op["op"] == "test" && hasMember(p.op["value"], "hasOwnProperty")
 	})},
-	{name: "a patch that makes an activity's content something else than an object", event: onFailing(func(p *parting) bool {
+	{name: "a patch that makes an activity's content anything other than an object", event: onFailing(func(p *parting) bool {
 		if p.value["type"] != string(agui.ActivityDelta) || p.op["path"] != "" {
 			return false
 		}
 		_, object := p.brought().(obj)
 		return !object
 	})},
-	{name: "a patch that makes the document more than 512 deep", event: onFailing(func(p *parting) bool {
+	{name: "a patch that makes the document more than 512 levels deep", event: onFailing(func(p *parting) bool {
 		path, _ := p.op["path"].(string)
 		return len(stepsOf(path))+depth(p.brought()) > agui.MaxDepth
 	})},
-	{name: "an event that is deeper than the table above has it", event: func(p *parting) (json.RawMessage, bool) {
+	{name: "an event deeper than the table above allows", event: func(p *parting) (json.RawMessage, bool) {
 		return nil, p.onlyForSkein() && depth(p.value) > agui.MaxDepth
 	}},
-	{name: "older forms that only Skein takes", event: olderForms},
-	{name: "a message without a role that is a string, or of an unknown role without an id", event: func(p *parting) (json.RawMessage, bool) {
+	{name: "older forms that only Skein accepts", event: olderForms},
+	{name: "in a snapshot or input: a message whose role is not a string, or of an unknown role without an id", event: func(p *parting) (json.RawMessage, bool) {
 		found := false
 		instead := p.with(func(event obj) {
 			in := event
@@ -149,13 +149,13 @@ var documentedRows = []row{
 		})
 		return instead, found
 	}},
-	{name: "a message of an unknown role with an id", values: func(_ conformance.Result, got foldedStream) int {
+	{name: "in a snapshot or input: a message of an unknown role with an id", values: func(_ conformance.Result, got foldedStream) int {
 		return bytes.Count(got.Messages, []byte(`"role":"critic"`))
 	}},
 	{name: "content parts of an unknown type", values: func(_ conformance.Result, got foldedStream) int {
 		return bytes.Count(got.Messages, []byte(`"hologram"`)) + bytes.Count(got.Messages, []byte(`"telepathy"`))
 	}},
-	{name: "members of messages, tool calls and content parts that the protocol does not describe", values: func(_ conformance.Result, got foldedStream) int {
+	{name: "members of messages, tool calls and content parts that the protocol does not define", values: func(_ conformance.Result, got foldedStream) int {
 		return bytes.Count(got.Messages, []byte(`"vendorField"`))
 	}},
 	{name: "an input on RUN_STARTED without `messages`", event: func(p *parting) (json.RawMessage, bool) {
@@ -167,7 +167,7 @@ var documentedRows = []row{
 			}
 		}), ok && !has && p.onlyForClient()
 	}},
-	{name: "in an input: what stands inside `tools` and `context`", event: func(p *parting) (json.RawMessage, bool) {
+	{name: "in an input: the contents of `tools` and `context`", event: func(p *parting) (json.RawMessage, bool) {
 		input, ok := p.value["input"].(obj)
 		if !ok || !p.onlyForClient() || input["tools"] == nil && input["context"] == nil && input["resume"] == nil {
 			return nil, false
@@ -185,7 +185,7 @@ var documentedRows = []row{
 		})
 		return instead, !bytes.Equal(instead, encode(p.value))
 	}},
-	{name: "`toolCalls` of a message that is no assistant's, with an entry that has no id", event: func(p *parting) (json.RawMessage, bool) {
+	{name: "`toolCalls` of a message that is not an assistant message, with an entry that has no id", event: func(p *parting) (json.RawMessage, bool) {
 		id := p.value["toolCallId"]
 		if p.value["subtype"] == "tool-call" {
 			id = p.value["entityId"]
@@ -207,7 +207,7 @@ var documentedRows = []row{
 		return true
 	}},
 	{name: sharedOverRuns},
-	{name: "activities among messages of one id", start: func(s *startParting) bool {
+	{name: "several activities between messages of one id", start: func(s *startParting) bool {
 		var called []agui.Message
 		if s.err != nil || json.Unmarshal(s.called.Messages, &called) != nil || len(lineage.InputMessages(s.parent.Messages)) == len(s.parent.Messages) {
 			return false
@@ -218,7 +218,7 @@ var documentedRows = []row{
 		s.got = history(s.t, conformance.Conversation(s.want))
 		return true
 	}},
-	{name: "`toolCalls` of an activity that a snapshot has put in several places", event: func(p *parting) (json.RawMessage, bool) {
+	{name: "`toolCalls` of an activity that a snapshot put at several positions", event: func(p *parting) (json.RawMessage, bool) {
 		places := map[any]int{}
 		for _, m := range p.messages() {
 			if calls, _ := m["toolCalls"].([]any); len(calls) > 0 && m["role"] == agui.RoleActivity {
@@ -245,16 +245,16 @@ var documentedRows = []row{
 }
 
 // sharedOverRuns is recognised by the chains.
-const sharedOverRuns = "one message that a snapshot has put in several places, over runs"
+const sharedOverRuns = "one message that a snapshot put at several positions, in later runs"
 
 // notDrawn are the rows that no generated stream meets, and why.
 var notDrawn = map[string]string{
 	"a patch whose `copy` operations copy more than 16 MiB":                    "it takes megabytes: pkg/compact has its tests",
-	"a snapshot that puts messages where their ids stand already":              "it takes megabytes: pkg/compact has its tests",
-	"events for messages that a snapshot has put in several places, once they": "it takes megabytes: pkg/compact has its tests",
+	"a snapshot that repeats message ids at several positions":                 "it takes megabytes: pkg/compact has its tests",
+	"events for messages that a snapshot put at several positions, after they": "it takes megabytes: pkg/compact has its tests",
 	"bytes that are not UTF-8":                                                 "jobs are JSON",
 	"order of the members":                                                     "Diff passes over it",
-	"an input on RUN_STARTED that names a message of the history":              "the chains repeat all of the history, on which both agree, and edit it beside the stream",
+	"an input on RUN_STARTED that contains a message of the history":           "the chains repeat all of the history, on which both agree, and edit it beside the stream",
 	"the `state` of an input on RUN_STARTED":                                   "the chains leave it out",
 }
 
@@ -546,11 +546,11 @@ func TestRows_AreThoseOfTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "\n## Differences to the client\n")
+	_, section, _ := strings.Cut(string(text), "\n## Differences from the client\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var cells []string
 	for _, line := range strings.Split(section, "\n") {
-		if cell, ok := strings.CutPrefix(line, "| "); ok && !strings.HasPrefix(cell, "what |") {
+		if cell, ok := strings.CutPrefix(line, "| "); ok && !strings.HasPrefix(cell, "case |") {
 			cell, _, _ = strings.Cut(cell, " | ")
 			cells = append(cells, cell)
 		}
