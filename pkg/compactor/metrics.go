@@ -65,7 +65,7 @@ func (m *Metrics) NameTenants(reg prometheus.Registerer, n int) {
 		usage.Measure{Name: "skein_compactor_tenant_runs_total", Help: "Runs whose final record was committed, of the largest tenants and of all others."},
 		usage.Measure{Name: "skein_compactor_tenant_dead_letters_total", Help: "Records sent to dead letters whose key names a tenant, of the largest tenants and of all others."})
 	m.tenantOpenRuns = usage.NewGauge(n, usage.Measure{Name: "skein_compactor_tenant_open_runs", Help: "Open and expired runs, as the quota open_runs counts them, of the largest tenants and of all others."})
-	m.tenantOpenRunBytes = usage.NewGauge(n, usage.Measure{Name: "skein_compactor_tenant_open_run_bytes", Help: "Memory that open runs hold, of the largest tenants and of all others."})
+	m.tenantOpenRunBytes = usage.NewGauge(n, usage.Measure{Name: "skein_compactor_tenant_open_run_bytes", Help: "Memory of open runs, of the largest tenants and of all others."})
 	reg.MustRegister(m.tenants, m.tenantOpenRuns, m.tenantOpenRunBytes)
 }
 
@@ -120,33 +120,33 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	reg.MustRegister(stops.Gauge(sub))
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: ns, Subsystem: sub, Name: "lag_seconds",
-		Help: "Age of the oldest event that was read and is not committed, or lies on a stalled partition, now; of a partition that is being opened, the time since it was assigned; 0 at the end. The scaling signal.",
+		Help: "Age of the oldest event that was read and is not committed, or is on a stalled partition; for a partition that is being opened, the time since its assignment; 0 if there is none. The scaling signal.",
 	}, lag.Seconds))
 	return &Metrics{
-		Events:             vec("events_total", "Records of skein.events by what became of them.", "outcome", partition.Outcomes()...),
+		Events:             vec("events_total", "Records of skein.events by outcome.", "outcome", partition.Outcomes()...),
 		DeadLetters:        vec("dead_letters_total", "Records sent to dead letters by reason.", "reason", deadletter.Reasons()...),
 		Runs:               vec("runs_total", "Runs that ended by status.", "status", "finished", "error", "interrupted", "cancelled", "abandoned"),
 		Records:            vec("records_total", "Committed records of derived topics by kind.", "kind", append(partition.OutputKinds(), kindFence)...),
 		RecordBytes:        counter("record_bytes_total", "Committed bytes of derived topics, before compression."),
 		EventBytes:         counter("event_bytes_total", "Bytes of skein.events read, before compression."),
-		Transactions:       vec("transactions_total", "Transactions by outcome: committed; aborted, as a record was not acknowledged; unknown, where a rebalance or a broker has aborted it or the client cannot tell; error, after which a new session starts. All but committed are done again.", "outcome", string(cycleCommitted), string(cycleAborted), string(cycleUnknown), string(cycleFailed)),
+		Transactions:       vec("transactions_total", "Transactions by outcome: committed; aborted, because a record was not acknowledged; unknown, if a rebalance or a broker aborted it or the client does not know; error, after which a new session starts. All but committed ones are repeated.", "outcome", string(cycleCommitted), string(cycleAborted), string(cycleUnknown), string(cycleFailed)),
 		CommitSeconds:      seconds("commit_duration_seconds", "Time from the first produced record of a transaction to its end.", .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10),
 		OpenSeconds:        seconds("partition_open_duration_seconds", "Time from a partition's assignment to its first event.", .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300),
 		OpenRuns:           gauge("open_runs", "Runs that have not ended, in memory or checkpointed."),
-		OpenRunBytes:       gauge("open_run_bytes", "Memory that open runs hold: about as much as their last records and what came since, 10 KiB each and 0.5 KiB a message."),
-		CutRuns:            counter("cut_runs_total", "Open runs whose largest contents were replaced by references, as open runs held more memory than they may."),
+		OpenRunBytes:       gauge("open_run_bytes", "Memory of open runs: about the size of their last records and the events since, plus 10 KiB per run and 0.5 KiB per message."),
+		CutRuns:            counter("cut_runs_total", "Open runs whose largest contents were replaced by references because open runs exceeded their memory."),
 		Partitions:         parts,
 		Lag:                lag,
 		Stops:              stops,
 		CatchUp:            counter("catch_up_records_total", "Records of skein.runs read to bring local stores up to date."),
 		CatchUpBytes:       counter("catch_up_bytes_total", "Bytes of skein.runs read to bring local stores up to date, before compression."),
-		CatchUpLeft:        gauge("catch_up_remaining_offsets", "Offsets of skein.runs that local stores are still behind where they open."),
-		CatchUpLeftSeconds: gauge("catch_up_remaining_seconds", "Time until the last partition that is catching up is open, at the pace so far."),
+		CatchUpLeft:        gauge("catch_up_remaining_offsets", "Offsets of skein.runs that opening local stores still have to read."),
+		CatchUpLeftSeconds: gauge("catch_up_remaining_seconds", "Estimated time until the last partition that is catching up is open, at the pace so far."),
 		LostOffsets:        counter("lost_offsets_total", "Offsets of skein.events that were gone before they were read."),
-		Rebuilds:           vec("store_rebuilds_total", "Local stores thrown away and rebuilt, by reason.", "reason", runstore.RebuildReasons()...),
-		StoreReads:         vec("store_reads_total", "Reads of local stores: what a thread that was not in memory begins with, a run's metadata or where to find it, or the record of one run.", "what", runstore.ReadKinds()...),
-		StoreReadBytes:     vec("store_read_bytes_total", "Bytes that reads of local stores gave.", "what", runstore.ReadKinds()...),
+		Rebuilds:           vec("store_rebuilds_total", "Local stores that were discarded and rebuilt, by reason.", "reason", runstore.RebuildReasons()...),
+		StoreReads:         vec("store_reads_total", "Reads of local stores: the start of a thread that was not in memory, a run's metadata or its location, or the record of one run.", "what", runstore.ReadKinds()...),
+		StoreReadBytes:     vec("store_read_bytes_total", "Bytes read from local stores.", "what", runstore.ReadKinds()...),
 		Sessions:           counter("sessions_total", "Group sessions started."),
-		Anomalies:          vec("anomalies_total", "Irregular events by rule, those that the fold counts excepted.", "rule", partition.AnomalyRules()...),
+		Anomalies:          vec("anomalies_total", "Irregular events by rule, except those that the fold counts.", "rule", partition.AnomalyRules()...),
 	}
 }

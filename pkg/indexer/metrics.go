@@ -30,13 +30,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_indexer_records_total",
-			Help: "Records of skein.runs that were read, by what became of them.",
+			Help: "Records of skein.runs that were read, by outcome.",
 		}, []string{"outcome"}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_indexer_refused_total", Help: "Runs that the store refused and that are in the dead letters.",
+			Name: "skein_indexer_refused_total", Help: "Runs that the store refused and that became dead letters.",
 		}),
 		expired: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_indexer_expired_threads_total", Help: "Threads deleted from the store as their tenant's retention was over.",
+			Name: "skein_indexer_expired_threads_total", Help: "Threads deleted from the store because their tenant's retention was over.",
 		}),
 		blockRecords: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_indexer_block_records", Help: "Entries in one block.",
@@ -47,7 +47,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(1024, 8, 7),
 		}),
 		writeDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "skein_indexer_write_duration_seconds", Help: "Time until the store had made a block durable.",
+			Name: "skein_indexer_write_duration_seconds", Help: "Time until the store made a block durable.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
 		age: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -57,13 +57,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		lag:   kafka.NewLag(time.Now),
 		stops: new(kafka.VersionStops),
 		partitions: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_indexer_partitions", Help: "Partitions that the group has given to this process.",
+			Name: "skein_indexer_partitions", Help: "Partitions assigned to this process.",
 		}),
 		writeErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_indexer_write_errors_total", Help: "Blocks that the store did not take; each is tried again.",
+			Name: "skein_indexer_write_errors_total", Help: "Writes of a block that failed; each is retried.",
 		}),
 		commitErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_indexer_commit_errors_total", Help: "Offset commits that failed; a later one makes up for it.",
+			Name: "skein_indexer_commit_errors_total", Help: "Offset commits that failed; a later commit covers them.",
 		}),
 		fetchErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_indexer_fetch_errors_total", Help: "Errors of fetches and of the group.",
@@ -77,7 +77,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		m.records, m.refused, m.expired, m.blockRecords, m.blockBytes, m.writeDuration, m.age, m.partitions, m.writeErrors, m.commitErrors, m.fetchErrors, m.stops.Gauge("indexer"),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "skein_indexer_lag_seconds",
-			Help: "Age of the oldest record that was read and whose row is not durable, or lies on a stalled partition, now; 0 at the end.",
+			Help: "Age of the oldest record that was read and whose row is not durable, or that is on a stalled partition; 0 if there is none.",
 		}, m.lag.Seconds),
 	} {
 		errs = append(errs, reg.Register(c))

@@ -241,7 +241,7 @@ func TestService_IndexesRunsAndTombstonesAndSkipsFences(t *testing.T) {
 	until(t, "all rows are there", func() bool { return st.text() == want })
 	until(t, "offsets are committed", func() bool { return maps.Equal(committed(t, cfg), map[int32]int64{0: 6, 1: 1}) })
 	metrics := `
-# HELP skein_indexer_records_total Records of skein.runs that were read, by what became of them.
+# HELP skein_indexer_records_total Records of skein.runs that were read, by outcome.
 # TYPE skein_indexer_records_total counter
 skein_indexer_records_total{outcome="erasure"} 1
 skein_indexer_records_total{outcome="fence"} 1

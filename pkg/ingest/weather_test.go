@@ -396,7 +396,7 @@ skein_ingest_requests_total{call="input",outcome="unavailable"} 0
 # TYPE skein_ingest_tenant_event_bytes_total counter
 skein_ingest_tenant_event_bytes_total{tenant="dev"} %d
 skein_ingest_tenant_event_bytes_total{tenant="other"} 0
-# HELP skein_ingest_unacknowledged_bytes Bytes that are written and not acknowledged.
+# HELP skein_ingest_unacknowledged_bytes Bytes of records that are not acknowledged.
 # TYPE skein_ingest_unacknowledged_bytes gauge
 skein_ingest_unacknowledged_bytes 0
 `, 2*len(ev1)+len(ev3), len(input1), 2*len(ev1)+len(ev3)+len(input1))

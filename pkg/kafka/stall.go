@@ -89,7 +89,7 @@ func NewStallWatch(cfg Config, stage, topic, group string, lag *Lag) (*StallWatc
 		topic: topic, group: group, lag: lag, seen: map[int32]standing{},
 		stalled: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "skein_" + stage + "_stalled_partitions",
-			Help: "Partitions that stand still although something lies there, by cause: behind an open transaction of any producer, or unread.",
+			Help: "Partitions that make no progress although they have unread records, by cause: an open transaction of any producer, or unread.",
 		}, []string{"cause"}),
 	}
 	for _, cause := range []string{stalledOpen, stalledUnread} {

@@ -111,7 +111,7 @@ func (s *stalls) finds(what, text string, open, unread int) {
 	if lag := s.lag.Seconds(); (lag >= old.Seconds()) != (text != "") {
 		s.t.Errorf("%s: the lag is %v s", what, lag)
 	}
-	want := "# HELP skein_compactor_stalled_partitions Partitions that stand still although something lies there, by cause: behind an open transaction of any producer, or unread.\n" +
+	want := "# HELP skein_compactor_stalled_partitions Partitions that make no progress although they have unread records, by cause: an open transaction of any producer, or unread.\n" +
 		"# TYPE skein_compactor_stalled_partitions gauge\n" +
 		"skein_compactor_stalled_partitions{cause=\"open-transaction\"} " + string(rune('0'+open)) + "\n" +
 		"skein_compactor_stalled_partitions{cause=\"unread\"} " + string(rune('0'+unread)) + "\n"

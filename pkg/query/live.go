@@ -181,7 +181,7 @@ func newLiveMetrics(reg prometheus.Registerer) (*liveMetrics, error) {
 			Help: "Live streams that ended, by reason: their run ended, --stream-life, a slow reader, a reader that left, an erased thread, a stopping process, no memory left for its tenant, ended credentials, a refusal, a failure.",
 		}, []string{"reason"}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_query_stream_events_total", Help: "Events that live streams have sent.",
+			Name: "skein_query_stream_events_total", Help: "Events sent by live streams.",
 		}),
 	}
 	for _, why := range []string{endRun, endLife, endSlow, endErased, endDrain, endRoom, endRevoked, endLeft, endRefused, endFailed} {

@@ -50,7 +50,7 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []route, live []l
 		}, []string{"route", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "skein_query_request_duration_seconds",
-			Help:    "Time from a request to the end of its answer, waits for the index included.",
+			Help:    "Time from a request to the end of its response, including waits for the index.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
 		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -59,16 +59,16 @@ func newMetrics(reg prometheus.Registerer, tenants int, routes []route, live []l
 		}, []string{"outcome"}),
 		restored: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "skein_query_restored_chain_runs",
-			Help:    "Runs whose records one history was put together from.",
+			Help:    "Number of runs whose records one history was restored from.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
 		}),
 		timelineReads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_query_timeline_reads_total",
-			Help: "Runs that were stepped through, by where their events came from: those at hand sufficed, or raw events were read.",
+			Help: "Runs that were stepped through, by source of their events: memory, or raw events that were read.",
 		}, []string{"source"}),
 		timelineBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_query_timeline_bytes",
-			Help: "Memory that the runs hold which were stepped through last.",
+			Help: "Memory of the runs that were stepped through last.",
 		}),
 	}
 	m.tenants = usage.New(tenants, time.Now,

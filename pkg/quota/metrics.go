@@ -26,11 +26,11 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"limit"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_quota_reloads_total",
-			Help: "Changes of the quota file that were seen, by outcome; what is refused changes nothing.",
+			Help: "Changes of the quota file, by outcome; a refused change has no effect.",
 		}, []string{"outcome"}),
 		stale: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_quota_file_stale",
-			Help: "1 while the quota file is gone or not as it must be, and the quotas read before stay in force.",
+			Help: "1 while the quota file is missing or invalid; the previous quotas stay in force.",
 		}),
 	}
 	for _, n := range names {

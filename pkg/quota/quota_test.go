@@ -186,7 +186,7 @@ func TestQuotas_FollowTheFile(t *testing.T) {
 		if n := strings.Count(log.String(), "concurrent_stream not found"); n != 1 {
 			t.Errorf("what is wrong is logged %d times:\n%s", n, &log)
 		}
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP skein_quota_file_stale 1 while the quota file is gone or not as it must be, and the quotas read before stay in force.
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP skein_quota_file_stale 1 while the quota file is missing or invalid; the previous quotas stay in force.
 # TYPE skein_quota_file_stale gauge
 skein_quota_file_stale 1
 # HELP skein_quota_refused_total Requests and events that were refused because a tenant's quota was used up, by limit.
@@ -196,7 +196,7 @@ skein_quota_refused_total{limit="concurrent_reads"} 0
 skein_quota_refused_total{limit="concurrent_streams"} 1
 skein_quota_refused_total{limit="events_per_second"} 0
 skein_quota_refused_total{limit="requests_per_second"} 0
-# HELP skein_quota_reloads_total Changes of the quota file that were seen, by outcome; what is refused changes nothing.
+# HELP skein_quota_reloads_total Changes of the quota file, by outcome; a refused change has no effect.
 # TYPE skein_quota_reloads_total counter
 skein_quota_reloads_total{outcome="loaded"} 1
 skein_quota_reloads_total{outcome="refused"} 1

@@ -24,7 +24,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "skein_query_tail_ring_bytes", Help: "Bytes of records that are kept for live streams.",
 		}),
 		catchUps: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_query_tail_catch_ups_total", Help: "Live streams that read older records from the log by themselves.",
+			Name: "skein_query_tail_catch_ups_total", Help: "Live streams that read older records from the log separately.",
 		}),
 		slow: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "skein_query_tail_slow_readers_total", Help: "Live streams that were ended because their reader did not keep up.",

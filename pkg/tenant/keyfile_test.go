@@ -207,7 +207,7 @@ func TestKeyFile_TakesOneBearerTokenOfTheRightForm(t *testing.T) {
 			}
 		}
 		want := `
-# HELP skein_auth_requests_total Requests by what their API key was: known, expired, unknown, or none.
+# HELP skein_auth_requests_total Requests by their API key: known, expired, unknown, or none.
 # TYPE skein_auth_requests_total counter
 skein_auth_requests_total{outcome="expired"} 0
 skein_auth_requests_total{outcome="known"} 3

@@ -28,18 +28,18 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_auth_requests_total",
-			Help: "Requests by what their API key was: known, expired, unknown, or none.",
+			Help: "Requests by their API key: known, expired, unknown, or none.",
 		}, []string{"outcome"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_auth_reloads_total",
-			Help: "Changes of the key file that were seen, by outcome; what is refused changes nothing.",
+			Help: "Changes of the key file, by outcome; a refused change has no effect.",
 		}, []string{"outcome"}),
 		keys: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_auth_keys", Help: "API keys in force.",
 		}),
 		stale: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "skein_auth_key_file_stale",
-			Help: "1 while the key file is gone or not as it must be, and the keys read before stay in force.",
+			Help: "1 while the key file is missing or invalid; the previous keys stay in force.",
 		}),
 	}
 	for _, o := range []string{requestKnown, requestUnknown, requestNone, requestExpired} {

@@ -412,10 +412,10 @@ func newTokenMetrics(reg prometheus.Registerer) (*tokenMetrics, error) {
 			Name: "skein_auth_tokens_total", Help: "Requests whose credentials were checked as a JSON Web Token, by outcome: valid, expired, or refused.",
 		}, []string{"outcome"}),
 		keys: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_auth_jwks_keys", Help: "Public keys in force that sign tokens.",
+			Name: "skein_auth_jwks_keys", Help: "Public keys in force for tokens.",
 		}),
 		stale: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "skein_auth_jwks_stale", Help: "1 while the key set of tokens cannot be read, and the one read before stays in force.",
+			Name: "skein_auth_jwks_stale", Help: "1 while the key set for tokens cannot be read; the previous one stays in force.",
 		}),
 	}
 	for _, o := range []string{tokenValid, tokenExpired, tokenRefused} {
