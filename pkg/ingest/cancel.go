@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ import (
 const (
 	// cancelWait is how long a request to stop a run waits for the run's end. A proxy takes milliseconds for that, and 2 s at most.
 	cancelWait = 3 * time.Second
-	// maxCancels bounds the requests that wait, each with a reader of its own. A tenant has a share of them, as of any budget.
+	// maxCancels bounds the requests that wait. A tenant has a share of them, as of any budget.
 	maxCancels = 256
 	// maxReasonBytes bounds what a caller says of it.
 	maxReasonBytes = 1 << 10
@@ -124,21 +125,23 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancel
 		p.send(event{value: value, seq: -1})
 		return p.finish()
 	}
+	w := s.ends.wait(t)
+	defer s.ends.leave(w)
 	got, err := request()
 	if err != nil {
 		return cancelled{}, err
 	}
+	s.ends.follow(w, got.FirstOffset)
 	begun := time.Now()
 	out := cancelled{ThreadID: t.thread, RunID: t.run, Position: record.Position{Partition: got.Partition, Offset: got.FirstOffset}}
-	reader, err := kafka.NewDirectReader(s.cfg.Kafka, s.topics.Events, map[int32]int64{t.partition: got.FirstOffset + 1})
-	if err != nil {
-		return out, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	defer reader.Close()
 	for _, until := range append(cancelAgain[:len(cancelAgain):len(cancelAgain)], s.cancelWait) {
-		ended, err := out.await(ctx, reader, t, time.Until(begun.Add(min(until, s.cancelWait))))
-		if ended || err != nil {
-			return out, err
+		select {
+		case end := <-w.ended:
+			out.Status, out.Synthetic, out.End = end.status, end.synthetic, end.at
+			return out, end.err
+		case <-ctx.Done(): // the caller has left
+			return out, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		case <-time.After(time.Until(begun.Add(min(until, s.cancelWait)))):
 		}
 		if until >= s.cancelWait {
 			break
@@ -150,66 +153,36 @@ func (s *Service) cancelRun(ctx context.Context, t target, value []byte) (cancel
 	return out, errNotEnded
 }
 
-// await reads the partition until the run's end comes, or for so long.
-func (c *cancelled) await(ctx context.Context, reader *kgo.Client, t target, wait time.Duration) (ended bool, err error) {
-	polling, stop := context.WithTimeout(ctx, wait)
-	defer stop()
-	for polling.Err() == nil {
-		fetches := reader.PollFetches(polling)
-		var newer error // written by a newer Skein: it may be the end
-		fetches.EachRecord(func(m *kgo.Record) {
-			if string(m.Key) != t.key || ended || newer != nil {
-				return
-			}
-			if newer = kafka.CheckVersion(m); newer != nil {
-				return
-			}
-			if status, synthetic, ok := endOf(m, t); ok {
-				ended, c.Status, c.Synthetic = true, status, synthetic
-				c.End = record.Position{Partition: m.Partition, Offset: m.Offset}
-			}
-		})
-		if ended {
-			return true, nil
-		}
-		if newer != nil {
-			return false, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, newer)
-		}
-		for _, f := range fetches.Errors() {
-			if polling.Err() == nil && !errors.Is(f.Err, context.DeadlineExceeded) {
-				return false, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, f.Err)
-			}
-		}
+// endOf returns the terminal event that a record is; without a status where it is none. Its run is the one that the record or the event names. An
+// error says that a newer Skein wrote it: it may be the end.
+func endOf(m *kgo.Record) *runEnd {
+	if err := kafka.CheckVersion(m); err != nil {
+		return &runEnd{err: fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, err)}
 	}
-	if err := ctx.Err(); err != nil { // the caller has left
-		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return false, nil
-}
-
-// endOf reports whether a record of the target's thread is the terminal event of the target's run, and how the run ends with it.
-func endOf(m *kgo.Record, t target) (status record.Status, synthetic, ok bool) {
+	none := &runEnd{}
 	h, err := kafka.ParseHeaders(m.Headers)
-	if err != nil || h.Kind != record.KindEvent || h.RunID != "" && h.RunID != t.run {
-		return "", false, false
+	if err != nil || h.Kind != record.KindEvent {
+		return none
 	}
 	ev, err := agui.Decode(m.Value)
-	if err != nil || h.RunID == "" && ev.RunID != t.run {
-		return "", false, false
+	if err != nil {
+		return none
 	}
+	end := &runEnd{runID: cmp.Or(h.RunID, ev.RunID), at: record.Position{Partition: m.Partition, Offset: m.Offset}, synthetic: h.Synthetic}
 	switch {
 	case ev.Type == agui.RunError:
-		return record.StatusError, h.Synthetic, true
+		end.status = record.StatusError
 	case ev.Type != agui.RunFinished:
-		return "", false, false
-	}
-	switch ev.OutcomeType() {
-	case "interrupt":
-		status = record.StatusInterrupted
-	case "cancelled":
-		status = record.StatusCancelled
+		return none
 	default:
-		status = record.StatusFinished
+		switch ev.OutcomeType() {
+		case "interrupt":
+			end.status = record.StatusInterrupted
+		case "cancelled":
+			end.status = record.StatusCancelled
+		default:
+			end.status = record.StatusFinished
+		}
 	}
-	return status, h.Synthetic, true
+	return end
 }

@@ -48,7 +48,11 @@ func newCancelReader(cfg kafka.Config, stops *kafka.VersionStops, cancel func(th
 		logger = slog.New(slog.DiscardHandler)
 	}
 	topic := cfg.Topics().Events
-	client, err := kafka.NewDirectReader(cfg, topic, nil)
+	limits, err := kafka.LimitUnpacking()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kafka.NewDirectReader(cfg, topic, nil, limits...)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +159,9 @@ func (c *cancelReader) poll(ctx context.Context) {
 		for _, f := range fetches.Errors() {
 			if ctx.Err() != nil || errors.Is(f.Err, kgo.ErrClientClosed) {
 				return
+			}
+			if errors.Is(f.Err, kafka.ErrUnpackLater) {
+				continue
 			}
 			failed = true
 			c.logger.Warn("reading requests to stop runs", "topic", f.Topic, "partition", f.Partition, "error", f.Err)

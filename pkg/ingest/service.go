@@ -40,6 +40,8 @@ type Service struct {
 	stop     context.CancelFunc
 	// requests reads which of the runs are to be stopped; nil where there are no agents.
 	requests *cancelReader
+	// ends reads for the calls that wait for a run's end.
+	ends *endReader
 	// cancelling bounds the calls to stop a run that wait; cancelWait is the constant of that name, but in tests.
 	cancelling *budget
 	cancelWait time.Duration
@@ -99,6 +101,9 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 			anew: func() { producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events) },
 			err:  fmt.Errorf("%w: the partition counts are not known yet", ErrUnavailable)},
 	}
+	if s.ends, err = newEndReader(cfg.Kafka); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	if len(callers) == 0 {
 		return s, nil
 	}
@@ -145,6 +150,9 @@ func (s *Service) Close() error {
 	err := s.producer.Flush(ctx)
 	s.producer.Close()
 	s.pin.adm.Close()
+	if s.ends != nil {
+		s.ends.close()
+	}
 	if s.requests != nil {
 		s.requests.close()
 	}

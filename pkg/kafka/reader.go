@@ -132,6 +132,10 @@ func LeaveGroup(ctx context.Context, cfg Config, group, member, instance string)
 	return nil
 }
 
+// LimitUnpacking returns options for a direct reader of several partitions, so that it holds no more of an answer than a reader of one: some 64 MiB
+// and a batch, unpacked. Its polls may have ErrUnpackLater, which is none.
+func LimitUnpacking() ([]kgo.Opt, error) { return limitUnpacking(maxAnswerBytes) }
+
 // NewDirectReader makes a reader of named partitions of one topic, outside of any group: from is the
 // offset to begin at for each (StartOffset and EndOffset are allowed). It has no metrics, as it may
 // live for a moment only and there may be many.

@@ -256,6 +256,28 @@ var ingestAttacks = []attack{
 			})
 			return nil
 		}},
+	{name: "requests to stop runs beside events of 14 MB on their partitions", want: "429 Too Many Requests waiting_cancels",
+		run: func(ctx context.Context, f *force) error {
+			var event bytes.Buffer
+			w := gzip.NewWriter(&event)
+			_, _ = fmt.Fprint(w, `{"type":"CUSTOM","name":"n","value":"`) // a buffer
+			for i := range 14 << 10 {
+				_, _ = fmt.Fprintf(w, "%s%08x", strings.Repeat("x", 1<<10-8), uint32(i)*2654435761) // a buffer; it shrinks to a hundredth
+			}
+			_, _ = fmt.Fprint(w, `"}`) // a buffer
+			_ = w.Close()              // a buffer
+			ctx, cancel := context.WithTimeout(ctx, seconds(4, 60))
+			defer cancel()
+			atOnce(404, func(i int) {
+				for i < 4 && ctx.Err() == nil {
+					f.send(ctx, http.MethodPost, eventsOf(i), bytes.NewReader(event.Bytes()), "Content-Encoding", "gzip")
+				}
+				if i >= 4 {
+					f.send(ctx, http.MethodPost, fmt.Sprintf("/v1/threads/t%d/runs/r/cancel", i), strings.NewReader("{}"))
+				}
+			})
+			return nil
+		}},
 	{name: "requests as fast as they go, with a quota of 20 a second", want: "429 Too Many Requests requests_per_second",
 		args: func(t *testing.T) []string {
 			path := filepath.Join(t.TempDir(), "quotas.yaml")

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 
 var (
 	soakFor  = flag.Duration("abuse.soak", 0, "how long TestSoak attacks all stages at random; 0 skips it")
+	soakOnly = flag.String("abuse.only", "", "a regular expression: TestSoak makes the attacks only whose names match")
 	soakSeed = flag.Uint64("abuse.seed", 0, "the random choices of TestSoak; 0 chooses one and logs it")
 )
 
@@ -245,7 +247,8 @@ func (s *soak) complete() {
 // attackUntil attacks until ctx ends, with one attack after the other.
 func (s *soak) attackUntil(ctx context.Context, random *rand.Rand) {
 	all := s.all()
-	names := slices.Sorted(maps.Keys(all))
+	only := regexp.MustCompile(*soakOnly)
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !only.MatchString(name) })
 	for n := 0; ctx.Err() == nil; n++ {
 		name := names[random.IntN(len(names))]
 		limited, cancel := context.WithTimeout(ctx, time.Duration(3+random.IntN(12))*time.Second)
@@ -254,6 +257,16 @@ func (s *soak) attackUntil(ctx context.Context, random *rand.Rand) {
 		s.mu.Lock()
 		s.attacks[name]++
 		s.mu.Unlock()
+		s.note(name)
+	}
+}
+
+// note logs what the stages hold behind an attack where that is more than half of their limits.
+func (s *soak) note(attack string) {
+	for _, stage := range s.stages() {
+		if now, err := stage.Memory(); err == nil && now > stage.Limit/2 { // else it has ended, which the test sees
+			s.TB.Logf("%s has %d of %d MiB resident behind %q", stage.Name, now>>20, stage.Limit>>20, attack)
+		}
 	}
 }
 
