@@ -34,7 +34,11 @@ func (r *Readers) Lend() (*kgo.Client, error) {
 		r.idle = r.idle[:last]
 		return cl, nil
 	}
-	return NewDirectReader(r.cfg, r.topic, nil, r.opts...)
+	limits, err := LimitUnpacking() // it reads one partition at a time, so that no poll has ErrUnpackLater
+	if err != nil {
+		return nil, err
+	}
+	return NewDirectReader(r.cfg, r.topic, nil, append(limits, r.opts...)...)
 }
 
 // Return takes back a client that reads this partition alone, or none. Records that it has fetched and not given are dropped.

@@ -46,5 +46,24 @@ func TestNewGroupReader_UnpacksNoMoreThanItHolds(t *testing.T) {
 			}
 			reader.AllowRebalance()
 		}
+
+		// A reader that is lent for one partition is bounded as well, and is told of no error.
+		readers := kafka.NewReaders(cfg, topic, 0)
+		defer readers.Close()
+		lent, err := readers.Lend()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer readers.Return(lent, 0)
+		lent.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(0)}})
+		for got, most := 0, 64<<20+2*size; got < each; {
+			fetches := lent.PollFetches(t.Context())
+			if err := fetches.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if got += fetches.NumRecords(); fetches.NumRecords()*size > most {
+				t.Errorf("an answer to a lent reader unpacks to %d records of %d bytes, want %d bytes at most", fetches.NumRecords(), size, most)
+			}
+		}
 	})
 }

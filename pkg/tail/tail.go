@@ -84,8 +84,12 @@ func New(cfg Config) (*Tail, error) {
 		return nil, fmt.Errorf("registering tail metrics: %w", err)
 	}
 	// With control records: the end of what a transactional producer has written is a marker.
-	t.client, err = kafka.NewDirectReader(cfg.Kafka, t.topic, nil, kgo.KeepControlRecords(), kgo.FetchMaxWait(fetchWait),
-		kgo.FetchMaxPartitionBytes(1<<20), kgo.FetchMaxBytes(4<<20), kgo.WithHooks(answers{t}))
+	limits, err := kafka.LimitUnpacking() // 4 MiB of an answer may hold gigabytes of one letter
+	if err != nil {
+		return nil, fmt.Errorf("making tail: %w", err)
+	}
+	t.client, err = kafka.NewDirectReader(cfg.Kafka, t.topic, nil, append(limits, kgo.KeepControlRecords(), kgo.FetchMaxWait(fetchWait),
+		kgo.FetchMaxPartitionBytes(1<<20), kgo.FetchMaxBytes(4<<20), kgo.WithHooks(answers{t}))...)
 	if err != nil {
 		return nil, fmt.Errorf("making tail: %w", err)
 	}
@@ -300,6 +304,9 @@ func (t *Tail) take(f kgo.FetchTopicPartition) {
 	limit := t.cfg.RingBytes / max(1, len(t.partitions))
 	t.mu.Unlock()
 	if p == nil {
+		return
+	}
+	if errors.Is(f.Err, kafka.ErrUnpackLater) {
 		return
 	}
 	if err := f.Err; err != nil {
