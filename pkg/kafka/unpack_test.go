@@ -14,7 +14,7 @@ import (
 // Records of 14 MB of one letter are 2 KB where they are sent: an answer within FetchMaxBytes has hundreds of them.
 func TestNewGroupReader_UnpacksNoMoreThanItHolds(t *testing.T) {
 	kafkatest.OnBoth(t, 2, func(t *testing.T, cfg kafka.Config) {
-		const each, size = 6, 14 << 20
+		const each, size = 8, 14 << 20
 		topic, value := cfg.Topics().Runs, bytes.Repeat([]byte("x"), size)
 		for i := range 2 * each {
 			kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Partition: int32(i % 2), Key: []byte("k"), Value: value})
