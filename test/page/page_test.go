@@ -365,6 +365,18 @@ func TestPage_ListsLastRuns(t *testing.T) {
 			t.Errorf("the row does not say %q", want)
 		}
 	}
+	p.until(row + `.querySelector(".rn").textContent === "31"`)
+	p.mu.Lock()
+	asked := 0
+	for _, r := range p.requests {
+		if strings.Contains(r, "prefix=trip-planner") {
+			asked++
+		}
+	}
+	p.mu.Unlock()
+	if asked > 4 {
+		t.Errorf("the page asked %d times about one thread in view, which has an open run", asked)
+	}
 	p.calm(address)
 }
 

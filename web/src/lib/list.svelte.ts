@@ -36,7 +36,7 @@ export class List {
   private after: string | undefined;
   private wanted = new Map<string, number>();
   private stale = new Set<string>();
-  private reading = 0;
+  private inFlight = new Set<string>();
   private paging: Promise<void> | undefined;
   private closed = new AbortController();
 
@@ -123,8 +123,7 @@ export class List {
   /** Says that the row of a thread is in view; the function that it returns says that it no longer is. */
   want(thread: string): () => void {
     this.wanted.set(thread, (this.wanted.get(thread) ?? 0) + 1);
-    const row = this.byThread.get(thread);
-    if (!row?.summary || row.last?.some((r) => r.status === "running")) this.stale.add(thread);
+    if (!this.byThread.get(thread)?.summary && !this.inFlight.has(thread)) this.stale.add(thread); // one with open runs waits for the next poll
     this.fill();
     return () => {
       const left = (this.wanted.get(thread) ?? 1) - 1;
@@ -134,14 +133,14 @@ export class List {
   }
 
   private fill(): void {
-    while (this.reading < AT_ONCE && !this.closed.signal.aborted) {
-      const thread = [...this.wanted.keys()].find((t) => this.stale.has(t));
+    while (this.inFlight.size < AT_ONCE && !this.closed.signal.aborted) {
+      const thread = [...this.wanted.keys()].find((t) => this.stale.has(t) && !this.inFlight.has(t));
       if (thread === undefined) return;
       this.stale.delete(thread);
-      this.reading++;
+      this.inFlight.add(thread);
       void this.read(thread).catch((e: unknown) => {
         if (!this.closed.signal.aborted) this.fault = e instanceof Error ? e.message : String(e);
-      }).finally(() => { this.reading--; this.fill(); });
+      }).finally(() => { this.inFlight.delete(thread); this.fill(); });
     }
   }
 
