@@ -266,7 +266,7 @@ var ingestAttacks = []attack{
 			}
 			_, _ = fmt.Fprint(w, `"}`) // a buffer
 			_ = w.Close()              // a buffer
-			ctx, cancel := context.WithTimeout(ctx, seconds(4, 60))
+			ctx, cancel := f.lasting(ctx, 2, 60)
 			defer cancel()
 			atOnce(404, func(i int) {
 				for i < 4 && ctx.Err() == nil {
