@@ -51,7 +51,7 @@ func (s *Store) Drop(ctx context.Context) error {
 }
 
 // ofView matches the statements of the schema that make views or say something of them.
-var ofView = regexp.MustCompile(`^(CREATE (MATERIALIZED )?VIEW|DROP VIEW|ALTER TABLE v_)`)
+var ofView = regexp.MustCompile(`^(CREATE (MATERIALIZED )?VIEW|DROP VIEW|ALTER TABLE v_)`) //nolint:misspell // the server's spelling
 
 // Replace puts the tables of a store that Beside has made into the place of this store's, each in one step, and makes the views anew. The
 // other store has the former tables then. While it lasts, views are missing for some moments, and rows that are written to this store may end up
