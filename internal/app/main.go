@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 	"io"
+	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
@@ -17,6 +19,7 @@ type RunFunc func(ctx context.Context, args []string, stdin io.Reader, stdout, s
 // at once, with the code that a shell expects of a process ended by that signal. SIGPIPE does not
 // kill: a write to a closed pipe fails with EPIPE, and the command ends quietly (see ExitCode).
 func Main(name string, run RunFunc) {
+	debug.SetMemoryLimit(heapLimit(debug.SetMemoryLimit(-1)))
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -31,4 +34,13 @@ func Main(name string, run RunFunc) {
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	Report(os.Stderr, name, err)
 	os.Exit(ExitCode(err))
+}
+
+// heapLimit is the memory limit for Go where the environment (GOMEMLIMIT) sets one to the container's limit, as the chart does: a tenth less. Go may
+// exceed its limit for a moment, and does not count the program itself; where garbage grows up to the container's limit, the kernel kills the process.
+func heapLimit(environment int64) int64 {
+	if environment == math.MaxInt64 {
+		return environment
+	}
+	return environment / 10 * 9
 }

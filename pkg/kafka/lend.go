@@ -19,6 +19,10 @@ type Readers struct {
 	closed bool
 }
 
+// maxLentBytes is about what an answer to a lent reader unpacks to at most, beside the batch that is given in any case. There may be dozens of readers,
+// each of which holds an answer that it has given and one that comes next.
+const maxLentBytes = 4 << 20
+
 // NewReaders returns readers of a topic that keep up to so many unused clients. It connects to nothing. Close it.
 func NewReaders(cfg Config, topic string, keep int, opts ...kgo.Opt) *Readers {
 	return &Readers{cfg: cfg, topic: topic, keep: keep, opts: opts}
@@ -34,7 +38,7 @@ func (r *Readers) Lend() (*kgo.Client, error) {
 		r.idle = r.idle[:last]
 		return cl, nil
 	}
-	limits, err := LimitUnpacking() // it reads one partition at a time, so that no poll has ErrUnpackLater
+	limits, err := limitUnpacking(maxLentBytes) // it reads one partition at a time, so that no poll has ErrUnpackLater
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func TestNewGroupReader_UnpacksNoMoreThanItHolds(t *testing.T) {
 		}
 		defer readers.Return(lent, 0)
 		lent.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(0)}})
-		for got, most := 0, 64<<20+2*size; got < each; {
+		for got, most := 0, 4<<20+size; got < each; {
 			fetches := lent.PollFetches(t.Context())
 			if err := fetches.Err(); err != nil {
 				t.Fatal(err)

@@ -39,7 +39,7 @@ type soak struct {
 }
 
 // All attacks at random, two at a time, beside an honest tenant whose records are complete at the end. No stage ends, exceeds its limit of memory,
-// or holds more in the last third of the time than in the first.
+// or, within half an hour and more, holds more in the last third of the time than in the first.
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
 		t.Skip("it goes on for -abuse.soak DURATION; see make abuse-soak")
@@ -85,7 +85,8 @@ func TestSoak(t *testing.T) {
 		samples := <-memory[stage.Name]
 		first, last := peak(samples[:len(samples)/3]), peak(samples[2*len(samples)/3:])
 		t.Logf("| %s | %d MiB at most in the first third, %d in the last, of %d |", stage.Name, first>>20, last>>20, stage.Limit>>20)
-		if most := first + first/4 + 64<<20; last > most {
+		// Within minutes, what a third holds at most is decided by which attacks come in it.
+		if most := first + first/4 + 64<<20; last > most && *soakFor >= 30*time.Minute {
 			t.Errorf("%s had %d MiB resident in the last third of the time, %d in the first: memory is not flat", stage.Name, last>>20, first>>20)
 		}
 		if all, err := stage.PeakMemory(); err != nil || all > stage.Limit {
