@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -21,6 +22,18 @@ var (
 	seedFlag  = flag.Uint64("seed", 0, "seed of the random histories; 0 takes a new one")
 	roundFlag = flag.Int("histories", 40, "number of random histories")
 )
+
+// untilShown yields 0, 1, 2, …: as many as were asked for, and more of them, up to twenty times as many, until shown says that they have come
+// to what the law is about. A law that few histories come to would otherwise fail, or hold for nothing, by the seed.
+func untilShown(shown func() bool) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := 0; i < *roundFlag || i < 20**roundFlag && !shown(); i++ {
+			if !yield(i) {
+				return
+			}
+		}
+	}
+}
 
 func newSeed(t *testing.T) uint64 {
 	seed := *seedFlag

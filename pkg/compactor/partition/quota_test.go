@@ -103,7 +103,8 @@ func TestPartition_MeetsALoweredQuotaAsRunsBegin(t *testing.T) {
 func TestPartition_AnyBatchingAndAnyCrashEndRunsOverTheQuotaForGood(t *testing.T) {
 	seed := newSeed(t)
 	ended := 0
-	for i := range *roundFlag {
+	shown := func() bool { return ended > 0 }
+	for i := range untilShown(shown) {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 3))
@@ -143,7 +144,7 @@ func TestPartition_AnyBatchingAndAnyCrashEndRunsOverTheQuotaForGood(t *testing.T
 			return
 		}
 	}
-	if ended == 0 {
+	if !shown() {
 		t.Error("no history has a run over the quota")
 	}
 }
