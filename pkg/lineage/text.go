@@ -191,9 +191,16 @@ func (l *line) words(p *Picture, r Row) {
 			l.add("  "+label, "")
 		}
 	}
-	l.add("  "+count(run.MessageCount, "message"), dim)
+	// Half a number or half a time would be another one: what does not fit is left out.
+	facts := []string{"  " + count(run.MessageCount, "message")}
 	if !run.StartedAt.IsZero() {
-		l.add(l.g.dot+run.StartedAt.UTC().Format(time.RFC3339), dim)
+		facts = append(facts, l.g.dot+run.StartedAt.UTC().Format(time.RFC3339))
+	}
+	for _, fact := range facts {
+		if l.o.Width > 0 && l.width()+TextWidth(fact) > l.o.Width {
+			return
+		}
+		l.add(fact, dim)
 	}
 }
 
@@ -255,12 +262,17 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// write writes the line, cut to the width with a mark at its end.
-func (l *line) write(w *bytes.Buffer) {
+func (l *line) width() int {
 	width := 0
 	for _, s := range l.parts {
 		width += TextWidth(s.text)
 	}
+	return width
+}
+
+// write writes the line, cut to the width with a mark at its end.
+func (l *line) write(w *bytes.Buffer) {
+	width := l.width()
 	left := width
 	if l.o.Width > 0 && width > l.o.Width {
 		left = l.o.Width - 1 // for the mark
