@@ -50,6 +50,7 @@ run: build ## start all stages on one folder (.skein), play example conversation
 # package waits a good part of its time. Tests of costs measure their own processor time. "make lint" vets, so tests do not.
 test: export SKEIN_TEST_BIN := $(CURDIR)/bin
 test: export SKEIN_TEST_SKIPPED := $(CURDIR)/.cache/skipped.txt
+test: export SKEIN_TEST_SEED = $(TEST_SEED)
 .PHONY: test
 test: skipped-setup build conformance-setup race-setup $(GOTESTSUM) ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes, under faults and in bad weather; samples are random, SEED=n for the same again
 	go run ./test/broker $(MAKE) --no-print-directory -j2 -Otarget test-race test-beside SEED=$(TEST_SEED)
@@ -70,7 +71,8 @@ skipped-setup:
 TEST_SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 
 # $(call RERUN,packages) tests packages. Some thousand tests with real brokers and browsers share two cores here: where one or two fail, without a
-# data race, they are run once more, alone, and must pass; say-skipped names them. What has its seed on the command line is never run again.
+# data race, they are run once more, alone, and must pass; say-skipped names them. Their random histories are then the same, by SKEIN_TEST_SEED. What
+# has its seed on the command line is never run again.
 RERUN = $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-abort-on-data-race \
 	  --rerun-fails-report=.cache/rerun-$@.txt --packages="$(1)" --
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/cli"
+	"github.com/skeinhq/skein/internal/testseed"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -176,7 +177,7 @@ func TestPage_ManyRuns(t *testing.T) {
 		n = 10_000
 	}
 	s := serve(t)
-	seed := rand.Uint64()
+	seed := testseed.New(t)
 	t.Logf("%d runs, seed %d", n, seed)
 	const thread = "many"
 	produce(t, s, talk(thread, n, seed))
