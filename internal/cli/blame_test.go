@@ -71,7 +71,7 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 			want string
 		}{
 			{[]string{"blame", "t", "/nothing"}, 0, "no event of the chain changed it"},
-			{[]string{"blame", "t", "cart"}, 1, "such as /cart/total"},
+			{[]string{"blame", "t", "cart"}, app.ExitUsage, "such as /cart/total"},
 			{[]string{"blame", "t", "/cart", "--message", "a"}, app.ExitUsage, "give either PATH"},
 			{[]string{"blame", "t", "/cart", "--run", "nobody"}, app.ExitNotFound, "there is no run nobody in thread t"},
 			{[]string{"blame", "nowhere", "/cart"}, app.ExitNotFound, "there is no thread nowhere"},

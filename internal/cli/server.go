@@ -65,7 +65,7 @@ func (s *server) connect(f func(c *client.Client) error) error {
 		return app.Usagef("%w", err)
 	}
 	defer c.Close()
-	return keyHint(f(c), key)
+	return refusedHint(f(c), key)
 }
 
 // tls returns how https:// is spoken; nil is the system's way.
@@ -119,11 +119,16 @@ func (s *server) key() (string, error) {
 	return key, nil
 }
 
-// keyHint adds to the server's no what a caller can do.
-func keyHint(err error, key string) error {
+// refusedHint adds to the server's no what a caller can do. A read that the server finds malformed is wrong usage, as one that the command itself
+// refuses is.
+func refusedHint(err error, key string) error {
 	var refused *client.Error
 	switch {
-	case !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized:
+	case !errors.As(err, &refused):
+		return err
+	case refused.Status == http.StatusBadRequest && refused.Method == http.MethodGet:
+		return app.Usagef("%w", err)
+	case refused.Status != http.StatusUnauthorized:
 		return err
 	case key == "":
 		return fmt.Errorf("%w: pass --api-key-file FILE (or %s)", err, app.APIKeyVariable)

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,4 +125,29 @@ func TestWatch_PrintsWhatHasChanged(t *testing.T) {
 			t.Errorf("%q after %d rounds, %v", stdout.String(), rounds, err)
 		}
 	})
+}
+
+func TestWatch_OutlivesAServerThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stdout, stderr bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		rounds := 0
+		err := newOutput(&stdout, &stderr, nil).watch(ctx, func(_ context.Context, out *output) error {
+			switch rounds++; rounds {
+			case 2, 3:
+				return errors.New("nobody answers")
+			case 4:
+				cancel()
+				return out.text("b\n")
+			}
+			return out.text("a\n")
+		})
+		if err != nil || stdout.String() != "a\nb\n" || stderr.String() != "nobody answers; trying again\n" {
+			t.Errorf("%q, %q after %d rounds, %v", stdout.String(), stderr.String(), rounds, err)
+		}
+	})
+	away := errors.New("nobody answers")
+	if err := newOutput(io.Discard, io.Discard, nil).watch(t.Context(), func(context.Context, *output) error { return away }); !errors.Is(err, away) {
+		t.Errorf("the first one fails, and it says %v", err)
+	}
 }

@@ -25,6 +25,8 @@ type Error struct {
 	Line int64 `json:"line"`
 	// Body is the answer's body as it came: 425 gives what there is so far.
 	Body []byte `json:"-"`
+	// Method is the method of the request that was refused.
+	Method string `json:"-"`
 }
 
 // Error implements error.
@@ -73,6 +75,6 @@ func readError(resp *http.Response) error {
 		}
 	}
 	e.Body = body
-	e.Status = resp.StatusCode
+	e.Status, e.Method = resp.StatusCode, resp.Request.Method
 	return e
 }

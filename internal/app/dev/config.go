@@ -77,11 +77,12 @@ func (c Config) Validate() error {
 	if err := c.CORS.Check(); err != nil {
 		return err
 	}
-	if slices.Contains(c.CORS.Origins, "*") {
-		return fmt.Errorf("checking cors-origin: requests need no key here, so * would let every web page in: name the origins")
-	}
-	if _, err := app.Exposed(c.Listen); err != nil {
+	exposed, err := app.Exposed(c.Listen)
+	if err != nil {
 		return fmt.Errorf("checking listen: %w", err)
+	}
+	if !exposed && slices.Contains(c.CORS.Origins, "*") {
+		return fmt.Errorf("checking cors-origin: requests need no key here, so * would let every web page in: name the origins")
 	}
 	for _, a := range []struct{ name, addr string }{
 		{"kafka-listen", c.KafkaListen}, {"admin-listen", c.AdminListen},

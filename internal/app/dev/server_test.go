@@ -378,6 +378,13 @@ func TestConfig_Validate(t *testing.T) {
 	if err := DefaultConfig().Validate(); err != nil {
 		t.Error(err)
 	}
+	pages := DefaultConfig()
+	if pages.CORS.Origins = []string{"*"}; pages.Validate() == nil {
+		t.Error("any web page may read without a key")
+	}
+	if pages.Listen = "0.0.0.0:8420"; pages.Validate() != nil {
+		t.Errorf("web pages with a key are kept out: %v", pages.Validate())
+	}
 }
 
 // The proxy of a development server stands before the agents that it was started with.
