@@ -53,7 +53,7 @@ func TestQuery_Connect(t *testing.T) {
 		}
 		all.Wait()
 	})
-	if got.by["200"] == 0 || got.by["429"] == 0 && *Long {
+	if (got.by["200"] == 0 || got.by["429"] == 0) && *Long {
 		t.Errorf("the attacker got %s", got)
 	}
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // slack is what the bounds, which are those of a machine that does nothing else, are multiplied by.
-var slack = 5.0
+var slack = 15.0
 
 // The page is quick on threads and runs that are long.
 func TestPage_IsQuick(t *testing.T) {
