@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,20 +24,24 @@ import (
 // analyticsRuns says how many runs BenchmarkAnalytics makes: 5,000,000 in docs/bench/analytics.md.
 const analyticsRuns = "SKEIN_BENCH_RUNS"
 
-// generateRuns makes runs of ten a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part.
-// Ids and hashes are random, as those of agents are, so that they do not compress. Parts are ranges of time, as those of a server are.
-const generateRuns = `
+// insertRuns is what the rows of selectRuns go into.
+const insertRuns = `
 INSERT INTO runs (tenant, thread_id, run_id, version, parent_run_id, parent_by, branch_id, root_run_id, depth, status, agent,
-    started_at, ended_at, updated_at, duration_ms, time_to_first_token_ms, raw_partition, raw_first, raw_next, raw_events, message_count,
+    started_at, ended_at, updated_at, duration_ms, time_to_first_token_ms, raw_partition, raw_first, raw_next, raw_events, message_count, own_messages, input_messages,
     events, event_bytes, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, facts, asked, head, record)
+`
+
+// selectRuns makes runs, so many a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part.
+// Ids and hashes are random, as those of agents are, so that they do not compress. Parts are ranges of time, as those of a server are.
+const selectRuns = `
 WITH
-    -- Runs come in the order of time. A thread has ten turns, a twelfth of all time apart, so that they lie in ten parts.
-    number %% 10 AS turn, intDiv(number, 10) AS slot, (slot + %[3]d - turn * intDiv(%[3]d, 12)) %% %[3]d AS thread,
+    -- Runs come in the order of time. The turns of a thread, ten as a rule, are a twelfth of all time apart, so that they lie in ten parts.
+    number %% %[4]d AS turn, intDiv(number, %[4]d) AS slot, (slot + %[3]d - turn * intDiv(%[3]d, %[4]d + 2)) %% %[3]d AS thread,
     'tenant-' || toString(toUInt32(pow(200, (sipHash64(thread, 't') %% 1000) / 1000))) AS t,
     lower(hex(sipHash128(thread, 'thread'))) AS th,
-    lower(hex(sipHash128(thread * 10 + turn, 'run'))) AS r,
-    if(turn = 0, '', lower(hex(sipHash128(thread * 10 + turn - 1, 'run')))) AS p,
-    lower(hex(sipHash128(thread * 10, 'run'))) AS root,
+    lower(hex(sipHash128(thread * %[4]d + turn, 'run'))) AS r,
+    if(turn = 0, '', lower(hex(sipHash128(thread * %[4]d + turn - 1, 'run')))) AS p,
+    lower(hex(sipHash128(thread * %[4]d, 'run'))) AS root,
     toDateTime64('2026-09-01 00:00:00', 3, 'UTC') + toIntervalMillisecond(intDiv(slot * 7776000000, %[3]d) + sipHash64(number, 'start') %% 60000) AS start,
     lower(hex(sipHash128(number, 'sha')) || hex(sipHash128(number, 'sha2'))) AS sha,
     toUnixTimestamp64Milli(start) - 1788220800000 AS first, -- offsets grow with time
@@ -45,7 +50,7 @@ WITH
 SELECT
     t, th, r, number, p, if(turn = 0, 'none', 'content'), root, root, turn, 'finished', 'agent-' || toString(sipHash64(thread, 'a') %% 20),
     start, start + toIntervalMillisecond(duration), start + toIntervalMillisecond(duration), duration, toInt64(duration / 10),
-    part, first, first + 60, 60, turn * 2 + 2,
+    part, first, first + 60, 60, turn * 2 + 2, 1, 1,
     map('RUN_STARTED', 1, 'TEXT_MESSAGE_CHUNK', 50, 'RUN_FINISHED', 1), map('RUN_STARTED', 90, 'TEXT_MESSAGE_CHUNK', 5000, 'RUN_FINISHED', 60),
     ['large'], [toInt64(sipHash64(number, 'i') %% 9000)], [toInt64(sipHash64(number, 'o') %% 900)],
     toInt64(sipHash64(number, 'i') %% 9000), toInt64(sipHash64(number, 'o') %% 900), 1, substring(sha, 1, 16),
@@ -85,8 +90,8 @@ func analyticsTotal(b *testing.B) int {
 	return n
 }
 
-// generated is a new database with runs in so many parts.
-func generated(b *testing.B, total, parts int) (server clickhousetest.Server, s *clickhouse.Store, c driver.Conn) {
+// generated is a new database with runs in so many parts, and so many of each thread.
+func generated(b *testing.B, total, parts, turns int) (server clickhousetest.Server, s *clickhouse.Store, c driver.Conn) {
 	b.Helper()
 	server = clickhousetest.Start(b)
 	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username, Password: server.Password})
@@ -119,7 +124,7 @@ func generated(b *testing.B, total, parts int) (server clickhousetest.Server, s 
 	for p := range parts {
 		from, to := total*p/parts, total*(p+1)/parts
 		// The turns of a thread come in different parts, as they do where a thread goes on for hours.
-		execute(b, c, fmt.Sprintf(generateRuns, from, to-from, total/10)+fmt.Sprintf(" SETTINGS max_block_size = %d, min_insert_block_size_rows = %d, min_insert_block_size_bytes = 0, max_insert_threads = 1, max_threads = 1", to-from, to-from))
+		execute(b, c, insertRuns+fmt.Sprintf(selectRuns, from, to-from, total/turns, turns)+oneBlock(to-from))
 	}
 	b.Logf("runs_by_time: %s bytes a run", value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs_by_time' AND active"))
 	b.Logf("%d runs in %.0f s, in %s parts, %s bytes a run", total, time.Since(began).Seconds(),
@@ -128,23 +133,14 @@ func generated(b *testing.B, total, parts int) (server clickhousetest.Server, s 
 	return server, s, c
 }
 
+// oneBlock has a statement make one block, and with it one part, of so many rows.
+func oneBlock(rows int) string {
+	return fmt.Sprintf(" SETTINGS max_block_size = %d, min_insert_block_size_rows = %d, min_insert_block_size_bytes = 0, max_insert_threads = 1, max_threads = 1", rows, rows)
+}
+
 func analyticsOf(b *testing.B, total, parts int) {
-	server, s, c := generated(b, total, parts)
-	rows, err := c.Query(b.Context(), "SELECT tenant, thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0 GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var threads [][2]string
-	for rows.Next() {
-		var t [2]string
-		if err := rows.Scan(&t[0], &t[1]); err != nil {
-			b.Fatal(err)
-		}
-		threads = append(threads, t)
-	}
-	if err := rows.Close(); err != nil {
-		b.Fatal(err)
-	}
+	server, s, c := generated(b, total, parts, 10)
+	threads := someThreads(b, c)
 	at := 0
 	next := func() (tenant, thread string) {
 		at++
@@ -172,7 +168,6 @@ func analyticsOf(b *testing.B, total, parts int) {
 			return askOver(ctx, server.Addr+"/?"+url.Values{"database": {server.Database}}.Encode(), question)
 		})
 	})
-	longLineages(b, c, s, total, parts)
 	searches(b, c, s)
 	for _, name := range []string{"ends", "first_token", "violations", "deep_threads", "regenerations", "unused_branches", "returns"} {
 		text, err := os.ReadFile("../docs/questions/" + name + ".sql")
@@ -186,6 +181,27 @@ func analyticsOf(b *testing.B, total, parts int) {
 			})
 		})
 	}
+	longLineages(b, c, s, total, parts) // last: it makes parts and rows of its own
+}
+
+// someThreads are tenants and threads in random order.
+func someThreads(b *testing.B, c driver.Conn) (threads [][2]string) {
+	b.Helper()
+	rows, err := c.Query(b.Context(), "SELECT tenant, thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0 GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for rows.Next() {
+		var t [2]string
+		if err := rows.Scan(&t[0], &t[1]); err != nil {
+			b.Fatal(err)
+		}
+		threads = append(threads, t)
+	}
+	if err := rows.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return threads
 }
 
 // generateMessages makes a question and an answer of each run: 15 to 40 of 30 words, a seventh of them with a number behind it. One run in
@@ -201,11 +217,14 @@ SELECT
         if(sipHash64(run_id) % 20011 = 7, ' Zebrastripe', ''), '"}')
 FROM runs ARRAY JOIN [0, 1] AS input`
 
+// generateStates makes a state of each run.
+const generateStates = `INSERT INTO states (tenant, thread_id, run_id, version, state) SELECT tenant, thread_id, run_id, version, concat('{"seen":"', asked, '"}') FROM runs`
+
 // BenchmarkAnalyticsMerged says how many bytes a run and a message take once parts are merged, and measures searches for words:
 //
 //	SKEIN_BENCH_RUNS=200000 go test ./bench -run '^$' -bench AnalyticsMerged -benchtime 20x -v -timeout 60m
 func BenchmarkAnalyticsMerged(b *testing.B) {
-	_, s, c := generated(b, analyticsTotal(b), 4)
+	_, s, c := generated(b, analyticsTotal(b), 4, 10)
 	execute(b, c, generateMessages)
 	for _, table := range []string{"runs", "runs_by_time", "messages"} {
 		execute(b, c, "SYSTEM START MERGES "+table)
@@ -337,15 +356,20 @@ func measure(b *testing.B, c driver.Conn, f func(context.Context) error) {
 		return n
 	}
 	before, server, own := read(), serverCPU(b, c), cpu(b)
+	var took []time.Duration
 	for b.Loop() {
+		start := time.Now()
 		if err := f(b.Context()); err != nil {
 			b.Fatal(err)
 		}
+		took = append(took, time.Since(start))
 	}
 	own = cpu(b) - own // before the server is asked again
 	b.ReportMetric((serverCPU(b, c)-server+own.Seconds())*1000/float64(b.N), "CPU-ms/op")
 	b.ReportMetric((read()-before)/float64(b.N)/1e6, "MB-read/op")
 	b.ReportMetric(b.Elapsed().Seconds()*1000/float64(b.N), "ms/op")
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, "ms-p50")
 	b.ReportMetric(0, "ns/op")
 }
 
