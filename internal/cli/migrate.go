@@ -35,7 +35,7 @@ With --rebuild, fill new tables from skein.runs in a database beside the live on
 exchange them with the live tables and drop the old ones. Indexer and query go on meanwhile. Use it where an
 upgrade would copy large tables, after rules or settings of tables have changed, or when rows are in doubt. It
 needs --brokers, the right to create and drop databases, and disk for both. The table prices stays as it is. If it
-is stopped, run it again: it begins anew.`,
+is stopped before the exchange, the live tables are as before; a signal during the exchange does not stop it.`,
 		Example: `  skein migrate --clickhouse http://clickhouse:8123 --clickhouse-user skein --clickhouse-password-file /run/secrets/clickhouse
   skein migrate --rebuild --clickhouse http://clickhouse:8123 --brokers kafka-0:9092`,
 		Args: usageArgs(cobra.NoArgs),
@@ -100,29 +100,32 @@ func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores
 		return err
 	}
 	defer func() { err = errors.Join(err, beside.Close()) }()
+	exchanged := false
+	defer func() {
+		// It has rows of all tenants, and no erasure, retention or removal of erased rows reaches it.
+		if err != nil && !exchanged {
+			err = errors.Join(err, beside.Drop(context.WithoutCancel(ctx)))
+		}
+	}()
 	if err := beside.Follow(ctx, set.IDs[1].String()); err != nil {
 		return err
 	}
 	began := time.Now()
 	r := rebuilding{out: out, cfg: cfg, read: map[int32]kafka.Span{}}
-	spans := func() (map[int32]kafka.Span, error) { return kafka.Spans(ctx, adm, k.Topics().Runs) }
+	spans := func(ctx context.Context) (map[int32]kafka.Span, error) {
+		return kafka.Spans(ctx, adm, k.Topics().Runs)
+	}
 	// What came while it was filled is little; so the second time brings it close to the live one.
 	for range 2 {
 		if err := r.fill(ctx, beside, spans); err != nil {
 			return err
 		}
 	}
-	if err := live.Replace(ctx, beside); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// Rows that an indexer wrote since then went to either tables.
-	if err := r.fill(ctx, live, spans); err != nil {
-		return err
-	}
-	if err := live.Ping(ctx); err != nil {
-		return err
-	}
-	if err := beside.Drop(ctx); err != nil {
+	exchanged = true
+	if err := r.exchange(ctx, live, beside, spans); err != nil {
 		return err
 	}
 	took := time.Since(began)
@@ -142,18 +145,62 @@ type rebuilding struct {
 	filled indexer.Filled
 }
 
+// exchangeTimeout bounds all from the first exchange to the last record that came before it.
+const exchangeTimeout = time.Hour
+
+// lastTries is how often the last fill is tried, and lastWait the time in between. Each write of it is tried again by itself.
+const (
+	lastTries = 5
+	lastWait  = 10 * time.Second
+)
+
+// exchange puts the filled tables into the place of the live ones. No signal stops it half-way: live tables are incomplete meanwhile.
+func (r *rebuilding) exchange(ctx context.Context, live, beside *clickhouse.Store, spans func(context.Context) (map[int32]kafka.Span, error)) error {
+	stop := context.AfterFunc(ctx, func() {
+		_, _ = fmt.Fprintln(r.out.stderr, "exchanging tables: it ends when the live ones are complete")
+	})
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTimeout)
+	defer cancel()
+	err := live.Replace(ctx, beside)
+	for try := 1; err == nil; try++ {
+		// Rows that an indexer wrote since then went to either tables.
+		failed := r.fill(ctx, live, spans)
+		if failed == nil {
+			break
+		}
+		if try == lastTries || ctx.Err() != nil {
+			err = failed
+			break
+		}
+		r.cfg.Logger.WarnContext(ctx, "reading what came meanwhile failed; trying again", "error", failed)
+		time.Sleep(lastWait)
+	}
+	if err == nil {
+		err = live.Ping(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("THE LIVE TABLES ARE INCOMPLETE: records of the last minutes may be missing, and views too. "+
+			"Run the same command again; it drops the database %s, which still has rows: %w", beside.Database(), err)
+	}
+	return beside.Drop(ctx)
+}
+
 // fill writes what skein.runs has behind what was read.
-func (r *rebuilding) fill(ctx context.Context, s *clickhouse.Store, spans func() (map[int32]kafka.Span, error)) error {
-	now, err := spans()
+func (r *rebuilding) fill(ctx context.Context, s *clickhouse.Store, spans func(context.Context) (map[int32]kafka.Span, error)) error {
+	now, err := spans(ctx)
 	if err != nil {
 		return err
 	}
 	bar := newProgress(r.out, "offsets read")
 	defer bar.end()
 	filled, err := indexer.Fill(ctx, r.cfg, s, behind(r.read, now), func(read, total int64) { bar.step(int(read), int(total)) })
+	if err != nil {
+		return err
+	}
 	r.filled.Add(filled)
 	r.read = now
-	return err
+	return nil
 }
 
 // behind returns what there is by now behind what was read.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -64,37 +65,45 @@ func runRecords(t *testing.T, cfg kafka.Config, first, threads int) (records []*
 	return records
 }
 
-// A rebuild gives the same rows as an indexer has written, of a database with an older schema too, while an indexer goes on; what that writes
-// meanwhile is there as well.
-func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
+// rebuildBed is an indexer that brings records from Kafka into ClickHouse.
+type rebuildBed struct {
+	cfg    kafka.Config
+	server clickhousetest.Server
+	store  *clickhouse.Store
+	conn   driver.Conn
+	flags  []string // for skein migrate
+}
+
+func newRebuildBed(t *testing.T) *rebuildBed {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("-short is set: this starts a real ClickHouse")
 	}
-	cfg := kafkatest.Start(t, 4)
-	server := clickhousetest.Start(t)
-	at := []string{"--brokers", strings.Join(cfg.Brokers, ","), "--topic-prefix", cfg.TopicPrefix, "--clickhouse", server.Addr, "--clickhouse-database", server.Database, "--clickhouse-user", server.Username}
-	if server.Password != "" {
+	b := &rebuildBed{cfg: kafkatest.Start(t, 4), server: clickhousetest.Start(t)}
+	b.flags = []string{"--brokers", strings.Join(b.cfg.Brokers, ","), "--topic-prefix", b.cfg.TopicPrefix, "--clickhouse-database", b.server.Database, "--clickhouse-user", b.server.Username}
+	if b.server.Password != "" {
 		password := filepath.Join(t.TempDir(), "password")
-		if err := os.WriteFile(password, []byte(server.Password), 0o600); err != nil {
+		if err := os.WriteFile(password, []byte(b.server.Password), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		at = append(at, "--clickhouse-password-file", password)
+		b.flags = append(b.flags, "--clickhouse-password-file", password)
 	}
-	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username, Password: server.Password})
+	var err error
+	b.store, err = clickhouse.New(clickhouse.Options{Addrs: []string{b.server.Addr}, Database: b.server.Database, Username: b.server.Username, Password: b.server.Password})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := b.store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := s.Migrate(t.Context()); err != nil {
+	if err := b.store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	index := indexer.DefaultConfig(cfg)
+	index := indexer.DefaultConfig(b.cfg)
 	index.MaxDelay, index.Logger, index.Registerer = 50*time.Millisecond, slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry()
-	service, err := indexer.New(index, s)
+	service, err := indexer.New(index, b.store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,16 +116,40 @@ func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	conn := server.Open(t)
+	b.conn = b.server.Open(t)
+	return b
+}
+
+// rebuild runs the command, with ClickHouse at an address.
+func (b *rebuildBed) rebuild(ctx context.Context, addr string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	err := run(ctx, append([]string{"migrate", "--rebuild", "--clickhouse", addr}, b.flags...), nil, strings.NewReader(""), &out, &errs)
+	app.Report(&errs, "skein", err)
+	return out.String(), errs.String(), app.ExitCode(err)
+}
+
+// hashes are the rows of tables, once the server has carried out all deletions.
+func (b *rebuildBed) hashes(t *testing.T, tables []string) map[string]string {
+	t.Helper()
+	awaitValue(t, b.conn, "SELECT toString(count()) FROM system.mutations WHERE database = currentDatabase() AND NOT is_done", "0")
+	all := map[string]string{}
+	for _, table := range tables {
+		all[table] = valueOf(t, b.conn, "SELECT toString(count()) || ' ' || toString(groupBitXor(sipHash64(formatRow('TSV', *)))) FROM "+table+" FINAL")
+	}
+	return all
+}
+
+// A rebuild gives the same rows as an indexer has written, of a database with an older schema too, while an indexer goes on; what that writes
+// meanwhile is there as well.
+func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
+	b := newRebuildBed(t)
+	cfg, conn := b.cfg, b.conn
 	kafkatest.Produce(t, cfg, runRecords(t, cfg, 0, 120)...)
 	sealed := "SELECT toString(countIf(status = 'finished')) || ' of ' || toString(count()) FROM v_runs"
 	awaitValue(t, conn, sealed, "80 of 200")
-	awaitValue(t, conn, "SELECT toString(count()) FROM positions", "4") // they come behind all else
+	awaitValue(t, conn, "SELECT toString(count()) FROM positions FINAL", "4") // they come behind all else
 	tables := []string{"runs", "runs_by_time", "messages", "states", "tool_calls", "interrupts", "answers", "positions"}
-	before := map[string]string{}
-	for _, table := range tables {
-		before[table] = valueOf(t, conn, "SELECT toString(count()) || ' ' || toString(groupBitXor(sipHash64(formatRow('TSV', *)))) FROM "+table+" FINAL")
-	}
+	before := b.hashes(t, tables)
 	for _, statement := range []string{ // as before migration 8, and without what it brought
 		"INSERT INTO prices (model, input_per_million) VALUES ('large', 3)", "DROP VIEW v_runs_by_time", "DROP VIEW runs_to_time", "DROP TABLE runs_by_time",
 		"TRUNCATE TABLE schema_migrations", "INSERT INTO schema_migrations (version, name) VALUES (7, 'views')",
@@ -127,14 +160,14 @@ func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
 	}
 	rebuild := func(t *testing.T) {
 		t.Helper()
-		stdout, stderr, code := skein(t, "", append([]string{"migrate", "--rebuild"}, at...)...)
+		stdout, stderr, code := b.rebuild(t.Context(), b.server.Addr)
 		if code != app.ExitDone || !strings.HasPrefix(stdout, "rebuilt from ") || stderr != "" {
 			t.Fatalf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 		}
 	}
 	rebuild(t)
-	for _, table := range tables {
-		if got := valueOf(t, conn, "SELECT toString(count()) || ' ' || toString(groupBitXor(sipHash64(formatRow('TSV', *)))) FROM "+table+" FINAL"); got != before[table] {
+	for table, got := range b.hashes(t, tables) {
+		if got != before[table] {
 			t.Errorf("%s: rows and hash %s, before %s", table, got, before[table])
 		}
 	}
@@ -164,8 +197,10 @@ func TestMigrate_RebuildsBesideTheLiveTables(t *testing.T) {
 		awaitValue(t, conn, sealed, "400 of 1000")
 		awaitValue(t, conn, "SELECT toString(count()) FROM v_runs_by_time", "1000")
 		const columns = "run_id, thread_id, status, agent, labels, started_at, version"
-		if n := valueOf(t, conn, "SELECT toString(count()) FROM (SELECT "+columns+" FROM v_runs EXCEPT SELECT "+columns+" FROM v_runs_by_time)"); n != "0" {
-			t.Errorf("%s runs are not in v_runs_by_time as v_runs has them", n)
+		for _, views := range [][2]string{{"v_runs", "v_runs_by_time"}, {"v_runs_by_time", "v_runs"}} {
+			if n := valueOf(t, conn, "SELECT toString(count()) FROM (SELECT "+columns+" FROM "+views[0]+" EXCEPT SELECT "+columns+" FROM "+views[1]+")"); n != "0" {
+				t.Errorf("%s runs are not in %s as %s has them", n, views[1], views[0])
+			}
 		}
 		if n := valueOf(t, conn, "SELECT toString(count()) FROM v_messages"); n != "800" {
 			t.Errorf("%s messages, want 800", n)

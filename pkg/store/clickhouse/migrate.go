@@ -114,7 +114,7 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
 }
 
 func (s *Store) createDatabase(ctx context.Context) error {
-	return s.withoutDatabase(ctx, "CREATE DATABASE IF NOT EXISTS "+identifier(s.opts.Database)+" /* on cluster */")
+	return s.withoutDatabase(ctx, "CREATE DATABASE IF NOT EXISTS "+identifier(s.opts.Database)+" /* on cluster */", nil)
 }
 
 // errNoDatabase is ErrSchemaOld where even the database is missing.

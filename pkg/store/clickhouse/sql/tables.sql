@@ -1,3 +1,3 @@
-SELECT name, engine
+SELECT name, engine, toString(uuid)
 FROM system.tables
 WHERE database = {database:String}
