@@ -50,7 +50,7 @@ func decode(r *kgo.Record) (store.Entry, outcome, error) {
 		return store.Entry{}, outcomeUndecodable, err
 	}
 	e := store.Entry{
-		Partition: r.Partition, Version: r.Offset,
+		Partition: r.Partition, Version: r.Offset, At: r.Timestamp.UTC(),
 		Tenant: parts[0], ThreadID: parts[1], RunID: parts[2],
 	}
 	if len(r.Value) == 0 {

@@ -13,6 +13,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skeinhq/skein/pkg/kafka"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 func TestParseRetention_TakesDaysByTenant(t *testing.T) {
@@ -48,6 +52,19 @@ func (e *expirer) Expire(_ context.Context, tenant string, before time.Time) (in
 		return 0, errors.New("away")
 	}
 	return 0, nil
+}
+
+// Retention goes by the time of the record, and not by the clock of an agent.
+func TestDecode_TellsWhenARunWasRecorded(t *testing.T) {
+	at := time.Date(2026, 9, 1, 8, 0, 0, 0, time.UTC)
+	value, err := record.EncodeRun(&record.Run{Status: record.StatusFinished, StartedAt: time.Unix(1, 0), Lineage: record.Lineage{ParentBy: record.ParentNone}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _, err := decode(&kgo.Record{Key: []byte("acme/thread/run"), Value: value, Timestamp: at, Headers: kafka.Headers(record.Headers{Kind: record.KindRun, Seq: -1})})
+	if err != nil || !e.At.Equal(at) {
+		t.Errorf("recorded at %v, %v; want %v", e.At, err, at)
+	}
 }
 
 func TestRetention_LooksAgainSoonWhereThreadsExpired(t *testing.T) {

@@ -32,6 +32,8 @@ type Entry struct {
 	// Partition and Version are the record's partition and offset in skein.runs.
 	Partition int32
 	Version   int64
+	// At is the record's time in Kafka; zero where it is unknown.
+	At time.Time
 	// Tenant, ThreadID and RunID come from the record's key. A position has none, an erasure no RunID.
 	Tenant, ThreadID, RunID string
 	// Run is nil for a tombstone: the run and all that belongs to it is deleted.
@@ -133,8 +135,9 @@ type Writer interface {
 
 // Expirer deletes what is older than a tenant's retention.
 type Expirer interface {
-	// Expire deletes the rows of a tenant's threads of which every run has ended and none ended at or after a time, by the runs' own times, and returns
-	// how many threads that were; a store may leave some to the next call. The records stay on skein.runs: who reads them again has the
+	// Expire deletes the rows of a tenant's threads of which every run has ended and none was recorded at or after a time (Entry.At; where that is unknown, by the
+	// time of its end), and returns how many threads that were; a store may leave some to the next call. The clocks of agents do not count: one that tells seconds
+	// for milliseconds would have every thread deleted, and one that is ahead none. The records stay on skein.runs: who reads them again has the
 	// rows again, until the next call.
 	Expire(ctx context.Context, tenant string, before time.Time) (threads int, err error)
 }

@@ -47,6 +47,7 @@ type runRow struct {
 	StartedAt        time.Time      `ch:"started_at"`
 	EndedAt          *time.Time     `ch:"ended_at"`
 	UpdatedAt        time.Time      `ch:"updated_at"`
+	RecordedAt       time.Time      `ch:"recorded_at"`
 	TimeToFirstToken *int64         `ch:"time_to_first_token_ms"`
 	Duration         *int64         `ch:"duration_ms"`
 
@@ -98,7 +99,7 @@ func (r *runRow) size() int {
 
 func (r *runRow) appendDigest(dst []byte) []byte {
 	// Facts are made of what is not in Record too, and by rules that may change between two binaries.
-	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, r.Record, fmt.Sprint(r.Facts), r.Head)
+	return digestOf(dst, r.Version, r.Tenant, r.ThreadID, r.RunID, r.Record, fmt.Sprint(r.Facts), r.Head, fmt.Sprint(r.RecordedAt.Unix()))
 }
 
 // newRunRow builds the row of an entry. It depends on nothing else.
@@ -106,7 +107,10 @@ func newRunRow(e store.Entry) (*runRow, error) {
 	epoch := time.Unix(0, 0).UTC()
 	row := &runRow{
 		Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Version: uint64(e.Version),
-		RawPartition: e.Partition, StartedAt: epoch, UpdatedAt: epoch,
+		RawPartition: e.Partition, StartedAt: epoch, UpdatedAt: epoch, RecordedAt: epoch,
+	}
+	if s := e.At.Unix(); s > 0 && s <= math.MaxUint32 { // what DateTime can say; else it is unknown
+		row.RecordedAt = e.At
 	}
 	if e.Run == nil {
 		row.Deleted = 1

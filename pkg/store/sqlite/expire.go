@@ -8,7 +8,7 @@ import (
 
 // expired selects the threads of a tenant that Expire deletes.
 const expired = `SELECT thread_id FROM runs WHERE tenant = ?1 AND deleted = 0
-GROUP BY thread_id HAVING max(updated_at) < ?2 AND sum(status = 'running') = 0`
+GROUP BY thread_id HAVING max(iif(recorded_at = 0, updated_at, recorded_at)) < ?2 AND sum(status = 'running') = 0`
 
 // Expire implements store.Expirer. It is one transaction; tombstones stay.
 func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (threads int, err error) {

@@ -19,6 +19,7 @@ type runRow struct {
 	branchID                string
 	messageCount            int
 	startedAt, updatedAt    int64 // Unix milliseconds
+	recordedAt              int64 // the same; 0: unknown
 	rawPartition            int32
 	rawFirst, rawNext       int64
 	record                  string
@@ -30,6 +31,9 @@ func newRunRow(e store.Entry) (runRow, error) {
 	row := runRow{
 		tenant: e.Tenant, threadID: e.ThreadID, runID: e.RunID,
 		version: e.Version, rawPartition: e.Partition,
+	}
+	if !e.At.IsZero() {
+		row.recordedAt = e.At.UnixMilli()
 	}
 	if e.Run == nil {
 		row.deleted = true
@@ -80,8 +84,8 @@ func scanRun(ctx context.Context, scan func(...any) error) (store.Run, error) {
 const upsertRun = `
 INSERT INTO runs (tenant, thread_id, run_id, version, deleted, status, agent, branch_id, message_count,
                   started_at, updated_at, raw_partition, raw_first, raw_next, record,
-                  facts, error_code, error_message, cancelled_by, asked, question, reply, resumed)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                  facts, error_code, error_message, cancelled_by, asked, question, reply, resumed, recorded_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, thread_id, run_id) DO UPDATE SET
     version = excluded.version, deleted = excluded.deleted, status = excluded.status, agent = excluded.agent,
     branch_id = excluded.branch_id, message_count = excluded.message_count,
@@ -90,7 +94,7 @@ ON CONFLICT (tenant, thread_id, run_id) DO UPDATE SET
     raw_next = excluded.raw_next, record = excluded.record,
     facts = excluded.facts, error_code = excluded.error_code, error_message = excluded.error_message,
     cancelled_by = excluded.cancelled_by, asked = excluded.asked, question = excluded.question, reply = excluded.reply,
-    resumed = excluded.resumed
+    resumed = excluded.resumed, recorded_at = excluded.recorded_at
 -- An equal version is written again: the same row, unless a newer binary makes more of a record.
 WHERE excluded.version >= runs.version`
 
@@ -99,7 +103,7 @@ func (r runRow) upsert(ctx context.Context, upsert statement) (bool, error) {
 	f := r.facts
 	res, err := upsert.exec(ctx, r.tenant, r.threadID, r.runID, r.version, r.deleted, r.status, r.agent, r.branchID,
 		r.messageCount, r.startedAt, r.updatedAt, r.rawPartition, r.rawFirst, r.rawNext, r.record,
-		store.FactsVersion, f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed)
+		store.FactsVersion, f.ErrorCode, f.ErrorMessage, f.CancelledBy, f.Asked, f.Question, f.Reply, f.Resumed, r.recordedAt)
 	if err != nil {
 		return false, err
 	}

@@ -17,12 +17,18 @@ func expiry(t *testing.T, s Store) {
 		k := key{tenant, thread, run}
 		return k.entry(first, k.record(first, status, "m"+run))
 	}
+	recorded := func(e store.Entry, second int) store.Entry {
+		e.At = epoch.Add(time.Duration(second) * time.Second)
+		return e
+	}
 	write(t, s,
 		at("acme", "old", "a", 10, record.StatusFinished), at("acme", "old", "b", 40, record.StatusAbandoned),
 		at("acme", "goes on", "a", 11, record.StatusFinished), at("acme", "goes on", "b", 60, record.StatusFinished),
 		at("acme", "open", "a", 12, record.StatusFinished), at("acme", "open", "b", 13, record.StatusRunning),
 		at("acme", "ends then", "a", 48, record.StatusFinished), // at 50
 		at("other", "old", "a", 10, record.StatusFinished),
+		recorded(at("acme", "clock behind", "a", 10, record.StatusFinished), 50),
+		recorded(at("acme", "clock ahead", "a", 1_000_000, record.StatusFinished), 49),
 		key{"acme", "old", "erased"}.entry(41, nil),
 	)
 	positions, err := s.IndexedTo(t.Context(), "other")
@@ -30,12 +36,12 @@ func expiry(t *testing.T, s Store) {
 		t.Fatal(err)
 	}
 	before := epoch.Add(50 * time.Second)
-	for i, want := range []int{1, 0} {
+	for i, want := range []int{2, 0} {
 		if n, err := s.Expire(t.Context(), "acme", before); n != want || err != nil {
 			t.Fatalf("call %d: %d threads, %v; want %d", i, n, err, want)
 		}
 	}
-	if got := walk(t, s, store.ThreadQuery{Limit: 100}); !slices.Equal(got, []string{"ends then", "goes on", "open"}) {
+	if got := walk(t, s, store.ThreadQuery{Limit: 100}); !slices.Equal(got, []string{"clock behind", "ends then", "goes on", "open"}) {
 		t.Errorf("threads %q", got)
 	}
 	if runs, err := s.Thread(t.Context(), "acme", "old"); !errors.Is(err, store.ErrNotFound) {
@@ -48,8 +54,8 @@ func expiry(t *testing.T, s Store) {
 		t.Errorf("a thread that goes on has %d contents, %v; want 2", len(c), err)
 	}
 	page, err := s.Search(t.Context(), "acme", search.Query{Sort: search.SortStarted, Limit: 100, Bounds: search.Bounds{Rows: 1e6, Time: time.Minute}})
-	if err != nil || len(page.Runs) != 5 {
-		t.Errorf("a search finds %d runs, %v; want 5", len(page.Runs), err)
+	if err != nil || len(page.Runs) != 6 {
+		t.Errorf("a search finds %d runs, %v; want 6", len(page.Runs), err)
 	}
 	if runs, err := s.Thread(t.Context(), "other", "old"); len(runs) != 1 || err != nil {
 		t.Errorf("another tenant's thread: %d runs, %v", len(runs), err)

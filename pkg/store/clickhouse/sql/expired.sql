@@ -1,8 +1,9 @@
--- Threads of which no run is open and the last one ended, or started, before a time, with the greatest version of their rows: narrow columns of the tenant.
+-- Threads of which no run is open and the last one was recorded before a time, with the greatest version of their rows: narrow columns of the tenant. Of rows
+-- that do not have that time, the end counts, which is by the agent's clock.
 SELECT thread_id, max(version)
 FROM runs FINAL
 WHERE tenant = {tenant:String}
 GROUP BY thread_id
-HAVING max(updated_at) < fromUnixTimestamp64Milli({before:Int64}, 'UTC') AND countIf(status = 'running') = 0
+HAVING max(if(toUnixTimestamp(recorded_at) = 0, updated_at, toDateTime64(recorded_at, 3, 'UTC'))) < fromUnixTimestamp64Milli({before:Int64}, 'UTC') AND countIf(status = 'running') = 0
 ORDER BY thread_id
 LIMIT {limit:UInt32}
