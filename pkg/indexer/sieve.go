@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,8 +35,12 @@ type refused struct {
 const maxRefused = 16
 
 // maxTried is how many runs of a tenant are tried one by one while the store takes none of them: each costs some calls of the store, and
-// parts of its tables. The tenant's further runs in the block count as refused, untried.
-const maxTried = 256
+// parts of its tables. Of the tenant's further runs in the block, so many pieces are tried as a whole, and one run of each by itself. Where the store takes
+// any, all are tried; else they count as refused, untried.
+const (
+	maxTried = 256
+	pieces   = 32
+)
 
 // trust is how long a run that was taken shows that the store works. After that, a block that has nothing but refused runs of one tenant waits.
 const trust = 10 * time.Minute
@@ -44,7 +49,7 @@ const trust = 10 * time.Minute
 var errRefusesAll = errors.New("the store refuses all runs that it is given")
 
 // errUntried is the reason of runs that were not tried (maxTried).
-var errUntried = fmt.Errorf("it was not tried, as the store refuses the tenant's %d runs before it", maxTried)
+var errUntried = fmt.Errorf("it was not tried, as the store refuses the tenant's %d runs before it, and a sample of those behind them", maxTried)
 
 // write writes entries in their order, without those that the store refuses. After an error some may be durable.
 func (s *sieve) write(ctx context.Context, entries []store.Entry) error {
@@ -112,8 +117,17 @@ func (s *sieve) sift(ctx context.Context, entries []store.Entry) error {
 	if err := t.halve(ctx, entries); !errors.Is(err, errUntried) {
 		return err
 	}
+	rest := entries[t.decided:]
+	takes, err := t.takesAnyOf(ctx, rest)
+	if err != nil {
+		return err
+	}
+	if takes {
+		t.takes = true
+		return t.halve(ctx, rest)
+	}
 	var tombstones []store.Entry
-	for _, e := range entries[t.decided:] {
+	for _, e := range rest {
 		if e.Run == nil {
 			tombstones = append(tombstones, e)
 			continue
@@ -129,21 +143,43 @@ func (s *sieve) sift(ctx context.Context, entries []store.Entry) error {
 // tenantSieve is a sieve for the entries of one tenant.
 type tenantSieve struct {
 	*sieve
-	decided        int // entries that were written or refused: the first ones
-	taken, refused int // runs of them
+	decided int  // entries that were written or refused: the first ones
+	refused int  // runs of them
+	takes   bool // the store has taken a run
+}
+
+// takesAnyOf reports whether the store takes some of the entries: each piece of them as a whole, or its last run.
+func (t *tenantSieve) takesAnyOf(ctx context.Context, entries []store.Entry) (bool, error) {
+	for piece := range slices.Chunk(entries, max(1, (len(entries)+pieces-1)/pieces)) {
+		for runs(piece) > 0 {
+			err := t.call(ctx, piece)
+			if !errors.Is(err, store.ErrRefused) {
+				return err == nil, err
+			}
+			if len(piece) == 1 {
+				break
+			}
+			last := len(piece) - 1
+			for piece[last].Run == nil {
+				last--
+			}
+			piece = piece[last : last+1]
+		}
+	}
+	return false, nil
 }
 
 // halve writes entries, and each half by itself where the store refuses them together. The error is errUntried where it has tried enough.
 func (t *tenantSieve) halve(ctx context.Context, entries []store.Entry) error {
-	if t.taken == 0 && t.refused >= maxTried {
+	if !t.takes && t.refused >= maxTried {
 		return errUntried
 	}
 	err := t.call(ctx, entries)
 	switch {
 	case err == nil:
 		n := runs(entries)
+		t.takes = t.takes || n > 0
 		t.taken += n
-		t.sieve.taken += n
 		t.decided += len(entries)
 		return nil
 	case !errors.Is(err, store.ErrRefused):
