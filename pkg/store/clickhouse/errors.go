@@ -23,8 +23,8 @@ var (
 	ErrDenied = errors.New("ClickHouse refuses the credentials")
 	// ErrPassword: the file with the password is not there, or empty.
 	ErrPassword = errors.New("reading the password of ClickHouse")
-	// ErrSchemaOld: the database or a part of its schema is missing.
-	ErrSchemaOld = errors.New("the ClickHouse schema is older than this binary; run `skein migrate`")
+	// ErrSchemaOld: the database or a part of its schema is missing, as a rule since nobody has migrated it.
+	ErrSchemaOld = errors.New("the ClickHouse schema does not fit this binary: where it is older, run `skein migrate`; where it is newer, run a newer binary")
 )
 
 // codes are the server's error codes that have a meaning here.

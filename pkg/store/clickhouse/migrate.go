@@ -66,7 +66,7 @@ func identifier(name string) string {
 // Migrate implements store.Migrator. It creates the database where it is missing and applies the files
 // that were not yet. ClickHouse knows no transaction and no lock for this; so each statement is one
 // that may run again, and two that migrate at once, or one after another was killed, end up with the
-// same. A schema that is newer than this binary is left alone: changes only add.
+// same. A schema that is newer than this binary is left alone: since the first release changes only add.
 func (s *Store) Migrate(ctx context.Context) (err error) {
 	have, err := s.schemaVersion(ctx)
 	if errors.Is(err, errNoDatabase) {
