@@ -35,7 +35,7 @@ func talks(t testing.TB, seed uint64) (entries []store.Entry, final []*record.Ru
 			r := e.Run
 			r.Tenant, r.ThreadID, r.RunID = e.Tenant, e.ThreadID, e.RunID
 			r.Raw.First = int64(1000*th + 10*i)
-			r.Agent = pick("shop", "desk")
+			r.Agent, r.Labels = pick("shop", "desk"), map[string]string{"team": pick("red", "blue"), "env": "prod"}
 			r.Lineage = record.Lineage{ParentBy: record.ParentNone, BranchID: e.RunID, RootRunID: e.RunID}
 			text := fmt.Sprint("question ", i)
 			if i > 0 {
@@ -136,6 +136,13 @@ func (c counted) lines() []string {
 	return out
 }
 
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 func one(is bool) float64 {
 	if is {
 		return 1
@@ -155,6 +162,21 @@ func byStart(runs []*record.Run) map[string][]*record.Run {
 	return of
 }
 
+// within is the range that a question asks about.
+type within struct{ from, to time.Time }
+
+func (w within) has(t time.Time) bool { return !t.Before(w.from) && t.Before(w.to) }
+
+// of are the runs that began in it.
+func (w within) of(runs []*record.Run) (in []*record.Run) {
+	for _, r := range runs {
+		if w.has(r.StartedAt) {
+			in = append(in, r)
+		}
+	}
+	return in
+}
+
 func modelOf(r *record.Run) string {
 	for m := range r.Stats.Usage {
 		return m
@@ -162,29 +184,47 @@ func modelOf(r *record.Run) string {
 	return ""
 }
 
+// askedAgain counts runs, regenerations and edits by group and week.
+func askedAgain(runs []*record.Run, in within, groups func(*record.Run) []string) []string {
+	c := counted{}
+	for _, list := range byStart(runs) {
+		for i, r := range list {
+			if !in.has(r.StartedAt) {
+				continue
+			}
+			again, before := false, false
+			for _, o := range list[:i] {
+				if o.ParentRunID == r.ParentRunID {
+					before = true
+					again = again || string(o.InputMessages[0].Get("content")) == string(r.InputMessages[0].Get("content"))
+				}
+			}
+			week := r.StartedAt.AddDate(0, 0, -(int(r.StartedAt.Weekday())+6)%7)
+			for _, group := range groups(r) {
+				c.add(group+" "+week.Format(time.DateOnly), 1, one(again), one(before && !again))
+			}
+		}
+	}
+	return c.lines()
+}
+
 // questions are what each file must say of runs, counted in Go; line is how its rows are written for that.
 var questions = map[string]struct {
 	line  string
-	count func(runs []*record.Run) []string
+	count func(runs []*record.Run, in within) []string
 }{
-	"regenerations": {"agent || ' ' || model || ' ' || toString(week) || ' [' || toString(runs) || ' ' || toString(regenerated) || ' ' || toString(edited) || ']'", func(runs []*record.Run) []string {
-		c := counted{}
-		for _, list := range byStart(runs) {
-			for i, r := range list {
-				again, before := false, false
-				for _, o := range list[:i] {
-					if o.ParentRunID == r.ParentRunID {
-						before = true
-						again = again || string(o.InputMessages[0].Get("content")) == string(r.InputMessages[0].Get("content"))
-					}
-				}
-				week := r.StartedAt.AddDate(0, 0, -(int(r.StartedAt.Weekday())+6)%7)
-				c.add(r.Agent+" "+modelOf(r)+" "+week.Format(time.DateOnly), 1, one(again), one(before && !again))
-			}
-		}
-		return c.lines()
+	"regenerations": {"agent || ' ' || model || ' ' || toString(week) || ' [' || toString(runs) || ' ' || toString(regenerated) || ' ' || toString(edited) || ']'", func(runs []*record.Run, in within) []string {
+		return askedAgain(runs, in, func(r *record.Run) []string { return []string{r.Agent + " " + modelOf(r)} })
 	}},
-	"unused_branches": {"agent || ' [' || toString(runs) || ' ' || toString(tokens) || ' ' || toString(round(money * 1000000)) || ']'", func(runs []*record.Run) []string {
+	"regenerations_by_label": {"key || ' ' || value || ' ' || toString(week) || ' [' || toString(runs) || ' ' || toString(regenerated) || ' ' || toString(edited) || ']'", func(runs []*record.Run, in within) []string {
+		return askedAgain(runs, in, func(r *record.Run) (labels []string) {
+			for k, v := range r.Labels {
+				labels = append(labels, k+" "+v)
+			}
+			return labels
+		})
+	}},
+	"unused_branches": {"agent || ' [' || toString(runs) || ' ' || toString(tokens) || ' ' || toString(round(money * 1000000)) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}
 		for _, list := range byStart(runs) {
 			latest := list[len(list)-1].BranchID
@@ -195,7 +235,7 @@ var questions = map[string]struct {
 						return p.RunID == o.ParentRunID && p.BranchID == r.BranchID && p.Depth >= r.Depth
 					})
 				})
-				if r.BranchID != latest && !wentOn {
+				if r.BranchID != latest && !wentOn && in.has(r.StartedAt) {
 					u := r.Stats.Usage[modelOf(r)]
 					price := map[string][2]float64{"large": {3, 8}, "small": {1, 2}}[modelOf(r)]
 					c.add(r.Agent, 1, float64(u.TotalTokens), float64(u.InputTokens)*price[0]+float64(u.OutputTokens)*price[1])
@@ -204,9 +244,9 @@ var questions = map[string]struct {
 		}
 		return c.lines()
 	}},
-	"tools": {"tool || ' [' || toString(calls) || ' ' || toString(failures) || ' ' || toString(without_result) || ']'", func(runs []*record.Run) []string {
+	"tools": {"tool || ' [' || toString(calls) || ' ' || toString(failures) || ' ' || toString(without_result) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}
-		for _, r := range runs {
+		for _, r := range in.of(runs) {
 			results := map[string]bool{} // failed
 			for _, m := range r.Messages {
 				if m.Role == agui.RoleTool {
@@ -231,9 +271,9 @@ var questions = map[string]struct {
 		}
 		return c.lines()
 	}},
-	"ends": {"agent || ' ' || status || ' ' || error_code || ' ' || cancelled_by || ' [' || toString(runs) || ']'", func(runs []*record.Run) []string {
+	"ends": {"agent || ' ' || status || ' ' || error_code || ' ' || cancelled_by || ' [' || toString(runs) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}
-		for _, r := range runs {
+		for _, r := range in.of(runs) {
 			code, by := "", ""
 			switch {
 			case r.Status == record.StatusError:
@@ -247,9 +287,9 @@ var questions = map[string]struct {
 		}
 		return c.lines()
 	}},
-	"first_token": {"agent || ' [' || toString(runs) || '] ' || toString(p50_p95_p99)", func(runs []*record.Run) []string {
+	"first_token": {"agent || ' [' || toString(runs) || '] ' || toString(p50_p95_p99)", func(runs []*record.Run, in within) []string {
 		of := map[string][]int64{}
-		for _, r := range runs {
+		for _, r := range in.of(runs) {
 			if r.Stats.TimeToFirstToken != nil {
 				of[r.Agent] = append(of[r.Agent], *r.Stats.TimeToFirstToken)
 			}
@@ -269,11 +309,11 @@ var questions = map[string]struct {
 		}
 		return out
 	}},
-	"interrupts": {"agent || ' [' || toString(interrupts) || ' ' || toString(unanswered) || '] ' || toString(ifNull(longest_wait_ms, 0))", func(runs []*record.Run) []string {
+	"interrupts": {"agent || ' [' || toString(interrupts) || ' ' || toString(unanswered) || '] ' || toString(ifNull(longest_wait_ms, 0))", func(runs []*record.Run, in within) []string {
 		c, longest := counted{}, map[string]int64{}
 		for _, list := range byStart(runs) {
 			for _, r := range list {
-				if r.Interrupts == nil {
+				if r.Interrupts == nil || !in.has(*r.EndedAt) {
 					continue
 				}
 				wait := int64(-1)
@@ -295,13 +335,16 @@ var questions = map[string]struct {
 		}
 		return lines
 	}},
-	"deep_threads": {"thread_id || ' ' || toString(deepest) || ' ' || toString(widest) || ' ' || toString(runs)", func(runs []*record.Run) []string {
+	"deep_threads": {"thread_id || ' ' || toString(deepest) || ' ' || toString(widest) || ' ' || toString(runs)", func(runs []*record.Run, in within) []string {
 		type thread struct {
 			id            string
 			deep, wide, n int
 		}
 		var all []thread
 		for id, list := range byStart(runs) {
+			if len(in.of(list)) == 0 {
+				continue
+			}
 			th, children := thread{id: id, n: len(list)}, map[string]int{}
 			for _, r := range list {
 				th.deep = max(th.deep, r.Depth)
@@ -314,27 +357,33 @@ var questions = map[string]struct {
 			return cmp.Or(cmp.Compare(b.deep, a.deep), cmp.Compare(b.wide, a.wide), cmp.Compare(a.id, b.id))
 		})
 		var out []string
-		for _, th := range all[:20] {
+		for _, th := range all[:min(20, len(all))] {
 			out = append(out, fmt.Sprint(th.id, " ", th.deep, " ", th.wide, " ", th.n))
 		}
 		slices.Sort(out)
 		return out
 	}},
-	"violations": {"agent || ' ' || rule || ' [' || toString(runs) || ' ' || toString(violations) || ']'", func(runs []*record.Run) []string {
+	"violations": {"agent || ' ' || rule || ' [' || toString(runs) || ' ' || toString(violations) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}
-		for _, r := range runs {
+		for _, r := range in.of(runs) {
 			for rule, n := range r.Stats.Anomalies {
 				c.add(r.Agent+" "+rule, 1, float64(n))
 			}
 		}
 		return c.lines()
 	}},
-	"returns": {"toString(first_day) || ' +' || toString(days_later) || ' [' || toString(threads) || ']'", func(runs []*record.Run) []string {
+	"returns": {"toString(first_day) || ' +' || toString(days_later) || ' [' || toString(threads) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}
 		for _, list := range byStart(runs) {
 			days := map[time.Time]bool{}
+			first := list[0].StartedAt
 			for _, r := range list {
-				days[r.StartedAt.Truncate(24*time.Hour)] = true
+				if first = minTime(first, r.StartedAt); r.StartedAt.Before(in.to) {
+					days[r.StartedAt.Truncate(24*time.Hour)] = true
+				}
+			}
+			if !in.has(first) {
+				continue
 			}
 			sorted := slices.SortedFunc(maps.Keys(days), time.Time.Compare)
 			for _, d := range sorted {
@@ -343,9 +392,9 @@ var questions = map[string]struct {
 		}
 		return c.lines()
 	}},
-	"compression": {"agent || ' [' || toString(event_bytes) || ' ' || toString(message_bytes) || ']'", func(runs []*record.Run) []string {
+	"compression": {"agent || ' [' || toString(event_bytes) || ' ' || toString(message_bytes) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}
-		for _, r := range runs {
+		for _, r := range in.of(runs) {
 			own := 0
 			for _, m := range r.Messages {
 				own += len(m.Raw)
@@ -396,19 +445,28 @@ func TestQuestions_SayWhatGoCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			args := named{"tenant": "t", "from": "2026-01-01 00:00:00", "to": "2027-01-01 00:00:00"}
-			var got []string
-			if err := s.each(t.Context(), "SELECT "+question.line+" FROM ("+string(text)+")", args, func(scan scan) error {
-				var line string
-				err := scan(&line)
-				got = append(got, line)
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-			slices.Sort(got)
-			if want := question.count(runs); !slices.Equal(got, want) {
-				t.Errorf("seed %d:\n got %s\nwant %s", seed, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+			for _, in := range []within{
+				{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
+				{time.Date(2026, 9, 6, 0, 0, 0, 0, time.UTC), time.Date(2026, 9, 12, 12, 0, 0, 0, time.UTC)}, // inside the data
+			} {
+				args := named{"tenant": "t", "from": in.from.Format(time.DateTime), "to": in.to.Format(time.DateTime)}
+				var got []string
+				if err := s.each(t.Context(), "SELECT "+question.line+" FROM ("+string(text)+")", args, func(scan scan) error {
+					var line string
+					err := scan(&line)
+					got = append(got, line)
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				slices.Sort(got)
+				want := question.count(runs, in)
+				if len(want) == 0 {
+					t.Errorf("no rows from %v: the range shows nothing", in.from)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("seed %d, from %v:\n got %s\nwant %s", seed, in.from, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+				}
 			}
 		})
 	}
