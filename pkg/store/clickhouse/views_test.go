@@ -9,11 +9,12 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
 )
 
 // views are those of the schema.
-var views = []string{"v_runs", "v_messages", "v_tool_calls", "v_interrupts", "v_branches"}
+var views = []string{"v_runs", "v_messages", "v_tool_calls", "v_interrupts", "v_branches", "v_places"}
 
 // text asks for one value, as text.
 func text(tb testing.TB, s *Store, query string) string {
@@ -66,6 +67,57 @@ func TestViews_AnswerQuestions(t *testing.T) {
 		if got := text(t, s, query); got != want {
 			t.Errorf("%s\n got %s\nwant %s", query, got, want)
 		}
+	}
+}
+
+// A tip is a run that none goes on from, and a run is superseded where a later one of the same parent took its place; roots are siblings too.
+func TestViews_SayWhereARunStands(t *testing.T) {
+	s := open(t)
+	var entries []store.Entry
+	for i, r := range []struct{ run, parent string }{{"root", ""}, {"a", "root"}, {"b", "root"}, {"leaf", "a"}, {"other-root", ""}} {
+		e := told(int64(i), "th", r.run)
+		e.Run.ParentRunID, e.Run.Raw.First = r.parent, int64(10*i)
+		entries = append(entries, e)
+	}
+	moved := told(9, "th", "leaf") // a later record of a run counts alone
+	moved.Run.ParentRunID, moved.Run.Raw.First = "b", 30
+	for _, part := range [][]store.Entry{entries, {moved}} {
+		if err := s.Write(t.Context(), part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const columns = "(run_id, parent_run_id, children, is_tip, place, siblings, superseded, newest_sibling)"
+	want := "('root','',2,false,1,2,true,'other-root') ('a','root',0,true,1,2,true,'b') ('b','root',1,false,2,2,false,'b') ('leaf','b',0,true,1,1,false,'leaf') ('other-root','',0,true,2,2,false,'other-root')"
+	order := "indexOf(['root', 'a', 'b', 'leaf', 'other-root'], run_id)"
+	if got := text(t, s, "SELECT arrayStringConcat(groupArray(toString("+columns+")), ' ') FROM (SELECT * FROM v_places ORDER BY "+order+")"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Failures of tools are those of the runs that a filter selects, and of their threads no more is read.
+func TestStatistics_ReadToolCallsOfTheFilteredRuns(t *testing.T) {
+	s := open(t)
+	var entries []store.Entry
+	for i := range 6000 {
+		e := told(int64(i), fmt.Sprintf("thread-%04d", i), "r")
+		e.Run.StartedAt = e.Run.StartedAt.AddDate(0, 0, i/100)
+		entries = append(entries, e)
+	}
+	if err := s.Write(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"runs", "runs_by_time"} { // inserts leave indexes to merges
+		if err := s.exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"); err != nil { //nolint:misspell // the server's spelling
+			t.Fatal(err)
+		}
+	}
+	day := time.Date(2026, 9, 20, 0, 0, 0, 0, time.UTC)
+	table, err := s.Statistics(t.Context(), "t", search.Statistics{
+		Filter: search.Filter{Since: day, Until: day.AddDate(0, 0, 1)}, By: []search.Dimension{search.ByTool}, Measures: []search.Measure{search.ToolFailures},
+		Limit: 10, Bounds: search.Bounds{Rows: 6000, Time: time.Minute},
+	})
+	if err != nil || len(table.Groups) != 1 || *table.Groups[0].Values[0] != 100 {
+		t.Errorf("%+v, %v; want 100 failures, by less than all rows", table, err)
 	}
 }
 

@@ -15,6 +15,7 @@ LEFT JOIN (
     SELECT thread_id, run_id, {{if .ByTool}}name, {{end}}count() AS failures
     FROM v_tool_calls
     WHERE tenant = {tenant:String} AND failed
+    {{- if .Selection.Narrow}} AND thread_id IN (SELECT thread_id FROM {{template "table" .Selection}} WHERE {{template "plain" .Selection}}){{end}}
     GROUP BY thread_id, run_id{{if .ByTool}}, name{{end}}) AS f
 ON f.thread_id = r.thread_id AND f.run_id = r.run_id{{if .ByTool}} AND f.name = r.{{.ByTool}}{{end}}
 {{- end}}
