@@ -12,10 +12,13 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// Retention is how long the threads of tenants stay in the store behind the end of their last run.
+// Retention is how long the threads of tenants stay in the store behind their last run.
 type Retention map[string]time.Duration
 
-// ParseRetention reads rules of the form TENANT=DAYS. A tenant's id may hold an equals sign.
+// everyOther stands for the tenants that have no rule of their own.
+const everyOther = "*"
+
+// ParseRetention reads rules of the form TENANT=DAYS, and *=DAYS for all other tenants. A tenant's id may hold an equals sign.
 func ParseRetention(rules []string) (Retention, error) {
 	r := Retention{}
 	for _, rule := range rules {
@@ -41,23 +44,13 @@ const (
 	expireAgain = time.Minute
 )
 
-// Retain deletes expired threads until ctx ends. Several processes may do this for one store. Failures are logged and tried again.
-func (s *Service) Retain(ctx context.Context, store store.Expirer, r Retention) error {
+// Retain deletes expired threads until ctx ends. Of the processes of a group, the one that has partition 0 does it: each deletion has the server go over all
+// parts of a table. Failures are logged and tried again.
+func (s *Service) Retain(ctx context.Context, st store.Expirer, r Retention) error {
 	for {
-		next := expireEvery
-		for _, tenant := range slices.Sorted(maps.Keys(r)) {
-			n, err := store.Expire(ctx, tenant, time.Now().Add(-r[tenant]))
-			s.metrics.expired.Add(float64(n))
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err != nil {
-				s.cfg.Logger.WarnContext(ctx, "expired threads stay for now", "tenant", tenant, "error", err)
-			}
-			if n > 0 {
-				next = expireAgain
-				s.cfg.Logger.InfoContext(ctx, "expired threads deleted", "tenant", tenant, "threads", n)
-			}
+		next := expireAgain
+		if s.owned.epoch(0) != 0 {
+			next = s.expire(ctx, st, r)
 		}
 		t := time.NewTimer(next)
 		select {
@@ -67,4 +60,37 @@ func (s *Service) Retain(ctx context.Context, store store.Expirer, r Retention) 
 			return ctx.Err()
 		}
 	}
+}
+
+// expire deletes the expired threads of all tenants once, and returns how soon to look again.
+func (s *Service) expire(ctx context.Context, st store.Expirer, r Retention) time.Duration {
+	next := expireEvery
+	rules := maps.Clone(r)
+	delete(rules, everyOther)
+	if others, has := r[everyOther]; has {
+		tenants, err := st.Tenants(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Logger.WarnContext(ctx, "expired threads of tenants without a rule of their own stay for now", "error", err)
+		}
+		for _, tenant := range tenants {
+			if _, named := rules[tenant]; !named {
+				rules[tenant] = others
+			}
+		}
+	}
+	for _, tenant := range slices.Sorted(maps.Keys(rules)) {
+		n, err := st.Expire(ctx, tenant, time.Now().Add(-rules[tenant]))
+		s.metrics.expired.Add(float64(n))
+		if ctx.Err() != nil {
+			return next
+		}
+		if err != nil {
+			s.cfg.Logger.WarnContext(ctx, "expired threads stay for now", "tenant", tenant, "error", err)
+		}
+		if n > 0 {
+			next = expireAgain
+			s.cfg.Logger.InfoContext(ctx, "expired threads deleted", "tenant", tenant, "threads", n)
+		}
+	}
+	return next
 }

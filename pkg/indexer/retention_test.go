@@ -41,6 +41,10 @@ type expirer struct {
 	of    map[string]int
 }
 
+func (e *expirer) Tenants(context.Context) ([]string, error) {
+	return []string{"a", "c"}, nil
+}
+
 func (e *expirer) Expire(_ context.Context, tenant string, before time.Time) (int, error) {
 	now := time.Now()
 	e.calls = append(e.calls, fmt.Sprintf("%v %s %v", now.Sub(e.began), tenant, now.Sub(before)))
@@ -67,15 +71,23 @@ func TestDecode_TellsWhenARunWasRecorded(t *testing.T) {
 	}
 }
 
+// retaining returns a service that has partitions, or none.
+func retaining(t *testing.T, partitions ...int32) *Service {
+	t.Helper()
+	m, err := newMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	owned := newAssignment(m.partitions, m.lag, m.stops)
+	owned.assigned(t.Context(), nil, map[string][]int32{"runs": partitions})
+	return &Service{cfg: Config{Logger: slog.New(slog.DiscardHandler)}, metrics: m, owned: owned}
+}
+
 func TestRetention_LooksAgainSoonWhereThreadsExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		e := &expirer{began: time.Now(), of: map[string]int{}}
-		m, err := newMetrics(prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &Service{cfg: Config{Logger: slog.New(slog.DiscardHandler)}, metrics: m}
+		s := retaining(t, 0, 1)
 		ended := make(chan error, 1)
 		go func() {
 			ended <- s.Retain(ctx, e, Retention{"a": 24 * time.Hour, "b": 48 * time.Hour})
@@ -89,8 +101,49 @@ func TestRetention_LooksAgainSoonWhereThreadsExpired(t *testing.T) {
 		if !slices.Equal(e.calls, want) {
 			t.Errorf("calls %q", e.calls)
 		}
-		if n := testutil.ToFloat64(m.expired); n != 6 {
+		if n := testutil.ToFloat64(s.metrics.expired); n != 6 {
 			t.Errorf("%v threads are counted, want 6", n)
+		}
+	})
+}
+
+// A deletion has the server go over all parts: one process of the group does it, and another one within a minute once it has the partition.
+func TestRetention_IsTheWorkOfOneProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		e := &expirer{began: time.Now(), of: map[string]int{}}
+		s := retaining(t, 1)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Retain(ctx, e, Retention{"a": 24 * time.Hour}) }()
+		time.Sleep(90 * time.Second)
+		if len(e.calls) != 0 {
+			t.Errorf("without partition 0 it calls %q", e.calls)
+		}
+		s.owned.assigned(ctx, nil, map[string][]int32{"runs": {0}})
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if want := []string{"2m0s a 24h0m0s"}; !slices.Equal(e.calls, want) {
+			t.Errorf("calls %q", e.calls)
+		}
+	})
+}
+
+// A rule for every other tenant holds for those that the store knows and no rule names.
+func TestRetention_HasARuleForAllOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &expirer{began: time.Now(), of: map[string]int{}}
+		r, err := ParseRetention([]string{"a=1", "*=3"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next := retaining(t, 0).expire(t.Context(), e, r); next != expireAgain {
+			t.Errorf("it looks again after %v", next)
+		}
+		if want := []string{"0s a 24h0m0s", "0s c 72h0m0s"}; !slices.Equal(e.calls, want) {
+			t.Errorf("calls %q", e.calls)
 		}
 	})
 }

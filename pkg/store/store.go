@@ -140,6 +140,8 @@ type Expirer interface {
 	// for milliseconds would have every thread deleted, and one that is ahead none. The records stay on skein.runs: who reads them again has the
 	// rows again, until the next call.
 	Expire(ctx context.Context, tenant string, before time.Time) (threads int, err error)
+	// Tenants returns the tenants that have threads, and perhaps some that had.
+	Tenants(ctx context.Context) ([]string, error)
 }
 
 // Migrator makes the tables. Stages do not: they wait until somebody has.

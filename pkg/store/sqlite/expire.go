@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -9,6 +10,23 @@ import (
 // expired selects the threads of a tenant that Expire deletes.
 const expired = `SELECT thread_id FROM runs WHERE tenant = ?1 AND deleted = 0
 GROUP BY thread_id HAVING max(iif(recorded_at = 0, updated_at, recorded_at)) < ?2 AND sum(status = 'running') = 0`
+
+// Tenants implements store.Expirer.
+func (s *Store) Tenants(ctx context.Context) (tenants []string, err error) {
+	rows, err := s.read.QueryContext(ctx, "SELECT DISTINCT tenant FROM runs WHERE deleted = 0 ORDER BY tenant")
+	if err != nil {
+		return nil, fmt.Errorf("looking for tenants: %w", err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var tenant string
+		if err := rows.Scan(&tenant); err != nil {
+			return nil, fmt.Errorf("looking for tenants: %w", err)
+		}
+		tenants = append(tenants, tenant)
+	}
+	return tenants, rows.Err()
+}
 
 // Expire implements store.Expirer. It is one transaction; tombstones stay.
 func (s *Store) Expire(ctx context.Context, tenant string, before time.Time) (threads int, err error) {

@@ -28,6 +28,7 @@ func expiry(t *testing.T, s Store) {
 		at("acme", "ends then", "a", 48, record.StatusFinished), // at 50
 		at("other", "old", "a", 10, record.StatusFinished),
 		recorded(at("acme", "clock behind", "a", 10, record.StatusFinished), 50),
+		at("acme", "it's\x00 a \\ and a ? {x:String} $1", "a", 10, record.StatusFinished),
 		recorded(at("acme", "clock ahead", "a", 1_000_000, record.StatusFinished), 49),
 		key{"acme", "old", "erased"}.entry(41, nil),
 	)
@@ -36,10 +37,13 @@ func expiry(t *testing.T, s Store) {
 		t.Fatal(err)
 	}
 	before := epoch.Add(50 * time.Second)
-	for i, want := range []int{2, 0} {
+	for i, want := range []int{3, 0} {
 		if n, err := s.Expire(t.Context(), "acme", before); n != want || err != nil {
 			t.Fatalf("call %d: %d threads, %v; want %d", i, n, err, want)
 		}
+	}
+	if got, err := s.Tenants(t.Context()); !slices.Contains(got, "acme") || !slices.Contains(got, "other") || slices.Contains(got, "") || err != nil {
+		t.Errorf("tenants %q, %v", got, err)
 	}
 	if got := walk(t, s, store.ThreadQuery{Limit: 100}); !slices.Equal(got, []string{"clock behind", "ends then", "goes on", "open"}) {
 		t.Errorf("threads %q", got)
