@@ -521,7 +521,7 @@ func TestChart_RefusesTimesThatTheCommandsRefuse(t *testing.T) {
 		{"compactor", "checkpointInterval", "checkpoint-interval", []string{"0s", "0m0s"}, []string{"100ms", "1m30s", "10s"}},
 		{"compactor", "checkpointMax", "checkpoint-max", []string{"0s", "0.0h"}, []string{"10m"}},
 		{"compactor", "idleLimit", "idle-limit", []string{"0s", "0h0m"}, []string{"1h", "1.5h"}},
-		{"indexer", "maxDelay", "max-delay", []string{"0s", "31s", "30.1s", "1m"}, []string{"100ms", "0.5s", "1s", "30s"}},
+		{"indexer", "maxDelay", "max-delay", []string{"0s", "31s", "30.1s", "1m", "999ms", "0.5s"}, []string{"1000ms", "1s", "1.5s", "30s"}},
 	} {
 		with := func(value string) values { return values{c.stage: values{c.value: value}} }
 		for _, value := range c.refused {

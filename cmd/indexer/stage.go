@@ -38,8 +38,12 @@ each with an --instance-id of its own.`,
 				}
 				settings.instance = host
 			}
-			if err := settings.config(p.Kafka()).Validate(); err != nil {
+			cfg := settings.config(p.Kafka())
+			if err := cfg.Validate(); err != nil {
 				return app.Usagef("%w", err)
+			}
+			if cfg.MaxDelay < clickhouseDelay && !settings.store.IsSQLite() {
+				return app.Usagef("--max-delay must be at least %v with ClickHouse, which merges the parts of each block, not %v", clickhouseDelay, cfg.MaxDelay)
 			}
 			if settings.purge < time.Minute {
 				return app.Usagef("--purge-within must be at least 1m, not %v", settings.purge)
@@ -98,6 +102,9 @@ each with an --instance-id of its own.`,
 // sqliteDelay is the default of --max-delay with SQLite, which takes small blocks at little cost.
 const sqliteDelay = 100 * time.Millisecond
 
+// clickhouseDelay is the least --max-delay with ClickHouse.
+const clickhouseDelay = time.Second
+
 // settings are the values of the flags.
 type settings struct {
 	store    stores.Choice
@@ -113,8 +120,8 @@ func (s *settings) add(f *pflag.FlagSet) {
 	s.store.Flags(f)
 	f.StringVar(&s.instance, "instance-id", "", "unique `NAME` of this process in the group, the same after a restart; by default the host name")
 	f.DurationVar(&s.maxDelay, "max-delay", indexer.DefaultConfig(kafka.Config{}).MaxDelay,
-		fmt.Sprintf("how long to collect records before writing them; with --sqlite, %v by default", sqliteDelay))
-	f.StringSliceVar(&s.retain, "retain", nil, "for how many days the store keeps a tenant's threads behind their last run, `TENANT=DAYS` separated by commas; without it, for ever. Records stay in Kafka")
+		fmt.Sprintf("how long to collect records before writing them, at least %v with ClickHouse; with --sqlite, %v by default", clickhouseDelay, sqliteDelay))
+	f.StringSliceVar(&s.retain, "retain", nil, "for how many days the store keeps a tenant's threads behind their last run, `TENANT=DAYS` separated by commas, *=DAYS for all other tenants; without it, for ever. Records stay in Kafka")
 	f.DurationVar(&s.purge, "purge-within", clickhouse.DefaultSweepEvery,
 		"how soon ClickHouse must begin to remove erased rows from disk; it hides them at once. Removing rewrites the parts that held them")
 }

@@ -20,6 +20,8 @@ func TestStage_OneClearLineForWhatCannotWork(t *testing.T) {
 	for _, delay := range []string{"0s", "31s"} {
 		apptest.Refuses(t, stage(), "indexer: a block's delay of "+delay, "--brokers", "127.0.0.1:1", "--sqlite", "x", "--max-delay", delay, "--admin-listen", "127.0.0.1:0")
 	}
+	apptest.Refuses(t, stage(), "--max-delay must be at least 1s with ClickHouse, which merges the parts of each block, not 999ms",
+		"--brokers", "127.0.0.1:1", "--clickhouse", "http://127.0.0.1:1", "--max-delay", "999ms", "--admin-listen", "127.0.0.1:0")
 	apptest.Refuses(t, stage(), `reading retention "acme": want TENANT=DAYS`, "--brokers", "127.0.0.1:1", "--sqlite", "x", "--retain", "acme", "--admin-listen", "127.0.0.1:0")
 	apptest.Refuses(t, stage(), "pass --clickhouse URL", "--brokers", "127.0.0.1:1", "--admin-listen", "127.0.0.1:0")
 }
@@ -31,7 +33,8 @@ func TestStage_GathersRecordsForASecondUnlessTheStoreIsSQLite(t *testing.T) {
 	}{
 		{"--clickhouse http://127.0.0.1:8123", time.Second},
 		{"--sqlite x", 100 * time.Millisecond},
-		{"--clickhouse http://127.0.0.1:8123 --max-delay 300ms", 300 * time.Millisecond},
+		{"--clickhouse http://127.0.0.1:8123 --max-delay 3s", 3 * time.Second},
+		{"--sqlite x --max-delay 300ms", 300 * time.Millisecond},
 		{"--sqlite x --max-delay 1s", time.Second},
 	} {
 		var s settings

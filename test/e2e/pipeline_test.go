@@ -93,7 +93,7 @@ func (p *pipeline) startCompactor() {
 func (p *pipeline) startIndexer() {
 	p.t.Helper()
 	// Seldom, so that it is seen to hold what it has not written.
-	p.indexer = p.launch("indexer", append(p.ends.store, "--max-delay", "300ms")...)
+	p.indexer = p.launch("indexer", append(p.ends.store, "--max-delay", "1s")...)
 }
 
 // topics runs "skein topics", which must be content with what it finds or makes.
