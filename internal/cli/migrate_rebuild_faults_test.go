@@ -1,14 +1,9 @@
 package cli
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -16,70 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
-)
-
-// statement is one on its way to ClickHouse.
-type statement struct {
-	database, text string
-	settings       url.Values
-}
-
-func (s statement) is(begin string, args ...any) bool {
-	return strings.HasPrefix(s.text, fmt.Sprintf(begin, args...))
-}
-
-// statementDoor stands before ClickHouse and shows each statement to a function before it goes on. An error that the function returns is the
-// answer, in place of the server's; errLost lets the server carry the statement out, and cuts the connection.
-func statementDoor(t *testing.T, addr string, shown func(statement) error) string {
-	t.Helper()
-	if !strings.HasPrefix(addr, "http://") {
-		t.Skip("statements are seen over HTTP only")
-	}
-	target, err := url.Parse(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	transport := &http.Transport{}
-	proxy.Transport = transport
-	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s := statement{database: r.URL.Query().Get("database"), text: r.URL.Query().Get("query"), settings: r.URL.Query()}
-		if s.text == "" {
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				panic(http.ErrAbortHandler)
-			}
-			s.text, r.Body = string(body), io.NopCloser(bytes.NewReader(body))
-		}
-		switch err := shown(s); {
-		case err == errLost: //nolint:errorlint // ours, never wrapped
-			proxy.ServeHTTP(httptest.NewRecorder(), r)
-			panic(http.ErrAbortHandler)
-		case err != nil:
-			w.Header().Set("X-ClickHouse-Exception-Code", "497")
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = io.WriteString(w, "Code: 497. DB::Exception: "+err.Error()+". (ACCESS_DENIED)\n")
-		default:
-			proxy.ServeHTTP(w, r)
-		}
-	}))
-	t.Cleanup(func() {
-		door.Close()
-		transport.CloseIdleConnections()
-	})
-	return door.URL
-}
-
-type constError string
-
-func (e constError) Error() string { return string(e) }
-
-const (
-	errLost   = constError("the answer is lost")
-	errDenied = constError("Not enough privileges")
 )
 
 // erase publishes what a compactor does that erases a thread of runRecords.
@@ -115,16 +50,16 @@ func TestMigrate_RebuildBringsNothingErasedBack(t *testing.T) {
 	}
 	var beforeAny, between, looked sync.Once
 	seen := 0
-	addr := statementDoor(t, b.server.Addr, func(s statement) error {
+	addr := clickhousetest.Door(t, b.server.Addr, func(s clickhousetest.Statement) error {
 		switch {
-		case s.is("CREATE DATABASE IF NOT EXISTS `%s` ", b.server.Database): // the first statement of the exchange
+		case s.Is("CREATE DATABASE IF NOT EXISTS `%s` ", b.server.Database): // the first statement of the exchange
 			beforeAny.Do(func() { erased(1) })
-		case s.is("EXCHANGE TABLES `%s`.`runs` ", b.server.Database):
+		case s.Is("EXCHANGE TABLES `%s`.`runs` ", b.server.Database):
 			between.Do(func() {
 				erased(2)
 				kafkatest.Produce(t, b.cfg, runRecords(t, b.cfg, 1000, 1)...) // the last reading writes its messages
 			})
-		case s.is("INSERT INTO messages") && s.database == b.server.Database:
+		case s.Is("INSERT INTO messages") && s.Database == b.server.Database:
 			looked.Do(func() {
 				seen++
 				for _, view := range []string{"v_runs", "v_runs_by_time", "v_messages", "v_branches"} {
@@ -163,28 +98,28 @@ func TestMigrate_RebuildEndsAnExchangeThatItBegan(t *testing.T) {
 	var order []string
 	var mu sync.Mutex
 	lost := map[string]bool{}
-	addr := statementDoor(t, b.server.Addr, func(s statement) error {
-		moves := s.is("EXCHANGE TABLES ") || s.is("RENAME TABLE ")
-		if !moves && !s.is("DROP VIEW ") && !s.is("DROP DATABASE ") {
+	addr := clickhousetest.Door(t, b.server.Addr, func(s clickhousetest.Statement) error {
+		moves := s.Is("EXCHANGE TABLES ") || s.Is("RENAME TABLE ")
+		if !moves && !s.Is("DROP VIEW ") && !s.Is("DROP DATABASE ") {
 			return nil
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if s.is("DROP DATABASE ") {
-			if s.settings.Get("max_table_size_to_drop") != "0" || s.settings.Get("max_partition_size_to_drop") != "0" {
-				t.Errorf("large tables are not dropped: %v", s.settings)
+		if s.Is("DROP DATABASE ") {
+			if s.Settings.Get("max_table_size_to_drop") != "0" || s.Settings.Get("max_partition_size_to_drop") != "0" {
+				t.Errorf("large tables are not dropped: %v", s.Settings)
 			}
 			return nil
 		}
 		cancel()
-		if lost[s.text] {
+		if lost[s.Text] {
 			return nil
 		}
-		lost[s.text] = true
-		if s.is("EXCHANGE TABLES ") {
-			order = append(order, strings.Split(s.text, "`")[3])
+		lost[s.Text] = true
+		if s.Is("EXCHANGE TABLES ") {
+			order = append(order, strings.Split(s.Text, "`")[3])
 		}
-		return errLost
+		return clickhousetest.ErrLost
 	})
 	stdout, stderr, code := b.rebuild(ctx, addr)
 	if code != app.ExitDone || !strings.HasPrefix(stdout, "rebuilt from ") || stderr != "exchanging tables: it ends when the live ones are complete\n" {
@@ -214,8 +149,8 @@ func TestMigrate_RebuildThatFailsLeavesNoRows(t *testing.T) {
 	awaitValue(t, b.conn, "SELECT toString(count()) FROM v_runs", "66")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	addr := statementDoor(t, b.server.Addr, func(s statement) error {
-		if s.is("INSERT INTO positions") && s.database == b.server.Database+"_rebuild" {
+	addr := clickhousetest.Door(t, b.server.Addr, func(s clickhousetest.Statement) error {
+		if s.Is("INSERT INTO positions") && s.Database == b.server.Database+"_rebuild" {
 			cancel()
 		}
 		return nil
@@ -236,9 +171,9 @@ func TestMigrate_RebuildSaysWhatAnExchangeLeaves(t *testing.T) {
 	b := newRebuildBed(t)
 	kafkatest.Produce(t, b.cfg, runRecords(t, b.cfg, 0, 40)...)
 	awaitValue(t, b.conn, "SELECT toString(count()) FROM v_runs", "66")
-	addr := statementDoor(t, b.server.Addr, func(s statement) error {
-		if s.is("EXCHANGE TABLES `%s`.`runs` ", b.server.Database) {
-			return errDenied
+	addr := clickhousetest.Door(t, b.server.Addr, func(s clickhousetest.Statement) error {
+		if s.Is("EXCHANGE TABLES `%s`.`runs` ", b.server.Database) {
+			return errors.New("Not enough privileges")
 		}
 		return nil
 	})

@@ -89,34 +89,52 @@ func fromEngine() (Server, error) {
 	return Server{Addr: "http://" + addr, Username: "default", Part: "chDB " + libraryVersion}, nil
 }
 
-// startEngine starts the child and returns its address. No goroutine waits for it: tests that look for
+// startEngine starts the child that all tests of this process share, and returns its address. No goroutine waits for it: tests that look for
 // leaked goroutines would find it.
 func startEngine(library string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("finding the test binary: %w", err)
-	}
 	dir, err := os.MkdirTemp("", "skein-clickhouse-")
 	if err != nil {
 		return "", fmt.Errorf("making a folder for the engine: %w", err)
 	}
-	log, err := os.Create(filepath.Join(dir, "engine.log"))
+	c, err := startChild(library, dir)
+	engine.log = filepath.Join(dir, engineLogFile)
 	if err != nil {
-		return "", fmt.Errorf("making a log file for the engine: %w", err)
+		return "", err
+	}
+	engine.stdin, engine.stdout = c.stdin, c.stdout
+	return c.addr, nil
+}
+
+// engineLogFile is the file in the child's folder that has its standard error.
+const engineLogFile = "engine.log"
+
+// child is a process with an engine. It ends with its standard input.
+type child struct {
+	addr          string
+	cmd           *exec.Cmd
+	stdin, stdout *os.File
+}
+
+// startChild starts a child over the data in a folder, and waits for its address.
+func startChild(library, dir string) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding the test binary: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(dir, engineLogFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("making a log file for the engine: %w", err)
 	}
 	defer func() { _ = log.Close() }() // the child has it
-	engine.log = log.Name()
 	stdin, parentIn, err := os.Pipe()
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return nil, fmt.Errorf("making a pipe: %w", err)
 	}
 	defer func() { _ = stdin.Close() }()
 	parentOut, stdout, err := os.Pipe()
 	if err != nil {
-		return "", fmt.Errorf("making a pipe: %w", err)
+		return nil, fmt.Errorf("making a pipe: %w", err)
 	}
-	engine.stdin, engine.stdout = parentIn, parentOut
-
 	cmd := exec.Command(self)
 	// Coverage of the child must not be written over the parent's.
 	cmd.Env = append(os.Environ(), engineLibrary+"="+library, engineFolder+"="+dir, "GOCOVERDIR=")
@@ -124,16 +142,16 @@ func startEngine(library string) (string, error) {
 	err = cmd.Start()
 	_ = stdout.Close() // so that its end is seen when the child dies
 	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := parentOut.SetReadDeadline(time.Now().Add(engineStart)); err != nil {
-		return "", err
+		return nil, err
 	}
 	line, err := bufio.NewReader(parentOut).ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("waiting for its address: %w", err)
+		return nil, fmt.Errorf("waiting for its address: %w", err)
 	}
-	return strings.TrimSpace(line), nil
+	return &child{strings.TrimSpace(line), cmd, parentIn, parentOut}, nil
 }
 
 // engineLog returns the end of what the engine has said, for a failure's message.

@@ -2,14 +2,19 @@ package clickhouse
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/skeinhq/skein/internal/clickhousetest"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
 )
@@ -123,6 +128,133 @@ func TestWrite_AgainWhereTheAnswerWasLost(t *testing.T) {
 		var n uint64
 		if err := s.conn.QueryRow(t.Context(), "SELECT count() FROM "+table+" FINAL").Scan(&n); err != nil || n != want {
 			t.Errorf("%s has %d rows, %v; want %d", table, n, err, want)
+		}
+	}
+}
+
+// The server inserts, and does not answer in time: the writer gives up, and what it writes again is there once.
+func TestWrite_AgainWhereTheAnswerIsLate(t *testing.T) {
+	o := optionsFor(t)
+	var late atomic.Bool
+	o.Addrs = []string{clickhousetest.Door(t, o.Addrs[0], func(s clickhousetest.Statement) error {
+		if late.Load() && s.Is("INSERT INTO runs ") {
+			return clickhousetest.ErrLate
+		}
+		return nil
+	})}
+	if err := connect(t, o).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.InsertTimeout = 10 * time.Millisecond // and the grace of bounded
+	impatient := connect(t, o)
+	entries := []store.Entry{withMessages(sealedEntry(1), record.StatusFinished, 3)}
+	late.Store(true)
+	if err := impatient.Write(t.Context(), entries); !errors.Is(err, ErrUnavailable) || errors.Is(err, store.ErrRefused) {
+		t.Errorf("error %v, want %v", err, ErrUnavailable)
+	}
+	late.Store(false)
+	if n := text(t, impatient, "SELECT toString(count()) FROM runs"); n != "1" {
+		t.Fatalf("%s rows are inserted before it is written again, want 1: the test shows nothing", n)
+	}
+	if err := impatient.Write(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	for table, want := range map[string]string{"runs": "1", "runs_by_time": "1", "messages": "3", "states": "1"} {
+		if n := text(t, impatient, "SELECT toString(count()) FROM "+table); n != want {
+			t.Errorf("%s has %s rows, want %s", table, n, want)
+		}
+	}
+}
+
+// An indexer that is killed at any statement between its first insert and its commit, whether the server has carried that out or not, leaves nothing
+// that shows once another has written the same records in other blocks.
+func TestWrite_KilledAtEachStatement(t *testing.T) {
+	o := optionsFor(t)
+	s := connect(t, o)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var left atomic.Int64
+	var how atomic.Value
+	dying := o
+	dying.Addrs = []string{clickhousetest.Door(t, o.Addrs[0], func(s clickhousetest.Statement) error {
+		if !s.Is("INSERT ") && !strings.Contains(s.Text, "DELETE FROM ") {
+			return nil
+		}
+		switch n := left.Add(-1); {
+		case n > 0:
+			return nil
+		case n == 0:
+			return how.Load().(error)
+		default: // a process that is dead sends nothing more
+			return clickhousetest.ErrCut
+		}
+	})}
+	killed := connect(t, dying)
+	// Checkpoints and ends of runs, an erased thread, and how far the partition is.
+	history := func(tenant string) []store.Entry {
+		entries, _ := talks(t, 4)
+		entries = entries[:60]
+		erased := map[string]bool{}
+		for i := range entries {
+			entries[i].Tenant = tenant
+			if entries[i].ThreadID == entries[0].ThreadID {
+				erased[entries[i].RunID] = true
+			}
+		}
+		version := int64(100_000)
+		for _, run := range slices.Sorted(maps.Keys(erased)) {
+			entries = append(entries, store.Entry{Partition: 3, Version: version, Tenant: tenant, ThreadID: entries[0].ThreadID, RunID: run})
+			version++
+		}
+		return append(entries,
+			store.Entry{Partition: 3, Version: version, Tenant: tenant, ThreadID: entries[0].ThreadID, Erasure: &store.Erasure{Below: 9, At: time.Unix(1_800_000_000, 0).UTC()}},
+			store.Entry{Partition: 3, Version: version + 1, Position: &store.Position{Next: 50_000}})
+	}
+	rows := func(tenant string) string {
+		for text(t, s, "SELECT toString(count()) FROM system.mutations WHERE database = currentDatabase() AND NOT is_done") != "0" { //nolint:revive // it asks until deletions are carried out
+		}
+		var all []string
+		for _, table := range append([]string{"erasures", "positions"}, contentTables...) {
+			columns := "*"
+			if table == "runs_by_time" {
+				columns = "* EXCEPT run_hash" // of the tenant too
+			}
+			all = append(all, table+" "+text(t, s, "SELECT toString(count()) || ' ' || toString(groupBitXor(sipHash64(replaceAll(formatRow('TSV', "+columns+"), '"+tenant+"', '')))) FROM "+table+" FINAL WHERE tenant = '"+tenant+"'"))
+		}
+		return strings.Join(all, "\n")
+	}
+	if err := s.Write(t.Context(), history("case-whole")); err != nil {
+		t.Fatal(err)
+	}
+	want := rows("case-whole")
+	for _, c := range []struct {
+		name string
+		how  error
+	}{{"cut", clickhousetest.ErrCut}, {"lost", clickhousetest.ErrLost}} {
+		how.Store(c.how)
+		for n := int64(1); ; n++ {
+			tenant := fmt.Sprintf("case-%s-%d", c.name, n)
+			entries := history(tenant)
+			left.Store(n)
+			err := killed.Write(t.Context(), entries)
+			if err != nil && !errors.Is(err, ErrUnavailable) {
+				t.Fatalf("%s at %d: %v", c.name, n, err)
+			}
+			for _, block := range [][]store.Entry{entries[:len(entries)/3], entries[len(entries)/3:]} {
+				if err := s.Write(t.Context(), block); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := rows(tenant); got != want {
+				t.Errorf("%s at statement %d:\n%s\nwant\n%s", c.name, n, got, want)
+			}
+			if err == nil {
+				if n < 12 {
+					t.Errorf("a write is %d statements: the test has not seen all of them", n-1)
+				}
+				break
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -152,5 +153,55 @@ func TestStore_KeepsACancelledCallApartFromWeather(t *testing.T) {
 	s := connect(t, Options{Addrs: []string{"127.0.0.1:1"}})
 	if err := s.Ping(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
 		t.Errorf("error %v, want context.Canceled alone", err)
+	}
+}
+
+// The server is killed while blocks are written, and comes back with what it had: nothing that was written is lost, and nothing is there twice.
+func TestStore_LosesNothingWhereTheServerIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short is set: this starts a ClickHouse engine four times")
+	}
+	r := clickhousetest.StartRestartable(t)
+	s := connect(t, Options{Addrs: []string{r.Addr}, Database: r.Database, Username: r.Username})
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const blocks, of, kills = 24, 50, 3
+	written, failed := make(chan int), 0
+	go func() {
+		defer close(written)
+		for b := range blocks {
+			var entries []store.Entry
+			for i := range of {
+				e := told(int64(b*of+i), fmt.Sprintf("thread-%03d", b), fmt.Sprint("run-", i))
+				e.Run.Raw.First = int64(b*of + i)
+				entries = append(entries, e)
+			}
+			for s.Write(t.Context(), entries) != nil && t.Context().Err() == nil {
+				failed++
+			}
+			written <- b
+		}
+	}()
+	for b := range written {
+		if b%(blocks/(kills+1)) == 1 && b < blocks-2 {
+			r.Kill() // in the middle of the next block
+			r.Start()
+		}
+	}
+	if failed == 0 {
+		t.Error("no write has failed: the test shows nothing")
+	}
+	for query, want := range map[string]int{
+		"SELECT toString(count()) FROM v_runs":          blocks * of,
+		"SELECT toString(count()) FROM v_runs_by_time":  blocks * of,
+		"SELECT toString(count()) FROM v_messages":      2 * blocks * of,
+		"SELECT toString(count()) FROM v_tool_calls":    blocks * of,
+		"SELECT toString(count()) FROM states FINAL":    blocks * of,
+		"SELECT toString(max(raw_next)) FROM positions": 10 + blocks*of - 1,
+	} {
+		if got := text(t, s, query); got != fmt.Sprint(want) {
+			t.Errorf("%s: %s, want %d", query, got, want)
+		}
 	}
 }
