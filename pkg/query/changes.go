@@ -231,10 +231,21 @@ func (b *blame) run(s stepping, n int, until int64) error {
 	if n >= end {
 		return badRequest(fmt.Sprintf("from names step %d of run %q, whose steps end at %d; use next of the previous page", n, s.row.RunID, end-1))
 	}
+	var at *timeline.Cursor // that of a request for steps stays where it is
+	var counted int64
 	for part := n; part < end; part += changesLook {
+		_ = s.c.load.take(-counted) // giving back never fails
 		last := min(part+changesLook, end) - 1
-		at, err := s.at(part-1, last)
+		values, reached, err := s.reach(at, part-1, last)
 		if err != nil {
+			return err
+		}
+		folding := s.FoldingBytes(part-1, last)
+		if err := s.c.load.take(folding); err != nil {
+			return err
+		}
+		counted = reached + folding
+		if at, err = s.From(at, part-1, values); err != nil {
 			return err
 		}
 		w := at.Watch(b.place)

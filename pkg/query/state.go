@@ -190,19 +190,24 @@ func (c *call) state() error {
 	err = c.stepThrough(v, run, enough, func(s stepping) error {
 		a.Status, a.badges, a.Total = s.row.Status, badgesOf(s.row), s.Len()
 		n, err := ref.find(s)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case page:
-			return a.page(s, n, limit)
-		default:
-			return a.one(s, n)
 		}
+		to := a.one
+		if page {
+			to = func(s stepping, n int) (*timeline.Cursor, error) { return a.page(s, n, limit) }
+		}
+		at, err := to(s, n)
+		if err == nil {
+			err = c.weigh(a.Messages, a.State)
+		}
+		if err != nil { // a cursor is not kept for what is refused
+			return err
+		}
+		s.keep(at)
+		return nil
 	})
 	if err != nil {
-		return err
-	}
-	if err := c.weigh(a.Messages, a.State); err != nil {
 		return err
 	}
 	body, err := a.encode()
@@ -214,34 +219,33 @@ func (c *call) state() error {
 }
 
 // one fills in the answer for one step.
-func (a *stateAnswer) one(s stepping, n int) error {
+func (a *stateAnswer) one(s stepping, n int) (*timeline.Cursor, error) {
 	at, err := s.at(n-1, n)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	step, change, err := at.Next()
+	step, change, err := s.next(at)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	answer := newStepAnswer(step, s.row.Raw.Partition, change)
 	a.Step = &answer
 	a.stand(at)
-	s.keep(at)
-	return nil
+	return at, nil
 }
 
 // page fills in the answer for a page of steps.
-func (a *stateAnswer) page(s stepping, from, limit int) error {
+func (a *stateAnswer) page(s stepping, from, limit int) (*timeline.Cursor, error) {
 	end := min(s.Len()+1, from+limit)
 	at, err := s.at(from-1, end-1)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a.stand(at)
 	for n, bytes := from, 0; n < end && (n == from || bytes < maxStepBytes); n++ {
-		step, change, err := at.Next()
+		step, change, err := s.next(at)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		bytes += len(step.Value) + change.Bytes()
 		a.Steps = append(a.Steps, newStepAnswer(step, s.row.Raw.Partition, change))
@@ -249,8 +253,7 @@ func (a *stateAnswer) page(s stepping, from, limit int) error {
 	if next := from + len(a.Steps); next <= s.Len() {
 		a.Next = &next
 	}
-	s.keep(at)
-	return nil
+	return at, nil
 }
 
 // stand fills in messages and state at a cursor.

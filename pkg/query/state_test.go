@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -355,6 +356,73 @@ func TestState_ReadsARunOnce(t *testing.T) {
 	f.get("acme", "/v1/threads/chat/runs/r/state").problem(t, 404)
 	if cache := f.service.timelines; len(cache.byRun) > 0 || len(cache.recents) > 0 || cache.bytes.Held() != 0 {
 		t.Errorf("%d bytes of what was erased stay", cache.bytes.Held())
+	}
+}
+
+// texts puts a run of acme's thread "chat" on the log whose one message has so many parts of some length: steps 2 to n+1.
+func (f *rawFixture) texts(n, length int) {
+	f.t.Helper()
+	at := []int64{f.event("r", fmt.Sprintf(started, "r"))}
+	for range n {
+		at = append(at, f.event("r", `{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":"`+strings.Repeat("x", length)+`"}`))
+	}
+	f.indexed("r", "", append(at, f.event("r", fmt.Sprintf(finished, "r")))...)
+}
+
+// A request goes on from the cursor of the one before, and what that holds is counted: text of events that the timeline has given up too.
+func TestState_KeepsACursorAndCountsIt(t *testing.T) {
+	const length = 256 << 10
+	f := newRawFixture(t)
+	f.texts(4, length)
+	cache := newTimelines(32<<20, f.service.metrics)
+	f.service.timelines = cache
+	f.state("?at=3")
+	held := cache.byRun[timelineKey{"acme", "chat", "r"}]
+	first, bare := held.cursor, held.reader.Bytes()
+	if first == nil || first.N() != 3 {
+		t.Fatalf("it keeps the cursor %+v", first)
+	}
+	if got := cache.bytes.Held(); got != held.size() || got < bare+4*length {
+		t.Errorf("a cursor with %d bytes of text beside %d of the timeline counts as %d", 2*length, bare, got)
+	}
+	if f.state("?at=4"); held.cursor != first || first.N() != 4 {
+		t.Errorf("the next step does not go on from it: %+v", held.cursor)
+	}
+	if f.state("?from=2&limit=2"); held.cursor == first || held.cursor.N() != 3 {
+		t.Errorf("steps before it leave the cursor %+v", held.cursor)
+	}
+}
+
+func TestState_KeepsNoCursorThatTakesMoreThanItsPartOfTheCache(t *testing.T) {
+	const length = 256 << 10
+	f := newRawFixture(t)
+	f.texts(8, length)
+	cache := newTimelines(timelineParts*(1<<20), f.service.metrics)
+	f.service.timelines = cache
+	for n := range 10 {
+		f.state(fmt.Sprint("?at=", n))
+		held := cache.byRun[timelineKey{"acme", "chat", "r"}]
+		if n < 2 != (held.cursor != nil) || cache.bytes.Held() > 1<<20 || held.size() != cache.bytes.Held() {
+			t.Errorf("step %d leaves the cursor %+v, and %d bytes", n, held.cursor, cache.bytes.Held())
+		}
+	}
+}
+
+func TestState_KeepsNoCursorForWhatIsRefused(t *testing.T) {
+	f := newRawFixture(t)
+	f.texts(4, 256<<10)
+	f.state("?at=1")
+	held := f.service.timelines.byRun[timelineKey{"acme", "chat", "r"}]
+	if held.cursor == nil {
+		t.Fatal("it keeps no cursor")
+	}
+	f.service.room.memory = share.NewPool(10 << 20) // of which the cursor takes 4 MiB, and the answer 2
+	f.get("acme", "/v1/threads/chat/runs/r/state?at=5").problem(t, http.StatusUnprocessableEntity)
+	if held.cursor != nil {
+		t.Errorf("it keeps the cursor behind step %d", held.cursor.N())
+	}
+	if f.server.Close(); f.service.room.held() != nothingHeld {
+		t.Errorf("held are %s", f.service.room.held())
 	}
 }
 

@@ -50,6 +50,9 @@ func (c *call) stepThrough(v view, run string, enough func(*timeline.Reader) boo
 		if held.reader, err = c.readTimeline(v, row, held.reader); err != nil {
 			return err
 		}
+		if at := held.cursor; at != nil && !held.reader.Reaches(at, at.N()) { // it holds a mark that is no longer one
+			held.cursor = nil
+		}
 	} else {
 		c.metrics.timelineReads.WithLabelValues(readFromCache).Inc()
 	}
@@ -184,51 +187,73 @@ func (c *call) goneFrom(raw *rawRead, row store.Run, detail string) error {
 	return r
 }
 
-// at returns a cursor behind step n that can advance to another one.
+// at returns a cursor behind step n that can advance to another one. It goes on from where the last request was.
 func (s stepping) at(n, to int) (*timeline.Cursor, error) {
-	if err := s.c.load.take(s.CursorBytes(n)); err != nil {
+	last := s.held.cursor
+	values, _, err := s.reach(last, n, to)
+	if err != nil {
 		return nil, err
 	}
-	var values func(timeline.Step) []byte
-	if missing := s.Missing(n, to); missing[0] < missing[1] {
-		read, err := s.values(missing)
-		if err != nil {
-			return nil, err
-		}
-		values = func(step timeline.Step) []byte { return read[step.Offset] }
-	}
-	last := s.held.cursor
 	s.held.cursor = nil // until this one has moved without an error
 	return s.From(last, n, values)
 }
 
-// keep has the next request of the run go on from a cursor, unless it takes more than a part of the cache. What it made before stays as it is.
+// reach counts what it takes to go on from a cursor, or nil, to a step, and reads what the timeline does not hold of the steps up to
+// another one. It returns how much it has counted.
+func (s stepping) reach(last *timeline.Cursor, n, to int) (values func(timeline.Step) []byte, counted int64, err error) {
+	counted = s.CursorBytes(last, n)
+	if err := s.c.load.take(counted); err != nil {
+		return nil, 0, err
+	}
+	missing := s.Missing(last, n, to)
+	if missing[0] >= missing[1] {
+		return nil, counted, nil
+	}
+	read, bytes, err := s.values(missing)
+	if err != nil {
+		return nil, 0, err
+	}
+	return func(step timeline.Step) []byte { return read[step.Offset] }, counted + bytes, nil
+}
+
+// next moves a cursor to the next step. What that takes is counted before.
+func (s stepping) next(at *timeline.Cursor) (timeline.Step, timeline.Change, error) {
+	if err := s.c.load.take(s.FoldingBytes(at.N(), at.N()+1)); err != nil {
+		return timeline.Step{}, timeline.Change{}, err
+	}
+	return at.Next()
+}
+
+// keep has the next request of the run go on from a cursor, unless the run takes more than a part of the cache with it. What it made
+// before stays as it is.
 func (s stepping) keep(at *timeline.Cursor) {
-	if s.Bytes()+s.CursorBytes(at.N()) <= s.c.timelines.bytes.Limit()/timelineParts {
-		at.Park()
-		s.held.cursor = at
+	at.Park()
+	s.held.cursor = at
+	if s.held.size() > s.c.timelines.bytes.Limit()/timelineParts {
+		s.held.cursor = nil
 	}
 }
 
-// values reads events that the timeline does not hold from the log.
-func (s stepping) values(offsets [2]int64) (map[int64][]byte, error) {
+// values reads events that the timeline does not hold from the log, and returns how many bytes of memory it has counted for them.
+func (s stepping) values(offsets [2]int64) (read map[int64][]byte, counted int64, err error) {
 	raw, err := s.c.openRaw(s.row.Raw.Partition)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer raw.close()
 	if offsets[0] < raw.start {
-		return nil, s.c.goneFrom(raw, s.row, "the raw events are older than skein.events keeps them; the history is kept: ask for the history")
+		return nil, 0, s.c.goneFrom(raw, s.row, "the raw events are older than skein.events keeps them; the history is kept: ask for the history")
 	}
-	read := map[int64][]byte{} // of up to a page's steps, or those between two marks
+	read = map[int64][]byte{} // of up to a page's steps, or those between two marks
 	var like record.Headers
 	err = s.c.eachOfThread(raw, [][2]int64{offsets}, func() record.Headers { return like }, func(e record.Event) error {
 		like = e.Headers
 		read[e.Offset] = bytes.Clone(e.Value)
+		counted += int64(len(e.Value))
 		return s.c.load.take(int64(len(e.Value)))
 	})
 	if err != nil {
-		return nil, s.c.unsteppable(raw, s.row, err)
+		return nil, 0, s.c.unsteppable(raw, s.row, err)
 	}
-	return read, nil
+	return read, counted, nil
 }

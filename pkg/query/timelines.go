@@ -56,7 +56,7 @@ func (c *cachedRun) size() int64 {
 	}
 	n := c.reader.Bytes() + c.reader.FoldBytes()
 	if c.cursor != nil {
-		n += c.reader.CursorBytes(c.cursor.N())
+		n += c.cursor.Bytes()
 	}
 	return n
 }

@@ -212,12 +212,17 @@ func (r *Reader) Take(e record.Event) error {
 // foldedMessage is about how much memory a message takes in a fold beside its text.
 const foldedMessage = 768
 
+// foldBytes is about how much memory a fold takes beside its text.
+func foldBytes(run *compact.Run) int64 {
+	return foldedMessage*int64(run.MessageCount()) + int64(run.Overhead())
+}
+
 // FoldBytes is about how much memory the fold of a run that goes on holds, beside Bytes.
 func (r *Reader) FoldBytes() int64 {
 	if r.ended || r.target.Fold == nil {
 		return 0
 	}
-	return foldedMessage*int64(r.target.Fold.MessageCount()) + 2*r.text
+	return foldBytes(r.target.Fold) + 2*r.text
 }
 
 // Headers are those of the last record; the next record probably repeats them (record.ParseHeadersLike).

@@ -27,6 +27,8 @@ type Step struct {
 	Outcome fold.Outcome
 	// Value is nil if the Timeline does not hold it (Missing).
 	Value []byte
+	// size is how long the value is.
+	size int64
 }
 
 // Type is the AG-UI type of the step's event; empty if it is not an event.
@@ -121,7 +123,7 @@ func (t *Timeline) begin(before lineage.History, started *compact.Run) error {
 
 // add adds a step; run is the fold after it.
 func (t *Timeline) add(s Step, value []byte, run *compact.Run) error {
-	s.N, s.Value = len(t.steps)+1, nil
+	s.N, s.Value, s.size = len(t.steps)+1, nil, int64(len(value))
 	t.steps = append(t.steps, s)
 	t.held += stepBytes
 	if !t.bare {
@@ -209,13 +211,16 @@ func (t *Timeline) fit() error {
 	return nil
 }
 
-// Missing returns the range of offsets whose values a Cursor needs to go from a step to another and the timeline does not hold; the
+// Missing returns the range of offsets whose values From needs to go to a step, and on to another, and the timeline does not hold; the
 // range is empty where it holds them all.
-func (t *Timeline) Missing(from, to int) (offsets [2]int64) {
+func (t *Timeline) Missing(c *Cursor, from, to int) (offsets [2]int64) {
 	if !t.bare {
 		return offsets
 	}
 	first := t.markAt(from).after
+	if t.Reaches(c, from) {
+		first = max(c.n, 0)
+	}
 	if to = min(to, len(t.steps)); first >= to {
 		return offsets
 	}
@@ -233,6 +238,7 @@ func (t *Timeline) markAt(n int) mark {
 
 // Cursor is a place after a step of a run. It moves forward. It is not safe for concurrent use.
 type Cursor struct {
+	from   mark // where it set out
 	start  Step
 	steps  []Step
 	values func(Step) []byte
@@ -241,12 +247,52 @@ type Cursor struct {
 	fold   *compact.Run
 	at     lineage.History
 	stale  bool // at is not that of the fold
+	// text is the bytes of the events that it folded, and state those that are in its state.
+	text, state int64
 }
 
-// CursorBytes is about how much memory At takes for a cursor behind a step.
-func (t *Timeline) CursorBytes(n int) int64 {
+const (
+	// foldedByte is about how many bytes of memory a byte of an event takes once it is folded: as text that may grow, written as JSON, and
+	// in the form of records. TestCursor_TakesNoMoreThanItCounts holds it.
+	foldedByte = 4
+	// openedByte is the same for a byte of a mark that an event changed; the mark holds the one that came.
+	openedByte = 3
+)
+
+// Bytes is about how much memory the cursor holds beside its timeline.
+func (c *Cursor) Bytes() int64 {
+	at := c.History()
+	opened := min(sizeOf(at.Messages, c.from.messages), sizeOf(c.from.messages, nil))
+	if !same(at.State, c.from.state) {
+		opened += min(int64(len(at.State)), int64(len(c.from.state)))
+	}
+	return foldBytes(c.fold) + int64(len(c.from.checkpoint)) + openedByte*opened + foldedByte*(c.text+c.state)
+}
+
+// CursorBytes is about how much memory From takes to go to a step, with what c holds already.
+func (t *Timeline) CursorBytes(c *Cursor, n int) int64 {
+	if t.Reaches(c, n) {
+		return c.Bytes() + t.FoldingBytes(c.n, n)
+	}
 	m := t.markAt(n)
-	return foldedMessage*int64(len(m.messages)) + sizeOf(m.messages, nil) + int64(len(m.state))
+	return foldedMessage*int64(len(m.messages)) + sizeOf(m.messages, nil) + int64(len(m.state)+len(m.checkpoint)) + t.FoldingBytes(m.after, n)
+}
+
+// FoldingBytes is about how much memory it takes to fold the steps behind one up to another.
+func (t *Timeline) FoldingBytes(from, to int) int64 {
+	n := int64(0)
+	for _, s := range t.steps[max(from, 0):max(from, to, 0)] {
+		if folds(s.Outcome) {
+			n += foldedByte * s.size
+		}
+	}
+	return n
+}
+
+// Reaches reports whether a cursor goes on to a step: where a mark is nearer to that than where the cursor set out, it sets out
+// again. So what it has folded, and what it holds of that, does not grow with the run.
+func (t *Timeline) Reaches(c *Cursor, n int) bool {
+	return c != nil && c.n <= n && c.from.after == t.markAt(n).after
 }
 
 // At returns a cursor after step n, from -1 (before the run's start) to Len. values returns the values that Missing names; it may be nil if there are
@@ -256,15 +302,20 @@ func (t *Timeline) At(n int, values func(Step) []byte) (*Cursor, error) {
 }
 
 // From is At for one that has a cursor of this timeline already, or nil, and needs it no more: where no mark is nearer to the step than
-// the cursor, that one moves on, which spares setting up the fold again. After an error the cursor is of no use.
+// where the cursor set out, that one moves on, which spares folding the same events again. After an error the cursor is of no use.
 func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, error) {
-	m := t.markAt(n)
-	if c == nil || c.n > n || c.n < m.after {
+	if !t.Reaches(c, n) {
+		m := t.markAt(n)
 		run, err := compact.Resume(m.messages, m.state, m.checkpoint)
 		if err != nil {
 			return nil, err
 		}
-		c = &Cursor{n: m.after, fold: run, stale: true}
+		none, err := agui.FamiliesOf() // the steps have the events
+		if err != nil {
+			return nil, err
+		}
+		run.Keep(none)
+		c = &Cursor{from: m, n: m.after, fold: run, stale: true}
 	}
 	c.start, c.steps, c.values = t.start, t.steps, values
 	if held := t.values; !t.bare {
@@ -287,7 +338,7 @@ func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, er
 }
 
 // Park drops what the cursor needs only to move, and no longer holds for the timeline: From gives it back.
-func (c *Cursor) Park() { c.steps, c.values = nil, nil }
+func (c *Cursor) Park() { c.steps, c.values, c.first = nil, nil, lineage.History{} }
 
 // N is the step that the cursor is after.
 func (c *Cursor) N() int { return c.n }
@@ -333,6 +384,14 @@ func (c *Cursor) advance() (Step, error) {
 	}
 	if err != nil {
 		return s, fmt.Errorf("folding step %d again: %w", s.N, err)
+	}
+	switch ev.Type {
+	case agui.StateSnapshot: // nothing of the state before it is left
+		c.state = s.size
+	case agui.StateDelta:
+		c.state += s.size
+	default:
+		c.text += s.size
 	}
 	c.stale = true
 	return s, nil

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -259,7 +260,7 @@ func TestTimeline_HoldsNoMoreThanItMay(t *testing.T) {
 		t.Errorf("with less room, it holds %d bytes", bare.Bytes())
 	}
 	th.check(bare, "r", func(n int) bool { return n%101 == 0 })
-	if got := bare.Missing(1500, 1600); got[0] >= got[1] || got[1] != 1601 || got[0] < 1500-8*markEvery {
+	if got := bare.Missing(nil, 1500, 1600); got[0] >= got[1] || got[1] != 1601 || got[0] < 1500-8*markEvery {
 		t.Errorf("it lacks %v", got)
 	}
 	thin := th.read("r", 3010*stepBytes)
@@ -278,6 +279,110 @@ func TestTimeline_HoldsNoMoreThanItMay(t *testing.T) {
 	}
 	if err == nil {
 		t.Error("more steps are taken than there is room for")
+	}
+}
+
+// What a cursor counts, before it is made and as long as it is kept, is no less than what it takes; what it goes on from is not read again.
+func TestCursor_TakesNoMoreThanItCounts(t *testing.T) {
+	word := strings.Repeat("word ", 1<<20)
+	numbers := strings.Repeat("0,", 1<<19) + "0"
+	const small = 64 << 10 // what any fold takes
+	for name, events := range map[string][]string{
+		"one large message": {
+			`{"type":"TEXT_MESSAGE_START","messageId":"a"}`,
+			`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + word + `"}`,
+			`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + word + `"}`,
+			`{"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"` + word + `"}`,
+		},
+		"arguments of a call": {
+			`{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"f"}`,
+			`{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"` + word + `"}`,
+			`{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"` + word + `"}`,
+		},
+		"a state with white space that patches lead into": {
+			`{"type":"STATE_SNAPSHOT","snapshot":{"a": "` + word + `","l":[` + numbers + `]}}`,
+			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/l/400000","value":1},{"op":"remove","path":"/l/1"}]}`,
+			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/l/7","value":2}]}`,
+		},
+		"events that are no part of it": {
+			`{"type":"CUSTOM","name":"n","value":"` + word + `"}`,
+			`{"type":"CUSTOM","name":"n","value":"` + word + `"}`,
+		},
+		"a snapshot of many messages": {
+			`{"type":"MESSAGES_SNAPSHOT","messages":[` + manyMessages(20_000) + `]}`,
+			`{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":"` + word + `"}`,
+		},
+	} {
+		for _, limit := range []int64{1 << 30, 1 << 20} {
+			t.Run(fmt.Sprintf("%s within %d", name, limit), func(t *testing.T) {
+				th := newThread(t)
+				th.blind = true
+				th.run("r", "")
+				th.event("r", `{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)
+				for _, value := range events {
+					th.event("r", value)
+				}
+				th.event("r", `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`)
+				r := th.read("r", limit)
+				var c *Cursor
+				for n := 1; n <= r.Len(); n++ {
+					c = nil
+					before, counted := heap(), r.CursorBytes(nil, n)
+					var err error
+					if c, err = r.At(n, th.values); err != nil {
+						t.Fatal(err)
+					}
+					c.History()
+					c.Park()
+					took := heap() - before
+					t.Logf("step %d: %d KiB taken, %d KiB counted before and %d KiB behind it", n, took>>10, counted>>10, c.Bytes()>>10)
+					if took > counted+small || took > c.Bytes()+small {
+						t.Errorf("step %d: it takes %d bytes, and counts %d before and %d behind it", n, took, counted, c.Bytes())
+					}
+					if got := r.Missing(c, n, n); got[0] < got[1] {
+						t.Errorf("step %d: a cursor that is there reads %v", n, got)
+					}
+					if got := r.Missing(c, n, n+1); got[1]-got[0] > 1 {
+						t.Errorf("step %d: a cursor that goes to the next one reads %v", n, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+func manyMessages(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `%s{"id":"m%d","role":"assistant","content":"a"}`, strings.Repeat(",", min(i, 1)), i)
+	}
+	return b.String()
+}
+
+// heap is how much of it is in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A cursor that goes through a run counts what it holds, not all that the run has: it sets out again from each mark.
+func TestCursor_CountsNoMoreInALongRun(t *testing.T) {
+	th := long(t, 6000, true)
+	r := th.read("r", 1<<30)
+	var c *Cursor
+	most := int64(0)
+	for n := range r.Len() + 1 {
+		var err error
+		if c, err = r.From(c, n, nil); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, c.Bytes())
+	}
+	if most > r.Bytes() {
+		t.Errorf("a cursor counts %d bytes, the whole run %d", most, r.Bytes())
 	}
 }
 
