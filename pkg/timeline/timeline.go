@@ -118,7 +118,11 @@ func (t *Timeline) begin(before lineage.History, started *compact.Run) error {
 	t.before, t.marks, t.held = before.Unshare(), nil, t.held-t.origin
 	t.origin = sizeOf(before.Messages, nil) + int64(len(before.State))
 	t.held += t.origin
-	return t.mark(started)
+	if err := t.mark(started); err != nil {
+		return err
+	}
+	t.marks[0].after = 0 // steps before it are not folded
+	return nil
 }
 
 // add adds a step; run is the fold after it.

@@ -176,7 +176,9 @@ func (th *thread) check(r *Reader, run string, sample func(n int) bool) {
 		if kept, err = r.From(kept, step, th.values); err != nil {
 			t.Fatal(err)
 		}
-		kept.Park()
+		if kept.Park(); kept.N() != step || there.N() != step {
+			t.Fatalf("%s: the cursors behind step %d are behind steps %d and %d", run, step, kept.N(), there.N())
+		}
 		th.same(fmt.Sprintf("%s: step %d from an earlier one", run, step), kept.History(), want[n])
 		th.same(fmt.Sprintf("%s: step %d", run, step), there.History(), want[n])
 	}
