@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -312,6 +313,8 @@ func (b *blame) append(change placeChange, before, after json.RawMessage) {
 			change.Op, change.Path, change.Text, change.Before, change.After = m.Op, m.Path, m.Text, nil, nil
 		}
 	}
+	// They are parts of larger texts, which would stay with them.
+	change.Before, change.After, change.Text = bytes.Clone(change.Before), bytes.Clone(change.After), bytes.Clone(change.Text)
 	b.bytes += len(change.Before) + len(change.After) + len(change.Text)
 	b.a.Changes = append(b.a.Changes, change)
 }

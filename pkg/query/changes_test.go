@@ -18,6 +18,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/timeline"
 )
 
 // chain makes runs of acme's thread "chat" that go on from one another.
@@ -278,4 +279,26 @@ func TestChanges_SayWhatIsWrong(t *testing.T) {
 	}
 	f.get("acme", "/v1/threads/chat/runs/nobody/changes?path=/x").problem(t, http.StatusNotFound)
 	f.get("umbrella", "/v1/threads/chat/runs/edited/changes?path=/x").problem(t, http.StatusNotFound)
+}
+
+// A change is a few bytes of a large state or message: it must not keep all of that, so it has bytes of its own.
+func TestBlame_HoldsNoMoreThanItSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		place               timeline.Place
+		before, after, want string
+	}{
+		"a place in the state":  {timeline.Place{}, `{"n":1}`, `{"n":2}`, `replace {"n":1}>{"n":2}`},
+		"a text that has grown": {timeline.MessagePlace("a"), `{"id":"a","content":"one"}`, `{"id":"a","content":"one two"}`, `append > /content" two"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := blame{place: c.place}
+			before, after := []byte(c.before), []byte(c.after)
+			b.append(placeChange{}, before, after)
+			clear(before)
+			clear(after)
+			if got := b.a.Changes[0]; fmt.Sprintf("%s %s>%s %s%s", got.Op, got.Before, got.After, got.Path, got.Text) != c.want {
+				t.Errorf("once what it was cut from is gone, it says %s %s>%s %s%s, want %s", got.Op, got.Before, got.After, got.Path, got.Text, c.want)
+			}
+		})
+	}
 }
