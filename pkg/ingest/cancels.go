@@ -48,7 +48,7 @@ func newCancelReader(cfg kafka.Config, stops *kafka.VersionStops, cancel func(th
 		logger = slog.New(slog.DiscardHandler)
 	}
 	topic := cfg.Topics().Events
-	limits, err := kafka.LimitUnpacking()
+	limits, err := kafka.OneAnswer()
 	if err != nil {
 		return nil, err
 	}

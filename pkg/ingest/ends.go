@@ -13,7 +13,8 @@ import (
 )
 
 // endReader reads skein.events for all calls that wait for the end of a run, on the partitions where there are such calls. One client serves all:
-// what it holds of an answer, some 64 MiB at the worst, is held once, however many calls wait.
+// what it holds of answers, some 64 MiB at the worst (kafka.OneAnswer), is held once, however many calls wait. A process with agents has a
+// cancelReader beside it, which holds as much.
 type endReader struct {
 	topic  string
 	client *kgo.Client
@@ -50,7 +51,7 @@ type runEnd struct {
 
 func newEndReader(cfg kafka.Config) (*endReader, error) {
 	topic := cfg.Topics().Events
-	limits, err := kafka.LimitUnpacking()
+	limits, err := kafka.OneAnswer()
 	if err != nil {
 		return nil, fmt.Errorf("making reader of ends: %w", err)
 	}

@@ -136,6 +136,25 @@ func LeaveGroup(ctx context.Context, cfg Config, group, member, instance string)
 // and a batch, unpacked. Its polls may have ErrUnpackLater, which is none.
 func LimitUnpacking() ([]kgo.Opt, error) { return limitUnpacking(maxAnswerBytes) }
 
+// OneAnswer returns options for a direct reader of several partitions that looks for few records among many, beside other work. LimitUnpacking
+// bounds the answer of each broker; here one broker is asked after the other, and the next one once the answer before was given. So the
+// reader holds an answer that is worked on and one that comes next, whatever the number of brokers: two times 16 MiB and a batch,
+// unpacked, some 64 MiB at the worst. Its polls may have ErrUnpackLater, which is none.
+func OneAnswer() ([]kgo.Opt, error) {
+	unpacking, err := limitUnpacking(maxGroupBytes)
+	if err != nil {
+		return nil, err
+	}
+	return append(unpacking,
+		kgo.MaxConcurrentFetches(1),
+		// A broker with nothing to give holds up the others.
+		kgo.FetchMaxWait(25*time.Millisecond),
+		// As for a group reader.
+		kgo.FetchMaxPartitionBytes(512<<10),
+		kgo.FetchMaxBytes(4<<20),
+	), nil
+}
+
 // NewDirectReader makes a reader of named partitions of one topic, outside of any group: from is the
 // offset to begin at for each (StartOffset and EndOffset are allowed). It has no metrics, as it may
 // live for a moment only and there may be many.

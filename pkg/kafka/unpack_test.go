@@ -67,3 +67,52 @@ func TestNewGroupReader_UnpacksNoMoreThanItHolds(t *testing.T) {
 		}
 	})
 }
+
+// A reader of several partitions that looks for few records holds one answer, and not one of each broker.
+func TestOneAnswer_HoldsNoMoreOfManyBrokers(t *testing.T) {
+	const brokers, each, size = 4, 4, 14 << 20
+	cfg := kafkatest.StartCluster(t, 2*brokers, kafkatest.WithBrokers(brokers)).Config
+	topic, value := cfg.Topics().Runs, bytes.Repeat([]byte("x"), size)
+	at := map[int32]kgo.Offset{}
+	for p := range int32(2 * brokers) {
+		at[p] = kgo.NewOffset().At(0)
+		for range each {
+			kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"), Value: value})
+		}
+	}
+	limits, err := kafka.OneAnswer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := kafka.NewDirectReader(cfg, topic, nil, limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	reader.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: at})
+	const most = 16<<20 + size
+	next := map[int32]int64{}
+	for got := 0; got < 2*brokers*each; {
+		fetches := reader.PollFetches(t.Context())
+		for _, e := range fetches.Errors() {
+			if !errors.Is(e.Err, kafka.ErrUnpackLater) {
+				t.Fatal(e.Err)
+			}
+		}
+		held := 0
+		fetches.EachRecord(func(m *kgo.Record) {
+			if m.Offset != next[m.Partition] {
+				t.Fatalf("partition %d goes on at %d, want %d", m.Partition, m.Offset, next[m.Partition])
+			}
+			next[m.Partition]++
+			held += len(m.Value)
+			got++
+		})
+		if held > most {
+			t.Errorf("a poll has %d bytes, want %d at most", held, most)
+		}
+		if wait := reader.BufferedFetchBytes(); wait > most {
+			t.Errorf("%d bytes wait beside it, want %d at most", wait, most)
+		}
+	}
+}
