@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -21,14 +22,37 @@ type endReader struct {
 	stop   context.CancelFunc
 	over   chan struct{}
 
+	// readOn is how long a partition is read on behind the last call that waited there.
+	readOn time.Duration
+	// skip is how many records are rather read than left out: to go on elsewhere stops the fetches of all partitions for a moment.
+	skip int64
+
 	mu         sync.Mutex
 	partitions map[int32]*endPartition
+	polls      int64
 }
 
-// endPartition is a partition with calls that wait. from is where it began to be read, -1 until then.
+// endPartition is a partition that is read.
 type endPartition struct {
 	waiters map[*endWaiter]bool
-	from    int64
+	// from is where it began to be read, -1 until then, and next is behind the last record that was. Since is the poll in which it began:
+	// that may give what was fetched before.
+	from, next, since int64
+	idle              *time.Timer // ends the reading; nil while calls wait
+}
+
+// behind returns the least offset behind which an end may lie that a call waits for; -1 where that is not known of each.
+func (p *endPartition) behind() int64 {
+	least := int64(-1)
+	for w := range p.waiters {
+		if w.behind < 0 {
+			return -1
+		}
+		if least < 0 || w.behind < least {
+			least = w.behind
+		}
+	}
+	return least
 }
 
 // endWaiter is a call that waits for the first terminal event of a run behind an offset.
@@ -59,7 +83,7 @@ func newEndReader(cfg kafka.Config) (*endReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making reader of ends: %w", err)
 	}
-	e := &endReader{topic: topic, client: client, over: make(chan struct{}), partitions: map[int32]*endPartition{}}
+	e := &endReader{topic: topic, client: client, over: make(chan struct{}), readOn: readOn, skip: 10_000, partitions: map[int32]*endPartition{}}
 	var ctx context.Context
 	ctx, e.stop = context.WithCancel(context.Background())
 	go e.run(ctx)
@@ -83,6 +107,10 @@ func (e *endReader) wait(t target) *endWaiter {
 		p = &endPartition{waiters: map[*endWaiter]bool{}, from: -1}
 		e.partitions[t.partition] = p
 	}
+	if p.idle != nil {
+		p.idle.Stop()
+		p.idle = nil
+	}
 	w := &endWaiter{target: t, behind: -1, ended: make(chan runEnd, 1)}
 	p.waiters[w] = true
 	return w
@@ -96,26 +124,50 @@ func (e *endReader) follow(w *endWaiter, behind int64) {
 	if w.early != nil {
 		w.end(*w.early)
 	}
-	p, id := e.partitions[w.target.partition], w.target.partition
-	switch next := behind + 1; {
-	case p.from < 0:
-		p.from = next
-	case p.from > next: // two requests were written at the same time, and the later one was acknowledged first
-		p.from = next
-		e.client.RemoveConsumePartitions(map[string][]int32{e.topic: {id}})
-	default:
-		return
+	id := w.target.partition
+	if p := e.partitions[id]; p.from < 0 || p.from > behind+1 { // two requests were written at the same time, and the later one was acknowledged first
+		e.read(id, p, behind+1)
 	}
-	e.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{e.topic: {id: kgo.NoResetOffset().At(p.from)}})
+	e.ahead(id)
 }
 
-// leave ends a wait. A partition where nobody waits is not read on.
+// read has the client read a partition from an offset on, wherever it is.
+func (e *endReader) read(id int32, p *endPartition, from int64) {
+	if p.from >= 0 {
+		e.client.RemoveConsumePartitions(map[string][]int32{e.topic: {id}})
+	}
+	p.from, p.next, p.since = from, from, e.polls
+	e.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{e.topic: {id: kgo.NoResetOffset().At(from)}})
+}
+
+// ahead leaves out records that no call waits for any more, where there are many: a reader that has fallen behind what is written would
+// come too late for each call.
+func (e *endReader) ahead(id int32) {
+	p := e.partitions[id]
+	if behind := p.behind(); p.from >= 0 && behind+1-p.next > e.skip {
+		e.read(id, p, behind+1)
+	}
+}
+
+// leave ends a wait. A partition where nobody waits is read on for a while: most often another call comes soon, and to end and begin stops
+// the fetches of all partitions.
 func (e *endReader) leave(w *endWaiter) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	id := w.target.partition
 	p := e.partitions[id]
 	if delete(p.waiters, w); len(p.waiters) > 0 {
+		e.ahead(id)
+		return
+	}
+	p.idle = time.AfterFunc(e.readOn, func() { e.forget(id, p) })
+}
+
+// forget ends the reading of a partition where nobody waits.
+func (e *endReader) forget(id int32, p *endPartition) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.partitions[id] != p || len(p.waiters) > 0 {
 		return
 	}
 	delete(e.partitions, id)
@@ -140,6 +192,9 @@ func (w *endWaiter) end(r runEnd) {
 func (e *endReader) run(ctx context.Context) {
 	defer close(e.over)
 	for ctx.Err() == nil {
+		e.mu.Lock()
+		e.polls++
+		e.mu.Unlock()
 		fetches := e.client.PollFetches(ctx)
 		fetches.EachRecord(e.take)
 		for _, f := range fetches.Errors() {
@@ -147,43 +202,65 @@ func (e *endReader) run(ctx context.Context) {
 				return
 			}
 			if !errors.Is(f.Err, kafka.ErrUnpackLater) {
-				e.fail(fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, f.Err))
+				e.fail(f.Topic, f.Partition, fmt.Errorf("%w: waiting for the run's end: %w", ErrUnavailable, f.Err))
 			}
 		}
 	}
 }
 
-// fail tells all calls of an error. The client knows the topic anew after it: it may have been made again.
-func (e *endReader) fail(err error) {
+// fail tells the calls that wait on a partition of an error; all of them if it is not one partition's. The client knows the topic anew after
+// it: it may have been made again.
+func (e *endReader) fail(topic string, partition int32, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, p := range e.partitions {
-		for w := range p.waiters {
-			w.end(runEnd{err: err})
-		}
-		p.from = -1
-	}
 	e.client.PurgeTopicsFromConsuming(e.topic)
+	for id, p := range e.partitions {
+		switch from := p.from; {
+		case topic == e.topic && partition >= 0 && partition != id:
+			if p.from = -1; from >= 0 {
+				e.read(id, p, max(p.next, p.behind()+1))
+			}
+		default:
+			p.from = -1
+			for w := range p.waiters {
+				w.end(runEnd{err: err})
+			}
+		}
+	}
 }
 
-// take looks at a record for those that wait for an end of its thread.
+// take looks at a record for those that wait for an end of its thread. An event may be large, so it is decoded without the lock: a call that
+// comes meanwhile waits for what is behind its request, which is not written yet.
 func (e *endReader) take(m *kgo.Record) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	p := e.partitions[m.Partition]
-	if p == nil {
+	if p != nil && p.since < e.polls {
+		p.next = m.Offset + 1
+	}
+	wanted := len(p.of(m)) > 0
+	e.mu.Unlock()
+	if !wanted {
 		return
 	}
-	var found *runEnd
-	for w := range p.waiters {
-		if w.target.key != string(m.Key) {
-			continue
-		}
-		if found == nil {
-			found = endOf(m)
-		}
+	found := endOf(m)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.partitions[m.Partition].of(m) {
 		if found.err != nil || found.status != "" && found.runID == w.target.run {
 			w.end(*found)
 		}
 	}
+}
+
+// of returns the calls that wait for an end of a record's thread.
+func (p *endPartition) of(m *kgo.Record) (all []*endWaiter) {
+	if p == nil {
+		return nil
+	}
+	for w := range p.waiters {
+		if w.target.key == string(m.Key) {
+			all = append(all, w)
+		}
+	}
+	return all
 }
