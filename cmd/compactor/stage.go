@@ -11,6 +11,7 @@ import (
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/compactor/partition"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
 )
 
@@ -71,15 +72,19 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			if cfg.Group == "" {
 				cfg.Group = p.Kafka().CompactorGroup()
 			}
-			quotas, err := quota.Open(quota.Config{Path: quotaFile, Replicas: 1, Stage: quota.Limits{OpenRuns: partition.DefaultOpenRuns}, Logger: p.Logger, Registerer: p.Registry})
+			partitions, err := partitionCount(ctx, p)
+			if err != nil {
+				return err
+			}
+			quotas, err := quota.Open(quota.Config{
+				Path: quotaFile, Replicas: 1, Stage: quota.Limits{OpenRuns: partition.DefaultOpenRuns}, Logger: p.Logger, Registerer: p.Registry,
+				Remark: func(l quota.Limits) string { return quotaOf(l).Remark(partitions) },
+			})
 			if err != nil {
 				return err
 			}
 			p.Group.Go(ctx, "quotas", quotas.Run)
-			cfg.Quota = func(tenant string) partition.Quota {
-				l := quotas.Limits(tenant)
-				return partition.Quota{OpenRuns: l.OpenRuns, OpenRunBytes: l.OpenRunBytes}
-			}
+			cfg.Quota = func(tenant string) partition.Quota { return quotaOf(quotas.Limits(tenant)) }
 			metrics := compactor.NewMetrics(p.Registry)
 			metrics.NameTenants(p.Registry, tenants)
 			s, err := compactor.New(cfg, p.Kafka(), p.Logger, metrics)
@@ -96,6 +101,26 @@ Start several to share the partitions. Each needs its own --instance-id, which s
 			return nil
 		},
 	}
+}
+
+// quotaOf is the compactor's part of a tenant's limits.
+func quotaOf(l quota.Limits) partition.Quota {
+	return partition.Quota{OpenRuns: l.OpenRuns, OpenRunBytes: l.OpenRunBytes}
+}
+
+// partitionCount reads how many partitions the topics have, which AwaitTopics has seen.
+func partitionCount(ctx context.Context, p *app.Process) (n int, err error) {
+	adm, err := kafka.NewAdmin(p.Kafka())
+	if err != nil {
+		return 0, err
+	}
+	defer adm.Close()
+	err = p.Await(ctx, "partition count", func(ctx context.Context) error {
+		count, err := kafka.PartitionCount(ctx, adm, p.Kafka().Topics())
+		n = int(count)
+		return err
+	}, kafka.ErrPartitionCounts)
+	return n, err
 }
 
 // collectLess lets the garbage collector run half as often as Go would have it: most of what the

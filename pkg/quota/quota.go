@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +37,9 @@ type Config struct {
 	// Replicas is the number of processes that share the limits. Each grants an equal part.
 	Replicas int
 	// Stage are the limits of a tenant where the file says nothing.
-	Stage      Limits
+	Stage Limits
+	// Remark says what is surprising about limits, or nothing; it is a warning in the log whenever they come into force. nil: none.
+	Remark     func(Limits) string
 	Logger     *slog.Logger          // nil: none
 	Registerer prometheus.Registerer // nil: none
 }
@@ -74,6 +78,7 @@ func Open(cfg Config) (*Quotas, error) {
 		}
 		q.file.Store(f)
 		q.loaded = sha256.Sum256(text)
+		q.remark(f)
 	}
 	var err error
 	if q.metrics, err = newMetrics(cfg.Registerer); err != nil {
@@ -139,6 +144,23 @@ func (q *Quotas) reload() {
 		q.metrics.stale.Set(0)
 		q.metrics.reloads.WithLabelValues(reloadLoaded).Inc()
 		q.cfg.Logger.Info("quotas are in force", "tenants", len(f.tenants))
+		q.remark(f)
+	}
+}
+
+// remark warns of what is surprising about the limits of a file: of the default first, and of each tenant whose limits are others.
+func (q *Quotas) remark(f *file) {
+	if q.cfg.Remark == nil {
+		return
+	}
+	usual := q.cfg.Remark(f.fallback)
+	if usual != "" {
+		q.cfg.Logger.Warn("a quota may not do what it seems to", "tenant", "default", "remark", usual)
+	}
+	for _, tenant := range slices.Sorted(maps.Keys(f.tenants)) {
+		if said := q.cfg.Remark(f.tenants[tenant]); said != "" && said != usual {
+			q.cfg.Logger.Warn("a quota may not do what it seems to", "tenant", tenant, "remark", said)
+		}
 	}
 }
 

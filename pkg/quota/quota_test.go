@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -207,6 +209,46 @@ skein_quota_reloads_total{outcome="refused"} 1
 		time.Sleep(3 * time.Second)
 		if got := streams.Limits().ConcurrentStreams; got != 7 {
 			t.Errorf("without an entry acme has %d streams, want the stage's 7", got)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What is surprising about limits is said when they come into force, at the start and later.
+func TestQuotas_WarnOfWhatIsSurprising(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "quotas.yaml")
+		write(t, path, "default:\n  open_runs: 3\ntenants:\n  acme:\n    open_runs: 7\n  as-usual: {}\n")
+		var log logtest.Log // the quotas write on while it is read
+		q := open(t, quota.Config{Path: path, Logger: slog.New(slog.NewTextHandler(&log, nil)), Remark: func(l quota.Limits) string {
+			if l.OpenRuns < 10 {
+				return fmt.Sprint("small-", l.OpenRuns)
+			}
+			return ""
+		}})
+		said := func() (all []string) {
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, "level=WARN") {
+					all = append(all, line[strings.Index(line, "tenant="):len(line)-1])
+				}
+			}
+			return all
+		}
+		want := []string{"tenant=default remark=small-3", "tenant=acme remark=small-7"}
+		if got := said(); !slices.Equal(got, want) {
+			t.Errorf("at the start it says %q, want %q", got, want)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- q.Run(ctx) }()
+		write(t, path, "default:\n  open_runs: 30\ntenants:\n  acme:\n    open_runs: 8\n")
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if got := said(); !slices.Equal(got, append(want, "tenant=acme remark=small-8")) {
+			t.Errorf("of a change it says %q", got)
 		}
 		stop()
 		if err := <-ended; err != nil {

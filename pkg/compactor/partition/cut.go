@@ -36,7 +36,11 @@ type Stuck struct {
 
 // limitOf is what a tenant's open runs may hold in a process that has so many of the topic's partitions; 0 is no limit of its own.
 func (p *Processor) limitOf(tenant string, partitions int) int {
-	return int(p.cfg.quota(tenant).OpenRunBytes * int64(partitions) / int64(max(1, p.count)))
+	quota := p.cfg.quota(tenant).OpenRunBytes
+	if quota == 0 {
+		return 0
+	}
+	return max(1, int(quota*int64(partitions)/int64(max(1, p.count)))) // a small one is not none
 }
 
 // Stuck returns what the partition's runs hold that cannot leave memory.

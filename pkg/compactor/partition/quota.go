@@ -19,27 +19,43 @@ func (p *Processor) endOverQuota(began *run, m *message) error {
 	if quota == 0 || m.rebuilds {
 		return nil
 	}
-	of, share := tenantOf(began.key), max(1, int(quota)/max(1, int(p.count)))
-	for n := 0; n < maxEndedAtOnce && p.closing.countOf(of)+p.expiring.countOf(of) > share; n++ {
+	of, part := tenantOf(began.key), partOf(quota, int(p.count))
+	for n := 0; n < maxEndedAtOnce && int64(p.closing.countOf(of)+p.expiring.countOf(of)) > part; n++ {
 		w := p.closing.oldestOf(of)
 		if w == nil {
 			w = p.expiring.oldestOf(of)
 		}
-		if err := p.endForQuota(w.key, quota, m.now); err != nil {
+		if err := p.endForQuota(w.key, part, quota, m.now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// endForQuota closes one run of a tenant that may have so many.
-func (p *Processor) endForQuota(key string, quota int64, now time.Time) error {
+// partOf is what each partition allows of a quota of open runs.
+func partOf(quota int64, partitions int) int64 { return max(1, quota/int64(max(1, partitions))) }
+
+// leastPart is how many open runs a partition must allow that nobody has to be told of it.
+const leastPart = 10
+
+// Remark says what is surprising about a quota where the topics have so many partitions; it is empty where nothing is. All runs of a thread are
+// on one partition, and threads do not spread evenly.
+func (q Quota) Remark(partitions int) string {
+	part := partOf(q.OpenRuns, partitions)
+	if q.OpenRuns == 0 || part >= leastPart {
+		return ""
+	}
+	return fmt.Sprintf("open_runs is %d, of which each of the %d partitions allows %d: runs end long before the tenant has as many; allow %d or more", q.OpenRuns, partitions, part, leastPart*partitions)
+}
+
+// endForQuota closes one run of a tenant of which the partition allows a part of its quota.
+func (p *Processor) endForQuota(key string, part, quota int64, now time.Time) error {
 	r, err := p.loadByKey(key, now)
 	if err != nil {
 		return err
 	}
 	if !r.meta.isExpired() {
-		r.ending = runError(fmt.Sprintf("The run was ended, as its tenant has more than %d open runs: no other one was silent for longer.", quota), codeOverQuota)
+		r.ending = runError(fmt.Sprintf("The run was ended, as its tenant has more than %d open runs on this partition, its part of %d: no other one there was silent for longer.", part, quota), codeOverQuota)
 		if err := p.expireLoaded(r, now); err != nil {
 			return err
 		}

@@ -61,6 +61,52 @@ func TestPartition_EndsTheLongestSilentRunOfATenantOverItsQuota(t *testing.T) {
 	}
 }
 
+// Each partition allows a part of the quota, and says so: the tenant may have far fewer runs than that in all.
+func TestPartition_SaysWhichPartOfAQuotaIsUsedUp(t *testing.T) {
+	s := newSim(t, few(5))
+	s.committed.Partitions = 2
+	s.open(false)
+	var ids []string
+	for i := 0; len(ids) < 3; i++ {
+		id := fmt.Sprint("r", i)
+		key, err := record.ThreadKey("acme", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if record.Partition([]byte(key), 2) != 0 {
+			continue
+		}
+		s.Send(id, id, started(id))
+		ids = append(ids, id)
+	}
+	s.all()
+	equal(t, "message", agui.TextOf(agui.Lookup(s.run(ids[0]).Terminal, "message")).String(),
+		"The run was ended, as its tenant has more than 2 open runs on this partition, its part of 5: no other one there was silent for longer.")
+	equal(t, "dead letters", s.letters(), []string{})
+}
+
+func TestQuota_RemarksThatAPartIsSmall(t *testing.T) {
+	for _, c := range []struct {
+		runs       int64
+		partitions int
+		remarks    bool
+	}{{20, 12, true}, {119, 12, true}, {120, 12, false}, {9, 1, true}, {10, 1, false}, {0, 12, false}, {DefaultOpenRuns, 1000, false}} {
+		if got := (Quota{OpenRuns: c.runs}).Remark(c.partitions); (got != "") != c.remarks {
+			t.Errorf("of %d open runs over %d partitions it says %q", c.runs, c.partitions, got)
+		}
+	}
+	want := "open_runs is 20, of which each of the 12 partitions allows 1: runs end long before the tenant has as many; allow 120 or more"
+	equal(t, "remark", Quota{OpenRuns: 20}.Remark(12), want)
+}
+
+// A quota of fewer bytes than there are partitions is one, and not none.
+func TestProcessor_HasALimitForASmallQuotaOfBytes(t *testing.T) {
+	for quota, want := range map[int64]int{0: 0, 1: 1, 11: 1, 24: 2} {
+		p := &Processor{count: 12, cfg: Config{Quota: func(string) Quota { return Quota{OpenRunBytes: quota} }}}
+		equal(t, fmt.Sprint("limit of ", quota, " bytes"), p.limitOf("acme", 1), want)
+	}
+}
+
 // Expired runs count, as events may come for them, and they go first.
 func TestPartition_EndsExpiredRunsOfATenantOverItsQuotaFirst(t *testing.T) {
 	s := newSim(t, few(2))
