@@ -19,6 +19,8 @@ const (
 	window = time.Minute
 	// margin is how many times more it must have taken, so that two that take about the same do not change places again and again.
 	margin = 1.5
+	// most is how many tenants are counted each by itself. Who can write to Kafka can make up any number of names.
+	most = 10_000
 )
 
 // Measure is one metric: its full name and its help.
@@ -27,7 +29,8 @@ type Measure struct{ Name, Help string }
 // Counters are one counter a measure and tenant. The first measure says which tenants are the largest. While no more than n tenants
 // have come, each has its label from its first count on. Beyond that one that takes more gets the label of one that takes less; its
 // counter begins at 0 then, and what it took before is with Other. So no counter ever falls, but for one whose tenant lost its label: it
-// is gone. A tenant takes some 150 bytes as long as the process lives. Nil Counters count nothing.
+// is gone. A tenant without a label takes some 150 bytes until it has taken nothing for a while. Of very many at a time some are counted
+// with Other only. Nil Counters count nothing.
 type Counters struct {
 	n     int
 	descs []*prometheus.Desc
@@ -35,6 +38,8 @@ type Counters struct {
 
 	mu      sync.Mutex
 	tenants map[string]*Tenant
+	rest    *Tenant   // Other, for those that have no place among tenants
+	leaving []*Tenant // were dropped, and may have been added to at the same moment
 	named   int
 	other   []uint64
 	ranked  time.Time // when labels were given out last
@@ -44,6 +49,7 @@ type Counters struct {
 type Tenant struct {
 	name   string
 	counts []atomic.Uint64
+	into   atomic.Pointer[Tenant] // counts in its place once it was dropped
 
 	// Below: guarded by Counters.mu. seen is what of counts is in shown or in other, score what of the first measure came lately.
 	seen, shown []uint64
@@ -60,6 +66,7 @@ func New(n int, now func() time.Time, measures ...Measure) *Counters {
 	for _, m := range measures {
 		c.descs = append(c.descs, prometheus.NewDesc(m.Name, m.Help, []string{"tenant"}, nil))
 	}
+	c.rest = c.Of(Other)
 	return c
 }
 
@@ -71,6 +78,9 @@ func (c *Counters) Of(tenant string) *Tenant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.tenants[tenant]
+	if t == nil && len(c.tenants) > most {
+		return c.rest
+	}
 	if t == nil {
 		k := len(c.descs)
 		t = &Tenant{name: tenant, counts: make([]atomic.Uint64, k), seen: make([]uint64, k), shown: make([]uint64, k)}
@@ -85,9 +95,13 @@ func (c *Counters) Of(tenant string) *Tenant {
 
 // Add counts n of a measure, by its place among those of New.
 func (t *Tenant) Add(measure, n int) {
-	if t != nil && n > 0 {
-		t.counts[measure].Add(uint64(n))
+	if t == nil || n <= 0 {
+		return
 	}
+	if into := t.into.Load(); into != nil {
+		t = into
+	}
+	t.counts[measure].Add(uint64(n))
 }
 
 // Gauge is one gauge a tenant: the largest n have a label, all others are summed up. A nil Gauge shows nothing.
@@ -151,7 +165,7 @@ func (c *Counters) Describe(ch chan<- *prometheus.Desc) {
 func (c *Counters) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, t := range c.tenants {
+	for _, t := range slices.AppendSeq(c.leaving, maps.Values(c.tenants)) {
 		for i := range t.counts {
 			count := t.counts[i].Load()
 			came := count - t.seen[i]
@@ -166,6 +180,7 @@ func (c *Counters) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+	c.leaving = nil
 	if c.now().Sub(c.ranked) >= window {
 		c.rank()
 	}
@@ -181,7 +196,7 @@ func (c *Counters) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// rank gives labels of those that take little to those that take much more.
+// rank gives labels of those that take little to those that take much more, and drops those that take nothing.
 func (c *Counters) rank() {
 	c.ranked = c.now()
 	var named, rest []*Tenant
@@ -200,7 +215,12 @@ func (c *Counters) rank() {
 		named[i].named, rest[i].named = false, true
 		clear(named[i].shown)
 	}
-	for _, t := range c.tenants {
+	for name, t := range c.tenants {
+		if t.score == 0 && !t.named && t != c.rest {
+			t.into.Store(c.rest)
+			delete(c.tenants, name)
+			c.leaving = append(c.leaving, t)
+		}
 		t.score /= 2 // what came long ago counts less
 	}
 }

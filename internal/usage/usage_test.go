@@ -89,6 +89,39 @@ func TestCounters_NeverFall(t *testing.T) {
 	}
 }
 
+// Names that somebody makes up take no more than so much memory, cost no other tenant its label, and are gone once nothing comes for them. No
+// count is lost, also of one that is held for longer.
+func TestCounters_AreBounded(t *testing.T) {
+	now := time.Now()
+	c := New(2, func() time.Time { return now }, Measure{"runs", "Runs."}, Measure{"letters", "Dead letters."})
+	c.Of("a").Add(0, 10)
+	c.Of("b").Add(0, 10)
+	held := c.Of("held")
+	for i := range 3 * most {
+		c.Of(fmt.Sprint("made-up-", i)).Add(1, 1)
+	}
+	if n := len(c.tenants); n > most+1 {
+		t.Errorf("%d tenants are counted each by itself", n)
+	}
+	check := func(name string, want map[string]float64) {
+		t.Helper()
+		if got := read(t, c, name); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	check("letters", map[string]float64{"a": 0, "b": 0, Other: 3 * most})
+	now = now.Add(window)
+	check("letters", map[string]float64{"a": 0, "b": 0, Other: 3 * most})
+	if n := len(c.tenants); n > 3 {
+		t.Errorf("%d tenants are left", n)
+	}
+	held.Add(0, 7)
+	check("runs", map[string]float64{"a": 10, "b": 10, Other: 7})
+	c.Of("c").Add(0, 1000) // who comes later still gets a label
+	now = now.Add(window)
+	check("runs", map[string]float64{"c": 0, "b": 10, Other: 1007})
+}
+
 func TestCounters_NilCountsNothing(t *testing.T) {
 	New(0, time.Now, Measure{"events", "Events."}).Of("a").Add(0, 1)
 }

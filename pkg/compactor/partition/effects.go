@@ -55,9 +55,9 @@ func OutputKinds() []string {
 	return []string{outputSealed, outputCheckpoint, outputAbandoned, outputClosed, outputProgress, outputSnapshot, outputOversize, outputTombstone, outputErasure, outputRefolded, outputOutgrown, outputOverQuota}
 }
 
-// IsFinal reports whether this is the final record of a run.
+// IsFinal reports whether this is the final record of a run. That of an abandoned one is, where it was closed at once.
 func (o Output) IsFinal() bool {
-	return o.Kind == outputSealed || o.Kind == outputClosed || o.Kind == outputOutgrown || o.Kind == outputOverQuota
+	return o.Kind == outputAbandoned && o.run == nil || o.Kind == outputSealed || o.Kind == outputClosed || o.Kind == outputOutgrown || o.Kind == outputOverQuota
 }
 
 // write puts an output into the next transaction.

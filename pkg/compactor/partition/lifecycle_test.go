@@ -90,6 +90,30 @@ func TestPartition_EndsARunThatHasOutgrownItsRecord(t *testing.T) {
 	}
 }
 
+// The record of an abandoned run is its final one where it was closed at once, and only there.
+func TestOutput_IsFinalWhereAnAbandonedRunIsClosedAtOnce(t *testing.T) {
+	s := newSim(t, func(c *Config) { c.RecordLimit = 64 << 10 })
+	s.Send("t0", "small", started("small"))
+	s.Send("t1", "large", started("large"))
+	for i := range 10 {
+		s.Send("t1", "large", text(fmt.Sprint("m", i), strings.Repeat("x", 10<<10)))
+	}
+	s.all()
+	s.silence(s.cfg.IdleLimit)
+	s.feed(len(s.Events))
+	b, err := s.part.Collect(Cycle{Now: s.Now, LogEnd: -1, Room: NewRoom(1)})
+	s.check(err)
+	final := map[string]bool{}
+	for _, o := range b.Outputs {
+		parts, err := record.SplitKey(string(o.Record.Key))
+		s.check(err)
+		if o.Kind == outputAbandoned {
+			final[parts[2]] = o.IsFinal()
+		}
+	}
+	equal(t, "final records of abandoned runs", final, map[string]bool{"small": false, "large": true})
+}
+
 // What counts is what a run holds, not what it has said; a part counts for more than its bytes.
 func TestPartition_EndsNoRunThatHoldsLittle(t *testing.T) {
 	const limit = 64 << 10
