@@ -269,8 +269,8 @@ func onTheWay(script *sim, rng *rand.Rand, n *tally) {
 func TestVerifier_ProvesWhatAnyHistoryMakes(t *testing.T) {
 	seed := newSeed(t)
 	var n tally
-	shown := func() bool { return n.places >= n.unprovedPlaces+n.unproved }
-	for i := range untilShown(shown) {
+	// A share of few histories says little, and one that is taken until it is large enough says nothing.
+	for i := range max(40, *roundFlag) {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -289,7 +289,7 @@ func TestVerifier_ProvesWhatAnyHistoryMakes(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", n)
-	if !shown() {
+	if n.places < n.unprovedPlaces+n.unproved {
 		t.Errorf("of few runs anything is proved: %+v", n)
 	}
 }
