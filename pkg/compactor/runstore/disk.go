@@ -23,6 +23,9 @@ type disk struct {
 	err    error
 	// timeout is how long one call of a store may take: a disk that does not answer at all has failed, too.
 	timeout time.Duration
+	// purgeAfter is how long after an erasure a store is purged, and purging is held by the one that is.
+	purgeAfter time.Duration
+	purging    chan struct{}
 
 	mu       sync.Mutex
 	loggedAt time.Time // of what Pebble reports
@@ -30,7 +33,7 @@ type disk struct {
 }
 
 func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
-	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), timeout: time.Minute}
+	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), timeout: time.Minute, purgeAfter: purgeAfter, purging: make(chan struct{}, 1)}
 }
 
 // watch fails the disk unless done is called in time.
@@ -81,10 +84,10 @@ func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, er
 	return diskFile{f, d}, nil
 }
 
+// ReuseForWrite gives a new file in the place of the old one: a log that is written over has what was in it until then.
 func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := d.FS.ReuseForWrite(oldname, newname, category)
-	d.block(err)
-	return diskFile{f, d}, nil
+	d.block(d.FS.Remove(oldname))
+	return d.Create(newname, category)
 }
 
 func (d *disk) OpenDir(name string) (vfs.File, error) {

@@ -17,7 +17,9 @@ import (
 //	"o" record key:               the metadata once more, of runs that are not sealed, after the time of the record
 //	"e" thread key:               the offset below which the thread is erased
 //
-// and beside them "meta". The parts of record keys are escaped, so a thread's keys are exactly those that begin with its key and "/".
+//	"p" thread key "/" offset:    that what was deleted of a thread is to leave the files; without a key, all that was deleted
+//
+// and beside them "meta" and "purged". The parts of record keys are escaped, so a thread's keys are exactly those that begin with its key and "/".
 //
 // Sealed runs do not change any more. Further keys lead to the run's id, so that a thread of any size is read with a few short reads.
 // All begin with the thread's key and "/", and end with a number of eight bytes by which they are in order:
@@ -41,9 +43,16 @@ const (
 	tipTable      = 'b'
 	messageTable  = 'm'
 	erasureTable  = 'e'
+	purgeTable    = 'p'
 )
 
-var followedKey = []byte("meta")
+// threadTables are those that have something of a thread.
+var threadTables = []byte{metadataTable, recordTable, openTable, historyTable, endTable, childTable, tipTable, messageTable}
+
+var (
+	followedKey = []byte("meta")
+	purgedKey   = []byte("purged") // is written so that something is
+)
 
 func storeKey(table byte, key []byte) []byte {
 	return append([]byte{table, '/'}, key...)

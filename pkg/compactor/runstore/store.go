@@ -29,6 +29,7 @@ type Store struct {
 	followed Followed
 	reads    map[string]Reads // since TakeReads, by kind
 	opened   atomic.Bool
+	purger   *purger
 }
 
 // Followed says which topics a store follows and how far.
@@ -97,6 +98,7 @@ func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *Store, rebu
 		return nil, "", disk.fail(err)
 	}
 	s.opened.Store(true)
+	s.purger = newPurger(s)
 	if s.followed.Version != storeVersion {
 		if s.followed.Version != 0 {
 			rebuilt = RebuildVersion
@@ -104,6 +106,13 @@ func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *Store, rebu
 		if err := s.Reset("", time.Time{}); err != nil {
 			return nil, "", errors.Join(err, s.Close())
 		}
+	}
+	marks, err := s.marks()
+	if err != nil {
+		return nil, "", errors.Join(s.fail(fmt.Errorf("reading local store: %w", err)), s.Close())
+	}
+	if len(marks) > 0 {
+		s.purger.schedule()
 	}
 	return s, rebuilt, nil
 }
@@ -222,8 +231,17 @@ func (s *Store) Reset(topicID string, now time.Time) error {
 	if err := b.DeleteRange([]byte{0}, []byte{0xff}, nil); err != nil {
 		return fmt.Errorf("emptying local store: %w", err)
 	}
+	held := s.followed.NextOffset > 0 || s.followed.Version != 0 && s.followed.Version != storeVersion
+	if held { // some of it may be erased since
+		if err := b.Set(purgeKey(nil, 0), nil, nil); err != nil {
+			return fmt.Errorf("emptying local store: %w", err)
+		}
+	}
 	if err := s.commit(b, Followed{Version: storeVersion, TopicID: topicID, WrittenAt: now}); err != nil {
 		return fmt.Errorf("emptying local store: %w", err)
+	}
+	if held {
+		s.purger.schedule()
 	}
 	return nil
 }
@@ -232,7 +250,7 @@ func (s *Store) Reset(topicID string, now time.Time) error {
 // what was written before. With them the store knows all that was committed by the time known; within a catch-up, where more is to
 // come, that is zero.
 func (s *Store) Apply(entries []Entry, known time.Time) error {
-	followed := s.followed
+	followed, erased := s.followed, false
 	b := s.db.NewBatch()
 	for _, e := range entries {
 		if e.Offset < followed.NextOffset {
@@ -253,11 +271,18 @@ func (s *Store) Apply(entries []Entry, known time.Time) error {
 		if err != nil {
 			return errors.Join(err, b.Close())
 		}
+		erased = erased || e.Erased > 0
 	}
 	if !known.IsZero() {
 		followed.WrittenAt = known
 	}
-	return s.commit(b, followed)
+	if err := s.commit(b, followed); err != nil {
+		return err
+	}
+	if erased {
+		s.purger.schedule()
+	}
+	return nil
 }
 
 func (s *Store) commit(b *pebble.Batch, followed Followed) error {
@@ -280,6 +305,7 @@ func (s *Store) commit(b *pebble.Batch, followed Followed) error {
 // Close closes the store. All other calls must have returned.
 func (s *Store) Close() error {
 	defer s.disk.watch()()
+	s.purger.close()
 	err := s.db.Close()
 	if s.cache != nil {
 		s.cache.Unref()
