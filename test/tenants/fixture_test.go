@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -65,7 +66,7 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 	if err := st.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The keys are there before the stages are: what is read later is tested elsewhere.
+	// The keys are there before the stages are; what is read later are those that end (endedKeys).
 	s.key("acme", "acme", tenant.Scopes()...)
 	s.key("umbrella", "umbrella", tenant.Scopes()...)
 	s.key("stranger", "stranger", tenant.Scopes()...)
@@ -82,6 +83,7 @@ func startSite(t *testing.T, k kafka.Config, st lineage) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.run(auth.Run)
 
 	front := ingest.DefaultConfig(s.kafka)
 	front.Agents = s.agent()
@@ -182,6 +184,36 @@ func (s *site) key(name, tenantID string, scopes ...tenant.Scope) {
 	if err := tenant.AppendKey(s.keys, tenant.Entry(name, tenantID, scopes, s.secrets[name])); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// endedKeys makes two keys of acme with all scopes that were valid, of which one has expired and one was taken out of the file.
+func (s *site) endedKeys() {
+	s.t.Helper()
+	s.secrets["expired"], s.secrets["taken out"] = tenant.NewKey(), tenant.NewKey()
+	expired := tenant.Entry("expired", "acme", tenant.Scopes(), s.secrets["expired"])
+	ends := time.Now().Add(6 * time.Second) // a changed file is read within 2 s
+	expired.Expires = &ends
+	check := func(err error) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	answers := func(name string, want int) {
+		s.t.Helper()
+		s.eventually(fmt.Sprintf("the key that is %s is answered with %d", name, want), func() (string, bool) {
+			r := s.call(s.stages[1], http.MethodGet, "/v1/threads", s.as(name))
+			return r.String(), r.status == want
+		})
+	}
+	check(tenant.AppendKey(s.keys, expired))
+	rest, err := os.ReadFile(s.keys)
+	check(err)
+	check(tenant.AppendKey(s.keys, tenant.Entry("taken out", "acme", tenant.Scopes(), s.secrets["taken out"])))
+	answers("expired", http.StatusOK)
+	answers("taken out", http.StatusOK)
+	check(os.WriteFile(s.keys, rest, 0o600))
+	answers("taken out", http.StatusUnauthorized)
+	answers("expired", http.StatusUnauthorized)
 }
 
 // as is the Authorization header of a key by its name.

@@ -113,6 +113,7 @@ func walkEveryRoute(t *testing.T, s *site) {
 		}
 		return all.String()
 	}
+	s.endedKeys()
 	before := history()
 	s.erasure = s.erase("acme", secretOfAcme)
 
@@ -177,13 +178,15 @@ func (s *site) walk(st stage, r tenant.Route) {
 		for _, run := range runs {
 			p := s.path(r, thread, run)
 			for name, who := range map[string]http.Header{
-				"nobody":                  nil,
-				"nobody, naming a tenant": {"Tenant": {"acme"}, "X-Tenant": {"acme"}},
-				"an unknown key":          {"Authorization": {"Bearer " + tenant.NewKey()}},
-				"no key":                  {"Authorization": {"Bearer acme"}},
-				"a user and password":     {"Authorization": {"Basic YWNtZTphY21l"}},
-				"another name for it":     {"Skein-Authorization": {"Bearer acme"}, "Authorization": {"Bearer " + s.secrets["acme"]}},
-				"two keys":                {"Authorization": {"Bearer " + s.secrets["stranger"], "Bearer " + s.secrets["acme"]}},
+				"nobody":                   nil,
+				"nobody, naming a tenant":  {"Tenant": {"acme"}, "X-Tenant": {"acme"}},
+				"an unknown key":           {"Authorization": {"Bearer " + tenant.NewKey()}},
+				"a key that was taken out": s.as("taken out"),
+				"a key that has expired":   s.as("expired"),
+				"no key":                   {"Authorization": {"Bearer acme"}},
+				"a user and password":      {"Authorization": {"Basic YWNtZTphY21l"}},
+				"another name for it":      {"Skein-Authorization": {"Bearer acme"}, "Authorization": {"Bearer " + s.secrets["acme"]}},
+				"two keys":                 {"Authorization": {"Bearer " + s.secrets["stranger"], "Bearer " + s.secrets["acme"]}},
 			} {
 				refused(t, method+" as "+name, s.call(st, method, p, who), http.StatusUnauthorized)
 			}
