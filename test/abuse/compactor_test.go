@@ -89,7 +89,7 @@ func (c *committed) take() Times {
 	took := c.toCommit
 	c.toCommit = nil
 	slices.Sort(took)
-	return took
+	return Times{took: took}
 }
 
 // compacting starts one.

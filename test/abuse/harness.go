@@ -182,9 +182,10 @@ type Meter struct {
 	stop func()
 	over chan struct{}
 
-	mu   sync.Mutex
-	took []time.Duration
-	errs []error
+	mu    sync.Mutex
+	took  []time.Duration
+	since time.Time // when the first of them could begin
+	errs  []error
 }
 
 // Measure calls call, which is given the number of the call, every pause until Stop.
@@ -195,7 +196,7 @@ func Measure(tb testing.TB, pause time.Duration, call func(ctx context.Context, 
 // MeasureBeside is Measure with so many calls at a time.
 func MeasureBeside(tb testing.TB, beside int, pause time.Duration, call func(ctx context.Context, n int) error) *Meter {
 	ctx, stop := context.WithCancel(tb.Context())
-	m := &Meter{stop: stop, over: make(chan struct{})}
+	m := &Meter{stop: stop, over: make(chan struct{}), since: time.Now()}
 	var callers sync.WaitGroup
 	var calls atomic.Int64
 	for range beside {
@@ -258,10 +259,11 @@ func (m *Meter) Take(tb testing.TB) Times {
 	for _, err := range m.errs {
 		tb.Errorf("the honest tenant: %v", err)
 	}
-	took := m.took
-	m.took, m.errs = nil, nil
-	slices.Sort(took)
-	return took
+	now := time.Now()
+	t := Times{took: m.took, over: now.Sub(m.since)}
+	m.took, m.errs, m.since = nil, nil, now
+	slices.Sort(t.took)
+	return t
 }
 
 // Stop ends the calls.
@@ -270,23 +272,29 @@ func (m *Meter) Stop() {
 	<-m.over
 }
 
-// Times are durations in order.
-type Times []time.Duration
+// Times are what calls took, in order of length, and over which time they were made.
+type Times struct {
+	took []time.Duration
+	over time.Duration
+}
 
 // At returns the time that a share of all is within, 0 where there are none.
 func (t Times) At(share float64) time.Duration {
-	if len(t) == 0 {
+	if len(t.took) == 0 {
 		return 0
 	}
-	return t[min(len(t)-1, int(share*float64(len(t))))]
+	return t.took[min(len(t.took)-1, int(share*float64(len(t.took))))]
 }
+
+// Rate is how many calls there were a second.
+func (t Times) Rate() float64 { return float64(len(t.took)) / max(t.over, time.Millisecond).Seconds() }
 
 // Row is what an attack comes to.
 type Row struct {
 	Attack string
 	// Sent is how many bytes the attacker has sent.
 	Sent int64
-	// Before and During are what calls of the other tenant took without and with the attack.
+	// Before and During are what calls of the other tenant took without and with the attack, and how many there were a second.
 	Before, During Times
 	// Answer is what the attacker got.
 	Answer string
@@ -304,6 +312,6 @@ func Report(tb testing.TB, stage *Stage, r Row) {
 		tb.Errorf("%s had %d MiB resident, the chart gives it %d", stage.Name, peak>>20, stage.Limit>>20)
 	}
 	ms := func(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
-	tb.Logf("| %s: %s | %d bytes | %d of %d MiB | median %s (%s before), p99 %s (%s) | %s |", stage.Name, r.Attack, r.Sent,
-		peak>>20, stage.Limit>>20, ms(r.During.At(.5)), ms(r.Before.At(.5)), ms(r.During.At(.99)), ms(r.Before.At(.99)), r.Answer)
+	tb.Logf("| %s: %s | %d bytes | %d of %d MiB | median %s (%s before), p99 %s (%s), %.0f calls a second (%.0f) | %s |", stage.Name, r.Attack, r.Sent,
+		peak>>20, stage.Limit>>20, ms(r.During.At(.5)), ms(r.Before.At(.5)), ms(r.During.At(.99)), ms(r.Before.At(.99)), r.During.Rate(), r.Before.Rate(), r.Answer)
 }
