@@ -287,7 +287,7 @@ func TestBlame_HoldsNoMoreThanItSays(t *testing.T) {
 		place               timeline.Place
 		before, after, want string
 	}{
-		"a place in the state":  {timeline.Place{}, `{"n":1}`, `{"n":2}`, `replace {"n":1}>{"n":2}`},
+		"a place in the state":  {timeline.Place{}, `{"n":1}`, `{"n":2}`, `replace {"n":1}>{"n":2} `},
 		"a text that has grown": {timeline.MessagePlace("a"), `{"id":"a","content":"one"}`, `{"id":"a","content":"one two"}`, `append > /content" two"`},
 	} {
 		t.Run(name, func(t *testing.T) {
