@@ -209,12 +209,12 @@ func (r *Reader) Take(e record.Event) error {
 	return nil
 }
 
-// foldedMessage is about how much memory a message takes in a fold beside its text.
-const foldedMessage = 768
+// foldedMessage is about how much memory a message takes in a fold beside its text, and listed what of that Overhead does not count.
+const foldedMessage, listed = 768, 256
 
 // foldBytes is about how much memory a fold takes beside its text.
 func foldBytes(run *compact.Run) int64 {
-	return foldedMessage*int64(run.MessageCount()) + int64(run.Overhead())
+	return listed*int64(run.MessageCount()) + int64(run.Overhead())
 }
 
 // FoldBytes is about how much memory the fold of a run that goes on holds, beside Bytes.

@@ -261,6 +261,8 @@ const (
 	foldedByte = 4
 	// openedByte is the same for a byte of a mark that an event changed; the mark holds the one that came.
 	openedByte = 3
+	// leastMessage is about how many bytes of an event there are for each message that is counted with foldedMessage, which is for larger ones.
+	leastMessage = 64
 )
 
 // Bytes is about how much memory the cursor holds beside its timeline.
@@ -287,7 +289,7 @@ func (t *Timeline) FoldingBytes(from, to int) int64 {
 	n := int64(0)
 	for _, s := range t.steps[max(from, 0):max(from, to, 0)] {
 		if folds(s.Outcome) {
-			n += foldedByte * s.size
+			n += foldedByte*s.size + foldedMessage*min(s.size/leastMessage, agui.MaxMessages)
 		}
 	}
 	return n
@@ -394,6 +396,7 @@ func (c *Cursor) advance() (Step, error) {
 		c.state = s.size
 	case agui.StateDelta:
 		c.state += s.size
+	case agui.Custom, agui.Raw, agui.Meta: // nothing of it stays
 	default:
 		c.text += s.size
 	}

@@ -306,12 +306,16 @@ func TestCursor_TakesNoMoreThanItCounts(t *testing.T) {
 			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/l/400000","value":1},{"op":"remove","path":"/l/1"}]}`,
 			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/l/7","value":2}]}`,
 		},
+		"a state that is mostly white space": {
+			`{"type":"STATE_SNAPSHOT","snapshot":{"a":1,"l":[` + strings.Repeat("1, \n\t ", 1<<20) + `2]}}`,
+			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/a","value":2}]}`,
+		},
 		"events that are no part of it": {
 			`{"type":"CUSTOM","name":"n","value":"` + word + `"}`,
 			`{"type":"CUSTOM","name":"n","value":"` + word + `"}`,
 		},
 		"a snapshot of many messages": {
-			`{"type":"MESSAGES_SNAPSHOT","messages":[` + manyMessages(20_000) + `]}`,
+			`{"type":"MESSAGES_SNAPSHOT","messages":[` + manyMessages(9_000) + `]}`,
 			`{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":"` + word + `"}`,
 		},
 	} {
