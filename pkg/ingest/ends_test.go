@@ -189,7 +189,8 @@ func TestEndReader_ReadsAPartitionOnForAWhile(t *testing.T) {
 		return e.partitions[0] != nil
 	}
 	w := e.wait(target{key: "dev/t", run: "r", partition: 0})
-	e.follow(w, -1)
+	written(t, cfg, 0, "another")
+	e.follow(w, 0)
 	written(t, cfg, 0, "r")
 	told(t, w)
 	if e.leave(w); !reads() {
@@ -197,9 +198,9 @@ func TestEndReader_ReadsAPartitionOnForAWhile(t *testing.T) {
 	}
 	e.readOn = time.Millisecond
 	next := e.wait(target{key: "dev/t", run: "s", partition: 0})
-	e.follow(next, 0)
+	e.follow(next, 1)
 	written(t, cfg, 0, "s")
-	if got := told(t, next); got.at.Offset != 1 {
+	if got := told(t, next); got.at.Offset != 2 {
 		t.Errorf("the next run ended with %+v", got)
 	}
 	e.leave(next)
