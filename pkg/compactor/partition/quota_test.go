@@ -64,8 +64,8 @@ func TestPartition_EndsTheLongestSilentRunOfATenantOverItsQuota(t *testing.T) {
 // Each partition allows a part of the quota, and says so: the tenant may have far fewer runs than that in all.
 func TestPartition_SaysWhichPartOfAQuotaIsUsedUp(t *testing.T) {
 	s := newSim(t, few(5))
-	s.committed.Partitions = 2
 	s.open(false)
+	s.part.count = 2
 	var ids []string
 	for i := 0; len(ids) < 3; i++ {
 		id := fmt.Sprint("r", i)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +71,16 @@ func (p *purged) files(text string) (names []string) {
 	return names
 }
 
+// await waits for something that Pebble does beside.
+func (p *purged) await(what string, is func() bool) {
+	p.t.Helper()
+	for deadline := time.Now().Add(kafkatest.Timeout); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("waited until %s", what)
+		}
+	}
+}
+
 // ignoreGone passes over files that were removed while the folder is read.
 func ignoreGone(err error) error {
 	if os.IsNotExist(err) {
@@ -117,9 +128,8 @@ func TestStore_RemovesWhatIsErasedFromItsFiles(t *testing.T) {
 			}
 			p.say("t", erased)
 			p.say("u", other)
-			if len(p.files(erased)) == 0 {
-				t.Fatal("the text is in no file before it is erased")
-			}
+			p.say("filler", strings.Repeat("x", 256<<10)) // logs are written by blocks
+			p.await("the text is in a file", func() bool { return len(p.files(erased)) > 0 && len(p.files(other)) > 0 })
 			p.erase("t")
 			if c.reset {
 				p.do(p.Reset("another", time.Now()))
@@ -131,19 +141,11 @@ func TestStore_RemovesWhatIsErasedFromItsFiles(t *testing.T) {
 				}
 				p.openPurged(time.Millisecond)
 			}
-			deadline := time.Now().Add(kafkatest.Timeout)
-			for {
+			p.await("nothing is left of it", func() bool {
 				marks, err := p.marks()
 				p.do(err)
-				names := p.files(erased)
-				if len(marks) == 0 && len(names) == 0 {
-					break
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("the text is in %v still, and %d purges are due", names, len(marks))
-				}
-				time.Sleep(5 * time.Millisecond)
-			}
+				return len(marks) == 0 && len(p.files(erased)) == 0
+			})
 			if len(p.files(other)) == 0 {
 				t.Error("the text of another thread is gone")
 			}

@@ -107,13 +107,7 @@ func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *Store, rebu
 			return nil, "", errors.Join(err, s.Close())
 		}
 	}
-	marks, err := s.marks()
-	if err != nil {
-		return nil, "", errors.Join(s.fail(fmt.Errorf("reading local store: %w", err)), s.Close())
-	}
-	if len(marks) > 0 {
-		s.purger.schedule()
-	}
+	s.purger.schedule() // of what the last process has not
 	return s, rebuilt, nil
 }
 
