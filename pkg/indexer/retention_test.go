@@ -61,7 +61,7 @@ func (e *expirer) Expire(_ context.Context, tenant string, before time.Time) (in
 // Retention goes by the time of the record, and not by the clock of an agent.
 func TestDecode_TellsWhenARunWasRecorded(t *testing.T) {
 	at := time.Date(2026, 9, 1, 8, 0, 0, 0, time.UTC)
-	value, err := record.EncodeRun(&record.Run{Status: record.StatusFinished, StartedAt: time.Unix(1, 0), Lineage: record.Lineage{ParentBy: record.ParentNone}})
+	value, err := record.EncodeRun(&record.Run{Tenant: "acme", ThreadID: "thread", RunID: "run", Status: record.StatusFinished, StartedAt: time.Unix(1, 0), Lineage: record.Lineage{ParentBy: record.ParentNone}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func TestStore_BringsUpAnOlderFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	older := "DROP INDEX runs_by_time; DROP TABLE positions; DROP TABLE erasures; DROP TABLE sources; DROP TABLE tool_calls; DROP TABLE interrupts; DROP TABLE answers; PRAGMA user_version = 1;"
-	for _, column := range []string{"agent", "facts", "error_code", "error_message", "cancelled_by", "asked", "question", "reply", "resumed"} {
+	for _, column := range []string{"agent", "facts", "error_code", "error_message", "cancelled_by", "asked", "question", "reply", "resumed", "recorded_at"} {
 		older += "ALTER TABLE runs DROP COLUMN " + column + ";"
 	}
 	if _, err := s.write.ExecContext(t.Context(), older); err != nil {
