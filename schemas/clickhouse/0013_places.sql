@@ -4,8 +4,8 @@
 CREATE VIEW IF NOT EXISTS v_places /* on cluster */ AS
 SELECT
     p.tenant AS tenant, p.thread_id AS thread_id, p.run_id AS run_id, max(p.parent) AS parent_run_id,
-    countIf(p.child) AS children, countIf(p.child) = 0 AS is_tip,
-    max(p.place_of) AS place, max(p.among) AS siblings, max(p.place_of) < max(p.among) AS superseded, max(p.newest) AS newest_sibling
+    countIf(p.child) AS children, toBool(countIf(p.child) = 0) AS is_tip,
+    max(p.place_of) AS place, max(p.among) AS siblings, toBool(max(p.place_of) < max(p.among)) AS superseded, max(p.newest) AS newest_sibling
 FROM
 (
     SELECT

@@ -100,7 +100,7 @@ func TestStatistics_ReadToolCallsOfTheFilteredRuns(t *testing.T) {
 	var entries []store.Entry
 	for i := range 6000 {
 		e := told(int64(i), fmt.Sprintf("thread-%04d", i), "r")
-		e.Run.StartedAt = e.Run.StartedAt.AddDate(0, 0, i/100)
+		e.Run.StartedAt, e.Run.Raw.Events = e.Run.StartedAt.AddDate(0, 0, i/100), 1
 		entries = append(entries, e)
 	}
 	if err := s.Write(t.Context(), entries); err != nil {
@@ -113,7 +113,7 @@ func TestStatistics_ReadToolCallsOfTheFilteredRuns(t *testing.T) {
 	}
 	day := time.Date(2026, 9, 20, 0, 0, 0, 0, time.UTC)
 	table, err := s.Statistics(t.Context(), "t", search.Statistics{
-		Filter: search.Filter{Since: day, Until: day.AddDate(0, 0, 1)}, By: []search.Dimension{search.ByTool}, Measures: []search.Measure{search.ToolFailures},
+		Filter: search.Filter{Since: day, Until: day.AddDate(0, 0, 1)}, Measures: []search.Measure{search.ToolFailures},
 		Limit: 10, Bounds: search.Bounds{Rows: 6000, Time: time.Minute},
 	})
 	if err != nil || len(table.Groups) != 1 || *table.Groups[0].Values[0] != 100 {
