@@ -47,6 +47,8 @@ func Door(tb testing.TB, addr string, shown func(Statement) error) string {
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	transport := &http.Transport{}
 	proxy.Transport = transport
+	// A caller or a server that is gone is seen as such.
+	proxy.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 	closing := make(chan struct{})
 	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := Statement{Database: r.URL.Query().Get("database"), Text: r.URL.Query().Get("query"), Settings: r.URL.Query()}
