@@ -179,7 +179,7 @@ func expenses(t *testing.T, address string, at int64) {
 		return object{"type": "RUN_STARTED", "threadId": thread, "runId": id, "timestamp": at}
 	}
 	input := func(id string, messages ...object) object {
-		return object{"threadId": thread, "runId": id, "messages": messages, "state": object{"receipt": picture}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
+		return object{"threadId": thread, "runId": id, "messages": messages, "state": object{"receipt": picture, "number": json.Number("12345678901234567890")}, "tools": []any{}, "context": []any{}, "forwardedProps": object{}}
 	}
 	publishAs(t, by, address, thread, "receipts", input("receipts", ask), started("receipts"),
 		object{"type": "REASONING_MESSAGE_CHUNK", "messageId": "think", "delta": "The receipt is of SNCF. I look the others up.", "timestamp": at + 200},

@@ -78,6 +78,7 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 		p.visit("?thread=expenses-may&run=receipts")
 		p.shows(".att", "image/png", "1 KB inline, not drawn")
 		p.shows("#state .leaf", "not drawn")
+		p.shows("#state .n", "12345678901234567890")
 		p.click(".chat .more-text", "… 37 KB in all, show all")
 		p.shows(".chat .prose", "2026-05-01, SNCF, seat 90")
 		p.run(chromedp.Evaluate(`document.querySelectorAll(".chat details").forEach((d) => (d.open = true))`, nil))

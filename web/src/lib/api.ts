@@ -1,3 +1,5 @@
+import { parse } from "./json";
+
 // The HTTP API. The key, where one is needed, lives in this module alone: it is gone when the tab is closed or loaded again.
 let key = "";
 let ask: () => Promise<string> = () => Promise.reject(new Error("nobody asks for a key"));
@@ -56,15 +58,15 @@ async function refuse(answer: Response): Promise<never> {
 export async function get<T>(to: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
   const answer = await send(address(to, query), signal ? { signal } : {});
   if (!answer.ok) return refuse(answer);
-  return (await answer.json()) as T;
+  return parse<T>(await answer.text());
 }
 
-/** An answer and its text, for what JSON.parse would not keep. */
+/** An answer and its text, for what parsing does not keep: the order of members, spaces, how a number is written. */
 export async function getText<T>(to: string, query: Query = {}, signal?: AbortSignal): Promise<{ body: T; text: string }> {
   const answer = await send(address(to, query), signal ? { signal } : {});
   if (!answer.ok) return refuse(answer);
   const text = await answer.text();
-  return { body: JSON.parse(text) as T, text };
+  return { body: parse<T>(text), text };
 }
 
 /** Whether the index has an event of a run by now; the server waits for it for some seconds. */
