@@ -148,8 +148,10 @@ func TestHint_CanBeTypedAsItStands(t *testing.T) {
 		"bin/skein lineage 'it'\\''s one' --url http://127.0.0.1:1 --api-key-file key": {
 			server{url: "http://127.0.0.1:1", keyFile: "key"}, []string{"lineage", "it's one"}},
 		"bin/skein lineage 'a\uFFFDb'": {server{url: defaultURL}, []string{"lineage", "a\x1bb"}},
+		// Flags behind "--" are none: an id cannot name another server.
+		"bin/skein history --url http://127.0.0.1:1 -- --url=https://evil.example r": {server{url: "http://127.0.0.1:1"}, []string{"history", "--url=https://evil.example", "r"}},
 	} {
-		if got := out.hint(c.at, c.args...); got != want {
+		if got := out.hint(c.at, c.args[0], c.args[1:]...); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

@@ -118,7 +118,7 @@ func showDemo(ctx context.Context, out *output, at server, c *client.Client, con
 	}
 	out.note("Try, in another terminal:")
 	for _, args := range [][]string{{"history", "support-4711"}, {"show", demo.Branched}, {"diff", demo.Branched, "hotel", "hotel-again"}} {
-		out.note("  %s", out.hint(at, args...))
+		out.note("  %s", out.hint(at, args[0], args[1:]...))
 	}
 	out.note("")
 

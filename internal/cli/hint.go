@@ -1,16 +1,23 @@
 package cli
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // hint returns a command line to type next, as the current one was typed: the same binary, the same
-// server.
-func (o *output) hint(at server, args ...string) string {
-	words := append([]string{o.self}, args...)
+// server. An id that looks like a flag stands behind "--": agents choose ids, and a flag could name another server.
+func (o *output) hint(at server, command string, ids ...string) string {
+	var flags []string
 	if at.url != defaultURL {
-		words = append(words, "--url", at.url)
+		flags = append(flags, "--url", at.url)
 	}
 	if at.keyFile != "" {
-		words = append(words, "--api-key-file", at.keyFile)
+		flags = append(flags, "--api-key-file", at.keyFile)
+	}
+	words := slices.Concat([]string{o.self, command}, ids, flags)
+	if slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, "-") }) {
+		words = slices.Concat([]string{o.self, command}, flags, []string{"--"}, ids)
 	}
 	for i, w := range words {
 		words[i] = shellWord(oneLine(w, 200))
