@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/fetch"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -292,6 +293,34 @@ func (p *tab) calm(address string) {
 func (p *tab) visit(query string) {
 	p.t.Helper()
 	p.run(chromedp.Evaluate("history.pushState(null, '', "+marshal(p.t, query)+"); dispatchEvent(new PopStateEvent('popstate'))", nil))
+}
+
+// answer has f say how requests of these addresses are answered; several may be asked at a time.
+func (p *tab) answer(addresses string, f func(*fetch.EventRequestPaused) chromedp.Action) {
+	p.t.Helper()
+	chromedp.ListenTarget(p.ctx, func(event any) {
+		if r, ok := event.(*fetch.EventRequestPaused); ok {
+			go func() {
+				// A request that the page has given up meanwhile is none any more.
+				if err := chromedp.Run(p.ctx, f(r)); err != nil && p.ctx.Err() == nil && !strings.Contains(err.Error(), "Invalid InterceptionId") {
+					p.t.Errorf("answering a request: %v", err)
+				}
+			}()
+		}
+	})
+	p.run(fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: addresses}}))
+}
+
+// asked is how many requests were sent of which the address has this text.
+func (p *tab) asked(text string) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.requests {
+		if strings.Contains(r, text) {
+			n++
+		}
+	}
+	return n
 }
 
 // click clicks what has this text, once it is there, in one step: what is there may be drawn anew.

@@ -278,21 +278,11 @@ func TestPage_FollowsARunThatGoesOn(t *testing.T) {
 	p.until(`document.querySelector("main")?.dataset.live === "true"`)
 	begin("other")
 	p.until(`document.querySelector(".graph .mini.run") !== null`)
-	readings := func() (n int) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, r := range p.requests {
-			if strings.Contains(r, "/lineage?") {
-				n++
-			}
-		}
-		return n
-	}
-	before, began, events := readings(), time.Now(), 0
+	before, began, events := p.asked("/lineage?"), time.Now(), 0
 	for ; time.Since(began) < 3*time.Second; events++ {
 		publish(t, address, thread, "other", nil, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": "other", "delta": " more"})
 	}
-	if n := readings() - before; n > 1 {
+	if n := p.asked("/lineage?") - before; n > 1 {
 		t.Errorf("the page read the lineage %d times while %d events came of a run that it does not show", n, events)
 	}
 	end("other")
@@ -302,22 +292,12 @@ func TestPage_FollowsARunThatGoesOn(t *testing.T) {
 	// Where the index lacks what the stream has sent, the page says so as long as it lasts.
 	var behind atomic.Bool
 	behind.Store(true)
-	chromedp.ListenTarget(p.ctx, func(event any) {
-		e, ok := event.(*fetch.EventRequestPaused)
-		if !ok {
-			return
+	p.answer("*atLeast=*", func(r *fetch.EventRequestPaused) chromedp.Action {
+		if behind.Load() {
+			return fetch.FulfillRequest(r.RequestID, http.StatusTooEarly)
 		}
-		go func() {
-			var answer chromedp.Action = fetch.ContinueRequest(e.RequestID)
-			if behind.Load() {
-				answer = fetch.FulfillRequest(e.RequestID, http.StatusTooEarly)
-			}
-			if err := chromedp.Run(p.ctx, answer); err != nil && p.ctx.Err() == nil {
-				t.Errorf("answering a request: %v", err)
-			}
-		}()
+		return fetch.ContinueRequest(r.RequestID)
 	})
-	p.run(fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: "*atLeast=*"}}))
 	begin("last")
 	p.until(`document.querySelector(".top .badge")?.textContent.startsWith("index behind by")`)
 	behind.Store(false)
@@ -366,16 +346,8 @@ func TestPage_ListsLastRuns(t *testing.T) {
 		}
 	}
 	p.until(row + `.querySelector(".rn").textContent === "31"`)
-	p.mu.Lock()
-	asked := 0
-	for _, r := range p.requests {
-		if strings.Contains(r, "prefix=trip-planner") {
-			asked++
-		}
-	}
-	p.mu.Unlock()
-	if asked > 4 {
-		t.Errorf("the page asked %d times about one thread in view, which has an open run", asked)
+	if n := p.asked("prefix=trip-planner"); n > 4 {
+		t.Errorf("the page asked %d times about one thread in view, which has an open run", n)
 	}
 	p.calm(address)
 }
@@ -419,6 +391,10 @@ func TestPage_CopiesCommandsThatAreSafeToPaste(t *testing.T) {
 	address := serve(t).URL()
 	planted := filepath.Join(t.TempDir(), "planted")
 	thread := "a'; touch " + planted + "; echo '"
+	// An id that looks like a flag is none: a command must not go to another server.
+	const flag, message = "--url=https://evil.example", "-m"
+	publish(t, address, flag, "r", nil, object{"type": "RUN_STARTED", "threadId": flag, "runId": "r"},
+		object{"type": "TEXT_MESSAGE_CHUNK", "messageId": message, "role": "assistant", "delta": "Words."}, object{"type": "RUN_FINISHED", "threadId": flag, "runId": "r"})
 	publish(t, address, thread, "r", nil, object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"}, object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
 	get(t, address+"/v1/threads/"+url.PathEscape(thread)+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
 	p := newBrowser(t).tab(address+"/?thread="+url.QueryEscape(thread)+"&run=r", 1440, 900, false)
@@ -440,5 +416,21 @@ func TestPage_CopiesCommandsThatAreSafeToPaste(t *testing.T) {
 	}
 	if _, err := os.Stat(planted); err == nil {
 		t.Error("what an id says was run")
+	}
+
+	get(t, address+"/v1/threads/"+url.PathEscape(flag)+"/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 1 })
+	for at, want := range map[string]string{"": "skein history -- '" + flag + "' r", "&at=2": "skein state --at 2 -- '" + flag + "' r"} {
+		p.visit("?thread=" + url.QueryEscape(flag) + "&run=r" + at)
+		p.until(`document.querySelector(".msg") && document.querySelector(".where")?.innerText.includes("` + map[bool]string{true: "event 3", false: "event 2"}[at == ""] + `")`)
+		p.click("button[aria-haspopup=menu]", "Copy as")
+		p.click("[role=menuitem]", "skein command")
+		if got := eval[string](p, `window.copied.at(-1)`); got != want {
+			t.Errorf("of thread %s the page copies %s, want %s", flag, got, want)
+		}
+	}
+	p.click("button[aria-haspopup=menu]", "Copy this message as")
+	p.click("[role=menuitem]", "skein command")
+	if got, want := eval[string](p, `window.copied.at(-1)`), "skein blame --message=-m --run r -- '"+flag+"'"; got != want {
+		t.Errorf("of a message the page copies %s, want %s", got, want)
 	}
 }

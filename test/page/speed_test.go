@@ -42,13 +42,16 @@ func TestPage_IsQuick(t *testing.T) {
 			object{"type": "TEXT_MESSAGE_START", "messageId": fmt.Sprint("m", n), "role": "assistant"}, object{"type": "TEXT_MESSAGE_CONTENT", "messageId": fmt.Sprint("m", n), "delta": "Words."},
 			object{"type": "TEXT_MESSAGE_END", "messageId": fmt.Sprint("m", n)}, object{"type": "RUN_FINISHED", "threadId": "long", "runId": fmt.Sprint("r", n)})
 	}
-	// More threads than the list reads at once, the latest last by id.
+	// More threads than the list reads at once, the latest last by id, and before all of them one that waits for a person.
 	const threads = 300
+	ago := time.Now().Add(-24 * time.Hour).UnixMilli()
+	publish(t, address, "waits", "r", nil, object{"type": "RUN_STARTED", "threadId": "waits", "runId": "r", "timestamp": ago}, object{"type": "RUN_FINISHED", "threadId": "waits", "runId": "r", "timestamp": ago + 1000,
+		"outcome": object{"type": "interrupt", "interrupts": []any{object{"id": "i", "reason": "confirm", "message": "Shall I?"}}}})
 	for n := range threads {
 		id, at := fmt.Sprintf("short-%03d", n), time.Now().Add(time.Duration(n-threads)*time.Minute).UnixMilli()
 		publish(t, address, id, "r", nil, object{"type": "RUN_STARTED", "threadId": id, "runId": "r", "timestamp": at}, object{"type": "RUN_FINISHED", "threadId": id, "runId": "r", "timestamp": at + 1000})
 	}
-	many := func(thread string, n int) {
+	many := func(thread string, n int) (changes int) {
 		events := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": "r"}, object{"type": "STATE_SNAPSHOT", "snapshot": object{"n": 0}}}
 		for k := 0; len(events) < n-1; k++ {
 			id := fmt.Sprint("m", k)
@@ -59,13 +62,19 @@ func TestPage_IsQuick(t *testing.T) {
 			events = append(events, object{"type": "TEXT_MESSAGE_END", "messageId": id}, object{"type": "STATE_DELTA", "delta": []any{object{"op": "replace", "path": "/n", "value": k}}})
 		}
 		events = append(events[:n-1], object{"type": "RUN_FINISHED", "threadId": thread, "runId": "r"})
+		for _, e := range events {
+			if strings.HasPrefix(e.(object)["type"].(string), "STATE_") {
+				changes++
+			}
+		}
 		for from := 0; from < len(events); from += 4000 {
 			publish(t, address, thread, "r", nil, events[from:min(from+4000, len(events))]...)
 		}
 		get(t, address+"/v1/threads/"+thread, func(s struct{ Status string }) bool { return s.Status == "finished" })
+		return changes
 	}
 	many("events-36000", 36_000)
-	many("events-5000", 5000)
+	changes := many("events-5000", 5000)
 	get(t, address+"/v1/threads/long/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 200 })
 	b := newBrowser(t)
 	list := b.tab(address+"/", 1440, 900, false)
@@ -76,16 +85,6 @@ func TestPage_IsQuick(t *testing.T) {
 	}
 	timed("first view of a thread of 200 runs", "/?thread=long", `document.querySelector(".grow-row") && document.querySelector(".msg")`, time.Second)
 	p := timed("opening a run of 36,000 events", "/?thread=events-36000", `document.querySelector(".msg")`, 2*time.Second)
-	reads := func() (n int) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, r := range p.requests {
-			if strings.Contains(r, "/state?") {
-				n++
-			}
-		}
-		return n
-	}
 	p.until(`document.querySelector(".track")?.getAttribute("aria-valuemax") === "36000"`)
 	began := time.Now()
 	p.visit("?thread=events-36000&at=18000&zoom=raw")
@@ -93,12 +92,16 @@ func TestPage_IsQuick(t *testing.T) {
 	t.Logf("an event in its middle is there after %v", time.Since(began).Round(time.Millisecond))
 	want := get(t, address+"/v1/threads/events-36000/runs/r/state?at=18000", func(s struct{ State struct{ N int } }) bool { return s.State.N > 0 })
 	p.shows("#state", fmt.Sprint("n ", want.State.N))
-	if n := reads(); n > 8 {
+	if n := p.asked("/state?"); n > 8 {
 		t.Errorf("looking at two places of a run of 36,000 events takes %d requests", n)
 	}
 	p.calm(address)
 
 	p = timed("opening a run of 5,000 events", "/?thread=events-5000", `document.querySelector(".where")?.innerText.includes("time to scale")`, 2*time.Second)
+	// Pages of it come in any order, and each of its events counts.
+	if n := eval[int](p, `document.querySelectorAll(".track .t-state").length`); n != changes {
+		t.Errorf("the scrubber marks %d changes of the state, want %d", n, changes)
+	}
 	frames := eval[float64](p, `new Promise((done) => {
 		const track = document.querySelector(".track"), box = track.getBoundingClientRect();
 		track.setPointerCapture = () => {};
@@ -121,6 +124,24 @@ func TestPage_IsQuick(t *testing.T) {
 	}
 	p.calm(address)
 
+	// What a tab holds of a run is bounded by its size, too: pages that are far from where one looks go, and are read again.
+	heavy := []any{object{"type": "RUN_STARTED", "threadId": "heavy", "runId": "r"}}
+	for k := range 3000 {
+		heavy = append(heavy, object{"type": "CUSTOM", "name": fmt.Sprint("page ", k), "value": strings.Repeat("heavy ", 1700)})
+	}
+	for from := 0; from < len(heavy); from += 300 {
+		publish(t, address, "heavy", "r", nil, heavy[from:min(from+300, len(heavy))]...)
+	}
+	publish(t, address, "heavy", "r", nil, object{"type": "RUN_FINISHED", "threadId": "heavy", "runId": "r"})
+	get(t, address+"/v1/threads/heavy", func(s struct{ Status string }) bool { return s.Status == "finished" })
+	p = b.tab(address+"/?thread=heavy&zoom=raw&at=5", 1440, 900, false)
+	for _, at := range []int{5, 2990, 7} {
+		p.visit(fmt.Sprintf("?thread=heavy&zoom=raw&at=%d", at))
+		p.shows(".list.raw .r[aria-current]", fmt.Sprintf("page %d\"", at-2))
+		p.until(`((n) => n >= 1000 && n < 2900)(Number(/([^\n]*) read/.exec(document.querySelector(".where")?.innerText)?.[1].replace(/\D/g, "")))`)
+	}
+	p.calm(address)
+
 	// The list has the latest threads first, and reads on where one scrolls.
 	list.run(page.BringToFront())
 	if n := eval[int](list, `document.querySelector(".threads .virtual").offsetHeight / 48`); n > threads {
@@ -137,6 +158,10 @@ func TestPage_IsQuick(t *testing.T) {
 		}
 	}
 	list.mu.Unlock()
+	list.calm(address)
+	// What waits is there under a filter that selects it, also where the list has not read so far back.
+	list.visit("?q=since:2w")
+	list.shows("#waits", "1 run waits for a person", "Shall I?")
 	list.calm(address)
 
 	// At rest: the time that the tab works in some seconds of nothing.
@@ -255,6 +280,30 @@ func TestPage_ManyRuns(t *testing.T) {
 	p.run(chromedp.KeyEvent("f"))
 	p.until(fmt.Sprintf(`%s.scrollHeight > %d`, scroller, 28*n*9/10))
 	scroll("a row for each run")
+	p.calm(s.URL())
+
+	// A comparison is as quick: of texts that differ only those in view are compared, and a list of runs has those around the chosen one.
+	var one, other []object
+	for k := range 150 {
+		one = append(one, object{"id": fmt.Sprint("m", k), "role": "user", "content": fmt.Sprint("Words of one, message ", k)})
+		other = append(other, object{"id": fmt.Sprint("m", k), "role": "user", "content": fmt.Sprint("Words of the other, message ", k)})
+	}
+	for run, messages := range map[string][]object{"one": one, "other": other} {
+		publish(t, s.URL(), "apart", run, nil, object{"type": "RUN_STARTED", "threadId": "apart", "runId": run}, object{"type": "MESSAGES_SNAPSHOT", "messages": messages}, object{"type": "RUN_FINISHED", "threadId": "apart", "runId": run})
+	}
+	get(t, s.URL()+"/v1/threads/apart/lineage", func(l struct{ Runs []any }) bool { return len(l.Runs) == 2 })
+	p = b.timed("comparing two runs", s.URL()+"/?thread=apart&run=other&compare=one", `document.querySelector(".pair .w")`, time.Second)
+	compared := `[...document.querySelectorAll(".pair")].map((p) => p.querySelector(".w") !== null)`
+	if got := eval[[]bool](p, compared); len(got) != 150 || slices.Contains(got[100:], true) {
+		t.Errorf("of %d pairs those that are out of view are compared, too: %v", len(got), got)
+	}
+	p.run(chromedp.Evaluate(`document.querySelectorAll(".pair")[149].scrollIntoView()`, nil))
+	p.until(compared + `[149]`)
+	p.visit("?thread=" + thread + "&run=r500&compare=r499")
+	p.until(`document.querySelector("#side-B")?.value === "r500" && document.querySelector("#side-A").value === "r499"`)
+	if n := eval[int](p, `document.querySelectorAll("#side-B option").length`); n > 202 {
+		t.Errorf("%d runs to choose from", n)
+	}
 	p.calm(s.URL())
 
 	// What the proxy has left out is said of the run.

@@ -92,6 +92,25 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 			}
 		}
 	})
+	sub("a filter is that of searches", func(t *testing.T) {
+		p.visit("?q=" + url.QueryEscape("status:error,running label:env=prod label:user depth::40 since:24h"))
+		p.shows("#reads", "the status is error or running", "the labels are env=prod and user", "at most 40 runs from its root", "it started in the last 24h")
+		p.until(`[...document.querySelectorAll("[data-row]")].length === 1`)
+		if p.asked("/v1/runs?status=error%2Crunning&depth=%3A40&since=24h&label=env%3Dprod&label=user&limit=200") != 1 {
+			t.Errorf("the page asks %q", p.requests)
+		}
+		p.visit("?q=" + url.QueryEscape("depth:x since:yesterday status:error,broken"))
+		p.shows("#reads", "depth takes", "since takes", "is no status")
+	})
+	sub("bundles open on any screen", func(*testing.T) {
+		p.visit("?thread=trip-planner&run=ask&lanes=3")
+		p.click(".grow-row[data-kind=bundle]", "")
+		p.until(`location.search.includes("bundle=") && location.search.includes("lanes=3") && document.querySelector(".panehead").innerText.includes("All branches")`)
+		p.click(".panehead button", "← All branches")
+		p.until(`!location.search.includes("bundle=") && location.search.includes("lanes=3")`)
+		p.visit("?thread=trip-planner&run=ask&bundle=edited") // with as many lanes as are drawn here it has a row of its own
+		p.until(`!location.search.includes("bundle=") && document.querySelector(".panehead").innerText.includes("31 runs")`)
+	})
 	sub("raw events are as they came", func(t *testing.T) {
 		p.visit("?thread=expenses-may&run=receipts&zoom=raw&at=3")
 		row := eval[string](p, `new Promise((done) => { const look = () => { const r = document.querySelector(".list.raw .r[aria-current]"); r ? done(r.innerText) : requestAnimationFrame(look); }; look(); })`)
@@ -130,6 +149,8 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 			{"?", "[data-row]", "Copy as"}, {"?numbers=agent", ".multiples", "Copy as"}, {"?thread=trip-planner&run=no&compare=yes", ".pair", "Copy as"}, {"?thread=trip-planner&run=ask", ".msg", "Copy as"},
 			{"?thread=trip-planner&run=ask", ".msg", "Copy this message as"}, {"?thread=trip-planner&run=ask", ".msg", "Copy this tool call as"}, {"?thread=trip-planner&run=ask", ".msg", "Copy the state as"},
 			{"?thread=trip-planner&run=ask&at=9", ".msg", "Copy the event as"}, {"?thread=trip-planner&run=ask", ".msg", "Copy the branches as"},
+			{"?", "#waits li", "Copy this question as"}, {"?thread=trip-planner&run=ask", ".card.wait", "Copy this question as"}, {"?thread=trip-planner&run=archive", ".card.bad", "Copy this error as"},
+			{"?thread=trip-planner&run=ask&zoom=story", ".list .r", "Copy this tool call as"},
 		} {
 			p.visit(object.at)
 			p.wait(object.ready)
@@ -150,6 +171,12 @@ func TestPage_SaysWhatThereIs(t *testing.T) {
 				}
 			}
 		}
+	})
+	sub("an export is copied or downloaded", func(*testing.T) {
+		p.visit("?thread=trip-planner&run=ask")
+		p.click(".acts button", "Export")
+		p.click("[role=menuitem]", "Copy")
+		p.until(`fetch("/v1/threads/trip-planner/runs/ask/export").then((r) => r.json()).then((e) => window.copied.at(-1) === JSON.stringify(e, null, 2))`)
 	})
 	sub("on a phone", func(t *testing.T) {
 		p = newBrowser(t).tab(address+"/?thread=trip-planner&run=now", 390, 844, false)

@@ -14,12 +14,15 @@ export class Problem extends Error {
   constructor(
     readonly status: number,
     message: string,
+    /** For how many milliseconds the server wants to be left alone. */
+    readonly wait = 0,
   ) {
     super(message);
   }
 }
 
-export type Query = Record<string, string | number | undefined>;
+/** Parameters of a request; of a list each one. */
+export type Query = Record<string, string | number | string[] | undefined>;
 
 export function path(thread: string, run?: string): string {
   const at = `/v1/threads/${encodeURIComponent(thread)}`;
@@ -28,7 +31,7 @@ export function path(thread: string, run?: string): string {
 
 export function address(to: string, query: Query = {}): string {
   const q = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== "") q.set(name, String(value));
+  for (const [name, value] of Object.entries(query)) for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined && one !== "") q.append(name, String(one));
   return q.size ? `${to}?${q}` : to;
 }
 
@@ -52,7 +55,34 @@ async function refuse(answer: Response): Promise<never> {
   } catch {
     // not a problem document: the text itself is what there is to say
   }
-  throw new Problem(answer.status, detail || `HTTP ${answer.status}`);
+  throw new Problem(answer.status, detail || `HTTP ${answer.status}`, waitOf(answer));
+}
+
+/** What Retry-After says, in milliseconds. */
+export const waitOf = (answer: Response): number => 1000 * (Number(answer.headers.get("Retry-After")) || 0);
+
+/** Resolves after some time, and at once where nobody waits any more. */
+export const pause = (ms: number, signal: AbortSignal): Promise<void> =>
+  new Promise((done) => {
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
+  });
+
+/** How long to wait before the next attempt: twice as long each time, and half a minute at most. */
+export const later = (wait: number): number => Math.min(2 * wait, 30_000);
+
+/** Reads, and reads again where that may go well: the server is away or full, or its index is behind. told hears of each failure. */
+export async function again<T>(read: () => Promise<T>, signal: AbortSignal, told: (e: unknown) => void): Promise<T> {
+  for (let wait = 1000; ; wait = later(wait)) {
+    try {
+      return await read();
+    } catch (e) {
+      const passes = !(e instanceof Problem) || e.status === 425 || e.status === 429 || e.status >= 500;
+      if (signal.aborted || !passes) throw e;
+      told(e);
+      await pause(Math.max(wait, e instanceof Problem ? e.wait : 0), signal);
+    }
+  }
 }
 
 export async function get<T>(to: string, query: Query = {}, signal?: AbortSignal): Promise<T> {

@@ -40,15 +40,16 @@ export class Items {
   private owned = false;
   private latest = 0;
   private from: AGEvent | undefined;
+  /** Whether steps were missing when it was last added to: those that fill the gap go before what it knows, so that it has to be made anew. */
+  holes = false;
   /** Milliseconds since the start, by step; between steps that were not read, as if they came evenly. */
   readonly times: number[] = [];
 
   add(steps: (Step | undefined)[]): this {
-    let holes = false;
     for (let i = this.times.length; i < steps.length; i++) {
       const step = steps[i];
       if (!step) {
-        holes = true;
+        this.holes = true;
         this.times.push(NaN);
         continue;
       }
@@ -61,7 +62,7 @@ export class Items {
       this.times.push(this.latest);
       if (step.event && step.type) this.take(step.event, step, i);
     }
-    if (holes) this.fill();
+    if (this.holes) this.fill();
     return this;
   }
 

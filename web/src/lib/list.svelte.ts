@@ -1,4 +1,4 @@
-import { get } from "./api";
+import { get, type Query } from "./api";
 import type { FoundRun, Thread } from "./types";
 
 /** A thread of the list: those of its runs that the filter selects, the latest first, and what was read of it when its row came into view. */
@@ -9,18 +9,24 @@ export interface Row {
   summary?: Thread;
   /** Its last runs, the latest first. */
   last?: FoundRun[];
+  /** When the latest run that was found began. */
+  at: number;
 }
-
-export type Query = Record<string, string | undefined>;
 
 const PAGE = 200;
 /** A page of runs may be of few threads: more pages are read until there are as many rows as a screen has. */
 const SCREEN = 40;
 const PAGES = 10;
 const POLL = 100;
+/** With more rows, and twice as many as the reader has seen, the list begins anew with the latest. */
+const MOST = 2000;
+/** How many agents and labels are remembered to choose from. */
+const CHOICES = 1000;
 const AT_ONCE = 4;
 /** How many of a thread's last runs a row draws. */
 export const EACH = 24;
+
+const startOf = (r: FoundRun): number => Date.parse(r.startedAt);
 
 /**
  * The threads with the latest runs that a filter selects, the latest first. The server answers the filter: the list is made of pages of
@@ -33,7 +39,13 @@ export class List {
   more = $state(false);
   fault = $state("");
   private byThread = new Map<string, Row>();
+  /** The last row that was in view. */
+  reach = 0;
   private after: string | undefined;
+  /** When the latest run began that was read. */
+  private newest = -Infinity;
+  private readonly agentsSeen = new Set<string>();
+  private readonly labelsSeen = new Set<string>();
   private wanted = new Map<string, number>();
   private stale = new Set<string>();
   private inFlight = new Set<string>();
@@ -54,15 +66,11 @@ export class List {
   }
 
   get agents(): string[] {
-    return [...new Set(this.runs.map((r) => r.agent ?? ""))].filter(Boolean).sort();
+    return [...this.agentsSeen].sort();
   }
 
   get labels(): string[] {
-    return [...new Set(this.runs.flatMap((r) => Object.entries(r.labels ?? {}).map(([k, v]) => `${k}=${v}`)))].sort().slice(0, 100);
-  }
-
-  private get runs(): FoundRun[] {
-    return this.rows.flatMap((r) => r.found);
+    return [...this.labelsSeen].sort().slice(0, 100);
   }
 
   private page(limit: number, after?: string): Promise<{ runs: FoundRun[]; next?: string }> {
@@ -87,28 +95,64 @@ export class List {
 
   /** Reads the latest runs again, and once more the threads that have open runs and are in view. */
   async poll(): Promise<void> {
-    const page = await this.page(POLL);
-    this.take(page.runs);
+    const runs: FoundRun[] = [];
+    let after: string | undefined;
+    let joined = false;
+    for (let n = 0; n < PAGES && !joined; n++) {
+      const page = await this.page(n ? PAGE : POLL, after);
+      runs.push(...page.runs);
+      after = page.next;
+      const last = page.runs.at(-1);
+      joined = after === undefined || last === undefined || startOf(last) <= this.newest;
+    }
+    await this.paging; // what it brings is behind what is here
+    if (!joined || this.rows.length > Math.max(MOST, 2 * this.reach)) {
+      // There may be runs between these and those of before, or there are too many: the list goes on from here.
+      for (const row of this.byThread.values()) row.found = [];
+      this.after = after;
+      this.more = after !== undefined;
+    }
+    this.leave(runs, after === undefined);
+    this.take(runs);
     for (const thread of this.wanted.keys()) if (this.byThread.get(thread)?.last?.some((r) => r.status === "running")) this.stale.add(thread);
     this.fill();
+  }
+
+  /** Takes those out that the filter selected once and does not any more: they began when these did, and are not among them. */
+  private leave(runs: FoundRun[], all: boolean): void {
+    const last = runs.at(-1);
+    const from = all || last === undefined ? -Infinity : startOf(last);
+    const selected = new Set(runs.map((r) => JSON.stringify([r.threadId, r.runId])));
+    for (const row of this.byThread.values())
+      if (row.at > from || all) this.keep(row, (r) => (!all && startOf(r) <= from) || selected.has(JSON.stringify([r.threadId, r.runId])));
+  }
+
+  /** Keeps those runs of a row that still belong to it; a row without any is none. */
+  private keep(row: Row, belongs: (r: FoundRun) => boolean): void {
+    const found = row.found.filter(belongs);
+    if (found.length === row.found.length) return;
+    this.byThread.set(row.threadId, { ...row, found, at: found[0] ? startOf(found[0]) : -Infinity });
   }
 
   private take(runs: FoundRun[]): void {
     const changed = new Set<Row>();
     for (const r of runs) {
       let row = this.byThread.get(r.threadId);
-      if (!row) this.byThread.set(r.threadId, (row = { threadId: r.threadId, found: [] }));
+      if (!row) this.byThread.set(r.threadId, (row = { threadId: r.threadId, found: [], at: 0 }));
+      this.newest = Math.max(this.newest, startOf(r));
+      if (r.agent && this.agentsSeen.size < CHOICES) this.agentsSeen.add(r.agent);
+      for (const [k, v] of Object.entries(r.labels ?? {})) if (this.labelsSeen.size < CHOICES) this.labelsSeen.add(`${k}=${v}`);
       const i = row.found.findIndex((f) => f.runId === r.runId);
       const known = row.found[i];
       if (known && known.status === r.status && known.durationMs === r.durationMs) continue;
+      if (!known && row.found.length >= EACH && startOf(r) <= Math.min(...row.found.map(startOf))) continue; // a row has no room for it
       if (known) row.found[i] = r;
       else row.found.push(r);
       changed.add(row);
     }
-    if (!changed.size) return;
     for (const row of changed) {
-      row.found = row.found.sort((a, b) => Date.parse(b.startedAt) - Date.parse(a.startedAt)).slice(0, EACH);
-      this.byThread.set(row.threadId, { ...row });
+      const found = row.found.sort((a, b) => startOf(b) - startOf(a)).slice(0, EACH);
+      this.byThread.set(row.threadId, { ...row, found, at: found[0] ? startOf(found[0]) : -Infinity });
       this.stale.add(row.threadId);
     }
     this.show();
@@ -116,8 +160,9 @@ export class List {
   }
 
   private show(): void {
-    const at = (r: Row): number => Date.parse(r.found[0]?.startedAt ?? "");
-    this.rows = [...this.byThread.values()].filter((r) => r.found.length).sort((a, b) => at(b) - at(a));
+    // One without a run that was found is asked for from elsewhere.
+    for (const row of this.byThread.values()) if (!row.found.length && !this.wanted.has(row.threadId)) this.byThread.delete(row.threadId);
+    this.rows = [...this.byThread.values()].filter((r) => r.found.length).sort((a, b) => b.at - a.at);
   }
 
   /** Says that the row of a thread is in view; the function that it returns says that it no longer is. */
@@ -156,9 +201,14 @@ export class List {
       this.byThread.delete(thread); // it was erased
       return this.show();
     }
-    const row: Row = { ...(this.byThread.get(thread) ?? { threadId: thread, found: [] }), last };
+    const row: Row = { ...(this.byThread.get(thread) ?? { threadId: thread, found: [], at: -Infinity }), last };
     if (summary) row.summary = summary;
+    // Of what a filter asks for, a run can lose its status only: one that is known as running by the list may have ended.
+    const { status } = this.query;
+    const now = new Map(last.map((r) => [r.runId, r]));
+    row.found = row.found.map((r) => now.get(r.runId) ?? r);
     this.byThread.set(thread, row);
+    if (typeof status === "string") this.keep(row, (r) => status.split(",").includes(r.status));
     this.show();
   }
 }

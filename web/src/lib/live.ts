@@ -1,4 +1,4 @@
-import { path, send } from "./api";
+import { later, path, pause, send, waitOf } from "./api";
 
 /** What a stream said since it was last heard: at is the last position; edge is the latest event that began or ended a run. */
 export interface News {
@@ -14,10 +14,11 @@ export interface News {
 export function follow(thread: string, run: string | undefined, changed: (news: News) => void, state: (open: boolean) => void): () => void {
   const SOON = 250;
   let last = "";
-  let stopped = false;
+  const stopping = new AbortController();
   let stream: AbortController | undefined;
   let pending: ReturnType<typeof setTimeout> | undefined;
-  let retry = 1000;
+  let retry = 1000; // what the server asks for
+  let wait = retry; // twice as long after each attempt that brings nothing
   let news: News = {};
   let current = run ?? "";
   let edges = false;
@@ -53,33 +54,42 @@ export function follow(thread: string, run: string | undefined, changed: (news: 
   async function read(signal: AbortSignal): Promise<"over" | "again"> {
     const answer = await send(`${path(thread, run)}/stream`, { signal, headers: { Accept: "text/event-stream", ...(last ? { "Last-Event-ID": last } : {}) } });
     if (answer.status === 204) return "over";
-    if (answer.status === 410) {
-      last = "";
+    if (last && (answer.status === 400 || answer.status === 410)) {
+      last = ""; // there is nothing to go on from: it is too old, or of topics of before
+      news.all = true;
+      soon();
       return "again";
     }
-    if (!answer.ok || !answer.body) throw new Error(`HTTP ${answer.status}`);
+    if (!answer.ok || !answer.body) {
+      wait = Math.max(wait, waitOf(answer));
+      throw new Error(`HTTP ${answer.status}`);
+    }
     state(true);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let text = "";
+    let rest: string[] = []; // chunks of a block that is not there as a whole
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return "again";
-      text += value;
-      const blocks = text.split("\n\n");
-      text = blocks.pop() ?? "";
+      wait = retry;
+      const before = rest.at(-1)?.at(-1) ?? "";
+      rest.push(value);
+      if (!(before + value).includes("\n\n")) continue; // a large event comes in many
+      const blocks = rest.join("").split("\n\n");
+      rest = [blocks.pop() ?? ""];
       for (const block of blocks) {
         hear(block);
-        const wait = /^retry: ?(\d+)$/m.exec(block)?.[1];
-        if (wait) retry = Number(wait);
+        const said = /^retry: ?(\d+)$/m.exec(block)?.[1];
+        if (said) retry = wait = Number(said);
       }
     }
   }
 
   let looping = false;
+  let nap = new AbortController();
   async function loop(): Promise<void> {
-    if (looping) return; // it sleeps, and opens the one stream again when it wakes
+    if (looping) return; // it opens the one stream again when it wakes
     looping = true;
-    while (!stopped && !document.hidden) {
+    while (!stopping.signal.aborted && !document.hidden) {
       stream = new AbortController();
       try {
         // The stream is ahead of the index: that the run is over may be there a moment later.
@@ -88,7 +98,9 @@ export function follow(thread: string, run: string | undefined, changed: (news: 
         // closed by this page, or the server is away: it is tried again below
       }
       state(false);
-      await new Promise((done) => setTimeout(done, retry));
+      nap = new AbortController();
+      await pause(wait * (0.75 + Math.random() / 2), nap.signal);
+      wait = later(wait);
     }
     looping = false;
   }
@@ -96,13 +108,16 @@ export function follow(thread: string, run: string | undefined, changed: (news: 
     if (document.hidden) stream?.abort();
     else {
       changed({ all: true });
+      wait = retry;
+      nap.abort();
       void loop();
     }
   }
   document.addEventListener("visibilitychange", visible);
   void loop();
   return () => {
-    stopped = true;
+    stopping.abort();
+    nap.abort();
     stream?.abort();
     clearTimeout(pending);
     document.removeEventListener("visibilitychange", visible);

@@ -168,6 +168,12 @@ export interface StatePage {
   next?: number;
 }
 
+export interface History {
+  status: Status;
+  messages: Message[];
+  state: JSONValue;
+}
+
 export interface TokenUsage {
   inputTokens?: number;
   outputTokens?: number;
@@ -176,6 +182,8 @@ export interface TokenUsage {
 
 export interface Run {
   runId: string;
+  parentRunId?: string;
+  terminal?: AGEvent;
   status: Status;
   agent?: string;
   labels?: Record<string, string>;

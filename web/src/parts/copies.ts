@@ -1,4 +1,4 @@
-import { address } from "../lib/api";
+import { address, type Query } from "../lib/api";
 import { held, masked } from "../lib/base64";
 import { shell } from "../lib/format";
 import type { JSONValue, Message } from "../lib/types";
@@ -9,6 +9,18 @@ export interface Entry {
   act: () => void;
 }
 
+/** A command of skein: its name, the ids that it takes, and flags, of which one may be there several times. */
+export type Command = [command: string, ids?: string[], flags?: [name: string, value: string | number][]];
+
+/** A command line, whatever its words have in them. Agents choose ids: one that looks like a flag stands behind "--", as a flag could name another server. */
+function line([command, ids = [], flags = []]: Command): string {
+  // A word of letters needs no quotes.
+  const word = (w: string | number): string => (/^[\w,.-]+$/.test(String(w)) ? String(w) : shell(String(w)));
+  const given = flags.map(([name, value]) => (String(value).startsWith("-") ? `--${name}=${word(value)}` : `--${name} ${word(value)}`));
+  const named = ids.map(word);
+  return ["skein", command, ...(ids.some((id) => id.startsWith("-")) ? [...given, "--", ...named] : [...named, ...given])].join(" ");
+}
+
 /** What is copied of an object: text in a function is made when it is chosen. */
 export interface Copies {
   what: string;
@@ -16,8 +28,8 @@ export interface Copies {
   json?: () => string;
   csv?: () => string;
   /** The address of the request that answers with it, and its parameters. */
-  request?: [string, Record<string, string | number | undefined>];
-  skein?: string[];
+  request?: [string, Query];
+  skein?: Command;
   url?: boolean;
 }
 
@@ -30,8 +42,7 @@ export function copies(o: Copies): Entry[] {
   add("CSV", o.csv, `${o.what} as CSV`);
   const { request, skein } = o;
   add("curl", request && (() => `curl -s ${shell(location.origin + address(...request))}`));
-  // A word of letters, and a flag, needs no quotes.
-  add("skein command", skein && (() => ["skein", ...skein.map((w) => (/^[\w,.-]+$/.test(w) ? w : shell(w)))].join(" ")));
+  add("skein command", skein && (() => line(skein)));
   return out;
 }
 

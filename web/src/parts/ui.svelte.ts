@@ -8,6 +8,10 @@ setInterval(() => {
   if (!document.hidden) ui.now = Date.now();
 }, 5000);
 
+/** Whether a key is no command of the view: somebody writes, it is the browser's, or a dialog lies over the view. */
+export const elsewhere = (e: KeyboardEvent): boolean =>
+  (e.target as Element).matches("input, select, textarea") || e.metaKey || e.ctrlKey || e.altKey || document.querySelector("dialog[open]") !== null;
+
 let timer: ReturnType<typeof setTimeout>;
 export function toast(text: string): void {
   ui.toast = text;
