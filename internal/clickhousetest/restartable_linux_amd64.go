@@ -34,11 +34,7 @@ func StartRestartable(tb testing.TB) *Restartable {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "skein-clickhouse-")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	r := &Restartable{tb: tb, library: library, dir: dir}
+	r := &Restartable{tb: tb, library: library, dir: tb.TempDir()}
 	door := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(r.target.Load()) },
 		// A server that is gone cuts connections, and answers nothing.
@@ -50,9 +46,6 @@ func StartRestartable(tb testing.TB) *Restartable {
 	tb.Cleanup(func() {
 		r.Kill()
 		door.Close()
-		if err := os.RemoveAll(dir); err != nil {
-			tb.Error(err)
-		}
 	})
 	return r
 }

@@ -212,7 +212,7 @@ func TestWrite_KilledAtEachStatement(t *testing.T) {
 			store.Entry{Partition: 3, Version: version + 1, Position: &store.Position{Next: 50_000}})
 	}
 	rows := func(tenant string) string {
-		for text(t, s, "SELECT toString(count()) FROM system.mutations WHERE database = currentDatabase() AND NOT is_done") != "0" { //nolint:revive // it asks until deletions are carried out
+		for text(t, s, "SELECT toString(count()) FROM system.mutations WHERE database = currentDatabase() AND NOT is_done") != "0" { // until deletions are carried out
 		}
 		var all []string
 		for _, table := range append([]string{"erasures", "positions"}, contentTables...) {
