@@ -27,8 +27,8 @@ type Step struct {
 	Outcome fold.Outcome
 	// Value is nil if the Timeline does not hold it (Missing).
 	Value []byte
-	// size is how long the value is.
-	size int64
+	// takes is about how much memory it takes to fold it.
+	takes int64
 }
 
 // Type is the AG-UI type of the step's event; empty if it is not an event.
@@ -76,6 +76,7 @@ type Timeline struct {
 	bare  bool
 	marks []mark
 	every int // events between two marks
+	count int // messages after the last step that was folded
 	// folded and bytes count the events since the last mark.
 	folded, bytes int64
 	// held is the bytes that the timeline holds, origin the part of before in it.
@@ -121,13 +122,19 @@ func (t *Timeline) begin(before lineage.History, started *compact.Run) error {
 	if err := t.mark(started); err != nil {
 		return err
 	}
+	t.count = started.MessageCount()
 	t.marks[0].after = 0 // steps before it are not folded
 	return nil
 }
 
 // add adds a step; run is the fold after it.
 func (t *Timeline) add(s Step, value []byte, run *compact.Run) error {
-	s.N, s.Value, s.size = len(t.steps)+1, nil, int64(len(value))
+	s.N, s.Value = len(t.steps)+1, nil
+	if folds(s.Outcome) {
+		n := run.MessageCount()
+		s.takes = foldedByte*int64(len(value)) + foldedMessage*int64(max(0, n-t.count))
+		t.count = n
+	}
 	t.steps = append(t.steps, s)
 	t.held += stepBytes
 	if !t.bare {
@@ -261,8 +268,6 @@ const (
 	foldedByte = 4
 	// openedByte is the same for a byte of a mark that an event changed; the mark holds the one that came.
 	openedByte = 3
-	// leastMessage is about how many bytes of an event there are for each message that is counted with foldedMessage, which is for larger ones.
-	leastMessage = 64
 )
 
 // Bytes is about how much memory the cursor holds beside its timeline.
@@ -288,9 +293,7 @@ func (t *Timeline) CursorBytes(c *Cursor, n int) int64 {
 func (t *Timeline) FoldingBytes(from, to int) int64 {
 	n := int64(0)
 	for _, s := range t.steps[max(from, 0):max(from, to, 0)] {
-		if folds(s.Outcome) {
-			n += foldedByte*s.size + foldedMessage*min(s.size/leastMessage, agui.MaxMessages)
-		}
+		n += s.takes
 	}
 	return n
 }
@@ -391,14 +394,14 @@ func (c *Cursor) advance() (Step, error) {
 	if err != nil {
 		return s, fmt.Errorf("folding step %d again: %w", s.N, err)
 	}
-	switch ev.Type {
+	switch size := int64(len(s.Value)); ev.Type {
 	case agui.StateSnapshot: // nothing of the state before it is left
-		c.state = s.size
+		c.state = size
 	case agui.StateDelta:
-		c.state += s.size
+		c.state += size
 	case agui.Custom, agui.Raw, agui.Meta: // nothing of it stays
 	default:
-		c.text += s.size
+		c.text += size
 	}
 	c.stale = true
 	return s, nil

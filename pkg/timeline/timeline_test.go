@@ -330,12 +330,10 @@ func TestCursor_TakesNoMoreThanItCounts(t *testing.T) {
 				}
 				th.event("r", `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`)
 				r := th.read("r", limit)
-				var c *Cursor
 				for n := 1; n <= r.Len(); n++ {
-					c = nil
 					before, counted := heap(), r.CursorBytes(nil, n)
-					var err error
-					if c, err = r.At(n, th.values); err != nil {
+					c, err := r.At(n, th.values)
+					if err != nil {
 						t.Fatal(err)
 					}
 					c.History()
