@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func (p *purged) erase(thread string) {
 	p.next++
 }
 
-// files returns the files in the folder that have a text.
+// files returns the files in the folder that have a part of a text: where tables are compressed, something of it may stand for what came before.
 func (p *purged) files(text string) (names []string) {
 	p.t.Helper()
 	p.do(filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
@@ -63,8 +64,11 @@ func (p *purged) files(text string) (names []string) {
 			return ignoreGone(err)
 		}
 		b, err := os.ReadFile(path)
-		if bytes.Contains(b, []byte(text)) {
-			names = append(names, filepath.Base(path))
+		for part := range slices.Chunk([]byte(text), 16) {
+			if bytes.Contains(b, part) {
+				names = append(names, filepath.Base(path))
+				break
+			}
 		}
 		return ignoreGone(err)
 	}))
@@ -146,6 +150,7 @@ func TestStore_RemovesWhatIsErasedFromItsFiles(t *testing.T) {
 				p.do(err)
 				return len(marks) == 0 && len(p.files(erased)) == 0
 			})
+			p.do(p.db.Flush()) // or it may be in memory alone
 			if len(p.files(other)) == 0 {
 				t.Error("the text of another thread is gone")
 			}
