@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/skeinhq/skein/internal/testseed"
+	"github.com/skeinhq/skein/internal/seedtest"
 )
 
 // read returns the counters of a measure by label.
@@ -66,7 +66,7 @@ func TestCounters_NameTheLargestTenants(t *testing.T) {
 
 // Whatever comes, no counter falls while it is there, and no count is lost or told twice as long as nobody loses a label.
 func TestCounters_NeverFall(t *testing.T) {
-	seed := testseed.New(t)
+	seed := seedtest.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	now := time.Now()
 	c := New(3, func() time.Time { return now }, Measure{"events", "Events."})

@@ -7,7 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/internal/testseed"
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
@@ -137,5 +137,5 @@ func equal[T any](t testing.TB, what string, got, want T) {
 }
 
 func newRand(t *testing.T) *rand.Rand {
-	return rand.New(rand.NewPCG(testseed.New(t), 1))
+	return rand.New(rand.NewPCG(seedtest.New(t), 1))
 }

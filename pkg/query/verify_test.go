@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/skeinhq/skein/internal/testseed"
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/fold"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -434,7 +434,7 @@ func TestRawLog_SharesItsClients(t *testing.T) {
 			}
 		}
 	}
-	seed := testseed.New(t)
+	seed := seedtest.New(t)
 	for range 5 {
 		var under sync.WaitGroup
 		for range rawKept {

@@ -113,7 +113,7 @@ func compactingInto(t *testing.T, store []string, args ...string) *pipeline {
 	}
 	p.args = append([]string{"--dir", filepath.Join(p.Dir, "compactor"), "--instance-id", "one"}, args...)
 	p.compactor = p.Start("compactor", p.args...)
-	p.indexer = p.Start("indexer", append(store, "--max-delay", "20ms")...)
+	p.indexer = p.Start("indexer", store...)
 	p.query = p.Start("query", store...)
 	producer, err := kafka.NewProducer(p.Kafka)
 	if err != nil {

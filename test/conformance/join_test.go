@@ -19,7 +19,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/recordings"
-	"github.com/skeinhq/skein/internal/testseed"
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/test/conformance"
@@ -76,7 +76,7 @@ func TestPrelude_JoinsARecordedRunAtEachEvent(t *testing.T) {
 	if !ok {
 		t.Skip("this is a comparison of what the official client gives, with itself")
 	}
-	seed := testseed.New(t)
+	seed := seedtest.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	points := 0
 	for _, thread := range recordings.All() {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/recordings"
-	"github.com/skeinhq/skein/internal/testseed"
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -50,7 +50,7 @@ func TestSteps_AreWhatTheOfficialClientHeld(t *testing.T) {
 	if !ok {
 		t.Skip("this is a comparison of what the official client gives at many events, which are not checked in")
 	}
-	seed := testseed.New(t)
+	seed := seedtest.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	stopped := 0
 	for _, thread := range recordings.All() {

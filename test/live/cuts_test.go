@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skeinhq/skein/internal/testseed"
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/query"
@@ -31,7 +31,7 @@ const cutThreads = 6
 // follow the thread, and some go on with the numbers of events as a caller of the proxy does.
 func TestAttach_CutAtRandomPoints(t *testing.T) {
 	kafkatest.OnBoth(t, 3, func(t *testing.T, k kafka.Config) {
-		seed := testseed.New(t)
+		seed := seedtest.New(t)
 		s := start(t, k, options{queries: 2, checkpoint: 50 * time.Millisecond, query: func(c *query.Config) { c.StreamHeartbeat = 20 * time.Millisecond }})
 		var cut atomic.Int64
 		for round := 0; int(cut.Load()) < *cuts; round++ {

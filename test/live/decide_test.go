@@ -14,7 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/internal/testseed"
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -185,7 +185,7 @@ func (h *history) end(i int) {
 // followed from its first event, or from the records of its runs at any point.
 func TestThread_DecidesAsTheCompactor(t *testing.T) {
 	k := kafkatest.Start(t, 1)
-	seed := testseed.New(t)
+	seed := seedtest.New(t)
 	s := start(t, k, options{checkpoint: 20 * time.Millisecond})
 	var before, log []*kgo.Record
 	var names []string

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/recordings"
-	"github.com/skeinhq/skein/internal/testseed"
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/test/conformance"
 )
@@ -33,7 +33,7 @@ func TestAttach_AStockClientJoinsRecordedRuns(t *testing.T) {
 	if !ok {
 		t.Skip("this compares what the official client gives with itself")
 	}
-	seed := testseed.New(t)
+	seed := seedtest.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for name, o := range map[string]options{
 		"without records": {},

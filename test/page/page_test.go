@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/testseed"
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/web"
 )
@@ -106,7 +106,7 @@ func TestPage_RunsAndLoadsNothingThatMessagesName(t *testing.T) {
 // The page shows the state that GET …/state gives, at any event.
 func TestPage_StateIsTheServers(t *testing.T) {
 	address := serve(t).URL()
-	seed := testseed.New(t)
+	seed := seedtest.New(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	const thread, run, n = "states", "r", 700
 	events := []any{object{"type": "RUN_STARTED", "threadId": thread, "runId": run}, object{"type": "STATE_SNAPSHOT", "snapshot": object{"list": []any{}, "a/b": object{"~": 0}, "n": 0}}}

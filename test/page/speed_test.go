@@ -18,7 +18,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/app/dev"
 	"github.com/skeinhq/skein/internal/cli"
-	"github.com/skeinhq/skein/internal/testseed"
+	"github.com/skeinhq/skein/internal/seedtest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -206,7 +206,7 @@ func TestPage_ManyRuns(t *testing.T) {
 		n = 10_000
 	}
 	s := serve(t)
-	seed := testseed.New(t)
+	seed := seedtest.New(t)
 	t.Logf("%d runs, seed %d", n, seed)
 	const thread = "many"
 	produce(t, s, talk(thread, n, seed))

@@ -1,10 +1,11 @@
-package testseed
+package seedtest
 
 import "testing"
 
 func TestNew_IsTheSameAgainWhereItIsSet(t *testing.T) {
 	t.Setenv("SKEIN_TEST_SEED", "")
-	if New(t) == New(t) {
+	first := New(t)
+	if New(t) == first {
 		t.Error("two seeds are the same")
 	}
 	t.Setenv("SKEIN_TEST_SEED", "7")

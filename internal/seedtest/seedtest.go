@@ -1,5 +1,5 @@
-// Package testseed gives tests the seed of their random histories.
-package testseed
+// Package seedtest gives tests the seed of their random histories.
+package seedtest
 
 import (
 	"hash/fnv"
