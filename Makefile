@@ -166,7 +166,7 @@ test-deploy: build ## check the Compose file and render the Helm chart, with a l
 
 .PHONY: mutants
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them
-	SKEIN_MUTANTS=1 go test -count=1 -v -timeout 1h -run TestMutants_AreCaught ./$(KIT)
+	SKEIN_MUTANTS=1 go test -count=1 -v -timeout 3h -run TestMutants_AreCaught ./$(KIT)
 
 # Run in the kit's own folder, so that go test shows the kit's summary. "make test" takes 700 threads.
 SEEDED = $(if $(SEED),-rapid.seed=$(SEED))

@@ -40,7 +40,7 @@ var mutants = []mutant{
 }
 
 // testStreams folds the generated streams and compares.
-var testStreams = []string{"test", "./test/conformance", "-count=1", "-run", "^TestGenerated_", "-failfast",
+var testStreams = []string{"test", "./test/conformance", "-count=1", "-timeout=30m", "-run", "^TestGenerated_", "-failfast",
 	"-rapid.checks=20000", "-rapid.shrinktime=1ms", "-rapid.nofailfile", "-failed="}
 
 // mutated returns a file of the fold and what the mutant makes of it.
