@@ -242,7 +242,7 @@ func (c *Client) do(ctx context.Context, req *http.Request) (*http.Response, err
 	}
 	if resp.StatusCode/100 != 2 {
 		defer func() { _ = resp.Body.Close() }() // read only: nothing is lost if it fails
-		return nil, readError(resp)
+		return nil, readError(req.Method, resp)
 	}
 	return resp, nil
 }

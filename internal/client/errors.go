@@ -53,7 +53,7 @@ func IsNotFound(err error) bool {
 // maxProblemBytes bounds what is read of an error's body.
 const maxProblemBytes = 64 << 10
 
-func readError(resp *http.Response) error {
+func readError(method string, resp *http.Response) error {
 	e := &Error{}
 	e.Accepted = -1
 	limit, data := int64(maxProblemBytes), resp.Header.Get("Content-Type") == typeJSON
@@ -75,6 +75,6 @@ func readError(resp *http.Response) error {
 		}
 	}
 	e.Body = body
-	e.Status, e.Method = resp.StatusCode, resp.Request.Method
+	e.Status, e.Method = resp.StatusCode, method
 	return e
 }
