@@ -361,12 +361,18 @@ func TestPage_KeysAndLinks(t *testing.T) {
 		t.Helper()
 		p.until(`document.querySelector(".track").getAttribute("aria-valuenow") === "` + want + `"`)
 	}
+	p.wait(".facts a.tool")
+	const read = `performance.getEntriesByType("resource").filter((r) => r.name.includes("/runs/ask")).length`
+	before := eval[int](p, read)
 	p.run(chromedp.KeyEvent(kb.ArrowLeft))
 	at("27")
 	p.run(chromedp.KeyEvent(kb.Home))
 	at("0")
 	p.run(chromedp.KeyEvent(kb.ArrowRight))
 	at("1")
+	if n := eval[int](p, read); n != before || n == 0 {
+		t.Errorf("the run was read by %d requests, and by %d where keys moved through it", before, n-before)
+	}
 	p.run(chromedp.KeyEvent("?"))
 	p.until(`document.querySelector("dialog[open] #keys-title")`)
 	for _, key := range []string{"j", "[", "←", "Space", "?", "g"} {
