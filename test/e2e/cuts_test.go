@@ -21,7 +21,7 @@ import (
 // cutWords is the number of events with text in the run that is followed, and minCuts how often its stream is cut at least.
 const (
 	cutWords = 120
-	minCuts  = 40
+	minCuts  = 20
 )
 
 // checkCuts follows a run over two query processes. Its stream is cut at random points, one of the processes is killed, and the reader resumes at
