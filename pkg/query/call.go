@@ -76,6 +76,10 @@ const answerCopies = 2
 
 // weigh counts the memory that an answer with these messages and texts takes.
 func (c *call) weigh(messages []agui.Message, texts ...json.RawMessage) error {
+	return c.load.take(answerBytes(messages, texts...))
+}
+
+func answerBytes(messages []agui.Message, texts ...json.RawMessage) int64 {
 	n := 0
 	for _, m := range messages {
 		n += len(m.Raw)
@@ -83,7 +87,7 @@ func (c *call) weigh(messages []agui.Message, texts ...json.RawMessage) error {
 	for _, t := range texts {
 		n += len(t)
 	}
-	return c.load.take(int64(answerCopies * n))
+	return int64(answerCopies * n)
 }
 
 // send answers with a body. What is behind a tenant's credentials is for no shared cache, and is

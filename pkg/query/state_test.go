@@ -426,6 +426,26 @@ func TestState_KeepsNoCursorForWhatIsRefused(t *testing.T) {
 	}
 }
 
+// A request that turns out to be large is begun again, and goes on from where the last one was all the same.
+func TestState_GoesOnWhereAReadTurnsOutLarge(t *testing.T) {
+	f := newRawFixture(t)
+	f.texts(8, 60<<10)
+	f.state("?at=7")
+	held := f.service.timelines.byRun[timelineKey{"acme", "chat", "r"}]
+	before := held.cursor
+	if before == nil {
+		t.Fatal("it keeps no cursor")
+	}
+	h := before.History()
+	if answer := answerBytes(h.Messages, h.State); before.Bytes() >= lightBytes || before.Bytes()+answer < lightBytes {
+		t.Fatalf("the cursor takes %d bytes and the answer %d: no read that turns out large", before.Bytes(), answer)
+	}
+	f.state("?at=8")
+	if held.cursor != before {
+		t.Error("it folded again from the last mark")
+	}
+}
+
 func TestTimelines_ForgetWhatNobodyLooksAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := newMetrics(prometheus.NewRegistry(), 0, nil, nil)

@@ -194,6 +194,18 @@ func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Reaches(last, n) {
+		// An answer that makes the read a large one has it begin again: that is found before the cursor has moved.
+		h := last.History()
+		answer := answerBytes(h.Messages, h.State)
+		if err := s.c.load.take(answer); errors.Is(err, errLarge) {
+			return nil, err
+		} else if err == nil {
+			if err := s.c.load.take(-answer); err != nil { // it is counted as it is made
+				return nil, err
+			}
+		}
+	}
 	s.held.cursor = nil // until this one has moved without an error
 	return s.From(last, n, values)
 }
