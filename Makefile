@@ -105,7 +105,7 @@ RANDOM_CRASHES := pkg/compactor/partition
 # Tests of the compactor that run without it, too: they put the same scenario through many faults, or work in child processes and on megabytes.
 HEAVY := AFaultAtEachRequest|EndsWhereItsDiskIsFull|APartitionIsFetchedBesideLargeRecords
 # What drives programs, clients and real parts from outside. The code that it meets has the race detector in its own packages.
-DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page)|cmd/[^/]*|examples/[^/]*|internal/(parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
+DRIVERS    := /(test/(abuse|agents|api|docs|e2e|chaos|conformance|page)|cmd/[^/]*|examples/[^/]*|internal/(cli|parts|clickhousetest)|pkg/kafka/kafkatest(/apache)?)$$
 
 # SQLite's own code is C that was translated to Go. The race detector has nothing of ours to find in it, and takes half of the time of the
 # tests that use it. It is that one package alone: it has no generic code, which the linker might take from it for other packages.

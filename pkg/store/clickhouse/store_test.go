@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"flag"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -53,5 +54,20 @@ func TestStore_FulfilsTheContract(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	storetest.Run(t, func(tb testing.TB) storetest.Store { return open(tb) })
+	s := open(t)
+	storetest.Run(t, func(tb testing.TB) storetest.Store {
+		empty(tb, s)
+		return s
+	})
+}
+
+// empty removes all rows, which takes a tenth of what a new database does.
+func empty(tb testing.TB, s *Store) {
+	tb.Helper()
+	tables := text(tb, s, "SELECT arrayStringConcat(groupArray(name), ',') FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%MergeTree' AND name != 'schema_migrations'")
+	for table := range strings.SplitSeq(tables, ",") {
+		if err := s.exec(tb.Context(), "TRUNCATE TABLE "+table); err != nil {
+			tb.Fatal(err)
+		}
+	}
 }

@@ -158,7 +158,7 @@ func TestViews_LeaveOutStaleVersions(t *testing.T) {
 func TestViews_ReadOneThread(t *testing.T) {
 	s := open(t)
 	var entries []store.Entry
-	for i := range 20_000 {
+	for i := range 8000 {
 		entries = append(entries, told(int64(i), fmt.Sprintf("thread-%04d", i/10), fmt.Sprint("run-", i%10)))
 	}
 	if err := s.Write(t.Context(), entries); err != nil {
@@ -184,7 +184,7 @@ func TestViews_ReadOneThread(t *testing.T) {
 					return nil
 				}
 				last = false
-				if read > 2 || of < 30 {
+				if read > 2 || of < 15 {
 					t.Errorf("reads %d of %d granules, want at most 2", read, of)
 				}
 				return nil

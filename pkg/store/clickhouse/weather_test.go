@@ -60,6 +60,7 @@ func TestStore_GoesOnAfterTheServerWasAway(t *testing.T) {
 
 // A server that takes the question and never answers must not hold a caller for ever.
 func TestStore_GivesUpOnAServerThatHangs(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func (n neutral) Thread(ctx context.Context, tenant, thread string) ([]store.Run
 // concurrentReaders: a run's contents are those of one record, never a mixture, and a batch is seen
 // whole or not at all in one run.
 func concurrentReaders(t *testing.T, s Store) {
-	const versions = 60
+	const versions = 20
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	recordAt := func(v int64) store.Entry {
@@ -118,7 +118,7 @@ func concurrentReaders(t *testing.T, s Store) {
 	}
 	write(t, s, recordAt(0))
 	var wg sync.WaitGroup
-	for range 4 {
+	for range 3 {
 		wg.Go(func() {
 			last := int64(0)
 			for ctx.Err() == nil {
