@@ -353,13 +353,13 @@ func (b *blame) unread(i int, err error) error {
 
 // quiet are the runs of the chain, from one on, whose records say that they did not change what is at the place.
 func (b *blame) quiet(first int) (map[string]bool, error) {
-	var asked []string
+	var asked []store.Run
 	for i := max(first, 1); i < len(b.chain); i++ {
 		row := b.chain[i]
 		if !row.Status.Sealed() || row.Base == "" || row.Base != b.chain[i-1].RunID || len(row.Layout) > 0 || b.restless(row) {
 			continue
 		}
-		asked = append(asked, row.RunID)
+		asked = append(asked, row)
 	}
 	quiet := map[string]bool{}
 	if len(asked) == 0 {
@@ -371,7 +371,7 @@ func (b *blame) quiet(first int) (map[string]bool, error) {
 	}
 	for _, row := range b.chain {
 		held, ok := contents[row.RunID]
-		if !ok || held.Version != row.Version {
+		if !ok {
 			continue
 		}
 		if b.place.IsMessage() {

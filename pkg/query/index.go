@@ -34,7 +34,7 @@ func (i index) Run(ctx context.Context, tenant, thread, run string) (store.Run, 
 	return marked(i.of.Run(ctx, tenant, thread, run))
 }
 
-func (i index) Contents(ctx context.Context, tenant, thread string, runs []string) (map[string]store.Content, error) {
+func (i index) Contents(ctx context.Context, tenant, thread string, runs []store.Run) (map[string]store.Content, error) {
 	return marked(i.of.Contents(ctx, tenant, thread, runs))
 }
 

@@ -71,7 +71,7 @@ type foldedBetween struct {
 	done *bool
 }
 
-func (b foldedBetween) Contents(ctx context.Context, tenant, thread string, runs []string) (map[string]store.Content, error) {
+func (b foldedBetween) Contents(ctx context.Context, tenant, thread string, runs []store.Run) (map[string]store.Content, error) {
 	if !*b.done {
 		*b.done = true
 		for _, r := range chainOf(1, "new") {

@@ -83,7 +83,11 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 		return restored{}, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	c.metrics.restored.Observe(float64(len(chain)))
-	contents, err := c.store.Contents(c.r.Context(), c.tenant, c.threadID, chain)
+	of := make([]store.Run, len(chain))
+	for i, id := range chain {
+		of[i] = rows[id]
+	}
+	contents, err := c.store.Contents(c.r.Context(), c.tenant, c.threadID, of)
 	if err != nil {
 		return restored{}, err
 	}
@@ -102,7 +106,7 @@ func (c *call) restoreOnce(runs []store.Run, id string) (restored, error) {
 			if err != nil {
 				return restored{}, err
 			}
-		} else if !ok || held.Version != row.Version {
+		} else if !ok {
 			return restored{}, fmt.Errorf("%w: contents of run %q are missing, or of another record", errBehind, id)
 		}
 		out.inputMessages = held.InputMessages // of the last one, the run itself

@@ -35,16 +35,12 @@ func (c *call) wordsOf(runs []store.Run) (map[string]words, error) {
 	out := make(map[string]words, len(runs))
 	for from := 0; from < len(runs); from += wordsBatch {
 		batch := runs[from:min(from+wordsBatch, len(runs))]
-		ids := make([]string, len(batch))
-		for i, r := range batch {
-			ids[i] = r.RunID
-		}
 		// A batch is let go of when its words are read, so it counts no longer than that.
 		var held atomic.Int64
 		contents, err := c.store.Contents(store.WithMeter(c.r.Context(), func(bytes int64) error {
 			held.Add(bytes)
 			return c.load.take(bytes)
-		}), c.tenant, c.threadID, ids)
+		}), c.tenant, c.threadID, batch)
 		if err != nil {
 			return nil, err
 		}

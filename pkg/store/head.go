@@ -22,7 +22,8 @@ func HeadOf(r *record.Run) record.Run {
 	return out
 }
 
-// EncodeHead returns the head of a whole record, whose facts are those of FactsOf: {"run": a run record of HeadOf without its ids, "facts": …}. It is one
+// EncodeHead returns the head of a whole record, whose facts are those of FactsOf: {"run": a run record of HeadOf without its ids, "facts": …,
+// "counts": …}, the last of them where the run has contents. It is one
 // text, as a read of many narrow columns costs more than it saves: over five million runs in twelve parts, 35 columns took four times as
 // long as whole records (docs/bench/analytics.md).
 func EncodeHead(r *record.Run, facts Facts) ([]byte, error) {
@@ -32,24 +33,29 @@ func EncodeHead(r *record.Run, facts Facts) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding head: %w", err)
 	}
-	if facts == (Facts{}) {
-		return fmt.Appendf(nil, `{"run":%s}`, text), nil
+	out := fmt.Appendf(nil, `{"run":%s`, text) // a Marshal of all would read the record once more
+	if facts != (Facts{}) {
+		known, err := json.Marshal(facts)
+		if err != nil {
+			return nil, fmt.Errorf("encoding head: %w", err)
+		}
+		out = fmt.Appendf(out, `,"facts":%s`, known)
 	}
-	known, err := json.Marshal(facts)
-	if err != nil {
-		return nil, fmt.Errorf("encoding head: %w", err)
+	if r.Status != record.StatusRunning {
+		out = fmt.Appendf(out, `,"counts":{"messages":%d,"inputMessages":%d}`, len(r.Messages), len(r.InputMessages))
 	}
-	return fmt.Appendf(nil, `{"run":%s,"facts":%s}`, text, known), nil // a Marshal of both would read the record once more
+	return append(out, '}'), nil
 }
 
 // DecodeHead reads what EncodeHead has written; ids and version come from the row.
 func DecodeHead(text []byte) (Run, error) {
 	var h struct {
-		Run   record.Run `json:"run"`
-		Facts Facts      `json:"facts"`
+		Run    record.Run `json:"run"`
+		Facts  Facts      `json:"facts"`
+		Counts *Counts    `json:"counts"`
 	}
 	if err := json.Unmarshal(text, &h); err != nil {
 		return Run{}, fmt.Errorf("decoding head: %w", err)
 	}
-	return Run{Run: h.Run, Facts: h.Facts}, nil
+	return Run{Run: h.Run, Facts: h.Facts, Counts: h.Counts}, nil
 }

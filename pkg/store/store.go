@@ -68,6 +68,15 @@ type Run struct {
 	Version int64
 	// Facts are set by Reader.Lineage, and of a row that was written before there were facts partly empty.
 	Facts Facts
+	// Counts are set by Reader.Thread and Reader.Lineage, of a run that has contents: Reader.Contents tells by them whether those are whole. A store
+	// that reads contents at one moment leaves them out.
+	Counts *Counts
+}
+
+// Counts are how many messages a run's contents have.
+type Counts struct {
+	Messages      int `json:"messages"`
+	InputMessages int `json:"inputMessages"`
 }
 
 // Content is what a sealed or abandoned run's record holds beside its row.
@@ -76,9 +85,6 @@ type Content struct {
 	InputMessages []agui.Message
 	// State is nil where the record has none (unchanged against its base).
 	State json.RawMessage
-	// Version is the offset of the record. A row of another version, which was read before or behind it, says
-	// nothing of these contents.
-	Version int64
 }
 
 // Thread is the summary of one thread.
@@ -158,9 +164,9 @@ type Reader interface {
 	Lineage(ctx context.Context, tenant, thread string) ([]Run, error)
 	// Run returns one run, or ErrNotFound.
 	Run(ctx context.Context, tenant, thread, run string) (Run, error)
-	// Contents returns the messages and states of the named runs of a thread. A run that is
-	// not in the answer has none yet: it is running, or its rows are not those of its version.
-	Contents(ctx context.Context, tenant, thread string, runs []string) (map[string]Content, error)
+	// Contents returns the messages and states of runs of a thread, as Thread or Lineage gave them. A run that is not in the answer has none: it is
+	// running, or its contents are of another version by now, or some of another.
+	Contents(ctx context.Context, tenant, thread string, runs []Run) (map[string]Content, error)
 	// Holding returns the runs of a thread, sealed or abandoned, that have a message of one of these ids as their own, with
 	// the versions of their records.
 	Holding(ctx context.Context, tenant, thread string, messageIDs []string) (map[string]int64, error)

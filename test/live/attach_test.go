@@ -595,7 +595,7 @@ func (a away) Lineage(ctx context.Context, tenant, thread string) ([]store.Run, 
 	return unlessAway(a, func() ([]store.Run, error) { return a.Reader.Lineage(ctx, tenant, thread) })
 }
 
-func (a away) Contents(ctx context.Context, tenant, thread string, runs []string) (map[string]store.Content, error) {
+func (a away) Contents(ctx context.Context, tenant, thread string, runs []store.Run) (map[string]store.Content, error) {
 	return unlessAway(a, func() (map[string]store.Content, error) { return a.Reader.Contents(ctx, tenant, thread, runs) })
 }
 

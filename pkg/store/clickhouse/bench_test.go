@@ -71,11 +71,15 @@ func BenchmarkStore_Thread(b *testing.B) {
 			}
 		}
 	})
-	ids := []string{"run-0", "run-1", "run-2", "run-3", "run-4", "run-5", "run-6", "run-7", "run-8", "run-9"}
-	b.Run("contents", func(b *testing.B) {
+	b.Run("runs and contents", func(b *testing.B) {
 		for b.Loop() {
 			i++
-			if c, err := s.Contents(b.Context(), "t", fmt.Sprintf("thread-%05d", i*7919%10_000), ids); err != nil || len(c) != 10 {
+			thread := fmt.Sprintf("thread-%05d", i*7919%10_000)
+			runs, err := s.Thread(b.Context(), "t", thread)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if c, err := s.Contents(b.Context(), "t", thread, runs); err != nil || len(c) != 10 {
 				b.Fatal(len(c), err)
 			}
 		}

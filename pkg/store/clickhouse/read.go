@@ -22,17 +22,40 @@ import (
 // Thread implements store.Reader.
 func (s *Store) Thread(ctx context.Context, tenant, thread string) ([]store.Run, error) {
 	var runs []store.Run
-	err := s.each(ctx, selectThread, named{"tenant": tenant, "thread": thread}, scanRun(ctx, &runs))
+	err := s.each(ctx, selectThread, named{"tenant": tenant, "thread": thread}, func(scan scan) error {
+		var own, input uint32
+		err := scanRun(ctx, &runs)(func(dest ...any) error { return scan(append(dest, &own, &input)...) })
+		if err == nil {
+			runs[len(runs)-1].Counts = &store.Counts{Messages: int(own), InputMessages: int(input)}
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("reading thread: %w", err)
 	}
 	if len(runs) == 0 {
 		return nil, store.ErrNotFound
 	}
-	return runs, nil
+	sorted := make([]*store.Run, len(runs))
+	for i := range runs {
+		sorted[i] = &runs[i]
+	}
+	return inOrder(sorted), nil
 }
 
-// Lineage implements store.Reader. Of a thread that has a row from before there were heads, it reads the records.
+// inOrder copies runs, in the order of Reader.Thread. Runs are large, and would be moved many times if they were sorted themselves.
+func inOrder(runs []*store.Run) []store.Run {
+	slices.SortFunc(runs, func(a, b *store.Run) int {
+		return cmp.Or(cmp.Compare(a.Raw.First, b.Raw.First), cmp.Compare(a.RunID, b.RunID))
+	})
+	out := make([]store.Run, len(runs))
+	for i, r := range runs {
+		out[i] = *r
+	}
+	return out
+}
+
+// Lineage implements store.Reader. Of a thread that has a row from before there were heads, or counts in them, it reads the records.
 func (s *Store) Lineage(ctx context.Context, tenant, thread string) ([]store.Run, error) {
 	var decoded []*headChunk
 	var decoding errgroup.Group
@@ -61,26 +84,20 @@ func (s *Store) Lineage(ctx context.Context, tenant, thread string) ([]store.Run
 	if err := errors.Join(err, decoding.Wait()); err != nil {
 		return nil, fmt.Errorf("reading lineage: %w", err)
 	}
+	var runs []*store.Run
+	for _, c := range decoded {
+		old = old || c.old
+		for i := range c.runs {
+			runs = append(runs, &c.runs[i])
+		}
+	}
 	if old {
 		return s.Thread(ctx, tenant, thread)
 	}
-	var sorted []*store.Run // runs are large, and would be moved many times
-	for _, c := range decoded {
-		for i := range c.runs {
-			sorted = append(sorted, &c.runs[i])
-		}
-	}
-	if len(sorted) == 0 {
+	if len(runs) == 0 {
 		return nil, store.ErrNotFound
 	}
-	slices.SortFunc(sorted, func(a, b *store.Run) int {
-		return cmp.Or(cmp.Compare(a.Raw.First, b.Raw.First), cmp.Compare(a.RunID, b.RunID))
-	})
-	runs := make([]store.Run, len(sorted))
-	for i, r := range sorted {
-		runs[i] = *r
-	}
-	return runs, nil
+	return inOrder(runs), nil
 }
 
 // headsAtOnce is how many heads are decoded while the next ones are read: decoding takes longer than reading.
@@ -92,10 +109,11 @@ type headRow struct {
 	version   uint64
 }
 
-// headChunk is some rows, and then their runs.
+// headChunk is some rows, and then their runs. It is old where one of them has contents that it does not count.
 type headChunk struct {
 	rows []headRow
 	runs []store.Run
+	old  bool
 }
 
 func (c *headChunk) decode(tenant, thread string) error {
@@ -106,6 +124,7 @@ func (c *headChunk) decode(tenant, thread string) error {
 			return err
 		}
 		r.Tenant, r.ThreadID, r.RunID, r.Version = tenant, thread, h.run, int64(h.version)
+		c.old = c.old || r.Counts == nil && r.Status != record.StatusRunning
 		c.runs = append(c.runs, r)
 	}
 	c.rows = nil // the texts are as large as the runs
@@ -145,113 +164,91 @@ func scanRun(ctx context.Context, runs *[]store.Run) func(scan) error {
 	}
 }
 
-// contents is what was read of a run's contents.
-type contents struct {
-	store.Content
-	version    uint64
-	own, input uint32 // how many messages there must be
-	state      bool   // its row is there
-}
-
-// whole reports whether all rows of the version were there.
-func (c *contents) whole() bool {
-	return c.state && len(c.Messages) == int(c.own) && len(c.InputMessages) == int(c.input)
-}
-
-// Contents implements store.Reader. A run's contents are of one version, whole or not in the answer.
-func (s *Store) Contents(ctx context.Context, tenant, thread string, runs []string) (map[string]store.Content, error) {
-	answer := make(map[string]store.Content, len(runs))
-	for _, ids := range idChunks(runs) {
-		read, err := s.contents(ctx, named{"tenant": tenant, "thread": thread, "runs": ids})
-		if err != nil {
-			return nil, fmt.Errorf("reading contents: %w", err)
+// Contents implements store.Reader. The answer has the contents of the versions that the rows are of, and those as a whole.
+func (s *Store) Contents(ctx context.Context, tenant, thread string, runs []store.Run) (map[string]store.Content, error) {
+	rows := make(map[string]*store.Run, len(runs))
+	ids := make([]string, 0, len(runs))
+	for i := range runs {
+		if r := &runs[i]; r.Status != record.StatusRunning && r.Counts != nil {
+			rows[r.RunID] = r
+			ids = append(ids, r.RunID)
 		}
-		for id, c := range read {
-			if c.whole() {
-				answer[id] = c.Content
-			}
+	}
+	answer := make(map[string]store.Content, len(ids))
+	for _, part := range idChunks(ids) {
+		if err := s.contents(ctx, named{"tenant": tenant, "thread": thread, "runs": part}, rows, answer); err != nil {
+			return nil, fmt.Errorf("reading contents: %w", err)
 		}
 	}
 	return answer, nil
 }
 
-// stateOf and messageOf are rows as they come.
-type (
-	stateOf struct {
-		run, state string
-		version    uint64
-	}
-	messageOf struct {
-		run     string
-		version uint64
-		input   uint8
-		agui.Message
-	}
-)
+// messageOf is a row of messages.
+type messageOf struct {
+	run   string
+	input uint8
+	agui.Message
+}
 
-// contents asks the three tables at the same time. Which of them answers first does not matter: rows
+// contents asks two tables at the same time and adds what is whole to an answer. Which of them answers first does not matter: rows
 // belong together by their version, and are counted.
-func (s *Store) contents(ctx context.Context, args named) (map[string]*contents, error) {
-	of := map[string]*contents{}
-	var states []stateOf
+func (s *Store) contents(ctx context.Context, args named, rows map[string]*store.Run, answer map[string]store.Content) error {
+	states := map[string]json.RawMessage{}
 	var messages []messageOf
+	is := func(run string, version uint64) bool { return rows[run] != nil && rows[run].Version == int64(version) }
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return s.each(ctx, selectSealed, args, func(scan scan) error {
-			var run string
-			c := &contents{}
-			if err := scan(&run, &c.version, &c.own, &c.input); err != nil {
-				return err
-			}
-			c.Version = int64(c.version)
-			of[run] = c
-			return nil
-		})
-	})
-	g.Go(func() error {
 		return s.each(ctx, selectStates, args, func(scan scan) error {
-			var r stateOf
-			if err := scan(&r.run, &r.version, &r.state); err != nil {
+			var run, state string
+			var version uint64
+			if err := scan(&run, &version, &state); err != nil || !is(run, version) {
 				return err
 			}
-			states = append(states, r)
-			return store.Metered(ctx, store.MessageBytes, len(r.state))
+			states[run] = nil // unchanged against its base
+			if state != "" {
+				states[run] = json.RawMessage(state)
+			}
+			return store.Metered(ctx, store.MessageBytes, len(state))
 		})
 	})
 	g.Go(func() error {
 		return s.each(ctx, selectMessages, args, func(scan scan) error {
-			var r messageOf
+			var m messageOf
+			var version uint64
 			var raw string
-			err := scan(&r.run, &r.version, &r.input, &r.ID, &r.Role, &raw)
-			if err != nil {
+			if err := scan(&m.run, &version, &m.input, &m.ID, &m.Role, &raw); err != nil || !is(m.run, version) {
 				return err
 			}
-			r.Raw = json.RawMessage(raw)
-			messages = append(messages, r)
+			m.Raw = json.RawMessage(raw)
+			messages = append(messages, m)
 			return store.Metered(ctx, store.MessageBytes, len(raw))
 		})
 	})
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return err
 	}
-	for _, r := range states {
-		if c := of[r.run]; c != nil && c.version == r.version {
-			c.state = true
-			if r.state != "" {
-				c.State = json.RawMessage(r.state)
-			}
-		}
+	read := make(map[string]store.Content, len(states))
+	for run, state := range states {
+		read[run] = store.Content{State: state}
 	}
-	for _, r := range messages {
-		switch c := of[r.run]; {
-		case c == nil || c.version != r.version:
-		case r.input != 0:
-			c.InputMessages = append(c.InputMessages, r.Message)
+	for _, m := range messages {
+		c, there := read[m.run]
+		switch {
+		case !there: // its state's row is being written
+			continue
+		case m.input != 0:
+			c.InputMessages = append(c.InputMessages, m.Message)
 		default:
-			c.Messages = append(c.Messages, r.Message)
+			c.Messages = append(c.Messages, m.Message)
+		}
+		read[m.run] = c
+	}
+	for run, c := range read {
+		if *rows[run].Counts == (store.Counts{Messages: len(c.Messages), InputMessages: len(c.InputMessages)}) {
+			answer[run] = c
 		}
 	}
-	return of, nil
+	return nil
 }
 
 // Holding implements store.Reader.

@@ -90,7 +90,7 @@ func TestWrite_SplitsLargeBlocks(t *testing.T) {
 	if err := s.Write(t.Context(), []store.Entry{e}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.Contents(t.Context(), "t", "th", []string{"r"})
+	c, err := contentsOf(t, s, "r")
 	if err != nil || len(c["r"].Messages) != 25 {
 		t.Errorf("%d messages, %v; want 25", len(c["r"].Messages), err)
 	}
@@ -102,7 +102,7 @@ func TestContents_AreWholeOrNotThere(t *testing.T) {
 	if err := s.Write(t.Context(), []store.Entry{withMessages(sealedEntry(1), record.StatusAbandoned, 4)}); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := s.Contents(t.Context(), "t", "th", []string{"r"}); err != nil || len(c["r"].Messages) != 4 {
+	if c, err := contentsOf(t, s, "r"); err != nil || len(c["r"].Messages) != 4 {
 		t.Fatalf("contents %v, %v; want 4 messages", c, err)
 	}
 	b, err := newBatch([]store.Entry{withMessages(sealedEntry(2), record.StatusFinished, 2)})
@@ -112,7 +112,7 @@ func TestContents_AreWholeOrNotThere(t *testing.T) {
 	if err := insert(t.Context(), s, "messages", b.from, b.messages); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := s.Contents(t.Context(), "t", "th", []string{"r"}); err != nil || len(c) != 0 {
+	if c, err := contentsOf(t, s, "r"); err != nil || len(c) != 0 {
 		t.Errorf("contents %v, %v; a part of the older version is given as the whole", c, err)
 	}
 	runs, err := b.runRows()
@@ -122,13 +122,13 @@ func TestContents_AreWholeOrNotThere(t *testing.T) {
 	if err := insert(t.Context(), s, "runs", b.from, runs); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := s.Contents(t.Context(), "t", "th", []string{"r"}); err != nil || len(c) != 0 {
+	if c, err := contentsOf(t, s, "r"); err != nil || len(c) != 0 {
 		t.Errorf("contents %v, %v, without the state's row", c, err)
 	}
 	if err := insert(t.Context(), s, "states", b.from, b.states); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := s.Contents(t.Context(), "t", "th", []string{"r"}); err != nil || len(c["r"].Messages) != 2 {
+	if c, err := contentsOf(t, s, "r"); err != nil || len(c["r"].Messages) != 2 {
 		t.Errorf("contents %v, %v; want 2 messages", c, err)
 	}
 }
@@ -163,7 +163,7 @@ func TestWrite_ATombstoneLeavesNothingOfOlderRecords(t *testing.T) {
 	write(tombstone, again)
 	gone()
 	for run, want := range map[string]int{"r": 1, "neighbour": 2} {
-		c, err := s.Contents(t.Context(), "t", "th", []string{run})
+		c, err := contentsOf(t, s, run)
 		if err != nil || len(c[run].Messages) != want {
 			t.Errorf("%s: %v, %v; want %d messages", run, c, err, want)
 		}
@@ -247,7 +247,6 @@ func TestStatements_ReadOneRange(t *testing.T) {
 		"thread":  {selectThread, named{"tenant": "t", "thread": "thread-0700"}, 2},
 		"lineage": {selectLineage, named{"tenant": "t", "thread": "thread-0700"}, 2},
 		"run":     {selectRun, named{"tenant": "t", "thread": "thread-0700", "run": "run-3"}, 2},
-		"sealed":  {selectSealed, named{"tenant": "t", "thread": "thread-0700", "runs": []string{"run-3", "run-4"}}, 2},
 		"another tenant's threads": {selectThreads, named{
 			"tenant": "u", "prefix": "", "after": "", "status": "", "agent": "", "since": int64(0), "limit": 10,
 		}, 0},

@@ -13,8 +13,6 @@ var (
 	selectLineage string
 	//go:embed sql/run.sql
 	selectRun string
-	//go:embed sql/sealed.sql
-	selectSealed string
 	//go:embed sql/states.sql
 	selectStates string
 	//go:embed sql/messages.sql

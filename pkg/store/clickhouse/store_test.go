@@ -2,12 +2,14 @@ package clickhouse
 
 import (
 	"flag"
+	"slices"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/skeinhq/skein/internal/clickhousetest"
+	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/store/storetest"
 )
 
@@ -20,6 +22,16 @@ func optionsFor(tb testing.TB) Options {
 	tb.Helper()
 	s := clickhousetest.Start(tb)
 	return Options{Addrs: []string{s.Addr}, Database: s.Database, Username: s.Username, Password: s.Password}
+}
+
+// contentsOf reads the contents of a run of thread "th" by its row.
+func contentsOf(tb testing.TB, s *Store, run string) (map[string]store.Content, error) {
+	tb.Helper()
+	runs, err := s.Thread(tb.Context(), "t", "th")
+	if err != nil {
+		return nil, err
+	}
+	return s.Contents(tb.Context(), "t", "th", slices.DeleteFunc(runs, func(r store.Run) bool { return r.RunID != run }))
 }
 
 // connect returns a store that is closed when the test ends.

@@ -120,7 +120,7 @@ func TestWrite_AgainWhereTheAnswerWasLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := s.Contents(t.Context(), "t", "th", []string{"r"})
+	c, err := contentsOf(t, s, "r")
 	if err != nil || len(c["r"].Messages) != 3 {
 		t.Errorf("%d messages, %v; want 3", len(c["r"].Messages), err)
 	}

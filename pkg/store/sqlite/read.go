@@ -65,7 +65,7 @@ func (s *Store) Run(ctx context.Context, tenant, thread, run string) (store.Run,
 }
 
 // Contents implements store.Reader. All that it returns is of one moment.
-func (s *Store) Contents(ctx context.Context, tenant, thread string, runs []string) (_ map[string]store.Content, err error) {
+func (s *Store) Contents(ctx context.Context, tenant, thread string, runs []store.Run) (_ map[string]store.Content, err error) {
 	contents := make(map[string]store.Content, len(runs))
 	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -80,22 +80,24 @@ func (s *Store) Contents(ctx context.Context, tenant, thread string, runs []stri
 	return contents, nil
 }
 
-// readContents adds the contents of the named runs. A state's row says that the contents are there.
-func readContents(ctx context.Context, tx *sql.Tx, into map[string]store.Content, tenant, thread string, runs []string) error {
+// readContents adds the contents of the runs. A state's row says that the contents are there.
+func readContents(ctx context.Context, tx *sql.Tx, into map[string]store.Content, tenant, thread string, runs []store.Run) error {
 	marks := strings.TrimSuffix(strings.Repeat("?,", len(runs)), ",")
 	args := make([]any, 0, 2+len(runs))
 	args = append(args, tenant, thread)
-	for _, r := range runs {
-		args = append(args, r)
+	versions := make(map[string]int64, len(runs))
+	for i := range runs {
+		args = append(args, runs[i].RunID)
+		versions[runs[i].RunID] = runs[i].Version
 	}
 	err := each(ctx, tx, fmt.Sprintf(selectStates, marks), args, func(scan func(...any) error) error {
 		var run string
 		var version int64
 		var state []byte
-		if err := scan(&run, &version, &state); err != nil {
+		if err := scan(&run, &version, &state); err != nil || version != versions[run] {
 			return err
 		}
-		into[run] = store.Content{State: json.RawMessage(state), Version: version}
+		into[run] = store.Content{State: json.RawMessage(state)}
 		return store.Metered(ctx, store.MessageBytes, len(state))
 	})
 	if err != nil {
@@ -110,10 +112,13 @@ func readContents(ctx context.Context, tx *sql.Tx, into map[string]store.Content
 			return err
 		}
 		m.Raw = raw
-		c := into[run]
-		if input {
+		c, ok := into[run]
+		switch {
+		case !ok: // of another version
+			return nil
+		case input:
 			c.InputMessages = append(c.InputMessages, m)
-		} else {
+		default:
 			c.Messages = append(c.Messages, m)
 		}
 		into[run] = c

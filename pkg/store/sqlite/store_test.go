@@ -231,7 +231,7 @@ func TestStore_KeepsTheOrderOfManyMessages(t *testing.T) {
 		if err := s.Write(t.Context(), []store.Entry{entry}); err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Contents(t.Context(), "t", "th", []string{run})
+		got, err := s.Contents(t.Context(), "t", "th", []store.Run{{Run: record.Run{RunID: run}, Version: int64(n)}})
 		if err != nil || !reflect.DeepEqual(got[run].Messages, own) || !reflect.DeepEqual(got[run].InputMessages, input) {
 			t.Errorf("of %d messages come back %d and %d: %v", n, len(got[run].Messages), len(got[run].InputMessages), err)
 		}

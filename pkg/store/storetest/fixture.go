@@ -89,21 +89,19 @@ func dump(ctx context.Context, s Store, tenant, thread string) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	var ids []string
 	for _, r := range runs {
-		ids = append(ids, r.RunID)
 		text, err := record.EncodeRun(&r.Run)
 		if err != nil {
 			return "", err
 		}
 		fmt.Fprintf(&b, "run %q version %d %s\n", r.RunID, r.Version, text)
 	}
-	contents, err := s.Contents(ctx, tenant, thread, ids)
+	contents, err := s.Contents(ctx, tenant, thread, runs)
 	if err != nil {
 		return "", err
 	}
 	for _, id := range slices.Sorted(maps.Keys(contents)) {
-		fmt.Fprintf(&b, "contents %q version %d %s\n", id, contents[id].Version, contentText(contents[id]))
+		fmt.Fprintf(&b, "contents %q %s\n", id, contentText(contents[id]))
 	}
 	return b.String(), nil
 }
@@ -139,9 +137,15 @@ func mustRun(t testing.TB, s Store, k key) store.Run {
 	return r
 }
 
+// mustContents reads contents of runs of a thread by their rows, of those that are there.
 func mustContents(t testing.TB, s Store, tenant, thread string, runs ...string) map[string]store.Content {
 	t.Helper()
-	c, err := s.Contents(t.Context(), tenant, thread, runs)
+	rows, err := s.Thread(t.Context(), tenant, thread)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("Thread: %v", err)
+	}
+	rows = slices.DeleteFunc(rows, func(r store.Run) bool { return !slices.Contains(runs, r.RunID) })
+	c, err := s.Contents(t.Context(), tenant, thread, rows)
 	if err != nil {
 		t.Fatalf("Contents: %v", err)
 	}

@@ -122,7 +122,12 @@ func concurrentReaders(t *testing.T, s Store) {
 		wg.Go(func() {
 			last := int64(0)
 			for ctx.Err() == nil {
-				c, err := s.Contents(t.Context(), k1.tenant, k1.thread, []string{k1.run})
+				rows, err := s.Thread(t.Context(), k1.tenant, k1.thread)
+				if err != nil {
+					t.Errorf("Thread while writing: %v", err)
+					return
+				}
+				c, err := s.Contents(t.Context(), k1.tenant, k1.thread, rows)
 				if err != nil {
 					t.Errorf("Contents while writing: %v", err)
 					return
@@ -141,8 +146,8 @@ func concurrentReaders(t *testing.T, s Store) {
 					t.Errorf("contents of no one record:\n got %s\nwant %s", a, b)
 					return
 				}
-				if got.Version != state.V {
-					t.Errorf("contents of version %d say that they are of %d", state.V, got.Version)
+				if rows[0].Version != state.V {
+					t.Errorf("contents of version %d are given for the row of version %d", state.V, rows[0].Version)
 					return
 				}
 				if state.V < last {

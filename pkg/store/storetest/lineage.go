@@ -59,6 +59,13 @@ func narrowLineage(t *testing.T, s Store) {
 			t.Errorf("run %s:\n got %+v\nwant %+v", want[i].RunID, got, want[i])
 		}
 	}
+	contents, err := s.Contents(t.Context(), "acme", "thread", got)
+	if err != nil || len(contents) != len(want) {
+		t.Errorf("%d contents, %v; want %d", len(contents), err, len(want))
+	}
+	for id, c := range mustContents(t, s, "acme", "thread", "r0", "r1", "r2") {
+		equal(t, "contents of "+id+" by its row of lineage", contentText(contents[id]), contentText(c))
+	}
 	if f := got[2].Facts; f.ErrorCode != "quota" || f.Question != "Which one?" || f.Reply != "text of a2" || f.Asked == "" ||
 		f.Asked != got[1].Facts.Asked || got[1].Facts.CancelledBy != store.CancelledBySkein {
 		t.Errorf("facts %+v and %+v", f, got[1].Facts)

@@ -18,6 +18,10 @@ func metered(t *testing.T, s Store) {
 		k := key{"acme", "thread", id}
 		write(t, s, k.entry(int64(i+1), k.record(int64(i)*10, record.StatusFinished, "short", long)))
 	}
+	rows, err := s.Thread(t.Context(), "acme", "thread")
+	if err != nil {
+		t.Fatal(err)
+	}
 	errFull := errors.New("full")
 	for _, read := range []struct {
 		name  string
@@ -28,7 +32,7 @@ func metered(t *testing.T, s Store) {
 		{"Lineage", 3 * store.RowBytes, func(ctx context.Context) error { _, err := s.Lineage(ctx, "acme", "thread"); return err }},
 		{"Run", store.RowBytes, func(ctx context.Context) error { _, err := s.Run(ctx, "acme", "thread", "run 1"); return err }},
 		{"Contents", 3 * int64(len(long)), func(ctx context.Context) error {
-			_, err := s.Contents(ctx, "acme", "thread", runs)
+			_, err := s.Contents(ctx, "acme", "thread", rows)
 			return err
 		}},
 	} {
