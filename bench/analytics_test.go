@@ -58,7 +58,7 @@ SELECT
         ',"status":"finished","agent":"agent-1","input":{},"base":"', p, '","messageCount":', toString(turn * 2 + 2),
         ',"stats":{"events":{},"eventBytes":{},"messages":0,"durationMs":', toString(duration), '},"startedAt":"2026-09-17T12:00:00Z","endedAt":"2026-09-17T12:00:09Z","raw":{"partition":0,"first":',
         toString(first), ',"next":', toString(first + 60), ',"ranges":[[', toString(first), ',', toString(first + 60), ']],"events":60,"sha256":"","nextSeq":0},"foldVersion":0},"facts":{"asked":"', substring(sha, 1, 16),
-        '","question":"What is the weather like in ', substring(sha, 1, 12), '?","reply":"It is ', substring(sha, 12, 20), '"}}'),
+        '","question":"What is the weather like in ', substring(sha, 1, 12), '?","reply":"It is ', substring(sha, 12, 20), '"},"counts":{"messages":1,"inputMessages":1}}'),
     concat('{"tenant":"', t, '","threadId":"', th, '","runId":"', r, '","parentRunId":"', p, '","parentBy":"content","branchId":"', root, '","rootRunId":"', root,
         '","depth":', toString(turn), ',"status":"finished","started":{"type":"RUN_STARTED","threadId":"', th, '","runId":"', r, '"},"input":{"threadId":"', th,
         '","runId":"', r, '","tools":[{"name":"search","description":"Searches the web","parameters":{"type":"object"}}],"context":[],"forwardedProps":{},"state":{"seen":"',
