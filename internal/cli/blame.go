@@ -61,7 +61,7 @@ If the raw events of a run are gone, the output shows what the whole run changed
 		},
 	}
 	serverFlags(cmd, &at)
-	jsonFlag(cmd, &asJSON)
+	jsonLinesFlags(cmd, &asJSON)
 	cmd.Flags().StringVar(&run, "run", "", "`RUN` at the end of the chain")
 	cmd.Flags().StringVar(&messageID, "message", "", "`ID` of a message, instead of a place in the state")
 	return cmd

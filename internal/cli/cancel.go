@@ -44,7 +44,7 @@ by it: it has ended before, or no process holds it.`,
 		},
 	}
 	serverFlags(cmd, &at)
-	jsonFlag(cmd, &asJSON)
+	jsonFlags(cmd, &asJSON)
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, as `TEXT` of up to 1024 bytes, for people to read")
 	return cmd
 }

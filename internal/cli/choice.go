@@ -59,6 +59,7 @@ func orList(words []string) string {
 
 // The forms of output that --output names.
 const (
+	formText  = "text"
 	formTable = "table"
 	formWide  = "wide"
 	formName  = "name"
@@ -66,27 +67,47 @@ const (
 	formJSONL = "jsonl"
 )
 
-// listFormat is the form in which a list is printed.
-type listFormat struct {
-	form   string
-	asJSON bool
+// formFlags adds --output with the forms that a command has, the default first, and --json, which is the form asJSON. Any other form is a usage
+// error. Commands whose -o is a range of events (replay, refold), and those that print JSON anyway (checkout, export, fold), have no --output.
+func formFlags(cmd *cobra.Command, form *string, usage, asJSON string, forms ...string) {
+	var said bool
+	choiceFlag(cmd, form, "output", "o", forms[0], usage, forms...)
+	cmd.Flags().BoolVar(&said, "json", false, "the same as -o "+asJSON)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case !said:
+		case cmd.Flags().Changed("output") && *form != asJSON:
+			return app.Usagef("--json is -o %s: leave it or -o %s out", asJSON, *form)
+		default:
+			*form = asJSON
+		}
+		return nil
+	}
 }
 
 // listFlags adds --output and --json to a command that prints a list.
-func listFlags(cmd *cobra.Command, f *listFormat) {
-	choiceFlag(cmd, &f.form, "output", "o", formTable, "`FORM` of the list: table, wide (all columns), name (ids only), json (one array) or jsonl (a line for each)",
-		formTable, formWide, formName, formJSON, formJSONL)
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "the same as -o jsonl")
+func listFlags(cmd *cobra.Command, form *string) {
+	formFlags(cmd, form, "`FORM` of the list: table, wide (all columns), name (ids only), json (one array) or jsonl (a line for each)",
+		formJSONL, formTable, formWide, formName, formJSON, formJSONL)
 }
 
-// resolve applies --json.
-func (f *listFormat) resolve() error {
-	if !f.asJSON {
-		return nil
+// jsonFlags adds --output and --json to a command that prints text, or one JSON document.
+func jsonFlags(cmd *cobra.Command, asJSON *bool) {
+	textOr(cmd, asJSON, "`FORM` of the output: text or json", formJSON)
+}
+
+// jsonLinesFlags is jsonFlags for a command that prints any number of things.
+func jsonLinesFlags(cmd *cobra.Command, asJSON *bool) {
+	textOr(cmd, asJSON, "`FORM` of the output: text or jsonl (a line for each)", formJSONL)
+}
+
+func textOr(cmd *cobra.Command, asJSON *bool, usage, jsonForm string) {
+	var form string
+	formFlags(cmd, &form, usage, jsonForm, formText, jsonForm)
+	resolve := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		err := resolve(cmd, args)
+		*asJSON = form == jsonForm
+		return err
 	}
-	if f.form != formTable && f.form != formJSONL {
-		return app.Usagef("--json is -o jsonl: leave it or -o %s out", f.form)
-	}
-	f.form = formJSONL
-	return nil
 }

@@ -10,9 +10,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/creack/pty"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/apptest"
+	"github.com/skeinhq/skein/internal/parts/partstest"
 )
 
 func TestHelp_IsAsInTheGoldenFile(t *testing.T) {
@@ -72,10 +76,10 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"until of nothing":        {[]string{"replay", "t", "r", "--until", "state.n >"}, app.ExitUsage, "Syntax error"},
 		"until of no bool":        {[]string{"replay", "t", "r", "--until", "1"}, app.ExitUsage, "not bool"},
 		"until to a topic":        {[]string{"replay", "t", "r", "--until", "true", "--to", "x"}, app.ExitUsage, "--until cannot be combined with --to"},
-		"tail as two":             {[]string{"tail", "t", "--events", "--json"}, app.ExitUsage, "--events and --json exclude each other"},
+		"tail as two":             {[]string{"tail", "t", "--events", "--json"}, app.ExitUsage, "--events and -o jsonl exclude each other"},
 		"tail of nothing":         {[]string{"tail"}, app.ExitUsage, "skein tail THREAD [RUN]"},
 		"tail of nobody":          {[]string{"tail", "t", "--url", "http://127.0.0.1:1"}, app.ExitFailed, "is skein dev running?"},
-		"follow for machines":     {[]string{"history", "t", "--follow", "--json"}, app.ExitUsage, "skein tail --json"},
+		"follow for machines":     {[]string{"history", "t", "--follow", "--json"}, app.ExitUsage, "skein tail -o jsonl"},
 		"follow to stdout":        {[]string{"replay", "t", "--follow"}, app.ExitUsage, "skein tail --events follows a thread"},
 		"a topic set's":           {[]string{"replay", "t", "--to", "v2.skein.runs", "--yes"}, app.ExitUsage, "belongs to a topic set"},
 		"replay of nobody's":      {[]string{"replay", "--to", "x", "--yes"}, app.ExitUsage, "--tenant ID or --any-tenant"},
@@ -193,6 +197,36 @@ func TestPrintable_NothingSteersTheTerminal(t *testing.T) {
 	for _, line := range strings.Split(indent("one two three "+strings.Repeat("y", 90), "  ", 40), "\n") {
 		if len([]rune(line)) > 40 {
 			t.Errorf("line leaves the screen: %q", line)
+		}
+	}
+}
+
+// Help fits a terminal of 80 columns, but for examples; in a pipe it is as in the golden file.
+func TestHelp_FitsTheScreen(t *testing.T) {
+	master, slave, err := pty.Open()
+	if err != nil {
+		partstest.Skip(t, "there is no pseudo-terminal: "+err.Error())
+	}
+	defer func() { _ = errors.Join(slave.Close(), master.Close()) }() // only a test's
+	if err := pty.Setsize(master, &pty.Winsize{Cols: 80, Rows: 24}); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"--help", "threads --help", "dev --help", "lineage --help", "dead-letters retry --help"} {
+		var stdout bytes.Buffer
+		out := newOutput(&stdout, io.Discard, nil)
+		out.screen = slave
+		if err := execute(t.Context(), out, strings.Fields(args), nil, strings.NewReader("")); err != nil {
+			t.Fatal(err)
+		}
+		if text := stdout.String(); !strings.Contains(text, "Usage:") || !strings.Contains(text, "--quiet") {
+			t.Errorf("skein %s prints %q", args, text)
+		}
+		examples := false
+		for line := range strings.Lines(stdout.String()) {
+			examples = strings.HasPrefix(line, "Examples:") || examples && strings.HasPrefix(line, " ")
+			if line = strings.TrimRight(line, "\n"); !examples && utf8.RuneCountInString(line) > 80 {
+				t.Errorf("skein %s: a line of %d characters: %s", args, utf8.RuneCountInString(line), line)
+			}
 		}
 	}
 }

@@ -62,7 +62,7 @@ func timeFlag(name, text string) (t time.Time, err error) {
 func newDeadLettersList(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
 	var d deadLetterFilter
-	var form listFormat
+	var form string
 	var limit int
 	var anyTenant bool
 	cmd := &cobra.Command{
@@ -90,15 +90,12 @@ without a header, with times in UTC: id, reason, retry, thread, run, time, posit
 			case !direct && (d.tenant != "" || anyTenant):
 				return app.Usagef("over HTTP the tenant is the API key's; --tenant and --any-tenant need --brokers")
 			}
-			if err := form.resolve(); err != nil {
-				return err
-			}
 			q, err := d.query()
 			if err != nil {
 				return err
 			}
 			q.AnyTenant = anyTenant
-			l := &deadLetterList{out: out, form: form.form, limit: limit}
+			l := &deadLetterList{out: out, form: form, limit: limit}
 			if direct {
 				cfg, err := d.kafka.Config("skein-dead-letters")
 				if err == nil {
@@ -291,7 +288,7 @@ Exit code 0: all selected were published. 4: some were left out, and the list sa
 		},
 	}
 	d.flags(cmd)
-	jsonFlag(cmd, &asJSON)
+	jsonLinesFlags(cmd, &asJSON)
 	f := cmd.Flags()
 	f.StringVar(&until, "until", "", "only before `TIME`")
 	f.BoolVar(&all, "all", false, "all dead letters of the tenant")

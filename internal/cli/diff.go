@@ -60,7 +60,7 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 		},
 	}
 	serverFlags(cmd, &at)
-	jsonFlag(cmd, &asJSON)
+	jsonFlags(cmd, &asJSON)
 	return cmd
 }
 

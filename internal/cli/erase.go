@@ -61,7 +61,7 @@ letters with their retention. The exit code is 1 if the erasure is not done by t
 		},
 	}
 	serverFlags(cmd, &o.server)
-	jsonFlag(cmd, &o.asJSON)
+	jsonFlags(cmd, &o.asJSON)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until it is done")
 	return cmd

@@ -96,7 +96,7 @@ breaks a rule is refused with the rule's name.`,
 	cmd.Flags().BoolVar(&check, "check", false, "check files against the contract")
 	cmd.Flags().BoolVar(&capture, "capture", false, "read a captured stream from a file")
 	startedAtFlag(cmd, &startedAt)
-	jsonFlag(cmd, &asJSON)
+	reportFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -214,6 +214,11 @@ func printArtifact(out *output, a *artifact.Artifact, report *artifact.Report, e
 		return out.json(x)
 	}
 	return x.print(out)
+}
+
+// reportFlag adds --json to a command that prints an artifact.
+func reportFlag(cmd *cobra.Command, v *bool) {
+	cmd.Flags().BoolVar(v, "json", false, "print the artifact and its report as members of one document")
 }
 
 // exported is an artifact and its report, as the API gives them with ?report=true.

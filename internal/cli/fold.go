@@ -70,7 +70,7 @@ leaves out and where started_at comes from, as for "skein export".`,
 	cmd.Flags().BoolVar(&export, "export", false, "print the export artifact of the last run")
 	app.KeepEventsFlag(cmd.Flags(), &kept)
 	startedAtFlag(cmd, &startedAt)
-	jsonFlag(cmd, &asJSON)
+	reportFlag(cmd, &asJSON)
 	return cmd
 }
 

@@ -53,7 +53,7 @@ Exit code 0: ready. 1: not ready, or no answer; the output says why. Made for he
 	}
 	cmd.Flags().BoolVar(&live, "live", false, "check only whether a restart could help, not whether Kafka and the store answer")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")
-	jsonFlag(cmd, &asJSON)
+	jsonFlags(cmd, &asJSON)
 	return cmd
 }
 

@@ -12,7 +12,8 @@ import (
 
 func newHistory(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
-	var asJSON, follows bool
+	var follows bool
+	var form string
 	cmd := &cobra.Command{
 		Use:     "history THREAD [RUN]",
 		GroupID: groupRead,
@@ -24,8 +25,8 @@ With --follow it shows the conversation as a chat and keeps following new events
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if follows {
-				if asJSON {
-					return app.Usagef("--follow shows a chat; skein tail --json prints what comes for machines")
+				if form != formText {
+					return app.Usagef("--follow shows a chat; skein tail -o jsonl prints what comes for machines")
 				}
 				c := newChat(out, 0)
 				return follow(cmd.Context(), out, &at, args, c.event, c.end)
@@ -40,8 +41,11 @@ With --follow it shows the conversation as a chat and keeps following new events
 				if err != nil {
 					return found(err, out, at, args[0], run)
 				}
-				if asJSON {
+				switch form {
+				case formJSON:
 					return out.document(body)
+				case formJSONL:
+					return out.lines(body, "messages")
 				}
 				var h conversation
 				if err := json.Unmarshal(body, &h); err != nil {
@@ -52,7 +56,7 @@ With --follow it shows the conversation as a chat and keeps following new events
 		},
 	}
 	serverFlags(cmd, &at)
-	jsonFlag(cmd, &asJSON)
+	formFlags(cmd, &form, "`FORM` of the output: text, json (the API's answer) or jsonl (a line for each message)", formJSON, formText, formJSON, formJSONL)
 	cmd.Flags().BoolVarP(&follows, "follow", "f", false, "keep following new events")
 	return cmd
 }

@@ -77,7 +77,7 @@ with a key that has ended are cut off within 5 seconds.`,
 	f.StringVar(&name, "name", "", "unique `NAME` in the file; by default a generated one")
 	f.StringVar(&expires, "expires", "", "`WHEN` the key ends: a time such as 2027-01-31T00:00:00Z, or a duration from now, such as 2160h; by default never")
 	f.StringVar(&file, "file", "", "`FILE` of hashed keys; created if it does not exist")
-	jsonFlag(cmd, &asJSON)
+	jsonFlags(cmd, &asJSON)
 	return cmd
 }
 
@@ -145,6 +145,6 @@ hand: it refuses whatever a stage would refuse.`,
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` of hashed keys")
-	jsonFlag(cmd, &asJSON)
+	jsonLinesFlags(cmd, &asJSON)
 	return cmd
 }

@@ -18,7 +18,7 @@ import (
 func newLineage(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
 	var form string
-	var asJSON, ascii, watches bool
+	var ascii, watches bool
 	var ancestors, descendants, siblings string
 	cmd := &cobra.Command{
 		Use:     "lineage THREAD",
@@ -34,12 +34,6 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
   skein lineage my-thread -o dot | dot -Tsvg > my-thread.svg`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if asJSON {
-				if form != formText && form != formJSON {
-					return app.Usagef("--json is -o json: leave it or -o %s out", form)
-				}
-				form = formJSON
-			}
 			q := url.Values{}
 			set(q, "ancestorsOf", ancestors)
 			set(q, "descendantsOf", descendants)
@@ -62,8 +56,10 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 				switch form {
 				case formJSON, formMermaid, formDOT:
 					return out.document(body)
-				case formJSONL, formName:
-					return listLineage(out, body, form)
+				case formJSONL:
+					return out.lines(body, "runs")
+				case formName:
+					return listIDs(out, body)
 				case formWide:
 					width = 0
 				}
@@ -82,10 +78,9 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 		},
 	}
 	serverFlags(cmd, &at)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the same as -o json")
-	choiceFlag(cmd, &form, "output", "o", formText,
+	formFlags(cmd, &form,
 		"`FORM` of the answer: text (a picture), wide (a picture of any width), name (run ids), json (one document), jsonl (a line for each run), mermaid or dot",
-		formText, formWide, formName, formJSON, formJSONL, formMermaid, formDOT)
+		formJSON, formText, formWide, formName, formJSON, formJSONL, formMermaid, formDOT)
 	watchFlag(cmd, &watches)
 	cmd.Flags().StringVar(&ancestors, "ancestors", "", "only `RUN` and its ancestors")
 	cmd.Flags().StringVar(&descendants, "descendants", "", "only the descendants of `RUN`")
@@ -99,29 +94,18 @@ that does not continue the parent's history: trimmed, summarised, edited, rewoun
 
 // The forms of a lineage beside those of lists.
 const (
-	formText    = "text"
 	formMermaid = "mermaid"
 	formDOT     = "dot"
 )
 
-// listLineage prints the runs of a lineage answer, one per line: as JSON, or their ids.
-func listLineage(out *output, answer []byte, form string) error {
-	var a struct {
-		Runs []json.RawMessage `json:"runs"`
-	}
+// listIDs prints the ids of the runs of a lineage answer, one per line.
+func listIDs(out *output, answer []byte) error {
+	var a struct{ Runs []struct{ RunID string } }
 	if err := json.Unmarshal(answer, &a); err != nil {
 		return fmt.Errorf("decoding lineage: %w", err)
 	}
-	for _, raw := range a.Runs {
-		if form == formName {
-			var r struct{ RunID string }
-			if err := json.Unmarshal(raw, &r); err != nil {
-				return fmt.Errorf("decoding lineage: %w", err)
-			}
-			if err := out.text(field(r.RunID) + "\n"); err != nil {
-				return err
-			}
-		} else if err := out.document(raw); err != nil {
+	for _, r := range a.Runs {
+		if err := out.text(field(r.RunID) + "\n"); err != nil {
 			return err
 		}
 	}

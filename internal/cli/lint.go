@@ -51,7 +51,7 @@ event works for now. The exit code is 4 if there is an error or a warning. docs/
 			return runLint(cmd.Context(), out, o, args, cmd.InOrStdin())
 		},
 	}
-	jsonFlag(cmd, &o.asJSON)
+	jsonLinesFlags(cmd, &o.asJSON)
 	cmd.Flags().BoolVar(&o.sarif, "sarif", false, "print a SARIF 2.1.0 log, for code scanning")
 	cmd.Flags().BoolVar(&o.all, "all", false, "print all findings, not the first 10 of each rule")
 	cmd.Flags().StringVar(&o.input, "input", "", "`FILE` with the RunAgentInput of the call: the one recorded, or the one to send")

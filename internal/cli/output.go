@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -69,6 +68,24 @@ func (o *output) document(b []byte) error {
 	return err
 }
 
+// lines writes the elements of one member of an answer, each as a line of JSON as it came.
+func (o *output) lines(answer []byte, member string) error {
+	var members map[string]json.RawMessage
+	var list []json.RawMessage
+	if err := json.Unmarshal(answer, &members); err != nil {
+		return fmt.Errorf("decoding answer: %w", err)
+	}
+	if err := json.Unmarshal(members[member], &list); err != nil {
+		return fmt.Errorf("decoding %s: %w", member, err)
+	}
+	for _, element := range list {
+		if err := o.document(element); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // text writes a result for people.
 func (o *output) text(s string) error {
 	_, err := io.WriteString(o.stdout, s)
@@ -127,8 +144,4 @@ func (o *output) paint(style, s string) string {
 		return s
 	}
 	return "\x1b[" + style + "m" + s + "\x1b[0m"
-}
-
-func jsonFlag(cmd *cobra.Command, v *bool) {
-	cmd.Flags().BoolVar(v, "json", false, "print JSON")
 }

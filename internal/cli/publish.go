@@ -71,7 +71,7 @@ history and lineage show what was published. Ctrl-C stops after the events sent 
 		},
 	}
 	serverFlags(cmd, &o.server)
-	jsonFlag(cmd, &o.asJSON)
+	jsonFlags(cmd, &o.asJSON)
 	cmd.Flags().StringVar(&o.thread, "thread", "", "the thread's `ID`")
 	cmd.Flags().StringVar(&o.run, "run", "", "the run's `ID`")
 	cmd.Flags().StringVar(&o.input, "input", "", "`FILE` with the run's RunAgentInput, sent before the first event")

@@ -26,7 +26,7 @@ func newRefold(out *output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "refold [THREAD]",
 		GroupID: groupOperate,
-		Short:   "Report which records this version would fold differently, and rewrite them",
+		Short:   "Find and rewrite records that this version folds differently",
 		Long: `Fold the raw events of ended runs again, by the rules of this version, and report which records would come out
 differently: the members that change, and where in each the first change is. If a run changes, the runs that
 depend on it are folded from what they would then start from. Without --apply nothing is written and no consumer
@@ -98,7 +98,7 @@ The exit code is 4 if a record would still change.`,
 		},
 	}
 	at.Flags(cmd.Flags())
-	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON Lines")
 	f := cmd.Flags()
 	f.StringVar(&tenant, "tenant", "", "the tenant's `ID`; by default all tenants; required with THREAD")
 	between.flag(f)

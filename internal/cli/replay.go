@@ -29,7 +29,7 @@ func newReplay(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "replay THREAD [RUN]",
 		GroupID: groupRead,
-		Short:   "Print the raw events of a run, byte for byte, or publish them to another topic",
+		Short:   "Print raw events byte for byte, or publish them to another topic",
 		Long: `Print the raw events of a run, byte for byte and in order, one per line: those that its record was folded
 from, without repeats. Without RUN, print the events of all runs of the thread. Of an open run, print the
 events up to its latest record.

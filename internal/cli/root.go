@@ -83,6 +83,9 @@ skein diff uses the codes of diff and git: 0 same; 1 different; 2 and above erro
 		newTopics(out), newDeadLetters(out, environ), newRefold(out), newMigrate(out), newKeys(out), newHealth(out),
 		newVersion(out),
 	)
+	if width := out.drawingWidth(); width > 0 {
+		fitHelp(root, width)
+	}
 	return root
 }
 
@@ -144,6 +147,6 @@ func newVersion(out *output) *cobra.Command {
 			return out.text(versionText() + "\n")
 		},
 	}
-	jsonFlag(cmd, &asJSON)
+	jsonFlags(cmd, &asJSON)
 	return cmd
 }

@@ -75,7 +75,7 @@ func newRuns(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
 	var sort, order string
 	var limit int
-	var form listFormat
+	var form string
 	cmd := &cobra.Command{
 		Use:     "runs",
 		GroupID: groupRead,
@@ -94,9 +94,6 @@ separated by tabs.`,
 		if limit < 0 {
 			return app.Usagef("limit %d is negative", limit)
 		}
-		if err := form.resolve(); err != nil {
-			return err
-		}
 		q := of.values()
 		set(q, search.ParamSort, sort)
 		set(q, search.ParamOrder, order)
@@ -106,7 +103,7 @@ separated by tabs.`,
 		return at.connect(func(c *client.Client) error {
 			var list []listedRun
 			more, err := eachRun(cmd.Context(), c, q, limit, func(raw json.RawMessage) error {
-				if form.form == formJSONL {
+				if form == formJSONL {
 					return out.document(raw)
 				}
 				r := listedRun{raw: raw}
@@ -122,7 +119,7 @@ separated by tabs.`,
 			if more {
 				defer out.note("there are more runs; --limit 0 prints all")
 			}
-			return printRuns(out, list, form.form)
+			return printRuns(out, list, form)
 		})
 	}
 	serverFlags(cmd, &at)
@@ -227,7 +224,7 @@ func newStats(out *output, environ []string) *cobra.Command {
 	at := server{environ: environ}
 	var by, measure string
 	var limit int
-	var asJSON bool
+	var form string
 	cmd := &cobra.Command{
 		Use:     "stats",
 		GroupID: groupRead,
@@ -262,8 +259,10 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 				defer out.note("there are more groups; raise --limit (up to 10000) or narrow the conditions")
 			}
 			switch {
-			case asJSON:
+			case form == formJSON:
 				return out.document(body)
+			case form == formJSONL:
+				return out.lines(body, "groups")
 			case len(a.Groups) == 0:
 				out.note("no runs")
 				return nil
@@ -272,7 +271,7 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 		})
 	}
 	serverFlags(cmd, &at)
-	jsonFlag(cmd, &asJSON)
+	formFlags(cmd, &form, "`FORM` of the output: table, json (the API's answer) or jsonl (a line for each group)", formJSON, formTable, formJSON, formJSONL)
 	cmd.Flags().StringVar(&by, search.ParamBy, "", "group by up to 3 `DIMENSIONS`, separated by commas: agent, model, status, tool, hour, day, week, label:KEY")
 	cmd.Flags().StringVar(&measure, search.ParamMeasure, string(search.Runs), "`MEASURES`, separated by commas: "+measureNames())
 	cmd.Flags().IntVar(&limit, search.ParamLimit, 1000, "at most `N` groups: those with the greatest first measure")

@@ -23,7 +23,7 @@ func newShow(out *output, environ []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show THREAD [RUN]",
 		GroupID: groupRead,
-		Short:   "Show details of a run: how it ended, what it waits for, statistics, positions",
+		Short:   "Show how a run ended, what it waits for, its statistics",
 		Long: `Show details of a run besides its messages and state: why it failed, the interrupts that it waits for,
 how its parent was found, its statistics and anomalies, and where its events lie, with their hash.
 
@@ -53,7 +53,7 @@ Without RUN it shows the tip of the thread with the latest start.`,
 		},
 	}
 	serverFlags(cmd, &at)
-	jsonFlag(cmd, &asJSON)
+	jsonFlags(cmd, &asJSON)
 	return cmd
 }
 

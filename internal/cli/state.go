@@ -56,7 +56,7 @@ position, by @ and a time, or as start or end. The raw events have to exist stil
 	}
 	cmd.Flags().StringVar(&step, "at", "end", "`STEP` to stop at: a number, a position such as 3:1024, @TIME, start or end")
 	serverFlags(cmd, &at)
-	jsonFlag(cmd, &asJSON)
+	jsonFlags(cmd, &asJSON)
 	return cmd
 }
 

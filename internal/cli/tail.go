@@ -33,14 +33,15 @@ standard error says so. Ctrl-C ends it.
 
 It shows a chat: the last messages so far, then text as it is written, tool calls, and how runs end. With
 --events it prints AG-UI events, one per line: first RUN_STARTED and snapshots of the run so far, then each
-event byte for byte. skein history THREAD --follow shows the whole conversation first.`,
+event byte for byte. -o jsonl adds the position of each event; the first ones, which describe the run so far,
+have none. skein history THREAD --follow shows the whole conversation first.`,
 		Example: `  skein tail my-thread
   skein tail my-thread my-run --events | jq -r .type
-  skein tail my-thread --json`,
+  skein tail my-thread -o jsonl`,
 		Args: usageArgs(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asEvents && asJSON {
-				return app.Usagef("--events and --json exclude each other")
+				return app.Usagef("--events and -o jsonl exclude each other")
 			}
 			c := newChat(out, tailMessages)
 			show := c.event
@@ -55,7 +56,7 @@ event byte for byte. skein history THREAD --follow shows the whole conversation 
 	}
 	serverFlags(cmd, &at)
 	cmd.Flags().BoolVar(&asEvents, "events", false, "print AG-UI events, one per line, instead of a chat")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON Lines with the position of each event; the first events, which describe the run so far, have none")
+	jsonLinesFlags(cmd, &asJSON)
 	return cmd
 }
 

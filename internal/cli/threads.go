@@ -47,7 +47,7 @@ type threadsOptions struct {
 	prefix, status, agent string
 	part, since, sort     string
 	limit                 int
-	list                  listFormat
+	list                  string
 	watch                 bool
 }
 
@@ -113,9 +113,6 @@ func (o *threadsOptions) query(now time.Time) (url.Values, error) {
 	if o.limit < 0 {
 		return nil, app.Usagef("limit %d is negative", o.limit)
 	}
-	if err := o.list.resolve(); err != nil {
-		return nil, err
-	}
 	q := url.Values{}
 	set(q, "prefix", o.prefix)
 	set(q, "status", o.status)
@@ -147,7 +144,7 @@ func listThreads(ctx context.Context, out *output, c *client.Client, q url.Value
 	if err != nil || list == nil {
 		return err
 	}
-	switch o.list.form {
+	switch o.list {
 	case formJSON:
 		raws := make([]json.RawMessage, len(list))
 		for i, t := range list {
@@ -157,7 +154,7 @@ func listThreads(ctx context.Context, out *output, c *client.Client, q url.Value
 	case formJSONL, formName:
 		var b strings.Builder
 		for _, t := range list {
-			if o.list.form == formName {
+			if o.list == formName {
 				b.WriteString(field(t.ThreadID) + "\n")
 			} else {
 				b.Write(append(bytes.TrimSpace(t.raw), '\n'))
@@ -169,13 +166,13 @@ func listThreads(ctx context.Context, out *output, c *client.Client, q url.Value
 		out.note("no threads")
 		return nil
 	}
-	return out.text(threadTable(out, list, o.list.form == formWide))
+	return out.text(threadTable(out, list, o.list == formWide))
 }
 
 // read returns the threads in their order. Lines of JSON by id go to line as they come, and then the list is nil.
 func (o *threadsOptions) read(ctx context.Context, c *client.Client, q url.Values, line func(json.RawMessage) error) ([]listedThread, error) {
 	list := []listedThread{}
-	streams, n := o.list.form == formJSONL && o.sort == sortID, 0
+	streams, n := o.list == formJSONL && o.sort == sortID, 0
 	limit := o.limit
 	if o.part != "" || o.sort != sortID {
 		limit = 0 // which of them are wanted shows at the end

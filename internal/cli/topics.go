@@ -111,7 +111,7 @@ func (o *topicsOptions) flags(cmd *cobra.Command, partitions, replication, reten
 	f.Int16Var(&o.spec.Replication, "replication", 0, replication)
 	f.DurationVar(&o.spec.EventsRetention, "events-retention", 0, "raw events: "+retention)
 	f.DurationVar(&o.spec.DeadLettersRetention, "dead-letters-retention", 0, "dead letters: "+retention)
-	jsonFlag(cmd, &o.asJSON)
+	jsonLinesFlags(cmd, &o.asJSON)
 }
 
 // checkMade checks topics that were just made. Brokers learn of a topic one after another, so the one

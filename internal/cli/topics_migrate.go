@@ -64,7 +64,7 @@ complete. 1: it cannot be completed; the error says why. 4: it is not complete y
 		},
 	}
 	at.Flags(cmd.Flags())
-	jsonFlag(cmd, &asJSON)
+	jsonFlags(cmd, &asJSON)
 	f := cmd.Flags()
 	f.StringVar(&o.ToPrefix, "to-prefix", "", "prefix `TEXT` of the new topics' names")
 	f.Int32Var(&o.Spec.Partitions, "partitions", 0, "partitions of the new topics; 0 is as many as the old ones have")

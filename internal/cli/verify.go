@@ -50,7 +50,7 @@ proved.`,
 		},
 	}
 	serverFlags(cmd, &at)
-	jsonFlag(cmd, &asJSON)
+	jsonLinesFlags(cmd, &asJSON)
 	cmd.Flags().BoolVar(&all, "all", false, "every run of every thread")
 	return cmd
 }

@@ -1,0 +1,23 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// fitHelp breaks the help of a root command, and of those below it, to the width of a screen. Examples stay as they are.
+func fitHelp(root *cobra.Command, width int) {
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
+	commands := []*cobra.Command{root}
+	for len(commands) > 0 {
+		cmd := commands[0]
+		commands = append(commands[1:], cmd.Commands()...)
+		paragraphs := strings.Split(cmd.Long, "\n\n")
+		for i, p := range paragraphs {
+			paragraphs[i] = strings.Join(wrap(strings.Join(strings.Fields(p), " "), width), "\n")
+		}
+		cmd.Long = strings.Join(paragraphs, "\n\n")
+	}
+}
