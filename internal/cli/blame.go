@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/lineage"
 )
 
 func newBlame(out *output, environ []string) *cobra.Command {
@@ -147,6 +148,9 @@ func (b *blamed) add(c placeChange, isMessage bool) {
 		what = "- " + shown(c.Before, isMessage)
 	default:
 		was, what = shown(c.Before, isMessage), shown(c.After, isMessage)
+		if more, grew := strings.CutPrefix(what, was); grew && isMessage {
+			was, what = "", "… "+strings.TrimSpace(more)
+		}
 	}
 	c.Before, c.After, c.Text = nil, nil, what
 	b.rows = append(b.rows, blameRow{c, was, 1})
@@ -170,17 +174,15 @@ func (b *blamed) done() error {
 		b.out.note("no event of the chain changed it")
 		return nil
 	}
-	w := tabwriter.NewWriter(b.out.stdout, 0, 0, 2, ' ', 0)
-	// A tabwriter keeps errors until Flush.
-	_, _ = fmt.Fprintln(w, "POSITION\tTIME\tRUN\tSTEP\tEVENT\tCHANGE")
-	room := max(b.out.width()-90, 30)
-	for _, r := range b.rows {
+	columns := []column{{name: "POSITION", keep: true}, {name: "TIME"}, {name: "RUN", keep: true}, {name: "STEP"}, {name: "EVENT"}, {name: "CHANGE", keep: true}}
+	rows := make([][]string, len(b.rows))
+	for i, r := range b.rows {
 		step, at, event := "", "", r.Type
 		if r.N != nil {
 			step = fmt.Sprint(*r.N)
 		}
 		if !r.Time.IsZero() {
-			at = r.Time.UTC().Format(time.RFC3339)
+			at = b.out.when(r.Time)
 		}
 		switch {
 		case r.N == nil:
@@ -188,6 +190,18 @@ func (b *blamed) done() error {
 		case event == "":
 			event = "(its input)"
 		}
+		rows[i] = []string{r.Position, at, r.RunID, step, event}
+	}
+	width := b.out.drawingWidth()
+	room := 400 // of which a row keeps no more
+	if width > 0 {
+		others := 0
+		for line := range strings.Lines(table(columns[:len(columns)-1], rows, width, true)) {
+			others = max(others, lineage.TextWidth(strings.TrimSuffix(line, "\n")))
+		}
+		room = max(width-others-tableGap, 30)
+	}
+	for i, r := range b.rows {
 		what := oneLine(r.Text, room)
 		if r.was != "" {
 			what = oneLine(r.was, room/2) + " → " + oneLine(r.Text, room/2)
@@ -195,7 +209,7 @@ func (b *blamed) done() error {
 		if r.events > 1 {
 			what += fmt.Sprintf(" (%d events)", r.events)
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Position, at, oneLine(r.RunID, 30), step, event, what)
+		rows[i] = append(rows[i], what)
 	}
-	return w.Flush()
+	return b.out.text(table(columns, rows, width, false))
 }

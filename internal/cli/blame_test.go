@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/skeinhq/skein/internal/app"
 	"github.com/skeinhq/skein/internal/app/dev"
@@ -21,6 +25,7 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 {"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":"one"}
 {"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":" two"}
 {"type":"TEXT_MESSAGE_CHUNK","messageId":"a","delta":" three"}
+{"type":"TOOL_CALL_CHUNK","toolCallId":"c","toolCallName":"find","parentMessageId":"a","delta":"{}"}
 `,
 			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/cart/total","value":2}]}
 `,
@@ -46,17 +51,17 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 			args []string
 			want string
 		}{
-			{[]string{"blame", "t", "/cart/total"}, "RUN STEP EVENT CHANGE|r0 2 STATE_SNAPSHOT + 1|r1 2 STATE_DELTA 1 → 2"},
-			{[]string{"blame", "t", "/cart/total", "--run", "r0"}, "RUN STEP EVENT CHANGE|r0 2 STATE_SNAPSHOT + 1"},
-			{[]string{"blame", "t"}, `RUN STEP EVENT CHANGE|r0 2 STATE_SNAPSHOT {} → {"cart":{"tota…|r1 2 STATE_DELTA {"cart":{"tota… → {"cart":{"tota…`},
-			{[]string{"blame", "t", "--message", "a"}, "RUN STEP EVENT CHANGE|r0 3 TEXT_MESSAGE_CHUNK + assistant: one|r0 4 TEXT_MESSAGE_CHUNK two three (2 events)"},
+			{[]string{"blame", "t", "/cart/total"}, "r0 2 STATE_SNAPSHOT + 1|r1 2 STATE_DELTA 1 → 2"},
+			{[]string{"blame", "t", "/cart/total", "--run", "r0"}, "r0 2 STATE_SNAPSHOT + 1"},
+			{[]string{"blame", "t"}, `r0 2 STATE_SNAPSHOT {} → {"cart":{"total":1}}|r1 2 STATE_DELTA {"cart":{"total":1}} → {"cart":{"total":2}}`},
+			{[]string{"blame", "t", "--message", "a"}, "r0 3 TEXT_MESSAGE_CHUNK + assistant: one|r0 4 TEXT_MESSAGE_CHUNK two three (2 events)|r0 6 TOOL_CALL_CHUNK … → find({})"},
 		} {
 			if got := strings.Join(rows(ok0(c.args...)), "|"); got != c.want {
 				t.Errorf("skein %v:\n%s\nwant\n%s", c.args, got, c.want)
 			}
 		}
 		lines := strings.Split(strings.TrimSpace(ok0("blame", "t", "--message", "a", "--json")), "\n")
-		if len(lines) != 3 {
+		if len(lines) != 4 {
 			t.Fatalf("as JSON: %q", lines)
 		}
 		for i, line := range lines {
@@ -81,4 +86,26 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 			}
 		}
 	})
+}
+
+// On a terminal of 80 columns the run's id is whole, and other columns are left out before the change is.
+func TestBlame_FitsTheScreen(t *testing.T) {
+	const id = "7d9b1c52-6a0e-4f0d-9a35-0a4c3a1b2c3d"
+	var stdout bytes.Buffer
+	out := newOutput(&stdout, io.Discard, nil)
+	out.screen = terminalOf(t, 80)
+	b := blamed{out: out}
+	n := 12
+	b.add(placeChange{RunID: id, N: &n, Position: "3:1024", Time: time.Unix(0, 0), Type: "STATE_DELTA", Op: "replace", Before: []byte("1"), After: []byte(`"` + strings.Repeat("x", 100) + `"`)}, false)
+	if err := b.done(); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(stdout.String()) {
+		if utf8.RuneCountInString(line) > 81 {
+			t.Errorf("%d characters: %s", utf8.RuneCountInString(line), line)
+		}
+	}
+	if text := stdout.String(); !strings.Contains(text, id) || !strings.Contains(text, "1 → \"xx") || strings.Contains(text, "EVENT") {
+		t.Errorf("the table:\n%s", text)
+	}
 }

@@ -48,7 +48,9 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"wrong value":             {[]string{"dev", "--partitions", "many"}, app.ExitUsage, `invalid value "many" for --partitions: want a whole number; see skein dev --help`},
 		"wrong duration":          {[]string{"lint", "x", "--timeout", "1 min"}, app.ExitUsage, `for --timeout: want a duration such as 500ms, 90s or 24h; see`},
 		"unknown key":             {[]string{"dev", "--config", config}, app.ExitUsage, "did you mean listen?"},
-		"argument missing":        {[]string{"history"}, app.ExitUsage, "skein history THREAD [RUN]"},
+		"argument missing":        {[]string{"history"}, app.ExitUsage, "no argument given; usage: skein history THREAD [RUN]"},
+		"arguments too many":      {[]string{"history", "a", "b", "c"}, app.ExitUsage, "3 arguments given; usage: skein history THREAD [RUN]"},
+		"unknown subcommand":      {[]string{"context", "ues", "x"}, app.ExitUsage, `unknown command "ues"; see skein context --help`},
 		"Kafka on all addresses":  {[]string{"dev", "--kafka-listen", "0.0.0.0:8492"}, app.ExitUsage, "no authentication"},
 		"address of this machine": {[]string{"dev", "--kafka-listen", "192.168.0.1:8492"}, app.ExitUsage, "can be reached from other machines"},
 		"IPv6, all addresses":     {[]string{"demo", "--kafka-listen", "[::]:8492"}, app.ExitUsage, "no authentication"},
@@ -203,18 +205,11 @@ func TestPrintable_NothingSteersTheTerminal(t *testing.T) {
 
 // Help fits a terminal of 80 columns, but for examples; in a pipe it is as in the golden file.
 func TestHelp_FitsTheScreen(t *testing.T) {
-	master, slave, err := pty.Open()
-	if err != nil {
-		partstest.Skip(t, "there is no pseudo-terminal: "+err.Error())
-	}
-	defer func() { _ = errors.Join(slave.Close(), master.Close()) }() // only a test's
-	if err := pty.Setsize(master, &pty.Winsize{Cols: 80, Rows: 24}); err != nil {
-		t.Fatal(err)
-	}
+	terminal := terminalOf(t, 80)
 	for _, args := range []string{"--help", "threads --help", "dev --help", "lineage --help", "dead-letters retry --help"} {
 		var stdout bytes.Buffer
 		out := newOutput(&stdout, io.Discard, nil)
-		out.screen = slave
+		out.screen = terminal
 		if err := execute(t.Context(), out, strings.Fields(args), nil, strings.NewReader("")); err != nil {
 			t.Fatal(err)
 		}
@@ -229,4 +224,18 @@ func TestHelp_FitsTheScreen(t *testing.T) {
 			}
 		}
 	}
+}
+
+// terminalOf opens a terminal of so many columns.
+func terminalOf(t *testing.T, columns uint16) *os.File {
+	t.Helper()
+	master, slave, err := pty.Open()
+	if err != nil {
+		partstest.Skip(t, "there is no pseudo-terminal: "+err.Error())
+	}
+	t.Cleanup(func() { _ = errors.Join(slave.Close(), master.Close()) }) // only a test's
+	if err := pty.Setsize(master, &pty.Winsize{Cols: columns, Rows: 24}); err != nil {
+		t.Fatal(err)
+	}
+	return slave
 }

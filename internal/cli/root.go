@@ -96,13 +96,20 @@ const (
 	groupOperate = "operate"
 )
 
-// args turns cobra's complaint about arguments into a usage error.
+// usageArgs makes a usage error of the wrong number of arguments.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return app.Usagef("%w: usage: %s", err, cmd.UseLine())
+		switch {
+		case check(cmd, args) == nil:
+			return nil
+		case cmd.HasSubCommands():
+			return app.Usagef("unknown command %q; see %s --help", args[0], cmd.CommandPath())
 		}
-		return nil
+		said := "no argument"
+		if len(args) > 0 {
+			said = count(len(args), "argument")
+		}
+		return app.Usagef("%s given; usage: %s", said, cmd.UseLine())
 	}
 }
 
