@@ -18,14 +18,19 @@ const (
 	ExitDiffers  = 4
 )
 
-// ExitError carries an exit code up to Main. Its text is the wrapped error's.
+// ExitError carries an exit code up to Main. Its text is the wrapped error's; without one it says nothing, as the output says it all.
 type ExitError struct {
 	Code int
 	Err  error
 }
 
 // Error implements error.
-func (e *ExitError) Error() string { return e.Err.Error() }
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return ""
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns the wrapped error.
 func (e *ExitError) Unwrap() error { return e.Err }
@@ -67,7 +72,7 @@ func IsClosedPipe(err error) bool {
 
 // Report writes err as one line to stderr, as far as there is something to say.
 func Report(stderr io.Writer, name string, err error) {
-	if err == nil || IsClosedPipe(err) {
+	if err == nil || err.Error() == "" || IsClosedPipe(err) {
 		return
 	}
 	if errors.Is(err, context.Canceled) {

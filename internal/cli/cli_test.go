@@ -196,6 +196,9 @@ func TestPrintable_NothingSteersTheTerminal(t *testing.T) {
 	if got := oneLine(strings.Repeat("x", 50), 10); len([]rune(got)) != 10 {
 		t.Errorf("cut to %q", got)
 	}
+	if got, want := labelled("+ ", "→ ", "one two three four five six", 24), "+ → one two three four\n+   five six\n"; got != want {
+		t.Errorf("with a label:\n%s\nwant\n%s", got, want)
+	}
 	for _, line := range strings.Split(indent("one two three "+strings.Repeat("y", 90), "  ", 40), "\n") {
 		if len([]rune(line)) > 40 {
 			t.Errorf("line leaves the screen: %q", line)

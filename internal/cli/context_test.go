@@ -70,3 +70,26 @@ func TestContext_NamesAServerAndItsKey(t *testing.T) {
 	}
 	call(app.ExitUsage, "context")
 }
+
+// What goes to Kafka directly takes brokers and tenant from settings, as contexts hold neither.
+func TestContext_CommandsOnKafkaTakeTheirTenantFromSettings(t *testing.T) {
+	settings := writeFile(t, "settings.yaml", "tenant: acme\n")
+	for _, args := range [][]string{
+		{"refold", "my-thread"},
+		{"dead-letters", "retry", "--all"},
+		{"replay", "my-thread", "--to", "copy", "--yes"},
+	} {
+		for _, with := range []struct {
+			args, environ []string
+		}{
+			{append(args, "--config", settings), nil},
+			{args, []string{"SKEIN_CONFIG=" + settings}},
+		} {
+			var stdout, stderr bytes.Buffer
+			err := run(t.Context(), with.args, with.environ, strings.NewReader(""), &stdout, &stderr)
+			if code := app.ExitCode(err); code != app.ExitUsage || !strings.Contains(err.Error(), "--brokers") { // the tenant is there
+				t.Errorf("skein %v with %v: exit %d, %v", with.args, with.environ, code, err)
+			}
+		}
+	}
+}

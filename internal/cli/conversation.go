@@ -52,10 +52,10 @@ func printConversation(out *output, c conversation) error {
 	fmt.Fprintf(&b, "%s\n", out.bold(head))
 
 	if c.Error != nil {
-		b.WriteString(indent(c.Error.String(), "error: ", width))
+		b.WriteString(labelled("", "error: ", c.Error.String(), width))
 	}
 	for _, line := range interruptLines(c.Interrupts) {
-		b.WriteString(indent(line, "waits for ", width))
+		b.WriteString(labelled("", "waits for ", line, width))
 	}
 
 	names := toolNames{}
@@ -108,7 +108,7 @@ func (m message) text(margin string, width int) string {
 		b.WriteString(indent(text, margin, width))
 	}
 	for _, call := range m.ToolCalls {
-		b.WriteString(indent(call.Function.Name+"("+call.Function.Arguments+")", margin+"→ ", width))
+		b.WriteString(labelled(margin, "→ ", call.Function.Name+"("+call.Function.Arguments+")", width))
 	}
 	return b.String()
 }

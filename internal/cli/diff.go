@@ -53,7 +53,7 @@ The exit code is that of diff and git: 0 if nothing differs, 1 if something diff
 					err = printDifference(out, d)
 				}
 				if err == nil && !d.Same {
-					err = app.Differsf("the runs differ")
+					err = &app.ExitError{Code: app.ExitDiffers} // the output says in what
 				}
 				return err
 			}))

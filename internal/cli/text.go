@@ -58,6 +58,12 @@ func indent(text, margin string, width int) string {
 	return b.String()
 }
 
+// labelled returns text broken to width, each line behind a margin, with a label before the first and as much space before the others.
+func labelled(margin, label, text string, width int) string {
+	space := strings.Repeat(" ", utf8.RuneCountInString(label))
+	return margin + label + strings.TrimPrefix(indent(text, margin+space, width), margin+space)
+}
+
 // wrap breaks one line at spaces, and words that are longer than room anywhere.
 func wrap(line string, room int) []string {
 	runes := []rune(line)

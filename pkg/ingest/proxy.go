@@ -77,7 +77,7 @@ type proxied struct {
 func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	agent, ok := s.agents[t.agent]
 	if !ok {
-		s.refuse(w, r, callAgent, reject(http.StatusNotFound, reasonAgent, 0, "there is no agent %.200q: configure it with --agents of ingest", t.agent), nil)
+		s.refuse(w, r, callAgent, reject(http.StatusNotFound, reasonAgent, 0, "there is no agent %.200q: add it to the file of ingest --agents, or start skein dev with --agent NAME=URL", t.agent), nil)
 		return
 	}
 	by, rej := producerOf(r.Header)
