@@ -51,7 +51,7 @@ func contextsPath(environ []string) string {
 	return filepath.Join(home["HOME"], ".config", "skein", "contexts.yaml")
 }
 
-// readContexts reads the file; one that is not there has none.
+// readContexts reads the file. A missing file has no contexts.
 func readContexts(path string) (contexts, error) {
 	c := contexts{Contexts: map[string]serverContext{}}
 	if path == "" {
@@ -75,7 +75,7 @@ func readContexts(path string) (contexts, error) {
 	return c, nil
 }
 
-// get returns a context by its name, the current one for "". Without any, ok is false.
+// get returns a context by its name, or the current one for ""; ok is false if there is none.
 func (c contexts) get(name string) (_ serverContext, ok bool, err error) {
 	if name == "" {
 		name = c.Current
@@ -112,8 +112,8 @@ func (c contexts) write(path string) error {
 	return nil
 }
 
-// applyContext fills in what neither flags, variables nor --config say of the server. A server that is named without a context is not mixed
-// with one: its key belongs to another server.
+// applyContext takes from the context what neither flags, variables nor --config set. If --url names a server without a context, nothing is taken:
+// the current context's key belongs to another server.
 func (s *server) applyContext() error {
 	if s.flags == nil || s.context == "" && s.flags.Changed("url") {
 		return nil

@@ -86,7 +86,7 @@ func indexedRuns(ctx context.Context, c *client.Client, thread string) int {
 	return t.Runs
 }
 
-// confirmErasure asks a person whether the erasure is meant.
+// confirmErasure asks a person to confirm the erasure.
 func confirmErasure(ctx context.Context, out *output, thread string, runs int, in io.Reader) error {
 	what := "thread " + oneLine(thread, 80)
 	if runs != unknownRuns {
@@ -95,7 +95,7 @@ func confirmErasure(ctx context.Context, out *output, thread string, runs int, i
 	return confirm(ctx, out, in, "Erase "+what+"? It cannot be undone.", errNotMeant)
 }
 
-// confirm asks a person; the error is no where the answer is not yes.
+// confirm asks a yes-or-no question, and returns the error no for any answer but yes.
 func confirm(ctx context.Context, out *output, in io.Reader, question string, no error) error {
 	if _, err := fmt.Fprintf(out.stderr, "%s [y/N] ", question); err != nil {
 		return fmt.Errorf("asking: %w", err)
@@ -116,7 +116,7 @@ func confirm(ctx context.Context, out *output, in io.Reader, question string, no
 	}
 }
 
-// erasure is how far an erasure is, as the server says it.
+// erasure is the progress of an erasure, as the server reports it.
 type erasure struct {
 	State                            string
 	ErasedAt, CompactedBy, RawGoneBy *time.Time
@@ -152,8 +152,7 @@ func erase(ctx context.Context, out *output, c *client.Client, o eraseOptions) e
 	return err
 }
 
-// awaitErasure asks until the erasure is done, or the time is over. The server waits by itself before it
-// says that it is not.
+// awaitErasure polls the server until the erasure is done or the time is up. Each request waits in the server for a while.
 func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.Receipt, within time.Duration) ([]byte, erasure, error) {
 	begin := time.Now()
 	told := begin
@@ -182,7 +181,7 @@ func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.R
 	}
 }
 
-// text says to a person what is gone, and by when the rest is.
+// text tells a person what is gone, and when the rest will be.
 func (e erasure) text(name string, runs int) string {
 	by := func(t *time.Time) string {
 		if t == nil {

@@ -115,7 +115,7 @@ func startTime(s string) (time.Time, error) {
 	return t, nil
 }
 
-// checkArtifacts tells of each file whether it keeps the contract.
+// checkArtifacts reports for each file whether it keeps the contract.
 func checkArtifacts(out *output, stdin io.Reader, paths []string) error {
 	var broken, unread int
 	for _, path := range paths {
@@ -238,7 +238,7 @@ func (x exported) print(out *output) error {
 	return nil
 }
 
-// noteReport tells a person what the artifact has not, and what it rests on.
+// noteReport tells a person what the artifact leaves out, and what it rests on.
 func noteReport(out *output, r *artifact.Report) {
 	line := fmt.Sprintf("%s: %s", r.Projection, count(r.Messages, "message"))
 	for _, part := range []struct {

@@ -34,7 +34,7 @@ func startFeed(r io.Reader) *feed {
 		for {
 			event, err := events.next()
 			if err == nil {
-				if _, err = agui.Envelope(event); err != nil { // which ingest would say too, of another line
+				if _, err = agui.Envelope(event); err != nil { // ingest would refuse it too, but name another line
 					err = fmt.Errorf("%s: %w", events.where(), err)
 				}
 			}
@@ -72,7 +72,7 @@ type sequenced struct {
 	rest []byte
 	last []byte
 	err  error
-	// several: a RUN_STARTED may begin the next run. Read is the run's id and whether it has ended, begins that event.
+	// several says that a RUN_STARTED may begin the next run. Read keeps the run's id and whether it has ended; begins is that event.
 	several bool
 	read    struct {
 		run   string

@@ -17,7 +17,7 @@ import (
 const (
 	// indexedWithin bounds the wait for the index.
 	indexedWithin = 10 * time.Second
-	// indexedAgain is the pause before it is asked again; it waits by itself before it says no.
+	// indexedAgain is the pause between two requests; the server waits before it answers no.
 	indexedAgain = 50 * time.Millisecond
 )
 

@@ -55,7 +55,7 @@ with a key that has ended are cut off within 5 seconds.`,
 			}
 			key := tenant.NewKey()
 			entry := tenant.Entry("", tenantID, allowed, key)
-			// A name for people: what is not said is made from what is no secret.
+			// A name for people; the default is made from what is not secret.
 			entry.Name = cmp.Or(name, "key-"+entry.SHA256[:12])
 			entry.Expires = end
 			if err := tenant.AppendKey(file, entry); err != nil {

@@ -80,7 +80,7 @@ const protobuf = "application/vnd.ag-ui.event+proto"
 // ask sends the request, and looks at the answer as the official client does: a status that is not of success fails its
 // run, and all content types but one are read as SSE.
 func ask(request *http.Request, l *lint.Linter) error {
-	// An own transport, that leaves no connection behind. What stands in headers is for this agent only.
+	// A transport of its own, so that no connection stays open. The headers are for this agent only.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {

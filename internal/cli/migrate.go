@@ -137,7 +137,7 @@ func rebuildStore(ctx context.Context, out *output, at *app.KafkaFlags, s stores
 	return out.text(text)
 }
 
-// rebuilding is how far a rebuild is.
+// rebuilding is the progress of a rebuild.
 type rebuilding struct {
 	out    *output
 	cfg    indexer.Config
@@ -164,7 +164,7 @@ func (r *rebuilding) exchange(ctx context.Context, live, beside *clickhouse.Stor
 	defer cancel()
 	err := live.Replace(ctx, beside)
 	for try := 1; err == nil; try++ {
-		// Rows that an indexer wrote since then went to either tables.
+		// Rows that an indexer wrote since then went to either of the two tables.
 		failed := r.fill(ctx, live, spans)
 		if failed == nil {
 			break

@@ -10,7 +10,7 @@ import (
 // progressEvery is the time between two lines where there is no terminal.
 const progressEvery = 10 * time.Second
 
-// progress shows on stderr how far long work is: a bar on a terminal, else a line now and then.
+// progress shows on stderr how far a long task has got: a bar on a terminal, else a line now and then.
 // It is safe for concurrent use.
 type progress struct {
 	out  *output
@@ -46,7 +46,7 @@ func (p *progress) step(done, total int) {
 	}
 }
 
-// leftAfter is how long work goes on before it is said how long it will take.
+// leftAfter is how long work goes on before the remaining time is shown.
 const leftAfter = 3 * time.Second
 
 // left says how long the rest will take if it goes on as it has so far.

@@ -39,7 +39,7 @@ func (r *replayTo) flags(cmd *cobra.Command) {
 	r.kafka.Flags(f)
 }
 
-// onlyTo are the flags that say nothing without --to. Those that say where Kafka is may stand in a file of settings for all commands.
+// onlyTo are the flags that mean nothing without --to. Those that say where Kafka is may stand in a file of settings for all commands.
 var onlyTo = []string{"any-tenant", "header", "follow", "yes", "dry-run"}
 
 // errNotReplayed says that a person did not answer yes.

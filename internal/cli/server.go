@@ -24,7 +24,7 @@ type server struct {
 	url, keyFile              string
 	caFile, certFile, ownFile string
 	environ                   []string
-	// context is the name of a context, and flags say what else was said.
+	// context is the name of a context, and flags are those of the command, which take precedence over it.
 	context string
 	flags   *pflag.FlagSet
 }
@@ -93,7 +93,7 @@ func (s *server) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// key returns the API key, or "" where none is said: "skein dev" asks for none.
+// key returns the API key, or "" if none is set: "skein dev" asks for none.
 func (s *server) key() (string, error) {
 	var key, from string
 	for _, v := range s.environ {
@@ -119,8 +119,8 @@ func (s *server) key() (string, error) {
 	return key, nil
 }
 
-// refusedHint adds to the server's no what a caller can do. A read that the server finds malformed is wrong usage, as one that the command itself
-// refuses is.
+// refusedHint adds to a refusal of the server what the caller can do. A read that the server refuses as malformed is a usage error, as one that the
+// command refuses is.
 func refusedHint(err error, key string) error {
 	var refused *client.Error
 	switch {
