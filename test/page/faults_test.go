@@ -32,7 +32,7 @@ func TestPage_ShowsTheEndOfARunWhoseEventsAreGone(t *testing.T) {
 		return refuse(r, status.Load(), "the raw events are older than the topic keeps them")
 	})
 	p.visit("?thread=trip-planner&run=ask")
-	p.shows(".gone", "older than the topic keeps them", "What stands here is its end")
+	p.shows(".gone", "older than the topic keeps them", "This is how it ended")
 	p.shows(".chat", "24 messages before this run", "Weather in Paris and Zürich", "Shall I clear the old list?")
 	p.shows(".card.wait", "Approve delete_file")
 	p.shows("#state", "eggs / ~tilde")
@@ -46,7 +46,7 @@ func TestPage_ShowsTheEndOfARunWhoseEventsAreGone(t *testing.T) {
 		p.visit("?thread=trip-planner&run=edited")
 		p.shows(".chat", "bread for the train")
 		p.visit("?thread=trip-planner&run=archive")
-		p.shows(".gone", "What stands here is its end")
+		p.shows(".gone", "This is how it ended")
 		p.shows(".card.bad", "the archive did not answer within 5 s", "timeout")
 	}
 	p.calm(address)
