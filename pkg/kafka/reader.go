@@ -17,7 +17,7 @@ const (
 	EndOffset int64 = -1
 )
 
-// maxAnswerBytes is about what an answer to a direct reader unpacks to at most, maxGroupBytes to a group reader. FetchMaxBytes
+// maxAnswerBytes is about what an answer to a direct reader of one partition unpacks to at most, maxGroupBytes to a reader of several. FetchMaxBytes
 // bounds what is sent.
 const (
 	maxAnswerBytes = 64 << 20
@@ -132,9 +132,10 @@ func LeaveGroup(ctx context.Context, cfg Config, group, member, instance string)
 	return nil
 }
 
-// LimitUnpacking returns options for a direct reader of several partitions, so that it holds no more of an answer than a reader of one: some 64 MiB
-// and a batch, unpacked. Its polls may have ErrUnpackLater, which is none.
-func LimitUnpacking() ([]kgo.Opt, error) { return limitUnpacking(maxAnswerBytes) }
+// LimitUnpacking returns options for a direct reader of several partitions, so that it holds no more of each broker's answer than a group reader: some
+// 16 MiB and a batch, unpacked, twice for each broker. Its polls may have ErrUnpackLater, which is none. For one that must not wait: OneAnswer holds less,
+// but with three brokers it has a record 24 ms later in the median, 55 ms in the 99th percentile.
+func LimitUnpacking() ([]kgo.Opt, error) { return limitUnpacking(maxGroupBytes) }
 
 // OneAnswer returns options for a direct reader of several partitions that looks for few records among many, beside other work. LimitUnpacking
 // bounds the answer of each broker; here one broker is asked after the other, and the next one once the answer before was given. So the

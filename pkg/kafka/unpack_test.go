@@ -25,7 +25,7 @@ func TestNewGroupReader_UnpacksNoMoreThanItHolds(t *testing.T) {
 		}
 		defer reader.CloseAllowingRebalance()
 		next := map[int32]int64{}
-		for got, most := 0, 64<<20+2*size; got < 2*each; {
+		for got, most := 0, 16<<20+size; got < 2*each; {
 			fetches := reader.PollFetches(t.Context())
 			for _, e := range fetches.Errors() {
 				if !errors.Is(e.Err, kafka.ErrUnpackLater) {
@@ -68,51 +68,62 @@ func TestNewGroupReader_UnpacksNoMoreThanItHolds(t *testing.T) {
 	})
 }
 
-// A reader of several partitions that looks for few records holds one answer, and not one of each broker.
+// A reader of several partitions holds no more of a broker's answer than of any other reader's, and one that looks for few records one answer, not one of
+// each broker.
 func TestOneAnswer_HoldsNoMoreOfManyBrokers(t *testing.T) {
-	const brokers, each, size = 4, 4, 14 << 20
-	cfg := kafkatest.StartCluster(t, 2*brokers, kafkatest.WithBrokers(brokers)).Config
-	topic, value := cfg.Topics().Runs, bytes.Repeat([]byte("x"), size)
-	at := map[int32]kgo.Offset{}
-	for p := range int32(2 * brokers) {
-		at[p] = kgo.NewOffset().At(0)
-		for range each {
-			kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"), Value: value})
-		}
-	}
-	limits, err := kafka.OneAnswer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := kafka.NewDirectReader(cfg, topic, nil, limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	reader.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: at})
-	const most = 16<<20 + size
-	next := map[int32]int64{}
-	for got := 0; got < 2*brokers*each; {
-		fetches := reader.PollFetches(t.Context())
-		for _, e := range fetches.Errors() {
-			if !errors.Is(e.Err, kafka.ErrUnpackLater) {
-				t.Fatal(e.Err)
+	for name, c := range map[string]struct {
+		brokers int
+		limits  func() ([]kgo.Opt, error)
+	}{
+		"of one, whatever comes":       {1, kafka.LimitUnpacking},
+		"of four, one after the other": {4, kafka.OneAnswer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const partitions, each, size = 8, 4, 14 << 20
+			cfg := kafkatest.StartCluster(t, partitions, kafkatest.WithBrokers(c.brokers)).Config
+			topic, value := cfg.Topics().Runs, bytes.Repeat([]byte("x"), size)
+			at := map[int32]kgo.Offset{}
+			for p := range int32(partitions) {
+				at[p] = kgo.NewOffset().At(0)
+				for range each {
+					kafkatest.Produce(t, cfg, &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"), Value: value})
+				}
 			}
-		}
-		held := 0
-		fetches.EachRecord(func(m *kgo.Record) {
-			if m.Offset != next[m.Partition] {
-				t.Fatalf("partition %d goes on at %d, want %d", m.Partition, m.Offset, next[m.Partition])
+			limits, err := c.limits()
+			if err != nil {
+				t.Fatal(err)
 			}
-			next[m.Partition]++
-			held += len(m.Value)
-			got++
+			reader, err := kafka.NewDirectReader(cfg, topic, nil, limits...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			reader.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: at})
+			const most = 16<<20 + size
+			next := map[int32]int64{}
+			for got := 0; got < partitions*each; {
+				fetches := reader.PollFetches(t.Context())
+				for _, e := range fetches.Errors() {
+					if !errors.Is(e.Err, kafka.ErrUnpackLater) {
+						t.Fatal(e.Err)
+					}
+				}
+				held := 0
+				fetches.EachRecord(func(m *kgo.Record) {
+					if m.Offset != next[m.Partition] {
+						t.Fatalf("partition %d goes on at %d, want %d", m.Partition, m.Offset, next[m.Partition])
+					}
+					next[m.Partition]++
+					held += len(m.Value)
+					got++
+				})
+				if held > most {
+					t.Errorf("a poll has %d bytes, want %d at most", held, most)
+				}
+				if wait := reader.BufferedFetchBytes(); wait > most {
+					t.Errorf("%d bytes wait beside it, want %d at most", wait, most)
+				}
+			}
 		})
-		if held > most {
-			t.Errorf("a poll has %d bytes, want %d at most", held, most)
-		}
-		if wait := reader.BufferedFetchBytes(); wait > most {
-			t.Errorf("%d bytes wait beside it, want %d at most", wait, most)
-		}
 	}
 }
