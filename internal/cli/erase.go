@@ -38,8 +38,8 @@ func newErase(out *output, environ []string) *cobra.Command {
 events for every reader. Events that are published later form a new thread of the same id.
 
 The command waits, for at most a minute, until no reader gets anything of the thread any more. Then it says when
-the bytes will be gone from Kafka: run records and snapshots once the brokers compact, events and dead
-letters with their retention. The exit code is 1 if the erasure is not done by then.`,
+the bytes will be gone from the compactor's local store, and from Kafka: run records and snapshots once the brokers
+compact, events and dead letters with their retention. The exit code is 1 if the erasure is not done by then.`,
 		Example: `  skein erase my-thread
   skein erase my-thread --yes --json`,
 		Args: usageArgs(cobra.ExactArgs(1)),
@@ -118,8 +118,8 @@ func confirm(ctx context.Context, out *output, in io.Reader, question string, no
 
 // erasure is the progress of an erasure, as the server reports it.
 type erasure struct {
-	State                            string
-	ErasedAt, CompactedBy, RawGoneBy *time.Time
+	State                                           string
+	ErasedAt, LocalPurgedBy, CompactedBy, RawGoneBy *time.Time
 }
 
 func (e erasure) done() bool { return e.State == "done" }
@@ -189,8 +189,8 @@ func (e erasure) text(name string, runs int) string {
 		}
 		return "by " + t.UTC().Format(time.RFC3339)
 	}
-	text := fmt.Sprintf("thread %s is erased: no reader gets anything of it any more\ngone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
-		name, by(e.CompactedBy), by(e.RawGoneBy))
+	text := fmt.Sprintf("thread %s is erased: no reader gets anything of it any more\ngone from the compactor's local store %s\ngone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
+		name, by(e.LocalPurgedBy), by(e.CompactedBy), by(e.RawGoneBy))
 	if runs == 0 {
 		text += "no run of it was known before: is the ID the right one?\n"
 	}

@@ -45,7 +45,7 @@ func TestErase_LeavesNothingToAnyCommand(t *testing.T) {
 		if err := json.Unmarshal([]byte(done("", "erase", "t", "--yes", "--json")), &e); err != nil {
 			t.Fatal(err)
 		}
-		if !e.done() || e.ThreadID != "t" || e.ErasedAt == nil || e.CompactedBy == nil {
+		if !e.done() || e.ThreadID != "t" || e.ErasedAt == nil || e.LocalPurgedBy == nil || e.CompactedBy == nil {
 			t.Errorf("erasure is %+v", e)
 		}
 		for _, args := range [][]string{
@@ -64,7 +64,7 @@ func TestErase_LeavesNothingToAnyCommand(t *testing.T) {
 
 		for _, again := range []string{"t", "never there"} {
 			text := done("", "erase", again, "--yes")
-			for _, says := range []string{"thread " + again + " is erased", "gone from Kafka: run records and snapshots by 2", "no run of it was known"} {
+			for _, says := range []string{"thread " + again + " is erased", "gone from the compactor's local store by 2", "gone from Kafka: run records and snapshots by 2", "no run of it was known"} {
 				if !strings.Contains(text, says) {
 					t.Errorf("a thread without runs: %s, want %s", text, says)
 				}

@@ -35,6 +35,8 @@ type erasureAnswer struct {
 	// ErasedAt is when the compactor has taken back what was made of the thread, last: a later erasure of
 	// the thread counts for this one. It is absent before that, and where an older compactor found nothing.
 	ErasedAt *time.Time `json:"erasedAt,omitempty"`
+	// LocalPurgedBy is by when a compactor that runs all the time has removed the bytes from the files of its local store. Absent before ErasedAt is there.
+	LocalPurgedBy *time.Time `json:"localPurgedBy,omitempty"`
 	// CompactedBy and RawGoneBy are by when Kafka's brokers must have dropped the bytes: of derived topics, of
 	// raw events and dead letters. Absent before ErasedAt is there, where the topics set no bound, and where
 	// the brokers do not tell their settings.
@@ -91,6 +93,7 @@ func (c *call) erasure() error {
 			}
 			if known {
 				a.ErasedAt = &e.At
+				a.LocalPurgedBy = bound(record.ErasedLocallyWithin).after(e.At)
 				a.CompactedBy = asked.bounds.derived.after(e.At)
 				a.RawGoneBy = asked.bounds.raw.after(e.At)
 			}

@@ -71,7 +71,7 @@ func TestErasure_IsDoneOnceTheIndexKnowsIt(t *testing.T) {
 	other := run("elsewhere", "far", 100)
 	f.put(other)
 	a := state("at first", "/v1/erasures/3:1?wait=true", erasurePending)
-	if a.ThreadID != "chat" || a.Position.String() != "3:1" || !a.RequestedAt.Equal(f.log[1].Timestamp) || a.ErasedAt != nil || a.CompactedBy != nil || a.RawGoneBy != nil {
+	if a.ThreadID != "chat" || a.Position.String() != "3:1" || !a.RequestedAt.Equal(f.log[1].Timestamp) || a.ErasedAt != nil || a.LocalPurgedBy != nil || a.CompactedBy != nil || a.RawGoneBy != nil {
 		t.Errorf("pending is told as %+v", a)
 	}
 
@@ -79,6 +79,9 @@ func TestErasure_IsDoneOnceTheIndexKnowsIt(t *testing.T) {
 	f.erased("chat", 2, at)
 	a = state("erased", "/v1/erasures/3:1", erasureDone)
 	day := 24 * time.Hour
+	if a.LocalPurgedBy == nil || !a.LocalPurgedBy.Equal(at.Add(15*time.Minute)) {
+		t.Errorf("done is told as %+v; want a bound of a quarter of an hour for the compactor's local store", a)
+	}
 	if a.ErasedAt == nil || !a.ErasedAt.Equal(at) || !a.CompactedBy.Equal(at.Add(day)) || !a.RawGoneBy.Equal(at.Add((30+7)*day)) {
 		t.Errorf("done is told as %+v; want bounds of 1 and 37 days behind %v", a, at)
 	}

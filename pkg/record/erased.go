@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // erased is the value of an erasure record.
@@ -15,6 +16,14 @@ type erased struct {
 //
 // An erasure record lies behind the tombstones of all runs that were made of such events.
 func EncodeErased(below int64) []byte { return fmt.Appendf(nil, `{"below":%d}`, below) }
+
+const (
+	// ErasedLocallyAfter is how long after an erasure a compactor begins to remove the thread's bytes from the files of its local store: many
+	// erasures at a time cost little more than one.
+	ErasedLocallyAfter = 10 * time.Minute
+	// ErasedLocallyWithin is within what time they are gone from there, as receipts say: some minutes are for rewriting the files.
+	ErasedLocallyWithin = 15 * time.Minute
+)
 
 // DecodeErased reads the value of an erasure record. Members that it does not know are passed over.
 func DecodeErased(b []byte) (below int64, err error) {

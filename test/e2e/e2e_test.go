@@ -192,8 +192,10 @@ func checkErasure(t *testing.T, p *pipeline, pub *publisher, stories []story) {
 		}
 		return body, bytes.Contains(body, []byte(`"state":"done"`))
 	})
-	if !bytes.Contains(body, []byte(`"erasedAt"`)) || !bytes.Contains(body, []byte(`"compactedBy"`)) || !bytes.Contains(body, []byte(`"rawGoneBy"`)) {
-		t.Errorf("the erasure is told as %s", body)
+	for _, name := range []string{"erasedAt", "localPurgedBy", "compactedBy", "rawGoneBy"} {
+		if !bytes.Contains(body, []byte(`"`+name+`"`)) {
+			t.Errorf("the erasure is told without %s, as %s", name, body)
+		}
 	}
 	for _, path := range paths {
 		if body, err := p.api[tenantA].Get(t.Context(), path, nil); !client.IsNotFound(err) {

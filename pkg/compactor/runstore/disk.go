@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // disk is the file system that the stores of a process lie on. It reports the first failure, whichever store meets it, and lets no
@@ -33,7 +35,7 @@ type disk struct {
 }
 
 func newDisk(fs vfs.FS, dir string, logger *slog.Logger) *disk {
-	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), timeout: time.Minute, purgeAfter: purgeAfter, purging: make(chan struct{}, 1)}
+	return &disk{FS: fs, dir: dir, logger: logger, failed: make(chan struct{}), timeout: time.Minute, purgeAfter: record.ErasedLocallyAfter, purging: make(chan struct{}, 1)}
 }
 
 // watch fails the disk unless done is called in time.

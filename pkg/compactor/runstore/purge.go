@@ -10,12 +10,10 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// What is deleted stays in Pebble's files until they are rewritten, which may be never. So a while after an erasure the store has those
+// What is deleted stays in Pebble's files until they are rewritten, which may be never. So record.ErasedLocallyAfter an erasure the store has those
 // rewritten that had something of the thread. A mark in purgeTable says that this is due, so that a restart does not forget it.
 
 const (
-	// purgeAfter is how long after an erasure that begins: many erasures at a time cost little more than one.
-	purgeAfter = 10 * time.Minute
 	// maxPurged is how many threads are purged each by itself; of more, all of the store is rewritten.
 	maxPurged = 1000
 	// oldLogs is how many logs Pebble keeps beside the one that it writes, to write over them one day (its MemTableStopWritesThreshold
