@@ -112,6 +112,8 @@ func (c *call) refuse(err error) {
 	case tenant.Revoked(c.r.Context()):
 		err = tenant.ErrRevoked
 		c.w.Header().Set("Connection", "close") // what is left of its body is no request
+	case errors.Is(err, errSlowBody):
+		c.w.Header().Set("Connection", "close") // as above
 	case c.r.Context().Err() != nil && !errors.Is(err, errBroken):
 		return // the caller has hung up
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
@@ -40,7 +41,10 @@ func (c *call) connect() error {
 	return c.live(runID, joining(), true)
 }
 
-// readInput reads the request's body. What that holds counts as memory of the tenant's reads, and it may take as long as a reader may take nothing.
+// errSlowBody is in the refusal of a body that did not come in time. net/http takes that for a caller that has hung up.
+var errSlowBody = errors.New("the body did not come in time")
+
+// readInput reads the request's body. What that holds counts as memory of the tenant's reads, and all of it may take as long as a reader may take nothing.
 func (c *call) readInput() (*agui.RunAgentInput, error) {
 	held := int64(kafka.MaxValueBytes)
 	if n := c.r.ContentLength; n >= 0 {
@@ -57,6 +61,9 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, kafka.MaxValueBytes))
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
 		return nil, &refusal{status: http.StatusRequestEntityTooLarge, detail: fmt.Sprintf("the input is larger than %d bytes", large.Limit)}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, errors.Join(errSlowBody, badRequest(fmt.Sprintf("reading the input: it was not there within %v", c.cfg.Stall)))
 	}
 	if err != nil {
 		return nil, badRequest("reading the input: " + err.Error())

@@ -238,6 +238,31 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 }
 
 // What connect reads counts as its tenant's memory, from before the first byte to the last.
+func TestConnect_WaitsForItsBodyForAWhile(t *testing.T) {
+	f := newLiveFixture(t)
+	f.service.cfg.Stall = 100 * time.Millisecond
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", f.server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }() // its answer was read
+	if _, err := io.WriteString(conn, "POST /v1/connect HTTP/1.1\r\nHost: skein\r\nTenant: acme\r\nContent-Length: 9\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close() // only read
+	if err != nil || resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "not there within 100ms") {
+		t.Errorf("a body that does not come is answered %s %s, %v", resp.Status, text, err)
+	}
+	if n := f.service.room.memory.Held(); n != 0 {
+		t.Errorf("%d bytes are held for it", n)
+	}
+}
+
 func TestConnect_CountsItsBody(t *testing.T) {
 	f := newLiveFixture(t)
 	memory := f.service.room.memory
