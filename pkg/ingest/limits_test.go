@@ -3,6 +3,7 @@ package ingest
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -130,6 +133,22 @@ func TestEvents_WhatInflatesTooMuchIsRefused(t *testing.T) {
 	}
 	if held := d.svc.window.Held(); held != 0 {
 		t.Errorf("%d bytes are held when all is answered", held)
+	}
+}
+
+func TestEvents_RefuseAWindowThatIsTooLarge(t *testing.T) {
+	d := newStage(t)
+	var body bytes.Buffer
+	w, err := zstd.NewWriter(&body, zstd.WithWindowSize(2*zstdWindow))
+	if err == nil {
+		_, err = w.Write([]byte(ev1 + "\n"))
+	}
+	if err = errors.Join(err, w.Flush(), w.Close()); err != nil { // flushed, its header says the window and not the size
+		t.Fatal(err)
+	}
+	a := d.do(http.MethodPost, d.path("events"), &body, "Content-Encoding", "zstd")
+	if a.status != http.StatusBadRequest || !strings.Contains(a.Detail, "window has 16777216 bytes") {
+		t.Errorf("answer is %d %s", a.status, a.body)
 	}
 }
 
