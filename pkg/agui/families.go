@@ -21,6 +21,9 @@ const (
 	familyRaw                           // RAW
 
 	usually = familyStep | familySubagent | familyCustom | familyMeta | familyUnknown
+
+	// NoFamilies is the empty set.
+	NoFamilies = usually
 )
 
 // familyNames are the names by bit.

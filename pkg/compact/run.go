@@ -83,8 +83,12 @@ func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, e
 
 // Keep says which families of events the summary keeps, in the place of those that are kept unless somebody
 // says otherwise. It comes before the first Apply, of a fold that Resume goes on with too: a checkpoint does
-// not hold it.
-func (r *Run) Keep(families agui.Families) { r.keep = families }
+// not hold it. agui.NoFamilies drops those that the checkpoint has.
+func (r *Run) Keep(families agui.Families) {
+	if r.keep = families; families == agui.NoFamilies {
+		r.p.Kept = nil
+	}
+}
 
 // Name says which run it is: ids that the fold makes contain that. Without it they contain what RUN_STARTED says, which
 // another run of the thread may say too. It comes before the first Apply; a checkpoint holds it.

@@ -682,3 +682,30 @@ func TestRun_KeepsNoNumberBeyondDoubles(t *testing.T) {
 		}
 	}
 }
+
+// A fold that goes on without keeping events has none of the checkpoint's either.
+func TestRun_KeepsNothingWhereItIsNotWanted(t *testing.T) {
+	run := compact.New(nil, nil)
+	apply(t, run, decodeLines(t, []byte(`{"type":"RUN_STARTED","threadId":"t","runId":"r"}
+{"type":"CUSTOM","name":"n","value":1}
+`)))
+	checkpoint, err := run.Checkpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, families := range []agui.Families{0, agui.NoFamilies} {
+		again, err := compact.Resume(run.Messages(), run.State(), checkpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again.Keep(families)
+		apply(t, again, decodeLines(t, []byte(`{"type":"CUSTOM","name":"n","value":2}`)))
+		want := 2
+		if families == agui.NoFamilies {
+			want = 0
+		}
+		if kept := again.Summary().Kept; len(kept) != want {
+			t.Errorf("with %s it keeps %s, want %d events", families, kept, want)
+		}
+	}
+}

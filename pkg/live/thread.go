@@ -70,10 +70,30 @@ type Run struct {
 	// again folds the recorded events once more to find the outcome of each; nil if all of them were folded.
 	again           *fold.Run
 	steady, replays bool
-	// text is about how long the fold's messages and state are, and bytes the part of Thread.Bytes that is the run's.
-	text, bytes int64
-	// weighAt is at which text they are measured again.
-	weighAt int64
+	// weight is that of the fold, weightAgain that of again's.
+	weight, weightAgain weight
+}
+
+// weight is about how much memory a fold holds.
+type weight struct {
+	// text is about how long its messages and state are; at which text they are measured again.
+	text, at int64
+	// bytes is the part of Thread.Bytes that is the fold's.
+	bytes int64
+}
+
+// add notes that an event of so many bytes was folded, or a fold resumed, and returns by how much the fold has grown.
+func (w *weight) add(f *compact.Run, event int) int64 {
+	if w.text += int64(event); w.text >= w.at { // not all that came has stayed: snapshots replace, and RAW leaves nothing
+		w.text = int64(len(f.State()))
+		for _, m := range f.Messages() {
+			w.text += int64(len(m.Raw))
+		}
+		w.at = 2*w.text + weighEvery
+	}
+	had := w.bytes
+	w.bytes = foldedMessage*int64(f.MessageCount()) + 2*w.text
+	return w.bytes - had
 }
 
 // start is the place of a run and the history that it continues.
@@ -167,6 +187,9 @@ func (t *Thread) Replay(r *Run, offset int64) (from int64) {
 func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 	taken, outcome, err := t.loop.Next(e)
 	r := t.current
+	if err == nil && r != nil && taken != nil && taken == r.again && taken.Fold != nil {
+		t.bytes += r.weightAgain.add(taken.Fold, len(e.Value))
+	}
 	if err != nil || taken == nil || r == nil || taken == r.again {
 		return r, outcome, err
 	}
@@ -179,7 +202,7 @@ func (t *Thread) Take(e record.Event) (*Run, fold.Outcome, error) {
 		t.add(r)
 	}
 	if outcome == fold.Folded || outcome == fold.SyntheticEnd {
-		t.weigh(r, len(e.Value))
+		t.bytes += r.weight.add(r.Fold(), len(e.Value))
 		err = t.show(r)
 	}
 	return r, outcome, err
@@ -193,21 +216,6 @@ const foldedMessage = 768
 
 // Bytes is about how much memory the folds of the thread's runs hold.
 func (t *Thread) Bytes() int64 { return t.bytes }
-
-// weigh updates Bytes after an event of a run was folded, or the run's fold was resumed.
-func (t *Thread) weigh(r *Run, event int) {
-	f := r.Fold()
-	if r.text += int64(event); r.text >= r.weighAt { // not all that came has stayed: snapshots replace, and RAW leaves nothing
-		r.text = int64(len(f.State()))
-		for _, m := range f.Messages() {
-			r.text += int64(len(m.Raw))
-		}
-		r.weighAt = 2*r.text + weighEvery
-	}
-	bytes := foldedMessage*int64(f.MessageCount()) + 2*r.text
-	t.bytes += bytes - r.bytes
-	r.bytes = bytes
-}
 
 // add adds a run to the thread.
 func (t *Thread) add(r *Run) {
@@ -409,7 +417,8 @@ func (t *Thread) load(r *Run) error {
 	if f.Fold, err = compact.Resume(at.Messages, at.State, rec.Open.Fold); err != nil {
 		return fmt.Errorf("following run %q: %w", rec.RunID, err)
 	}
-	t.weigh(r, 0)
+	f.Fold.Keep(agui.NoFamilies)
+	t.bytes += r.weight.add(f.Fold, 0)
 	return t.show(r)
 }
 
@@ -419,7 +428,9 @@ var errNotOpen = errors.New("its record is not that of an open run")
 func (t *Thread) Begin(f *fold.Run, first *fold.Decoded, input *agui.RunAgentInput) (*compact.Run, error) {
 	r := t.current
 	if f == r.again { // whether an event can be folded does not depend on the history before the run
-		return compact.New(nil, nil), nil
+		outcomes := compact.New(nil, nil)
+		outcomes.Keep(agui.NoFamilies)
+		return outcomes, nil
 	}
 	if !r.recordSays {
 		at, err := t.place(r, first, input)
@@ -428,7 +439,7 @@ func (t *Thread) Begin(f *fold.Run, first *fold.Decoded, input *agui.RunAgentInp
 		}
 		r.decided = at
 	}
-	begun, _ := fold.Start(r.Head.ID, r.decided.Run.ParentBy, r.decided.parent, input, agui.Families(0))
+	begun, _ := fold.Start(r.Head.ID, r.decided.Run.ParentBy, r.decided.parent, input, agui.NoFamilies)
 	return begun, nil
 }
 

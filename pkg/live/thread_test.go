@@ -3,6 +3,7 @@ package live_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -56,5 +57,60 @@ func TestThread_CountsWhatFoldsHold(t *testing.T) {
 	}
 	if held := thread.Bytes(); held < 2_000_000 || held > 9_000_000 {
 		t.Errorf("a message of 2 MB counts as %d bytes", held)
+	}
+}
+
+// Events that a run's record keeps as they came, though they fold to nothing, are held by no fold of a stream: it gives them on and is done with them.
+// The fold by which a reader resumes counts as well.
+func TestThread_HoldsNoEventThatFoldsToNothing(t *testing.T) {
+	ended := time.UnixMilli(1)
+	recorded := &record.Run{
+		Tenant: "acme", ThreadID: "t", RunID: "r", Status: record.StatusFinished, EndedAt: &ended,
+		Raw: record.Raw{Next: 1 << 20, NextSeq: -1}, Stats: record.Stats{Anomalies: map[string]int64{"malformed": 1}},
+	}
+	recorded.ParentBy, recorded.BranchID, recorded.RootRunID = record.ParentNone, "r", "r"
+	for name, records := range map[string][]*record.Run{"a run that goes on": nil, "a run whose outcomes are found again": {recorded}} {
+		t.Run(name, func(t *testing.T) {
+			thread, err := live.New("t", records, 0, noRecords{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := thread.Run("r"); r != nil {
+				thread.Replay(r, 0)
+			}
+			offset := int64(0)
+			take := func(value string) {
+				t.Helper()
+				_, outcome, err := thread.Take(record.Event{
+					Offset: offset, Time: time.UnixMilli(offset), Key: []byte("acme/t"), Value: []byte(value),
+					Headers: record.Headers{Version: record.Version, Kind: record.KindEvent, RunID: "r", Seq: -1},
+				})
+				if err != nil || outcome != fold.Folded {
+					t.Fatalf("%.100s: %s, %v", value, outcome, err)
+				}
+				offset++
+			}
+			heap := func() int64 {
+				runtime.GC()
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				return int64(m.HeapAlloc)
+			}
+			take(`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`)
+			megabyte := strings.Repeat("x", 1<<20)
+			before := heap()
+			for range 16 {
+				take(`{"type":"CUSTOM","name":"n","value":"` + megabyte + `"}`)
+				take(`{"type":"MADE_UP","value":"` + megabyte + `"}`)
+			}
+			if held := heap() - before; held > 4<<20 {
+				t.Errorf("32 MiB of events that fold to nothing hold %d bytes", held)
+			}
+			take(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"a","role":"assistant","delta":"` + megabyte + `"}`)
+			if held := thread.Bytes(); held < 1<<20 {
+				t.Errorf("a message of 1 MiB counts as %d bytes", held)
+			}
+			runtime.KeepAlive(thread)
+		})
 	}
 }

@@ -340,7 +340,9 @@ func (rp *rawReplay) Find(d *fold.Decoded) (*fold.Run, fold.Outcome, error) {
 
 // Begin implements fold.Runs: what can be folded does not depend on the messages and state before the run.
 func (rp *rawReplay) Begin(*fold.Run, *fold.Decoded, *agui.RunAgentInput) (*compact.Run, error) {
-	return compact.New(nil, nil), nil
+	outcomes := compact.New(nil, nil)
+	outcomes.Keep(agui.NoFamilies)
+	return outcomes, nil
 }
 
 // stream ends a response whose first bytes were sent. A failure can only be reported by cutting the response off.

@@ -292,11 +292,7 @@ func (r *Reader) Begin(_ *fold.Run, first *fold.Decoded, input *agui.RunAgentInp
 	if p != r.target {
 		return started, nil
 	}
-	none, err := agui.FamiliesOf() // the steps have the events
-	if err != nil {
-		return nil, err
-	}
-	started.Keep(none)
+	started.Keep(agui.NoFamilies) // the steps have the events
 	return started, r.begin(from.Parent, started)
 }
 

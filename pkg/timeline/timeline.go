@@ -319,11 +319,7 @@ func (t *Timeline) From(c *Cursor, n int, values func(Step) []byte) (*Cursor, er
 		if err != nil {
 			return nil, err
 		}
-		none, err := agui.FamiliesOf() // the steps have the events
-		if err != nil {
-			return nil, err
-		}
-		run.Keep(none)
+		run.Keep(agui.NoFamilies) // the steps have the events
 		c = &Cursor{from: m, n: m.after, fold: run, stale: true}
 	}
 	c.start, c.steps, c.values = t.start, t.steps, values
