@@ -20,6 +20,7 @@ import (
 	"github.com/skeinhq/skein/pkg/replay"
 	"github.com/skeinhq/skein/pkg/store"
 	"github.com/skeinhq/skein/pkg/tenant"
+	"github.com/skeinhq/skein/pkg/verify"
 )
 
 // What a replay with all=true gives beside the outcomes of package fold.
@@ -113,6 +114,7 @@ func (c *call) replayEvents() error {
 		return err
 	}
 	var ranges [][2]int64
+	folds := int64(0) // what the runs take that have to be folded
 	for _, r := range runs {
 		run := &replayRun{Run: fold.NewRun(c.threadID, r.RunID, cmp.Or(r.ClientRunID, r.RunID)), steady: fold.Steady(&r.Run)}
 		rp.wanted[r.RunID] = run
@@ -120,6 +122,7 @@ func (c *call) replayEvents() error {
 		from := rp.from
 		if !run.steady && !run.cut {
 			from = 0
+			folds += verify.Bytes(&r.Run) / 2 // of a fold and what it is compared with
 		}
 		if all {
 			ranges = append(ranges, [2]int64{max(r.Raw.First, from), rp.to})
@@ -135,6 +138,10 @@ func (c *call) replayEvents() error {
 	if len(ranges) > 0 && (ranges[0][0] < raw.start || ranges[len(ranges)-1][1] > raw.end) {
 		return rp.gone(raw, ranges)
 	}
+	if err := c.load.hold(folds); err != nil {
+		return err
+	}
+	defer func() { _ = c.load.hold(-folds) }() // giving back never fails
 	out := newReplayWriter(c)
 	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
 	out.start()

@@ -511,6 +511,28 @@ func TestReplay_LeavesGroupsAlone(t *testing.T) {
 	}
 }
 
+// Where a run's events have to be folded to tell which of them count, that is counted before.
+func TestReplay_CountsWhatItFolds(t *testing.T) {
+	f := newRawFixture(t)
+	steady, other := run("chat", "steady", 0), run("chat", "other", 0)
+	for _, r := range []*record.Run{steady, other} {
+		r.Stats.EventBytes = map[string]int64{"TEXT_MESSAGE_CONTENT": 1 << 40}
+	}
+	other.Stats.Anomalies = map[string]int64{fold.AnomalyMalformed: 1}
+	f.put(steady)
+	f.put(other)
+	if r := f.get("acme", "/v1/threads/chat/runs/steady/events"); strings.Contains(r.body, "read-memory") {
+		t.Errorf("a run of which every event counts: %d %s", r.status, r.body)
+	}
+	r := f.get("acme", "/v1/threads/chat/runs/other/events")
+	if r.problem(t, http.StatusUnprocessableEntity); !strings.Contains(r.body, `"limit":"read-memory"`) {
+		t.Errorf("the answer is %s", r.body)
+	}
+	if f.server.Close(); f.service.room.held() != nothingHeld {
+		t.Errorf("held are %s", f.service.room.held())
+	}
+}
+
 func TestReplay_RefusesWhatItHasNoRoomFor(t *testing.T) {
 	f := newRawFixture(t)
 	threadOfTwo(f)
