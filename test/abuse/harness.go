@@ -2,6 +2,7 @@ package abuse
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"net"
@@ -26,11 +27,25 @@ import (
 // Long says that attacks have their full size, on a real Kafka.
 var Long = flag.Bool("abuse.long", false, "attack with full force, on a real Kafka")
 
-// The tenants.
+// The tenants. Limited is hostile as well, and has quotas.
 const (
 	Hostile = "hostile"
+	Limited = "limited"
 	Honest  = "honest"
 )
+
+// limitedEvents is Limited's quota of events a second; it may use quota.Window's worth at once.
+const limitedEvents = 50
+
+var quotas = fmt.Sprintf(`tenants:
+  %s:
+    requests_per_second: 20
+    events_per_second: %d
+    bytes_per_second: 100000
+    concurrent_streams: 4
+    concurrent_reads: 2
+    open_runs: 200
+`, Limited, limitedEvents)
 
 // Partitions of the topics.
 const Partitions = 4
@@ -43,6 +58,8 @@ type Site struct {
 	// KeyFile is for --api-keys; Keys has the tenants' secrets.
 	KeyFile string
 	Keys    map[string]string
+	// QuotaFile is for --quotas.
+	QuotaFile string
 }
 
 // NewSite starts a Kafka, a real one with -abuse.long, and makes the keys.
@@ -53,7 +70,11 @@ func NewSite(tb testing.TB) *Site {
 	}
 	s := &Site{TB: tb, Dir: tb.TempDir(), Keys: map[string]string{}}
 	s.KeyFile = filepath.Join(s.Dir, "api-keys.yaml")
-	for _, who := range []string{Hostile, Honest} {
+	s.QuotaFile = filepath.Join(s.Dir, "quotas.yaml")
+	if err := os.WriteFile(s.QuotaFile, []byte(quotas), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	for _, who := range []string{Hostile, Limited, Honest} {
 		s.Keys[who] = tenant.NewKey()
 		if err := tenant.AppendKey(s.KeyFile, tenant.Entry(who, who, tenant.Scopes(), s.Keys[who])); err != nil {
 			tb.Fatal(err)
@@ -92,7 +113,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 	return process.Commands(scratch)
 })
 
-// Start starts a stage under the chart's memory limit and waits until it is ready. Kafka, administration and, for ingest and query, the
+// Start starts a stage under the chart's memory limit and waits until it is ready. Kafka, administration, quotas and, for ingest and query, the
 // HTTP listener with its keys need no flags.
 func (s *Site) Start(name string, args ...string) *Stage {
 	s.TB.Helper()
@@ -104,6 +125,9 @@ func (s *Site) Start(name string, args ...string) *Stage {
 	web := name == "ingest" || name == "query"
 	if web {
 		all = append(all, "--listen", "127.0.0.1:0", "--api-keys", s.KeyFile)
+	}
+	if name != "indexer" {
+		all = append(all, "--quotas", s.QuotaFile)
 	}
 	stage := &Stage{Limit: ChartMemory(s.TB, name)}
 	stage.Process, err = process.StartWith(s.TB, []string{fmt.Sprintf("GOMEMLIMIT=%d", stage.Limit)}, s.Dir, filepath.Join(bin, name), append(all, args...)...)
@@ -175,6 +199,16 @@ func (s *Site) Web() *http.Client {
 	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, DialContext: (&net.Dialer{Timeout: process.Patience}).DialContext}
 	s.TB.Cleanup(t.CloseIdleConnections)
 	return &http.Client{Transport: t}
+}
+
+// refusal reads what a refusal says. It fails the test where that is nothing, and where 429 names no limit or not when to try again.
+func refusal(tb testing.TB, resp *http.Response, body []byte) (detail, limit string) {
+	tb.Helper()
+	var p struct{ Detail, Limit string }
+	if json.Unmarshal(body, &p) != nil || p.Detail == "" || resp.StatusCode == http.StatusTooManyRequests && (resp.Header.Get("Retry-After") == "" || p.Limit == "") {
+		tb.Errorf("a refusal without a word: %d %v %s", resp.StatusCode, resp.Header, body)
+	}
+	return p.Detail, p.Limit
 }
 
 // Meter calls something again and again, as an honest tenant, and keeps how long each call took.

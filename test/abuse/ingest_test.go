@@ -3,8 +3,10 @@ package abuse
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,10 +31,11 @@ import (
 // attack is one of ingest. It ends by itself, or with ctx, and returns the bytes that it has sent and what it was answered.
 type attack struct {
 	name string
-	// args are more flags of the stage; alone: with them others attack less.
-	args  func(t *testing.T) []string
-	alone bool
-	run   func(ctx context.Context, f *force) error
+	// who attacks; "" is Hostile.
+	who string
+	// args are more flags of the stage.
+	args func(t *testing.T) []string
+	run  func(ctx context.Context, f *force) error
 	// want must be among the answers.
 	want string
 	// long: it has no short form.
@@ -42,6 +45,7 @@ type attack struct {
 // force is what an attacker has, and what comes of it.
 type force struct {
 	site *Site
+	who  string
 	url  string
 	web  *http.Client
 	sent atomic.Int64
@@ -82,7 +86,7 @@ func (c counted) Read(p []byte) (int, error) {
 
 // send sends a request and keeps its answer.
 func (f *force) send(ctx context.Context, method, path string, body io.Reader, header ...string) {
-	req := f.site.Request(ctx, Hostile, method, f.url+path, counted{body, &f.sent})
+	req := f.site.Request(ctx, f.who, method, f.url+path, counted{body, &f.sent})
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -96,7 +100,10 @@ func (f *force) send(ctx context.Context, method, path string, body io.Reader, h
 		return
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // a cut answer has its status
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // a cut answer has its status
+	if resp.StatusCode == http.StatusTooManyRequests && err == nil {
+		refusal(f.site.TB, resp, text)
+	}
 	what := resp.Status
 	for _, name := range []string{"limit", "reason"} {
 		if _, rest, ok := strings.Cut(string(text), `"`+name+`":"`); ok {
@@ -218,7 +225,7 @@ var ingestAttacks = []attack{
 			})
 			return nil
 		}},
-	{name: "48 inputs of 2 million members, as gzip", want: "400 Bad Request too-many",
+	{name: "48 inputs of a million members, as gzip", want: "400 Bad Request too-many",
 		run: func(ctx context.Context, f *force) error {
 			var input bytes.Buffer
 			w := gzip.NewWriter(&input)
@@ -279,14 +286,7 @@ var ingestAttacks = []attack{
 			})
 			return nil
 		}},
-	{name: "requests as fast as they go, with a quota of 20 a second", want: "429 Too Many Requests requests_per_second", alone: true,
-		args: func(t *testing.T) []string {
-			path := filepath.Join(t.TempDir(), "quotas.yaml")
-			if err := os.WriteFile(path, []byte("tenants:\n  hostile:\n    requests_per_second: 20\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			return []string{"--quotas", path}
-		},
+	{name: "requests as fast as they go, with a quota of 20 a second", want: "429 Too Many Requests requests_per_second", who: Limited,
 		run: func(ctx context.Context, f *force) error {
 			ctx, cancel := f.lasting(ctx, 2, 30)
 			defer cancel()
@@ -308,9 +308,10 @@ var ingestAttacks = []attack{
 		}},
 }
 
-// agentsOf starts an agent that never ends an event, and returns the flags that name it.
+// agentsOf starts an agent that never ends an event and one that never stops, and returns the flags that name them.
 func agentsOf(t *testing.T) []string {
-	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	agents := http.NewServeMux()
+	agents.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, `data: {"type":"CUSTOM","name":"n","value":"`) // the caller is gone
 		part := strings.Repeat("x", 1<<20)
@@ -321,10 +322,24 @@ func agentsOf(t *testing.T) []string {
 		}
 		http.NewResponseController(w).Flush() //nolint:errcheck // as above
 		<-r.Context().Done()
-	}))
-	t.Cleanup(agent.Close)
+	})
+	agents.HandleFunc("/talks", func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ ThreadID, RunID string }
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, err := fmt.Fprintf(w, "data: {\"type\":\"RUN_STARTED\",\"threadId\":%q,\"runId\":%q}\n\n", in.ThreadID, in.RunID)
+		for n := 0; err == nil; n++ { // until the proxy closes the connection
+			_, err = fmt.Fprintf(w, "data: {\"type\":\"CUSTOM\",\"name\":\"n\",\"value\":%d}\n\n", n)
+		}
+	})
+	server := httptest.NewServer(agents)
+	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "agents.yaml")
-	if err := os.WriteFile(path, []byte("agents:\n  - name: endless\n    url: "+agent.URL+"\n"), 0o600); err != nil {
+	text := fmt.Sprintf("agents:\n  - name: endless\n    url: %[1]s/endless\n  - name: talks\n    url: %[1]s/talks\n    on_disconnect: cancel\n", server.URL)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--agents", path}
@@ -334,7 +349,7 @@ func runsThatNobodyReads(ctx context.Context, f *force) error {
 	ctx, cancel := f.lasting(ctx, 3, 60)
 	defer cancel()
 	atOnce(100, func(i int) {
-		req := f.site.Request(ctx, Hostile, http.MethodPost, f.url+"/v1/agents/endless", fmt.Sprintf(`{"threadId":"t%d","runId":"r","messages":[],"tools":[],"context":[]}`, i))
+		req := f.site.Request(ctx, f.who, http.MethodPost, f.url+"/v1/agents/endless", fmt.Sprintf(`{"threadId":"t%d","runId":"r","messages":[],"tools":[],"context":[]}`, i))
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := f.web.Do(req)
 		if err != nil {
@@ -404,7 +419,7 @@ func TestIngest_NoTenantTakesItFromAnother(t *testing.T) {
 			honest.Await(t, size(100, 30))
 			before := honest.Take(t)
 
-			f := &force{site: &of, url: stage.URL, web: of.Web(), want: a.want, answers: map[string]int{}}
+			f := &force{site: &of, who: cmp.Or(a.who, Hostile), url: stage.URL, web: of.Web(), want: a.want, answers: map[string]int{}}
 			if err := a.run(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}

@@ -1,8 +1,12 @@
 package abuse
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,11 +17,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/test/process"
 )
@@ -33,14 +39,30 @@ type soak struct {
 	*pipeline
 	ingest *Stage
 	web    *http.Client
+	began  time.Time
+	talked atomic.Int64 // events of Limited's proxied runs that their callers have had
 
 	mu        sync.Mutex
 	published []string // the honest tenant's runs, as thread/run, each acknowledged whole
-	attacks   map[string]int
+	made      map[string]*made
+}
+
+// made says how often an attack was made, and what its authors were answered.
+type made struct {
+	times int
+	got   *answers
+}
+
+// soakAttack is one of all stages. It ends with its context, or before.
+type soakAttack struct {
+	run func(ctx context.Context, random *rand.Rand, got *answers)
+	// want must be among the answers, of all times together; "" demands nothing.
+	want string
 }
 
 // All attacks at random, two at a time, beside an honest tenant whose records are complete at the end. No stage ends, exceeds its limit of memory,
-// or, within half an hour and more, holds more in the last third of the time than in the first.
+// or, within half an hour and more, holds more in the last third of the time than in the first. A tenant with quotas is among the attackers: each
+// refusal names its limit, and its agents are read no faster than its quota allows.
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
 		t.Skip("it goes on for -abuse.soak DURATION; see make abuse-soak")
@@ -51,15 +73,11 @@ func TestSoak(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d: -abuse.seed=%d chooses the same attacks again", seed, seed)
-	s := &soak{pipeline: compacting(t), attacks: map[string]int{}}
-	var args []string
-	for _, a := range ingestAttacks {
-		if a.args != nil && !a.alone {
-			args = append(args, a.args(t)...)
-		}
-	}
-	s.ingest, s.web = s.Start("ingest", args...), s.Web()
+	s := &soak{pipeline: compacting(t), made: map[string]*made{}}
+	s.ingest, s.web = s.Start("ingest", agentsOf(t)...), s.Web()
 	s.prepare()
+	s.began = time.Now()
+	attacks := s.all()
 
 	end := time.Now().Add(*soakFor)
 	ctx, stop := context.WithDeadline(t.Context(), end)
@@ -68,7 +86,7 @@ func TestSoak(t *testing.T) {
 	honest := MeasureBeside(t, 4, 100*time.Millisecond, s.honest)
 	var attackers sync.WaitGroup
 	for i := range 2 {
-		attackers.Go(func() { s.attackUntil(ctx, rand.New(rand.NewPCG(seed, uint64(i)))) })
+		attackers.Go(func() { s.attackUntil(ctx, attacks, rand.New(rand.NewPCG(seed, uint64(i)))) })
 	}
 	<-ctx.Done()
 	attackers.Wait()
@@ -78,9 +96,14 @@ func TestSoak(t *testing.T) {
 	s.await()
 	s.complete()
 
-	for _, name := range slices.Sorted(maps.Keys(s.attacks)) {
-		t.Logf("%d × %s", s.attacks[name], name)
+	for _, name := range slices.Sorted(maps.Keys(s.made)) {
+		m := s.made[name]
+		t.Logf("%d × %s: %s", m.times, name, m.got)
+		if want := attacks[name].want; !strings.Contains(m.got.String(), want) {
+			t.Errorf("%q got %s: want %s among it", name, m.got, want)
+		}
 	}
+	s.isSlowedDown()
 	t.Logf("%d runs of the honest tenant, from the first byte to a visible history: median %v, p99 %v, longest %v", len(s.published), during.At(.5).Round(time.Millisecond), during.At(.99).Round(time.Millisecond), during.At(1).Round(time.Millisecond))
 	for _, stage := range s.stages() {
 		select {
@@ -266,19 +289,38 @@ func (s *soak) incomplete(thread, run string) string {
 	return ""
 }
 
+// isSlowedDown demands that quotas held what no answer shows: proxied runs were slowed down, and runs that never end were ended.
+func (s *soak) isSlowedDown() {
+	s.TB.Helper()
+	most := int64(limitedEvents * (quota.Window + time.Since(s.began)).Seconds())
+	s.TB.Logf("%d events came of the limited tenant's agents, where its quota allows %d", s.talked.Load(), most)
+	if s.talked.Load() > most {
+		s.TB.Errorf("%d events came of the limited tenant's agents, its quota allows %d", s.talked.Load(), most)
+	}
+	if s.made[openRuns] != nil && s.compactor.Metrics(s.TB)[`skein_compactor_records_total{kind="over-quota"}`] == 0 {
+		s.TB.Error("no run was ended, though the limited tenant had more than its quota open")
+	}
+}
+
+// openRuns is the attack that isSlowedDown looks for.
+const openRuns = "quotas: runs that begin and never end"
+
 // attackUntil attacks until ctx ends, with one attack after the other.
-func (s *soak) attackUntil(ctx context.Context, random *rand.Rand) {
-	all := s.all()
+func (s *soak) attackUntil(ctx context.Context, all map[string]soakAttack, random *rand.Rand) {
 	only := regexp.MustCompile(*soakOnly)
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !only.MatchString(name) })
 	for n := 0; ctx.Err() == nil; n++ {
 		name := names[random.IntN(len(names))]
 		limited, cancel := context.WithTimeout(ctx, time.Duration(3+random.IntN(12))*time.Second)
-		all[name](limited, random)
-		cancel()
 		s.mu.Lock()
-		s.attacks[name]++
+		if s.made[name] == nil {
+			s.made[name] = &made{got: &answers{by: map[string]int{}, hints: map[int]string{}}}
+		}
+		s.made[name].times++
+		got := s.made[name].got
 		s.mu.Unlock()
+		all[name].run(limited, random, got)
+		cancel()
 		s.note(name)
 	}
 }
@@ -292,18 +334,26 @@ func (s *soak) note(attack string) {
 	}
 }
 
-// all are the attacks by name. Each ends with its context, or before.
-func (s *soak) all() map[string]func(ctx context.Context, random *rand.Rand) {
-	out := map[string]func(ctx context.Context, random *rand.Rand){}
+// all are the attacks by name.
+func (s *soak) all() map[string]soakAttack {
+	out := map[string]soakAttack{}
 	for _, a := range ingestAttacks {
-		if !a.alone && !a.long {
-			out["ingest: "+a.name] = func(ctx context.Context, _ *rand.Rand) {
-				f := &force{site: s.Site, url: s.ingest.URL, web: s.web, answers: map[string]int{}}
-				if err := a.run(ctx, f); err != nil {
-					s.TB.Errorf("%s: %v", a.name, err)
-				}
-			}
+		if a.long {
+			continue
 		}
+		attack := soakAttack{run: func(ctx context.Context, _ *rand.Rand, got *answers) {
+			f := &force{site: s.Site, who: cmp.Or(a.who, Hostile), url: s.ingest.URL, web: s.web, answers: map[string]int{}}
+			if err := a.run(ctx, f); err != nil {
+				s.TB.Errorf("%s: %v", a.name, err)
+			}
+			for what, n := range f.answers {
+				got.add(what, n)
+			}
+		}}
+		if a.who == Limited { // of the others, the time may be over before what they want is there
+			attack.want = a.want
+		}
+		out["ingest: "+a.name] = attack
 	}
 	for name, paths := range map[string][]string{
 		"history and lineage of a long thread × 40":         {"/v1/threads/long/history", "/v1/threads/long/lineage"},
@@ -312,51 +362,57 @@ func (s *soak) all() map[string]func(ctx context.Context, random *rand.Rand) {
 		"waiters for the index × 40":                        {"/v1/threads/long?atLeast=0:1099511627776"},
 		"replays at any pace × 40":                          {"/v1/threads/many/events", "/v1/threads/many/events?pace=0.001", "/v1/threads/many/events?pace=1e-300"},
 		"streams of a run that goes on × 40":                {"/v1/threads/going/stream", "/v1/threads/going/runs/going/stream"},
-		"searches, statistics, dead letters and lists × 40": {"/v1/search?q=a", "/v1/stats", "/v1/dead-letters", "/v1/threads"},
+		"searches, statistics, dead letters and lists × 40": {"/v1/runs?words=a", "/v1/statistics", "/v1/interrupts", "/v1/dead-letters", "/v1/threads"},
 	} {
-		out["query: "+name] = func(ctx context.Context, _ *rand.Rand) { s.read(ctx, 40, paths) }
+		out["query: "+name] = soakAttack{run: func(ctx context.Context, _ *rand.Rand, got *answers) { s.read(ctx, Hostile, 40, paths, got) }}
 	}
 	connect := fmt.Sprintf(`{"threadId":"going","runId":"x","messages":[],"tools":[],"context":[],"forwardedProps":{"x":%q}}`, strings.Repeat("x", 15<<20))
-	out["query: connect with 15 MiB × 20"] = func(ctx context.Context, _ *rand.Rand) {
-		f := &force{site: s.Site, url: s.query.URL, web: s.web, answers: map[string]int{}}
-		atOnce(20, func(i int) {
+	out["query: connect with 15 MiB × 20"] = soakAttack{run: func(ctx context.Context, _ *rand.Rand, got *answers) {
+		atOnce(20, func(int) {
 			for ctx.Err() == nil {
-				f.send(ctx, http.MethodPost, "/v1/connect", strings.NewReader(connect))
+				s.ask(ctx, Hostile, http.MethodPost, s.query.URL+"/v1/connect", connect, got)
 			}
 		})
-	}
+	}}
 	runs := 0 // of the producers, so that each attack has runs of its own
-	fresh := func(n int) (ids []string) {
+	fresh := func(who string, n int) (ids []string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		runs++
-		return threadsOn(Hostile, fmt.Sprint("attack-", runs, "-"), n, hostilePartitions...)
+		return threadsOn(who, fmt.Sprint("attack-", runs, "-"), n, hostilePartitions...)
+	}
+	publishing := func(name string, attack func(ctx context.Context, random *rand.Rand)) {
+		out[name] = soakAttack{run: func(ctx context.Context, random *rand.Rand, _ *answers) { attack(ctx, random) }}
 	}
 	delta := []byte(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"` + strings.Repeat("x", 14<<20) + `"}`)
-	out["compactor: unfinished runs of 2 × 14 MiB"] = func(ctx context.Context, _ *rand.Rand) {
-		for _, run := range fresh(12) {
+	publishing("compactor: unfinished runs of 2 × 14 MiB", func(ctx context.Context, _ *rand.Rand) {
+		for _, run := range fresh(Hostile, 12) {
 			s.publish(ctx, s.runOf(Hostile, run, run)[:1])
 			for range 2 {
 				s.publish(ctx, []*kgo.Record{s.event(record.KindEvent, Hostile, run, run, delta)})
 			}
 		}
-	}
+	})
 	list := strings.Repeat(`"x",`, 10_000-1) + `"x"`
-	out["compactor: inputs of 10,000 messages"] = func(ctx context.Context, _ *rand.Rand) {
-		for _, run := range fresh(40) {
+	publishing("compactor: inputs of 10,000 messages", func(ctx context.Context, _ *rand.Rand) {
+		for _, run := range fresh(Hostile, 40) {
 			s.publish(ctx, append([]*kgo.Record{s.event(record.KindInput, Hostile, run, run, fmt.Appendf(nil, `{"threadId":%q,"runId":%q,"messages":[%s],"tools":[],"context":[]}`, run, run, list))}, s.runOf(Hostile, run, run)...))
 		}
-	}
-	out["compactor: runs that begin and never end"] = func(ctx context.Context, _ *rand.Rand) {
-		var records []*kgo.Record
-		for _, run := range fresh(5_000) {
-			records = append(records, s.runOf(Hostile, run, run)[0])
+	})
+	neverEnding := func(who string) func(ctx context.Context, random *rand.Rand) {
+		return func(ctx context.Context, _ *rand.Rand) {
+			var records []*kgo.Record
+			for _, run := range fresh(who, 5_000) {
+				records = append(records, s.runOf(who, run, run)[0])
+			}
+			s.publish(ctx, records)
 		}
-		s.publish(ctx, records)
 	}
-	out["compactor: bad data"] = func(ctx context.Context, random *rand.Rand) {
+	publishing("compactor: runs that begin and never end", neverEnding(Hostile))
+	publishing(openRuns, neverEnding(Limited))
+	publishing("compactor: bad data", func(ctx context.Context, random *rand.Rand) {
 		var records []*kgo.Record
-		for _, run := range fresh(500) {
+		for _, run := range fresh(Hostile, 500) {
 			for _, kind := range []record.Kind{record.KindEvent, record.KindInput, record.KindErase, record.KindCancel, "no-kind"} {
 				bad := make([]byte, random.IntN(200))
 				for i := range bad {
@@ -366,27 +422,86 @@ func (s *soak) all() map[string]func(ctx context.Context, random *rand.Rand) {
 			}
 		}
 		s.publish(ctx, records)
-	}
-	out["indexer: runs of two events"] = func(ctx context.Context, _ *rand.Rand) {
+	})
+	publishing("indexer: runs of two events", func(ctx context.Context, _ *rand.Rand) {
 		var records []*kgo.Record
-		for _, run := range fresh(3_000) {
+		for _, run := range fresh(Hostile, 3_000) {
 			records = append(records, s.runOf(Hostile, run, run)...)
 		}
 		s.publish(ctx, records)
+	})
+	out["quotas: reads × 40"] = soakAttack{want: "429 concurrent_reads", run: func(ctx context.Context, _ *rand.Rand, got *answers) {
+		s.read(ctx, Limited, 40, []string{"/v1/threads", "/v1/runs", "/v1/statistics"}, got)
+	}}
+	input := func(run, state string) string {
+		return fmt.Sprintf(`{"threadId":%q,"runId":%q,"messages":[],"tools":[],"context":[],"state":%q}`, run, run, state)
 	}
+	large := strings.Repeat("x", 3<<19)
+	out["quotas: inputs of 1.5 MiB × 4"] = soakAttack{want: "429 bytes_per_second", run: func(ctx context.Context, _ *rand.Rand, got *answers) {
+		atOnce(4, func(int) {
+			for _, run := range fresh(Limited, 1_000) {
+				if ctx.Err() == nil {
+					s.ask(ctx, Limited, http.MethodPut, s.ingest.URL+"/v1/threads/"+run+"/runs/"+run+"/input", input(run, large), got)
+				}
+			}
+		})
+	}}
+	out["quotas: proxied runs of an agent that never stops × 20"] = soakAttack{want: "429 concurrent_streams", run: func(ctx context.Context, _ *rand.Rand, got *answers) {
+		atOnce(20, func(int) {
+			for _, run := range fresh(Limited, 1_000) {
+				if ctx.Err() == nil {
+					s.ask(ctx, Limited, http.MethodPost, s.ingest.URL+"/v1/agents/talks", input(run, ""), got)
+				}
+			}
+		})
+	}}
 	return out
 }
 
-// read has so many callers of the hostile tenant ask for paths until ctx ends.
-func (s *soak) read(ctx context.Context, callers int, paths []string) {
+// read has so many callers of a tenant ask for paths until ctx ends.
+func (s *soak) read(ctx context.Context, who string, callers int, paths []string, got *answers) {
 	atOnce(callers, func(i int) {
 		for n := i; ctx.Err() == nil; n++ {
-			resp, err := s.web.Do(s.Request(ctx, Hostile, http.MethodGet, s.query.URL+paths[n%len(paths)], nil))
-			if err != nil {
-				continue // ctx has ended, or the stage, which the test sees
-			}
-			_, _ = io.Copy(io.Discard, resp.Body) // it may be broken off
-			_ = resp.Body.Close()                 // as above
+			s.ask(ctx, who, http.MethodGet, s.query.URL+paths[n%len(paths)], "", got)
 		}
 	})
+}
+
+// ask makes a request of an attacker and reads its answer, or as much of it as comes before ctx ends.
+func (s *soak) ask(ctx context.Context, who, method, url, body string, got *answers) {
+	req := s.Request(ctx, who, method, url, body)
+	if strings.Contains(url, "/v1/agents/") {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := s.web.Do(req)
+	if err != nil {
+		return // ctx has ended, or the stage, which the test sees
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	what := fmt.Sprint(resp.StatusCode)
+	switch {
+	case resp.StatusCode < 400:
+		lines := bufio.NewReader(resp.Body)
+		for err == nil { // it may be broken off
+			var line []byte
+			if line, err = lines.ReadSlice('\n'); who == Limited && bytes.HasPrefix(line, []byte("data: ")) {
+				s.talked.Add(1)
+			}
+			if errors.Is(err, bufio.ErrBufferFull) {
+				err = nil
+			}
+		}
+	default:
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return // as above
+		}
+		if _, limit := refusal(s.TB, resp, text); limit != "" {
+			what += " " + limit
+		}
+		if resp.StatusCode == http.StatusNotFound {
+			s.TB.Errorf("%s %s is nowhere: it attacks nothing", method, url)
+		}
+	}
+	got.note(what, int64(len(body)))
 }
