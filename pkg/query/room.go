@@ -21,7 +21,7 @@ const (
 
 // room is what the requests of all tenants share. Each pool is shared by the rule of share.Pool: a tenant may hold as much as is left free.
 type room struct {
-	// reads are the requests that work at the same time, large those of them that read much. A request that waits, writes to its caller
+	// reads are the requests that work at the same time, large those of them that read much, or have the store read much: searches. A request that waits, writes to its caller
 	// or keeps a pace holds neither.
 	reads, large *share.Pool
 	// memory is what requests hold of rows, contents and folds, in bytes.
@@ -107,7 +107,7 @@ func (l *load) enlarge(ctx context.Context) error {
 		return nil
 	}
 	l.rest() // small reads must not wait behind one that waits
-	err := l.acquire(ctx, l.room.large, "large-reads", "another large read of yours is under way: of a long thread, of raw events, or a proof; try again, with one after another")
+	err := l.acquire(ctx, l.room.large, "large-reads", "another large read of yours is under way: a search, of a long thread, of raw events, or a proof; try again, with one after another")
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,9 @@ func (c *call) searchRuns() error {
 		return c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
+	if err := c.load.enlarge(c.r.Context()); err != nil {
+		return err
+	}
 	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
 	if err != nil {
 		return err
@@ -105,6 +108,9 @@ func (c *call) statistics() error {
 		return c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
+	if err := c.load.enlarge(c.r.Context()); err != nil {
+		return err
+	}
 	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
 	if err != nil {
 		return err
