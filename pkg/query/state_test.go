@@ -283,6 +283,16 @@ func TestState_SaysWhatIsWrong(t *testing.T) {
 	f.get("umbrella", "/v1/threads/chat/runs/r/state").problem(t, 404)
 }
 
+func TestState_RefusesARunOfTooManyEvents(t *testing.T) {
+	f := newRawFixture(t)
+	f.talk()
+	kafkatest.Produce(t, f.cluster.Config, f.log[f.sent:]...)
+	f.service.timelines = newTimelines(timelineParts*300, f.service.metrics) // two steps of a run, without their values
+	if detail := f.get("acme", "/v1/threads/chat/runs/r/state?at=1").problem(t, http.StatusConflict); !strings.Contains(detail, "too many events") {
+		t.Errorf("the answer says %q", detail)
+	}
+}
+
 func TestState_SaysWhatIsGone(t *testing.T) {
 	f := newRawFixture(t)
 	_, at := f.talk()
