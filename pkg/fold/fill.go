@@ -92,6 +92,7 @@ func Fill(rec *record.Run, fold *compact.Run, t *Tally, base lineage.History) {
 	rec.Stats = record.Stats{
 		Events: maps.Clone(sum.Events), EventBytes: maps.Clone(sum.EventBytes), Messages: len(rec.Messages),
 		ToolCalls: NotEmpty(sum.ToolCalls), Usage: usageOf(sum.Usage), Anomalies: NotEmpty(sum.Anomalies), TimeToFirstToken: t.TimeToFirstToken,
+		ToolCallTimes: maps.Clone(t.calls.of),
 	}
 	if fold.Ended() {
 		ended := t.EndedAt

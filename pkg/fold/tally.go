@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"maps"
 	"time"
 
 	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // Tally counts and hashes the folded events of a run, in order.
@@ -21,7 +23,25 @@ type Tally struct {
 	StartedAt, EndedAt time.Time
 	// TimeToFirstToken is in milliseconds; nil before the first token.
 	TimeToFirstToken *int64
+
+	calls callTimes
 }
+
+// callTimes are when the run's tool calls began and had their results.
+type callTimes struct {
+	// of is what the record says (record.Stats.ToolCallTimes); nil before the first call.
+	of agui.StringMap[[]int64]
+	// bytes are those of the ids.
+	bytes int
+	// stopped: no more is noted, and the record has none.
+	stopped bool
+}
+
+// The limits of what callTimes holds. A call beyond them has no times.
+const (
+	maxCalls     = 1000
+	maxCallBytes = 64 << 10 // of ids
+)
 
 var lineFeed = []byte{'\n'}
 
@@ -41,7 +61,49 @@ func (t *Tally) Add(ev *agui.Event, at time.Time) {
 		ms := max(0, at.Sub(t.StartedAt).Milliseconds())
 		t.TimeToFirstToken = &ms
 	}
+	t.calls.add(ev, max(0, at.Sub(t.StartedAt).Milliseconds()))
 	t.EndedAt = at
+}
+
+// add notes the times of a tool call, of which an event came ms milliseconds after the run's start. Of events and calls with one id the first counts.
+func (c *callTimes) add(ev *agui.Event, ms int64) {
+	switch ev.Type {
+	case agui.ToolCallStart, agui.ToolCallChunk, agui.ToolCallResult:
+	default:
+		return
+	}
+	id, ok := ev.String(agui.FieldToolCallID)
+	if !ok || c.stopped { // a chunk without an id goes on with a call
+		return
+	}
+	switch times, isResult := c.of[id], ev.Type == agui.ToolCallResult; {
+	case isResult && len(times) == 1:
+		c.of[id] = []int64{times[0], max(times[0], ms)}
+	case !isResult && times == nil:
+		if c.of == nil {
+			c.of = agui.StringMap[[]int64]{}
+		}
+		if len(c.of) < maxCalls && c.bytes+len(id) <= maxCallBytes {
+			c.of[id], c.bytes = []int64{ms}, c.bytes+len(id)
+		}
+	}
+}
+
+// StopCallTimes drops the times of tool calls and notes no more, as of a run whose contents are cut.
+func (t *Tally) StopCallTimes() { t.calls = callTimes{stopped: true} }
+
+// RestoreCallTimes goes on with those of a record. A record that counts calls and has no times was begun by a version that noted none, or
+// cut: then the run keeps to that, so that a record has the times of its calls from the first one on or not at all.
+func (t *Tally) RestoreCallTimes(rec *record.Run) {
+	s := rec.Stats
+	if rec.Cut != nil || s.ToolCallTimes == nil && s.Events[string(agui.ToolCallStart)]+s.Events[string(agui.ToolCallChunk)] > 0 {
+		t.StopCallTimes()
+		return
+	}
+	t.calls = callTimes{of: maps.Clone(s.ToolCallTimes)}
+	for id := range t.calls.of {
+		t.calls.bytes += len(id)
+	}
 }
 
 // End adds a terminal event that is not the agent's: it is in no count and no hash. At is the time of its Kafka record.

@@ -44,7 +44,7 @@ func sealed() *record.Run {
 			Events: map[string]int64{"RUN_STARTED": 1, "CUSTOM": 1}, EventBytes: map[string]int64{"RUN_STARTED": 80, "CUSTOM": 40},
 			Messages: 2, ToolCalls: map[string]int64{"search": 1}, Anomalies: map[string]int64{"late-input": 1},
 			Usage:            map[string]record.TokenUsage{"": {InputTokens: 1, OutputTokens: 2, TotalTokens: 3, ReasoningTokens: 1, CachedInputTokens: 1, CacheWriteInputTokens: 1}},
-			TimeToFirstToken: &first, Duration: &took,
+			TimeToFirstToken: &first, Duration: &took, ToolCallTimes: map[string][]int64{"call-0": {300, 900}, "call-1": {1200}},
 		},
 		StartedAt: at, EndedAt: &end,
 		Raw: record.Raw{Partition: 3, First: 10, Next: 20, Ranges: [][2]int64{{10, 12}, {15, 20}}, Events: 7,
@@ -70,14 +70,14 @@ func TestEncodeRun_KeepsHalvesOfSurrogatePairs(t *testing.T) {
 	r := open()
 	r.SpawnedBy, r.PendingToolCalls = half, []string{half, other}
 	counts := map[string]int64{half: 1, other: 2, "<&>\u2028": 3}
-	r.Stats = record.Stats{Events: counts, EventBytes: counts, ToolCalls: counts, Usage: map[string]record.TokenUsage{half: {InputTokens: 1}, other: {InputTokens: 2}}}
+	r.Stats = record.Stats{Events: counts, EventBytes: counts, ToolCalls: counts, Usage: map[string]record.TokenUsage{half: {InputTokens: 1}, other: {InputTokens: 2}}, ToolCallTimes: map[string][]int64{half: {1}, other: {1, 2}}}
 	b, err := record.EncodeRun(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		`"spawnedBy":"\ud800"`, `"pendingToolCalls":["\ud800","\ud801"]`, `"events":{"<&>\u2028":3,"\ud800":1,"\ud801":2}`,
-		`"usage":{"\ud800":{"inputTokens":1},"\ud801":{"inputTokens":2}}`,
+		`"usage":{"\ud800":{"inputTokens":1},"\ud801":{"inputTokens":2}}`, `"toolCallTimesMs":{"\ud800":[1],"\ud801":[1,2]}`,
 	} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("%s\nhas not %s", b, want)
@@ -111,6 +111,21 @@ func TestEncodeRun_RoundTrip(t *testing.T) {
 				t.Errorf("encoded again it is\n%s, %v\nwant\n%s", again, err, b)
 			}
 		})
+	}
+}
+
+// An empty map of tool calls' times says that none fitted, its absence that none were noted.
+func TestEncodeRun_TellsNoTimesFromNoneNoted(t *testing.T) {
+	for want, times := range map[string]map[string][]int64{`"eventBytes":{},"messages":0}`: nil, `"messages":0,"toolCallTimesMs":{}}`: {}} {
+		r := open()
+		r.Stats.ToolCallTimes = times
+		b, err := record.EncodeRun(r)
+		if err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s, %v, want %s", b, err, want)
+		}
+		if back, err := record.DecodeRun(b); err != nil || !reflect.DeepEqual(back, r) {
+			t.Errorf("read back as %+v, %v", back, err)
+		}
 	}
 }
 

@@ -65,6 +65,8 @@ func truncate(rec *Run, bytes int) bool {
 // collapse takes out a whole list of contents that are each too small for a reference.
 func collapse(rec *Run) bool {
 	switch {
+	case rec.Stats.ToolCallTimes != nil:
+		rec.Stats.ToolCallTimes = nil
 	case len(rec.Events) > 0:
 		rec.Events = nil
 	case len(rec.InputMessages) > 0:

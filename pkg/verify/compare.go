@@ -31,7 +31,7 @@ func Differences(given, made *record.Run) ([]Difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	textB, err := encodeClosed(asCounted(given, made))
+	textB, err := encodeClosed(asTimed(given, asCounted(given, made)))
 	if err != nil || bytes.Equal(textA, textB) {
 		return nil, err
 	}
@@ -146,6 +146,16 @@ func asCounted(given, made *record.Run) *record.Run {
 	if told.Stats.Anomalies[fold.AnomalyBackwards] = was[fold.AnomalyBackwards]; was[fold.AnomalyBackwards] == 0 {
 		delete(told.Stats.Anomalies, fold.AnomalyBackwards)
 	}
+	return &told
+}
+
+// asTimed returns a made record without the times of tool calls if the given one has none: it was begun by a version that noted none.
+func asTimed(given, made *record.Run) *record.Run {
+	if given.Stats.ToolCallTimes != nil {
+		return made
+	}
+	told := *made
+	told.Stats.ToolCallTimes = nil
 	return &told
 }
 

@@ -114,6 +114,7 @@ func (p *Processor) cut(r *run, now time.Time) error {
 		r.ending = p.cfg.cutEvent()
 		return p.expireRun(r.key, now)
 	}
+	r.Tally.StopCallTimes()
 	rec, _, err := p.describe(r)
 	if err != nil {
 		return err

@@ -105,7 +105,7 @@ func TestPartition_CutsTheLargestRunsOfTheTenantThatHoldsMost(t *testing.T) {
 	s.isProved(rand.New(rand.NewPCG(1, 2)), &tally{})
 }
 
-// A run that was cut goes on the same from memory and from its record.
+// A run that was cut goes on the same from memory and from its record. The times of its tool calls go with its contents.
 func TestPartition_GoesOnFromACutRecordTheSame(t *testing.T) {
 	play := func(reopen bool) string {
 		s := newSim(t, scarce)
@@ -127,10 +127,11 @@ func TestPartition_GoesOnFromACutRecordTheSame(t *testing.T) {
 		if reopen {
 			s.open(true)
 		}
-		for _, value := range []string{custom("c"), text("m", "more"), `{"type":"STATE_DELTA","delta":[{"op":"add","path":"/b","value":2}]}`, finished("r0")} {
+		for _, value := range []string{custom("c"), text("m", "more"), `{"type":"TOOL_CALL_RESULT","messageId":"r","toolCallId":"c","content":"x"}`, `{"type":"STATE_DELTA","delta":[{"op":"add","path":"/b","value":2}]}`, finished("r0")} {
 			s.Send("tr0", "r0", value, seq(len(s.Events)))
 		}
 		s.all()
+		equal(t, "tool calls with times", len(s.run("r0").Stats.ToolCallTimes), 0)
 		return s.values()["acme/tr0/r0"]
 	}
 	equal(t, "record", play(true), play(false))

@@ -123,6 +123,7 @@ func (r *run) resume(rec *record.Run, size int) error {
 	r.ranges, r.Seq.Missing = record.NewRanges(rec.Raw.Ranges), rec.Open.MissingSeqs
 	r.Tally.Events, r.Tally.TimeToFirstToken = rec.Raw.Events, rec.Stats.TimeToFirstToken
 	r.Tally.StartedAt, r.Tally.EndedAt = rec.StartedAt, rec.Open.LastAt
+	r.Tally.RestoreCallTimes(rec)
 	for _, n := range rec.Stats.EventBytes {
 		r.eventBytes += n
 	}

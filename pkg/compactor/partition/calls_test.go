@@ -1,0 +1,85 @@
+package partition
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/skeinhq/skein/pkg/record"
+	"github.com/skeinhq/skein/pkg/verify"
+)
+
+// calling has a run call a tool three times, each event a second behind the last.
+func calling(s *sim) {
+	for i, event := range []string{
+		started("r"), `{"type":"TOOL_CALL_START","toolCallId":"a","toolCallName":"f"}`, `{"type":"TOOL_CALL_END","toolCallId":"a"}`,
+		`{"type":"TOOL_CALL_CHUNK","toolCallId":"b","toolCallName":"f","delta":"{}"}`, `{"type":"TOOL_CALL_RESULT","messageId":"ra","toolCallId":"a","content":"x"}`,
+		`{"type":"TOOL_CALL_RESULT","messageId":"rb","toolCallId":"b","content":"x"}`, `{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"g"}`, finished("r"),
+	} {
+		s.Now = s.Now.Add(time.Second)
+		s.Send("t", "r", event, seq(i))
+	}
+}
+
+// A record has the times of its tool calls, wherever the process dies between two events of a call, and folded again from the log.
+func TestPartition_NotesTheTimesOfToolCallsOverAnyRestart(t *testing.T) {
+	const want = `{"a":[1000,4000],"b":[3000,5000],"c":[6000]}`
+	script := newSim(t, nil)
+	calling(script)
+	for at := range len(script.Events) + 1 {
+		s := newSim(t, nil)
+		s.open(false)
+		for n, m := range script.Events {
+			if n == at {
+				s.Now = s.Now.Add(s.cfg.CheckpointMax)
+				s.commit(true)
+				s.open(true)
+			}
+			s.Events = append(s.Events, m)
+			s.feed(1)
+		}
+		s.commit(true)
+		r := s.run("r")
+		got, err := json.Marshal(r.Stats.ToolCallTimes)
+		s.check(err)
+		equal(t, fmt.Sprint("times where it dies before event ", at), string(got), want)
+		proofs, err := hasRecord{"r": r}.verify(s.Events, nil, false)
+		s.check(err)
+		equal(t, "verdict", proofs[0].Verdict, verify.Proved)
+	}
+}
+
+// A run that a version without these times began keeps to that: it is proved, and written anew only for another reason.
+func TestPartition_NotesNoTimesOfCallsInARunThatBeganWithout(t *testing.T) {
+	s := newSim(t, nil)
+	calling(s)
+	s.open(false)
+	s.feed(4)
+	s.Now = s.Now.Add(s.cfg.CheckpointMax)
+	s.commit(true)
+	for i, m := range s.runs {
+		if r, err := record.DecodeRun(m.Value); err == nil { // the others are no runs
+			r.Stats.ToolCallTimes = nil
+			old := *m
+			old.Value, err = record.EncodeRun(r)
+			s.check(err)
+			s.runs[i] = &old
+		}
+	}
+	s.open(true)
+	s.all()
+	r := s.run("r")
+	equal(t, "status and events", fmt.Sprint(r.Status, r.Raw.Events), "finished8")
+	equal(t, "calls with times", len(r.Stats.ToolCallTimes), 0)
+	proofs, err := hasRecord{"r": r}.verify(s.Events, nil, false)
+	s.check(err)
+	equal(t, "verdict", proofs[0].Verdict, verify.Proved)
+	again := verify.NewRewriter([]*record.Run{r}, 0)
+	for _, m := range s.Events {
+		s.check(takeRaw(again.Take, m))
+	}
+	list, err := again.Rewrite()
+	s.check(err)
+	equal(t, "records written anew", len(list), 0)
+}
