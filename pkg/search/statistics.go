@@ -44,24 +44,26 @@ type Measure string
 
 // The measures. Percentiles are null where no run has the number.
 const (
-	Runs          Measure = "runs"
-	Errors        Measure = "errors"        // runs that ended with RUN_ERROR
-	Regenerations Measure = "regenerations" // see Regeneration
-	Edits         Measure = "edits"         // see Edit
-	Interrupts    Measure = "interrupts"    // that runs ended with
-	InputTokens   Measure = "inputTokens"   // by model: of that model
-	OutputTokens  Measure = "outputTokens"
-	Tokens        Measure = "tokens"        // input and output
-	DurationP50   Measure = "durationP50"   // milliseconds, of runs that have ended
-	DurationP95   Measure = "durationP95"   // milliseconds
-	FirstTokenP50 Measure = "firstTokenP50" // milliseconds to the first text
-	ToolCalls     Measure = "toolCalls"     // by tool: of that tool
-	ToolFailures  Measure = "toolFailures"  // calls whose result, in the run or a later one's input, has an error
+	Runs            Measure = "runs"
+	Errors          Measure = "errors"        // runs that ended with RUN_ERROR
+	Regenerations   Measure = "regenerations" // see Regeneration
+	Edits           Measure = "edits"         // see Edit
+	Interrupts      Measure = "interrupts"    // that runs ended with
+	InputTokens     Measure = "inputTokens"   // by model: of that model
+	OutputTokens    Measure = "outputTokens"
+	Tokens          Measure = "tokens"          // input and output
+	DurationP50     Measure = "durationP50"     // milliseconds, of runs that have ended
+	DurationP95     Measure = "durationP95"     // milliseconds
+	FirstTokenP50   Measure = "firstTokenP50"   // milliseconds to the first text
+	ToolCalls       Measure = "toolCalls"       // by tool: of that tool
+	ToolFailures    Measure = "toolFailures"    // calls whose result, in the run or a later one's input, has an error
+	ToolDurationP95 Measure = "toolDurationP95" // milliseconds from a call to its result in the same run; by tool: of that tool
 )
 
 // Measures are all measures.
 var Measures = []Measure{
 	Runs, Errors, Regenerations, Edits, Interrupts, InputTokens, OutputTokens, Tokens, DurationP50, DurationP95, FirstTokenP50, ToolCalls, ToolFailures,
+	ToolDurationP95,
 }
 
 const (

@@ -17,7 +17,7 @@ import (
 
 // FactsVersion numbers the rules of FactsOf and ContentFactsOf. Rows keep the number that made them: 0 stands for rows
 // written before there were facts, whose fact columns are empty until skein.runs is read again.
-const FactsVersion = 1
+const FactsVersion = 2
 
 // The limits of texts in facts; the record and the messages hold the whole text.
 const (
@@ -57,7 +57,11 @@ type ToolCall struct {
 	Name      string // empty of a result
 	MessageID string
 	// Made: the run made the call. Else it is a result for a call of an earlier run.
-	Made          bool
+	Made bool
+	// CalledAt is when the call began on the stream, DurationMs from there to its result on the run's stream, in milliseconds; nil where the record
+	// does not say it.
+	CalledAt      *time.Time
+	DurationMs    *int64
 	ArgumentBytes int
 	// Answered: the run itself has the result.
 	Answered    bool
@@ -202,13 +206,14 @@ func ContentFactsOf(r *record.Run) Contents {
 		}
 		for call := range agui.Elements(m.Get("toolCalls")) {
 			fn := agui.Lookup(call, "function")
-			id := member(call, "id")
-			if _, again := at[id]; !again {
-				at[id] = len(c.ToolCalls)
+			made := ToolCall{
+				ID: member(call, "id"), Name: member(fn, "name"), MessageID: m.ID, Made: true, ArgumentBytes: len(member(fn, "arguments")),
 			}
-			c.ToolCalls = append(c.ToolCalls, ToolCall{
-				ID: id, Name: member(fn, "name"), MessageID: m.ID, Made: true, ArgumentBytes: len(member(fn, "arguments")),
-			})
+			if _, again := at[made.ID]; !again {
+				at[made.ID] = len(c.ToolCalls)
+				made.time(r)
+			}
+			c.ToolCalls = append(c.ToolCalls, made)
 		}
 	}
 	for _, m := range r.Messages {
@@ -245,6 +250,20 @@ func ContentFactsOf(r *record.Run) Contents {
 		})
 	}
 	return c
+}
+
+// time notes the times that the record has of the call.
+func (t *ToolCall) time(r *record.Run) {
+	times := r.Stats.ToolCallTimes[t.ID]
+	if len(times) == 0 {
+		return
+	}
+	at := r.StartedAt.Add(time.Duration(times[0]) * time.Millisecond)
+	t.CalledAt = &at
+	if len(times) > 1 {
+		took := times[1] - times[0]
+		t.DurationMs = &took
+	}
 }
 
 // answer notes the result that a tool message is.

@@ -89,18 +89,24 @@ func TestContentFactsOf_JoinsCallsWithResults(t *testing.T) {
 			`{"id":"r0","role":"tool","toolCallId":"c0","content":"42"}`),
 		Messages: messages(t,
 			`{"id":"a","role":"assistant","toolCalls":[{"id":"c1","type":"function","function":{"name":"search","arguments":"{\"q\":1}"}},{"id":"c2","type":"function","function":{"name":"fetch","arguments":""}}]}`,
-			`{"id":"r1","role":"tool","toolCallId":"c1","content":"nothing","error":"timeout"}`),
+			`{"id":"r1","role":"tool","toolCallId":"c1","content":"nothing","error":"timeout"}`,
+			`{"id":"a2","role":"assistant","toolCalls":[{"id":"c1","type":"function","function":{"name":"again","arguments":""}},{"id":"c3","type":"function","function":{"name":"late","arguments":""}}]}`),
+		StartedAt:        time.Date(2026, 9, 17, 11, 59, 59, 0, time.UTC),
 		PendingToolCalls: []string{"c2", "c9"},
 		Interrupts:       []json.RawMessage{json.RawMessage(`{"id":"i","reason":"approval","message":"Sure?","toolCallId":"c2","expiresAt":"2026-09-17T14:00:00+02:00"}`), json.RawMessage(`7`)},
 		Resumes:          []json.RawMessage{json.RawMessage(`{"interruptId":"i0","status":"resolved","payload":{"b":1,"a":2}}`)},
 	}
 	r.Stats.Usage = map[string]record.TokenUsage{"large": {}}
+	r.Stats.ToolCallTimes = map[string][]int64{"c1": {1000, 1350}, "c2": {1000}, "c0": {1, 2}, "c3": {}}
+	took := int64(350)
 	at := time.Date(2026, 9, 17, 12, 0, 0, 0, time.UTC)
 	want := Contents{
 		Model: "large",
 		ToolCalls: []ToolCall{
-			{ID: "c1", Name: "search", MessageID: "a", Made: true, ArgumentBytes: 7, Answered: true, ResultBytes: 7, Failed: true, Error: "timeout"},
-			{ID: "c2", Name: "fetch", MessageID: "a", Made: true, Pending: true},
+			{ID: "c1", Name: "search", MessageID: "a", Made: true, CalledAt: &at, DurationMs: &took, ArgumentBytes: 7, Answered: true, ResultBytes: 7, Failed: true, Error: "timeout"},
+			{ID: "c2", Name: "fetch", MessageID: "a", Made: true, CalledAt: &at, Pending: true},
+			{ID: "c1", Name: "again", MessageID: "a2", Made: true},
+			{ID: "c3", Name: "late", MessageID: "a2", Made: true},
 			{ID: "c0", MessageID: "r0", Answered: true, ResultBytes: 2},
 		},
 		Interrupts: []Interrupt{{ID: "i", Reason: "approval", Message: "Sure?", ToolCallID: "c2", ExpiresAt: &at}, {}},

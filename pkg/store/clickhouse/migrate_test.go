@@ -104,7 +104,7 @@ func TestMigrations_CanRunAgain(t *testing.T) {
 			if strings.Contains(statement, "/* may run again */") { // it inserts rows that replace those of the same key
 				continue
 			}
-			if !strings.Contains(statement, "IF NOT EXISTS") && !strings.Contains(statement, "IF EXISTS") {
+			if !strings.Contains(statement, "IF NOT EXISTS") && !strings.Contains(statement, "IF EXISTS") && !strings.HasPrefix(statement, "CREATE OR REPLACE VIEW") {
 				t.Errorf("%s: %.60s… cannot run twice", m.Name, statement)
 			}
 			if strings.Contains(statement, "MergeTree") && !strings.Contains(statement, "ENGINE = /* replicated */") {

@@ -90,16 +90,25 @@ func talks(t testing.TB, seed uint64) (entries []store.Entry, final []*record.Ru
 			if rnd.IntN(3) == 0 {
 				r.Stats.Anomalies = map[string]int64{pick("open-at-end", "schema"): int64(1 + rnd.IntN(3))}
 			}
+			timed := rnd.IntN(5) > 0 // else its record is from before calls had times
+			if timed {
+				r.Stats.ToolCallTimes = map[string][]int64{}
+			}
 			for c := range rnd.IntN(3) {
 				id := fmt.Sprintf("%s-c%d", e.RunID, c)
 				r.Messages = append(r.Messages, agui.Message{ID: "a" + id, Role: agui.RoleAssistant, Raw: json.RawMessage(fmt.Sprintf(
 					`{"id":"a%s","role":"assistant","toolCalls":[{"id":"%s","type":"function","function":{"name":%q,"arguments":"{}"}}]}`, id, id, pick("search", "fetch")))})
-				if k := rnd.IntN(4); k > 0 {
+				k := rnd.IntN(4)
+				if k > 0 {
 					result := fmt.Sprintf(`{"id":"t%s","role":"tool","toolCallId":"%s","content":"x"}`, id, id)
 					if k == 1 {
 						result = strings.TrimSuffix(result, "}") + `,"error":"timeout"}`
 					}
 					r.Messages = append(r.Messages, agui.Message{ID: "t" + id, Role: agui.RoleTool, Raw: json.RawMessage(result)})
+				}
+				if timed {
+					began := int64(rnd.IntN(1000))
+					r.Stats.ToolCallTimes[id] = []int64{began, began + int64(rnd.IntN(9000))}[:min(2, 1+k)]
 				}
 			}
 			open := *r
@@ -244,8 +253,8 @@ var questions = map[string]struct {
 		}
 		return c.lines()
 	}},
-	"tools": {"tool || ' [' || toString(calls) || ' ' || toString(failures) || ' ' || toString(without_result) || ']'", func(runs []*record.Run, in within) []string {
-		c := counted{}
+	"tools": {"tool || ' [' || toString(calls) || ' ' || toString(failures) || ' ' || toString(without_result) || ' ' || toString(timed) || '] ' || toString(ifNull(p95_ms, -1))", func(runs []*record.Run, in within) []string {
+		c, took := counted{}, map[string][]int64{}
 		for _, r := range in.of(runs) {
 			results := map[string]bool{} // failed
 			for _, m := range r.Messages {
@@ -265,11 +274,25 @@ var questions = map[string]struct {
 						panic(err) // made above
 					}
 					failed, has := results[string(said.ToolCalls[0].ID)]
-					c.add(said.ToolCalls[0].Function.Name, 1, one(failed), one(!has))
+					times := r.Stats.ToolCallTimes[strings.Trim(string(said.ToolCalls[0].ID), `"`)]
+					name := said.ToolCalls[0].Function.Name
+					c.add(name, 1, one(failed), one(!has), one(len(times) == 2))
+					if len(times) == 2 {
+						took[name] = append(took[name], times[1]-times[0])
+					}
 				}
 			}
 		}
-		return c.lines()
+		lines := c.lines()
+		for i, line := range lines {
+			name, _, _ := strings.Cut(line, " ")
+			p95 := int64(-1)
+			if list := slices.Sorted(slices.Values(took[name])); len(list) > 0 {
+				p95 = list[min(len(list)-1, int(0.95*float64(len(list))))]
+			}
+			lines[i] = fmt.Sprint(line, " ", p95)
+		}
+		return lines
 	}},
 	"ends": {"agent || ' ' || status || ' ' || error_code || ' ' || cancelled_by || ' [' || toString(runs) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}

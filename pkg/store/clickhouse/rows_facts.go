@@ -9,24 +9,26 @@ import (
 
 // toolCallRow is a row of tool_calls.
 type toolCallRow struct {
-	Tenant        string    `ch:"tenant"`
-	ThreadID      string    `ch:"thread_id"`
-	RunID         string    `ch:"run_id"`
-	Idx           uint32    `ch:"idx"`
-	Version       uint64    `ch:"version"`
-	ToolCallID    string    `ch:"tool_call_id"`
-	Name          string    `ch:"name"`
-	MessageID     string    `ch:"message_id"`
-	Made          bool      `ch:"made"`
-	Agent         string    `ch:"agent"`
-	Model         string    `ch:"model"`
-	StartedAt     time.Time `ch:"started_at"`
-	ArgumentBytes uint32    `ch:"argument_bytes"`
-	Answered      bool      `ch:"answered"`
-	ResultBytes   uint32    `ch:"result_bytes"`
-	Failed        bool      `ch:"failed"`
-	Error         string    `ch:"error"`
-	Pending       bool      `ch:"pending"`
+	Tenant        string     `ch:"tenant"`
+	ThreadID      string     `ch:"thread_id"`
+	RunID         string     `ch:"run_id"`
+	Idx           uint32     `ch:"idx"`
+	Version       uint64     `ch:"version"`
+	ToolCallID    string     `ch:"tool_call_id"`
+	Name          string     `ch:"name"`
+	MessageID     string     `ch:"message_id"`
+	Made          bool       `ch:"made"`
+	Agent         string     `ch:"agent"`
+	Model         string     `ch:"model"`
+	StartedAt     time.Time  `ch:"started_at"`
+	ArgumentBytes uint32     `ch:"argument_bytes"`
+	Answered      bool       `ch:"answered"`
+	ResultBytes   uint32     `ch:"result_bytes"`
+	Failed        bool       `ch:"failed"`
+	Error         string     `ch:"error"`
+	Pending       bool       `ch:"pending"`
+	CalledAt      *time.Time `ch:"called_at"`
+	Duration      *int64     `ch:"duration_ms"`
 }
 
 func (r *toolCallRow) size() int {
@@ -34,7 +36,14 @@ func (r *toolCallRow) size() int {
 }
 
 func (r *toolCallRow) appendDigest(dst []byte) []byte {
-	return digestOf(dst, r.Version, r.Tenant, fmt.Sprintf("%+v", *r))
+	plain, times := *r, "" // an address says nothing
+	if plain.CalledAt, plain.Duration = nil, nil; r.CalledAt != nil {
+		times = fmt.Sprint(r.CalledAt.UnixMilli())
+	}
+	if r.Duration != nil {
+		times += fmt.Sprint("+", *r.Duration)
+	}
+	return digestOf(dst, r.Version, r.Tenant, fmt.Sprintf("%+v", plain), times)
 }
 
 // interruptRow is a row of interrupts.
@@ -88,12 +97,17 @@ func (b *batch) addFacts(e store.Entry) {
 	c := store.ContentFactsOf(e.Run)
 	model := c.Model
 	for i, t := range c.ToolCalls {
-		b.toolCalls = append(b.toolCalls, &toolCallRow{
+		row := &toolCallRow{
 			Tenant: e.Tenant, ThreadID: e.ThreadID, RunID: e.RunID, Idx: uint32(i), Version: uint64(e.Version),
 			ToolCallID: t.ID, Name: t.Name, MessageID: t.MessageID, Made: t.Made, Agent: e.Run.Agent, Model: model, StartedAt: startedAt,
 			ArgumentBytes: uint32(t.ArgumentBytes), Answered: t.Answered, ResultBytes: uint32(t.ResultBytes),
-			Failed: t.Failed, Error: t.Error, Pending: t.Pending,
-		})
+			Failed: t.Failed, Error: t.Error, Pending: t.Pending, Duration: t.DurationMs,
+		}
+		if t.CalledAt != nil {
+			at := sayable(*t.CalledAt)
+			row.CalledAt = &at
+		}
+		b.toolCalls = append(b.toolCalls, row)
 	}
 	for i, n := range c.Interrupts {
 		row := &interruptRow{

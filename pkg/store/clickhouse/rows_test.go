@@ -349,3 +349,17 @@ func TestLineage_OfRowsFromBeforeThereWereFacts(t *testing.T) {
 		t.Errorf("searched: %+v, %v", page, err)
 	}
 }
+
+// A block is told from others by what its rows say, not by where they lie in memory.
+func TestToolCallRow_DigestSaysItsTimes(t *testing.T) {
+	row := func(at, took int64) string {
+		called := time.UnixMilli(at)
+		return string((&toolCallRow{Tenant: "t", CalledAt: &called, Duration: &took}).appendDigest(nil))
+	}
+	if row(1, 2) != row(1, 2) {
+		t.Error("equal rows have different digests")
+	}
+	if row(1, 2) == row(1, 3) || row(1, 2) == row(2, 2) || row(1, 2) == string((&toolCallRow{Tenant: "t"}).appendDigest(nil)) {
+		t.Error("different rows have one digest")
+	}
+}

@@ -239,34 +239,36 @@ var dimensions = map[search.Dimension]string{
 
 // measures are the expressions of search.Measure, but for those that depend on dimensions.
 var measures = map[search.Measure]string{
-	search.Runs:          "count()",
-	search.Errors:        "countIf(status = 'error')",
-	search.Regenerations: "countIf(w.same > 1)",
-	search.Edits:         "countIf(w.same = 1 AND w.place > 1)",
-	search.Interrupts:    "sum(open_interrupts)",
-	search.InputTokens:   "sum(input_tokens)",
-	search.OutputTokens:  "sum(output_tokens)",
-	search.Tokens:        "sum(input_tokens + output_tokens)",
-	search.DurationP50:   "if(count(duration_ms) = 0, NULL, quantileExact(0.5)(duration_ms))",
-	search.DurationP95:   "if(count(duration_ms) = 0, NULL, quantileExact(0.95)(duration_ms))",
-	search.FirstTokenP50: "if(count(time_to_first_token_ms) = 0, NULL, quantileExact(0.5)(time_to_first_token_ms))",
-	search.ToolCalls:     "sum(tool_calls_sum)",
-	search.ToolFailures:  "sum(f.failures)",
+	search.Runs:            "count()",
+	search.Errors:          "countIf(status = 'error')",
+	search.Regenerations:   "countIf(w.same > 1)",
+	search.Edits:           "countIf(w.same = 1 AND w.place > 1)",
+	search.Interrupts:      "sum(open_interrupts)",
+	search.InputTokens:     "sum(input_tokens)",
+	search.OutputTokens:    "sum(output_tokens)",
+	search.Tokens:          "sum(input_tokens + output_tokens)",
+	search.DurationP50:     "if(count(duration_ms) = 0, NULL, quantileExact(0.5)(duration_ms))",
+	search.DurationP95:     "if(count(duration_ms) = 0, NULL, quantileExact(0.95)(duration_ms))",
+	search.FirstTokenP50:   "if(count(time_to_first_token_ms) = 0, NULL, quantileExact(0.5)(time_to_first_token_ms))",
+	search.ToolCalls:       "sum(tool_calls_sum)",
+	search.ToolFailures:    "sum(f.failures)",
+	search.ToolDurationP95: "if(sum(length(f.durations)) = 0, NULL, quantileExactArray(0.95)(f.durations))",
 }
 
 // statistics is what statistics.sql sees.
 type statistics struct {
 	Selection    selection
 	By, Measures []string
-	// Failures, Siblings: tool calls are joined, or places among siblings. ByTool is the column of the tool, where there is one.
-	Failures, Siblings bool
-	ByTool             string
+	// Failures, Durations, Siblings: tool calls are joined, those that failed or all, or places among siblings. ByTool is the column of the
+	// tool, where there is one.
+	Failures, Durations, Siblings bool
+	ByTool                        string
 }
 
 // statisticsOf returns what the template sees, and adds parameters.
 func statisticsOf(sel selection, q search.Statistics, args named) statistics {
 	view := statistics{
-		Selection: sel, Failures: slices.Contains(q.Measures, search.ToolFailures),
+		Selection: sel, Failures: slices.Contains(q.Measures, search.ToolFailures), Durations: slices.Contains(q.Measures, search.ToolDurationP95),
 		Siblings: slices.Contains(q.Measures, search.Regenerations) || slices.Contains(q.Measures, search.Edits),
 	}
 	byModel := ""

@@ -39,6 +39,7 @@ func told(version int64, thread, run string) store.Entry {
 		{ID: "a", Role: agui.RoleAssistant, Raw: json.RawMessage(`{"id":"a","role":"assistant","content":"Looking","toolCalls":[{"id":"` + run + `-c","type":"function","function":{"name":"search","arguments":"{}"}}]}`)},
 		{ID: "t", Role: agui.RoleTool, Raw: json.RawMessage(`{"id":"t","role":"tool","toolCallId":"` + run + `-c","content":[{"type":"text","text":"no"},{"type":"text","text":"luck"}],"error":"timeout"}`)},
 	}
+	e.Run.Stats.ToolCallTimes = map[string][]int64{run + "-c": {1500, 1750}}
 	e.Run.Interrupts = []json.RawMessage{json.RawMessage(`{"id":"i","reason":"approval","message":"Sure?"}`)}
 	return e
 }
@@ -60,6 +61,7 @@ func TestViews_AnswerQuestions(t *testing.T) {
 		"SELECT toString(cost) FROM v_runs WHERE run_id = 'r1'":                                                           "10",
 		"SELECT text || '|' || agent || '|' || model FROM v_messages WHERE run_id = 'r1' AND message_id = 't'":            "no\nluck|shop|large",
 		"SELECT toString((name, run_id, argument_bytes, has_result, failed, error)) FROM v_tool_calls ORDER BY 1 LIMIT 1": "('search','r1',2,true,true,'timeout')",
+		"SELECT toString((run_started_at, started_at, duration_ms)) FROM v_tool_calls WHERE run_id = 'r1'":                "('2026-09-17 12:00:00.000','2026-09-17 12:00:01.500',250)",
 		"SELECT toString((run_id, reason, answers, answered_by_run_id, answer, wait_ms)) FROM v_interrupts":               "('r1','approval',1,'r2','resolved',55000)",
 		"SELECT toString(groupArray((branch_id, runs, parent_run_id, tip_status, toUInt8(is_latest)))) FROM (SELECT * FROM v_branches ORDER BY branch_id)": "" +
 			"[('main',1,'','interrupted',0),('side',1,'r1','finished',1)]",

@@ -128,8 +128,8 @@ var insertMessages = insertMessage + strings.Repeat(", "+messageValues, messageR
 // insertToolCall, insertInterrupt and insertAnswer write what a record holds of these.
 const (
 	insertToolCall = `INSERT INTO tool_calls (tenant, thread_id, run_id, idx, version, tool_call_id, name, message_id, made, agent, model,
-    started_at, argument_bytes, answered, result_bytes, failed, error, pending)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+    started_at, argument_bytes, answered, result_bytes, failed, error, pending, called_at, duration_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertInterrupt = `INSERT INTO interrupts (tenant, thread_id, run_id, idx, version, interrupt_id, reason, message, tool_call_id, agent, opened_at, expires_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertAnswer = `INSERT INTO answers (tenant, thread_id, run_id, idx, version, interrupt_id, status, payload, answered_at)

@@ -13,49 +13,77 @@ import (
 	"github.com/skeinhq/skein/pkg/store"
 )
 
-// selectFailedCalls gives what there is of tool calls that failed, in the order in which v_tool_calls of ClickHouse looks for the first.
-const selectFailedCalls = `SELECT c.thread_id, c.tool_call_id, c.run_id, c.name, c.made FROM tool_calls c
+// selectCalls gives what there is of tool calls, in the order in which v_tool_calls of ClickHouse looks for the first of an id.
+const selectCalls = `SELECT c.thread_id, c.tool_call_id, c.run_id, c.name, c.made, c.failed, c.duration_ms FROM tool_calls c
 JOIN runs r ON r.tenant = c.tenant AND r.thread_id = c.thread_id AND r.run_id = c.run_id AND r.version = c.version
-WHERE c.tenant = :tenant AND r.deleted = 0 AND r.status <> 'running' AND (c.thread_id, c.tool_call_id) IN (
-    SELECT f.thread_id, f.tool_call_id FROM tool_calls f
-    JOIN runs g ON g.tenant = f.tenant AND g.thread_id = f.thread_id AND g.run_id = f.run_id AND g.version = f.version
-    WHERE f.tenant = :tenant AND f.failed = 1 AND g.deleted = 0 AND g.status <> 'running')
+WHERE c.tenant = :tenant AND r.deleted = 0 AND r.status <> 'running'
 ORDER BY c.started_at, c.run_id, c.idx`
 
 // runKey names a run of a tenant.
 type runKey struct{ thread, run string }
 
-// failedCalls counts failed calls by the run that made them and by tool.
-func (s *Store) failedCalls(ctx context.Context, tenant string) (map[runKey]map[string]int64, error) {
-	type call struct{ thread, id string }
-	seen, failed := map[call]bool{}, map[runKey]map[string]int64{}
-	err := each(ctx, s.read, selectFailedCalls, []any{sql.Named("tenant", tenant)}, func(scan func(...any) error) error {
+// toolCalls are the calls of a tool by a run.
+type toolCalls struct {
+	failed    int64
+	durations []int64 // of those whose run has their result
+}
+
+// callsOf returns what statistics say of tool calls, by the run that made them and by tool. A call counts once, where it was made first; its
+// result may have come with a later run.
+func (s *Store) callsOf(ctx context.Context, tenant string) (map[runKey]map[string]toolCalls, error) {
+	type key struct{ thread, id string }
+	type call struct {
+		by           runKey
+		tool         string
+		made, failed bool
+		duration     *int64
+	}
+	calls := map[key]*call{}
+	err := each(ctx, s.read, selectCalls, []any{sql.Named("tenant", tenant)}, func(scan func(...any) error) error {
+		var k key
 		var c call
-		var run, name string
-		var made bool
-		if err := scan(&c.thread, &c.id, &run, &name, &made); err != nil {
+		if err := scan(&k.thread, &k.id, &c.by.run, &c.tool, &c.made, &c.failed, &c.duration); err != nil {
 			return err
 		}
-		if !made || seen[c] {
-			return nil
+		c.by.thread = k.thread
+		before := calls[k]
+		if before == nil {
+			calls[k] = &c
+			return store.Metered(ctx, store.MessageBytes, len(k.thread)+len(k.id)+len(c.by.run)+len(c.tool))
 		}
-		seen[c] = true
-		k := runKey{c.thread, run}
-		if failed[k] == nil {
-			failed[k] = map[string]int64{}
+		failed := before.failed || c.failed
+		if c.made && !before.made {
+			*before = c
 		}
-		failed[k][name]++
-		return store.Metered(ctx, store.MessageBytes, len(c.thread)+len(c.id)+len(run)+len(name))
+		before.failed = failed
+		return nil
 	})
-	return failed, err
+	by := map[runKey]map[string]toolCalls{}
+	for _, c := range calls {
+		if !c.made {
+			continue
+		}
+		if by[c.by] == nil {
+			by[c.by] = map[string]toolCalls{}
+		}
+		of := by[c.by][c.tool]
+		if c.failed {
+			of.failed++
+		}
+		if c.duration != nil {
+			of.durations = append(of.durations, *c.duration)
+		}
+		by[c.by][c.tool] = of
+	}
+	return by, err
 }
 
 // tally is what was counted of a group.
 type tally struct {
 	keys   []string
 	counts map[search.Measure]int64
-	// durations and firstTokens are the values of percentiles.
-	durations, firstTokens []int64
+	// durations, firstTokens and toolDurations are the values of percentiles.
+	durations, firstTokens, toolDurations []int64
 }
 
 // Statistics implements store.Reader. It walks the tenant's runs and counts in Go.
@@ -65,10 +93,10 @@ func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statisti
 		groups[""] = &tally{keys: []string{}, counts: map[search.Measure]int64{}}
 	}
 	err := bounded(ctx, q.Bounds, func(within context.Context) error {
-		failed := map[runKey]map[string]int64{}
-		if slices.Contains(q.Measures, search.ToolFailures) {
+		calls := map[runKey]map[string]toolCalls{}
+		if slices.Contains(q.Measures, search.ToolFailures) || slices.Contains(q.Measures, search.ToolDurationP95) {
 			var err error
-			if failed, err = s.failedCalls(within, tenant); err != nil {
+			if calls, err = s.callsOf(within, tenant); err != nil {
 				return err
 			}
 		}
@@ -86,7 +114,9 @@ func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statisti
 				if err := store.Metered(ctx, 16, 0); err != nil { // of two percentiles
 					return err
 				}
-				t.add(q.By, &r, failed[runKey{r.ThreadID, r.RunID}])
+				if err := t.add(within, q.By, &r, calls[runKey{r.ThreadID, r.RunID}]); err != nil {
+					return err
+				}
 			}
 			return nil
 		})
@@ -136,8 +166,8 @@ func keysOf(by []search.Dimension, r *found) [][]string {
 	return all
 }
 
-// add counts a run in the group.
-func (t *tally) add(by []search.Dimension, r *found, failed map[string]int64) {
+// add counts a run in the group. Of calls it is told by tool.
+func (t *tally) add(ctx context.Context, by []search.Dimension, r *found, ended map[string]toolCalls) error {
 	usage, calls := r.usage, r.ToolCalls
 	for i, d := range by {
 		switch d {
@@ -145,7 +175,7 @@ func (t *tally) add(by []search.Dimension, r *found, failed map[string]int64) {
 			usage = map[string]record.TokenUsage{t.keys[i]: r.usage[t.keys[i]]}
 		case search.ByTool:
 			calls = map[string]int64{t.keys[i]: r.ToolCalls[t.keys[i]]}
-			failed = map[string]int64{t.keys[i]: failed[t.keys[i]]}
+			ended = map[string]toolCalls{t.keys[i]: ended[t.keys[i]]}
 		}
 	}
 	t.counts[search.Runs]++
@@ -167,8 +197,12 @@ func (t *tally) add(by []search.Dimension, r *found, failed map[string]int64) {
 	for _, n := range calls {
 		t.counts[search.ToolCalls] += n
 	}
-	for _, n := range failed {
-		t.counts[search.ToolFailures] += n
+	for _, c := range ended {
+		t.counts[search.ToolFailures] += c.failed
+		t.toolDurations = append(t.toolDurations, c.durations...)
+		if err := store.Metered(ctx, 8*len(c.durations), 0); err != nil {
+			return err
+		}
 	}
 	if r.DurationMs != nil {
 		t.durations = append(t.durations, *r.DurationMs)
@@ -176,12 +210,14 @@ func (t *tally) add(by []search.Dimension, r *found, failed map[string]int64) {
 	if r.TimeToFirstTokenMs != nil {
 		t.firstTokens = append(t.firstTokens, *r.TimeToFirstTokenMs)
 	}
+	return nil
 }
 
 // group returns the measures of a group.
 func (t *tally) group(measures []search.Measure) search.Group {
 	slices.Sort(t.durations)
 	slices.Sort(t.firstTokens)
+	slices.Sort(t.toolDurations)
 	g := search.Group{Keys: t.keys}
 	for _, m := range measures {
 		switch m {
@@ -191,6 +227,8 @@ func (t *tally) group(measures []search.Measure) search.Group {
 			g.Values = append(g.Values, search.Quantile(t.durations, 0.95))
 		case search.FirstTokenP50:
 			g.Values = append(g.Values, search.Quantile(t.firstTokens, 0.5))
+		case search.ToolDurationP95:
+			g.Values = append(g.Values, search.Quantile(t.toolDurations, 0.95))
 		default:
 			n := t.counts[m]
 			g.Values = append(g.Values, &n)

@@ -198,8 +198,12 @@ func (b *block) addMessages(ctx context.Context, e store.Entry, input int, messa
 func (b *block) addFacts(ctx context.Context, e store.Entry, run runRow) error {
 	c := store.ContentFactsOf(e.Run)
 	for i, t := range c.ToolCalls {
+		called := sql.NullInt64{}
+		if t.CalledAt != nil {
+			called = sql.NullInt64{Int64: t.CalledAt.UnixMilli(), Valid: true}
+		}
 		if _, err := b.toolCall.exec(ctx, e.Tenant, e.ThreadID, e.RunID, i, e.Version, t.ID, t.Name, t.MessageID, t.Made, run.agent, c.Model,
-			run.startedAt, t.ArgumentBytes, t.Answered, t.ResultBytes, t.Failed, t.Error, t.Pending); err != nil {
+			run.startedAt, t.ArgumentBytes, t.Answered, t.ResultBytes, t.Failed, t.Error, t.Pending, called, t.DurationMs); err != nil {
 			return err
 		}
 	}

@@ -26,9 +26,10 @@ var searchBounds = search.Bounds{Rows: 10_000_000, Time: time.Minute}
 // searchedRun is a generated run, with what the reference needs to know of it beside its record.
 type searchedRun struct {
 	*record.Run
-	texts  []string       // of its messages
-	asked  string         // the text of the user's new message
-	failed map[string]int // calls that failed, by tool, be it by the input of a later run
+	texts  []string           // of its messages
+	asked  string             // the text of the user's new message
+	failed map[string]int     // calls that failed, by tool, be it by the input of a later run
+	took   map[string][]int64 // milliseconds of the calls whose run has their result, by tool
 }
 
 // pick returns one of the values.
@@ -42,7 +43,7 @@ func searchedRuns(r *rand.Rand, tenant string, n int) []*searchedRun {
 		thread := fmt.Sprint(pick(r, "a", "ab", "b%", "ü"), r.IntN(5))
 		k := key{tenant, thread, fmt.Sprintf("run-%d", i)}
 		status := pick(r, record.StatusFinished, record.StatusFinished, record.StatusError, record.StatusInterrupted, record.StatusCancelled, record.StatusAbandoned, record.StatusRunning)
-		run := &searchedRun{Run: k.record(int64(10*i), status), failed: map[string]int{}}
+		run := &searchedRun{Run: k.record(int64(10*i), status), failed: map[string]int{}, took: map[string][]int64{}}
 		run.Messages = nil
 		run.Agent = pick(r, "", "shop", "desk", "it's")
 		run.Labels = map[string]string{}
@@ -117,6 +118,7 @@ func (run *searchedRun) call(r *rand.Rand, i int, before []*searchedRun) {
 	text := pick(r, "It is in France.", "An éclair is a cake", "Paris is 100 km away", "50% of it")
 	run.Messages = append(run.Messages, message(fmt.Sprint("a", i), "assistant", text))
 	run.texts = append(run.texts, text)
+	timed, times := r.IntN(4) > 0, map[string][]int64{} // else its record is from before calls had times
 	for j := range r.IntN(3) {
 		tool, id := pick(r, "search", "fetch", "o'tool"), fmt.Sprintf("c%d-%d", i, j)
 		run.Stats.ToolCalls = maps.Clone(run.Stats.ToolCalls)
@@ -126,6 +128,9 @@ func (run *searchedRun) call(r *rand.Rand, i int, before []*searchedRun) {
 		run.Stats.ToolCalls[tool]++
 		raw := fmt.Sprintf(`{"id":"m%s","role":"assistant","toolCalls":[{"id":"%s","type":"function","function":{"name":%q,"arguments":"{}"}}]}`, id, id, tool)
 		run.Messages = append(run.Messages, agui.Message{ID: "m" + id, Role: agui.RoleAssistant, Raw: json.RawMessage(raw)})
+		if timed {
+			times[id] = []int64{int64(r.IntN(1000))}
+		}
 		switch r.IntN(3) {
 		case 0:
 			raw := fmt.Sprintf(`{"id":"r%s","role":"tool","toolCallId":"%s","content":"none","error":"went wrong"}`, id, id)
@@ -134,9 +139,19 @@ func (run *searchedRun) call(r *rand.Rand, i int, before []*searchedRun) {
 			if run.Status != record.StatusRunning {
 				run.failed[tool]++
 			}
+			if timed {
+				took := int64(r.IntN(5000))
+				times[id] = append(times[id], times[id][0]+took)
+				if run.Status != record.StatusRunning {
+					run.took[tool] = append(run.took[tool], took)
+				}
+			}
 		case 1:
 			run.PendingToolCalls = append(run.PendingToolCalls, id)
 		}
+	}
+	if timed {
+		run.Stats.ToolCallTimes = times
 	}
 	if run.Status == record.StatusRunning {
 		return
@@ -435,6 +450,31 @@ func statistics(t *testing.T, s Store) {
 	}
 }
 
+// A call whose id comes again in the thread, which an agent or a snapshot may do, counts once: where it was made first, with the time that it has
+// there, be it none. Runs that are running do not count.
+func callsMadeTwice(t *testing.T, s Store) {
+	calls := func(run string, first int64, status record.Status, tool string, times map[string][]int64) store.Entry {
+		k := key{"acme", "thread", run}
+		r := k.record(first, status)
+		r.Stats.ToolCalls, r.Stats.ToolCallTimes = map[string]int64{tool: 2}, times
+		for _, id := range []string{"a", "b"} {
+			raw := fmt.Sprintf(`{"id":"m%s","role":"assistant","toolCalls":[{"id":"%s","type":"function","function":{"name":%q,"arguments":"{}"}}]}`, id, id, tool)
+			r.Messages = append(r.Messages, agui.Message{ID: "m" + id, Role: agui.RoleAssistant, Raw: json.RawMessage(raw)})
+		}
+		return k.entry(first, r)
+	}
+	write(t, s,
+		calls("later", 20, record.StatusFinished, "fetch", map[string][]int64{"a": {0, 70}, "b": {0, 80}}),
+		calls("first", 10, record.StatusFinished, "search", map[string][]int64{"a": {5, 12}}),
+		calls("running", 5, record.StatusRunning, "search", map[string][]int64{"a": {0, 1}}))
+	got, err := s.Statistics(t.Context(), "acme", search.Statistics{
+		By: []search.Dimension{search.ByTool}, Measures: []search.Measure{search.ToolDurationP95}, Limit: 10, Bounds: searchBounds,
+	})
+	if want := `[{"Keys":["fetch"],"Values":[null]},{"Keys":["search"],"Values":[7]}]`; err != nil || jsonOf(t, got.Groups) != want {
+		t.Errorf("%s, %v, want %s", jsonOf(t, got.Groups), err, want)
+	}
+}
+
 // counting is the reference of a statistic.
 func counting(q search.Statistics, all []*searchedRun) []search.Group {
 	type member struct {
@@ -526,6 +566,12 @@ func counting(q search.Statistics, all []*searchedRun) []search.Group {
 					}
 				case search.FirstTokenP50:
 					value(m.run.Stats.TimeToFirstToken)
+				case search.ToolDurationP95:
+					for tool, took := range m.run.took {
+						if m.tool == nil || *m.tool == tool {
+							values = append(values, took...)
+						}
+					}
 				default:
 					value(m.run.Stats.Duration)
 				}
@@ -534,7 +580,7 @@ func counting(q search.Statistics, all []*searchedRun) []search.Group {
 			switch measure {
 			case search.DurationP50, search.FirstTokenP50:
 				share = 0.5
-			case search.DurationP95:
+			case search.DurationP95, search.ToolDurationP95:
 				share = 0.95
 			}
 			switch {

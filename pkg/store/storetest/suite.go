@@ -54,6 +54,7 @@ func cases() []testCase {
 		{"runs that wait for an answer", interrupted},
 		{"a search finds what a plain filter finds", searches},
 		{"a statistic measures what plain counting measures", statistics},
+		{"a tool call counts where it was made first", callsMadeTwice},
 		{"indexed positions", indexedTo},
 		{"a position alone is seen by every tenant", positionAlone},
 		{"positions and rows come to the greater", positionBesideRows},

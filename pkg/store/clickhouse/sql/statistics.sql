@@ -10,11 +10,11 @@ FROM (
         duration_ms, time_to_first_token_ms, tool_calls, tool_calls_sum
     FROM {{template "table" .Selection}} FINAL
     WHERE {{template "selected" .Selection}}) AS r
-{{- if .Failures}}
+{{- if or .Failures .Durations}}
 LEFT JOIN (
-    SELECT thread_id, run_id, {{if .ByTool}}name, {{end}}count() AS failures
+    SELECT thread_id, run_id, {{if .ByTool}}name, {{end}}countIf(failed) AS failures, groupArray(duration_ms) AS durations
     FROM v_tool_calls
-    WHERE tenant = {tenant:String} AND failed
+    WHERE tenant = {tenant:String}{{if not .Durations}} AND failed{{end}}
     {{- if .Selection.Narrow}} AND thread_id IN (SELECT thread_id FROM {{template "table" .Selection}} WHERE {{template "plain" .Selection}}){{end}}
     GROUP BY thread_id, run_id{{if .ByTool}}, name{{end}}) AS f
 ON f.thread_id = r.thread_id AND f.run_id = r.run_id{{if .ByTool}} AND f.name = r.{{.ByTool}}{{end}}
