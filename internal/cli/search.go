@@ -36,7 +36,7 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 		{search.ParamTool, "only runs that called the tool `NAME`"},
 		{search.ParamModel, "only runs that reported tokens of the model `NAME`"},
 		{search.ParamError, "only runs that ended with an error of `CODE`; any is all codes"},
-		{search.ParamRewrote, "only runs that ask again, as `KIND`: regeneration or edit"},
+		{search.ParamRewrote, "only runs that ask again, or whose input departs from the parent's history, as `KIND`: " + strings.Join(search.Rewrotes, ", ")},
 		{search.ParamDepth, "only runs so many runs from their root: `N` or FROM:TO"},
 		{search.ParamPrefix, "only runs of threads whose id starts with `TEXT`"},
 		{search.ParamWords, "only runs with a message that has all `WORDS`, ignoring case"},

@@ -32,6 +32,9 @@ const (
 	RewriteEdited Rewrite = "edited"
 )
 
+// Rewrites are all of them.
+var Rewrites = []Rewrite{RewriteReplaced, RewriteSummarised, RewriteTrimmed, RewriteInserted, RewriteRewound, RewriteReordered, RewriteEdited}
+
 // RewritesOf says how an input departs from the history of the run's parent: nil where it goes on from
 // it, or where one of the two is empty. Messages are told apart by id, and where an id stands several
 // times by its turn; content is the same where Raw is. Activity messages, which clients do not send, do

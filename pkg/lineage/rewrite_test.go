@@ -41,6 +41,9 @@ func TestRewritesOf_TellsTheKind(t *testing.T) {
 			var got []string
 			for _, r := range RewritesOf(msgs(c.parent), msgs(c.input)) {
 				got = append(got, string(r))
+				if !slices.Contains(Rewrites, r) {
+					t.Errorf("Rewrites lacks %s", r)
+				}
 			}
 			if strings.Join(got, " ") != c.want {
 				t.Errorf("%q, want %q", got, c.want)

@@ -31,9 +31,14 @@ type openAPI struct {
 			Ref  string `json:"$ref"`
 			Name string `json:"name"`
 			In   string `json:"in"`
+			// Description is there where the parameter is the path's own.
+			Description string `json:"description"`
 		} `json:"parameters"`
 	} `json:"paths"`
 	Components struct {
+		Parameters map[string]struct {
+			Schema struct{ Enum []string } `json:"schema"`
+		} `json:"parameters"`
 		Schemas map[string]struct {
 			Properties map[string]json.RawMessage `json:"properties"`
 			Required   []string                   `json:"required"`
@@ -93,6 +98,24 @@ func TestOpenAPI_HasEveryRouteAndParameter(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("described %v\nserved    %v", got, want)
+	}
+}
+
+// The words that parameters take are those of the language.
+func TestOpenAPI_HasTheWordsOfFiltersAndMeasures(t *testing.T) {
+	doc := readOpenAPI(t)
+	if words := doc.Components.Parameters[search.ParamRewrote].Schema.Enum; !slices.Equal(words, search.Rewrotes) {
+		t.Errorf("rewrote takes %v, described %v", search.Rewrotes, words)
+	}
+	var measures []string
+	for _, p := range doc.Paths["/v1/statistics"]["get"].Parameters {
+		if p.Name == search.ParamMeasure {
+			_, list, _ := strings.Cut(strings.TrimSuffix(strings.ReplaceAll(p.Description, " (milliseconds)", ""), "."), ": ")
+			measures = strings.Split(list, ", ")
+		}
+	}
+	if !slices.EqualFunc(measures, search.Measures, func(a string, b search.Measure) bool { return a == string(b) }) {
+		t.Errorf("measures are %v, described %v", search.Measures, measures)
 	}
 }
 

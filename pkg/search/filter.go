@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -50,12 +51,22 @@ const userLabel = "user"
 // ErrorAny selects the runs that ended with an error, whatever its code.
 const ErrorAny = "any"
 
-// The values of Filter.Rewrote. Runs of one parent are siblings. A regeneration asks the same as an earlier sibling, an edit
+// The values of Filter.Rewrote that compare a run with its siblings. Runs of one parent are siblings. A regeneration asks the same as an earlier sibling, an edit
 // asks something else than all earlier siblings; what a run asks are the contents of the new messages of its input.
 const (
 	Regeneration = "regeneration"
 	Edit         = "edit"
 )
+
+// Rewrotes are all values of Filter.Rewrote. Behind the first two are those of package lineage, which say how a run's input departs from the history of
+// its parent.
+var Rewrotes = func() []string {
+	all := []string{Regeneration, Edit}
+	for _, r := range lineage.Rewrites {
+		all = append(all, string(r))
+	}
+	return all
+}()
 
 // Filter selects runs. Its zero value selects all; each field that is set must hold.
 type Filter struct {
@@ -67,13 +78,16 @@ type Filter struct {
 	Tool         string    // the run called it
 	Model        string    // the run reported tokens of it
 	Error        string    // the code of the run's RUN_ERROR, or ErrorAny
-	Rewrote      string    // Regeneration or Edit
+	Rewrote      string    // one of Rewrotes
 	Depth        *Depth    // nil: any
 	Prefix       string    // of the thread's id
 	// Words must all occur in the text of one message that the run added or that its input brought, whatever their case. Messages of
 	// runs that are still running are not searched.
 	Words []string
 }
+
+// AsksAgain reports whether the filter demands a regeneration or an edit, which the other runs of a thread tell.
+func (f *Filter) AsksAgain() bool { return f.Rewrote == Regeneration || f.Rewrote == Edit }
 
 // Depth bounds a run's distance from its root, both ends included.
 type Depth struct{ Min, Max int }
@@ -139,10 +153,8 @@ func ParseFilter(q url.Values, now time.Time) (Filter, error) {
 	if f.Labels, err = parseLabels(q); err != nil {
 		return f, err
 	}
-	switch f.Rewrote = q.Get(ParamRewrote); f.Rewrote {
-	case "", Regeneration, Edit:
-	default:
-		return f, &ParameterError{ParamRewrote, Regeneration + " or " + Edit, f.Rewrote}
+	if f.Rewrote = q.Get(ParamRewrote); f.Rewrote != "" && !slices.Contains(Rewrotes, f.Rewrote) {
+		return f, &ParameterError{ParamRewrote, "one of " + strings.Join(Rewrotes, ", "), f.Rewrote}
 	}
 	if f.Depth, err = parseDepth(q.Get(ParamDepth)); err != nil {
 		return f, err

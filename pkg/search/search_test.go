@@ -48,7 +48,7 @@ func TestParse_RefusesNonsense(t *testing.T) {
 	for _, text := range []string{
 		"since=yesterday", "since=-1h", "since=1.5h", "since=d", "since=9999999999d", "since=1969-01-01T00:00:00Z", "until=2300-01-01T00:00:00Z", "until=3s",
 		"status=done", "status=error,", "agent=" + long, "agent=%ff", "tool=" + long, "model=" + long, "error=" + long, "prefix=" + long, "depth=x", "depth=-1", "depth=:", "depth=5:3", "depth=1:2:3", "depth=99999999999",
-		"label=%3Dx", "label=" + long, "user=" + long, "rewrote=rewound", "words=+", "words=1+2+3+4+5+6+7+8+9", "words=" + long,
+		"label=%3Dx", "label=" + long, "user=" + long, "rewrote=rewind", "words=+", "words=1+2+3+4+5+6+7+8+9", "words=" + long,
 		"sort=cost", "order=up", "limit=0", "limit=1001", "limit=x", "after=!", "after=e30",
 		"label=" + strings.Repeat("a&label=", 17) + "a",
 	} {

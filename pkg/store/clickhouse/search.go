@@ -24,8 +24,8 @@ type selection struct {
 	Since, Until, Statuses, Agent, Tool, Model, Error, AnyError, Prefix, Depth bool
 	Labels                                                                     []labelParams
 	Words                                                                      []wordParam
-	// Rewrote: runs that ask again, regenerations or else edits.
-	Rewrote, Regenerations bool
+	// AsksAgain: runs that ask again, Regenerations or else edits. Rewrote: runs whose record has a word.
+	AsksAgain, Regenerations, Rewrote bool
 	// ByThread: runs are looked for in the order of threads, not in that of time.
 	ByThread bool
 	// Narrow: the filter has conditions that a subquery gains by.
@@ -51,7 +51,8 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 	args := named{"tenant": tenant}
 	s := selection{
 		Since: !f.Since.IsZero(), Until: !f.Until.IsZero(), Statuses: len(f.Statuses) > 0, Agent: f.Agent != "", Tool: f.Tool != "",
-		Model: f.Model != "", Error: f.Error != "", AnyError: f.Error == search.ErrorAny, Prefix: f.Prefix != "", ByThread: f.Prefix != "", Depth: f.Depth != nil, Rewrote: f.Rewrote != "", Regenerations: f.Rewrote == search.Regeneration,
+		Model: f.Model != "", Error: f.Error != "", AnyError: f.Error == search.ErrorAny, Prefix: f.Prefix != "", ByThread: f.Prefix != "", Depth: f.Depth != nil,
+		AsksAgain: f.AsksAgain(), Regenerations: f.Rewrote == search.Regeneration, Rewrote: f.Rewrote != "" && !f.AsksAgain(),
 	}
 	s.Narrow = s.Since || s.Until || s.Statuses || s.Agent || s.Tool || s.Model || s.Error || s.Prefix || s.Depth || len(f.Labels) > 0
 	for name, v := range map[string]any{
@@ -60,6 +61,9 @@ func selectionOf(tenant string, f search.Filter) (selection, named) {
 		if v != "" {
 			args[name] = v
 		}
+	}
+	if s.Rewrote {
+		args["rewrote"] = f.Rewrote
 	}
 	if s.Since {
 		args["since"] = f.Since.UnixMilli()

@@ -113,7 +113,7 @@ func (s *Store) scan(ctx context.Context, tenant string, q search.Filter, most i
 		}
 		one := found{Run: store.Found(r, facts), rewrote: asked.add(r, facts.Asked), usage: r.Stats.Usage}
 		at := one.StartedAt.UnixMilli()
-		if !hasWords || at < since || at >= until || q.Rewrote != "" && one.rewrote != q.Rewrote || !selects(q, &one.Run) {
+		if !hasWords || at < since || at >= until || q.AsksAgain() && one.rewrote != q.Rewrote || !selects(q, &one.Run) {
 			return nil
 		}
 		return f(one)
@@ -148,6 +148,7 @@ func selects(f search.Filter, r *search.Run) bool {
 		(f.Depth == nil || f.Depth.Min <= r.Depth && r.Depth <= f.Depth.Max) &&
 		(f.Tool == "" || tool) &&
 		(f.Model == "" || slices.Contains(r.Models, f.Model)) &&
+		(f.Rewrote == "" || f.AsksAgain() || slices.Contains(r.Rewrote, f.Rewrote)) &&
 		(f.Error == "" || r.Status == record.StatusError && (f.Error == search.ErrorAny || r.ErrorCode == f.Error))
 }
 
@@ -180,7 +181,7 @@ func (s *siblings) add(r *record.Run, asked string) string {
 // Search implements store.Reader.
 func (s *Store) Search(ctx context.Context, tenant string, q search.Query) (search.Page, error) {
 	query, after := selectFound, search.Position{}
-	inOrder := q.Sort == search.SortStarted && q.Rewrote == ""
+	inOrder := q.Sort == search.SortStarted && !q.AsksAgain()
 	switch {
 	case inOrder && q.Ascending:
 		query, after.Key = selectFoundAscending, math.MinInt64

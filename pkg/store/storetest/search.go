@@ -57,6 +57,7 @@ func searchedRuns(r *rand.Rand, tenant string, n int) []*searchedRun {
 			parent := pick(r, before...)
 			run.ParentRunID, run.Depth = parent.RunID, parent.Depth+1
 			run.ParentBy = record.ParentContent
+			run.Rewrote = pick(r, nil, nil, []string{"rewound"}, []string{"trimmed", "edited"})
 		}
 		// Weeks, days and hours apart, many at the same time.
 		run.StartedAt = epoch.Add(time.Duration(r.IntN(30*24)) * time.Hour).Add(time.Duration(r.IntN(3)) * time.Millisecond)
@@ -215,7 +216,7 @@ func wants(f search.Filter, all []*searchedRun, run *searchedRun) bool {
 		f.Agent != "" && run.Agent != f.Agent,
 		f.Depth != nil && (run.Depth < f.Depth.Min || run.Depth > f.Depth.Max),
 		!strings.HasPrefix(run.ThreadID, f.Prefix),
-		f.Rewrote != "" && rewrote(all, run) != f.Rewrote,
+		f.Rewrote != "" && rewrote(all, run) != f.Rewrote && !slices.Contains(run.Rewrote, f.Rewrote),
 		f.Error == search.ErrorAny && run.Status != record.StatusError:
 		return false
 	}
@@ -268,7 +269,7 @@ func someFilter(r *rand.Rand) search.Filter {
 		case 7:
 			f.Error = pick(r, search.ErrorAny, "timeout", "quota", "nothing")
 		case 8:
-			f.Rewrote = pick(r, search.Regeneration, search.Edit)
+			f.Rewrote = pick(r, search.Regeneration, search.Edit, "rewound", "edited", "replaced")
 		case 9:
 			f.Prefix = pick(r, "a", "ab", "b%", "%", "ü")
 		case 11:
@@ -395,7 +396,7 @@ func wantedRun(run *searchedRun) *search.Run {
 		ThreadID: run.ThreadID, RunID: run.RunID, ParentRunID: run.ParentRunID, BranchID: run.BranchID, Depth: run.Depth,
 		Status: run.Status, Agent: run.Agent, Labels: run.Labels, StartedAt: run.StartedAt, EndedAt: run.EndedAt,
 		DurationMs: run.Stats.Duration, TimeToFirstTokenMs: run.Stats.TimeToFirstToken, ToolCalls: run.Stats.ToolCalls,
-		Models: slices.Sorted(maps.Keys(run.Stats.Usage)), Interrupts: len(run.Interrupts), Messages: run.MessageCount,
+		Models: slices.Sorted(maps.Keys(run.Stats.Usage)), Interrupts: len(run.Interrupts), Messages: run.MessageCount, Rewrote: run.Rewrote,
 		Reply: run.texts[slices.IndexFunc(run.texts, func(s string) bool {
 			return strings.HasPrefix(s, "It") || strings.HasPrefix(s, "An") || strings.HasPrefix(s, "Paris") || strings.HasPrefix(s, "50")
 		})],

@@ -42,6 +42,12 @@ tenant = {tenant:String}
     {{- template "words" .}})
 {{- end}}
 {{- if .Rewrote}} AND (thread_id, run_id) IN (
+    SELECT thread_id, run_id
+    FROM runs FINAL
+    WHERE tenant = {tenant:String} AND has(rewrote, {rewrote:String})
+    {{- if .Narrow}} AND thread_id IN (SELECT thread_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}})
+{{- end}}
+{{- if .AsksAgain}} AND (thread_id, run_id) IN (
     SELECT thread_id, run_id FROM ({{template "siblings" .}}) WHERE {{if .Regenerations}}same > 1{{else}}same = 1 AND place > 1{{end}})
 {{- end}}
 {{- end}}
