@@ -11,7 +11,7 @@ SELECT
     count() AS runs,
     uniqExact((thread_id, branch_id)) AS branches,
     sum(total_tokens) AS tokens,
-    sum(cost) AS money
+    round(sum(cost), 6) AS money
 FROM
 (
     SELECT

@@ -49,6 +49,9 @@ func TestQuestions_GiveTheRowsThatAreShown(t *testing.T) {
 	if err := s.Write(t.Context(), demoRuns(t)); err != nil {
 		t.Fatal(err)
 	}
+	for _, price := range []string{"('large', 3, 15)", "('small', 0.5, 2)"} { // those that the text names
+		ask(t, server, url.Values{"database": {server.Database}}, "INSERT INTO prices (model, input_per_million, output_per_million) VALUES "+price)
+	}
 	files, err := filepath.Glob("../../docs/questions/*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d questions, %v", len(files), err)
