@@ -140,7 +140,7 @@ func (c counted) add(key string, values ...float64) {
 func (c counted) lines() []string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(c)) {
-		out = append(out, strings.TrimSuffix(fmt.Sprintf("%s %v", k, c[k]), " []"))
+		out = append(out, strings.TrimSuffix(fmt.Sprintf("%s %.0f", k, c[k]), " []"))
 	}
 	return out
 }
@@ -186,35 +186,152 @@ func (w within) of(runs []*record.Run) (in []*record.Run) {
 	return in
 }
 
+// modelOf is the model of a run, where it names exactly one.
 func modelOf(r *record.Run) string {
-	for m := range r.Stats.Usage {
-		return m
+	if len(r.Stats.Usage) == 1 {
+		for m := range r.Stats.Usage {
+			return m
+		}
 	}
 	return ""
 }
 
-// askedAgain counts runs, regenerations and edits by group and week.
+// prices are those of the test, of a million tokens.
+var prices = map[string]struct{ input, output float64 }{"large": {3, 8}, "small": {1, 2}}
+
+// costOf is what the run's tokens cost, in millionths; it has none where a model has no price.
+func costOf(r *record.Run) (cost float64, has bool) {
+	for model, u := range r.Stats.Usage {
+		price, known := prices[model]
+		if !known {
+			return 0, false
+		}
+		cost += float64(u.InputTokens)*price.input + float64(u.OutputTokens)*price.output
+	}
+	return cost, len(r.Stats.Usage) > 0
+}
+
+// askedOf is what a run asks: the roles, contents and errors of the messages of its input behind the last one of an agent.
+func askedOf(r *record.Run) string {
+	asked := ""
+	for _, m := range r.InputMessages {
+		switch m.Role {
+		case "assistant", "reasoning", "activity":
+			asked = ""
+		default:
+			asked += fmt.Sprintf("%s %s %s\n", m.Role, m.Get("content"), m.Get("error"))
+		}
+	}
+	return asked
+}
+
+// askedAgain counts runs that ask something, regenerations and edits by group and week.
 func askedAgain(runs []*record.Run, in within, groups func(*record.Run) []string) []string {
 	c := counted{}
 	for _, list := range byStart(runs) {
 		for i, r := range list {
-			if !in.has(r.StartedAt) {
+			if askedOf(r) == "" || !in.has(r.StartedAt) {
 				continue
 			}
 			again, before := false, false
 			for _, o := range list[:i] {
-				if o.ParentRunID == r.ParentRunID {
+				if o.ParentRunID == r.ParentRunID && askedOf(o) != "" {
 					before = true
-					again = again || string(o.InputMessages[0].Get("content")) == string(r.InputMessages[0].Get("content"))
+					again = again || askedOf(o) == askedOf(r)
 				}
 			}
-			week := r.StartedAt.AddDate(0, 0, -(int(r.StartedAt.Weekday())+6)%7)
+			day := r.StartedAt.UTC()
+			week := day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
 			for _, group := range groups(r) {
 				c.add(group+" "+week.Format(time.DateOnly), 1, one(again), one(before && !again))
 			}
 		}
 	}
 	return c.lines()
+}
+
+// call is a tool call of a thread.
+type call struct {
+	by          *record.Run // the run that made it first; nil: none did
+	tool        string
+	took        *int64
+	has, failed bool
+}
+
+// callsOf are the tool calls of the runs that have ended, by thread and id. A result may come with the input of a later run.
+func callsOf(runs []*record.Run) map[string]map[string]*call {
+	all := map[string]map[string]*call{}
+	first := slices.Clone(runs)
+	slices.SortStableFunc(first, func(a, b *record.Run) int {
+		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.RunID, b.RunID))
+	})
+	for _, r := range first {
+		if r.Status == record.StatusRunning {
+			continue
+		}
+		calls := all[r.ThreadID]
+		if calls == nil {
+			calls = map[string]*call{}
+			all[r.ThreadID] = calls
+		}
+		of := func(id string) *call {
+			if calls[id] == nil {
+				calls[id] = &call{}
+			}
+			return calls[id]
+		}
+		made := map[string]bool{}
+		for _, m := range r.Messages {
+			var said struct {
+				ToolCalls []struct {
+					ID       string
+					Function struct{ Name string }
+				}
+			}
+			if m.Role != agui.RoleAssistant {
+				continue
+			}
+			if err := json.Unmarshal(m.Raw, &said); err != nil {
+				panic(err) // an assistant message of a record
+			}
+			for _, said := range said.ToolCalls {
+				made[said.ID] = true
+				if c := of(said.ID); c.by == nil {
+					c.by, c.tool = r, said.Function.Name
+					if times := r.Stats.ToolCallTimes[said.ID]; len(times) == 2 {
+						took := times[1] - times[0]
+						c.took = &took
+					}
+				}
+			}
+		}
+		result := func(m agui.Message, here bool) {
+			var said struct{ ToolCallID string }
+			if m.Role != agui.RoleTool {
+				return
+			}
+			if err := json.Unmarshal(m.Raw, &said); err != nil {
+				panic(err) // a tool message of a record
+			}
+			if !here || made[said.ToolCallID] {
+				c := of(said.ToolCallID)
+				c.has, c.failed = true, c.failed || m.Get("error") != nil
+			}
+		}
+		for _, m := range r.Messages {
+			result(m, true)
+		}
+		last := 0 // behind the last message of an agent
+		for i, m := range r.InputMessages {
+			if m.Role == agui.RoleAssistant || m.Role == agui.RoleReasoning || m.Role == agui.RoleActivity {
+				last = i + 1
+			}
+		}
+		for _, m := range r.InputMessages[last:] {
+			result(m, false)
+		}
+	}
+	return all
 }
 
 // questions are what each file must say of runs, counted in Go; line is how its rows are written for that.
@@ -233,7 +350,7 @@ var questions = map[string]struct {
 			return labels
 		})
 	}},
-	"unused_branches": {"agent || ' [' || toString(runs) || ' ' || toString(tokens) || ' ' || toString(round(money * 1000000)) || ']'", func(runs []*record.Run, in within) []string {
+	"unused_branches": {"agent || ' [' || toString(runs) || ' ' || toString(tokens) || ' ' || toString(ifNull(round(money * 1000000), 0)) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}
 		for _, list := range byStart(runs) {
 			latest := list[len(list)-1].BranchID
@@ -244,50 +361,37 @@ var questions = map[string]struct {
 						return p.RunID == o.ParentRunID && p.BranchID == r.BranchID && p.Depth >= r.Depth
 					})
 				})
-				if r.BranchID != latest && !wentOn && in.has(r.StartedAt) {
-					u := r.Stats.Usage[modelOf(r)]
-					price := map[string][2]float64{"large": {3, 8}, "small": {1, 2}}[modelOf(r)]
-					c.add(r.Agent, 1, float64(u.TotalTokens), float64(u.InputTokens)*price[0]+float64(u.OutputTokens)*price[1])
+				if r.BranchID == latest || wentOn || !in.has(r.StartedAt) {
+					continue
 				}
+				tokens := int64(0)
+				for _, u := range r.Stats.Usage {
+					tokens += u.TotalTokens
+				}
+				cost, _ := costOf(r)
+				c.add(r.Agent, 1, float64(tokens), cost)
 			}
 		}
 		return c.lines()
 	}},
 	"tools": {"tool || ' [' || toString(calls) || ' ' || toString(failures) || ' ' || toString(without_result) || ' ' || toString(timed) || '] ' || toString(ifNull(p95_ms, -1))", func(runs []*record.Run, in within) []string {
 		c, took := counted{}, map[string][]int64{}
-		for _, r := range in.of(runs) {
-			results := map[string]bool{} // failed
-			for _, m := range r.Messages {
-				if m.Role == agui.RoleTool {
-					results[string(m.Get("toolCallId"))] = m.Get("error") != nil
+		for _, calls := range callsOf(runs) {
+			for _, call := range calls {
+				if call.by == nil || !in.has(call.by.StartedAt) {
+					continue
 				}
-			}
-			for _, m := range r.Messages {
-				if m.Role == agui.RoleAssistant {
-					var said struct {
-						ToolCalls []struct {
-							ID       json.RawMessage
-							Function struct{ Name string }
-						}
-					}
-					if err := json.Unmarshal(m.Raw, &said); err != nil {
-						panic(err) // made above
-					}
-					failed, has := results[string(said.ToolCalls[0].ID)]
-					times := r.Stats.ToolCallTimes[strings.Trim(string(said.ToolCalls[0].ID), `"`)]
-					name := said.ToolCalls[0].Function.Name
-					c.add(name, 1, one(failed), one(!has), one(len(times) == 2))
-					if len(times) == 2 {
-						took[name] = append(took[name], times[1]-times[0])
-					}
+				c.add(call.tool, 1, one(call.failed), one(!call.has), one(call.took != nil))
+				if call.took != nil {
+					took[call.tool] = append(took[call.tool], *call.took)
 				}
 			}
 		}
 		lines := c.lines()
 		for i, line := range lines {
-			name, _, _ := strings.Cut(line, " ")
+			tool, _, _ := strings.Cut(line, " ")
 			p95 := int64(-1)
-			if list := slices.Sorted(slices.Values(took[name])); len(list) > 0 {
+			if list := slices.Sorted(slices.Values(took[tool])); len(list) > 0 {
 				p95 = list[min(len(list)-1, int(0.95*float64(len(list))))]
 			}
 			lines[i] = fmt.Sprint(line, " ", p95)
@@ -297,10 +401,17 @@ var questions = map[string]struct {
 	"ends": {"agent || ' ' || status || ' ' || error_code || ' ' || cancelled_by || ' [' || toString(runs) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}
 		for _, r := range in.of(runs) {
+			var end struct{ Type, Code string }
+			if r.Terminal != nil {
+				if err := json.Unmarshal(r.Terminal, &end); err != nil {
+					panic(err) // an event of a record
+				}
+			}
 			code, by := "", ""
+			if end.Type == string(agui.RunError) {
+				code = end.Code
+			}
 			switch {
-			case r.Status == record.StatusError:
-				code = strings.Trim(string(agui.Lookup(r.Terminal, "code")), `"`)
 			case r.Status == record.StatusCancelled && r.Synthetic:
 				by = "skein"
 			case r.Status == record.StatusCancelled:
@@ -333,22 +444,44 @@ var questions = map[string]struct {
 		return out
 	}},
 	"interrupts": {"agent || ' [' || toString(interrupts) || ' ' || toString(unanswered) || '] ' || toString(ifNull(longest_wait_ms, 0))", func(runs []*record.Run, in within) []string {
+		type interrupt struct {
+			by               *record.Run // the run that it ended first; nil: none
+			opened, answered time.Time
+		}
 		c, longest := counted{}, map[string]int64{}
 		for _, list := range byStart(runs) {
+			all := map[string]*interrupt{}
+			of := func(raw json.RawMessage, name string) *interrupt {
+				id := string(agui.Lookup(raw, name))
+				if all[id] == nil {
+					all[id] = &interrupt{}
+				}
+				return all[id]
+			}
 			for _, r := range list {
-				if r.Interrupts == nil || !in.has(*r.EndedAt) {
+				if r.Status == record.StatusRunning {
 					continue
 				}
-				wait := int64(-1)
-				for _, o := range list {
-					if o.Resumes != nil && o.ParentRunID == r.RunID {
-						if w := o.StartedAt.Sub(*r.EndedAt).Milliseconds(); wait < 0 || w < wait {
-							wait = w
-						}
+				for _, raw := range r.Interrupts {
+					if i := of(raw, "id"); i.by == nil || r.EndedAt.Before(i.opened) {
+						i.by, i.opened = r, *r.EndedAt
 					}
 				}
-				c.add(r.Agent, 1, one(wait < 0))
-				longest[r.Agent] = max(longest[r.Agent], wait)
+				for _, raw := range r.Resumes {
+					if i := of(raw, "interruptId"); i.answered.IsZero() || r.StartedAt.Before(i.answered) {
+						i.answered = r.StartedAt
+					}
+				}
+			}
+			for _, i := range all {
+				if i.by == nil || !in.has(i.opened) {
+					continue
+				}
+				c.add(i.by.Agent, 1, one(i.answered.IsZero()))
+				wait, before := i.answered.Sub(i.opened).Milliseconds(), longest[i.by.Agent]
+				if !i.answered.IsZero() && (wait > before || before == 0) {
+					longest[i.by.Agent] = wait
+				}
 			}
 		}
 		lines := c.lines()
@@ -418,26 +551,32 @@ var questions = map[string]struct {
 	"compression": {"agent || ' [' || toString(event_bytes) || ' ' || toString(message_bytes) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}
 		for _, r := range in.of(runs) {
-			own := 0
+			if r.Status == record.StatusRunning {
+				continue
+			}
+			own, events := 0, int64(0)
 			for _, m := range r.Messages {
 				own += len(m.Raw)
 			}
-			c.add(r.Agent, float64(r.Stats.EventBytes["TEXT_MESSAGE_CHUNK"]), float64(own))
+			for _, n := range r.Stats.EventBytes {
+				events += n
+			}
+			c.add(r.Agent, float64(events), float64(own))
 		}
 		return c.lines()
 	}},
 }
 
-// Each question in docs/questions gives what Go counts over the same runs, stale versions and another tenant's runs beside them.
+// Each question in docs/questions gives what Go counts over the same runs, generated and recorded ones, stale versions and another tenant's runs beside them.
 func TestQuestions_SayWhatGoCounts(t *testing.T) {
 	s := open(t)
-	for _, price := range []string{"('large', 3, 8)", "('small', 1, 2)"} {
-		if err := s.exec(t.Context(), "INSERT INTO prices (model, input_per_million, output_per_million) VALUES "+price); err != nil {
+	for model, price := range prices {
+		if err := s.exec(t.Context(), "INSERT INTO prices (model, input_per_million, output_per_million) VALUES (?, ?, ?)", model, price.input, price.output); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const seed = 25
-	entries, runs := talks(t, seed)
+	entries, made := talks(t, seed)
 	var stale, whole []store.Entry
 	for i, e := range entries {
 		other := e
@@ -448,6 +587,8 @@ func TestQuestions_SayWhatGoCounts(t *testing.T) {
 			whole = append(whole, e, other)
 		}
 	}
+	entries, played := recorded(t)
+	whole = append(whole, entries...)
 	for _, part := range [][]store.Entry{stale, whole} {
 		if err := s.Write(t.Context(), part); err != nil {
 			t.Fatal(err)
@@ -457,6 +598,8 @@ func TestQuestions_SayWhatGoCounts(t *testing.T) {
 	if err != nil || len(files) != len(questions) {
 		t.Errorf("%d files, %v; the test knows %d questions", len(files), err, len(questions))
 	}
+	always := within{time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
+	inside := within{time.Date(2026, 9, 6, 0, 0, 0, 0, time.UTC), time.Date(2026, 9, 12, 12, 0, 0, 0, time.UTC)} // the data
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".sql")
 		t.Run(name, func(t *testing.T) {
@@ -468,11 +611,12 @@ func TestQuestions_SayWhatGoCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, in := range []within{
-				{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
-				{time.Date(2026, 9, 6, 0, 0, 0, 0, time.UTC), time.Date(2026, 9, 12, 12, 0, 0, 0, time.UTC)}, // inside the data
-			} {
-				args := named{"tenant": "t", "from": in.from.Format(time.DateTime), "to": in.to.Format(time.DateTime)}
+			for _, c := range []struct {
+				tenant string
+				runs   []*record.Run
+				in     within
+			}{{"t", made, always}, {"t", made, inside}, {"recorded", played, always}, {"recorded", played, inside}} {
+				args := named{"tenant": c.tenant, "from": c.in.from.Format(time.DateTime), "to": c.in.to.Format(time.DateTime)}
 				var got []string
 				if err := s.each(t.Context(), "SELECT "+question.line+" FROM ("+string(text)+")", args, func(scan scan) error {
 					var line string
@@ -483,12 +627,12 @@ func TestQuestions_SayWhatGoCounts(t *testing.T) {
 					t.Fatal(err)
 				}
 				slices.Sort(got)
-				want := question.count(runs, in)
-				if len(want) == 0 {
-					t.Errorf("no rows from %v: the range shows nothing", in.from)
+				want := question.count(c.runs, c.in)
+				if len(want) == 0 && (c.tenant == "t" || c.in == always) {
+					t.Errorf("%s: no rows from %v: the range shows nothing", c.tenant, c.in.from)
 				}
 				if !slices.Equal(got, want) {
-					t.Errorf("seed %d, from %v:\n got %s\nwant %s", seed, in.from, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+					t.Errorf("%s, seed %d, from %v:\n got %s\nwant %s", c.tenant, seed, c.in.from, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 				}
 			}
 		})
