@@ -37,7 +37,7 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			api.Flags(f)
 			app.BytesVar(f, &cfg.TimelineBytes, "timeline-memory", "memory for recently stepped-through runs; one run may use a quarter of it")
 			f.IntVar(&cfg.Reads, "reads", cfg.Reads, "number of requests that may read at the same time; tenants share them: one tenant may use as many as stay free")
-			f.IntVar(&cfg.LargeReads, "large-reads", cfg.LargeReads, "how many of --reads may be large reads (long threads, searches, raw events, proofs); shared in the same way")
+			f.IntVar(&cfg.LargeReads, "large-reads", cfg.LargeReads, "how many of --reads may be large reads (long threads, raw events, proofs), and how many of them searches; shared in the same way")
 			app.BytesVar(f, &cfg.ReadBytes, "read-memory", "memory for reading and folding; shared in the same way, so one answer takes at most half of it")
 			f.IntVar(&cfg.Waiting, "waiting", cfg.Waiting, "number of requests that may wait for a free slot or for the index; shared in the same way")
 			f.Int64Var(&cfg.Search.Rows, "search-rows", cfg.Search.Rows, "maximum rows that one search or statistic may read")

@@ -148,7 +148,7 @@ func (b *blamed) add(c placeChange, isMessage bool) {
 		what = "- " + shown(c.Before, isMessage)
 	default:
 		was, what = shown(c.Before, isMessage), shown(c.After, isMessage)
-		if more, grew := strings.CutPrefix(what, was); grew && isMessage {
+		if more, grew := strings.CutPrefix(what, was); grew && isMessage && more != "" {
 			was, what = "", "… "+strings.TrimSpace(more)
 		}
 	}

@@ -122,26 +122,29 @@ func (c *call) replayEvents() error {
 		from := rp.from
 		if !run.steady && !run.cut {
 			from = 0
-			folds += verify.Bytes(&r.Run) / 2 // of a fold and what it is compared with
 		}
+		before := len(ranges)
 		if all {
 			ranges = append(ranges, [2]int64{max(r.Raw.First, from), rp.to})
-			continue
-		}
-		for _, part := range r.Raw.Ranges {
-			if part = [2]int64{max(part[0], from), min(part[1], rp.to)}; part[0] < part[1] && r.Raw.Next > rp.from {
-				ranges = append(ranges, part)
+		} else {
+			for _, part := range r.Raw.Ranges {
+				if part = [2]int64{max(part[0], from), min(part[1], rp.to)}; part[0] < part[1] && r.Raw.Next > rp.from {
+					ranges = append(ranges, part)
+				}
 			}
 		}
-	}
-	ranges = merge(ranges)
-	if len(ranges) > 0 && (ranges[0][0] < raw.start || ranges[len(ranges)-1][1] > raw.end) {
-		return rp.gone(raw, ranges)
+		if !run.steady && !run.cut && len(ranges) > before {
+			folds += verify.Bytes(&r.Run) / 2 // of a fold and what it is compared with
+		}
 	}
 	if err := c.load.hold(folds); err != nil {
 		return err
 	}
 	defer func() { _ = c.load.hold(-folds) }() // giving back never fails
+	ranges = merge(ranges)
+	if len(ranges) > 0 && (ranges[0][0] < raw.start || ranges[len(ranges)-1][1] > raw.end) {
+		return rp.gone(raw, ranges)
+	}
 	out := newReplayWriter(c)
 	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
 	out.start()

@@ -513,10 +513,11 @@ func TestReplay_LeavesGroupsAlone(t *testing.T) {
 
 // Where a run's events have to be folded to tell which of them count, that is counted before.
 func TestReplay_CountsWhatItFolds(t *testing.T) {
-	f := newRawFixture(t)
+	f := newFilledFixture(t, 30)
 	steady, other := run("chat", "steady", 0), run("chat", "other", 0)
 	for _, r := range []*record.Run{steady, other} {
 		r.Stats.EventBytes = map[string]int64{"TEXT_MESSAGE_CONTENT": 1 << 40}
+		r.Raw.Ranges = [][2]int64{{r.Raw.First, r.Raw.Next}}
 	}
 	other.Stats.Anomalies = map[string]int64{fold.AnomalyMalformed: 1}
 	f.put(steady)
@@ -527,6 +528,9 @@ func TestReplay_CountsWhatItFolds(t *testing.T) {
 	r := f.get("acme", "/v1/threads/chat/runs/other/events")
 	if r.problem(t, http.StatusUnprocessableEntity); !strings.Contains(r.body, `"limit":"read-memory"`) {
 		t.Errorf("the answer is %s", r.body)
+	}
+	if r := f.get("acme", fmt.Sprintf("/v1/threads/chat/events?from=3:%d", other.Raw.Next)); strings.Contains(r.body, "read-memory") {
+		t.Errorf("behind both runs: %d %s", r.status, r.body)
 	}
 	if f.server.Close(); f.service.room.held() != nothingHeld {
 		t.Errorf("held are %s", f.service.room.held())

@@ -21,9 +21,9 @@ const (
 
 // room is what the requests of all tenants share. Each pool is shared by the rule of share.Pool: a tenant may hold as much as is left free.
 type room struct {
-	// reads are the requests that work at the same time, large those of them that read much, or have the store read much: searches. A request that waits, writes to its caller
-	// or keeps a pace holds neither.
-	reads, large *share.Pool
+	// reads are the requests that work at the same time, large those of them that read much, searches those that have the store read much. A
+	// request that waits, writes to its caller or keeps a pace holds none.
+	reads, large, searches *share.Pool
 	// memory is what requests hold of rows, contents and folds, in bytes.
 	memory *share.Pool
 	// waits are the requests that wait for their turn or for the index.
@@ -36,16 +36,18 @@ type room struct {
 
 func newRoom(cfg Config) *room {
 	return &room{
-		reads: share.NewPool(int64(cfg.Reads)), large: share.NewPool(int64(cfg.LargeReads)), memory: share.NewPool(int64(cfg.ReadBytes)),
-		waits: share.NewPool(int64(cfg.Waiting)), streams: share.NewPool(int64(cfg.Streams)), patience: cfg.Wait,
+		reads: share.NewPool(int64(cfg.Reads)), large: share.NewPool(int64(cfg.LargeReads)), searches: share.NewPool(int64(cfg.LargeReads)),
+		memory: share.NewPool(int64(cfg.ReadBytes)), waits: share.NewPool(int64(cfg.Waiting)), streams: share.NewPool(int64(cfg.Streams)), patience: cfg.Wait,
 	}
 }
 
 // load is what one request holds of the room. Its methods but take are for one goroutine.
 type load struct {
 	*room
-	tenant        string
-	reads, larges bool
+	tenant string
+	reads  bool
+	// largeOf is the pool whose turn for a large read it holds: large, searches, or nil.
+	largeOf *share.Pool
 	// await waits for a turn in the way of a live stream, which says meanwhile that it is there; nil for other requests. A stream waits as long as
 	// it may last, since EventSource takes no refusal for "later", and streams are bounded by themselves.
 	await func(ready <-chan struct{}) error
@@ -100,18 +102,27 @@ func (l *load) begin(ctx context.Context) error {
 
 // enlarge takes one of the tenant's turns for large reads. While it waits for that it gives the other one back.
 func (l *load) enlarge(ctx context.Context) error {
-	if l.larges {
+	return l.enlargeBy(ctx, l.room.large, "large-reads", "another large read of yours is under way (a long thread, raw events or a proof); try again, with one after another")
+}
+
+// search is enlarge for what has the store read much, searches and statistics: they have turns of their own, as proofs and replays keep theirs for long.
+func (l *load) search(ctx context.Context) error {
+	return l.enlargeBy(ctx, l.room.searches, "searches", "another search of yours is under way; try again, with one after another")
+}
+
+func (l *load) enlargeBy(ctx context.Context, of *share.Pool, limit, detail string) error {
+	if l.largeOf != nil {
 		return nil
 	}
-	if l.larges = l.room.large.Take(l.tenant, 1); l.larges {
+	if of.Take(l.tenant, 1) {
+		l.largeOf = of
 		return nil
 	}
 	l.rest() // small reads must not wait behind one that waits
-	err := l.acquire(ctx, l.room.large, "large-reads", "another large read of yours is under way: a search, of a long thread, of raw events, or a proof; try again, with one after another")
-	if err != nil {
+	if err := l.acquire(ctx, of, limit, detail); err != nil {
 		return err
 	}
-	l.larges = true
+	l.largeOf = of
 	return l.begin(ctx)
 }
 
@@ -158,10 +169,10 @@ func (l *load) rest() {
 	if l.reads {
 		l.room.reads.Give(l.tenant, 1)
 	}
-	if l.larges {
-		l.large.Give(l.tenant, 1)
+	if l.largeOf != nil {
+		l.largeOf.Give(l.tenant, 1)
 	}
-	l.reads, l.larges = false, false
+	l.reads, l.largeOf = false, nil
 }
 
 // end gives all back but what hold has taken.
@@ -213,7 +224,7 @@ func (l *load) take(bytes int64) error {
 		l.used += bytes
 		return nil
 	}
-	if l.used+bytes > lightBytes+l.kept && !l.larges {
+	if l.used+bytes > lightBytes+l.kept && l.largeOf == nil {
 		return errLarge
 	}
 	l.used += bytes

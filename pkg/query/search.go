@@ -81,7 +81,7 @@ func (c *call) searchRuns() error {
 		return c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
-	if err := c.load.enlarge(c.r.Context()); err != nil {
+	if err := c.load.search(c.r.Context()); err != nil {
 		return err
 	}
 	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)
@@ -108,7 +108,7 @@ func (c *call) statistics() error {
 		return c.refuseSearch(err)
 	}
 	q.Bounds = c.cfg.Search
-	if err := c.load.enlarge(c.r.Context()); err != nil {
+	if err := c.load.search(c.r.Context()); err != nil {
 		return err
 	}
 	to, err := c.store.IndexedTo(c.r.Context(), c.tenant)

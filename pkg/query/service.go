@@ -35,7 +35,7 @@ type Config struct {
 	StreamHeartbeat, StreamRetry, StreamLife time.Duration
 	// Streams is how many live streams may be open at the same time.
 	Streams int
-	// Reads is how many requests may read at the same time, LargeReads how many of them much: long threads, searches, raw events, proofs. Waiting is
+	// Reads is how many requests may read at the same time, LargeReads how many of them much: long threads, raw events, proofs, and how many of them searches. Waiting is
 	// how many may wait for their turn or for the index, and ReadBytes how much memory all may hold. Tenants share each (share.Pool).
 	Reads, LargeReads, Waiting, ReadBytes int
 	// Search bounds what one search or statistic costs the store.

@@ -77,7 +77,7 @@ func (c *call) acquireTimeline(v view, key timelineKey, origin string, enough fu
 			r.Update(recordsOf(v.runs))
 			suffices = r.Done() || enough(r)
 		}
-		if suffices || c.load.larges {
+		if suffices || c.load.largeOf != nil {
 			return held, suffices, nil
 		}
 		c.timelines.release(held, held.size())

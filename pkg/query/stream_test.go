@@ -237,7 +237,6 @@ func TestStream_EndsAReaderThatNeverReads(t *testing.T) {
 	}
 }
 
-// What connect reads counts as its tenant's memory, from before the first byte to the last.
 func TestConnect_WaitsForItsBodyForAWhile(t *testing.T) {
 	f := newLiveFixture(t)
 	f.service.cfg.Stall = 100 * time.Millisecond
@@ -263,6 +262,7 @@ func TestConnect_WaitsForItsBodyForAWhile(t *testing.T) {
 	}
 }
 
+// What connect reads counts as its tenant's memory, from before the first byte to the last.
 func TestConnect_CountsItsBody(t *testing.T) {
 	f := newLiveFixture(t)
 	memory := f.service.room.memory

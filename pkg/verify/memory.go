@@ -3,11 +3,11 @@ package verify
 import "github.com/skeinhq/skein/pkg/record"
 
 // What folding a run again takes of memory: for each message of its own, for each of its history, and for each byte of its events and its
-// input, whose texts are written into buffers that double. TestBytes_IsNoLessThanWhatAThreadTakes holds them.
+// input. A record's text is written into buffers that double. TestBytes_IsNoLessThanWhatAThreadTakes holds them.
 const (
-	ownMessage  = 1 << 10
+	ownMessage  = 1<<10 + 1<<7
 	heldMessage = 256
-	eventByte   = 5
+	eventByte   = 4
 )
 
 // Bytes is about how much memory it takes to fold a run again and to compare it with its record, by what the record says of it: at least

@@ -17,7 +17,7 @@ CREATE OR REPLACE VIEW v_tool_calls /* on cluster */
     model          String COMMENT 'the model of the run, where it names exactly one',
     status         String COMMENT 'status of the run',
     run_started_at DateTime64(3, 'UTC') COMMENT 'start of the run',
-    started_at     Nullable(DateTime64(3, 'UTC')) COMMENT 'start of the call, by its event, else by Kafka; NULL where the run record does not say it: it is older than version 14 of the schema, was cut, made over 1,000 calls, or has the call from a snapshot of its messages',
+    started_at     Nullable(DateTime64(3, 'UTC')) COMMENT 'start of the call, by its event, else by Kafka; NULL where the run record does not say it: it was made before Skein noted times, was cut, has the call from a snapshot of its messages, or the call is beyond the first 1,000 or 64 KiB of ids',
     duration_ms    Nullable(Int64) COMMENT 'milliseconds from started_at to the result in the same run; NULL where that has none or started_at is NULL',
     argument_bytes UInt32 COMMENT 'bytes of the arguments',
     has_result     Bool COMMENT 'the run, or the input of a later run, has the result',

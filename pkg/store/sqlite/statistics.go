@@ -17,6 +17,7 @@ import (
 const selectCalls = `SELECT c.thread_id, c.tool_call_id, c.run_id, c.name, c.made, c.failed, c.duration_ms FROM tool_calls c
 JOIN runs r ON r.tenant = c.tenant AND r.thread_id = c.thread_id AND r.run_id = c.run_id AND r.version = c.version
 WHERE c.tenant = :tenant AND r.deleted = 0 AND r.status <> 'running'
+AND (:all OR (c.thread_id, c.tool_call_id) IN (SELECT thread_id, tool_call_id FROM tool_calls WHERE tenant = :tenant AND failed = 1))
 ORDER BY c.started_at, c.run_id, c.idx`
 
 // runKey names a run of a tenant.
@@ -29,8 +30,8 @@ type toolCalls struct {
 }
 
 // callsOf returns what statistics say of tool calls, by the run that made them and by tool. A call counts once, where it was made first; its
-// result may have come with a later run.
-func (s *Store) callsOf(ctx context.Context, tenant string) (map[runKey]map[string]toolCalls, error) {
+// result may have come with a later run. Unless all of them are asked for, it reads those that failed.
+func (s *Store) callsOf(ctx context.Context, tenant string, all bool) (map[runKey]map[string]toolCalls, error) {
 	type key struct{ thread, id string }
 	type call struct {
 		by           runKey
@@ -39,7 +40,7 @@ func (s *Store) callsOf(ctx context.Context, tenant string) (map[runKey]map[stri
 		duration     *int64
 	}
 	calls := map[key]*call{}
-	err := each(ctx, s.read, selectCalls, []any{sql.Named("tenant", tenant)}, func(scan func(...any) error) error {
+	err := each(ctx, s.read, selectCalls, []any{sql.Named("tenant", tenant), sql.Named("all", all)}, func(scan func(...any) error) error {
 		var k key
 		var c call
 		if err := scan(&k.thread, &k.id, &c.by.run, &c.tool, &c.made, &c.failed, &c.duration); err != nil {
@@ -94,9 +95,10 @@ func (s *Store) Statistics(ctx context.Context, tenant string, q search.Statisti
 	}
 	err := bounded(ctx, q.Bounds, func(within context.Context) error {
 		calls := map[runKey]map[string]toolCalls{}
-		if slices.Contains(q.Measures, search.ToolFailures) || slices.Contains(q.Measures, search.ToolDurationP95) {
+		durations := slices.Contains(q.Measures, search.ToolDurationP95)
+		if durations || slices.Contains(q.Measures, search.ToolFailures) {
 			var err error
-			if calls, err = s.callsOf(within, tenant); err != nil {
+			if calls, err = s.callsOf(within, tenant, durations); err != nil {
 				return err
 			}
 		}
