@@ -18,10 +18,12 @@ import (
 	"github.com/skeinhq/skein/test/process"
 )
 
-// cutWords is the number of events with text in the run that is followed, and minCuts how often its stream is cut at least.
+// cutWords is the number of events with text in the run that is followed, minCuts how often its stream is cut at least, and maxCut how many bytes
+// are read before at most, where the reads before got on.
 const (
 	cutWords = 120
 	minCuts  = 20
+	maxCut   = 500
 )
 
 // checkCuts follows a run over two query processes. Its stream is cut at random points, one of the processes is killed, and the reader resumes at
@@ -32,8 +34,15 @@ func checkCuts(t *testing.T, p *pipeline, rng *rand.Rand) {
 	queries := []*process.Process{p.query, p.startQuery()}
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
+	joined := make(chan struct{}) // closed where the reader has the first word: a run that is over by then would come in one piece
 	publishing.Go(func() {
 		for n := range cutWords + 4 {
+			if n == 3 {
+				select {
+				case <-joined:
+				case <-time.After(process.Patience):
+				}
+			}
 			line := fmt.Sprintf(`{"seq":%d,"event":%s}`, n, cutEvent(thread, n))
 			if _, err := p.ingestAPI[tenantA].PostEvents(t.Context(), thread, "r", client.TypeSequenced, strings.NewReader(line)); err != nil {
 				t.Errorf("publishing event %d: %v", n, err)
@@ -42,13 +51,17 @@ func checkCuts(t *testing.T, p *pipeline, rng *rand.Rand) {
 			time.Sleep(5 * time.Millisecond) // so that the run goes on while it is followed
 		}
 	})
-	r := cutReader{t: t, key: p.secrets[tenantA], path: client.RunPath(thread, "r") + "/stream"}
-	cuts, deadline := 0, time.Now().Add(process.Patience)
+	r := cutReader{t: t, key: p.secrets[tenantA], path: client.RunPath(thread, "r") + "/stream", joined: sync.OnceFunc(func() { close(joined) })}
+	cuts, most, deadline := 0, maxCut, time.Now().Add(process.Patience)
 	for ; !r.over; cuts++ {
 		if time.Now().After(deadline) || t.Failed() {
 			t.Fatalf("after %d cuts the reader is behind %q with %q", cuts, r.lastID, r.text)
 		}
-		r.read(queries[rng.IntN(2)], 1+rng.IntN(500))
+		behind := r.lastID
+		r.read(queries[rng.IntN(2)], 1+rng.IntN(most))
+		if most = min(2*most, 1<<20); r.lastID != behind { // else what comes behind it may be longer
+			most = maxCut
+		}
 		if cuts == minCuts/2 {
 			queries[1].End(os.Kill)
 			queries[1] = p.startQuery()
@@ -83,6 +96,7 @@ type cutReader struct {
 	t                       *testing.T
 	key, path, lastID, text string
 	over                    bool
+	joined                  func() // is called with each event that has text
 }
 
 // read opens the stream at a process and reads so many bytes of its body.
@@ -138,6 +152,9 @@ func (r *cutReader) apply(event string) {
 	r.text += e.Delta
 	for _, m := range e.Messages {
 		r.text = m.Content
+	}
+	if r.text != "" {
+		r.joined()
 	}
 	r.over = e.Type == "RUN_FINISHED"
 }
