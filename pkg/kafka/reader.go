@@ -132,9 +132,9 @@ func LeaveGroup(ctx context.Context, cfg Config, group, member, instance string)
 	return nil
 }
 
-// LimitUnpacking returns options for a direct reader of several partitions, so that it holds no more of each broker's answer than a group reader: some
-// 16 MiB and a batch, unpacked, twice for each broker. Its polls may have ErrUnpackLater, which is none. For one that must not wait: OneAnswer holds less,
-// but with three brokers it has a record 24 ms later in the median, 55 ms in the 99th percentile.
+// LimitUnpacking returns options for a direct reader of several partitions that must not wait for any of them. Of each broker it holds two answers, the
+// one that a poll gave and the next, of some 16 MiB and a batch each, unpacked, as a group reader does. Its polls may have ErrUnpackLater, which is no
+// error. OneAnswer holds less, but with three brokers it has a record 24 ms later in the median, 55 ms in the 99th percentile.
 func LimitUnpacking() ([]kgo.Opt, error) { return limitUnpacking(maxGroupBytes) }
 
 // OneAnswer returns options for a direct reader of several partitions that looks for few records among many, beside other work. LimitUnpacking
