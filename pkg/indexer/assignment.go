@@ -94,6 +94,13 @@ func (a *assignment) epoch(partition int32) int64 {
 	return a.epochs[partition]
 }
 
+// len is the number of partitions that are ours.
+func (a *assignment) len() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.epochs)
+}
+
 // copyEpochs returns the epochs of all partitions.
 func (a *assignment) copyEpochs() map[int32]int64 {
 	a.mu.Lock()

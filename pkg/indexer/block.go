@@ -17,6 +17,7 @@ type runKey struct{ tenant, thread, run string }
 type entry struct {
 	store.Entry
 	bytes     int64
+	written   bool // it becomes a row
 	epoch     int64
 	timestamp time.Time
 }
@@ -65,14 +66,17 @@ func (b *block) full(size int64, maxRecords int, maxBytes int64) bool {
 }
 
 // rowBytes is about what one row costs beside its text, in memory and on the server: a record of half a megabyte may
-// hold 200,000 messages.
-const rowBytes = 256
+// hold 200,000 messages. The row of a run has some 60 columns and counts as runRows.
+const (
+	rowBytes = 256
+	runRows  = 8
+)
 
 // sizeOf is what the entry of a record adds to a block.
 func sizeOf(e store.Entry, r *kgo.Record) int64 {
 	rows := 1
 	if e.Run != nil {
-		rows += len(e.Run.Messages) + len(e.Run.InputMessages)
+		rows = runRows + len(e.Run.Messages) + len(e.Run.InputMessages)
 	}
 	return int64(len(r.Key) + len(r.Value) + rowBytes*rows)
 }

@@ -122,7 +122,7 @@ func TestBlock_IsFullBeforeItsLimits(t *testing.T) {
 func TestSizeOf_CountsRows(t *testing.T) {
 	r := &kgo.Record{Value: make([]byte, 1000)}
 	e := store.Entry{Run: &record.Run{Messages: make([]agui.Message, 9), InputMessages: make([]agui.Message, 90)}}
-	if got := sizeOf(e, r); got != 1000+100*rowBytes {
+	if got := sizeOf(e, r); got != 1000+(runRows+99)*rowBytes {
 		t.Errorf("%d bytes", got)
 	}
 }

@@ -12,41 +12,53 @@ import (
 )
 
 // gatherer decodes records into blocks while the writer writes the block before. Beside that one there is one block in
-// memory: once it is full, the gatherer waits for the writer, and with it the poller.
+// memory: once it is full, the gatherer waits for the writer, and once much waits behind it, the poller waits for the gatherer.
 type gatherer struct {
 	*Service
-	client *kgo.Client
-	block  *block
-	blocks chan<- *block
+	client  *kgo.Client
+	backlog backlog
+	block   *block
+	blocks  chan<- *block
 }
 
-// run decodes what is polled until in is closed, hands the last block over and closes the channel of blocks. After ctx
-// has ended nobody takes blocks any more.
+// sliceBytes is how much is decoded before the gatherer looks at what else was polled.
+const sliceBytes = 256 << 10
+
+// run decodes what is polled until in is closed, hands the last block over and closes the channel of blocks. What is in no block then
+// is read again. After ctx has ended nobody takes blocks any more.
 func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 	defer close(g.blocks)
+	at := make(chan struct{})
+	close(at)
 	for {
+		goesOn, full := g.decode(ctx)
 		var out chan<- *block
 		var due <-chan time.Time
+		var more <-chan struct{}
+		if goesOn {
+			more = at
+		}
 		if !g.block.opened.IsZero() {
-			if left := time.Until(g.block.opened.Add(g.cfg.MaxDelay)); left > 0 {
+			if left := time.Until(g.block.opened.Add(g.cfg.MaxDelay)); left > 0 && !full {
 				due = time.After(left)
 			} else {
 				out = g.blocks
 			}
 		}
+		polls := in
+		if g.backlog.bytes > backlogBytes {
+			polls = nil
+		}
 		select {
-		case p, ok := <-in:
+		case p, ok := <-polls:
 			if !ok {
 				g.handOver(ctx)
 				return
 			}
-			for it := p.records.RecordIter(); !it.Done(); {
-				r := it.Next()
-				g.take(ctx, r, p.epochs[r.Partition])
-				r.Recycle() // an entry shares nothing with it
-			}
+			g.backlog.add(p)
 		case out <- g.block:
 			g.handedOver()
+		case <-more:
 		case <-due:
 		case <-ctx.Done():
 			return
@@ -54,29 +66,67 @@ func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 	}
 }
 
-// take decodes a record into the block, and hands the block over before that where it is full without it.
-func (g *gatherer) take(ctx context.Context, r *kgo.Record, epoch int64) {
-	if g.metrics.stops.Has(r.Partition) || g.owned.epoch(r.Partition) != epoch {
-		return // behind the record at which the partition stopped, or its next owner reads it
+// decode decodes some of what waits into the block, the partitions in turn. It goes on where that was not all, and says whether the
+// block has no room for what waits.
+func (g *gatherer) decode(ctx context.Context) (goesOn, full bool) {
+	part := int64(partitionBytes)
+	if g.owned.len() == 1 {
+		part = g.cfg.MaxBytes
 	}
-	if err := kafka.CheckVersion(r); err != nil {
-		g.stop(ctx, r, epoch, err)
-		return
+	for decoded := int64(0); decoded < sliceBytes; {
+		q := g.backlog.next(part)
+		if q == nil {
+			return false, g.backlog.waits()
+		}
+		decoded += memoryOf(q.records[0])
+		if !g.take(ctx, q) {
+			return false, true
+		}
 	}
-	e, what, err := decode(r)
-	g.metrics.records.WithLabelValues(string(what)).Inc()
-	size := sizeOf(e, r)
-	if g.block.full(size, g.cfg.MaxRecords, g.cfg.MaxBytes) {
-		g.handOver(ctx)
+	return true, false
+}
+
+// take decodes the first record of a queue into the block. It is false, and the record waits, where the block has no room for it.
+func (g *gatherer) take(ctx context.Context, q *queue) bool {
+	r := q.records[0]
+	if g.metrics.stops.Has(r.Partition) || g.owned.epoch(r.Partition) != q.epoch {
+		g.backlog.drop(q, 1) // behind the record at which the partition stopped, or its next owner reads it
+		return true
+	}
+	if !q.decoded {
+		if err := kafka.CheckVersion(r); err != nil {
+			g.stop(ctx, r, q.epoch, err)
+			g.backlog.drop(q, 1)
+			return true
+		}
+		q.head, q.decoded = g.entry(ctx, r, q.epoch), true
+	}
+	e := q.head
+	if g.block.full(e.bytes, g.cfg.MaxRecords, g.cfg.MaxBytes) {
+		return false
 	}
 	g.metrics.lag.Read(r.Partition, r.Timestamp)
-	g.block.read(r, epoch, time.Now())
+	g.block.read(r, q.epoch, time.Now())
+	if e.written {
+		g.block.add(e)
+	}
+	q.gathered += e.bytes
+	g.backlog.drop(q, 1)
+	return true
+}
+
+// entry decodes a record. It becomes no row where it is a fence or cannot be decoded.
+func (g *gatherer) entry(ctx context.Context, r *kgo.Record, epoch int64) entry {
+	decoded, what, err := decode(r)
+	g.metrics.records.WithLabelValues(string(what)).Inc()
+	e := entry{Entry: decoded, bytes: sizeOf(decoded, r), epoch: epoch, timestamp: r.Timestamp}
 	switch {
 	case err != nil:
 		g.cfg.Logger.WarnContext(ctx, "record skipped", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "error", err)
 	case what != outcomeFence:
-		g.block.add(entry{Entry: e, bytes: size, epoch: epoch, timestamp: r.Timestamp})
+		e.written = true
 	}
+	return e
 }
 
 // handOver waits until the writer takes the block, or ctx ends.
@@ -95,6 +145,7 @@ func (g *gatherer) handOver(ctx context.Context) {
 func (g *gatherer) handedOver() {
 	g.metrics.lag.Taken(slices.Collect(maps.Keys(g.block.progress))...)
 	g.block = newBlock()
+	g.backlog.opened()
 }
 
 // stop reads nothing more of a partition: what lies before the record is written and committed, and whoever owns the partition

@@ -11,7 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 )
 
-// poller fetches records. It does not poll again before the gatherer has taken what it has.
+// poller fetches records. It does not poll again before the gatherer has taken what it has, which it does while it has room.
 type poller struct {
 	*Service
 	said said

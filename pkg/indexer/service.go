@@ -115,7 +115,10 @@ func (s *Service) index(ctx context.Context, cl *kgo.Client) error {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.DrainTimeout, cancel) })()
 	polls, blocks := make(chan polled), make(chan *block)
 	p := &poller{Service: s, said: said{}}
-	g := &gatherer{Service: s, client: cl, block: newBlock(), blocks: blocks}
+	g := &gatherer{
+		Service: s, client: cl, block: newBlock(), blocks: blocks,
+		backlog: backlog{client: cl, topic: s.cfg.Kafka.Topics().Runs, stopped: s.metrics.stops.Has},
+	}
 	w := &writer{Service: s, client: cl, said: said{}, durable: map[int32]progress{}}
 	var stages errgroup.Group
 	stages.Go(func() error { return p.run(ctx, cl, polls) })
