@@ -110,7 +110,7 @@ func (s *stream) serve() error {
 		if err != nil {
 			return err
 		}
-		if err := s.take(b); err != nil {
+		if err := s.takeInTurn(b); err != nil {
 			return err
 		}
 		if err := s.weigh(); err != nil {
@@ -148,6 +148,27 @@ func (s *stream) flush() error {
 		defer func() { _ = s.load.hold(-n) }() // giving back never fails
 	}
 	return s.out.flush()
+}
+
+// farBehind is how many records a stream may have before it until they count as a large read.
+const farBehind = 1_000
+
+// takeInTurn takes in records. A stream that is behind folds without waiting for anything, and many of those would have all processors: while it
+// catches up it takes the tenant's turns, batch by batch, as other reads do.
+func (s *stream) takeInTurn(b tail.Batch) error {
+	if s.caughtUp() {
+		return s.take(b)
+	}
+	if err := s.load.begin(s.ctx); err != nil {
+		return err
+	}
+	defer s.load.rest()
+	if s.reader.End()-s.through > farBehind {
+		if err := s.load.enlarge(s.ctx); err != nil {
+			return err
+		}
+	}
+	return s.take(b)
 }
 
 // take takes in records and sends the events of the run that is playing.

@@ -350,3 +350,37 @@ func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
 		t.Errorf("it says %q and is through %d", w.Body, s.through)
 	}
 }
+
+// A stream that is far behind folds for long without waiting for anything: many of a tenant's would have all processors.
+func TestStream_CatchesUpInTheTenantsTurns(t *testing.T) {
+	f := newLiveFixture(t)
+	f.service.cfg.StreamHeartbeat = 20 * time.Millisecond
+	thread := f.thread()
+	f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(started, "r"))
+	for range farBehind + 10 {
+		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"x"}`)
+	}
+	f.produce()
+	large := f.service.room.large
+	taken := int64(0)
+	for large.Take("acme", 1) {
+		taken++
+	}
+	lines := f.stream("/v1/threads/"+thread+"/runs/r/stream", "")
+	for beats := 0; beats < 5; {
+		if !lines.Scan() {
+			t.Fatalf("the stream ends: %v", lines.Err())
+		}
+		switch line := lines.Text(); {
+		case strings.HasPrefix(line, ":"):
+			beats++
+		case strings.HasPrefix(line, "data:"):
+			t.Fatalf("the stream has caught up beside large reads that have all of the tenant's turns: %.60s", line)
+		}
+	}
+	large.Give("acme", taken)
+	find(t, lines, "TEXT_MESSAGE")
+	if held := f.service.room.held(); !strings.HasPrefix(held, "0 reads, 0 large") {
+		t.Errorf("a stream that has caught up holds %s", held)
+	}
+}
