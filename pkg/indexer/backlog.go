@@ -39,8 +39,8 @@ type queue struct {
 	epoch     int64 // of the assignment under which it was fetched
 	records   []*kgo.Record
 	bytes     int64
-	held      bool   // nothing more is fetched
-	head      entry  // the first record's, where it is decoded
+	held      bool  // nothing more is fetched
+	head      entry // the first record's, where it is decoded
 	decoded   bool
 	gathered  int64 // what the block has of it, as sizeOf counts
 }
