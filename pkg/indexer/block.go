@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"time"
@@ -76,7 +77,8 @@ const (
 func sizeOf(e store.Entry, r *kgo.Record) int64 {
 	rows := 1
 	if e.Run != nil {
-		rows = runRows + len(e.Run.Messages) + len(e.Run.InputMessages)
+		calls := bytes.Count(r.Value, []byte(`"arguments":`)) // a tool call is a row too, and one message may hold thousands
+		rows = runRows + len(e.Run.Messages) + len(e.Run.InputMessages) + calls
 	}
 	return int64(len(r.Key) + len(r.Value) + rowBytes*rows)
 }

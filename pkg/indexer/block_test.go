@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"bytes"
 	"runtime"
 	"slices"
 	"testing"
@@ -124,6 +125,10 @@ func TestSizeOf_CountsRows(t *testing.T) {
 	e := store.Entry{Run: &record.Run{Messages: make([]agui.Message, 9), InputMessages: make([]agui.Message, 90)}}
 	if got := sizeOf(e, r); got != 1000+(runRows+99)*rowBytes {
 		t.Errorf("%d bytes", got)
+	}
+	r.Value = bytes.Repeat([]byte(`{"function":{"name":"n","arguments":"{\"arguments\":1}"}}`), 50)
+	if got := sizeOf(e, r) - int64(len(r.Value)); got != (runRows+99+50)*rowBytes {
+		t.Errorf("with 50 tool calls %d bytes beside the value", got)
 	}
 }
 

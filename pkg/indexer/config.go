@@ -22,7 +22,7 @@ type Config struct {
 	// the brokers give it a name, and a killed one's partitions stand still for 10 s.
 	InstanceID string
 	// MaxRecords, MaxBytes and MaxDelay bound one block: it is written when the first of them is
-	// reached and the block before it is written. A record counts with its bytes, 256 for each message and 2,048 for the run; one above
+	// reached and the block before it is written. A record counts with its bytes, 256 for each message and tool call and 2,048 for the run; one above
 	// MaxBytes is a block of its own.
 	MaxRecords int
 	MaxBytes   int64

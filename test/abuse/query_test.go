@@ -87,13 +87,13 @@ func (r *reads) run(who, thread, id string, messages int) {
 	loop := fold.NewLoop(oneRun{run})
 	first := r.next[partition]
 	var log []*kgo.Record
-	// Brokers take no times from the future. A run lasts for 100 ms an event, so that its states are steps.
-	begun := time.Now().Add(-time.Duration(messages+2) * 100 * time.Millisecond)
+	// Brokers take times of up to five minutes ahead, and the client gives records of half a minute ago up.
+	begun, step := time.Now().Truncate(time.Millisecond), min(100*time.Millisecond, max(1, 240_000/time.Duration(messages))*time.Millisecond)
 	add := func(value string) {
 		offset := r.next[partition]
 		r.next[partition]++
 		h := record.Headers{Kind: record.KindEvent, RunID: id, Seq: offset - first}
-		at := begun.Add(time.Duration(len(log)) * 100 * time.Millisecond)
+		at := begun.Add(time.Duration(len(log)) * step)
 		log = append(log, &kgo.Record{Topic: r.Kafka.Topics().Events, Partition: partition, Key: []byte(key), Value: []byte(value), Headers: kafka.Headers(h), Timestamp: at})
 		_, outcome, err := loop.Next(record.Event{Partition: partition, Offset: offset, Time: at, Headers: h, Value: []byte(value)})
 		if err != nil || outcome != fold.Folded {
