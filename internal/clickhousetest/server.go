@@ -3,7 +3,6 @@ package clickhousetest
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -41,15 +40,6 @@ func Start(tb testing.TB) Server {
 	return s
 }
 
-// Keep is Start for a database that many tests use one after the other: it stays until drop is called, which TestMain does.
-func Keep(tb testing.TB) (s Server, drop func() error) {
-	tb.Helper()
-	s = shared(tb)
-	s.Database = "test_" + strings.ToLower(rand.Text())
-	run(tb, s, "CREATE DATABASE "+s.Database)
-	return s, func() error { return execute(s, "DROP DATABASE IF EXISTS "+s.Database) }
-}
-
 // Open returns a connection to the database, which is closed when the test ends.
 func (s Server) Open(tb testing.TB) driver.Conn {
 	tb.Helper()
@@ -82,27 +72,22 @@ func (s Server) open() (driver.Conn, error) {
 	return c, nil
 }
 
-// run is execute for a test.
+// run runs a statement outside of the test's database.
 func run(tb testing.TB, s Server, statement string) {
 	tb.Helper()
-	if err := execute(s, statement); err != nil {
-		tb.Error(err)
-	}
-}
-
-// execute runs a statement outside of the test's database.
-func execute(s Server, statement string) error {
 	s.Database = ""
 	c, err := s.open()
 	if err != nil {
-		return err
+		tb.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout) // also used when the test's own has ended
 	defer cancel()
 	if err := c.Exec(ctx, statement); err != nil {
-		return errors.Join(fmt.Errorf("running %q on %s: %w%s", statement, s.Part, err, engineLog()), c.Close())
+		tb.Errorf("running %q on %s: %v%s", statement, s.Part, err, engineLog())
 	}
-	return c.Close()
+	if err := c.Close(); err != nil {
+		tb.Errorf("closing the connection to ClickHouse: %v", err)
+	}
 }
 
 // unavailable says why a way to get a server is not open, and what to do about it.

@@ -2,8 +2,6 @@ package clickhouse
 
 import (
 	"flag"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,22 +14,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"),
-		goleak.Cleanup(func(code int) {
-			if err := kept.drop(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				code = max(code, 1)
-			}
-			os.Exit(code)
-		}))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"))
 }
-
-// kept is the migrated database that tests use one after the other: to empty it takes a tenth of what a new one does.
-var kept = struct {
-	options *Options
-	busy    bool
-	drop    func() error
-}{drop: func() error { return nil }}
 
 // optionsFor returns the options for a new database.
 func optionsFor(tb testing.TB) Options {
@@ -65,29 +49,12 @@ func connect(tb testing.TB, o Options) *Store {
 	return s
 }
 
-// open returns an empty store, migrated.
+// open returns a new store, migrated.
 func open(tb testing.TB) *Store {
 	tb.Helper()
-	if kept.busy { // the second one of a test
-		s := connect(tb, optionsFor(tb))
-		if err := s.Migrate(tb.Context()); err != nil {
-			tb.Fatal(err)
-		}
-		return s
-	}
-	isNew := kept.options == nil
-	if isNew {
-		s, drop := clickhousetest.Keep(tb)
-		kept.options, kept.drop = &Options{Addrs: []string{s.Addr}, Database: s.Database, Username: s.Username, Password: s.Password}, drop
-	}
-	kept.busy = true
-	tb.Cleanup(func() { kept.busy = false })
-	s := connect(tb, *kept.options)
+	s := connect(tb, optionsFor(tb))
 	if err := s.Migrate(tb.Context()); err != nil {
 		tb.Fatal(err)
-	}
-	if !isNew {
-		empty(tb, s)
 	}
 	return s
 }
