@@ -75,6 +75,8 @@ type rawRead struct {
 	start, end int64
 	// done gives its slot back.
 	done func()
+	// waits is called before each wait for the brokers; it may be nil.
+	waits func()
 
 	// reading: the client reads the partition. batch is what it gave last, which is all there is from one offset up to another.
 	reading  bool
@@ -222,6 +224,9 @@ func (r *rawRead) read(ctx context.Context, next int64) ([]*kgo.Record, error) {
 		r.cl.RemoveConsumePartitions(map[string][]int32{r.topic: {r.partition}})
 		r.cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: {r.partition: kgo.NoResetOffset().At(next)}})
 		r.reading, r.to = true, next
+	}
+	if r.waits != nil {
+		r.waits()
 	}
 	for {
 		records, err := r.poll(ctx)

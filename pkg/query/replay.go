@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -151,8 +152,27 @@ func (c *call) replayEvents() error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	c.load.rest() // it lasts as long as its caller likes
+	// It lasts as long as its caller likes. Many without a pace would have all processors, so that what is folded and written into the buffer takes the
+	// tenant's turns; while it waits for brokers, its pace or its caller it holds none.
+	c.load.rest()
+	defer c.load.rest()
+	c.load.await = func(ready <-chan struct{}) error {
+		if err := out.flush(); err != nil {
+			return err
+		}
+		select {
+		case <-ready:
+			return nil
+		case <-c.r.Context().Done():
+			return context.Cause(c.r.Context())
+		}
+	}
+	raw.waits = c.load.rest
+	out.b = bufio.NewWriterSize(resting{c.w, c.load}, 64<<10)
 	return c.stream(raw.each(c.r.Context(), ranges, func(m *kgo.Record) error {
+		if err := c.load.begin(c.r.Context()); err != nil {
+			return err
+		}
 		e, ok, err := rp.take(m)
 		if !ok || err != nil {
 			return err
@@ -410,6 +430,7 @@ func (p *pacer) wait(ctx context.Context, at time.Time, out *replayWriter) error
 	if err := out.flush(); err != nil {
 		return err
 	}
+	out.c.load.rest()
 	due := time.NewTimer(pause)
 	defer due.Stop()
 	alive := time.NewTicker(replayAlive)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -60,6 +61,17 @@ func newReplayWriter(c *call) *replayWriter {
 		w.form = typeMarked
 	}
 	return w
+}
+
+// resting gives a request's turn back whenever its caller is written to.
+type resting struct {
+	w    io.Writer
+	load *load
+}
+
+func (r resting) Write(b []byte) (int, error) {
+	r.load.rest()
+	return r.w.Write(b) //nolint:wrapcheck // callers marks it
 }
 
 // start sends the header.

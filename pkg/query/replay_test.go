@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -458,6 +459,56 @@ func TestReplay_KeepsThePace(t *testing.T) {
 	cancel()
 	if _, err := resp.Body.Read(first); !errors.Is(err, context.Canceled) {
 		t.Errorf("after leaving: %v", err)
+	}
+}
+
+// Replays as fast as they go would have all processors between them.
+func TestReplay_FoldsInTheTenantsTurns(t *testing.T) {
+	f := newRawFixture(t)
+	threadOfTwo(f) // the run's third event comes two seconds after its second one
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.server.URL+chatR+"?pace=5", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Tenant", "acme")
+	tr := &http.Transport{}
+	defer tr.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: tr}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(resp.Body); s.Scan(); {
+			lines <- s.Text() + "\n"
+		}
+	}()
+	if got := <-lines; got != f.lines(0) {
+		t.Fatalf("first came %s", got)
+	}
+	reads, taken := f.service.room.reads, int64(0)
+	for reads.Take("acme", 1) {
+		taken++
+	}
+	if got := <-lines; got != f.lines(1) {
+		t.Fatalf("then came %s", got)
+	}
+	select {
+	case got := <-lines:
+		t.Errorf("beside reads that have all of the tenant's turns came %s", got)
+	case <-time.After(800 * time.Millisecond): // it was due after 400
+	}
+	reads.Give("acme", taken)
+	if got := <-lines; got != f.lines(3) {
+		t.Errorf("at last came %s", got)
+	}
+	if _, more := <-lines; more {
+		t.Error("more came")
+	}
+	if held := f.service.room.reads.Held(); held != 0 {
+		t.Errorf("%d turns are held behind the replay", held)
 	}
 }
 

@@ -201,7 +201,7 @@ func TestLive_GivesATenantItsShareOfStreams(t *testing.T) {
 func TestPacer_CutsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacer{pace: 1}
-		out := newReplayWriter(&call{w: &statusWriter{ResponseWriter: discard{}}, r: &http.Request{Header: http.Header{}}})
+		out := newReplayWriter(&call{load: &load{}, w: &statusWriter{ResponseWriter: discard{}}, r: &http.Request{Header: http.Header{}}})
 		begun := time.Now()
 		for _, at := range []time.Duration{0, 24 * time.Hour, 24*time.Hour + time.Second} {
 			if err := p.wait(t.Context(), begun.Add(at), out); err != nil {

@@ -88,7 +88,7 @@ func (r *reads) run(who, thread, id string, messages int) {
 	first := r.next[partition]
 	var log []*kgo.Record
 	// Brokers take times of up to five minutes ahead, and the client gives records of half a minute ago up.
-	begun, step := time.Now().Truncate(time.Millisecond), min(100*time.Millisecond, max(1, 240_000/time.Duration(messages))*time.Millisecond)
+	begun, step := time.Now().Truncate(time.Millisecond), min(100*time.Millisecond, max(time.Millisecond, (4*time.Minute/time.Duration(messages)).Truncate(time.Millisecond)))
 	add := func(value string) {
 		offset := r.next[partition]
 		r.next[partition]++
