@@ -23,6 +23,7 @@ const erasedWithin = time.Minute
 type eraseOptions struct {
 	server              server
 	thread              string
+	all                 bool
 	yes, noWait, asJSON bool
 	within              time.Duration
 	runs                int // of the thread before, see indexedRuns
@@ -31,19 +32,32 @@ type eraseOptions struct {
 func newErase(out *output, environ []string) *cobra.Command {
 	o := eraseOptions{server: server{environ: environ}, within: erasedWithin}
 	cmd := &cobra.Command{
-		Use:     "erase THREAD",
+		Use:     "erase THREAD | --all-threads",
 		GroupID: groupWrite,
-		Short:   "Erase a thread permanently",
+		Short:   "Erase a thread, or all of a tenant, permanently",
 		Long: `Erase everything that a thread has up to now: its runs with their messages and states, its snapshots, and its
 events for every reader. Events that are published later form a new thread of the same id.
 
 The command waits, for at most a minute, until no reader gets anything of the thread any more. Then it says when
 the bytes will be gone from the compactor's local store, and from Kafka: run records and snapshots once the brokers
-compact, events and dead letters with their retention. The exit code is 1 if the erasure is not done by then.`,
+compact, events and dead letters with their retention. The exit code is 1 if the erasure is not done by then.
+
+--all-threads erases every thread of your tenant (that of the key), eight at a time, and looks
+behind it whether any is left: the exit code is then 1. Stop the tenant's agents first. It needs the scopes read and
+erase, and can be interrupted and repeated.`,
 		Example: `  skein erase my-thread
-  skein erase my-thread --yes --json`,
-		Args: usageArgs(cobra.ExactArgs(1)),
+  skein erase my-thread --yes --json
+  skein erase --all-threads`,
+		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.all == (len(args) == 1):
+				return app.Usagef("name either a thread or --all-threads")
+			case o.all && o.noWait:
+				return app.Usagef("--no-wait is for one thread: --all-threads says at the end what is left")
+			case o.all:
+				return eraseTenant(cmd, out, o)
+			}
 			o.thread = args[0]
 			return o.server.connect(func(c *client.Client) error {
 				in := cmd.InOrStdin()
@@ -64,7 +78,24 @@ compact, events and dead letters with their retention. The exit code is 1 if the
 	jsonFlags(cmd, &o.asJSON)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until it is done")
+	cmd.Flags().BoolVar(&o.all, "all-threads", false, "erase all threads of the tenant")
 	return cmd
+}
+
+// eraseTenant erases all threads, once a person or --yes says so.
+func eraseTenant(cmd *cobra.Command, out *output, o eraseOptions) error {
+	in := cmd.InOrStdin()
+	if !o.yes && !isTerminal(in) {
+		return app.Usagef("erasing all threads: stdin is not a terminal, so there is no confirmation: pass --yes")
+	}
+	return o.server.connect(func(c *client.Client) error {
+		return eraseAll(cmd.Context(), out, c, o, func(threads int) error {
+			if o.yes || threads == 0 {
+				return nil
+			}
+			return confirm(cmd.Context(), out, in, fmt.Sprintf("Erase all %d threads of your tenant at %s? It cannot be undone.", threads, c.URL()), errNotMeant)
+		})
+	})
 }
 
 // errNotMeant says that the confirmation was not yes.
@@ -183,16 +214,21 @@ func awaitErasure(ctx context.Context, out *output, c *client.Client, r client.R
 
 // text tells a person what is gone, and when the rest will be.
 func (e erasure) text(name string, runs int) string {
+	text := fmt.Sprintf("thread %s is erased: no reader gets anything of it any more\n", name) + e.bounds()
+	if runs == 0 {
+		text += "no run of it was known before: is the ID the right one?\n"
+	}
+	return text
+}
+
+// bounds says when what is hidden will be gone.
+func (e erasure) bounds() string {
 	by := func(t *time.Time) string {
 		if t == nil {
 			return "no bound is known"
 		}
 		return "by " + t.UTC().Format(time.RFC3339)
 	}
-	text := fmt.Sprintf("thread %s is erased: no reader gets anything of it any more\ngone from the compactor's local store %s\ngone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
-		name, by(e.LocalPurgedBy), by(e.CompactedBy), by(e.RawGoneBy))
-	if runs == 0 {
-		text += "no run of it was known before: is the ID the right one?\n"
-	}
-	return text
+	return fmt.Sprintf("gone from the compactor's local store %s\ngone from Kafka: run records and snapshots %s, raw events and dead letters %s\n",
+		by(e.LocalPurgedBy), by(e.CompactedBy), by(e.RawGoneBy))
 }

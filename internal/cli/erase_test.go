@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -83,6 +84,67 @@ func TestErase_LeavesNothingToAnyCommand(t *testing.T) {
 		}
 		done("", "verify", "t")
 	})
+}
+
+// All threads of a tenant go, and those of another stay; what cannot be confirmed is not done.
+func TestErase_AllThreads(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		at := "--url=" + s.URL()
+		first := strings.Join([]string{eventStart, eventText, eventEnd}, "\n")
+		for _, thread := range []string{"t", "u", "v w"} {
+			if _, stderr, code := skein(t, strings.ReplaceAll(first, `"t"`, `"`+thread+`"`), "publish", at); code != app.ExitDone {
+				t.Fatalf("publishing: exit %d: %s", code, stderr)
+			}
+		}
+		if stdout, _, code := skein(t, "", "history", "v w", at); code != app.ExitDone || stdout == "" {
+			t.Fatalf("history: exit %d", code)
+		}
+		for _, args := range [][]string{{"erase"}, {"erase", "t", "--all-threads", "--yes"}, {"erase", "--all-threads"}, {"erase", "--all-threads", "--yes", "--no-wait"}} {
+			if _, stderr, code := skein(t, "y\n", append(args, at)...); code != app.ExitUsage {
+				t.Errorf("skein %v: exit %d: %s", args, code, stderr)
+			}
+		}
+		stdout, stderr, code := skein(t, "", "erase", "--all-threads", "--yes", "--json", at)
+		var done allErased
+		if err := json.Unmarshal([]byte(stdout), &done); err != nil || code != app.ExitDone {
+			t.Fatalf("exit %d, %v: %s%s", code, err, stdout, stderr)
+		}
+		if done.Threads != 3 || done.Left != 0 || done.ErasedAt == nil || done.LocalPurgedBy == nil || done.CompactedBy == nil {
+			t.Errorf("erased are %+v", done)
+		}
+		if stdout, _, code := skein(t, "", "history", "v w", at); code != app.ExitNotFound {
+			t.Errorf("a history behind it: exit %d: %s", code, stdout)
+		}
+		if stdout, _, code := skein(t, "", "erase", "--all-threads", "--yes", at); code != app.ExitDone || stdout != "there are no threads\n" {
+			t.Errorf("once more: exit %d: %s", code, stdout)
+		}
+	})
+}
+
+// A refusal for a time is waited for, any other ends it, and threads that are there behind it are said.
+func TestErase_AllThreadsWaitsAndTellsWhatIsLeft(t *testing.T) {
+	var refused, deletes atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet && r.URL.Path == "/v1/threads":
+			_, _ = io.WriteString(w, `{"threads":[{"threadId":"a"},{"threadId":"b"}]}`)
+		case r.Method == http.MethodDelete && refused.Add(1) == 1:
+			w.WriteHeader(http.StatusTooManyRequests)
+		case r.Method == http.MethodDelete:
+			n := deletes.Add(1)
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = fmt.Fprintf(w, `{"threadId":"a","position":"0:%d","href":"/v1/erasures/0:%d"}`, n, n)
+		case r.URL.Path == "/v1/erasures/0:2":
+			_, _ = io.WriteString(w, `{"state":"done","erasedAt":"2026-11-26T12:00:00Z"}`)
+		default:
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+	}))
+	defer server.Close()
+	stdout, stderr, code := skein(t, "", "erase", "--all-threads", "--yes", "--url="+server.URL)
+	if code != app.ExitFailed || deletes.Load() != 2 || !strings.HasPrefix(stdout, "2 threads are erased") || !strings.Contains(stderr, "2 threads are left") {
+		t.Errorf("exit %d after %d requests: %s%s", code, deletes.Load(), stdout, stderr)
+	}
 }
 
 func TestErase_AsksBeforeItActs(t *testing.T) {

@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/skeinhq/skein/internal/client"
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+const (
+	// erasedAtOnce is how many requests for erasures are under way at a time.
+	erasedAtOnce = 8
+	// eraseAgain is the pause after a refusal for a time: a quota, a busy server.
+	eraseAgain = time.Second
+)
+
+// allErased is the outcome of erasing all threads of a tenant.
+type allErased struct {
+	// Threads is the number of threads that were erased, Left of those that are there again, or still.
+	Threads int `json:"threads"`
+	Left    int `json:"left"`
+	// ErasedAt is when the last of them was; the others are the latest of their bounds, nil where none is known.
+	ErasedAt      *time.Time `json:"erasedAt"`
+	LocalPurgedBy *time.Time `json:"localPurgedBy"`
+	CompactedBy   *time.Time `json:"compactedBy"`
+	RawGoneBy     *time.Time `json:"rawGoneBy"`
+}
+
+// errLeft says that threads are there behind the erasure of all.
+var errLeft = errors.New("threads were published, or indexed, meanwhile: stop the tenant's agents, then repeat the command")
+
+// eraseAll erases every thread that the index has of the tenant. It may be interrupted and repeated at any time.
+func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions, confirmed func(threads int) error) error {
+	threads, err := indexedThreads(ctx, c)
+	if err != nil {
+		return fmt.Errorf("listing the threads: %w", err)
+	}
+	if err := confirmed(len(threads)); err != nil {
+		return err
+	}
+	last, err := requestErasures(ctx, out, c, threads)
+	if err != nil {
+		return err
+	}
+	done := allErased{Threads: len(threads)}
+	for i, r := range last { // the others of their partitions come before them
+		_, e, err := awaitErasure(ctx, out, c, r, o.within)
+		if err == nil && !e.done() {
+			err = fmt.Errorf("it is not done after %v and goes on", o.within)
+		}
+		if err != nil {
+			return fmt.Errorf("following the erasure, partition %d of %d: %w; %s shows its progress", i+1, len(last), err, c.URL()+r.Href)
+		}
+		done.add(e, i == 0)
+	}
+	left, err := indexedThreads(ctx, c)
+	if err != nil {
+		return fmt.Errorf("looking whether threads are left: %w", err)
+	}
+	done.Left = len(left)
+	if o.asJSON {
+		err = out.json(done)
+	} else {
+		err = out.text(done.text())
+	}
+	if err == nil && done.Left > 0 {
+		err = fmt.Errorf("%d threads are left: %w", done.Left, errLeft)
+	}
+	return err
+}
+
+// indexedThreads returns the ids of all threads.
+func indexedThreads(ctx context.Context, c *client.Client) ([]string, error) {
+	var ids []string
+	err := eachThread(ctx, c, url.Values{}, 0, func(raw json.RawMessage) error {
+		var t struct{ ThreadID string }
+		if err := json.Unmarshal(raw, &t); err != nil {
+			return fmt.Errorf("decoding thread: %w", err)
+		}
+		ids = append(ids, t.ThreadID)
+		return nil
+	})
+	return ids, err
+}
+
+// requestErasures asks for the erasure of each thread, and returns the last receipt of each partition.
+func requestErasures(ctx context.Context, out *output, c *client.Client, threads []string) ([]client.Receipt, error) {
+	bar := newProgress(out, "erasing")
+	defer bar.end()
+	var mu sync.Mutex
+	asked := 0
+	last, at := map[int32]client.Receipt{}, map[int32]int64{}
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(erasedAtOnce)
+	for _, thread := range threads {
+		work.Go(func() error {
+			receipt, err := eraseUntilTaken(ctx, c, thread)
+			if err != nil {
+				return fmt.Errorf("erasing %s: %w; repeat the command for what is left", oneLine(thread, 80), err)
+			}
+			position, err := record.ParsePosition(receipt.Position)
+			if err != nil {
+				return fmt.Errorf("erasing %s: %w", oneLine(thread, 80), err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			asked++
+			bar.step(asked, len(threads))
+			if has, ok := at[position.Partition]; !ok || position.Offset > has {
+				last[position.Partition], at[position.Partition] = receipt, position.Offset
+			}
+			return nil
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return nil, err //nolint:wrapcheck // its own functions
+	}
+	receipts := make([]client.Receipt, 0, len(last))
+	for _, r := range last {
+		receipts = append(receipts, r)
+	}
+	return receipts, nil
+}
+
+// eraseUntilTaken asks for the erasure of a thread, and again where the server takes no more for now.
+func eraseUntilTaken(ctx context.Context, c *client.Client, thread string) (client.Receipt, error) {
+	for {
+		receipt, err := c.EraseThread(ctx, thread)
+		refused := new(client.Error)
+		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests {
+			return receipt, err //nolint:wrapcheck // the caller says which thread
+		}
+		select {
+		case <-time.After(eraseAgain):
+		case <-ctx.Done():
+			return client.Receipt{}, errInterrupted
+		}
+	}
+}
+
+// add takes in an erasure; a bound that one of them has not is none of all.
+func (a *allErased) add(e erasure, first bool) {
+	later := func(have **time.Time, t *time.Time) {
+		switch {
+		case first:
+			*have = t
+		case *have == nil || t == nil:
+			*have = nil
+		case t.After(**have):
+			*have = t
+		}
+	}
+	later(&a.ErasedAt, e.ErasedAt)
+	later(&a.LocalPurgedBy, e.LocalPurgedBy)
+	later(&a.CompactedBy, e.CompactedBy)
+	later(&a.RawGoneBy, e.RawGoneBy)
+}
+
+func (a allErased) text() string {
+	if a.Threads == 0 {
+		return "there are no threads\n"
+	}
+	return fmt.Sprintf("%d threads are erased: no reader gets anything of them any more\n", a.Threads) +
+		erasure{LocalPurgedBy: a.LocalPurgedBy, CompactedBy: a.CompactedBy, RawGoneBy: a.RawGoneBy}.bounds()
+}
