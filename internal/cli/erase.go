@@ -42,9 +42,9 @@ The command waits, for at most a minute, until no reader gets anything of the th
 the bytes will be gone from the compactor's local store, and from Kafka: run records and snapshots once the brokers
 compact, events and dead letters with their retention. The exit code is 1 if the erasure is not done by then.
 
---all-threads erases every thread of your tenant (that of the key), eight at a time, and looks
-behind it whether any is left: the exit code is then 1. Stop the tenant's agents first. It needs the scopes read and
-erase, and can be interrupted and repeated.`,
+--all-threads erases every thread that the index has of your tenant (that of the key), eight at a time, and looks
+behind it whether any is left: the exit code is then 1. Stop the tenant's agents first, and repeat the command once
+the index is no longer behind them. It needs the scopes read and erase, and can be interrupted and repeated.`,
 		Example: `  skein erase my-thread
   skein erase my-thread --yes --json
   skein erase --all-threads`,

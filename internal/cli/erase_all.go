@@ -19,8 +19,8 @@ import (
 const (
 	// erasedAtOnce is how many requests for erasures are under way at a time.
 	erasedAtOnce = 8
-	// eraseAgain is the pause after a refusal for a time: a quota, a busy server.
-	eraseAgain = time.Second
+	// laterAgain is the pause after a refusal for a time: a quota, a busy server.
+	laterAgain = time.Second
 )
 
 // allErased is the outcome of erasing all threads of a tenant.
@@ -38,9 +38,11 @@ type allErased struct {
 // errLeft says that threads are there behind the erasure of all.
 var errLeft = errors.New("threads were published, or indexed, meanwhile: stop the tenant's agents, then repeat the command")
 
-// eraseAll erases every thread that the index has of the tenant. It may be interrupted and repeated at any time.
+// eraseAll erases every thread that the index has of the tenant. It may be interrupted and repeated at any time. Refusals for a time, such as
+// quotas, are waited for.
 func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions, confirmed func(threads int) error) error {
-	threads, err := indexedThreads(ctx, c)
+	var threads, left []string
+	err := patiently(ctx, out, func() (err error) { threads, err = indexedThreads(ctx, c); return err })
 	if err != nil {
 		return fmt.Errorf("listing the threads: %w", err)
 	}
@@ -53,16 +55,17 @@ func eraseAll(ctx context.Context, out *output, c *client.Client, o eraseOptions
 	}
 	done := allErased{Threads: len(threads)}
 	for i, r := range last { // the others of their partitions come before them
-		_, e, err := awaitErasure(ctx, out, c, r, o.within)
+		var e erasure
+		err := patiently(ctx, out, func() (err error) { _, e, err = awaitErasure(ctx, out, c, r, o.within); return err })
 		if err == nil && !e.done() {
 			err = fmt.Errorf("it is not done after %v and goes on", o.within)
 		}
 		if err != nil {
-			return fmt.Errorf("following the erasure, partition %d of %d: %w; %s shows its progress", i+1, len(last), err, c.URL()+r.Href)
+			return fmt.Errorf("following the erasure at %s, the last one of its partition: %w; %s shows its progress", r.Position, err, c.URL()+r.Href)
 		}
 		done.add(e, i == 0)
 	}
-	left, err := indexedThreads(ctx, c)
+	err = patiently(ctx, out, func() (err error) { left, err = indexedThreads(ctx, c); return err })
 	if err != nil {
 		return fmt.Errorf("looking whether threads are left: %w", err)
 	}
@@ -103,7 +106,8 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 	work.SetLimit(erasedAtOnce)
 	for _, thread := range threads {
 		work.Go(func() error {
-			receipt, err := eraseUntilTaken(ctx, c, thread)
+			var receipt client.Receipt
+			err := patiently(ctx, out, func() (err error) { receipt, err = c.EraseThread(ctx, thread); return err })
 			if err != nil {
 				return fmt.Errorf("erasing %s: %w; repeat the command for what is left", oneLine(thread, 80), err)
 			}
@@ -131,18 +135,21 @@ func requestErasures(ctx context.Context, out *output, c *client.Client, threads
 	return receipts, nil
 }
 
-// eraseUntilTaken asks for the erasure of a thread, and again where the server takes no more for now.
-func eraseUntilTaken(ctx context.Context, c *client.Client, thread string) (client.Receipt, error) {
-	for {
-		receipt, err := c.EraseThread(ctx, thread)
+// patiently calls f again while the server takes no more for now.
+func patiently(ctx context.Context, out *output, f func() error) error {
+	for told := false; ; told = true {
+		err := f()
 		refused := new(client.Error)
-		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests {
-			return receipt, err //nolint:wrapcheck // the caller says which thread
+		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusServiceUnavailable {
+			return err
+		}
+		if !told {
+			out.note("the server refuses for now, and is asked again: %v", err)
 		}
 		select {
-		case <-time.After(eraseAgain):
+		case <-time.After(laterAgain):
 		case <-ctx.Done():
-			return client.Receipt{}, errInterrupted
+			return errInterrupted
 		}
 	}
 }
@@ -167,7 +174,7 @@ func (a *allErased) add(e erasure, first bool) {
 
 func (a allErased) text() string {
 	if a.Threads == 0 {
-		return "there are no threads\n"
+		return "the index has no threads\n"
 	}
 	return fmt.Sprintf("%d threads are erased: no reader gets anything of them any more\n", a.Threads) +
 		erasure{LocalPurgedBy: a.LocalPurgedBy, CompactedBy: a.CompactedBy, RawGoneBy: a.RawGoneBy}.bounds()

@@ -115,7 +115,7 @@ func TestErase_AllThreads(t *testing.T) {
 		if stdout, _, code := skein(t, "", "history", "v w", at); code != app.ExitNotFound {
 			t.Errorf("a history behind it: exit %d: %s", code, stdout)
 		}
-		if stdout, _, code := skein(t, "", "erase", "--all-threads", "--yes", at); code != app.ExitDone || stdout != "there are no threads\n" {
+		if stdout, _, code := skein(t, "", "erase", "--all-threads", "--yes", at); code != app.ExitDone || stdout != "the index has no threads\n" {
 			t.Errorf("once more: exit %d: %s", code, stdout)
 		}
 	})
@@ -123,7 +123,7 @@ func TestErase_AllThreads(t *testing.T) {
 
 // A refusal for a time is waited for, any other ends it, and threads that are there behind it are said.
 func TestErase_AllThreadsWaitsAndTellsWhatIsLeft(t *testing.T) {
-	var refused, deletes atomic.Int32
+	var refused, deletes, follows atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodGet && r.URL.Path == "/v1/threads":
@@ -134,6 +134,8 @@ func TestErase_AllThreadsWaitsAndTellsWhatIsLeft(t *testing.T) {
 			n := deletes.Add(1)
 			w.WriteHeader(http.StatusAccepted)
 			_, _ = fmt.Fprintf(w, `{"threadId":"a","position":"0:%d","href":"/v1/erasures/0:%d"}`, n, n)
+		case r.URL.Path == "/v1/erasures/0:2" && follows.Add(1) == 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
 		case r.URL.Path == "/v1/erasures/0:2":
 			_, _ = io.WriteString(w, `{"state":"done","erasedAt":"2026-11-26T12:00:00Z"}`)
 		default:

@@ -72,7 +72,7 @@ func (s *Service) stands(fault error) {
 	s.fault = fault
 }
 
-// Run indexes until ctx ends; then it writes what it has read, commits, leaves the group and returns
+// Run indexes until ctx ends; then it writes what it has decoded, commits, leaves the group and returns
 // nil. The topics and the store's schema must be there. While the store or Kafka is away it waits and
 // tries again. An error is one that waiting does not mend. Run is called once.
 func (s *Service) Run(ctx context.Context) error {
@@ -108,7 +108,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// index runs the three stages until ctx ends, and the last two until what was polled is written or DrainTimeout is over.
+// index runs the three stages until ctx ends, and the last two until the blocks that are begun are written or DrainTimeout is over. What is in no
+// block yet is read again.
 func (s *Service) index(ctx context.Context, cl *kgo.Client) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

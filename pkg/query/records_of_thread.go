@@ -22,6 +22,7 @@ func (s *recordsOfThread) patiently(f func() error) error {
 	if s.thread == nil {
 		return f()
 	}
+	s.load.rest() // of takeInTurn: it may wait for the store, and a large read takes a turn of its own
 	return s.stream.patiently(f, errBehind, store.ErrNotFound)
 }
 

@@ -160,11 +160,19 @@ func (c *call) replayEvents() error {
 		if err := out.flush(); err != nil {
 			return err
 		}
-		select {
-		case <-ready:
-			return nil
-		case <-c.r.Context().Done():
-			return context.Cause(c.r.Context())
+		alive := time.NewTicker(replayAlive)
+		defer alive.Stop()
+		for {
+			select {
+			case <-ready:
+				return nil
+			case <-alive.C:
+				if err := out.alive(); err != nil {
+					return err
+				}
+			case <-c.r.Context().Done():
+				return context.Cause(c.r.Context())
+			}
 		}
 	}
 	raw.waits = c.load.rest

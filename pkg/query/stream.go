@@ -150,9 +150,6 @@ func (s *stream) flush() error {
 	return s.out.flush()
 }
 
-// farBehind is how many records a stream may have before it until they count as a large read.
-const farBehind = 1_000
-
 // takeInTurn takes in records. A stream that is behind folds without waiting for anything, and many of those would have all processors: while it
 // catches up it takes the tenant's turns, batch by batch, as other reads do.
 func (s *stream) takeInTurn(b tail.Batch) error {
@@ -163,11 +160,6 @@ func (s *stream) takeInTurn(b tail.Batch) error {
 		return err
 	}
 	defer s.load.rest()
-	if s.reader.End()-s.through > farBehind {
-		if err := s.load.enlarge(s.ctx); err != nil {
-			return err
-		}
-	}
 	return s.take(b)
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -357,17 +358,26 @@ func TestStream_CatchesUpInTheTenantsTurns(t *testing.T) {
 	f.service.cfg.StreamHeartbeat = 20 * time.Millisecond
 	thread := f.thread()
 	f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, fmt.Sprintf(started, "r"))
-	for range farBehind + 10 {
+	for range 1_000 {
 		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","role":"assistant","delta":"x"}`)
 	}
 	f.produce()
-	large := f.service.room.large
-	taken := int64(0)
-	for large.Take("acme", 1) {
+	var answers atomic.Bool
+	f.cluster.Fake.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		f.cluster.Fake.KeepControl()
+		if answers.Load() {
+			return nil, nil, false
+		}
+		return nil, errors.New("the connection is cut"), true
+	})
+	lines := f.stream("/v1/threads/"+thread+"/runs/r/stream", "")
+	find(t, lines, ":") // it has opened the thread, and waits for records
+	reads, taken := f.service.room.reads, int64(0)
+	for reads.Take("acme", 1) {
 		taken++
 	}
-	lines := f.stream("/v1/threads/"+thread+"/runs/r/stream", "")
-	for beats := 0; beats < 5; {
+	answers.Store(true)
+	for beats := 0; beats < 100; { // two seconds
 		if !lines.Scan() {
 			t.Fatalf("the stream ends: %v", lines.Err())
 		}
@@ -375,11 +385,33 @@ func TestStream_CatchesUpInTheTenantsTurns(t *testing.T) {
 		case strings.HasPrefix(line, ":"):
 			beats++
 		case strings.HasPrefix(line, "data:"):
-			t.Fatalf("the stream has caught up beside large reads that have all of the tenant's turns: %.60s", line)
+			t.Fatalf("the stream has caught up beside reads that have all of the tenant's turns: %.60s", line)
 		}
 	}
-	large.Give("acme", taken)
+	reads.Give("acme", taken)
 	find(t, lines, "TEXT_MESSAGE")
+	if held := f.service.room.held(); !strings.HasPrefix(held, "0 reads") {
+		t.Errorf("a stream that has caught up holds %s", held)
+	}
+}
+
+// What a batch of records begins may rest on a large history. To read that takes a turn of its own, as everywhere.
+func TestStream_ReadsALargeHistoryWhileItCatchesUp(t *testing.T) {
+	f := newLiveFixture(t)
+	thread := f.thread()
+	event := func(run, value string) int64 {
+		return f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: run, Seq: -1}, value)
+	}
+	at := []int64{event("parent", fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":"parent"}`, thread))}
+	for i := range 4 {
+		at = append(at, event("parent", fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m%d","role":"assistant","delta":%q}`, i, strings.Repeat("x", 1<<20))))
+	}
+	at = append(at, event("parent", fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":"parent"}`, thread)))
+	f.indexedFor("acme", thread, "parent", "", nil, at...)
+	event("child", fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":"child","parentRunId":"parent"}`, thread))
+	event("child", `{"type":"TEXT_MESSAGE_CHUNK","messageId":"c","role":"assistant","delta":"of the child"}`)
+	f.produce()
+	find(t, f.stream("/v1/threads/"+thread+"/runs/child/stream", ""), "of the child")
 	if held := f.service.room.held(); !strings.HasPrefix(held, "0 reads, 0 large") {
 		t.Errorf("a stream that has caught up holds %s", held)
 	}
