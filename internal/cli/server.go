@@ -33,7 +33,7 @@ type server struct {
 // by all others of the machine, and stay in a shell's history.
 func serverFlags(cmd *cobra.Command, s *server) {
 	switch words := strings.Fields(cmd.Use); {
-	case len(words) == 2 && words[1] == "THREAD", words[0] == "blame":
+	case len(words) == 2 && words[1] == "THREAD", words[0] == "blame", words[0] == "erase":
 		cmd.ValidArgsFunction = completeThread(s)
 	case len(words) > 1 && words[1] == "THREAD":
 		cmd.ValidArgsFunction = completeRuns(s)
