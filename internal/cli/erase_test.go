@@ -86,7 +86,7 @@ func TestErase_LeavesNothingToAnyCommand(t *testing.T) {
 	})
 }
 
-// All threads of a tenant go, and those of another stay; what cannot be confirmed is not done.
+// All threads of the key's tenant go, and what cannot be confirmed is not done.
 func TestErase_AllThreads(t *testing.T) {
 	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
 		at := "--url=" + s.URL()

@@ -28,15 +28,15 @@ const sliceBytes = 256 << 10
 // is read again. After ctx has ended nobody takes blocks any more.
 func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 	defer close(g.blocks)
-	at := make(chan struct{})
-	close(at)
+	always := make(chan struct{})
+	close(always)
 	for {
 		goesOn, full := g.decode(ctx)
 		var out chan<- *block
 		var due <-chan time.Time
 		var more <-chan struct{}
 		if goesOn {
-			more = at
+			more = always
 		}
 		if !g.block.opened.IsZero() {
 			if left := time.Until(g.block.opened.Add(g.cfg.MaxDelay)); left > 0 && !full {
