@@ -7,13 +7,12 @@ import (
 )
 
 const (
-	// partitionBytes is what a block has of one partition, and a record more, where there are others: some 8,000 messages. Their records wait for the
-	// block that is being written, and for their own.
-	partitionBytes = 2 << 20
 	// holdBytes is how much may wait of a partition until no more of it is fetched.
-	holdBytes = 8 << 20
+	holdBytes = 4 << 20
+	// deepBytes is how much waits at least of a partition that has a backlog.
+	deepBytes = 256 << 10
 	// backlogBytes is how much may wait of all partitions until nothing more is polled.
-	backlogBytes = 64 << 20
+	backlogBytes = 24 << 20
 )
 
 // fetching is what the gatherer needs of a client: to leave partitions out of what is fetched.
@@ -70,20 +69,42 @@ func (b *backlog) add(p polled) {
 	})
 }
 
-// next returns the partition whose record is to be decoded next: the one of which the block has least. It is nil where no partition waits
-// that has not had its part of the block.
-func (b *backlog) next(part int64) (first *queue) {
+// next returns the partition whose record is to be decoded next: the one of which the block has least. It is nil where each partition that waits
+// has had an even part of the size that blocks are to have: one that comes later has room for its own.
+func (b *backlog) next(size int64) (first *queue) {
+	parts := int64(0)
 	for _, q := range b.queues {
-		if len(q.records) > 0 && q.gathered < part && (first == nil || q.gathered < first.gathered) {
+		if len(q.records) > 0 || q.gathered > 0 {
+			parts++
+		}
+		if len(q.records) > 0 && (first == nil || q.gathered < first.gathered) {
 			first = q
 		}
+	}
+	if first != nil && first.gathered >= size/parts {
+		return nil
 	}
 	return first
 }
 
-// waits reports whether there is anything.
-func (b *backlog) waits() bool {
-	return slices.ContainsFunc(b.queues, func(q *queue) bool { return len(q.records) > 0 })
+// waiting is how many partitions have anything.
+func (b *backlog) waiting() (n int) {
+	for _, q := range b.queues {
+		if len(q.records) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// deep is how many partitions have a backlog: much of them waits, or has come into the block.
+func (b *backlog) deep(gathered int64) (n int) {
+	for _, q := range b.queues {
+		if q.bytes >= deepBytes || q.gathered >= gathered {
+			n++
+		}
+	}
+	return n
 }
 
 // drop drops the first records of a queue. An entry shares nothing with its record, so that the client uses its memory again.

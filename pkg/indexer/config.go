@@ -42,7 +42,7 @@ func DefaultConfig(k kafka.Config) Config {
 		Kafka:        k,
 		Group:        k.TopicPrefix + "skein-indexer",
 		MaxRecords:   10_000,
-		MaxBytes:     32 << 20,
+		MaxBytes:     40 << 20,
 		MaxDelay:     time.Second,
 		MinBackoff:   100 * time.Millisecond,
 		MaxBackoff:   10 * time.Second,

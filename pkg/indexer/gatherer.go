@@ -46,7 +46,7 @@ func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 			}
 		}
 		polls := in
-		if g.backlog.bytes > backlogBytes {
+		if g.backlog.bytes > backlogBytes || g.backlog.waiting() >= max(1, g.owned.len()) { // what is new would wait behind what is there
 			polls = nil
 		}
 		select {
@@ -69,14 +69,15 @@ func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 // decode decodes some of what waits into the block, the partitions in turn. It goes on where that was not all, and says whether the
 // block has no room for what waits.
 func (g *gatherer) decode(ctx context.Context) (goesOn, full bool) {
-	part := int64(partitionBytes)
-	if g.owned.len() == 1 {
-		part = g.cfg.MaxBytes
+	owned := max(1, g.owned.len())
+	size := g.size.bytes()
+	if g.backlog.deep(size/int64(owned)) >= owned { // nothing of another partition waits for a large block
+		size = g.cfg.MaxBytes
 	}
 	for decoded := int64(0); decoded < sliceBytes; {
-		q := g.backlog.next(part)
+		q := g.backlog.next(size)
 		if q == nil {
-			return false, g.backlog.waits()
+			return false, g.backlog.waiting() > 0
 		}
 		decoded += memoryOf(q.records[0])
 		if !g.take(ctx, q) {

@@ -27,7 +27,7 @@ type polled struct {
 func (p *poller) run(ctx context.Context, cl *kgo.Client, out chan<- polled) error {
 	defer close(out)
 	for ctx.Err() == nil {
-		fetches := cl.PollRecords(ctx, p.cfg.MaxRecords)
+		fetches := cl.PollRecords(ctx, min(p.cfg.MaxRecords, 2_000))
 		// Rebalances are held up from the poll to AllowRebalance.
 		got := polled{records: fetches, epochs: p.owned.copyEpochs()}
 		cl.AllowRebalance()

@@ -30,6 +30,7 @@ type Service struct {
 
 	// busy is since when the writer has been at its present turn, in nanoseconds; 0 while it waits for a block.
 	busy atomic.Int64
+	size *blockSize
 }
 
 // New checks the configuration and registers the metrics. Nothing is opened before Run.
@@ -41,7 +42,7 @@ func New(cfg Config, w store.Writer) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering indexer metrics: %w", err)
 	}
-	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag, m.stops)}, nil
+	return &Service{cfg: cfg, store: w, metrics: m, owned: newAssignment(m.partitions, m.lag, m.stops), size: newBlockSize(cfg)}, nil
 }
 
 // Ready returns nil while the group has given this member its partitions (which may be none) and the

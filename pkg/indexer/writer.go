@@ -89,7 +89,9 @@ func (w *writer) writeOnce(ctx context.Context, b *block) error {
 		if err := w.bury(ctx, s.refused); err != nil {
 			return fmt.Errorf("writing block: %w", err)
 		}
-		w.metrics.writeDuration.Observe(time.Since(start).Seconds())
+		took := time.Since(start)
+		w.size.wrote(b.bytes, took)
+		w.metrics.writeDuration.Observe(took.Seconds())
 		w.metrics.blockRecords.Observe(float64(len(entries)))
 		w.metrics.blockBytes.Observe(float64(b.bytes))
 	}

@@ -21,7 +21,7 @@ const (
 // bounds what is sent.
 const (
 	maxAnswerBytes = 64 << 20
-	maxGroupBytes  = 16 << 20
+	maxGroupBytes  = 8 << 20
 )
 
 // consuming are the options of every client that reads.
@@ -74,8 +74,8 @@ func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
 	opts := append(append(consuming(), unpacking...),
 		// A broker's answer waits, unpacked, while the one before it is worked on. Small ones have something of many partitions:
 		// what is new on one waits for little of the backlog of another. A larger batch comes alone.
-		kgo.FetchMaxPartitionBytes(512<<10),
-		kgo.FetchMaxBytes(4<<20),
+		kgo.FetchMaxPartitionBytes(256<<10),
+		kgo.FetchMaxBytes(2<<20),
 		kgo.ConsumerGroup(o.Group),
 		kgo.ConsumeTopics(o.Topics...),
 		// A member that comes or goes moves only the partitions that must move.
