@@ -36,11 +36,11 @@ func Main(name string, run RunFunc) {
 	os.Exit(ExitCode(err))
 }
 
-// heapLimit is the memory limit for Go where the environment (GOMEMLIMIT) sets one to the container's limit, as the chart does: a tenth less. Go may
+// heapLimit is the memory limit for Go where the environment (GOMEMLIMIT) sets one to the container's limit, as the chart does: 15 % less. Go may
 // exceed its limit for a moment, and does not count the program itself; where garbage grows up to the container's limit, the kernel kills the process.
 func heapLimit(environment int64) int64 {
 	if environment == math.MaxInt64 {
 		return environment
 	}
-	return environment / 10 * 9
+	return environment / 20 * 17
 }

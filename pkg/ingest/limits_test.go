@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -165,6 +167,48 @@ func TestEvents_WhatATenantHoldsIsBounded(t *testing.T) {
 	d.svc.window.release("dev", n)
 	if a := d.post(typeNDJSON, ev1); a.status != http.StatusOK {
 		t.Errorf("afterwards: answer is %d %s", a.status, a.body)
+	}
+}
+
+// A broker takes the requests of one connection one after another: of a tenant's large events one of the largest size is under way, whatever else waits.
+func TestEvents_LargeOnesOfATenantTakeTurns(t *testing.T) {
+	cluster := kafkatest.StartCluster(t, 3)
+	cfg := DefaultConfig(cluster.Config)
+	cfg.MaxEventBytes = 2 * largeEvent
+	d := open(t, cfg)
+	answers := make(chan struct{})
+	cluster.Fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.Fake.KeepControl()
+		cluster.Fake.SleepControl(func() { <-answers })
+		return nil, nil, false
+	})
+	event := `{"type":"CUSTOM","name":"n","value":"` + strings.Repeat("x", largeEvent+largeEvent/2) + `"}`
+	var posted sync.WaitGroup
+	for i := range 4 {
+		posted.Go(func() {
+			if a := d.in(t, fmt.Sprint("t", i)).post(typeNDJSON, event); a.status != http.StatusOK || a.Accepted != 1 {
+				t.Errorf("the answer is %d %s", a.status, a.body)
+			}
+		})
+	}
+	most := int64(0)
+	for until := time.Now().Add(time.Minute); d.svc.large.Held() == 0 && time.Now().Before(until); {
+		time.Sleep(time.Millisecond)
+	}
+	for range 100 {
+		most = max(most, d.svc.large.Held())
+		time.Sleep(time.Millisecond)
+	}
+	if want := int64(len(event)); most != want {
+		t.Errorf("%d bytes of large events are under way, want the %d of one", most, want)
+	}
+	if got := d.svc.large.Alone(); got != int64(cfg.MaxEventBytes) {
+		t.Errorf("a tenant may have %d bytes under way, want one of the largest events", got)
+	}
+	close(answers)
+	posted.Wait()
+	if held := d.svc.large.Held(); held != 0 || d.svc.window.Held() != 0 {
+		t.Errorf("behind it are held %d and %d", held, d.svc.window.Held())
 	}
 }
 

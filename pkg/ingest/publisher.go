@@ -19,6 +19,10 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
+// largeEvent is the size, in bytes, from which on events take turns for Kafka. A broker takes the requests of one connection one after another, so that
+// small events of other tenants wait behind the large ones that are under way.
+const largeEvent = 1 << 20
+
 // recordOverhead is what a record costs in memory beside its value.
 const recordOverhead = 512
 
@@ -139,6 +143,14 @@ func (p *publisher) send(ev event) bool {
 	if over || !p.acquire(size-ev.held) {
 		return false
 	}
+	large := int64(0)
+	if len(ev.value) >= largeEvent {
+		large = min(int64(len(ev.value)), int64(p.svc.cfg.MaxEventBytes)) // an input may have been written anew
+		if !p.turn(large) {
+			p.svc.window.release(p.tenant, size-ev.held)
+			return false
+		}
+	}
 	if ev.held > 0 {
 		p.claim.n -= ev.held // it is ours now
 	}
@@ -158,18 +170,30 @@ func (p *publisher) send(ev event) bool {
 	p.svc.metrics.inflight.Add(float64(size))
 	p.svc.producer.Produce(p.ctx, &kgo.Record{
 		Topic: p.topic, Partition: p.partition, Key: p.key, Value: ev.value, Headers: headers,
-	}, func(r *kgo.Record, err error) { p.acknowledged(r, ev.line, size, now, err) })
+	}, func(r *kgo.Record, err error) {
+		if large > 0 {
+			p.svc.large.Give(p.tenant, large)
+		}
+		p.acknowledged(r, ev.line, size, now, err)
+	})
 	return true
 }
 
 // acquire takes size bytes of what all requests together may have under way.
 func (p *publisher) acquire(size int) bool {
-	if p.svc.window.try(p.tenant, size) {
-		return true
-	}
+	return p.svc.window.try(p.tenant, size) || p.waited(func(ctx context.Context) error { return p.svc.window.acquire(ctx, p.tenant, size) })
+}
+
+// turn takes one of the tenant's turns for a large event.
+func (p *publisher) turn(size int64) bool {
+	return p.waited(func(ctx context.Context) error { return p.svc.large.Wait(ctx, p.tenant, size) })
+}
+
+// waited reports whether what an event waits for is there before the time for its acknowledgement is over; else the request has failed.
+func (p *publisher) waited(wait func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(p.ctx, p.svc.cfg.AckTimeout)
 	defer cancel()
-	if p.svc.window.acquire(ctx, p.tenant, size) == nil {
+	if wait(ctx) == nil {
 		return true
 	}
 	p.fail(fmt.Errorf("%w: too much is waiting for Kafka", ErrUnavailable))

@@ -1,11 +1,11 @@
 package query
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"time"
@@ -14,6 +14,9 @@ import (
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/record"
 )
+
+// lightInput is up to which length, in bytes, an input is decoded without a turn: it takes a millisecond or so.
+const lightInput = 256 << 10
 
 // decodedInput is about how many times its length an input holds while it is decoded.
 const decodedInput = 4
@@ -58,7 +61,12 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 	if err := rc.SetReadDeadline(time.Now().Add(c.cfg.Stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, fmt.Errorf("bounding the time of a body: %w", err)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, kafka.MaxValueBytes))
+	var read bytes.Buffer
+	if c.r.ContentLength >= 0 { // else it would grow, and leave several times its size to the collector
+		read.Grow(int(held) + bytes.MinRead)
+	}
+	_, err := read.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, kafka.MaxValueBytes))
+	body := read.Bytes()
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
 		return nil, &refusal{status: http.StatusRequestEntityTooLarge, detail: fmt.Sprintf("the input is larger than %d bytes", large.Limit)}
 	}
@@ -70,6 +78,12 @@ func (c *call) readInput() (*agui.RunAgentInput, error) {
 	}
 	if err := rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, fmt.Errorf("ending the bound of a body: %w", err)
+	}
+	if len(body) > lightInput {
+		if err := c.load.work(c.r.Context()); err != nil {
+			return nil, err
+		}
+		defer c.load.rest()
 	}
 	in, err := agui.DecodeInput(body, "")
 	if err != nil {

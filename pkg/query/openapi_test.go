@@ -316,10 +316,10 @@ func TestOpenAPI_FitsAnswers(t *testing.T) {
 // Where the index is behind, each call answers with what there is, in the form that is described for that.
 func TestOpenAPI_FitsAnswersThatComeTooEarly(t *testing.T) {
 	described := describer(t)
-	f := newFixture(t)
-	conversation(f)
+	f := newRawFixture(t)
+	conversation(f.fixture)
 	for _, rt := range routes {
-		if !slices.Contains(rt.params, "atLeast") || strings.HasSuffix(rt.pattern, "/verify") { // which needs a log
+		if !slices.Contains(rt.params, "atLeast") {
 			continue
 		}
 		path := strings.NewReplacer("{thread}", "chat", "{run}", "root").Replace(rt.pattern)

@@ -89,6 +89,11 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
+	slot, err := c.takeRaw() // before the thread is read: a refusal is to cost little
+	if err != nil {
+		return err
+	}
+	defer slot()
 	v, err := c.readThread()
 	if err != nil {
 		return err
@@ -106,7 +111,7 @@ func (c *call) replayEvents() error {
 	}
 	rp := &rawReplay{key: key, types: types, recorded: fold.NewRecorded(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
 	rp.loop = fold.NewLoop(rp)
-	raw, err := c.openRaw(v.indexedTo.Partition)
+	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
 	if err != nil {
 		return err
 	}
@@ -152,8 +157,8 @@ func (c *call) replayEvents() error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	// It lasts as long as its caller likes. Many without a pace would have all processors, so that what is folded and written into the buffer takes the
-	// tenant's turns; while it waits for brokers, its pace or its caller it holds none.
+	// It lasts as long as its caller likes. Many without a pace would have all processors, so that what is folded and written into the buffer takes one of
+	// the tenant's; while it waits for brokers, its pace or its caller it holds none.
 	c.load.rest()
 	defer c.load.rest()
 	c.load.await = func(ready <-chan struct{}) error {
@@ -178,7 +183,7 @@ func (c *call) replayEvents() error {
 	raw.waits = c.load.rest
 	out.b = bufio.NewWriterSize(resting{c.w, c.load}, 64<<10)
 	return c.stream(raw.each(c.r.Context(), ranges, func(m *kgo.Record) error {
-		if err := c.load.begin(c.r.Context()); err != nil {
+		if err := c.load.work(c.r.Context()); err != nil {
 			return err
 		}
 		e, ok, err := rp.take(m)

@@ -463,7 +463,7 @@ func TestReplay_KeepsThePace(t *testing.T) {
 }
 
 // Replays as fast as they go would have all processors between them.
-func TestReplay_FoldsInTheTenantsTurns(t *testing.T) {
+func TestReplay_FoldsOnTheTenantsProcessors(t *testing.T) {
 	f := newRawFixture(t)
 	threadOfTwo(f) // the run's third event comes two seconds after its second one
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.server.URL+chatR+"?pace=5", nil)
@@ -488,8 +488,8 @@ func TestReplay_FoldsInTheTenantsTurns(t *testing.T) {
 	if got := <-lines; got != f.lines(0) {
 		t.Fatalf("first came %s", got)
 	}
-	reads, taken := f.service.room.reads, int64(0)
-	for reads.Take("acme", 1) {
+	processors, taken := f.service.room.processors, int64(0)
+	for processors.Take("acme", 1) {
 		taken++
 	}
 	if got := <-lines; got != f.lines(1) {
@@ -497,17 +497,17 @@ func TestReplay_FoldsInTheTenantsTurns(t *testing.T) {
 	}
 	select {
 	case got := <-lines:
-		t.Errorf("beside reads that have all of the tenant's turns came %s", got)
+		t.Errorf("beside others that have all of the tenant's processors came %s", got)
 	case <-time.After(800 * time.Millisecond): // it was due after 400
 	}
-	reads.Give("acme", taken)
+	processors.Give("acme", taken)
 	if got := <-lines; got != f.lines(3) {
 		t.Errorf("at last came %s", got)
 	}
 	if _, more := <-lines; more {
 		t.Error("more came")
 	}
-	if held := f.service.room.reads.Held(); held != 0 {
+	if held := f.service.room.processors.Held(); held != 0 {
 		t.Errorf("%d turns are held behind the replay", held)
 	}
 }

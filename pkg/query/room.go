@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"sync"
 	"time"
 
@@ -24,6 +25,9 @@ type room struct {
 	// reads are the requests that work at the same time, large those of them that read much, searches those that have the store read much. A
 	// request that waits, writes to its caller or keeps a pace holds none.
 	reads, large, searches *share.Pool
+	// processors are the requests that have much to compute and wait for nothing meanwhile: live streams and replays that fold raw events, inputs that are
+	// decoded. A tenant that is alone has half of the process's processors for them, so that what others ask for waits behind none.
+	processors *share.Pool
 	// memory is what requests hold of rows, contents and folds, in bytes.
 	memory *share.Pool
 	// waits are the requests that wait for their turn or for the index.
@@ -37,7 +41,8 @@ type room struct {
 func newRoom(cfg Config) *room {
 	return &room{
 		reads: share.NewPool(int64(cfg.Reads)), large: share.NewPool(int64(cfg.LargeReads)), searches: share.NewPool(int64(cfg.LargeReads)),
-		memory: share.NewPool(int64(cfg.ReadBytes)), waits: share.NewPool(int64(cfg.Waiting)), streams: share.NewPool(int64(cfg.Streams)), patience: cfg.Wait,
+		processors: share.NewPool(int64(runtime.GOMAXPROCS(0))),
+		memory:     share.NewPool(int64(cfg.ReadBytes)), waits: share.NewPool(int64(cfg.Waiting)), streams: share.NewPool(int64(cfg.Streams)), patience: cfg.Wait,
 	}
 }
 
@@ -46,6 +51,7 @@ type load struct {
 	*room
 	tenant string
 	reads  bool
+	works  bool
 	// largeOf is the pool whose turn for a large read it holds: large, searches, or nil.
 	largeOf *share.Pool
 	// await waits for a turn in the way of a live stream, which says meanwhile that it is there; nil for other requests. A stream waits as long as
@@ -97,6 +103,16 @@ func (l *load) begin(ctx context.Context) error {
 	}
 	err := l.acquire(ctx, l.room.reads, "reads", "the tenant's share of concurrent reads is used up; try again, with fewer requests at once")
 	l.reads = err == nil
+	return err
+}
+
+// work takes a processor for what has much to compute. Give it back by rest before anything is waited for.
+func (l *load) work(ctx context.Context) error {
+	if l.works {
+		return nil
+	}
+	err := l.acquire(ctx, l.processors, "processors", "the tenant's share of processors for raw events and large inputs is used up; try again, with fewer requests at once")
+	l.works = err == nil
 	return err
 }
 
@@ -164,7 +180,7 @@ func (l *load) queue() (done func(), err error) {
 	return func() { l.waits.Give(l.tenant, 1) }, nil
 }
 
-// rest gives the turn back, and keeps the memory: for a request that waits, or writes what it has read.
+// rest gives the turn and the processor back, and keeps the memory: for a request that waits, or writes what it has read.
 func (l *load) rest() {
 	if l.reads {
 		l.room.reads.Give(l.tenant, 1)
@@ -172,7 +188,10 @@ func (l *load) rest() {
 	if l.largeOf != nil {
 		l.largeOf.Give(l.tenant, 1)
 	}
-	l.reads, l.largeOf = false, nil
+	if l.works {
+		l.processors.Give(l.tenant, 1)
+	}
+	l.reads, l.largeOf, l.works = false, nil, false
 }
 
 // end gives all back but what hold has taken.

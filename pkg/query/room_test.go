@@ -18,10 +18,10 @@ import (
 
 // held says what of the room is held.
 func (r *room) held() string {
-	return fmt.Sprintf("%d reads, %d large, %d waiting, %d bytes", r.reads.Held(), r.large.Held(), r.waits.Held(), r.memory.Held())
+	return fmt.Sprintf("%d reads, %d large, %d working, %d waiting, %d bytes", r.reads.Held(), r.large.Held(), r.processors.Held(), r.waits.Held(), r.memory.Held())
 }
 
-const nothingHeld = "0 reads, 0 large, 0 waiting, 0 bytes"
+const nothingHeld = "0 reads, 0 large, 0 working, 0 waiting, 0 bytes"
 
 func testRoom() *room {
 	cfg := DefaultConfig()
@@ -41,7 +41,7 @@ func TestLoad_StartsALargeReadOver(t *testing.T) {
 		}
 		return nil
 	})
-	if want := "[1 reads, 0 large, 0 waiting, 0 bytes 1 reads, 1 large, 0 waiting, 0 bytes]"; err != nil || fmt.Sprint(turns) != want {
+	if want := "[1 reads, 0 large, 0 working, 0 waiting, 0 bytes 1 reads, 1 large, 0 working, 0 waiting, 0 bytes]"; err != nil || fmt.Sprint(turns) != want {
 		t.Errorf("%v: it was called with %v", err, turns)
 	}
 	if l.held() != nothingHeld {

@@ -151,12 +151,12 @@ func (s *stream) flush() error {
 }
 
 // takeInTurn takes in records. A stream that is behind folds without waiting for anything, and many of those would have all processors: while it
-// catches up it takes the tenant's turns, batch by batch, as other reads do.
+// catches up it takes one of the tenant's, batch by batch.
 func (s *stream) takeInTurn(b tail.Batch) error {
 	if s.caughtUp() {
 		return s.take(b)
 	}
-	if err := s.load.begin(s.ctx); err != nil {
+	if err := s.load.work(s.ctx); err != nil {
 		return err
 	}
 	defer s.load.rest()

@@ -16,6 +16,9 @@ import (
 // silentBeats is the number of heartbeats' time without an event of its run after which a stream checks whether that was abandoned.
 const silentBeats = 4
 
+// lightThread is up to which size, in bytes, what a thread's open runs hold is made into snapshots without a turn.
+const lightThread = 256 << 10
+
 // play ends the playing run if it is over, and joins the next one.
 func (s *stream) play() (done bool, _ error) {
 	for s.thread != nil {
@@ -99,6 +102,12 @@ func (s *stream) join(r *live.Run) error {
 	if f == nil {
 		history := func() error { return s.history(r.Head.ID) }
 		return s.patiently(func() error { return s.load.inTurn(s.ctx, history) }, store.ErrNotFound)
+	}
+	if s.thread.Bytes() > lightThread {
+		if err := s.load.work(s.ctx); err != nil {
+			return err
+		}
+		defer s.load.rest()
 	}
 	at := cursor{at: record.Position{Partition: s.partition, Offset: r.Next - 1}, seq: -1}
 	switch {

@@ -322,6 +322,48 @@ func TestConnect_CountsItsBody(t *testing.T) {
 	}
 }
 
+// Large inputs are decoded on the tenant's share of processors, small ones at once.
+func TestConnect_DecodesOnTheTenantsProcessors(t *testing.T) {
+	f := newLiveFixture(t)
+	processors, waits, taken := f.service.room.processors, f.service.room.waits, int64(0)
+	for processors.Take("acme", 1) {
+		taken++
+	}
+	post := func(more int) (answer string) {
+		input := fmt.Sprintf(`{"threadId":%q,"runId":"x","messages":[],"tools":[],"context":[],"forwardedProps":{"x":%q}}`, f.thread(), strings.Repeat("x", more))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.server.URL+"/v1/connect", strings.NewReader(input))
+		if err != nil {
+			return err.Error()
+		}
+		req.Header.Set("Tenant", "acme")
+		resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+		if err != nil {
+			return err.Error()
+		}
+		defer func() { _ = resp.Body.Close() }() // only read
+		text, err := io.ReadAll(resp.Body)
+		return fmt.Sprint(resp.StatusCode, " ", string(text), " ", err)
+	}
+	if got := post(0); !strings.HasPrefix(got, "200 ") {
+		t.Errorf("a small input is answered %s", got)
+	}
+	large := make(chan string, 1)
+	go func() { large <- post(lightInput) }()
+	for deadline := time.Now().Add(kafkatest.Timeout); waits.HeldBy("acme") == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a large input does not wait")
+		}
+	}
+	processors.Give("acme", taken)
+	if got := <-large; !strings.HasPrefix(got, "200 ") {
+		t.Errorf("a large input is answered %s", got)
+	}
+	f.server.Close() // handlers have ended
+	if held := f.service.room.held(); held != nothingHeld {
+		t.Error(held)
+	}
+}
+
 // A stream that has to look for its place in the log while Kafka is away says so, and goes on.
 func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
 	f := newLiveFixture(t)
@@ -353,7 +395,7 @@ func TestStream_SkipsOnceKafkaIsBack(t *testing.T) {
 }
 
 // A stream that is far behind folds for long without waiting for anything: many of a tenant's would have all processors.
-func TestStream_CatchesUpInTheTenantsTurns(t *testing.T) {
+func TestStream_CatchesUpOnTheTenantsProcessors(t *testing.T) {
 	f := newLiveFixture(t)
 	f.service.cfg.StreamHeartbeat = 20 * time.Millisecond
 	thread := f.thread()
@@ -372,8 +414,8 @@ func TestStream_CatchesUpInTheTenantsTurns(t *testing.T) {
 	})
 	lines := f.stream("/v1/threads/"+thread+"/runs/r/stream", "")
 	find(t, lines, ":") // it has opened the thread, and waits for records
-	reads, taken := f.service.room.reads, int64(0)
-	for reads.Take("acme", 1) {
+	processors, taken := f.service.room.processors, int64(0)
+	for processors.Take("acme", 1) {
 		taken++
 	}
 	answers.Store(true)
@@ -385,12 +427,12 @@ func TestStream_CatchesUpInTheTenantsTurns(t *testing.T) {
 		case strings.HasPrefix(line, ":"):
 			beats++
 		case strings.HasPrefix(line, "data:"):
-			t.Fatalf("the stream has caught up beside reads that have all of the tenant's turns: %.60s", line)
+			t.Fatalf("the stream has caught up beside others that have all of the tenant's processors: %.60s", line)
 		}
 	}
-	reads.Give("acme", taken)
+	processors.Give("acme", taken)
 	find(t, lines, "TEXT_MESSAGE")
-	if held := f.service.room.held(); !strings.HasPrefix(held, "0 reads") {
+	if held := f.service.room.held(); !strings.HasPrefix(held, "0 reads, 0 large, 0 working") {
 		t.Errorf("a stream that has caught up holds %s", held)
 	}
 }

@@ -427,7 +427,7 @@ func TestQuery_Attach(t *testing.T) {
 	r := newReads(t)
 	r.chain(Hostile, "long", size(40_000, 1_500))
 	open := r.open(Hostile, size(36_000, 5_000))
-	r.Stage = r.Site.Start("query", "--sqlite", r.file, "--stream-life", "1s")
+	r.Stage = r.Site.Start("query", "--sqlite", r.file, "--stream-life", "3s")
 	got := r.attack("stream of a run at the end of a long thread × 40", 40, fmt.Sprintf("/v1/threads/long/runs/run-%d/stream", size(40_000, 1_500)-1))
 	if got.by["200"] == 0 && *Long {
 		t.Errorf("the attacker got %s", got)
