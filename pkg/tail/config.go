@@ -35,7 +35,7 @@ type Config struct {
 // DefaultConfig returns the settings of production for a topic set.
 func DefaultConfig(k kafka.Config) Config {
 	return Config{
-		RingBytes: 64 << 20, Linger: 30 * time.Second, Window: 20_000, CatchUps: 32, Away: 5 * time.Second,
+		RingBytes: 64 << 20, Linger: 30 * time.Second, Window: 20_000, CatchUps: 8, Away: 5 * time.Second,
 		Kafka: k, Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}
 }
