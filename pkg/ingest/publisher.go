@@ -26,6 +26,9 @@ const largeEvent = 1 << 20
 // recordOverhead is what a record costs in memory beside its value.
 const recordOverhead = 512
 
+// spareBytes is how much of the window a request with events under way may take ahead, so that the window is not asked for each event.
+const spareBytes = 16 << 10
+
 // errStopped is given to records that are still with the producer when their request gives up.
 var errStopped = errors.New("the request has given up")
 
@@ -82,6 +85,7 @@ type publisher struct {
 	mu       sync.Mutex
 	moved    sync.Cond // outstanding or err has changed
 	out      int       // records under way
+	spare    int       // bytes of the window that are taken and not in use
 	outBytes int
 	progress time.Time // last acknowledgement, or when the first of those under way was sent
 	timer    *time.Timer
@@ -138,9 +142,18 @@ func (p *publisher) send(ev event) bool {
 	for p.err == nil && p.out > 0 && p.outBytes+size > p.svc.cfg.RequestWindow {
 		p.moved.Wait()
 	}
-	over := p.err != nil
+	if p.err != nil {
+		p.mu.Unlock()
+		return false
+	}
+	need, more := size-ev.held, 0
+	if p.spare >= need {
+		p.spare, need = p.spare-need, 0
+	} else {
+		more = min(spareBytes, p.outBytes)
+	}
 	p.mu.Unlock()
-	if over || !p.acquire(size-ev.held) {
+	if !p.acquire(need, more) {
 		return false
 	}
 	large := int64(0)
@@ -179,9 +192,18 @@ func (p *publisher) send(ev event) bool {
 	return true
 }
 
-// acquire takes size bytes of what all requests together may have under way.
-func (p *publisher) acquire(size int) bool {
-	return p.svc.window.try(p.tenant, size) || p.waited(func(ctx context.Context) error { return p.svc.window.acquire(ctx, p.tenant, size) })
+// acquire takes bytes of what all requests together may have under way, with more where there is room, for the next events.
+func (p *publisher) acquire(need, more int) bool {
+	switch {
+	case need == 0:
+		return true
+	case more > 0 && p.svc.window.try(p.tenant, need+more):
+		p.mu.Lock()
+		p.spare += more
+		p.mu.Unlock()
+		return true
+	}
+	return p.svc.window.try(p.tenant, need) || p.waited(func(ctx context.Context) error { return p.svc.window.acquire(ctx, p.tenant, need) })
 }
 
 // turn takes one of the tenant's turns for a large event.
@@ -202,7 +224,6 @@ func (p *publisher) waited(wait func(context.Context) error) bool {
 
 // acknowledged is called by the client in the order of send.
 func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, sent time.Time, err error) {
-	p.svc.window.release(p.tenant, size)
 	m := p.svc.metrics
 	m.inflight.Sub(float64(size))
 	if err == nil {
@@ -216,6 +237,7 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, sent time.
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.spared(size)
 	if err == nil && p.err == nil {
 		if p.acked.Accepted == 0 {
 			p.acked.FirstOffset = r.Offset
@@ -227,6 +249,15 @@ func (p *publisher) acknowledged(r *kgo.Record, line int64, size int, sent time.
 	p.outBytes -= size
 	p.progress = time.Now()
 	p.moved.Broadcast()
+}
+
+// spared keeps some of the memory that an acknowledged event had for the next ones, while others are under way, and gives back the rest. p.mu is held.
+func (p *publisher) spared(size int) {
+	p.spare += size
+	if p.out == 0 || p.done || p.spare >= spareBytes {
+		p.svc.window.release(p.tenant, p.spare)
+		p.spare = 0
+	}
 }
 
 // fail ends the request for the first reason that is given.
@@ -281,6 +312,7 @@ func (p *publisher) finish() (ack, error) {
 		p.moved.Wait()
 	}
 	p.done = true
+	p.spared(0)
 	p.timer.Stop()
 	p.unhook()
 	p.stopWaiting(nil)
