@@ -94,6 +94,26 @@ func analyticsTotal(b *testing.B) int {
 func generated(b *testing.B, total, parts, turns int) (server clickhousetest.Server, s *clickhouse.Store, c driver.Conn) {
 	b.Helper()
 	server = clickhousetest.Start(b)
+	s, c = openStore(b, server)
+	began := time.Now()
+	// A statement is made in one block of the server's, so that merges do not take it away: they are stopped.
+	execute(b, c, "SYSTEM STOP MERGES runs")
+	execute(b, c, "SYSTEM STOP MERGES runs_by_time")
+	for p := range parts {
+		from, to := total*p/parts, total*(p+1)/parts
+		// The turns of a thread come in different parts, as they do where a thread goes on for hours.
+		execute(b, c, insertRuns+fmt.Sprintf(selectRuns, from, to-from, total/turns, turns)+oneBlock(to-from))
+	}
+	b.Logf("runs_by_time: %s bytes a run", value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs_by_time' AND active"))
+	b.Logf("%d runs in %.0f s, in %s parts, %s bytes a run", total, time.Since(began).Seconds(),
+		value(b, c, "SELECT toString(count()) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"),
+		value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"))
+	return server, s, c
+}
+
+// openStore migrates a server's database, and opens it as the store and as a plain connection.
+func openStore(b *testing.B, server clickhousetest.Server) (s *clickhouse.Store, c driver.Conn) {
+	b.Helper()
 	s, err := clickhouse.New(clickhouse.Options{Addrs: []string{server.Addr}, Database: server.Database, Username: server.Username, Password: server.Password})
 	if err != nil {
 		b.Fatal(err)
@@ -117,20 +137,7 @@ func generated(b *testing.B, total, parts, turns int) (server clickhousetest.Ser
 			b.Error(err)
 		}
 	})
-	began := time.Now()
-	// A statement is made in one block of the server's, so that merges do not take it away: they are stopped.
-	execute(b, c, "SYSTEM STOP MERGES runs")
-	execute(b, c, "SYSTEM STOP MERGES runs_by_time")
-	for p := range parts {
-		from, to := total*p/parts, total*(p+1)/parts
-		// The turns of a thread come in different parts, as they do where a thread goes on for hours.
-		execute(b, c, insertRuns+fmt.Sprintf(selectRuns, from, to-from, total/turns, turns)+oneBlock(to-from))
-	}
-	b.Logf("runs_by_time: %s bytes a run", value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs_by_time' AND active"))
-	b.Logf("%d runs in %.0f s, in %s parts, %s bytes a run", total, time.Since(began).Seconds(),
-		value(b, c, "SELECT toString(count()) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"),
-		value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"))
-	return server, s, c
+	return s, c
 }
 
 // oneBlock has a statement make one block, and with it one part, of so many rows.
