@@ -49,6 +49,14 @@ func EncodeHead(r *record.Run, facts Facts) ([]byte, error) {
 
 // DecodeHead reads what EncodeHead has written; ids and version come from the row.
 func DecodeHead(text []byte) (Run, error) {
+	if r, ok := readHead(text); ok {
+		return r, nil
+	}
+	return decodeHead(text)
+}
+
+// decodeHead reads a head of any form, such as of another version.
+func decodeHead(text []byte) (Run, error) {
 	var h struct {
 		Run    record.Run `json:"run"`
 		Facts  Facts      `json:"facts"`
