@@ -34,6 +34,13 @@ var (
 	ErrLate = errors.New("the answer does not come")
 )
 
+// Then lets the server carry the statement out, calls f, and cuts the connection.
+func Then(f func()) error { return &then{f} }
+
+type then struct{ f func() }
+
+func (t *then) Error() string { return "what comes behind the statement" }
+
 // Door stands before a server and shows each statement to a function before it goes on. It returns its address.
 func Door(tb testing.TB, addr string, shown func(Statement) error) string {
 	tb.Helper()
@@ -59,9 +66,14 @@ func Door(tb testing.TB, addr string, shown func(Statement) error) string {
 			}
 			s.Text, r.Body = string(body), io.NopCloser(bytes.NewReader(body))
 		}
-		switch err := shown(s); {
+		err, behind := shown(s), new(then)
+		switch {
 		case err == nil:
 			proxy.ServeHTTP(w, r)
+		case errors.As(err, &behind):
+			proxy.ServeHTTP(httptest.NewRecorder(), r)
+			behind.f()
+			panic(http.ErrAbortHandler)
 		case errors.Is(err, ErrCut):
 			panic(http.ErrAbortHandler)
 		case errors.Is(err, ErrLost):

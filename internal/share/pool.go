@@ -21,6 +21,9 @@ type Pool struct {
 	held    int64
 	tenants map[string]int64
 	waiting []*Place // in the order of their coming
+	// served says, while any wait, when each tenant that has waited was last served, by the count of services.
+	served   map[string]int64
+	services int64
 }
 
 // Place is that of a caller that waits for a part of a pool.
@@ -36,7 +39,7 @@ func NewPool(limit int64) *Pool { return NewPoolOf(limit, 1) }
 
 // NewPoolOf returns a pool of which a tenant may hold so many times what is left free: alone times/(times+1) of it.
 func NewPoolOf(limit, times int64) *Pool {
-	return &Pool{limit: limit, times: times, tenants: map[string]int64{}}
+	return &Pool{limit: limit, times: times, tenants: map[string]int64{}, served: map[string]int64{}}
 }
 
 // Limit is the whole amount.
@@ -87,7 +90,7 @@ func (p *Pool) fits(tenant string, n int64) bool {
 
 // Wait is Take that waits until the share allows it. A tenant's waiters are served in the order in which they came. Those of other tenants, and
 // Take, overtake them only if their tenant holds less, with what it asks for, than the waiter's would: so many small requests cannot keep a
-// large one out.
+// large one out. Of tenants that would hold as much, the one comes first that has waited and not been served for longest.
 func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 	p.mu.Lock()
 	if p.take(tenant, n) {
@@ -184,23 +187,39 @@ func (p *Pool) give(tenant string, n int64) {
 
 // serve gives to waiters what is free, by the rule of Wait.
 func (p *Pool) serve() {
-	if len(p.waiting) == 0 {
-		return
-	}
-	kept := p.waiting[:0]
-	least, skipped := int64(math.MaxInt64), map[string]bool{} // of those that go on waiting
-	for _, w := range p.waiting {
-		with := p.tenants[w.tenant] + w.n
-		if with < least && !skipped[w.tenant] && p.fits(w.tenant, w.n) {
-			p.add(w.tenant, w.n)
-			close(w.ready)
-			continue
+	for len(p.waiting) > 0 {
+		at := p.first()
+		if at < 0 {
+			return
 		}
-		least, skipped[w.tenant] = min(least, with), true
-		kept = append(kept, w)
+		w := p.waiting[at]
+		p.waiting = slices.Delete(p.waiting, at, at+1)
+		p.add(w.tenant, w.n)
+		p.services++
+		p.served[w.tenant] = p.services
+		close(w.ready)
 	}
-	clear(p.waiting[len(kept):])
-	p.waiting = kept
+	clear(p.served)
+}
+
+// first returns which of the waiters is to be served first; -1 where none can be.
+func (p *Pool) first() int {
+	first := -1
+	least, skipped := int64(math.MaxInt64), map[string]bool{} // of those that go on waiting
+	for i, w := range p.waiting {
+		with := p.tenants[w.tenant] + w.n
+		switch {
+		case skipped[w.tenant]:
+		case with < least && p.fits(w.tenant, w.n):
+			if first < 0 || p.served[w.tenant] < p.served[p.waiting[first].tenant] {
+				first = i
+			}
+			skipped[w.tenant] = true // its next one comes behind this
+		default:
+			least, skipped[w.tenant] = with, true
+		}
+	}
+	return first
 }
 
 func (p *Pool) add(tenant string, n int64) {

@@ -175,3 +175,45 @@ func TestPool_AWaiterThatLeavesHoldsNobodyUp(t *testing.T) {
 		p.Give("a", 40)
 	})
 }
+
+// A tenant that comes waits for one turn of each of the others, however many of theirs have come before.
+func TestPool_ServesTenantsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(2)
+		for _, tenant := range []string{"one", "two"} {
+			if !p.Take(tenant, 1) {
+				t.Fatalf("%s has no turn", tenant)
+			}
+		}
+		var places []*Place
+		for range 50 {
+			places = append(places, p.Queue("one", 1), p.Queue("two", 1))
+		}
+		third := p.Queue("third", 1)
+		ready := func(w *Place) bool {
+			select {
+			case <-w.Ready():
+				return true
+			default:
+				return false
+			}
+		}
+		turns := 0
+		for ; !ready(third) && turns < 100; turns++ {
+			p.Give([]string{"one", "two"}[turns%2], 1)
+		}
+		if turns > 3 {
+			t.Errorf("the third tenant had its turn after %d of others", turns)
+		}
+		p.Give("third", 1)
+		for _, w := range places {
+			if ready(w) {
+				continue
+			}
+			w.Leave()
+		}
+		if len(p.waiting) != 0 || len(p.served) != 0 {
+			t.Errorf("%d wait, and of %d tenants it is known when they were served", len(p.waiting), len(p.served))
+		}
+	})
+}

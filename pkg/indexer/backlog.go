@@ -81,7 +81,7 @@ func (b *backlog) next(size int64) (first *queue) {
 			first = q
 		}
 	}
-	if first != nil && first.gathered >= size/parts {
+	if first != nil && first.gathered >= max(1, size/parts) {
 		return nil
 	}
 	return first

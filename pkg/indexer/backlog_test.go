@@ -141,3 +141,46 @@ func TestGatherer_DropsWhatWaitsFromAnAssignmentBefore(t *testing.T) {
 		t.Errorf("the block has %d entries, paused are %v, %d bytes are counted", len(g.block.entries), client.paused, g.backlog.bytes)
 	}
 }
+
+// Where every partition has a backlog, nothing waits for a large block: it has all that it may.
+func TestGatherer_FillsABlockWhereAllPartitionsHaveABacklog(t *testing.T) {
+	g, _, poll := gathering(t, 0, 1)
+	for of := range int32(2) {
+		for i := range 30 {
+			poll(of, runOf(t, fmt.Sprint("run-", of, "-", i), 4_000))
+		}
+	}
+	for goesOn := true; goesOn; {
+		goesOn, _ = g.decode(t.Context())
+	}
+	if most := g.cfg.MaxBytes; g.block.bytes < most*9/10 || g.block.bytes > most {
+		t.Errorf("the block has %d bytes of the %d that it may", g.block.bytes, most)
+	}
+}
+
+// It polls no more while something of each partition waits, and sees all the same that nothing more is polled: the block is handed over, and what is in
+// none is left.
+func TestGatherer_EndsWithABacklogOfAllPartitions(t *testing.T) {
+	g, _, poll := gathering(t, 0, 1)
+	for of := range int32(2) {
+		for i := range 60 {
+			poll(of, runOf(t, fmt.Sprint("run-", of, "-", i), 4_000))
+		}
+	}
+	blocks, ended, over := make(chan *block), make(chan struct{}), make(chan struct{})
+	g.blocks, g.ended = blocks, ended
+	go func() {
+		defer close(over)
+		g.run(t.Context(), make(chan polled))
+	}()
+	<-blocks
+	close(ended)
+	n := 0
+	for range blocks {
+		n++
+	}
+	<-over
+	if n > 2 || g.backlog.waiting() == 0 {
+		t.Errorf("%d blocks came behind the end, and of %d partitions something waits", n, g.backlog.waiting())
+	}
+}

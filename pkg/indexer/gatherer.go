@@ -19,12 +19,14 @@ type gatherer struct {
 	backlog backlog
 	block   *block
 	blocks  chan<- *block
+	// ended is closed once nothing more is polled.
+	ended <-chan struct{}
 }
 
 // sliceBytes is how much is decoded before the gatherer looks at what else was polled.
 const sliceBytes = 256 << 10
 
-// run decodes what is polled until in is closed, hands the last block over and closes the channel of blocks. What is in no block then
+// run decodes what is polled until nothing more is, hands the last block over and closes the channel of blocks. What is in no block then
 // is read again. After ctx has ended nobody takes blocks any more.
 func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 	defer close(g.blocks)
@@ -50,12 +52,11 @@ func (g *gatherer) run(ctx context.Context, in <-chan polled) {
 			polls = nil
 		}
 		select {
-		case p, ok := <-polls:
-			if !ok {
-				g.handOver(ctx)
-				return
-			}
+		case p := <-polls:
 			g.backlog.add(p)
+		case <-g.ended: // be it polled or not
+			g.handOver(ctx)
+			return
 		case out <- g.block:
 			g.handedOver()
 		case <-more:

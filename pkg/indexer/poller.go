@@ -23,11 +23,13 @@ type polled struct {
 	epochs  map[int32]int64
 }
 
-// run polls until ctx ends and closes out. An error is one that waiting does not mend.
+// pollRecords is how many records are polled at once, of which a batch may wait whole for its last one.
+const pollRecords = 2_000
+
+// run polls until ctx ends. An error is one that waiting does not mend.
 func (p *poller) run(ctx context.Context, cl *kgo.Client, out chan<- polled) error {
-	defer close(out)
 	for ctx.Err() == nil {
-		fetches := cl.PollRecords(ctx, min(p.cfg.MaxRecords, 2_000))
+		fetches := cl.PollRecords(ctx, min(p.cfg.MaxRecords, pollRecords))
 		// Rebalances are held up from the poll to AllowRebalance.
 		got := polled{records: fetches, epochs: p.owned.copyEpochs()}
 		cl.AllowRebalance()

@@ -115,15 +115,18 @@ func (s *Service) index(ctx context.Context, cl *kgo.Client) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(s.cfg.DrainTimeout, cancel) })()
-	polls, blocks := make(chan polled), make(chan *block)
+	polls, ended, blocks := make(chan polled), make(chan struct{}), make(chan *block)
 	p := &poller{Service: s, said: said{}}
 	g := &gatherer{
-		Service: s, client: cl, block: newBlock(), blocks: blocks,
+		Service: s, client: cl, block: newBlock(), blocks: blocks, ended: ended,
 		backlog: backlog{client: cl, topic: s.cfg.Kafka.Topics().Runs, stopped: s.metrics.stops.Has},
 	}
 	w := &writer{Service: s, client: cl, said: said{}, durable: map[int32]progress{}}
 	var stages errgroup.Group
-	stages.Go(func() error { return p.run(ctx, cl, polls) })
+	stages.Go(func() error {
+		defer close(ended)
+		return p.run(ctx, cl, polls)
+	})
 	stages.Go(func() error { g.run(work, polls); return nil })
 	stages.Go(func() error {
 		defer cancel() // nobody takes blocks any more

@@ -3,6 +3,7 @@ package ingest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -170,7 +171,8 @@ func TestEvents_WhatATenantHoldsIsBounded(t *testing.T) {
 	}
 }
 
-// A broker takes the requests of one connection one after another: of a tenant's large events one of the largest size is under way, whatever else waits.
+// A broker takes the requests of one connection one after another: of a tenant's large events as much is under way as one of the largest size, whatever
+// else waits. What waits ends with its caller.
 func TestEvents_LargeOnesOfATenantTakeTurns(t *testing.T) {
 	cluster := kafkatest.StartCluster(t, 3)
 	cfg := DefaultConfig(cluster.Config)
@@ -191,24 +193,65 @@ func TestEvents_LargeOnesOfATenantTakeTurns(t *testing.T) {
 			}
 		})
 	}
-	most := int64(0)
-	for until := time.Now().Add(time.Minute); d.svc.large.Held() == 0 && time.Now().Before(until); {
-		time.Sleep(time.Millisecond)
+	await := func(what string, is func() bool) {
+		t.Helper()
+		for until := time.Now().Add(kafkatest.Timeout); !is(); time.Sleep(time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatal("waited long enough until " + what)
+			}
+		}
 	}
-	for range 100 {
-		most = max(most, d.svc.large.Held())
-		time.Sleep(time.Millisecond)
+	users := func() int {
+		d.svc.large.mu.Lock()
+		defer d.svc.large.mu.Unlock()
+		if of := d.svc.large.tenants["dev"]; of != nil {
+			return of.users
+		}
+		return 0
 	}
-	if want := int64(len(event)); most != want {
-		t.Errorf("%d bytes of large events are under way, want the %d of one", most, want)
+	await("all four are there", func() bool { return users() == 4 })
+	if n := d.svc.producer.BufferedProduceRecords(); n != 1 {
+		t.Errorf("%d events are with Kafka, want 1", n)
 	}
-	if got := d.svc.large.Alone(); got != int64(cfg.MaxEventBytes) {
-		t.Errorf("a tenant may have %d bytes under way, want one of the largest events", got)
+	ctx, leave := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.srv.URL+d.in(t, "t5").path("events"), strings.NewReader(event))
+	if err != nil {
+		t.Fatal(err)
 	}
+	posted.Go(func() {
+		if resp, err := d.client.Do(req); err == nil {
+			_ = resp.Body.Close()
+			t.Errorf("a caller that has left gets %s", resp.Status)
+		}
+	})
+	await("a fifth one is there", func() bool { return users() == 5 })
+	leave()
+	await("it has left", func() bool { return users() == 4 })
 	close(answers)
 	posted.Wait()
-	if held := d.svc.large.Held(); held != 0 || d.svc.window.Held() != 0 {
-		t.Errorf("behind it are held %d and %d", held, d.svc.window.Held())
+	await("nothing is held", func() bool { return d.svc.large.count() == 0 && d.svc.window.Held() == 0 })
+}
+
+// Tenants do not wait for each other's turns.
+func TestTurns_AreEachTenantsOwn(t *testing.T) {
+	turns := newTurns(100)
+	give, err := turns.take(t.Context(), "loud", 200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := turns.take(ctx, "loud", 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("beside all that it may have, the tenant gets %v", err)
+	}
+	quiet, err := turns.take(t.Context(), "quiet", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet()
+	give()
+	if n := turns.count(); n != 0 {
+		t.Errorf("of %d tenants something is kept", n)
 	}
 }
 

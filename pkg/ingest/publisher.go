@@ -19,14 +19,11 @@ import (
 	"github.com/skeinhq/skein/pkg/tenant"
 )
 
-// largeEvent is the size, in bytes, from which on events take turns for Kafka. A broker takes the requests of one connection one after another, so that
-// small events of other tenants wait behind the large ones that are under way.
-const largeEvent = 1 << 20
-
 // recordOverhead is what a record costs in memory beside its value.
 const recordOverhead = 512
 
-// spareBytes is how much of the window a request with events under way may take ahead, so that the window is not asked for each event.
+// spareBytes is how much of the window a request with events under way takes ahead, so that the window is not asked for each event. With what acknowledged
+// events leave, it has up to twice that.
 const spareBytes = 16 << 10
 
 // errStopped is given to records that are still with the producer when their request gives up.
@@ -156,10 +153,13 @@ func (p *publisher) send(ev event) bool {
 	if !p.acquire(need, more) {
 		return false
 	}
-	large := int64(0)
+	over := func() {}
 	if len(ev.value) >= largeEvent {
-		large = min(int64(len(ev.value)), int64(p.svc.cfg.MaxEventBytes)) // an input may have been written anew
-		if !p.turn(large) {
+		turn := p.waited(func(ctx context.Context) (err error) {
+			over, err = p.svc.large.take(ctx, p.tenant, len(ev.value))
+			return err
+		})
+		if !turn {
 			p.svc.window.release(p.tenant, size-ev.held)
 			return false
 		}
@@ -184,9 +184,7 @@ func (p *publisher) send(ev event) bool {
 	p.svc.producer.Produce(p.ctx, &kgo.Record{
 		Topic: p.topic, Partition: p.partition, Key: p.key, Value: ev.value, Headers: headers,
 	}, func(r *kgo.Record, err error) {
-		if large > 0 {
-			p.svc.large.Give(p.tenant, large)
-		}
+		over()
 		p.acknowledged(r, ev.line, size, now, err)
 	})
 	return true
@@ -206,15 +204,12 @@ func (p *publisher) acquire(need, more int) bool {
 	return p.svc.window.try(p.tenant, need) || p.waited(func(ctx context.Context) error { return p.svc.window.acquire(ctx, p.tenant, need) })
 }
 
-// turn takes one of the tenant's turns for a large event.
-func (p *publisher) turn(size int64) bool {
-	return p.waited(func(ctx context.Context) error { return p.svc.large.Wait(ctx, p.tenant, size) })
-}
-
-// waited reports whether what an event waits for is there before the time for its acknowledgement is over; else the request has failed.
+// waited reports whether what an event waits for is there before the time for its acknowledgement is over, the caller has left, or the stage stops; else the
+// request has failed.
 func (p *publisher) waited(wait func(context.Context) error) bool {
-	ctx, cancel := context.WithTimeout(p.ctx, p.svc.cfg.AckTimeout)
+	ctx, cancel := context.WithTimeout(p.waiting, p.svc.cfg.AckTimeout)
 	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
 	if wait(ctx) == nil {
 		return true
 	}

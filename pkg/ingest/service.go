@@ -11,7 +11,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -28,8 +27,8 @@ type Service struct {
 	quotas   *quota.Quotas
 	// window is what requests hold of memory: their buffers, and what is written and not acknowledged.
 	window *budget
-	// large is what of large events is with Kafka: one of the largest that may be for a tenant, and as much for all others.
-	large *share.Pool
+	// large is what each tenant has of large events with Kafka: one of the largest that may be, or several.
+	large *turns
 	pin   *pin
 
 	logger *slog.Logger
@@ -98,7 +97,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		logger: logger, agents: callers, memory: newBudget(forEvents, m.memory), inputs: newBudget(forInputs, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller, afterEnd: afterEnd,
 		cancelling: newBudget(maxCancels, nil), cancelWait: cancelWait,
 		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
-		window: newBudget(cfg.RequestMemory, m.requestMemory), large: share.NewPool(2 * int64(cfg.MaxEventBytes)), quotas: cfg.Quotas, pace: bodyPace,
+		window: newBudget(cfg.RequestMemory, m.requestMemory), large: newTurns(cfg.MaxEventBytes), quotas: cfg.Quotas, pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
 			// Else it would refuse all that is written to them, for as long as it lives.
 			anew: func() { producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events) },

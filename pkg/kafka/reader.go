@@ -21,7 +21,7 @@ const (
 // bounds what is sent.
 const (
 	maxAnswerBytes = 64 << 20
-	maxGroupBytes  = 8 << 20
+	maxGroupBytes  = 16 << 20
 )
 
 // consuming are the options of every client that reads.
@@ -57,6 +57,9 @@ type GroupOptions struct {
 	OnAssigned, OnRevoked, OnLost func(context.Context, *kgo.Client, map[string][]int32)
 }
 
+// groupReaderBytes is about what an answer to a group reader unpacks to at most.
+const groupReaderBytes = 8 << 20
+
 // NewGroupReader makes an at-least-once reader. The caller commits: call Client.CommitRecords or
 // CommitOffsetsSync after the data is durable. No rebalance happens between PollFetches and
 // AllowRebalance, so what was polled can be finished and committed while it is still owned: call
@@ -67,7 +70,7 @@ func NewGroupReader(cfg Config, o GroupOptions) (*kgo.Client, error) {
 	if o.Group == "" || len(o.Topics) == 0 {
 		return nil, fmt.Errorf("making group reader: group or topics are missing")
 	}
-	unpacking, err := limitUnpacking(maxGroupBytes, &fetchPool{})
+	unpacking, err := limitUnpacking(groupReaderBytes, &fetchPool{})
 	if err != nil {
 		return nil, fmt.Errorf("making group reader: %w", err)
 	}

@@ -89,11 +89,11 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	slot, err := c.takeRaw() // before the thread is read: a refusal is to cost little
+	slot, err := c.takeRaw() // a refusal is to cost little: no read of the thread
 	if err != nil {
 		return err
 	}
-	defer slot()
+	slot() // which may wait for the index
 	v, err := c.readThread()
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (c *call) replayEvents() error {
 	}
 	rp := &rawReplay{key: key, types: types, recorded: fold.NewRecorded(recordsOf(v.runs)), wanted: map[string]*replayRun{}, all: all, whole: len(runs) == len(v.runs)}
 	rp.loop = fold.NewLoop(rp)
-	raw, err := c.raw.open(c.r.Context(), v.indexedTo.Partition)
+	raw, err := c.openRaw(v.indexedTo.Partition)
 	if err != nil {
 		return err
 	}
