@@ -72,11 +72,10 @@ func TestIndex_IsThatOfAFoldAfterFaults(t *testing.T) {
 			{func() error { return clickhousetest.ErrCut }, false},
 			{func() error { return clickhousetest.ErrLost }, false},
 		} {
-			sprung := make(chan error, 1)
+			sprung := make(chan struct{})
 			armed.Store(&trap{table, func() error {
-				err := fault.spring()
-				sprung <- err
-				return err
+				defer close(sprung)
+				return fault.spring()
 			}})
 			select {
 			case <-sprung:
