@@ -3,7 +3,7 @@ package verify
 import "github.com/skeinhq/skein/pkg/record"
 
 // What folding a run again takes of memory: for each message of its own, for each of its history, and for each byte of its events and its
-// input. A record's text is written into buffers that double. TestBytes_IsNoLessThanWhatAThreadTakes holds them.
+// input. A record's text is written into buffers that double. TestBytes_IsAboutWhatAThreadTakesAtMost holds them.
 const (
 	ownMessage  = 1<<10 + 1<<7
 	heldMessage = 256
