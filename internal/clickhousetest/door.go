@@ -39,7 +39,7 @@ func Then(f func()) error { return &then{f} }
 
 type then struct{ f func() }
 
-func (t *then) Error() string { return "what comes behind the statement" }
+func (t *then) Error() string { return ErrLost.Error() + ", and more comes behind it" }
 
 // Door stands before a server and shows each statement to a function before it goes on. It returns its address.
 func Door(tb testing.TB, addr string, shown func(Statement) error) string {
@@ -66,18 +66,15 @@ func Door(tb testing.TB, addr string, shown func(Statement) error) string {
 			}
 			s.Text, r.Body = string(body), io.NopCloser(bytes.NewReader(body))
 		}
-		err, behind := shown(s), new(then)
+		err, behind := shown(s), &then{func() {}}
 		switch {
 		case err == nil:
 			proxy.ServeHTTP(w, r)
-		case errors.As(err, &behind):
+		case errors.As(err, &behind), errors.Is(err, ErrLost):
 			proxy.ServeHTTP(httptest.NewRecorder(), r)
 			behind.f()
 			panic(http.ErrAbortHandler)
 		case errors.Is(err, ErrCut):
-			panic(http.ErrAbortHandler)
-		case errors.Is(err, ErrLost):
-			proxy.ServeHTTP(httptest.NewRecorder(), r)
 			panic(http.ErrAbortHandler)
 		case errors.Is(err, ErrLate):
 			proxy.ServeHTTP(httptest.NewRecorder(), r)

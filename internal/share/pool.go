@@ -21,7 +21,7 @@ type Pool struct {
 	held    int64
 	tenants map[string]int64
 	waiting []*Place // in the order of their coming
-	// served says, while any wait, when each tenant that has waited was last served, by the count of services.
+	// served is, while any wait, the number of the service at which each tenant was last served as a waiter.
 	served   map[string]int64
 	services int64
 }
@@ -90,7 +90,7 @@ func (p *Pool) fits(tenant string, n int64) bool {
 
 // Wait is Take that waits until the share allows it. A tenant's waiters are served in the order in which they came. Those of other tenants, and
 // Take, overtake them only if their tenant holds less, with what it asks for, than the waiter's would: so many small requests cannot keep a
-// large one out. Of tenants that would hold as much, the one comes first that has waited and not been served for longest.
+// large one out. Where several can be served, the tenant comes first that was served longest ago.
 func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 	p.mu.Lock()
 	if p.take(tenant, n) {
@@ -205,18 +205,19 @@ func (p *Pool) serve() {
 // first returns which of the waiters is to be served first; -1 where none can be.
 func (p *Pool) first() int {
 	first := -1
-	least, skipped := int64(math.MaxInt64), map[string]bool{} // of those that go on waiting
+	least := int64(math.MaxInt64) // of those that cannot be
+	can := map[string]bool{}      // the first waiter of each tenant
 	for i, w := range p.waiting {
 		with := p.tenants[w.tenant] + w.n
-		switch {
-		case skipped[w.tenant]:
-		case with < least && p.fits(w.tenant, w.n):
+		switch ready, later := can[w.tenant]; {
+		case ready: // another one of it comes behind that
+		case !later && with < least && p.fits(w.tenant, w.n):
+			can[w.tenant] = true
 			if first < 0 || p.served[w.tenant] < p.served[p.waiting[first].tenant] {
 				first = i
 			}
-			skipped[w.tenant] = true // its next one comes behind this
 		default:
-			least, skipped[w.tenant] = with, true
+			can[w.tenant], least = false, min(least, with)
 		}
 	}
 	return first

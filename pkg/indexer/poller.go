@@ -23,7 +23,7 @@ type polled struct {
 	epochs  map[int32]int64
 }
 
-// pollRecords is how many records are polled at once, of which a batch may wait whole for its last one.
+// pollRecords is how many records are polled at once. A batch stays in memory whole until the last of its records is done.
 const pollRecords = 2_000
 
 // run polls until ctx ends. An error is one that waiting does not mend.

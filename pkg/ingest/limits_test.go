@@ -232,6 +232,13 @@ func TestEvents_LargeOnesOfATenantTakeTurns(t *testing.T) {
 	await("nothing is held", func() bool { return d.svc.large.count() == 0 && d.svc.window.Held() == 0 })
 }
 
+// count is how many tenants have events under way, or wait.
+func (t *turns) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.tenants)
+}
+
 // Tenants do not wait for each other's turns.
 func TestTurns_AreEachTenantsOwn(t *testing.T) {
 	turns := newTurns(100)

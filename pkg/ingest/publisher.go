@@ -153,10 +153,10 @@ func (p *publisher) send(ev event) bool {
 	if !p.acquire(need, more) {
 		return false
 	}
-	over := func() {}
+	endTurn := func() {}
 	if len(ev.value) >= largeEvent {
 		turn := p.waited(func(ctx context.Context) (err error) {
-			over, err = p.svc.large.take(ctx, p.tenant, len(ev.value))
+			endTurn, err = p.svc.large.take(ctx, p.tenant, len(ev.value))
 			return err
 		})
 		if !turn {
@@ -184,7 +184,7 @@ func (p *publisher) send(ev event) bool {
 	p.svc.producer.Produce(p.ctx, &kgo.Record{
 		Topic: p.topic, Partition: p.partition, Key: p.key, Value: ev.value, Headers: headers,
 	}, func(r *kgo.Record, err error) {
-		over()
+		endTurn()
 		p.acknowledged(r, ev.line, size, now, err)
 	})
 	return true

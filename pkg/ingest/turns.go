@@ -52,10 +52,3 @@ func (t *turns) take(ctx context.Context, tenant string, bytes int) (give func()
 	}
 	return func() { of.Release(n); leave() }, nil
 }
-
-// count is how many tenants have events under way, or wait.
-func (t *turns) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.tenants)
-}

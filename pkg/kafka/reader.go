@@ -136,8 +136,8 @@ func LeaveGroup(ctx context.Context, cfg Config, group, member, instance string)
 }
 
 // LimitUnpacking returns options for a direct reader of several partitions that must not wait for any of them. Of each broker it holds two answers, the
-// one that a poll gave and the next, of some 16 MiB and a batch each, unpacked, as a group reader does. Its polls may have ErrUnpackLater, which is no
-// error. OneAnswer holds less, but with three brokers it has a record 24 ms later in the median, 55 ms in the 99th percentile.
+// one that a poll gave and the next, of some 16 MiB and a batch each, unpacked. Its polls may have ErrUnpackLater, which is no error.
+// OneAnswer holds less, but with three brokers it has a record 24 ms later in the median, 55 ms in the 99th percentile.
 func LimitUnpacking() ([]kgo.Opt, error) { return limitUnpacking(maxGroupBytes) }
 
 // OneAnswer returns options for a direct reader of several partitions that looks for few records among many, beside other work. LimitUnpacking
@@ -153,7 +153,7 @@ func OneAnswer() ([]kgo.Opt, error) {
 		kgo.MaxConcurrentFetches(1),
 		// A broker with nothing to give holds up the others.
 		kgo.FetchMaxWait(25*time.Millisecond),
-		// As for a group reader.
+		// Small ones have something of many partitions.
 		kgo.FetchMaxPartitionBytes(512<<10),
 		kgo.FetchMaxBytes(4<<20),
 	), nil

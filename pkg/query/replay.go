@@ -89,11 +89,11 @@ func (c *call) replayEvents() error {
 	if err != nil {
 		return err
 	}
-	slot, err := c.takeRaw() // a refusal is to cost little: no read of the thread
+	free, err := c.takeRaw() // where there is no slot, the thread is not read for nothing
 	if err != nil {
 		return err
 	}
-	slot() // which may wait for the index
+	free() // until the raw events are opened: reading the thread may wait for the index
 	v, err := c.readThread()
 	if err != nil {
 		return err

@@ -9,12 +9,12 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// headReader reads what EncodeHead has written, some times as fast as encoding/json, which is most of what a lineage of many runs cost. It knows that form
-// alone, members in any order: at anything else it gives up, and encoding/json decides.
+// headReader reads what EncodeHead has written, in one pass and several times as fast as encoding/json, which took most of the time that a lineage of many
+// runs costs here. It knows that form alone, members in any order: a text of another form is left to encoding/json.
 type headReader struct {
-	b  []byte
-	i  int
-	up bool // it has given up
+	b       []byte
+	i       int
+	foreign bool // the text has another form
 }
 
 // readHead is decodeHead for the form of EncodeHead; it reports whether the text has that.
@@ -35,14 +35,14 @@ func readHead(text []byte) (out Run, ok bool) {
 				case "inputMessages":
 					out.Counts.InputMessages = int(r.number())
 				default:
-					r.up = true
+					r.foreign = true
 				}
 			})
 		default:
-			r.up = true
+			r.foreign = true
 		}
 	})
-	return out, !r.up && r.i == len(r.b)
+	return out, !r.foreign && r.i == len(r.b)
 }
 
 func (r *headReader) run(to *record.Run) {
@@ -61,8 +61,8 @@ func (r *headReader) run(to *record.Run) {
 		case "parentBy":
 			to.ParentBy = record.ParentBy(r.text())
 		case "spawnedBy":
-			if quoted := r.quoted(); !r.up {
-				r.up = !json.Valid(quoted) || to.SpawnedBy.UnmarshalJSON(quoted) != nil
+			if quoted := r.quoted(); !r.foreign {
+				r.foreign = !json.Valid(quoted) || to.SpawnedBy.UnmarshalJSON(quoted) != nil
 			}
 		case "branchId":
 			to.BranchID = r.text()
@@ -104,7 +104,7 @@ func (r *headReader) run(to *record.Run) {
 		case "rawLost":
 			to.RawLost = r.truth()
 		default:
-			r.up = true
+			r.foreign = true
 		}
 	})
 }
@@ -124,7 +124,7 @@ func (r *headReader) stats(to *record.Stats) {
 			n := r.number()
 			to.Duration = &n
 		default:
-			r.up = true
+			r.foreign = true
 		}
 	})
 }
@@ -134,7 +134,7 @@ func (r *headReader) raw(to *record.Raw) {
 		switch name {
 		case "partition":
 			n := r.number()
-			to.Partition, r.up = int32(n), r.up || int64(int32(n)) != n
+			to.Partition, r.foreign = int32(n), r.foreign || int64(int32(n)) != n
 		case "first":
 			to.First = r.number()
 		case "next":
@@ -154,7 +154,7 @@ func (r *headReader) raw(to *record.Raw) {
 					}
 					n++
 				})
-				r.up = r.up || n != len(part)
+				r.foreign = r.foreign || n != len(part)
 				to.Ranges = append(to.Ranges, part)
 			})
 		case "events":
@@ -164,7 +164,7 @@ func (r *headReader) raw(to *record.Raw) {
 		case "nextSeq":
 			to.NextSeq = r.number()
 		default:
-			r.up = true
+			r.foreign = true
 		}
 	})
 }
@@ -187,7 +187,7 @@ func (r *headReader) facts(to *Facts) {
 		case "resumed":
 			to.Resumed = r.text()
 		default:
-			r.up = true
+			r.foreign = true
 		}
 	})
 }
@@ -197,8 +197,8 @@ func (r *headReader) at(c byte) bool { return r.i < len(r.b) && r.b[r.i] == c }
 
 // exactly reads a text as it stands.
 func (r *headReader) exactly(text string) {
-	if r.up || len(r.b)-r.i < len(text) || string(r.b[r.i:r.i+len(text)]) != text {
-		r.up = true
+	if r.foreign || len(r.b)-r.i < len(text) || string(r.b[r.i:r.i+len(text)]) != text {
+		r.foreign = true
 		return
 	}
 	r.i += len(text)
@@ -209,7 +209,7 @@ func (r *headReader) members(f func(name string)) {
 	r.list('{', '}', func() {
 		quoted := r.quoted()
 		r.exactly(":")
-		if !r.up {
+		if !r.foreign {
 			f(string(quoted[1 : len(quoted)-1])) // one with an escape is not known
 		}
 	})
@@ -219,11 +219,11 @@ func (r *headReader) members(f func(name string)) {
 func (r *headReader) elements(f func()) { r.list('[', ']', f) }
 
 func (r *headReader) list(open, end byte, f func()) {
-	if r.up = r.up || !r.at(open); r.up {
+	if r.foreign = r.foreign || !r.at(open); r.foreign {
 		return
 	}
 	r.i++
-	for first := true; !r.up && !r.at(end); first = false {
+	for first := true; !r.foreign && !r.at(end); first = false {
 		if !first {
 			r.exactly(",")
 		}
@@ -234,7 +234,7 @@ func (r *headReader) list(open, end byte, f func()) {
 
 // quoted reads a string, and returns it with its quotes.
 func (r *headReader) quoted() []byte {
-	if r.up = r.up || !r.at('"'); r.up {
+	if r.foreign = r.foreign || !r.at('"'); r.foreign {
 		return nil
 	}
 	for end := r.i + 1; end < len(r.b); end++ {
@@ -246,22 +246,22 @@ func (r *headReader) quoted() []byte {
 			r.i = end + 1
 			return s
 		case c < ' ':
-			r.up = true
+			r.foreign = true
 			return nil
 		}
 	}
-	r.up = true
+	r.foreign = true
 	return nil
 }
 
 func (r *headReader) text() (s string) {
 	quoted := r.quoted()
-	if r.up {
+	if r.foreign {
 		return ""
 	}
 	for _, c := range quoted {
 		if c == '\\' || c >= utf8.RuneSelf {
-			r.up = json.Unmarshal(quoted, &s) != nil
+			r.foreign = json.Unmarshal(quoted, &s) != nil
 			return s
 		}
 	}
@@ -270,8 +270,8 @@ func (r *headReader) text() (s string) {
 
 func (r *headReader) time() (t time.Time) {
 	quoted := r.quoted()
-	if !r.up {
-		r.up = t.UnmarshalJSON(quoted) != nil
+	if !r.foreign {
+		r.foreign = t.UnmarshalJSON(quoted) != nil
 	}
 	return t
 }
@@ -297,7 +297,7 @@ func (r *headReader) number() (n int64) {
 		n = 10*n + int64(r.b[r.i]-'0')
 	}
 	if digits := r.i - from; digits == 0 || digits > 18 || digits > 1 && r.b[from] == '0' {
-		r.up = true
+		r.foreign = true
 	}
 	return sign * n
 }
