@@ -8,14 +8,20 @@ SELECT
     countIf(same = 1 AND place > 1) AS edited
 FROM
 (
-    SELECT
-        started_at, arrayZip(mapKeys(labels), mapValues(labels)) AS all_labels,
-        row_number() OVER (PARTITION BY thread_id, parent_run_id, asked ORDER BY raw_first, run_id) AS same,
-        row_number() OVER (PARTITION BY thread_id, parent_run_id ORDER BY raw_first, run_id) AS place
-    FROM v_runs
-    WHERE tenant = {tenant:String} AND asked != ''
+    SELECT labels, started_at, same, place
+    FROM
+    (
+        SELECT arraySort(groupArray((raw_first, run_id, asked, arrayZip(mapKeys(labels), mapValues(labels)), started_at))) AS siblings
+        FROM v_runs
+        WHERE tenant = {tenant:String} AND asked != ''
+        GROUP BY thread_id, parent_run_id
+    )
+    ARRAY JOIN
+        siblings.4 AS labels, siblings.5 AS started_at,
+        arrayEnumerateUniq(siblings.3) AS same, -- from 1, among those that ask the same
+        arrayEnumerate(siblings) AS place
 )
-ARRAY JOIN all_labels AS label
+ARRAY JOIN labels AS label
 WHERE started_at >= {from:DateTime64(3, 'UTC')} AND started_at < {to:DateTime64(3, 'UTC')}
 GROUP BY key, value, week
 ORDER BY week, key, value

@@ -60,18 +60,16 @@ if(JSONType(raw, 'content') = 'String', JSONExtractString(raw, 'content'),
 
 {{- /* The places of runs among those of one parent that ask something, and among those of them that ask the same: what asks the same as an
        earlier one is a regeneration, what asks something else than all earlier ones an edit. Runs without a sibling, which most are, drop out
-       before the rest are sorted. */ -}}
+       before the others are numbered. */ -}}
 {{define "siblings" -}}
-SELECT
-        thread_id, sibling.2 AS run_id,
-        row_number() OVER (PARTITION BY thread_id, parent_run_id, sibling.3 ORDER BY sibling.1, sibling.2) AS same,
-        row_number() OVER (PARTITION BY thread_id, parent_run_id ORDER BY sibling.1, sibling.2) AS place
+SELECT thread_id, sibling.2 AS run_id, same, place
     FROM (
-        SELECT thread_id, parent_run_id, arrayJoin(groupArray((raw_first, run_id, asked))) AS sibling
+        SELECT thread_id, arraySort(groupArray((raw_first, run_id, asked))) AS siblings
         FROM runs FINAL
         WHERE tenant = {tenant:String} AND asked != ''{{if .Narrow}} AND thread_id IN (SELECT thread_id FROM {{template "table" .}} WHERE {{template "plain" .}}){{end}}
         GROUP BY thread_id, parent_run_id
         HAVING count() > 1)
+    ARRAY JOIN siblings AS sibling, arrayEnumerateUniq(siblings.3) AS same, arrayEnumerate(siblings) AS place
 {{- end}}
 
 {{define "words"}}{{range .Words}} AND {{if .Lower}}multiSearchAny(lowerUTF8({{template "text"}}), [{ {{- .Param}}:String}]){{else}}positionCaseInsensitiveUTF8({{template "text"}}, { {{- .Param}}:String}) > 0{{end}}{{end}}{{end}}
