@@ -1,10 +1,10 @@
 -- Tokens and money spent on the ends of branches that nobody went on from, by agent: of each branch that does not have the thread's
 -- latest run, the runs behind the last one from which another branch parts.
-WITH forks AS
+WITH branches AS
 (
-    SELECT thread_id, parent_run_id
+    SELECT thread_id, branch_id, parent_run_id, is_latest
     FROM v_branches
-    WHERE tenant = {tenant:String} AND parent_run_id != ''
+    WHERE tenant = {tenant:String}
 )
 SELECT
     agent,
@@ -15,14 +15,15 @@ SELECT
 FROM
 (
     SELECT
-        agent, thread_id, branch_id, total_tokens, cost, depth, started_at,
-        max(if((thread_id, run_id) IN (SELECT thread_id, parent_run_id FROM forks), toInt64(depth), -1)) OVER (PARTITION BY thread_id, branch_id) AS last_fork,
-        max((raw_first, run_id)) OVER (PARTITION BY thread_id, branch_id) AS last_of_branch,
-        max((raw_first, run_id)) OVER (PARTITION BY thread_id) AS last_of_thread
+        thread_id, branch_id, groupArray((agent, total_tokens, cost, depth, started_at)) AS of_branch,
+        max(if((thread_id, run_id) IN (SELECT thread_id, parent_run_id FROM branches WHERE parent_run_id != ''), toInt64(depth), -1)) AS last_fork
     FROM v_runs
-    WHERE tenant = {tenant:String}
+    WHERE tenant = {tenant:String} AND (thread_id, branch_id) IN (SELECT thread_id, branch_id FROM branches WHERE NOT is_latest)
+    GROUP BY thread_id, branch_id
 )
-WHERE last_of_branch != last_of_thread AND depth > last_fork
+ARRAY JOIN
+    of_branch.1 AS agent, of_branch.2 AS total_tokens, of_branch.3 AS cost, of_branch.4 AS depth, of_branch.5 AS started_at
+WHERE depth > last_fork
   AND started_at >= {from:DateTime64(3, 'UTC')} AND started_at < {to:DateTime64(3, 'UTC')}
 GROUP BY agent
 ORDER BY agent

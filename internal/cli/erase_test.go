@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -146,6 +147,16 @@ func TestErase_AllThreadsWaitsAndTellsWhatIsLeft(t *testing.T) {
 	stdout, stderr, code := skein(t, "", "erase", "--all-threads", "--yes", "--url="+server.URL)
 	if code != app.ExitFailed || deletes.Load() != 2 || !strings.HasPrefix(stdout, "2 threads are erased") || !strings.Contains(stderr, "2 threads are left") {
 		t.Errorf("exit %d after %d requests: %s%s", code, deletes.Load(), stdout, stderr)
+	}
+}
+
+// A server that goes on refusing ends the command: a script does not hang on it.
+func TestErase_AllThreadsGivesUp(t *testing.T) {
+	asked := 0
+	refusal := &client.Error{Status: http.StatusTooManyRequests, Title: "too many requests"}
+	err := patiently(t.Context(), newOutput(io.Discard, io.Discard, nil), 0, func() error { asked++; return refusal })
+	if !errors.Is(err, refusal) || !strings.Contains(err.Error(), "refused for 0s") || asked != 1 {
+		t.Errorf("asked %d times: %v", asked, err)
 	}
 }
 
