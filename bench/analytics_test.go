@@ -31,41 +31,44 @@ INSERT INTO runs (tenant, thread_id, run_id, version, parent_run_id, parent_by, 
     events, event_bytes, models, model_input_tokens, model_output_tokens, input_tokens, output_tokens, facts, asked, head, record)
 `
 
-// selectRuns makes runs, so many a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part.
-// Ids and hashes are random, as those of agents are, so that they do not compress. Parts are ranges of time, as those of a server are.
+// selectRuns makes runs, so many a thread, over 200 tenants of uneven size, in the server itself: a range of numbers is one part. In so many of a
+// hundred threads each run has a sibling (of a version from 1,000,000,000 on), a branch of its own that asks the same again or, one in three, something
+// else. Ids and hashes are random, as those of agents are, so that they do not compress. Parts are ranges of time, as those of a server are.
 const selectRuns = `
 WITH
     -- Runs come in the order of time. The turns of a thread, ten as a rule, are a twelfth of all time apart, so that they lie in ten parts.
     number %% %[4]d AS turn, intDiv(number, %[4]d) AS slot, (slot + %[3]d - turn * intDiv(%[3]d, %[4]d + 2)) %% %[3]d AS thread,
     'tenant-' || toString(toUInt32(pow(200, (sipHash64(thread, 't') %% 1000) / 1000))) AS t,
     lower(hex(sipHash128(thread, 'thread'))) AS th,
-    lower(hex(sipHash128(thread * %[4]d + turn, 'run'))) AS r,
+    lower(hex(sipHash128(thread * %[4]d + turn, if(again, 'again', 'run')))) AS r,
     if(turn = 0, '', lower(hex(sipHash128(thread * %[4]d + turn - 1, 'run')))) AS p,
-    lower(hex(sipHash128(thread * %[4]d, 'run'))) AS root,
+    if(again AND turn = 0, r, lower(hex(sipHash128(thread * %[4]d, 'run')))) AS root,
+    if(again, r, root) AS branch,
     toDateTime64('2026-09-01 00:00:00', 3, 'UTC') + toIntervalMillisecond(intDiv(slot * 7776000000, %[3]d) + sipHash64(number, 'start') %% 60000) AS start,
     lower(hex(sipHash128(number, 'sha')) || hex(sipHash128(number, 'sha2'))) AS sha,
-    toUnixTimestamp64Milli(start) - 1788220800000 AS first, -- offsets grow with time
+    substring(sha, if(again AND sipHash64(number, 'edit') %% 3 = 0, 17, 1), 16) AS asks,
+    toUnixTimestamp64Milli(start) - 1788220800000 + if(again, 100, 0) AS first, -- offsets grow with time
     toInt32(sipHash64(thread, 'p') %% 12) AS part,
     toInt64(sipHash64(number, 'd') %% 60000) AS duration
 SELECT
-    t, th, r, number, p, if(turn = 0, 'none', 'content'), root, root, turn, 'finished', 'agent-' || toString(sipHash64(thread, 'a') %% 20),
+    t, th, r, number + again * 1000000000, p, if(turn = 0, 'none', 'content'), branch, root, turn, 'finished', 'agent-' || toString(sipHash64(thread, 'a') %% 20),
     start, start + toIntervalMillisecond(duration), start + toIntervalMillisecond(duration), duration, toInt64(duration / 10),
     part, first, first + 60, 60, turn * 2 + 2, 1, 1,
     map('RUN_STARTED', 1, 'TEXT_MESSAGE_CHUNK', 50, 'RUN_FINISHED', 1), map('RUN_STARTED', 90, 'TEXT_MESSAGE_CHUNK', 5000, 'RUN_FINISHED', 60),
     ['large'], [toInt64(sipHash64(number, 'i') %% 9000)], [toInt64(sipHash64(number, 'o') %% 900)],
-    toInt64(sipHash64(number, 'i') %% 9000), toInt64(sipHash64(number, 'o') %% 900), 1, substring(sha, 1, 16),
-    concat('{"run":{"parentRunId":"', p, '","parentBy":"content","branchId":"', root, '","rootRunId":"', root, '","depth":', toString(turn),
+    toInt64(sipHash64(number, 'i') %% 9000), toInt64(sipHash64(number, 'o') %% 900), 1, asks,
+    concat('{"run":{"parentRunId":"', p, '","parentBy":"content","branchId":"', branch, '","rootRunId":"', root, '","depth":', toString(turn),
         ',"status":"finished","agent":"agent-1","input":{},"base":"', p, '","messageCount":', toString(turn * 2 + 2),
         ',"stats":{"events":{},"eventBytes":{},"messages":0,"durationMs":', toString(duration), '},"startedAt":"2026-09-17T12:00:00Z","endedAt":"2026-09-17T12:00:09Z","raw":{"partition":0,"first":',
-        toString(first), ',"next":', toString(first + 60), ',"ranges":[[', toString(first), ',', toString(first + 60), ']],"events":60,"sha256":"","nextSeq":0},"foldVersion":0},"facts":{"asked":"', substring(sha, 1, 16),
+        toString(first), ',"next":', toString(first + 60), ',"ranges":[[', toString(first), ',', toString(first + 60), ']],"events":60,"sha256":"","nextSeq":0},"foldVersion":0},"facts":{"asked":"', asks,
         '","question":"What is the weather like in ', substring(sha, 1, 12), '?","reply":"It is ', substring(sha, 12, 20), '"},"counts":{"messages":1,"inputMessages":1}}'),
-    concat('{"tenant":"', t, '","threadId":"', th, '","runId":"', r, '","parentRunId":"', p, '","parentBy":"content","branchId":"', root, '","rootRunId":"', root,
+    concat('{"tenant":"', t, '","threadId":"', th, '","runId":"', r, '","parentRunId":"', p, '","parentBy":"content","branchId":"', branch, '","rootRunId":"', root,
         '","depth":', toString(turn), ',"status":"finished","started":{"type":"RUN_STARTED","threadId":"', th, '","runId":"', r, '"},"input":{"threadId":"', th,
         '","runId":"', r, '","tools":[{"name":"search","description":"Searches the web","parameters":{"type":"object"}}],"context":[],"forwardedProps":{},"state":{"seen":"',
         substring(sha, 1, 24), '"}},"base":"', p, '","messageCount":', toString(turn * 2 + 2), ',"historyKey":"', substring(sha, 1, 32),
         '","terminal":{"type":"RUN_FINISHED","threadId":"', th, '","runId":"', r, '"},"stats":{"events":{"RUN_STARTED":1,"TEXT_MESSAGE_CHUNK":50,"RUN_FINISHED":1},"eventBytes":{"TEXT_MESSAGE_CHUNK":5000},"messages":1,"usage":{"large":{"inputTokens":5,"outputTokens":7}}},"startedAt":"2026-09-17T12:00:00Z","endedAt":"2026-09-17T12:00:09Z","raw":{"partition":0,"first":',
         toString(first), ',"next":', toString(first + 60), ',"ranges":[[', toString(first), ',', toString(first + 60), ']],"events":60,"sha256":"', sha, '","nextSeq":-1},"inputSha256":"', sha, '","foldVersion":1}')
-FROM numbers(%[1]d, %[2]d)`
+FROM numbers(%[1]d, %[2]d) ARRAY JOIN if(thread %% 100 < %[5]d, [0, 1], [0]) AS again`
 
 // BenchmarkAnalytics measures reads over many runs, at 12 and at 40 parts that are not merged:
 //
@@ -91,7 +94,8 @@ func analyticsTotal(b *testing.B) int {
 }
 
 // generated is a new database with runs in so many parts, and so many of each thread.
-func generated(b *testing.B, total, parts, turns int) (server clickhousetest.Server, s *clickhouse.Store, c driver.Conn) {
+// Of a hundred threads so many have siblings, which are more runs.
+func generated(b *testing.B, total, parts, turns, siblings int) (server clickhousetest.Server, s *clickhouse.Store, c driver.Conn) {
 	b.Helper()
 	server = clickhousetest.Start(b)
 	s, c = openStore(b, server)
@@ -102,10 +106,10 @@ func generated(b *testing.B, total, parts, turns int) (server clickhousetest.Ser
 	for p := range parts {
 		from, to := total*p/parts, total*(p+1)/parts
 		// The turns of a thread come in different parts, as they do where a thread goes on for hours.
-		execute(b, c, insertRuns+fmt.Sprintf(selectRuns, from, to-from, total/turns, turns)+oneBlock(to-from))
+		execute(b, c, insertRuns+fmt.Sprintf(selectRuns, from, to-from, total/turns, turns, siblings)+oneBlock(2*(to-from)))
 	}
 	b.Logf("runs_by_time: %s bytes a run", value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs_by_time' AND active"))
-	b.Logf("%d runs in %.0f s, in %s parts, %s bytes a run", total, time.Since(began).Seconds(),
+	b.Logf("%s runs in %.0f s, in %s parts, %s bytes a run", value(b, c, "SELECT toString(count()) FROM runs"), time.Since(began).Seconds(),
 		value(b, c, "SELECT toString(count()) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"),
 		value(b, c, "SELECT toString(round(sum(data_compressed_bytes) / sum(rows))) FROM system.parts WHERE database = currentDatabase() AND table = 'runs' AND active"))
 	return server, s, c
@@ -146,7 +150,7 @@ func oneBlock(rows int) string {
 }
 
 func analyticsOf(b *testing.B, total, parts int) {
-	server, s, c := generated(b, total, parts, 10)
+	server, s, c := generated(b, total, parts, 10, 10)
 	threads := someThreads(b, c)
 	at := 0
 	next := func() (tenant, thread string) {
@@ -191,10 +195,11 @@ func analyticsOf(b *testing.B, total, parts int) {
 	longLineages(b, c, s, total, parts) // last: it makes parts and rows of its own
 }
 
-// someThreads are tenants and threads in random order.
+// someThreads are tenants and threads without siblings in random order.
 func someThreads(b *testing.B, c driver.Conn) (threads [][2]string) {
 	b.Helper()
-	rows, err := c.Query(b.Context(), "SELECT tenant, thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0 GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")
+	rows, err := c.Query(b.Context(), "SELECT tenant, thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0 AND thread_id NOT IN (SELECT thread_id FROM runs WHERE version >= 1000000000) "+
+		"GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -231,7 +236,7 @@ const generateStates = `INSERT INTO states (tenant, thread_id, run_id, version, 
 //
 //	SKEIN_BENCH_RUNS=200000 go test ./bench -run '^$' -bench AnalyticsMerged -benchtime 20x -v -timeout 60m
 func BenchmarkAnalyticsMerged(b *testing.B) {
-	_, s, c := generated(b, analyticsTotal(b), 4, 10)
+	_, s, c := generated(b, analyticsTotal(b), 4, 10, 0)
 	execute(b, c, generateMessages)
 	for _, table := range []string{"runs", "runs_by_time", "messages"} {
 		execute(b, c, "SYSTEM START MERGES "+table)

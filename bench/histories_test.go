@@ -34,7 +34,7 @@ func BenchmarkHistories(b *testing.B) {
 const chain = 20
 
 func historiesOf(b *testing.B, total, parts int) {
-	_, s, c := generated(b, total, parts, chain)
+	_, s, c := generated(b, total, parts, chain, 0)
 	execute(b, c, "SYSTEM STOP MERGES messages")
 	execute(b, c, "SYSTEM STOP MERGES states")
 	const deep = 1000
@@ -45,7 +45,7 @@ func historiesOf(b *testing.B, total, parts int) {
 		execute(b, c, generateMessages+within+oneBlock(2*(to-from))+", materialize_skip_indexes_on_insert = 0") //nolint:misspell // the server's spelling
 		execute(b, c, generateStates+within+oneBlock(to-from))
 		from, to = deep*p/parts, deep*(p+1)/parts
-		execute(b, c, insertRuns+strings.Replace(fmt.Sprintf(selectRuns, from, to-from, 1, deep), "\n    t, th, r,", "\n    'deep', 'deep', r,", 1))
+		execute(b, c, insertRuns+strings.Replace(fmt.Sprintf(selectRuns, from, to-from, 1, deep, 0), "\n    t, th, r,", "\n    'deep', 'deep', r,", 1))
 	}
 	rows, err := c.Query(b.Context(), "SELECT tenant, thread_id, argMax(run_id, depth) FROM runs WHERE thread_id IN (SELECT thread_id FROM runs WHERE sipHash64(run_id) % 97 = 0) AND tenant != 'deep' "+
 		"GROUP BY tenant, thread_id ORDER BY sipHash64(thread_id) LIMIT 5000")
