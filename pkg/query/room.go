@@ -74,8 +74,8 @@ func busy(limit, detail string) error {
 	return &refusal{status: http.StatusTooManyRequests, retryAfter: 1, detail: detail, extensions: map[string]any{"limit": limit}}
 }
 
-// inTurn calls f, which reads what an answer takes, in one of the tenant's turns. Where f turns out to be a large read it is called again
-// in one of those for large reads: f writes nothing before it has read. Behind it nothing of what f has read is counted any more.
+// inTurn calls f, which reads what an answer takes, in one of the tenant's turns. Where f turns out to be a large read while no turn is free for
+// one, it is called again once there is: what it has read is dropped meanwhile, and it writes nothing before it has read. Behind it nothing of what f has read is counted any more.
 // Within a turn inTurn is f.
 func (l *load) inTurn(ctx context.Context, f func() error) error {
 	if l.reads {
@@ -234,8 +234,8 @@ func (l *load) giveBack() {
 	}
 }
 
-// take counts memory before it is taken; a negative number has it used again, and free gives it back. The error is errLarge outside of a turn for large reads, or
-// in a refusal with errNoRoom.
+// take counts memory before it is taken; a negative number has it used again, and free gives it back. What makes a read a large one takes a turn for
+// those where one is free. The error is errLarge where none is, or outside of a turn, or it is a refusal with errNoRoom.
 func (l *load) take(bytes int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,7 +244,10 @@ func (l *load) take(bytes int64) error {
 		return nil
 	}
 	if l.used+bytes > lightBytes+l.kept && l.largeOf == nil {
-		return errLarge
+		if !l.reads || !l.room.large.Take(l.tenant, 1) {
+			return errLarge
+		}
+		l.largeOf = l.room.large
 	}
 	l.used += bytes
 	more := l.used - l.taken

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,23 +30,32 @@ func testRoom() *room {
 	return newRoom(cfg)
 }
 
-func TestLoad_StartsALargeReadOver(t *testing.T) {
+// A read that turns out to be a large one goes on where there is a turn for it, and else begins again.
+func TestLoad_GoesOnAsALargeRead(t *testing.T) {
 	l := &load{room: testRoom(), tenant: "acme"}
 	var turns []string
 	err := l.inTurn(t.Context(), func() error {
-		turns = append(turns, l.held())
-		for range 10 {
+		for range 3 {
+			turns = append(turns, l.held())
 			if err := l.take(1 << 20); err != nil {
 				return err
 			}
 		}
+		turns = append(turns, l.held())
 		return nil
 	})
-	if want := "[1 reads, 0 large, 0 working, 0 waiting, 0 bytes 1 reads, 1 large, 0 working, 0 waiting, 0 bytes]"; err != nil || fmt.Sprint(turns) != want {
-		t.Errorf("%v: it was called with %v", err, turns)
+	want := []string{
+		"1 reads, 0 large, 0 working, 0 waiting, 0 bytes", "1 reads, 0 large, 0 working, 0 waiting, 1048576 bytes",
+		"1 reads, 0 large, 0 working, 0 waiting, 2097152 bytes", "1 reads, 1 large, 0 working, 0 waiting, 3145728 bytes",
+	}
+	if err != nil || !slices.Equal(turns, want) {
+		t.Errorf("%v: it held %q", err, turns)
 	}
 	if l.held() != nothingHeld {
 		t.Errorf("behind it are held %s", l.held())
+	}
+	if err := l.take(lightBytes + 1); !errors.Is(err, errLarge) || l.held() != nothingHeld {
+		t.Errorf("outside of a turn: %v, %s", err, l.held())
 	}
 }
 
