@@ -17,7 +17,7 @@ import (
 
 // FactsVersion numbers the rules of FactsOf and ContentFactsOf. Rows keep the number that made them: 0 stands for rows
 // written before there were facts, whose fact columns are empty until skein.runs is read again.
-const FactsVersion = 2
+const FactsVersion = 3
 
 // The limits of texts in facts; the record and the messages hold the whole text.
 const (
@@ -51,7 +51,7 @@ type Facts struct {
 	Resumed string `json:"resumed,omitempty"`
 }
 
-// ToolCall is a tool call that a run made, or a result that its input brought for a call of an earlier run.
+// ToolCall is a tool call that a run made, or a result that the run or its input brought for a call of an earlier run.
 type ToolCall struct {
 	ID        string // the tool call's id
 	Name      string // empty of a result
@@ -216,9 +216,15 @@ func ContentFactsOf(r *record.Run) Contents {
 			c.ToolCalls = append(c.ToolCalls, made)
 		}
 	}
+	var later []ToolCall // results for calls of earlier runs
 	for _, m := range r.Messages {
-		if i, ok := at[member(m.Raw, "toolCallId")]; ok && m.Role == agui.RoleTool {
+		if m.Role != agui.RoleTool {
+			continue
+		}
+		if i, ok := at[member(m.Raw, "toolCallId")]; ok {
 			c.ToolCalls[i].answer(m)
+		} else { // such as of a call that was approved: the run that resumes has its result
+			later = append(later, resultOf(m))
 		}
 	}
 	for _, id := range r.PendingToolCalls {
@@ -228,11 +234,10 @@ func ContentFactsOf(r *record.Run) Contents {
 	}
 	for _, m := range newMessages(r.InputMessages) {
 		if m.Role == agui.RoleTool {
-			result := ToolCall{ID: member(m.Raw, "toolCallId"), MessageID: m.ID}
-			result.answer(m)
-			c.ToolCalls = append(c.ToolCalls, result)
+			later = append(later, resultOf(m))
 		}
 	}
+	c.ToolCalls = append(c.ToolCalls, later...)
 	for _, raw := range r.Interrupts {
 		i := Interrupt{
 			ID: member(raw, "id"), Reason: member(raw, "reason"), Message: cut(member(raw, "message"), maxErrorMessage),
@@ -264,6 +269,13 @@ func (t *ToolCall) time(r *record.Run) {
 		took := times[1] - times[0]
 		t.DurationMs = &took
 	}
+}
+
+// resultOf returns what a tool message says of a call that an earlier run made.
+func resultOf(m agui.Message) ToolCall {
+	result := ToolCall{ID: member(m.Raw, "toolCallId"), MessageID: m.ID}
+	result.answer(m)
+	return result
 }
 
 // answer notes the result that a tool message is.

@@ -27,7 +27,7 @@ func talks(t testing.TB, seed uint64) (entries []store.Entry, final []*record.Ru
 	pick := func(of ...string) string { return of[rnd.IntN(len(of))] }
 	for th := range 40 {
 		var runs []*record.Run
-		var asks []string
+		var asks, left []string // left: calls without a result
 		for i := range 1 + rnd.IntN(12) {
 			e := sealedEntry(version)
 			version += 10
@@ -94,12 +94,19 @@ func talks(t testing.TB, seed uint64) (entries []store.Entry, final []*record.Ru
 			if timed {
 				r.Stats.ToolCallTimes = map[string][]int64{}
 			}
+			if len(left) > 0 && rnd.IntN(3) == 0 { // a call that was approved: the run that goes on makes the result
+				r.Messages = append(r.Messages, agui.Message{ID: "t" + left[0], Role: agui.RoleTool, Raw: json.RawMessage(fmt.Sprintf(
+					`{"id":"t%s","role":"tool","toolCallId":"%s","content":"x","error":"declined"}`, left[0], left[0]))})
+				left = left[1:]
+			}
 			for c := range rnd.IntN(3) {
 				id := fmt.Sprintf("%s-c%d", e.RunID, c)
 				r.Messages = append(r.Messages, agui.Message{ID: "a" + id, Role: agui.RoleAssistant, Raw: json.RawMessage(fmt.Sprintf(
 					`{"id":"a%s","role":"assistant","toolCalls":[{"id":"%s","type":"function","function":{"name":%q,"arguments":"{}"}}]}`, id, id, pick("search", "fetch")))})
 				k := rnd.IntN(4)
-				if k > 0 {
+				if k == 0 {
+					left = append(left, id)
+				} else {
 					result := fmt.Sprintf(`{"id":"t%s","role":"tool","toolCallId":"%s","content":"x"}`, id, id)
 					if k == 1 {
 						result = strings.TrimSuffix(result, "}") + `,"error":"timeout"}`
@@ -258,7 +265,7 @@ type call struct {
 	has, failed bool
 }
 
-// callsOf are the tool calls of the runs that have ended, by thread and id. A result may come with the input of a later run.
+// callsOf are the tool calls of the runs that have ended, by thread and id. A result may come with a later run or its input.
 func callsOf(runs []*record.Run) map[string]map[string]*call {
 	all := map[string]map[string]*call{}
 	first := slices.Clone(runs)
@@ -280,7 +287,6 @@ func callsOf(runs []*record.Run) map[string]map[string]*call {
 			}
 			return calls[id]
 		}
-		made := map[string]bool{}
 		for _, m := range r.Messages {
 			var said struct {
 				ToolCalls []struct {
@@ -295,7 +301,6 @@ func callsOf(runs []*record.Run) map[string]map[string]*call {
 				panic(err) // an assistant message of a record
 			}
 			for _, said := range said.ToolCalls {
-				made[said.ID] = true
 				if c := of(said.ID); c.by == nil {
 					c.by, c.tool = r, said.Function.Name
 					if times := r.Stats.ToolCallTimes[said.ID]; len(times) == 2 {
@@ -305,7 +310,7 @@ func callsOf(runs []*record.Run) map[string]map[string]*call {
 				}
 			}
 		}
-		result := func(m agui.Message, here bool) {
+		result := func(m agui.Message) {
 			var said struct{ ToolCallID string }
 			if m.Role != agui.RoleTool {
 				return
@@ -313,13 +318,11 @@ func callsOf(runs []*record.Run) map[string]map[string]*call {
 			if err := json.Unmarshal(m.Raw, &said); err != nil {
 				panic(err) // a tool message of a record
 			}
-			if !here || made[said.ToolCallID] {
-				c := of(said.ToolCallID)
-				c.has, c.failed = true, c.failed || m.Get("error") != nil
-			}
+			c := of(said.ToolCallID)
+			c.has, c.failed = true, c.failed || m.Get("error") != nil
 		}
 		for _, m := range r.Messages {
-			result(m, true)
+			result(m)
 		}
 		last := 0 // behind the last message of an agent
 		for i, m := range r.InputMessages {
@@ -328,7 +331,7 @@ func callsOf(runs []*record.Run) map[string]map[string]*call {
 			}
 		}
 		for _, m := range r.InputMessages[last:] {
-			result(m, false)
+			result(m)
 		}
 	}
 	return all

@@ -28,7 +28,7 @@ type searchedRun struct {
 	*record.Run
 	texts  []string           // of its messages
 	asked  string             // the text of the user's new message
-	failed map[string]int     // calls that failed, by tool, be it by the input of a later run
+	failed map[string]int     // calls that failed, by tool, be it by a later run or its input
 	took   map[string][]int64 // milliseconds of the calls whose run has their result, by tool
 }
 
@@ -178,8 +178,13 @@ func (run *searchedRun) call(r *rand.Rand, i int, before []*searchedRun) {
 		}
 		b.PendingToolCalls = nil // answered once; its record says the same again
 		raw := fmt.Sprintf(`{"id":"late-%s","role":"tool","toolCallId":"%s","content":"late %s","error":"too late"}`, id, id, id)
-		run.InputMessages = append(run.InputMessages, agui.Message{ID: "late-" + id, Role: agui.RoleTool, Raw: json.RawMessage(raw)})
+		result := agui.Message{ID: "late-" + id, Role: agui.RoleTool, Raw: json.RawMessage(raw)}
 		run.texts = append(run.texts, "late "+id)
+		if r.IntN(2) == 0 { // approved: the run that goes on makes the result itself
+			run.Messages = append(run.Messages, result)
+			continue
+		}
+		run.InputMessages = append(run.InputMessages, result)
 		run.asked += " and " + id
 	}
 }
