@@ -1,6 +1,6 @@
 -- How often people ask the same again (regenerated) or ask something else in its place (edited), by agent, model and week.
 -- Runs of one parent are siblings, which are numbered here in the order of their first events; asked is equal where the new messages of their
--- inputs are, whatever their ids.
+-- inputs are, whatever their ids. Runs that ask nothing, such as those that resume, are left out. A run of no model, or of several, has an empty one.
 SELECT
     agent, model, toStartOfWeek(started_at, 1) AS week,
     count() AS runs,

@@ -1,4 +1,5 @@
--- How often people ask the same again (regenerated) or ask something else in its place (edited), by label and week. A run counts for each of its labels.
+-- How often people ask the same again (regenerated) or ask something else in its place (edited), by label and week. A run counts for each of its labels; runs that ask
+-- nothing are left out.
 SELECT
     label.1 AS key,
     label.2 AS value,

@@ -1,5 +1,6 @@
 -- Tokens and money spent on the ends of branches that nobody went on from, by agent: of each branch that does not have the thread's
--- latest run, the runs behind the last one from which another branch parts.
+-- latest run, the runs behind the last one from which another branch parts. The money is that of runs whose models all have a price; unpriced_tokens
+-- are those of the others.
 WITH branches AS
 (
     SELECT thread_id, branch_id, parent_run_id, is_latest
@@ -11,7 +12,8 @@ SELECT
     count() AS runs,
     uniqExact((thread_id, branch_id)) AS branches,
     sum(total_tokens) AS tokens,
-    round(sum(cost), 6) AS money
+    round(sum(cost), 6) AS money,
+    sumIf(total_tokens, cost IS NULL) AS unpriced_tokens
 FROM
 (
     SELECT

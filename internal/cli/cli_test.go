@@ -61,6 +61,8 @@ func TestRun_OneClearLineForWhatCannotWork(t *testing.T) {
 		"no URL":                  {[]string{"threads", "--url", "localhost"}, app.ExitUsage, "want http://HOST:PORT"},
 		"file that is not there":  {[]string{"fold", "nowhere.jsonl"}, app.ExitUsage, "no such file"},
 		"nothing to publish":      {[]string{"publish", "-"}, app.ExitUsage, "there are none"},
+		"an empty condition":      {[]string{"runs", "--agent", ""}, app.ExitUsage, "--agent is empty"},
+		"an empty label":          {[]string{"stats", "--label="}, app.ExitUsage, "--label is empty"},
 		"a time of no form":       {[]string{"runs", "--since", "soon"}, app.ExitUsage, "--since must be a time such as"},
 		"unknown measure":         {[]string{"stats", "--measure", "cost"}, app.ExitUsage, "--measure must be some of runs, errors"},
 		"no key file":             {[]string{"threads", "--api-key-file", "nowhere.key"}, app.ExitUsage, "no such file"},

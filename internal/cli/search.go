@@ -47,16 +47,27 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 	return c
 }
 
-// values returns the parameters of a request.
-func (c *conditions) values() url.Values {
+// values returns the parameters of a request. A condition that is given and empty, as by a variable of a script that is not set, is refused: it would
+// select everything.
+func (c *conditions) values(cmd *cobra.Command) (url.Values, error) {
 	q := url.Values{}
+	empty := ""
 	for name, text := range c.texts {
+		if *text == "" && cmd.Flags().Changed(name) {
+			empty = name
+		}
 		set(q, name, *text)
 	}
 	for _, l := range c.labels {
+		if l == "" {
+			empty = search.ParamLabel
+		}
 		q.Add(search.ParamLabel, l)
 	}
-	return q
+	if empty != "" {
+		return nil, app.Usagef("--%s is empty: leave it out to select all", empty)
+	}
+	return q, nil
 }
 
 // flagError names the flag in place of the parameter.
@@ -94,7 +105,10 @@ separated by tabs.`,
 		if limit < 0 {
 			return app.Usagef("limit %d is negative", limit)
 		}
-		q := of.values()
+		q, err := of.values(cmd)
+		if err != nil {
+			return err
+		}
 		set(q, search.ParamSort, sort)
 		set(q, search.ParamOrder, order)
 		if _, err := search.ParseQuery(q, "", time.Now()); err != nil {
@@ -239,7 +253,10 @@ On a terminal a single measure is drawn as bars, too. Elsewhere the columns are 
 	}
 	of := conditionFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		q := of.values()
+		q, err := of.values(cmd)
+		if err != nil {
+			return err
+		}
 		set(q, search.ParamBy, by)
 		set(q, search.ParamMeasure, measure)
 		q.Set(search.ParamLimit, strconv.Itoa(limit))

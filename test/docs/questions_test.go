@@ -57,32 +57,44 @@ func TestQuestions_GiveTheRowsThatAreShown(t *testing.T) {
 		t.Fatalf("%d questions, %v", len(files), err)
 	}
 	slices.Sort(files)
+	const doc = "../../docs/sql.md"
+	have, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var b strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+		var says []string // the comment that it begins with
+		for line := range strings.Lines(string(text)) {
+			comment, ok := strings.CutPrefix(line, "-- ")
+			if !ok {
+				break
+			}
+			says = append(says, strings.TrimSpace(comment))
+		}
+		name := filepath.Base(file)
+		if row := fmt.Sprintf("| [`%s`](questions/%s) | %s |\n", name, name, strings.Join(says, " ")); !strings.Contains(string(have), row) {
+			t.Errorf("%s lacks the row\n%s", doc, row)
+		}
 		q := url.Values{"database": {server.Database}, "param_tenant": {"default"}, "param_from": {"1970-01-01 00:00:00"}, "param_to": {"2100-01-01 00:00:00"}, "default_format": {"Markdown"}}
-		fmt.Fprintf(&b, "\n`%s`:\n\n%s", filepath.Base(file), ask(t, server, q, string(text)))
+		fmt.Fprintf(&b, "\n`%s`:\n\n%s", name, ask(t, server, q, string(text)))
 	}
 	b.WriteString("\n")
-	const file = "../../docs/sql.md"
-	have, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	head, rest, ok := strings.Cut(string(have), answersFrom)
 	shown, tail, closed := strings.Cut(rest, answersTo)
 	switch {
 	case !ok || !closed:
-		t.Fatalf("%s has no lines %q and %q", file, answersFrom, answersTo)
+		t.Fatalf("%s has no lines %q and %q", doc, answersFrom, answersTo)
 	case *update:
-		if err := os.WriteFile(file, []byte(head+answersFrom+b.String()+answersTo+tail), 0o644); err != nil {
+		if err := os.WriteFile(doc, []byte(head+answersFrom+b.String()+answersTo+tail), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	case shown != b.String():
-		t.Errorf("%s does not show what the questions give; run go test ./test/docs -run Questions -update. They give\n%s", file, b.String())
+		t.Errorf("%s does not show what the questions give; run go test ./test/docs -run Questions -update. They give\n%s", doc, b.String())
 	}
 }
 

@@ -33,7 +33,7 @@ FROM
 )
 GROUP BY time, model
 ORDER BY time, model`},
-	{title: "Duration in milliseconds, p50 and p95", kind: "timeseries", sql: `SELECT toStartOfHour(started_at) AS time, quantile(0.5)(duration_ms) AS p50, quantile(0.95)(duration_ms) AS p95
+	{title: "Duration in milliseconds, p50 and p95", kind: "timeseries", sql: `SELECT toStartOfHour(started_at) AS time, quantileExact(0.5)(duration_ms) AS p50, quantileExact(0.95)(duration_ms) AS p95
 FROM v_runs_by_time
 WHERE tenant = {tenant:String} AND duration_ms IS NOT NULL AND started_at >= {from:DateTime64(3, 'UTC')} AND started_at < {to:DateTime64(3, 'UTC')}
 GROUP BY time

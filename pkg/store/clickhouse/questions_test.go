@@ -85,7 +85,7 @@ func talks(t testing.TB, seed uint64) (entries []store.Entry, final []*record.Ru
 				r.Stats.TimeToFirstToken = &ttft
 			}
 			in, out := int64(rnd.IntN(1000)), int64(rnd.IntN(1000))
-			r.Stats.Usage = map[string]record.TokenUsage{pick("large", "small"): {InputTokens: in, OutputTokens: out, TotalTokens: in + out}}
+			r.Stats.Usage = map[string]record.TokenUsage{pick("large", "small", "unpriced"): {InputTokens: in, OutputTokens: out, TotalTokens: in + out}}
 			r.Stats.EventBytes = map[string]int64{"TEXT_MESSAGE_CHUNK": int64(rnd.IntN(5000))}
 			if rnd.IntN(3) == 0 {
 				r.Stats.Anomalies = map[string]int64{pick("open-at-end", "schema"): int64(1 + rnd.IntN(3))}
@@ -191,6 +191,11 @@ func (w within) of(runs []*record.Run) (in []*record.Run) {
 		}
 	}
 	return in
+}
+
+// quantileOf is the value of a sorted list at the place of that share.
+func quantileOf(list []int64, share float64) int64 {
+	return list[min(len(list)-1, int(share*float64(len(list))))]
 }
 
 // modelOf is the model of a run, where it names exactly one.
@@ -353,7 +358,7 @@ var questions = map[string]struct {
 			return labels
 		})
 	}},
-	"unused_branches": {"agent || ' [' || toString(runs) || ' ' || toString(tokens) || ' ' || toString(ifNull(round(money * 1000000), 0)) || ']'", func(runs []*record.Run, in within) []string {
+	"unused_branches": {"agent || ' [' || toString(runs) || ' ' || toString(tokens) || ' ' || toString(ifNull(round(money * 1000000), 0)) || ' ' || toString(unpriced_tokens) || ']'", func(runs []*record.Run, in within) []string {
 		c := counted{}
 		for _, list := range byStart(runs) {
 			latest := list[len(list)-1].BranchID
@@ -371,8 +376,12 @@ var questions = map[string]struct {
 				for _, u := range r.Stats.Usage {
 					tokens += u.TotalTokens
 				}
-				cost, _ := costOf(r)
-				c.add(r.Agent, 1, float64(tokens), cost)
+				cost, priced := costOf(r)
+				unpriced := tokens
+				if priced {
+					unpriced = 0
+				}
+				c.add(r.Agent, 1, float64(tokens), cost, float64(unpriced))
 			}
 		}
 		return c.lines()
@@ -395,7 +404,7 @@ var questions = map[string]struct {
 			tool, _, _ := strings.Cut(line, " ")
 			p95 := int64(-1)
 			if list := slices.Sorted(slices.Values(took[tool])); len(list) > 0 {
-				p95 = list[min(len(list)-1, int(0.95*float64(len(list))))]
+				p95 = quantileOf(list, 0.95)
 			}
 			lines[i] = fmt.Sprint(line, " ", p95)
 		}
@@ -435,23 +444,16 @@ var questions = map[string]struct {
 		for _, agent := range slices.Sorted(maps.Keys(of)) {
 			list := of[agent]
 			slices.Sort(list)
-			// The value below or at which lies that share, the lower of two in the middle.
-			at := func(share float64) int64 {
-				if share == 0.5 {
-					return list[(len(list)-1)/2]
-				}
-				return list[min(len(list)-1, int(share*float64(len(list))))]
-			}
-			out = append(out, fmt.Sprintf("%s [%d] [%d,%d,%d]", agent, len(list), at(0.5), at(0.95), at(0.99)))
+			out = append(out, fmt.Sprintf("%s [%d] [%d,%d,%d]", agent, len(list), quantileOf(list, 0.5), quantileOf(list, 0.95), quantileOf(list, 0.99)))
 		}
 		return out
 	}},
-	"interrupts": {"agent || ' [' || toString(interrupts) || ' ' || toString(unanswered) || '] ' || toString(ifNull(longest_wait_ms, 0))", func(runs []*record.Run, in within) []string {
+	"interrupts": {"agent || ' [' || toString(interrupts) || ' ' || toString(unanswered) || '] ' || toString([ifNull(p50_wait_ms, 0), ifNull(p95_wait_ms, 0), ifNull(longest_wait_ms, 0)])", func(runs []*record.Run, in within) []string {
 		type interrupt struct {
 			by               *record.Run // the run that it ended first; nil: none
 			opened, answered time.Time
 		}
-		c, longest := counted{}, map[string]int64{}
+		c, waits := counted{}, map[string][]int64{}
 		for _, list := range byStart(runs) {
 			all := map[string]*interrupt{}
 			of := func(raw json.RawMessage, name string) *interrupt {
@@ -481,16 +483,17 @@ var questions = map[string]struct {
 					continue
 				}
 				c.add(i.by.Agent, 1, one(i.answered.IsZero()))
-				wait, before := i.answered.Sub(i.opened).Milliseconds(), longest[i.by.Agent]
-				if !i.answered.IsZero() && (wait > before || before == 0) {
-					longest[i.by.Agent] = wait
+				if !i.answered.IsZero() {
+					waits[i.by.Agent] = append(waits[i.by.Agent], i.answered.Sub(i.opened).Milliseconds())
 				}
 			}
 		}
 		lines := c.lines()
 		for i, line := range lines {
 			agent, _, _ := strings.Cut(line, " ")
-			lines[i] = fmt.Sprint(line, " ", longest[agent])
+			list := append(waits[agent], 0)[:max(1, len(waits[agent]))] // 0 where none is answered
+			slices.Sort(list)
+			lines[i] = fmt.Sprintf("%s [%d,%d,%d]", line, quantileOf(list, 0.5), quantileOf(list, 0.95), slices.Max(list))
 		}
 		return lines
 	}},
