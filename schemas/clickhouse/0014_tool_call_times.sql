@@ -20,11 +20,11 @@ CREATE OR REPLACE VIEW v_tool_calls /* on cluster */
     started_at     Nullable(DateTime64(3, 'UTC')) COMMENT 'start of the call, by its event, else by Kafka; NULL where the run record does not say it: it was made before Skein noted times, was cut, has the call from a snapshot of its messages, or the call is beyond the first 1,000 or 64 KiB of ids',
     duration_ms    Nullable(Int64) COMMENT 'milliseconds from started_at to the result in the same run; NULL where that has none or started_at is NULL',
     argument_bytes UInt32 COMMENT 'bytes of the arguments',
-    has_result     Bool COMMENT 'the run, or the input of a later run, has the result',
+    has_result     Bool COMMENT 'the run, a later run or its input has the result',
     result_bytes   UInt32 COMMENT 'bytes of the text of the result',
     failed         Bool COMMENT 'the result has an error',
     error          String COMMENT 'at most 1,024 bytes of that error',
-    later_results  UInt64 COMMENT 'results that came with the input of later runs'
+    later_results  UInt64 COMMENT 'results that came with later runs or their inputs'
 )
 AS SELECT
     c.tenant AS tenant, c.thread_id AS thread_id, c.tool_call_id AS tool_call_id,
