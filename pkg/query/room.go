@@ -46,7 +46,7 @@ func newRoom(cfg Config) *room {
 	}
 }
 
-// load is what one request holds of the room. Its methods but take are for one goroutine.
+// load is what one request holds of the room. Its methods but take are for one goroutine, none of them while another may be in take.
 type load struct {
 	*room
 	tenant string

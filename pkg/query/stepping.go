@@ -195,7 +195,7 @@ func (s stepping) at(n, to int) (*timeline.Cursor, error) {
 		return nil, err
 	}
 	if s.Reaches(last, n) {
-		// An answer that makes the read a large one has it begin again: that is found before the cursor has moved.
+		// An answer that makes the read a large one may have it begin again: that is found before the cursor has moved.
 		h := last.History()
 		answer := answerBytes(h.Messages, h.State)
 		if err := s.c.load.take(answer); errors.Is(err, errLarge) {

@@ -216,6 +216,10 @@ func ContentFactsOf(r *record.Run) Contents {
 			c.ToolCalls = append(c.ToolCalls, made)
 		}
 	}
+	brought := map[string]bool{} // ids of messages of the input: those that are new are among the run's own, too
+	for _, m := range r.InputMessages {
+		brought[m.ID] = true
+	}
 	var later []ToolCall // results for calls of earlier runs
 	for _, m := range r.Messages {
 		if m.Role != agui.RoleTool {
@@ -223,7 +227,7 @@ func ContentFactsOf(r *record.Run) Contents {
 		}
 		if i, ok := at[member(m.Raw, "toolCallId")]; ok {
 			c.ToolCalls[i].answer(m)
-		} else { // such as of a call that was approved: the run that resumes has its result
+		} else if !brought[m.ID] { // such as of a call that was approved: the run that resumes has its result
 			later = append(later, resultOf(m))
 		}
 	}

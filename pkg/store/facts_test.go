@@ -90,6 +90,7 @@ func TestContentFactsOf_JoinsCallsWithResults(t *testing.T) {
 		Messages: messages(t,
 			`{"id":"a","role":"assistant","toolCalls":[{"id":"c1","type":"function","function":{"name":"search","arguments":"{\"q\":1}"}},{"id":"c2","type":"function","function":{"name":"fetch","arguments":""}}]}`,
 			`{"id":"r1","role":"tool","toolCallId":"c1","content":"nothing","error":"timeout"}`,
+			`{"id":"r0","role":"tool","toolCallId":"c0","content":"42"}`,
 			`{"id":"ra","role":"tool","toolCallId":"approved","content":"paid"}`,
 			`{"id":"a2","role":"assistant","toolCalls":[{"id":"c1","type":"function","function":{"name":"again","arguments":""}},{"id":"c3","type":"function","function":{"name":"late","arguments":""}}]}`),
 		StartedAt:        time.Date(2026, 9, 17, 11, 59, 59, 0, time.UTC),

@@ -180,8 +180,8 @@ func (run *searchedRun) call(r *rand.Rand, i int, before []*searchedRun) {
 		raw := fmt.Sprintf(`{"id":"late-%s","role":"tool","toolCallId":"%s","content":"late %s","error":"too late"}`, id, id, id)
 		result := agui.Message{ID: "late-" + id, Role: agui.RoleTool, Raw: json.RawMessage(raw)}
 		run.texts = append(run.texts, "late "+id)
+		run.Messages = append(run.Messages, result)
 		if r.IntN(2) == 0 { // approved: the run that goes on makes the result itself
-			run.Messages = append(run.Messages, result)
 			continue
 		}
 		run.InputMessages = append(run.InputMessages, result)
