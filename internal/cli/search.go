@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +54,8 @@ func conditionFlags(cmd *cobra.Command) *conditions {
 func (c *conditions) values(cmd *cobra.Command) (url.Values, error) {
 	q := url.Values{}
 	empty := ""
-	for name, text := range c.texts {
+	for _, name := range slices.Sorted(maps.Keys(c.texts)) {
+		text := c.texts[name]
 		if *text == "" && cmd.Flags().Changed(name) {
 			empty = name
 		}
