@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/skeinhq/skein/internal/problem"
 )
@@ -16,13 +18,22 @@ import (
 // RFC 9112, 6.1: a request with Content-Length beside Transfer-Encoding ought to be handled as an error, as a server before this one may
 // have understood it differently. net/http removes Content-Length before a handler sees it, so the head is looked at on its way in.
 
-// heads is a listener whose connections look at the heads of requests, and bound what heads hold before anybody knows whose they are.
+// heads is a listener whose connections look at the heads of requests. It bounds what is held before anybody knows whose it is: long heads, and
+// connections without a request.
 type heads struct {
 	net.Listener
 	long atomic.Int64 // bytes of heads beyond keptHead each
+
+	mu   sync.Mutex
+	most int       // connections without a request under way
+	idle list.List // of them, as *headConn; the one that has been so longest is first
 }
 
 const (
+	// maxIdle is how many connections may have no request under way, be they new or kept alive. With one more those are closed that have had none
+	// longest, idleGrace at least, and new ones wait for that: a request that is on its way must not be cut.
+	maxIdle   = 4_096
+	idleGrace = time.Second
 	// keptHead is the size of a head that is always taken, and the most room for heads that an idle connection keeps.
 	keptHead = 4 << 10
 	// maxLongHeads bounds what all heads together have beyond that.
@@ -32,12 +43,55 @@ const (
 // errLongHeads closes a connection. To net/http it is one that broke: anything else it would answer with 400, as the caller's fault.
 var errLongHeads = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("requests whose headers are being read use all of their memory")}
 
+func newHeads(l net.Listener) *heads { return &heads{Listener: l, most: maxIdle} }
+
 func (l *heads) Accept() (net.Conn, error) {
+	for l.crowded() {
+		time.Sleep(time.Millisecond)
+	}
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // net/http looks at it
 	}
-	return &headConn{Conn: c, of: l}, nil
+	h := &headConn{Conn: c, of: l}
+	h.rest()
+	return h, nil
+}
+
+// crowded closes connections as maxIdle has it. It reports whether there are still as many.
+func (l *heads) crowded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for oldest := l.idle.Front(); oldest != nil && l.idle.Len() >= l.most; oldest = l.idle.Front() {
+		c := oldest.Value.(*headConn)
+		if time.Since(c.rests) < idleGrace {
+			return true
+		}
+		l.idle.Remove(oldest)
+		c.resting = nil
+		go func() { _ = c.Close() }() // nobody waits for an answer on it; TLS may wait to say that it ends
+	}
+	return false
+}
+
+// rest notes that no request is under way on the connection.
+func (c *headConn) rest() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if c.resting == nil && !c.closed {
+		c.resting, c.rests = c.of.idle.PushBack(c), time.Now()
+	}
+}
+
+// wake notes that a request is under way, or that the connection is closed for good.
+func (c *headConn) wake(closed bool) {
+	l := c.of
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.closed = c.closed || closed; c.resting != nil {
+		l.idle.Remove(c.resting)
+		c.resting = nil
+	}
 }
 
 // headConn looks at what comes until the end of a request's head.
@@ -45,6 +99,11 @@ type headConn struct {
 	net.Conn
 	of     *heads
 	passed atomic.Bool // a head has come: what follows is its body
+
+	// Under the lock of of: the place in its idle, nil while a request is under way, and since when that is.
+	resting *list.Element
+	rests   time.Time
+	closed  bool
 
 	mu   sync.Mutex // net/http waits for the next request while a handler works
 	head []byte
@@ -66,6 +125,7 @@ func (c *headConn) count() error {
 
 // Close implements net.Conn.
 func (c *headConn) Close() error {
+	c.wake(true)
 	c.mu.Lock()
 	c.head = nil
 	_ = c.count() // less is no error
@@ -126,6 +186,7 @@ func cutHead(b []byte) (head []byte, found bool) {
 // taken ends the look at a request's head. It reports whether the head was seen whole, and whether it has Content-Length.
 func (c *headConn) taken() (whole, length bool) {
 	c.passed.Store(true)
+	c.wake(false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	head, whole := cutHead(c.head)
@@ -139,10 +200,11 @@ func (c *headConn) taken() (whole, length bool) {
 	return whole, length
 }
 
-// headState has the next request's head looked at once a connection is idle.
+// headState notes that a connection is idle, and has the head of its next request looked at.
 func headState(c net.Conn, s http.ConnState) {
 	if h, ok := c.(*headConn); ok && s == http.StateIdle {
 		h.passed.Store(false)
+		h.rest()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
@@ -101,7 +102,7 @@ func TestHeads_LetConnectionsBeHalfClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	server, err := (&heads{Listener: l}).Accept()
+	server, err := newHeads(l).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func TestHeads_BoundLongOnesTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hs := &heads{Listener: l}
+	hs := newHeads(l)
 	srv := &http.Server{
 		Handler:     oneLength(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })),
 		ConnState:   headState,
@@ -176,5 +177,73 @@ func TestHeads_BoundLongOnesTogether(t *testing.T) {
 	<-served
 	if n := hs.long.Load(); n != maxLongHeads-10<<10 {
 		t.Errorf("%d bytes are counted, want those of others", n)
+	}
+}
+
+// Connections without a request are bounded: the one that has been so longest is closed, and none on which a request is under way.
+func TestHeads_ClosesWhoHasBeenIdleLongest(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0", "listen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs := newHeads(l)
+	hs.most = 3
+	goOn := make(chan struct{})
+	server := &http.Server{
+		ConnState: headState, ConnContext: headContext, ReadHeaderTimeout: headerTimeout,
+		Handler: oneLength(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/long" {
+				_ = http.NewResponseController(w).Flush() // the caller reads it
+				<-goOn
+			}
+		})),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(hs) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	ask := func(c net.Conn, path string) *bufio.Reader {
+		t.Helper()
+		r := bufio.NewReader(c)
+		if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
+			t.Fatalf("%s is answered %q, %v", path, line, err)
+		}
+		return r
+	}
+	long := dial()
+	answer := ask(long, "/long")
+	silent := dial() // it never asks anything
+	var kept []net.Conn
+	for range hs.most - 1 {
+		c := dial()
+		ask(c, "/")
+		kept = append(kept, c)
+	}
+	_ = silent.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection that has been idle longest gets %v, want its end", err)
+	}
+	for _, c := range kept {
+		ask(c, "/")
+	}
+	close(goOn)
+	if rest, err := io.ReadAll(io.LimitReader(answer, 1)); err != nil || len(rest) == 0 {
+		t.Errorf("the request under way is answered %q, %v", rest, err)
 	}
 }

@@ -90,7 +90,7 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	var failed error
 	served := make(chan struct{})
 	go func() {
-		failed = server.Serve(&heads{Listener: l})
+		failed = server.Serve(newHeads(l))
 		close(served)
 	}()
 	select {

@@ -2,6 +2,7 @@
 package share
 
 import (
+	"container/list"
 	"context"
 	"math"
 	"slices"
@@ -12,7 +13,7 @@ import (
 // other a third each, and so on. So there is always room for a tenant that comes, without a number of tenants to be set. One unit is
 // for everybody, as long as there is one.
 //
-// A Pool is safe for concurrent use.
+// A Pool is safe for concurrent use. What a call costs grows with the number of tenants that wait, not with that of waiters.
 type Pool struct {
 	limit int64
 	times int64 // a tenant may hold so many times what is left free
@@ -20,7 +21,9 @@ type Pool struct {
 	mu      sync.Mutex
 	held    int64
 	tenants map[string]int64
-	waiting []*Place // in the order of their coming
+	waiting map[string]*list.List // of *Place: each tenant's waiters in the order of their coming; none is empty
+	heads   []*Place              // the first waiter of each tenant, in the order of their coming
+	came    int64                 // waiters so far
 	// served is, while any wait, the number of the service at which each tenant was last served as a waiter.
 	served   map[string]int64
 	services int64
@@ -32,6 +35,8 @@ type Place struct {
 	tenant string
 	n      int64
 	ready  chan struct{}
+	number int64         // in the order of coming
+	queued *list.Element // in the tenant's list
 }
 
 // NewPool returns a pool of an amount.
@@ -39,7 +44,7 @@ func NewPool(limit int64) *Pool { return NewPoolOf(limit, 1) }
 
 // NewPoolOf returns a pool of which a tenant may hold so many times what is left free: alone times/(times+1) of it.
 func NewPoolOf(limit, times int64) *Pool {
-	return &Pool{limit: limit, times: times, tenants: map[string]int64{}, served: map[string]int64{}}
+	return &Pool{limit: limit, times: times, tenants: map[string]int64{}, waiting: map[string]*list.List{}, served: map[string]int64{}}
 }
 
 // Limit is the whole amount.
@@ -74,8 +79,11 @@ func (p *Pool) take(tenant string, n int64) bool {
 	if !p.fits(tenant, n) {
 		return false
 	}
-	for _, w := range p.waiting {
-		if w.tenant == tenant || p.tenants[w.tenant]+w.n <= p.tenants[tenant]+n {
+	if p.waiting[tenant] != nil {
+		return false
+	}
+	for _, w := range p.heads {
+		if p.tenants[w.tenant]+w.n <= p.tenants[tenant]+n {
 			return false
 		}
 	}
@@ -89,8 +97,8 @@ func (p *Pool) fits(tenant string, n int64) bool {
 }
 
 // Wait is Take that waits until the share allows it. A tenant's waiters are served in the order in which they came. Those of other tenants, and
-// Take, overtake them only if their tenant holds less, with what it asks for, than the waiter's would: so many small requests cannot keep a
-// large one out. Where several can be served, the tenant comes first that was served longest ago.
+// Take, overtake the first of them only if their tenant holds less, with what it asks for, than the waiter's would: so many small requests
+// cannot keep a large one out. Where several can be served, the tenant comes first that was served longest ago.
 func (p *Pool) Wait(ctx context.Context, tenant string, n int64) error {
 	p.mu.Lock()
 	if p.take(tenant, n) {
@@ -121,9 +129,37 @@ func (p *Pool) Queue(tenant string, n int64) *Place {
 }
 
 func (p *Pool) enter(tenant string, n int64) *Place {
-	w := &Place{pool: p, tenant: tenant, n: n, ready: make(chan struct{})}
-	p.waiting = append(p.waiting, w)
+	p.came++
+	w := &Place{pool: p, tenant: tenant, n: n, ready: make(chan struct{}), number: p.came}
+	queue := p.waiting[tenant]
+	if queue == nil {
+		queue = list.New()
+		p.waiting[tenant] = queue
+		p.heads = append(p.heads, w)
+	}
+	w.queued = queue.PushBack(w)
 	return w
+}
+
+// leave takes a waiter away. The next one of its tenant follows.
+func (p *Pool) leave(w *Place) {
+	queue := p.waiting[w.tenant]
+	first := queue.Front() == w.queued
+	queue.Remove(w.queued)
+	if queue.Len() == 0 {
+		delete(p.waiting, w.tenant)
+	}
+	if !first {
+		return
+	}
+	byNumber := func(w *Place, number int64) int { return int(w.number - number) }
+	at, _ := slices.BinarySearchFunc(p.heads, w.number, byNumber)
+	p.heads = slices.Delete(p.heads, at, at+1)
+	if next := queue.Front(); next != nil {
+		head := next.Value.(*Place)
+		at, _ = slices.BinarySearchFunc(p.heads, head.number, byNumber)
+		p.heads = slices.Insert(p.heads, at, head)
+	}
 }
 
 // Ready is closed once the caller has what it waits for. It then returns that with Give.
@@ -138,7 +174,7 @@ func (w *Place) Leave() {
 	case <-w.ready:
 		p.give(w.tenant, w.n)
 	default:
-		p.waiting = slices.DeleteFunc(p.waiting, func(other *Place) bool { return other == w })
+		p.leave(w)
 		p.serve() // those that it came before
 	}
 }
@@ -187,13 +223,12 @@ func (p *Pool) give(tenant string, n int64) {
 
 // serve gives to waiters what is free, by the rule of Wait.
 func (p *Pool) serve() {
-	for len(p.waiting) > 0 {
-		at := p.first()
-		if at < 0 {
+	for len(p.heads) > 0 {
+		w := p.first()
+		if w == nil {
 			return
 		}
-		w := p.waiting[at]
-		p.waiting = slices.Delete(p.waiting, at, at+1)
+		p.leave(w)
 		p.add(w.tenant, w.n)
 		p.services++
 		p.served[w.tenant] = p.services
@@ -202,22 +237,17 @@ func (p *Pool) serve() {
 	clear(p.served)
 }
 
-// first returns which of the waiters is to be served first; -1 where none can be.
-func (p *Pool) first() int {
-	first := -1
+// first returns the waiter that is to be served first; nil where none can be.
+func (p *Pool) first() *Place {
+	var first *Place
 	least := int64(math.MaxInt64) // of those that cannot be
-	can := map[string]bool{}      // the first waiter of each tenant
-	for i, w := range p.waiting {
+	for _, w := range p.heads {
 		with := p.tenants[w.tenant] + w.n
-		switch ready, later := can[w.tenant]; {
-		case ready: // another one of it comes behind that
-		case !later && with < least && p.fits(w.tenant, w.n):
-			can[w.tenant] = true
-			if first < 0 || p.served[w.tenant] < p.served[p.waiting[first].tenant] {
-				first = i
-			}
-		default:
-			can[w.tenant], least = false, min(least, with)
+		switch {
+		case with >= least || !p.fits(w.tenant, w.n):
+			least = min(least, with)
+		case first == nil || p.served[w.tenant] < p.served[first.tenant]:
+			first = w
 		}
 	}
 	return first

@@ -217,3 +217,25 @@ func TestPool_ServesTenantsInTurn(t *testing.T) {
 		}
 	})
 }
+
+// Each waiter comes, and leaves or is served, at the same cost however many wait.
+func BenchmarkPool(b *testing.B) {
+	for _, waiters := range []int{100, 10_000} {
+		b.Run(fmt.Sprint("waiters=", waiters), func(b *testing.B) {
+			p := NewPool(2)
+			p.Take("loud", 1)
+			places := make([]*Place, waiters)
+			for i := range places {
+				places[i] = p.Queue("loud", 1)
+			}
+			for n := 0; b.Loop(); n++ {
+				i := n % waiters
+				places[(i+waiters/2)%waiters].Leave()
+				places[(i+waiters/2)%waiters] = p.Queue("loud", 1)
+				if p.Take("quiet", 1) {
+					p.Give("quiet", 1)
+				}
+			}
+		})
+	}
+}

@@ -19,6 +19,8 @@ const (
 	tenantShare = 3
 	// memoryWait is how long a body waits for memory to go on with an event that has begun.
 	memoryWait = 2 * time.Second
+	// maxNewcomers is how many requests may wait for their first memory: what net/http holds for them is in no budget.
+	maxNewcomers = 1_024
 	// requestBase is what a request takes beside its buffers: net/http's own, goroutines and headers.
 	requestBase = 12 << 10
 	// runBase is what a proxied run takes beside its input and events: two connections with their buffers, and three goroutines.
@@ -43,11 +45,12 @@ func (c Config) split() (inputs, events int) {
 // budget is an amount of something, bytes mostly, of which each tenant gets a share. It is taken before it is used.
 type budget struct {
 	*share.Pool
-	gauge prometheus.Gauge // of what is used; may be nil
+	newcomers *share.Pool      // requests that wait and hold nothing yet
+	gauge     prometheus.Gauge // of what is used; may be nil
 }
 
 func newBudget(total int, gauge prometheus.Gauge) *budget {
-	return &budget{Pool: share.NewPoolOf(int64(total), tenantShare), gauge: gauge}
+	return &budget{Pool: share.NewPoolOf(int64(total), tenantShare), newcomers: share.NewPoolOf(maxNewcomers, tenantShare), gauge: gauge}
 }
 
 func (b *budget) count(n int) {
@@ -101,13 +104,19 @@ type claim struct {
 	n      int
 }
 
-// take takes n bytes more, and waits a moment for them.
+// take takes n bytes more, and waits a moment for them. Where too many wait that hold nothing, as this one does, it is refused at once.
 func (h *claim) take(n int) *rejection {
 	if n <= 0 {
 		h.give(-n)
 		return nil
 	}
 	if !h.of.try(h.tenant, n) {
+		if h.n == 0 {
+			if !h.of.newcomers.Take(h.tenant, 1) {
+				return noMemory(h.of.why(h.tenant), "request_memory")
+			}
+			defer h.of.newcomers.Give(h.tenant, 1)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), memoryWait)
 		defer cancel()
 		if err := h.of.acquire(ctx, h.tenant, n); err != nil {

@@ -257,6 +257,17 @@ var ingestAttacks = []attack{
 			})
 			return nil
 		}},
+	{name: "6,000 connections without a request, as often as they are closed", want: "a connection that was given up",
+		run: func(ctx context.Context, f *force) error {
+			ctx, cancel := f.lasting(ctx, 4, 30)
+			defer cancel()
+			atOnce(6000, func(int) {
+				for ctx.Err() == nil {
+					f.connect(ctx)
+				}
+			})
+			return nil
+		}},
 	{name: "400 requests to stop runs that nobody holds", want: "429 Too Many Requests waiting_cancels",
 		run: func(ctx context.Context, f *force) error {
 			atOnce(400, func(i int) {
@@ -361,6 +372,22 @@ func runsThatNobodyReads(ctx context.Context, f *force) error {
 		<-ctx.Done()
 	})
 	return nil
+}
+
+// connect opens a connection, and asks for nothing until it is closed or ctx ends.
+func (f *force) connect(ctx context.Context) {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(f.url, "http://"))
+	if err != nil {
+		if ctx.Err() == nil {
+			f.answered("no connection")
+		}
+		return
+	}
+	defer func() { _ = c.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })() // a TCP connection takes it
+	if _, err := c.Read(make([]byte, 1)); ctx.Err() == nil && errors.Is(err, io.EOF) {
+		f.answered("a connection that was given up")
+	}
 }
 
 // neverReads sends requests on one connection and reads no answer, until the stage gives up: it takes nothing more.
