@@ -123,19 +123,51 @@ func checkMake(t *testing.T, file, script string) bool {
 	return true
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
+var (
+	link    = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
+	fenced  = regexp.MustCompile("(?ms)^```.*?^```")
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	linked  = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// anchors are those of a Markdown file's headings, as GitHub makes them.
+func anchors(text string) map[string]bool {
+	of := map[string]bool{}
+	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		plain := linked.ReplaceAllString(h[1], "$1")
+		of[strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(strings.TrimSpace(plain)), ""), " ", "-")] = true
+	}
+	return of
+}
 
 func TestDocs_LinksLeadSomewhere(t *testing.T) {
+	headings := 0 // that are linked to
 	for _, file := range markdown(t) {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(root, filepath.Dir(file), found[1])); err != nil {
+			to := filepath.Join(filepath.Dir(file), found[1])
+			if found[1] == "" {
+				to = file
+			}
+			if _, err := os.Stat(filepath.Join(root, to)); err != nil {
 				t.Errorf("%s links to %s, which is not there", file, found[1])
+				continue
+			}
+			if found[2] == "" || filepath.Ext(to) != ".md" {
+				continue
+			}
+			headings++
+			if there, err := os.ReadFile(filepath.Join(root, to)); err != nil || !anchors(string(there))[found[2]] {
+				t.Errorf("%s links to %s#%s: it has no such heading (%v)", file, to, found[2], err)
 			}
 		}
+	}
+	if headings < 100 {
+		t.Errorf("%d links to headings were found: the pattern misses them", headings)
 	}
 }
 
