@@ -24,16 +24,20 @@ type heads struct {
 	net.Listener
 	long atomic.Int64 // bytes of heads beyond keptHead each
 
+	most  int           // connections without a request under way
+	grace time.Duration // of theirs
+
 	mu   sync.Mutex
-	most int       // connections without a request under way
-	idle list.List // of them, as *headConn; the one that has been so longest is first
+	idle list.List // of *headConn without a request under way; the one that has been silent longest is first
 }
 
 const (
-	// maxIdle is how many connections may have no request under way, be they new or kept alive. With one more those are closed that have had none
-	// longest, idleGrace at least, and new ones wait for that: a request that is on its way must not be cut.
+	// maxIdle is how many connections may have no request under way, be they new or kept alive. With one more that one is closed that has been
+	// silent longest, if that is idleGrace: a request may be on its way. Beyond twice as many it is closed all the same.
 	maxIdle   = 4_096
 	idleGrace = time.Second
+	// restGrace is how long the rest of a body is read and dropped behind the answer.
+	restGrace = time.Second
 	// keptHead is the size of a head that is always taken, and the most room for heads that an idle connection keeps.
 	keptHead = 4 << 10
 	// maxLongHeads bounds what all heads together have beyond that.
@@ -43,55 +47,74 @@ const (
 // errLongHeads closes a connection. To net/http it is one that broke: anything else it would answer with 400, as the caller's fault.
 var errLongHeads = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("requests whose headers are being read use all of their memory")}
 
-func newHeads(l net.Listener) *heads { return &heads{Listener: l, most: maxIdle} }
+func newHeads(l net.Listener) *heads { return &heads{Listener: l, most: maxIdle, grace: idleGrace} }
 
 func (l *heads) Accept() (net.Conn, error) {
-	for l.crowded() {
-		time.Sleep(time.Millisecond)
-	}
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // net/http looks at it
 	}
 	h := &headConn{Conn: c, of: l}
-	h.rest()
+	if h.rest() {
+		time.Sleep(time.Millisecond) // those that have come may say what they want
+	}
 	return h, nil
 }
 
-// crowded closes connections as maxIdle has it. It reports whether there are still as many.
-func (l *heads) crowded() bool {
+// rest notes that the connection is not silent, and that no request is under way on it unless a head has passed. It reports whether there are more
+// such connections than may be.
+func (c *headConn) rest() (crowded bool) {
+	l := c.of
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for oldest := l.idle.Front(); oldest != nil && l.idle.Len() >= l.most; oldest = l.idle.Front() {
-		c := oldest.Value.(*headConn)
-		if time.Since(c.rests) < idleGrace {
-			return true
+	if !c.closed && !c.passed.Load() {
+		if c.resting != nil {
+			l.idle.Remove(c.resting)
 		}
-		l.idle.Remove(oldest)
-		c.resting = nil
-		go func() { _ = c.Close() }() // nobody waits for an answer on it; TLS may wait to say that it ends
+		c.resting, c.rests = l.idle.PushBack(c), time.Now()
 	}
-	return false
+	oldest := l.surplus()
+	crowded = l.idle.Len() > l.most
+	l.mu.Unlock()
+	if oldest != nil {
+		oldest.drop()
+	}
+	return crowded
 }
 
-// rest notes that no request is under way on the connection.
-func (c *headConn) rest() {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	if c.resting == nil && !c.closed {
-		c.resting, c.rests = c.of.idle.PushBack(c), time.Now()
+// surplus takes the connection that is to be closed, as maxIdle has it, from idle; nil where none is.
+func (l *heads) surplus() *headConn {
+	if l.idle.Len() <= l.most {
+		return nil
 	}
+	front := l.idle.Front()
+	oldest := front.Value.(*headConn)
+	if l.idle.Len() <= 2*l.most && time.Since(oldest.rests) < l.grace {
+		return nil
+	}
+	l.idle.Remove(front)
+	oldest.resting, oldest.closed = nil, true
+	return oldest
 }
 
-// wake notes that a request is under way, or that the connection is closed for good.
-func (c *headConn) wake(closed bool) {
+// drop closes a connection on which nobody waits for an answer, without the word that TLS says first: the other side may not take it.
+func (c *headConn) drop() {
+	raw := c.Conn
+	if t, ok := raw.(*tls.Conn); ok {
+		raw = t.NetConn()
+	}
+	_ = raw.Close() // net/http finds it closed, and closes the headConn
+}
+
+// wake notes that a request is under way, whose head has passed. It reports whether the connection was dropped before: nobody would read the answer.
+func (c *headConn) wake() (dropped bool) {
 	l := c.of
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.closed = c.closed || closed; c.resting != nil {
+	if c.resting != nil {
 		l.idle.Remove(c.resting)
 		c.resting = nil
 	}
+	return c.closed
 }
 
 // headConn looks at what comes until the end of a request's head.
@@ -100,7 +123,7 @@ type headConn struct {
 	of     *heads
 	passed atomic.Bool // a head has come: what follows is its body
 
-	// Under the lock of of: the place in its idle, nil while a request is under way, and since when that is.
+	// Under the lock of of: the place in its idle, nil while a request is under way, and since when the connection is silent.
 	resting *list.Element
 	rests   time.Time
 	closed  bool
@@ -125,7 +148,10 @@ func (c *headConn) count() error {
 
 // Close implements net.Conn.
 func (c *headConn) Close() error {
-	c.wake(true)
+	c.of.mu.Lock()
+	c.closed = true
+	c.of.mu.Unlock()
+	c.wake()
 	c.mu.Lock()
 	c.head = nil
 	_ = c.count() // less is no error
@@ -136,6 +162,7 @@ func (c *headConn) Close() error {
 func (c *headConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.passed.Load() {
+		c.rest() // a request is on its way
 		c.mu.Lock()
 		from := max(0, len(c.head)-2)
 		c.head = append(c.head, p[:n]...)
@@ -186,7 +213,6 @@ func cutHead(b []byte) (head []byte, found bool) {
 // taken ends the look at a request's head. It reports whether the head was seen whole, and whether it has Content-Length.
 func (c *headConn) taken() (whole, length bool) {
 	c.passed.Store(true)
-	c.wake(false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	head, whole := cutHead(c.head)
@@ -220,19 +246,36 @@ func headContext(ctx context.Context, c net.Conn) context.Context {
 
 // oneLength refuses requests that say the length of their body twice. Behind a chunked one whose head was not seen whole, since
 // it came with the end of the request before, the connection is closed, as RFC 9112 has it for those that are not refused.
+//
+// What a request sends beyond what its handler reads is dropped for a moment only: net/http would wait for it without an end.
 func oneLength(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(headKey{}).(*headConn); ok {
-			r.TLS = c.state()
-			switch whole, length := c.taken(); {
-			case len(r.TransferEncoding) == 0:
-			case !whole:
+		c, ok := r.Context().Value(headKey{}).(*headConn)
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		whole, length := c.taken()
+		if c.wake() {
+			panic(http.ErrAbortHandler)
+		}
+		r.TLS = c.state()
+		if r.ContentLength != 0 {
+			if r.Method == http.MethodGet || r.Method == http.MethodHead { // they mean nothing by it, so the answer does not wait for it
 				w.Header().Set("Connection", "close")
-			case length:
-				w.Header().Set("Connection", "close")
-				problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "the request has Content-Length beside Transfer-Encoding: send one of them"})
-				return
 			}
+			defer func() {
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restGrace)) // a connection of HTTP/1.1 takes it
+			}()
+		}
+		switch {
+		case len(r.TransferEncoding) == 0:
+		case !whole:
+			w.Header().Set("Connection", "close")
+		case length:
+			w.Header().Set("Connection", "close")
+			problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "the request has Content-Length beside Transfer-Encoding: send one of them"})
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -180,23 +180,18 @@ func TestHeads_BoundLongOnesTogether(t *testing.T) {
 	}
 }
 
-// Connections without a request are bounded: the one that has been so longest is closed, and none on which a request is under way.
-func TestHeads_ClosesWhoHasBeenIdleLongest(t *testing.T) {
+// serveHeads serves on a listener of its own, which is returned.
+func serveHeads(t *testing.T, set func(*heads), handler http.HandlerFunc) net.Listener {
+	t.Helper()
 	l, err := Listen(t.Context(), "127.0.0.1:0", "listen")
 	if err != nil {
 		t.Fatal(err)
 	}
 	hs := newHeads(l)
-	hs.most = 3
-	goOn := make(chan struct{})
+	set(hs)
 	server := &http.Server{
-		ConnState: headState, ConnContext: headContext, ReadHeaderTimeout: headerTimeout,
-		Handler: oneLength(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/long" {
-				_ = http.NewResponseController(w).Flush() // the caller reads it
-				<-goOn
-			}
-		})),
+		// Longer than any wait here: what ends before is not ended by it.
+		ConnState: headState, ConnContext: headContext, ReadHeaderTimeout: time.Minute, Handler: oneLength(handler), DisableGeneralOptionsHandler: true,
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(hs) }()
@@ -205,45 +200,116 @@ func TestHeads_ClosesWhoHasBeenIdleLongest(t *testing.T) {
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
+		hs.mu.Lock()
+		defer hs.mu.Unlock()
+		if n := hs.idle.Len(); n != 0 {
+			t.Errorf("%d connections are still noted as idle", n)
+		}
 	})
-	dial := func() net.Conn {
-		t.Helper()
-		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
+	return l
+}
+
+func dial(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
 	}
-	ask := func(c net.Conn, path string) *bufio.Reader {
-		t.Helper()
-		r := bufio.NewReader(c)
-		if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		if line, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
-			t.Fatalf("%s is answered %q, %v", path, line, err)
-		}
-		return r
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second)) // TCP takes it
+	return c
+}
+
+// ask sends a request and demands the status.
+func ask(t *testing.T, c net.Conn, request string, want int) *bufio.Reader {
+	t.Helper()
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
 	}
-	long := dial()
-	answer := ask(long, "/long")
-	silent := dial() // it never asks anything
+	r := bufio.NewReader(c)
+	if line, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(line, fmt.Sprintf("HTTP/1.1 %d ", want)) {
+		t.Fatalf("%q is answered %q, %v", request, line, err)
+	}
+	return r
+}
+
+// ended demands that a connection has no more than an answer's rest to read.
+func ended(t *testing.T, r io.Reader) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		t.Errorf("the connection does not end: %v", err)
+	}
+}
+
+// Connections without a request are bounded: the one that has been silent longest is closed, and none on which a request is under way.
+func TestHeads_ClosesWhoHasBeenSilentLongest(t *testing.T) {
+	goOn := make(chan struct{})
+	l := serveHeads(t, func(hs *heads) { hs.most, hs.grace = 3, 0 }, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			_ = http.NewResponseController(w).Flush() // the caller reads it
+			<-goOn
+		}
+	})
+	const get, getLong = "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET /long HTTP/1.1\r\nHost: x\r\n\r\n"
+	long := dial(t, l)
+	answer := ask(t, long, getLong, http.StatusOK)
+	silent := dial(t, l) // it never asks anything
 	var kept []net.Conn
-	for range hs.most - 1 {
-		c := dial()
-		ask(c, "/")
-		kept = append(kept, c)
+	for range 3 {
+		kept = append(kept, dial(t, l))
+		ask(t, kept[len(kept)-1], get, http.StatusOK)
 	}
-	_ = silent.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the connection that has been idle longest gets %v, want its end", err)
-	}
+	ended(t, silent)
 	for _, c := range kept {
-		ask(c, "/")
+		ask(t, c, get, http.StatusOK)
 	}
 	close(goOn)
 	if rest, err := io.ReadAll(io.LimitReader(answer, 1)); err != nil || len(rest) == 0 {
 		t.Errorf("the request under way is answered %q, %v", rest, err)
 	}
+}
+
+// However often the connections that are there ask, one that comes is served, and there are never more than twice as many as may rest.
+func TestHeads_ServesWhoComesWhileAllOthersAsk(t *testing.T) {
+	const most = 4
+	l := serveHeads(t, func(hs *heads) { hs.most, hs.grace = most, time.Hour }, func(http.ResponseWriter, *http.Request) {})
+	const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+	var there []net.Conn
+	for range 2 * most {
+		there = append(there, dial(t, l))
+	}
+	for range 3 {
+		for _, c := range there {
+			ask(t, c, get, http.StatusOK)
+		}
+	}
+	ask(t, dial(t, l), get, http.StatusOK)
+	ended(t, there[0])
+}
+
+// What a request says beyond what its handler reads holds no connection: net/http waits for it before it takes the next one.
+func TestServeHTTP_WaitsForNoBodyThatNobodyReads(t *testing.T) {
+	l := serveHeads(t, func(*heads) {}, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, strings.Repeat("x", 64<<10)) // more than net/http keeps until the handler has returned
+			return
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	for _, request := range []string{
+		"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+	} {
+		ended(t, ask(t, dial(t, l), request, http.StatusUnauthorized))
+	}
+	ended(t, ask(t, dial(t, l), "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n", http.StatusOK))
+	ended(t, ask(t, dial(t, l), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", http.StatusBadRequest))
+}
+
+// A request for all of the server has a head as every other one.
+func TestServeHTTP_LooksAtTheHeadBehindOptionsOfAll(t *testing.T) {
+	l := serveHeads(t, func(*heads) {}, func(http.ResponseWriter, *http.Request) {})
+	c := dial(t, l)
+	ask(t, c, "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusOK)
+	ask(t, c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", http.StatusBadRequest)
 }

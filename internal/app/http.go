@@ -17,7 +17,7 @@ const (
 	// headerTimeout closes connections that never complete a request's headers.
 	headerTimeout = 10 * time.Second
 	// idleTimeout is longer than that of common load balancers (60 s), so that the
-	// load balancer closes idle connections, and no request arrives on one that is being closed.
+	// load balancer closes idle connections, and no request arrives on one that is being closed. Those beyond maxIdle are closed earlier.
 	idleTimeout = 2 * time.Minute
 	// headerBytes is the most that a request's line and headers may have. A path has two ids of up to 1.5 KiB each.
 	headerBytes = 64 << 10
@@ -78,14 +78,16 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	server := &http.Server{
-		Handler:           oneLength(handler),
-		ConnState:         headState,
-		ConnContext:       headContext,
-		ReadHeaderTimeout: headerTimeout,
-		MaxHeaderBytes:    headerBytes,
-		IdleTimeout:       idleTimeout,
-		BaseContext:       func(net.Listener) context.Context { return requests },
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		Handler:     oneLength(handler),
+		ConnState:   headState,
+		ConnContext: headContext,
+		// "OPTIONS *" goes to the handler, which looks at its head.
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            headerTimeout,
+		MaxHeaderBytes:               headerBytes,
+		IdleTimeout:                  idleTimeout,
+		BaseContext:                  func(net.Listener) context.Context { return requests },
+		ErrorLog:                     slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	var failed error
 	served := make(chan struct{})

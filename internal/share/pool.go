@@ -13,7 +13,7 @@ import (
 // other a third each, and so on. So there is always room for a tenant that comes, without a number of tenants to be set. One unit is
 // for everybody, as long as there is one.
 //
-// A Pool is safe for concurrent use. What a call costs grows with the number of tenants that wait, not with that of waiters.
+// A Pool is safe for concurrent use. What a call costs grows with the number of tenants, and with that of waiters only where it serves them.
 type Pool struct {
 	limit int64
 	times int64 // a tenant may hold so many times what is left free
@@ -165,7 +165,7 @@ func (p *Pool) leave(w *Place) {
 // Ready is closed once the caller has what it waits for. It then returns that with Give.
 func (w *Place) Ready() <-chan struct{} { return w.ready }
 
-// Leave gives the place up, and returns what it has just got.
+// Leave gives the place up, and returns what it has just got. Call it once.
 func (w *Place) Leave() {
 	p := w.pool
 	p.mu.Lock()

@@ -218,7 +218,40 @@ func TestPool_ServesTenantsInTurn(t *testing.T) {
 	})
 }
 
-// Each waiter comes, and leaves or is served, at the same cost however many wait.
+// Waiters come, leave and are served at a cost that does not grow with their number: some milliseconds for all of these. One walk over those that wait
+// for each of them would take half a minute.
+func TestPool_ServesManyWaiters(t *testing.T) {
+	const waiters = 30_000
+	p := NewPool(2)
+	p.Take("loud", 1)
+	begun := time.Now()
+	var places []*Place
+	for range waiters {
+		places = append(places, p.Queue("loud", 1))
+		if !p.Take("quiet", 1) {
+			t.Fatal("another tenant waits")
+		}
+		p.Give("quiet", 1)
+	}
+	for i := range waiters / 2 {
+		places[waiters-1-i].Leave()
+	}
+	for i := range waiters / 2 {
+		p.Give("loud", 1)
+		select {
+		case <-places[i].Ready():
+		default:
+			t.Fatalf("waiter %d is not served in its turn", i)
+		}
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("%d waiters took %v", waiters, took)
+	}
+	if len(p.waiting) != 0 || len(p.heads) != 0 {
+		t.Errorf("%d tenants wait at the end, %d of them first", len(p.waiting), len(p.heads))
+	}
+}
+
 func BenchmarkPool(b *testing.B) {
 	for _, waiters := range []int{100, 10_000} {
 		b.Run(fmt.Sprint("waiters=", waiters), func(b *testing.B) {
@@ -230,11 +263,8 @@ func BenchmarkPool(b *testing.B) {
 			}
 			for n := 0; b.Loop(); n++ {
 				i := n % waiters
-				places[(i+waiters/2)%waiters].Leave()
-				places[(i+waiters/2)%waiters] = p.Queue("loud", 1)
-				if p.Take("quiet", 1) {
-					p.Give("quiet", 1)
-				}
+				places[i].Leave()
+				places[i] = p.Queue("loud", 1)
 			}
 		})
 	}

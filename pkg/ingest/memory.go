@@ -45,12 +45,19 @@ func (c Config) split() (inputs, events int) {
 // budget is an amount of something, bytes mostly, of which each tenant gets a share. It is taken before it is used.
 type budget struct {
 	*share.Pool
-	newcomers *share.Pool      // requests that wait and hold nothing yet
+	newcomers *share.Pool      // requests that wait and hold nothing yet; nil but for the window
 	gauge     prometheus.Gauge // of what is used; may be nil
 }
 
 func newBudget(total int, gauge prometheus.Gauge) *budget {
-	return &budget{Pool: share.NewPoolOf(int64(total), tenantShare), newcomers: share.NewPoolOf(maxNewcomers, tenantShare), gauge: gauge}
+	return &budget{Pool: share.NewPoolOf(int64(total), tenantShare), gauge: gauge}
+}
+
+// newWindow is the budget of claims.
+func newWindow(total int, gauge prometheus.Gauge) *budget {
+	b := newBudget(total, gauge)
+	b.newcomers = share.NewPoolOf(maxNewcomers, tenantShare)
+	return b
 }
 
 func (b *budget) count(n int) {
@@ -97,7 +104,7 @@ func (b *budget) release(tenant string, n int) {
 	b.count(-n)
 }
 
-// claim is what one request holds of a budget.
+// claim is what one request holds of a window.
 type claim struct {
 	of     *budget
 	tenant string

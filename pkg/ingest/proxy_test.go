@@ -1171,7 +1171,7 @@ func TestProxy_IsSlowedDownToTheTenantsQuota(t *testing.T) {
 // What checking an input takes counts beside the input itself.
 func TestProxy_CountsTheCheckOfAnInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Service{window: newBudget(64<<10, nil)}
+		s := &Service{window: newWindow(64<<10, nil)}
 		input := []byte(strings.Replace(inputOf("r1"), `"state":{}`, `"state":"`+strings.Repeat("x", 60<<10)+`"`, 1))
 		if _, rej := s.ofInput(target{tenant: "dev", partitions: 1}, input); rej == nil || rej.reason != reasonMemory && rej.reason != reasonUnavailable {
 			t.Errorf("it is %v", rej)

@@ -97,7 +97,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 		logger: logger, agents: callers, memory: newBudget(forEvents, m.memory), inputs: newBudget(forInputs, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller, afterEnd: afterEnd,
 		cancelling: newBudget(maxCancels, nil), cancelWait: cancelWait,
 		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
-		window: newBudget(cfg.RequestMemory, m.requestMemory), large: newTurns(cfg.MaxEventBytes), quotas: cfg.Quotas, pace: bodyPace,
+		window: newWindow(cfg.RequestMemory, m.requestMemory), large: newTurns(cfg.MaxEventBytes), quotas: cfg.Quotas, pace: bodyPace,
 		pin: &pin{adm: adm, topics: cfg.Kafka.Topics(), m: m, logger: logger,
 			// Else it would refuse all that is written to them, for as long as it lives.
 			anew: func() { producer.PurgeTopicsFromProducing(cfg.Kafka.Topics().Events) },

@@ -374,7 +374,7 @@ func runsThatNobodyReads(ctx context.Context, f *force) error {
 	return nil
 }
 
-// connect opens a connection, and asks for nothing until it is closed or ctx ends.
+// connect opens a connection, and asks for nothing until it is closed or ctx ends. One that is closed only since no request came for long is no answer.
 func (f *force) connect(ctx context.Context) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(f.url, "http://"))
 	if err != nil {
@@ -385,7 +385,8 @@ func (f *force) connect(ctx context.Context) {
 	}
 	defer func() { _ = c.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })() // a TCP connection takes it
-	if _, err := c.Read(make([]byte, 1)); ctx.Err() == nil && errors.Is(err, io.EOF) {
+	begun := time.Now()
+	if _, err := c.Read(make([]byte, 1)); ctx.Err() == nil && err != nil && time.Since(begun) < 8*time.Second {
 		f.answered("a connection that was given up")
 	}
 }

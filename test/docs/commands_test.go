@@ -134,9 +134,15 @@ var (
 // anchors are those of a Markdown file's headings, as GitHub makes them.
 func anchors(text string) map[string]bool {
 	of := map[string]bool{}
+	times := map[string]int{} // a heading that is there again has a number
 	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 		plain := linked.ReplaceAllString(h[1], "$1")
-		of[strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(strings.TrimSpace(plain)), ""), " ", "-")] = true
+		slug := strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(strings.TrimSpace(plain)), ""), " ", "-")
+		of[slug] = true
+		if n := times[slug]; n > 0 {
+			of[slug+"-"+strconv.Itoa(n)] = true
+		}
+		times[slug]++
 	}
 	return of
 }
