@@ -148,7 +148,7 @@ func patiently(ctx context.Context, out *output, atMost time.Duration, f func() 
 			return err
 		}
 		if time.Since(began) >= atMost {
-			return fmt.Errorf("refused for %v: %w", atMost, err)
+			return fmt.Errorf("still refused after %v: %w", atMost, err)
 		}
 		if !told {
 			out.note("the server refuses for now, and is asked again: %v", err)

@@ -155,7 +155,7 @@ func TestErase_AllThreadsGivesUp(t *testing.T) {
 	asked := 0
 	refusal := &client.Error{Status: http.StatusTooManyRequests, Title: "too many requests"}
 	err := patiently(t.Context(), newOutput(io.Discard, io.Discard, nil), 0, func() error { asked++; return refusal })
-	if !errors.Is(err, refusal) || !strings.Contains(err.Error(), "refused for 0s") || asked != 1 {
+	if !errors.Is(err, refusal) || !strings.Contains(err.Error(), "still refused after 0s") || asked != 1 {
 		t.Errorf("asked %d times: %v", asked, err)
 	}
 }

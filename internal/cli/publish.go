@@ -7,9 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +28,7 @@ type publishOptions struct {
 	thread, run, input string
 	from               int64
 	asJSON, noWait     bool
+	producer           client.Producer
 }
 
 // published is the answer of "skein publish --json".
@@ -36,6 +42,7 @@ type published struct {
 
 func newPublish(out *output, environ []string) *cobra.Command {
 	o := publishOptions{server: server{environ: environ}}
+	var labels []string
 	cmd := &cobra.Command{
 		Use:     "publish [FILE]",
 		GroupID: groupWrite,
@@ -52,6 +59,7 @@ Thread and run are those of --thread and --run, else those of --input or of the 
 After ingest has acknowledged, the command waits a few seconds until the last event can be read, so that
 history and lineage show what was published. Ctrl-C stops after the events sent so far.`,
 		Example: `  skein publish run.jsonl --input run.input.json
+  skein publish run.jsonl --agent support --label user=ann
   curl -sSN https://agent.example/run -H 'Content-Type: application/json' -d @input.json | skein publish --input input.json`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,6 +72,9 @@ history and lineage show what was published. Ctrl-C stops after the events sent 
 				defer func() { _ = f.Close() }() // read only
 				events = f
 			}
+			if err := o.takeLabels(labels); err != nil {
+				return err
+			}
 			if o.from < 0 {
 				return app.Usagef("from %d is negative", o.from)
 			}
@@ -75,6 +86,8 @@ history and lineage show what was published. Ctrl-C stops after the events sent 
 	cmd.Flags().StringVar(&o.thread, "thread", "", "the thread's `ID`")
 	cmd.Flags().StringVar(&o.run, "run", "", "the run's `ID`")
 	cmd.Flags().StringVar(&o.input, "input", "", "`FILE` with the run's RunAgentInput, sent before the first event")
+	cmd.Flags().StringVar(&o.producer.Agent, "agent", "", "`NAME` of the agent that produced the runs")
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "label of the runs, as `KEY=VALUE`; repeatable")
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "do not wait until the published events can be read")
 	cmd.Flags().Int64Var(&o.from, "from", 0, "skip the first `N` events: they were accepted in an earlier try")
 	return cmd
@@ -114,6 +127,7 @@ func publish(ctx context.Context, out *output, o publishOptions, r io.Reader) er
 		return err
 	}
 	return o.server.connect(func(c *client.Client) error {
+		c = c.As(o.producer)
 		sent := newSequenced(first.event, feed, o.from, ctx.Done(), several)
 		for {
 			next, err := publishRun(ctx, out, c, o, input, sent)
@@ -272,6 +286,29 @@ func endedEarly(err error, ack client.Ack, from int64) error {
 	}
 	return fmt.Errorf("%w: %s accepted, up to %d:%d: repeat the same command, or continue with --from %d",
 		err, count(ack.Accepted, "event"), ack.Partition, ack.LastOffset, from+ack.Accepted)
+}
+
+// labelKey is what a label's key may be in the name of an HTTP header.
+var labelKey = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
+
+// takeLabels fills the producer's labels, given as KEY=VALUE.
+func (o *publishOptions) takeLabels(labels []string) error {
+	for _, l := range labels {
+		key, value, ok := strings.Cut(l, "=")
+		if !ok || !labelKey.MatchString(key) {
+			return app.Usagef("reading label %q: want KEY=VALUE, the key of letters, digits, '.', '_' and '-'", l)
+		}
+		if o.producer.Labels == nil {
+			o.producer.Labels = map[string]string{}
+		}
+		o.producer.Labels[key] = value
+	}
+	for _, v := range append(slices.Collect(maps.Values(o.producer.Labels)), o.producer.Agent) {
+		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
+			return app.Usagef("reading agent and labels: %q is not a line of text", v)
+		}
+	}
+	return nil
 }
 
 // takeIDs fills thread and run from the input or the first event, where no flag says them.

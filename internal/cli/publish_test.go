@@ -199,6 +199,25 @@ func TestPublish_IsReadByTheNextCommand(t *testing.T) {
 	})
 }
 
+func TestPublish_NamesAgentAndLabels(t *testing.T) {
+	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+		at := "--url=" + s.URL()
+		events := strings.Join([]string{eventStart, eventText, eventEnd}, "\n")
+		if stdout, stderr, code := skein(t, events, "publish", at, "--agent", "support", "--label", "User=ann", "--label", "team=a=b"); code != 0 {
+			t.Fatalf("exit %d, %s%s", code, stdout, stderr)
+		}
+		stdout, stderr, code := skein(t, "", "runs", at, "--agent", "support", "--label", "user=ann", "--label", "team=a=b", "-o", "json")
+		if code != 0 || !strings.Contains(stdout, `"runId":"r"`) {
+			t.Errorf("exit %d, %s%s", code, stdout, stderr)
+		}
+	})
+	for _, label := range []string{"user", "=ann", "a b=c", "user=a\nb"} {
+		if stdout, stderr, code := skein(t, eventStart, "publish", "--label", label); code != app.ExitUsage || !strings.Contains(stderr, "label") {
+			t.Errorf("label %q: exit %d, %s%s", label, code, stdout, stderr)
+		}
+	}
+}
+
 // Whatever comes of the wait, the events are published: exit code 0, and one line.
 func TestPublish_SaysWhatTheIndexDoesNotShow(t *testing.T) {
 	for name, c := range map[string]struct {

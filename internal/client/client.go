@@ -27,9 +27,25 @@ const maxAnswerBytes = 256 << 20
 
 // Client calls one Skein server. It is safe for concurrent use.
 type Client struct {
-	base string
-	key  string
-	http *http.Client
+	base     string
+	key      string
+	http     *http.Client
+	producer Producer
+}
+
+// Producer is what inputs and events say of who produced their run.
+type Producer struct {
+	// Agent is its name; "" names none.
+	Agent string
+	// Labels are of the run, by key. The server has keys in lower case.
+	Labels map[string]string
+}
+
+// As returns a client whose inputs and events name a producer. It shares the connections of c.
+func (c *Client) As(p Producer) *Client {
+	as := *c
+	as.producer = p
+	return &as
 }
 
 // Option changes how a client calls.
@@ -211,6 +227,12 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	}
 	if mediaType != "" {
 		req.Header.Set("Content-Type", mediaType)
+	}
+	if c.producer.Agent != "" {
+		req.Header.Set("Skein-Agent", c.producer.Agent)
+	}
+	for key, v := range c.producer.Labels {
+		req.Header.Set("Skein-Label-"+key, v)
 	}
 	resp, err := c.do(ctx, req)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skeinhq/skein/internal/client"
 )
 
 // Conversation is one thread to play.
@@ -16,7 +18,9 @@ type Conversation struct {
 	ThreadID string
 	// Title says in a few words what it shows.
 	Title string
-	Runs  []Run
+	// Producer is who its runs say that produced them.
+	Producer client.Producer
+	Runs     []Run
 }
 
 // Run is one run of a conversation: what the agent was asked, and the events that it answered.
@@ -31,11 +35,11 @@ const Branched = "trip-to-lisbon"
 
 // titles are the conversations, the one with branches last. Each is a folder of conversations/, with the files N-RUN.input.json and
 // N-RUN.jsonl of its runs in their order.
-var titles = []struct{ thread, title string }{
-	{"support-4711", "a refund that a person approves"},
-	{"research-heat-pumps", "a report by two subagents"},
-	{"incident-2214", "a run that fails, and is asked again"},
-	{Branched, "branches, and a booking that waits"},
+var titles = []struct{ thread, title, agent, user string }{
+	{"support-4711", "a refund that a person approves", "support", "ann"},
+	{"research-heat-pumps", "a report by two subagents", "research", "ben"},
+	{"incident-2214", "a run that fails, and is asked again", "on-call", "eve"},
+	{Branched, "branches, and a booking that waits", "travel", "ann"},
 }
 
 //go:embed conversations
@@ -49,7 +53,10 @@ func Conversations() ([]Conversation, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading conversation %s: %w", t.thread, err)
 		}
-		out = append(out, Conversation{ThreadID: t.thread, Title: t.title, Runs: runs})
+		out = append(out, Conversation{
+			ThreadID: t.thread, Title: t.title, Runs: runs,
+			Producer: client.Producer{Agent: t.agent, Labels: map[string]string{"user": t.user}},
+		})
 	}
 	return out, nil
 }

@@ -85,7 +85,7 @@ func (p Player) Play(ctx context.Context, conversations []Conversation) (Played,
 					step()
 					continue
 				}
-				position, err := p.send(ctx, c.ThreadID, r, there[i][r.ID])
+				position, err := p.send(ctx, c, r, there[i][r.ID])
 				if err != nil {
 					return fmt.Errorf("playing %s, run %s: %w", c.ThreadID, r.ID, err)
 				}
@@ -146,9 +146,10 @@ func (p Player) runs(ctx context.Context, thread string) (map[string]known, erro
 // send publishes a run and returns the position of its last event. Every event carries its number,
 // so that those of an earlier, cut try are dropped; the input goes first and is not sent again to
 // a run that has begun, where it would count as late.
-func (p Player) send(ctx context.Context, thread string, r Run, state known) (string, error) {
+func (p Player) send(ctx context.Context, c Conversation, r Run, state known) (string, error) {
+	as := p.Client.As(c.Producer)
 	if !state.present {
-		if _, err := p.Client.PutInput(ctx, thread, r.ID, r.Input); err != nil {
+		if _, err := as.PutInput(ctx, c.ThreadID, r.ID, r.Input); err != nil {
 			return "", fmt.Errorf("sending input: %w", err)
 		}
 	}
@@ -156,7 +157,7 @@ func (p Player) send(ctx context.Context, thread string, r Run, state known) (st
 	for seq, event := range r.Events {
 		fmt.Fprintf(&body, `{"seq":%d,"event":%s}`+"\n", seq, event)
 	}
-	ack, err := p.Client.PostEvents(ctx, thread, r.ID, client.TypeSequenced, &body)
+	ack, err := as.PostEvents(ctx, c.ThreadID, r.ID, client.TypeSequenced, &body)
 	if err != nil {
 		return "", fmt.Errorf("sending events: %w", err)
 	}

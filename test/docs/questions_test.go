@@ -3,6 +3,7 @@ package docs
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -133,10 +134,14 @@ func demoRuns(t *testing.T) (entries []store.Entry) {
 	at := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC) // of Kafka's records
 	for _, conv := range conversations {
 		var sources []partition.Source
+		var labels []record.Label
+		for _, key := range slices.Sorted(maps.Keys(conv.Producer.Labels)) {
+			labels = append(labels, record.Label{Key: key, Value: conv.Producer.Labels[key]})
+		}
 		for _, run := range conv.Runs {
 			add := func(kind record.Kind, value []byte) {
 				sources = append(sources, partition.Source{
-					Headers: record.Headers{Version: record.Version, Kind: kind, RunID: run.ID, Seq: -1, Agent: "demo"}, Value: value, At: at,
+					Headers: record.Headers{Version: record.Version, Kind: kind, RunID: run.ID, Seq: -1, Agent: conv.Producer.Agent, Labels: labels}, Value: value, At: at,
 				})
 			}
 			add(record.KindInput, run.Input)
