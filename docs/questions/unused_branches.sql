@@ -24,8 +24,8 @@ FROM
         FROM v_runs
         WHERE tenant = {tenant:String}
           AND thread_id IN ( -- those of one branch, which are most, waste nothing
-              SELECT thread_id FROM runs WHERE tenant = {tenant:String} AND run_id = branch_id
-              GROUP BY thread_id HAVING min(run_id) != max(run_id))
+              SELECT thread_id FROM runs WHERE tenant = {tenant:String} AND deleted = 0
+              GROUP BY thread_id HAVING min(branch_id) != max(branch_id))
         GROUP BY thread_id
     )
     ARRAY JOIN

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -24,8 +25,8 @@ type heads struct {
 	net.Listener
 	long atomic.Int64 // bytes of heads beyond keptHead each
 
-	most  int           // connections without a request under way
-	grace time.Duration // of theirs
+	most  int           // maxIdle
+	grace time.Duration // idleGrace
 
 	mu   sync.Mutex
 	idle list.List // of *headConn without a request under way; the one that has been silent longest is first
@@ -36,7 +37,7 @@ const (
 	// silent longest, if that is idleGrace: a request may be on its way. Beyond twice as many it is closed all the same.
 	maxIdle   = 4_096
 	idleGrace = time.Second
-	// restGrace is how long the rest of a body is read and dropped behind the answer.
+	// restGrace is how long the rest of a body that its handler has not read to the end is read and dropped behind the answer.
 	restGrace = time.Second
 	// keptHead is the size of a head that is always taken, and the most room for heads that an idle connection keeps.
 	keptHead = 4 << 10
@@ -55,15 +56,12 @@ func (l *heads) Accept() (net.Conn, error) {
 		return nil, err //nolint:wrapcheck // net/http looks at it
 	}
 	h := &headConn{Conn: c, of: l}
-	if h.rest() {
-		time.Sleep(time.Millisecond) // those that have come may say what they want
-	}
+	h.rest()
 	return h, nil
 }
 
-// rest notes that the connection is not silent, and that no request is under way on it unless a head has passed. It reports whether there are more
-// such connections than may be.
-func (c *headConn) rest() (crowded bool) {
+// rest notes that the connection is not silent, and that no request is under way on it unless a head has passed.
+func (c *headConn) rest() {
 	l := c.of
 	l.mu.Lock()
 	if !c.closed && !c.passed.Load() {
@@ -73,12 +71,10 @@ func (c *headConn) rest() (crowded bool) {
 		c.resting, c.rests = l.idle.PushBack(c), time.Now()
 	}
 	oldest := l.surplus()
-	crowded = l.idle.Len() > l.most
 	l.mu.Unlock()
 	if oldest != nil {
 		oldest.drop()
 	}
-	return crowded
 }
 
 // surplus takes the connection that is to be closed, as maxIdle has it, from idle; nil where none is.
@@ -105,8 +101,9 @@ func (c *headConn) drop() {
 	_ = raw.Close() // net/http finds it closed, and closes the headConn
 }
 
-// wake notes that a request is under way, whose head has passed. It reports whether the connection was dropped before: nobody would read the answer.
-func (c *headConn) wake() (dropped bool) {
+// wake notes that a request is under way, whose head has passed, or that the connection is closed. It reports whether that was so before: nobody
+// would read an answer.
+func (c *headConn) wake(closed bool) (dropped bool) {
 	l := c.of
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +111,8 @@ func (c *headConn) wake() (dropped bool) {
 		l.idle.Remove(c.resting)
 		c.resting = nil
 	}
-	return c.closed
+	dropped, c.closed = c.closed, c.closed || closed
+	return dropped
 }
 
 // headConn looks at what comes until the end of a request's head.
@@ -127,6 +125,8 @@ type headConn struct {
 	resting *list.Element
 	rests   time.Time
 	closed  bool
+
+	ended time.Time // when the handler of a request had returned whose body it had not read to the end; zero else
 
 	mu   sync.Mutex // net/http waits for the next request while a handler works
 	head []byte
@@ -148,10 +148,7 @@ func (c *headConn) count() error {
 
 // Close implements net.Conn.
 func (c *headConn) Close() error {
-	c.of.mu.Lock()
-	c.closed = true
-	c.of.mu.Unlock()
-	c.wake()
+	c.wake(true)
 	c.mu.Lock()
 	c.head = nil
 	_ = c.count() // less is no error
@@ -228,10 +225,17 @@ func (c *headConn) taken() (whole, length bool) {
 
 // headState notes that a connection is idle, and has the head of its next request looked at.
 func headState(c net.Conn, s http.ConnState) {
-	if h, ok := c.(*headConn); ok && s == http.StateIdle {
-		h.passed.Store(false)
-		h.rest()
+	h, ok := c.(*headConn)
+	if !ok || s != http.StateIdle {
+		return
 	}
+	if !h.ended.IsZero() && time.Since(h.ended) >= restGrace {
+		h.drop() // the deadline may have cancelled the context of requests to come
+		return
+	}
+	h.ended = time.Time{}
+	h.passed.Store(false)
+	h.rest()
 }
 
 type headKey struct{}
@@ -256,7 +260,7 @@ func oneLength(next http.Handler) http.Handler {
 			return
 		}
 		whole, length := c.taken()
-		if c.wake() {
+		if c.wake(false) {
 			panic(http.ErrAbortHandler)
 		}
 		r.TLS = c.state()
@@ -264,8 +268,13 @@ func oneLength(next http.Handler) http.Handler {
 			if r.Method == http.MethodGet || r.Method == http.MethodHead { // they mean nothing by it, so the answer does not wait for it
 				w.Header().Set("Connection", "close")
 			}
+			body := &readBody{ReadCloser: r.Body}
+			r.Body = body
 			defer func() {
-				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restGrace)) // a connection of HTTP/1.1 takes it
+				if !body.over.Load() {
+					c.ended = time.Now()
+					_ = http.NewResponseController(w).SetReadDeadline(c.ended.Add(restGrace)) // a connection of HTTP/1.1 takes it
+				}
 			}()
 		}
 		switch {
@@ -279,6 +288,20 @@ func oneLength(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// readBody knows whether it was read to its end.
+type readBody struct {
+	io.ReadCloser
+	over atomic.Bool
+}
+
+func (b *readBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.over.Store(true)
+	}
+	return n, err //nolint:wrapcheck // a body's own error
 }
 
 // hasField reports whether a field is among those of a head.

@@ -9,9 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skeinhq/skein/internal/problem"
 )
 
 func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
@@ -132,11 +135,7 @@ func TestHeads_BoundLongOnesTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	hs := newHeads(l)
-	srv := &http.Server{
-		Handler:     oneLength(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })),
-		ConnState:   headState,
-		ConnContext: headContext, MaxHeaderBytes: headerBytes, ReadHeaderTimeout: headerTimeout,
-	}
+	srv := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	served := make(chan struct{})
 	go func() {
 		_ = srv.Serve(hs) // until Close
@@ -189,10 +188,8 @@ func serveHeads(t *testing.T, set func(*heads), handler http.HandlerFunc) net.Li
 	}
 	hs := newHeads(l)
 	set(hs)
-	server := &http.Server{
-		// Longer than any wait here: what ends before is not ended by it.
-		ConnState: headState, ConnContext: headContext, ReadHeaderTimeout: time.Minute, Handler: oneLength(handler), DisableGeneralOptionsHandler: true,
-	}
+	server := newServer(handler)
+	server.ReadHeaderTimeout = time.Minute // longer than any wait here: what ends before is not ended by it
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(hs) }()
 	t.Cleanup(func() {
@@ -269,6 +266,42 @@ func TestHeads_ClosesWhoHasBeenSilentLongest(t *testing.T) {
 	}
 }
 
+// A connection on which a request is on its way is not silent.
+func TestHeads_CloseNobodyWhoIsAboutToAsk(t *testing.T) {
+	var hs *heads
+	l := serveHeads(t, func(h *heads) {
+		hs = h
+		hs.most, hs.grace = 2, 0
+	}, func(http.ResponseWriter, *http.Request) {})
+	asking, silent := dial(t, l), dial(t, l)
+	if _, err := io.WriteString(asking, "GET / HTTP/1.1\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for last := ""; last != asking.LocalAddr().String(); time.Sleep(time.Millisecond) {
+		hs.mu.Lock()
+		if back := hs.idle.Back(); back != nil && hs.idle.Len() == 2 {
+			last = back.Value.(*headConn).RemoteAddr().String()
+		}
+		hs.mu.Unlock()
+	}
+	dial(t, l)
+	ended(t, silent)
+	ask(t, asking, "Host: x\r\n\r\n", http.StatusOK)
+}
+
+// Where a connection was closed as its request came, nothing is done for it.
+func TestOneLength_DoesNothingForAConnectionThatIsClosed(t *testing.T) {
+	c := &headConn{of: newHeads(nil), closed: true}
+	r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+	r = r.WithContext(context.WithValue(r.Context(), headKey{}, c))
+	defer func() {
+		if got := recover(); got != http.ErrAbortHandler { //nolint:errorlint // the value itself
+			t.Errorf("it ends with %v", got)
+		}
+	}()
+	oneLength(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is handled") })).ServeHTTP(httptest.NewRecorder(), r)
+}
+
 // However often the connections that are there ask, one that comes is served, and there are never more than twice as many as may rest.
 func TestHeads_ServesWhoComesWhileAllOthersAsk(t *testing.T) {
 	const most = 4
@@ -299,7 +332,11 @@ func TestHeads_ServesWhoComesWhileAllOthersAsk(t *testing.T) {
 // What a request says beyond what its handler reads holds no connection: net/http waits for it before it takes the next one.
 func TestServeHTTP_WaitsForNoBodyThatNobodyReads(t *testing.T) {
 	l := serveHeads(t, func(*heads) {}, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
+		switch r.Method {
+		case http.MethodPut: // a refusal that is larger than what net/http keeps
+			problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: strings.Repeat("x", 64<<10)})
+			return
+		case http.MethodGet, http.MethodHead:
 			_, _ = io.WriteString(w, strings.Repeat("x", 64<<10)) // more than net/http keeps until the handler has returned
 			return
 		}
@@ -311,7 +348,10 @@ func TestServeHTTP_WaitsForNoBodyThatNobodyReads(t *testing.T) {
 	} {
 		ended(t, ask(t, dial(t, l), request, http.StatusUnauthorized))
 	}
-	ended(t, ask(t, dial(t, l), "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n", http.StatusOK))
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		ended(t, ask(t, dial(t, l), method+" / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n", http.StatusOK))
+	}
+	ended(t, ask(t, dial(t, l), "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n", http.StatusBadRequest))
 	ended(t, ask(t, dial(t, l), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", http.StatusBadRequest))
 }
 

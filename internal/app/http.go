@@ -77,18 +77,9 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	// Requests under way see their contexts end only when draining did not help.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	server := &http.Server{
-		Handler:     oneLength(handler),
-		ConnState:   headState,
-		ConnContext: headContext,
-		// "OPTIONS *" goes to the handler, which looks at its head.
-		DisableGeneralOptionsHandler: true,
-		ReadHeaderTimeout:            headerTimeout,
-		MaxHeaderBytes:               headerBytes,
-		IdleTimeout:                  idleTimeout,
-		BaseContext:                  func(net.Listener) context.Context { return requests },
-		ErrorLog:                     slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-	}
+	server := newServer(handler)
+	server.BaseContext = func(net.Listener) context.Context { return requests }
+	server.ErrorLog = slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	var failed error
 	served := make(chan struct{})
 	go func() {
@@ -120,6 +111,20 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 		return fmt.Errorf("stopping HTTP: %w", err)
 	}
 	return nil
+}
+
+// newServer returns a server for the connections of heads.
+func newServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:     oneLength(handler),
+		ConnState:   headState,
+		ConnContext: headContext,
+		// "OPTIONS *" goes to the handler, which looks at its head.
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            headerTimeout,
+		MaxHeaderBytes:               headerBytes,
+		IdleTimeout:                  idleTimeout,
+	}
 }
 
 // inFlight counts requests that are being answered.

@@ -301,11 +301,15 @@ func (o *publishOptions) takeLabels(labels []string) error {
 		if o.producer.Labels == nil {
 			o.producer.Labels = map[string]string{}
 		}
+		key = strings.ToLower(key) // as the server has them
+		if _, twice := o.producer.Labels[key]; twice {
+			return app.Usagef("reading label %q: there is another one of this key", l)
+		}
 		o.producer.Labels[key] = value
 	}
 	for _, v := range append(slices.Collect(maps.Values(o.producer.Labels)), o.producer.Agent) {
-		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
-			return app.Usagef("reading agent and labels: %q is not a line of text", v)
+		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) || strings.TrimSpace(v) != v {
+			return app.Usagef("reading agent and labels: %q is not a line of text without blanks around it", v)
 		}
 	}
 	return nil

@@ -211,10 +211,13 @@ func TestPublish_NamesAgentAndLabels(t *testing.T) {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
 	})
-	for _, label := range []string{"user", "=ann", "a b=c", "user=a\nb"} {
+	for _, label := range []string{"user", "=ann", "a b=c", "user=a\nb", "user= ann"} {
 		if stdout, stderr, code := skein(t, eventStart, "publish", "--label", label); code != app.ExitUsage || !strings.Contains(stderr, "label") {
 			t.Errorf("label %q: exit %d, %s%s", label, code, stdout, stderr)
 		}
+	}
+	if _, stderr, code := skein(t, eventStart, "publish", "--label", "user=ann", "--label", "User=ben"); code != app.ExitUsage || !strings.Contains(stderr, "another one") {
+		t.Errorf("a key twice: exit %d, %s", code, stderr)
 	}
 }
 

@@ -41,7 +41,7 @@ type Producer struct {
 	Labels map[string]string
 }
 
-// As returns a client whose inputs and events name a producer. It shares the connections of c.
+// As returns a client whose calls name a producer, which the server heeds of inputs and events. It shares the connections of c.
 func (c *Client) As(p Producer) *Client {
 	as := *c
 	as.producer = p

@@ -78,6 +78,10 @@ func (p Problem) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// atOnce is the largest problem that keeps the connection: net/http begins a larger answer while its handler works, and waits before that for the body of the
+// request, which may never come, unless the connection is closed behind the answer.
+const atOnce = 1 << 10
+
 // Write answers with the problem. Headers that are set before stay (Retry-After, Allow).
 func Write(w http.ResponseWriter, p Problem) {
 	body, err := p.MarshalJSON()
@@ -90,6 +94,9 @@ func Write(w http.ResponseWriter, p Problem) {
 	h.Set("Content-Length", strconv.Itoa(len(body)+1))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
+	if len(body) > atOnce {
+		h.Set("Connection", "close")
+	}
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(append(body, '\n')) // the caller is gone: there is nobody left to tell
 }
