@@ -275,8 +275,13 @@ func (p *pipeline) cut() float64 { return p.compactor.Metrics(p.TB)["skein_compa
 // await waits until the compactor has decided about all records, and the indexer has written what came of them.
 func (p *pipeline) await() {
 	p.TB.Helper()
+	p.awaitWithin(process.Patience)
+}
+
+func (p *pipeline) awaitWithin(patience time.Duration) {
+	p.TB.Helper()
 	for _, stage := range []*Stage{p.compactor, p.indexer} {
-		process.Eventually(p.TB, "the "+stage.Name+" has come behind the attack", func() (float64, bool) {
+		process.EventuallyWithin(p.TB, patience, "the "+stage.Name+" has come behind the attack", func() (float64, bool) {
 			lag := stage.Metrics(p.TB)["skein_"+stage.Name+"_lag_seconds"]
 			return lag, lag < 1
 		})

@@ -34,6 +34,9 @@ var (
 	soakSeed = flag.Uint64("abuse.seed", 0, "the random choices of TestSoak; 0 chooses one and logs it")
 )
 
+// backlog is how long folding what the attacks have left on their partitions may take.
+const backlog = 20 * time.Minute
+
 // soak is all stages beside each other, an honest tenant that publishes and reads all the time, and attackers.
 type soak struct {
 	*pipeline
@@ -90,6 +93,7 @@ func TestSoak(t *testing.T) {
 	}
 	<-ctx.Done()
 	attackers.Wait()
+	s.awaitWithin(backlog) // the honest tenant's runs lie behind the attacks' on some partitions
 	honest.Await(t, 20)
 	during := honest.Take(t)
 	honest.Stop()

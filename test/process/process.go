@@ -221,7 +221,13 @@ func Get(tb testing.TB, url string) (int, string) {
 // Eventually asks until it gets a yes.
 func Eventually[T any](tb testing.TB, what string, ask func() (T, bool)) T {
 	tb.Helper()
-	deadline := time.NewTimer(Patience)
+	return EventuallyWithin(tb, Patience, what, ask)
+}
+
+// EventuallyWithin is Eventually for what may take longer, or must not take as long.
+func EventuallyWithin[T any](tb testing.TB, patience time.Duration, what string, ask func() (T, bool)) T {
+	tb.Helper()
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -233,7 +239,7 @@ func Eventually[T any](tb testing.TB, what string, ask func() (T, bool)) T {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			tb.Fatalf("waited %v for this: %s; the last answer: %v", Patience, what, answer)
+			tb.Fatalf("waited %v for this: %s; the last answer: %v", patience, what, answer)
 		}
 	}
 }
