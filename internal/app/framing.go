@@ -28,8 +28,10 @@ type heads struct {
 	most  int           // maxIdle
 	grace time.Duration // idleGrace
 
-	mu   sync.Mutex
-	idle list.List // of *headConn without a request under way; the one that has been silent longest is first
+	mu sync.Mutex
+	// Of *headConn without a request under way, the one that has been silent longest first: those that have had none yet, and those that are kept
+	// alive, of which none is closed unless they alone are too many: its caller may be about to use it again.
+	idle, kept list.List
 }
 
 const (
@@ -66,9 +68,9 @@ func (c *headConn) rest() {
 	l.mu.Lock()
 	if !c.closed && !c.passed.Load() {
 		if c.resting != nil {
-			l.idle.Remove(c.resting)
+			c.list().Remove(c.resting)
 		}
-		c.resting, c.rests = l.idle.PushBack(c), time.Now()
+		c.resting, c.rests = c.list().PushBack(c), time.Now()
 	}
 	oldest := l.surplus()
 	l.mu.Unlock()
@@ -77,17 +79,31 @@ func (c *headConn) rest() {
 	}
 }
 
+// list is where the connection rests.
+func (c *headConn) list() *list.List {
+	if c.used {
+		return &c.of.kept
+	}
+	return &c.of.idle
+}
+
 // surplus takes the connection that is to be closed, as maxIdle has it, from idle; nil where none is.
 func (l *heads) surplus() *headConn {
-	if l.idle.Len() <= l.most {
+	silent := func(of *list.List) bool {
+		return of.Len() > 0 && time.Since(of.Front().Value.(*headConn).rests) >= l.grace
+	}
+	of := &l.idle
+	switch n := l.idle.Len() + l.kept.Len(); {
+	case n <= l.most:
+		return nil
+	case silent(&l.idle):
+	case l.kept.Len() > l.most && (silent(&l.kept) || n > 2*l.most):
+		of = &l.kept
+	case n > 2*l.most:
+	default:
 		return nil
 	}
-	front := l.idle.Front()
-	oldest := front.Value.(*headConn)
-	if l.idle.Len() <= 2*l.most && time.Since(oldest.rests) < l.grace {
-		return nil
-	}
-	l.idle.Remove(front)
+	oldest := of.Remove(of.Front()).(*headConn)
 	oldest.resting, oldest.closed = nil, true
 	return oldest
 }
@@ -108,9 +124,10 @@ func (c *headConn) wake(closed bool) (dropped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.resting != nil {
-		l.idle.Remove(c.resting)
+		c.list().Remove(c.resting)
 		c.resting = nil
 	}
+	c.used = c.used || !closed
 	dropped, c.closed = c.closed, c.closed || closed
 	return dropped
 }
@@ -121,9 +138,10 @@ type headConn struct {
 	of     *heads
 	passed atomic.Bool // a head has come: what follows is its body
 
-	// Under the lock of of: the place in its idle, nil while a request is under way, and since when the connection is silent.
+	// Under the lock of of: the place in its idle or kept, nil while a request is under way, and since when the connection is silent.
 	resting *list.Element
 	rests   time.Time
+	used    bool // it has had a request
 	closed  bool
 
 	ended time.Time // when the handler of a request had returned whose body it had not read to the end; zero else

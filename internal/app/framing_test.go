@@ -199,7 +199,7 @@ func serveHeads(t *testing.T, set func(*heads), handler http.HandlerFunc) net.Li
 		}
 		hs.mu.Lock()
 		defer hs.mu.Unlock()
-		if n := hs.idle.Len(); n != 0 {
+		if n := hs.idle.Len() + hs.kept.Len(); n != 0 {
 			t.Errorf("%d connections are still noted as idle", n)
 		}
 	})
