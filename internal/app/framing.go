@@ -36,7 +36,7 @@ type heads struct {
 
 const (
 	// maxIdle is how many connections may have no request under way, be they new or kept alive. With one more that one is closed that has been
-	// silent longest, if that is idleGrace: a request may be on its way. Beyond twice as many it is closed all the same.
+	// silent longest, if that is idleGrace: a request may be on its way. Beyond four times as many it is closed all the same.
 	maxIdle   = 4_096
 	idleGrace = time.Second
 	// restGrace is how long the rest of a body that its handler has not read to the end is read and dropped behind the answer.
@@ -97,9 +97,9 @@ func (l *heads) surplus() *headConn {
 	case n <= l.most:
 		return nil
 	case silent(&l.idle):
-	case l.kept.Len() > l.most && (silent(&l.kept) || n > 2*l.most):
+	case l.kept.Len() > l.most && (silent(&l.kept) || n > 4*l.most):
 		of = &l.kept
-	case n > 2*l.most:
+	case n > 4*l.most:
 	default:
 		return nil
 	}

@@ -302,13 +302,13 @@ func TestOneLength_DoesNothingForAConnectionThatIsClosed(t *testing.T) {
 	oneLength(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is handled") })).ServeHTTP(httptest.NewRecorder(), r)
 }
 
-// However often the connections that are there ask, one that comes is served, and there are never more than twice as many as may rest.
+// However often the connections that are there ask, one that comes is served, and there are never more than four times as many as may rest.
 func TestHeads_ServesWhoComesWhileAllOthersAsk(t *testing.T) {
 	const most = 4
 	l := serveHeads(t, func(hs *heads) { hs.most, hs.grace = most, time.Hour }, func(http.ResponseWriter, *http.Request) {})
 	const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 	var there []net.Conn
-	for range 2 * most {
+	for range 4 * most {
 		there = append(there, dial(t, l))
 	}
 	for range 3 {
