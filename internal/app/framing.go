@@ -29,14 +29,15 @@ type heads struct {
 	grace time.Duration // idleGrace
 
 	mu sync.Mutex
-	// Of *headConn without a request under way, the one that has been silent longest first: those that have had none yet, and those that are kept
-	// alive, of which none is closed unless they alone are too many: its caller may be about to use it again.
+	// Of *headConn without a request under way, the one that has been silent longest first: those that have had no request yet, and those that are
+	// kept alive, whose callers may be about to use them again.
 	idle, kept list.List
 }
 
 const (
-	// maxIdle is how many connections may have no request under way, be they new or kept alive. With one more that one is closed that has been
-	// silent longest, if that is idleGrace: a request may be on its way. Beyond four times as many it is closed all the same.
+	// maxIdle is how many connections may have no request under way. Where there are more, the one without any request so far that has been silent
+	// longest is closed, if that is idleGrace: a request may be on its way. So is one that had requests, if such alone are more than maxIdle. Beyond four
+	// times as many together one is closed in any case.
 	maxIdle   = 4_096
 	idleGrace = time.Second
 	// restGrace is how long the rest of a body that its handler has not read to the end is read and dropped behind the answer.
@@ -87,7 +88,7 @@ func (c *headConn) list() *list.List {
 	return &c.of.idle
 }
 
-// surplus takes the connection that is to be closed, as maxIdle has it, from idle; nil where none is.
+// surplus takes the connection that is to be closed, as maxIdle has it, from its list; nil where none is.
 func (l *heads) surplus() *headConn {
 	silent := func(of *list.List) bool {
 		return of.Len() > 0 && time.Since(of.Front().Value.(*headConn).rests) >= l.grace
