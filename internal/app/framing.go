@@ -36,8 +36,8 @@ type heads struct {
 
 const (
 	// maxIdle is how many connections may have no request under way. Where there are more, the one without any request so far that has been silent
-	// longest is closed, if that is idleGrace: a request may be on its way. So is one that had requests, if such alone are more than maxIdle. Beyond four
-	// times as many together one is closed in any case.
+	// longest is closed, if that is idleGrace: a request may be on its way. Silent means that no head has begun since. So is one that had requests, if
+	// such alone are more than maxIdle. Beyond four times as many together one is closed in any case.
 	maxIdle   = 4_096
 	idleGrace = time.Second
 	// restGrace is how long the rest of a body that its handler has not read to the end is read and dropped behind the answer.
@@ -63,7 +63,7 @@ func (l *heads) Accept() (net.Conn, error) {
 	return h, nil
 }
 
-// rest notes that the connection is not silent, and that no request is under way on it unless a head has passed.
+// rest notes that the connection was opened, done with a request or begins another, and that no request is under way on it unless a head has passed.
 func (c *headConn) rest() {
 	l := c.of
 	l.mu.Lock()
@@ -178,14 +178,16 @@ func (c *headConn) Close() error {
 func (c *headConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.passed.Load() {
-		c.rest() // a request is on its way
 		c.mu.Lock()
-		from := max(0, len(c.head)-2)
+		from, begins := max(0, len(c.head)-2), len(c.head) == 0
 		c.head = append(c.head, p[:n]...)
 		_, whole := cutHead(c.head[from:])
 		c.passed.Store(whole || len(c.head) > headerBytes)
 		long := c.count()
 		c.mu.Unlock()
+		if begins {
+			c.rest() // a request is on its way; a head that comes byte by byte wins no more time
+		}
 		if long != nil {
 			return 0, long
 		}

@@ -289,6 +289,46 @@ func TestHeads_CloseNobodyWhoIsAboutToAsk(t *testing.T) {
 	ask(t, asking, "Host: x\r\n\r\n", http.StatusOK)
 }
 
+// A head that comes byte by byte holds its connection no longer than one that stops.
+func TestHeads_CloseWhoNeverGetsToAsk(t *testing.T) {
+	var hs *heads
+	l := serveHeads(t, func(h *heads) {
+		hs = h
+		hs.most, hs.grace = 1, 0
+	}, func(http.ResponseWriter, *http.Request) {})
+	begun := func() (at time.Time) {
+		hs.mu.Lock()
+		defer hs.mu.Unlock()
+		if e := hs.idle.Front(); e != nil {
+			at = e.Value.(*headConn).rests
+		}
+		return at
+	}
+	slow := dial(t, l)
+	for begun().IsZero() {
+		time.Sleep(time.Millisecond)
+	}
+	opened := begun()
+	var first time.Time
+	for i, part := range []string{"G", "E", "T", " "} {
+		if _, err := io.WriteString(slow, part); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			for first = begun(); first == opened; first = begun() {
+				time.Sleep(time.Millisecond)
+			}
+			continue
+		}
+		time.Sleep(10 * time.Millisecond) // it is read
+	}
+	if again := begun(); again != first {
+		t.Errorf("each part of a head wins %v", again.Sub(first))
+	}
+	ask(t, dial(t, l), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusOK)
+	ended(t, slow)
+}
+
 // Where a connection was closed as its request came, nothing is done for it.
 func TestOneLength_DoesNothingForAConnectionThatIsClosed(t *testing.T) {
 	c := &headConn{of: newHeads(nil), closed: true}

@@ -257,13 +257,14 @@ var ingestAttacks = []attack{
 			})
 			return nil
 		}},
-	{name: "6,000 connections without a request, as often as they are closed", want: "a connection that was given up",
+	{name: "8,000 connections without a request, half of them with a head that comes byte by byte, as often as they are closed",
+		want: "a connection that was given up",
 		run: func(ctx context.Context, f *force) error {
 			ctx, cancel := f.lasting(ctx, 4, 30)
 			defer cancel()
-			atOnce(6000, func(int) {
+			atOnce(8000, func(i int) {
 				for ctx.Err() == nil {
-					f.connect(ctx)
+					f.connect(ctx, i%2 == 0)
 				}
 			})
 			return nil
@@ -374,8 +375,9 @@ func runsThatNobodyReads(ctx context.Context, f *force) error {
 	return nil
 }
 
-// connect opens a connection, and asks for nothing until it is closed or ctx ends. One that is closed only since no request came for long is no answer.
-func (f *force) connect(ctx context.Context) {
+// connect opens a connection, and asks for nothing until it is closed or ctx ends; byByte sends a head that does not end, byte by byte. One that is closed
+// only since no request came for long is no answer.
+func (f *force) connect(ctx context.Context, byByte bool) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(f.url, "http://"))
 	if err != nil {
 		if ctx.Err() == nil {
@@ -386,6 +388,21 @@ func (f *force) connect(ctx context.Context) {
 	defer func() { _ = c.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })() // a TCP connection takes it
 	begun := time.Now()
+	if byByte {
+		ended := make(chan struct{})
+		defer close(ended)
+		go func() {
+			for tick := time.NewTicker(300 * time.Millisecond); ; {
+				select {
+				case <-ended:
+					tick.Stop()
+					return
+				case <-tick.C:
+					_, _ = c.Write([]byte("x")) // the read finds out that it was closed
+				}
+			}
+		}()
+	}
 	if _, err := c.Read(make([]byte, 1)); ctx.Err() == nil && err != nil && time.Since(begun) < 8*time.Second {
 		f.answered("a connection that was given up")
 	}
