@@ -37,7 +37,8 @@ type heads struct {
 const (
 	// maxIdle is how many connections may have no request under way. Where there are more, the one without any request so far that has been silent
 	// longest is closed, if that is idleGrace: a request may be on its way. Silent means that no head has begun since. So is one that had requests, if
-	// such alone are more than maxIdle. Beyond four times as many together one is closed in any case.
+	// such alone are more than maxIdle. Beyond four times as many together one is closed in any case. They are closed when another connection comes, or
+	// begins or ends a request.
 	maxIdle   = 4_096
 	idleGrace = time.Second
 	// restGrace is how long the rest of a body that its handler has not read to the end is read and dropped behind the answer.
@@ -73,9 +74,12 @@ func (c *headConn) rest() {
 		}
 		c.resting, c.rests = c.list().PushBack(c), time.Now()
 	}
-	oldest := l.surplus()
+	var surplus []*headConn
+	for oldest := l.surplus(); oldest != nil; oldest = l.surplus() {
+		surplus = append(surplus, oldest)
+	}
 	l.mu.Unlock()
-	if oldest != nil {
+	for _, oldest := range surplus {
 		oldest.drop()
 	}
 }
@@ -182,11 +186,14 @@ func (c *headConn) Read(p []byte) (int, error) {
 		from, begins := max(0, len(c.head)-2), len(c.head) == 0
 		c.head = append(c.head, p[:n]...)
 		_, whole := cutHead(c.head[from:])
-		c.passed.Store(whole || len(c.head) > headerBytes)
+		whole = whole || len(c.head) > headerBytes
 		long := c.count()
 		c.mu.Unlock()
 		if begins {
 			c.rest() // a request is on its way; a head that comes byte by byte wins no more time
+		}
+		if whole { // else a handler may have found the head whole by now
+			c.passed.Store(true)
 		}
 		if long != nil {
 			return 0, long

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -274,16 +275,13 @@ func TestHeads_CloseNobodyWhoIsAboutToAsk(t *testing.T) {
 		hs.most, hs.grace = 2, 0
 	}, func(http.ResponseWriter, *http.Request) {})
 	asking, silent := dial(t, l), dial(t, l)
+	await(t, "both rest", func() bool { return hs.idle.Len() == 2 }, &hs.mu)
 	if _, err := io.WriteString(asking, "GET / HTTP/1.1\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	for last := ""; last != asking.LocalAddr().String(); time.Sleep(time.Millisecond) {
-		hs.mu.Lock()
-		if back := hs.idle.Back(); back != nil && hs.idle.Len() == 2 {
-			last = back.Value.(*headConn).RemoteAddr().String()
-		}
-		hs.mu.Unlock()
-	}
+	await(t, "the one that asks rests behind the other", func() bool {
+		return hs.idle.Back().Value.(*headConn).RemoteAddr().String() == asking.LocalAddr().String()
+	}, &hs.mu)
 	dial(t, l)
 	ended(t, silent)
 	ask(t, asking, "Host: x\r\n\r\n", http.StatusOK)
@@ -296,37 +294,74 @@ func TestHeads_CloseWhoNeverGetsToAsk(t *testing.T) {
 		hs = h
 		hs.most, hs.grace = 1, 0
 	}, func(http.ResponseWriter, *http.Request) {})
-	begun := func() (at time.Time) {
-		hs.mu.Lock()
-		defer hs.mu.Unlock()
-		if e := hs.idle.Front(); e != nil {
-			at = e.Value.(*headConn).rests
-		}
-		return at
-	}
 	slow := dial(t, l)
-	for begun().IsZero() {
-		time.Sleep(time.Millisecond)
-	}
-	opened := begun()
-	var first time.Time
+	await(t, "it rests", func() bool { return hs.idle.Len() == 1 }, &hs.mu)
+	c := hs.idle.Front().Value.(*headConn)
+	opened := c.rests
+	var begun time.Time
 	for i, part := range []string{"G", "E", "T", " "} {
 		if _, err := io.WriteString(slow, part); err != nil {
 			t.Fatal(err)
 		}
+		await(t, "it is read", func() bool { return len(c.head) == i+1 }, &c.mu)
 		if i == 0 {
-			for first = begun(); first == opened; first = begun() {
-				time.Sleep(time.Millisecond)
-			}
-			continue
+			await(t, "a head has begun", func() bool { begun = c.rests; return !begun.Equal(opened) }, &hs.mu)
 		}
-		time.Sleep(10 * time.Millisecond) // it is read
-	}
-	if again := begun(); again != first {
-		t.Errorf("each part of a head wins %v", again.Sub(first))
 	}
 	ask(t, dial(t, l), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusOK)
 	ended(t, slow)
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if !c.rests.Equal(begun) {
+		t.Errorf("the parts of a head win %v", c.rests.Sub(begun))
+	}
+}
+
+// Who asks is served, also if its connection is the next one to be closed, and all that are too many are closed at once.
+func TestHeads_CloseNobodyWhoAsks(t *testing.T) {
+	const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+	for _, kept := range []bool{false, true} {
+		var hs *heads
+		l := serveHeads(t, func(h *heads) {
+			hs = h
+			hs.most, hs.grace = 2, time.Hour
+		}, func(http.ResponseWriter, *http.Request) {})
+		var there []net.Conn
+		for range 6 {
+			c := dial(t, l)
+			if kept {
+				ask(t, c, get, http.StatusOK)
+			}
+			there = append(there, c)
+		}
+		await(t, "all rest", func() bool { return hs.idle.Len()+hs.kept.Len() == len(there) }, &hs.mu)
+		hs.mu.Lock()
+		hs.grace = 0
+		hs.mu.Unlock()
+		ask(t, there[0], get, http.StatusOK)
+		for _, c := range there[1:5] {
+			ended(t, c)
+		}
+		for _, c := range there[5:] {
+			ask(t, c, get, http.StatusOK)
+		}
+	}
+}
+
+// await waits until what is looked at under a lock is so.
+func await(t *testing.T, what string, so func() bool, mu sync.Locker) {
+	t.Helper()
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		mu.Lock()
+		ok := so()
+		mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("not after 10 s: %s", what)
+		}
+	}
 }
 
 // Where a connection was closed as its request came, nothing is done for it.
