@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -23,10 +24,11 @@ import (
 // connections without a request.
 type heads struct {
 	net.Listener
-	long atomic.Int64 // bytes of heads beyond keptHead each
+	long atomic.Int64 // what heads weigh beyond lightHead each
 
-	most  int           // maxIdle
-	grace time.Duration // idleGrace
+	most     int           // maxIdle
+	grace    time.Duration // idleGrace
+	patience time.Duration // answerGrace
 
 	mu sync.Mutex
 	// Of *headConn without a request under way, the one that has been silent longest first: those that have had no request yet, and those that are
@@ -43,16 +45,24 @@ const (
 	idleGrace = time.Second
 	// restGrace is how long the rest of a body that its handler has not read to the end is read and dropped behind the answer.
 	restGrace = time.Second
-	// keptHead is the size of a head that is always taken, and the most room for heads that an idle connection keeps.
+	// answerGrace is how long the caller may take nothing of what is left of an answer when its handler has returned.
+	answerGrace = 30 * time.Second
+	// keptHead is the most room for heads that an idle connection keeps.
 	keptHead = 4 << 10
-	// maxLongHeads bounds what all heads together have beyond that.
+	// lightHead is the weight of a head that is always taken: its bytes, and lineBytes for each line, which net/http makes a field of.
+	lightHead, lineBytes = 8 << 10, 128
+	// maxLongHeads bounds what all heads together weigh beyond that.
 	maxLongHeads = 8 << 20
+	// maxFields is how many header fields a request may have.
+	maxFields = 200
 )
 
 // errLongHeads closes a connection. To net/http it is one that broke: anything else it would answer with 400, as the caller's fault.
 var errLongHeads = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("requests whose headers are being read use all of their memory")}
 
-func newHeads(l net.Listener) *heads { return &heads{Listener: l, most: maxIdle, grace: idleGrace} }
+func newHeads(l net.Listener) *heads {
+	return &heads{Listener: l, most: maxIdle, grace: idleGrace, patience: answerGrace}
+}
 
 func (l *heads) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
@@ -151,14 +161,15 @@ type headConn struct {
 
 	ended time.Time // when the handler of a request had returned whose body it had not read to the end; zero else
 
-	mu   sync.Mutex // net/http waits for the next request while a handler works
-	head []byte
-	long int64 // what the head counts in of
+	mu    sync.Mutex // net/http waits for the next request while a handler works
+	head  []byte
+	lines int   // of head
+	long  int64 // what the head counts in of
 }
 
-// count counts the head's bytes beyond keptHead.
+// count counts what the head weighs beyond lightHead.
 func (c *headConn) count() error {
-	more := int64(max(0, len(c.head)-keptHead)) - c.long
+	more := int64(max(0, len(c.head)+lineBytes*c.lines-lightHead)) - c.long
 	if more == 0 {
 		return nil
 	}
@@ -173,7 +184,7 @@ func (c *headConn) count() error {
 func (c *headConn) Close() error {
 	c.wake(true)
 	c.mu.Lock()
-	c.head = nil
+	c.head, c.lines = nil, 0
 	_ = c.count() // less is no error
 	c.mu.Unlock()
 	return c.Conn.Close() //nolint:wrapcheck // net/http looks at it
@@ -186,7 +197,9 @@ func (c *headConn) Read(p []byte) (int, error) {
 		from, begins := max(0, len(c.head)-2), len(c.head) == 0
 		c.head = append(c.head, p[:n]...)
 		_, whole := cutHead(c.head[from:])
-		whole = whole || len(c.head) > headerBytes
+		if whole = whole || len(c.head) > headerBytes; !whole { // what follows a whole head is no line of it
+			c.lines += bytes.Count(p[:n], []byte("\n"))
+		}
 		long := c.count()
 		c.mu.Unlock()
 		if begins {
@@ -244,7 +257,7 @@ func (c *headConn) taken() (whole, length bool) {
 	line, fields, _ := bytes.Cut(head, []byte("\n"))
 	whole = whole && bytes.Contains(line, []byte(" HTTP/1."))
 	length = hasField(fields, "content-length")
-	if c.head = c.head[:0]; cap(c.head) > keptHead {
+	if c.head, c.lines = c.head[:0], 0; cap(c.head) > keptHead {
 		c.head = nil
 	}
 	_ = c.count() // less is no error
@@ -276,11 +289,12 @@ func headContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// oneLength refuses requests that say the length of their body twice. Behind a chunked one whose head was not seen whole, since
+// admit refuses requests that say the length of their body twice, or have too many fields. Behind a chunked one whose head was not seen whole, since
 // it came with the end of the request before, the connection is closed, as RFC 9112 has it for those that are not refused.
 //
-// What a request sends beyond what its handler reads is dropped for a moment only: net/http would wait for it without an end.
-func oneLength(next http.Handler) http.Handler {
+// What a request sends beyond what its handler reads is dropped for a moment only, and who takes nothing of its answer is cut off: net/http would wait
+// for both without an end.
+func admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(headKey{}).(*headConn)
 		if !ok {
@@ -292,6 +306,9 @@ func oneLength(next http.Handler) http.Handler {
 			panic(http.ErrAbortHandler)
 		}
 		r.TLS = c.state()
+		defer func() { // net/http lifts it when the rest is sent
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.of.patience)) // a connection of HTTP/1.1 takes it
+		}()
 		if r.ContentLength != 0 {
 			if r.Method == http.MethodGet || r.Method == http.MethodHead { // they mean nothing by it, so the answer does not wait for it
 				w.Header().Set("Connection", "close")
@@ -305,6 +322,13 @@ func oneLength(next http.Handler) http.Handler {
 				}
 			}()
 		}
+		if n := fields(r.Header); n > maxFields {
+			w.Header().Set("Connection", "close")
+			problem.Write(w, problem.Problem{
+				Status: http.StatusRequestHeaderFieldsTooLarge, Detail: fmt.Sprintf("the request has %d header fields: at most %d are allowed", n, maxFields),
+			})
+			return
+		}
 		switch {
 		case len(r.TransferEncoding) == 0:
 		case !whole:
@@ -316,6 +340,14 @@ func oneLength(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// fields counts the fields of a head.
+func fields(h http.Header) (n int) {
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
 }
 
 // readBody knows whether it was read to its end.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -159,7 +160,7 @@ func TestHeads_BoundLongOnesTogether(t *testing.T) {
 		_ = resp.Body.Close()
 		return resp.Status[:3]
 	}
-	long := strings.Repeat("x", 32<<10)
+	long := strings.Repeat("x", 24<<10)
 	if got := status(long); got != "204" {
 		t.Errorf("a long head alone: %s", got)
 	}
@@ -173,6 +174,22 @@ func TestHeads_BoundLongOnesTogether(t *testing.T) {
 	if got := status("x"); got != "204" {
 		t.Errorf("an ordinary head where there is no room: %s", got)
 	}
+	hs.long.Store(maxLongHeads)
+	var c net.Conn
+	if c, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.SetDeadline(time.Now().Add(headerTimeout / 2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\n"+strings.Repeat("a:\r\n", 100)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("a head of many fields where there is no room is waited for")
+	}
+	hs.long.Store(maxLongHeads - 10<<10)
 	_ = srv.Close()
 	<-served
 	if n := hs.long.Load(); n != maxLongHeads-10<<10 {
@@ -329,12 +346,14 @@ func TestHeads_CloseNobodyWhoAsks(t *testing.T) {
 		var there []net.Conn
 		for range 6 {
 			c := dial(t, l)
+			of := &hs.idle
 			if kept {
 				ask(t, c, get, http.StatusOK)
+				of = &hs.kept
 			}
 			there = append(there, c)
+			await(t, "it rests", func() bool { return of.Len() == len(there) }, &hs.mu)
 		}
-		await(t, "all rest", func() bool { return hs.idle.Len()+hs.kept.Len() == len(there) }, &hs.mu)
 		hs.mu.Lock()
 		hs.grace = 0
 		hs.mu.Unlock()
@@ -365,7 +384,7 @@ func await(t *testing.T, what string, so func() bool, mu sync.Locker) {
 }
 
 // Where a connection was closed as its request came, nothing is done for it.
-func TestOneLength_DoesNothingForAConnectionThatIsClosed(t *testing.T) {
+func TestAdmit_DoesNothingForAConnectionThatIsClosed(t *testing.T) {
 	c := &headConn{of: newHeads(nil), closed: true}
 	r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
 	r = r.WithContext(context.WithValue(r.Context(), headKey{}, c))
@@ -374,7 +393,7 @@ func TestOneLength_DoesNothingForAConnectionThatIsClosed(t *testing.T) {
 			t.Errorf("it ends with %v", got)
 		}
 	}()
-	oneLength(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is handled") })).ServeHTTP(httptest.NewRecorder(), r)
+	admit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is handled") })).ServeHTTP(httptest.NewRecorder(), r)
 }
 
 // However often the connections that are there ask, one that comes is served, and there are never more than four times as many as may rest.
@@ -402,6 +421,33 @@ func TestHeads_ServesWhoComesWhileAllOthersAsk(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Errorf("of %d connections that rest, none is closed: %v", len(there)+1, err)
 	}
+}
+
+// Answers that nobody reads hold no connection, whoever wrote them.
+func TestServeHTTP_GivesUpAnswersThatNobodyReads(t *testing.T) {
+	l := serveHeads(t, func(hs *heads) { hs.patience = 100 * time.Millisecond }, func(w http.ResponseWriter, _ *http.Request) {
+		problem.Write(w, problem.Problem{Status: http.StatusNotFound, Detail: "there is no such call"})
+	})
+	c := dial(t, l)
+	if err := c.SetWriteDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for err := error(nil); err == nil; {
+		if _, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("the connection is held")
+		}
+	}
+}
+
+// A request has as many fields as any caller needs, and no more: net/http keeps each for as long as the request goes on.
+func TestAdmit_RefusesTooManyFields(t *testing.T) {
+	l := serveHeads(t, func(*heads) {}, func(http.ResponseWriter, *http.Request) {})
+	request := func(n int) string {
+		return "GET / HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("a:\r\n", n) + "\r\n"
+	}
+	ask(t, dial(t, l), request(maxFields), http.StatusOK)
+	refused := ask(t, dial(t, l), request(maxFields+1), http.StatusRequestHeaderFieldsTooLarge)
+	ended(t, refused)
 }
 
 // What a request says beyond what its handler reads holds no connection: net/http waits for it before it takes the next one.

@@ -20,7 +20,7 @@ const (
 	// load balancer closes idle connections, and no request arrives on one that is being closed. Those beyond maxIdle are closed earlier.
 	idleTimeout = 2 * time.Minute
 	// headerBytes is the most that a request's line and headers may have. A path has two ids of up to 1.5 KiB each.
-	headerBytes = 64 << 10
+	headerBytes = 32 << 10
 	// DrainTimeout is how long requests that are being answered may take to end after a signal, by default.
 	DrainTimeout = 15 * time.Second
 	// lastGrace is how long requests may take to end after End was called.
@@ -116,7 +116,7 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 // newServer returns a server for the connections of heads.
 func newServer(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler:     oneLength(handler),
+		Handler:     admit(handler),
 		ConnState:   headState,
 		ConnContext: headContext,
 		// "OPTIONS *" goes to the handler, which looks at its head.

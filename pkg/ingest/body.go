@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/skeinhq/skein/internal/share"
 )
 
 // The media types of events.
@@ -95,7 +97,7 @@ func (s *Service) openBody(w http.ResponseWriter, r *http.Request, t target, buf
 	if n := r.ContentLength; n >= 0 && encoding == "" { // a small body needs no large buffer
 		buffer = max(leastBuffer, min(buffer, int(min(n, int64(buffer)))+1))
 	}
-	if rej := h.take(requestBase + buffer); rej != nil {
+	if rej := h.take(requestBase + share.HeadBytes(r) + buffer); rej != nil {
 		return nil, rej
 	}
 	b, rej := newBody(r.Body, encoding, buffer, h)

@@ -171,6 +171,21 @@ func TestEvents_WhatATenantHoldsIsBounded(t *testing.T) {
 	}
 }
 
+// What the headers of a request take beyond the usual is held for as long as it goes on.
+func TestEvents_HeadersCountAsMemory(t *testing.T) {
+	d := newStage(t)
+	n := int(d.svc.window.Alone()) - requestBase - 8<<10
+	if !d.svc.window.try("dev", n) {
+		t.Fatal("the tenant has no share")
+	}
+	defer d.svc.window.release("dev", n)
+	for pad, want := range map[int]int{100: http.StatusOK, 20_000: http.StatusTooManyRequests} {
+		if a := d.do(http.MethodPost, d.path("events"), strings.NewReader(ev1), "Content-Type", typeNDJSON, "Cookie", strings.Repeat("x", pad)); a.status != want {
+			t.Errorf("with a header of %d bytes: answer is %d %s", pad, a.status, a.body)
+		}
+	}
+}
+
 // A broker takes the requests of one connection one after another: of a tenant's large events as much is under way as one of the largest size, whatever
 // else waits. What waits ends with its caller.
 func TestEvents_LargeOnesOfATenantTakeTurns(t *testing.T) {

@@ -21,7 +21,7 @@ const (
 	memoryWait = 2 * time.Second
 	// maxNewcomers is how many requests may wait for their first memory: what net/http holds for them is in no budget.
 	maxNewcomers = 1_024
-	// requestBase is what a request takes beside its buffers: net/http's own, goroutines and headers.
+	// requestBase is what a request takes beside its buffers: net/http's own, goroutines and usual headers.
 	requestBase = 12 << 10
 	// runBase is what a proxied run takes beside its input and events: two connections with their buffers, and three goroutines.
 	runBase = 64 << 10

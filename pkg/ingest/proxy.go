@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/audit"
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/ingest/sse"
@@ -86,7 +87,7 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	rc := http.NewResponseController(w)
-	release, rej := s.admitRun(t)
+	release, rej := s.admitRun(r, t)
 	if rej != nil {
 		s.refuse(w, r, callAgent, rej, nil)
 		return
@@ -139,13 +140,13 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 }
 
 // admitRun takes what a run counts beside its input and events, and returns what gives it back.
-func (s *Service) admitRun(t target) (release func(), rej *rejection) {
+func (s *Service) admitRun(r *http.Request, t target) (release func(), rej *rejection) {
 	done, err := t.quota.Admit(nil, quota.Streams)
 	if err != nil {
 		return nil, overQuota(err, 0)
 	}
 	h := &claim{of: s.window, tenant: t.tenant}
-	if rej := h.take(runBase); rej != nil {
+	if rej := h.take(runBase + share.HeadBytes(r)); rej != nil {
 		done()
 		return nil, rej
 	}

@@ -105,7 +105,6 @@ func (c *call) live(runID string, from cursor, once bool) error {
 		return busy("streams", "the tenant's share of live streams is used up; try again later")
 	}
 	defer c.room.streams.Give(c.tenant, 1)
-	defer func() { c.load.kept = 0; c.load.end() }()
 	ctx, cancel := context.WithCancelCause(c.r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(streams.draining, func() { cancel(errDraining) })()

@@ -200,6 +200,14 @@ func (l *load) end() {
 	l.free()
 }
 
+// close gives all back.
+func (l *load) close() {
+	l.mu.Lock()
+	l.kept = 0
+	l.mu.Unlock()
+	l.end()
+}
+
 // hold counts memory that is held beyond the turn, and that makes no read a large one; a negative number gives it back. The error is a refusal
 // with errNoRoom.
 func (l *load) hold(bytes int64) error {

@@ -151,11 +151,24 @@ func TestHandler_GivesBackWhatARequestHeld(t *testing.T) {
 	f := newFixture(t)
 	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, "x")))
 	for _, path := range []string{"/v1/threads/chat/history", "/v1/threads/chat/lineage", "/v1/threads/none", "/v1/threads/chat?atLeast=3:9999", "/v1/threads?limit=x"} {
-		f.get("acme", path)
+		f.get("acme", path, "Cookie", strings.Repeat("x", 20_000))
 	}
 	f.server.Close() // handlers have ended
 	if held := f.service.room.held(); held != nothingHeld {
 		t.Errorf("%s", held)
+	}
+}
+
+// What the headers of a request take beyond the usual is held for as long as it goes on, while it waits, too.
+func TestHandler_HeadersCountAsMemory(t *testing.T) {
+	f := newFixture(t)
+	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, "x")))
+	for f.service.room.memory.Take("acme", 1<<10) {
+	}
+	r := f.call(http.MethodGet, "acme", "/v1/threads/chat/lineage", "Cookie", strings.Repeat("x", 20_000))
+	r.problem(t, http.StatusTooManyRequests)
+	if !strings.Contains(r.body, `"limit":"read-memory"`) {
+		t.Errorf("it says %s", r.body)
 	}
 }
 

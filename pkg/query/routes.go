@@ -10,6 +10,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/internal/problem"
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -89,8 +90,8 @@ func (s *Service) handlers(compress func(http.Handler) http.HandlerFunc) router 
 	for _, r := range liveRoutes {
 		rt.add(r.pattern, s.impatient(s.serveLive(r)))
 	}
-	rt.add(openAPIPattern, compress(http.HandlerFunc(describe)))
-	page := compress(web.Handler(s.cfg.Links))
+	rt.add(openAPIPattern, s.impatient(compress(http.HandlerFunc(describe))))
+	page := s.impatient(compress(web.Handler(s.cfg.Links)))
 	rt.add(web.Index, page)
 	rt.add(web.LinksPath, page)
 	rt.add(web.AssetPrefix+"{file}", page)
@@ -178,6 +179,10 @@ func (c *call) answer(rt route, of quota.Kind) error {
 		return err
 	}
 	c.load = &load{room: c.room, tenant: c.tenant}
+	defer c.load.close()
+	if err := c.load.hold(int64(share.HeadBytes(c.r))); err != nil {
+		return err
+	}
 	c.r = c.r.WithContext(c.load.metered(c.r.Context()))
 	if of == quota.Streams {
 		return rt.answer(c)

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -27,7 +26,6 @@ const stallPart = 64 << 10
 func (s *Service) impatient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sw := &stallWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: s.cfg.Stall}
-		defer sw.end()
 		next.ServeHTTP(sw, r)
 	})
 }
@@ -75,16 +73,3 @@ func (w *stallWriter) Flush() { _ = w.FlushError() } // the next write tells
 
 // Unwrap serves http.ResponseController.
 func (w *stallWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// smallAnswer is what net/http keeps until a handler ends, to say its length.
-const smallAnswer = 2048
-
-// end sends what is left in the time of a stall, and lets the connection serve other requests.
-func (w *stallWriter) end() {
-	if w.written > smallAnswer {
-		if err := w.FlushError(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return // it is of no more use
-		}
-	}
-	_ = w.rc.SetWriteDeadline(time.Time{})
-}
