@@ -11,8 +11,6 @@ type stallWriter struct {
 	http.ResponseWriter
 	rc    *http.ResponseController
 	stall time.Duration
-	// written is the number of bytes since the last flush.
-	written int
 
 	mu     sync.Mutex
 	ending bool // the deadline is the last one: no write moves it
@@ -22,7 +20,8 @@ type stallWriter struct {
 // that a caller that reads at all makes progress.
 const stallPart = 64 << 10
 
-// impatient aborts responses whose caller does not read. It wraps the handler before compression.
+// impatient aborts responses whose caller does not read, while their handler writes: what is left then is the server's. It wraps the handler before
+// compression.
 func (s *Service) impatient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sw := &stallWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: s.cfg.Stall}
@@ -57,14 +56,12 @@ func (w *stallWriter) Write(b []byte) (n int, err error) {
 		m, err = w.ResponseWriter.Write(part)
 		n, b = n+m, b[m:]
 	}
-	w.written += n
 	return n, err
 }
 
 // FlushError serves http.ResponseController.
 func (w *stallWriter) FlushError() error {
 	w.begin()
-	w.written = 0
 	return w.rc.Flush()
 }
 
