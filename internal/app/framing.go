@@ -306,10 +306,12 @@ func admit(next http.Handler) http.Handler {
 			panic(http.ErrAbortHandler)
 		}
 		r.TLS = c.state()
-		defer func() { // net/http lifts it when the rest is sent
+		patience := func() { // net/http lifts it when all is sent
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.of.patience)) // a connection of HTTP/1.1 takes it
-		}()
+		}
+		defer patience()
 		if r.ContentLength != 0 {
+			patience()                                                     // with "100 Continue"; handlers set their own for what they write
 			if r.Method == http.MethodGet || r.Method == http.MethodHead { // they mean nothing by it, so the answer does not wait for it
 				w.Header().Set("Connection", "close")
 			}

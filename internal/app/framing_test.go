@@ -439,6 +439,30 @@ func TestServeHTTP_GivesUpAnswersThatNobodyReads(t *testing.T) {
 	}
 }
 
+// Nor does the word that a body may come, which net/http sends before a handler writes anything.
+func TestAdmit_GivesTheWordToContinueADeadline(t *testing.T) {
+	var deadline time.Time
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+	r = r.WithContext(context.WithValue(r.Context(), headKey{}, &headConn{of: newHeads(nil)}))
+	w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder(), until: &deadline}
+	admit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if left := time.Until(deadline); left <= 0 || left > answerGrace {
+			t.Errorf("before the body is read it has %v", left)
+		}
+	})).ServeHTTP(w, r)
+}
+
+// deadlineWriter notes the deadline of writes.
+type deadlineWriter struct {
+	*httptest.ResponseRecorder
+	until *time.Time
+}
+
+func (w *deadlineWriter) SetWriteDeadline(until time.Time) error {
+	*w.until = until
+	return nil
+}
+
 // A request has as many fields as any caller needs, and no more: net/http keeps each for as long as the request goes on.
 func TestAdmit_RefusesTooManyFields(t *testing.T) {
 	l := serveHeads(t, func(*heads) {}, func(http.ResponseWriter, *http.Request) {})

@@ -3,7 +3,7 @@ package share
 import "net/http"
 
 const (
-	// lightHead is what the head of a request may take without being counted: more than browsers and proxies send.
+	// lightHead is what the head of a request may take without being counted.
 	lightHead = 4 << 10
 	// fieldBytes is what net/http takes for a header field beside its text: the entry of a map, a slice and two strings.
 	fieldBytes = 100

@@ -1168,6 +1168,27 @@ func TestProxy_IsSlowedDownToTheTenantsQuota(t *testing.T) {
 	}
 }
 
+// What the headers of a call take beyond the usual is held with its run.
+func TestProxy_HeadersCountAsMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Service{window: newWindow(2*runBase, nil)} // a tenant alone has three quarters
+		to := target{tenant: "dev", quota: quota.Unlimited().Tenant("dev")}
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		release, rej := s.admitRun(r, to)
+		if rej != nil {
+			t.Fatal(rej)
+		}
+		release()
+		r.Header.Set("Cookie", strings.Repeat("x", runBase/2+8<<10))
+		if _, rej := s.admitRun(r, to); rej == nil || rej.reason != reasonMemory && rej.reason != reasonUnavailable {
+			t.Errorf("with large headers it is %v", rej)
+		}
+		if s.window.Held() != 0 {
+			t.Errorf("%d bytes stay taken", s.window.Held())
+		}
+	})
+}
+
 // What checking an input takes counts beside the input itself.
 func TestProxy_CountsTheCheckOfAnInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -163,7 +163,11 @@ func TestHandler_GivesBackWhatARequestHeld(t *testing.T) {
 func TestHandler_HeadersCountAsMemory(t *testing.T) {
 	f := newFixture(t)
 	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, "x")))
-	for f.service.room.memory.Take("acme", 1<<10) {
+	if !f.service.room.memory.Take("acme", f.service.room.memory.Alone()-memoryStep-8<<10) {
+		t.Fatal("the tenant has no share")
+	}
+	if r := f.get("acme", "/v1/threads/chat/lineage"); r.status != http.StatusOK {
+		t.Fatalf("with usual headers it is %d %s", r.status, r.body)
 	}
 	r := f.call(http.MethodGet, "acme", "/v1/threads/chat/lineage", "Cookie", strings.Repeat("x", 20_000))
 	r.problem(t, http.StatusTooManyRequests)

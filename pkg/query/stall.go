@@ -38,7 +38,7 @@ func (w *stallWriter) begin() {
 	}
 }
 
-// SetWriteDeadline serves http.ResponseController: all of the answer has to be written by then, however fast it is read. Another goroutine
+// SetWriteDeadline serves http.ResponseController: all that the handler writes has to be written by then, however fast it is read. Another goroutine
 // may call it.
 func (w *stallWriter) SetWriteDeadline(until time.Time) error {
 	w.mu.Lock()
