@@ -101,7 +101,8 @@ func (s *Service) startAcks(w http.ResponseWriter, p *publisher) *ackStream {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	_ = a.rc.Flush() // what is wrong shows with the first line
+	_ = a.rc.SetWriteDeadline(time.Now().Add(a.patience)) // refused as above
+	_ = a.rc.Flush()                                      // what is wrong shows with the first line
 	a.beat = time.AfterFunc(a.pause, a.wake)
 	a.over.Go(a.run)
 	return a
