@@ -311,7 +311,8 @@ func admit(next http.Handler) http.Handler {
 		}
 		defer patience()
 		if r.ContentLength != 0 {
-			patience()                                                     // with "100 Continue"; handlers set their own for what they write
+			// "100 Continue" is sent within it. Handlers set their own deadline for what they write.
+			patience()
 			if r.Method == http.MethodGet || r.Method == http.MethodHead { // they mean nothing by it, so the answer does not wait for it
 				w.Header().Set("Connection", "close")
 			}

@@ -395,6 +395,7 @@ func (f *force) connect(ctx context.Context, byByte bool) {
 	if err != nil {
 		if ctx.Err() == nil {
 			f.answered("no connection")
+			time.Sleep(100 * time.Millisecond) // this process has no more of them for now
 		}
 		return
 	}
