@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/skeinhq/skein/internal/problem"
@@ -38,11 +39,12 @@ type heads struct {
 
 const (
 	// maxIdle is how many connections may have no request under way. Where there are more, the one without any request so far that has been silent
-	// longest is closed, if that is idleGrace: a request may be on its way. Silent means that no head has begun since. So is one that had requests, if
-	// such alone are more than maxIdle. Beyond four times as many together one is closed in any case. They are closed when another connection comes, or
-	// begins or ends a request.
+	// longest is closed, if that is idleGrace: a request may be on its way. Silent means that no head has begun since, and that nothing has come which
+	// waits to be read. So is one that had requests, if such alone are more than maxIdle. Beyond four times as many together one is closed in any case;
+	// maxSpared are looked at whether something has come on them. They are closed when another connection comes, or begins or ends a request.
 	maxIdle   = 4_096
-	idleGrace = time.Second
+	idleGrace = 5 * time.Second
+	maxSpared = 16
 	// restGrace is how long the rest of a body that its handler has not read to the end is read and dropped behind the answer.
 	restGrace = time.Second
 	// answerGrace is how long the caller may take nothing of what is left of an answer when its handler has returned.
@@ -70,19 +72,20 @@ func (l *heads) Accept() (net.Conn, error) {
 		return nil, err //nolint:wrapcheck // net/http looks at it
 	}
 	h := &headConn{Conn: c, of: l}
-	h.rest()
+	h.rest(false)
 	return h, nil
 }
 
-// rest notes that the connection was opened, done with a request or begins another, and that no request is under way on it unless a head has passed.
-func (c *headConn) rest() {
+// rest notes that the connection was opened or is done with a request, or that a head has begun on it, and that no request is under way on it unless
+// its head has passed.
+func (c *headConn) rest(begun bool) {
 	l := c.of
 	l.mu.Lock()
 	if !c.closed && !c.passed.Load() {
 		if c.resting != nil {
 			c.list().Remove(c.resting)
 		}
-		c.resting, c.rests = c.list().PushBack(c), time.Now()
+		c.resting, c.rests, c.begun = c.list().PushBack(c), time.Now(), begun
 	}
 	var surplus []*headConn
 	for oldest := l.surplus(); oldest != nil; oldest = l.surplus() {
@@ -104,32 +107,67 @@ func (c *headConn) list() *list.List {
 
 // surplus takes the connection that is to be closed, as maxIdle has it, from its list; nil where none is.
 func (l *heads) surplus() *headConn {
+	for range maxSpared {
+		of := l.tooMany()
+		if of == nil {
+			return nil
+		}
+		if oldest := of.Front().Value.(*headConn); !oldest.begun && oldest.unread() {
+			of.MoveToBack(oldest.resting)
+			oldest.rests = time.Now()
+			continue
+		}
+		return l.take(of)
+	}
+	if l.idle.Len()+l.kept.Len() > 4*l.most {
+		return l.take(l.tooMany())
+	}
+	return nil
+}
+
+// tooMany is the list whose first connection is to be closed, nil where none is.
+func (l *heads) tooMany() *list.List {
 	silent := func(of *list.List) bool {
 		return of.Len() > 0 && time.Since(of.Front().Value.(*headConn).rests) >= l.grace
 	}
-	of := &l.idle
 	switch n := l.idle.Len() + l.kept.Len(); {
 	case n <= l.most:
 		return nil
 	case silent(&l.idle):
+		return &l.idle
 	case l.kept.Len() > l.most && (silent(&l.kept) || n > 4*l.most):
-		of = &l.kept
+		return &l.kept
 	case n > 4*l.most:
+		return &l.idle
 	default:
 		return nil
 	}
-	oldest := of.Remove(of.Front()).(*headConn)
-	oldest.resting, oldest.closed = nil, true
-	return oldest
+}
+
+// take takes a list's first connection from it, to be closed.
+func (l *heads) take(of *list.List) *headConn {
+	first := of.Remove(of.Front()).(*headConn)
+	first.resting, first.closed = nil, true
+	return first
+}
+
+// unread reports whether something has come that nobody has read: what is late is this process, not the caller.
+func (c *headConn) unread() bool {
+	raw, ok := c.raw().(syscall.Conn)
+	return ok && unread(raw)
+}
+
+// raw is the connection below TLS.
+func (c *headConn) raw() net.Conn {
+	if t, ok := c.Conn.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return c.Conn
 }
 
 // drop closes a connection on which nobody waits for an answer, without the word that TLS says first: the other side may not take it.
 func (c *headConn) drop() {
-	raw := c.Conn
-	if t, ok := raw.(*tls.Conn); ok {
-		raw = t.NetConn()
-	}
-	_ = raw.Close() // net/http finds it closed, and closes the headConn
+	_ = c.raw().Close() // net/http finds it closed, and closes the headConn
 }
 
 // wake notes that a request is under way, whose head has passed, or that the connection is closed. It reports whether that was so before: nobody
@@ -156,6 +194,7 @@ type headConn struct {
 	// Under the lock of of: the place in its idle or kept, nil while a request is under way, and since when the connection is silent.
 	resting *list.Element
 	rests   time.Time
+	begun   bool // a head has begun since
 	used    bool // it has had a request
 	closed  bool
 
@@ -194,19 +233,27 @@ func (c *headConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.passed.Load() {
 		c.mu.Lock()
-		from, begins := max(0, len(c.head)-2), len(c.head) == 0
-		c.head = append(c.head, p[:n]...)
+		part := p[:n]
+		if len(c.head) == 0 {
+			part = bytes.TrimLeft(part, "\r\n") // net/http skips them behind a POST, and else closes the connection
+		}
+		from, begins := max(0, len(c.head)-2), len(c.head) == 0 && len(part) > 0
+		c.head = append(c.head, part...)
 		_, whole := cutHead(c.head[from:])
-		if whole = whole || len(c.head) > headerBytes; !whole { // what follows a whole head is no line of it
-			c.lines += bytes.Count(p[:n], []byte("\n"))
+		passed := whole || len(c.head) > headerBytes
+		if !passed { // what follows a whole head is no line of it
+			c.lines += bytes.Count(part, []byte("\n"))
 		}
 		long := c.count()
 		c.mu.Unlock()
-		if begins {
-			c.rest() // a request is on its way; a head that comes byte by byte wins no more time
-		}
-		if whole { // else a handler may have found the head whole by now
+		if passed {
 			c.passed.Store(true)
+		}
+		switch {
+		case whole:
+			c.wake(false) // net/http answers it at once, however it is
+		case begins:
+			c.rest(true) // a request is on its way; a head that comes byte by byte wins no more time
 		}
 		if long != nil {
 			return 0, long
@@ -276,7 +323,7 @@ func headState(c net.Conn, s http.ConnState) {
 	}
 	h.ended = time.Time{}
 	h.passed.Store(false)
-	h.rest()
+	h.rest(false)
 }
 
 type headKey struct{}

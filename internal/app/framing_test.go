@@ -367,6 +367,64 @@ func TestHeads_CloseNobodyWhoAsks(t *testing.T) {
 	}
 }
 
+// A connection whose request has come is not closed where it is this process that is late to read it; beyond four times as many as may rest, one is
+// closed in any case.
+func TestHeads_CloseNobodyWhoseRequestWaitsToBeRead(t *testing.T) {
+	listener, err := Listen(t.Context(), "127.0.0.1:0", "listen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs := newHeads(listener)
+	t.Cleanup(func() { _ = hs.Close() })
+	hs.most, hs.grace = 1, 0
+	accept := func(sends string) (mine, theirs net.Conn) {
+		t.Helper()
+		theirs = dial(t, listener)
+		if _, err := io.WriteString(theirs, sends); err != nil {
+			t.Fatal(err)
+		}
+		mine, err := hs.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = mine.Close() })
+		return mine, theirs
+	}
+	const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+	asks, _ := accept(get)
+	_, silent := accept("")
+	ended(t, silent)
+	begun, sends := accept("GET")
+	if _, err := begun.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sends.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) { // what it sent may never be read: a reset
+		t.Errorf("a head that has begun, of which a part is not read, is not closed: %v", err)
+	}
+
+	there := []net.Conn{asks}
+	for range 3 {
+		mine, _ := accept(get)
+		there = append(there, mine)
+	}
+	for _, c := range there {
+		if n, err := c.Read(make([]byte, len(get))); err != nil || n != len(get) {
+			t.Errorf("%d bytes of a request are read: %v", n, err)
+		}
+	}
+	hs.mu.Lock()
+	hs.grace = time.Hour
+	hs.mu.Unlock()
+	for range 2 * maxSpared {
+		accept(get)
+	}
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if n := hs.idle.Len(); n != 4*hs.most {
+		t.Errorf("%d connections whose requests wait to be read are there, at most %d are to be", n, 4*hs.most)
+	}
+}
+
 // await waits until what is looked at under a lock is so.
 func await(t *testing.T, what string, so func() bool, mu sync.Locker) {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,7 +42,8 @@ const backlog = 20 * time.Minute
 type soak struct {
 	*pipeline
 	ingest *Stage
-	web    *http.Client
+	web    *http.Client // the attackers' connections
+	own    *http.Client // the honest tenant's
 	began  time.Time
 	talked atomic.Int64 // events of Limited's proxied runs that their callers have had
 
@@ -77,7 +79,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Logf("seed %d: -abuse.seed=%d chooses the same attacks again", seed, seed)
 	s := &soak{pipeline: compacting(t), made: map[string]*made{}}
-	s.ingest, s.web = s.Start("ingest", agentsOf(t)...), s.Web()
+	s.ingest, s.web, s.own = s.Start("ingest", agentsOf(t)...), s.Web(), s.Web()
 	s.prepare()
 	s.began = time.Now()
 	attacks := s.all()
@@ -223,9 +225,11 @@ func (s *soak) honest(ctx context.Context, n int) error {
 
 // do makes a request of the honest tenant.
 func (s *soak) do(ctx context.Context, method, url, body string) (int, string, error) {
-	resp, err := s.web.Do(s.Request(ctx, Honest, method, url, body))
+	var conn httptrace.GotConnInfo
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { conn = got }})
+	resp, err := s.own.Do(s.Request(traced, Honest, method, url, body))
 	if err != nil {
-		return 0, "", fmt.Errorf("asking: %w", err)
+		return 0, "", fmt.Errorf("asking on a connection (used before: %v, idle for %v): %w", conn.Reused, conn.IdleTime, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	text, err := io.ReadAll(resp.Body)

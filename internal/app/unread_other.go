@@ -1,0 +1,8 @@
+//go:build !unix
+
+package app
+
+import "syscall"
+
+// unread reports false where it cannot be known.
+func unread(syscall.Conn) bool { return false }
