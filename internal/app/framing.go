@@ -29,6 +29,7 @@ type heads struct {
 
 	most     int           // maxIdle
 	grace    time.Duration // idleGrace
+	sparing  time.Duration
 	patience time.Duration // answerGrace
 
 	mu sync.Mutex
@@ -39,18 +40,23 @@ type heads struct {
 
 const (
 	// maxIdle is how many connections may have no request under way. Where there are more, the one without any request so far that has been silent
-	// longest is closed, if that is idleGrace: a request may be on its way. Silent means that no head has begun since, and that nothing has come which
-	// waits to be read. So is one that had requests, if such alone are more than maxIdle. Beyond four times as many together one is closed in any case;
-	// maxSpared are looked at whether something has come on them. They are closed when another connection comes, or begins or ends a request.
-	maxIdle   = 4_096
-	idleGrace = 5 * time.Second
-	maxSpared = 16
+	// longest is closed, if that is idleGrace: a request may be on its way. Silent means that no head has begun or ended since, and that nothing has come
+	// which waits to be read, the latter for sparing at most. So is one that had requests, if such alone are more than maxIdle. Beyond four times as many
+	// together one is closed in any case, after a look at maxSpared of them. They are closed, maxSurplus at once, when another connection comes, or begins
+	// or ends a request.
+	maxIdle    = 4_096
+	idleGrace  = 5 * time.Second
+	sparing    = headerTimeout
+	maxSpared  = 16
+	maxSurplus = 64
 	// restGrace is how long the rest of a body that its handler has not read to the end is read and dropped behind the answer.
 	restGrace = time.Second
 	// answerGrace is how long the caller may take nothing of what is left of an answer when its handler has returned.
 	answerGrace = 30 * time.Second
 	// keptHead is the most room for heads that an idle connection keeps.
 	keptHead = 4 << 10
+	// skippedBytes is how many line ends net/http skips before a head.
+	skippedBytes = 4
 	// lightHead is the weight of a head that is always taken: its bytes, and lineBytes for each line, which net/http makes a field of.
 	lightHead, lineBytes = 8 << 10, 128
 	// maxLongHeads bounds what all heads together weigh beyond that.
@@ -63,7 +69,7 @@ const (
 var errLongHeads = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("requests whose headers are being read use all of their memory")}
 
 func newHeads(l net.Listener) *heads {
-	return &heads{Listener: l, most: maxIdle, grace: idleGrace, patience: answerGrace}
+	return &heads{Listener: l, most: maxIdle, grace: idleGrace, sparing: sparing, patience: answerGrace}
 }
 
 func (l *heads) Accept() (net.Conn, error) {
@@ -85,10 +91,15 @@ func (c *headConn) rest(begun bool) {
 		if c.resting != nil {
 			c.list().Remove(c.resting)
 		}
-		c.resting, c.rests, c.begun = c.list().PushBack(c), time.Now(), begun
+		now := time.Now()
+		c.resting, c.since, c.silent, c.begun = c.list().PushBack(c), now, now, begun
 	}
 	var surplus []*headConn
-	for oldest := l.surplus(); oldest != nil; oldest = l.surplus() {
+	for len(surplus) < maxSurplus { // what is left goes with the next
+		oldest := l.surplus()
+		if oldest == nil {
+			break
+		}
 		surplus = append(surplus, oldest)
 	}
 	l.mu.Unlock()
@@ -112,9 +123,9 @@ func (l *heads) surplus() *headConn {
 		if of == nil {
 			return nil
 		}
-		if oldest := of.Front().Value.(*headConn); !oldest.begun && oldest.unread() {
+		if oldest := of.Front().Value.(*headConn); !oldest.begun && time.Since(oldest.since) < l.sparing && oldest.unread() {
 			of.MoveToBack(oldest.resting)
-			oldest.rests = time.Now()
+			oldest.silent = time.Now()
 			continue
 		}
 		return l.take(of)
@@ -128,7 +139,7 @@ func (l *heads) surplus() *headConn {
 // tooMany is the list whose first connection is to be closed, nil where none is.
 func (l *heads) tooMany() *list.List {
 	silent := func(of *list.List) bool {
-		return of.Len() > 0 && time.Since(of.Front().Value.(*headConn).rests) >= l.grace
+		return of.Len() > 0 && time.Since(of.Front().Value.(*headConn).silent) >= l.grace
 	}
 	switch n := l.idle.Len() + l.kept.Len(); {
 	case n <= l.most:
@@ -151,7 +162,7 @@ func (l *heads) take(of *list.List) *headConn {
 	return first
 }
 
-// unread reports whether something has come that nobody has read: what is late is this process, not the caller.
+// unread reports whether something has come that nobody has read: either this process is late, or its reader waits to write.
 func (c *headConn) unread() bool {
 	raw, ok := c.raw().(syscall.Conn)
 	return ok && unread(raw)
@@ -191,19 +202,22 @@ type headConn struct {
 	of     *heads
 	passed atomic.Bool // a head has come: what follows is its body
 
-	// Under the lock of of: the place in its idle or kept, nil while a request is under way, and since when the connection is silent.
+	// Under the lock of of: the place in its idle or kept, nil while a request is under way, since when the connection rests, and since when it is
+	// taken as silent, which is later if it was spared.
 	resting *list.Element
-	rests   time.Time
+	since   time.Time
+	silent  time.Time
 	begun   bool // a head has begun since
 	used    bool // it has had a request
 	closed  bool
 
 	ended time.Time // when the handler of a request had returned whose body it had not read to the end; zero else
 
-	mu    sync.Mutex // net/http waits for the next request while a handler works
-	head  []byte
-	lines int   // of head
-	long  int64 // what the head counts in of
+	mu      sync.Mutex // net/http waits for the next request while a handler works
+	head    []byte
+	skipped int   // line ends before head
+	lines   int   // of head
+	long    int64 // what the head counts in of
 }
 
 // count counts what the head weighs beyond lightHead.
@@ -234,26 +248,24 @@ func (c *headConn) Read(p []byte) (int, error) {
 	if n > 0 && !c.passed.Load() {
 		c.mu.Lock()
 		part := p[:n]
-		if len(c.head) == 0 {
-			part = bytes.TrimLeft(part, "\r\n") // net/http skips them behind a POST, and else closes the connection
+		if len(c.head) == 0 { // net/http skips what may stand behind the body of a POST
+			for len(part) > 0 && c.skipped < skippedBytes && (part[0] == '\r' || part[0] == '\n') {
+				part, c.skipped = part[1:], c.skipped+1
+			}
 		}
 		from, begins := max(0, len(c.head)-2), len(c.head) == 0 && len(part) > 0
 		c.head = append(c.head, part...)
 		_, whole := cutHead(c.head[from:])
-		passed := whole || len(c.head) > headerBytes
-		if !passed { // what follows a whole head is no line of it
+		if whole = whole || len(c.head) > headerBytes; !whole { // what follows a whole head is no line of it
 			c.lines += bytes.Count(part, []byte("\n"))
 		}
 		long := c.count()
 		c.mu.Unlock()
-		if passed {
-			c.passed.Store(true)
+		if begins || whole { // not in between: a head that comes byte by byte wins no more time
+			c.rest(true) // until it is admitted: net/http may refuse it, and wait for ever to say so
 		}
-		switch {
-		case whole:
-			c.wake(false) // net/http answers it at once, however it is
-		case begins:
-			c.rest(true) // a request is on its way; a head that comes byte by byte wins no more time
+		if whole { // else a handler may have found the head whole by now
+			c.passed.Store(true)
 		}
 		if long != nil {
 			return 0, long
@@ -304,7 +316,7 @@ func (c *headConn) taken() (whole, length bool) {
 	line, fields, _ := bytes.Cut(head, []byte("\n"))
 	whole = whole && bytes.Contains(line, []byte(" HTTP/1."))
 	length = hasField(fields, "content-length")
-	if c.head, c.lines = c.head[:0], 0; cap(c.head) > keptHead {
+	if c.head, c.lines, c.skipped = c.head[:0], 0, 0; cap(c.head) > keptHead {
 		c.head = nil
 	}
 	_ = c.count() // less is no error

@@ -314,7 +314,7 @@ func TestHeads_CloseWhoNeverGetsToAsk(t *testing.T) {
 	slow := dial(t, l)
 	await(t, "it rests", func() bool { return hs.idle.Len() == 1 }, &hs.mu)
 	c := hs.idle.Front().Value.(*headConn)
-	opened := c.rests
+	opened := c.silent
 	var begun time.Time
 	for i, part := range []string{"G", "E", "T", " "} {
 		if _, err := io.WriteString(slow, part); err != nil {
@@ -322,15 +322,15 @@ func TestHeads_CloseWhoNeverGetsToAsk(t *testing.T) {
 		}
 		await(t, "it is read", func() bool { return len(c.head) == i+1 }, &c.mu)
 		if i == 0 {
-			await(t, "a head has begun", func() bool { begun = c.rests; return !begun.Equal(opened) }, &hs.mu)
+			await(t, "a head has begun", func() bool { begun = c.silent; return !begun.Equal(opened) }, &hs.mu)
 		}
 	}
 	ask(t, dial(t, l), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusOK)
 	ended(t, slow)
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if !c.rests.Equal(begun) {
-		t.Errorf("the parts of a head win %v", c.rests.Sub(begun))
+	if !c.silent.Equal(begun) {
+		t.Errorf("the parts of a head win %v", c.silent.Sub(begun))
 	}
 }
 
@@ -407,22 +407,65 @@ func TestHeads_CloseNobodyWhoseRequestWaitsToBeRead(t *testing.T) {
 		mine, _ := accept(get)
 		there = append(there, mine)
 	}
+	hs.mu.Lock()
+	hs.grace = time.Hour
+	hs.mu.Unlock()
 	for _, c := range there {
 		if n, err := c.Read(make([]byte, len(get))); err != nil || n != len(get) {
 			t.Errorf("%d bytes of a request are read: %v", n, err)
 		}
 	}
-	hs.mu.Lock()
-	hs.grace = time.Hour
-	hs.mu.Unlock()
+	count := func(what string, want int) {
+		t.Helper()
+		hs.mu.Lock()
+		defer hs.mu.Unlock()
+		if n := hs.idle.Len(); n != want {
+			t.Errorf("%d connections are there %s, want %d", n, what, want)
+		}
+	}
+	count("whose requests were read and not admitted", len(there))
+	parts, rest := accept("GET / HTTP/1.1\r\n")
+	var began time.Time
+	for _, part := range []string{"Host: x\r\n\r\n", ""} {
+		if _, err := parts.Read(make([]byte, len(get))); err != nil {
+			t.Fatal(err)
+		}
+		hs.mu.Lock()
+		if since := parts.(*headConn).since; !since.After(began) {
+			t.Error("a head that ends wins no time")
+		} else {
+			began = since
+		}
+		hs.mu.Unlock()
+		if _, err := io.WriteString(rest, part); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 2 * maxSpared {
 		accept(get)
 	}
+	count("whose requests wait to be read", 4*hs.most)
 	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if n := hs.idle.Len(); n != 4*hs.most {
-		t.Errorf("%d connections whose requests wait to be read are there, at most %d are to be", n, 4*hs.most)
+	hs.grace, hs.sparing = 0, 0
+	hs.mu.Unlock()
+	accept(get)
+	count("whose requests wait to be read for longer than they are spared", 1)
+}
+
+// What stands before a head is no head, where net/http skips it, and else counts as one.
+func TestHeads_LookBehindLineEnds(t *testing.T) {
+	var hs *heads
+	l := serveHeads(t, func(h *heads) { hs = h }, func(http.ResponseWriter, *http.Request) {})
+	const post = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n"
+	c := dial(t, l)
+	ask(t, c, post+"\r\n", http.StatusOK)
+	ask(t, c, "\r\n\r\n"+post+"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", http.StatusBadRequest)
+
+	c = dial(t, l)
+	if _, err := io.WriteString(c, strings.Repeat("\r", 2*lightHead)); err != nil {
+		t.Fatal(err)
 	}
+	await(t, "line ends count", func() bool { return hs.long.Load() > 0 }, &hs.mu)
 }
 
 // await waits until what is looked at under a lock is so.

@@ -12,7 +12,7 @@ func unread(c syscall.Conn) bool {
 	}
 	n := 0
 	err = raw.Control(func(fd uintptr) { // unlike Read, it does not wait for who reads already
-		n, _, err = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
+		n, _, _ = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
 	})
 	return err == nil && n > 0
 }

@@ -180,7 +180,15 @@ func (s *soak) prepare() {
 	records = append(records, s.runOf(Hostile, "many", "many", messages...)...)
 	going := s.runOf(Hostile, "going", "going", messages[:5_000]...)
 	s.publish(s.TB.Context(), append(records, going[:len(going)-1]...))
-	s.await()
+	for _, last := range []string{"/v1/threads/long/runs/run-long-1999", "/v1/threads/many/runs/many", "/v1/threads/going/runs/going"} {
+		process.Eventually(s.TB, last+" can be read", func() (string, bool) {
+			resp, err := s.web.Do(s.Request(s.TB.Context(), Hostile, http.MethodGet, s.query.URL+last, nil))
+			if err != nil {
+				return err.Error(), false
+			}
+			return resp.Status, resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+		})
+	}
 }
 
 func (s *soak) publish(ctx context.Context, records []*kgo.Record) {
@@ -197,6 +205,9 @@ func (s *soak) honest(ctx context.Context, n int) error {
 	body := fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}`, thread, run) + "\n" +
 		fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m-%s","role":"assistant","delta":"hello from %s"}`, run, run) + "\n" +
 		fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":%q,"runId":%q}`, thread, run) + "\n"
+	if n%4 == 0 {
+		s.own.CloseIdleConnections() // the next calls come on new connections
+	}
 	status, text, err := s.do(ctx, http.MethodPost, s.ingest.URL+path+"/events", body)
 	if err != nil || status != http.StatusOK {
 		return fmt.Errorf("publishing is answered %d %s (%w)", status, text, err)
