@@ -185,11 +185,7 @@ func (b *body) failed(err error, line int64) *rejection {
 	} else if !errors.Is(err, io.ErrUnexpectedEOF) {
 		return badLine(reasonEncoding, line, "decompressing the body: %v", err)
 	}
-	var max *http.MaxBytesError
-	switch {
-	case errors.As(err, &max):
-		return reject(http.StatusRequestEntityTooLarge, reasonTooLarge, line, "the body is larger than %d bytes", max.Limit)
-	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		return reject(http.StatusRequestTimeout, reasonTimeout, line, "the body stopped arriving: %s", b.source.pace)
 	}
 	return badLine(reasonCut, line, "the body was cut off: %v", err)

@@ -38,7 +38,7 @@ type Config struct {
 	// them, the rest for events that are not acknowledged, and events beyond the first 16 KiB that are not whole. A run may have
 	// a quarter of it all for its events.
 	ProxyMemory int
-	// MaxRuns bounds the proxied runs that are under way.
+	// MaxRuns bounds the proxied runs that are under way, and those that have ended and are remembered: a tenant has a share of both.
 	MaxRuns int
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/skeinhq/skein/internal/audit"
+	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -23,6 +24,12 @@ func (s *Service) deleteThread(w http.ResponseWriter, r *http.Request, t target)
 		s.unavailable(w, r, callErase, fmt.Errorf("%w: %w", ErrUnavailable, audit.ErrNotWritten), nil)
 		return
 	}
+	held := &claim{of: s.window, tenant: t.tenant}
+	if rej := held.take(requestBase + share.HeadBytes(r)); rej != nil {
+		s.refuse(w, r, callErase, rej, nil)
+		return
+	}
+	defer held.close()
 	p := s.newPublisher(r.Context(), t, record.KindErase, producer{}, nil, func() {})
 	p.send(event{value: []byte("{}"), seq: -1})
 	got, err := p.finish()

@@ -101,13 +101,7 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	if rej == nil {
 		rej = admit(r.Context(), t.quota, event{value: input})
 	}
-	switch {
-	case rej == nil:
-	case rej.status == http.StatusServiceUnavailable:
-		s.inputs.release(tenantID, held)
-		s.unavailable(w, r, callAgent, errNoRoom, nil)
-		return
-	default:
+	if rej != nil {
 		s.inputs.release(tenantID, held)
 		s.refuse(w, r, callAgent, rej, nil)
 		return
@@ -163,6 +157,10 @@ func (s *Service) refuseRun(w http.ResponseWriter, r *http.Request, t target, er
 		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonHeld, 0, "the run %.200q of this thread is in progress: use another runId, or read its events so far", t.run), nil)
 	case errors.Is(err, errUsed):
 		s.refuse(w, r, callAgent, reject(http.StatusConflict, reasonUsed, 0, "the run %.200q of this thread has ended, and would not be recorded again: use another runId, or read its history", t.run), nil)
+	case errors.Is(err, errTooMany):
+		rej := reject(http.StatusTooManyRequests, reasonMemory, 0, "%v", err).retryIn(time.Second)
+		rej.limit = "proxied_runs"
+		s.refuse(w, r, callAgent, rej, nil)
 	default:
 		s.unavailable(w, r, callAgent, err, nil)
 	}

@@ -485,6 +485,13 @@ func (b *behind) wantCancelled(rs []*kgo.Record, n int) {
 	}
 }
 
+// holds reports whether the run is held, be it that its agent goes on or that its last events are not acknowledged.
+func (r *Runs) holds(threadKey, runID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held[runKey{threadKey, runID}] != nil
+}
+
 func TestRuns_CancelEndsARun(t *testing.T) {
 	for name, reads := range map[string]bool{"whose caller reads": true, "whose caller reads nothing": false} {
 		t.Run(name, func(t *testing.T) {
@@ -510,7 +517,7 @@ func TestRuns_CancelEndsARun(t *testing.T) {
 				t.Fatal(err)
 			}
 			runs := b.svc.Runs()
-			if runs.Cancel(key, "r2") || runs.Cancel("dev/t2", "r1") || !runs.Held(key, "r1") {
+			if runs.Cancel(key, "r2") || runs.Cancel("dev/t2", "r1") || !runs.holds(key, "r1") {
 				t.Error("a run that nobody holds was cancelled, or the one that is held is not")
 			}
 			began := time.Now()
@@ -532,7 +539,7 @@ func TestRuns_CancelEndsARun(t *testing.T) {
 			if want := []string{fmt.Sprint(p, true), fmt.Sprint(p, false)}; !slices.Equal(told, want) {
 				t.Errorf("told %v, want %v", told, want)
 			}
-			if runs.Cancel(key, "r1") || runs.Held(key, "r1") {
+			if runs.Cancel(key, "r1") || runs.holds(key, "r1") {
 				t.Error("the run is still held")
 			}
 		})
@@ -587,36 +594,67 @@ func TestProxy_ARunThatHasEndedIsA409(t *testing.T) {
 	}
 }
 
-// What is remembered of runs that have ended is bounded, and a run that never came to its agent is not.
-func TestRuns_RememberAsManyAsMayBeHeld(t *testing.T) {
-	m, err := newMetrics(nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	runs := newRuns(2)
-	try := func(id string, called bool) error {
-		p := &proxied{svc: &Service{metrics: m}, target: target{key: "dev/t1", run: id}, called: called}
-		err := runs.hold(p)
-		if err == nil {
+// A tenant has a share of the runs that may be under way, and of those that have ended and are remembered; a run that never came to its agent is not.
+func TestRuns_HasAShareForEachTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := newMetrics(nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := newRuns(4) // a tenant that is alone has three
+		of := func(tenant, id string, called bool) *proxied {
+			return &proxied{svc: &Service{metrics: m}, target: target{tenant: tenant, key: tenant + "/t1", run: id}, called: called}
+		}
+		try := func(tenant, id string, called bool, want error) {
+			t.Helper()
+			p := of(tenant, id, called)
+			err := runs.hold(p)
+			if !errors.Is(err, want) {
+				t.Errorf("%s of %s: %v, want %v", id, tenant, err, want)
+			}
+			if err == nil {
+				runs.release(p)
+			}
+		}
+		try("loud", "r0", false, nil)
+		try("loud", "r0", true, nil)
+		try("loud", "r0", true, errUsed)
+		try("quiet", "r0", true, nil)
+		for i := range 100 {
+			try("loud", fmt.Sprint("flood", i), true, nil)
+		}
+		try("loud", "flood99", true, errUsed)
+		try("loud", "r0", true, nil) // its own flood has had it forgotten
+		try("quiet", "r0", true, errUsed)
+		if n := runs.used.all.Len(); n > 4 || n != len(runs.used.at) || int64(n) != runs.used.room.Held() {
+			t.Errorf("%d are remembered", n)
+		}
+		time.Sleep(usedFor)
+		try("quiet", "r0", true, nil)
+		if n := runs.used.all.Len(); n != 1 || len(runs.used.of) != 1 || runs.used.room.Held() != 1 {
+			t.Errorf("%d are remembered for too long", n)
+		}
+
+		var held []*proxied
+		for i := range 4 {
+			p := of("loud", fmt.Sprint("held", i), false)
+			if err := runs.hold(p); err == nil {
+				held = append(held, p)
+			} else if i != 3 || !errors.Is(err, errTooMany) {
+				t.Errorf("run %d of a tenant: %v", i, err)
+			}
+		}
+		if len(held) != 3 || runs.holdNext(held[0], "next") {
+			t.Errorf("a tenant has %d of 4 runs under way, and begins more", len(held))
+		}
+		try("quiet", "r1", true, nil)
+		for _, p := range held {
 			runs.release(p)
 		}
-		return err
-	}
-	for _, c := range []struct {
-		id     string
-		called bool
-		want   error
-	}{
-		{"r0", false, nil}, {"r0", true, nil}, {"r0", true, errUsed}, {"r1", true, nil}, {"r0", true, errUsed},
-		{"r2", true, nil}, {"r0", true, nil}, {"r2", true, errUsed},
-	} {
-		if err := try(c.id, c.called); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", c.id, err, c.want)
+		if n := runs.room.Held(); n != 0 {
+			t.Errorf("%d count at the end", n)
 		}
-	}
-	if len(runs.used) != 2 || len(runs.oldest) != 2 {
-		t.Errorf("%d are remembered", len(runs.used))
-	}
+	})
 }
 
 // begin2 begins another run of a stream.
@@ -685,7 +723,7 @@ func TestRuns_CancelEndsTheLastRunOfAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs := b.svc.Runs()
-	if !runs.Held(key, "r1") || !runs.Held(key, "r2") || runs.Cancel(key, "r1") || !runs.Cancel(key, "r2") {
+	if !runs.holds(key, "r1") || !runs.holds(key, "r2") || runs.Cancel(key, "r1") || !runs.Cancel(key, "r2") {
 		t.Error("the ended run was cancelled, or the other one was not")
 	}
 	rest, err := io.ReadAll(resp.Body)
@@ -700,7 +738,7 @@ func TestRuns_CancelEndsTheLastRunOfAStream(t *testing.T) {
 	}
 }
 
-func TestProxy_TooManyRunsAreA503(t *testing.T) {
+func TestProxy_TooManyRunsOfATenantAreA429(t *testing.T) {
 	goOn := make(chan struct{})
 	cfg := proxyConfig(t)
 	cfg.MaxRuns = 1
@@ -710,7 +748,10 @@ func TestProxy_TooManyRunsAreA503(t *testing.T) {
 	})
 	resp := b.call(t.Context(), inputOf("r1"))
 	defer resp.Body.Close()
-	wantUnavailable(t, b.do(http.MethodPost, "/v1/agents/helper", strings.NewReader(inputOf("r2"))), 0)
+	refused := b.do(http.MethodPost, "/v1/agents/helper", strings.NewReader(inputOf("r2")))
+	if refused.status != http.StatusTooManyRequests || !strings.Contains(string(refused.body), `"limit":"proxied_runs"`) {
+		t.Errorf("a run too many is answered %d %s", refused.status, refused.body)
+	}
 	close(goOn)
 	if _, err := io.ReadAll(resp.Body); err != nil {
 		t.Error(err)

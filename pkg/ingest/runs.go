@@ -1,18 +1,20 @@
 package ingest
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/skeinhq/skein/internal/share"
 )
 
 // Runs are the runs that a process serves as their proxy: from their input until their last event is acknowledged. The runs
 // of one stream stay until the last event of the last one is acknowledged.
 //
-// The reader of cancel records calls Cancel. Held returns the partitions with runs, and OnPartition registers a callback
-// for changes of it.
+// The reader of cancel records calls Cancel, and is told by OnPartition of which partitions it has to read.
 type Runs struct {
 	mu   sync.Mutex
 	held map[runKey]*proxied
@@ -21,10 +23,8 @@ type Runs struct {
 	watch      func(partition int32, held bool)
 	closed     bool
 	empty      chan struct{} // closed once closed is set and nothing is held
-	most       int
-	// used are the ids of runs that have ended, by when, for usedFor: at most as many as may be held. oldest is in that order.
-	used   map[runKey]time.Time
-	oldest []runKey
+	room       *share.Pool   // of Config.MaxRuns
+	used       used
 }
 
 // usedFor is how long the id of a run that has ended is refused. Automatic retries come within that time.
@@ -34,13 +34,16 @@ const usedFor = 10 * time.Minute
 type runKey struct{ thread, run string }
 
 func newRuns(most int) *Runs {
-	return &Runs{held: map[runKey]*proxied{}, used: map[runKey]time.Time{}, partitions: map[int32]int{}, empty: make(chan struct{}), most: most}
+	return &Runs{held: map[runKey]*proxied{}, partitions: map[int32]int{}, empty: make(chan struct{}), room: poolOfRuns(most), used: newUsed(most)}
 }
+
+// poolOfRuns is one of which a tenant that is alone may have three quarters.
+func poolOfRuns(most int) *share.Pool { return share.NewPoolOf(int64(most), 3) }
 
 var (
 	errHeld     = errors.New("this run is under way")
 	errUsed     = errors.New("this run has ended")
-	errTooMany  = fmt.Errorf("%w: too many runs are under way", ErrUnavailable)
+	errTooMany  = errors.New("the tenant's share of the runs that may be under way is used up: try again in a moment")
 	errDraining = fmt.Errorf("%w: this process is about to stop: send the request again, another one takes it", ErrUnavailable)
 )
 
@@ -54,9 +57,9 @@ func (r *Runs) hold(p *proxied) error {
 		return errDraining
 	case ok:
 		return errHeld
-	case time.Since(r.used[key]) < usedFor:
+	case r.used.has(key):
 		return errUsed
-	case len(r.held) >= r.most:
+	case !r.room.Take(p.target.tenant, 1):
 		return errTooMany
 	}
 	r.add(p, key)
@@ -71,7 +74,7 @@ func (r *Runs) holdNext(p *proxied, run string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := runKey{p.target.key, run}
-	if _, ok := r.held[key]; ok || len(r.held) >= r.most {
+	if _, ok := r.held[key]; ok || !r.room.Take(p.target.tenant, 1) {
 		return false
 	}
 	r.add(p, key)
@@ -89,14 +92,10 @@ func (r *Runs) release(p *proxied) {
 	defer r.mu.Unlock()
 	for _, key := range p.keys {
 		delete(r.held, key)
+		r.room.Give(p.target.tenant, 1)
 		if p.called {
-			r.used[key] = time.Now()
-			r.oldest = append(r.oldest, key)
+			r.used.add(p.target.tenant, key)
 		}
-	}
-	for len(r.oldest) > r.most || (len(r.oldest) > 0 && time.Since(r.used[r.oldest[0]]) >= usedFor) {
-		delete(r.used, r.oldest[0])
-		r.oldest = r.oldest[1:]
 	}
 	p.svc.metrics.held.Set(float64(len(r.held)))
 	if r.partitions[p.target.partition]--; r.partitions[p.target.partition] == 0 {
@@ -129,14 +128,6 @@ func (r *Runs) Cancel(threadKey, runID string) bool {
 	key := runKey{threadKey, runID}
 	p := r.held[key]
 	return p != nil && p.keys[len(p.keys)-1] == key && p.end(errCancelled)
-}
-
-// Held reports whether this process holds the run, be it that its agent goes on or that its last events are not acknowledged.
-func (r *Runs) Held(threadKey, runID string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.held[runKey{threadKey, runID}]
-	return ok
 }
 
 // Publishing is the number of held runs whose stream is over, and whose last events are not acknowledged.
@@ -195,4 +186,58 @@ func (r *Runs) close(ctx context.Context) (records, runs int) {
 		}
 	}
 	return records, runs
+}
+
+// used are the ids of runs that have ended, for usedFor. Where a tenant's share of them is used up, its own oldest is forgotten.
+type used struct {
+	room *share.Pool
+	at   map[runKey]*list.Element
+	all  *list.List            // of usedRun, in the order of their ends
+	of   map[string]*list.List // of the elements of all, each tenant's in that order; none is empty
+}
+
+type usedRun struct {
+	tenant string
+	key    runKey
+	ended  time.Time
+}
+
+func newUsed(most int) used {
+	return used{room: poolOfRuns(most), at: map[runKey]*list.Element{}, all: list.New(), of: map[string]*list.List{}}
+}
+
+func (u used) has(key runKey) bool {
+	e, ok := u.at[key]
+	return ok && time.Since(e.Value.(usedRun).ended) < usedFor
+}
+
+func (u used) add(tenant string, key runKey) {
+	for e := u.all.Front(); e != nil && time.Since(e.Value.(usedRun).ended) >= usedFor; e = u.all.Front() {
+		u.forget(e.Value.(usedRun).tenant)
+	}
+	if _, ok := u.at[key]; ok { // a stream may begin a run again
+		return
+	}
+	for !u.room.Take(tenant, 1) {
+		if u.of[tenant] == nil {
+			return // others' are older than its share
+		}
+		u.forget(tenant)
+	}
+	if u.of[tenant] == nil {
+		u.of[tenant] = list.New()
+	}
+	u.at[key] = u.all.PushBack(usedRun{tenant, key, time.Now()})
+	u.of[tenant].PushBack(u.at[key])
+}
+
+// forget forgets a tenant's oldest.
+func (u used) forget(tenant string) {
+	own := u.of[tenant]
+	oldest := own.Remove(own.Front()).(*list.Element)
+	if own.Len() == 0 {
+		delete(u.of, tenant)
+	}
+	delete(u.at, u.all.Remove(oldest).(usedRun).key)
+	u.room.Give(tenant, 1)
 }

@@ -2,6 +2,7 @@ package query
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,6 +73,31 @@ type resting struct {
 func (r resting) Write(b []byte) (int, error) {
 	r.load.rest()
 	return r.w.Write(b) //nolint:wrapcheck // callers marks it
+}
+
+// newProofWriter writes answers about many runs, of which each takes a large read. While its caller is written to, the request holds no turn, and behind
+// that it waits for one for as long as the caller stays.
+func newProofWriter(c *call) *replayWriter {
+	c.load.await = func(ready <-chan struct{}) error {
+		select {
+		case <-ready:
+			return nil
+		case <-c.r.Context().Done():
+			return context.Cause(c.r.Context())
+		}
+	}
+	return &replayWriter{c: c, form: typeNDJSON, b: bufio.NewWriterSize(lending{c}, 64<<10)}
+}
+
+// lending gives a request's turn for a large read back while its caller is written to.
+type lending struct{ c *call }
+
+func (l lending) Write(b []byte) (int, error) {
+	n, err := resting{l.c.w, l.c.load}.Write(b)
+	if err == nil {
+		err = l.c.load.enlarge(l.c.r.Context())
+	}
+	return n, err
 }
 
 // start sends the header.

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -292,4 +293,66 @@ func TestStream_SendsHeartbeatsWhileItWaitsForATurn(t *testing.T) {
 		}
 		s.load.end()
 	})
+}
+
+// Proofs hold no turn while their caller is written to, and take one again behind that, for as long as the caller stays.
+func TestProofWriter_HoldsNoTurnWhileItWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := testRoom()
+		takes := make(chan struct{})
+		ctx, leave := context.WithCancelCause(t.Context())
+		c := &call{
+			Service: &Service{room: room}, w: &statusWriter{ResponseWriter: slow{takes: takes}}, r: new(http.Request).WithContext(ctx), tenant: "acme",
+			load: &load{room: room, tenant: "acme"},
+		}
+		if err := c.load.enlarge(ctx); err != nil {
+			t.Fatal(err)
+		}
+		out := newProofWriter(c)
+		wrote := make(chan error)
+		write := func() { wrote <- errors.Join(out.line("proved"), out.flush()) }
+		go write()
+		synctest.Wait()
+		if n := room.large.HeldBy("acme") + room.reads.HeldBy("acme"); n != 0 {
+			t.Errorf("it holds %d turns while its caller does not read", n)
+		}
+		others := []string{}
+		for i := 0; room.large.Held() < room.large.Limit(); i++ {
+			others = append(others, fmt.Sprint("other", i))
+			room.large.Take(others[i], 1)
+		}
+		takes <- struct{}{}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for _, other := range others {
+			room.large.Give(other, 1)
+		}
+		if err := <-wrote; err != nil || room.large.HeldBy("acme") != 1 || room.reads.HeldBy("acme") != 1 {
+			t.Errorf("behind it, it holds %d turns for large reads: %v", room.large.HeldBy("acme"), err)
+		}
+
+		go write()
+		synctest.Wait()
+		for _, other := range others {
+			room.large.Take(other, 1)
+		}
+		takes <- struct{}{}
+		synctest.Wait()
+		leave(errLife)
+		if err := <-wrote; !errors.Is(err, errLife) {
+			t.Errorf("where the caller leaves, writing ends with %v", err)
+		}
+		c.load.end()
+	})
+}
+
+// slow takes an answer's bytes when it is told to.
+type slow struct {
+	discard
+	takes chan struct{}
+}
+
+func (s slow) Write(b []byte) (int, error) {
+	<-s.takes
+	return len(b), nil
 }

@@ -104,8 +104,7 @@ func (c *call) verifyThread() error {
 		return err
 	}
 	defer raw.close()
-	out := newReplayWriter(c)
-	out.form = typeNDJSON
+	out := newProofWriter(c)
 	c.w.Header().Set(headerIndexedTo, v.indexedTo.String())
 	out.start()
 	if c.r.Method == http.MethodHead {

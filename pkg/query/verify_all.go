@@ -52,8 +52,7 @@ func (c *call) verifyAll() error {
 		return err
 	}
 	defer done()
-	a := &allAnswer{call: c, out: newReplayWriter(c)}
-	a.out.form = typeNDJSON
+	a := &allAnswer{call: c, out: newProofWriter(c)}
 	if a.to, err = c.store.IndexedTo(c.r.Context(), c.tenant); err != nil {
 		return err
 	}

@@ -198,10 +198,12 @@ func (q *Quotas) Tenant(id string) *Tenant {
 	if t, ok := q.tenants.Load(id); ok {
 		return t.(*Tenant)
 	}
-	fresh := newTenant(q, q.file.Load().of(id))
+	file := q.file.Load()
+	fresh := newTenant(q, file.of(id))
 	t, there := q.tenants.LoadOrStore(id, fresh)
-	if !there {
-		fresh.set(q.file.Load().of(id)) // the file may have changed in between
+	for now := q.file.Load(); !there && now != file; now = q.file.Load() { // it has changed before the tenant was there to be told
+		file = now
+		fresh.set(file.of(id))
 	}
 	return t.(*Tenant)
 }

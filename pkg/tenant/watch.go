@@ -170,7 +170,8 @@ func (w *watch) check() {
 	if w.stopped {
 		return
 	}
-	if errors.Is(err, ErrUnauthenticated) || err == nil && (id.Tenant != w.tenant || !id.Allows(w.scope)) {
+	expired := err != nil && !w.expires.IsZero() && !time.Now().Before(w.expires) // whatever cannot be found out
+	if expired || errors.Is(err, ErrUnauthenticated) || err == nil && (id.Tenant != w.tenant || !id.Allows(w.scope)) {
 		w.cancel(ErrRevoked)
 		w.revoke(ErrRevoked)
 		return

@@ -70,6 +70,27 @@ func TestWatch_EndsWithCredentialsThatAreTakenBack(t *testing.T) {
 	}
 }
 
+// That credentials are valid may not be found out for a while, but not beyond their expiry.
+func TestWatch_EndsAtTheExpiryWhateverTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		auth := &answers{}
+		id := tenant.Identity{Tenant: "acme", Scopes: []tenant.Scope{tenant.ScopeRead}, Expires: time.Now().Add(time.Minute)}
+		auth.give(id, errors.New("the key server is away"))
+		ctx, stop := tenant.Watch(new(http.Request).WithContext(t.Context()), auth, id, tenant.ScopeRead)
+		defer stop()
+		time.Sleep(time.Minute - time.Millisecond)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Fatalf("it ends before: %v", context.Cause(ctx))
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if !tenant.Revoked(ctx) {
+			t.Error("it goes on")
+		}
+	})
+}
+
 func TestWatch_EndsWhenTheCredentialsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := tenant.NewKey()

@@ -521,8 +521,8 @@ func (s *soak) ask(ctx context.Context, who, method, url, body string, got *answ
 		if _, limit := refusal(s.TB, resp, text); limit != "" {
 			what += " " + limit
 		}
-		if resp.StatusCode == http.StatusNotFound {
-			s.TB.Errorf("%s %s is nowhere: it attacks nothing", method, url)
+		if slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}, resp.StatusCode) {
+			s.TB.Errorf("%s %s is answered %d: it attacks nothing", method, url, resp.StatusCode)
 		}
 	}
 	got.note(what, int64(len(body)))
