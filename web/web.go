@@ -3,14 +3,11 @@
 package web
 
 import (
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"encoding/json"
 	"io/fs"
 	"net/http"
 	"path"
-	"strings"
 )
 
 //go:embed dist
@@ -29,7 +26,7 @@ const (
 // Handler serves the page with these links to other tools. It answers GET and HEAD of Index, LinksPath and below AssetPrefix; the
 // names of assets say what is in them, so that they may be cached for good.
 func Handler(links []Link) http.Handler {
-	files := make(map[string]file)
+	files := make(handler)
 	root, err := fs.Sub(dist, "dist")
 	if err == nil {
 		err = fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
@@ -41,9 +38,9 @@ func Handler(links []Link) http.Handler {
 				return err
 			}
 			if name == "index.html" {
-				files[Index] = newFile(name, body, "no-cache")
+				files[Index] = NewStatic(body, types[".html"], "no-cache")
 			} else {
-				files["/"+name] = newFile(name, body, "public, max-age=31536000, immutable")
+				files["/"+name] = NewStatic(body, types[path.Ext(name)], "public, max-age=31536000, immutable")
 			}
 			return nil
 		})
@@ -51,13 +48,13 @@ func Handler(links []Link) http.Handler {
 	if err == nil {
 		var body []byte
 		if body, err = json.Marshal(append([]Link{}, links...)); err == nil {
-			files[LinksPath] = newFile("links.json", body, "no-cache")
+			files[LinksPath] = NewStatic(body, types[".json"], "no-cache")
 		}
 	}
 	if err != nil {
 		panic("reading the embedded page: " + err.Error()) // it is a part of this binary
 	}
-	return handler(files)
+	return files
 }
 
 // types are those of the files; what the machine's own list says does not count.
@@ -65,14 +62,7 @@ var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".json": "application/json",
 }
 
-type handler map[string]file
-
-type file struct{ name, body, tag, cache string }
-
-func newFile(name string, body []byte, cache string) file {
-	sum := sha256.Sum256(body)
-	return file{name: name, body: string(body), tag: `"` + hex.EncodeToString(sum[:8]) + `"`, cache: cache}
-}
+type handler map[string]Static
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
@@ -87,16 +77,8 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is no file of the page; load it again from "+Index, http.StatusNotFound)
 		return
 	}
-	header.Set("Content-Type", types[path.Ext(f.name)])
-	header.Set("Cache-Control", f.cache)
-	header.Set("ETag", f.tag)
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	if strings.Contains(r.Header.Get("If-None-Match"), f.tag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	// An error here is the caller's connection: nobody is left to tell.
-	_, _ = w.Write([]byte(f.body))
+	f.ServeHTTP(w, r)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -139,5 +140,34 @@ func TestParseLinks_TakesHTTPSWithAFixedHost(t *testing.T) {
 	}
 	if got := get(web.LinksPath).Body.String(); got != "[]" {
 		t.Errorf("without links it is %s", got)
+	}
+}
+
+// What is served is compressed once, for callers that take it.
+func TestStatic_IsCompressedForWhoTakesIt(t *testing.T) {
+	s := web.NewStatic([]byte(strings.Repeat("text ", 1000)), "text/plain", "no-cache")
+	for takes, want := range map[string]string{"": "", "gzip": "gzip", "br, gzip;q=0.5": "gzip", "gzip;q=0": "", "zstd, x-gzip": ""} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Accept-Encoding", takes)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		body := io.Reader(w.Body)
+		if w.Header().Get("Content-Encoding") == "gzip" {
+			var err error
+			if body, err = gzip.NewReader(w.Body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := io.ReadAll(body)
+		if err != nil || w.Header().Get("Content-Encoding") != want || w.Header().Get("Vary") != "Accept-Encoding" || string(text) != strings.Repeat("text ", 1000) {
+			t.Errorf("%q is answered %v %.20q (%v)", takes, w.Header(), text, err)
+		}
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Accept-Encoding", "gzip")
+	web.NewStatic([]byte("x"), "text/plain", "no-cache").ServeHTTP(w, r)
+	if w.Body.String() != "x" || w.Header().Get("Content-Encoding") != "" {
+		t.Errorf("a byte is answered %v %q", w.Header(), w.Body)
 	}
 }

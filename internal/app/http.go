@@ -11,16 +11,11 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/skeinhq/skein/internal/conns"
 )
 
 const (
-	// headerTimeout closes connections that never complete a request's headers.
-	headerTimeout = 10 * time.Second
-	// idleTimeout is longer than that of common load balancers (60 s), so that the
-	// load balancer closes idle connections, and no request arrives on one that is being closed. Those beyond maxIdle are closed earlier.
-	idleTimeout = 2 * time.Minute
-	// headerBytes is the most that a request's line and headers may have. A path has two ids of up to 1.5 KiB each.
-	headerBytes = 32 << 10
 	// DrainTimeout is how long requests that are being answered may take to end after a signal, by default.
 	DrainTimeout = 15 * time.Second
 	// lastGrace is how long requests may take to end after End was called.
@@ -77,13 +72,13 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	// Requests under way see their contexts end only when draining did not help.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	server := newServer(handler)
+	server := conns.NewServer(handler)
 	server.BaseContext = func(net.Listener) context.Context { return requests }
 	server.ErrorLog = slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	var failed error
 	served := make(chan struct{})
 	go func() {
-		failed = server.Serve(newHeads(l))
+		failed = server.Serve(conns.Guard(l))
 		close(served)
 	}()
 	select {
@@ -111,20 +106,6 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 		return fmt.Errorf("stopping HTTP: %w", err)
 	}
 	return nil
-}
-
-// newServer returns a server for the connections of heads.
-func newServer(handler http.Handler) *http.Server {
-	return &http.Server{
-		Handler:     admit(handler),
-		ConnState:   headState,
-		ConnContext: headContext,
-		// "OPTIONS *" goes to the handler, which looks at its head.
-		DisableGeneralOptionsHandler: true,
-		ReadHeaderTimeout:            headerTimeout,
-		MaxHeaderBytes:               headerBytes,
-		IdleTimeout:                  idleTimeout,
-	}
 }
 
 // inFlight counts requests that are being answered.

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/klauspost/compress/gzhttp"
+
 	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -104,6 +106,17 @@ func (c *call) send(status int, contentType string, body []byte) {
 	c.load.rest() // its caller may be slow
 	// An error here is the caller's connection, so it cannot be reported to the caller.
 	_, _ = c.w.Write(body)
+}
+
+// encoderBytes is what compressing an answer takes for as long as it is written.
+const encoderBytes = 1 << 20
+
+// holdEncoder counts what compressing the answer takes. Where the tenant has no memory left, the answer is sent as it is.
+func (c *call) holdEncoder() {
+	takes := c.r.Header.Get("Accept-Encoding")
+	if (strings.Contains(takes, "gzip") || strings.Contains(takes, "zstd")) && c.load.hold(encoderBytes) != nil {
+		c.w.Header().Set(gzhttp.HeaderNoCompression, "no memory")
+	}
 }
 
 // refuse answers with an error. It is logged where it is a fault on this side, once and here.

@@ -116,21 +116,28 @@ type statusWriter struct {
 	http.ResponseWriter
 	status int
 	used   *usage.Tenant // nil until the caller is known
+	begin  func()        // called before the header is written; may be nil
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
+	w.started(status)
 	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) started(status int) {
+	if w.status != 0 {
+		return
+	}
+	w.status = status
+	if w.begin != nil {
+		w.begin()
+	}
 }
 
 // Write implements http.ResponseWriter.
 func (w *statusWriter) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.started(http.StatusOK)
 	n, err := w.ResponseWriter.Write(b)
 	w.used.Add(usedBytes, n)
 	return n, err

@@ -356,3 +356,25 @@ func (s slow) Write(b []byte) (int, error) {
 	<-s.takes
 	return len(b), nil
 }
+
+// Compressing an answer counts for as long as it is written; where there is no memory for it, the answer comes as it is.
+func TestCall_CountsWhatCompressingTakes(t *testing.T) {
+	f := newFixture(t)
+	f.put(run("chat", "r", 0, msg("m", agui.RoleAssistant, strings.Repeat("x", 8<<10))))
+	memory := f.service.room.memory
+	const path = "/v1/threads/chat/history"
+	if r := f.get("acme", path, "Accept-Encoding", "gzip"); r.header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("it is not compressed: %v", r.header)
+	}
+	left := memory.Alone() - encoderBytes
+	if !memory.Take("acme", left) {
+		t.Fatal("a tenant must have its share")
+	}
+	if r := f.get("acme", path, "Accept-Encoding", "gzip"); r.status != http.StatusOK || r.header.Get("Content-Encoding") != "" || !strings.Contains(r.body, "xxx") {
+		t.Errorf("without memory for it: %d %v", r.status, r.header)
+	}
+	f.get("acme", "/v1/threads/nowhere/history", "Accept-Encoding", "gzip").problem(t, http.StatusNotFound)
+	if n := memory.Held(); n != left {
+		t.Errorf("%d bytes are held at the end, want %d", n, left)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/audit"
+	"github.com/skeinhq/skein/internal/conns"
 	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -70,18 +71,18 @@ func Routes() []tenant.Route {
 // openAPIPattern needs no credentials, as the page does not.
 const openAPIPattern = "/openapi.json"
 
-// describe answers with the description of the API.
-func describe(w http.ResponseWriter, r *http.Request) {
-	if !readOnly(w, r) {
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-cache")
-	// An error here is the caller's connection, so it cannot be reported to the caller.
-	_, _ = w.Write(schemas.OpenAPI)
+// description answers with the description of the API.
+func description() http.Handler {
+	text := web.NewStatic(schemas.OpenAPI, typeJSON, "no-cache")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if readOnly(w, r) {
+			text.ServeHTTP(w, r)
+		}
+	})
 }
 
-// handlers returns the handler of each pattern. Live streams are not compressed: each would hold an encoder's memory.
+// handlers returns the handler of each pattern. Live streams are not compressed: each would hold an encoder's memory, and what needs no credentials
+// is compressed already.
 func (s *Service) handlers(compress func(http.Handler) http.HandlerFunc) router {
 	rt := router{}
 	for _, r := range routes {
@@ -90,8 +91,8 @@ func (s *Service) handlers(compress func(http.Handler) http.HandlerFunc) router 
 	for _, r := range liveRoutes {
 		rt.add(r.pattern, s.impatient(s.serveLive(r)))
 	}
-	rt.add(openAPIPattern, s.impatient(compress(http.HandlerFunc(describe))))
-	page := s.impatient(compress(web.Handler(s.cfg.Links)))
+	rt.add(openAPIPattern, conns.Public(s.impatient(description())))
+	page := conns.Public(s.impatient(web.Handler(s.cfg.Links)))
 	rt.add(web.Index, page)
 	rt.add(web.LinksPath, page)
 	rt.add(web.AssetPrefix+"{file}", page)
@@ -179,7 +180,10 @@ func (c *call) answer(rt route, of quota.Kind) error {
 		return err
 	}
 	c.load = &load{room: c.room, tenant: c.tenant}
-	defer c.load.close()
+	defer func() {
+		c.w.begin = nil
+		c.load.close()
+	}()
 	if err := c.load.hold(int64(share.HeadBytes(c.r))); err != nil {
 		return err
 	}
@@ -187,5 +191,6 @@ func (c *call) answer(rt route, of quota.Kind) error {
 	if of == quota.Streams {
 		return rt.answer(c)
 	}
+	c.w.begin = c.holdEncoder
 	return c.load.inTurn(c.r.Context(), func() error { return rt.answer(c) })
 }

@@ -3,12 +3,10 @@ package quota
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/skeinhq/skein/internal/problem"
 )
 
 const (
@@ -206,18 +203,4 @@ func (q *Quotas) Tenant(id string) *Tenant {
 		fresh.set(file.of(id))
 	}
 	return t.(*Tenant)
-}
-
-// Admit is the door of a request: it takes one unit of each kind, in order, and says in the answer's headers what is
-// left. It returns what the caller runs at the request's end. Where a limit is used up it answers with 429 itself and
-// returns false.
-func (q *Quotas) Admit(w http.ResponseWriter, tenant string, of ...Kind) (done func(), ok bool) {
-	done, err := q.Tenant(tenant).Admit(w.Header(), of...)
-	var exceeded *ExceededError
-	if errors.As(err, &exceeded) {
-		exceeded.SetHeader(w.Header())
-		problem.Write(w, exceeded.Problem())
-		return nil, false
-	}
-	return done, true
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/skeinhq/skein/internal/logtest"
+	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/pkg/quota"
 )
 
@@ -46,7 +47,7 @@ func TestQuotas_AnswerSaysWhichLimitAndWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(t, quota.Config{Stage: quota.Limits{RequestsPerSecond: 2, ConcurrentReads: 1}})
 		w := httptest.NewRecorder()
-		done, ok := q.Admit(w, "acme", quota.Requests, quota.Reads)
+		done, ok := admit(q, w, "acme", quota.Requests, quota.Reads)
 		if !ok {
 			t.Fatalf("the first request is refused: %s", w.Body)
 		}
@@ -58,7 +59,7 @@ func TestQuotas_AnswerSaysWhichLimitAndWhen(t *testing.T) {
 		}
 
 		w = httptest.NewRecorder()
-		if _, ok := q.Admit(w, "acme", quota.Requests, quota.Reads); ok {
+		if _, ok := admit(q, w, "acme", quota.Requests, quota.Reads); ok {
 			t.Fatal("a second read is admitted beside the first")
 		}
 		if got, want := w.Header().Get("Retry-After"), "1"; w.Code != http.StatusTooManyRequests || got != want {
@@ -77,23 +78,23 @@ func TestQuotas_AnswerSaysWhichLimitAndWhen(t *testing.T) {
 		if p.Limit != "concurrent_reads" || len(p.Violated) != 1 || p.Violated[0] != p.Limit || p.Status != 429 || !strings.HasSuffix(p.Type, "#quota-exceeded") {
 			t.Errorf("the answer is %s", w.Body)
 		}
-		if _, ok := q.Admit(httptest.NewRecorder(), "umbrella", quota.Requests, quota.Reads); !ok {
+		if _, ok := admit(q, httptest.NewRecorder(), "umbrella", quota.Requests, quota.Reads); !ok {
 			t.Error("another tenant pays for it")
 		}
 		done()
 		for range 18 {
-			done, ok := q.Admit(httptest.NewRecorder(), "acme", quota.Requests, quota.Reads)
+			done, ok := admit(q, httptest.NewRecorder(), "acme", quota.Requests, quota.Reads)
 			if !ok {
 				t.Fatal("refused below the limit")
 			}
 			done()
 		}
 		w = httptest.NewRecorder()
-		if _, ok := q.Admit(w, "acme", quota.Requests); ok || !strings.Contains(w.Body.String(), "requests_per_second is 2") {
+		if _, ok := admit(q, w, "acme", quota.Requests); ok || !strings.Contains(w.Body.String(), "requests_per_second is 2") {
 			t.Errorf("the 21st request of ten seconds' worth is answered %d %s", w.Code, w.Body)
 		}
 		time.Sleep(500 * time.Millisecond)
-		if _, ok := q.Admit(httptest.NewRecorder(), "acme", quota.Requests); !ok {
+		if _, ok := admit(q, httptest.NewRecorder(), "acme", quota.Requests); !ok {
 			t.Error("refused after the time that was said")
 		}
 	})
@@ -104,10 +105,10 @@ func TestQuotas_ReplicasShareALimit(t *testing.T) {
 		q := open(t, quota.Config{Replicas: 4, Stage: quota.Limits{RequestsPerSecond: 2, ConcurrentStreams: 5}})
 		requests, streams := 0, 0
 		for range 100 {
-			if _, ok := q.Admit(httptest.NewRecorder(), "acme", quota.Requests); ok {
+			if _, ok := admit(q, httptest.NewRecorder(), "acme", quota.Requests); ok {
 				requests++
 			}
-			if _, ok := q.Admit(httptest.NewRecorder(), "acme", quota.Streams); ok {
+			if _, ok := admit(q, httptest.NewRecorder(), "acme", quota.Streams); ok {
 				streams++
 			}
 		}
@@ -323,4 +324,15 @@ func BenchmarkTenant_AdmitAndWait(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// admit is the door of a request as stages have it.
+func admit(q *quota.Quotas, w http.ResponseWriter, tenant string, of ...quota.Kind) (done func(), ok bool) {
+	done, err := q.Tenant(tenant).Admit(w.Header(), of...)
+	if exceeded := new(quota.ExceededError); errors.As(err, &exceeded) {
+		exceeded.SetHeader(w.Header())
+		problem.Write(w, exceeded.Problem())
+		return nil, false
+	}
+	return done, true
 }

@@ -3,7 +3,6 @@ package abuse
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -494,32 +494,65 @@ func (r *reads) openWith(who string, events []string) (thread string, first reco
 	}
 }
 
-// Answers that nobody reads hold no turn, and no more memory than the tenant's share.
+// Answers that nobody reads hold no turn, and no more memory than the tenant's share, that of compressing them included. Those that need no credentials
+// hold little.
 func TestQuery_AnswersThatNobodyReads(t *testing.T) {
 	r := newReads(t)
 	r.chain(Hostile, "long", size(40_000, 1_500))
+	r.chain(Hostile, "middle", 1_500)
 	r.start()
-	got := &answers{by: map[string]int{}, hints: map[int]string{}}
-	r.measured("answers that nobody reads × 100", got, func(ctx context.Context) {
-		host := strings.TrimPrefix(r.URL, "http://")
-		var all sync.WaitGroup
-		for range 100 {
-			all.Go(func() {
-				conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
-				if err != nil {
-					return
+	resp, err := r.Web().Do(r.Request(t.Context(), Honest, http.MethodGet, r.URL+"/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	script := regexp.MustCompile(`/assets/[^"]+\.js`).FindString(string(page))
+	if err != nil || script == "" {
+		t.Fatalf("the page has no script: %s (%v)", page, err)
+	}
+	key := "Authorization: Bearer " + r.Keys[Hostile] + "\r\n"
+	for _, a := range []struct {
+		name, path, header string
+		callers            int
+	}{
+		{"answers that nobody reads", "/v1/threads/long/lineage", key, 100},
+		{"answers that nobody reads, compressed", "/v1/threads/middle/lineage", key + "Accept-Encoding: gzip\r\n", size(2_000, 100)},
+		{"the page's script, compressed, that nobody reads, without credentials", script, "Accept-Encoding: gzip\r\n", size(6_000, 100)},
+	} {
+		t.Run(a.name, func(t *testing.T) {
+			of := *r
+			site := *r.Site
+			site.TB = t
+			of.Site = &site
+			got := &answers{by: map[string]int{}, hints: map[int]string{}}
+			of.measured(fmt.Sprintf("%s × %d", a.name, a.callers), got, func(ctx context.Context) { of.neverRead(ctx, a.callers, a.path, a.header, got) })
+		})
+	}
+}
+
+// neverRead has so many callers ask for a path, each on a connection of its own of which it reads nothing until ctx ends; it asks again on another
+// one where the stage gives up.
+func (r *reads) neverRead(ctx context.Context, callers int, path, header string, got *answers) {
+	host := strings.TrimPrefix(r.URL, "http://")
+	atOnce(callers, func(int) {
+		for ctx.Err() == nil {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
+			if err != nil {
+				time.Sleep(100 * time.Millisecond) // this process has no more of them for now
+				continue
+			}
+			_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10) // or the system takes the answer for it; a connection that is up allows that
+			n, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\n"+header+"\r\n")
+			got.note("not read", int64(n))
+			for err == nil && ctx.Err() == nil {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+					_, err = io.WriteString(conn, "\n") // an error where it was closed
 				}
-				defer func() { _ = conn.Close() }()            // nothing of it is read
-				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10) // or the system takes the answer for it; a connection that is up allows that
-				request := "GET /v1/threads/long/lineage HTTP/1.1\r\nHost: " + host + "\r\nAuthorization: Bearer " + r.Keys[Hostile] + "\r\n\r\n"
-				n, err := io.WriteString(conn, request)
-				if err != nil && !errors.Is(err, net.ErrClosed) {
-					return
-				}
-				got.note("not read", int64(n))
-				<-ctx.Done()
-			})
+			}
+			_ = conn.Close()
 		}
-		all.Wait()
 	})
 }

@@ -1,4 +1,4 @@
-package app
+package conns
 
 import (
 	"bytes"
@@ -21,8 +21,35 @@ import (
 // RFC 9112, 6.1: a request with Content-Length beside Transfer-Encoding ought to be handled as an error, as a server before this one may
 // have understood it differently. net/http removes Content-Length before a handler sees it, so the head is looked at on its way in.
 
-// heads is a listener whose connections look at the heads of requests. It bounds what is held before anybody knows whose it is: long heads, and
-// connections without a request.
+// NewServer returns a server for the connections of a Guard.
+func NewServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:     admit(handler),
+		ConnState:   headState,
+		ConnContext: headContext,
+		// "OPTIONS *" goes to the handler, which looks at its head.
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            headerTimeout,
+		MaxHeaderBytes:               headerBytes,
+		IdleTimeout:                  idleTimeout,
+	}
+}
+
+// Guard returns a listener whose connections are guarded.
+func Guard(l net.Listener) net.Listener { return newHeads(l) }
+
+// Public is for what needs no credentials, so that no tenant's share bounds how many answers are on their way: meanwhile their connections count
+// among those without a request, and so does one that has asked for nothing else.
+func Public(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(headKey{}).(*headConn); ok {
+			c.list(true, true)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// heads is a listener whose connections look at the heads of requests.
 type heads struct {
 	net.Listener
 	long atomic.Int64 // what heads weigh beyond lightHead each
@@ -33,12 +60,19 @@ type heads struct {
 	patience time.Duration // answerGrace
 
 	mu sync.Mutex
-	// Of *headConn without a request under way, the one that has been silent longest first: those that have had no request yet, and those that are
-	// kept alive, whose callers may be about to use them again.
+	// Of *headConn without a request under way, the one that has been silent longest first: those that have had no request yet, or a public one last, and
+	// those that are kept alive, whose callers may be about to use them again.
 	idle, kept list.List
 }
 
 const (
+	// headerTimeout closes connections that never complete a request's headers.
+	headerTimeout = 10 * time.Second
+	// idleTimeout is longer than that of common load balancers (60 s), so that the
+	// load balancer closes idle connections, and no request arrives on one that is being closed. Those beyond maxIdle are closed earlier.
+	idleTimeout = 2 * time.Minute
+	// headerBytes is the most that a request's line and headers may have, to which net/http adds 4 KiB. A path has two ids of up to 1.5 KiB each.
+	headerBytes = 32 << 10
 	// maxIdle is how many connections may have no request under way. Where there are more, the one without any request so far that has been silent
 	// longest is closed, if that is idleGrace: a request may be on its way. Silent means that no head has begun or ended since, and that nothing has come
 	// which waits to be read, the latter for sparing at most. So is one that had requests, if such alone are more than maxIdle. Beyond four times as many
@@ -84,15 +118,19 @@ func (l *heads) Accept() (net.Conn, error) {
 
 // rest notes that the connection was opened or is done with a request, or that a head has begun on it, and that no request is under way on it unless
 // its head has passed.
-func (c *headConn) rest(begun bool) {
+func (c *headConn) rest(begun bool) { c.list(begun, false) }
+
+// list puts the connection behind all others that rest; public is whether it does so while its request is answered.
+func (c *headConn) list(begun, public bool) {
 	l := c.of
 	l.mu.Lock()
-	if !c.closed && !c.passed.Load() {
+	if !c.closed && (public || !c.passed.Load()) {
 		if c.resting != nil {
-			c.list().Remove(c.resting)
+			c.among().Remove(c.resting)
 		}
+		c.used = c.used && !public
 		now := time.Now()
-		c.resting, c.since, c.silent, c.begun = c.list().PushBack(c), now, now, begun
+		c.resting, c.since, c.silent, c.begun = c.among().PushBack(c), now, now, begun
 	}
 	var surplus []*headConn
 	for len(surplus) < maxSurplus { // what is left goes with the next
@@ -108,8 +146,8 @@ func (c *headConn) rest(begun bool) {
 	}
 }
 
-// list is where the connection rests.
-func (c *headConn) list() *list.List {
+// among is where the connection rests.
+func (c *headConn) among() *list.List {
 	if c.used {
 		return &c.of.kept
 	}
@@ -188,7 +226,7 @@ func (c *headConn) wake(closed bool) (dropped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.resting != nil {
-		c.list().Remove(c.resting)
+		c.among().Remove(c.resting)
 		c.resting = nil
 	}
 	c.used = c.used || !closed
@@ -208,7 +246,7 @@ type headConn struct {
 	since   time.Time
 	silent  time.Time
 	begun   bool // a head has begun since
-	used    bool // it has had a request
+	used    bool // it has had a request, and the last one was not public
 	closed  bool
 
 	ended time.Time // when the handler of a request had returned whose body it had not read to the end; zero else

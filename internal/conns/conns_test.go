@@ -1,4 +1,4 @@
-package app
+package conns
 
 import (
 	"bufio"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,24 +18,19 @@ import (
 	"github.com/skeinhq/skein/internal/problem"
 )
 
-func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
-	l, err := Listen(t.Context(), "127.0.0.1:0", "listen")
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() {
-		served <- ServeHTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, err := io.ReadAll(r.Body)
-			_, _ = fmt.Fprintf(w, "%s %v", body, err) // the answer is read
-		}), slog.New(slog.DiscardHandler))
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+	return l
+}
+
+func TestServer_RefusesTwoLengthsOfABody(t *testing.T) {
+	l := serveHeads(t, func(*heads) {}, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(w, "%s %v", body, err) // the answer is read
 	})
 	const chunked = "3\r\nabc\r\n0\r\n\r\n"
 	for name, tc := range map[string]struct {
@@ -97,10 +91,7 @@ func TestServeHTTP_RefusesTwoLengthsOfABody(t *testing.T) {
 
 // A client that is still sending must read its answer, and not a reset: net/http half-closes connections that allow it.
 func TestHeads_LetConnectionsBeHalfClosed(t *testing.T) {
-	l, err := Listen(t.Context(), "127.0.0.1:0", "listen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	defer func() { _ = l.Close() }()
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -132,12 +123,9 @@ func TestHeads_LetConnectionsBeHalfClosed(t *testing.T) {
 
 // Heads are read before anybody knows whose they are: long ones are bounded together, and keep no ordinary one out.
 func TestHeads_BoundLongOnesTogether(t *testing.T) {
-	l, err := Listen(t.Context(), "127.0.0.1:0", "listen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	hs := newHeads(l)
-	srv := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	srv := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	served := make(chan struct{})
 	go func() {
 		_ = srv.Serve(hs) // until Close
@@ -175,8 +163,8 @@ func TestHeads_BoundLongOnesTogether(t *testing.T) {
 		t.Errorf("an ordinary head where there is no room: %s", got)
 	}
 	hs.long.Store(maxLongHeads)
-	var c net.Conn
-	if c, err = net.Dial("tcp", l.Addr().String()); err != nil {
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
@@ -200,13 +188,10 @@ func TestHeads_BoundLongOnesTogether(t *testing.T) {
 // serveHeads serves on a listener of its own, which is returned.
 func serveHeads(t *testing.T, set func(*heads), handler http.HandlerFunc) net.Listener {
 	t.Helper()
-	l, err := Listen(t.Context(), "127.0.0.1:0", "listen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	hs := newHeads(l)
 	set(hs)
-	server := newServer(handler)
+	server := NewServer(handler)
 	server.ReadHeaderTimeout = time.Minute // longer than any wait here: what ends before is not ended by it
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(hs) }()
@@ -370,10 +355,7 @@ func TestHeads_CloseNobodyWhoAsks(t *testing.T) {
 // A connection whose request has come is not closed where it is this process that is late to read it; beyond four times as many as may rest, one is
 // closed in any case.
 func TestHeads_CloseNobodyWhoseRequestWaitsToBeRead(t *testing.T) {
-	listener, err := Listen(t.Context(), "127.0.0.1:0", "listen")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := listen(t)
 	hs := newHeads(listener)
 	t.Cleanup(func() { _ = hs.Close() })
 	hs.most, hs.grace = 1, 0
@@ -524,8 +506,49 @@ func TestHeads_ServesWhoComesWhileAllOthersAsk(t *testing.T) {
 	}
 }
 
+// An answer that needs no credentials may be given up, as a connection without a request is, and before those of callers that have some.
+func TestPublic_AnswersAreGivenUpWhereConnectionsAreTooMany(t *testing.T) {
+	var hs *heads
+	wait := make(chan struct{})
+	public := Public(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "public")
+		_ = http.NewResponseController(w).Flush() // the caller reads it
+		if r.URL.Path == "/public/slow" {
+			<-wait
+		}
+	}))
+	l := serveHeads(t, func(h *heads) {
+		hs = h
+		hs.most, hs.grace = 2, time.Hour
+	}, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/public") {
+			public.ServeHTTP(w, r)
+		}
+	})
+	const get, getPublic, getSlow = "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET /public HTTP/1.1\r\nHost: x\r\n\r\n", "GET /public/slow HTTP/1.1\r\nHost: x\r\n\r\n"
+	kept := dial(t, l)
+	ask(t, kept, get, http.StatusOK)
+	slow, asked := dial(t, l), dial(t, l)
+	answer := ask(t, slow, getSlow, http.StatusOK)
+	ask(t, asked, get, http.StatusOK)
+	ask(t, asked, getPublic, http.StatusOK)
+	ask(t, asked, getPublic, http.StatusOK) // it is no less there for that
+	await(t, "all are there", func() bool { return hs.kept.Len() == 1 && hs.idle.Len() == 2 }, &hs.mu)
+	hs.mu.Lock()
+	hs.grace = 0
+	hs.mu.Unlock()
+	other := dial(t, l)
+	ask(t, other, get, http.StatusOK)
+	if _, err := io.Copy(io.Discard, answer); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("an answer that nobody reads goes on: %v", err)
+	}
+	close(wait)
+	ask(t, kept, get, http.StatusOK)
+	ask(t, other, get, http.StatusOK)
+}
+
 // Answers that nobody reads hold no connection, whoever wrote them.
-func TestServeHTTP_GivesUpAnswersThatNobodyReads(t *testing.T) {
+func TestServer_GivesUpAnswersThatNobodyReads(t *testing.T) {
 	l := serveHeads(t, func(hs *heads) { hs.patience = 100 * time.Millisecond }, func(w http.ResponseWriter, _ *http.Request) {
 		problem.Write(w, problem.Problem{Status: http.StatusNotFound, Detail: "there is no such call"})
 	})
@@ -576,7 +599,7 @@ func TestAdmit_RefusesTooManyFields(t *testing.T) {
 }
 
 // What a request says beyond what its handler reads holds no connection: net/http waits for it before it takes the next one.
-func TestServeHTTP_WaitsForNoBodyThatNobodyReads(t *testing.T) {
+func TestServer_WaitsForNoBodyThatNobodyReads(t *testing.T) {
 	l := serveHeads(t, func(*heads) {}, func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method {
 		case http.MethodPut: // a refusal that is larger than what net/http keeps
@@ -602,9 +625,32 @@ func TestServeHTTP_WaitsForNoBodyThatNobodyReads(t *testing.T) {
 }
 
 // A request for all of the server has a head as every other one.
-func TestServeHTTP_LooksAtTheHeadBehindOptionsOfAll(t *testing.T) {
+func TestServer_LooksAtTheHeadBehindOptionsOfAll(t *testing.T) {
 	l := serveHeads(t, func(*heads) {}, func(http.ResponseWriter, *http.Request) {})
 	c := dial(t, l)
 	ask(t, c, "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusOK)
 	ask(t, c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", http.StatusBadRequest)
+}
+
+// A head that stops and a connection that is not used again hold nothing for long.
+func TestServer_ClosesConnectionsThatStop(t *testing.T) {
+	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.ReadHeaderTimeout /= 100
+	server.IdleTimeout /= 1000
+	if server.ReadHeaderTimeout <= 0 || server.IdleTimeout <= 0 {
+		t.Fatal("it waits without an end")
+	}
+	l := listen(t)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(Guard(l)) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+	stops := dial(t, l)
+	if _, err := io.WriteString(stops, "GET / HTTP/1.1\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, stops)
+	ended(t, ask(t, dial(t, l), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", http.StatusOK))
 }
