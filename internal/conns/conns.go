@@ -57,7 +57,7 @@ type heads struct {
 	most     int           // maxIdle
 	grace    time.Duration // idleGrace
 	sparing  time.Duration
-	patience time.Duration // answerGrace
+	patience time.Duration // AnswerGrace
 
 	mu sync.Mutex
 	// Of *headConn without a request under way, the one that has been silent longest first: those that have had no request yet, or a public one last, and
@@ -83,10 +83,10 @@ const (
 	sparing    = headerTimeout
 	maxSpared  = 16
 	maxSurplus = 64
-	// restGrace is how long the rest of a body that its handler has not read to the end is read and dropped behind the answer.
-	restGrace = time.Second
-	// answerGrace is how long the caller may take nothing of what is left of an answer when its handler has returned.
-	answerGrace = 30 * time.Second
+	// RestGrace is how long the rest of a body that its handler has not read to the end is read and dropped behind the answer.
+	RestGrace = time.Second
+	// AnswerGrace is how long a caller may take nothing of its answer, and of what is left of it when its handler has returned.
+	AnswerGrace = 30 * time.Second
 	// keptHead is the most room for heads that an idle connection keeps.
 	keptHead = 4 << 10
 	// skippedBytes is how many line ends net/http skips before a head.
@@ -103,7 +103,7 @@ const (
 var errLongHeads = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("requests whose headers are being read use all of their memory")}
 
 func newHeads(l net.Listener) *heads {
-	return &heads{Listener: l, most: maxIdle, grace: idleGrace, sparing: sparing, patience: answerGrace}
+	return &heads{Listener: l, most: maxIdle, grace: idleGrace, sparing: sparing, patience: AnswerGrace}
 }
 
 func (l *heads) Accept() (net.Conn, error) {
@@ -367,7 +367,7 @@ func headState(c net.Conn, s http.ConnState) {
 	if !ok || s != http.StateIdle {
 		return
 	}
-	if !h.ended.IsZero() && time.Since(h.ended) >= restGrace {
+	if !h.ended.IsZero() && time.Since(h.ended) >= RestGrace {
 		h.drop() // the deadline may have cancelled the context of requests to come
 		return
 	}
@@ -418,7 +418,7 @@ func admit(next http.Handler) http.Handler {
 			defer func() {
 				if !body.over.Load() {
 					c.ended = time.Now()
-					_ = http.NewResponseController(w).SetReadDeadline(c.ended.Add(restGrace)) // a connection of HTTP/1.1 takes it
+					_ = http.NewResponseController(w).SetReadDeadline(c.ended.Add(RestGrace)) // a connection of HTTP/1.1 takes it
 				}
 			}()
 		}

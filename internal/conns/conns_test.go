@@ -570,7 +570,7 @@ func TestAdmit_GivesTheWordToContinueADeadline(t *testing.T) {
 	r = r.WithContext(context.WithValue(r.Context(), headKey{}, &headConn{of: newHeads(nil)}))
 	w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder(), until: &deadline}
 	admit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		if left := time.Until(deadline); left <= 0 || left > answerGrace {
+		if left := time.Until(deadline); left <= 0 || left > AnswerGrace {
 			t.Errorf("before the body is read it has %v", left)
 		}
 	})).ServeHTTP(w, r)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skeinhq/skein/internal/conns"
 	"github.com/skeinhq/skein/internal/problem"
 )
 
@@ -232,6 +233,6 @@ func (s *Service) answerAcks(w http.ResponseWriter, r *http.Request, b *body, ev
 	}
 	if err != nil || rej != nil {
 		// The rest of the body is read and dropped for a moment; then the connection is of no use.
-		_ = a.rc.SetReadDeadline(time.Now().Add(time.Second))
+		_ = a.rc.SetReadDeadline(time.Now().Add(conns.RestGrace))
 	}
 }

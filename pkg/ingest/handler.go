@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/skeinhq/skein/internal/audit"
+	"github.com/skeinhq/skein/internal/conns"
 	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -112,7 +113,7 @@ func endEarly(w http.ResponseWriter, r *http.Request) {
 	_ = rc.EnableFullDuplex()
 	// The rest of the body is read and dropped for a moment, so that a caller in the middle of a
 	// write sees the answer and not a reset connection.
-	_ = rc.SetReadDeadline(time.Now().Add(time.Second))
+	_ = rc.SetReadDeadline(time.Now().Add(conns.RestGrace))
 }
 
 func (s *Service) accept(w http.ResponseWriter, c call, status int, answer any) {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/audit"
-	"github.com/skeinhq/skein/internal/share"
+	"github.com/skeinhq/skein/internal/conns"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/ingest/sse"
@@ -140,7 +140,7 @@ func (s *Service) admitRun(r *http.Request, t target) (release func(), rej *reje
 		return nil, overQuota(err, 0)
 	}
 	h := &claim{of: s.window, tenant: t.tenant}
-	if rej := h.take(runBase + share.HeadBytes(r)); rej != nil {
+	if rej := h.take(runBase + conns.HeadBytes(r)); rej != nil {
 		done()
 		return nil, rej
 	}

@@ -6,12 +6,14 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/skeinhq/skein/internal/conns"
 )
 
 const (
 	// stalledCaller is how long a caller may read nothing. Then it counts as one that has left: its connection may be
 	// half open, and its agent waits with it.
-	stalledCaller = 30 * time.Second
+	stalledCaller = conns.AnswerGrace
 	// deadlineStep spares a timer for each write.
 	deadlineStep = 5 * time.Second
 )

@@ -11,7 +11,6 @@ import (
 	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/internal/conns"
 	"github.com/skeinhq/skein/internal/problem"
-	"github.com/skeinhq/skein/internal/share"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/tenant"
@@ -184,7 +183,7 @@ func (c *call) answer(rt route, of quota.Kind) error {
 		c.w.begin = nil
 		c.load.close()
 	}()
-	if err := c.load.hold(int64(share.HeadBytes(c.r))); err != nil {
+	if err := c.load.hold(int64(conns.HeadBytes(c.r))); err != nil {
 		return err
 	}
 	c.r = c.r.WithContext(c.load.metered(c.r.Context()))

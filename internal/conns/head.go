@@ -1,4 +1,4 @@
-package share
+package conns
 
 import "net/http"
 
@@ -10,7 +10,7 @@ const (
 )
 
 // HeadBytes is what the line and the headers of a request take for as long as it goes on, as far as that is more than any request may: bytes to be
-// held in a Pool for its tenant.
+// counted for its tenant.
 func HeadBytes(r *http.Request) int {
 	n := len(r.RequestURI) + len(r.Host) - usualHead
 	for name, values := range r.Header {
