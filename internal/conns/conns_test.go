@@ -645,7 +645,9 @@ func TestServer_ClosesConnectionsThatStop(t *testing.T) {
 	go func() { served <- server.Serve(Guard(l)) }()
 	t.Cleanup(func() {
 		_ = server.Close()
-		<-served
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	})
 	stops := dial(t, l)
 	if _, err := io.WriteString(stops, "GET / HTTP/1.1\r\n"); err != nil {

@@ -485,13 +485,6 @@ func (b *behind) wantCancelled(rs []*kgo.Record, n int) {
 	}
 }
 
-// holds reports whether the run is held, be it that its agent goes on or that its last events are not acknowledged.
-func (r *Runs) holds(threadKey, runID string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.held[runKey{threadKey, runID}] != nil
-}
-
 func TestRuns_CancelEndsARun(t *testing.T) {
 	for name, reads := range map[string]bool{"whose caller reads": true, "whose caller reads nothing": false} {
 		t.Run(name, func(t *testing.T) {
@@ -517,7 +510,7 @@ func TestRuns_CancelEndsARun(t *testing.T) {
 				t.Fatal(err)
 			}
 			runs := b.svc.Runs()
-			if runs.Cancel(key, "r2") || runs.Cancel("dev/t2", "r1") || !runs.holds(key, "r1") {
+			if runs.Cancel(key, "r2") || runs.Cancel("dev/t2", "r1") || !runs.Held(key, "r1") {
 				t.Error("a run that nobody holds was cancelled, or the one that is held is not")
 			}
 			began := time.Now()
@@ -539,7 +532,7 @@ func TestRuns_CancelEndsARun(t *testing.T) {
 			if want := []string{fmt.Sprint(p, true), fmt.Sprint(p, false)}; !slices.Equal(told, want) {
 				t.Errorf("told %v, want %v", told, want)
 			}
-			if runs.Cancel(key, "r1") || runs.holds(key, "r1") {
+			if runs.Cancel(key, "r1") || runs.Held(key, "r1") {
 				t.Error("the run is still held")
 			}
 		})
@@ -723,7 +716,7 @@ func TestRuns_CancelEndsTheLastRunOfAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs := b.svc.Runs()
-	if !runs.holds(key, "r1") || !runs.holds(key, "r2") || runs.Cancel(key, "r1") || !runs.Cancel(key, "r2") {
+	if !runs.Held(key, "r1") || !runs.Held(key, "r2") || runs.Cancel(key, "r1") || !runs.Cancel(key, "r2") {
 		t.Error("the ended run was cancelled, or the other one was not")
 	}
 	rest, err := io.ReadAll(resp.Body)
@@ -749,7 +742,7 @@ func TestProxy_TooManyRunsOfATenantAreA429(t *testing.T) {
 	resp := b.call(t.Context(), inputOf("r1"))
 	defer resp.Body.Close()
 	refused := b.do(http.MethodPost, "/v1/agents/helper", strings.NewReader(inputOf("r2")))
-	if refused.status != http.StatusTooManyRequests || !strings.Contains(string(refused.body), `"limit":"proxied_runs"`) {
+	if refused.status != http.StatusTooManyRequests || !strings.Contains(refused.body, `"limit":"proxied_runs"`) {
 		t.Errorf("a run too many is answered %d %s", refused.status, refused.body)
 	}
 	close(goOn)

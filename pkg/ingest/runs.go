@@ -130,6 +130,14 @@ func (r *Runs) Cancel(threadKey, runID string) bool {
 	return p != nil && p.keys[len(p.keys)-1] == key && p.end(errCancelled)
 }
 
+// Held reports whether this process holds the run, be it that its agent goes on or that its last events are not acknowledged.
+func (r *Runs) Held(threadKey, runID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.held[runKey{threadKey, runID}]
+	return ok
+}
+
 // Publishing is the number of held runs whose stream is over, and whose last events are not acknowledged.
 func (r *Runs) Publishing() int {
 	n := 0
