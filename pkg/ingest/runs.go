@@ -228,7 +228,7 @@ func (u used) add(tenant string, key runKey) {
 	}
 	for !u.room.Take(tenant, 1) {
 		if u.of[tenant] == nil {
-			return // others' are older than its share
+			return // it has none that could be forgotten: those of others fill what there is
 		}
 		u.forget(tenant)
 	}

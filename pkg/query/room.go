@@ -54,8 +54,8 @@ type load struct {
 	works  bool
 	// largeOf is the pool whose turn for a large read it holds: large, searches, or nil.
 	largeOf *share.Pool
-	// await waits for a turn in the way of a live stream, which says meanwhile that it is there; nil for other requests. A stream waits as long as
-	// it may last, since EventSource takes no refusal for "later", and streams are bounded by themselves.
+	// await waits for a turn in the place of patience: of live streams, replays and proofs whose answer has begun, which cannot be refused any more. They
+	// wait as long as they may last, and are bounded by themselves.
 	await func(ready <-chan struct{}) error
 
 	mu sync.Mutex
