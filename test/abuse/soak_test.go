@@ -35,8 +35,8 @@ var (
 	soakSeed = flag.Uint64("abuse.seed", 0, "the random choices of TestSoak; 0 chooses one and logs it")
 )
 
-// backlog is how long folding what the attacks have left on their partitions may take: they write past ingest, where no quota but Kafka's own, which
-// this test does not set, holds them.
+// backlog is how long folding what the attacks have left on their partitions may take. Nothing but the time of two processors bounds what they leave: some
+// write past ingest, where only Kafka's own quotas hold, which this test does not set, and the tenant that sends events of 14 MB to ingest has no quota.
 const backlog = 35 * time.Minute
 
 // soak is all stages beside each other, an honest tenant that publishes and reads all the time, and attackers.
