@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,8 +36,8 @@ var (
 	soakSeed = flag.Uint64("abuse.seed", 0, "the random choices of TestSoak; 0 chooses one and logs it")
 )
 
-// backlog is how long folding what the attacks have left on their partitions may take. Nothing but the time of two processors bounds what they leave: some
-// write past ingest, where only Kafka's own quotas hold, which this test does not set, and the tenant that sends events of 14 MB to ingest has no quota.
+// backlog is how long folding what the attacks have left on their partitions may take. Nothing but the time of two processors bounds what those leave that
+// write past ingest, where only Kafka's own quotas hold, which this test does not set.
 const backlog = 35 * time.Minute
 
 // soak is all stages beside each other, an honest tenant that publishes and reads all the time, and attackers.
@@ -80,6 +81,9 @@ func TestSoak(t *testing.T) {
 	}
 	t.Logf("seed %d: -abuse.seed=%d chooses the same attacks again", seed, seed)
 	s := &soak{pipeline: compacting(t), made: map[string]*made{}}
+	if err := os.WriteFile(s.QuotaFile, []byte(quotas+hostileQuota), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s.ingest, s.web, s.own = s.Start("ingest", agentsOf(t)...), s.Web(), s.Web()
 	s.prepare()
 	s.began = time.Now()
@@ -315,6 +319,10 @@ func (s *soak) incomplete(thread, run string) string {
 	}
 	return ""
 }
+
+// hostileQuota is what docs/operations.md gives a tenant of bytes a second. Without it, an event of 14 MB is a post of 0.1 MB, and one attack of seconds leaves
+// gigabytes to be folded.
+const hostileQuota = "  " + Hostile + ":\n    bytes_per_second: 10000000\n"
 
 // isSlowedDown demands that quotas held what no answer shows: proxied runs were slowed down, and runs that never end were ended.
 func (s *soak) isSlowedDown() {

@@ -137,8 +137,12 @@ func (s *Store) open(cache *pebble.Cache) error {
 		Lock: lock,
 		// One cache for all partitions, so that memory does not grow with their number.
 		Cache: cache,
-		// Records of ended runs are written once and read rarely: a small memtable suffices.
-		MemTableSize: 4 << 20,
+		// Each table written from memory is merged with most of those below, as threads come in no order: few and large ones keep a burst of
+		// very many runs from costing more in compactions than in folding (BenchmarkStore_ApplyManyRuns). Reads are few, and look through
+		// as many tables more for it. There may be two memtables a partition.
+		MemTableSize:          8 << 20,
+		L0CompactionThreshold: 12,
+		L0StopWritesThreshold: 36,
 		Logger:       s.disk,
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) {

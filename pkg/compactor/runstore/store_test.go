@@ -33,7 +33,7 @@ func equal[T any](t testing.TB, what string, got, want T) {
 }
 
 // storeRecord is a run record as it lies on skein.runs.
-func storeRecord(t *testing.T, thread, run string, status record.Status, offset int64) Entry {
+func storeRecord(t testing.TB, thread, run string, status record.Status, offset int64) Entry {
 	t.Helper()
 	r := &record.Run{
 		Tenant: "acme", ThreadID: thread, RunID: run, Lineage: record.Lineage{BranchID: run, RootRunID: run, ParentBy: record.ParentNone},

@@ -1,0 +1,70 @@
+package runstore
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/skeinhq/skein/pkg/record"
+)
+
+// BenchmarkStore_ApplyManyRuns writes two records each of runs in threads of their own: what a burst of very many runs costs the store,
+// its compactions in the background among it.
+func BenchmarkStore_ApplyManyRuns(b *testing.B) {
+	const runs, open = 200_000, 5_000
+	var entries []Entry
+	threads := rand.New(rand.NewPCG(1, 2)).Perm(runs)
+	for i := range runs + open {
+		write := func(i int, status record.Status) {
+			thread, run := fmt.Sprintf("thread-%032d", threads[i]), fmt.Sprintf("run-%032d", threads[i])
+			entries = append(entries, storeRecord(b, thread, run, status, int64(len(entries))))
+		}
+		if i < runs {
+			write(i, record.StatusRunning)
+		}
+		if i >= open {
+			write(i-open, record.StatusFinished)
+		}
+	}
+	for b.Loop() {
+		cache := pebble.NewCache(32 << 20)
+		s, _, err := openStore(newDisk(vfs.Default, b.TempDir(), slog.New(slog.DiscardHandler)), 0, cache)
+		if err != nil {
+			b.Fatal(err)
+		}
+		from, cpu := time.Now(), processorTime(b)
+		for chunk := range slices.Chunk(entries, 500) {
+			if err := s.Apply(chunk, time.Unix(1000, 0)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		m := s.db.Metrics()
+		total := m.Total()
+		b.ReportMetric((processorTime(b)-cpu).Seconds()/runs*1e6, "cpu-µs/run")
+		b.ReportMetric(time.Since(from).Seconds()/runs*1e6, "wall-µs/run")
+		b.ReportMetric(float64(total.TableBytesFlushed+total.TableBytesCompacted)/runs, "written-B/run")
+		b.ReportMetric(float64(m.WAL.BytesWritten)/runs, "log-B/run")
+		b.ReportMetric(float64(m.DiskSpaceUsage())/runs, "disk-B/run")
+		b.ReportMetric(float64(m.Flush.Count), "flushes")
+		b.ReportMetric(float64(m.Compact.Count), "compactions")
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		cache.Unref()
+	}
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
