@@ -18,7 +18,7 @@ import (
 // BenchmarkStore_ApplyManyRuns writes two records each of runs in threads of their own: what a burst of very many runs costs the store,
 // its compactions in the background among it.
 func BenchmarkStore_ApplyManyRuns(b *testing.B) {
-	const runs, open = 200_000, 5_000
+	const runs, open, reads = 200_000, 5_000, 20_000
 	var entries []Entry
 	threads := rand.New(rand.NewPCG(1, 2)).Perm(runs)
 	for i := range runs + open {
@@ -34,7 +34,7 @@ func BenchmarkStore_ApplyManyRuns(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		cache := pebble.NewCache(32 << 20)
+		cache := pebble.NewCache(cacheBytes)
 		s, _, err := openStore(newDisk(vfs.Default, b.TempDir(), slog.New(slog.DiscardHandler)), 0, cache)
 		if err != nil {
 			b.Fatal(err)
@@ -54,6 +54,21 @@ func BenchmarkStore_ApplyManyRuns(b *testing.B) {
 		b.ReportMetric(float64(m.DiskSpaceUsage())/runs, "disk-B/run")
 		b.ReportMetric(float64(m.Flush.Count), "flushes")
 		b.ReportMetric(float64(m.Compact.Count), "compactions")
+		cpu = processorTime(b)
+		for _, n := range threads[:reads] { // of threads that were written long ago
+			thread := s.Thread(fmt.Sprintf("acme/thread-%032d", n))
+			_, err := thread.ErasedBelow()
+			if err == nil {
+				_, err = thread.Unsealed()
+			}
+			if err == nil {
+				_, _, err = s.Record(fmt.Sprintf("acme/thread-%032d/run-%032d", n, n))
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric((processorTime(b)-cpu).Seconds()/reads*1e6, "cpu-µs/thread-read")
 		if err := s.Close(); err != nil {
 			b.Fatal(err)
 		}

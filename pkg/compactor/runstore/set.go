@@ -31,10 +31,14 @@ type lockedStore struct {
 // for its store; the others wait with nothing, or with the one answer that came when they gave their slot back.
 const MaxCatchUps = 4
 
+// cacheBytes are for blocks of all stores of a process. Pebble takes memtables from it, up to two of 4 MiB for each partition that writes much:
+// with less, a burst of writes leaves nothing for blocks, and each read unpacks its blocks again.
+const cacheBytes = 96 << 20
+
 // NewSet returns the stores of a process, in sub-folders of a folder. Nothing is opened yet.
 func NewSet(fs vfs.FS, dir string, logger *slog.Logger) *Set {
 	return &Set{
-		disk: newDisk(fs, dir, logger), cache: pebble.NewCache(32 << 20), slots: make(chan struct{}, MaxCatchUps), stores: map[int32]*lockedStore{},
+		disk: newDisk(fs, dir, logger), cache: pebble.NewCache(cacheBytes), slots: make(chan struct{}, MaxCatchUps), stores: map[int32]*lockedStore{},
 	}
 }
 

@@ -137,13 +137,13 @@ func (s *Store) open(cache *pebble.Cache) error {
 		Lock: lock,
 		// One cache for all partitions, so that memory does not grow with their number.
 		Cache: cache,
-		// Each table written from memory is merged with most of those below, as threads come in no order: few and large ones keep a burst of
-		// very many runs from costing more in compactions than in folding (BenchmarkStore_ApplyManyRuns). Reads are few, and look through
-		// as many tables more for it. There may be two memtables a partition.
-		MemTableSize:          8 << 20,
+		// Each table written from memory is merged with most of those below, as threads come in no order: where few are merged at a time, a
+		// burst of very many runs costs more in merges than in folding (BenchmarkStore_ApplyManyRuns). Reads have more tables to look
+		// through for it; filters of their keys cost writes more than they gave reads. There may be two memtables a partition.
+		MemTableSize:          4 << 20,
 		L0CompactionThreshold: 12,
 		L0StopWritesThreshold: 36,
-		Logger:       s.disk,
+		Logger:                s.disk,
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) {
 				if s.opened.Load() { // else opening returns it
