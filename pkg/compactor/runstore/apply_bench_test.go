@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkStore_ApplyManyRuns writes two records each of runs in threads of their own: what a burst of very many runs costs the store,
-// its compactions in the background among it.
+// its compactions in the background among it, and then reads of threads in it.
 func BenchmarkStore_ApplyManyRuns(b *testing.B) {
 	const runs, open, reads = 200_000, 5_000, 20_000
 	var entries []Entry
