@@ -76,6 +76,54 @@ func BenchmarkStore_ApplyManyRuns(b *testing.B) {
 	}
 }
 
+// BenchmarkThread_NotThere reads what a thread that is new begins with, where some tables of the store, not yet merged, have a record of the
+// size each.
+func BenchmarkThread_NotThere(b *testing.B) {
+	for _, size := range []int{1 << 10, 1 << 20, 14 << 20} {
+		b.Run(fmt.Sprintf("records=%dKiB", size>>10), func(b *testing.B) {
+			cache := pebble.NewCache(1 << 20) // memtables of many busy partitions leave no more of it
+			defer cache.Unref()
+			s, _, err := openStore(newDisk(vfs.Default, b.TempDir(), slog.New(slog.DiscardHandler)), 0, cache)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range 200 {
+				thread, run := fmt.Sprintf("thread-%03d", i), fmt.Sprintf("run-%03d", i)
+				e := storeRecord(b, thread, run, record.StatusRunning, int64(i))
+				if i%20 == 0 {
+					e = largeRecord(b, thread, run, record.StatusRunning, size, int64(i))
+				}
+				if err := s.Apply([]Entry{e}, time.Unix(1000, 0)); err != nil {
+					b.Fatal(err)
+				}
+				if i%20 == 19 {
+					if err := s.db.Flush(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			n := 0
+			for b.Loop() {
+				thread := s.Thread(fmt.Sprintf("acme/thread-%03d-%d", n%200, n))
+				n++
+				_, err := thread.ErasedBelow()
+				if err == nil {
+					_, err = thread.Unsealed()
+				}
+				if err == nil {
+					_, _, err = thread.EndedAt(0)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

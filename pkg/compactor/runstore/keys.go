@@ -13,7 +13,8 @@ import (
 // The tables of a store; a key is the table's letter, a slash, and:
 //
 //	"h" record key "/":           a run's metadata
-//	"r" record key:               its record, after the record's offset
+//	"r" record key:               its record, after its size; of a large one its beginning
+//	"r" record key "/" number:    further chunks of a large record
 //	"o" record key:               the metadata once more, of runs that are not sealed, after the time of the record
 //	"e" thread key:               the offset below which the thread is erased
 //
@@ -74,6 +75,11 @@ func listKey(table byte, threadKey, name string) []byte {
 // orderKey completes such a key with the number by which it is in order; orderOf is the reverse.
 func orderKey(prefix []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(slices.Clip(prefix), uint64(n))
+}
+
+// chunkKey is the key of a further chunk of a large record; they count from 1.
+func chunkKey(recordKey []byte, number int64) []byte {
+	return orderKey(append(slices.Clip(recordKey), '/'), number)
 }
 
 func orderOf(key []byte) int64 { return int64(binary.BigEndian.Uint64(key[len(key)-8:])) }

@@ -47,7 +47,7 @@ type Followed struct {
 	WrittenAt time.Time `json:"writtenAt"`
 }
 
-const storeVersion = 8
+const storeVersion = 9
 
 // The reasons for which a store is thrown away and rebuilt.
 const (

@@ -1,6 +1,7 @@
 package runstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,21 @@ func storeRecord(t testing.TB, thread, run string, status record.Status, offset 
 		t.Fatal(err)
 	}
 	return Entry{Key: []byte("acme/" + thread + "/" + run), Value: value, Offset: offset}
+}
+
+// largeRecord is one with a message of that many bytes.
+func largeRecord(t testing.TB, thread, run string, status record.Status, size int, offset int64) Entry {
+	t.Helper()
+	e := storeRecord(t, thread, run, status, offset)
+	r, err := record.DecodeRun(e.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Messages = []agui.Message{{ID: "large", Raw: []byte(`{"id":"large","role":"user","content":"` + strings.Repeat("x", size) + `"}`)}}
+	if e.Value, err = record.EncodeRun(r); err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 type storeTest struct {
@@ -246,6 +262,42 @@ func TestStore_KnowsNothingOfAThreadThatIsErasedWithoutItsTombstones(t *testing.
 }
 
 // Until a catch-up is done, a store is as old as it was: half of it says nothing of what was taken away behind.
+// A large record lies in chunks, so that no block of the store is large; a shorter one takes its place, and an erasure all of it.
+func TestStore_KeepsLargeRecordsInChunks(t *testing.T) {
+	s, now := newStoreTest(t), time.Unix(1000, 0)
+	for i, size := range []int{100, 10 * chunkBytes, chunkBytes, 3*chunkBytes + 1, 12 << 20, 2 * chunkBytes, 100} {
+		s.do(s.Apply([]Entry{largeRecord(t, "t", "a", record.StatusFinished, size, int64(2*i)), storeRecord(t, "t-", "run", record.StatusFinished, int64(2*i+1))}, now))
+		want := largeRecord(t, "t", "a", record.StatusFinished, size, int64(2*i))
+		got, held, err := s.Record("acme/t/a")
+		s.do(err)
+		equal(t, "size", held, len(want.Value))
+		value, err := record.EncodeRun(got)
+		s.do(err)
+		equal(t, fmt.Sprintf("a message of %d bytes comes back", size), bytes.Equal(value, want.Value), true)
+	}
+	each := func(fn func(key, value []byte)) {
+		it, err := s.db.NewIter(nil)
+		s.do(err)
+		for ok := it.First(); ok; ok = it.Next() {
+			fn(it.Key(), it.Value())
+		}
+		s.do(it.Close())
+	}
+	each(func(key, value []byte) {
+		if len(value) > chunkBytes+8 {
+			t.Errorf("%.60q has %d bytes", key, len(value))
+		}
+	})
+	s.do(s.Apply([]Entry{{Key: []byte("acme/t"), Value: record.EncodeErased(150), Erased: 150, Offset: 20}}, now))
+	each(func(key, _ []byte) {
+		if bytes.HasPrefix(key, []byte("r/acme/t/")) {
+			t.Errorf("%q is left of the erased thread", key)
+		}
+	})
+	_, _, err := s.Record("acme/t-/run")
+	s.do(err)
+}
+
 func TestStore_IsAsOldAsWhatItLastKnewWhole(t *testing.T) {
 	s, now := newStoreTest(t), time.Unix(100_000, 0)
 	prepare := func(after time.Duration) string {
@@ -464,14 +516,16 @@ func TestStore_IsMadeAnewAtTheNextStartWhereDamageIsMetLater(t *testing.T) {
 
 // So does what Pebble gives back as it was written, and cannot be what a compactor wrote, or is not there.
 func TestStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.T) {
-	const thread, run = "acme/t", "acme/t/a"
+	const thread, run, largeRun = "acme/t", "acme/t/a", "acme/large/a"
 	threads := func(s *storeTest) error { _, err := s.Thread(thread).All(); return err }
 	ended := func(s *storeTest) error { _, _, err := s.Thread(thread).EndedAt(9); return err }
 	open := func(s *storeTest) error { return s.EachUnsealed(func(string, time.Time, *Metadata) {}) }
 	unsealed := func(s *storeTest) error { _, err := s.Thread(thread).Unsealed(); return err }
 	named := func(s *storeTest) error { _, err := s.Thread(thread).ByID("a", 9); return err }
 	records := func(s *storeTest) error { _, _, err := s.Record(run); return err }
+	largeRecords := func(s *storeTest) error { _, _, err := s.Record(largeRun); return err }
 	erased := func(s *storeTest) error { _, err := s.Thread(thread).ErasedBelow(); return err }
+	entries := []Entry{storeRecord(t, "t", "a", record.StatusFinished, 1), largeRecord(t, "large", "a", record.StatusFinished, 4*chunkBytes, 2)}
 	for _, c := range []struct {
 		name  string
 		key   []byte
@@ -485,13 +539,18 @@ func TestStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.T) {
 		{"a head of a run that is open is none, as a partition opens", storeKey(openTable, []byte(run)), []byte("{"), open},
 		{"a head of a run that is open is none, as its thread is asked for", storeKey(openTable, []byte(run)), []byte("12345678{"), unsealed},
 		{"a record is missing", storeKey('r', []byte(run)), nil, records},
-		{"a record is no record", storeKey('r', []byte(run)), []byte("12345678{}"), records},
+		{"a record is no record", storeKey('r', []byte(run)), []byte("\x00\x00\x00\x00\x00\x00\x00\x02{}"), records},
 		{"a record is cut", storeKey('r', []byte(run)), []byte("1234"), records},
+		{"a record is longer than its size", storeKey('r', []byte(run)), []byte("\x00\x00\x00\x00\x00\x00\x00\x01{}"), records},
+		{"a record is longer than any", storeKey('r', []byte(run)), []byte("12345678{}"), records},
+		{"a record's further chunks are missing", storeKey('r', []byte(run)), []byte("\x00\x00\x00\x00\x00\x00\x00\x03{}"), records},
+		{"a chunk of a large record is missing", chunkKey(storeKey('r', []byte(largeRun)), 2), nil, largeRecords},
+		{"a chunk of a large record is cut", chunkKey(storeKey('r', []byte(largeRun)), 3), []byte("{"), largeRecords},
 		{"what says how far a thread is erased is cut", storeKey('e', []byte(thread)), []byte("1234"), erased},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStoreTest(t)
-			s.do(s.Apply([]Entry{storeRecord(t, "t", "a", record.StatusFinished, 1)}, time.Unix(1, 0)))
+			s.do(s.Apply(entries, time.Unix(1, 0)))
 			if s.do(c.meet(s)); c.value == nil {
 				s.do(s.db.Delete(c.key, pebble.NoSync))
 			} else {
@@ -508,7 +567,7 @@ func TestStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.T) {
 			}
 			equal(t, "reason in the next life", s.reopen(), RebuildDamage)
 			equal(t, "next offset", s.followed.NextOffset, int64(0))
-			s.do(s.Apply([]Entry{storeRecord(t, "t", "a", record.StatusFinished, 1)}, time.Unix(1, 0)))
+			s.do(s.Apply(entries, time.Unix(1, 0)))
 			s.do(c.meet(s))
 		})
 	}
