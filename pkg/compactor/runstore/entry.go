@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -82,44 +81,38 @@ func (e Entry) decoded() (Entry, error) {
 }
 
 // put writes one entry.
-func put(b *pebble.Batch, e Entry) error {
+func (s *Store) put(b *pebble.Batch, e Entry) error {
 	if e.Erased > 0 {
 		return putErasure(b, e)
 	}
 	metadataKey, openKey := metadataKey(e.Key), storeKey(openTable, e.Key)
 	if e.Value == nil { // an erasure follows, which takes the rest
-		return errors.Join(b.Delete(metadataKey, nil), b.Delete(storeKey(recordTable, e.Key), nil), b.Delete(openKey, nil))
+		return errors.Join(b.Delete(metadataKey, nil), s.deleteRecord(b, e.Key), b.Delete(openKey, nil))
 	}
 	text, err := e.Metadata.encode()
 	if err != nil {
 		return err
 	}
-	err = errors.Join(b.Set(metadataKey, text, nil), putRecord(b, e.Key, e.Value), indexMessages(b, e))
+	err = errors.Join(b.Set(metadataKey, text, nil), s.putRecord(b, e), indexMessages(b, e))
 	if !e.Metadata.Sealed {
-		return errors.Join(err, b.Set(openKey, append(binary.BigEndian.AppendUint64(nil, uint64(e.Time.UnixMilli())), text...), nil))
+		return errors.Join(err, b.Set(openKey, openValue(e, text), nil))
 	}
 	return errors.Join(err, b.Delete(openKey, nil), index(b, threadOf(e.Key), e.Metadata))
 }
 
-// chunkBytes is how much of a record lies under one key. Pebble unpacks a block to see that a key is not in it, and a large value makes
-// its block as large: where a whole record lay under one key, threads that are new cost milliseconds each behind records of megabytes.
-const chunkBytes = 32 << 10
+// openValue is what lies in openTable: the time of the record in milliseconds, how many chunks the record has, and the metadata.
+func openValue(e Entry, metadata []byte) []byte {
+	value := binary.BigEndian.AppendUint64(make([]byte, 0, 12+len(metadata)), uint64(e.Time.UnixMilli()))
+	value = binary.BigEndian.AppendUint32(value, uint32(chunksOf(len(e.Value))))
+	return append(value, metadata...)
+}
 
-// putRecord writes a record in chunks. Those of a record before it that was longer stay, unread, until the thread is erased.
-func putRecord(b *pebble.Batch, key, value []byte) error {
-	recordKey := storeKey(recordTable, key)
-	first, rest := value[:min(len(value), chunkBytes)], value[min(len(value), chunkBytes):]
-	if err := b.Set(recordKey, append(binary.BigEndian.AppendUint64(nil, uint64(len(value))), first...), nil); err != nil {
-		return err
+func decodeOpen(value []byte) (m *Metadata, recordedAt time.Time, err error) {
+	if len(value) < 12 {
+		return nil, time.Time{}, errCut
 	}
-	number := int64(0)
-	for chunk := range slices.Chunk(rest, chunkBytes) {
-		number++
-		if err := b.Set(chunkKey(recordKey, number), chunk, nil); err != nil {
-			return err
-		}
-	}
-	return nil
+	m, err = decodeMetadata(value[12:])
+	return m, time.UnixMilli(int64(binary.BigEndian.Uint64(value))), err
 }
 
 // index writes the keys that lead to a sealed run.

@@ -13,9 +13,9 @@ import (
 // The tables of a store; a key is the table's letter, a slash, and:
 //
 //	"h" record key "/":           a run's metadata
-//	"r" record key:               its record, after its size; of a large one its beginning
+//	"r" record key:               its record, after the record's size; of a large one its beginning
 //	"r" record key "/" number:    further chunks of a large record
-//	"o" record key:               the metadata once more, of runs that are not sealed, after the time of the record
+//	"o" record key:               the metadata once more, of runs that are not sealed, after the time of the record and the number of its chunks
 //	"e" thread key:               the offset below which the thread is erased
 //
 //	"p" thread key "/" offset:    that what was deleted of a thread is to leave the files; without a key, all that was deleted
@@ -78,8 +78,8 @@ func orderKey(prefix []byte, n int64) []byte {
 }
 
 // chunkKey is the key of a further chunk of a large record; they count from 1.
-func chunkKey(recordKey []byte, number int64) []byte {
-	return orderKey(append(slices.Clip(recordKey), '/'), number)
+func chunkKey(recordKey []byte, number int) []byte {
+	return orderKey(append(slices.Clip(recordKey), '/'), int64(number))
 }
 
 func orderOf(key []byte) int64 { return int64(binary.BigEndian.Uint64(key[len(key)-8:])) }

@@ -1,16 +1,11 @@
 package runstore
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/skeinhq/skein/pkg/kafka"
-	"github.com/skeinhq/skein/pkg/record"
 )
 
 // Reads counts reads of a store: look-ups of a key, or of several that follow each other, and the bytes of keys and values they gave.
@@ -53,62 +48,6 @@ func (s *Store) EachUnsealed(fn func(key string, recordedAt time.Time, m *Metada
 		}
 		return err
 	})
-}
-
-func decodeOpen(value []byte) (m *Metadata, recordedAt time.Time, err error) {
-	if len(value) < 8 {
-		return nil, time.Time{}, errCut
-	}
-	m, err = decodeMetadata(value[8:])
-	return m, time.UnixMilli(int64(binary.BigEndian.Uint64(value))), err
-}
-
-// Record returns the latest committed record of a run that is known, and its size.
-func (s *Store) Record(key string) (r *record.Run, size int, err error) {
-	recordKey := storeKey(recordTable, []byte(key))
-	var begun []byte // of a large one
-	err = s.get(ReadRecord, recordKey, func(value []byte) error {
-		if len(value) < 8 {
-			return errCut
-		}
-		size, value = int(binary.BigEndian.Uint64(value)), value[8:]
-		switch {
-		case size < len(value) || size > kafka.MaxValueBytes:
-			return errCut
-		case size > len(value):
-			begun = append(make([]byte, 0, size), value...)
-			return nil
-		}
-		r, err = record.DecodeRun(value)
-		return err
-	})
-	if err == nil && begun != nil {
-		r, err = s.largeRecord(recordKey, begun, size)
-	}
-	if err == nil && r == nil {
-		err = s.checkSound([]byte(key), ErrMissing)
-	}
-	return r, size, err
-}
-
-// largeRecord completes a record with its further chunks.
-func (s *Store) largeRecord(recordKey, value []byte, size int) (r *record.Run, err error) {
-	err = s.seek(ReadRecord, append(slices.Clip(recordKey), '/'), func(it *pebble.Iterator) error {
-		number := int64(0)
-		for ok := it.First(); ok && len(value) < size; ok = it.Next() {
-			s.count(ReadRecord, 0, it.Key(), it.Value())
-			if number++; orderOf(it.Key()) != number {
-				break
-			}
-			value = append(value, it.Value()...)
-		}
-		if len(value) != size {
-			return errCut
-		}
-		r, err = record.DecodeRun(value)
-		return err
-	})
-	return r, err
 }
 
 // get calls fn for the value of a key, if it is there; the value is valid during the call only.

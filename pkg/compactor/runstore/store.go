@@ -28,6 +28,7 @@ type Store struct {
 	cache    *pebble.Cache // its own, in memory only
 	followed Followed
 	reads    map[string]Reads // since TakeReads, by kind
+	chunks   map[string]int   // of records of unsealed runs that have several, by record key
 	opened   atomic.Bool
 	purger   *purger
 }
@@ -82,7 +83,7 @@ func OpenMemory() (*Store, error) {
 // again (rebuilt says why): it holds nothing that skein.runs does not. A call that the file system refuses is no damage.
 func openStore(disk *disk, partition int32, cache *pebble.Cache) (s *Store, rebuilt string, err error) {
 	defer disk.watch()()
-	s = &Store{disk: disk, dir: disk.PathJoin(disk.dir, strconv.Itoa(int(partition))), reads: map[string]Reads{}}
+	s = &Store{disk: disk, dir: disk.PathJoin(disk.dir, strconv.Itoa(int(partition))), reads: map[string]Reads{}, chunks: map[string]int{}}
 	err = s.open(cache)
 	if err != nil && !errors.Is(err, errLocked) && !isRefusal(err) {
 		disk.logger.Warn("local store is damaged", "partition", partition, "error", err)
@@ -157,22 +158,34 @@ func (s *Store) open(cache *pebble.Cache) error {
 		return fmt.Errorf("opening local store: %w", err)
 	}
 	s.db = db
-	s.followed = Followed{}
-	b, closer, err := db.Get(followedKey)
-	switch {
-	case errors.Is(err, pebble.ErrNotFound):
-		return nil
-	case err != nil:
+	if err := s.load(); err != nil {
 		return errors.Join(fmt.Errorf("reading local store: %w", err), db.Close())
+	}
+	return nil
+}
+
+// load reads what is held in memory.
+func (s *Store) load() error {
+	s.followed = Followed{}
+	clear(s.chunks)
+	b, closer, err := s.db.Get(followedKey)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	err = json.Unmarshal(b, &s.followed)
 	if err := closer.Close(); err != nil {
-		return errors.Join(fmt.Errorf("reading local store: %w", err), db.Close())
+		return err
 	}
 	if err != nil {
 		s.followed = Followed{Version: -1}
 	}
-	return nil
+	if s.followed.Version != storeVersion {
+		return nil
+	}
+	return s.loadChunks()
 }
 
 // fail makes the process end. A store that is damaged is marked, so that the next start creates it again; where the mark cannot be
@@ -238,6 +251,7 @@ func (s *Store) Reset(topicID string, now time.Time) error {
 	if err := s.commit(b, Followed{Version: storeVersion, TopicID: topicID, WrittenAt: now}); err != nil {
 		return fmt.Errorf("emptying local store: %w", err)
 	}
+	clear(s.chunks)
 	if held {
 		s.purger.schedule()
 	}
@@ -264,7 +278,7 @@ func (s *Store) Apply(entries []Entry, known time.Time) error {
 		}
 		e, err := e.decoded()
 		if err == nil {
-			err = put(b, e)
+			err = s.put(b, e)
 		}
 		if err != nil {
 			return errors.Join(err, b.Close())

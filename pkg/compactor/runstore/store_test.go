@@ -21,6 +21,7 @@ import (
 
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compactor/runstore/runstoretest"
+	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/lineage"
 	"github.com/skeinhq/skein/pkg/record"
@@ -261,43 +262,69 @@ func TestStore_KnowsNothingOfAThreadThatIsErasedWithoutItsTombstones(t *testing.
 	equal(t, "runs of the thread's next life", s.ids("t"), []string{"open"})
 }
 
-// Until a catch-up is done, a store is as old as it was: half of it says nothing of what was taken away behind.
-// A large record lies in chunks, so that no block of the store is large; a shorter one takes its place, and an erasure all of it.
+// A large record lies in chunks, so that no block of the store is large. A shorter one leaves nothing of it, be the store opened anew in
+// between or not, and so does an erasure.
 func TestStore_KeepsLargeRecordsInChunks(t *testing.T) {
 	s, now := newStoreTest(t), time.Unix(1000, 0)
-	for i, size := range []int{100, 10 * chunkBytes, chunkBytes, 3*chunkBytes + 1, 12 << 20, 2 * chunkBytes, 100} {
-		s.do(s.Apply([]Entry{largeRecord(t, "t", "a", record.StatusFinished, size, int64(2*i)), storeRecord(t, "t-", "run", record.StatusFinished, int64(2*i+1))}, now))
-		want := largeRecord(t, "t", "a", record.StatusFinished, size, int64(2*i))
-		got, held, err := s.Record("acme/t/a")
-		s.do(err)
-		equal(t, "size", held, len(want.Value))
-		value, err := record.EncodeRun(got)
-		s.do(err)
-		equal(t, fmt.Sprintf("a message of %d bytes comes back", size), bytes.Equal(value, want.Value), true)
-	}
-	each := func(fn func(key, value []byte)) {
-		it, err := s.db.NewIter(nil)
+	chunks := func(prefix string) (n int) {
+		it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: after([]byte(prefix))})
 		s.do(err)
 		for ok := it.First(); ok; ok = it.Next() {
-			fn(it.Key(), it.Value())
+			if n++; len(it.Value()) > 8+chunkBytes {
+				t.Errorf("%.60q has %d bytes", it.Key(), len(it.Value()))
+			}
 		}
 		s.do(it.Close())
+		return n
 	}
-	each(func(key, value []byte) {
-		if len(value) > chunkBytes+8 {
-			t.Errorf("%.60q has %d bytes", key, len(value))
+	holds := func(want Entry) {
+		t.Helper()
+		got, size, err := s.Record(string(want.Key))
+		s.do(err)
+		equal(t, "size", size, len(want.Value))
+		value, err := record.EncodeRun(got)
+		s.do(err)
+		equal(t, "the record is what was written", bytes.Equal(value, want.Value), true)
+		equal(t, "its chunks", chunks("r/"+string(want.Key)+"/")+1, max(1, (size+chunkBytes-1)/chunkBytes))
+	}
+	empty := len(largeRecord(t, "t", "a", record.StatusRunning, 0, 20).Value) // of two digits of offset
+	neighbours := []Entry{
+		largeRecord(t, "t-", "a", record.StatusFinished, 2*chunkBytes, 10), largeRecord(t, "t", "a-", record.StatusRunning, 2*chunkBytes, 11),
+		largeRecord(t, "t", "a0", record.StatusRunning, 3*chunkBytes, 12),
+	}
+	s.do(s.Apply(neighbours, now))
+	offset := int64(20)
+	for _, size := range []int{0, chunkBytes - empty, chunkBytes - empty + 1, 10 * chunkBytes, 2*chunkBytes - empty, 3*chunkBytes + 1, kafka.MaxValueBytes + 8<<10, 2 * chunkBytes, 0} {
+		for _, again := range []bool{false, true} {
+			if again {
+				equal(t, "reason", s.reopen(), "")
+			}
+			e := largeRecord(t, "t", "a", record.StatusRunning, size, offset)
+			s.do(s.Apply([]Entry{e}, now))
+			holds(e)
+			offset++
 		}
-	})
-	s.do(s.Apply([]Entry{{Key: []byte("acme/t"), Value: record.EncodeErased(150), Erased: 150, Offset: 20}}, now))
-	each(func(key, _ []byte) {
-		if bytes.HasPrefix(key, []byte("r/acme/t/")) {
-			t.Errorf("%q is left of the erased thread", key)
-		}
-	})
-	_, _, err := s.Record("acme/t-/run")
+	}
+	large := largeRecord(t, "t", "a", record.StatusFinished, 5*chunkBytes, offset)
+	s.do(s.Apply([]Entry{large}, now))
+	holds(large)
+	refolded := largeRecord(t, "t", "a", record.StatusFinished, 2*chunkBytes, offset+1)
+	r, err := record.DecodeRun(refolded.Value)
 	s.do(err)
+	r.Refolds = 1
+	refolded.Value, err = record.EncodeRun(r)
+	s.do(err)
+	s.do(s.Apply([]Entry{refolded}, now))
+	holds(refolded)
+	for _, e := range neighbours {
+		holds(e)
+	}
+	s.do(s.Apply([]Entry{{Key: []byte("acme/t"), Value: record.EncodeErased(150), Erased: 150, Offset: offset + 2}}, now))
+	equal(t, "what is left of the erased thread", chunks("r/acme/t/"), 0)
+	holds(neighbours[0])
 }
 
+// Until a catch-up is done, a store is as old as it was: half of it says nothing of what was taken away behind.
 func TestStore_IsAsOldAsWhatItLastKnewWhole(t *testing.T) {
 	s, now := newStoreTest(t), time.Unix(100_000, 0)
 	prepare := func(after time.Duration) string {
@@ -438,7 +465,7 @@ func TestStore_IsMadeAnewWhenDamaged(t *testing.T) {
 		damage       func([]byte) []byte
 	}{
 		{"the list of tables is another file", "MANIFEST-", other}, {"the list of tables is gone", "MANIFEST-0", gone},
-		{"a table is cut", ".sst", cut}, {"a table is gone", ".sst", gone},
+		{"a table is another file", ".sst", other}, {"a table is cut", ".sst", cut}, {"a table is gone", ".sst", gone},
 		{"the options are another file", "OPTIONS-", other},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -479,7 +506,7 @@ func TestStore_IsMadeAnewAtTheNextStartWhereDamageIsMetLater(t *testing.T) {
 		damage func([]byte) []byte
 		meet   func(s *damagedStore) error
 	}{
-		{"a block, by a read", block, read}, {"a block, by a compaction", block, compact}, {"a whole table", other, read},
+		{"a block, by a read", block, read}, {"a block, by a compaction", block, compact},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newDamagedStore(t, vfs.NewMem(), ".sst", c.damage)
@@ -537,7 +564,7 @@ func TestStore_IsMadeAnewAtTheNextStartWhereItContradictsItself(t *testing.T) {
 		{"a head is no head, as the last is asked for", metadataKey([]byte(run)), []byte("{"), ended},
 		{"a head is no head, as its id is asked for", metadataKey([]byte(run)), []byte("{"), named},
 		{"a head of a run that is open is none, as a partition opens", storeKey(openTable, []byte(run)), []byte("{"), open},
-		{"a head of a run that is open is none, as its thread is asked for", storeKey(openTable, []byte(run)), []byte("12345678{"), unsealed},
+		{"a head of a run that is open is none, as its thread is asked for", storeKey(openTable, []byte(run)), []byte("123456789012{"), unsealed},
 		{"a record is missing", storeKey('r', []byte(run)), nil, records},
 		{"a record is no record", storeKey('r', []byte(run)), []byte("\x00\x00\x00\x00\x00\x00\x00\x02{}"), records},
 		{"a record is cut", storeKey('r', []byte(run)), []byte("1234"), records},
