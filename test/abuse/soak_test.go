@@ -246,9 +246,16 @@ func (s *soak) honest(ctx context.Context, n int) error {
 	}
 }
 
-// do makes a request of the honest tenant.
+// do makes a request of the honest tenant. One that takes long by itself is logged: most runs that take long lie behind attacks on their partition.
 func (s *soak) do(ctx context.Context, method, url, body string) (int, string, error) {
 	var conn httptrace.GotConnInfo
+	began := time.Now()
+	defer func() {
+		if took := time.Since(began); took > 10*time.Second {
+			s.TB.Logf("after %v: %s %s took %v, on a connection (used before: %v, idle for %v)",
+				time.Since(s.began).Round(time.Second), method, url, took.Round(time.Millisecond), conn.Reused, conn.IdleTime)
+		}
+	}()
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { conn = got }})
 	resp, err := s.own.Do(s.Request(traced, Honest, method, url, body))
 	if err != nil {
