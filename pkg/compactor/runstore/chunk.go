@@ -10,15 +10,15 @@ import (
 	"github.com/skeinhq/skein/pkg/record"
 )
 
-// chunkBytes is how much of a record lies under one key. Pebble unpacks a block to see that a key is not in it, and a block is as large as
-// the largest value in it, if not larger: where a record of megabytes lay under one key, each new thread whose reads came upon it took
+// chunkBytes is how much of a record lies under one key. Pebble unpacks a block to see that a key is not in it, and a block is at least as
+// large as the largest value in it: where a record of megabytes lay under one key, each new thread whose reads came upon it took
 // milliseconds (BenchmarkThread_NotThere).
 const chunkBytes = 32 << 10
 
 // chunksOf is how many chunks a record of that size has.
 func chunksOf(size int) int { return max(1, (size+chunkBytes-1)/chunkBytes) }
 
-// putRecord writes the record of a run in chunks. Those that one before it had beyond it are deleted.
+// putRecord writes the record of a run in chunks, and deletes those that an earlier, longer record of the run has beyond them.
 func (s *Store) putRecord(b *pebble.Batch, e Entry) error {
 	recordKey, chunks := storeKey(recordTable, e.Key), chunksOf(len(e.Value))
 	first := e.Value[:min(len(e.Value), chunkBytes)]
@@ -44,7 +44,7 @@ func (s *Store) deleteRecord(b *pebble.Batch, key []byte) error {
 	return errors.Join(b.Delete(storeKey(recordTable, key), nil), s.setChunks(b, key, 1, true))
 }
 
-// setChunks notes how many chunks the record of a run has from now on, and deletes those that it had beyond.
+// setChunks notes how many chunks the record of a run has from now on, and deletes those that it had beyond them.
 func (s *Store) setChunks(b *pebble.Batch, key []byte, chunks int, sealed bool) error {
 	for number := chunks; number < s.chunks[string(key)]; number++ {
 		if err := b.Delete(chunkKey(storeKey(recordTable, key), number), nil); err != nil {
@@ -67,7 +67,7 @@ func (s *Store) loadChunks() error {
 		return err
 	}
 	for ok := it.First(); ok; ok = it.Next() {
-		if len(it.Value()) < 12 {
+		if len(it.Value()) < openPrefix {
 			return errors.Join(errCut, it.Close())
 		}
 		if chunks := int(binary.BigEndian.Uint32(it.Value()[8:])); chunks > 1 {

@@ -100,18 +100,21 @@ func (s *Store) put(b *pebble.Batch, e Entry) error {
 	return errors.Join(err, b.Delete(openKey, nil), index(b, threadOf(e.Key), e.Metadata))
 }
 
+// openPrefix is how many bytes stand before the metadata in openTable.
+const openPrefix = 8 + 4
+
 // openValue is what lies in openTable: the time of the record in milliseconds, how many chunks the record has, and the metadata.
 func openValue(e Entry, metadata []byte) []byte {
-	value := binary.BigEndian.AppendUint64(make([]byte, 0, 12+len(metadata)), uint64(e.Time.UnixMilli()))
+	value := binary.BigEndian.AppendUint64(make([]byte, 0, openPrefix+len(metadata)), uint64(e.Time.UnixMilli()))
 	value = binary.BigEndian.AppendUint32(value, uint32(chunksOf(len(e.Value))))
 	return append(value, metadata...)
 }
 
 func decodeOpen(value []byte) (m *Metadata, recordedAt time.Time, err error) {
-	if len(value) < 12 {
+	if len(value) < openPrefix {
 		return nil, time.Time{}, errCut
 	}
-	m, err = decodeMetadata(value[12:])
+	m, err = decodeMetadata(value[openPrefix:])
 	return m, time.UnixMilli(int64(binary.BigEndian.Uint64(value))), err
 }
 
