@@ -48,7 +48,11 @@ func init() {
 	os.Exit(1)
 }
 
-// serve runs the engine until standard input ends, which it does with the parent's life.
+// lifeline is the child's descriptor of a pipe whose other end the parent holds: it ends with the parent's life. It is not standard input,
+// since the library's INSERT ... VALUES reads from that, as clickhouse-local's does, and on an open pipe it may wait for ever.
+const lifeline = 3
+
+// serve runs the engine as long as the parent lives.
 func serve(library, dir string) error {
 	h, err := chdb.New(library, dir, engineSessions)
 	if err != nil {
@@ -62,7 +66,7 @@ func serve(library, dir string) error {
 	ended := make(chan error, 2)
 	go func() { ended <- http.Serve(l, h) }() //nolint:gosec // loopback, for tests
 	go func() {
-		_, err := io.Copy(io.Discard, os.Stdin)
+		_, err := io.Copy(io.Discard, os.NewFile(lifeline, "lifeline"))
 		ended <- err
 	}()
 	// The engine is not asked to close: what it holds is of no more use, and it takes its time.
@@ -71,9 +75,9 @@ func serve(library, dir string) error {
 
 // engine is the child process, for messages about it.
 var engine struct {
-	log    string   // what it has written to standard error
-	stdin  *os.File // open as long as this process lives
-	stdout *os.File
+	log      string   // what it has written to standard error
+	lifeline *os.File // open as long as this process lives
+	stdout   *os.File
 }
 
 // fromEngine starts the engine.
@@ -101,18 +105,18 @@ func startEngine(library string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	engine.stdin, engine.stdout = c.stdin, c.stdout
+	engine.lifeline, engine.stdout = c.lifeline, c.stdout
 	return c.addr, nil
 }
 
 // engineLogFile is the file in the child's folder that has its standard error.
 const engineLogFile = "engine.log"
 
-// child is a process with an engine. It ends with its standard input.
+// child is a process with an engine. It ends where its lifeline is closed.
 type child struct {
-	addr          string
-	cmd           *exec.Cmd
-	stdin, stdout *os.File
+	addr             string
+	cmd              *exec.Cmd
+	lifeline, stdout *os.File
 }
 
 // startChild starts a child over the data in a folder, and waits for its address.
@@ -126,11 +130,11 @@ func startChild(library, dir string) (*child, error) {
 		return nil, fmt.Errorf("making a log file for the engine: %w", err)
 	}
 	defer func() { _ = log.Close() }() // the child has it
-	stdin, parentIn, err := os.Pipe()
+	childLife, life, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("making a pipe: %w", err)
 	}
-	defer func() { _ = stdin.Close() }()
+	defer func() { _ = childLife.Close() }()
 	parentOut, stdout, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("making a pipe: %w", err)
@@ -138,7 +142,8 @@ func startChild(library, dir string) (*child, error) {
 	cmd := exec.Command(self)
 	// Coverage of the child must not be written over the parent's.
 	cmd.Env = append(os.Environ(), engineLibrary+"="+library, engineFolder+"="+dir, "GOCOVERDIR=")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, log
+	cmd.Stdout, cmd.Stderr = stdout, log
+	cmd.ExtraFiles = []*os.File{childLife} // the first is the descriptor lifeline
 	err = cmd.Start()
 	_ = stdout.Close() // so that its end is seen when the child dies
 	if err != nil {
@@ -151,7 +156,7 @@ func startChild(library, dir string) (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("waiting for its address: %w", err)
 	}
-	return &child{strings.TrimSpace(line), cmd, parentIn, parentOut}, nil
+	return &child{strings.TrimSpace(line), cmd, life, parentOut}, nil
 }
 
 // engineLog returns the end of what the engine has said, for a failure's message.

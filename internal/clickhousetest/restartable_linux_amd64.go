@@ -57,7 +57,7 @@ func (r *Restartable) Kill() {
 		r.tb.Error(err)
 	}
 	_ = r.child.cmd.Wait() // it was killed
-	_, _ = r.child.stdin.Close(), r.child.stdout.Close()
+	_, _ = r.child.lifeline.Close(), r.child.stdout.Close()
 }
 
 // Start starts the engine again.
