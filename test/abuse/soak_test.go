@@ -229,7 +229,13 @@ func (s *soak) honest(ctx context.Context, n int) error {
 	s.mu.Unlock()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	reads, acknowledged := 0, time.Now()
+	defer func() { // many reads: it lies behind attacks on its partition; few: one of them took long
+		if took := time.Since(acknowledged); took > time.Minute {
+			s.TB.Logf("after %v: %s was visible %v behind its acknowledgement, at read %d", time.Since(s.began).Round(time.Second), path, took.Round(time.Millisecond), reads)
+		}
+	}()
+	for ; ; reads++ {
 		switch status, text, err = s.do(ctx, http.MethodGet, s.query.URL+path+"/history", ""); {
 		case ctx.Err() != nil:
 			return nil
