@@ -294,7 +294,11 @@ func startCompactorIn(tb testing.TB, cfg kafka.Config, dir string) *process {
 	if program == "" {
 		program = command(tb, "compactor", dir)
 	}
-	p := start(tb, dir, program, cfg, "--instance-id", "bench", "--dir", filepath.Join(dir, "stores"))
+	quotas := filepath.Join(dir, "quotas.yaml") // by default, the fuller ones of four partitions end some of 100,000 open runs
+	if err := os.WriteFile(quotas, []byte("default:\n  open_runs: 1000000\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	p := start(tb, dir, program, cfg, "--instance-id", "bench", "--dir", filepath.Join(dir, "stores"), "--quotas", quotas)
 	p.dir = filepath.Join(dir, "stores")
 	if *profile != "" {
 		go p.takeProfile(tb, *profile)
