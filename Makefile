@@ -1,8 +1,7 @@
 # Everything a developer needs. `make` alone lists it.
 #
-# Needs Go 1.26 and a network for the first build. A C compiler is optional: with it the tests run with
-# the race detector on. Node 20 or later is optional: with it the tests
-# compare with the official AG-UI client itself, without it with checked-in results of that client.
+# "make run" and "make test" need Go 1.26, and a network for the first build. "make check" also takes what is there of a C compiler (race
+# detector), Node 20 (the official AG-UI client), Java and Maven (Kafka), Python and Chromium, and ends with a list of what was missing.
 
 GOLANGCI_LINT_VERSION := v2.15.0
 GOTESTSUM_VERSION     := v1.13.0
@@ -46,14 +45,23 @@ pictures: build ## take pictures of all views of the page, by Chromium, and of w
 run: build ## start all stages on one folder (.skein), play example conversations, stay up until Ctrl-C
 	@bin/skein demo
 
+# Packages with tests. Listed, as "go test ./..." prints a line for each of those without any, too.
+TESTED = $$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
+
+.PHONY: test
+test: ## run the tests that need Go alone: no race detector, no other program, no network once modules are here; minutes
+	go test -short -vet=off $(TESTED)
+	@echo 'Passed. Not run: the race detector, a real Kafka, ClickHouse, the official AG-UI client, a browser, whole processes, chaos, tests of scale.'
+	@echo '"make check" runs all of it.'
+
 # The commands that tests start are built once, and found there. Two groups run side by side on one Kafka, of three packages each, as each
 # package waits a good part of its time. Tests of costs measure their own processor time. "make lint" vets, so tests do not.
-test: export SKEIN_TEST_BIN := $(CURDIR)/bin
-test: export SKEIN_TEST_SKIPPED := $(CURDIR)/.cache/skipped.txt
-test: export SKEIN_TEST_SEED = $(TEST_SEED)
-.PHONY: test
-test: skipped-setup build conformance-setup race-setup $(GOTESTSUM) ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes, under faults and in bad weather; samples are random, SEED=n for the same again
-	go run ./test/broker $(MAKE) --no-print-directory -j2 -Otarget test-race test-beside SEED=$(TEST_SEED)
+check: export SKEIN_TEST_BIN := $(CURDIR)/bin
+check: export SKEIN_TEST_SKIPPED := $(CURDIR)/.cache/skipped.txt
+check: export SKEIN_TEST_SEED = $(TEST_SEED)
+.PHONY: check
+check: skipped-setup build conformance-setup race-setup $(GOTESTSUM) ## run all tests: with the race detector, what has one goroutine without, against the official client, end to end over real processes, under faults and in bad weather; samples are random, SEED=n for the same again
+	go run ./test/broker $(MAKE) --no-print-directory -j2 -Otarget check-race check-beside SEED=$(TEST_SEED)
 	@$(MAKE) --no-print-directory say-skipped
 
 # What tests were skipped for, each reason once, with what would bring it in.
@@ -76,13 +84,13 @@ TEST_SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 RERUN = $(GOTESTSUM) --format standard-quiet --rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-abort-on-data-race \
 	  --rerun-fails-report=.cache/rerun-$@.txt --packages="$(1)" --
 
-.PHONY: test-race
-test-race:
+.PHONY: check-race
+check-race:
 	$(call RERUN,$$(go list ./... | grep -v -E '/($(subst $() ,|,$(SEQUENTIAL)))$$|$(DRIVERS)')) -vet=off $$($(HAS_C) && echo $(RACE)) -p 3 -parallel 8 -timeout 15m -skip '$(HEAVY)'
 	go test -vet=off $$($(HAS_C) && echo $(RACE)) -timeout 15m -run '$(CONCURRENT)' ./pkg/store/...
 
-.PHONY: test-beside
-test-beside:
+.PHONY: check-beside
+check-beside:
 	go test -vet=off -timeout 10m $(patsubst %,./%,$(filter-out $(RANDOM_CRASHES),$(SEQUENTIAL)))
 	go test -vet=off -timeout 10m ./$(RANDOM_CRASHES) -histories=10 -seed=$(TEST_SEED)
 	go test -vet=off -timeout 10m -run '$(HEAVY)' ./pkg/compactor -faults.seed=$(TEST_SEED)
@@ -92,16 +100,16 @@ test-beside:
 	go test -vet=off -v -count=1 -timeout 15m ./test/e2e
 
 .PHONY: faults
-faults: ## put each fault at every request of the compactor ("make test": at every fourth, from a random one on)
+faults: ## put each fault at every request of the compactor ("make check": at every fourth, from a random one on)
 	go test -v -count=1 -timeout 30m -run AFaultAtEachRequest ./pkg/compactor -faults.all
 
 .PHONY: laws
-laws: ## hold 400 random histories, with batches and crashes, of one partition to each of its laws ("make test": 10); SEED=n for the same again
+laws: ## hold 400 random histories, with batches and crashes, of one partition to each of its laws ("make check": 10); SEED=n for the same again
 	go test -v -count=1 -timeout 2h ./$(RANDOM_CRASHES) -histories=400 -seed=$(or $(SEED),0)
 
 # Packages of one goroutine. The race detector has nothing to find in them, and they take ten times as long with it.
 SEQUENTIAL := pkg/agui pkg/artifact pkg/compact pkg/compactor/partition pkg/fold pkg/lineage pkg/lint pkg/record pkg/timeline pkg/verify
-# One of them takes random histories, batches and crashes: 10 for each law in "make test", 400 in "make laws".
+# One of them takes random histories, batches and crashes: 10 for each law in "make check", 400 in "make laws".
 RANDOM_CRASHES := pkg/compactor/partition
 # Tests of the compactor that run without it, too: they put the same scenario through many faults, or work in child processes and on megabytes.
 HEAVY := AFaultAtEachRequest|EndsWhereItsDiskIsFull|APartitionIsFetchedBesideLargeRecords
@@ -171,7 +179,7 @@ test-deploy: build ## check the Compose file and render the Helm chart, with a l
 mutants: conformance-setup ## put faults into the fold; the generated streams have to catch each of them
 	SKEIN_MUTANTS=1 go test -count=1 -v -timeout 3h -run TestMutants_AreCaught ./$(KIT)
 
-# Run in the kit's own folder, so that go test shows the kit's summary. "make test" takes 700 threads.
+# Run in the kit's own folder, so that go test shows the kit's summary. "make check" takes 700 threads.
 SEEDED = $(if $(SEED),-rapid.seed=$(SEED))
 .PHONY: conformance
 conformance: conformance-setup ## compare with the official AG-UI client: recordings, cases, 10,000 generated threads; SEED=n for the same again
@@ -205,6 +213,10 @@ first-hour: ## do a newcomer's first hour on a clean clone with an empty HOME an
 .PHONY: configuration
 configuration: ## write docs/configuration.md anew from the help of the commands
 	go test -count=1 ./test/docs -run TestConfiguration -update
+
+.PHONY: figures
+figures: ## count what "how large is it, how far does a reader walk" asks for; COMMENTS=seed adds 40 doc comments at random to be judged
+	@test/figures.sh $(COMMENTS)
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## check style, import directions and the usual mistakes

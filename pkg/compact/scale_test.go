@@ -1,7 +1,7 @@
 //go:build unix && !race
 
 // Without the race detector, which multiplies some steps and not others, and with the processors to itself:
-// make test runs these tests in a step of their own.
+// make check runs these tests in a step of their own.
 
 package compact_test
 

@@ -16,7 +16,7 @@ import (
 func TestDescription_HasNoFindings(t *testing.T) {
 	redocly := filepath.Join("node_modules", "@redocly", "cli", "bin", "cli.js")
 	if _, err := os.Stat(redocly); err != nil {
-		partstest.Skip(t, "no redocly: the API's description was not linted; make test fetches it with Node 20 or later")
+		partstest.Skip(t, "no redocly: the API's description was not linted; make check fetches it with Node 20 or later")
 	}
 	cmd := exec.CommandContext(t.Context(), "node", redocly, "lint", "--format=json", filepath.Join("..", "..", "schemas", "openapi.json"))
 	cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")

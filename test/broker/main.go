@@ -2,7 +2,7 @@
 // with the command. Where brokers are named already, or Kafka cannot be started here, it only runs the command: each test then
 // finds its own, or says what is missing.
 //
-//	go run ./test/broker make test-side-by-side
+//	go run ./test/broker make check-race
 package main
 
 import (

@@ -21,7 +21,7 @@ import (
 
 var (
 	hour      = flag.Bool("hour", false, "do a newcomer's first hour: needs a network, ports 8420, 8492 and 8000, and some minutes")
-	hourTests = flag.Bool("hour.tests", false, "run make test there as well, which takes most of an hour")
+	hourTests = flag.Bool("hour.tests", false, "run make test there as well")
 )
 
 // newcomers are the documents of the first hour, in the order in which they name one another.
@@ -129,21 +129,15 @@ func TestFirstHour(t *testing.T) {
 	}
 }
 
-// makeTest runs make test, which has to pass without what the newcomer lacks, and to end with a list of that.
+// makeTest runs make test, which has to pass without what the newcomer lacks, and to end with what it did not run and what does.
 func (n *newcomer) makeTest(t *testing.T) {
 	t.Helper()
 	began := time.Now()
 	out, err := n.run(t.Context(), n.clone, "make test")
-	_, skipped, listed := strings.Cut(string(out), "Passed, but what needs these parts was skipped:\n")
-	if err != nil || !listed {
+	if err != nil || !strings.Contains(string(out), "Not run: the race detector") || !strings.Contains(string(out), `"make check" runs all of it`) {
 		t.Fatalf("make test: %v\n%s", err, out)
 	}
-	t.Logf("make test took %v and left out\n%s", time.Since(began).Round(time.Second), skipped)
-	for _, part := range []string{"no C compiler", "no Node", "no real Kafka", "no Python", "no Chromium", "no nginx"} {
-		if !strings.Contains(skipped, part) {
-			t.Errorf("the list does not name %q", part)
-		}
-	}
+	t.Logf("make test took %v", time.Since(began).Round(time.Second))
 }
 
 // newcomer types commands, as it were, in a clone of the repository.

@@ -10,7 +10,7 @@ import (
 
 // README says that Go and a network are all: a C compiler, which the race detector needs, is asked for
 // only where every part has to be there.
-func TestMake_TestNeedsNoCCompiler(t *testing.T) {
+func TestMake_CheckNeedsNoCCompiler(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("there is no make here")
 	}
@@ -37,8 +37,8 @@ func TestMake_TestNeedsNoCCompiler(t *testing.T) {
 	}
 }
 
-// What was skipped stands at the end of make test, each reason once.
-func TestMake_TestEndsWithWhatWasSkipped(t *testing.T) {
+// What was skipped stands at the end of make check, each reason once.
+func TestMake_CheckEndsWithWhatWasSkipped(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("there is no make here")
 	}
@@ -73,7 +73,7 @@ func TestMake_NeedsGoMakeAndGitAlone(t *testing.T) {
 	}
 	for target, want := range map[string]string{
 		"help": "start all stages", "race-setup": "No C compiler here", "conformance-setup": "No Node here", "say-skipped": "no part was missing",
-		"build -n": "go build -o bin/", "run -n": "bin/skein demo",
+		"build -n": "go build -o bin/", "run -n": "bin/skein demo", "test -n": "go test -short",
 	} {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "make"), append([]string{"--no-print-directory"}, strings.Fields(target)...)...)
 		cmd.Dir = root

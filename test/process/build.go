@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// BinVariable names a folder with the commands, so that not every package builds them for its tests. make test
+// BinVariable names a folder with the commands, so that not every package builds them for its tests. make check
 // sets it.
 const BinVariable = "SKEIN_TEST_BIN"
 

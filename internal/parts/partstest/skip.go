@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// skippedVariable names a file that Note appends a line to; make test prints it at its end.
+// skippedVariable names a file that Note appends a line to; make check prints it at its end.
 const skippedVariable = "SKEIN_TEST_SKIPPED"
 
-// Skip skips a test for want of a part, and notes what would bring it in for the list at the end of make test. With CI=true, where every part
+// Skip skips a test for want of a part, and notes what would bring it in for the list at the end of make check. With CI=true, where every part
 // has to be there, the test fails.
 func Skip(tb testing.TB, reason string) {
 	tb.Helper()
@@ -22,7 +22,7 @@ func Skip(tb testing.TB, reason string) {
 	tb.Skip("SKIP: " + reason)
 }
 
-// Note puts into the list at the end of make test what a test leaves out that goes on without it.
+// Note puts into the list at the end of make check what a test leaves out that goes on without it.
 func Note(tb testing.TB, reason string) {
 	tb.Helper()
 	if path := os.Getenv(skippedVariable); path != "" {
