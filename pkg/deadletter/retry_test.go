@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -179,160 +180,11 @@ func TestRetry_IsFencedByALaterOne(t *testing.T) {
 			// The former has looked, and would publish.
 			s.want("the later one", s.retry(all), map[record.Position]Outcome{id: Published})
 		}
-		if _, err := former.Run(t.Context(), cfg); !errors.Is(err, ErrOvertaken) {
+		if _, err := former.Run(t.Context(), cfg); !errors.Is(err, kerr.ProducerFenced) && !errors.Is(err, kerr.InvalidProducerEpoch) {
 			t.Errorf("the former one: %v", err)
 		}
 		s.wantRetries(1)
 	})
-}
-
-// Behind somebody's open transaction may lie a retry, which is not to be done twice, or an erasure.
-func TestRetry_PublishesNothingBehindAnOpenTransaction(t *testing.T) {
-	kafkatest.OnBoth(t, partitions, func(t *testing.T, cfg kafka.Config) {
-		s := &topics{t: t, cfg: cfg}
-		id := s.letter("acme", "a", NoRun, event, false)
-		key := keyOf(t, "acme", "a")
-		here := record.Partition(key, partitions)
-		other := "b"
-		for record.Partition(keyOf(t, "acme", other), partitions) == here {
-			other += "b"
-		}
-		elsewhere := s.letter("acme", other, NoRun, event, false)
-		open, err := kafka.NewTransactor(t.Context(), cfg, cfg.TopicPrefix+"somebody")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer open.Close()
-		if err := open.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		begun := &kgo.Record{Topic: cfg.Topics().Events, Partition: here, Key: key, Value: []byte(event)}
-		if err := open.ProduceSync(t.Context(), begun).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		one := Retry{Query: Query{Tenant: "acme", Thread: "a"}, patience: time.Millisecond}
-		for _, again := range []bool{false, true} { // what was erased is not published again by anybody
-			one.Again = again
-			want := fmt.Sprintf("partition %d of %s from %d to %d", here, cfg.Topics().Events, begun.Offset, begun.Offset+1)
-			if _, err := one.Run(t.Context(), cfg); !errors.Is(err, ErrUnsettled) || !strings.Contains(err.Error(), want) {
-				t.Errorf("again %v: %v, want %s", again, err, want)
-			}
-		}
-		s.want("on another partition", s.retry(Retry{Query: Query{Tenant: "acme", Thread: other}}), map[record.Position]Outcome{elsewhere: Published})
-		s.wantRetries(1)
-		one.Again, one.patience = false, time.Minute
-		ended := make(chan error, 1)
-		go func() { ended <- open.EndTransaction(t.Context(), kgo.TryCommit) }() // it is waited for
-		s.want("beside its end", s.retry(one), map[record.Position]Outcome{id: Published})
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
-		s.want("once more", s.retry(one), map[record.Position]Outcome{id: PublishedBefore})
-	})
-}
-
-// There is always one open on the partition, and none of them for long.
-func TestRetry_WaitsForNoTransactionThatBeginsMeanwhile(t *testing.T) {
-	kafkatest.OnBoth(t, partitions, func(t *testing.T, cfg kafka.Config) {
-		s := &topics{t: t, cfg: cfg}
-		id := s.letter("acme", "a", NoRun, event, false)
-		begin := func(cl *kgo.Client) error {
-			if err := cl.BeginTransaction(); err != nil {
-				return err
-			}
-			key := keyOf(t, "acme", "a")
-			return cl.ProduceSync(t.Context(), &kgo.Record{Topic: cfg.Topics().Events, Partition: record.Partition(key, partitions), Key: key, Value: []byte(event)}).FirstErr()
-		}
-		var writers [2]*kgo.Client
-		for i := range writers {
-			var err error
-			if writers[i], err = kafka.NewTransactor(t.Context(), cfg, fmt.Sprint(cfg.TopicPrefix, "somebody", i)); err != nil {
-				t.Fatal(err)
-			}
-			defer writers[i].Close()
-		}
-		if err := begin(writers[0]); err != nil {
-			t.Fatal(err)
-		}
-		stop, stopped := make(chan struct{}), make(chan error, 1)
-		go func() {
-			for i := 1; ; i++ {
-				last, next := writers[(i-1)%2], writers[i%2]
-				if err := errors.Join(begin(next), last.EndTransaction(t.Context(), kgo.TryCommit)); err != nil {
-					stopped <- err
-					return
-				}
-				select {
-				case <-stop:
-					stopped <- next.EndTransaction(t.Context(), kgo.TryCommit)
-					return
-				default:
-				}
-			}
-		}()
-		s.want("beside them", s.retry(Retry{Query: Query{Tenant: "acme"}}), map[record.Position]Outcome{id: Published})
-		close(stop)
-		if err := <-stopped; err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-// What is published behind an erasure would be of the thread's next life.
-func TestRetry_PublishesNothingBehindAnErasureThatComesMeanwhile(t *testing.T) {
-	kafkatest.OnBoth(t, partitions, func(t *testing.T, cfg kafka.Config) {
-		s := &topics{t: t, cfg: cfg}
-		id := s.letter("acme", "a", NoRun, event, false)
-		s.letter("acme", "a", AfterTerminal, event, false)
-		one := Retry{Query: Query{Tenant: "acme", Reason: NoRun}}
-		meanwhile := one
-		key := keyOf(t, "acme", "a")
-		erase := &kgo.Record{
-			Topic: cfg.Topics().Events, Key: key, Partition: record.Partition(key, partitions),
-			Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1}),
-		}
-		meanwhile.Progress = func(int, int) { kafkatest.Produce(t, cfg, erase) } // it has looked, and would publish
-		if _, err := meanwhile.Run(t.Context(), cfg); !errors.Is(err, ErrErased) {
-			t.Errorf("the erasure was not seen: %v", err)
-		}
-		if n := len(s.retries()); n != 0 {
-			t.Errorf("published %d times", n)
-		}
-		s.want("the same again", s.retry(one), map[record.Position]Outcome{id: Erased})
-	})
-}
-
-// The erasure itself is gone from skein.events: skein.runs keeps it.
-func TestRetry_PublishesNothingOfAThreadWhoseErasureHasExpired(t *testing.T) {
-	cluster := kafkatest.StartCluster(t, partitions)
-	cfg := cluster.Config
-	s := &topics{t: t, cfg: cfg}
-	erased := s.letter("acme", "a", NoRun, event, false)
-	wrong := s.letter("acme", "a", WrongPartition, event, true)
-	lives := s.letter("acme", "b", NoRun, event, false)
-	other := keyOf(t, "acme", "b")
-	kafkatest.Produce(t, cfg, &kgo.Record{Topic: cfg.Topics().Events, Key: other, Partition: record.Partition(other, partitions), Value: []byte(event)})
-	key := keyOf(t, "acme", "a")
-	p := record.Partition(key, partitions)
-	kafkatest.Produce(t, cfg, &kgo.Record{
-		Topic: cfg.Topics().Events, Key: key, Partition: p, Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1}),
-	})
-	ends := map[int32]int64{}
-	for _, m := range kafkatest.Consume(t, cfg, cfg.Topics().Events) {
-		ends[m.Partition] = max(ends[m.Partition], m.Offset+1)
-	}
-	kafkatest.Produce(t, cfg, &kgo.Record{ // as the compactor does
-		Topic: cfg.Topics().Runs, Key: key, Partition: p, Value: record.EncodeErased(ends[p]),
-		Headers: kafka.Headers(record.Headers{Kind: record.KindErase, Seq: -1}),
-	})
-	after := s.letter("acme", "a", NoRun, event, false) // of its next life
-	for partition, end := range ends {
-		if err := cluster.Fake.DeleteRecords(cfg.Topics().Events, partition, end); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.want("again", s.retry(Retry{Query: Query{Tenant: "acme"}, Again: true}),
-		map[record.Position]Outcome{erased: Erased, wrong: Erased, lives: Published, after: Published})
 }
 
 // Retention has taken what would say whether there was a retry.

@@ -103,11 +103,6 @@ func Scan(ctx context.Context, cfg Config, topic string, spans map[int32]Span) i
 	return scan(ctx, cfg, topic, one(spans))
 }
 
-// ScanUncommitted is Scan for all that was written, also in transactions that are open or were aborted.
-func ScanUncommitted(ctx context.Context, cfg Config, topic string, spans map[int32]Span) iter.Seq2[*kgo.Record, error] {
-	return scan(ctx, cfg, topic, one(spans), kgo.FetchIsolationLevel(kgo.ReadUncommitted()))
-}
-
 // ScanPartition is Scan for several spans of one partition, which are in order and do not overlap. It is for a process that
 // has other work in memory: one answer of a broker is smaller, and so is what the records unpack to.
 func ScanPartition(ctx context.Context, cfg Config, topic string, partition int32, spans []Span) iter.Seq2[*kgo.Record, error] {
