@@ -300,7 +300,7 @@ func OpenTransactionIsTold(t *testing.T, s app.Stage, topic func(kafka.Topics) s
 	if err := somebody.ProduceSync(t.Context(), &kgo.Record{Topic: topic(cfg.Topics()), Key: []byte("x"), Value: []byte("x")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	r.Ready(`"status":"degraded"`, "a transaction is open there since", "kafka-transactions.sh abort --topic "+topic(cfg.Topics()))
+	r.Ready(`"status":"degraded"`, "a transaction is open there;", "kafka-transactions.sh abort --topic "+topic(cfg.Topics()))
 	if lag, most := r.metric("skein_"+s.Name+"_lag_seconds"), time.Since(began).Seconds(); lag <= 0 || lag > most {
 		t.Errorf("the lag is %v, want more than 0 and at most %v", lag, most)
 	}
