@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skeinhq/skein/internal/app"
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -40,6 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestCompactor_EndsWithOneLineWhereItsDiskRefusesWrites(t *testing.T) {
+	partstest.SkipShort(t, "a compactor as a process")
 	k := kafkatest.Start(t, 1)
 	key, err := record.ThreadKey("acme", "t")
 	if err != nil {

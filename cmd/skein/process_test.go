@@ -20,6 +20,7 @@ import (
 
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/logtest"
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	commands "github.com/skeinhq/skein/test/process"
 )
 
@@ -33,6 +34,7 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	partstest.ExitShort("skein dev as a process")
 	var err error
 	if scratch, err = os.MkdirTemp("", "skein-test-"); err != nil {
 		panic(err)

@@ -201,9 +201,6 @@ func TestProducers_LandWhereIngestLands(t *testing.T) {
 		land(t, kafkatest.Start(t, 0, kafkatest.WithoutTopics()), programs[:2], runs(t, oddThreads(t, 1000))) // the next test has Java there, too
 	})
 	t.Run("real Kafka", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("-short is set: this starts a real Kafka")
-		}
 		land(t, kafkatest.Real(t, 1).Config, programs, append(runs(t, oddThreads(t, 1000)), largest()))
 	})
 }

@@ -6,12 +6,15 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/skeinhq/skein/internal/parts/partstest"
 )
 
 // built is the folder of what the tests compile.
 var built string
 
 func TestMain(m *testing.M) {
+	partstest.ExitShort("clients of Kafka in other languages")
 	var err error
 	if built, err = os.MkdirTemp("", "skein-producers-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

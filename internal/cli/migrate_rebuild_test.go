@@ -76,10 +76,7 @@ type rebuildBed struct {
 
 func newRebuildBed(t *testing.T) *rebuildBed {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("-short is set: this starts a real ClickHouse")
-	}
-	b := &rebuildBed{cfg: kafkatest.Start(t, 4), server: clickhousetest.Start(t)}
+	b := &rebuildBed{server: clickhousetest.Start(t), cfg: kafkatest.Start(t, 4)}
 	b.flags = []string{"--brokers", strings.Join(b.cfg.Brokers, ","), "--topic-prefix", b.cfg.TopicPrefix, "--clickhouse-database", b.server.Database, "--clickhouse-user", b.server.Username}
 	if b.server.Password != "" {
 		password := filepath.Join(t.TempDir(), "password")

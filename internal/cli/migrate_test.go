@@ -31,9 +31,6 @@ func TestMigrate_BringsUpTheSchema(t *testing.T) {
 		}
 	})
 	t.Run("real ClickHouse", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("-short is set: this starts a real ClickHouse")
-		}
 		s := clickhousetest.Start(t)
 		store := []string{"--clickhouse", s.Addr, "--clickhouse-database", s.Database, "--clickhouse-user", s.Username}
 		if s.Password != "" { // an empty file is refused

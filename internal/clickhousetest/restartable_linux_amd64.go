@@ -27,6 +27,7 @@ type Restartable struct {
 // StartRestartable starts an engine of the test's own, whichever server others use.
 func StartRestartable(tb testing.TB) *Restartable {
 	tb.Helper()
+	partstest.SkipShort(tb, "ClickHouse")
 	library, err := fetchLibrary(context.Background())
 	if u, none := err.(*unavailable); none { //nolint:errorlint // made here, never wrapped
 		partstest.Skip(tb, "no ClickHouse engine to restart: "+u.Error())

@@ -104,6 +104,7 @@ var (
 // shared returns the server of this process, or ends the test.
 func shared(tb testing.TB) Server {
 	tb.Helper()
+	partstest.SkipShort(tb, "ClickHouse")
 	startOnce.Do(func() { startServer, errStart = find() })
 	if errStart == nil {
 		return startServer

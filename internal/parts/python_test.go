@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/skeinhq/skein/internal/parts/partstest"
 )
 
 // wheel makes a package named odd with one module, and returns its folder.
@@ -42,6 +44,7 @@ func wheel(t *testing.T) string {
 
 // Nothing is asked of PyPI here: the package lies in a folder.
 func TestPython_RefusesWhatIsNotPinned(t *testing.T) {
+	partstest.SkipShort(t, "Python")
 	t.Setenv(CacheVariable, t.TempDir())
 	t.Setenv("PIP_NO_INDEX", "1")
 	t.Setenv("PIP_FIND_LINKS", wheel(t))

@@ -18,9 +18,6 @@ import (
 // topic afterwards, in order, once for who drops what comes twice.
 func TestProxy_RealKafkaIsKilledUnderLoad(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short is set: this starts a real Kafka")
-	}
 	const runs, events, pace = 20, 300, 30 * time.Millisecond
 	cluster := kafkatest.Real(t, 1, kafkatest.Own())
 	cluster.MakeTopics(3)

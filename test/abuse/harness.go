@@ -65,9 +65,6 @@ type Site struct {
 // NewSite starts a Kafka, a real one with -abuse.long, and makes the keys.
 func NewSite(tb testing.TB) *Site {
 	tb.Helper()
-	if testing.Short() {
-		tb.Skip("-short is set: this starts stages as processes")
-	}
 	s := &Site{TB: tb, Dir: tb.TempDir(), Keys: map[string]string{}}
 	s.KeyFile = filepath.Join(s.Dir, "api-keys.yaml")
 	s.QuotaFile = filepath.Join(s.Dir, "quotas.yaml")

@@ -34,6 +34,7 @@ const thread, run = "support-1234", "run-1"
 // position, one that the call does not know), that other methods get 405 (ingest and query share an address in skein dev), and those of credentials: skein dev asks for none,
 // and TestTenants_WalkOfEveryRoute walks all calls with all kinds of them.
 func TestAPI_IsWhatItsDescriptionSays(t *testing.T) {
+	partstest.SkipShort(t, "Schemathesis")
 	python, err := parts.Python{Name: "schemathesis", Requirements: requirements}.Interpreter(t.Context())
 	var missing *parts.UnavailableError
 	if errors.As(err, &missing) {

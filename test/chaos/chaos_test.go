@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/test/process"
@@ -30,9 +31,7 @@ const (
 // Every run is sealed once, and every record is that of a fold without faults, whatever happens to
 // compactors and brokers.
 func TestChaos_EveryRunIsSealedOnceAndRight(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short is set: this runs compactors and Kafka as processes, for minutes")
-	}
+	partstest.SkipShort(t, "stages as processes")
 	o := outcome{seed: seed(), wanted: *faultsFlag}
 	t.Cleanup(func() { // the last of all: below what a dozen processes have logged
 		for _, p := range o.wrong[:min(len(o.wrong), 5)] {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/skeinhq/skein/internal/parts/partstest"
 )
 
 // minNode is the oldest Node release line that the client's packages run on.
@@ -35,11 +37,16 @@ type Client struct {
 	next   int
 }
 
-// Live starts the official client for a test and stops it at the test's end. Where it is not at
-// hand it says so in the test's log and returns false; the test then goes by checked-in results.
+// Live starts the official client for a test and stops it at the test's end. With -short, or where it
+// is not at hand, it says so in the test's log and returns false; the test then goes by checked-in results.
 // With CI=true, where it has to be at hand, the test fails.
 func Live(tb testing.TB) (*Client, bool) {
 	tb.Helper()
+	if testing.Short() {
+		partstest.Note(tb, "the official client")
+		tb.Log("compared with: checked-in results (-short is set)")
+		return nil, false
+	}
 	// Not the test's own context, which ends before its cleanups: Close lets the process end by itself.
 	c, err := StartClient(context.WithoutCancel(tb.Context()))
 	switch {

@@ -10,8 +10,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// checks is how many threads are generated where the command line does not say, nor -short.
-const checks = 700
+// checks is how many threads are generated if the command line does not say, shortChecks with -short.
+const (
+	checks      = 700
+	shortChecks = 50
+)
 
 // demanding is how many it takes for the summary's counts to be held to something.
 const demanding = 10_000
@@ -28,7 +31,9 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	if !testing.Short() {
+	if testing.Short() {
+		set("rapid.checks", 5*shortChecks) // of which rapid takes a fifth
+	} else {
 		set("rapid.checks", checks)
 	}
 	set("rapid.seed", time.Now().UnixNano()) // rapid tells its own where a test fails only

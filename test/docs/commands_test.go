@@ -35,6 +35,7 @@ const defaultBroker = "127.0.0.1:8492"
 var block = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
 func TestDocs_CommandsWork(t *testing.T) {
+	partstest.SkipShort(t, "skein, curl and bash as processes")
 	files := slices.Concat(newcomers, slices.DeleteFunc(markdown(t), func(file string) bool { return slices.Contains(newcomers, file) }))
 	server := startSkein(t)
 	url := server.URL()

@@ -103,6 +103,7 @@ func startNginx(t *testing.T, settings, upstream string) string {
 }
 
 func TestProxies_NginxPassesAllAsItIs(t *testing.T) {
+	partstest.SkipShort(t, "nginx")
 	server := startSkein(t)
 	upstream := strings.TrimPrefix(server.URL(), "http://")
 	addr := startNginx(t, documented(t), upstream)
@@ -206,6 +207,7 @@ func TestProxies_NginxPassesAllAsItIs(t *testing.T) {
 
 // TestProxies_WithoutItsSettingsNginxHoldsEventsBack is what the settings are for: else the test above could not fail.
 func TestProxies_WithoutItsSettingsNginxHoldsEventsBack(t *testing.T) {
+	partstest.SkipShort(t, "nginx")
 	server := startSkein(t)
 	settings := strings.Replace(documented(t), "proxy_request_buffering off;", "", 1)
 	base := "http://" + startNginx(t, settings, strings.TrimPrefix(server.URL(), "http://"))

@@ -28,9 +28,6 @@ const (
 
 // The rows that docs/sql.md shows for each question are those of the demo's conversations.
 func TestQuestions_GiveTheRowsThatAreShown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short is set: this starts a real ClickHouse")
-	}
 	server := clickhousetest.Start(t)
 	if !strings.HasPrefix(server.Addr, "http://") {
 		t.Skip("asks over HTTP")

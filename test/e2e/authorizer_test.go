@@ -89,9 +89,6 @@ type guarded struct {
 
 // Each stage works with the rules that docs/security.md names for its user, and with none of them fewer.
 func TestAuthorizer_StagesNeedWhatIsDocumented(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short is set: this starts every stage as a process")
-	}
 	t.Parallel()
 	rules := documentedRules(t)
 	cluster := kafkatest.Authorized(t)

@@ -36,9 +36,6 @@ func TestPipeline_GivesBackWhatTheOfficialClientHolds(t *testing.T) {
 		"real Kafka and real ClickHouse": realEnds,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() {
-				t.Skip("-short is set: this starts every stage as a process")
-			}
 			testPipeline(t, start(t))
 		})
 	}

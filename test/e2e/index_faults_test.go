@@ -29,9 +29,6 @@ import (
 // the group come and go, and records come twice, while runs are published and threads erased. Then the rows are those of a fold of skein.runs: by version and status of each run, as Go
 // reads them from the topic, in SQL and over the API, and column by column in all tables as a rebuild makes them, which no fault meets.
 func TestIndex_IsThatOfAFoldAfterFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short is set: this starts every stage as a process")
-	}
 	t.Parallel() // much of it is waiting
 	cluster, server := kafkatest.Real(t, 1), clickhousetest.Start(t)
 	conn, direct := server.Open(t), server.Addr

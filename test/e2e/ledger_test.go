@@ -106,9 +106,6 @@ func callProxy(ctx context.Context, ingestURL, key, thread string) (events []str
 // A real broker is killed under load, and comes back. Each caller keeps a ledger: every event that was acknowledged is
 // on the topic, every other was answered with an error; callers of the proxy get their streams whole, and so does the topic.
 func TestLedger_NothingAcknowledgedIsLostWhenKafkaIsKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short is set: this starts every stage as a process")
-	}
 	t.Parallel() // most of it is waiting
 	cluster := kafkatest.Real(t, 1, kafkatest.Own())
 	agent := ledgerAgent(t, 150*time.Millisecond)
@@ -213,9 +210,6 @@ func onTopic(t *testing.T, cfg kafka.Config) map[string][]string {
 // The proxy is killed while it holds 100 runs. Each of them ends: what is on the topic is what the agent said up to
 // there, and once it has been silent for the idle limit it is abandoned. A new process takes the next turn of each thread.
 func TestLedger_RunsOfAProxyThatIsKilledEnd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short is set: this starts every stage as a process")
-	}
 	t.Parallel()
 	const runs = 100
 	cluster := kafkatest.Real(t, 1)

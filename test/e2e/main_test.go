@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/test/process"
 )
 
@@ -15,6 +16,7 @@ var scratch string
 var binaries = sync.OnceValues(func() (string, error) { return process.Commands(scratch) })
 
 func TestMain(m *testing.M) {
+	partstest.ExitShort("stages as processes")
 	var err error
 	if scratch, err = os.MkdirTemp("", "skein-e2e-"); err != nil {
 		panic(err)

@@ -24,9 +24,6 @@ const longestCall = 32 * time.Second
 // The real ClickHouse goes away under running stages, comes back, hangs, and goes on. Meanwhile runs are
 // published: the stages say what is wrong, once, and nothing is started anew or lost.
 func TestWeather_StagesOutliveTheirClickHouse(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short is set: this starts every stage as a process")
-	}
 	t.Parallel() // most of it is waiting
 	cluster, server := kafkatest.Real(t, 1), clickhousetest.Start(t)
 	gate := clickhousetest.NewGate(t, server.Addr)

@@ -22,9 +22,6 @@ import (
 // A real broker is stopped under the stages while a run is open, and started again: they say so, live, and
 // go on. Then partitions are added, which no stage may pass over.
 func TestWeather_StagesOutliveTheirBrokerAndRefuseOtherPartitionCounts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short is set: this starts every stage as a process")
-	}
 	t.Parallel() // most of it is waiting
 	cluster := kafkatest.Real(t, 1, kafkatest.Own())
 	p := startPipeline(t, ends{

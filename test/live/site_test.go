@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/ingest"
@@ -31,6 +32,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	partstest.ExitShort("all stages together")
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"))
 }
 

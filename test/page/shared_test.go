@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app/dev"
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/web"
 )
 
 var long = flag.Bool("page.long", false, "long threads, and bounds without slack: for a machine that does nothing else")
 
 func TestMain(m *testing.M) {
+	partstest.ExitShort("a browser")
 	flag.Parse()
 	if *long {
 		slack, patience = 1, 5*time.Minute

@@ -20,9 +20,6 @@ func TestTenants_IDsOfAnyText(t *testing.T) {
 	})
 	t.Run("real Kafka and real ClickHouse", func(t *testing.T) {
 		t.Parallel()
-		if testing.Short() {
-			t.Skip("-short is set: this starts a real Kafka and a real ClickHouse")
-		}
 		k, st := realEnds(t)
 		idsOfAnyText(t, startSite(t, k, st))
 	})

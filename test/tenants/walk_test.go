@@ -65,9 +65,6 @@ func TestTenants_WalkOfEveryRoute(t *testing.T) {
 		walkEveryRoute(t, startSite(t, k, st))
 	})
 	t.Run("real Kafka and real ClickHouse", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("-short is set: this starts a real Kafka and a real ClickHouse")
-		}
 		t.Parallel()
 		k, st := realEnds(t)
 		walkEveryRoute(t, startSite(t, k, st))

@@ -19,9 +19,6 @@ func OnBoth(t *testing.T, partitions int32, test func(*testing.T, kafka.Config))
 		test(t, Start(t, partitions))
 	})
 	t.Run("real Kafka", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("-short is set: this starts a real Kafka")
-		}
 		c := Real(t, 1)
 		if partitions > 0 {
 			c.MakeTopics(partitions)

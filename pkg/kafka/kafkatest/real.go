@@ -76,12 +76,13 @@ func WithSettings(settings map[string]string) RealOption {
 //   - containers, if a Docker daemon answers;
 //   - Apache Kafka from Maven jars, where there are Java 17 and mvn.
 //
-// Where there is none the test is skipped, saying why and what to install; with CI=true it fails.
+// With -short, and where there is none, the test is skipped, saying why and what to install; with CI=true it fails.
 //
 // The tests of a process share one cluster for each number of nodes, and leave its nodes alone, unless
 // they ask for their Own.
 func Real(tb testing.TB, nodes int, opts ...RealOption) *RealCluster {
 	tb.Helper()
+	partstest.SkipShort(tb, "a real Kafka")
 	var o realOptions
 	for _, opt := range opts {
 		opt(&o)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/parts"
+	"github.com/skeinhq/skein/internal/parts/partstest"
 )
 
 // childVariable makes this test binary the process that starts a cluster and is killed.
@@ -49,6 +50,7 @@ func answers(address string) bool {
 }
 
 func TestCluster_NodesComeAndGo(t *testing.T) {
+	partstest.SkipShort(t, "a real Kafka")
 	if os.Getenv(childVariable) != "" {
 		t.Skip("this process is for TestCluster_EndsWithItsProcess")
 	}
@@ -94,6 +96,7 @@ func TestCluster_NodesComeAndGo(t *testing.T) {
 
 // However the process ends, nothing of the cluster outlives it.
 func TestCluster_EndsWithItsProcess(t *testing.T) {
+	partstest.SkipShort(t, "a real Kafka")
 	if os.Getenv(childVariable) != "" {
 		c := startOne(t)
 		// The parent reads what comes after the colon.
