@@ -185,72 +185,64 @@ func TestCommands_OverHTTP(t *testing.T) {
 				t.Errorf("%v: exit %d, %q, %q", c.args, code, stdout, stderr)
 			}
 		}
+		stateStops(t, at, thread, ok0)
+		comesBack(t, thread, ok0)
 	})
 }
 
-// Whatever was checked out goes on where it says: as a child of the run, or as its sibling.
-func TestCheckout_ComesBackAsABranch(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
-		thread, ok := recordings.Find("ag-ui-adk", "tools")
-		if !ok {
-			t.Fatal("the recording is gone")
-		}
-		_, ok0 := against(t, s)
-		for _, path := range files(t, thread, true) {
-			ok0("publish", path, "--input", strings.TrimSuffix(path, ".jsonl")+".input.json")
-		}
-		first, second := thread.Runs[0].RunID, thread.Runs[1].RunID
-		dir := t.TempDir()
-		for run, args := range map[string][]string{"mine": {first}, "again": {second, "--start"}} {
-			args = append([]string{"checkout", thread.ThreadID, "--run-id", run}, args...)
-			input := filepath.Join(dir, run+".input.json")
-			if err := os.WriteFile(input, []byte(ok0(args...)), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			events := filepath.Join(dir, run+".jsonl")
-			text := `{"type":"RUN_STARTED","threadId":"` + thread.ThreadID + `","runId":"` + run + `"}` + "\n" + `{"type":"RUN_FINISHED","threadId":"` + thread.ThreadID + `","runId":"` + run + `"}`
-			if err := os.WriteFile(events, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			ok0("publish", events, "--input", input)
-			var all struct {
-				Runs []struct{ RunID, ParentRunID, ParentBy string }
-			}
-			if err := json.Unmarshal([]byte(ok0("lineage", thread.ThreadID, "--json")), &all); err != nil {
-				t.Fatal(err)
-			}
-			if last := all.Runs[len(all.Runs)-1]; last.RunID != run || last.ParentRunID != first || last.ParentBy != "explicit" {
-				t.Errorf("checked out as %s: %+v", run, last)
-			}
-		}
-		// What the second run was started with is given back whole.
-		var was, is struct{ Messages, State, Tools any }
-		if err := json.Unmarshal(thread.Runs[1].Input, &was); err != nil {
+// comesBack checks that whatever was checked out goes on where it says: as a child of the run, or as its sibling.
+func comesBack(t *testing.T, thread recordings.Thread, ok0 func(...string) string) {
+	first, second := thread.Runs[0].RunID, thread.Runs[1].RunID
+	dir := t.TempDir()
+	for run, args := range map[string][]string{"mine": {first}, "again": {second, "--start"}} {
+		args = append([]string{"checkout", thread.ThreadID, "--run-id", run}, args...)
+		input := filepath.Join(dir, run+".input.json")
+		if err := os.WriteFile(input, []byte(ok0(args...)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal([]byte(ok0("checkout", thread.ThreadID, second, "--start")), &is); err != nil {
+		events := filepath.Join(dir, run+".jsonl")
+		text := `{"type":"RUN_STARTED","threadId":"` + thread.ThreadID + `","runId":"` + run + `"}` + "\n" + `{"type":"RUN_FINISHED","threadId":"` + thread.ThreadID + `","runId":"` + run + `"}`
+		if err := os.WriteFile(events, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if g, w := canonical(t, is), canonical(t, was); g != w {
-			t.Errorf("checked out\n%s\nthe run was started with\n%s", g, w)
+		ok0("publish", events, "--input", input)
+		var all struct {
+			Runs []struct{ RunID, ParentRunID, ParentBy string }
 		}
-	})
+		if err := json.Unmarshal([]byte(ok0("lineage", thread.ThreadID, "--json")), &all); err != nil {
+			t.Fatal(err)
+		}
+		if last := all.Runs[len(all.Runs)-1]; last.RunID != run || last.ParentRunID != first || last.ParentBy != "explicit" {
+			t.Errorf("checked out as %s: %+v", run, last)
+		}
+	}
+	// What the second run was started with is given back whole.
+	var was, is struct{ Messages, State, Tools any }
+	if err := json.Unmarshal(thread.Runs[1].Input, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(ok0("checkout", thread.ThreadID, second, "--start")), &is); err != nil {
+		t.Fatal(err)
+	}
+	if g, w := canonical(t, is), canonical(t, was); g != w {
+		t.Errorf("checked out\n%s\nthe run was started with\n%s", g, w)
+	}
 }
 
 // A publish that was stopped by a bad line says with which number to go on, and repeating the
 // whole of it doubles nothing.
 func TestPublish_GoesOnAfterABadLine(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+	onShared(t, func(s *dev.Server, _ *client.Client) {
 		at := "--url=" + s.URL()
 		path := filepath.Join(t.TempDir(), "run.jsonl")
 		write := func(third string) {
 			t.Helper()
 			lines := []string{
-				`{"type":"RUN_STARTED","threadId":"t","runId":"r"}`,
+				`{"type":"RUN_STARTED","threadId":"bad-line","runId":"r"}`,
 				`{"type":"TEXT_MESSAGE_START","messageId":"m"}`,
 				third,
 				`{"type":"TEXT_MESSAGE_END","messageId":"m"}`,
-				`{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`,
+				`{"type":"RUN_FINISHED","threadId":"bad-line","runId":"r"}`,
 			}
 			if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 				t.Fatal(err)
@@ -265,7 +257,7 @@ func TestPublish_GoesOnAfterABadLine(t *testing.T) {
 		}
 		write(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"hello"}`)
 		stdout, stderr, code := skein(t, "", "publish", path, "--from", "2", at)
-		if code != 0 || !strings.HasPrefix(stdout, "3 events of run r in thread t at ") {
+		if code != 0 || !strings.HasPrefix(stdout, "3 events of run r in thread bad-line at ") {
 			t.Errorf("exit %d, %s %s", code, stdout, stderr)
 		}
 		// Again, whole, from stdin: every event is known and dropped.
@@ -276,13 +268,64 @@ func TestPublish_GoesOnAfterABadLine(t *testing.T) {
 		if _, stderr, code := skein(t, string(text), "publish", at); code != 0 || !strings.Contains(stderr, "run r had ended before") {
 			t.Errorf("exit %d, %s", code, stderr)
 		}
-		stdout, stderr, code = skein(t, "", "history", "t", "--json", at)
+		stdout, stderr, code = skein(t, "", "history", "bad-line", "--json", at)
 		if code != 0 || !strings.Contains(stdout, `"content":"hello"`) || strings.Count(stdout, `"role"`) != 1 {
 			t.Errorf("exit %d, %s %s", code, stdout, stderr)
 		}
-		stdout, _, _ = skein(t, "", "lineage", "t", "--json", at)
+		stdout, _, _ = skein(t, "", "lineage", "bad-line", "--json", at)
 		if strings.Contains(stdout, "r~2") {
 			t.Errorf("the repeat made a run of its own: %s", stdout)
 		}
 	})
+}
+
+// stateStops asks for the state of a published thread at each event.
+func stateStops(t *testing.T, at string, thread recordings.Thread, ok0 func(...string) string) {
+	last := thread.Runs[len(thread.Runs)-1]
+	total := len(last.Lines())
+	var end, history struct {
+		RunID           string
+		N, Total        int
+		Messages, State any
+	}
+	if err := json.Unmarshal([]byte(ok0("state", thread.ThreadID, "--json")), &end); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(ok0("history", thread.ThreadID, "--json")), &history); err != nil {
+		t.Fatal(err)
+	}
+	if canonical(t, end.Messages) != canonical(t, history.Messages) || canonical(t, end.State) != canonical(t, history.State) ||
+		end.RunID != last.RunID || end.N != total || end.Total != total {
+		t.Errorf("at its end the run is %+v, its history %+v", end, history)
+	}
+	begin := fmt.Sprintf("step 0 of %d: the start, by the run's input, at ", total)
+	if text := ok0("state", thread.ThreadID, last.RunID, "--at", "0"); !strings.HasPrefix(text, begin) || !strings.Contains(text, "\n+ user ") || !strings.Contains(text, "\nstate\n") {
+		t.Errorf("at its start, for people: %s", text)
+	}
+	grown := false
+	for n := range total {
+		text := ok0("state", thread.ThreadID, last.RunID, "--at", fmt.Sprint(n+1))
+		if !strings.HasPrefix(text, fmt.Sprintf("step %d of %d: ", n+1, total)) {
+			t.Errorf("step %d: %s", n+1, text)
+		}
+		grown = grown || strings.Contains(text, "\n~ message ") && strings.Contains(text, "\n  + ")
+	}
+	if !grown {
+		t.Error("no step shows a message that grew")
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"state", thread.ThreadID, last.RunID, "--at", fmt.Sprint(total + 1)}, app.ExitNotFound, fmt.Sprintf("to %d", total)},
+		{[]string{"state", thread.ThreadID, "nobody"}, app.ExitNotFound, "there is no run nobody in thread"},
+		{[]string{"state", "nowhere"}, app.ExitNotFound, "there is no thread nowhere"},
+		{[]string{"state", thread.ThreadID, "--at", "soon"}, app.ExitUsage, "--at must be the number of a step"},
+		{[]string{"state"}, app.ExitUsage, "usage: skein state THREAD [RUN]"},
+	} {
+		if stdout, stderr, code := skein(t, "", append(c.args, at)...); code != c.code || stdout != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("skein %v: exit %d, %s%s", c.args, code, stdout, stderr)
+		}
+	}
 }

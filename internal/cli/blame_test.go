@@ -18,7 +18,7 @@ import (
 )
 
 func TestBlame_SaysWhoChangedWhat(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+	onShared(t, func(s *dev.Server, _ *client.Client) {
 		at, ok0 := against(t, s)
 		for i, events := range []string{
 			`{"type":"STATE_SNAPSHOT","snapshot":{"cart":{"total":1}}}
@@ -32,7 +32,7 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 		} {
 			run := fmt.Sprint("r", i)
 			file := filepath.Join(t.TempDir(), "run.jsonl")
-			text := fmt.Sprintf("{\"type\":\"RUN_STARTED\",\"threadId\":\"t\",\"runId\":%q}\n%s{\"type\":\"RUN_FINISHED\",\"threadId\":\"t\",\"runId\":%q}\n", run, events, run)
+			text := fmt.Sprintf("{\"type\":\"RUN_STARTED\",\"threadId\":\"blamed\",\"runId\":%q}\n%s{\"type\":\"RUN_FINISHED\",\"threadId\":\"blamed\",\"runId\":%q}\n", run, events, run)
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -51,16 +51,16 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 			args []string
 			want string
 		}{
-			{[]string{"blame", "t", "/cart/total"}, "r0 2 STATE_SNAPSHOT + 1|r1 2 STATE_DELTA 1 → 2"},
-			{[]string{"blame", "t", "/cart/total", "--run", "r0"}, "r0 2 STATE_SNAPSHOT + 1"},
-			{[]string{"blame", "t"}, `r0 2 STATE_SNAPSHOT {} → {"cart":{"total":1}}|r1 2 STATE_DELTA {"cart":{"total":1}} → {"cart":{"total":2}}`},
-			{[]string{"blame", "t", "--message", "a"}, "r0 3 TEXT_MESSAGE_CHUNK + assistant: one|r0 4 TEXT_MESSAGE_CHUNK two three (2 events)|r0 6 TOOL_CALL_CHUNK … → find({})"},
+			{[]string{"blame", "blamed", "/cart/total"}, "r0 2 STATE_SNAPSHOT + 1|r1 2 STATE_DELTA 1 → 2"},
+			{[]string{"blame", "blamed", "/cart/total", "--run", "r0"}, "r0 2 STATE_SNAPSHOT + 1"},
+			{[]string{"blame", "blamed"}, `r0 2 STATE_SNAPSHOT {} → {"cart":{"total":1}}|r1 2 STATE_DELTA {"cart":{"total":1}} → {"cart":{"total":2}}`},
+			{[]string{"blame", "blamed", "--message", "a"}, "r0 3 TEXT_MESSAGE_CHUNK + assistant: one|r0 4 TEXT_MESSAGE_CHUNK two three (2 events)|r0 6 TOOL_CALL_CHUNK … → find({})"},
 		} {
 			if got := strings.Join(rows(ok0(c.args...)), "|"); got != c.want {
 				t.Errorf("skein %v:\n%s\nwant\n%s", c.args, got, c.want)
 			}
 		}
-		lines := strings.Split(strings.TrimSpace(ok0("blame", "t", "--message", "a", "--json")), "\n")
+		lines := strings.Split(strings.TrimSpace(ok0("blame", "blamed", "--message", "a", "--json")), "\n")
 		if len(lines) != 4 {
 			t.Fatalf("as JSON: %q", lines)
 		}
@@ -75,10 +75,10 @@ func TestBlame_SaysWhoChangedWhat(t *testing.T) {
 			code int
 			want string
 		}{
-			{[]string{"blame", "t", "/nothing"}, 0, "no event of the chain changed it"},
-			{[]string{"blame", "t", "cart"}, app.ExitUsage, "such as /cart/total"},
-			{[]string{"blame", "t", "/cart", "--message", "a"}, app.ExitUsage, "give either PATH"},
-			{[]string{"blame", "t", "/cart", "--run", "nobody"}, app.ExitNotFound, "there is no run nobody in thread t"},
+			{[]string{"blame", "blamed", "/nothing"}, 0, "no event of the chain changed it"},
+			{[]string{"blame", "blamed", "cart"}, app.ExitUsage, "such as /cart/total"},
+			{[]string{"blame", "blamed", "/cart", "--message", "a"}, app.ExitUsage, "give either PATH"},
+			{[]string{"blame", "blamed", "/cart", "--run", "nobody"}, app.ExitNotFound, "there is no run nobody in thread blamed"},
 			{[]string{"blame", "nowhere", "/cart"}, app.ExitNotFound, "there is no thread nowhere"},
 		} {
 			if stdout, stderr, code := skein(t, "", append(c.args, at)...); code != c.code || stdout != "" || !strings.Contains(stderr, c.want) {

@@ -37,32 +37,6 @@ func produceEvent(t *testing.T, s *dev.Server, value string) {
 	kafkatest.Produce(t, s.Kafka(), &kgo.Record{Topic: s.Kafka().Topics().Events, Key: []byte(key), Partition: record.Partition([]byte(key), count), Value: []byte(value)})
 }
 
-// Nobody is given dead letters of an erased thread, also where no run was ever made of it.
-func TestDeadLetters_AreErasedWithTheirThread(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
-		produceEvent(t, s, eventText)
-		kafkatest.ConsumeUntil(t, s.Kafka(), s.Kafka().Topics().DeadLetters, func(got []*kgo.Record) bool { return len(got) == 1 })
-		list := func() string {
-			t.Helper()
-			stdout, stderr, code := skein(t, "", "dead-letters", "list", "--json", "--url", s.URL())
-			if code != app.ExitDone && code != app.ExitNotFound {
-				t.Fatalf("exit %d, %s", code, stderr)
-			}
-			return stdout
-		}
-		if text := list(); !strings.Contains(text, deadletter.NoRun) {
-			t.Fatalf("dead letters: %s", text)
-		}
-		stdout, stderr, code := skein(t, "", "erase", "t", "--yes", "--json", "--url", s.URL())
-		if code != app.ExitDone || !strings.Contains(stdout, `"erasedAt"`) {
-			t.Fatalf("exit %d: %s%s", code, stdout, stderr)
-		}
-		if text := list(); text != "" {
-			t.Errorf("of an erased thread there are %s", text)
-		}
-	})
-}
-
 // An agent that writes to Kafka itself and does not say the run: its event comes before the run does,
 // becomes a dead letter, and is folded once it is tried again while the run is open. One that comes
 // behind the run's end is never tried.
@@ -144,6 +118,12 @@ func TestDeadLetters_ListAndRetryThroughTheWholePipeline(t *testing.T) {
 		}
 		if stdout, _, code := skein(t, "", "dead-letters", "list", "-o", "json", "--reason", deadletter.Malformed, "--url", s.URL()); code != 0 || stdout != "[]\n" {
 			t.Errorf("exit %d, no dead letters as JSON are %s", code, stdout)
+		}
+		if _, stderr, code := skein(t, "", "erase", "t", "--yes", "--url", s.URL()); code != app.ExitDone {
+			t.Fatalf("exit %d: %s", code, stderr)
+		}
+		if got := list("--url", s.URL()); len(got) != 0 {
+			t.Errorf("of an erased thread there are %+v", got)
 		}
 	})
 }

@@ -26,6 +26,11 @@ const (
 	eventEnd   = `{"type":"RUN_FINISHED","threadId":"t","runId":"r"}`
 )
 
+// in makes events those of another thread.
+func in(thread, events string) string {
+	return strings.ReplaceAll(events, `"threadId":"t"`, `"threadId":"`+thread+`"`)
+}
+
 // live is "skein publish" with a stdin that stays open.
 type live struct {
 	t      *testing.T
@@ -70,10 +75,14 @@ func (l *live) result() (stderr string, code int) {
 }
 
 func TestPublish_CtrlCEndsItAndSaysWhatIsThere(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+	onShared(t, func(s *dev.Server, _ *client.Client) {
+		before, err := s.EventsEnd(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
 		l := publishLive(t, s.URL())
-		l.write(eventStart, eventText)
-		awaitEvents(t, s, 2)
+		l.write(in("ctrl-c", eventStart), eventText)
+		awaitEvents(t, s, before+2)
 		l.ctrlC()
 		stderr, code := l.result()
 		if code != app.ExitFailed || !strings.Contains(stderr, "interrupted: 2 events accepted") || !strings.Contains(stderr, "--from 2") || strings.Count(stderr, "\n") != 1 {
@@ -178,31 +187,10 @@ func TestPublish_CtrlCEndsItWhereTheServerHangs(t *testing.T) {
 	}
 }
 
-// What was published can be read at once, by the next command of a script.
-func TestPublish_IsReadByTheNextCommand(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
-		at := "--url=" + s.URL()
-		for i := range 5 {
-			thread := fmt.Sprintf("t%d", i)
-			events := strings.ReplaceAll(strings.Join([]string{eventStart, eventText, eventEnd}, "\n"), `"t"`, `"`+thread+`"`)
-			if stdout, stderr, code := skein(t, events, "publish", at); code != 0 || stderr != "" || !strings.HasPrefix(stdout, "3 events") {
-				t.Fatalf("exit %d, %s%s", code, stdout, stderr)
-			}
-			if stdout, stderr, code := skein(t, "", "history", thread, at); code != 0 || !strings.Contains(stdout, "run r: finished") {
-				t.Errorf("exit %d, %s%s", code, stdout, stderr)
-			}
-		}
-		stdout, stderr, code := skein(t, strings.ReplaceAll(eventStart, `"t"`, `"open"`), "publish", at)
-		if code != 0 || !strings.HasPrefix(stdout, "1 event of") || !strings.Contains(stderr, "run r is open") || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("an open run: exit %d, %s%s", code, stdout, stderr)
-		}
-	})
-}
-
 func TestPublish_NamesAgentAndLabels(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+	onShared(t, func(s *dev.Server, _ *client.Client) {
 		at := "--url=" + s.URL()
-		events := strings.Join([]string{eventStart, eventText, eventEnd}, "\n")
+		events := in("labelled", strings.Join([]string{eventStart, eventText, eventEnd}, "\n"))
 		if stdout, stderr, code := skein(t, events, "publish", at, "--agent", "support", "--label", "User=ann", "--label", "team=a=b"); code != 0 {
 			t.Fatalf("exit %d, %s%s", code, stdout, stderr)
 		}
@@ -269,28 +257,9 @@ func TestPublish_SaysWhatTheIndexDoesNotShow(t *testing.T) {
 	}
 }
 
-func TestPublish_TakesEveryForm(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
-		events := []string{eventStart, strings.ReplaceAll(eventText, ",", ",\n    "), eventEnd}
-		for name, text := range map[string]string{
-			"lines with a mark":     byteOrderMark + strings.Join([]string{eventStart, eventText, eventEnd}, "\r\n"),
-			"SSE with a mark":       byteOrderMark + "data: " + strings.Join([]string{eventStart, eventText, eventEnd}, "\n\ndata: "),
-			"array":                 "[\n  " + strings.Join(events, ",\n  ") + "\n]\n",
-			"array with a mark":     byteOrderMark + "[" + strings.Join(events, ",") + "]",
-			"JSON that spans lines": strings.ReplaceAll(strings.Join(events, "\n"), "{", "{\n  "),
-		} {
-			input := writeFile(t, "input.json", byteOrderMark+`{"messages":[],"thread\u0049d":"`+name+`","ThreadID":"other","RunID":"other"}`+"\n")
-			stdout, stderr, code := skein(t, text, "publish", "--input", input, "--url", s.URL())
-			if code != 0 || !strings.HasPrefix(stdout, "3 events of run r in thread "+name+" ") {
-				t.Errorf("%s: exit %d, %s%s", name, code, stdout, stderr)
-			}
-		}
-	})
-}
-
 // What is no event is told with its line, before ingest has to.
 func TestPublish_SaysWhichLineIsNoEvent(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+	onShared(t, func(s *dev.Server, _ *client.Client) {
 		for name, c := range map[string]struct{ text, want string }{
 			"the first line":  {"\nnonsense\n" + eventStart, "It begins with:\n  nonsense\n  {\"type\":\"RUN_STARTED\",\"threadId\":\"t\",\"runId\":\"r\"}\nskein: line 2: not JSON: unexpected character at byte 1; if an agent sends it"},
 			"a refusal":       {`{"detail":[{"type":"missing","loc":["body"],"msg":"Field required"}]}`, "  {\"detail\":[{\"type\":\"missing\",\"loc\":[\"body\"],\"msg\":\"Field required\"}]}\nskein: line 1: no type: an event needs a member \"type\" that is a string with a character in it; if an agent sends it, check its URL and that the request has the header Content-Type: application/json\n"},
@@ -316,7 +285,7 @@ func TestPublish_SaysWhichLineIsNoEvent(t *testing.T) {
 
 // Ids that contradict --thread and --run are said, as they were sent.
 func TestPublish_PrintsWarnings(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, _ *client.Client) {
+	onShared(t, func(s *dev.Server, _ *client.Client) {
 		input := writeFile(t, "input.json", `{"threadId":"x","runId":"r","messages":[]}`)
 		events := eventStart + "\n" + eventEnd
 		stdout, stderr, code := skein(t, events, "publish", "--thread", "other", "--run", "r", "--input", input, "--url", s.URL(), "--json")

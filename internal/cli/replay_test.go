@@ -20,7 +20,7 @@ import (
 	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/internal/demo"
 	"github.com/skeinhq/skein/internal/recordings"
-	"github.com/skeinhq/skein/pkg/agui"
+	"github.com/skeinhq/skein/pkg/record"
 )
 
 // Every run that was recorded from real agents gives back the bytes that its record hashes, and
@@ -90,51 +90,53 @@ func TestReplay_AndVerifyOverTheRecordings(t *testing.T) {
 
 // A producer that repeats what it had sent, and then uses the id again.
 func TestReplay_LeavesRepeatsOut(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
+	onShared(t, func(s *dev.Server, c *client.Client) {
+		const thread = "repeats"
+		start, end := in(thread, eventStart), in(thread, eventEnd)
 		numbered := func(n int, event string) string { return fmt.Sprintf(`{"seq":%d,"event":%s}`, n, event) }
-		again := `{"type":"RUN_STARTED","threadId":"t","runId":"r","again":true}`
+		again := `{"type":"RUN_STARTED","threadId":"repeats","runId":"r","again":true}`
 		for _, events := range [][]string{
-			{numbered(0, eventStart), numbered(1, eventText)},
-			{numbered(0, eventStart), numbered(1, eventText), numbered(2, eventEnd)},
-			{numbered(0, eventStart), numbered(1, eventText), numbered(2, eventEnd)}, // nobody heard the yes
-			{numbered(0, again), numbered(1, eventEnd)},
+			{numbered(0, start), numbered(1, eventText)},
+			{numbered(0, start), numbered(1, eventText), numbered(2, end)},
+			{numbered(0, start), numbered(1, eventText), numbered(2, end)}, // nobody heard the yes
+			{numbered(0, again), numbered(1, end)},
 		} {
-			if _, err := c.PostEvents(t.Context(), "t", "r", client.TypeSequenced, strings.NewReader(strings.Join(events, "\n"))); err != nil {
+			if _, err := c.PostEvents(t.Context(), thread, "r", client.TypeSequenced, strings.NewReader(strings.Join(events, "\n"))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := c.Get(t.Context(), client.RunPath("t", "r~2"), url.Values{"atLeast": {position(t, s, "t", 9)}}); err != nil {
+		if _, err := c.Get(t.Context(), client.RunPath(thread, "r~2"), url.Values{"atLeast": {position(t, s, thread, 9)}}); err != nil {
 			t.Fatal(err)
 		}
-		for run, want := range map[string][]string{"r": {eventStart, eventText, eventEnd}, "r~2": {again, eventEnd}} {
-			stdout, stderr, code := skein(t, "", "replay", "t", run, "--url", s.URL())
+		for run, want := range map[string][]string{"r": {start, eventText, end}, "r~2": {again, end}} {
+			stdout, stderr, code := skein(t, "", "replay", thread, run, "--url", s.URL())
 			if code != 0 || stdout != strings.Join(want, "\n")+"\n" {
 				t.Errorf("%s: exit %d, %s%s", run, code, stdout, stderr)
 			}
 		}
 		for between, want := range map[string]string{
-			position(t, s, "t", 1) + ":":                          eventText + "\n" + eventEnd + "\n",
-			position(t, s, "t", 1) + ":" + position(t, s, "t", 2): eventText + "\n",
-			"start:" + position(t, s, "t", 1):                     eventStart + "\n",
-			"end:":                                                "",
-			"@2026-09-17T12:00:00Z:@" + time.Now().Add(time.Minute).Format(time.RFC3339): eventStart + "\n" + eventText + "\n" + eventEnd + "\n",
+			position(t, s, thread, 1) + ":":                             eventText + "\n" + end + "\n",
+			position(t, s, thread, 1) + ":" + position(t, s, thread, 2): eventText + "\n",
+			"start:" + position(t, s, thread, 1):                        start + "\n",
+			"end:":                                                      "",
+			"@2026-09-17T12:00:00Z:@" + time.Now().Add(time.Minute).Format(time.RFC3339): start + "\n" + eventText + "\n" + end + "\n",
 		} {
-			stdout, stderr, code := skein(t, "", "replay", "t", "r", "-o", between, "--url", s.URL())
+			stdout, stderr, code := skein(t, "", "replay", thread, "r", "-o", between, "--url", s.URL())
 			if code != 0 || stdout != want {
 				t.Errorf("-o %s: exit %d, %s%s", between, code, stdout, stderr)
 			}
 		}
-		stdout, _, code := skein(t, "", "replay", "t", "--all", "--json", "--url", s.URL())
+		stdout, _, code := skein(t, "", "replay", thread, "--all", "--json", "--url", s.URL())
 		if code != 0 || strings.Count(stdout, "\n") != 10 || strings.Count(stdout, `"outcome":"repeat"`) != 2 || strings.Count(stdout, `"outcome":"late"`) != 3 {
 			t.Errorf("exit %d, %s", code, stdout)
 		}
-		if stdout, stderr, code := skein(t, "", "verify", "t", "--url", s.URL()); code != 0 || stdout != "2 runs: 2 proved, 0 differ, 0 not proved\n" {
+		if stdout, stderr, code := skein(t, "", "verify", thread, "--url", s.URL()); code != 0 || stdout != "2 runs: 2 proved, 0 differ, 0 not proved\n" {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
-		if stdout, stderr, code := skein(t, "", "verify", "t", "r", "--url", s.URL()); code != 0 || !strings.Contains(stdout, "proved\n  3 events, sha256 ") {
+		if stdout, stderr, code := skein(t, "", "verify", thread, "r", "--url", s.URL()); code != 0 || !strings.Contains(stdout, "proved\n  3 events, sha256 ") {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
-		for _, args := range [][]string{{"replay", "t", "nobody"}, {"replay", "nowhere"}, {"verify", "t", "nobody"}, {"verify", "nowhere"}} {
+		for _, args := range [][]string{{"replay", thread, "nobody"}, {"replay", "nowhere"}, {"verify", thread, "nobody"}, {"verify", "nowhere"}} {
 			if _, stderr, code := skein(t, "", append(args, "--url", s.URL())...); code != app.ExitNotFound || strings.Count(stderr, "\n") != 1 {
 				t.Errorf("%v: exit %d, %s", args, code, stderr)
 			}
@@ -148,80 +150,15 @@ func TestReplay_LeavesRepeatsOut(t *testing.T) {
 		var errs bytes.Buffer
 		ended := make(chan error, 1)
 		go func() {
-			ended <- run(ctx, []string{"replay", "t", "r", "--pace", "0.001", "--url", s.URL()}, nil, strings.NewReader(""), first, &errs)
+			ended <- run(ctx, []string{"replay", thread, "r", "--pace", "0.001", "--url", s.URL()}, nil, strings.NewReader(""), first, &errs)
 		}()
 		select {
 		case err := <-ended:
-			if !errors.Is(err, context.Canceled) || !strings.HasPrefix(first.String(), eventStart+"\n") || strings.Contains(first.String(), eventEnd) {
+			if !errors.Is(err, context.Canceled) || !strings.HasPrefix(first.String(), start+"\n") || strings.Contains(first.String(), end) {
 				t.Errorf("%v, %q", err, first.String())
 			}
 		case <-time.After(time.Minute):
 			t.Error("it goes on after Ctrl-C")
-		}
-	})
-}
-
-// Runs of one thread that go on at the same time, with parents that had not ended when their children
-// started, inputs, events that cannot be folded, and one run that stays open.
-func TestVerify_ProvesRunsThatOverlap(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
-		start := func(run, parent string) string {
-			return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q,"parentRunId":%q}`, run, parent)
-		}
-		end := func(run string) string { return fmt.Sprintf(`{"type":"RUN_FINISHED","threadId":"t","runId":%q}`, run) }
-		state := func(n int) string { return fmt.Sprintf(`{"type":"STATE_SNAPSHOT","snapshot":{ "n" : %d }}`, n) }
-		text := func(id string) []string {
-			return []string{
-				fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":%q,"role":"assistant","delta":"a"}`, id),
-				`{"type":"TEXT_MESSAGE_CHUNK","delta":"b"}`,
-			}
-		}
-		activity := `{"type":"ACTIVITY_SNAPSHOT","messageId":"act","activityType":"plan","content":{"step":1}}`
-		nothing := `{"type":"TEXT_MESSAGE_CHUNK","delta":"of no message"}`
-		last := client.Ack{}
-		post := func(run string, events ...string) {
-			t.Helper()
-			var err error
-			if last, err = c.PostEvents(t.Context(), "t", run, client.TypeNDJSON, strings.NewReader(strings.Join(events, "\n"))); err != nil {
-				t.Fatal(err)
-			}
-		}
-		post("a", start("a", ""), nothing, state(1), activity)
-		post("a", text("m1")...)
-		post("b", start("b", "a"), nothing)
-		post("a", state(2))
-		post("a", text("m2")...)
-		if _, err := c.PutInput(t.Context(), "t", "c", []byte(`{"threadId":"t","runId":"c","parentRunId":"b","messages":[{"role":"assistant","id":"m1","content":"ab"},{"id":"u","role":"user","content":"and?"}],"tools":[],"context":[],"forwardedProps":{}}`)); err != nil {
-			t.Fatal(err)
-		}
-		post("b", append(text("m3"), `{"type":"STATE_DELTA","delta":[{"op":"add","path":"/k","value":1}]}`)...)
-		post("c", start("c", "b"), `{"type":"STATE_DELTA","delta":[{"op":"add","path":"/l","value":1}]}`)
-		post("b", `{"type":"TEXT_MESSAGE_CONTENT","messageId":"m3"}`, state(3), end("b"))
-		post("c", append(text("m4"), end("c"))...)
-		post("a", end("a"))
-		post("d", start("d", "c"), `{"type":"STATE_DELTA","delta":[{"op":"remove","path":"/l"}]}`, end("d"))
-		post("a", start("a", "d"), activity, end("a"))
-		post("e", start("e", ""), state(9))
-		at := fmt.Sprintf("%d:%d", last.Partition, last.LastOffset)
-		deadline := time.Now().Add(30 * time.Second)
-		for {
-			_, err := c.Get(t.Context(), client.RunPath("t", "e"), url.Values{"atLeast": {at}})
-			if err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-		}
-		if stdout, stderr, code := skein(t, "", "verify", "t", "--url", s.URL()); code != 0 || stdout != "6 runs: 6 proved, 0 differ, 0 not proved\n" {
-			t.Errorf("exit %d, %s%s", code, stdout, stderr)
-		}
-		if stdout, stderr, code := skein(t, "", "refold", "t", "--tenant", dev.Tenant, "--brokers", s.Broker()); code != 0 ||
-			stdout != "6 runs by version 2 of the rules: 5 as they are, 0 would change; left: 0 whose raw events are gone, 1 open\n" {
-			t.Errorf("refold: exit %d, %s%s", code, stdout, stderr)
-		}
-		if stdout, _, _ := skein(t, "", "verify", "t", "e", "--url", s.URL()); !strings.Contains(stdout, "the run is open") {
-			t.Errorf("the open run: %s", stdout)
 		}
 	})
 }
@@ -237,8 +174,8 @@ func (c *cutter) Write(b []byte) (int, error) {
 	return c.Buffer.Write(b)
 }
 
-// position is that of an offset in a thread's partition.
-func position(t *testing.T, s *dev.Server, thread string, offset int64) string {
+// position is that of a thread's event n, from 0, where no other thread was written to since its first.
+func position(t *testing.T, s *dev.Server, thread string, n int64) string {
 	t.Helper()
 	c, err := client.New(s.URL())
 	if err != nil {
@@ -247,14 +184,17 @@ func position(t *testing.T, s *dev.Server, thread string, offset int64) string {
 	defer c.Close()
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		body, err := c.Get(t.Context(), client.ThreadPath(thread), nil)
-		var at struct{ IndexedTo string }
+		var all struct{ Runs []struct{ RunID string } }
+		var first struct{ Raw record.Raw }
+		body, err := c.Get(t.Context(), client.ThreadPath(thread)+"/lineage", nil)
+		if err == nil && json.Unmarshal(body, &all) == nil && len(all.Runs) > 0 {
+			body, err = c.Get(t.Context(), client.RunPath(thread, all.Runs[0].RunID), nil)
+		}
 		if err == nil {
-			if err := json.Unmarshal(body, &at); err != nil {
+			if err := json.Unmarshal(body, &first); err != nil {
 				t.Fatal(err)
 			}
-			partition, _, _ := strings.Cut(at.IndexedTo, ":")
-			return fmt.Sprintf("%s:%d", partition, offset)
+			return fmt.Sprintf("%d:%d", first.Raw.Partition, first.Raw.First+n)
 		}
 		if !client.IsNotFound(err) || time.Now().After(deadline) {
 			t.Fatal(err)
@@ -294,40 +234,4 @@ func answering(t *testing.T, body string) string {
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
-}
-
-// A setting that changes makes no record wrong: each run is folded again by the families it was begun with.
-func TestVerify_ProvesRunsOfEverySettingOfKeptEvents(t *testing.T) {
-	data := t.TempDir()
-	for i, names := range [][]string{{"raw"}, {"custom"}, {}, agui.FamilyNames()} {
-		kept, err := agui.FamiliesOf(names...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		withServer(t, data, func(s *dev.Server, c *client.Client) {
-			run := fmt.Sprintf("r%d", i)
-			events := fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%[1]q}
-{"type":"RAW","event":1}
-{"type":"CUSTOM","name":"n","value":1}
-{"type":"RUN_FINISHED","threadId":"t","runId":%[1]q}`, run)
-			if _, err := c.PostEvents(t.Context(), "t", run, client.TypeNDJSON, strings.NewReader(events)); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Settle(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			want := fmt.Sprintf(": %d proved, 0 differ, 0 not proved\n", i+1)
-			if stdout, stderr, code := skein(t, "", "verify", "t", "--url", s.URL()); code != 0 || !strings.HasSuffix(stdout, want) {
-				t.Errorf("verify: exit %d, stdout %q, stderr %q", code, stdout, stderr)
-			}
-			if stdout, stderr, code := skein(t, "", "refold", "--all", "--brokers", s.Broker()); code != 0 {
-				t.Errorf("refold: exit %d, stdout %q, stderr %q", code, stdout, stderr)
-			}
-			body, err := c.Get(t.Context(), client.RunPath("t", run), nil)
-			var a struct{ Events []json.RawMessage }
-			if err != nil || json.Unmarshal(body, &a) != nil || len(a.Events) != min(len(names), 2) {
-				t.Errorf("with %v the run keeps %s (%v)", names, a.Events, err)
-			}
-		}, func(cfg *dev.Config) { cfg.KeepEvents = kept })
-	}
 }

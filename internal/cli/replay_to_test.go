@@ -35,7 +35,7 @@ func TestReplay_PublishesToAnotherTopic(t *testing.T) {
 	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
 		makeTopic(t, s, "tests")
 		for _, thread := range []string{"t", "u"} {
-			if _, err := c.PostEvents(t.Context(), thread, "r", client.TypeNDJSON, strings.NewReader(eventStart+"\n"+eventText+"\n"+eventEnd)); err != nil {
+			if _, err := c.PostEvents(t.Context(), thread, "r", client.TypeNDJSON, strings.NewReader(in(thread, eventStart+"\n"+eventText+"\n"+eventEnd))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -83,12 +83,12 @@ func TestReplay_PublishesToAnotherTopic(t *testing.T) {
 
 // Ctrl-C is how a replay that follows ends; one that does not says where to go on.
 func TestReplay_EndsAtCtrlC(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
-		makeTopic(t, s, "tests")
+	onShared(t, func(s *dev.Server, c *client.Client) {
+		makeTopic(t, s, "followed")
 		post := func() {
 			t.Helper()
 			events := `{"type":"CUSTOM","name":"n","value":1}`
-			if _, err := c.PostEvents(t.Context(), "t", "r", client.TypeNDJSON, strings.NewReader(events)); err != nil {
+			if _, err := c.PostEvents(t.Context(), "followed", "r", client.TypeNDJSON, strings.NewReader(events)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -100,7 +100,7 @@ func TestReplay_EndsAtCtrlC(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			ended := make(chan error, 1)
 			go func() {
-				args := append([]string{"replay", "--to", "tests", "--tenant", dev.Tenant, "--yes", "--brokers", s.Broker()}, args...)
+				args := append([]string{"replay", "--to", "followed", "--tenant", dev.Tenant, "--yes", "--brokers", s.Broker()}, args...)
 				ended <- run(ctx, args, nil, strings.NewReader(""), &stdout, &stderr)
 			}()
 			return func() (string, string, error) {
@@ -111,20 +111,20 @@ func TestReplay_EndsAtCtrlC(t *testing.T) {
 		}
 		there := func(n int) {
 			t.Helper()
-			kafkatest.ConsumeUntil(t, s.Kafka(), "tests", func(got []*kgo.Record) bool { return len(got) == n })
+			kafkatest.ConsumeUntil(t, s.Kafka(), "followed", func(got []*kgo.Record) bool { return len(got) == n })
 		}
-		stop := start("--follow", "t")
+		stop := start("--follow", "followed")
 		there(2)
 		post()
 		there(3)
-		if stdout, stderr, err := stop(); err != nil || stdout != "published: 3 records to tests\n" {
+		if stdout, stderr, err := stop(); err != nil || stdout != "published: 3 records to followed\n" {
 			t.Errorf("%v: %s%s", err, stdout, stderr)
 		}
-		stop = start("--pace", "0.000001", "t")
+		stop = start("--pace", "0.000001", "followed")
 		there(4)
-		next := position(t, s, "t", 1)
+		next := position(t, s, "followed", 1)
 		stdout, stderr, err := stop()
-		if want := fmt.Sprintf("interrupted: 1 of 3 were published; continue with -o %s:", next); app.ExitCode(err) != app.ExitFailed || !strings.Contains(fmt.Sprint(err), want) || stdout != "published: 1 record to tests\n" {
+		if want := fmt.Sprintf("interrupted: 1 of 3 were published; continue with -o %s:", next); app.ExitCode(err) != app.ExitFailed || !strings.Contains(fmt.Sprint(err), want) || stdout != "published: 1 record to followed\n" {
 			t.Errorf("%v: %s%s", err, stdout, stderr)
 		}
 	})

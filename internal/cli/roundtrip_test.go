@@ -46,7 +46,7 @@ func TestPublish_TakesInWhatFoldPrintsOfAThread(t *testing.T) {
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
+	onShared(t, func(s *dev.Server, c *client.Client) {
 		for _, paths := range threads {
 			records, _, code := skein(t, "", append([]string{"fold", "--records"}, paths...)...)
 			if code != 0 {

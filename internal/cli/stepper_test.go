@@ -150,9 +150,9 @@ func (s *screen) end() error {
 
 // A person walks a run in a terminal.
 func TestStepper_InATerminal(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
+	onShared(t, func(s *dev.Server, c *client.Client) {
 		events := []string{
-			eventStart, // 1
+			in("stepped", eventStart), // 1
 			`{"type":"STATE_SNAPSHOT","snapshot":{"cart":{"items":["a"],"total":3},"user":"ada"}}`,                             // 2
 			`{"type":"STEP_STARTED","stepName":"think"}`,                                                                       // 3
 			`{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`,                                                 // 4
@@ -165,20 +165,20 @@ func TestStepper_InATerminal(t *testing.T) {
 			events = append(events, fmt.Sprintf(`{"type":"CUSTOM","name":"n","value":%d}`, i))
 		}
 		events = append(events, `{"type":"TOOL_CALL_CHUNK","toolCallId":"c","toolCallName":"search","delta":"{\"q\":1}"}`, `{"type":"RUN_ERROR","message":"out of tokens"}`)
-		if _, err := c.PostEvents(t.Context(), "t", "r", client.TypeNDJSON, strings.NewReader(strings.Join(events, "\n"))); err != nil {
+		if _, err := c.PostEvents(t.Context(), "stepped", "r", client.TypeNDJSON, strings.NewReader(strings.Join(events, "\n"))); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		start := func(t *testing.T, width int, environ []string, more ...string) *screen {
-			return newScreen(t.Context(), t, width, environ, append([]string{"replay", "t", "r", "--step", "--url", s.URL()}, more...)...)
+			return newScreen(t.Context(), t, width, environ, append([]string{"replay", "stepped", "r", "--step", "--url", s.URL()}, more...)...)
 		}
 		terminal := []string{"TERM=xterm-256color", "COLORTERM=truecolor"}
 
 		t.Run("keys", func(t *testing.T) {
 			w := start(t, 120, terminal)
-			w.shows("step 0 of 310 · run r: error · thread t", "the start of the run", "n/→ next")
+			w.shows("step 0 of 310 · run r: error · thread stepped", "the start of the run", "n/→ next")
 			w.press("n")
 			w.shows("step 1 of 310", "RUN_STARTED", "changes nothing")
 			w.press("\x1b[C") // →
@@ -213,7 +213,7 @@ func TestStepper_InATerminal(t *testing.T) {
 			if err := w.end(); err != nil {
 				t.Error(err)
 			}
-			w.wrote("left at step 310 of 310, at " + position(t, s, "t", 309))
+			w.wrote("left at step 310 of 310, at " + position(t, s, "stepped", 309))
 		})
 		t.Run("play", func(t *testing.T) {
 			w := start(t, 120, terminal, "--pace", "1000")
@@ -252,7 +252,7 @@ func TestStepper_InATerminal(t *testing.T) {
 			}
 		})
 		t.Run("from a position", func(t *testing.T) {
-			w := start(t, 120, terminal, "-o", position(t, s, "t", 4))
+			w := start(t, 120, terminal, "-o", position(t, s, "stepped", 4))
 			w.shows("step 5 of 310", "Good morning,")
 			w.press("q")
 			if err := w.end(); err != nil {
@@ -260,7 +260,7 @@ func TestStepper_InATerminal(t *testing.T) {
 			}
 		})
 		t.Run("without colours", func(t *testing.T) {
-			w := start(t, 120, append(terminal, "NO_COLOR=1"), "-o", position(t, s, "t", 5))
+			w := start(t, 120, append(terminal, "NO_COLOR=1"), "-o", position(t, s, "stepped", 5))
 			w.shows("step 6 of 310", "~   Good morning, Ada")
 			w.press("q")
 			if err := w.end(); err != nil {
@@ -276,7 +276,7 @@ func TestStepper_InATerminal(t *testing.T) {
 		t.Run("a signal", func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			w := newScreen(ctx, t, 120, terminal, "replay", "t", "r", "--step", "--url", s.URL())
+			w := newScreen(ctx, t, 120, terminal, "replay", "stepped", "r", "--step", "--url", s.URL())
 			w.shows("step 0 of 310")
 			stop()
 			if err := w.end(); !errors.Is(err, context.Canceled) {
@@ -284,17 +284,17 @@ func TestStepper_InATerminal(t *testing.T) {
 			}
 		})
 		t.Run("no terminal", func(t *testing.T) {
-			_, stderr, code := skein(t, "", "replay", "t", "r", "--step", "--url", s.URL())
+			_, stderr, code := skein(t, "", "replay", "stepped", "r", "--step", "--url", s.URL())
 			if code != app.ExitUsage || !strings.Contains(stderr, "--step needs a terminal") {
 				t.Errorf("exit %d, %s", code, stderr)
 			}
-			w := newScreen(t.Context(), t, 120, []string{"TERM=dumb"}, "replay", "t", "r", "--step", "--url", s.URL())
+			w := newScreen(t.Context(), t, 120, []string{"TERM=dumb"}, "replay", "stepped", "r", "--step", "--url", s.URL())
 			if err := w.end(); app.ExitCode(err) != app.ExitUsage {
 				t.Errorf("on a dumb terminal it ends with %v", err)
 			}
 		})
 		t.Run("a run that is not there", func(t *testing.T) {
-			w := newScreen(t.Context(), t, 120, terminal, "replay", "t", "q", "--step", "--url", s.URL())
+			w := newScreen(t.Context(), t, 120, terminal, "replay", "stepped", "q", "--step", "--url", s.URL())
 			if err := w.end(); app.ExitCode(err) != app.ExitNotFound {
 				t.Errorf("it ends with %v", err)
 			}

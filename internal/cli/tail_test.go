@@ -69,24 +69,26 @@ func started(t *testing.T, args ...string) (out *growing, stop func() error) {
 }
 
 func TestTail_ShowsAThreadAsItComes(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
+	onShared(t, func(s *dev.Server, c *client.Client) {
 		post := func(run string, events ...string) {
 			t.Helper()
-			if _, err := c.PostEvents(t.Context(), "t", run, client.TypeNDJSON, strings.NewReader(strings.Join(events, "\n"))); err != nil {
+			if _, err := c.PostEvents(t.Context(), "tailed", run, client.TypeNDJSON, strings.NewReader(strings.Join(events, "\n"))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		waits, stopWaiting := started(t, "tail", "t", "--url", s.URL())
-		waits.becomes(t, "waiting for thread t\n")
-		begin := func(run string) string { return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"t","runId":%q}`, run) }
+		waits, stopWaiting := started(t, "tail", "tailed", "--url", s.URL())
+		waits.becomes(t, "waiting for thread tailed\n")
+		begin := func(run string) string {
+			return fmt.Sprintf(`{"type":"RUN_STARTED","threadId":"tailed","runId":%q}`, run)
+		}
 		post("r", begin("r"),
 			`{"type":"TEXT_MESSAGE_START","messageId":"m","role":"assistant"}`,
 			`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"Good\nmor"}`)
 		const first = "── run r ──\nassistant\n  Good\n  mor"
-		waits.becomes(t, "waiting for thread t\n"+first)
+		waits.becomes(t, "waiting for thread tailed\n"+first)
 
 		// One that comes in the middle of a message.
-		joins, stopJoining := started(t, "history", "t", "--follow", "--url", s.URL())
+		joins, stopJoining := started(t, "history", "tailed", "--follow", "--url", s.URL())
 		const joined = first
 		joins.becomes(t, joined)
 		post("r",
@@ -98,11 +100,11 @@ func TestTail_ShowsAThreadAsItComes(t *testing.T) {
 			`{"type":"TOOL_CALL_RESULT","messageId":"u","toolCallId":"c","content":"found"}`,
 			`{"type":"RUN_ERROR","message":"out of tokens"}`)
 		const rest = "ning\uFFFD[2J\n→ search\n  {\"q\":1}\ntool search\n  found\n── error: out of tokens ──\n"
-		waits.becomes(t, "waiting for thread t\n"+first+rest)
+		waits.becomes(t, "waiting for thread tailed\n"+first+rest)
 		joins.becomes(t, joined+rest)
-		post("s", begin("s"), `{"type":"TEXT_MESSAGE_CHUNK","messageId":"n","role":"assistant","delta":"again"}`, `{"type":"RUN_FINISHED","threadId":"t","runId":"s"}`)
+		post("s", begin("s"), `{"type":"TEXT_MESSAGE_CHUNK","messageId":"n","role":"assistant","delta":"again"}`, `{"type":"RUN_FINISHED","threadId":"tailed","runId":"s"}`)
 		const next = "── run s ──\nassistant\n  again\n── finished ──\n"
-		waits.becomes(t, "waiting for thread t\n"+first+rest+next)
+		waits.becomes(t, "waiting for thread tailed\n"+first+rest+next)
 		joins.becomes(t, joined+rest+next)
 		for _, stop := range []func() error{stopWaiting, stopJoining} {
 			if err := stop(); err != nil {
@@ -114,17 +116,17 @@ func TestTail_ShowsAThreadAsItComes(t *testing.T) {
 		if err := s.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		stdout, stderr, code := skein(t, "", "tail", "t", "r", "--events", "--url", s.URL())
+		stdout, stderr, code := skein(t, "", "tail", "tailed", "r", "--events", "--url", s.URL())
 		if code != 0 || !strings.HasPrefix(stdout, begin("r")+"\n") || !strings.HasSuffix(stdout, "{\"type\":\"RUN_ERROR\",\"message\":\"out of tokens\"}\n") {
 			t.Errorf("exit %d, %s%s", code, stdout, stderr)
 		}
-		stdout, _, code = skein(t, "", "tail", "t", "s", "--json", "--url", s.URL())
+		stdout, _, code = skein(t, "", "tail", "tailed", "s", "--json", "--url", s.URL())
 		lines := strings.Split(strings.TrimSpace(stdout), "\n")
 		var last struct {
 			Position string
 			Event    struct{ Type string }
 		}
-		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || code != 0 || last.Event.Type != "RUN_FINISHED" || last.Position != position(t, s, "t", 12) {
+		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || code != 0 || last.Event.Type != "RUN_FINISHED" || last.Position != position(t, s, "tailed", 12) {
 			t.Errorf("exit %d, %s (%v)", code, stdout, err)
 		}
 	})

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
-	"net/http/httptest"
-	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,17 +20,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skeinhq/skein/internal/app"
-	"github.com/skeinhq/skein/internal/client"
 	"github.com/skeinhq/skein/pkg/compactor"
 	"github.com/skeinhq/skein/pkg/deadletter"
-	"github.com/skeinhq/skein/pkg/indexer"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/migrate"
-	"github.com/skeinhq/skein/pkg/query"
 	"github.com/skeinhq/skein/pkg/record"
-	"github.com/skeinhq/skein/pkg/store/sqlite"
-	"github.com/skeinhq/skein/pkg/tenant"
 )
 
 // topicSet is a topic set that a test writes to.
@@ -120,68 +113,6 @@ func (s *topicSet) until(what string, done func() bool) {
 			s.t.Fatalf("waited in vain: %s", what)
 		}
 	}
-}
-
-// answers indexes the set into an empty store, and returns what query says of its threads and runs, but for
-// positions, once it knows the given records.
-func (s *topicSet) answers(runs map[string]*record.Run) map[string]string {
-	s.t.Helper()
-	st, err := sqlite.Open(s.t.Context(), filepath.Join(s.t.TempDir(), "index.db"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = st.Close() }() // it is thrown away
-	if err := st.Migrate(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
-	icfg, qcfg := indexer.DefaultConfig(s.cfg), query.DefaultConfig()
-	icfg.MaxDelay, icfg.Logger, icfg.Registerer = 100*time.Millisecond, slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	qcfg.Logger, qcfg.Registerer = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-	index, err := indexer.New(icfg, st)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	records, raw := query.NewKafkaRecords(s.cfg), query.NewRawLog(s.cfg)
-	s.t.Cleanup(records.Close)
-	s.t.Cleanup(raw.Close)
-	service, err := query.New(qcfg, st, records, raw, nil, tenant.Fixed("acme"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(s.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- index.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			s.t.Error(err)
-		}
-	}()
-	get := func(path string) (int, string) {
-		w := httptest.NewRecorder()
-		service.Handler().ServeHTTP(w, httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, path, http.NoBody))
-		return w.Code, w.Body.String()
-	}
-	out := map[string]string{}
-	for _, key := range slices.Sorted(maps.Keys(runs)) {
-		r := runs[key]
-		path := client.RunPath(r.ThreadID, r.RunID)
-		s.until(path+" is indexed", func() bool {
-			var run struct{ Raw record.Raw }
-			code, body := get(path)
-			return code == http.StatusOK && json.Unmarshal([]byte(body), &run) == nil && run.Raw.Next == r.Raw.Next
-		})
-		var h struct{ Messages, State json.RawMessage }
-		code, body := get(path + "/history")
-		if err := json.Unmarshal([]byte(body), &h); err != nil || code != http.StatusOK {
-			s.t.Fatalf("%s: %d, %s", path, code, body)
-		}
-		out[path] = string(h.Messages) + string(h.State)
-		if code, out[client.ThreadPath(r.ThreadID)] = get(client.ThreadPath(r.ThreadID) + "/lineage?format=text"); code != http.StatusOK {
-			s.t.Fatalf("lineage of %s: %d", r.ThreadID, code)
-		}
-	}
-	return out
 }
 
 func latestRuns(t *testing.T, all []*kgo.Record) map[string]*record.Run {
@@ -361,6 +292,11 @@ func migrateAll(t *testing.T, k kafka.Config, from, to int32) {
 	if a, b := byStart(old), byStart(copied); !slices.Equal(a, b) {
 		t.Errorf("the order of runs was\n%v\nand is\n%v", a, b)
 	}
+	for key, r := range old {
+		if c := copied[key]; c == nil || c.ParentRunID != r.ParentRunID || c.BranchID != r.BranchID || !reflect.DeepEqual(c.Messages, r.Messages) || string(c.State) != string(r.State) {
+			t.Errorf("%s was\n%+v\nand is\n%+v", key, r, c)
+		}
+	}
 	erased := 0
 	events := map[record.Position]*kgo.Record{}
 	for _, m := range kafkatest.Consume(t, after.cfg, after.cfg.Topics().Events) {
@@ -402,17 +338,6 @@ func migrateAll(t *testing.T, k kafka.Config, from, to int32) {
 	letters := lettersOf(t, after.cfg)
 	if want := []string{deadletter.Malformed, deadletter.NoRun, deadletter.WrongPartition}; !slices.Equal(letters, want) || killed.Proof.Retried != 1 {
 		t.Errorf("dead letters are %v, want %v", letters, want)
-	}
-
-	// Indexer and query make the same lineages and histories of it.
-	said, says := before.answers(old), after.answers(copied)
-	for path, want := range said {
-		if says[path] != want {
-			t.Errorf("%s was\n%s\nand is\n%s", path, want, says[path])
-		}
-	}
-	if len(says) != len(said) || len(said) != len(old)+7 {
-		t.Errorf("%d answers were %d, of %d runs", len(says), len(said), len(old))
 	}
 
 	// The new compactors go on: the open runs end, and a new one follows what was the last.

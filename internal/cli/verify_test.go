@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,8 +9,6 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/app"
-	"github.com/skeinhq/skein/internal/app/dev"
-	"github.com/skeinhq/skein/internal/client"
 )
 
 // Verify --all is one call. What the server says of how far it is goes to stderr, and is no part of --json.
@@ -48,35 +45,6 @@ func TestVerify_AllIsOneCall(t *testing.T) {
 	if stdout, stderr, code := skein(t, "", "verify", "--all", "--url", server.URL); code != app.ExitFailed || stdout != "" || !strings.Contains(stderr, "broken off") {
 		t.Errorf("where the answer is broken off: exit %d, %q, %q", code, stdout, stderr)
 	}
-}
-
-// All runs of a server, thread by thread and by themselves.
-func TestVerify_ProvesWhatAServerHas(t *testing.T) {
-	withServer(t, t.TempDir(), func(s *dev.Server, c *client.Client) {
-		const threads, runs = 3, 2
-		for i := range threads * runs {
-			thread, run := fmt.Sprint("t", i%threads), fmt.Sprint("r", i)
-			events := fmt.Sprintf(`{"type":"RUN_STARTED","threadId":%q,"runId":%q}
-{"type":"TEXT_MESSAGE_CHUNK","messageId":"m%[2]s","role":"assistant","delta":"x"}
-{"type":"RUN_FINISHED","threadId":%[1]q,"runId":%[2]q}`, thread, run)
-			if _, err := c.PostEvents(t.Context(), thread, run, client.TypeNDJSON, strings.NewReader(events)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := s.Settle(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		_, ok := against(t, s)
-		if got, want := ok("verify", "--all"), fmt.Sprintf("%d runs: %[1]d proved, 0 differ, 0 not proved\n", threads*runs); got != want {
-			t.Errorf("all: %q, want %q", got, want)
-		}
-		if got, want := ok("verify", "t1"), fmt.Sprintf("%d runs: %[1]d proved, 0 differ, 0 not proved\n", runs); got != want {
-			t.Errorf("a thread: %q, want %q", got, want)
-		}
-		if got := ok("verify", "t1", "r4"); !strings.HasPrefix(got, "thread t1, run r4: proved\n") {
-			t.Errorf("a run: %q", got)
-		}
-	})
 }
 
 // How long the rest will take is said once there is something to go by.

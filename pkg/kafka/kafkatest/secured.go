@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/skeinhq/skein/internal/parts"
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest/apache"
 )
@@ -43,6 +44,7 @@ func Authorized(tb testing.TB) *SecuredCluster {
 
 func secured(tb testing.TB, authorizer bool) *SecuredCluster {
 	tb.Helper()
+	partstest.SkipShort(tb, "a real Kafka")
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	dir := tb.TempDir()
