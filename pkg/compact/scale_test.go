@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 )
@@ -96,6 +97,7 @@ func grows(t *testing.T, small, large func() time.Duration) {
 
 // Nothing in the fold is quadratic.
 func TestRun_CostsGrowWithTheEvents(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	for name, c := range map[string]struct {
 		n      int
 		line   func(i, n int) string
@@ -437,6 +439,7 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 
 // The members of what one event brings do not multiply either, nor the operations of a patch.
 func TestRun_CostsGrowWithTheSizeOfAnEvent(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	for name, c := range map[string]struct {
 		n     int
 		lines func(n int) []string

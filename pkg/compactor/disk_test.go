@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/compactor/runstore/runstoretest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
@@ -51,6 +52,7 @@ func whatFillsIt(t *testing.T) *sim {
 // ever and the next write would wait for it. The process ends, says once what to do, and the next one on an emptied
 // folder goes on.
 func TestService_EndsWhereItsDiskIsFull(t *testing.T) {
+	partstest.SkipShort(t, "a process with a full disk")
 	for name, disk := range map[string]string{
 		"from the start": "0 ", "for the log": "2000000 .log", "for tables": "10000 .sst", "for what lists them": "0 MANIFEST-000001",
 	} {

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
@@ -62,6 +63,7 @@ type fault struct {
 // process dies there, and another begins on the same folder or an empty one; or the broker answers with
 // an error. What comes out is what a fold without faults makes of the log.
 func TestService_AFaultAtEachRequest(t *testing.T) {
+	partstest.SkipShort(t, "time to put each fault")
 	everyFault(t, smallHistory, nil)
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
@@ -349,6 +350,7 @@ func ids(list []string) []agui.Message {
 
 // The benchmark below tells the time; what is asked for on the way is the same to the byte.
 func TestThread_PlacingCostsTheSameInAnyThread(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	cost := func(n int) (byContent, latest float64) {
 		th, histories := benchmarkThread(t, n)
 		input := &agui.RunAgentInput{Messages: append(ids(histories[n/2][:20]), ids([]string{"new"})...)}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/store"
@@ -17,6 +18,7 @@ var chainFlag = flag.Int("chain", 5_000, "runs of the longest chain")
 
 // A chain of any length is restored, checked out, drawn and compared; make long-chains takes more than 100,000.
 func TestHandler_AnswersForALongChain(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	f := newPatientFixture(t)
 	n := *chainFlag
 	var entries []store.Entry

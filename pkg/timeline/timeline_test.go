@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/internal/recordings"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
@@ -374,6 +375,7 @@ func heap() int64 {
 
 // A cursor that goes through a run counts what it holds, not all that the run has: it sets out again from each mark.
 func TestCursor_CountsNoMoreInALongRun(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	th := long(t, 6000, true)
 	r := th.read("r", 1<<30)
 	var c *Cursor

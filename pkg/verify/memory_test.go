@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 	"github.com/skeinhq/skein/pkg/fold"
@@ -84,6 +85,7 @@ func peak(f func()) int64 {
 
 // What is counted for a run before it is folded again is about what that takes at most, whatever its events are.
 func TestBytes_IsAboutWhatAThreadTakesAtMost(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const n = 20_000
 	for name, event := range map[string]func(i int) []string{
 		"messages of a character": func(i int) []string {

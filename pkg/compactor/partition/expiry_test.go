@@ -543,7 +543,7 @@ func TestPartition_TakesAMarkerForNothingButRead(t *testing.T) {
 func TestPartition_AnyCrashBesideClosingGivesTheSame(t *testing.T) {
 	seed := newSeed(t)
 	closed, letters := 0, 0
-	shown := func() bool { return closed >= *roundFlag && letters >= *roundFlag }
+	shown := func() bool { return closed >= rounds() && letters >= rounds() }
 	for i := range untilShown(shown) {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -20,14 +20,26 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "seed of the random histories; 0 takes a new one")
-	roundFlag = flag.Int("histories", 40, "number of random histories")
+	roundFlag = flag.Int("histories", 0, "number of random histories; 0 takes 40, with -short 2")
 )
+
+// rounds is how many random histories each law is held to.
+func rounds() int {
+	switch {
+	case *roundFlag > 0:
+		return *roundFlag
+	case testing.Short():
+		return 2
+	default:
+		return 40
+	}
+}
 
 // untilShown yields 0, 1, 2, …: as many as were asked for, and more of them, up to twenty times as many, until shown says that they have come
 // to what the law is about. A law that few histories come to would otherwise fail, or hold for nothing, by the seed.
 func untilShown(shown func() bool) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for i := 0; i < *roundFlag || i < 20**roundFlag && !shown(); i++ {
+		for i := 0; i < rounds() || i < 20*rounds() && !shown(); i++ {
 			if !yield(i) {
 				return
 			}
@@ -133,7 +145,7 @@ func (s *sim) checkHeads() {
 // letters, each once.
 func TestPartition_AnyBatchingAndAnyCrashGiveTheSame(t *testing.T) {
 	seed := newSeed(t)
-	for i := range *roundFlag {
+	for i := range rounds() {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))

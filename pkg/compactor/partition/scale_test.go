@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -54,14 +55,11 @@ func bush(s *sim, runs int, says string) (tip string, histories map[string][]str
 // is not in memory begins, in four reads, with the runs that have not ended and the one that ended last. What else is read are the
 // records that the base's history is told in, as far as they are not in memory.
 func TestPartition_FindsAParentInALargeThread(t *testing.T) {
-	many := 10_000
-	if testing.Short() {
-		many = 1_000
-	}
+	partstest.SkipShort(t, "time for tests of scale")
 	for _, thread := range []struct {
 		runs, cache int
 		says        string
-	}{{100, 64 << 20, "x"}, {many, 64 << 20, "x"}, {1_000, 64 << 10, strings.Repeat("x", 1_000)}} {
+	}{{100, 64 << 20, "x"}, {10_000, 64 << 20, "x"}, {1_000, 64 << 10, strings.Repeat("x", 1_000)}} {
 		runs := thread.runs
 		t.Run(fmt.Sprintf("%d runs of %d bytes", runs, len(thread.says)), func(t *testing.T) {
 			s := newSim(t, func(c *Config) { c.CacheBytes = thread.cache })
@@ -135,6 +133,7 @@ func TestPartition_FindsAParentInALargeThread(t *testing.T) {
 // the branch is written whole does, and so does the first one of a new branch, which copies the list.) That holds
 // for a conversation, too, that is larger than all that may be in memory.
 func TestPartition_ATurnCostsWhatItAdds(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const turns = 64
 	cost := func(messages, cache int) float64 {
 		s := longThread(t, messages, cache)
@@ -172,6 +171,7 @@ var chainFlag = flag.Int("chain", 5_000, "runs of the longest chain")
 // long-chains takes more than 100,000. It is read once, by the process that has it not, and then no more, though
 // it is far larger than what may be in memory, and open runs are written in between.
 func TestPartition_GoesOnFromALongChain(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	s := newSim(t, func(c *Config) {
 		c.CacheBytes = 64 << 10
 		c.CheckpointInterval, c.CheckpointFactor = time.Second, 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
@@ -29,6 +30,7 @@ func threadTime(t *testing.T) time.Duration {
 // No record takes a partition for longer than maxStep, whatever its sender puts into it within the declared limits: other partitions of the process
 // wait for as long.
 func TestPartition_NoRecordTakesLong(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const size = 14 << 20
 	prose := strings.Repeat(`words with \"quotes\", \u00e9 and \n; `, size/37)
 	list := func(n int, of func(i int) string) string {

@@ -218,7 +218,7 @@ func interleaved(s *sim, rng *rand.Rand) {
 func TestVerifier_ProvesRunsInAnyOrderOfInputsAndFirstEvents(t *testing.T) {
 	seed := newSeed(t)
 	var n tally
-	for i := range 10 * *roundFlag {
+	for i := range 10 * rounds() {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -270,7 +270,7 @@ func TestVerifier_ProvesWhatAnyHistoryMakes(t *testing.T) {
 	seed := newSeed(t)
 	var n tally
 	// A share of few histories says little, and one that is taken until it is large enough says nothing.
-	for i := range max(40, *roundFlag) {
+	for i := range max(40, rounds()) {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -298,7 +298,7 @@ func TestVerifier_ProvesWhatAnyHistoryMakes(t *testing.T) {
 func TestVerifier_FindsWhatIsChanged(t *testing.T) {
 	seed := newSeed(t)
 	found, said := 0, 0
-	for i := range 10 * *roundFlag {
+	for i := range 10 * rounds() {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
