@@ -13,6 +13,9 @@ import (
 	"github.com/skeinhq/skein/pkg/quota"
 )
 
+// maxConnections is twice what the memory of requests has room for, and 340 MiB where none has a request.
+const maxConnections = 16_384
+
 func stage() app.Stage {
 	var api app.API
 	var agentsFile string
@@ -83,6 +86,7 @@ Every request needs an API key with the scope publish; the key names the tenant.
 			for _, a := range cfg.Agents {
 				api.CORS.Headers = append(api.CORS.Headers, a.Headers...)
 			}
+			api.Connections = maxConnections
 			api.Drain.Begin, api.Drain.End = s.Drain, s.Stop
 			return api.Serve(ctx, p, s.Handler())
 		},

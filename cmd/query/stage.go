@@ -15,6 +15,9 @@ import (
 	"github.com/skeinhq/skein/web"
 )
 
+// forReads is how many connections there may be beside those of live streams.
+const forReads = 4096
+
 func stage() app.Stage {
 	var choice stores.Choice
 	var api app.API
@@ -102,6 +105,7 @@ Every request needs an API key with the scope read; the key names the tenant. sk
 			if err != nil {
 				return err
 			}
+			api.Connections = cfg.Streams + forReads
 			api.Drain.Begin, api.Drain.End = s.Drain, func() {}
 			return api.Serve(ctx, p, s.Handler())
 		},

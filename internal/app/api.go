@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/net/netutil"
 
 	"github.com/skeinhq/skein/internal/audit"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -27,6 +28,8 @@ type API struct {
 	TenantMetrics int
 	// CORS says which web pages may call; the flag sets its origins.
 	CORS CORS
+	// Connections is how many may be open at a time: more wait to be accepted.
+	Connections int
 	// Drain is how the API stops; where it is not set, as ServeHTTP has it.
 	Drain Drain
 }
@@ -171,7 +174,7 @@ func (a *API) Serve(ctx context.Context, p *Process, handler http.Handler) error
 	if err != nil {
 		return err
 	}
-	l, err = p.secure(l, "tls", &a.tls)
+	l, err = p.secure(netutil.LimitListener(l, a.Connections), "tls", &a.tls)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/skeinhq/skein/internal/conns"
+	"github.com/skeinhq/skein/internal/front"
 )
 
 const (
@@ -72,13 +72,13 @@ func ServeDraining(ctx context.Context, l net.Listener, handler http.Handler, lo
 	// Requests under way see their contexts end only when draining did not help.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	server := conns.NewServer(handler)
+	server := front.NewServer(handler)
 	server.BaseContext = func(net.Listener) context.Context { return requests }
 	server.ErrorLog = slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	var failed error
 	served := make(chan struct{})
 	go func() {
-		failed = server.Serve(conns.Guard(l))
+		failed = server.Serve(l)
 		close(served)
 	}()
 	select {

@@ -54,7 +54,6 @@ func (t *ListenerTLS) Listen(l net.Listener, logger *slog.Logger) (net.Listener,
 	if err := files.reload(time.Now()); err != nil {
 		return nil, nil, err
 	}
-	// HTTP/1.1 only: what Skein limits for a connection it limits for a request.
 	return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: files.config}), files.check, nil
 }
 
@@ -127,7 +126,7 @@ func (f *listenerFiles) load() error {
 	if err != nil {
 		return fmt.Errorf("reading a listener's certificate %s and key %s: %w", f.cert, f.key, err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
 	if f.clientsOwn != "" {
 		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 		// A session that is resumed would be one under authorities that may be gone.

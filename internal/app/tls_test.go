@@ -145,7 +145,7 @@ func (s *secured) get(roots *x509.CertPool, own ...tls.Certificate) (string, err
 		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "HTTP/1.1 true" {
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "HTTP/2.0 true" {
 		s.t.Errorf("the answer is %q, %v", body, err)
 	}
 	return resp.TLS.PeerCertificates[0].Subject.CommonName, nil

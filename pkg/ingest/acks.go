@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skeinhq/skein/internal/conns"
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/problem"
 )
 
@@ -81,10 +81,10 @@ type ackStream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
 	p  *publisher
-	// patience is how long a write may take, pause how long there may be none.
-	patience, pause time.Duration
-	beat            *time.Timer
-	over            sync.WaitGroup
+	// pause is how long there may be no line.
+	pause time.Duration
+	beat  *time.Timer
+	over  sync.WaitGroup
 
 	// The following fields are guarded by p.mu; p.moved signals changes.
 	refusals []refusal
@@ -96,14 +96,13 @@ type ackStream struct {
 
 // startAcks begins the answer: from here on its status is 200, whatever comes.
 func (s *Service) startAcks(w http.ResponseWriter, p *publisher) *ackStream {
-	a := &ackStream{w: w, rc: http.NewResponseController(w), p: p, patience: s.cfg.AckTimeout, pause: s.cfg.AckBeat}
+	a := &ackStream{w: w, rc: http.NewResponseController(w), p: p, pause: s.cfg.AckBeat}
 	_ = a.rc.EnableFullDuplex() // refused only by writers that are no connection (tests)
 	w.Header().Set("Content-Type", typeNDJSON)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	_ = a.rc.SetWriteDeadline(time.Now().Add(a.patience)) // refused as above
-	_ = a.rc.Flush()                                      // what is wrong shows with the first line
+	_ = a.rc.Flush() // what is wrong shows with the first line
 	a.beat = time.AfterFunc(a.pause, a.wake)
 	a.over.Go(a.run)
 	return a
@@ -178,7 +177,6 @@ func (a *ackStream) write(lines ...ackLine) error {
 			return fmt.Errorf("writing the answer: %w", err)
 		}
 	}
-	_ = a.rc.SetWriteDeadline(time.Now().Add(a.patience)) // refused only by writers that are no connection (tests)
 	if _, err := a.w.Write(out.Bytes()); err != nil {
 		return fmt.Errorf("%w: %w", errNotReading, err)
 	}
@@ -233,6 +231,6 @@ func (s *Service) answerAcks(w http.ResponseWriter, r *http.Request, b *body, ev
 	}
 	if err != nil || rej != nil {
 		// The rest of the body is read and dropped for a moment; then the connection is of no use.
-		_ = a.rc.SetReadDeadline(time.Now().Add(conns.RestGrace))
+		_ = a.rc.SetReadDeadline(time.Now().Add(front.RestGrace))
 	}
 }

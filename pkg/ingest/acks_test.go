@@ -255,9 +255,8 @@ func TestAcks_AreToldAgain(t *testing.T) {
 
 func TestAcks_ACallerThatDoesNotReadIsEnded(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(kafkatest.Start(t, 3))
-	cfg.AckTimeout = 500 * time.Millisecond
-	d := open(t, cfg)
+	d := newStage(t)
+	d.svc.stalledCaller = 500 * time.Millisecond
 	k := d.talk(t, typeNDJSON)
 	ended := make(chan struct{})
 	go func() {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/skeinhq/skein/internal/conns"
+	"github.com/skeinhq/skein/internal/front"
 )
 
 // The media types of events.
@@ -97,7 +97,7 @@ func (s *Service) openBody(w http.ResponseWriter, r *http.Request, t target, buf
 	if n := r.ContentLength; n >= 0 && encoding == "" { // a small body needs no large buffer
 		buffer = max(leastBuffer, min(buffer, int(min(n, int64(buffer)))+1))
 	}
-	if rej := h.take(requestBase + conns.HeadBytes(r) + buffer); rej != nil {
+	if rej := h.take(requestBase + front.HeadBytes(r) + buffer); rej != nil {
 		return nil, rej
 	}
 	b, rej := newBody(r.Body, encoding, buffer, h)
@@ -217,6 +217,9 @@ func (s *source) Read(p []byte) (int, error) {
 		return 0, s.err
 	}
 	n, err := s.r.Read(p)
+	if s.pace != nil {
+		s.pace.after()
+	}
 	s.n += int64(n)
 	s.err = err
 	return n, err

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/skeinhq/skein/internal/audit"
-	"github.com/skeinhq/skein/internal/conns"
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -25,7 +25,7 @@ func (s *Service) deleteThread(w http.ResponseWriter, r *http.Request, t target)
 		return
 	}
 	held := &claim{of: s.window, tenant: t.tenant}
-	if rej := held.take(requestBase + conns.HeadBytes(r)); rej != nil {
+	if rej := held.take(requestBase + front.HeadBytes(r)); rej != nil {
 		s.refuse(w, r, callErase, rej, nil)
 		return
 	}

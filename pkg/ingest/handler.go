@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/skeinhq/skein/internal/audit"
-	"github.com/skeinhq/skein/internal/conns"
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -23,6 +23,7 @@ import (
 func (s *Service) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
+	w = front.NewWriter(w, s.stalledCaller)
 	rt, ok, rej := parseRoute(r.URL)
 	switch {
 	case rej != nil:
@@ -85,11 +86,6 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 	rt.serve(s, w, r, t)
 }
 
-// hurry gives the caller a bounded time to take its answer.
-func hurry(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stalledCaller)) // refused only by writers that are no connection (tests)
-}
-
 // revoked returns the refusal of a request whose credentials have ended; nil while they are valid.
 func revoked(r *http.Request) *rejection {
 	if !tenant.Revoked(r.Context()) {
@@ -113,7 +109,7 @@ func endEarly(w http.ResponseWriter, r *http.Request) {
 	_ = rc.EnableFullDuplex()
 	// The rest of the body is read and dropped for a moment, so that a caller in the middle of a
 	// write sees the answer and not a reset connection.
-	_ = rc.SetReadDeadline(time.Now().Add(conns.RestGrace))
+	_ = rc.SetReadDeadline(time.Now().Add(front.RestGrace))
 }
 
 func (s *Service) accept(w http.ResponseWriter, c call, status int, answer any) {
@@ -123,7 +119,6 @@ func (s *Service) accept(w http.ResponseWriter, c call, status int, answer any) 
 		problem.Write(w, problem.Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
 		return
 	}
-	hurry(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
 	w.WriteHeader(status)
@@ -180,7 +175,6 @@ func (r *rejection) problem(got *ack) problem.Problem {
 
 func answerProblem(w http.ResponseWriter, r *http.Request, p problem.Problem) {
 	endEarly(w, r)
-	hurry(w)
 	problem.Write(w, p)
 }
 

@@ -66,13 +66,14 @@ func (p *pace) before(wire int64) bool {
 		}
 		until = p.idle.Add(p.limits.idle)
 	}
-	if until.Before(p.until) || until.Sub(p.until) >= min(deadlineStep, p.limits.event/4) {
-		p.until = until
-		_ = p.rc.SetReadDeadline(until) // refused only by writers that are no connection (tests)
-	}
+	p.until = until
+	_ = p.rc.SetReadDeadline(until) // refused only by writers that are no connection (tests)
 	// Behind the deadline, not before it: end sets one, too.
 	return !p.ended.Load()
 }
+
+// after is called after each read: what waits for Kafka or a quota meanwhile costs a body of HTTP/2 nothing of its time.
+func (p *pace) after() { _ = p.rc.SetReadDeadline(time.Time{}) } // refused as above
 
 // String says what was not kept.
 func (p *pace) String() string {

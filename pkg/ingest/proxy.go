@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/audit"
-	"github.com/skeinhq/skein/internal/conns"
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/ingest/sse"
@@ -112,7 +112,7 @@ func (s *Service) postAgent(w http.ResponseWriter, r *http.Request, t target) {
 	by = producer{agent: agent.Name, labels: addLabels(agent.LabelsOf(input), by.labels)}
 
 	p := &proxied{svc: s, agent: agent, target: t}
-	p.wire = &wire{w: w, rc: rc, stall: s.stalledCaller, left: p.callerLeft}
+	p.wire = &wire{w: w, rc: rc, left: p.callerLeft}
 	p.spool = s.newSpool(t, by, p.kafkaFailed, func() { s.runs.release(p) })
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	defer p.cancel(nil)
@@ -140,7 +140,7 @@ func (s *Service) admitRun(r *http.Request, t target) (release func(), rej *reje
 		return nil, overQuota(err, 0)
 	}
 	h := &claim{of: s.window, tenant: t.tenant}
-	if rej := h.take(runBase + conns.HeadBytes(r)); rej != nil {
+	if rej := h.take(runBase + front.HeadBytes(r)); rej != nil {
 		done()
 		return nil, rej
 	}

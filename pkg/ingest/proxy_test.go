@@ -916,7 +916,7 @@ func TestProxy_ACallerThatReadsNothingCountsAsOneThatHasLeft(t *testing.T) {
 		}
 		answers("data: "+finished+"\n\n")(w, r)
 	})
-	b.svc.stalledCaller = deadlineStep + time.Second
+	b.svc.stalledCaller = time.Second
 	resp := b.call(t.Context(), inputOf("r1"))
 	defer resp.Body.Close()
 	if rs := b.published(3); len(rs) != 3 || string(rs[2].Value) != finished {

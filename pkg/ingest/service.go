@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/ingest/agents"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/quota"
@@ -47,7 +48,8 @@ type Service struct {
 	// cancelling bounds the calls to stop a run that wait; cancelWait is the constant of that name, but in tests.
 	cancelling *budget
 	cancelWait time.Duration
-	// stalledCaller and afterEnd are the constants of those names, but in tests.
+	// stalledCaller is front.StallTimeout, and afterEnd the constant of that name, but in tests. A caller that reads nothing for so long counts as
+	// one that has left: its connection may be half open, and its agent waits with it.
 	stalledCaller, afterEnd time.Duration
 	// pace is bodyPace, but in tests.
 	pace paceLimits
@@ -94,7 +96,7 @@ func New(cfg Config, auth tenant.Authenticator) (*Service, error) {
 	stopping, stop := context.WithCancel(context.Background())
 	s := &Service{
 		draining: new(atomic.Bool), stopping: stopping, stop: stop,
-		logger: logger, agents: callers, memory: newBudget(forEvents, m.memory), inputs: newBudget(forInputs, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: stalledCaller, afterEnd: afterEnd,
+		logger: logger, agents: callers, memory: newBudget(forEvents, m.memory), inputs: newBudget(forInputs, m.memory), runs: newRuns(cfg.MaxRuns), stalledCaller: front.StallTimeout, afterEnd: afterEnd,
 		cancelling: newBudget(maxCancels, nil), cancelWait: cancelWait,
 		cfg: cfg, auth: auth, topics: cfg.Kafka.Topics(), producer: producer, metrics: m,
 		window: newWindow(cfg.RequestMemory, m.requestMemory), large: newTurns(cfg.MaxEventBytes), quotas: cfg.Quotas, pace: bodyPace,

@@ -4,33 +4,17 @@ import (
 	"bytes"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
-
-	"github.com/skeinhq/skein/internal/conns"
-)
-
-const (
-	// stalledCaller is how long a caller may read nothing. Then it counts as one that has left: its connection may be
-	// half open, and its agent waits with it.
-	stalledCaller = conns.AnswerGrace
-	// deadlineStep spares a timer for each write.
-	deadlineStep = 5 * time.Second
 )
 
 // wire is the caller's stream. It is written by one goroutine.
 type wire struct {
-	w     http.ResponseWriter
-	rc    *http.ResponseController
-	stall time.Duration // at least deadlineStep
+	w  http.ResponseWriter // a front.Writer
+	rc *http.ResponseController
 	// gone says that nothing more can be sent; left is called when that is found out.
 	gone  bool
 	left  func()
 	dirty bool
-
-	mu     sync.Mutex
-	until  time.Time // the deadline of writes
-	ending bool      // …is the last one
 }
 
 // begin sends the headers of the stream before the agent has answered, so that proxies in between see a response.
@@ -48,7 +32,6 @@ func (c *wire) write(b []byte) {
 	if c.gone || len(b) == 0 {
 		return
 	}
-	c.hurry()
 	c.dirty = true
 	if _, err := c.w.Write(b); err != nil {
 		c.end()
@@ -79,29 +62,15 @@ func (c *wire) flush() {
 	if c.gone || !c.dirty {
 		return
 	}
-	c.hurry()
 	c.dirty = false
 	if err := c.rc.Flush(); err != nil {
 		c.end()
 	}
 }
 
-// hurry gives the caller time to take what comes.
-func (c *wire) hurry() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now(); !c.ending && c.until.Sub(now) < c.stall-deadlineStep {
-		c.until = now.Add(c.stall)
-		_ = c.rc.SetWriteDeadline(c.until) // refused only by writers that are no connection
-	}
-}
-
 // endSoon gives the caller so much time for all that is still to come. Another goroutine may call it.
 func (c *wire) endSoon(grace time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ending = true
-	_ = c.rc.SetWriteDeadline(time.Now().Add(grace)) // as above
+	_ = c.rc.SetWriteDeadline(time.Now().Add(grace)) // refused only by writers that are no connection (tests)
 }
 
 func (c *wire) end() {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/skeinhq/skein/internal/audit"
-	"github.com/skeinhq/skein/internal/conns"
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/internal/problem"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/search"
@@ -90,12 +90,17 @@ func (s *Service) handlers(compress func(http.Handler) http.HandlerFunc) router 
 	for _, r := range liveRoutes {
 		rt.add(r.pattern, s.impatient(s.serveLive(r)))
 	}
-	rt.add(openAPIPattern, conns.Public(s.impatient(description())))
-	page := conns.Public(s.impatient(web.Handler(s.cfg.Links)))
+	rt.add(openAPIPattern, s.impatient(description()))
+	page := s.impatient(web.Handler(s.cfg.Links))
 	rt.add(web.Index, page)
 	rt.add(web.LinksPath, page)
 	rt.add(web.AssetPrefix+"{file}", page)
 	return rt
+}
+
+// impatient gives the handler a writer that cuts off callers who do not read. It wraps the handler before compression.
+func (s *Service) impatient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(front.NewWriter(w, s.cfg.Stall), r) })
 }
 
 // readOnly lets GET and HEAD through.
@@ -183,7 +188,7 @@ func (c *call) answer(rt route, of quota.Kind) error {
 		c.w.begin = nil
 		c.load.close()
 	}()
-	if err := c.load.hold(int64(conns.HeadBytes(c.r))); err != nil {
+	if err := c.load.hold(int64(front.HeadBytes(c.r))); err != nil {
 		return err
 	}
 	c.r = c.r.WithContext(c.load.metered(c.r.Context()))

@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/skeinhq/skein/internal/conns"
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/quota"
 	"github.com/skeinhq/skein/pkg/search"
 	"github.com/skeinhq/skein/pkg/store"
@@ -59,7 +59,7 @@ func DefaultConfig() Config {
 	return Config{
 		Wait: 5 * time.Second, Poll: 50 * time.Millisecond, TimelineBytes: 128 << 20,
 		StreamHeartbeat: 15 * time.Second, StreamRetry: time.Second, StreamLife: 9 * time.Minute, Streams: 20_000,
-		Reads: 16, LargeReads: 3, Waiting: 4096, ReadBytes: 384 << 20, Stall: conns.AnswerGrace, Quotas: quota.Unlimited(),
+		Reads: 16, LargeReads: 3, Waiting: 4096, ReadBytes: 384 << 20, Stall: front.StallTimeout, Quotas: quota.Unlimited(),
 		Search: search.Bounds{Rows: 50_000_000, Time: 10 * time.Second},
 		Logger: slog.Default(), Registerer: prometheus.DefaultRegisterer,
 	}

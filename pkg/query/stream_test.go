@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/front"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/record"
 	"github.com/skeinhq/skein/pkg/tail"
@@ -90,6 +91,40 @@ func find(t *testing.T, lines *bufio.Scanner, text string) (lastID string) {
 	}
 	t.Fatalf("the stream ends without %q: %v", text, lines.Err())
 	return ""
+}
+
+// A deadline of HTTP/2 ends a stream even if nobody writes: none is left between two events.
+func TestStream_MayBeSilentOverHTTP2(t *testing.T) {
+	f := newLiveFixture(t)
+	f.service.cfg.Stall = 100 * time.Millisecond
+	thread := f.thread()
+	event := func(value string) {
+		f.add("acme", thread, record.Headers{Kind: record.KindEvent, RunID: "r", Seq: -1}, value)
+		f.produce()
+	}
+	event(fmt.Sprintf(started, "r"))
+	server := httptest.NewUnstartedServer(nil)
+	server.Config, server.EnableHTTP2 = front.NewServer(f.service.Handler()), true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/threads/"+thread+"/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Tenant", "acme")
+	resp, err := server.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	find(t, lines, "RUN_STARTED")
+	time.Sleep(3 * f.service.cfg.Stall)
+	event(fmt.Sprintf(finished, "r"))
+	find(t, lines, "RUN_FINISHED")
+	if resp.ProtoMajor != 2 {
+		t.Errorf("the answer is %s", resp.Proto)
+	}
 }
 
 // What a stream holds counts as its tenant's memory, also as its run grows. Where there is no room it ends with an id to resume from.

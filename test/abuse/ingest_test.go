@@ -1,7 +1,6 @@
 package abuse
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"compress/gzip"
@@ -257,31 +256,6 @@ var ingestAttacks = []attack{
 			})
 			return nil
 		}},
-	{name: "streams that say nothing with heads of 28 KiB, as many as are taken", want: "429 Too Many Requests request_memory",
-		run: func(ctx context.Context, f *force) error {
-			ctx, cancel := f.lasting(ctx, 4, 60)
-			defer cancel()
-			head := []string{"Accept", "application/x-ndjson"}
-			for i := range 180 {
-				head = append(head, fmt.Sprint("X-", i), strings.Repeat("x", 150))
-			}
-			atOnce(7000, func(i int) {
-				f.send(ctx, http.MethodPost, eventsOf(i), open(ctx, []byte("\n")), head...)
-			})
-			return nil
-		}},
-	{name: "8,000 connections without a request, half of them with a head that comes byte by byte, as often as they are closed",
-		want: "a connection that was given up",
-		run: func(ctx context.Context, f *force) error {
-			ctx, cancel := f.lasting(ctx, 4, 30)
-			defer cancel()
-			atOnce(8000, func(i int) {
-				for ctx.Err() == nil {
-					f.connect(ctx, i%2 == 0)
-				}
-			})
-			return nil
-		}},
 	{name: "400 requests to stop runs that nobody holds", want: "429 Too Many Requests waiting_cancels",
 		run: func(ctx context.Context, f *force) error {
 			atOnce(400, func(i int) {
@@ -388,40 +362,6 @@ func runsThatNobodyReads(ctx context.Context, f *force) error {
 	return nil
 }
 
-// connect opens a connection, and asks for nothing until it is closed or ctx ends; byByte sends a head that does not end, byte by byte. One that is closed
-// only since no request came for long is no answer.
-func (f *force) connect(ctx context.Context, byByte bool) {
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(f.url, "http://"))
-	if err != nil {
-		if ctx.Err() == nil {
-			f.answered("no connection")
-			time.Sleep(100 * time.Millisecond) // this process has no more of them for now
-		}
-		return
-	}
-	defer func() { _ = c.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })() // a TCP connection takes it
-	begun := time.Now()
-	if byByte {
-		ended := make(chan struct{})
-		defer close(ended)
-		go func() {
-			for tick := time.NewTicker(300 * time.Millisecond); ; {
-				select {
-				case <-ended:
-					tick.Stop()
-					return
-				case <-tick.C:
-					_, _ = c.Write([]byte("x")) // the read finds out that it was closed
-				}
-			}
-		}()
-	}
-	if _, err := c.Read(make([]byte, 1)); ctx.Err() == nil && err != nil && time.Since(begun) < 8*time.Second {
-		f.answered("a connection that was given up")
-	}
-}
-
 // neverReads sends requests on one connection and reads no answer, until the stage gives up: it takes nothing more.
 func neverReads(ctx context.Context, f *force) error {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(f.url, "http://"))
@@ -495,43 +435,5 @@ func TestIngest_NoTenantTakesItFromAnother(t *testing.T) {
 				t.Errorf("the other tenant published %.1f requests a second, %.1f without the attack: at least half are wanted", during.Rate(), before.Rate())
 			}
 		})
-	}
-}
-
-// Content-Length beside Transfer-Encoding is what a front server and a server behind it may understand differently.
-func TestIngest_RefusesTwoLengthsOfABody(t *testing.T) {
-	site := NewSite(t)
-	stage := site.Start("ingest")
-	ask := func(headers, body string) *http.Response {
-		t.Helper()
-		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(stage.URL, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n%s", eventsOf(0), site.Keys[Hostile], headers, body); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatalf("%q: %v", headers, err)
-		}
-		_ = resp.Body.Close()
-		return resp
-	}
-	chunked := "27\r\n{\"type\":\"CUSTOM\",\"name\":\"n\",\"value\":1}\n\r\n0\r\n\r\n"
-	if resp := ask("Transfer-Encoding: chunked\r\n", chunked); resp.StatusCode != http.StatusOK { //nolint:bodyclose // closed by ask
-		t.Fatalf("a chunked body: %s", resp.Status)
-	}
-	for _, headers := range []string{
-		"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "Content-Length: 49\r\nTransfer-Encoding: chunked\r\n", "content-length:5\r\ntransfer-encoding:chunked\r\n",
-	} {
-		if resp := ask(headers, chunked); resp.StatusCode != http.StatusBadRequest || !resp.Close { //nolint:bodyclose // closed by ask
-			t.Errorf("%q: %s, closed %v", headers, resp.Status, resp.Close)
-		}
-	}
-	const most = 32<<10 + 4<<10                                                                                                                 // net/http allows some 4 KiB more
-	if resp := ask("X: "+strings.Repeat("x", most)+"\r\n", chunked); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge || !resp.Close { //nolint:bodyclose // closed by ask
-		t.Errorf("headers of %d bytes: %s, closed %v", most, resp.Status, resp.Close)
 	}
 }

@@ -1,4 +1,4 @@
-package query
+package front
 
 import (
 	"net/http"
@@ -23,17 +23,16 @@ func (d *deadlines) SetWriteDeadline(until time.Time) error {
 }
 
 // A revocation leaves an answer 2 s, which no later write may extend: neither a large answer nor a stream.
-func TestStallWriter_KeepsTheLastDeadline(t *testing.T) {
-	f := newFixture(t)
-	last := time.Now().Add(revokedGrace)
+func TestWriter_KeepsTheLastDeadline(t *testing.T) {
+	last := time.Now().Add(2 * time.Second)
 	for name, compress := range map[string]func(http.Handler) http.HandlerFunc{
 		"plain":      func(h http.Handler) http.HandlerFunc { return h.ServeHTTP },
 		"compressed": func(h http.Handler) http.HandlerFunc { return gzhttp.GzipHandler(h) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-			f.service.impatient(compress(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				rc := http.NewResponseController(&statusWriter{ResponseWriter: w})
+			compress(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				rc := http.NewResponseController(w)
 				part := make([]byte, 4*stallPart)
 				_, _ = w.Write(part)
 				if err := rc.SetWriteDeadline(last); err != nil {
@@ -44,7 +43,7 @@ func TestStallWriter_KeepsTheLastDeadline(t *testing.T) {
 				if !d.until.Equal(last) {
 					t.Errorf("the deadline is %v behind the last one", d.until.Sub(last))
 				}
-			}))).ServeHTTP(d, httptest.NewRequest(http.MethodGet, "/", nil))
+			})).ServeHTTP(NewWriter(d, time.Minute), httptest.NewRequest(http.MethodGet, "/", nil))
 			if !d.until.Equal(last) || d.moved < 3 {
 				t.Errorf("behind the answer the deadline is %v behind the last one, and was set %d times", d.until.Sub(last), d.moved)
 			}

@@ -1,0 +1,71 @@
+package front
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Writer cuts off an answer whose caller reads nothing of it for a time. Between two writes there is no deadline: HTTP/2 would end a
+// stream that has nothing to say.
+type Writer struct {
+	http.ResponseWriter
+	rc    *http.ResponseController
+	stall time.Duration
+
+	mu     sync.Mutex
+	ending bool // the deadline is the last one: no write moves it
+}
+
+// NewWriter returns a writer that waits so long for its caller. Wrap it in what compresses, not the other way round.
+func NewWriter(w http.ResponseWriter, stall time.Duration) *Writer {
+	return &Writer{ResponseWriter: w, rc: http.NewResponseController(w), stall: stall}
+}
+
+// stallPart is how much of an answer a caller must read within the stall timeout. It is less than the system buffers per connection, so
+// that a caller that reads at all makes progress.
+const stallPart = 64 << 10
+
+// deadline sets the deadline of the next write; zero is none.
+func (w *Writer) deadline(until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ending {
+		_ = w.rc.SetWriteDeadline(until) // only writers without a connection refuse it (tests)
+	}
+}
+
+// SetWriteDeadline serves http.ResponseController: all that the handler writes has to be written by then, however fast it is read. Another goroutine
+// may call it.
+func (w *Writer) SetWriteDeadline(until time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ending = true
+	return w.rc.SetWriteDeadline(until) //nolint:wrapcheck // http.ResponseController's own
+}
+
+// Write implements http.ResponseWriter.
+func (w *Writer) Write(b []byte) (n int, err error) {
+	for len(b) > 0 && err == nil {
+		part := b[:min(len(b), stallPart)]
+		w.deadline(time.Now().Add(w.stall))
+		var m int
+		m, err = w.ResponseWriter.Write(part)
+		n, b = n+m, b[m:]
+	}
+	w.deadline(time.Time{})
+	return n, err //nolint:wrapcheck // the connection's own
+}
+
+// FlushError serves http.ResponseController.
+func (w *Writer) FlushError() error {
+	w.deadline(time.Now().Add(w.stall))
+	defer w.deadline(time.Time{})
+	return w.rc.Flush() //nolint:wrapcheck // as above
+}
+
+// Flush implements http.Flusher, which compression asks for.
+func (w *Writer) Flush() { _ = w.FlushError() } // the next write tells
+
+// Unwrap serves http.ResponseController.
+func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
