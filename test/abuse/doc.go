@@ -1,9 +1,8 @@
-// Package abuse attacks each stage as one tenant with one key, and measures what another tenant notices.
+// Package abuse holds four promises while one tenant attacks a stage and another one works: the stage stays within the chart's memory limit; the
+// other tenant's calls take at most one second longer (p99); a refusal names the limit and when to try again; a revoked key ends open requests.
 //
-// Every attack starts the stage as a process of its own, with the memory limit of the Helm chart as GOMEMLIMIT, and holds
-// its peak of resident memory to that limit. It ends with one row of a table: attack, bytes sent, peak memory, the other
-// tenant's delay, and the answer that the attacker got.
+// Each stage runs as a process of its own. Each attack logs one row: peak memory, the other tenant's delay, and what the attacker got.
 //
-//	make abuse                                  all attacks, in their long form
-//	go test -v ./test/abuse -run Ingest         the short form of some, as in CI
+//	make abuse                                  the long form: full force, on a real Kafka
+//	go test -v ./test/abuse -run Ingest         the short form, as in make check
 package abuse

@@ -1,10 +1,13 @@
 package abuse
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -24,42 +27,32 @@ import (
 	"github.com/skeinhq/skein/test/process"
 )
 
-// Long says that attacks have their full size, on a real Kafka.
+// Long gives attacks their full size and a real Kafka.
 var Long = flag.Bool("abuse.long", false, "attack with full force, on a real Kafka")
 
-// The tenants. Limited is hostile as well, and has quotas.
+// Bin is the folder with the commands.
+var Bin string
+
+// The tenants. Limited attacks too, with a quota of requests.
 const (
 	Hostile = "hostile"
 	Limited = "limited"
 	Honest  = "honest"
 )
 
-// limitedEvents is Limited's quota of events a second; it may use quota.Window's worth at once.
-const limitedEvents = 50
+const quotas = "tenants:\n  " + Limited + ":\n    requests_per_second: 20\n"
 
-var quotas = fmt.Sprintf(`tenants:
-  %s:
-    requests_per_second: 20
-    events_per_second: %d
-    bytes_per_second: 100000
-    concurrent_streams: 4
-    concurrent_reads: 2
-    open_runs: 200
-`, Limited, limitedEvents)
-
-// Partitions of the topics.
+// Partitions is the partition count of the topics.
 const Partitions = 4
 
-// Site is what the stages of one attack share: a Kafka, a folder, and an API key for each tenant.
+// Site is what the stages of a test share: a Kafka, a folder and an API key for each tenant.
 type Site struct {
 	TB    testing.TB
 	Dir   string
 	Kafka kafka.Config
-	// KeyFile is for --api-keys; Keys has the tenants' secrets.
+	// KeyFile is the value of --api-keys; Keys has the tenants' secrets.
 	KeyFile string
 	Keys    map[string]string
-	// QuotaFile is for --quotas.
-	QuotaFile string
 }
 
 // NewSite starts a Kafka, a real one with -abuse.long, and makes the keys.
@@ -67,8 +60,7 @@ func NewSite(tb testing.TB) *Site {
 	tb.Helper()
 	s := &Site{TB: tb, Dir: tb.TempDir(), Keys: map[string]string{}}
 	s.KeyFile = filepath.Join(s.Dir, "api-keys.yaml")
-	s.QuotaFile = filepath.Join(s.Dir, "quotas.yaml")
-	if err := os.WriteFile(s.QuotaFile, []byte(quotas), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.Dir, "quotas.yaml"), []byte(quotas), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	for _, who := range []string{Hostile, Limited, Honest} {
@@ -96,38 +88,21 @@ type Stage struct {
 	Limit int64
 }
 
-// scratch is where the commands were built, where they were; the test's main clears it away.
-var scratch string
-
-var binaries = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv(process.BinVariable); dir != "" {
-		return process.Commands(dir)
-	}
-	var err error
-	if scratch, err = os.MkdirTemp("", "skein-abuse-"); err != nil {
-		return "", fmt.Errorf("making a folder for the commands: %w", err)
-	}
-	return process.Commands(scratch)
-})
-
 // Start starts a stage under the chart's memory limit and waits until it is ready. Kafka, administration, quotas and, for ingest and query, the
 // HTTP listener with its keys need no flags.
 func (s *Site) Start(name string, args ...string) *Stage {
 	s.TB.Helper()
-	bin, err := binaries()
-	if err != nil {
-		s.TB.Fatal(err)
-	}
 	all := []string{"--brokers", strings.Join(s.Kafka.Brokers, ","), "--topic-prefix", s.Kafka.TopicPrefix, "--admin-listen", "127.0.0.1:0"}
 	web := name == "ingest" || name == "query"
 	if web {
 		all = append(all, "--listen", "127.0.0.1:0", "--api-keys", s.KeyFile)
 	}
 	if name != "indexer" {
-		all = append(all, "--quotas", s.QuotaFile)
+		all = append(all, "--quotas", filepath.Join(s.Dir, "quotas.yaml"))
 	}
-	stage := &Stage{Limit: ChartMemory(s.TB, name)}
-	stage.Process, err = process.StartWith(s.TB, []string{fmt.Sprintf("GOMEMLIMIT=%d", stage.Limit)}, s.Dir, filepath.Join(bin, name), append(all, args...)...)
+	stage := &Stage{Limit: chartMemory(s.TB, name)}
+	var err error
+	stage.Process, err = process.StartWith(s.TB, []string{fmt.Sprintf("GOMEMLIMIT=%d", stage.Limit)}, s.Dir, filepath.Join(Bin, name), append(all, args...)...)
 	if err != nil {
 		s.TB.Fatal(err)
 	}
@@ -138,52 +113,34 @@ func (s *Site) Start(name string, args ...string) *Stage {
 	return stage
 }
 
-// ChartMemory is the memory limit that the Helm chart gives a stage, in bytes.
-func ChartMemory(tb testing.TB, stage string) int64 {
+// chartMemory returns the memory limit that the Helm chart gives a stage, in bytes.
+func chartMemory(tb testing.TB, stage string) (n int64) {
 	tb.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "helm", "skein", "values.yaml"))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var values map[string]any
+	type of struct {
+		Resources struct{ Limits struct{ Memory string } }
+	}
+	var values struct{ Ingest, Compactor, Indexer, Query of }
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		tb.Fatal(err)
 	}
-	at := any(values)
-	for _, key := range []string{stage, "resources", "limits", "memory"} {
-		m, _ := at.(map[string]any)
-		at = m[key]
-	}
-	var n int64
+	memory := map[string]of{"ingest": values.Ingest, "compactor": values.Compactor, "indexer": values.Indexer, "query": values.Query}[stage].Resources.Limits.Memory
 	var unit string
-	if _, err := fmt.Sscanf(fmt.Sprint(at), "%d%s", &n, &unit); err != nil {
-		tb.Fatalf("the chart's memory limit of %s is %v: %v", stage, at, err)
+	_, err = fmt.Sscanf(memory, "%d%s", &n, &unit)
+	shift := map[string]int{"Mi": 20, "Gi": 30}[unit]
+	if err != nil || shift == 0 {
+		tb.Fatalf("the chart's memory limit of %s is %q", stage, memory)
 	}
-	switch unit {
-	case "Mi":
-		return n << 20
-	case "Gi":
-		return n << 30
-	}
-	tb.Fatalf("the chart's memory limit of %s is %v", stage, at)
-	return 0
+	return n << shift
 }
 
-// Request makes a request of a tenant's.
-func (s *Site) Request(ctx context.Context, who, method, url string, body any) *http.Request {
+// Request makes a request with a tenant's key.
+func (s *Site) Request(ctx context.Context, who, method, url string, body io.Reader) *http.Request {
 	s.TB.Helper()
-	var req *http.Request
-	var err error
-	switch b := body.(type) {
-	case nil:
-		req, err = http.NewRequestWithContext(ctx, method, url, http.NoBody)
-	case string:
-		req, err = http.NewRequestWithContext(ctx, method, url, strings.NewReader(b))
-	case interface{ Read(p []byte) (int, error) }:
-		req, err = http.NewRequestWithContext(ctx, method, url, b)
-	default:
-		s.TB.Fatalf("a body of %T", body)
-	}
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		s.TB.Fatal(err)
 	}
@@ -191,48 +148,32 @@ func (s *Site) Request(ctx context.Context, who, method, url string, body any) *
 	return req
 }
 
-// Web returns a client with as many connections as it takes. It sends what it is given and decompresses nothing.
+// Web returns a client that opens as many connections as it needs and decompresses nothing.
 func (s *Site) Web() *http.Client {
 	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, DialContext: (&net.Dialer{Timeout: process.Patience}).DialContext}
 	s.TB.Cleanup(t.CloseIdleConnections)
 	return &http.Client{Transport: t}
 }
 
-// refusal reads what a refusal says. It fails the test where that is nothing, and where 429 names no limit or not when to try again.
-func refusal(tb testing.TB, resp *http.Response, body []byte) (detail, limit string) {
-	tb.Helper()
-	var p struct{ Detail, Limit string }
-	if json.Unmarshal(body, &p) != nil || p.Detail == "" || resp.StatusCode == http.StatusTooManyRequests && (resp.Header.Get("Retry-After") == "" || p.Limit == "") {
-		tb.Errorf("a refusal without a word: %d %v %s", resp.StatusCode, resp.Header, body)
-	}
-	return p.Detail, p.Limit
-}
-
-// Meter calls something again and again, as an honest tenant, and keeps how long each call took.
+// Meter repeats a call of the honest tenant and records how long each took.
 type Meter struct {
 	stop func()
-	over chan struct{}
+	done chan struct{}
 
-	mu    sync.Mutex
-	took  []time.Duration
-	since time.Time // when the first of them could begin
-	errs  []error
+	mu   sync.Mutex
+	took []time.Duration
+	errs []error
 }
 
-// Measure calls call, which is given the number of the call, every pause until Stop.
-func Measure(tb testing.TB, pause time.Duration, call func(ctx context.Context, n int) error) *Meter {
-	return MeasureBeside(tb, 1, pause, call)
-}
-
-// MeasureBeside is Measure with so many calls at a time.
-func MeasureBeside(tb testing.TB, beside int, pause time.Duration, call func(ctx context.Context, n int) error) *Meter {
+// Measure runs four callers, each of which makes a call at most every 20 ms, until Stop. A call gets its number.
+func Measure(tb testing.TB, call func(ctx context.Context, n int) error) *Meter {
 	ctx, stop := context.WithCancel(tb.Context())
-	m := &Meter{stop: stop, over: make(chan struct{}), since: time.Now()}
+	m := &Meter{stop: stop, done: make(chan struct{})}
 	var callers sync.WaitGroup
 	var calls atomic.Int64
-	for range beside {
+	for range 4 {
 		callers.Go(func() {
-			tick := time.NewTicker(pause)
+			tick := time.NewTicker(20 * time.Millisecond)
 			defer tick.Stop()
 			for ctx.Err() == nil {
 				began := time.Now()
@@ -240,7 +181,12 @@ func MeasureBeside(tb testing.TB, beside int, pause time.Duration, call func(ctx
 				if ctx.Err() != nil {
 					return
 				}
-				m.note(time.Since(began), err)
+				m.mu.Lock()
+				m.took = append(m.took, time.Since(began))
+				if err != nil {
+					m.errs = append(m.errs, err)
+				}
+				m.mu.Unlock()
 				select {
 				case <-ctx.Done():
 				case <-tick.C:
@@ -250,99 +196,167 @@ func MeasureBeside(tb testing.TB, beside int, pause time.Duration, call func(ctx
 	}
 	go func() {
 		callers.Wait()
-		close(m.over)
+		close(m.done)
 	}()
 	tb.Cleanup(m.Stop)
 	return m
 }
 
-func (m *Meter) note(took time.Duration, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.took = append(m.took, took)
-	if err != nil {
-		m.errs = append(m.errs, err)
-	}
-}
-
-// Calls is the number of calls that were answered.
-func (m *Meter) Calls() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.took)
-}
-
-// Await waits until so many more calls were answered.
-func (m *Meter) Await(tb testing.TB, more int) {
+// Next waits for n calls since the last Next and returns the durations of all since then, shortest first. It fails the test for each that failed.
+func (m *Meter) Next(tb testing.TB, n int) (times Times) {
 	tb.Helper()
-	want := m.Calls() + more
 	process.Eventually(tb, "the honest tenant's calls are answered", func() (int, bool) {
-		n := m.Calls()
-		return n, n >= want
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.took), len(m.took) >= n
 	})
-}
-
-// Take returns the times of the calls since the last Take, in order of length, and fails the test for each that was refused.
-func (m *Meter) Take(tb testing.TB) Times {
-	tb.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, err := range m.errs {
 		tb.Errorf("the honest tenant: %v", err)
 	}
-	now := time.Now()
-	t := Times{took: m.took, over: now.Sub(m.since)}
-	m.took, m.errs, m.since = nil, nil, now
-	slices.Sort(t.took)
-	return t
+	times, m.took, m.errs = m.took, nil, nil
+	slices.Sort(times)
+	return times
 }
 
 // Stop ends the calls.
 func (m *Meter) Stop() {
 	m.stop()
-	<-m.over
+	<-m.done
 }
 
-// Times are what calls took, in order of length, and over which time they were made.
-type Times struct {
-	took []time.Duration
-	over time.Duration
-}
+// Times are durations of calls, shortest first.
+type Times []time.Duration
 
-// At returns the time that a share of all is within, 0 where there are none.
-func (t Times) At(share float64) time.Duration {
-	if len(t.took) == 0 {
+// At returns a quantile, or 0 without calls.
+func (t Times) At(q float64) time.Duration {
+	if len(t) == 0 {
 		return 0
 	}
-	return t.took[min(len(t.took)-1, int(share*float64(len(t.took))))]
+	return t[min(len(t)-1, int(q*float64(len(t))))].Round(100 * time.Microsecond)
 }
 
-// Rate is how many calls there were a second.
-func (t Times) Rate() float64 { return float64(len(t.took)) / max(t.over, time.Millisecond).Seconds() }
-
-// Row is what an attack comes to.
-type Row struct {
-	Attack string
-	// Sent is how many bytes the attacker has sent.
-	Sent int64
-	// Before and During are what calls of the other tenant took without and with the attack, and how many there were a second.
-	Before, During Times
-	// Answer is what the attacker got.
-	Answer string
-}
-
-// Report logs the row and holds the stage to its memory limit.
-func Report(tb testing.TB, stage *Stage, r Row) {
+// Hold logs an attack's row and checks two promises: each stage's memory, and the honest tenant's delay. In the short form attackers and stages
+// share the machine with other tests, so only a median that grows by five seconds fails.
+func Hold(tb testing.TB, attack string, before, during Times, got string, stages ...*Stage) {
 	tb.Helper()
-	peak, err := stage.PeakMemory()
+	for _, stage := range stages {
+		peak, err := stage.PeakMemory()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if peak > stage.Limit {
+			tb.Errorf("%s had %d MiB resident, the chart gives it %d", stage.Name, peak>>20, stage.Limit>>20)
+		}
+		tb.Logf("| %s: %s | %d of %d MiB | median %v (%v before), p99 %v (%v) | %s |", stage.Name, attack, peak>>20, stage.Limit>>20,
+			during.At(.5), before.At(.5), during.At(.99), before.At(.99), got)
+	}
+	q, more := .5, 5*time.Second
+	if *Long {
+		q, more = .99, time.Second
+	}
+	if d, b := during.At(q), before.At(q); d > b+more {
+		tb.Errorf("the honest tenant's calls took %v (p%.0f), %v without the attack", d, 100*q, b)
+	}
+}
+
+// Attacker sends requests of one tenant and counts the answers.
+type Attacker struct {
+	Site *Site
+	Who  string
+	web  *http.Client
+
+	mu      sync.Mutex
+	answers map[string]int
+}
+
+// Attacker returns one for a tenant.
+func (s *Site) Attacker(who string) *Attacker {
+	return &Attacker{Site: s, Who: who, web: s.Web(), answers: map[string]int{}}
+}
+
+func (a *Attacker) note(answer string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answers[answer]++
+}
+
+func (a *Attacker) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []string
+	for _, answer := range slices.Sorted(maps.Keys(a.answers)) {
+		out = append(out, fmt.Sprintf("%d × %s", a.answers[answer], answer))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Send sends a request, reads the whole answer and notes it: the status and, of a refusal, its limit or reason. It fails the test if a refusal
+// has no detail, or a 429 no limit or no Retry-After.
+func (a *Attacker) Send(ctx context.Context, method, url string, body io.Reader, header ...string) {
+	req := a.Site.Request(ctx, a.Who, method, url, body)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := a.web.Do(req)
 	if err != nil {
-		tb.Error(err)
+		return // the attack is over, or the stage closed the connection
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	if resp.StatusCode < 400 {
+		a.note(resp.Status)
+		_, _ = io.Copy(io.Discard, resp.Body) // it may be cut
 		return
 	}
-	if peak > stage.Limit {
-		tb.Errorf("%s had %d MiB resident, the chart gives it %d", stage.Name, peak>>20, stage.Limit>>20)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return // as above
 	}
-	ms := func(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
-	tb.Logf("| %s: %s | %d bytes | %d of %d MiB | median %s (%s before), p99 %s (%s), %.0f calls a second (%.0f) | %s |", stage.Name, r.Attack, r.Sent,
-		peak>>20, stage.Limit>>20, ms(r.During.At(.5)), ms(r.Before.At(.5)), ms(r.During.At(.99)), ms(r.Before.At(.99)), r.During.Rate(), r.Before.Rate(), r.Answer)
+	var p struct{ Detail, Limit, Reason string }
+	if json.Unmarshal(text, &p) != nil || p.Detail == "" || resp.StatusCode == http.StatusTooManyRequests && (resp.Header.Get("Retry-After") == "" || p.Limit == "") {
+		a.Site.TB.Errorf("a refusal that does not say why: %s %v %s", resp.Status, resp.Header, text)
+	}
+	a.note(strings.TrimSpace(resp.Status + " " + cmp.Or(p.Limit, p.Reason)))
 }
+
+// Against runs an attack on an HTTP stage while the honest tenant makes calls. The attack must end with its context. Each of want must be part
+// of an answer that the attacker got.
+func (a *Attacker) Against(stage *Stage, name string, honest func(ctx context.Context, n int) error, attack func(ctx context.Context), want ...string) {
+	tb := a.Site.TB
+	tb.Helper()
+	meter := Measure(tb, honest)
+	calls := size(4_000, 100)
+	before := meter.Next(tb, calls)
+	ctx, stop := context.WithCancel(tb.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		attack(ctx)
+	}()
+	process.Eventually(tb, "the attacker gets "+strings.Join(want, " and "), func() (string, bool) {
+		got := a.String()
+		return got, !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(got, w) })
+	})
+	during := meter.Next(tb, calls)
+	meter.Stop()
+	stop()
+	<-done
+	Hold(tb, name, before, during, a.String(), stage)
+}
+
+// atOnce calls do n times at once, and each again until ctx ends.
+func atOnce(ctx context.Context, n int, do func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				do(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// size chooses a size for the long or the short form.
+func size(long, short int) int { return map[bool]int{true: long, false: short}[*Long] }
