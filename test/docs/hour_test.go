@@ -95,7 +95,7 @@ func TestFirstHour(t *testing.T) {
 		for _, found := range fence.FindAllStringSubmatch(string(text), -1) {
 			language, script := found[1], found[2]
 			switch {
-			case file == "README.md" && script == "make run     # builds, starts every stage in this terminal, plays example conversations; Ctrl-C stops it\n":
+			case file == "README.md" && strings.HasPrefix(script, "make run "):
 				tried++
 			case file == "README.md" && language == "text" && strings.HasPrefix(script, "bin/skein dev --agent "):
 				demo.stop(t)

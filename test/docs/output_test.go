@@ -32,10 +32,8 @@ id: seq:0
 data: {"type":"RUN_FINISHED","threadId":"hello","runId":"hello-1"}
 id: seq:14
 `,
-	"README.md: curl -fsS 'http://127.0.0.1:8420/v1/threads/my-thread/diff?to=run-1'             # what the run changed": `{"threadId":"my-thread","to":{"runId":"run-1",…},"same":false,"onlyFrom":[],"onlyTo":[{"id":"u1",…},{"id":"a1",…}],"changed":[],"statePatch":[],…}
-{"threadId":"my-thread","runId":"IWNVOTC33WLSBEYYHKTRQDGQ5U","parentRunId":"run-1","state":{},"messages":[{"id":"u1",…},{"id":"a1",…}],"tools":[],"context":[],"forwardedProps":{}}
-`,
-	"README.md: curl -fsS -X DELETE http://127.0.0.1:8420/v1/threads/my-thread                   # erase it; the answer names where to follow the erasure": `{"threadId":"my-thread","position":"1:23","href":"/v1/erasures/1:23"}`,
+	"docs/connect.md: curl -fsS 'http://127.0.0.1:8420/v1/threads/my-thread/diff?to=run-1'": `{"threadId":"my-thread","to":{"runId":"run-1",…},"same":false,"onlyFrom":[],"onlyTo":[{"id":"u1",…},{"id":"a1",…}],"changed":[],"statePatch":[],…}
+{"threadId":"my-thread","position":"1:23","href":"/v1/erasures/1:23"}`,
 
 	"docs/connect.md: curl -sSN http://127.0.0.1:8420/v1/agents/assistant -H 'Content-Type: application/json' \\": `data: {"type":"RUN_STARTED","threadId":"weather","runId":"run-1"}
 id: seq:0
