@@ -26,7 +26,7 @@ const (
 	answersTo   = "<!-- End of what was made. -->\n"
 )
 
-// The rows that docs/sql.md shows for each question are those of the demo's conversations.
+// The rows that docs/questions/README.md shows for each question are those of the demo's conversations.
 func TestQuestions_GiveTheRowsThatAreShown(t *testing.T) {
 	server := clickhousetest.Start(t)
 	if !strings.HasPrefix(server.Addr, "http://") {
@@ -55,8 +55,12 @@ func TestQuestions_GiveTheRowsThatAreShown(t *testing.T) {
 		t.Fatalf("%d questions, %v", len(files), err)
 	}
 	slices.Sort(files)
-	const doc = "../../docs/sql.md"
+	const doc, list = "../../docs/questions/README.md", "../../docs/sql.md"
 	have, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := os.ReadFile(list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +79,8 @@ func TestQuestions_GiveTheRowsThatAreShown(t *testing.T) {
 			says = append(says, strings.TrimSpace(comment))
 		}
 		name := filepath.Base(file)
-		if row := fmt.Sprintf("| [`%s`](questions/%s) | %s |\n", name, name, strings.Join(says, " ")); !strings.Contains(string(have), row) {
-			t.Errorf("%s lacks the row\n%s", doc, row)
+		if row := fmt.Sprintf("| [`%s`](questions/%s) | %s |\n", name, name, strings.Join(says, " ")); !strings.Contains(string(listed), row) {
+			t.Errorf("%s lacks the row\n%s", list, row)
 		}
 		q := url.Values{"database": {server.Database}, "param_tenant": {"default"}, "param_from": {"1970-01-01 00:00:00"}, "param_to": {"2100-01-01 00:00:00"}, "default_format": {"Markdown"}}
 		fmt.Fprintf(&b, "\n`%s`:\n\n%s", name, ask(t, server, q, string(text)))
