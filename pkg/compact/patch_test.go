@@ -14,6 +14,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"pgregory.net/rapid"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
@@ -230,6 +231,7 @@ func (n *node) sound() error {
 
 // Large arrays are kept in parts, large objects keep the places of what was removed. Neither shows.
 func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		list := make([]int, rng.IntN(2)*rng.IntN(6000))
@@ -318,7 +320,7 @@ func TestTree_LargeContainersAreAsSmallOnes(t *testing.T) {
 // from its text leaves the same bytes.
 func TestTree_CopiesStandForThemselves(t *testing.T) {
 	copies, shared := 0, 0
-	for seed := range uint64(30) {
+	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		object := func(n int) string {
 			var b strings.Builder
@@ -401,13 +403,14 @@ func TestTree_CopiesStandForThemselves(t *testing.T) {
 		t.Error("what all trees share is marked")
 	}
 	t.Logf("%d copies, %d patches left something shared", copies, shared)
-	if copies < 1000 || shared < 1000 {
+	if copies < 300 || shared < 300 {
 		t.Error("the test does not do what it says")
 	}
 }
 
 // A large object takes no more room than its text some times over once a patch has led into it.
 func TestTree_ReadingALargeObjectFillsNoMemory(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	var doc []byte
 	for i := range 1 << 20 {
 		doc = fmt.Appendf(doc, `,"%x":{}`, i)
@@ -437,6 +440,7 @@ func liveBytes() int {
 // A large array takes no more room than its text some times over, however much of it patches lead into, and
 // a patch that leads into more than a tree remembers does what it says, or nothing.
 func TestTree_ReadingALargeArrayFillsNoMemory(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const n = 4 << 20
 	doc := append([]byte(`[`), bytes.Repeat([]byte(`1,`), n)...)
 	doc[len(doc)-1] = ']'
@@ -475,6 +479,7 @@ func TestTree_ReadingALargeArrayFillsNoMemory(t *testing.T) {
 
 // What patches lead into is bounded for a run, not for each of its documents.
 func TestRun_ReadingManyDocumentsFillsNoMemory(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const n, documents = maxRead * 7 / 8, 4
 	r := New(nil, nil)
 	apply := func(line string) {
@@ -519,6 +524,7 @@ func TestRun_ReadingManyDocumentsFillsNoMemory(t *testing.T) {
 
 // A small part that is copied out of a large value keeps the text of that, for a while.
 func TestTree_PartsOfLargeValuesFillNoMemory(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const n = 160
 	body := strings.Repeat("x", 1<<20)
 	before := liveBytes()

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/agui"
 	"github.com/skeinhq/skein/pkg/compact"
 )
@@ -257,6 +258,7 @@ func TestRun_ChunksThatCannotBePlaced(t *testing.T) {
 // Small events that copy what others copied fill no memory, however many documents they share it out to; and
 // where the limit is met does not depend on where the fold was stopped and gone on with.
 func TestRun_CopiesFillNoMemory(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const activities = 8
 	lines := []string{started, `{"type":"STATE_SNAPSHOT","snapshot":{"x":"` + strings.Repeat("x", 1<<19) + `"}}`}
 	for i := range activities {
@@ -330,6 +332,7 @@ func TestRun_RepeatedIDsFillNoMemory(t *testing.T) {
 // What comes for a message in many places shows in all of them, up to a limit; then the first goes on alone. A
 // checkpoint in between changes nothing.
 func TestRun_GrowthInManyPlacesFillsNoMemory(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const places = 65
 	lines := []string{started}
 	for range places {

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor/partition"
 	"github.com/skeinhq/skein/pkg/compactor/partition/partitiontest"
 	"github.com/skeinhq/skein/pkg/kafka"
@@ -1170,6 +1171,7 @@ func TestSession_TakesTurnsWhereTheRoomIsFull(t *testing.T) {
 // An answer of a broker has room for a few large records and for nothing behind them. A partition without any does not wait until those of the
 // others are all processed.
 func TestService_APartitionIsFetchedBesideLargeRecordsOfAnother(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	inWorld(t, 3, func(w *world) {
 		const large, quick = 12, 0
 		threadOn := func(partition int32) string {

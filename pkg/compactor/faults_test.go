@@ -69,12 +69,14 @@ func TestService_AFaultAtEachRequest(t *testing.T) {
 
 // A thread is folded again as a whole or not at all, and once, whatever meets the compactor.
 func TestService_AFaultAtEachRequestWhileAThreadIsFoldedAgain(t *testing.T) {
+	partstest.SkipShort(t, "time to put each fault")
 	everyFault(t, refoldedHistory, nil)
 }
 
 // Brokers before KIP-890 (Kafka 4.0) are told beforehand which partitions and which group are part of a
 // transaction.
 func TestService_AFaultAtEachRequestToAnOlderBroker(t *testing.T) {
+	partstest.SkipShort(t, "time to put each fault")
 	cases := everyFault(t, smallHistory, []kmsg.Key{
 		kmsg.Produce, kmsg.AddPartitionsToTxn, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn, kmsg.InitProducerID,
 	}, kfake.MaxVersions(kversion.V3_6_0()))

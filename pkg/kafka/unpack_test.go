@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 )
@@ -71,6 +72,7 @@ func TestNewGroupReader_UnpacksNoMoreThanItHolds(t *testing.T) {
 // A reader of several partitions holds no more of a broker's answer than of any other reader's, and one that looks for few records one answer, not one of
 // each broker.
 func TestOneAnswer_HoldsNoMoreOfManyBrokers(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	for name, c := range map[string]struct {
 		brokers int
 		limits  func() ([]kgo.Opt, error)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/skeinhq/skein/internal/parts/partstest"
 )
 
 // sample is a thread with two trees:
@@ -269,6 +271,7 @@ func TestGraph_BranchesAreThoseOfPlacing(t *testing.T) {
 }
 
 func TestGraph_OfAChainOfAHundredThousandRuns(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const n = 100_000
 	runs := make([]Run, n)
 	for i := range runs {

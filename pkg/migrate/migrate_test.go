@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/kafka"
 	"github.com/skeinhq/skein/pkg/kafka/kafkatest"
 	"github.com/skeinhq/skein/pkg/migrate"
@@ -197,6 +198,7 @@ func (t *transactions) watch(o *migrate.Options) {
 }
 
 func TestRun_MakesRoomOnlyForWhatIsGone(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const runs, partitions = 100_001, 48
 	s := newTopicSet(t, 3)
 	short := "s0"
@@ -228,6 +230,7 @@ func TestRun_MakesRoomOnlyForWhatIsGone(t *testing.T) {
 }
 
 func TestRun_MakesRoomInParts(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const runs = 6_000
 	s := newTopicSet(t, 2)
 	var records []*kgo.Record

@@ -287,6 +287,7 @@ func TestTimeline_HoldsNoMoreThanItMay(t *testing.T) {
 
 // What a cursor counts, before it is made and as long as it is kept, is no less than what it takes; what it goes on from is not read again.
 func TestCursor_TakesNoMoreThanItCounts(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	word := strings.Repeat("word ", 1<<20)
 	numbers := strings.Repeat("0,", 1<<19) + "0"
 	const small = 64 << 10 // what any fold takes

@@ -147,6 +147,7 @@ func (r *Running) await(what string, ask func() (string, bool)) {
 // are the command line beside the brokers.
 func KafkaComesAndGoes(t *testing.T, s app.Stage, args ...string) {
 	t.Helper()
+	t.Parallel() // it waits most of the time
 	dir := t.TempDir()
 	port := freePort(t)
 	r := Start(t, s, append(args, "--brokers", "127.0.0.1:"+strconv.Itoa(port))...)
@@ -243,6 +244,7 @@ func StoreCredentialsAreMended(t *testing.T, s app.Stage, args ...string) {
 // brokers and prefix.
 func TopicsAreWaitedFor(t *testing.T, s app.Stage, args ...string) {
 	t.Helper()
+	t.Parallel()
 	c := kafkatest.StartCluster(t, 0, kafkatest.WithoutTopics())
 	cfg := c.Config
 	cfg.TopicPrefix = "acme."

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/record"
 )
 
@@ -21,6 +22,7 @@ func (s *sim) openMany(runs, size int) {
 // However many runs fall due at the same moment, as they do where they began together or where a process has read them again, a
 // transaction has some of them, those first that hold the commit. A process that dies in between leaves the rest to the next one.
 func TestPartition_WritesManyRunsThatAreDueInPortions(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	for _, size := range []int{0, 10_000} {
 		t.Run(fmt.Sprint(size, " bytes"), func(t *testing.T) {
 			most := maxCheckpointBytes/(runOverhead+size) + 1

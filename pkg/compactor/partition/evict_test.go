@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/skeinhq/skein/internal/parts/partstest"
 	"github.com/skeinhq/skein/pkg/compactor/runstore"
 	"github.com/skeinhq/skein/pkg/record"
 )
@@ -140,6 +141,7 @@ func TestPartition_WritesWhatHoldsTheCommitBesideLargeRuns(t *testing.T) {
 // The bound on open runs means bytes of memory: what a run is counted for is about what it holds, whether it
 // has said much or next to nothing.
 func TestRun_HoldsAboutWhatItIsCountedFor(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	const runs = 5_000
 	heap := func() int {
 		runtime.GC()
@@ -349,6 +351,7 @@ func TestPartition_KeepsOpenRunsLiveWhereSealedOnesLeave(t *testing.T) {
 
 // The bound on the runs in memory means bytes of memory, too.
 func TestThread_HoldsAboutWhatItIsCountedFor(t *testing.T) {
+	partstest.SkipShort(t, "time for tests of scale")
 	heap := func() int {
 		runtime.GC()
 		var m runtime.MemStats
