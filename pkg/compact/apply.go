@@ -3,13 +3,12 @@ package compact
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// The reducers below do what @ag-ui/client 1.0.0's defaultApplyEvents does, event by event. Where
-// the client warns and goes on, nothing is changed and the rule is counted.
+// The reducers below do what defaultApplyEvents of @ag-ui/client 1.0.0 does, event by event. If the client only warns, they
+// change nothing and count the rule.
 
 func (r *Run) textStart(id, role, name string, hasName bool, o owner, metadata json.RawMessage) {
 	r.p.verify.open(kindText, id, o)
@@ -63,7 +62,7 @@ func (r *Run) reasoningEnd(id string, o owner, metadata json.RawMessage) {
 	r.endOf(id, metadata)
 }
 
-// appendTo appends a delta to whatever message has the id: an existing one of any role but activity.
+// appendTo appends a delta to the message of the id, whatever its role, unless it is an activity.
 func (r *Run) appendTo(id string, delta agui.Text, metadata json.RawMessage) {
 	m := r.conv.find(id)
 	switch {
@@ -102,7 +101,7 @@ func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, meta
 		r.p.called[call] = true
 		r.p.ToolCallIDs = append(r.p.ToolCallIDs, call)
 	}
-	// A start of a call that is known changes its name and keeps its arguments.
+	// A second start of a call changes its name and keeps its arguments.
 	if m, c := r.conv.owner(call); c != nil {
 		if !c.named(name) {
 			m.open()
@@ -123,9 +122,8 @@ func (r *Run) toolStart(call, name, parent string, hasParent bool, o owner, meta
 	r.conv.addCall(m, c)
 }
 
-// toolParent finds or makes the assistant message that a new call goes to. A parent id that names a
-// message of another role is not used: the new message then has the call's id. An empty parent id
-// counts as none.
+// toolParent returns the assistant message that a new call is added to, and appends one if there is none. If the parent id
+// names a message of another role, the appended message has the call's id. An empty parent id counts as none.
 func (r *Run) toolParent(call, parent string, hasParent bool, o owner) *message {
 	id := call
 	if hasParent && parent != "" {
@@ -182,8 +180,8 @@ func (r *Run) toolEnd(call string, o owner, metadata json.RawMessage) {
 	}
 }
 
-// toolResult puts the result behind the assistant message that owns the call and behind the tool
-// messages that follow it; at the end where no message owns the call.
+// toolResult inserts the result after the assistant message that holds the call and the tool messages that follow it, or
+// appends it if no message holds the call.
 func (r *Run) toolResult(ev *agui.Event, id string, o owner) {
 	call, _ := ev.String(agui.FieldToolCallID)
 	r.p.verify.toolResult(id, o)
@@ -225,9 +223,8 @@ func (r *Run) encryptedValue(ev *agui.Event, o owner) {
 	m.open().set("encryptedValue", v)
 }
 
-// messagesSnapshot merges by id: known messages are replaced in their place, unknown ones appended
-// in snapshot order, others removed but for activity and reasoning messages that the snapshot does
-// not claim to own.
+// messagesSnapshot merges by id: known messages are replaced in place, unknown ones appended in snapshot order, and all others
+// removed, except activity and reasoning messages that the snapshot does not own (see authority).
 func (r *Run) messagesSnapshot(ev *agui.Event) {
 	incoming, stripped := ev.Messages()
 	r.noteStripped(ruleStripped, stripped)
@@ -241,35 +238,30 @@ func (r *Run) messagesSnapshot(ev *agui.Event) {
 		r.p.verify.seed(m, true)
 	}
 	r.p.verify.plain()
-	dropped := []kind{{}}
-	if hasReasoning {
-		dropped = append(dropped, kind{role: agui.RoleReasoning})
-	}
 	owned, all, declared := authority(ev.JSON(agui.FieldMetadata))
-	for _, t := range owned {
-		dropped = append(dropped, kind{agui.RoleActivity, t})
-	}
-	r.conv.unshare()
-	if all || hasActivity && !declared {
-		for _, k := range r.conv.allKin {
-			if k.of.role == agui.RoleActivity {
-				dropped = append(dropped, k.of)
-			}
+	all = all || hasActivity && !declared
+	r.conv.merge(fresh, func(m *message) bool {
+		switch m.role {
+		case agui.RoleReasoning:
+			return hasReasoning
+		case agui.RoleActivity:
+			return all || len(owned) > 0 && owned[m.activityType()]
 		}
-	}
-	r.conv.merge(fresh, dropped)
+		return true
+	})
 }
 
-// noteStripped counts what a list has and the fold leaves out: messages, or operations of a patch that it has applied.
+// noteStripped counts n messages or patch operations that the fold left out.
 func (r *Run) noteStripped(rule string, n int) {
 	for range n {
 		r.Note(rule)
 	}
 }
 
-// authority reads metadata["@ag-ui/client"].authoritativeActivityTypes: a list owns those activity
-// types (each is returned once), null owns all, absent is the older rule (not declared), anything else owns none.
-func authority(metadata json.RawMessage) (owned []string, all, declared bool) {
+// authority reads metadata["@ag-ui/client"].authoritativeActivityTypes, which declares the activity types that a snapshot
+// owns: those of a list, all for null, none for anything else. If it is absent, declared is false: a snapshot then owns
+// all activities if it contains one.
+func authority(metadata json.RawMessage) (owned set, all, declared bool) {
 	v := agui.Lookup(metadata, "@ag-ui/client")
 	if v == nil {
 		return nil, false, false
@@ -290,14 +282,13 @@ func authority(metadata json.RawMessage) (owned []string, all, declared bool) {
 		if !agui.IsString(t) {
 			return nil, false, true
 		}
-		owned = append(owned, stringOf(t))
+		owned = owned.with(stringOf(t))
 	}
-	slices.Sort(owned)
-	return slices.Compact(owned), false, true
+	return owned, false, true
 }
 
-// activitySnapshot makes or replaces an activity message. For the client that is another message: one that stands
-// in several places stays as it was in the others.
+// activitySnapshot makes or replaces an activity message. As in the client, that is another message: if the old one is at several
+// positions, it stays at the others.
 func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	replace := string(ev.JSON(agui.FieldReplace)) != "false"
 	r.p.verify.activity(id, o, replace)
@@ -306,9 +297,9 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	content := rawValue(bytes.Clone(ev.JSON(agui.FieldContent)))
 	m := r.conv.find(id)
 	if m != nil && m.role == agui.RoleActivity {
-		if replace { // metadata stays, the owner is the snapshot's
-			at, had := m.at, m.contentBytes()
-			m = own(m)
+		if replace { // the metadata stays; the attribution is the snapshot's
+			before, had := m, m.contentBytes()
+			m = owned(m)
 			obj := m.open()
 			obj.set("activityType", stringValue(activityType))
 			obj.set("content", content)
@@ -316,12 +307,12 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 				obj.remove("subagentRunId")
 			}
 			o.tag(obj)
-			r.conv.replace(at, m, had)
+			r.conv.replace(before, m, had)
 		}
 		r.mergeMetadata(m, metadata)
 		return
 	}
-	if m != nil && !replace { // a message of another kind stays, metadata and all
+	if m != nil && !replace { // a message of another role stays unchanged
 		return
 	}
 	made := newMessage(id, agui.RoleActivity, member{"id", stringValue(id)}, member{"role", stringValue(agui.RoleActivity)},
@@ -333,20 +324,19 @@ func (r *Run) activitySnapshot(ev *agui.Event, id string, o owner) {
 	if m == nil {
 		r.conv.push(made)
 	} else {
-		r.conv.replace(m.at, made, m.contentBytes())
+		r.conv.replace(m, made, m.contentBytes())
 	}
 }
 
-// own returns the message, or one that is equal to it where it stands in several places.
-func own(m *message) *message {
-	if m.more == 0 {
+// owned returns a message that can be changed at its first position alone: m, or a copy if m is at several positions.
+func owned(m *message) *message {
+	if m.places == 1 {
 		return m
 	}
 	return fromMessage(m.export())
 }
 
-// activityDelta patches an activity's content, which stays an object. The metadata is merged even where
-// the patch fails.
+// activityDelta patches an activity's content, which stays an object. The metadata is merged even if the patch fails.
 func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	r.p.verify.activityDelta(id, o)
 	m := r.conv.find(id)
@@ -360,19 +350,19 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 	}
 	r.mergeMetadata(m, ev.JSON(agui.FieldMetadata))
 	obj := m.read()
-	at, had := m.at, m.contentBytes()
-	var before json.RawMessage
+	before, had := m, m.contentBytes()
+	var content json.RawMessage
 	doc, ok := obj.get("content").(*tree)
 	if !ok {
 		doc = newTree(&r.reading, json.RawMessage(`{}`))
 		if c, ok := obj.get("content").(rawValue); ok && string(c) != "null" {
 			doc = newTree(&r.reading, json.RawMessage(c))
-			obj.set("content", doc) // the next patch finds it read, also where this one fails
+			obj.set("content", doc) // so that the next patch need not read it, even if this one fails
 		}
-		doc.object = true // else no snapshot could hold the message, and a client that restores it would give up
+		doc.object = true // the schema of activities demands it: a client could not restore the message otherwise
 	}
-	if m.more > 0 {
-		before = doc.JSON()
+	if m.places > 1 {
+		content = doc.JSON()
 	}
 	others := r.state.bytes() + r.conv.contentBytes() - had
 	stripped, err := doc.apply(ev.JSON(agui.FieldPatch), func() int { return others })
@@ -381,18 +371,18 @@ func (r *Run) activityDelta(ev *agui.Event, id string, o owner) {
 		return
 	}
 	r.noteStripped(ruleOperation, stripped)
-	if m.more > 0 && obj.get("content") == value(doc) {
-		obj.set("content", rawValue(before))
+	if m.places > 1 && obj.get("content") == value(doc) {
+		obj.set("content", rawValue(content))
 	}
 	activityType, _ := ev.String(agui.FieldActivityType)
-	m = own(m)
+	m = owned(m)
 	obj = m.open()
 	obj.set("content", doc)
 	obj.set("activityType", stringValue(activityType))
-	r.conv.replace(at, m, had)
+	r.conv.replace(before, m, had)
 }
 
-// stateDelta applies a patch as a whole or not at all.
+// stateDelta applies a patch to the state, as a whole or not at all.
 func (r *Run) stateDelta(patch json.RawMessage) {
 	stripped, err := r.state.apply(patch, r.conv.contentBytes)
 	if err != nil {

@@ -6,28 +6,26 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Base is a list of messages from which folds start, and which Extend makes longer. Bases that were made of
-// each other share one list, and what finds a message in it: to extend the longest of them, and to start a
-// fold from any (NewOn), costs the same however long it is. Neither they nor folds that start from them are safe for
-// concurrent use. The zero Base is empty.
+// Base is an immutable list of messages that folds start from (NewOn). Bases made by Extend share one list and its indexes: starting
+// a fold, and extending the longest of them, cost the same however long the list is. Neither Bases that share a list
+// nor folds that start from them are safe for concurrent use. The zero Base is empty.
 type Base struct {
-	// messages is the beginning of known.list.
+	// messages is a prefix of known.list.
 	messages []agui.Message
 	known    *known
 }
 
-// known is what Bases share. It is worked out as far as somebody asks.
+// known is what Bases share: the list and indexes of it, which are built as far as they are used.
 type known struct {
-	list  []agui.Message // of the longest of them; what is in it never changes
-	first map[string]int // the first place of each id in list[:ids]
-	ids   int
-	calls map[string]int // the first place that holds a tool call of each id, in list[:called]
-	// called is how far calls are known.
+	list   []agui.Message // of the longest Base; its messages never change
+	first  map[string]int // the first index of each id in list[:ids]
+	ids    int
+	calls  map[string]int // the index of the first message that holds a tool call of each id, in list[:called]
 	called int
-	sums   []sum // of each beginning of the list
+	sums   []sum // of each prefix of the list
 }
 
-// sum is of bytes: of messages as JSON, and of the contents of activities.
+// sum counts bytes of messages as JSON, and of the contents of activities.
 type sum struct{ messages, contents int }
 
 // NewBase returns a Base of these messages, which must not change.
@@ -41,11 +39,11 @@ func (b Base) Messages() []agui.Message { return b.messages[:len(b.messages):len
 // Is reports whether b and o are one list, without a look at the messages.
 func (b Base) Is(o Base) bool { return b.known == o.known && len(b.messages) == len(o.messages) }
 
-// Bytes returns the size of the messages as JSON, but for what joins them.
+// Bytes returns the size of the messages as JSON in bytes, without separators.
 func (b Base) Bytes() int { return b.sum().messages }
 
-// List names the list that b shares, which is the same for all Bases that share it, and returns about how
-// much memory that holds as long as one of them is there.
+// List returns a key of the list that b shares, equal for all Bases that share it, and about how many bytes of memory that
+// list holds.
 func (b Base) List() (list any, held int) {
 	if b.known == nil {
 		return nil, 0
@@ -54,12 +52,12 @@ func (b Base) List() (list any, held int) {
 	return b.known, whole.Bytes() + messageOverhead*len(b.known.list)
 }
 
-// messageOverhead is about what a message takes beside its JSON: itself, its id and role, its sum and its
-// place among the ids, with what lists and maps keep free.
+// messageOverhead is about how many bytes a message takes besides its JSON: itself, its id and role, its sum and its
+// index entry, with the spare room of slices and maps.
 const messageOverhead = 200
 
-// Extend returns the list with messages behind it. It costs in proportion to those where b is the longest of its
-// kind, or where the longer ones go on with the same messages; else the list is copied.
+// Extend returns b with messages appended. The cost is in proportion to those messages if b is the longest Base of its list, or if
+// the longer ones continue with the same messages; otherwise the list is copied.
 func (b Base) Extend(own []agui.Message) Base {
 	k, n := b.known, len(b.messages)
 	switch {
@@ -85,7 +83,7 @@ func begins(list, with []agui.Message) bool {
 	return true
 }
 
-// Has reports whether a message has the id.
+// Has reports whether a message of the list has the id.
 func (b Base) Has(id string) bool {
 	k := b.known
 	if k == nil {
@@ -103,7 +101,7 @@ func (b Base) Has(id string) bool {
 	return ok && at < len(b.messages)
 }
 
-// hasCall reports whether a message holds a tool call of the id.
+// hasCall reports whether a message of the list holds a tool call of the id.
 func (b Base) hasCall(id string) bool {
 	k := b.known
 	if k == nil {

@@ -9,17 +9,16 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Chunks are the shorthand of AG-UI for start, content and end. They are expanded as
-// @ag-ui/client 1.0.0's transformChunks does: one open stream in each lane, a lane being the
-// subagent that the chunks are attributed to, or the parent agent.
+// Chunks are AG-UI's shorthand for start, content and end. They are expanded as transformChunks of @ag-ui/client 1.0.0
+// does: each subagent, and the parent agent, has one lane, which has at most one open stream.
 
-// owner is whom an event is attributed to: a subagent, or the parent agent.
+// owner is the subagent that an event is attributed to, or the parent agent.
 type owner struct {
 	id  string
 	set bool
 }
 
-// tag writes the owner into a message that is being made.
+// tag writes the attribution into a new message.
 func (o owner) tag(obj *object) {
 	if o.set {
 		obj.set("subagentRunId", stringValue(o.id))
@@ -32,13 +31,13 @@ type lane struct {
 	Tagged bool // false: the parent agent
 	Kind   entityKind
 	ID     string
-	// What the opener said: a chunk that repeats it must say the same.
+	// From the first chunk; a later chunk that repeats them must agree.
 	Role   string
 	Name   *string // of a text message, or of a tool call
 	Parent *string
 
-	place uint64        // grows in the order of opening
-	among *list.Element // of its kind
+	number uint64        // increases in the order of opening
+	entry  *list.Element // in lanesOfKind.open
 }
 
 // laneJSON is a lane in the checkpoint.
@@ -54,21 +53,26 @@ type laneJSON struct {
 
 // MarshalJSON implements json.Marshaler.
 func (l *lane) MarshalJSON() ([]byte, error) {
-	return json.Marshal(laneJSON{agui.String(l.Owner), l.Tagged, l.Kind, agui.String(l.ID), l.Role, (*agui.String)(l.Name), (*agui.String)(l.Parent)})
+	return json.Marshal(laneJSON{
+		agui.String(l.Owner), l.Tagged, l.Kind, agui.String(l.ID), l.Role, (*agui.String)(l.Name), (*agui.String)(l.Parent),
+	})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *lane) UnmarshalJSON(b []byte) error {
 	var w laneJSON
 	err := json.Unmarshal(b, &w)
-	*l = lane{Owner: string(w.Owner), Tagged: w.Tagged, Kind: w.Kind, ID: string(w.ID), Role: w.Role, Name: (*string)(w.Name), Parent: (*string)(w.Parent)}
+	*l = lane{
+		Owner: string(w.Owner), Tagged: w.Tagged, Kind: w.Kind, ID: string(w.ID), Role: w.Role,
+		Name: (*string)(w.Name), Parent: (*string)(w.Parent),
+	}
 	return err
 }
 
 func (l lane) owner() owner { return owner{l.Owner, l.Tagged} }
 
-// lanes are the open streams: one of an owner, and one of a kind and id. The zero value has none. Maps are not
-// walked: that costs what they held at most, also long after.
+// lanes are the open streams: at most one for each owner, and one for each kind and id. The zero value has none. Its maps are
+// not walked, since that costs as much as the most they ever held.
 type lanes struct {
 	byOwner map[owner]*lane
 	byKind  map[entityKind]*lanesOfKind
@@ -90,8 +94,8 @@ func (s *lanes) open(l lane) *lane {
 		s.byKind[l.Kind] = k
 	}
 	s.opened++
-	l.place = s.opened
-	l.among = k.open.PushBack(&l)
+	l.number = s.opened
+	l.entry = k.open.PushBack(&l)
 	s.byOwner[l.owner()], k.byID[l.ID] = &l, &l
 	return &l
 }
@@ -100,10 +104,10 @@ func (s *lanes) close(l *lane) {
 	delete(s.byOwner, l.owner())
 	k := s.byKind[l.Kind]
 	delete(k.byID, l.ID)
-	k.open.Remove(l.among)
+	k.open.Remove(l.entry)
 }
 
-// of returns the lane of a kind and id, nil if there is none.
+// of returns the lane of a kind and id, or nil.
 func (s *lanes) of(kind entityKind, id string) *lane {
 	if k := s.byKind[kind]; k != nil {
 		return k.byID[id]
@@ -111,7 +115,7 @@ func (s *lanes) of(kind entityKind, id string) *lane {
 	return nil
 }
 
-// anyOf returns a lane of a kind, nil if there is none, and whether it is the only one.
+// anyOf returns a lane of a kind, or nil, and whether it is the only one.
 func (s *lanes) anyOf(kind entityKind) (l *lane, only bool) {
 	k := s.byKind[kind]
 	if k == nil || k.open.Len() == 0 {
@@ -128,7 +132,7 @@ func (s *lanes) all() []*lane {
 			all = append(all, e.Value.(*lane))
 		}
 	}
-	slices.SortFunc(all, func(a, b *lane) int { return cmp.Compare(a.place, b.place) })
+	slices.SortFunc(all, func(a, b *lane) int { return cmp.Compare(a.number, b.number) })
 	return all
 }
 
@@ -179,7 +183,7 @@ func chunkError(t agui.Type, detail string) error {
 	return &agui.MalformedError{Rule: agui.RuleChunk, Type: t, Detail: detail}
 }
 
-// applyChunk expands one chunk. Everything that can be wrong is looked at before anything changes.
+// applyChunk expands one chunk. It checks everything before it changes anything.
 func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 	kind := chunkKinds[ev.Type]
 	idField := agui.FieldMessageID
@@ -218,9 +222,8 @@ func (r *Run) applyChunk(ev *agui.Event, o owner) error {
 		at, opened = r.p.lanes.open(l), true
 		r.startLane(l, ev.JSON(agui.FieldMetadata))
 	}
-	// A chunk without delta stands for an empty one where it carries anything else of its own. What the protocol does
-	// not describe is taken out by the client's enforcement, which stands before its verification: of a chunk that
-	// carries nothing else, that sees nothing.
+	// A chunk without a delta counts as an empty delta if it has another member of its own. The client's enforcement removes
+	// members that the protocol does not describe before the verification, which therefore ignores a chunk that has no others.
 	described := ev.Has(agui.FieldDelta) || ev.Has(agui.FieldRawEvent) || (!opened && ev.Has(agui.FieldMetadata))
 	if described {
 		r.p.verify.within(at.Kind, at.ID, at.owner())
@@ -251,7 +254,7 @@ func (r *Run) startLane(l lane, metadata json.RawMessage) {
 	}
 }
 
-// continueLane is what the reducer does with content. It leaves verification to the caller.
+// continueLane applies content as the reducer does, without verification.
 func (r *Run) continueLane(l lane, delta agui.Text, metadata json.RawMessage) {
 	if l.Kind == kindTool {
 		r.appendArgs(l.ID, delta, metadata)
@@ -260,7 +263,7 @@ func (r *Run) continueLane(l lane, delta agui.Text, metadata json.RawMessage) {
 	r.appendTo(l.ID, delta, metadata)
 }
 
-// resolveLane decides which lane a chunk belongs to.
+// resolveLane returns the owner of the lane that a chunk belongs to.
 func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o owner) (owner, error) {
 	if hasID {
 		l := r.p.lanes.of(kind, id)
@@ -288,7 +291,7 @@ func (r *Run) resolveLane(t agui.Type, kind entityKind, id string, hasID bool, o
 	return l.owner(), nil
 }
 
-// agrees holds a continuation against its opener: what it repeats must be the same.
+// agrees checks that a chunk which continues a stream repeats nothing of the first chunk differently.
 func (l lane) agrees(ev *agui.Event, kind entityKind) error {
 	differs := func(f agui.Field, have *string) bool {
 		v, ok := ev.String(f)

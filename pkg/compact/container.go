@@ -11,41 +11,40 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// container holds the members of an object or the elements of an array. To look at one, to add and to
-// remove one costs about the same however many there are.
+// container holds the members of an object or the elements of an array. Finding, adding and removing one costs about the same
+// however many there are.
 type container struct {
-	// values are an object's, in order, nil where a member was removed and unread where table has it; or an
-	// array's that came short, while nothing was put in between or removed there, or there are few.
+	// values are an object's in order: nil for a removed member, unread for one that only table has. Or they are the elements of an
+	// array that has no parts.
 	values []*node
-	table  *table         // of the members that a large object came with
-	names  []string       // of the members behind those
-	index  map[string]int // place of each of these names, where there are more than a few
-	holes  int            // members that were removed
-	parts  []part         // an array's elements otherwise
-	length int            // of parts
+	table  *table         // finds the members that a large object came with
+	names  []string       // of the members that were added to those
+	index  map[string]int // the index in values of each of these names, if there are more than indexed
+	holes  int            // how many members were removed
+	parts  []part         // the elements of a long array; values is then empty
+	length int            // of all parts
 }
 
-// unread stands in the place of a member's value that was not asked for.
+// unread stands for a value that only the table has.
 var unread = &node{}
 
-// table finds the members of a large object in its text. It takes a sixth of the room that nodes do, and however
-// many members there are, one is read when it is asked for.
+// table finds the members of a large object in its text, and reads one at a time. It takes a sixth of the memory of nodes.
 type table struct {
 	text  json.RawMessage
 	spans *agui.Spans
-	at    []uint32 // where each member begins
-	slots []uint32 // by the hash of the name: 1 more than the place
+	at    []uint32 // the offset of each member in text
+	slots []uint32 // a hash table by name: the member's index in at, plus 1
 }
 
-// seed is of this process: what depends on it is not seen outside of a table.
+// seed differs in each process; it affects only the order of slots.
 var seed = maphash.MakeSeed()
 
-// newTable takes places where members begin, which it keeps.
+// newTable takes the offsets of the members in text, and keeps the slice.
 func newTable(text json.RawMessage, spans *agui.Spans, at []uint32) *table {
 	t := &table{text: text, spans: spans, slots: make([]uint32, 2<<bits.Len(uint(len(at))))}
 	for _, i := range at {
 		slot, place := t.seek(nameAt(text, i))
-		if place >= 0 { // of a name that stands twice the last one counts, in the place of the first
+		if place >= 0 { // of a repeated name the last value counts, at the first position
 			t.at[place] = i
 			continue
 		}
@@ -55,7 +54,7 @@ func newTable(text json.RawMessage, spans *agui.Spans, at []uint32) *table {
 	return t
 }
 
-// seek returns the slot for a name, and its place, -1 where it has none.
+// seek returns the slot of a name and the member's index, -1 if the name is new.
 func (t *table) seek(name string) (slot, place int) {
 	mask := uint64(len(t.slots) - 1)
 	for h := maphash.String(seed, name); ; h++ {
@@ -71,25 +70,24 @@ func nameAt(text json.RawMessage, i uint32) string { return stringOf(agui.NameAt
 
 func (t *table) name(place int) string { return nameAt(t.text, t.at[place]) }
 
-// value returns a node of the value at a place, which is not kept.
+// value returns a new node of the value at an index.
 func (t *table) value(place int) *node {
 	_, value, _ := t.spans.MemberAt(t.text, int(t.at[place]))
 	return &node{text: value, spans: t.spans}
 }
 
-// part are elements of an array that follow each other. They are read when one of them is asked for: a node
-// takes thirty times the room of a small number.
+// part is a stretch of consecutive elements of an array. They are read when one of them is looked up: a node takes thirty times
+// the memory of a small number.
 type part struct {
-	text  json.RawMessage // an array of them, without white space in between; nil once they were read
+	text  json.RawMessage // the elements as an array without white space; nil once they are nodes
 	nodes []*node
 	count int
-	high  int32 // of the text: 1 more than the depth of the deepest element; 0 while nobody has asked
-	// shared says that another array has the nodes too.
+	high  int32 // the depth of text; 0 if unknown
+	// shared reports whether another array has the nodes, too.
 	shared bool
 }
 
-// partOf makes a part of elements, which stay unread unless one is long: to copy it would cost as much for each level
-// of what is in it.
+// partOf makes a part of elements, unread unless one is long: copying a long one would cost its size at each level of nesting.
 func partOf(elements []json.RawMessage, spans *agui.Spans) part {
 	if slices.ContainsFunc(elements, func(e json.RawMessage) bool { return len(e) >= agui.LongSpan }) {
 		p := part{count: len(elements)}
@@ -123,7 +121,7 @@ func (p *part) read() []*node {
 	return p.nodes
 }
 
-// own returns the nodes, to be changed.
+// own returns the nodes for a change.
 func (p *part) own() []*node {
 	if p.shared && p.text == nil {
 		share(p.nodes)
@@ -141,7 +139,7 @@ func share(nodes []*node) {
 	}
 }
 
-// depth returns how deep the deepest of the elements is that were not read.
+// depth returns the depth of the deepest element if they are unread, else 0.
 func (p *part) depth() int {
 	if p.text == nil {
 		return 0
@@ -154,7 +152,7 @@ func (p *part) depth() int {
 
 func (p *part) set(nodes []*node) { p.nodes, p.count = nodes, len(nodes) }
 
-// readArray takes the elements of an array: those of a long one stay unread.
+// readArray reads the elements of an array; those of a long one stay unread.
 func (c *container) readArray(text json.RawMessage, spans *agui.Spans) {
 	var elements []json.RawMessage
 	for e := range spans.Elements(text) {
@@ -175,13 +173,13 @@ func (c *container) readArray(text json.RawMessage, spans *agui.Spans) {
 	}
 }
 
-// readObject takes the members of an object: the values of a large one stay unread.
+// readObject reads the members of an object; the values of a large one stay unread.
 func (c *container) readObject(text json.RawMessage, spans *agui.Spans) {
 	var at []uint32
 	for i := agui.FirstMember(text); i >= 0; {
 		name, value, next := spans.MemberAt(text, i)
 		if name == nil {
-			break // deeper than anything that is taken: only what was stored before that was a rule
+			break // deeper than the limit: stored before there was one
 		}
 		at = append(at, uint32(i))
 		if len(at) <= tabled {
@@ -203,7 +201,7 @@ func (c *container) setMember(name string, v *node) {
 	}
 }
 
-// came returns how many places the object's table has.
+// came returns how many members the object's table has.
 func (c *container) came() int {
 	if c.table == nil {
 		return 0
@@ -218,7 +216,7 @@ func (c *container) name(i int) string {
 	return c.names[i-c.came()]
 }
 
-// member returns the value at a place, to be kept.
+// member returns the value at an index of values, and keeps its node.
 func (c *container) member(i int) *node {
 	if c.values[i] == unread {
 		c.values[i] = c.table.value(i)
@@ -226,7 +224,7 @@ func (c *container) member(i int) *node {
 	return c.values[i]
 }
 
-// unreadAt returns how many nodes reading the element at i would make.
+// unreadAt returns how many nodes a look-up of the element at i would make.
 func (c *container) unreadAt(i int) int {
 	if c.parts == nil || i < 0 || i >= c.length {
 		return 0
@@ -238,7 +236,7 @@ func (c *container) unreadAt(i int) int {
 	return 0
 }
 
-// ownAt returns how many nodes it would keep more to change the element at i.
+// ownAt returns how many nodes a change of the element at i would make.
 func (c *container) ownAt(i int) int {
 	if c.parts == nil || i < 0 || i >= c.length {
 		return 0
@@ -250,7 +248,7 @@ func (c *container) ownAt(i int) int {
 	return 0
 }
 
-// kept returns how many nodes it keeps as a clone, at most.
+// kept returns at most how many nodes a clone of c makes.
 func (c *container) kept() int {
 	if c.table != nil {
 		return 1 + len(c.names)
@@ -258,8 +256,7 @@ func (c *container) kept() int {
 	return 1 + len(c.values)
 }
 
-// clone returns a container that can be changed in the place of one that is not changed any more. What both hold is
-// shared: elements of long arrays by parts, the others one by one.
+// clone returns a copy for changes; c must not be changed any more. Both share their nodes, or the parts of a long array.
 func (c *container) clone() *container {
 	d := *c
 	share(c.values)
@@ -275,15 +272,15 @@ const (
 	indexed = 16
 	// tabled is the number of members above which an object is read by a table.
 	tabled = 64
-	// partLength is the number of elements that a part has when it is made; it may grow to twice that. It
-	// balances what is moved in a part with the number of parts that are stepped over.
+	// partLength is the number of elements of a new part; it may grow to twice that. It balances the cost of an insertion into a
+	// part with that of finding the part.
 	partLength = 512
 )
 
 // count returns the number of members or elements.
 func (c *container) count() int { return len(c.values) - c.holes + c.length }
 
-// all goes through the members or elements; the names of elements are empty.
+// all yields the members or elements; the names of elements are empty. It keeps no new nodes.
 func (c *container) all() iter.Seq2[string, *node] {
 	return func(yield func(string, *node) bool) {
 		for i, v := range c.values {
@@ -292,7 +289,7 @@ func (c *container) all() iter.Seq2[string, *node] {
 				name = c.name(i)
 			}
 			if v == unread {
-				v = c.table.value(i) // this one is not kept
+				v = c.table.value(i)
 			}
 			if v != nil && !yield(name, v) {
 				return
@@ -300,7 +297,7 @@ func (c *container) all() iter.Seq2[string, *node] {
 		}
 		for i := range c.parts {
 			p := &c.parts[i]
-			for e := range agui.Elements(p.text) { // these nodes are not kept
+			for e := range agui.Elements(p.text) {
 				if !yield("", &node{text: e}) {
 					return
 				}
@@ -314,7 +311,7 @@ func (c *container) all() iter.Seq2[string, *node] {
 	}
 }
 
-// find returns the place of a member, or -1.
+// find returns the index of a member in values, or -1.
 func (c *container) find(name string) int {
 	if c.table != nil {
 		if _, i := c.table.seek(name); i >= 0 && c.values[i] != nil {
@@ -335,7 +332,7 @@ func (c *container) find(name string) int {
 	return -1
 }
 
-// push appends a member that is not there, and pop takes it back.
+// push appends a member of a new name, and pop undoes that.
 func (c *container) push(name string, v *node) {
 	c.names, c.values = append(c.names, name), append(c.values, v)
 	if c.index != nil {
@@ -360,7 +357,7 @@ func (c *container) reindex() {
 	}
 }
 
-// hide removes the member at a place, and show puts it back.
+// hide removes the member at an index, and show undoes that.
 func (c *container) hide(i int) {
 	if i >= c.came() {
 		delete(c.index, c.name(i))
@@ -377,10 +374,10 @@ func (c *container) show(i int, v *node) {
 	c.holes--
 }
 
-// sparse reports whether most of the places are empty.
+// sparse reports whether most members were removed.
 func (c *container) sparse() bool { return c.holes > indexed && c.holes > len(c.values)/2 }
 
-// dense returns an object's container without empty places.
+// dense returns an object's container without its removed members.
 func (c *container) dense() *container {
 	d := &container{}
 	for name, v := range c.all() {
@@ -392,7 +389,7 @@ func (c *container) dense() *container {
 	return d
 }
 
-// seek returns the part that holds the element at i, and where in it.
+// seek returns the index of the part that holds the element at i, and the element's index in it.
 func (c *container) seek(i int) (part, at int) {
 	if last := len(c.parts) - 1; i >= c.length-c.parts[last].count {
 		return last, i - (c.length - c.parts[last].count)
@@ -413,7 +410,7 @@ func (c *container) at(i int) *node {
 	return c.parts[part].read()[at]
 }
 
-// element returns where the element or member at i stands, to be changed.
+// element returns the element or member at i for a change.
 func (c *container) element(i int) **node {
 	if c.parts == nil {
 		return &c.values[i]
@@ -422,7 +419,7 @@ func (c *container) element(i int) **node {
 	return &c.parts[part].own()[at]
 }
 
-// divide makes parts of an array that is long, once something happens in front of its end.
+// divide splits a long array into parts before its first change ahead of the end, and reports whether it has parts.
 func (c *container) divide(i int) bool {
 	if c.parts == nil && len(c.values) > 2*partLength && i < len(c.values)-1 {
 		for nodes := range slices.Chunk(c.values, partLength) {
@@ -433,7 +430,7 @@ func (c *container) divide(i int) bool {
 	return c.parts != nil
 }
 
-// insert puts an element at i, and take removes it.
+// insert inserts an element at i, and take removes it.
 func (c *container) insert(i int, v *node) {
 	if !c.divide(i) {
 		c.values = slices.Insert(c.values, i, v)

@@ -11,7 +11,7 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// plain is a conversation as a slice that is walked: what the linked one has to equal.
+// plain is a conversation as a slice and nothing else: what the indexed one has to equal.
 type plain []*message
 
 func (l plain) first(id string) int {
@@ -27,7 +27,7 @@ func (l plain) insertResult(caller, m *message) plain {
 }
 
 // merge is a snapshot on a plain list, as the client has it.
-func (l plain) merge(fresh []*message, dropped []kind) plain {
+func (l plain) merge(fresh []*message, drops func(*message) bool) plain {
 	named := map[string]*message{}
 	for _, m := range fresh {
 		named[m.id] = m
@@ -36,7 +36,7 @@ func (l plain) merge(fresh []*message, dropped []kind) plain {
 	for _, m := range l {
 		if n := named[m.id]; n != nil {
 			next = append(next, n)
-		} else if !slices.Contains(dropped, kindOf(m)) {
+		} else if !drops(m) {
 			next = append(next, m)
 		}
 	}
@@ -49,7 +49,7 @@ func (l plain) merge(fresh []*message, dropped []kind) plain {
 	return next
 }
 
-// repeats is how many bytes messages would have in places beyond their first behind a snapshot that drops the zero kind alone.
+// repeats is how many bytes messages would occupy in positions beyond their first after a snapshot that keeps activities and reasoning.
 func (l plain) repeats(fresh []*message) int {
 	named := map[string]int{}
 	for _, m := range fresh {
@@ -62,7 +62,7 @@ func (l plain) repeats(fresh []*message) int {
 		switch {
 		case ok && seenIDs[m.id]:
 			total += size
-		case !ok && seen[m] && kindOf(m) != (kind{}):
+		case !ok && seen[m] && keeps(m):
 			total += m.size
 		}
 		seen[m], seenIDs[m.id] = true, true
@@ -88,79 +88,36 @@ func snapshotted(m *message) string {
 	return fmt.Sprintf(`{"id":%q,"role":"unknown","is":%q}`, m.id, m.role+string(m.raw))
 }
 
-// check holds a conversation against its plain form.
+// check compares a conversation with its plain form.
 func check(t *testing.T, what string, c *conversation, want plain) {
 	t.Helper()
-	if got := plain(slices.Collect(c.messages())); !slices.Equal(got, want) || c.count != len(want) {
-		t.Fatalf("%s: %d messages %v, want %v", what, c.count, got, want)
+	if !slices.Equal(plain(c.list), want) {
+		t.Fatalf("%s: %d messages %v, want %v", what, len(c.list), c.list, want)
 	}
-	seen, last := map[*message]int{}, map[*message]*link{}
-	of := map[string][]*link{}
-	order, i, odd, kin := uint64(0), 0, 0, 0
-	for p := c.start; p != nil; p = p.next {
-		if seen[p.m]++; seen[p.m] == 1 {
-			if p.m.at != p {
-				t.Fatalf("%s: the message at %d is not known to be there", what, i)
-			}
-		} else if last[p.m].again != p {
-			t.Fatalf("%s: the message at %d is not known to be there again", what, i)
+	places, ids, repeated := map[*message]int{}, map[string]bool{}, 0
+	for i, m := range want {
+		if places[m]++; places[m] > 1 {
+			repeated += m.size
+		} else if at := c.position(m); at != i || c.index(m) != i {
+			t.Fatalf("%s: the message at %d is known to be at %d", what, i, at)
 		}
-		last[p.m] = p
-		if of[p.m.id] = append(of[p.m.id], p); p.prev != nil && p.in == p.prev.in && p.number <= p.prev.number {
-			t.Fatalf("%s: the numbers of a stretch do not grow at %d", what, i)
-		}
-		if c.find(p.m.id) != want[want.first(p.m.id)] {
-			t.Fatalf("%s: another message than the first is found for %s", what, p.m.id)
-		}
-		head := p.prev == nil || p.m.role != agui.RoleTool
-		if head != (p.prev == nil || p.in != p.prev.in) || head && p.in.order <= order {
-			t.Fatalf("%s: the stretches are wrong at %d", what, i)
-		}
-		order = p.in.order
-		if p.kin != c.kinds[kindOf(p.m)] || p.kin.links[p.place] != p {
-			t.Fatalf("%s: the place at %d is not among its kin", what, i)
-		}
-		if p.m.hasCalls() && kindOf(p.m) != (kind{}) {
-			odd++
-		}
-		if head && p.in.first != p || (p.next == nil || p.next.in != p.in) && p.in.last != p {
-			t.Fatalf("%s: a stretch does not know that it begins or ends at %d", what, i)
-		}
-		i++
+		ids[m.id] = true
 	}
-	repeated, kept, doubled := 0, 0, 0
-	for m, n := range seen {
-		if m.more != n-1 || last[m].again != nil {
-			t.Fatalf("%s: %s is known to stand in %d places more, want %d", what, m.id, m.more, n-1)
-		}
-		repeated += m.more * m.size
-		if kindOf(m) != (kind{}) {
-			kept += m.more * m.size
+	for _, m := range want {
+		if m.places != places[m] {
+			t.Fatalf("%s: %s is known at %d positions, want %d", what, m.id, m.places, places[m])
 		}
 	}
-	if c.repeated != repeated || c.kept != kept {
-		t.Fatalf("%s: %d bytes are repeated, %d of them kept, want %d and %d", what, c.repeated, c.kept, repeated, kept)
+	if c.repeated != repeated {
+		t.Fatalf("%s: %d bytes are repeated, want %d", what, c.repeated, repeated)
 	}
-	for id, places := range of {
-		if len(places) > 1 {
-			doubled++
-		}
-		known := c.appendPlaces(nil, id)
-		slices.SortFunc(known, func(p, q *link) int { return slices.Index(places, p) - slices.Index(places, q) })
-		if !slices.Equal(known, places) || c.first[id] != places[0] {
-			t.Fatalf("%s: %s is known in %d places, want %d", what, id, len(known), len(places))
+	for id := range ids {
+		if c.find(id) != want[want.first(id)] {
+			t.Fatalf("%s: another message than the first is found for %s", what, id)
 		}
 	}
-	if len(c.first) != len(of) || len(c.twins) != doubled {
-		t.Fatalf("%s: %d ids and %d in several places, want %d and %d", what, len(c.first), len(c.twins), len(of), doubled)
-	}
-	for of, k := range c.kinds {
-		if kin += len(k.links); len(k.links) == 0 || k.of != of || c.allKin[k.place] != k {
-			t.Fatalf("%s: %d places are kept for %v", what, len(k.links), of)
-		}
-	}
-	if len(c.allKin) != len(c.kinds) || kin != i || odd != len(c.odd)+len(c.unread) {
-		t.Fatalf("%s: %d places have kin, %d of %d odd ones, want %d", what, kin, len(c.odd)+len(c.unread), odd, i)
+	if len(c.first) != len(ids) {
+		t.Fatalf("%s: %d ids, want %d", what, len(c.first), len(ids))
 	}
 	calls := map[string]*message{}
 	for _, m := range slices.Backward(want) {
@@ -171,6 +128,11 @@ func check(t *testing.T, what string, c *conversation, want plain) {
 	for i := range 5 {
 		if m, _ := c.owner(fmt.Sprint(i)); m != calls[fmt.Sprint(i)] {
 			t.Fatalf("%s: another message than the first is found for the call %d", what, i)
+		}
+	}
+	for id, held := range c.holders {
+		if len(held) == 0 || slices.ContainsFunc(held, func(h holder) bool { return h.m.places == 0 }) {
+			t.Fatalf("%s: a message that is gone holds the call %s", what, id)
 		}
 	}
 }
@@ -185,7 +147,7 @@ func callsIn(m *message) (ids []string) {
 	return ids
 }
 
-// Whatever happens to it, the linked list is what a plain one would be.
+// Whatever happens to it, the indexed list is what a plain one would be.
 func TestConversation_EqualsAPlainList(t *testing.T) {
 	roles := []string{agui.RoleAssistant, agui.RoleTool, agui.RoleTool, agui.RoleUser, agui.RoleActivity, agui.RoleReasoning}
 	for seed := range uint64(200) {
@@ -221,12 +183,13 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 					}
 					next = append(next, m)
 				}
-				dropped := []kind{{}, {role: agui.RoleReasoning}, {role: agui.RoleActivity}}[:1+rng.IntN(3)]
+				keep := []string{agui.RoleActivity, agui.RoleReasoning}[:rng.IntN(3)]
+				drops := func(m *message) bool { return !slices.Contains(keep, m.role) }
 				if got, would := c.repeats(snapshotOf(t, next)), want.repeats(next); got != would {
 					t.Fatalf("%s: it would repeat %d bytes, want %d", what, got, would)
 				}
-				want = want.merge(next, dropped)
-				c.merge(next, dropped)
+				want = want.merge(next, drops)
+				c.merge(next, drops)
 			case n == 0: // a snapshot keeps some, and names what may stand there twice
 				what += "reset"
 				next := slices.DeleteFunc(slices.Clone(want), func(*message) bool { return rng.IntN(4) == 0 })
@@ -265,31 +228,4 @@ func TestConversation_EqualsAPlainList(t *testing.T) {
 			check(t, what, c, want)
 		}
 	}
-}
-
-// Stretches that are split always at the same place use up the room between their orders.
-func TestConversation_SplitsWithoutEnd(t *testing.T) {
-	var want plain
-	c := newConversation(nil)
-	push := func(id, role string) *message {
-		m := &message{id: id, role: role}
-		want = append(want, m)
-		c.push(m)
-		return m
-	}
-	caller := push("caller", agui.RoleAssistant)
-	for i := range 100 {
-		push(fmt.Sprint(i), agui.RoleTool)
-	}
-	push("end", agui.RoleUser)
-	for i := 99; i > 0; i-- {
-		m := &message{id: fmt.Sprint(i), role: agui.RoleActivity}
-		want[want.first(m.id)] = m
-		c.replace(c.first[m.id], m, 0)
-		check(t, "split before "+m.id, c, want)
-	}
-	m := &message{id: "99", role: agui.RoleTool} // stands before the activity of that id now
-	want = want.insertResult(caller, m)
-	c.insertResult(caller, m)
-	check(t, "result", c, want)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Cut returns the fold of the run without what does not fit: it has these messages, state and kept events, in which references stand for
-// what was cut, and folds contents no more. From here on an event is counted by its type, the terminal one ends the run, and neither
-// breaks a rule; streams and tool calls that are open are forgotten. Types that are counted are those of the protocol and those that
-// came before: what producers make up would fill the memory that a cut is to free. WithCounts leaves even those out that came.
+// Cut returns a fold that continues the run with less content (docs/adr/014): with these messages, state and kept events, in which
+// references replace what was cut. It folds no more contents, counts no anomalies, and forgets what is open; it still counts events
+// by type, and the terminal event ends it. It counts types of the protocol and, if withCounts is set, those that the run had
+// before: made-up types would fill the memory that a cut frees. Without withCounts its counts start from zero.
 func (r *Run) Cut(messages []agui.Message, state, started json.RawMessage, kept []json.RawMessage, withCounts bool) *Run {
 	was := r.Summary()
 	c := New(messages, state)
@@ -41,7 +41,7 @@ func (r *Run) applyCut(ev *agui.Event) {
 	}
 }
 
-// counts reports whether events of a type are counted by it.
+// counts reports whether events of a type are counted.
 func (r *Run) counts(t agui.Type) bool {
 	if !r.p.Cut || t.Known() {
 		return true
@@ -51,13 +51,14 @@ func (r *Run) counts(t agui.Type) bool {
 }
 
 const (
-	placeOverhead = 512 // of a message in the list: its place, its indexes and, once it was changed, its members
-	nodeOverhead  = 100 // of a node of a document that patches led through
-	few           = 64  // of each count for nothing: a fold that has begun takes as much
+	messageCost  = 512 // bytes of a message of the list: its index entries and, after a change, its members
+	nodeCost     = 100 // bytes of a node of a document that patches have read
+	freeElements = 64  // of each that are not counted: an empty fold takes about as much
 )
 
-// Overhead is about how many bytes the fold takes beside those that it was given: much, where messages are short or patches lead through
-// large documents. It costs nothing to ask.
+// Overhead returns about how many bytes of memory the fold takes besides the JSON it was given: much, if messages are short or
+// patches have read large documents. It is cheap.
 func (r *Run) Overhead() int {
-	return placeOverhead*max(0, r.conv.count+len(r.p.ToolCallIDs)+len(r.p.Events)-few) + nodeOverhead*max(0, r.reading.nodes-few)
+	elements := len(r.conv.list) + len(r.p.ToolCallIDs) + len(r.p.Events)
+	return messageCost*max(0, elements-freeElements) + nodeCost*max(0, r.reading.nodes-freeElements)
 }

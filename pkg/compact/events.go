@@ -6,25 +6,25 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Step is a run of a stream that Compacted writes.
+// Step is one run of the stream that Compacted returns.
 type Step struct {
 	*Run
-	// Parent is the run that it goes on from, a step before it; nil where it is a root. ParentRunID is its id where
-	// RUN_STARTED has to name it.
+	// Parent is the run that this one continues, an earlier step, or nil for a root. ParentRunID is its id if RUN_STARTED has to
+	// name it.
 	Parent      *Run
 	ParentRunID string
 }
 
-// Compacted returns the runs of a thread, in order, as a short stream of events that gives each of them again: its start,
-// what is kept of it, the conversation and the state at its end, whole, and its terminal event. A client that holds
-// nothing has after each run what the run left, and so has a Skein that holds nothing of the thread: there the runs have
-// the same parents. A stream that starts with RUN_STARTED and passes the client's verification passes it still. Of runs
-// before the last one, those without RUN_STARTED are left out: their events would stand in another run.
+// Compacted returns the runs of a thread, in order, as a short stream of events. Each run has its RUN_STARTED, its kept
+// events, the whole conversation and state at its end, and its terminal event. A client that starts empty holds after each
+// run what the run left; so does a Skein that knows nothing of the thread, with the same parents. A stream that started with
+// RUN_STARTED and passed the client's verification still passes it. Runs before the last one that have no RUN_STARTED are left
+// out, since their events would become part of another run.
 //
-// The client has a compactEvents of its own, which is not faithful to it: docs/fold.md tells where.
+// The client's own compactEvents changes what the client holds: see docs/fold.md.
 func Compacted(steps ...Step) []json.RawMessage {
 	var events []json.RawMessage
-	var before *Run // what a client holds
+	var before *Run // what a client holds at this point
 	written := map[*Run]bool{}
 	for i, step := range steps {
 		s := step.Summary()
@@ -32,7 +32,7 @@ func Compacted(steps ...Step) []json.RawMessage {
 			continue
 		}
 		if s.Started == nil {
-			events, before = nil, nil // nothing can stand before a run that does not say where it starts
+			events, before = nil, nil // no run can precede one without RUN_STARTED
 			clear(written)
 		}
 		if !written[step.Parent] {
@@ -52,7 +52,7 @@ func Compacted(steps ...Step) []json.RawMessage {
 	return events
 }
 
-// started is a run's RUN_STARTED, with its parent.
+// started returns a run's RUN_STARTED, with its parent.
 func (s Step) started(event json.RawMessage) json.RawMessage {
 	id := agui.AppendString(nil, s.ParentRunID)
 	if s.ParentRunID == "" || string(agui.Lookup(event, "parentRunId")) == string(id) {
@@ -67,20 +67,20 @@ func (s Step) started(event json.RawMessage) json.RawMessage {
 	return append(append(append([]byte(nil), event[:end]...), member...), '}')
 }
 
-// messagesAfter are the events that leave a conversation in who holds that of any of these runs (nil is an empty one). One
-// snapshot does that, as a rule. But a client keeps activities and reasoning that a snapshot does not speak of, and the
-// places of messages that it knows: where that shows, all that it holds is taken away first.
+// messagesAfter returns events that give a client this conversation, whichever of these runs' conversations it holds (nil is an
+// empty one). One snapshot is usually enough. But a client keeps activities and reasoning that a snapshot does not name, and
+// the positions of messages that it knows: if that makes a difference, the events remove everything first.
 func messagesAfter(messages []agui.Message, before ...*Run) []json.RawMessage {
 	plain := messagesEvent(messages, "")
 	for _, r := range before {
 		if r != nil && !leaves(plain, r.Messages(), messages) {
-			return afresh(messages)
+			return replaceAll(messages)
 		}
 	}
 	return []json.RawMessage{plain}
 }
 
-// leaves reports whether an event leaves a conversation where another one was.
+// leaves reports whether an event turns the conversation before into the one wanted.
 func leaves(event json.RawMessage, before, want []agui.Message) bool {
 	r := New(before, nil)
 	ev, err := agui.Decode(event)
@@ -99,19 +99,20 @@ func leaves(event json.RawMessage, before, want []agui.Message) bool {
 	return true
 }
 
-// ownsActivities is the metadata of a snapshot that takes away what it does not speak of.
+// ownsActivities is the metadata of a snapshot that removes all activities that it does not name.
 const ownsActivities = `,"metadata":{"@ag-ui/client":{"authoritativeActivityTypes":null}}`
 
-// afresh takes away all that a client holds: a snapshot that has reasoning and owns all activities leaves nothing but
-// itself, and that becomes an activity, which the last one does not speak of.
-func afresh(messages []agui.Message) []json.RawMessage {
+// replaceAll returns events that replace everything a client holds. A snapshot with one reasoning message that owns all activities
+// removes everything else; that message then becomes an activity, which the last snapshot does not name.
+func replaceAll(messages []agui.Message) []json.RawMessage {
 	id := "skein-afresh"
 	for has(messages, id) {
 		id += "+"
 	}
 	quoted := agui.AppendString(nil, id)
 	reasoning := append(append([]byte(`{"id":`), quoted...), `,"role":"reasoning","content":""}`...)
-	activity := append(append([]byte(`{"type":"ACTIVITY_SNAPSHOT","messageId":`), quoted...), `,"activityType":"skein-afresh","content":{}}`...)
+	activity := append(append([]byte(`{"type":"ACTIVITY_SNAPSHOT","messageId":`), quoted...),
+		`,"activityType":"skein-afresh","content":{}}`...)
 	return []json.RawMessage{
 		messagesEvent([]agui.Message{{ID: id, Role: agui.RoleReasoning, Raw: reasoning}}, ownsActivities),
 		activity,
@@ -128,7 +129,7 @@ func has(messages []agui.Message, id string) bool {
 	return false
 }
 
-// The two are written by hand: encoding/json would rewrite what stands in them.
+// These two do not use encoding/json, which would rewrite the values.
 
 func messagesEvent(messages []agui.Message, metadata string) json.RawMessage {
 	b := []byte(`{"type":"MESSAGES_SNAPSHOT","messages":[`)

@@ -6,17 +6,21 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// message is one message of the conversation. It stays as it came until something changes it.
+// message is one message of the conversation. Its JSON stays unparsed until an event changes it.
 type message struct {
 	id, role string
-	raw      json.RawMessage // what it is as JSON; nil while it must be written anew
-	obj      *object         // nil until it is opened for a change
-	text     *textValue      // the growing content, where the message is open and it is a string
-	calls    *callList       // the tool calls, where the message is open and has any
-	at       *link           // the first in the list that holds it
-	// more is how many others do, and size what it counts for in each of them: its bytes when a snapshot put it
-	// there, and those of the events that came for it since.
-	more, size int
+	raw      json.RawMessage // as JSON; nil after a change, until export encodes it
+	obj      *object         // its members; nil until read parses them
+	text     *textValue      // the content if a delta has been appended to it
+	calls    *callList       // the tool calls if obj has any
+	// places is the number of its positions in the list, and at the first of them: see conversation.numbered.
+	places, at int
+	// size is what each position beyond the first counts for: the message's bytes when a snapshot put it there, and those of the
+	// events that named it since.
+	size int
+	pass int // the last walk that has met it: see conversation.seen
+	// activity caches the activity type of a message that is not open.
+	activity *string
 }
 
 func newMessage(id, role string, members ...member) *message {
@@ -29,7 +33,18 @@ func fromMessage(m agui.Message) *message {
 	return &message{id: m.ID, role: m.Role, raw: m.Raw}
 }
 
-// export returns the message as it stands.
+// fromMessages is fromMessage for a list; more is how many will be appended to the result.
+func fromMessages(messages []agui.Message, more int) []*message {
+	room := make([]message, len(messages)) // one allocation
+	list := make([]*message, len(messages), len(messages)+more)
+	for i, m := range messages {
+		room[i] = message{id: m.ID, role: m.Role, raw: m.Raw}
+		list[i] = &room[i]
+	}
+	return list
+}
+
+// export returns the current message.
 func (m *message) export() agui.Message {
 	if m.raw == nil {
 		m.raw = m.obj.appendJSON(make([]byte, 0, 128))
@@ -37,14 +52,14 @@ func (m *message) export() agui.Message {
 	return agui.Message{ID: m.id, Role: m.role, Raw: m.raw}
 }
 
-// open makes the message ready for a change and forgets its written form.
+// open parses the message for a change and drops its JSON.
 func (m *message) open() *object {
 	obj := m.read()
 	m.raw = nil
 	return obj
 }
 
-// read makes the message's members ready to be looked at.
+// read parses the message's members.
 func (m *message) read() *object {
 	if m.obj == nil {
 		m.obj = parse(m.raw)
@@ -56,8 +71,8 @@ func (m *message) read() *object {
 	return m.obj
 }
 
-// appendText appends a delta to the content. Content that is no string (absent, or parts) is
-// replaced, as the client's reducer has it.
+// appendText appends a delta to the content. Content that is not a string (absent, or parts) is replaced, as by the
+// client's reducer.
 func (m *message) appendText(delta agui.Text) {
 	obj := m.open()
 	if m.text == nil {
@@ -81,7 +96,11 @@ func (m *message) activityType() string {
 		}
 		return ""
 	}
-	return stringOf(agui.Lookup(m.raw, "activityType"))
+	if m.activity == nil {
+		activity := stringOf(agui.Lookup(m.raw, "activityType"))
+		m.activity = &activity
+	}
+	return *m.activity
 }
 
 func stringOf(v json.RawMessage) string {
@@ -91,7 +110,7 @@ func stringOf(v json.RawMessage) string {
 	return agui.TextOf(v).String()
 }
 
-// contentBytes returns how many bytes an activity's content has, and 0 for other messages.
+// contentBytes returns the size of an activity's content in bytes, and 0 for other messages.
 func (m *message) contentBytes() int {
 	if m.role != agui.RoleActivity {
 		return 0
@@ -116,10 +135,10 @@ func (m *message) hasCalls() bool {
 	return agui.IsArray(agui.Lookup(m.raw, "toolCalls"))
 }
 
-// toolCall is one entry of a message's toolCalls, open for change.
+// toolCall is one entry of a message's toolCalls, parsed.
 type toolCall struct {
-	// odd is an entry that is no tool call, as it came; nothing finds it. The schema looks at the calls of
-	// assistant messages only.
+	// odd is the JSON of an entry that is not a tool call; nothing finds it. The schema allows it in messages other than those of
+	// assistants.
 	odd  rawValue
 	id   string
 	obj  *object
@@ -146,7 +165,7 @@ func (c *toolCall) named(name string) bool {
 	return false
 }
 
-// name is the call's name; other is for a call that has none.
+// name returns the call's name, or other if it has none.
 func (c *toolCall) name(other string) string {
 	switch v := c.fn.get("name").(type) {
 	case stringValue:
@@ -188,7 +207,7 @@ func parseCalls(raw json.RawMessage) *callList {
 	return l
 }
 
-// parseCall returns nil for what has no id, or no function with arguments.
+// parseCall returns nil for an entry that has no id, or no function with arguments.
 func parseCall(raw json.RawMessage) *toolCall {
 	id, fn := agui.Lookup(raw, "id"), agui.Lookup(raw, "function")
 	if !agui.IsString(id) || !agui.IsObject(fn) {

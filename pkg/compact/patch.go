@@ -14,25 +14,23 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// JSON Patch (RFC 6902) as the official client applies it: fast-json-patch 3.1.1 with validation.
-// The library evanphx/json-patch follows the RFC where the client does not (a test of a missing
-// member against null passes there; "01" is no index; it must read the document for every patch),
-// so the fold has its own and the library is what tests compare it with: docs/adr/003.
+// JSON Patch (RFC 6902) as the official client applies it: fast-json-patch 3.1.1 with validation. The library
+// evanphx/json-patch follows the RFC in places where the client does not, and parses the document for every patch. So the fold
+// has its own implementation, which tests compare with the library (docs/adr/003).
 
-// Limits on copy operations, in bytes: a few small patches that copy what they copied before would
-// otherwise fill the memory. Other operations bring what they add.
+// Limits on copy operations, in bytes: a few small patches that copy earlier copies would otherwise fill the memory.
 const (
-	maxCopied    = 16 << 20 // what those of one patch copy: it is as much work
-	maxDocuments = 64 << 20 // the state and the contents of all activities after one; the largest event brings 16 MiB
+	maxCopied    = 16 << 20 // copied by one patch, which is as much work
+	maxDocuments = 64 << 20 // the state and all activity contents after a copy
 )
 
-// maxRead is how many nodes the trees of a run may have made of what they read before they forget them all: of what
-// lies on the paths of patches small objects are read whole, large ones by what is asked for, and elements of long
-// arrays by parts. A node takes 50 to 150 bytes. To read again what was forgotten costs the documents once; an
-// operation makes a few nodes for each step of its path, 512 at most, so that comes once in thousands of them.
+// maxRead is how many nodes the trees of a run may make by reading before they drop them all. Patches read small objects on
+// their path whole, members of large ones one by one, and elements of long arrays by parts. A node takes 50 to 150 bytes.
+// Reading again costs the size of the documents, but is needed once in thousands of operations: each makes a few nodes for
+// each step of its path, 512 at most.
 const maxRead = 2 << 20
 
-// Errors of a patch; each leaves the document as it was.
+// Errors of a patch; after each the document is unchanged.
 var (
 	errNoSuchPath = errors.New("applying patch: the path does not exist")
 	errIndex      = errors.New("applying patch: the index is not a number or is out of range")
@@ -44,19 +42,19 @@ var (
 	errDepth      = fmt.Errorf("applying patch: the document would be more than %d deep", agui.MaxDepth)
 )
 
-// patcher applies one patch and knows the way back.
+// patcher applies one patch, and can undo it.
 type patcher struct {
 	t      *tree
 	others func() int
 	undo   []func()
 	copied int
 	copies bool // one of its operations was a copy
-	// stripped is how many operations RFC 6902 does not have.
+	// stripped is how many operations RFC 6902 does not define.
 	stripped int
 }
 
-// apply applies a patch, a checked JSON array, as a whole or not at all. It returns how many operations it has left
-// out, since RFC 6902 does not have them. Others tells how many bytes the other documents have.
+// apply applies a patch, a checked JSON array, as a whole or not at all. It returns how many operations it left out
+// because RFC 6902 does not define them. others returns the size of the run's other documents in bytes.
 func (t *tree) apply(patch json.RawMessage, others func() int) (stripped int, err error) {
 	p := &patcher{t: t, others: others}
 	if err := p.operations(patch); err != nil {
@@ -100,7 +98,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 		}
 	}
 	if !isOperation(name) {
-		p.stripped++ // as by the client's enforcement, whatever else is in it
+		p.stripped++ // as by the client's enforcement, whatever its members
 		return nil
 	}
 	if path != "" && !p.t.root.isObject() && !p.t.root.isArray() {
@@ -109,7 +107,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 	switch name {
 	case "add", "replace":
 		v := &node{text: bytes.Clone(value)}
-		p.t.reading.nodes += len(value) / 64 // a copy or move of a part of it keeps it whole
+		p.t.reading.nodes += len(value) / 64 // a copy or move of a part keeps all of its text
 		if path == "" {
 			return p.setRoot(v)
 		}
@@ -144,7 +142,7 @@ func (p *patcher) operation(op json.RawMessage) error {
 	}
 }
 
-// isOperation reports whether RFC 6902 has an operation of that name.
+// isOperation reports whether RFC 6902 defines an operation of that name.
 func isOperation(name string) bool {
 	switch name {
 	case "add", "replace", "test", "remove", "move", "copy":
@@ -153,8 +151,8 @@ func isOperation(name string) bool {
 	return false
 }
 
-// onScalar is an operation on a document that holds no members. JavaScript lets a member of a number
-// be set and forgets it, so the client takes some of these for done. None changes anything.
+// onScalar applies an operation to a document without members. JavaScript ignores an assignment to a member of a number, so for the
+// client some of these succeed. None changes anything.
 func (p *patcher) onScalar(name, path, from string) error {
 	text := string(p.t.root.text)
 	step := path[1:]
@@ -179,8 +177,7 @@ func (p *patcher) onScalar(name, path, from string) error {
 
 var zero = json.RawMessage(`0`)
 
-// equal compares a value of the document with one of the patch as the client does: objects whatever the order of
-// their members.
+// equal compares a value of the document with one of the patch as the client does, ignoring the order of members.
 func (p *patcher) equal(n, o *node) bool {
 	switch {
 	case n.isObject():
@@ -231,7 +228,7 @@ func (p *patcher) open(n *node) {
 	}
 }
 
-// restart makes the trees of the run anew from their texts.
+// restart drops all nodes of the run's trees, which are read again from their texts.
 func (p *patcher) restart() {
 	now := p.t.root.appendJSON(nil)
 	p.back()
@@ -256,7 +253,7 @@ func (p *patcher) back() {
 	}
 }
 
-// set is add and replace. add makes the last member of the path, and nothing above it.
+// set applies add and replace. The parent of the path's last member must exist.
 func (p *patcher) set(path string, v *node, replace bool) error {
 	at, err := p.lastStep(path, false)
 	if err != nil {
@@ -274,7 +271,7 @@ func (p *patcher) set(path string, v *node, replace bool) error {
 	return p.add(at, v)
 }
 
-// transfer is move and copy. The client resolves the source first and only then looks at the target.
+// transfer applies move and copy. Like the client, it resolves the source before the target.
 func (p *patcher) transfer(move bool, from, path string) error {
 	source := p.t.root
 	var at place
@@ -303,7 +300,7 @@ func (p *patcher) transfer(move bool, from, path string) error {
 		}
 		source.shared, p.t.shares, p.copies = true, true, true
 	}
-	// The target is looked up again: removing the source may have moved or taken it.
+	// The target is looked up again: removing the source may have moved or removed it.
 	target, err := p.lastStep(path, true)
 	if err != nil {
 		return err
@@ -317,17 +314,17 @@ func (p *patcher) transfer(move bool, from, path string) error {
 	return nil
 }
 
-// place is where the last step of a path leads: a member or an element, there or not.
+// place is what a path names: a member or an element, which need not exist.
 type place struct {
 	way    []*node // from the root to parent
 	steps  []int   // the index in each of them
 	parent *node
 	name   string // of a member
-	index  int    // of an element, may be out of range; the place of a member, -1 where there is none
-	shown  bool   // the path names an element as it stands in the document, not as "-" or "01"
+	index  int    // of an element, may be out of range; of a member, -1 if it does not exist
+	shown  bool   // an element is named by its index as RFC 6901 writes it, not by "-" or "01"
 }
 
-// value returns what is there, or nil.
+// value returns the value at the place, or nil.
 func (at place) value() *node {
 	switch {
 	case at.index < 0:
@@ -340,8 +337,8 @@ func (at place) value() *node {
 	return nil
 }
 
-// exists reports whether replace and remove find something there. A member that every JavaScript
-// object inherits counts, as it does for the client.
+// exists reports whether replace and remove find a value at the place. As for the client, a member that every JavaScript object
+// inherits counts.
 func (at place) exists() bool {
 	if at.parent.isArray() {
 		return at.shown && at.value() != nil
@@ -355,9 +352,9 @@ var inherited = map[string]bool{
 	"propertyIsEnumerable": true, "__defineGetter__": true, "__defineSetter__": true, "__lookupGetter__": true, "__lookupSetter__": true,
 }
 
-// lastStep follows a path that is not empty up to its last step. All containers on the way must exist. Loose lets an index
-// lead on that is written otherwise than RFC 6901 has it, as "01": so the client does with the path of test, move and copy.
-func (p *patcher) lastStep(path string, loose bool) (place, error) {
+// lastStep follows a non-empty path up to its last step. All containers on the way must exist. lenient accepts indexes on the way that
+// RFC 6901 does not allow, such as "01", as the client does for the path of test, move and copy.
+func (p *patcher) lastStep(path string, lenient bool) (place, error) {
 	at := place{}
 	n := p.t.root
 	steps := strings.Split(path, "/")[1:]
@@ -381,15 +378,15 @@ func (p *patcher) lastStep(path string, loose bool) (place, error) {
 			p.t.reading.nodes += n.unreadAt(at.index)
 		} else {
 			at.index = n.find(key)
-			p.t.reading.nodes++ // it is, where nobody has asked for it before
+			p.t.reading.nodes++ // a new node, at most
 		}
 		at.steps = append(at.steps, at.index)
 		if i == len(steps)-1 {
 			return at, nil
 		}
-		// At the end of a path "-" and "01" make a new element.
+		// Only as the last step may "-" and "01" name an element.
 		next := at.value()
-		if next == nil || (n.isArray() && !at.shown && !loose) {
+		if next == nil || (n.isArray() && !at.shown && !lenient) {
 			return at, errNoSuchPath
 		}
 		n = next
@@ -397,8 +394,7 @@ func (p *patcher) lastStep(path string, loose bool) (place, error) {
 	return at, nil
 }
 
-// element reads an array index as the client does: digits in any number, as a 32-bit integer; "-"
-// is the end.
+// element parses an array index as the client does: any number of digits, as a 32-bit integer; "-" is the end.
 func (at *place) element(key string) error {
 	if key == "-" {
 		at.index = at.parent.count()
@@ -410,7 +406,7 @@ func (at *place) element(key string) error {
 		}
 	}
 	f, err := strconv.ParseFloat(key, 64)
-	if err != nil { // no digits, or more than a number can have: 0 for the client
+	if err != nil { // empty, or out of range: 0 for the client
 		f = 0
 	}
 	at.index = int(int32(uint32(math.Mod(f, 1<<32))))
@@ -418,7 +414,7 @@ func (at *place) element(key string) error {
 	return nil
 }
 
-// existing follows a path to something that is there.
+// existing follows a path to an existing value.
 func (p *patcher) existing(path string) (place, error) {
 	at, err := p.lastStep(path, false)
 	if err != nil {
@@ -436,9 +432,9 @@ func (p *patcher) existing(path string) (place, error) {
 	return at, nil
 }
 
-// own puts clones in the place of what is shared on the way to a place, so that a change does not show elsewhere. They
-// stay where the patch fails, or each that does would clone again, unless it has copied: then what was shared may
-// have been changed by it before.
+// own replaces shared nodes on the way to a place by clones, so that a change does not show elsewhere. A patch that fails leaves the
+// clones, so that the next one need not clone again; but if it has copied, it undoes them, since it may have changed the nodes
+// before it shared them.
 func (p *patcher) own(at place) place {
 	if !p.t.shares {
 		return at
@@ -470,9 +466,8 @@ func (p *patcher) own(at place) place {
 	return at
 }
 
-// changed forgets the written form of all nodes on the way; the last one's grows by so many bytes. The way
-// back restores it: a patch that failed must not even change white space. How deep they are may have been asked
-// for in between, without what is back then: it is asked for anew.
+// changed drops the JSON of all nodes on the way, the last of which grows by so many bytes. undo restores the JSON, so that a failed
+// patch does not even change white space. Their depth is then inexact.
 func (p *patcher) changed(at place, grows int) {
 	type form struct {
 		text json.RawMessage
@@ -486,19 +481,19 @@ func (p *patcher) changed(at place, grows int) {
 	}
 	for _, n := range slices.Backward(at.way) {
 		was := n.bytes()
-		n.text, n.loose = nil, true
+		n.text, n.inexact = nil, true
 		n.size += grows
 		grows = n.size - was
 	}
 	p.undo = append(p.undo, func() {
 		for i, n := range at.way {
 			n.text, n.size = before[i].text, before[i].size
-			n.high, n.loose = before[i].high, true // what fits notes is no exact depth
+			n.high, n.inexact = before[i].high, true
 		}
 	})
 }
 
-// fits reports whether a value can stand at a place, and notes how deep what is around it is then.
+// fits reports whether a value at a place stays within the depth limit, and updates the depths of the nodes around it.
 func (p *patcher) fits(at place, v *node) bool {
 	if len(at.way)+v.depth(false) > agui.MaxDepth && len(at.way)+v.depth(true) > agui.MaxDepth {
 		return false
@@ -519,7 +514,7 @@ func (p *patcher) setRoot(v *node) error {
 	return nil
 }
 
-// put replaces what is there, or makes the member.
+// put replaces the value at a place, or adds the member.
 func (p *patcher) put(at place, v *node) error {
 	at = p.own(at)
 	if !p.fits(at, v) {
@@ -539,7 +534,7 @@ func (p *patcher) put(at place, v *node) error {
 	return nil
 }
 
-// add makes a member or puts an element in between. An index past the end appends.
+// add adds a member or inserts an element. An index past the end appends.
 func (p *patcher) add(at place, v *node) error {
 	if !at.parent.array {
 		return p.put(at, v)
@@ -564,7 +559,7 @@ func (p *patcher) add(at place, v *node) error {
 func (p *patcher) remove(at place) {
 	v := at.value()
 	if v == nil {
-		return // an inherited member: there is nothing to remove, and the client says it did
+		return // an inherited member: the client reports success and removes nothing
 	}
 	at = p.own(at)
 	n := at.parent

@@ -216,7 +216,7 @@ func (n *node) sound() error {
 	if size := len(n.appendJSON(nil)); size != n.bytes() {
 		return fmt.Errorf("%s has %d bytes, not %d", n.appendJSON(nil), size, n.bytes())
 	}
-	if depth := textDepth(n.appendJSON(nil)); n.high != 0 && (n.depth(false) < depth || !n.loose && n.depth(false) != depth) {
+	if depth := textDepth(n.appendJSON(nil)); n.high != 0 && (n.depth(false) < depth || !n.inexact && n.depth(false) != depth) {
 		return fmt.Errorf("%s is %d deep, not %d", n.appendJSON(nil), depth, n.depth(false))
 	}
 	if n.container != nil {

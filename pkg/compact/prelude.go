@@ -9,35 +9,34 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Prelude returns events that bring a client which holds nothing to where the fold stands: its start, the conversation
-// and the state so far, whole, and the opening event of everything that is open. A client that plays them, and then the
-// events that come next, ends with what one holds that has seen every event, and its verification finds no fault that
-// it would not have found there. This holds for streams whose ids mean one thing each: where two agents go on with a message
-// of one id, or a snapshot holds an id twice, the client's answer depends on what it saw before.
+// Prelude returns events that bring an empty client to the fold's current point: RUN_STARTED if the run has one, the
+// whole conversation and state, and the opening event of everything that is open. After them and the events that follow,
+// the client holds the same as one that has played every event, and its verification reports nothing else. This holds if each
+// id means one thing. If two agents continue a message of one id, or a snapshot repeats an id, the client's result depends on
+// earlier events.
 //
-// A message that older THINKING_* events have open has an id that each client makes up by itself, so the prelude tells
-// it by such events again, as the last message. A run that does not begin with RUN_STARTED has a prelude without it.
+// An open message of THINKING_* events has an id that each client makes by itself. The prelude therefore ends with such events
+// for it.
 func (r *Run) Prelude() []json.RawMessage { return r.prelude(false) }
 
-// PreludeAfresh is Prelude for a client that holds another conversation, of which nothing is to stay.
+// PreludeAfresh is Prelude for a client that holds another conversation, all of which it removes.
 func (r *Run) PreludeAfresh() []json.RawMessage { return r.prelude(true) }
 
-// Snapshots returns events that give a client this conversation and state. Where anew is set, nothing stays of what it held
-// before.
-func Snapshots(messages []agui.Message, state json.RawMessage, anew bool) []json.RawMessage {
-	if anew {
-		return append(afresh(messages), stateEvent(state))
+// Snapshots returns events that give a client this conversation and state. If replace is set, they remove everything that it held.
+func Snapshots(messages []agui.Message, state json.RawMessage, replace bool) []json.RawMessage {
+	if replace {
+		return append(replaceAll(messages), stateEvent(state))
 	}
 	return []json.RawMessage{messagesEvent(messages, ""), stateEvent(state)}
 }
 
-func (r *Run) prelude(anew bool) []json.RawMessage {
+func (r *Run) prelude(replace bool) []json.RawMessage {
 	var events []json.RawMessage
 	if r.p.Started != nil {
 		events = append(events, r.p.Started)
 	}
 	v := r.p.verify
-	// Each subagent that was ever started: one that starts later may name it as its parent.
+	// Ended subagents, too: one that starts later may name them as its parent.
 	for _, id := range slices.Sorted(maps.Keys(v.Closed)) {
 		events = append(events, eventOf(agui.SubagentStarted, owner{id, true}, "name", id), eventOf(agui.SubagentFinished, owner{id, true}))
 	}
@@ -45,7 +44,7 @@ func (r *Run) prelude(anew bool) []json.RawMessage {
 		events = append(events, eventOf(agui.SubagentStarted, owner{id, true}, "name", id))
 	}
 	gone, open := r.opened()
-	events = append(events, gone...) // the snapshot takes them away again
+	events = append(events, gone...) // the snapshot removes their messages
 	messages := r.Messages()
 	var thought []json.RawMessage
 	if id := string(r.p.Thinking.Message); id != "" && v.Open[kindReasoning][id] {
@@ -57,7 +56,7 @@ func (r *Run) prelude(anew bool) []json.RawMessage {
 			messages = slices.Delete(slices.Clone(messages), i, i+1)
 		}
 	}
-	events = append(events, Snapshots(messages, r.State(), anew)...)
+	events = append(events, Snapshots(messages, r.State(), replace)...)
 	for _, key := range slices.Sorted(maps.Keys(v.Steps)) {
 		name, o := key, owner{}
 		if quoted, err := strconv.QuotedPrefix(key); err == nil {
@@ -77,19 +76,20 @@ func (r *Run) prelude(anew bool) []json.RawMessage {
 	return events
 }
 
-// opened returns the opening events of what is open but for chunks and THINKING_* events: gone are those whose message
-// the conversation has no more.
+// opened returns the opening events of everything open that neither chunks nor THINKING_* events opened. gone are those whose message
+// is no longer in the conversation.
 func (r *Run) opened() (gone, open []json.RawMessage) {
 	v := r.p.verify
-	// A call that is gone is told in a message of its own. Without one, the client would make a message of the call's id, and
-	// one of that id in the snapshot would stand where it stood.
+	// A call that is gone gets a message of its own: for a call without one the client makes a message of the call's id, whose
+	// position a message of that id in the snapshot would then take.
 	nobody := "gone"
 	for r.conv.find(nobody) != nil {
 		nobody += "-"
 	}
 	for _, kind := range []entityKind{kindSpan, kindReasoning, kindText, kindTool} {
 		for _, id := range slices.Sorted(maps.Keys(v.Open[kind])) {
-			if r.p.lanes.of(kind, id) != nil || id == string(r.p.Thinking.Message) && kind == kindReasoning || id == string(r.p.Thinking.Span) && kind == kindSpan {
+			if r.p.lanes.of(kind, id) != nil || id == string(r.p.Thinking.Message) && kind == kindReasoning ||
+				id == string(r.p.Thinking.Span) && kind == kindSpan {
 				continue
 			}
 			o, _ := v.owner(bucketOf(kind), id)
@@ -106,11 +106,11 @@ func (r *Run) opened() (gone, open []json.RawMessage) {
 				open = append(open, eventOf(agui.ToolCallStart, o, "toolCallId", id, "toolCallName", call.name(id)))
 				continue
 			}
-			t := agui.TextMessageStart
+			t, role := agui.TextMessageStart, agui.RoleAssistant
 			if kind == kindReasoning {
-				t = agui.ReasoningMessageStart
+				t, role = agui.ReasoningMessageStart, agui.RoleReasoning
 			}
-			ev := eventOf(t, o, "messageId", id, "role", map[entityKind]string{kindText: agui.RoleAssistant, kindReasoning: agui.RoleReasoning}[kind])
+			ev := eventOf(t, o, "messageId", id, "role", role)
 			if r.conv.find(id) == nil {
 				gone = append(gone, ev)
 			} else {
@@ -121,7 +121,7 @@ func (r *Run) opened() (gone, open []json.RawMessage) {
 	return gone, open
 }
 
-// chunk opens a lane again.
+// chunk returns a chunk that opens a lane.
 func (r *Run) chunk(l *lane) json.RawMessage {
 	var members []string
 	add := func(name string, value *string) {
@@ -144,7 +144,7 @@ func (r *Run) chunk(l *lane) json.RawMessage {
 	}
 }
 
-// eventOf writes an event with members that are strings.
+// eventOf encodes an event from pairs of member names and string values.
 func eventOf(t agui.Type, o owner, members ...string) json.RawMessage {
 	b := append([]byte(`{"type":"`), t...)
 	b = append(b, '"')

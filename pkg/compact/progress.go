@@ -28,30 +28,30 @@ type Summary struct {
 	Anomalies  map[string]int64                 `json:"anomalies"`  // by rule
 
 	Started  json.RawMessage   `json:"started,omitempty"` // RUN_STARTED without its input
-	Kept     []json.RawMessage `json:"kept,omitempty"`    // events of the families that Keep has named
+	Kept     []json.RawMessage `json:"kept,omitempty"`    // events of the families that Keep set
 	Terminal json.RawMessage   `json:"terminal,omitempty"`
 
 	Interrupts       []json.RawMessage `json:"interrupts,omitempty"`
 	PendingToolCalls agui.Strings      `json:"pendingToolCalls,omitempty"`
 }
 
-// Summary returns what the fold has counted so far. Maps and slices are the fold's own: read them
-// before the next Apply and do not change them.
+// Summary returns what the fold has counted so far. Maps and slices are the fold's own: read them before the next Apply
+// and do not change them.
 func (r *Run) Summary() Summary {
-	r.p.settle()
+	r.p.addBurst()
 	return r.p.Summary
 }
 
-// progress is all of a fold's state beside messages and state; its JSON is the checkpoint.
+// progress is everything a fold holds besides messages and state; its JSON is the checkpoint.
 type progress struct {
 	Summary
 	RunID       agui.String  `json:"runId,omitempty"`
 	ToolCallIDs agui.Strings `json:"toolCallIds,omitempty"` // started in this run, in order
 	Answered    set          `json:"answered,omitempty"`
 	Thinking    thinking     `json:"thinking"`
-	// Same are places in the list that hold one message: see conversation.same.
+	// Same lists the positions that hold one message: see conversation.same.
 	Same [][3]int `json:"same,omitempty"`
-	// Cut: contents are folded no more (Run.Cut).
+	// Cut reports whether the fold ignores contents: see Run.Cut.
 	Cut bool `json:"cut,omitempty"`
 
 	called set // ToolCallIDs as a set
@@ -86,7 +86,7 @@ type plainProgress progress
 
 // MarshalJSON implements json.Marshaler.
 func (p *progress) MarshalJSON() ([]byte, error) {
-	p.settle()
+	p.addBurst()
 	return json.Marshal(progressJSON{(*plainProgress)(p), p.lanes.all(), p.verify})
 }
 
@@ -96,7 +96,8 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	if w.Verify == nil || p.Events == nil || p.EventBytes == nil || p.ToolCalls == nil || p.Usage == nil || p.Anomalies == nil || p.Answered == nil {
+	if w.Verify == nil || p.Events == nil || p.EventBytes == nil || p.ToolCalls == nil || p.Usage == nil ||
+		p.Anomalies == nil || p.Answered == nil {
 		return errors.New("a part of it is null")
 	}
 	for _, id := range p.ToolCallIDs {
@@ -114,13 +115,13 @@ func (p *progress) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// count notes an event that was folded.
+// count counts an event that was folded.
 func (r *Run) count(ev *agui.Event) {
 	if !r.counts(ev.Type) {
 		return
 	}
 	if ev.Type != r.p.burst.of {
-		r.p.settle()
+		r.p.addBurst()
 		r.p.burst.of, r.p.burst.keep = ev.Type, !r.p.Cut && r.keep.Keep(ev.Type)
 	}
 	r.p.burst.events++
@@ -130,15 +131,14 @@ func (r *Run) count(ev *agui.Event) {
 	}
 }
 
-// burst counts events of one type that follow each other, as deltas do, until settle puts them into
-// the summary's maps.
+// burst counts consecutive events of one type, such as deltas, until addBurst adds them to the summary's maps.
 type burst struct {
 	of            agui.Type
-	keep          bool // they are kept
+	keep          bool // Keep applies to the type
 	events, bytes int64
 }
 
-func (p *progress) settle() {
+func (p *progress) addBurst() {
 	if p.burst.events > 0 {
 		p.Events[string(p.burst.of)] += p.burst.events
 		p.EventBytes[string(p.burst.of)] += p.burst.bytes

@@ -2,11 +2,11 @@ package compact
 
 import "slices"
 
-// The rules that a fold counts in Summary.Anomalies, by name. Names stay stable: they are in run
-// records. docs/fold.md tells what each means.
+// The rules that a fold counts in Summary.Anomalies, by name. Names are stable, since run records contain them. docs/fold.md
+// explains each.
 
-// VerificationRules returns the rules of the client's verifyEvents, at which the official client
-// ends a stream and the fold goes on.
+// VerificationRules returns the rules of the client's verifyEvents. The official client ends a stream at the first breach; the
+// fold counts it and continues.
 func VerificationRules() []string {
 	rules := []string{
 		"first-event-not-run-started", "run-started-twice",
@@ -24,8 +24,8 @@ func VerificationRules() []string {
 	return rules
 }
 
-// ReducerRules returns the rules at which the client's reducer, or its enforcement before it, does something else
-// than the event says, or nothing; it warns, or keeps silent.
+// ReducerRules returns the rules for events that the client's reducer, or its enforcement before it, ignores or applies only in
+// part, with a warning or without.
 func ReducerRules() []string {
 	return []string{
 		"activity-delta-on-message", "activity-patch-failed", "activity-unknown", "encrypted-value-unknown", ruleStripped, "message-unknown",
@@ -33,15 +33,15 @@ func ReducerRules() []string {
 	}
 }
 
-// ruleStripped is of a message that has no role, or an unknown one and no id: the client's enforcement takes it out of
-// the list that it came in, and so does the fold.
+// ruleStripped counts messages without a role, or with an unknown one and no id, which the client's enforcement and the fold
+// remove from their list.
 const ruleStripped = "message-stripped"
 
-// ruleOperation is of an operation that RFC 6902 does not have: the client's enforcement takes it out of the patch, and
-// the others are applied.
+// ruleOperation counts operations that RFC 6902 does not define, which the client's enforcement and the fold remove from their
+// patch.
 const ruleOperation = "operation-stripped"
 
-// What the names of rules on an entity are made of.
+// Prefixes and suffixes of rules about an entity.
 const (
 	startWhileOpen = "-start-while-open"
 	contentNotOpen = "-content-not-open"

@@ -10,9 +10,8 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// Version is the version of the fold's rules; it stands in every run record. Records of version 1 took every input on
-// RUN_STARTED for a whole conversation, dropped a patch for one operation that nobody knows, and kept numbers that no
-// double can hold.
+// Version is the version of the fold's rules, which every run record names. Version 1 treated every input on RUN_STARTED as
+// a whole conversation, dropped a patch for one unknown operation, and kept numbers that no double can hold.
 const Version = 2
 
 // ErrEnded is returned for an event after the terminal one; it is not folded.
@@ -25,12 +24,12 @@ type Run struct {
 	reading reading
 	p       progress
 	keep    agui.Families
-	// recentID is a message id that needed no decoding.
+	// recentID is the last message id that had no escapes.
 	recentID string
 }
 
-// New starts a fold from a history: the messages and the state that the client holds when the run
-// starts. A nil state is {}. What is passed in is not changed, and must not change.
+// New starts a fold from a history: the messages and the state that the client holds when the run starts. A nil state
+// is {}. New does not change its arguments, and the caller must not change them later.
 func New(messages []agui.Message, state json.RawMessage) *Run {
 	if state == nil {
 		state = json.RawMessage(`{}`)
@@ -41,61 +40,55 @@ func New(messages []agui.Message, state json.RawMessage) *Run {
 	return r
 }
 
-// trees goes through the documents that patches may have led into.
+// trees yields the documents that patches may have read.
 func (r *Run) trees(yield func(*tree) bool) {
 	if !yield(r.state) {
 		return
 	}
-	for of, k := range r.conv.kinds {
-		if of.role != agui.RoleActivity {
+	for _, m := range r.conv.list {
+		if m.role != agui.RoleActivity || m.obj == nil {
 			continue
 		}
-		for _, p := range k.links {
-			if p.m.obj == nil {
-				continue
-			}
-			if t, ok := p.m.obj.get("content").(*tree); ok && !yield(t) {
-				return
-			}
+		if t, ok := m.obj.get("content").(*tree); ok && !yield(t) {
+			return
 		}
 	}
 }
 
-// NewOn starts a fold from a history that other folds share; else it is New.
+// NewOn is New for a history that other folds share.
 func NewOn(base Base, state json.RawMessage) *Run {
 	r := New(nil, state)
 	r.conv.base = base
 	return r
 }
 
-// Resume goes on from a checkpoint: the messages and state as they were when Checkpoint was called,
-// and what it returned.
+// Resume continues a fold from a checkpoint: the messages and state as they were when Checkpoint was called, and what
+// Checkpoint returned. It returns an error if the checkpoint does not decode or does not belong to these messages.
 func Resume(messages []agui.Message, state, checkpoint json.RawMessage) (*Run, error) {
 	r := New(messages, state)
 	if err := json.Unmarshal(checkpoint, &r.p); err != nil {
 		return nil, fmt.Errorf("resuming a fold: %w", err)
 	}
-	if err := r.conv.unite(r.p.Same); err != nil {
+	if err := r.conv.restoreSame(r.p.Same); err != nil {
 		return nil, fmt.Errorf("resuming a fold: %w", err)
 	}
 	return r, nil
 }
 
-// Keep says which families of events the summary keeps, in the place of those that are kept unless somebody
-// says otherwise. It comes before the first Apply, of a fold that Resume goes on with too: a checkpoint does
-// not hold it. agui.NoFamilies drops those that the checkpoint has.
+// Keep sets which families of events Summary.Kept holds; the default is the zero value of agui.Families. Call it before the
+// first Apply, also after Resume: a checkpoint does not contain it. agui.NoFamilies drops the events that the checkpoint has.
 func (r *Run) Keep(families agui.Families) {
 	if r.keep = families; families == agui.NoFamilies {
 		r.p.Kept = nil
 	}
 }
 
-// Name says which run it is: ids that the fold makes contain that. Without it they contain what RUN_STARTED says, which
-// another run of the thread may say too. It comes before the first Apply; a checkpoint holds it.
+// Name sets the run id that ids made by the fold contain. The default is the id on RUN_STARTED, which another run of the
+// thread may have, too. Call it before the first Apply; a checkpoint contains it.
 func (r *Run) Name(id string) { r.p.RunID = agui.String(id) }
 
-// Checkpoint returns what Resume needs beside Messages and State. It is JSON, the same for the same
-// events however they came.
+// Checkpoint returns what Resume needs besides Messages and State, as JSON: the same bytes for the same events, however
+// they were batched.
 func (r *Run) Checkpoint() (json.RawMessage, error) {
 	r.p.Same = r.conv.same()
 	b, err := json.Marshal(&r.p)
@@ -108,30 +101,30 @@ func (r *Run) Checkpoint() (json.RawMessage, error) {
 // Ended reports whether a terminal event was folded; Apply returns ErrEnded from then on.
 func (r *Run) Ended() bool { return r.p.Terminal != nil }
 
-// Messages returns the conversation as it stands. The slice and what it holds are not changed later.
+// Messages returns the current conversation. Later events do not change the slice or its messages.
 func (r *Run) Messages() []agui.Message { return r.conv.export() }
 
-// Added returns what the run has put behind base, if it was started on that (NewOn), did nothing else to the
-// conversation, and put no id there that base has. The cost does not depend on the base.
-func (r *Run) Added(base Base) (behind []agui.Message, only bool) {
+// Added returns the messages that the run appended to base. only is false if the run was not started on base (NewOn), changed
+// the conversation in another way, or appended a message whose id base has. The cost does not depend on the base.
+func (r *Run) Added(base Base) (added []agui.Message, only bool) {
 	if len(base.messages) == 0 || !base.Is(r.conv.base) {
 		return nil, false
 	}
 	return r.conv.added(), true
 }
 
-// MessageCount is len(Messages()) without writing them.
+// MessageCount returns len(Messages()) without encoding them.
 func (r *Run) MessageCount() int { return r.conv.len() }
 
-// State returns the state as it stands, as JSON text.
+// State returns the current state as JSON.
 func (r *Run) State() json.RawMessage { return r.state.JSON() }
 
-// Note counts an anomaly that was found outside the fold, such as an event that does not decode.
+// Note counts an anomaly that was found outside the fold, such as an event that does not decode, in Summary.Anomalies.
 func (r *Run) Note(rule string) { r.p.Anomalies[rule]++ }
 
-// Apply folds one event; it keeps nothing that aliases it. An error for which agui.IsMalformed is
-// true costs only that event, as if it had not been sent. What the client's verification would reject
-// is folded as its reducer would, and counted by rule.
+// Apply folds one event and keeps nothing that aliases it. After an error for which agui.IsMalformed is true, the fold is as
+// if the event had not been sent. An event that only the client's verification rejects is folded as its reducer does,
+// and counted by rule.
 func (r *Run) Apply(ev *agui.Event) error {
 	if err := r.apply(ev); err != nil {
 		return err
@@ -140,7 +133,7 @@ func (r *Run) Apply(ev *agui.Event) error {
 	return nil
 }
 
-// End folds a terminal event that is not the agent's: it is not counted, and breaks no rule by what it leaves open.
+// End folds a terminal event that is not the agent's: it is not counted, and what it leaves open is no anomaly.
 func (r *Run) End(ev *agui.Event) error {
 	if r.Ended() {
 		return ErrEnded
@@ -175,7 +168,7 @@ func (r *Run) apply(ev *agui.Event) error {
 func (r *Run) dispatch(ev *agui.Event, o owner) error {
 	switch ev.Type {
 	case agui.TextMessageChunk, agui.ToolCallChunk, agui.ReasoningMessageChunk:
-		return r.applyChunk(ev, o) // a chunk's own rules are those of what it stands for
+		return r.applyChunk(ev, o) // verified as the events that it expands to
 	}
 	if t := thinkingAs(ev.Type); t != "" {
 		r.applyThinking(ev, t, o)
@@ -183,7 +176,8 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 	}
 	if ev.Type == agui.MessagesSnapshot && r.conv.repeats(ev) > maxRepeated {
 		return &agui.MalformedError{Rule: agui.RuleRepeated, Type: ev.Type,
-			Detail: fmt.Sprintf("it would put messages into all places where their ids stand, more than %d bytes beyond the first of each", maxRepeated)}
+			Detail: fmt.Sprintf("it would put messages into all places where their ids stand, "+
+				"more than %d bytes beyond the first of each", maxRepeated)}
 	}
 	r.closeLanes(ev.Type, o)
 	id := r.messageID(ev)
@@ -252,13 +246,12 @@ func (r *Run) dispatch(ev *agui.Event, o owner) error {
 		r.p.verify.subagentEnded(o.id)
 	case agui.Raw, agui.Custom:
 		r.p.verify.plain()
-	default: // META and types of another version: the client drops them before it looks at anything
+	default: // META and unknown types: the client drops them before it verifies anything
 	}
 	return nil
 }
 
-// messageID returns the event's message id, "" where it has none. Events of one message follow each
-// other: they share one copy.
+// messageID returns the event's message id, or "". Consecutive events of one message share one copy.
 func (r *Run) messageID(ev *agui.Event) string {
 	text := ev.Text(agui.FieldMessageID)
 	if r.recentID == "" || string(text) != r.recentID {
@@ -284,7 +277,7 @@ func (r *Run) runStarted(ev *agui.Event) {
 	for _, m := range in.Messages {
 		r.p.verify.seed(m, false)
 		if r.conv.find(m.ID) == nil {
-			m.Raw = bytes.Clone(m.Raw) // without the rest of the input
+			m.Raw = bytes.Clone(m.Raw) // so that the rest of the input can be freed
 			r.conv.push(fromMessage(m))
 		}
 	}
@@ -309,8 +302,8 @@ func (r *Run) runFinished(ev *agui.Event) {
 	}
 }
 
-// end notes the terminal event. Pending tool calls that a successful run does not name, or that a run
-// left behind which ended otherwise, are those it started and did not answer.
+// end records the terminal event. Unless RUN_FINISHED names pending tool calls, those are the calls that the run started
+// and did not answer.
 func (r *Run) end(ev *agui.Event, status string) {
 	if ev.Type == agui.RunError {
 		r.p.verify.runError()

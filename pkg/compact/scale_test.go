@@ -61,15 +61,6 @@ func rows(n int) string {
 	return `[` + strings.Repeat(`{"name":"a row of a table","tags":["a","b","c"],"score":0.5,"open":true},`, n-1) + `{}]`
 }
 
-// doubled is a snapshot of n messages, two of each id.
-func doubled(n int) string {
-	var b strings.Builder
-	for i := range n {
-		fmt.Fprintf(&b, `,{"id":"m%d","role":"reasoning","content":""}`, i/2)
-	}
-	return `{"type":"MESSAGES_SNAPSHOT","messages":[` + b.String()[1:] + `]}`
-}
-
 // members are n members of an object.
 func members(n int) string {
 	var b strings.Builder
@@ -129,24 +120,6 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 		}, ""},
 		"calls of one message": {100_000, func(i, _ int) string {
 			return fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"c%d","toolCallName":"n","parentMessageId":"m"}`, i)
-		}, ""},
-		"calls of one message, then their results": {100_000, func(i, n int) string {
-			if i < n/2 {
-				return fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"c%d","toolCallName":"n","parentMessageId":"m"}`, i)
-			}
-			return fmt.Sprintf(`{"type":"TOOL_CALL_RESULT","messageId":"r%d","toolCallId":"c%d","content":""}`, i, i-n/2)
-		}, ""},
-		"calls of their own, then their results": {200_000, func(i, n int) string {
-			if i < n/2 {
-				return fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"c%d","toolCallName":"n"}`, i)
-			}
-			return fmt.Sprintf(`{"type":"TOOL_CALL_RESULT","messageId":"r%d","toolCallId":"c%d","content":""}`, i, i-n/2)
-		}, ""},
-		"results of one id": {100_000, func(i, _ int) string {
-			if i == 0 {
-				return `{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"n"}`
-			}
-			return `{"type":"TOOL_CALL_RESULT","messageId":"r","toolCallId":"c","content":""}`
 		}, ""},
 		"a busy activity": {100_000, func(i, n int) string {
 			if i == 0 {
@@ -240,41 +213,6 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 			}
 			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"copy","from":"/a","path":"/c"},{"op":"add","path":"/c/rows/%d/score","value":1}]}`, i)
 		}, ""},
-		"empty snapshots over many activities": {40_000, func(i, n int) string {
-			if i < n/2 {
-				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p%d","content":{}}`, i, i)
-			}
-			return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
-		}, ""},
-		"snapshots, calls and activities in turn over much reasoning": {40_000, func(i, n int) string {
-			if i < n/2 {
-				return fmt.Sprintf(`{"type":"REASONING_MESSAGE_START","messageId":"r%d","role":"reasoning"}`, i)
-			}
-			switch i = i - n/2; i % 4 {
-			case 0:
-				return `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"u","role":"user","content":"x"},{"id":"m","role":"assistant"},{"id":"a","role":"activity","activityType":"p","content":{}}]}`
-			case 1:
-				return fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"c%d","toolCallName":"n","parentMessageId":"m"}`, i)
-			case 2:
-				return fmt.Sprintf(`{"type":"TOOL_CALL_RESULT","messageId":"t%d","toolCallId":"c%d","content":""}`, i, i-1)
-			}
-			return `{"type":"ACTIVITY_DELTA","messageId":"a","activityType":"p","patch":[{"op":"add","path":"/a","value":1},{"op":"copy","from":"/a","path":"/b"}]}`
-		}, ""},
-		"snapshots that own a type over activities of another": {40_000, func(i, n int) string {
-			if i < n/2 {
-				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p","content":{}}`, i)
-			}
-			return fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a%d","role":"activity","activityType":"p","content":{}}],"metadata":{"@ag-ui/client":{"authoritativeActivityTypes":["q"]}}}`, i-n/2)
-		}, ""},
-		"callers that become activities, and calls": {40_000, func(i, n int) string {
-			if i < n/2 {
-				return fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"c%d","toolCallName":"n"}`, i)
-			}
-			if i%2 == 0 {
-				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"c%d","activityType":"p","content":{}}`, i-n/2)
-			}
-			return fmt.Sprintf(`{"type":"TOOL_CALL_ARGS","toolCallId":"c%d","delta":"x"}`, n/2-1)
-		}, ""},
 		"chunks of many subagents in turn": {40_000, func(i, n int) string {
 			return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m%d","subagentRunId":"s%d","delta":"x"}`, i%(n/2), i%(n/2))
 		}, ""},
@@ -323,80 +261,6 @@ func TestRun_CostsGrowWithTheEvents(t *testing.T) {
 				return `{"type":"STATE_SNAPSHOT","snapshot":[` + strings.Repeat(`{`+members(n*50)+`},`, 19) + `{}]}`
 			}
 			return fmt.Sprintf(`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/%d/k%d","value":1}]}`, i%19, i)
-		}, ""},
-		"snapshots and calls in turn over activities, one with calls": {160_000, func(i, n int) string {
-			if i < n/2 {
-				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p","content":{}}`, i)
-			}
-			if i%2 == 0 {
-				return `{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m","role":"assistant"},{"id":"r","role":"reasoning","content":"","toolCalls":[{"id":"c","function":{"arguments":""}}]}]}`
-			}
-			return `{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"x"}`
-		}, "tool-content-not-open"},
-		"snapshots and calls in turn over activities, all with calls": {agui.MaxToolCalls, func(i, n int) string {
-			if i == 0 {
-				var b strings.Builder
-				for j := range n / 2 {
-					fmt.Fprintf(&b, `,{"id":"a%d","role":"activity","activityType":"p","content":{},"toolCalls":[{"id":"c%d","function":{"arguments":""}},{"id":"c","function":{"arguments":""}}]}`, j, j)
-				}
-				return `{"type":"MESSAGES_SNAPSHOT","messages":[` + b.String()[1:] + `]}`
-			}
-			switch i % 4 {
-			case 0:
-				return fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"a%d","role":"assistant"}]}`, i/4)
-			case 1:
-				return fmt.Sprintf(`{"type":"ACTIVITY_DELTA","messageId":"a%d","activityType":"q","patch":[{"op":"add","path":"/a","value":1}]}`, n/2-1)
-			case 2:
-				return `{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"x"}`
-			}
-			return fmt.Sprintf(`{"type":"TOOL_CALL_ARGS","toolCallId":"c%d","delta":"x"}`, n/2-1)
-		}, "tool-content-not-open"},
-		"results that become activities, all behind one call": {200_000, func(i, n int) string {
-			switch {
-			case i < n/2:
-				return fmt.Sprintf(`{"type":"TOOL_CALL_START","toolCallId":"c%d","toolCallName":"n"}`, i)
-			case i%2 == 0:
-				return fmt.Sprintf(`{"type":"TOOL_CALL_RESULT","messageId":"r%d","toolCallId":"c0","content":""}`, i)
-			}
-			return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"r%d","activityType":"p","content":{}}`, i-1)
-		}, ""},
-		"snapshots that own all activities, after many types": {200_000, func(i, n int) string {
-			if i < n/2 {
-				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"a%d","activityType":"p%d","content":{}}`, i, i)
-			}
-			return `{"type":"MESSAGES_SNAPSHOT","messages":[],"metadata":{"@ag-ui/client":{"authoritativeActivityTypes":null}}}`
-		}, ""},
-		"snapshots that keep messages of doubled ids": {agui.MaxMessages, func(i, n int) string {
-			if i == 0 {
-				return doubled(n)
-			}
-			return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
-		}, ""},
-		"snapshots that name one of many doubled ids": {agui.MaxMessages, func(i, n int) string {
-			if i == 0 {
-				return doubled(n)
-			}
-			return fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"m%d","role":"assistant"},{"id":"n%d","role":"user","content":""},{"id":"n%d","role":"user","content":""}]}`,
-				i/2, i/2, i/2)
-		}, ""},
-		"snapshots and deltas in turn, while all messages stand in two places": {agui.MaxMessages, func(i, n int) string {
-			switch {
-			case i < 2:
-				return doubled(n)
-			case i%2 == 0:
-				return fmt.Sprintf(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m%d","delta":"x"}`, i/4)
-			}
-			return `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
-		}, "text-content-not-open"},
-		"results that come and go in front of reasoning of their id": {agui.MaxMessages - 1, func(i, n int) string {
-			const caller = `{"id":"a","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":""}}]}`
-			switch {
-			case i == 0:
-				return `{"type":"MESSAGES_SNAPSHOT","messages":[` + caller + strings.Repeat(`,{"id":"r","role":"reasoning","content":""}`, n) + `]}`
-			case i%2 == 0:
-				return `{"type":"MESSAGES_SNAPSHOT","messages":[` + caller + `]}`
-			}
-			return `{"type":"TOOL_CALL_RESULT","messageId":"r","toolCallId":"c","content":""}`
 		}, ""},
 		"snapshots and chunks in turn, after many lanes": {200_000, func(i, n int) string {
 			switch {
@@ -475,6 +339,75 @@ func TestRun_CostsGrowWithTheSizeOfAnEvent(t *testing.T) {
 				}
 			}
 			grows(t, cost(c.n/16), cost(c.n))
+		})
+	}
+}
+
+// Some events walk the conversation (docs/adr/021): at 10,000 messages, the most that one snapshot brings, that stays short.
+func TestRun_EventsThatWalkALongConversationCostLittle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures processor time")
+	}
+	const n, events, limit = agui.MaxMessages, 100, 5 * time.Millisecond
+	const caller = `{"id":"a","role":"assistant","toolCalls":[{"id":"c","type":"function","function":{"name":"n","arguments":""}}]}`
+	const empty = `{"type":"MESSAGES_SNAPSHOT","messages":[]}`
+	const result = `{"type":"TOOL_CALL_RESULT","messageId":"%s","toolCallId":"c","content":""}`
+	snapshot := func(n int, message func(i int) string, more ...string) string {
+		for i := range n {
+			more = append(more, message(i))
+		}
+		return `{"type":"MESSAGES_SNAPSHOT","messages":[` + strings.Join(more, ",") + `]}`
+	}
+	reasoning := func(i int) string { return fmt.Sprintf(`{"id":"r%d","role":"reasoning","content":""}`, i) }
+	repeated := func(i int) string { return reasoning(i / 2) }
+	holder := func(i int) string {
+		return fmt.Sprintf(`{"id":"r%d","role":"reasoning","toolCalls":[{"id":"c","function":{"arguments":""}}],"content":""}`, i)
+	}
+	for name, c := range map[string]struct {
+		first string
+		event func(i int) string
+	}{
+		"snapshots that replace one message": {snapshot(n, reasoning), func(i int) string {
+			return fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"u%d","role":"user","content":""}]}`, i)
+		}},
+		"results of one call": {
+			snapshot(n-1, func(i int) string { return fmt.Sprintf(`{"id":"t%d","role":"tool","toolCallId":"c","content":""}`, i) }, caller),
+			func(i int) string { return fmt.Sprintf(result, fmt.Sprint("u", i)) }},
+		"results at the front":                         {snapshot(n-1, reasoning, caller), func(i int) string { return fmt.Sprintf(result, fmt.Sprint("u", i)) }},
+		"snapshots that keep messages of repeated ids": {snapshot(n, repeated), func(int) string { return empty }},
+		"snapshots that name one of many repeated ids": {snapshot(n, repeated), func(i int) string {
+			return fmt.Sprintf(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"r%d","role":"user","content":""},{"id":"u","role":"user","content":""},{"id":"u","role":"user","content":""}]}`, i)
+		}},
+		"results that come and go before messages of their id": {snapshot(n-1, func(int) string { return reasoning(0) }, caller), func(i int) string {
+			if i%2 == 0 {
+				return fmt.Sprintf(result, "r0")
+			}
+			return `{"type":"MESSAGES_SNAPSHOT","messages":[` + caller + `]}`
+		}},
+		"arguments of a call that all messages hold, and activities in their place": {snapshot(n, holder), func(i int) string {
+			if i%2 == 0 {
+				return fmt.Sprintf(`{"type":"ACTIVITY_SNAPSHOT","messageId":"r%d","activityType":"p","content":{}}`, i)
+			}
+			return `{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":"x"}`
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := func(i, _ int) string {
+				if i == 0 {
+					return c.first
+				}
+				return c.event(i - 1)
+			}
+			setup, all := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+			for range 3 {
+				setup = min(setup, scale(t, 1, line, "tool-content-not-open"))
+				all = min(all, scale(t, 1+events, line, "tool-content-not-open"))
+			}
+			took := (all - setup) / events
+			t.Logf("%v an event", took.Round(time.Microsecond))
+			if took > limit {
+				t.Errorf("an event took %v, want at most %v", took, limit)
+			}
 		})
 	}
 }

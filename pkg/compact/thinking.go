@@ -7,9 +7,8 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// thinkingAs is the last row of the upgrade table: the THINKING_* events that left the protocol
-// with 1.0, and what they are now. They carry no ids. The official client makes random ones; the
-// fold must give the same result each time, so it counts them within the run. Of other types it is "".
+// thinkingAs returns the type that replaced a THINKING_* event in AG-UI 1.0, or "" for other types. THINKING_* events carry no
+// ids. The official client makes random ones; the fold numbers them within the run, so that its result is always the same.
 func thinkingAs(t agui.Type) agui.Type {
 	switch t {
 	case agui.ThinkingStart:
@@ -26,18 +25,18 @@ func thinkingAs(t agui.Type) agui.Type {
 	return ""
 }
 
-// thinking is where the translation stands. It is part of the checkpoint.
+// thinking is the state of that translation. It is part of the checkpoint.
 type thinking struct {
 	Made    int         `json:"made,omitempty"` // ids made so far
 	Span    agui.String `json:"span,omitempty"`
 	Message agui.String `json:"message,omitempty"`
 }
 
-// madeByThinking begins the ids of messages that come from THINKING_* events.
+// madeByThinking is the prefix of the ids of messages from THINKING_* events.
 const madeByThinking = "thinking-"
 
-// MadeByThinking reports whether a message has an id that a fold has made up, as its events brought none. A client that
-// took in the same events has the message under another one.
+// MadeByThinking reports whether a message has an id that a fold made because its events had none. A client that played the
+// same events has the message under another id.
 func MadeByThinking(m agui.Message) bool {
 	return m.Role == agui.RoleReasoning && strings.HasPrefix(m.ID, madeByThinking)
 }
@@ -53,7 +52,7 @@ func (r *Run) thinkingID() string {
 	}
 }
 
-// orNew returns the id of what is open; where nothing is, one that names nothing, as the client makes one up.
+// orNew returns the id if it is not empty, else a new one that no message has, as the client does.
 func (r *Run) orNew(id agui.String) string {
 	if id == "" {
 		return r.thinkingID()

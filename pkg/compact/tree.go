@@ -8,17 +8,16 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// tree is a JSON document that patches change in place. A part is read only when a path leads into
-// it and written anew only when it was changed, so that a small patch of a large state costs what it
-// touches, and what nobody touches keeps the bytes it came with.
+// tree is a JSON document that patches change in place. It parses only values that a path leads into, and encodes only those that
+// have changed: a small patch of a large state costs what it touches, and everything else keeps its bytes.
 type tree struct {
 	root *node
-	text json.RawMessage // the document as JSON; nil while it must be written anew
-	// object says that a patch fails which leaves something else than an object.
+	text json.RawMessage // the document as JSON; nil after a change, until JSON encodes it
+	// object makes a patch fail that leaves anything other than an object.
 	object bool
-	// reading is what this tree has read, together with others.
+	// reading counts the nodes of this and the run's other trees.
 	reading *reading
-	// shares says that a node may be shared.
+	// shares reports whether a node may be shared.
 	shares bool
 }
 
@@ -26,20 +25,20 @@ func newTree(r *reading, text json.RawMessage) *tree {
 	return &tree{root: &node{text: text}, text: text, reading: r}
 }
 
-// forget makes the tree anew from its text.
+// forget drops the tree's nodes.
 func (t *tree) forget() {
 	if t.root.container != nil {
 		t.root, t.shares = &node{text: t.JSON()}, false
 	}
 }
 
-// reading is what the trees of a run have read together.
+// reading counts the nodes of all trees of a run.
 type reading struct {
-	nodes int // made of what patches led into since all trees were made anew
+	nodes int // made since the last restart
 	trees iter.Seq[*tree]
 }
 
-// bytes returns how long the document is.
+// bytes returns the size of the document as JSON.
 func (t *tree) bytes() int {
 	if t.text != nil {
 		return len(t.text)
@@ -47,7 +46,7 @@ func (t *tree) bytes() int {
 	return t.root.bytes()
 }
 
-// JSON returns the document. The bytes are not changed later.
+// JSON returns the document. Later patches do not change the bytes.
 func (t *tree) JSON() json.RawMessage {
 	if t.text == nil {
 		t.text = t.root.appendJSON(nil)
@@ -59,24 +58,21 @@ func (t *tree) appendJSON(dst []byte) []byte { return append(dst, t.JSON()...) }
 
 // node is one value of a tree.
 type node struct {
-	text json.RawMessage // as JSON; nil once something below was changed
-	// spans are of a text that the node's is a part of; nil where nobody has needed them.
+	text json.RawMessage // as JSON; nil after a change below
+	// spans index the text that the node's text is a slice of; nil until needed.
 	spans *agui.Spans
-	// size is how long the text is when it is written from what is below; 0 while nobody has asked.
+	// size is the size as JSON if text is nil; 0 if unknown.
 	size  int
 	array bool
-	// high is 1 more than the depth, or than what the depth was before something below was changed; 0 while
-	// nobody has asked.
-	high int32
-	// loose says that it may be more than the depth.
-	loose bool
-	// shared says that it stands in several places since it, or what it is in, was copied: it is never
-	// changed any more, and a clone is in its place.
+	// high is the depth plus 1, or at least that if inexact; 0 if unknown.
+	high    int32
+	inexact bool
+	// shared marks a node with several parents, since it or an ancestor was copied: it must not change any more, only its clones may.
 	shared     bool
-	*container // what text said, once it was read
+	*container // the parsed text; nil until open
 }
 
-// bytes returns how long the value is as JSON.
+// bytes returns the size of the value as JSON.
 func (n *node) bytes() int {
 	if n.text != nil {
 		return len(n.text)
@@ -84,7 +80,7 @@ func (n *node) bytes() int {
 	return n.size
 }
 
-// measure makes size known, of a container that was read.
+// measure computes size for a node that was read.
 func (n *node) measure() {
 	if n.size != 0 {
 		return
@@ -111,7 +107,7 @@ func (n *node) measure() {
 	n.size = size
 }
 
-// memberBytes returns how long a member is without its value: nothing for an element.
+// memberBytes returns the size of a member without its value, 0 for an element.
 func (n *node) memberBytes(name string) int {
 	if n.array {
 		return 0
@@ -168,7 +164,7 @@ func (n *node) appendJSON(dst []byte) []byte {
 		}
 		for i := range n.parts {
 			p := &n.parts[i]
-			if p.text != nil { // all of it at once
+			if p.text != nil {
 				value(&node{text: p.text[1 : len(p.text)-1]})
 			}
 			for _, v := range p.nodes {
@@ -189,31 +185,30 @@ func (n *node) appendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// clone returns a node that can be changed in the place of one that is shared and was read.
+// clone returns a copy, for changes, of a shared node that was read.
 func (n *node) clone() *node {
 	if n.array {
 		n.divide(0)
 	}
 	n.measure() // once, not for each clone
-	return &node{text: n.text, size: n.size, array: n.array, high: n.high, loose: n.loose, container: n.container.clone()}
+	return &node{text: n.text, size: n.size, array: n.array, high: n.high, inexact: n.inexact, container: n.container.clone()}
 }
 
-// depth is 0 for a value that holds no others, and 1 more than its deepest value for one that does. It
-// is exact, or, where that costs a look at the value and not at all that it holds, more. To be exact it looks at
-// what holds something that was changed since it last was.
+// depth returns 0 for a scalar, and for a container 1 more than the depth of its deepest value. Unless exact is set, the result may be
+// too large after changes; the exact depth costs a walk over all containers that have changed.
 func (n *node) depth(exact bool) int {
-	if n.high != 0 && !(exact && n.loose) {
+	if n.high != 0 && !(exact && n.inexact) {
 		return int(n.high) - 1
 	}
 	depth := 0
-	n.loose = false
+	n.inexact = false
 	if n.container == nil {
 		depth = textDepth(n.text)
 	} else {
 		below := func(v *node) {
 			if v != nil {
 				depth = max(depth, v.depth(exact))
-				n.loose = n.loose || v.loose
+				n.inexact = n.inexact || v.inexact
 			}
 		}
 		if n.table != nil {
@@ -259,7 +254,7 @@ func textDepth(text json.RawMessage) int {
 	return deepest
 }
 
-// contents returns what a container holds. What was not read before is not kept.
+// contents returns n, or a parsed copy of it if it was not read.
 func (n *node) contents() *node {
 	if n.container != nil {
 		return n
@@ -269,8 +264,7 @@ func (n *node) contents() *node {
 	return c
 }
 
-// equalScalar compares values that hold no others as the client does: numbers as 64-bit floats, strings by
-// their characters.
+// equalScalar compares scalars as the client does: numbers as 64-bit floats, strings by their characters.
 func equalScalar(n, o json.RawMessage) bool {
 	if agui.IsString(n) || agui.IsString(o) {
 		return agui.IsString(n) && agui.IsString(o) && agui.TextOf(n).Equal(agui.TextOf(o))
@@ -278,7 +272,7 @@ func equalScalar(n, o json.RawMessage) bool {
 	if !isNumber(n) || !isNumber(o) || string(n) == string(o) {
 		return string(n) == string(o)
 	}
-	a, _ := strconv.ParseFloat(string(n), 64) // the error is of range, of what was stored before that was a rule
+	a, _ := strconv.ParseFloat(string(n), 64) // out of range only if stored before there was a limit
 	b, _ := strconv.ParseFloat(string(o), 64)
 	return a == b
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// A message that a run builds or changes is held as ordered members, so that unknown members and
-// their order outlive the change, and growing strings cost what is added to them.
+// A message that a run builds or changes is held as ordered members: unknown members and the order survive, and appending to
+// a string costs what is appended.
 
-// value is a JSON value that can be written.
+// value is a JSON value.
 type value interface {
 	appendJSON(dst []byte) []byte
 }
@@ -39,8 +39,8 @@ type member struct {
 // object is a JSON object with its members in order.
 type object struct {
 	members []member
-	index   map[string]int // place of each name, where there are more than a few
-	holes   int            // of members: those that were removed, while there is an index; their value is nil
+	index   map[string]int // the index of each name, if there are more than indexed
+	holes   int            // how many members were removed (their value is nil); 0 without an index
 }
 
 func (o *object) appendJSON(dst []byte) []byte {
@@ -81,7 +81,7 @@ func (o *object) get(name string) value {
 	return nil
 }
 
-// set replaces the member in its place, or appends it.
+// set replaces the member in place, or appends it.
 func (o *object) set(name string, v value) {
 	if i := o.find(name); i >= 0 {
 		o.members[i].v = v
@@ -122,7 +122,7 @@ func (o *object) reindex() {
 	}
 }
 
-// parse reads the members of a checked JSON object.
+// parse parses the members of a checked JSON object.
 func parse(raw json.RawMessage) *object {
 	o := &object{}
 	for name, v := range agui.Members(raw) {
@@ -132,8 +132,8 @@ func parse(raw json.RawMessage) *object {
 	return o
 }
 
-// mergeMetadata folds an event's metadata into an object key by key, the last write winning,
-// values whole (AG-UI 1.0, mergeMetadata).
+// mergeMetadata merges an event's metadata into an object's: each member replaces the one of its name (AG-UI 1.0,
+// mergeMetadata).
 func (o *object) mergeMetadata(metadata json.RawMessage) {
 	merged, ok := o.get("metadata").(*object)
 	if !ok {

@@ -6,11 +6,10 @@ import (
 	"github.com/skeinhq/skein/pkg/agui"
 )
 
-// The client's verification (verifyEvents of @ag-ui/client 1.0.0) stops a run at the first rule
-// that is broken. Skein stores what agents did, so it counts the rule and goes on. The names of the
-// rules are in docs/fold.md and stay stable.
+// The client's verification (verifyEvents of @ag-ui/client 1.0.0) ends a run at the first breach of a rule. Skein stores what
+// agents did, so it counts the rule and continues. docs/fold.md lists the rules.
 
-// entityKind is what can be open in a run.
+// entityKind is a kind of entity that can be open in a run.
 type entityKind string
 
 const (
@@ -20,7 +19,7 @@ const (
 	kindSpan      entityKind = "reasoning-span"
 )
 
-// verifier holds what is open and who owns it. It is part of the checkpoint.
+// verifier tracks which entities are open and who owns them. It is part of the checkpoint.
 type verifier struct {
 	Begun   bool `json:"begun,omitempty"`   // an event was seen
 	Started bool `json:"started,omitempty"` // RUN_STARTED was seen
@@ -29,15 +28,15 @@ type verifier struct {
 	Steps  set                `json:"steps,omitempty"`  // by stepKey
 	Active set                `json:"active,omitempty"` // subagents
 	Closed set                `json:"closed,omitempty"`
-	// Owners says who opened what, by bucket and id: a subagent, or null, the parent agent.
+	// Owners has who opened an entity, by bucket and id: a subagent, or null for the parent agent.
 	Owners map[string]agui.StringMap[*agui.String] `json:"owners,omitempty"`
 
 	note func(rule string)
-	// inside is what the last event was found to be within: the deltas of one entity follow each other.
+	// inside is the entity of the last content event, which is known to be open: deltas of one entity follow each other.
 	inside entity
 }
 
-// entity is something that is open.
+// entity is a message, call or span.
 type entity struct {
 	kind entityKind
 	id   string
@@ -52,7 +51,7 @@ func (s set) MarshalJSON() ([]byte, error) { return agui.StringMap[bool](s).Mars
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *set) UnmarshalJSON(b []byte) error { return (*agui.StringMap[bool])(s).UnmarshalJSON(b) }
 
-// stepKey names a step within its owner: a step is finished by whoever started it.
+// stepKey identifies a step by its name and owner, since only its owner can finish it.
 func stepKey(name string, o owner) string {
 	if !o.set {
 		return name
@@ -60,7 +59,7 @@ func stepKey(name string, o owner) string {
 	return strconv.Quote(o.id) + name
 }
 
-// with returns the set with one more.
+// with returns the set with id added.
 func (s set) with(id string) set {
 	if s == nil {
 		s = set{}
@@ -88,7 +87,7 @@ func bucketOf(k entityKind) string {
 	}
 }
 
-// plain is every event that has no rule of its own.
+// plain verifies an event that has no rule of its own.
 func (v *verifier) plain() {
 	if !v.Begun {
 		v.Begun = true
@@ -143,7 +142,8 @@ func (v *verifier) owner(bucket, id string) (o owner, known bool) {
 	return o, known
 }
 
-// agree counts an attribution that is not the opener's. An event without one always agrees.
+// agree counts an attribution that differs from the opener's, and reports whether the opener is known. An event without an attribution
+// always agrees.
 func (v *verifier) agree(bucket, id string, o owner) (known bool) {
 	opener, known := v.owner(bucket, id)
 	if known && o.set && o != opener {
@@ -197,7 +197,7 @@ func (v *verifier) close(k entityKind, id string, o owner) {
 	}
 }
 
-// toolStart opens a call within its parent message: it belongs to whoever owns that.
+// toolStart opens a call. Within a parent message, the message's owner owns it.
 func (v *verifier) toolStart(call, parent string, hasParent bool, o owner) {
 	if within, known := v.owner(ownMessage, parent); hasParent && known {
 		v.agree(ownMessage, parent, o)
@@ -205,7 +205,7 @@ func (v *verifier) toolStart(call, parent string, hasParent bool, o owner) {
 			o = within
 		}
 		if have, known := v.owner(ownTool, call); known && have.set && !o.set && !v.Open[kindTool][call] {
-			v.note(ruleMismatch) // a subagent's call, started again within a message of the parent agent
+			v.note(ruleMismatch) // a subagent's call starts again in a message of the parent agent
 		}
 	}
 	v.open(kindTool, call, o)
@@ -278,9 +278,9 @@ func (v *verifier) subagentEnded(id string) {
 	v.Closed = v.Closed.with(id)
 }
 
-// seed notes the owners that a list of messages names: those of a snapshot count, those of an
-// input only where nothing was said before. The client's enforcement, which stands before its verification, takes
-// out messages of unknown roles, and calls of others than assistants.
+// seed records the owners that a message of a list names: those of a snapshot always (authoritative), those of an input only if none
+// is known. It ignores messages of unknown roles, and tool calls outside assistant messages, which the client's enforcement
+// removes before its verification.
 func (v *verifier) seed(m agui.Message, authoritative bool) {
 	var who owner
 	if sub := m.Get("subagentRunId"); sub != nil {

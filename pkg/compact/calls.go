@@ -1,0 +1,116 @@
+package compact
+
+import (
+	"slices"
+
+	"github.com/skeinhq/skein/pkg/agui"
+)
+
+// holder is a message that holds a tool call, and the call's index among the message's calls. The schema has calls in assistant
+// messages only; the client finds them in any.
+type holder struct {
+	m  *message
+	at int
+}
+
+// owner returns the first message that holds a tool call of the id, and the call, ready for a change.
+func (c *conversation) owner(callID string) (*message, *toolCall) { return c.held(callID, false) }
+
+// caller is owner for assistant messages.
+func (c *conversation) caller(callID string) (*message, *toolCall) { return c.held(callID, true) }
+
+func (c *conversation) held(callID string, assistant bool) (*message, *toolCall) {
+	if c.base.hasCall(callID) {
+		c.unshare()
+	}
+	if c.holders == nil {
+		c.holders = make(map[string][]holder)
+		for _, m := range c.list {
+			c.hold(m)
+		}
+	}
+	var first holder
+	for _, h := range c.holders[callID] {
+		if assistant && h.m.role != agui.RoleAssistant {
+			continue
+		}
+		if first.m == nil || c.position(h.m) < c.position(first.m) {
+			first = h
+		}
+	}
+	if first.m == nil {
+		return nil, nil
+	}
+	first.m.read()
+	c.enlarge(first.m)
+	return first.m, first.m.calls.list[first.at]
+}
+
+// position returns the first position of a message, which index finds by a search. It numbers all messages if an event has moved any.
+func (c *conversation) position(m *message) int {
+	if !c.numbered {
+		for i, m := range slices.Backward(c.list) {
+			m.at = i
+		}
+		c.numbered = true
+	}
+	return m.at
+}
+
+// hold notes the tool calls of a message of the list; of several calls of one id the first counts.
+func (c *conversation) hold(m *message) {
+	if c.holders == nil {
+		return
+	}
+	for i, call := range callsOf(m) {
+		held := c.holders[call.id]
+		if n := len(held); call.odd == nil && (n == 0 || held[n-1].m != m) {
+			c.holders[call.id] = append(held, holder{m, i})
+		}
+	}
+}
+
+// release forgets, of the holders of these calls, the messages that have left the list.
+func (c *conversation) release(callIDs []string) {
+	slices.Sort(callIDs)
+	for _, id := range slices.Compact(callIDs) {
+		held := slices.DeleteFunc(c.holders[id], func(h holder) bool { return h.m.places == 0 })
+		if len(held) == 0 {
+			delete(c.holders, id)
+		} else {
+			c.holders[id] = held
+		}
+	}
+}
+
+// addCall appends a tool call that no message holds to a message.
+func (c *conversation) addCall(m *message, call *toolCall) {
+	obj := m.open()
+	if m.calls == nil {
+		m.calls = &callList{}
+		obj.set("toolCalls", m.calls)
+	}
+	m.calls.list = append(m.calls.list, call)
+	if c.holders != nil { // looking for the message may have unshared the base
+		c.holders[call.id] = append(c.holders[call.id], holder{m, len(m.calls.list) - 1})
+	}
+}
+
+// callsOf returns the tool calls of a message without opening it.
+func callsOf(m *message) []*toolCall {
+	switch {
+	case m.calls != nil:
+		return m.calls.list
+	case m.obj != nil || !m.hasCalls():
+		return nil
+	}
+	return parseCalls(agui.Lookup(m.raw, "toolCalls")).list
+}
+
+func callIDs(m *message) []string {
+	var ids []string
+	for _, call := range callsOf(m) {
+		ids = append(ids, call.id)
+	}
+	return ids
+}
