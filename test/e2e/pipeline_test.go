@@ -28,8 +28,6 @@ type pipeline struct {
 	dir  string
 
 	ingest, compactor, indexer, query *process.Process
-	// startQuery starts one more query process.
-	startQuery func() *process.Process
 	// ingestAPI and api are each tenant's clients of ingest and query.
 	ingestAPI, api map[string]*client.Client
 	// secrets are the tenants' API keys.
@@ -53,12 +51,8 @@ func startPipeline(t *testing.T, e ends) *pipeline {
 	p.ingest.AwaitReady()
 	p.indexer.AwaitReady()
 	p.compactor.AwaitReady()
-	p.startQuery = func() *process.Process {
-		query := p.launch("query", append(http, e.store...)...)
-		query.AwaitReady()
-		return query
-	}
-	p.query = p.startQuery()
+	p.query = p.launch("query", append(http, e.store...)...)
+	p.query.AwaitReady()
 	p.ingestAPI, p.api = p.connect(p.ingest), p.connect(p.query)
 	return p
 }
